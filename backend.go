@@ -1,0 +1,401 @@
+package tidemark
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// KeyWindow is how many of the newest lines of a log a Backend searches, at
+// least, for a line's Key before it appends the line.
+const KeyWindow = 10_000
+
+// MaxBodyBytes bounds the body of one record or line. It is above any message
+// that a model takes or gives, and below what would make one line a burden on
+// memory.
+const MaxBodyBytes = 64 << 20
+
+// Backend keeps records and logs for one principal, and has no rules of its
+// own. All methods may be called concurrently, from several goroutines and,
+// for the backends that keep things on disk, from several processes at once.
+//
+// Reading takes no lock, never writes, and sees each key whole: a record at
+// one version, a log as a run of whole lines. A reader that looks at two keys
+// while a batch that touches both is under way may see one before it and the
+// other after it. A reader that began after Commit returned sees all of it.
+//
+// Errors of the storage underneath (a full disk, a failed sync) answer to
+// ErrStorage. After a failed sync a Backend acknowledges nothing more until it
+// is opened again: what the kernel then holds is no longer known.
+type Backend interface {
+	// Get returns what is kept under key: the record, and the Head of the log
+	// of the same key. Where there is only a log, Version is 0 and Body nil;
+	// where there is neither, the error is ErrNotFound. A record that does not
+	// match its Sum is a *Damage.
+	Get(ctx context.Context, key Key) (Record, error)
+
+	// List yields the records that q asks for, each with the Head of the log
+	// of the same key, without reading any log. A record that cannot be read
+	// is yielded as its Key with a *Damage, and the listing goes on; any other
+	// error ends it. Records that change while the listing runs may be seen in
+	// either state.
+	List(ctx context.Context, q Query) iter.Seq2[Record, error]
+
+	// Lines yields the lines of log, span after span; without a span, all of
+	// them in order. Each span is cut to what the log holds when its turn
+	// comes; a log that is not there holds nothing. A line that cannot be read
+	// is yielded as its Seq with a *Damage, and the reading goes on; any other
+	// error ends it. A loop may stop at any line.
+	Lines(ctx context.Context, log Key, spans ...Span) iter.Seq2[Line, error]
+
+	// Commit carries out a batch, all of it or nothing, and returns nil when
+	// the whole of it is durable: it will be there after a crash of the
+	// process and after a power cut. After a crash during Commit, the batch is
+	// there whole or not at all.
+	//
+	// ErrInvalid: the batch breaks its own rules (see Batch.Check).
+	// ErrExists: a line carries a Key that its log already has; the Receipt
+	// says where. This is looked at first, so that a repeated batch is told
+	// that it succeeded before.
+	// ErrConflict: a record does not stand at the version that was named, or a
+	// log does not have the length that was named.
+	// After these three nothing has changed.
+	// ErrUnknown: it is not known whether the batch took effect. Its ID is kept
+	// with every record and line that it wrote, so that reading one decides.
+	Commit(ctx context.Context, b Batch) (Receipt, error)
+
+	// Close waits for commits under way and releases what is held. Calls after
+	// Close fail. Closing twice is harmless.
+	Close() error
+}
+
+// Watcher is the ability to wait for growth.
+type Watcher interface {
+	// Wait returns nil when log is, or may be, longer than after. It may
+	// return early; the caller looks and waits again. It returns the error of
+	// ctx when that ends first.
+	Wait(ctx context.Context, log Key, after int64) error
+}
+
+// Searcher is the ability to find lines by the words that travelled with them.
+type Searcher interface {
+	// Search yields the lines that a asks for, newest first. It knows nothing
+	// of language: words match when they are equal. A line is found within a
+	// second of its commit.
+	Search(ctx context.Context, a Ask) iter.Seq2[Hit, error]
+}
+
+// Checker is the ability to look for damage that reading single keys does not
+// meet: leftovers, indexes, pages.
+type Checker interface {
+	// Check yields what it finds and changes nothing. An error that is not a
+	// *Damage ends it.
+	Check(ctx context.Context) iter.Seq[error]
+}
+
+// Ask is a question to a Searcher: lines of logs of Kind that carry all of
+// the words in each of All, any of them within one inner list, and none of
+// None.
+type Ask struct {
+	Kind  string
+	All   [][]string
+	None  []string
+	Limit int // 0: no limit
+}
+
+// Hit is one line that a Searcher found.
+type Hit struct {
+	Log Key
+	Seq int64
+	At  time.Time
+}
+
+// Record is a small value, replaced whole. Kind, ID and Body are covered by
+// Sum. Group, State and Due are what a listing can ask for; whoever writes the
+// record can tell them from its body or bear to lose them.
+type Record struct {
+	Key
+	Version   int64     // 1 when first put, one more with each put
+	Group     string    // at most MaxIDBytes, like State
+	State     string    //
+	Due       time.Time // zero: never
+	UpdatedAt time.Time // the At of the batch that put it; set by Commit
+	Batch     string    // the ID of that batch; set by Commit
+	Body      []byte
+	Sum       uint32 // Checksum of the record, made by whoever made the body
+	Head      Head   // of the log of the same key; set by Get and List
+}
+
+// Touched is when the record or its log last changed.
+func (r Record) Touched() time.Time {
+	if r.Head.UpdatedAt.After(r.UpdatedAt) {
+		return r.Head.UpdatedAt
+	}
+	return r.UpdatedAt
+}
+
+// Head is what can be known of a log without reading it. It commits with the
+// lines that it speaks of.
+type Head struct {
+	Length    int64     // the Seq of the newest line, 0: there is no log
+	UpdatedAt time.Time // the At of the batch that wrote that line
+	Place     Place     // of that line
+	Chain     []byte    // of that line
+}
+
+// Line is one element of a log. Everything but Words and Batch is covered by
+// Sum, together with the key of the log.
+type Line struct {
+	Seq   int64
+	Kind  string    // a short word in the clear, also in sealed stores
+	Key   string    // at most MaxIDBytes; makes the append idempotent; "": none
+	At    time.Time // UTC, whole microseconds
+	Place Place     // where an entry stands in the tree of its session
+	Chain []byte    // in sealed stores, a MAC chained over the log; at most 64 bytes
+	Body  []byte
+	Batch string   // the ID of the batch that wrote it; set by Commit
+	Sum   uint32   // Checksum of the line, made by whoever made the body
+	Words []string // for a Searcher to index; not kept with the line
+}
+
+// Query says which records List yields, and in which order.
+type Query struct {
+	Kind   string // required
+	Prefix string // ids that begin so
+	Group  string // "": any
+	State  string // "": any
+	DueBy  time.Time
+	Order  Order
+	After  *Record // continue behind this record of an earlier listing
+	Limit  int     // 0: no limit
+}
+
+// Order is the order of a listing.
+type Order int
+
+const (
+	Newest Order = iota // by Touched, newest first, equal ones by ID
+	ByID                // by ID
+	ByDue               // by Due, earliest first, equal ones by ID; only records that have one
+)
+
+// Includes reports whether the listing that q asks for contains r. It is the
+// meaning of a Query, for backends that have no index to ask.
+func (q Query) Includes(r Record) bool {
+	switch {
+	case r.Kind != q.Kind,
+		len(r.ID) < len(q.Prefix) || r.ID[:len(q.Prefix)] != q.Prefix,
+		q.Group != "" && r.Group != q.Group,
+		q.State != "" && r.State != q.State,
+		!q.DueBy.IsZero() && (r.Due.IsZero() || r.Due.After(q.DueBy)),
+		q.Order == ByDue && r.Due.IsZero():
+		return false
+	}
+	return q.After == nil || q.Compare(*q.After, r) < 0
+}
+
+// Compare orders two records as q does: negative when a comes first.
+func (q Query) Compare(a, b Record) int {
+	c := 0
+	switch q.Order {
+	case Newest:
+		c = b.Touched().Compare(a.Touched())
+	case ByDue:
+		c = a.Due.Compare(b.Due)
+	}
+	switch {
+	case c != 0:
+		return c
+	case a.ID < b.ID:
+		return -1
+	case a.ID > b.ID:
+		return 1
+	}
+	return 0
+}
+
+// Span is a run of lines: From to To, both included, 0 standing for the first
+// and the newest; of these only the Newest n, when it is not 0; the newest
+// first when Backwards.
+type Span struct {
+	From, To  int64
+	Newest    int
+	Backwards bool
+}
+
+// Of returns the first and last seq that s means in a log of the given
+// length; last < first when it is none.
+func (s Span) Of(length int64) (first, last int64) {
+	first, last = max(s.From, 1), length
+	if s.To != 0 {
+		last = min(s.To, length)
+	}
+	if s.Newest > 0 {
+		first = max(first, last-int64(s.Newest)+1)
+	}
+	return first, last
+}
+
+// Batch is a set of changes that happen together or not at all.
+type Batch struct {
+	ID      string    // from NewBatchID
+	At      time.Time // UTC, whole microseconds; the time of every change in it
+	Require []Need    // what must stand beside what is put or deleted
+	Puts    []Record  // each replaces the record at Version-1; at Version 1, none may be there
+	Deletes []Need    // each deletes the record at Version
+	Appends []Append
+	Drops   []Key // logs to remove whole; one that is not there is no error
+}
+
+// Need names a record and the version that it must stand at; 0: it must not
+// be there.
+type Need struct {
+	Key
+	Version int64
+}
+
+// Append adds lines to one log. The first line's Seq is the log's length plus
+// one, and the rest follow without a gap.
+type Append struct {
+	Log   Key
+	Lines []Line
+}
+
+// Receipt says what Commit found.
+type Receipt struct {
+	Known []Known // with ErrExists: each line whose Key was there
+}
+
+// Known is a line that was there before.
+type Known struct {
+	Log Key
+	Key string
+	Seq int64
+}
+
+// Check returns ErrInvalid when b could not be carried out by any Backend: an
+// id or key that is not allowed, a log appended to twice, lines out of order, a
+// body over MaxBodyBytes, a Sum that does not match. Backends call it first.
+func (b Batch) Check() error {
+	if err := CheckID("b" + b.ID); err != nil {
+		return Invalidf("batch: %w", err)
+	}
+	if err := checkTime(b.At); err != nil {
+		return Invalidf("batch %s: %w", b.ID, err)
+	}
+	records := make(map[Key]bool, len(b.Puts)+len(b.Deletes))
+	once := func(seen map[Key]bool, k Key) error {
+		if err := k.Check(); err != nil {
+			return err
+		}
+		if seen[k] {
+			return Invalidf("%s: named twice in one batch", k)
+		}
+		seen[k] = true
+		return nil
+	}
+	for _, n := range b.Require {
+		if err := n.Key.Check(); err != nil {
+			return err
+		}
+		if n.Version < 0 {
+			return Invalidf("%s: version %d", n.Key, n.Version)
+		}
+	}
+	for _, r := range b.Puts {
+		if err := once(records, r.Key); err != nil {
+			return err
+		}
+		if err := r.check(); err != nil {
+			return err
+		}
+	}
+	for _, n := range b.Deletes {
+		if err := once(records, n.Key); err != nil {
+			return err
+		}
+		if n.Version < 1 {
+			return Invalidf("%s: deleted at version %d", n.Key, n.Version)
+		}
+	}
+	logs := make(map[Key]bool, len(b.Appends)+len(b.Drops))
+	for _, a := range b.Appends {
+		if err := once(logs, a.Log); err != nil {
+			return err
+		}
+		if err := a.check(); err != nil {
+			return err
+		}
+	}
+	for _, k := range b.Drops {
+		if err := once(logs, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r Record) check() error {
+	switch {
+	case r.Version < 1:
+		return Invalidf("%s: put at version %d", r.Key, r.Version)
+	case len(r.Group) > MaxIDBytes || len(r.State) > MaxIDBytes:
+		return Invalidf("%s: group or state over %d bytes", r.Key, MaxIDBytes)
+	case len(r.Body) > MaxBodyBytes:
+		return Invalidf("%s: %d bytes, at most %d are allowed", r.Key, len(r.Body), MaxBodyBytes)
+	case r.Sum != r.Checksum():
+		return Invalidf("%s: sum does not match", r.Key)
+	}
+	if err := checkTime(r.Due); err != nil && !r.Due.IsZero() {
+		return Invalidf("%s: due: %w", r.Key, err)
+	}
+	return nil
+}
+
+func (a Append) check() error {
+	if len(a.Lines) == 0 {
+		return Invalidf("%s: an append of no lines", a.Log)
+	}
+	var keys map[string]bool
+	for i, l := range a.Lines {
+		at := func(what string, args ...any) error {
+			return Invalidf("%s: line %d: %w", a.Log, l.Seq, Invalidf(what, args...))
+		}
+		switch {
+		case l.Seq < 1 || l.Seq != a.Lines[0].Seq+int64(i):
+			return at("out of order")
+		case len(l.Kind) > 32 || len(l.Key) > MaxIDBytes || len(l.Chain) > 64:
+			return at("kind, key or chain too long")
+		case len(l.Body) > MaxBodyBytes:
+			return at("%d bytes, at most %d are allowed", len(l.Body), MaxBodyBytes)
+		case l.Sum != l.Checksum(a.Log):
+			return at("sum does not match")
+		case l.Key != "" && keys[l.Key]:
+			return at("key %q named twice", l.Key)
+		}
+		if err := checkTime(l.At); err != nil {
+			return at("%w", err)
+		}
+		if l.Key != "" {
+			if keys == nil {
+				keys = make(map[string]bool)
+			}
+			keys[l.Key] = true
+		}
+	}
+	return nil
+}
+
+// checkTime keeps every backend able to return exactly the time it was given:
+// PostgreSQL keeps microseconds, JSON four-digit years.
+func checkTime(t time.Time) error {
+	switch {
+	case t.Nanosecond()%1000 != 0:
+		return Invalidf("time %s: finer than a microsecond", t.Format(time.RFC3339Nano))
+	case t.Location() != time.UTC:
+		return Invalidf("time %s: not UTC", t.Format(time.RFC3339Nano))
+	case t.Year() < 1 || t.Year() > 9999:
+		return Invalidf("time %d-…: year out of range", t.Year())
+	}
+	return nil
+}

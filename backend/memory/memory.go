@@ -1,0 +1,317 @@
+// Package memory is a Backend that keeps everything in memory and nothing
+// after the process: the model that the others are compared with, and the
+// fake for tests of everything above.
+//
+//	s := store.New(memory.New(), nil)
+package memory
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+var errClosed = errors.New("memory: closed")
+
+// Backend is one handle on a kept state. The zero value is not usable.
+type Backend struct {
+	kept   *kept
+	mu     sync.Mutex
+	closed bool
+}
+
+// kept is what several handles share.
+type kept struct {
+	mu      sync.Mutex
+	records map[tidemark.Key]tidemark.Record
+	logs    map[tidemark.Key]*log
+	grown   chan struct{} // closed and replaced by each commit
+}
+
+type log struct {
+	head  tidemark.Head
+	lines []tidemark.Line
+	keys  map[string]int64
+}
+
+// New returns an empty Backend.
+func New() *Backend {
+	return &Backend{kept: &kept{
+		records: make(map[tidemark.Key]tidemark.Record),
+		logs:    make(map[tidemark.Key]*log),
+		grown:   make(chan struct{}),
+	}}
+}
+
+// Again returns a second handle on the same state, as opening a store again
+// would.
+func (b *Backend) Again() *Backend { return &Backend{kept: b.kept} }
+
+// Close ends this handle; others on the same state go on.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	return nil
+}
+
+// use returns an error when no call may be served any more.
+func (b *Backend) use(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return errClosed
+	}
+	return ctx.Err()
+}
+
+func (b *Backend) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, error) {
+	if err := b.use(ctx); err != nil {
+		return tidemark.Record{}, err
+	}
+	b.kept.mu.Lock()
+	defer b.kept.mu.Unlock()
+	r, ok := b.kept.records[key]
+	l := b.kept.logs[key]
+	if !ok && l == nil {
+		return r, tidemark.NotFoundf("%s: not found", key)
+	}
+	r.Key = key
+	return b.kept.withHead(r), nil
+}
+
+func (k *kept) withHead(r tidemark.Record) tidemark.Record {
+	if l := k.logs[r.Key]; l != nil {
+		r.Head = l.head
+	}
+	return r
+}
+
+func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark.Record, error] {
+	return func(yield func(tidemark.Record, error) bool) {
+		if err := b.use(ctx); err != nil {
+			yield(tidemark.Record{}, err)
+			return
+		}
+		var found []tidemark.Record
+		b.kept.mu.Lock()
+		for _, r := range b.kept.records {
+			if r = b.kept.withHead(r); q.Includes(r) {
+				found = append(found, r)
+			}
+		}
+		b.kept.mu.Unlock()
+		slices.SortFunc(found, q.Compare)
+		if q.Limit > 0 && len(found) > q.Limit {
+			found = found[:q.Limit]
+		}
+		for _, r := range found {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (b *Backend) Lines(ctx context.Context, key tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
+	if len(spans) == 0 {
+		spans = []tidemark.Span{{}}
+	}
+	return func(yield func(tidemark.Line, error) bool) {
+		for _, span := range spans {
+			if err := b.use(ctx); err != nil {
+				yield(tidemark.Line{}, err)
+				return
+			}
+			b.kept.mu.Lock()
+			var lines []tidemark.Line
+			if l := b.kept.logs[key]; l != nil {
+				first, last := span.Of(l.head.Length)
+				if first <= last {
+					lines = l.lines[first-1 : last : last]
+				}
+			}
+			b.kept.mu.Unlock()
+			for i := range lines {
+				l := lines[i]
+				if span.Backwards {
+					l = lines[len(lines)-1-i]
+				}
+				l.Words = nil
+				if !yield(l, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Receipt, error) {
+	if err := b.use(ctx); err != nil {
+		return tidemark.Receipt{}, err
+	}
+	if err := batch.Check(); err != nil {
+		return tidemark.Receipt{}, err
+	}
+	k := b.kept
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known := k.known(batch); len(known) > 0 {
+		return tidemark.Receipt{Known: known}, tidemark.ErrExists
+	}
+	if err := k.stands(batch); err != nil {
+		return tidemark.Receipt{}, err
+	}
+	k.apply(batch)
+	close(k.grown)
+	k.grown = make(chan struct{})
+	return tidemark.Receipt{}, nil
+}
+
+func (k *kept) known(b tidemark.Batch) (known []tidemark.Known) {
+	for _, a := range b.Appends {
+		l := k.logs[a.Log]
+		if l == nil {
+			continue
+		}
+		for _, line := range a.Lines {
+			if seq, ok := l.keys[line.Key]; ok && line.Key != "" {
+				known = append(known, tidemark.Known{Log: a.Log, Key: line.Key, Seq: seq})
+			}
+		}
+	}
+	return known
+}
+
+func (k *kept) stands(b tidemark.Batch) error {
+	at := func(key tidemark.Key, want int64) error {
+		if have := k.records[key].Version; have != want {
+			return tidemark.Conflictf("%s: is at version %d, not %d", key, have, want)
+		}
+		return nil
+	}
+	for _, n := range b.Require {
+		if err := at(n.Key, n.Version); err != nil {
+			return err
+		}
+	}
+	for _, r := range b.Puts {
+		if err := at(r.Key, r.Version-1); err != nil {
+			return err
+		}
+	}
+	for _, n := range b.Deletes {
+		if err := at(n.Key, n.Version); err != nil {
+			return err
+		}
+	}
+	for _, a := range b.Appends {
+		var length int64
+		if l := k.logs[a.Log]; l != nil {
+			length = l.head.Length
+		}
+		if a.Lines[0].Seq != length+1 {
+			return tidemark.Conflictf("%s: has %d lines, not %d", a.Log, length, a.Lines[0].Seq-1)
+		}
+	}
+	return nil
+}
+
+func (k *kept) apply(b tidemark.Batch) {
+	for _, r := range b.Puts {
+		r.UpdatedAt, r.Batch, r.Head = b.At, b.ID, tidemark.Head{}
+		r.Body = slices.Clone(r.Body)
+		k.records[r.Key] = r
+	}
+	for _, n := range b.Deletes {
+		delete(k.records, n.Key)
+	}
+	for _, a := range b.Appends {
+		l := k.logs[a.Log]
+		if l == nil {
+			l = &log{keys: make(map[string]int64)}
+			k.logs[a.Log] = l
+		}
+		for _, line := range a.Lines {
+			line.Batch = b.ID
+			line.Body, line.Chain = slices.Clone(line.Body), slices.Clone(line.Chain)
+			l.lines = append(l.lines, line)
+			if line.Key != "" {
+				l.keys[line.Key] = line.Seq
+			}
+			l.head = tidemark.Head{Length: line.Seq, UpdatedAt: b.At, Place: line.Place, Chain: line.Chain}
+		}
+	}
+	for _, key := range b.Drops {
+		delete(k.logs, key)
+	}
+}
+
+// Wait returns when any commit may have made log longer than after.
+func (b *Backend) Wait(ctx context.Context, key tidemark.Key, after int64) error {
+	for {
+		if err := b.use(ctx); err != nil {
+			return err
+		}
+		b.kept.mu.Lock()
+		l, grown := b.kept.logs[key], b.kept.grown
+		b.kept.mu.Unlock()
+		if l != nil && l.head.Length > after {
+			return nil
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Search looks through every line: it is the meaning of a search, not a fast
+// one.
+func (b *Backend) Search(ctx context.Context, ask tidemark.Ask) iter.Seq2[tidemark.Hit, error] {
+	return func(yield func(tidemark.Hit, error) bool) {
+		if err := b.use(ctx); err != nil {
+			yield(tidemark.Hit{}, err)
+			return
+		}
+		var hits []tidemark.Hit
+		b.kept.mu.Lock()
+		for key, l := range b.kept.logs {
+			if key.Kind != ask.Kind {
+				continue
+			}
+			for _, line := range l.lines {
+				if matches(ask, line.Words) {
+					hits = append(hits, tidemark.Hit{Log: key, Seq: line.Seq, At: line.At})
+				}
+			}
+		}
+		b.kept.mu.Unlock()
+		slices.SortFunc(hits, func(a, b tidemark.Hit) int {
+			if c := b.At.Compare(a.At); c != 0 {
+				return c
+			}
+			return int(b.Seq - a.Seq)
+		})
+		for i, h := range hits {
+			if ask.Limit > 0 && i == ask.Limit || !yield(h, nil) {
+				return
+			}
+		}
+	}
+}
+
+func matches(ask tidemark.Ask, words []string) bool {
+	has := func(w string) bool { return slices.Contains(words, w) }
+	for _, any := range ask.All {
+		if !slices.ContainsFunc(any, has) {
+			return false
+		}
+	}
+	return len(ask.All) > 0 && !slices.ContainsFunc(ask.None, has)
+}

@@ -1,0 +1,149 @@
+package tidemark
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// Role says who speaks in a message.
+type Role string
+
+const (
+	System    Role = "system"
+	User      Role = "user"
+	Assistant Role = "assistant"
+	Tool      Role = "tool"
+)
+
+// Valid reports whether r is one of the four roles.
+func (r Role) Valid() bool {
+	return r == System || r == User || r == Assistant || r == Tool
+}
+
+// The kinds of entries that the house itself writes. Others may appear; a
+// reader that does not know a kind shows it and goes on.
+const (
+	KindMessage = "message" // has a role, counts as a message
+	KindBranch  = "branch"  // moves the head to its parent; the next entry grows from there
+	KindGap     = "gap"     // stands where an entry of another branch stood before a purge
+)
+
+// Place is where an entry stands in the tree of its session. The log is the
+// tree: each entry names its parent, and these numbers make a path, a count
+// and a node cost no scan. They stay in the clear in sealed stores.
+type Place struct {
+	Parent int64 `json:"parent,omitempty"` // the seq it follows, 0: the root
+	Depth  int64 `json:"depth,omitempty"`  // messages on its path, itself included
+	Nodes  int64 `json:"nodes,omitempty"`  // nodes begun in the log so far, its own included
+	Turn   int64 `json:"turn,omitempty"`   // the seq that ends the previous node on its path, 0: none
+}
+
+// Entry is one line of a session's log: what somebody said, or what happened.
+type Entry struct {
+	Seq int64 `json:"seq"`
+	Place
+	At     time.Time       `json:"at"`
+	Kind   string          `json:"kind"`
+	Role   Role            `json:"role,omitempty"`
+	Blocks []Block         `json:"blocks,omitempty"`
+	Model  string          `json:"model,omitempty"`
+	Usage  *Usage          `json:"usage,omitempty"`
+	Key    string          `json:"key,omitempty"`   // appended once, however often it is sent
+	Extra  json.RawMessage `json:"extra,omitempty"` // what other tools keep with it
+}
+
+// Block is a part of an entry.
+type Block struct {
+	Type      string          `json:"type"`                  // one of the Block constants
+	Text      string          `json:"text,omitempty"`        // text, thinking, tool_result
+	ID        string          `json:"id,omitempty"`          // tool_use: its id
+	Name      string          `json:"name,omitempty"`        // tool_use: the tool; file: its name
+	Input     json.RawMessage `json:"input,omitempty"`       // tool_use
+	ToolUseID string          `json:"tool_use_id,omitempty"` // tool_result: which call it answers
+	IsError   bool            `json:"is_error,omitempty"`    // tool_result
+	Blocks    []Block         `json:"blocks,omitempty"`      // tool_result that is more than text
+	MediaType string          `json:"media_type,omitempty"`  // image, file
+	Data      []byte          `json:"data,omitempty"`        // image, file
+	URL       string          `json:"url,omitempty"`         // image, file kept elsewhere
+	Provider  string          `json:"provider,omitempty"`    // whose payload Raw is
+	Raw       string          `json:"raw,omitempty"`         // the provider's own JSON, byte for byte
+}
+
+// The types of blocks.
+const (
+	BlockText       = "text"
+	BlockThinking   = "thinking"
+	BlockToolUse    = "tool_use"
+	BlockToolResult = "tool_result"
+	BlockImage      = "image"
+	BlockFile       = "file"
+)
+
+// Usage is what one answer cost.
+type Usage struct {
+	InputTokens      int64   `json:"input_tokens,omitempty"`
+	OutputTokens     int64   `json:"output_tokens,omitempty"`
+	CacheReadTokens  int64   `json:"cache_read_tokens,omitempty"`
+	CacheWriteTokens int64   `json:"cache_write_tokens,omitempty"`
+	CostUSD          float64 `json:"cost_usd,omitempty"`
+}
+
+// Text returns a text block.
+func Text(s string) Block { return Block{Type: BlockText, Text: s} }
+
+// Say returns a message of one text block.
+func Say(role Role, text string) Entry {
+	return Entry{Kind: KindMessage, Role: role, Blocks: []Block{Text(text)}}
+}
+
+// Text joins the text blocks of e with newlines.
+func (e Entry) Text() string {
+	var parts []string
+	for _, b := range e.Blocks {
+		if b.Type == BlockText {
+			parts = append(parts, b.Text)
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// body is the part of an entry that travels as the body of its line; the rest
+// is in the line's own fields.
+type body struct {
+	Blocks []Block         `json:"blocks,omitempty"`
+	Model  string          `json:"model,omitempty"`
+	Usage  *Usage          `json:"usage,omitempty"`
+	Extra  json.RawMessage `json:"extra,omitempty"`
+}
+
+// Line returns the line that keeps e, with its body but without a Sum: Seq
+// and Place may still change. A message's line has its role as Kind, so that
+// roles can be told in a sealed store.
+func (e Entry) Line() (Line, error) {
+	kind := e.Kind
+	if kind == KindMessage {
+		kind = string(e.Role)
+	}
+	b, err := appendBody(nil, &e)
+	if err != nil {
+		return Line{}, Invalidf("entry: %w", err)
+	}
+	return Line{Seq: e.Seq, Kind: kind, Key: e.Key, At: e.At, Place: e.Place, Body: b}, nil
+}
+
+// EntryOf returns the entry that a line keeps. A body that is not an entry's
+// is ErrCorrupt.
+func EntryOf(l Line) (Entry, error) {
+	e := Entry{Seq: l.Seq, Place: l.Place, At: l.At, Kind: l.Kind, Key: l.Key}
+	if r := Role(l.Kind); r.Valid() {
+		e.Kind, e.Role = KindMessage, r
+	}
+	if len(l.Body) == 0 {
+		return e, nil
+	}
+	if err := parseBody(l.Body, &e); err != nil {
+		return e, kindf(ErrCorrupt, "line %d: its body is not an entry's: %w", l.Seq, err)
+	}
+	return e, nil
+}

@@ -1,0 +1,108 @@
+package tidemark
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The sentinels. Every error that leaves a room answers to at most one of
+// them under errors.Is, and says which thing it is about.
+var (
+	ErrNotFound    = errors.New("not found")
+	ErrExists      = errors.New("already there")
+	ErrConflict    = errors.New("changed meanwhile")
+	ErrHeld        = errors.New("held by another writer")
+	ErrInvalid     = errors.New("not valid")
+	ErrCorrupt     = errors.New("damaged")
+	ErrSealed      = errors.New("wrong or missing key")
+	ErrDenied      = errors.New("not allowed")
+	ErrUnsupported = errors.New("not supported")
+	ErrNoStore     = errors.New("no such store")
+	ErrUnknown     = errors.New("outcome unknown")
+	ErrStorage     = errors.New("storage failed")
+)
+
+// Code is what one sentinel is called outside of Go.
+type Code struct {
+	Err  error
+	Name string // the code in JSON errors
+	Exit int    // the exit code of the command line
+	HTTP int    // the status of the server
+}
+
+// Codes maps each sentinel to its names outside. The first row whose Err
+// matches wins; an error that matches none is exit 1 and status 500.
+var Codes = []Code{
+	{ErrNoStore, "no_store", 10, 503},
+	{ErrHeld, "held", 11, 423},
+	{ErrSealed, "sealed", 12, 403},
+	{ErrCorrupt, "corrupt", 13, 500},
+	{ErrStorage, "storage", 14, 507},
+	{ErrDenied, "denied", 4, 403},
+	{ErrNotFound, "not_found", 5, 404},
+	{ErrInvalid, "invalid", 2, 400},
+	{ErrExists, "exists", 1, 409},
+	{ErrConflict, "conflict", 1, 409},
+	{ErrUnsupported, "unsupported", 1, 501},
+	{ErrUnknown, "unknown_outcome", 1, 502},
+}
+
+// CodeOf returns the row of Codes that err answers to, and a row named
+// "failed" when it answers to none.
+func CodeOf(err error) Code {
+	for _, c := range Codes {
+		if errors.Is(err, c.Err) {
+			return c
+		}
+	}
+	return Code{Err: err, Name: "failed", Exit: 1, HTTP: 500}
+}
+
+// Damage says where something kept does not match what was written. It is
+// ErrCorrupt under errors.Is.
+type Damage struct {
+	Key   Key    // the record or log
+	Seq   int64  // the line, 0 for a record or a whole log
+	Place string // where on disk: a file and line, a table and row
+	What  string // what is wrong with it
+}
+
+func (d *Damage) Error() string {
+	thing := d.Key.String()
+	if d.Seq != 0 {
+		thing = fmt.Sprintf("%s: line %d", thing, d.Seq)
+	}
+	if d.Place != "" {
+		thing += " (" + d.Place + ")"
+	}
+	return thing + ": damaged: " + d.What
+}
+
+// Is makes a Damage answer to ErrCorrupt.
+func (d *Damage) Is(target error) bool { return target == ErrCorrupt }
+
+// Invalidf returns an error that answers to ErrInvalid.
+func Invalidf(format string, args ...any) error { return kindf(ErrInvalid, format, args...) }
+
+// NotFoundf returns an error that answers to ErrNotFound.
+func NotFoundf(format string, args ...any) error { return kindf(ErrNotFound, format, args...) }
+
+// Conflictf returns an error that answers to ErrConflict.
+func Conflictf(format string, args ...any) error { return kindf(ErrConflict, format, args...) }
+
+// Storagef returns an error that answers to ErrStorage.
+func Storagef(format string, args ...any) error { return kindf(ErrStorage, format, args...) }
+
+// kindError carries a sentence of its own and still answers to a sentinel, so
+// that messages need not end in the sentinel's words.
+type kindError struct {
+	kind error
+	err  error
+}
+
+func kindf(kind error, format string, args ...any) error {
+	return &kindError{kind, fmt.Errorf(format, args...)}
+}
+
+func (e *kindError) Error() string   { return e.err.Error() }
+func (e *kindError) Unwrap() []error { return []error{e.kind, e.err} }

@@ -1,0 +1,116 @@
+package tidemark
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+)
+
+// MaxIDBytes bounds everything that names a file or a row: long enough for a
+// session id with a worker's name behind it, short enough for every file
+// system.
+const MaxIDBytes = 128
+
+// SessionID is a random UUID (version 4) in its lower-case text form. Random
+// ids make a short prefix mean one session; time-ordered ones share their
+// prefix for weeks.
+type SessionID string
+
+// NewSessionID returns a fresh id.
+func NewSessionID() SessionID {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	var t [36]byte
+	hex.Encode(t[0:8], b[0:4])
+	hex.Encode(t[9:13], b[4:6])
+	hex.Encode(t[14:18], b[6:8])
+	hex.Encode(t[19:23], b[8:10])
+	hex.Encode(t[24:36], b[10:16])
+	t[8], t[13], t[18], t[23] = '-', '-', '-', '-'
+	return SessionID(t[:])
+}
+
+// ParseSessionID accepts the 36-character text of a UUID of any version, in
+// either case. It returns ErrInvalid for anything else.
+func ParseSessionID(s string) (SessionID, error) {
+	if len(s) != 36 {
+		return "", Invalidf("session id %q: want 36 characters like 7f3a0c1e-…", clip(s))
+	}
+	for i := range len(s) {
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			if s[i] != '-' {
+				return "", Invalidf("session id %q: want a dash at position %d", s, i+1)
+			}
+		} else if !isHex(s[i]) {
+			return "", Invalidf("session id %q: not a hexadecimal digit at position %d", clip(s), i+1)
+		}
+	}
+	return SessionID(strings.ToLower(s)), nil
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+// Key names a record, a log, or a record and the log that belongs to it. Kind
+// is a lower-case word, ID is what CheckID accepts.
+type Key struct {
+	Kind string `json:"kind"`
+	ID   string `json:"id"`
+}
+
+func (k Key) String() string { return k.Kind + "/" + k.ID }
+
+// Check returns ErrInvalid when k could not name a file or a row.
+func (k Key) Check() error {
+	if k.Kind == "" || len(k.Kind) > 32 {
+		return Invalidf("kind %q: want 1 to 32 lower-case letters", clip(k.Kind))
+	}
+	for i := range len(k.Kind) {
+		if c := k.Kind[i]; c < 'a' || c > 'z' {
+			return Invalidf("kind %q: want 1 to 32 lower-case letters", clip(k.Kind))
+		}
+	}
+	return CheckID(k.ID)
+}
+
+// CheckID returns ErrInvalid for an id that is empty, longer than MaxIDBytes,
+// begins with a dot, holds "..", or has any character but letters, digits,
+// dot, dash and underscore. What passes is safe as a file name and as a row.
+func CheckID(s string) error {
+	switch {
+	case s == "":
+		return Invalidf("empty id")
+	case len(s) > MaxIDBytes:
+		return Invalidf("id %q: %d bytes, at most %d are allowed", clip(s), len(s), MaxIDBytes)
+	case s[0] == '.':
+		return Invalidf("id %q: begins with a dot", clip(s))
+	case strings.Contains(s, ".."):
+		return Invalidf("id %q: holds \"..\"", clip(s))
+	}
+	for i := range len(s) {
+		c := s[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '-' || c == '_') {
+			return Invalidf("id %q: %q is not allowed (letters, digits, dot, dash, underscore)", clip(s), c)
+		}
+	}
+	return nil
+}
+
+// NewBatchID returns a fresh name for a batch: 96 random bits.
+func NewBatchID() string {
+	var b [12]byte
+	rand.Read(b[:])
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// clip keeps hostile ids from flooding an error message.
+func clip(s string) string {
+	if len(s) > 60 {
+		return s[:60] + "…"
+	}
+	return s
+}

@@ -1,0 +1,54 @@
+package tidemark
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Session is one durable conversation, as it is kept. Its messages are in its
+// log, what people say about it in its notes.
+type Session struct {
+	ID        SessionID       `json:"id"`
+	Title     string          `json:"title,omitempty"`
+	Agent     string          `json:"agent,omitempty"`
+	Model     string          `json:"model,omitempty"`
+	Mode      string          `json:"mode,omitempty"` // ModeLocal or ModeRemote
+	Project   string          `json:"project,omitempty"`
+	Tags      []string        `json:"tags,omitempty"`
+	Base      *Base           `json:"base,omitempty"`
+	ForeignID string          `json:"foreign_id,omitempty"` // its id in the tool it came from
+	CreatedAt time.Time       `json:"created_at"`
+	Extra     json.RawMessage `json:"extra,omitempty"`
+}
+
+// What a session may reach.
+const (
+	ModeLocal  = "local-only"
+	ModeRemote = "remote"
+)
+
+// Base is what a session was forked from: the path to one entry of another
+// session. The entries up to Seq are read there, the session's own log goes on
+// with the next number. Owned says that the other session was purged and that
+// a copy of the path is kept with this session.
+type Base struct {
+	Session SessionID `json:"session"`
+	Seq     int64     `json:"seq"`
+	Owned   bool      `json:"owned,omitempty"`
+}
+
+// Holder is who may append to a session: a process that can be told from any
+// other, also from a later one with the same pid.
+type Holder struct {
+	Program   string `json:"program"`
+	PID       int    `json:"pid"`
+	Host      string `json:"host"`
+	BootID    string `json:"boot_id,omitempty"`    // changes when the host restarts
+	StartedAt string `json:"started_at,omitempty"` // when the process began, as its host counts
+	Namespace string `json:"namespace,omitempty"`  // in which the pid counts
+}
+
+func (h Holder) String() string {
+	return fmt.Sprintf("%s (pid %d on %s)", h.Program, h.PID, h.Host)
+}
