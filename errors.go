@@ -93,6 +93,9 @@ func Conflictf(format string, args ...any) error { return kindf(ErrConflict, for
 // Storagef returns an error that answers to ErrStorage.
 func Storagef(format string, args ...any) error { return kindf(ErrStorage, format, args...) }
 
+// Unsupportedf returns an error that answers to ErrUnsupported.
+func Unsupportedf(format string, args ...any) error { return kindf(ErrUnsupported, format, args...) }
+
 // kindError carries a sentence of its own and still answers to a sentinel, so
 // that messages need not end in the sentinel's words.
 type kindError struct {
