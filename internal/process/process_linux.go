@@ -1,0 +1,68 @@
+package process
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootID is random and made anew by each boot of the kernel.
+func bootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// namespace names the pid namespace, like pid:[4026531836].
+func namespace() string {
+	s, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return s
+}
+
+// look asks kill first: /proc may be mounted so that it hides the processes of
+// other users, and then a missing directory proves nothing. Any answer but
+// ESRCH means that there is a process, EPERM too: it belongs to somebody else.
+func look(pid int) sight {
+	if unix.Kill(pid, 0) == unix.ESRCH {
+		return sight{gone: true}
+	}
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return sight{}
+	}
+	return readStat(b)
+}
+
+// Positions in /proc/<pid>/stat, counted from the field behind the command.
+const (
+	statState   = 0  // field 3
+	statThreads = 17 // field 20
+	statStarted = 19 // field 22, in ticks since the boot
+)
+
+// readStat reads the line behind its last parenthesis: the command in front
+// of it is what the process calls itself, and may hold blanks and parentheses.
+func readStat(line []byte) sight {
+	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:])
+	if len(fields) <= statStarted {
+		return sight{}
+	}
+	switch fields[statState][0] {
+	case 'Z', 'X', 'x':
+		// A zombie has ended and waits for its parent to notice. Only where
+		// its first thread alone ended does the process go on, and then the
+		// kernel counts more threads than that one.
+		if n, err := strconv.Atoi(string(fields[statThreads])); err == nil && n <= 1 {
+			return sight{gone: true}
+		}
+	}
+	return sight{started: string(fields[statStarted])}
+}

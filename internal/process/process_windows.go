@@ -1,0 +1,72 @@
+package process
+
+import (
+	"strconv"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// systemPID is the kernel's own process, the first of every boot.
+const systemPID = 4
+
+// bootID is when the kernel's own process began. That is noted once, while the
+// time of the boot that the system reports moves whenever the clock is set,
+// and a moved one would look like a boot.
+var bootID = sync.OnceValue(func() string {
+	for size := uint32(256 << 10); size <= 64<<20; size *= 2 {
+		list := make([]uint64, size/8) // aligned for the structures in it
+		err := windows.NtQuerySystemInformation(windows.SystemProcessInformation, unsafe.Pointer(&list[0]), size, nil)
+		if err == windows.STATUS_INFO_LENGTH_MISMATCH {
+			continue // more processes than fit
+		}
+		if err != nil {
+			return ""
+		}
+		return systemStart(list)
+	}
+	return ""
+})
+
+// systemStart walks the list of processes to the kernel's own.
+func systemStart(list []uint64) string {
+	end := uintptr(len(list)) * 8
+	for at := uintptr(0); at+unsafe.Sizeof(windows.SYSTEM_PROCESS_INFORMATION{}) <= end; {
+		p := (*windows.SYSTEM_PROCESS_INFORMATION)(unsafe.Add(unsafe.Pointer(&list[0]), at))
+		if p.UniqueProcessID == systemPID && p.CreateTime != 0 {
+			return strconv.FormatInt(p.CreateTime, 10)
+		}
+		if p.NextEntryOffset == 0 {
+			break
+		}
+		at += uintptr(p.NextEntryOffset)
+	}
+	return ""
+}
+
+// namespace is empty: all processes of a host are numbered together.
+func namespace() string { return "" }
+
+// look opens the process. Only "invalid parameter" means that there is none;
+// "access denied" is the answer for a process of somebody else.
+func look(pid int) sight {
+	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION|windows.SYNCHRONIZE, false, uint32(pid))
+	if err == windows.ERROR_INVALID_PARAMETER {
+		return sight{gone: true}
+	}
+	if err != nil {
+		return sight{}
+	}
+	defer windows.CloseHandle(h)
+	// A process that ended stays visible as long as anybody holds a handle on
+	// it; its handle is signalled.
+	if event, err := windows.WaitForSingleObject(h, 0); err == nil && event == windows.WAIT_OBJECT_0 {
+		return sight{gone: true}
+	}
+	var began, ended, kernel, user windows.Filetime
+	if err := windows.GetProcessTimes(h, &began, &ended, &kernel, &user); err != nil {
+		return sight{}
+	}
+	return sight{started: strconv.FormatInt(began.Nanoseconds(), 10)}
+}
