@@ -1,0 +1,257 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Options say how an entry looks. A nil *Options means none of them.
+type Options struct {
+	Color    bool                   // with SGR sequences, which only this package writes
+	Full     bool                   // nothing is cut
+	Width    int                    // columns of the terminal, 0: defaultWidth
+	Relative func(time.Time) string // says when; nil: the time in UTC
+}
+
+const (
+	defaultWidth = 80
+	inputLines   = 3 // of a tool's input: enough to recognise the call
+	resultLines  = 8 // of a tool's result: enough to see how it went
+	maxIndent    = 8 // levels of results within results that move to the right
+)
+
+// The program's own colours.
+const (
+	bold    = "1"
+	dim     = "2"
+	red     = "31"
+	green   = "1;32"
+	yellow  = "1;33"
+	blue    = "34"
+	magenta = "1;35"
+	cyan    = "1;36"
+)
+
+var roleColors = map[tidemark.Role]string{
+	tidemark.System: yellow, tidemark.User: cyan, tidemark.Assistant: green, tidemark.Tool: magenta,
+}
+
+// Entry writes e as text for a terminal: a line that says which entry it is,
+// and its blocks below, moved two columns to the right, so that no line
+// of theirs can pass for the head of another entry. Foreign text is cleaned. The
+// text ends in one newline. The error is that of w.
+func Entry(w io.Writer, e tidemark.Entry, o *Options) error {
+	p := page{}
+	if o != nil {
+		p.Options = *o
+	}
+	if p.Width <= 0 {
+		p.Width = defaultWidth
+	}
+	p.head(e)
+	for _, b := range e.Blocks {
+		p.block(b, 1)
+	}
+	_, err := w.Write(p.Bytes())
+	return err
+}
+
+// page is the text of one entry while it is made.
+type page struct {
+	Options
+	bytes.Buffer
+}
+
+func (p *page) head(e tidemark.Entry) {
+	who, color := string(e.Role), roleColors[e.Role]
+	if who == "" {
+		who = e.Kind
+	}
+	if color == "" {
+		color = bold
+	}
+	var rest []string
+	if e.Kind == tidemark.KindBranch {
+		rest = append(rest, fmt.Sprintf("from #%d", e.Parent))
+	}
+	switch {
+	case e.At.IsZero():
+	case p.Relative != nil:
+		rest = append(rest, CleanLine(p.Relative(e.At)))
+	default:
+		rest = append(rest, e.At.UTC().Format("2006-01-02 15:04:05Z"))
+	}
+	if e.Model != "" {
+		rest = append(rest, CleanLine(e.Model))
+	}
+	p.WriteString(p.style(dim, fmt.Sprintf("#%d", e.Seq)))
+	p.WriteString(" " + p.style(color, CleanLine(who)))
+	for _, s := range rest {
+		p.WriteString(p.style(dim, " · "+s))
+	}
+	p.WriteByte('\n')
+}
+
+func (p *page) block(b tidemark.Block, depth int) {
+	switch b.Type {
+	case tidemark.BlockText:
+		p.lines(depth, "", "", b.Text)
+	case tidemark.BlockThinking:
+		text := b.Text
+		if text == "" {
+			text = fmt.Sprintf("(thinking that only %s can read, %s)", or(b.Provider, "its provider"), size(len(b.Raw)))
+		}
+		p.marked(depth, dim, "┊ ", "┊ ", text)
+	case tidemark.BlockToolUse:
+		p.toolUse(b, depth)
+	case tidemark.BlockToolResult:
+		p.toolResult(b, depth)
+	default:
+		p.lines(depth, dim, "", p.fact(b))
+		if b.Text != "" {
+			p.lines(depth, "", "", b.Text)
+		}
+	}
+}
+
+func (p *page) toolUse(b tidemark.Block, depth int) {
+	// Input may come on several lines; on one, a newline within a string
+	// still shows as \n.
+	var input bytes.Buffer
+	if json.Compact(&input, b.Input) != nil {
+		input.Reset()
+		input.Write(b.Input)
+	}
+	text := CleanLine(or(b.Name, "(no name)"))
+	if input.Len() > 0 {
+		text += " " + CleanLine(input.String())
+	}
+	if !p.Full {
+		text = Truncate(text, inputLines*p.columns(depth))
+	}
+	p.marked(depth, blue, "→ ", "  ", text)
+}
+
+func (p *page) toolResult(b tidemark.Block, depth int) {
+	mark, color := "← ", ""
+	if b.IsError {
+		mark, color = "← error: ", red
+	}
+	text := b.Text
+	if text == "" {
+		switch len(b.Blocks) {
+		case 0:
+			text = "(nothing)"
+		case 1:
+			text = "(1 block)"
+		default:
+			text = fmt.Sprintf("(%d blocks)", len(b.Blocks))
+		}
+	}
+	p.marked(depth, color, mark, "  ", p.excerpt(text, depth))
+	for _, inner := range b.Blocks {
+		if inner.Type == tidemark.BlockText {
+			inner.Text = p.excerpt(inner.Text, depth+1)
+		}
+		p.block(inner, depth+1)
+	}
+}
+
+// fact is what can be said on one line of a block that is not text.
+func (p *page) fact(b tidemark.Block) string {
+	parts := []string{or(b.Type, "block without a type")}
+	for _, s := range []string{b.Name, b.MediaType} {
+		if s != "" {
+			parts = append(parts, s)
+		}
+	}
+	s := strings.Join(parts, " ")
+	switch {
+	case len(b.Data) > 0:
+		s += ", " + size(len(b.Data))
+	case b.URL != "":
+		s += ", " + b.URL
+	case b.Raw != "":
+		s += ", " + size(len(b.Raw))
+	}
+	s = CleanLine(s)
+	if !p.Full {
+		s = Truncate(s, inputLines*p.Width)
+	}
+	return "[" + s + "]"
+}
+
+// excerpt returns the first lines of s, none wider than the terminal, and how
+// many more there are; with Full, all of it.
+func (p *page) excerpt(s string, depth int) string {
+	if p.Full {
+		return s
+	}
+	var b strings.Builder
+	rest := strings.TrimSuffix(s, "\n")
+	for range resultLines {
+		line, after, more := strings.Cut(rest, "\n")
+		// Cut before it is cleaned, so that a line of megabytes costs nothing:
+		// what is cleaned is never narrower.
+		b.WriteString(Truncate(Clean(Truncate(strings.TrimSuffix(line, "\r"), p.columns(depth))), p.columns(depth)))
+		if !more {
+			return b.String()
+		}
+		b.WriteByte('\n')
+		rest = after
+	}
+	fmt.Fprintf(&b, "… %d more lines", strings.Count(rest, "\n")+1)
+	return b.String()
+}
+
+// columns is how much room is left for text behind a mark.
+func (p *page) columns(depth int) int { return max(p.Width-2*min(depth, maxIndent)-2, 20) }
+
+// lines writes text that has no mark of its own.
+func (p *page) lines(depth int, color, mark, text string) { p.marked(depth, color, mark, mark, text) }
+
+// marked writes cleaned text, with one mark before its first line and another
+// before the rest. Where the text has its own colour, so does the mark.
+func (p *page) marked(depth int, color, first, rest, text string) {
+	indent := strings.Repeat("  ", min(depth, maxIndent))
+	mark := first
+	for line := range strings.SplitSeq(strings.TrimSuffix(Clean(text), "\n"), "\n") {
+		if s := mark + line; s != "" {
+			p.WriteString(indent)
+			p.WriteString(p.style(color, s))
+		}
+		p.WriteByte('\n')
+		mark = rest
+	}
+}
+
+func (p *page) style(color, s string) string {
+	if !p.Color || color == "" {
+		return s
+	}
+	return "\x1b[" + color + "m" + s + "\x1b[0m"
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// size says how much n bytes are, in units of a thousand.
+func size(n int) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprintf("%d B", n)
+	case n < 1000_000:
+		return fmt.Sprintf("%.1f kB", float64(n)/1000)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/1000_000)
+}
