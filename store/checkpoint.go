@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Checkpoint is what a restart needs beyond the messages. Loading one replaces
+// everything: what it does not mention is empty afterwards, so that nothing of
+// another session stays behind.
+type Checkpoint struct {
+	Name          string            `json:"name,omitempty"`
+	SavedAt       time.Time         `json:"saved_at"`
+	Reason        string            `json:"reason,omitempty"`
+	Seq           int64             `json:"seq,omitempty"` // the entry that it was taken at
+	Approvals     []Approval        `json:"approvals,omitempty"`
+	Limits        Limits            `json:"limits"`
+	Loops         []Loop            `json:"loops,omitempty"`
+	DynamicTools  []DynamicTool     `json:"dynamic_tools,omitempty"`
+	WakeTriggers  []WakeTrigger     `json:"wake_triggers,omitempty"`
+	CoreMemory    map[string]string `json:"core_memory,omitempty"`
+	DocumentPaths []string          `json:"document_paths,omitempty"`
+	Interpreter   Interpreter       `json:"interpreter_state"`
+	Extra         json.RawMessage   `json:"extra,omitempty"`
+}
+
+// Approval is a tool that may be used without asking again.
+type Approval struct {
+	Tool  string `json:"tool"`
+	Scope string `json:"scope,omitempty"`
+}
+
+// Limits bound one turn of the agent loop. Zero means the agent's default.
+type Limits struct {
+	ToolRounds     int `json:"tool_rounds,omitempty"`
+	OutputBytes    int `json:"output_bytes,omitempty"`
+	ToolsInContext int `json:"tools_in_context,omitempty"`
+}
+
+// Loop is something that is to be repeated; without a Goal, the task list.
+type Loop struct {
+	ID            string    `json:"id"`
+	Goal          string    `json:"goal,omitempty"`
+	EverySeconds  int64     `json:"every_seconds"`
+	NextAt        time.Time `json:"next_at,omitzero"`
+	TimesFinished int64     `json:"times_finished,omitempty"`
+}
+
+// DynamicTool is a tool that was defined while the session ran.
+type DynamicTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema,omitempty"`
+	Command     string          `json:"command,omitempty"`
+}
+
+// WakeTrigger is what wakes a hibernated session: a time, or a message from
+// somewhere.
+type WakeTrigger struct {
+	Kind string    `json:"kind"`
+	At   time.Time `json:"at,omitzero"`
+	From string    `json:"from,omitempty"`
+}
+
+// Interpreter is where code of the session runs.
+type Interpreter struct {
+	SandboxID     string   `json:"sandbox_id,omitempty"`
+	WorkspacePath string   `json:"workspace_path,omitempty"`
+	RepoURL       string   `json:"repo_url,omitempty"`
+	RepoRef       string   `json:"repo_ref,omitempty"`
+	ContextPaths  []string `json:"context_paths,omitempty"`
+	VolumeName    string   `json:"volume_name,omitempty"`
+	VolumeSubpath string   `json:"volume_subpath,omitempty"`
+}
+
+// coreMemory is what a session remembers before it was told anything.
+var coreMemory = map[string]string{
+	"persona":    "",
+	"human":      "",
+	"scratchpad": "",
+}
+
+func checkpointKey(id tidemark.SessionID, name string) tidemark.Key {
+	if name == "" {
+		return keyOf(kindCheckpoint, id)
+	}
+	return keyOf(kindCheckpoint, id, hash("checkpoint", fold(name)))
+}
+
+// SaveCheckpoint keeps c under its name, replacing an earlier one of that name;
+// the one without a name is what a resume looks for. ErrConflict: the lease is
+// lost.
+func (w *Writer) SaveCheckpoint(ctx context.Context, c Checkpoint) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.attached {
+		return tidemark.NotFoundf("session %s: nothing was said yet", w.id)
+	}
+	b := tidemark.Batch{At: w.s.now()}
+	c.SavedAt = b.At
+	if c.Seq == 0 {
+		c.Seq = w.main.newest.Seq
+	}
+	key := checkpointKey(w.id, c.Name)
+	old, err := w.s.get(ctx, key, &Checkpoint{})
+	if err != nil {
+		return err
+	}
+	r, err := put(key, old.Version, c)
+	if err != nil {
+		return err
+	}
+	b.Puts = append(b.Puts, r)
+	if err := w.guard(&b, false); err != nil {
+		return err
+	}
+	_, err = w.s.commit(ctx, b)
+	return w.lost(ctx, err)
+}
+
+// Checkpoint returns the state that was kept under a name: ErrNotFound. What
+// the checkpoint does not mention is at its default, core memory included.
+func (s *Store) Checkpoint(ctx context.Context, id tidemark.SessionID, name string) (Checkpoint, error) {
+	var c Checkpoint
+	r, err := s.get(ctx, checkpointKey(id, name), &c)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	if r.Version == 0 {
+		return Checkpoint{}, tidemark.NotFoundf("session %s: checkpoint %q: not found", id, name)
+	}
+	memory := maps.Clone(coreMemory)
+	maps.Copy(memory, c.CoreMemory)
+	c.CoreMemory = memory
+	return c, nil
+}
+
+// Checkpoints lists what was kept of a session, the newest first.
+func (s *Store) Checkpoints(ctx context.Context, id tidemark.SessionID) ([]Checkpoint, error) {
+	var all []Checkpoint
+	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindCheckpoint, Prefix: string(id)}) {
+		if err != nil {
+			return all, err
+		}
+		var c Checkpoint
+		if err := decode(r, &c); err != nil {
+			return all, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}

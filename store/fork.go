@@ -1,0 +1,111 @@
+package store
+
+import (
+	"context"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Fork makes a new session that shares the past of another one up to seq, by
+// reference: nothing is copied, and it costs the same at any length and depth.
+// A seq of 0 means the head. It needs no lease, and the source may be open
+// elsewhere, in the trash, or a fork itself.
+func (s *Store) Fork(ctx context.Context, id tidemark.SessionID, seq int64, title string) (Info, error) {
+	var forked Info
+	err := retry(func() error {
+		v, err := s.View(ctx, id)
+		if err != nil {
+			return err
+		}
+		point, err := v.forkPoint(ctx, seq)
+		if err != nil {
+			return err
+		}
+		sess := tidemark.Session{ID: tidemark.NewSessionID(), Title: title, Agent: v.Agent, Model: v.Model, Mode: v.Mode,
+			Project: v.Project, Base: &tidemark.Base{Session: v.ownerOf(point.Seq), Seq: point.Seq}, CreatedAt: s.now()}
+		if title == "" {
+			sess.Title = v.Title
+		}
+		b, err := s.forkBatch(ctx, sess, point)
+		if err != nil {
+			return err
+		}
+		if _, err := s.commit(ctx, b); err != nil {
+			return err
+		}
+		forked, err = s.Session(ctx, sess.ID)
+		return err
+	})
+	return forked, err
+}
+
+// forkPoint returns the line to fork from; it is never a marker.
+func (v *View) forkPoint(ctx context.Context, seq int64) (tidemark.Line, error) {
+	if seq == 0 {
+		head, err := v.head(ctx)
+		if err != nil {
+			return head, err
+		}
+		if seq = head.Seq; seq == 0 {
+			return head, tidemark.Invalidf("session %s: has no entry to fork from", v.ID)
+		}
+	}
+	if seq <= v.sharedUpTo() {
+		return v.onPath(ctx, seq)
+	}
+	segments, err := v.trail(ctx)
+	if err != nil {
+		return tidemark.Line{}, err
+	}
+	for {
+		l, err := v.line(ctx, segments, seq)
+		if err != nil || l.Kind != tidemark.KindBranch {
+			return l, err
+		}
+		seq = l.Place.Parent
+	}
+}
+
+// ownerOf returns the session whose log holds seq, so that a fork of a fork
+// leans on the session that it needs and not on the ones between.
+func (v *View) ownerOf(seq int64) tidemark.SessionID {
+	if v.Base != nil && !v.Base.Owned && seq <= v.Base.Seq {
+		return v.Base.Session
+	}
+	return v.ID
+}
+
+// forkBatch creates a session whose log begins with a marker: it says how many
+// messages lie before, so that a listing needs no look at the source.
+func (s *Store) forkBatch(ctx context.Context, sess tidemark.Session, point tidemark.Line) (tidemark.Batch, error) {
+	b := tidemark.Batch{At: sess.CreatedAt}
+	source, err := s.Session(ctx, sess.Base.Session)
+	if err != nil {
+		return b, err
+	}
+	// A purge of the source deletes its record, and then this batch conflicts.
+	b.Require = append(b.Require, tidemark.Need{Key: keyOf(kindSession, source.ID), Version: source.version})
+	r, err := record(sess, Live, 0)
+	if err != nil {
+		return b, err
+	}
+	f, err := put(keyOf(kindFork, source.ID, string(sess.ID)), 0, struct{}{})
+	if err != nil {
+		return b, err
+	}
+	b.Puts = append(b.Puts, r, f)
+	if err := addNames(&b, sess); err != nil {
+		return b, err
+	}
+	mark := tidemark.Entry{Kind: tidemark.KindBranch, At: b.At}
+	mark.Seq = 1
+	mark.Place = placeAfter(mark, point, point)
+	l, err := mark.Line()
+	if err != nil {
+		return b, err
+	}
+	log := keyOf(kindSession, sess.ID)
+	l.Sum = l.Checksum(log)
+	b.Appends = []tidemark.Append{{Log: log, Lines: []tidemark.Line{l}}}
+	return b, nil
+}

@@ -1,0 +1,82 @@
+package store
+
+import (
+	"context"
+	"iter"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// The classes of names that lead to a session or to a point in one.
+const (
+	classTitle   = "title"
+	classForeign = "foreign"
+	classLabel   = "label"
+)
+
+// name leads from a text that people know to what it means. It is a record of
+// its own, found by the hash of its text, so that looking up a title costs the
+// same among ten sessions and a million.
+type name struct {
+	Class   string             `json:"class"`
+	Text    string             `json:"text"`
+	Session tidemark.SessionID `json:"session"`
+	Seq     int64              `json:"seq,omitempty"` // a label's entry
+
+	version int64
+}
+
+// nameGroup is what all names of one text in one class have in common.
+func nameGroup(class, text string) string { return hash(class, fold(text)) }
+
+// fold makes names match whatever their case.
+func fold(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
+
+func (n name) key() tidemark.Key {
+	return keyOf(kindName, n.Session, nameGroup(n.Class, n.Text))
+}
+
+// record returns the record that keeps n, to replace the one at n.version.
+func (n name) record() (tidemark.Record, error) {
+	r, err := put(n.key(), n.version, n)
+	r.Group = nameGroup(n.Class, n.Text)
+	return r, err
+}
+
+func (n name) need() tidemark.Need { return tidemark.Need{Key: n.key(), Version: n.version} }
+
+// names lists the names that q asks for.
+func (s *Store) names(ctx context.Context, q tidemark.Query) iter.Seq2[name, error] {
+	q.Kind = kindName
+	q.Order = tidemark.ByID
+	return func(yield func(name, error) bool) {
+		for r, err := range s.backend.List(ctx, q) {
+			var n name
+			if err == nil {
+				n.version = r.Version
+				err = decode(r, &n)
+			}
+			if !yield(n, err) {
+				return
+			}
+		}
+	}
+}
+
+// namesOf lists the names of one session.
+func (s *Store) namesOf(ctx context.Context, id tidemark.SessionID) iter.Seq2[name, error] {
+	return s.names(ctx, tidemark.Query{Prefix: string(id) + "."})
+}
+
+// addName puts a name into a batch unless it is empty.
+func addName(b *tidemark.Batch, n name) error {
+	if fold(n.Text) == "" {
+		return nil
+	}
+	r, err := n.record()
+	if err == nil {
+		b.Puts = append(b.Puts, r)
+	}
+	return err
+}

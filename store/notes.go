@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// What is said about a session, as opposed to in it, goes to a log of its own:
+// the notes. It needs no lease, so that a session can be labelled while it is
+// open elsewhere, and it keeps every label and title that ever was.
+
+// maxTitleBytes bounds titles, labels and tags: longer ones are pasted by
+// mistake.
+const maxTitleBytes = 1000
+
+// The kinds of notes.
+const (
+	noteLabel = "label"
+	noteTitle = "title"
+	noteTag   = "tag"
+)
+
+// Note is one line of a session's notes.
+type Note struct {
+	Kind   string `json:"kind"`
+	Seq    int64  `json:"seq,omitempty"` // the entry that it is about
+	Text   string `json:"text,omitempty"`
+	Remove bool   `json:"remove,omitempty"`
+}
+
+// Notes yields the notes of the session, oldest first.
+func (v *View) Notes(ctx context.Context) iter.Seq2[Note, error] {
+	return func(yield func(Note, error) bool) {
+		for l, err := range v.s.backend.Lines(ctx, keyOf(kindNotes, v.ID)) {
+			var n Note
+			if err == nil {
+				err = decode(tidemark.Record{Key: keyOf(kindNotes, v.ID), Body: l.Body}, &n)
+			}
+			if !yield(n, err) {
+				return
+			}
+		}
+	}
+}
+
+// addNote appends a note to a batch.
+func (s *Store) addNote(ctx context.Context, b *tidemark.Batch, id tidemark.SessionID, n Note) error {
+	log := keyOf(kindNotes, id)
+	r, err := s.get(ctx, log, nil)
+	if err != nil {
+		return err
+	}
+	body, err := encode(n)
+	if err != nil {
+		return err
+	}
+	if b.At.IsZero() {
+		b.At = s.now()
+	}
+	l := tidemark.Line{Seq: r.Head.Length + 1, Kind: n.Kind, At: b.At, Body: body}
+	l.Sum = l.Checksum(log)
+	b.Appends = append(b.Appends, tidemark.Append{Log: log, Lines: []tidemark.Line{l}})
+	return nil
+}
+
+func checkText(what, text string) (string, error) {
+	text = strings.TrimSpace(text)
+	switch {
+	case text == "":
+		return "", tidemark.Invalidf("an empty %s", what)
+	case len(text) > maxTitleBytes:
+		return "", tidemark.Invalidf("%s of %d bytes, at most %d are allowed", what, len(text), maxTitleBytes)
+	case !utf8.ValidString(text):
+		return "", tidemark.Invalidf("%s: not valid UTF-8", what)
+	}
+	return text, nil
+}
+
+// Label gives an entry a name that leads to it: ErrInvalid, ErrNotFound. An
+// entry has one label, and a label leads to one entry of a session; the newest
+// wins. It needs no lease.
+func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, text string) error {
+	text, err := checkText("label", text)
+	if err != nil {
+		return err
+	}
+	return retry(func() error {
+		v, err := s.View(ctx, id)
+		if err != nil {
+			return err
+		}
+		if _, err := v.Place(ctx, seq); err != nil {
+			return err
+		}
+		var b tidemark.Batch
+		fresh := name{Class: classLabel, Text: text, Session: id, Seq: seq}
+		for n, err := range s.namesOf(ctx, id) {
+			switch {
+			case err != nil:
+				return err
+			case n.key() == fresh.key():
+				fresh.version = n.version
+			case n.Class == classLabel && n.Seq == seq:
+				b.Deletes = append(b.Deletes, n.need())
+			}
+		}
+		if err := addName(&b, fresh); err != nil {
+			return err
+		}
+		if err := s.addNote(ctx, &b, id, Note{Kind: noteLabel, Seq: seq, Text: text}); err != nil {
+			return err
+		}
+		_, err = s.commit(ctx, b)
+		return err
+	})
+}
+
+// Labels returns the labels of the session by the entry that they name.
+func (v *View) Labels(ctx context.Context) (map[int64]string, error) {
+	labels := make(map[int64]string)
+	for n, err := range v.s.namesOf(ctx, v.ID) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return nil, err
+		}
+		if err == nil && n.Class == classLabel {
+			labels[n.Seq] = n.Text
+		}
+	}
+	return labels, nil
+}
+
+// Rename gives a session another title. It needs no lease.
+func (s *Store) Rename(ctx context.Context, id tidemark.SessionID, title string) error {
+	title, err := checkText("title", title)
+	if err != nil {
+		return err
+	}
+	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
+		old := name{Class: classTitle, Text: i.Title, Session: id}
+		fresh := name{Class: classTitle, Text: title, Session: id}
+		r, err := s.get(ctx, old.key(), &name{})
+		if err != nil {
+			return err
+		}
+		if old.version = r.Version; old.key() == fresh.key() {
+			fresh.version = old.version
+		} else if old.version > 0 {
+			b.Deletes = append(b.Deletes, old.need())
+		}
+		i.Title = title
+		if err := addName(b, fresh); err != nil {
+			return err
+		}
+		return s.addNote(ctx, b, id, Note{Kind: noteTitle, Text: title})
+	})
+}
+
+// Tag adds and removes tags of a session. It needs no lease.
+func (s *Store) Tag(ctx context.Context, id tidemark.SessionID, add, remove []string) error {
+	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
+		var notes []Note
+		for _, t := range remove {
+			i.Tags = slices.DeleteFunc(i.Tags, func(have string) bool { return have == t })
+			notes = append(notes, Note{Kind: noteTag, Text: t, Remove: true})
+		}
+		for _, t := range add {
+			t, err := checkText("tag", t)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(i.Tags, t) {
+				i.Tags = append(i.Tags, t)
+			}
+			notes = append(notes, Note{Kind: noteTag, Text: t})
+		}
+		for _, n := range notes {
+			if err := s.addNote(ctx, b, id, n); err != nil {
+				return err
+			}
+		}
+		return mergeAppends(b)
+	})
+}
+
+// mergeAppends turns several appends to the notes into one.
+func mergeAppends(b *tidemark.Batch) error {
+	if len(b.Appends) < 2 {
+		return nil
+	}
+	all := &b.Appends[0]
+	for _, a := range b.Appends[1:] {
+		l := a.Lines[0]
+		l.Seq = all.Lines[0].Seq + int64(len(all.Lines))
+		l.Sum = l.Checksum(all.Log)
+		all.Lines = append(all.Lines, l)
+	}
+	b.Appends = b.Appends[:1]
+	return nil
+}

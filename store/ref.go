@@ -1,0 +1,258 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// minPrefix is the shortest part of an id that counts as a reference: shorter
+// ones are more often a title or a slip.
+const minPrefix = 4
+
+// maxCandidates bounds the list in an AmbiguousError.
+const maxCandidates = 10
+
+// Point is what a reference means: a session and an entry in it.
+type Point struct {
+	*View
+	Seq int64 // 0: the head
+}
+
+// AmbiguousError says that a reference means several sessions. It is
+// ErrInvalid under errors.Is.
+type AmbiguousError struct {
+	Ref        string
+	Candidates []Info
+	More       bool // there are still others
+}
+
+func (e *AmbiguousError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q means several sessions:", e.Ref)
+	for _, i := range e.Candidates {
+		fmt.Fprintf(&b, "\n  %s  %s", i.ID, i.Title)
+	}
+	if e.More {
+		b.WriteString("\n  …")
+	}
+	return b.String()
+}
+
+// Is makes an AmbiguousError answer to ErrInvalid.
+func (e *AmbiguousError) Is(target error) bool { return target == tidemark.ErrInvalid }
+
+var (
+	refNewest = regexp.MustCompile(`^@-([1-9][0-9]{0,5})$`)
+	refUp     = regexp.MustCompile(`^(.*)~([0-9]{1,9})$`)
+	refNode   = regexp.MustCompile(`^n([0-9]{1,18})$`)
+	refSeq    = regexp.MustCompile(`^[0-9]{1,18}$`)
+	refPrefix = regexp.MustCompile(`^[0-9a-fA-F-]+$`)
+)
+
+// Resolve returns what a reference means: an id, a unique prefix of one, a
+// title, a foreign id, "last" or "@-2" for the newest in project (anywhere,
+// where project has none or is ""), each with "@n3", "@12", "@label" and "~2"
+// behind it. Living sessions come before those in the trash.
+//
+// ErrNotFound; ErrInvalid (an *AmbiguousError when it means several).
+func (s *Store) Resolve(ctx context.Context, ref, project string) (Point, error) {
+	if ref == "" {
+		return Point{}, tidemark.Invalidf("an empty reference")
+	}
+	i, err := s.find(ctx, ref, project)
+	if err == nil {
+		return Point{View: &View{Info: i, s: s}}, nil
+	}
+	if !errors.Is(err, tidemark.ErrNotFound) {
+		return Point{}, err
+	}
+	base, point, up := splitRef(ref)
+	if base == ref {
+		return Point{}, err
+	}
+	if i, err = s.find(ctx, base, project); err != nil {
+		return Point{}, err
+	}
+	v := &View{Info: i, s: s}
+	seq, err := v.seqOf(ctx, point)
+	if err == nil && up > 0 {
+		seq, err = v.upFrom(ctx, seq, up)
+	}
+	return Point{View: v, Seq: seq}, err
+}
+
+// splitRef parts SESSION@POINT~N.
+func splitRef(ref string) (session, point string, up int) {
+	session = ref
+	if m := refUp.FindStringSubmatch(session); m != nil {
+		session = m[1]
+		up, _ = strconv.Atoi(m[2])
+	}
+	if at := strings.LastIndexByte(session, '@'); at > 0 {
+		session, point = session[:at], session[at+1:]
+	}
+	return session, point, up
+}
+
+// find returns the session that a reference without a point means.
+func (s *Store) find(ctx context.Context, ref, project string) (Info, error) {
+	missing := tidemark.NotFoundf("no session is called %q", ref)
+	if len(ref) > maxTitleBytes {
+		return Info{}, tidemark.NotFoundf("no session is called %.40q…", ref)
+	}
+	if id, err := tidemark.ParseSessionID(ref); err == nil {
+		return s.Session(ctx, id)
+	}
+	if ref == "last" {
+		return s.newest(ctx, project, 1)
+	}
+	if m := refNewest.FindStringSubmatch(ref); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		return s.newest(ctx, project, n)
+	}
+	found := make(map[tidemark.SessionID]Info)
+	if len(ref) >= minPrefix && refPrefix.MatchString(ref) {
+		q := tidemark.Query{Kind: kindSession, Prefix: strings.ToLower(ref), Order: tidemark.ByID, Limit: maxCandidates + 1}
+		for r, err := range s.backend.List(ctx, q) {
+			i, err := infoIf(r, err)
+			if err != nil {
+				return Info{}, err
+			}
+			found[i.ID] = i
+		}
+	}
+	for _, class := range []string{classTitle, classForeign} {
+		for n, err := range s.names(ctx, tidemark.Query{Group: nameGroup(class, ref), Limit: maxCandidates + 1}) {
+			if err != nil {
+				return Info{}, err
+			}
+			i, err := s.Session(ctx, n.Session)
+			if errors.Is(err, tidemark.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return Info{}, err
+			}
+			found[i.ID] = i
+		}
+	}
+	if len(found) == 0 {
+		return Info{}, missing
+	}
+	return pick(ref, found)
+}
+
+// infoIf makes an Info of what a listing yielded.
+func infoIf(r tidemark.Record, err error) (Info, error) {
+	if err != nil {
+		return Info{}, err
+	}
+	return infoOf(r)
+}
+
+// pick returns the only candidate, the living one before those in the trash.
+func pick(ref string, found map[tidemark.SessionID]Info) (Info, error) {
+	var live, trash []Info
+	for _, i := range found {
+		if i.State == Live {
+			live = append(live, i)
+		} else {
+			trash = append(trash, i)
+		}
+	}
+	all := live
+	if len(live) == 0 {
+		all = trash
+	}
+	if len(all) == 1 {
+		return all[0], nil
+	}
+	q := tidemark.Query{}
+	slices.SortFunc(all, func(a, b Info) int {
+		return q.Compare(tidemark.Record{Key: keyOf("", a.ID), UpdatedAt: a.UpdatedAt}, tidemark.Record{Key: keyOf("", b.ID), UpdatedAt: b.UpdatedAt})
+	})
+	e := &AmbiguousError{Ref: ref, Candidates: all}
+	if len(all) > maxCandidates {
+		e.Candidates, e.More = all[:maxCandidates], true
+	}
+	return Info{}, e
+}
+
+// newest returns the nth session by last change, in the project if it has one.
+func (s *Store) newest(ctx context.Context, project string, n int) (Info, error) {
+	scopes := []string{project, ""}
+	if project == "" {
+		scopes = scopes[1:]
+	}
+	for _, scope := range scopes {
+		have := 0
+		for i, err := range s.Sessions(ctx, Filter{Project: scope, Limit: n}) {
+			if errors.Is(err, tidemark.ErrCorrupt) {
+				continue
+			}
+			if err != nil {
+				return Info{}, err
+			}
+			if have++; have == n {
+				return i, nil
+			}
+		}
+		if have > 0 {
+			return Info{}, tidemark.NotFoundf("there are only %d sessions here", have)
+		}
+	}
+	return Info{}, tidemark.NotFoundf("there is no session yet")
+}
+
+// seqOf returns the entry that the part behind the @ means.
+func (v *View) seqOf(ctx context.Context, point string) (int64, error) {
+	switch {
+	case point == "":
+		return 0, nil
+	case refNode.MatchString(point):
+		n, _ := strconv.ParseInt(point[1:], 10, 64)
+		return v.NodeEnd(ctx, n)
+	case refSeq.MatchString(point):
+		seq, _ := strconv.ParseInt(point, 10, 64)
+		if seq < 1 {
+			return 0, tidemark.NotFoundf("session %s: entries are counted from 1", v.ID)
+		}
+		if seq <= v.sharedUpTo() {
+			_, err := v.onPath(ctx, seq)
+			return seq, err
+		}
+		_, err := v.Place(ctx, seq)
+		return seq, err
+	}
+	labels, err := v.Labels(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for seq, text := range labels {
+		if fold(text) == fold(point) {
+			return seq, nil
+		}
+	}
+	return 0, tidemark.NotFoundf("session %s: there is no node, entry or label %q", v.ID, point)
+}
+
+// upFrom goes n turns up from seq, from the head when it is 0.
+func (v *View) upFrom(ctx context.Context, seq int64, n int) (int64, error) {
+	if seq == 0 {
+		head, err := v.head(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if seq = head.Seq; head.Kind == tidemark.KindBranch {
+			seq = head.Place.Parent
+		}
+	}
+	return v.Up(ctx, seq, n)
+}

@@ -1,0 +1,173 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Info is a session together with what its log and its lease say of it.
+type Info struct {
+	tidemark.Session
+	State     string    `json:"state"`
+	UpdatedAt time.Time `json:"updated_at"`
+	Messages  int64     `json:"messages"` // on the branch that the head is on
+	Nodes     int64     `json:"nodes"`
+	Entries   int64     `json:"entries"` // the seq of the newest one
+
+	version int64 // of the record
+}
+
+func infoOf(r tidemark.Record) (Info, error) {
+	if r.Version == 0 {
+		return Info{}, tidemark.NotFoundf("session %s: not found", r.ID)
+	}
+	i := Info{State: r.State, UpdatedAt: r.Touched(), version: r.Version,
+		Messages: r.Head.Place.Depth, Nodes: r.Head.Place.Nodes, Entries: r.Head.Length}
+	if err := decode(r, &i.Session); err != nil {
+		i.ID = tidemark.SessionID(r.ID)
+		return i, err
+	}
+	if i.Base != nil {
+		i.Entries += i.Base.Seq
+	}
+	return i, nil
+}
+
+// Session returns one session, also one in the trash: ErrNotFound, or a
+// *tidemark.Damage when its record cannot be read.
+func (s *Store) Session(ctx context.Context, id tidemark.SessionID) (Info, error) {
+	r, err := s.backend.Get(ctx, keyOf(kindSession, id))
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return Info{}, tidemark.NotFoundf("session %s: not found", id)
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	return infoOf(r)
+}
+
+// Filter says which sessions to list. Zero fields ask for nothing.
+type Filter struct {
+	Project string
+	Agent   string
+	Tag     string // or a label anywhere in the session
+	State   string // "": Live
+	Since   time.Time
+	Limit   int
+}
+
+// Sessions lists sessions, the one that changed last first. One that cannot
+// be read is yielded as its id with a *tidemark.Damage, and the listing goes
+// on.
+func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
+	q := tidemark.Query{Kind: kindSession, State: f.State}
+	if q.State == "" {
+		q.State = Live
+	}
+	if f.Project != "" {
+		q.Group = projectGroup(f.Project)
+	}
+	if f.Agent == "" && f.Tag == "" {
+		q.Limit = f.Limit
+	}
+	return func(yield func(Info, error) bool) {
+		labelled, err := s.labelled(ctx, f.Tag)
+		if err != nil {
+			yield(Info{}, err)
+			return
+		}
+		n := 0
+		for r, err := range s.backend.List(ctx, q) {
+			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				yield(Info{}, err)
+				return
+			}
+			var i Info
+			if err == nil {
+				i, err = infoOf(r)
+			} else {
+				i.ID = tidemark.SessionID(r.ID)
+			}
+			if err == nil && i.UpdatedAt.Before(f.Since) {
+				return // newest first: the rest is older still
+			}
+			if err == nil && !(f.Agent == "" || f.Agent == i.Agent) {
+				continue
+			}
+			if err == nil && f.Tag != "" && !labelled[i.ID] && !hasTag(i.Session, f.Tag) {
+				continue
+			}
+			if !yield(i, err) {
+				return
+			}
+			if n++; n == f.Limit {
+				return
+			}
+		}
+	}
+}
+
+// labelled returns the sessions in which something has the given label.
+func (s *Store) labelled(ctx context.Context, label string) (map[tidemark.SessionID]bool, error) {
+	if label == "" {
+		return nil, nil
+	}
+	found := make(map[tidemark.SessionID]bool)
+	for n, err := range s.names(ctx, tidemark.Query{Group: nameGroup(classLabel, label)}) {
+		if err != nil {
+			return nil, err
+		}
+		found[n.Session] = true
+	}
+	return found, nil
+}
+
+func hasTag(s tidemark.Session, tag string) bool {
+	for _, t := range s.Tags {
+		if t == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// projectGroup is how sessions of one project are found together.
+func projectGroup(project string) string {
+	if project == "" {
+		return ""
+	}
+	return hash("project", project)
+}
+
+// record returns the record that keeps a session, to replace one at version.
+func record(sess tidemark.Session, state string, version int64) (tidemark.Record, error) {
+	r, err := put(keyOf(kindSession, sess.ID), version, sess)
+	r.Group, r.State = projectGroup(sess.Project), state
+	return r, err
+}
+
+// update changes a session's record together with whatever else change adds to
+// the batch, and tries again when somebody else changed it meanwhile.
+func (s *Store) update(ctx context.Context, id tidemark.SessionID, change func(*Info, *tidemark.Batch) error) error {
+	return retry(func() error {
+		i, err := s.Session(ctx, id)
+		if err != nil {
+			return err
+		}
+		var b tidemark.Batch
+		if err := change(&i, &b); err != nil {
+			return err
+		}
+		r, err := record(i.Session, i.State, i.version)
+		if err != nil {
+			return err
+		}
+		b.Puts = append(b.Puts, r)
+		_, err = s.commit(ctx, b)
+		return err
+	})
+}

@@ -1,0 +1,230 @@
+// Package store is the rules over a Backend: who may write, what a branch is,
+// how a fork shares its past, what is trash and what is gone. It holds no
+// state of its own but what the Backend keeps, so any number of stores, in any
+// number of processes, may work on one place.
+//
+// It never reads the environment, the terminal or the network, and never
+// writes because something was read.
+//
+//	s := store.New(backend, nil)
+//	w := s.Create(tidemark.Session{Title: "demo"}, who)
+//	seqs, err := w.Append(ctx, tidemark.Say(tidemark.User, "hello"))
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/process"
+)
+
+// The kinds of records and logs that the rules know. A session's id is the
+// id, or the id up to the first dot, of everything that belongs to it.
+const (
+	kindSession    = "session"    // record: the session; log: its entries
+	kindNotes      = "notes"      // log: labels, titles, tags
+	kindPast       = "past"       // log: a fork's own copy of a purged past
+	kindWorker     = "worker"     // record and log: SESSION.NAME
+	kindLease      = "lease"      // record: who may append
+	kindPulse      = "pulse"      // record: when the holder was last heard
+	kindAsk        = "ask"        // record: somebody wants the lease
+	kindName       = "name"       // record: SESSION.HASH, grouped by what it resolves
+	kindFork       = "fork"       // record: SOURCE.FORK
+	kindCheckpoint = "checkpoint" // record: SESSION or SESSION.HASH
+)
+
+// The states of a session.
+const (
+	Live  = "live"
+	Trash = "trash"
+)
+
+// The states of a lease.
+const (
+	held = "held"
+	free = "free"
+)
+
+// tries bounds how often a change is made anew because somebody else was
+// quicker. Each failed try means that another writer succeeded.
+const tries = 100
+
+// Options are the parts of a Store that its caller may choose. Nil, and each
+// zero field, means the default.
+type Options struct {
+	// Now tells the time. The default is time.Now.
+	Now func() time.Time
+	// Dead reports whether a holder is proven dead. The default is to ask the
+	// operating system about processes of this host.
+	Dead func(tidemark.Holder) bool
+	// Lease is how long a writer may be silent before another may take its
+	// place. The default is DefaultLease.
+	Lease time.Duration
+	// Words returns the words to find an entry by. The default is none.
+	Words func(tidemark.Entry) []string
+}
+
+// DefaultLease outlasts a long garbage collection, a slow disk and a laptop's
+// short sleep, and is short enough to wait for.
+const DefaultLease = 30 * time.Second
+
+// Store is the rules over one Backend. Its methods may be called concurrently.
+type Store struct {
+	backend tidemark.Backend
+	o       Options
+}
+
+// New returns a Store over b, which it closes when it is closed.
+func New(b tidemark.Backend, o *Options) *Store {
+	s := &Store{backend: b}
+	if o != nil {
+		s.o = *o
+	}
+	if s.o.Now == nil {
+		s.o.Now = time.Now
+	}
+	if s.o.Dead == nil {
+		s.o.Dead = process.Dead
+	}
+	if s.o.Lease == 0 {
+		s.o.Lease = DefaultLease
+	}
+	return s
+}
+
+// Close closes the Backend.
+func (s *Store) Close() error { return s.backend.Close() }
+
+// Backend returns what the Store works on, for plumbing and repair.
+func (s *Store) Backend() tidemark.Backend { return s.backend }
+
+// now is the time as every backend can keep it.
+func (s *Store) now() time.Time { return keepable(s.o.Now()) }
+
+func keepable(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+func keyOf(kind string, id tidemark.SessionID, more ...string) tidemark.Key {
+	return tidemark.Key{Kind: kind, ID: strings.Join(append([]string{string(id)}, more...), ".")}
+}
+
+// put returns the record that replaces one at the given version.
+func put(key tidemark.Key, version int64, body any) (tidemark.Record, error) {
+	b, err := encode(body)
+	if err != nil {
+		return tidemark.Record{}, tidemark.Invalidf("%s: %w", key, err)
+	}
+	r := tidemark.Record{Key: key, Version: version + 1, Body: b}
+	r.Sum = r.Checksum()
+	return r, nil
+}
+
+// encode writes JSON for people to read: one line, nothing escaped for HTML.
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimRight(buf.Bytes(), "\n"), err
+}
+
+// decode reads the body of a record.
+func decode(r tidemark.Record, into any) error {
+	if err := json.Unmarshal(r.Body, into); err != nil {
+		return &tidemark.Damage{Key: r.Key, What: err.Error()}
+	}
+	return nil
+}
+
+// get reads a record into a value. A record that is not there leaves the value
+// as it is and has version 0.
+func (s *Store) get(ctx context.Context, key tidemark.Key, into any) (tidemark.Record, error) {
+	r, err := s.backend.Get(ctx, key)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return tidemark.Record{Key: key}, nil
+	}
+	if err != nil || r.Version == 0 {
+		return r, err
+	}
+	return r, decode(r, into)
+}
+
+// commit sends a batch and settles an unknown outcome: the id of the batch
+// stands with everything it wrote, so one look tells.
+func (s *Store) commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
+	if b.ID == "" {
+		b.ID = tidemark.NewBatchID()
+	}
+	if b.At.IsZero() {
+		b.At = s.now()
+	}
+	for range tries {
+		receipt, err := s.backend.Commit(ctx, b)
+		if !errors.Is(err, tidemark.ErrUnknown) {
+			return receipt, err
+		}
+		done, lookErr := s.took(ctx, b)
+		if lookErr != nil {
+			return receipt, errors.Join(err, lookErr)
+		}
+		if done {
+			return tidemark.Receipt{}, nil
+		}
+	}
+	return tidemark.Receipt{}, tidemark.ErrUnknown
+}
+
+// took reports whether a batch took effect, by looking for its id. A batch of
+// drops alone never seems to have: it can be sent again.
+func (s *Store) took(ctx context.Context, b tidemark.Batch) (bool, error) {
+	switch {
+	case len(b.Appends) > 0:
+		first := b.Appends[0].Lines[0].Seq
+		for l, err := range s.backend.Lines(ctx, b.Appends[0].Log, tidemark.Span{From: first, To: first}) {
+			if err != nil || l.Batch == b.ID {
+				return err == nil, err
+			}
+		}
+		return false, nil
+	case len(b.Puts) > 0:
+		r, err := s.backend.Get(ctx, b.Puts[0].Key)
+		if errors.Is(err, tidemark.ErrNotFound) {
+			return false, nil
+		}
+		return r.Batch == b.ID, err
+	case len(b.Deletes) > 0:
+		r, err := s.backend.Get(ctx, b.Deletes[0].Key)
+		if errors.Is(err, tidemark.ErrNotFound) || err == nil && r.Version == 0 {
+			return true, nil
+		}
+		return false, err
+	}
+	return false, nil
+}
+
+// retry runs change until it does not lose a race.
+func retry(change func() error) error {
+	var err error
+	for range tries {
+		if err = change(); !errors.Is(err, tidemark.ErrConflict) {
+			return err
+		}
+	}
+	return err
+}
+
+// hash names what may be any text: a title, a label, a project.
+func hash(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(p))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}

@@ -1,0 +1,152 @@
+package store
+
+import (
+	"context"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Root, as the Parent of an entry that is appended, makes it a root of its
+// own instead of following the newest entry.
+const Root = -1
+
+// tail is the growing end of a log: what the next entry has to know.
+type tail struct {
+	log    tidemark.Key
+	offset int64         // an entry's seq is its line's plus this
+	newest tidemark.Line // Seq counted as an entry's; only Seq, Kind and Place are set
+}
+
+func newTail(log tidemark.Key, offset int64) *tail { return &tail{log: log, offset: offset} }
+
+// load looks at the end of the log.
+func (t *tail) load(ctx context.Context, s *Store) error {
+	t.newest = tidemark.Line{Seq: t.offset}
+	for l, err := range s.backend.Lines(ctx, t.log, tidemark.Span{Newest: 1}) {
+		if err != nil {
+			return err
+		}
+		t.newest = tidemark.Line{Seq: l.Seq + t.offset, Kind: l.Kind, Place: l.Place}
+	}
+	return nil
+}
+
+// plan returns the lines that keep entries behind the newest one, and what
+// the newest one is afterwards.
+func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry) ([]tidemark.Line, tidemark.Line, error) {
+	newest := t.newest
+	planned := make([]tidemark.Line, 0, len(entries)) // with Seq as the entry's
+	now := w.s.now()
+	for i, e := range entries {
+		if err := checkEntry(&e); err != nil {
+			return nil, newest, tidemark.Invalidf("entry %d of %d: %w", i+1, len(entries), err)
+		}
+		e.Seq = newest.Seq + 1
+		if e.At.IsZero() {
+			e.At = now
+		}
+		e.At = keepable(e.At)
+		parent, err := w.parentOf(ctx, t, e, newest, planned)
+		if err != nil {
+			return nil, newest, err
+		}
+		e.Place = placeAfter(e, parent, newest)
+		l, err := e.Line()
+		if err != nil {
+			return nil, newest, err
+		}
+		if w.s.o.Words != nil {
+			l.Words = w.s.o.Words(e)
+		}
+		planned = append(planned, l)
+		newest = tidemark.Line{Seq: l.Seq, Kind: l.Kind, Place: l.Place}
+	}
+	for i := range planned {
+		planned[i].Seq -= t.offset
+		planned[i].Sum = planned[i].Checksum(t.log)
+	}
+	return planned, newest, nil
+}
+
+// parentOf returns the line that e follows; one with Seq 0 for a root.
+func (w *Writer) parentOf(ctx context.Context, t *tail, e tidemark.Entry, newest tidemark.Line, planned []tidemark.Line) (tidemark.Line, error) {
+	switch p := e.Parent; {
+	case p == Root:
+		return tidemark.Line{}, nil
+	case p == 0 || p == newest.Seq:
+		return newest, nil
+	case p < 0 || p > newest.Seq:
+		return newest, tidemark.Invalidf("session %s: entry %d cannot follow entry %d: there is no such entry", w.id, e.Seq, p)
+	case p > t.newest.Seq:
+		return planned[p-t.newest.Seq-1], nil
+	case p <= t.offset:
+		return w.shared.onPath(ctx, p)
+	default:
+		for l, err := range w.s.backend.Lines(ctx, t.log, tidemark.Span{From: p - t.offset, To: p - t.offset}) {
+			l.Seq += t.offset
+			return l, err
+		}
+		return newest, tidemark.NotFoundf("session %s: entry %d: not found", w.id, p)
+	}
+}
+
+// checkEntry makes an entry whole or refuses it.
+func checkEntry(e *tidemark.Entry) error {
+	if e.Kind == "" {
+		e.Kind = tidemark.KindMessage
+	}
+	switch {
+	case e.Kind == tidemark.KindMessage && !e.Role.Valid():
+		return tidemark.Invalidf("role %.40q: want system, user, assistant or tool", e.Role)
+	case e.Kind != tidemark.KindMessage && e.Role != "":
+		return tidemark.Invalidf("kind %.40q: only a message has a role", e.Kind)
+	case len(e.Kind) > 32 || strings.Trim(e.Kind, "abcdefghijklmnopqrstuvwxyz_") != "" || tidemark.Role(e.Kind).Valid():
+		return tidemark.Invalidf("kind %.40q: not a kind of entry", e.Kind)
+	case len(e.Key) > tidemark.MaxIDBytes:
+		return tidemark.Invalidf("key of %d bytes, at most %d are allowed", len(e.Key), tidemark.MaxIDBytes)
+	}
+	for _, b := range e.Blocks {
+		if b.Type == "" {
+			return tidemark.Invalidf("a block without a type")
+		}
+	}
+	return nil
+}
+
+// placeAfter says where e stands when it follows parent and newest is the end
+// of the log.
+//
+// A node is a run of entries without a gap: it begins with a message of the
+// user, with the first message that is not the system's, and wherever an entry
+// does not follow the newest one. So the number of a node is the count of
+// nodes before it, and both its ends are found by bisection.
+func placeAfter(e tidemark.Entry, parent, newest tidemark.Line) tidemark.Place {
+	p := tidemark.Place{Parent: parent.Seq, Depth: parent.Place.Depth, Nodes: newest.Place.Nodes, Turn: parent.Place.Turn}
+	if e.Kind == tidemark.KindBranch {
+		p.Turn = turnEnd(parent)
+		return p
+	}
+	message := e.Kind == tidemark.KindMessage
+	if message {
+		p.Depth++
+	}
+	jumps := parent.Seq != newest.Seq || newest.Kind == tidemark.KindBranch
+	if jumps || message && (e.Role == tidemark.User || p.Nodes == 0 && e.Role != tidemark.System) {
+		p.Nodes++
+		p.Turn = turnEnd(parent)
+	}
+	return p
+}
+
+// turnEnd returns the seq that ends the node which parent is in, 0 when it is
+// in none. A branch marker stands for the entry that it points at.
+func turnEnd(parent tidemark.Line) int64 {
+	switch {
+	case parent.Kind == tidemark.KindBranch:
+		return parent.Place.Turn
+	case parent.Place.Nodes == 0:
+		return 0
+	}
+	return parent.Seq
+}

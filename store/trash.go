@@ -1,0 +1,243 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// purging is the state of a session that is being destroyed: nothing may be
+// forked from it any more, and a purge that was interrupted goes on from here.
+const purging = "purging"
+
+// Trash moves a session to the trash: ErrNotFound, ErrHeld while somebody
+// writes to it. Its forks go on.
+func (s *Store) Trash(ctx context.Context, id tidemark.SessionID) error {
+	l, err := s.Lease(ctx, id)
+	if err != nil {
+		return err
+	}
+	if l.Held && !l.Dead && !l.Expired {
+		return &HeldError{Session: id, Lease: l, Now: s.now()}
+	}
+	return s.turn(ctx, id, Trash, Live, Trash)
+}
+
+// Restore takes a session out of the trash: ErrNotFound.
+func (s *Store) Restore(ctx context.Context, id tidemark.SessionID) error {
+	return s.turn(ctx, id, Live, Live, Trash)
+}
+
+// turn gives a session another state, from one of those named.
+func (s *Store) turn(ctx context.Context, id tidemark.SessionID, to string, from ...string) error {
+	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
+		for _, f := range from {
+			if i.State == f {
+				i.State = to
+				return nil
+			}
+		}
+		return tidemark.NotFoundf("session %s: is %s", id, i.State)
+	})
+}
+
+// Purge destroys a session: its entries, notes, workers, checkpoints and
+// names. Before that, each fork gets its own copy of the past that it shares,
+// and of nothing else. ErrNotFound; ErrHeld while somebody writes to it. A
+// purge that was interrupted can be called again and goes on.
+func (s *Store) Purge(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) error {
+	l, err := s.takeForPurge(ctx, id, who)
+	if err != nil {
+		return err
+	}
+	if err := s.turn(ctx, id, purging, Live, Trash, purging); err != nil {
+		return err
+	}
+	forks := tidemark.Query{Kind: kindFork, Prefix: string(id) + ".", Order: tidemark.ByID}
+	for r, err := range s.backend.List(ctx, forks) {
+		if err != nil {
+			return err
+		}
+		fork := tidemark.SessionID(r.ID[len(id)+1:])
+		if err := s.ownPast(ctx, fork, r); err != nil {
+			return fmt.Errorf("fork %s: %w", fork, err)
+		}
+	}
+	return s.destroy(ctx, id, l)
+}
+
+func (s *Store) takeForPurge(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) (l Lease, err error) {
+	if _, err := s.Session(ctx, id); err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+		return l, err
+	}
+	err = retry(func() error {
+		var b tidemark.Batch
+		if l, b, err = s.take(ctx, id, who); err != nil {
+			return err
+		}
+		_, err := s.commit(ctx, b)
+		return err
+	})
+	return l, err
+}
+
+// copyLines is how many lines of a shared past are copied in one commit.
+const copyLines = 1000
+
+// ownPast gives a fork its own copy of the path that it shares, seq by seq;
+// a gap stands for what lies beside the path. The copy is made in steps, each
+// durable, and counts only when the fork says so: link is deleted with that.
+func (s *Store) ownPast(ctx context.Context, id tidemark.SessionID, link tidemark.Record) error {
+	unlink := tidemark.Need{Key: link.Key, Version: link.Version}
+	v, err := s.View(ctx, id)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		_, err := s.commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{unlink}})
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if v.Base == nil || v.Base.Owned {
+		_, err := s.commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{unlink}})
+		return err
+	}
+	if err := v.copyPast(ctx); err != nil {
+		return err
+	}
+	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
+		base := *i.Base
+		base.Owned = true
+		i.Base = &base
+		b.Deletes = append(b.Deletes, unlink)
+		return nil
+	})
+}
+
+// copyPast fills the log of the fork's own past from where it ends.
+func (v *View) copyPast(ctx context.Context) error {
+	log := keyOf(kindPast, v.ID)
+	have, err := v.s.get(ctx, log, nil)
+	if err != nil {
+		return err
+	}
+	seq := v.Base.Seq
+	runs, err := v.runs(ctx, &seq)
+	if err != nil {
+		return err
+	}
+	segments, err := v.trail(ctx)
+	if err != nil {
+		return err
+	}
+	c := &pastCopy{s: v.s, log: log, next: have.Head.Length + 1}
+	for _, r := range runs {
+		for e, err := range v.entries(ctx, segments, max(r.from, c.next), r.to) {
+			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return err
+			}
+			if err != nil {
+				continue // what is damaged is not copied; a gap stands for it
+			}
+			if err := c.add(ctx, e); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.fill(ctx, v.Base.Seq+1); err != nil {
+		return err
+	}
+	return c.flush(ctx)
+}
+
+// pastCopy appends lines in commits of copyLines.
+type pastCopy struct {
+	s     *Store
+	log   tidemark.Key
+	next  int64
+	lines []tidemark.Line
+}
+
+// add appends an entry at its own seq, after gaps for the seqs left out.
+func (c *pastCopy) add(ctx context.Context, e tidemark.Entry) error {
+	if err := c.fill(ctx, e.Seq); err != nil {
+		return err
+	}
+	l, err := e.Line()
+	if err != nil {
+		return err
+	}
+	if c.s.o.Words != nil {
+		l.Words = c.s.o.Words(e)
+	}
+	return c.line(ctx, l)
+}
+
+func (c *pastCopy) fill(ctx context.Context, upTo int64) error {
+	for c.next < upTo {
+		if err := c.line(ctx, tidemark.Line{Seq: c.next, Kind: tidemark.KindGap, At: c.s.now()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *pastCopy) line(ctx context.Context, l tidemark.Line) error {
+	l.Sum = l.Checksum(c.log)
+	c.lines = append(c.lines, l)
+	c.next++
+	if len(c.lines) < copyLines {
+		return nil
+	}
+	return c.flush(ctx)
+}
+
+func (c *pastCopy) flush(ctx context.Context) error {
+	if len(c.lines) == 0 {
+		return nil
+	}
+	_, err := c.s.commit(ctx, tidemark.Batch{Appends: []tidemark.Append{{Log: c.log, Lines: c.lines}}})
+	c.lines = nil
+	return err
+}
+
+// destroy removes everything that belongs to a session, at once.
+func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) error {
+	b := tidemark.Batch{Drops: []tidemark.Key{keyOf(kindSession, id), keyOf(kindNotes, id), keyOf(kindPast, id)}}
+	remove := func(r tidemark.Record) {
+		b.Deletes = append(b.Deletes, tidemark.Need{Key: r.Key, Version: r.Version})
+	}
+	r, err := s.backend.Get(ctx, keyOf(kindSession, id))
+	if err != nil {
+		return err
+	}
+	remove(r)
+	i, err := infoOf(r)
+	if err == nil && i.Base != nil {
+		if link, err := s.backend.Get(ctx, keyOf(kindFork, i.Base.Session, string(id))); err == nil {
+			remove(link)
+		}
+	}
+	for _, kind := range []string{kindLease, kindPulse, kindAsk} {
+		if r, err := s.get(ctx, keyOf(kind, id), &struct{}{}); err != nil {
+			return err
+		} else if r.Version > 0 {
+			remove(r)
+		}
+	}
+	for _, kind := range []string{kindName, kindWorker, kindCheckpoint} {
+		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kind, Prefix: string(id), Order: tidemark.ByID}) {
+			if err != nil {
+				return err
+			}
+			remove(r)
+			if kind == kindWorker {
+				b.Drops = append(b.Drops, r.Key)
+			}
+		}
+	}
+	b.Require = append(b.Require, tidemark.Need{Key: keyOf(kindLease, id), Version: l.token})
+	_, err = s.commit(ctx, b)
+	return err
+}

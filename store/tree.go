@@ -1,0 +1,212 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sort"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Node is the end of one turn: a point to branch from. It covers the entries
+// First to Last; its number is the count of nodes begun before it.
+type Node struct {
+	Number   int64  `json:"number"`
+	Parent   int64  `json:"parent"` // the number of the node it follows, -1: none
+	First    int64  `json:"first"`
+	Last     int64  `json:"last"`
+	Messages int64  `json:"messages"` // on the path that ends here
+	Label    string `json:"label,omitempty"`
+	Current  bool   `json:"current,omitempty"` // the head is here
+}
+
+// Tree returns the nodes of the session, in order of their numbers. Entries
+// that cannot be read are left out; verify tells of them.
+func (v *View) Tree(ctx context.Context) ([]Node, error) {
+	labels, err := v.Labels(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var nodes []Node
+	var newest tidemark.Entry
+	for e, err := range v.Log(ctx) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		newest = e
+		if structural(e) {
+			continue
+		}
+		n := len(nodes)
+		if n == 0 || nodes[n-1].Number != e.Nodes-1 {
+			if e.Nodes == 0 {
+				continue // a system prompt before the first turn
+			}
+			nodes = append(nodes, Node{Number: e.Nodes - 1, Parent: numberAt(nodes, e.Turn), First: e.Seq})
+			n++
+		}
+		nodes[n-1].Last, nodes[n-1].Messages = e.Seq, e.Depth
+	}
+	if len(nodes) == 0 && newest.Seq > 0 {
+		nodes = []Node{{Parent: -1, First: 1, Last: newest.Seq, Messages: newest.Depth}}
+	}
+	for seq, text := range labels {
+		if i := indexAt(nodes, seq); i >= 0 {
+			nodes[i].Label = text
+		}
+	}
+	tip := newest.Seq
+	if newest.Kind == tidemark.KindBranch {
+		tip = newest.Parent
+	}
+	if i := indexAt(nodes, tip); i >= 0 {
+		nodes[i].Current = true
+	}
+	return nodes, nil
+}
+
+// indexAt returns the index of the node that covers seq, -1 when none does.
+func indexAt(nodes []Node, seq int64) int {
+	i := sort.Search(len(nodes), func(i int) bool { return nodes[i].Last >= seq })
+	if i == len(nodes) || nodes[i].First > seq {
+		return -1
+	}
+	return i
+}
+
+func numberAt(nodes []Node, seq int64) int64 {
+	if i := indexAt(nodes, seq); i >= 0 {
+		return nodes[i].Number
+	}
+	return -1
+}
+
+// NodeEnd returns the seq of the last entry of node number: ErrNotFound. It
+// reads a few lines, however long the session is; all of it only where one of
+// these is damaged.
+func (v *View) NodeEnd(ctx context.Context, number int64) (int64, error) {
+	seq, err := v.nodeEnd(ctx, number)
+	if !errors.Is(err, tidemark.ErrCorrupt) {
+		return seq, err
+	}
+	nodes, err := v.Tree(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range nodes {
+		if n.Number == number {
+			return n.Last, nil
+		}
+	}
+	return 0, tidemark.NotFoundf("session %s: there is no node n%d", v.ID, number)
+}
+
+func (v *View) nodeEnd(ctx context.Context, number int64) (int64, error) {
+	segments, err := v.trail(ctx)
+	if err != nil {
+		return 0, err
+	}
+	head, err := v.head(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if head.Seq > 0 && head.Kind == "" {
+		return 0, tidemark.ErrCorrupt
+	}
+	if head.Seq == 0 || number < 0 || number >= max(head.Place.Nodes, 1) {
+		return 0, tidemark.NotFoundf("session %s: there is no node n%d", v.ID, number)
+	}
+	shared := v.sharedUpTo()
+	past := tidemark.Line{}
+	if shared > 0 {
+		if past, err = v.line(ctx, segments, shared); err != nil {
+			return 0, err
+		}
+	}
+	if number < past.Place.Nodes {
+		return v.sharedNodeEnd(ctx, segments, past, number)
+	}
+	// The first entry of the next node, found by bisection on the count of
+	// nodes, which never falls along the log.
+	low, high := shared+1, head.Seq+1
+	for low < high {
+		mid := low + (high-low)/2
+		l, err := v.line(ctx, segments, mid)
+		if err != nil {
+			return 0, err
+		}
+		if l.Place.Nodes > number+1 {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return v.skipMarkers(ctx, segments, low-1)
+}
+
+// sharedNodeEnd looks for a node on the path that a fork shares.
+func (v *View) sharedNodeEnd(ctx context.Context, segments []segment, l tidemark.Line, number int64) (int64, error) {
+	for {
+		if l.Kind != tidemark.KindBranch && l.Place.Nodes == number+1 {
+			return l.Seq, nil
+		}
+		if l.Place.Turn == 0 {
+			return 0, tidemark.NotFoundf("session %s: node n%d is on a branch that this fork does not share", v.ID, number)
+		}
+		var err error
+		if l, err = v.line(ctx, segments, l.Place.Turn); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// skipMarkers steps back over branch markers, which belong to no node.
+func (v *View) skipMarkers(ctx context.Context, segments []segment, seq int64) (int64, error) {
+	for {
+		l, err := v.line(ctx, segments, seq)
+		if err != nil {
+			return 0, err
+		}
+		if l.Kind != tidemark.KindBranch || seq == 1 {
+			return seq, nil
+		}
+		seq--
+	}
+}
+
+// Up returns the seq that ends the turn n turns before the one that seq is in:
+// ErrNotFound when there are not that many.
+func (v *View) Up(ctx context.Context, seq int64, n int) (int64, error) {
+	segments, err := v.trail(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for range n {
+		l, err := v.line(ctx, segments, seq)
+		if err != nil {
+			return 0, err
+		}
+		if l.Kind == tidemark.KindBranch {
+			if l, err = v.line(ctx, segments, l.Place.Turn); err != nil {
+				return 0, err
+			}
+		}
+		if seq = l.Place.Turn; seq == 0 {
+			return 0, tidemark.NotFoundf("session %s: there are not %d turns above", v.ID, n)
+		}
+	}
+	return seq, nil
+}
+
+// Place returns where an entry stands: ErrNotFound.
+func (v *View) Place(ctx context.Context, seq int64) (tidemark.Place, error) {
+	segments, err := v.trail(ctx)
+	if err != nil {
+		return tidemark.Place{}, err
+	}
+	l, err := v.line(ctx, segments, seq)
+	return l.Place, err
+}

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Verify reads a session whole and yields each damage it finds as a
+// *tidemark.Damage: lines that cannot be read, entries whose place in the tree
+// does not follow from the entries before, index fields that do not match. Any
+// other error ends it.
+func (s *Store) Verify(ctx context.Context, id tidemark.SessionID) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		r, err := s.backend.Get(ctx, keyOf(kindSession, id))
+		if err != nil {
+			yield(err)
+			return
+		}
+		i, err := infoOf(r)
+		if err != nil {
+			yield(err)
+			return
+		}
+		odd := func(what string, args ...any) bool {
+			return yield(&tidemark.Damage{Key: r.Key, What: fmt.Sprintf(what, args...)})
+		}
+		if string(i.ID) != r.ID && !odd("says that it is session %s", i.ID) ||
+			i.State != Live && i.State != Trash && !odd("its state is %q", i.State) ||
+			r.Group != projectGroup(i.Project) && !odd("is filed under another project") {
+			return
+		}
+		v := &View{Info: i, s: s}
+		if !v.verifyTree(ctx, yield) {
+			return
+		}
+		names, err := v.Workers(ctx)
+		if err != nil && !yield(err) {
+			return
+		}
+		for _, n := range names {
+			w, err := v.Worker(ctx, n)
+			if err != nil {
+				if !yield(err) {
+					return
+				}
+			} else if !w.verifyTree(ctx, yield) {
+				return
+			}
+		}
+		for _, err := range v.Notes(ctx) {
+			if err != nil && !yield(err) {
+				return
+			}
+		}
+	}
+}
+
+// verifyTree recomputes the place of every entry that it can.
+func (v *View) verifyTree(ctx context.Context, yield func(error) bool) bool {
+	places := make(map[int64]tidemark.Line) // by seq; only Seq, Kind and Place
+	newest := tidemark.Line{}
+	missed := false // an unread entry makes what follows it unknowable
+	for e, err := range v.Log(ctx) {
+		if err != nil {
+			if !yield(err) || !errors.Is(err, tidemark.ErrCorrupt) {
+				return false
+			}
+			missed = true
+			continue
+		}
+		kind := e.Kind
+		if kind == tidemark.KindMessage {
+			kind = string(e.Role)
+		}
+		line := tidemark.Line{Seq: e.Seq, Kind: kind, Place: e.Place}
+		parent, known := places[e.Parent]
+		if e.Parent == 0 {
+			known = true
+		}
+		shared := e.Seq <= v.sharedUpTo() || e.Seq == v.sharedUpTo()+1 && v.Base != nil
+		switch {
+		case e.Parent >= e.Seq || !known && !missed:
+			if !yield(&tidemark.Damage{Key: v.log(), Seq: e.Seq, What: fmt.Sprintf("follows entry %d, which is not there", e.Parent)}) {
+				return false
+			}
+		case known && !missed && !shared && placeAfter(e, parent, newest) != e.Place:
+			if !yield(&tidemark.Damage{Key: v.log(), Seq: e.Seq, What: "its place in the tree does not fit"}) {
+				return false
+			}
+		}
+		places[e.Seq], newest = line, line
+	}
+	return true
+}
+
+// VerifyAll verifies every session and lets the Backend look for damage of its
+// own. It calls progress, when it is not nil, before each session.
+func (s *Store) VerifyAll(ctx context.Context, progress func(Info)) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		if c, ok := s.backend.(tidemark.Checker); ok {
+			for err := range c.Check(ctx) {
+				if !yield(err) {
+					return
+				}
+			}
+		}
+		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindSession, Order: tidemark.ByID}) {
+			if err != nil {
+				if !yield(err) || !errors.Is(err, tidemark.ErrCorrupt) {
+					return
+				}
+				continue
+			}
+			if i, err := infoOf(r); err == nil && progress != nil {
+				progress(i)
+			}
+			for err := range s.Verify(ctx, tidemark.SessionID(r.ID)) {
+				if !yield(err) {
+					return
+				}
+			}
+		}
+	}
+}

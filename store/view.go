@@ -1,0 +1,477 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// View is a session, or a worker of one, to read. It takes no lock, never
+// writes, and stays valid while others write: each call sees what is there
+// when it is made. Its methods may be called concurrently.
+//
+// A damaged entry is yielded as its Seq with a *tidemark.Damage, and reading
+// goes on past it.
+type View struct {
+	Info
+	s      *Store
+	worker string
+}
+
+// View returns a session to read: ErrNotFound. Sessions in the trash can be
+// read as well.
+func (s *Store) View(ctx context.Context, id tidemark.SessionID) (*View, error) {
+	i, err := s.Session(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &View{Info: i, s: s}, nil
+}
+
+// Worker returns a worker of the session to read: ErrNotFound.
+func (v *View) Worker(ctx context.Context, name string) (*View, error) {
+	if err := CheckWorker(name); err != nil {
+		return nil, err
+	}
+	r, err := v.s.backend.Get(ctx, keyOf(kindWorker, v.ID, name))
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return nil, tidemark.NotFoundf("session %s: worker %q: not found", v.ID, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := &View{Info: v.Info, s: v.s, worker: name}
+	w.Base = nil
+	w.Messages, w.Nodes, w.Entries = r.Head.Place.Depth, r.Head.Place.Nodes, r.Head.Length
+	return w, nil
+}
+
+// Workers lists the names of the session's workers.
+func (v *View) Workers(ctx context.Context) ([]string, error) {
+	var names []string
+	q := tidemark.Query{Kind: kindWorker, Prefix: string(v.ID) + ".", Order: tidemark.ByID}
+	for r, err := range v.s.backend.List(ctx, q) {
+		if err != nil {
+			return names, err
+		}
+		names = append(names, r.ID[len(v.ID)+1:])
+	}
+	return names, nil
+}
+
+// segment is a run of a session's entries that one log holds.
+type segment struct {
+	log    tidemark.Key
+	offset int64 // an entry's seq is its line's plus this
+	last   int64 // the last seq of the session's that is in it, 0: no end
+}
+
+// trail returns the logs that hold the session's entries, oldest first. A fork
+// reads its past where it lies, in the logs of the sessions it came from.
+func (v *View) trail(ctx context.Context) ([]segment, error) {
+	if v.worker != "" {
+		return []segment{{log: keyOf(kindWorker, v.ID, v.worker)}}, nil
+	}
+	segments, err := v.s.trail(ctx, v.ID, v.Base)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		// The session it came from was purged since v was made, and its past
+		// is its own now.
+		i, lookErr := v.s.Session(ctx, v.ID)
+		if lookErr != nil {
+			return nil, lookErr
+		}
+		return v.s.trail(ctx, i.ID, i.Base)
+	}
+	return segments, err
+}
+
+func (s *Store) trail(ctx context.Context, id tidemark.SessionID, base *tidemark.Base) ([]segment, error) {
+	var segments []segment
+	last := int64(0)
+	seen := map[tidemark.SessionID]bool{id: true}
+	for {
+		own := segment{log: keyOf(kindSession, id), last: last}
+		if base == nil {
+			segments = append(segments, own)
+			break
+		}
+		own.offset = base.Seq
+		if last == 0 || last > base.Seq {
+			segments = append(segments, own)
+			last = base.Seq
+		}
+		if base.Owned {
+			segments = append(segments, segment{log: keyOf(kindPast, id), last: last})
+			break
+		}
+		i, err := s.Session(ctx, base.Session)
+		if err != nil {
+			return nil, fmt.Errorf("session %s: its past: %w", id, err)
+		}
+		if id, base = i.ID, i.Base; seen[id] {
+			return nil, &tidemark.Damage{Key: keyOf(kindSession, id), What: "is its own past"}
+		}
+		seen[id] = true
+	}
+	slices.Reverse(segments)
+	return segments, nil
+}
+
+// sharedUpTo returns the last seq that is read elsewhere than in the own log.
+func (v *View) sharedUpTo() int64 {
+	if v.Base == nil {
+		return 0
+	}
+	return v.Base.Seq
+}
+
+// at returns the segment that holds seq.
+func at(segments []segment, seq int64) segment {
+	for _, s := range segments {
+		if s.last == 0 || seq <= s.last {
+			return s
+		}
+	}
+	return segments[len(segments)-1]
+}
+
+// backwards yields the lines of one segment with seqs counted as entries', newest
+// first from seq on; no more than n when n is not 0.
+func (v *View) backwards(ctx context.Context, seg segment, seq int64, n int) iter.Seq2[tidemark.Line, error] {
+	span := tidemark.Span{To: seq - seg.offset, Newest: n, Backwards: true}
+	return func(yield func(tidemark.Line, error) bool) {
+		for l, err := range v.s.backend.Lines(ctx, seg.log, span) {
+			l.Seq += seg.offset
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+// head returns the newest line of the session, whatever its kind; one with Seq
+// 0 when there is none, and one with only a Seq when it is damaged: whoever
+// reads on from there meets the damage in its place.
+func (v *View) head(ctx context.Context) (tidemark.Line, error) {
+	segments, err := v.trail(ctx)
+	if err != nil {
+		return tidemark.Line{}, err
+	}
+	own := segments[len(segments)-1]
+	for l, err := range v.s.backend.Lines(ctx, own.log, tidemark.Span{Newest: 1}) {
+		l.Seq += own.offset
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			return tidemark.Line{Seq: l.Seq}, nil
+		}
+		return l, err
+	}
+	if own.offset > 0 {
+		return v.line(ctx, segments, own.offset)
+	}
+	return tidemark.Line{}, nil
+}
+
+// line returns one line by its seq as an entry.
+func (v *View) line(ctx context.Context, segments []segment, seq int64) (tidemark.Line, error) {
+	seg := at(segments, seq)
+	n := seq - seg.offset
+	for l, err := range v.s.backend.Lines(ctx, seg.log, tidemark.Span{From: n, To: n}) {
+		l.Seq += seg.offset
+		return l, err
+	}
+	return tidemark.Line{}, tidemark.NotFoundf("session %s: entry %d: not found", v.ID, seq)
+}
+
+// walk yields the lines of the path that ends at seq, newest first, markers
+// and all. hint is about how many the caller wants, 0: all.
+func (v *View) walk(ctx context.Context, seq int64, hint int) iter.Seq2[tidemark.Line, error] {
+	return func(yield func(tidemark.Line, error) bool) {
+		segments, err := v.trail(ctx)
+		if err != nil {
+			yield(tidemark.Line{}, err)
+			return
+		}
+		want := seq
+		var child tidemark.Line // the last one that could be read
+		damaged := false        // the one after child could not be
+		for want > 0 {
+			seg := at(segments, want)
+			before := want
+			for l, err := range v.backwards(ctx, seg, want, hint) {
+				if l.Seq != want && err == nil {
+					break
+				}
+				if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+					yield(l, err)
+					return
+				}
+				if err == nil && damaged && !follows(l, child) {
+					// The damaged entry came from another branch. The end of
+					// the node before is known to be on the path.
+					damaged = false
+					want = child.Place.Turn
+					break
+				}
+				if !yield(l, err) {
+					return
+				}
+				if damaged = err != nil; damaged {
+					want--
+				} else {
+					child, want = l, l.Place.Parent
+				}
+				if want <= seg.offset {
+					break
+				}
+			}
+			if want == before {
+				yield(tidemark.Line{Seq: want}, &tidemark.Damage{Key: seg.log, Seq: want - seg.offset, What: "the line is missing"})
+				want--
+			}
+			if hint > 0 {
+				hint *= 2
+			}
+		}
+	}
+}
+
+// follows reports whether l can be the grandparent of child when the entry
+// between them is damaged.
+func follows(l, child tidemark.Line) bool {
+	d := child.Place.Depth - l.Place.Depth
+	return child.Seq == 0 || d >= 0 && d <= 2 && (l.Place.Turn == child.Place.Turn || l.Seq == child.Place.Turn)
+}
+
+// Path yields the entries on the path to seq, oldest first; to the head when
+// seq is 0. Branch markers are left out.
+func (v *View) Path(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, error] {
+	return func(yield func(tidemark.Entry, error) bool) {
+		for e, err := range v.path(ctx, seq) {
+			if err == nil && structural(e) {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// path is Path with the markers.
+func (v *View) path(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, error] {
+	return func(yield func(tidemark.Entry, error) bool) {
+		runs, err := v.runs(ctx, &seq)
+		if err != nil {
+			yield(tidemark.Entry{}, err)
+			return
+		}
+		segments, err := v.trail(ctx)
+		if err != nil {
+			yield(tidemark.Entry{}, err)
+			return
+		}
+		for _, r := range runs {
+			for e, err := range v.entries(ctx, segments, r.from, r.to) {
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+type seqRun struct{ from, to int64 }
+
+// runs returns the path to seq as runs of entries without a gap, oldest first.
+// A seq of 0 becomes the head's.
+func (v *View) runs(ctx context.Context, seq *int64) ([]seqRun, error) {
+	if *seq == 0 {
+		l, err := v.head(ctx)
+		if err != nil {
+			return nil, err
+		}
+		*seq = l.Seq
+		if l.Seq > 0 && l.Place.Depth == l.Seq {
+			return []seqRun{{1, l.Seq}}, nil // as many messages as entries: nothing lies beside the path
+		}
+	}
+	var runs []seqRun
+	for l, err := range v.walk(ctx, *seq, 0) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return nil, err
+		}
+		if n := len(runs); n > 0 && runs[n-1].from == l.Seq+1 {
+			runs[n-1].from = l.Seq
+		} else {
+			runs = append(runs, seqRun{l.Seq, l.Seq})
+		}
+	}
+	slices.Reverse(runs)
+	return runs, nil
+}
+
+// entries yields the entries from one seq to another, wherever they lie.
+func (v *View) entries(ctx context.Context, segments []segment, from, to int64) iter.Seq2[tidemark.Entry, error] {
+	return func(yield func(tidemark.Entry, error) bool) {
+		for from <= to {
+			seg := at(segments, from)
+			last := to
+			if seg.last != 0 {
+				last = min(to, seg.last)
+			}
+			for l, err := range v.s.backend.Lines(ctx, seg.log, tidemark.Span{From: from - seg.offset, To: last - seg.offset}) {
+				l.Seq += seg.offset
+				e, err := entryOf(seg.log, l, err)
+				if !yield(e, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+					return
+				}
+			}
+			from = last + 1
+		}
+	}
+}
+
+// entryOf decodes a line and says where when it cannot.
+func entryOf(log tidemark.Key, l tidemark.Line, err error) (tidemark.Entry, error) {
+	if err != nil {
+		return tidemark.Entry{Seq: l.Seq}, err
+	}
+	e, err := tidemark.EntryOf(l)
+	if err != nil {
+		err = &tidemark.Damage{Key: log, Seq: l.Seq, What: err.Error()}
+	}
+	return e, err
+}
+
+// structural entries shape the tree and say nothing.
+func structural(e tidemark.Entry) bool {
+	return e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap
+}
+
+// Tail yields the newest n entries on the path to seq, oldest first; seq 0
+// means the head. It costs the same however long the session is.
+func (v *View) Tail(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.Entry, error] {
+	return func(yield func(tidemark.Entry, error) bool) {
+		if seq == 0 {
+			l, err := v.head(ctx)
+			if err != nil {
+				yield(tidemark.Entry{}, err)
+				return
+			}
+			seq = l.Seq
+		}
+		type found struct {
+			e   tidemark.Entry
+			err error
+		}
+		tail := make([]found, 0, min(n, 1024))
+		for l, err := range v.walk(ctx, seq, n) {
+			if len(tail) == n {
+				break
+			}
+			e, err := entryOf(v.log(), l, err)
+			if err == nil && structural(e) {
+				continue
+			}
+			tail = append(tail, found{e, err})
+		}
+		for _, f := range slices.Backward(tail) {
+			if !yield(f.e, f.err) {
+				return
+			}
+		}
+	}
+}
+
+// Before yields the n entries on the path that lead up to seq, without it.
+func (v *View) Before(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.Entry, error] {
+	return func(yield func(tidemark.Entry, error) bool) {
+		segments, err := v.trail(ctx)
+		if err != nil {
+			yield(tidemark.Entry{}, err)
+			return
+		}
+		l, err := v.line(ctx, segments, seq)
+		if err != nil {
+			yield(tidemark.Entry{}, err)
+			return
+		}
+		if l.Place.Parent == 0 {
+			return
+		}
+		v.Tail(ctx, l.Place.Parent, n)(yield)
+	}
+}
+
+// Log yields everything in the session, all branches and markers, in the order
+// in which it was written. Of a fork's shared past it is the path that the
+// fork shares.
+func (v *View) Log(ctx context.Context) iter.Seq2[tidemark.Entry, error] {
+	return func(yield func(tidemark.Entry, error) bool) {
+		segments, err := v.trail(ctx)
+		if err != nil {
+			yield(tidemark.Entry{}, err)
+			return
+		}
+		shared := v.sharedUpTo()
+		if shared > 0 {
+			for e, err := range v.path(ctx, shared) {
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+		v.entries(ctx, segments, shared+1, 1<<62)(yield)
+	}
+}
+
+// log is the log that grows when the session does.
+func (v *View) log() tidemark.Key {
+	if v.worker != "" {
+		return keyOf(kindWorker, v.ID, v.worker)
+	}
+	return keyOf(kindSession, v.ID)
+}
+
+// onPath returns the line of an entry in the shared past of a fork:
+// ErrInvalid when it is there but not on the path that the fork shares.
+func (v *View) onPath(ctx context.Context, seq int64) (tidemark.Line, error) {
+	segments, err := v.trail(ctx)
+	if err != nil {
+		return tidemark.Line{}, err
+	}
+	target, err := v.line(ctx, segments, seq)
+	if err != nil {
+		return target, err
+	}
+	for at := v.sharedUpTo(); at >= seq; {
+		l, err := v.line(ctx, segments, at)
+		if err != nil {
+			return target, err
+		}
+		if l.Seq == seq {
+			return target, nil
+		}
+		if l.Place.Turn < seq {
+			// It is in the node that l ends, or beside the path.
+			for l, err := range v.walk(ctx, at, 64) {
+				if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+					return target, err
+				}
+				if l.Seq <= seq {
+					if l.Seq == seq {
+						return target, nil
+					}
+					break
+				}
+			}
+			break
+		}
+		at = l.Place.Turn
+	}
+	return target, tidemark.Invalidf("session %s: entry %d is on a branch that this fork does not share", v.ID, seq)
+}

@@ -1,0 +1,309 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Writer may append to one session while it holds its lease. Its methods may
+// be called concurrently; appends are kept in the order in which they return.
+type Writer struct {
+	s      *Store
+	id     tidemark.SessionID
+	closed chan struct{}
+
+	mu       sync.Mutex
+	session  tidemark.Session // what the first append creates
+	attached bool             // the session and the lease are there
+	lease    Lease
+	main     *tail
+	workers  map[string]*tail
+	shared   *View // resolves entries of a fork's shared past
+}
+
+// Create returns a Writer of a session that does not exist yet: the first
+// append creates it, so that a conversation in which nothing was said leaves
+// nothing behind. Where sess has no ID it gets one; see Writer.ID.
+func (s *Store) Create(sess tidemark.Session, who tidemark.Holder) *Writer {
+	if sess.ID == "" {
+		sess.ID = tidemark.NewSessionID()
+	}
+	if sess.Mode == "" {
+		sess.Mode = tidemark.ModeLocal
+	}
+	return &Writer{s: s, id: sess.ID, closed: make(chan struct{}), session: sess,
+		lease: Lease{Holder: who}, main: newTail(keyOf(kindSession, sess.ID), 0)}
+}
+
+// Attach returns the Writer of a session: ErrNotFound when there is none or it
+// is in the trash, ErrHeld (a *HeldError) when somebody else writes to it. A
+// holder that is proven dead, or that was silent for longer than its lease, is
+// replaced; what it still tries to append is refused.
+func (s *Store) Attach(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) (*Writer, error) {
+	i, err := s.Session(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if i.State == Trash {
+		return nil, tidemark.NotFoundf("session %s is in the trash", id)
+	}
+	var l Lease
+	err = retry(func() error {
+		var b tidemark.Batch
+		if l, b, err = s.take(ctx, id, who); err != nil {
+			return err
+		}
+		b.Require = append(b.Require, tidemark.Need{Key: keyOf(kindSession, id), Version: i.version})
+		_, err := s.commit(ctx, b)
+		if errors.Is(err, tidemark.ErrConflict) {
+			if again, lookErr := s.Session(ctx, id); lookErr != nil || again.State == Trash {
+				return errors.Join(tidemark.NotFoundf("session %s: not found", id), lookErr)
+			} else if again.version != i.version {
+				i = again
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{s: s, id: id, closed: make(chan struct{}), session: i.Session, attached: true, lease: l}
+	w.main = newTail(keyOf(kindSession, id), 0)
+	if i.Base != nil {
+		w.main.offset = i.Base.Seq
+		w.shared = &View{s: s, Info: i}
+	}
+	if err := w.main.load(ctx, s); err != nil {
+		return nil, errors.Join(err, w.Close(ctx))
+	}
+	return w, nil
+}
+
+// ID returns the id of the session, also before it exists.
+func (w *Writer) ID() tidemark.SessionID { return w.id }
+
+// Head returns the seq of the newest entry, 0 when there is none.
+func (w *Writer) Head() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.main.newest.Seq
+}
+
+// Append adds entries to the session, all of them or none, and returns their
+// seqs when they are durable. An entry without a Parent follows the newest
+// one; Root makes it a root. An entry whose Key is already in the log is not
+// added again: its old seq is returned in its place.
+//
+// ErrInvalid: an entry that could not be kept, or a Parent that is not there.
+// ErrConflict: the lease is lost. Nothing was kept then.
+func (w *Writer) Append(ctx context.Context, entries ...tidemark.Entry) ([]int64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.append(ctx, w.main, entries)
+}
+
+// AppendTo adds entries to the log of a worker of the session, which it
+// creates if need be. It is Append in everything else.
+func (w *Writer) AppendTo(ctx context.Context, worker string, entries ...tidemark.Entry) ([]int64, error) {
+	if err := CheckWorker(worker); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.workers[worker]
+	if t == nil {
+		t = newTail(keyOf(kindWorker, w.id, worker), 0)
+		if err := t.load(ctx, w.s); err != nil {
+			return nil, err
+		}
+		if w.workers == nil {
+			w.workers = make(map[string]*tail)
+		}
+		w.workers[worker] = t
+	}
+	return w.append(ctx, t, entries)
+}
+
+// CheckWorker returns ErrInvalid for a name that no worker can have: a
+// worker's name stands behind its session's id.
+func CheckWorker(name string) error {
+	if len(name) > 64 {
+		return tidemark.Invalidf("worker %.20q…: at most 64 bytes are allowed", name)
+	}
+	if err := tidemark.CheckID(name); err != nil {
+		return tidemark.Invalidf("worker: %w", err)
+	}
+	return nil
+}
+
+func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) ([]int64, error) {
+	if w.isClosed() {
+		return nil, tidemark.Conflictf("session %s: the writer is closed", w.id)
+	}
+	seqs := make([]int64, len(entries))
+	left := make([]int, len(entries)) // indexes of what is not known yet
+	for i := range entries {
+		left[i] = i
+	}
+	for range tries {
+		if len(left) == 0 {
+			return seqs, nil
+		}
+		todo := make([]tidemark.Entry, len(left))
+		for i, at := range left {
+			todo[i] = entries[at]
+		}
+		lines, after, err := w.plan(ctx, t, todo)
+		if err != nil {
+			return nil, err
+		}
+		receipt, err := w.send(ctx, t, lines)
+		switch {
+		case err == nil:
+			t.newest = after
+			for i, at := range left {
+				seqs[at] = lines[i].Seq + t.offset
+			}
+			return seqs, nil
+		case errors.Is(err, tidemark.ErrExists):
+			left = settle(receipt, entries, left, seqs, t.offset)
+		case errors.Is(err, tidemark.ErrConflict):
+			// A writer that holds its lease is only ever behind its own log,
+			// after an append whose outcome it never learned.
+			was := t.newest.Seq
+			if !w.holds(ctx) {
+				return nil, w.lost(ctx, err)
+			}
+			if err := t.load(ctx, w.s); err != nil {
+				return nil, err
+			}
+			if t.newest.Seq == was {
+				return nil, err
+			}
+		default:
+			return nil, err
+		}
+	}
+	return nil, tidemark.Conflictf("session %s: lost the race %d times", w.id, tries)
+}
+
+// settle takes the entries that are kept already out of what is left.
+func settle(r tidemark.Receipt, entries []tidemark.Entry, left []int, seqs []int64, offset int64) []int {
+	known := make(map[string]int64, len(r.Known))
+	for _, k := range r.Known {
+		known[k.Key] = k.Seq + offset
+	}
+	var still []int
+	for _, at := range left {
+		if seq, ok := known[entries[at].Key]; ok && entries[at].Key != "" {
+			seqs[at] = seq
+		} else {
+			still = append(still, at)
+		}
+	}
+	return still
+}
+
+// holds reports whether w still has the lease.
+func (w *Writer) holds(ctx context.Context) bool {
+	l, err := w.s.Lease(ctx, w.id)
+	return err == nil && w.attached && l.token == w.lease.token && l.Held
+}
+
+// send commits lines together with what has to happen with them: the creation
+// of the session, of the worker, a renewal that is due.
+func (w *Writer) send(ctx context.Context, t *tail, lines []tidemark.Line) (tidemark.Receipt, error) {
+	b := tidemark.Batch{At: w.s.now(), Appends: []tidemark.Append{{Log: t.log, Lines: lines}}}
+	beat := w.attached && b.At.Sub(w.lease.HeardAt) >= w.s.o.Lease/3
+	lease := w.lease
+	var err error
+	if w.attached {
+		err = w.guard(&b, beat)
+	} else {
+		lease, err = w.creation(&b)
+	}
+	if err != nil {
+		return tidemark.Receipt{}, err
+	}
+	if t != w.main && t.newest.Seq == 0 {
+		r, err := put(t.log, 0, struct{}{})
+		if err != nil {
+			return tidemark.Receipt{}, err
+		}
+		r.Group = string(w.id)
+		b.Puts = append(b.Puts, r)
+	}
+	receipt, err := w.s.commit(ctx, b)
+	if err != nil {
+		return receipt, err
+	}
+	w.lease, w.attached = lease, true
+	if beat {
+		w.heard(b.At)
+	}
+	return receipt, nil
+}
+
+// creation adds to b what makes a new session: its record, its lease, and the
+// names that lead to it.
+func (w *Writer) creation(b *tidemark.Batch) (Lease, error) {
+	if w.session.CreatedAt.IsZero() {
+		w.session.CreatedAt = b.At
+	}
+	w.session.CreatedAt = keepable(w.session.CreatedAt)
+	r, err := record(w.session, Live, 0)
+	if err != nil {
+		return Lease{}, err
+	}
+	l, lb, err := w.s.lease(w.id, w.lease.Holder, Lease{})
+	if err != nil {
+		return l, err
+	}
+	b.Puts = append(append(b.Puts, r), lb.Puts...)
+	return l, addNames(b, w.session)
+}
+
+// addNames adds the names that lead to a session.
+func addNames(b *tidemark.Batch, sess tidemark.Session) error {
+	return errors.Join(
+		addName(b, name{Class: classTitle, Text: sess.Title, Session: sess.ID}),
+		addName(b, name{Class: classForeign, Text: sess.ForeignID, Session: sess.ID}))
+}
+
+// Branch moves the head to an earlier entry: what is appended next follows it.
+// Nothing is taken away; the entries after it stay as a branch of their own.
+func (w *Writer) Branch(ctx context.Context, seq int64) error {
+	_, err := w.Append(ctx, tidemark.Entry{Kind: tidemark.KindBranch, Place: tidemark.Place{Parent: seq}})
+	return err
+}
+
+// Close releases the lease. Closing a Writer that lost its lease, or that never
+// appended, is no error, and so is closing twice.
+func (w *Writer) Close(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isClosed() {
+		return nil
+	}
+	close(w.closed)
+	if !w.attached {
+		return nil
+	}
+	err := w.s.free(ctx, w.id, w.lease)
+	if errors.Is(err, tidemark.ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+func (w *Writer) isClosed() bool {
+	select {
+	case <-w.closed:
+		return true
+	default:
+		return false
+	}
+}
