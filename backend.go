@@ -277,7 +277,7 @@ type Known struct {
 // id or key that is not allowed, a log appended to twice, lines out of order, a
 // body over MaxBodyBytes, a Sum that does not match. Backends call it first.
 func (b Batch) Check() error {
-	if err := CheckID("b" + b.ID); err != nil {
+	if err := CheckID(b.ID); err != nil {
 		return Invalidf("batch: %w", err)
 	}
 	if err := checkTime(b.At); err != nil {

@@ -119,10 +119,15 @@ type body struct {
 
 // Line returns the line that keeps e, with its body but without a Sum: Seq
 // and Place may still change. A message's line has its role as Kind, so that
-// roles can be told in a sealed store.
+// roles can be told in a sealed store. What would not come back as it was is
+// ErrInvalid: a message without a role, a role on anything else, a block
+// without a type, JSON that is none.
 func (e Entry) Line() (Line, error) {
+	if err := e.check(); err != nil {
+		return Line{}, err
+	}
 	kind := e.Kind
-	if kind == KindMessage {
+	if e.isMessage() {
 		kind = string(e.Role)
 	}
 	b, err := appendBody(nil, &e)
@@ -130,6 +135,28 @@ func (e Entry) Line() (Line, error) {
 		return Line{}, Invalidf("entry: %w", err)
 	}
 	return Line{Seq: e.Seq, Kind: kind, Key: e.Key, At: e.At, Place: e.Place, Body: b}, nil
+}
+
+// isMessage reports whether e is a message; one without a kind is.
+func (e Entry) isMessage() bool { return e.Kind == "" || e.Kind == KindMessage }
+
+func (e Entry) check() error {
+	switch {
+	case e.isMessage() && !e.Role.Valid():
+		return Invalidf("role %.40q: want system, user, assistant or tool", e.Role)
+	case !e.isMessage() && e.Role != "":
+		return Invalidf("kind %.40q: only a message has a role", e.Kind)
+	case len(e.Kind) > 32 || strings.Trim(e.Kind, "abcdefghijklmnopqrstuvwxyz_") != "" || Role(e.Kind).Valid():
+		return Invalidf("kind %.40q: not a kind of entry", e.Kind)
+	case len(e.Key) > MaxIDBytes:
+		return Invalidf("key of %d bytes, at most %d are allowed", len(e.Key), MaxIDBytes)
+	}
+	for _, b := range e.Blocks {
+		if b.Type == "" {
+			return Invalidf("a block without a type")
+		}
+	}
+	return nil
 }
 
 // EntryOf returns the entry that a line keeps. A body that is not an entry's

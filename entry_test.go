@@ -31,7 +31,7 @@ func TestAnEntryComesBackFromItsLine(t *testing.T) {
 		{Seq: 4, At: noon, Kind: KindMessage, Role: System},
 		{Seq: 5, Place: Place{Parent: 2}, At: noon, Kind: KindBranch},
 		{Seq: 6, At: noon, Kind: KindGap, Extra: json.RawMessage(`{"was":[1,2]}`)},
-		{Seq: 7, At: noon, Kind: "unheard-of"},
+		{Seq: 7, At: noon, Kind: "unheard_of"},
 	} {
 		if diff := cmp.Diff(e, roundTrip(t, e)); diff != "" {
 			t.Errorf("entry %d:\n%s", e.Seq, diff)
@@ -119,6 +119,23 @@ func TestThereAreFourRoles(t *testing.T) {
 	for r, want := range map[Role]bool{System: true, User: true, Assistant: true, Tool: true, "": false, "User": false, "message": false} {
 		if r.Valid() != want {
 			t.Errorf("Role(%q).Valid() = %v", r, !want)
+		}
+	}
+}
+
+func TestAnEntryThatWouldNotComeBackIsRefused(t *testing.T) {
+	for _, e := range []Entry{
+		{},
+		{Role: "king"},
+		{Kind: "user"},
+		{Kind: "note", Role: User},
+		{Kind: "Not A Kind"},
+		{Role: User, Blocks: []Block{{Text: "of no type"}}},
+		{Role: User, Extra: []byte(`{"half":`)},
+		{Role: User, Key: string(make([]byte, 129))},
+	} {
+		if _, err := e.Line(); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%+v: %v, want ErrInvalid", e, err)
 		}
 	}
 }

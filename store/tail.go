@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -39,8 +38,8 @@ func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry) ([
 	planned := make([]tidemark.Line, 0, len(entries)) // with Seq as the entry's
 	now := w.s.now()
 	for i, e := range entries {
-		if err := checkEntry(&e); err != nil {
-			return nil, newest, tidemark.Invalidf("entry %d of %d: %w", i+1, len(entries), err)
+		if e.Kind == "" {
+			e.Kind = tidemark.KindMessage
 		}
 		e.Seq = newest.Seq + 1
 		if e.At.IsZero() {
@@ -54,7 +53,7 @@ func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry) ([
 		e.Place = placeAfter(e, parent, newest)
 		l, err := e.Line()
 		if err != nil {
-			return nil, newest, err
+			return nil, newest, tidemark.Invalidf("entry %d of %d: %w", i+1, len(entries), err)
 		}
 		if w.s.o.Words != nil {
 			l.Words = w.s.o.Words(e)
@@ -89,29 +88,6 @@ func (w *Writer) parentOf(ctx context.Context, t *tail, e tidemark.Entry, newest
 		}
 		return newest, tidemark.NotFoundf("session %s: entry %d: not found", w.id, p)
 	}
-}
-
-// checkEntry makes an entry whole or refuses it.
-func checkEntry(e *tidemark.Entry) error {
-	if e.Kind == "" {
-		e.Kind = tidemark.KindMessage
-	}
-	switch {
-	case e.Kind == tidemark.KindMessage && !e.Role.Valid():
-		return tidemark.Invalidf("role %.40q: want system, user, assistant or tool", e.Role)
-	case e.Kind != tidemark.KindMessage && e.Role != "":
-		return tidemark.Invalidf("kind %.40q: only a message has a role", e.Kind)
-	case len(e.Kind) > 32 || strings.Trim(e.Kind, "abcdefghijklmnopqrstuvwxyz_") != "" || tidemark.Role(e.Kind).Valid():
-		return tidemark.Invalidf("kind %.40q: not a kind of entry", e.Kind)
-	case len(e.Key) > tidemark.MaxIDBytes:
-		return tidemark.Invalidf("key of %d bytes, at most %d are allowed", len(e.Key), tidemark.MaxIDBytes)
-	}
-	for _, b := range e.Blocks {
-		if b.Type == "" {
-			return tidemark.Invalidf("a block without a type")
-		}
-	}
-	return nil
 }
 
 // placeAfter says where e stands when it follows parent and newest is the end

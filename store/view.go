@@ -239,11 +239,19 @@ func (v *View) walk(ctx context.Context, seq int64, hint int) iter.Seq2[tidemark
 	}
 }
 
-// follows reports whether l can be the grandparent of child when the entry
-// between them is damaged.
+// follows reports whether the path may go on from child to l when everything
+// between them is damaged: as many messages apart as there is room for, and in
+// the same turn or at the end of the one before, unless that end is damaged
+// itself.
 func follows(l, child tidemark.Line) bool {
-	d := child.Place.Depth - l.Place.Depth
-	return child.Seq == 0 || d >= 0 && d <= 2 && (l.Place.Turn == child.Place.Turn || l.Seq == child.Place.Turn)
+	if child.Seq == 0 {
+		return true
+	}
+	apart := child.Place.Depth - l.Place.Depth
+	if apart < 0 || apart > child.Seq-l.Seq {
+		return false
+	}
+	return child.Place.Turn >= l.Seq || child.Place.Turn == l.Place.Turn
 }
 
 // Path yields the entries on the path to seq, oldest first; to the head when

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// branched is what branch answers.
+type branched struct {
+	Session  tidemark.SessionID `json:"session"`
+	Node     int64              `json:"node"`
+	Seq      int64              `json:"seq"`
+	Messages int64              `json:"messages"`
+	Label    string             `json:"label,omitempty"`
+}
+
+func branchCommand(a *app) *cobra.Command {
+	var label string
+	cmd := &cobra.Command{
+		Use:   "branch SESSION@NODE",
+		Short: "Go on from an earlier node; nothing is lost",
+		Long: `Moves the head of a session to an earlier node: what is appended next follows
+it. The entries after that node stay as a branch of their own; go back to them
+with another branch.`,
+		Example: `  tidemark branch last@n1
+  tidemark branch 7f3a@n1 --label "before the refactoring"
+  tidemark branch last~2`,
+		Args:              usage(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeSession(a),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, p, err := a.resolve(cmd.Context(), writes, args[0])
+			if err != nil {
+				return err
+			}
+			if p.Seq == 0 {
+				return withHint(tidemark.Invalidf("%q names no node to branch from", args[0]), "see them with: tidemark tree %s", args[0])
+			}
+			place, err := p.Place(cmd.Context(), p.Seq)
+			if err != nil {
+				return err
+			}
+			err = a.attached(cmd, s, p.ID, func(w *store.Writer) error { return w.Branch(cmd.Context(), p.Seq) })
+			if err == nil && label != "" {
+				err = s.Label(cmd.Context(), p.ID, p.Seq, label)
+			}
+			if err != nil {
+				return err
+			}
+			b := branched{p.ID, max(place.Nodes-1, 0), p.Seq, place.Depth, label}
+			return a.print(b, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "Branched from n%d (%d messages)\n", b.Node, b.Messages)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&label, "label", "", "label the node with `TEXT`")
+	return cmd
+}
+
+func labelCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:               "label SESSION[@NODE] TEXT",
+		Short:             "Name a node, also while the session is open elsewhere",
+		Example:           `  tidemark label last@n2 "refactor approach"`,
+		Args:              usage(cobra.ExactArgs(2)),
+		ValidArgsFunction: completeSession(a),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, p, err := a.resolve(cmd.Context(), writes, args[0])
+			if err != nil {
+				return err
+			}
+			seq := head(p)
+			if err := s.Label(cmd.Context(), p.ID, seq, args[1]); err != nil {
+				return err
+			}
+			place, err := p.Place(cmd.Context(), seq)
+			if err != nil {
+				return err
+			}
+			b := branched{p.ID, max(place.Nodes-1, 0), seq, place.Depth, args[1]}
+			return a.print(b, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "Labeled n%d.\n", b.Node)
+				return err
+			})
+		},
+	}
+}
+
+func forkCommand(a *app) *cobra.Command {
+	var title string
+	cmd := &cobra.Command{
+		Use:               "fork SESSION[@NODE]",
+		Short:             "Make a new session that shares another one's past",
+		Example:           "  tidemark fork last@n2 --name \"second try\"",
+		Args:              usage(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeSession(a),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, p, err := a.resolve(cmd.Context(), writes, args[0])
+			if err != nil {
+				return err
+			}
+			i, err := s.Fork(cmd.Context(), p.ID, p.Seq, title)
+			if err != nil {
+				return err
+			}
+			a.say("Forked from %.8s (%d messages)", p.ID, i.Messages)
+			return a.print(i, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, i.ID)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&title, "name", "", "the `TITLE` of the new session")
+	return cmd
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"iter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+func catCommand(a *app) *cobra.Command {
+	var worker string
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "cat SESSION[@NODE]",
+		Short: "Print a branch as NDJSON, one entry a line, as kept",
+		Example: `  tidemark cat last | jq -r '.blocks[].text'
+  tidemark cat last@n2
+  tidemark cat 7f3a --all | tidemark append new`,
+		Args:              usage(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeSession(a),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, p, err := a.resolve(cmd.Context(), reads, args[0])
+			if err != nil {
+				return err
+			}
+			v, err := a.side(cmd, p, worker)
+			if err != nil {
+				return err
+			}
+			entries := v.Path(cmd.Context(), p.Seq)
+			if all {
+				entries = v.Log(cmd.Context())
+			}
+			return a.ndjson(entries, false)
+		},
+	}
+	cmd.Flags().StringVar(&worker, "worker", "", "the log of this worker of the session")
+	cmd.Flags().BoolVar(&all, "all", false, "the whole log with all branches, in the order it was written")
+	return cmd
+}
+
+// side returns the session, or the worker of it that was asked for.
+func (a *app) side(cmd *cobra.Command, p store.Point, worker string) (*store.View, error) {
+	if worker == "" {
+		return p.View, nil
+	}
+	if p.Seq != 0 {
+		return nil, tidemark.Invalidf("--worker and a point in the session exclude each other")
+	}
+	return p.Worker(cmd.Context(), worker)
+}
+
+// ndjson prints entries one a line, live ones as they come. Damaged ones are named on stderr, the rest
+// is printed, and the damage is the error in the end.
+func (a *app) ndjson(entries iter.Seq2[tidemark.Entry, error], live bool) error {
+	w := bufio.NewWriterSize(a.out, 1<<16)
+	var damage error
+	for e, err := range entries {
+		if err == nil {
+			var b []byte
+			if b, err = marshal(e); err == nil {
+				err = a.printJSON(w, b)
+			}
+			if live && err == nil {
+				err = w.Flush()
+			}
+		}
+		switch {
+		case errors.Is(err, tidemark.ErrCorrupt):
+			damage = err
+			a.say("tidemark: %s: skipped", err)
+		case err != nil:
+			w.Flush()
+			return err
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return damage
+}

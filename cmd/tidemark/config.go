@@ -1,0 +1,148 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// settings is what a configuration file may say. A flag beats the
+// environment, that beats the project's file, and that beats the user's.
+type settings struct {
+	Store string `yaml:"store"`
+	Color *bool  `yaml:"color"`
+
+	origins map[string]string
+}
+
+// projectFile is a project's own configuration, at its root.
+const projectFile = ".tidemark.yaml"
+
+// maxConfigBytes keeps a wrong file from being read whole.
+const maxConfigBytes = 1 << 20
+
+// loadSettings reads the user's file, or the one named, and the project's.
+func loadSettings(named, project string) (settings, error) {
+	s := settings{origins: make(map[string]string)}
+	file := named
+	if file == "" {
+		dir, err := configDir()
+		if err != nil {
+			return s, err
+		}
+		file = filepath.Join(dir, "config.yaml")
+	}
+	if err := s.read(file, named != ""); err != nil {
+		return s, err
+	}
+	if project == "" {
+		return s, nil
+	}
+	var p settings
+	p.origins = make(map[string]string)
+	local := filepath.Join(project, projectFile)
+	if err := p.read(local, false); err != nil {
+		return s, err
+	}
+	if p.Store != "" {
+		// A project comes from strangers, who do not decide where sessions go.
+		return s, tidemark.Invalidf("%s: store: only your own configuration can set it", local)
+	}
+	if p.Color != nil {
+		s.Color, s.origins["color"] = p.Color, local
+	}
+	return s, nil
+}
+
+// read adds what a file says; one that must be there and is not is an error.
+func (s *settings) read(file string, required bool) error {
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) && !required {
+		return nil
+	}
+	if err != nil {
+		return tidemark.Invalidf("configuration: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxConfigBytes))
+	if err != nil {
+		return tidemark.Invalidf("configuration %s: %w", file, err)
+	}
+	if err := yaml.UnmarshalWithOptions(b, s, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
+		return tidemark.Invalidf("configuration %s: %s", file, yaml.FormatError(err, false, true))
+	}
+	if s.Store != "" {
+		s.origins["store"] = file
+	}
+	if s.Color != nil {
+		s.origins["color"] = file
+	}
+	return nil
+}
+
+func configDir() (string, error) {
+	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "tidemark"), nil
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", tidemark.Invalidf("no folder for configuration: %w", err)
+	}
+	return filepath.Join(dir, "tidemark"), nil
+}
+
+// setting is one row of `config show`.
+type setting struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Origin string `json:"origin"`
+}
+
+func configCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "What is configured, and where", Args: usage(cobra.NoArgs), RunE: help}
+	var origin bool
+	show := &cobra.Command{
+		Use:     "show",
+		Short:   "Show the configuration in force",
+		Example: "  tidemark config show --origin",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			url, from, err := a.location()
+			if err != nil {
+				return err
+			}
+			rows := []setting{{"store", url, from}, {"color", fmt.Sprint(a.color), a.colorOrigin()}}
+			t := a.table("NAME", "VALUE")
+			if origin {
+				t = a.table("NAME", "VALUE", "ORIGIN")
+			}
+			for _, r := range rows {
+				t.row(r.Name, r.Value, r.Origin)
+			}
+			return a.print(rows, t.print)
+		},
+	}
+	show.Flags().BoolVar(&origin, "origin", false, "say where each value comes from")
+	cmd.AddCommand(show)
+	return cmd
+}
+
+func (a *app) colorOrigin() string {
+	switch {
+	case a.noColor:
+		return "flag --no-color"
+	case !a.terminal:
+		return "no terminal"
+	case a.config.origins["color"] != "":
+		return a.config.origins["color"]
+	}
+	return "default"
+}

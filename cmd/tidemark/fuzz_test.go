@@ -1,0 +1,70 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// FuzzEntryLine feeds lines to append's parser: what it accepts can be kept
+// and comes back the same, and what it refuses is the user's mistake.
+func FuzzEntryLine(f *testing.F) {
+	for _, seed := range []string{
+		`{"role":"user","content":"hello"}`,
+		`{"role":"assistant","blocks":[{"type":"tool_use","id":"t","name":"bash","input":{"a":[1,null,"\u0000"]}}],"usage":{"cost_usd":0.1}}`,
+		`{"role":"user","content":"x","parent":3,"at":"2026-01-02T03:04:05.678901+02:00","key":"k","extra":{"a":1}}`,
+		`{"role":"user","role":"user"}`, `[[[[`, `{"seq":1,"depth":2,"nodes":3,"turn":4,"kind":"branch"}`, "\xff", `null`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		e, err := parseEntry(line)
+		if err != nil {
+			if !errors.Is(err, tidemark.ErrInvalid) {
+				t.Fatalf("error %v, want ErrInvalid", err)
+			}
+			return
+		}
+		l, err := e.Line()
+		if err != nil {
+			return // the store refuses it with the same error
+		}
+		back, err := tidemark.EntryOf(l)
+		if err != nil {
+			t.Fatalf("kept as %s, which cannot be read: %v", l.Body, err)
+		}
+		if !e.Role.Valid() || e.Kind != "" && e.Kind != tidemark.KindMessage {
+			return // the store refuses or writes these otherwise
+		}
+		e.Kind, back.Kind = "", ""
+		want, _ := json.Marshal(e)
+		got, _ := json.Marshal(back)
+		if !reflect.DeepEqual(want, got) {
+			t.Fatalf("kept %s, read back %s", want, got)
+		}
+	})
+}
+
+// FuzzHarmless wants JSON that a terminal cannot act on, and the same value.
+func FuzzHarmless(f *testing.F) {
+	f.Add("a\x1b[31m\u202e\u009b\U000e0041ü")
+	f.Fuzz(func(t *testing.T, s string) {
+		b, err := marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		safe := harmless(b)
+		for _, r := range string(safe) {
+			if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r >= 0x202a && r <= 0x202e {
+				t.Fatalf("%q is left in %q", r, safe)
+			}
+		}
+		var want, got string
+		if json.Unmarshal(b, &want) != nil || json.Unmarshal(safe, &got) != nil || want != got {
+			t.Fatalf("%q became %q", want, got)
+		}
+	})
+}

@@ -1,0 +1,133 @@
+// Command tidemark keeps the sessions of AI agents. This package is the only
+// one that touches arguments, environment, terminal and exit codes: it wires
+// the rooms together and says what happened. A command has a file of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// version is set by the build.
+var version = "dev"
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run carries out one command and returns its exit code.
+func run(args []string) int {
+	narrowUmask()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s := <-signals
+		cancel(&stopped{s})
+		<-signals // a second signal: leave at once
+		os.Exit(exitOf(&stopped{s}))
+	}()
+	a := newApp()
+	root := rootCommand(a)
+	root.SetArgs(tagArgs(args))
+	err := root.ExecuteContext(ctx)
+	if closeErr := a.close(); err == nil {
+		err = closeErr
+	}
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
+		err = cause
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return 0 // the reader had enough
+	}
+	a.complain(err)
+	return exitOf(err)
+}
+
+// stopped is the end by a signal.
+type stopped struct{ signal os.Signal }
+
+func (s *stopped) Error() string { return "interrupted" }
+
+// partly is the error of work of which some items were skipped; what was
+// skipped has been said already.
+type partly struct{ skipped int }
+
+func (p *partly) Error() string { return fmt.Sprintf("%d skipped", p.skipped) }
+
+// exitOf maps an error to the exit codes of the command line.
+func exitOf(err error) int {
+	var sig *stopped
+	var part *partly
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &sig):
+		if sig.signal == syscall.SIGTERM {
+			return 143
+		}
+		return 130
+	case errors.As(err, &part):
+		return 3
+	}
+	return tidemark.CodeOf(err).Exit
+}
+
+// hinted is an error with a way out.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h *hinted) Unwrap() error { return h.error }
+
+// withHint adds a way out to an error that has none yet.
+func withHint(err error, hint string, args ...any) error {
+	var have *hinted
+	if err == nil || errors.As(err, &have) {
+		return err
+	}
+	return &hinted{err, fmt.Sprintf(hint, args...)}
+}
+
+// complain says what went wrong and, where there is one, the way out.
+func (a *app) complain(err error) {
+	if err == nil {
+		return
+	}
+	fmt.Fprintf(a.err, "tidemark: %s\n", render.Clean(err.Error()))
+	if hint := hintFor(err); hint != "" {
+		fmt.Fprintf(a.err, "hint: %s\n", render.Clean(hint))
+	}
+}
+
+// hintFor returns the way out of an error.
+func hintFor(err error) string {
+	var given *hinted
+	var holder *store.HeldError
+	switch {
+	case errors.As(err, &given):
+		return given.hint
+	case errors.As(err, &holder):
+		return fmt.Sprintf("close it there, or read along with: tidemark tail -f %.8s", holder.Session)
+	case errors.Is(err, tidemark.ErrNoStore):
+		return "the first entry creates it: tidemark append new"
+	case errors.Is(err, tidemark.ErrNotFound) && strings.Contains(err.Error(), "in the trash"):
+		return "take it out with: tidemark restore SESSION"
+	case errors.Is(err, tidemark.ErrNotFound):
+		return "see what is there with: tidemark ls -A"
+	case errors.Is(err, tidemark.ErrCorrupt):
+		return "see all that is damaged with: tidemark verify"
+	case errors.Is(err, tidemark.ErrStorage):
+		return "nothing that was acknowledged is lost; make room or check the disk, then try again"
+	}
+	return ""
+}

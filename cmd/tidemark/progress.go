@@ -1,0 +1,28 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// progressEvery keeps progress from costing more than the work.
+const progressEvery = 100 * time.Millisecond
+
+// progress shows how far long work is, on a terminal only.
+func (a *app) progress(format string, args ...any) {
+	if a.quiet || a.wantsJSON() || time.Since(a.progressAt) < progressEvery || !term.IsTerminal(int(os.Stderr.Fd())) {
+		return
+	}
+	a.progressAt = time.Now()
+	fmt.Fprintf(a.err, "\r\x1b[K"+format, args...)
+}
+
+// progressDone clears the line that progress wrote.
+func (a *app) progressDone() {
+	if !a.progressAt.IsZero() {
+		fmt.Fprint(a.err, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// recordView is a record as programs see it.
+type recordView struct {
+	Kind      string          `json:"kind"`
+	ID        string          `json:"id"`
+	Version   int64           `json:"version"`
+	Group     string          `json:"group,omitempty"`
+	State     string          `json:"state,omitempty"`
+	Due       time.Time       `json:"due_at,omitzero"`
+	UpdatedAt time.Time       `json:"updated_at"`
+	Length    int64           `json:"length,omitempty"` // of the log of the same name
+	Body      json.RawMessage `json:"body,omitempty"`
+	Data      []byte          `json:"data,omitempty"` // a body that is not JSON
+}
+
+func viewOf(r tidemark.Record) recordView {
+	v := recordView{Kind: r.Kind, ID: r.ID, Version: r.Version, Group: r.Group, State: r.State, Due: r.Due,
+		UpdatedAt: r.Touched(), Length: r.Head.Length}
+	if json.Valid(r.Body) {
+		v.Body = r.Body
+	} else {
+		v.Data = r.Body
+	}
+	return v
+}
+
+func recordCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "record",
+		Short: "Read and write records, for repair by hand",
+		Args:  usage(cobra.NoArgs),
+		RunE:  help,
+	}
+	cmd.AddCommand(recordGetCommand(a), recordListCommand(a), recordPutCommand(a))
+	return cmd
+}
+
+func recordGetCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "get KIND ID",
+		Short:   "Print one record as JSON",
+		Example: "  tidemark record get lease 7f3a0c1e-88a1-4f60-9d3e-0a4e5f6b7c8d",
+		Args:    usage(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := tidemark.Key{Kind: args[0], ID: args[1]}
+			if err := key.Check(); err != nil {
+				return err
+			}
+			s, err := a.open(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			r, err := s.Backend().Get(cmd.Context(), key)
+			if err != nil {
+				return withHint(err, "tidemark record list %s", key.Kind)
+			}
+			b, err := marshal(viewOf(r))
+			if err != nil {
+				return err
+			}
+			return a.printJSON(a.out, b)
+		},
+	}
+}
+
+func recordListCommand(a *app) *cobra.Command {
+	var q tidemark.Query
+	cmd := &cobra.Command{
+		Use:     "list KIND",
+		Short:   "Print records as NDJSON, the newest first",
+		Example: "  tidemark record list session --state trash --jq .id",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q.Kind = args[0]
+			if err := (tidemark.Key{Kind: q.Kind, ID: "x"}).Check(); err != nil {
+				return err
+			}
+			s, err := a.open(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			var damage error
+			for r, err := range s.Backend().List(cmd.Context(), q) {
+				if errors.Is(err, tidemark.ErrCorrupt) {
+					damage = err
+					a.say("tidemark: %s: skipped", err)
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				b, err := marshal(viewOf(r))
+				if err != nil {
+					return err
+				}
+				if err := a.printJSON(a.out, b); err != nil {
+					return err
+				}
+			}
+			return damage
+		},
+	}
+	cmd.Flags().StringVar(&q.Prefix, "prefix", "", "only ids that begin so")
+	cmd.Flags().StringVar(&q.Group, "group", "", "only this group")
+	cmd.Flags().StringVar(&q.State, "state", "", "only this state")
+	cmd.Flags().IntVarP(&q.Limit, "limit", "n", 0, "at most so many")
+	return cmd
+}
+
+func recordPutCommand(a *app) *cobra.Command {
+	r := tidemark.Record{}
+	cmd := &cobra.Command{
+		Use:   "put KIND ID",
+		Short: "Replace a record by what is read from stdin",
+		Long: `Replaces the body of a record. --version names the version that stands now, 0
+when there is none; when another one stands, nothing is changed. Group, state
+and due time stay as they are unless they are given.`,
+		Example: `  tidemark record get agent scout --jq .body > scout.json
+  tidemark record put agent scout --version 3 < scout.json`,
+		Args: usage(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.Key = tidemark.Key{Kind: args[0], ID: args[1]}
+			if err := r.Key.Check(); err != nil {
+				return err
+			}
+			body, err := io.ReadAll(io.LimitReader(a.in, tidemark.MaxBodyBytes+1))
+			if err != nil {
+				return err
+			}
+			var v json.RawMessage
+			if err := strictJSON(body, &v); err != nil {
+				return tidemark.Invalidf("stdin: %w", err)
+			}
+			if r.Body, err = marshal(v); err != nil {
+				return err
+			}
+			s, err := a.open(cmd.Context(), creates)
+			if err != nil {
+				return err
+			}
+			old, err := s.Backend().Get(cmd.Context(), r.Key)
+			if err != nil && !errors.Is(err, tidemark.ErrNotFound) && !errors.Is(err, tidemark.ErrCorrupt) {
+				return err
+			}
+			if !cmd.Flags().Changed("state") {
+				r.State = old.State
+			}
+			if !cmd.Flags().Changed("group") {
+				r.Group = old.Group
+			}
+			r.Due = old.Due
+			r.Version++ // the flag says what stands now
+			r.Sum = r.Checksum()
+			b := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Puts: []tidemark.Record{r}}
+			if _, err := s.Backend().Commit(cmd.Context(), b); err != nil {
+				return withHint(err, "tidemark record get %s %s", r.Kind, r.ID)
+			}
+			_, err = fmt.Fprintln(a.out, r.Version)
+			return err
+		},
+	}
+	cmd.Flags().Int64Var(&r.Version, "version", 0, "the version that stands now")
+	cmd.Flags().StringVar(&r.State, "state", "", "its state")
+	cmd.Flags().StringVar(&r.Group, "group", "", "its group")
+	return cmd
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// walk calls visit for every command that a person can type.
+func walk(cmd *cobra.Command, visit func(*cobra.Command)) {
+	if cmd.Name() == "help" || cmd.Hidden {
+		return
+	}
+	visit(cmd)
+	for _, c := range cmd.Commands() {
+		walk(c, visit)
+	}
+}
+
+// TestReferencePageMatchesTheProgram keeps docs/reference/cli.md what the
+// program says of itself. TIDEMARK_UPDATE=1 writes it anew.
+func TestReferencePageMatchesTheProgram(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# Commands\n\nMade from the program itself by `TIDEMARK_UPDATE=1 go test -run Reference ./cmd/tidemark`; a test compares them.\n")
+	root := rootCommand(newApp())
+	b.WriteString("\n## Flags of every command\n\n```\n" + root.PersistentFlags().FlagUsages() + "```\n")
+	walk(root, func(c *cobra.Command) {
+		if c == root {
+			return
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n", c.CommandPath(), c.Short)
+		if c.Long != "" && c.CommandPath() != "tidemark" && !strings.HasPrefix(c.CommandPath(), "tidemark completion") {
+			fmt.Fprintf(&b, "\n%s\n", c.Long)
+		}
+		fmt.Fprintf(&b, "\n```\n%s\n", c.UseLine())
+		if flags := c.NonInheritedFlags().FlagUsages(); flags != "" {
+			fmt.Fprintf(&b, "\n%s", flags)
+		}
+		b.WriteString("```\n")
+		if c.Example != "" {
+			fmt.Fprintf(&b, "\n```sh\n%s\n```\n", unindent(c.Example))
+		}
+	})
+	compare(t, "cli.md", b.String())
+}
+
+// TestExitCodePageMatchesTheTable does the same for the exit codes.
+func TestExitCodePageMatchesTheTable(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# Exit codes and error names\n\nMade from the table in the program; a test compares them.\n\n| exit | name | meaning |\n| --- | --- | --- |\n| 0 | | done |\n| 1 | `failed` | failed, for a reason that has no code of its own |\n| 3 | | partly done; stderr says what was skipped |\n| 130, 143 | | interrupted by SIGINT, by SIGTERM |\n")
+	for _, c := range tidemark.Codes {
+		fmt.Fprintf(&b, "| %d | `%s` | %s |\n", c.Exit, c.Name, c.Err)
+	}
+	b.WriteString("\nEvery error is `tidemark: WHAT` on stderr and, where there is a way out, `hint: COMMAND`. Data goes to stdout, which stays\nempty on an error unless part of the data could be read. Treat a code that is not listed as a failure.\n")
+	compare(t, "exit-codes.md", b.String())
+}
+
+func unindent(s string) string {
+	return strings.TrimPrefix(strings.ReplaceAll(s, "\n  ", "\n"), "  ")
+}
+
+func compare(t *testing.T, page, want string) {
+	t.Helper()
+	path := filepath.Join("..", "..", "docs", "reference", page)
+	if os.Getenv("TIDEMARK_UPDATE") != "" {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("docs/reference/%s is not what the program says: run TIDEMARK_UPDATE=1 go test -run Page ./cmd/tidemark", page)
+	}
+}
+
+// TestEveryCommandKeepsTheConventions runs each command as a careless user
+// does.
+func TestEveryCommandKeepsTheConventions(t *testing.T) {
+	bin := filepath.Join(commandDir(t), "tidemark")
+	home := t.TempDir()
+	try := func(args ...string) (code int, stdout, stderr string) {
+		cmd := exec.Command(bin, args...)
+		cmd.Env = []string{"HOME=" + home, "XDG_DATA_HOME=" + home + "/data", "PATH=" + os.Getenv("PATH")}
+		cmd.Dir = home
+		var out, err bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &err
+		cmd.Run()
+		return cmd.ProcessState.ExitCode(), out.String(), err.String()
+	}
+	walk(rootCommand(newApp()), func(c *cobra.Command) {
+		t.Run(strings.ReplaceAll(c.CommandPath(), " ", "_"), func(t *testing.T) {
+			args := strings.Fields(c.CommandPath())[1:]
+			own := c.CommandPath() == "tidemark" || !strings.HasPrefix(c.CommandPath(), "tidemark completion")
+			if c.Short == "" || own && !c.HasSubCommands() && c.Example == "" {
+				t.Error("it has no short help or no example")
+			}
+			code, stdout, stderr := try(append(args, "--help")...)
+			if code != 0 || !strings.Contains(stdout, "Usage:") || stderr != "" {
+				t.Errorf("--help: exit %d, stderr %q", code, stderr)
+			}
+			if _, again, _ := try(append(append([]string{"--no-color"}, args...), "--help")...); again != stdout {
+				t.Error("flags before the command mean something else")
+			}
+			code, stdout, stderr = try(append(args, "--no-such-flag")...)
+			if code != 2 || stdout != "" || !strings.HasPrefix(stderr, "tidemark: ") || !strings.Contains(stderr, "hint: ") {
+				t.Errorf("an unknown flag: exit %d, stdout %q, stderr %q", code, stdout, stderr)
+			}
+			if strings.Contains(c.Use, "SESSION") {
+				missing := append(args, "nothing", "+x")
+				if strings.Count(c.Use, " ") == 1 && c.Name() != "tag" {
+					missing = append(args, "nothing")
+				}
+				if c.Name() == "purge" {
+					missing = append(args, "nothing", "--yes")
+				}
+				code, stdout, stderr = try(append(missing, "--no-input")...)
+				if code != 10 || stdout != "" || !strings.Contains(stderr, "hint: ") {
+					t.Errorf("without a store: exit %d, stdout %q, stderr %q", code, stdout, stderr)
+				}
+			}
+			if strings.Contains(stderr+stdout, "\x1b") {
+				t.Error("escape sequences in a pipe")
+			}
+		})
+	})
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+func renameCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:               "rename SESSION TITLE",
+		Short:             "Give a session another title",
+		Example:           `  tidemark rename last "database design"`,
+		Args:              usage(cobra.ExactArgs(2)),
+		ValidArgsFunction: completeSession(a),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.change(cmd, args[0], func(s *store.Store, id tidemark.SessionID) error {
+				return s.Rename(cmd.Context(), id, args[1])
+			})
+		},
+	}
+}
+
+func tagCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "tag SESSION +TAG -TAG…",
+		Short:   "Add and remove tags of a session",
+		Example: "  tidemark tag last +keep -draft",
+		Args:    usage(cobra.MinimumNArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var add, remove []string
+			for _, t := range args[1:] {
+				switch {
+				case strings.HasPrefix(t, "+"):
+					add = append(add, t[1:])
+				case strings.HasPrefix(t, "-"):
+					remove = append(remove, t[1:])
+				default:
+					return tidemark.Invalidf("tag %q: write +%s to add it, -%s to remove it", t, t, t)
+				}
+			}
+			return a.change(cmd, args[0], func(s *store.Store, id tidemark.SessionID) error {
+				return s.Tag(cmd.Context(), id, add, remove)
+			})
+		},
+	}
+}
+
+// tagArgs moves +TAG and -TAG behind a "--" when the command is tag, so that a
+// tag to remove is not taken for a flag. Flags of tag are written with two
+// dashes.
+func tagArgs(args []string) []string {
+	at := commandAt(args)
+	if at < 0 || args[at] != "tag" {
+		return args
+	}
+	rest := slices.Clone(args[:at+1])
+	var tags []string
+	for i, t := range args[at+1:] {
+		switch {
+		case t == "--":
+			return append(append(rest, "--"), append(tags, args[at+2+i:]...)...)
+		case strings.HasPrefix(t, "+"), strings.HasPrefix(t, "-") && !strings.HasPrefix(t, "--") && t != "-" && t != "-h":
+			tags = append(tags, t)
+		default:
+			rest = append(rest, t)
+		}
+	}
+	if tags == nil {
+		return args
+	}
+	return append(append(rest, "--"), tags...)
+}
+
+// commandAt returns the index of the command among arguments that may begin
+// with global flags, -1 when there is none.
+func commandAt(args []string) int {
+	valued := []string{"--store", "--config", "--key-file", "--jq", "--template"}
+	for i := 0; i < len(args); i++ {
+		if slices.Contains(valued, args[i]) {
+			i++
+		} else if !strings.HasPrefix(args[i], "-") {
+			return i
+		}
+	}
+	return -1
+}
+
+// change carries out one change of a session and prints how it is afterwards.
+func (a *app) change(cmd *cobra.Command, ref string, work func(*store.Store, tidemark.SessionID) error) error {
+	s, p, err := a.resolve(cmd.Context(), writes, ref)
+	if err != nil {
+		return err
+	}
+	if err := work(s, p.ID); err != nil {
+		return err
+	}
+	i, err := s.Session(cmd.Context(), p.ID)
+	if err != nil {
+		return err
+	}
+	return a.print(i, func(w io.Writer) error {
+		t := a.table("ID", "TITLE", "TAGS")
+		t.row(string(i.ID), i.Title, strings.Join(i.Tags, " "))
+		return t.print(w)
+	})
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+func rootCommand(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tidemark",
+		Short: "Durable sessions for AI agents",
+		Long: `Tidemark keeps the sessions of AI agents: every entry that was acknowledged is
+there after a crash or a power cut, can be branched, forked and found again.
+
+A SESSION is an id, a unique prefix of one (4 or more digits), a title, a
+foreign id, "last" or "@-1". SESSION@n3 is a node of its tree, SESSION@12 an
+entry, SESSION@label a label, SESSION~2 two turns up.`,
+		Example: `  echo '{"role":"user","content":"hello"}' | tidemark append new
+  tidemark ls
+  tidemark show last
+  tidemark tree last
+  tidemark branch last@n0 --label "another way"`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Args:              usage(cobra.NoArgs),
+		RunE:              help,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return a.prepare() },
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
+	}
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	a.flags(root)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return withHint(tidemark.Invalidf("%w", err), "%s --help", cmd.CommandPath())
+	})
+	root.AddGroup(&cobra.Group{ID: "read", Title: "Look:"}, &cobra.Group{ID: "change", Title: "Change:"},
+		&cobra.Group{ID: "plumbing", Title: "Plumbing, for scripts and other programs:"})
+	for group, commands := range map[string][]*cobra.Command{
+		"read":     {lsCommand(a), showCommand(a), tailCommand(a), treeCommand(a), lockCommand(a), verifyCommand(a)},
+		"change":   {branchCommand(a), labelCommand(a), forkCommand(a), renameCommand(a), tagCommand(a), rmCommand(a), restoreCommand(a), purgeCommand(a)},
+		"plumbing": {appendCommand(a), catCommand(a), recordCommand(a)},
+		"":         {configCommand(a), versionCommand(a)},
+	} {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	return root
+}
+
+// help is what a command without work of its own does.
+func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// usage makes a wrong number of arguments a wrong use, with the way to help.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return withHint(tidemark.Invalidf("%w", err), "%s --help", cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// maxCompletions keeps completion quick among any number of sessions.
+const maxCompletions = 50
+
+// completeSession offers the newest sessions whose id or title fits.
+func completeSession(a *app) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if err := a.prepare(); err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		s, err := a.open(cmd.Context(), reads)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var found []string
+		for i, err := range s.Sessions(cmd.Context(), store.Filter{Limit: maxCompletions}) {
+			if err != nil || !strings.HasPrefix(string(i.ID), typed) {
+				continue
+			}
+			found = append(found, cobra.CompletionWithDesc(string(i.ID[:8]), oneLine(i.Title)))
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}

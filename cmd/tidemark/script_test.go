@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"tidemark": main})
+}
+
+// TestScripts runs every command as a person or a script would, once on each
+// durable backend.
+func TestScripts(t *testing.T) {
+	for name, url := range map[string]string{"sqlite": "", "files": "files:$WORK/store"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testscript.Run(t, testscript.Params{
+				Dir:                 "testdata/script",
+				RequireExplicitExec: true,
+				Setup: func(env *testscript.Env) error {
+					home := env.WorkDir + "/home"
+					env.Setenv("HOME", home)
+					env.Setenv("XDG_DATA_HOME", home+"/data")
+					env.Setenv("XDG_CONFIG_HOME", home+"/config")
+					env.Setenv("BACKEND", name)
+					env.Setenv("TIDEMARK_STORE", strings.ReplaceAll(url, "$WORK", env.WorkDir))
+					return os.MkdirAll(home, 0o700)
+				},
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"exits":  exits,
+					"let":    let,
+					"lines":  lines,
+					"hold":   hold,
+					"killed": killed,
+				},
+				Condition: func(cond string) (bool, error) {
+					if b, ok := strings.CutPrefix(cond, "backend:"); ok {
+						return b == name, nil
+					}
+					return false, fmt.Errorf("unknown condition %q", cond)
+				},
+			})
+		})
+	}
+}
+
+// exits CODE PROGRAM ARGS… runs a program and wants its exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit, ok := err.(*exec.ExitError); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if (got == want) == neg {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// let NAME REGEXP sets a variable to what the first group matches in stdout.
+func let(ts *testscript.TestScript, neg bool, args []string) {
+	m := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if m == nil {
+		ts.Fatalf("stdout does not match %s", args[1])
+	}
+	ts.Setenv(args[0], m[len(m)-1])
+}
+
+// lines N wants so many lines on stdout.
+func lines(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	if got := strings.Count(ts.ReadFile("stdout"), "\n"); (got == want) == neg {
+		ts.Fatalf("%d lines, want %d", got, want)
+	}
+}
+
+// holders are the writers that a script left running, by their name.
+type holder struct {
+	cmd *exec.Cmd
+	in  *os.File
+}
+
+// hold NAME SESSION starts a writer that holds a session after one entry.
+func hold(ts *testscript.TestScript, neg bool, args []string) {
+	r, w, err := os.Pipe()
+	ts.Check(err)
+	exe, err := os.Executable()
+	ts.Check(err)
+	cmd := exec.Command(exe, "append", args[1])
+	cmd.Args[0] = "tidemark" // testscript.Main chooses the command by it
+	cmd.Env = []string{}
+	for _, k := range []string{"HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "TIDEMARK_STORE", "PATH"} {
+		cmd.Env = append(cmd.Env, k+"="+ts.Getenv(k))
+	}
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Stdin = r
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	r.Close()
+	fmt.Fprintln(w, `{"role":"user","content":"held"}`)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	ts.Check(err)
+	ts.Setenv(args[0], strings.Fields(line)[0])
+	ts.Setenv(args[0]+"_PID", strconv.Itoa(cmd.Process.Pid))
+	held[args[0]+ts.Getenv("WORK")] = holder{cmd, w}
+	ts.Defer(func() {
+		w.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+}
+
+var held = map[string]holder{}
+
+// killed NAME SIGNAL ends a writer that hold started, and waits for its end.
+func killed(ts *testscript.TestScript, neg bool, args []string) {
+	h := held[args[0]+ts.Getenv("WORK")]
+	signals := map[string]syscall.Signal{"KILL": syscall.SIGKILL, "TERM": syscall.SIGTERM, "INT": syscall.SIGINT}
+	if args[1] == "EOF" {
+		h.in.Close()
+	} else {
+		ts.Check(h.cmd.Process.Signal(signals[args[1]]))
+	}
+	done := make(chan error, 1)
+	go func() { done <- h.cmd.Wait() }()
+	select {
+	case <-done:
+		ts.Setenv("EXIT", strconv.Itoa(h.cmd.ProcessState.ExitCode()))
+	case <-time.After(time.Minute):
+		ts.Fatalf("it does not end")
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+func rmCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:               "rm SESSION…",
+		Short:             "Move sessions to the trash",
+		Example:           "  tidemark rm 7f3a\n  tidemark ls --trash\n  tidemark restore 7f3a",
+		Args:              usage(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: completeSession(a),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.each(cmd, args, "moved to the trash", (*store.Store).Trash)
+		},
+	}
+}
+
+func restoreCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "restore SESSION…",
+		Short:   "Take sessions out of the trash",
+		Example: "  tidemark restore 7f3a",
+		Args:    usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.each(cmd, args, "restored", (*store.Store).Restore)
+		},
+	}
+}
+
+func purgeCommand(a *app) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "purge SESSION… --yes",
+		Short: "Destroy sessions for good",
+		Long: `Destroys sessions: entries, notes, workers, checkpoints. Forks of them first get
+their own copy of the past that they share. This cannot be undone.`,
+		Example: "  tidemark purge 7f3a --yes",
+		Args:    usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !yes {
+				return withHint(tidemark.Invalidf("purge destroys for good and needs --yes"), "to be able to go back: tidemark rm %s", args[0])
+			}
+			return a.each(cmd, args, "destroyed", func(s *store.Store, ctx context.Context, id tidemark.SessionID) error {
+				return s.Purge(ctx, id, a.holder(cmd))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "really destroy them")
+	return cmd
+}
+
+// each does the same to several sessions and goes on past those that fail.
+func (a *app) each(cmd *cobra.Command, refs []string, done string, work func(*store.Store, context.Context, tidemark.SessionID) error) error {
+	var failed []error
+	for _, ref := range refs {
+		s, p, err := a.resolve(cmd.Context(), writes, ref)
+		if err == nil && p.Seq != 0 {
+			err = tidemark.Invalidf("%q names a point in a session, not a session", ref)
+		}
+		if err == nil {
+			err = work(s, cmd.Context(), p.ID)
+		}
+		switch {
+		case errors.Is(err, context.Canceled) || errors.Is(err, tidemark.ErrNoStore):
+			return err
+		case err != nil && len(refs) == 1:
+			return err
+		case err != nil:
+			failed = append(failed, err)
+			a.complain(err)
+		default:
+			a.say("%.8s %s", p.ID, done)
+			if _, err := fmt.Fprintln(a.out, p.ID); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case len(failed) == len(refs):
+		return failed[0]
+	case len(failed) > 0:
+		return &partly{len(failed)}
+	}
+	return nil
+}

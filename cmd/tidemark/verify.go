@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// finding is one damage as programs see it.
+type finding struct {
+	Kind  string `json:"kind,omitempty"`
+	ID    string `json:"id,omitempty"`
+	Seq   int64  `json:"seq,omitempty"`
+	Place string `json:"place,omitempty"`
+	What  string `json:"what"`
+}
+
+// verified is what verify answers.
+type verified struct {
+	Sessions int       `json:"sessions"`
+	Damage   []finding `json:"damage"`
+}
+
+func verifyCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify [SESSION]",
+		Short: "Read everything and report damage",
+		Long: `Reads a session, or the whole store, and checks every line against its checksum
+and its place in the tree. Nothing is changed. The exit code is 13 when damage
+was found.`,
+		Example:           "  tidemark verify\n  tidemark verify last --json",
+		Args:              usage(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: completeSession(a),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			result := verified{Damage: []finding{}}
+			var found iter.Seq[error]
+			if len(args) == 1 {
+				s, p, err := a.resolve(cmd.Context(), reads, args[0])
+				if err != nil {
+					return err
+				}
+				result.Sessions = 1
+				found = s.Verify(cmd.Context(), p.ID)
+			} else {
+				s, err := a.open(cmd.Context(), reads)
+				if err != nil {
+					return err
+				}
+				found = s.VerifyAll(cmd.Context(), func(i store.Info) {
+					result.Sessions++
+					a.progress("%d sessions verified", result.Sessions)
+				})
+			}
+			for err := range found {
+				var d *tidemark.Damage
+				switch {
+				case errors.As(err, &d):
+					result.Damage = append(result.Damage, finding{d.Key.Kind, d.Key.ID, d.Seq, d.Place, d.What})
+				case errors.Is(err, tidemark.ErrCorrupt):
+					result.Damage = append(result.Damage, finding{What: err.Error()})
+				default:
+					return err
+				}
+			}
+			a.progressDone()
+			return errors.Join(a.print(result, result.print), result.err())
+		},
+	}
+}
+
+func (v verified) print(w io.Writer) error {
+	for _, f := range v.Damage {
+		d := tidemark.Damage{Key: tidemark.Key{Kind: f.Kind, ID: f.ID}, Seq: f.Seq, Place: f.Place, What: f.What}
+		if f.Kind == "" {
+			fmt.Fprintln(w, oneLine(f.What))
+			continue
+		}
+		fmt.Fprintln(w, d.Error())
+	}
+	_, err := fmt.Fprintf(w, "%d session(s) verified, %d damage(s) found\n", v.Sessions, len(v.Damage))
+	return err
+}
+
+func (v verified) err() error {
+	if len(v.Damage) == 0 {
+		return nil
+	}
+	return withHint(fmt.Errorf("%d damage(s) found: %w", len(v.Damage), tidemark.ErrCorrupt), "everything else can still be read; keep a copy of the store before you change it")
+}
