@@ -3,43 +3,46 @@ package tidemark
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"sync"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// sumBuffers hold the identity that goes before a body into a sum. The
+// hardware's CRC is called through a variable, so a buffer on the stack would
+// be moved to the heap each time.
+var sumBuffers = sync.Pool{New: func() any { return new([512]byte) }}
+
 // Checksum is the CRC-32C over the record's kind, id and body. It finds
 // damage, not malice: sealed stores have a MAC for that.
 func (r Record) Checksum() uint32 {
-	c := sumString(0, r.Kind)
-	c = sumString(c, r.ID)
-	return crc32.Update(c, castagnoli, r.Body)
+	buf := sumBuffers.Get().(*[512]byte)
+	defer sumBuffers.Put(buf)
+	n := appendSized(buf[:0], r.Kind)
+	n = appendSized(n, r.ID)
+	return crc32.Update(crc32.Update(0, castagnoli, n), castagnoli, r.Body)
 }
 
 // Checksum is the CRC-32C over the log's key and everything of the line that
 // stays as it was written.
 func (l Line) Checksum(log Key) uint32 {
-	var b [64]byte
-	n := b[:0]
-	n = binary.LittleEndian.AppendUint64(n, uint64(l.Seq))
-	n = binary.LittleEndian.AppendUint64(n, uint64(l.At.UnixMicro()))
-	n = binary.LittleEndian.AppendUint64(n, uint64(l.Place.Parent))
-	n = binary.LittleEndian.AppendUint64(n, uint64(l.Place.Depth))
-	n = binary.LittleEndian.AppendUint64(n, uint64(l.Place.Nodes))
-	n = binary.LittleEndian.AppendUint64(n, uint64(l.Place.Turn))
-	c := crc32.Update(0, castagnoli, n)
-	c = sumString(c, log.Kind)
-	c = sumString(c, log.ID)
-	c = sumString(c, l.Kind)
-	c = sumString(c, l.Key)
-	c = sumString(c, string(l.Chain))
-	return crc32.Update(c, castagnoli, l.Body)
+	buf := sumBuffers.Get().(*[512]byte)
+	defer sumBuffers.Put(buf)
+	n := buf[:0]
+	for _, v := range [...]int64{l.Seq, l.At.UnixMicro(), l.Place.Parent, l.Place.Depth, l.Place.Nodes, l.Place.Turn} {
+		n = binary.LittleEndian.AppendUint64(n, uint64(v))
+	}
+	n = appendSized(n, log.Kind)
+	n = appendSized(n, log.ID)
+	n = appendSized(n, l.Kind)
+	n = appendSized(n, l.Key)
+	n = appendSized(n, l.Chain)
+	return crc32.Update(crc32.Update(0, castagnoli, n), castagnoli, l.Body)
 }
 
-// sumString adds a string with its length in front, so that no two splits of
+// appendSized adds a string with its length in front, so that no two splits of
 // the same bytes have the same sum.
-func sumString(c uint32, s string) uint32 {
-	var b [160]byte
-	n := binary.LittleEndian.AppendUint16(b[:0], uint16(len(s)))
-	n = append(n, s...)
-	return crc32.Update(c, castagnoli, n)
+func appendSized[T string | []byte](n []byte, s T) []byte {
+	n = binary.LittleEndian.AppendUint16(n, uint16(len(s)))
+	return append(n, s...)
 }

@@ -1,0 +1,373 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// standing is what the writer knows of one key: the record and the head of the
+// log as the transaction under way sees them.
+type standing struct {
+	record  bool  // the record has been looked at
+	version int64 // 0: there is none
+	updated int64
+	touched int64
+
+	log  bool // the head has been looked at
+	head head // number 0: there is none
+}
+
+// maxStandings bounds what the writer remembers from one transaction to the
+// next.
+const maxStandings = 4096
+
+// touchedAt is when the record or its log last changed.
+func (s *standing) touchedAt() int64 {
+	if s.head.number == 0 {
+		return s.updated
+	}
+	return max(s.updated, s.head.UpdatedAt.UnixMicro())
+}
+
+// endOfSecond returns the last microsecond of the second that holds t.
+func endOfSecond(t int64) int64 {
+	const second = 1_000_000
+	return t - (t%second+second)%second + second - 1
+}
+
+// nextTouched returns what the column touched becomes when a record was
+// touched at t: t itself the first time in a second, and the end of that
+// second from the second time on. So a session that is appended to many times
+// a second is moved in three indexes at most twice, and an append mostly
+// writes two pages.
+func nextTouched(stored, t int64) int64 {
+	if stored != t && endOfSecond(stored) == endOfSecond(t) {
+		return endOfSecond(t)
+	}
+	return t
+}
+
+// apply checks a batch against what stands and carries it out. The batch
+// changed nothing when the error is one of the contract's; any other error
+// leaves the transaction in an unknown state.
+func (w *writer) apply(b *tidemark.Batch) (tidemark.Receipt, error) {
+	known, err := w.known(b)
+	if err != nil {
+		return tidemark.Receipt{}, err
+	}
+	if len(known) > 0 {
+		return tidemark.Receipt{Known: known}, fmt.Errorf("%s: key %q: %w", known[0].Log, known[0].Key, tidemark.ErrExists)
+	}
+	if err := w.stands(b); err != nil {
+		return tidemark.Receipt{}, err
+	}
+	if err := w.write(b); err != nil {
+		return tidemark.Receipt{}, &halfDone{err}
+	}
+	return tidemark.Receipt{}, nil
+}
+
+// halfDone is an error met while a batch was being written: the transaction
+// holds a part of it and must be undone.
+type halfDone struct{ err error }
+
+func (e *halfDone) Error() string { return e.err.Error() }
+func (e *halfDone) Unwrap() error { return e.err }
+
+func isDamage(err error) bool {
+	var damage *tidemark.Damage
+	return errors.As(err, &damage)
+}
+
+func (w *writer) standing(k tidemark.Key) *standing {
+	s := w.standings[k]
+	if s == nil {
+		s = new(standing)
+		w.standings[k] = s
+	}
+	return s
+}
+
+const sqlVersion = `SELECT version, updated, touched FROM record WHERE kind = ?1 AND id = ?2`
+
+func (w *writer) recordOf(k tidemark.Key) (*standing, error) {
+	s := w.standing(k)
+	if s.record {
+		return s, nil
+	}
+	err := w.c.do(sqlVersion, func(st *stmt) {
+		st.setText(1, k.Kind)
+		st.setText(2, k.ID)
+	}, func(st *stmt) {
+		s.version, s.updated, s.touched = st.int(0), st.int(1), st.int(2)
+	})
+	s.record = err == nil
+	return s, err
+}
+
+func (w *writer) logOf(k tidemark.Key) (*standing, error) {
+	s := w.standing(k)
+	if s.log {
+		return s, nil
+	}
+	h, err := readHead(w.c, k)
+	if err == nil {
+		s.head, s.log = h, true
+	}
+	return s, err
+}
+
+const sqlKey = `SELECT seq FROM line WHERE log = ?1 AND "key" = ?2`
+
+func (w *writer) known(b *tidemark.Batch) (known []tidemark.Known, err error) {
+	for i := range b.Appends {
+		a := &b.Appends[i]
+		for j := range a.Lines {
+			key := a.Lines[j].Key
+			if key == "" {
+				continue
+			}
+			s, err := w.logOf(a.Log)
+			if err != nil {
+				return nil, err
+			}
+			if s.head.number == 0 {
+				break
+			}
+			err = w.c.do(sqlKey, func(st *stmt) {
+				st.setInt(1, s.head.number)
+				st.setText(2, key)
+			}, func(st *stmt) {
+				known = append(known, tidemark.Known{Log: a.Log, Key: key, Seq: st.int(0)})
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return known, nil
+}
+
+func (w *writer) stands(b *tidemark.Batch) error {
+	at := func(key tidemark.Key, want int64) error {
+		s, err := w.recordOf(key)
+		if err == nil && s.version != want {
+			err = tidemark.Conflictf("%s: is at version %d, not %d", key, s.version, want)
+		}
+		return err
+	}
+	for i := range b.Require {
+		if err := at(b.Require[i].Key, b.Require[i].Version); err != nil {
+			return err
+		}
+	}
+	for i := range b.Puts {
+		if err := at(b.Puts[i].Key, b.Puts[i].Version-1); err != nil {
+			return err
+		}
+	}
+	for i := range b.Deletes {
+		if err := at(b.Deletes[i].Key, b.Deletes[i].Version); err != nil {
+			return err
+		}
+	}
+	for i := range b.Appends {
+		a := &b.Appends[i]
+		s, err := w.logOf(a.Log)
+		if err != nil {
+			return err
+		}
+		if a.Lines[0].Seq != s.head.Length+1 {
+			return tidemark.Conflictf("%s: has %d lines, not %d", a.Log, s.head.Length, a.Lines[0].Seq-1)
+		}
+		if a.Lines[len(a.Lines)-1].Seq > maxSeq {
+			return fmt.Errorf("%s: more than %d lines: %w", a.Log, maxSeq, tidemark.ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+// write carries out a batch that stands. Logs come first, for a record that is
+// put says when it or its log was touched.
+func (w *writer) write(b *tidemark.Batch) error {
+	for i := range b.Appends {
+		if err := w.append(b, &b.Appends[i]); err != nil {
+			return err
+		}
+	}
+	for _, k := range b.Drops {
+		if err := w.drop(k); err != nil {
+			return err
+		}
+	}
+	for i := range b.Puts {
+		if err := w.put(b, &b.Puts[i]); err != nil {
+			return err
+		}
+	}
+	for i := range b.Deletes {
+		if err := w.delete(b.Deletes[i].Key); err != nil {
+			return err
+		}
+	}
+	for i := range b.Appends {
+		if err := w.touch(b.Appends[i].Log); err != nil {
+			return err
+		}
+	}
+	for _, k := range b.Drops {
+		if err := w.touch(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	sqlBegin  = `INSERT INTO log (kind, id, length, updated, parent, depth, nodes, turn, sum) VALUES (?1, ?2, 0, 0, 0, 0, 0, 0, 0) RETURNING number`
+	sqlAppend = `INSERT INTO line (` + lineColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`
+	sqlGrow   = `UPDATE log SET length = ?2, updated = ?3, parent = ?4, depth = ?5, nodes = ?6, turn = ?7, chain = ?8, sum = ?9 WHERE number = ?1`
+)
+
+func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
+	s := w.standing(a.Log)
+	if s.head.number == 0 {
+		err := w.c.do(sqlBegin, func(st *stmt) {
+			st.setText(1, a.Log.Kind)
+			st.setText(2, a.Log.ID)
+		}, func(st *stmt) { s.head.number = st.int(0) })
+		if err != nil {
+			return err
+		}
+		if s.head.number > maxNumber {
+			return tidemark.Storagef("store %s: more than %d logs", w.b.path, maxNumber)
+		}
+	}
+	for i := range a.Lines {
+		l := &a.Lines[i]
+		err := w.c.do(sqlAppend, func(st *stmt) {
+			st.setInt(1, s.head.number<<seqBits|l.Seq)
+			st.setText(2, l.Kind)
+			st.setTextOrNull(3, l.Key)
+			st.setInt(4, l.At.UnixMicro())
+			st.setInt(5, l.Place.Parent)
+			st.setInt(6, l.Place.Depth)
+			st.setInt(7, l.Place.Nodes)
+			st.setInt(8, l.Place.Turn)
+			st.setChain(9, l.Chain)
+			st.setText(10, b.ID)
+			st.setInt(11, int64(l.Sum))
+			st.setBytes(12, l.Body, isText(l.Body))
+		}, nil)
+		if err != nil {
+			return err
+		}
+	}
+	l := &a.Lines[len(a.Lines)-1]
+	s.head.Head = tidemark.Head{Length: l.Seq, UpdatedAt: b.At, Place: l.Place, Chain: append([]byte(nil), l.Chain...)}
+	return w.c.do(sqlGrow, func(st *stmt) {
+		st.setInt(1, s.head.number)
+		st.setInt(2, l.Seq)
+		st.setInt(3, b.At.UnixMicro())
+		st.setInt(4, l.Place.Parent)
+		st.setInt(5, l.Place.Depth)
+		st.setInt(6, l.Place.Nodes)
+		st.setInt(7, l.Place.Turn)
+		st.setChain(8, l.Chain)
+		st.setInt(9, int64(s.head.sum(a.Log)))
+	}, nil)
+}
+
+func (s *stmt) setChain(i int, chain []byte) {
+	if len(chain) == 0 {
+		s.setNull(i)
+	} else {
+		s.setBytes(i, chain, false)
+	}
+}
+
+func (w *writer) drop(k tidemark.Key) error {
+	h, err := readHead(w.c, k)
+	if err != nil && !isDamage(err) { // a log with a damaged head can be dropped
+		return err
+	}
+	number := h.number
+	if number == 0 {
+		return nil
+	}
+	w.purged = true
+	s := w.standing(k)
+	s.head, s.log = head{}, true
+	err = w.c.do(`DELETE FROM line WHERE id BETWEEN ?1 AND ?2`, func(st *stmt) {
+		st.setInt(1, number<<seqBits)
+		st.setInt(2, number<<seqBits|maxSeq)
+	}, nil)
+	if err != nil {
+		return err
+	}
+	return w.c.do(`DELETE FROM log WHERE number = ?1`, func(st *stmt) { st.setInt(1, number) }, nil)
+}
+
+const (
+	sqlPutNew = `INSERT INTO record (kind, id, version, "group", state, due, updated, touched, batch, sum, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)`
+	sqlPut    = `UPDATE record SET version = ?3, "group" = ?4, state = ?5, due = ?6, updated = ?7, touched = ?8, batch = ?9, sum = ?10, body = ?11 WHERE kind = ?1 AND id = ?2`
+)
+
+func (w *writer) put(b *tidemark.Batch, r *tidemark.Record) error {
+	s, err := w.logOf(r.Key)
+	if err != nil && !isDamage(err) { // a session with a damaged log can be put in the trash
+		return err
+	}
+	sql := sqlPut
+	if s.version == 0 {
+		sql = sqlPutNew
+	}
+	s.version, s.updated = r.Version, b.At.UnixMicro()
+	s.touched = s.touchedAt()
+	return w.c.do(sql, func(st *stmt) {
+		st.setText(1, r.Kind)
+		st.setText(2, r.ID)
+		st.setInt(3, s.version)
+		st.setText(4, r.Group)
+		st.setText(5, r.State)
+		if r.Due.IsZero() {
+			st.setNull(6)
+		} else {
+			st.setInt(6, r.Due.UnixMicro())
+		}
+		st.setInt(7, s.updated)
+		st.setInt(8, s.touched)
+		st.setText(9, b.ID)
+		st.setInt(10, int64(r.Sum))
+		st.setBytes(11, r.Body, isText(r.Body))
+	}, nil)
+}
+
+func (w *writer) delete(k tidemark.Key) error {
+	s := w.standing(k)
+	s.version, s.updated, s.touched = 0, 0, 0
+	return w.c.do(`DELETE FROM record WHERE kind = ?1 AND id = ?2`, func(st *stmt) {
+		st.setText(1, k.Kind)
+		st.setText(2, k.ID)
+	}, nil)
+}
+
+// touch moves the record of a log whose lines changed.
+func (w *writer) touch(k tidemark.Key) error {
+	s, err := w.recordOf(k)
+	if err != nil || s.version == 0 {
+		return err
+	}
+	next := nextTouched(s.touched, s.touchedAt())
+	if next == s.touched {
+		return nil
+	}
+	s.touched = next
+	return w.c.do(`UPDATE record SET touched = ?3 WHERE kind = ?1 AND id = ?2`, func(st *stmt) {
+		st.setText(1, k.Kind)
+		st.setText(2, k.ID)
+		st.setInt(3, next)
+	}, nil)
+}

@@ -1,0 +1,310 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+// A group is what one transaction carries out; the bounds keep the first in it
+// from waiting for a very long one.
+const (
+	groupBatches = 512
+	groupBytes   = 16 << 20
+)
+
+// checkpointMillis is how long a purge waits for readers before it leaves the
+// emptying of the -wal file to a later commit.
+const checkpointMillis = 200
+
+// writer is the connection for writing and the queue in front of it. The first
+// caller to come leads: it takes the lock file and a transaction, then
+// everything that has queued up until then, commits it at once and answers
+// all. The next caller in the queue leads then.
+type writer struct {
+	b       *Backend
+	c       *conn
+	lock    *durable.Lock
+	version int64 // of the schema
+
+	mu      sync.Mutex
+	queue   []*pending
+	leading bool
+
+	// Of the leader alone:
+	standings map[tidemark.Key]*standing // true while data is unchanged
+	data      int64                      // SQLite's count of changes made by others
+	purged    bool                       // a log was dropped in this transaction
+	broken    error                      // not nil: nothing is acknowledged any more
+}
+
+// pending is a batch that waits for its answer.
+type pending struct {
+	batch   *tidemark.Batch
+	receipt tidemark.Receipt
+	err     error
+	done    chan bool // true: answered, false: lead
+}
+
+func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Receipt, error) {
+	if err := b.enter(ctx); err != nil {
+		return tidemark.Receipt{}, err
+	}
+	defer b.leave()
+	if err := batch.Check(); err != nil {
+		return tidemark.Receipt{}, err
+	}
+	if b.writer == nil {
+		return tidemark.Receipt{}, tidemark.Storagef("store %s: opened for reading only", b.path)
+	}
+	return b.writer.commit(ctx, &batch)
+}
+
+func (w *writer) commit(ctx context.Context, batch *tidemark.Batch) (tidemark.Receipt, error) {
+	p := &pending{batch: batch, done: make(chan bool, 1)}
+	w.mu.Lock()
+	w.queue = append(w.queue, p)
+	lead := !w.leading
+	w.leading = true
+	w.mu.Unlock()
+	if !lead {
+		select {
+		case answered := <-p.done:
+			lead = !answered
+		case <-ctx.Done():
+			if w.withdraw(p) {
+				return tidemark.Receipt{}, ctx.Err()
+			}
+			lead = !<-p.done
+		}
+	}
+	if lead {
+		w.lead(ctx, p)
+	}
+	return p.receipt, p.err
+}
+
+// withdraw takes p out of the queue, and reports false when it is too late:
+// then p is answered, or told to lead.
+func (w *writer) withdraw(p *pending) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.Index(w.queue, p)
+	if i < 0 || len(p.done) > 0 {
+		return false
+	}
+	w.queue = slices.Delete(w.queue, i, i+1)
+	return true
+}
+
+// lead carries out one group, with p in it, and hands over.
+func (w *writer) lead(ctx context.Context, p *pending) {
+	defer w.handOver()
+	if err := w.lock.Acquire(ctx); err != nil {
+		w.remove(p)
+		p.err = err
+		if ctx.Err() == nil {
+			p.err = tidemark.Storagef("store %s: %w", w.b.path, err)
+		}
+		return
+	}
+	group := w.carryOut()
+	w.lock.Release()
+	w.b.grown.wake()
+	for _, g := range group {
+		if g != p {
+			g.done <- true
+		}
+	}
+}
+
+func (w *writer) remove(p *pending) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := slices.Index(w.queue, p); i >= 0 {
+		w.queue = slices.Delete(w.queue, i, i+1)
+	}
+}
+
+func (w *writer) handOver() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) > 0 {
+		w.queue[0].done <- false
+	} else {
+		w.leading = false
+	}
+}
+
+// takeQueue returns what has queued up, the leader's own batch first.
+func (w *writer) takeQueue() []*pending {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, bytes := 0, 0
+	for n < len(w.queue) && n < groupBatches && bytes < groupBytes {
+		bytes += size(w.queue[n].batch)
+		n++
+	}
+	group := slices.Clone(w.queue[:n])
+	w.queue = slices.Delete(w.queue, 0, n)
+	return group
+}
+
+func size(b *tidemark.Batch) (n int) {
+	for i := range b.Puts {
+		n += len(b.Puts[i].Body)
+	}
+	for i := range b.Appends {
+		for j := range b.Appends[i].Lines {
+			n += len(b.Appends[i].Lines[j].Body)
+		}
+	}
+	return n
+}
+
+// carryOut answers a group, in one transaction if it can. When a damaged place
+// in the file stops it, each batch is tried alone: the others shall not suffer.
+func (w *writer) carryOut() []*pending {
+	group, err := w.transact(nil)
+	if err == nil || len(group) == 1 || w.broken != nil || !isCorrupt(err) && primary(err) != lib.SQLITE_CONSTRAINT {
+		for _, g := range group {
+			if err != nil {
+				g.receipt, g.err = tidemark.Receipt{}, w.explained(err)
+			}
+		}
+		return group
+	}
+	for _, g := range group {
+		if _, err := w.transact([]*pending{g}); err != nil {
+			g.receipt, g.err = tidemark.Receipt{}, w.explained(err)
+		}
+	}
+	return group
+}
+
+func (w *writer) explained(err error) error {
+	if primary(err) == lib.SQLITE_CONSTRAINT {
+		return &tidemark.Damage{Place: w.b.path, What: "a row is there that should not be: " + err.Error()}
+	}
+	return w.b.named(err)
+}
+
+// transact carries out a group, or the queue when it is nil. The error is not
+// nil when the whole transaction failed, and then none of it happened.
+func (w *writer) transact(group []*pending) ([]*pending, error) {
+	begin := w.begin()
+	if group == nil {
+		// As late as can be: whoever came meanwhile is in it. Those who were just
+		// answered and have more to say get the time to say it; that makes groups
+		// of 64 writers a third larger.
+		runtime.Gosched()
+		group = w.takeQueue()
+	}
+	if begin != nil {
+		return group, begin
+	}
+	w.purged = false
+	wrote := false
+	for _, g := range group {
+		g.receipt, g.err = w.apply(g.batch)
+		switch {
+		case g.err == nil:
+			wrote = true
+		case !refused(g.err):
+			return group, w.rollBack(g.err)
+		}
+	}
+	if !wrote {
+		return group, w.rollBack(nil)
+	}
+	if err := w.c.do("COMMIT", nil, nil); err != nil {
+		return group, w.failed(err)
+	}
+	if w.purged {
+		w.clearWAL()
+	}
+	return group, nil
+}
+
+// refused reports whether err is an answer to a batch that changed nothing.
+func refused(err error) bool {
+	var half *halfDone
+	return !errors.As(err, &half) && (errors.Is(err, tidemark.ErrConflict) || errors.Is(err, tidemark.ErrExists) ||
+		errors.Is(err, tidemark.ErrUnsupported) || isDamage(err))
+}
+
+// begin opens a transaction for writing, and forgets what is known of the
+// store when somebody else has written to it.
+func (w *writer) begin() error {
+	if w.broken != nil {
+		return w.broken
+	}
+	if err := w.c.do("BEGIN IMMEDIATE", nil, nil); err != nil {
+		return err
+	}
+	data, err := w.c.number("PRAGMA data_version")
+	if err != nil {
+		return w.rollBack(err)
+	}
+	if data == w.data && w.standings != nil && len(w.standings) < maxStandings {
+		return nil
+	}
+	w.data, w.standings = data, make(map[tidemark.Key]*standing)
+	have, err := w.c.number("PRAGMA user_version")
+	if err != nil {
+		return w.rollBack(err)
+	}
+	if have != w.version {
+		return w.rollBack(unsupported(w.b.path, "it was upgraded to schema version %d meanwhile; start the program again in its new version", have))
+	}
+	return nil
+}
+
+// rollBack ends the transaction without a change and returns err.
+func (w *writer) rollBack(err error) error {
+	if err != nil {
+		w.standings = nil
+	}
+	if !w.c.autocommit() {
+		if undo := w.c.do("ROLLBACK", nil, nil); undo != nil && !w.c.autocommit() {
+			w.broken = tidemark.Storagef("store %s: a transaction could not be undone, open it again: %w", w.b.path, undo)
+		}
+	}
+	return err
+}
+
+// failed deals with a COMMIT that returned an error. A full disk and a busy
+// database were met before the mark that makes a transaction count was
+// written. After any other error the mark may be in the file though nobody
+// was told: the store acknowledges nothing more, for what the kernel holds is
+// not known.
+func (w *writer) failed(err error) error {
+	if code := primary(err); code != lib.SQLITE_FULL && code != lib.SQLITE_BUSY {
+		w.broken = tidemark.Storagef("store %s: a commit failed, open the store again: %w", w.b.path, err)
+	}
+	return w.rollBack(err)
+}
+
+// clearWAL writes everything back and empties the -wal file, which still holds
+// what was purged. It is tried again by later checkpoints when readers are in
+// the way.
+func (w *writer) clearWAL() {
+	w.c.busyTimeout(checkpointMillis)
+	w.c.do("PRAGMA wal_checkpoint(TRUNCATE)", nil, nil)
+	w.c.busyTimeout(busyMillis)
+}
+
+// close is called when no commit is under way.
+func (w *writer) close() {
+	if w.c != nil {
+		w.c.close()
+	}
+	w.lock.Close()
+}

@@ -1,0 +1,158 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
+)
+
+// Many records are touched within few seconds, also by a clock that goes back
+// and before 1970, and every listing and page is the model's.
+func TestListingsMatchTheModelWithinASecond(t *testing.T) {
+	real, kind := made(t), []byte("aaa")
+	rapid.Check(t, func(r *rapid.T) {
+		for i := range kind { // each history has records of its own kind
+			if kind[i]++; kind[i] <= 'z' {
+				break
+			}
+			kind[i] = 'a'
+		}
+		model := memory.New()
+		start := rapid.SampledFrom([]int64{at.UnixMicro(), -3_000_000, 0}).Draw(r, "start")
+		versions, lengths := map[string]int64{}, map[string]int64{}
+		for range rapid.IntRange(1, 40).Draw(r, "commits") {
+			id := rapid.SampledFrom([]string{"a", "a_", "ab", "b", "c", "d", "e%", "f"}[:6]).Draw(r, "id")
+			k := key(string(kind), id)
+			batch := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.UnixMicro(start + rapid.SampledFrom([]int64{0, 1, 250_000, 999_999, 1_000_000, 1_500_000, 2_999_999}).Draw(r, "offset")).UTC()}
+			if rapid.Bool().Draw(r, "put") {
+				versions[id]++
+				rec := record(k, versions[id], `{}`)
+				rec.State = rapid.SampledFrom([]string{"", "x", "y"}).Draw(r, "state")
+				rec.Group = rapid.SampledFrom([]string{"", "g", "h"}).Draw(r, "group")
+				if rapid.Bool().Draw(r, "has due") {
+					rec.Due = at.Add(time.Duration(rapid.IntRange(0, 3).Draw(r, "due")) * time.Second)
+				}
+				batch.Puts = append(batch.Puts, rec)
+			}
+			if rapid.Bool().Draw(r, "append") || len(batch.Puts) == 0 {
+				lengths[id]++
+				batch.Appends = append(batch.Appends, tidemark.Append{Log: k, Lines: []tidemark.Line{line(k, lengths[id], "user", `{}`)}})
+			}
+			if err := commit(model, batch); err != nil {
+				r.Fatal(err)
+			}
+			if err := commit(real, batch); err != nil {
+				r.Fatal(err)
+			}
+		}
+		q := tidemark.Query{
+			Kind:   string(kind),
+			Order:  rapid.SampledFrom([]tidemark.Order{tidemark.Newest, tidemark.Newest, tidemark.ByID, tidemark.ByDue}).Draw(r, "order"),
+			State:  rapid.SampledFrom([]string{"", "", "x"}).Draw(r, "q state"),
+			Group:  rapid.SampledFrom([]string{"", "", "g"}).Draw(r, "q group"),
+			Prefix: rapid.SampledFrom([]string{"", "", "a", "a_", "%"}).Draw(r, "q prefix"),
+			Limit:  rapid.IntRange(0, 4).Draw(r, "limit"),
+		}
+		if rapid.Bool().Draw(r, "q due") {
+			q.DueBy = at.Add(time.Second)
+		}
+		for page := 0; ; page++ {
+			want, got := listed(r, model, q), listed(r, real, q)
+			if d := cmp.Diff(want, got); d != "" {
+				r.Fatalf("page %d of %+v (-model +got):\n%s", page, q, d)
+			}
+			if len(want) == 0 {
+				break
+			}
+			q.After = &want[len(want)-1]
+		}
+	})
+	if found := faults(t, real); found != nil {
+		t.Errorf("Check: %v", found)
+	}
+}
+
+func listed(r *rapid.T, b tidemark.Backend, q tidemark.Query) (records []tidemark.Record) {
+	for rec, err := range b.List(context.Background(), q) {
+		if err != nil {
+			r.Fatal(err)
+		}
+		records = append(records, rec)
+	}
+	return records
+}
+
+func TestRecordTouchedWhileAListingRunsIsStillListed(t *testing.T) {
+	b := made(t)
+	const records = 3 * pageRows
+	batch := tidemark.Batch{}
+	for i := range records {
+		batch.Puts = append(batch.Puts, record(key("agent", fmt.Sprintf("a%04d", i)), 1, `{}`))
+	}
+	keep(t, b, batch)
+	seen := make(map[string]int)
+	for r, err := range b.List(t.Context(), tidemark.Query{Kind: "agent"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(seen) == 0 { // the last in the listing becomes the newest
+			keep(t, b, tidemark.Batch{At: at.Add(time.Hour), Puts: []tidemark.Record{record(key("agent", fmt.Sprintf("a%04d", records-1)), 2, `{}`)}})
+		}
+		seen[r.ID]++
+	}
+	if len(seen) != records {
+		t.Errorf("%d records, want %d", len(seen), records)
+	}
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("%s is listed %d times", id, n)
+		}
+	}
+}
+
+// A listing must not sort or scan everything, whatever it asks for.
+func TestListingsUseAnIndex(t *testing.T) {
+	b := made(t)
+	for i := range 20 {
+		r := record(key("job", fmt.Sprint("j", i)), 1, `{}`)
+		r.State, r.Group, r.Due = "x", "g", at
+		keep(t, b, tidemark.Batch{Puts: []tidemark.Record{r}})
+	}
+	err := b.readers.read(t.Context(), func(c *conn) error {
+		for _, q := range []tidemark.Query{{}, {State: "x"}, {Group: "g"}, {Group: "g", State: "x"}, {Order: tidemark.ByID}, {Order: tidemark.ByDue},
+			{Order: tidemark.ByDue, DueBy: at}, {Prefix: "j1", Order: tidemark.ByID}, {Prefix: "j1"}, {DueBy: at}, {DueBy: at, State: "x"}} {
+			q.Kind = "job"
+			if _, err := refsOf(c, q, 10); err != nil {
+				return err
+			}
+		}
+		var texts []string
+		for sql := range c.stmts {
+			if strings.Contains(sql, "FROM record") {
+				texts = append(texts, sql)
+			}
+		}
+		for _, sql := range texts {
+			err := c.do("EXPLAIN QUERY PLAN "+sql, nil, func(s *stmt) {
+				if step := s.text(3); strings.Contains(step, "TEMP B-TREE") || strings.HasPrefix(step, "SCAN r") {
+					t.Errorf("%s\n%s", sql, step)
+				}
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

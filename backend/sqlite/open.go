@@ -1,0 +1,327 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+// setting is what Open takes from around it, so that a test can open a store
+// as a later program would, or as if it lay on another file system.
+type setting struct {
+	upgrades   []upgrade
+	fileSystem func(dir string) (name string, network bool, err error)
+	now        func() time.Time
+}
+
+var here = setting{upgrades: upgrades, fileSystem: fileSystem, now: time.Now}
+
+// version is the schema that the program writes.
+func (s setting) version() int64 { return int64(len(s.upgrades)) + 1 }
+
+// busyMillis is how long a statement waits for another program, such as an
+// sqlite3 shell, that has the store locked. Programs of ours queue on the lock
+// file before.
+const busyMillis = 10_000
+
+// pragmas of every connection. Sorting in memory keeps content out of
+// temporary files; cell_size_check finds a damaged page before it is used.
+var pragmas = []string{"busy_timeout=10000", "temp_store=MEMORY", "cell_size_check=ON", "trusted_schema=OFF"}
+
+// writing pragmas. FULL is what makes a commit durable. secure_delete
+// overwrites what a purge removes. A size limit lets the last to close empty
+// the -wal file.
+var writing = append([]string{"synchronous=FULL", "secure_delete=ON", "journal_size_limit=16777216", "wal_autocheckpoint=1000"}, pragmas...)
+
+var reading = append([]string{"query_only=ON"}, pragmas...)
+
+func open(ctx context.Context, path string, o *Options, set setting) (*Backend, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	path, there, err := find(path)
+	if err != nil {
+		return nil, err
+	}
+	if !there && (o.ReadOnly || !o.Create) {
+		return nil, &noStore{path}
+	}
+	if err := refuseNetwork(path, set); err != nil {
+		return nil, err
+	}
+	if there {
+		if err := identify(path); err != nil {
+			return nil, err
+		}
+	}
+	b := &Backend{path: path}
+	b.grown.init()
+	if o.ReadOnly {
+		err = b.openReading(ctx, set)
+	} else {
+		err = b.openWriting(ctx, there, set)
+	}
+	if err != nil {
+		return nil, named(path, err)
+	}
+	return b, nil
+}
+
+// noStore is ErrNoStore with a way out.
+type noStore struct{ path string }
+
+func (e *noStore) Error() string        { return "store " + e.path + ": no such store" }
+func (e *noStore) Is(target error) bool { return target == tidemark.ErrNoStore }
+
+// find returns where path leads, and whether there is a file.
+func find(path string) (string, bool, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", false, invalid(path, err.Error())
+	}
+	// The lock file and the -wal file lie beside the file itself, not beside a
+	// link to it.
+	real, err := filepath.EvalSymlinks(abs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return abs, false, nil
+	}
+	if err != nil {
+		return "", false, tidemark.Storagef("store %s: %w", abs, err)
+	}
+	info, err := os.Stat(real)
+	switch {
+	case err != nil:
+		return "", false, tidemark.Storagef("store %s: %w", abs, err)
+	case info.IsDir():
+		return "", false, invalid(abs, "is a directory, not a store file (a directory of files is opened as files:)")
+	case !info.Mode().IsRegular():
+		return "", false, invalid(abs, "is not a regular file")
+	case info.Size() == 0:
+		return "", false, invalid(abs, "is an empty file, not a Tidemark store")
+	}
+	return real, true, nil
+}
+
+// identify looks at the file alone, without a lock and without making the -wal
+// and -shm files that opening another program's database could make. The mark
+// it looks for was in the file before it got its name. The file alone may look
+// damaged while, or after, somebody died while writing it back; whoever opens
+// it with its -wal file then looks again.
+func identify(path string) error {
+	c, err := openConn(path, unchanging)
+	if err == nil {
+		err = ours(c, path)
+		c.close()
+	}
+	switch primary(err) {
+	case lib.SQLITE_NOTADB:
+		return invalid(path, "is not a Tidemark store, nor any SQLite database")
+	case lib.SQLITE_CORRUPT:
+		return nil
+	}
+	return named(path, err)
+}
+
+func ours(c *conn, path string) error {
+	id, err := c.number("PRAGMA application_id")
+	if err == nil && id != applicationID {
+		return invalid(path, "is a database of another program")
+	}
+	return err
+}
+
+func (b *Backend) openReading(ctx context.Context, set setting) error {
+	b.readers = newReaders(b.path)
+	err := b.readers.read(ctx, func(c *conn) error {
+		if err := ours(c, b.path); err != nil {
+			return err
+		}
+		have, err := c.number("PRAGMA user_version")
+		if err != nil {
+			return err
+		}
+		if have < set.version() {
+			return unsupported(b.path, "its schema is version %d, this program reads version %d; opening it once for writing upgrades it", have, set.version())
+		}
+		return tooNew(b.path, have, set.version())
+	})
+	if err != nil {
+		b.readers.close()
+	}
+	if primary(err) == lib.SQLITE_CANTOPEN || primary(err) == lib.SQLITE_READONLY {
+		return unsupported(b.path, "changes wait in its -wal file, which cannot be read where nothing can be written; copy the store with its -wal file to another place (%v)", err)
+	}
+	return err
+}
+
+func tooNew(path string, have, want int64) error {
+	if have > want {
+		return unsupported(path, "its schema is version %d, made by a newer program; this one knows version %d", have, want)
+	}
+	return nil
+}
+
+func (b *Backend) openWriting(ctx context.Context, there bool, set setting) error {
+	dir := filepath.Dir(b.path)
+	if !there {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			if err := durable.MakeDir(dir); err != nil {
+				return tidemark.Storagef("store %s: %w", b.path, err)
+			}
+		}
+	}
+	lock, err := durable.OpenLock(b.path + ".lock")
+	if err != nil {
+		return tidemark.Storagef("store %s: %w", b.path, err)
+	}
+	w := &writer{b: b, lock: lock, version: set.version()}
+	if err := lock.Acquire(ctx); err != nil {
+		lock.Close()
+		return err
+	}
+	defer lock.Release()
+	if err = b.prepare(w, set); err != nil {
+		w.close()
+		return err
+	}
+	b.writer, b.readers = w, newReaders(b.path)
+	return nil
+}
+
+// prepare makes or upgrades the store and opens the connection for writing,
+// while the lock is held.
+func (b *Backend) prepare(w *writer, set setting) error {
+	if _, err := os.Stat(b.path); errors.Is(err, fs.ErrNotExist) {
+		if err := makeStore(b.path, set.version()); err != nil {
+			return err
+		}
+	}
+	narrow(b.path)
+	c, err := openConn(b.path, forWriting, writing...)
+	if err != nil {
+		return err
+	}
+	w.c = c
+	if err := ours(c, b.path); err != nil {
+		return err
+	}
+	have, err := c.number("PRAGMA user_version")
+	if err != nil {
+		return err
+	}
+	if err := tooNew(b.path, have, set.version()); err != nil {
+		return err
+	}
+	if err := ensureWAL(c); err != nil {
+		return err
+	}
+	if err := c.keepWAL(); err != nil {
+		return err
+	}
+	if have < set.version() {
+		return upgradeStore(c, b.path, have, set)
+	}
+	return nil
+}
+
+// ensureWAL sets the mode only where somebody changed it with a shell: it was
+// set when the store was made, and setting it again would lock out others.
+func ensureWAL(c *conn) error {
+	mode := ""
+	err := c.do("PRAGMA journal_mode", nil, func(s *stmt) { mode = s.text(0) })
+	if err == nil && mode != "wal" {
+		err = c.run("PRAGMA journal_mode=WAL")
+	}
+	return err
+}
+
+// narrow takes away what others may do with files that somebody widened, or
+// copied here without care.
+func narrow(path string) {
+	if runtime.GOOS == "windows" {
+		return // the directory's access list rules
+	}
+	for _, p := range []string{path, path + "-wal", path + "-shm", path + ".lock"} {
+		if info, err := os.Stat(p); err == nil && info.Mode().Perm()&0o077 != 0 {
+			os.Chmod(p, info.Mode().Perm()&0o700)
+		}
+	}
+}
+
+// makeStore makes an empty store whole under another name, so that nobody ever
+// sees half of one: after a crash there is a store or none.
+func makeStore(path string, version int64) error {
+	dir, err := durable.OpenDir(filepath.Dir(path))
+	if err != nil {
+		return tidemark.Storagef("store %s: %w", path, err)
+	}
+	defer dir.Close()
+	fresh := filepath.Base(path) + ".new"
+	for _, left := range []string{fresh, fresh + "-wal", fresh + "-shm", fresh + "-journal"} {
+		if err := dir.Remove(left); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return tidemark.Storagef("store %s: %w", path, err)
+		}
+	}
+	err = durable.Create(dir, fresh, nil)
+	if err == nil {
+		err = fill(path+".new", version)
+	}
+	if err == nil {
+		err = syncNamed(dir, fresh)
+	}
+	if err == nil {
+		err = dir.Rename(fresh, filepath.Base(path))
+	}
+	if err == nil {
+		err = durable.SyncDir(dir, ".")
+	}
+	if err != nil {
+		for _, left := range []string{fresh, fresh + "-wal", fresh + "-shm", fresh + "-journal"} {
+			dir.Remove(left)
+		}
+		if primary(err) == 0 {
+			return tidemark.Storagef("store %s: %w", path, err)
+		}
+	}
+	return err
+}
+
+// fill writes the schema into an empty file. Later programs that change the
+// schema write the newest one here and the way to it in upgrades.
+func fill(path string, version int64) error {
+	c, err := openConn(path, forMaking, writing...)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if err := c.run("PRAGMA journal_mode=WAL"); err != nil {
+		return err
+	}
+	if err := c.run("BEGIN; " + tables + views()); err != nil {
+		return err
+	}
+	return c.run(fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d; COMMIT", applicationID, version))
+}
+
+// syncNamed makes what a file holds durable.
+func syncNamed(dir *durable.Dir, name string) error {
+	f, err := dir.OpenFile(name, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return durable.SyncFile(f, name)
+}

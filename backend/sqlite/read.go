@@ -1,0 +1,228 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// A page is read in one go and then handed out without a connection. The bytes
+// bound the memory of a page of large bodies.
+const (
+	pageRows  = 256
+	pageBytes = 1 << 20
+)
+
+// snapshot runs use in one read transaction, so that what it reads belongs
+// together.
+func (b *Backend) snapshot(ctx context.Context, use func(*conn) error) error {
+	if err := b.enter(ctx); err != nil {
+		return err
+	}
+	defer b.leave()
+	return b.named(b.readers.read(ctx, func(c *conn) error {
+		if err := c.do("BEGIN", nil, nil); err != nil {
+			return err
+		}
+		defer c.do("COMMIT", nil, nil)
+		return use(c)
+	}))
+}
+
+func (b *Backend) Get(ctx context.Context, key tidemark.Key) (r tidemark.Record, err error) {
+	err = b.snapshot(ctx, func(c *conn) error {
+		r, err = get(c, key)
+		return err
+	})
+	if err == nil && r.Version == 0 && r.Head.Length == 0 {
+		return tidemark.Record{}, tidemark.NotFoundf("%s: not found", key)
+	}
+	return r, err
+}
+
+// get reads a record with the head of its log. What SQLite cannot read of
+// either is a *Damage, for another key may well be readable.
+func get(c *conn, key tidemark.Key) (tidemark.Record, error) {
+	r, err := readRecord(c, key)
+	return r, asDamage(err, key, "tables record and log")
+}
+
+func asDamage(err error, key tidemark.Key, place string) error {
+	if isCorrupt(err) {
+		return &tidemark.Damage{Key: key, Place: place, What: err.Error()}
+	}
+	return err
+}
+
+func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
+	if len(spans) == 0 {
+		spans = []tidemark.Span{{}}
+	}
+	return func(yield func(tidemark.Line, error) bool) {
+		for _, span := range spans {
+			p := pager{log: log, span: span, first: -1}
+			for !p.done {
+				if err := b.snapshot(ctx, p.next); err != nil {
+					yield(tidemark.Line{}, err)
+					return
+				}
+				for _, f := range p.found {
+					if !yield(f.line, f.err) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// pager reads one span, page after page.
+type pager struct {
+	log         tidemark.Key
+	span        tidemark.Span
+	first, last int64 // what is still to be read; first < 0: not known yet
+	done        bool
+	found       []found
+}
+
+type found struct {
+	line tidemark.Line
+	err  error
+}
+
+// next reads a page. The number of the log is looked up for every page: the
+// log may have been dropped since the last one, and its number may be
+// another's now.
+func (p *pager) next(c *conn) error {
+	p.found = p.found[:0]
+	h, err := readHead(c, p.log)
+	var damage *tidemark.Damage
+	switch {
+	case errors.As(err, &damage):
+		// The lines themselves say how many there are.
+		if h.Length, err = newest(c, h.number); err != nil {
+			return err
+		}
+		if p.first < 0 {
+			p.found = append(p.found, found{err: damage})
+		}
+	case isCorrupt(err):
+		p.done = true
+		p.found = append(p.found, found{err: asDamage(err, p.log, "table log")})
+		return nil
+	case err != nil:
+		return err
+	}
+	if p.first < 0 {
+		p.first, p.last = p.span.Of(h.Length)
+	}
+	p.last = min(p.last, h.Length)
+	if h.number == 0 || p.first > p.last {
+		p.done = true
+		return nil
+	}
+	return p.page(c, h.number)
+}
+
+func newest(c *conn, number int64) (n int64, err error) {
+	err = c.do(`SELECT ifnull(max(id), 0) FROM line WHERE id BETWEEN ?1 AND ?2`, func(s *stmt) {
+		s.setInt(1, number<<seqBits)
+		s.setInt(2, number<<seqBits|maxSeq)
+	}, func(s *stmt) { n = s.int(0) & maxSeq })
+	return n, err
+}
+
+const (
+	sqlForwards  = `SELECT ` + lineColumns + ` FROM line WHERE id BETWEEN ?1 AND ?2 ORDER BY id`
+	sqlBackwards = sqlForwards + ` DESC`
+)
+
+// page reads up to pageRows lines from the near end of what is left. A line
+// that is not there, or that SQLite cannot reach, is a *Damage in its place.
+func (p *pager) page(c *conn, number int64) error {
+	from, to, sql, step := p.first, min(p.last, p.first+pageRows-1), sqlForwards, int64(1)
+	want := from
+	if p.span.Backwards {
+		from, to, sql, step = max(p.first, p.last-pageRows+1), p.last, sqlBackwards, -1
+		want = to
+	}
+	if p.found == nil {
+		p.found = make([]found, 0, to-from+1)
+	}
+	sc := &scanner{log: p.log}
+	missing := func(until int64) {
+		for ; want != until; want += step {
+			p.found = append(p.found, found{tidemark.Line{Seq: want}, sc.damage(number<<seqBits|want, "the line is missing")})
+		}
+	}
+	s, err := c.prepare(sql)
+	if err != nil {
+		return err
+	}
+	defer s.reset()
+	s.setInt(1, number<<seqBits|from)
+	s.setInt(2, number<<seqBits|to)
+	for bytes := 0; bytes < pageBytes; {
+		more, err := s.step()
+		if isCorrupt(err) {
+			s.reset()
+			return p.singly(c, sc, number, want, from, to, step)
+		}
+		if err != nil {
+			return err
+		}
+		if !more {
+			if step > 0 {
+				missing(to + 1)
+			} else {
+				missing(from - 1)
+			}
+			break
+		}
+		l, err := sc.line(s)
+		if (l.Seq-want)*step < 0 || l.Seq < from || l.Seq > to {
+			continue // a damaged tree: out of order
+		}
+		missing(l.Seq)
+		p.found = append(p.found, found{l, err})
+		want += step
+		bytes += len(l.Body)
+	}
+	p.advance(want)
+	return nil
+}
+
+// singly looks for each line of a page by its id, because SQLite stopped at a
+// damaged page of the file: the lines on other pages are still there.
+func (p *pager) singly(c *conn, sc *scanner, number, want, from, to, step int64) error {
+	for ; want >= from && want <= to; want += step {
+		id := number<<seqBits | want
+		f := found{tidemark.Line{Seq: want}, sc.damage(id, "the line is missing")}
+		err := c.do(`SELECT `+lineColumns+` FROM line WHERE id = ?1`, func(s *stmt) { s.setInt(1, id) }, func(s *stmt) {
+			if s.int(0) == id {
+				f.line, f.err = sc.line(s)
+			}
+		})
+		switch {
+		case isCorrupt(err):
+			f.err = sc.damage(id, err.Error())
+		case err != nil:
+			return err
+		}
+		p.found = append(p.found, f)
+	}
+	p.advance(want)
+	return nil
+}
+
+// advance notes that everything before seq, as the span goes, has been read.
+func (p *pager) advance(seq int64) {
+	if p.span.Backwards {
+		p.last = seq
+	} else {
+		p.first = seq
+	}
+	p.done = p.first > p.last
+}

@@ -1,0 +1,148 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// What is asked for in every row, in the order that the scans below take it.
+const (
+	headColumns = `number, length, updated, parent, depth, nodes, turn, chain, sum`
+	lineColumns = `id, kind, "key", at, parent, depth, nodes, turn, chain, batch, sum, body`
+
+	sqlHead = `SELECT ` + headColumns + ` FROM log WHERE kind = ?1 AND id = ?2`
+	// The record and the head of its log at once, the head's columns first.
+	sqlRecord = `SELECT l.number, l.length, l.updated, l.parent, l.depth, l.nodes, l.turn, l.chain, l.sum,
+  r.version, r."group", r.state, r.due, r.updated, r.batch, r.sum, r.body
+  FROM record r LEFT JOIN log l ON l.kind = r.kind AND l.id = r.id WHERE r.kind = ?1 AND r.id = ?2`
+)
+
+func timeOf(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
+
+// isText reports whether a body is kept as TEXT, so that SQL can take it
+// apart. The bytes are the same either way.
+func isText(body []byte) bool {
+	return len(body) > 0 && body[0] == '{' && utf8.Valid(body)
+}
+
+// head is a row of the table log.
+type head struct {
+	tidemark.Head
+	number int64
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sum guards the head itself: a length that lost a bit would hide lines.
+func (h head) sum(key tidemark.Key) uint32 {
+	var room [256]byte
+	b := room[:0]
+	for _, v := range [...]int64{h.number, h.Length, h.UpdatedAt.UnixMicro(), h.Place.Parent, h.Place.Depth, h.Place.Nodes, h.Place.Turn} {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	b = append(b, byte(len(key.Kind)))
+	b = append(b, key.Kind...)
+	b = append(b, byte(len(key.ID)))
+	b = append(b, key.ID...)
+	return crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, h.Chain)
+}
+
+// readHead returns the head of a log; its number is 0 when there is none. A
+// head that does not match its sum comes with a *Damage.
+func readHead(c *conn, key tidemark.Key) (h head, err error) {
+	var sum int64
+	err = c.do(sqlHead, func(s *stmt) {
+		s.setText(1, key.Kind)
+		s.setText(2, key.ID)
+	}, func(s *stmt) { h, sum = scanHead(s) })
+	if err != nil {
+		return head{}, err
+	}
+	return h, h.check(key, sum)
+}
+
+func (h head) check(key tidemark.Key, sum int64) error {
+	if h.number != 0 && sum != int64(h.sum(key)) {
+		return &tidemark.Damage{Key: key, Place: fmt.Sprintf("head of log %d", h.number), What: "the head does not match its sum"}
+	}
+	return nil
+}
+
+func scanHead(s *stmt) (h head, sum int64) {
+	h.number, h.Length, h.UpdatedAt = s.int(0), s.int(1), timeOf(s.int(2))
+	h.Place = tidemark.Place{Parent: s.int(3), Depth: s.int(4), Nodes: s.int(5), Turn: s.int(6)}
+	h.Chain = s.bytes(7)
+	return h, s.int(8)
+}
+
+// readRecord returns a record with the head of its log; Version is 0 when
+// there is no record. One that does not match its sum comes with a *Damage, and
+// so does one whose head does not.
+func readRecord(c *conn, key tidemark.Key) (r tidemark.Record, err error) {
+	found := false
+	var h head
+	var sum, headSum int64
+	err = c.do(sqlRecord, func(s *stmt) {
+		s.setText(1, key.Kind)
+		s.setText(2, key.ID)
+	}, func(s *stmt) {
+		found = true
+		if !s.null(0) {
+			h, headSum = scanHead(s)
+		}
+		r.Version, r.Group, r.State = s.int(9), s.text(10), s.text(11)
+		if !s.null(12) {
+			r.Due = timeOf(s.int(12))
+		}
+		r.UpdatedAt, r.Batch, sum, r.Body = timeOf(s.int(13)), s.text(14), s.int(15), s.bytes(16)
+	})
+	if err == nil && !found {
+		h, err = readHead(c, key) // a log may have no record
+	} else if err == nil {
+		err = h.check(key, headSum)
+	}
+	r.Key, r.Sum, r.Head = key, uint32(sum), h.Head
+	if err == nil && found && (sum != int64(r.Sum) || r.Sum != r.Checksum() || r.Version < 1) {
+		err = &tidemark.Damage{Key: key, Place: "table record", What: "the record does not match its sum"}
+	}
+	if err != nil {
+		return tidemark.Record{Key: key}, err
+	}
+	return r, nil
+}
+
+// scanner reads the rows of one page. Lines of one batch share its id, and
+// there are few kinds, so both are kept once.
+type scanner struct {
+	log         tidemark.Key
+	kind, batch string
+}
+
+func (sc *scanner) line(s *stmt) (l tidemark.Line, err error) {
+	id := s.int(0)
+	l.Seq = id & maxSeq
+	if v := s.view(1); string(v) != sc.kind {
+		sc.kind = string(v)
+	}
+	if v := s.view(9); string(v) != sc.batch {
+		sc.batch = string(v)
+	}
+	l.Kind, l.Batch = sc.kind, sc.batch
+	l.Key, l.At = s.text(2), timeOf(s.int(3))
+	l.Place = tidemark.Place{Parent: s.int(4), Depth: s.int(5), Nodes: s.int(6), Turn: s.int(7)}
+	l.Chain, l.Body = s.bytes(8), s.bytes(11)
+	sum := s.int(10)
+	if l.Sum = uint32(sum); sum != int64(l.Sum) || l.Sum != l.Checksum(sc.log) {
+		return tidemark.Line{Seq: l.Seq}, sc.damage(id, "the line does not match its sum")
+	}
+	return l, nil
+}
+
+func (sc *scanner) damage(id int64, what string) error {
+	return &tidemark.Damage{Key: sc.log, Seq: id & maxSeq, Place: fmt.Sprintf("line %d of log %d", id&maxSeq, id>>seqBits), What: what}
+}

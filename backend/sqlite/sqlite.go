@@ -1,0 +1,94 @@
+// Package sqlite is the default Backend: one SQLite file, readable with any
+// sqlite3 shell, no cgo. A commit is durable when it returns (WAL,
+// synchronous=FULL); concurrent commits of a process share one transaction,
+// and processes queue for it on a lock file beside the store.
+//
+// It never takes a lock to read, never reads or writes while a caller's loop
+// body runs, never opens a store on a network file system, and never changes a
+// file that it did not make.
+//
+//	b, err := sqlite.Open(ctx, path, &sqlite.Options{Create: true})
+package sqlite
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Options say how a store is opened. Nil means a store that is there, for
+// reading and writing.
+type Options struct {
+	// ReadOnly opens the store for reading; Commit fails. Nothing is made or
+	// changed on disk, so it also works on a disk that cannot be written.
+	ReadOnly bool
+	// Create makes the store, and the directory that it lies in, when it is
+	// not there.
+	Create bool
+}
+
+// Backend is an open store.
+type Backend struct {
+	path    string
+	readers *readers
+	writer  *writer // nil when opened for reading only
+	grown   broadcast
+	watch   watch
+
+	mu     sync.RWMutex // held for reading by every call that uses a connection
+	closed bool
+}
+
+var (
+	_ tidemark.Backend = (*Backend)(nil)
+	_ tidemark.Watcher = (*Backend)(nil)
+	_ tidemark.Checker = (*Backend)(nil)
+)
+
+// Open opens the store at path.
+//
+// ErrNoStore: there is nothing at path. ErrInvalid: what is there is not a
+// store of ours; it has not been touched. ErrUnsupported: the store was made
+// or upgraded by a newer program, or lies on a network file system.
+// ErrCorrupt: SQLite cannot read the file. ErrStorage: the disk refuses.
+//
+// A store of an older schema is upgraded in one transaction, after a copy of
+// it was made durable beside it as path.bak-vN-TIME.
+func Open(ctx context.Context, path string, o *Options) (*Backend, error) {
+	return open(ctx, path, o, here)
+}
+
+// Close waits for commits under way and closes the store. The last handle on a
+// store also writes the -wal file back and empties it; should that fail, the
+// next one to open the store does it.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	b.watch.close()
+	b.readers.close()
+	if b.writer != nil {
+		b.writer.close() // last, for a connection for reading cannot write back
+	}
+	b.grown.wake()
+	return nil
+}
+
+// enter keeps the store open until leave is called.
+func (b *Backend) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b.mu.RLock()
+	if b.closed {
+		b.mu.RUnlock()
+		return errClosed
+	}
+	return nil
+}
+
+func (b *Backend) leave() { b.mu.RUnlock() }

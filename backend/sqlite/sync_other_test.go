@@ -1,0 +1,7 @@
+//go:build !linux
+
+package sqlite
+
+import "os"
+
+func syncPlain(f *os.File) { f.Sync() }

@@ -1,0 +1,143 @@
+//go:build unix
+
+package sqlite
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+func TestFilesAreNarrowWhateverTheUmask(t *testing.T) {
+	old := syscall.Umask(0)
+	defer syscall.Umask(old)
+	dir := filepath.Join(t.TempDir(), "new", "deep")
+	path := filepath.Join(dir, "store.db")
+	b := opened(t, path, &Options{Create: true})
+	talk(t, b, key("session", "s"), 1, 3)
+	linesOf(t, b, key("session", "s"))
+	check := func() {
+		t.Helper()
+		for _, d := range []string{dir, filepath.Dir(dir)} {
+			if info, err := os.Stat(d); err != nil || info.Mode().Perm() != 0o700 {
+				t.Errorf("%s: mode %v, %v", d, info.Mode(), err)
+			}
+		}
+		seen := 0
+		for name := range contents(t, dir) {
+			seen++
+			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s: mode %v, %v", name, info.Mode(), err)
+			}
+		}
+		if seen < 4 {
+			t.Errorf("only %d files: want the store, -wal, -shm and .lock", seen)
+		}
+	}
+	check()
+	b.Close()
+	check()
+	b, err := open(t.Context(), path, nil, later(addTable))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check()
+	b.Close()
+}
+
+func TestWidenedFilesAreReportedAndNarrowed(t *testing.T) {
+	b := made(t)
+	talk(t, b, key("session", "s"), 1, 1)
+	if err := os.Chmod(b.path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if found := faults(t, b); len(found) != 1 || !strings.Contains(found[0].Error(), "0644") {
+		t.Errorf("Check: %v", found)
+	}
+	b.Close()
+	b = opened(t, b.path, nil)
+	if found := faults(t, b); found != nil {
+		t.Errorf("after opening again: %v", found)
+	}
+}
+
+// mounted mounts a small file system in memory for the test.
+func mounted(t *testing.T, options string) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	dir := t.TempDir()
+	if err := mount(dir, options); err != nil {
+		t.Skipf("cannot mount here: %v", err)
+	}
+	t.Cleanup(func() { unmount(dir) })
+	return dir
+}
+
+func TestFullDiskIsAnErrorThatPasses(t *testing.T) {
+	dir := mounted(t, "size=1m")
+	b := opened(t, filepath.Join(dir, "store.db"), &Options{Create: true})
+	log := key("session", "s")
+	big := strings.Repeat("x", 40<<10)
+	kept := int64(0)
+	var err error
+	for err == nil && kept < 100 {
+		err = commit(b, tidemark.Batch{Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{line(log, kept+1, "user", big)}}}})
+		if err == nil {
+			kept++
+		}
+	}
+	if !errors.Is(err, tidemark.ErrStorage) {
+		t.Fatalf("after %d lines: %v, want ErrStorage", kept, err)
+	}
+	if n := len(linesOf(t, b, log)); int64(n) != kept {
+		t.Errorf("%d lines, %d were acknowledged", n, kept)
+	}
+	if err := remount(dir, "size=8m"); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, b, tidemark.Batch{Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{line(log, kept+1, "user", big)}}}})
+	b.Close()
+	b = opened(t, b.path, nil)
+	if n := len(linesOf(t, b, log)); int64(n) != kept+1 {
+		t.Errorf("opened again: %d lines, want %d", n, kept+1)
+	}
+	if found := faults(t, b); found != nil {
+		t.Errorf("Check: %v", found)
+	}
+}
+
+func TestStoreOnADiskThatCannotBeWrittenIsRead(t *testing.T) {
+	dir := mounted(t, "size=8m")
+	b := opened(t, filepath.Join(dir, "store.db"), &Options{Create: true})
+	log := key("session", "s")
+	talk(t, b, log, 1, 3)
+	b.Close()
+	read := func(what string) {
+		t.Helper()
+		if err := remount(dir, "ro"); err != nil {
+			t.Skip(err)
+		}
+		if _, err := Open(t.Context(), b.path, nil); !errors.Is(err, tidemark.ErrStorage) {
+			t.Errorf("%s: opened for writing: %v, want ErrStorage", what, err)
+		}
+		r := opened(t, b.path, &Options{ReadOnly: true})
+		if n := len(linesOf(t, r, log)); n != 3 {
+			t.Errorf("%s: %d lines, want 3", what, n)
+		}
+		r.Close()
+		if err := remount(dir, "rw"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read("closed")
+	os.Remove(b.path + "-wal")
+	os.Remove(b.path + "-shm")
+	read("the file alone")
+}

@@ -1,0 +1,230 @@
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+)
+
+// Dir is the FS of a directory on disk. Everything goes through os.Root: no
+// name and no symbolic link leads out of it.
+type Dir struct {
+	root *os.Root
+	mu   sync.RWMutex
+	subs map[string]*sub // a handle on each directory in use saves walking to it
+}
+
+// sub is a directory in use.
+type sub struct {
+	*os.Root
+	dir *os.File // the same directory, to look at names in it
+}
+
+func openSub(root *os.Root) (*sub, error) {
+	dir, err := root.Open(".")
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	return &sub{root, dir}, nil
+}
+
+func (s *sub) close() {
+	s.dir.Close()
+	s.Root.Close()
+}
+
+// OpenDir opens a directory that is there.
+func OpenDir(dir string) (*Dir, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	top, err := openSub(root)
+	if err != nil {
+		return nil, err
+	}
+	return &Dir{root: root, subs: map[string]*sub{".": top}}, nil
+}
+
+// MakeDir makes a directory of mode 0700 with the parents that it lacks, each
+// with a durable name, or narrows one that is there.
+func MakeDir(dir string) error {
+	dir = filepath.Clean(dir)
+	if err := makeMissing(dir); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o700)
+}
+
+func makeMissing(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeMissing(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		err = os.Mkdir(dir, 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	parent, err := os.Open(filepath.Dir(dir))
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // a directory that may be passed but not read cannot be synced
+	}
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	return syncDir(parent)
+}
+
+// Close releases the directory. Files that are open stay open.
+func (d *Dir) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.subs {
+		s.close()
+	}
+	d.subs = nil
+	return nil
+}
+
+// sub returns a handle on the directory of name and the name inside it.
+func (d *Dir) sub(name string) (*sub, string, error) {
+	dir, base := path.Split(name)
+	dir = path.Clean(dir)
+	d.mu.RLock()
+	s := d.subs[dir]
+	d.mu.RUnlock()
+	if s != nil {
+		return s, base, nil
+	}
+	root, err := d.root.OpenRoot(filepath.FromSlash(dir))
+	if err != nil {
+		return nil, "", err
+	}
+	if s, err = openSub(root); err != nil {
+		return nil, "", err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.subs == nil {
+		s.close()
+		return nil, "", fs.ErrClosed
+	}
+	if other := d.subs[dir]; other != nil {
+		s.close()
+		return other, base, nil
+	}
+	d.subs[dir] = s
+	return s, base, nil
+}
+
+// in runs call inside the directory of name. A directory that somebody
+// removed and made anew while it was in use is looked for again, so that "not
+// there" is believed only of the tree as it is now.
+func (d *Dir) in(name string, call func(s *sub, base string) error) error {
+	s, base, err := d.sub(name)
+	if err != nil {
+		return err
+	}
+	if err = call(s, base); !errors.Is(err, fs.ErrNotExist) || s.Root == d.root {
+		return err
+	}
+	dir := path.Dir(name)
+	held, herr := s.dir.Stat()
+	now, nerr := d.root.Stat(filepath.FromSlash(dir))
+	if herr == nil && nerr == nil && os.SameFile(held, now) {
+		return err
+	}
+	d.mu.Lock()
+	if d.subs[dir] == s {
+		delete(d.subs, dir) // not closed: another goroutine may be inside it
+	}
+	d.mu.Unlock()
+	if s, base, err = d.sub(name); err != nil {
+		return err
+	}
+	return call(s, base)
+}
+
+func (d *Dir) OpenFile(name string, flag int) (File, error) {
+	var f *os.File
+	err := d.in(name, func(s *sub, base string) (err error) {
+		f, err = s.OpenFile(base, flag, 0o600)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &file{f}, nil
+}
+
+func (d *Dir) Mkdir(name string) error {
+	return d.in(name, func(s *sub, base string) error { return s.Mkdir(base, 0o700) })
+}
+
+func (d *Dir) Rename(from, to string) error {
+	return renameRetrying(func() error {
+		return d.root.Rename(filepath.FromSlash(from), filepath.FromSlash(to))
+	})
+}
+
+func (d *Dir) Remove(name string) error {
+	return renameRetrying(func() error {
+		return d.in(name, func(s *sub, base string) error { return s.Remove(base) })
+	})
+}
+
+func (d *Dir) Names(dir string) ([]string, error) {
+	f, err := d.root.Open(filepath.FromSlash(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1)
+}
+
+func (d *Dir) Stat(name string) (info Info, err error) {
+	err = d.in(name, func(s *sub, base string) (err error) {
+		info, err = s.stat(base)
+		return err
+	})
+	return info, err
+}
+
+func (d *Dir) SyncDir(dir string) error {
+	f, err := d.root.Open(filepath.FromSlash(dir))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return syncDir(f)
+}
+
+func infoOf(i fs.FileInfo) Info {
+	return Info{Size: i.Size(), ModTime: i.ModTime(), Mode: i.Mode(), ID: fileID(i)}
+}
+
+type file struct{ *os.File }
+
+func (f *file) Stat() (Info, error) {
+	i, err := f.File.Stat()
+	if err != nil {
+		return Info{}, err
+	}
+	return infoOf(i), nil
+}
+
+func (f *file) Sync() error { return syncData(f.File) }
+
+func (f *file) TryLock() (bool, error) { return lockFile(f.File, false) }
+
+func (f *file) Unlock() error { return unlockFile(f.File) }

@@ -1,0 +1,178 @@
+// Package durable is the only room that calls fsync, rename and flock: a small
+// file system under one root, and the few moves over it that survive a crash
+// of the process and a power cut. It knows nothing of sessions, records or
+// logs, never leaves its root, and never makes a file wider than 0600 or a
+// directory wider than 0700.
+//
+//	dir, err := durable.OpenDir(path)
+//	err = durable.Replace(durable.Patient(dir), "tmp/1", "records/a.json", data)
+package durable
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"syscall"
+	"time"
+)
+
+// FS is what a store needs of a file system. Names are slash-separated and
+// relative to one root; "." is the root itself. All methods may be called
+// concurrently. The interface is small so that a test can stop at every call.
+type FS interface {
+	// OpenFile opens a file with the flags of package os; one that is created
+	// has mode 0600.
+	OpenFile(name string, flag int) (File, error)
+	// Mkdir makes a directory of mode 0700.
+	Mkdir(name string) error
+	// Rename replaces to by from in one step. It is durable when the directory
+	// of to has been synced.
+	Rename(from, to string) error
+	Remove(name string) error
+	// Names returns the names in a directory, in no order.
+	Names(dir string) ([]string, error)
+	Stat(name string) (Info, error)
+	// SyncDir makes the names in a directory durable, not what they name.
+	SyncDir(dir string) error
+	Close() error
+}
+
+// File is an open file. Closing it releases its lock.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	Truncate(size int64) error
+	// Sync makes the content and the size durable, not the name.
+	Sync() error
+	Stat() (Info, error)
+	// TryLock takes the advisory lock of the file for this open file, and
+	// reports false when another one has it, in this process or another.
+	TryLock() (bool, error)
+	Unlock() error
+	Close() error
+}
+
+// Info is what can be told of a file without opening it.
+type Info struct {
+	Size    int64
+	ModTime time.Time
+	Mode    fs.FileMode
+	ID      uint64 // the inode where there is one, else 0
+}
+
+// SyncError is a failed sync: what the disk holds is no longer known, and
+// trying again would not tell.
+type SyncError struct {
+	Name string
+	Err  error
+}
+
+func (e *SyncError) Error() string { return "sync " + e.Name + ": " + e.Err.Error() }
+func (e *SyncError) Unwrap() error { return e.Err }
+
+// IsFull reports whether err says that there is no room left.
+func IsFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota) || isFullHere(err)
+}
+
+// ReadFile returns the content of a file.
+func ReadFile(fsys FS, name string) ([]byte, error) {
+	f, err := fsys.OpenFile(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	// Most files fit the first read, which saves asking for the size.
+	buf := make([]byte, 4096)
+	n := 0
+	for {
+		m, err := f.ReadAt(buf[n:], int64(n))
+		n += m
+		if err == io.EOF {
+			return buf[:n], nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n == len(buf) {
+			buf = append(buf, make([]byte, 3*len(buf))...)
+		}
+	}
+}
+
+// Create makes a new file with the given content and syncs it. Its name is
+// not durable before the directory is synced. A file that could not be
+// written whole is removed again.
+func Create(fsys FS, name string, data []byte) error {
+	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0)
+	if err == nil {
+		err = SyncFile(f, name)
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		fsys.Remove(name)
+	}
+	return err
+}
+
+// Replace writes data to the new file tmp, syncs it, renames it to name and
+// syncs the directory of name: after a crash, name holds the old content or
+// the new, whole. When it fails, tmp is gone.
+func Replace(fsys FS, tmp, name string, data []byte) error {
+	if err := Create(fsys, tmp, data); err != nil {
+		return err
+	}
+	if err := fsys.Rename(tmp, name); err != nil {
+		fsys.Remove(tmp)
+		return err
+	}
+	return SyncDir(fsys, path.Dir(name))
+}
+
+// SyncFile syncs f; its error is a *SyncError.
+func SyncFile(f File, name string) error {
+	if err := f.Sync(); err != nil {
+		return &SyncError{name, err}
+	}
+	return nil
+}
+
+// SyncDir syncs a directory; its error is a *SyncError.
+func SyncDir(fsys FS, dir string) error {
+	if err := fsys.SyncDir(dir); err != nil {
+		return &SyncError{dir, err}
+	}
+	return nil
+}
+
+// MkdirAll makes dir and the parents that are missing, and makes each new
+// name durable.
+func MkdirAll(fsys FS, dir string) error {
+	if dir == "." {
+		return nil
+	}
+	err := fsys.Mkdir(dir)
+	switch {
+	case err == nil:
+		return SyncDir(fsys, path.Dir(dir))
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := MkdirAll(fsys, path.Dir(dir)); err != nil {
+		return err
+	}
+	if err := fsys.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return SyncDir(fsys, path.Dir(dir))
+}
