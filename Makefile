@@ -1,0 +1,109 @@
+# `make` alone lists the targets. Everything a person or a machine does with
+# this project goes through here, so that both do the same.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+GO ?= go
+# The program is pure Go and static. The race detector alone needs cgo.
+export CGO_ENABLED ?= 0
+# The version comes from git describe below; Go's own stamp would make builds
+# fail in copies that git does not trust.
+export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+BUILD := $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+# staticcheck looks at what one system compiles; the processor makes no odds.
+SYSTEMS := linux darwin windows
+
+FUZZTIME ?= 20s
+SOAKCHECKS ?= 10000
+CRASHSTATES ?= 1000000
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the static program into bin/tidemark
+	$(BUILD) -o bin/tidemark$$($(GO) env GOEXE) ./cmd/tidemark
+
+.PHONY: run
+run: build ## build, and walk through a session: write, kill, read, branch, fork
+	@bash scripts/walk.sh
+
+.PHONY: deps
+deps: ## install the programs that tests use, where they are missing
+	@bash scripts/deps.sh
+
+.PHONY: test
+test: deps bin/tally ## install what is missing and run all tests
+	$(GO) test -C tools ./...
+	$(GO) test -json ./... | bin/tally
+
+.PHONY: race
+race: deps ## run all tests with the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+.PHONY: lint
+lint: bin/staticcheck ## check format, vet and build on six platforms, staticcheck, modules
+	@echo "gofmt -l ."
+	@wrong=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$wrong" ]; then echo "not formatted:"; echo "$$wrong"; exit 1; fi
+	@for p in $(PLATFORMS); do \
+		echo "build and vet $$p"; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build ./...; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./...; \
+	done
+	@for s in $(SYSTEMS); do echo "staticcheck $$s"; GOOS=$$s bin/staticcheck ./...; done
+	cd tools && $(GO) vet ./... && ../bin/staticcheck ./...
+	$(GO) mod verify
+	$(GO) mod tidy -diff
+	$(GO) mod verify -C tools
+	$(GO) mod tidy -C tools -diff
+
+.PHONY: cross
+cross: ## build the program for six platforms into bin/
+	@for p in $(PLATFORMS); do \
+		out=bin/tidemark-$${p%/*}-$${p#*/}; \
+		case $$p in windows/*) out=$$out.exe;; esac; \
+		echo "$$out"; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} $(BUILD) -o $$out ./cmd/tidemark; \
+	done
+
+.PHONY: fuzz
+fuzz: ## fuzz each target for FUZZTIME (20s), one after the other
+	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file fn; do \
+		echo "$${fn#func } in $$(dirname $$file)"; \
+		$(GO) test -run '^$$' -fuzz "^$${fn#func }$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file) </dev/null; \
+	done
+
+.PHONY: crash
+crash: build deps ## SIGKILL, power cuts, a crash at every file-system call (minutes; root for power cuts)
+	TIDEMARK_CRASH_STATES=$(CRASHSTATES) $(GO) test -count=1 -timeout=2h -v -run Crash ./backend/files
+	bash scripts/crash.sh
+
+.PHONY: soak
+soak: deps ## random histories against the model, SOAKCHECKS (10000) each, then long fuzzing
+	@grep -rlE --include='*_test.go' '^\s+"(pgregory.net/rapid|.*/backend/backendtest)"$$' . | xargs -n1 dirname | sort -u | while read -r dir; do \
+		$(GO) test -count=1 -timeout=0 ./$$dir -args -rapid.checks=$(SOAKCHECKS) </dev/null; \
+	done
+	@$(MAKE) fuzz FUZZTIME=10m
+
+.PHONY: bench
+bench: build ## measure beside the physical limit and beside peers, as ratios
+	bash scripts/bench.sh
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin
+
+# The tools' versions are pinned in their own module, so that go.mod names what
+# the program needs and nothing else.
+bin/staticcheck: tools/go.mod tools/go.sum
+	GOOS= GOARCH= $(GO) build -C tools -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+
+bin/tally: tools/tally/main.go
+	GOOS= GOARCH= $(GO) build -C tools -o ../bin/tally ./tally

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Installs the programs that tests use beside Go, where they are missing and
+# apt-get can bring them. What it cannot install it names, and goes on: the
+# tests that need it skip, and say so.
+set -euo pipefail
+
+PATH=$PATH:/usr/sbin:/sbin
+
+missing=()
+need() { # need COMMAND PACKAGE
+	command -v "$1" >/dev/null || missing+=("$2")
+}
+need sqlite3 sqlite3     # asks the store with SQL, as a person would
+need tmux tmux           # a real terminal
+need mkfs.ext4 e2fsprogs # a file system to cut the power of
+
+if [ ${#missing[@]} -eq 0 ]; then
+	exit 0
+fi
+
+without() {
+	echo "deps: going on without ${missing[*]}: $1" >&2
+	exit 0
+}
+
+command -v apt-get >/dev/null || without "there is no apt-get here"
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+	command -v sudo >/dev/null || without "not root, and there is no sudo"
+	as_root=(sudo)
+	if [ ! -t 0 ]; then
+		as_root=(sudo -n) # nobody is there to type a password
+	fi
+fi
+
+apt() {
+	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+		apt-get -q -o DPkg::Lock::Timeout=300 "$@" </dev/null >&2
+}
+
+echo "deps: installing ${missing[*]}" >&2
+apt update || echo "deps: apt-get update failed; trying with what is known" >&2
+apt install -y --no-install-recommends "${missing[@]}" || without "apt-get install failed"
