@@ -58,9 +58,9 @@ func (a *app) printJSON(w io.Writer, b []byte) error {
 	}
 	switch {
 	case a.jq != "":
-		return runJQ(w, a.jq, v)
+		return a.runJQ(w, v)
 	case a.template != "":
-		return runTemplate(w, a.template, v)
+		return a.runTemplate(w, v)
 	}
 	b, err := marshal(v)
 	if err != nil {
@@ -123,8 +123,8 @@ func selectFields(v any, fields []string) (any, error) {
 	return v, nil
 }
 
-func runJQ(w io.Writer, expr string, v any) error {
-	query, err := gojq.Parse(expr)
+func (a *app) runJQ(w io.Writer, v any) error {
+	query, err := gojq.Parse(a.jq)
 	if err != nil {
 		return tidemark.Invalidf("--jq: %w", err)
 	}
@@ -141,7 +141,9 @@ func runJQ(w io.Writer, expr string, v any) error {
 			return tidemark.Invalidf("--jq: %w", err)
 		}
 		if s, ok := r.(string); ok {
-			fmt.Fprintln(w, render.Clean(s))
+			if _, err := fmt.Fprintln(w, a.shown(s)); err != nil {
+				return err
+			}
 			continue
 		}
 		b, err := gojq.Marshal(r)
@@ -152,6 +154,15 @@ func runJQ(w io.Writer, expr string, v any) error {
 			return err
 		}
 	}
+}
+
+// shown is text as a program asked for it: exact in a pipe, where it is data,
+// and harmless on a terminal.
+func (a *app) shown(s string) string {
+	if a.terminal {
+		return render.Clean(s)
+	}
+	return s
 }
 
 // numbers turns the exact numbers of a decoded value into those jq computes
@@ -176,7 +187,7 @@ func numbers(v any) any {
 	return v
 }
 
-func runTemplate(w io.Writer, text string, v any) error {
+func (a *app) runTemplate(w io.Writer, v any) error {
 	t, err := template.New("").Funcs(template.FuncMap{
 		"json": func(v any) (string, error) {
 			b, err := marshal(v)
@@ -194,7 +205,7 @@ func runTemplate(w io.Writer, text string, v any) error {
 			return ago(t, time.Now()), err
 		},
 		"truncate": func(n int, s string) string { return render.Truncate(s, n) },
-	}).Parse(text)
+	}).Parse(a.template)
 	if err != nil {
 		return tidemark.Invalidf("--template: %w", err)
 	}
@@ -202,7 +213,7 @@ func runTemplate(w io.Writer, text string, v any) error {
 	if err := t.Execute(&buf, v); err != nil {
 		return tidemark.Invalidf("--template: %w", err)
 	}
-	out := render.Clean(buf.String())
+	out := a.shown(buf.String())
 	if !strings.HasSuffix(out, "\n") {
 		out += "\n"
 	}
