@@ -1,0 +1,274 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// settleTime is how long a check waits before it calls an intent or a
+// temporary file a leftover: a writer at work is done with it by then.
+const settleTime = 100 * time.Millisecond
+
+// Check reads everything: records and lines that are damaged, with file and
+// row; logs that lost their end; intents and temporary files that a crashed
+// writer left (the next open for writing completes and sweeps them); files
+// that are open to others.
+func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		c := check{ctx: ctx, b: b, yield: yield}
+		if err := c.all(); err != nil && !c.stopped {
+			yield(b.reading(tidemark.Key{}, err))
+		}
+	}
+}
+
+type check struct {
+	ctx     context.Context
+	b       *Backend
+	yield   func(error) bool
+	stopped bool
+}
+
+var errStop = errors.New("stopped")
+
+// say yields a damage and returns an error when nobody wants more.
+func (c *check) say(key tidemark.Key, seq int64, place, what string) error {
+	if !c.yield(&tidemark.Damage{Key: key, Seq: seq, Place: place, What: what}) {
+		c.stopped = true
+		return errStop
+	}
+	return nil
+}
+
+func (c *check) all() error {
+	if err := c.b.use(c.ctx); err != nil {
+		return err
+	}
+	before, err := c.pending()
+	if err != nil {
+		return err
+	}
+	for _, walk := range []struct {
+		folder, ext string
+		file        func(tidemark.Key, string) error
+	}{
+		{recordsDir, ".json", c.record},
+		{logsDir, ".ndjson", c.log},
+		{headsDir, ".json", c.head},
+	} {
+		if err := c.folder(walk.folder, walk.ext, walk.file); err != nil {
+			return err
+		}
+	}
+	for _, name := range append([]string{".", storeFile}, folders...) {
+		if err := c.mode(tidemark.Key{}, name); err != nil {
+			return err
+		}
+	}
+	return c.leftovers(before)
+}
+
+// mode reports a file that others may read or a directory that they may enter.
+func (c *check) mode(key tidemark.Key, name string) error {
+	info, err := c.b.fs.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if wide := info.Mode.Perm() &^ 0o700; wide != 0 && os.PathSeparator == '/' {
+		return c.say(key, 0, name, fmt.Sprintf("open to others: mode %04o", info.Mode.Perm()))
+	}
+	return nil
+}
+
+func (c *check) folder(folder, ext string, file func(tidemark.Key, string) error) error {
+	kinds, err := c.names(folder)
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds {
+		dir := folder + "/" + kind
+		if (tidemark.Key{Kind: kind, ID: "x"}).Check() != nil {
+			continue // not ours: a .gitkeep, a note
+		}
+		if err := c.mode(tidemark.Key{Kind: kind}, dir); err != nil {
+			return err
+		}
+		names, err := c.names(dir)
+		if err != nil {
+			return err
+		}
+		for _, n := range names {
+			if err := c.ctx.Err(); err != nil {
+				return err
+			}
+			stem, ok := strings.CutSuffix(n, ext)
+			id, valid := idOf(stem)
+			if !ok || !valid {
+				if !strings.HasPrefix(n, ".") {
+					err = c.say(tidemark.Key{Kind: kind}, 0, dir+"/"+n, "not the name of a file of this store")
+				}
+			} else {
+				key := tidemark.Key{Kind: kind, ID: id}
+				if err = c.mode(key, dir+"/"+n); err == nil {
+					err = file(key, dir+"/"+n)
+				}
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *check) names(dir string) ([]string, error) {
+	names, err := c.b.fs.Names(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+func (c *check) record(key tidemark.Key, name string) error {
+	_, _, err := c.b.readRecord(key)
+	var d *tidemark.Damage
+	if errors.As(err, &d) {
+		return c.say(key, 0, d.Place, d.What)
+	}
+	return err
+}
+
+// head reports a log that is gone while its head says that it was there. A
+// head that cannot be read is no damage: it is not synced, so a power cut may
+// tear it, and the next append writes it anew.
+func (c *check) head(key tidemark.Key, name string) error {
+	st, err := c.b.look(key)
+	if err != nil || st.exists || st.lost == nil {
+		return err
+	}
+	return c.say(key, st.lost.Seq, logPath(key), st.lost.What)
+}
+
+// log reads every line.
+func (c *check) log(key tidemark.Key, name string) error {
+	st, err := c.b.look(key)
+	if err != nil {
+		return err
+	}
+	if st.lost != nil {
+		if err := c.say(key, st.lost.Seq, name, st.lost.What); err != nil {
+			return err
+		}
+	}
+	f, err := c.b.fs.OpenFile(name, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return c.rows(key, name, &forward{f: f, limit: st.end}, &st)
+}
+
+// rows reports each row that is not one whole line, and each line that is not
+// the next one.
+func (c *check) rows(key tidemark.Key, name string, r *forward, st *state) error {
+	var l line
+	next := int64(1)
+	for number := 1; ; number++ {
+		got, err := r.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		place := fmt.Sprintf("%s:%d", name, number)
+		if parseLine(got.bytes, key, &l) != nil {
+			glued := salvage(got, key)
+			seq := next
+			if len(glued) > 0 {
+				seq = 0
+				next = glued[len(glued)-1].Seq + 1
+			}
+			if err := c.say(key, seq, place, whatIsWrong(got, key)); err != nil {
+				return err
+			}
+			if len(glued) == 0 {
+				next++
+			}
+			continue
+		}
+		switch {
+		case l.Seq < next:
+			err = c.say(key, l.Seq, place, "the line is there twice or out of order")
+		case l.Seq > next:
+			err = c.say(key, next, place, fmt.Sprintf("lines %d to %d are missing before it", next, l.Seq-1))
+		case !got.newline:
+			err = c.say(key, l.Seq, place, "the line does not end in a newline")
+		}
+		if err != nil {
+			return err
+		}
+		next = max(next, l.Seq+1)
+	}
+	if next <= st.Length && st.lost == nil {
+		return c.say(key, next, name, fmt.Sprintf("the log ends at line %d, and %d were kept", next-1, st.Length))
+	}
+	return nil
+}
+
+// pending returns the intents and temporary files that are there now.
+func (c *check) pending() (names []string, err error) {
+	for _, dir := range []string{intentsDir, tmpDir} {
+		in, err := c.names(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range in {
+			names = append(names, path.Join(dir, n))
+		}
+	}
+	return names, nil
+}
+
+// leftovers reports what was there before and still is.
+func (c *check) leftovers(before []string) error {
+	if len(before) == 0 {
+		return nil
+	}
+	select {
+	case <-time.After(settleTime):
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
+	for _, name := range before {
+		if _, err := c.b.fs.Stat(name); err != nil {
+			continue
+		}
+		what := "a temporary file of a writer that died; opening for writing removes it"
+		if strings.HasPrefix(name, intentsDir) {
+			what = "a batch that was not completed; opening for writing completes it"
+		}
+		if err := c.say(tidemark.Key{}, 0, name, what); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,306 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+// Commit carries out a batch under the locks of its keys. A batch of one part
+// is one change of one file; one of several parts is first written whole into
+// an intent, which recovery completes.
+func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Receipt, error) {
+	if err := b.begin(ctx); err != nil {
+		return tidemark.Receipt{}, err
+	}
+	defer b.commits.Done()
+	if b.readOnly {
+		return tidemark.Receipt{}, kind(tidemark.ErrDenied, "store %s: is open for reading only", b.dir)
+	}
+	if err := batch.Check(); err != nil {
+		return tidemark.Receipt{}, err
+	}
+	if err := checkNames(&batch); err != nil {
+		return tidemark.Receipt{}, err
+	}
+	if broken := b.broken.Load(); broken != nil {
+		return tidemark.Receipt{}, tidemark.Storagef("store %s: keeps nothing more until it is opened again: %w", b.dir, broken.err)
+	}
+	which, err := b.lock(ctx, &batch)
+	if err != nil {
+		return tidemark.Receipt{}, err
+	}
+	defer b.release(which)
+	c := commit{b: b, batch: &batch, which: which}
+	defer c.close()
+	receipt, err := c.run()
+	return receipt, b.writing(err)
+}
+
+func checkNames(batch *tidemark.Batch) error {
+	var err error
+	check := func(k tidemark.Key) { err = errors.Join(err, checkName(k)) }
+	for i := range batch.Require {
+		check(batch.Require[i].Key)
+	}
+	for i := range batch.Puts {
+		check(batch.Puts[i].Key)
+	}
+	for i := range batch.Deletes {
+		check(batch.Deletes[i].Key)
+	}
+	for i := range batch.Appends {
+		check(batch.Appends[i].Log)
+	}
+	for _, k := range batch.Drops {
+		check(k)
+	}
+	return err
+}
+
+// writing gives an error of a commit its sentence and its sentinel. After a
+// failed sync, or a step that could not be taken back, nothing is acknowledged
+// any more: what the disk holds is not known before the store is opened again.
+func (b *Backend) writing(err error) error {
+	var (
+		sync  *durable.SyncError
+		stuck *stuckError
+	)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &sync), errors.As(err, &stuck):
+		b.broken.CompareAndSwap(nil, &brokenError{err})
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, tidemark.ErrExists), errors.Is(err, tidemark.ErrConflict), errors.Is(err, tidemark.ErrInvalid),
+		errors.Is(err, tidemark.ErrCorrupt), errors.Is(err, tidemark.ErrStorage):
+		return err
+	case errors.Is(err, fs.ErrPermission):
+		return denied(err)
+	}
+	return tidemark.Storagef("store %s: %w", b.dir, err)
+}
+
+// commit is one batch under way.
+type commit struct {
+	b       *Backend
+	batch   *tidemark.Batch
+	which   []int
+	targets []*target // of batch.Appends
+	done    bool
+}
+
+func (c *commit) close() {
+	for _, t := range c.targets {
+		if c.done {
+			c.b.handles.keepLog(t)
+		} else {
+			t.close()
+		}
+	}
+}
+
+func (c *commit) run() (tidemark.Receipt, error) {
+	for i := range c.batch.Appends {
+		t, err := c.b.target(c.batch.Appends[i].Log)
+		if err != nil {
+			return tidemark.Receipt{}, err
+		}
+		c.targets = append(c.targets, t)
+	}
+	var known []tidemark.Known
+	for i, t := range c.targets {
+		k, err := c.b.known(t, c.batch.Appends[i].Lines)
+		if err != nil {
+			return tidemark.Receipt{}, err
+		}
+		known = append(known, k...)
+	}
+	if len(known) > 0 {
+		return tidemark.Receipt{Known: known}, kind(tidemark.ErrExists, "%s: line %d already has the key %q", known[0].Log, known[0].Seq, known[0].Key)
+	}
+	if err := c.stands(); err != nil {
+		return tidemark.Receipt{}, err
+	}
+	if err := c.carryOut(); err != nil {
+		return tidemark.Receipt{}, err
+	}
+	c.done = true
+	for _, t := range c.targets {
+		c.b.grown.wake(t.log)
+	}
+	return tidemark.Receipt{}, nil
+}
+
+// stands checks every version and length that the batch names.
+func (c *commit) stands() error {
+	for _, n := range c.batch.Require {
+		have, err := c.b.required(n.Key)
+		if err != nil {
+			return err
+		}
+		if have != n.Version {
+			return atVersion(n.Key, have, n.Version)
+		}
+	}
+	for i := range c.batch.Puts {
+		if err := c.at(c.batch.Puts[i].Key, c.batch.Puts[i].Version-1); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.batch.Deletes {
+		if err := c.at(n.Key, n.Version); err != nil {
+			return err
+		}
+	}
+	for i, t := range c.targets {
+		if first := c.batch.Appends[i].Lines[0].Seq; first != t.st.Length+1 {
+			return tidemark.Conflictf("%s: has %d lines, not %d", t.log, t.st.Length, first-1)
+		}
+	}
+	return nil
+}
+
+func (c *commit) at(key tidemark.Key, want int64) error {
+	r, sound, err := c.b.readRecord(key)
+	if err != nil && !sound {
+		return err
+	}
+	if r.Version != want {
+		return atVersion(key, r.Version, want)
+	}
+	return nil
+}
+
+func atVersion(key tidemark.Key, have, want int64) error {
+	return tidemark.Conflictf("%s: is at version %d, not %d", key, have, want)
+}
+
+// carryOut changes the store.
+func (c *commit) carryOut() error {
+	b := c.batch
+	parts := len(b.Puts) + len(b.Deletes) + len(b.Appends) + len(b.Drops)
+	switch {
+	case parts == 0:
+		return nil
+	case parts > 1 && len(b.Appends) == 0:
+		return c.b.withReserve(c.several)
+	case parts > 1:
+		return c.several()
+	case len(b.Appends) == 1 && c.targets[0].f != nil:
+		return c.appendAlone()
+	}
+	return c.flagged(func() error {
+		switch {
+		case len(b.Appends) == 1:
+			return c.appendAlone()
+		case len(b.Puts) == 1:
+			return c.b.withReserve(c.putAlone)
+		case len(b.Deletes) == 1:
+			name := recordPath(b.Deletes[0].Key)
+			if err := c.b.fs.Remove(name); err != nil {
+				return err
+			}
+			return durable.SyncDir(c.b.fs, path.Dir(name))
+		}
+		return c.b.drop(b.Drops[0])
+	})
+}
+
+// flagged runs what takes several steps, with the flags set meanwhile. They
+// stay set when it is not known how far it came.
+func (c *commit) flagged(work func() error) error {
+	if err := c.b.flag(c.which, flagSet); err != nil {
+		return err
+	}
+	err := work()
+	var (
+		sync  *durable.SyncError
+		stuck *stuckError
+	)
+	if !errors.As(err, &sync) && !errors.As(err, &stuck) {
+		c.b.flag(c.which, flagClear)
+	}
+	return err
+}
+
+// appendAlone is the everyday path: one write and one sync of the log. Only a
+// log that begins also needs its name synced, and that before the head may
+// speak of it.
+func (c *commit) appendAlone() error {
+	t := c.targets[0]
+	before := t.st
+	if err := t.write(encodeLines(c.batch, 0)); err != nil {
+		return err
+	}
+	if t.made {
+		if err := durable.SyncDir(c.b.fs, path.Dir(logPath(t.log))); err != nil {
+			return err
+		}
+	}
+	c.appended(0, before)
+	return nil
+}
+
+// encodeLines returns the lines of the i-th append of a batch as they stand in
+// the file.
+func encodeLines(batch *tidemark.Batch, i int) []byte {
+	lines := batch.Appends[i].Lines
+	size := 0
+	for i := range lines {
+		size += len(lines[i].Body) + 384
+	}
+	data := make([]byte, 0, size)
+	var l line
+	for j := range lines {
+		l.Line, l.batchAt, l.part, l.parts = lines[j], batch.At, int64(j+1), int64(len(lines))
+		l.Batch = batch.ID
+		data = appendLine(data, batch.Appends[i].Log, &l)
+	}
+	return data
+}
+
+// appended brings the head and the known keys up to date.
+func (c *commit) appended(i int, before state) {
+	t, lines := c.targets[i], c.batch.Appends[i].Lines
+	last := &lines[len(lines)-1]
+	t.st.Head = tidemark.Head{Length: last.Seq, UpdatedAt: c.batch.At, Place: last.Place, Chain: last.Chain}
+	t.writeHead()
+	c.b.appended(t, before, lines)
+}
+
+func (c *commit) putAlone() error {
+	r := c.batch.Puts[0]
+	r.UpdatedAt, r.Batch = c.batch.At, c.batch.ID
+	name := recordPath(r.Key)
+	if err := durable.MkdirAll(c.b.fs, path.Dir(name)); err != nil {
+		return err
+	}
+	return durable.Replace(c.b.fs, c.b.tmpName(), name, appendRecord(nil, &r))
+}
+
+// drop removes a log. Its head goes first and for good: a head that came back
+// after a power cut would call a new log of that name too short.
+func (b *Backend) drop(log tidemark.Key) error {
+	for _, name := range []string{headPath(log), logPath(log)} {
+		err := b.fs.Remove(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = durable.SyncDir(b.fs, path.Dir(name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	b.keys.forget(log)
+	if t := b.handles.takeLog(log); t != nil {
+		t.close() // frees its room
+	}
+	return nil
+}

@@ -1,0 +1,337 @@
+package files_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/backendtest"
+	"github.com/tidemark-sessions/tidemark/backend/files"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/internal/durable/crashfs"
+)
+
+var crashKeys = []tidemark.Key{{Kind: "session", ID: "a"}, {Kind: "session", ID: "b"}, {Kind: "lease", ID: "a"}, {Kind: "notes", ID: "a"}}
+
+// storyteller makes batches that each fit the state that the ones before left.
+type storyteller struct {
+	*rand.Rand
+	model  *memory.Backend
+	made   int
+	circle bool
+}
+
+func (s *storyteller) at(k tidemark.Key) tidemark.Record {
+	r, _ := s.model.Get(context.Background(), k)
+	return r
+}
+
+func (s *storyteller) append(k tidemark.Key, n int) tidemark.Append {
+	a := tidemark.Append{Log: k}
+	length := s.at(k).Head.Length
+	for i := range n {
+		l := backendtest.NewLine(k, length+int64(i)+1, fmt.Sprintf(`{"n":%d,"text":%q}`, s.made, strings.Repeat("x", s.IntN(300))))
+		if s.IntN(3) == 0 {
+			l.Key = fmt.Sprintf("k%d.%d", s.made, i)
+			l.Sum = l.Checksum(k)
+		}
+		a.Lines = append(a.Lines, l)
+	}
+	return a
+}
+
+func (s *storyteller) put(k tidemark.Key) tidemark.Record {
+	return backendtest.NewRecord(k, s.at(k).Version+1, fmt.Sprintf(`{"made":%d,"text":%q}`, s.made, strings.Repeat("y", s.IntN(700))))
+}
+
+// turn draws what the next batch does. A third of the stories make something
+// with an intent, destroy it and begin again: what comes back from the dead
+// shows there.
+func (s *storyteller) turn() int {
+	if s.circle {
+		return []int{11, 10, 12, 10, 11}[s.made%5]
+	}
+	return s.IntN(10)
+}
+
+// tell returns the next batch.
+func (s *storyteller) tell() tidemark.Batch {
+	s.made++
+	b := tidemark.Batch{ID: tidemark.NewBatchID(), At: backendtest.NewLine(crashKeys[0], int64(s.made), "").At}
+	switch s.turn() {
+	case 0, 1, 2:
+		b.Appends = append(b.Appends, s.append(crashKeys[s.IntN(2)], 1))
+		b.Require = append(b.Require, tidemark.Need{Key: crashKeys[2], Version: s.at(crashKeys[2]).Version})
+	case 3:
+		b.Appends = append(b.Appends, s.append(crashKeys[s.IntN(2)], 2+s.IntN(5)))
+	case 4:
+		b.Puts = append(b.Puts, s.put(crashKeys[s.IntN(4)]))
+	case 5:
+		k := crashKeys[s.IntN(2)]
+		b.Puts = append(b.Puts, s.put(k))
+		b.Appends = append(b.Appends, s.append(k, 1+s.IntN(3)))
+	case 6:
+		b.Puts = append(b.Puts, s.put(crashKeys[2]), s.put(crashKeys[1]))
+		b.Appends = append(b.Appends, s.append(crashKeys[0], 1), s.append(crashKeys[3], 2))
+	case 7:
+		b.Drops = append(b.Drops, crashKeys[s.IntN(2)])
+	case 8:
+		k := crashKeys[s.IntN(4)]
+		if v := s.at(k).Version; v > 0 {
+			b.Deletes = append(b.Deletes, tidemark.Need{Key: k, Version: v})
+		} else {
+			b.Puts = append(b.Puts, s.put(k))
+		}
+	case 9:
+		if v := s.at(crashKeys[0]).Version; v > 0 {
+			b.Deletes = append(b.Deletes, tidemark.Need{Key: crashKeys[0], Version: v})
+		}
+		b.Drops = append(b.Drops, crashKeys[0])
+		b.Puts = append(b.Puts, s.put(crashKeys[1]))
+		b.Appends = append(b.Appends, s.append(crashKeys[1], 2))
+	case 10:
+		if v := s.at(crashKeys[0]).Version; v > 0 && s.IntN(2) == 0 {
+			b.Deletes = append(b.Deletes, tidemark.Need{Key: crashKeys[0], Version: v})
+			break
+		}
+		b.Drops = append(b.Drops, crashKeys[0])
+	case 11:
+		b.Puts = append(b.Puts, s.put(crashKeys[0]))
+		b.Appends = append(b.Appends, s.append(crashKeys[0], 3))
+	case 12:
+		b.Appends = append(b.Appends, s.append(crashKeys[0], 1))
+	}
+	if _, err := s.model.Commit(context.Background(), b); err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// photo is everything that a backend shows, as text.
+func photo(b tidemark.Backend) string {
+	var s strings.Builder
+	for _, k := range crashKeys {
+		r, err := b.Get(context.Background(), k)
+		if errors.Is(err, tidemark.ErrNotFound) {
+			continue
+		}
+		fmt.Fprintf(&s, "%s v%d %s %d:%08x %v %v\n", k, r.Version, r.Batch, len(r.Body), r.Sum, r.Head, err)
+		for l, err := range b.Lines(context.Background(), k) {
+			fmt.Fprintf(&s, "  %d %s %s %d:%08x %v\n", l.Seq, l.Key, l.Batch, len(l.Body), l.Sum, err)
+		}
+	}
+	return s.String()
+}
+
+// crashes is one run of the test over many states.
+type crashes struct {
+	*testing.T
+	seen   map[uint64]bool
+	want   int
+	few    bool // rather many histories than every call of some
+	random *rand.Rand
+}
+
+// randomNames are drawn anew in each run and do not make another state.
+var randomNames = regexp.MustCompile(`^(\./(?:tmp|intents|torn/[a-z]+)/).*`)
+var randomLife = regexp.MustCompile(`"life":"[0-9a-f]*"|"sum":"[0-9a-f]{8}"`)
+
+// fresh reports whether this state was not seen before, for a story that was
+// acknowledged so far.
+func (c *crashes) fresh(disk *crashfs.FS, story []tidemark.Batch, acked int) bool {
+	h := disk.Hash(func(name string, data []byte) (string, []byte) {
+		switch {
+		case strings.HasPrefix(name, "./heads/"):
+			data = randomLife.ReplaceAll(data, nil)
+		case name == "./locks/reserve":
+			data = nil
+		}
+		return randomNames.ReplaceAllString(name, "$1"), data
+	})
+	h ^= crc64.Checksum([]byte(story[0].ID), crc64.MakeTable(crc64.ECMA)) + uint64(acked)
+	if c.seen[h] {
+		return false
+	}
+	c.seen[h] = true
+	return true
+}
+
+func openOn(disk *crashfs.FS) (*files.Backend, error) {
+	return files.Open(context.Background(), "store", &files.Options{Create: true, FS: disk})
+}
+
+// TestEveryCrashLeavesWholeBatches stops the power, or the process, before
+// every call of random histories, loses every kind of part of what was not
+// synced, does the same again inside the recovery, and wants what was
+// acknowledged to be there once, and nothing else but whole batches.
+// TIDEMARK_CRASH_STATES says how many different states to visit.
+func TestEveryCrashLeavesWholeBatches(t *testing.T) {
+	want := 2500
+	if n, err := strconv.Atoi(os.Getenv("TIDEMARK_CRASH_STATES")); err == nil {
+		want = n
+	}
+	shards := uint64(runtime.GOMAXPROCS(0))
+	var visited atomic.Int64
+	t.Run("shard", func(t *testing.T) {
+		for shard := range shards {
+			t.Run(fmt.Sprint(shard), func(t *testing.T) {
+				t.Parallel()
+				c := &crashes{T: t, seen: map[uint64]bool{}, want: want/int(shards) + 1, few: want < 100_000, random: rand.New(rand.NewPCG(7, shard))}
+				for seed := 1 + shard; len(c.seen) < c.want && !t.Failed(); seed += shards {
+					c.history(seed)
+				}
+				visited.Add(int64(len(c.seen)))
+			})
+		}
+	})
+	t.Logf("%d different states visited", visited.Load())
+}
+
+// history tells one story: a beginning that is kept, and some batches that
+// are cut at every call.
+func (c *crashes) history(seed uint64) {
+	s := &storyteller{Rand: rand.New(rand.NewPCG(seed, 2)), model: memory.New(), circle: seed%3 == 0}
+	base := crashfs.New()
+	begin := 0
+	if seed%8 != 0 { // now and then the cuts also hit the making of the store
+		begin = 1 + s.IntN(4)
+		b, err := openOn(base)
+		if err != nil {
+			c.Fatal(err)
+		}
+		for range begin {
+			if _, err := b.Commit(context.Background(), s.tell()); err != nil {
+				c.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+		b.Close()
+	}
+	var story []tidemark.Batch
+	photos := []string{photo(s.model)}
+	for range 2 + s.IntN(2) {
+		story = append(story, s.tell())
+		photos = append(photos, photo(s.model))
+	}
+	for n := 1; len(c.seen) < c.want && !c.Failed(); n++ {
+		disk := base.Copy()
+		disk.StopAt(n)
+		acked := tell(disk, story)
+		last := disk.Changes() < n
+		c.after(disk, story, photos, acked, fmt.Sprintf("seed %d, call %d", seed, n))
+		if last {
+			return
+		}
+	}
+}
+
+// tell commits a story until the power fails and returns how many batches were
+// acknowledged.
+func tell(disk *crashfs.FS, story []tidemark.Batch) (acked int) {
+	b, err := openOn(disk)
+	if err != nil {
+		return 0
+	}
+	defer b.Close()
+	for _, batch := range story {
+		if _, err := b.Commit(context.Background(), batch); err != nil {
+			return acked
+		}
+		acked++
+	}
+	return acked
+}
+
+// after looks at what a failure leaves: of the process, and of the power in
+// every kind.
+func (c *crashes) after(disk *crashfs.FS, story []tidemark.Batch, photos []string, acked int, where string) {
+	left := []*crashfs.FS{disk.Copy()}
+	names := []string{"killed"}
+	for _, l := range crashfs.Losses {
+		left = append(left, disk.Cut(l, c.random.Uint64()))
+		names = append(names, fmt.Sprintf("cut %v", l))
+	}
+	for i, d := range left {
+		at := where + ", " + names[i]
+		if !c.fresh(d, story, acked) && i > 0 {
+			continue
+		}
+		c.verify(d.Copy(), story, photos, acked, at)
+		// The same again at every call of the recovery.
+		for m := 1; !c.Failed(); m++ {
+			if c.few && m > 1 && c.random.IntN(12) != 0 {
+				if m > 60 {
+					break
+				}
+				continue
+			}
+			again := d.Copy()
+			again.StopAt(m)
+			b, err := openOn(again)
+			if err == nil {
+				b.Commit(context.Background(), story[min(acked, len(story)-1)])
+				b.Close()
+			}
+			if again.Changes() < m {
+				break
+			}
+			l := crashfs.Losses[c.random.IntN(len(crashfs.Losses))]
+			next := again.Cut(l, c.random.Uint64())
+			if !c.fresh(next, story, acked) {
+				continue
+			}
+			c.verify(next, story, photos, acked, fmt.Sprintf("%s, again at call %d, cut %v", at, m, l))
+		}
+	}
+}
+
+// verify opens what was left, without help, and compares it with the story.
+func (c *crashes) verify(disk *crashfs.FS, story []tidemark.Batch, photos []string, acked int, where string) {
+	c.Helper()
+	b, err := openOn(disk)
+	if err != nil {
+		c.Fatalf("%s: Open = %v", where, err)
+	}
+	defer b.Close()
+	got := photo(b)
+	if !oneOf(photos[acked:], got) {
+		c.Fatalf("%s: %d acknowledged; found\n%s\nwant\n%s", where, acked, got, strings.Join(photos[acked:], "\nor\n"))
+	}
+	// Whoever repeats the batch is told the truth, for good.
+	if acked < len(story) {
+		b.Commit(context.Background(), story[acked])
+		got = photo(b)
+		if !oneOf(photos[acked+1:], got) {
+			c.Fatalf("%s: repeated; found\n%s\nwant\n%s", where, got, photos[acked+1])
+		}
+	}
+	for err := range b.Check(context.Background()) {
+		c.Fatalf("%s: Check: %v", where, err)
+	}
+	later, err := openOn(disk.Cut(crashfs.Loss{}, 0))
+	if err != nil {
+		c.Fatalf("%s: Open after the last cut = %v", where, err)
+	}
+	defer later.Close()
+	if acked < len(story) && photo(later) != got {
+		c.Fatalf("%s: after the last cut\n%s\nwant\n%s", where, photo(later), got)
+	}
+}
+
+func oneOf(photos []string, got string) bool {
+	for _, p := range photos {
+		if p == got {
+			return true
+		}
+	}
+	return false
+}

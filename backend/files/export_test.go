@@ -1,0 +1,21 @@
+package files
+
+import (
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// FilesOf returns the files of a record and of a log of one line, by name.
+func FilesOf(k tidemark.Key, r tidemark.Record, l tidemark.Line, at time.Time) map[string][]byte {
+	r.UpdatedAt, r.Batch = at, "made"
+	row := line{Line: l, batchAt: at, part: 1, parts: 1}
+	row.Batch = "made"
+	log := appendLine(nil, k, &row)
+	h := head{Head: tidemark.Head{Length: l.Seq, UpdatedAt: at, Place: l.Place, Chain: l.Chain}, end: int64(len(log)), life: "made"}
+	return map[string][]byte{
+		recordPath(k): appendRecord(nil, &r),
+		logPath(k):    log,
+		headPath(k):   appendHead(nil, k, &h),
+	}
+}

@@ -1,0 +1,193 @@
+// Package files is a Backend that keeps a JSON file a record and an NDJSON
+// file a log in one directory, so that cat, jq, git and rsync read it. It
+// makes no rules, keeps no index that could be wrong, and leaves syncing,
+// renaming and locking to package durable. Reading never writes and never
+// locks. docs/formats/files.md describes every file.
+//
+//	b, err := files.Open(ctx, dir, &files.Options{Create: true})
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+var errClosed = errors.New("files: closed")
+
+// Options say how a store is opened.
+type Options struct {
+	ReadOnly bool       // nothing is ever written, not even a lock
+	Create   bool       // make the store when it is not there
+	FS       durable.FS // in place of the directory, for tests
+}
+
+// Backend is one handle on a store. All methods may be called concurrently.
+type Backend struct {
+	fs       durable.FS
+	dir      string
+	readOnly bool
+
+	closed  atomic.Bool
+	ending  chan struct{}  // closed by Close
+	commits sync.WaitGroup // under way
+	gate    sync.Mutex     // orders the begin of a commit and Close
+	broken  atomic.Pointer[brokenError]
+
+	locks   [stripes]stripe
+	flags   durable.File
+	handles handles
+	keys    keyCache
+	list    listCache
+	grown   grown
+}
+
+// brokenError is why nothing is acknowledged any more.
+type brokenError struct{ err error }
+
+// Open opens the store in dir.
+//
+// ErrNoStore: there is none and o does not ask to create it. ErrInvalid: dir
+// is a file, or a directory that holds other things. ErrUnsupported: a newer
+// program wrote it; nothing was changed.
+//
+// Opening for writing completes what a crashed writer left half done.
+func Open(ctx context.Context, dir string, o *Options) (*Backend, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	fsys := o.FS
+	if fsys == nil {
+		d, err := openDir(dir, o)
+		if err != nil {
+			return nil, err
+		}
+		fsys = d
+	}
+	b := &Backend{fs: durable.Patient(fsys), dir: dir, readOnly: o.ReadOnly, ending: make(chan struct{})}
+	b.initLocks()
+	b.grown.waiting = make(map[tidemark.Key]chan struct{})
+	if err := b.start(ctx, o); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func openDir(dir string, o *Options) (*durable.Dir, error) {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && o.Create && !o.ReadOnly:
+		if err := durable.MakeDir(dir); err != nil {
+			return nil, storeError(dir, err)
+		}
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, noStore(dir)
+	case err != nil:
+		return nil, storeError(dir, err)
+	case !info.IsDir():
+		return nil, tidemark.Invalidf("%s: is a file, and a store of files is a directory", dir)
+	case o.Create && !o.ReadOnly:
+		if err := narrow(dir); err != nil {
+			return nil, err
+		}
+	}
+	d, err := durable.OpenDir(dir)
+	if err != nil {
+		return nil, storeError(dir, err)
+	}
+	return d, nil
+}
+
+// narrow makes an empty directory that becomes a store private. One that holds
+// something is left as it is: it may not be ours.
+func narrow(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return storeError(dir, err)
+	}
+	if len(entries) > 0 {
+		return nil
+	}
+	if err := durable.MakeDir(dir); err != nil {
+		return storeError(filepath.Clean(dir), err)
+	}
+	return nil
+}
+
+func (b *Backend) start(ctx context.Context, o *Options) error {
+	err := b.readStore()
+	if errors.Is(err, tidemark.ErrNoStore) && o.Create && !o.ReadOnly {
+		err = b.create(ctx)
+	}
+	if err != nil || o.ReadOnly {
+		return err
+	}
+	return b.tidy(ctx)
+}
+
+// Close waits for commits under way and releases what is held.
+func (b *Backend) Close() error {
+	b.gate.Lock()
+	first := !b.closed.Swap(true)
+	b.gate.Unlock()
+	b.commits.Wait()
+	if !first {
+		return nil
+	}
+	close(b.ending)
+	b.handles.close()
+	b.closeLocks()
+	return b.fs.Close()
+}
+
+// use returns an error when no call may be served any more.
+func (b *Backend) use(ctx context.Context) error {
+	if b.closed.Load() {
+		return errClosed
+	}
+	return ctx.Err()
+}
+
+// begin lets Close wait for a commit.
+func (b *Backend) begin(ctx context.Context) error {
+	b.gate.Lock()
+	defer b.gate.Unlock()
+	if err := b.use(ctx); err != nil {
+		return err
+	}
+	b.commits.Add(1)
+	return nil
+}
+
+func storeError(dir string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return denied(fmt.Errorf("store %s: %w", dir, err))
+	}
+	return tidemark.Storagef("store %s: %w", dir, err)
+}
+
+func noStore(dir string) error { return kind(tidemark.ErrNoStore, "%s: no such store", dir) }
+
+func denied(err error) error { return kind(tidemark.ErrDenied, "%w", err) }
+
+// sentence is an error that answers to a sentinel without ending in its words.
+type sentence struct{ kind, err error }
+
+func kind(sentinel error, format string, args ...any) error {
+	return &sentence{sentinel, fmt.Errorf(format, args...)}
+}
+
+func (s *sentence) Error() string   { return s.err.Error() }
+func (s *sentence) Unwrap() []error { return []error{s.kind, s.err} }

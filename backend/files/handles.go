@@ -1,0 +1,146 @@
+package files
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+// maxHandles bounds the files that are kept open between commits.
+const maxHandles = 128
+
+// handles keeps the logs that are appended to and the records that appends
+// require open, so that the next append need not open and read them again. A
+// file that is open keeps its identity to itself: as long as the name leads to
+// the same one, and the size is the one that was left, nobody else changed it.
+// Where files have no identity, nothing is kept.
+type handles struct {
+	mu      sync.Mutex
+	logs    map[tidemark.Key]*target
+	records map[tidemark.Key]*required
+}
+
+// required is a record that appends depend on.
+type required struct {
+	f       durable.File
+	info    durable.Info
+	version int64
+}
+
+// takeLog hands out a log that was kept; the taker closes it or keeps it again.
+func (h *handles) takeLog(log tidemark.Key) *target {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.logs[log]
+	delete(h.logs, log)
+	return t
+}
+
+func (h *handles) keepLog(t *target) {
+	if t.id == 0 || t.head == nil || t.f == nil {
+		t.close()
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.logs == nil {
+		h.logs = make(map[tidemark.Key]*target)
+	}
+	for key, other := range h.logs {
+		if len(h.logs) < maxHandles {
+			break
+		}
+		other.close()
+		delete(h.logs, key)
+	}
+	h.logs[t.log] = t
+}
+
+func (h *handles) takeRecord(key tidemark.Key) *required {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.records[key]
+	delete(h.records, key)
+	return r
+}
+
+func (h *handles) keepRecord(key tidemark.Key, r *required) {
+	if r.info.ID == 0 {
+		r.f.Close()
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.records == nil {
+		h.records = make(map[tidemark.Key]*required)
+	}
+	for key, other := range h.records {
+		if len(h.records) < maxHandles {
+			break
+		}
+		other.f.Close()
+		delete(h.records, key)
+	}
+	h.records[key] = r
+}
+
+func (h *handles) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.logs {
+		t.close()
+	}
+	for _, r := range h.records {
+		r.f.Close()
+	}
+	h.logs, h.records = nil, nil
+}
+
+// required returns the version of a record that a batch requires. It is asked
+// for with every append of a session, and changes when the session changes
+// hands.
+func (b *Backend) required(key tidemark.Key) (int64, error) {
+	r := b.handles.takeRecord(key)
+	if r != nil {
+		info, err := b.fs.Stat(recordPath(key))
+		if err == nil && info == r.info {
+			b.handles.keepRecord(key, r)
+			return r.version, nil
+		}
+		r.f.Close()
+	}
+	f, err := b.fs.OpenFile(recordPath(key), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	r = &required{f: f}
+	if r.version, err = r.read(key); err != nil {
+		f.Close()
+		return r.version, err
+	}
+	b.handles.keepRecord(key, r)
+	return r.version, nil
+}
+
+func (r *required) read(key tidemark.Key) (version int64, err error) {
+	if r.info, err = r.f.Stat(); err != nil {
+		return 0, err
+	}
+	data := make([]byte, r.info.Size)
+	if n, err := r.f.ReadAt(data, 0); err != nil && !(err == io.EOF && n == len(data)) {
+		return 0, err
+	}
+	rec, sound, err := parseRecord(data, key)
+	if !sound {
+		return 0, &tidemark.Damage{Key: key, Place: recordPath(key), What: err.Error()}
+	}
+	return rec.Version, nil
+}

@@ -1,0 +1,70 @@
+package files
+
+import (
+	"bytes"
+	"hash/crc32"
+	"strconv"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// headBytes is the size of a head's file: one disk sector, written in place
+// in one piece.
+const headBytes = 512
+
+// head is what a log's head file says: how far the log is known to be
+// durable. It is written after the sync of the lines it speaks of and is not
+// synced itself, so it may lag behind the log and is never ahead of it.
+type head struct {
+	tidemark.Head
+	end  int64  // where the newest line ends
+	life string // drawn when the file is made: tells a log from an earlier one of its name
+}
+
+// appendHead writes h, padded to headBytes.
+func appendHead(dst []byte, log tidemark.Key, h *head) []byte {
+	start := len(dst)
+	dst = append(dst, `{"length":`...)
+	dst = strconv.AppendInt(dst, h.Length, 10)
+	dst = append(dst, `,"end":`...)
+	dst = strconv.AppendInt(dst, h.end, 10)
+	dst = append(dst, `,"life":`...)
+	dst = appendText(dst, h.life)
+	dst = append(dst, `,"updated_at":`...)
+	dst = appendTime(dst, h.UpdatedAt)
+	dst = appendPlace(dst, h.Place, h.Chain)
+	sum := headSum(log, dst[start:])
+	dst = append(dst, `,"sum":"`...)
+	dst = appendHex32(dst, sum)
+	dst = append(dst, '"', '}')
+	for len(dst)-start < headBytes-1 {
+		dst = append(dst, ' ')
+	}
+	return append(dst, '\n')
+}
+
+func headSum(log tidemark.Key, b []byte) uint32 {
+	c := crc32.Update(0, castagnoli, []byte(log.String()))
+	return crc32.Update(c, castagnoli, b)
+}
+
+// parseHead reads what appendHead wrote. Anything else is no head: it is only
+// a hint, and the log itself tells the same.
+func parseHead(b []byte, log tidemark.Key, h *head) bool {
+	*h = head{}
+	s := scanner{b: b}
+	if len(b) != headBytes || !s.literal(`{"length":`) || !s.number(&h.Length) || !s.literal(`,"end":`) || !s.number(&h.end) ||
+		!s.literal(`,"life":"`) {
+		return false
+	}
+	life, ok := s.text()
+	if !ok || !s.literal(`,"updated_at":"`) || !s.instant(&h.UpdatedAt) || !s.place(&h.Place, &h.Chain) {
+		return false
+	}
+	h.life = string(life)
+	sum, want := uint32(0), headSum(log, b[:s.i])
+	if !s.literal(`,"sum":"`) || !s.hex32(&sum) || !s.literal(`"}`) {
+		return false
+	}
+	return sum == want && h.Length >= 1 && h.end >= h.Length && string(bytes.TrimLeft(b[s.i:], " ")) == "\n"
+}

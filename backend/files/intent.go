@@ -1,0 +1,106 @@
+package files
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// intent is a batch of several parts, written whole before any of them. It
+// holds the very bytes that go into the files, so that completing it needs
+// nothing else.
+type intent struct {
+	Batch   string         `json:"batch"`
+	At      time.Time      `json:"at"`
+	Puts    []intentPut    `json:"puts,omitempty"`
+	Deletes []intentPut    `json:"deletes,omitempty"` // without a file
+	Appends []intentAppend `json:"appends,omitempty"`
+	Drops   []tidemark.Key `json:"drops,omitempty"`
+}
+
+type intentPut struct {
+	tidemark.Key
+	Version int64  `json:"version"`
+	File    string `json:"file,omitempty"`
+}
+
+type intentAppend struct {
+	tidemark.Key
+	First int64  `json:"first"`
+	Last  int64  `json:"last"`
+	Lines string `json:"lines"`
+}
+
+func intentOf(batch *tidemark.Batch) *intent {
+	in := &intent{Batch: batch.ID, At: batch.At, Drops: batch.Drops}
+	for _, r := range batch.Puts {
+		r.UpdatedAt, r.Batch = batch.At, batch.ID
+		in.Puts = append(in.Puts, intentPut{r.Key, r.Version, string(appendRecord(nil, &r))})
+	}
+	for _, n := range batch.Deletes {
+		in.Deletes = append(in.Deletes, intentPut{Key: n.Key, Version: n.Version})
+	}
+	for i, a := range batch.Appends {
+		in.Appends = append(in.Appends, intentAppend{a.Log, a.Lines[0].Seq, a.Lines[len(a.Lines)-1].Seq, string(encodeLines(batch, i))})
+	}
+	return in
+}
+
+const intentSumBytes = len(`{"sum":"00000000"}` + "\n")
+
+var errNotIntent = errors.New("not a whole intent")
+
+// encode writes the intent and, on a second line, the sum over the first.
+func (in *intent) encode() ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(in); err != nil {
+		return nil, err
+	}
+	b := buf.Bytes()
+	sum := crc32.Checksum(b, castagnoli)
+	b = append(b, `{"sum":"`...)
+	b = appendHex32(b, sum)
+	return append(b, "\"}\n"...), nil
+}
+
+// parseIntent reads what encode wrote. One that is not there whole was never
+// promised.
+func parseIntent(b []byte) (*intent, error) {
+	at := len(b) - intentSumBytes
+	if at < 0 {
+		return nil, errNotIntent
+	}
+	s := scanner{b: b, i: at}
+	var sum uint32
+	if !s.literal(`{"sum":"`) || !s.hex32(&sum) || !s.literal("\"}\n") || sum != crc32.Checksum(b[:at], castagnoli) {
+		return nil, errNotIntent
+	}
+	in := new(intent)
+	if err := json.Unmarshal(b[:at], in); err != nil {
+		return nil, errNotIntent
+	}
+	return in, in.check()
+}
+
+// check keeps an intent that somebody made up from naming a file outside.
+func (in *intent) check() error {
+	keys := append([]tidemark.Key(nil), in.Drops...)
+	for _, p := range append(append([]intentPut(nil), in.Puts...), in.Deletes...) {
+		keys = append(keys, p.Key)
+	}
+	for _, a := range in.Appends {
+		keys = append(keys, a.Key)
+	}
+	for _, k := range keys {
+		if !nameable(k) {
+			return errNotIntent
+		}
+	}
+	return nil
+}

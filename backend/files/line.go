@@ -1,0 +1,269 @@
+package files
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"strconv"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// line is a line as it stands in a file: with the instant of its batch, and
+// which of how many lines of one append it is, so that a reader can tell a
+// whole append from one that was cut off.
+type line struct {
+	tidemark.Line
+	batchAt     time.Time
+	part, parts int64 // 1 and 1 for a line that was appended alone
+	tie         uint32
+	scratch     []byte // for sums, kept from line to line
+}
+
+// sums returns the checksum of the line, and the sum that binds to it what that
+// does not cover: a changed batch id or part would otherwise pass unnoticed.
+func (l *line) sums(log tidemark.Key) (sum, tie uint32) {
+	sum = l.Checksum(log)
+	if l.scratch == nil {
+		l.scratch = make([]byte, 0, 64)
+	}
+	b := binary.LittleEndian.AppendUint64(l.scratch[:0], uint64(l.batchAt.UnixMicro()))
+	b = binary.LittleEndian.AppendUint64(b, uint64(l.part))
+	b = binary.LittleEndian.AppendUint64(b, uint64(l.parts))
+	b = append(b, l.Batch...)
+	l.scratch = b
+	return sum, crc32.Update(sum, castagnoli, b)
+}
+
+// matches reports whether l is what was written.
+func (l *line) matches(log tidemark.Key) bool {
+	sum, tie := l.sums(log)
+	return l.Sum == sum && l.tie == tie
+}
+
+var (
+	errNotLine   = errors.New("not a line of a log")
+	errNotRecord = errors.New("not a record")
+	errSum       = errors.New("its checksum does not match")
+)
+
+// appendLine writes l with its newline.
+func appendLine(dst []byte, log tidemark.Key, l *line) []byte {
+	sum, tie := l.sums(log)
+	dst = append(dst, `{"seq":`...)
+	dst = strconv.AppendInt(dst, l.Seq, 10)
+	dst = append(dst, `,"at":`...)
+	dst = appendTime(dst, l.At)
+	dst = appendString(dst, `,"`, "kind", l.Kind)
+	if l.Key != "" {
+		dst = appendString(dst, `,"`, "key", l.Key)
+	}
+	dst = appendPlace(dst, l.Place, l.Chain)
+	if l.parts != 1 {
+		dst = append(dst, `,"part":[`...)
+		dst = strconv.AppendInt(dst, l.part, 10)
+		dst = append(dst, ',')
+		dst = strconv.AppendInt(dst, l.parts, 10)
+		dst = append(dst, ']')
+	}
+	dst = append(dst, `,"batch":`...)
+	dst = appendText(dst, l.Batch)
+	if !l.batchAt.Equal(l.At) {
+		dst = append(dst, `,"batch_at":`...)
+		dst = appendTime(dst, l.batchAt)
+	}
+	dst = append(dst, `,"sum":"`...)
+	dst = appendHex32(dst, sum)
+	dst = appendHex32(dst, tie)
+	dst = append(dst, '"')
+	dst = appendBody(dst, ",", ":", l.Body, true)
+	return append(dst, '}', '\n')
+}
+
+func appendPlace(dst []byte, p tidemark.Place, chain []byte) []byte {
+	for _, n := range [...]struct {
+		name string
+		v    int64
+	}{{`,"parent":`, p.Parent}, {`,"depth":`, p.Depth}, {`,"nodes":`, p.Nodes}, {`,"turn":`, p.Turn}} {
+		if n.v != 0 {
+			dst = append(dst, n.name...)
+			dst = strconv.AppendInt(dst, n.v, 10)
+		}
+	}
+	if len(chain) > 0 {
+		dst = append(dst, `,"chain":"`...)
+		dst = base64.StdEncoding.AppendEncode(dst, chain)
+		dst = append(dst, '"')
+	}
+	return dst
+}
+
+// place reads what appendPlace wrote.
+func (s *scanner) place(p *tidemark.Place, chain *[]byte) bool {
+	for _, n := range [...]struct {
+		name string
+		v    *int64
+	}{{`,"parent":`, &p.Parent}, {`,"depth":`, &p.Depth}, {`,"nodes":`, &p.Nodes}, {`,"turn":`, &p.Turn}} {
+		if s.literal(n.name) && (!s.number(n.v) || *n.v == 0) {
+			return false
+		}
+	}
+	if s.literal(`,"chain":"`) {
+		t, ok := s.text()
+		if !ok || len(t) == 0 {
+			return false
+		}
+		c, err := base64.StdEncoding.Strict().DecodeString(string(t))
+		if err != nil {
+			return false
+		}
+		*chain = c
+	}
+	return true
+}
+
+// parseLine reads b, a line without its newline, into l and holds it against
+// its sums. The body of l is a part of b.
+func parseLine(b []byte, log tidemark.Key, l *line) error {
+	if scanLine(b, l) && l.matches(log) {
+		return nil
+	}
+	if err := unmarshalLine(b, l); err != nil {
+		return err
+	}
+	if !l.matches(log) {
+		return errSum
+	}
+	return nil
+}
+
+// scanLine reads a line in the form that appendLine gives it. It takes the
+// body as it is; the sum tells whether it is the right one.
+func scanLine(b []byte, l *line) bool {
+	kind, batch := l.Kind, l.Batch // of the line before: most often the same
+	*l = line{part: 1, parts: 1, scratch: l.scratch}
+	s := scanner{b: b}
+	if !s.literal(`{"seq":`) || !s.number(&l.Seq) || !s.literal(`,"at":"`) || !s.instant(&l.At) || !s.literal(`,"kind":"`) {
+		return false
+	}
+	t, ok := s.text()
+	if !ok {
+		return false
+	}
+	l.Kind = reuse(kind, t)
+	if s.literal(`,"key":"`) {
+		if t, ok = s.text(); !ok || len(t) == 0 {
+			return false
+		}
+		l.Key = string(t)
+	}
+	if !s.place(&l.Place, &l.Chain) {
+		return false
+	}
+	if s.literal(`,"part":[`) && !(s.number(&l.part) && s.literal(",") && s.number(&l.parts) && s.literal("]") && l.parts != 1) {
+		return false
+	}
+	if !s.literal(`,"batch":"`) {
+		return false
+	}
+	if t, ok = s.text(); !ok {
+		return false
+	}
+	l.Batch = reuse(batch, t)
+	l.batchAt = l.At
+	if s.literal(`,"batch_at":"`) && !s.instant(&l.batchAt) {
+		return false
+	}
+	var sums sumText
+	if !s.literal(`,"sum":"`) || !s.sums(&sums) || !s.literal(`"`) {
+		return false
+	}
+	l.Sum, l.tie = sums.sum, sums.tie
+	return l.validPart() && s.body(&l.Body, `,"body":`, `,"data":"`, "}")
+}
+
+func (l *line) validPart() bool {
+	return l.Seq >= 1 && 1 <= l.part && l.part <= l.parts && l.part <= l.Seq
+}
+
+// body reads the last member and the end of the object.
+func (s *scanner) body(body *[]byte, verbatim, encoded, end string) bool {
+	stop := len(s.b) - len(end)
+	if s.i > stop || string(s.b[stop:]) != end {
+		return false
+	}
+	if s.i == stop {
+		return true
+	}
+	switch {
+	case s.literal(verbatim):
+		if s.i >= stop {
+			return false
+		}
+		*body = s.b[s.i:stop:stop]
+		return true
+	case s.literal(encoded):
+		if stop-1 <= s.i || s.b[stop-1] != '"' {
+			return false
+		}
+		d, err := base64.StdEncoding.Strict().AppendDecode(nil, s.b[s.i:stop-1])
+		*body = d
+		return err == nil && len(d) > 0
+	}
+	return false
+}
+
+// reuse returns last when it is the text, which saves making it anew.
+func reuse(last string, text []byte) string {
+	if string(text) == last {
+		return last
+	}
+	return string(text)
+}
+
+// unmarshalLine reads a line in any form that JSON allows, as an editor or
+// another program may have left it.
+func unmarshalLine(b []byte, l *line) error {
+	var v struct {
+		Seq    int64     `json:"seq"`
+		At     time.Time `json:"at"`
+		Kind   string    `json:"kind"`
+		Kind64 []byte    `json:"kind64"`
+		Key    string    `json:"key"`
+		Key64  []byte    `json:"key64"`
+		tidemark.Place
+		Chain   []byte          `json:"chain"`
+		Part    *[2]int64       `json:"part"`
+		Batch   string          `json:"batch"`
+		BatchAt *time.Time      `json:"batch_at"`
+		Sum     *sumText        `json:"sum"`
+		Body    json.RawMessage `json:"body"`
+		Data    []byte          `json:"data"`
+	}
+	if err := json.Unmarshal(b, &v); err != nil || v.Sum == nil {
+		return errNotLine
+	}
+	*l = line{part: 1, parts: 1, tie: v.Sum.tie, scratch: l.scratch}
+	l.Line = tidemark.Line{Seq: v.Seq, At: v.At.UTC(), Kind: v.Kind + string(v.Kind64), Key: v.Key + string(v.Key64),
+		Place: v.Place, Chain: v.Chain, Batch: v.Batch, Sum: v.Sum.sum, Body: v.Body}
+	if v.Data != nil {
+		l.Body = v.Data
+	}
+	if len(l.Chain) == 0 {
+		l.Chain = nil
+	}
+	l.batchAt = l.At
+	if v.BatchAt != nil {
+		l.batchAt = v.BatchAt.UTC()
+	}
+	if v.Part != nil {
+		l.part, l.parts = v.Part[0], v.Part[1]
+	}
+	if !l.validPart() {
+		return errNotLine
+	}
+	return nil
+}

@@ -1,0 +1,293 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+// Lines reads a log without a lock. Lines that were never promised are not
+// seen; a line that was kept and cannot be read is a *tidemark.Damage with the
+// file and the number of its row.
+func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
+	if len(spans) == 0 {
+		spans = []tidemark.Span{{}}
+	}
+	return func(yield func(tidemark.Line, error) bool) {
+		for _, span := range spans {
+			if err := b.use(ctx); err != nil {
+				yield(tidemark.Line{}, err)
+				return
+			}
+			if !nameable(log) {
+				return
+			}
+			w := walk{ctx: ctx, b: b, log: log, yield: yield}
+			if err := w.span(span); err != nil {
+				yield(tidemark.Line{}, b.reading(log, err))
+				return
+			}
+			if w.stopped {
+				return
+			}
+		}
+	}
+}
+
+// reading says which thing a failed read was about.
+func (b *Backend) reading(key tidemark.Key, err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, tidemark.ErrCorrupt) {
+		return err
+	}
+	if b.closed.Load() {
+		return errClosed
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return denied(fmt.Errorf("%s: %w", key, err))
+	}
+	return tidemark.Storagef("%s: %w", key, err)
+}
+
+// walk is one reading of a span.
+type walk struct {
+	ctx     context.Context
+	b       *Backend
+	log     tidemark.Key
+	f       durable.File
+	yield   func(tidemark.Line, error) bool
+	stopped bool
+	bad     []row // rows that are no lines, since the last one that was
+	number  rowNumber
+}
+
+func (w *walk) span(span tidemark.Span) error {
+	h, known := w.b.readHead(w.log)
+	f, err := w.b.fs.OpenFile(logPath(w.log), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		st, err := w.b.look(w.log)
+		if err != nil || st.lost == nil {
+			return err
+		}
+		first, last := span.Of(st.Length)
+		w.missing(first, last, span.Backwards)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w.f, w.number.f = f, f
+	st, err := settle(f, w.log, h, known)
+	if err == nil && st.lost != nil {
+		st, err = w.b.look(w.log) // a log that was dropped meanwhile is not lost
+	}
+	if err != nil {
+		return err
+	}
+	first, last := span.Of(st.Length)
+	if first > last {
+		return nil
+	}
+	if span.Backwards {
+		return w.back(&st, first, last)
+	}
+	r, err := seek(f, w.log, &st, first)
+	if err != nil {
+		return err
+	}
+	mean := st.end/max(st.Length, 1) + 1
+	r.chunk = int(min(max((last-first+closeLines)*mean, 4<<10), readBytes))
+	return w.ahead(r, first, last)
+}
+
+// ahead yields first to last in order.
+func (w *walk) ahead(r *forward, first, last int64) error {
+	var l line
+	next := first
+	for next <= last && !w.stopped {
+		row, err := r.next()
+		if err == io.EOF {
+			w.missing(next, w.still(last), false)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if parseLine(row.bytes, w.log, &l) == nil {
+			next = w.step(&l, next, last)
+		} else {
+			w.bad = append(w.bad, row)
+			glued := salvage(row, w.log)
+			for i := range glued {
+				next = w.step(&glued[i].line, next, last)
+			}
+		}
+		if next&1023 == 0 {
+			if err := w.ctx.Err(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// step yields l when its turn has come, after what is missing before it, and
+// returns the seq that comes next. Lines before next were asked for by nobody
+// or seen already.
+func (w *walk) step(l *line, next, last int64) int64 {
+	if l.Seq < next || next > last || w.stopped {
+		if l.Seq < next {
+			w.bad = w.bad[:0]
+		}
+		return next
+	}
+	if l.Seq > next {
+		w.missing(next, min(l.Seq-1, last), false)
+	}
+	w.bad = w.bad[:0]
+	if l.Seq <= last && !w.stopped {
+		w.stopped = !w.yield(l.Line, nil)
+	}
+	return l.Seq + 1
+}
+
+// back yields last to first.
+func (w *walk) back(st *state, first, last int64) error {
+	end := st.end
+	if last < st.Length {
+		var err error
+		if end, err = w.endOf(st, last); err != nil {
+			return err
+		}
+	}
+	r := newBackward(w.f, end)
+	next := last
+	var one [1]found
+	for next >= first && !w.stopped {
+		got, err := r.prev()
+		if err == io.EOF {
+			w.missing(first, next, true)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		lines := one[:]
+		if parseLine(got.bytes, w.log, &one[0].line) != nil {
+			w.bad = append([]row{got}, w.bad...)
+			lines = salvage(got, w.log)
+		}
+		for i := len(lines) - 1; i >= 0 && next >= first && !w.stopped; i-- {
+			next = w.stepBack(&lines[i].line, next, first)
+		}
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) stepBack(l *line, next, first int64) int64 {
+	if l.Seq > next {
+		w.bad = nil
+		return next
+	}
+	if l.Seq < next {
+		w.missing(max(l.Seq+1, first), next, true)
+	}
+	w.bad = nil
+	if l.Seq >= first && !w.stopped {
+		w.stopped = !w.yield(l.Line, nil)
+	}
+	return l.Seq - 1
+}
+
+// endOf returns where the first line behind seq begins.
+func (w *walk) endOf(st *state, seq int64) (int64, error) {
+	r, err := seek(w.f, w.log, st, seq)
+	if err != nil {
+		return 0, err
+	}
+	var l line
+	for {
+		row, err := r.next()
+		if err == io.EOF {
+			return st.end, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		if parseLine(row.bytes, w.log, &l) == nil && l.Seq > seq {
+			return row.at, nil
+		}
+		for _, g := range salvage(row, w.log) {
+			if g.Seq > seq {
+				return row.stop, nil // the row also holds what lies before
+			}
+		}
+	}
+}
+
+// still returns the last seq that the log has now: a log may have been dropped
+// while it was read.
+func (w *walk) still(last int64) int64 {
+	st, err := w.b.look(w.log)
+	if err != nil {
+		return last
+	}
+	return min(last, st.Length)
+}
+
+// missing yields a Damage for each seq from first to last. When as many rows
+// could not be read, each seq has its own.
+func (w *walk) missing(first, last int64, backwards bool) {
+	rows := w.bad
+	for i := int64(0); first+i <= last && !w.stopped; i++ {
+		seq := first + i
+		if backwards {
+			seq = last - i
+		}
+		d := &tidemark.Damage{Key: w.log, Seq: seq, Place: logPath(w.log), What: "the line is missing"}
+		if len(rows) > 0 {
+			r := rows[0]
+			if int64(len(rows)) == last-first+1 {
+				r = rows[seq-first]
+			}
+			d.Place = fmt.Sprintf("%s:%d", logPath(w.log), w.number.of(r.at))
+			d.What = whatIsWrong(r, w.log)
+		}
+		w.stopped = !w.yield(tidemark.Line{Seq: seq}, d)
+	}
+}
+
+// rowNumber counts rows of a file. Only damage needs the number of its row, so
+// it is counted when asked for, from the last answer on.
+type rowNumber struct {
+	f      durable.File
+	at     int64
+	number int64
+}
+
+func (n *rowNumber) of(at int64) int64 {
+	if at < n.at || n.number == 0 {
+		n.at, n.number = 0, 1
+	}
+	buf := make([]byte, readBytes)
+	for n.at < at {
+		m, err := n.f.ReadAt(buf[:min(int64(len(buf)), at-n.at)], n.at)
+		n.number += int64(bytes.Count(buf[:m], []byte{'\n'}))
+		n.at += int64(m)
+		if err != nil {
+			break
+		}
+	}
+	return n.number
+}

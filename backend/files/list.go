@@ -1,0 +1,178 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+// maxListed bounds how many records a process remembers between listings,
+// some 400 bytes each.
+const maxListed = 100_000
+
+// listCache remembers what a listing needs of records and logs whose files
+// have not changed. What it says is only ever used when the file still has
+// the size, time and identity that it had.
+type listCache struct {
+	mu   sync.Mutex
+	rows map[tidemark.Key]*listed
+}
+
+type listed struct {
+	record          durable.Info
+	log             durable.Info // zero: there is none
+	tidemark.Record              // without its body
+	damage          error
+}
+
+// List reads the directory of a kind. It orders by what files say about
+// themselves, and reads only those that changed since the last listing, and
+// those that it yields.
+func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark.Record, error] {
+	return func(yield func(tidemark.Record, error) bool) {
+		if err := b.use(ctx); err != nil {
+			yield(tidemark.Record{}, err)
+			return
+		}
+		found, err := b.find(ctx, q)
+		if err != nil {
+			yield(tidemark.Record{}, b.reading(tidemark.Key{Kind: q.Kind}, err))
+			return
+		}
+		slices.SortFunc(found, func(x, y *listed) int { return q.Compare(x.Record, y.Record) })
+		yielded := 0
+		for _, l := range found {
+			r, err := b.Get(ctx, l.Key)
+			if err == nil && r.Version == 0 || errors.Is(err, tidemark.ErrNotFound) {
+				continue // deleted meanwhile
+			}
+			if !yield(r, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return
+			}
+			if yielded++; yielded == q.Limit {
+				return
+			}
+		}
+	}
+}
+
+// find returns what the query includes, in no order, and every record that is
+// damaged and could be meant.
+func (b *Backend) find(ctx context.Context, q tidemark.Query) (found []*listed, err error) {
+	if (tidemark.Key{Kind: q.Kind, ID: "x"}).Check() != nil {
+		return nil, nil
+	}
+	names, err := b.names(recordsDir, q.Kind, ".json")
+	if err != nil {
+		return nil, err
+	}
+	logNames, err := b.names(logsDir, q.Kind, ".ndjson")
+	if err != nil {
+		return nil, err
+	}
+	logs := make(map[string]bool, len(logNames))
+	for _, id := range logNames {
+		logs[id] = true
+	}
+	for i, id := range names {
+		if !strings.HasPrefix(id, q.Prefix) {
+			continue
+		}
+		if i&255 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		l, err := b.listed(tidemark.Key{Kind: q.Kind, ID: id}, logs[id])
+		if err != nil {
+			return nil, err
+		}
+		if l != nil && (l.damage != nil && (q.After == nil || q.Compare(*q.After, l.Record) < 0) || l.damage == nil && q.Includes(l.Record)) {
+			found = append(found, l)
+		}
+	}
+	return found, nil
+}
+
+// names returns the ids that have a file in the folder of a kind.
+func (b *Backend) names(folder, kind, ext string) ([]string, error) {
+	names, err := b.fs.Names(folder + "/" + kind)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ids := names[:0]
+	for _, n := range names {
+		stem, ok := strings.CutSuffix(n, ext)
+		if !ok {
+			continue
+		}
+		if id, ok := idOf(stem); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// listed returns what is known of a record, and nil when it is gone.
+func (b *Backend) listed(key tidemark.Key, hasLog bool) (*listed, error) {
+	record, err := b.fs.Stat(recordPath(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var log durable.Info
+	if hasLog {
+		if log, err = b.fs.Stat(logPath(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	b.list.mu.Lock()
+	l := b.list.rows[key]
+	b.list.mu.Unlock()
+	if l != nil && l.record == record && l.log == log {
+		return l, nil
+	}
+	l = &listed{record: record, log: log}
+	if l.Record, _, err = b.readRecord(key); err != nil {
+		if !errors.Is(err, tidemark.ErrCorrupt) {
+			return nil, err
+		}
+		l.damage = err
+	}
+	l.Body = nil
+	st, err := b.look(key)
+	if err != nil {
+		return nil, err
+	}
+	l.Head = st.Head
+	if l.damage == nil && l.Version != 0 && settled(record) && settled(log) {
+		b.list.keep(key, l)
+	}
+	return l, nil
+}
+
+// racyFor is more than the grain of the times that file systems keep: a file
+// that changed just now can change again and look the same.
+const racyFor = 100 * time.Millisecond
+
+func settled(i durable.Info) bool { return time.Since(i.ModTime) > racyFor }
+
+func (c *listCache) keep(key tidemark.Key, l *listed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.rows) >= maxListed || c.rows == nil {
+		c.rows = make(map[tidemark.Key]*listed)
+	}
+	c.rows[key] = l
+}

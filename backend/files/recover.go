@@ -1,0 +1,176 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+// tidy completes what crashed writers left, when there is something: an
+// intent, or a temporary file. Those of a writer at work are gone when its
+// lock is.
+func (b *Backend) tidy(ctx context.Context) error {
+	if err := b.openFlags(); err != nil {
+		return b.writing(err)
+	}
+	left := 0
+	for _, dir := range []string{intentsDir, tmpDir} {
+		names, err := b.fs.Names(dir)
+		if err != nil {
+			return b.writing(err)
+		}
+		left += len(names)
+	}
+	if left > 0 {
+		if err := b.recover(ctx); err != nil {
+			return b.writing(err)
+		}
+	}
+	if info, err := b.fs.Stat(reserveFile); err != nil || info.Size < reserveBytes {
+		b.fillReserve() // when there is room for it again
+	}
+	return nil
+}
+
+// recover completes every intent, drops those that are not there whole, sweeps
+// temporary files, and syncs the names that somebody may have died over. It
+// holds all locks, so nobody is at work, and may itself be cut off at any step
+// and run again.
+func (b *Backend) recover(ctx context.Context) error {
+	release, err := b.takeAll(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := b.complete(); err != nil {
+		return err
+	}
+	if err := b.sweep(); err != nil {
+		return err
+	}
+	if err := b.syncNames(); err != nil {
+		return err
+	}
+	return b.clearFlags()
+}
+
+func (b *Backend) complete() error {
+	names, err := b.fs.Names(intentsDir)
+	if err != nil {
+		return err
+	}
+	// The names that a dead writer changed are made durable first: what is
+	// found done is not done again.
+	if len(names) > 0 {
+		if err := b.syncNames(); err != nil {
+			return err
+		}
+	}
+	for _, n := range names {
+		if err := b.completeOne(intentsDir + "/" + n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Backend) completeOne(name string) error {
+	data, err := durable.ReadFile(b.fs, name)
+	if err != nil {
+		return err
+	}
+	in, err := parseIntent(data)
+	if err != nil {
+		return b.forgetIntent(name)
+	}
+	// It may be whole in memory only. It must not vanish half carried out.
+	if err := b.resync(name); err != nil {
+		return err
+	}
+	a := applying{b: b, in: in}
+	defer func() {
+		for _, t := range a.targets {
+			t.close()
+		}
+	}()
+	// A log that is damaged does not keep the rest of the batch, or the rest
+	// of the store, from being completed; reading it tells.
+	kept := in.Appends[:0:0]
+	for _, ap := range in.Appends {
+		t, err := b.target(ap.Key)
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		a.targets, kept = append(a.targets, t), append(kept, ap)
+	}
+	in.Appends = kept
+	if err := a.run(); err != nil {
+		return err
+	}
+	for _, t := range a.targets {
+		b.keys.forget(t.log)
+		b.grown.wake(t.log)
+	}
+	return b.forgetIntent(name)
+}
+
+func (b *Backend) resync(name string) error {
+	f, err := b.fs.OpenFile(name, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := durable.SyncFile(f, name); err != nil {
+		return err
+	}
+	return durable.SyncDir(b.fs, intentsDir)
+}
+
+// sweep removes temporary files. The caller holds all locks.
+func (b *Backend) sweep() error {
+	names, err := b.fs.Names(tmpDir)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := b.fs.Remove(tmpDir + "/" + n); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncNames makes every name in the store durable, its own included: who made
+// the store may have died before its last sync, and then nobody has cleared
+// the flags yet.
+func (b *Backend) syncNames() error {
+	if err := durable.SyncDir(b.fs, "."); err != nil {
+		return err
+	}
+	for _, folder := range []string{recordsDir, logsDir, headsDir} {
+		kinds, err := b.fs.Names(folder)
+		if err != nil {
+			return err
+		}
+		for _, k := range kinds {
+			info, err := b.fs.Stat(folder + "/" + k)
+			if err != nil || !info.Mode.IsDir() {
+				continue
+			}
+			if err := durable.SyncDir(b.fs, folder+"/"+k); err != nil {
+				return err
+			}
+		}
+		if err := durable.SyncDir(b.fs, folder); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package files
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"path"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+func (b *Backend) tmpName() string { return tmpDir + "/" + randomName() }
+
+func randomName() string {
+	var id [8]byte
+	rand.Read(id[:])
+	return hex.EncodeToString(id[:])
+}
+
+// several carries out a batch of several parts. When the intent and its name
+// are synced, the batch will happen, whatever comes.
+func (c *commit) several() error {
+	in := intentOf(c.batch)
+	data, err := in.encode()
+	if err != nil {
+		return err
+	}
+	return c.flagged(func() error {
+		name := intentsDir + "/" + randomName() + ".json"
+		if err := durable.Create(c.b.fs, name, data); err != nil {
+			return err
+		}
+		if err := durable.SyncDir(c.b.fs, intentsDir); err != nil {
+			return err
+		}
+		a := applying{b: c.b, in: in, targets: c.targets}
+		if err := a.run(); err != nil {
+			return a.undo(name, err)
+		}
+		for i := range c.targets {
+			c.appended(i, a.before[i])
+		}
+		return c.b.forgetIntent(name)
+	})
+}
+
+// forgetIntent removes an intent that was carried out, for good: one that came
+// back after later batches would be carried out again.
+func (b *Backend) forgetIntent(name string) error {
+	if err := b.fs.Remove(name); err != nil {
+		return &stuckError{err}
+	}
+	return durable.SyncDir(b.fs, intentsDir)
+}
+
+// applying carries out an intent: first what may fail for want of room and can
+// be taken back, then the changes of names. Every step may be found done
+// already by somebody who died.
+type applying struct {
+	b       *Backend
+	in      *intent
+	targets []*target // one for each append
+	before  []state   // of the targets
+	wrote   []bool    // which of them got lines
+	staged  []staged
+	dirs    map[string]bool // whose names changed
+	named   bool            // names began to change: there is no way back
+}
+
+type staged struct{ tmp, name string }
+
+func (a *applying) run() error {
+	a.dirs = make(map[string]bool)
+	for i, t := range a.targets {
+		a.before = append(a.before, t.st)
+		a.wrote = append(a.wrote, false)
+		ap := &a.in.Appends[i]
+		if t.st.Length != ap.First-1 {
+			continue // done already
+		}
+		if err := t.write([]byte(ap.Lines)); err != nil {
+			return err
+		}
+		a.wrote[i] = true
+		if t.made {
+			a.dirs[path.Dir(logPath(t.log))] = true
+		}
+	}
+	for _, p := range a.in.Puts {
+		if err := a.stage(p); err != nil {
+			return err
+		}
+	}
+	a.named = true
+	if err := a.rename(); err != nil {
+		return &stuckError{err}
+	}
+	return nil
+}
+
+func (a *applying) stage(p intentPut) error {
+	r, sound, err := a.b.readRecord(p.Key)
+	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+		return err
+	}
+	if sound && r.Version != p.Version-1 {
+		return nil // done already
+	}
+	s := staged{a.b.tmpName(), recordPath(p.Key)}
+	if err := durable.MkdirAll(a.b.fs, path.Dir(s.name)); err != nil {
+		return err
+	}
+	if err := durable.Create(a.b.fs, s.tmp, []byte(p.File)); err != nil {
+		return err
+	}
+	a.staged = append(a.staged, s)
+	return nil
+}
+
+func (a *applying) rename() error {
+	for _, s := range a.staged {
+		if err := a.b.fs.Rename(s.tmp, s.name); err != nil {
+			return err
+		}
+		a.dirs[path.Dir(s.name)] = true
+	}
+	for _, d := range a.in.Deletes {
+		r, sound, err := a.b.readRecord(d.Key)
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return err
+		}
+		if r.Version == 0 && sound || r.Version != d.Version && sound {
+			continue // done already
+		}
+		if err := a.b.fs.Remove(recordPath(d.Key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		a.dirs[path.Dir(recordPath(d.Key))] = true
+	}
+	for _, k := range a.in.Drops {
+		if err := a.b.drop(k); err != nil {
+			return err
+		}
+	}
+	for dir := range a.dirs {
+		if err := durable.SyncDir(a.b.fs, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// undo takes back what run did before it failed with cause, and then the
+// intent. Where that is not possible, the intent stays, and whoever opens the
+// store next completes it.
+func (a *applying) undo(name string, cause error) error {
+	var sync *durable.SyncError
+	if a.named || errors.As(cause, &sync) {
+		return &stuckError{cause}
+	}
+	for i, t := range a.targets {
+		if i >= len(a.wrote) || !a.wrote[i] {
+			continue
+		}
+		t.st = a.before[i]
+		err := t.undo()
+		if err == nil && t.made {
+			err = durable.SyncDir(a.b.fs, path.Dir(logPath(t.log)))
+		} else if err == nil {
+			err = durable.SyncFile(t.f, logPath(t.log))
+		}
+		if err != nil {
+			return &stuckError{errors.Join(cause, err)}
+		}
+	}
+	for _, s := range a.staged {
+		if err := a.b.fs.Remove(s.tmp); err != nil {
+			return &stuckError{errors.Join(cause, err)}
+		}
+	}
+	if err := a.b.forgetIntent(name); err != nil {
+		return &stuckError{errors.Join(cause, err)}
+	}
+	return cause
+}
