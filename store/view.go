@@ -140,9 +140,12 @@ func at(segments []segment, seq int64) segment {
 }
 
 // backwards yields the lines of one segment with seqs counted as entries', newest
-// first from seq on; no more than n when n is not 0.
+// first from seq on, from the end when it is 0; no more than n when n is not 0.
 func (v *View) backwards(ctx context.Context, seg segment, seq int64, n int) iter.Seq2[tidemark.Line, error] {
-	span := tidemark.Span{To: seq - seg.offset, Newest: n, Backwards: true}
+	span := tidemark.Span{Newest: n, Backwards: true}
+	if seq > 0 {
+		span.To = seq - seg.offset
+	}
 	return func(yield func(tidemark.Line, error) bool) {
 		for l, err := range v.s.backend.Lines(ctx, seg.log, span) {
 			l.Seq += seg.offset
@@ -186,8 +189,9 @@ func (v *View) line(ctx context.Context, segments []segment, seq int64) (tidemar
 	return tidemark.Line{}, tidemark.NotFoundf("session %s: entry %d: not found", v.ID, seq)
 }
 
-// walk yields the lines of the path that ends at seq, newest first, markers
-// and all. hint is about how many the caller wants, 0: all.
+// walk yields the lines of the path that ends at seq, at the head when it is 0,
+// newest first, markers and all. hint is about how many the caller wants, 0:
+// all.
 func (v *View) walk(ctx context.Context, seq int64, hint int) iter.Seq2[tidemark.Line, error] {
 	return func(yield func(tidemark.Line, error) bool) {
 		segments, err := v.trail(ctx)
@@ -198,10 +202,16 @@ func (v *View) walk(ctx context.Context, seq int64, hint int) iter.Seq2[tidemark
 		want := seq
 		var child tidemark.Line // the last one that could be read
 		damaged := false        // the one after child could not be
-		for want > 0 {
+		for first := true; want > 0 || first; first = false {
 			seg := at(segments, want)
+			if want == 0 {
+				seg = segments[len(segments)-1]
+			}
 			before := want
 			for l, err := range v.backwards(ctx, seg, want, hint) {
+				if want == 0 {
+					want = l.Seq
+				}
 				if l.Seq != want && err == nil {
 					break
 				}
@@ -228,7 +238,7 @@ func (v *View) walk(ctx context.Context, seq int64, hint int) iter.Seq2[tidemark
 					break
 				}
 			}
-			if want == before {
+			if want == before && want > 0 {
 				yield(tidemark.Line{Seq: want}, &tidemark.Damage{Key: seg.log, Seq: want - seg.offset, What: "the line is missing"})
 				want--
 			}
@@ -364,14 +374,6 @@ func structural(e tidemark.Entry) bool {
 // means the head. It costs the same however long the session is.
 func (v *View) Tail(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
-		if seq == 0 {
-			l, err := v.head(ctx)
-			if err != nil {
-				yield(tidemark.Entry{}, err)
-				return
-			}
-			seq = l.Seq
-		}
 		type found struct {
 			e   tidemark.Entry
 			err error
