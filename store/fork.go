@@ -26,15 +26,22 @@ func (s *Store) Fork(ctx context.Context, id tidemark.SessionID, seq int64, titl
 		if title == "" {
 			sess.Title = v.Title
 		}
-		b, err := s.forkBatch(ctx, sess, point)
+		source := v.Info
+		if sess.Base.Session != source.ID {
+			if source, err = s.Session(ctx, sess.Base.Session); err != nil {
+				return err
+			}
+		}
+		b, err := forkBatch(sess, source, point)
 		if err != nil {
 			return err
 		}
 		if _, err := s.commit(ctx, b); err != nil {
 			return err
 		}
-		forked, err = s.Session(ctx, sess.ID)
-		return err
+		forked = Info{Session: sess, State: Live, UpdatedAt: b.At, version: 1,
+			Messages: point.Place.Depth, Nodes: point.Place.Nodes, Entries: point.Seq + 1}
+		return nil
 	})
 	return forked, err
 }
@@ -50,15 +57,17 @@ func (v *View) forkPoint(ctx context.Context, seq int64) (tidemark.Line, error) 
 			return head, tidemark.Invalidf("session %s: has no entry to fork from", v.ID)
 		}
 	}
-	if seq <= v.sharedUpTo() {
-		return v.onPath(ctx, seq)
-	}
 	segments, err := v.trail(ctx)
 	if err != nil {
 		return tidemark.Line{}, err
 	}
 	for {
-		l, err := v.line(ctx, segments, seq)
+		var l tidemark.Line
+		if seq <= v.sharedUpTo() {
+			l, err = v.onPath(ctx, seq)
+		} else {
+			l, err = v.line(ctx, segments, seq)
+		}
 		if err != nil || l.Kind != tidemark.KindBranch {
 			return l, err
 		}
@@ -77,13 +86,13 @@ func (v *View) ownerOf(seq int64) tidemark.SessionID {
 
 // forkBatch creates a session whose log begins with a marker: it says how many
 // messages lie before, so that a listing needs no look at the source.
-func (s *Store) forkBatch(ctx context.Context, sess tidemark.Session, point tidemark.Line) (tidemark.Batch, error) {
+func forkBatch(sess tidemark.Session, source Info, point tidemark.Line) (tidemark.Batch, error) {
 	b := tidemark.Batch{At: sess.CreatedAt}
-	source, err := s.Session(ctx, sess.Base.Session)
-	if err != nil {
-		return b, err
+	if source.State == purging {
+		return b, tidemark.NotFoundf("session %s is being destroyed", source.ID)
 	}
-	// A purge of the source deletes its record, and then this batch conflicts.
+	// A purge of the source first changes its record, and then this batch
+	// conflicts.
 	b.Require = append(b.Require, tidemark.Need{Key: keyOf(kindSession, source.ID), Version: source.version})
 	r, err := record(sess, Live, 0)
 	if err != nil {

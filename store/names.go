@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -25,6 +26,7 @@ type name struct {
 	Seq     int64              `json:"seq,omitempty"` // a label's entry
 
 	version int64
+	given   time.Time // when the record was put
 }
 
 // nameGroup is what all names of one text in one class have in common.
@@ -54,7 +56,7 @@ func (s *Store) names(ctx context.Context, q tidemark.Query) iter.Seq2[name, err
 		for r, err := range s.backend.List(ctx, q) {
 			var n name
 			if err == nil {
-				n.version = r.Version
+				n.version, n.given = r.Version, r.UpdatedAt
 				err = decode(r, &n)
 			}
 			if !yield(n, err) {

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -82,9 +83,9 @@ func checkText(what, text string) (string, error) {
 	return text, nil
 }
 
-// Label gives an entry a name that leads to it: ErrInvalid, ErrNotFound. An
-// entry has one label, and a label leads to one entry of a session; the newest
-// wins. It needs no lease.
+// Label gives an entry a name that leads to it: ErrInvalid, ErrNotFound. A
+// label leads to one entry of a session, the one that got it last. It needs no
+// lease.
 func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, text string) error {
 	text, err := checkText("label", text)
 	if err != nil {
@@ -95,22 +96,17 @@ func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, tex
 		if err != nil {
 			return err
 		}
-		if _, err := v.Place(ctx, seq); err != nil {
+		if err := v.has(ctx, seq); err != nil {
 			return err
 		}
-		var b tidemark.Batch
-		fresh := name{Class: classLabel, Text: text, Session: id, Seq: seq}
-		for n, err := range s.namesOf(ctx, id) {
-			switch {
-			case err != nil:
-				return err
-			case n.key() == fresh.key():
-				fresh.version = n.version
-			case n.Class == classLabel && n.Seq == seq:
-				b.Deletes = append(b.Deletes, n.need())
-			}
+		n := name{Class: classLabel, Text: text, Session: id, Seq: seq}
+		old, err := s.get(ctx, n.key(), &name{})
+		if err != nil {
+			return err
 		}
-		if err := addName(&b, fresh); err != nil {
+		n.version = old.Version
+		var b tidemark.Batch
+		if err := addName(&b, n); err != nil {
 			return err
 		}
 		if err := s.addNote(ctx, &b, id, Note{Kind: noteLabel, Seq: seq, Text: text}); err != nil {
@@ -121,18 +117,30 @@ func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, tex
 	})
 }
 
-// Labels returns the labels of the session by the entry that they name.
+// Labels returns the labels of the session by the entry that they name; of
+// several on one entry, the newest.
 func (v *View) Labels(ctx context.Context) (map[int64]string, error) {
 	labels := make(map[int64]string)
+	given := make(map[int64]time.Time)
 	for n, err := range v.s.namesOf(ctx, v.ID) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return nil, err
 		}
-		if err == nil && n.Class == classLabel {
-			labels[n.Seq] = n.Text
+		if err == nil && n.Class == classLabel && !n.given.Before(given[n.Seq]) {
+			labels[n.Seq], given[n.Seq] = n.Text, n.given
 		}
 	}
 	return labels, nil
+}
+
+// seqOfLabel returns the entry that a label leads to: ErrNotFound.
+func (v *View) seqOfLabel(ctx context.Context, text string) (int64, error) {
+	n := name{Class: classLabel, Text: text, Session: v.ID}
+	r, err := v.s.get(ctx, n.key(), &n)
+	if err == nil && r.Version == 0 {
+		err = tidemark.NotFoundf("session %s: there is no node, entry or label %q", v.ID, text)
+	}
+	return n.Seq, err
 }
 
 // Rename gives a session another title. It needs no lease.

@@ -221,37 +221,17 @@ func (v *View) seqOf(ctx context.Context, point string) (int64, error) {
 		return v.NodeEnd(ctx, n)
 	case refSeq.MatchString(point):
 		seq, _ := strconv.ParseInt(point, 10, 64)
-		if seq < 1 {
-			return 0, tidemark.NotFoundf("session %s: entries are counted from 1", v.ID)
-		}
-		if seq <= v.sharedUpTo() {
-			_, err := v.onPath(ctx, seq)
-			return seq, err
-		}
-		_, err := v.Place(ctx, seq)
-		return seq, err
+		return seq, v.has(ctx, seq)
 	}
-	labels, err := v.Labels(ctx)
-	if err != nil {
-		return 0, err
-	}
-	for seq, text := range labels {
-		if fold(text) == fold(point) {
-			return seq, nil
-		}
-	}
-	return 0, tidemark.NotFoundf("session %s: there is no node, entry or label %q", v.ID, point)
+	return v.seqOfLabel(ctx, point)
 }
 
 // upFrom goes n turns up from seq, from the head when it is 0.
 func (v *View) upFrom(ctx context.Context, seq int64, n int) (int64, error) {
 	if seq == 0 {
-		head, err := v.head(ctx)
-		if err != nil {
+		var err error
+		if seq, err = v.Head(ctx); err != nil {
 			return 0, err
-		}
-		if seq = head.Seq; head.Kind == tidemark.KindBranch {
-			seq = head.Place.Parent
 		}
 	}
 	return v.Up(ctx, seq, n)

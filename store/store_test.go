@@ -476,13 +476,13 @@ func TestLabelsTitlesAndTagsNeedNoLease(t *testing.T) {
 	same(t, labels, map[int64]string{2: "better name", 3: "second"})
 	same(t, v.Tags, []string{"red"})
 	same(t, v.Title, "Another Title")
-	for ref, want := range map[string]int64{"another title@better name": 2, "Another Title@Second": 3} {
+	for ref, want := range map[string]int64{"another title@better name": 2, "another title@first answer": 2, "Another Title@Second": 3} {
 		p, err := s.Resolve(ctx, ref, "")
 		if err != nil || p.Seq != want {
 			t.Errorf("%q is entry %d, %v; want %d", ref, p.Seq, err, want)
 		}
 	}
-	for _, gone := range []string{"demo", string(w.ID()) + "@first answer"} {
+	for _, gone := range []string{"demo", string(w.ID()) + "@no such label"} {
 		_, err := s.Resolve(ctx, gone, "")
 		wants(t, err, tidemark.ErrNotFound)
 	}

@@ -178,6 +178,17 @@ func (v *View) head(ctx context.Context) (tidemark.Line, error) {
 	return tidemark.Line{}, nil
 }
 
+// Head returns the seq that the next entry would follow, 0 when there is none.
+// It is never a branch marker's: one stands for the entry that it points at.
+func (v *View) Head(ctx context.Context) (int64, error) {
+	l, err := v.head(ctx)
+	if err != nil || l.Kind != tidemark.KindBranch {
+		return l.Seq, err
+	}
+	l, err = v.forkPoint(ctx, l.Place.Parent)
+	return l.Seq, err
+}
+
 // line returns one line by its seq as an entry.
 func (v *View) line(ctx context.Context, segments []segment, seq int64) (tidemark.Line, error) {
 	seg := at(segments, seq)
@@ -374,20 +385,22 @@ func structural(e tidemark.Entry) bool {
 // means the head. It costs the same however long the session is.
 func (v *View) Tail(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
+		if n <= 0 {
+			return
+		}
 		type found struct {
 			e   tidemark.Entry
 			err error
 		}
 		tail := make([]found, 0, min(n, 1024))
 		for l, err := range v.walk(ctx, seq, n) {
-			if len(tail) == n {
-				break
-			}
 			e, err := entryOf(v.log(), l, err)
 			if err == nil && structural(e) {
 				continue
 			}
-			tail = append(tail, found{e, err})
+			if tail = append(tail, found{e, err}); len(tail) == n {
+				break // before walk looks for another one
+			}
 		}
 		for _, f := range slices.Backward(tail) {
 			if !yield(f.e, f.err) {
@@ -445,6 +458,22 @@ func (v *View) log() tidemark.Key {
 		return keyOf(kindWorker, v.ID, v.worker)
 	}
 	return keyOf(kindSession, v.ID)
+}
+
+// has returns ErrNotFound when the session has no entry seq. Its own entries
+// are numbered without a gap, so the head tells; those of the shared past are
+// looked for on the path.
+func (v *View) has(ctx context.Context, seq int64) error {
+	switch {
+	case seq < 1:
+		return tidemark.NotFoundf("session %s: entries are counted from 1", v.ID)
+	case seq > v.Entries:
+		return tidemark.NotFoundf("session %s: entry %d: not found, the newest is %d", v.ID, seq, v.Entries)
+	case seq <= v.sharedUpTo():
+		_, err := v.onPath(ctx, seq)
+		return err
+	}
+	return nil
 }
 
 // onPath returns the line of an entry in the shared past of a fork:

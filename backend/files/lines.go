@@ -103,9 +103,15 @@ func (w *walk) span(span tidemark.Span) error {
 	if err != nil {
 		return err
 	}
-	mean := st.end/max(st.Length, 1) + 1
-	r.chunk = int(min(max((last-first+closeLines)*mean, 4<<10), readBytes))
+	r.chunk = chunkFor(&st, last-first+1)
 	return w.ahead(r, first, last)
+}
+
+// chunkFor returns how much to read at once for n lines, by the mean of the
+// log and a little more.
+func chunkFor(st *state, n int64) int {
+	mean := st.end/max(st.Length, 1) + 1
+	return int(min(max((n+closeLines)*mean, 4<<10), readBytes))
 }
 
 // ahead yields first to last in order.
@@ -169,6 +175,7 @@ func (w *walk) back(st *state, first, last int64) error {
 		}
 	}
 	r := newBackward(w.f, end)
+	r.chunk = chunkFor(st, last-first+1)
 	next := last
 	var one [1]found
 	for next >= first && !w.stopped {

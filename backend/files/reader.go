@@ -109,9 +109,10 @@ func (r *forward) skip() (row, error) {
 
 // backward reads rows from the end to the beginning.
 type backward struct {
-	f   durable.File
-	buf []byte // what was read and lies before end
-	at  int64  // where buf begins
+	f     durable.File
+	buf   []byte // what was read and lies before end
+	at    int64  // where buf begins
+	chunk int    // how much to read first, 0: readBytes
 }
 
 // newBackward reads the rows before end, which is where a row begins.
@@ -145,7 +146,11 @@ func (r *backward) prev() (row, error) {
 }
 
 func (r *backward) fill() error {
-	more := min(int64(max(readBytes, len(r.buf))), r.at)
+	chunk := r.chunk
+	if r.chunk = 0; chunk == 0 {
+		chunk = readBytes // whoever wants more than the first chunk wants much
+	}
+	more := min(int64(max(chunk, len(r.buf))), r.at)
 	buf := make([]byte, int(more)+len(r.buf))
 	n, err := r.f.ReadAt(buf[:more], r.at-more)
 	if int64(n) < more {

@@ -171,15 +171,6 @@ func (a *app) resolve(ctx context.Context, how access, ref string) (*store.Store
 	return s, p, nil
 }
 
-// head returns the seq that a point means, the newest entry's when it names
-// none.
-func head(p store.Point) int64 {
-	if p.Seq != 0 {
-		return p.Seq
-	}
-	return p.Entries
-}
-
 // attached runs work with the writer of a session and lets go of it at the
 // end, also when the work was interrupted.
 func (a *app) attached(cmd *cobra.Command, s *store.Store, id tidemark.SessionID, work func(*store.Writer) error) error {

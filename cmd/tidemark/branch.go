@@ -74,7 +74,12 @@ func labelCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			seq := head(p)
+			seq := p.Seq
+			if seq == 0 {
+				if seq, err = p.Head(cmd.Context()); err != nil {
+					return err
+				}
+			}
 			if err := s.Label(cmd.Context(), p.ID, seq, args[1]); err != nil {
 				return err
 			}
