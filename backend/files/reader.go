@@ -113,6 +113,7 @@ type backward struct {
 	buf   []byte // what was read and lies before end
 	at    int64  // where buf begins
 	chunk int    // how much to read first, 0: readBytes
+	rows  []int  // where the rows in buf begin, but for the first
 }
 
 // newBackward reads the rows before end, which is where a row begins.
@@ -123,12 +124,15 @@ func (r *backward) prev() (row, error) {
 	for {
 		n := len(r.buf)
 		if n > 0 {
-			stop, newline := n, r.buf[n-1] == '\n'
-			if newline {
-				stop--
+			i := 0
+			if last := len(r.rows) - 1; last >= 0 {
+				i, r.rows = r.rows[last], r.rows[:last]
 			}
-			i := bytes.LastIndexByte(r.buf[:stop], '\n') + 1
 			if i > 0 || r.at == 0 {
+				stop, newline := n, r.buf[n-1] == '\n'
+				if newline {
+					stop--
+				}
 				got := row{bytes: r.buf[i:stop:stop], at: r.at + int64(i), stop: r.at + int64(n), newline: newline}
 				r.buf = r.buf[:i]
 				return got, nil
@@ -161,7 +165,24 @@ func (r *backward) fill() error {
 	}
 	copy(buf[more:], r.buf)
 	r.buf, r.at = buf, r.at-more
+	r.find(int(more))
 	return nil
+}
+
+// find looks for the rows that begin in the first n bytes, or right behind
+// them. It goes forward, because looking for a byte is many times faster in
+// that direction.
+func (r *backward) find(n int) {
+	r.rows = r.rows[:0]
+	for i := 0; i < n; {
+		j := bytes.IndexByte(r.buf[i:n], '\n')
+		if j < 0 {
+			return
+		}
+		if i += j + 1; i < len(r.buf) {
+			r.rows = append(r.rows, i)
+		}
+	}
 }
 
 func (r *backward) skip() (row, error) {
@@ -173,11 +194,12 @@ func (r *backward) skip() (row, error) {
 		}
 		if i := bytes.LastIndexByte(r.buf, '\n') + 1; i > 0 {
 			r.buf = r.buf[:i]
+			r.find(i)
 			got.at = r.at + int64(i)
 			return got, nil
 		}
 	}
-	r.buf = nil
+	r.buf, r.rows = nil, nil
 	return got, nil
 }
 

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/files"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// The backends that are measured. Memory keeps nothing: it shows what the
+// rules above the backends cost.
+const (
+	inMemory = "memory"
+	inFiles  = "files"
+	inSQLite = "sqlite"
+)
+
+var durable = []string{inFiles, inSQLite}
+
+// place is a store of its own.
+type place struct {
+	*store.Store // nil while it is closed
+	backend      string
+	dir          string
+	url          string // as the command line names it
+	who          tidemark.Holder
+	session      tidemark.SessionID // the only one, in a store that was made for it
+}
+
+// open makes a store of a backend below a fresh directory.
+func (r *run) open(ctx context.Context, backend, name string) (*place, error) {
+	p := &place{backend: backend, dir: filepath.Join(r.dir, name+"-"+backend), who: process.Self("bench")}
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return nil, err
+	}
+	return p, p.open(ctx)
+}
+
+func (p *place) open(ctx context.Context) error {
+	var b tidemark.Backend
+	var err error
+	switch p.backend {
+	case inMemory:
+		b = memory.New()
+	case inFiles:
+		dir := filepath.Join(p.dir, "store")
+		p.url = "files:" + dir
+		b, err = files.Open(ctx, dir, &files.Options{Create: true})
+	case inSQLite:
+		file := filepath.Join(p.dir, "tidemark.db")
+		p.url = "sqlite:" + file
+		b, err = sqlite.Open(ctx, file, &sqlite.Options{Create: true})
+	}
+	if err != nil {
+		return err
+	}
+	p.Store = store.New(b, nil)
+	return nil
+}
+
+// close keeps what is on the disk.
+func (p *place) close() error {
+	if p.Store == nil {
+		return nil
+	}
+	err := p.Store.Close()
+	p.Store = nil
+	return err
+}
+
+// leave closes a store and removes it.
+func (p *place) leave() error { return errors.Join(p.close(), os.RemoveAll(p.dir)) }
+
+// kept returns the store of that name, made by fill when it is first asked
+// for: large ones serve several parts.
+func (r *run) kept(ctx context.Context, backend, name string, fill func(*place) error) (*place, error) {
+	key := name + " in " + backend
+	p := r.places[key]
+	if p != nil {
+		if p.Store == nil {
+			return p, p.open(ctx)
+		}
+		return p, nil
+	}
+	r.say("making %s", key)
+	p, err := r.open(ctx, backend, strings.ReplaceAll(name, " ", "-"))
+	if err != nil {
+		return nil, err
+	}
+	r.places[key] = p
+	return p, fill(p)
+}
+
+// closeKept closes all large stores, as they are when no process has them
+// open.
+func (r *run) closeKept() error {
+	var errs []error
+	for _, p := range r.places {
+		errs = append(errs, p.close())
+	}
+	return errors.Join(errs...)
+}
+
+// bytesPerEntry is how much room an entry needs, with what is not written back
+// yet.
+const bytesPerEntry = 1000
+
+// long returns a store with one session of n entries, nil when there is no
+// room for it.
+func (r *run) long(ctx context.Context, backend string, n int) (*place, error) {
+	name := short(n) + " entries"
+	if r.places[name+" in "+backend] == nil {
+		if free, err := freeBytes(r.dir); err != nil || free < int64(n)*bytesPerEntry {
+			r.table.skip("%s in %s: there is not enough room on the disk", name, backend)
+			return nil, err
+		}
+	}
+	return r.kept(ctx, backend, name, func(p *place) (err error) {
+		p.session, err = p.converse(ctx, n)
+		return err
+	})
+}
+
+// crowd returns a store with n sessions.
+func (r *run) crowd(ctx context.Context, backend string, n int) (*place, error) {
+	return r.kept(ctx, backend, short(n)+" sessions", func(p *place) error { return p.populate(ctx, n) })
+}
+
+var words = []string{"tide", "mark", "branch", "harbour", "a longer thought", "the list of files", "why it failed", "what to do next"}
+
+// say returns what is said at one place of a session: some 240 bytes as a line
+// of JSON, with a newline and a quote in it as messages have them.
+func say(seq int64) tidemark.Entry {
+	role, text := tidemark.User, "look at %q of %d,\nplease, and tell me about %s"
+	if seq%2 == 0 {
+		role, text = tidemark.Assistant, "here is %q (%d):\nthere is more of it in %s"
+	}
+	n := int(seq)
+	return tidemark.Say(role, fmt.Sprintf(text, words[n%len(words)], n, words[(n/3)%len(words)]))
+}
+
+// placed is the entry that stands at seq when two take turns, as the store
+// places it.
+func placed(seq int64) tidemark.Entry {
+	e := say(seq)
+	e.Seq, e.At = seq, time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC).Add(time.Duration(seq)*time.Millisecond)
+	e.Place = tidemark.Place{Parent: seq - 1, Depth: seq, Nodes: (seq + 1) / 2, Turn: (seq - 1) / 2 * 2}
+	return e
+}
+
+// stride is how many entries a long session grows by at once.
+const stride = 10_000
+
+// converse makes a session of n entries.
+func (p *place) converse(ctx context.Context, n int) (tidemark.SessionID, error) {
+	w := p.Create(tidemark.Session{Title: fmt.Sprintf("a session of %d", n), Model: "demo"}, p.who)
+	batch := make([]tidemark.Entry, 0, stride)
+	for seq := int64(1); seq <= int64(n); seq++ {
+		batch = append(batch, say(seq))
+		if len(batch) < stride && seq < int64(n) {
+			continue
+		}
+		if _, err := w.Append(ctx, batch...); err != nil {
+			return "", err
+		}
+		batch = batch[:0]
+	}
+	return w.ID(), w.Close(ctx)
+}
+
+// projects is over how many projects many sessions are spread.
+const projects = 100
+
+func project(i int) string { return fmt.Sprintf("/projects/p%d", i%projects) }
+
+// populate makes n sessions of two entries, by many writers at once.
+func (p *place) populate(ctx context.Context, n int) error {
+	const makers = 64
+	var wait sync.WaitGroup
+	errs := make([]error, makers)
+	for m := range makers {
+		wait.Go(func() {
+			for i := m; i < n && errs[m] == nil; i += makers {
+				w := p.Create(tidemark.Session{Title: fmt.Sprintf("session %d about %s", i, words[i%len(words)]),
+					Model: "demo", Project: project(i)}, p.who)
+				_, errs[m] = w.Append(ctx, say(1), say(2))
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// writers makes as many sessions and keeps them open for writing.
+func (p *place) writers(ctx context.Context, n int) ([]*store.Writer, error) {
+	all := make([]*store.Writer, n)
+	for i := range all {
+		all[i] = p.Create(tidemark.Session{Model: "demo"}, p.who)
+		if _, err := all[i].Append(ctx, say(1)); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

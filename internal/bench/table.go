@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"text/tabwriter"
+)
+
+// row is one line of the table: what some work costs, alone and beside
+// something else.
+type row struct {
+	goal    string // which goal it belongs to, "" for orientation
+	what    string
+	time    spread // nanoseconds; zero: not a time
+	value   string // in place of the time
+	against string
+	ratio   spread // to what it stands beside; zero: to nothing
+	faster  bool   // the ratio says how many times as fast, not how many times as long
+	want    want
+}
+
+// want is what a goal asks for. Zero fields ask for nothing.
+type want struct {
+	ratioAtMost, ratioAtLeast float64
+	timeAtMost                float64 // nanoseconds
+	met                       *bool   // known otherwise
+	text                      string  // how it is written, where not by itself
+}
+
+type table struct {
+	rows  []row
+	notes []string // what was not measured, and why
+}
+
+func (t *table) add(r row) { t.rows = append(t.rows, r) }
+
+func (t *table) skip(format string, args ...any) {
+	t.notes = append(t.notes, fmt.Sprintf(format, args...))
+}
+
+var headings = []string{"goal", "work", "time", "beside", "ratio", "middle half", "wanted", "met"}
+
+func (r row) cells() []string {
+	time := r.value
+	if time == "" && r.time.median > 0 {
+		time = duration(r.time.median)
+	}
+	ratio, span := "", ""
+	if r.ratio.median > 0 {
+		unit := "×"
+		if r.faster {
+			unit = "× as fast"
+		}
+		ratio = number(r.ratio.median) + unit
+		span = number(r.ratio.low) + " – " + number(r.ratio.high)
+	}
+	return []string{r.goal, r.what, time, r.against, ratio, span, r.want.String(), r.verdict()}
+}
+
+func (w want) String() string {
+	switch {
+	case w.text != "":
+		return w.text
+	case w.ratioAtMost > 0:
+		return "≤ " + number(w.ratioAtMost) + "×"
+	case w.ratioAtLeast > 0:
+		return "≥ " + number(w.ratioAtLeast) + "× as fast"
+	case w.timeAtMost > 0:
+		return "≤ " + duration(w.timeAtMost)
+	}
+	return ""
+}
+
+// verdict compares medians as they are printed: the third digit is noise.
+func (r row) verdict() string {
+	met := true
+	switch w := r.want; {
+	case w.met != nil:
+		met = *w.met
+	case w.ratioAtMost > 0:
+		met = rounded(r.ratio.median) <= w.ratioAtMost
+	case w.ratioAtLeast > 0:
+		met = rounded(r.ratio.median) >= w.ratioAtLeast
+	case w.timeAtMost > 0:
+		met = rounded(r.time.median) <= w.timeAtMost
+	default:
+		return ""
+	}
+	if met {
+		return "yes"
+	}
+	return "no"
+}
+
+// rounded keeps two digits, three from 100 on.
+func rounded(f float64) float64 {
+	if f <= 0 {
+		return 0
+	}
+	digits := 2.0
+	if f >= 100 {
+		digits = 3
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(f))-digits+1)
+	return math.Round(f/unit) * unit
+}
+
+func number(f float64) string {
+	f = rounded(f)
+	switch {
+	case f >= 10_000:
+		return group(int64(f))
+	case f >= 10:
+		return fmt.Sprintf("%.0f", f)
+	case f >= 1:
+		return fmt.Sprintf("%.1f", f)
+	}
+	return fmt.Sprintf("%.2f", f)
+}
+
+// group writes a number with a comma at every thousand.
+func group(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func duration(ns float64) string {
+	switch {
+	case ns >= 1e9:
+		return number(ns/1e9) + " s"
+	case ns >= 1e6:
+		return number(ns/1e6) + " ms"
+	}
+	return number(ns/1e3) + " µs"
+}
+
+// print writes the table for a terminal.
+func (t *table) print(w io.Writer, m machine) error {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, strings.Join(headings, "\t"))
+	for _, r := range t.rows {
+		fmt.Fprintln(tab, strings.Join(r.cells(), "\t"))
+	}
+	if err := tab.Flush(); err != nil {
+		return err
+	}
+	for _, n := range t.notes {
+		fmt.Fprintf(w, "not measured: %s\n", n)
+	}
+	_, err := fmt.Fprintln(w, m)
+	return err
+}
+
+// markdown writes the table for a page.
+func (t *table) markdown(m machine) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s.\n\n", m)
+	line := func(cells []string) {
+		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+	}
+	line(headings)
+	line(strings.Fields(strings.Repeat("--- ", len(headings))))
+	for _, r := range t.rows {
+		line(r.cells())
+	}
+	for _, n := range t.notes {
+		fmt.Fprintf(&b, "\nNot measured: %s.\n", n)
+	}
+	return b.String()
+}
+
+// The table of a page stands between these.
+const (
+	markBegin = "<!-- bench: begin -->\n"
+	markEnd   = "<!-- bench: end -->\n"
+)
+
+// rewrite puts text between the marks of a page and leaves the rest as it is.
+func rewrite(name, text string) error {
+	page, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := bytes.Cut(page, []byte(markBegin))
+	_, after, ok2 := bytes.Cut(rest, []byte(markEnd))
+	if !ok || !ok2 {
+		return fmt.Errorf("%s: the marks %q and %q are not there", name, strings.TrimSpace(markBegin), strings.TrimSpace(markEnd))
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	fresh := string(before) + markBegin + "\n" + text + "\n" + markEnd + string(after)
+	return os.WriteFile(name, []byte(fresh), info.Mode().Perm())
+}
