@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -32,11 +33,10 @@ func (t *tail) load(ctx context.Context, s *Store) error {
 }
 
 // plan returns the lines that keep entries behind the newest one, and what
-// the newest one is afterwards.
-func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry) ([]tidemark.Line, tidemark.Line, error) {
+// the newest one is afterwards. An entry without a time happens now.
+func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, now time.Time) ([]tidemark.Line, tidemark.Line, error) {
 	newest := t.newest
 	planned := make([]tidemark.Line, 0, len(entries)) // with Seq as the entry's
-	now := w.s.now()
 	for i, e := range entries {
 		if e.Kind == "" {
 			e.Kind = tidemark.KindMessage

@@ -98,9 +98,18 @@ func (v *View) verifyTree(ctx context.Context, yield func(error) bool) bool {
 }
 
 // VerifyAll verifies every session and lets the Backend look for damage of its
-// own. It calls progress, when it is not nil, before each session.
+// own; what both find is yielded once. It calls progress, when it is not nil,
+// before each session.
 func (s *Store) VerifyAll(ctx context.Context, progress func(Info)) iter.Seq[error] {
-	return func(yield func(error) bool) {
+	return func(each func(error) bool) {
+		seen := make(map[string]bool)
+		yield := func(err error) bool {
+			if seen[err.Error()] {
+				return true
+			}
+			seen[err.Error()] = true
+			return each(err)
+		}
 		if c, ok := s.backend.(tidemark.Checker); ok {
 			for err := range c.Check(ctx) {
 				if !yield(err) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -156,11 +157,12 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 		for i, at := range left {
 			todo[i] = entries[at]
 		}
-		lines, after, err := w.plan(ctx, t, todo)
+		now := w.s.now()
+		lines, after, err := w.plan(ctx, t, todo, now)
 		if err != nil {
 			return nil, err
 		}
-		receipt, err := w.send(ctx, t, lines)
+		receipt, err := w.send(ctx, t, lines, now)
 		switch {
 		case err == nil:
 			t.newest = after
@@ -215,8 +217,8 @@ func (w *Writer) holds(ctx context.Context) bool {
 
 // send commits lines together with what has to happen with them: the creation
 // of the session, of the worker, a renewal that is due.
-func (w *Writer) send(ctx context.Context, t *tail, lines []tidemark.Line) (tidemark.Receipt, error) {
-	b := tidemark.Batch{At: w.s.now(), Appends: []tidemark.Append{{Log: t.log, Lines: lines}}}
+func (w *Writer) send(ctx context.Context, t *tail, lines []tidemark.Line, now time.Time) (tidemark.Receipt, error) {
+	b := tidemark.Batch{At: now, Appends: []tidemark.Append{{Log: t.log, Lines: lines}}}
 	beat := w.attached && b.At.Sub(w.lease.HeardAt) >= w.s.o.Lease/3
 	lease := w.lease
 	var err error

@@ -57,9 +57,9 @@ func appendLine(dst []byte, log tidemark.Key, l *line) []byte {
 	dst = strconv.AppendInt(dst, l.Seq, 10)
 	dst = append(dst, `,"at":`...)
 	dst = appendTime(dst, l.At)
-	dst = appendString(dst, `,"`, "kind", l.Kind)
+	dst = appendString(dst, `,"`, "kind", ":", l.Kind)
 	if l.Key != "" {
-		dst = appendString(dst, `,"`, "key", l.Key)
+		dst = appendString(dst, `,"`, "key", ":", l.Key)
 	}
 	dst = appendPlace(dst, l.Place, l.Chain)
 	if l.parts != 1 {

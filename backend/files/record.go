@@ -41,10 +41,10 @@ func appendRecord(dst []byte, r *tidemark.Record) []byte {
 	dst = append(dst, ",\n  \"version\": "...)
 	dst = strconv.AppendInt(dst, r.Version, 10)
 	if r.Group != "" {
-		dst = appendString(dst, ",\n  \"", "group", r.Group)
+		dst = appendString(dst, ",\n  \"", "group", ": ", r.Group)
 	}
 	if r.State != "" {
-		dst = appendString(dst, ",\n  \"", "state", r.State)
+		dst = appendString(dst, ",\n  \"", "state", ": ", r.State)
 	}
 	if !r.Due.IsZero() {
 		dst = append(dst, ",\n  \"due_at\": "...)
@@ -91,10 +91,10 @@ func scanRecord(b []byte, r *tidemark.Record, tie *uint32) bool {
 		!s.literal(",\n  \"version\": ") || !s.number(&r.Version) {
 		return false
 	}
-	if s.literal(",\n  \"group\":") && !(s.literal("\"") && text(&r.Group)) {
+	if s.literal(",\n  \"group\": ") && !(s.literal("\"") && text(&r.Group)) {
 		return false
 	}
-	if s.literal(",\n  \"state\":") && !(s.literal("\"") && text(&r.State)) {
+	if s.literal(",\n  \"state\": ") && !(s.literal("\"") && text(&r.State)) {
 		return false
 	}
 	if s.literal(",\n  \"due_at\": \"") && !s.instant(&r.Due) {

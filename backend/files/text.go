@@ -47,14 +47,15 @@ func appendText(dst []byte, s string) []byte {
 
 // appendString writes a member whose value is any bytes: as text under its
 // name, or when they are no text, in base64 under its name with "64" behind.
-func appendString(dst []byte, lead, name, s string) []byte {
+// lead and colon are what stands before the name and between it and the value.
+func appendString(dst []byte, lead, name, colon, s string) []byte {
 	dst = append(dst, lead...)
 	dst = append(dst, name...)
 	if utf8.ValidString(s) {
-		dst = append(dst, '"', ':')
+		dst = append(append(dst, '"'), colon...)
 		return appendText(dst, s)
 	}
-	dst = append(dst, `64":"`...)
+	dst = append(append(append(dst, `64"`...), colon...), '"')
 	dst = base64.StdEncoding.AppendEncode(dst, []byte(s))
 	return append(dst, '"')
 }
