@@ -158,3 +158,45 @@ func TestDamageIsReportedInItsPlaceAndHidesNothingElse(t *testing.T) {
 		}
 	}
 }
+
+// stubborn is a Backend that fails the last step of a purge.
+type stubborn struct {
+	tidemark.Backend
+	fail bool
+}
+
+func (s *stubborn) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
+	if s.fail && len(b.Drops) > 0 {
+		return tidemark.Receipt{}, tidemark.ErrStorage
+	}
+	return s.Backend.Commit(ctx, b)
+}
+
+func TestInterruptedPurgeIsSeenInTheTrashAndGoesOn(t *testing.T) {
+	b := &stubborn{Backend: memory.New(), fail: true}
+	s := store.New(b, &store.Options{Dead: func(tidemark.Holder) bool { return true }})
+	w := begin(t, s, user("1"), assistant("2"))
+	f, err := s.Fork(t.Context(), w.ID(), 1, "fork")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, s.Purge(t.Context(), w.ID(), who("purge")), tidemark.ErrStorage)
+	found := 0
+	for i, err := range s.Sessions(t.Context(), store.Filter{State: store.Trash}) {
+		if err == nil && i.ID == w.ID() {
+			found++
+		}
+	}
+	if found != 1 {
+		t.Errorf("the trash shows it %d times", found)
+	}
+	healthy(t, s)
+	_, err = s.Fork(t.Context(), w.ID(), 1, "too late")
+	wants(t, err, tidemark.ErrNotFound)
+	b.fail = false
+	if err := s.Purge(t.Context(), w.ID(), who("purge")); err != nil {
+		t.Fatal(err)
+	}
+	same(t, texts(t, view(t, s, f.ID).Path(t.Context(), 0)), []string{"1"})
+	healthy(t, s)
+}

@@ -55,7 +55,7 @@ type Filter struct {
 	Project string
 	Agent   string
 	Tag     string // or a label anywhere in the session
-	State   string // "": Live
+	State   string // "": Live. Trash also finds what a purge was interrupted in
 	Since   time.Time
 	Limit   int
 }
@@ -64,10 +64,7 @@ type Filter struct {
 // be read is yielded as its id with a *tidemark.Damage, and the listing goes
 // on.
 func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
-	q := tidemark.Query{Kind: kindSession, State: f.State}
-	if q.State == "" {
-		q.State = Live
-	}
+	q := tidemark.Query{Kind: kindSession}
 	if f.Project != "" {
 		q.Group = projectGroup(f.Project)
 	}
@@ -81,7 +78,7 @@ func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 			return
 		}
 		n := 0
-		for r, err := range s.backend.List(ctx, q) {
+		for r, err := range s.inStates(ctx, q, f.State) {
 			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				yield(Info{}, err)
 				return
@@ -93,6 +90,9 @@ func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 				i.ID = tidemark.SessionID(r.ID)
 			}
 			if err == nil && i.UpdatedAt.Before(f.Since) {
+				if i.State == purging {
+					continue
+				}
 				return // newest first: the rest is older still
 			}
 			if err == nil && !(f.Agent == "" || f.Agent == i.Agent) {
@@ -106,6 +106,26 @@ func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 			}
 			if n++; n == f.Limit {
 				return
+			}
+		}
+	}
+}
+
+// inStates lists what q asks for in the states that people mean by one word.
+func (s *Store) inStates(ctx context.Context, q tidemark.Query, state string) iter.Seq2[tidemark.Record, error] {
+	states := []string{state}
+	switch state {
+	case "":
+		states[0] = Live
+	case Trash:
+		states = []string{purging, Trash}
+	}
+	return func(yield func(tidemark.Record, error) bool) {
+		for _, q.State = range states {
+			for r, err := range s.backend.List(ctx, q) {
+				if !yield(r, err) {
+					return
+				}
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func (s *Store) Verify(ctx context.Context, id tidemark.SessionID) iter.Seq[erro
 			return yield(&tidemark.Damage{Key: r.Key, What: fmt.Sprintf(what, args...)})
 		}
 		if string(i.ID) != r.ID && !odd("says that it is session %s", i.ID) ||
-			i.State != Live && i.State != Trash && !odd("its state is %q", i.State) ||
+			i.State != Live && i.State != Trash && i.State != purging && !odd("its state is %q", i.State) ||
 			r.Group != projectGroup(i.Project) && !odd("is filed under another project") {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	lib "modernc.org/sqlite/lib"
@@ -34,16 +35,18 @@ func (s setting) version() int64 { return int64(len(s.upgrades)) + 1 }
 // file before.
 const busyMillis = 10_000
 
-// pragmas of every connection. Sorting in memory keeps content out of
-// temporary files; cell_size_check finds a damaged page before it is used.
+// pragmas of every connection. The patience comes first: any other may have to
+// wait for somebody who recovers the -wal file. Sorting in memory keeps content
+// out of temporary files; cell_size_check finds a damaged page before it is
+// used.
 var pragmas = []string{"busy_timeout=10000", "temp_store=MEMORY", "cell_size_check=ON", "trusted_schema=OFF"}
 
 // writing pragmas. FULL is what makes a commit durable. secure_delete
 // overwrites what a purge removes. A size limit lets the last to close empty
 // the -wal file.
-var writing = append([]string{"synchronous=FULL", "secure_delete=ON", "journal_size_limit=16777216", "wal_autocheckpoint=1000"}, pragmas...)
+var writing = append(slices.Clip(pragmas), "synchronous=FULL", "secure_delete=ON", "journal_size_limit=16777216", "wal_autocheckpoint=1000")
 
-var reading = append([]string{"query_only=ON"}, pragmas...)
+var reading = append(slices.Clip(pragmas), "query_only=ON")
 
 func open(ctx context.Context, path string, o *Options, set setting) (*Backend, error) {
 	if o == nil {
