@@ -237,6 +237,12 @@ func (s Span) Of(length int64) (first, last int64) {
 }
 
 // Batch is a set of changes that happen together or not at all.
+//
+// Whoever reads while a batch is carried out, or in package files after its
+// writer died and before the next one came, may see a beginning of it: its
+// appends, then its puts in their order, then its deletes, then its drops. So
+// the put that makes the others count comes last, and the delete that makes
+// them void comes first.
 type Batch struct {
 	ID      string    // from NewBatchID
 	At      time.Time // UTC, whole microseconds; the time of every change in it

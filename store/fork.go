@@ -102,10 +102,11 @@ func forkBatch(sess tidemark.Session, source Info, point tidemark.Line) (tidemar
 	if err != nil {
 		return b, err
 	}
-	b.Puts = append(b.Puts, r, f)
+	b.Puts = append(b.Puts, f)
 	if err := addNames(&b, sess); err != nil {
 		return b, err
 	}
+	b.Puts = append(b.Puts, r) // last: with it the session is there
 	mark := tidemark.Entry{Kind: tidemark.KindBranch, At: b.At}
 	mark.Seq = 1
 	mark.Place = placeAfter(mark, point, point)

@@ -264,8 +264,12 @@ func (w *Writer) creation(b *tidemark.Batch) (Lease, error) {
 	if err != nil {
 		return l, err
 	}
-	b.Puts = append(append(b.Puts, r), lb.Puts...)
-	return l, addNames(b, w.session)
+	b.Puts = append(b.Puts, lb.Puts...)
+	if err := addNames(b, w.session); err != nil {
+		return l, err
+	}
+	b.Puts = append(b.Puts, r) // last: with it the session is there
+	return l, nil
 }
 
 // addNames adds the names that lead to a session.

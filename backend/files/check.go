@@ -16,14 +16,15 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// settleTime is how long a check waits before it calls an intent or a
-// temporary file a leftover: a writer at work is done with it by then.
+// settleTime is how long a check waits before it calls an intent a leftover: a
+// writer at work is done with it by then.
 const settleTime = 100 * time.Millisecond
 
 // Check reads everything: records and lines that are damaged, with file and
-// row; logs that lost their end; intents and temporary files that a crashed
-// writer left (the next open for writing completes and sweeps them); files
-// that are open to others.
+// row; logs that lost their end; files that are open to others; and a batch
+// that a crashed writer left half applied, which readers may see so until the
+// next one to open the store for writing completes it. A temporary file that
+// was left is no damage: nobody reads it, and the next writer sweeps it.
 func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		c := check{ctx: ctx, b: b, yield: yield}
@@ -234,18 +235,13 @@ func (c *check) rows(key tidemark.Key, name string, r *forward, st *state) error
 	return nil
 }
 
-// pending returns the intents and temporary files that are there now.
+// pending returns the intents that are there now.
 func (c *check) pending() (names []string, err error) {
-	for _, dir := range []string{intentsDir, tmpDir} {
-		in, err := c.names(dir)
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range in {
-			names = append(names, path.Join(dir, n))
-		}
+	in, err := c.names(intentsDir)
+	for _, n := range in {
+		names = append(names, path.Join(intentsDir, n))
 	}
-	return names, nil
+	return names, err
 }
 
 // leftovers reports what was there before and still is.
@@ -262,11 +258,7 @@ func (c *check) leftovers(before []string) error {
 		if _, err := c.b.fs.Stat(name); err != nil {
 			continue
 		}
-		what := "a temporary file of a writer that died; opening for writing removes it"
-		if strings.HasPrefix(name, intentsDir) {
-			what = "a batch that was not completed; opening for writing completes it"
-		}
-		if err := c.say(tidemark.Key{}, 0, name, what); err != nil {
+		if err := c.say(tidemark.Key{}, 0, name, "a batch that was not completed; the next writer completes it"); err != nil {
 			return err
 		}
 	}

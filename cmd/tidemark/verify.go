@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -78,10 +80,10 @@ func (v verified) print(w io.Writer) error {
 	for _, f := range v.Damage {
 		d := tidemark.Damage{Key: tidemark.Key{Kind: f.Kind, ID: f.ID}, Seq: f.Seq, Place: f.Place, What: f.What}
 		if f.Kind == "" {
-			fmt.Fprintln(w, oneLine(f.What))
+			fmt.Fprintln(w, render.CleanLine(strings.TrimPrefix(f.Place+": "+f.What, ": ")))
 			continue
 		}
-		fmt.Fprintln(w, d.Error())
+		fmt.Fprintln(w, render.CleanLine(d.Error()))
 	}
 	_, err := fmt.Fprintf(w, "%d session(s) verified, %d damage(s) found\n", v.Sessions, len(v.Damage))
 	return err
