@@ -82,8 +82,7 @@ fuzz: ## fuzz each target for FUZZTIME (20s), one after the other
 
 .PHONY: crash
 crash: build deps ## SIGKILL, power cuts, a crash at every file-system call (minutes; root for power cuts)
-	TIDEMARK_CRASH_STATES=$(CRASHSTATES) $(GO) test -count=1 -timeout=2h -v -run Crash ./backend/files
-	bash scripts/crash.sh
+	TIDEMARK_CRASH_STATES=$(CRASHSTATES) bash scripts/crash.sh
 
 .PHONY: soak
 soak: deps ## random histories against the model, SOAKCHECKS (10000) each, then long fuzzing

@@ -12,7 +12,8 @@ need() { # need COMMAND PACKAGE
 }
 need sqlite3 sqlite3     # asks the store with SQL, as a person would
 need tmux tmux           # a real terminal
-need mkfs.ext4 e2fsprogs # a file system to cut the power of
+need mkfs.ext4 e2fsprogs # file systems to cut the power of
+need mkfs.xfs xfsprogs
 
 if [ ${#missing[@]} -eq 0 ]; then
 	exit 0

@@ -187,8 +187,8 @@ func (c *commit) carryOut() error {
 	switch {
 	case parts == 0:
 		return nil
-	case parts > 1 && len(b.Appends) == 0:
-		return c.b.withReserve(c.several)
+	case parts > 1 && len(b.Appends) == 0 && len(b.Deletes)+len(b.Drops) > 0:
+		return c.b.withReserve(c.several) // it makes room; taking a lease does not
 	case parts > 1:
 		return c.several()
 	case len(b.Appends) == 1 && c.targets[0].f != nil:

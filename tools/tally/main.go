@@ -34,7 +34,7 @@ type event struct {
 type name struct{ pkg, test string }
 
 func tally(in io.Reader, out io.Writer) (ok bool, err error) {
-	passed, failed, skipped, broken, packages := 0, 0, 0, 0, 0
+	passed, failed, skipped, broken := 0, 0, 0, 0
 	said := make(map[name]*strings.Builder)
 	r := bufio.NewReader(in)
 	for {
@@ -66,7 +66,6 @@ func tally(in io.Reader, out io.Writer) (ok bool, err error) {
 			delete(said, n)
 			switch {
 			case e.Test == "":
-				packages++
 				if e.Action == "fail" {
 					broken++
 				}
@@ -87,7 +86,7 @@ func tally(in io.Reader, out io.Writer) (ok bool, err error) {
 			print(out, what)
 		}
 	}
-	fmt.Fprintf(out, "tests: %d passed, %d failed, %d skipped in %d packages\n", passed, failed, skipped, packages)
+	fmt.Fprintf(out, "tests: %d passed, %d failed, %d skipped\n", passed, failed, skipped)
 	return failed == 0 && broken == 0 && passed > 0, nil
 }
 

@@ -23,7 +23,7 @@ go: a word of go's own
     a_test.go:9: there is no tmux here
 FAIL	a	0.1s
 go: a word of go's own
-tests: 1 passed, 1 failed, 1 skipped in 1 packages
+tests: 1 passed, 1 failed, 1 skipped
 `
 	if ok || err != nil || out.String() != want {
 		t.Errorf("tally = %v, %v and\n%s\nwant false and\n%s", ok, err, &out, want)
