@@ -259,8 +259,9 @@ func (b *Backend) Wait(ctx context.Context, key tidemark.Key, after int64) error
 		}
 		b.kept.mu.Lock()
 		l, grown := b.kept.logs[key], b.kept.grown
+		longer := l != nil && l.head.Length > after
 		b.kept.mu.Unlock()
-		if l != nil && l.head.Length > after {
+		if longer {
 			return nil
 		}
 		select {
