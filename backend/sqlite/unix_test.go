@@ -122,7 +122,7 @@ func TestStoreOnADiskThatCannotBeWrittenIsRead(t *testing.T) {
 	read := func(what string) {
 		t.Helper()
 		if err := remount(dir, "ro"); err != nil {
-			t.Skip(err)
+			t.Skipf("cannot mount read-only here: %v", err)
 		}
 		if _, err := Open(t.Context(), b.path, nil); !errors.Is(err, tidemark.ErrStorage) {
 			t.Errorf("%s: opened for writing: %v, want ErrStorage", what, err)
