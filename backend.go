@@ -77,12 +77,46 @@ type Watcher interface {
 	Wait(ctx context.Context, log Key, after int64) error
 }
 
-// Searcher is the ability to find lines by the words that travelled with them.
+// Searcher is the ability to find lines by words. The index is made from
+// lines that are kept already, by whoever can read them: an append never pays
+// for it, a sealed store has one, and it can be made anew at any time.
+//
+// Backends that wrap others have the methods of Searcher, Watcher, Walker and
+// the other abilities whether or not the one underneath does; where it does
+// not, they return ErrUnsupported, and the caller goes on as without them.
 type Searcher interface {
-	// Search yields the lines that a asks for, newest first. It knows nothing
-	// of language: words match when they are equal. A line is found within a
-	// second of its commit.
+	// Search yields the indexed lines that a asks for, newest first; lines of
+	// about the same minute may come in any order. It knows nothing of
+	// language: words match when they are equal, or begin as asked.
 	Search(ctx context.Context, a Ask) iter.Seq2[Hit, error]
+
+	// Unindexed yields the logs of these kinds that have lines which are not
+	// indexed, without looking at the others.
+	Unindexed(ctx context.Context, kinds ...string) iter.Seq2[Lag, error]
+
+	// Index adds lines to the index. The lines of a log go on where its index
+	// ends, without a gap; ErrConflict when they do not, because somebody else
+	// was quicker, and nothing was added. What was added may be lost in a power
+	// cut, and is unindexed again then.
+	Index(ctx context.Context, lines ...Indexed) error
+
+	// Unindex empties the index: every log is unindexed again.
+	Unindex(ctx context.Context) error
+}
+
+// Walker is the ability to name everything that is kept.
+type Walker interface {
+	// Walk yields each key that has a record, a log or both, once, by kind and
+	// then id, beginning behind after.
+	Walk(ctx context.Context, after Key) iter.Seq2[Key, error]
+}
+
+// Hasher is the ability to name things without telling what they are called.
+// Sealed stores hash with a key of their own.
+type Hasher interface {
+	// Hash returns a name of at most 32 letters and digits, equal for equal
+	// parts.
+	Hash(parts ...string) string
 }
 
 // Checker is the ability to look for damage that reading single keys does not
@@ -93,14 +127,48 @@ type Checker interface {
 	Check(ctx context.Context) iter.Seq[error]
 }
 
-// Ask is a question to a Searcher: lines of logs of Kind that carry all of
-// the words in each of All, any of them within one inner list, and none of
-// None.
+// Mender is the ability to repair what Check finds.
+type Mender interface {
+	// Mend repairs what can be repaired without losing anything that can still
+	// be read, and yields what it did, for people to read. It sets aside what
+	// it cannot keep in place, and never deletes it.
+	Mend(ctx context.Context) iter.Seq2[string, error]
+}
+
+// Compactor is the ability to give back space that nothing needs any more.
+type Compactor interface {
+	// Compact returns how many bytes it gave back. It loses nothing and may be
+	// interrupted.
+	Compact(ctx context.Context) (int64, error)
+}
+
+// Ask is a question to a Searcher: lines that carry one of the terms in each
+// of All, and none of None.
 type Ask struct {
-	Kind  string
-	All   [][]string
-	None  []string
+	All   [][]Term // at least one
+	None  []Term
 	Limit int // 0: no limit
+}
+
+// Term is a word, or the beginning of one.
+type Term struct {
+	Word   string
+	Prefix bool
+}
+
+// Lag is a run of lines of one log that are not indexed: From to To, both
+// included.
+type Lag struct {
+	Log      Key
+	From, To int64
+}
+
+// Indexed is a line as a Searcher gets it.
+type Indexed struct {
+	Log   Key
+	Seq   int64
+	At    time.Time // of the line
+	Words []string  // none: the line is passed over and counts as indexed
 }
 
 // Hit is one line that a Searcher found.
@@ -143,8 +211,8 @@ type Head struct {
 	Chain     []byte    // of that line
 }
 
-// Line is one element of a log. Everything but Words and Batch is covered by
-// Sum, together with the key of the log.
+// Line is one element of a log. Everything but Batch is covered by Sum,
+// together with the key of the log.
 type Line struct {
 	Seq   int64
 	Kind  string    // a short word in the clear, also in sealed stores
@@ -153,9 +221,8 @@ type Line struct {
 	Place Place     // where an entry stands in the tree of its session
 	Chain []byte    // in sealed stores, a MAC chained over the log; at most 64 bytes
 	Body  []byte
-	Batch string   // the ID of the batch that wrote it; set by Commit
-	Sum   uint32   // Checksum of the line, made by whoever made the body
-	Words []string // for a Searcher to index; not kept with the line
+	Batch string // the ID of the batch that wrote it; set by Commit
+	Sum   uint32 // Checksum of the line, made by whoever made the body
 }
 
 // Query says which records List yields, and in which order.
@@ -251,6 +318,12 @@ type Batch struct {
 	Deletes []Need    // each deletes the record at Version
 	Appends []Append
 	Drops   []Key // logs to remove whole; one that is not there is no error
+
+	// Adopt says that the batch brings what was kept elsewhere, as it was kept
+	// there: a put may have any Version, needs that no record is there, and
+	// keeps its own UpdatedAt and Batch; lines keep their own Batch, and the
+	// head of their log the At of the Append.
+	Adopt bool
 }
 
 // Need names a record and the version that it must stand at; 0: it must not
@@ -265,6 +338,7 @@ type Need struct {
 type Append struct {
 	Log   Key
 	Lines []Line
+	At    time.Time // with Batch.Adopt: when these lines were committed
 }
 
 // Receipt says what Commit found.
@@ -338,7 +412,66 @@ func (b Batch) Check() error {
 			return err
 		}
 	}
+	return b.checkAdopted()
+}
+
+// checkAdopted checks the fields that Commit sets in any other batch.
+func (b Batch) checkAdopted() error {
+	if !b.Adopt {
+		return nil
+	}
+	for _, r := range b.Puts {
+		if err := checkTime(r.UpdatedAt); err != nil {
+			return Invalidf("%s: adopted: %w", r.Key, err)
+		}
+		if err := CheckID(r.Batch); err != nil {
+			return Invalidf("%s: adopted: batch: %w", r.Key, err)
+		}
+	}
+	for _, a := range b.Appends {
+		if err := checkTime(a.At); err != nil {
+			return Invalidf("%s: adopted: %w", a.Log, err)
+		}
+		for _, l := range a.Lines {
+			if err := CheckID(l.Batch); err != nil {
+				return Invalidf("%s: line %d: adopted: batch: %w", a.Log, l.Seq, err)
+			}
+		}
+	}
 	return nil
+}
+
+// Replaces returns the version that must stand before r is put.
+func (b Batch) Replaces(r Record) int64 {
+	if b.Adopt {
+		return 0
+	}
+	return r.Version - 1
+}
+
+// Stamp returns r as Commit keeps it.
+func (b Batch) Stamp(r Record) Record {
+	if !b.Adopt {
+		r.UpdatedAt, r.Batch = b.At, b.ID
+	}
+	r.Head = Head{}
+	return r
+}
+
+// StampLine returns l as Commit keeps it.
+func (b Batch) StampLine(l Line) Line {
+	if !b.Adopt {
+		l.Batch = b.ID
+	}
+	return l
+}
+
+// HeadAt returns the UpdatedAt of the head of the log that a appends to.
+func (b Batch) HeadAt(a Append) time.Time {
+	if b.Adopt {
+		return a.At
+	}
+	return b.At
 }
 
 func (r Record) check() error {

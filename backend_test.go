@@ -34,7 +34,7 @@ func goodBatch() Batch {
 		Require: []Need{{Key{"lease", "a"}, 3}, {Key{"name", "x"}, 0}},
 		Puts:    []Record{goodRecord()},
 		Deletes: []Need{{Key{"name", "y"}, 1}},
-		Appends: []Append{{logKey, []Line{goodLine(4), goodLine(5)}}},
+		Appends: []Append{{Log: logKey, Lines: []Line{goodLine(4), goodLine(5)}}},
 		Drops:   []Key{{"notes", "b"}},
 	}
 }
@@ -288,7 +288,7 @@ func TestEveryCoveredFieldChangesTheSum(t *testing.T) {
 	seen("the border of the log's key", line.Checksum(Key{"sessio", "na"}))
 
 	free := line
-	free.Words, free.Batch = []string{"w"}, "batch"
+	free.Batch = "batch"
 	if free.Checksum(logKey) != line.Checksum(logKey) {
 		t.Error("words and batch change the sum of a line")
 	}

@@ -67,7 +67,8 @@ type Options struct {
 	// Lease is how long a writer may be silent before another may take its
 	// place. The default is DefaultLease.
 	Lease time.Duration
-	// Words returns the words to find an entry by. The default is none.
+	// Words returns the words to find an entry by. The default is none: then
+	// nothing is indexed, and a search reads.
 	Words func(tidemark.Entry) []string
 }
 

@@ -55,9 +55,6 @@ func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, no
 		if err != nil {
 			return nil, newest, tidemark.Invalidf("entry %d of %d: %w", i+1, len(entries), err)
 		}
-		if w.s.o.Words != nil {
-			l.Words = w.s.o.Words(e)
-		}
 		planned = append(planned, l)
 		newest = tidemark.Line{Seq: l.Seq, Kind: l.Kind, Place: l.Place}
 	}

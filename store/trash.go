@@ -168,9 +168,6 @@ func (c *pastCopy) add(ctx context.Context, e tidemark.Entry) error {
 	if err != nil {
 		return err
 	}
-	if c.s.o.Words != nil {
-		l.Words = c.s.o.Words(e)
-	}
 	return c.line(ctx, l)
 }
 

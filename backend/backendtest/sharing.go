@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -211,47 +209,6 @@ func watches(b *bench) {
 	cancel()
 	if err := w.Wait(ctx, log, 3); !errors.Is(err, context.Canceled) {
 		b.Errorf("Wait = %v, want context.Canceled", err)
-	}
-}
-
-func searches(b *bench) {
-	s, ok := b.backend().(tidemark.Searcher)
-	if !ok {
-		return
-	}
-	log := key("session", "s")
-	a := run(log, 1, 4)
-	for i, words := range [][]string{{"red", "fish"}, {"blue", "fish"}, {"red", "bird"}, {"fish"}} {
-		a.Lines[i].Words = words
-	}
-	b.keep(a)
-	for _, c := range []struct {
-		ask  tidemark.Ask
-		want []int64
-	}{
-		{tidemark.Ask{All: [][]string{{"fish"}}}, []int64{4, 2, 1}},
-		{tidemark.Ask{All: [][]string{{"fish"}}, Limit: 2}, []int64{4, 2}},
-		{tidemark.Ask{All: [][]string{{"fish"}, {"red", "blue"}}}, []int64{2, 1}},
-		{tidemark.Ask{All: [][]string{{"fish", "bird"}}, None: []string{"red"}}, []int64{4, 2}},
-		{tidemark.Ask{All: [][]string{{"fis"}}}, nil},
-	} {
-		c.ask.Kind = "session"
-		var got []int64
-		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			got = nil
-			for h, err := range s.Search(context.Background(), c.ask) {
-				if err != nil {
-					b.Fatal(err)
-				}
-				got = append(got, h.Seq)
-			}
-			if slices.Equal(got, c.want) || time.Now().After(deadline) {
-				break
-			}
-		}
-		if !slices.Equal(got, c.want) {
-			b.Errorf("%+v: %v, want %v", c.ask, got, c.want)
-		}
 	}
 }
 

@@ -70,6 +70,13 @@ var cases = []struct {
 	{"a closed backend serves nothing", closed},
 	{"a watcher wakes when a log grows", watches},
 	{"a searcher finds words newest first", searches},
+	{"an index says how far it is and takes lines in order", indexes},
+	{"what is dropped is no longer found", dropsAreNotFound},
+	{"an index can be made anew", unindexes},
+	{"words of any bytes are found", anyWords},
+	{"a walk names everything once in order", walks},
+	{"what is adopted keeps its versions times and batches", adopts},
+	{"what stands is not adopted over", adoptConflicts},
 	{"a checker finds nothing wrong with a healthy place", checks},
 }
 

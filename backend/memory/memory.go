@@ -36,6 +36,7 @@ type log struct {
 	head  tidemark.Head
 	lines []tidemark.Line
 	keys  map[string]int64
+	words [][]string // of the lines that are indexed
 }
 
 // New returns an empty Backend.
@@ -141,7 +142,6 @@ func (b *Backend) Lines(ctx context.Context, key tidemark.Key, spans ...tidemark
 				if span.Backwards {
 					l = lines[len(lines)-1-i]
 				}
-				l.Words = nil
 				if !yield(l, nil) {
 					return
 				}
@@ -200,7 +200,7 @@ func (k *kept) stands(b tidemark.Batch) error {
 		}
 	}
 	for _, r := range b.Puts {
-		if err := at(r.Key, r.Version-1); err != nil {
+		if err := at(r.Key, b.Replaces(r)); err != nil {
 			return err
 		}
 	}
@@ -223,7 +223,7 @@ func (k *kept) stands(b tidemark.Batch) error {
 
 func (k *kept) apply(b tidemark.Batch) {
 	for _, r := range b.Puts {
-		r.UpdatedAt, r.Batch, r.Head = b.At, b.ID, tidemark.Head{}
+		r = b.Stamp(r)
 		r.Body = slices.Clone(r.Body)
 		k.records[r.Key] = r
 	}
@@ -237,13 +237,13 @@ func (k *kept) apply(b tidemark.Batch) {
 			k.logs[a.Log] = l
 		}
 		for _, line := range a.Lines {
-			line.Batch = b.ID
+			line = b.StampLine(line)
 			line.Body, line.Chain = slices.Clone(line.Body), slices.Clone(line.Chain)
 			l.lines = append(l.lines, line)
 			if line.Key != "" {
 				l.keys[line.Key] = line.Seq
 			}
-			l.head = tidemark.Head{Length: line.Seq, UpdatedAt: b.At, Place: line.Place, Chain: line.Chain}
+			l.head = tidemark.Head{Length: line.Seq, UpdatedAt: b.HeadAt(a), Place: line.Place, Chain: line.Chain}
 		}
 	}
 	for _, key := range b.Drops {
@@ -270,49 +270,4 @@ func (b *Backend) Wait(ctx context.Context, key tidemark.Key, after int64) error
 			return ctx.Err()
 		}
 	}
-}
-
-// Search looks through every line: it is the meaning of a search, not a fast
-// one.
-func (b *Backend) Search(ctx context.Context, ask tidemark.Ask) iter.Seq2[tidemark.Hit, error] {
-	return func(yield func(tidemark.Hit, error) bool) {
-		if err := b.use(ctx); err != nil {
-			yield(tidemark.Hit{}, err)
-			return
-		}
-		var hits []tidemark.Hit
-		b.kept.mu.Lock()
-		for key, l := range b.kept.logs {
-			if key.Kind != ask.Kind {
-				continue
-			}
-			for _, line := range l.lines {
-				if matches(ask, line.Words) {
-					hits = append(hits, tidemark.Hit{Log: key, Seq: line.Seq, At: line.At})
-				}
-			}
-		}
-		b.kept.mu.Unlock()
-		slices.SortFunc(hits, func(a, b tidemark.Hit) int {
-			if c := b.At.Compare(a.At); c != 0 {
-				return c
-			}
-			return int(b.Seq - a.Seq)
-		})
-		for i, h := range hits {
-			if ask.Limit > 0 && i == ask.Limit || !yield(h, nil) {
-				return
-			}
-		}
-	}
-}
-
-func matches(ask tidemark.Ask, words []string) bool {
-	has := func(w string) bool { return slices.Contains(words, w) }
-	for _, any := range ask.All {
-		if !slices.ContainsFunc(any, has) {
-			return false
-		}
-	}
-	return len(ask.All) > 0 && !slices.ContainsFunc(ask.None, has)
 }

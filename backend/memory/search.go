@@ -1,0 +1,153 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Search looks through every indexed line: it is the meaning of a search, not
+// a fast one.
+func (b *Backend) Search(ctx context.Context, ask tidemark.Ask) iter.Seq2[tidemark.Hit, error] {
+	return func(yield func(tidemark.Hit, error) bool) {
+		if err := b.use(ctx); err != nil {
+			yield(tidemark.Hit{}, err)
+			return
+		}
+		var hits []tidemark.Hit
+		b.kept.mu.Lock()
+		for key, l := range b.kept.logs {
+			for i, words := range l.words {
+				if matches(ask, words) {
+					hits = append(hits, tidemark.Hit{Log: key, Seq: int64(i + 1), At: l.lines[i].At})
+				}
+			}
+		}
+		b.kept.mu.Unlock()
+		slices.SortFunc(hits, func(a, b tidemark.Hit) int {
+			return cmp.Or(b.At.Compare(a.At), compareKeys(a.Log, b.Log), cmp.Compare(b.Seq, a.Seq))
+		})
+		for i, h := range hits {
+			if ask.Limit > 0 && i == ask.Limit || !yield(h, nil) {
+				return
+			}
+		}
+	}
+}
+
+func compareKeys(a, b tidemark.Key) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+}
+
+func matches(ask tidemark.Ask, words []string) bool {
+	has := func(t tidemark.Term) bool {
+		return slices.ContainsFunc(words, func(w string) bool {
+			return w == t.Word || t.Prefix && strings.HasPrefix(w, t.Word)
+		})
+	}
+	for _, any := range ask.All {
+		if !slices.ContainsFunc(any, has) {
+			return false
+		}
+	}
+	return len(ask.All) > 0 && !slices.ContainsFunc(ask.None, has)
+}
+
+// Unindexed yields the logs whose index is shorter than they are.
+func (b *Backend) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tidemark.Lag, error] {
+	return func(yield func(tidemark.Lag, error) bool) {
+		if err := b.use(ctx); err != nil {
+			yield(tidemark.Lag{}, err)
+			return
+		}
+		var lags []tidemark.Lag
+		b.kept.mu.Lock()
+		for key, l := range b.kept.logs {
+			if done := int64(len(l.words)); done < l.head.Length && slices.Contains(kinds, key.Kind) {
+				lags = append(lags, tidemark.Lag{Log: key, From: done + 1, To: l.head.Length})
+			}
+		}
+		b.kept.mu.Unlock()
+		slices.SortFunc(lags, func(a, b tidemark.Lag) int { return compareKeys(a.Log, b.Log) })
+		for _, lag := range lags {
+			if !yield(lag, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Index adds words to lines, all of them or, on a conflict, none.
+func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
+	if err := b.use(ctx); err != nil {
+		return err
+	}
+	b.kept.mu.Lock()
+	defer b.kept.mu.Unlock()
+	done := make(map[tidemark.Key]int64)
+	for _, line := range lines {
+		l := b.kept.logs[line.Log]
+		if l == nil || line.Seq > l.head.Length {
+			return tidemark.Conflictf("%s: has no line %d", line.Log, line.Seq)
+		}
+		if _, ok := done[line.Log]; !ok {
+			done[line.Log] = int64(len(l.words))
+		}
+		if done[line.Log]++; line.Seq != done[line.Log] {
+			return tidemark.Conflictf("%s: line %d is not the next to index", line.Log, line.Seq)
+		}
+	}
+	for _, line := range lines {
+		l := b.kept.logs[line.Log]
+		l.words = append(l.words, slices.Clone(line.Words))
+	}
+	return nil
+}
+
+// Unindex takes all words away.
+func (b *Backend) Unindex(ctx context.Context) error {
+	if err := b.use(ctx); err != nil {
+		return err
+	}
+	b.kept.mu.Lock()
+	defer b.kept.mu.Unlock()
+	for _, l := range b.kept.logs {
+		l.words = nil
+	}
+	return nil
+}
+
+// Walk names everything that is kept.
+func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
+	return func(yield func(tidemark.Key, error) bool) {
+		if err := b.use(ctx); err != nil {
+			yield(tidemark.Key{}, err)
+			return
+		}
+		seen := make(map[tidemark.Key]bool)
+		b.kept.mu.Lock()
+		for k := range b.kept.records {
+			seen[k] = true
+		}
+		for k := range b.kept.logs {
+			seen[k] = true
+		}
+		b.kept.mu.Unlock()
+		keys := make([]tidemark.Key, 0, len(seen))
+		for k := range seen {
+			if compareKeys(k, after) > 0 {
+				keys = append(keys, k)
+			}
+		}
+		slices.SortFunc(keys, compareKeys)
+		for _, k := range keys {
+			if !yield(k, nil) {
+				return
+			}
+		}
+	}
+}
