@@ -84,11 +84,11 @@ var coreMemory = map[string]string{
 	"scratchpad": "",
 }
 
-func checkpointKey(id tidemark.SessionID, name string) tidemark.Key {
+func (s *Store) checkpointKey(id tidemark.SessionID, name string) tidemark.Key {
 	if name == "" {
 		return keyOf(kindCheckpoint, id)
 	}
-	return keyOf(kindCheckpoint, id, hash("checkpoint", fold(name)))
+	return keyOf(kindCheckpoint, id, s.hash("checkpoint", fold(name)))
 }
 
 // SaveCheckpoint keeps c under its name, replacing an earlier one of that name;
@@ -105,7 +105,7 @@ func (w *Writer) SaveCheckpoint(ctx context.Context, c Checkpoint) error {
 	if c.Seq == 0 {
 		c.Seq = w.main.newest.Seq
 	}
-	key := checkpointKey(w.id, c.Name)
+	key := w.s.checkpointKey(w.id, c.Name)
 	old, err := w.s.get(ctx, key, &Checkpoint{})
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (w *Writer) SaveCheckpoint(ctx context.Context, c Checkpoint) error {
 // the checkpoint does not mention is at its default, core memory included.
 func (s *Store) Checkpoint(ctx context.Context, id tidemark.SessionID, name string) (Checkpoint, error) {
 	var c Checkpoint
-	r, err := s.get(ctx, checkpointKey(id, name), &c)
+	r, err := s.get(ctx, s.checkpointKey(id, name), &c)
 	if err != nil {
 		return Checkpoint{}, err
 	}

@@ -32,7 +32,7 @@ func (s *Store) Fork(ctx context.Context, id tidemark.SessionID, seq int64, titl
 				return err
 			}
 		}
-		b, err := forkBatch(sess, source, point)
+		b, err := s.forkBatch(sess, source, point)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (v *View) ownerOf(seq int64) tidemark.SessionID {
 
 // forkBatch creates a session whose log begins with a marker: it says how many
 // messages lie before, so that a listing needs no look at the source.
-func forkBatch(sess tidemark.Session, source Info, point tidemark.Line) (tidemark.Batch, error) {
+func (s *Store) forkBatch(sess tidemark.Session, source Info, point tidemark.Line) (tidemark.Batch, error) {
 	b := tidemark.Batch{At: sess.CreatedAt}
 	if source.State == purging {
 		return b, tidemark.NotFoundf("session %s is being destroyed", source.ID)
@@ -94,7 +94,7 @@ func forkBatch(sess tidemark.Session, source Info, point tidemark.Line) (tidemar
 	// A purge of the source first changes its record, and then this batch
 	// conflicts.
 	b.Require = append(b.Require, tidemark.Need{Key: keyOf(kindSession, source.ID), Version: source.version})
-	r, err := record(sess, Live, 0)
+	r, err := s.record(sess, Live, 0)
 	if err != nil {
 		return b, err
 	}
@@ -103,7 +103,7 @@ func forkBatch(sess tidemark.Session, source Info, point tidemark.Line) (tidemar
 		return b, err
 	}
 	b.Puts = append(b.Puts, f)
-	if err := addNames(&b, sess); err != nil {
+	if err := s.addNames(&b, sess); err != nil {
 		return b, err
 	}
 	b.Puts = append(b.Puts, r) // last: with it the session is there

@@ -30,23 +30,21 @@ type name struct {
 }
 
 // nameGroup is what all names of one text in one class have in common.
-func nameGroup(class, text string) string { return hash(class, fold(text)) }
+func (s *Store) nameGroup(class, text string) string { return s.hash(class, fold(text)) }
 
 // fold makes names match whatever their case.
 func fold(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
 
-func (n name) key() tidemark.Key {
-	return keyOf(kindName, n.Session, nameGroup(n.Class, n.Text))
+func (s *Store) nameKey(n name) tidemark.Key {
+	return keyOf(kindName, n.Session, s.nameGroup(n.Class, n.Text))
 }
 
-// record returns the record that keeps n, to replace the one at n.version.
-func (n name) record() (tidemark.Record, error) {
-	r, err := put(n.key(), n.version, n)
-	r.Group = nameGroup(n.Class, n.Text)
+// nameRecord returns the record that keeps n, to replace the one at n.version.
+func (s *Store) nameRecord(n name) (tidemark.Record, error) {
+	r, err := put(s.nameKey(n), n.version, n)
+	r.Group = s.nameGroup(n.Class, n.Text)
 	return r, err
 }
-
-func (n name) need() tidemark.Need { return tidemark.Need{Key: n.key(), Version: n.version} }
 
 // names lists the names that q asks for.
 func (s *Store) names(ctx context.Context, q tidemark.Query) iter.Seq2[name, error] {
@@ -72,11 +70,11 @@ func (s *Store) namesOf(ctx context.Context, id tidemark.SessionID) iter.Seq2[na
 }
 
 // addName puts a name into a batch unless it is empty.
-func addName(b *tidemark.Batch, n name) error {
+func (s *Store) addName(b *tidemark.Batch, n name) error {
 	if fold(n.Text) == "" {
 		return nil
 	}
-	r, err := n.record()
+	r, err := s.nameRecord(n)
 	if err == nil {
 		b.Puts = append(b.Puts, r)
 	}

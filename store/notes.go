@@ -25,14 +25,19 @@ const (
 	noteLabel = "label"
 	noteTitle = "title"
 	noteTag   = "tag"
+	notePin   = "pin"
+	noteHold  = "hold"
+	noteMask  = "redact"
 )
 
 // Note is one line of a session's notes.
 type Note struct {
-	Kind   string `json:"kind"`
-	Seq    int64  `json:"seq,omitempty"` // the entry that it is about
-	Text   string `json:"text,omitempty"`
-	Remove bool   `json:"remove,omitempty"`
+	Kind    string   `json:"kind"`
+	Seq     int64    `json:"seq,omitempty"` // the entry that it is about
+	Worker  string   `json:"worker,omitempty"`
+	Text    string   `json:"text,omitempty"`
+	Remove  bool     `json:"remove,omitempty"`
+	Secrets []Secret `json:"secrets,omitempty"`
 }
 
 // Notes yields the notes of the session, oldest first.
@@ -100,13 +105,13 @@ func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, tex
 			return err
 		}
 		n := name{Class: classLabel, Text: text, Session: id, Seq: seq}
-		old, err := s.get(ctx, n.key(), &name{})
+		old, err := s.get(ctx, s.nameKey(n), &name{})
 		if err != nil {
 			return err
 		}
 		n.version = old.Version
 		var b tidemark.Batch
-		if err := addName(&b, n); err != nil {
+		if err := s.addName(&b, n); err != nil {
 			return err
 		}
 		if err := s.addNote(ctx, &b, id, Note{Kind: noteLabel, Seq: seq, Text: text}); err != nil {
@@ -136,7 +141,7 @@ func (v *View) Labels(ctx context.Context) (map[int64]string, error) {
 // seqOfLabel returns the entry that a label leads to: ErrNotFound.
 func (v *View) seqOfLabel(ctx context.Context, text string) (int64, error) {
 	n := name{Class: classLabel, Text: text, Session: v.ID}
-	r, err := v.s.get(ctx, n.key(), &n)
+	r, err := v.s.get(ctx, v.s.nameKey(n), &n)
 	if err == nil && r.Version == 0 {
 		err = tidemark.NotFoundf("session %s: there is no node, entry or label %q", v.ID, text)
 	}
@@ -149,20 +154,21 @@ func (s *Store) Rename(ctx context.Context, id tidemark.SessionID, title string)
 	if err != nil {
 		return err
 	}
+	title = s.withoutSecrets(title)
 	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
 		old := name{Class: classTitle, Text: i.Title, Session: id}
 		fresh := name{Class: classTitle, Text: title, Session: id}
-		r, err := s.get(ctx, old.key(), &name{})
+		r, err := s.get(ctx, s.nameKey(old), &name{})
 		if err != nil {
 			return err
 		}
-		if old.version = r.Version; old.key() == fresh.key() {
+		if old.version = r.Version; s.nameKey(old) == s.nameKey(fresh) {
 			fresh.version = old.version
 		} else if old.version > 0 {
-			b.Deletes = append(b.Deletes, old.need())
+			b.Deletes = append(b.Deletes, tidemark.Need{Key: s.nameKey(old), Version: old.version})
 		}
 		i.Title = title
-		if err := addName(b, fresh); err != nil {
+		if err := s.addName(b, fresh); err != nil {
 			return err
 		}
 		return s.addNote(ctx, b, id, Note{Kind: noteTitle, Text: title})

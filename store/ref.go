@@ -129,7 +129,7 @@ func (s *Store) find(ctx context.Context, ref, project string) (Info, error) {
 		}
 	}
 	for _, class := range []string{classTitle, classForeign} {
-		for n, err := range s.names(ctx, tidemark.Query{Group: nameGroup(class, ref), Limit: maxCandidates + 1}) {
+		for n, err := range s.names(ctx, tidemark.Query{Group: s.nameGroup(class, ref), Limit: maxCandidates + 1}) {
 			if err != nil {
 				return Info{}, err
 			}

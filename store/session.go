@@ -66,7 +66,7 @@ type Filter struct {
 func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 	q := tidemark.Query{Kind: kindSession}
 	if f.Project != "" {
-		q.Group = projectGroup(f.Project)
+		q.Group = s.projectGroup(f.Project)
 	}
 	if f.Agent == "" && f.Tag == "" {
 		q.Limit = f.Limit
@@ -137,7 +137,7 @@ func (s *Store) labelled(ctx context.Context, label string) (map[tidemark.Sessio
 		return nil, nil
 	}
 	found := make(map[tidemark.SessionID]bool)
-	for n, err := range s.names(ctx, tidemark.Query{Group: nameGroup(classLabel, label)}) {
+	for n, err := range s.names(ctx, tidemark.Query{Group: s.nameGroup(classLabel, label)}) {
 		if err != nil {
 			return nil, err
 		}
@@ -156,17 +156,17 @@ func hasTag(s tidemark.Session, tag string) bool {
 }
 
 // projectGroup is how sessions of one project are found together.
-func projectGroup(project string) string {
+func (s *Store) projectGroup(project string) string {
 	if project == "" {
 		return ""
 	}
-	return hash("project", project)
+	return s.hash("project", project)
 }
 
 // record returns the record that keeps a session, to replace one at version.
-func record(sess tidemark.Session, state string, version int64) (tidemark.Record, error) {
+func (s *Store) record(sess tidemark.Session, state string, version int64) (tidemark.Record, error) {
 	r, err := put(keyOf(kindSession, sess.ID), version, sess)
-	r.Group, r.State = projectGroup(sess.Project), state
+	r.Group, r.State = s.projectGroup(sess.Project), state
 	return r, err
 }
 
@@ -182,7 +182,7 @@ func (s *Store) update(ctx context.Context, id tidemark.SessionID, change func(*
 		if err := change(&i, &b); err != nil {
 			return err
 		}
-		r, err := record(i.Session, i.State, i.version)
+		r, err := s.record(i.Session, i.State, i.version)
 		if err != nil {
 			return err
 		}

@@ -38,6 +38,7 @@ const (
 	kindName       = "name"       // record: SESSION.HASH, grouped by what it resolves
 	kindFork       = "fork"       // record: SOURCE.FORK
 	kindCheckpoint = "checkpoint" // record: SESSION or SESSION.HASH
+	kindSecret     = "secret"     // record: SESSION.FINGERPRINT, what a mask stands for
 )
 
 // The states of a session.
@@ -70,6 +71,14 @@ type Options struct {
 	// Words returns the words to find an entry by. The default is none: then
 	// nothing is indexed, and a search reads.
 	Words func(tidemark.Entry) []string
+	// Secrets finds what should not be kept as it is. The default finds none.
+	Secrets func(tidemark.Entry) []Secret
+	// Redact says what happens to a secret that is about to be written. The
+	// default is RedactOff.
+	Redact Redaction
+	// Warn is told of secrets that are written, or masked, before they are.
+	// The default tells nobody.
+	Warn func(tidemark.SessionID, []Secret)
 }
 
 // DefaultLease outlasts a long garbage collection, a slow disk and a laptop's
@@ -80,11 +89,12 @@ const DefaultLease = 30 * time.Second
 type Store struct {
 	backend tidemark.Backend
 	o       Options
+	grown   chan struct{} // holds one element when something was appended and not yet indexed
 }
 
 // New returns a Store over b, which it closes when it is closed.
 func New(b tidemark.Backend, o *Options) *Store {
-	s := &Store{backend: b}
+	s := &Store{backend: b, grown: make(chan struct{}, 1)}
 	if o != nil {
 		s.o = *o
 	}
@@ -113,6 +123,13 @@ func keepable(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond)
 
 func keyOf(kind string, id tidemark.SessionID, more ...string) tidemark.Key {
 	return tidemark.Key{Kind: kind, ID: strings.Join(append([]string{string(id)}, more...), ".")}
+}
+
+// sessionOf returns the session that a key belongs to, and what stands behind
+// its id: the name of a worker.
+func sessionOf(k tidemark.Key) (tidemark.SessionID, string) {
+	id, more, _ := strings.Cut(k.ID, ".")
+	return tidemark.SessionID(id), more
 }
 
 // put returns the record that replaces one at the given version.
@@ -167,6 +184,9 @@ func (s *Store) commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt,
 	}
 	for range tries {
 		receipt, err := s.backend.Commit(ctx, b)
+		if err == nil && len(b.Appends) > 0 {
+			s.signal()
+		}
 		if !errors.Is(err, tidemark.ErrUnknown) {
 			return receipt, err
 		}
@@ -221,7 +241,10 @@ func retry(change func() error) error {
 }
 
 // hash names what may be any text: a title, a label, a project.
-func hash(parts ...string) string {
+func (s *Store) hash(parts ...string) string {
+	if h, ok := s.backend.(tidemark.Hasher); ok {
+		return h.Hash(parts...)
+	}
 	h := sha256.New()
 	for _, p := range parts {
 		h.Write([]byte(p))

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -32,10 +33,18 @@ func (t *tail) load(ctx context.Context, s *Store) error {
 	return nil
 }
 
-// plan returns the lines that keep entries behind the newest one, and what
-// the newest one is afterwards. An entry without a time happens now.
-func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, now time.Time) ([]tidemark.Line, tidemark.Line, error) {
+// plan is what an append is going to write.
+type plan struct {
+	lines   []tidemark.Line
+	newest  tidemark.Line      // the end of the log afterwards
+	secrets map[string]vaulted // what masks in the lines stand for
+}
+
+// plan returns the lines that keep entries behind the newest one. An entry
+// without a time happens now.
+func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, now time.Time) (plan, error) {
 	newest := t.newest
+	var p plan
 	planned := make([]tidemark.Line, 0, len(entries)) // with Seq as the entry's
 	for i, e := range entries {
 		if e.Kind == "" {
@@ -46,14 +55,20 @@ func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, no
 			e.At = now
 		}
 		e.At = keepable(e.At)
+		e, secrets := w.redact(e)
+		if p.secrets == nil {
+			p.secrets = secrets
+		} else {
+			maps.Copy(p.secrets, secrets)
+		}
 		parent, err := w.parentOf(ctx, t, e, newest, planned)
 		if err != nil {
-			return nil, newest, err
+			return p, err
 		}
 		e.Place = placeAfter(e, parent, newest)
 		l, err := e.Line()
 		if err != nil {
-			return nil, newest, tidemark.Invalidf("entry %d of %d: %w", i+1, len(entries), err)
+			return p, tidemark.Invalidf("entry %d of %d: %w", i+1, len(entries), err)
 		}
 		planned = append(planned, l)
 		newest = tidemark.Line{Seq: l.Seq, Kind: l.Kind, Place: l.Place}
@@ -62,7 +77,8 @@ func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, no
 		planned[i].Seq -= t.offset
 		planned[i].Sum = planned[i].Checksum(t.log)
 	}
-	return planned, newest, nil
+	p.lines, p.newest = planned, newest
+	return p, nil
 }
 
 // parentOf returns the line that e follows; one with Seq 0 for a root.

@@ -25,6 +25,11 @@ func (s *Store) Trash(ctx context.Context, id tidemark.SessionID) error {
 	return s.turn(ctx, id, Trash, Live, Trash)
 }
 
+// onHold is the error of removing a session that somebody wants kept.
+func onHold(id tidemark.SessionID) error {
+	return fmt.Errorf("session %s is on hold: %w", id, tidemark.ErrDenied)
+}
+
 // Restore takes a session out of the trash: ErrNotFound.
 func (s *Store) Restore(ctx context.Context, id tidemark.SessionID) error {
 	return s.turn(ctx, id, Live, Live, Trash)
@@ -33,6 +38,9 @@ func (s *Store) Restore(ctx context.Context, id tidemark.SessionID) error {
 // turn gives a session another state, from one of those named.
 func (s *Store) turn(ctx context.Context, id tidemark.SessionID, to string, from ...string) error {
 	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
+		if i.OnHold && to != Live {
+			return onHold(id)
+		}
 		for _, f := range from {
 			if i.State == f {
 				i.State = to
@@ -69,8 +77,12 @@ func (s *Store) Purge(ctx context.Context, id tidemark.SessionID, who tidemark.H
 }
 
 func (s *Store) takeForPurge(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) (l Lease, err error) {
-	if _, err := s.Session(ctx, id); err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+	i, err := s.Session(ctx, id)
+	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 		return l, err
+	}
+	if i.OnHold {
+		return l, onHold(id)
 	}
 	err = retry(func() error {
 		var b tidemark.Batch
@@ -122,12 +134,11 @@ func (v *View) copyPast(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	seq := v.Base.Seq
-	runs, err := v.runs(ctx, &seq)
+	segments, err := v.trail(ctx)
 	if err != nil {
 		return err
 	}
-	segments, err := v.trail(ctx)
+	runs, err := v.runs(ctx, segments, v.Base.Seq)
 	if err != nil {
 		return err
 	}
@@ -223,7 +234,7 @@ func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) err
 			remove(r)
 		}
 	}
-	for _, kind := range []string{kindName, kindWorker, kindCheckpoint} {
+	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, kindSecret} {
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kind, Prefix: string(id), Order: tidemark.ByID}) {
 			if err != nil {
 				return err

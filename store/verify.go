@@ -30,7 +30,7 @@ func (s *Store) Verify(ctx context.Context, id tidemark.SessionID) iter.Seq[erro
 		}
 		if string(i.ID) != r.ID && !odd("says that it is session %s", i.ID) ||
 			i.State != Live && i.State != Trash && i.State != purging && !odd("its state is %q", i.State) ||
-			r.Group != projectGroup(i.Project) && !odd("is filed under another project") {
+			r.Group != s.projectGroup(i.Project) && !odd("is filed under another project") {
 			return
 		}
 		v := &View{Info: i, s: s}
@@ -112,6 +112,9 @@ func (s *Store) VerifyAll(ctx context.Context, progress func(Info)) iter.Seq[err
 		}
 		if c, ok := s.backend.(tidemark.Checker); ok {
 			for err := range c.Check(ctx) {
+				if errors.Is(err, tidemark.ErrUnsupported) {
+					break
+				}
 				if !yield(err) {
 					return
 				}

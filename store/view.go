@@ -18,8 +18,9 @@ import (
 // goes on past it.
 type View struct {
 	Info
-	s      *Store
-	worker string
+	s        *Store
+	worker   string
+	unmasked bool // marks are not honoured
 }
 
 // View returns a session to read: ErrNotFound. Sessions in the trash can be
@@ -68,15 +69,17 @@ type segment struct {
 	log    tidemark.Key
 	offset int64 // an entry's seq is its line's plus this
 	last   int64 // the last seq of the session's that is in it, 0: no end
+	marks  marks // what is masked in it
 }
 
 // trail returns the logs that hold the session's entries, oldest first. A fork
 // reads its past where it lies, in the logs of the sessions it came from.
 func (v *View) trail(ctx context.Context) ([]segment, error) {
 	if v.worker != "" {
-		return []segment{{log: keyOf(kindWorker, v.ID, v.worker)}}, nil
+		m, err := v.s.marksOf(ctx, v.Info, v.worker)
+		return []segment{{log: keyOf(kindWorker, v.ID, v.worker), marks: m}}, err
 	}
-	segments, err := v.s.trail(ctx, v.ID, v.Base)
+	segments, err := v.s.trail(ctx, v.Info)
 	if errors.Is(err, tidemark.ErrNotFound) {
 		// The session it came from was purged since v was made, and its past
 		// is its own now.
@@ -84,17 +87,23 @@ func (v *View) trail(ctx context.Context) ([]segment, error) {
 		if lookErr != nil {
 			return nil, lookErr
 		}
-		return v.s.trail(ctx, i.ID, i.Base)
+		return v.s.trail(ctx, i)
 	}
 	return segments, err
 }
 
-func (s *Store) trail(ctx context.Context, id tidemark.SessionID, base *tidemark.Base) ([]segment, error) {
+func (s *Store) trail(ctx context.Context, i Info) ([]segment, error) {
 	var segments []segment
-	last := int64(0)
+	var masked marks // by the sessions so far: a fork may mark what it shares
+	id, base, last := i.ID, i.Base, int64(0)
 	seen := map[tidemark.SessionID]bool{id: true}
 	for {
-		own := segment{log: keyOf(kindSession, id), last: last}
+		m, err := s.marksOf(ctx, i, "")
+		if err != nil {
+			return nil, err
+		}
+		masked = masked.with(m)
+		own := segment{log: keyOf(kindSession, id), last: last, marks: masked}
 		if base == nil {
 			segments = append(segments, own)
 			break
@@ -105,11 +114,10 @@ func (s *Store) trail(ctx context.Context, id tidemark.SessionID, base *tidemark
 			last = base.Seq
 		}
 		if base.Owned {
-			segments = append(segments, segment{log: keyOf(kindPast, id), last: last})
+			segments = append(segments, segment{log: keyOf(kindPast, id), last: last, marks: masked})
 			break
 		}
-		i, err := s.Session(ctx, base.Session)
-		if err != nil {
+		if i, err = s.Session(ctx, base.Session); err != nil {
 			return nil, fmt.Errorf("session %s: its past: %w", id, err)
 		}
 		if id, base = i.ID, i.Base; seen[id] {
@@ -203,13 +211,8 @@ func (v *View) line(ctx context.Context, segments []segment, seq int64) (tidemar
 // walk yields the lines of the path that ends at seq, at the head when it is 0,
 // newest first, markers and all. hint is about how many the caller wants, 0:
 // all.
-func (v *View) walk(ctx context.Context, seq int64, hint int) iter.Seq2[tidemark.Line, error] {
+func (v *View) walk(ctx context.Context, segments []segment, seq int64, hint int) iter.Seq2[tidemark.Line, error] {
 	return func(yield func(tidemark.Line, error) bool) {
-		segments, err := v.trail(ctx)
-		if err != nil {
-			yield(tidemark.Line{}, err)
-			return
-		}
 		want := seq
 		var child tidemark.Line // the last one that could be read
 		damaged := false        // the one after child could not be
@@ -293,12 +296,12 @@ func (v *View) Path(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, er
 // path is Path with the markers.
 func (v *View) path(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
-		runs, err := v.runs(ctx, &seq)
+		segments, err := v.trail(ctx)
 		if err != nil {
 			yield(tidemark.Entry{}, err)
 			return
 		}
-		segments, err := v.trail(ctx)
+		runs, err := v.runs(ctx, segments, seq)
 		if err != nil {
 			yield(tidemark.Entry{}, err)
 			return
@@ -316,20 +319,20 @@ func (v *View) path(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, er
 type seqRun struct{ from, to int64 }
 
 // runs returns the path to seq as runs of entries without a gap, oldest first.
-// A seq of 0 becomes the head's.
-func (v *View) runs(ctx context.Context, seq *int64) ([]seqRun, error) {
-	if *seq == 0 {
+// A seq of 0 means the head.
+func (v *View) runs(ctx context.Context, segments []segment, seq int64) ([]seqRun, error) {
+	if seq == 0 {
 		l, err := v.head(ctx)
 		if err != nil {
 			return nil, err
 		}
-		*seq = l.Seq
+		seq = l.Seq
 		if l.Seq > 0 && l.Place.Depth == l.Seq {
 			return []seqRun{{1, l.Seq}}, nil // as many messages as entries: nothing lies beside the path
 		}
 	}
 	var runs []seqRun
-	for l, err := range v.walk(ctx, *seq, 0) {
+	for l, err := range v.walk(ctx, segments, seq, 0) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return nil, err
 		}
@@ -354,7 +357,7 @@ func (v *View) entries(ctx context.Context, segments []segment, from, to int64) 
 			}
 			for l, err := range v.s.backend.Lines(ctx, seg.log, tidemark.Span{From: from - seg.offset, To: last - seg.offset}) {
 				l.Seq += seg.offset
-				e, err := entryOf(seg.log, l, err)
+				e, err := v.entryOf(seg, l, err)
 				if !yield(e, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 					return
 				}
@@ -364,16 +367,20 @@ func (v *View) entries(ctx context.Context, segments []segment, from, to int64) 
 	}
 }
 
-// entryOf decodes a line and says where when it cannot.
-func entryOf(log tidemark.Key, l tidemark.Line, err error) (tidemark.Entry, error) {
+// entryOf decodes a line, as far as it may be shown, and says where when it
+// cannot.
+func (v *View) entryOf(seg segment, l tidemark.Line, err error) (tidemark.Entry, error) {
 	if err != nil {
 		return tidemark.Entry{Seq: l.Seq}, err
 	}
 	e, err := tidemark.EntryOf(l)
 	if err != nil {
-		err = &tidemark.Damage{Key: log, Seq: l.Seq, What: err.Error()}
+		return e, &tidemark.Damage{Key: seg.log, Seq: l.Seq, What: err.Error()}
 	}
-	return e, err
+	if !v.unmasked {
+		e = seg.marks.apply(v.s, e)
+	}
+	return e, nil
 }
 
 // structural entries shape the tree and say nothing.
@@ -393,8 +400,13 @@ func (v *View) Tail(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.En
 			err error
 		}
 		tail := make([]found, 0, min(n, 1024))
-		for l, err := range v.walk(ctx, seq, n) {
-			e, err := entryOf(v.log(), l, err)
+		segments, err := v.trail(ctx)
+		if err != nil {
+			yield(tidemark.Entry{}, err)
+			return
+		}
+		for l, err := range v.walk(ctx, segments, seq, n) {
+			e, err := v.entryOf(at(segments, l.Seq), l, err)
 			if err == nil && structural(e) {
 				continue
 			}
@@ -497,7 +509,7 @@ func (v *View) onPath(ctx context.Context, seq int64) (tidemark.Line, error) {
 		}
 		if l.Place.Turn < seq {
 			// It is in the node that l ends, or beside the path.
-			for l, err := range v.walk(ctx, at, 64) {
+			for l, err := range v.walk(ctx, segments, at, 64) {
 				if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 					return target, err
 				}

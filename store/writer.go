@@ -158,16 +158,16 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 			todo[i] = entries[at]
 		}
 		now := w.s.now()
-		lines, after, err := w.plan(ctx, t, todo, now)
+		planned, err := w.plan(ctx, t, todo, now)
 		if err != nil {
 			return nil, err
 		}
-		receipt, err := w.send(ctx, t, lines, now)
+		receipt, err := w.send(ctx, t, planned, now)
 		switch {
 		case err == nil:
-			t.newest = after
+			t.newest = planned.newest
 			for i, at := range left {
-				seqs[at] = lines[i].Seq + t.offset
+				seqs[at] = planned.lines[i].Seq + t.offset
 			}
 			return seqs, nil
 		case errors.Is(err, tidemark.ErrExists):
@@ -217,8 +217,8 @@ func (w *Writer) holds(ctx context.Context) bool {
 
 // send commits lines together with what has to happen with them: the creation
 // of the session, of the worker, a renewal that is due.
-func (w *Writer) send(ctx context.Context, t *tail, lines []tidemark.Line, now time.Time) (tidemark.Receipt, error) {
-	b := tidemark.Batch{At: now, Appends: []tidemark.Append{{Log: t.log, Lines: lines}}}
+func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tidemark.Receipt, error) {
+	b := tidemark.Batch{At: now, Appends: []tidemark.Append{{Log: t.log, Lines: p.lines}}}
 	beat := w.attached && b.At.Sub(w.lease.HeardAt) >= w.s.o.Lease/3
 	lease := w.lease
 	var err error
@@ -238,6 +238,9 @@ func (w *Writer) send(ctx context.Context, t *tail, lines []tidemark.Line, now t
 		r.Group = string(w.id)
 		b.Puts = append(b.Puts, r)
 	}
+	if err := w.vault(ctx, &b, p.secrets); err != nil {
+		return tidemark.Receipt{}, err
+	}
 	receipt, err := w.s.commit(ctx, b)
 	if err != nil {
 		return receipt, err
@@ -256,7 +259,8 @@ func (w *Writer) creation(b *tidemark.Batch) (Lease, error) {
 		w.session.CreatedAt = b.At
 	}
 	w.session.CreatedAt = keepable(w.session.CreatedAt)
-	r, err := record(w.session, Live, 0)
+	w.session.Title = w.s.withoutSecrets(w.session.Title)
+	r, err := w.s.record(w.session, Live, 0)
 	if err != nil {
 		return Lease{}, err
 	}
@@ -265,7 +269,7 @@ func (w *Writer) creation(b *tidemark.Batch) (Lease, error) {
 		return l, err
 	}
 	b.Puts = append(b.Puts, lb.Puts...)
-	if err := addNames(b, w.session); err != nil {
+	if err := w.s.addNames(b, w.session); err != nil {
 		return l, err
 	}
 	b.Puts = append(b.Puts, r) // last: with it the session is there
@@ -273,10 +277,10 @@ func (w *Writer) creation(b *tidemark.Batch) (Lease, error) {
 }
 
 // addNames adds the names that lead to a session.
-func addNames(b *tidemark.Batch, sess tidemark.Session) error {
+func (s *Store) addNames(b *tidemark.Batch, sess tidemark.Session) error {
 	return errors.Join(
-		addName(b, name{Class: classTitle, Text: sess.Title, Session: sess.ID}),
-		addName(b, name{Class: classForeign, Text: sess.ForeignID, Session: sess.ID}))
+		s.addName(b, name{Class: classTitle, Text: sess.Title, Session: sess.ID}),
+		s.addName(b, name{Class: classForeign, Text: sess.ForeignID, Session: sess.ID}))
 }
 
 // Branch moves the head to an earlier entry: what is appended next follows it.

@@ -25,6 +25,9 @@ func someLine(seq, micros int64, kind, key, batch string, chain, body []byte) li
 	l.batchAt = at
 	if seq > 1 && seq%2 == 0 {
 		l.part, l.parts, l.batchAt = 2, 2, time.UnixMicro(micros/2).UTC()
+		if seq%4 == 0 {
+			l.by = "adopter"
+		}
 		if y := l.batchAt.Year(); y < 1 || y > 9999 {
 			l.batchAt = at
 		}
@@ -34,7 +37,7 @@ func someLine(seq, micros int64, kind, key, batch string, chain, body []byte) li
 }
 
 func sameLine(a, b line) bool {
-	return cmp.Equal(a.Line, b.Line, cmpopts.EquateEmpty()) && a.batchAt.Equal(b.batchAt) && a.part == b.part && a.parts == b.parts
+	return cmp.Equal(a.Line, b.Line, cmpopts.EquateEmpty()) && a.batchAt.Equal(b.batchAt) && a.part == b.part && a.parts == b.parts && a.by == b.by
 }
 
 // FuzzLineSurvives writes any line and wants it back, by both readers.
@@ -69,7 +72,7 @@ func FuzzLineSurvives(f *testing.F) {
 // FuzzLine reads any bytes: what the fast reader takes, encoding/json takes
 // for the same.
 func FuzzLine(f *testing.F) {
-	for _, seq := range []int64{1, 2, 77} {
+	for _, seq := range []int64{1, 2, 4, 77} {
 		l := someLine(seq, 1_700_000_000_000_000+seq, "user", "k", "batch", []byte("c"), []byte(`{"x":[1,"y"]}`))
 		b := appendLine(nil, fuzzLog, &l)
 		f.Add(b[:len(b)-1])

@@ -18,17 +18,14 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 		return tidemark.Receipt{}, err
 	}
 	defer b.commits.Done()
-	if b.readOnly {
-		return tidemark.Receipt{}, kind(tidemark.ErrDenied, "store %s: is open for reading only", b.dir)
-	}
 	if err := batch.Check(); err != nil {
 		return tidemark.Receipt{}, err
 	}
 	if err := checkNames(&batch); err != nil {
 		return tidemark.Receipt{}, err
 	}
-	if broken := b.broken.Load(); broken != nil {
-		return tidemark.Receipt{}, tidemark.Storagef("store %s: keeps nothing more until it is opened again: %w", b.dir, broken.err)
+	if err := b.writable(); err != nil {
+		return tidemark.Receipt{}, err
 	}
 	which, err := b.lock(ctx, &batch)
 	if err != nil {
@@ -39,6 +36,17 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	defer c.close()
 	receipt, err := c.run()
 	return receipt, b.writing(err)
+}
+
+// writable returns why nothing may be written, if so.
+func (b *Backend) writable() error {
+	if b.readOnly {
+		return kind(tidemark.ErrDenied, "store %s: is open for reading only", b.dir)
+	}
+	if broken := b.broken.Load(); broken != nil {
+		return tidemark.Storagef("store %s: keeps nothing more until it is opened again: %w", b.dir, broken.err)
+	}
+	return nil
 }
 
 func checkNames(batch *tidemark.Batch) error {
@@ -148,7 +156,7 @@ func (c *commit) stands() error {
 		}
 	}
 	for i := range c.batch.Puts {
-		if err := c.at(c.batch.Puts[i].Key, c.batch.Puts[i].Version-1); err != nil {
+		if err := c.at(c.batch.Puts[i].Key, c.batch.Replaces(c.batch.Puts[i])); err != nil {
 			return err
 		}
 	}
@@ -249,7 +257,7 @@ func (c *commit) appendAlone() error {
 // encodeLines returns the lines of the i-th append of a batch as they stand in
 // the file.
 func encodeLines(batch *tidemark.Batch, i int) []byte {
-	lines := batch.Appends[i].Lines
+	lines, at := batch.Appends[i].Lines, batch.HeadAt(batch.Appends[i])
 	size := 0
 	for i := range lines {
 		size += len(lines[i].Body) + 384
@@ -257,8 +265,10 @@ func encodeLines(batch *tidemark.Batch, i int) []byte {
 	data := make([]byte, 0, size)
 	var l line
 	for j := range lines {
-		l.Line, l.batchAt, l.part, l.parts = lines[j], batch.At, int64(j+1), int64(len(lines))
-		l.Batch = batch.ID
+		l.Line, l.batchAt, l.part, l.parts = batch.StampLine(lines[j]), at, int64(j+1), int64(len(lines))
+		if batch.Adopt && len(lines) > 1 {
+			l.by = batch.ID
+		}
 		data = appendLine(data, batch.Appends[i].Log, &l)
 	}
 	return data
@@ -268,14 +278,13 @@ func encodeLines(batch *tidemark.Batch, i int) []byte {
 func (c *commit) appended(i int, before state) {
 	t, lines := c.targets[i], c.batch.Appends[i].Lines
 	last := &lines[len(lines)-1]
-	t.st.Head = tidemark.Head{Length: last.Seq, UpdatedAt: c.batch.At, Place: last.Place, Chain: last.Chain}
+	t.st.Head = tidemark.Head{Length: last.Seq, UpdatedAt: c.batch.HeadAt(c.batch.Appends[i]), Place: last.Place, Chain: last.Chain}
 	t.writeHead()
 	c.b.appended(t, before, lines)
 }
 
 func (c *commit) putAlone() error {
-	r := c.batch.Puts[0]
-	r.UpdatedAt, r.Batch = c.batch.At, c.batch.ID
+	r := c.batch.Stamp(c.batch.Puts[0])
 	name := recordPath(r.Key)
 	if err := durable.MkdirAll(c.b.fs, path.Dir(name)); err != nil {
 		return err

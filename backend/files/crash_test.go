@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/backendtest"
@@ -61,7 +62,7 @@ func (s *storyteller) turn() int {
 	if s.circle {
 		return []int{11, 10, 12, 10, 11}[s.made%5]
 	}
-	return s.IntN(10)
+	return []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13}[s.IntN(11)]
 }
 
 // tell returns the next batch.
@@ -110,11 +111,34 @@ func (s *storyteller) tell() tidemark.Batch {
 		b.Appends = append(b.Appends, s.append(crashKeys[0], 3))
 	case 12:
 		b.Appends = append(b.Appends, s.append(crashKeys[0], 1))
+	case 13:
+		s.adopt(&b)
 	}
 	if _, err := s.model.Commit(context.Background(), b); err != nil {
 		panic(err)
 	}
 	return b
+}
+
+// adopt makes b bring two logs, and the records that are not there, as if from
+// elsewhere.
+func (s *storyteller) adopt(b *tidemark.Batch) {
+	b.Adopt = true
+	for _, k := range crashKeys[:1+s.IntN(3)] {
+		if s.at(k).Version == 0 {
+			r := s.put(k)
+			r.Version, r.UpdatedAt, r.Batch = int64(5+s.IntN(9)), b.At.Add(-time.Hour), "from-elsewhere"
+			b.Puts = append(b.Puts, r)
+		}
+	}
+	for _, k := range crashKeys[:1+s.IntN(2)] {
+		a := s.append(k, 1+s.IntN(4))
+		a.At = b.At.Add(-time.Minute)
+		for i := range a.Lines {
+			a.Lines[i].Batch = fmt.Sprintf("elsewhere-%d", i/2)
+		}
+		b.Appends = append(b.Appends, a)
+	}
 }
 
 // photo is everything that a backend shows, as text.
@@ -125,7 +149,7 @@ func photo(b tidemark.Backend) string {
 		if errors.Is(err, tidemark.ErrNotFound) {
 			continue
 		}
-		fmt.Fprintf(&s, "%s v%d %s %d:%08x %v %v\n", k, r.Version, r.Batch, len(r.Body), r.Sum, r.Head, err)
+		fmt.Fprintf(&s, "%s v%d %s %v %d:%08x %v %v\n", k, r.Version, r.Batch, r.UpdatedAt, len(r.Body), r.Sum, r.Head, err)
 		for l, err := range b.Lines(context.Background(), k) {
 			fmt.Fprintf(&s, "  %d %s %s %d:%08x %v\n", l.Seq, l.Key, l.Batch, len(l.Body), l.Sum, err)
 		}

@@ -19,3 +19,12 @@ func FilesOf(k tidemark.Key, r tidemark.Record, l tidemark.Line, at time.Time) m
 		headPath(k):   appendHead(nil, k, &h),
 	}
 }
+
+// IntentOf returns the file of a batch that is under way.
+func IntentOf(batch tidemark.Batch) []byte {
+	b, err := intentOf(&batch).encode()
+	if err != nil {
+		panic(err)
+	}
+	return b
+}

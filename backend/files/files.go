@@ -33,6 +33,7 @@ type Options struct {
 // Backend is one handle on a store. All methods may be called concurrently.
 type Backend struct {
 	fs       durable.FS
+	disk     durable.FS // the same, as it was given
 	dir      string
 	readOnly bool
 
@@ -75,7 +76,7 @@ func Open(ctx context.Context, dir string, o *Options) (*Backend, error) {
 		}
 		fsys = d
 	}
-	b := &Backend{fs: durable.Patient(fsys), dir: dir, readOnly: o.ReadOnly, ending: make(chan struct{})}
+	b := &Backend{fs: durable.Patient(fsys), disk: fsys, dir: dir, readOnly: o.ReadOnly, ending: make(chan struct{})}
 	b.initLocks()
 	b.grown.waiting = make(map[tidemark.Key]chan struct{})
 	if err := b.start(ctx, o); err != nil {

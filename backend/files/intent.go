@@ -16,6 +16,7 @@ import (
 type intent struct {
 	Batch   string         `json:"batch"`
 	At      time.Time      `json:"at"`
+	Adopt   bool           `json:"adopt,omitempty"` // its puts replace nothing, whatever their version
 	Puts    []intentPut    `json:"puts,omitempty"`
 	Deletes []intentPut    `json:"deletes,omitempty"` // without a file
 	Appends []intentAppend `json:"appends,omitempty"`
@@ -36,9 +37,9 @@ type intentAppend struct {
 }
 
 func intentOf(batch *tidemark.Batch) *intent {
-	in := &intent{Batch: batch.ID, At: batch.At, Drops: batch.Drops}
+	in := &intent{Batch: batch.ID, At: batch.At, Adopt: batch.Adopt, Drops: batch.Drops}
 	for _, r := range batch.Puts {
-		r.UpdatedAt, r.Batch = batch.At, batch.ID
+		r = batch.Stamp(r)
 		in.Puts = append(in.Puts, intentPut{r.Key, r.Version, string(appendRecord(nil, &r))})
 	}
 	for _, n := range batch.Deletes {
@@ -48,6 +49,14 @@ func intentOf(batch *tidemark.Batch) *intent {
 		in.Appends = append(in.Appends, intentAppend{a.Log, a.Lines[0].Seq, a.Lines[len(a.Lines)-1].Seq, string(encodeLines(batch, i))})
 	}
 	return in
+}
+
+// replaces returns the version that stands as long as p is not done.
+func (in *intent) replaces(p intentPut) int64 {
+	if in.Adopt {
+		return 0
+	}
+	return p.Version - 1
 }
 
 const intentSumBytes = len(`{"sum":"00000000"}` + "\n")

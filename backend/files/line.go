@@ -18,7 +18,8 @@ import (
 type line struct {
 	tidemark.Line
 	batchAt     time.Time
-	part, parts int64 // 1 and 1 for a line that was appended alone
+	part, parts int64  // 1 and 1 for a line that was appended alone
+	by          string // the batch that adopted the line together with others, else ""
 	tie         uint32
 	scratch     []byte // for sums, kept from line to line
 }
@@ -34,8 +35,20 @@ func (l *line) sums(log tidemark.Key) (sum, tie uint32) {
 	b = binary.LittleEndian.AppendUint64(b, uint64(l.part))
 	b = binary.LittleEndian.AppendUint64(b, uint64(l.parts))
 	b = append(b, l.Batch...)
+	if l.by != "" {
+		b = append(append(b, 0), l.by...)
+	}
 	l.scratch = b
 	return sum, crc32.Update(sum, castagnoli, b)
+}
+
+// writer returns the batch that wrote the line here: its own, unless it was
+// adopted together with lines of others.
+func (l *line) writer() string {
+	if l.by != "" {
+		return l.by
+	}
+	return l.Batch
 }
 
 // matches reports whether l is what was written.
@@ -71,6 +84,10 @@ func appendLine(dst []byte, log tidemark.Key, l *line) []byte {
 	}
 	dst = append(dst, `,"batch":`...)
 	dst = appendText(dst, l.Batch)
+	if l.by != "" {
+		dst = append(dst, `,"by":`...)
+		dst = appendText(dst, l.by)
+	}
 	if !l.batchAt.Equal(l.At) {
 		dst = append(dst, `,"batch_at":`...)
 		dst = appendTime(dst, l.batchAt)
@@ -143,7 +160,7 @@ func parseLine(b []byte, log tidemark.Key, l *line) error {
 // scanLine reads a line in the form that appendLine gives it. It takes the
 // body as it is; the sum tells whether it is the right one.
 func scanLine(b []byte, l *line) bool {
-	kind, batch := l.Kind, l.Batch // of the line before: most often the same
+	kind, batch, by := l.Kind, l.Batch, l.by // of the line before: most often the same
 	*l = line{part: 1, parts: 1, scratch: l.scratch}
 	s := scanner{b: b}
 	if !s.literal(`{"seq":`) || !s.number(&l.Seq) || !s.literal(`,"at":"`) || !s.instant(&l.At) || !s.literal(`,"kind":"`) {
@@ -173,6 +190,12 @@ func scanLine(b []byte, l *line) bool {
 		return false
 	}
 	l.Batch = reuse(batch, t)
+	if s.literal(`,"by":"`) {
+		if t, ok = s.text(); !ok || len(t) == 0 {
+			return false
+		}
+		l.by = reuse(by, t)
+	}
 	l.batchAt = l.At
 	if s.literal(`,"batch_at":"`) && !s.instant(&l.batchAt) {
 		return false
@@ -238,6 +261,7 @@ func unmarshalLine(b []byte, l *line) error {
 		Chain   []byte          `json:"chain"`
 		Part    *[2]int64       `json:"part"`
 		Batch   string          `json:"batch"`
+		By      string          `json:"by"`
 		BatchAt *time.Time      `json:"batch_at"`
 		Sum     *sumText        `json:"sum"`
 		Body    json.RawMessage `json:"body"`
@@ -246,7 +270,7 @@ func unmarshalLine(b []byte, l *line) error {
 	if err := json.Unmarshal(b, &v); err != nil || v.Sum == nil {
 		return errNotLine
 	}
-	*l = line{part: 1, parts: 1, tie: v.Sum.tie, scratch: l.scratch}
+	*l = line{part: 1, parts: 1, by: v.By, tie: v.Sum.tie, scratch: l.scratch}
 	l.Line = tidemark.Line{Seq: v.Seq, At: v.At.UTC(), Kind: v.Kind + string(v.Kind64), Key: v.Key + string(v.Key64),
 		Place: v.Place, Chain: v.Chain, Batch: v.Batch, Sum: v.Sum.sum, Body: v.Body}
 	if v.Data != nil {

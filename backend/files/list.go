@@ -176,3 +176,9 @@ func (c *listCache) keep(key tidemark.Key, l *listed) {
 	}
 	c.rows[key] = l
 }
+
+func (c *listCache) forget(key tidemark.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.rows, key)
+}

@@ -151,7 +151,7 @@ func newest(f durable.File, log tidemark.Key, size int64) (t tally, err error) {
 // whole, and what it lacks is damaged.
 type tally struct {
 	head
-	batch     string // of the append that is being followed
+	append    string // the batch that wrote the append that is being followed
 	next, all int64  // the part that comes next, and how many there are
 }
 
@@ -185,8 +185,8 @@ func (t *tally) walk(r *forward, log tidemark.Key) error {
 func (t *tally) add(l *line, stop int64) {
 	switch {
 	case l.part == 1:
-		t.batch, t.next, t.all = l.Batch, 1, l.parts
-	case l.part != t.next || l.parts != t.all || l.Batch != t.batch:
+		t.append, t.next, t.all = l.writer(), 1, l.parts
+	case l.part != t.next || l.parts != t.all || l.writer() != t.append:
 		t.next = 0
 		return
 	}

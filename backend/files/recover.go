@@ -46,6 +46,11 @@ func (b *Backend) recover(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	return b.recovered()
+}
+
+// recovered is the work of recover for whoever holds all locks.
+func (b *Backend) recovered() error {
 	if err := b.complete(); err != nil {
 		return err
 	}
@@ -71,25 +76,26 @@ func (b *Backend) complete() error {
 		}
 	}
 	for _, n := range names {
-		if err := b.completeOne(intentsDir + "/" + n); err != nil {
+		if _, err := b.completeOne(intentsDir + "/" + n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *Backend) completeOne(name string) error {
+// completeOne reports whether the intent was there whole, and so carried out.
+func (b *Backend) completeOne(name string) (completed bool, err error) {
 	data, err := durable.ReadFile(b.fs, name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	in, err := parseIntent(data)
 	if err != nil {
-		return b.forgetIntent(name)
+		return false, b.forgetIntent(name)
 	}
 	// It may be whole in memory only. It must not vanish half carried out.
 	if err := b.resync(name); err != nil {
-		return err
+		return false, err
 	}
 	a := applying{b: b, in: in}
 	defer func() {
@@ -106,19 +112,19 @@ func (b *Backend) completeOne(name string) error {
 			continue
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		a.targets, kept = append(a.targets, t), append(kept, ap)
 	}
 	in.Appends = kept
 	if err := a.run(); err != nil {
-		return err
+		return false, err
 	}
 	for _, t := range a.targets {
 		b.keys.forget(t.log)
 		b.grown.wake(t.log)
 	}
-	return b.forgetIntent(name)
+	return true, b.forgetIntent(name)
 }
 
 func (b *Backend) resync(name string) error {

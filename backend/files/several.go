@@ -105,7 +105,7 @@ func (a *applying) stage(p intentPut) error {
 	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 		return err
 	}
-	if sound && r.Version != p.Version-1 {
+	if sound && r.Version != a.in.replaces(p) {
 		return nil // done already
 	}
 	s := staged{a.b.tmpName(), recordPath(p.Key)}

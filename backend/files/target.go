@@ -110,9 +110,7 @@ func (t *target) cut() error {
 	if err != nil && err != io.EOF {
 		return err
 	}
-	var id [4]byte
-	rand.Read(id[:])
-	aside := path.Join(tornDir, t.log.Kind, fileName(t.log.ID)+"."+hex.EncodeToString(id[:]))
+	aside := asideName(t.log, "")
 	if err := durable.MkdirAll(t.b.fs, path.Dir(aside)); err != nil {
 		return err
 	}

@@ -1,0 +1,267 @@
+package files
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"slices"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+// Mend completes or drops what crashed writers left, accepts logs that lost
+// their tail as they are, and narrows what is open to others. It holds all
+// locks meanwhile, so writers wait, and tells when it has released them. Lines and records that are damaged stay as
+// they are: reading tells of them, and nothing better is known.
+func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		m := mend{ctx: ctx, b: b}
+		err := b.alone(ctx, m.all)
+		for _, what := range m.done {
+			if !yield(what, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield("", err)
+		}
+	}
+}
+
+// alone runs work while nobody else writes, and as Commit would: not on a
+// store that is open for reading only or that keeps nothing more.
+func (b *Backend) alone(ctx context.Context, work func() error) error {
+	if err := b.begin(ctx); err != nil {
+		return err
+	}
+	defer b.commits.Done()
+	if err := b.writable(); err != nil {
+		return err
+	}
+	release, err := b.takeAll(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return b.writing(work())
+}
+
+type mend struct {
+	ctx  context.Context
+	b    *Backend
+	done []string
+}
+
+func (m *mend) say(format string, args ...any) {
+	m.done = append(m.done, fmt.Sprintf(format, args...))
+}
+
+// all may be cut off at any step and run again.
+func (m *mend) all() error {
+	for _, step := range []func() error{m.intents, m.leftovers, m.tails, m.modes} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *mend) intents() error {
+	names, err := m.b.fs.Names(intentsDir)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	if err := m.b.syncNames(); err != nil {
+		return err
+	}
+	for _, n := range names {
+		completed, err := m.b.completeOne(intentsDir + "/" + n)
+		if err != nil {
+			return err
+		}
+		what := "dropped a batch that was never decided"
+		if completed {
+			what = "completed a batch that was cut off"
+		}
+		m.say("%s/%s: %s", intentsDir, n, what)
+	}
+	return nil
+}
+
+// leftovers sweeps what recovery sweeps. The flags are cleared last: they say
+// that somebody may have died over a name.
+func (m *mend) leftovers() error {
+	names, err := m.b.fs.Names(tmpDir)
+	if err != nil {
+		return err
+	}
+	flagged, err := m.b.flagged(everyStripe)
+	if err != nil || len(names) == 0 && !flagged {
+		return err
+	}
+	if err := m.b.sweep(); err != nil {
+		return err
+	}
+	if err := m.b.syncNames(); err != nil {
+		return err
+	}
+	if err := m.b.clearFlags(); err != nil || len(names) == 0 {
+		return err
+	}
+	m.say("%s: removed %d unfinished files of writers that died", tmpDir, len(names))
+	return nil
+}
+
+// tails accepts logs that are shorter than their heads say.
+func (m *mend) tails() error {
+	kinds, err := m.b.kinds()
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds {
+		ids, err := m.b.names(headsDir, kind, ".json")
+		if err != nil {
+			return err
+		}
+		slices.Sort(ids)
+		for _, id := range ids {
+			if err := m.tail(tidemark.Key{Kind: kind, ID: id}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tail sets the head of one log aside, if the log lost its tail: the log then
+// ends where it ends, and takes lines again. The head is what tells how much
+// was lost, so it is kept.
+func (m *mend) tail(log tidemark.Key) error {
+	if err := m.ctx.Err(); err != nil {
+		return err
+	}
+	st, err := m.b.look(log)
+	if err != nil || st.lost == nil {
+		return err
+	}
+	aside := asideName(log, ".head")
+	if err := durable.MkdirAll(m.b.fs, path.Dir(aside)); err != nil {
+		return err
+	}
+	if err := m.b.fs.Rename(headPath(log), aside); err != nil {
+		return err
+	}
+	// Where it is now, before it is no longer where it was.
+	for _, dir := range []string{path.Dir(aside), path.Dir(headPath(log))} {
+		if err := durable.SyncDir(m.b.fs, dir); err != nil {
+			return err
+		}
+	}
+	m.b.keys.forget(log)
+	m.b.list.forget(log)
+	t, err := m.b.target(log)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	m.say("%s: the log ends at line %d and lines %d to %d are lost; the head that told of them is kept as %s",
+		log, t.st.Length, t.st.Length+1, st.Length, aside)
+	return nil
+}
+
+// asideName returns a name under torn/ for something of a log that is set
+// aside; what says what it is.
+func asideName(log tidemark.Key, what string) string {
+	var id [4]byte
+	rand.Read(id[:])
+	return path.Join(tornDir, log.Kind, fileName(log.ID)+"."+hex.EncodeToString(id[:])+what)
+}
+
+// modes narrows every file and directory of the store.
+func (m *mend) modes() error {
+	if os.PathSeparator != '/' {
+		return nil
+	}
+	if err := m.narrow("."); err != nil {
+		return err
+	}
+	if err := m.narrow(storeFile); err != nil {
+		return err
+	}
+	for _, folder := range folders {
+		if err := m.below(folder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// below narrows a directory first, and then what is in it.
+func (m *mend) below(dir string) error {
+	if err := m.narrow(dir); err != nil {
+		return err
+	}
+	names, err := m.b.fs.Names(dir)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		name := dir + "/" + n
+		info, err := m.b.fs.Stat(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return err
+		case info.Mode.IsDir():
+			err = m.below(name)
+		case info.Mode.IsRegular():
+			err = m.narrow(name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// narrow goes through an open file, so that no link leads it elsewhere. A file
+// system in memory has no modes to change.
+func (m *mend) narrow(name string) error {
+	if err := m.ctx.Err(); err != nil {
+		return err
+	}
+	f, err := m.b.disk.OpenFile(name, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil // not ours to change; reading tells
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	c, ok := f.(interface{ Chmod(fs.FileMode) error })
+	if !ok || info.Mode.Perm()&^0o700 == 0 {
+		return nil
+	}
+	mode := fs.FileMode(0o600)
+	if info.Mode.IsDir() {
+		mode = 0o700
+	}
+	if err := c.Chmod(mode); err != nil {
+		return err
+	}
+	m.say("%s: was open to others with mode %04o and has %04o now", name, info.Mode.Perm(), mode)
+	return nil
+}

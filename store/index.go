@@ -1,0 +1,260 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// The index of a Searcher is made here, behind the writers: a line is indexed
+// within a second of its commit by the process that wrote it, and what a
+// process that died left behind is found and indexed by the next one. Reading
+// never indexes; a search reads what the index does not have yet.
+
+// indexAfter is how long lines are gathered before they are indexed: long
+// enough for a burst to be one transaction, short enough for the promise of a
+// second.
+const indexAfter = 300 * time.Millisecond
+
+// indexLines and indexBytes bound what is read before it is indexed.
+const (
+	indexLines = 2000
+	indexBytes = 4 << 20
+)
+
+// searched are the kinds of logs that can be searched.
+var searched = []string{kindSession, kindWorker, kindPast, kindNotes}
+
+// signal says that something was appended.
+func (s *Store) signal() {
+	select {
+	case s.grown <- struct{}{}:
+	default:
+	}
+}
+
+// searcher returns the index, nil where there is none.
+func (s *Store) searcher() tidemark.Searcher {
+	if i, ok := s.backend.(tidemark.Searcher); ok && s.o.Words != nil {
+		return i
+	}
+	return nil
+}
+
+// KeepIndexed indexes what this Store appends, until ctx ends. Without an
+// index, or without Options.Words, it returns at once.
+func (s *Store) KeepIndexed(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.grown:
+		}
+		select {
+		case <-ctx.Done():
+			s.signal() // for a last CatchUp
+			return nil
+		case <-time.After(indexAfter):
+		}
+		_, err := s.CatchUp(ctx, nil)
+		switch {
+		case errors.Is(err, tidemark.ErrUnsupported):
+			return nil
+		case err != nil && ctx.Err() == nil:
+			return err
+		}
+	}
+}
+
+// Pending reports whether something was appended that KeepIndexed has not
+// indexed.
+func (s *Store) Pending() bool { return len(s.grown) > 0 }
+
+// CatchUp indexes everything that is not indexed yet and returns how many
+// lines that were: ErrUnsupported where there is no index. It calls progress,
+// when it is not nil, as it goes.
+func (s *Store) CatchUp(ctx context.Context, progress func(lines int64)) (int64, error) {
+	index := s.searcher()
+	if index == nil {
+		return 0, tidemark.Unsupportedf("this store has no search index")
+	}
+	select {
+	case <-s.grown:
+	default:
+	}
+	var total int64
+	chunk := &indexChunk{index: index}
+	// The lags are read before anything is indexed: they change with it.
+	var lags []tidemark.Lag
+	for lag, err := range index.Unindexed(ctx, searched...) {
+		if err != nil {
+			return 0, err
+		}
+		lags = append(lags, lag)
+	}
+	for _, lag := range lags {
+		for line, err := range s.wordsOf(ctx, lag) {
+			if err != nil {
+				return total, err
+			}
+			if err := chunk.add(ctx, line); err != nil {
+				return total, err
+			}
+			if total++; progress != nil && total%indexLines == 0 {
+				progress(total)
+			}
+		}
+	}
+	return total, chunk.flush(ctx)
+}
+
+// Reindex empties the index and makes it anew.
+func (s *Store) Reindex(ctx context.Context, progress func(lines int64)) (int64, error) {
+	index := s.searcher()
+	if index == nil {
+		return 0, tidemark.Unsupportedf("this store has no search index")
+	}
+	if err := index.Unindex(ctx); err != nil {
+		return 0, err
+	}
+	return s.CatchUp(ctx, progress)
+}
+
+// indexChunk gathers lines and indexes them together. Where somebody else was
+// quicker, the others of the chunk are indexed log by log.
+type indexChunk struct {
+	index tidemark.Searcher
+	lines []tidemark.Indexed
+	bytes int
+}
+
+func (c *indexChunk) add(ctx context.Context, line tidemark.Indexed) error {
+	c.lines = append(c.lines, line)
+	for _, w := range line.Words {
+		c.bytes += len(w)
+	}
+	if len(c.lines) < indexLines && c.bytes < indexBytes {
+		return nil
+	}
+	return c.flush(ctx)
+}
+
+func (c *indexChunk) flush(ctx context.Context) error {
+	lines := c.lines
+	c.lines, c.bytes = nil, 0
+	if len(lines) == 0 {
+		return nil
+	}
+	err := c.index.Index(ctx, lines...)
+	if !errors.Is(err, tidemark.ErrConflict) {
+		return err
+	}
+	for len(lines) > 0 {
+		n := 1
+		for n < len(lines) && lines[n].Log == lines[0].Log {
+			n++
+		}
+		if err := c.index.Index(ctx, lines[:n]...); err != nil && !errors.Is(err, tidemark.ErrConflict) {
+			return err
+		}
+		lines = lines[n:]
+	}
+	return nil
+}
+
+// wordsOf yields the lines of a lag with the words to find them by. A damaged
+// line has none.
+func (s *Store) wordsOf(ctx context.Context, lag tidemark.Lag) iter.Seq2[tidemark.Indexed, error] {
+	return func(yield func(tidemark.Indexed, error) bool) {
+		about, err := s.about(ctx, lag.Log)
+		if err != nil {
+			yield(tidemark.Indexed{}, err)
+			return
+		}
+		next := lag.From
+		for l, err := range s.backend.Lines(ctx, lag.Log, tidemark.Span{From: lag.From, To: lag.To}) {
+			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				yield(tidemark.Indexed{}, err)
+				return
+			}
+			if l.Seq != next {
+				return // the log changed meanwhile, or lines are missing
+			}
+			next++
+			line := tidemark.Indexed{Log: lag.Log, Seq: l.Seq, At: l.At}
+			if err == nil {
+				line.Words = s.wordsOfLine(about, lag.Log, l)
+			}
+			if !yield(line, nil) {
+				return
+			}
+		}
+	}
+}
+
+// about returns what the session says that a log belongs to; nothing when it
+// cannot be read, because its lines can be found nevertheless.
+func (s *Store) about(ctx context.Context, log tidemark.Key) (tidemark.Session, error) {
+	id, _ := sessionOf(log)
+	i, err := s.Session(ctx, id)
+	if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrCorrupt) {
+		return tidemark.Session{ID: id}, nil
+	}
+	return i.Session, err
+}
+
+// filterWord is a word that no text contains. It makes the index answer a
+// filter.
+func filterWord(class, value string) string { return "\x00" + class + ":" + value }
+
+// The classes of filter words.
+const (
+	filterRole    = "r"
+	filterAgent   = "a"
+	filterProject = "p"
+)
+
+func (s *Store) wordsOfLine(about tidemark.Session, log tidemark.Key, l tidemark.Line) []string {
+	e, err := searchable(log, l)
+	if err != nil || structural(e) && l.Seq != 1 {
+		return nil
+	}
+	words := append(s.o.Words(e), filterWord(filterRole, l.Kind))
+	if log.Kind == kindSession && l.Seq == 1 && about.Title != "" {
+		words = append(words, s.o.Words(titleEntry(about.Title))...)
+		words = append(words, filterWord(filterRole, noteTitle))
+	}
+	if about.Agent != "" {
+		words = append(words, filterWord(filterAgent, about.Agent))
+	}
+	if about.Project != "" {
+		words = append(words, filterWord(filterProject, about.Project))
+	}
+	return words
+}
+
+// titleEntry is a title as something to search.
+func titleEntry(title string) tidemark.Entry {
+	return tidemark.Entry{Kind: noteTitle, Blocks: []tidemark.Block{tidemark.Text(title)}}
+}
+
+// searchable returns what is searched of a line: an entry, or the text of a
+// note.
+func searchable(log tidemark.Key, l tidemark.Line) (tidemark.Entry, error) {
+	if log.Kind != kindNotes {
+		return tidemark.EntryOf(l)
+	}
+	var n Note
+	if err := decode(tidemark.Record{Key: log, Body: l.Body}, &n); err != nil {
+		return tidemark.Entry{}, err
+	}
+	e := titleEntry(n.Text)
+	e.Seq, e.Kind, e.At = n.Seq, l.Kind, l.At
+	if n.Remove {
+		e.Blocks = nil
+	}
+	return e, nil
+}

@@ -1,0 +1,92 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Pin keeps a session out of retention, or lets it in again. It needs no
+// lease.
+func (s *Store) Pin(ctx context.Context, id tidemark.SessionID, pinned bool) error {
+	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
+		i.Pinned = pinned
+		return s.addNote(ctx, b, id, Note{Kind: notePin, Remove: !pinned})
+	})
+}
+
+// Hold keeps a session from being removed by anybody, or lets it go. It needs
+// no lease.
+func (s *Store) Hold(ctx context.Context, id tidemark.SessionID, held bool) error {
+	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
+		i.OnHold = held
+		return s.addNote(ctx, b, id, Note{Kind: noteHold, Remove: !held})
+	})
+}
+
+// Expired lists the sessions that were last changed before the given time and
+// that nobody pinned, holds or writes to, the newest first.
+func (s *Store) Expired(ctx context.Context, before time.Time) ([]Info, error) {
+	var expired []Info
+	for i, err := range s.Sessions(ctx, Filter{}) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue // what cannot be read is not thrown away
+		}
+		if err != nil {
+			return nil, err
+		}
+		if i.Pinned || i.OnHold || !i.UpdatedAt.Before(before) {
+			continue
+		}
+		l, err := s.Lease(ctx, i.ID)
+		if err != nil {
+			return nil, err
+		}
+		if !l.Held || l.Dead || l.Expired {
+			expired = append(expired, i)
+		}
+	}
+	return expired, nil
+}
+
+// Purging lists the sessions whose purge was interrupted.
+func (s *Store) Purging(ctx context.Context) ([]tidemark.SessionID, error) {
+	var ids []tidemark.SessionID
+	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindSession, State: purging, Order: tidemark.ByID}) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return nil, err
+		}
+		ids = append(ids, tidemark.SessionID(r.ID))
+	}
+	return ids, nil
+}
+
+// Refile returns a record of another store as this one would file it: names,
+// projects and checkpoints are found by hashes, which are a sealed store's
+// own. It returns other records as they are.
+func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
+	switch id, more := sessionOf(r.Key); {
+	case r.Kind == kindName:
+		var n name
+		if err := decode(r, &n); err != nil {
+			return r, err
+		}
+		r.Key, r.Group = s.nameKey(n), s.nameGroup(n.Class, n.Text)
+	case r.Kind == kindSession:
+		var sess tidemark.Session
+		if err := decode(r, &sess); err != nil {
+			return r, err
+		}
+		r.Group = s.projectGroup(sess.Project)
+	case r.Kind == kindCheckpoint && more != "":
+		var c Checkpoint
+		if err := decode(r, &c); err != nil {
+			return r, err
+		}
+		r.Key = s.checkpointKey(id, c.Name)
+	}
+	r.Sum = r.Checksum()
+	return r, nil
+}

@@ -1,0 +1,222 @@
+package store_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// plainWords is language enough for these tests: lower-case words.
+func plainWords(e tidemark.Entry) []string { return strings.Fields(strings.ToLower(e.Text())) }
+
+func indexed() *store.Store { return store.New(memory.New(), &store.Options{Words: plainWords}) }
+
+// bare hides what a Backend can do beyond the five methods.
+type bare struct{ tidemark.Backend }
+
+func lookFor(word string) store.Question {
+	return store.Question{
+		All:   [][]tidemark.Term{{{Word: word}}},
+		Match: func(e tidemark.Entry) bool { return slices.Contains(plainWords(e), word) },
+	}
+}
+
+func hits(t *testing.T, s *store.Store, q store.Question) (refs []string) {
+	t.Helper()
+	a, err := s.Search(t.Context(), q)
+	if err != nil {
+		t.Fatalf("Search = %v", err)
+	}
+	for _, f := range a.Found {
+		refs = append(refs, f.Info.Title+strings.TrimPrefix(f.Ref(), string(f.Info.ID))+" "+f.Entry.Text())
+	}
+	return refs
+}
+
+func titled(t *testing.T, s *store.Store, sess tidemark.Session, entries ...tidemark.Entry) *store.Writer {
+	t.Helper()
+	w := s.Create(sess, who("test"))
+	add(t, w, entries...)
+	return w
+}
+
+// eachWay runs a test with an index that is behind, with one that is caught
+// up, and without one: they have to answer alike.
+func eachWay(t *testing.T, fill func(*testing.T, *store.Store), check func(*testing.T, *store.Store)) {
+	for name, s := range map[string]*store.Store{
+		"behind":  indexed(),
+		"indexed": indexed(),
+		"scanned": store.New(bare{memory.New()}, &store.Options{Words: plainWords}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			fill(t, s)
+			if name == "indexed" {
+				if _, err := s.CatchUp(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			check(t, s)
+		})
+	}
+}
+
+func TestSearchFindsEntriesNewestFirst(t *testing.T) {
+	eachWay(t, func(t *testing.T, s *store.Store) {
+		titled(t, s, tidemark.Session{Title: "one"}, user("red fish"), assistant("blue fish"))
+		w := titled(t, s, tidemark.Session{Title: "two"}, user("a bird"))
+		if _, err := w.AppendTo(t.Context(), "scout", user("a fish far away")); err != nil {
+			t.Fatal(err)
+		}
+	}, func(t *testing.T, s *store.Store) {
+		same(t, hits(t, s, lookFor("fish")), []string{"two a fish far away", "one@2 blue fish", "one@1 red fish"})
+		q := lookFor("fish")
+		q.Limit = 1
+		same(t, hits(t, s, q), []string{"two a fish far away"})
+		a, err := s.Search(t.Context(), q)
+		if err != nil || !a.Cut {
+			t.Errorf("an answer that was cut says so: %v, %v", a.Cut, err)
+		}
+		same(t, len(hits(t, s, lookFor("whale"))), 0)
+	})
+}
+
+func TestSearchFindsTitlesLabelsAndTags(t *testing.T) {
+	eachWay(t, func(t *testing.T, s *store.Store) {
+		w := titled(t, s, tidemark.Session{Title: "old name"}, user("hello"))
+		for _, err := range []error{
+			s.Rename(t.Context(), w.ID(), "new name"),
+			s.Label(t.Context(), w.ID(), 1, "greeting here"),
+			s.Tag(t.Context(), w.ID(), []string{"kept"}, nil),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}, func(t *testing.T, s *store.Store) {
+		same(t, hits(t, s, lookFor("name")), []string{"new name new name"})
+		same(t, len(hits(t, s, lookFor("old"))), 0)
+		same(t, hits(t, s, lookFor("greeting")), []string{"new name@1 greeting here"})
+		same(t, hits(t, s, lookFor("kept")), []string{"new name kept"})
+	})
+}
+
+func TestSearchFilters(t *testing.T) {
+	eachWay(t, func(t *testing.T, s *store.Store) {
+		titled(t, s, tidemark.Session{Title: "one", Agent: "ada", Project: "/p"}, user("fish"), assistant("fish"))
+		titled(t, s, tidemark.Session{Title: "two", Agent: "bob", Project: "/q"}, user("fish"))
+	}, func(t *testing.T, s *store.Store) {
+		for want, change := range map[string]func(*store.Question){
+			"one@2 fish,one@1 fish": func(q *store.Question) { q.Agent = "ada" },
+			"two@1 fish":            func(q *store.Question) { q.Project = "/q" },
+			"two@1 fish,one@1 fish": func(q *store.Question) { q.Role = "user" },
+			"":                      func(q *store.Question) { q.Since = time.Now().Add(time.Hour) },
+		} {
+			q := lookFor("fish")
+			change(&q)
+			same(t, strings.Join(hits(t, s, q), ","), want)
+		}
+	})
+}
+
+func TestSearchLeavesTheTrashAlone(t *testing.T) {
+	eachWay(t, func(t *testing.T, s *store.Store) {
+		w := titled(t, s, tidemark.Session{Title: "source"}, user("fish"), user("later fish"))
+		if _, err := s.Fork(t.Context(), w.ID(), 1, "fork"); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Trash(t.Context(), w.ID()); err != nil {
+			t.Fatal(err)
+		}
+	}, func(t *testing.T, s *store.Store) {
+		q := lookFor("fish")
+		q.Trash = true
+		same(t, hits(t, s, q), []string{"source@2 later fish", "source@1 fish"})
+		for _, hit := range hits(t, s, lookFor("fish")) {
+			if !strings.HasPrefix(hit, "fork@1") {
+				t.Errorf("found %s, which is in the trash", hit)
+			}
+		}
+	})
+}
+
+func TestWhatAForkSharesWithTheTrashIsFoundInTheFork(t *testing.T) {
+	s := indexed()
+	w := titled(t, s, tidemark.Session{Title: "source"}, user("fish"), user("later fish"))
+	if _, err := s.Fork(t.Context(), w.ID(), 1, "fork"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Trash(t.Context(), w.ID()); err != nil {
+		t.Fatal(err)
+	}
+	same(t, hits(t, s, lookFor("fish")), []string{"fork@1 fish"})
+	if err := s.Purge(t.Context(), w.ID(), who("test")); err != nil {
+		t.Fatal(err)
+	}
+	same(t, hits(t, s, lookFor("fish")), []string{"fork@1 fish"})
+	if _, err := s.CatchUp(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	same(t, hits(t, s, lookFor("fish")), []string{"fork@1 fish"})
+}
+
+func TestAStoreIndexesWhatItAppendsWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := store.New(b, &store.Options{Words: plainWords})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.KeepIndexed(ctx) }()
+		w := begin(t, s, user("fish"))
+		time.Sleep(time.Second)
+		n := 0
+		for range b.Search(t.Context(), tidemark.Ask{All: [][]tidemark.Term{{{Word: "fish"}}}}) {
+			n++
+		}
+		same(t, n, 1)
+		same(t, s.Pending(), false)
+		add(t, w, user("bird"))
+		synctest.Wait()
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		same(t, s.Pending(), true)
+	})
+}
+
+func TestTwoStoresIndexOneLogOnce(t *testing.T) {
+	b := memory.New()
+	one := store.New(b, &store.Options{Words: plainWords})
+	two := store.New(b.Again(), &store.Options{Words: plainWords})
+	begin(t, one, user("fish"), user("fish"))
+	done := make(chan error, 2)
+	for _, s := range []*store.Store{one, two} {
+		go func() {
+			_, err := s.CatchUp(t.Context(), nil)
+			done <- err
+		}()
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	same(t, len(hits(t, two, lookFor("fish"))), 2)
+	if n, err := one.Reindex(t.Context(), nil); err != nil || n == 0 {
+		t.Errorf("Reindex = %d, %v", n, err)
+	}
+	same(t, len(hits(t, two, lookFor("fish"))), 2)
+}

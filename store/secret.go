@@ -1,0 +1,279 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Redaction is what happens to a secret that is about to be written.
+type Redaction string
+
+const (
+	RedactOff   Redaction = "off"   // nothing is looked for
+	RedactWarn  Redaction = "warn"  // it is written, and said
+	RedactMask  Redaction = "mask"  // a mask is written in its place, and it is gone
+	RedactVault Redaction = "vault" // a mask is written, and the value kept apart in a sealed record
+)
+
+// Secret is a part of an entry that should not be shown: which of its texts,
+// as Entry.EachText counts them, and which bytes of that.
+type Secret struct {
+	Text        int    `json:"text"`
+	From        int    `json:"from"`
+	To          int    `json:"to"`
+	Rule        string `json:"rule"`
+	Fingerprint string `json:"fingerprint,omitempty"`
+}
+
+// vaulted is the body of a secret record.
+type vaulted struct {
+	Rule  string `json:"rule"`
+	Value string `json:"value"`
+}
+
+// fingerprint tells two secrets apart without telling them; in a sealed store
+// nobody else can compute it.
+func (s *Store) fingerprint(value string) string {
+	return s.hash("secret", value)[:12]
+}
+
+// mask returns e with masks in place of secrets, and the values by their
+// fingerprints. A secret that does not lie in its text is passed over.
+func (s *Store) mask(e tidemark.Entry, secrets []Secret) (tidemark.Entry, map[string]vaulted) {
+	values := make(map[string]vaulted)
+	masked := e.EachText(func(i int, text string, raw bool) string {
+		out := text
+		for _, secret := range slices.Backward(disjoint(secrets, i, len(text))) {
+			value := text[secret.From:secret.To]
+			mark := s.fingerprint(value)
+			values[mark] = vaulted{Rule: secret.Rule, Value: value}
+			out = out[:secret.From] + tidemark.Mask(secret.Rule, mark) + out[secret.To:]
+		}
+		if raw && out != text && !json.Valid([]byte(out)) {
+			// Better nothing than a secret, better a string than no JSON.
+			b, _ := json.Marshal(tidemark.Mask("unreadable", s.fingerprint(text)))
+			return string(b)
+		}
+		return out
+	})
+	return masked, values
+}
+
+// disjoint returns the secrets of one text in order; those that overlap become
+// one, and those that lie outside are left out.
+func disjoint(secrets []Secret, text, length int) []Secret {
+	var of []Secret
+	for _, s := range secrets {
+		if s.Text == text && 0 <= s.From && s.From < s.To && s.To <= length {
+			of = append(of, s)
+		}
+	}
+	slices.SortFunc(of, func(a, b Secret) int { return cmp.Or(a.From-b.From, b.To-a.To) })
+	apart := of[:0]
+	for _, s := range of {
+		if n := len(apart); n > 0 && s.From < apart[n-1].To {
+			apart[n-1].To = max(apart[n-1].To, s.To)
+		} else {
+			apart = append(apart, s)
+		}
+	}
+	return apart
+}
+
+// withoutSecrets masks a title where entries would be masked.
+func (s *Store) withoutSecrets(title string) string {
+	if s.o.Secrets == nil || s.o.Redact != RedactMask && s.o.Redact != RedactVault {
+		return title
+	}
+	e := titleEntry(title)
+	e, _ = s.mask(e, s.o.Secrets(e))
+	return e.Text()
+}
+
+// redact looks for secrets in an entry that is about to be written.
+func (w *Writer) redact(e tidemark.Entry) (tidemark.Entry, map[string]vaulted) {
+	o := w.s.o
+	if o.Secrets == nil || o.Redact == "" || o.Redact == RedactOff {
+		return e, nil
+	}
+	secrets := o.Secrets(e)
+	if len(secrets) == 0 {
+		return e, nil
+	}
+	if o.Warn != nil {
+		o.Warn(w.id, secrets)
+	}
+	if o.Redact == RedactWarn {
+		return e, nil
+	}
+	masked, values := w.s.mask(e, secrets)
+	if o.Redact != RedactVault {
+		return masked, nil
+	}
+	return masked, values
+}
+
+// vault adds the values that the vault does not have yet to a batch.
+func (w *Writer) vault(ctx context.Context, b *tidemark.Batch, values map[string]vaulted) error {
+	for mark, v := range values {
+		key := keyOf(kindSecret, w.id, mark)
+		have, err := w.s.get(ctx, key, &vaulted{})
+		if err != nil {
+			return err
+		}
+		if have.Version > 0 {
+			continue
+		}
+		r, err := put(key, 0, v)
+		if err != nil {
+			return err
+		}
+		b.Puts = append(b.Puts, r)
+	}
+	return nil
+}
+
+// Reveal returns e with the values that the session's vault has in place of
+// their masks, as a model that goes on with the session has to see it.
+func (v *View) Reveal(ctx context.Context, e tidemark.Entry) (tidemark.Entry, error) {
+	var failed error
+	known := func(mark string) (string, bool) {
+		for id := v.ID; ; {
+			var kept vaulted
+			r, err := v.s.get(ctx, keyOf(kindSecret, id, mark), &kept)
+			if err != nil {
+				failed = err
+			}
+			if r.Version > 0 {
+				return kept.Value, true
+			}
+			// A fork shares the vault of what it came from, too.
+			i, err := v.s.Session(ctx, id)
+			if err != nil || i.Base == nil || i.Base.Owned {
+				return "", false
+			}
+			id = i.Base.Session
+		}
+	}
+	e = e.EachText(func(_ int, text string, _ bool) string { return tidemark.Unmask(text, known) })
+	return e, failed
+}
+
+// MarkSecrets masks parts of an entry that is kept already: a mark in the
+// session's notes, which every reader honours. Nothing is rewritten, and it
+// needs no lease.
+func (v *View) MarkSecrets(ctx context.Context, seq int64, secrets []Secret) error {
+	if len(secrets) == 0 {
+		return nil
+	}
+	return v.s.update(ctx, v.ID, func(i *Info, b *tidemark.Batch) error {
+		i.Redacted++
+		return v.s.addNote(ctx, b, v.ID, Note{Kind: noteMask, Seq: seq, Worker: v.worker, Secrets: secrets})
+	})
+}
+
+// FindSecrets returns what of an entry, read through Unmasked, is a secret and
+// not marked yet, with its fingerprint.
+func (v *View) FindSecrets(ctx context.Context, e tidemark.Entry) ([]Secret, error) {
+	if v.s.o.Secrets == nil {
+		return nil, nil
+	}
+	secrets := v.s.o.Secrets(e)
+	if len(secrets) == 0 {
+		return nil, nil
+	}
+	m, err := v.s.marksOf(ctx, v.Info, v.worker)
+	if err != nil {
+		return nil, err
+	}
+	secrets = slices.DeleteFunc(secrets, func(s Secret) bool {
+		return slices.ContainsFunc(m.bySeq[e.Seq], func(marked Secret) bool {
+			return marked.Text == s.Text && marked.From <= s.From && s.To <= marked.To
+		})
+	})
+	e.EachText(func(i int, text string, _ bool) string {
+		for n, s := range secrets {
+			if s.Text == i && 0 <= s.From && s.From < s.To && s.To <= len(text) {
+				secrets[n].Fingerprint = v.s.fingerprint(text[s.From:s.To])
+			}
+		}
+		return text
+	})
+	return secrets, nil
+}
+
+// Unmasked returns the same session as it was written, without regard to its
+// marks: for whoever looks for what is still to be marked.
+func (v *View) Unmasked() *View {
+	open := *v
+	open.unmasked = true
+	return &open
+}
+
+// marks are the secrets that were marked in a session, by the seq of the
+// entry. They count in the text as it was written, so that their order does
+// not matter.
+type marks struct {
+	bySeq map[int64][]Secret
+	lost  bool // a mark could not be read
+}
+
+// marksOf reads the marks of a session, or of one of its workers.
+func (s *Store) marksOf(ctx context.Context, i Info, worker string) (marks, error) {
+	var m marks
+	if i.Redacted == 0 {
+		return m, nil
+	}
+	m.bySeq = make(map[int64][]Secret)
+	v := &View{s: s, Info: i}
+	found := int64(0)
+	for n, err := range v.Notes(ctx) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return m, err
+		}
+		if err != nil || n.Kind != noteMask {
+			continue
+		}
+		found++
+		if n.Worker == worker {
+			m.bySeq[n.Seq] = append(m.bySeq[n.Seq], n.Secrets...)
+		}
+	}
+	m.lost = found < i.Redacted
+	return m, nil
+}
+
+// with adds the marks of another session on the same trail.
+func (m marks) with(more marks) marks {
+	if m.bySeq == nil {
+		m.bySeq = more.bySeq
+	} else if more.bySeq != nil {
+		all := maps.Clone(m.bySeq)
+		for seq, secrets := range more.bySeq {
+			all[seq] = slices.Concat(all[seq], secrets)
+		}
+		m.bySeq = all
+	}
+	m.lost = m.lost || more.lost
+	return m
+}
+
+// apply masks what was marked in e. Where a mark was lost, every secret that
+// can be found is masked: it was one of them.
+func (m marks) apply(s *Store, e tidemark.Entry) tidemark.Entry {
+	secrets := m.bySeq[e.Seq]
+	if m.lost && s.o.Secrets != nil {
+		secrets = slices.Concat(secrets, s.o.Secrets(e))
+	}
+	if len(secrets) == 0 {
+		return e
+	}
+	e, _ = s.mask(e, secrets)
+	return e
+}
