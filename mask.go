@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"sync"
 )
 
 // Mask is what stands where a secret stood: what kind it was, and a
@@ -13,12 +14,15 @@ func Mask(rule, fingerprint string) string {
 	return "[redacted:" + rule + ":" + fingerprint + "]"
 }
 
-var masks = regexp.MustCompile(`\[redacted:[a-z0-9_-]{1,64}:([0-9a-f]{4,64})\]`)
+// masks is compiled when it is first needed: most programs meet no mask.
+var masks = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\[redacted:[a-z0-9_-]{1,64}:([0-9a-f]{4,64})\]`)
+})
 
 // Unmask replaces the masks in text whose fingerprint value knows.
 func Unmask(text string, value func(fingerprint string) (string, bool)) string {
-	return masks.ReplaceAllStringFunc(text, func(mask string) string {
-		if v, ok := value(masks.FindStringSubmatch(mask)[1]); ok {
+	return masks().ReplaceAllStringFunc(text, func(mask string) string {
+		if v, ok := value(masks().FindStringSubmatch(mask)[1]); ok {
 			return v
 		}
 		return mask
@@ -27,7 +31,7 @@ func Unmask(text string, value func(fingerprint string) (string, bool)) string {
 
 // Fingerprints returns the fingerprints of the masks in text.
 func Fingerprints(text string) (found []string) {
-	for _, m := range masks.FindAllStringSubmatch(text, -1) {
+	for _, m := range masks().FindAllStringSubmatch(text, -1) {
 		found = append(found, m[1])
 	}
 	return found

@@ -19,9 +19,9 @@ type Session struct {
 	Base      *Base           `json:"base,omitempty"`
 	ForeignID string          `json:"foreign_id,omitempty"` // its id in the tool it came from
 	CreatedAt time.Time       `json:"created_at"`
-	Pinned    bool            `json:"pinned,omitempty"`     // retention leaves it alone
-	OnHold    bool            `json:"on_hold,omitempty"`    // nobody may remove it
-	Redacted  int64           `json:"redacted,omitempty"`   // redaction marks in its notes
+	Pinned    bool            `json:"pinned,omitempty"`   // retention leaves it alone
+	OnHold    bool            `json:"on_hold,omitempty"`  // nobody may remove it
+	Redacted  int64           `json:"redacted,omitempty"` // redaction marks in its notes
 	Extra     json.RawMessage `json:"extra,omitempty"`
 }
 

@@ -258,3 +258,20 @@ func searchable(log tidemark.Key, l tidemark.Line) (tidemark.Entry, error) {
 	}
 	return e, nil
 }
+
+// Unindexed returns how many lines are not indexed yet: ErrUnsupported where
+// there is no index.
+func (s *Store) Unindexed(ctx context.Context) (int64, error) {
+	index := s.searcher()
+	if index == nil {
+		return 0, tidemark.Unsupportedf("this store has no search index")
+	}
+	var n int64
+	for lag, err := range index.Unindexed(ctx, searched...) {
+		if err != nil {
+			return n, err
+		}
+		n += lag.To - lag.From + 1
+	}
+	return n, nil
+}

@@ -55,7 +55,10 @@ func (s *Store) Expired(ctx context.Context, before time.Time) ([]Info, error) {
 func (s *Store) Purging(ctx context.Context) ([]tidemark.SessionID, error) {
 	var ids []tidemark.SessionID
 	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindSession, State: purging, Order: tidemark.ByID}) {
-		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue // its state is not known either
+		}
+		if err != nil {
 			return nil, err
 		}
 		ids = append(ids, tidemark.SessionID(r.ID))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -21,10 +22,11 @@ type Lease struct {
 	Holder tidemark.Holder `json:"holder"`
 	Since  time.Time       `json:"since"`
 
-	HeardAt time.Time `json:"-"` // the pulse's
-	Held    bool      `json:"-"`
-	Dead    bool      `json:"-"` // the holder is proven dead
-	Expired bool      `json:"-"` // the holder has been silent for too long
+	Session tidemark.SessionID `json:"-"`
+	HeardAt time.Time          `json:"-"` // the pulse's
+	Held    bool               `json:"-"`
+	Dead    bool               `json:"-"` // the holder is proven dead
+	Expired bool               `json:"-"` // the holder has been silent for too long
 
 	token, pulse int64 // versions
 }
@@ -60,7 +62,7 @@ func (s *Store) Lease(ctx context.Context, id tidemark.SessionID) (Lease, error)
 	if err != nil {
 		return l, err
 	}
-	l.token, l.pulse = r.Version, p.Version
+	l.Session, l.token, l.pulse = id, r.Version, p.Version
 	l.Held = r.State == held
 	l.HeardAt = p.UpdatedAt
 	if l.Held {
@@ -68,6 +70,24 @@ func (s *Store) Lease(ctx context.Context, id tidemark.SessionID) (Lease, error)
 		l.Expired = s.now().Sub(l.HeardAt) > s.o.Lease
 	}
 	return l, nil
+}
+
+// Leases lists the leases that are held.
+func (s *Store) Leases(ctx context.Context) iter.Seq2[Lease, error] {
+	return func(yield func(Lease, error) bool) {
+		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindLease, State: held}) {
+			if errors.Is(err, tidemark.ErrCorrupt) {
+				continue // verify names it
+			}
+			var l Lease
+			if err == nil {
+				l, err = s.Lease(ctx, tidemark.SessionID(r.ID))
+			}
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
 }
 
 // take returns the lease of a session for who, and the batch that writes it

@@ -65,6 +65,16 @@ func (s *Store) mask(e tidemark.Entry, secrets []Secret) (tidemark.Entry, map[st
 	return masked, values
 }
 
+// Mask returns e with a mask in place of every secret that is found in it.
+func (s *Store) Mask(e tidemark.Entry) tidemark.Entry {
+	if s.o.Secrets != nil {
+		if secrets := s.o.Secrets(e); len(secrets) > 0 {
+			e, _ = s.mask(e, secrets)
+		}
+	}
+	return e
+}
+
 // disjoint returns the secrets of one text in order; those that overlap become
 // one, and those that lie outside are left out.
 func disjoint(secrets []Secret, text, length int) []Secret {

@@ -57,6 +57,7 @@ type Filter struct {
 	Tag     string // or a label anywhere in the session
 	State   string // "": Live. Trash also finds what a purge was interrupted in
 	Since   time.Time
+	After   *Info // continue behind this session of an earlier listing
 	Limit   int
 }
 
@@ -70,6 +71,9 @@ func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 	}
 	if f.Agent == "" && f.Tag == "" {
 		q.Limit = f.Limit
+	}
+	if f.After != nil {
+		q.After = &tidemark.Record{Key: keyOf(kindSession, f.After.ID), UpdatedAt: f.After.UpdatedAt}
 	}
 	return func(yield func(Info, error) bool) {
 		labelled, err := s.labelled(ctx, f.Tag)
@@ -118,7 +122,9 @@ func (s *Store) inStates(ctx context.Context, q tidemark.Query, state string) it
 	case "":
 		states[0] = Live
 	case Trash:
-		states = []string{purging, Trash}
+		if states = []string{purging, Trash}; q.After != nil {
+			states = states[1:] // those were listed before all others
+		}
 	}
 	return func(yield func(tidemark.Record, error) bool) {
 		for _, q.State = range states {

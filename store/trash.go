@@ -15,6 +15,11 @@ const purging = "purging"
 // Trash moves a session to the trash: ErrNotFound, ErrHeld while somebody
 // writes to it. Its forks go on.
 func (s *Store) Trash(ctx context.Context, id tidemark.SessionID) error {
+	return s.turn(ctx, id, Trash, Live, Trash)
+}
+
+// notHeld requires that nobody writes to the session when b is committed.
+func (s *Store) notHeld(ctx context.Context, id tidemark.SessionID, b *tidemark.Batch) error {
 	l, err := s.Lease(ctx, id)
 	if err != nil {
 		return err
@@ -22,7 +27,8 @@ func (s *Store) Trash(ctx context.Context, id tidemark.SessionID) error {
 	if l.Held && !l.Dead && !l.Expired {
 		return &HeldError{Session: id, Lease: l, Now: s.now()}
 	}
-	return s.turn(ctx, id, Trash, Live, Trash)
+	b.Require = append(b.Require, tidemark.Need{Key: keyOf(kindLease, id), Version: l.token})
+	return nil
 }
 
 // onHold is the error of removing a session that somebody wants kept.
@@ -40,6 +46,11 @@ func (s *Store) turn(ctx context.Context, id tidemark.SessionID, to string, from
 	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
 		if i.OnHold && to != Live {
 			return onHold(id)
+		}
+		if to == Trash {
+			if err := s.notHeld(ctx, id, b); err != nil {
+				return err
+			}
 		}
 		for _, f := range from {
 			if i.State == f {

@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Owned is an entry with the session that it was written to.
+type Owned struct {
+	Session *Info  // the same pointer for all entries of a session
+	Worker  string // whose log it is in, "" for the session's own
+	tidemark.Entry
+}
+
+// Own yields what was written to the living sessions since a time, or ever
+// when that is zero, session after session, all branches and workers. Of a
+// fork it yields what is its own, and nothing of the past that it shares or
+// was given a copy of: so each entry comes once, however many forks read it.
+//
+// What is damaged is yielded as far as it is known, with a *tidemark.Damage,
+// and the reading goes on. Logs that did not change since that time are not
+// read.
+func (s *Store) Own(ctx context.Context, since time.Time) iter.Seq2[Owned, error] {
+	return func(yield func(Owned, error) bool) {
+		workers, err := s.workersSince(ctx, since)
+		if err != nil {
+			yield(Owned{}, err)
+			return
+		}
+		for i, err := range s.Sessions(ctx, Filter{Since: since}) {
+			if err != nil {
+				if !yield(Owned{Session: &i}, err) || !errors.Is(err, tidemark.ErrCorrupt) {
+					return
+				}
+				continue
+			}
+			if !s.own(ctx, &i, since, append([]string{""}, workers[i.ID]...), yield) {
+				return
+			}
+			delete(workers, i.ID)
+		}
+		if since.IsZero() {
+			return // the rest belongs to sessions in the trash
+		}
+		// A worker's log may have grown while its session's did not.
+		for _, id := range slices.Sorted(maps.Keys(workers)) {
+			i, err := s.Session(ctx, id)
+			if err != nil || i.State != Live {
+				continue // gone meanwhile, or met above
+			}
+			if !s.own(ctx, &i, since, workers[id], yield) {
+				return
+			}
+		}
+	}
+}
+
+// workersSince lists the workers whose logs changed since a time, by session.
+func (s *Store) workersSince(ctx context.Context, since time.Time) (map[tidemark.SessionID][]string, error) {
+	workers := make(map[tidemark.SessionID][]string)
+	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindWorker}) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return nil, err
+		}
+		// The log of a worker whose record is damaged can still be read.
+		if err == nil && r.Touched().Before(since) {
+			break // newest first: the rest is older still
+		}
+		id, name := sessionOf(r.Key)
+		workers[id] = append(workers[id], name)
+	}
+	return workers, nil
+}
+
+// own yields the entries of some logs of one session. It reports whether to go
+// on.
+func (s *Store) own(ctx context.Context, i *Info, since time.Time, workers []string, yield func(Owned, error) bool) bool {
+	for _, worker := range workers {
+		v := &View{Info: *i, s: s, worker: worker}
+		m, err := s.marksOf(ctx, *i, worker)
+		if err != nil {
+			return yield(Owned{Session: i, Worker: worker}, err) && errors.Is(err, tidemark.ErrCorrupt)
+		}
+		seg := segment{log: v.log(), marks: m}
+		if worker == "" {
+			seg.offset = v.sharedUpTo()
+		}
+		for l, err := range s.backend.Lines(ctx, seg.log) {
+			l.Seq += seg.offset
+			if err == nil && l.At.Before(since) {
+				continue
+			}
+			e, err := v.entryOf(seg, l, err)
+			if !yield(Owned{Session: i, Worker: worker, Entry: e}, err) {
+				return false
+			}
+			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return false
+			}
+		}
+	}
+	return true
+}
