@@ -1,11 +1,12 @@
-// Package render turns entries into text for a terminal, and makes foreign
-// text harmless before it gets there.
+// Package render turns entries into text for a terminal, into Markdown and into
+// HTML, and makes foreign text harmless before it gets there.
 //
 // What a model, a tool or an imported file says may hold escape sequences that
-// set a title, write to the clipboard or hide a line, and invisible characters
-// that make text read otherwise than it is. The package shows them instead of
-// sending them, and drops none. It never reads a store, never asks a terminal
-// what it is, and decides nothing but looks.
+// set a title, write to the clipboard or hide a line, invisible characters that
+// make text read otherwise than it is, and tags and links that a browser would
+// run, load or follow. The package shows them instead of sending them, and
+// drops none. It never reads a store, never asks a terminal what it is, and
+// decides nothing but looks.
 //
 //	fmt.Println(render.CleanLine(session.Title))
 package render
@@ -70,16 +71,16 @@ func (c *cleaner) append(dst []byte, s string, ends bool) ([]byte, int) {
 // what must be shown, and with wait where that depends on bytes still to come.
 func (c *cleaner) keep(s string, ends bool) (n int, wait bool) {
 	for n < len(s) {
-		if b := s[n]; b < utf8.RuneSelf {
-			switch {
-			case b >= ' ' && b != 0x7f:
-			case !c.line && (b == '\n' || b == '\t'):
-			default:
-				return n, !ends && b == '\r' && n+1 == len(s)
-			}
-			c.prev = rune(b)
+		from := n
+		for n < len(s) && (s[n] >= ' ' && s[n] < 0x7f || !c.line && (s[n] == '\n' || s[n] == '\t')) {
 			n++
+		}
+		if n > from {
+			c.prev = rune(s[n-1])
 			continue
+		}
+		if b := s[n]; b < utf8.RuneSelf {
+			return n, !ends && b == '\r' && n+1 == len(s)
 		}
 		r, size := utf8.DecodeRuneInString(s[n:])
 		if r == utf8.RuneError && size == 1 {

@@ -15,6 +15,7 @@ type Node struct {
 	Number   int64
 	Parent   int64 // the number of the node before it, -1: a root
 	Messages int64 // on its path
+	Seq      int64 // the entry that ends it, where HTML leads to; 0: nowhere
 	Label    string
 	Current  bool // where the session goes on; drawn with a * behind it
 }
@@ -38,11 +39,19 @@ const treeLevels = 40
 // written; other errors are those of w. Time and output grow with the number
 // of nodes, whatever their shape.
 func Tree(w io.Writer, nodes []Node) error {
+	d := drawing{w: bufio.NewWriter(w)}
+	d.name = d.plainName
+	if err := d.drawAll(nodes); err != nil {
+		return err
+	}
+	return d.w.Flush()
+}
+
+func (d *drawing) drawAll(nodes []Node) error {
 	order, err := plant(nodes)
 	if err != nil {
 		return err
 	}
-	d := drawing{w: bufio.NewWriter(w)}
 	for i, p := range order {
 		above := int64(-1)
 		if i > 0 {
@@ -50,7 +59,7 @@ func Tree(w io.Writer, nodes []Node) error {
 		}
 		d.draw(p, above)
 	}
-	return d.w.Flush()
+	return nil
 }
 
 // placed is a node with its place in the picture.
@@ -114,6 +123,7 @@ func plant(nodes []Node) ([]placed, error) {
 // that is drawn next.
 type drawing struct {
 	w     *bufio.Writer
+	name  func(*Node) // writes what a node is called
 	trunk []byte
 	ends  [treeLevels + 2]int // trunk[:ends[d]] stands before a node of depth d
 }
@@ -142,14 +152,9 @@ func (d *drawing) draw(p placed, above int64) {
 }
 
 func (d *drawing) label(n *Node, from bool) {
+	d.name(n)
 	var b [64]byte
-	s := append(b[:0], 'n')
-	s = strconv.AppendInt(s, n.Number, 10)
-	if n.Label != "" {
-		s = append(s, " ["...)
-		s = append(s, CleanLine(n.Label)...)
-		s = append(s, ']')
-	}
+	s := b[:0]
 	if from {
 		s = append(s, " from n"...)
 		s = strconv.AppendInt(s, n.Parent, 10)
@@ -161,4 +166,14 @@ func (d *drawing) label(n *Node, from bool) {
 		s = append(s, " *"...)
 	}
 	d.w.Write(append(s, '\n'))
+}
+
+func (d *drawing) plainName(n *Node) {
+	d.w.WriteByte('n')
+	d.w.WriteString(strconv.FormatInt(n.Number, 10))
+	if n.Label != "" {
+		d.w.WriteString(" [")
+		d.w.WriteString(CleanLine(n.Label))
+		d.w.WriteByte(']')
+	}
 }

@@ -37,6 +37,7 @@ crash() { # crash TRIAL FLAG…: the head of the table goes before the first row
 
 for backend in sqlite files; do
 	crash kill -backend "$backend" -n "$KILLS"
+	crash kill -backend "$backend" -plain -n "$((KILLS / 5 + 1))"
 	crash power -backend "$backend" -fs ext4 -n "$CUTS"
 	crash power -backend "$backend" -fs xfs -n "$XFSCUTS"
 	crash full -backend "$backend" -n "$FILLS"

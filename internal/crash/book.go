@@ -83,10 +83,14 @@ const (
 	purging = "purging"
 )
 
+// canary is in everything that a trial writes, so that a byte scan tells
+// whether something of it is kept in the clear.
+const canary = "canary"
+
 // name returns a word that was not used before.
 func (b *book) name(kind string) string {
 	b.names++
-	return fmt.Sprintf("%s%d", kind, b.names)
+	return fmt.Sprintf("%s-%s%d", canary, kind, b.names)
 }
 
 // begin writes down a session that is about to be created.

@@ -59,7 +59,7 @@ type fillings struct {
 }
 
 func newFilling(o options, p program, work, what, where string) *fillings {
-	t := &fillings{killing: killing{o: o, r: o.random(), place: place{program: p, backend: o.backend}}, work: work,
+	t := &fillings{killing: killing{o: o, r: o.random(), place: place{program: p, backend: o.backend, plain: o.plain}}, work: work,
 		began: time.Now(), codes: make(map[string][]int)}
 	t.total.what, t.total.where = what, where
 	return t

@@ -23,7 +23,7 @@ func kill(ctx context.Context, o options) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &killing{o: o, r: o.random(), place: place{program: p, backend: o.backend}}
+	t := &killing{o: o, r: o.random(), place: place{program: p, backend: o.backend, plain: o.plain}}
 	t.total.what, t.total.where = "SIGKILL", "real process"
 	err = t.run(ctx, work)
 	t.total.note = fmt.Sprintf("%d in a writer, %d in another command; slowest start to first answer %d ms; leftovers told %d times",

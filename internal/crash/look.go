@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -37,8 +42,31 @@ func (b *book) look(p place, writers []*writer, all bool) error {
 	for _, w := range writers {
 		b.noHoles(w)
 	}
+	if err := b.secrecy(p); err != nil {
+		return err
+	}
 	b.sessions = slices.DeleteFunc(b.sessions, func(s *session) bool { return s.state.now == gone })
 	return nil
+}
+
+// secrecy scans every file of an encrypted store for what was written to it.
+func (b *book) secrecy(p place) error {
+	if p.plain {
+		return nil
+	}
+	return filepath.WalkDir(p.dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && (bytes.Contains(data, []byte(canary)) || strings.Contains(name, canary)) {
+			b.fault(&b.unreadable, "%s holds something of a sealed store in the clear", filepath.Base(name))
+		}
+		return err
+	})
 }
 
 // verify looks whether the store is sound, and reports whether there is one.

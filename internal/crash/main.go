@@ -45,6 +45,7 @@ type options struct {
 	fs       string // power: which file system
 	procs    int    // lease: how many contend
 	sessions int    // lease: for how many sessions
+	plain    bool   // without encryption
 	goOn     bool   // with a new store after a broken promise
 	noHead   bool   // without the head of the table
 	log      io.Writer
@@ -115,6 +116,7 @@ func parse(args []string, log io.Writer) (options, error) {
 	f.StringVar(&o.fs, "fs", "ext4", "power: ext4 or xfs")
 	f.IntVar(&o.procs, "procs", 16, "lease: how many processes contend")
 	f.IntVar(&o.sessions, "sessions", 3, "lease: for how many sessions")
+	f.BoolVar(&o.plain, "plain", false, "kill, power, full: a store without encryption")
 	f.BoolVar(&o.goOn, "go-on", false, "kill, power: go on with a new store after a broken promise, and count")
 	f.BoolVar(&o.noHead, "no-head", false, "print no head of the table")
 	if err := f.Parse(args[1:]); err != nil {

@@ -30,7 +30,7 @@ func power(ctx context.Context, o options) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cutting{killing: killing{o: o, r: o.random(), place: place{program: p, backend: o.backend}}, work: work}
+	c := &cutting{killing: killing{o: o, r: o.random(), place: place{program: p, backend: o.backend, plain: o.plain}}, work: work}
 	c.total.what, c.total.where = "power cut", o.fs+" on a loop device"
 	err = c.run(ctx)
 	c.total.note = fmt.Sprintf("%d mount options, %d writers that sent again what a killed one had sent; leftovers told %d times",

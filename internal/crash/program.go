@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // program is the real command line, and an empty home for it to run in.
@@ -48,6 +49,7 @@ func prepare(ctx context.Context, o options) (program, string, func(), error) {
 type place struct {
 	program
 	backend string
+	plain   bool   // without encryption
 	dir     string // holds nothing but the store
 }
 
@@ -59,6 +61,9 @@ func (p place) url() string {
 }
 
 func (p place) command(args ...string) *exec.Cmd {
+	if p.plain && len(args) > 1 && args[0] == "append" && args[1] == "new" {
+		args = append(slices.Clone(args), "--no-encrypt")
+	}
 	cmd := exec.Command(p.path, args...)
 	cmd.Dir = p.home
 	cmd.Env = append(os.Environ(), "TIDEMARK_STORE="+p.url(), "HOME="+p.home, "XDG_CONFIG_HOME="+p.home, "XDG_DATA_HOME="+p.home)

@@ -69,7 +69,9 @@ func makeMissing(dir string) error {
 		if err := makeMissing(filepath.Dir(dir)); err != nil {
 			return err
 		}
-		err = os.Mkdir(dir, 0o700)
+		if err = os.Mkdir(dir, 0o700); errors.Is(err, fs.ErrExist) {
+			return nil // another process made it meanwhile
+		}
 	}
 	if err != nil {
 		return err

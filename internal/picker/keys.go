@@ -1,7 +1,6 @@
 package picker
 
 import (
-	"fmt"
 	"slices"
 
 	tea "charm.land/bubbletea/v2"
@@ -58,7 +57,10 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	if cmd, known := m.act(name); known {
 		return cmd
 	}
-	if m.input.edit(name) {
+	if was := m.input.String(); m.input.edit(name) {
+		if m.input.String() == was {
+			return nil
+		}
 		return m.refilter()
 	}
 	if k.Text == "?" && len(m.input.text) == 0 {
@@ -259,7 +261,7 @@ func (m *model) pick() tea.Cmd {
 func (m *model) leave() tea.Cmd {
 	if m.writing > 0 && !m.leaving {
 		m.leaving = true
-		m.status = fmt.Sprintf("Finishing; ^C leaves at once.")
+		m.status = "Finishing; ^C leaves at once."
 		return nil
 	}
 	return tea.Quit

@@ -10,9 +10,13 @@ import (
 // row is an item with what the filter compares, made once when it is loaded.
 type row struct {
 	Item
-	key  string // the folded title, agent, project, tags and id
+	key  string // the folded title, agent, project, short id and tags
 	gone bool   // moved to or out of the trash while it was listed
 }
+
+// goneKey is the key of a row that is gone. No filter holds a newline, and an
+// empty filter is not compared with keys.
+const goneKey = "\n"
 
 // newRows folds the items of a page. The keys of a page lie behind each other
 // in one piece of memory, so that a filter over all of them reads straight on.
@@ -34,16 +38,21 @@ func newRows(items []Item) []row {
 }
 
 func (r *row) refold() {
+	if r.gone {
+		r.key = goneKey
+		return
+	}
 	var b strings.Builder
 	writeKey(&b, r.Item)
 	r.key = b.String()
 }
 
-// writeKey adds what of an item is matched. A newline parts the fields: no
-// filter holds one, so nothing matches across two fields.
+// writeKey adds what of an item is matched: what the list shows of it. A
+// newline parts the fields: no filter holds one, so nothing matches across two
+// fields.
 func writeKey(b *strings.Builder, it Item) {
-	writeFolded(b, it.Title)
-	for _, field := range [...]string{it.Agent, it.Project, it.ID} {
+	writeFolded(b, clip(it.Title))
+	for _, field := range [...]string{it.Agent, lastName(it.Project), shortID(it.ID)} {
 		b.WriteByte('\n')
 		writeFolded(b, field)
 	}
@@ -81,13 +90,17 @@ func fold(s string) string {
 	return b.String()
 }
 
+// none stands for no row.
+const none = -1
+
 // list is what was loaded of one scope, and which of it the filter lets
 // through. It is not safe for concurrent use.
 type list struct {
 	rows  []*row
+	keys  []string // of the rows, apart from them: a filter reads nothing else
 	byID  map[string]int32
-	depth map[int32]int     // of rows that stand below the session they were forked from
-	forks map[int32][]int32 // those rows, by their source
+	above []int32   // for each row the source that it stands below, or none
+	forks [][]int32 // for each row those that stand below it
 
 	order []int32 // all rows as they stand when nothing is filtered
 	terms []string
@@ -97,7 +110,7 @@ type list struct {
 }
 
 func newList() *list {
-	return &list{byID: map[string]int32{}, depth: map[int32]int{}, forks: map[int32][]int32{}}
+	return &list{byID: map[string]int32{}}
 }
 
 // add takes the next page. Sessions that came to be listed twice, because they
@@ -112,13 +125,16 @@ func (l *list) add(page []row) {
 		}
 		at := int32(len(l.rows))
 		l.rows = append(l.rows, r)
+		l.keys = append(l.keys, r.key)
+		l.above = append(l.above, none)
+		l.forks = append(l.forks, nil)
 		l.byID[r.ID] = at
 		// A fork stands below its source if the source is the newer of the
 		// two. Otherwise it keeps its place, so that the newest session is
 		// always the first.
 		if source, ok := l.byID[r.ForkOf.ID]; ok && r.ForkOf.ID != "" && source != at {
 			l.forks[source] = append(l.forks[source], at)
-			l.depth[at] = l.depth[source] + 1
+			l.above[at] = source
 			grouped = true
 		}
 	}
@@ -129,7 +145,7 @@ func (l *list) add(page []row) {
 	}
 	for i := first; i < len(l.rows); i++ {
 		l.order = append(l.order, int32(i))
-		if l.matches(l.rows[i]) {
+		if l.matches(l.keys[i]) {
 			l.hits = append(l.hits, int32(i))
 		}
 	}
@@ -138,7 +154,7 @@ func (l *list) add(page []row) {
 
 // arrange puts every fork behind its source, and the rest in the order of time.
 func (l *list) arrange() {
-	l.order = make([]int32, 0, len(l.rows))
+	l.order = l.order[:0]
 	var put func(at int32)
 	put = func(at int32) {
 		l.order = append(l.order, at)
@@ -147,7 +163,7 @@ func (l *list) arrange() {
 		}
 	}
 	for i := range l.rows {
-		if _, below := l.depth[int32(i)]; !below {
+		if l.above[i] == none {
 			put(int32(i))
 		}
 	}
@@ -163,9 +179,9 @@ func (l *list) filter(text string) {
 		l.show()
 		return
 	}
-	kept := l.hits[:0:len(l.hits)]
+	kept := l.hits[:0]
 	for _, at := range l.hits {
-		if l.matches(l.rows[at]) {
+		if l.matches(l.keys[at]) {
 			kept = append(kept, at)
 		}
 	}
@@ -185,9 +201,9 @@ func narrows(old, new []string) bool {
 // show chooses anew among all rows.
 func (l *list) show() {
 	if len(l.terms) == 0 {
-		l.hits = make([]int32, 0, len(l.order)+len(l.order)/4)
+		l.hits = l.hits[:0]
 		for _, at := range l.order {
-			if !l.rows[at].gone {
+			if l.keys[at] != goneKey {
 				l.hits = append(l.hits, at)
 			}
 		}
@@ -195,21 +211,21 @@ func (l *list) show() {
 		return
 	}
 	l.hits = l.hits[:0]
-	for i, r := range l.rows {
-		if l.matches(r) {
+	for i, key := range l.keys {
+		if l.matches(key) {
 			l.hits = append(l.hits, int32(i))
 		}
 	}
 	l.mergeFound()
 }
 
-func (l *list) matches(r *row) bool {
+func (l *list) matches(key string) bool {
 	for _, term := range l.terms {
-		if !strings.Contains(r.key, term) {
+		if !strings.Contains(key, term) {
 			return false
 		}
 	}
-	return !r.gone
+	return true
 }
 
 // find takes what the content search returned.
@@ -223,7 +239,7 @@ func (l *list) mergeFound() {
 	for i := range l.found {
 		r := &l.found[i]
 		if at, loaded := l.byID[r.ID]; loaded {
-			if have := l.rows[at]; have.gone || l.matches(have) {
+			if l.rows[at].gone || l.matches(l.keys[at]) {
 				continue
 			}
 		}
@@ -246,12 +262,20 @@ func (l *list) at(i int) *row {
 	return l.below[i-len(l.hits)]
 }
 
-// indent returns how far a shown row stands below its source.
-func (l *list) indent(i int) int {
+// indent returns how far a shown row stands below its source, at most limit.
+func (l *list) indent(i, limit int) int {
 	if len(l.terms) > 0 || i >= len(l.hits) {
 		return 0
 	}
-	return l.depth[l.hits[i]]
+	n, at := 0, l.hits[i]
+	for n < limit {
+		source := l.above[at]
+		if source == none || l.rows[source].gone {
+			break
+		}
+		n, at = n+1, source
+	}
+	return n
 }
 
 // where returns the place at which a session is shown, near where it was.
@@ -272,6 +296,7 @@ func (l *list) change(id string, f func(*row)) {
 	if at, ok := l.byID[id]; ok {
 		f(l.rows[at])
 		l.rows[at].refold()
+		l.keys[at] = l.rows[at].key
 	}
 	for i := range l.found {
 		if l.found[i].ID == id {

@@ -3,7 +3,8 @@ package picker
 import (
 	"context"
 	"fmt"
-	"sync"
+	"io"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -15,6 +16,8 @@ const (
 	// nextPage is a few milliseconds of a store's time: keys that arrive
 	// between two pages are not noticed to wait.
 	nextPage = 2000
+	// paintPause is how long the rest of the list waits for the first screen.
+	paintPause = 3 * time.Second / framesPerSecond
 	// searchPause is how long somebody has to stop typing before the content
 	// is searched, previewPause how long they have to stay on a session.
 	searchPause  = 120 * time.Millisecond
@@ -30,7 +33,7 @@ type model struct {
 	reads context.Context // ends with the screen
 	src   Source
 	o     Options
-	calls sync.WaitGroup // calls of the source that are under way
+	calls gate // calls of the source that are under way
 
 	width, height int
 	mode          mode
@@ -39,6 +42,7 @@ type model struct {
 
 	scope   Scope
 	load    int // counts the scopes: pages of an earlier one are dropped
+	pages   context.Context
 	stop    context.CancelFunc
 	list    *list
 	loading bool
@@ -50,8 +54,9 @@ type model struct {
 
 	cursor, top int // the selected row, the first row on the screen
 
-	hidden   bool // the preview
-	look     int  // counts the previews that were asked for
+	hidden   bool   // the preview
+	looks    int    // counts the previews that were asked for
+	looked   string // the session of the newest of them
 	stopLook context.CancelFunc
 	previews map[string][]Line
 
@@ -104,6 +109,7 @@ type (
 		title string
 		err   error
 	}
+	lostMsg struct{} // there will be no more keys
 )
 
 // deed is what was written.
@@ -144,24 +150,16 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		m.previewed(msg)
 	case writtenMsg:
 		return m.written(msg)
+	case lostMsg:
+		m.err = fmt.Errorf("picker: the terminal is gone: %w", io.ErrUnexpectedEOF)
+		return tea.Quit
 	}
 	return nil
-}
-
-// call makes a command that asks the source. Run waits for it.
-func (m *model) call(ask func() tea.Msg) tea.Cmd {
-	m.calls.Add(1)
-	return func() tea.Msg {
-		defer m.calls.Done()
-		return ask()
-	}
 }
 
 // turn shows another scope.
 func (m *model) turn(s Scope) tea.Cmd {
 	m.list = newList()
-	m.list.filter(m.input.String())
-	m.cursor, m.top = 0, 0
 	return tea.Batch(m.open(s), m.refilter())
 }
 
@@ -170,15 +168,218 @@ func (m *model) open(s Scope) tea.Cmd {
 	m.stop()
 	m.scope, m.loading = s, true
 	m.load++
-	ctx, stop := context.WithCancel(m.reads)
-	m.stop = stop
-	return m.nextPage(ctx, "", firstPage)
+	m.pages, m.stop = context.WithCancel(m.reads)
+	return m.askPage("", firstPage)
 }
 
-func (m *model) nextPage(ctx context.Context, cursor string, n int) tea.Cmd {
-	load, scope := m.load, m.scope
-	return m.call(func() tea.Msg {
+// askPage wants a page of the list.
+func (m *model) askPage(cursor string, n int) tea.Cmd {
+	ctx, load, scope := m.pages, m.load, m.scope
+	return m.calls.through(func() tea.Msg {
 		p, err := m.src.Sessions(ctx, scope, cursor, n)
 		return pageMsg{load: load, rows: newRows(p.Items), next: p.Next, err: err}
 	})
+}
+
+// page takes a page and asks for the one after it, until the list is whole:
+// only then does a filter see every title.
+func (m *model) page(msg pageMsg) tea.Cmd {
+	if msg.load != m.load {
+		return nil
+	}
+	if msg.err != nil {
+		m.loading = false
+		if msg.load == 1 && len(m.list.rows) == 0 {
+			m.err = msg.err
+			return tea.Quit
+		}
+		m.status = "The list is not whole: " + msg.err.Error()
+		return nil
+	}
+	m.keep(func() { m.list.add(msg.rows) })
+	m.loading = msg.next != ""
+	if !m.loading {
+		return m.preview()
+	}
+	ask := m.askPage(msg.next, nextPage)
+	if first := len(m.list.rows) == len(msg.rows); first {
+		return tea.Batch(m.preview(), tea.Tick(paintPause, func(time.Time) tea.Msg { return ask() }))
+	}
+	return tea.Batch(m.preview(), ask)
+}
+
+// refilter obeys a filter that changed: titles at once, content after a pause.
+func (m *model) refilter() tea.Cmd {
+	text := m.input.String()
+	m.list.filter(text)
+	m.cursor, m.top = 0, 0
+	m.stopFind()
+	m.search++
+	m.searching = strings.TrimSpace(text) != ""
+	if !m.searching {
+		return m.preview()
+	}
+	search := m.search
+	pause := tea.Tick(searchPause, func(time.Time) tea.Msg { return findMsg{search} })
+	return tea.Batch(m.preview(), pause)
+}
+
+// find searches the content, if nothing was typed since.
+func (m *model) find(msg findMsg) tea.Cmd {
+	if msg.search != m.search {
+		return nil
+	}
+	ctx, stop := context.WithCancel(m.reads)
+	m.stopFind = stop
+	scope, text := m.scope, strings.TrimSpace(m.input.String())
+	return m.calls.through(func() tea.Msg {
+		defer stop()
+		items, err := m.src.Search(ctx, scope, text)
+		return foundMsg{search: msg.search, rows: newRows(items), err: err}
+	})
+}
+
+func (m *model) found(msg foundMsg) tea.Cmd {
+	if msg.search != m.search {
+		return nil
+	}
+	m.searching = false
+	if msg.err != nil {
+		m.status = "Content is not searched: " + msg.err.Error()
+		return nil
+	}
+	m.keep(func() { m.list.find(msg.rows) })
+	return m.preview()
+}
+
+// preview asks for the end of the selected session, once somebody stays on it.
+// Pages that arrive meanwhile do not begin the stay anew.
+func (m *model) preview() tea.Cmd {
+	id := ""
+	if r := m.selected(); r != nil && m.layout().preview() {
+		id = r.ID
+	}
+	if id == m.looked {
+		return nil
+	}
+	m.stopLook()
+	m.looks++
+	m.looked = id
+	if _, have := m.previews[id]; have || id == "" {
+		return nil
+	}
+	look := m.looks
+	return tea.Tick(previewPause, func(time.Time) tea.Msg { return lookMsg{look} })
+}
+
+func (m *model) lookNow(msg lookMsg) tea.Cmd {
+	r := m.selected()
+	if msg.look != m.looks || r == nil {
+		return nil
+	}
+	ctx, stop := context.WithCancel(m.reads)
+	m.stopLook = stop
+	it := r.Item
+	return m.calls.through(func() tea.Msg {
+		defer stop()
+		lines, err := m.src.Preview(ctx, it)
+		if ctx.Err() != nil && err != nil {
+			return nil // given up, not failed
+		}
+		return previewMsg{id: it.ID, lines: lines, err: err}
+	})
+}
+
+func (m *model) previewed(msg previewMsg) {
+	if len(m.previews) >= keptPreviews {
+		clear(m.previews)
+	}
+	if msg.err != nil {
+		msg.lines = []Line{{Text: "no preview: " + msg.err.Error()}}
+	}
+	m.previews[msg.id] = msg.lines
+}
+
+// write starts a change that was confirmed.
+func (m *model) write(do func() writtenMsg) tea.Cmd {
+	m.writing++
+	return m.calls.through(func() tea.Msg { return do() })
+}
+
+func (m *model) written(msg writtenMsg) tea.Cmd {
+	var cmd tea.Cmd
+	m.writing--
+	title := quote(msg.item.Title)
+	switch {
+	case msg.err != nil:
+		m.status = fmt.Sprintf("Could not %s %s: %v", msg.did, title, msg.err)
+		if msg.did == restored {
+			m.trashed = append(m.trashed, msg.item)
+		}
+		if m.leaving {
+			m.err = fmt.Errorf("%s session %s: %w", msg.did, msg.item.ID, msg.err)
+		}
+	case msg.did == renamed:
+		m.keep(func() { m.list.change(msg.item.ID, func(r *row) { r.Title = msg.title }) })
+		m.status = "Renamed to " + quote(msg.title) + "."
+	case msg.did == trashed:
+		m.trashed = append(m.trashed, msg.item)
+		m.status = title + " is in the trash; ^Z brings it back."
+		cmd = m.moved(msg.item.ID, m.scope.Trash)
+	case msg.did == restored:
+		m.status = title + " is back."
+		cmd = m.moved(msg.item.ID, !m.scope.Trash)
+	}
+	if m.leaving && m.writing == 0 {
+		return tea.Quit
+	}
+	return tea.Batch(cmd, m.preview())
+}
+
+// moved takes a session off the list, or puts it there and goes to it. One
+// that was away when the list was loaded is in none of its pages: then the
+// list is loaded anew.
+func (m *model) moved(id string, here bool) tea.Cmd {
+	if _, loaded := m.list.byID[id]; here && !loaded {
+		return m.turn(m.scope)
+	}
+	m.keep(func() { m.list.change(id, func(r *row) { r.gone = !here }) })
+	if at, listed := m.list.where(id, m.cursor); listed {
+		m.cursor = at
+		m.see()
+	}
+	return nil
+}
+
+// selected returns the row under the cursor, or nil when nothing is listed.
+func (m *model) selected() *row { return m.list.at(m.cursor) }
+
+// goTo moves the cursor, and the list so that the cursor is seen.
+func (m *model) goTo(i int) tea.Cmd {
+	m.cursor = i
+	m.see()
+	return m.preview()
+}
+
+// keep lets the list change, and leaves the cursor on the session it is on. A
+// list that was scrolled leaves it at its height on the screen, too.
+func (m *model) keep(change func()) {
+	r, height := m.selected(), m.cursor-m.top
+	change()
+	if r != nil {
+		if at, ok := m.list.where(r.ID, m.cursor); ok {
+			m.cursor = at
+			if m.top > 0 {
+				m.top = at - height
+			}
+		}
+	}
+	m.see()
+}
+
+// see keeps the cursor in the list and the list on the screen.
+func (m *model) see() {
+	n, rows := m.list.len(), m.layout().rows
+	m.cursor = max(min(m.cursor, n-1), 0)
+	m.top = max(min(m.top, m.cursor, n-rows), m.cursor-rows+1, 0)
 }

@@ -110,6 +110,7 @@ type Options struct {
 // back as it was in every case. A rename or a move to the trash that was
 // confirmed is finished before Run returns.
 //
+// A terminal that goes away is an error that wraps io.ErrUnexpectedEOF.
 // Signals are the caller's: whoever ends ctx ends the picker, and gets the
 // cause of that end as the error.
 func Run(ctx context.Context, in io.Reader, out io.Writer, src Source, o *Options) (picked Item, ok bool, err error) {
@@ -121,7 +122,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, src Source, o *Option
 	}
 	reads, stop := context.WithCancel(ctx)
 	m := newModel(ctx, reads, src, *o)
-	defer m.calls.Wait()
+	defer m.calls.close()
 	defer stop()
 
 	// The profile is given because finding it out runs a program under tmux.
@@ -133,9 +134,14 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, src Source, o *Option
 	if environ == nil {
 		environ = []string{} // nil would make the library read the process's own
 	}
-	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out),
-		tea.WithEnvironment(environ), tea.WithColorProfile(profile), tea.WithFPS(framesPerSecond),
-		tea.WithoutSignalHandler()).Run()
+	var p *tea.Program
+	in = watch(in, func() { go p.Send(lostMsg{}) })
+	p = tea.NewProgram(m, tea.WithInput(in), tea.WithOutput(out), tea.WithEnvironment(environ),
+		tea.WithColorProfile(profile), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler())
+	// Asked to quit, the library waits until nobody reads the keyboard any
+	// more. Given a context that ends, it would not.
+	defer context.AfterFunc(ctx, p.Quit)()
+	_, err = p.Run()
 	switch {
 	case ctx.Err() != nil:
 		return Item{}, false, context.Cause(ctx)

@@ -1,0 +1,212 @@
+package render
+
+import (
+	"encoding/base64"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// pictures are the types of images that a page shows: those that are pixels
+// and nothing else. An SVG is a document.
+var pictures = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true}
+
+// hintColumns is how much of a tool call or a result is told while it is folded.
+const hintColumns = 72
+
+// block writes one block. Results may hold results; below maxIndent levels
+// they stand beside each other.
+func (h *htmlPage) block(b *tidemark.Block, depth int) {
+	switch b.Type {
+	case tidemark.BlockText:
+		h.say("<div class=\"text\">\n")
+		h.md.text(b.Text)
+		h.say("</div>\n")
+	case tidemark.BlockThinking:
+		if b.Text == "" {
+			h.note(h.s.sealedThinking(b))
+			return
+		}
+		h.mix(`<details class="thinking"><summary>`, h.s.Thinking, "</summary>\n<div class=\"text\">\n")
+		h.md.text(b.Text)
+		h.say("</div>\n</details>\n")
+	case tidemark.BlockToolUse:
+		h.toolUse(b)
+	case tidemark.BlockToolResult:
+		h.toolResult(b, depth)
+	case tidemark.BlockImage:
+		h.image(b)
+	default:
+		h.other(b)
+	}
+}
+
+func (h *htmlPage) note(s string) {
+	h.mix(`<p class="note"><bdi>`, s, "</bdi></p>\n")
+}
+
+// summary writes the line that a folded block is told by.
+func (h *htmlPage) summary(what, name, hint string) {
+	h.mix("<summary>", what, "")
+	if name != "" {
+		h.mix(" <code><bdi>", name, "</bdi></code>")
+	}
+	if hint != "" {
+		h.mix(` <span class="hint"><bdi>`, hint, "</bdi></span>")
+	}
+	h.say("</summary>\n")
+}
+
+// hint returns the first line of s that says something, cut.
+func hint(s string) string {
+	s = strings.TrimLeft(s, " \t\r\n")
+	line, _, _ := strings.Cut(s, "\n")
+	line = Truncate(strings.TrimRight(line, " \t\r"), hintColumns) // first, so that a line of megabytes costs nothing
+	return Truncate(CleanLine(strings.ReplaceAll(line, "\t", " ")), hintColumns)
+}
+
+func (h *htmlPage) toolUse(b *tidemark.Block) {
+	input, ok := members(b.Input)
+	first := ""
+	for _, m := range input {
+		if s, isText := jsonString(m.value); isText && s != "" {
+			first = hint(s)
+			break
+		}
+	}
+	h.say(`<details class="tool">`)
+	h.summary(h.s.ToolCall, or(b.Name, h.s.Unnamed), first)
+	changes := edits(input)
+	for _, e := range changes {
+		h.diff(e)
+	}
+	switch {
+	case len(changes) > 0:
+		h.mix("<details><summary>", h.s.Input, "</summary>\n")
+		h.jsonBlock(b.Input)
+		h.say("</details>\n")
+	case ok:
+		h.members(input)
+	case len(b.Input) > 0:
+		h.jsonBlock(b.Input)
+	}
+	h.say("</details>\n")
+}
+
+// members writes a tool's input a value at a time: text as it reads, without
+// the quotes and escapes of JSON, and the rest as JSON.
+func (h *htmlPage) members(all []member) {
+	h.say("<dl class=\"input\">\n")
+	for _, m := range all {
+		h.mix("<dt><bdi>", m.name, "</bdi></dt><dd>")
+		if s, ok := jsonString(m.value); ok {
+			h.pre(s)
+		} else {
+			h.jsonBlock(m.value)
+		}
+		h.say("</dd>\n")
+	}
+	h.say("</dl>\n")
+}
+
+func (h *htmlPage) jsonBlock(raw []byte) {
+	h.json = appendJSON(h.json[:0], raw)
+	h.pre(string(h.json))
+}
+
+// pre writes foreign text of several lines as it is.
+func (h *htmlPage) pre(s string) {
+	h.say(`<pre tabindex="0">`)
+	preformatted(h.w, Clean(s))
+	h.say("</pre>\n")
+}
+
+// diff shows a replacement line by line. The signs in front say what the
+// colours say.
+func (h *htmlPage) diff(e edit) {
+	before, old, new, after := e.split()
+	h.say(`<pre class="diff" tabindex="0">`)
+	h.diffLines("", "  ", before)
+	h.diffLines("del", "- ", old)
+	h.diffLines("ins", "+ ", new)
+	h.diffLines("", "  ", after)
+	h.say("</pre>\n")
+}
+
+func (h *htmlPage) diffLines(tag, sign string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	if tag != "" {
+		h.say("<", tag, ">")
+	}
+	for _, line := range lines {
+		h.say(sign)
+		escape(h.w, Clean(line))
+		h.say("\n")
+	}
+	if tag != "" {
+		h.say("</", tag, ">")
+	}
+}
+
+func (h *htmlPage) toolResult(b *tidemark.Block, depth int) {
+	class, what := "result", h.s.ToolResult
+	if b.IsError {
+		class, what = "result failed", "✗ "+h.s.ToolError
+	}
+	told := b.Text
+	if told == "" && len(b.Blocks) > 0 {
+		told = b.Blocks[0].Text
+	}
+	h.say(`<details class="`, class, `">`)
+	h.summary(what, "", hint(told))
+	switch {
+	case b.Text != "":
+		h.pre(b.Text)
+	case len(b.Blocks) == 0:
+		h.note(h.s.Nothing)
+	}
+	if depth >= maxIndent {
+		h.say("</details>\n")
+	}
+	for i := range b.Blocks {
+		if inner := &b.Blocks[i]; inner.Type == tidemark.BlockText {
+			h.pre(inner.Text) // what a tool says is data
+		} else {
+			h.block(inner, depth+1)
+		}
+	}
+	if depth < maxIndent {
+		h.say("</details>\n")
+	}
+}
+
+func (h *htmlPage) image(b *tidemark.Block) {
+	media := strings.ToLower(b.MediaType)
+	if len(b.Data) == 0 || !pictures[media] {
+		h.other(b)
+		return
+	}
+	h.mix(`<figure><img loading="lazy" alt="`, or(b.Name, h.s.Image), `" src="data:`+media+";base64,")
+	to := base64.NewEncoder(base64.StdEncoding, h.w)
+	_, _ = to.Write(b.Data) // h.w keeps its error
+	_ = to.Close()
+	h.mix("\">\n<figcaption><bdi>", h.s.about(b), "</bdi></figcaption></figure>\n")
+	if b.Text != "" {
+		h.pre(b.Text)
+	}
+}
+
+// other writes what is known of a block that a page cannot show.
+func (h *htmlPage) other(b *tidemark.Block) {
+	h.mix(`<p class="note"><bdi>`, h.s.about(b), "</bdi>")
+	if b.URL != "" {
+		h.mix(" · ", h.s.KeptElsewhere, " ")
+		h.md.address([]byte(CleanLine(b.URL)), false)
+	}
+	h.say("</p>\n")
+	if b.Text != "" {
+		h.pre(b.Text)
+	}
+}

@@ -1,0 +1,175 @@
+package render
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Markdown writes a session as a document of Markdown: a title, a table of
+// what is known of it, its tree, and a section for each entry. The text of
+// messages is theirs, made safe as the comment of mdText says; the document
+// has no HTML in it but the details that thinking is folded into.
+//
+// Entries are written as they are read. A damaged one, whose error is
+// ErrCorrupt, becomes a notice in its place; the first such error is returned
+// when all is written. Any other error, of entries or of w, ends the export
+// and is returned.
+func Markdown(w io.Writer, d Document, entries iter.Seq2[tidemark.Entry, error]) error {
+	m := &mdPage{w: buffered(w), s: wordsOr(d.Words), labels: d.Labels}
+	if err := m.top(&d); err != nil {
+		return err
+	}
+	return transcribe(entries, m.entry, m.damaged, m.w)
+}
+
+// mdPage is a document of Markdown while it is written.
+type mdPage struct {
+	w      *bufio.Writer
+	s      *Words
+	labels map[int64]string
+	json   []byte
+}
+
+func (m *mdPage) say(parts ...string) {
+	for _, p := range parts {
+		m.w.WriteString(p)
+	}
+}
+
+func (m *mdPage) top(d *Document) error {
+	m.say("# ", mdLine(d.title(m.s)), "\n\n")
+	if facts := d.facts(m.s); len(facts) > 0 {
+		m.say("| | |\n| --- | --- |\n")
+		for _, f := range facts {
+			m.say("| ", mdLine(f.name), " | ", mdLine(f.value), " |\n")
+		}
+		m.say("\n")
+	}
+	if len(d.Tree) == 0 {
+		return nil
+	}
+	var tree strings.Builder
+	if err := Tree(&tree, d.Tree); err != nil {
+		return err
+	}
+	m.say("**", mdLine(m.s.Branches), "**\n\n")
+	m.fenced("", tree.String())
+	return nil
+}
+
+func (m *mdPage) entry(e tidemark.Entry) {
+	m.say("## ", strconv.FormatInt(e.Seq, 10), " · ", mdLine(m.s.who(&e)))
+	for _, s := range []string{clock(e.At), e.Model, m.s.cost(e.Usage)} {
+		if s != "" {
+			m.say(" · ", mdLine(s))
+		}
+	}
+	if label := m.labels[e.Seq]; label != "" {
+		m.say(" · ", mdLine("["+label+"]"))
+	}
+	m.say("\n\n")
+	switch e.Kind {
+	case tidemark.KindBranch:
+		m.say("*", mdLine(m.s.BranchFrom), " ", strconv.FormatInt(e.Parent, 10), "*\n\n")
+	case tidemark.KindGap:
+		m.say("*", mdLine(m.s.GapText), "*\n\n")
+	}
+	for i := range e.Blocks {
+		m.block(&e.Blocks[i])
+	}
+}
+
+func (m *mdPage) damaged(e tidemark.Entry, err error) {
+	m.say("## ", strconv.FormatInt(e.Seq, 10), " · ", mdLine(m.s.Damaged), "\n\n> ", mdLine(m.s.DamagedText), " ", mdLine(err.Error()), "\n\n")
+}
+
+func (m *mdPage) block(b *tidemark.Block) {
+	switch b.Type {
+	case tidemark.BlockText:
+		m.text(b.Text)
+	case tidemark.BlockThinking:
+		if b.Text == "" {
+			m.say("*", mdLine(m.s.sealedThinking(b)), "*\n\n")
+			return
+		}
+		m.say("<details><summary>", mdLine(m.s.Thinking), "</summary>\n\n")
+		m.text(b.Text)
+		m.say("</details>\n\n")
+	case tidemark.BlockToolUse:
+		m.named(m.s.ToolCall, or(b.Name, m.s.Unnamed))
+		m.json = appendJSON(m.json[:0], b.Input)
+		m.fenced("json", string(m.json))
+	case tidemark.BlockToolResult:
+		m.result(b)
+	default:
+		m.say("*", mdLine(m.s.about(b)))
+		if b.URL != "" {
+			m.say(" · ", mdLine(m.s.KeptElsewhere), " ", mdLine(b.URL))
+		}
+		m.say("*\n\n")
+		if b.Text != "" {
+			m.fenced("", b.Text)
+		}
+	}
+}
+
+func (m *mdPage) result(b *tidemark.Block) {
+	name := m.s.ToolResult
+	if b.IsError {
+		name = m.s.ToolError
+	}
+	m.named(name, b.ToolUseID)
+	switch {
+	case b.Text != "":
+		m.fenced("", b.Text)
+	case len(b.Blocks) == 0:
+		m.say("*", mdLine(m.s.Nothing), "*\n\n")
+	}
+	for i := range b.Blocks {
+		if inner := &b.Blocks[i]; inner.Type == tidemark.BlockText {
+			m.fenced("", inner.Text) // what a tool says is data
+		} else {
+			m.block(inner)
+		}
+	}
+}
+
+func (m *mdPage) named(what, name string) {
+	m.say("**", mdLine(what), "**")
+	if name != "" {
+		m.say(" ", mdLine(name))
+	}
+	m.say("\n\n")
+}
+
+func (m *mdPage) text(s string) {
+	t := mdText{w: m.w}
+	t.text(s)
+	m.say("\n")
+}
+
+// fenced writes s as a code block with a fence that is longer than any within.
+func (m *mdPage) fenced(language, s string) {
+	s = strings.TrimSuffix(Clean(s), "\n")
+	longest := 2
+	for rest := s; ; {
+		i := strings.IndexByte(rest, '`')
+		if i < 0 {
+			break
+		}
+		n := run(rest[i:])
+		longest = max(longest, n)
+		rest = rest[i+n:]
+	}
+	fence := bytes.Repeat([]byte{'`'}, longest+1)
+	m.w.Write(fence)
+	m.say(language, "\n", s, "\n")
+	m.w.Write(fence)
+	m.say("\n\n")
+}

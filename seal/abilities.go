@@ -1,0 +1,141 @@
+package seal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// What the Backend underneath can do and a seal does not change.
+
+func lacks(what string) error { return tidemark.Unsupportedf("this store cannot %s", what) }
+
+// Wait waits for growth.
+func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error {
+	w, ok := b.inner.(tidemark.Watcher)
+	if !ok {
+		return lacks("wait for growth")
+	}
+	return w.Wait(ctx, log, after)
+}
+
+// Walk names everything but what the room keeps for itself.
+func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
+	return func(yield func(tidemark.Key, error) bool) {
+		w, ok := b.inner.(tidemark.Walker)
+		if !ok {
+			yield(tidemark.Key{}, lacks("name everything in it"))
+			return
+		}
+		for k, err := range w.Walk(ctx, after) {
+			if hidden(k.Kind) && err == nil {
+				continue
+			}
+			if !yield(k, err) {
+				return
+			}
+		}
+	}
+}
+
+// Mend repairs what can be repaired without the keys.
+func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		m, ok := b.inner.(tidemark.Mender)
+		if !ok {
+			yield("", lacks("be repaired"))
+			return
+		}
+		m.Mend(ctx)(yield)
+	}
+}
+
+// Compact gives space back.
+func (b *Backend) Compact(ctx context.Context) (int64, error) {
+	c, ok := b.inner.(tidemark.Compactor)
+	if !ok {
+		return 0, lacks("be compacted")
+	}
+	return c.Compact(ctx)
+}
+
+// Check looks at what reading single keys does not meet: whatever the Backend
+// underneath looks at, the keyring, every data key, and whether the head of
+// each log agrees with its newest line, which alone is sealed.
+func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
+	return func(yield func(error) bool) {
+		c := checking{b: b, yield: yield}
+		if inner, ok := b.inner.(tidemark.Checker); ok {
+			for err := range inner.Check(ctx) {
+				if !c.report(err) {
+					return
+				}
+			}
+		}
+		if _, err := b.reload(ctx); !c.report(err) || !c.dataKeys(ctx) {
+			return
+		}
+		c.heads(ctx)
+	}
+}
+
+type checking struct {
+	b     *Backend
+	yield func(error) bool
+}
+
+// report yields an error and reports whether to go on.
+func (c *checking) report(err error) bool {
+	if err == nil || errors.Is(err, tidemark.ErrUnsupported) {
+		return true
+	}
+	return c.yield(err) && errors.Is(err, tidemark.ErrCorrupt)
+}
+
+func (c *checking) dataKeys(ctx context.Context) bool {
+	for r, err := range c.b.inner.List(ctx, tidemark.Query{Kind: kindDataKey, Order: tidemark.ByID}) {
+		if err == nil {
+			_, err = c.b.openKey(ctx, r.ID, r)
+		}
+		if !c.report(err) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *checking) heads(ctx context.Context) {
+	for k, err := range c.b.Walk(ctx, tidemark.Key{}) {
+		if err == nil {
+			err = c.head(ctx, k)
+		}
+		if !c.report(err) {
+			return
+		}
+	}
+}
+
+func (c *checking) head(ctx context.Context, key tidemark.Key) error {
+	r, err := c.b.inner.Get(ctx, key)
+	if err != nil || r.Head.Length == 0 {
+		if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrCorrupt) {
+			return nil // purged meanwhile, or reported by whoever reads it
+		}
+		return err
+	}
+	for l, err := range c.b.inner.Lines(ctx, key, tidemark.Span{From: r.Head.Length, To: r.Head.Length}) {
+		if err != nil {
+			return nil
+		}
+		if l.Place == r.Head.Place && bytes.Equal(l.Chain, r.Head.Chain) {
+			return nil
+		}
+	}
+	if now, err := c.b.inner.Get(ctx, key); err != nil || now.Head.Length < r.Head.Length {
+		return nil // dropped meanwhile
+	}
+	return damaged(key, "the head of its log does not agree with line %d", r.Head.Length)
+}

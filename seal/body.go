@@ -1,0 +1,196 @@
+package seal
+
+import (
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"sync"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// The first byte of a sealed body. It is bound to the rest, so one cannot be
+// turned into the other.
+const (
+	formBody = 1
+	formNone = 2 // there was no body, which is not the same as an empty one
+)
+
+const (
+	startBytes = 1 + nonceBytes        // before the ciphertext
+	overhead   = startBytes + tagBytes // of a sealed record
+	maxChain   = 64 - tagBytes         // of a caller's chain
+	roomBytes  = 1024                  // for what is bound
+	lineExtra  = binary.MaxVarintLen64 // at most, before the key of a line
+)
+
+// rooms hold what is bound to a sealed thing while it is sealed or opened.
+var rooms = sync.Pool{New: func() any { return new([roomBytes]byte) }}
+
+type nonce [nonceBytes]byte
+
+func newNonce() (n nonce) {
+	rand.Read(n[:])
+	return n
+}
+
+func formOf(body []byte) byte {
+	if body == nil {
+		return formNone
+	}
+	return formBody
+}
+
+// start begins a sealed body with room for n bytes and their tag.
+func start(form byte, at nonce, n int) []byte {
+	out := make([]byte, startBytes, startBytes+n+tagBytes)
+	out[0] = form
+	copy(out[1:], at[:])
+	return out
+}
+
+// finish seals in place what stands behind the start.
+func finish(a cipher.AEAD, out, bound []byte) []byte {
+	return a.Seal(out[:startBytes], out[1:startBytes], out[startBytes:], bound)
+}
+
+// openBody returns what was sealed.
+func openBody(a cipher.AEAD, sealed, bound []byte) ([]byte, error) {
+	room := make([]byte, 0, len(sealed)-overhead)
+	plain, err := a.Open(room, sealed[1:startBytes], sealed[startBytes:], bound)
+	if err != nil {
+		return nil, errors.New("it does not open with its data key: it was changed, or stood elsewhere")
+	}
+	return plain, nil
+}
+
+// checkForm says what is wrong with bytes that cannot be a sealed body.
+func checkForm(sealed []byte) error {
+	switch {
+	case len(sealed) == 0 || sealed[0] != formBody && sealed[0] != formNone:
+		return errors.New("it is not sealed: it was put into the sealed store without its key, or changed")
+	case len(sealed) < overhead:
+		return errors.New("it is too short to be sealed: it was cut")
+	}
+	return nil
+}
+
+// recordBound is what the body of a record is bound to. Version, group, state
+// and due are not among it: a listing may have to change them without the key.
+func recordBound(room []byte, store storeID, form byte, key tidemark.Key) []byte {
+	room = bind(room, "record", store)
+	room = append(room, form)
+	room = bindText(room, key.Kind)
+	return bindText(room, key.ID)
+}
+
+func sealRecord(k *dataKey, store storeID, at nonce, key tidemark.Key, body []byte) []byte {
+	room := rooms.Get().(*[roomBytes]byte)
+	defer rooms.Put(room)
+	form := formOf(body)
+	out := append(start(form, at, len(body)), body...)
+	return finish(k.bodies, out, recordBound(room[:0], store, form, key))
+}
+
+func openRecord(k *dataKey, store storeID, key tidemark.Key, sealed []byte) ([]byte, error) {
+	if err := checkForm(sealed); err != nil {
+		return nil, err
+	}
+	room := rooms.Get().(*[roomBytes]byte)
+	defer rooms.Put(room)
+	plain, err := openBody(k.bodies, sealed, recordBound(room[:0], store, sealed[0], key))
+	if err != nil {
+		return nil, err
+	}
+	return withForm(sealed[0], plain)
+}
+
+func withForm(form byte, plain []byte) ([]byte, error) {
+	if form == formBody {
+		return plain, nil
+	}
+	if len(plain) != 0 {
+		return nil, errors.New("it says that it is empty, and is not")
+	}
+	return nil, nil
+}
+
+// lineBound is what the body of a line is bound to: everything of it but its
+// batch, with key and chain as the Backend underneath has them.
+func lineBound(room []byte, store storeID, form byte, log tidemark.Key, l *tidemark.Line) []byte {
+	room = bind(room, "line", store)
+	room = append(room, form)
+	room = bindText(room, log.Kind)
+	room = bindText(room, log.ID)
+	for _, v := range [...]int64{l.Seq, l.At.UnixMicro(), l.Place.Parent, l.Place.Depth, l.Place.Nodes, l.Place.Turn} {
+		room = binary.LittleEndian.AppendUint64(room, uint64(v))
+	}
+	room = bindText(room, l.Kind)
+	room = bindText(room, l.Key)
+	return bindText(room, l.Chain)
+}
+
+// tag ends every sealed body.
+type tag [tagBytes]byte
+
+func tagOf(sealed []byte) (t tag) {
+	copy(t[:], sealed[len(sealed)-tagBytes:])
+	return t
+}
+
+// sealLine returns l as the Backend underneath keeps it, behind a line whose
+// tag is before.
+func sealLine(k *dataKey, store storeID, at nonce, log tidemark.Key, l tidemark.Line, before tag) tidemark.Line {
+	key, body, form := l.Key, l.Body, formOf(l.Body)
+	chain := make([]byte, 0, tagBytes+len(l.Chain))
+	l.Chain = append(append(chain, before[:]...), l.Chain...)
+	if key != "" {
+		l.Key = k.hash(log, key)
+	}
+	out := start(form, at, lineExtra+len(key)+len(body))
+	out = binary.AppendUvarint(out, uint64(len(key)))
+	out = append(append(out, key...), body...)
+	room := rooms.Get().(*[roomBytes]byte)
+	defer rooms.Put(room)
+	l.Body = finish(k.bodies, out, lineBound(room[:0], store, form, log, &l))
+	l.Sum = l.Checksum(log)
+	return l
+}
+
+// openLine returns l as it was before sealLine.
+func openLine(k *dataKey, store storeID, log tidemark.Key, l tidemark.Line) (tidemark.Line, error) {
+	if err := checkForm(l.Body); err != nil {
+		return l, err
+	}
+	if len(l.Chain) < tagBytes {
+		return l, errors.New("it has no place in the chain of its log: it is not sealed, or was changed")
+	}
+	room := rooms.Get().(*[roomBytes]byte)
+	defer rooms.Put(room)
+	form := l.Body[0]
+	plain, err := openBody(k.bodies, l.Body, lineBound(room[:0], store, form, log, &l))
+	if err != nil {
+		return l, err
+	}
+	size, n := binary.Uvarint(plain)
+	if n <= 0 || size > uint64(len(plain)-n) {
+		return l, errors.New("what was sealed in it is no line")
+	}
+	rest := plain[n:]
+	l.Key = string(rest[:size])
+	if l.Body, err = withForm(form, rest[size:]); err != nil {
+		return l, err
+	}
+	l.Chain = chainOf(l.Chain)
+	l.Sum = l.Checksum(log)
+	return l, nil
+}
+
+// chainOf returns the caller's part of a chain.
+func chainOf(stored []byte) []byte {
+	if len(stored) <= tagBytes {
+		return nil
+	}
+	return stored[tagBytes:]
+}

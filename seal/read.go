@@ -1,0 +1,195 @@
+package seal
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// hidden reports whether a kind is the room's own.
+func hidden(kind string) bool { return kind == kindKeyring || kind == kindDataKey }
+
+// Get returns a record, opened, with the head of its log.
+func (b *Backend) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, error) {
+	if hidden(key.Kind) {
+		return tidemark.Record{}, tidemark.NotFoundf("%s: not found", key)
+	}
+	r, err := b.inner.Get(ctx, key)
+	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+		return r, err
+	}
+	opened, openErr := b.openRecord(ctx, r)
+	if errors.Is(openErr, tidemark.ErrCorrupt) && err == nil && b.gone(ctx, key, r.Version) {
+		return tidemark.Record{}, tidemark.NotFoundf("%s: not found", key)
+	}
+	if err != nil {
+		return opened, err
+	}
+	return opened, openErr
+}
+
+// gone reports whether a record that does not open was destroyed meanwhile,
+// together with its data key.
+func (b *Backend) gone(ctx context.Context, key tidemark.Key, version int64) bool {
+	r, err := b.inner.Get(ctx, key)
+	return errors.Is(err, tidemark.ErrNotFound) || err == nil && version > 0 && r.Version == 0
+}
+
+// openRecord opens what the Backend underneath returned. With an error it
+// returns what can be trusted without the body.
+func (b *Backend) openRecord(ctx context.Context, r tidemark.Record) (tidemark.Record, error) {
+	bare := tidemark.Record{Key: r.Key, Version: r.Version}
+	if r.Head.Length > 0 {
+		if len(r.Head.Chain) < tagBytes {
+			return bare, damaged(r.Key, "its log is not sealed: it was put into the sealed store without its key")
+		}
+		r.Head.Chain = chainOf(r.Head.Chain)
+	}
+	if r.Version == 0 {
+		return r, nil
+	}
+	k, err := b.keyFor(ctx, r.Key)
+	if err != nil {
+		return bare, err
+	}
+	body, err := openRecord(k, b.store, r.Key, r.Body)
+	if err != nil {
+		again, keyErr := b.keyAgain(ctx, r.Key, k)
+		if keyErr != nil {
+			return bare, keyErr
+		}
+		if again != nil {
+			body, err = openRecord(again, b.store, r.Key, r.Body)
+		}
+	}
+	if err != nil {
+		return bare, damaged(r.Key, "%s", err)
+	}
+	r.Body = body
+	r.Sum = r.Checksum()
+	return r, nil
+}
+
+// List yields records, opened.
+func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark.Record, error] {
+	return func(yield func(tidemark.Record, error) bool) {
+		if hidden(q.Kind) {
+			return
+		}
+		for r, err := range b.inner.List(ctx, q) {
+			if err == nil {
+				r, err = b.listed(ctx, r)
+				if errors.Is(err, tidemark.ErrNotFound) {
+					continue
+				}
+			}
+			if !yield(r, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return
+			}
+		}
+	}
+}
+
+func (b *Backend) listed(ctx context.Context, r tidemark.Record) (tidemark.Record, error) {
+	opened, err := b.openRecord(ctx, r)
+	if err == nil {
+		return opened, nil
+	}
+	if errors.Is(err, tidemark.ErrCorrupt) && b.gone(ctx, r.Key, r.Version) {
+		return opened, tidemark.ErrNotFound
+	}
+	return tidemark.Record{Key: r.Key}, err
+}
+
+// Lines yields lines, opened. A line that does not follow the one that was
+// read just before it is damage, too.
+func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
+	return func(yield func(tidemark.Line, error) bool) {
+		if hidden(log.Kind) {
+			return
+		}
+		r := lineReader{b: b, log: log}
+		for l, err := range b.inner.Lines(ctx, log, spans...) {
+			if err == nil {
+				l, err = r.open(ctx, l)
+				if errors.Is(err, tidemark.ErrNotFound) {
+					return
+				}
+			} else {
+				r.last = 0
+			}
+			if !yield(l, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return
+			}
+		}
+	}
+}
+
+// lineReader opens the lines of one log.
+type lineReader struct {
+	b      *Backend
+	log    tidemark.Key
+	key    *dataKey
+	keyErr error // there is no key
+	looked bool  // and it is the newest one
+
+	last   int64 // the seq of the line before, 0: unknown
+	tag    tag   // its tag
+	before tag   // the tag that it stands behind
+}
+
+func (r *lineReader) open(ctx context.Context, sealed tidemark.Line) (tidemark.Line, error) {
+	bad := func(what string) (tidemark.Line, error) {
+		return tidemark.Line{Seq: sealed.Seq}, &tidemark.Damage{Key: r.log, Seq: sealed.Seq, What: what}
+	}
+	if r.key == nil && r.keyErr == nil {
+		r.key, r.keyErr = r.b.keyFor(ctx, r.log)
+		if errors.Is(r.keyErr, tidemark.ErrCorrupt) && r.b.gone(ctx, r.log, 0) {
+			r.keyErr = tidemark.NotFoundf("%s: not found", r.log)
+		}
+	}
+	if r.keyErr != nil {
+		if errors.Is(r.keyErr, tidemark.ErrCorrupt) {
+			return bad(told(r.keyErr))
+		}
+		return tidemark.Line{Seq: sealed.Seq}, r.keyErr
+	}
+	l, err := openLine(r.key, r.b.store, r.log, sealed)
+	if err != nil && !r.looked {
+		r.looked = true
+		again, keyErr := r.b.keyAgain(ctx, r.log, r.key)
+		if keyErr != nil && !errors.Is(keyErr, tidemark.ErrCorrupt) {
+			return tidemark.Line{Seq: sealed.Seq}, keyErr
+		}
+		if again != nil {
+			r.key = again
+			l, err = openLine(again, r.b.store, r.log, sealed)
+		}
+	}
+	if err != nil {
+		r.last = 0
+		return bad(err.Error())
+	}
+	if what := r.follow(sealed); what != "" {
+		return bad(what)
+	}
+	return l, nil
+}
+
+// follow compares a line with its neighbour, if that was read just before. A
+// neighbour that is damaged proves nothing against it.
+func (r *lineReader) follow(l tidemark.Line) (what string) {
+	t, before := tagOf(l.Body), tag(l.Chain)
+	switch {
+	case l.Seq == 1 && before != tag{}:
+		what = "it is the first line of its log, and was sealed behind another one"
+	case r.last != 0 && r.last == l.Seq-1 && before != r.tag:
+		what = "it was sealed behind another line than the one before it"
+	case r.last != 0 && r.last == l.Seq+1 && t != r.before:
+		what = "the line after it was sealed behind another one"
+	}
+	r.last, r.tag, r.before = l.Seq, t, before
+	return what
+}

@@ -1,0 +1,242 @@
+// Package seal is a Backend that encrypts what another Backend keeps, and the
+// keys that it takes: a key file, a passphrase, age identities, any of them.
+//
+// Bodies, the keys of lines and the words of the index are sealed or hashed;
+// kinds, ids, times, places, states and sizes stay in the clear, so that the
+// Backend underneath still lists, orders and checks. Whatever in a sealed store
+// is not sealed, or stands where it was not put, is damage; a wrong key is
+// ErrSealed, and never an empty history. docs/formats/seal.md has every byte,
+// and what an attacker can and cannot do.
+//
+// The package reads no file, no environment and no terminal: whoever opens a
+// store hands it what is in them.
+//
+//	key, err := seal.KeyFile(contents)
+//	backend, err := seal.Open(ctx, inner, key)
+package seal
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+const (
+	// keptKeys is how many opened data keys are kept in memory, some 600 bytes
+	// each.
+	keptKeys = 16 << 10
+	// keptTails is of how many logs the end is remembered, so that an append
+	// need not read it.
+	keptTails = 16 << 10
+	// keptWords is of how many words the hashes are remembered. A few
+	// thousand words make up most of any text.
+	keptWords = 64 << 10
+
+	// tries bounds how often something is done anew because another program
+	// was quicker.
+	tries = 100
+)
+
+// Backend is a sealed store over another Backend. It has the methods of every
+// ability; where the one underneath lacks it, they return ErrUnsupported.
+type Backend struct {
+	inner tidemark.Backend
+	store storeID
+	ring  atomic.Pointer[ring]
+
+	changing sync.Mutex // one change of the keyring at a time
+	opening  sync.Mutex
+	opener   *opener
+
+	keys  *bounded[string, *dataKey]
+	tails *bounded[tidemark.Key, tail]
+	words *bounded[string, hashed]
+}
+
+// IsSealed reports whether inner has been sealed. ErrCorrupt: it has, and its
+// keyring is gone, so that writing to it as to a plain store would put plain
+// text among what is sealed.
+func IsSealed(ctx context.Context, inner tidemark.Backend) (bool, error) {
+	r, err := inner.Get(ctx, keyringKey)
+	switch {
+	case errors.Is(err, tidemark.ErrCorrupt) || err == nil && r.Version > 0:
+		return true, nil
+	case err != nil && !errors.Is(err, tidemark.ErrNotFound):
+		return false, err
+	}
+	for _, err := range inner.List(ctx, tidemark.Query{Kind: kindDataKey, Order: tidemark.ByID, Limit: 1}) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return false, err
+		}
+		return true, damaged(keyringKey, "the store has sealed data keys, and its keyring is gone")
+	}
+	return false, nil
+}
+
+// Create seals an empty store and opens it. ErrExists: it is sealed already.
+// ErrInvalid: it holds something in the clear, or no slot was given. The
+// Backend closes inner when it is closed; after an error inner is the caller's
+// still.
+func Create(ctx context.Context, inner tidemark.Backend, slots ...NewSlot) (*Backend, error) {
+	if len(slots) == 0 {
+		return nil, tidemark.Invalidf("a sealed store needs something that opens it")
+	}
+	sealed, err := IsSealed(ctx, inner)
+	if err != nil {
+		return nil, err
+	}
+	if sealed {
+		return nil, errIsSealed()
+	}
+	if err := empty(ctx, inner); err != nil {
+		return nil, err
+	}
+	var keys bundle
+	id := newSecret()
+	copy(keys.store[:], id[:])
+	keys.names, keys.words = newSecret(), newSecret()
+	r := &ring{bundle: keys.withNewKey(), header: &header{Format: format, Store: hex.EncodeToString(keys.store[:])}}
+	o := &opener{}
+	for _, s := range slots {
+		if err := r.header.add(s, r.bundle); err != nil {
+			return nil, err
+		}
+		if o.key == nil && s.key != nil {
+			o.slot, o.key = s.slot.ID, s.key
+			r.opened = s.slot.ID
+		}
+	}
+	b := newBackend(inner, r, o)
+	if err := b.put(ctx, r); errors.Is(err, tidemark.ErrConflict) {
+		return nil, errIsSealed()
+	} else if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func errIsSealed() error { return fmt.Errorf("the store is sealed: %w", tidemark.ErrExists) }
+
+// empty returns an error when something is kept in inner.
+func empty(ctx context.Context, inner tidemark.Backend) error {
+	w, ok := inner.(tidemark.Walker)
+	if !ok {
+		return nil
+	}
+	for k, err := range w.Walk(ctx, tidemark.Key{}) {
+		if errors.Is(err, tidemark.ErrUnsupported) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return tidemark.Invalidf("the store holds %s in the clear: only an empty one can be sealed", k)
+	}
+	return nil
+}
+
+// Open opens a sealed store with whatever of unlockers fits. ErrNotFound: it
+// is not sealed. ErrSealed: none of them fits; the error says what would.
+// ErrCorrupt: its keyring is damaged. ErrUnsupported: a newer program made it.
+// The Backend closes inner when it is closed; after an error inner is the
+// caller's still.
+func Open(ctx context.Context, inner tidemark.Backend, unlockers ...Unlocker) (*Backend, error) {
+	record, err := getRing(ctx, inner)
+	if err != nil {
+		return nil, err
+	}
+	r, o, err := unlock(ctx, record, unlockers)
+	if err != nil {
+		return nil, err
+	}
+	return newBackend(inner, r, o), nil
+}
+
+func newBackend(inner tidemark.Backend, r *ring, o *opener) *Backend {
+	b := &Backend{
+		inner: inner, store: r.store, opener: o,
+		keys:  newBounded[string, *dataKey](keptKeys),
+		tails: newBounded[tidemark.Key, tail](keptTails),
+		words: newBounded[string, hashed](keptWords),
+	}
+	b.ring.Store(r)
+	return b
+}
+
+func getRing(ctx context.Context, inner tidemark.Backend) (tidemark.Record, error) {
+	r, err := inner.Get(ctx, keyringKey)
+	if err == nil && r.Version == 0 || errors.Is(err, tidemark.ErrNotFound) {
+		if _, err := IsSealed(ctx, inner); err != nil {
+			return r, err
+		}
+		return r, tidemark.NotFoundf("the store is not sealed")
+	}
+	return r, err
+}
+
+// Close closes the Backend underneath and forgets what was opened.
+func (b *Backend) Close() error {
+	err := b.inner.Close()
+	b.keys.clear()
+	b.tails.clear()
+	b.words.clear()
+	return err
+}
+
+// reload returns the keyring as it now is. When another program changed it,
+// it is opened again with what opened it first.
+func (b *Backend) reload(ctx context.Context) (*ring, error) {
+	record, err := getRing(ctx, b.inner)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return nil, damaged(keyringKey, "the keyring of the store is gone")
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.opening.Lock()
+	defer b.opening.Unlock()
+	was := b.ring.Load()
+	if record.Version <= was.version {
+		return was, nil // another goroutine may have been quicker
+	}
+	r, err := b.opener.openRing(record)
+	if err != nil {
+		return nil, err
+	}
+	if r.store != b.store {
+		return nil, damaged(keyringKey, "the keyring is of another store")
+	}
+	b.ring.Store(r)
+	return r, nil
+}
+
+// put makes r the keyring in place of the version before it.
+func (b *Backend) put(ctx context.Context, r *ring) error {
+	body, err := encodeRing(r.header, r.bundle)
+	if err != nil {
+		return err
+	}
+	rec := tidemark.Record{Key: keyringKey, Version: r.version + 1, Body: body}
+	rec.Sum = rec.Checksum()
+	batch := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Puts: []tidemark.Record{rec}}
+	_, err = b.inner.Commit(ctx, batch)
+	if errors.Is(err, tidemark.ErrUnknown) {
+		if is, lookErr := b.inner.Get(ctx, keyringKey); lookErr == nil && is.Batch == batch.ID {
+			err = nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	r.version++
+	b.opening.Lock()
+	defer b.opening.Unlock()
+	b.ring.Store(r)
+	return nil
+}

@@ -1,0 +1,200 @@
+package seal
+
+import (
+	"context"
+	"encoding/base32"
+	"errors"
+	"iter"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// The lengths of the beginnings of words that are indexed beside the words.
+const (
+	shortPrefix = 3
+	longPrefix  = 5
+)
+
+// wordBytes is how much of a hash stands in the index: enough that two words
+// of a store hardly ever meet, and where they do, whoever asked opens the line
+// and sees.
+const wordBytes = 5
+
+var wordText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// hashed is what stands in the index for one word: itself and its beginnings.
+// The unused ones are empty.
+type hashed [3]string
+
+// What is hashed with a word, so that no beginning equals a word.
+const (
+	whole     = "word"
+	beginning = "beginning"
+)
+
+func hashWord(key *secret, what, word string) string {
+	sum := key.mac(what, word)
+	return wordText.EncodeToString(sum[:wordBytes])
+}
+
+// prefix returns the first n letters of a word, "" when it is shorter.
+func prefix(word string, n int) string {
+	at := 0
+	for range n {
+		if at == len(word) {
+			return ""
+		}
+		_, size := utf8.DecodeRuneInString(word[at:])
+		at += size
+	}
+	return word[:at]
+}
+
+// isFilter reports whether a word is one of the store's own, which nobody
+// asks for by its beginning.
+func isFilter(word string) bool { return word != "" && word[0] == 0 }
+
+func (b *Backend) hashes(word string) hashed {
+	if h, ok := b.words.get(word); ok {
+		return h
+	}
+	key := &b.ring.Load().words
+	h := hashed{hashWord(key, whole, word)}
+	if !isFilter(word) {
+		if p := prefix(word, shortPrefix); p != "" {
+			h[1] = hashWord(key, beginning, p)
+		}
+		if p := prefix(word, longPrefix); p != "" {
+			h[2] = hashWord(key, beginning, p)
+		}
+	}
+	b.words.set(word, h)
+	return h
+}
+
+// searcher returns the ability underneath: ErrUnsupported when there is none,
+// or when the store is to have no index.
+func (b *Backend) searcher(ctx context.Context) (tidemark.Searcher, error) {
+	s, ok := b.inner.(tidemark.Searcher)
+	if !ok {
+		return nil, lacks("search")
+	}
+	r, err := b.reload(ctx)
+	if errors.Is(err, tidemark.ErrSealed) {
+		r, err = b.ring.Load(), nil // words are hashed alike before and after a rotation
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.header.NoIndex {
+		return nil, tidemark.Unsupportedf("the store keeps no index of words")
+	}
+	return s, nil
+}
+
+// Search finds lines by hashed words. A beginning of three letters, or of five
+// and more, finds all lines that have it and some that have not; a shorter one
+// is ErrUnsupported. What must not be there is left to whoever asked where it
+// cannot be told by hashes.
+func (b *Backend) Search(ctx context.Context, a tidemark.Ask) iter.Seq2[tidemark.Hit, error] {
+	return func(yield func(tidemark.Hit, error) bool) {
+		s, err := b.searcher(ctx)
+		if err == nil {
+			a, err = b.blind(a)
+		}
+		if err != nil {
+			yield(tidemark.Hit{}, err)
+			return
+		}
+		s.Search(ctx, a)(yield)
+	}
+}
+
+// blind returns the question as the index underneath understands it.
+func (b *Backend) blind(a tidemark.Ask) (tidemark.Ask, error) {
+	out := tidemark.Ask{Limit: a.Limit}
+	for _, any := range a.All {
+		terms := make([]tidemark.Term, 0, len(any))
+		for _, t := range any {
+			h, _, ok := b.term(t)
+			if !ok {
+				return out, tidemark.Unsupportedf("a word's beginning of fewer than %d letters cannot be looked up in a sealed index", shortPrefix)
+			}
+			terms = append(terms, tidemark.Term{Word: h})
+		}
+		out.All = append(out.All, terms)
+	}
+	for _, t := range a.None {
+		if h, exact, ok := b.term(t); ok && exact {
+			out.None = append(out.None, tidemark.Term{Word: h})
+		}
+	}
+	return out, nil
+}
+
+// term returns the hash that stands for t, and whether it means t and nothing
+// more.
+func (b *Backend) term(t tidemark.Term) (hash string, exact, ok bool) {
+	h := b.hashes(t.Word)
+	switch {
+	case !t.Prefix:
+		return h[0], true, true
+	case h[2] != "":
+		return h[2], prefix(t.Word, longPrefix) == t.Word, true
+	case h[1] != "":
+		return h[1], prefix(t.Word, shortPrefix) == t.Word, true
+	}
+	return "", false, false
+}
+
+// Unindexed yields what is not indexed.
+func (b *Backend) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tidemark.Lag, error] {
+	return func(yield func(tidemark.Lag, error) bool) {
+		s, err := b.searcher(ctx)
+		if err != nil {
+			yield(tidemark.Lag{}, err)
+			return
+		}
+		s.Unindexed(ctx, kinds...)(yield)
+	}
+}
+
+// Index adds lines by hashes of their words, in no order that tells anything.
+func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
+	s, err := b.searcher(ctx)
+	if err != nil {
+		return err
+	}
+	out := make([]tidemark.Indexed, len(lines))
+	for i, l := range lines {
+		words := make([]string, 0, 3*len(l.Words))
+		for _, w := range l.Words {
+			for _, h := range b.hashes(w) {
+				if h != "" {
+					words = append(words, h)
+				}
+			}
+		}
+		slices.Sort(words)
+		l.Words = slices.Compact(words)
+		out[i] = l
+	}
+	return s.Index(ctx, out...)
+}
+
+// Unindex empties the index.
+func (b *Backend) Unindex(ctx context.Context) error {
+	s, err := b.searcher(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Unindex(ctx)
+}
+
+// Hash names things by a key of the store: nobody without it can try names.
+func (b *Backend) Hash(parts ...string) string {
+	sum := b.ring.Load().names.mac(parts...)
+	return hexOf(sum[:12])
+}
