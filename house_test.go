@@ -29,7 +29,7 @@ const module = "github.com/tidemark-sessions/tidemark"
 // below it, too.
 var floors = map[string][]string{
 	"ground": {".", "internal/durable/...", "internal/process"},
-	"craft": {"store", "backend/...", "seal", "redact", "search", "archive", "compact", "convert/...", "render", "model/...",
+	"craft": {"store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "compact", "convert/...", "render", "model/...",
 		"tool", "api", "web"},
 	"work": {"chat", "runner", "fleet", "server", "mcp", "acp"},
 	"roof": {"cmd/tidemark"},

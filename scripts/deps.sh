@@ -12,6 +12,7 @@ need() { # need COMMAND PACKAGE
 }
 need sqlite3 sqlite3     # asks the store with SQL, as a person would
 need tmux tmux           # a real terminal
+need chromium chromium   # opens exported pages, hostile ones too
 need mkfs.ext4 e2fsprogs # file systems to cut the power of
 need mkfs.xfs xfsprogs
 

@@ -63,20 +63,32 @@ type Backend struct {
 // keyring is gone, so that writing to it as to a plain store would put plain
 // text among what is sealed.
 func IsSealed(ctx context.Context, inner tidemark.Backend) (bool, error) {
-	r, err := inner.Get(ctx, keyringKey)
-	switch {
-	case errors.Is(err, tidemark.ErrCorrupt) || err == nil && r.Version > 0:
-		return true, nil
-	case err != nil && !errors.Is(err, tidemark.ErrNotFound):
-		return false, err
+	if has, err := hasRing(ctx, inner); has || err != nil {
+		return has, err
 	}
 	for _, err := range inner.List(ctx, tidemark.Query{Kind: kindDataKey, Order: tidemark.ByID, Limit: 1}) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return false, err
 		}
+		// It may have been sealed since: the keyring comes before any key.
+		if has, err := hasRing(ctx, inner); has || err != nil {
+			return has, err
+		}
 		return true, damaged(keyringKey, "the store has sealed data keys, and its keyring is gone")
 	}
 	return false, nil
+}
+
+// hasRing reports whether inner has a keyring, be it damaged.
+func hasRing(ctx context.Context, inner tidemark.Backend) (bool, error) {
+	r, err := inner.Get(ctx, keyringKey)
+	switch {
+	case errors.Is(err, tidemark.ErrCorrupt) || err == nil && r.Version > 0:
+		return true, nil
+	case errors.Is(err, tidemark.ErrNotFound):
+		return false, nil
+	}
+	return false, err
 }
 
 // Create seals an empty store and opens it. ErrExists: it is sealed already.
@@ -135,6 +147,9 @@ func empty(ctx context.Context, inner tidemark.Backend) error {
 		}
 		if err != nil {
 			return err
+		}
+		if hidden(k.Kind) {
+			return errIsSealed() // by another process, just now
 		}
 		return tidemark.Invalidf("the store holds %s in the clear: only an empty one can be sealed", k)
 	}

@@ -15,8 +15,9 @@ type standing struct {
 	updated int64
 	touched int64
 
-	log  bool // the head has been looked at
-	head head // number 0: there is none
+	log    bool // the head has been looked at
+	head   head // number 0: there is none
+	behind bool // the log is marked as longer than its index
 }
 
 // maxStandings bounds what the writer remembers from one transaction to the
@@ -107,14 +108,28 @@ func (w *writer) recordOf(k tidemark.Key) (*standing, error) {
 	return s, err
 }
 
+const sqlStanding = `SELECT ` + headColumns + `, behind FROM log WHERE kind = ?1 AND id = ?2`
+
 func (w *writer) logOf(k tidemark.Key) (*standing, error) {
 	s := w.standing(k)
 	if s.log {
 		return s, nil
 	}
-	h, err := readHead(w.c, k)
+	var h head
+	var sum int64
+	var behind bool
+	err := w.c.do(sqlStanding, func(st *stmt) {
+		st.setText(1, k.Kind)
+		st.setText(2, k.ID)
+	}, func(st *stmt) {
+		h, sum = scanHead(st)
+		behind = st.int(9) != 0
+	})
 	if err == nil {
-		s.head, s.log = h, true
+		err = h.check(k, sum)
+	}
+	if err == nil {
+		s.head, s.behind, s.log = h, behind, true
 	}
 	return s, err
 }
@@ -164,7 +179,7 @@ func (w *writer) stands(b *tidemark.Batch) error {
 		}
 	}
 	for i := range b.Puts {
-		if err := at(b.Puts[i].Key, b.Puts[i].Version-1); err != nil {
+		if err := at(b.Puts[i].Key, b.Replaces(b.Puts[i])); err != nil {
 			return err
 		}
 	}
@@ -229,6 +244,9 @@ const (
 	sqlBegin  = `INSERT INTO log (kind, id, length, updated, parent, depth, nodes, turn, sum) VALUES (?1, ?2, 0, 0, 0, 0, 0, 0, 0) RETURNING number`
 	sqlAppend = `INSERT INTO line (` + lineColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`
 	sqlGrow   = `UPDATE log SET length = ?2, updated = ?3, parent = ?4, depth = ?5, nodes = ?6, turn = ?7, chain = ?8, sum = ?9 WHERE number = ?1`
+	// Only a log whose index was whole is marked, so that an append to any
+	// other writes no page of the index that the mark is in.
+	sqlGrowMark = `UPDATE log SET length = ?2, updated = ?3, parent = ?4, depth = ?5, nodes = ?6, turn = ?7, chain = ?8, sum = ?9, behind = 1 WHERE number = ?1`
 )
 
 func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
@@ -244,6 +262,7 @@ func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
 		if s.head.number > maxNumber {
 			return tidemark.Storagef("store %s: more than %d logs", w.b.path, maxNumber)
 		}
+		s.behind = true
 	}
 	for i := range a.Lines {
 		l := &a.Lines[i]
@@ -257,7 +276,7 @@ func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
 			st.setInt(7, l.Place.Nodes)
 			st.setInt(8, l.Place.Turn)
 			st.setChain(9, l.Chain)
-			st.setText(10, b.ID)
+			st.setText(10, b.StampLine(*l).Batch)
 			st.setInt(11, int64(l.Sum))
 			st.setBytes(12, l.Body, isText(l.Body))
 		}, nil)
@@ -266,11 +285,15 @@ func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
 		}
 	}
 	l := &a.Lines[len(a.Lines)-1]
-	s.head.Head = tidemark.Head{Length: l.Seq, UpdatedAt: b.At, Place: l.Place, Chain: append([]byte(nil), l.Chain...)}
-	return w.c.do(sqlGrow, func(st *stmt) {
+	s.head.Head = tidemark.Head{Length: l.Seq, UpdatedAt: b.HeadAt(*a), Place: l.Place, Chain: append([]byte(nil), l.Chain...)}
+	grow := sqlGrow
+	if !s.behind {
+		s.behind, grow = true, sqlGrowMark
+	}
+	return w.c.do(grow, func(st *stmt) {
 		st.setInt(1, s.head.number)
 		st.setInt(2, l.Seq)
-		st.setInt(3, b.At.UnixMicro())
+		st.setInt(3, s.head.UpdatedAt.UnixMicro())
 		st.setInt(4, l.Place.Parent)
 		st.setInt(5, l.Place.Depth)
 		st.setInt(6, l.Place.Nodes)
@@ -299,7 +322,10 @@ func (w *writer) drop(k tidemark.Key) error {
 	}
 	w.purged = true
 	s := w.standing(k)
-	s.head, s.log = head{}, true
+	s.head, s.log, s.behind = head{}, true, false
+	if err := w.unindexLog(number); err != nil {
+		return err
+	}
 	err = w.c.do(`DELETE FROM line WHERE id BETWEEN ?1 AND ?2`, func(st *stmt) {
 		st.setInt(1, number<<seqBits)
 		st.setInt(2, number<<seqBits|maxSeq)
@@ -315,7 +341,8 @@ const (
 	sqlPut    = `UPDATE record SET version = ?3, "group" = ?4, state = ?5, due = ?6, updated = ?7, touched = ?8, batch = ?9, sum = ?10, body = ?11 WHERE kind = ?1 AND id = ?2`
 )
 
-func (w *writer) put(b *tidemark.Batch, r *tidemark.Record) error {
+func (w *writer) put(b *tidemark.Batch, put *tidemark.Record) error {
+	r := b.Stamp(*put)
 	s, err := w.logOf(r.Key)
 	if err != nil && !isDamage(err) { // a session with a damaged log can be put in the trash
 		return err
@@ -324,7 +351,7 @@ func (w *writer) put(b *tidemark.Batch, r *tidemark.Record) error {
 	if s.version == 0 {
 		sql = sqlPutNew
 	}
-	s.version, s.updated = r.Version, b.At.UnixMicro()
+	s.version, s.updated = r.Version, r.UpdatedAt.UnixMicro()
 	s.touched = s.touchedAt()
 	return w.c.do(sql, func(st *stmt) {
 		st.setText(1, r.Kind)
@@ -339,7 +366,7 @@ func (w *writer) put(b *tidemark.Batch, r *tidemark.Record) error {
 		}
 		st.setInt(7, s.updated)
 		st.setInt(8, s.touched)
-		st.setText(9, b.ID)
+		st.setText(9, r.Batch)
 		st.setInt(10, int64(r.Sum))
 		st.setBytes(11, r.Body, isText(r.Body))
 	}, nil)

@@ -45,9 +45,10 @@ type writer struct {
 	broken    error                      // not nil: nothing is acknowledged any more
 }
 
-// pending is a batch that waits for its answer.
+// pending is a batch, or other work of the writer, that waits for its answer.
 type pending struct {
 	batch   *tidemark.Batch
+	job     *job // instead of a batch
 	receipt tidemark.Receipt
 	err     error
 	done    chan bool // true: answered, false: lead
@@ -64,11 +65,12 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	if b.writer == nil {
 		return tidemark.Receipt{}, tidemark.Storagef("store %s: opened for reading only", b.path)
 	}
-	return b.writer.commit(ctx, &batch)
+	return b.writer.answer(ctx, &pending{batch: &batch})
 }
 
-func (w *writer) commit(ctx context.Context, batch *tidemark.Batch) (tidemark.Receipt, error) {
-	p := &pending{batch: batch, done: make(chan bool, 1)}
+// answer queues p up and returns when it is answered.
+func (w *writer) answer(ctx context.Context, p *pending) (tidemark.Receipt, error) {
+	p.done = make(chan bool, 1)
 	w.mu.Lock()
 	w.queue = append(w.queue, p)
 	lead := !w.leading
@@ -115,7 +117,14 @@ func (w *writer) lead(ctx context.Context, p *pending) {
 		}
 		return
 	}
-	group := w.carryOut()
+	var group []*pending
+	if p.job != nil {
+		w.remove(p)
+		p.err = w.explained(w.perform(ctx, p.job))
+		group = []*pending{p}
+	} else {
+		group = w.carryOut()
+	}
 	w.lock.Release()
 	w.b.grown.wake()
 	for _, g := range group {
@@ -143,12 +152,12 @@ func (w *writer) handOver() {
 	}
 }
 
-// takeQueue returns what has queued up, the leader's own batch first.
+// takeQueue returns the batches that have queued up, the leader's own first.
 func (w *writer) takeQueue() []*pending {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, bytes := 0, 0
-	for n < len(w.queue) && n < groupBatches && bytes < groupBytes {
+	for n < len(w.queue) && w.queue[n].batch != nil && n < groupBatches && bytes < groupBytes {
 		bytes += size(w.queue[n].batch)
 		n++
 	}

@@ -24,10 +24,16 @@ func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark
 			l.left = math.MaxInt
 		}
 		for !l.done {
-			if err := b.snapshot(ctx, l.next); err != nil {
+			next := l
+			err := b.snapshot(ctx, func(c *conn) error {
+				next = l // when it is called again, it starts afresh
+				return next.next(c)
+			})
+			if err != nil {
 				yield(tidemark.Record{}, err)
 				return
 			}
+			l = next
 			for _, f := range l.found {
 				if !yield(f.record, f.err) {
 					return

@@ -21,11 +21,12 @@ import (
 // as a later program would, or as if it lay on another file system.
 type setting struct {
 	upgrades   []upgrade
+	readable   int64 // the oldest schema that is read as it is
 	fileSystem func(dir string) (name string, network bool, err error)
 	now        func() time.Time
 }
 
-var here = setting{upgrades: upgrades, fileSystem: fileSystem, now: time.Now}
+var here = setting{upgrades: upgrades, readable: 1, fileSystem: fileSystem, now: time.Now}
 
 // version is the schema that the program writes.
 func (s setting) version() int64 { return int64(len(s.upgrades)) + 1 }
@@ -156,7 +157,7 @@ func (b *Backend) openReading(ctx context.Context, set setting) error {
 		if err != nil {
 			return err
 		}
-		if have < set.version() {
+		if have < set.readable {
 			return unsupported(b.path, "its schema is version %d, this program reads version %d; opening it once for writing upgrades it", have, set.version())
 		}
 		return tooNew(b.path, have, set.version())
@@ -208,7 +209,7 @@ func (b *Backend) openWriting(ctx context.Context, there bool, set setting) erro
 // while the lock is held.
 func (b *Backend) prepare(w *writer, set setting) error {
 	if _, err := os.Stat(b.path); errors.Is(err, fs.ErrNotExist) {
-		if err := makeStore(b.path, set.version()); err != nil {
+		if err := makeStore(b.path, set); err != nil {
 			return err
 		}
 	}
@@ -266,7 +267,7 @@ func narrow(path string) {
 
 // makeStore makes an empty store whole under another name, so that nobody ever
 // sees half of one: after a crash there is a store or none.
-func makeStore(path string, version int64) error {
+func makeStore(path string, set setting) error {
 	dir, err := durable.OpenDir(filepath.Dir(path))
 	if err != nil {
 		return tidemark.Storagef("store %s: %w", path, err)
@@ -280,7 +281,7 @@ func makeStore(path string, version int64) error {
 	}
 	err = durable.Create(dir, fresh, nil)
 	if err == nil {
-		err = fill(path+".new", version)
+		err = fill(path+".new", set)
 	}
 	if err == nil {
 		err = syncNamed(dir, fresh)
@@ -302,9 +303,8 @@ func makeStore(path string, version int64) error {
 	return err
 }
 
-// fill writes the schema into an empty file. Later programs that change the
-// schema write the newest one here and the way to it in upgrades.
-func fill(path string, version int64) error {
+// fill writes the schema into an empty file: version 1, and every upgrade.
+func fill(path string, set setting) error {
 	c, err := openConn(path, forMaking, writing...)
 	if err != nil {
 		return err
@@ -316,7 +316,12 @@ func fill(path string, version int64) error {
 	if err := c.run("BEGIN; " + tables + views()); err != nil {
 		return err
 	}
-	return c.run(fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d; COMMIT", applicationID, version))
+	for _, step := range set.upgrades {
+		if err := step(c); err != nil {
+			return err
+		}
+	}
+	return c.run(fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d; COMMIT", applicationID, set.version()))
 }
 
 // syncNamed makes what a file holds durable.

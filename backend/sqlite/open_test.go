@@ -77,7 +77,7 @@ func contents(t *testing.T, dir string) map[string]string {
 func TestStoreOfANewerProgramIsRefusedAndLeftAlone(t *testing.T) {
 	b := made(t)
 	talk(t, b, key("session", "s"), 1, 3)
-	if err := b.writer.c.run("PRAGMA user_version=2"); err != nil {
+	if err := b.writer.c.run(fmt.Sprintf("PRAGMA user_version=%d", here.version()+1)); err != nil {
 		t.Fatal(err)
 	}
 	b.Close()
@@ -95,10 +95,12 @@ func TestStoreOfANewerProgramIsRefusedAndLeftAlone(t *testing.T) {
 	}
 }
 
-// later is a program two schema versions ahead of this one.
+// later is a program some schema versions ahead of this one, which reads no
+// older one as it is.
 func later(steps ...upgrade) setting {
 	set := here
-	set.upgrades = steps
+	set.upgrades = append(slices.Clip(set.upgrades), steps...)
+	set.readable = set.version()
 	set.now = func() time.Time { return at }
 	return set
 }
@@ -119,14 +121,14 @@ func TestOlderStoreIsUpgradedAfterABackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if n, _ := b.writer.c.number("PRAGMA user_version"); n != 3 {
-		t.Errorf("user_version %d, want 3", n)
+	if n, _ := b.writer.c.number("PRAGMA user_version"); n != 4 {
+		t.Errorf("user_version %d, want 4", n)
 	}
 	talk(t, b, log, 6, 6)
 	if err := commit(old, tidemark.Batch{Puts: []tidemark.Record{record(log, 2, `{}`)}}); !errors.Is(err, tidemark.ErrUnsupported) {
 		t.Errorf("the older program, still running, commits: %v, want ErrUnsupported", err)
 	}
-	copyPath := old.path + ".bak-v1-20260304T050607Z"
+	copyPath := old.path + ".bak-v2-20260304T050607Z"
 	info, err := os.Stat(copyPath)
 	if err != nil {
 		t.Fatal(err)

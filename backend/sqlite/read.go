@@ -64,10 +64,16 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 		for _, span := range spans {
 			p := pager{log: log, span: span, first: -1}
 			for !p.done {
-				if err := b.snapshot(ctx, p.next); err != nil {
+				next := p
+				err := b.snapshot(ctx, func(c *conn) error {
+					next = p // when it is called again, it starts afresh
+					return next.next(c)
+				})
+				if err != nil {
 					yield(tidemark.Line{}, err)
 					return
 				}
+				p = next
 				for _, f := range p.found {
 					if !yield(f.line, f.err) {
 						return

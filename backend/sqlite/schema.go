@@ -11,7 +11,13 @@ import (
 const applicationID = 0x74696465
 
 //go:embed schema.sql
-var tables string
+var tables string // version 1
+
+//go:embed schema2.sql
+var schema2 string
+
+//go:embed word.sql
+var tableWord string // also of version 2; made anew when the index is emptied
 
 // seqBits is how many bits of a line's id are its seq; the rest is the number
 // of its log. One integer key keeps the lines of a log beside each other and

@@ -1,7 +1,8 @@
 // Package sqlite is the default Backend: one SQLite file, readable with any
 // sqlite3 shell, no cgo. A commit is durable when it returns (WAL,
 // synchronous=FULL); concurrent commits of a process share one transaction,
-// and processes queue for it on a lock file beside the store.
+// and processes queue for it on a lock file beside the store. The search index
+// is an FTS5 table of words that it is given.
 //
 // It never takes a lock to read, never reads or writes while a caller's loop
 // body runs, never opens a store on a network file system, and never changes a
@@ -41,9 +42,13 @@ type Backend struct {
 }
 
 var (
-	_ tidemark.Backend = (*Backend)(nil)
-	_ tidemark.Watcher = (*Backend)(nil)
-	_ tidemark.Checker = (*Backend)(nil)
+	_ tidemark.Backend   = (*Backend)(nil)
+	_ tidemark.Watcher   = (*Backend)(nil)
+	_ tidemark.Searcher  = (*Backend)(nil)
+	_ tidemark.Walker    = (*Backend)(nil)
+	_ tidemark.Checker   = (*Backend)(nil)
+	_ tidemark.Mender    = (*Backend)(nil)
+	_ tidemark.Compactor = (*Backend)(nil)
 )
 
 // Open opens the store at path.

@@ -59,6 +59,15 @@ func TestWidenedFilesAreReportedAndNarrowed(t *testing.T) {
 	if found := faults(t, b); len(found) != 1 || !strings.Contains(found[0].Error(), "0644") {
 		t.Errorf("Check: %v", found)
 	}
+	if said := mended(t, b); !strings.Contains(said, "0644") {
+		t.Errorf("Mend said %q", said)
+	}
+	if found := faults(t, b); found != nil {
+		t.Errorf("after Mend: %v", found)
+	}
+	if err := os.Chmod(b.path, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	b.Close()
 	b = opened(t, b.path, nil)
 	if found := faults(t, b); found != nil {
@@ -110,6 +119,32 @@ func TestFullDiskIsAnErrorThatPasses(t *testing.T) {
 	}
 	if found := faults(t, b); found != nil {
 		t.Errorf("Check: %v", found)
+	}
+}
+
+func TestStoreIsNotMadeSmallerWhereThereIsNoRoomForIt(t *testing.T) {
+	dir := mounted(t, "size=24m")
+	b := opened(t, filepath.Join(dir, "store.db"), &Options{Create: true})
+	for _, id := range []string{"stays", "goes"} {
+		a := tidemark.Append{Log: key("session", id)}
+		for seq := int64(1); seq <= 400; seq++ {
+			a.Lines = append(a.Lines, line(a.Log, seq, "user", strings.Repeat("x", 10_000)))
+		}
+		keep(t, b, tidemark.Batch{Appends: []tidemark.Append{a}})
+	}
+	keep(t, b, tidemark.Batch{Drops: []tidemark.Key{key("session", "goes")}})
+	if err := remount(dir, "size=12m"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Compact(t.Context()); !errors.Is(err, tidemark.ErrStorage) || !strings.Contains(err.Error(), "MB") {
+		t.Errorf("Compact = %v, want ErrStorage that says how much", err)
+	}
+	talk(t, b, key("session", "goes"), 1, 1)
+	if err := remount(dir, "size=24m"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := b.Compact(t.Context()); err != nil || n < 3<<20 {
+		t.Errorf("Compact = %d, %v; want some 4 MB", n, err)
 	}
 }
 

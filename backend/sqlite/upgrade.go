@@ -15,8 +15,13 @@ import (
 // transaction that it neither begins nor ends.
 type upgrade func(*conn) error
 
-// upgrades lead from version 1 to the newest, in order. There is one version.
-var upgrades []upgrade
+// upgrades lead from version 1 to the newest, in order. A new store goes the
+// same way, so that it never differs from one that was upgraded.
+var upgrades = []upgrade{addIndex}
+
+// addIndex leaves every log unindexed; whoever can read the lines indexes them
+// when there is time.
+func addIndex(c *conn) error { return c.run(schema2 + tableWord) }
 
 // upgradeStore brings a store to the newest schema, all steps in one
 // transaction, after a copy was made. The caller holds the lock file, so no

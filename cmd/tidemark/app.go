@@ -15,6 +15,9 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/redact"
+	"github.com/tidemark-sessions/tidemark/seal"
+	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -40,7 +43,10 @@ type app struct {
 	columns  int
 	color    bool
 	config   settings
+	backend  tidemark.Backend // what store works on
+	inner    tidemark.Backend // the same without encryption
 	store    *store.Store
+	indexing func() error // ends the follower that indexes
 
 	progressAt time.Time // when progress was last shown
 }
@@ -82,9 +88,6 @@ func (a *app) prepare() error {
 		return err
 	}
 	a.color = a.terminal && !a.noColor && wantsColor(a.config)
-	if a.keyFile != "" {
-		return tidemark.Invalidf("--key-file: this version keeps plain stores only")
-	}
 	if a.jq != "" && a.template != "" {
 		return tidemark.Invalidf("--jq and --template exclude each other")
 	}
@@ -140,17 +143,86 @@ func (a *app) open(ctx context.Context, how access) (*store.Store, error) {
 	if a.store != nil {
 		return a.store, nil
 	}
-	b, err := a.openBackend(ctx, how)
+	url, _, err := a.location()
 	if err != nil {
 		return nil, err
 	}
-	a.store = store.New(b, nil)
+	if a.inner, err = a.openBackend(ctx, url, how); err != nil {
+		return nil, err
+	}
+	if a.backend, err = a.unseal(ctx, a.inner, how); err != nil {
+		return nil, errors.Join(err, a.inner.Close())
+	}
+	o, err := a.options()
+	if err != nil {
+		return nil, errors.Join(err, a.backend.Close())
+	}
+	a.store = store.New(a.backend, o)
+	if how != reads {
+		a.index(ctx)
+	}
 	return a.store, nil
 }
 
+// options are what the store takes from other rooms.
+func (a *app) options() (*store.Options, error) {
+	mode := a.config.redaction()
+	if _, sealed := a.backend.(*seal.Backend); !sealed && mode == store.RedactVault {
+		return nil, withHint(tidemark.Invalidf("redact: vault keeps secrets in a sealed record, and this store is not encrypted"), "set redact: mask")
+	}
+	finder, err := redact.New(a.config.RedactRules)
+	if err != nil {
+		return nil, err
+	}
+	return &store.Options{
+		Words:   search.EntryWords,
+		Secrets: secretsIn(finder),
+		Redact:  mode,
+		Warn:    func(_ tidemark.SessionID, found []store.Secret) { a.warnOfSecrets(mode, found) },
+	}, nil
+}
+
+// warnOfSecrets says what kind of secret was met, never which.
+func (a *app) warnOfSecrets(mode store.Redaction, found []store.Secret) {
+	for _, s := range found {
+		if mode == store.RedactWarn {
+			a.say("tidemark: this looks like a secret (%s) and is kept as it is; mask it with: tidemark scan --mask", s.Rule)
+		} else if a.verbose {
+			a.say("tidemark: masked a secret (%s)", s.Rule)
+		}
+	}
+}
+
+// index keeps the search index up with what this process writes.
+func (a *app) index(ctx context.Context) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- a.store.KeepIndexed(ctx) }()
+	a.indexing = func() error {
+		stop()
+		return <-ended
+	}
+}
+
+// lastIndexing bounds how long a command that is done stays to index: what is
+// left is indexed by the next one, and found meanwhile by reading.
+const lastIndexing = time.Second
+
 func (a *app) close() error {
 	if a.store == nil {
+		if a.inner != nil {
+			return a.inner.Close()
+		}
 		return nil
+	}
+	if a.indexing != nil {
+		// What went wrong with the index shows when somebody searches; what
+		// was written is kept all the same.
+		if err := a.indexing(); err == nil && a.store.Pending() {
+			ctx, stop := context.WithTimeout(context.Background(), lastIndexing)
+			a.store.CatchUp(ctx, nil)
+			stop()
+		}
 	}
 	return a.store.Close()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"iter"
 
@@ -13,7 +14,7 @@ import (
 
 func catCommand(a *app) *cobra.Command {
 	var worker string
-	var all bool
+	var all, reveal bool
 	cmd := &cobra.Command{
 		Use:   "cat SESSION[@NODE]",
 		Short: "Print a branch as NDJSON, one entry a line, as kept",
@@ -35,12 +36,30 @@ func catCommand(a *app) *cobra.Command {
 			if all {
 				entries = v.Log(cmd.Context())
 			}
+			if reveal {
+				entries = revealed(cmd.Context(), v, entries)
+			}
 			return a.ndjson(entries, false)
 		},
 	}
 	cmd.Flags().StringVar(&worker, "worker", "", "the log of this worker of the session")
 	cmd.Flags().BoolVar(&all, "all", false, "the whole log with all branches, in the order it was written")
+	cmd.Flags().BoolVar(&reveal, "reveal", false, "what the vault has in place of masks")
 	return cmd
+}
+
+// revealed puts back what masks stand for, where the vault has it.
+func revealed(ctx context.Context, v *store.View, entries iter.Seq2[tidemark.Entry, error]) iter.Seq2[tidemark.Entry, error] {
+	return func(yield func(tidemark.Entry, error) bool) {
+		for e, err := range entries {
+			if err == nil {
+				e, err = v.Reveal(ctx, e)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // side returns the session, or the worker of it that was asked for.

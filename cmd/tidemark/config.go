@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/redact"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // settings is what a configuration file may say. A flag beats the
@@ -19,6 +22,13 @@ import (
 type settings struct {
 	Store string `yaml:"store"`
 	Color *bool  `yaml:"color"`
+	// Retention is how long a session stays that nobody changes, before gc moves
+	// it to the trash.
+	Retention string `yaml:"retention"`
+	// Redact is what happens to secrets that are about to be written: off,
+	// warn, mask or vault.
+	Redact      string        `yaml:"redact"`
+	RedactRules []redact.Rule `yaml:"redact_rules"`
 
 	origins map[string]string
 }
@@ -52,9 +62,12 @@ func loadSettings(named, project string) (settings, error) {
 	if err := p.read(local, false); err != nil {
 		return s, err
 	}
-	if p.Store != "" {
-		// A project comes from strangers, who do not decide where sessions go.
-		return s, tidemark.Invalidf("%s: store: only your own configuration can set it", local)
+	// A project comes from strangers, who do not decide where sessions go, how
+	// long they stay, or what of them is masked.
+	for name, set := range map[string]bool{"store": p.Store != "", "retention": p.Retention != "", "redact": p.Redact != "", "redact_rules": p.RedactRules != nil} {
+		if set {
+			return s, tidemark.Invalidf("%s: %s: only your own configuration can set it", local, name)
+		}
 	}
 	if p.Color != nil {
 		s.Color, s.origins["color"] = p.Color, local
@@ -85,7 +98,28 @@ func (s *settings) read(file string, required bool) error {
 	if s.Color != nil {
 		s.origins["color"] = file
 	}
+	switch store.Redaction(s.Redact) {
+	case "":
+	case store.RedactOff, store.RedactWarn, store.RedactMask, store.RedactVault:
+		s.origins["redact"] = file
+	default:
+		return tidemark.Invalidf("configuration %s: redact: %q: want off, warn, mask or vault", file, s.Redact)
+	}
+	if s.Retention != "" {
+		s.origins["retention"] = file
+		if _, err := parseAge(s.Retention); err != nil {
+			return tidemark.Invalidf("configuration %s: retention: %w", file, err)
+		}
+	}
 	return nil
+}
+
+// retention is how long sessions stay, for people to read.
+func (s settings) retention() string { return cmp.Or(s.Retention, "off") }
+
+// redaction is what happens to secrets that are about to be written.
+func (s settings) redaction() store.Redaction {
+	return store.Redaction(cmp.Or(s.Redact, string(store.RedactWarn)))
 }
 
 func configDir() (string, error) {
@@ -119,7 +153,9 @@ func configCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := []setting{{"store", url, from}, {"color", fmt.Sprint(a.color), a.colorOrigin()}}
+			rows := []setting{{"store", url, from}, {"color", fmt.Sprint(a.color), a.colorOrigin()},
+				{"retention", a.config.retention(), cmp.Or(a.config.origins["retention"], "default")},
+				{"redact", string(a.config.redaction()), cmp.Or(a.config.origins["redact"], "default")}}
 			t := a.table("NAME", "VALUE")
 			if origin {
 				t = a.table("NAME", "VALUE", "ORIGIN")

@@ -120,6 +120,8 @@ func hintFor(err error) string {
 		return fmt.Sprintf("close it there, or read along with: tidemark tail -f %.8s", holder.Session)
 	case errors.Is(err, tidemark.ErrNoStore):
 		return "the first entry creates it: tidemark append new"
+	case errors.Is(err, tidemark.ErrDenied) && strings.Contains(err.Error(), "is on hold"):
+		return "let it go with: tidemark unhold SESSION"
 	case errors.Is(err, tidemark.ErrNotFound) && strings.Contains(err.Error(), "in the trash"):
 		return "take it out with: tidemark restore SESSION"
 	case errors.Is(err, tidemark.ErrNotFound):

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
 )
 
 // walk calls visit for every command that a person can type.
@@ -34,6 +35,10 @@ func TestReferencePageMatchesTheProgram(t *testing.T) {
 	b.WriteString("\n## Flags of every command\n\n```\n" + root.PersistentFlags().FlagUsages() + "```\n")
 	walk(root, func(c *cobra.Command) {
 		if c == root {
+			return
+		}
+		if c.IsAdditionalHelpTopicCommand() {
+			fmt.Fprintf(&b, "\n## tidemark help %s\n\n%s.\n\n```\n%s\n```\n", c.Name(), c.Short, c.Long)
 			return
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s.\n", c.CommandPath(), c.Short)
@@ -101,6 +106,10 @@ func TestEveryCommandKeepsTheConventions(t *testing.T) {
 	walk(rootCommand(newApp()), func(c *cobra.Command) {
 		t.Run(strings.ReplaceAll(c.CommandPath(), " ", "_"), func(t *testing.T) {
 			args := strings.Fields(c.CommandPath())[1:]
+			if c.IsAdditionalHelpTopicCommand() {
+				topicKeepsTheConventions(t, c, try)
+				return
+			}
 			own := c.CommandPath() == "tidemark" || !strings.HasPrefix(c.CommandPath(), "tidemark completion")
 			if c.Short == "" || own && !c.HasSubCommands() && c.Example == "" {
 				t.Error("it has no short help or no example")
@@ -134,4 +143,22 @@ func TestEveryCommandKeepsTheConventions(t *testing.T) {
 			}
 		})
 	})
+}
+
+// topicKeepsTheConventions reads a help topic in both ways there are.
+func topicKeepsTheConventions(t *testing.T, c *cobra.Command, try func(args ...string) (int, string, string)) {
+	if c.Short == "" || c.Long == "" {
+		t.Error("it has no short help or no text")
+	}
+	for _, args := range [][]string{{"help", c.Name()}, {c.Name(), "--help"}, {c.Name()}} {
+		code, stdout, stderr := try(args...)
+		if code != 0 || strings.TrimSpace(stdout) != c.Long || stderr != "" {
+			t.Errorf("%s: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+	for line := range strings.Lines(c.Long) {
+		if render.Width(strings.TrimRight(line, "\n")) > 84 {
+			t.Errorf("too wide for a terminal: %q", line)
+		}
+	}
 }

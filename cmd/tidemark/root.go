@@ -1,12 +1,9 @@
 package main
 
 import (
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func rootCommand(a *app) *cobra.Command {
@@ -38,18 +35,23 @@ entry, SESSION@label a label, SESSION~2 two turns up.`,
 		return withHint(tidemark.Invalidf("%w", err), "%s --help", cmd.CommandPath())
 	})
 	root.AddGroup(&cobra.Group{ID: "read", Title: "Look:"}, &cobra.Group{ID: "change", Title: "Change:"},
+		&cobra.Group{ID: "move", Title: "Move and protect:"},
 		&cobra.Group{ID: "plumbing", Title: "Plumbing, for scripts and other programs:"})
 	for group, commands := range map[string][]*cobra.Command{
-		"read":     {lsCommand(a), showCommand(a), tailCommand(a), treeCommand(a), lockCommand(a), verifyCommand(a)},
-		"change":   {branchCommand(a), labelCommand(a), forkCommand(a), renameCommand(a), tagCommand(a), rmCommand(a), restoreCommand(a), purgeCommand(a)},
+		"read": {lsCommand(a), showCommand(a), tailCommand(a), treeCommand(a), lockCommand(a), verifyCommand(a), statsCommand(a), searchCommand(a), scanCommand(a), doctorCommand(a)},
+		"change": {branchCommand(a), labelCommand(a), forkCommand(a), renameCommand(a), tagCommand(a), rmCommand(a), restoreCommand(a), purgeCommand(a),
+			pinCommand(a), unpinCommand(a), holdCommand(a), unholdCommand(a), gcCommand(a)},
+		"move":     {exportCommand(a), importCommand(a), migrateCommand(a), keyCommand(a)},
 		"plumbing": {appendCommand(a), catCommand(a), recordCommand(a)},
-		"":         {configCommand(a), versionCommand(a)},
+		"":         {configCommand(a), versionCommand(a), manCommand(a)},
 	} {
 		for _, c := range commands {
 			c.GroupID = group
 			root.AddCommand(c)
 		}
 	}
+	root.AddCommand(topics()...)
+	root.SetHelpCommand(helpCommand())
 	return root
 }
 
@@ -63,29 +65,5 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 			return withHint(tidemark.Invalidf("%w", err), "%s --help", cmd.CommandPath())
 		}
 		return nil
-	}
-}
-
-// maxCompletions keeps completion quick among any number of sessions.
-const maxCompletions = 50
-
-// completeSession offers the newest sessions whose id or title fits.
-func completeSession(a *app) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if err := a.prepare(); err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		s, err := a.open(cmd.Context(), reads)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var found []string
-		for i, err := range s.Sessions(cmd.Context(), store.Filter{Limit: maxCompletions}) {
-			if err != nil || !strings.HasPrefix(string(i.ID), typed) {
-				continue
-			}
-			found = append(found, cobra.CompletionWithDesc(string(i.ID[:8]), oneLine(i.Title)))
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp
 	}
 }

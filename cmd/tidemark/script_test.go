@@ -35,6 +35,7 @@ func TestScripts(t *testing.T) {
 					env.Setenv("XDG_CONFIG_HOME", home+"/config")
 					env.Setenv("BACKEND", name)
 					env.Setenv("TIDEMARK_STORE", strings.ReplaceAll(url, "$WORK", env.WorkDir))
+					env.Setenv("BACKENDSTORE", env.Getenv("TIDEMARK_STORE"))
 					return os.MkdirAll(home, 0o700)
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -29,15 +29,27 @@ type reading struct {
 func showCommand(a *app) *cobra.Command {
 	r := reading{heading: true}
 	cmd := &cobra.Command{
-		Use:   "show SESSION[@NODE]",
+		Use:   "show [SESSION[@NODE]]",
 		Short: "Show a session, or the path to one of its nodes",
-		Example: `  tidemark show last
+		Long: `Shows a session. Without one, on a terminal, it offers them to pick from: type to
+filter by title and content, ? shows the keys.`,
+		Example: `  tidemark show
+  tidemark show last
   tidemark show 7f3a@n2 -n 20
   tidemark show last --before 120 -n 50
   tidemark show last --worker scout --follow`,
-		Args:              usage(cobra.ExactArgs(1)),
+		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeSession(a),
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.show(cmd, args[0], r) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				id, err := a.pick(cmd, "Show")
+				if id == "" || err != nil {
+					return err
+				}
+				args = []string{id}
+			}
+			return a.show(cmd, args[0], r)
+		},
 	}
 	cmd.Flags().IntVarP(&r.n, "lines", "n", 0, "only the newest `N` entries; 0 for all")
 	cmd.Flags().Int64Var(&r.before, "before", 0, "only what leads up to entry `SEQ`")

@@ -52,11 +52,7 @@ func dataDir() (string, error) {
 }
 
 // openBackend opens the place that the store URL names.
-func (a *app) openBackend(ctx context.Context, how access) (tidemark.Backend, error) {
-	url, _, err := a.location()
-	if err != nil {
-		return nil, err
-	}
+func (a *app) openBackend(ctx context.Context, url string, how access) (tidemark.Backend, error) {
 	scheme, path, _ := strings.Cut(url, ":")
 	if (scheme == "sqlite" || scheme == "files") && path == "" {
 		return nil, tidemark.Invalidf("store %q: a path is missing", url)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -58,6 +59,20 @@ their own copy of the past that they share. This cannot be undone.`,
 	return cmd
 }
 
+// doneView is a session to which something was done.
+type doneView struct {
+	ID   tidemark.SessionID `json:"id"`
+	Done string             `json:"done"`
+}
+
+// printDone prints one session to which something was done.
+func (a *app) printDone(id tidemark.SessionID, done string) error {
+	return a.print(doneView{id, done}, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, id)
+		return err
+	})
+}
+
 // each does the same to several sessions and goes on past those that fail.
 func (a *app) each(cmd *cobra.Command, refs []string, done string, work func(*store.Store, context.Context, tidemark.SessionID) error) error {
 	var failed []error
@@ -79,7 +94,7 @@ func (a *app) each(cmd *cobra.Command, refs []string, done string, work func(*st
 			a.complain(err)
 		default:
 			a.say("%.8s %s", p.ID, done)
-			if _, err := fmt.Fprintln(a.out, p.ID); err != nil {
+			if err := a.printDone(p.ID, done); err != nil {
 				return err
 			}
 		}

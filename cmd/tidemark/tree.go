@@ -31,12 +31,18 @@ messages on the path to it. Any node can be branched from.`,
 				nodes = []store.Node{}
 			}
 			return a.print(nodes, func(w io.Writer) error {
-				drawn := make([]render.Node, len(nodes))
+				all := make([]render.Node, len(nodes))
 				for i, n := range nodes {
-					drawn[i] = render.Node{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: n.Label, Current: n.Current && a.terminal}
+					all[i] = drawn(n)
+					all[i].Current = n.Current && a.terminal
 				}
-				return render.Tree(w, drawn)
+				return render.Tree(w, all)
 			})
 		},
 	}
+}
+
+// drawn is a node as it is drawn.
+func drawn(n store.Node) render.Node {
+	return render.Node{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: n.Label, Current: n.Current, Seq: n.Last}
 }

@@ -1,0 +1,287 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Commits are made when so much has come together: enough that the syncs of a
+// disk do not count, little enough to hold in memory. A backend that keeps a
+// file a log opens all logs of a batch at once.
+const (
+	maxBatchBytes = 4 << 20
+	maxBatchPuts  = 2000
+	maxBatchLogs  = 100
+)
+
+// adopter brings items into a Backend. What is there already and is the same
+// is passed over, so that one that was killed can be run again; what is there
+// and differs is ErrConflict, and nothing is ever overwritten.
+type adopter struct {
+	ctx  context.Context
+	into tidemark.Backend
+	dry  bool // commits nothing
+
+	change func(tidemark.Record) (tidemark.Record, error) // nil: records stay as they are
+
+	batch   tidemark.Batch
+	size    int
+	appends map[tidemark.Key]int // where a log is in batch.Appends
+	puts    map[tidemark.Key]bool
+	old     []tidemark.Need // records that batch.Puts replace
+
+	log    tidemark.Key           // the log that was appended to last
+	length int64                  // and how long it is
+	grown  map[tidemark.Key]int64 // in a dry run, how long logs would be
+}
+
+func newAdopter(ctx context.Context, into tidemark.Backend, dry bool) *adopter {
+	a := &adopter{ctx: ctx, into: into, dry: dry}
+	if dry {
+		a.grown = make(map[tidemark.Key]int64)
+	}
+	a.begin()
+	return a
+}
+
+func (a *adopter) begin() {
+	a.batch = tidemark.Batch{Adopt: true}
+	a.appends, a.puts = make(map[tidemark.Key]int), make(map[tidemark.Key]bool)
+	a.old, a.size = nil, 0
+}
+
+func (a *adopter) take(it *item) error {
+	switch it.kind {
+	case recordItem:
+		return a.record(it.record, it.was)
+	case linesItem:
+		return a.lines(it.lines)
+	case goneItem:
+		return a.gone(it.kept, it.gone)
+	}
+	return nil
+}
+
+// get returns what the target has under a key; nothing is at version 0 with a
+// head of length 0.
+func (a *adopter) get(k tidemark.Key) (tidemark.Record, error) {
+	r, err := a.into.Get(a.ctx, k)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return tidemark.Record{Key: k}, nil
+	}
+	return r, err
+}
+
+func (a *adopter) record(r tidemark.Record, was Mark) error {
+	if a.change != nil {
+		var err error
+		if r, err = a.change(r); err != nil {
+			return err
+		}
+	}
+	if a.puts[r.Key] {
+		if err := a.flush(); err != nil {
+			return err
+		}
+	}
+	have, err := a.get(r.Key)
+	if err != nil {
+		return err
+	}
+	if have.Version > 0 {
+		switch mark := markOf(&have); {
+		case mark == markOf(&r) && bytes.Equal(have.Body, r.Body):
+			return nil
+		case mark != was && r.Kind == keyringKind:
+			return tidemark.Conflictf("%s: the target is sealed with other keys than what comes into it", r.Key)
+		case mark != was:
+			return tidemark.Conflictf("%s: the target has another one at version %d, and what comes is at version %d", r.Key, have.Version, r.Version)
+		}
+		a.old = append(a.old, tidemark.Need{Key: r.Key, Version: have.Version})
+	}
+	r.Head = tidemark.Head{}
+	a.batch.Puts = append(a.batch.Puts, r)
+	a.puts[r.Key] = true
+	a.size += len(r.Body) + 256
+	if a.full() || r.Kind == keyringKind {
+		return a.flush()
+	}
+	return nil
+}
+
+func (a *adopter) full() bool {
+	return a.size >= maxBatchBytes || len(a.batch.Puts) >= maxBatchPuts || len(a.batch.Appends) >= maxBatchLogs
+}
+
+// lengthOf returns how long a log is, with what waits to be committed.
+func (a *adopter) lengthOf(log tidemark.Key) (int64, error) {
+	if i, ok := a.appends[log]; ok {
+		lines := a.batch.Appends[i].Lines
+		return lines[len(lines)-1].Seq, nil
+	}
+	if n, ok := a.grown[log]; ok {
+		return n, nil
+	}
+	if log == a.log {
+		return a.length, nil
+	}
+	r, err := a.get(log)
+	return r.Head.Length, err
+}
+
+func (a *adopter) lines(run tidemark.Append) error {
+	length, err := a.lengthOf(run.Log)
+	if err != nil {
+		return err
+	}
+	first, last := run.Lines[0].Seq, run.Lines[len(run.Lines)-1].Seq
+	if first > length+1 {
+		return tidemark.Conflictf("%s: the target has %d lines, and line %d comes next: it lacks what came before", run.Log, length, first)
+	}
+	if first <= length {
+		if err := a.flush(); err != nil {
+			return err
+		}
+		if err := a.same(run, min(last, length)); err != nil {
+			return err
+		}
+		a.log, a.length = run.Log, length
+		if last <= length {
+			return nil
+		}
+		run.Lines = run.Lines[length-first+1:]
+	}
+	if i, ok := a.appends[run.Log]; ok && len(a.batch.Appends[i].Lines)+len(run.Lines) > tidemark.KeyWindow {
+		// A key may come again behind as many lines, and not in one append.
+		if err := a.flush(); err != nil {
+			return err
+		}
+	}
+	if i, ok := a.appends[run.Log]; ok {
+		a.batch.Appends[i].Lines = append(a.batch.Appends[i].Lines, run.Lines...)
+		a.batch.Appends[i].At = run.At
+	} else {
+		a.appends[run.Log] = len(a.batch.Appends)
+		a.batch.Appends = append(a.batch.Appends, run)
+	}
+	for i := range run.Lines {
+		a.size += lineBytes(&run.Lines[i])
+	}
+	if a.full() {
+		return a.flush()
+	}
+	return nil
+}
+
+// same holds lines that come against those that are there, up to last.
+func (a *adopter) same(run tidemark.Append, last int64) error {
+	if a.dry {
+		if have, err := a.get(run.Log); err != nil || have.Head.Length < last {
+			return err // a part of it is only imagined
+		}
+	}
+	i := 0
+	for have, err := range a.into.Lines(a.ctx, run.Log, tidemark.Span{From: run.Lines[0].Seq, To: last}) {
+		if err != nil {
+			return err
+		}
+		if i == len(run.Lines) || !sameLine(&have, &run.Lines[i]) {
+			return tidemark.Conflictf("%s: line %d of the target is another one than what comes", run.Log, have.Seq)
+		}
+		i++
+	}
+	if want := last - run.Lines[0].Seq + 1; int64(i) < want {
+		return tidemark.Conflictf("%s: the target got shorter meanwhile", run.Log)
+	}
+	return nil
+}
+
+// sameLine compares two lines of one log. The sums cover everything but the
+// batch; the bodies are at hand anyway.
+func sameLine(a, b *tidemark.Line) bool {
+	return a.Seq == b.Seq && a.Sum == b.Sum && a.Batch == b.Batch && bytes.Equal(a.Body, b.Body)
+}
+
+// gone takes away what the store that is followed has no more, if it is what
+// that store had.
+func (a *adopter) gone(k Kept, what byte) error {
+	if err := a.flush(); err != nil {
+		return err
+	}
+	have, err := a.get(k.Key)
+	if err != nil {
+		return err
+	}
+	var b tidemark.Batch
+	if what&goneRecord != 0 && have.Version > 0 {
+		if markOf(&have) != k.Mark {
+			return tidemark.Conflictf("%s: is to be taken away, and the target has another one", k.Key)
+		}
+		b.Deletes = append(b.Deletes, tidemark.Need{Key: k.Key, Version: have.Version})
+	}
+	if what&goneLog != 0 && have.Head.Length > 0 {
+		same, err := a.ends(k, have.Head.Length)
+		switch {
+		case err != nil:
+			return err
+		case same:
+			b.Drops = append(b.Drops, k.Key)
+		case what&goneAnew == 0:
+			return tidemark.Conflictf("%s: the log is to be taken away, and the target has another one", k.Key)
+		}
+		// A log that begins again may have begun here before: the lines tell.
+	}
+	if a.dry {
+		if len(b.Drops) > 0 {
+			a.grown[k.Key] = 0
+		}
+		return nil
+	}
+	a.log = tidemark.Key{}
+	return a.commit(b)
+}
+
+// ends reports whether the log of the target ends as k says.
+func (a *adopter) ends(k Kept, length int64) (bool, error) {
+	if length != k.Length {
+		return false, nil
+	}
+	for l, err := range a.into.Lines(a.ctx, k.Key, tidemark.Span{From: length, To: length}) {
+		return err == nil && l.Sum == k.Tail, err
+	}
+	return false, nil
+}
+
+// flush commits what waits. A record cannot be adopted over one that is there,
+// so those that are replaced go right before; whoever is killed in between
+// runs it again.
+func (a *adopter) flush() error {
+	if len(a.batch.Puts)+len(a.batch.Appends) == 0 {
+		return nil
+	}
+	for _, run := range a.batch.Appends {
+		a.log, a.length = run.Log, run.Lines[len(run.Lines)-1].Seq
+		if a.dry {
+			a.grown[a.log] = a.length
+		}
+	}
+	err := a.commit(tidemark.Batch{Deletes: a.old})
+	if err == nil {
+		err = a.commit(a.batch)
+	}
+	a.begin()
+	return err
+}
+
+func (a *adopter) commit(b tidemark.Batch) error {
+	if a.dry || len(b.Puts)+len(b.Appends)+len(b.Deletes)+len(b.Drops) == 0 {
+		return nil
+	}
+	b.ID, b.At = tidemark.NewBatchID(), time.Now().UTC().Truncate(time.Microsecond)
+	_, err := a.into.Commit(a.ctx, b)
+	return err
+}

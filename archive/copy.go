@@ -1,0 +1,159 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// CopyOptions say what is copied.
+type CopyOptions struct {
+	// Skip leaves out the keys for which it returns true, such as the keyring
+	// of a store that is sealed anew.
+	Skip func(tidemark.Key) bool
+	// Change returns a record as the target files it, nil: as it is. It may
+	// give it another key, of the same kind.
+	Change func(tidemark.Record) (tidemark.Record, error)
+	// Progress is called now and then, from the goroutine that called Copy.
+	Progress func(Progress)
+}
+
+// Stats is what Copy came by, whether it was there already or not.
+type Stats struct {
+	Count
+	Kinds map[string]Count
+}
+
+// Copy brings everything that one Backend keeps into another, without an
+// archive in between: with the same care for what is there already, the same
+// errors and the same way to go on after a kill as Read. When it returns nil,
+// everything was read back from the target and is the same. A store that was
+// written to meanwhile is ErrConflict then: run it again.
+func Copy(ctx context.Context, from, into tidemark.Backend, o *CopyOptions) (Stats, error) {
+	if o == nil {
+		o = &CopyOptions{}
+	}
+	s, err := newSource(ctx, from)
+	if err != nil {
+		return Stats{}, err
+	}
+	s.skip = o.Skip
+	m := Manifest{Kinds: make(map[string]Count)}
+	a := newAdopter(ctx, into, false)
+	a.change = o.Change
+	s.emit = func(it *item) error {
+		if err := m.count(it); err != nil {
+			return err
+		}
+		if o.Progress != nil {
+			o.Progress(progressOf(&m, it, 0))
+		}
+		return a.take(it)
+	}
+	if err := s.all(); err != nil {
+		return Stats{}, err
+	}
+	if err := a.flush(); err != nil {
+		return Stats{}, err
+	}
+	return Stats{m.Count, m.Kinds}, compare(ctx, from, into, o, false)
+}
+
+// Same compares everything that two Backends keep, but the keys that skip
+// names, and returns ErrConflict with the first difference.
+func Same(ctx context.Context, a, b tidemark.Backend, skip func(tidemark.Key) bool) error {
+	return compare(ctx, a, b, &CopyOptions{Skip: skip}, true)
+}
+
+// compare wants everything of a in b, and, both ways, nothing else there.
+func compare(ctx context.Context, a, b tidemark.Backend, o *CopyOptions, bothWays bool) error {
+	skip := o.Skip
+	from, ok := a.(tidemark.Walker)
+	other, also := b.(tidemark.Walker)
+	if !ok || !also && bothWays {
+		return tidemark.Unsupportedf("archive: this store cannot name everything that it keeps")
+	}
+	for k, err := range from.Walk(ctx, tidemark.Key{}) {
+		if err != nil {
+			return err
+		}
+		if skip == nil || !skip(k) {
+			if err := compareKey(ctx, a, b, k, o.Change); err != nil {
+				return err
+			}
+		}
+	}
+	if !bothWays {
+		return nil
+	}
+	for k, err := range other.Walk(ctx, tidemark.Key{}) {
+		if err != nil {
+			return err
+		}
+		if skip != nil && skip(k) {
+			continue
+		}
+		_, err := a.Get(ctx, k)
+		if errors.Is(err, tidemark.ErrNotFound) {
+			return tidemark.Conflictf("%s: is there on one side only", k)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func compareKey(ctx context.Context, a, b tidemark.Backend, k tidemark.Key, change func(tidemark.Record) (tidemark.Record, error)) error {
+	x, err := a.Get(ctx, k)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return nil // it was deleted meanwhile, or is an empty log
+	}
+	if err != nil {
+		return err
+	}
+	if change != nil && x.Version > 0 {
+		if x, err = change(x); err != nil {
+			return err
+		}
+	}
+	y, err := b.Get(ctx, x.Key)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return tidemark.Conflictf("%s: is there on one side only", k)
+	}
+	if err != nil {
+		return err
+	}
+	if (x.Version > 0 || y.Version > 0) && (markOf(&x) != markOf(&y) || !bytes.Equal(x.Body, y.Body)) {
+		return tidemark.Conflictf("%s: the two sides differ: version %d and version %d", k, x.Version, y.Version)
+	}
+	g, h := x.Head, y.Head
+	if g.Length != h.Length || !g.UpdatedAt.Equal(h.UpdatedAt) || g.Place != h.Place || !bytes.Equal(g.Chain, h.Chain) {
+		return tidemark.Conflictf("%s: the two sides differ: %d lines and %d lines", k, g.Length, h.Length)
+	}
+	if g.Length == 0 {
+		return nil
+	}
+	return compareLines(k, a.Lines(ctx, k, tidemark.Span{To: g.Length}), b.Lines(ctx, k, tidemark.Span{To: g.Length}))
+}
+
+func compareLines(k tidemark.Key, a, b iter.Seq2[tidemark.Line, error]) error {
+	next, stop := iter.Pull2(b)
+	defer stop()
+	for x, err := range a {
+		if err != nil {
+			return err
+		}
+		y, err, ok := next()
+		if err != nil {
+			return err
+		}
+		if !ok || !sameLine(&x, &y) {
+			return tidemark.Conflictf("%s: the two sides differ at line %d", k, x.Seq)
+		}
+	}
+	return nil
+}

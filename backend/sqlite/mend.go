@@ -1,0 +1,194 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Mend narrows the modes of files, makes a damaged search index anew, which
+// then has to be filled again, and rebuilds damaged indexes of the tables. It
+// changes no row of a record or a line: where these are damaged, it says so.
+func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, step := range []func(*writer, func(string)) error{mendModes, mendIndexes, mendSearch, mendTouched, tellTheRest} {
+			var said []string
+			err := b.work(ctx, &job{do: func(w *writer) error {
+				said = nil
+				return step(w, func(s string) { said = append(said, s) })
+			}})
+			if isCorrupt(err) || isDamage(err) {
+				said, err = []string{fmt.Sprintf("cannot be repaired in place: %v", err), wayOut}, nil
+			}
+			if err != nil {
+				yield("", err)
+				return
+			}
+			for _, s := range said {
+				if !yield(s, nil) {
+					return
+				}
+			}
+		}
+		b.work(ctx, &job{alone: true, do: func(w *writer) error { w.clearWAL(); return nil }})
+	}
+}
+
+// wayOut is what a person can do about damaged rows.
+const wayOut = "tidemark verify names what is damaged, and tidemark export or migrate into a new store keeps everything that can be read"
+
+// ill is what SQLite says about the parts of a file.
+type ill struct {
+	indexes map[string]bool // of tables, which can be made again from these
+	search  bool            // the search index
+	rest    []string
+}
+
+var (
+	inTree  = regexp.MustCompile(`^Tree (\d+) `)
+	inIndex = regexp.MustCompile(`(?:missing from|entries in|entry in) index (\S+)$`)
+)
+
+// diagnose tells by SQLite's own check what is damaged.
+func diagnose(c *conn) (*ill, error) {
+	type object struct{ kind, name, table string }
+	trees, names := make(map[int64]object), make(map[string]object)
+	err := c.do(`SELECT rootpage, type, name, tbl_name FROM sqlite_schema`, nil, func(s *stmt) {
+		o := object{s.text(1), s.text(2), s.text(3)}
+		trees[s.int(0)], names[o.name] = o, o
+	})
+	if err != nil {
+		return nil, err
+	}
+	found := &ill{indexes: make(map[string]bool)}
+	sort := func(o object, text string) {
+		switch {
+		case o.table == "hit" || strings.HasPrefix(o.table, "word"):
+			found.search = true
+		case o.kind == "index":
+			found.indexes[o.name] = true
+		default:
+			found.rest = append(found.rest, text)
+		}
+	}
+	err = c.do(fmt.Sprintf("PRAGMA integrity_check(%d)", checkFaults), nil, func(s *stmt) {
+		for text := range strings.SplitSeq(s.text(0), "\n") {
+			text = strings.TrimSpace(text)
+			if text == "ok" || text == "" || strings.HasPrefix(text, "*** in database") {
+				continue
+			}
+			if strings.HasPrefix(text, "fts5:") || strings.Contains(text, "FTS5 table") {
+				found.search = true
+			} else if m := inTree.FindStringSubmatch(text); m != nil {
+				root, _ := strconv.ParseInt(m[1], 10, 64)
+				sort(trees[root], text)
+			} else if m := inIndex.FindStringSubmatch(text); m != nil {
+				sort(names[m[1]], text)
+			} else {
+				found.rest = append(found.rest, text)
+			}
+		}
+	})
+	return found, err
+}
+
+func mendModes(w *writer, say func(string)) error {
+	wide := w.b.checkModes()
+	narrow(w.b.path)
+	for _, fault := range wide {
+		d := fault.(*tidemark.Damage)
+		say(d.Place + ": " + d.What + ": narrowed")
+	}
+	return nil
+}
+
+func mendIndexes(w *writer, say func(string)) error {
+	found, err := diagnose(w.c)
+	if err != nil {
+		return err
+	}
+	for name := range found.indexes {
+		if err := w.c.run(`REINDEX "` + name + `"`); err != nil {
+			return err
+		}
+		say("index " + name + " was damaged: rebuilt from its table")
+	}
+	return nil
+}
+
+func mendSearch(w *writer, say func(string)) error {
+	found, err := diagnose(w.c)
+	if err != nil {
+		return err
+	}
+	if !found.search {
+		err := checkIndex(w.c, func(error) { found.search = true })
+		if isCorrupt(err) {
+			found.search = true
+		} else if err != nil {
+			return err
+		}
+	}
+	if !found.search {
+		return nil
+	}
+	if err := emptyIndex(w); err != nil {
+		return err
+	}
+	say("the search index was damaged: emptied, it is filled again from the lines")
+	return nil
+}
+
+// mendTouched puts records back in their place in the listings.
+func mendTouched(w *writer, say func(string)) error {
+	var wrong []tidemark.Key
+	err := checkTouched(w.c, func(err error) {
+		wrong = append(wrong, err.(*tidemark.Damage).Key)
+	})
+	if err != nil {
+		return err
+	}
+	for _, k := range wrong {
+		err := w.c.do(`UPDATE record SET touched = max(updated, ifnull((SELECT l.updated FROM log l WHERE l.kind = ?1 AND l.id = ?2), updated))
+  WHERE kind = ?1 AND id = ?2`, func(s *stmt) {
+			s.setText(1, k.Kind)
+			s.setText(2, k.ID)
+		}, nil)
+		if err != nil {
+			return err
+		}
+		delete(w.standings, k)
+		say(k.String() + ": its column touched was put right")
+	}
+	return nil
+}
+
+// tellTheRest says what stays damaged.
+func tellTheRest(w *writer, say func(string)) error {
+	found, err := diagnose(w.c)
+	if err != nil {
+		return err
+	}
+	for _, text := range found.rest {
+		say("left as it is: " + text)
+	}
+	rows := 0
+	for _, look := range []func(*conn, func(error)) error{checkHeads, checkStray} {
+		err := look(w.c, func(err error) {
+			rows++
+			say("left as it is: " + err.Error())
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(found.rest)+rows > 0 {
+		say(wayOut)
+	}
+	return nil
+}

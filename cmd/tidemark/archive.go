@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/archive"
+	"github.com/tidemark-sessions/tidemark/seal"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// stages shows how far something is: a line on a terminal, JSON lines with
+// --json.
+func (a *app) stages(verb string) func(archive.Progress) {
+	begun := time.Now()
+	var said time.Time
+	return func(p archive.Progress) {
+		if !a.wantsJSON() {
+			rate := float64(p.Bytes) / 1e6 / max(time.Since(begun).Seconds(), 0.001)
+			a.progress("%s: %d records, %d entries, %.0f MB (%.0f MB/s)", verb, p.Records, p.Lines, float64(p.Bytes)/1e6, rate)
+			return
+		}
+		if time.Since(said) < time.Second {
+			return
+		}
+		said = time.Now()
+		a.print(map[string]any{"event": "progress", "records": p.Records, "lines": p.Lines, "bytes": p.Bytes}, nil)
+	}
+}
+
+// exportAll writes everything that the store holds, as it is kept: the archive
+// of an encrypted store needs no key to be made, and is as secret as the store.
+func (a *app) exportAll(cmd *cobra.Command, x exporting) error {
+	if x.format != "" || x.redact || x.branches || x.only || x.worker != "" {
+		return tidemark.Invalidf("--all writes an archive of everything as it is; it goes with -o and --since only")
+	}
+	if x.output == "-" && a.terminal {
+		return withHint(tidemark.Invalidf("an archive is not for a terminal"), "tidemark export --all -o backup.tidemark")
+	}
+	o := &archive.WriteOptions{Describe: map[string]string{"program": "tidemark " + version}}
+	if a.wantsJSON() && x.output == "-" {
+		return tidemark.Invalidf("--json goes with -o FILE here: stdout has the archive")
+	}
+	o.Progress = a.stages("Written")
+	if x.since != "" {
+		base, err := inspect(cmd.Context(), x.since)
+		if err != nil {
+			return fmt.Errorf("--since %s: %w", x.since, err)
+		}
+		o.Since = &base
+	}
+	url, _, err := a.location()
+	if err != nil {
+		return err
+	}
+	inner, err := a.openBackend(cmd.Context(), url, reads)
+	if err != nil {
+		return err
+	}
+	defer inner.Close()
+	var m archive.Manifest
+	err = a.toFile(x.output, func(w io.Writer) error {
+		m, err = archive.Write(cmd.Context(), w, inner, o)
+		return err
+	})
+	a.progressDone()
+	if err != nil {
+		return err
+	}
+	if x.output == "-" {
+		return nil
+	}
+	err = a.print(m, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s: %d records, %d entries\n", x.output, m.Records, m.Lines)
+		return err
+	})
+	if m.Damaged > 0 && err == nil {
+		err = withHint(fmt.Errorf("%d thing(s) could not be read and are not in the archive: %w", m.Damaged, tidemark.ErrCorrupt), "tidemark verify")
+	}
+	return err
+}
+
+// inspect verifies an archive and returns what it says of itself.
+func inspect(ctx context.Context, path string) (archive.Manifest, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return archive.Manifest{}, tidemark.NotFoundf("%w", errors.Unwrap(err))
+	}
+	defer f.Close()
+	return archive.Inspect(ctx, f)
+}
+
+// restore brings an archive back. One of an encrypted store goes in as it is,
+// below the encryption; a plain one goes through it.
+func (a *app) restore(cmd *cobra.Command, r io.Reader, sealed, dryRun bool) error {
+	ctx := cmd.Context()
+	if dryRun {
+		m, err := archive.Inspect(ctx, r)
+		if err != nil {
+			return err
+		}
+		return a.print(m, func(w io.Writer) error { return manifest(w, "holds", m) })
+	}
+	into, change, err := a.target(ctx, sealed)
+	if err != nil {
+		return err
+	}
+	m, err := archive.Read(ctx, r, into, &archive.ReadOptions{Progress: a.stages("Read"), Change: change})
+	a.progressDone()
+	if err != nil {
+		return withHint(err, "what was read is kept; run it again to go on")
+	}
+	if err := a.indexRestored(ctx); err != nil {
+		return err
+	}
+	return a.print(m, func(w io.Writer) error { return manifest(w, "restored", m) })
+}
+
+// indexRestored makes the index of what was restored. Where the key is not at
+// hand, whoever has it does that later.
+func (a *app) indexRestored(ctx context.Context) error {
+	if a.store == nil {
+		b, err := a.unseal(ctx, a.inner, writes)
+		if errors.Is(err, tidemark.ErrSealed) {
+			a.say("The store is restored. Its key is not here: put it in place, then index it with: tidemark doctor --fix")
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		a.backend = b
+		o, err := a.options()
+		if err != nil {
+			return err
+		}
+		a.store = store.New(b, o)
+	}
+	_, err := a.store.CatchUp(ctx, func(n int64) { a.progress("%d entries indexed", n) })
+	a.progressDone()
+	return supported(err)
+}
+
+func manifest(w io.Writer, verb string, m archive.Manifest) error {
+	kind := "plain"
+	if m.Sealed {
+		kind = "encrypted"
+	}
+	_, err := fmt.Fprintf(w, "%s: %d records, %d entries (%s, made %s)\n", verb, m.Records, m.Lines, kind, m.MadeAt.Format(time.RFC3339))
+	return err
+}
+
+// target opens what an archive goes into.
+func (a *app) target(ctx context.Context, sealed bool) (tidemark.Backend, func(tidemark.Record) (tidemark.Record, error), error) {
+	if !sealed {
+		s, err := a.open(ctx, creates)
+		if err != nil {
+			return nil, nil, err
+		}
+		if _, ok := a.backend.(*seal.Backend); !ok {
+			return a.backend, nil, nil
+		}
+		return a.backend, s.Refile, nil
+	}
+	url, _, err := a.location()
+	if err != nil {
+		return nil, nil, err
+	}
+	inner, err := a.openBackend(ctx, url, creates)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.inner = inner
+	isSealed, err := seal.IsSealed(ctx, inner)
+	if err != nil {
+		return nil, nil, err
+	}
+	if empty, err := isEmpty(ctx, inner); err != nil || !empty && !isSealed {
+		return nil, nil, errors.Join(err, withHint(tidemark.Invalidf("the archive is of an encrypted store, and %s is a plain one", url), "restore it elsewhere: tidemark --store sqlite:PATH import ARCHIVE"))
+	}
+	return inner, nil, nil
+}

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// exporting is what an export was asked for.
+type exporting struct {
+	format   string
+	output   string
+	redact   bool
+	branches bool
+	only     bool
+	worker   string
+	all      bool
+	since    string
+}
+
+// formats are the ways to write one session.
+var formats = []string{"md", "html", "json", "ndjson"}
+
+func exportCommand(a *app) *cobra.Command {
+	var x exporting
+	cmd := &cobra.Command{
+		Use:   "export SESSION[@NODE]",
+		Short: "Write a session, or the whole store, to a file",
+		Long: `Writes the branch that a session is on, or the path to a node, as Markdown, as a
+web page in one file, as JSON or as NDJSON. Sessions in the trash can be
+exported, too.
+
+With --all, everything that the store holds goes into one archive, which import
+brings back as it was. The archive of an encrypted store is encrypted as the
+store is, and opens with the same keys.`,
+		Example: `  tidemark export last > session.md
+  tidemark export 7f3a@n2 --format html -o session.html
+  tidemark export last --all-branches --format json --redact
+  tidemark export --all -o backup.tidemark
+  tidemark export --all --since backup.tidemark -o today.tidemark`,
+		Args:              usage(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: completeSession(a),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case x.all && len(args) > 0:
+				return tidemark.Invalidf("--all and a session exclude each other")
+			case x.all:
+				return a.exportAll(cmd, x)
+			case len(args) == 0:
+				return withHint(tidemark.Invalidf("which session?"), "tidemark export last, or tidemark export --all -o FILE")
+			case x.since != "":
+				return tidemark.Invalidf("--since goes with --all")
+			}
+			return a.exportOne(cmd, args[0], x)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&x.format, "format", "", "`FORMAT`: md, html, json or ndjson (default: by the name of the file, else md)")
+	f.StringVarP(&x.output, "output", "o", "-", "`FILE` to write, - for stdout")
+	f.BoolVar(&x.redact, "redact", false, "mask secrets")
+	f.BoolVar(&x.branches, "all-branches", false, "all branches, in the order they were written")
+	f.BoolVar(&x.only, "only-node", false, "only the entries of the node, not what leads to it")
+	f.StringVar(&x.worker, "worker", "", "the log of this worker of the session")
+	f.BoolVar(&x.all, "all", false, "everything, as one archive")
+	f.StringVar(&x.since, "since", "", "with --all: only what changed since an earlier archive in `FILE`")
+	return cmd
+}
+
+// formatOf chooses by flag, then by the name of the file.
+func (x exporting) formatOf() (string, error) {
+	format := x.format
+	if format == "" {
+		format = strings.TrimPrefix(filepath.Ext(x.output), ".")
+		switch {
+		case format == "htm":
+			format = "html"
+		case !slices.Contains(formats, format):
+			format = "md"
+		}
+	}
+	if !slices.Contains(formats, format) {
+		return "", tidemark.Invalidf("format %q: want one of %s", x.format, strings.Join(formats, ", "))
+	}
+	return format, nil
+}
+
+func (a *app) exportOne(cmd *cobra.Command, ref string, x exporting) error {
+	format, err := x.formatOf()
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	s, p, err := a.resolve(ctx, reads, ref)
+	if err != nil {
+		return err
+	}
+	v, err := a.side(cmd, p, x.worker)
+	if err != nil {
+		return err
+	}
+	entries, err := x.entries(ctx, v, p.Seq)
+	if err != nil {
+		return err
+	}
+	if x.redact {
+		entries = masked(s, entries)
+	}
+	var damage error
+	err = a.toFile(x.output, func(w io.Writer) error {
+		err := a.export(ctx, w, format, v, ref, entries)
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			damage, err = err, nil // what can be read is written
+		}
+		return err
+	})
+	return errors.Join(err, damage)
+}
+
+// entries are what was asked for of a session.
+func (x exporting) entries(ctx context.Context, v *store.View, seq int64) (iter.Seq2[tidemark.Entry, error], error) {
+	switch {
+	case x.branches && (x.only || seq != 0):
+		return nil, tidemark.Invalidf("--all-branches goes with a whole session")
+	case x.branches:
+		return v.Log(ctx), nil
+	case x.only:
+		if seq == 0 {
+			var err error
+			if seq, err = v.Head(ctx); err != nil {
+				return nil, err
+			}
+		}
+		place, err := v.Place(ctx, seq)
+		if err != nil {
+			return nil, err
+		}
+		return func(yield func(tidemark.Entry, error) bool) {
+			for e, err := range v.Path(ctx, seq) {
+				if e.Seq > place.Turn && !yield(e, err) {
+					return
+				}
+			}
+		}, nil
+	}
+	return v.Path(ctx, seq), nil
+}
+
+// masked masks the secrets of entries on their way.
+func masked(s *store.Store, entries iter.Seq2[tidemark.Entry, error]) iter.Seq2[tidemark.Entry, error] {
+	return func(yield func(tidemark.Entry, error) bool) {
+		for e, err := range entries {
+			if !yield(s.Mask(e), err) {
+				return
+			}
+		}
+	}
+}
+
+func (a *app) export(ctx context.Context, w io.Writer, format string, v *store.View, ref string, entries iter.Seq2[tidemark.Entry, error]) error {
+	switch format {
+	case "md", "html":
+		d, err := document(ctx, v, ref)
+		if err != nil {
+			return err
+		}
+		if format == "html" {
+			return render.HTML(w, d, entries)
+		}
+		return render.Markdown(w, d, entries)
+	case "json":
+		return exportJSON(ctx, w, v, entries)
+	}
+	return eachLine(w, entries, func(e tidemark.Entry) ([]byte, error) {
+		b, err := marshal(e)
+		return append(b, '\n'), err
+	})
+}
+
+// document is what the readable formats say of a session.
+func document(ctx context.Context, v *store.View, ref string) (render.Document, error) {
+	d := render.Document{Session: v.Session, UpdatedAt: v.UpdatedAt, Messages: v.Messages, ExportedAt: time.Now()}
+	if v.State != store.Live {
+		d.State = v.State
+	}
+	if _, node, ok := strings.Cut(ref, "@"); ok {
+		d.Node = node
+	}
+	labels, err := v.Labels(ctx)
+	if err != nil {
+		return d, err
+	}
+	d.Labels = labels
+	nodes, err := v.Tree(ctx)
+	for _, n := range nodes {
+		d.Tree = append(d.Tree, drawn(n))
+	}
+	return d, err
+}
+
+// eachLine writes entries as they come. Damaged ones are left out, and the
+// first damage is the error in the end.
+func eachLine(w io.Writer, entries iter.Seq2[tidemark.Entry, error], encode func(tidemark.Entry) ([]byte, error)) error {
+	var damage error
+	for e, err := range entries {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			if damage == nil {
+				damage = err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		b, err := encode(e)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	return damage
+}
+
+// sessionFile is how one session is exported as JSON, and imported again.
+type sessionFile struct {
+	Format  string           `json:"format"`
+	Version int              `json:"version"`
+	Session tidemark.Session `json:"session"`
+	Labels  map[int64]string `json:"labels,omitempty"`
+	Entries []tidemark.Entry `json:"entries"`
+}
+
+// The format of a sessionFile.
+const (
+	sessionFormat  = "tidemark-session"
+	sessionVersion = 1
+)
+
+// exportJSON writes a sessionFile without holding the entries in memory.
+func exportJSON(ctx context.Context, w io.Writer, v *store.View, entries iter.Seq2[tidemark.Entry, error]) error {
+	labels, err := v.Labels(ctx)
+	if err != nil {
+		return err
+	}
+	head, err := marshal(sessionFile{Format: sessionFormat, Version: sessionVersion, Session: v.Session, Labels: labels, Entries: []tidemark.Entry{}})
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(head[:len(head)-len("]}")]); err != nil {
+		return err
+	}
+	between := "\n"
+	err = eachLine(w, entries, func(e tidemark.Entry) ([]byte, error) {
+		b, err := marshal(e)
+		b = append([]byte(between), b...)
+		between = ",\n"
+		return b, err
+	})
+	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+		return err
+	}
+	_, endErr := io.WriteString(w, "\n]}\n")
+	return errors.Join(err, endErr)
+}
+
+// toFile gives write a file that takes its name only when it is whole, or
+// stdout.
+func (a *app) toFile(name string, write func(io.Writer) error) error {
+	if name == "-" {
+		w := bufio.NewWriterSize(a.out, 1<<16)
+		return errors.Join(write(w), w.Flush())
+	}
+	full, err := filepath.Abs(name)
+	if err != nil {
+		return tidemark.Invalidf("%s: %w", name, err)
+	}
+	if i, err := os.Stat(full); err == nil && !i.Mode().IsRegular() {
+		return tidemark.Invalidf("%s: is not a file", name)
+	}
+	dir, err := durable.OpenDir(filepath.Dir(full))
+	if err != nil {
+		return tidemark.Storagef("%s: %w", name, err)
+	}
+	defer dir.Close()
+	base := filepath.Base(full)
+	var failed error // keeps what it is, beside what is storage's
+	err = durable.Stream(dir, fmt.Sprintf(".%s.%d.tmp", base, os.Getpid()), base, func(w io.Writer) error {
+		failed = write(w)
+		return failed
+	})
+	if err != nil && failed == nil {
+		return tidemark.Storagef("%s: %w", name, err)
+	}
+	return failed
+}

@@ -1,0 +1,375 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/seal"
+)
+
+func keyCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "key",
+		Short: "The keys of an encrypted store",
+		Long: `A store is encrypted with a key of its own. What opens that key are slots: a key
+file, a passphrase, age identities, a recovery key on paper. Each of them opens
+the whole store; slots can be added and removed at any time.`,
+		Example: "  tidemark key show\n  tidemark key export-recovery\n  tidemark key add --passphrase\n  tidemark key rotate",
+		Args:    usage(cobra.NoArgs),
+		RunE:    help,
+	}
+	cmd.AddCommand(keyInitCommand(a), keyShowCommand(a), keyAddCommand(a), keyRemoveCommand(a), keyRotateCommand(a),
+		keyRecoveryCommand(a), keyIndexCommand(a))
+	return cmd
+}
+
+// sealedStore opens the store and returns its encryption.
+func (a *app) sealedStore(ctx context.Context, how access) (*seal.Backend, error) {
+	if _, err := a.open(ctx, how); err != nil {
+		return nil, err
+	}
+	b, ok := a.backend.(*seal.Backend)
+	if !ok {
+		return nil, withHint(tidemark.Invalidf("the store is not encrypted"), "copy it into an encrypted one with: tidemark migrate --to sqlite:PATH")
+	}
+	return b, nil
+}
+
+// newSlots are the slots that flags ask for.
+type newSlots struct {
+	passphrase bool
+	recipients []string
+	file       string
+	label      string
+}
+
+func (n *newSlots) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&n.passphrase, "passphrase", false, "a passphrase, asked for or read from $TIDEMARK_PASSPHRASE_FILE")
+	cmd.Flags().StringArrayVar(&n.recipients, "recipient", nil, "an age `RECIPIENT` (age1…); may be given several times")
+	cmd.Flags().StringVar(&n.file, "file", "", "a key `FILE`, made when it is not there")
+	cmd.Flags().StringVar(&n.label, "label", "", "what to call it")
+}
+
+func (n *newSlots) none() bool { return !n.passphrase && len(n.recipients) == 0 && n.file == "" }
+
+// slots makes what the flags ask for.
+func (n *newSlots) slots(ctx context.Context, a *app) ([]seal.NewSlot, error) {
+	var all []seal.NewSlot
+	if n.file != "" {
+		s, err := a.fileSlot(n.file, n.label)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	if len(n.recipients) > 0 {
+		s, err := seal.AgeSlot(n.label, n.recipients...)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	if n.passphrase {
+		p, err := a.newPassphrase(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s, err := seal.PassphraseSlot(n.label, p, nil)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// fileSlot is the slot of a key file, which is made when it is not there.
+func (a *app) fileSlot(name, label string) (seal.NewSlot, error) {
+	contents, err := readKey(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		contents = seal.NewKeyFile()
+		err = writeKey(name, contents)
+	}
+	if err != nil {
+		return seal.NewSlot{}, err
+	}
+	return seal.FileSlot(label, contents)
+}
+
+// newPassphrase asks twice, or reads the file that holds it.
+func (a *app) newPassphrase(ctx context.Context) ([]byte, error) {
+	if src := a.keySource(); src.passphrase != "" {
+		return src.read(ctx)
+	}
+	first, err := a.askPassphrase("New passphrase: ")
+	if err != nil {
+		return nil, err
+	}
+	if first == nil {
+		return nil, withHint(tidemark.Invalidf("there is no terminal to ask for a passphrase"), "put it into a file of mode 0600 and name it in $TIDEMARK_PASSPHRASE_FILE")
+	}
+	again, err := a.askPassphrase("Once more: ")
+	if err == nil && !bytes.Equal(first, again) {
+		err = tidemark.Invalidf("the two passphrases differ")
+	}
+	return first, err
+}
+
+func keyInitCommand(a *app) *cobra.Command {
+	var n newSlots
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Make an encrypted store",
+		Long: `Makes a new, empty, encrypted store. Without a flag it opens with a key file,
+which is made, as it is by the first command that keeps something.`,
+		Example: `  tidemark key init
+  tidemark key init --passphrase
+  tidemark key init --recipient age1… --recipient age1…`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.keyInit(cmd.Context(), &n)
+		},
+	}
+	n.flags(cmd)
+	return cmd
+}
+
+func (a *app) keyInit(ctx context.Context, n *newSlots) error {
+	url, _, err := a.location()
+	if err != nil {
+		return err
+	}
+	inner, err := a.openBackend(ctx, url, creates)
+	if err != nil {
+		return err
+	}
+	defer inner.Close()
+	sealed, err := seal.IsSealed(ctx, inner)
+	if err != nil {
+		return err
+	}
+	if sealed {
+		return withHint(fmt.Errorf("the store %s is encrypted already: %w", url, tidemark.ErrExists), "tidemark key show")
+	}
+	var slots []seal.NewSlot
+	var key newKey
+	if n.none() {
+		if key, err = a.newKey(ctx); err == nil {
+			slots = []seal.NewSlot{key.slot}
+		}
+	} else {
+		slots, err = n.slots(ctx, a)
+	}
+	if err != nil {
+		return err
+	}
+	b, err := seal.Create(ctx, inner, slots...)
+	if err != nil {
+		key.undo()
+		if errors.Is(err, tidemark.ErrInvalid) {
+			err = withHint(err, "copy it into an encrypted one with: tidemark migrate --to sqlite:PATH")
+		}
+		return err
+	}
+	a.tellKey(key)
+	h, err := b.Header(ctx)
+	if err != nil {
+		return err
+	}
+	return a.print(h, func(w io.Writer) error { return a.slots(w, h) })
+}
+
+func keyShowCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "show",
+		Short:   "Show what opens the store, never a key itself",
+		Example: "  tidemark key show\n  tidemark key show --json",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b, err := a.sealedStore(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			h, err := b.Header(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.print(h, func(w io.Writer) error { return a.slots(w, h) })
+		},
+	}
+}
+
+// slots prints what opens a store.
+func (a *app) slots(w io.Writer, h seal.Header) error {
+	if a.terminal {
+		index := "with keyed hashes of words"
+		if h.NoIndex {
+			index = "off; a search decrypts and reads"
+		}
+		fmt.Fprintf(w, "Store %s, search index %s.\n", h.Store, index)
+		if h.Rotating {
+			fmt.Fprintln(w, "A rotation was begun and not finished; finish it with: tidemark key rotate")
+		}
+	}
+	t := a.table("SLOT", "TYPE", "CREATED", "OPENED", "LABEL")
+	for _, s := range h.Slots {
+		opened := ""
+		if s.Opened {
+			opened = "now"
+		}
+		label := s.Label
+		if len(s.Recipients) > 0 && label != seal.RecoveryLabel {
+			label = strings.TrimSpace(label + " " + strings.Join(s.Recipients, " "))
+		}
+		t.row(s.ID, s.Type, a.when(s.CreatedAt), opened, label)
+	}
+	return t.print(w)
+}
+
+func keyAddCommand(a *app) *cobra.Command {
+	var n newSlots
+	cmd := &cobra.Command{
+		Use:   "add",
+		Short: "Add something that opens the store",
+		Example: `  tidemark key add --passphrase
+  tidemark key add --recipient age1… --label ada
+  tidemark key add --file /media/stick/tidemark.key`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if n.none() {
+				return withHint(tidemark.Invalidf("add what?"), "tidemark key add --passphrase, --recipient age1… or --file FILE")
+			}
+			b, err := a.sealedStore(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			slots, err := n.slots(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			for _, s := range slots {
+				if err := b.AddSlot(cmd.Context(), s); err != nil {
+					return err
+				}
+				a.say("Added slot %s.", s.ID())
+			}
+			return nil
+		},
+	}
+	n.flags(cmd)
+	return cmd
+}
+
+func keyRemoveCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove SLOT",
+		Short: "Take away something that opens the store",
+		Long: `Takes a slot away. Whoever had it, and a copy of the store, can still read that
+copy: rotate afterwards, so that it opens nothing that is written from then on.`,
+		Example: "  tidemark key remove 1f2e3d4c5b6a7988\n  tidemark key rotate",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := a.sealedStore(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			if err := b.RemoveSlot(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			a.say("Removed slot %s. Rotate to make copies of the old keyring useless for new sessions: tidemark key rotate", args[0])
+			return nil
+		},
+	}
+}
+
+func keyRecoveryCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "export-recovery",
+		Short: "Print a recovery key, once",
+		Long: `Makes a recovery key, adds it to the store and prints it. It is not kept
+anywhere: write it down. A file of mode 0600 that holds it is a key file.`,
+		Example: `  tidemark key export-recovery
+  tidemark --key-file recovered.key ls`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b, err := a.sealedStore(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			text, slot, err := seal.NewRecovery()
+			if err != nil {
+				return err
+			}
+			if err := b.AddSlot(cmd.Context(), slot); err != nil {
+				return err
+			}
+			a.say("This key opens the whole store. It is shown once: write it down and keep it elsewhere.")
+			return a.print(map[string]string{"recovery_key": text, "slot": slot.ID()}, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, text)
+				return err
+			})
+		},
+	}
+}
+
+func keyIndexCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "index on|off",
+		Short: "Allow or forbid the search index of an encrypted store",
+		Long: `The search index of an encrypted store holds keyed hashes of words: whoever can
+read the files learns how many different words there are and where the same ones
+occur, not which. Off, nothing is indexed, and a search decrypts and reads.`,
+		Example:   "  tidemark key index off",
+		Args:      usage(cobra.ExactArgs(1)),
+		ValidArgs: []string{"on", "off"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] != "on" && args[0] != "off" {
+				return tidemark.Invalidf("index %q: want on or off", args[0])
+			}
+			b, err := a.sealedStore(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			if err := b.SetIndex(cmd.Context(), args[0] == "on"); err != nil {
+				return err
+			}
+			if args[0] == "off" {
+				return nil
+			}
+			n, err := a.store.CatchUp(cmd.Context(), func(n int64) { a.progress("%d entries indexed", n) })
+			a.progressDone()
+			if errors.Is(err, tidemark.ErrUnsupported) {
+				err = nil
+			}
+			a.say("%d entries indexed.", n)
+			return err
+		},
+	}
+}
+
+// ownKeyFile is the name of the key file that opened the store, "" when
+// something else did.
+func (a *app) ownKeyFile(h seal.Header) (string, error) {
+	for _, s := range h.Slots {
+		if !s.Opened || s.Type != seal.TypeFile {
+			continue
+		}
+		switch src := a.keySource(); {
+		case src.file != "":
+			return src.file, nil
+		case src == (keySource{}):
+			dir, err := keyDir()
+			return filepath.Join(dir, s.ID+".key"), err
+		}
+	}
+	return "", nil
+}

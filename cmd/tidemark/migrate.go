@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/archive"
+)
+
+func migrateCommand(a *app) *cobra.Command {
+	var to, keyFile string
+	cmd := &cobra.Command{
+		Use:   "migrate --to URL",
+		Short: "Copy the whole store into another place, verified",
+		Long: `Copies everything into another store, of any kind, and compares all of it
+afterwards. The new store is encrypted with a key of its own, unless
+--no-encrypt is given; so this is also how a plain store becomes an encrypted
+one, and an encrypted one plain. The old store is left as it is.
+
+It can be interrupted and run again: it goes on where it was.`,
+		Example: `  tidemark migrate --to files:/backup/sessions
+  tidemark migrate --to sqlite:plain.db --no-encrypt
+  tidemark --store sqlite:plain.db migrate --to sqlite:sealed.db`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if to == "" {
+				return withHint(tidemark.Invalidf("where to?"), "tidemark migrate --to sqlite:PATH")
+			}
+			return a.migrate(cmd, to, keyFile)
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "the store to copy into, as for --store: `URL`")
+	cmd.Flags().StringVar(&keyFile, "to-key-file", "", "`PATH` of the key of the store to copy into")
+	return cmd
+}
+
+func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
+	from, _, err := a.location()
+	if err != nil {
+		return err
+	}
+	if from == to {
+		return tidemark.Invalidf("--to %s: is the store itself", to)
+	}
+	// The flag speaks of the new store; the old one is opened as it is.
+	plain := a.noEncrypt
+	a.noEncrypt = false
+	if _, err := a.open(cmd.Context(), reads); err != nil {
+		return err
+	}
+	target := *a
+	target.storeURL, target.keyFile, target.noEncrypt = to, keyFile, plain
+	target.store, target.backend, target.inner, target.indexing = nil, nil, nil, nil
+	into, err := target.open(cmd.Context(), creates)
+	if err != nil {
+		return fmt.Errorf("--to %s: %w", to, err)
+	}
+	stats, err := archive.Copy(cmd.Context(), a.backend, target.backend, &archive.CopyOptions{
+		Progress: a.stages("Copied"), Change: into.Refile,
+	})
+	a.progressDone()
+	if err == nil {
+		_, err = into.CatchUp(cmd.Context(), func(n int64) { a.progress("%d entries indexed", n) })
+		err = supported(err)
+		a.progressDone()
+	}
+	if closeErr := target.close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return withHint(err, "what was copied is kept; run it again to go on")
+	}
+	return a.print(stats, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s: %d records and %d entries copied and compared\n", to, stats.Records, stats.Lines)
+		return err
+	})
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/picker"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// pick lets a person choose a session, and returns its id, "" when they left
+// without one.
+func (a *app) pick(cmd *cobra.Command, heading string) (string, error) {
+	if a.noInput || a.wantsJSON() || !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
+		return "", withHint(tidemark.Invalidf("which session? There is no terminal to pick one on"), "tidemark %s last", cmd.Name())
+	}
+	s, err := a.open(cmd.Context(), writes)
+	if err != nil {
+		return "", err
+	}
+	o := &picker.Options{
+		Text:    picker.Text{Clean: render.CleanLine, Width: render.Width, Truncate: render.Truncate},
+		Heading: heading, Project: a.project(), Plain: !a.color, Environ: os.Environ(),
+	}
+	if here, err := hasSessions(cmd.Context(), s, o.Project); err == nil && here {
+		o.Scope.Project = o.Project
+	}
+	// With it set, the terminal library writes every screen to a file.
+	os.Unsetenv("TEA_TRACE")
+	item, ok, err := picker.Run(cmd.Context(), os.Stdin, os.Stdout, &sessionSource{s: s, pages: map[string]store.Info{}}, o)
+	if !ok || err != nil {
+		return "", err
+	}
+	return item.ID, nil
+}
+
+func hasSessions(ctx context.Context, s *store.Store, project string) (bool, error) {
+	for _, err := range s.Sessions(ctx, store.Filter{Project: project, Limit: 1}) {
+		return true, err
+	}
+	return false, nil
+}
+
+// sessionSource gives the picker what it shows.
+type sessionSource struct {
+	s *store.Store
+
+	mu    sync.Mutex
+	pages map[string]store.Info // by the id that ended a page
+}
+
+func (src *sessionSource) Sessions(ctx context.Context, scope picker.Scope, cursor string, n int) (picker.Page, error) {
+	f := filterOf(scope)
+	f.Limit = n
+	src.mu.Lock()
+	if last, ok := src.pages[cursor]; ok {
+		f.After = &last
+	}
+	src.mu.Unlock()
+	live, err := src.live(ctx)
+	if err != nil {
+		return picker.Page{}, err
+	}
+	var page picker.Page
+	var last store.Info
+	for i, err := range src.s.Sessions(ctx, f) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue // verify names it
+		}
+		if err != nil {
+			return page, err
+		}
+		item := src.item(ctx, i)
+		item.Live = live[i.ID]
+		page.Items, last = append(page.Items, item), i
+	}
+	if len(page.Items) == n {
+		page.Next = string(last.ID)
+		src.mu.Lock()
+		src.pages[page.Next] = last
+		src.mu.Unlock()
+	}
+	return page, nil
+}
+
+func filterOf(scope picker.Scope) store.Filter {
+	f := store.Filter{Project: scope.Project, Agent: scope.Agent}
+	if scope.Trash {
+		f.State = store.Trash
+	}
+	return f
+}
+
+// live returns the sessions that somebody writes to.
+func (src *sessionSource) live(ctx context.Context) (map[tidemark.SessionID]bool, error) {
+	live := make(map[tidemark.SessionID]bool)
+	for l, err := range src.s.Leases(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		live[l.Session] = !l.Dead && !l.Expired
+	}
+	return live, nil
+}
+
+func (src *sessionSource) item(ctx context.Context, i store.Info) picker.Item {
+	item := picker.Item{ID: string(i.ID), Title: i.Title, Agent: i.Agent, Model: i.Model, Project: i.Project, State: i.State,
+		Tags: i.Tags, Messages: i.Messages, UpdatedAt: i.UpdatedAt}
+	if i.Base != nil {
+		item.ForkOf.ID = string(i.Base.Session)
+		if base, err := src.s.Session(ctx, i.Base.Session); err == nil {
+			item.ForkOf.Title = base.Title
+		}
+	}
+	return item
+}
+
+// pickedHits bounds what a search in the picker returns.
+const pickedHits = 50
+
+func (src *sessionSource) Search(ctx context.Context, scope picker.Scope, text string) ([]picker.Item, error) {
+	query, err := search.Parse(text)
+	if err != nil {
+		return nil, nil // not a query yet: it is still being typed
+	}
+	answer, err := src.s.Search(ctx, question(query, store.Question{Project: scope.Project, Agent: scope.Agent, Trash: scope.Trash, Limit: pickedHits}))
+	if err != nil {
+		return nil, err
+	}
+	var items []picker.Item
+	seen := make(map[tidemark.SessionID]bool)
+	for _, f := range answer.Found {
+		if seen[f.Info.ID] {
+			continue
+		}
+		seen[f.Info.ID] = true
+		item := src.item(ctx, f.Info)
+		item.Snippet = hitOf(query, f).Snippet
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+// previewEntries is how much of the end of a session a preview shows.
+const previewEntries = 20
+
+func (src *sessionSource) Preview(ctx context.Context, it picker.Item) ([]picker.Line, error) {
+	v, err := src.s.View(ctx, tidemark.SessionID(it.ID))
+	if err != nil {
+		return nil, err
+	}
+	var lines []picker.Line
+	for e, err := range v.Tail(ctx, 0, previewEntries) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			lines = append(lines, picker.Line{Text: "[damaged]"})
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		who := string(e.Role)
+		if who == "" {
+			who = e.Kind
+		}
+		lines = append(lines, picker.Line{Text: who + "  " + ago(e.At, time.Now()), Head: true})
+		for _, l := range strings.Split(strings.TrimRight(search.Text(e), "\n"), "\n") {
+			lines = append(lines, picker.Line{Text: l})
+		}
+	}
+	return lines, nil
+}
+
+func (src *sessionSource) Rename(ctx context.Context, it picker.Item, title string) error {
+	return src.s.Rename(ctx, tidemark.SessionID(it.ID), title)
+}
+
+func (src *sessionSource) Trash(ctx context.Context, it picker.Item) error {
+	return src.s.Trash(ctx, tidemark.SessionID(it.ID))
+}
+
+func (src *sessionSource) Restore(ctx context.Context, it picker.Item) error {
+	return src.s.Restore(ctx, tidemark.SessionID(it.ID))
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/redact"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// leak is a secret that scan found. It never says the secret itself.
+type leak struct {
+	Session     tidemark.SessionID `json:"session"`
+	Worker      string             `json:"worker,omitempty"`
+	Seq         int64              `json:"seq"`
+	Rule        string             `json:"rule"`
+	Fingerprint string             `json:"fingerprint"`
+	Masked      bool               `json:"masked"`
+}
+
+func scanCommand(a *app) *cobra.Command {
+	var mask bool
+	cmd := &cobra.Command{
+		Use:   "scan [SESSION]",
+		Short: "Find secrets in what is kept",
+		Long: `Looks for keys, tokens and passwords in a session, or in all of them. What it
+finds is named by its kind and a fingerprint, never shown. With --mask a mark is
+added to the session's notes: every reader and export shows a mask in place of
+the secret from then on. Nothing is rewritten; purge destroys.
+
+The exit code is 1 when secrets were found that are not masked.`,
+		Example:           "  tidemark scan\n  tidemark scan last --mask",
+		Args:              usage(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: completeSession(a),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			how := reads
+			if mask {
+				how = writes
+			}
+			f := &scan{app: a, mask: mask, found: []leak{}}
+			if len(args) == 1 {
+				s, p, err := a.resolve(cmd.Context(), how, args[0])
+				if err != nil {
+					return err
+				}
+				if err := f.session(cmd, s, p.ID); err != nil {
+					return err
+				}
+			} else if err := f.all(cmd, how); err != nil {
+				return err
+			}
+			a.progressDone()
+			return errors.Join(a.print(f.found, f.print), f.err())
+		},
+	}
+	cmd.Flags().BoolVar(&mask, "mask", false, "mask what is found, for every reader")
+	return cmd
+}
+
+// scan is one run over sessions.
+type scan struct {
+	*app
+	mask     bool
+	found    []leak
+	sessions int
+	damage   error
+}
+
+func (f *scan) all(cmd *cobra.Command, how access) error {
+	s, err := f.open(cmd.Context(), how)
+	if err != nil {
+		return err
+	}
+	for _, state := range []string{store.Live, store.Trash} {
+		for i, err := range s.Sessions(cmd.Context(), store.Filter{State: state}) {
+			if errors.Is(err, tidemark.ErrCorrupt) {
+				f.damage = err
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if err := f.session(cmd, s, i.ID); err != nil {
+				return err
+			}
+			f.sessions++
+			f.progress("%d sessions scanned, %d secrets found", f.sessions, len(f.found))
+		}
+	}
+	return nil
+}
+
+func (f *scan) session(cmd *cobra.Command, s *store.Store, id tidemark.SessionID) error {
+	v, err := s.View(cmd.Context(), id)
+	if err != nil {
+		return err
+	}
+	workers, err := v.Workers(cmd.Context())
+	if err != nil {
+		return err
+	}
+	for _, worker := range append([]string{""}, workers...) {
+		view := v
+		if worker != "" {
+			if view, err = v.Worker(cmd.Context(), worker); err != nil {
+				return err
+			}
+		}
+		if err := f.log(cmd, view.Unmasked(), worker); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *scan) log(cmd *cobra.Command, v *store.View, worker string) error {
+	for e, err := range v.Log(cmd.Context()) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			f.damage = err
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		secrets, err := v.FindSecrets(cmd.Context(), e)
+		if err != nil {
+			return err
+		}
+		if f.mask {
+			if err := v.MarkSecrets(cmd.Context(), e.Seq, secrets); err != nil {
+				return err
+			}
+		}
+		for _, secret := range secrets {
+			f.found = append(f.found, leak{v.ID, worker, e.Seq, secret.Rule, secret.Fingerprint, f.mask})
+		}
+	}
+	return nil
+}
+
+func (f *scan) print(w io.Writer) error {
+	t := f.table("REF", "RULE", "FINGERPRINT", "WORKER")
+	for _, l := range f.found {
+		t.row(fmt.Sprintf("%s@%d", f.shortID(l.Session), l.Seq), l.Rule, l.Fingerprint, l.Worker)
+	}
+	return t.print(w)
+}
+
+func (f *scan) err() error {
+	if f.damage != nil {
+		return f.damage
+	}
+	if len(f.found) == 0 || f.mask {
+		return nil
+	}
+	return withHint(fmt.Errorf("%d secret(s) found", len(f.found)), "mask them for every reader with: tidemark scan --mask")
+}
+
+// secretsIn finds the secrets of an entry, as the store wants them.
+func secretsIn(r *redact.Redactor) func(tidemark.Entry) []store.Secret {
+	return func(e tidemark.Entry) (found []store.Secret) {
+		e.EachText(func(i int, text string, raw bool) string {
+			find := r.Find
+			if raw {
+				find = r.FindJSON
+			}
+			for _, s := range find(text) {
+				found = append(found, store.Secret{Text: i, From: s.From, To: s.To, Rule: s.Rule})
+			}
+			return text
+		})
+		return found
+	}
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// topics are commands that do nothing but explain: `tidemark help refs`.
+func topics() []*cobra.Command {
+	return []*cobra.Command{
+		{Use: "environment", Short: "Variables that the program reads", Long: topicEnvironment},
+		{Use: "formatting", Short: "Output for programs: --json, --jq, --template", Long: topicFormatting},
+		{Use: "exit-codes", Short: "What the exit codes mean", Long: topicExitCodes()},
+		{Use: "refs", Short: "How to name a session, and a point in one", Long: topicRefs},
+		{Use: "files", Short: "Where the store, the configuration and keys are", Long: topicFiles},
+	}
+}
+
+// helpCommand shows the help of a command or a topic. One that is not there is
+// a wrong use, as everywhere.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND | TOPIC]",
+		Short:   "Show the help of a command or a topic",
+		Example: "  tidemark help show\n  tidemark help refs",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) (found []string, _ cobra.ShellCompDirective) {
+			if about, _, err := cmd.Root().Find(args); err == nil {
+				for _, c := range about.Commands() {
+					if !c.Hidden && strings.HasPrefix(c.Name(), typed) {
+						found = append(found, cobra.CompletionWithDesc(c.Name(), c.Short))
+					}
+				}
+			}
+			return found, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return withHint(tidemark.Invalidf("help: there is no command or topic %q", strings.Join(args, " ")), "see what there is with: tidemark help")
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
+}
+
+const topicEnvironment = `A flag beats a variable, and a variable beats the configuration file.
+
+The store and its key:
+
+  TIDEMARK_STORE            where sessions are kept, like --store
+  TIDEMARK_KEY_FILE         path of the store's key file, like --key-file
+  TIDEMARK_KEY_COMMAND      a command that prints what a key file holds
+  TIDEMARK_PASSPHRASE_FILE  path of a file that holds the passphrase
+
+Of the last three the first that is set counts, and nothing else is tried. A key
+is never the value of a flag or of a variable: other programs could read it.
+
+Colour, on a terminal only:
+
+  NO_COLOR        no colour, when it is not empty
+  CLICOLOR_FORCE  colour also where TERM or CLICOLOR say no; 0 means unset
+  CLICOLOR        0: no colour
+  TERM            dumb: no colour
+
+What can be drawn:
+
+  LC_ALL, LC_CTYPE, LANG  the first that is set; stats --plot draws in ASCII
+                          unless it names UTF-8
+  TIDEMARK_FORCE_TTY=80   write as to a terminal of 80 columns, for tests
+
+Where things are; relative paths are ignored (see tidemark help files):
+
+  XDG_DATA_HOME    the folder of the default store
+  XDG_CONFIG_HOME  the folder of configuration and key files
+  HOME, APPDATA    the folders that take their place
+  TZ               the time zone of days and dates`
+
+const topicFormatting = `Data goes to stdout, everything else to stderr. On a terminal, tables are aligned
+and times are relative. In a pipe, rows are lines with tabs between the columns,
+without a heading, and nothing is cut.
+
+  --json               everything, as JSON
+  --json=id,title      only these fields
+  --jq EXPRESSION      JSON through a jq filter; text is printed without quotes
+  --template TEMPLATE  JSON through a Go template
+
+Fields are snake_case. Times are RFC 3339 in UTC, in fields that end in _at.
+Fields may be added; none changes its meaning.
+
+Functions for templates, beside those of Go's text/template:
+
+  json VALUE            the value as JSON
+  join SEPARATOR LIST   the elements in one line
+  timeago TIME          how long ago it was
+  truncate COLUMNS TEXT as much as fits
+
+Examples:
+
+  tidemark ls --json=id,title
+  tidemark ls --jq '.[] | select(.messages > 10) | .title'
+  tidemark ls --template '{{range .}}{{timeago .updated_at}} {{.id}}{{"\n"}}{{end}}'
+  tidemark cat last --jq '.blocks[] | select(.type == "text") | .text'
+  tidemark stats --by day --jq '.[] | [.name, .cost_usd] | @tsv'`
+
+const topicRefs = `A SESSION is one of:
+
+  7f3a0c1e-…   its id
+  7f3a         the beginning of its id, 4 or more digits, when it means one
+  "my title"   its title, in upper or lower case
+  its id in the tool that it was imported from
+  last         the one that changed last in this project; where the project has
+               none, anywhere
+  @-1, @-2     the same as last, and the one before it
+
+Behind it may stand a point:
+
+  SESSION@n3     the end of node n3 of its tree (see tidemark tree)
+  SESSION@12     entry 12
+  SESSION@label  the entry with this label
+  SESSION~2      two turns above the newest entry
+  SESSION@n3~1   one turn above n3
+
+A reference that means several sessions is an error that lists them. Living
+sessions come before those in the trash. References work in every folder.`
+
+const topicFiles = `The store, unless --store, TIDEMARK_STORE or the configuration name another one:
+
+  Linux and others  $XDG_DATA_HOME/tidemark/tidemark.db
+                    ~/.local/share/tidemark/tidemark.db
+  macOS             ~/Library/Application Support/tidemark/tidemark.db
+  Windows           %APPDATA%\tidemark\tidemark.db
+
+SQLite keeps files beside it whose names end in -wal and -shm while it is in use;
+they belong to the store. On macOS, XDG_DATA_HOME counts when it is set.
+
+The configuration, config.yaml, unless --config names another file:
+
+  Linux and others  $XDG_CONFIG_HOME/tidemark/config.yaml
+                    ~/.config/tidemark/config.yaml
+  macOS             ~/Library/Application Support/tidemark/config.yaml
+  Windows           %AppData%\tidemark\config.yaml
+
+XDG_CONFIG_HOME counts everywhere when it is set. A project may have a file
+.tidemark.yaml at its root, which cannot say where sessions are kept or how long.
+
+Key files are in the folder keys beside config.yaml, one for each key that opens
+a store. Without its key an encrypted store cannot be read: keep a recovery key
+elsewhere (tidemark key export-recovery).
+
+Everything is made for you alone: files with mode 0600, folders with 0700.`
+
+// topicExitCodes is made from the table that the program itself uses.
+func topicExitCodes() string {
+	type row struct {
+		exit    int
+		name    string
+		meaning string
+	}
+	rows := []row{{0, "", "done"}, {1, "failed", "failed, for a reason that has no code of its own"},
+		{3, "", "partly done; stderr says what was skipped"}, {130, "", "interrupted by SIGINT"}, {143, "", "interrupted by SIGTERM"}}
+	for _, c := range tidemark.Codes {
+		rows = append(rows, row{c.Exit, c.Name, c.Err.Error()})
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.exit, b.exit) })
+	var b strings.Builder
+	b.WriteString("The names are the codes of errors in JSON.\n\n")
+	for _, r := range rows {
+		fmt.Fprintf(&b, "  %3d  %-15s  %s\n", r.exit, r.name, r.meaning)
+	}
+	b.WriteString(`
+Every error is a line "tidemark: WHAT" on stderr and, where there is a way out,
+a line "hint: COMMAND". Treat a code that is not listed as a failure.`)
+	return b.String()
+}
