@@ -2,9 +2,11 @@ package files
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"path"
+	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
@@ -311,5 +313,34 @@ func (b *Backend) drop(log tidemark.Key) error {
 	if t := b.handles.takeLog(log); t != nil {
 		t.close() // frees its room
 	}
-	return nil
+	return b.dropAside(log)
+}
+
+// dropAside removes what was set aside of a log: whoever drops it wants its
+// content gone.
+func (b *Backend) dropAside(log tidemark.Key) error {
+	dir := path.Join(tornDir, log.Kind)
+	names, err := b.fs.Names(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	removed := false
+	for _, name := range names {
+		mark, ok := strings.CutPrefix(name, fileName(log.ID)+".")
+		mark = strings.TrimSuffix(mark, ".head")
+		if id, err := hex.DecodeString(mark); !ok || err != nil || len(id) != asideBytes {
+			continue
+		}
+		if err := b.fs.Remove(path.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		removed = true
+	}
+	if !removed {
+		return nil
+	}
+	return durable.SyncDir(b.fs, dir)
 }

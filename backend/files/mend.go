@@ -176,10 +176,13 @@ func (m *mend) tail(log tidemark.Key) error {
 	return nil
 }
 
+// asideBytes is how much chance is in the name of something set aside.
+const asideBytes = 4
+
 // asideName returns a name under torn/ for something of a log that is set
 // aside; what says what it is.
 func asideName(log tidemark.Key, what string) string {
-	var id [4]byte
+	var id [asideBytes]byte
 	rand.Read(id[:])
 	return path.Join(tornDir, log.Kind, fileName(log.ID)+"."+hex.EncodeToString(id[:])+what)
 }

@@ -182,6 +182,36 @@ func TestCompactRemovesWhatNothingNeeds(t *testing.T) {
 	}
 }
 
+func TestADropTakesWhatWasSetAsideWithIt(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir, &files.Options{Create: true})
+	other := tidemark.Key{Kind: sessA.Kind, ID: "a.b"}
+	keep(t, b, run(sessA, 1, 3), run(other, 1, 1))
+	if err := os.Mkdir(filepath.Join(dir, "torn/session"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a.00000001", "a.00000002.head", "a.b.00000003", "a.note"} {
+		if err := os.WriteFile(filepath.Join(dir, "torn/session", name), []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drop := batchOf()
+	drop.Drops = []tidemark.Key{sessA}
+	if _, err := b.Commit(ctx, drop); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "torn/session/*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range left {
+		left[i] = filepath.Base(name)
+	}
+	if want := []string{"a.b.00000003", "a.note"}; !slices.Equal(left, want) {
+		t.Errorf("left aside are %v, want %v", left, want)
+	}
+}
+
 func TestAWalkNamesALogThatIsGone(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir, &files.Options{Create: true})

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -50,13 +51,31 @@ their own copy of the past that they share. This cannot be undone.`,
 			if !yes {
 				return withHint(tidemark.Invalidf("purge destroys for good and needs --yes"), "to be able to go back: tidemark rm %s", args[0])
 			}
-			return a.each(cmd, args, "destroyed", func(s *store.Store, ctx context.Context, id tidemark.SessionID) error {
+			err := a.each(cmd, args, "destroyed", func(s *store.Store, ctx context.Context, id tidemark.SessionID) error {
 				return s.Purge(ctx, id, a.holder(cmd))
 			})
+			return errors.Join(err, a.forgetWords(cmd.Context()))
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "really destroy them")
 	return cmd
+}
+
+// forgetWords clears a plain store of the words of what was purged: a search
+// index keeps them until it is compacted. In an encrypted one they were hashed
+// with a key of the store, and say nothing.
+func (a *app) forgetWords(ctx context.Context) error {
+	if _, sealed := a.backend.(*seal.Backend); sealed || a.backend == nil {
+		return nil
+	}
+	c, ok := a.backend.(tidemark.Compactor)
+	if !ok {
+		return nil
+	}
+	a.progress("clearing the search index")
+	_, err := c.Compact(ctx)
+	a.progressDone()
+	return supported(err)
 }
 
 // doneView is a session to which something was done.
