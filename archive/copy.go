@@ -17,6 +17,10 @@ type CopyOptions struct {
 	// Change returns a record as the target files it, nil: as it is. It may
 	// give it another key, of the same kind.
 	Change func(tidemark.Record) (tidemark.Record, error)
+	// Damaged is told of each record and line that cannot be read. Records are
+	// left out, a gap stands for a line, and the rest is copied. When it is
+	// nil, damage ends the copying.
+	Damaged func(error)
 	// Progress is called now and then, from the goroutine that called Copy.
 	Progress func(Progress)
 }
@@ -40,7 +44,7 @@ func Copy(ctx context.Context, from, into tidemark.Backend, o *CopyOptions) (Sta
 	if err != nil {
 		return Stats{}, err
 	}
-	s.skip = o.Skip
+	s.skip, s.damaged, s.fills = o.Skip, o.Damaged, true
 	m := Manifest{Kinds: make(map[string]Count)}
 	a := newAdopter(ctx, into, false)
 	a.change = o.Change
@@ -81,7 +85,7 @@ func compare(ctx context.Context, a, b tidemark.Backend, o *CopyOptions, bothWay
 			return err
 		}
 		if skip == nil || !skip(k) {
-			if err := compareKey(ctx, a, b, k, o.Change); err != nil {
+			if err := compareKey(ctx, a, b, k, o); err != nil {
 				return err
 			}
 		}
@@ -107,16 +111,16 @@ func compare(ctx context.Context, a, b tidemark.Backend, o *CopyOptions, bothWay
 	return nil
 }
 
-func compareKey(ctx context.Context, a, b tidemark.Backend, k tidemark.Key, change func(tidemark.Record) (tidemark.Record, error)) error {
+func compareKey(ctx context.Context, a, b tidemark.Backend, k tidemark.Key, o *CopyOptions) error {
 	x, err := a.Get(ctx, k)
-	if errors.Is(err, tidemark.ErrNotFound) {
-		return nil // it was deleted meanwhile, or is an empty log
+	if errors.Is(err, tidemark.ErrNotFound) || o.Damaged != nil && errors.Is(err, tidemark.ErrCorrupt) {
+		return nil // it was deleted meanwhile, is an empty log, or cannot be read
 	}
 	if err != nil {
 		return err
 	}
-	if change != nil && x.Version > 0 {
-		if x, err = change(x); err != nil {
+	if o.Change != nil && x.Version > 0 {
+		if x, err = o.Change(x); err != nil {
 			return err
 		}
 	}
@@ -137,21 +141,22 @@ func compareKey(ctx context.Context, a, b tidemark.Backend, k tidemark.Key, chan
 	if g.Length == 0 {
 		return nil
 	}
-	return compareLines(k, a.Lines(ctx, k, tidemark.Span{To: g.Length}), b.Lines(ctx, k, tidemark.Span{To: g.Length}))
+	return compareLines(k, o.Damaged != nil, a.Lines(ctx, k, tidemark.Span{To: g.Length}), b.Lines(ctx, k, tidemark.Span{To: g.Length}))
 }
 
-func compareLines(k tidemark.Key, a, b iter.Seq2[tidemark.Line, error]) error {
+func compareLines(k tidemark.Key, gaps bool, a, b iter.Seq2[tidemark.Line, error]) error {
 	next, stop := iter.Pull2(b)
 	defer stop()
 	for x, err := range a {
-		if err != nil {
+		damaged := gaps && errors.Is(err, tidemark.ErrCorrupt)
+		if err != nil && !damaged {
 			return err
 		}
 		y, err, ok := next()
 		if err != nil {
 			return err
 		}
-		if !ok || !sameLine(&x, &y) {
+		if !ok || damaged && y.Seq != x.Seq || !damaged && !sameLine(&x, &y) {
 			return tidemark.Conflictf("%s: the two sides differ at line %d", k, x.Seq)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -28,6 +29,7 @@ type source struct {
 	skip    func(tidemark.Key) bool
 	since   []Kept
 	damaged func(error) // nil: damage ends it
+	fills   bool        // a gap is told in place of a damaged line
 	emit    func(*item) error
 
 	keys []Kept          // what was told, by kind and id
@@ -196,14 +198,20 @@ func (s *source) lines(base Kept, head tidemark.Head, kept *Kept) (same bool, er
 	}
 	r := run{s: s, kept: kept, lines: tidemark.Append{Log: base.Key, At: head.UpdatedAt}}
 	kept.Length, kept.Tail, kept.At = base.Length, base.Tail, head.UpdatedAt
+	var before tidemark.Line
 	for l, err := range s.from.Lines(s.ctx, base.Key, tidemark.Span{From: base.Length, To: head.Length}) {
 		switch {
 		case err != nil && !s.damage(err):
 			return true, err
 		case err != nil && l.Seq == base.Length:
 			continue // not to be told, and it cannot be compared
-		case err != nil:
+		case err != nil && !s.fills:
 			return true, r.tell() // a log has no gaps: what is behind the damage cannot be told
+		case err != nil:
+			l = gap(base.Key, l.Seq, before)
+			if err := r.add(&l); err != nil {
+				return true, err
+			}
 		case l.Seq == base.Length && l.Sum != base.Tail:
 			return false, nil
 		case l.Seq > base.Length:
@@ -211,8 +219,23 @@ func (s *source) lines(base Kept, head tidemark.Head, kept *Kept) (same bool, er
 				return true, err
 			}
 		}
+		before = l
 	}
 	return true, r.tell()
+}
+
+// gapBatch is the batch of a line that stands for one that cannot be read.
+const gapBatch = "damaged"
+
+// gap returns a line that stands in the place of a damaged one, so that those
+// behind it can be told. Made again it is the same.
+func gap(log tidemark.Key, seq int64, before tidemark.Line) tidemark.Line {
+	l := tidemark.Line{Seq: seq, Kind: tidemark.KindGap, At: before.At, Place: before.Place, Batch: gapBatch}
+	if l.Place.Parent = before.Seq; before.At.IsZero() {
+		l.At = time.Unix(0, 0).UTC()
+	}
+	l.Sum = l.Checksum(log)
+	return l
 }
 
 // run gathers lines of one log.

@@ -72,6 +72,9 @@ func (v *View) verifyTree(ctx context.Context, yield func(error) bool) bool {
 			missed = true
 			continue
 		}
+		if e.Kind == tidemark.KindGap {
+			missed = true
+		}
 		kind := e.Kind
 		if kind == tidemark.KindMessage {
 			kind = string(e.Role)

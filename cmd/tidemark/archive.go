@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,15 +17,22 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// stages shows how far something is: a line on a terminal, JSON lines with
-// --json.
-func (a *app) stages(verb string) func(archive.Progress) {
+// stages shows how far something is: a line on a terminal, with a bar where the
+// size of the archive is known, and JSON lines with --json.
+func (a *app) stages(verb string, size int64) func(archive.Progress) {
 	begun := time.Now()
 	var said time.Time
 	return func(p archive.Progress) {
 		if !a.wantsJSON() {
-			rate := float64(p.Bytes) / 1e6 / max(time.Since(begun).Seconds(), 0.001)
-			a.progress("%s: %d records, %d entries, %.0f MB (%.0f MB/s)", verb, p.Records, p.Lines, float64(p.Bytes)/1e6, rate)
+			took := time.Since(begun)
+			rate := float64(p.Bytes) / 1e6 / max(took.Seconds(), 0.001)
+			bar := ""
+			if size > 0 && p.Packed > 0 {
+				done := min(float64(p.Packed)/float64(size), 1)
+				left := time.Duration(float64(took) * (1 - done) / done).Round(time.Second)
+				bar = fmt.Sprintf(" [%-20s] %3.0f %%, %s left", strings.Repeat("#", int(20*done)), 100*done, left)
+			}
+			a.progress("%s%s: %d records, %d entries, %.0f MB (%.0f MB/s)", verb, bar, p.Records, p.Lines, float64(p.Bytes)/1e6, rate)
 			return
 		}
 		if time.Since(said) < time.Second {
@@ -48,7 +56,8 @@ func (a *app) exportAll(cmd *cobra.Command, x exporting) error {
 	if a.wantsJSON() && x.output == "-" {
 		return tidemark.Invalidf("--json goes with -o FILE here: stdout has the archive")
 	}
-	o.Progress = a.stages("Written")
+	o.Progress = a.stages("Written", 0)
+	o.Damaged = func(err error) { a.say("tidemark: %s: left out, with what is behind it in its log", err) }
 	if x.since != "" {
 		base, err := inspect(cmd.Context(), x.since)
 		if err != nil {
@@ -99,7 +108,7 @@ func inspect(ctx context.Context, path string) (archive.Manifest, error) {
 
 // restore brings an archive back. One of an encrypted store goes in as it is,
 // below the encryption; a plain one goes through it.
-func (a *app) restore(cmd *cobra.Command, r io.Reader, sealed, dryRun bool) error {
+func (a *app) restore(cmd *cobra.Command, r io.Reader, size int64, sealed, dryRun bool) error {
 	ctx := cmd.Context()
 	if dryRun {
 		m, err := archive.Inspect(ctx, r)
@@ -112,7 +121,7 @@ func (a *app) restore(cmd *cobra.Command, r io.Reader, sealed, dryRun bool) erro
 	if err != nil {
 		return err
 	}
-	m, err := archive.Read(ctx, r, into, &archive.ReadOptions{Progress: a.stages("Read"), Change: change})
+	m, err := archive.Read(ctx, r, into, &archive.ReadOptions{Progress: a.stages("Read", size), Change: change})
 	a.progressDone()
 	if err != nil {
 		return withHint(err, "what was read is kept; run it again to go on")

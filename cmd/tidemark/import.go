@@ -77,7 +77,7 @@ type importer struct {
 
 // path brings in one file, by what its first bytes say it is.
 func (i *importer) path(path string) error {
-	in := i.in
+	in, size := i.in, int64(0)
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
@@ -86,6 +86,8 @@ func (i *importer) path(path string) error {
 		defer f.Close()
 		if info, err := f.Stat(); err == nil && info.IsDir() {
 			return tidemark.Invalidf("is a folder")
+		} else if err == nil {
+			size = info.Size()
 		}
 		in = f
 	}
@@ -94,7 +96,7 @@ func (i *importer) path(path string) error {
 	is, sealed := archive.Sniff(begin)
 	switch {
 	case is:
-		return i.restore(i.cmd, r, sealed, i.dryRun)
+		return i.restore(i.cmd, r, size, sealed, i.dryRun)
 	case err == io.EOF && len(begin) == 0:
 		return tidemark.Invalidf("is empty")
 	case err != nil && err != io.EOF:

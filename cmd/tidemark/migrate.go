@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -58,8 +59,13 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 	if err != nil {
 		return fmt.Errorf("--to %s: %w", to, err)
 	}
+	var damage error
 	stats, err := archive.Copy(cmd.Context(), a.backend, target.backend, &archive.CopyOptions{
-		Progress: a.stages("Copied"), Change: into.Refile,
+		Progress: a.stages("Copied", 0), Change: into.Refile,
+		Damaged: func(err error) {
+			damage = err
+			a.say("tidemark: %s: left out", err)
+		},
 	})
 	a.progressDone()
 	if err == nil {
@@ -73,8 +79,9 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 	if err != nil {
 		return withHint(err, "what was copied is kept; run it again to go on")
 	}
-	return a.print(stats, func(w io.Writer) error {
+	err = a.print(stats, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s: %d records and %d entries copied and compared\n", to, stats.Records, stats.Lines)
 		return err
 	})
+	return errors.Join(err, damage)
 }
