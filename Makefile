@@ -32,7 +32,7 @@ build: ## build the static program into bin/tidemark
 	$(BUILD) -o bin/tidemark$$($(GO) env GOEXE) ./cmd/tidemark
 
 .PHONY: run
-run: build ## build, and walk through a session: write, kill, read, branch, fork
+run: build ## build, and walk through a session: write, kill, read, branch, fork, search
 	@bash scripts/walk.sh
 
 .PHONY: deps

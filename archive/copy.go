@@ -28,7 +28,7 @@ type CopyOptions struct {
 // Stats is what Copy came by, whether it was there already or not.
 type Stats struct {
 	Count
-	Kinds map[string]Count
+	Kinds map[string]Count `json:"kinds"`
 }
 
 // Copy brings everything that one Backend keeps into another, without an

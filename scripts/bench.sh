@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # Measures the store and the program beside the physical limit and beside what
-# others do, and prints one table. It takes some fifteen minutes and 20 GB of
-# disk; -quick takes two minutes.
+# others do, and prints a table for each part. It takes some twenty minutes and
+# 20 GB of disk; -quick takes four minutes.
 #
 #   scripts/bench.sh -quick
-#   scripts/bench.sh -doc docs/benchmarks.md    # also rewrite the table there
+#   scripts/bench.sh -doc docs/benchmarks.md    # also rewrite the tables there
 #   scripts/bench.sh -only append,read          # see -help for the rest
+#   scripts/bench.sh -only search,archive -entries 1000000
+#
+# Ripgrep (rg) and node are measured beside the program where they are
+# installed; where they are not, the tables say so.
 #
 # The data goes below TMPDIR, which has to lie on the disk that is meant.
 set -euo pipefail

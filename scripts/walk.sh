@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A short walk through Tidemark on a throw-away store, offline: write a session,
-# kill the writer with SIGKILL, read everything back, branch it and fork it.
+# kill the writer with SIGKILL, read everything back, branch it, fork it, search
+# it, and look for its words in the files, where they are not.
 # usage: scripts/walk.sh PATH-TO-TIDEMARK
 set -euo pipefail
 
@@ -10,10 +11,17 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 export XDG_DATA_HOME=$work/data XDG_CONFIG_HOME=$work/config
-unset TIDEMARK_STORE
+unset TIDEMARK_STORE TIDEMARK_KEY_FILE TIDEMARK_KEY_COMMAND TIDEMARK_PASSPHRASE_FILE
 
 step() { printf '\n== %s\n' "$*"; }
-show() { printf '$ %s\n' "$*"; "$@"; }
+show() {
+	printf '$'
+	for word; do
+		case $word in *[!A-Za-z0-9_./:@=-]*) printf " '%s'" "$word" ;; *) printf ' %s' "$word" ;; esac
+	done
+	printf '\n'
+	"$@"
+}
 
 step "An agent writes a session. Each line of the answer is printed after the entry is on disk."
 mkfifo agent
@@ -49,6 +57,15 @@ show tidemark tree "garden plan"
 step "Fork it: the new session shares the past and copies nothing."
 show tidemark fork "garden plan@n1" --name "kitchen garden"
 show tidemark ls
+
+step "Find what was said, by its words. The number behind @ is the entry."
+show tidemark search 'hosta | lavender'
+
+step "All of it is encrypted: no file has a word of it, and without the key nothing is told."
+show grep -rlaiE 'hosta|lavender|garden' data || echo "(no file)"
+mv config/tidemark/keys away
+show tidemark ls || true
+mv away config/tidemark/keys
 
 step "Read it all and check every line."
 show tidemark verify

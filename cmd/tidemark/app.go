@@ -31,13 +31,16 @@ type app struct {
 	configFile string
 	keyFile    string
 	noEncrypt  bool
-	json       string // fields, "*" for all, "" when not asked for
-	jq         string
-	template   string
-	noInput    bool
-	quiet      bool
-	verbose    bool
-	noColor    bool
+	// newPassphraseOnly says that a passphrase in the environment is one to
+	// add, not one to open with.
+	newPassphraseOnly bool
+	json              string // fields, "*" for all, "" when not asked for
+	jq                string
+	template          string
+	noInput           bool
+	quiet             bool
+	verbose           bool
+	noColor           bool
 
 	terminal bool // stdout is one
 	columns  int
@@ -178,15 +181,15 @@ func (a *app) options() (*store.Options, error) {
 		Words:   search.EntryWords,
 		Secrets: secretsIn(finder),
 		Redact:  mode,
-		Warn:    func(_ tidemark.SessionID, found []store.Secret) { a.warnOfSecrets(mode, found) },
+		Warn:    func(id tidemark.SessionID, found []store.Secret) { a.warnOfSecrets(mode, id, found) },
 	}, nil
 }
 
 // warnOfSecrets says what kind of secret was met, never which.
-func (a *app) warnOfSecrets(mode store.Redaction, found []store.Secret) {
+func (a *app) warnOfSecrets(mode store.Redaction, id tidemark.SessionID, found []store.Secret) {
 	for _, s := range found {
 		if mode == store.RedactWarn {
-			a.say("tidemark: this looks like a secret (%s) and is kept as it is; mask it with: tidemark scan --mask", s.Rule)
+			a.say("tidemark: this looks like a secret (%s) and is kept as it is; mask it with: tidemark scan %.8s --mask", s.Rule, id)
 		} else if a.verbose {
 			a.say("tidemark: masked a secret (%s)", s.Rule)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -107,8 +108,8 @@ func (a *app) fileSlot(name, label string) (seal.NewSlot, error) {
 
 // newPassphrase asks twice, or reads the file that holds it.
 func (a *app) newPassphrase(ctx context.Context) ([]byte, error) {
-	if src := a.keySource(); src.passphrase != "" {
-		return src.read(ctx)
+	if file := os.Getenv("TIDEMARK_PASSPHRASE_FILE"); file != "" {
+		return keySource{passphrase: file}.read(ctx)
 	}
 	first, err := a.askPassphrase("New passphrase: ")
 	if err != nil {
@@ -248,6 +249,7 @@ func keyAddCommand(a *app) *cobra.Command {
 			if n.none() {
 				return withHint(tidemark.Invalidf("add what?"), "tidemark key add --passphrase, --recipient age1… or --file FILE")
 			}
+			a.newPassphraseOnly = n.passphrase
 			b, err := a.sealedStore(cmd.Context(), writes)
 			if err != nil {
 				return err

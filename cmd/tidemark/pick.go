@@ -125,11 +125,20 @@ func (src *sessionSource) item(ctx context.Context, i store.Info) picker.Item {
 	return item
 }
 
+// stillTyped makes the last word of a query a beginning: more of it may come.
+func stillTyped(text string) string {
+	at := strings.LastIndexByte(text, ' ') + 1
+	if last := text[at:]; len(last) >= 3 && !strings.ContainsAny(last, `'"^!|`) {
+		return text[:at] + "^" + last
+	}
+	return text
+}
+
 // pickedHits bounds what a search in the picker returns.
 const pickedHits = 50
 
 func (src *sessionSource) Search(ctx context.Context, scope picker.Scope, text string) ([]picker.Item, error) {
-	query, err := search.Parse(text)
+	query, err := search.Parse(stillTyped(text))
 	if err != nil {
 		return nil, nil // not a query yet: it is still being typed
 	}

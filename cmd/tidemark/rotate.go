@@ -46,6 +46,16 @@ the new key then, and rotate, run again, finishes.`,
 	}
 }
 
+// openedLabel is what the slot that opened the store is called.
+func openedLabel(h seal.Header) string {
+	for _, s := range h.Slots {
+		if s.Opened {
+			return s.Label
+		}
+	}
+	return ""
+}
+
 // replaceKeyFile makes the key file that takes the place of the one that
 // opened the store. In the folder of keys it has a name of its own, so that
 // both are there until the store needs only the new one; elsewhere it takes
@@ -57,7 +67,7 @@ func (a *app) replaceKeyFile(h seal.Header, r *seal.Rotation) (done func(), err 
 		return func() { a.say("The store has another key. What opens it is what opened it before.") }, err
 	}
 	contents := seal.NewKeyFile()
-	if r.New, err = seal.FileSlot("", contents); err != nil {
+	if r.New, err = seal.FileSlot(openedLabel(h), contents); err != nil {
 		return nil, err
 	}
 	if a.keySource().file != "" {

@@ -43,7 +43,7 @@ func (a *app) keySource() keySource {
 		return keySource{file: os.Getenv("TIDEMARK_KEY_FILE"), origin: "environment TIDEMARK_KEY_FILE"}
 	case os.Getenv("TIDEMARK_KEY_COMMAND") != "":
 		return keySource{command: os.Getenv("TIDEMARK_KEY_COMMAND"), origin: "environment TIDEMARK_KEY_COMMAND"}
-	case os.Getenv("TIDEMARK_PASSPHRASE_FILE") != "":
+	case os.Getenv("TIDEMARK_PASSPHRASE_FILE") != "" && !a.newPassphraseOnly:
 		return keySource{passphrase: os.Getenv("TIDEMARK_PASSPHRASE_FILE"), origin: "environment TIDEMARK_PASSPHRASE_FILE"}
 	}
 	return keySource{}

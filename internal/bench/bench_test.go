@@ -3,35 +3,68 @@ package main
 import (
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-sessions/tidemark/search"
 )
 
 // tiny is enough to walk every path once.
 var tiny = size{reps: 2, appends: 2, writers: []int{3}, shared: 6, logs: []int{200, 1_000}, peer: 1_000, tails: 2,
-	trees: []int{1_000}, branches: 2, listed: [2]int{100, 100}, lists: 1, processes: 1}
+	trees: []int{1_000}, branches: 2, listed: [2]int{100, 100}, lists: 1, few: 50, processes: 1, entries: 2_000, asked: 3, lags: 1, moves: 2}
+
+// TestMain lets the test stand for the program where that starts itself.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == costCommand {
+		os.Exit(costOfChild(os.Args[2:]))
+	}
+	os.Exit(m.Run())
+}
+
+// built returns the real program.
+func built(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "tidemark")
+	if runtime.GOOS == "windows" {
+		program += ".exe"
+	}
+	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/tidemark").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return program
+}
 
 func TestEveryPartFillsItsRowsAndLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
-	r := &run{size: tiny, log: io.Discard}
+	r := &run{size: tiny, log: io.Discard, program: built(t)}
 	if err := r.all(t.Context(), dir, ""); err != nil {
 		t.Fatal(err)
 	}
-	page := r.table.markdown(r.machine)
-	for _, goal := range []string{"P1", "P3", "P5", "P6"} {
-		if !strings.Contains(page, "| "+goal+" |") {
-			t.Errorf("no row for %s in\n%s", goal, page)
+	var ran []string
+	goals := make(map[string]bool)
+	for _, s := range r.sections {
+		ran = append(ran, s.part)
+		for _, row := range s.rows {
+			goals[row.goal] = true
+			if row.value == "" && row.time.median <= 0 {
+				t.Errorf("%s: took no time", row.what)
+			}
+			if row.against != "" && row.ratio.median <= 0 {
+				t.Errorf("%s beside %s: no ratio", row.what, row.against)
+			}
 		}
 	}
-	for _, row := range r.table.rows {
-		if row.value == "" && row.time.median <= 0 {
-			t.Errorf("%s: took no time", row.what)
-		}
-		if row.against != "" && row.ratio.median <= 0 {
-			t.Errorf("%s beside %s: no ratio", row.what, row.against)
+	if d := cmp.Diff(partNames(), ran); d != "" {
+		t.Error(d)
+	}
+	for _, goal := range []string{"P1", "P3", "P5", "P6", "P7", "P8", "P9", "P10"} {
+		if !goals[goal] {
+			t.Errorf("no row for %s", goal)
 		}
 	}
 	left, err := os.ReadDir(dir)
@@ -47,14 +80,17 @@ func TestAPartThatIsNotThereIsAnError(t *testing.T) {
 	}
 }
 
-func TestRewriteChangesOnlyWhatStandsBetweenTheMarks(t *testing.T) {
+func TestOnlyTheTablesOfPartsThatRanAreRewritten(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "page.md")
-	before, after := "# Title\n\n", "\n## More\n"
-	if err := os.WriteFile(name, []byte(before+markBegin+"old\n"+markEnd+after), 0o600); err != nil {
+	begin, end := marks("seal")
+	other, otherEnd := marks("list")
+	before, after := "# Title\n\n"+other+"kept\n"+otherEnd, "\n## More\n"
+	if err := os.WriteFile(name, []byte(before+begin+"old\n"+end+after), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	s := section{part: "seal", table: table{rows: []row{{what: "append"}}}}
 	for range 2 {
-		if err := rewrite(name, "new\n"); err != nil {
+		if err := rewrite(name, []section{s}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +98,7 @@ func TestRewriteChangesOnlyWhatStandsBetweenTheMarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(before+markBegin+"\nnew\n\n"+markEnd+after, string(got)); d != "" {
+	if d := cmp.Diff(before+begin+"\n"+s.markdown()+"\n"+end+after, string(got)); d != "" {
 		t.Error(d)
 	}
 }
@@ -72,8 +108,43 @@ func TestRewriteRefusesAPageWithoutMarks(t *testing.T) {
 	if err := os.WriteFile(name, []byte("# Title\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := rewrite(name, "new\n"); err == nil {
+	if err := rewrite(name, []section{{part: "seal"}}); err == nil {
 		t.Error("a page without marks was rewritten")
+	}
+}
+
+func TestThePageOfFiguresHasAPlaceForEveryPart(t *testing.T) {
+	page, err := os.ReadFile("../../docs/benchmarks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range partNames() {
+		begin, end := marks(part)
+		if !strings.Contains(string(page), begin) || !strings.Contains(string(page), end) {
+			t.Errorf("there are no marks for %s", part)
+		}
+	}
+}
+
+func TestTheTextIsTheSameEachTimeAndHasARareWordOnce(t *testing.T) {
+	c, again := newCorpus(2*rareEvery), newCorpus(2*rareEvery)
+	found, bytes := 0, 0
+	for i := range c.entries {
+		e := c.entry(i)
+		if d := cmp.Diff(e, again.entry(i)); d != "" {
+			t.Fatal(d)
+		}
+		text := search.Text(e)
+		bytes += len(text)
+		if strings.Contains(text, rare(1)) {
+			found++
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d entries have the rare word, want 1", found)
+	}
+	if each := bytes / c.entries; each < 900 || each > 1200 {
+		t.Errorf("%d bytes of text an entry, want some 1000", each)
 	}
 }
 
@@ -94,6 +165,8 @@ func TestVerdictsFollowThePrintedFigures(t *testing.T) {
 		{row{ratio: spread{median: 8.1}, faster: true, want: want{ratioAtLeast: 8}}, "yes"},
 		{row{time: spread{median: 51e3}, want: want{timeAtMost: 50e3}}, "no"},
 		{row{time: spread{median: 51e3}}, ""},
+		{row{ratio: spread{median: 1.054}, fine: true, want: want{ratioAtMost: 1.05}}, "yes"},
+		{row{ratio: spread{median: 1.06}, fine: true, want: want{ratioAtMost: 1.05}}, "no"},
 	} {
 		if got := c.row.verdict(); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.row, got, c.want)

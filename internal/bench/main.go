@@ -1,7 +1,7 @@
 // Command bench measures the store beside the physical limit and beside what
-// other session keepers do, in one run and as ratios, and prints one table. It
+// other session keepers do, in one run and as ratios, and prints tables. It
 // judges figures and never fails because of one: what a figure means is for
-// the reader of the table.
+// the reader of the tables.
 //
 // It keeps its data below a temporary directory and removes it.
 //
@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -23,8 +24,8 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 2 && os.Args[1] == peakCommand {
-		os.Exit(peakOfChild(os.Args[2:]))
+	if len(os.Args) > 2 && os.Args[1] == costCommand {
+		os.Exit(costOfChild(os.Args[2:]))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := command(ctx, os.Args[1:])
@@ -37,11 +38,12 @@ func main() {
 
 func command(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	quick := flags.Bool("quick", false, "smaller and fewer: two minutes instead of fifteen")
+	quick := flags.Bool("quick", false, "smaller and fewer: four minutes instead of twenty")
 	only := flags.String("only", "", "of "+strings.Join(partNames(), ", ")+" only `these`")
 	program := flags.String("program", "", "the tidemark `FILE` to start; without it no process is measured")
 	dir := flags.String("dir", "", "put the data below `DIR`; it has to be on the disk to measure")
-	doc := flags.String("doc", "", "write the table into the Markdown `FILE`, between its marks")
+	doc := flags.String("doc", "", "write the tables of the parts that ran into the Markdown `FILE`, each between its marks")
+	entries := flags.Int("entries", 0, "search and move `N` entries of 1 KB; the goals speak of a million (default 100000, 20000 with -quick)")
 	profile := flags.String("cpuprofile", "", "write a profile of the whole run into `FILE`")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -49,6 +51,9 @@ func command(ctx context.Context, args []string) error {
 	size := full
 	if *quick {
 		size = small
+	}
+	if *entries > 0 {
+		size.entries = *entries
 	}
 	r := &run{size: size, program: *program, log: os.Stderr}
 	if *profile != "" {
@@ -65,10 +70,15 @@ func command(ctx context.Context, args []string) error {
 	if err := r.all(ctx, *dir, *only); err != nil {
 		return err
 	}
-	if err := r.table.print(os.Stdout, r.machine); err != nil || *doc == "" {
-		return err
+	for _, s := range r.sections {
+		if err := s.print(os.Stdout); err != nil {
+			return err
+		}
 	}
-	return rewrite(*doc, r.table.markdown(r.machine))
+	if *doc == "" {
+		return nil
+	}
+	return rewrite(*doc, r.sections)
 }
 
 // size is how much is measured.
@@ -84,30 +94,38 @@ type size struct {
 	branches  int    // per repetition
 	listed    [2]int // sessions in sqlite and in files
 	lists     int    // per repetition
+	few       int    // sessions in a small store
 	processes int    // per repetition
+	entries   int    // of 1 KB each, that are searched and moved
+	asked     int    // questions per repetition
+	lags      int    // entries that are waited for until the index has them
+	moves     int    // repetitions of export and import, which take long
 }
 
 var (
 	full = size{reps: 15, appends: 200, writers: []int{8, 64, 256}, shared: 2048,
 		logs: []int{1_000, 100_000, 1_000_000, 10_000_000}, peer: 100_000, tails: 300,
 		trees: []int{1_000, 100_000, 1_000_000}, branches: 20,
-		listed: [2]int{100_000, 10_000}, lists: 30, processes: 6}
+		listed: [2]int{100_000, 10_000}, lists: 30, few: 1_000, processes: 6,
+		entries: 100_000, asked: 50, lags: 9, moves: 7}
 	small = size{reps: 9, appends: 100, writers: []int{8, 64}, shared: 1024,
 		logs: []int{1_000, 100_000, 1_000_000}, peer: 100_000, tails: 150,
 		trees: []int{1_000, 100_000}, branches: 12,
-		listed: [2]int{20_000, 2_000}, lists: 10, processes: 4}
+		listed: [2]int{20_000, 2_000}, lists: 10, few: 1_000, processes: 4,
+		entries: 20_000, asked: 50, lags: 5, moves: 7}
 )
 
 // run is one run of the program.
 type run struct {
-	size    size
-	program string
-	log     io.Writer // says what is going on
-	dir     string
-	places  map[string]*place // large stores that several parts read
-	machine machine
-	table   table
-	began   time.Time
+	size     size
+	program  string
+	log      io.Writer // says what is going on
+	dir      string
+	places   map[string]*place // large stores that several parts read
+	library  *library          // what is searched and moved
+	table    table             // of the part that runs
+	sections []section         // of those that ran
+	began    time.Time
 }
 
 // part is one group of comparisons.
@@ -119,8 +137,12 @@ type part struct {
 var parts = []part{
 	{"append", (*run).appending},
 	{"read", (*run).reading},
+	{"seal", (*run).sealing},
 	{"list", (*run).listing},
-	{"process", (*run).starting},
+	{"start", (*run).starting},
+	{"process", (*run).processing},
+	{"search", (*run).searching},
+	{"archive", (*run).moving},
 	{"tree", (*run).growing}, // last, for it changes the sessions
 }
 
@@ -139,26 +161,37 @@ func (r *run) all(ctx context.Context, dir, only string) error {
 			return fmt.Errorf("there is no part %q, only %s", name, strings.Join(partNames(), ", "))
 		}
 	}
+	if r.program != "" {
+		program, err := filepath.Abs(r.program)
+		if err != nil {
+			return err
+		}
+		r.program = program
+	}
 	var err error
 	if r.dir, err = os.MkdirTemp(dir, "tidemark-bench-"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(r.dir)
+	if err := os.Mkdir(filepath.Join(r.dir, "home"), 0o700); err != nil { // of the processes
+		return err
+	}
 	r.began, r.places = time.Now(), make(map[string]*place)
-	defer r.closeKept()
-	r.machine = thisMachine(r.dir)
-	if r.machine.fileSystem == "tmpfs" {
+	defer func() { r.closeKept(); r.library.close() }()
+	if thisMachine(r.dir).fileSystem == "tmpfs" {
 		r.say("%s lies in memory: nothing here is durable, and ratios to a sync mean nothing; see -dir", r.dir)
 	}
 	for _, p := range parts {
 		if len(chosen) > 0 && !slices.Contains(chosen, p.name) {
 			continue
 		}
+		m := thisMachine(r.dir)
 		if err := p.work(r, ctx); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
+		m.loadAfter = load()
+		r.sections, r.table = append(r.sections, section{p.name, m, r.table}), table{}
 	}
-	r.machine.loadAfter = load()
 	return nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -17,8 +18,8 @@ type contender struct {
 
 // sample is what one repetition cost, in nanoseconds for one operation.
 type sample struct {
-	each     float64
-	p50, p99 float64 // of single operations, 0 where they were not timed one by one
+	each          float64
+	p50, p95, p99 float64 // of single operations, 0 where they were not timed one by one
 }
 
 // samples holds one sample for each repetition, by contender.
@@ -28,8 +29,13 @@ type samples map[string][]sample
 // the machine meanwhile disturbs all of them. Each repetition begins with
 // another contender. One more, before the first, is not counted.
 func (r *run) compare(ctx context.Context, contenders ...contender) (samples, error) {
+	return r.compareTimes(ctx, r.size.reps, contenders...)
+}
+
+// compareTimes is compare with another number of repetitions.
+func (r *run) compareTimes(ctx context.Context, reps int, contenders ...contender) (samples, error) {
 	all := make(samples)
-	for rep := -1; rep < r.size.reps; rep++ {
+	for rep := -1; rep < reps; rep++ {
 		for i := range contenders {
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -42,6 +48,36 @@ func (r *run) compare(ctx context.Context, contenders ...contender) (samples, er
 			}
 			if rep >= 0 {
 				all[c.name] = append(all[c.name], s)
+			}
+		}
+	}
+	return all, nil
+}
+
+// inTurns is compare for differences of a few percent: the contenders take
+// turns operation by operation, n of each in a repetition. Before each
+// repetition, ready is called.
+func (r *run) inTurns(ctx context.Context, n int, ready func() error, names []string, ops ...func() error) (samples, error) {
+	all := make(samples)
+	for rep := -1; rep < r.size.reps; rep++ {
+		runtime.GC()
+		if err := errors.Join(ctx.Err(), ready()); err != nil {
+			return nil, err
+		}
+		latencies := make([][]time.Duration, len(ops))
+		total := make([]time.Duration, len(ops))
+		for turn := range n * len(ops) {
+			i := (turn + turn/len(ops)) % len(ops) // each round begins with another
+			begin := time.Now()
+			if err := ops[i](); err != nil {
+				return nil, fmt.Errorf("%s: %w", names[i], err)
+			}
+			took := time.Since(begin)
+			latencies[i], total[i] = append(latencies[i], took), total[i]+took
+		}
+		for i, name := range names {
+			if rep >= 0 {
+				all[name] = append(all[name], sampleOf(total[i], latencies[i]))
 			}
 		}
 	}
@@ -101,10 +137,20 @@ func together(doers, n int, ready, op func(doer int) error) func() (sample, erro
 				return sample{}, err
 			}
 		}
-		slices.Sort(latencies)
-		at := func(share float64) float64 { return float64(latencies[int(share*float64(len(latencies)-1))]) }
-		return sample{each: float64(all) / float64(len(latencies)), p50: at(0.50), p99: at(0.99)}, nil
+		return sampleOf(all, latencies), nil
 	}
+}
+
+// oneByOne does an operation n times, one after the other, and times each.
+func oneByOne(n int, op func() error) func() (sample, error) {
+	return together(1, n, nil, func(int) error { return op() })
+}
+
+// sampleOf is what single operations cost that took so long all together.
+func sampleOf(all time.Duration, latencies []time.Duration) sample {
+	slices.Sort(latencies)
+	at := func(share float64) float64 { return float64(latencies[int(share*float64(len(latencies)-1))]) }
+	return sample{each: float64(all) / float64(len(latencies)), p50: at(0.50), p95: at(0.95), p99: at(0.99)}
 }
 
 // spread is a median with the quartiles beside it: on a shared machine the
@@ -125,6 +171,8 @@ func spreadOf(values []float64) spread {
 	return spread{at(0.5), at(0.25), at(0.75)}
 }
 
+func (s spread) times(f float64) spread { return spread{s.median * f, s.low * f, s.high * f} }
+
 // of collects one figure of a contender's samples.
 func (s samples) of(name string, figure func(sample) float64) spread {
 	var values []float64
@@ -138,10 +186,13 @@ func (s samples) time(name string) spread { return s.of(name, each) }
 
 // ratio is how many times as much as base name costs, repetition by
 // repetition.
-func (s samples) ratio(name, base string) spread {
+func (s samples) ratio(name, base string) spread { return s.ratioOf(name, base, each) }
+
+// ratioOf is the ratio of another figure.
+func (s samples) ratioOf(name, base string, figure func(sample) float64) spread {
 	var values []float64
 	for i := range s[name] {
-		values = append(values, s[name][i].each/s[base][i].each)
+		values = append(values, figure(s[name][i])/figure(s[base][i]))
 	}
 	return spreadOf(values)
 }
@@ -150,3 +201,5 @@ func (s samples) ratio(name, base string) spread {
 func (s samples) faster(name, base string) spread { return s.ratio(base, name) }
 
 func each(s sample) float64 { return s.each }
+func p50(s sample) float64  { return s.p50 }
+func p95(s sample) float64  { return s.p95 }

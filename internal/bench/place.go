@@ -15,6 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/seal"
+	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -24,6 +26,9 @@ const (
 	inMemory = "memory"
 	inFiles  = "files"
 	inSQLite = "sqlite"
+
+	// sealed, in front of a backend, is the same under encryption.
+	sealed = "sealed "
 )
 
 var durable = []string{inFiles, inSQLite}
@@ -34,39 +39,86 @@ type place struct {
 	backend      string
 	dir          string
 	url          string // as the command line names it
+	keyFile      string // of a sealed one
 	who          tidemark.Holder
 	session      tidemark.SessionID // the only one, in a store that was made for it
 }
 
 // open makes a store of a backend below a fresh directory.
 func (r *run) open(ctx context.Context, backend, name string) (*place, error) {
-	p := &place{backend: backend, dir: filepath.Join(r.dir, name+"-"+backend), who: process.Self("bench")}
-	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+	p, err := r.site(backend, name)
+	if err != nil {
 		return nil, err
 	}
 	return p, p.open(ctx)
 }
 
-func (p *place) open(ctx context.Context) error {
-	var b tidemark.Backend
-	var err error
-	switch p.backend {
-	case inMemory:
-		b = memory.New()
+// site is where a store is about to be.
+func (r *run) site(backend, name string) (*place, error) {
+	dir := filepath.Join(r.dir, strings.ReplaceAll(name+"-"+backend, " ", "-"))
+	p := &place{backend: backend, dir: dir, who: process.Self("bench")}
+	switch strings.TrimPrefix(backend, sealed) {
 	case inFiles:
-		dir := filepath.Join(p.dir, "store")
-		p.url = "files:" + dir
-		b, err = files.Open(ctx, dir, &files.Options{Create: true})
+		p.url = "files:" + filepath.Join(dir, "store")
 	case inSQLite:
-		file := filepath.Join(p.dir, "tidemark.db")
-		p.url = "sqlite:" + file
-		b, err = sqlite.Open(ctx, file, &sqlite.Options{Create: true})
+		p.url = "sqlite:" + filepath.Join(dir, "tidemark.db")
 	}
+	if strings.HasPrefix(backend, sealed) {
+		p.keyFile = filepath.Join(dir, "key")
+	}
+	return p, os.MkdirAll(dir, 0o700)
+}
+
+// path is where the backend keeps its file or its folder.
+func (p *place) path() string {
+	_, path, _ := strings.Cut(p.url, ":")
+	return path
+}
+
+func (p *place) open(ctx context.Context) error {
+	b, err := p.openBackend(ctx)
 	if err != nil {
 		return err
 	}
-	p.Store = store.New(b, nil)
+	if p.keyFile != "" {
+		if b, err = p.unseal(ctx, b); err != nil {
+			return err
+		}
+	}
+	p.Store = store.New(b, &store.Options{Words: search.EntryWords})
 	return nil
+}
+
+// openBackend opens what is on the disk, sealed or not.
+func (p *place) openBackend(ctx context.Context) (tidemark.Backend, error) {
+	switch strings.TrimPrefix(p.backend, sealed) {
+	case inFiles:
+		return files.Open(ctx, p.path(), &files.Options{Create: true})
+	case inSQLite:
+		return sqlite.Open(ctx, p.path(), &sqlite.Options{Create: true})
+	}
+	return memory.New(), nil
+}
+
+// unseal opens a sealed store, and seals a new one.
+func (p *place) unseal(ctx context.Context, inner tidemark.Backend) (tidemark.Backend, error) {
+	contents, err := os.ReadFile(p.keyFile)
+	if err == nil {
+		key, err := seal.KeyFile(contents)
+		if err != nil {
+			return nil, err
+		}
+		return seal.Open(ctx, inner, key)
+	}
+	contents = seal.NewKeyFile()
+	slot, err := seal.FileSlot("bench", contents)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(p.keyFile, contents, 0o600); err != nil {
+		return nil, err
+	}
+	return seal.Create(ctx, inner, slot)
 }
 
 // close keeps what is on the disk.
@@ -94,7 +146,7 @@ func (r *run) kept(ctx context.Context, backend, name string, fill func(*place) 
 		return p, nil
 	}
 	r.say("making %s", key)
-	p, err := r.open(ctx, backend, strings.ReplaceAll(name, " ", "-"))
+	p, err := r.open(ctx, backend, name)
 	if err != nil {
 		return nil, err
 	}

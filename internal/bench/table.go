@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -20,6 +19,7 @@ type row struct {
 	against string
 	ratio   spread // to what it stands beside; zero: to nothing
 	faster  bool   // the ratio says how many times as fast, not how many times as long
+	fine    bool   // percents of the ratio count
 	want    want
 }
 
@@ -29,6 +29,13 @@ type want struct {
 	timeAtMost                float64 // nanoseconds
 	met                       *bool   // known otherwise
 	text                      string  // how it is written, where not by itself
+}
+
+// section is the table of one part, and where and when it was measured.
+type section struct {
+	part string
+	machine
+	table
 }
 
 type table struct {
@@ -55,8 +62,12 @@ func (r row) cells() []string {
 		if r.faster {
 			unit = "× as fast"
 		}
-		ratio = number(r.ratio.median) + unit
-		span = number(r.ratio.low) + " – " + number(r.ratio.high)
+		figure := number
+		if r.fine {
+			figure = percents
+		}
+		ratio = figure(r.ratio.median) + unit
+		span = figure(r.ratio.low) + " – " + figure(r.ratio.high)
 	}
 	return []string{r.goal, r.what, time, r.against, ratio, span, r.want.String(), r.verdict()}
 }
@@ -81,6 +92,8 @@ func (r row) verdict() string {
 	switch w := r.want; {
 	case w.met != nil:
 		met = *w.met
+	case w.ratioAtMost > 0 && r.fine:
+		met = math.Round(r.ratio.median*100) <= math.Round(w.ratioAtMost*100)
 	case w.ratioAtMost > 0:
 		met = rounded(r.ratio.median) <= w.ratioAtMost
 	case w.ratioAtLeast > 0:
@@ -122,6 +135,9 @@ func number(f float64) string {
 	return fmt.Sprintf("%.2f", f)
 }
 
+// percents writes a ratio near one.
+func percents(f float64) string { return fmt.Sprintf("%.2f", f) }
+
 // group writes a number with a comma at every thousand.
 func group(n int64) string {
 	s := fmt.Sprint(n)
@@ -142,7 +158,8 @@ func duration(ns float64) string {
 }
 
 // print writes the table for a terminal.
-func (t *table) print(w io.Writer, m machine) error {
+func (t *section) print(w io.Writer) error {
+	fmt.Fprintf(w, "%s\n", t.part)
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, strings.Join(headings, "\t"))
 	for _, r := range t.rows {
@@ -154,14 +171,14 @@ func (t *table) print(w io.Writer, m machine) error {
 	for _, n := range t.notes {
 		fmt.Fprintf(w, "not measured: %s\n", n)
 	}
-	_, err := fmt.Fprintln(w, m)
+	_, err := fmt.Fprintf(w, "%s\n\n", t.machine)
 	return err
 }
 
 // markdown writes the table for a page.
-func (t *table) markdown(m machine) string {
+func (t *section) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s.\n\n", m)
+	fmt.Fprintf(&b, "%s.\n\n", t.machine)
 	line := func(cells []string) {
 		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 	}
@@ -176,27 +193,30 @@ func (t *table) markdown(m machine) string {
 	return b.String()
 }
 
-// The table of a page stands between these.
-const (
-	markBegin = "<!-- bench: begin -->\n"
-	markEnd   = "<!-- bench: end -->\n"
-)
+// marks are what the table of a part stands between on a page.
+func marks(part string) (begin, end string) {
+	return "<!-- bench " + part + ": begin -->\n", "<!-- bench " + part + ": end -->\n"
+}
 
-// rewrite puts text between the marks of a page and leaves the rest as it is.
-func rewrite(name, text string) error {
+// rewrite puts tables between their marks on a page and leaves the rest as it
+// is, the tables of parts that did not run included.
+func rewrite(name string, sections []section) error {
 	page, err := os.ReadFile(name)
 	if err != nil {
 		return err
-	}
-	before, rest, ok := bytes.Cut(page, []byte(markBegin))
-	_, after, ok2 := bytes.Cut(rest, []byte(markEnd))
-	if !ok || !ok2 {
-		return fmt.Errorf("%s: the marks %q and %q are not there", name, strings.TrimSpace(markBegin), strings.TrimSpace(markEnd))
 	}
 	info, err := os.Stat(name)
 	if err != nil {
 		return err
 	}
-	fresh := string(before) + markBegin + "\n" + text + "\n" + markEnd + string(after)
-	return os.WriteFile(name, []byte(fresh), info.Mode().Perm())
+	for _, s := range sections {
+		begin, end := marks(s.part)
+		before, rest, ok := strings.Cut(string(page), begin)
+		_, after, ok2 := strings.Cut(rest, end)
+		if !ok || !ok2 {
+			return fmt.Errorf("%s: the marks %q and %q are not there", name, strings.TrimSpace(begin), strings.TrimSpace(end))
+		}
+		page = []byte(before + begin + "\n" + s.markdown() + "\n" + end + after)
+	}
+	return os.WriteFile(name, page, info.Mode().Perm())
 }

@@ -1,0 +1,175 @@
+// Package convert is the contract between Tidemark and the tools whose
+// sessions it takes in and gives back. Each tool has a room of its own below
+// this one; this one has the words they share, and knows none of them.
+//
+// A converter reads a Place and never writes to it, follows no link out of it,
+// and reads no credential. What it cannot read it yields as a *Skip and goes
+// on. It knows nothing of stores: whoever calls it keeps what comes.
+//
+//	for s, err := range claudecode.Tool.Import(ctx, place) { … }
+package convert
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Tool is a foreign tool.
+type Tool struct {
+	Name  string // as people type it: claude-code
+	Title string // as people call it: Claude Code
+
+	// Homes are where its stores lie in a home folder, by default:
+	// slash-separated paths below it. Variables that move them are the
+	// caller's.
+	Homes []string
+
+	// Detect reports whether what lies at the Place is of this tool. It looks
+	// at names and first bytes only, and is false when in doubt.
+	Detect func(ctx context.Context, p Place) bool
+
+	// Import yields the sessions at the Place, sources before their forks. An
+	// error that is a *Skip stands for one item that could not be taken, and
+	// more may follow; any other error ends it.
+	Import func(ctx context.Context, p Place) iter.Seq2[*Session, error]
+
+	// Export writes a session as the tool would have, and returns what the
+	// tool has no place for. Nil: the tool is only read.
+	Export func(ctx context.Context, out Out, s *Session) ([]string, error)
+}
+
+// Place is a file or folder of another tool, opened to be read.
+type Place struct {
+	FS   fs.FS  // of a folder; no link leads out of it
+	Path string // in FS: "." for the folder itself, or a file in it
+
+	// SQL opens a copy of an SQLite database in FS, with its log. The original
+	// is not touched, and nothing is made beside it.
+	SQL func(ctx context.Context, path string) (Database, error)
+
+	// Getenv looks up what a tool was told by its environment, such as a
+	// passphrase. Nil: nothing is set.
+	Getenv func(string) string
+}
+
+// Env returns a variable of the environment, "" when it is not set.
+func (p Place) Env(name string) string {
+	if p.Getenv == nil {
+		return ""
+	}
+	return p.Getenv(name)
+}
+
+// Database is a foreign database.
+type Database interface {
+	// Query yields the rows of one statement. Values are int64, float64,
+	// string, []byte or nil.
+	Query(ctx context.Context, statement string, args ...any) iter.Seq2[[]any, error]
+	// Exec runs one statement; in a Place it is ErrUnsupported.
+	Exec(ctx context.Context, statement string, args ...any) error
+	Close() error
+}
+
+// Out is a folder to export into.
+type Out interface {
+	// Create makes a file, with the folders that it lacks, that takes its name
+	// when it is closed without an error. It replaces one that is there.
+	Create(name string) (io.WriteCloser, error)
+	// SQL makes a new SQLite database, or opens one that an earlier session
+	// was exported into.
+	SQL(ctx context.Context, name string) (Database, error)
+	// Getenv is as for a Place.
+	Getenv(string) string
+}
+
+// Session is a session of another tool. ID and Base of the embedded one are
+// not used on the way in; ForeignID is the tool's own id, which is required.
+type Session struct {
+	tidemark.Session
+
+	// Entries are what was said, in an order in which an entry comes after its
+	// parent. A damaged one may be yielded as a *Skip.
+	Entries iter.Seq2[Entry, error]
+	// Workers are helper agents with transcripts of their own.
+	Workers []Worker
+	// Labels are names of entries, by the ID of the entry.
+	Labels map[string]string
+	// Fork says that the session goes on from an entry of another one, by
+	// reference; its Entries then are only what is its own. A tool that copies
+	// a fork's past yields it whole and says so in Copied.
+	Fork *Fork
+	// Copied is the id of the session that the beginning was copied from.
+	Copied string
+	// Head is the ID of the entry that the session is at, "" for the last one.
+	Head string
+	// Checkpoint is what a restart needs beyond the messages, in the JSON of
+	// store.Checkpoint. Nil: nothing.
+	Checkpoint json.RawMessage
+	// Files are durable files of the session, by slash-separated name.
+	Files map[string][]byte
+	// UpdatedAt is when the tool last changed it, zero: not known.
+	UpdatedAt time.Time
+	// Lost says, for people, what of the session could not be taken over.
+	Lost []string
+}
+
+// Fork is where a session parted from another one.
+type Fork struct {
+	Session string // its ForeignID
+	Entry   string // the ID of the last entry that is shared; "": all of it
+}
+
+// Entry is one entry on its way. Seq and Place of the embedded one are not
+// used; Key is made from ID by whoever keeps it.
+type Entry struct {
+	tidemark.Entry
+	ID     string // unique in the session or worker, and the same at every import
+	Parent string // the ID of the entry that it follows; "": the one before; Root: none
+}
+
+// Root, as the Parent of an Entry, makes it a root of its own.
+const Root = "\x00root"
+
+// Worker is a helper agent inside a session.
+type Worker struct {
+	Name    string // as the tool calls it; need not be fit for an id
+	Call    string // the id of the tool call that started it, "": not known
+	Entries iter.Seq2[Entry, error]
+}
+
+// Skip is something that could not be taken over.
+type Skip struct {
+	What string // which file, session or line
+	Why  error
+}
+
+func (s *Skip) Error() string { return fmt.Sprintf("%s: %v", s.What, s.Why) }
+func (s *Skip) Unwrap() error { return s.Why }
+
+// Skipf returns a *Skip with a reason of its own.
+func Skipf(what, why string, args ...any) error { return &Skip{what, tidemark.Invalidf(why, args...)} }
+
+// IsSkip reports whether err stands for one item and not for the end.
+func IsSkip(err error) bool {
+	var s *Skip
+	return errors.As(err, &s)
+}
+
+// All yields entries that are in memory.
+func All(entries []Entry) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}

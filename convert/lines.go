@@ -1,0 +1,97 @@
+package convert
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// MaxLine bounds one line of a foreign file: what is longer is passed over
+// without being held in memory.
+const MaxLine = tidemark.MaxBodyBytes
+
+// Line is one line of a file.
+type Line struct {
+	Number int
+	Text   []byte // without its end; valid until the next one is read
+	Torn   bool   // the last one, without a newline
+}
+
+// Lines yields the lines of a file that are not empty, split at newlines
+// alone: tools write other separators raw inside strings. A line over MaxLine
+// is yielded as its Number with a *Skip; an error of the file ends it.
+func Lines(fsys fs.FS, name string) iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		f, err := fsys.Open(name)
+		if err != nil {
+			yield(Line{}, err)
+			return
+		}
+		defer f.Close()
+		r := bufio.NewReaderSize(f, 1<<16)
+		var buf []byte
+		for n := 1; ; n++ {
+			text, long, err := readLine(r, buf[:0])
+			buf = text
+			if err != nil && !errors.Is(err, io.EOF) {
+				yield(Line{Number: n}, err)
+				return
+			}
+			last := err != nil
+			switch line := (Line{Number: n, Text: bytes.TrimSuffix(text, []byte("\r")), Torn: last}); {
+			case long:
+				if !yield(Line{Number: n}, Skipf(name, "line %d is longer than %d bytes", n, MaxLine)) {
+					return
+				}
+			case len(bytes.TrimSpace(line.Text)) == 0:
+			case !yield(line, nil):
+				return
+			}
+			if last {
+				return
+			}
+		}
+	}
+}
+
+// readLine reads up to a newline, and holds no more than MaxLine of it.
+func readLine(r *bufio.Reader, buf []byte) (text []byte, long bool, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(buf)+len(part) > MaxLine+1 {
+			buf, long = buf[:0], true
+		}
+		if !long {
+			buf = append(buf, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		return bytes.TrimSuffix(buf, []byte("\n")), long, err
+	}
+}
+
+// MaxFile bounds a foreign file that has to be read whole.
+const MaxFile = 256 << 20
+
+// ReadFile reads a file whole: a *Skip when it is over MaxFile.
+func ReadFile(fsys fs.FS, name string) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > MaxFile {
+		return nil, Skipf(name, "is larger than %d bytes", MaxFile)
+	}
+	return b, nil
+}
