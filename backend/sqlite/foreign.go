@@ -1,0 +1,189 @@
+package sqlite
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Foreign is a database of another program, for whoever reads or writes its
+// sessions. The engine lives in this room alone, so this is how others reach
+// it. Its methods may be called concurrently; one statement runs at a time.
+type Foreign struct {
+	mu       sync.Mutex
+	c        *conn // nil: closed
+	running  int   // statements
+	closed   bool
+	readOnly bool
+}
+
+// OpenForeign opens a database that this process may do with as it likes: a
+// copy, or a new one. A file that is not a database is ErrInvalid. With
+// readOnly, Exec is ErrUnsupported.
+//
+// Nothing in the file is trusted: its schema calls no function that could do
+// more than compute, and pages are checked as they are read.
+func OpenForeign(path string, readOnly bool) (*Foreign, error) {
+	c, err := openConn(path, forMaking, "trusted_schema=OFF", "cell_size_check=ON", "temp_store=MEMORY")
+	if err == nil {
+		if _, err = c.number("SELECT count(*) FROM sqlite_schema"); err != nil {
+			c.close()
+		}
+	}
+	if err != nil {
+		return nil, tidemark.Invalidf("%s: %w", path, err)
+	}
+	return &Foreign{c: c, readOnly: readOnly}, nil
+}
+
+// Close closes the database.
+func (f *Foreign) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.c != nil && f.running == 0 {
+		f.c.close()
+	}
+	f.c, f.closed = nil, true
+	return nil
+}
+
+// Query yields the rows of one statement: int64, float64, string, []byte, nil.
+// A loop may ask further questions inside.
+func (f *Foreign) Query(ctx context.Context, statement string, args ...any) iter.Seq2[[]any, error] {
+	return func(yield func([]any, error) bool) {
+		st, err := f.begin(statement, args)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer f.end(st)
+		for {
+			row, err := f.next(ctx, st)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if row == nil || !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Exec runs one statement.
+func (f *Foreign) Exec(ctx context.Context, statement string, args ...any) error {
+	if f.readOnly {
+		return tidemark.Unsupportedf("this database is only read")
+	}
+	for _, err := range f.Query(ctx, statement, args...) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin prepares a statement of its own, so that the same one may run twice at
+// the same time.
+func (f *Foreign) begin(statement string, args []any) (*stmt, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.c == nil {
+		return nil, tidemark.Invalidf("the database is closed")
+	}
+	st, err := f.c.prepare(statement)
+	if err != nil {
+		return nil, tidemark.Invalidf("%w", err)
+	}
+	delete(f.c.stmts, statement)
+	f.running++
+	for i, a := range args {
+		if !st.set(i+1, a) {
+			f.finish(st)
+			return nil, tidemark.Invalidf("argument %d is a %T", i+1, a)
+		}
+	}
+	return st, nil
+}
+
+func (f *Foreign) end(st *stmt) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.finish(st)
+}
+
+// finish gives a statement back; the last one closes a database that was
+// closed under it.
+func (f *Foreign) finish(st *stmt) {
+	lib.Xsqlite3_finalize(st.c.tls, st.p)
+	for _, sl := range st.slots {
+		libc.Xfree(st.c.tls, sl.p)
+	}
+	if f.running--; f.running == 0 && f.closed {
+		st.c.close()
+	}
+}
+
+// next returns the next row, nil at the end.
+func (f *Foreign) next(ctx context.Context, st *stmt) ([]any, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	more, err := st.step()
+	if err != nil {
+		return nil, tidemark.Invalidf("%w", err)
+	}
+	if !more {
+		return nil, nil
+	}
+	row := make([]any, lib.Xsqlite3_column_count(st.c.tls, st.p))
+	for i := range row {
+		row[i] = st.value(i)
+	}
+	return row, nil
+}
+
+// set binds a value of any kind that a column can have.
+func (s *stmt) set(i int, v any) bool {
+	switch v := v.(type) {
+	case nil:
+		s.setNull(i)
+	case int:
+		s.setInt(i, int64(v))
+	case int64:
+		s.setInt(i, v)
+	case bool:
+		s.setInt(i, map[bool]int64{true: 1}[v])
+	case float64:
+		s.bound(lib.Xsqlite3_bind_double(s.c.tls, s.p, int32(i), v))
+	case string:
+		s.setText(i, v)
+	case []byte:
+		s.setBytes(i, v, false)
+	default:
+		return false
+	}
+	return true
+}
+
+// value returns a column as the value that it holds.
+func (s *stmt) value(i int) any {
+	switch lib.Xsqlite3_column_type(s.c.tls, s.p, int32(i)) {
+	case lib.SQLITE_INTEGER:
+		return s.int(i)
+	case lib.SQLITE_FLOAT:
+		return lib.Xsqlite3_column_double(s.c.tls, s.p, int32(i))
+	case lib.SQLITE_TEXT:
+		return s.text(i)
+	case lib.SQLITE_BLOB:
+		return s.bytes(i)
+	}
+	return nil
+}
