@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -11,6 +12,12 @@ import (
 // A seq of 0 means the head. It needs no lease, and the source may be open
 // elsewhere, in the trash, or a fork itself.
 func (s *Store) Fork(ctx context.Context, id tidemark.SessionID, seq int64, title string) (Info, error) {
+	return s.ForkAs(ctx, id, seq, tidemark.Session{Title: title})
+}
+
+// ForkAs is Fork for a session of which more is known than its title. What as
+// does not say is taken from the source.
+func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as tidemark.Session) (Info, error) {
 	var forked Info
 	err := retry(func() error {
 		v, err := s.View(ctx, id)
@@ -21,10 +28,13 @@ func (s *Store) Fork(ctx context.Context, id tidemark.SessionID, seq int64, titl
 		if err != nil {
 			return err
 		}
-		sess := tidemark.Session{ID: tidemark.NewSessionID(), Title: title, Agent: v.Agent, Model: v.Model, Mode: v.Mode,
-			Project: v.Project, Base: &tidemark.Base{Session: v.ownerOf(point.Seq), Seq: point.Seq}, CreatedAt: s.now()}
-		if title == "" {
-			sess.Title = v.Title
+		sess := as
+		sess.ID, sess.Base = tidemark.NewSessionID(), &tidemark.Base{Session: v.ownerOf(point.Seq), Seq: point.Seq}
+		sess.Title = cmp.Or(s.withoutSecrets(sess.Title), v.Title)
+		sess.Agent, sess.Model = cmp.Or(sess.Agent, v.Agent), cmp.Or(sess.Model, v.Model)
+		sess.Mode, sess.Project = cmp.Or(sess.Mode, v.Mode), cmp.Or(sess.Project, v.Project)
+		if sess.CreatedAt = keepable(sess.CreatedAt); as.CreatedAt.IsZero() {
+			sess.CreatedAt = s.now()
 		}
 		source := v.Info
 		if sess.Base.Session != source.ID {
@@ -87,7 +97,7 @@ func (v *View) ownerOf(seq int64) tidemark.SessionID {
 // forkBatch creates a session whose log begins with a marker: it says how many
 // messages lie before, so that a listing needs no look at the source.
 func (s *Store) forkBatch(sess tidemark.Session, source Info, point tidemark.Line) (tidemark.Batch, error) {
-	b := tidemark.Batch{At: sess.CreatedAt}
+	b := tidemark.Batch{At: s.now()}
 	if source.State == purging {
 		return b, tidemark.NotFoundf("session %s is being destroyed", source.ID)
 	}

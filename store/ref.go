@@ -108,7 +108,10 @@ func (s *Store) find(ctx context.Context, ref, project string) (Info, error) {
 		return Info{}, tidemark.NotFoundf("no session is called %.40q…", ref)
 	}
 	if id, err := tidemark.ParseSessionID(ref); err == nil {
-		return s.Session(ctx, id)
+		// Other tools number their sessions alike: it may be one of theirs.
+		if i, err := s.Session(ctx, id); !errors.Is(err, tidemark.ErrNotFound) {
+			return i, err
+		}
 	}
 	if ref == "last" {
 		return s.newest(ctx, project, 1)
@@ -235,4 +238,24 @@ func (v *View) upFrom(ctx context.Context, seq int64, n int) (int64, error) {
 		}
 	}
 	return v.Up(ctx, seq, n)
+}
+
+// Foreign returns the sessions that another tool knows under an id, the ones
+// in the trash included.
+func (s *Store) Foreign(ctx context.Context, id string) ([]Info, error) {
+	var found []Info
+	for n, err := range s.names(ctx, tidemark.Query{Group: s.nameGroup(classForeign, id)}) {
+		if err != nil {
+			return nil, err
+		}
+		i, err := s.Session(ctx, n.Session)
+		if errors.Is(err, tidemark.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, i)
+	}
+	return found, nil
 }

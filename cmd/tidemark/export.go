@@ -66,6 +66,9 @@ store is, and opens with the same keys.`,
 			case x.since != "":
 				return tidemark.Invalidf("--since goes with --all")
 			}
+			if tool, err := toolNamed(x.format); err == nil {
+				return a.exportTo(cmd, args[0], tool, x)
+			}
 			return a.exportOne(cmd, args[0], x)
 		},
 	}
@@ -81,6 +84,17 @@ store is, and opens with the same keys.`,
 	return cmd
 }
 
+// exportFormats are all formats that a session can be written in.
+func exportFormats() []string {
+	all := slices.Clone(formats)
+	for _, t := range tools() {
+		if t.Export != nil {
+			all = append(all, t.Name)
+		}
+	}
+	return all
+}
+
 // formatOf chooses by flag, then by the name of the file.
 func (x exporting) formatOf() (string, error) {
 	format := x.format
@@ -94,7 +108,7 @@ func (x exporting) formatOf() (string, error) {
 		}
 	}
 	if !slices.Contains(formats, format) {
-		return "", tidemark.Invalidf("format %q: want one of %s", x.format, strings.Join(formats, ", "))
+		return "", tidemark.Invalidf("format %q: want one of %s", x.format, strings.Join(exportFormats(), ", "))
 	}
 	return format, nil
 }

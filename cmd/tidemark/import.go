@@ -28,10 +28,11 @@ type brought struct {
 	Title   string             `json:"title,omitempty"`
 	Entries int                `json:"entries"` // that were new
 	State   string             `json:"state"`   // new, grown, known
+	Lost    []string           `json:"lost,omitempty"`
 }
 
 func importCommand(a *app) *cobra.Command {
-	var dryRun bool
+	var dryRun, all bool
 	var from string
 	cmd := &cobra.Command{
 		Use:   "import PATH…",
@@ -46,37 +47,53 @@ is refused.`,
 		Example: `  tidemark import backup.tidemark
   tidemark import session.json --dry-run
   tidemark --store files:restored import backup.tidemark`,
-		Args: usage(cobra.MinimumNArgs(1)),
+		Args: usage(cobra.ArbitraryArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if from != "" && from != "tidemark" {
-				return tidemark.Unsupportedf("--from %q: this version imports what tidemark exports", from)
+			if all == (len(args) > 0) {
+				return withHint(tidemark.Invalidf("import what?"), "tidemark import PATH…, or tidemark import --all")
 			}
-			i := &importer{app: a, cmd: cmd, dryRun: dryRun, rows: []brought{}}
+			i := &importer{app: a, cmd: cmd, dryRun: dryRun, from: from, rows: []brought{}}
+			if all {
+				if err := i.everywhere(); err != nil {
+					return err
+				}
+			}
 			for _, path := range args {
 				if err := i.path(path); err != nil {
 					return fmt.Errorf("%s: %w", path, err)
 				}
 			}
-			if len(i.rows) == 0 {
-				return nil
+			a.progressDone()
+			var err error
+			if len(i.rows) > 0 || i.skipped > 0 || all {
+				err = a.print(i.rows, i.print)
 			}
-			return a.print(i.rows, i.print)
+			if err == nil && i.skipped > 0 {
+				err = &partly{i.skipped}
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would come in, and change nothing")
-	cmd.Flags().StringVar(&from, "from", "", "the `TOOL` that wrote it")
+	cmd.Flags().StringVar(&from, "from", "", "the `TOOL` that wrote it, instead of finding out")
+	cmd.Flags().BoolVar(&all, "all", false, "the stores of every known tool in this home folder")
 	return cmd
 }
 
 type importer struct {
 	*app
-	cmd    *cobra.Command
-	dryRun bool
-	rows   []brought
+	cmd     *cobra.Command
+	dryRun  bool
+	from    string // the tool; "": to be found out
+	rows    []brought
+	skipped int
 }
 
 // path brings in one file, by what its first bytes say it is.
 func (i *importer) path(path string) error {
+	if info, err := os.Stat(path); i.from != "" && i.from != "tidemark" || path != "-" && err == nil && info.IsDir() {
+		return i.foreign(path, i.from)
+	}
 	in, size := i.in, int64(0)
 	if path != "-" {
 		f, err := os.Open(path)
@@ -84,9 +101,7 @@ func (i *importer) path(path string) error {
 			return tidemark.NotFoundf("%w", errors.Unwrap(err))
 		}
 		defer f.Close()
-		if info, err := f.Stat(); err == nil && info.IsDir() {
-			return tidemark.Invalidf("is a folder")
-		} else if err == nil {
+		if info, err := f.Stat(); err == nil {
 			size = info.Size()
 		}
 		in = f
@@ -101,6 +116,17 @@ func (i *importer) path(path string) error {
 		return tidemark.Invalidf("is empty")
 	case err != nil && err != io.EOF:
 		return tidemark.Storagef("%w", err)
+	}
+	if i.from == "" && path != "-" {
+		p, done, err := openPlace(path)
+		if err != nil {
+			return err
+		}
+		tool, ok := detect(i.cmd.Context(), p)
+		done()
+		if ok {
+			return i.foreign(path, tool.Name)
+		}
 	}
 	return i.sessions(r, path)
 }

@@ -1,0 +1,459 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// bringer keeps sessions of another tool. Each entry has a key made of the
+// tool's own id for it, so that a second import finds what is here: the same
+// again is nothing, more of it is added, and one that was changed becomes a
+// branch beside what it was.
+type bringer struct {
+	*importer
+	tool    convert.Tool
+	s       *store.Store // its clock is that of the session that is brought
+	clock   time.Time
+	skipped []string
+}
+
+// newBringer returns a bringer over the store that is open.
+func newBringer(i *importer, tool convert.Tool, o store.Options) *bringer {
+	b := &bringer{importer: i, tool: tool}
+	// An imported session was last changed when its tool changed it, not now.
+	o.Now = func() time.Time { return b.clock }
+	if i.backend != nil {
+		b.s = store.New(i.backend, &o)
+	}
+	return b
+}
+
+// all brings every session of a place.
+func (b *bringer) all(ctx context.Context, p convert.Place, from string) error {
+	for f, err := range b.tool.Import(ctx, p) {
+		if err == nil {
+			err = b.one(ctx, f, from)
+		}
+		switch {
+		case err == nil:
+		case convert.IsSkip(err) || errors.Is(err, tidemark.ErrInvalid) || errors.Is(err, tidemark.ErrHeld):
+			b.skip(err)
+		default:
+			return err
+		}
+		b.progress("%d sessions", len(b.rows))
+	}
+	return nil
+}
+
+// skip says what is left out.
+func (b *bringer) skip(err error) {
+	b.skipped = append(b.skipped, err.Error())
+	b.say("tidemark: %s: skipped", err)
+}
+
+// one brings one session, whole or not at all when it is new.
+func (b *bringer) one(ctx context.Context, f *convert.Session, from string) error {
+	if f.ForeignID == "" {
+		return convert.Skipf(from, "a session without an id")
+	}
+	b.clock = cmp.Or(f.UpdatedAt, f.CreatedAt, time.Now())
+	g := &guest{bringer: b, from: f, row: brought{From: from, Title: f.Title, State: "new"}}
+	if err := g.find(ctx); err != nil {
+		return err
+	}
+	err := g.fill(ctx)
+	if g.w != nil {
+		err = errors.Join(err, g.w.Close(context.WithoutCancel(ctx)))
+	}
+	if err != nil {
+		return errors.Join(err, g.undo(context.WithoutCancel(ctx)))
+	}
+	for _, lost := range f.Lost {
+		if b.verbose {
+			b.say("%s: %s", f.ForeignID, lost)
+		}
+	}
+	g.row.Lost = f.Lost
+	b.rows = append(b.rows, g.row)
+	return nil
+}
+
+// undo takes a session that could not be brought whole away again.
+func (g *guest) undo(ctx context.Context) error {
+	if g.w == nil || g.here != nil {
+		return nil
+	}
+	err := g.s.Purge(ctx, g.w.ID(), g.holder(g.cmd))
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return nil // nothing of it was kept yet
+	}
+	return err
+}
+
+// guest is one session on its way in.
+type guest struct {
+	*bringer
+	from *convert.Session
+	row  brought
+	here *store.View // nil: not yet
+	w    *store.Writer
+}
+
+// origin is what a session keeps of where it came from.
+type origin struct {
+	Tool   string          `json:"tool"`
+	Copied string          `json:"copied_from,omitempty"`
+	Extra  json.RawMessage `json:"extra,omitempty"`
+}
+
+// originOf returns where a session came from.
+func originOf(s tidemark.Session) origin {
+	var extra struct {
+		Imported origin `json:"imported"`
+	}
+	if len(s.Extra) == 0 || json.Unmarshal(s.Extra, &extra) != nil {
+		return origin{}
+	}
+	return extra.Imported
+}
+
+// find looks for the session among those that were brought before.
+func (g *guest) find(ctx context.Context) error {
+	if g.s == nil {
+		return nil
+	}
+	i, ok, err := g.known(ctx, g.from.ForeignID)
+	if err != nil || !ok {
+		return err
+	}
+	g.row.State, g.row.Session = "known", i.ID
+	g.here, err = g.s.View(ctx, i.ID)
+	return err
+}
+
+// known returns the session that was brought from this tool under an id.
+func (g *guest) known(ctx context.Context, foreign string) (store.Info, bool, error) {
+	found, err := g.s.Foreign(ctx, foreign)
+	for _, i := range found {
+		if originOf(i.Session).Tool == g.tool.Name {
+			return i, true, err
+		}
+	}
+	return store.Info{}, false, err
+}
+
+func (g *guest) fill(ctx context.Context) error {
+	if err := g.log(ctx, "", g.from.Entries); err != nil {
+		return err
+	}
+	for _, worker := range g.from.Workers {
+		if err := g.log(ctx, workerName(worker), worker.Entries); err != nil {
+			return err
+		}
+	}
+	if g.w == nil {
+		return nil // nothing was new
+	}
+	if len(g.from.Checkpoint) > 0 {
+		var c store.Checkpoint
+		if err := json.Unmarshal(g.from.Checkpoint, &c); err != nil {
+			return convert.Skipf(g.from.ForeignID, "its checkpoint: %v", err)
+		}
+		if err := g.w.SaveCheckpoint(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// workerName makes the name of a worker fit for an id.
+func workerName(w convert.Worker) string {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '-'
+	}, cmp.Or(w.Name, w.Call))
+	name = strings.Trim(name, "-")
+	if name == "" || len(name) > 64 || store.CheckWorker(name) != nil {
+		sum := sha256.Sum256([]byte(w.Name + "\x00" + w.Call))
+		name = "worker-" + hex.EncodeToString(sum[:6])
+	}
+	return name
+}
+
+// log brings the entries of the session, or of one of its workers.
+func (g *guest) log(ctx context.Context, worker string, entries iter.Seq2[convert.Entry, error]) error {
+	if entries == nil {
+		return nil
+	}
+	l := &guestLog{guest: g, worker: worker, seqs: make(map[string]int64), kept: make(map[string]keptEntry)}
+	if err := l.look(ctx); err != nil {
+		return err
+	}
+	for e, err := range entries {
+		if convert.IsSkip(err) {
+			g.skip(err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.add(ctx, e); err != nil {
+			return err
+		}
+	}
+	if err := l.flush(ctx); err != nil {
+		return err
+	}
+	if worker != "" {
+		return nil
+	}
+	return l.finish(ctx)
+}
+
+// keptEntry is an entry that is here already.
+type keptEntry struct {
+	seq int64
+	sum [32]byte
+}
+
+// guestLog is a log on its way in.
+type guestLog struct {
+	*guest
+	worker  string
+	kept    map[string]keptEntry // by key
+	seqs    map[string]int64     // by the tool's id
+	last    int64                // the seq of the entry before
+	end     int64                // the seq of the newest one that is here or waits
+	pending []tidemark.Entry
+	size    int
+}
+
+// look reads what is here, by key.
+func (l *guestLog) look(ctx context.Context) error {
+	if l.here == nil {
+		return nil
+	}
+	v := l.here
+	if l.worker != "" {
+		var err error
+		v, err = v.Worker(ctx, l.worker)
+		if errors.Is(err, tidemark.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for e, err := range v.Unmasked().Log(ctx) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		l.end = e.Seq
+		if e.Key != "" {
+			l.kept[e.Key] = keptEntry{e.Seq, sumOf(e)}
+		}
+	}
+	return nil
+}
+
+// sumOf tells the content of two entries apart.
+func sumOf(e tidemark.Entry) [32]byte {
+	e.Seq, e.Place, e.Key = 0, tidemark.Place{}, ""
+	l, err := e.Line()
+	if err != nil {
+		return [32]byte{}
+	}
+	return sha256.Sum256(append([]byte(l.Kind+"\x00"), l.Body...))
+}
+
+// keyOf makes a key of the tool's id for an entry.
+func (l *guestLog) keyOf(id string) string {
+	key := l.tool.Name + ":" + id
+	if len(key) > tidemark.MaxIDBytes {
+		sum := sha256.Sum256([]byte(id))
+		key = l.tool.Name + ":" + hex.EncodeToString(sum[:])
+	}
+	return key
+}
+
+// add takes one entry: it is here, it is new, or it was changed.
+func (l *guestLog) add(ctx context.Context, e convert.Entry) error {
+	if _, again := l.seqs[e.ID]; again && e.ID != "" {
+		return nil
+	}
+	kept := e.Entry
+	if kept.Kind == "" {
+		kept.Kind = tidemark.KindMessage
+	}
+	kept.At = kept.At.UTC().Truncate(time.Microsecond)
+	sum := sumOf(kept)
+	if e.ID != "" {
+		kept.Key = l.keyOf(e.ID)
+		have, ok := l.kept[kept.Key]
+		if ok && have.sum != sum {
+			kept.Key = l.keyOf(e.ID + "~" + hex.EncodeToString(sum[:4]))
+			have, ok = l.kept[kept.Key]
+		}
+		if ok {
+			l.seqs[e.ID], l.last = have.seq, have.seq
+			return nil
+		}
+	}
+	l.row.Entries++
+	if l.row.State == "known" {
+		l.row.State = "grown"
+	}
+	if l.dryRun {
+		l.seqs[e.ID] = 0
+		return nil
+	}
+	if err := l.open(ctx); err != nil {
+		return err
+	}
+	kept.Parent = l.parent(e)
+	l.pending = append(l.pending, kept)
+	l.end++
+	l.last = l.end
+	if e.ID != "" {
+		l.seqs[e.ID] = l.end
+	}
+	for _, b := range kept.Blocks {
+		l.size += len(b.Text) + len(b.Input) + len(b.Data) + len(b.Raw)
+	}
+	if len(l.pending) < importChunk && l.size < importBytes {
+		return nil
+	}
+	return l.flush(ctx)
+}
+
+// importBytes bounds what waits to be kept.
+const importBytes = 4 << 20
+
+// parent is the seq that an entry follows here.
+func (l *guestLog) parent(e convert.Entry) int64 {
+	switch seq, ok := l.seqs[e.Parent]; {
+	case e.Parent == convert.Root && l.end > 0:
+		return store.Root
+	case e.Parent != "" && ok:
+		return seq
+	case l.last > 0:
+		return l.last
+	}
+	return 0
+}
+
+// open makes the writer at the first entry that is new.
+func (l *guestLog) open(ctx context.Context) error {
+	g := l.guest
+	if g.w != nil {
+		return nil
+	}
+	if g.here != nil {
+		w, err := g.s.Attach(ctx, g.here.ID, g.holder(g.cmd))
+		g.w = w
+		return err
+	}
+	sess := g.from.Session
+	sess.ID, sess.Base = "", nil
+	extra, err := json.Marshal(map[string]origin{"imported": {Tool: g.tool.Name, Copied: g.from.Copied, Extra: sess.Extra}})
+	if err != nil {
+		return err
+	}
+	sess.Extra = extra
+	if sess.Mode == "" {
+		sess.Mode = tidemark.ModeLocal
+	}
+	if g.from.Fork != nil {
+		return l.fork(ctx, sess)
+	}
+	g.w = g.s.Create(sess, g.holder(g.cmd))
+	g.row.Session = g.w.ID()
+	return nil
+}
+
+// fork makes a session that shares the past of one that was brought before.
+func (l *guestLog) fork(ctx context.Context, sess tidemark.Session) error {
+	g := l.guest
+	source, ok, err := g.known(ctx, g.from.Fork.Session)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return convert.Skipf(g.from.ForeignID, "the session %s that it was forked from is not there", g.from.Fork.Session)
+	}
+	v, err := g.s.View(ctx, source.ID)
+	if err != nil {
+		return err
+	}
+	seq := int64(0)
+	if g.from.Fork.Entry != "" {
+		for e, err := range v.Log(ctx) {
+			if err == nil && e.Key == l.keyOf(g.from.Fork.Entry) {
+				seq = e.Seq
+			}
+		}
+		if seq == 0 {
+			return convert.Skipf(g.from.ForeignID, "the entry that it was forked from is not there")
+		}
+	}
+	forked, err := g.s.ForkAs(ctx, source.ID, seq, sess)
+	if err != nil {
+		return err
+	}
+	g.row.Session = forked.ID
+	l.end = forked.Entries
+	l.last = forked.Entries
+	g.w, err = g.s.Attach(ctx, forked.ID, g.holder(g.cmd))
+	return err
+}
+
+func (l *guestLog) flush(ctx context.Context) error {
+	if len(l.pending) == 0 {
+		return nil
+	}
+	var err error
+	if l.worker == "" {
+		_, err = l.w.Append(ctx, l.pending...)
+	} else {
+		_, err = l.w.AppendTo(ctx, l.worker, l.pending...)
+	}
+	l.pending, l.size = nil, 0
+	return err
+}
+
+// finish gives the session its labels and puts its head where it was.
+func (l *guestLog) finish(ctx context.Context) error {
+	if l.w == nil {
+		return nil
+	}
+	if head, ok := l.seqs[l.from.Head]; ok && l.from.Head != "" && head != l.last {
+		if err := l.w.Branch(ctx, head); err != nil {
+			return err
+		}
+	}
+	for id, label := range l.from.Labels {
+		if seq, ok := l.seqs[id]; ok && strings.TrimSpace(label) != "" {
+			if err := l.s.Label(ctx, l.row.Session, seq, label); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+// openPlace opens a file or folder of another tool. No link in it leads out.
+func openPlace(name string) (p convert.Place, done func(), err error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return p, nil, tidemark.NotFoundf("%w", errors.Unwrap(err))
+	}
+	dir := name
+	p.Path = "."
+	if !info.IsDir() {
+		dir, p.Path = filepath.Dir(name), filepath.Base(name)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return p, nil, tidemark.Invalidf("%w", err)
+	}
+	p.FS, p.Getenv = root.FS(), os.Getenv
+	var copies []*copied
+	p.SQL = func(ctx context.Context, file string) (convert.Database, error) {
+		c, err := copyDatabase(ctx, p.FS, file)
+		if err != nil {
+			return nil, err
+		}
+		copies = append(copies, c)
+		return c, nil
+	}
+	return p, func() {
+		for _, c := range copies {
+			c.Close()
+		}
+		root.Close()
+	}, nil
+}
+
+// copied is the copy of a foreign database, which goes when it is closed.
+type copied struct {
+	*sqlite.Foreign
+	dir    *durable.Dir
+	parent string
+	name   string
+	names  []string
+}
+
+// copyDatabase copies a database with its log: SQLite itself would change the
+// original, or miss what is only in the log.
+func copyDatabase(ctx context.Context, fsys fs.FS, file string) (*copied, error) {
+	var id [8]byte
+	rand.Read(id[:])
+	c := &copied{parent: os.TempDir(), name: "tidemark-" + hex.EncodeToString(id[:])}
+	full := filepath.Join(c.parent, c.name)
+	if err := durable.MakeDir(full); err != nil {
+		return nil, tidemark.Storagef("%w", err)
+	}
+	var err error
+	if c.dir, err = durable.OpenDir(full); err != nil {
+		return nil, tidemark.Storagef("%w", err)
+	}
+	for _, end := range []string{"", "-wal"} {
+		err := copyInto(ctx, c.dir, "copy.db"+end, fsys, file+end)
+		if errors.Is(err, fs.ErrNotExist) && end != "" {
+			continue
+		}
+		if err != nil {
+			return nil, errors.Join(&convert.Skip{What: file, Why: err}, c.remove())
+		}
+		c.names = append(c.names, "copy.db"+end)
+	}
+	if c.Foreign, err = sqlite.OpenForeign(filepath.Join(full, "copy.db"), true); err != nil {
+		return nil, errors.Join(&convert.Skip{What: file, Why: err}, c.remove())
+	}
+	return c, nil
+}
+
+func copyInto(ctx context.Context, dir durable.FS, to string, fsys fs.FS, from string) error {
+	in, err := fsys.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return durable.Stream(dir, to+".tmp", to, func(w io.Writer) error {
+		_, err := io.Copy(w, in)
+		return errors.Join(err, ctx.Err())
+	})
+}
+
+// Close closes the copy and removes it.
+func (c *copied) Close() error { return errors.Join(c.Foreign.Close(), c.remove()) }
+
+func (c *copied) remove() error {
+	if c.dir == nil {
+		return nil
+	}
+	for _, name := range []string{"copy.db", "copy.db-wal", "copy.db-shm", "copy.db-journal"} {
+		c.dir.Remove(name) // what is not there is gone
+	}
+	err := c.dir.Close()
+	c.dir = nil
+	parent, openErr := durable.OpenDir(c.parent)
+	if openErr != nil {
+		return errors.Join(err, openErr)
+	}
+	defer parent.Close()
+	return errors.Join(err, parent.Remove(c.name))
+}
+
+// outFolder is a folder that sessions are exported into.
+type outFolder struct {
+	path string
+	dir  *durable.Dir
+	dbs  map[string]*sqlite.Foreign
+}
+
+func openOut(name string) (*outFolder, error) {
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		if err := durable.MakeDir(name); err != nil {
+			return nil, tidemark.Storagef("%w", err)
+		}
+	}
+	dir, err := durable.OpenDir(name)
+	if err != nil {
+		return nil, tidemark.Invalidf("%s: want a folder: %w", name, err)
+	}
+	return &outFolder{path: name, dir: dir, dbs: make(map[string]*sqlite.Foreign)}, nil
+}
+
+func (o *outFolder) Getenv(name string) string { return os.Getenv(name) }
+
+// Create makes a file that takes its name when it is closed.
+func (o *outFolder) Create(name string) (io.WriteCloser, error) {
+	if !fs.ValidPath(name) || name == "." {
+		return nil, tidemark.Invalidf("%q: not a name in a folder", name)
+	}
+	if err := durable.MkdirAll(o.dir, path.Dir(name)); err != nil {
+		return nil, tidemark.Storagef("%s: %w", name, err)
+	}
+	r, w := io.Pipe()
+	f := &outFile{w: w, done: make(chan error, 1)}
+	go func() {
+		err := durable.Stream(o.dir, fmt.Sprintf("%s.%d.tmp", name, os.Getpid()), name, func(to io.Writer) error {
+			_, err := io.Copy(to, r)
+			return err
+		})
+		r.CloseWithError(err)
+		f.done <- err
+	}()
+	return f, nil
+}
+
+type outFile struct {
+	w    *io.PipeWriter
+	done chan error
+}
+
+func (f *outFile) Write(b []byte) (int, error) { return f.w.Write(b) }
+
+func (f *outFile) Close() error {
+	f.w.Close()
+	return <-f.done
+}
+
+// SQL makes a database, or opens the one of an earlier session.
+func (o *outFolder) SQL(_ context.Context, name string) (convert.Database, error) {
+	if db := o.dbs[name]; db != nil {
+		return db, nil
+	}
+	if !fs.ValidPath(name) || path.Dir(name) != "." {
+		return nil, tidemark.Invalidf("%q: not a name in a folder", name)
+	}
+	db, err := sqlite.OpenForeign(filepath.Join(o.path, name), false)
+	if err == nil {
+		o.dbs[name] = db
+	}
+	return db, err
+}
+
+func (o *outFolder) Close() error {
+	var errs []error
+	for _, db := range o.dbs {
+		errs = append(errs, db.Close())
+	}
+	return errors.Join(append(errs, o.dir.Close())...)
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// tools are the tools whose sessions come in and go out. The order is that of
+// detection: what is more particular comes first.
+func tools() []convert.Tool {
+	return []convert.Tool{}
+}
+
+func toolNamed(name string) (convert.Tool, error) {
+	var names []string
+	for _, t := range tools() {
+		if t.Name == name {
+			return t, nil
+		}
+		names = append(names, t.Name)
+	}
+	return convert.Tool{}, tidemark.Invalidf("tool %q: want one of %s", name, strings.Join(names, ", "))
+}
+
+// detect returns the tool that a place is of.
+func detect(ctx context.Context, p convert.Place) (convert.Tool, bool) {
+	for _, t := range tools() {
+		if t.Detect != nil && t.Detect(ctx, p) {
+			return t, true
+		}
+	}
+	return convert.Tool{}, false
+}
+
+// foreign brings what another tool left at a path. An empty name means that
+// the tool is to be found out.
+func (i *importer) foreign(path, name string) error {
+	p, done, err := openPlace(path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx := i.cmd.Context()
+	var tool convert.Tool
+	if name != "" {
+		tool, err = toolNamed(name)
+	} else if found, ok := detect(ctx, p); ok {
+		tool = found
+	} else {
+		err = withHint(tidemark.Invalidf("no tool is known to write this"), "name the tool with --from; see which are known: tidemark import --help")
+	}
+	if err != nil {
+		return err
+	}
+	if tool.Import == nil {
+		return tidemark.Unsupportedf("%s: sessions only go out in this format", tool.Name)
+	}
+	return i.bringAll(tool, p, path)
+}
+
+func (i *importer) bringAll(tool convert.Tool, p convert.Place, path string) error {
+	if _, err := i.openFor(i.dryRun); err != nil {
+		return err
+	}
+	o, err := i.options()
+	if err != nil {
+		return err
+	}
+	b := newBringer(i, tool, *o)
+	err = b.all(i.cmd.Context(), p, path)
+	i.skipped += len(b.skipped)
+	return err
+}
+
+// everywhere brings what every known tool left in the home folder.
+func (i *importer) everywhere() error {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return tidemark.Invalidf("no home folder: %w", err)
+	}
+	for _, t := range tools() {
+		for _, at := range t.Homes {
+			path := filepath.Join(home, filepath.FromSlash(at))
+			if _, err := os.Stat(path); err != nil {
+				continue
+			}
+			i.say("%s: %s", t.Title, path)
+			if err := i.foreign(path, t.Name); err != nil {
+				i.skipped++
+				i.complain(err)
+			}
+		}
+	}
+	return nil
+}
