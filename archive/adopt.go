@@ -79,7 +79,7 @@ func (a *adopter) get(k tidemark.Key) (tidemark.Record, error) {
 func (a *adopter) record(r tidemark.Record, was Mark) error {
 	if a.change != nil {
 		var err error
-		if r, err = a.change(r); err != nil {
+		if r, err = a.change(r); err != nil || r.Kind == "" {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ type CopyOptions struct {
 	// of a store that is sealed anew.
 	Skip func(tidemark.Key) bool
 	// Change returns a record as the target files it, nil: as it is. It may
-	// give it another key, of the same kind.
+	// give it another key, of the same kind; a zero one leaves it out.
 	Change func(tidemark.Record) (tidemark.Record, error)
 	// Damaged is told of each record and line that cannot be read. Records are
 	// left out, a gap stands for a line, and the rest is copied. When it is
@@ -44,7 +44,7 @@ func Copy(ctx context.Context, from, into tidemark.Backend, o *CopyOptions) (Sta
 	if err != nil {
 		return Stats{}, err
 	}
-	s.skip, s.damaged, s.fills = o.Skip, o.Damaged, true
+	s.skip, s.damaged = o.Skip, o.Damaged
 	m := Manifest{Kinds: make(map[string]Count)}
 	a := newAdopter(ctx, into, false)
 	a.change = o.Change
@@ -120,7 +120,7 @@ func compareKey(ctx context.Context, a, b tidemark.Backend, k tidemark.Key, o *C
 		return err
 	}
 	if o.Change != nil && x.Version > 0 {
-		if x, err = o.Change(x); err != nil {
+		if x, err = o.Change(x); err != nil || x.Kind == "" {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ type ReadOptions struct {
 	// commits nothing.
 	DryRun bool
 	// Change returns a record as the target files it, nil: as it is. It may
-	// give it another key, of the same kind.
+	// give it another key, of the same kind; a zero one leaves it out.
 	Change func(tidemark.Record) (tidemark.Record, error)
 	// Progress is called now and then, from the goroutine that called Read.
 	Progress func(Progress)

@@ -29,7 +29,6 @@ type source struct {
 	skip    func(tidemark.Key) bool
 	since   []Kept
 	damaged func(error) // nil: damage ends it
-	fills   bool        // a gap is told in place of a damaged line
 	emit    func(*item) error
 
 	keys []Kept          // what was told, by kind and id
@@ -205,8 +204,6 @@ func (s *source) lines(base Kept, head tidemark.Head, kept *Kept) (same bool, er
 			return true, err
 		case err != nil && l.Seq == base.Length:
 			continue // not to be told, and it cannot be compared
-		case err != nil && !s.fills:
-			return true, r.tell() // a log has no gaps: what is behind the damage cannot be told
 		case err != nil:
 			l = gap(base.Key, l.Seq, before)
 			if err := r.add(&l); err != nil {

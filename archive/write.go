@@ -16,9 +16,9 @@ type WriteOptions struct {
 	Since *Manifest
 	// Describe is kept in the manifest for people to read.
 	Describe map[string]string
-	// Damaged is told of each record and line that cannot be read; they are
-	// left out, and so are the lines behind such a line, and the rest is
-	// written. When it is nil, damage ends the writing.
+	// Damaged is told of each record and line that cannot be read. Records are
+	// left out, a gap stands for a line, and the rest is written. When it is
+	// nil, damage ends the writing.
 	Damaged func(error)
 	// Progress is called now and then, from the goroutine that called Write.
 	Progress func(Progress)

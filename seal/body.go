@@ -194,3 +194,9 @@ func chainOf(stored []byte) []byte {
 	}
 	return stored[tagBytes:]
 }
+
+// isSealedBody reports whether a body has the form of a sealed one. No plain
+// record of a session begins so.
+func isSealedBody(body []byte) bool {
+	return len(body) >= overhead && (body[0] == formBody || body[0] == formNone)
+}

@@ -16,6 +16,7 @@
 package seal
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -76,6 +77,21 @@ func IsSealed(ctx context.Context, inner tidemark.Backend) (bool, error) {
 		}
 		return true, damaged(keyringKey, "the store has sealed data keys, and its keyring is gone")
 	}
+	return looksSealed(ctx, inner)
+}
+
+// looksSealed finds a store of which the keyring and all data keys are gone:
+// writing to it as to a plain one would put plain text among what is sealed.
+func looksSealed(ctx context.Context, inner tidemark.Backend) (bool, error) {
+	for r, err := range inner.List(ctx, tidemark.Query{Kind: "session", Order: tidemark.ByID, Limit: 1}) {
+		if err != nil || !isSealedBody(r.Body) {
+			break // what is damaged says so when it is read
+		}
+		if has, err := hasRing(ctx, inner); has || err != nil {
+			return has, err
+		}
+		return true, damaged(keyringKey, "the store holds what is sealed, and its keyring is gone")
+	}
 	return false, nil
 }
 
@@ -125,12 +141,45 @@ func Create(ctx context.Context, inner tidemark.Backend, slots ...NewSlot) (*Bac
 		}
 	}
 	b := newBackend(inner, r, o)
-	if err := b.put(ctx, r); errors.Is(err, tidemark.ErrConflict) {
-		return nil, errIsSealed()
-	} else if err != nil {
+	err = b.put(ctx, r, tidemark.Need{Key: plainKey})
+	if errors.Is(err, tidemark.ErrConflict) {
+		if err := empty(ctx, inner); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+// plainKey is the record of a store that was made to be plain. It and the
+// keyring exclude each other, so that of two processes that make one store,
+// one plain and one sealed, only one succeeds.
+var plainKey = tidemark.Key{Kind: "plain", ID: "plain"}
+
+// KeepPlain notes that a store is plain on purpose. ErrExists: it is sealed.
+func KeepPlain(ctx context.Context, inner tidemark.Backend) error {
+	for range tries {
+		r, err := inner.Get(ctx, plainKey)
+		if err == nil && r.Version > 0 {
+			return nil
+		}
+		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
+			return err
+		}
+		if has, err := hasRing(ctx, inner); err != nil || has {
+			return cmp.Or(err, errIsSealed())
+		}
+		mark := tidemark.Record{Key: plainKey, Version: 1, Body: []byte("{}")}
+		mark.Sum = mark.Checksum()
+		_, err = inner.Commit(ctx, tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond),
+			Require: []tidemark.Need{{Key: keyringKey}}, Puts: []tidemark.Record{mark}})
+		if !errors.Is(err, tidemark.ErrConflict) {
+			return err
+		}
+	}
+	return tidemark.Conflictf("the store is being made by others")
 }
 
 func errIsSealed() error { return fmt.Errorf("the store is sealed: %w", tidemark.ErrExists) }
@@ -232,14 +281,14 @@ func (b *Backend) reload(ctx context.Context) (*ring, error) {
 }
 
 // put makes r the keyring in place of the version before it.
-func (b *Backend) put(ctx context.Context, r *ring) error {
+func (b *Backend) put(ctx context.Context, r *ring, needs ...tidemark.Need) error {
 	body, err := encodeRing(r.header, r.bundle)
 	if err != nil {
 		return err
 	}
 	rec := tidemark.Record{Key: keyringKey, Version: r.version + 1, Body: body}
 	rec.Sum = rec.Checksum()
-	batch := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Puts: []tidemark.Record{rec}}
+	batch := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Require: needs, Puts: []tidemark.Record{rec}}
 	_, err = b.inner.Commit(ctx, batch)
 	if errors.Is(err, tidemark.ErrUnknown) {
 		if is, lookErr := b.inner.Get(ctx, keyringKey); lookErr == nil && is.Batch == batch.ID {

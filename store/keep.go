@@ -68,9 +68,12 @@ func (s *Store) Purging(ctx context.Context) ([]tidemark.SessionID, error) {
 
 // Refile returns a record of another store as this one would file it: names,
 // projects and checkpoints are found by hashes, which are a sealed store's
-// own. It returns other records as they are.
+// own. It returns other records as they are, and a zero one for what is not to
+// be taken over.
 func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 	switch id, more := sessionOf(r.Key); {
+	case r.Kind == kindPlain:
+		return tidemark.Record{}, nil // each store says for itself that it is plain
 	case r.Kind == kindName:
 		var n name
 		if err := decode(r, &n); err != nil {
@@ -93,3 +96,6 @@ func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 	r.Sum = r.Checksum()
 	return r, nil
 }
+
+// IsSecret reports whether a record keeps what a mask stands for.
+func IsSecret(k tidemark.Key) bool { return k.Kind == kindSecret }

@@ -96,6 +96,7 @@ func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, tex
 	if err != nil {
 		return err
 	}
+	text = s.withoutSecrets(text)
 	return retry(func() error {
 		v, err := s.View(ctx, id)
 		if err != nil {
@@ -188,6 +189,7 @@ func (s *Store) Tag(ctx context.Context, id tidemark.SessionID, add, remove []st
 			if err != nil {
 				return err
 			}
+			t = s.withoutSecrets(t)
 			if !slices.Contains(i.Tags, t) {
 				i.Tags = append(i.Tags, t)
 			}

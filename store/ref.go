@@ -197,10 +197,7 @@ func (s *Store) newest(ctx context.Context, project string, n int) (Info, error)
 	for _, scope := range scopes {
 		have := 0
 		for i, err := range s.Sessions(ctx, Filter{Project: scope, Limit: n}) {
-			if errors.Is(err, tidemark.ErrCorrupt) {
-				continue
-			}
-			if err != nil {
+			if err != nil { // a damaged one counts: another is not what was meant
 				return Info{}, err
 			}
 			if have++; have == n {

@@ -54,6 +54,7 @@ type Answer struct {
 	Cut     bool  // there may be more: bounds were reached
 	Behind  int64 // lines that are not indexed yet and were not read either
 	Scanned bool  // there is no index that could answer: everything was read
+	Damage  error // the first thing that could not be read, and so not be searched
 }
 
 // Search looks for lines. It never writes: what is not indexed yet is read.
@@ -64,7 +65,7 @@ func (s *Store) Search(ctx context.Context, q Question) (Answer, error) {
 	h := &hunt{s: s, q: q, infos: make(map[tidemark.SessionID]Info), seen: make(map[place]bool)}
 	err := h.asIndexed(ctx)
 	if errors.Is(err, tidemark.ErrUnsupported) {
-		h.answer = Answer{Scanned: true}
+		h.answer = Answer{Scanned: true, Damage: h.answer.Damage}
 		clear(h.seen)
 		err = h.scan(ctx)
 	}
@@ -173,7 +174,7 @@ func (h *hunt) scan(ctx context.Context) error {
 		f.State = Trash
 	}
 	for i, err := range h.s.Sessions(ctx, f) {
-		if errors.Is(err, tidemark.ErrCorrupt) {
+		if h.damaged(err) {
 			continue
 		}
 		if err != nil {
@@ -237,18 +238,21 @@ func (h *hunt) open(ctx context.Context, log tidemark.Key, span tidemark.Span) e
 		return err
 	}
 	for l, err := range h.s.backend.Lines(ctx, log, span) {
-		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-			return err
+		if h.damaged(err) {
+			continue
 		}
 		if err != nil {
-			continue
+			return err
 		}
 		if log.Kind == kindSession && l.Seq == 1 {
 			h.title(i)
 		}
 		e, err := searchable(log, l)
-		if err != nil {
+		if h.damaged(err) {
 			continue
+		}
+		if err != nil {
+			return err
 		}
 		if log.Kind != kindNotes {
 			e.Seq += offset
@@ -311,8 +315,15 @@ func (h *hunt) keep(ctx context.Context, f Found) error {
 			continue
 		}
 		v := &View{s: h.s, Info: i}
-		if _, err := v.onPath(ctx, f.Seq); err == nil {
-			f.Info = i
+		if _, err := v.onPath(ctx, f.Seq); err != nil {
+			continue
+		}
+		// The fork may have masked what it shares.
+		m, err := h.s.marksOf(ctx, i, "")
+		if err != nil {
+			return err
+		}
+		if f.Info, f.Entry = i, m.apply(h.s, f.Entry); h.q.Match(f.Entry) {
 			h.add(f)
 			return nil
 		}
@@ -337,13 +348,24 @@ func (h *hunt) info(ctx context.Context, id tidemark.SessionID) (Info, bool, err
 		return i, i.ID != "", nil
 	}
 	i, err := h.s.Session(ctx, id)
-	if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrCorrupt) {
+	if errors.Is(err, tidemark.ErrNotFound) || h.damaged(err) {
 		i, err = Info{}, nil
 	}
 	if err == nil {
 		h.infos[id] = i
 	}
 	return i, i.ID != "", err
+}
+
+// damaged notes a damage that is passed over.
+func (h *hunt) damaged(err error) bool {
+	if !errors.Is(err, tidemark.ErrCorrupt) {
+		return false
+	}
+	if h.answer.Damage == nil {
+		h.answer.Damage = err
+	}
+	return true
 }
 
 // Ref is how people refer to what was found: SESSION@12, SESSION alone for

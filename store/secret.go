@@ -96,14 +96,33 @@ func disjoint(secrets []Secret, text, length int) []Secret {
 	return apart
 }
 
-// withoutSecrets masks a title where entries would be masked.
-func (s *Store) withoutSecrets(title string) string {
-	if s.o.Secrets == nil || s.o.Redact != RedactMask && s.o.Redact != RedactVault {
-		return title
+// withoutSecrets masks a title, a label or a tag where entries would be
+// masked. The vault is for entries: nobody resumes from a title.
+func (s *Store) withoutSecrets(text string) string {
+	if s.o.Redact != RedactMask && s.o.Redact != RedactVault {
+		return text
 	}
-	e := titleEntry(title)
-	e, _ = s.mask(e, s.o.Secrets(e))
-	return e.Text()
+	return s.MaskText(text)
+}
+
+// MaskText returns text with a mask in place of every secret in it.
+func (s *Store) MaskText(text string) string {
+	if text == "" {
+		return text
+	}
+	return s.Mask(titleEntry(text)).Text()
+}
+
+// MaskSession returns what is said of a session with a mask in place of every
+// secret in it.
+func (s *Store) MaskSession(sess tidemark.Session) tidemark.Session {
+	sess.Title, sess.Agent, sess.Model = s.MaskText(sess.Title), s.MaskText(sess.Agent), s.MaskText(sess.Model)
+	sess.Tags = slices.Clone(sess.Tags)
+	for i, t := range sess.Tags {
+		sess.Tags[i] = s.MaskText(t)
+	}
+	sess.Extra = s.Mask(tidemark.Entry{Kind: tidemark.KindMessage, Extra: sess.Extra}).Extra
+	return sess
 }
 
 // redact looks for secrets in an entry that is about to be written.
@@ -154,25 +173,30 @@ func (w *Writer) vault(ctx context.Context, b *tidemark.Batch, values map[string
 func (v *View) Reveal(ctx context.Context, e tidemark.Entry) (tidemark.Entry, error) {
 	var failed error
 	known := func(mark string) (string, bool) {
-		for id := v.ID; ; {
-			var kept vaulted
-			r, err := v.s.get(ctx, keyOf(kindSecret, id, mark), &kept)
-			if err != nil {
-				failed = err
-			}
-			if r.Version > 0 {
-				return kept.Value, true
-			}
-			// A fork shares the vault of what it came from, too.
-			i, err := v.s.Session(ctx, id)
-			if err != nil || i.Base == nil || i.Base.Owned {
-				return "", false
-			}
-			id = i.Base.Session
+		kept, ok, err := v.vaulted(ctx, mark)
+		if err != nil {
+			failed = err
 		}
+		return kept.Value, ok
 	}
 	e = e.EachText(func(_ int, text string, _ bool) string { return tidemark.Unmask(text, known) })
 	return e, failed
+}
+
+// vaulted returns what a mask stands for. A fork shares the vault of what it
+// came from.
+func (v *View) vaulted(ctx context.Context, mark string) (kept vaulted, ok bool, err error) {
+	for id := v.ID; ; {
+		r, err := v.s.get(ctx, keyOf(kindSecret, id, mark), &kept)
+		if err != nil || r.Version > 0 {
+			return kept, r.Version > 0, err
+		}
+		i, err := v.s.Session(ctx, id)
+		if err != nil || i.Base == nil || i.Base.Owned {
+			return kept, false, nil
+		}
+		id = i.Base.Session
+	}
 }
 
 // MarkSecrets masks parts of an entry that is kept already: a mark in the

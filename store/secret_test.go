@@ -202,3 +202,67 @@ func TestALostMarkMasksWhatCanBeFound(t *testing.T) {
 		t.Errorf("reads %q", got)
 	}
 }
+
+func TestWhatAForkMaskedIsMaskedInASearchOfTheTrash(t *testing.T) {
+	s, _ := redacting(store.RedactOff)
+	w := begin(t, s, user("say sesame-open"))
+	f, err := s.Fork(t.Context(), w.ID(), 0, "fork")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Trash(t.Context(), w.ID()); err != nil {
+		t.Fatal(err)
+	}
+	same(t, markAll(t, view(t, s, f.ID)), 1)
+	same(t, len(hits(t, s, lookFor("sesame-open"))), 0)
+	for _, hit := range hits(t, s, lookFor("say")) {
+		if strings.Contains(hit, "sesame-") {
+			t.Errorf("a search shows %s", hit)
+		}
+	}
+}
+
+func TestAPurgeLeavesForksWhatTheirMasksStandFor(t *testing.T) {
+	s, _ := redacting(store.RedactVault)
+	w := begin(t, s, user("say sesame-open"))
+	f, err := s.Fork(t.Context(), w.ID(), 0, "fork")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context(), w.ID(), who("test")); err != nil {
+		t.Fatal(err)
+	}
+	v := view(t, s, f.ID)
+	for e, err := range v.Path(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err = v.Reveal(t.Context(), e); err != nil || e.Text() != "say sesame-open" {
+			t.Errorf("revealed %q, %v", e.Text(), err)
+		}
+	}
+}
+
+func TestTitlesLabelsAndTagsAreMaskedToo(t *testing.T) {
+	s, b := redacting(store.RedactMask)
+	w := s.Create(tidemark.Session{Title: "t sesame-a", Agent: "sesame-b", Tags: []string{"sesame-c"}, Extra: json.RawMessage(`{"x":"sesame-d"}`)}, who("test"))
+	add(t, w, user("hello"))
+	for _, err := range []error{
+		s.Rename(t.Context(), w.ID(), "again sesame-e"),
+		s.Label(t.Context(), w.ID(), 1, "here sesame-f"),
+		s.Tag(t.Context(), w.ID(), []string{"sesame-g"}, nil),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all := kept(t, b); strings.Contains(all, "sesame-") {
+		t.Errorf("a secret was kept: %s", all)
+	}
+}

@@ -38,6 +38,7 @@ const (
 	kindName       = "name"       // record: SESSION.HASH, grouped by what it resolves
 	kindFork       = "fork"       // record: SOURCE.FORK
 	kindCheckpoint = "checkpoint" // record: SESSION or SESSION.HASH
+	kindPlain      = "plain"      // record: the store is plain on purpose; package seal writes it
 	kindSecret     = "secret"     // record: SESSION.FINGERPRINT, what a mask stands for
 )
 

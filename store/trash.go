@@ -154,6 +154,7 @@ func (v *View) copyPast(ctx context.Context) error {
 		return err
 	}
 	c := &pastCopy{s: v.s, log: log, next: have.Head.Length + 1}
+	masked := make(map[string]bool)
 	for _, r := range runs {
 		for e, err := range v.entries(ctx, segments, max(r.from, c.next), r.to) {
 			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
@@ -170,7 +171,46 @@ func (v *View) copyPast(ctx context.Context) error {
 	if err := c.fill(ctx, v.Base.Seq+1); err != nil {
 		return err
 	}
-	return c.flush(ctx)
+	if err := c.flush(ctx); err != nil {
+		return err
+	}
+	for e, err := range v.entries(ctx, segments, 1, v.Base.Seq) {
+		if err == nil {
+			e.EachText(func(_ int, text string, _ bool) string {
+				for _, mark := range tidemark.Fingerprints(text) {
+					masked[mark] = true
+				}
+				return text
+			})
+		}
+	}
+	return v.ownSecrets(ctx, masked)
+}
+
+// ownSecrets gives a fork its own copy of what masks in its past stand for.
+func (v *View) ownSecrets(ctx context.Context, masked map[string]bool) error {
+	for mark := range masked {
+		value, ok, err := v.vaulted(ctx, mark)
+		if err != nil {
+			return err
+		}
+		key := keyOf(kindSecret, v.ID, mark)
+		have, err := v.s.get(ctx, key, &vaulted{})
+		if err != nil {
+			return err
+		}
+		if !ok || have.Version > 0 {
+			continue
+		}
+		r, err := put(key, 0, value)
+		if err != nil {
+			return err
+		}
+		if _, err := v.s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}}); err != nil && !errors.Is(err, tidemark.ErrConflict) {
+			return err
+		}
+	}
+	return nil
 }
 
 // pastCopy appends lines in commits of copyLines.

@@ -259,7 +259,9 @@ func (w *Writer) creation(b *tidemark.Batch) (Lease, error) {
 		w.session.CreatedAt = b.At
 	}
 	w.session.CreatedAt = keepable(w.session.CreatedAt)
-	w.session.Title = w.s.withoutSecrets(w.session.Title)
+	if w.s.o.Redact == RedactMask || w.s.o.Redact == RedactVault {
+		w.session = w.s.MaskSession(w.session)
+	}
 	r, err := w.s.record(w.session, Live, 0)
 	if err != nil {
 		return Lease{}, err

@@ -57,7 +57,7 @@ func (a *app) exportAll(cmd *cobra.Command, x exporting) error {
 		return tidemark.Invalidf("--json goes with -o FILE here: stdout has the archive")
 	}
 	o.Progress = a.stages("Written", 0)
-	o.Damaged = func(err error) { a.say("tidemark: %s: left out, with what is behind it in its log", err) }
+	o.Damaged = func(err error) { a.say("tidemark: %s: left out", err) }
 	if x.since != "" {
 		base, err := inspect(cmd.Context(), x.since)
 		if err != nil {
@@ -108,7 +108,7 @@ func inspect(ctx context.Context, path string) (archive.Manifest, error) {
 
 // restore brings an archive back. One of an encrypted store goes in as it is,
 // below the encryption; a plain one goes through it.
-func (a *app) restore(cmd *cobra.Command, r io.Reader, size int64, sealed, dryRun bool) error {
+func (a *app) restore(cmd *cobra.Command, r io.Reader, size int64, sealed, dryRun bool) (err error) {
 	ctx := cmd.Context()
 	if dryRun {
 		m, err := archive.Inspect(ctx, r)
@@ -124,12 +124,29 @@ func (a *app) restore(cmd *cobra.Command, r io.Reader, size int64, sealed, dryRu
 	m, err := archive.Read(ctx, r, into, &archive.ReadOptions{Progress: a.stages("Read", size), Change: change})
 	a.progressDone()
 	if err != nil {
-		return withHint(err, "what was read is kept; run it again to go on")
+		return goOn(err, "what was read is kept; run it again to go on")
 	}
 	if err := a.indexRestored(ctx); err != nil {
 		return err
 	}
+	if m.Damaged > 0 {
+		defer func() {
+			if err == nil {
+				err = fmt.Errorf("%d thing(s) could not be read when the archive was made, and are not in it: %w", m.Damaged, tidemark.ErrCorrupt)
+			}
+		}()
+	}
 	return a.print(m, func(w io.Writer) error { return manifest(w, "restored", m) })
+}
+
+// goOn adds the hint to go on where that can help.
+func goOn(err error, hint string) error {
+	for _, final := range []error{tidemark.ErrConflict, tidemark.ErrInvalid, tidemark.ErrUnsupported, tidemark.ErrCorrupt} {
+		if errors.Is(err, final) {
+			return err
+		}
+	}
+	return withHint(err, "%s", hint)
 }
 
 // indexRestored makes the index of what was restored. Where the key is not at
@@ -167,6 +184,23 @@ func manifest(w io.Writer, verb string, m archive.Manifest) error {
 
 // target opens what an archive goes into.
 func (a *app) target(ctx context.Context, sealed bool) (tidemark.Backend, func(tidemark.Record) (tidemark.Record, error), error) {
+	if !sealed && a.noEncrypt {
+		// The archive brings the mark of a plain store itself.
+		url, _, err := a.location()
+		if err != nil {
+			return nil, nil, err
+		}
+		if a.inner, err = a.openBackend(ctx, url, creates); err != nil {
+			return nil, nil, err
+		}
+		if fresh, err := isEmpty(ctx, a.inner); fresh || err != nil {
+			return a.inner, nil, err
+		}
+		if err := a.inner.Close(); err != nil {
+			return nil, nil, err
+		}
+		a.inner = nil
+	}
 	if !sealed {
 		s, err := a.open(ctx, creates)
 		if err != nil {
@@ -180,6 +214,9 @@ func (a *app) target(ctx context.Context, sealed bool) (tidemark.Backend, func(t
 	url, _, err := a.location()
 	if err != nil {
 		return nil, nil, err
+	}
+	if a.noEncrypt {
+		return nil, nil, withHint(tidemark.Invalidf("the archive is of an encrypted store, and stays so"), "import it, then: tidemark migrate --to sqlite:PATH --no-encrypt")
 	}
 	inner, err := a.openBackend(ctx, url, creates)
 	if err != nil {

@@ -131,12 +131,22 @@ func (a *app) exportOne(cmd *cobra.Command, ref string, x exporting) error {
 	if err != nil {
 		return err
 	}
+	about := &store.View{Info: v.Info}
+	*about = *v
+	labels, err := v.Labels(ctx)
+	if err != nil {
+		return err
+	}
 	if x.redact {
 		entries = masked(s, entries)
+		about.Session = s.MaskSession(v.Session)
+		for seq, label := range labels {
+			labels[seq] = s.MaskText(label)
+		}
 	}
 	var damage error
 	err = a.toFile(x.output, func(w io.Writer) error {
-		err := a.export(ctx, w, format, v, ref, entries)
+		err := a.export(ctx, w, format, about, labels, ref, entries)
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			damage, err = err, nil // what can be read is written
 		}
@@ -185,10 +195,10 @@ func masked(s *store.Store, entries iter.Seq2[tidemark.Entry, error]) iter.Seq2[
 	}
 }
 
-func (a *app) export(ctx context.Context, w io.Writer, format string, v *store.View, ref string, entries iter.Seq2[tidemark.Entry, error]) error {
+func (a *app) export(ctx context.Context, w io.Writer, format string, v *store.View, labels map[int64]string, ref string, entries iter.Seq2[tidemark.Entry, error]) error {
 	switch format {
 	case "md", "html":
-		d, err := document(ctx, v, ref)
+		d, err := document(ctx, v, labels, ref)
 		if err != nil {
 			return err
 		}
@@ -197,7 +207,7 @@ func (a *app) export(ctx context.Context, w io.Writer, format string, v *store.V
 		}
 		return render.Markdown(w, d, entries)
 	case "json":
-		return exportJSON(ctx, w, v, entries)
+		return exportJSON(w, v.Session, labels, entries)
 	}
 	return eachLine(w, entries, func(e tidemark.Entry) ([]byte, error) {
 		b, err := marshal(e)
@@ -206,7 +216,7 @@ func (a *app) export(ctx context.Context, w io.Writer, format string, v *store.V
 }
 
 // document is what the readable formats say of a session.
-func document(ctx context.Context, v *store.View, ref string) (render.Document, error) {
+func document(ctx context.Context, v *store.View, labels map[int64]string, ref string) (render.Document, error) {
 	d := render.Document{Session: v.Session, UpdatedAt: v.UpdatedAt, Messages: v.Messages, ExportedAt: time.Now()}
 	if v.State != store.Live {
 		d.State = v.State
@@ -214,13 +224,12 @@ func document(ctx context.Context, v *store.View, ref string) (render.Document, 
 	if _, node, ok := strings.Cut(ref, "@"); ok {
 		d.Node = node
 	}
-	labels, err := v.Labels(ctx)
-	if err != nil {
-		return d, err
-	}
 	d.Labels = labels
 	nodes, err := v.Tree(ctx)
 	for _, n := range nodes {
+		if n.Label != "" {
+			n.Label = labels[n.Last]
+		}
 		d.Tree = append(d.Tree, drawn(n))
 	}
 	return d, err
@@ -267,12 +276,8 @@ const (
 )
 
 // exportJSON writes a sessionFile without holding the entries in memory.
-func exportJSON(ctx context.Context, w io.Writer, v *store.View, entries iter.Seq2[tidemark.Entry, error]) error {
-	labels, err := v.Labels(ctx)
-	if err != nil {
-		return err
-	}
-	head, err := marshal(sessionFile{Format: sessionFormat, Version: sessionVersion, Session: v.Session, Labels: labels, Entries: []tidemark.Entry{}})
+func exportJSON(w io.Writer, sess tidemark.Session, labels map[int64]string, entries iter.Seq2[tidemark.Entry, error]) error {
+	head, err := marshal(sessionFile{Format: sessionFormat, Version: sessionVersion, Session: sess, Labels: labels, Entries: []tidemark.Entry{}})
 	if err != nil {
 		return err
 	}
@@ -298,14 +303,22 @@ func exportJSON(ctx context.Context, w io.Writer, v *store.View, entries iter.Se
 func (a *app) toFile(name string, write func(io.Writer) error) error {
 	if name == "-" {
 		w := bufio.NewWriterSize(a.out, 1<<16)
-		return errors.Join(write(w), w.Flush())
+		if err := write(w); err != nil {
+			w.Flush() // what there is; the error is the first one
+			return err
+		}
+		return w.Flush()
 	}
 	full, err := filepath.Abs(name)
 	if err != nil {
 		return tidemark.Invalidf("%s: %w", name, err)
 	}
-	if i, err := os.Stat(full); err == nil && !i.Mode().IsRegular() {
+	i, err := os.Stat(full)
+	if err == nil && !i.Mode().IsRegular() {
 		return tidemark.Invalidf("%s: is not a file", name)
+	}
+	if err := a.notTheStore(full, i); err != nil {
+		return err
 	}
 	dir, err := durable.OpenDir(filepath.Dir(full))
 	if err != nil {
@@ -314,12 +327,51 @@ func (a *app) toFile(name string, write func(io.Writer) error) error {
 	defer dir.Close()
 	base := filepath.Base(full)
 	var failed error // keeps what it is, beside what is storage's
+	var disk *diskWriter
 	err = durable.Stream(dir, fmt.Sprintf(".%s.%d.tmp", base, os.Getpid()), base, func(w io.Writer) error {
-		failed = write(w)
+		disk = &diskWriter{w: w}
+		failed = write(disk)
 		return failed
 	})
-	if err != nil && failed == nil {
+	if err != nil && (failed == nil || disk.err != nil) {
 		return tidemark.Storagef("%s: %w", name, err)
 	}
 	return failed
+}
+
+// notTheStore refuses to write over the store itself.
+func (a *app) notTheStore(file string, is os.FileInfo) error {
+	url, _, err := a.location()
+	if err != nil {
+		return err
+	}
+	scheme, at, _ := strings.Cut(url, ":")
+	at, err = filepath.Abs(at)
+	if err != nil {
+		return err
+	}
+	inside := scheme == "files" && strings.HasPrefix(file, at+string(filepath.Separator))
+	for _, end := range []string{"", "-wal", "-shm", "-journal", ".lock"} {
+		if store, err := os.Stat(at + end); err == nil && scheme == "sqlite" && is != nil && os.SameFile(store, is) {
+			inside = true
+		}
+	}
+	if inside {
+		return tidemark.Invalidf("%s: is a part of the store itself", file)
+	}
+	return nil
+}
+
+// diskWriter tells errors of the disk from those of what is written.
+type diskWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (d *diskWriter) Write(p []byte) (int, error) {
+	n, err := d.w.Write(p)
+	if err != nil {
+		d.err = err
+	}
+	return n, err
 }

@@ -137,13 +137,19 @@ func (i *importer) sessions(r *bufio.Reader, path string) error {
 	if path == "-" {
 		title = ""
 	}
-	s, err := i.openFor(i.dryRun)
-	if err != nil {
-		return err
-	}
 	first, rest := readLine(r)
 	if first.err != nil {
 		return first.err
+	}
+	// A store is made only when there is something to keep.
+	if !isSessionFile(first.text) {
+		if _, err := importedEntry(first.text); err != nil {
+			return notOurs(err)
+		}
+	}
+	s, err := i.openFor(i.dryRun)
+	if err != nil {
+		return err
 	}
 	if !isSessionFile(first.text) {
 		return i.entriesFile(s, title, first, rest, r)
@@ -246,12 +252,17 @@ func (i *importer) entriesFile(s *store.Store, title string, line input, last bo
 			}
 			e, err := importedEntry(text)
 			if err != nil {
-				err = withHint(tidemark.Invalidf("neither an archive, a session nor entries: %w", err), "see what can be imported: tidemark import --help")
+				err = notOurs(err)
 			}
 			return e, err
 		}
 	}
 	return i.bring(s, title, f, next)
+}
+
+// notOurs is the error of a file that is none of those that are known.
+func notOurs(err error) error {
+	return withHint(tidemark.Invalidf("neither an archive, a session nor entries: %w", err), "see what can be imported: tidemark import --help")
 }
 
 // importedEntry reads an entry as append does, but keeps the places in the

@@ -66,7 +66,7 @@ func (n *newSlots) none() bool { return !n.passphrase && len(n.recipients) == 0 
 func (n *newSlots) slots(ctx context.Context, a *app) ([]seal.NewSlot, error) {
 	var all []seal.NewSlot
 	if n.file != "" {
-		s, err := a.fileSlot(n.file, n.label)
+		s, err := a.fileSlot(ctx, n.file, n.label)
 		if err != nil {
 			return nil, err
 		}
@@ -94,16 +94,20 @@ func (n *newSlots) slots(ctx context.Context, a *app) ([]seal.NewSlot, error) {
 }
 
 // fileSlot is the slot of a key file, which is made when it is not there.
-func (a *app) fileSlot(name, label string) (seal.NewSlot, error) {
-	contents, err := readKey(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		contents = seal.NewKeyFile()
-		err = writeKey(name, contents)
+func (a *app) fileSlot(ctx context.Context, name, label string) (seal.NewSlot, error) {
+	contents, err := readKey(ctx, name)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if missing {
+		contents, err = seal.NewKeyFile(), nil
 	}
 	if err != nil {
 		return seal.NewSlot{}, err
 	}
-	return seal.FileSlot(label, contents)
+	slot, err := seal.FileSlot(label, contents)
+	if err == nil && missing {
+		err = writeKey(name, contents)
+	}
+	return slot, err
 }
 
 // newPassphrase asks twice, or reads the file that holds it.
@@ -145,6 +149,9 @@ which is made, as it is by the first command that keeps something.`,
 }
 
 func (a *app) keyInit(ctx context.Context, n *newSlots) error {
+	if a.noEncrypt {
+		return tidemark.Invalidf("--no-encrypt: a plain store has no keys")
+	}
 	url, _, err := a.location()
 	if err != nil {
 		return err
@@ -175,7 +182,7 @@ func (a *app) keyInit(ctx context.Context, n *newSlots) error {
 	}
 	b, err := seal.Create(ctx, inner, slots...)
 	if err != nil {
-		key.undo()
+		key.undo(ctx, inner)
 		if errors.Is(err, tidemark.ErrInvalid) {
 			err = withHint(err, "copy it into an encrypted one with: tidemark migrate --to sqlite:PATH")
 		}

@@ -4,11 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
+	"github.com/tidemark-sessions/tidemark/seal"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func migrateCommand(a *app) *cobra.Command {
@@ -43,7 +47,7 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 	if err != nil {
 		return err
 	}
-	if from == to {
+	if sameStore(from, to) {
 		return tidemark.Invalidf("--to %s: is the store itself", to)
 	}
 	// The flag speaks of the new store; the old one is opened as it is.
@@ -60,8 +64,12 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 		return fmt.Errorf("--to %s: %w", to, err)
 	}
 	var damage error
+	change := into.Refile
+	if _, sealed := target.backend.(*seal.Backend); !sealed {
+		change = a.withoutVault(into.Refile)
+	}
 	stats, err := archive.Copy(cmd.Context(), a.backend, target.backend, &archive.CopyOptions{
-		Progress: a.stages("Copied", 0), Change: into.Refile,
+		Progress: a.stages("Copied", 0), Change: change,
 		Damaged: func(err error) {
 			damage = err
 			a.say("tidemark: %s: left out", err)
@@ -77,11 +85,41 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 		err = closeErr
 	}
 	if err != nil {
-		return withHint(err, "what was copied is kept; run it again to go on")
+		return goOn(err, "what was copied is kept; run it again to go on")
 	}
 	err = a.print(stats, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s: %d records and %d entries copied and compared\n", to, stats.Records, stats.Lines)
 		return err
 	})
 	return errors.Join(err, damage)
+}
+
+// withoutVault leaves out what the vault keeps: a plain store has none.
+func (a *app) withoutVault(change func(tidemark.Record) (tidemark.Record, error)) func(tidemark.Record) (tidemark.Record, error) {
+	said := false
+	return func(r tidemark.Record) (tidemark.Record, error) {
+		if !store.IsSecret(r.Key) {
+			return change(r)
+		}
+		if !said {
+			said = true
+			a.say("The vault stays behind: a plain store has none. Masks stay masks.")
+		}
+		return tidemark.Record{}, nil
+	}
+}
+
+// sameStore reports whether two URLs lead to one place.
+func sameStore(a, b string) bool {
+	if a == b {
+		return true
+	}
+	_, one, _ := strings.Cut(a, ":")
+	_, other, _ := strings.Cut(b, ":")
+	x, err := os.Stat(one)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(other)
+	return err == nil && os.SameFile(x, y)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +18,8 @@ import (
 type leak struct {
 	Session     tidemark.SessionID `json:"session"`
 	Worker      string             `json:"worker,omitempty"`
-	Seq         int64              `json:"seq"`
+	Seq         int64              `json:"seq,omitempty"`   // 0: what is said of the session
+	Where       string             `json:"where,omitempty"` // title, tag, label, …
 	Rule        string             `json:"rule"`
 	Fingerprint string             `json:"fingerprint"`
 	Masked      bool               `json:"masked"`
@@ -99,6 +102,9 @@ func (f *scan) session(cmd *cobra.Command, s *store.Store, id tidemark.SessionID
 	if err != nil {
 		return err
 	}
+	if err := f.about(cmd, s, v); err != nil {
+		return err
+	}
 	workers, err := v.Workers(cmd.Context())
 	if err != nil {
 		return err
@@ -112,6 +118,37 @@ func (f *scan) session(cmd *cobra.Command, s *store.Store, id tidemark.SessionID
 		}
 		if err := f.log(cmd, view.Unmasked(), worker); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// about looks at what is said of a session. A title can be masked by another
+// one; the rest is named, for its owner to change.
+func (f *scan) about(cmd *cobra.Command, s *store.Store, v *store.View) error {
+	labels, err := v.Labels(cmd.Context())
+	if err != nil {
+		return err
+	}
+	texts := map[string]string{"title": v.Title, "agent": v.Agent, "tags": strings.Join(v.Tags, "\n"), "extra": string(v.Extra)}
+	for seq, label := range labels {
+		texts[fmt.Sprintf("label of entry %d", seq)] = label
+	}
+	for where, text := range texts {
+		masked := s.MaskText(text)
+		if masked == text {
+			continue
+		}
+		done := f.mask && where == "title"
+		if done {
+			if err := s.Rename(cmd.Context(), v.ID, masked); err != nil {
+				return err
+			}
+		}
+		for _, mark := range tidemark.Fingerprints(masked) {
+			if !slices.Contains(tidemark.Fingerprints(text), mark) {
+				f.found = append(f.found, leak{Session: v.ID, Where: where, Rule: "see " + where, Fingerprint: mark, Masked: done})
+			}
 		}
 	}
 	return nil
@@ -136,7 +173,7 @@ func (f *scan) log(cmd *cobra.Command, v *store.View, worker string) error {
 			}
 		}
 		for _, secret := range secrets {
-			f.found = append(f.found, leak{v.ID, worker, e.Seq, secret.Rule, secret.Fingerprint, f.mask})
+			f.found = append(f.found, leak{Session: v.ID, Worker: worker, Seq: e.Seq, Rule: secret.Rule, Fingerprint: secret.Fingerprint, Masked: f.mask})
 		}
 	}
 	return nil
@@ -145,7 +182,11 @@ func (f *scan) log(cmd *cobra.Command, v *store.View, worker string) error {
 func (f *scan) print(w io.Writer) error {
 	t := f.table("REF", "RULE", "FINGERPRINT", "WORKER")
 	for _, l := range f.found {
-		t.row(fmt.Sprintf("%s@%d", f.shortID(l.Session), l.Seq), l.Rule, l.Fingerprint, l.Worker)
+		ref := f.shortID(l.Session)
+		if l.Seq > 0 {
+			ref = fmt.Sprintf("%s@%d", ref, l.Seq)
+		}
+		t.row(ref, l.Rule, l.Fingerprint, l.Worker)
 	}
 	return t.print(w)
 }
@@ -154,10 +195,19 @@ func (f *scan) err() error {
 	if f.damage != nil {
 		return f.damage
 	}
-	if len(f.found) == 0 || f.mask {
-		return nil
+	open := 0
+	for _, l := range f.found {
+		if !l.Masked {
+			open++
+		}
 	}
-	return withHint(fmt.Errorf("%d secret(s) found", len(f.found)), "mask them for every reader with: tidemark scan --mask")
+	switch {
+	case open == 0:
+		return nil
+	case f.mask:
+		return withHint(fmt.Errorf("%d secret(s) are in what is said of sessions, where nothing is masked", open), "change them: tidemark tag SESSION -x, tidemark label SESSION@N TEXT")
+	}
+	return withHint(fmt.Errorf("%d secret(s) found", open), "mask them for every reader with: tidemark scan --mask")
 }
 
 // secretsIn finds the secrets of an entry, as the store wants them.

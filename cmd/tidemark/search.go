@@ -110,6 +110,9 @@ func (a *app) search(cmd *cobra.Command, s *store.Store, query search.Query, q s
 		a.say("There may be more: -n shows more of them.")
 	}
 	err = a.print(hits, func(w io.Writer) error { return a.hits(w, hits) })
+	if err == nil && answer.Damage != nil {
+		return answer.Damage
+	}
 	if err == nil && len(hits) == 0 {
 		return withHint(errNothing, "other words, or fewer; see: tidemark search --help")
 	}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
+	"time"
 
 	"golang.org/x/term"
 
@@ -80,8 +82,14 @@ func (a *app) unseal(ctx context.Context, inner tidemark.Backend, how access) (t
 		return nil, err
 	case fresh && how == creates && !a.noEncrypt:
 		return a.seal(ctx, inner)
-	case !fresh && a.keyFile != "":
-		return nil, withHint(tidemark.Invalidf("--key-file: the store is not encrypted"),
+	case fresh && how == creates:
+		err := seal.KeepPlain(ctx, inner)
+		if errors.Is(err, tidemark.ErrExists) {
+			return a.unseal(ctx, inner, how) // another process was quicker
+		}
+		return inner, err
+	case !fresh && a.keySource() != (keySource{}):
+		return nil, withHint(tidemark.Invalidf("%s: the store is not encrypted", a.keySource().origin),
 			"copy it into an encrypted one with: tidemark migrate --to sqlite:PATH")
 	}
 	return inner, nil
@@ -147,7 +155,7 @@ func (a *app) unlockers(ctx context.Context, h seal.Header) ([]seal.Unlocker, er
 		if s.Type != seal.TypeFile {
 			continue
 		}
-		contents, err := readKey(filepath.Join(dir, s.ID+".key"))
+		contents, err := readKey(ctx, filepath.Join(dir, s.ID+".key"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -192,7 +200,7 @@ func (s keySource) read(ctx context.Context) ([]byte, error) {
 	if s.command != "" {
 		return runKeyCommand(ctx, s.command)
 	}
-	contents, err := readKey(s.file + s.passphrase)
+	contents, err := readKey(ctx, s.file+s.passphrase)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", tidemark.ErrSealed, err)
 	}
@@ -202,8 +210,27 @@ func (s keySource) read(ctx context.Context) ([]byte, error) {
 	return contents, err
 }
 
-// readKey reads a file that nobody else may read.
-func readKey(name string) ([]byte, error) {
+// readKey reads a file that nobody else may read. A pipe may keep it waiting,
+// but not past the end of ctx.
+func readKey(ctx context.Context, name string) ([]byte, error) {
+	type result struct {
+		contents []byte
+		err      error
+	}
+	done := make(chan result, 1)
+	go func() {
+		contents, err := readKeyFile(name)
+		done <- result{contents, err}
+	}()
+	select {
+	case r := <-done:
+		return r.contents, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func readKeyFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -234,14 +261,37 @@ func runKeyCommand(ctx context.Context, command string) ([]byte, error) {
 	}
 	cmd := exec.CommandContext(ctx, shell, flag, command)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
+	cmd.WaitDelay = keyCommandGrace
+	out := &bounded{left: maxKeyBytes}
+	cmd.Stdout = out
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if out.left < 0 {
+		err = errors.New("it printed more than a key")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("TIDEMARK_KEY_COMMAND: %w: %w", tidemark.ErrSealed, err)
 	}
-	if len(out) > maxKeyBytes {
-		return nil, fmt.Errorf("TIDEMARK_KEY_COMMAND: %w: it printed more than a key", tidemark.ErrSealed)
+	return out.kept.Bytes(), nil
+}
+
+// keyCommandGrace is how long what a key command started may keep its output
+// open after it was stopped.
+const keyCommandGrace = time.Second
+
+// bounded keeps what is written to it up to a bound, and refuses more.
+type bounded struct {
+	kept bytes.Buffer // not embedded: it would read past the bound by itself
+	left int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, io.ErrShortWrite
 	}
-	return out, nil
+	return b.kept.Write(p)
 }
 
 // askPassphrase asks on the terminal, and returns nothing where there is none
@@ -278,7 +328,7 @@ func (a *app) seal(ctx context.Context, inner tidemark.Backend) (tidemark.Backen
 		a.tellKey(key)
 		return b, nil
 	}
-	key.undo()
+	key.undo(ctx, inner)
 	if errors.Is(err, tidemark.ErrExists) {
 		return a.openSealed(ctx, inner) // another process was quicker
 	}
@@ -291,9 +341,14 @@ type newKey struct {
 	made string // the key file that was made for it, "": none was
 }
 
-// undo takes a key file that was made away again.
-func (k newKey) undo() {
-	if k.made != "" {
+// undo takes a key file that was made away again, when nothing can need it: it
+// has a name that nobody else knows, and the store has no slot for it.
+func (k newKey) undo(ctx context.Context, inner tidemark.Backend) {
+	if k.made == "" || !strings.HasSuffix(k.made, k.slot.ID()+".key") {
+		return
+	}
+	h, err := seal.Inspect(ctx, inner)
+	if err == nil && !slices.ContainsFunc(h.Slots, func(s seal.Slot) bool { return s.ID == k.slot.ID() }) {
 		removeKey(k.made)
 	}
 }
@@ -312,6 +367,14 @@ func (a *app) newKey(ctx context.Context) (k newKey, err error) {
 	src := a.keySource()
 	if src == (keySource{}) {
 		return a.newKeyFile("")
+	}
+	if src.file != "" {
+		// Of several processes one makes the file, and the others read it whole.
+		unlock, err := a.lockKeys(ctx)
+		if err != nil {
+			return k, err
+		}
+		defer unlock()
 	}
 	contents, err := src.read(ctx)
 	if errors.Is(err, fs.ErrNotExist) && src.file != "" {
