@@ -19,10 +19,13 @@ import (
 // second.
 const indexAfter = 300 * time.Millisecond
 
-// indexLines and indexBytes bound what is read before it is indexed.
+// What is read before it is indexed is bounded. Large steps are quicker in all;
+// behind a writer they are small, because an append waits for the step under
+// way.
 const (
-	indexLines = 2000
-	indexBytes = 4 << 20
+	indexLines       = 2000
+	indexLinesBehind = 200
+	indexBytes       = 4 << 20
 )
 
 // searched are the kinds of logs that can be searched.
@@ -59,7 +62,7 @@ func (s *Store) KeepIndexed(ctx context.Context) error {
 			return nil
 		case <-time.After(indexAfter):
 		}
-		_, err := s.CatchUp(ctx, nil)
+		_, err := s.catchUp(ctx, indexLinesBehind, nil)
 		switch {
 		case errors.Is(err, tidemark.ErrUnsupported):
 			return nil
@@ -77,6 +80,10 @@ func (s *Store) Pending() bool { return len(s.grown) > 0 }
 // lines that were: ErrUnsupported where there is no index. It calls progress,
 // when it is not nil, as it goes.
 func (s *Store) CatchUp(ctx context.Context, progress func(lines int64)) (int64, error) {
+	return s.catchUp(ctx, indexLines, progress)
+}
+
+func (s *Store) catchUp(ctx context.Context, step int, progress func(lines int64)) (int64, error) {
 	index := s.searcher()
 	if index == nil {
 		return 0, tidemark.Unsupportedf("this store has no search index")
@@ -86,7 +93,7 @@ func (s *Store) CatchUp(ctx context.Context, progress func(lines int64)) (int64,
 	default:
 	}
 	var total int64
-	chunk := &indexChunk{index: index}
+	chunk := &indexChunk{index: index, step: step}
 	// The lags are read before anything is indexed: they change with it.
 	var lags []tidemark.Lag
 	for lag, err := range index.Unindexed(ctx, searched...) {
@@ -127,6 +134,7 @@ func (s *Store) Reindex(ctx context.Context, progress func(lines int64)) (int64,
 // quicker, the others of the chunk are indexed log by log.
 type indexChunk struct {
 	index tidemark.Searcher
+	step  int // lines
 	lines []tidemark.Indexed
 	bytes int
 }
@@ -136,7 +144,7 @@ func (c *indexChunk) add(ctx context.Context, line tidemark.Indexed) error {
 	for _, w := range line.Words {
 		c.bytes += len(w)
 	}
-	if len(c.lines) < indexLines && c.bytes < indexBytes {
+	if len(c.lines) < c.step && c.bytes < indexBytes {
 		return nil
 	}
 	return c.flush(ctx)
