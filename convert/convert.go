@@ -6,7 +6,7 @@
 // and reads no credential. What it cannot read it yields as a *Skip and goes
 // on. It knows nothing of stores: whoever calls it keeps what comes.
 //
-//	for s, err := range claudecode.Tool.Import(ctx, place) { … }
+//	for s, err := range claudecode.Tool().Import(ctx, place) { … }
 package convert
 
 import (
@@ -81,13 +81,20 @@ type Database interface {
 // Out is a folder to export into.
 type Out interface {
 	// Create makes a file, with the folders that it lacks, that takes its name
-	// when it is closed without an error. It replaces one that is there.
-	Create(name string) (io.WriteCloser, error)
+	// when it is closed. It replaces one that is there.
+	Create(name string) (File, error)
 	// SQL makes a new SQLite database, or opens one that an earlier session
 	// was exported into.
 	SQL(ctx context.Context, name string) (Database, error)
 	// Getenv is as for a Place.
 	Getenv(string) string
+}
+
+// File is a file on its way out.
+type File interface {
+	io.WriteCloser
+	// CloseWithError gives the file up: what was there before stays.
+	CloseWithError(error) error
 }
 
 // Session is a session of another tool. ID and Base of the embedded one are

@@ -2,6 +2,7 @@ package search
 
 import (
 	"slices"
+	"unicode/utf8"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -34,10 +35,34 @@ func (q Query) Ask() (all [][]tidemark.Term, none []tidemark.Term, verify bool) 
 		slices.SortStableFunc(clauses, func(a, b []int) int { return q.weight(b) - q.weight(a) })
 		clauses, verify = clauses[:maxClauses], true
 	}
-	for _, c := range clauses {
+	kept := q.withoutShortBeginnings(clauses)
+	verify = verify || len(kept) < len(clauses)
+	for _, c := range kept {
 		all = append(all, q.named(c))
 	}
 	return all, none, verify
+}
+
+// shortBeginning is a beginning of so few letters that an index has to look
+// through many words for it, and says little beside whole words.
+const shortBeginning = 5
+
+// withoutShortBeginnings leaves clauses out that ask for a short beginning of
+// a word, such as the last word of a phrase, when others remain.
+func (q Query) withoutShortBeginnings(clauses [][]int) [][]int {
+	kept := make([][]int, 0, len(clauses))
+	for _, c := range clauses {
+		short := slices.ContainsFunc(c, func(t int) bool {
+			return q.terms[t].Prefix && utf8.RuneCountInString(q.terms[t].Word) < shortBeginning
+		})
+		if !short {
+			kept = append(kept, c)
+		}
+	}
+	if len(kept) == 0 {
+		return clauses
+	}
+	return kept
 }
 
 // excluded returns terms that a line must not have when the atom, which is a

@@ -23,7 +23,7 @@ const sqlSearch = `SELECT w.rowid, n.id, n.at, l.kind, l.id
 // searchAhead is how many hits are held back at most to bring them into order.
 // More wait only where many lines of one minute are indexed; these come in the
 // order in which they were indexed then.
-const searchAhead = 256
+const searchAhead = 64
 
 // Search yields the newest lines first. It reads a page of hits at an instant;
 // lines that are indexed while a caller's loop body runs may be missed. The
@@ -61,6 +61,9 @@ func (b *Backend) Search(ctx context.Context, a tidemark.Ask) iter.Seq2[tidemark
 	}
 }
 
+// firstHits is the size of the first page of a search.
+const firstHits = 32
+
 // searching carries a search from page to page.
 type searching struct {
 	match   string
@@ -68,6 +71,7 @@ type searching struct {
 	left    int            // how many more may be yielded
 	waiting []tidemark.Hit // newest first, found, and perhaps older than one that is not
 	hits    []tidemark.Hit // a page, in order
+	size    int            // of the page: most callers want a few, so it begins small
 	done    bool
 }
 
@@ -98,7 +102,8 @@ func (p *searching) page(c *conn) error {
 	defer s.reset()
 	s.setText(1, p.match)
 	s.setInt(2, p.upTo)
-	for len(p.hits) < min(p.left, pageRows) {
+	p.size = min(max(2*p.size, firstHits), pageRows)
+	for len(p.hits) < min(p.left, p.size) {
 		more, err := s.step()
 		if err != nil {
 			return err

@@ -164,6 +164,9 @@ func (g *guest) fill(ctx context.Context) error {
 		}
 	}
 	if g.w == nil {
+		if g.here == nil && g.row.Entries == 0 {
+			g.row.State = "empty"
+		}
 		return nil // nothing was new
 	}
 	if len(g.from.Checkpoint) > 0 {
@@ -220,6 +223,12 @@ func (g *guest) log(ctx context.Context, worker string, entries iter.Seq2[conver
 	}
 	if worker != "" {
 		return nil
+	}
+	if g.from.Fork != nil && g.here == nil && !g.dryRun {
+		// A fork in which nothing was said yet is one all the same.
+		if err := l.open(ctx); err != nil {
+			return err
+		}
 	}
 	return l.finish(ctx)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -47,7 +48,10 @@ exported, too.
 
 With --all, everything that the store holds goes into one archive, which import
 brings back as it was. The archive of an encrypted store is encrypted as the
-store is, and opens with the same keys.`,
+store is, and opens with the same keys.
+
+--format TOOL writes a session as another tool would have, into a folder, and
+says what that tool has no place for: ` + known(func(t convert.Tool) bool { return t.Export != nil }) + `.`,
 		Example: `  tidemark export last > session.md
   tidemark export 7f3a@n2 --format html -o session.html
   tidemark export last --all-branches --format json --redact
@@ -73,7 +77,7 @@ store is, and opens with the same keys.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&x.format, "format", "", "`FORMAT`: md, html, json or ndjson (default: by the name of the file, else md)")
+	f.StringVar(&x.format, "format", "", "`FORMAT`: md, html, json, ndjson or a tool (default: by the name of the file, else md)")
 	f.StringVarP(&x.output, "output", "o", "-", "`FILE` to write, - for stdout")
 	f.BoolVar(&x.redact, "redact", false, "mask secrets")
 	f.BoolVar(&x.branches, "all-branches", false, "all branches, in the order they were written")

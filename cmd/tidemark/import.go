@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
+	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -27,7 +28,7 @@ type brought struct {
 	Session tidemark.SessionID `json:"session,omitempty"`
 	Title   string             `json:"title,omitempty"`
 	Entries int                `json:"entries"` // that were new
-	State   string             `json:"state"`   // new, grown, known
+	State   string             `json:"state"`   // new, grown, known, empty
 	Lost    []string           `json:"lost,omitempty"`
 }
 
@@ -36,15 +37,25 @@ func importCommand(a *app) *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "import PATH…",
-		Short: "Bring in archives and sessions that were exported",
+		Short: "Bring in archives, and sessions of other tools",
 		Long: `Brings in what export wrote: an archive of a whole store, a session as JSON, or
-entries as NDJSON. The format is detected; - is stdin.
+entries as NDJSON; and the sessions that other tools keep. The format is
+detected; - is stdin. Files of other tools are only read, and credentials are
+not opened.
+
+Known tools: ` + known(func(t convert.Tool) bool { return t.Import != nil }) + `.
+
+A second import adds only what is new: a session that grew gets the rest, and an
+entry that was changed becomes a branch beside what it was. What cannot be taken
+is named and left out; the exit code is then 3.
 
 An archive is restored as it was: into a store that is not there yet, or into
 one that holds the beginning of it. It can be interrupted and run again. A
 session that is there already gets only what is new; one that differs from it
 is refused.`,
-		Example: `  tidemark import backup.tidemark
+		Example: `  tidemark import --all --dry-run
+  tidemark import ~/.claude
+  tidemark import backup.tidemark
   tidemark import session.json --dry-run
   tidemark --store files:restored import backup.tidemark`,
 		Args: usage(cobra.ArbitraryArgs),

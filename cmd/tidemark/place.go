@@ -29,11 +29,11 @@ func openPlace(name string) (p convert.Place, done func(), err error) {
 	if !info.IsDir() {
 		dir, p.Path = filepath.Dir(name), filepath.Base(name)
 	}
-	root, err := os.OpenRoot(dir)
+	root, err := durable.OpenDir(dir)
 	if err != nil {
 		return p, nil, tidemark.Invalidf("%w", err)
 	}
-	p.FS, p.Getenv = root.FS(), os.Getenv
+	p.FS, p.Getenv = root.ReadOnly(), os.Getenv
 	var copies []*copied
 	p.SQL = func(ctx context.Context, file string) (convert.Database, error) {
 		c, err := copyDatabase(ctx, p.FS, file)
@@ -145,7 +145,7 @@ func openOut(name string) (*outFolder, error) {
 func (o *outFolder) Getenv(name string) string { return os.Getenv(name) }
 
 // Create makes a file that takes its name when it is closed.
-func (o *outFolder) Create(name string) (io.WriteCloser, error) {
+func (o *outFolder) Create(name string) (convert.File, error) {
 	if !fs.ValidPath(name) || name == "." {
 		return nil, tidemark.Invalidf("%q: not a name in a folder", name)
 	}
@@ -175,6 +175,12 @@ func (f *outFile) Write(b []byte) (int, error) { return f.w.Write(b) }
 func (f *outFile) Close() error {
 	f.w.Close()
 	return <-f.done
+}
+
+func (f *outFile) CloseWithError(err error) error {
+	f.w.CloseWithError(err)
+	<-f.done
+	return err
 }
 
 // SQL makes a database, or opens the one of an earlier session.

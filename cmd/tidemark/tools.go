@@ -8,12 +8,50 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/agentsfleet"
+	"github.com/tidemark-sessions/tidemark/convert/agentzero"
+	"github.com/tidemark-sessions/tidemark/convert/agsh"
+	"github.com/tidemark-sessions/tidemark/convert/atif"
+	"github.com/tidemark-sessions/tidemark/convert/claudecode"
+	"github.com/tidemark-sessions/tidemark/convert/cline"
+	"github.com/tidemark-sessions/tidemark/convert/codex"
+	"github.com/tidemark-sessions/tidemark/convert/continuecli"
+	"github.com/tidemark-sessions/tidemark/convert/copilot"
+	"github.com/tidemark-sessions/tidemark/convert/gemini"
+	"github.com/tidemark-sessions/tidemark/convert/messages"
+	"github.com/tidemark-sessions/tidemark/convert/opencode"
+	"github.com/tidemark-sessions/tidemark/convert/pi"
+	"github.com/tidemark-sessions/tidemark/convert/qwen"
 )
 
 // tools are the tools whose sessions come in and go out. The order is that of
 // detection: what is more particular comes first.
 func tools() []convert.Tool {
-	return []convert.Tool{}
+	return []convert.Tool{
+		claudecode.Tool(), codex.Tool(), opencode.Tool(), gemini.Tool(), qwen.Tool(), copilot.Tool(), pi.Tool(), continuecli.Tool(), cline.Tool(),
+		agentsfleet.Tool(), agentzero.Tool(), agsh.Tool(),
+		messages.Anthropic(), messages.OpenAI(), atif.Tool(), atif.OTel(),
+	}
+}
+
+// known names the tools that can do something, in lines that fit a help page.
+func known(can func(convert.Tool) bool) string {
+	var b strings.Builder
+	width := 20
+	for _, t := range tools() {
+		if !can(t) {
+			continue
+		}
+		if width > 20 {
+			b.WriteString(", ")
+		}
+		if width += len(t.Name) + 2; width > 78 {
+			b.WriteString("\n")
+			width = 21
+		}
+		b.WriteString(t.Name)
+	}
+	return b.String()
 }
 
 func toolNamed(name string) (convert.Tool, error) {

@@ -42,7 +42,7 @@ func (r *run) moving(ctx context.Context) error {
 	if !r.hasProgram() {
 		return nil
 	}
-	l, err := r.books(ctx)
+	l, err := r.books(ctx, r.size.moved)
 	if err != nil || l == nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (r *run) moving(ctx context.Context) error {
 		return err
 	}
 	for _, format := range sessionFormats {
-		trips = append(trips, &trip{name: fmt.Sprintf("export one session of %s entries as %s", short(l.entries/4), format), text: text, least: exportsAll,
+		trips = append(trips, &trip{name: fmt.Sprintf("export one session of %s entries as %s", short(l.entries), format), text: text, least: exportsAll,
 			run: func() (cost, error) {
 				return r.cost(ctx, one, "export", string(one.session), "-o", filepath.Join(dir, "one."+format))
 			}})
@@ -75,7 +75,7 @@ func (r *run) moving(ctx context.Context) error {
 	}
 	r.say("export and import of %.0f MB", float64(l.text)/1e6)
 	reps := r.size.moves
-	if l.entries > 2*full.entries {
+	if l.entries > full.entries {
 		reps = 3 // a gigabyte takes minutes
 	}
 	s, err := r.compareTimes(ctx, reps, contenders...)
@@ -166,7 +166,7 @@ func (r *run) oneSession(ctx context.Context, l *library) (*place, int64, error)
 	var text int64
 	w := p.Create(tidemark.Session{Title: "a long session", Model: "demo"}, p.who)
 	p.session = w.ID()
-	for from := 0; from < l.entries/4; from += corpusSession {
+	for from := 0; from < l.entries; from += corpusSession {
 		_, entries := l.session(from / corpusSession)
 		for i := range entries {
 			text += int64(len(search.Text(entries[i])))

@@ -17,10 +17,12 @@ import (
 type corpus struct {
 	entries int
 	words   []string // the most frequent first
+	names   []string // identifiers of programs, the most frequent first
 }
 
 const (
 	corpusWords   = 50_000
+	corpusNames   = 50_000
 	corpusSession = 500 // entries
 	// rareEvery is how many entries there are to each one that has a word of
 	// its own.
@@ -58,6 +60,10 @@ func newCorpus(entries int) *corpus {
 			known[w.String()] = true
 			c.words = append(c.words, w.String())
 		}
+	}
+	s := c.scribe(-1)
+	for range corpusNames {
+		c.names = append(c.names, s.newName())
 	}
 	return c
 }
@@ -127,7 +133,7 @@ type scribe struct {
 
 func (c *corpus) scribe(i int) *scribe {
 	rnd := rand.New(rand.NewPCG(uint64(i), 7))
-	return &scribe{c, rnd, rand.NewZipf(rnd, 1.08, 2.7, corpusWords-1)}
+	return &scribe{c, rnd, rand.NewZipf(rnd, 1.08, 2.7, min(corpusWords, corpusNames)-1)}
 }
 
 func (s *scribe) word() string { return s.c.words[s.zipf.Uint64()] }
@@ -176,8 +182,11 @@ func (s *scribe) code(n int) string {
 	return b.String()
 }
 
-// identifier is a name of two or three words as programs have them.
-func (s *scribe) identifier() string {
+// identifier returns one of the names that programs use over and over.
+func (s *scribe) identifier() string { return s.c.names[s.zipf.Uint64()] }
+
+// newName joins two or three words as programs do.
+func (s *scribe) newName() string {
 	w := s.word()
 	for range 1 + s.rnd.IntN(2) {
 		next := s.word()

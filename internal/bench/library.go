@@ -38,30 +38,31 @@ var shelves = []string{inSQLite, sealed + inSQLite, inFiles, sealed + inFiles}
 // files and as archives, with indexes, twice where it is on its way.
 const copiesOfText = 16
 
-// books returns the library, made when it is first asked for; nil when there
-// is no room for it.
-func (r *run) books(ctx context.Context) (*library, error) {
-	if r.library != nil {
-		return r.library, r.library.open(ctx)
+// books returns a library of so many entries, made when it is first asked for;
+// nil when there is no room for it.
+func (r *run) books(ctx context.Context, n int) (*library, error) {
+	if l := r.shelf[n]; l != nil {
+		return l, l.open(ctx)
 	}
-	if free, err := freeBytes(r.dir); err != nil || free < int64(r.size.entries)*1000*copiesOfText {
-		r.table.skip("%s entries of 1 KB: there is not enough room on the disk", short(r.size.entries))
+	if free, err := freeBytes(r.dir); err != nil || free < int64(n)*1000*copiesOfText {
+		r.table.skip("%s entries of 1 KB: there is not enough room on the disk", short(n))
 		return nil, err
 	}
-	l := &library{corpus: newCorpus(r.size.entries), stores: make(map[string]*place), indexes: make(map[string]indexed),
-		dir: filepath.Join(r.dir, "books")}
-	r.library = l
+	name := short(n) + " books"
+	l := &library{corpus: newCorpus(n), stores: make(map[string]*place), indexes: make(map[string]indexed),
+		dir: filepath.Join(r.dir, name)}
+	r.shelf[n] = l
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, err
 	}
 	for _, backend := range shelves {
-		p, err := r.open(ctx, backend, "books")
+		p, err := r.open(ctx, backend, name)
 		if err != nil {
 			return nil, err
 		}
 		l.stores[backend] = p
 	}
-	r.say("making %s entries of 1 KB in %d stores and as files", short(r.size.entries), len(shelves))
+	r.say("making %s entries of 1 KB in %d stores and as files", short(n), len(shelves))
 	for n := range l.sessions() {
 		if err := l.add(ctx, n); err != nil {
 			return nil, err
@@ -158,9 +159,6 @@ func (l *library) open(ctx context.Context) error {
 }
 
 func (l *library) close() error {
-	if l == nil {
-		return nil
-	}
 	var errs []error
 	for _, p := range l.stores {
 		errs = append(errs, p.close())

@@ -161,6 +161,9 @@ func (r *run) closeKept() error {
 	for _, p := range r.places {
 		errs = append(errs, p.close())
 	}
+	for _, l := range r.shelf {
+		errs = append(errs, l.close())
+	}
 	return errors.Join(errs...)
 }
 

@@ -72,7 +72,7 @@ func (c *corpus) phrase(i int) string {
 
 // searching measures questions to open stores that hold many entries.
 func (r *run) searching(ctx context.Context) error {
-	l, err := r.books(ctx)
+	l, err := r.books(ctx, r.size.entries)
 	if err != nil || l == nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (r *run) searching(ctx context.Context) error {
 		}
 	}
 	r.say("search in %s entries", short(l.entries))
-	s, err := r.compare(ctx, contenders...)
+	s, err := r.compareTimes(ctx, r.size.moves, contenders...)
 	if err != nil {
 		return err
 	}

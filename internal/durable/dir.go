@@ -87,6 +87,10 @@ func makeMissing(dir string) error {
 	return syncDir(parent)
 }
 
+// ReadOnly returns what is in the directory, to be read. No link leads out of
+// it.
+func (d *Dir) ReadOnly() fs.FS { return d.root.FS() }
+
 // Close releases the directory. Files that are open stay open.
 func (d *Dir) Close() error {
 	d.mu.Lock()

@@ -1,0 +1,407 @@
+package agentsfleet
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// object is a JSON object whose values are as they were written.
+type object map[string]json.RawMessage
+
+// untimed, in what is kept of a line or session, says that its time was not in
+// the file, so that export does not make one up.
+const untimed = "tidemark_untimed"
+
+// unsaid is the same for when a session was changed.
+const unsaid = "tidemark_unsaid"
+
+// stamp is how agents-fleet writes times.
+const stamp = "2006-01-02T15:04:05.000Z"
+
+// The keys under which a line may keep what is known to be there, the
+// documented or observed one first.
+var (
+	timeKeys   = []string{"timestamp", "ts", "time", "createdAt", "created_at", "at"}
+	callKeys   = []string{"toolCallId", "tool_call_id", "toolUseId", "callId", "id"}
+	resultKeys = []string{"content", "result", "output"}
+)
+
+// entryOf returns the entry that a line of a transcript stands for. What the
+// entry does not say exactly as the line did stays in its Extra. A line
+// without a time is of the time before.
+func entryOf(line []byte, id string, before time.Time) (convert.Entry, error) {
+	if err := checkParts(line); err != nil {
+		return convert.Entry{}, err
+	}
+	var rest object
+	if err := json.Unmarshal(line, &rest); err != nil || rest == nil {
+		return convert.Entry{}, tidemark.Invalidf("is no JSON object")
+	}
+	e := convert.Entry{ID: id}
+	e.At = rest.takeTime("timestamp")
+	for _, k := range timeKeys {
+		if e.At.IsZero() {
+			e.At, _ = parseTime(rest[k])
+			rest[untimed] = json.RawMessage("true")
+		}
+	}
+	if e.At.IsZero() {
+		e.At = before
+	}
+	e.Model = rest.take("model")
+	role := tidemark.Role(rest.take("role"))
+	switch {
+	case !role.Valid():
+		e.Kind = "note"
+		if role != "" {
+			rest.set("role", role)
+		}
+	case role == tidemark.System && isKind(rest.text("kind")):
+		e.Kind = rest.take("kind")
+	default:
+		e.Kind, e.Role = tidemark.KindMessage, role
+	}
+	if role == tidemark.Tool {
+		e.Blocks = rest.takeTool("call-" + id)
+	} else {
+		e.Blocks = rest.takeContent()
+	}
+	e.Extra = rest.extra()
+	return e, nil
+}
+
+// isKind reports whether s is a kind that an entry of another tool had when it
+// was written here.
+func isKind(s string) bool {
+	_, err := tidemark.Entry{Kind: s}.Line()
+	return err == nil && s != tidemark.KindBranch && s != tidemark.KindGap
+}
+
+// takeContent returns what was said. Content that is a list of parts, as
+// providers have it, is shown as far as it is known, and kept.
+func (o object) takeContent() []tidemark.Block {
+	if text := o.take("content"); text != "" {
+		return []tidemark.Block{tidemark.Text(text)}
+	}
+	var parts []struct{ Type, Text, Thinking string }
+	if len(o["content"]) == 0 || json.Unmarshal(o["content"], &parts) != nil {
+		return nil
+	}
+	var blocks []tidemark.Block
+	for _, p := range parts {
+		switch {
+		case p.Type == "text" && p.Text != "":
+			blocks = append(blocks, tidemark.Text(p.Text))
+		case p.Type == "thinking" && p.Thinking != "":
+			blocks = append(blocks, tidemark.Block{Type: tidemark.BlockThinking, Text: p.Thinking})
+		}
+	}
+	return blocks
+}
+
+// takeTool returns the call and the result of a tool that a line tells of. The
+// known lines have a name and args; a line with content alone is a result.
+func (o object) takeTool(id string) (blocks []tidemark.Block) {
+	for _, k := range callKeys {
+		if given := o.text(k); given != "" {
+			id = given
+			break
+		}
+	}
+	args, called := o["args"]
+	if called {
+		// One form, wherever the line was written.
+		var b bytes.Buffer
+		if json.Compact(&b, args) == nil {
+			args = b.Bytes()
+		}
+	}
+	var result *tidemark.Block
+	for _, k := range resultKeys {
+		if text := o.text(k); text != "" {
+			result = &tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: id, Text: text, IsError: o.isError()}
+			if k == "content" {
+				delete(o, k)
+			}
+			break
+		}
+	}
+	if name := o.text("name"); name != "" && (called || result == nil) {
+		blocks = append(blocks, tidemark.Block{Type: tidemark.BlockToolUse, ID: id, Name: name, Input: args})
+		delete(o, "name")
+		delete(o, "args")
+	}
+	if result != nil {
+		blocks = append(blocks, *result)
+	}
+	return blocks
+}
+
+func (o object) isError() bool {
+	return string(o["isError"]) == "true" || string(o["success"]) == "false"
+}
+
+// text returns the text under a key, "" when there is something else. Most
+// texts have nothing to unescape, and most of a transcript is text.
+func (o object) text(key string) (s string) {
+	raw := o[key]
+	if len(raw) < 2 || raw[0] != '"' {
+		return ""
+	}
+	if in := raw[1 : len(raw)-1]; bytes.IndexByte(in, '\\') < 0 && utf8.Valid(in) {
+		return string(in)
+	}
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// take removes a text and returns it. Another value, or an empty text, stays.
+func (o object) take(key string) string {
+	s := o.text(key)
+	if s != "" {
+		delete(o, key)
+	}
+	return s
+}
+
+// takeTime returns the time under a key, and removes it when it can be
+// written again from that alone.
+func (o object) takeTime(key string) time.Time {
+	t, text := parseTime(o[key])
+	if !t.IsZero() && t.Format(stamp) == text {
+		delete(o, key)
+	}
+	return t
+}
+
+// parseTime reads RFC 3339, or a number of milliseconds or seconds.
+func parseTime(raw json.RawMessage) (t time.Time, text string) {
+	var number float64
+	switch {
+	case len(raw) == 0:
+	case json.Unmarshal(raw, &text) == nil:
+		t, _ = time.Parse(time.RFC3339Nano, text)
+	case json.Unmarshal(raw, &number) == nil && number > 1e11 && number < 2e14:
+		t = time.UnixMilli(int64(number))
+	case json.Unmarshal(raw, &number) == nil && number > 1e8 && number < 2e11:
+		t = time.UnixMicro(int64(number * 1e6))
+	}
+	if t.IsZero() || t.Year() < 1 || t.Year() > 9999 {
+		return time.Time{}, text
+	}
+	return t.UTC().Truncate(time.Microsecond), text
+}
+
+func (o object) set(key string, value any) {
+	if b, err := encode(value); err == nil {
+		o[key] = b
+	}
+}
+
+// offer sets a key that is not there.
+func (o object) offer(key string, value any) {
+	if _, there := o[key]; !there {
+		o.set(key, value)
+	}
+}
+
+// extra returns what an entry or session keeps of o.
+func (o object) extra() json.RawMessage {
+	b, err := o.appendLine([]byte(`{"` + toolName + `":`))
+	if err != nil {
+		return nil
+	}
+	return append(b, '}')
+}
+
+// kept returns what extra kept; own is false for what came from elsewhere.
+func kept(extra json.RawMessage) (o object, own bool) {
+	var tools map[string]json.RawMessage
+	if json.Unmarshal(extra, &tools) == nil && json.Unmarshal(tools[toolName], &o) == nil && o != nil {
+		return o, true
+	}
+	return object{}, false
+}
+
+// encode is json.Marshal without the escapes that are meant for web pages.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// appendLine appends o as JSON on one line: the keys of first before the
+// others, which are in order of the alphabet.
+func (o object) appendLine(b []byte, first ...string) ([]byte, error) {
+	keys := slices.DeleteFunc(slices.Clone(first), func(k string) bool { _, there := o[k]; return !there })
+	for _, k := range slices.Sorted(maps.Keys(o)) {
+		if !slices.Contains(first, k) {
+			keys = append(keys, k)
+		}
+	}
+	b = append(b, '{')
+	for i, k := range keys {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		name, err := encode(k)
+		if err != nil {
+			return b, err
+		}
+		value, err := encode(o[k])
+		if err != nil {
+			return b, tidemark.Invalidf("key %.40q: %w", k, err)
+		}
+		b = append(append(append(b, name...), ':'), value...)
+	}
+	return append(b, '}'), nil
+}
+
+// linesOf returns the lines that an entry is written as. One that came from
+// agents-fleet is one line again.
+func linesOf(e tidemark.Entry, lost *losses) []object {
+	rest, own := kept(e.Extra)
+	_, hidden := rest[untimed]
+	delete(rest, untimed)
+	if !own {
+		return foreignLines(e, lost)
+	}
+	for _, b := range e.Blocks {
+		switch b.Type {
+		case tidemark.BlockToolUse:
+			rest.offer("name", b.Name)
+			if b.Input != nil {
+				rest.offer("args", b.Input)
+			}
+		case tidemark.BlockToolResult:
+			if rest["result"] == nil && rest["output"] == nil {
+				rest.offer("content", b.Text)
+			}
+		}
+	}
+	if text := e.Text(); text != "" {
+		rest.offer("content", text)
+	}
+	return []object{rest.finish(e, !hidden)}
+}
+
+// finish adds what every line of an entry has.
+func (o object) finish(e tidemark.Entry, timed bool) object {
+	switch {
+	case e.Role != "":
+		o.offer("role", e.Role)
+	case e.Kind != "note":
+		o.offer("role", tidemark.System)
+		o.offer("kind", e.Kind)
+	}
+	if timed && !e.At.IsZero() {
+		o.offer("timestamp", e.At.UTC().Format(stamp))
+	}
+	if e.Model != "" {
+		o.offer("model", e.Model)
+	}
+	return o
+}
+
+// foreignLines writes an entry of another tool as agents-fleet has it: what is
+// said on a line, and each call and result on one of its own.
+func foreignLines(e tidemark.Entry, lost *losses) (lines []object) {
+	if e.Usage != nil {
+		lost.add("token counts")
+	}
+	if len(e.Extra) > 0 {
+		lost.add("what other tools keep with an entry")
+	}
+	var tools []object
+	for _, b := range e.Blocks {
+		o := object{}
+		switch b.Type {
+		case tidemark.BlockText:
+			continue
+		case tidemark.BlockToolUse:
+			o.set("name", b.Name)
+			o.set("args", json.RawMessage("{}"))
+			if len(b.Input) > 0 {
+				o.set("args", b.Input)
+			}
+			o.set("toolCallId", b.ID)
+		case tidemark.BlockToolResult:
+			o.set("content", resultText(b, lost))
+			o.set("toolCallId", b.ToolUseID)
+			if b.IsError {
+				o.set("isError", true)
+			}
+		default:
+			lost.add(b.Type + " blocks")
+			continue
+		}
+		o.set("role", tidemark.Tool)
+		tools = append(tools, o.finish(e, true))
+	}
+	if text := e.Text(); text != "" || len(tools) == 0 {
+		o := object{}
+		o.set("content", text)
+		if e.Kind == "note" {
+			o.set("role", tidemark.System)
+			o.set("kind", e.Kind)
+		}
+		lines = append(lines, o.finish(e, true))
+	}
+	return append(lines, tools...)
+}
+
+func resultText(b tidemark.Block, lost *losses) string {
+	var parts []string
+	if b.Text != "" {
+		parts = append(parts, b.Text)
+	}
+	for _, in := range b.Blocks {
+		if in.Type == tidemark.BlockText {
+			parts = append(parts, in.Text)
+		} else {
+			lost.add(in.Type + " blocks")
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// losses counts what had no place, by what it is.
+type losses struct {
+	order []string
+	count map[string]int
+}
+
+func (l *losses) add(what string) {
+	if l.count == nil {
+		l.count = map[string]int{}
+	}
+	if l.count[what]++; l.count[what] == 1 {
+		l.order = append(l.order, what)
+	}
+}
+
+func (l *losses) list() []string {
+	var all []string
+	for _, what := range l.order {
+		if n := l.count[what]; n > 1 {
+			what += " (" + strconv.Itoa(n) + ")"
+		}
+		all = append(all, what)
+	}
+	return all
+}

@@ -1,0 +1,209 @@
+// Package agentzero takes sessions of AgentZero in and gives them back: the
+// plain and the encrypted session file, the checkpoint and the tree. It keeps
+// no passphrase, and says nothing about one that does not fit but that.
+// See docs/formats/agentzero.md.
+//
+//	for s, err := range agentzero.Tool().Import(ctx, place) { … }
+package agentzero
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+const (
+	toolName      = "agentzero"
+	plainEnd      = ".json"
+	sealedEnd     = ".json.enc"
+	checkpointEnd = ".checkpoint.json"
+	treeEnd       = ".tree.json"
+)
+
+// Tool returns AgentZero.
+func Tool() convert.Tool {
+	return convert.Tool{
+		Name:   toolName,
+		Title:  "AgentZero",
+		Homes:  []string{".agentzero/sessions"},
+		Detect: detect,
+		Import: importAll,
+		Export: export,
+	}
+}
+
+// A folder of sessions is told by a few of its files.
+const (
+	sniffFiles = 16
+	sniffBytes = 64 << 10
+)
+
+func detect(ctx context.Context, p convert.Place) bool {
+	info, err := fs.Stat(p.FS, p.Path)
+	if err != nil {
+		return false
+	}
+	if !info.IsDir() {
+		return isSession(p.FS, p.Path)
+	}
+	dir := sessionsFolder(p)
+	list, err := fs.ReadDir(p.FS, dir)
+	if err != nil {
+		return false
+	}
+	looked := 0
+	for _, f := range list {
+		if _, ok := idOf(f.Name()); !ok || f.IsDir() {
+			continue
+		}
+		if looked++; looked > sniffFiles || ctx.Err() != nil {
+			return false
+		}
+		if isSession(p.FS, path.Join(dir, f.Name())) {
+			return true
+		}
+	}
+	return false
+}
+
+// sessionsFolder returns where the sessions of a folder lie: in a project, in
+// what is called .agentzero there, or in the folder itself.
+func sessionsFolder(p convert.Place) string {
+	for _, below := range []string{".agentzero/sessions", "sessions"} {
+		dir := path.Join(p.Path, below)
+		if info, err := fs.Stat(p.FS, dir); err == nil && info.IsDir() {
+			return dir
+		}
+	}
+	return p.Path
+}
+
+// idOf returns which session a file belongs to.
+func idOf(name string) (id string, ok bool) {
+	for _, end := range []string{checkpointEnd, treeEnd, sealedEnd, plainEnd} {
+		if id, ok = strings.CutSuffix(name, end); ok {
+			break
+		}
+	}
+	return id, ok && id != "" && !strings.HasPrefix(id, ".")
+}
+
+// isSession reports whether a file begins as one of AgentZero's does.
+func isSession(fsys fs.FS, name string) bool {
+	if !exists(fsys, name) {
+		return false
+	}
+	f, err := fsys.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	r := io.LimitReader(f, sniffBytes)
+	id, _ := idOf(path.Base(name))
+	_, err = tidemark.ParseSessionID(id)
+	named := err == nil
+	if strings.HasSuffix(name, sealedEnd) {
+		b, err := io.ReadAll(r)
+		return err == nil && named && len(b) >= 60 && !strings.ContainsFunc(strings.TrimSpace(string(b)), notBase64)
+	}
+	if base, ok := strings.CutSuffix(name, treeEnd); ok && !exists(fsys, base+plainEnd) && !exists(fsys, base+checkpointEnd) && !exists(fsys, base+sealedEnd) {
+		return false
+	} else if ok {
+		return named
+	}
+	return strings.HasSuffix(name, plainEnd) && looksLikeSession(json.NewDecoder(r), named)
+}
+
+func notBase64(r rune) bool {
+	return !('A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '+' || r == '/' || r == '=')
+}
+
+// looksLikeSession reads keys up to the messages, and on if they are short.
+func looksLikeSession(dec *json.Decoder, named bool) bool {
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return false
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			break
+		}
+		k, _ := key.(string)
+		var value json.RawMessage
+		seen[k] = true
+		if err := dec.Decode(&value); err != nil {
+			break
+		}
+		if k == "messages" && !strings.HasPrefix(string(value), "[") {
+			return false
+		}
+	}
+	return seen["messages"] && (seen["message_count"] && (named || seen["session_id"] || seen["mode"]) ||
+		seen["session_id"] && (seen["session_approvals"] || seen["mode"] || named && (seen["model"] || seen["version"])))
+}
+
+// exists reports whether there is a regular file: a pipe would be waited for.
+func exists(fsys fs.FS, name string) bool {
+	info, err := fs.Stat(fsys, name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+	return func(yield func(*convert.Session, error) bool) {
+		dir, ids, err := find(p)
+		if err != nil && !yield(nil, &convert.Skip{What: dir, Why: err}) {
+			return
+		}
+		keys := newPassphrases(p.Env)
+		for _, id := range ids {
+			if err := ctx.Err(); err != nil {
+				yield(nil, err)
+				return
+			}
+			r := &reading{fsys: p.FS, base: path.Join(dir, id), id: id, keys: keys}
+			s := r.session()
+			for _, skip := range r.skips {
+				if !yield(nil, skip) {
+					return
+				}
+			}
+			if s != nil && !yield(s, nil) {
+				return
+			}
+		}
+	}
+}
+
+// find returns the folder of the sessions at a Place, and their ids.
+func find(p convert.Place) (dir string, ids []string, err error) {
+	info, err := fs.Stat(p.FS, p.Path)
+	if err != nil {
+		return p.Path, nil, err
+	}
+	if !info.IsDir() {
+		id, ok := idOf(path.Base(p.Path))
+		if !ok {
+			return p.Path, nil, errors.New("is no session of AgentZero")
+		}
+		return path.Dir(p.Path), []string{id}, nil
+	}
+	dir = sessionsFolder(p)
+	list, err := fs.ReadDir(p.FS, dir)
+	for _, f := range list {
+		if id, ok := idOf(f.Name()); ok && !f.IsDir() {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return dir, slices.Compact(ids), err
+}

@@ -1,0 +1,143 @@
+package agentzero
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"time"
+)
+
+// object is a JSON object whose values are as they were written.
+type object map[string]json.RawMessage
+
+// text returns the text under a key, "" when there is something else.
+func (o object) text(key string) (s string) {
+	if json.Unmarshal(o[key], &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// isText reports whether there is a text under a key.
+func (o object) isText(key string) bool {
+	return len(o[key]) > 0 && o[key][0] == '"'
+}
+
+// object returns the object under a key, never nil.
+func (o object) object(key string) object {
+	var in object
+	if json.Unmarshal(o[key], &in) != nil || in == nil {
+		return object{}
+	}
+	return in
+}
+
+// number returns the whole number under a key.
+func (o object) number(key string) (n int, ok bool) {
+	err := json.Unmarshal(o[key], &n)
+	return n, err == nil && o[key] != nil && string(o[key]) != "null"
+}
+
+// time returns the time under a key, zero when there is none.
+func (o object) time(key string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, o.text(key))
+	if err != nil || t.Year() < 1 || t.Year() > 9999 {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}
+
+func (o object) set(key string, value any) {
+	if b, err := encode(value); err == nil {
+		o[key] = b
+	}
+}
+
+// without returns a copy of o that lacks keys.
+func (o object) without(keys ...string) object {
+	rest := make(object, len(o))
+	for k, v := range o {
+		rest[k] = v
+	}
+	for _, k := range keys {
+		delete(rest, k)
+	}
+	return rest
+}
+
+// elements yields the elements of a list, none for anything else.
+func elements(list json.RawMessage) iter.Seq[json.RawMessage] {
+	return func(yield func(json.RawMessage) bool) {
+		dec := json.NewDecoder(bytes.NewReader(list))
+		if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+			return
+		}
+		for dec.More() {
+			var e json.RawMessage
+			if dec.Decode(&e) != nil || !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// extra returns what an entry, session or checkpoint keeps of o.
+func (o object) extra() json.RawMessage {
+	b, err := encode(map[string]object{toolName: o})
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// kept returns what extra kept; own is false for what came from elsewhere.
+func kept(extra json.RawMessage) (o object, own bool) {
+	var tools object
+	if json.Unmarshal(extra, &tools) == nil && json.Unmarshal(tools[toolName], &o) == nil && o != nil {
+		return o, true
+	}
+	return object{}, false
+}
+
+// encode is json.Marshal without the escapes that are meant for web pages.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// pretty encodes as AgentZero does: two spaces, no newline at the end.
+func pretty(v any) ([]byte, error) {
+	b, err := encode(v)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, b, "", "  "); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// canonical returns one form for all ways to write a value.
+func canonical(v any) []byte {
+	raw, err := encode(v)
+	if err != nil {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var plain any
+	if dec.Decode(&plain) != nil {
+		return raw
+	}
+	b, err := encode(plain)
+	if err != nil {
+		return raw
+	}
+	return b
+}

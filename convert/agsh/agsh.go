@@ -1,0 +1,144 @@
+// Package agsh reads and writes the sessions of agsh, which is called meka
+// since its version 0.27: one SQLite database with a row a session and a row a
+// message.
+//
+// The database says in no reliable place which version wrote it, so what it is
+// and what it can hold is told from its columns. Tables with credentials are
+// in the same file; no statement here names them. A session that an agsh has
+// open is taken as far as it goes, and says so in Lost.
+//
+//	for s, err := range agsh.Tool().Import(ctx, place) { … }
+package agsh
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// Tool returns agsh.
+func Tool() convert.Tool {
+	return convert.Tool{
+		Name:   "agsh",
+		Title:  "agsh",
+		Homes:  homes(),
+		Detect: detect,
+		Import: importAll,
+		Export: export,
+	}
+}
+
+// The databases. When both are there, the successor has taken over what the
+// first one held, so it is read first and wins.
+const (
+	mekaDB = "meka.db"
+	agshDB = "sessions.db"
+)
+
+// homes are the data folders of the three systems.
+func homes() []string {
+	return []string{
+		".local/share/meka", ".local/share/agsh",
+		"Library/Application Support/meka", "Library/Application Support/agsh",
+		"AppData/Roaming/meka", "AppData/Roaming/agsh",
+	}
+}
+
+// magic begins every SQLite file.
+const magic = "SQLite format 3\x00"
+
+// headBytes are enough to hold the statements that made the first tables.
+const headBytes = 64 << 10
+
+// candidates are the files at the Place that may hold sessions.
+func candidates(p convert.Place) []string {
+	info, err := fs.Stat(p.FS, p.Path)
+	if err != nil {
+		return nil
+	}
+	if !info.IsDir() {
+		return []string{p.Path}
+	}
+	var found []string
+	for _, dir := range append([]string{"."}, homes()...) {
+		for _, base := range []string{mekaDB, agshDB} {
+			name := path.Join(p.Path, dir, base)
+			if info, err := fs.Stat(p.FS, name); err == nil && info.Mode().IsRegular() {
+				found = append(found, name)
+			}
+		}
+	}
+	return found
+}
+
+// detect asks a database for its columns only when its name or its first bytes
+// speak for agsh: to ask means to copy it.
+func detect(ctx context.Context, p convert.Place) bool {
+	for _, name := range candidates(p) {
+		b := head(p.FS, name)
+		switch {
+		case isEnvelope(b):
+			return true
+		case !bytes.HasPrefix(b, []byte(magic)) || p.SQL == nil:
+			continue
+		case !named(name) && !bytes.Contains(b, []byte("CREATE TABLE sessions")):
+			continue
+		}
+		if src, err := open(ctx, p, name); err == nil {
+			src.close()
+			return true
+		}
+	}
+	return false
+}
+
+func named(name string) bool { return path.Base(name) == mekaDB || path.Base(name) == agshDB }
+
+// head returns the first bytes of a file, none when it cannot be read.
+func head(fsys fs.FS, name string) []byte {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, headBytes))
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// importAll yields the sessions of every database at the Place, each id once.
+func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+	return func(yield func(*convert.Session, error) bool) {
+		names := candidates(p)
+		if len(names) == 0 {
+			yield(nil, convert.Skipf(p.Path, "there is no %s and no %s", agshDB, mekaDB))
+			return
+		}
+		seen := map[string]bool{}
+		for _, name := range names {
+			read := importDB
+			if !bytes.HasPrefix(head(p.FS, name), []byte(magic)) && strings.HasSuffix(name, ".json") {
+				read = importEnvelope
+			}
+			for s, err := range read(ctx, p, name) {
+				if s != nil && seen[s.ForeignID] {
+					continue
+				}
+				if s != nil {
+					seen[s.ForeignID] = true
+				}
+				if !yield(s, err) || err != nil && !convert.IsSkip(err) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,13 @@
+CREATE TABLE sessions (id TEXT PRIMARY KEY, created_at TEXT NOT NULL, updated_at TEXT NOT NULL, locked_by TEXT, metadata TEXT);
+CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, role TEXT NOT NULL, content TEXT NOT NULL, created_at TEXT NOT NULL, FOREIGN KEY (session_id) REFERENCES sessions(id));
+CREATE INDEX idx_messages_session_id ON messages(session_id);
+INSERT INTO sessions VALUES ('11111111-1111-4111-8111-111111111111', '2026-03-01T10:00:00.123456789+00:00', '2026-03-01T10:05:00+00:00', NULL, NULL);
+INSERT INTO sessions VALUES ('22222222-2222-4222-8222-222222222222', '2026-03-02T10:00:00.5+00:00', '2026-03-02T10:05:00.25+00:00', '2147483646', NULL);
+INSERT INTO messages VALUES (1, '11111111-1111-4111-8111-111111111111', 'user', 'count the birds', '2026-03-01T10:00:01.000000001+00:00');
+INSERT INTO messages VALUES (2, '11111111-1111-4111-8111-111111111111', 'assistant', '[{"type":"text","text":"Looking."},{"type":"tool_use","id":"t1","name":"count","input":{"of":"birds","n":1e3}}]', '2026-03-01T10:00:02+00:00');
+INSERT INTO messages VALUES (3, '11111111-1111-4111-8111-111111111111', 'tool_results', '[{"type":"tool_result","tool_use_id":"t1","content":"12","is_error":false}]', '2026-03-01T10:00:03.123+00:00');
+INSERT INTO messages VALUES (4, '11111111-1111-4111-8111-111111111111', 'assistant', '[{"type":"text","text":"Twelve birds."}]', '2026-03-01T10:00:04.123456+00:00');
+INSERT INTO messages VALUES (7, '22222222-2222-4222-8222-222222222222', 'user', 'once', '2026-03-02T10:00:01+00:00');
+INSERT INTO messages VALUES (8, '22222222-2222-4222-8222-222222222222', 'assistant', 'not JSON at all', '2026-03-02T10:00:02+00:00');
+INSERT INTO messages VALUES (9, '22222222-2222-4222-8222-222222222222', 'tool_results', 'torn [', '2026-03-02T10:00:03+00:00');
+INSERT INTO messages VALUES (10, '22222222-2222-4222-8222-222222222222', 'assistant', '[{"type":"tool_use","id":"t2","name":"run","input":{"c":"x"}}]', '2026-03-02T10:00:04+00:00');

@@ -1,0 +1,146 @@
+// Package atif gives sessions out in two forms that other programs measure
+// and learn from: trajectories (ATIF) and traces (OpenTelemetry, with the
+// names of its conventions for generative AI). It takes nothing in and sends
+// nothing anywhere.
+//
+//	lost, err := atif.Tool().Export(ctx, out, session)
+package atif
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// written is a tool that is only written.
+func written(name, title string, export func(context.Context, convert.Out, *convert.Session) ([]string, error)) convert.Tool {
+	return convert.Tool{
+		Name: name, Title: title, Export: export,
+		Detect: func(context.Context, convert.Place) bool { return false },
+		Import: func(context.Context, convert.Place) iter.Seq2[*convert.Session, error] {
+			return func(yield func(*convert.Session, error) bool) {
+				yield(nil, tidemark.Unsupportedf("%s is only written", title))
+			}
+		},
+	}
+}
+
+// losses counts what has no place.
+type losses map[string]int
+
+func (l losses) add(what string, n int) {
+	if n > 0 {
+		l[what] += n
+	}
+}
+
+func (l losses) report(s *convert.Session) []string {
+	l.add("names of entries", len(s.Labels))
+	l.add("files", len(s.Files))
+	l.add("a checkpoint", min(len(s.Checkpoint), 1))
+	lost := slices.Clone(s.Lost)
+	for _, what := range slices.Sorted(maps.Keys(l)) {
+		lost = append(lost, fmt.Sprintf("%s (%d)", what, l[what]))
+	}
+	return lost
+}
+
+// pathTo returns the entries from the root to the head, "" for the last one:
+// both forms tell one course of things.
+func (l losses) pathTo(ctx context.Context, entries iter.Seq2[convert.Entry, error], head string) ([]convert.Entry, error) {
+	var all []convert.Entry
+	index, parent := map[string]int{}, []int{}
+	for e, err := range entries {
+		if convert.IsSkip(err) {
+			l.add("damaged entries", 1)
+			continue
+		}
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return nil, err
+		}
+		if e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap {
+			// They place the entries behind them, and say nothing.
+			e.Blocks = nil
+		}
+		p := len(all) - 1
+		if at, ok := index[e.Parent]; ok && e.Parent != "" {
+			p = at
+		} else if e.Parent == convert.Root {
+			p = -1
+		}
+		index[e.ID] = len(all)
+		all, parent = append(all, e), append(parent, p)
+	}
+	at := len(all) - 1
+	if i, ok := index[head]; ok && head != "" {
+		at = i
+	}
+	var path []convert.Entry
+	for ; at >= 0; at = parent[at] {
+		path = append(path, all[at])
+	}
+	l.add("entries of other branches", len(all)-len(path))
+	slices.Reverse(path)
+	return slices.DeleteFunc(path, func(e convert.Entry) bool {
+		return e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap
+	}), nil
+}
+
+// idOf is the session's own id, or that of the tool it came from.
+func idOf(s *convert.Session) string { return cmp.Or(string(s.ID), s.ForeignID) }
+
+// fileName is an id that may be anything as a name that is safe.
+func fileName(id string) string {
+	if tidemark.CheckID(id) == nil {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:8])
+}
+
+func isMessage(e convert.Entry) bool { return e.Kind == "" || e.Kind == tidemark.KindMessage }
+
+// write makes a file of JSON.
+func write(out convert.Out, name string, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return tidemark.Invalidf("%s: %w", name, err)
+	}
+	return create(out, name, b.Bytes())
+}
+
+func create(out convert.Out, name string, data []byte) error {
+	f, err := out.Create(name)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// asObject is a call's input, which both forms want to be an object.
+func asObject(input json.RawMessage) any {
+	var fields map[string]json.RawMessage
+	switch {
+	case len(input) == 0 || string(input) == "null":
+		return map[string]any{}
+	case json.Unmarshal(input, &fields) == nil && fields != nil:
+		return input
+	}
+	return map[string]any{"arguments": input}
+}

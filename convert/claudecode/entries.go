@@ -1,0 +1,362 @@
+package claudecode
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// synthetic is the model of replies that the client made itself.
+const synthetic = "<synthetic>"
+
+// entries reads the transcript a second time and yields its entries.
+func (t *transcript) entries(ctx context.Context, o *outline) iter.Seq2[convert.Entry, error] {
+	return func(yield func(convert.Entry, error) bool) {
+		again := transcript{fsys: t.fsys, file: t.file, mine: t.mine, bare: t.bare}
+		b := newBuilder(o)
+		for it, err := range again.records(ctx, nil) {
+			if err != nil {
+				if !yield(convert.Entry{}, err) || !convert.IsSkip(err) {
+					return
+				}
+				continue
+			}
+			if it.n >= len(o.lead) {
+				break // it grew since the first reading; the next import takes the rest
+			}
+			b.add(it)
+			if !b.flush(yield) {
+				return
+			}
+		}
+		b.settled = true
+		b.flush(yield)
+	}
+}
+
+// late makes the outline when the entries are asked for.
+func (t transcript) late(ctx context.Context) iter.Seq2[convert.Entry, error] {
+	return func(yield func(convert.Entry, error) bool) {
+		o, err := t.read(ctx)
+		if err != nil {
+			yield(convert.Entry{}, err)
+			return
+		}
+		t.entries(ctx, o)(yield)
+	}
+}
+
+// builder makes entries from records and holds back those that still grow.
+type builder struct {
+	o       *outline
+	waiting []*draft
+	byLead  map[int]*draft
+	settled bool // nothing grows any more
+	begun   bool
+	last    time.Time
+
+	entry map[string]string // the entry that a record became part of, by uuid
+	call  map[string]string // the entry that a call is in
+	asked map[string]string // for an entry with results, the one with the calls
+	tail  map[string]string // the last result of an entry with calls
+	paid  map[string]bool   // message ids whose usage was counted
+}
+
+// draft is an entry that more records may join.
+type draft struct {
+	convert.Entry
+	until int
+	extra entryExtra
+}
+
+// entryExtra is what an export needs to write the records of an entry as they
+// were.
+type entryExtra struct {
+	Before  []json.RawMessage `json:"before,omitempty"`
+	Records []kept            `json:"records,omitempty"`
+}
+
+// kept is a record without the content that is in the entry's blocks.
+type kept struct {
+	Record map[string]json.RawMessage `json:"record"`
+	Shape  string                     `json:"shape,omitempty"`
+	Blocks int                        `json:"blocks,omitempty"` // how many of the entry's are its content
+	Fine   bool                       `json:"fine,omitempty"`   // results say that they are no errors
+}
+
+// The shapes of a record's content.
+const (
+	shapeText     = "text"     // a string, which is the one block
+	shapeBlocks   = "blocks"   // a list
+	shapeRendered = "rendered" // texts of an attachment
+)
+
+func newBuilder(o *outline) *builder {
+	return &builder{o: o, byLead: map[int]*draft{}, entry: map[string]string{}, call: map[string]string{},
+		asked: map[string]string{}, tail: map[string]string{}, paid: map[string]bool{}}
+}
+
+// flush yields what has stopped growing.
+func (b *builder) flush(yield func(convert.Entry, error) bool) bool {
+	for len(b.waiting) > 0 {
+		d := b.waiting[0]
+		if d.until >= 0 && !b.settled {
+			return true
+		}
+		b.waiting = b.waiting[1:]
+		extra, err := json.Marshal(map[string]entryExtra{name: d.extra})
+		if err == nil && len(extra) <= maxCarried {
+			d.Extra = extra
+		}
+		if !yield(d.Entry, nil) {
+			b.waiting = nil
+			return false
+		}
+	}
+	return true
+}
+
+// add makes an entry of a record, or joins it to the one that it goes on with.
+func (b *builder) add(it item) {
+	e, k := convertRecord(it)
+	lead := b.o.lead[it.n]
+	d := b.byLead[lead]
+	if d == nil {
+		d = &draft{Entry: convert.Entry{Entry: e, ID: it.UUID}, until: b.o.until[lead]}
+		d.At = it.at()
+		if d.At.IsZero() {
+			d.At = b.last
+		}
+		b.last = d.At
+		b.place(d, it)
+		b.byLead[lead] = d
+		b.waiting = append(b.waiting, d)
+		b.begun = true
+	} else {
+		d.Blocks = append(d.Blocks, e.Blocks...)
+		if e.Usage != nil {
+			d.Usage = e.Usage
+		}
+	}
+	b.entry[it.UUID] = d.ID
+	for _, block := range e.Blocks {
+		if block.Type == tidemark.BlockToolUse {
+			b.call[block.ID] = d.ID
+		}
+	}
+	d.extra.Before = append(d.extra.Before, it.before...)
+	d.extra.Records = append(d.extra.Records, k)
+	if d.until <= it.n {
+		b.count(d, it)
+		d.until = -1
+		delete(b.byLead, lead)
+	}
+}
+
+// count leaves the usage only on the first entry of a reply.
+func (b *builder) count(d *draft, it item) {
+	if d.Usage == nil {
+		return
+	}
+	id := it.Message.ID
+	if id != "" && b.paid[id] {
+		d.Usage = nil
+	}
+	b.paid[id] = true
+}
+
+// place finds the entry that a new one follows. Results of calls that ran side
+// by side hang on different records of one reply; here they follow each
+// other, and what comes next follows the last of them.
+func (b *builder) place(d *draft, it item) {
+	parent := it.Parent
+	if parent == "" {
+		parent = it.Logical
+	}
+	switch before, ok := b.entry[parent]; {
+	case ok:
+		d.Parent = before
+		if asked := b.asked[before]; asked != "" {
+			d.Parent = b.tail[asked]
+		}
+	case parent == "" && b.begun:
+		d.Parent = convert.Root
+	}
+	if d.Role != tidemark.Tool {
+		return
+	}
+	at := slices.IndexFunc(d.Blocks, func(x tidemark.Block) bool { return x.Type == tidemark.BlockToolResult })
+	asked := b.call[d.Blocks[at].ToolUseID]
+	if asked == "" {
+		return
+	}
+	if tail := b.tail[asked]; tail != "" {
+		d.Parent = tail
+	}
+	b.asked[d.ID], b.tail[asked] = asked, d.ID
+}
+
+// convertRecord makes an entry of one record alone.
+func convertRecord(it item) (tidemark.Entry, kept) {
+	k := kept{}
+	_ = json.Unmarshal(it.text, &k.Record) // it was an object when it was read
+	if k.Record["uuid"] == nil {
+		k.Record["uuid"] = quote(it.UUID) // the key was in other letters
+	}
+	switch it.Type {
+	case "user":
+		return userRecord(it.record, k)
+	case "assistant":
+		return assistantRecord(it.record, k)
+	case "attachment":
+		return attachmentRecord(it.record, k)
+	case "system":
+		return systemRecord(it.record), k
+	}
+	return tidemark.Entry{Kind: kindOf(it.Type)}, k
+}
+
+func userRecord(r record, k kept) (tidemark.Entry, kept) {
+	blocks, isString := contentOf(r.Message.Content, 0)
+	e := tidemark.Entry{Role: tidemark.User, Blocks: blocks}
+	if slices.ContainsFunc(blocks, func(b tidemark.Block) bool { return b.Type == tidemark.BlockToolResult }) {
+		e.Role = tidemark.Tool
+		k.strip(shapeBlocks, len(blocks))
+		k.Fine = bytes.Contains(r.Message.Content, []byte(`"is_error":false`))
+		return e, k
+	}
+	if e.Kind = notTheUsers(r, e.Text()); e.Kind == "" {
+		e.Blocks, e.Kind = clean(blocks)
+	}
+	if e.Kind != "" {
+		e.Role = ""
+	}
+	switch {
+	case !sameTexts(blocks, e.Blocks): // the content stays in the record
+	case isString:
+		k.strip(shapeText, 1)
+	case blocks != nil:
+		k.strip(shapeBlocks, len(blocks))
+	}
+	return e, k
+}
+
+func sameTexts(a, b []tidemark.Block) bool {
+	return slices.EqualFunc(a, b, func(x, y tidemark.Block) bool { return x.Type == y.Type && x.Text == y.Text })
+}
+
+func assistantRecord(r record, k kept) (tidemark.Entry, kept) {
+	m := r.Message
+	blocks, isString := contentOf(m.Content, 0)
+	e := tidemark.Entry{Role: tidemark.Assistant, Blocks: blocks, Model: m.Model, Usage: usageOf(m.Usage)}
+	if r.CostUSD > 0 {
+		if e.Usage == nil {
+			e.Usage = &tidemark.Usage{}
+		}
+		e.Usage.CostUSD = r.CostUSD
+	}
+	switch {
+	case r.APIError:
+		e.Role, e.Kind, e.Model = "", kindAPIError, ""
+	case m.Model == synthetic:
+		e.Role, e.Kind, e.Model = "", kindContext, ""
+	}
+	if isString {
+		k.strip(shapeText, 1)
+	} else if blocks != nil {
+		k.strip(shapeBlocks, len(blocks))
+	}
+	return e, k
+}
+
+func usageOf(raw json.RawMessage) *tidemark.Usage {
+	var u struct {
+		In    float64 `json:"input_tokens"`
+		Out   float64 `json:"output_tokens"`
+		Read  float64 `json:"cache_read_input_tokens"`
+		Write float64 `json:"cache_creation_input_tokens"`
+	}
+	if parse(raw, &u) != nil || u.In == 0 && u.Out == 0 && u.Read == 0 && u.Write == 0 {
+		return nil
+	}
+	return &tidemark.Usage{InputTokens: int64(u.In), OutputTokens: int64(u.Out), CacheReadTokens: int64(u.Read), CacheWriteTokens: int64(u.Write)}
+}
+
+// attachmentRecord is what the client told the model, or a prompt that the
+// user typed while a reply came in.
+func attachmentRecord(r record, k kept) (tidemark.Entry, kept) {
+	var a struct {
+		Type   string          `json:"type"`
+		Mode   string          `json:"commandMode"`
+		Prompt json.RawMessage `json:"prompt"`
+		Origin json.RawMessage `json:"origin"`
+		Meta   bool            `json:"isMeta"`
+		Text   string          `json:"content"`
+	}
+	e := tidemark.Entry{Kind: kindContext}
+	if parse(r.Attached, &a) != nil {
+		return e, k
+	}
+	if a.Type == "queued_command" && (a.Mode == "" || a.Mode == "prompt" || a.Mode == "bash") && !a.Meta {
+		blocks, _ := contentOf(a.Prompt, 0)
+		origin := field(a.Origin, "kind")
+		blocks, kind := clean(blocks)
+		if len(blocks) > 0 && kind == "" && (origin == "" || origin == "human") {
+			return tidemark.Entry{Role: tidemark.User, Blocks: blocks}, k
+		}
+	}
+	var rendered []map[string]string
+	if parse(r.Rendered, &rendered) == nil && len(rendered) > 0 {
+		plain := true
+		for _, part := range rendered {
+			e.Blocks = append(e.Blocks, tidemark.Text(part["content"]))
+			plain = plain && len(part) == 1 && part["content"] != ""
+		}
+		if plain {
+			delete(k.Record, "rendered")
+			k.Shape, k.Blocks = shapeRendered, len(rendered)
+		}
+	} else if a.Text != "" {
+		e.Blocks = []tidemark.Block{tidemark.Text(a.Text)}
+	}
+	return e, k
+}
+
+func systemRecord(r record) tidemark.Entry {
+	e := tidemark.Entry{Kind: kindOf(r.Subtype)}
+	var text string
+	if json.Unmarshal(r.Content, &text) == nil && text != "" {
+		e.Blocks = []tidemark.Block{tidemark.Text(text)}
+	}
+	switch r.Subtype {
+	case "compact_boundary":
+		e.Kind = kindBoundary
+	case "local_command":
+		own, kind := typed(text)
+		if e.Kind = kind; kind == "" {
+			e.Kind = kindCommand
+			e.Blocks = []tidemark.Block{tidemark.Text(own)}
+		}
+	}
+	return e
+}
+
+// strip takes the content out of a record that is in the blocks of the entry.
+func (k *kept) strip(shape string, blocks int) {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(k.Record["message"], &m) != nil {
+		return
+	}
+	delete(m, "content")
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return
+	}
+	k.Record["message"], k.Shape, k.Blocks = raw, shape, blocks
+}

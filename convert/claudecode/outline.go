@@ -1,0 +1,391 @@
+package claudecode
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// Records of one reply are joined when no more than joinRecords others and
+// joinBytes lie between the first and the next: tools run while a reply still
+// comes in. What is between waits in memory.
+const (
+	joinRecords = 64
+	joinBytes   = 24 << 20
+)
+
+// outline is what a first reading of a transcript finds: what is to be said
+// of the session before its entries, and which records are one reply.
+type outline struct {
+	lead     []int // for each record, the one that its entry begins with
+	until    []int // for a leading record, the last one of its entry
+	title    [3]string
+	model    string
+	project  string
+	version  string
+	created  time.Time
+	updated  time.Time
+	own      time.Time // of the first record that does not say that it is a copy
+	leaf     string    // where the client says that the session is, after its last record
+	head     string    // the record that begins the leaf's entry
+	calls    map[string]string
+	asides   []aside
+	asideOf  map[string]int    // by uuid
+	prompts  map[uint64]string // the call that gave a prompt, by its hash
+	seed     maphash.Seed
+	requests int
+	dropped  int
+	after    []json.RawMessage
+}
+
+// aside is a helper agent whose records stand in the session's transcript, as
+// in older versions.
+type aside struct {
+	name, call string
+	prompt     uint64
+}
+
+// read makes the outline of a transcript. A nil error does not mean that every
+// line could be read: the second reading tells those.
+func (t *transcript) read(ctx context.Context) (*outline, error) {
+	o := &outline{calls: map[string]string{}, asideOf: map[string]int{}, prompts: map[uint64]string{}, seed: maphash.MakeSeed()}
+	mine := t.mine
+	whole := transcript{fsys: t.fsys, file: t.file, bare: t.bare, mine: func(r record) bool {
+		if !mine(r) {
+			o.asidesOf(r)
+			return false
+		}
+		return true
+	}}
+	ids := map[string]int{}
+	replies := map[string]reply{}
+	for it, err := range whole.records(ctx, o.note) {
+		if convert.IsSkip(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		o.leaf = ""
+		ids[it.UUID] = it.n
+		o.see(it.record)
+		o.join(it, replies)
+	}
+	o.head = o.leads(ids)
+	for i, a := range o.asides {
+		o.asides[i].call = cmp.Or(o.calls[a.name], o.prompts[a.prompt])
+	}
+	o.requests, o.dropped, o.after = whole.requests, whole.dropped, whole.after
+	return o, nil
+}
+
+// leads returns the record that begins the entry of the leaf, "" when there is
+// no such leaf.
+func (o *outline) leads(ids map[string]int) string {
+	n, ok := ids[o.leaf]
+	if !ok {
+		return ""
+	}
+	for id, i := range ids {
+		if i == o.lead[n] {
+			return id
+		}
+	}
+	return ""
+}
+
+// note takes titles and the leaf from records without a uuid.
+func (o *outline) note(r record) {
+	switch r.Type {
+	case "custom-title":
+		o.title[0] = r.CustomTitle
+	case "ai-title":
+		o.title[1] = cmp.Or(r.AITitle, r.Summary)
+	case "summary":
+		o.title[2] = r.Summary
+	case "last-prompt":
+		o.leaf = r.Leaf
+	}
+	o.when(r)
+}
+
+func (o *outline) when(r record) {
+	at := r.at()
+	if at.IsZero() {
+		return
+	}
+	if o.created.IsZero() || at.Before(o.created) {
+		o.created = at
+	}
+	if at.After(o.updated) {
+		o.updated = at
+	}
+}
+
+func (o *outline) see(r record) {
+	o.when(r)
+	if o.own.IsZero() && r.ForkedFrom == nil {
+		o.own = r.at()
+	}
+	o.project = cmp.Or(o.project, r.Cwd)
+	o.version = cmp.Or(r.Version, o.version)
+	if !r.spoken() {
+		return
+	}
+	m := r.Message
+	if m.Model != "" && m.Model != synthetic {
+		o.model = m.Model
+	}
+	if agent := field(r.Result, "agentId"); agent != "" {
+		o.calls[agent] = firstCall(m.Content)
+	}
+	if r.Type == "assistant" {
+		o.tasks(m.Content)
+	}
+}
+
+// tasks remembers which call gave which prompt to a helper agent.
+func (o *outline) tasks(content json.RawMessage) {
+	var calls []struct {
+		ID    string          `json:"id"`
+		Input json.RawMessage `json:"input"`
+	}
+	if parse(content, &calls) != nil {
+		return
+	}
+	for _, c := range calls {
+		if prompt := field(c.Input, "prompt"); prompt != "" {
+			o.prompts[maphash.String(o.seed, prompt)] = c.ID
+		}
+	}
+}
+
+// firstCall is the call that a record answers first.
+func firstCall(content json.RawMessage) string {
+	var results []struct {
+		ID string `json:"tool_use_id"`
+	}
+	if parse(content, &results) != nil || len(results) == 0 {
+		return ""
+	}
+	return results[0].ID
+}
+
+// asidesOf sorts a record of a helper agent to the others of it.
+func (o *outline) asidesOf(r record) {
+	if r.UUID == "" {
+		return
+	}
+	at, ok := o.asideOf[r.Parent]
+	if r.Agent != "" {
+		at = slices.IndexFunc(o.asides, func(a aside) bool { return a.name == r.Agent })
+		ok = at >= 0
+	}
+	if !ok {
+		at = len(o.asides)
+		a := aside{name: cmp.Or(r.Agent, r.UUID)}
+		blocks, _ := contentOf(r.Message.Content, maxDepth)
+		a.prompt = maphash.String(o.seed, tidemark.Entry{Blocks: blocks}.Text())
+		o.asides = append(o.asides, a)
+	}
+	o.asideOf[r.UUID] = at
+}
+
+// reply is where the records of one message id were seen.
+type reply struct {
+	lead, last int
+	start      int64
+}
+
+// join decides whether a record goes on with a reply.
+func (o *outline) join(it item, replies map[string]reply) {
+	o.lead, o.until = append(o.lead, it.n), append(o.until, it.n)
+	if it.Type != "assistant" {
+		return
+	}
+	m := it.Message
+	if m.ID == "" || m.Model == synthetic {
+		return
+	}
+	r, ok := replies[m.ID]
+	if ok && it.n-r.last <= joinRecords && it.start-r.start <= joinBytes {
+		r.last = it.n
+		o.lead[it.n], o.until[r.lead] = r.lead, it.n
+	} else {
+		r = reply{it.n, it.n, it.start}
+	}
+	replies[m.ID] = r
+}
+
+// session reads a transcript's outline and returns the session.
+func (src source) session(ctx context.Context, fsys fs.FS) (*convert.Session, error) {
+	t := transcript{fsys: fsys, file: src.file, mine: notAside}
+	o, err := t.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &convert.Session{
+		Session: tidemark.Session{
+			Title:     cmp.Or(o.title[:]...),
+			Agent:     name,
+			Model:     o.model,
+			Project:   o.project,
+			ForeignID: src.id,
+			CreatedAt: o.created,
+		},
+		Entries:   t.entries(ctx, o),
+		Copied:    src.copied,
+		Head:      o.head,
+		UpdatedAt: o.updated,
+	}
+	switch {
+	case src.copied != "" && src.first > 0:
+		s.CreatedAt = time.UnixMilli(src.first).UTC()
+	case src.copied != "" && !o.own.IsZero():
+		s.CreatedAt = o.own
+	}
+	if s.Extra, err = json.Marshal(map[string]any{name: sessionExtra{
+		Dir: path.Base(path.Dir(src.file)), Version: o.version, After: o.after}}); err != nil {
+		return nil, &convert.Skip{What: src.file, Why: err}
+	}
+	src.workers(ctx, fsys, s, o)
+	src.files(fsys, s)
+	s.Lost = append(s.Lost, o.lost()...)
+	return s, nil
+}
+
+// sessionExtra is what an export needs to write the session as it was.
+type sessionExtra struct {
+	Dir     string            `json:"dir,omitempty"`
+	Version string            `json:"version,omitempty"`
+	After   []json.RawMessage `json:"after,omitempty"`
+}
+
+func (o *outline) lost() (lost []string) {
+	if o.requests > 0 {
+		lost = append(lost, fmt.Sprintf("%d request logs, which repeat the conversation", o.requests))
+	}
+	if o.dropped > 0 {
+		lost = append(lost, fmt.Sprintf("%d notes of the client, too large together", o.dropped))
+	}
+	return lost
+}
+
+// workers attaches the helper agents: those in the transcript itself, those
+// in a folder of the session, and those beside it that name it.
+func (src source) workers(ctx context.Context, fsys fs.FS, s *convert.Session, o *outline) {
+	for i, a := range o.asides {
+		t := transcript{fsys: fsys, file: src.file, bare: true, mine: func(r record) bool {
+			at, ok := o.asideOf[r.UUID]
+			return r.Sidechain && ok && at == i
+		}}
+		s.Workers = append(s.Workers, convert.Worker{Name: a.name, Call: a.call, Entries: t.late(ctx)})
+	}
+	dir := path.Join(strings.TrimSuffix(src.file, ".jsonl"), "subagents")
+	var files []string
+	walk(fsys, dir, func(file string) {
+		if path.Ext(file) == ".jsonl" {
+			files = append(files, file)
+		}
+	})
+	for _, file := range src.agents {
+		if _, session, err := peekAside(ctx, fsys, file); err == nil && session == src.id {
+			files = append(files, file)
+		}
+	}
+	for _, file := range files {
+		agent := strings.TrimPrefix(strings.TrimSuffix(path.Base(file), ".jsonl"), "agent-")
+		if slices.ContainsFunc(s.Workers, func(w convert.Worker) bool { return w.Name == agent }) {
+			continue
+		}
+		meta, err := convert.ReadFile(fsys, strings.TrimSuffix(file, ".jsonl")+".meta.json")
+		call := ""
+		if err == nil {
+			call = field(meta, "toolUseId")
+			keep(s, "subagents/"+path.Base(strings.TrimSuffix(file, ".jsonl"))+".meta.json", meta)
+		}
+		t := transcript{fsys: fsys, file: file, mine: all}
+		s.Workers = append(s.Workers, convert.Worker{Name: agent, Call: cmp.Or(call, o.calls[agent]), Entries: t.late(ctx)})
+	}
+}
+
+func peekAside(ctx context.Context, fsys fs.FS, file string) (uuid, session string, err error) {
+	t := transcript{fsys: fsys, file: file, mine: all, bare: true}
+	for it, err := range t.records(ctx, nil) {
+		if err == nil {
+			return it.UUID, it.Session, nil
+		}
+		if !convert.IsSkip(err) {
+			return "", "", err
+		}
+	}
+	return "", "", convert.Skipf(file, "holds no message")
+}
+
+// Bounds of the files that come with a session, one and together.
+const (
+	maxFile  = 16 << 20
+	maxFiles = 64 << 20
+	maxWalk  = 4 // folders deep
+)
+
+// files takes what lies outside the transcript: long results, task lists, and
+// copies of files from before an edit.
+func (src source) files(fsys fs.FS, s *convert.Session) {
+	folders := map[string]string{"tool-results": path.Join(strings.TrimSuffix(src.file, ".jsonl"), "tool-results")}
+	if src.home != "" {
+		folders["tasks"] = path.Join(src.home, "tasks", src.id)
+		folders["file-history"] = path.Join(src.home, "file-history", src.id)
+	}
+	total := 0
+	for _, as := range []string{"tool-results", "tasks", "file-history"} {
+		walk(fsys, folders[as], func(file string) {
+			info, err := fs.Stat(fsys, file)
+			to := path.Join(as, strings.TrimPrefix(file, folders[as]+"/"))
+			if err != nil || info.Size() > maxFile || total+int(info.Size()) > maxFiles {
+				s.Lost = append(s.Lost, fmt.Sprintf("the file %s: it cannot be read or is too large", to))
+				return
+			}
+			b, err := convert.ReadFile(fsys, file)
+			if err != nil {
+				s.Lost = append(s.Lost, fmt.Sprintf("the file %s: it cannot be read", to))
+				return
+			}
+			total += len(b)
+			keep(s, to, b)
+		})
+	}
+}
+
+func keep(s *convert.Session, file string, data []byte) {
+	if s.Files == nil {
+		s.Files = map[string][]byte{}
+	}
+	s.Files[file] = data
+}
+
+// walk visits the files below a folder, which need not be there.
+func walk(fsys fs.FS, dir string, visit func(file string)) {
+	root := strings.Count(dir, "/")
+	_ = fs.WalkDir(fsys, dir, func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil && d == nil, err != nil && d.IsDir():
+			return fs.SkipDir
+		case d.IsDir() && strings.Count(file, "/")-root > maxWalk:
+			return fs.SkipDir
+		case d.Type().IsRegular():
+			visit(file)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,253 @@
+package claudecode
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"hash/maphash"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// record is what a line says, as far as it decides something here. The rest
+// stays in the line.
+type record struct {
+	Type       string          `json:"type"`
+	Subtype    string          `json:"subtype"`
+	UUID       string          `json:"uuid"`
+	Parent     string          `json:"parentUuid"`
+	Logical    string          `json:"logicalParentUuid"`
+	Session    string          `json:"sessionId"`
+	Time       string          `json:"timestamp"`
+	Cwd        string          `json:"cwd"`
+	Version    string          `json:"version"`
+	Agent      string          `json:"agentId"`
+	Provenance string          `json:"provenance"` // only in a fork of this tool
+	Sidechain  bool            `json:"isSidechain"`
+	Meta       bool            `json:"isMeta"`
+	Summarizes bool            `json:"isCompactSummary"`
+	APIError   bool            `json:"isApiErrorMessage"`
+	Source     string          `json:"promptSource"`
+	Origin     json.RawMessage `json:"origin"`
+	ForkedFrom json.RawMessage `json:"forkedFrom"`
+	Result     json.RawMessage `json:"toolUseResult"`
+	Attached   json.RawMessage `json:"attachment"`
+	Rendered   json.RawMessage `json:"rendered"`
+	Content    json.RawMessage `json:"content"` // of system records
+	Message    message         `json:"message"`
+	CostUSD    float64         `json:"costUSD"`
+
+	CustomTitle string `json:"customTitle"`
+	AITitle     string `json:"aiTitle"`
+	Summary     string `json:"summary"`
+	Leaf        string `json:"leafUuid"`
+}
+
+// parse decodes what is of the right kind and leaves out what is not: one odd
+// field is no reason to lose a message.
+func parse(raw []byte, v any) error {
+	err := json.Unmarshal(raw, v)
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		return nil
+	}
+	return err
+}
+
+// decode reads a line, which has to be an object.
+func decode(text []byte) (record, error) {
+	var r record
+	if err := parse(text, &r); err != nil {
+		return r, err
+	}
+	if text = bytes.TrimLeft(text, " \t\r\n"); text[0] != '{' {
+		return r, tidemark.Invalidf("it is no object")
+	}
+	return r, nil
+}
+
+// message is what was said, in the words of the provider.
+type message struct {
+	ID      string          `json:"id"`
+	Model   string          `json:"model"`
+	Content json.RawMessage `json:"content"`
+	Usage   json.RawMessage `json:"usage"`
+}
+
+// spoken says that a record is a message, which only has to be there.
+func (r record) spoken() bool { return r.Type == "user" || r.Type == "assistant" }
+
+// at is the time of a record, zero when it has none.
+func (r record) at() time.Time {
+	t, err := time.Parse(time.RFC3339Nano, r.Time)
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}
+
+// field reads one string of an object.
+func field(raw json.RawMessage, key string) string {
+	var m map[string]json.RawMessage
+	var s string
+	if json.Unmarshal(raw, &m) != nil || json.Unmarshal(m[key], &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// item is a record of the tree, with the notes that stood before it.
+type item struct {
+	record
+	text   []byte // its line; valid until the next one is read
+	n      int    // among those of its transcript
+	start  int64  // bytes of the transcript that came before it
+	before []json.RawMessage
+}
+
+// Bounds of what rides along with an entry: notes are small, and one
+// transcript made to be large shall not fill the memory.
+const (
+	maxNotes   = 1 << 20
+	maxCarried = 24 << 20
+	maxIDBytes = 100
+)
+
+// transcript is a file, or the part of one that belongs to one speaker.
+type transcript struct {
+	fsys fs.FS
+	file string
+	// mine says which records of the tree belong to it.
+	mine func(record) bool
+	// bare leaves the notes to the main speaker of the file.
+	bare bool
+
+	// What the reading leaves behind when it came to its end.
+	requests int               // request logs that were passed over
+	dropped  int               // notes that were too large together
+	after    []json.RawMessage // notes behind the last record
+}
+
+// notAside takes what was not said by a helper agent.
+func notAside(r record) bool { return !r.Sidechain }
+
+// all takes everything.
+func all(record) bool { return true }
+
+// records yields the records of the tree. What cannot be read is a *Skip, which
+// the main speaker of a file tells. Both readings of a transcript, the first
+// for its shape and the second for its content, count alike. Notes, which have
+// no uuid, go to see when it is given.
+func (t *transcript) records(ctx context.Context, see func(record)) iter.Seq2[item, error] {
+	return func(yield func(item, error) bool) {
+		g := reading{transcript: t, see: see, seen: map[string]uint64{}, seed: maphash.MakeSeed()}
+		t.requests, t.dropped, t.after = 0, 0, nil
+		var start int64
+		n := 0
+		for line, err := range convert.Lines(t.fsys, t.file) {
+			if cause := ctx.Err(); cause != nil {
+				yield(item{}, cause)
+				return
+			}
+			if err != nil && !convert.IsSkip(err) {
+				err = &convert.Skip{What: t.file, Why: err}
+			}
+			start += int64(len(line.Text))
+			var r *record
+			if err == nil {
+				r, err = g.take(line)
+			}
+			switch {
+			case err != nil && !t.bare && !yield(item{}, err):
+				return
+			case err != nil || r == nil:
+				continue
+			case !yield(item{*r, line.Text, n, start, g.notes.take()}, nil):
+				return
+			}
+			n++
+		}
+		t.after, t.dropped = g.notes.take(), g.notes.dropped
+	}
+}
+
+// reading is what is known while a transcript is read.
+type reading struct {
+	*transcript
+	see   func(record)
+	seen  map[string]uint64 // uuids, and what their lines were
+	seed  maphash.Seed
+	notes notes
+}
+
+// take decodes a line. It is nil for one that is no record of the tree, or not
+// of this speaker.
+func (g *reading) take(line convert.Line) (*record, error) {
+	if bytes.HasPrefix(line.Text, []byte(`{"type":"api-request`)) {
+		g.requests++ // most bytes of newer transcripts: not even decoded
+		return nil, nil
+	}
+	r, err := decode(line.Text)
+	switch {
+	case err != nil && line.Torn:
+		return nil, convert.Skipf(g.file, "line %d is torn: the file ends in the middle of it", line.Number)
+	case err != nil:
+		return nil, convert.Skipf(g.file, "line %d is no record: %v", line.Number, err)
+	case strings.HasPrefix(r.Type, "api-request"):
+		g.requests++
+		return nil, nil
+	case r.UUID == "":
+		if g.see != nil {
+			g.see(r)
+		}
+		if !g.bare {
+			g.notes.add(line.Text)
+		}
+		return nil, nil
+	case len(r.UUID) > maxIDBytes:
+		return nil, convert.Skipf(g.file, "line %d: its uuid has %d bytes", line.Number, len(r.UUID))
+	case r.spoken() && r.Message.Content == nil:
+		return nil, convert.Skipf(g.file, "line %d has no message", line.Number)
+	case !g.mine(r):
+		return nil, nil
+	}
+	sum := maphash.Bytes(g.seed, line.Text)
+	old, twice := g.seen[r.UUID]
+	switch {
+	case twice && old == sum:
+		return nil, nil
+	case twice:
+		return nil, convert.Skipf(g.file, "line %d: another record has its uuid %s", line.Number, r.UUID)
+	}
+	g.seen[r.UUID] = sum
+	return &r, nil
+}
+
+// notes are records without a place in the tree, until the next one that has
+// one.
+type notes struct {
+	list    []json.RawMessage
+	size    int
+	dropped int
+}
+
+func (s *notes) add(text []byte) {
+	if s.size += len(text); s.size > maxNotes {
+		s.dropped++
+		return
+	}
+	s.list = append(s.list, slices.Clone(text))
+}
+
+func (s *notes) take() []json.RawMessage {
+	list := s.list
+	s.list, s.size = nil, 0
+	return list
+}

@@ -1,0 +1,154 @@
+package claudecode
+
+import (
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// The kinds of entries that are no messages.
+const (
+	kindContext      = "context"        // what the client told the model
+	kindCompaction   = "compaction"     // a summary that stands for what came before
+	kindBoundary     = "compaction_cut" // where the client cut
+	kindCommand      = "command"        // a command of the client
+	kindOutput       = "command_output"
+	kindInterruption = "interruption"
+	kindAPIError     = "api_error"
+	kindOther        = "other"
+)
+
+// clientTags open texts in the user's role that the client wrote.
+var clientTags = [...]struct{ tag, kind string }{
+	{"<system-reminder>", kindContext},
+	{"<task-notification>", kindContext},
+	{"<teammate-message", kindContext},
+	{"<local-command-caveat>", kindContext},
+	{"<ide_", kindContext},
+	{"<local-command-stdout>", kindOutput},
+	{"<local-command-stderr>", kindOutput},
+	{"<bash-stdout>", kindOutput},
+	{"<bash-stderr>", kindOutput},
+}
+
+// notTheUsers returns the kind of a record in the user's role that the user
+// did not write, "" for the user's own.
+func notTheUsers(r record, text string) string {
+	origin := field(r.Origin, "kind")
+	switch {
+	case r.Summarizes:
+		return kindCompaction
+	case r.Meta, origin != "" && origin != "human", r.Source == "system":
+		return kindContext
+	case strings.HasPrefix(text, "[Request interrupted by user") && strings.HasSuffix(text, "]") && len(text) < 80:
+		return kindInterruption
+	}
+	return ""
+}
+
+// typed returns what the user typed of a text: a command as it was entered, a
+// prompt without what the client put around it. Kind is not "" when nothing of
+// it is the user's.
+func typed(text string) (own, kind string) {
+	trimmed := strings.TrimSpace(text)
+	if strings.HasPrefix(trimmed, "<command-name>") || strings.HasPrefix(trimmed, "<command-message>") {
+		if command := strings.TrimSpace(inside(trimmed, "command-name")); command != "" {
+			return strings.TrimSpace("/" + strings.TrimPrefix(command, "/") + " " + strings.TrimSpace(inside(trimmed, "command-args"))), ""
+		}
+	}
+	if strings.HasPrefix(trimmed, "<bash-input>") {
+		return "!" + inside(trimmed, "bash-input"), ""
+	}
+	if own = stripReminders(trimmed); own != trimmed {
+		if own == "" {
+			return text, kindContext
+		}
+		return own, ""
+	}
+	for _, c := range clientTags {
+		if strings.HasPrefix(trimmed, c.tag) {
+			return text, c.kind
+		}
+	}
+	return text, ""
+}
+
+// stripReminders cuts reminders off the ends of a text. One in its middle is
+// something that the user quotes.
+func stripReminders(text string) string {
+	const opening, closing = "<system-reminder>", "</system-reminder>"
+	for strings.HasPrefix(text, opening) {
+		_, rest, ok := strings.Cut(text, closing)
+		if !ok {
+			break
+		}
+		text = strings.TrimSpace(rest)
+	}
+	for strings.HasSuffix(text, closing) {
+		at := strings.LastIndex(text, opening)
+		if at < 0 {
+			break
+		}
+		text = strings.TrimSpace(text[:at])
+	}
+	return text
+}
+
+// inside returns what stands between the tags of a name.
+func inside(text, tag string) string {
+	_, rest, ok := strings.Cut(text, "<"+tag+">")
+	if !ok {
+		return ""
+	}
+	got, _, _ := strings.Cut(rest, "</"+tag+">")
+	return got
+}
+
+// clean turns the blocks of a prompt into what the user typed. The second
+// value is the kind of an entry in which nothing is the user's.
+func clean(blocks []tidemark.Block) ([]tidemark.Block, string) {
+	var own []tidemark.Block
+	last := ""
+	for _, b := range blocks {
+		if b.Type != tidemark.BlockText {
+			own = append(own, b)
+			continue
+		}
+		text, kind := typed(b.Text)
+		if kind != "" {
+			last = kind
+			continue
+		}
+		b.Text = text
+		own = append(own, b)
+	}
+	if len(own) == 0 && last != "" {
+		return blocks, last
+	}
+	return own, ""
+}
+
+// kindOf makes a kind of entry from a word of the client.
+func kindOf(word string) string {
+	word = strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z' || r == '_':
+			return r
+		case 'A' <= r && r <= 'Z':
+			return r + 'a' - 'A'
+		case r == '-':
+			return '_'
+		}
+		return -1
+	}, word)
+	taken := []string{"", tidemark.KindMessage, tidemark.KindBranch, tidemark.KindGap}
+	for _, t := range taken {
+		if word == t {
+			return kindOther
+		}
+	}
+	if len(word) > 32 || tidemark.Role(word).Valid() {
+		return kindOther
+	}
+	return word
+}

@@ -1,0 +1,108 @@
+// Package claudecode takes in the sessions of Claude Code and writes them so
+// that Claude Code can resume them. It reads transcripts and what lies beside
+// them; it opens no settings and no credentials.
+//
+// A transcript is JSON Lines. Records with a uuid form a tree; one reply is
+// many records with one message id, and they become one entry here. Records
+// without a uuid are notes of the client; they ride along in the Extra of the
+// next entry, so that an export has them again. The request logs, which repeat
+// the conversation, are left behind.
+//
+//	for s, err := range claudecode.Tool().Import(ctx, place) { … }
+package claudecode
+
+import (
+	"context"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// name is the tool's, and the key of what is kept for it in Extra.
+const name = "claude-code"
+
+// provider is whose payloads the raw blocks are.
+const provider = "anthropic"
+
+// Tool returns the converter of Claude Code.
+func Tool() convert.Tool {
+	return convert.Tool{
+		Name:   name,
+		Title:  "Claude Code",
+		Homes:  []string{".claude", ".config/claude"},
+		Detect: detect,
+		Import: importAll,
+		Export: export,
+	}
+}
+
+func detect(_ context.Context, p convert.Place) bool {
+	if isFile(p.FS, p.Path) {
+		return strings.HasSuffix(p.Path, ".jsonl") && looksRight(p.FS, p.Path)
+	}
+	found, _ := find(p)
+	return slices.ContainsFunc(found, func(s source) bool { return looksRight(p.FS, s.file) })
+}
+
+// known are types of records that no other tool writes beside a sessionId.
+var known = []string{"user", "assistant", "system", "attachment", "summary", "progress", "queue-operation", "last-prompt", "custom-title",
+	"agent-name", "mode", "permission-mode", "file-history-snapshot"}
+
+// looksRight reports whether one of the first lines is a record of a
+// transcript.
+func looksRight(fsys fs.FS, file string) bool {
+	for line, err := range convert.Lines(fsys, file) {
+		if err != nil || line.Number > 20 {
+			return false
+		}
+		r, err := decode(line.Text)
+		if err != nil || !slices.Contains(known, r.Type) {
+			continue
+		}
+		switch r.Type {
+		case "user", "assistant":
+			return r.UUID != "" && r.Session != "" && r.Message.Content != nil
+		case "file-history-snapshot":
+			return true
+		case "summary":
+			return r.Leaf != ""
+		default:
+			if r.Session != "" && r.Provenance == "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+	return func(yield func(*convert.Session, error) bool) {
+		found, skips := find(p)
+		if isFile(p.FS, p.Path) {
+			found, skips = one(p)
+		}
+		sources, more, err := lineage(ctx, p.FS, found)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, skip := range append(skips, more...) {
+			if !yield(nil, skip) {
+				return
+			}
+		}
+		for _, src := range sources {
+			if err := ctx.Err(); err != nil {
+				yield(nil, err)
+				return
+			}
+			s, err := src.session(ctx, p.FS)
+			if !yield(s, err) || err != nil && !convert.IsSkip(err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,310 @@
+// Package cline takes in the sessions of Cline. It reads the folder
+// data/sessions, and never settings, providers, secrets or the database of
+// them.
+//
+//	for s, err := range cline.Tool().Import(ctx, place) { … }
+package cline
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+const (
+	name   = "cline"
+	ending = ".messages.json"
+)
+
+// Tool is Cline. It is only read.
+func Tool() convert.Tool {
+	return convert.Tool{
+		Name: name, Title: "Cline", Homes: []string{".cline"},
+		Detect: detect, Import: imports,
+	}
+}
+
+func detect(_ context.Context, p convert.Place) bool {
+	info, err := fs.Stat(p.FS, p.Path)
+	if err != nil {
+		return false
+	}
+	if !info.IsDir() {
+		return begins(p.FS, messagesOf(p.Path)) == nil
+	}
+	files, _ := find(p)
+	for i, f := range files {
+		if begins(p.FS, f) == nil {
+			return true
+		}
+		if i == 8 {
+			break
+		}
+	}
+	return false
+}
+
+// messagesOf is the file of messages that belongs to either file of a session.
+func messagesOf(file string) string {
+	if strings.HasSuffix(file, ending) {
+		return file
+	}
+	return strings.TrimSuffix(file, ".json") + ending
+}
+
+// find returns the files of messages below a folder: a home, its .cline, the
+// data or the sessions in it, or one session.
+func find(p convert.Place) (files []string, skips []error) {
+	for _, below := range []string{".cline/data/sessions", "data/sessions", "sessions", "."} {
+		dir := path.Join(p.Path, below)
+		if _, err := fs.Stat(p.FS, dir); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		list(p.FS, dir, 1, &files, &skips)
+		if len(files) > 0 || below != "." {
+			break
+		}
+	}
+	return files, skips
+}
+
+func list(fsys fs.FS, dir string, deeper int, files *[]string, skips *[]error) {
+	all, err := fs.ReadDir(fsys, dir)
+	if err != nil {
+		*skips = append(*skips, &convert.Skip{What: dir, Why: err})
+		return
+	}
+	for _, d := range all {
+		file := path.Join(dir, d.Name())
+		switch {
+		case d.IsDir() && deeper > 0 && !strings.HasPrefix(d.Name(), "."):
+			list(fsys, file, deeper-1, files, skips)
+		case d.Type().IsRegular() && strings.HasSuffix(file, ending):
+			*files = append(*files, file)
+		}
+	}
+}
+
+// begins tells, from its first bytes, why a file is none of messages.
+func begins(fsys fs.FS, file string) error {
+	f, err := fsys.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 1<<12))
+	b = bytes.TrimSpace(b)
+	switch {
+	case err != nil:
+		return err
+	case len(b) == 0:
+		return tidemark.Invalidf("is empty")
+	case b[0] != '{' || !bytes.Contains(b, []byte(`"messages"`)) || !bytes.Contains(b, []byte(`"version"`)):
+		return tidemark.Invalidf("does not begin like a session of Cline")
+	}
+	return nil
+}
+
+// about is what the tool keeps of a session beside its messages.
+type about struct {
+	SessionID     string `json:"session_id"`
+	ParentID      string `json:"parent_session_id"`
+	StartedAt     string `json:"started_at"`
+	EndedAt       string `json:"ended_at"`
+	Model         string `json:"model"`
+	Cwd           string `json:"cwd"`
+	WorkspaceRoot string `json:"workspace_root"`
+	Metadata      struct {
+		Title string `json:"title"`
+	} `json:"metadata"`
+	fields map[string]json.RawMessage
+}
+
+// transcript is the file of messages.
+type transcript struct {
+	UpdatedAt    string            `json:"updated_at"`
+	SessionID    string            `json:"sessionId"`
+	SystemPrompt string            `json:"system_prompt"`
+	Messages     []json.RawMessage `json:"messages"`
+}
+
+// loose decodes JSON and does not mind a field of another type than expected:
+// the field stays empty, the rest is taken.
+func loose(data []byte, v any) error {
+	err := json.Unmarshal(data, v)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return nil
+	}
+	return err
+}
+
+func read(fsys fs.FS, file string) (*transcript, error) {
+	if err := begins(fsys, file); err != nil {
+		return nil, err
+	}
+	b, err := convert.ReadFile(fsys, file)
+	if err != nil {
+		return nil, err
+	}
+	var t transcript
+	if err := loose(b, &t); err != nil {
+		return nil, tidemark.Invalidf("not JSON: %w", err)
+	}
+	return &t, nil
+}
+
+// readAbout reads the other file; a session is taken without it, too.
+func readAbout(fsys fs.FS, file string) (a about, err error) {
+	b, err := convert.ReadFile(fsys, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return a, nil
+	}
+	if err != nil {
+		return a, err
+	}
+	if err := loose(b, &a); err != nil {
+		return a, tidemark.Invalidf("not JSON: %w", err)
+	}
+	if json.Unmarshal(b, &a.fields) != nil {
+		return a, nil
+	}
+	// What another field has, and what belongs to one run or machine.
+	for _, k := range []string{"session_id", "started_at", "model", "cwd", "prompt", "pid", "messages_path"} {
+		delete(a.fields, k)
+	}
+	var meta map[string]json.RawMessage
+	if json.Unmarshal(a.fields["metadata"], &meta) == nil && meta != nil {
+		delete(meta, "systemPrompt")
+		delete(meta, "prompt")
+		a.fields["metadata"], err = json.Marshal(meta)
+	}
+	return a, err
+}
+
+// found is a session on its way, and whose helper it is.
+type found struct {
+	out   *convert.Session
+	owner string
+}
+
+func imports(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+	return func(yield func(*convert.Session, error) bool) {
+		info, err := fs.Stat(p.FS, p.Path)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		files, skips := []string{messagesOf(p.Path)}, []error(nil)
+		if info.IsDir() {
+			files, skips = find(p)
+		}
+		byID, order := map[string]found{}, []string{}
+		for _, file := range files {
+			if ctx.Err() != nil {
+				yield(nil, ctx.Err())
+				return
+			}
+			f, err := session(p.FS, file)
+			if err != nil {
+				skips = append(skips, &convert.Skip{What: file, Why: err})
+				continue
+			}
+			if id := f.out.ForeignID; byID[id].out == nil {
+				byID[id] = f
+				order = append(order, id)
+			}
+		}
+		for _, skip := range skips {
+			if !yield(nil, skip) {
+				return
+			}
+		}
+		for _, s := range attach(byID, order) {
+			if !yield(s, nil) {
+				return
+			}
+		}
+	}
+}
+
+// attach makes workers of sessions that belong to others. The tool gives a
+// helper an id that begins with that of its session and two underscores.
+func attach(byID map[string]found, order []string) []*convert.Session {
+	slices.SortStableFunc(order, func(a, b string) int {
+		return cmp.Or(byID[a].out.CreatedAt.Compare(byID[b].out.CreatedAt), cmp.Compare(a, b))
+	})
+	var all []*convert.Session
+	for _, id := range order {
+		f := byID[id]
+		owner := f.owner
+		if byID[owner].out == nil || owner == id {
+			owner, _, _ = strings.Cut(id, "__")
+		}
+		if top := byID[owner]; top.out != nil && owner != id && byID[top.owner].out == nil {
+			top.out.Workers = append(top.out.Workers, convert.Worker{Name: id, Entries: f.out.Entries})
+			continue
+		}
+		all = append(all, f.out)
+	}
+	return all
+}
+
+func session(fsys fs.FS, file string) (found, error) {
+	t, err := read(fsys, file)
+	if err != nil {
+		return found{}, err
+	}
+	s := &convert.Session{}
+	a, err := readAbout(fsys, strings.TrimSuffix(file, ending)+".json")
+	if err != nil {
+		s.Lost = append(s.Lost, "what Cline says about the session: "+err.Error())
+	}
+	s.ForeignID = either(either(t.SessionID, a.SessionID), strings.TrimSuffix(path.Base(file), ending))
+	s.Agent, s.Model, s.Title = name, a.Model, a.Metadata.Title
+	s.Project = either(a.Cwd, a.WorkspaceRoot)
+	s.CreatedAt, s.UpdatedAt = when(a.StartedAt), when(t.UpdatedAt)
+	for _, raw := range t.Messages {
+		var m message
+		if loose(raw, &m) == nil && s.CreatedAt.IsZero() {
+			s.CreatedAt = m.at()
+		}
+		s.Model = either(s.Model, m.ModelInfo.ID)
+	}
+	if ended := when(a.EndedAt); ended.After(s.UpdatedAt) {
+		s.UpdatedAt = ended
+	}
+	if len(a.fields) > 0 {
+		s.Extra, _ = json.Marshal(map[string]any{name: a.fields})
+	}
+	s.Entries = entries(fsys, file)
+	return found{s, a.ParentID}, nil
+}
+
+func either(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// when reads a time as the tool writes it; zero when it is none.
+func when(s string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}

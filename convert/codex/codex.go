@@ -1,0 +1,166 @@
+// Package codex takes in the sessions of the Codex command line, and writes
+// sessions that it can go on with. A session there is a thread: one rollout
+// file of JSON lines, or several after a rewind; a fork names a place in
+// another file, and a helper agent has a file of its own.
+//
+// It reads rollouts and session_index.jsonl, and nothing else of the folder:
+// no settings, no databases, no credentials.
+//
+//	for s, err := range codex.Tool().Import(ctx, place) { … }
+package codex
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// Tool returns the converter.
+func Tool() convert.Tool {
+	return convert.Tool{
+		Name:   "codex",
+		Title:  "Codex",
+		Homes:  []string{".codex"},
+		Detect: detect,
+		Import: importAll,
+		Export: export,
+	}
+}
+
+// detect looks for one rollout and at how it begins.
+func detect(ctx context.Context, p convert.Place) bool {
+	info, err := fs.Stat(p.FS, p.Path)
+	if err != nil {
+		return false
+	}
+	if !info.IsDir() {
+		return begins(p.FS, p.Path)
+	}
+	for name, err := range rollouts(ctx, p.FS, p.Path) {
+		if err == nil && begins(p.FS, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// firstBytes is enough for the keys before the vendor's instructions.
+const firstBytes = 512
+
+// begins reports whether a file begins like a rollout: with a session_meta,
+// or as in the first versions with a bare id, time and instructions.
+func begins(fsys fs.FS, name string) bool {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	b := make([]byte, firstBytes)
+	n, err := io.ReadFull(f, b)
+	if err != nil && n == 0 {
+		return false
+	}
+	b = b[:n]
+	wrapped := bytes.HasPrefix(b, []byte(`{"`)) && bytes.Contains(b, []byte(`"payload"`)) &&
+		(bytes.Contains(b, []byte(`"type":"session_meta"`)) || bytes.Contains(b, []byte(`"type": "session_meta"`)))
+	bare := isRollout(path.Base(name)) && bytes.HasPrefix(b, []byte(`{"id":"`)) && bytes.Contains(b, []byte(`"timestamp"`))
+	return wrapped || bare
+}
+
+// isRollout goes by the name that Codex gives.
+func isRollout(base string) bool {
+	return strings.HasPrefix(base, "rollout-") && strings.HasSuffix(base, ".jsonl")
+}
+
+// rollout is one file of a thread: what its first lines say, and where it is.
+type rollout struct {
+	path     string
+	id       string // of the file: the thread's, or the segment's after a rewind
+	thread   string
+	meta     meta
+	raw      json.RawMessage // the meta whole
+	model    string
+	title    string
+	created  time.Time
+	updated  time.Time
+	archived bool
+}
+
+// meta is what is needed of a session_meta.
+type meta struct {
+	ID             string          `json:"id"`
+	Timestamp      string          `json:"timestamp"`
+	CWD            string          `json:"cwd"`
+	ForkedFrom     string          `json:"forked_from_id"`
+	ParentThread   string          `json:"parent_thread_id"`
+	AgentNickname  string          `json:"agent_nickname"`
+	AgentPath      string          `json:"agent_path"`
+	Source         json.RawMessage `json:"source"`
+	HistoryMode    string          `json:"history_mode"`
+	HistoryBase    *historyBase    `json:"history_base"`
+	HistoryStart   int64           `json:"subagent_history_start_ordinal"` // of a helper: where its own lines begin
+	spawnNickname  string
+	spawnAgentPath string
+}
+
+// historyBase is where a file goes on from: the lines of another file, by the
+// id in its name, that are before an ordinal.
+type historyBase struct {
+	File string `json:"thread_id"`
+	End  int64  `json:"end_ordinal_exclusive"`
+}
+
+// parseMeta reads a session_meta. The parent of a helper agent is in source in
+// the versions that have no field for it.
+func parseMeta(raw json.RawMessage) (meta, error) {
+	var m meta
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return m, tidemark.Invalidf("its session_meta is not one: %w", err)
+	}
+	id, err := tidemark.ParseSessionID(m.ID)
+	if err != nil {
+		return m, tidemark.Invalidf("its session_meta has no thread id: %w", err)
+	}
+	m.ID = string(id)
+	var source struct {
+		Subagent struct {
+			Spawn struct {
+				Parent   string `json:"parent_thread_id"`
+				Path     string `json:"agent_path"`
+				Nickname string `json:"agent_nickname"`
+			} `json:"thread_spawn"`
+		} `json:"subagent"`
+	}
+	// A source is often just a word, and then tells nothing here.
+	if json.Unmarshal(m.Source, &source) == nil {
+		spawn := source.Subagent.Spawn
+		if m.ParentThread == "" {
+			m.ParentThread = spawn.Parent
+		}
+		m.spawnNickname, m.spawnAgentPath = spawn.Nickname, spawn.Path
+	}
+	m.ParentThread = strings.ToLower(m.ParentThread)
+	m.ForkedFrom = strings.ToLower(m.ForkedFrom)
+	if m.HistoryBase != nil {
+		m.HistoryBase.File = strings.ToLower(m.HistoryBase.File)
+	}
+	return m, nil
+}
+
+// workerName is what people see, with the id behind it that makes it unique.
+func (m meta) workerName() string {
+	for _, name := range []string{m.AgentNickname, m.spawnNickname, path.Base("/" + m.AgentPath), path.Base("/" + m.spawnAgentPath)} {
+		if name != "" && name != "/" {
+			return name + "-" + m.ID
+		}
+	}
+	return m.ID
+}

@@ -1,0 +1,305 @@
+package codex
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// export writes a thread into a .codex folder: the branch that the session is
+// at, and its helper agents. It reads Entries twice.
+//
+// A session that came from Codex is written in the form it had, with the lines
+// that were kept; any other in the older form, which every version goes on
+// with.
+func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string, error) {
+	x := &exporter{out: out, session: s, id: threadID(s), lost: map[string]int{}}
+	helpers, err := x.helpers()
+	if err != nil {
+		return nil, err
+	}
+	w, err := x.create(x.id, s.CreatedAt, slices.Contains(s.Tags, "archived"))
+	if err != nil {
+		return nil, err
+	}
+	m := x.meta()
+	w.paginated = string(m["history_mode"]) == `"paginated"`
+	w.spawned = helpers
+	w.begin(s.CreatedAt, m)
+	if s.Title != "" {
+		w.event(s.CreatedAt, map[string]any{"type": "thread_name_updated", "thread_id": x.id, "thread_name": s.Title})
+	}
+	if err := x.write(ctx, w, s.Entries, s.Head); err != nil {
+		return nil, err
+	}
+	for _, worker := range s.Workers {
+		if err := x.worker(ctx, worker); err != nil {
+			return nil, fmt.Errorf("worker %s: %w", worker.Name, err)
+		}
+	}
+	return x.losses(), nil
+}
+
+// exporter is one export.
+type exporter struct {
+	out     convert.Out
+	session *convert.Session
+	id      string
+	lost    map[string]int // how many there were, by what it is
+}
+
+// threadID is the id that the session had, when it fits, or always the same
+// new one.
+func threadID(s *convert.Session) string {
+	for _, id := range []string{s.ForeignID, string(s.ID)} {
+		if id, err := tidemark.ParseSessionID(id); err == nil {
+			return string(id)
+		}
+	}
+	return derivedID(s.ForeignID + string(s.ID))
+}
+
+// derivedID makes a UUID of a text.
+func derivedID(text string) string {
+	b := sha256.Sum256([]byte(text))
+	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80 // version 8: made by a rule of one's own
+	h := hex.EncodeToString(b[:16])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+// workerID is the id behind a worker's name, when it has one.
+func (x *exporter) workerID(name string) string {
+	if n := len(name); n >= 36 {
+		if id, err := tidemark.ParseSessionID(name[n-36:]); err == nil {
+			return string(id)
+		}
+	}
+	return derivedID(x.id + "/" + name)
+}
+
+// helpers are the workers that came from another tool, by the call that
+// started them: nothing in the thread says so, and a line has to.
+func (x *exporter) helpers() (map[string][]string, error) {
+	spawned := map[string][]string{}
+	for _, w := range x.session.Workers {
+		if w.Call == "" {
+			x.lost["worker whose call is not known"]++
+			continue
+		}
+		first, err := firstOf(w.Entries)
+		if err != nil {
+			return nil, fmt.Errorf("worker %s: %w", w.Name, err)
+		}
+		if m, _ := workerMeta(first); m == nil {
+			spawned[w.Call] = append(spawned[w.Call], x.workerID(w.Name))
+		}
+	}
+	return spawned, nil
+}
+
+func firstOf(entries iter.Seq2[convert.Entry, error]) (convert.Entry, error) {
+	for e, err := range entries {
+		if err == nil || !convert.IsSkip(err) {
+			return e, err
+		}
+	}
+	return convert.Entry{}, nil
+}
+
+// workerMeta is the session_meta that a helper of Codex kept with its first
+// entry, and when it was written.
+func workerMeta(e convert.Entry) (map[string]json.RawMessage, time.Time) {
+	for _, line := range keptOf(e.Extra).Before {
+		rec, err := parseRecord(line)
+		if err != nil || rec.Type != "session_meta" {
+			continue
+		}
+		var m map[string]json.RawMessage
+		if json.Unmarshal(rec.Payload, &m) == nil && m != nil {
+			return m, rec.at()
+		}
+	}
+	return nil, time.Time{}
+}
+
+// meta is the session_meta: the one that came in, whole in this file, or a new
+// one.
+func (x *exporter) meta() map[string]json.RawMessage {
+	s := x.session
+	var extra struct{ Codex sessionExtra }
+	m := map[string]json.RawMessage{}
+	if json.Unmarshal(s.Extra, &extra) != nil || json.Unmarshal(extra.Codex.Meta, &m) != nil || m == nil {
+		m = newMeta(s.CreatedAt)
+	}
+	m["id"] = mustJSON(x.id)
+	if m["session_id"] != nil {
+		m["session_id"] = mustJSON(x.id)
+	}
+	if s.Project != "" {
+		m["cwd"] = mustJSON(s.Project)
+	}
+	source := s.Copied
+	if s.Fork != nil {
+		source = s.Fork.Session
+		x.lost["past that the session shares with "+source]++
+	}
+	if source != "" {
+		m["forked_from_id"] = mustJSON(source)
+	}
+	if s.Model != "" && extra.Codex.Meta == nil {
+		x.lost["name of the model"]++
+	}
+	for _, key := range []string{"history_base", "forked_from_ordinal_exclusive", "subagent_history_start_ordinal"} {
+		delete(m, key)
+	}
+	return m
+}
+
+func newMeta(at time.Time) map[string]json.RawMessage {
+	return map[string]json.RawMessage{
+		"timestamp":   mustJSON(formatTime(at)),
+		"cwd":         mustJSON("/"),
+		"originator":  mustJSON("tidemark"),
+		"cli_version": mustJSON("0.0.0"),
+		"source":      mustJSON("cli"),
+	}
+}
+
+// worker writes a helper agent as a thread of its own.
+func (x *exporter) worker(ctx context.Context, worker convert.Worker) error {
+	first, err := firstOf(worker.Entries)
+	if err != nil {
+		return err
+	}
+	id := x.workerID(worker.Name)
+	m, at := workerMeta(first)
+	for _, t := range []time.Time{first.At, x.session.CreatedAt} {
+		if at.IsZero() {
+			at = t
+		}
+	}
+	if m == nil {
+		m = newMeta(at)
+		m["cwd"] = mustJSON(cmp.Or(x.session.Project, "/"))
+		spawn := map[string]any{"parent_thread_id": x.id, "depth": 1, "agent_nickname": worker.Name}
+		m["source"] = mustJSON(map[string]any{"subagent": map[string]any{"thread_spawn": spawn}})
+		m["parent_thread_id"] = mustJSON(x.id)
+	}
+	m["id"] = mustJSON(id)
+	w, err := x.create(id, at, false)
+	if err != nil {
+		return err
+	}
+	w.paginated = string(m["history_mode"]) == `"paginated"`
+	w.begin(at, m)
+	return x.write(ctx, w, worker.Entries, "")
+}
+
+// create makes the file of a thread where Codex looks for it.
+func (x *exporter) create(id string, at time.Time, archived bool) (*writer, error) {
+	at = at.UTC()
+	name := "rollout-" + at.Format("2006-01-02T15-04-05") + "-" + id + ".jsonl"
+	dir := "sessions/" + at.Format("2006/01/02") + "/"
+	if archived {
+		dir = "archived_sessions/"
+	}
+	f, err := x.out.Create(dir + name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir+name, err)
+	}
+	return newWriter(f, id, x.lost), nil
+}
+
+// write writes the entries on the path to head and closes the file. A file
+// that could not be written whole is left unclosed, and so without its name.
+func (x *exporter) write(ctx context.Context, w *writer, entries iter.Seq2[convert.Entry, error], head string) error {
+	on, err := pathTo(entries, head)
+	if err != nil {
+		return err
+	}
+	i := -1
+	for e, err := range entries {
+		if err != nil {
+			if convert.IsSkip(err) {
+				x.lost["damaged entry"]++
+				continue
+			}
+			return err
+		}
+		if i++; i >= len(on) {
+			break // appended since the path was read
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if !on[i] {
+			x.lost["entry of another branch"]++
+			continue
+		}
+		w.entry(e)
+		if w.err != nil {
+			return w.err
+		}
+	}
+	return w.close()
+}
+
+// pathTo marks the entries from the root to head ("": the last one).
+func pathTo(entries iter.Seq2[convert.Entry, error], head string) ([]bool, error) {
+	var parents []int
+	index := map[string]int{}
+	at := -1
+	for e, err := range entries {
+		if err != nil {
+			if convert.IsSkip(err) {
+				continue
+			}
+			return nil, err
+		}
+		i := len(parents)
+		parent := i - 1
+		if e.Parent == convert.Root {
+			parent = -1
+		} else if p, ok := index[e.Parent]; ok && e.Parent != "" {
+			parent = p
+		}
+		parents = append(parents, parent)
+		index[e.ID] = i
+		if head == "" || e.ID == head {
+			at = i
+		}
+	}
+	on := make([]bool, len(parents))
+	for ; at >= 0; at = parents[at] {
+		on[at] = true
+	}
+	return on, nil
+}
+
+// losses says what was lost, and how often.
+func (x *exporter) losses() []string {
+	s := x.session
+	for what, n := range map[string]int{
+		"label": len(s.Labels), "file": len(s.Files), "checkpoint": min(1, len(s.Checkpoint)),
+		"tag": len(slices.DeleteFunc(slices.Clone(s.Tags), func(t string) bool { return t == "archived" })),
+	} {
+		if n > 0 {
+			x.lost[what] += n
+		}
+	}
+	var all []string
+	for _, what := range slices.Sorted(maps.Keys(x.lost)) {
+		all = append(all, fmt.Sprintf("%s (%d)", what, x.lost[what]))
+	}
+	return all
+}

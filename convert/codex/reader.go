@@ -1,0 +1,375 @@
+package codex
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// The kinds of entries beside messages.
+const (
+	kindContext     = "context"     // what the client told the model
+	kindCompaction  = "compaction"  // a summary that replaces what came before
+	kindInterrupted = "interrupted" // a turn that somebody stopped
+	kindError       = "error"       // a turn that failed
+	kindRewind      = "rewind"      // the thread went back to its parent
+	kindAgent       = "agent_message"
+	kindItem        = "item"  // an item that is neither a message nor a call
+	kindUsage       = "usage" // tokens of an answer that is not there
+)
+
+// maxBefore bounds what is kept of the lines between two entries. A turn has a
+// few kilobytes of them.
+const maxBefore = 1 << 20
+
+// reader makes entries of the lines of one file. It holds one entry back: only
+// the line after a user's message says whose it is, and tokens come after the
+// answer that cost them.
+type reader struct {
+	file   *rollout
+	worker bool
+	prefix string
+	parent string // of the first entry
+	end    int64  // stops before this ordinal; -1: at the end
+	emit   func(convert.Entry, error) bool
+
+	stopped bool
+	lastAt  time.Time
+	model   string
+	items   int // response items and summaries so far: what IDs are made of
+	events  int // entries made of events since the last item
+	last    string
+	turns   []string // for each prompt on the path: the entry before it
+
+	held      *convert.Entry
+	undecided bool   // held is a user's message, or the client's
+	announced string // a prompt whose event came before its item
+	hasEvents bool   // the file says which messages are the user's
+
+	before     []json.RawMessage
+	beforeSize int
+	settings   map[string][sumSize]byte // of lines that repeat themselves
+
+	pending *tidemark.Usage // of an answer that is still to come
+	total   tokens          // of the last tokens that were counted
+}
+
+// read yields the entries; it is false when nobody wants more.
+func (r *reader) read(fsys fs.FS) bool {
+	r.lastAt, r.settings = r.file.created, map[string][sumSize]byte{}
+	for l, err := range convert.Lines(fsys, r.file.path) {
+		if err != nil {
+			if !convert.IsSkip(err) {
+				r.flush()
+				return !r.stopped && r.emit(convert.Entry{}, asSkip(r.file.path, err))
+			}
+			r.skip(err)
+		} else if !r.line(l) {
+			break
+		}
+		if r.stopped {
+			return false
+		}
+	}
+	r.flush()
+	if r.pending != nil {
+		r.putEvent(convert.Entry{Entry: tidemark.Entry{Kind: kindUsage, At: r.lastAt, Model: r.model, Usage: r.pending}}, kept{})
+		r.pending = nil
+		r.flush()
+	}
+	return !r.stopped
+}
+
+// line handles one line; false: the lines that are wanted are over.
+func (r *reader) line(l convert.Line) bool {
+	rec, err := parseRecord(l.Text)
+	if err != nil {
+		why := "is damaged"
+		if l.Torn {
+			why = "is cut off"
+		}
+		r.skip(convert.Skipf(fmt.Sprintf("%s line %d", r.file.path, l.Number), "%s: %w", why, err))
+		return true
+	}
+	if r.end >= 0 && rec.Ordinal != nil && *rec.Ordinal >= r.end {
+		return false
+	}
+	inherited := rec.Ordinal != nil && *rec.Ordinal < r.file.meta.HistoryStart
+	if inherited && l.Number > 1 {
+		return true
+	}
+	if rec.Type == "response_item" || rec.Type == "compacted" {
+		r.items++
+		r.events = 0
+	}
+	if t := rec.at(); !t.IsZero() {
+		r.lastAt = t
+	}
+	if r.undecided && !isPrompt(rec) {
+		r.decide(false)
+	}
+	r.record(rec, l)
+	return true
+}
+
+func (r *reader) record(rec record, l convert.Line) {
+	switch rec.Type {
+	case "session_meta":
+		if l.Number == 1 && r.worker {
+			r.noteMeta(rec)
+		}
+	case "state": // a place holder of the first versions
+	case "response_item":
+		r.item(rec, l.Number)
+	case "compacted":
+		r.compacted(rec, l.Number)
+	case "event_msg":
+		r.event(rec, l)
+	case "token_usage_record":
+		r.usageRecord(rec.Payload)
+	case "turn_context":
+		var p struct{ Model string }
+		if json.Unmarshal(rec.Payload, &p) == nil && p.Model != "" {
+			r.model = p.Model
+		}
+		r.note(rec, l.Text)
+	default:
+		r.note(rec, l.Text)
+	}
+}
+
+func (r *reader) skip(err error) {
+	if !r.stopped && !r.emit(convert.Entry{}, err) {
+		r.stopped = true
+	}
+}
+
+// note keeps a line that makes no entry for the next one that does. Settings
+// that only repeat the last ones are not kept.
+func (r *reader) note(rec record, line []byte) {
+	if what := setting(rec); what != "" {
+		sum := sumOf(rec.Payload)
+		if r.settings[what] == sum {
+			return
+		}
+		r.settings[what] = sum
+	}
+	if r.beforeSize+len(line) > maxBefore {
+		return
+	}
+	fields := split(line)
+	delete(fields, "ordinal") // counted anew when it is written
+	b, err := encode(fields)
+	if err != nil {
+		return
+	}
+	r.before = append(r.before, b)
+	r.beforeSize += len(b)
+}
+
+// setting names the settings that a line states anew, "" for other lines.
+func setting(rec record) string {
+	const applied = "thread_settings_applied"
+	switch {
+	case rec.Type == "turn_context", rec.Type == "world_state":
+		return rec.Type
+	case rec.Type == "event_msg" && bytes.Contains(rec.Payload[:min(len(rec.Payload), 64)], []byte(applied)):
+		return applied
+	}
+	return ""
+}
+
+// noteMeta keeps the session_meta of a helper agent with its first entry, since
+// a worker has no other place for it. Where its own lines begin is no longer
+// true of them alone.
+func (r *reader) noteMeta(rec record) {
+	m := split(rec.Payload)
+	delete(m, "subagent_history_start_ordinal")
+	delete(m, "history_base")
+	line := map[string]any{"timestamp": rec.Timestamp, "type": rec.Type, "payload": m}
+	if b, err := encode(line); err == nil {
+		r.note(rec, b)
+	}
+}
+
+// put holds an entry back and lets the one before it go.
+func (r *reader) put(e convert.Entry, k kept) {
+	r.flush()
+	if e.At.IsZero() {
+		e.At = r.lastAt
+	}
+	k.Before, r.before, r.beforeSize = r.before, nil, 0
+	e.Extra = k.extra()
+	e.ID = r.prefix + fmt.Sprint(r.items)
+	if r.events > 0 {
+		e.ID += fmt.Sprintf(".%d", r.events)
+	}
+	r.held = &e
+}
+
+// putEvent is put for an entry that is not an item.
+func (r *reader) putEvent(e convert.Entry, k kept) {
+	r.events++
+	r.put(e, k)
+}
+
+// flush lets the held entry go.
+func (r *reader) flush() {
+	e := r.held
+	if e == nil || r.stopped {
+		return
+	}
+	if r.undecided {
+		r.decide(true)
+	}
+	r.held = nil
+	if r.parent != "" && e.Parent == "" {
+		e.Parent = r.parent
+	}
+	r.parent = ""
+	if e.Role == tidemark.User {
+		r.turns = append(r.turns, r.last)
+	}
+	r.last = e.ID
+	r.stopped = !r.emit(*e, nil)
+}
+
+// decide says whose message is held, when no event did. Without a mark of the
+// client it is the user's if the file ends here, or never says.
+func (r *reader) decide(ends bool) {
+	r.undecided = false
+	if isClients(r.held.Text()) || r.hasEvents && !ends {
+		r.toContext("user")
+	}
+}
+
+// toContext makes the held message one that the client wrote.
+func (r *reader) toContext(role string) {
+	k := keptOf(r.held.Extra)
+	k.Role = role
+	r.held.Kind, r.held.Role, r.held.Extra = kindContext, "", k.extra()
+}
+
+// event handles what the client showed. Most of it shows again what is an item
+// as well.
+func (r *reader) event(rec record, l convert.Line) {
+	fields := split(rec.Payload)
+	var kind, message string
+	text(fields["type"], &kind)
+	switch kind {
+	case "user_message":
+		text(fields["message"], &message)
+		r.prompt(message)
+	case "item_completed":
+		r.shownItem(rec, l, fields["item"])
+	case "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "agent_reasoning_section_break", "thread_name_updated":
+	case "token_count":
+		r.tokenCount(fields["info"])
+	case "turn_aborted":
+		text(fields["reason"], &message)
+		r.happened(kindInterrupted, message, rec)
+	case "error":
+		text(fields["message"], &message)
+		r.happened(kindError, message, rec)
+	case "task_complete", "turn_complete":
+		failure := split(fields["error"])
+		if failure == nil {
+			r.note(rec, l.Text)
+			return
+		}
+		text(failure["message"], &message)
+		r.happened(kindError, message, rec)
+	case "thread_rolled_back":
+		var n int
+		_ = json.Unmarshal(fields["num_turns"], &n)
+		r.rewind(rec, n)
+	default:
+		r.note(rec, l.Text)
+	}
+}
+
+// shownItem handles an item in an event.
+func (r *reader) shownItem(rec record, l convert.Line, raw json.RawMessage) {
+	item := split(raw)
+	var kind string
+	text(item["type"], &kind)
+	switch kind {
+	case "UserMessage":
+		r.prompt(shownText(item))
+	case "AgentMessage", "Reasoning":
+	default:
+		r.note(rec, l.Text)
+	}
+}
+
+// happened makes an entry of an event that is not a message.
+func (r *reader) happened(kind, message string, rec record) {
+	e := convert.Entry{Entry: tidemark.Entry{Kind: kind, At: rec.at()}}
+	if message != "" {
+		e.Blocks = []tidemark.Block{tidemark.Text(message)}
+	}
+	r.putEvent(e, kept{Event: rec.Payload})
+}
+
+// isPrompt reports whether a line says that the message before it is the
+// user's.
+func isPrompt(rec record) bool {
+	return rec.Type == "event_msg" &&
+		(bytes.Contains(rec.Payload, []byte(`"user_message"`)) || bytes.Contains(rec.Payload, []byte(`"UserMessage"`)))
+}
+
+// prompt handles the event that shows a prompt.
+func (r *reader) prompt(text string) {
+	r.hasEvents = true
+	if r.undecided {
+		r.undecided = false
+		return
+	}
+	if r.held == nil || r.held.Role != tidemark.User || r.held.Text() != text {
+		r.announced = text
+	}
+}
+
+// rewind goes back to before the last n prompts. What was said there stays, on
+// a branch of its own.
+func (r *reader) rewind(rec record, n int) {
+	r.flush()
+	e := convert.Entry{Entry: tidemark.Entry{Kind: kindRewind, At: rec.at()}}
+	if n = min(n, len(r.turns)); n > 0 {
+		e.Parent = convert.Root
+		if before := r.turns[len(r.turns)-n]; before != "" {
+			e.Parent = before
+		}
+		r.turns = r.turns[:len(r.turns)-n]
+	}
+	r.putEvent(e, kept{Event: rec.Payload})
+}
+
+// compacted handles a summary. The model's own writing of it, when it comes
+// just before, is not part of the conversation.
+func (r *reader) compacted(rec record, number int) {
+	fields := split(rec.Payload)
+	if fields == nil {
+		r.skip(convert.Skipf(fmt.Sprintf("%s line %d", r.file.path, number), "is damaged: its payload is not an object"))
+		return
+	}
+	var message string
+	takeString(fields, "message", &message)
+	if h := r.held; h != nil && h.Role == tidemark.Assistant {
+		if text := h.Text(); text != "" && strings.HasSuffix(message, text) {
+			r.toContext(string(tidemark.Assistant))
+		}
+	}
+	e := convert.Entry{Entry: tidemark.Entry{Kind: kindCompaction, At: rec.at(), Usage: r.pending}}
+	r.pending = nil
+	if message != "" {
+		e.Blocks = []tidemark.Block{tidemark.Text(message)}
+	}
+	r.put(e, kept{Line: rec.Rest, Item: rest(fields)})
+}

@@ -1,0 +1,48 @@
+package codex_test
+
+import (
+	"testing"
+
+	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/codex"
+	"github.com/tidemark-sessions/tidemark/convert/converttest"
+)
+
+// roundTrip exports a session with all that it shares with its source, and
+// imports what was written.
+func roundTrip(t *testing.T, got converttest.Taken, one converttest.Session) converttest.Session {
+	t.Helper()
+	s := *one.Session
+	s.Entries = convert.All(got.Whole(&one))
+	s.Fork = nil
+	out := converttest.NewOut()
+	lost, err := codex.Tool().Export(t.Context(), out, &s)
+	if err != nil {
+		t.Fatalf("%s: export: %v", one.ForeignID, err)
+	}
+	for _, l := range lost {
+		t.Logf("%s: lost: %s", one.ForeignID, l)
+	}
+	if !codex.Tool().Detect(t.Context(), out.Place()) {
+		t.Errorf("%s: what was written is not detected", one.ForeignID)
+	}
+	again := converttest.Read(t, codex.Tool(), out.Place())
+	for _, skip := range again.Skips {
+		t.Errorf("%s: skipped: %s", one.ForeignID, skip)
+	}
+	if len(again.Sessions) != 1 {
+		t.Fatalf("%s: %d sessions came back", one.ForeignID, len(again.Sessions))
+	}
+	return again.Sessions[0]
+}
+
+// plain leaves out the ids and parents, which a fork and a branch written as
+// one line have anew.
+func plain(entries []convert.Entry) []convert.Entry {
+	var all []convert.Entry
+	for _, e := range entries {
+		e.ID, e.Parent = "", ""
+		all = append(all, e)
+	}
+	return all
+}

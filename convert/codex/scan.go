@@ -1,0 +1,113 @@
+package codex
+
+import (
+	"bytes"
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// Lines are checked once and then taken apart without being checked again:
+// with a decoder for each level a rollout is read several times over.
+
+// split returns the fields of an object in JSON that is known to be valid. The
+// values are parts of it, not copies. It is nil for anything but an object.
+func split(valid []byte) map[string]json.RawMessage {
+	b := space(valid)
+	if len(b) == 0 || b[0] != '{' {
+		return nil
+	}
+	fields := map[string]json.RawMessage{}
+	for b = space(b[1:]); len(b) > 0 && b[0] == '"'; b = space(b[1:]) {
+		n := valueEnd(b)
+		var key string
+		text(b[:n], &key)
+		b = space(space(b[n:])[1:]) // over the colon
+		n = valueEnd(b)
+		fields[key] = json.RawMessage(b[:n:n])
+		if b = space(b[n:]); len(b) == 0 || b[0] != ',' {
+			break
+		}
+	}
+	return fields
+}
+
+// elements is split for an array.
+func elements(valid []byte) ([]json.RawMessage, bool) {
+	b := space(valid)
+	if len(b) == 0 || b[0] != '[' {
+		return nil, false
+	}
+	all := []json.RawMessage{}
+	for b = space(b[1:]); len(b) > 0 && b[0] != ']'; {
+		n := valueEnd(b)
+		all = append(all, json.RawMessage(b[:n:n]))
+		if b = space(b[n:]); len(b) > 0 && b[0] == ',' {
+			b = space(b[1:])
+		}
+	}
+	return all, true
+}
+
+func space(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }
+
+// valueEnd returns how long the value is that valid JSON begins with.
+func valueEnd(b []byte) int {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			i += stringEnd(b[i:]) - 1
+		case '{', '[':
+			depth++
+			continue
+		case '}', ']':
+			depth--
+			if depth < 0 {
+				return i
+			}
+		case ',', ':', ' ', '\t', '\r', '\n':
+			if depth == 0 {
+				return i
+			}
+			continue
+		default:
+			continue
+		}
+		if depth == 0 {
+			return i + 1
+		}
+	}
+	return len(b)
+}
+
+// stringEnd returns how long the string is that b begins with.
+func stringEnd(b []byte) int {
+	i := 1
+	for i < len(b) {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return len(b)
+		}
+		i += n + 1
+		slashes := 0
+		for j := i - 2; j > 0 && b[j] == '\\'; j-- {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// text reads a JSON string; false for anything else.
+func text(raw []byte, s *string) bool {
+	if len(raw) < 2 || raw[0] != '"' {
+		return false
+	}
+	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		*s = string(inner)
+		return true
+	}
+	return json.Unmarshal(raw, s) == nil
+}

@@ -1,0 +1,330 @@
+// Package continuecli takes in the sessions of Continue and its command line
+// cn. It reads the folder sessions, and never the configuration beside it,
+// which holds keys.
+//
+//	for s, err := range continuecli.Tool().Import(ctx, place) { … }
+package continuecli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+const name = "continue"
+
+// Tool is Continue. It is only read.
+func Tool() convert.Tool {
+	return convert.Tool{
+		Name: name, Title: "Continue", Homes: []string{".continue"},
+		Detect: detect, Import: imports,
+	}
+}
+
+func detect(_ context.Context, p convert.Place) bool {
+	info, err := fs.Stat(p.FS, p.Path)
+	if err != nil {
+		return false
+	}
+	if !info.IsDir() {
+		return begins(p.FS, p.Path) == nil
+	}
+	files, _ := find(p)
+	for i, f := range files {
+		if begins(p.FS, f) == nil {
+			return true
+		}
+		if i == 8 {
+			break
+		}
+	}
+	return false
+}
+
+// index is the list that the tool keeps beside its sessions.
+const index = "sessions.json"
+
+// find returns the files of sessions below a folder: a home, its .continue, or
+// the sessions in it.
+func find(p convert.Place) (files []string, skips []error) {
+	for _, below := range []string{".continue/sessions", "sessions", "."} {
+		dir := path.Join(p.Path, below)
+		list, err := fs.ReadDir(p.FS, dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, []error{&convert.Skip{What: dir, Why: err}}
+		}
+		for _, d := range list {
+			f := path.Join(dir, d.Name())
+			if d.Type().IsRegular() && path.Ext(f) == ".json" && d.Name() != index && (below != "." || isOurs(f)) {
+				files = append(files, f)
+			}
+		}
+		if len(files) > 0 {
+			break
+		}
+	}
+	return files, skips
+}
+
+// isOurs tells by its name whether a file in a folder that may be any is a
+// session. Files of other names are not opened: one may hold a key.
+func isOurs(file string) bool {
+	_, err := tidemark.ParseSessionID(strings.TrimSuffix(path.Base(file), ".json"))
+	return err == nil || path.Base(path.Dir(file)) == "sessions"
+}
+
+// begins tells, from its first bytes, why a file is not a session.
+func begins(fsys fs.FS, file string) error {
+	f, err := fsys.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 1<<12))
+	b = bytes.TrimSpace(b)
+	switch {
+	case err != nil:
+		return err
+	case len(b) == 0:
+		return tidemark.Invalidf("is empty")
+	case b[0] != '{' || !bytes.Contains(b, []byte(`"sessionId"`)) ||
+		!bytes.Contains(b, []byte(`"workspaceDirectory"`)) && !bytes.Contains(b, []byte(`"history"`)):
+		return tidemark.Invalidf("does not begin like a session of Continue")
+	}
+	return nil
+}
+
+// session is a file as the tool writes it.
+type session struct {
+	SessionID          string          `json:"sessionId"`
+	Title              string          `json:"title"`
+	WorkspaceDirectory string          `json:"workspaceDirectory"`
+	History            []item          `json:"history"`
+	Usage              json.RawMessage `json:"usage"`
+}
+
+func read(fsys fs.FS, file string) (*session, map[string]json.RawMessage, error) {
+	if err := begins(fsys, file); err != nil {
+		return nil, nil, err
+	}
+	b, err := convert.ReadFile(fsys, file)
+	if err != nil {
+		return nil, nil, err
+	}
+	var s session
+	if err := loose(b, &s); err != nil {
+		return nil, nil, tidemark.Invalidf("not JSON: %w", err)
+	}
+	if s.SessionID == "" {
+		return nil, nil, tidemark.Invalidf("has no session id")
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(b, &fields); err != nil {
+		return nil, nil, tidemark.Invalidf("not JSON: %w", err)
+	}
+	for _, k := range []string{"sessionId", "title", "workspaceDirectory", "history"} {
+		delete(fields, k)
+	}
+	return &s, fields, nil
+}
+
+// loose decodes JSON and does not mind a field of another type than expected:
+// the field stays empty, the rest is taken.
+func loose(data []byte, v any) error {
+	err := json.Unmarshal(data, v)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return nil
+	}
+	return err
+}
+
+// survey is what one reading of a file tells about the session.
+type survey struct {
+	file             string
+	created, updated time.Time
+	out              *convert.Session
+	sums             [][32]byte // of the history, item by item
+	inherited        int        // items whose cost the session does not count as its own
+}
+
+func imports(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+	return func(yield func(*convert.Session, error) bool) {
+		info, err := fs.Stat(p.FS, p.Path)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		files, skips := []string{p.Path}, []error(nil)
+		if info.IsDir() {
+			files, skips = find(p)
+		}
+		var found []*survey
+		if len(files) > 0 {
+			dates := dates(p.FS, path.Join(path.Dir(files[0]), index))
+			for _, file := range files {
+				s, err := look(p.FS, file, dates)
+				if err == nil {
+					err = ctx.Err()
+				}
+				if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+					yield(nil, err)
+					return
+				}
+				if err != nil {
+					skips = append(skips, &convert.Skip{What: file, Why: err})
+					continue
+				}
+				found = append(found, s)
+			}
+		}
+		for _, skip := range skips {
+			if !yield(nil, skip) {
+				return
+			}
+		}
+		for _, s := range link(found) {
+			if !yield(s.out, nil) {
+				return
+			}
+		}
+	}
+}
+
+// dates reads when sessions were made; the sessions themselves do not tell.
+func dates(fsys fs.FS, file string) map[string]time.Time {
+	b, err := convert.ReadFile(fsys, file)
+	if err != nil {
+		return nil
+	}
+	var list []struct {
+		SessionID   string
+		DateCreated json.RawMessage
+	}
+	if loose(b, &list) != nil {
+		return nil
+	}
+	all := map[string]time.Time{}
+	for _, l := range list {
+		ms, err := strconv.ParseInt(strings.Trim(string(l.DateCreated), `"`), 10, 64)
+		if t := time.UnixMilli(ms).UTC(); err == nil && ms > 0 && t.Year() < 10000 {
+			all[l.SessionID] = t
+		}
+	}
+	return all
+}
+
+func look(fsys fs.FS, file string, dates map[string]time.Time) (*survey, error) {
+	in, fields, err := read(fsys, file)
+	if err != nil {
+		return nil, err
+	}
+	s := &survey{file: file, created: dates[in.SessionID], out: &convert.Session{}}
+	if info, err := fs.Stat(fsys, file); err == nil {
+		s.updated = info.ModTime().UTC().Truncate(time.Microsecond)
+	}
+	for _, it := range in.History {
+		s.sums = append(s.sums, sha256.Sum256(it.Message))
+	}
+	s.inherited = inherited(in)
+	out := s.out
+	out.ForeignID, out.Agent, out.Title, out.Project = in.SessionID, name, in.Title, folder(in.WorkspaceDirectory)
+	if out.Title == "Untitled Session" {
+		out.Title = "" // what the tool calls every session that has no title
+	}
+	out.CreatedAt, out.UpdatedAt = s.created, s.updated
+	if out.CreatedAt.IsZero() {
+		out.CreatedAt = s.updated
+	}
+	for _, it := range slices.Backward(in.History) {
+		if m := it.parse(); m.Usage.Model != "" {
+			out.Model = m.Usage.Model
+			break
+		}
+	}
+	if len(fields) > 0 {
+		out.Extra, _ = json.Marshal(map[string]any{name: fields})
+	}
+	out.Entries = s.entries(fsys)
+	return s, nil
+}
+
+// folder is a path: an editor gives it as a URL.
+func folder(dir string) string {
+	if u, err := url.Parse(dir); err == nil && u.Scheme == "file" {
+		return u.Path
+	}
+	return dir
+}
+
+// inherited counts the items at the beginning that another session has paid
+// for. A fork has a copy of its source's history, and no link to it, but counts
+// only its own tokens.
+func inherited(in *session) int {
+	var total struct{ PromptTokens, CompletionTokens int64 }
+	if loose(in.Usage, &total) != nil || total.PromptTokens <= 0 {
+		return 0
+	}
+	var prompt, completion int64
+	for n, it := range slices.Backward(in.History) {
+		u := it.parse().Usage
+		prompt += u.PromptTokens
+		completion += u.CompletionTokens
+		if u.PromptTokens > 0 && prompt == total.PromptTokens && completion == total.CompletionTokens {
+			for n > 0 && it.parse().Role != "user" {
+				n--
+				it = in.History[n]
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// link finds the sources of forks, and puts them first. The last item that a
+// fork inherited is its source's own, so that a source has inherited less.
+func link(found []*survey) []*survey {
+	slices.SortStableFunc(found, func(a, b *survey) int {
+		return cmp.Or(cmp.Compare(a.inherited, b.inherited), a.created.Compare(b.created), cmp.Compare(a.file, b.file))
+	})
+	byStart := map[[32]byte][]*survey{}
+	seen := map[string]bool{}
+	var all []*survey
+	for _, s := range found {
+		if seen[s.out.ForeignID] {
+			continue
+		}
+		seen[s.out.ForeignID] = true
+		all = append(all, s)
+		if len(s.sums) == 0 {
+			continue
+		}
+		for _, source := range byStart[s.sums[0]] {
+			if source.inherited < s.inherited && len(source.sums) >= s.inherited &&
+				slices.Equal(source.sums[:s.inherited], s.sums[:s.inherited]) {
+				s.out.Copied = source.out.ForeignID
+				break
+			}
+		}
+		byStart[s.sums[0]] = append(byStart[s.sums[0]], s)
+	}
+	return all
+}

@@ -1,0 +1,395 @@
+// Package copilot takes in the sessions of GitHub Copilot CLI. It reads the
+// folder session-state, and never settings, accounts or the databases beside
+// it, which say the same again.
+//
+//	for s, err := range copilot.Tool().Import(ctx, place) { … }
+package copilot
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+const name = "copilot-cli"
+
+// Tool is GitHub Copilot CLI. It is only read.
+func Tool() convert.Tool {
+	return convert.Tool{
+		Name: name, Title: "GitHub Copilot CLI", Homes: []string{".copilot"},
+		Detect: detect, Import: imports,
+	}
+}
+
+func detect(_ context.Context, p convert.Place) bool {
+	info, err := fs.Stat(p.FS, p.Path)
+	if err != nil {
+		return false
+	}
+	if !info.IsDir() {
+		return begins(p.FS, p.Path) == nil
+	}
+	names, _ := find(p)
+	for i, n := range names {
+		if begins(p.FS, n) == nil {
+			return true
+		}
+		if i == 8 {
+			break
+		}
+	}
+	return false
+}
+
+// find returns the files of events below a folder: a home, its .copilot, the
+// session-state in it, or one session of that.
+func find(p convert.Place) (files []string, skips []error) {
+	for _, below := range []string{".copilot/session-state", "session-state", "."} {
+		dir := path.Join(p.Path, below)
+		list, err := fs.ReadDir(p.FS, dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, []error{&convert.Skip{What: dir, Why: err}}
+		}
+		for _, d := range list {
+			name := path.Join(dir, d.Name())
+			switch {
+			case d.Type().IsRegular() && (d.Name() == "events.jsonl" || below != "." && path.Ext(name) == ".jsonl"):
+				files = append(files, name)
+			case d.IsDir():
+				name = path.Join(name, "events.jsonl")
+				_, err := fs.Stat(p.FS, name)
+				if err == nil {
+					files = append(files, name)
+				} else if !errors.Is(err, fs.ErrNotExist) {
+					skips = append(skips, &convert.Skip{What: name, Why: err})
+				}
+			}
+		}
+		if len(files) > 0 || below != "." {
+			break
+		}
+	}
+	return files, skips
+}
+
+// begins tells, from its first bytes, why a file is not one of events.
+func begins(fsys fs.FS, name string) error {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 1<<10))
+	switch {
+	case err != nil:
+		return err
+	case len(bytes.TrimSpace(b)) == 0:
+		return tidemark.Invalidf("is empty")
+	case !bytes.HasPrefix(bytes.TrimSpace(b), []byte("{")) || !bytes.Contains(b, []byte(`"session.start"`)):
+		return tidemark.Invalidf("does not begin like a session of Copilot CLI")
+	}
+	return nil
+}
+
+func imports(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+	return func(yield func(*convert.Session, error) bool) {
+		info, err := fs.Stat(p.FS, p.Path)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		files, skips := []string{p.Path}, []error(nil)
+		if info.IsDir() {
+			files, skips = find(p)
+		}
+		var found []*survey
+		for _, file := range files {
+			if ctx.Err() != nil {
+				yield(nil, ctx.Err())
+				return
+			}
+			s, err := look(p.FS, file)
+			if err != nil {
+				skips = append(skips, &convert.Skip{What: file, Why: err})
+				continue
+			}
+			found = append(found, s)
+		}
+		for _, skip := range skips {
+			if !yield(nil, skip) {
+				return
+			}
+		}
+		for _, s := range inOrder(found) {
+			if !yield(s.session(p.FS), nil) {
+				return
+			}
+		}
+	}
+}
+
+// inOrder puts sources before the sessions that were copied from them, and
+// drops an id that is there twice.
+func inOrder(found []*survey) []*survey {
+	slices.SortStableFunc(found, func(a, b *survey) int {
+		return cmp.Or(a.created.Compare(b.created), a.forkedAt.Compare(b.forkedAt), cmp.Compare(a.file, b.file))
+	})
+	slices.SortStableFunc(found, func(a, b *survey) int {
+		return cmp.Compare(min(len(a.copied), 1), min(len(b.copied), 1))
+	})
+	seen := map[string]bool{}
+	return slices.DeleteFunc(found, func(s *survey) bool {
+		twice := seen[s.id]
+		seen[s.id] = true
+		return twice
+	})
+}
+
+// event is one line. The parent that it names is the line before it.
+type event struct {
+	Type      string          `json:"type"`
+	Data      json.RawMessage `json:"data"`
+	ID        string          `json:"id"`
+	Timestamp string          `json:"timestamp"`
+	AgentID   string          `json:"agentId"`
+	line      int
+}
+
+// read yields the events of a file.
+func read(fsys fs.FS, file string) iter.Seq2[*event, error] {
+	return func(yield func(*event, error) bool) {
+		for l, err := range convert.Lines(fsys, file) {
+			if err != nil {
+				if !yield(nil, err) || !convert.IsSkip(err) {
+					return
+				}
+				continue
+			}
+			e := &event{line: l.Number}
+			if err := loose(l.Text, e); err != nil {
+				if !yield(nil, convert.Skipf(file, "line %d is not JSON: %w", l.Number, err)) {
+					return
+				}
+				continue
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// loose decodes JSON and does not mind a field of another type than expected:
+// the field stays empty, the rest is taken.
+func loose(data []byte, v any) error {
+	err := json.Unmarshal(data, v)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return nil
+	}
+	return err
+}
+
+// survey is what one reading of a file tells about the session.
+type survey struct {
+	file               string
+	id, copied         string
+	created, updated   time.Time
+	forkedAt           time.Time // when a copy became a session of its own
+	model, cwd, title  string
+	agents             []agent
+	known              map[string]int // agents by id
+	rewound            bool           // something was taken back
+	head               string         // set when that was the last thing
+	context, workspace json.RawMessage
+}
+
+type agent struct{ id, name, call string }
+
+func look(fsys fs.FS, file string) (*survey, error) {
+	if err := begins(fsys, file); err != nil {
+		return nil, err
+	}
+	s := &survey{file: file, known: map[string]int{}}
+	for e, err := range read(fsys, file) {
+		if err != nil && !convert.IsSkip(err) {
+			return nil, err
+		}
+		if err == nil {
+			s.take(e)
+		}
+	}
+	about := workspace(fsys, path.Join(path.Dir(file), "workspace.yaml"))
+	started := s.id
+	switch dir := path.Base(path.Dir(file)); {
+	case about["id"] != "":
+		s.id = about["id"]
+	case path.Base(file) != "events.jsonl":
+		s.id = strings.TrimSuffix(path.Base(file), ".jsonl")
+	case dir != "." && dir != "/":
+		s.id = dir
+	}
+	if s.id == "" {
+		return nil, tidemark.Invalidf("has no session id")
+	}
+	if started != "" && started != s.id && path.Base(file) == "events.jsonl" {
+		s.copied = started
+	}
+	s.title = either(about["name"], s.title)
+	s.cwd = either(s.cwd, about["cwd"])
+	if len(about) > 0 {
+		s.workspace, _ = json.Marshal(about)
+	}
+	if s.rewound {
+		s.head = (&stream{fsys: fsys, file: file}).endsAt()
+	}
+	return s, nil
+}
+
+func either(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func (s *survey) take(e *event) {
+	if at := when(e.Timestamp); !at.IsZero() {
+		if s.created.IsZero() {
+			s.created = at
+		}
+		s.updated = at
+	}
+	var d struct {
+		SessionID        string          `json:"sessionId"`
+		SelectedModel    string          `json:"selectedModel"`
+		NewModel         string          `json:"newModel"`
+		Model            string          `json:"model"`
+		Title            string          `json:"title"`
+		ToolCallID       string          `json:"toolCallId"`
+		AgentName        string          `json:"agentName"`
+		AgentDisplayName string          `json:"agentDisplayName"`
+		Context          json.RawMessage `json:"context"`
+	}
+	switch {
+	case e.Type == "session.snapshot_rewind" || e.Type == "session.context_cleared":
+		s.rewound = true
+		return
+	case e.Type == "session.start" || e.Type == "session.resume" || e.Type == "session.model_change" ||
+		e.Type == "session.title_changed" || e.Type == "subagent.started" || e.Type == "assistant.message":
+		if loose(e.Data, &d) != nil {
+			return
+		}
+	case e.AgentID == "":
+		return
+	}
+	if e.AgentID != "" {
+		i, ok := s.known[e.AgentID]
+		if !ok {
+			i = len(s.agents)
+			s.known[e.AgentID] = i
+			s.agents = append(s.agents, agent{id: e.AgentID})
+		}
+		if e.Type == "subagent.started" {
+			s.agents[i].call = either(s.agents[i].call, d.ToolCallID)
+			s.agents[i].name = either(d.AgentDisplayName, d.AgentName)
+		}
+		return
+	}
+	s.model = either(either(d.SelectedModel, d.NewModel), either(d.Model, s.model))
+	s.title = either(d.Title, s.title)
+	if e.Type != "session.start" && e.Type != "session.resume" {
+		return
+	}
+	if s.id == "" {
+		s.id = d.SessionID
+	} else if e.Type == "session.start" {
+		s.forkedAt = when(e.Timestamp)
+	}
+	var c struct{ Cwd string }
+	if loose(d.Context, &c) == nil && s.cwd == "" {
+		s.cwd, s.context = c.Cwd, d.Context
+	}
+}
+
+func (s *survey) session(fsys fs.FS) *convert.Session {
+	out := &convert.Session{UpdatedAt: s.updated, Copied: s.copied, Head: s.head}
+	out.ForeignID, out.Agent, out.Model, out.Project = s.id, name, s.model, s.cwd
+	out.Title, out.CreatedAt = s.title, s.created
+	kept := map[string]json.RawMessage{}
+	if s.context != nil {
+		kept["context"] = s.context
+	}
+	if s.workspace != nil {
+		kept["workspace"] = s.workspace
+	}
+	if len(kept) > 0 {
+		out.Extra, _ = json.Marshal(map[string]any{name: kept})
+	}
+	out.Entries = (&stream{fsys: fsys, file: s.file}).entries()
+	addFiles(fsys, path.Dir(s.file), out)
+	for _, a := range s.agents {
+		w := convert.Worker{Name: a.id, Call: a.call}
+		w.Entries = (&stream{fsys: fsys, file: s.file, agent: a.id, agentName: a.name}).entries()
+		out.Workers = append(out.Workers, w)
+	}
+	return out
+}
+
+// maxFiles bounds what is kept of the files of a session.
+const maxFiles = 64 << 20
+
+// addFiles takes along the plan of a session and the files that it made for
+// itself.
+func addFiles(fsys fs.FS, dir string, s *convert.Session) {
+	names := []string{"plan.md"}
+	list, _ := fs.ReadDir(fsys, path.Join(dir, "files"))
+	for _, d := range list {
+		if d.Type().IsRegular() {
+			names = append(names, path.Join("files", d.Name()))
+		}
+	}
+	total := 0
+	for _, n := range names {
+		b, err := convert.ReadFile(fsys, path.Join(dir, n))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil && total+len(b) > maxFiles {
+			err = tidemark.Invalidf("more than %d bytes of files", maxFiles)
+		}
+		if err != nil {
+			s.Lost = append(s.Lost, n+": "+err.Error())
+			continue
+		}
+		total += len(b)
+		if s.Files == nil {
+			s.Files = map[string][]byte{}
+		}
+		s.Files[n] = b
+	}
+}
+
+// when reads a time as the tool writes it; zero when it is none.
+func when(s string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}

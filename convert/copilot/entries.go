@@ -1,0 +1,444 @@
+package copilot
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"io/fs"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// stream makes entries of the events of a session, or of one helper in it: the
+// events of all of them are in one file.
+type stream struct {
+	fsys      fs.FS
+	file      string
+	agent     string // "" for the session itself
+	agentName string
+
+	ids     map[string]bool
+	before  map[string]string // by event: the entry that was the last one before it
+	calls   map[string]bool
+	usages  map[string]*tidemark.Usage // of model calls whose message has not come yet
+	order   []string                   // of usages
+	prompts map[[32]byte]bool          // system prompts
+	tip     string                     // the last entry, Root for none
+	moved   bool                       // the tip is not the entry before
+}
+
+func (s *stream) start() {
+	s.ids, s.before, s.calls = map[string]bool{}, map[string]string{}, map[string]bool{}
+	s.usages, s.prompts = map[string]*tidemark.Usage{}, map[[32]byte]bool{}
+	s.order, s.tip, s.moved = nil, convert.Root, false
+}
+
+func (s *stream) entries() iter.Seq2[convert.Entry, error] {
+	return func(yield func(convert.Entry, error) bool) {
+		s.start()
+		var last *event
+		for e, err := range read(s.fsys, s.file) {
+			if err != nil {
+				// What is damaged is told once, by the session itself.
+				if s.agent == "" && !yield(convert.Entry{}, err) || !convert.IsSkip(err) {
+					return
+				}
+				continue
+			}
+			if last = e; e.AgentID != s.agent {
+				continue
+			}
+			if out, ok := s.entry(e); ok && !yield(s.place(out), nil) {
+				return
+			}
+		}
+		for _, call := range s.order {
+			if u := s.usages[call]; u != nil {
+				out := convert.Entry{ID: "usage-" + call}
+				out.Kind, out.Usage, out.At = "usage", u, when(last.Timestamp)
+				if !yield(s.place(out), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// endsAt is the entry that a session is at when it ends with something taken
+// back, "" when it is at its last entry.
+func (s *stream) endsAt() string {
+	for range s.entries() {
+		continue
+	}
+	if s.moved && s.tip != convert.Root {
+		return s.tip
+	}
+	return ""
+}
+
+// place gives an entry an id of its own and what it follows.
+func (s *stream) place(e convert.Entry) convert.Entry {
+	id := e.ID
+	for n := 2; s.ids[e.ID]; n++ {
+		e.ID = id + "#" + strconv.Itoa(n)
+	}
+	s.ids[e.ID] = true
+	e.Parent, s.tip, s.moved = s.tip, e.ID, false
+	return e
+}
+
+// entry makes an entry of an event; false when it says nothing of its own.
+func (s *stream) entry(e *event) (convert.Entry, bool) {
+	if e.ID == "" {
+		e.ID = "line-" + strconv.Itoa(e.line)
+	}
+	s.before[e.ID] = s.tip
+	out := convert.Entry{ID: e.ID}
+	out.At = when(e.Timestamp)
+	switch e.Type {
+	case "user.message":
+		return s.prompt(out, e)
+	case "assistant.message":
+		return s.answer(out, e)
+	case "tool.execution_start":
+		return s.call(out, e)
+	case "tool.execution_complete":
+		return s.result(out, e)
+	case "system.message":
+		sum := sha256.Sum256(text(e.Data, "content"))
+		if s.prompts[sum] {
+			return out, false
+		}
+		s.prompts[sum] = true
+		out.Kind, out.Extra = "context", extra(e.Data, "content")
+		out.Blocks = []tidemark.Block{tidemark.Text(string(text(e.Data, "content")))}
+		return out, true
+	case "session.compaction_complete":
+		return compaction(out, e)
+	case "session.usage_record":
+		s.usage(e)
+		return out, false
+	case "session.snapshot_rewind":
+		var d struct{ UpToEventID string }
+		if loose(e.Data, &d) != nil {
+			return out, false
+		}
+		if to, ok := s.before[d.UpToEventID]; ok {
+			s.tip, s.moved = to, true
+		}
+		return out, false
+	case "session.context_cleared":
+		s.tip, s.moved = convert.Root, true
+		return out, false
+	case "session.error", "session.warning", "session.info", "abort", "system.notification", "session.task_complete":
+		out.Kind, out.Extra = "notice", extra(e.Data, "content", "message", "reason", "summary")
+		for _, key := range []string{"content", "message", "reason", "summary"} {
+			if b := text(e.Data, key); len(b) > 0 {
+				out.Blocks = append(out.Blocks, tidemark.Text(string(b)))
+			}
+		}
+		return out, true
+	}
+	if isNoise(e.Type) {
+		return out, false
+	}
+	kept := map[string]any{"type": e.Type}
+	if e.Data != nil {
+		kept["data"] = e.Data
+	}
+	out.Kind = "event"
+	out.Extra, _ = json.Marshal(map[string]any{name: kept})
+	return out, true
+}
+
+// isNoise names events that tell how the tool worked, or what another one
+// tells: raw model calls, parts of a reply while it came, totals.
+func isNoise(t string) bool {
+	group, what, _ := strings.Cut(t, ".")
+	switch group {
+	case "model", "hook", "permission", "pending_messages", "subagent":
+		return true
+	case "assistant":
+		return true
+	case "session":
+		return slices.Contains([]string{"start", "resume", "shutdown", "idle", "usage_info", "usage_checkpoint",
+			"compaction_start", "title_changed", "background_tasks_changed", "tools_updated", "skills_loaded",
+			"mcp_servers_loaded", "model_change", "remote_steerable_changed"}, what)
+	}
+	return strings.HasSuffix(what, "_delta") || t == "tool.execution_progress" || t == "tool.execution_partial_result"
+}
+
+// prompt takes what was typed as the text. What the tool made of it is kept
+// beside it: the parts around the text, or all of it where the text is not in it.
+func (s *stream) prompt(out convert.Entry, e *event) (convert.Entry, bool) {
+	var d struct {
+		Content     string
+		Transformed string `json:"transformedContent"`
+		Source      string
+		Attachments []struct {
+			Type, Path, DisplayName, MimeType, URL string
+			Data                                   []byte
+		}
+	}
+	if loose(e.Data, &d) != nil {
+		return out, false
+	}
+	out.Role = tidemark.User
+	if d.Source != "" && d.Source != "user" && s.agent == "" {
+		out.Role, out.Kind = "", "context" // the tool speaks as the user
+	}
+	if d.Content != "" {
+		out.Blocks = []tidemark.Block{tidemark.Text(d.Content)}
+	}
+	for _, a := range d.Attachments {
+		b := tidemark.Block{Type: tidemark.BlockFile, Name: either(a.DisplayName, a.Path), MediaType: a.MimeType, Data: a.Data, URL: a.URL}
+		if strings.HasPrefix(a.MimeType, "image/") {
+			b.Type = tidemark.BlockImage
+		}
+		out.Blocks = append(out.Blocks, b)
+	}
+	fields := rest(e.Data, "content", "transformedContent")
+	if s.agentName != "" {
+		fields["agent_name"], _ = json.Marshal(s.agentName)
+	}
+	if before, after, ok := strings.Cut(d.Transformed, d.Content); ok && d.Transformed != d.Content {
+		fields["added"], _ = json.Marshal([]string{before, after})
+	} else if !ok {
+		fields["transformedContent"], _ = json.Marshal(d.Transformed)
+	}
+	out.Extra = wrap(fields)
+	return out, true
+}
+
+func (s *stream) answer(out convert.Entry, e *event) (convert.Entry, bool) {
+	var d struct {
+		Content, Model, APICallID string
+		ReasoningText             string
+		ReasoningOpaque           json.RawMessage
+		EncryptedContent          json.RawMessage
+		OutputTokens              int64
+		ToolRequests              []struct {
+			ToolCallID, Name string
+			Arguments        json.RawMessage
+		}
+	}
+	if loose(e.Data, &d) != nil {
+		return out, false
+	}
+	out.Role, out.Model = tidemark.Assistant, d.Model
+	fields := rest(e.Data, "content", "model", "reasoningText", "reasoningOpaque", "encryptedContent", "toolRequests")
+	if shown := requests(value(e.Data, "toolRequests")); shown != nil {
+		fields["toolRequests"] = shown
+	}
+	out.Extra = wrap(fields)
+	signed := map[string]json.RawMessage{}
+	for key, raw := range map[string]json.RawMessage{"reasoningOpaque": d.ReasoningOpaque, "encryptedContent": d.EncryptedContent} {
+		if len(raw) > 0 && string(raw) != "null" {
+			signed[key] = raw
+		}
+	}
+	if d.ReasoningText != "" || len(signed) > 0 {
+		b := tidemark.Block{Type: tidemark.BlockThinking, Text: d.ReasoningText}
+		if len(signed) > 0 {
+			raw, _ := json.Marshal(signed)
+			b.Provider, b.Raw = "copilot", string(raw)
+		}
+		out.Blocks = append(out.Blocks, b)
+	}
+	if d.Content != "" {
+		out.Blocks = append(out.Blocks, tidemark.Text(d.Content))
+	}
+	for _, r := range d.ToolRequests {
+		if s.calls[r.ToolCallID] {
+			continue
+		}
+		s.calls[r.ToolCallID] = true
+		out.Blocks = append(out.Blocks, tidemark.Block{Type: tidemark.BlockToolUse, ID: r.ToolCallID, Name: r.Name, Input: input(r.Arguments)})
+	}
+	if out.Usage = s.usages[d.APICallID]; out.Usage != nil {
+		delete(s.usages, d.APICallID)
+	} else if d.OutputTokens > 0 {
+		out.Usage = &tidemark.Usage{OutputTokens: d.OutputTokens}
+	}
+	return out, true
+}
+
+// requests is what calls have beyond their name and arguments, by their id.
+func requests(raw json.RawMessage) json.RawMessage {
+	var list []map[string]json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	shown := map[string]map[string]json.RawMessage{}
+	for _, r := range list {
+		var id string
+		if json.Unmarshal(r["toolCallId"], &id) != nil {
+			continue
+		}
+		for _, k := range []string{"toolCallId", "name", "arguments"} {
+			delete(r, k)
+		}
+		if len(r) > 0 {
+			shown[id] = r
+		}
+	}
+	b, err := json.Marshal(shown)
+	if err != nil || len(shown) == 0 {
+		return nil
+	}
+	return b
+}
+
+// call takes a call that no answer asked for, such as one of the user.
+func (s *stream) call(out convert.Entry, e *event) (convert.Entry, bool) {
+	var d struct {
+		ToolCallID, ToolName, Model string
+		Arguments                   json.RawMessage
+	}
+	if loose(e.Data, &d) != nil || s.calls[d.ToolCallID] {
+		return out, false
+	}
+	s.calls[d.ToolCallID] = true
+	out.Role, out.Model = tidemark.Assistant, d.Model
+	out.Blocks = []tidemark.Block{{Type: tidemark.BlockToolUse, ID: d.ToolCallID, Name: d.ToolName, Input: input(d.Arguments)}}
+	return out, true
+}
+
+func (s *stream) result(out convert.Entry, e *event) (convert.Entry, bool) {
+	var d struct {
+		ToolCallID string
+		Success    *bool
+		Result     struct {
+			Content  json.RawMessage
+			Contents []struct {
+				Type, Text, MimeType string
+				Data                 []byte
+			}
+		}
+		Error struct{ Message string }
+	}
+	if loose(e.Data, &d) != nil {
+		return out, false
+	}
+	b := tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: d.ToolCallID, Text: d.Error.Message, IsError: d.Success != nil && !*d.Success}
+	if len(d.Result.Content) > 0 && json.Unmarshal(d.Result.Content, &b.Text) != nil {
+		b.Text = string(d.Result.Content)
+	}
+	for _, c := range d.Result.Contents {
+		if c.Type == "image" {
+			b.Blocks = append(b.Blocks, tidemark.Block{Type: tidemark.BlockImage, MediaType: c.MimeType, Data: c.Data})
+		}
+	}
+	out.Role, out.Blocks = tidemark.Tool, []tidemark.Block{b}
+	fields := rest(e.Data, "toolCallId", "toolTelemetry", "result", "success")
+	var shown map[string]json.RawMessage
+	if json.Unmarshal(value(e.Data, "result"), &shown) == nil {
+		delete(shown, "content")
+		if len(shown) > 0 {
+			fields["result"], _ = json.Marshal(shown)
+		}
+	}
+	out.Extra = wrap(fields)
+	return out, true
+}
+
+func compaction(out convert.Entry, e *event) (convert.Entry, bool) {
+	var d struct {
+		Success        *bool
+		SummaryContent string
+		Used           *usage `json:"compactionTokensUsed"`
+	}
+	if loose(e.Data, &d) != nil {
+		return out, false
+	}
+	out.Kind, out.Usage, out.Extra = "compaction", d.Used.take(), extra(e.Data, "summaryContent", "compactionTokensUsed")
+	if d.Success != nil && !*d.Success {
+		out.Kind = "notice"
+	}
+	if d.SummaryContent != "" {
+		out.Blocks = []tidemark.Block{tidemark.Text(d.SummaryContent)}
+	}
+	return out, true
+}
+
+type usage struct {
+	APICallID                                                    string
+	InputTokens, OutputTokens, CacheReadTokens, CacheWriteTokens int64
+}
+
+// take counts what was read from the cache apart from the rest of the input.
+func (u *usage) take() *tidemark.Usage {
+	if u == nil {
+		return nil
+	}
+	return &tidemark.Usage{
+		InputTokens: max(u.InputTokens-u.CacheReadTokens-u.CacheWriteTokens, 0), OutputTokens: u.OutputTokens,
+		CacheReadTokens: u.CacheReadTokens, CacheWriteTokens: u.CacheWriteTokens,
+	}
+}
+
+// usage keeps what a model call cost for the message that it brings.
+func (s *stream) usage(e *event) {
+	var d struct{ Usage *usage }
+	if loose(e.Data, &d) != nil || d.Usage == nil {
+		return
+	}
+	call := either(d.Usage.APICallID, e.ID)
+	if _, ok := s.usages[call]; !ok {
+		s.order = append(s.order, call)
+	}
+	s.usages[call] = d.Usage.take()
+}
+
+// input is a call's input; nil when there is none.
+func input(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	return raw
+}
+
+func value(data json.RawMessage, key string) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(data, &fields) != nil {
+		return nil
+	}
+	return fields[key]
+}
+
+func text(data json.RawMessage, key string) []byte {
+	var s string
+	if json.Unmarshal(value(data, key), &s) != nil {
+		return nil
+	}
+	return []byte(s)
+}
+
+// rest returns the fields of an event's data but those that an entry holds.
+func rest(data json.RawMessage, held ...string) map[string]json.RawMessage {
+	fields := map[string]json.RawMessage{}
+	if json.Unmarshal(data, &fields) != nil || fields == nil {
+		return map[string]json.RawMessage{}
+	}
+	for _, k := range held {
+		delete(fields, k)
+	}
+	return fields
+}
+
+func extra(data json.RawMessage, held ...string) json.RawMessage { return wrap(rest(data, held...)) }
+
+func wrap(fields map[string]json.RawMessage) json.RawMessage {
+	if len(fields) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(map[string]any{name: fields})
+	if err != nil {
+		return nil
+	}
+	return b
+}

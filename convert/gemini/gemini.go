@@ -1,0 +1,354 @@
+// Package gemini takes in the sessions of Gemini CLI. It reads the folders
+// chats and tool-outputs of its projects and the names of the projects, and
+// never settings, accounts or keys.
+//
+//	for s, err := range gemini.Tool().Import(ctx, place) { … }
+package gemini
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+const name = "gemini-cli"
+
+// Tool is Gemini CLI. It is only read.
+func Tool() convert.Tool {
+	return convert.Tool{
+		Name: name, Title: "Gemini CLI", Homes: []string{".gemini"},
+		Detect: detect, Import: imports,
+	}
+}
+
+// file is one file of a session: its name and the first thing it says.
+type file struct {
+	name string
+	head op
+}
+
+// maxFiles bounds what is kept of a session's long tool output.
+const maxFiles = 64 << 20
+
+func detect(_ context.Context, p convert.Place) bool {
+	if info, err := fs.Stat(p.FS, p.Path); err != nil {
+		return false
+	} else if !info.IsDir() {
+		f, err := readHead(p.FS, p.Path)
+		return err == nil && f.head.ProjectHash != ""
+	}
+	for i, n := range chats(p).main {
+		if f, err := readHead(p.FS, n); err == nil && f.head.ProjectHash != "" {
+			return true
+		}
+		if i == 8 {
+			break
+		}
+	}
+	return false
+}
+
+// found is what lies in the chats of a place.
+type found struct {
+	main    []string // session-….jsonl, or .json of old
+	helpers []string // <session>/<agent>.jsonl
+	skips   []error
+}
+
+// chats looks into a folder: a home, its .gemini, the tmp in it, one project
+// of that, or the chats themselves.
+func chats(p convert.Place) (all found) {
+	for _, below := range []string{".gemini/tmp/*/chats", "tmp/*/chats", "*/chats", "chats", "."} {
+		dirs, _ := fs.Glob(p.FS, path.Join(quote(p.Path), below))
+		for _, dir := range dirs {
+			all.list(p.FS, dir, false)
+		}
+		if len(all.main) > 0 || len(all.skips) > 0 {
+			break
+		}
+		all = found{}
+	}
+	return all
+}
+
+func (all *found) list(fsys fs.FS, dir string, below bool) {
+	list, err := fs.ReadDir(fsys, dir)
+	if err != nil {
+		all.skips = append(all.skips, &convert.Skip{What: dir, Why: err})
+	}
+	for _, d := range list {
+		name := path.Join(dir, d.Name())
+		kind := path.Ext(name)
+		switch {
+		case d.IsDir() && !below && dir != ".":
+			all.list(fsys, name, true)
+		case !d.Type().IsRegular():
+		case below && kind == ".jsonl":
+			all.helpers = append(all.helpers, name)
+		case !below && strings.HasPrefix(d.Name(), "session-") && (kind == ".jsonl" || kind == ".json"):
+			all.main = append(all.main, name)
+		}
+	}
+}
+
+// quote keeps a folder whose name holds signs of a pattern from being one.
+func quote(dir string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
+}
+
+// readHead reads as much of a file as tells whose it is. The old form is one
+// object with the messages behind the head, which are not read here.
+func readHead(fsys fs.FS, name string) (file, error) {
+	f := file{name: name}
+	r, err := fsys.Open(name)
+	if err != nil {
+		return f, err
+	}
+	defer r.Close()
+	start, err := io.ReadAll(io.LimitReader(r, 1<<16))
+	if err != nil {
+		return f, err
+	}
+	if len(bytes.TrimSpace(start)) == 0 {
+		return f, tidemark.Invalidf("is empty")
+	}
+	if err := f.head.readStart(start); err != nil {
+		return f, err
+	}
+	if f.head.SessionID == "" {
+		return f, tidemark.Invalidf("does not begin like a session of Gemini CLI")
+	}
+	return f, nil
+}
+
+// readStart takes the fields of an object up to the first one that is long.
+func (o *op) readStart(start []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(start))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return tidemark.Invalidf("is no JSON object")
+	}
+	fields := map[string]json.RawMessage{}
+	for dec.More() {
+		key, err := dec.Token()
+		if k, ok := key.(string); err == nil && ok && k != "messages" {
+			var v json.RawMessage
+			if dec.Decode(&v) == nil {
+				fields[k] = v
+				continue
+			}
+		}
+		break
+	}
+	whole, err := json.Marshal(fields)
+	if err != nil {
+		return tidemark.Invalidf("is no JSON object: %w", err)
+	}
+	return loose(whole, o)
+}
+
+// loose decodes JSON and does not mind a field of another type than expected:
+// the field stays empty, the rest is taken.
+func loose(data []byte, v any) error {
+	err := json.Unmarshal(data, v)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return nil
+	}
+	return err
+}
+
+func imports(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+	return func(yield func(*convert.Session, error) bool) {
+		info, err := fs.Stat(p.FS, p.Path)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		names := []string{p.Path}
+		if info.IsDir() {
+			all := chats(p)
+			names = append(all.main, all.helpers...)
+			for _, skip := range all.skips {
+				if !yield(nil, skip) {
+					return
+				}
+			}
+		}
+		groups, order := map[string][]file{}, []string{}
+		for _, n := range names {
+			f, err := readHead(p.FS, n)
+			if err != nil {
+				if !yield(nil, &convert.Skip{What: n, Why: err}) {
+					return
+				}
+				continue
+			}
+			id := f.head.SessionID
+			if groups[id] == nil {
+				order = append(order, id)
+			}
+			groups[id] = append(groups[id], f)
+		}
+		for _, id := range order {
+			if err := ctx.Err(); err != nil {
+				yield(nil, err)
+				return
+			}
+			if isWorker(groups, groups[id][0]) {
+				continue
+			}
+			s, err := session(p, groups, id)
+			if s == nil && err == nil {
+				continue
+			}
+			if !yield(s, err) {
+				return
+			}
+		}
+	}
+}
+
+// isWorker reports whether a file belongs to a session that is there. A
+// helper whose session the tool has deleted comes in as a session.
+func isWorker(groups map[string][]file, f file) bool {
+	owner := path.Base(path.Dir(f.name))
+	return f.head.Kind == "subagent" && groups[owner] != nil && owner != f.head.SessionID
+}
+
+// session makes one session of the files that carry its id; nil when nothing
+// was said in it. The tool leaves such a file at each start, and a second one
+// of a session that was resumed.
+func session(p convert.Place, groups map[string][]file, id string) (*convert.Session, error) {
+	files := groups[id]
+	slices.SortStableFunc(files, func(a, b file) int {
+		return cmp.Or(cmp.Compare(a.head.StartTime, b.head.StartTime), cmp.Compare(a.name, b.name))
+	})
+	r, err := read(p.FS, files)
+	if err != nil {
+		return nil, &convert.Skip{What: files[0].name, Why: err}
+	}
+	if len(r.items) == 0 && r.harms == 0 {
+		return nil, nil
+	}
+	s := &convert.Session{Entries: r.entries(), Head: r.headID(), UpdatedAt: r.updated}
+	s.ForeignID, s.Agent, s.Model = id, name, r.model
+	s.CreatedAt = r.created
+	s.Title = firstLine(r.title)
+	s.Project = project(p, files[0], r)
+	s.Extra = r.extra()
+	addWorkers(p, groups, s, r)
+	addFiles(p, files[0].name, s)
+	return s, nil
+}
+
+// addWorkers adds the helpers of a session, and the helpers of those.
+func addWorkers(p convert.Place, groups map[string][]file, s *convert.Session, r *replay) {
+	calls := r.agents
+	done := map[string]bool{s.ForeignID: true}
+	for queue := []string{s.ForeignID}; len(queue) > 0; queue = queue[1:] {
+		for _, id := range ownedBy(groups, queue[0]) {
+			if done[id] {
+				continue
+			}
+			done[id] = true
+			queue = append(queue, id)
+			w, err := read(p.FS, groups[id])
+			if err != nil {
+				s.Lost = append(s.Lost, "helper "+id+": "+err.Error())
+				continue
+			}
+			for agent, call := range w.agents {
+				calls[agent] = call
+			}
+			s.Workers = append(s.Workers, convert.Worker{Name: id, Entries: w.entries()})
+		}
+	}
+	for i := range s.Workers {
+		s.Workers[i].Call = calls[s.Workers[i].Name]
+	}
+}
+
+func ownedBy(groups map[string][]file, owner string) []string {
+	var ids []string
+	for id, files := range groups {
+		if isWorker(groups, files[0]) && path.Base(path.Dir(files[0].name)) == owner {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// addFiles takes along the long tool output that lies beside a session.
+func addFiles(p convert.Place, first string, s *convert.Session) {
+	if !fs.ValidPath(s.ForeignID) || strings.Contains(s.ForeignID, "/") {
+		return
+	}
+	base := path.Dir(path.Dir(first))
+	dir := path.Join(base, "tool-outputs", "session-"+s.ForeignID)
+	list, _ := fs.ReadDir(p.FS, dir)
+	total := 0
+	for _, d := range list {
+		if !d.Type().IsRegular() {
+			continue
+		}
+		b, err := convert.ReadFile(p.FS, path.Join(dir, d.Name()))
+		if err == nil && total+len(b) > maxFiles {
+			err = tidemark.Invalidf("more than %d bytes of tool output", maxFiles)
+		}
+		if err != nil {
+			s.Lost = append(s.Lost, "tool output "+d.Name()+": "+err.Error())
+			continue
+		}
+		total += len(b)
+		if s.Files == nil {
+			s.Files = map[string][]byte{}
+		}
+		s.Files["tool-outputs/"+d.Name()] = b
+	}
+}
+
+// project is the folder that a session worked in. The tool keeps it beside
+// the chats; a file that came alone tells it in its first message.
+func project(p convert.Place, f file, r *replay) string {
+	dir := path.Dir(f.name)
+	for range 3 {
+		if b, err := fs.ReadFile(p.FS, path.Join(dir, ".project_root")); err == nil {
+			return strings.TrimSpace(string(b))
+		}
+		dir = path.Dir(dir)
+	}
+	if len(f.head.Directories) > 0 {
+		return f.head.Directories[0]
+	}
+	return r.workspace
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	if r := []rune(line); len(r) > 200 {
+		return string(r[:200]) + "…"
+	}
+	return line
+}
+
+// when reads a time as the tool writes it; zero when it is none.
+func when(s string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}

@@ -1,0 +1,236 @@
+package gemini
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/converttest"
+)
+
+func TestSamplesOfTheToolComeInWhole(t *testing.T) {
+	names := map[string][]string{"read": {"read_file"}, "edit": {"replace"}, "write": {"write_file"}, "task": {"invoke_agent"}}
+	// The tool leaves out signs without width when it keeps a reply.
+	bare := strings.NewReplacer("\u200b", "", "\u200c", "", "\u200d", "", "\ufeff", "")
+	for _, s := range converttest.Samples(t, os.DirFS("../../../shared/fixtures/clients/gemini-cli")) {
+		for i := range s.Want {
+			for j, turn := range s.Want[i].Turns {
+				s.Want[i].Turns[j].Reply = bare.Replace(turn.Reply)
+			}
+		}
+		t.Run(s.Name, func(t *testing.T) { s.Check(t, Tool(), names) })
+	}
+}
+
+func home(t *testing.T) converttest.Taken {
+	t.Helper()
+	got := converttest.Read(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
+	for _, skip := range got.Skips {
+		t.Error(skip)
+	}
+	return got
+}
+
+// outline is one line for each entry: id, parent, who and what.
+func outline(entries []convert.Entry) []string {
+	var all []string
+	for _, e := range entries {
+		who := string(e.Role) + e.Kind
+		var what []string
+		for _, b := range e.Blocks {
+			s := b.Type
+			switch b.Type {
+			case tidemark.BlockText, tidemark.BlockThinking:
+				s = strings.ReplaceAll(b.Text, "\n", "/")
+			case tidemark.BlockToolUse:
+				s = "call " + b.ID
+			case tidemark.BlockToolResult:
+				s = "result " + b.ToolUseID + " " + b.Text
+			}
+			if b.IsError {
+				s += "!"
+			}
+			what = append(what, s)
+		}
+		parent := e.Parent
+		if parent == convert.Root {
+			parent = "root"
+		}
+		all = append(all, strings.Join([]string{e.ID, "<-", parent, who + ":", strings.Join(what, " + ")}, " "))
+	}
+	return all
+}
+
+func TestToolCallsResultsAndResumptionsComeInOnce(t *testing.T) {
+	s := home(t).Find("s-tools")
+	if s == nil {
+		t.Fatal("the session did not come in")
+	}
+	want := []string{
+		"ctx <- root context: <session_context>/hello/- **Workspace Directories:**/  - /work/demo/</session_context>",
+		"p1 <- ctx user: List the files.",
+		"a1 <- p1 assistant: Plan/list first + Looking. + call c1",
+		"r1 <- a1 tool: result c1 a.txt",
+		"a2 <- r1 assistant: call c2 + call c3",
+		"a2#results <- a2 tool: result c2 done + result c3 no such folder!",
+		"a3 <- a2#results assistant: One file.",
+		"p2 <- a3 user: What is this? @x.png + image",
+		"p2#context <- p2 context: /--- Content ---",
+		"a4 <- p2#context assistant: A picture.",
+	}
+	if d := cmp.Diff(want, outline(s.Entries)); d != "" {
+		t.Error(d)
+	}
+	usage := tidemark.Usage{InputTokens: 7, OutputTokens: 5, CacheReadTokens: 4}
+	if d := cmp.Diff(&usage, s.Entries[2].Usage); d != "" {
+		t.Error(d)
+	}
+	if s.Title != "Listing files" || s.Project != "/work/demo" || s.Model != "m-1" || s.UpdatedAt.Minute() != 8 || s.CreatedAt.Minute() != 0 {
+		t.Errorf("session %+v", s.Session.Session)
+	}
+	if len(s.Workers) != 1 || s.Workers[0].Call != "c2" || len(s.Workers[0].Entries) != 2 {
+		t.Errorf("workers %+v", s.Workers)
+	}
+	if string(s.Files["tool-outputs/long.txt"]) != "a long output\n" {
+		t.Errorf("files %v", s.Files)
+	}
+}
+
+func TestARewindIsABranchAndACompactionKeepsWhatWasBefore(t *testing.T) {
+	s := home(t).Find("s-rewind")
+	if s == nil {
+		t.Fatal("the session did not come in")
+	}
+	want := []string{
+		"p1 <- ctx user: one", "a1 <- p1 assistant: ONE",
+		"p2 <- a1 user: two", "a2 <- p2 assistant: TWO",
+		"p3 <- a2 user: three", "a3 <- p3 assistant: THREE",
+		"sum <- a3 compaction: <state_snapshot>one was said</state_snapshot>",
+		"i1 <- sum notice: compressed",
+		"p4 <- i1 user: four", "a4 <- p4 assistant: FOUR",
+		"p5 <- a2 user: five", "a5 <- p5 assistant: FIVE",
+		"p6 <- a5 user: six",
+	}
+	if d := cmp.Diff(want, outline(s.Entries)[1:]); d != "" {
+		t.Error(d)
+	}
+	if s.Head != "a5" {
+		t.Errorf("head %q, want a5: the last prompt was taken back", s.Head)
+	}
+}
+
+func TestTheOldFormOfOneObjectComesIn(t *testing.T) {
+	s := home(t).Find("s-old")
+	if s == nil {
+		t.Fatal("the session did not come in")
+	}
+	want := []string{
+		"p1 <- root user: old question", "a1 <- p1 assistant: old answer + call c1",
+		"a1#results <- a1 tool: result c1 x", "e1 <- a1#results notice: quota",
+	}
+	if d := cmp.Diff(want, outline(s.Entries)); d != "" || s.Title != "Old form" {
+		t.Errorf("title %q\n%s", s.Title, d)
+	}
+}
+
+func TestASessionInWhichNothingWasSaidIsNoSession(t *testing.T) {
+	if home(t).Find("s-empty") != nil {
+		t.Error("it came in")
+	}
+}
+
+func TestOneFileAloneTellsItsProject(t *testing.T) {
+	p := convert.Place{FS: os.DirFS("testdata/home/.gemini/tmp/demo/chats"), Path: "session-2026-03-01T10-10-srewi.jsonl"}
+	if !Tool().Detect(t.Context(), p) {
+		t.Error("not detected")
+	}
+	got := converttest.Read(t, Tool(), p)
+	if len(got.Sessions) != 1 || got.Sessions[0].Project != "/work/demo" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestEveryFolderOnTheWayIsDetected(t *testing.T) {
+	for _, dir := range []string{".", ".gemini", ".gemini/tmp", ".gemini/tmp/demo", ".gemini/tmp/demo/chats"} {
+		p := convert.Place{FS: os.DirFS("testdata/home"), Path: dir}
+		if !Tool().Detect(t.Context(), p) {
+			t.Errorf("%s is not detected", dir)
+		}
+		if n := len(converttest.Read(t, Tool(), p).Sessions); n != 3 {
+			t.Errorf("%s: %d sessions, want 3", dir, n)
+		}
+	}
+	if Tool().Detect(t.Context(), convert.Place{FS: fstest.MapFS{"chats/session-1.jsonl": {Data: []byte(`{"type":"user"}`)}}, Path: "."}) {
+		t.Error("a file of another tool is detected")
+	}
+}
+
+func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
+	head := `{"sessionId":"s","projectHash":"0","startTime":"2026-01-01T00:00:00Z"}` + "\n"
+	say := `{"id":"p","timestamp":"2999-01-01T00:00:00Z","type":"user","content":"hi"}` + "\n"
+	for name, c := range map[string]struct {
+		data                  string
+		skips, sessions, says int
+	}{
+		"zero bytes":           {"", 1, 0, 0},
+		"another tool's":       {`{"type":"session_meta"}` + "\n", 1, 0, 0},
+		"no JSON":              {"hello\n", 1, 0, 0},
+		"a torn last line":     {head + say + `{"id":"q","type":"us`, 1, 1, 1},
+		"a line that is none":  {head + "}{\n" + say, 1, 1, 1},
+		"fields of odd types":  {head + `{"id":"q","type":"gemini","content":{"a":1},"thoughts":"x","toolCalls":7,"tokens":[]}` + "\n" + say, 0, 1, 2},
+		"a rewind to nothing":  {head + say + `{"$rewindTo":"zzz"}` + "\n", 0, 1, 1},
+		"a set of nonsense":    {head + say + `{"$set":{"messages":[1,{},{"type":"user"}]}}` + "\n", 2, 1, 2},
+		"messages without ids": {head + `{"type":"user","content":"a"}` + "\n" + `{"type":"user","content":"b"}` + "\n", 0, 1, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := convert.Place{FS: fstest.MapFS{"chats/session-x.jsonl": {Data: []byte(c.data)}}, Path: "."}
+			got := converttest.Read(t, Tool(), p)
+			says := 0
+			for _, s := range got.Sessions {
+				says += len(s.Entries)
+			}
+			if len(got.Skips) != c.skips || len(got.Sessions) != c.sessions || says != c.says {
+				t.Errorf("%d skips, %d sessions, %d entries; want %d, %d, %d: %v", len(got.Skips), len(got.Sessions), says, c.skips, c.sessions, c.says, got.Skips)
+			}
+		})
+	}
+}
+
+func TestAReaderMayStopAnywhere(t *testing.T) {
+	for stop := range 30 {
+		n := 0
+	sessions:
+		for s, err := range Tool().Import(t.Context(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."}) {
+			if n++; err != nil || n > stop {
+				break
+			}
+			for range s.Entries {
+				if n++; n > stop {
+					break sessions
+				}
+			}
+		}
+	}
+}
+
+func FuzzImport(f *testing.F) {
+	for _, n := range []string{"session-2026-03-01T10-00-stools.jsonl", "session-2026-03-01T10-10-srewi.jsonl", "session-2026-03-01T10-30-sold.json"} {
+		b, err := os.ReadFile("testdata/home/.gemini/tmp/demo/chats/" + n)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b, strings.HasSuffix(n, "l"))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, lines bool) {
+		name := "session-x.json"
+		if lines {
+			name += "l"
+		}
+		converttest.Read(t, Tool(), convert.Place{FS: fstest.MapFS{name: {Data: data}}, Path: name})
+	})
+}

@@ -1,0 +1,325 @@
+// Package messages takes in and gives out conversations as the plain arrays
+// of messages that the interfaces of OpenAI (chat completions) and Anthropic
+// take. It knows no tool that keeps them, sends nothing anywhere, and leaves
+// out what the arrays have no place for, with a word about it.
+//
+//	for s, err := range messages.OpenAI().Import(ctx, place) { … }
+package messages
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// format is one of the two.
+type format struct {
+	name    string
+	entries func(n int, m *message) []convert.Entry // of the n-th message
+	write   func(w *writer, e convert.Entry) []map[string]any
+}
+
+// OpenAI is an array of messages as chat completions have it.
+func OpenAI() convert.Tool {
+	return (&format{"openai", openaiEntries, openaiMessages}).tool("OpenAI messages")
+}
+
+// Anthropic is an array of messages as Anthropic's interface has it.
+func Anthropic() convert.Tool {
+	return (&format{"anthropic", anthropicEntries, anthropicMessages}).tool("Anthropic messages")
+}
+
+func (f *format) tool(title string) convert.Tool {
+	return convert.Tool{Name: f.name, Title: title, Detect: f.detect, Import: f.imports, Export: f.export}
+}
+
+// maxLook is how much of a file is looked at to tell what it is.
+const maxLook = 256 << 10
+
+// detect is for single files: a folder may hold anything.
+func (f *format) detect(_ context.Context, p convert.Place) bool {
+	info, err := fs.Stat(p.FS, p.Path)
+	if ext := path.Ext(p.Path); err != nil || !info.Mode().IsRegular() || ext != ".json" && ext != ".jsonl" {
+		return false
+	}
+	file, err := p.FS.Open(p.Path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, maxLook))
+	return err == nil && looksLike(b) == f.name
+}
+
+// looksLike tells from the beginning of a file whose messages it holds; "" for
+// neither. Plain texts could be either's, and are taken for OpenAI's.
+func looksLike(b []byte) string {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	first, err := dec.Token()
+	if err != nil {
+		return ""
+	}
+	sign := ""
+	if first == json.Delim('{') {
+		for {
+			key, err := dec.Token()
+			k, ok := key.(string)
+			if err != nil || !ok || !slices.Contains(requestFields, k) {
+				return ""
+			}
+			if k == "messages" {
+				break
+			}
+			var v json.RawMessage
+			if dec.Decode(&v) != nil {
+				return ""
+			}
+			if k == "system" {
+				sign = "anthropic"
+			}
+		}
+		first, err = dec.Token()
+	}
+	if err != nil || first != json.Delim('[') {
+		return ""
+	}
+	seen := 0
+	for dec.More() {
+		var raw json.RawMessage
+		if dec.Decode(&raw) != nil {
+			break // the rest of the file was not read
+		}
+		s, ok := signOf(raw)
+		if !ok {
+			return ""
+		}
+		sign = either(sign, s)
+		seen++
+	}
+	if seen == 0 {
+		return ""
+	}
+	return either(sign, "openai")
+}
+
+// requestFields are what stands beside messages in a request.
+var requestFields = []string{"messages", "model", "system", "tools", "tool_choice", "temperature", "top_p", "top_k",
+	"max_tokens", "max_completion_tokens", "stream", "stop", "stop_sequences", "metadata", "seed", "n", "user",
+	"response_format", "parallel_tool_calls", "functions", "function_call", "thinking", "reasoning_effort", "store"}
+
+// messageFields are what a message may have.
+var messageFields = []string{"role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal",
+	"reasoning_content", "reasoning", "annotations", "audio", "weight"}
+
+// signOf tells what in a message only one of the two has. False: no message.
+func signOf(raw json.RawMessage) (sign string, ok bool) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return "", false
+	}
+	for k := range fields {
+		if !slices.Contains(messageFields, k) {
+			return "", false
+		}
+	}
+	m := &message{}
+	if loose(raw, m) != nil || fields["role"] == nil || fields["content"] == nil && m.ToolCalls == nil && m.FunctionCall == nil {
+		return "", false
+	}
+	switch m.Role {
+	case "system", "developer", "tool", "function":
+		return "openai", true
+	case "user", "assistant":
+	default:
+		return "", false
+	}
+	if m.ToolCalls != nil || m.FunctionCall != nil {
+		return "openai", true
+	}
+	parts, _ := m.parts()
+	for _, p := range parts {
+		switch p.Type {
+		case "tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document":
+			return "anthropic", true
+		case "image_url", "input_audio", "file", "refusal":
+			return "openai", true
+		}
+	}
+	return "", true
+}
+
+func either(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// loose decodes JSON and does not mind a field of another type than expected:
+// the field stays empty, the rest is taken.
+func loose(data []byte, v any) error {
+	err := json.Unmarshal(data, v)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return nil
+	}
+	return err
+}
+
+// imports reads one file: an array, an object that holds one, or a line for
+// each conversation.
+func (f *format) imports(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+	return func(yield func(*convert.Session, error) bool) {
+		info, err := fs.Stat(p.FS, p.Path)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if !info.Mode().IsRegular() {
+			yield(nil, convert.Skipf(p.Path, "is no file of messages"))
+			return
+		}
+		id := strings.TrimSuffix(strings.TrimSuffix(path.Base(p.Path), "l"), ".json")
+		finish := func(id, what string, data []byte) bool {
+			s, err := f.session(id, what, data)
+			if err != nil {
+				return yield(nil, &convert.Skip{What: what, Why: err})
+			}
+			s.UpdatedAt = info.ModTime().UTC()
+			return yield(s, nil)
+		}
+		if path.Ext(p.Path) != ".jsonl" {
+			b, err := convert.ReadFile(p.FS, p.Path)
+			if err != nil {
+				yield(nil, &convert.Skip{What: p.Path, Why: err})
+				return
+			}
+			finish(id, p.Path, b)
+			return
+		}
+		for l, err := range convert.Lines(p.FS, p.Path) {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				if !yield(nil, err) || !convert.IsSkip(err) {
+					return
+				}
+				continue
+			}
+			number := strconv.Itoa(l.Number)
+			if !finish(id+"-"+number, p.Path+": line "+number, bytes.Clone(l.Text)) {
+				return
+			}
+		}
+	}
+}
+
+func (f *format) session(id, what string, data []byte) (*convert.Session, error) {
+	var list []json.RawMessage
+	fields := map[string]json.RawMessage{}
+	switch trimmed := bytes.TrimSpace(data); {
+	case len(trimmed) == 0:
+		return nil, tidemark.Invalidf("is empty")
+	case trimmed[0] == '[':
+		if err := json.Unmarshal(data, &list); err != nil {
+			return nil, tidemark.Invalidf("not JSON: %w", err)
+		}
+	default:
+		if err := json.Unmarshal(data, &fields); err != nil {
+			return nil, tidemark.Invalidf("not JSON: %w", err)
+		}
+		if fields["messages"] == nil || json.Unmarshal(fields["messages"], &list) != nil {
+			return nil, tidemark.Invalidf("holds no messages")
+		}
+	}
+	s := &convert.Session{}
+	s.ForeignID = id + "-" + fingerprint(list)
+	if json.Unmarshal(fields["model"], &s.Model) != nil {
+		s.Model = ""
+	}
+	system := fields["system"]
+	for _, k := range []string{"messages", "model", "system"} {
+		delete(fields, k)
+	}
+	if len(fields) > 0 {
+		s.Extra, _ = encode(map[string]any{f.name: fields})
+	}
+	s.Entries = f.read(what, system, list)
+	return s, nil
+}
+
+// fingerprint tells conversations apart whose files are named alike. The first
+// thing that the user says stays the same when more is said.
+func fingerprint(list []json.RawMessage) string {
+	var first bytes.Buffer
+	for _, raw := range list {
+		m := &message{}
+		if loose(raw, m) == nil && m.Role == "user" && json.Compact(&first, m.Content) == nil {
+			break
+		}
+	}
+	sum := sha256.Sum256(first.Bytes())
+	return hex.EncodeToString(sum[:4])
+}
+
+// read yields the messages. What is none is told and left out.
+func (f *format) read(what string, system json.RawMessage, list []json.RawMessage) iter.Seq2[convert.Entry, error] {
+	return func(yield func(convert.Entry, error) bool) {
+		if system != nil {
+			e := convert.Entry{ID: "system"}
+			e.Role = tidemark.System
+			m := &message{Content: system}
+			e.Blocks = m.blocks("anthropic")
+			if !yield(e, nil) {
+				return
+			}
+		}
+		last := "" // the call that a message of the old role "function" answers
+		for n, raw := range list {
+			m := &message{raw: raw, answers: last}
+			if loose(raw, m) != nil || m.Role == "" {
+				if !yield(convert.Entry{}, convert.Skipf(what, "message %d has no role", n+1)) {
+					return
+				}
+				continue
+			}
+			all := f.entries(n, m)
+			if len(all) == 0 {
+				if !yield(convert.Entry{}, convert.Skipf(what, "message %d has the role %.40q", n+1, m.Role)) {
+					return
+				}
+			}
+			for _, e := range all {
+				for _, b := range e.Blocks {
+					last = either(b.ID, last)
+				}
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// encode writes JSON without escapes that only a web page needs.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}

@@ -1,0 +1,170 @@
+// Package opencode takes in the sessions of opencode: the SQLite database of
+// its later versions, the tree of JSON files of its earlier ones, and the file
+// that its export command writes.
+//
+// It reads sessions, messages, parts, todo lists and long tool outputs, and
+// never accounts, credentials, shares or auth.json. The log of events beside
+// the messages says everything a second time and is left alone.
+//
+//	for s, err := range opencode.Tool().Import(ctx, place) { … }
+package opencode
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+const (
+	name = "opencode"
+	// home is the same on every system.
+	home = ".local/share/opencode"
+	// magic begins every SQLite file.
+	magic = "SQLite format 3\x00"
+	// headBytes are enough to tell what a file is.
+	headBytes = 64 << 10
+)
+
+// Tool is opencode. It is only read.
+func Tool() convert.Tool {
+	return convert.Tool{
+		Name: name, Title: "opencode", Homes: []string{home},
+		Detect: detect, Import: importAll,
+	}
+}
+
+// found is what lies at a place.
+type found struct {
+	databases []string
+	trees     []tree
+	exports   []string
+	only      string // the one session that was asked for
+}
+
+// look finds the stores at a place: a home, the data folder in it, its storage
+// folder, or one file.
+func look(p convert.Place) (f found) {
+	info, err := fs.Stat(p.FS, p.Path)
+	if err != nil {
+		return f
+	}
+	if !info.IsDir() {
+		f.file(p)
+		return f
+	}
+	for _, below := range []string{".", home} {
+		base := path.Join(p.Path, below)
+		// A store of another release channel has its name behind a dash.
+		f.databases = append(f.databases, glob(p.FS, base, "opencode*.db")...)
+		for _, root := range []string{path.Join(base, "storage"), base} {
+			if isDir(p.FS, path.Join(root, "session")) && isDir(p.FS, path.Join(root, "message")) {
+				f.trees = append(f.trees, tree{fsys: p.FS, root: root, outputDir: path.Join(path.Dir(root), outputFolder)})
+			}
+		}
+		// Before 0.6 each project had a tree of its own.
+		for _, infos := range glob(p.FS, base, "project/*/storage/session/info") {
+			f.trees = append(f.trees, tree{fsys: p.FS, root: path.Dir(infos), old: true})
+		}
+	}
+	return f
+}
+
+// file looks at a single file.
+func (f *found) file(p convert.Place) {
+	b := head(p.FS, p.Path)
+	root := path.Dir(path.Dir(path.Dir(p.Path)))
+	switch base := path.Base(p.Path); {
+	case bytes.HasPrefix(b, []byte(magic)):
+		if strings.HasPrefix(base, name) || bytes.Contains(b, []byte("`session`")) && bytes.Contains(b, []byte("`part`")) {
+			f.databases = []string{p.Path}
+		}
+	case isExport(b):
+		f.exports = []string{p.Path}
+	case strings.HasPrefix(base, "ses_") && path.Base(path.Dir(path.Dir(p.Path))) == "session" && isDir(p.FS, path.Join(root, "message")):
+		f.trees = []tree{{fsys: p.FS, root: root, outputDir: path.Join(path.Dir(root), outputFolder)}}
+		f.only = strings.TrimSuffix(base, ".json")
+	}
+}
+
+func detect(_ context.Context, p convert.Place) bool {
+	f := look(p)
+	for _, db := range f.databases {
+		if bytes.HasPrefix(head(p.FS, db), []byte(magic)) {
+			return true
+		}
+	}
+	for _, t := range f.trees {
+		if len(t.files()) > 0 {
+			return true
+		}
+	}
+	return len(f.exports) > 0
+}
+
+// importAll yields the sessions of every store at the place, each id once. A
+// database comes before a tree: it has taken over what the tree held.
+func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+	return func(yield func(*convert.Session, error) bool) {
+		f := look(p)
+		var stores []store
+		for _, db := range f.databases {
+			stores = append(stores, &database{place: p, name: db})
+		}
+		for _, t := range f.trees {
+			stores = append(stores, t)
+		}
+		for _, e := range f.exports {
+			stores = append(stores, &exported{fsys: p.FS, name: e})
+		}
+		if len(stores) == 0 {
+			yield(nil, convert.Skipf(p.Path, "there is no store of opencode"))
+			return
+		}
+		seen := map[string]bool{}
+		for _, st := range stores {
+			if !importStore(ctx, st, f.only, seen, yield) {
+				return
+			}
+		}
+	}
+}
+
+func glob(fsys fs.FS, base, pattern string) []string {
+	sub, err := fs.Sub(fsys, base)
+	if err != nil {
+		return nil
+	}
+	names, err := fs.Glob(sub, pattern)
+	if err != nil {
+		return nil
+	}
+	for i, n := range names {
+		names[i] = path.Join(base, n)
+	}
+	return names
+}
+
+func isDir(fsys fs.FS, name string) bool {
+	info, err := fs.Stat(fsys, name)
+	return err == nil && info.IsDir()
+}
+
+// head returns the first bytes of a file, none when it cannot be read.
+func head(fsys fs.FS, name string) []byte {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, headBytes))
+	if err != nil {
+		return nil
+	}
+	return b
+}

@@ -1,0 +1,282 @@
+// Package qwen takes in the sessions of Qwen Code. It only reads: transcripts
+// and those of helper agents, no settings and no credentials.
+//
+// A transcript is JSON Lines, a tree by parentUuid, with messages in the parts
+// that Gemini speaks. Telemetry, which repeats the replies, is left behind.
+//
+//	for s, err := range qwen.Tool().Import(ctx, place) { … }
+package qwen
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// name is the tool's, and the key of what is kept for it in Extra.
+const name = "qwen-code"
+
+// Tool returns the converter of Qwen Code.
+func Tool() convert.Tool {
+	return convert.Tool{Name: name, Title: "Qwen Code", Homes: []string{".qwen"}, Detect: detect, Import: importAll}
+}
+
+func detect(_ context.Context, p convert.Place) bool {
+	if isFile(p.FS, p.Path) {
+		return path.Ext(p.Path) == ".jsonl" && looksRight(p.FS, p.Path)
+	}
+	files, _ := find(p)
+	return slices.ContainsFunc(files, func(file string) bool { return looksRight(p.FS, file) })
+}
+
+// looksRight reports whether one of the first lines is a record of a
+// transcript.
+func looksRight(fsys fs.FS, file string) bool {
+	for line, err := range convert.Lines(fsys, file) {
+		if err != nil || line.Number > 20 {
+			return false
+		}
+		r, err := decode(line.Text)
+		if err != nil || r.UUID == "" || r.Session == "" {
+			continue
+		}
+		switch r.Type {
+		case "user", "assistant", "tool_result":
+			return r.Message.Parts != nil
+		case "system":
+			if r.Payload != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// find returns the transcripts at a place: a home folder, .qwen, projects, the
+// folder of a project or its chats.
+func find(p convert.Place) (files []string, skips []error) {
+	for _, pattern := range []string{".qwen/projects/*/chats", "projects/*/chats", "*/chats", "chats", "."} {
+		for _, dir := range folders(p.FS, p.Path, pattern) {
+			entries, err := fs.ReadDir(p.FS, dir)
+			if err != nil {
+				skips = append(skips, &convert.Skip{What: dir, Why: err})
+			}
+			for _, e := range entries {
+				file := path.Join(dir, e.Name())
+				if path.Ext(file) == ".jsonl" && isFile(p.FS, file) && (pattern != "." && pattern != "*/chats" || looksRight(p.FS, file)) {
+					files = append(files, file)
+				}
+			}
+		}
+		if len(files) > 0 {
+			break
+		}
+	}
+	return files, skips
+}
+
+// folders returns the folders that a pattern names; only * is special, and the
+// place's own path is taken as it is.
+func folders(fsys fs.FS, base, pattern string) []string {
+	dirs := []string{base}
+	for part := range strings.SplitSeq(pattern, "/") {
+		var next []string
+		for _, dir := range dirs {
+			if part != "*" {
+				next = append(next, path.Join(dir, part))
+				continue
+			}
+			entries, _ := fs.ReadDir(fsys, dir)
+			for _, e := range entries {
+				next = append(next, path.Join(dir, e.Name()))
+			}
+		}
+		dirs = next
+	}
+	return slices.DeleteFunc(dirs, func(dir string) bool {
+		info, err := fs.Stat(fsys, dir)
+		return err != nil || !info.IsDir()
+	})
+}
+
+func isFile(fsys fs.FS, name string) bool {
+	info, err := fs.Stat(fsys, name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// source is a transcript and what its first reading found.
+type source struct {
+	file, id, from        string
+	title, model, project string
+	created, own, updated time.Time
+	version               string
+	telemetry             int
+}
+
+func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+	return func(yield func(*convert.Session, error) bool) {
+		files, skips := find(p)
+		if isFile(p.FS, p.Path) {
+			files, skips = []string{p.Path}, nil
+		}
+		var sources []source
+		at := map[string]int{}
+		for _, file := range files {
+			s, err := outline(ctx, p.FS, file)
+			if err == nil {
+				if other, twice := at[s.id]; twice {
+					err = convert.Skipf(file, "session %s is in %s, too", s.id, sources[other].file)
+				}
+			}
+			if err != nil && !convert.IsSkip(err) {
+				yield(nil, err)
+				return
+			}
+			if err != nil {
+				skips = append(skips, err)
+				continue
+			}
+			at[s.id] = len(sources)
+			sources = append(sources, s)
+		}
+		for _, skip := range skips {
+			if !yield(nil, skip) {
+				return
+			}
+		}
+		for _, s := range inOrder(sources, at) {
+			if !yield(s.session(ctx, p.FS), nil) {
+				return
+			}
+		}
+	}
+}
+
+// inOrder puts sources before their forks; a circle is cut where it is met.
+func inOrder(sources []source, at map[string]int) []source {
+	var ordered []source
+	seen := make([]bool, len(sources))
+	for i := range sources {
+		var chain []int
+		for next, ok := i, true; ok && !seen[next]; next, ok = follow(at, sources[next].from) {
+			seen[next] = true
+			chain = append(chain, next)
+		}
+		if last := len(chain) - 1; last >= 0 {
+			if next, ok := at[sources[chain[last]].from]; ok && slices.Contains(chain, next) {
+				sources[chain[last]].from = ""
+			}
+		}
+		for _, n := range slices.Backward(chain) {
+			ordered = append(ordered, sources[n])
+		}
+	}
+	return ordered
+}
+
+func follow(at map[string]int, id string) (int, bool) {
+	n, ok := at[id]
+	return n, ok
+}
+
+// outline reads a transcript once for what is said of the session before its
+// entries.
+func outline(ctx context.Context, fsys fs.FS, file string) (source, error) {
+	s := source{file: file}
+	if id, err := tidemark.ParseSessionID(strings.TrimSuffix(path.Base(file), ".jsonl")); err == nil {
+		s.id = string(id)
+	}
+	found := false
+	var skip error
+	for r, err := range records(ctx, fsys, file) {
+		if err != nil {
+			if !convert.IsSkip(err) {
+				return s, err
+			}
+			skip = cmp.Or(skip, err)
+			continue
+		}
+		found = true
+		s.id = cmp.Or(s.id, string(r.Session))
+		s.see(r.record)
+	}
+	switch {
+	case !found && skip != nil:
+		return s, skip
+	case !found:
+		return s, convert.Skipf(file, "holds no message of Qwen Code")
+	case s.id == "":
+		return s, convert.Skipf(file, "neither its name nor its records say which session it is")
+	}
+	return s, nil
+}
+
+func (s *source) see(r record) {
+	s.project = cmp.Or(s.project, string(r.Cwd))
+	s.model = cmp.Or(string(r.Model), s.model)
+	s.version = cmp.Or(string(r.Version), s.version)
+	from := field(r.ForkedFrom, "sessionId")
+	s.from = cmp.Or(from, s.from)
+	if title := field(r.Payload, "customTitle"); r.Subtype == "custom_title" && title != "" {
+		s.title = title
+	}
+	if r.Subtype == telemetry {
+		s.telemetry++
+	}
+	at := r.at()
+	if at.IsZero() {
+		return
+	}
+	if s.created.IsZero() {
+		s.created = at
+	}
+	if from == "" && s.own.IsZero() {
+		s.own = at
+	}
+	if at.After(s.updated) {
+		s.updated = at
+	}
+}
+
+func (s source) session(ctx context.Context, fsys fs.FS) *convert.Session {
+	out := &convert.Session{
+		Session: tidemark.Session{Title: s.title, Agent: name, Model: s.model, Project: s.project, ForeignID: s.id, CreatedAt: s.created},
+		Entries: entries(ctx, fsys, s.file), UpdatedAt: s.updated,
+	}
+	if s.from != s.id {
+		out.Copied = s.from
+	}
+	if out.Copied != "" && !s.own.IsZero() {
+		out.CreatedAt = s.own
+	}
+	out.Extra, _ = json.Marshal(map[string]any{name: map[string]string{"version": s.version}}) // strings always marshal
+	if s.telemetry > 0 {
+		out.Lost = []string{fmt.Sprintf("%d telemetry records, which repeat the conversation", s.telemetry)}
+	}
+	dir := path.Join(path.Dir(path.Dir(s.file)), "subagents", s.id)
+	files, _ := fs.ReadDir(fsys, dir)
+	for _, f := range files {
+		file := path.Join(dir, f.Name())
+		if path.Ext(file) != ".jsonl" || !isFile(fsys, file) {
+			continue
+		}
+		stem := strings.TrimSuffix(file, ".jsonl")
+		worker := convert.Worker{Name: strings.TrimPrefix(path.Base(stem), "agent-"), Entries: entries(ctx, fsys, file)}
+		if meta, err := convert.ReadFile(fsys, stem+".meta.json"); err == nil {
+			worker.Call = field(meta, "toolUseId")
+			worker.Name = cmp.Or(field(meta, "agentId"), worker.Name)
+		}
+		out.Workers = append(out.Workers, worker)
+	}
+	return out
+}

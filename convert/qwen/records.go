@@ -1,0 +1,165 @@
+package qwen
+
+import (
+	"context"
+	"encoding/json"
+	"hash/maphash"
+	"io/fs"
+	"iter"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// telemetry is the subtype of records that repeat what others say.
+const telemetry = "ui_telemetry"
+
+// maxIDBytes bounds ids; the client's have 36.
+const maxIDBytes = 100
+
+// record is what a line says, as far as it decides something here.
+type record struct {
+	Type       str             `json:"type"`
+	Subtype    str             `json:"subtype"`
+	UUID       str             `json:"uuid"`
+	Parent     str             `json:"parentUuid"`
+	Session    str             `json:"sessionId"`
+	Time       str             `json:"timestamp"`
+	Cwd        str             `json:"cwd"`
+	Version    str             `json:"version"`
+	Model      str             `json:"model"`
+	Provenance str             `json:"provenance"`
+	Message    message         `json:"message"`
+	Usage      json.RawMessage `json:"usageMetadata"`
+	Payload    json.RawMessage `json:"systemPayload"`
+	Result     json.RawMessage `json:"toolCallResult"`
+	ForkedFrom json.RawMessage `json:"forkedFrom"`
+}
+
+// message is what was said, in parts.
+type message struct {
+	Parts []json.RawMessage
+}
+
+func (m *message) UnmarshalJSON(b []byte) error {
+	var raw struct {
+		Parts json.RawMessage `json:"parts"`
+	}
+	if b[0] != '{' || json.Unmarshal(b, &raw) != nil || len(raw.Parts) == 0 || raw.Parts[0] != '[' {
+		return nil
+	}
+	return json.Unmarshal(raw.Parts, &m.Parts)
+}
+
+// str takes what is no string for none: one odd field is no reason to lose a
+// message.
+type str string
+
+func (s *str) UnmarshalJSON(b []byte) error {
+	if b[0] != '"' {
+		return nil
+	}
+	return json.Unmarshal(b, (*string)(s))
+}
+
+func decode(text []byte) (record, error) {
+	var r record
+	err := json.Unmarshal(text, &r)
+	return r, err
+}
+
+func (r record) at() time.Time {
+	t, err := time.Parse(time.RFC3339Nano, string(r.Time))
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}
+
+// field reads one string of an object.
+func field(raw json.RawMessage, key string) string {
+	var m map[string]json.RawMessage
+	var s string
+	if json.Unmarshal(raw, &m) != nil || json.Unmarshal(m[key], &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// item is a record with its line, which is valid until the next one is read.
+type item struct {
+	record
+	text []byte
+	more bool // it goes on with the message of the record before
+}
+
+// records yields the records of a transcript. A message may be written in
+// several lines with one uuid, one right after the other; any other line with
+// the uuid of an earlier one is a *Skip, unless it is the same line again.
+func records(ctx context.Context, fsys fs.FS, file string) iter.Seq2[item, error] {
+	return func(yield func(item, error) bool) {
+		seen := map[string]uint64{}
+		seed := maphash.MakeSeed()
+		last := ""
+		for line, err := range convert.Lines(fsys, file) {
+			if cause := ctx.Err(); cause != nil {
+				yield(item{}, cause)
+				return
+			}
+			if err != nil && !convert.IsSkip(err) {
+				yield(item{}, &convert.Skip{What: file, Why: err})
+				return
+			}
+			var it item
+			if err == nil {
+				it, err = check(line, seen, seed, last)
+			}
+			if err != nil {
+				if !yield(item{}, asSkip(file, err)) {
+					return
+				}
+				continue
+			}
+			if it.UUID == "" {
+				continue
+			}
+			last = string(it.UUID)
+			if !yield(it, nil) {
+				return
+			}
+		}
+	}
+}
+
+func asSkip(file string, err error) error {
+	if convert.IsSkip(err) {
+		return err
+	}
+	return &convert.Skip{What: file, Why: err}
+}
+
+// check decodes a line. An item without a uuid is one to pass over.
+func check(line convert.Line, seen map[string]uint64, seed maphash.Seed, last string) (item, error) {
+	r, err := decode(line.Text)
+	switch {
+	case err != nil && line.Torn:
+		return item{}, tidemark.Invalidf("line %d is torn: the file ends in the middle of it", line.Number)
+	case err != nil:
+		return item{}, tidemark.Invalidf("line %d is no record: %w", line.Number, err)
+	case r.UUID == "" || r.Type == "":
+		return item{}, tidemark.Invalidf("line %d is no record of Qwen Code", line.Number)
+	case len(r.UUID) > maxIDBytes:
+		return item{}, tidemark.Invalidf("line %d: its uuid has %d bytes", line.Number, len(r.UUID))
+	}
+	sum := maphash.Bytes(seed, line.Text)
+	old, twice := seen[string(r.UUID)]
+	switch {
+	case twice && old == sum:
+		return item{}, nil
+	case twice && last != string(r.UUID):
+		return item{}, tidemark.Invalidf("line %d: another record has its uuid %s", line.Number, r.UUID)
+	}
+	seen[string(r.UUID)] = sum
+	return item{record: r, text: line.Text, more: twice}, nil
+}
