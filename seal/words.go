@@ -5,7 +5,9 @@ import (
 	"encoding/base32"
 	"errors"
 	"iter"
+	"runtime"
 	"slices"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -168,6 +170,21 @@ func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
 		return err
 	}
 	out := make([]tidemark.Indexed, len(lines))
+	var all sync.WaitGroup
+	share := max(len(lines)/runtime.GOMAXPROCS(0)+1, minShare)
+	for from := 0; from < len(lines); from += share {
+		to := min(from+share, len(lines))
+		all.Go(func() { b.hashLines(out[from:to], lines[from:to]) })
+	}
+	all.Wait()
+	return s.Index(ctx, out...)
+}
+
+// minShare is how many lines are worth a goroutine.
+const minShare = 100
+
+// hashLines puts lines with hashes for words into out.
+func (b *Backend) hashLines(out, lines []tidemark.Indexed) {
 	for i, l := range lines {
 		words := make([]string, 0, 3*len(l.Words))
 		for _, w := range l.Words {
@@ -181,7 +198,6 @@ func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
 		l.Words = slices.Compact(words)
 		out[i] = l
 	}
-	return s.Index(ctx, out...)
 }
 
 // Unindex empties the index.

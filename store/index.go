@@ -92,8 +92,8 @@ func (s *Store) catchUp(ctx context.Context, step int, progress func(lines int64
 	case <-s.grown:
 	default:
 	}
-	var total int64
-	chunk := &indexChunk{index: index, step: step}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	// The lags are read before anything is indexed: they change with it.
 	var lags []tidemark.Lag
 	for lag, err := range index.Unindexed(ctx, searched...) {
@@ -102,20 +102,52 @@ func (s *Store) catchUp(ctx context.Context, step int, progress func(lines int64
 		}
 		lags = append(lags, lag)
 	}
+	// Words are made while those before are indexed.
+	chunks := make(chan *indexChunk, 1)
+	go s.chunks(ctx, lags, step, chunks)
+	var total int64
+	for c := range chunks {
+		if c.err != nil {
+			return total, c.err
+		}
+		if err := c.index(ctx, index); err != nil {
+			return total, err
+		}
+		if total += int64(len(c.lines)); progress != nil {
+			progress(total)
+		}
+	}
+	return total, ctx.Err()
+}
+
+// chunks reads the lines of lags, step by step.
+func (s *Store) chunks(ctx context.Context, lags []tidemark.Lag, step int, to chan<- *indexChunk) {
+	defer close(to)
+	c := &indexChunk{}
+	send := func() bool {
+		select {
+		case to <- c:
+			c = &indexChunk{}
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
 	for _, lag := range lags {
 		for line, err := range s.wordsOf(ctx, lag) {
 			if err != nil {
-				return total, err
+				c.err = err
+				send()
+				return
 			}
-			if err := chunk.add(ctx, line); err != nil {
-				return total, err
-			}
-			if total++; progress != nil && total%indexLines == 0 {
-				progress(total)
+			if c.add(line); (len(c.lines) >= step || c.bytes >= indexBytes) && !send() {
+				return
 			}
 		}
 	}
-	return total, chunk.flush(ctx)
+	if len(c.lines) > 0 {
+		send()
+	}
 }
 
 // Reindex empties the index and makes it anew.
@@ -130,42 +162,33 @@ func (s *Store) Reindex(ctx context.Context, progress func(lines int64)) (int64,
 	return s.CatchUp(ctx, progress)
 }
 
-// indexChunk gathers lines and indexes them together. Where somebody else was
-// quicker, the others of the chunk are indexed log by log.
+// indexChunk is lines that are indexed together.
 type indexChunk struct {
-	index tidemark.Searcher
-	step  int // lines
 	lines []tidemark.Indexed
 	bytes int
+	err   error // why there are no more
 }
 
-func (c *indexChunk) add(ctx context.Context, line tidemark.Indexed) error {
+func (c *indexChunk) add(line tidemark.Indexed) {
 	c.lines = append(c.lines, line)
 	for _, w := range line.Words {
 		c.bytes += len(w)
 	}
-	if len(c.lines) < c.step && c.bytes < indexBytes {
-		return nil
-	}
-	return c.flush(ctx)
 }
 
-func (c *indexChunk) flush(ctx context.Context) error {
-	lines := c.lines
-	c.lines, c.bytes = nil, 0
-	if len(lines) == 0 {
-		return nil
-	}
-	err := c.index.Index(ctx, lines...)
+// index adds the lines to the index. Where somebody else was quicker, the
+// others of the chunk are indexed log by log.
+func (c *indexChunk) index(ctx context.Context, to tidemark.Searcher) error {
+	err := to.Index(ctx, c.lines...)
 	if !errors.Is(err, tidemark.ErrConflict) {
 		return err
 	}
-	for len(lines) > 0 {
+	for lines := c.lines; len(lines) > 0; {
 		n := 1
 		for n < len(lines) && lines[n].Log == lines[0].Log {
 			n++
 		}
-		if err := c.index.Index(ctx, lines[:n]...); err != nil && !errors.Is(err, tidemark.ErrConflict) {
+		if err := to.Index(ctx, lines[:n]...); err != nil && !errors.Is(err, tidemark.ErrConflict) {
 			return err
 		}
 		lines = lines[n:]

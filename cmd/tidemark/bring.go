@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"strings"
 	"time"
@@ -190,9 +191,10 @@ func workerName(w convert.Worker) string {
 		return '-'
 	}, cmp.Or(w.Name, w.Call))
 	name = strings.Trim(name, "-")
-	if name == "" || len(name) > 64 || store.CheckWorker(name) != nil {
+	if name != w.Name || store.CheckWorker(name) != nil {
+		// Two names must not become one.
 		sum := sha256.Sum256([]byte(w.Name + "\x00" + w.Call))
-		name = "worker-" + hex.EncodeToString(sum[:6])
+		name = fmt.Sprintf("%.40s-%s", cmp.Or(name, "worker"), hex.EncodeToString(sum[:6]))
 	}
 	return name
 }

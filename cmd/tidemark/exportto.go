@@ -34,14 +34,12 @@ func (a *app) exportTo(cmd *cobra.Command, ref string, tool convert.Tool, x expo
 		return err
 	}
 	if x.redact {
-		entries := f.Entries
-		f.Entries = func(yield func(convert.Entry, error) bool) {
-			for e, err := range entries {
-				e.Entry = s.Mask(e.Entry)
-				if !yield(e, err) {
-					return
-				}
-			}
+		f.Session, f.Entries = s.MaskSession(f.Session), maskedForeign(s, f.Entries)
+		for i := range f.Workers {
+			f.Workers[i].Entries = maskedForeign(s, f.Workers[i].Entries)
+		}
+		for id, label := range f.Labels {
+			f.Labels[id] = s.MaskText(label)
 		}
 	}
 	out, err := openOut(x.output)
@@ -59,6 +57,17 @@ func (a *app) exportTo(cmd *cobra.Command, ref string, tool convert.Tool, x expo
 		_, err := fmt.Fprintln(w, x.output)
 		return err
 	})
+}
+
+func maskedForeign(s *store.Store, entries iter.Seq2[convert.Entry, error]) iter.Seq2[convert.Entry, error] {
+	return func(yield func(convert.Entry, error) bool) {
+		for e, err := range entries {
+			e.Entry = s.Mask(e.Entry)
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // outgoing is a session as converters see it. A point in it means the path to
@@ -90,13 +99,8 @@ func outgoing(ctx context.Context, s *store.Store, p store.Point, tool convert.T
 		own := &outgoingNames{prefix: names.prefix, ids: make(map[int64]string)}
 		f.Workers = append(f.Workers, convert.Worker{Name: name, Entries: own.entries(w.Log(ctx))})
 	}
-	labels, err := p.Labels(ctx)
-	if err != nil {
+	if err := names.points(ctx, p, f); err != nil {
 		return nil, err
-	}
-	f.Labels = make(map[string]string)
-	for seq, label := range labels {
-		f.Labels[strconv.FormatInt(seq, 10)] = label
 	}
 	checkpoint, err := s.Checkpoint(ctx, p.ID, "")
 	if err == nil {
@@ -113,6 +117,48 @@ func outgoing(ctx context.Context, s *store.Store, p store.Point, tool convert.T
 type outgoingNames struct {
 	prefix string
 	ids    map[int64]string // by seq; of a marker, that of the entry it points at
+}
+
+// idOf is what an entry is called outside.
+func (n *outgoingNames) idOf(e tidemark.Entry) string {
+	if id, ok := strings.CutPrefix(e.Key, n.prefix); ok {
+		return id
+	}
+	return strconv.FormatInt(e.Seq, 10)
+}
+
+// points finds the entries that have a label, and the one that the session is
+// at when it is not the newest.
+func (n *outgoingNames) points(ctx context.Context, p store.Point, f *convert.Session) error {
+	labels, err := p.Labels(ctx)
+	if err != nil {
+		return err
+	}
+	head := p.Seq
+	if head == 0 {
+		if head, err = p.Head(ctx); err != nil {
+			return err
+		}
+	}
+	f.Labels = make(map[string]string)
+	if len(labels) == 0 && head == p.Entries {
+		return nil
+	}
+	for e, err := range p.Log(ctx) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if label, ok := labels[e.Seq]; ok {
+			f.Labels[n.idOf(e)] = label
+		}
+		if e.Seq == head && head != p.Entries {
+			f.Head = n.idOf(e)
+		}
+	}
+	return nil
 }
 
 func (n *outgoingNames) entries(all iter.Seq2[tidemark.Entry, error]) iter.Seq2[convert.Entry, error] {
@@ -136,11 +182,7 @@ func (n *outgoingNames) entries(all iter.Seq2[tidemark.Entry, error]) iter.Seq2[
 				n.ids[e.Seq] = parent
 				continue
 			}
-			id, ok := strings.CutPrefix(e.Key, n.prefix)
-			if !ok {
-				id = strconv.FormatInt(e.Seq, 10)
-			}
-			id, _, _ = strings.Cut(id, "~")
+			id := n.idOf(e)
 			n.ids[e.Seq] = id
 			if !yield(convert.Entry{Entry: e, ID: id, Parent: parent}, nil) {
 				return

@@ -234,6 +234,20 @@ func kept(extra json.RawMessage) (o object, own bool) {
 	return object{}, false
 }
 
+// saysSomething reports whether any tool keeps anything in extra.
+func saysSomething(extra json.RawMessage) bool {
+	var tools map[string]json.RawMessage
+	if json.Unmarshal(extra, &tools) != nil {
+		return len(extra) > 0
+	}
+	for _, v := range tools {
+		if string(v) != "{}" {
+			return true
+		}
+	}
+	return false
+}
+
 // encode is json.Marshal without the escapes that are meant for web pages.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
@@ -324,7 +338,7 @@ func foreignLines(e tidemark.Entry, lost *losses) (lines []object) {
 	if e.Usage != nil {
 		lost.add("token counts")
 	}
-	if len(e.Extra) > 0 {
+	if saysSomething(e.Extra) {
 		lost.add("what other tools keep with an entry")
 	}
 	var tools []object

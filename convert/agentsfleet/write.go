@@ -102,10 +102,10 @@ func (w *writer) listLost(s *convert.Session, own bool) {
 		"the checkpoint":                         len(s.Checkpoint) > 0,
 		"files":                                  len(s.Files) > 0,
 		"tags":                                   len(s.Tags) > 0,
-		"mode " + s.Mode:                         s.Mode != "",
+		"mode " + s.Mode:                         s.Mode == tidemark.ModeRemote,
 		"agent " + s.Agent:                       s.Agent != "",
 		"where it was forked":                    s.Fork != nil || s.Copied != "",
-		"what other tools keep with the session": !own && len(s.Extra) > 0,
+		"what other tools keep with the session": !own && saysSomething(s.Extra),
 	} {
 		if there {
 			w.lost.add(what)

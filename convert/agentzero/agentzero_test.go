@@ -188,7 +188,7 @@ func TestADamagedCheckpointLeavesTheSession(t *testing.T) {
 	}
 }
 
-// The vectors are of the format's own page: a salt and a nonce that count up.
+// One of the two files is of a passphrase, one of the key of devbox and alice.
 func TestEncryptedSessionsAreOpened(t *testing.T) {
 	files := os.DirFS("testdata/.agentzero/sessions")
 	for name, c := range map[string]struct {

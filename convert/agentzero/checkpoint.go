@@ -144,19 +144,27 @@ func writeCheckpoint(raw json.RawMessage, savedAt time.Time, lost *losses) objec
 	return fields
 }
 
-// saysSomething is false for what is there only because it always is.
+// saysSomething is false for what is there only because it always is: nothing,
+// or an object of nothings.
 func saysSomething(raw json.RawMessage) bool {
 	var fields object
-	if json.Unmarshal(raw, &fields) == nil {
-		for _, v := range fields {
-			if saysSomething(v) {
-				return true
-			}
-		}
-		return false
+	if json.Unmarshal(raw, &fields) != nil {
+		return !isNothing(raw)
 	}
-	v := string(raw)
-	return v != "" && v != `""` && v != "[]" && v != "null"
+	for _, v := range fields {
+		if !isNothing(v) {
+			return true
+		}
+	}
+	return false
+}
+
+func isNothing(raw json.RawMessage) bool {
+	switch string(raw) {
+	case "", `""`, "[]", "{}", "null":
+		return true
+	}
+	return false
 }
 
 // stamp writes a time as AgentZero does.

@@ -228,7 +228,7 @@ func foreignMessages(e tidemark.Entry, lost *losses) (all []object) {
 	if e.Usage != nil {
 		lost.add("token counts")
 	}
-	if len(e.Extra) > 0 {
+	if saysSomething(e.Extra) {
 		lost.add("what other tools keep with an entry")
 	}
 	message := e.Role != ""

@@ -103,7 +103,7 @@ func listLost(s *convert.Session, lost *losses) {
 			lost.add(l.what)
 		}
 	}
-	if _, own := kept(s.Extra); !own && len(s.Extra) > 0 {
+	if _, own := kept(s.Extra); !own && saysSomething(s.Extra) {
 		lost.add("what other tools keep with the session")
 	}
 }

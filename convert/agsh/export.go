@@ -352,7 +352,15 @@ func (x *exporter) flatten(blocks []tidemark.Block) string {
 	return strings.Join(texts, "\n")
 }
 
-// boundaryNote is the rest of a compaction that another tool made.
-func boundaryNote(replaced int) json.RawMessage {
-	return marshal(map[string]any{"replaced_count": replaced, "loaded_tools_snapshot": []string{}})
+// boundaryNote is the rest of a compaction: what is known of it, or what meka
+// wants to know. It replaces everything that the model sees.
+func boundaryNote(known json.RawMessage, replaced int) json.RawMessage {
+	fields := map[string]any{"loaded_tools_snapshot": []string{}}
+	if rest, ok := value(known); ok {
+		if of, ok := rest.(map[string]any); ok {
+			fields = of
+		}
+	}
+	fields["replaced_count"] = replaced
+	return marshal(fields)
 }

@@ -21,6 +21,13 @@ type replay struct {
 	known map[string]string // parent and fingerprint to id; nil for a log without events
 	kept  map[string]int    // by the row of a compaction: how many rows behind it repeat
 	tail  []seen            // what is being repeated
+	folds map[uint64]fold   // compactions, by the fingerprint of the summary
+}
+
+// fold is a compaction that a session may come back to.
+type fold struct {
+	id   string
+	tail []seen // what it kept
 }
 
 // seen is a message that the model sees.
@@ -33,7 +40,7 @@ type seen struct {
 func newReplay(kept map[string]int) *replay {
 	r := &replay{kept: kept}
 	if kept != nil {
-		r.known = map[string]string{}
+		r.known, r.folds = map[string]string{}, map[uint64]fold{}
 	}
 	return r
 }
@@ -119,8 +126,12 @@ func (r *replay) compact(w row) ([]convert.Entry, error) {
 	parent := r.tip
 	r.place(&e)
 	gone := r.cut(b.ReplacedCount)
-	r.see(parent, sum(b.Summary.row(w.id, w.at)))
+	mark := sum(b.Summary.row(w.id, w.at))
+	r.see(parent, mark)
 	r.tail = gone[max(0, len(gone)-r.kept[w.id]):]
+	if r.folds != nil {
+		r.folds[mark] = fold{w.id, r.tail}
+	}
 	return []convert.Entry{e}, nil
 }
 
@@ -137,11 +148,20 @@ func (r *replay) repair(w row) ([]convert.Entry, error) {
 		r.tip = r.view[len(r.view)-1].tip
 	}
 	var added []convert.Entry
+	var tail []seen
 	for i, m := range p.Messages {
 		one := m.row(w.id+"."+strconv.Itoa(i+1), w.at)
-		if id, ok := r.known[edge(r.tip, sum(one))]; ok {
+		mark := sum(one)
+		if len(tail) > 0 && tail[0].sum == mark {
+			r.view, tail = append(r.view, seen{tail[0].id, r.tip, mark}), tail[1:]
+			continue
+		}
+		if id, there := r.before(mark); there {
+			if f := r.folds[mark]; f.id == id {
+				tail = f.tail
+			}
 			r.tip = id
-			r.view = append(r.view, seen{id, id, sum(one)})
+			r.view = append(r.view, seen{id, id, mark})
 			continue
 		}
 		entries, err := r.add(one)
@@ -151,6 +171,16 @@ func (r *replay) repair(w row) ([]convert.Entry, error) {
 		added = append(added, entries...)
 	}
 	return added, nil
+}
+
+// before finds an entry behind the tip that says the same. When the model sees
+// nothing, it may be a compaction, which stands for all that was before it.
+func (r *replay) before(mark uint64) (id string, there bool) {
+	if id, there = r.known[edge(r.tip, mark)]; there || len(r.view) > 0 {
+		return id, there
+	}
+	f, there := r.folds[mark]
+	return f.id, there
 }
 
 // cut takes the last n messages from what the model sees, and returns them.

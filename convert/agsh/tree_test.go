@@ -29,7 +29,8 @@ func drawTree(r *rapid.T) (entries []convert.Entry, head string) {
 		text := []tidemark.Block{tidemark.Text(fmt.Sprintf("text %d", i))}
 		switch rapid.IntRange(0, 4).Draw(r, "kind") {
 		case 0:
-			e.Entry = tidemark.Entry{Kind: "compaction", Blocks: text}
+			kept := rapid.IntRange(0, 3).Draw(r, "kept")
+			e.Entry = tidemark.Entry{Kind: "compaction", Blocks: text, Extra: fmt.Appendf(nil, `{"agsh":{"boundary":{},"kept":%d}}`, kept)}
 		case 1, 2:
 			e.Entry = tidemark.Entry{Role: tidemark.Assistant, Blocks: text}
 		default:

@@ -31,7 +31,7 @@ type node struct {
 	row        int64  // 0: it has no row
 	seen       bool   // the model sees it
 	compaction bool
-	kept       int // messages that a compaction repeats
+	kept       []string // messages that a compaction repeats
 }
 
 // entries writes the entries of a session or helper.
@@ -163,32 +163,28 @@ func (w *writer) insert(role, content, at string) (id int64, err error) {
 
 // compaction writes the event of a compaction, and again what it keeps.
 func (w *writer) compaction(e convert.Entry, n note, one node) error {
-	if n.Boundary == nil {
-		n.Boundary = boundaryNote(len(w.view))
-	}
+	n.Boundary = boundaryNote(n.Boundary, len(w.view))
 	role, content := encode(e, n)
 	at := stamp(e.At, n.CreatedAt)
 	var err error
 	if one.row, err = w.insert(role, content, at); err != nil {
 		return err
 	}
-	gone := w.view
-	if b, err := parseBoundary(content); err == nil {
-		gone = w.view[max(0, len(w.view)-b.ReplacedCount):]
-	}
-	one.seen, one.compaction, one.kept = true, true, min(n.Kept, len(gone))
-	kept := gone[len(gone)-one.kept:]
+	one.seen, one.compaction = true, true
+	one.kept = slices.Clone(w.view[len(w.view)-min(n.Kept, len(w.view)):])
 	w.put(e.ID, one)
-	w.view = append(slices.Clone(w.view[:len(w.view)-len(gone)]), e.ID)
-	for _, id := range kept {
+	w.view = append([]string{e.ID}, one.kept...)
+	for _, id := range one.kept {
 		r, err := w.read(id)
+		if r.role == roleBoundary {
+			r = messageOf(r).row(r.id, r.at)
+		}
 		if err == nil {
 			_, err = w.insert(r.role, r.content, at)
 		}
 		if err != nil {
 			return err
 		}
-		w.view = append(w.view, id)
 	}
 	return nil
 }
@@ -237,24 +233,13 @@ func (w *writer) move(to string) error {
 // messages of its path, back to a compaction and what that kept.
 func (w *writer) seenAt(id string) []string {
 	var back []string
-	more := -1 // how many are still wanted behind a compaction
-	for ; id != "" && more != 0; id = w.nodes[id].parent {
+	for ; id != ""; id = w.nodes[id].parent {
 		n := w.nodes[id]
-		switch {
-		case !n.seen:
-		case n.compaction && more < 0:
-			if n.kept == 0 {
-				more = 0
-				back = append(back, id)
-				continue
-			}
-			more = n.kept
-			back = slices.Insert(back, len(back), id)
-		case more > 0:
-			// A kept message is seen behind the summary.
-			back = slices.Insert(back, len(back)-1, id)
-			more--
-		default:
+		if n.compaction {
+			slices.Reverse(back)
+			return slices.Concat([]string{id}, n.kept, back)
+		}
+		if n.seen {
 			back = append(back, id)
 		}
 	}

@@ -127,11 +127,12 @@ func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 		data                  string
 		skips, sessions, says int
 	}{
-		"zero bytes":            {"", 1, 0, 0},
-		"half a file":           {`{"version":1,"messages":[{"id":`, 1, 0, 0},
-		"another tool's":        {`{"sessionId":"s","projectHash":"0"}`, 1, 0, 0},
-		"messages of odd types": {`{"version":1,"messages":[7,{"role":"user","content":8,"ts":"x"},{"role":"user","content":[9,{"type":7}]},{"role":"user","content":"hi","ts":1e300}]}`, 1, 1, 1},
-		"an id twice":           {`{"version":1,"messages":[{"id":"a","role":"user","content":"x"},{"id":"a","role":"user","content":"y"}]}`, 0, 1, 2},
+		"a picture that is none": {`{"version":1,"messages":[{"id":"a","role":"user","content":[{"type":"text","text":"see"},{"type":"image","source":{"data":"?"}}]}]}`, 0, 1, 1},
+		"zero bytes":             {"", 1, 0, 0},
+		"half a file":            {`{"version":1,"messages":[{"id":`, 1, 0, 0},
+		"another tool's":         {`{"sessionId":"s","projectHash":"0"}`, 1, 0, 0},
+		"messages of odd types":  {`{"version":1,"messages":[7,{"role":"user","content":8,"ts":"x"},{"role":"user","content":[9,{"type":7}]},{"role":"user","content":"hi","ts":1e300}]}`, 1, 1, 1},
+		"an id twice":            {`{"version":1,"messages":[{"id":"a","role":"user","content":"x"},{"id":"a","role":"user","content":"y"}]}`, 0, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := fstest.MapFS{"sessions/s/s.messages.json": {Data: []byte(c.data)}}

@@ -1,6 +1,7 @@
 package cline
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"io/fs"
 	"iter"
@@ -59,7 +60,7 @@ type part struct {
 	Path      string          `json:"path"`
 	Source    *struct {
 		MediaType string `json:"media_type"`
-		Data      []byte `json:"data"`
+		Data      string `json:"data"`
 		URL       string `json:"url"`
 	} `json:"source"`
 }
@@ -279,17 +280,26 @@ func (p part) file() tidemark.Block {
 		b.Type = tidemark.BlockImage
 	}
 	if s := p.Source; s != nil {
-		b.MediaType, b.Data, b.URL = either(s.MediaType, b.MediaType), s.Data, s.URL
+		b.MediaType, b.Data, b.URL = either(s.MediaType, b.MediaType), blob(s.Data), s.URL
 		return b
 	}
-	if raw, err := json.Marshal(p.Data); err == nil && p.Data != "" && json.Unmarshal(raw, &b.Data) != nil {
-		b.URL = p.Data
-	}
+	b.Data = blob(p.Data)
 	var text string
 	if json.Unmarshal(p.Content, &text) == nil && text != "" {
 		b.Data = []byte(text)
 	}
 	return b
+}
+
+// blob decodes what is written in base 64; what is not stays as it is.
+func blob(s string) []byte {
+	if s == "" {
+		return nil
+	}
+	if b, err := base64.StdEncoding.DecodeString(s); err == nil {
+		return b
+	}
+	return []byte(s)
 }
 
 // result reads what a tool gave: a text, parts, or the list of outcomes that

@@ -139,6 +139,9 @@ func parseMeta(raw json.RawMessage) (meta, error) {
 			} `json:"thread_spawn"`
 		} `json:"subagent"`
 	}
+	var job struct {
+		Subagent string `json:"subagent"`
+	}
 	// A source is often just a word, and then tells nothing here.
 	if json.Unmarshal(m.Source, &source) == nil {
 		spawn := source.Subagent.Spawn
@@ -146,6 +149,8 @@ func parseMeta(raw json.RawMessage) (meta, error) {
 			m.ParentThread = spawn.Parent
 		}
 		m.spawnNickname, m.spawnAgentPath = spawn.Nickname, spawn.Path
+	} else if json.Unmarshal(m.Source, &job) == nil {
+		m.spawnNickname = job.Subagent
 	}
 	m.ParentThread = strings.ToLower(m.ParentThread)
 	m.ForkedFrom = strings.ToLower(m.ForkedFrom)

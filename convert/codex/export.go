@@ -16,8 +16,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// export writes a thread into a .codex folder: the branch that the session is
-// at, and its helper agents. It reads Entries twice.
+// export writes a thread and its helper agents into a .codex folder. It reads
+// Entries twice.
 //
 // A session that came from Codex is written in the form it had, with the lines
 // that were kept; any other in the older form, which every version goes on
@@ -28,7 +28,7 @@ func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string,
 	if err != nil {
 		return nil, err
 	}
-	w, err := x.create(x.id, s.CreatedAt, slices.Contains(s.Tags, "archived"))
+	w, err := x.create(x.id, s.CreatedAt)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string,
 	if s.Title != "" {
 		w.event(s.CreatedAt, map[string]any{"type": "thread_name_updated", "thread_id": x.id, "thread_name": s.Title})
 	}
-	if err := x.write(ctx, w, s.Entries, s.Head); err != nil {
+	if err := x.write(ctx, w, s.Entries, s.Head, m); err != nil {
 		return nil, err
 	}
 	for _, worker := range s.Workers {
@@ -196,21 +196,22 @@ func (x *exporter) worker(ctx context.Context, worker convert.Worker) error {
 		m["parent_thread_id"] = mustJSON(x.id)
 	}
 	m["id"] = mustJSON(id)
-	w, err := x.create(id, at, false)
+	w, err := x.create(id, at)
 	if err != nil {
 		return err
 	}
 	w.paginated = string(m["history_mode"]) == `"paginated"`
 	w.begin(at, m)
-	return x.write(ctx, w, worker.Entries, "")
+	return x.write(ctx, w, worker.Entries, "", nil)
 }
 
-// create makes the file of a thread where Codex looks for it.
-func (x *exporter) create(id string, at time.Time, archived bool) (*writer, error) {
+// create makes a file of a thread where Codex looks for it. The id is the
+// thread's, or that with the id of a segment behind it.
+func (x *exporter) create(id string, at time.Time) (*writer, error) {
 	at = at.UTC()
 	name := "rollout-" + at.Format("2006-01-02T15-04-05") + "-" + id + ".jsonl"
 	dir := "sessions/" + at.Format("2006/01/02") + "/"
-	if archived {
+	if slices.Contains(x.session.Tags, "archived") {
 		dir = "archived_sessions/"
 	}
 	f, err := x.out.Create(dir + name)
@@ -220,13 +221,19 @@ func (x *exporter) create(id string, at time.Time, archived bool) (*writer, erro
 	return newWriter(f, id, x.lost), nil
 }
 
-// write writes the entries on the path to head and closes the file. A file
-// that could not be written whole is left unclosed, and so without its name.
-func (x *exporter) write(ctx context.Context, w *writer, entries iter.Seq2[convert.Entry, error], head string) error {
-	on, err := pathTo(entries, head)
+// write writes entries and closes the file. A file that could not be written
+// whole is left unclosed, and so without its name.
+//
+// The newer form has a place for branches: each is a file of its own that names
+// where it begins, and the thread is at the end of the last one. In the older
+// form only the path to head is written.
+func (x *exporter) write(ctx context.Context, w *writer, entries iter.Seq2[convert.Entry, error], head string, m map[string]json.RawMessage) error {
+	t, err := treeOf(entries, head)
 	if err != nil {
 		return err
 	}
+	files := &segments{exporter: x, tree: t, meta: m, ends: map[int]end{}, used: map[string]bool{w.thread: true}}
+	branched := w.paginated && m != nil && t.head == len(t.parents)-1
 	i := -1
 	for e, err := range entries {
 		if err != nil {
@@ -236,13 +243,18 @@ func (x *exporter) write(ctx context.Context, w *writer, entries iter.Seq2[conve
 			}
 			return err
 		}
-		if i++; i >= len(on) {
-			break // appended since the path was read
+		if i++; i >= len(t.parents) {
+			break // appended since the tree was read
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if !on[i] {
+		switch {
+		case branched && t.parents[i] != i-1:
+			if w, err = files.next(w, e, i); err != nil {
+				return err
+			}
+		case !branched && !t.on[i]:
 			x.lost["entry of another branch"]++
 			continue
 		}
@@ -250,40 +262,53 @@ func (x *exporter) write(ctx context.Context, w *writer, entries iter.Seq2[conve
 		if w.err != nil {
 			return w.err
 		}
+		if t.forks[i] {
+			files.ends[i] = end{w.id, w.ordinal, w.offset}
+		}
 	}
 	return w.close()
 }
 
-// pathTo marks the entries from the root to head ("": the last one).
-func pathTo(entries iter.Seq2[convert.Entry, error], head string) ([]bool, error) {
-	var parents []int
+// tree is how the entries of a session hang together, by their places.
+type tree struct {
+	parents []int
+	head    int          // -1: no entries
+	on      []bool       // on the path to head
+	forks   map[int]bool // has a child that does not come right behind it
+}
+
+// treeOf reads the tree of a session that is at head ("": the last entry).
+func treeOf(entries iter.Seq2[convert.Entry, error], head string) (tree, error) {
+	t := tree{head: -1, forks: map[int]bool{}}
 	index := map[string]int{}
-	at := -1
 	for e, err := range entries {
 		if err != nil {
 			if convert.IsSkip(err) {
 				continue
 			}
-			return nil, err
+			return t, err
 		}
-		i := len(parents)
+		i := len(t.parents)
 		parent := i - 1
 		if e.Parent == convert.Root {
 			parent = -1
 		} else if p, ok := index[e.Parent]; ok && e.Parent != "" {
 			parent = p
 		}
-		parents = append(parents, parent)
+		if parent >= 0 && parent != i-1 {
+			t.forks[parent] = true
+		}
+		t.parents = append(t.parents, parent)
 		index[e.ID] = i
 		if head == "" || e.ID == head {
-			at = i
+			t.head = i
 		}
 	}
-	on := make([]bool, len(parents))
-	for ; at >= 0; at = parents[at] {
-		on[at] = true
+	t.on = make([]bool, len(t.parents))
+	for at := t.head; at >= 0; at = t.parents[at] {
+		t.on[at] = true
 	}
-	return on, nil
+	return t, nil
 }
 
 // losses says what was lost, and how often.

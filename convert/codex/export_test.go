@@ -20,12 +20,7 @@ func TestTheStoreComesBackFromAnExport(t *testing.T) {
 	got := converttest.Read(t, codex.Tool(), home())
 	for _, one := range got.Sessions {
 		again := roundTrip(t, got, one)
-		if d := cmp.Diff(plain(live(got.Whole(&one))), plain(again.Entries)); d != "" {
-			t.Errorf("%s: %s", one.ForeignID, d)
-		}
-		if d := cmp.Diff(one.Workers, again.Workers); d != "" {
-			t.Errorf("%s: workers: %s", one.ForeignID, d)
-		}
+		sameEntries(t, got, one, again)
 		if again.ForeignID != one.ForeignID || again.Title != one.Title || again.Project != one.Project || !slices.Equal(again.Tags, one.Tags) {
 			t.Errorf("%s: came back as %s %q in %s, %v", one.ForeignID, again.ForeignID, again.Title, again.Project, again.Tags)
 		}

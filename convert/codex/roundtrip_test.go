@@ -1,8 +1,10 @@
 package codex_test
 
 import (
+	"encoding/json"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/convert/codex"
 	"github.com/tidemark-sessions/tidemark/convert/converttest"
@@ -35,6 +37,34 @@ func roundTrip(t *testing.T, got converttest.Taken, one converttest.Session) con
 	}
 	return again.Sessions[0]
 }
+
+// sameEntries compares what came back with what was there: to the ids, but for
+// a fork, which is written with what it shares.
+func sameEntries(t *testing.T, got converttest.Taken, one, again converttest.Session) {
+	t.Helper()
+	want, have := one.Entries, again.Entries
+	if one.Fork != nil {
+		want, have = plain(got.Whole(&one)), plain(have)
+	}
+	if a, b := text(t, want), text(t, have); a != b {
+		t.Errorf("%s: %s", one.ForeignID, cmp.Diff(want, have))
+	}
+	if a, b := text(t, one.Workers), text(t, again.Workers); a != b {
+		t.Errorf("%s: workers: %s", one.ForeignID, cmp.Diff(one.Workers, again.Workers))
+	}
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// live returns the entries of the branch that a session is at.
+func live(entries []convert.Entry) []convert.Entry { return converttest.Path(entries, "") }
 
 // plain leaves out the ids and parents, which a fork and a branch written as
 // one line have anew.

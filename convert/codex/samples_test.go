@@ -4,8 +4,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/convert/codex"
 	"github.com/tidemark-sessions/tidemark/convert/converttest"
 )
@@ -46,12 +44,7 @@ func TestEverySampleComesBackFromAnExport(t *testing.T) {
 			got := converttest.Read(t, codex.Tool(), s.Place)
 			for _, one := range got.Sessions {
 				again := roundTrip(t, got, one)
-				if d := cmp.Diff(plain(live(got.Whole(&one))), plain(again.Entries)); d != "" {
-					t.Errorf("%s: %s", one.ForeignID, d)
-				}
-				if d := cmp.Diff(one.Workers, again.Workers); d != "" {
-					t.Errorf("%s: workers: %s", one.ForeignID, d)
-				}
+				sameEntries(t, got, one, again)
 				if one.Title != again.Title || one.Model != "" && one.Model != again.Model || one.Project != again.Project || !one.CreatedAt.Equal(again.CreatedAt) {
 					t.Errorf("%s: came back as %q of %s in %s", one.ForeignID, again.Title, again.Model, again.Project)
 				}
@@ -59,6 +52,3 @@ func TestEverySampleComesBackFromAnExport(t *testing.T) {
 		})
 	}
 }
-
-// live returns the entries of the branch that a session is at.
-func live(entries []convert.Entry) []convert.Entry { return converttest.Path(entries, "") }

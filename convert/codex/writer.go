@@ -20,8 +20,10 @@ type writer struct {
 	buf       *bufio.Writer
 	err       error
 	thread    string
-	paginated bool // the newer form: lines are numbered, events have items in them
+	id        string // of the file: the thread's, or the segment's
+	paginated bool   // the newer form: lines are numbered, events have items in them
 	ordinal   int64
+	offset    int64
 	turn      string // that is under way, "": none
 	answered  bool   // the last entry was the model's
 	at        time.Time
@@ -31,7 +33,7 @@ type writer struct {
 }
 
 func newWriter(f io.WriteCloser, thread string, lost map[string]int) *writer {
-	return &writer{file: f, buf: bufio.NewWriter(f), thread: thread, lost: lost}
+	return &writer{file: f, buf: bufio.NewWriter(f), thread: thread, id: thread, lost: lost}
 }
 
 // line writes one line.
@@ -62,7 +64,9 @@ func (w *writer) line(at time.Time, kind string, payload any, rest map[string]js
 		}
 	}
 	if err == nil {
-		_, err = w.buf.Write(append(b, '\n'))
+		var n int
+		n, err = w.buf.Write(append(b, '\n'))
+		w.offset += int64(n)
 	}
 	w.err = err
 }

@@ -170,14 +170,18 @@ type event struct {
 	line      int
 }
 
-// read yields the events of a file.
-func read(fsys fs.FS, file string) iter.Seq2[*event, error] {
+// read yields the events of a file; only those on lines that are wanted, where
+// that is said.
+func read(fsys fs.FS, file string, wanted func(text []byte) bool) iter.Seq2[*event, error] {
 	return func(yield func(*event, error) bool) {
 		for l, err := range convert.Lines(fsys, file) {
 			if err != nil {
 				if !yield(nil, err) || !convert.IsSkip(err) {
 					return
 				}
+				continue
+			}
+			if wanted != nil && !wanted(l.Text) {
 				continue
 			}
 			e := &event{line: l.Number}
@@ -226,13 +230,21 @@ func look(fsys fs.FS, file string) (*survey, error) {
 		return nil, err
 	}
 	s := &survey{file: file, known: map[string]int{}}
-	for e, err := range read(fsys, file) {
+	var last []byte
+	tells := func(text []byte) bool {
+		last = append(last[:0], text...)
+		return bytes.Contains(text, []byte(`"session.`)) || bytes.Contains(text, []byte(`"agentId"`))
+	}
+	for e, err := range read(fsys, file, tells) {
 		if err != nil && !convert.IsSkip(err) {
 			return nil, err
 		}
 		if err == nil {
 			s.take(e)
 		}
+	}
+	if e := (event{}); loose(last, &e) == nil {
+		s.take(&e)
 	}
 	about := workspace(fsys, path.Join(path.Dir(file), "workspace.yaml"))
 	started := s.id
@@ -279,7 +291,6 @@ func (s *survey) take(e *event) {
 		SessionID        string          `json:"sessionId"`
 		SelectedModel    string          `json:"selectedModel"`
 		NewModel         string          `json:"newModel"`
-		Model            string          `json:"model"`
 		Title            string          `json:"title"`
 		ToolCallID       string          `json:"toolCallId"`
 		AgentName        string          `json:"agentName"`
@@ -291,7 +302,7 @@ func (s *survey) take(e *event) {
 		s.rewound = true
 		return
 	case e.Type == "session.start" || e.Type == "session.resume" || e.Type == "session.model_change" ||
-		e.Type == "session.title_changed" || e.Type == "subagent.started" || e.Type == "assistant.message":
+		e.Type == "session.title_changed" || e.Type == "subagent.started":
 		if loose(e.Data, &d) != nil {
 			return
 		}
@@ -311,7 +322,7 @@ func (s *survey) take(e *event) {
 		}
 		return
 	}
-	s.model = either(either(d.SelectedModel, d.NewModel), either(d.Model, s.model))
+	s.model = either(either(d.SelectedModel, d.NewModel), s.model)
 	s.title = either(d.Title, s.title)
 	if e.Type != "session.start" && e.Type != "session.resume" {
 		return

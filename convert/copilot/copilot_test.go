@@ -143,12 +143,13 @@ func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 		data                  string
 		skips, sessions, says int
 	}{
-		"zero bytes":          {"", 1, 0, 0},
-		"another tool's":      {`{"type":"session_meta"}` + "\n", 1, 0, 0},
-		"a torn last line":    {head + say + `{"type":"user.mess`, 1, 1, 1},
-		"an id twice":         {head + say + say, 0, 1, 2},
-		"fields of odd types": {head + `{"type":"user.message","data":7}` + "\n" + `{"type":"assistant.message","data":{"content":[],"toolRequests":{}}}` + "\n", 0, 1, 2},
-		"a rewind to nothing": {head + say + `{"type":"session.snapshot_rewind","data":{"upToEventId":"z"}}` + "\n", 0, 1, 1},
+		"a picture that is none": {head + `{"type":"user.message","data":{"content":"see","attachments":[{"data":"?"}]}}` + "\n", 0, 1, 1},
+		"zero bytes":             {"", 1, 0, 0},
+		"another tool's":         {`{"type":"session_meta"}` + "\n", 1, 0, 0},
+		"a torn last line":       {head + say + `{"type":"user.mess`, 1, 1, 1},
+		"an id twice":            {head + say + say, 0, 1, 2},
+		"fields of odd types":    {head + `{"type":"user.message","data":7}` + "\n" + `{"type":"assistant.message","data":{"content":[],"toolRequests":{}}}` + "\n", 0, 1, 2},
+		"a rewind to nothing":    {head + say + `{"type":"session.snapshot_rewind","data":{"upToEventId":"z"}}` + "\n", 0, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := convert.Place{FS: fstest.MapFS{"session-state/s/events.jsonl": {Data: []byte(c.data)}}, Path: "."}

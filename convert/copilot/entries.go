@@ -2,6 +2,7 @@ package copilot
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"io/fs"
 	"iter"
@@ -41,7 +42,7 @@ func (s *stream) entries() iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		s.start()
 		var last *event
-		for e, err := range read(s.fsys, s.file) {
+		for e, err := range read(s.fsys, s.file, nil) {
 			if err != nil {
 				// What is damaged is told once, by the session itself.
 				if s.agent == "" && !yield(convert.Entry{}, err) || !convert.IsSkip(err) {
@@ -180,8 +181,7 @@ func (s *stream) prompt(out convert.Entry, e *event) (convert.Entry, bool) {
 		Transformed string `json:"transformedContent"`
 		Source      string
 		Attachments []struct {
-			Type, Path, DisplayName, MimeType, URL string
-			Data                                   []byte
+			Type, Path, DisplayName, MimeType, URL, Data string
 		}
 	}
 	if loose(e.Data, &d) != nil {
@@ -195,7 +195,7 @@ func (s *stream) prompt(out convert.Entry, e *event) (convert.Entry, bool) {
 		out.Blocks = []tidemark.Block{tidemark.Text(d.Content)}
 	}
 	for _, a := range d.Attachments {
-		b := tidemark.Block{Type: tidemark.BlockFile, Name: either(a.DisplayName, a.Path), MediaType: a.MimeType, Data: a.Data, URL: a.URL}
+		b := tidemark.Block{Type: tidemark.BlockFile, Name: either(a.DisplayName, a.Path), MediaType: a.MimeType, Data: blob(a.Data), URL: a.URL}
 		if strings.HasPrefix(a.MimeType, "image/") {
 			b.Type = tidemark.BlockImage
 		}
@@ -230,8 +230,9 @@ func (s *stream) answer(out convert.Entry, e *event) (convert.Entry, bool) {
 		return out, false
 	}
 	out.Role, out.Model = tidemark.Assistant, d.Model
-	fields := rest(e.Data, "content", "model", "reasoningText", "reasoningOpaque", "encryptedContent", "toolRequests")
-	if shown := requests(value(e.Data, "toolRequests")); shown != nil {
+	fields := rest(e.Data, "content", "model", "reasoningText", "reasoningOpaque", "encryptedContent")
+	shown := requests(fields["toolRequests"])
+	if delete(fields, "toolRequests"); shown != nil {
 		fields["toolRequests"] = shown
 	}
 	out.Extra = wrap(fields)
@@ -315,8 +316,7 @@ func (s *stream) result(out convert.Entry, e *event) (convert.Entry, bool) {
 		Result     struct {
 			Content  json.RawMessage
 			Contents []struct {
-				Type, Text, MimeType string
-				Data                 []byte
+				Type, Text, MimeType, Data string
 			}
 		}
 		Error struct{ Message string }
@@ -330,13 +330,14 @@ func (s *stream) result(out convert.Entry, e *event) (convert.Entry, bool) {
 	}
 	for _, c := range d.Result.Contents {
 		if c.Type == "image" {
-			b.Blocks = append(b.Blocks, tidemark.Block{Type: tidemark.BlockImage, MediaType: c.MimeType, Data: c.Data})
+			b.Blocks = append(b.Blocks, tidemark.Block{Type: tidemark.BlockImage, MediaType: c.MimeType, Data: blob(c.Data)})
 		}
 	}
 	out.Role, out.Blocks = tidemark.Tool, []tidemark.Block{b}
-	fields := rest(e.Data, "toolCallId", "toolTelemetry", "result", "success")
+	fields := rest(e.Data, "toolCallId", "toolTelemetry", "success")
 	var shown map[string]json.RawMessage
-	if json.Unmarshal(value(e.Data, "result"), &shown) == nil {
+	given := fields["result"]
+	if delete(fields, "result"); json.Unmarshal(given, &shown) == nil {
 		delete(shown, "content")
 		if len(shown) > 0 {
 			fields["result"], _ = json.Marshal(shown)
@@ -392,6 +393,17 @@ func (s *stream) usage(e *event) {
 		s.order = append(s.order, call)
 	}
 	s.usages[call] = d.Usage.take()
+}
+
+// blob decodes what is written in base 64; what is not stays as it is.
+func blob(s string) []byte {
+	if s == "" {
+		return nil
+	}
+	if b, err := base64.StdEncoding.DecodeString(s); err == nil {
+		return b
+	}
+	return []byte(s)
 }
 
 // input is a call's input; nil when there is none.

@@ -2,6 +2,7 @@ package gemini
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"iter"
 	"slices"
@@ -11,205 +12,6 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
 )
-
-// message is one message as the tool writes it.
-type message struct {
-	ID             string          `json:"id"`
-	Timestamp      string          `json:"timestamp"`
-	Type           string          `json:"type"` // user, gemini, info, error, warning
-	Content        json.RawMessage `json:"content"`
-	DisplayContent json.RawMessage `json:"displayContent"`
-	Thoughts       []thought       `json:"thoughts"`
-	Tokens         *tokens         `json:"tokens"`
-	Model          string          `json:"model"`
-	ToolCalls      []call          `json:"toolCalls"`
-	raw            json.RawMessage
-	read           []part // of Content, once it was asked for
-	isRead         bool
-}
-
-// parts are those of the content. They are asked for often.
-func (m *message) parts() []part {
-	if !m.isRead {
-		m.read, m.isRead = parts(m.Content), true
-	}
-	return m.read
-}
-
-type thought struct{ Subject, Description string }
-
-type tokens struct{ Input, Output, Cached, Thoughts, Tool int64 }
-
-type call struct {
-	ID      string          `json:"id"`
-	Name    string          `json:"name"`
-	Args    json.RawMessage `json:"args"`
-	Result  json.RawMessage `json:"result"`
-	Status  string          `json:"status"`
-	AgentID string          `json:"agentId"`
-}
-
-// part is a part of a message as the model's interface has it.
-type part struct {
-	Text       string `json:"text"`
-	Thought    bool   `json:"thought"`
-	Signature  string `json:"thoughtSignature"`
-	InlineData *struct {
-		Data     []byte `json:"data"`
-		MimeType string `json:"mimeType"`
-	} `json:"inlineData"`
-	FileData *struct {
-		FileURI  string `json:"fileUri"`
-		MimeType string `json:"mimeType"`
-	} `json:"fileData"`
-	FunctionCall *struct {
-		ID   string          `json:"id"`
-		Name string          `json:"name"`
-		Args json.RawMessage `json:"args"`
-	} `json:"functionCall"`
-	FunctionResponse *struct {
-		ID       string            `json:"id"`
-		Name     string            `json:"name"`
-		Response json.RawMessage   `json:"response"`
-		Parts    []json.RawMessage `json:"parts"`
-	} `json:"functionResponse"`
-	raw json.RawMessage
-}
-
-func parse(raw json.RawMessage) (*message, error) {
-	m := &message{raw: raw}
-	if err := loose(raw, m); err != nil {
-		return nil, err
-	}
-	if m.Type == "" {
-		return nil, tidemark.Invalidf("a message without a type")
-	}
-	return m, nil
-}
-
-func (m *message) key() string { return m.Type + "|" + m.ID }
-
-// callID is the id of a call; an old version of the tool gave none.
-func (m *message) callID(n int) string {
-	if id := m.ToolCalls[n].ID; id != "" {
-		return id
-	}
-	return m.ID + "#call-" + string(rune('a'+n%26))
-}
-
-// parts reads content, which is a text or a list of parts or texts.
-func parts(content json.RawMessage) []part {
-	var text string
-	if json.Unmarshal(content, &text) == nil {
-		if text == "" {
-			return nil
-		}
-		return []part{{Text: text}}
-	}
-	var list []json.RawMessage
-	if json.Unmarshal(content, &list) != nil {
-		if len(content) == 0 || string(content) == "null" {
-			return nil
-		}
-		list = []json.RawMessage{content}
-	}
-	var all []part
-	for _, raw := range list {
-		p := part{raw: raw}
-		if json.Unmarshal(raw, &p.Text) != nil && loose(raw, &p) != nil {
-			continue
-		}
-		all = append(all, p)
-	}
-	return all
-}
-
-func texts(all []part) []string {
-	var out []string
-	for _, p := range all {
-		if p.Text != "" && !p.Thought {
-			out = append(out, p.Text)
-		}
-	}
-	return out
-}
-
-func (m *message) text() string { return strings.Join(texts(m.parts()), "\n") }
-
-// sum tells copies: what was said, by whom, and which calls were made. It is
-// the same for the two forms of a model's message.
-func (m *message) sum() sum {
-	all := m.parts()
-	said := append([]string{m.Type}, texts(all)...)
-	for _, p := range all {
-		if p.FunctionCall != nil {
-			said = append(said, p.FunctionCall.ID)
-		}
-	}
-	for _, c := range m.ToolCalls {
-		said = append(said, c.ID)
-	}
-	return sumOf(said...)
-}
-
-// responses are the calls that a message answers.
-func (m *message) responses() []string {
-	if m.Type != "user" {
-		return nil
-	}
-	var ids []string
-	for _, p := range m.parts() {
-		if p.FunctionResponse != nil {
-			ids = append(ids, p.FunctionResponse.ID)
-		}
-	}
-	return ids
-}
-
-// answered reports whether a message says nothing but results that are known.
-func (m *message) answered(known map[string]bool) bool {
-	ids := m.responses()
-	return len(ids) > 0 && !slices.ContainsFunc(ids, func(id string) bool { return !known[id] })
-}
-
-// isContext reports whether a message is the one that the client begins with.
-func (m *message) isContext() bool {
-	if m.Type != "user" {
-		return false
-	}
-	text := strings.TrimSpace(m.text())
-	return strings.HasPrefix(text, "<session_context>") ||
-		strings.HasPrefix(text, "This is the Gemini CLI. We are setting up the context")
-}
-
-// hasContext reports whether the client added text to the user's.
-func (m *message) hasContext() bool {
-	_, added := m.split()
-	return len(added) > 0
-}
-
-// split tells the user's parts from the texts that the client added, such as
-// the content of files that were mentioned.
-func (m *message) split() (own []part, added []string) {
-	all := m.parts()
-	shown := parts(m.DisplayContent)
-	if m.Type != "user" || len(shown) == 0 {
-		return all, nil
-	}
-	typed := texts(shown)
-	own = shown
-	for _, p := range all {
-		switch n := slices.Index(typed, p.Text); {
-		case p.Text == "":
-			own = append(own, p)
-		case n >= 0:
-			typed = slices.Delete(typed, n, n+1)
-		default:
-			added = append(added, p.Text)
-		}
-	}
-	return own, added
-}
 
 // entries reads the files again and yields what the first reading found, in
 // its order. A message whose last version stands further down holds up those
@@ -333,6 +135,8 @@ func (r *replay) last(i int) string {
 	switch {
 	case it.role == aMessage && slices.ContainsFunc(it.calls, func(id string) bool { return !r.responses[id] }):
 		return it.id + theResults
+	case it.role == aMessage && it.more:
+		return it.id + theText
 	case it.role == aMessage && it.context:
 		return it.id + theContext
 	}
@@ -381,6 +185,14 @@ func (e *emitter) build(i int, m *message) []convert.Entry {
 	switch behind.ID {
 	case it.id + theResults:
 		behind.Role, behind.Blocks = tidemark.Tool, m.results(e.r.responses)
+		all = append(all, behind)
+	case it.id + theText:
+		isText := func(b tidemark.Block) bool { return b.Type == tidemark.BlockText }
+		all[0].Blocks = slices.DeleteFunc(all[0].Blocks, isText)
+		behind.Role = tidemark.User
+		for _, text := range texts(own) {
+			behind.Blocks = append(behind.Blocks, tidemark.Text(text))
+		}
 		all = append(all, behind)
 	case it.id + theContext:
 		behind.Kind = "context"
@@ -480,13 +292,21 @@ func (p part) block() (tidemark.Block, bool) {
 		}
 		return b, true
 	case p.InlineData != nil:
-		return tidemark.Block{Type: media(p.InlineData.MimeType), MediaType: p.InlineData.MimeType, Data: p.InlineData.Data}, true
+		return tidemark.Block{Type: media(p.InlineData.MimeType), MediaType: p.InlineData.MimeType, Data: blob(p.InlineData.Data)}, true
 	case p.FileData != nil:
 		return tidemark.Block{Type: media(p.FileData.MimeType), MediaType: p.FileData.MimeType, URL: p.FileData.FileURI}, true
 	case p.Thought:
 		return tidemark.Block{Type: tidemark.BlockThinking, Text: p.Text}, p.Text != "" || p.Signature != ""
 	}
 	return tidemark.Text(p.Text), p.Text != "" || p.Signature != ""
+}
+
+// blob decodes what is written in base 64; what is not stays as it is.
+func blob(s string) []byte {
+	if b, err := base64.StdEncoding.DecodeString(s); err == nil {
+		return b
+	}
+	return []byte(s)
 }
 
 func media(mime string) string {
@@ -523,11 +343,12 @@ func object(raw json.RawMessage) json.RawMessage {
 // extra is what a message has beyond what its entries hold: fields that are
 // not known here, and how the tool showed a call.
 func (m *message) extra() json.RawMessage {
+	held := []string{"id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens", "model"}
 	fields := map[string]json.RawMessage{}
-	if m.raw == nil || json.Unmarshal(m.raw, &fields) != nil {
+	if m.raw == nil || onlyKeys(m.raw, held) || json.Unmarshal(m.raw, &fields) != nil {
 		return nil
 	}
-	for _, k := range []string{"id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens", "model"} {
+	for _, k := range held {
 		delete(fields, k)
 	}
 	if shown := m.shown(fields["toolCalls"]); shown != nil {
@@ -543,6 +364,42 @@ func (m *message) extra() json.RawMessage {
 		return nil
 	}
 	return b
+}
+
+// onlyKeys reports whether an object has no other keys than these. It looks at
+// signs alone, which is much faster than to decode the object, and is right
+// for JSON that was decoded before.
+func onlyKeys(object []byte, keys []string) bool {
+	depth, isKey := 0, false
+	for i := 0; i < len(object); i++ {
+		switch object[i] {
+		case '{', '[':
+			depth++
+			isKey = depth == 1
+		case '}', ']':
+			depth--
+		case ',':
+			isKey = depth == 1
+		case ':':
+			isKey = false
+		case '"':
+			end := i + 1
+			for end < len(object) && object[end] != '"' {
+				if object[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			if end >= len(object) {
+				return false
+			}
+			if isKey && depth == 1 && !slices.Contains(keys, string(object[i+1:end])) {
+				return false
+			}
+			i = end
+		}
+	}
+	return true
 }
 
 // shown is what is left of calls without their arguments and results, by id.

@@ -138,6 +138,19 @@ func TestTheOldFormOfOneObjectComesIn(t *testing.T) {
 	}
 }
 
+func TestWhatIsSaidAlongWithAResultIsTheUsers(t *testing.T) {
+	data := `{"sessionId":"s","projectHash":"0"}
+{"id":"a","type":"gemini","content":"","toolCalls":[{"id":"c","name":"ls","args":{}}]}
+{"id":"r","type":"user","content":[{"functionResponse":{"id":"c","response":{"output":"x"}}},{"text":"faster, please"}]}
+{"id":"b","type":"gemini","content":"ok"}
+`
+	got := converttest.Read(t, Tool(), convert.Place{FS: fstest.MapFS{"session-x.jsonl": {Data: []byte(data)}}, Path: "session-x.jsonl"})
+	want := []string{"a <- root assistant: call c", "r <- a tool: result c x", "r#text <- r user: faster, please", "b <- r#text assistant: ok"}
+	if d := cmp.Diff(want, outline(got.Sessions[0].Entries)); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestASessionInWhichNothingWasSaidIsNoSession(t *testing.T) {
 	if home(t).Find("s-empty") != nil {
 		t.Error("it came in")
@@ -177,15 +190,16 @@ func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 		data                  string
 		skips, sessions, says int
 	}{
-		"zero bytes":           {"", 1, 0, 0},
-		"another tool's":       {`{"type":"session_meta"}` + "\n", 1, 0, 0},
-		"no JSON":              {"hello\n", 1, 0, 0},
-		"a torn last line":     {head + say + `{"id":"q","type":"us`, 1, 1, 1},
-		"a line that is none":  {head + "}{\n" + say, 1, 1, 1},
-		"fields of odd types":  {head + `{"id":"q","type":"gemini","content":{"a":1},"thoughts":"x","toolCalls":7,"tokens":[]}` + "\n" + say, 0, 1, 2},
-		"a rewind to nothing":  {head + say + `{"$rewindTo":"zzz"}` + "\n", 0, 1, 1},
-		"a set of nonsense":    {head + say + `{"$set":{"messages":[1,{},{"type":"user"}]}}` + "\n", 2, 1, 2},
-		"messages without ids": {head + `{"type":"user","content":"a"}` + "\n" + `{"type":"user","content":"b"}` + "\n", 0, 1, 2},
+		"a picture that is none": {head + `{"id":"q","type":"user","content":[{"text":"see"},{"inlineData":{"data":"?","mimeType":"image/png"}}]}` + "\n", 0, 1, 1},
+		"zero bytes":             {"", 1, 0, 0},
+		"another tool's":         {`{"type":"session_meta"}` + "\n", 1, 0, 0},
+		"no JSON":                {"hello\n", 1, 0, 0},
+		"a torn last line":       {head + say + `{"id":"q","type":"us`, 1, 1, 1},
+		"a line that is none":    {head + "}{\n" + say, 1, 1, 1},
+		"fields of odd types":    {head + `{"id":"q","type":"gemini","content":{"a":1},"thoughts":"x","toolCalls":7,"tokens":[]}` + "\n" + say, 0, 1, 2},
+		"a rewind to nothing":    {head + say + `{"$rewindTo":"zzz"}` + "\n", 0, 1, 1},
+		"a set of nonsense":      {head + say + `{"$set":{"messages":[1,{},{"type":"user"}]}}` + "\n", 2, 1, 2},
+		"messages without ids":   {head + `{"type":"user","content":"a"}` + "\n" + `{"type":"user","content":"b"}` + "\n", 0, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := convert.Place{FS: fstest.MapFS{"chats/session-x.jsonl": {Data: []byte(c.data)}}, Path: "."}
@@ -233,4 +247,16 @@ func FuzzImport(f *testing.F) {
 		}
 		converttest.Read(t, Tool(), convert.Place{FS: fstest.MapFS{name: {Data: data}}, Path: name})
 	})
+}
+
+func TestOnlyKeysTellsWhatDecodingTells(t *testing.T) {
+	keys := []string{"a", "b"}
+	for object, want := range map[string]bool{
+		`{}`: true, `{"a":1}`: true, `{"a":{"c":1},"b":["c",{"d":"\",\"e\":"}]}`: true,
+		`{"a":"\\","c":1}`: false, `{"c":1}`: false, `{ "a" : "x" , "c" : 2 }`: false, `{"a":",\"c\":"}`: true,
+	} {
+		if got := onlyKeys([]byte(object), keys); got != want {
+			t.Errorf("onlyKeys(%s) = %v", object, got)
+		}
+	}
 }

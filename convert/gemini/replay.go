@@ -45,6 +45,7 @@ type item struct {
 	role    int
 	kept    int      // compaction: the last message that the tool kept behind it
 	calls   []string // tool calls whose results are in the message
+	more    bool     // something was said along with results
 	context bool     // the client added something to the user's text
 	missing bool     // was not there any more at the second reading
 	sum     sum      // of what it says, to know a copy
@@ -338,13 +339,14 @@ func (r *replay) unique(id, second string) string {
 // What is put behind the id of a message for the entry behind it.
 const (
 	theResults = "#results"
+	theText    = "#text"
 	theContext = "#context"
 )
 
 // version notes where the last version of a message stands.
 func (r *replay) version(i int, at where, m *message) {
 	it := &r.items[i]
-	it.where, it.calls, it.context = at, nil, m.hasContext()
+	it.where, it.calls, it.more, it.context = at, nil, m.saysMore(), m.hasContext()
 	for n := range m.ToolCalls {
 		c := &m.ToolCalls[n]
 		id := m.callID(n)
