@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"iter"
+	"path/filepath"
 	"sync"
 
 	"modernc.org/libc"
@@ -29,7 +30,11 @@ type Foreign struct {
 // Nothing in the file is trusted: its schema calls no function that could do
 // more than compute, and pages are checked as they are read.
 func OpenForeign(path string, readOnly bool) (*Foreign, error) {
-	c, err := openConn(path, forMaking, "trusted_schema=OFF", "cell_size_check=ON", "temp_store=MEMORY")
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return nil, tidemark.Invalidf("%s: %w", path, err)
+	}
+	c, err := openConn(full, forMaking, "trusted_schema=OFF", "cell_size_check=ON", "temp_store=MEMORY")
 	if err == nil {
 		if _, err = c.number("SELECT count(*) FROM sqlite_schema"); err != nil {
 			c.close()

@@ -160,9 +160,12 @@ func (g *guest) fill(ctx context.Context) error {
 		return err
 	}
 	for _, worker := range g.from.Workers {
-		if err := g.log(ctx, workerName(worker), worker.Entries); err != nil {
+		if err := g.log(ctx, workerName(worker), withOrigin(worker)); err != nil {
 			return err
 		}
+	}
+	if n := len(g.from.Files); n > 0 {
+		g.from.Lost = append(g.from.Lost, fmt.Sprintf("%d files beside the conversation", n))
 	}
 	if g.w == nil {
 		if g.here == nil && g.row.Entries == 0 {
@@ -180,6 +183,36 @@ func (g *guest) fill(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// kindWorker is the entry that says, at the beginning of the log of a worker,
+// what its tool called it and which call started it.
+const kindWorker = "worker"
+
+// workerOrigin is what such an entry says.
+type workerOrigin struct {
+	Name string `json:"name"`
+	Call string `json:"call,omitempty"`
+}
+
+// withOrigin puts that entry before those of the worker.
+func withOrigin(w convert.Worker) iter.Seq2[convert.Entry, error] {
+	return func(yield func(convert.Entry, error) bool) {
+		begun := false
+		for e, err := range w.Entries {
+			if !begun && err == nil {
+				begun = true
+				extra, err := json.Marshal(workerOrigin{w.Name, w.Call})
+				first := convert.Entry{Entry: tidemark.Entry{Kind: kindWorker, At: e.At, Extra: extra}, ID: "@worker"}
+				if !yield(first, err) {
+					return
+				}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // workerName makes the name of a worker fit for an id.

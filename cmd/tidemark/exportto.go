@@ -97,7 +97,15 @@ func outgoing(ctx context.Context, s *store.Store, p store.Point, tool convert.T
 			return nil, err
 		}
 		own := &outgoingNames{prefix: names.prefix, ids: make(map[int64]string)}
-		f.Workers = append(f.Workers, convert.Worker{Name: name, Entries: own.entries(w.Log(ctx))})
+		worker := convert.Worker{Name: name, Entries: own.entries(w.Log(ctx))}
+		for e, err := range w.Log(ctx) {
+			var from workerOrigin
+			if err == nil && e.Kind == kindWorker && json.Unmarshal(e.Extra, &from) == nil {
+				worker.Name, worker.Call = from.Name, from.Call
+			}
+			break
+		}
+		f.Workers = append(f.Workers, worker)
 	}
 	if err := names.points(ctx, p, f); err != nil {
 		return nil, err
@@ -178,7 +186,7 @@ func (n *outgoingNames) entries(all iter.Seq2[tidemark.Entry, error]) iter.Seq2[
 			if !known || e.Parent == 0 {
 				parent = convert.Root
 			}
-			if e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap {
+			if e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap || e.Kind == kindWorker {
 				n.ids[e.Seq] = parent
 				continue
 			}

@@ -86,7 +86,6 @@ type rollout struct {
 	id       string // of the file: the thread's, or the segment's after a rewind
 	thread   string
 	meta     meta
-	raw      json.RawMessage // the meta whole
 	model    string
 	title    string
 	created  time.Time

@@ -95,13 +95,13 @@ func readHead(fsys fs.FS, name string) (*rollout, error) {
 	r := &rollout{path: name, archived: path.Base(path.Dir(name)) == "archived_sessions"}
 	for l, err := range convert.Lines(fsys, name) {
 		if err != nil {
-			if convert.IsSkip(err) && r.raw != nil {
+			if convert.IsSkip(err) && r.id != "" {
 				break
 			}
 			return nil, err
 		}
 		rec, err := parseRecord(l.Text)
-		if r.raw == nil {
+		if r.id == "" {
 			if err != nil {
 				return nil, tidemark.Invalidf("line %d is not JSON of a rollout: %w", l.Number, err)
 			}
@@ -120,11 +120,27 @@ func readHead(fsys fs.FS, name string) (*rollout, error) {
 			break
 		}
 	}
-	if r.raw == nil {
+	if r.id == "" {
 		return nil, tidemark.Invalidf("is empty")
 	}
 	r.readTail(fsys)
 	return r, nil
+}
+
+// wholeMeta reads the session_meta again. It has the vendor's instructions in
+// it, which are too long to be held for every file.
+func (r *rollout) wholeMeta(fsys fs.FS) json.RawMessage {
+	for l, err := range convert.Lines(fsys, r.path) {
+		if err != nil {
+			return nil
+		}
+		rec, err := parseRecord(l.Text)
+		if err != nil {
+			return nil
+		}
+		return bytes.Clone(rec.Payload)
+	}
+	return nil
 }
 
 func (r *rollout) begin(rec record) error {
@@ -132,8 +148,7 @@ func (r *rollout) begin(rec record) error {
 	if err != nil {
 		return err
 	}
-	r.meta, r.raw = m, bytes.Clone(rec.Payload)
-	r.thread, r.id = m.ID, m.ID
+	r.meta, r.thread, r.id = m, m.ID, m.ID
 	if id, ok := nameID(path.Base(r.path)); ok {
 		r.id = id
 	}

@@ -122,6 +122,20 @@ func TestARewindToBeforeTheForkBringsThePastAlong(t *testing.T) {
 	}
 }
 
+func TestARewindToTheForkItselfBringsThePastAlong(t *testing.T) {
+	p := store(map[int]string{
+		1: numbered(0, meta(1)+user("One?")+reply("A.")),
+		2: numbered(4, meta(2, base(1, 4))+user("Two?")+reply("B.")),
+	})
+	p.FS.(fstest.MapFS)["sessions/2025/11/01/rollout-2025-11-01T11-00-00-"+id(2)+"_"+id(20)+".jsonl"] =
+		&fstest.MapFile{Data: []byte(numbered(5, meta(2, base(2, 5))+user("Three?")))}
+	s := converttest.Read(t, codex.Tool(), p).Find(id(2))
+	want := []string{"01:1 user One?", "01:2 assistant A.", "1 <01:2 user Two?", "2 assistant B.", "14:1 <01:2 user Three?"}
+	if d := cmp.Diff(want, outline(s.Entries)); d != "" || s.Copied != id(1) || s.Fork != nil {
+		t.Errorf("copied %q, fork %v: %s", s.Copied, s.Fork, d)
+	}
+}
+
 func TestAForkThatIsACopySaysOfWhat(t *testing.T) {
 	got := converttest.Read(t, codex.Tool(), store(map[int]string{
 		1: meta(1) + user("One?"), 2: meta(2, fmt.Sprintf(`,"forked_from_id":%q`, id(1))) + meta(1) + user("One?") + user("Two?"),

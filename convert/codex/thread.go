@@ -178,15 +178,13 @@ func (im *importer) yieldAfterSources(ctx context.Context, t *thread, done map[s
 // by reference. Where that cannot say it (a helper agent as the source, a
 // rewind to before the fork) the shared past is read again for it.
 func (im *importer) session(t *thread) *convert.Session {
-	s := t.session()
-	switch {
+	s := t.session(im.fsys)
+	switch fork, ok := im.byReference(t); {
 	case t.base == nil:
 		s.Copied = t.copiedFrom()
 		s.Entries = im.entries(t)
-	case im.byReference(t):
-		if last, thread := im.lastBefore(t.base); last != "" {
-			s.Fork = &convert.Fork{Session: thread, Entry: last}
-		}
+	case ok:
+		s.Fork = fork
 		s.Entries = im.entries(t)
 	default:
 		s.Copied = t.base.file.thread
@@ -216,17 +214,25 @@ func (t *thread) copiedFrom() string {
 	return m.ForkedFrom
 }
 
-func (im *importer) byReference(t *thread) bool {
-	source := t.base.file.thread
-	if im.root[source] != nil || im.circular(t) {
-		return false
+// byReference says where a thread was forked, when its own entries all follow
+// that place or one another. A nil Fork: it shares nothing.
+func (im *importer) byReference(t *thread) (*convert.Fork, bool) {
+	if t.base == nil || im.circular(t) {
+		return nil, false
 	}
 	for r, base := range t.bases {
-		if r != t.files[0] && base.file.thread != t.id {
-			return false
+		if r == t.files[0] {
+			continue
+		}
+		if _, thread := im.lastBefore(base); thread != "" && thread != t.id {
+			return nil, false
 		}
 	}
-	return true
+	last, thread := im.lastBefore(t.base)
+	if last == "" {
+		return nil, true
+	}
+	return &convert.Fork{Session: thread, Entry: last}, im.root[thread] == nil
 }
 
 // circular reports whether a fork is, by its files, the source of its source.
@@ -242,7 +248,7 @@ func (im *importer) circular(t *thread) bool {
 }
 
 // session is what the heads of its files say.
-func (t *thread) session() *convert.Session {
+func (t *thread) session(fsys fs.FS) *convert.Session {
 	first := t.files[0]
 	s := &convert.Session{Lost: t.lost}
 	s.ForeignID, s.Title, s.Project, s.CreatedAt = t.id, t.title, first.meta.CWD, first.created
@@ -253,7 +259,7 @@ func (t *thread) session() *convert.Session {
 	if first.archived {
 		s.Tags = []string{"archived"}
 	}
-	if b, err := encode(map[string]sessionExtra{"codex": {Meta: first.raw}}); err == nil {
+	if b, err := encode(map[string]sessionExtra{"codex": {Meta: first.wholeMeta(fsys)}}); err == nil {
 		s.Extra = b
 	}
 	return s
@@ -441,7 +447,7 @@ func importFile(p convert.Place, yield func(*convert.Session, error) bool) {
 	im := &importer{p.FS, threads, map[string]*thread{}}
 	titles(p.FS, p.Path, threads)
 	t := threads[r.thread]
-	s := t.session()
+	s := t.session(p.FS)
 	s.Copied = t.copiedFrom()
 	if t.base != nil {
 		s.Copied = t.base.file.thread

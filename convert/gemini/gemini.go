@@ -83,22 +83,32 @@ func chats(p convert.Place) (all found) {
 	return all
 }
 
+// list adds the files of a folder. Helpers lie in folders below it, which are
+// looked into where the folder is one of chats: it may be any.
 func (all *found) list(fsys fs.FS, dir string, below bool) {
 	list, err := fs.ReadDir(fsys, dir)
 	if err != nil {
 		all.skips = append(all.skips, &convert.Skip{What: dir, Why: err})
 	}
+	isChats := !below && path.Base(dir) == "chats"
+	var dirs []string
 	for _, d := range list {
 		name := path.Join(dir, d.Name())
 		kind := path.Ext(name)
 		switch {
-		case d.IsDir() && !below && dir != ".":
-			all.list(fsys, name, true)
+		case d.IsDir() && !below:
+			dirs = append(dirs, name)
 		case !d.Type().IsRegular():
 		case below && kind == ".jsonl":
 			all.helpers = append(all.helpers, name)
 		case !below && strings.HasPrefix(d.Name(), "session-") && (kind == ".jsonl" || kind == ".json"):
 			all.main = append(all.main, name)
+			isChats = true
+		}
+	}
+	for _, d := range dirs {
+		if isChats {
+			all.list(fsys, d, true)
 		}
 	}
 }

@@ -178,6 +178,10 @@ func TestEveryFolderOnTheWayIsDetected(t *testing.T) {
 			t.Errorf("%s: %d sessions, want 3", dir, n)
 		}
 	}
+	alone := converttest.Read(t, Tool(), convert.Place{FS: os.DirFS("testdata/home/.gemini/tmp/demo/chats"), Path: "."})
+	if s := alone.Find("s-tools"); s == nil || len(s.Workers) != 1 {
+		t.Errorf("chats alone: %+v", s)
+	}
 	if Tool().Detect(t.Context(), convert.Place{FS: fstest.MapFS{"chats/session-1.jsonl": {Data: []byte(`{"type":"user"}`)}}, Path: "."}) {
 		t.Error("a file of another tool is detected")
 	}

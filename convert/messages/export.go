@@ -60,7 +60,7 @@ func (f *format) export(ctx context.Context, out convert.Out, s *convert.Session
 	if err != nil {
 		return nil, tidemark.Invalidf("session %s: %w", s.ForeignID, err)
 	}
-	file, err := out.Create(fileName(s))
+	file, err := out.Create(f.fileName(s))
 	if err != nil {
 		return nil, err
 	}
@@ -72,13 +72,13 @@ func (f *format) export(ctx context.Context, out convert.Out, s *convert.Session
 }
 
 // fileName is the session's own id, or the tool's where that fits a file.
-func fileName(s *convert.Session) string {
+func (f *format) fileName(s *convert.Session) string {
 	name := cmp.Or(string(s.ID), s.ForeignID)
 	if tidemark.CheckID(name) != nil {
 		sum := sha256.Sum256([]byte(name))
 		name = hex.EncodeToString(sum[:8])
 	}
-	return name + ".json"
+	return name + "." + f.name + ".json"
 }
 
 // pathTo returns the entries from the root to the head: an array of messages

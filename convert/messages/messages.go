@@ -193,6 +193,7 @@ func (f *format) imports(ctx context.Context, p convert.Place) iter.Seq2[*conver
 			return
 		}
 		id := strings.TrimSuffix(strings.TrimSuffix(path.Base(p.Path), "l"), ".json")
+		id = strings.TrimSuffix(id, "."+f.name) // as export names it
 		finish := func(id, what string, data []byte) bool {
 			s, err := f.session(id, what, data)
 			if err != nil {

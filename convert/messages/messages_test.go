@@ -114,7 +114,7 @@ func TestWhatCameInGoesOutAndComesInAgain(t *testing.T) {
 				t.Fatalf("lost %v, %v", lost, err)
 			}
 			p := out.Place()
-			p.Path = first.ForeignID + ".json"
+			p.Path = first.ForeignID + "." + tool.Name + ".json"
 			if !tool.Detect(t.Context(), p) {
 				t.Errorf("not detected: %s", out.Files[p.Path].Data)
 			}
