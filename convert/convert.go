@@ -36,7 +36,8 @@ type Tool struct {
 	// at names and first bytes only, and is false when in doubt.
 	Detect func(ctx context.Context, p Place) bool
 
-	// Import yields the sessions at the Place, sources before their forks. An
+	// Import yields the sessions at the Place, sources before their forks; nil:
+	// the tool is only written. An
 	// error that is a *Skip stands for one item that could not be taken, and
 	// more may follow; any other error ends it.
 	Import func(ctx context.Context, p Place) iter.Seq2[*Session, error]
@@ -141,6 +142,15 @@ type Entry struct {
 	ID     string // unique in the session or worker, and the same at every import
 	Parent string // the ID of the entry that it follows; "": the one before; Root: none
 }
+
+// The kinds of entries that converters make beside messages, so that all of
+// them use the same words.
+const (
+	KindContext     = "context"     // what the tool added to a prompt
+	KindCompaction  = "compaction"  // a summary that stands for what was before
+	KindInterrupted = "interrupted" // a turn ended before its time
+	KindError       = "error"       // what went wrong on the way to the model
+)
 
 // Root, as the Parent of an Entry, makes it a root of its own.
 const Root = "\x00root"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -368,8 +369,10 @@ func (l *guestLog) add(ctx context.Context, e convert.Entry) error {
 		l.seqs[e.ID] = 0
 		return nil
 	}
-	if err := l.open(ctx); err != nil {
-		return err
+	if l.here != nil || l.from.Fork != nil {
+		if err := l.open(ctx); err != nil {
+			return err
+		}
 	}
 	kept.Parent = l.parent(e)
 	l.pending = append(l.pending, kept)
@@ -421,6 +424,9 @@ func (l *guestLog) open(ctx context.Context) error {
 		return err
 	}
 	sess.Extra = extra
+	sess.Agent = cmp.Or(sess.Agent, g.tool.Name)
+	sess.Title = cmp.Or(strings.TrimSpace(sess.Title), l.firstPrompt())
+	g.row.Title = sess.Title
 	if sess.Mode == "" {
 		sess.Mode = tidemark.ModeLocal
 	}
@@ -430,6 +436,21 @@ func (l *guestLog) open(ctx context.Context) error {
 	g.w = g.s.Create(sess, g.holder(g.cmd))
 	g.row.Session = g.w.ID()
 	return nil
+}
+
+// maxPrompt is how much of a prompt makes a title.
+const maxPrompt = 80
+
+// firstPrompt is the beginning of what was asked first: what a session without
+// a title is known by.
+func (l *guestLog) firstPrompt() string {
+	for _, e := range l.pending {
+		if text := strings.TrimSpace(e.Text()); e.Role == tidemark.User && text != "" {
+			line, _, _ := strings.Cut(text, "\n")
+			return render.Truncate(render.CleanLine(line), maxPrompt)
+		}
+	}
+	return ""
 }
 
 // fork makes a session that shares the past of one that was brought before.
@@ -471,6 +492,9 @@ func (l *guestLog) fork(ctx context.Context, sess tidemark.Session) error {
 func (l *guestLog) flush(ctx context.Context) error {
 	if len(l.pending) == 0 {
 		return nil
+	}
+	if err := l.open(ctx); err != nil {
+		return err
 	}
 	var err error
 	if l.worker == "" {

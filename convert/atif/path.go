@@ -27,11 +27,6 @@ func written(name, title string, export func(context.Context, convert.Out, *conv
 	return convert.Tool{
 		Name: name, Title: title, Export: export,
 		Detect: func(context.Context, convert.Place) bool { return false },
-		Import: func(context.Context, convert.Place) iter.Seq2[*convert.Session, error] {
-			return func(yield func(*convert.Session, error) bool) {
-				yield(nil, tidemark.Unsupportedf("%s is only written", title))
-			}
-		},
 	}
 }
 

@@ -13,8 +13,8 @@ const (
 	kindBoundary     = "compaction_cut" // where the client cut
 	kindCommand      = "command"        // a command of the client
 	kindOutput       = "command_output"
-	kindInterruption = "interruption"
-	kindAPIError     = "api_error"
+	kindInterruption = "interrupted"
+	kindAPIError     = "error"
 	kindOther        = "other"
 )
 
