@@ -25,6 +25,9 @@ func (a *app) pick(cmd *cobra.Command, heading string) (string, error) {
 		return "", withHint(tidemark.Invalidf("which session? There is no terminal to pick one on"), "tidemark %s last", cmd.Name())
 	}
 	s, err := a.open(cmd.Context(), writes)
+	if errors.Is(err, tidemark.ErrStorage) {
+		s, err = a.open(cmd.Context(), reads) // what is there can still be picked
+	}
 	if err != nil {
 		return "", err
 	}
