@@ -83,7 +83,7 @@ func TestMessagesCallsAndWhatTheClientAddedComeIn(t *testing.T) {
 	if !strings.Contains(string(s.Entries[3].Extra), "strange") || !strings.Contains(string(s.Entries[1].Extra), `"mode":"act"`) {
 		t.Errorf("extra %s, %s", s.Entries[3].Extra, s.Entries[1].Extra)
 	}
-	if s.Title != "Run it" || s.Project != "/work/demo" || s.Model != "m-1" || s.CreatedAt.Hour() != 10 || s.UpdatedAt.Minute() != 6 {
+	if s.Title != "Run it" || s.Project != "/home/ada/demo" || s.Model != "m-1" || s.CreatedAt.Hour() != 10 || s.UpdatedAt.Minute() != 6 {
 		t.Errorf("session %+v", s.Session)
 	}
 }

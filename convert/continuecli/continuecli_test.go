@@ -78,7 +78,7 @@ func TestMessagesCallsAndWhatTheClientAddedComeIn(t *testing.T) {
 	if b := s.Entries[3].Blocks[0]; b.Provider == "" || !strings.Contains(b.Raw, "c2ln") {
 		t.Errorf("thinking %+v", b)
 	}
-	if s.Title != "Run it" || s.Project != "/work/demo" || s.Model != "m-1" || s.CreatedAt.Year() != 2026 {
+	if s.Title != "Run it" || s.Project != "/home/ada/demo" || s.Model != "m-1" || s.CreatedAt.Year() != 2026 {
 		t.Errorf("session %+v", s.Session.Session)
 	}
 }

@@ -90,7 +90,7 @@ func TestASessionAndItsHelperAreToldApart(t *testing.T) {
 	if !strings.Contains(string(s.Entries[0].Extra), `"added":["\u003cnow\u003e10:00\u003c/now\u003e\n\n","\n\u003cnote/\u003e"]`) {
 		t.Errorf("extra %s", s.Entries[0].Extra)
 	}
-	if s.Title != "Survey: the project" || s.Project != "/work/demo" || s.Model != "m-1" || string(s.Files["plan.md"]) != "# Plan\n" {
+	if s.Title != "Survey: the project" || s.Project != "/home/ada/demo" || s.Model != "m-1" || string(s.Files["plan.md"]) != "# Plan\n" {
 		t.Errorf("session %+v, files %v", s.Session.Session, s.Files)
 	}
 }

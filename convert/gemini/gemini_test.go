@@ -72,7 +72,7 @@ func TestToolCallsResultsAndResumptionsComeInOnce(t *testing.T) {
 		t.Fatal("the session did not come in")
 	}
 	want := []string{
-		"ctx <- root context: <session_context>/hello/- **Workspace Directories:**/  - /work/demo/</session_context>",
+		"ctx <- root context: <session_context>/hello/- **Workspace Directories:**/  - /home/ada/demo/</session_context>",
 		"p1 <- ctx user: List the files.",
 		"a1 <- p1 assistant: Plan/list first + Looking. + call c1",
 		"r1 <- a1 tool: result c1 a.txt",
@@ -90,7 +90,7 @@ func TestToolCallsResultsAndResumptionsComeInOnce(t *testing.T) {
 	if d := cmp.Diff(&usage, s.Entries[2].Usage); d != "" {
 		t.Error(d)
 	}
-	if s.Title != "Listing files" || s.Project != "/work/demo" || s.Model != "m-1" || s.UpdatedAt.Minute() != 8 || s.CreatedAt.Minute() != 0 {
+	if s.Title != "Listing files" || s.Project != "/home/ada/demo" || s.Model != "m-1" || s.UpdatedAt.Minute() != 8 || s.CreatedAt.Minute() != 0 {
 		t.Errorf("session %+v", s.Session.Session)
 	}
 	if len(s.Workers) != 1 || s.Workers[0].Call != "c2" || len(s.Workers[0].Entries) != 2 {
@@ -163,7 +163,7 @@ func TestOneFileAloneTellsItsProject(t *testing.T) {
 		t.Error("not detected")
 	}
 	got := converttest.Read(t, Tool(), p)
-	if len(got.Sessions) != 1 || got.Sessions[0].Project != "/work/demo" {
+	if len(got.Sessions) != 1 || got.Sessions[0].Project != "/home/ada/demo" {
 		t.Errorf("%+v", got)
 	}
 }
