@@ -74,8 +74,11 @@ is refused.`,
 					return fmt.Errorf("%s: %w", path, err)
 				}
 			}
+			err := i.index()
+			if err != nil {
+				return err
+			}
 			a.progressDone()
-			var err error
 			if len(i.rows) > 0 || i.skipped > 0 || all {
 				err = a.print(i.rows, i.print)
 			}
@@ -98,6 +101,15 @@ type importer struct {
 	from    string // the tool; "": to be found out
 	rows    []brought
 	skipped int
+}
+
+// index makes what came in findable at once.
+func (i *importer) index() error {
+	if i.dryRun || i.store == nil {
+		return nil
+	}
+	_, err := i.store.CatchUp(i.cmd.Context(), func(n int64) { i.progress("%d entries indexed", n) })
+	return supported(err)
 }
 
 // path brings in one file, by what its first bytes say it is.
