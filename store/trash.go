@@ -154,7 +154,6 @@ func (v *View) copyPast(ctx context.Context) error {
 		return err
 	}
 	c := &pastCopy{s: v.s, log: log, next: have.Head.Length + 1}
-	masked := make(map[string]bool)
 	for _, r := range runs {
 		for e, err := range v.entries(ctx, segments, max(r.from, c.next), r.to) {
 			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
@@ -174,8 +173,21 @@ func (v *View) copyPast(ctx context.Context) error {
 	if err := c.flush(ctx); err != nil {
 		return err
 	}
-	for e, err := range v.entries(ctx, segments, 1, v.Base.Seq) {
-		if err == nil {
+	return v.ownSecrets(ctx, segments, runs)
+}
+
+// ownSecrets gives a fork its own copy of what masks on the path that it
+// shares stand for, and of nothing beside the path.
+func (v *View) ownSecrets(ctx context.Context, segments []segment, runs []seqRun) error {
+	masked := make(map[string]bool)
+	for _, r := range runs {
+		for e, err := range v.entries(ctx, segments, r.from, r.to) {
+			if errors.Is(err, tidemark.ErrCorrupt) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
 			e.EachText(func(_ int, text string, _ bool) string {
 				for _, mark := range tidemark.Fingerprints(text) {
 					masked[mark] = true
@@ -184,11 +196,6 @@ func (v *View) copyPast(ctx context.Context) error {
 			})
 		}
 	}
-	return v.ownSecrets(ctx, masked)
-}
-
-// ownSecrets gives a fork its own copy of what masks in its past stand for.
-func (v *View) ownSecrets(ctx context.Context, masked map[string]bool) error {
 	for mark := range masked {
 		value, ok, err := v.vaulted(ctx, mark)
 		if err != nil {
