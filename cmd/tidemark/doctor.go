@@ -167,13 +167,15 @@ func (d *doctor) damage(ctx context.Context, s *store.Store) error {
 // index looks at how far the search index is.
 func (d *doctor) index(ctx context.Context, s *store.Store) error {
 	if d.fix {
-		made, err := s.CatchUp(ctx, func(n int64) { d.progress("%d entries indexed", n) })
+		// An index that is whole may still be wrong; making it is cheap beside
+		// not finding something.
+		made, err := s.Reindex(ctx, func(n int64) { d.progress("%d entries indexed", n) })
 		switch {
 		case errors.Is(err, tidemark.ErrUnsupported):
 		case err != nil:
 			return err
 		case made > 0:
-			d.add("index", mended, "%d entries indexed", made)
+			d.add("index", mended, "made anew from %d entries", made)
 		}
 	}
 	behind, err := s.Unindexed(ctx)
