@@ -108,7 +108,7 @@ func inspect(ctx context.Context, path string) (archive.Manifest, error) {
 
 // restore brings an archive back. One of an encrypted store goes in as it is,
 // below the encryption; a plain one goes through it.
-func (a *app) restore(cmd *cobra.Command, r io.Reader, size int64, sealed, dryRun bool) (err error) {
+func (a *app) restore(cmd *cobra.Command, r io.Reader, size int64, sealed, dryRun bool) error {
 	ctx := cmd.Context()
 	if dryRun {
 		m, err := archive.Inspect(ctx, r)
@@ -129,14 +129,11 @@ func (a *app) restore(cmd *cobra.Command, r io.Reader, size int64, sealed, dryRu
 	if err := a.indexRestored(ctx); err != nil {
 		return err
 	}
-	if m.Damaged > 0 {
-		defer func() {
-			if err == nil {
-				err = fmt.Errorf("%d thing(s) could not be read when the archive was made, and are not in it: %w", m.Damaged, tidemark.ErrCorrupt)
-			}
-		}()
+	err = a.print(m, func(w io.Writer) error { return manifest(w, "restored", m) })
+	if err == nil && m.Damaged > 0 {
+		err = fmt.Errorf("%d thing(s) could not be read when the archive was made, and are not in it: %w", m.Damaged, tidemark.ErrCorrupt)
 	}
-	return a.print(m, func(w io.Writer) error { return manifest(w, "restored", m) })
+	return err
 }
 
 // goOn adds the hint to go on where that can help.
@@ -227,8 +224,9 @@ func (a *app) target(ctx context.Context, sealed bool) (tidemark.Backend, func(t
 	if err != nil {
 		return nil, nil, err
 	}
-	if empty, err := isEmpty(ctx, inner); err != nil || !empty && !isSealed {
-		return nil, nil, errors.Join(err, withHint(tidemark.Invalidf("the archive is of an encrypted store, and %s is a plain one", url), "restore it elsewhere: tidemark --store sqlite:PATH import ARCHIVE"))
+	empty, err := isEmpty(ctx, inner)
+	if err == nil && !empty && !isSealed {
+		err = withHint(tidemark.Invalidf("the archive is of an encrypted store, and %s is a plain one", url), "restore it elsewhere: tidemark --store sqlite:PATH import ARCHIVE")
 	}
-	return inner, nil, nil
+	return inner, nil, err
 }

@@ -135,8 +135,7 @@ func (a *app) exportOne(cmd *cobra.Command, ref string, x exporting) error {
 	if err != nil {
 		return err
 	}
-	about := &store.View{Info: v.Info}
-	*about = *v
+	about := *v // what is said of the session, which may have to be masked
 	labels, err := v.Labels(ctx)
 	if err != nil {
 		return err
@@ -150,7 +149,7 @@ func (a *app) exportOne(cmd *cobra.Command, ref string, x exporting) error {
 	}
 	var damage error
 	err = a.toFile(x.output, func(w io.Writer) error {
-		err := a.export(ctx, w, format, about, labels, ref, entries)
+		err := a.export(ctx, w, format, &about, labels, ref, entries)
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			damage, err = err, nil // what can be read is written
 		}

@@ -57,7 +57,6 @@ type copied struct {
 	dir    *durable.Dir
 	parent string
 	name   string
-	names  []string
 }
 
 // copyDatabase copies a database with its log: SQLite itself would change the
@@ -82,7 +81,6 @@ func copyDatabase(ctx context.Context, fsys fs.FS, file string) (*copied, error)
 		if err != nil {
 			return nil, errors.Join(&convert.Skip{What: file, Why: err}, c.remove())
 		}
-		c.names = append(c.names, "copy.db"+end)
 	}
 	if c.Foreign, err = sqlite.OpenForeign(filepath.Join(full, "copy.db"), true); err != nil {
 		return nil, errors.Join(&convert.Skip{What: file, Why: err}, c.remove())
