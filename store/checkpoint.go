@@ -20,6 +20,7 @@ type Checkpoint struct {
 	Approvals     []Approval        `json:"approvals,omitempty"`
 	Limits        Limits            `json:"limits"`
 	Loops         []Loop            `json:"loops,omitempty"`
+	Tasks         []Task            `json:"tasks,omitempty"`
 	DynamicTools  []DynamicTool     `json:"dynamic_tools,omitempty"`
 	WakeTriggers  []WakeTrigger     `json:"wake_triggers,omitempty"`
 	CoreMemory    map[string]string `json:"core_memory,omitempty"`
@@ -48,6 +49,14 @@ type Loop struct {
 	EverySeconds  int64     `json:"every_seconds"`
 	NextAt        time.Time `json:"next_at,omitzero"`
 	TimesFinished int64     `json:"times_finished,omitempty"`
+}
+
+// Task is something to do in the session; a Loop without a Goal works through
+// them.
+type Task struct {
+	ID   int    `json:"id"`
+	Text string `json:"text"`
+	Done bool   `json:"done,omitempty"`
 }
 
 // DynamicTool is a tool that was defined while the session ran.

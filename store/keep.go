@@ -67,8 +67,8 @@ func (s *Store) Purging(ctx context.Context) ([]tidemark.SessionID, error) {
 }
 
 // Refile returns a record of another store as this one would file it: names,
-// projects and checkpoints are found by hashes, which are a sealed store's
-// own. It returns other records as they are, and a zero one for what is not to
+// projects, checkpoints, files and schedules are found by hashes, which are a
+// sealed store's own. It returns other records as they are, and a zero one for what is not to
 // be taken over.
 func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 	switch id, more := sessionOf(r.Key); {
@@ -92,6 +92,30 @@ func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 			return r, err
 		}
 		r.Key = s.checkpointKey(id, c.Name)
+	case r.Kind == kindSchedule:
+		var d tidemark.Schedule
+		if err := decode(r, &d); err != nil {
+			return r, err
+		}
+		r.Key = s.scheduleKey(d.Agent, d.Name)
+	case r.Kind == kindProject:
+		var p project
+		if err := decode(r, &p); err != nil {
+			return r, err
+		}
+		r.Key = s.projectKey(p.Mark)
+	case r.Kind == kindMemory:
+		var m Memory
+		if err := decode(r, &m); err != nil {
+			return r, err
+		}
+		r.Group = s.projectGroup(m.Project)
+	case r.Kind == kindFile:
+		var f File
+		if err := decode(r, &f); err != nil {
+			return r, err
+		}
+		r.Key = s.fileKey(id, f.Name)
 	}
 	r.Sum = r.Checksum()
 	return r, nil

@@ -63,7 +63,11 @@ func (s *Store) Search(ctx context.Context, q Question) (Answer, error) {
 		q.Limit = DefaultHits
 	}
 	h := &hunt{s: s, q: q, infos: make(map[tidemark.SessionID]Info), seen: make(map[place]bool)}
-	err := h.asIndexed(ctx)
+	var err error
+	if h.places, err = s.placesOf(ctx, q.Project); err != nil {
+		return h.answer, err
+	}
+	err = h.asIndexed(ctx)
 	if errors.Is(err, tidemark.ErrUnsupported) {
 		h.answer = Answer{Scanned: true, Damage: h.answer.Damage}
 		clear(h.seen)
@@ -85,6 +89,7 @@ type place struct {
 type hunt struct {
 	s      *Store
 	q      Question
+	places []string // of the project that is asked for
 	answer Answer
 	infos  map[tidemark.SessionID]Info
 	seen   map[place]bool
@@ -141,9 +146,15 @@ func (h *hunt) asIndexed(ctx context.Context) error {
 // ask adds the filters that the index has words for.
 func (h *hunt) ask() tidemark.Ask {
 	a := tidemark.Ask{All: slices.Clone(h.q.All), None: h.q.None}
-	for class, value := range map[string]string{filterRole: h.q.Role, filterAgent: h.q.Agent, filterProject: h.q.Project} {
-		if value != "" {
-			a.All = append(a.All, []tidemark.Term{{Word: filterWord(class, value)}})
+	for class, values := range map[string][]string{filterRole: {h.q.Role}, filterAgent: {h.q.Agent}, filterProject: h.places} {
+		var terms []tidemark.Term
+		for _, value := range values {
+			if value != "" {
+				terms = append(terms, tidemark.Term{Word: filterWord(class, value)})
+			}
+		}
+		if len(terms) > 0 {
+			a.All = append(a.All, terms)
 		}
 	}
 	return a
@@ -287,7 +298,7 @@ func (h *hunt) title(i Info) {
 func (h *hunt) fits(f Found, kind string) bool {
 	q := h.q
 	return (q.Role == "" || q.Role == kind) && (q.Agent == "" || q.Agent == f.Info.Agent) &&
-		(q.Project == "" || q.Project == f.Info.Project) && !f.At.Before(q.Since) && q.Match(f.Entry)
+		(q.Project == "" || slices.Contains(h.places, f.Info.Project)) && !f.At.Before(q.Since) && q.Match(f.Entry)
 }
 
 func (h *hunt) stateFits(i Info) bool { return (i.State == Live) != h.q.Trash }

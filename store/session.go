@@ -66,9 +66,6 @@ type Filter struct {
 // on.
 func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 	q := tidemark.Query{Kind: kindSession}
-	if f.Project != "" {
-		q.Group = s.projectGroup(f.Project)
-	}
 	if f.Agent == "" && f.Tag == "" {
 		q.Limit = f.Limit
 	}
@@ -81,8 +78,13 @@ func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 			yield(Info{}, err)
 			return
 		}
+		places, err := s.placesOf(ctx, f.Project)
+		if err != nil {
+			yield(Info{}, err)
+			return
+		}
 		n := 0
-		for r, err := range s.inStates(ctx, q, f.State) {
+		for r, err := range s.inStates(ctx, q, f.State, places) {
 			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				yield(Info{}, err)
 				return
@@ -115,8 +117,9 @@ func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 	}
 }
 
-// inStates lists what q asks for in the states that people mean by one word.
-func (s *Store) inStates(ctx context.Context, q tidemark.Query, state string) iter.Seq2[tidemark.Record, error] {
+// inStates lists what q asks for in the states that people mean by one word,
+// and in the projects at these places.
+func (s *Store) inStates(ctx context.Context, q tidemark.Query, state string, places []string) iter.Seq2[tidemark.Record, error] {
 	states := []string{state}
 	switch state {
 	case "":
@@ -126,9 +129,13 @@ func (s *Store) inStates(ctx context.Context, q tidemark.Query, state string) it
 			states = states[1:] // those were listed before all others
 		}
 	}
+	groups := make([]string, len(places))
+	for i, place := range places {
+		groups[i] = s.projectGroup(place)
+	}
 	return func(yield func(tidemark.Record, error) bool) {
 		for _, q.State = range states {
-			for r, err := range s.backend.List(ctx, q) {
+			for r, err := range s.inGroups(ctx, q, groups) {
 				if !yield(r, err) {
 					return
 				}

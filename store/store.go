@@ -40,6 +40,13 @@ const (
 	kindCheckpoint = "checkpoint" // record: SESSION or SESSION.HASH
 	kindPlain      = "plain"      // record: the store is plain on purpose; package seal writes it
 	kindSecret     = "secret"     // record: SESSION.FINGERPRINT, what a mask stands for
+	kindFile       = "file"       // record: SESSION.HASH, a durable file; log: SESSION.RANDOM, its content
+	kindProject    = "project"    // record: HASH, where a project was seen
+	kindMemory     = "memory"     // record: something that was learned in a project
+	kindFleet      = "fleet"      // record: the one fleet of the store
+	kindAgent      = "agent"      // record: NAME; log: what it logged
+	kindSchedule   = "schedule"   // record: AGENT.HASH
+	kindJob        = "job"        // record: one run; log: its output
 )
 
 // The states of a session.
@@ -77,6 +84,11 @@ type Options struct {
 	// Redact says what happens to a secret that is about to be written. The
 	// default is RedactOff.
 	Redact Redaction
+	// Marks returns what the project at a path is known by wherever it lies,
+	// and There reports whether something lies at a path. With both, sessions
+	// of a project that was moved are found where it is now.
+	Marks func(ctx context.Context, path string) []string
+	There func(path string) bool
 	// Warn is told of secrets that are written, or masked, before they are.
 	// The default tells nobody.
 	Warn func(tidemark.SessionID, []Secret)

@@ -292,14 +292,20 @@ func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) err
 			remove(r)
 		}
 	}
-	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, kindSecret} {
+	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, kindSecret, kindFile} {
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kind, Prefix: string(id), Order: tidemark.ByID}) {
 			if err != nil {
 				return err
 			}
 			remove(r)
-			if kind == kindWorker {
+			switch kind {
+			case kindWorker:
 				b.Drops = append(b.Drops, r.Key)
+			case kindFile:
+				var f File
+				if err := decode(r, &f); err == nil {
+					b.Drops = append(b.Drops, keyOf(kindFile, id, f.Content))
+				}
 			}
 		}
 	}

@@ -245,6 +245,9 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 	if err != nil {
 		return receipt, err
 	}
+	if !w.attached {
+		w.s.knowPlace(ctx, w.session.Project)
+	}
 	w.lease, w.attached = lease, true
 	if beat {
 		w.heard(b.At)

@@ -1,0 +1,174 @@
+package tidemark
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Fleet is what is known of a fleet as a whole.
+type Fleet struct {
+	StartedAt time.Time       `json:"started_at,omitzero"`
+	Extra     json.RawMessage `json:"extra,omitempty"`
+}
+
+// Agent is a configured agent, as people see it: what it does now, what it did
+// last, and what comes next.
+type Agent struct {
+	Name          string          `json:"name"` // the agents of a fleet inside a fleet have dots: ops.auditor
+	Status        string          `json:"status"`
+	CurrentJob    string          `json:"current_job,omitempty"`
+	LastJob       string          `json:"last_job,omitempty"` // the last one that was completed
+	NextSchedule  string          `json:"next_schedule,omitempty"`
+	NextTriggerAt time.Time       `json:"next_trigger_at,omitzero"`
+	ContainerID   string          `json:"container_id,omitempty"`
+	ErrorMessage  string          `json:"error_message,omitempty"`
+	Session       *AgentSession   `json:"session,omitempty"` // that its next run goes on with
+	Extra         json.RawMessage `json:"extra,omitempty"`
+}
+
+// The states of an agent; a schedule is idle, running or disabled.
+const (
+	Idle     = "idle"
+	Running  = "running"
+	Failing  = "error"
+	Disabled = "disabled"
+)
+
+// AgentSession is the session that an agent goes on with.
+type AgentSession struct {
+	ID               string          `json:"session_id"` // a session here, or the id that the agent's own program knows
+	CreatedAt        time.Time       `json:"created_at"`
+	LastUsedAt       time.Time       `json:"last_used_at"`
+	Jobs             int64           `json:"job_count"`
+	RunMode          string          `json:"mode"` // autonomous, interactive, review
+	WorkingDirectory string          `json:"working_directory,omitempty"`
+	Extra            json.RawMessage `json:"extra,omitempty"`
+}
+
+// Schedule is when an agent is due.
+type Schedule struct {
+	Agent     string          `json:"agent"`
+	Name      string          `json:"name"`
+	Status    string          `json:"status"`
+	Type      string          `json:"type,omitempty"` // interval, cron, webhook, chat
+	Every     string          `json:"interval,omitempty"`
+	Cron      string          `json:"cron,omitempty"`
+	Zone      string          `json:"zone,omitempty"` // that Cron is read in
+	Prompt    string          `json:"prompt,omitempty"`
+	Session   string          `json:"session_id,omitempty"` // that it wakes, "": the agent's
+	Once      bool            `json:"once,omitempty"`
+	CreatedAt time.Time       `json:"created_at,omitzero"`
+	LastRunAt time.Time       `json:"last_run_at,omitzero"`
+	NextRunAt time.Time       `json:"next_run_at,omitzero"`
+	LastError string          `json:"last_error,omitempty"`
+	Extra     json.RawMessage `json:"extra,omitempty"`
+}
+
+// Job is one run of an agent. Its output is the log of the same key.
+type Job struct {
+	ID              string           `json:"id"` // job-2026-11-15-3y0e8d
+	Agent           string           `json:"agent"`
+	Schedule        string           `json:"schedule,omitempty"`
+	Trigger         string           `json:"trigger_type"`
+	Status          string           `json:"status"`
+	ExitReason      string           `json:"exit_reason,omitempty"`
+	SessionID       string           `json:"session_id,omitempty"` // here, or as the agent's own program knows it
+	ForkedFrom      string           `json:"forked_from,omitempty"`
+	StartedAt       time.Time        `json:"started_at"`
+	FinishedAt      time.Time        `json:"finished_at,omitzero"`
+	DurationSeconds float64          `json:"duration_seconds,omitempty"`
+	Prompt          string           `json:"prompt,omitempty"`
+	Summary         string           `json:"summary,omitempty"`
+	OutputFile      string           `json:"output_file,omitempty"`
+	Turns           int64            `json:"num_turns,omitempty"`
+	CostUSD         float64          `json:"total_cost_usd,omitempty"`
+	Usage           map[string]Usage `json:"usage,omitempty"` // by model
+	Extra           json.RawMessage  `json:"extra,omitempty"`
+}
+
+// What starts a job.
+const (
+	TriggerManual   = "manual"
+	TriggerSchedule = "schedule"
+	TriggerWebhook  = "webhook"
+	TriggerChat     = "chat"
+	TriggerFork     = "fork"
+	TriggerSpawned  = "spawned"
+)
+
+// The states of a job. One whose owner died is interrupted, and can be resumed.
+const (
+	JobPending     = "pending"
+	JobRunning     = "running"
+	JobCompleted   = "completed"
+	JobFailed      = "failed"
+	JobCancelled   = "cancelled"
+	JobInterrupted = "interrupted"
+)
+
+// Why a job ended.
+const (
+	ExitSuccess      = "success"       // the agent said that it is done
+	ExitEndTurn      = "end_turn"      // its model ended the turn
+	ExitStopSequence = "stop_sequence" // its model met a stop sequence
+	ExitMaxTurns     = "max_turns"
+	ExitTimeout      = "timeout"
+	ExitCancelled    = "cancelled"
+	ExitInterrupt    = "interrupt" // its owner died, or was told to stop
+	ExitError        = "error"
+)
+
+// Event is one line of what a job or an agent puts out.
+type Event struct {
+	Type      string          `json:"type"` // one of the Event constants
+	Subtype   string          `json:"subtype,omitempty"`
+	Content   string          `json:"content,omitempty"` // system, assistant
+	Partial   bool            `json:"partial,omitempty"` // assistant: more of it follows
+	Usage     *Usage          `json:"usage,omitempty"`
+	ToolName  string          `json:"tool_name,omitempty"`
+	ToolUseID string          `json:"tool_use_id,omitempty"`
+	Input     json.RawMessage `json:"input,omitempty"`
+	Result    json.RawMessage `json:"result,omitempty"`
+	Success   *bool           `json:"success,omitempty"`
+	Error     string          `json:"error,omitempty"`   // tool_result
+	Message   string          `json:"message,omitempty"` // error
+	Code      string          `json:"code,omitempty"`
+	Stack     string          `json:"stack,omitempty"`
+	Extra     json.RawMessage `json:"extra,omitempty"`
+	Timestamp time.Time       `json:"timestamp"`
+}
+
+// The types of events.
+const (
+	EventSystem     = "system"
+	EventAssistant  = "assistant"
+	EventToolUse    = "tool_use"
+	EventToolResult = "tool_result"
+	EventError      = "error"
+)
+
+// Line returns the line that keeps e, without a Seq and a Sum.
+func (e Event) Line() (Line, error) {
+	switch e.Type {
+	case EventSystem, EventAssistant, EventToolUse, EventToolResult, EventError:
+	default:
+		return Line{}, Invalidf("event of type %.40q: want system, assistant, tool_use, tool_result or error", e.Type)
+	}
+	at := e.Timestamp.UTC().Truncate(time.Microsecond)
+	e.Timestamp = at
+	body, err := json.Marshal(e)
+	if err != nil {
+		return Line{}, Invalidf("event: %w", err)
+	}
+	return Line{Kind: e.Type, At: at, Body: body}, nil
+}
+
+// EventOf returns the event that a line keeps. A body that is not an event's
+// is ErrCorrupt.
+func EventOf(l Line) (Event, error) {
+	var e Event
+	if err := json.Unmarshal(l.Body, &e); err != nil {
+		return Event{Type: l.Kind, Timestamp: l.At}, kindf(ErrCorrupt, "line %d: its body is not an event's: %w", l.Seq, err)
+	}
+	return e, nil
+}

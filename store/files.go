@@ -1,0 +1,224 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// File is a durable file of a session: what its agent wrote to be there after
+// a restart. The usual folders are memory, artifacts, buffers and meta. A fork
+// begins without files.
+type File struct {
+	Name       string    `json:"name"` // slash-separated
+	Size       int64     `json:"size"`
+	SHA256     string    `json:"sha256"`
+	ModifiedAt time.Time `json:"modified_at"`
+	Content    string    `json:"content"` // which log of the session holds it
+}
+
+// chunkBytes is how much of a file is in one line.
+const chunkBytes = 256 << 10
+
+// CheckFile returns ErrInvalid for a name that no file of a session can have.
+func CheckFile(name string) error {
+	switch {
+	case len(name) > 512:
+		return tidemark.Invalidf("file %.40q…: a name of at most 512 bytes is allowed", name)
+	case name == "." || !fs.ValidPath(name) || strings.ContainsFunc(name, unicode.IsControl) || strings.Contains(name, `\`):
+		return tidemark.Invalidf("file %q: want a relative path with slashes, without . and ..", name)
+	}
+	return nil
+}
+
+func (s *Store) fileKey(id tidemark.SessionID, name string) tidemark.Key {
+	return keyOf(kindFile, id, s.hash("file", name))
+}
+
+// PutFile keeps a file under a name, replacing one that is there, and returns
+// when all of it is durable. Until then a reader sees the old one. ErrConflict:
+// the lease is lost.
+func (w *Writer) PutFile(ctx context.Context, name string, content io.Reader) (File, error) {
+	if err := CheckFile(name); err != nil {
+		return File{}, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.attached {
+		return File{}, tidemark.NotFoundf("session %s: nothing was said yet", w.id)
+	}
+	f := File{Name: name, Content: rand.Text()}
+	c := &chunks{w: w, log: keyOf(kindFile, w.id, f.Content), sum: sha256.New()}
+	err := c.fill(ctx, content)
+	if err == nil {
+		f.Size, f.SHA256 = c.size, hex.EncodeToString(c.sum.Sum(nil))
+		err = w.putFile(ctx, &f)
+	}
+	if err != nil {
+		// What was written leads nowhere; a purge would find it all the same.
+		_, dropErr := w.s.commit(context.WithoutCancel(ctx), tidemark.Batch{Drops: []tidemark.Key{c.log}})
+		return File{}, errors.Join(w.lost(ctx, err), dropErr)
+	}
+	return f, nil
+}
+
+// putFile makes f what its name leads to, and drops what it led to before.
+func (w *Writer) putFile(ctx context.Context, f *File) error {
+	b := tidemark.Batch{At: w.s.now()}
+	f.ModifiedAt = b.At
+	var old File
+	was, err := w.s.get(ctx, w.s.fileKey(w.id, f.Name), &old)
+	if err != nil {
+		return err
+	}
+	r, err := put(was.Key, was.Version, f)
+	if err != nil {
+		return err
+	}
+	b.Puts = append(b.Puts, r)
+	if old.Content != "" {
+		b.Drops = append(b.Drops, keyOf(kindFile, w.id, old.Content))
+	}
+	if err := w.guard(&b, false); err != nil {
+		return err
+	}
+	_, err = w.s.commit(ctx, b)
+	return err
+}
+
+// chunks writes the content of a file into a log of its own.
+type chunks struct {
+	w    *Writer
+	log  tidemark.Key
+	seq  int64
+	size int64
+	sum  hash.Hash
+}
+
+func (c *chunks) fill(ctx context.Context, content io.Reader) error {
+	buf := make([]byte, chunkBytes)
+	for {
+		n, err := io.ReadFull(content, buf)
+		if n > 0 {
+			if err := c.add(ctx, buf[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (c *chunks) add(ctx context.Context, chunk []byte) error {
+	c.seq++
+	c.size += int64(len(chunk))
+	c.sum.Write(chunk)
+	b := tidemark.Batch{At: c.w.s.now()}
+	l := tidemark.Line{Seq: c.seq, Kind: "chunk", At: b.At, Body: bytes.Clone(chunk)}
+	l.Sum = l.Checksum(c.log)
+	b.Appends = []tidemark.Append{{Log: c.log, Lines: []tidemark.Line{l}}}
+	if err := c.w.guard(&b, false); err != nil {
+		return err
+	}
+	_, err := c.w.s.commit(ctx, b)
+	return err
+}
+
+// RemoveFile removes a file: ErrNotFound. ErrConflict: the lease is lost.
+func (w *Writer) RemoveFile(ctx context.Context, name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f, r, err := w.s.file(ctx, w.id, name)
+	if err != nil {
+		return err
+	}
+	b := tidemark.Batch{Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}, Drops: []tidemark.Key{keyOf(kindFile, w.id, f.Content)}}
+	if err := w.guard(&b, false); err != nil {
+		return err
+	}
+	_, err = w.s.commit(ctx, b)
+	return w.lost(ctx, err)
+}
+
+func (s *Store) file(ctx context.Context, id tidemark.SessionID, name string) (File, tidemark.Record, error) {
+	var f File
+	r, err := s.get(ctx, s.fileKey(id, name), &f)
+	if err == nil && r.Version == 0 {
+		err = tidemark.NotFoundf("session %s: file %q: not found", id, name)
+	}
+	return f, r, err
+}
+
+// Files lists the files of a session by name.
+func (s *Store) Files(ctx context.Context, id tidemark.SessionID) ([]File, error) {
+	var all []File
+	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindFile, Prefix: string(id) + "."}) {
+		if err != nil {
+			return all, err
+		}
+		var f File
+		if err := decode(r, &f); err != nil {
+			return all, err
+		}
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// CopyFile writes a file of a session to out: ErrNotFound, or a
+// *tidemark.Damage when it is not what was kept. What was written before an
+// error is not to be trusted.
+func (s *Store) CopyFile(ctx context.Context, id tidemark.SessionID, name string, out io.Writer) (File, error) {
+	f, _, err := s.file(ctx, id, name)
+	if err != nil {
+		return f, err
+	}
+	log := keyOf(kindFile, id, f.Content)
+	sum, size := sha256.New(), int64(0)
+	for l, err := range s.backend.Lines(ctx, log) {
+		if err != nil {
+			return f, err
+		}
+		sum.Write(l.Body)
+		size += int64(len(l.Body))
+		if _, err := out.Write(l.Body); err != nil {
+			return f, err
+		}
+	}
+	if size != f.Size || hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
+		// A file that was replaced while it was read is read again.
+		if again, _, err := s.file(ctx, id, name); err == nil && again.Content != f.Content {
+			return again, tidemark.Conflictf("session %s: file %q was replaced while it was read", id, name)
+		}
+		return f, &tidemark.Damage{Key: log, What: "file " + name + ": not what was kept"}
+	}
+	return f, nil
+}
+
+// ReadFile returns the content of a file of a session.
+func (s *Store) ReadFile(ctx context.Context, id tidemark.SessionID, name string) ([]byte, error) {
+	var buf bytes.Buffer
+	err := retry(func() error {
+		buf.Reset()
+		_, err := s.CopyFile(ctx, id, name, &buf)
+		return err
+	})
+	return buf.Bytes(), err
+}

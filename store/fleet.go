@@ -1,0 +1,207 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// fleetID is the id of the record of the fleet: a store has one.
+const fleetID = "fleet"
+
+func agentKey(name string) tidemark.Key { return tidemark.Key{Kind: kindAgent, ID: name} }
+
+func (s *Store) scheduleKey(agent, name string) tidemark.Key {
+	return tidemark.Key{Kind: kindSchedule, ID: agent + "." + s.hash("schedule", name)}
+}
+
+func jobKey(id string) tidemark.Key { return tidemark.Key{Kind: kindJob, ID: id} }
+
+// Fleet returns what is known of the fleet; the zero Fleet when nothing is.
+func (s *Store) Fleet(ctx context.Context) (tidemark.Fleet, error) {
+	var f tidemark.Fleet
+	_, err := s.get(ctx, tidemark.Key{Kind: kindFleet, ID: fleetID}, &f)
+	return f, err
+}
+
+// PutFleet keeps what is known of the fleet.
+func (s *Store) PutFleet(ctx context.Context, f tidemark.Fleet) error {
+	_, err := s.replace(ctx, tidemark.Key{Kind: kindFleet, ID: fleetID}, f, nil)
+	return err
+}
+
+// Agents lists the agents by name.
+func (s *Store) Agents(ctx context.Context) iter.Seq2[tidemark.Agent, error] {
+	return listed[tidemark.Agent](ctx, s, tidemark.Query{Kind: kindAgent, Order: tidemark.ByID})
+}
+
+// PutAgent keeps the state of an agent and reports whether it changed anything.
+func (s *Store) PutAgent(ctx context.Context, a tidemark.Agent) (bool, error) {
+	if err := tidemark.CheckID(a.Name); err != nil {
+		return false, tidemark.Invalidf("agent: %w", err)
+	}
+	return s.replace(ctx, agentKey(a.Name), a, func(r *tidemark.Record) { r.State = a.Status })
+}
+
+// Schedules lists the schedules of an agent, or of all when that is "".
+func (s *Store) Schedules(ctx context.Context, agent string) iter.Seq2[tidemark.Schedule, error] {
+	return listed[tidemark.Schedule](ctx, s, tidemark.Query{Kind: kindSchedule, Group: agent, Order: tidemark.ByID})
+}
+
+// PutSchedule keeps a schedule and reports whether it changed anything.
+func (s *Store) PutSchedule(ctx context.Context, d tidemark.Schedule) (bool, error) {
+	key := s.scheduleKey(d.Agent, d.Name)
+	if err := tidemark.CheckID(key.ID); err != nil || d.Name == "" {
+		return false, tidemark.Invalidf("schedule %q of agent %q: not a name", d.Name, d.Agent)
+	}
+	return s.replace(ctx, key, d, func(r *tidemark.Record) {
+		r.Group, r.State = d.Agent, d.Status
+		if !d.NextRunAt.IsZero() && d.Status != tidemark.Disabled {
+			r.Due = keepable(d.NextRunAt)
+		}
+	})
+}
+
+// JobFilter says which jobs to list. Zero fields ask for nothing.
+type JobFilter struct {
+	Agent  string
+	Status string
+	Limit  int
+}
+
+// Jobs lists jobs, the one that changed last first.
+func (s *Store) Jobs(ctx context.Context, f JobFilter) iter.Seq2[tidemark.Job, error] {
+	return listed[tidemark.Job](ctx, s, tidemark.Query{Kind: kindJob, Group: f.Agent, State: f.Status, Limit: f.Limit})
+}
+
+// Job returns one job: ErrNotFound.
+func (s *Store) Job(ctx context.Context, id string) (tidemark.Job, error) {
+	var j tidemark.Job
+	r, err := s.get(ctx, jobKey(id), &j)
+	if err == nil && r.Version == 0 {
+		err = tidemark.NotFoundf("job %s: not found", id)
+	}
+	return j, err
+}
+
+// PutJob keeps a job and reports whether it changed anything.
+func (s *Store) PutJob(ctx context.Context, j tidemark.Job) (bool, error) {
+	if err := tidemark.CheckID(j.ID); err != nil {
+		return false, tidemark.Invalidf("job: %w", err)
+	}
+	return s.replace(ctx, jobKey(j.ID), j, func(r *tidemark.Record) { r.Group, r.State = j.Agent, j.Status })
+}
+
+// Output yields what a job put out.
+func (s *Store) Output(ctx context.Context, job string, spans ...tidemark.Span) iter.Seq2[tidemark.Event, error] {
+	return s.events(ctx, jobKey(job), spans)
+}
+
+// AgentLog yields what an agent logged.
+func (s *Store) AgentLog(ctx context.Context, agent string, spans ...tidemark.Span) iter.Seq2[tidemark.Event, error] {
+	return s.events(ctx, agentKey(agent), spans)
+}
+
+// AppendOutput adds to what a job put out. The log is as long as from says;
+// ErrConflict when somebody else was quicker.
+func (s *Store) AppendOutput(ctx context.Context, job string, from int64, events ...tidemark.Event) error {
+	return s.appendEvents(ctx, jobKey(job), from, events)
+}
+
+// AppendAgentLog is AppendOutput for what an agent logged.
+func (s *Store) AppendAgentLog(ctx context.Context, agent string, from int64, events ...tidemark.Event) error {
+	return s.appendEvents(ctx, agentKey(agent), from, events)
+}
+
+// OutputLength is how many events a job put out.
+func (s *Store) OutputLength(ctx context.Context, job string) (int64, error) {
+	return s.length(ctx, jobKey(job))
+}
+
+// AgentLogLength is how many events an agent logged.
+func (s *Store) AgentLogLength(ctx context.Context, agent string) (int64, error) {
+	return s.length(ctx, agentKey(agent))
+}
+
+func (s *Store) length(ctx context.Context, log tidemark.Key) (int64, error) {
+	r, err := s.backend.Get(ctx, log)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return 0, nil
+	}
+	return r.Head.Length, err
+}
+
+func (s *Store) events(ctx context.Context, log tidemark.Key, spans []tidemark.Span) iter.Seq2[tidemark.Event, error] {
+	return func(yield func(tidemark.Event, error) bool) {
+		for l, err := range s.backend.Lines(ctx, log, spans...) {
+			e := tidemark.Event{Type: l.Kind, Timestamp: l.At}
+			if err == nil {
+				e, err = tidemark.EventOf(l)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Store) appendEvents(ctx context.Context, log tidemark.Key, from int64, events []tidemark.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	lines := make([]tidemark.Line, len(events))
+	for i, e := range events {
+		l, err := e.Line()
+		if err != nil {
+			return err
+		}
+		l.Seq = from + int64(i) + 1
+		l.Sum = l.Checksum(log)
+		lines[i] = l
+	}
+	_, err := s.commit(ctx, tidemark.Batch{Appends: []tidemark.Append{{Log: log, Lines: lines}}})
+	return err
+}
+
+// replace puts a record, unless it says the same already.
+func (s *Store) replace(ctx context.Context, key tidemark.Key, body any, file func(*tidemark.Record)) (bool, error) {
+	changed := false
+	err := retry(func() error {
+		old, err := s.backend.Get(ctx, key)
+		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
+			return err
+		}
+		r, err := put(key, old.Version, body)
+		if err != nil {
+			return err
+		}
+		if file != nil {
+			file(&r)
+		}
+		if changed = !bytes.Equal(r.Body, old.Body); !changed {
+			return nil
+		}
+		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+		return err
+	})
+	return changed, err
+}
+
+// listed reads the records that q asks for. One that cannot be read is yielded
+// as a *tidemark.Damage, and the listing goes on.
+func listed[T any](ctx context.Context, s *Store, q tidemark.Query) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for r, err := range s.backend.List(ctx, q) {
+			var v T
+			if err == nil {
+				err = decode(r, &v)
+			}
+			if !yield(v, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return
+			}
+		}
+	}
+}

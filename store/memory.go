@@ -1,0 +1,102 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Memory is something that was learned in a project and that later sessions
+// there should know.
+type Memory struct {
+	ID      string             `json:"id"`
+	Project string             `json:"project,omitempty"`
+	Text    string             `json:"text"`
+	Session tidemark.SessionID `json:"session,omitempty"` // where it was learned
+	At      time.Time          `json:"at"`
+}
+
+func memoryKey(id string) tidemark.Key { return tidemark.Key{Kind: kindMemory, ID: id} }
+
+// Remember keeps something that was learned. The same text in the same project
+// is kept once; it returns what is kept, and whether that is new.
+func (s *Store) Remember(ctx context.Context, m Memory) (Memory, bool, error) {
+	m.Text = strings.TrimSpace(s.withoutSecrets(m.Text))
+	if m.Text == "" {
+		return m, false, tidemark.Invalidf("a memory without words")
+	}
+	for have, err := range s.Memories(ctx, m.Project) {
+		if err != nil {
+			return m, false, err
+		}
+		if have.Project == m.Project && fold(have.Text) == fold(m.Text) {
+			return have, false, nil
+		}
+	}
+	m.ID, m.At = strings.ToLower(rand.Text()[:12]), s.now()
+	r, err := put(memoryKey(m.ID), 0, m)
+	if err != nil {
+		return m, false, err
+	}
+	r.Group = s.projectGroup(m.Project)
+	_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+	return m, true, err
+}
+
+// Memories lists what was learned in a project, or anywhere when that is "",
+// the newest first.
+func (s *Store) Memories(ctx context.Context, project string) iter.Seq2[Memory, error] {
+	return func(yield func(Memory, error) bool) {
+		places, err := s.placesOf(ctx, project)
+		if err != nil {
+			yield(Memory{}, err)
+			return
+		}
+		groups := make([]string, len(places))
+		for i, place := range places {
+			groups[i] = s.projectGroup(place)
+		}
+		for r, err := range s.inGroups(ctx, tidemark.Query{Kind: kindMemory}, groups) {
+			var m Memory
+			if err == nil {
+				err = decode(r, &m)
+			}
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Memory returns what an id, or the beginning of one, leads to: ErrNotFound,
+// ErrInvalid when it leads to several.
+func (s *Store) Memory(ctx context.Context, id string) (Memory, error) {
+	var found []Memory
+	for m, err := range listed[Memory](ctx, s, tidemark.Query{Kind: kindMemory, Prefix: strings.ToLower(id), Limit: 2}) {
+		if err != nil {
+			return m, err
+		}
+		found = append(found, m)
+	}
+	switch {
+	case len(found) == 0 || id == "":
+		return Memory{}, tidemark.NotFoundf("memory %q: not found", id)
+	case len(found) > 1:
+		return Memory{}, tidemark.Invalidf("memory %q: there are several that begin so", id)
+	}
+	return found[0], nil
+}
+
+// Forget removes a memory: ErrNotFound.
+func (s *Store) Forget(ctx context.Context, id string) error {
+	r, err := s.backend.Get(ctx, memoryKey(id))
+	if err != nil {
+		return err
+	}
+	_, err = s.commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}})
+	return err
+}
