@@ -29,7 +29,7 @@ const module = "github.com/tidemark-sessions/tidemark"
 // below it, too.
 var floors = map[string][]string{
 	"ground": {".", "internal/durable/...", "internal/process"},
-	"craft": {"store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "compact", "convert/...", "render", "model/...",
+	"craft": {"store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/console", "compact", "convert/...", "render", "model/...",
 		"tool", "api", "web"},
 	"work": {"chat", "runner", "fleet", "server", "mcp", "acp"},
 	"roof": {"cmd/tidemark"},
@@ -55,9 +55,11 @@ var neighbours = []struct{ from, to, reason string }{
 var tenants = map[string]string{
 	"github.com/spf13/":        "cmd/tidemark",
 	"github.com/itchyny/gojq":  "cmd/tidemark",
-	"github.com/goccy/go-yaml": "cmd/tidemark",
+	"github.com/goccy/go-yaml": "cmd/tidemark convert/herdctl",
 	"golang.org/x/term":        "cmd/tidemark",
 	"golang.org/x/text":        "search",
+	"github.com/anthropics/":   "model/anthropic",
+	"github.com/muesli/":       "internal/console",
 	// AgentZero derives the keys of its sessions as this house does.
 	"golang.org/x/crypto/argon2":           "seal convert/agentzero",
 	"golang.org/x/crypto/chacha20poly1305": "seal",

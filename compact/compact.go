@@ -1,0 +1,245 @@
+// Package compact makes a long conversation short enough for a model: entries
+// in, fewer entries out. The oldest messages become one summary, the newest
+// stay whole.
+//
+// It is pure: it keeps nothing, changes none of the entries it is given and
+// destroys nothing; who calls it appends the summary to the session's log and
+// sends less. The same entries and options give the same summary, except by
+// the strategy "model", which asks somebody.
+//
+// What holds for every strategy:
+//
+//   - The system prompt and the newest messages stay whole, however long they
+//     are.
+//   - A tool call and all its results stay on one side of the cut. For that the
+//     cut moves to older messages, so that more is kept than asked for, never
+//     less.
+//   - A summary is never summarised again. Its text opens the next summary,
+//     byte for byte, as long as it is no longer than Options.Carry; then its
+//     oldest lines give way, and a line says so. A session that is compacted a
+//     thousand times has a summary of bounded size.
+//   - Text is cut between characters as people see them: not within an accent,
+//     an emoji of several parts, or a flag.
+//   - Images and files are named, not copied. Thinking is left out.
+//
+// One usage line:
+//
+//	if compact.Over(entries, o) { r, err := compact.Compact(ctx, entries, o); … r.Entries(entries) }
+package compact
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Tag is how the text of every summary begins.
+const Tag = "[COMPACTION SUMMARY]"
+
+// Kind is the kind of entry that keeps a summary in a log.
+const Kind = "compaction"
+
+// The strategies.
+const (
+	// Simple previews each message: the first 80 characters of the user's, 100
+	// of the assistant's. Tools are named and counted.
+	Simple = "simple"
+	// CodeAware is Simple that keeps fenced code of users and assistants as it
+	// is, and previews only the prose around it.
+	CodeAware = "code-aware"
+	// RoleBudget gives each role a number of characters, and spends them on its
+	// newest messages first.
+	RoleBudget = "role-budget"
+	// Model asks Options.Summarize, and is Simple when that does not work.
+	Model = "model"
+)
+
+// ErrNoGain says that there is nothing to compact, or that the outcome would
+// not be smaller. What was there is to be sent as it is.
+var ErrNoGain = errors.New("nothing to gain by compaction")
+
+// Options say when and how to compact. A zero field means its default.
+type Options struct {
+	Strategy string // default Simple
+
+	// A conversation is too long when it has more than one of these. Negative:
+	// no such limit.
+	MaxMessages int // default 50, the system prompt included
+	MaxBytes    int // of text, default 32,000, the system prompt included
+	MaxTokens   int // estimated; default none
+
+	Keep   int    // newest messages that stay whole, default 10
+	System string // the system prompt, when it is sent apart; it counts as a message
+
+	// What a summary may hold. Negative: nothing.
+
+	// Carry bounds what is taken over from earlier summaries, in bytes. Default:
+	// a quarter of MaxBytes.
+	Carry int
+	// Section bounds what one compaction adds to it, in bytes, code not counted.
+	// The oldest messages give way. Default: half of MaxBytes.
+	Section int
+	// Code bounds the code that CodeAware keeps, in bytes. A block stays whole
+	// or is left out, the oldest first. Default: MaxBytes.
+	Code int
+
+	Budgets Budgets // of RoleBudget
+
+	// Summarize answers Ask about a text, for the strategy Model.
+	Summarize func(ctx context.Context, text string) (string, error)
+}
+
+// Budgets are the characters that RoleBudget keeps of each role. Tools are the
+// most talkative and the easiest to ask again; what the assistant concluded is
+// written nowhere else. A zero field means its default, a negative one none.
+type Budgets struct {
+	Tool      int // default 2,000
+	User      int // default 6,000
+	Assistant int // default 12,000
+}
+
+const defaultBytes = 32_000
+
+// Or fills in the defaults.
+func (o Options) Or() Options {
+	o.Strategy = cmp.Or(o.Strategy, Simple)
+	o.MaxMessages = cmp.Or(o.MaxMessages, 50)
+	o.MaxBytes = cmp.Or(o.MaxBytes, defaultBytes)
+	if o.Keep <= 0 {
+		o.Keep = 10
+	}
+	room := o.MaxBytes
+	if room < 0 {
+		room = defaultBytes
+	}
+	o.Carry = max(cmp.Or(o.Carry, room/4), 0)
+	o.Section = max(cmp.Or(o.Section, room/2), 0)
+	o.Code = max(cmp.Or(o.Code, room), 0)
+	o.Budgets.Tool = cmp.Or(o.Budgets.Tool, 2_000)
+	o.Budgets.User = cmp.Or(o.Budgets.User, 6_000)
+	o.Budgets.Assistant = cmp.Or(o.Budgets.Assistant, 12_000)
+	return o
+}
+
+// Result is what became of a conversation.
+type Result struct {
+	Summary tidemark.Entry // of kind Kind, one text block
+	Head    int            // entries[:Head] are system prompts, and stay
+	From    int            // entries[From:] stay
+	Before  int            // messages that would have been sent, the system prompt included
+	After   int            // messages that are to be sent, the system prompt and the summary included
+
+	Strategy string // the one that was used
+	Fallback error  // why it is not the one that was asked for, nil: it is
+}
+
+// String is the line that tells people of it.
+func (r Result) String() string {
+	return fmt.Sprintf("[context compacted: %d → %d messages]", r.Before, r.After)
+}
+
+// Entries returns what is to be sent instead of the entries that were
+// compacted: system prompts, the summary as a message, and what stays.
+func (r Result) Entries(entries []tidemark.Entry) []tidemark.Entry {
+	out := make([]tidemark.Entry, 0, r.Head+1+len(entries)-r.From)
+	out = append(out, entries[:r.Head]...)
+	out = append(out, Message(r.Summary))
+	for _, e := range entries[r.From:] {
+		if e.Kind == Kind {
+			e = Message(e)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// Message returns a summary as the message of a user that a model reads.
+func Message(summary tidemark.Entry) tidemark.Entry {
+	summary.Kind, summary.Role = tidemark.KindMessage, tidemark.User
+	return summary
+}
+
+// IsSummary reports whether e is a summary: an entry of kind Kind, or a message
+// of the user that begins with Tag.
+func IsSummary(e tidemark.Entry) bool {
+	if e.Kind == Kind {
+		return true
+	}
+	return isMessage(e) && e.Role == tidemark.User && len(e.Blocks) > 0 &&
+		e.Blocks[0].Type == tidemark.BlockText && strings.HasPrefix(e.Blocks[0].Text, Tag)
+}
+
+// isMessage reports whether e is sent to a model; a summary is, as a message.
+func isMessage(e tidemark.Entry) bool {
+	return e.Kind == "" || e.Kind == tidemark.KindMessage || e.Kind == Kind
+}
+
+// Over reports whether entries are over a limit and Compact would bring them
+// closer to it. It is false when the newest messages alone are too long, until
+// enough older ones stand before them to be worth another summary: without
+// that, every turn of such a conversation would be compacted, and every
+// provider's cache be lost.
+func Over(entries []tidemark.Entry, o Options) bool {
+	o = o.Or()
+	c := divide(entries, o)
+	all, stays := c.all(), c.stays()
+	bytes := leastBytes
+	if o.Strategy == Model {
+		bytes = leastModelBytes
+	}
+	over := func(all, stays, limit, least int) bool {
+		switch {
+		case limit < 0 || all <= limit:
+			return false
+		case stays > limit:
+			return all-stays >= max(limit/worth, least*worth)
+		}
+		return all-stays >= least
+	}
+	return over(all.messages, stays.messages, o.MaxMessages, 1) ||
+		over(all.bytes, stays.bytes, o.MaxBytes, bytes) ||
+		o.MaxTokens > 0 && over(all.tokens, stays.tokens, o.MaxTokens, bytes/bytesPerToken)
+}
+
+const (
+	// worth is which part of a limit must go when what stays is over it anyway.
+	worth = 4
+	// leastBytes is what a summary costs even when it says little.
+	leastBytes = 512
+	// leastModelBytes is that for a summary that a model writes, and pays for.
+	leastModelBytes = 4096
+)
+
+// Compact replaces all but the newest messages by a summary, whether or not
+// there are too many. ErrNoGain: there is nothing to replace, or the summary
+// would be no smaller. An unknown strategy is tidemark.ErrInvalid. When ctx
+// ends while Summarize works, the error is that of ctx.
+func Compact(ctx context.Context, entries []tidemark.Entry, o Options) (Result, error) {
+	o = o.Or()
+	c := divide(entries, o)
+	if len(c.part) == 0 {
+		return Result{}, fmt.Errorf("%w: the conversation is no longer than what stays", ErrNoGain)
+	}
+	section, err := c.section(ctx, o)
+	if err != nil {
+		return Result{}, err
+	}
+	text := carried(c.old, o.Carry) + "\n\n" + section.text
+	before, after := c.all(), c.stays()
+	after.bytes += len(text) - c.summaries.bytes
+	switch {
+	case after.messages >= before.messages:
+		return Result{}, fmt.Errorf("%w: %d messages would stay %d", ErrNoGain, before.messages, after.messages)
+	case after.bytes >= before.bytes && (o.MaxMessages < 0 || before.messages <= o.MaxMessages):
+		return Result{}, fmt.Errorf("%w: %d bytes would become %d", ErrNoGain, before.bytes, after.bytes)
+	}
+	return Result{
+		Summary: tidemark.Entry{Kind: Kind, Blocks: []tidemark.Block{tidemark.Text(text)}},
+		Head:    c.head, From: c.from, Before: before.messages, After: after.messages,
+		Strategy: section.strategy, Fallback: section.fallback,
+	}, nil
+}

@@ -1,0 +1,17 @@
+package console
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// fionread asks how many bytes can be read.
+const fionread = 0x4004667f
+
+// typedAhead returns how many bytes a terminal has that were typed already.
+func typedAhead(fd uintptr) int {
+	n, err := unix.IoctlGetInt(int(fd), fionread)
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,14 @@
+package console
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// typedAhead returns how many bytes a terminal has that were typed already.
+func typedAhead(fd uintptr) int {
+	n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+	if err != nil {
+		return 0
+	}
+	return n
+}

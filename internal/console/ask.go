@@ -1,0 +1,177 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ErrInterrupted says that a question was left with Ctrl-C.
+var ErrInterrupted = errors.New("interrupted")
+
+const (
+	// calmEmpty is how long nobody may have typed before a key is an answer:
+	// nobody reads a question and answers it faster. calmTyping is the same
+	// when a line is half typed, which people do with pauses. A key that comes
+	// sooner belongs to the line, so that nothing is approved by accident.
+	calmEmpty  = 300 * time.Millisecond
+	calmTyping = time.Second
+)
+
+// Choice is one answer to a question: the key and what it means.
+type Choice struct {
+	Key  rune // a lower-case letter
+	Text string
+}
+
+// question is one that waits for its answer.
+type question struct {
+	choices []Choice
+	asked   time.Time
+	answers chan answer
+}
+
+type answer struct {
+	key rune
+	err error
+}
+
+// Ask shows a question above the prompt and returns the key of the choice that
+// the person makes. Nothing is chosen by Enter or by Esc. In a pipe and on a
+// plain terminal the next line is the answer. Questions are asked one after
+// the other.
+//
+// Ctrl-C is ErrInterrupted, the end of the input io.EOF, a cancelled ctx its
+// cause, a closed console fs.ErrClosed.
+func (c *Console) Ask(ctx context.Context, text string, choices ...Choice) (rune, error) {
+	select {
+	case c.asking <- struct{}{}:
+		defer func() { <-c.asking }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	q := &question{choices: c.cleaned(choices), asked: time.Now(), answers: make(chan answer, 1)}
+	c.mu.Lock()
+	if err := c.pose(text, q); err != nil {
+		c.mu.Unlock()
+		return 0, err
+	}
+	c.mu.Unlock()
+	var a answer
+	select {
+	case a = <-q.answers:
+	case <-ctx.Done():
+		a.err = context.Cause(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.question == q {
+		c.question = nil
+	}
+	c.touch()
+	if a.err != nil {
+		return 0, a.err
+	}
+	for i, ch := range choices {
+		if ch.Key == a.key && c.editing {
+			c.say(c.styled("2", q.choices[i].Text) + "\n")
+		}
+	}
+	return a.key, nil
+}
+
+func (c *Console) cleaned(choices []Choice) []Choice {
+	clean := make([]Choice, len(choices))
+	for i, ch := range choices {
+		clean[i] = Choice{ch.Key, c.text.Clean(ch.Text)}
+	}
+	return clean
+}
+
+// pose shows a question. It has all of it above the prompt, however long it
+// is: nobody should approve what they cannot see.
+func (c *Console) pose(text string, q *question) error {
+	switch {
+	case c.closed:
+		return fs.ErrClosed
+	case c.ended != nil:
+		return c.ended
+	}
+	var b strings.Builder
+	for l := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		b.WriteString(c.text.Clean(l) + "\n")
+	}
+	c.say(b.String())
+	c.question = q
+	c.menu, c.search = nil, nil
+	if c.editing {
+		c.touch()
+		return nil
+	}
+	c.say(strings.Join(q.words(), "  ") + "\n")
+	c.wantLine()
+	return nil
+}
+
+// words are the choices as they are shown.
+func (q *question) words() []string {
+	words := make([]string, len(q.choices))
+	for i, ch := range q.choices {
+		words[i] = fmt.Sprintf("[%c] %s", ch.Key, ch.Text)
+	}
+	return words
+}
+
+// calm says that nobody has typed for so long that a key is an answer.
+func (c *Console) calm() bool {
+	wait := calmEmpty
+	if len(c.line.cells) > 0 {
+		wait = calmTyping
+	}
+	return time.Since(c.question.asked) >= wait && time.Since(c.lastKey) >= wait
+}
+
+// answer takes a key as the answer, if it is one.
+func (q *question) answer(k key, calm bool) bool {
+	switch {
+	case k.name == "esc":
+		return true // not a way out of the view now
+	case !calm:
+		return false
+	case k.name == "ctrl+d":
+		q.end(0, io.EOF)
+		return true
+	case k.name != "" || utf8.RuneCountInString(k.text) != 1:
+		return false
+	}
+	return q.choose(k.text)
+}
+
+// choose takes a text for the answer whose key or words it is.
+func (q *question) choose(s string) bool {
+	s = strings.TrimSpace(s)
+	first, size := utf8.DecodeRuneInString(s)
+	for _, ch := range q.choices {
+		if size == len(s) && unicode.ToLower(first) == ch.Key || size > 0 && strings.EqualFold(s, ch.Text) {
+			q.end(ch.Key, nil)
+			return true
+		}
+	}
+	return false
+}
+
+func (q *question) answered() bool { return len(q.answers) > 0 }
+
+// end answers the question, unless that has been done.
+func (q *question) end(key rune, err error) {
+	select {
+	case q.answers <- answer{key, err}:
+	default:
+	}
+}

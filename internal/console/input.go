@@ -1,0 +1,166 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+)
+
+// Kind is what a person did.
+type Kind int
+
+const (
+	Line         Kind = iota // sent a line; Text is never blank
+	Interrupt                // pressed Ctrl-C
+	EOF                      // pressed Ctrl-D with nothing typed, or the input ended
+	NextView                 // Ctrl-] or Alt-Right
+	PreviousView             // Ctrl-\ or Alt-Left
+	LeaveView                // Esc
+	Older                    // PageUp: wants to see what was before
+)
+
+func (k Kind) String() string {
+	names := [...]string{"line", "interrupt", "eof", "next view", "previous view", "leave view", "older"}
+	if k < 0 || int(k) >= len(names) {
+		return fmt.Sprintf("kind %d", int(k))
+	}
+	return names[k]
+}
+
+// Input is one thing that a person did.
+type Input struct {
+	Kind Kind
+	// Text is the line. It is valid UTF-8, and newlines and tabs are its only
+	// controls. For Interrupt it is what was typed so far, which stays.
+	Text string
+}
+
+// event is an Input, and how it is shown above the prompt once it is read.
+type event struct {
+	Input
+	echo string
+}
+
+// Read returns the next thing that the person did, in the order they did it.
+// What they type while nobody reads is kept. A line is shown above the prompt
+// when it is returned. At the end of the input, every Read returns EOF.
+//
+// A cancelled ctx is returned as its cause, and loses nothing. After Close,
+// the error is fs.ErrClosed; an input that broke is an error, too.
+func (c *Console) Read(ctx context.Context) (Input, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		switch {
+		case c.closed:
+			return Input{}, fs.ErrClosed
+		case len(c.events) > 0:
+			return c.take(), nil
+		case errors.Is(c.ended, io.EOF):
+			return Input{Kind: EOF}, nil
+		case c.ended != nil:
+			return Input{}, fmt.Errorf("console: %w", c.ended)
+		case ctx.Err() != nil:
+			return Input{}, context.Cause(ctx)
+		}
+		c.wantLine()
+		c.await(ctx)
+	}
+}
+
+// await waits until something arrives or ctx ends, without the lock.
+func (c *Console) await(ctx context.Context) {
+	c.waiting++
+	c.mu.Unlock()
+	select {
+	case <-c.arrived:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	c.waiting--
+}
+
+func (c *Console) arrive() {
+	select {
+	case c.arrived <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Console) take() Input {
+	e := c.events[0]
+	c.events = c.events[1:]
+	if e.echo != "" {
+		c.say(e.echo)
+	}
+	if c.editing {
+		c.touch()
+	}
+	return e.Input
+}
+
+func (c *Console) event(e event) {
+	c.events = append(c.events, e)
+	c.arrive()
+}
+
+// Interrupt does what Ctrl-C does. It is for a SIGINT, which comes instead of
+// the key in a pipe and on a plain terminal.
+func (c *Console) Interrupt() {
+	c.mu.Lock()
+	call := c.interrupt()
+	c.mu.Unlock()
+	if call {
+		c.o.Interrupt()
+	}
+}
+
+// interrupt gives an interruption to whoever waits, and reports whether it is
+// for the caller's function because nobody does. One who has something to read
+// does not wait any more: they will be busy with that.
+func (c *Console) interrupt() (call bool) {
+	c.settle()
+	if c.question != nil {
+		c.question.end(0, ErrInterrupted)
+		c.question = nil
+		return false
+	}
+	if c.o.Interrupt != nil && (c.waiting == 0 || len(c.events) > 0) {
+		return true
+	}
+	c.event(event{Input: Input{Kind: Interrupt, Text: c.line.String()}})
+	return false
+}
+
+// enter sends the line.
+func (c *Console) enter() {
+	if c.line.continued() {
+		c.line.replace(c.line.at-1, c.line.at, c.text.cells("\n"))
+		return
+	}
+	s := c.line.String()
+	if strings.TrimSpace(s) == "" {
+		c.line.set("")
+		return
+	}
+	c.event(event{Input{Line, s}, c.echo()})
+	c.history.add(s)
+	c.line.set("")
+}
+
+// echo returns the prompt and the line as they stay above.
+func (c *Console) echo() string {
+	var b strings.Builder
+	b.WriteString("\x1b[m" + c.styled("1", c.prompt))
+	for _, cl := range c.line.cells {
+		b.WriteString(cl.show)
+		if cl.newline() {
+			b.WriteString("\n" + strings.Repeat(" ", c.text.Width(c.prompt)))
+		}
+	}
+	b.WriteString("\n")
+	return b.String()
+}

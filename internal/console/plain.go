@@ -1,0 +1,100 @@
+package console
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// writePlain writes output straight, as it is.
+func (c *Console) writePlain(p []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.o.Out.Write(p)
+}
+
+// wantLine begins to read a line where the terminal or a pipe has them. None
+// is read before somebody wants it, so that what is behind it stays there for
+// others.
+func (c *Console) wantLine() {
+	if c.editing || c.reading || c.ended != nil {
+		return
+	}
+	c.reading = true
+	if c.o.Terminal && c.question == nil {
+		c.say(c.prompt)
+		c.midLine = false // the person ends it
+	}
+	go c.readLine()
+}
+
+// readLine reads until there is something to give away.
+func (c *Console) readLine() {
+	for {
+		s, err := nextLine(c.lines)
+		c.mu.Lock()
+		took := (s != "" || err == nil) && c.hand(s)
+		if err != nil {
+			c.reading = false
+			c.end(err)
+			c.mu.Unlock()
+			return
+		}
+		if took {
+			c.reading = false
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+	}
+}
+
+// hand gives a line to whoever waits for it, and reports whether it was one.
+func (c *Console) hand(s string) bool {
+	c.lastKey = time.Now()
+	switch {
+	case c.question != nil:
+		if strings.TrimSpace(s) == "" {
+			return false
+		}
+		if !c.question.choose(s) {
+			c.say(strings.Join(c.question.words(), "  ") + "\n")
+			return false
+		}
+		c.question = nil
+		return true
+	case strings.TrimSpace(s) == "":
+		if c.o.Terminal {
+			c.say(c.prompt)
+			c.midLine = false
+		}
+		return false
+	}
+	c.event(event{Input: Input{Line, s}})
+	return true
+}
+
+// nextLine returns the next line without its newline. One that ends in a
+// backslash goes on in the line behind it. A line may come with an error.
+func nextLine(r *bufio.Reader) (string, error) {
+	var b strings.Builder
+	for {
+		part, err := r.ReadSlice('\n')
+		if b.Len()+len(part) > maxPaste {
+			return "", fmt.Errorf("a line is longer than %d MiB", maxPaste>>20)
+		}
+		b.Write(part)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		s := strings.TrimSuffix(strings.TrimSuffix(b.String(), "\n"), "\r")
+		if rest, more := strings.CutSuffix(s, `\`); more && err == nil {
+			b.Reset()
+			b.WriteString(rest + "\n")
+			continue
+		}
+		return printable(s), err
+	}
+}

@@ -1,0 +1,256 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/model"
+)
+
+// reader makes an answer of the events of a stream.
+type reader struct {
+	draft  *model.Draft
+	open   map[int64]*block
+	order  []*block
+	model  string
+	stop   string
+	usage  tidemark.Usage
+	ended  bool
+	events int
+}
+
+// block is a block that is still growing.
+type block struct {
+	*model.Piece
+	signature strings.Builder
+	redacted  bool
+}
+
+// read reads an answer to its end. Without a message_stop it was cut off.
+func read(body io.Reader, alive func(), emit func(model.Event) error) (*model.Answer, error) {
+	in := model.NewEvents(body, alive)
+	first, err := in.First()
+	switch {
+	case err == model.ErrEndless:
+		return nil, model.Endless(Provider)
+	case err != nil:
+		return nil, model.Lost(Provider, err)
+	case first == '<' || first == '{' || first == '[':
+		page, _ := in.Rest(model.MaxRefusalBytes)
+		return nil, model.Nonsense(Provider, "answered with a page instead of a stream", page)
+	}
+	r := &reader{draft: model.NewDraft(Provider, emit), open: make(map[int64]*block)}
+	for !r.ended {
+		sent, err := in.Next()
+		switch {
+		case err == model.ErrEndless:
+			return nil, model.Endless(Provider)
+		case err == io.EOF && r.events == 0 && len(in.Stray()) > 0:
+			return nil, model.Nonsense(Provider, "answered with something else than a stream", in.Stray())
+		case err != nil:
+			return nil, model.Lost(Provider, err)
+		}
+		if err := r.take(sent); err != nil {
+			return nil, err
+		}
+	}
+	return r.answer(), nil
+}
+
+// take takes in one event.
+func (r *reader) take(sent model.Sent) error {
+	if sent.Name == "ping" || len(sent.Data) == 0 {
+		return nil
+	}
+	var e struct {
+		Type  string
+		Index int64
+		Delta delta
+	}
+	err := json.Unmarshal(sent.Data, &e)
+	var mistyped *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+	case errors.As(err, &mistyped) && e.Type != "" && e.Type != "content_block_delta":
+		// The fields that do not fit are another event's.
+	case sent.Cut:
+		return model.Lost(Provider, io.ErrUnexpectedEOF)
+	default:
+		return model.Nonsense(Provider, "sent an event that makes no sense", sent.Data)
+	}
+	r.events++
+	switch e.Type {
+	case "error":
+		return failed(sent.Data)
+	case "message_stop":
+		r.ended = true
+		return nil
+	case "content_block_delta":
+		return r.grow(e.Index, e.Delta)
+	case "message_start", "content_block_start", "content_block_stop", "message_delta":
+		return r.frame(e.Type, sent.Data)
+	}
+	return nil // ping, and what a later version of the API may add
+}
+
+// delta is more of a block. It is read without the library, whose types take
+// twice as long and more: an answer is thousands of these.
+type delta struct {
+	Type        string `json:"type"`
+	Text        string `json:"text"`
+	Thinking    string `json:"thinking"`
+	Signature   string `json:"signature"`
+	PartialJSON string `json:"partial_json"`
+}
+
+// frame takes in an event that begins or ends something.
+func (r *reader) frame(kind string, data []byte) error {
+	var e sdk.MessageStreamEventUnion
+	if err := json.Unmarshal(data, &e); err != nil {
+		return model.Nonsense(Provider, "sent an event that makes no sense", data)
+	}
+	switch kind {
+	case "message_start":
+		r.model = e.Message.Model
+		r.count(e.Message.Usage.InputTokens, e.Message.Usage.OutputTokens, e.Message.Usage.CacheReadInputTokens, e.Message.Usage.CacheCreationInputTokens)
+	case "content_block_start":
+		return r.start(e.Index, e.ContentBlock)
+	case "content_block_stop":
+		delete(r.open, e.Index)
+	case "message_delta":
+		if e.Delta.StopReason != "" {
+			r.stop = string(e.Delta.StopReason)
+		}
+		r.count(e.Usage.InputTokens, e.Usage.OutputTokens, e.Usage.CacheReadInputTokens, e.Usage.CacheCreationInputTokens)
+	}
+	return nil
+}
+
+// count takes in usage. Later figures are totals, and 0 means not said.
+func (r *reader) count(in, out, read, write int64) {
+	for _, f := range []struct {
+		to *int64
+		n  int64
+	}{{&r.usage.InputTokens, in}, {&r.usage.OutputTokens, out}, {&r.usage.CacheReadTokens, read}, {&r.usage.CacheWriteTokens, write}} {
+		if f.n > 0 {
+			*f.to = f.n
+		}
+	}
+}
+
+func (r *reader) start(index int64, c sdk.ContentBlockStartEventContentBlockUnion) error {
+	b := &block{}
+	var begin tidemark.Block
+	said := ""
+	switch c.Type {
+	case "text":
+		begin, said = tidemark.Block{Type: tidemark.BlockText}, c.Text
+	case "thinking":
+		begin, said = tidemark.Block{Type: tidemark.BlockThinking}, c.Thinking
+		b.signature.WriteString(c.Signature)
+	case "redacted_thinking":
+		begin, b.redacted = tidemark.Block{Type: tidemark.BlockThinking, Provider: Provider, Raw: c.RawJSON()}, true
+	case "tool_use":
+		begin = tidemark.Block{Type: tidemark.BlockToolUse, ID: c.ID, Name: c.Name}
+		if raw := c.JSON.Input.Raw(); raw != "{}" && raw != "null" {
+			said = raw // the whole of it, where a server does not stream arguments
+		}
+	default:
+		return nil // results of tools that run at the provider's: none were offered
+	}
+	p, err := r.draft.Open(begin)
+	if err != nil {
+		return err
+	}
+	b.Piece = p
+	r.open[index] = b
+	r.order = append(r.order, b)
+	return r.draft.Add(p, said)
+}
+
+func (r *reader) grow(index int64, d delta) error {
+	b := r.open[index]
+	if b == nil || b.redacted {
+		return nil
+	}
+	kind := b.Block.Type
+	switch {
+	case d.Type == "text_delta" && kind == tidemark.BlockText:
+		return r.draft.Add(b.Piece, d.Text)
+	case d.Type == "thinking_delta" && kind == tidemark.BlockThinking:
+		return r.draft.Add(b.Piece, d.Thinking)
+	case d.Type == "input_json_delta" && kind == tidemark.BlockToolUse:
+		return r.draft.Add(b.Piece, d.PartialJSON)
+	case d.Type == "signature_delta" && kind == tidemark.BlockThinking:
+		b.signature.WriteString(d.Signature)
+		return r.draft.Grow(len(d.Signature))
+	}
+	return nil
+}
+
+func (r *reader) answer() *model.Answer {
+	for _, b := range r.order {
+		if b.signature.Len() == 0 {
+			continue
+		}
+		b.Block.Provider = Provider
+		b.Block.Raw = `{"type":"thinking","thinking":` + quoted(b.Text()) + `,"signature":` + quoted(b.signature.String()) + `}`
+	}
+	var usage *tidemark.Usage
+	if r.usage != (tidemark.Usage{}) {
+		usage = &r.usage
+	}
+	return r.draft.Answer(r.model, stopOf(r.stop), usage)
+}
+
+// stopOf returns a stop reason in the words of the house.
+func stopOf(reason string) string {
+	switch reason {
+	case "tool_use":
+		return model.StopTools
+	case "max_tokens", "model_context_window_exceeded":
+		return model.StopMaxTokens
+	case "stop_sequence":
+		return model.StopSequence
+	case "refusal":
+		return model.StopRefusal
+	}
+	return model.StopEnd
+}
+
+// failed returns the error of an error event. It comes under status 200, so
+// its type says what the status would have been.
+func failed(data []byte) error {
+	var event struct {
+		Error struct{ Type string }
+	}
+	_ = json.Unmarshal(data, &event) // an error without a type is one of the server's
+	status := http.StatusInternalServerError
+	switch event.Error.Type {
+	case "invalid_request_error":
+		status = http.StatusBadRequest
+	case "authentication_error":
+		status = http.StatusUnauthorized
+	case "billing_error":
+		status = http.StatusPaymentRequired
+	case "permission_error":
+		status = http.StatusForbidden
+	case "not_found_error":
+		status = http.StatusNotFound
+	case "request_too_large":
+		status = http.StatusRequestEntityTooLarge
+	case "rate_limit_error":
+		status = http.StatusTooManyRequests
+	case "timeout_error":
+		status = http.StatusGatewayTimeout
+	case "overloaded_error":
+		status = 529
+	}
+	return model.Refused(Provider, status, nil, data)
+}

@@ -1,0 +1,29 @@
+package model
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Straight returns a client like c, or like the default one, that follows no
+// redirects: they would carry the key to another host.
+func Straight(c *http.Client) *http.Client {
+	if c == nil {
+		c = http.DefaultClient
+	}
+	straight := *c
+	straight.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &straight
+}
+
+// ParseBase reads the address of a server. What is none is ErrInvalid.
+func ParseBase(base string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimSpace(base))
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, tidemark.Invalidf("base URL %.200q: want http://HOST or https://HOST", base)
+	}
+	return u, nil
+}

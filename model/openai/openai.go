@@ -1,0 +1,115 @@
+// Package openai asks models over the chat completions API, in the dialects
+// of OpenAI, Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and their like. It
+// takes from each what it sends and asks for little, because they agree on
+// little.
+//
+// It keeps no conversation and reads no environment.
+//
+//	client := openai.New(openai.Options{BaseURL: "http://localhost:11434/v1", Name: "ollama"})
+//	for e, err := range client.Stream(ctx, request) { … }
+package openai
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark/model"
+)
+
+// Options say whom to ask, and how.
+type Options struct {
+	BaseURL string       // default: OpenAI's own; a host without a path gets /v1
+	Key     string       // "": none is sent, as local servers want it
+	Name    string       // what the server is called in errors; default "openai"
+	HTTP    *http.Client // default: http.DefaultClient; redirects are not followed
+	Retry   model.Retry
+}
+
+// Client asks one server. It may be used by several goroutines.
+type Client struct {
+	o      Options
+	http   *http.Client
+	url    *url.URL
+	broken error // of the options, told when they are used
+}
+
+const home = "https://api.openai.com/v1"
+
+// New returns a client. It connects to nothing yet.
+func New(o Options) *Client {
+	if o.BaseURL == "" {
+		o.BaseURL = home
+	}
+	if o.Name == "" {
+		o.Name = "openai"
+	}
+	c := &Client{o: o, http: model.Straight(o.HTTP)}
+	c.url, c.broken = model.ParseBase(o.BaseURL)
+	if c.broken != nil {
+		return c
+	}
+	if strings.Trim(c.url.Path, "/") == "" {
+		c.url.Path = "/v1"
+	}
+	c.url = c.url.JoinPath("chat", "completions")
+	return c
+}
+
+// Stream asks for the next message. The last event is Done, or there is an
+// error: *model.Error, which may be model.ErrTooLong, model.ErrEndless or
+// tidemark.ErrDenied; ctx's own; or tidemark.ErrInvalid for a request that
+// cannot be sent.
+func (c *Client) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
+	err := c.broken
+	var body []byte
+	if err == nil {
+		body, err = c.body(r)
+	}
+	if err != nil {
+		return func(yield func(model.Event, error) bool) { yield(model.Event{}, err) }
+	}
+	return c.o.Retry.Stream(ctx, func(ctx context.Context, alive func(), emit func(model.Event) error) (*model.Answer, error) {
+		res, err := c.post(ctx, body)
+		if err != nil {
+			return nil, model.Lost(c.o.Name, err)
+		}
+		defer res.Body.Close()
+		alive()
+		if res.StatusCode != http.StatusOK {
+			page, _ := io.ReadAll(io.LimitReader(res.Body, model.MaxRefusalBytes))
+			return nil, model.Refused(c.o.Name, res.StatusCode, res.Header, c.withoutKey(page))
+		}
+		answer, err := read(c.o.Name, res.Body, alive, emit)
+		if answer != nil && answer.Entry.Model == "" {
+			answer.Entry.Model = r.Model
+		}
+		return answer, err
+	})
+}
+
+func (c *Client) post(ctx context.Context, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream, application/json")
+	req.Header.Set("User-Agent", "tidemark")
+	if c.o.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.o.Key)
+	}
+	return c.http.Do(req)
+}
+
+// withoutKey takes the key out of what a server says: some quote it.
+func (c *Client) withoutKey(page []byte) []byte {
+	if c.o.Key == "" {
+		return page
+	}
+	return bytes.ReplaceAll(page, []byte(c.o.Key), []byte("[key]"))
+}

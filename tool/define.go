@@ -1,0 +1,202 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Definition is a tool that was made while a session ran, as it is kept with
+// the session.
+type Definition struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema,omitempty"` // of type object; empty: takes no arguments
+	Command     string          `json:"command"`          // for bash: the input is JSON on stdin and in TOOL_INPUT
+}
+
+// builtin are the names that no definition may take, on machines without
+// python too: sessions travel.
+var builtin = []string{"bash", "python", "read", "write", "edit", "ls", "glob", "grep", "fetch"}
+
+const (
+	maxDefinition = 64 << 10
+	// maxInputVariable bounds TOOL_INPUT, since systems bound a variable at
+	// some 128 KiB and refuse to start a program with more.
+	maxInputVariable = 100_000
+)
+
+// Define adds a tool, or replaces the one of that name. The command runs in a
+// bash of its own, where the shell of the session is. What cannot be a tool
+// is ErrInvalid.
+func (b *Box) Define(d Definition) error {
+	schema, err := d.check(b.o.Reserved)
+	if err != nil {
+		return err
+	}
+	d.Schema = schema
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := slices.IndexFunc(b.defined, func(o Definition) bool { return o.Name == d.Name }); i >= 0 {
+		b.defined[i] = d
+		return nil
+	}
+	b.defined = append(b.defined, d)
+	return nil
+}
+
+// Undefine removes a defined tool, and reports whether there was one.
+func (b *Box) Undefine(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := len(b.defined)
+	b.defined = slices.DeleteFunc(b.defined, func(d Definition) bool { return d.Name == name })
+	return len(b.defined) < n
+}
+
+// Defined returns the defined tools in the order in which they came, for the
+// checkpoint; Define brings each of them back.
+func (b *Box) Defined() []Definition {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.defined)
+}
+
+// check returns the schema in the form in which it is kept.
+func (d Definition) check(reserved []string) (json.RawMessage, error) {
+	switch {
+	case !isToolName(d.Name):
+		return nil, tidemark.Invalidf("tool %.80q: a name has letters, digits, _ and -, begins with a letter, and is at most 64 long", d.Name)
+	case slices.Contains(builtin, d.Name) || slices.Contains(reserved, d.Name):
+		return nil, tidemark.Invalidf("tool %q: there is a built-in tool of this name", d.Name)
+	case strings.TrimSpace(d.Command) == "" || strings.Contains(d.Command, "\x00"):
+		return nil, tidemark.Invalidf("tool %q: it has no command, or one with a NUL in it", d.Name)
+	case len(d.Description)+len(d.Schema)+len(d.Command) > maxDefinition:
+		return nil, tidemark.Invalidf("tool %q: its definition is longer than %d bytes", d.Name, maxDefinition)
+	case len(bytes.TrimSpace(d.Schema)) == 0:
+		return json.RawMessage(`{"type":"object","properties":{}}`), nil
+	}
+	var schema struct {
+		Type     string   `json:"type"`
+		Required []string `json:"required"`
+	}
+	if err := json.Unmarshal(d.Schema, &schema); err != nil || schema.Type != "object" {
+		return nil, tidemark.Invalidf("tool %q: its schema is not a JSON Schema of type object", d.Name)
+	}
+	var kept bytes.Buffer
+	if err := json.Compact(&kept, d.Schema); err != nil {
+		return nil, tidemark.Invalidf("tool %q: its schema: %w", d.Name, err)
+	}
+	return kept.Bytes(), nil
+}
+
+func isToolName(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		if !isLetter(c) && (i == 0 || c != '_' && c != '-' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 64
+}
+
+func (b *Box) definedTool(d Definition) Tool {
+	return Tool{
+		Name:        d.Name,
+		Description: d.Description,
+		Schema:      d.Schema,
+		Effect:      Runs,
+		// The command, so that an approval does not outlive a new definition.
+		Scope: func(json.RawMessage) string { return wholeScope(d.Command) },
+		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {
+			fields, err := readObject(input)
+			if err != nil {
+				return failed(err.Error()), nil
+			}
+			var schema struct {
+				Required []string `json:"required"`
+			}
+			if err := json.Unmarshal(d.Schema, &schema); err != nil {
+				return failed("its schema is damaged: " + err.Error()), nil
+			}
+			for _, name := range schema.Required {
+				if _, ok := fields[name]; !ok {
+					return failed(fmt.Sprintf("the argument %q is missing", name)), nil
+				}
+			}
+			return b.runDefined(ctx, d, input)
+		},
+	}
+}
+
+// begin notes a process that Close and Reset have to end, unless the box is
+// closed.
+func (b *Box) begin(w *warm) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.running = append(b.running, w)
+	}
+	return !b.closed
+}
+
+func (b *Box) finish(w *warm) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running = slices.DeleteFunc(b.running, func(o *warm) bool { return o == w })
+}
+
+// endDefined ends the defined tools that run.
+func (b *Box) endDefined() {
+	b.mu.Lock()
+	running := slices.Clone(b.running)
+	b.mu.Unlock()
+	for _, w := range running {
+		w.kill()
+	}
+}
+
+func (b *Box) runDefined(ctx context.Context, d Definition, input json.RawMessage) (Result, error) {
+	if ctx.Err() != nil {
+		return failed("stopped before it began"), ctx.Err()
+	}
+	if b.o.Shell == "" {
+		return failed("there is no bash here, and defined tools need one"), nil
+	}
+	if len(bytes.TrimSpace(input)) == 0 || string(input) == "null" {
+		input = json.RawMessage("{}")
+	}
+	state := b.State()
+	env := state.environ(b.o.Environ)
+	if len(input) <= maxInputVariable {
+		env = append(env, "TOOL_INPUT="+string(input))
+	}
+	w, err := startWarm(b.o.Shell, []string{"--noprofile", "--norc", "-c", "exec 2>&1\n" + d.Command}, absolute(b.o.Root, state.Dir), env, b.o.OutputBytes)
+	if err != nil {
+		return failed(d.Name + " cannot be started: " + err.Error()), nil
+	}
+	w.once = true
+	if !b.begin(w) {
+		w.kill()
+		return failed(errClosed.Error()), errClosed
+	}
+	defer b.finish(w)
+	o, err := w.run(ctx, func(string) string { return string(input) }, b.o.Timeout, b.live(d.Name))
+	res := Result{Text: o.text, Truncated: o.truncated, IsError: err != nil || o.timedOut || !o.state.Success()}
+	var notes []string
+	switch {
+	case err != nil:
+		notes = append(notes, "stopped")
+	case o.timedOut:
+		notes = append(notes, fmt.Sprintf("stopped after %s", b.o.Timeout))
+	case !o.state.Success():
+		notes = append(notes, o.state.String())
+	}
+	res.Text = withNotes(res.Text, notes)
+	return res, err
+}

@@ -1,0 +1,190 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// python is the warm interpreter of a session. Like the shell it starts with
+// the first call and again after it ended, but nothing of it is kept.
+type python struct {
+	o    Options
+	turn chan struct{}
+
+	mu     sync.Mutex
+	warm   *warm
+	closed bool
+	begun  bool // there was an interpreter before
+}
+
+func newPython(o Options) *python { return &python{o: o, turn: make(chan struct{}, 1)} }
+
+// end ends the interpreter with all its globals.
+func (p *python) end() {
+	p.mu.Lock()
+	w := p.warm
+	p.warm, p.begun = nil, false
+	p.mu.Unlock()
+	if w != nil {
+		w.kill()
+	}
+}
+
+func (p *python) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.end()
+}
+
+// ensure returns a living interpreter, and whether it took the place of one
+// that ended.
+func (p *python) ensure() (w *warm, again bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, false, errClosed
+	}
+	if p.warm != nil && p.warm.alive() {
+		return p.warm, false, nil
+	}
+	w, err = startWarm(p.o.Python, []string{"-c", pythonDriver}, p.o.Root, p.o.Environ, p.o.OutputBytes)
+	if err != nil {
+		return nil, false, err
+	}
+	again = p.begun
+	p.warm, p.begun = w, true
+	return w, again, nil
+}
+
+// pythonDriver runs one cell after another in the module __main__. It keeps
+// its own copies of what cells can take away from it: the output, the streams
+// of sys, and its process, which a cell may fork.
+const pythonDriver = `
+import ast, builtins, json, linecache, os, sys, traceback, types
+def serve():
+    requests, reports, output = os.fdopen(os.dup(0), 'rb'), os.dup(2), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    me = os.getpid()
+    def stream(fd, old):
+        os.dup2(output, fd)
+        if old is None or old.closed:
+            return open(fd, 'w', 1, encoding='utf-8', errors='backslashreplace', closefd=False)
+        return old
+    out, err = stream(1, None), stream(2, None)
+    sys.stdout, sys.stderr = out, err
+    main = types.ModuleType('__main__')
+    main.__builtins__ = builtins
+    sys.modules['__main__'] = main
+    def send(fd, data):
+        while data:
+            data = data[os.write(fd, data):]
+    def cell(name, code):
+        tree, last = ast.parse(code, name), None
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            last = ast.Expression(tree.body.pop().value)
+        exec(compile(tree, name, 'exec'), main.__dict__)
+        if last is not None:
+            value = eval(compile(last, name, 'eval'), main.__dict__)
+            if value is not None:
+                print(repr(value))
+    count = 0
+    for line in requests:
+        request = json.loads(line)
+        code, mark, count, status, said = request['code'], request['mark'].encode(), count + 1, b'ok', ''
+        name = '<cell %d>' % count
+        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        try:
+            cell(name, code)
+        except SystemExit as e:
+            said = 'SystemExit: %s\n' % (e.code,)
+            status = b'ok' if e.code in (None, 0) else b'error'
+        except BaseException as e:
+            own = e.__traceback__
+            while own is not None and not own.tb_frame.f_code.co_filename.startswith('<cell '):
+                own = own.tb_next
+            said, status = ''.join(traceback.format_exception(type(e), e, own)), b'error'
+        if os.getpid() != me:
+            os._exit(0)
+        for s in (sys.stdout, sys.stderr, out, err):
+            try:
+                s.flush()
+            except Exception:
+                pass
+        out, err = stream(1, out), stream(2, err)
+        sys.stdout, sys.stderr = out, err
+        err.write(said)
+        err.flush()
+        send(output, b'\0' + mark + b'\0')
+        send(reports, b'\0' + mark + b'\0' + status + b'\0\0')
+serve()
+`
+
+type pythonArguments struct {
+	Code    string `json:"code" say:"Python 3 code; the value of a last expression is printed" need:"yes"`
+	Timeout int    `json:"timeout_seconds" say:"after how many seconds to give up; without it, and at most, what this installation allows"`
+}
+
+func (b *Box) pythonTool() Tool {
+	return Tool{
+		Name: "python",
+		Description: "Runs Python 3 code in the interpreter of this session, in the root of the workspace. Globals stay from call to call while the interpreter lives; " +
+			"they are lost when the session is resumed later, when code takes too long, and when the process ends. What has to last, write to a file. The value of a last expression is printed. There is nothing on stdin.",
+		Schema: schemaOf(pythonArguments{}),
+		Effect: Runs,
+		Scope:  func(json.RawMessage) string { return "" },
+		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {
+			var a pythonArguments
+			if err := readArgs(input, &a); err != nil {
+				return failed(err.Error()), nil
+			}
+			if strings.TrimSpace(a.Code) == "" {
+				return failed("the code is empty"), nil
+			}
+			return b.python.run(ctx, a.Code, b.timeout(a.Timeout), b.live("python"))
+		},
+	}
+}
+
+func (p *python) run(ctx context.Context, code string, timeout time.Duration, live func([]byte)) (Result, error) {
+	release, err := take(ctx, p.turn)
+	if err != nil {
+		return failed("stopped before it began"), err
+	}
+	defer release()
+	w, again, err := p.ensure()
+	switch {
+	case errors.Is(err, errClosed):
+		return failed(err.Error()), err
+	case err != nil:
+		return failed("python3 cannot be started: " + err.Error()), nil
+	}
+	request := func(mark string) string {
+		// Strings always have JSON, and JSON has no newline.
+		line, _ := json.Marshal(map[string]string{"mark": mark, "code": code})
+		return string(line) + "\n"
+	}
+	o, err := w.run(ctx, request, timeout, live)
+	res := Result{Text: o.text, Truncated: o.truncated}
+	var notes []string
+	if again {
+		notes = append(notes, "this was a fresh interpreter: earlier globals are gone")
+	}
+	switch {
+	case err != nil:
+		notes = append(notes, "stopped; globals are gone")
+	case o.timedOut:
+		notes = append(notes, fmt.Sprintf("stopped after %s; globals are gone", timeout))
+	case o.report == nil:
+		notes = append(notes, fmt.Sprintf("the interpreter ended: %s; globals are gone", o.state))
+	}
+	res.IsError = err != nil || o.report == nil || o.report[0] != "ok"
+	res.Text = withNotes(res.Text, notes)
+	return res, err
+}

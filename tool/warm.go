@@ -1,0 +1,358 @@
+package tool
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A warm process is an interpreter that runs one request after another. It is
+// told requests on its stdin, its output and that of its children comes on its
+// stdout, and on its stderr it tells how a request ended; it moves these to
+// other numbers before the first request, so that requests find an ordinary
+// stdin, stdout and stderr.
+//
+// The end of a request is told twice, by a mark between NULs in the output, so
+// that all output of the request comes before it, and by a report:
+//
+//	NUL mark NUL (field NUL)* NUL
+//
+// The mark is new and random each time. What is printed between two requests,
+// by children in the background, belongs to the next.
+type warm struct {
+	cmd    *exec.Cmd
+	family family
+	in     *os.File
+	out    *os.File
+	report *os.File
+
+	mu     sync.Mutex
+	kept   *clip
+	mark   []byte        // what the pump looks for, nil between requests
+	marked chan struct{} // closed when the pump has found it
+	live   func([]byte)  // is given output while a request runs
+	held   []byte        // the end of the output, while it may be a part of the mark
+
+	reports chan []string
+	dead    chan struct{} // closed when the process has ended and was cleaned up
+	stop    sync.Once
+	limit   int
+	once    bool // it takes one request, and ends
+	ready   bool // it was told how to report; for whoever sends the requests
+}
+
+const (
+	// grace is how long processes have between being asked to end and being
+	// killed.
+	grace = 500 * time.Millisecond
+	// drain is how long the output of a dead process is waited for, in case a
+	// child that escaped holds it open.
+	drain = time.Second
+	// maxReport bounds what a process tells of itself.
+	maxReport = 4 << 20
+)
+
+// startWarm starts a warm process. It never inherits the environment of this
+// one.
+func startWarm(path string, args []string, dir string, environ []string, limit int) (*warm, error) {
+	var ends []*os.File
+	pipe := func() (r, w *os.File, err error) {
+		if r, w, err = os.Pipe(); err == nil {
+			ends = append(ends, r, w)
+		}
+		return r, w, err
+	}
+	inR, inW, err1 := pipe()
+	outR, outW, err2 := pipe()
+	repR, repW, err3 := pipe()
+	closeAll := func() {
+		for _, f := range ends {
+			f.Close()
+		}
+	}
+	if err := errors.Join(err1, err2, err3); err != nil {
+		closeAll()
+		return nil, err
+	}
+	cmd := &exec.Cmd{Path: path, Args: append([]string{path}, args...), Dir: dir, Env: withDir(environ, dir), Stdin: inR, Stdout: outW, Stderr: repW}
+	fam, err := startFamily(cmd)
+	if err != nil {
+		closeAll()
+		return nil, err
+	}
+	for _, f := range []*os.File{inR, outW, repW} {
+		f.Close()
+	}
+	w := &warm{cmd: cmd, family: fam, in: inW, out: outR, report: repR, kept: newClip(limit), limit: limit,
+		reports: make(chan []string, 1), dead: make(chan struct{})}
+	pumped := make(chan struct{})
+	go func() { defer close(pumped); w.pump() }()
+	go w.readReports()
+	go w.reap(pumped)
+	return w, nil
+}
+
+// withDir adds what programs believe to be their folder. Its result is never
+// empty, for which exec would hand down the environment of this process.
+func withDir(environ []string, dir string) []string {
+	return append(slices.Clip(environ), "PWD="+dir)
+}
+
+// reap waits for the end of the process, ends what it left behind, and reads
+// the rest of its output.
+func (w *warm) reap(pumped <-chan struct{}) {
+	w.cmd.Wait()
+	w.stop.Do(w.family.end) // waits for a kill that is under way
+	select {
+	case <-pumped:
+	case <-time.After(drain):
+	}
+	w.in.Close()
+	w.out.Close()
+	w.report.Close()
+	w.family.release()
+	close(w.dead)
+}
+
+// pump reads output as long as there is some.
+func (w *warm) pump() {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := w.out.Read(buf)
+		if n > 0 {
+			w.take(buf[:n])
+		}
+		if err != nil {
+			w.mu.Lock()
+			w.keep(w.held)
+			w.held = nil
+			w.mu.Unlock()
+			return
+		}
+	}
+}
+
+// take sorts output into what belongs to the request that runs, the mark of
+// its end, and what came after.
+func (w *warm) take(b []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.held) > 0 {
+		b = append(w.held, b...)
+		w.held = nil
+	}
+	if w.mark == nil {
+		w.keep(b)
+		return
+	}
+	if before, rest, found := bytes.Cut(b, w.mark); found {
+		w.keep(before)
+		w.mark, w.live = nil, nil
+		w.held = bytes.Clone(rest) // of the next request
+		close(w.marked)
+		return
+	}
+	// The mark may have come in part. It has a NUL at both ends only.
+	for i := max(0, len(b)-len(w.mark)+1); i < len(b); i++ {
+		if bytes.HasPrefix(w.mark, b[i:]) {
+			w.held = bytes.Clone(b[i:])
+			b = b[:i]
+			break
+		}
+	}
+	w.keep(b)
+}
+
+func (w *warm) keep(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	if w.live != nil {
+		w.live(b)
+	}
+	w.kept.Write(b)
+}
+
+// readReports reads reports until the process is dead.
+func (w *warm) readReports() {
+	r := bufio.NewReader(w.report)
+	for {
+		fields, err := readReport(r)
+		if errors.Is(err, errEndless) {
+			w.stop.Do(w.family.stop)
+		}
+		if err != nil {
+			return
+		}
+		select {
+		case w.reports <- fields:
+		case <-w.dead:
+			return
+		}
+	}
+}
+
+var errEndless = errors.New("the report does not end")
+
+// readReport skips what is in front of a report, such as the complaints of an
+// interpreter about how it was started.
+func readReport(r *bufio.Reader) (fields []string, err error) {
+	for err = bufio.ErrBufferFull; errors.Is(err, bufio.ErrBufferFull); {
+		_, err = r.ReadSlice(0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	size := 0
+	for {
+		f, err := r.ReadString(0)
+		if err != nil {
+			return nil, err
+		}
+		if size += len(f); size > maxReport {
+			return nil, errEndless
+		}
+		if f == "\x00" {
+			return fields, nil
+		}
+		fields = append(fields, f[:len(f)-1])
+	}
+}
+
+// outcome is how a request ended.
+type outcome struct {
+	text      string
+	truncated bool
+	report    []string // nil when the process did not survive the request
+	timedOut  bool
+	state     *os.ProcessState // when the process ended
+}
+
+// run sends one request and waits for its end. The request is made for a mark.
+// A request that does not end in time, or whose ctx ends, takes the process
+// with it, and all of its children; the error is that of ctx.
+func (w *warm) run(ctx context.Context, request func(mark string) string, timeout time.Duration, live func([]byte)) (outcome, error) {
+	mark := rand.Text()
+	marked := make(chan struct{})
+	w.mu.Lock()
+	w.mark, w.marked = []byte("\x00"+mark+"\x00"), marked
+	w.live = bounded(live, w.limit)
+	early := w.held
+	w.held = nil
+	w.mu.Unlock()
+	w.take(early)
+	// A process that does not read must not block this one.
+	text := request(mark)
+	go func() {
+		io.WriteString(w.in, text)
+		if w.once {
+			w.in.Close()
+		}
+	}()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	var o outcome
+	var err error
+	var report []string
+	for report == nil || marked != nil {
+		select {
+		case fields := <-w.reports:
+			if len(fields) > 0 && fields[0] == mark {
+				report = fields[1:]
+			}
+			continue
+		case <-marked:
+			marked = nil
+			continue
+		case <-w.dead:
+		case <-timer.C:
+			o.timedOut = true
+			w.kill()
+		case <-ctx.Done():
+			err = ctx.Err()
+			w.kill()
+		}
+		report, o.state = nil, w.cmd.ProcessState
+		break
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o.text, o.truncated = w.kept.text()
+	o.report = report
+	w.kept, w.mark, w.live = newClip(w.limit), nil, nil
+	return o, err
+}
+
+// bounded stops giving output to live after limit bytes.
+func bounded(live func([]byte), limit int) func([]byte) {
+	if live == nil {
+		return nil
+	}
+	return func(b []byte) {
+		b = b[:min(len(b), limit)]
+		limit -= len(b)
+		if len(b) > 0 {
+			live(b)
+		}
+	}
+}
+
+// alive reports whether the process has not ended.
+func (w *warm) alive() bool {
+	select {
+	case <-w.dead:
+		return false
+	default:
+		return true
+	}
+}
+
+// kill ends the process with all of its children, and returns when they are
+// gone.
+func (w *warm) kill() {
+	w.stop.Do(w.family.stop)
+	<-w.dead
+}
+
+// lookUp finds a program in the PATH of an environment, and returns "" when it
+// is not there. Folders that are not absolute are left out: what is found must
+// not depend on where this process happens to be.
+func lookUp(environ []string, name string) string {
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	path, _ := getenv(environ, "PATH")
+	for _, dir := range filepath.SplitList(path) {
+		file := filepath.Join(dir, name)
+		info, err := os.Stat(file)
+		if err != nil || !filepath.IsAbs(dir) || !info.Mode().IsRegular() {
+			continue
+		}
+		if runtime.GOOS == "windows" || info.Mode()&0o111 != 0 {
+			return file
+		}
+	}
+	return ""
+}
+
+// getenv returns the last value of a variable, as programs would see it.
+func getenv(environ []string, name string) (string, bool) {
+	for i := len(environ) - 1; i >= 0; i-- {
+		k, v, ok := strings.Cut(environ[i], "=")
+		if ok && (k == name || runtime.GOOS == "windows" && strings.EqualFold(k, name)) {
+			return v, true
+		}
+	}
+	return "", false
+}
