@@ -20,6 +20,8 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 win
 SYSTEMS := linux darwin windows
 
 FUZZTIME ?= 20s
+# What make test fuzzes each target for: some forty targets in two minutes.
+TESTFUZZTIME ?= 2s
 SOAKCHECKS ?= 10000
 CRASHSTATES ?= 1000000
 
@@ -40,9 +42,10 @@ deps: ## install the programs that tests use, where they are missing
 	@bash scripts/deps.sh
 
 .PHONY: test
-test: deps bin/tally ## install what is missing and run all tests
+test: deps bin/tally ## install what is missing, run all tests, fuzz each target for 2 s
 	$(GO) test -C tools ./...
 	$(GO) test -json ./... | bin/tally
+	bash scripts/fuzz.sh $(TESTFUZZTIME)
 
 .PHONY: race
 race: deps ## run all tests with the race detector (needs a C compiler)
@@ -75,10 +78,7 @@ cross: ## build the program for six platforms into bin/
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZTIME (20s), one after the other
-	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file fn; do \
-		echo "$${fn#func } in $$(dirname $$file)"; \
-		$(GO) test -run '^$$' -fuzz "^$${fn#func }$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file) </dev/null; \
-	done
+	bash scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: crash
 crash: build deps ## SIGKILL, power cuts, a crash at every file-system call (minutes; root for power cuts)

@@ -45,6 +45,12 @@ type Tool struct {
 	// Export writes a session as the tool would have, and returns what the
 	// tool has no place for. Nil: the tool is only read.
 	Export func(ctx context.Context, out Out, s *Session) ([]string, error)
+
+	// Fleet returns the agents, schedules and jobs at the Place, of a tool that
+	// runs agents; nil: it does not. ExportFleet writes them as the tool would
+	// have, and returns what it has no place for.
+	Fleet       func(ctx context.Context, p Place) (*Fleet, error)
+	ExportFleet func(ctx context.Context, out Out, f *Fleet) ([]string, error)
 }
 
 // Place is a file or folder of another tool, opened to be read.
@@ -121,8 +127,13 @@ type Session struct {
 	// Checkpoint is what a restart needs beyond the messages, in the JSON of
 	// store.Checkpoint. Nil: nothing.
 	Checkpoint json.RawMessage
-	// Files are durable files of the session, by slash-separated name.
+	// Files are durable files of the session, by slash-separated name: below
+	// memory, artifacts, buffers, meta, or a folder that is named for the tool.
+	// Not nil: they are all of them, and replace those that are there.
 	Files map[string][]byte
+	// Remote is where the project of the session is fetched from, as git knows
+	// it; "": not known.
+	Remote string
 	// UpdatedAt is when the tool last changed it, zero: not known.
 	UpdatedAt time.Time
 	// Lost says, for people, what of the session could not be taken over.
@@ -160,6 +171,40 @@ type Worker struct {
 	Name    string // as the tool calls it; need not be fit for an id
 	Call    string // the id of the tool call that started it, "": not known
 	Entries iter.Seq2[Entry, error]
+}
+
+// Fleet is the agents of a tool that runs them, and what they did.
+type Fleet struct {
+	tidemark.Fleet
+	Agents    []Agent
+	Schedules []tidemark.Schedule
+	// Jobs are runs, the oldest first. One that could not be read is yielded
+	// as a *Skip, and more may follow; any other error ends it.
+	Jobs iter.Seq2[Job, error]
+	// Transcripts are sessions beside the fleet in the format of another tool.
+	Transcripts []Transcript
+	// Skipped and Lost say what could not be read, and what has no place here.
+	Skipped []*Skip
+	Lost    []string
+}
+
+// Agent is an agent of a fleet, with what it logged; nil: nothing.
+type Agent struct {
+	tidemark.Agent
+	Log iter.Seq2[tidemark.Event, error]
+}
+
+// Job is one run, with what it put out. A damaged event may be yielded as a
+// *Skip.
+type Job struct {
+	tidemark.Job
+	Output iter.Seq2[tidemark.Event, error]
+}
+
+// Transcript is a session file of another tool.
+type Transcript struct {
+	Tool string // the Name of that tool
+	Path string // in the FS of the Place
 }
 
 // Skip is something that could not be taken over.

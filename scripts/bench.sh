@@ -7,6 +7,7 @@
 #   scripts/bench.sh -doc docs/benchmarks.md    # also rewrite the tables there
 #   scripts/bench.sh -only append,read          # see -help for the rest
 #   scripts/bench.sh -only search,archive -entries 1000000
+#   scripts/bench.sh -only import -foreign 1000 # megabytes of transcripts
 #
 # Ripgrep (rg) and node are measured beside the program where they are
 # installed; where they are not, the tables say so.

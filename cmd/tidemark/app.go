@@ -5,9 +5,9 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,11 +51,14 @@ type app struct {
 	store    *store.Store
 	indexing func() error // ends the follower that indexes
 
+	signals  chan os.Signal
+	onSignal *atomic.Pointer[func(os.Signal)] // set by a command that takes signals itself
+
 	progressAt time.Time // when progress was last shown
 }
 
 func newApp() *app {
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, signals: make(chan os.Signal, 4), onSignal: new(atomic.Pointer[func(os.Signal)])}
 	if columns, err := strconv.Atoi(os.Getenv("TIDEMARK_FORCE_TTY")); err == nil && columns > 0 {
 		a.terminal, a.columns = true, columns
 	} else if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) {
@@ -108,23 +111,6 @@ func wantsColor(c settings) bool {
 		return false
 	}
 	return c.Color == nil || *c.Color
-}
-
-// project is the folder that sessions made here belong to: the root of the
-// work tree, or else the current folder.
-func (a *app) project() string {
-	here, err := os.Getwd()
-	if err != nil {
-		return ""
-	}
-	for dir := here; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
-			return dir
-		}
-		if dir == filepath.Dir(dir) {
-			return here
-		}
-	}
 }
 
 // holder is this process as the holder of a lease.
@@ -181,6 +167,8 @@ func (a *app) options() (*store.Options, error) {
 		Words:   search.EntryWords,
 		Secrets: secretsIn(finder),
 		Redact:  mode,
+		Marks:   projectMarks,
+		There:   thereIs,
 		Warn:    func(id tidemark.SessionID, found []store.Secret) { a.warnOfSecrets(mode, id, found) },
 	}, nil
 }

@@ -131,6 +131,11 @@ func originOf(s tidemark.Session) origin {
 	return extra.Imported
 }
 
+// origin is what the session keeps of where it came from.
+func (g *guest) origin() (json.RawMessage, error) {
+	return json.Marshal(map[string]origin{"imported": {Tool: g.tool.Name, Copied: g.from.Copied, Extra: g.from.Extra}})
+}
+
 // find looks for the session among those that were brought before.
 func (g *guest) find(ctx context.Context) error {
 	if g.s == nil {
@@ -156,6 +161,7 @@ func (g *guest) known(ctx context.Context, foreign string) (store.Info, bool, er
 	return store.Info{}, false, err
 }
 
+// fill brings what was said, then what the session keeps beside that.
 func (g *guest) fill(ctx context.Context) error {
 	if err := g.log(ctx, "", g.from.Entries); err != nil {
 		return err
@@ -165,26 +171,25 @@ func (g *guest) fill(ctx context.Context) error {
 			return err
 		}
 	}
-	if n := len(g.from.Files); n > 0 {
-		g.from.Lost = append(g.from.Lost, fmt.Sprintf("%d files beside the conversation", n))
-	}
-	if g.w == nil {
-		if g.here == nil && g.row.Entries == 0 {
+	if g.here == nil && g.row.Entries == 0 {
+		if g.from.Checkpoint == nil && len(g.from.Files) == 0 {
 			g.row.State = "empty"
+			return nil
 		}
-		return nil // nothing was new
-	}
-	if len(g.from.Checkpoint) > 0 {
-		var c store.Checkpoint
-		if err := json.Unmarshal(g.from.Checkpoint, &c); err != nil {
-			return convert.Skipf(g.from.ForeignID, "its checkpoint: %v", err)
-		}
-		if err := g.w.SaveCheckpoint(ctx, c); err != nil {
+		// What a session remembers is worth keeping though nothing was said.
+		begun := convert.Entry{Entry: tidemark.Entry{Kind: kindImported, At: g.clock}, ID: "@imported"}
+		if err := g.log(ctx, "", convert.All([]convert.Entry{begun})); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := g.state(ctx); err != nil || g.dryRun {
+		return err
+	}
+	return g.s.KnowProject(ctx, remoteMark(g.from.Remote), g.from.Project)
 }
+
+// kindImported is the entry that begins a session in which nothing was said.
+const kindImported = "imported"
 
 // kindWorker is the entry that says, at the beginning of the log of a worker,
 // what its tool called it and which call started it.
@@ -409,17 +414,12 @@ func (l *guestLog) parent(e convert.Entry) int64 {
 // open makes the writer at the first entry that is new.
 func (l *guestLog) open(ctx context.Context) error {
 	g := l.guest
-	if g.w != nil {
-		return nil
-	}
-	if g.here != nil {
-		w, err := g.s.Attach(ctx, g.here.ID, g.holder(g.cmd))
-		g.w = w
-		return err
+	if g.w != nil || g.here != nil {
+		return g.attach(ctx)
 	}
 	sess := g.from.Session
 	sess.ID, sess.Base = "", nil
-	extra, err := json.Marshal(map[string]origin{"imported": {Tool: g.tool.Name, Copied: g.from.Copied, Extra: sess.Extra}})
+	extra, err := g.origin()
 	if err != nil {
 		return err
 	}
@@ -438,6 +438,16 @@ func (l *guestLog) open(ctx context.Context) error {
 	return nil
 }
 
+// attach makes the writer of a session that is here.
+func (g *guest) attach(ctx context.Context) error {
+	if g.w != nil {
+		return nil
+	}
+	w, err := g.s.Attach(ctx, g.here.ID, g.holder(g.cmd))
+	g.w = w
+	return err
+}
+
 // maxPrompt is how much of a prompt makes a title.
 const maxPrompt = 80
 
@@ -445,12 +455,17 @@ const maxPrompt = 80
 // a title is known by.
 func (l *guestLog) firstPrompt() string {
 	for _, e := range l.pending {
-		if text := strings.TrimSpace(e.Text()); e.Role == tidemark.User && text != "" {
-			line, _, _ := strings.Cut(text, "\n")
-			return render.Truncate(render.CleanLine(line), maxPrompt)
+		if title := titleOf(e.Text()); e.Role == tidemark.User && title != "" {
+			return title
 		}
 	}
 	return ""
+}
+
+// titleOf makes a title of what was asked.
+func titleOf(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return render.Truncate(render.CleanLine(line), maxPrompt)
 }
 
 // fork makes a session that shares the past of one that was brought before.

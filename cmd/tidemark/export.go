@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -50,19 +50,30 @@ With --all, everything that the store holds goes into one archive, which import
 brings back as it was. The archive of an encrypted store is encrypted as the
 store is, and opens with the same keys.
 
---format TOOL writes a session as another tool would have, into a folder, and
-says what that tool has no place for: ` + known(func(t convert.Tool) bool { return t.Export != nil }) + `.`,
+--format TOOL writes a session, or with --all every one of them and the agents
+and jobs of a fleet, as another tool would have, into a folder, and says what
+that tool has no place for: ` + known(canExport) + `.`,
 		Example: `  tidemark export last > session.md
   tidemark export 7f3a@n2 --format html -o session.html
   tidemark export last --all-branches --format json --redact
   tidemark export --all -o backup.tidemark
-  tidemark export --all --since backup.tidemark -o today.tidemark`,
+  tidemark export --all --since backup.tidemark -o today.tidemark
+  tidemark export --all --format herdctl -o fleet`,
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case x.all && len(args) > 0:
 				return tidemark.Invalidf("--all and a session exclude each other")
+			case x.all && x.format != "":
+				tool, err := toolNamed(x.format)
+				if err != nil {
+					return err
+				}
+				if x.since != "" {
+					return tidemark.Invalidf("--since goes with an archive")
+				}
+				return a.exportTo(cmd, "", tool, x)
 			case x.all:
 				return a.exportAll(cmd, x)
 			case len(args) == 0:
@@ -83,7 +94,7 @@ says what that tool has no place for: ` + known(func(t convert.Tool) bool { retu
 	f.BoolVar(&x.branches, "all-branches", false, "all branches, in the order they were written")
 	f.BoolVar(&x.only, "only-node", false, "only the entries of the node, not what leads to it")
 	f.StringVar(&x.worker, "worker", "", "the log of this worker of the session")
-	f.BoolVar(&x.all, "all", false, "everything, as one archive")
+	f.BoolVar(&x.all, "all", false, "everything, as one archive; with a tool's format, every session")
 	f.StringVar(&x.since, "since", "", "with --all: only what changed since an earlier archive in `FILE`")
 	return cmd
 }
@@ -92,7 +103,7 @@ says what that tool has no place for: ` + known(func(t convert.Tool) bool { retu
 func exportFormats() []string {
 	all := slices.Clone(formats)
 	for _, t := range tools() {
-		if t.Export != nil {
+		if canExport(t) {
 			all = append(all, t.Name)
 		}
 	}
@@ -149,7 +160,7 @@ func (a *app) exportOne(cmd *cobra.Command, ref string, x exporting) error {
 	}
 	var damage error
 	err = a.toFile(x.output, func(w io.Writer) error {
-		err := a.export(ctx, w, format, &about, labels, ref, entries)
+		err := x.write(ctx, s, w, format, &about, labels, ref, entries)
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			damage, err = err, nil // what can be read is written
 		}
@@ -198,7 +209,23 @@ func masked(s *store.Store, entries iter.Seq2[tidemark.Entry, error]) iter.Seq2[
 	}
 }
 
-func (a *app) export(ctx context.Context, w io.Writer, format string, v *store.View, labels map[int64]string, ref string, entries iter.Seq2[tidemark.Entry, error]) error {
+// state adds what is kept beside the conversation, when all of it goes out.
+func (x exporting) state(ctx context.Context, s *store.Store, f *sessionFile) error {
+	if x.worker != "" || x.only {
+		return nil
+	}
+	var err error
+	if f.Checkpoint, f.Files, err = stateOfSession(ctx, s, f.Session.ID); err != nil || !x.redact {
+		return err
+	}
+	f.Checkpoint = maskedJSON(s, f.Checkpoint)
+	for name, content := range f.Files {
+		f.Files[name] = []byte(s.MaskText(string(content)))
+	}
+	return nil
+}
+
+func (x exporting) write(ctx context.Context, s *store.Store, w io.Writer, format string, v *store.View, labels map[int64]string, ref string, entries iter.Seq2[tidemark.Entry, error]) error {
 	switch format {
 	case "md", "html":
 		d, err := document(ctx, v, labels, ref)
@@ -210,7 +237,11 @@ func (a *app) export(ctx context.Context, w io.Writer, format string, v *store.V
 		}
 		return render.Markdown(w, d, entries)
 	case "json":
-		return exportJSON(w, v.Session, labels, entries)
+		f := sessionFile{Session: v.Session, Labels: labels}
+		if err := x.state(ctx, s, &f); err != nil {
+			return err
+		}
+		return exportJSON(w, f, entries)
 	}
 	return eachLine(w, entries, func(e tidemark.Entry) ([]byte, error) {
 		b, err := marshal(e)
@@ -269,7 +300,10 @@ type sessionFile struct {
 	Version int              `json:"version"`
 	Session tidemark.Session `json:"session"`
 	Labels  map[int64]string `json:"labels,omitempty"`
-	Entries []tidemark.Entry `json:"entries"`
+	// Checkpoint and Files are what a restart needs beyond the messages.
+	Checkpoint json.RawMessage   `json:"checkpoint,omitempty"`
+	Files      map[string][]byte `json:"files,omitempty"`
+	Entries    []tidemark.Entry  `json:"entries"`
 }
 
 // The format of a sessionFile.
@@ -279,8 +313,9 @@ const (
 )
 
 // exportJSON writes a sessionFile without holding the entries in memory.
-func exportJSON(w io.Writer, sess tidemark.Session, labels map[int64]string, entries iter.Seq2[tidemark.Entry, error]) error {
-	head, err := marshal(sessionFile{Format: sessionFormat, Version: sessionVersion, Session: sess, Labels: labels, Entries: []tidemark.Entry{}})
+func exportJSON(w io.Writer, f sessionFile, entries iter.Seq2[tidemark.Entry, error]) error {
+	f.Format, f.Version, f.Entries = sessionFormat, sessionVersion, []tidemark.Entry{}
+	head, err := marshal(f)
 	if err != nil {
 		return err
 	}

@@ -18,17 +18,18 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
-	"github.com/tidemark-sessions/tidemark/convert"
+
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // brought is what came of one thing that was imported.
 type brought struct {
 	From    string             `json:"from"`
+	Kind    string             `json:"kind,omitempty"` // agent, schedule, job; "": a session
 	Session tidemark.SessionID `json:"session,omitempty"`
 	Title   string             `json:"title,omitempty"`
 	Entries int                `json:"entries"` // that were new
-	State   string             `json:"state"`   // new, grown, known, empty
+	State   string             `json:"state"`   // new, grown, changed, known, empty
 	Lost    []string           `json:"lost,omitempty"`
 }
 
@@ -43,7 +44,7 @@ entries as NDJSON; and the sessions that other tools keep. The format is
 detected; - is stdin. Files of other tools are only read, and credentials are
 not opened.
 
-Known tools: ` + known(func(t convert.Tool) bool { return t.Import != nil }) + `.
+Known tools: ` + known(canImport) + `.
 
 A second import adds only what is new: a session that grew gets the rest, and an
 entry that was changed becomes a branch beside what it was. What cannot be taken
@@ -228,7 +229,7 @@ func (i *importer) sessionFile(s *store.Store, path string, r io.Reader) error {
 
 // decodeHead reads the fields before the entries, and into the entries.
 func decodeHead(dec *json.Decoder, f *sessionFile) error {
-	fields := map[string]any{"format": &f.Format, "version": &f.Version, "session": &f.Session, "labels": &f.Labels}
+	fields := map[string]any{"format": &f.Format, "version": &f.Version, "session": &f.Session, "labels": &f.Labels, "checkpoint": &f.Checkpoint, "files": &f.Files}
 	if _, err := dec.Token(); err != nil {
 		return err
 	}
@@ -331,6 +332,12 @@ func (i *importer) bring(s *store.Store, from string, f sessionFile, next func()
 	}
 	if err := b.labels(ctx); err != nil {
 		return err
+	}
+	if b.known != nil || b.w != nil {
+		k := stateKeeper{s: s, id: b.row.Session, from: from, write: b.changed, skip: i.complain}
+		if err := k.keep(ctx, f.Checkpoint, f.Files); err != nil {
+			return err
+		}
 	}
 	i.rows = append(i.rows, b.row)
 	return nil
@@ -467,6 +474,18 @@ func (b *bringing) attach(ctx context.Context) error {
 	return err
 }
 
+// changed is as for a guest.
+func (b *bringing) changed(ctx context.Context) (*store.Writer, error) {
+	if b.row.State == "known" {
+		b.row.State = "changed"
+	}
+	if b.dryRun {
+		return nil, nil
+	}
+	err := b.attach(ctx)
+	return b.w, err
+}
+
 func (b *bringing) flush(ctx context.Context) error {
 	if len(b.pending) == 0 {
 		return nil
@@ -506,6 +525,8 @@ func (i *importer) print(w io.Writer) error {
 		id := ""
 		if r.Session != "" {
 			id = i.shortID(r.Session)
+		} else if r.Kind != "" {
+			id = r.Kind
 		}
 		t.row(r.State, id, fmt.Sprint(r.Entries), r.From, r.Title)
 	}

@@ -27,15 +27,9 @@ func run(args []string) int {
 	narrowUmask()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		s := <-signals
-		cancel(&stopped{s})
-		<-signals // a second signal: leave at once
-		os.Exit(exitOf(&stopped{s}))
-	}()
 	a := newApp()
+	signal.Notify(a.signals, os.Interrupt, syscall.SIGTERM)
+	go a.hear(cancel)
 	root := rootCommand(a)
 	root.SetArgs(tagArgs(args))
 	err := root.ExecuteContext(ctx)
@@ -52,8 +46,28 @@ func run(args []string) int {
 	return exitOf(err)
 }
 
-// stopped is the end by a signal.
-type stopped struct{ signal os.Signal }
+// hear ends the command at a signal, and the process at the second one, unless
+// the command takes signals itself.
+func (a *app) hear(cancel context.CancelCauseFunc) {
+	var first os.Signal
+	for s := range a.signals {
+		if take := a.onSignal.Load(); take != nil {
+			(*take)(s)
+			continue
+		}
+		if first != nil {
+			os.Exit(exitOf(&stopped{signal: first}))
+		}
+		first = s
+		cancel(&stopped{signal: s})
+	}
+}
+
+// stopped is the end by a signal; quiet: everything was said already.
+type stopped struct {
+	signal os.Signal
+	quiet  bool
+}
 
 func (s *stopped) Error() string { return "interrupted" }
 
@@ -71,8 +85,11 @@ func exitOf(err error) int {
 	case err == nil:
 		return 0
 	case errors.As(err, &sig):
-		if sig.signal == syscall.SIGTERM {
+		switch sig.signal {
+		case syscall.SIGTERM:
 			return 143
+		case syscall.SIGHUP:
+			return 129
 		}
 		return 130
 	case errors.As(err, &part):
@@ -100,7 +117,8 @@ func withHint(err error, hint string, args ...any) error {
 
 // complain says what went wrong and, where there is one, the way out.
 func (a *app) complain(err error) {
-	if err == nil {
+	var sig *stopped
+	if err == nil || errors.As(err, &sig) && sig.quiet {
 		return
 	}
 	fmt.Fprintf(a.err, "tidemark: %s\n", render.Clean(err.Error()))

@@ -17,7 +17,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/codex"
 	"github.com/tidemark-sessions/tidemark/convert/continuecli"
 	"github.com/tidemark-sessions/tidemark/convert/copilot"
+	"github.com/tidemark-sessions/tidemark/convert/fleetrlm"
 	"github.com/tidemark-sessions/tidemark/convert/gemini"
+	"github.com/tidemark-sessions/tidemark/convert/herdctl"
 	"github.com/tidemark-sessions/tidemark/convert/messages"
 	"github.com/tidemark-sessions/tidemark/convert/opencode"
 	"github.com/tidemark-sessions/tidemark/convert/pi"
@@ -29,7 +31,7 @@ import (
 func tools() []convert.Tool {
 	return []convert.Tool{
 		claudecode.Tool(), codex.Tool(), opencode.Tool(), gemini.Tool(), qwen.Tool(), copilot.Tool(), pi.Tool(), continuecli.Tool(), cline.Tool(),
-		agentsfleet.Tool(), agentzero.Tool(), agsh.Tool(),
+		agentsfleet.Tool(), agentzero.Tool(), agsh.Tool(), fleetrlm.Tool(), herdctl.Tool(),
 		messages.Anthropic(), messages.OpenAI(), atif.Tool(), atif.OTel(),
 	}
 }
@@ -95,11 +97,15 @@ func (i *importer) foreign(path, name string) error {
 	if err != nil {
 		return err
 	}
-	if tool.Import == nil {
+	if !canImport(tool) {
 		return tidemark.Unsupportedf("%s: sessions only go out in this format", tool.Name)
 	}
 	return i.bringAll(tool, p, path)
 }
+
+func canExport(t convert.Tool) bool { return t.Export != nil || t.ExportFleet != nil }
+
+func canImport(t convert.Tool) bool { return t.Import != nil || t.Fleet != nil }
 
 func (i *importer) bringAll(tool convert.Tool, p convert.Place, path string) error {
 	if _, err := i.openFor(i.dryRun); err != nil {
@@ -110,7 +116,12 @@ func (i *importer) bringAll(tool convert.Tool, p convert.Place, path string) err
 		return err
 	}
 	b := newBringer(i, tool, *o)
-	err = b.all(i.cmd.Context(), p, path)
+	if tool.Import != nil {
+		err = b.all(i.cmd.Context(), p, path)
+	}
+	if err == nil && tool.Fleet != nil {
+		err = b.fleet(i.cmd.Context(), p, path)
+	}
 	i.skipped += len(b.skipped)
 	return err
 }

@@ -10,12 +10,10 @@ package agentsfleet
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"io/fs"
 	"iter"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark/convert"
@@ -42,61 +40,22 @@ func Tool() convert.Tool {
 	}
 }
 
-// A folder of sessions is told by a few of its files: other tools keep other
-// things under the same name.
-const (
-	sniffFiles = 16
-	sniffBytes = 64 << 10
-)
+// sniffBytes of a file tell whether it is a session.
+const sniffBytes = 64 << 10
 
-func detect(ctx context.Context, p convert.Place) bool {
-	info, err := fs.Stat(p.FS, p.Path)
-	if err != nil {
-		return false
+func detect(_ context.Context, p convert.Place) bool {
+	if convert.IsFile(p.FS, p.Path) {
+		return isSession(p.FS, p.Path)
 	}
-	if !info.IsDir() {
-		return info.Mode().IsRegular() && isSession(p.FS, p.Path)
-	}
-	ids, err := sessionIDs(p.FS, sessionsFolder(p))
-	if err != nil {
-		return false
-	}
-	dir := sessionsFolder(p)
-	for i, id := range ids {
-		if i == sniffFiles || ctx.Err() != nil {
-			return false
-		}
-		if isSession(p.FS, path.Join(dir, id+jsonEnd)) {
-			return true
-		}
-	}
-	return false
+	dir, ids, err := find(p)
+	return err == nil && convert.Sniff(ids, func(id string) bool { return isSession(p.FS, path.Join(dir, id+jsonEnd)) })
 }
 
-// sessionsFolder returns where the sessions of a folder lie: in a home folder,
-// in what is called .fleet there, or in the folder itself.
-func sessionsFolder(p convert.Place) string {
-	for _, below := range []string{".fleet/sessions", "sessions"} {
-		dir := path.Join(p.Path, below)
-		if info, err := fs.Stat(p.FS, dir); err == nil && info.IsDir() {
-			return dir
-		}
-	}
-	return p.Path
-}
-
-// sessionIDs lists the sessions of a folder: those with a file of their own,
-// and those of which only the transcript is left.
-func sessionIDs(fsys fs.FS, dir string) ([]string, error) {
-	list, err := fs.ReadDir(fsys, dir)
-	var ids []string
-	for _, f := range list {
-		if id, ok := idOf(f.Name()); ok && !f.IsDir() {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids), err
+// find lists the sessions of a home folder, of what is called .fleet there, or
+// of a folder of sessions: those with a file of their own, and those of which
+// only the transcript is left.
+func find(p convert.Place) (dir string, ids []string, err error) {
+	return p.IDs(idOf, ".fleet/sessions", "sessions")
 }
 
 func idOf(name string) (id string, ok bool) {
@@ -112,10 +71,10 @@ func idOf(name string) (id string, ok bool) {
 // it looks is told by what lies beside it.
 func isSession(fsys fs.FS, name string) bool {
 	if base, ok := strings.CutSuffix(name, siblingEnd); ok {
-		return exists(fsys, base+jsonEnd) || beginsAsTranscript(fsys, name)
+		return convert.IsFile(fsys, base+jsonEnd) || beginsAsTranscript(fsys, name)
 	}
 	base, ok := strings.CutSuffix(name, jsonEnd)
-	if !ok || !exists(fsys, name) {
+	if !ok || !convert.IsFile(fsys, name) {
 		return false
 	}
 	f, err := fsys.Open(name)
@@ -144,11 +103,11 @@ func isSession(fsys fs.FS, name string) bool {
 		}
 	}
 	return seen["schemaVersion"] && (seen["transcriptPath"] || seen["workers"]) ||
-		exists(fsys, base+siblingEnd) && (seen["schemaVersion"] || seen["sessionId"])
+		convert.IsFile(fsys, base+siblingEnd) && (seen["schemaVersion"] || seen["sessionId"])
 }
 
 func beginsAsTranscript(fsys fs.FS, name string) bool {
-	if !exists(fsys, name) {
+	if !convert.IsFile(fsys, name) {
 		return false
 	}
 	for l, err := range convert.Lines(fsys, name) {
@@ -156,12 +115,6 @@ func beginsAsTranscript(fsys fs.FS, name string) bool {
 		return err == nil && json.Unmarshal(l.Text, &fields) == nil && fields.Role != ""
 	}
 	return false
-}
-
-// exists reports whether there is a regular file: a pipe would be waited for.
-func exists(fsys fs.FS, name string) bool {
-	info, err := fs.Stat(fsys, name)
-	return err == nil && info.Mode().IsRegular()
 }
 
 func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
@@ -186,22 +139,4 @@ func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session,
 			}
 		}
 	}
-}
-
-// find returns the folder of the sessions at a Place, and their ids.
-func find(p convert.Place) (dir string, ids []string, err error) {
-	info, err := fs.Stat(p.FS, p.Path)
-	if err != nil {
-		return p.Path, nil, err
-	}
-	if info.IsDir() {
-		dir = sessionsFolder(p)
-		ids, err = sessionIDs(p.FS, dir)
-		return dir, ids, err
-	}
-	id, ok := idOf(path.Base(p.Path))
-	if !ok {
-		return p.Path, nil, errors.New("is no session of agents-fleet")
-	}
-	return path.Dir(p.Path), []string{id}, nil
 }

@@ -401,7 +401,7 @@ func TestASessionOfAnotherToolIsWrittenAsFarAsItGoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]string{"labels", "token counts", "thinking blocks", "image blocks", "entries of other branches"}, lost); d != "" {
+	if d := cmp.Diff([]string{"entries of other branches", "image blocks", "labels", "thinking blocks", "token counts"}, lost); d != "" {
 		t.Error(d)
 	}
 	got := read(t, out.Files)

@@ -1,6 +1,9 @@
 package agentsfleet
 
-import "github.com/tidemark-sessions/tidemark"
+import (
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
 
 // What is a few bytes in a file may be hundreds in memory; so besides lengths
 // the keys and elements are bounded.
@@ -18,24 +21,9 @@ const (
 	shortLine = 1 << 20
 )
 
-// checkParts returns ErrInvalid for JSON of too many keys and elements. They
-// are counted by the commas outside of texts.
+// checkParts returns ErrInvalid for JSON of too many keys and elements.
 func checkParts(b []byte) error {
-	if len(b) < shortLine {
-		return nil
-	}
-	n, text := 0, false
-	for i := 0; i < len(b); i++ {
-		switch c := b[i]; {
-		case c == '"':
-			text = !text
-		case c == '\\' && text:
-			i++
-		case c == ',' && !text:
-			n++
-		}
-	}
-	if n > maxParts {
+	if len(b) >= shortLine && convert.Parts(b) > maxParts {
 		return tidemark.Invalidf("has more than %d parts", maxParts)
 	}
 	return nil

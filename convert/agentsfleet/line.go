@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -204,7 +202,7 @@ func parseTime(raw json.RawMessage) (t time.Time, text string) {
 }
 
 func (o object) set(key string, value any) {
-	if b, err := encode(value); err == nil {
+	if b, err := convert.Encode(value); err == nil {
 		o[key] = b
 	}
 }
@@ -248,17 +246,6 @@ func saysSomething(extra json.RawMessage) bool {
 	return false
 }
 
-// encode is json.Marshal without the escapes that are meant for web pages.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
-
 // appendLine appends o as JSON on one line: the keys of first before the
 // others, which are in order of the alphabet.
 func (o object) appendLine(b []byte, first ...string) ([]byte, error) {
@@ -273,11 +260,11 @@ func (o object) appendLine(b []byte, first ...string) ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		name, err := encode(k)
+		name, err := convert.Encode(k)
 		if err != nil {
 			return b, err
 		}
-		value, err := encode(o[k])
+		value, err := convert.Encode(o[k])
 		if err != nil {
 			return b, tidemark.Invalidf("key %.40q: %w", k, err)
 		}
@@ -288,7 +275,7 @@ func (o object) appendLine(b []byte, first ...string) ([]byte, error) {
 
 // linesOf returns the lines that an entry is written as. One that came from
 // agents-fleet is one line again.
-func linesOf(e tidemark.Entry, lost *losses) []object {
+func linesOf(e tidemark.Entry, lost convert.Losses) []object {
 	rest, own := kept(e.Extra)
 	_, hidden := rest[untimed]
 	delete(rest, untimed)
@@ -334,12 +321,12 @@ func (o object) finish(e tidemark.Entry, timed bool) object {
 
 // foreignLines writes an entry of another tool as agents-fleet has it: what is
 // said on a line, and each call and result on one of its own.
-func foreignLines(e tidemark.Entry, lost *losses) (lines []object) {
+func foreignLines(e tidemark.Entry, lost convert.Losses) (lines []object) {
 	if e.Usage != nil {
-		lost.add("token counts")
+		lost.Add("token counts")
 	}
 	if saysSomething(e.Extra) {
-		lost.add("what other tools keep with an entry")
+		lost.Add("what other tools keep with an entry")
 	}
 	var tools []object
 	for _, b := range e.Blocks {
@@ -355,13 +342,13 @@ func foreignLines(e tidemark.Entry, lost *losses) (lines []object) {
 			}
 			o.set("toolCallId", b.ID)
 		case tidemark.BlockToolResult:
-			o.set("content", resultText(b, lost))
+			o.set("content", lost.ResultText(b))
 			o.set("toolCallId", b.ToolUseID)
 			if b.IsError {
 				o.set("isError", true)
 			}
 		default:
-			lost.add(b.Type + " blocks")
+			lost.Add(b.Type + " blocks")
 			continue
 		}
 		o.set("role", tidemark.Tool)
@@ -377,45 +364,4 @@ func foreignLines(e tidemark.Entry, lost *losses) (lines []object) {
 		lines = append(lines, o.finish(e, true))
 	}
 	return append(lines, tools...)
-}
-
-func resultText(b tidemark.Block, lost *losses) string {
-	var parts []string
-	if b.Text != "" {
-		parts = append(parts, b.Text)
-	}
-	for _, in := range b.Blocks {
-		if in.Type == tidemark.BlockText {
-			parts = append(parts, in.Text)
-		} else {
-			lost.add(in.Type + " blocks")
-		}
-	}
-	return strings.Join(parts, "\n")
-}
-
-// losses counts what had no place, by what it is.
-type losses struct {
-	order []string
-	count map[string]int
-}
-
-func (l *losses) add(what string) {
-	if l.count == nil {
-		l.count = map[string]int{}
-	}
-	if l.count[what]++; l.count[what] == 1 {
-		l.order = append(l.order, what)
-	}
-}
-
-func (l *losses) list() []string {
-	var all []string
-	for _, what := range l.order {
-		if n := l.count[what]; n > 1 {
-			what += " (" + strconv.Itoa(n) + ")"
-		}
-		all = append(all, what)
-	}
-	return all
 }

@@ -45,7 +45,7 @@ func (t *transcript) compare() {
 	defer stop()
 	aside, more, n := []byte(nil), true, 0
 	for line := range whole(inline(t.fsys, t.file)) {
-		if aside, _, more = next(); !more || !sameJSON(line, aside) {
+		if aside, _, more = next(); !more || !convert.SameJSON(line, aside) {
 			break
 		}
 		n++
@@ -78,28 +78,6 @@ func whole(lines iter.Seq2[convert.Line, error]) iter.Seq2[[]byte, error] {
 func isObject(text []byte) bool {
 	text = bytes.TrimLeft(text, " \t")
 	return len(text) > 0 && text[0] == '{' && json.Valid(text) && checkParts(text) == nil
-}
-
-// sameJSON reports whether two values are equal, whatever the order of keys.
-func sameJSON(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	return bytes.Equal(canonical(a), canonical(b))
-}
-
-func canonical(raw []byte) []byte {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var v any
-	if dec.Decode(&v) != nil {
-		return raw
-	}
-	b, err := encode(v)
-	if err != nil {
-		return raw
-	}
-	return b
 }
 
 // firstTime returns the time of the first entry, zero when it has none.

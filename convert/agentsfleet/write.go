@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -32,7 +31,7 @@ func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string,
 		return nil, tidemark.Invalidf("session %.80q: %w", s.ForeignID, err)
 	}
 	fields, own := kept(s.Extra)
-	w := &writer{ctx: ctx, out: out, id: id, lost: &losses{}}
+	w := &writer{ctx: ctx, out: out, id: id, lost: convert.Losses{}}
 	w.listLost(s, own)
 	known := rosterOf(fields["workers"])
 	roster, err := w.workers(s.Workers, known)
@@ -43,7 +42,7 @@ func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string,
 		fields.set("workers", roster)
 	}
 	if n := fields.number("schemaVersion"); n > version {
-		w.lost.add(fmt.Sprintf("schema version %v: version %d was written, with all its fields", n, version))
+		w.lost.Add(fmt.Sprintf("schema version %v: version %d was written, with all its fields", n, version))
 	}
 	fields.set("schemaVersion", version)
 	fields.describe(s, id)
@@ -61,7 +60,7 @@ func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string,
 	if err := w.session(s, fields, sibling); err != nil {
 		return nil, err
 	}
-	return w.lost.list(), nil
+	return w.lost.List(), nil
 }
 
 // describe adds what is said about the session itself.
@@ -93,7 +92,7 @@ type writer struct {
 	ctx  context.Context
 	out  convert.Out
 	id   string
-	lost *losses
+	lost convert.Losses
 }
 
 func (w *writer) listLost(s *convert.Session, own bool) {
@@ -108,10 +107,9 @@ func (w *writer) listLost(s *convert.Session, own bool) {
 		"what other tools keep with the session": !own && saysSomething(s.Extra),
 	} {
 		if there {
-			w.lost.add(what)
+			w.lost.Add(what)
 		}
 	}
-	slices.Sort(w.lost.order)
 }
 
 // session writes the session file and the transcript beside it, "" for none.
@@ -213,7 +211,7 @@ func (w *writer) path(entries iter.Seq2[convert.Entry, error], head string) iter
 				err = w.ctx.Err()
 			}
 			if convert.IsSkip(err) {
-				w.lost.add("damaged entries")
+				w.lost.Add("damaged entries")
 				continue
 			}
 			if err != nil {
@@ -225,7 +223,7 @@ func (w *writer) path(entries iter.Seq2[convert.Entry, error], head string) iter
 			case e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap:
 				continue
 			case on != nil && !on[n]:
-				w.lost.add("entries of other branches")
+				w.lost.Add("entries of other branches")
 				continue
 			}
 			for _, o := range linesOf(e.Entry, w.lost) {

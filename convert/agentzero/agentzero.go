@@ -9,7 +9,6 @@ package agentzero
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"io/fs"
 	"iter"
@@ -41,55 +40,31 @@ func Tool() convert.Tool {
 	}
 }
 
-// A folder of sessions is told by a few of its files.
-const (
-	sniffFiles = 16
-	sniffBytes = 64 << 10
-)
+// sniffBytes of a file tell whether it is a session.
+const sniffBytes = 64 << 10
 
-func detect(ctx context.Context, p convert.Place) bool {
-	info, err := fs.Stat(p.FS, p.Path)
-	if err != nil {
-		return false
-	}
-	if !info.IsDir() {
+func detect(_ context.Context, p convert.Place) bool {
+	if convert.IsFile(p.FS, p.Path) {
 		return isSession(p.FS, p.Path)
 	}
-	dir := sessionsFolder(p)
-	list, err := fs.ReadDir(p.FS, dir)
-	if err != nil {
-		return false
-	}
-	looked := 0
-	for _, f := range list {
-		if _, ok := idOf(f.Name()); !ok || f.IsDir() {
-			continue
-		}
-		if looked++; looked > sniffFiles || ctx.Err() != nil {
-			return false
-		}
-		if isSession(p.FS, path.Join(dir, f.Name())) {
-			return true
-		}
-	}
-	return false
+	dir, ids, err := find(p)
+	return err == nil && convert.Sniff(ids, func(id string) bool {
+		return slices.ContainsFunc(ends(), func(end string) bool { return isSession(p.FS, path.Join(dir, id+end)) })
+	})
 }
 
-// sessionsFolder returns where the sessions of a folder lie: in a project, in
-// what is called .agentzero there, or in the folder itself.
-func sessionsFolder(p convert.Place) string {
-	for _, below := range []string{".agentzero/sessions", "sessions"} {
-		dir := path.Join(p.Path, below)
-		if info, err := fs.Stat(p.FS, dir); err == nil && info.IsDir() {
-			return dir
-		}
-	}
-	return p.Path
+// find lists the sessions of a project, of what is called .agentzero there, or
+// of a folder of sessions.
+func find(p convert.Place) (dir string, ids []string, err error) {
+	return p.IDs(idOf, ".agentzero/sessions", "sessions")
 }
+
+// ends are those of the files of a session, the long ones first.
+func ends() []string { return []string{checkpointEnd, treeEnd, sealedEnd, plainEnd} }
 
 // idOf returns which session a file belongs to.
 func idOf(name string) (id string, ok bool) {
-	for _, end := range []string{checkpointEnd, treeEnd, sealedEnd, plainEnd} {
+	for _, end := range ends() {
 		if id, ok = strings.CutSuffix(name, end); ok {
 			break
 		}
@@ -99,7 +74,7 @@ func idOf(name string) (id string, ok bool) {
 
 // isSession reports whether a file begins as one of AgentZero's does.
 func isSession(fsys fs.FS, name string) bool {
-	if !exists(fsys, name) {
+	if !convert.IsFile(fsys, name) {
 		return false
 	}
 	f, err := fsys.Open(name)
@@ -115,7 +90,7 @@ func isSession(fsys fs.FS, name string) bool {
 		b, err := io.ReadAll(r)
 		return err == nil && named && len(b) >= 60 && !strings.ContainsFunc(strings.TrimSpace(string(b)), notBase64)
 	}
-	if base, ok := strings.CutSuffix(name, treeEnd); ok && !exists(fsys, base+plainEnd) && !exists(fsys, base+checkpointEnd) && !exists(fsys, base+sealedEnd) {
+	if base, ok := strings.CutSuffix(name, treeEnd); ok && !convert.IsFile(fsys, base+plainEnd) && !convert.IsFile(fsys, base+checkpointEnd) && !convert.IsFile(fsys, base+sealedEnd) {
 		return false
 	} else if ok {
 		return named
@@ -152,12 +127,6 @@ func looksLikeSession(dec *json.Decoder, named bool) bool {
 		seen["session_id"] && (seen["session_approvals"] || seen["mode"] || named && (seen["model"] || seen["version"])))
 }
 
-// exists reports whether there is a regular file: a pipe would be waited for.
-func exists(fsys fs.FS, name string) bool {
-	info, err := fs.Stat(fsys, name)
-	return err == nil && info.Mode().IsRegular()
-}
-
 func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		dir, ids, err := find(p)
@@ -182,28 +151,4 @@ func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session,
 			}
 		}
 	}
-}
-
-// find returns the folder of the sessions at a Place, and their ids.
-func find(p convert.Place) (dir string, ids []string, err error) {
-	info, err := fs.Stat(p.FS, p.Path)
-	if err != nil {
-		return p.Path, nil, err
-	}
-	if !info.IsDir() {
-		id, ok := idOf(path.Base(p.Path))
-		if !ok {
-			return p.Path, nil, errors.New("is no session of AgentZero")
-		}
-		return path.Dir(p.Path), []string{id}, nil
-	}
-	dir = sessionsFolder(p)
-	list, err := fs.ReadDir(p.FS, dir)
-	for _, f := range list {
-		if id, ok := idOf(f.Name()); ok && !f.IsDir() {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return dir, slices.Compact(ids), err
 }

@@ -448,7 +448,7 @@ func TestAChangedCheckpointIsWrittenAnew(t *testing.T) {
 	s.Checkpoint, _ = json.Marshal(c)
 	to := out{converttest.NewOut(), here}
 	lost := write(t, to, s)
-	if d := cmp.Diff([]string{"of the checkpoint: core_memory", "approvals with scope project", "wake triggers of kind moon"}, lost); d != "" {
+	if d := cmp.Diff([]string{"approvals with scope project", "of the checkpoint: core_memory", "wake triggers of kind moon"}, lost); d != "" {
 		t.Error(d)
 	}
 	got := value(t, to.Files[id+".checkpoint.json"].Data)
@@ -478,7 +478,7 @@ func TestASessionOfAnotherToolIsWrittenAsFarAsItGoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]string{"workers", "token counts", "thinking blocks", "entries of kind context"}, lost); d != "" {
+	if d := cmp.Diff([]string{"entries of kind context", "thinking blocks", "token counts", "workers"}, lost); d != "" {
 		t.Error(d)
 	}
 	got := read(t, to.Files).Sessions[0]

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"reflect"
 	"time"
+
+	"github.com/tidemark-sessions/tidemark/convert"
 )
 
 // checkpoint is the part of a checkpoint of a store that AgentZero has too.
@@ -101,7 +103,7 @@ func readWake(raw json.RawMessage) (wakeTrigger, bool) {
 
 // writeCheckpoint returns the fields of a checkpoint file without its messages.
 // What did not change since it was read is written as it was.
-func writeCheckpoint(raw json.RawMessage, savedAt time.Time, lost *losses) object {
+func writeCheckpoint(raw json.RawMessage, savedAt time.Time, lost convert.Losses) object {
 	var c checkpoint
 	var more object
 	if len(raw) > 0 && json.Unmarshal(raw, &c) == nil {
@@ -109,7 +111,7 @@ func writeCheckpoint(raw json.RawMessage, savedAt time.Time, lost *losses) objec
 	}
 	for _, k := range []string{"name", "loops", "core_memory", "document_paths", "interpreter_state"} {
 		if saysSomething(more[k]) {
-			lost.add("of the checkpoint: " + k)
+			lost.Add("of the checkpoint: " + k)
 		}
 	}
 	fields, own := kept(c.Extra)
@@ -176,14 +178,14 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(layout)
 }
 
-func approved(all []approval, lost *losses) []string {
+func approved(all []approval, lost convert.Losses) []string {
 	names := []string{}
 	for _, a := range all {
 		// AgentZero keeps what was approved for the session alone.
 		if a.Scope == "" || a.Scope == "session" {
 			names = append(names, a.Tool)
 		} else {
-			lost.add("approvals with scope " + a.Scope)
+			lost.Add("approvals with scope " + a.Scope)
 		}
 	}
 	return names
@@ -211,7 +213,7 @@ func namesOf(tools []dynamicTool) []string {
 	return names
 }
 
-func wakesOf(all []wakeTrigger, lost *losses) []any {
+func wakesOf(all []wakeTrigger, lost convert.Losses) []any {
 	wakes := []any{}
 	for _, w := range all {
 		switch {
@@ -222,7 +224,7 @@ func wakesOf(all []wakeTrigger, lost *losses) []any {
 		case w.Kind == wakeMessage:
 			wakes = append(wakes, map[string]any{"GatewayMessage": map[string]string{"gateway": w.From}})
 		default:
-			lost.add("wake triggers of kind " + w.Kind)
+			lost.Add("wake triggers of kind " + w.Kind)
 		}
 	}
 	return wakes

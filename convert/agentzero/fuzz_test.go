@@ -27,7 +27,7 @@ func FuzzImport(f *testing.F) {
 		for _, s := range converttest.Read(t, Tool(), convert.Place{FS: files, Path: "."}).Sessions {
 			again := *s.Session
 			again.Entries = convert.All(s.Entries)
-			written, err := filesOf(context.Background(), &again, "s", &losses{})
+			written, err := filesOf(context.Background(), &again, "s", convert.Losses{})
 			if err != nil {
 				t.Fatal(err)
 			}

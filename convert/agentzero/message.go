@@ -2,12 +2,12 @@ package agentzero
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
 )
 
 // What AgentZero puts around the results of tools.
@@ -110,7 +110,7 @@ func (f *forest) entryOf(n int) tidemark.Entry {
 		e.Blocks = append(e.Blocks, tidemark.Text(text))
 	}
 	e.Blocks = append(e.Blocks, usesOf(msg, m.depth)...)
-	if written := callsOf(e.Blocks, false); written != nil && sameJSON(written, msg["tool_calls"]) {
+	if written := callsOf(e.Blocks, false); written != nil && convert.SameJSON(written, msg["tool_calls"]) {
 		delete(rest, "tool_calls")
 	}
 	e.Extra = rest.extra()
@@ -141,7 +141,7 @@ func usesOf(msg object, depth int) (blocks []tidemark.Block) {
 	for i, c := range calls(msg) {
 		args := c.Function.Arguments
 		if args != nil {
-			args, _ = encode(args)
+			args, _ = convert.Encode(args)
 		}
 		blocks = append(blocks, tidemark.Block{Type: tidemark.BlockToolUse, ID: callID(c, depth, i), Name: c.Function.Name, Input: args})
 	}
@@ -168,20 +168,16 @@ func callsOf(blocks []tidemark.Block, named bool) json.RawMessage {
 	if all == nil {
 		return nil
 	}
-	b, err := encode(all)
+	b, err := convert.Encode(all)
 	if err != nil {
 		return nil
 	}
 	return b
 }
 
-func sameJSON(a, b json.RawMessage) bool {
-	return slices.Equal(canonical(a), canonical(b))
-}
-
 // messagesOf returns the messages that an entry is written as. One that came
 // from AgentZero is one message again; none stands for what has no place.
-func messagesOf(e tidemark.Entry, lost *losses) []object {
+func messagesOf(e tidemark.Entry, lost convert.Losses) []object {
 	rest, own := kept(e.Extra)
 	if !own {
 		return foreignMessages(e, lost)
@@ -224,16 +220,16 @@ func wrap(b tidemark.Block, isBare bool) string {
 	return resultError + b.Text
 }
 
-func foreignMessages(e tidemark.Entry, lost *losses) (all []object) {
+func foreignMessages(e tidemark.Entry, lost convert.Losses) (all []object) {
 	if e.Usage != nil {
-		lost.add("token counts")
+		lost.Add("token counts")
 	}
 	if saysSomething(e.Extra) {
-		lost.add("what other tools keep with an entry")
+		lost.Add("what other tools keep with an entry")
 	}
 	message := e.Role != ""
 	if !message && e.Kind != "compaction" {
-		lost.add("entries of kind " + e.Kind)
+		lost.Add("entries of kind " + e.Kind)
 		return nil
 	}
 	var results []object
@@ -241,7 +237,7 @@ func foreignMessages(e tidemark.Entry, lost *losses) (all []object) {
 		switch b.Type {
 		case tidemark.BlockText, tidemark.BlockToolUse:
 		case tidemark.BlockToolResult:
-			b.Text = resultText(b, lost)
+			b.Text = lost.ResultText(b)
 			o := object{}
 			o.set("role", tidemark.Tool)
 			o.set("content", wrap(b, false))
@@ -250,7 +246,7 @@ func foreignMessages(e tidemark.Entry, lost *losses) (all []object) {
 			}
 			results = append(results, o)
 		default:
-			lost.add(b.Type + " blocks")
+			lost.Add(b.Type + " blocks")
 		}
 	}
 	text, uses := e.Text(), callsOf(e.Blocks, true)
@@ -275,21 +271,6 @@ func foreignMessages(e tidemark.Entry, lost *losses) (all []object) {
 	return append([]object{o}, results...)
 }
 
-func resultText(b tidemark.Block, lost *losses) string {
-	var parts []string
-	if b.Text != "" {
-		parts = append(parts, b.Text)
-	}
-	for _, in := range b.Blocks {
-		if in.Type == tidemark.BlockText {
-			parts = append(parts, in.Text)
-		} else {
-			lost.add(in.Type + " blocks")
-		}
-	}
-	return strings.Join(parts, "\n")
-}
-
 // metaOf returns what a message of our own tree says beyond its text.
 func metaOf(msg object) (rest object, at time.Time, model string) {
 	if msg[ours] == nil {
@@ -297,30 +278,4 @@ func metaOf(msg object) (rest object, at time.Time, model string) {
 	}
 	meta := msg.object(ours)
 	return msg.without(ours), meta.time("at"), meta.text("model")
-}
-
-// losses counts what had no place, by what it is.
-type losses struct {
-	order []string
-	count map[string]int
-}
-
-func (l *losses) add(what string) {
-	if l.count == nil {
-		l.count = map[string]int{}
-	}
-	if l.count[what]++; l.count[what] == 1 {
-		l.order = append(l.order, what)
-	}
-}
-
-func (l *losses) list() []string {
-	var all []string
-	for _, what := range l.order {
-		if n := l.count[what]; n > 1 {
-			what += " (" + strconv.Itoa(n) + ")"
-		}
-		all = append(all, what)
-	}
-	return all
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"iter"
 	"time"
+
+	"github.com/tidemark-sessions/tidemark/convert"
 )
 
 // object is a JSON object whose values are as they were written.
@@ -40,15 +42,11 @@ func (o object) number(key string) (n int, ok bool) {
 
 // time returns the time under a key, zero when there is none.
 func (o object) time(key string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, o.text(key))
-	if err != nil || t.Year() < 1 || t.Year() > 9999 {
-		return time.Time{}
-	}
-	return t.UTC().Truncate(time.Microsecond)
+	return convert.ParseTime(o.text(key))
 }
 
 func (o object) set(key string, value any) {
-	if b, err := encode(value); err == nil {
+	if b, err := convert.Encode(value); err == nil {
 		o[key] = b
 	}
 }
@@ -83,7 +81,7 @@ func elements(list json.RawMessage) iter.Seq[json.RawMessage] {
 
 // extra returns what an entry, session or checkpoint keeps of o.
 func (o object) extra() json.RawMessage {
-	b, err := encode(map[string]object{toolName: o})
+	b, err := convert.Encode(map[string]object{toolName: o})
 	if err != nil {
 		return nil
 	}
@@ -99,20 +97,9 @@ func kept(extra json.RawMessage) (o object, own bool) {
 	return object{}, false
 }
 
-// encode is json.Marshal without the escapes that are meant for web pages.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
-
 // pretty encodes as AgentZero does: two spaces, no newline at the end.
 func pretty(v any) ([]byte, error) {
-	b, err := encode(v)
+	b, err := convert.Encode(v)
 	if err != nil {
 		return nil, err
 	}
@@ -125,19 +112,9 @@ func pretty(v any) ([]byte, error) {
 
 // canonical returns one form for all ways to write a value.
 func canonical(v any) []byte {
-	raw, err := encode(v)
+	raw, err := convert.Encode(v)
 	if err != nil {
 		return nil
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var plain any
-	if dec.Decode(&plain) != nil {
-		return raw
-	}
-	b, err := encode(plain)
-	if err != nil {
-		return raw
-	}
-	return b
+	return convert.Canonical(raw)
 }

@@ -126,7 +126,7 @@ func describeCheckpoint(s *convert.Session, src *source) {
 		s.CreatedAt = s.UpdatedAt
 	}
 	c.Extra = src.fields.without("session_id", "model").extra()
-	s.Checkpoint, _ = encode(c)
+	s.Checkpoint, _ = convert.Encode(c)
 }
 
 // load reads one of the files that hold a conversation into a forest. It is

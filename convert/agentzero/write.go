@@ -22,7 +22,7 @@ func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string,
 	if err := tidemark.CheckID(id); err != nil {
 		return nil, err
 	}
-	lost := &losses{}
+	lost := convert.Losses{}
 	files, err := filesOf(ctx, s, id, lost)
 	if err != nil {
 		return nil, err
@@ -32,14 +32,14 @@ func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string,
 		if err == nil && f.end == sealedEnd {
 			b, err = seal(newPassphrases(out.Getenv).first(), b)
 		}
-		if err == nil {
-			err = write(out, id+f.end, b)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("%s%s: %w", id, f.end, err)
 		}
+		if err := convert.WriteFile(out, id+f.end, b); err != nil {
+			return nil, err
+		}
 	}
-	return lost.list(), nil
+	return lost.List(), nil
 }
 
 // file is one of the four, before it is encoded.
@@ -50,7 +50,7 @@ type file struct {
 
 // filesOf returns the files of a session in the order in which they are
 // written. The encrypted one has what the plain one has.
-func filesOf(ctx context.Context, s *convert.Session, id string, lost *losses) ([]file, error) {
+func filesOf(ctx context.Context, s *convert.Session, id string, lost convert.Losses) ([]file, error) {
 	listLost(s, lost)
 	w, err := collect(ctx, s, lost)
 	if err != nil {
@@ -66,18 +66,6 @@ func filesOf(ctx context.Context, s *convert.Session, id string, lost *losses) (
 	return []file{{sealedEnd, plain}, {treeEnd, w.tree(s, id, extra, lost)}, {checkpointEnd, check}, {plainEnd, plain}}, nil
 }
 
-func write(out convert.Out, name string, b []byte) error {
-	f, err := out.Create(name)
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(b); err != nil {
-		f.CloseWithError(err)
-		return err
-	}
-	return f.Close()
-}
-
 func firstTime(all ...time.Time) time.Time {
 	for _, t := range all {
 		if !t.IsZero() {
@@ -87,7 +75,7 @@ func firstTime(all ...time.Time) time.Time {
 	return time.Unix(0, 0)
 }
 
-func listLost(s *convert.Session, lost *losses) {
+func listLost(s *convert.Session, lost convert.Losses) {
 	for _, l := range []struct {
 		what  string
 		there bool
@@ -100,11 +88,11 @@ func listLost(s *convert.Session, lost *losses) {
 		{"where it was forked", s.Fork != nil || s.Copied != ""},
 	} {
 		if l.there {
-			lost.add(l.what)
+			lost.Add(l.what)
 		}
 	}
 	if _, own := kept(s.Extra); !own && saysSomething(s.Extra) {
-		lost.add("what other tools keep with the session")
+		lost.Add("what other tools keep with the session")
 	}
 }
 
@@ -144,7 +132,7 @@ type written struct {
 	model  string
 }
 
-func collect(ctx context.Context, s *convert.Session, lost *losses) (*writing, error) {
+func collect(ctx context.Context, s *convert.Session, lost convert.Losses) (*writing, error) {
 	w := &writing{at: map[string]int{}, head: nowhere}
 	before := nowhere
 	for e, err := range s.Entries {
@@ -152,7 +140,7 @@ func collect(ctx context.Context, s *convert.Session, lost *losses) (*writing, e
 			err = ctx.Err()
 		}
 		if convert.IsSkip(err) {
-			lost.add("damaged entries")
+			lost.Add("damaged entries")
 			continue
 		}
 		if err != nil {
@@ -224,7 +212,7 @@ type treeNode struct {
 }
 
 // tree returns the tree file, which has the messages of all branches.
-func (w *writing) tree(s *convert.Session, id string, extra object, lost *losses) object {
+func (w *writing) tree(s *convert.Session, id string, extra object, lost convert.Losses) object {
 	nodes := []treeNode{}
 	for _, m := range w.all {
 		if m.node == len(nodes) {
@@ -242,9 +230,9 @@ func (w *writing) tree(s *convert.Session, id string, extra object, lost *losses
 	for _, entry := range slices.Sorted(maps.Keys(s.Labels)) {
 		switch at, known := w.at[entry]; {
 		case !known || at == nowhere:
-			lost.add("labels of what was not written")
+			lost.Add("labels of what was not written")
 		case nodes[w.all[at].node].Label != "":
-			lost.add("labels that share a turn")
+			lost.Add("labels that share a turn")
 		default:
 			nodes[w.all[at].node].Label = s.Labels[entry]
 		}

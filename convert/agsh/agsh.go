@@ -13,7 +13,6 @@ package agsh
 import (
 	"bytes"
 	"context"
-	"io"
 	"io/fs"
 	"iter"
 	"path"
@@ -50,9 +49,6 @@ func homes() []string {
 	}
 }
 
-// magic begins every SQLite file.
-const magic = "SQLite format 3\x00"
-
 // headBytes are enough to hold the statements that made the first tables.
 const headBytes = 64 << 10
 
@@ -69,7 +65,7 @@ func candidates(p convert.Place) []string {
 	for _, dir := range append([]string{"."}, homes()...) {
 		for _, base := range []string{mekaDB, agshDB} {
 			name := path.Join(p.Path, dir, base)
-			if info, err := fs.Stat(p.FS, name); err == nil && info.Mode().IsRegular() {
+			if convert.IsFile(p.FS, name) {
 				found = append(found, name)
 			}
 		}
@@ -81,17 +77,17 @@ func candidates(p convert.Place) []string {
 // speak for agsh: to ask means to copy it.
 func detect(ctx context.Context, p convert.Place) bool {
 	for _, name := range candidates(p) {
-		b := head(p.FS, name)
+		b, _ := convert.Head(p.FS, name, headBytes)
 		switch {
 		case isEnvelope(b):
 			return true
-		case !bytes.HasPrefix(b, []byte(magic)) || p.SQL == nil:
+		case !bytes.HasPrefix(b, []byte(convert.SQLiteMagic)) || p.SQL == nil:
 			continue
 		case !named(name) && !bytes.Contains(b, []byte("CREATE TABLE sessions")):
 			continue
 		}
 		if src, err := open(ctx, p, name); err == nil {
-			src.close()
+			src.Close()
 			return true
 		}
 	}
@@ -99,20 +95,6 @@ func detect(ctx context.Context, p convert.Place) bool {
 }
 
 func named(name string) bool { return path.Base(name) == mekaDB || path.Base(name) == agshDB }
-
-// head returns the first bytes of a file, none when it cannot be read.
-func head(fsys fs.FS, name string) []byte {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, headBytes))
-	if err != nil {
-		return nil
-	}
-	return b
-}
 
 // importAll yields the sessions of every database at the Place, each id once.
 func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
@@ -125,7 +107,7 @@ func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session,
 		seen := map[string]bool{}
 		for _, name := range names {
 			read := importDB
-			if !bytes.HasPrefix(head(p.FS, name), []byte(magic)) && strings.HasSuffix(name, ".json") {
+			if b, _ := convert.Head(p.FS, name, headBytes); !bytes.HasPrefix(b, []byte(convert.SQLiteMagic)) && strings.HasSuffix(name, ".json") {
 				read = importEnvelope
 			}
 			for s, err := range read(ctx, p, name) {

@@ -3,9 +3,7 @@ package agsh_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,25 +19,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/converttest"
 )
 
-// place opens a folder as the program does: databases are copied first.
+// place opens a folder as the program does.
 func place(t testing.TB, dir, path string) convert.Place {
-	fsys := os.DirFS(dir)
-	return convert.Place{FS: fsys, Path: path, SQL: func(_ context.Context, name string) (convert.Database, error) {
-		copied := filepath.Join(t.TempDir(), "copy.db")
-		for _, suffix := range []string{"", "-wal"} {
-			b, err := fs.ReadFile(fsys, name+suffix)
-			if errors.Is(err, fs.ErrNotExist) && suffix != "" {
-				continue
-			}
-			if err == nil {
-				err = os.WriteFile(copied+suffix, b, 0o600)
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
-		return sqlite.OpenForeign(copied, true)
-	}}
+	return converttest.Disk(t, dir, path, sqlite.OpenForeign)
 }
 
 // out is a folder on disk to export into, which keeps its databases open.
@@ -77,19 +59,7 @@ func script(t testing.TB, name, db string) {
 
 func run(t testing.TB, db string, statements ...string) {
 	t.Helper()
-	f, err := sqlite.OpenForeign(db, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for _, st := range statements {
-		if strings.TrimSpace(st) == "" {
-			continue
-		}
-		if err := f.Exec(t.Context(), st); err != nil {
-			t.Fatalf("%s: %v", st, err)
-		}
-	}
+	converttest.Exec(t, db, sqlite.OpenForeign, statements...)
 }
 
 func ask(t testing.TB, db, statement string) (rows []string) {

@@ -1,12 +1,11 @@
 package agsh
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"reflect"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
 )
 
 // A message's content is a JSON array of blocks in the shape of Anthropic's.
@@ -93,7 +92,7 @@ func decodeBlock(raw json.RawMessage, nesting int) (tidemark.Block, error) {
 		// A type of a later version: shown by its name, and given back as it is.
 		b = tidemark.Block{Type: tidemark.BlockFile, Name: w.Type, MediaType: "application/json", Provider: "agsh", Raw: string(raw)}
 	}
-	if b.Raw == "" && !sameJSON(encodeBlock(b), raw) {
+	if b.Raw == "" && !convert.SameJSON(encodeBlock(b), raw) {
 		b.Provider, b.Raw = "agsh", string(raw)
 	}
 	return b, nil
@@ -181,28 +180,6 @@ func orEmpty(input json.RawMessage) json.RawMessage {
 // marshal writes JSON that a person reads as it was typed. What is handed to
 // it can always be written.
 func marshal(v any) json.RawMessage {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-}
-
-// sameJSON reports whether two texts are the same value, numbers as they are
-// written.
-func sameJSON(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	x, okX := value(a)
-	y, okY := value(b)
-	return okX && okY && reflect.DeepEqual(x, y)
-}
-
-func value(b []byte) (v any, ok bool) {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.UseNumber()
-	return v, dec.Decode(&v) == nil
+	b, _ := convert.Encode(v)
+	return b
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,19 +13,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// maxCell bounds a value of a session's row, which is small unless somebody
-// means harm.
-const maxCell = 1 << 20
-
-// maxOutputs bounds the large tool outputs that are held for one session.
-const maxOutputs = 64 << 20
-
 // source is a database of agsh.
 type source struct {
-	place   convert.Place
-	name    string
-	db      convert.Database // nil: closed
-	columns []string         // of sessions
+	convert.Source
+	columns []string // of sessions
 	meka    bool
 	events  bool // rows are only ever added
 	outputs bool // it keeps large tool outputs
@@ -33,38 +25,23 @@ type source struct {
 // open opens a database and looks at its columns. One that is not agsh's is
 // ErrInvalid.
 func open(ctx context.Context, p convert.Place, name string) (*source, error) {
-	if p.SQL == nil {
-		return nil, tidemark.Unsupportedf("databases cannot be read here")
-	}
-	db, err := p.SQL(ctx, name)
-	if err != nil {
+	src := &source{Source: convert.Source{Place: p, Name: name}}
+	if err := src.Open(ctx); err != nil {
 		return nil, err
 	}
-	src := &source{place: p, name: name, db: db}
 	if err := src.look(ctx); err != nil {
-		src.close()
+		src.Close()
 		return nil, err
 	}
 	return src, nil
 }
 
-func (s *source) close() {
-	if s.db != nil {
-		s.db.Close()
-	}
-	s.db = nil
-}
-
-// look tells agsh from others, and its versions from each other. Views do not
-// count: a store of Tidemark has views of the same names.
+// look tells agsh from others, and its versions from each other. A store of
+// Tidemark has views of the same names, which do not count.
 func (s *source) look(ctx context.Context) error {
-	tables := map[string][]string{}
-	for row, err := range s.db.Query(ctx, `SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
-		WHERE t.type = 'table' AND t.name IN ('sessions', 'messages', 'tool_outputs') ORDER BY t.name, c.cid`) {
-		if err != nil {
-			return err
-		}
-		tables[text(row[0])] = append(tables[text(row[0])], text(row[1]))
+	tables, err := s.Columns(ctx, "sessions", "messages", "tool_outputs")
+	if err != nil {
+		return err
 	}
 	s.columns = tables["sessions"]
 	if !hasAll(s.columns, "id", "created_at", "updated_at") ||
@@ -81,37 +58,7 @@ func (s *source) look(ctx context.Context) error {
 }
 
 func hasAll(columns []string, names ...string) bool {
-	for _, name := range names {
-		found := false
-		for _, c := range columns {
-			found = found || c == name
-		}
-		if !found {
-			return false
-		}
-	}
-	return true
-}
-
-// query asks the database, and opens it once more where entries are read after
-// the import has ended.
-func (s *source) query(ctx context.Context, statement string, args ...any) iter.Seq2[[]any, error] {
-	return func(yield func([]any, error) bool) {
-		db := s.db
-		if db == nil {
-			var err error
-			if db, err = s.place.SQL(ctx, s.name); err != nil {
-				yield(nil, err)
-				return
-			}
-			defer db.Close()
-		}
-		for row, err := range db.Query(ctx, statement, args...) {
-			if !yield(row, err) || err != nil {
-				return
-			}
-		}
-	}
+	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(columns, name) })
 }
 
 // session is the row of a session.
@@ -132,16 +79,9 @@ func secret(column string) bool {
 
 // sessions reads all rows, in the order in which the sessions began.
 func (s *source) sessions(ctx context.Context) ([]*session, error) {
-	var names, exprs []string
-	for _, c := range s.columns {
-		if !secret(c) {
-			quoted := `"` + strings.ReplaceAll(c, `"`, `""`) + `"`
-			names = append(names, c)
-			exprs = append(exprs, fmt.Sprintf("CASE WHEN octet_length(%s) <= %d THEN %s END", quoted, maxCell, quoted))
-		}
-	}
+	names := slices.DeleteFunc(slices.Clone(s.columns), secret)
 	var all []*session
-	for row, err := range s.query(ctx, "SELECT "+strings.Join(exprs, ", ")+" FROM sessions ORDER BY created_at, id") {
+	for row, err := range s.Query(ctx, "SELECT "+convert.BoundedColumns(names)+" FROM sessions ORDER BY created_at, id") {
 		if err != nil {
 			return all, err
 		}
@@ -157,15 +97,15 @@ func (s *source) sessions(ctx context.Context) ([]*session, error) {
 func (s *session) set(column string, v any) {
 	switch column {
 	case "id":
-		s.id = text(v)
+		s.id = convert.CellText(v)
 	case "parent_session_id":
-		s.parent = text(v)
+		s.parent = convert.CellText(v)
 	case "created_at":
-		s.createdAt = text(v)
+		s.createdAt = convert.CellText(v)
 	case "updated_at":
-		s.updatedAt = text(v)
+		s.updatedAt = convert.CellText(v)
 	case "locked_by":
-		s.lockedBy = text(v)
+		s.lockedBy = convert.CellText(v)
 	default:
 		if v != nil && v != int64(0) {
 			s.columns[column] = v
@@ -196,14 +136,14 @@ func (s *session) note(meka bool) sessionNote {
 func (s *source) rows(ctx context.Context, id string) iter.Seq2[row, error] {
 	return func(yield func(row, error) bool) {
 		n := 0
-		for r, err := range s.query(ctx, `SELECT id, role, CASE WHEN octet_length(content) <= ? THEN content END, created_at
+		for r, err := range s.Query(ctx, `SELECT id, role, CASE WHEN octet_length(content) <= ? THEN content END, created_at
 			FROM messages WHERE session_id = ? ORDER BY id`, convert.MaxLine, id) {
 			n++
 			if err != nil {
 				yield(row{}, &convert.Skip{What: "session " + id, Why: err})
 				return
 			}
-			w := row{id: text(r[0]), role: text(r[1]), content: text(r[2]), at: text(r[3])}
+			w := row{id: convert.CellText(r[0]), role: convert.CellText(r[1]), content: convert.CellText(r[2]), at: convert.CellText(r[3])}
 			if s.events {
 				w.id = strconv.Itoa(n)
 			}
@@ -220,7 +160,7 @@ func (s *source) rows(ctx context.Context, id string) iter.Seq2[row, error] {
 
 // eventful reports whether a session has rows that are no messages.
 func (s *source) eventful(ctx context.Context, id string) bool {
-	for row, err := range s.query(ctx, "SELECT 1 FROM messages WHERE session_id = ? AND role IN (?, ?) LIMIT 1", id, roleBoundary, roleRepair) {
+	for row, err := range s.Query(ctx, "SELECT 1 FROM messages WHERE session_id = ? AND role IN (?, ?) LIMIT 1", id, roleBoundary, roleRepair) {
 		return err == nil && row != nil
 	}
 	return false
@@ -231,39 +171,24 @@ func (s *source) readOutputs(ctx context.Context, id, folder string, files map[s
 	if !s.outputs {
 		return nil
 	}
-	room := maxOutputs
+	room := convert.MaxFiles
 	for _, f := range files {
 		room -= len(f)
 	}
-	for row, err := range s.query(ctx, "SELECT name, CASE WHEN octet_length(content) <= ? THEN content END FROM tool_outputs WHERE session_id = ? ORDER BY name", room, id) {
+	for row, err := range s.Query(ctx, "SELECT name, CASE WHEN octet_length(content) <= ? THEN content END FROM tool_outputs WHERE session_id = ? ORDER BY name", room, id) {
 		if err != nil {
 			return append(lost, fmt.Sprintf("large tool outputs: %v", err))
 		}
-		name, content := text(row[0]), text(row[1])
+		name, content := convert.CellText(row[0]), convert.CellText(row[1])
 		room -= len(content)
 		switch {
 		case !fs.ValidPath(folder+name) || strings.ContainsAny(name, `/\`) || name == "" || name[0] == '.':
 			lost = append(lost, fmt.Sprintf("the large tool output %.60q: not a name of a file", name))
 		case row[1] == nil || room < 0:
-			lost = append(lost, fmt.Sprintf("the large tool output %.60q: more than %d bytes in one session", name, maxOutputs))
+			lost = append(lost, fmt.Sprintf("the large tool output %.60q: more than %d bytes in one session", name, convert.MaxFiles))
 		default:
 			files[folder+name] = []byte(content)
 		}
 	}
 	return lost
-}
-
-// text returns a value as text, whatever type somebody stored it with.
-func text(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case []byte:
-		return string(v)
-	case int64:
-		return strconv.FormatInt(v, 10)
-	case float64:
-		return strconv.FormatFloat(v, 'g', -1, 64)
-	}
-	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -168,7 +169,7 @@ func (x *exporter) remove(id string) error {
 			if err != nil {
 				return err
 			}
-			if child := text(row[0]); !slices.Contains(ids, child) {
+			if child := convert.CellText(row[0]); !slices.Contains(ids, child) {
 				ids = append(ids, child)
 			}
 		}
@@ -355,12 +356,10 @@ func (x *exporter) flatten(blocks []tidemark.Block) string {
 // boundaryNote is the rest of a compaction: what is known of it, or what meka
 // wants to know. It replaces everything that the model sees.
 func boundaryNote(known json.RawMessage, replaced int) json.RawMessage {
-	fields := map[string]any{"loaded_tools_snapshot": []string{}}
-	if rest, ok := value(known); ok {
-		if of, ok := rest.(map[string]any); ok {
-			fields = of
-		}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(known, &fields) != nil || fields == nil {
+		fields = map[string]json.RawMessage{"loaded_tools_snapshot": json.RawMessage("[]")}
 	}
-	fields["replaced_count"] = replaced
+	fields["replaced_count"] = json.RawMessage(strconv.Itoa(replaced))
 	return marshal(fields)
 }

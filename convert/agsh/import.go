@@ -36,7 +36,7 @@ func importDB(ctx context.Context, p convert.Place, name string) iter.Seq2[*conv
 			yield(nil, &convert.Skip{What: name, Why: err})
 			return
 		}
-		defer src.close()
+		defer src.Close()
 		all, err := src.sessions(ctx)
 		if ctx.Err() != nil {
 			yield(nil, ctx.Err())
@@ -112,7 +112,7 @@ func take(ctx context.Context, l log, s *session, helpers []*session, meka bool,
 	n := s.note(meka)
 	out := &convert.Session{UpdatedAt: updated}
 	out.Session = tidemark.Session{ForeignID: s.id, CreatedAt: created}
-	out.Project = text(s.columns["cwd"])
+	out.Project = convert.CellText(s.columns["cwd"])
 	delete(n.Columns, "cwd")
 	if out.CreatedAt.IsZero() {
 		out.CreatedAt = updated

@@ -28,11 +28,11 @@ func (s *source) holder(one *session) string {
 		}
 		return fmt.Sprintf("agsh (pid %d)", pid)
 	}
-	name := path.Join(path.Dir(s.name), "locks", one.id+".lock")
+	name := path.Join(path.Dir(s.Name), "locks", one.id+".lock")
 	if !s.meka || !fs.ValidPath(name) || strings.ContainsAny(one.id, `/\`) {
 		return ""
 	}
-	info, err := fs.Stat(s.place.FS, name)
+	info, err := fs.Stat(s.Place.FS, name)
 	if err != nil || !isLocked(info) {
 		return ""
 	}

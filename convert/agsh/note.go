@@ -66,11 +66,9 @@ func sessionNoteOf(raw json.RawMessage) sessionNote {
 // parseTime reads a time as agsh writes it. Tidemark keeps microseconds; what
 // it would write differently comes back as text, too.
 func parseTime(s string) (at time.Time, raw string) {
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return time.Time{}, s
+	if at = convert.ParseTime(s); at.IsZero() {
+		return at, s
 	}
-	at = t.UTC().Truncate(time.Microsecond)
 	if formatTime(at) != s {
 		raw = s
 	}
@@ -95,7 +93,7 @@ func formatTime(t time.Time) string {
 
 // stamp returns the text that was kept for a time, when it is still that time.
 func stamp(at time.Time, raw string) string {
-	if t, err := time.Parse(time.RFC3339Nano, raw); raw != "" && (err != nil || t.UTC().Truncate(time.Microsecond).Equal(at)) {
+	if t := convert.ParseTime(raw); raw != "" && (t.IsZero() || t.Equal(at)) {
 		return raw
 	}
 	return formatTime(at)

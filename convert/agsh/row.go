@@ -63,7 +63,7 @@ func decode(w row) ([]convert.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if role, content := encode(e, n); role != w.role || content != w.content && !sameJSON([]byte(content), []byte(w.content)) {
+	if role, content := encode(e, n); role != w.role || content != w.content && !convert.SameJSON([]byte(content), []byte(w.content)) {
 		n.Role, n.Content = w.role, w.content
 	}
 	e.Extra = n.extra()

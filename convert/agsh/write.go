@@ -195,7 +195,7 @@ func (w *writer) read(id string) (r row, err error) {
 		if err != nil {
 			return r, err
 		}
-		r = row{id: id, role: text(v[0]), content: text(v[1]), at: text(v[2])}
+		r = row{id: id, role: convert.CellText(v[0]), content: convert.CellText(v[1]), at: convert.CellText(v[2])}
 	}
 	return r, nil
 }

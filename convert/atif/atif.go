@@ -364,7 +364,7 @@ func (p *plot) content(blocks []tidemark.Block) (any, error) {
 			if where == "" {
 				p.images++
 				where = fmt.Sprintf("%s.images/%d%s", p.name, p.images, end)
-				if err := create(p.out, where, b.Data); err != nil {
+				if err := convert.WriteFile(p.out, where, b.Data); err != nil {
 					return nil, err
 				}
 			}

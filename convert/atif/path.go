@@ -7,7 +7,6 @@
 package atif
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -53,40 +52,14 @@ func (l losses) report(s *convert.Session) []string {
 // pathTo returns the entries from the root to the head, "" for the last one:
 // both forms tell one course of things.
 func (l losses) pathTo(ctx context.Context, entries iter.Seq2[convert.Entry, error], head string) ([]convert.Entry, error) {
-	var all []convert.Entry
-	index, parent := map[string]int{}, []int{}
-	for e, err := range entries {
-		if convert.IsSkip(err) {
-			l.add("damaged entries", 1)
-			continue
-		}
-		if err = cmp.Or(err, ctx.Err()); err != nil {
-			return nil, err
-		}
-		if e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap {
-			// They place the entries behind them, and say nothing.
-			e.Blocks = nil
-		}
-		p := len(all) - 1
-		if at, ok := index[e.Parent]; ok && e.Parent != "" {
-			p = at
-		} else if e.Parent == convert.Root {
-			p = -1
-		}
-		index[e.ID] = len(all)
-		all, parent = append(all, e), append(parent, p)
+	b, err := convert.BranchTo(ctx, entries, head)
+	if err != nil {
+		return nil, err
 	}
-	at := len(all) - 1
-	if i, ok := index[head]; ok && head != "" {
-		at = i
-	}
-	var path []convert.Entry
-	for ; at >= 0; at = parent[at] {
-		path = append(path, all[at])
-	}
-	l.add("entries of other branches", len(all)-len(path))
-	slices.Reverse(path)
-	return slices.DeleteFunc(path, func(e convert.Entry) bool {
+	l.add("damaged entries", b.Damaged)
+	l.add("entries of other branches", b.Beside)
+	// Marks place the entries behind them, and say nothing.
+	return slices.DeleteFunc(b.Entries, func(e convert.Entry) bool {
 		return e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap
 	}), nil
 }
@@ -107,25 +80,11 @@ func isMessage(e convert.Entry) bool { return e.Kind == "" || e.Kind == tidemark
 
 // write makes a file of JSON.
 func write(out convert.Out, name string, v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	b, err := convert.Encode(v)
+	if err != nil {
 		return tidemark.Invalidf("%s: %w", name, err)
 	}
-	return create(out, name, b.Bytes())
-}
-
-func create(out convert.Out, name string, data []byte) error {
-	f, err := out.Create(name)
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(data); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	return convert.WriteFile(out, name, append(b, '\n'))
 }
 
 // asObject is a call's input, which both forms want to be an object.

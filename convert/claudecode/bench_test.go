@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/convert/claudecode"
+	"github.com/tidemark-sessions/tidemark/convert/converttest"
 )
 
 // BenchmarkImport reads one long session to its end; it is read twice, once
@@ -25,7 +26,7 @@ func BenchmarkImport(b *testing.B) {
 			line(one, r, c, i%60, result(c)))
 		parent = r
 	}
-	files := fstest.MapFS{file(one): lines(all...)}
+	files := fstest.MapFS{file(one): converttest.Lines(all...)}
 	b.SetBytes(int64(len(files[file(one)].Data)))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
 )
 
 // maxDepth bounds results within results.
@@ -46,7 +47,7 @@ func blockOf(raw json.RawMessage, depth int) tidemark.Block {
 		Source    json.RawMessage `json:"source"`
 	}
 	var fields map[string]json.RawMessage
-	if parse(raw, &in) != nil || json.Unmarshal(raw, &fields) != nil {
+	if convert.Loose(raw, &in) != nil || json.Unmarshal(raw, &fields) != nil {
 		return tidemark.Block{Type: tidemark.BlockText, Provider: provider, Raw: string(raw)}
 	}
 	b := tidemark.Block{}
@@ -108,7 +109,7 @@ func mediaOf(raw json.RawMessage, kind, title string) (b tidemark.Block, whole b
 		Data      string `json:"data"`
 		URL       string `json:"url"`
 	}
-	if parse(raw, &source) != nil {
+	if convert.Loose(raw, &source) != nil {
 		return b, false
 	}
 	b.MediaType, b.URL = source.MediaType, source.URL

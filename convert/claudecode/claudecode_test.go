@@ -9,6 +9,7 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/convert/claudecode"
@@ -51,10 +52,6 @@ func result(id string) string {
 	return `"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"` + id + `","content":"out of ` + id + `"}]}`
 }
 
-func lines(l ...string) *fstest.MapFile {
-	return &fstest.MapFile{Data: []byte(strings.Join(l, "\n") + "\n"), Mode: 0o600}
-}
-
 func file(session string) string { return ".claude/projects/-w-demo/" + session + ".jsonl" }
 
 func read(t testing.TB, files fstest.MapFS) converttest.Taken {
@@ -62,21 +59,8 @@ func read(t testing.TB, files fstest.MapFS) converttest.Taken {
 	return converttest.Read(t, claudecode.Tool(), convert.Place{FS: files, Path: "."})
 }
 
-// shape is an entry in short: who or what, its parent, its text.
-func shape(entries []convert.Entry) (all []string) {
-	for _, e := range entries {
-		var text []string
-		for _, b := range e.Blocks {
-			text = append(text, b.Text+b.Name)
-		}
-		parent := strings.Replace(e.Parent, convert.Root, "root", 1)
-		all = append(all, fmt.Sprintf("%s<%s %s%s %s", e.ID, parent, e.Role, e.Kind, strings.Join(text, "+")))
-	}
-	return all
-}
-
 func TestRecordsOfOneReplyAreOneEntryAndPaidOnce(t *testing.T) {
-	got := read(t, fstest.MapFS{file(one): lines(
+	got := read(t, fstest.MapFS{file(one): converttest.Lines(
 		`{"type":"mode","mode":"normal","sessionId":"`+one+`"}`,
 		line(one, "u1", "", 1, prompt("list twice")),
 		line(one, "a1", "u1", 2, answer("msg1", `{"type":"thinking","thinking":"hm","signature":"c2ln"}`)),
@@ -94,7 +78,7 @@ func TestRecordsOfOneReplyAreOneEntryAndPaidOnce(t *testing.T) {
 		"r1<a1 tool out of t1",
 		"r2<r1 tool out of t2",
 		"a5<r2 assistant Done.",
-	}, shape(s.Entries)); d != "" {
+	}, converttest.Shape(s.Entries)); d != "" {
 		t.Error(d)
 	}
 	want := &tidemark.Usage{InputTokens: 7, OutputTokens: 3, CacheReadTokens: 2, CacheWriteTokens: 1}
@@ -138,7 +122,7 @@ func TestOnlyWhatTheUserTypedIsTheUsers(t *testing.T) {
 		"a role's name":    {`"type":"tool"`, "other "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := read(t, fstest.MapFS{file(one): lines(line(one, "u1", "", 1, prompt("first")), line(one, "x", "u1", 2, c.record))})
+			got := read(t, fstest.MapFS{file(one): converttest.Lines(line(one, "u1", "", 1, prompt("first")), line(one, "x", "u1", 2, c.record))})
 			e := got.Sessions[0].Entries[1]
 			if is := string(e.Role) + e.Kind + " " + e.Text(); is != c.want {
 				t.Errorf("got %q, want %q", is, c.want)
@@ -158,16 +142,16 @@ func TestARewindIsABranchAndTheNotedLeafIsTheHead(t *testing.T) {
 		line(one, "u4", "", 7, prompt("from the start")),
 	}
 	leaf := `{"type":"last-prompt","leafUuid":"a3","sessionId":"` + one + `"}`
-	got := read(t, fstest.MapFS{file(one): lines(append(records, leaf)...)})
+	got := read(t, fstest.MapFS{file(one): converttest.Lines(append(records, leaf)...)})
 	if d := cmp.Diff([]string{"u1< user first", "a1<u1 assistant one", "u2<a1 user second", "a2<u2 assistant two",
-		"u3<a1 user instead", "a3<u3 assistant three", "u4<root user from the start"}, shape(got.Sessions[0].Entries)); d != "" {
+		"u3<a1 user instead", "a3<u3 assistant three", "u4<root user from the start"}, converttest.Shape(got.Sessions[0].Entries)); d != "" {
 		t.Error(d)
 	}
 	if head := got.Sessions[0].Head; head != "a3" {
 		t.Errorf("head %q, want a3", head)
 	}
 	older := slices.Insert(slices.Clone(records), 4, leaf)
-	if head := read(t, fstest.MapFS{file(one): lines(older...)}).Sessions[0].Head; head != "" {
+	if head := read(t, fstest.MapFS{file(one): converttest.Lines(older...)}).Sessions[0].Head; head != "" {
 		t.Errorf("head %q after a later record, want the last entry", head)
 	}
 }
@@ -193,9 +177,9 @@ func TestACopyOfATranscriptIsAForkOfIt(t *testing.T) {
 		line(three, "u4", "a3", 20, prompt("fork of the fork")), note)
 	// The names are such that a fork comes first by name.
 	got := read(t, fstest.MapFS{
-		".claude/projects/-z/" + one + ".jsonl":   lines(source...),
-		".claude/projects/-b/" + two + ".jsonl":   lines(fork...),
-		".claude/projects/-a/" + three + ".jsonl": lines(again...),
+		".claude/projects/-z/" + one + ".jsonl":   converttest.Lines(source...),
+		".claude/projects/-b/" + two + ".jsonl":   converttest.Lines(fork...),
+		".claude/projects/-a/" + three + ".jsonl": converttest.Lines(again...),
 	})
 	var is []string
 	for _, s := range got.Sessions {
@@ -213,7 +197,7 @@ func TestAForkOfOneTurnIsToldByItsNotes(t *testing.T) {
 	late := `{"type":"queue-operation","operation":"enqueue","timestamp":"2026-01-02T03:10:00.000Z"}`
 	fork := append(append([]string{late}, turn(one)...), line(one, "u2", "a1", 10, prompt("fork")))
 	source := append(turn(two), late, line(two, "u3", "a1", 20, prompt("goes on later")))
-	got := read(t, fstest.MapFS{file(one): lines(fork...), file(two): lines(source...)})
+	got := read(t, fstest.MapFS{file(one): converttest.Lines(fork...), file(two): converttest.Lines(source...)})
 	if got.Sessions[0].ForeignID != two || got.Sessions[1].Copied != two || got.Sessions[0].Copied != "" {
 		t.Errorf("%s of %q, %s of %q", got.Sessions[0].ForeignID, got.Sessions[0].Copied, got.Sessions[1].ForeignID, got.Sessions[1].Copied)
 	}
@@ -221,21 +205,21 @@ func TestAForkOfOneTurnIsToldByItsNotes(t *testing.T) {
 
 func TestAForkNamesASourceThatIsNotThere(t *testing.T) {
 	from := `"forkedFrom":{"sessionId":"` + two + `","messageUuid":"u1"},`
-	got := read(t, fstest.MapFS{file(one): lines(line(one, "u1", "", 1, from+prompt("first")), line(one, "u2", "u1", 1, prompt("own")))})
+	got := read(t, fstest.MapFS{file(one): converttest.Lines(line(one, "u1", "", 1, from+prompt("first")), line(one, "u2", "u1", 1, prompt("own")))})
 	if got.Sessions[0].Copied != two {
 		t.Errorf("copied from %q, want %q", got.Sessions[0].Copied, two)
 	}
 }
 
 func TestACompactionKeepsWhatCameBefore(t *testing.T) {
-	got := read(t, fstest.MapFS{file(one): lines(
+	got := read(t, fstest.MapFS{file(one): converttest.Lines(
 		line(one, "u1", "", 1, prompt("first")),
 		line(one, "b1", "", 2, `"type":"system","subtype":"compact_boundary","content":"Compacted","logicalParentUuid":"u1"`),
 		line(one, "s1", "b1", 2, `"isCompactSummary":true,`+prompt("the story so far")),
 		line(one, "u2", "s1", 3, prompt("next")),
 	)})
 	if d := cmp.Diff([]string{"u1< user first", "b1<u1 compaction_cut Compacted", "s1<b1 compaction the story so far", "u2<s1 user next"},
-		shape(got.Sessions[0].Entries)); d != "" {
+		converttest.Shape(got.Sessions[0].Entries)); d != "" {
 		t.Error(d)
 	}
 }
@@ -247,7 +231,7 @@ func TestHelperAgentsBelongToTheirCalls(t *testing.T) {
 	task := `{"type":"tool_use","id":"t3","name":"Task","input":{"prompt":"count"}}`
 	dir := strings.TrimSuffix(file(one), ".jsonl")
 	got := read(t, fstest.MapFS{
-		file(one): lines(
+		file(one): converttest.Lines(
 			line(one, "u1", "", 1, prompt("go")),
 			line(one, "a1", "u1", 2, answer("m1", task)),
 			line(one, "x1", "", 3, `"isSidechain":true,`+prompt("count")), // as older versions wrote them
@@ -255,18 +239,18 @@ func TestHelperAgentsBelongToTheirCalls(t *testing.T) {
 			line(one, "r3", "a1", 4, result("t3")),
 			line(one, "r4", "r3", 4, `"toolUseResult":{"agentId":"near"},`+result("t4")),
 		),
-		dir + "/subagents/agent-deep.jsonl":                lines(aside("d1", "", "deep", prompt("dig"))),
-		dir + "/subagents/agent-deep.meta.json":            lines(`{"toolUseId":"t2"}`),
-		".claude/projects/-w-demo/agent-near.jsonl":        lines(aside("n1", "", "near", prompt("look"))),
-		".claude/projects/-w-demo/agent-stranger.jsonl":    lines(strings.ReplaceAll(aside("s1", "", "stranger", prompt("?")), one, two)),
-		".claude/projects/-w-demo/" + one + "/notes.jsonl": lines("not a transcript"),
+		dir + "/subagents/agent-deep.jsonl":                converttest.Lines(aside("d1", "", "deep", prompt("dig"))),
+		dir + "/subagents/agent-deep.meta.json":            converttest.Lines(`{"toolUseId":"t2"}`),
+		".claude/projects/-w-demo/agent-near.jsonl":        converttest.Lines(aside("n1", "", "near", prompt("look"))),
+		".claude/projects/-w-demo/agent-stranger.jsonl":    converttest.Lines(strings.ReplaceAll(aside("s1", "", "stranger", prompt("?")), one, two)),
+		".claude/projects/-w-demo/" + one + "/notes.jsonl": converttest.Lines("not a transcript"),
 	})
 	if len(got.Sessions) != 1 || len(got.Skips) != 0 {
 		t.Fatalf("%d sessions, skipped %q", len(got.Sessions), got.Skips)
 	}
 	var is []string
 	for _, w := range got.Sessions[0].Workers {
-		is = append(is, fmt.Sprintf("%s by %s: %s", w.Name, w.Call, strings.Join(shape(w.Entries), ", ")))
+		is = append(is, fmt.Sprintf("%s by %s: %s", w.Name, w.Call, strings.Join(converttest.Shape(w.Entries), ", ")))
 	}
 	if d := cmp.Diff([]string{
 		"x1 by t3: x1< user count, x2<x1 assistant 3",
@@ -276,18 +260,18 @@ func TestHelperAgentsBelongToTheirCalls(t *testing.T) {
 		t.Error(d)
 	}
 	if d := cmp.Diff([]string{"u1< user go", "a1<u1 assistant Task", "r3<a1 tool out of t3", "r4<r3 tool out of t4"},
-		shape(got.Sessions[0].Entries)); d != "" {
+		converttest.Shape(got.Sessions[0].Entries)); d != "" {
 		t.Error(d)
 	}
 }
 
 func TestFilesBesideTheTranscriptComeIn(t *testing.T) {
 	got := read(t, fstest.MapFS{
-		file(one): lines(line(one, "u1", "", 1, prompt("go"))),
-		".claude/projects/-w-demo/" + one + "/tool-results/r.txt": lines("long"),
-		".claude/tasks/" + one + "/1.json":                        lines("{}"),
-		".claude/file-history/" + one + "/f@v1":                   lines("was"),
-		".claude/.credentials.json":                               lines("secret"),
+		file(one): converttest.Lines(line(one, "u1", "", 1, prompt("go"))),
+		".claude/projects/-w-demo/" + one + "/tool-results/r.txt": converttest.Lines("long"),
+		".claude/tasks/" + one + "/1.json":                        converttest.Lines("{}"),
+		".claude/file-history/" + one + "/f@v1":                   converttest.Lines("was"),
+		".claude/.credentials.json":                               converttest.Lines("secret"),
 	})
 	want := map[string][]byte{"tool-results/r.txt": []byte("long\n"), "tasks/1.json": []byte("{}\n"), "file-history/f@v1": []byte("was\n")}
 	if d := cmp.Diff(want, got.Sessions[0].Files); d != "" {
@@ -305,7 +289,7 @@ func TestTitlesAreTakenInOrder(t *testing.T) {
 		"by the model":   {auto, summary},
 		"by hand":        {custom, auto, summary},
 	} {
-		got := read(t, fstest.MapFS{file(one): lines(append(notes, line(one, "u1", "", 1, prompt("go")))...)})
+		got := read(t, fstest.MapFS{file(one): converttest.Lines(append(notes, line(one, "u1", "", 1, prompt("go")))...)})
 		if got.Sessions[0].Title != want {
 			t.Errorf("title %q, want %q", got.Sessions[0].Title, want)
 		}
@@ -341,7 +325,7 @@ func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := read(t, fstest.MapFS{
 				file(one): {Data: []byte(c.data)},
-				file(two): lines(line(two, "v1", "", 1, prompt("the other session"))),
+				file(two): converttest.Lines(line(two, "v1", "", 1, prompt("the other session"))),
 			})
 			if len(got.Sessions) != c.sessions+1 || got.Find(two) == nil {
 				t.Errorf("%d sessions, want %d", len(got.Sessions), c.sessions+1)
@@ -363,9 +347,9 @@ func TestASessionThatGrewBeginsAsItDid(t *testing.T) {
 		line(one, "a2", "u2", 4, answer("m2", call("t1"))),
 		line(one, "r1", "a2", 5, result("t1")),
 	}
-	whole := read(t, fstest.MapFS{file(one): lines(all...)}).Sessions[0]
+	whole := read(t, fstest.MapFS{file(one): converttest.Lines(all...)}).Sessions[0]
 	for n := 1; n <= len(all); n++ {
-		part := read(t, fstest.MapFS{file(one): lines(all[:n]...)}).Sessions[0]
+		part := read(t, fstest.MapFS{file(one): converttest.Lines(all[:n]...)}).Sessions[0]
 		if d := cmp.Diff(whole.Entries[:len(part.Entries)], part.Entries); d != "" {
 			t.Errorf("after %d lines:\n%s", n, d)
 		}
@@ -374,8 +358,8 @@ func TestASessionThatGrewBeginsAsItDid(t *testing.T) {
 
 func TestASessionThatIsThereTwiceComesOnce(t *testing.T) {
 	got := read(t, fstest.MapFS{
-		".claude/projects/-a/" + one + ".jsonl": lines(line(one, "u1", "", 1, prompt("a"))),
-		".claude/projects/-b/" + one + ".jsonl": lines(line(one, "u2", "", 1, prompt("b"))),
+		".claude/projects/-a/" + one + ".jsonl": converttest.Lines(line(one, "u1", "", 1, prompt("a"))),
+		".claude/projects/-b/" + one + ".jsonl": converttest.Lines(line(one, "u2", "", 1, prompt("b"))),
 	})
 	if len(got.Sessions) != 1 || len(got.Skips) != 1 {
 		t.Errorf("%d sessions, skipped %q", len(got.Sessions), got.Skips)
@@ -383,8 +367,8 @@ func TestASessionThatIsThereTwiceComesOnce(t *testing.T) {
 }
 
 func TestDetectKnowsItsOwn(t *testing.T) {
-	mine := lines(line(one, "u1", "", 1, prompt("go")))
-	fork := lines(`{"uuid":"u","parentUuid":null,"sessionId":"s","type":"user","provenance":"real_user","message":{"role":"user","parts":[]}}`)
+	mine := converttest.Lines(line(one, "u1", "", 1, prompt("go")))
+	fork := converttest.Lines(`{"uuid":"u","parentUuid":null,"sessionId":"s","type":"user","provenance":"real_user","message":{"role":"user","parts":[]}}`)
 	for name, c := range map[string]struct {
 		files fstest.MapFS
 		path  string
@@ -396,11 +380,11 @@ func TestDetectKnowsItsOwn(t *testing.T) {
 		"project":       {fstest.MapFS{file(one): mine}, ".claude/projects/-w-demo", true},
 		"file":          {fstest.MapFS{file(one): mine}, file(one), true},
 		"nothing":       {fstest.MapFS{}, ".", false},
-		"empty file":    {fstest.MapFS{"a.jsonl": lines()}, "a.jsonl", false},
+		"empty file":    {fstest.MapFS{"a.jsonl": converttest.Lines()}, "a.jsonl", false},
 		"another name":  {fstest.MapFS{"a.txt": mine}, "a.txt", false},
 		"a fork of it":  {fstest.MapFS{"a.jsonl": fork}, "a.jsonl", false},
 		"its folder":    {fstest.MapFS{".qwen/projects/-w/chats/a.jsonl": fork}, ".", false},
-		"another tool":  {fstest.MapFS{"a.jsonl": lines(`{"type":"session_meta","payload":{}}`)}, "a.jsonl", false},
+		"another tool":  {fstest.MapFS{"a.jsonl": converttest.Lines(`{"type":"session_meta","payload":{}}`)}, "a.jsonl", false},
 		"no such place": {fstest.MapFS{}, "gone", false},
 	} {
 		if got := claudecode.Tool().Detect(t.Context(), convert.Place{FS: c.files, Path: c.path}); got != c.want {

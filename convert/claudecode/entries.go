@@ -282,7 +282,7 @@ func usageOf(raw json.RawMessage) *tidemark.Usage {
 		Read  float64 `json:"cache_read_input_tokens"`
 		Write float64 `json:"cache_creation_input_tokens"`
 	}
-	if parse(raw, &u) != nil || u.In == 0 && u.Out == 0 && u.Read == 0 && u.Write == 0 {
+	if convert.Loose(raw, &u) != nil || u.In == 0 && u.Out == 0 && u.Read == 0 && u.Write == 0 {
 		return nil
 	}
 	return &tidemark.Usage{InputTokens: int64(u.In), OutputTokens: int64(u.Out), CacheReadTokens: int64(u.Read), CacheWriteTokens: int64(u.Write)}
@@ -300,19 +300,19 @@ func attachmentRecord(r record, k kept) (tidemark.Entry, kept) {
 		Text   string          `json:"content"`
 	}
 	e := tidemark.Entry{Kind: kindContext}
-	if parse(r.Attached, &a) != nil {
+	if convert.Loose(r.Attached, &a) != nil {
 		return e, k
 	}
 	if a.Type == "queued_command" && (a.Mode == "" || a.Mode == "prompt" || a.Mode == "bash") && !a.Meta {
 		blocks, _ := contentOf(a.Prompt, 0)
-		origin := field(a.Origin, "kind")
+		origin := convert.Field(a.Origin, "kind")
 		blocks, kind := clean(blocks)
 		if len(blocks) > 0 && kind == "" && (origin == "" || origin == "human") {
 			return tidemark.Entry{Role: tidemark.User, Blocks: blocks}, k
 		}
 	}
 	var rendered []map[string]string
-	if parse(r.Rendered, &rendered) == nil && len(rendered) > 0 {
+	if convert.Loose(r.Rendered, &rendered) == nil && len(rendered) > 0 {
 		plain := true
 		for _, part := range rendered {
 			e.Blocks = append(e.Blocks, tidemark.Text(part["content"]))

@@ -221,7 +221,7 @@ func exportWorker(ctx context.Context, out convert.Out, dir string, main *writer
 			return err
 		}
 	}
-	return writeFile(out, path.Join(dir, "agent-"+agent+".meta.json"), meta)
+	return convert.WriteFile(out, path.Join(dir, "agent-"+agent+".meta.json"), meta)
 }
 
 // exportFiles writes the files that the client knows to the places where it
@@ -243,20 +243,9 @@ func exportFiles(out convert.Out, s *convert.Session, id, base string, lost loss
 			lost["the file "+file]++
 			continue
 		}
-		if err := writeFile(out, to, s.Files[file]); err != nil {
+		if err := convert.WriteFile(out, to, s.Files[file]); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func writeFile(out convert.Out, name string, data []byte) error {
-	f, err := out.Create(name)
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(data); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return f.Close()
 }

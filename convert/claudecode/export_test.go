@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/convert/claudecode"
@@ -95,7 +96,7 @@ func TestAnExportIsTheSameEachTime(t *testing.T) {
 }
 
 func TestWhatWasTakenOutOfAnEntryDoesNotComeBackFromItsRecord(t *testing.T) {
-	got := read(t, fstest.MapFS{file(one): lines(
+	got := read(t, fstest.MapFS{file(one): converttest.Lines(
 		line(one, "u1", "", 1, prompt("<system-reminder>x</system-reminder> my key is hunter2")),
 		line(one, "a1", "u1", 2, answer("m1", text("hunter2 it is"))),
 	)})
@@ -119,7 +120,7 @@ func TestWhatWasTakenOutOfAnEntryDoesNotComeBackFromItsRecord(t *testing.T) {
 }
 
 func TestASessionThatWentOnElsewhereGoesBack(t *testing.T) {
-	got := read(t, fstest.MapFS{file(one): lines(
+	got := read(t, fstest.MapFS{file(one): converttest.Lines(
 		line(one, "u1", "", 1, prompt("first")),
 		line(one, "a1", "u1", 2, answer("m1", text("one"))),
 		`{"type":"last-prompt","leafUuid":"a1","sessionId":"`+one+`"}`,
@@ -133,7 +134,7 @@ func TestASessionThatWentOnElsewhereGoesBack(t *testing.T) {
 	}
 	back := converttest.Read(t, claudecode.Tool(), out.Place()).Sessions[0]
 	if len(back.Entries) != 3 || back.Entries[2].Parent != "a1" || back.Head != back.Entries[2].ID {
-		t.Errorf("%v at %q", shape(back.Entries), back.Head)
+		t.Errorf("%v at %q", converttest.Shape(back.Entries), back.Head)
 	}
 }
 

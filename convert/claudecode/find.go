@@ -28,14 +28,14 @@ func find(p convert.Place) (found []source, skips []error) {
 		dir := path.Join(p.Path, below)
 		dirs, err := fs.ReadDir(p.FS, dir)
 		if err != nil {
-			if isDir(p.FS, dir) {
+			if convert.IsDir(p.FS, dir) {
 				skips = append(skips, &convert.Skip{What: dir, Why: err})
 			}
 			continue
 		}
 		for _, d := range dirs {
 			project := path.Join(dir, d.Name())
-			if !isDir(p.FS, project) {
+			if !convert.IsDir(p.FS, project) {
 				continue
 			}
 			some, err := inProject(p.FS, project, path.Dir(dir))
@@ -81,7 +81,7 @@ func inProject(fsys fs.FS, dir, home string) ([]source, error) {
 	for _, e := range entries {
 		file := path.Join(dir, e.Name())
 		switch {
-		case path.Ext(file) != ".jsonl" || !isFile(fsys, file):
+		case path.Ext(file) != ".jsonl" || !convert.IsFile(fsys, file):
 		case strings.HasPrefix(e.Name(), "agent-"):
 			agents = append(agents, file)
 		default:
@@ -117,16 +117,4 @@ func named(file string) string {
 		return ""
 	}
 	return string(id)
-}
-
-// isFile and isDir follow links as far as the place allows; a pipe or a
-// device is neither.
-func isFile(fsys fs.FS, name string) bool {
-	info, err := fs.Stat(fsys, name)
-	return err == nil && info.Mode().IsRegular()
-}
-
-func isDir(fsys fs.FS, name string) bool {
-	info, err := fs.Stat(fsys, name)
-	return err == nil && info.IsDir()
 }

@@ -40,7 +40,7 @@ func lineage(ctx context.Context, fsys fs.FS, found []source) (sources []source,
 			continue
 		}
 		s.id = cmp.Or(named(s.file), head.Session)
-		if from := field(head.ForkedFrom, "sessionId"); from != s.id {
+		if from := convert.Field(head.ForkedFrom, "sessionId"); from != s.id {
 			s.copied = from
 		}
 		if other, twice := byID[s.id]; twice {
@@ -142,7 +142,7 @@ func compared(ctx context.Context, fsys fs.FS, s *source) (*kin, error) {
 		case !broken:
 			k.run++
 		}
-		if from := field(it.ForkedFrom, "sessionId"); from != "" {
+		if from := convert.Field(it.ForkedFrom, "sessionId"); from != "" {
 			k.from = from
 		}
 		k.ids[it.UUID] = len(k.times)

@@ -146,7 +146,7 @@ func (o *outline) see(r record) {
 	if m.Model != "" && m.Model != synthetic {
 		o.model = m.Model
 	}
-	if agent := field(r.Result, "agentId"); agent != "" {
+	if agent := convert.Field(r.Result, "agentId"); agent != "" {
 		o.calls[agent] = firstCall(m.Content)
 	}
 	if r.Type == "assistant" {
@@ -160,11 +160,11 @@ func (o *outline) tasks(content json.RawMessage) {
 		ID    string          `json:"id"`
 		Input json.RawMessage `json:"input"`
 	}
-	if parse(content, &calls) != nil {
+	if convert.Loose(content, &calls) != nil {
 		return
 	}
 	for _, c := range calls {
-		if prompt := field(c.Input, "prompt"); prompt != "" {
+		if prompt := convert.Field(c.Input, "prompt"); prompt != "" {
 			o.prompts[maphash.String(o.seed, prompt)] = c.ID
 		}
 	}
@@ -175,7 +175,7 @@ func firstCall(content json.RawMessage) string {
 	var results []struct {
 		ID string `json:"tool_use_id"`
 	}
-	if parse(content, &results) != nil || len(results) == 0 {
+	if convert.Loose(content, &results) != nil || len(results) == 0 {
 		return ""
 	}
 	return results[0].ID
@@ -311,7 +311,7 @@ func (src source) workers(ctx context.Context, fsys fs.FS, s *convert.Session, o
 		meta, err := convert.ReadFile(fsys, strings.TrimSuffix(file, ".jsonl")+".meta.json")
 		call := ""
 		if err == nil {
-			call = field(meta, "toolUseId")
+			call = convert.Field(meta, "toolUseId")
 			keep(s, "subagents/"+path.Base(strings.TrimSuffix(file, ".jsonl"))+".meta.json", meta)
 		}
 		t := transcript{fsys: fsys, file: file, mine: all}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"hash/maphash"
 	"io/fs"
 	"iter"
@@ -50,21 +49,10 @@ type record struct {
 	Leaf        string `json:"leafUuid"`
 }
 
-// parse decodes what is of the right kind and leaves out what is not: one odd
-// field is no reason to lose a message.
-func parse(raw []byte, v any) error {
-	err := json.Unmarshal(raw, v)
-	var kind *json.UnmarshalTypeError
-	if errors.As(err, &kind) {
-		return nil
-	}
-	return err
-}
-
 // decode reads a line, which has to be an object.
 func decode(text []byte) (record, error) {
 	var r record
-	if err := parse(text, &r); err != nil {
+	if err := convert.Loose(text, &r); err != nil {
 		return r, err
 	}
 	if text = bytes.TrimLeft(text, " \t\r\n"); text[0] != '{' {
@@ -85,23 +73,7 @@ type message struct {
 func (r record) spoken() bool { return r.Type == "user" || r.Type == "assistant" }
 
 // at is the time of a record, zero when it has none.
-func (r record) at() time.Time {
-	t, err := time.Parse(time.RFC3339Nano, r.Time)
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC().Truncate(time.Microsecond)
-}
-
-// field reads one string of an object.
-func field(raw json.RawMessage, key string) string {
-	var m map[string]json.RawMessage
-	var s string
-	if json.Unmarshal(raw, &m) != nil || json.Unmarshal(m[key], &s) != nil {
-		return ""
-	}
-	return s
-}
+func (r record) at() time.Time { return convert.ParseTime(r.Time) }
 
 // item is a record of the tree, with the notes that stood before it.
 type item struct {

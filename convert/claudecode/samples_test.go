@@ -19,12 +19,19 @@ import (
 // tools are the names that the neutral ones have here. The list of things to
 // do is another tool in each version, so it is not counted.
 var tools = map[string][]string{
-	"read": {"Read"}, "edit": {"Edit"}, "write": {"Write"}, "bash": {"Bash"}, "task": {"Agent", "Task"},
+	"read": {"Read"}, "edit": {"Edit"}, "write": {"Write"}, "bash": {"Bash"}, "task": {"Agent", "Task"}, "todo": nil, "wait": nil,
+}
+
+// unnoted are sessions of the samples that expected.json does not tell of.
+var unnoted = map[string]map[string]string{
+	"2.1.197": {"f1fbe9a4-2393-489a-a0bc-1f3c9cddfd01": "a session of beta whose run was not noted"},
+	"2.1.325": {"85fc119a-8d05-447e-9699-b83a8c018b3f": "a session of beta whose run was not noted"},
 }
 
 func TestWhatWasDoneInClaudeCodeComesIn(t *testing.T) {
 	for _, s := range converttest.Samples(t, os.DirFS("../../../shared/fixtures/clients/claude-code")) {
 		t.Run(s.Name, func(t *testing.T) {
+			s.Unnoted = unnoted[s.Name]
 			got := s.Check(t, claudecode.Tool(), tools)
 			t.Logf("%d sessions", len(got.Sessions))
 			for _, w := range s.Want {

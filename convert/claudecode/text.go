@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
 )
 
 // The kinds of entries that are no messages.
@@ -34,7 +35,7 @@ var clientTags = [...]struct{ tag, kind string }{
 // notTheUsers returns the kind of a record in the user's role that the user
 // did not write, "" for the user's own.
 func notTheUsers(r record, text string) string {
-	origin := field(r.Origin, "kind")
+	origin := convert.Field(r.Origin, "kind")
 	switch {
 	case r.Summarizes:
 		return kindCompaction

@@ -40,7 +40,7 @@ func Tool() convert.Tool {
 }
 
 func detect(_ context.Context, p convert.Place) bool {
-	if isFile(p.FS, p.Path) {
+	if convert.IsFile(p.FS, p.Path) {
 		return strings.HasSuffix(p.Path, ".jsonl") && looksRight(p.FS, p.Path)
 	}
 	found, _ := find(p)
@@ -81,7 +81,7 @@ func looksRight(fsys fs.FS, file string) bool {
 func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		found, skips := find(p)
-		if isFile(p.FS, p.Path) {
+		if convert.IsFile(p.FS, p.Path) {
 			found, skips = one(p)
 		}
 		sources, more, err := lineage(ctx, p.FS, found)

@@ -11,13 +11,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"iter"
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
@@ -37,23 +35,11 @@ func Tool() convert.Tool {
 }
 
 func detect(_ context.Context, p convert.Place) bool {
-	info, err := fs.Stat(p.FS, p.Path)
-	if err != nil {
-		return false
-	}
-	if !info.IsDir() {
+	if !convert.IsDir(p.FS, p.Path) {
 		return begins(p.FS, messagesOf(p.Path)) == nil
 	}
 	files, _ := find(p)
-	for i, f := range files {
-		if begins(p.FS, f) == nil {
-			return true
-		}
-		if i == 8 {
-			break
-		}
-	}
-	return false
+	return convert.Sniff(files, func(file string) bool { return begins(p.FS, file) == nil })
 }
 
 // messagesOf is the file of messages that belongs to either file of a session.
@@ -67,16 +53,8 @@ func messagesOf(file string) string {
 // find returns the files of messages below a folder: a home, its .cline, the
 // data or the sessions in it, or one session.
 func find(p convert.Place) (files []string, skips []error) {
-	for _, below := range []string{".cline/data/sessions", "data/sessions", "sessions", "."} {
-		dir := path.Join(p.Path, below)
-		if _, err := fs.Stat(p.FS, dir); errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		list(p.FS, dir, 1, &files, &skips)
-		if len(files) > 0 || below != "." {
-			break
-		}
-	}
+	dir := convert.Folder(p.FS, p.Path, ".cline/data/sessions", "data/sessions", "sessions")
+	list(p.FS, dir, 1, &files, &skips)
 	return files, skips
 }
 
@@ -99,19 +77,11 @@ func list(fsys fs.FS, dir string, deeper int, files *[]string, skips *[]error) {
 
 // begins tells, from its first bytes, why a file is none of messages.
 func begins(fsys fs.FS, file string) error {
-	f, err := fsys.Open(file)
+	b, err := convert.Head(fsys, file, 1<<12)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 1<<12))
-	b = bytes.TrimSpace(b)
-	switch {
-	case err != nil:
-		return err
-	case len(b) == 0:
-		return tidemark.Invalidf("is empty")
-	case b[0] != '{' || !bytes.Contains(b, []byte(`"messages"`)) || !bytes.Contains(b, []byte(`"version"`)):
+	if b = bytes.TrimSpace(b); b[0] != '{' || !bytes.Contains(b, []byte(`"messages"`)) || !bytes.Contains(b, []byte(`"version"`)) {
 		return tidemark.Invalidf("does not begin like a session of Cline")
 	}
 	return nil
@@ -140,17 +110,6 @@ type transcript struct {
 	Messages     []json.RawMessage `json:"messages"`
 }
 
-// loose decodes JSON and does not mind a field of another type than expected:
-// the field stays empty, the rest is taken.
-func loose(data []byte, v any) error {
-	err := json.Unmarshal(data, v)
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		return nil
-	}
-	return err
-}
-
 func read(fsys fs.FS, file string) (*transcript, error) {
 	if err := begins(fsys, file); err != nil {
 		return nil, err
@@ -160,7 +119,7 @@ func read(fsys fs.FS, file string) (*transcript, error) {
 		return nil, err
 	}
 	var t transcript
-	if err := loose(b, &t); err != nil {
+	if err := convert.Loose(b, &t); err != nil {
 		return nil, tidemark.Invalidf("not JSON: %w", err)
 	}
 	return &t, nil
@@ -175,7 +134,7 @@ func readAbout(fsys fs.FS, file string) (a about, err error) {
 	if err != nil {
 		return a, err
 	}
-	if err := loose(b, &a); err != nil {
+	if err := convert.Loose(b, &a); err != nil {
 		return a, tidemark.Invalidf("not JSON: %w", err)
 	}
 	if json.Unmarshal(b, &a.fields) != nil {
@@ -272,18 +231,18 @@ func session(fsys fs.FS, file string) (found, error) {
 	if err != nil {
 		s.Lost = append(s.Lost, "what Cline says about the session: "+err.Error())
 	}
-	s.ForeignID = either(either(t.SessionID, a.SessionID), strings.TrimSuffix(path.Base(file), ending))
+	s.ForeignID = cmp.Or(t.SessionID, a.SessionID, strings.TrimSuffix(path.Base(file), ending))
 	s.Agent, s.Model, s.Title = name, a.Model, a.Metadata.Title
-	s.Project = either(a.Cwd, a.WorkspaceRoot)
-	s.CreatedAt, s.UpdatedAt = when(a.StartedAt), when(t.UpdatedAt)
+	s.Project = cmp.Or(a.Cwd, a.WorkspaceRoot)
+	s.CreatedAt, s.UpdatedAt = convert.ParseTime(a.StartedAt), convert.ParseTime(t.UpdatedAt)
 	for _, raw := range t.Messages {
 		var m message
-		if loose(raw, &m) == nil && s.CreatedAt.IsZero() {
+		if convert.Loose(raw, &m) == nil && s.CreatedAt.IsZero() {
 			s.CreatedAt = m.at()
 		}
-		s.Model = either(s.Model, m.ModelInfo.ID)
+		s.Model = cmp.Or(s.Model, m.ModelInfo.ID)
 	}
-	if ended := when(a.EndedAt); ended.After(s.UpdatedAt) {
+	if ended := convert.ParseTime(a.EndedAt); ended.After(s.UpdatedAt) {
 		s.UpdatedAt = ended
 	}
 	if len(a.fields) > 0 {
@@ -291,20 +250,4 @@ func session(fsys fs.FS, file string) (found, error) {
 	}
 	s.Entries = entries(fsys, file)
 	return found{s, a.ParentID}, nil
-}
-
-func either(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
-// when reads a time as the tool writes it; zero when it is none.
-func when(s string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC().Truncate(time.Microsecond)
 }

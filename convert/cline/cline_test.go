@@ -23,11 +23,7 @@ func TestSamplesOfTheToolComeInWhole(t *testing.T) {
 
 func home(t *testing.T) converttest.Taken {
 	t.Helper()
-	got := converttest.Read(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
-	for _, skip := range got.Skips {
-		t.Error(skip)
-	}
-	return got
+	return converttest.ReadWhole(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 // outline is one line for each entry: id, who and what.
@@ -123,46 +119,21 @@ func TestEveryFolderOnTheWayIsDetected(t *testing.T) {
 }
 
 func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
-	for name, c := range map[string]struct {
-		data                  string
-		skips, sessions, says int
-	}{
-		"a picture that is none": {`{"version":1,"messages":[{"id":"a","role":"user","content":[{"type":"text","text":"see"},{"type":"image","source":{"data":"?"}}]}]}`, 0, 1, 1},
-		"zero bytes":             {"", 1, 0, 0},
-		"half a file":            {`{"version":1,"messages":[{"id":`, 1, 0, 0},
-		"another tool's":         {`{"sessionId":"s","projectHash":"0"}`, 1, 0, 0},
-		"messages of odd types":  {`{"version":1,"messages":[7,{"role":"user","content":8,"ts":"x"},{"role":"user","content":[9,{"type":7}]},{"role":"user","content":"hi","ts":1e300}]}`, 1, 1, 1},
-		"an id twice":            {`{"version":1,"messages":[{"id":"a","role":"user","content":"x"},{"id":"a","role":"user","content":"y"}]}`, 0, 1, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			files := fstest.MapFS{"sessions/s/s.messages.json": {Data: []byte(c.data)}}
-			got := converttest.Read(t, Tool(), convert.Place{FS: files, Path: "."})
-			says := 0
-			for _, s := range got.Sessions {
-				says += len(s.Entries)
-			}
-			if len(got.Skips) != c.skips || len(got.Sessions) != c.sessions || says != c.says {
-				t.Errorf("%d skips, %d sessions, %d entries; want %d, %d, %d: %v", len(got.Skips), len(got.Sessions), says, c.skips, c.sessions, c.says, got.Skips)
-			}
-		})
+	place := func(data string) convert.Place {
+		return convert.Place{FS: fstest.MapFS{"sessions/s/s.messages.json": {Data: []byte(data)}}, Path: "."}
 	}
+	converttest.CheckDamage(t, Tool(), place, map[string]converttest.Damaged{
+		"a picture that is none": {Data: `{"version":1,"messages":[{"id":"a","role":"user","content":[{"type":"text","text":"see"},{"type":"image","source":{"data":"?"}}]}]}`, Sessions: 1, Entries: 1},
+		"zero bytes":             {Data: "", Skips: 1},
+		"half a file":            {Data: `{"version":1,"messages":[{"id":`, Skips: 1},
+		"another tool's":         {Data: `{"sessionId":"s","projectHash":"0"}`, Skips: 1},
+		"messages of odd types":  {Data: `{"version":1,"messages":[7,{"role":"user","content":8,"ts":"x"},{"role":"user","content":[9,{"type":7}]},{"role":"user","content":"hi","ts":1e300}]}`, Skips: 1, Sessions: 1, Entries: 1},
+		"an id twice":            {Data: `{"version":1,"messages":[{"id":"a","role":"user","content":"x"},{"id":"a","role":"user","content":"y"}]}`, Sessions: 1, Entries: 2},
+	})
 }
 
 func TestAReaderMayStopAnywhere(t *testing.T) {
-	for stop := range 30 {
-		n := 0
-	sessions:
-		for s, err := range Tool().Import(t.Context(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."}) {
-			if n++; err != nil || n > stop {
-				break
-			}
-			for range s.Entries {
-				if n++; n > stop {
-					break sessions
-				}
-			}
-		}
-	}
+	converttest.CheckStops(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 func FuzzImport(f *testing.F) {

@@ -1,7 +1,7 @@
 package cline
 
 import (
-	"encoding/base64"
+	"cmp"
 	"encoding/json"
 	"io/fs"
 	"iter"
@@ -33,15 +33,7 @@ type message struct {
 	} `json:"metrics"`
 }
 
-// lastMS is the end of the year 9999: what is later is no time.
-const lastMS = 253402300799999
-
-func (m *message) at() time.Time {
-	if m.TS <= 0 || m.TS > lastMS {
-		return time.Time{}
-	}
-	return time.UnixMilli(int64(m.TS)).UTC()
-}
+func (m *message) at() time.Time { return convert.Milli(m.TS) }
 
 // part is a part of a message; it is made like one of Anthropic's.
 type part struct {
@@ -78,7 +70,7 @@ func entries(fsys fs.FS, file string) iter.Seq2[convert.Entry, error] {
 		if t.SystemPrompt != "" {
 			e := convert.Entry{ID: "system"}
 			e.Kind, e.Blocks = "context", []tidemark.Block{tidemark.Text(t.SystemPrompt)}
-			if first := (message{}); len(t.Messages) > 0 && loose(t.Messages[0], &first) == nil {
+			if first := (message{}); len(t.Messages) > 0 && convert.Loose(t.Messages[0], &first) == nil {
 				e.At = first.at()
 			}
 			ids[e.ID] = true
@@ -88,7 +80,7 @@ func entries(fsys fs.FS, file string) iter.Seq2[convert.Entry, error] {
 		}
 		for n, raw := range t.Messages {
 			var m message
-			if loose(raw, &m) != nil || m.Role == "" {
+			if convert.Loose(raw, &m) != nil || m.Role == "" {
 				if !yield(convert.Entry{}, convert.Skipf(file, "message %d has no role", n+1)) {
 					return
 				}
@@ -97,7 +89,7 @@ func entries(fsys fs.FS, file string) iter.Seq2[convert.Entry, error] {
 			if at := m.at(); !at.IsZero() {
 				last = at
 			}
-			m.ID = either(m.ID, "message-"+strconv.Itoa(n+1))
+			m.ID = cmp.Or(m.ID, "message-"+strconv.Itoa(n+1))
 			for _, e := range m.entries(raw) {
 				e.ID, e.At = unique(ids, e.ID), last
 				if !yield(e, nil) {
@@ -151,7 +143,7 @@ func (m *message) entries(raw json.RawMessage) []convert.Entry {
 			own = append(own, b)
 		default:
 			typed, around, how := split(b.Text, m.Role == "user" && len(results) == 0)
-			mode = either(mode, how)
+			mode = cmp.Or(mode, how)
 			own, added = append(own, texts(typed)...), append(added, texts(around)...)
 		}
 	}
@@ -241,7 +233,7 @@ func (m *message) parts() (all []part, raws []json.RawMessage) {
 	}
 	for _, raw := range list {
 		var p part
-		if loose(raw, &p) == nil {
+		if convert.Loose(raw, &p) == nil {
 			all, raws = append(all, p), append(raws, raw)
 		}
 	}
@@ -255,7 +247,7 @@ func (p part) block(raw json.RawMessage, provider string) (tidemark.Block, bool)
 	case "thinking", "redacted_thinking":
 		b := tidemark.Block{Type: tidemark.BlockThinking, Text: p.Thinking}
 		if p.Signature != "" || p.Data != "" {
-			b.Provider, b.Raw = either(provider, "anthropic"), string(raw)
+			b.Provider, b.Raw = cmp.Or(provider, "anthropic"), string(raw)
 		}
 		return b, b.Text != "" || b.Raw != ""
 	case "tool_use":
@@ -280,26 +272,15 @@ func (p part) file() tidemark.Block {
 		b.Type = tidemark.BlockImage
 	}
 	if s := p.Source; s != nil {
-		b.MediaType, b.Data, b.URL = either(s.MediaType, b.MediaType), blob(s.Data), s.URL
+		b.MediaType, b.Data, b.URL = cmp.Or(s.MediaType, b.MediaType), convert.Blob(s.Data), s.URL
 		return b
 	}
-	b.Data = blob(p.Data)
+	b.Data = convert.Blob(p.Data)
 	var text string
 	if json.Unmarshal(p.Content, &text) == nil && text != "" {
 		b.Data = []byte(text)
 	}
 	return b
-}
-
-// blob decodes what is written in base 64; what is not stays as it is.
-func blob(s string) []byte {
-	if s == "" {
-		return nil
-	}
-	if b, err := base64.StdEncoding.DecodeString(s); err == nil {
-		return b
-	}
-	return []byte(s)
 }
 
 // result reads what a tool gave: a text, parts, or the list of outcomes that
@@ -313,7 +294,7 @@ func (p part) result(b *tidemark.Block) {
 		part
 		Success *bool
 	}
-	if loose(p.Content, &list) != nil || len(list) == 0 {
+	if convert.Loose(p.Content, &list) != nil || len(list) == 0 {
 		return
 	}
 	failed, plain := 0, 0
@@ -359,12 +340,5 @@ func (m *message) extra(raw json.RawMessage) json.RawMessage {
 	if unknown != nil {
 		fields["parts"], _ = json.Marshal(unknown)
 	}
-	if len(fields) == 0 {
-		return nil
-	}
-	b, err := json.Marshal(map[string]any{name: fields})
-	if err != nil {
-		return nil
-	}
-	return b
+	return convert.Keep(name, fields)
 }

@@ -13,7 +13,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -58,17 +57,10 @@ const firstBytes = 512
 // begins reports whether a file begins like a rollout: with a session_meta,
 // or as in the first versions with a bare id, time and instructions.
 func begins(fsys fs.FS, name string) bool {
-	f, err := fsys.Open(name)
+	b, err := convert.Head(fsys, name, firstBytes)
 	if err != nil {
 		return false
 	}
-	defer f.Close()
-	b := make([]byte, firstBytes)
-	n, err := io.ReadFull(f, b)
-	if err != nil && n == 0 {
-		return false
-	}
-	b = b[:n]
 	wrapped := bytes.HasPrefix(b, []byte(`{"`)) && bytes.Contains(b, []byte(`"payload"`)) &&
 		(bytes.Contains(b, []byte(`"type":"session_meta"`)) || bytes.Contains(b, []byte(`"type": "session_meta"`)))
 	bare := isRollout(path.Base(name)) && bytes.HasPrefix(b, []byte(`{"id":"`)) && bytes.Contains(b, []byte(`"timestamp"`))
@@ -98,6 +90,7 @@ type meta struct {
 	ID             string          `json:"id"`
 	Timestamp      string          `json:"timestamp"`
 	CWD            string          `json:"cwd"`
+	Git            repository      `json:"git"`
 	ForkedFrom     string          `json:"forked_from_id"`
 	ParentThread   string          `json:"parent_thread_id"`
 	AgentNickname  string          `json:"agent_nickname"`
@@ -108,6 +101,11 @@ type meta struct {
 	HistoryStart   int64           `json:"subagent_history_start_ordinal"` // of a helper: where its own lines begin
 	spawnNickname  string
 	spawnAgentPath string
+}
+
+// repository is where the project is fetched from.
+type repository struct {
+	URL string `json:"repository_url"`
 }
 
 // historyBase is where a file goes on from: the lines of another file, by the

@@ -25,15 +25,10 @@ const maxDepth = 4
 // home returns the folder that has sessions in it: the one given, or .codex in
 // it when it is a home folder.
 func home(fsys fs.FS, dir string) string {
-	if sub := path.Join(dir, ".codex"); isDir(fsys, sub) {
+	if sub := path.Join(dir, ".codex"); convert.IsDir(fsys, sub) {
 		return sub
 	}
 	return dir
-}
-
-func isDir(fsys fs.FS, name string) bool {
-	info, err := fs.Stat(fsys, name)
-	return err == nil && info.IsDir()
 }
 
 // rollouts yields the names of the rollouts below a folder, the archived ones
@@ -43,7 +38,7 @@ func rollouts(ctx context.Context, fsys fs.FS, dir string) iter.Seq2[string, err
 		dir := home(fsys, dir)
 		known := false
 		for _, name := range []string{"sessions", "archived_sessions"} {
-			if sub := path.Join(dir, name); isDir(fsys, sub) {
+			if sub := path.Join(dir, name); convert.IsDir(fsys, sub) {
 				known = true
 				if !walk(ctx, fsys, sub, 1, yield) {
 					return
@@ -152,7 +147,7 @@ func (r *rollout) begin(rec record) error {
 	if id, ok := nameID(path.Base(r.path)); ok {
 		r.id = id
 	}
-	if r.created = parseTime(m.Timestamp); r.created.IsZero() {
+	if r.created = convert.ParseTime(m.Timestamp); r.created.IsZero() {
 		r.created = rec.at()
 	}
 	r.updated = rec.at()

@@ -2,12 +2,12 @@ package codex_test
 
 import (
 	"fmt"
-	"io/fs"
 	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/convert/codex"
@@ -53,21 +53,11 @@ func TestALineThatIsTooLongIsPassedOver(t *testing.T) {
 	}
 }
 
-// denied is a store with a folder that may not be read.
-type denied struct{ fstest.MapFS }
-
-func (d denied) ReadDir(name string) ([]fs.DirEntry, error) {
-	if strings.HasSuffix(name, "/02") {
-		return nil, fs.ErrPermission
-	}
-	return d.MapFS.ReadDir(name)
-}
-
 func TestAFolderWithoutRightsIsSkipped(t *testing.T) {
 	p := store(map[int]string{1: meta(1) + user("One?")})
 	files := p.FS.(fstest.MapFS)
 	files["sessions/2025/11/02/"+rolloutName(2)] = &fstest.MapFile{Data: []byte(meta(2))}
-	got := converttest.Read(t, codex.Tool(), convert.Place{FS: denied{files}, Path: "."})
+	got := converttest.Read(t, codex.Tool(), convert.Place{FS: converttest.Locked{MapFS: files, Folder: "/02"}, Path: "."})
 	if len(got.Sessions) != 1 || len(got.Skips) != 1 {
 		t.Errorf("%d sessions, skips %v", len(got.Sessions), got.Skips)
 	}

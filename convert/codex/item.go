@@ -2,7 +2,6 @@ package codex
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -203,16 +202,10 @@ func piece(raw json.RawMessage, usual string, images bool) (*tidemark.Block, par
 }
 
 func image(url string) tidemark.Block {
-	b := tidemark.Block{Type: tidemark.BlockImage}
-	media, data, ok := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
-	if ok && strings.HasPrefix(url, "data:") {
-		if raw, err := base64.StdEncoding.DecodeString(data); err == nil {
-			b.MediaType, b.Data = media, raw
-			return b
-		}
+	if media, data, ok := convert.DataURL(url); ok {
+		return tidemark.Block{Type: tidemark.BlockImage, MediaType: media, Data: data}
 	}
-	b.URL = url
-	return b
+	return tidemark.Block{Type: tidemark.BlockImage, URL: url}
 }
 
 // reasoning makes a block of the model's thinking: what may be read, and the
@@ -348,7 +341,7 @@ func rest(fields map[string]json.RawMessage) map[string]json.RawMessage {
 
 // mustJSON is for values that were JSON before, and strings.
 func mustJSON(v any) json.RawMessage {
-	b, err := encode(v)
+	b, err := convert.Encode(v)
 	if err != nil {
 		return json.RawMessage("null")
 	}

@@ -165,7 +165,7 @@ func (r *reader) note(rec record, line []byte) {
 	}
 	fields := split(line)
 	delete(fields, "ordinal") // counted anew when it is written
-	b, err := encode(fields)
+	b, err := convert.Encode(fields)
 	if err != nil {
 		return
 	}
@@ -193,7 +193,7 @@ func (r *reader) noteMeta(rec record) {
 	delete(m, "subagent_history_start_ordinal")
 	delete(m, "history_base")
 	line := map[string]any{"timestamp": rec.Timestamp, "type": rec.Type, "payload": m}
-	if b, err := encode(line); err == nil {
+	if b, err := convert.Encode(line); err == nil {
 		r.note(rec, b)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
 )
 
 // record is one line of a rollout.
@@ -62,15 +63,7 @@ func parseBare(line []byte, fields map[string]json.RawMessage) (record, error) {
 }
 
 // at is when the line was written, zero when it does not say.
-func (r record) at() time.Time { return parseTime(r.Timestamp) }
-
-func parseTime(s string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC().Truncate(time.Microsecond)
-}
+func (r record) at() time.Time { return convert.ParseTime(r.Timestamp) }
 
 // formatTime writes milliseconds, as Codex does, and microseconds where a time
 // has them.
@@ -110,7 +103,7 @@ func (k kept) extra() json.RawMessage {
 	if k.empty() {
 		return nil
 	}
-	b, err := encode(map[string]kept{"codex": k})
+	b, err := convert.Encode(map[string]kept{"codex": k})
 	if err != nil {
 		return nil // raw JSON of a line that was parsed: it cannot be invalid
 	}

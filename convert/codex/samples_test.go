@@ -18,7 +18,7 @@ func tools(version string) map[string][]string {
 	names := map[string][]string{"read": shell, "bash": shell, "write": shell, "edit": shell,
 		"todo": {"update_plan"}, "task": {"spawn_agent"}, "wait": {"wait_agent"}}
 	if version == "0.166.0" {
-		delete(names, "todo")
+		names["todo"] = nil
 	}
 	return names
 }

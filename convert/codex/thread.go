@@ -250,7 +250,7 @@ func (im *importer) circular(t *thread) bool {
 // session is what the heads of its files say.
 func (t *thread) session(fsys fs.FS) *convert.Session {
 	first := t.files[0]
-	s := &convert.Session{Lost: t.lost}
+	s := &convert.Session{Lost: t.lost, Remote: first.meta.Git.URL}
 	s.ForeignID, s.Title, s.Project, s.CreatedAt = t.id, t.title, first.meta.CWD, first.created
 	for _, r := range t.files {
 		s.Model = cmp.Or(r.model, s.Model)
@@ -259,7 +259,7 @@ func (t *thread) session(fsys fs.FS) *convert.Session {
 	if first.archived {
 		s.Tags = []string{"archived"}
 	}
-	if b, err := encode(map[string]sessionExtra{"codex": {Meta: first.wholeMeta(fsys)}}); err == nil {
+	if b, err := convert.Encode(map[string]sessionExtra{"codex": {Meta: first.wholeMeta(fsys)}}); err == nil {
 		s.Extra = b
 	}
 	return s

@@ -2,7 +2,6 @@ package codex
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -56,10 +55,10 @@ func (w *writer) line(at time.Time, kind string, payload any, rest map[string]js
 		rec.Ordinal = &n
 	}
 	w.ordinal++
-	b, err := encode(rec)
+	b, err := convert.Encode(rec)
 	if err == nil && len(rest) > 0 {
 		var more []byte
-		if more, err = encode(rest); err == nil {
+		if more, err = convert.Encode(rest); err == nil {
 			b = append(append(b[:len(b)-1], ','), more[1:]...)
 		}
 	}
@@ -69,15 +68,6 @@ func (w *writer) line(at time.Time, kind string, payload any, rest map[string]js
 		w.offset += int64(n)
 	}
 	w.err = err
-}
-
-// encode is json.Marshal that leaves text as Codex writes it.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 func (w *writer) begin(at time.Time, m map[string]json.RawMessage) {

@@ -12,7 +12,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"iter"
 	"net/url"
@@ -37,23 +36,11 @@ func Tool() convert.Tool {
 }
 
 func detect(_ context.Context, p convert.Place) bool {
-	info, err := fs.Stat(p.FS, p.Path)
-	if err != nil {
-		return false
-	}
-	if !info.IsDir() {
+	if !convert.IsDir(p.FS, p.Path) {
 		return begins(p.FS, p.Path) == nil
 	}
 	files, _ := find(p)
-	for i, f := range files {
-		if begins(p.FS, f) == nil {
-			return true
-		}
-		if i == 8 {
-			break
-		}
-	}
-	return false
+	return convert.Sniff(files, func(file string) bool { return begins(p.FS, file) == nil })
 }
 
 // index is the list that the tool keeps beside its sessions.
@@ -93,20 +80,12 @@ func isOurs(file string) bool {
 
 // begins tells, from its first bytes, why a file is not a session.
 func begins(fsys fs.FS, file string) error {
-	f, err := fsys.Open(file)
+	b, err := convert.Head(fsys, file, 1<<12)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 1<<12))
-	b = bytes.TrimSpace(b)
-	switch {
-	case err != nil:
-		return err
-	case len(b) == 0:
-		return tidemark.Invalidf("is empty")
-	case b[0] != '{' || !bytes.Contains(b, []byte(`"sessionId"`)) ||
-		!bytes.Contains(b, []byte(`"workspaceDirectory"`)) && !bytes.Contains(b, []byte(`"history"`)):
+	if b = bytes.TrimSpace(b); b[0] != '{' || !bytes.Contains(b, []byte(`"sessionId"`)) ||
+		!bytes.Contains(b, []byte(`"workspaceDirectory"`)) && !bytes.Contains(b, []byte(`"history"`)) {
 		return tidemark.Invalidf("does not begin like a session of Continue")
 	}
 	return nil
@@ -130,7 +109,7 @@ func read(fsys fs.FS, file string) (*session, map[string]json.RawMessage, error)
 		return nil, nil, err
 	}
 	var s session
-	if err := loose(b, &s); err != nil {
+	if err := convert.Loose(b, &s); err != nil {
 		return nil, nil, tidemark.Invalidf("not JSON: %w", err)
 	}
 	if s.SessionID == "" {
@@ -144,17 +123,6 @@ func read(fsys fs.FS, file string) (*session, map[string]json.RawMessage, error)
 		delete(fields, k)
 	}
 	return &s, fields, nil
-}
-
-// loose decodes JSON and does not mind a field of another type than expected:
-// the field stays empty, the rest is taken.
-func loose(data []byte, v any) error {
-	err := json.Unmarshal(data, v)
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		return nil
-	}
-	return err
 }
 
 // survey is what one reading of a file tells about the session.
@@ -219,7 +187,7 @@ func dates(fsys fs.FS, file string) map[string]time.Time {
 		SessionID   string
 		DateCreated json.RawMessage
 	}
-	if loose(b, &list) != nil {
+	if convert.Loose(b, &list) != nil {
 		return nil
 	}
 	all := map[string]time.Time{}
@@ -280,7 +248,7 @@ func folder(dir string) string {
 // only its own tokens.
 func inherited(in *session) int {
 	var total struct{ PromptTokens, CompletionTokens int64 }
-	if loose(in.Usage, &total) != nil || total.PromptTokens <= 0 {
+	if convert.Loose(in.Usage, &total) != nil || total.PromptTokens <= 0 {
 		return 0
 	}
 	var prompt, completion int64

@@ -106,47 +106,22 @@ func TestEveryFolderOnTheWayIsDetected(t *testing.T) {
 }
 
 func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
-	for name, c := range map[string]struct {
-		data                  string
-		skips, sessions, says int
-	}{
-		"zero bytes":           {"", 1, 0, 0},
-		"half a file":          {`{"sessionId":"s","history":[{"message":`, 1, 0, 0},
-		"another tool's":       {`{"sessionId":"s","projectHash":"0"}`, 1, 0, 0},
-		"no id":                {`{"sessionId":7,"history":[]}`, 1, 0, 0},
-		"items of odd types":   {`{"sessionId":"s","history":[7,{"message":{"role":"user","content":8},"contextItems":"x"}]}`, 1, 1, 1},
-		"no history":           {`{"sessionId":"s","workspaceDirectory":"/x"}`, 0, 1, 0},
-		"an answer and a tool": {`{"sessionId":"s","history":[{"message":{"role":"assistant","content":"a","toolCalls":[{"id":"c","function":{"name":"n"}}]},"toolCallStates":[{"toolCallId":"c","status":"done"}]},{"message":{"role":"tool","toolCallId":"c","content":"again"}}]}`, 0, 1, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			files := fstest.MapFS{"sessions/s.json": {Data: []byte(c.data)}, "sessions/sessions.json": {Data: []byte("[{]")}}
-			got := converttest.Read(t, Tool(), convert.Place{FS: files, Path: "."})
-			says := 0
-			for _, s := range got.Sessions {
-				says += len(s.Entries)
-			}
-			if len(got.Skips) != c.skips || len(got.Sessions) != c.sessions || says != c.says {
-				t.Errorf("%d skips, %d sessions, %d entries; want %d, %d, %d: %v", len(got.Skips), len(got.Sessions), says, c.skips, c.sessions, c.says, got.Skips)
-			}
-		})
+	place := func(data string) convert.Place {
+		return convert.Place{FS: fstest.MapFS{"sessions/s.json": {Data: []byte(data)}, "sessions/sessions.json": {Data: []byte("[{]")}}, Path: "."}
 	}
+	converttest.CheckDamage(t, Tool(), place, map[string]converttest.Damaged{
+		"zero bytes":           {Data: "", Skips: 1},
+		"half a file":          {Data: `{"sessionId":"s","history":[{"message":`, Skips: 1},
+		"another tool's":       {Data: `{"sessionId":"s","projectHash":"0"}`, Skips: 1},
+		"no id":                {Data: `{"sessionId":7,"history":[]}`, Skips: 1},
+		"items of odd types":   {Data: `{"sessionId":"s","history":[7,{"message":{"role":"user","content":8},"contextItems":"x"}]}`, Skips: 1, Sessions: 1, Entries: 1},
+		"no history":           {Data: `{"sessionId":"s","workspaceDirectory":"/x"}`, Sessions: 1},
+		"an answer and a tool": {Data: `{"sessionId":"s","history":[{"message":{"role":"assistant","content":"a","toolCalls":[{"id":"c","function":{"name":"n"}}]},"toolCallStates":[{"toolCallId":"c","status":"done"}]},{"message":{"role":"tool","toolCallId":"c","content":"again"}}]}`, Sessions: 1, Entries: 2},
+	})
 }
 
 func TestAReaderMayStopAnywhere(t *testing.T) {
-	for stop := range 30 {
-		n := 0
-	sessions:
-		for s, err := range Tool().Import(t.Context(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."}) {
-			if n++; err != nil || n > stop {
-				break
-			}
-			for range s.Entries {
-				if n++; n > stop {
-					break sessions
-				}
-			}
-		}
-	}
+	converttest.CheckStops(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 func FuzzImport(f *testing.F) {

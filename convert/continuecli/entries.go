@@ -1,7 +1,6 @@
 package continuecli
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"io/fs"
 	"iter"
@@ -38,7 +37,7 @@ type state struct {
 // UnmarshalJSON keeps the fields that are not known here.
 func (it *item) UnmarshalJSON(b []byte) error {
 	type plain item
-	if err := loose(b, (*plain)(it)); err != nil {
+	if err := convert.Loose(b, (*plain)(it)); err != nil {
 		return err
 	}
 	it.fields = map[string]json.RawMessage{}
@@ -80,7 +79,7 @@ type usage struct {
 
 func (it *item) parse() message {
 	var m message
-	if loose(it.Message, &m) != nil {
+	if convert.Loose(it.Message, &m) != nil {
 		return message{}
 	}
 	return m
@@ -130,7 +129,7 @@ func tidemarkRole(role string) bool {
 func (it *item) entries(id string, m message, answered map[string]bool) []convert.Entry {
 	main := convert.Entry{ID: id}
 	main.Blocks = blocks(m.Content)
-	main.Extra = wrap(it.fields)
+	main.Extra = convert.Keep(name, it.fields)
 	var added []string
 	switch m.Role {
 	case "user":
@@ -193,7 +192,7 @@ func (it *item) split(main *convert.Entry) (added []string) {
 		return nil
 	}
 	delete(it.fields, "editorState")
-	main.Extra = wrap(it.fields)
+	main.Extra = convert.Keep(name, it.fields)
 	whole := main.Text()
 	before, after, ok := strings.Cut(whole, typed)
 	if !ok || whole == typed {
@@ -284,7 +283,7 @@ func blocks(content json.RawMessage) []tidemark.Block {
 		Type, Text string
 		ImageURL   struct{ URL string }
 	}
-	if loose(content, &parts) != nil {
+	if convert.Loose(content, &parts) != nil {
 		return nil
 	}
 	var all []tidemark.Block
@@ -301,14 +300,10 @@ func blocks(content json.RawMessage) []tidemark.Block {
 
 // image is an image in a data URL, or one that is kept elsewhere.
 func image(link string) tidemark.Block {
-	b := tidemark.Block{Type: tidemark.BlockImage}
-	head, data, ok := strings.Cut(strings.TrimPrefix(link, "data:"), ";base64,")
-	if raw, err := base64.StdEncoding.DecodeString(data); ok && err == nil && strings.HasPrefix(link, "data:") {
-		b.MediaType, b.Data = head, raw
-		return b
+	if media, data, ok := convert.DataURL(link); ok {
+		return tidemark.Block{Type: tidemark.BlockImage, MediaType: media, Data: data}
 	}
-	b.URL = link
-	return b
+	return tidemark.Block{Type: tidemark.BlockImage, URL: link}
 }
 
 func plain(content json.RawMessage) string {
@@ -324,15 +319,4 @@ func (u usage) take() *tidemark.Usage {
 		InputTokens: max(u.PromptTokens-u.Details.Cached-u.Details.CacheWrite, 0), OutputTokens: u.CompletionTokens,
 		CacheReadTokens: u.Details.Cached, CacheWriteTokens: u.Details.CacheWrite, CostUSD: u.CostCents / 100,
 	}
-}
-
-func wrap(fields map[string]json.RawMessage) json.RawMessage {
-	if len(fields) == 0 {
-		return nil
-	}
-	b, err := json.Marshal(map[string]any{name: fields})
-	if err != nil {
-		return nil
-	}
-	return b
 }

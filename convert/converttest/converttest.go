@@ -25,27 +25,33 @@ type Sample struct {
 	Name  string
 	Place convert.Place
 	Want  []Want
+	// Unnoted are sessions that lie in the sample although expected.json does
+	// not tell of them, by their id, each with the reason.
+	Unnoted map[string]string
 }
 
 // Want is what was done in one session.
 type Want struct {
-	Session   string   `json:"session"` // "": only the files know
-	Label     string   `json:"label"`
-	Project   string   `json:"project"`
-	Title     string   `json:"title"`
-	Source    string   `json:"forked_from"`
-	Inherited []string `json:"inherited_prompts"`
-	Turns     []struct {
-		Prompt string   `json:"prompt"`
-		Exit   int      `json:"exit"`
-		Reply  string   `json:"reply"`
-		Tools  []string `json:"neutral_tools"`
-	} `json:"turns"`
+	Session     string   `json:"session"` // "": only the files know
+	Label       string   `json:"label"`
+	Project     string   `json:"project"`
+	Title       string   `json:"title"`
+	Source      string   `json:"forked_from"`
+	Inherited   []string `json:"inherited_prompts"`
+	Turns       []Turn   `json:"turns"`
 	Interactive bool     `json:"interactive"`
 	Live        []string `json:"live_branch_prompts"`
 	Abandoned   []string `json:"abandoned_branch_prompts"`
 	OnDisk      *bool    `json:"on_disk"`
 	NotOnDisk   []string `json:"prompts_not_on_disk"`
+}
+
+// Turn is a prompt and what the model was told to do about it.
+type Turn struct {
+	Prompt string   `json:"prompt"`
+	Exit   int      `json:"exit"`
+	Reply  string   `json:"reply"` // "": not fixed
+	Tools  []string `json:"neutral_tools"`
 }
 
 // Samples returns the samples of one tool: the folders of root that hold an
@@ -70,7 +76,7 @@ func Samples(t testing.TB, root fs.FS) []Sample {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, Sample{path.Dir(name), convert.Place{FS: sub, Path: "."}, file.Sessions})
+		all = append(all, Sample{path.Dir(name), convert.Place{FS: sub, Path: "."}, file.Sessions, nil})
 	}
 	return all
 }
@@ -217,4 +223,14 @@ func Texts(entries []convert.Entry, role tidemark.Role) []string {
 		}
 	}
 	return all
+}
+
+// ReadWhole is Read of a place in which nothing is wrong.
+func ReadWhole(t testing.TB, tool convert.Tool, p convert.Place) Taken {
+	t.Helper()
+	got := Read(t, tool, p)
+	for _, skip := range got.Skips {
+		t.Errorf("skipped: %s", skip)
+	}
+	return got
 }

@@ -11,7 +11,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"iter"
 	"path"
@@ -34,54 +33,34 @@ func Tool() convert.Tool {
 }
 
 func detect(_ context.Context, p convert.Place) bool {
-	info, err := fs.Stat(p.FS, p.Path)
-	if err != nil {
-		return false
-	}
-	if !info.IsDir() {
+	if !convert.IsDir(p.FS, p.Path) {
 		return begins(p.FS, p.Path) == nil
 	}
-	names, _ := find(p)
-	for i, n := range names {
-		if begins(p.FS, n) == nil {
-			return true
-		}
-		if i == 8 {
-			break
-		}
-	}
-	return false
+	files, _ := find(p)
+	return convert.Sniff(files, func(file string) bool { return begins(p.FS, file) == nil })
 }
 
 // find returns the files of events below a folder: a home, its .copilot, the
 // session-state in it, or one session of that.
 func find(p convert.Place) (files []string, skips []error) {
-	for _, below := range []string{".copilot/session-state", "session-state", "."} {
-		dir := path.Join(p.Path, below)
-		list, err := fs.ReadDir(p.FS, dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, []error{&convert.Skip{What: dir, Why: err}}
-		}
-		for _, d := range list {
-			name := path.Join(dir, d.Name())
-			switch {
-			case d.Type().IsRegular() && (d.Name() == "events.jsonl" || below != "." && path.Ext(name) == ".jsonl"):
+	dir := convert.Folder(p.FS, p.Path, ".copilot/session-state", "session-state")
+	list, err := fs.ReadDir(p.FS, dir)
+	if err != nil {
+		return nil, []error{&convert.Skip{What: dir, Why: err}}
+	}
+	for _, d := range list {
+		name := path.Join(dir, d.Name())
+		switch {
+		case d.Type().IsRegular() && (d.Name() == "events.jsonl" || dir != p.Path && path.Ext(name) == ".jsonl"):
+			files = append(files, name)
+		case d.IsDir():
+			name = path.Join(name, "events.jsonl")
+			_, err := fs.Stat(p.FS, name)
+			if err == nil {
 				files = append(files, name)
-			case d.IsDir():
-				name = path.Join(name, "events.jsonl")
-				_, err := fs.Stat(p.FS, name)
-				if err == nil {
-					files = append(files, name)
-				} else if !errors.Is(err, fs.ErrNotExist) {
-					skips = append(skips, &convert.Skip{What: name, Why: err})
-				}
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				skips = append(skips, &convert.Skip{What: name, Why: err})
 			}
-		}
-		if len(files) > 0 || below != "." {
-			break
 		}
 	}
 	return files, skips
@@ -89,18 +68,11 @@ func find(p convert.Place) (files []string, skips []error) {
 
 // begins tells, from its first bytes, why a file is not one of events.
 func begins(fsys fs.FS, name string) error {
-	f, err := fsys.Open(name)
+	b, err := convert.Head(fsys, name, 1<<10)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 1<<10))
-	switch {
-	case err != nil:
-		return err
-	case len(bytes.TrimSpace(b)) == 0:
-		return tidemark.Invalidf("is empty")
-	case !bytes.HasPrefix(bytes.TrimSpace(b), []byte("{")) || !bytes.Contains(b, []byte(`"session.start"`)):
+	if !bytes.HasPrefix(bytes.TrimSpace(b), []byte("{")) || !bytes.Contains(b, []byte(`"session.start"`)) {
 		return tidemark.Invalidf("does not begin like a session of Copilot CLI")
 	}
 	return nil
@@ -185,7 +157,7 @@ func read(fsys fs.FS, file string, wanted func(text []byte) bool) iter.Seq2[*eve
 				continue
 			}
 			e := &event{line: l.Number}
-			if err := loose(l.Text, e); err != nil {
+			if err := convert.Loose(l.Text, e); err != nil {
 				if !yield(nil, convert.Skipf(file, "line %d is not JSON: %w", l.Number, err)) {
 					return
 				}
@@ -196,17 +168,6 @@ func read(fsys fs.FS, file string, wanted func(text []byte) bool) iter.Seq2[*eve
 			}
 		}
 	}
-}
-
-// loose decodes JSON and does not mind a field of another type than expected:
-// the field stays empty, the rest is taken.
-func loose(data []byte, v any) error {
-	err := json.Unmarshal(data, v)
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		return nil
-	}
-	return err
 }
 
 // survey is what one reading of a file tells about the session.
@@ -243,7 +204,7 @@ func look(fsys fs.FS, file string) (*survey, error) {
 			s.take(e)
 		}
 	}
-	if e := (event{}); loose(last, &e) == nil {
+	if e := (event{}); convert.Loose(last, &e) == nil {
 		s.take(&e)
 	}
 	about := workspace(fsys, path.Join(path.Dir(file), "workspace.yaml"))
@@ -262,8 +223,8 @@ func look(fsys fs.FS, file string) (*survey, error) {
 	if started != "" && started != s.id && path.Base(file) == "events.jsonl" {
 		s.copied = started
 	}
-	s.title = either(about["name"], s.title)
-	s.cwd = either(s.cwd, about["cwd"])
+	s.title = cmp.Or(about["name"], s.title)
+	s.cwd = cmp.Or(s.cwd, about["cwd"])
 	if len(about) > 0 {
 		s.workspace, _ = json.Marshal(about)
 	}
@@ -273,15 +234,8 @@ func look(fsys fs.FS, file string) (*survey, error) {
 	return s, nil
 }
 
-func either(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
 func (s *survey) take(e *event) {
-	if at := when(e.Timestamp); !at.IsZero() {
+	if at := convert.ParseTime(e.Timestamp); !at.IsZero() {
 		if s.created.IsZero() {
 			s.created = at
 		}
@@ -303,7 +257,7 @@ func (s *survey) take(e *event) {
 		return
 	case e.Type == "session.start" || e.Type == "session.resume" || e.Type == "session.model_change" ||
 		e.Type == "session.title_changed" || e.Type == "subagent.started":
-		if loose(e.Data, &d) != nil {
+		if convert.Loose(e.Data, &d) != nil {
 			return
 		}
 	case e.AgentID == "":
@@ -317,23 +271,23 @@ func (s *survey) take(e *event) {
 			s.agents = append(s.agents, agent{id: e.AgentID})
 		}
 		if e.Type == "subagent.started" {
-			s.agents[i].call = either(s.agents[i].call, d.ToolCallID)
-			s.agents[i].name = either(d.AgentDisplayName, d.AgentName)
+			s.agents[i].call = cmp.Or(s.agents[i].call, d.ToolCallID)
+			s.agents[i].name = cmp.Or(d.AgentDisplayName, d.AgentName)
 		}
 		return
 	}
-	s.model = either(either(d.SelectedModel, d.NewModel), s.model)
-	s.title = either(d.Title, s.title)
+	s.model = cmp.Or(d.SelectedModel, d.NewModel, s.model)
+	s.title = cmp.Or(d.Title, s.title)
 	if e.Type != "session.start" && e.Type != "session.resume" {
 		return
 	}
 	if s.id == "" {
 		s.id = d.SessionID
 	} else if e.Type == "session.start" {
-		s.forkedAt = when(e.Timestamp)
+		s.forkedAt = convert.ParseTime(e.Timestamp)
 	}
 	var c struct{ Cwd string }
-	if loose(d.Context, &c) == nil && s.cwd == "" {
+	if convert.Loose(d.Context, &c) == nil && s.cwd == "" {
 		s.cwd, s.context = c.Cwd, d.Context
 	}
 }
@@ -362,45 +316,15 @@ func (s *survey) session(fsys fs.FS) *convert.Session {
 	return out
 }
 
-// maxFiles bounds what is kept of the files of a session.
-const maxFiles = 64 << 20
-
 // addFiles takes along the plan of a session and the files that it made for
 // itself.
 func addFiles(fsys fs.FS, dir string, s *convert.Session) {
-	names := []string{"plan.md"}
+	s.Take(fsys, path.Join(dir, "plan.md"), "plan.md")
 	list, _ := fs.ReadDir(fsys, path.Join(dir, "files"))
 	for _, d := range list {
 		if d.Type().IsRegular() {
-			names = append(names, path.Join("files", d.Name()))
+			name := path.Join("files", d.Name())
+			s.Take(fsys, path.Join(dir, name), name)
 		}
 	}
-	total := 0
-	for _, n := range names {
-		b, err := convert.ReadFile(fsys, path.Join(dir, n))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil && total+len(b) > maxFiles {
-			err = tidemark.Invalidf("more than %d bytes of files", maxFiles)
-		}
-		if err != nil {
-			s.Lost = append(s.Lost, n+": "+err.Error())
-			continue
-		}
-		total += len(b)
-		if s.Files == nil {
-			s.Files = map[string][]byte{}
-		}
-		s.Files[n] = b
-	}
-}
-
-// when reads a time as the tool writes it; zero when it is none.
-func when(s string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC().Truncate(time.Microsecond)
 }

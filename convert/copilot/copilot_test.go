@@ -22,11 +22,7 @@ func TestSamplesOfTheToolComeInWhole(t *testing.T) {
 
 func home(t *testing.T) converttest.Taken {
 	t.Helper()
-	got := converttest.Read(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
-	for _, skip := range got.Skips {
-		t.Error(skip)
-	}
-	return got
+	return converttest.ReadWhole(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 // outline is one line for each entry: id, parent, who and what.
@@ -139,47 +135,22 @@ func TestEveryFolderOnTheWayIsDetected(t *testing.T) {
 func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 	head := `{"type":"session.start","data":{"sessionId":"s"},"id":"0"}` + "\n"
 	say := `{"type":"user.message","data":{"content":"hi"},"id":"1","timestamp":"2999-01-01T00:00:00Z"}` + "\n"
-	for name, c := range map[string]struct {
-		data                  string
-		skips, sessions, says int
-	}{
-		"a picture that is none": {head + `{"type":"user.message","data":{"content":"see","attachments":[{"data":"?"}]}}` + "\n", 0, 1, 1},
-		"zero bytes":             {"", 1, 0, 0},
-		"another tool's":         {`{"type":"session_meta"}` + "\n", 1, 0, 0},
-		"a torn last line":       {head + say + `{"type":"user.mess`, 1, 1, 1},
-		"an id twice":            {head + say + say, 0, 1, 2},
-		"fields of odd types":    {head + `{"type":"user.message","data":7}` + "\n" + `{"type":"assistant.message","data":{"content":[],"toolRequests":{}}}` + "\n", 0, 1, 2},
-		"a rewind to nothing":    {head + say + `{"type":"session.snapshot_rewind","data":{"upToEventId":"z"}}` + "\n", 0, 1, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := convert.Place{FS: fstest.MapFS{"session-state/s/events.jsonl": {Data: []byte(c.data)}}, Path: "."}
-			got := converttest.Read(t, Tool(), p)
-			says := 0
-			for _, s := range got.Sessions {
-				says += len(s.Entries)
-			}
-			if len(got.Skips) != c.skips || len(got.Sessions) != c.sessions || says != c.says {
-				t.Errorf("%d skips, %d sessions, %d entries; want %d, %d, %d: %v", len(got.Skips), len(got.Sessions), says, c.skips, c.sessions, c.says, got.Skips)
-			}
-		})
+	place := func(data string) convert.Place {
+		return convert.Place{FS: fstest.MapFS{"session-state/s/events.jsonl": {Data: []byte(data)}}, Path: "."}
 	}
+	converttest.CheckDamage(t, Tool(), place, map[string]converttest.Damaged{
+		"a picture that is none": {Data: head + `{"type":"user.message","data":{"content":"see","attachments":[{"data":"?"}]}}` + "\n", Sessions: 1, Entries: 1},
+		"zero bytes":             {Data: "", Skips: 1},
+		"another tool's":         {Data: `{"type":"session_meta"}` + "\n", Skips: 1},
+		"a torn last line":       {Data: head + say + `{"type":"user.mess`, Skips: 1, Sessions: 1, Entries: 1},
+		"an id twice":            {Data: head + say + say, Sessions: 1, Entries: 2},
+		"fields of odd types":    {Data: head + `{"type":"user.message","data":7}` + "\n" + `{"type":"assistant.message","data":{"content":[],"toolRequests":{}}}` + "\n", Sessions: 1, Entries: 2},
+		"a rewind to nothing":    {Data: head + say + `{"type":"session.snapshot_rewind","data":{"upToEventId":"z"}}` + "\n", Sessions: 1, Entries: 1},
+	})
 }
 
 func TestAReaderMayStopAnywhere(t *testing.T) {
-	for stop := range 30 {
-		n := 0
-	sessions:
-		for s, err := range Tool().Import(t.Context(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."}) {
-			if n++; err != nil || n > stop {
-				break
-			}
-			for range s.Entries {
-				if n++; n > stop {
-					break sessions
-				}
-			}
-		}
-	}
+	converttest.CheckStops(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 func FuzzImport(f *testing.F) {

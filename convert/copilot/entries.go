@@ -1,8 +1,8 @@
 package copilot
 
 import (
+	"cmp"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"io/fs"
 	"iter"
@@ -60,7 +60,7 @@ func (s *stream) entries() iter.Seq2[convert.Entry, error] {
 		for _, call := range s.order {
 			if u := s.usages[call]; u != nil {
 				out := convert.Entry{ID: "usage-" + call}
-				out.Kind, out.Usage, out.At = "usage", u, when(last.Timestamp)
+				out.Kind, out.Usage, out.At = "usage", u, convert.ParseTime(last.Timestamp)
 				if !yield(s.place(out), nil) {
 					return
 				}
@@ -99,7 +99,7 @@ func (s *stream) entry(e *event) (convert.Entry, bool) {
 	}
 	s.before[e.ID] = s.tip
 	out := convert.Entry{ID: e.ID}
-	out.At = when(e.Timestamp)
+	out.At = convert.ParseTime(e.Timestamp)
 	switch e.Type {
 	case "user.message":
 		return s.prompt(out, e)
@@ -125,7 +125,7 @@ func (s *stream) entry(e *event) (convert.Entry, bool) {
 		return out, false
 	case "session.snapshot_rewind":
 		var d struct{ UpToEventID string }
-		if loose(e.Data, &d) != nil {
+		if convert.Loose(e.Data, &d) != nil {
 			return out, false
 		}
 		if to, ok := s.before[d.UpToEventID]; ok {
@@ -184,7 +184,7 @@ func (s *stream) prompt(out convert.Entry, e *event) (convert.Entry, bool) {
 			Type, Path, DisplayName, MimeType, URL, Data string
 		}
 	}
-	if loose(e.Data, &d) != nil {
+	if convert.Loose(e.Data, &d) != nil {
 		return out, false
 	}
 	out.Role = tidemark.User
@@ -195,7 +195,7 @@ func (s *stream) prompt(out convert.Entry, e *event) (convert.Entry, bool) {
 		out.Blocks = []tidemark.Block{tidemark.Text(d.Content)}
 	}
 	for _, a := range d.Attachments {
-		b := tidemark.Block{Type: tidemark.BlockFile, Name: either(a.DisplayName, a.Path), MediaType: a.MimeType, Data: blob(a.Data), URL: a.URL}
+		b := tidemark.Block{Type: tidemark.BlockFile, Name: cmp.Or(a.DisplayName, a.Path), MediaType: a.MimeType, Data: convert.Blob(a.Data), URL: a.URL}
 		if strings.HasPrefix(a.MimeType, "image/") {
 			b.Type = tidemark.BlockImage
 		}
@@ -210,7 +210,7 @@ func (s *stream) prompt(out convert.Entry, e *event) (convert.Entry, bool) {
 	} else if !ok {
 		fields["transformedContent"], _ = json.Marshal(d.Transformed)
 	}
-	out.Extra = wrap(fields)
+	out.Extra = convert.Keep(name, fields)
 	return out, true
 }
 
@@ -226,7 +226,7 @@ func (s *stream) answer(out convert.Entry, e *event) (convert.Entry, bool) {
 			Arguments        json.RawMessage
 		}
 	}
-	if loose(e.Data, &d) != nil {
+	if convert.Loose(e.Data, &d) != nil {
 		return out, false
 	}
 	out.Role, out.Model = tidemark.Assistant, d.Model
@@ -235,7 +235,7 @@ func (s *stream) answer(out convert.Entry, e *event) (convert.Entry, bool) {
 	if delete(fields, "toolRequests"); shown != nil {
 		fields["toolRequests"] = shown
 	}
-	out.Extra = wrap(fields)
+	out.Extra = convert.Keep(name, fields)
 	signed := map[string]json.RawMessage{}
 	for key, raw := range map[string]json.RawMessage{"reasoningOpaque": d.ReasoningOpaque, "encryptedContent": d.EncryptedContent} {
 		if len(raw) > 0 && string(raw) != "null" {
@@ -300,7 +300,7 @@ func (s *stream) call(out convert.Entry, e *event) (convert.Entry, bool) {
 		ToolCallID, ToolName, Model string
 		Arguments                   json.RawMessage
 	}
-	if loose(e.Data, &d) != nil || s.calls[d.ToolCallID] {
+	if convert.Loose(e.Data, &d) != nil || s.calls[d.ToolCallID] {
 		return out, false
 	}
 	s.calls[d.ToolCallID] = true
@@ -321,7 +321,7 @@ func (s *stream) result(out convert.Entry, e *event) (convert.Entry, bool) {
 		}
 		Error struct{ Message string }
 	}
-	if loose(e.Data, &d) != nil {
+	if convert.Loose(e.Data, &d) != nil {
 		return out, false
 	}
 	b := tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: d.ToolCallID, Text: d.Error.Message, IsError: d.Success != nil && !*d.Success}
@@ -330,7 +330,7 @@ func (s *stream) result(out convert.Entry, e *event) (convert.Entry, bool) {
 	}
 	for _, c := range d.Result.Contents {
 		if c.Type == "image" {
-			b.Blocks = append(b.Blocks, tidemark.Block{Type: tidemark.BlockImage, MediaType: c.MimeType, Data: blob(c.Data)})
+			b.Blocks = append(b.Blocks, tidemark.Block{Type: tidemark.BlockImage, MediaType: c.MimeType, Data: convert.Blob(c.Data)})
 		}
 	}
 	out.Role, out.Blocks = tidemark.Tool, []tidemark.Block{b}
@@ -343,7 +343,7 @@ func (s *stream) result(out convert.Entry, e *event) (convert.Entry, bool) {
 			fields["result"], _ = json.Marshal(shown)
 		}
 	}
-	out.Extra = wrap(fields)
+	out.Extra = convert.Keep(name, fields)
 	return out, true
 }
 
@@ -353,7 +353,7 @@ func compaction(out convert.Entry, e *event) (convert.Entry, bool) {
 		SummaryContent string
 		Used           *usage `json:"compactionTokensUsed"`
 	}
-	if loose(e.Data, &d) != nil {
+	if convert.Loose(e.Data, &d) != nil {
 		return out, false
 	}
 	out.Kind, out.Usage, out.Extra = "compaction", d.Used.take(), extra(e.Data, "summaryContent", "compactionTokensUsed")
@@ -385,25 +385,14 @@ func (u *usage) take() *tidemark.Usage {
 // usage keeps what a model call cost for the message that it brings.
 func (s *stream) usage(e *event) {
 	var d struct{ Usage *usage }
-	if loose(e.Data, &d) != nil || d.Usage == nil {
+	if convert.Loose(e.Data, &d) != nil || d.Usage == nil {
 		return
 	}
-	call := either(d.Usage.APICallID, e.ID)
+	call := cmp.Or(d.Usage.APICallID, e.ID)
 	if _, ok := s.usages[call]; !ok {
 		s.order = append(s.order, call)
 	}
 	s.usages[call] = d.Usage.take()
-}
-
-// blob decodes what is written in base 64; what is not stays as it is.
-func blob(s string) []byte {
-	if s == "" {
-		return nil
-	}
-	if b, err := base64.StdEncoding.DecodeString(s); err == nil {
-		return b
-	}
-	return []byte(s)
 }
 
 // input is a call's input; nil when there is none.
@@ -442,15 +431,6 @@ func rest(data json.RawMessage, held ...string) map[string]json.RawMessage {
 	return fields
 }
 
-func extra(data json.RawMessage, held ...string) json.RawMessage { return wrap(rest(data, held...)) }
-
-func wrap(fields map[string]json.RawMessage) json.RawMessage {
-	if len(fields) == 0 {
-		return nil
-	}
-	b, err := json.Marshal(map[string]any{name: fields})
-	if err != nil {
-		return nil
-	}
-	return b
+func extra(data json.RawMessage, held ...string) json.RawMessage {
+	return convert.Keep(name, rest(data, held...))
 }

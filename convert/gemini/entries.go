@@ -2,7 +2,6 @@ package gemini
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"iter"
 	"slices"
@@ -70,7 +69,7 @@ func (e *emitter) take(due []int, o *op) bool {
 	list := o.Messages
 	if o.Set != nil {
 		var set struct{ Messages []json.RawMessage }
-		if loose(o.Set, &set) == nil {
+		if convert.Loose(o.Set, &set) == nil {
 			list = set.Messages
 		}
 	}
@@ -158,7 +157,7 @@ func (r *replay) parentOf(i int) string {
 // that no message of their own carries, or what the client added.
 func (e *emitter) build(i int, m *message) []convert.Entry {
 	it := e.r.items[i]
-	if at := when(m.Timestamp); !at.IsZero() {
+	if at := convert.ParseTime(m.Timestamp); !at.IsZero() {
 		e.at = at
 	}
 	main := convert.Entry{ID: it.id, Parent: e.r.parentOf(i)}
@@ -284,7 +283,7 @@ func (p part) block() (tidemark.Block, bool) {
 		b.Text, b.IsError = responseText(r.Response)
 		for _, raw := range r.Parts {
 			inner := part{raw: raw}
-			if loose(raw, &inner) == nil && inner.FunctionResponse == nil {
+			if convert.Loose(raw, &inner) == nil && inner.FunctionResponse == nil {
 				if in, ok := inner.block(); ok {
 					b.Blocks = append(b.Blocks, in)
 				}
@@ -292,21 +291,13 @@ func (p part) block() (tidemark.Block, bool) {
 		}
 		return b, true
 	case p.InlineData != nil:
-		return tidemark.Block{Type: media(p.InlineData.MimeType), MediaType: p.InlineData.MimeType, Data: blob(p.InlineData.Data)}, true
+		return tidemark.Block{Type: media(p.InlineData.MimeType), MediaType: p.InlineData.MimeType, Data: convert.Blob(p.InlineData.Data)}, true
 	case p.FileData != nil:
 		return tidemark.Block{Type: media(p.FileData.MimeType), MediaType: p.FileData.MimeType, URL: p.FileData.FileURI}, true
 	case p.Thought:
 		return tidemark.Block{Type: tidemark.BlockThinking, Text: p.Text}, p.Text != "" || p.Signature != ""
 	}
 	return tidemark.Text(p.Text), p.Text != "" || p.Signature != ""
-}
-
-// blob decodes what is written in base 64; what is not stays as it is.
-func blob(s string) []byte {
-	if b, err := base64.StdEncoding.DecodeString(s); err == nil {
-		return b
-	}
-	return []byte(s)
 }
 
 func media(mime string) string {
@@ -356,14 +347,7 @@ func (m *message) extra() json.RawMessage {
 	} else {
 		delete(fields, "toolCalls")
 	}
-	if len(fields) == 0 {
-		return nil
-	}
-	b, err := json.Marshal(map[string]any{name: fields})
-	if err != nil {
-		return nil
-	}
-	return b
+	return convert.Keep(name, fields)
 }
 
 // onlyKeys reports whether an object has no other keys than these. It looks at

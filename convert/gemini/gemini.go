@@ -10,14 +10,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"io/fs"
 	"iter"
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
@@ -39,25 +36,15 @@ type file struct {
 	head op
 }
 
-// maxFiles bounds what is kept of a session's long tool output.
-const maxFiles = 64 << 20
-
 func detect(_ context.Context, p convert.Place) bool {
-	if info, err := fs.Stat(p.FS, p.Path); err != nil {
-		return false
-	} else if !info.IsDir() {
-		f, err := readHead(p.FS, p.Path)
+	files := []string{p.Path}
+	if convert.IsDir(p.FS, p.Path) {
+		files = chats(p).main
+	}
+	return convert.Sniff(files, func(name string) bool {
+		f, err := readHead(p.FS, name)
 		return err == nil && f.head.ProjectHash != ""
-	}
-	for i, n := range chats(p).main {
-		if f, err := readHead(p.FS, n); err == nil && f.head.ProjectHash != "" {
-			return true
-		}
-		if i == 8 {
-			break
-		}
-	}
-	return false
+	})
 }
 
 // found is what lies in the chats of a place.
@@ -71,8 +58,7 @@ type found struct {
 // of that, or the chats themselves.
 func chats(p convert.Place) (all found) {
 	for _, below := range []string{".gemini/tmp/*/chats", "tmp/*/chats", "*/chats", "chats", "."} {
-		dirs, _ := fs.Glob(p.FS, path.Join(quote(p.Path), below))
-		for _, dir := range dirs {
+		for _, dir := range convert.Glob(p.FS, p.Path, below) {
 			all.list(p.FS, dir, false)
 		}
 		if len(all.main) > 0 || len(all.skips) > 0 {
@@ -113,26 +99,13 @@ func (all *found) list(fsys fs.FS, dir string, below bool) {
 	}
 }
 
-// quote keeps a folder whose name holds signs of a pattern from being one.
-func quote(dir string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
-}
-
 // readHead reads as much of a file as tells whose it is. The old form is one
 // object with the messages behind the head, which are not read here.
 func readHead(fsys fs.FS, name string) (file, error) {
 	f := file{name: name}
-	r, err := fsys.Open(name)
+	start, err := convert.Head(fsys, name, 1<<16)
 	if err != nil {
 		return f, err
-	}
-	defer r.Close()
-	start, err := io.ReadAll(io.LimitReader(r, 1<<16))
-	if err != nil {
-		return f, err
-	}
-	if len(bytes.TrimSpace(start)) == 0 {
-		return f, tidemark.Invalidf("is empty")
 	}
 	if err := f.head.readStart(start); err != nil {
 		return f, err
@@ -165,18 +138,7 @@ func (o *op) readStart(start []byte) error {
 	if err != nil {
 		return tidemark.Invalidf("is no JSON object: %w", err)
 	}
-	return loose(whole, o)
-}
-
-// loose decodes JSON and does not mind a field of another type than expected:
-// the field stays empty, the rest is taken.
-func loose(data []byte, v any) error {
-	err := json.Unmarshal(data, v)
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		return nil
-	}
-	return err
+	return convert.Loose(whole, o)
 }
 
 func imports(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
@@ -309,24 +271,10 @@ func addFiles(p convert.Place, first string, s *convert.Session) {
 	base := path.Dir(path.Dir(first))
 	dir := path.Join(base, "tool-outputs", "session-"+s.ForeignID)
 	list, _ := fs.ReadDir(p.FS, dir)
-	total := 0
 	for _, d := range list {
-		if !d.Type().IsRegular() {
-			continue
+		if d.Type().IsRegular() {
+			s.Take(p.FS, path.Join(dir, d.Name()), "tool-outputs/"+d.Name())
 		}
-		b, err := convert.ReadFile(p.FS, path.Join(dir, d.Name()))
-		if err == nil && total+len(b) > maxFiles {
-			err = tidemark.Invalidf("more than %d bytes of tool output", maxFiles)
-		}
-		if err != nil {
-			s.Lost = append(s.Lost, "tool output "+d.Name()+": "+err.Error())
-			continue
-		}
-		total += len(b)
-		if s.Files == nil {
-			s.Files = map[string][]byte{}
-		}
-		s.Files["tool-outputs/"+d.Name()] = b
 	}
 }
 
@@ -352,13 +300,4 @@ func firstLine(s string) string {
 		return string(r[:200]) + "…"
 	}
 	return line
-}
-
-// when reads a time as the tool writes it; zero when it is none.
-func when(s string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC().Truncate(time.Microsecond)
 }

@@ -14,7 +14,8 @@ import (
 )
 
 func TestSamplesOfTheToolComeInWhole(t *testing.T) {
-	names := map[string][]string{"read": {"read_file"}, "edit": {"replace"}, "write": {"write_file"}, "task": {"invoke_agent"}}
+	names := map[string][]string{"read": {"read_file"}, "edit": {"replace"}, "write": {"write_file"},
+		"bash": {"run_shell_command"}, "task": {"invoke_agent"}, "todo": nil, "wait": nil}
 	// The tool leaves out signs without width when it keeps a reply.
 	bare := strings.NewReplacer("\u200b", "", "\u200c", "", "\u200d", "", "\ufeff", "")
 	for _, s := range converttest.Samples(t, os.DirFS("../../../shared/fixtures/clients/gemini-cli")) {
@@ -29,11 +30,7 @@ func TestSamplesOfTheToolComeInWhole(t *testing.T) {
 
 func home(t *testing.T) converttest.Taken {
 	t.Helper()
-	got := converttest.Read(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
-	for _, skip := range got.Skips {
-		t.Error(skip)
-	}
-	return got
+	return converttest.ReadWhole(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 // outline is one line for each entry: id, parent, who and what.
@@ -190,50 +187,25 @@ func TestEveryFolderOnTheWayIsDetected(t *testing.T) {
 func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 	head := `{"sessionId":"s","projectHash":"0","startTime":"2026-01-01T00:00:00Z"}` + "\n"
 	say := `{"id":"p","timestamp":"2999-01-01T00:00:00Z","type":"user","content":"hi"}` + "\n"
-	for name, c := range map[string]struct {
-		data                  string
-		skips, sessions, says int
-	}{
-		"a picture that is none": {head + `{"id":"q","type":"user","content":[{"text":"see"},{"inlineData":{"data":"?","mimeType":"image/png"}}]}` + "\n", 0, 1, 1},
-		"zero bytes":             {"", 1, 0, 0},
-		"another tool's":         {`{"type":"session_meta"}` + "\n", 1, 0, 0},
-		"no JSON":                {"hello\n", 1, 0, 0},
-		"a torn last line":       {head + say + `{"id":"q","type":"us`, 1, 1, 1},
-		"a line that is none":    {head + "}{\n" + say, 1, 1, 1},
-		"fields of odd types":    {head + `{"id":"q","type":"gemini","content":{"a":1},"thoughts":"x","toolCalls":7,"tokens":[]}` + "\n" + say, 0, 1, 2},
-		"a rewind to nothing":    {head + say + `{"$rewindTo":"zzz"}` + "\n", 0, 1, 1},
-		"a set of nonsense":      {head + say + `{"$set":{"messages":[1,{},{"type":"user"}]}}` + "\n", 2, 1, 2},
-		"messages without ids":   {head + `{"type":"user","content":"a"}` + "\n" + `{"type":"user","content":"b"}` + "\n", 0, 1, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := convert.Place{FS: fstest.MapFS{"chats/session-x.jsonl": {Data: []byte(c.data)}}, Path: "."}
-			got := converttest.Read(t, Tool(), p)
-			says := 0
-			for _, s := range got.Sessions {
-				says += len(s.Entries)
-			}
-			if len(got.Skips) != c.skips || len(got.Sessions) != c.sessions || says != c.says {
-				t.Errorf("%d skips, %d sessions, %d entries; want %d, %d, %d: %v", len(got.Skips), len(got.Sessions), says, c.skips, c.sessions, c.says, got.Skips)
-			}
-		})
+	place := func(data string) convert.Place {
+		return convert.Place{FS: fstest.MapFS{"chats/session-x.jsonl": {Data: []byte(data)}}, Path: "."}
 	}
+	converttest.CheckDamage(t, Tool(), place, map[string]converttest.Damaged{
+		"a picture that is none": {Data: head + `{"id":"q","type":"user","content":[{"text":"see"},{"inlineData":{"data":"?","mimeType":"image/png"}}]}` + "\n", Sessions: 1, Entries: 1},
+		"zero bytes":             {Data: "", Skips: 1},
+		"another tool's":         {Data: `{"type":"session_meta"}` + "\n", Skips: 1},
+		"no JSON":                {Data: "hello\n", Skips: 1},
+		"a torn last line":       {Data: head + say + `{"id":"q","type":"us`, Skips: 1, Sessions: 1, Entries: 1},
+		"a line that is none":    {Data: head + "}{\n" + say, Skips: 1, Sessions: 1, Entries: 1},
+		"fields of odd types":    {Data: head + `{"id":"q","type":"gemini","content":{"a":1},"thoughts":"x","toolCalls":7,"tokens":[]}` + "\n" + say, Sessions: 1, Entries: 2},
+		"a rewind to nothing":    {Data: head + say + `{"$rewindTo":"zzz"}` + "\n", Sessions: 1, Entries: 1},
+		"a set of nonsense":      {Data: head + say + `{"$set":{"messages":[1,{},{"type":"user"}]}}` + "\n", Skips: 2, Sessions: 1, Entries: 2},
+		"messages without ids":   {Data: head + `{"type":"user","content":"a"}` + "\n" + `{"type":"user","content":"b"}` + "\n", Sessions: 1, Entries: 2},
+	})
 }
 
 func TestAReaderMayStopAnywhere(t *testing.T) {
-	for stop := range 30 {
-		n := 0
-	sessions:
-		for s, err := range Tool().Import(t.Context(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."}) {
-			if n++; err != nil || n > stop {
-				break
-			}
-			for range s.Entries {
-				if n++; n > stop {
-					break sessions
-				}
-			}
-		}
-	}
+	converttest.CheckStops(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 func FuzzImport(f *testing.F) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
 )
 
 // message is one message as the tool writes it.
@@ -74,7 +75,7 @@ type part struct {
 
 func parse(raw json.RawMessage) (*message, error) {
 	m := &message{raw: raw}
-	if err := loose(raw, m); err != nil {
+	if err := convert.Loose(raw, m); err != nil {
 		return nil, err
 	}
 	if m.Type == "" {
@@ -124,7 +125,7 @@ func eachPart(list []json.RawMessage) []part {
 	var all []part
 	for _, raw := range list {
 		p := part{raw: raw}
-		if json.Unmarshal(raw, &p.Text) != nil && loose(raw, &p) != nil {
+		if json.Unmarshal(raw, &p.Text) != nil && convert.Loose(raw, &p) != nil {
 			continue
 		}
 		all = append(all, p)

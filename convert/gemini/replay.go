@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"io/fs"
@@ -156,7 +157,7 @@ func (r *replay) ops(i int, wanted func(line int) bool) iter.Seq2[int, result] {
 			one := result{err: err}
 			if err == nil {
 				one.raw = b
-				if err := loose(b, &one.op); err != nil {
+				if err := convert.Loose(b, &one.op); err != nil {
 					one.err = convert.Skipf(name, "not JSON: %w", err)
 				}
 			}
@@ -170,7 +171,7 @@ func (r *replay) ops(i int, wanted func(line int) bool) iter.Seq2[int, result] {
 			}
 			if err == nil {
 				one.raw = l.Text
-				if err := loose(l.Text, &one.op); err != nil {
+				if err := convert.Loose(l.Text, &one.op); err != nil {
 					one.err = convert.Skipf(name, "line %d is not JSON: %w", l.Number, err)
 				}
 			}
@@ -192,7 +193,7 @@ func (r *replay) apply(at where, o *op) {
 		}
 		r.fieldsOf(fields)
 		var list struct{ Messages []json.RawMessage }
-		if fields["messages"] != nil && loose(o.Set, &list) == nil {
+		if fields["messages"] != nil && convert.Loose(o.Set, &list) == nil {
 			r.set(at, list.Messages)
 		}
 	case o.RewindTo != "":
@@ -200,7 +201,7 @@ func (r *replay) apply(at where, o *op) {
 	case o.Type != "":
 		r.append(at, &o.message)
 	case o.SessionID != "":
-		r.title = either(o.Summary, r.title)
+		r.title = cmp.Or(o.Summary, r.title)
 		if hash, err := json.Marshal(o.ProjectHash); err == nil && o.ProjectHash != "" {
 			r.fields["projectHash"] = hash
 		}
@@ -223,7 +224,7 @@ func (r *replay) fieldsOf(fields map[string]json.RawMessage) {
 		case "summary":
 			var s string
 			if json.Unmarshal(v, &s) == nil {
-				r.title = either(s, r.title)
+				r.title = cmp.Or(s, r.title)
 			}
 			r.fields[k] = v
 		default:
@@ -232,16 +233,9 @@ func (r *replay) fieldsOf(fields map[string]json.RawMessage) {
 	}
 }
 
-func either(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
 func (r *replay) seen(times ...string) {
 	for _, s := range times {
-		t := when(s)
+		t := convert.ParseTime(s)
 		if t.IsZero() {
 			continue
 		}
@@ -292,7 +286,7 @@ func (r *replay) fill(at where, m *message) {
 // it is written anew at each start.
 func (r *replay) hold(at where, m *message) {
 	text := m.text()
-	r.workspace = either(r.workspace, workspace(text))
+	r.workspace = cmp.Or(r.workspace, workspace(text))
 	s := sumOf(text)
 	if r.contexts[s] {
 		r.pending = nil
@@ -357,7 +351,7 @@ func (r *replay) version(i int, at where, m *message) {
 			r.agents[c.AgentID] = id
 		}
 	}
-	r.model = either(m.Model, r.model)
+	r.model = cmp.Or(m.Model, r.model)
 	r.seen(m.Timestamp)
 }
 

@@ -56,19 +56,11 @@ func (f *format) export(ctx context.Context, out convert.Out, s *convert.Session
 		}
 		whole = object
 	}
-	b, err := encode(whole)
+	b, err := convert.Encode(whole)
 	if err != nil {
 		return nil, tidemark.Invalidf("session %s: %w", s.ForeignID, err)
 	}
-	file, err := out.Create(f.fileName(s))
-	if err != nil {
-		return nil, err
-	}
-	if _, err := file.Write(append(b, '\n')); err != nil {
-		file.Close()
-		return nil, err
-	}
-	return w.report(s), file.Close()
+	return w.report(s), convert.WriteFile(out, f.fileName(s), append(b, '\n'))
 }
 
 // fileName is the session's own id, or the tool's where that fits a file.
@@ -84,38 +76,17 @@ func (f *format) fileName(s *convert.Session) string {
 // pathTo returns the entries from the root to the head: an array of messages
 // has no branches.
 func (w *writer) pathTo(ctx context.Context, s *convert.Session) ([]convert.Entry, error) {
-	var all []convert.Entry
-	index, parent := map[string]int{}, []int{}
-	for e, err := range s.Entries {
-		if convert.IsSkip(err) {
-			w.lose("damaged entries")
-			continue
-		}
-		if err = cmp.Or(err, ctx.Err()); err != nil {
-			return nil, err
-		}
-		p := len(all) - 1
-		if at, ok := index[e.Parent]; ok && e.Parent != "" {
-			p = at
-		} else if e.Parent == convert.Root {
-			p = -1
-		}
-		index[e.ID] = len(all)
-		all, parent = append(all, e), append(parent, p)
+	b, err := convert.BranchTo(ctx, s.Entries, s.Head)
+	if err != nil {
+		return nil, err
 	}
-	at := len(all) - 1
-	if head, ok := index[s.Head]; ok && s.Head != "" {
-		at = head
+	if b.Damaged > 0 {
+		w.lost["damaged entries"] += b.Damaged
 	}
-	var path []convert.Entry
-	for ; at >= 0; at = parent[at] {
-		path = append(path, all[at])
+	if b.Beside > 0 {
+		w.lost["entries of other branches"] += b.Beside
 	}
-	slices.Reverse(path)
-	for range len(all) - len(path) {
-		w.lose("entries of other branches")
-	}
-	return path, nil
+	return b.Entries, nil
 }
 
 // about notes what of an entry no message has a place for.

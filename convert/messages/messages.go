@@ -8,11 +8,11 @@ package messages
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"io"
 	"io/fs"
 	"iter"
@@ -106,13 +106,13 @@ func looksLike(b []byte) string {
 		if !ok {
 			return ""
 		}
-		sign = either(sign, s)
+		sign = cmp.Or(sign, s)
 		seen++
 	}
 	if seen == 0 {
 		return ""
 	}
-	return either(sign, "openai")
+	return cmp.Or(sign, "openai")
 }
 
 // requestFields are what stands beside messages in a request.
@@ -136,7 +136,7 @@ func signOf(raw json.RawMessage) (sign string, ok bool) {
 		}
 	}
 	m := &message{}
-	if loose(raw, m) != nil || fields["role"] == nil || fields["content"] == nil && m.ToolCalls == nil && m.FunctionCall == nil {
+	if convert.Loose(raw, m) != nil || fields["role"] == nil || fields["content"] == nil && m.ToolCalls == nil && m.FunctionCall == nil {
 		return "", false
 	}
 	switch m.Role {
@@ -159,24 +159,6 @@ func signOf(raw json.RawMessage) (sign string, ok bool) {
 		}
 	}
 	return "", true
-}
-
-func either(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
-// loose decodes JSON and does not mind a field of another type than expected:
-// the field stays empty, the rest is taken.
-func loose(data []byte, v any) error {
-	err := json.Unmarshal(data, v)
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		return nil
-	}
-	return err
 }
 
 // imports reads one file: an array, an object that holds one, or a line for
@@ -257,7 +239,7 @@ func (f *format) session(id, what string, data []byte) (*convert.Session, error)
 		delete(fields, k)
 	}
 	if len(fields) > 0 {
-		s.Extra, _ = encode(map[string]any{f.name: fields})
+		s.Extra, _ = convert.Encode(map[string]any{f.name: fields})
 	}
 	s.Entries = f.read(what, system, list)
 	return s, nil
@@ -269,7 +251,7 @@ func fingerprint(list []json.RawMessage) string {
 	var first bytes.Buffer
 	for _, raw := range list {
 		m := &message{}
-		if loose(raw, m) == nil && m.Role == "user" && json.Compact(&first, m.Content) == nil {
+		if convert.Loose(raw, m) == nil && m.Role == "user" && json.Compact(&first, m.Content) == nil {
 			break
 		}
 	}
@@ -292,7 +274,7 @@ func (f *format) read(what string, system json.RawMessage, list []json.RawMessag
 		last := "" // the call that a message of the old role "function" answers
 		for n, raw := range list {
 			m := &message{raw: raw, answers: last}
-			if loose(raw, m) != nil || m.Role == "" {
+			if convert.Loose(raw, m) != nil || m.Role == "" {
 				if !yield(convert.Entry{}, convert.Skipf(what, "message %d has no role", n+1)) {
 					return
 				}
@@ -306,7 +288,7 @@ func (f *format) read(what string, system json.RawMessage, list []json.RawMessag
 			}
 			for _, e := range all {
 				for _, b := range e.Blocks {
-					last = either(b.ID, last)
+					last = cmp.Or(b.ID, last)
 				}
 				if !yield(e, nil) {
 					return
@@ -314,13 +296,4 @@ func (f *format) read(what string, system json.RawMessage, list []json.RawMessag
 			}
 		}
 	}
-}
-
-// encode writes JSON without escapes that only a web page needs.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }

@@ -281,20 +281,7 @@ func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 }
 
 func TestAReaderMayStopAnywhere(t *testing.T) {
-	for stop := range 12 {
-		n := 0
-	sessions:
-		for s, err := range OpenAI().Import(t.Context(), convert.Place{FS: os.DirFS("testdata"), Path: "tuning.jsonl"}) {
-			if n++; err != nil || n > stop {
-				break
-			}
-			for range s.Entries {
-				if n++; n > stop {
-					break sessions
-				}
-			}
-		}
-	}
+	converttest.CheckStops(t, OpenAI(), convert.Place{FS: os.DirFS("testdata"), Path: "tuning.jsonl"})
 }
 
 func FuzzImportAndExport(f *testing.F) {

@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"slices"
@@ -79,7 +80,7 @@ func (m *message) parts() (all []part, raws []json.RawMessage) {
 	}
 	for _, raw := range list {
 		var p part
-		if loose(raw, &p) == nil && p.Type != "" {
+		if convert.Loose(raw, &p) == nil && p.Type != "" {
 			all, raws = append(all, p), append(raws, raw)
 		}
 	}
@@ -187,9 +188,8 @@ func (s *source) block(kind, title string) tidemark.Block {
 
 // dataURL puts what a URL holds, or the URL, into a block.
 func dataURL(b tidemark.Block, link string) tidemark.Block {
-	head, data, ok := strings.Cut(strings.TrimPrefix(link, "data:"), ";base64,")
-	if raw, err := base64.StdEncoding.DecodeString(data); ok && err == nil && strings.HasPrefix(link, "data:") {
-		b.MediaType, b.Data = head, raw
+	if media, data, ok := convert.DataURL(link); ok {
+		b.MediaType, b.Data = media, data
 		return b
 	}
 	b.URL = link
@@ -207,14 +207,7 @@ func (m *message) rest(name string, held ...string) json.RawMessage {
 			delete(fields, k)
 		}
 	}
-	if len(fields) == 0 {
-		return nil
-	}
-	b, err := encode(map[string]any{name: fields})
-	if err != nil {
-		return nil
-	}
-	return b
+	return convert.Keep(name, fields)
 }
 
 // anthropicEntries makes entries of a message. Results and what the user says
@@ -269,7 +262,7 @@ func openaiEntries(n int, m *message) []convert.Entry {
 		}
 	case "tool", "function":
 		e.Role = tidemark.Tool
-		b := tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: either(m.ToolCallID, m.answers)}
+		b := tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: cmp.Or(m.ToolCallID, m.answers)}
 		part{Content: m.Content}.result(&b, "openai")
 		e.Blocks, e.Extra = []tidemark.Block{b}, m.rest("openai", held...)
 		return []convert.Entry{e}

@@ -169,7 +169,7 @@ func (s *step) call(part wirePart, rest map[string]json.RawMessage) {
 		return // pending or running: it was interrupted
 	}
 	s.results = append(s.results, result)
-	s.ended = later(s.ended, milli(part.State.Time.End))
+	s.ended = later(s.ended, convert.Milli(part.State.Time.End))
 }
 
 // trimState leaves of a tool's state what is not in its blocks.

@@ -14,52 +14,34 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// maxCell bounds a value of a session's row.
-const maxCell = 1 << 20
-
 // database is a store in SQLite. Tables beside session, message, part and todo
 // are not named here: some hold secrets.
 type database struct {
-	place   convert.Place
-	name    string
-	db      convert.Database // nil: closed
-	columns []string         // of session
+	convert.Source
+	columns []string // of session
 	todos   bool
 	later   bool // it has a table for messages in a later form
 }
 
 func (d *database) open(ctx context.Context) error {
-	if d.place.SQL == nil {
-		return &convert.Skip{What: d.name, Why: tidemark.Unsupportedf("databases cannot be read here")}
+	err := d.Open(ctx)
+	if err == nil {
+		err = d.look(ctx)
 	}
-	db, err := d.place.SQL(ctx, d.name)
 	if err != nil {
-		return &convert.Skip{What: d.name, Why: err}
-	}
-	d.db = db
-	if err := d.look(ctx); err != nil {
-		d.close()
-		return &convert.Skip{What: d.name, Why: err}
+		d.Close()
+		return &convert.Skip{What: d.Name, Why: err}
 	}
 	return nil
 }
 
-func (d *database) close() {
-	if d.db != nil {
-		d.db.Close()
-	}
-	d.db = nil
-}
+func (d *database) close() { d.Close() }
 
 // look finds out which columns there are: they differ between versions.
 func (d *database) look(ctx context.Context) error {
-	tables := map[string][]string{}
-	for row, err := range d.db.Query(ctx, `SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
-		WHERE t.type = 'table' AND t.name IN ('session', 'message', 'part', 'todo', 'session_message') ORDER BY t.name, c.cid`) {
-		if err != nil {
-			return err
-		}
-		tables[text(row[0])] = append(tables[text(row[0])], text(row[1]))
+	tables, err := d.Columns(ctx, "session", "message", "part", "todo", "session_message")
+	if err != nil {
+		return err
 	}
 	for table, columns := range map[string][]string{
 		"session": {"id", "directory", "title", "time_created", "time_updated"},
@@ -78,41 +60,15 @@ func (d *database) look(ctx context.Context) error {
 	return nil
 }
 
-// query asks the database, and opens it once more where entries are read after
-// the import has ended.
-func (d *database) query(ctx context.Context, statement string, args ...any) iter.Seq2[[]any, error] {
-	return func(yield func([]any, error) bool) {
-		db := d.db
-		if db == nil {
-			var err error
-			if db, err = d.place.SQL(ctx, d.name); err != nil {
-				yield(nil, err)
-				return
-			}
-			defer db.Close()
-		}
-		for row, err := range db.Query(ctx, statement, args...) {
-			if !yield(row, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
 func (d *database) sessions(ctx context.Context) iter.Seq2[*session, error] {
 	return func(yield func(*session, error) bool) {
-		var names, exprs []string
-		for _, c := range d.columns {
-			// A shared session is opened to whoever knows its address.
-			if !strings.Contains(c, "share") && !strings.Contains(c, "secret") {
-				quoted := `"` + strings.ReplaceAll(c, `"`, `""`) + `"`
-				names = append(names, c)
-				exprs = append(exprs, fmt.Sprintf("CASE WHEN octet_length(%s) <= %d THEN %s END", quoted, maxCell, quoted))
-			}
-		}
-		for row, err := range d.query(ctx, "SELECT "+strings.Join(exprs, ", ")+" FROM session") {
+		// A shared session is opened to whoever knows its address.
+		names := slices.DeleteFunc(slices.Clone(d.columns), func(c string) bool {
+			return strings.Contains(c, "share") || strings.Contains(c, "secret")
+		})
+		for row, err := range d.Query(ctx, "SELECT "+convert.BoundedColumns(names)+" FROM session") {
 			if err != nil {
-				yield(nil, &convert.Skip{What: d.name, Why: err})
+				yield(nil, &convert.Skip{What: d.Name, Why: err})
 				return
 			}
 			s := &session{rest: map[string]json.RawMessage{}}
@@ -121,7 +77,7 @@ func (d *database) sessions(ctx context.Context) iter.Seq2[*session, error] {
 			}
 			var why error
 			if err := tidemark.CheckID(s.id); err != nil {
-				why = &convert.Skip{What: fmt.Sprintf("%s: a session", d.name), Why: err}
+				why = &convert.Skip{What: fmt.Sprintf("%s: a session", d.Name), Why: err}
 			}
 			if !yield(s, why) {
 				return
@@ -134,17 +90,17 @@ func (d *database) sessions(ctx context.Context) iter.Seq2[*session, error] {
 func (s *session) set(column string, v any) {
 	switch column {
 	case "id":
-		s.id = text(v)
+		s.id = convert.CellText(v)
 	case "parent_id":
-		s.parent = text(v)
+		s.parent = convert.CellText(v)
 	case "directory":
-		s.directory = text(v)
+		s.directory = convert.CellText(v)
 	case "title":
-		s.title = text(v)
+		s.title = convert.CellText(v)
 	case "time_created":
-		s.created = milli(number(v))
+		s.created = convert.Milli(number(v))
 	case "time_updated":
-		s.updated = milli(number(v))
+		s.updated = convert.Milli(number(v))
 	default:
 		if raw := cell(v); raw != nil {
 			s.rest[column] = raw
@@ -154,12 +110,12 @@ func (s *session) set(column string, v any) {
 	case "time_archived":
 		s.archived = number(v) > 0
 	case "revert":
-		s.revert = json.RawMessage(text(v))
+		s.revert = json.RawMessage(convert.CellText(v))
 	case "model":
 		var m struct {
 			ID string `json:"id"`
 		}
-		if json.Unmarshal([]byte(text(v)), &m) == nil {
+		if json.Unmarshal([]byte(convert.CellText(v)), &m) == nil {
 			s.model = m.ID
 		}
 	}
@@ -179,7 +135,7 @@ func (d *database) messages(ctx context.Context, session string) iter.Seq2[item,
 		if !empty || !d.later {
 			return
 		}
-		for _, err := range d.query(ctx, "SELECT 1 FROM session_message WHERE session_id = ? LIMIT 1", session) {
+		for _, err := range d.Query(ctx, "SELECT 1 FROM session_message WHERE session_id = ? LIMIT 1", session) {
 			if err == nil {
 				yield(item{}, convert.Skipf("session "+session, "its messages are in the form of a later version, which is not known"))
 			}
@@ -195,16 +151,16 @@ func (d *database) parts(ctx context.Context, session, message string) iter.Seq2
 
 func (d *database) items(ctx context.Context, what, statement, id string) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
-		for row, err := range d.query(ctx, statement, convert.MaxLine, id) {
+		for row, err := range d.Query(ctx, statement, convert.MaxLine, id) {
 			if err != nil {
 				yield(item{}, &convert.Skip{What: what, Why: err})
 				return
 			}
 			var why error
 			if row[1] == nil {
-				why = convert.Skipf(fmt.Sprintf("%s %s", what, text(row[0])), "is longer than %d bytes", convert.MaxLine)
+				why = convert.Skipf(fmt.Sprintf("%s %s", what, convert.CellText(row[0])), "is longer than %d bytes", convert.MaxLine)
 			}
-			if !yield(item{text(row[0]), json.RawMessage(text(row[1]))}, why) {
+			if !yield(item{convert.CellText(row[0]), json.RawMessage(convert.CellText(row[1]))}, why) {
 				return
 			}
 		}
@@ -221,30 +177,17 @@ func (d *database) todo(ctx context.Context, session string) json.RawMessage {
 		Priority string `json:"priority"`
 	}
 	all := []todo{}
-	for row, err := range d.query(ctx, "SELECT content, status, priority FROM todo WHERE session_id = ? ORDER BY position LIMIT 1000", session) {
+	for row, err := range d.Query(ctx, "SELECT content, status, priority FROM todo WHERE session_id = ? ORDER BY position LIMIT 1000", session) {
 		if err != nil {
 			return nil
 		}
-		all = append(all, todo{text(row[0]), text(row[1]), text(row[2])})
+		all = append(all, todo{convert.CellText(row[0]), convert.CellText(row[1]), convert.CellText(row[2])})
 	}
 	return marshal(all)
 }
 
 func (d *database) outputs() fs.FS {
-	return folder(d.place.FS, path.Join(path.Dir(d.name), outputFolder))
-}
-
-// text returns a value as text, whatever type somebody stored it with.
-func text(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case []byte:
-		return string(v)
-	case int64, float64:
-		return fmt.Sprint(v)
-	}
-	return ""
+	return folder(d.Place.FS, path.Join(path.Dir(d.Name), outputFolder))
 }
 
 func number(v any) float64 {

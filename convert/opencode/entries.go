@@ -1,7 +1,6 @@
 package opencode
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -188,7 +187,7 @@ func entries(ctx context.Context, st store, session string) iter.Seq2[convert.En
 
 // gather reads the parts of a message, up to one of them when until is given.
 func gather(ctx context.Context, st store, session string, m item, w wireMessage, until string) (b *builder, skips []error) {
-	b = &builder{id: m.id, at: milli(w.Time.Created), msg: w, fields: map[string]json.RawMessage{}}
+	b = &builder{id: m.id, at: convert.Milli(w.Time.Created), msg: w, fields: map[string]json.RawMessage{}}
 	b.keep(m.data)
 	room := maxMessage
 	for p, err := range st.parts(ctx, session, m.id) {
@@ -294,11 +293,6 @@ func later(a, b time.Time) time.Time {
 // marshal writes JSON that a person reads as it was typed. What is handed to
 // it can always be written.
 func marshal(v any) json.RawMessage {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	b, _ := convert.Encode(v)
+	return b
 }

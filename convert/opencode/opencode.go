@@ -12,7 +12,6 @@ package opencode
 import (
 	"bytes"
 	"context"
-	"io"
 	"io/fs"
 	"iter"
 	"path"
@@ -25,8 +24,6 @@ const (
 	name = "opencode"
 	// home is the same on every system.
 	home = ".local/share/opencode"
-	// magic begins every SQLite file.
-	magic = "SQLite format 3\x00"
 	// headBytes are enough to tell what a file is.
 	headBytes = 64 << 10
 )
@@ -61,14 +58,14 @@ func look(p convert.Place) (f found) {
 	for _, below := range []string{".", home} {
 		base := path.Join(p.Path, below)
 		// A store of another release channel has its name behind a dash.
-		f.databases = append(f.databases, glob(p.FS, base, "opencode*.db")...)
+		f.databases = append(f.databases, convert.Glob(p.FS, base, "opencode*.db")...)
 		for _, root := range []string{path.Join(base, "storage"), base} {
-			if isDir(p.FS, path.Join(root, "session")) && isDir(p.FS, path.Join(root, "message")) {
+			if convert.IsDir(p.FS, path.Join(root, "session")) && convert.IsDir(p.FS, path.Join(root, "message")) {
 				f.trees = append(f.trees, tree{fsys: p.FS, root: root, outputDir: path.Join(path.Dir(root), outputFolder)})
 			}
 		}
 		// Before 0.6 each project had a tree of its own.
-		for _, infos := range glob(p.FS, base, "project/*/storage/session/info") {
+		for _, infos := range convert.Glob(p.FS, base, "project/*/storage/session/info") {
 			f.trees = append(f.trees, tree{fsys: p.FS, root: path.Dir(infos), old: true})
 		}
 	}
@@ -77,16 +74,16 @@ func look(p convert.Place) (f found) {
 
 // file looks at a single file.
 func (f *found) file(p convert.Place) {
-	b := head(p.FS, p.Path)
+	b, _ := convert.Head(p.FS, p.Path, headBytes)
 	root := path.Dir(path.Dir(path.Dir(p.Path)))
 	switch base := path.Base(p.Path); {
-	case bytes.HasPrefix(b, []byte(magic)):
+	case bytes.HasPrefix(b, []byte(convert.SQLiteMagic)):
 		if strings.HasPrefix(base, name) || bytes.Contains(b, []byte("`session`")) && bytes.Contains(b, []byte("`part`")) {
 			f.databases = []string{p.Path}
 		}
 	case isExport(b):
 		f.exports = []string{p.Path}
-	case strings.HasPrefix(base, "ses_") && path.Base(path.Dir(path.Dir(p.Path))) == "session" && isDir(p.FS, path.Join(root, "message")):
+	case strings.HasPrefix(base, "ses_") && path.Base(path.Dir(path.Dir(p.Path))) == "session" && convert.IsDir(p.FS, path.Join(root, "message")):
 		f.trees = []tree{{fsys: p.FS, root: root, outputDir: path.Join(path.Dir(root), outputFolder)}}
 		f.only = strings.TrimSuffix(base, ".json")
 	}
@@ -95,7 +92,7 @@ func (f *found) file(p convert.Place) {
 func detect(_ context.Context, p convert.Place) bool {
 	f := look(p)
 	for _, db := range f.databases {
-		if bytes.HasPrefix(head(p.FS, db), []byte(magic)) {
+		if b, _ := convert.Head(p.FS, db, headBytes); bytes.HasPrefix(b, []byte(convert.SQLiteMagic)) {
 			return true
 		}
 	}
@@ -114,7 +111,7 @@ func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session,
 		f := look(p)
 		var stores []store
 		for _, db := range f.databases {
-			stores = append(stores, &database{place: p, name: db})
+			stores = append(stores, &database{Source: convert.Source{Place: p, Name: db}})
 		}
 		for _, t := range f.trees {
 			stores = append(stores, t)
@@ -133,38 +130,4 @@ func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session,
 			}
 		}
 	}
-}
-
-func glob(fsys fs.FS, base, pattern string) []string {
-	sub, err := fs.Sub(fsys, base)
-	if err != nil {
-		return nil
-	}
-	names, err := fs.Glob(sub, pattern)
-	if err != nil {
-		return nil
-	}
-	for i, n := range names {
-		names[i] = path.Join(base, n)
-	}
-	return names
-}
-
-func isDir(fsys fs.FS, name string) bool {
-	info, err := fs.Stat(fsys, name)
-	return err == nil && info.IsDir()
-}
-
-// head returns the first bytes of a file, none when it cannot be read.
-func head(fsys fs.FS, name string) []byte {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, headBytes))
-	if err != nil {
-		return nil
-	}
-	return b
 }

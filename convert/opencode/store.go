@@ -20,9 +20,6 @@ import (
 // outputFolder holds tool output that was too long for its part.
 const outputFolder = "tool-output"
 
-// maxOutputs bounds the long outputs that are held for one session.
-const maxOutputs = 64 << 20
-
 // store is one of the ways in which opencode keeps sessions. What it cannot
 // read it yields as a *convert.Skip.
 type store interface {
@@ -86,19 +83,8 @@ func parseSession(b []byte) (*session, error) {
 		delete(s.rest, taken)
 	}
 	s.id, s.parent, s.directory, s.title, s.revert = w.ID, w.ParentID, w.Directory, w.Title, w.Revert
-	s.created, s.updated, s.archived = milli(w.Time.Created), milli(w.Time.Updated), w.Time.Archived > 0
+	s.created, s.updated, s.archived = convert.Milli(w.Time.Created), convert.Milli(w.Time.Updated), w.Time.Archived > 0
 	return s, nil
-}
-
-// lastMilli is the end of the year 9999, behind which times are no text.
-const lastMilli = 253402300799999
-
-// milli returns a time from milliseconds, zero for one that cannot be.
-func milli(ms float64) time.Time {
-	if !(ms > 0 && ms <= lastMilli) {
-		return time.Time{}
-	}
-	return time.UnixMilli(int64(ms)).UTC()
 }
 
 // importStore yields the sessions of one store, and reports whether to go on.
@@ -261,7 +247,7 @@ func scan(ctx context.Context, st store, id string, helpers []*session, calls ma
 	if outputs == nil && !mine {
 		return
 	}
-	room := maxOutputs
+	room := convert.MaxFiles
 	for _, b := range files {
 		room -= len(b)
 	}
@@ -305,7 +291,7 @@ func readOutput(folder fs.FS, name string, room int) []byte {
 
 // folder returns a folder, nil when it is not there.
 func folder(fsys fs.FS, name string) fs.FS {
-	if !isDir(fsys, name) {
+	if !convert.IsDir(fsys, name) {
 		return nil
 	}
 	sub, err := fs.Sub(fsys, name)
@@ -331,7 +317,7 @@ func first(ctx context.Context, st store, s *session) {
 		if json.Unmarshal(m.data, &w) != nil {
 			continue
 		}
-		s.first = milli(w.Time.Created)
+		s.first = convert.Milli(w.Time.Created)
 		if s.model == "" {
 			s.model = w.model()
 		}
@@ -374,7 +360,7 @@ func times(ctx context.Context, st store, id string) (all []time.Time) {
 	for m, err := range st.messages(ctx, id) {
 		var w wireMessage
 		if err == nil && json.Unmarshal(m.data, &w) == nil {
-			all = append(all, milli(w.Time.Created))
+			all = append(all, convert.Milli(w.Time.Created))
 		}
 	}
 	return all

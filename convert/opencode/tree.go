@@ -30,9 +30,9 @@ func (t tree) close()                     {}
 // files are those of the sessions.
 func (t tree) files() []string {
 	if t.old {
-		return glob(t.fsys, t.root, "info/ses_*.json")
+		return convert.Glob(t.fsys, t.root, "info/ses_*.json")
 	}
-	return glob(t.fsys, t.root, "session/*/ses_*.json")
+	return convert.Glob(t.fsys, t.root, "session/*/ses_*.json")
 }
 
 func (t tree) sessions(context.Context) iter.Seq2[*session, error] {
@@ -95,7 +95,7 @@ func (t tree) parts(_ context.Context, session, message string) iter.Seq2[item, 
 func (t tree) items(dir string) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		list, err := fs.ReadDir(t.fsys, dir)
-		if err != nil && isDir(t.fsys, dir) {
+		if err != nil && convert.IsDir(t.fsys, dir) {
 			yield(item{}, &convert.Skip{What: dir, Why: err})
 			return
 		}

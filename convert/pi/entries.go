@@ -61,7 +61,7 @@ func (r *reader) entry(l convert.Line) (convert.Entry, error) {
 	take(fields, "type", &kind)
 	take(fields, "id", &id)
 	take(fields, "timestamp", &at)
-	if t := parseTime(at); !t.IsZero() {
+	if t := convert.ParseTime(at); !t.IsZero() {
 		r.at = t
 	}
 	e := convert.Entry{Entry: tidemark.Entry{At: r.at}}

@@ -9,13 +9,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"io/fs"
 	"iter"
 	"path"
 	"strings"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
@@ -54,17 +51,11 @@ const firstBytes = 8 << 10
 // begins reports whether a file begins like a session: with a header that has
 // an id, a time and a folder.
 func begins(fsys fs.FS, name string) bool {
-	f, err := fsys.Open(name)
+	b, err := convert.Head(fsys, name, firstBytes)
 	if err != nil {
 		return false
 	}
-	defer f.Close()
-	b := make([]byte, firstBytes)
-	n, err := io.ReadFull(f, b)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return false
-	}
-	line, _, _ := bytes.Cut(b[:n], []byte("\n"))
+	line, _, _ := bytes.Cut(b, []byte("\n"))
 	_, err = parseHeader(line)
 	return err == nil
 }
@@ -73,13 +64,8 @@ func begins(fsys fs.FS, name string) bool {
 // the way to the sessions, the folder of one project.
 func files(fsys fs.FS, dir string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		root, known := dir, path.Base(dir) == "sessions"
-		for _, sub := range []string{".pi/agent/sessions", "agent/sessions", "sessions"} {
-			if info, err := fs.Stat(fsys, path.Join(dir, sub)); err == nil && info.IsDir() {
-				root, known = path.Join(dir, sub), true
-				break
-			}
-		}
+		root := convert.Folder(fsys, dir, ".pi/agent/sessions", "agent/sessions", "sessions")
+		known := path.Base(root) == "sessions"
 		entries, err := fs.ReadDir(fsys, root)
 		if err != nil {
 			yield("", &convert.Skip{What: root, Why: err})
@@ -131,7 +117,7 @@ func parseHeader(line []byte) (header, error) {
 	if err := json.Unmarshal(line, &h); err != nil {
 		return h, tidemark.Invalidf("its first line is not JSON: %w", err)
 	}
-	if h.Type != "session" || h.CWD == "" || parseTime(h.Timestamp).IsZero() {
+	if h.Type != "session" || h.CWD == "" || convert.ParseTime(h.Timestamp).IsZero() {
 		return h, tidemark.Invalidf("does not begin with the header of a session")
 	}
 	return h, tidemark.CheckID(h.ID)
@@ -201,8 +187,8 @@ func session(fsys fs.FS, name string) (*convert.Session, error) {
 	}
 	s.UpdatedAt = s.CreatedAt
 	var end struct{ Timestamp string }
-	if json.Unmarshal(last, &end) == nil && parseTime(end.Timestamp).After(s.CreatedAt) {
-		s.UpdatedAt = parseTime(end.Timestamp)
+	if json.Unmarshal(last, &end) == nil && convert.ParseTime(end.Timestamp).After(s.CreatedAt) {
+		s.UpdatedAt = convert.ParseTime(end.Timestamp)
 	}
 	s.Entries = entries(fsys, name)
 	settle(s)
@@ -230,7 +216,7 @@ func settle(s *convert.Session) {
 }
 
 func begin(s *convert.Session, h header, line []byte) {
-	s.ForeignID, s.Project, s.Model, s.CreatedAt = h.ID, h.CWD, h.Model, parseTime(h.Timestamp)
+	s.ForeignID, s.Project, s.Model, s.CreatedAt = h.ID, h.CWD, h.Model, convert.ParseTime(h.Timestamp)
 	if source := sourceID(h.Parent + h.Branched); source != h.ID {
 		s.Copied = source
 	}
@@ -282,12 +268,4 @@ func about(s *convert.Session, line []byte) {
 			delete(s.Labels, e.Target)
 		}
 	}
-}
-
-func parseTime(s string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC().Truncate(time.Microsecond)
 }

@@ -2,13 +2,13 @@ package pi_test
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/convert/converttest"
@@ -147,20 +147,10 @@ func TestBadLinesAndLinksDoNotStopASession(t *testing.T) {
 	}
 }
 
-// denied is a store with a folder that may not be read.
-type denied struct{ fstest.MapFS }
-
-func (d denied) ReadDir(name string) ([]fs.DirEntry, error) {
-	if strings.HasSuffix(name, "--locked--") {
-		return nil, fs.ErrPermission
-	}
-	return d.MapFS.ReadDir(name)
-}
-
 func TestAFolderWithoutRightsIsSkipped(t *testing.T) {
 	files := store(head(1)).FS.(fstest.MapFS)
 	files[".pi/agent/sessions/--locked--/1.jsonl"] = &fstest.MapFile{Data: []byte(head(2))}
-	got := converttest.Read(t, pi.Tool(), convert.Place{FS: denied{files}, Path: "."})
+	got := converttest.Read(t, pi.Tool(), convert.Place{FS: converttest.Locked{MapFS: files, Folder: "--locked--"}, Path: "."})
 	if len(got.Sessions) != 1 || len(got.Skips) != 1 {
 		t.Errorf("%d sessions, skips %v", len(got.Sessions), got.Skips)
 	}

@@ -99,7 +99,7 @@ func entryOf(it item) tidemark.Entry {
 		e = tidemark.Entry{Role: tidemark.Assistant, Blocks: blocksOf(it.Message.Parts), Model: string(it.Model), Usage: usageOf(it.Usage)}
 	case "tool_result":
 		e = tidemark.Entry{Role: tidemark.Tool, Blocks: blocksOf(it.Message.Parts)}
-		if status := field(it.Result, "status"); status == "error" {
+		if status := convert.Field(it.Result, "status"); status == "error" {
 			for i := range e.Blocks {
 				e.Blocks[i].IsError = e.Blocks[i].Type == tidemark.BlockToolResult
 			}
@@ -123,7 +123,7 @@ func userEntry(r record, e *tidemark.Entry) bool {
 		return false
 	}
 	e.Role = tidemark.User
-	if shown := field(r.Payload, "displayText"); shown != "" && shown != e.Text() {
+	if shown := convert.Field(r.Payload, "displayText"); shown != "" && shown != e.Text() {
 		var own []tidemark.Block
 		for _, b := range e.Blocks {
 			if b.Type != tidemark.BlockText {
@@ -261,7 +261,7 @@ func resultOf(raw json.RawMessage) tidemark.Block {
 	}
 	_ = json.Unmarshal(raw, &r) // what it is not stays empty
 	b := tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: string(r.ID)}
-	output, failure := field(r.Response, "output"), field(r.Response, "error")
+	output, failure := convert.Field(r.Response, "output"), convert.Field(r.Response, "error")
 	b.Text, b.IsError = cmp.Or(output, failure), output == "" && failure != ""
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(r.Response, &keys) == nil && len(keys) != 1 || b.Text == "" && len(keys) > 0 && keys["output"] == nil {
@@ -290,11 +290,11 @@ func resultOf(raw json.RawMessage) tidemark.Block {
 
 // mediaOf reads data that is in the part, or the address of some that is not.
 func mediaOf(raw json.RawMessage, key string) tidemark.Block {
-	b := tidemark.Block{Type: tidemark.BlockFile, MediaType: field(raw, "mimeType"), Name: field(raw, "displayName")}
+	b := tidemark.Block{Type: tidemark.BlockFile, MediaType: convert.Field(raw, "mimeType"), Name: convert.Field(raw, "displayName")}
 	if strings.HasPrefix(b.MediaType, "image/") {
 		b.Type = tidemark.BlockImage
 	}
-	value := field(raw, key)
+	value := convert.Field(raw, key)
 	if key != "data" {
 		b.URL = value
 		return b

@@ -32,7 +32,7 @@ func Tool() convert.Tool {
 }
 
 func detect(_ context.Context, p convert.Place) bool {
-	if isFile(p.FS, p.Path) {
+	if convert.IsFile(p.FS, p.Path) {
 		return path.Ext(p.Path) == ".jsonl" && looksRight(p.FS, p.Path)
 	}
 	files, _ := find(p)
@@ -66,14 +66,14 @@ func looksRight(fsys fs.FS, file string) bool {
 // folder of a project or its chats.
 func find(p convert.Place) (files []string, skips []error) {
 	for _, pattern := range []string{".qwen/projects/*/chats", "projects/*/chats", "*/chats", "chats", "."} {
-		for _, dir := range folders(p.FS, p.Path, pattern) {
+		for _, dir := range convert.Glob(p.FS, p.Path, pattern) {
 			entries, err := fs.ReadDir(p.FS, dir)
 			if err != nil {
 				skips = append(skips, &convert.Skip{What: dir, Why: err})
 			}
 			for _, e := range entries {
 				file := path.Join(dir, e.Name())
-				if path.Ext(file) == ".jsonl" && isFile(p.FS, file) && (pattern != "." && pattern != "*/chats" || looksRight(p.FS, file)) {
+				if path.Ext(file) == ".jsonl" && convert.IsFile(p.FS, file) && (pattern != "." && pattern != "*/chats" || looksRight(p.FS, file)) {
 					files = append(files, file)
 				}
 			}
@@ -83,35 +83,6 @@ func find(p convert.Place) (files []string, skips []error) {
 		}
 	}
 	return files, skips
-}
-
-// folders returns the folders that a pattern names; only * is special, and the
-// place's own path is taken as it is.
-func folders(fsys fs.FS, base, pattern string) []string {
-	dirs := []string{base}
-	for part := range strings.SplitSeq(pattern, "/") {
-		var next []string
-		for _, dir := range dirs {
-			if part != "*" {
-				next = append(next, path.Join(dir, part))
-				continue
-			}
-			entries, _ := fs.ReadDir(fsys, dir)
-			for _, e := range entries {
-				next = append(next, path.Join(dir, e.Name()))
-			}
-		}
-		dirs = next
-	}
-	return slices.DeleteFunc(dirs, func(dir string) bool {
-		info, err := fs.Stat(fsys, dir)
-		return err != nil || !info.IsDir()
-	})
-}
-
-func isFile(fsys fs.FS, name string) bool {
-	info, err := fs.Stat(fsys, name)
-	return err == nil && info.Mode().IsRegular()
 }
 
 // source is a transcript and what its first reading found.
@@ -126,7 +97,7 @@ type source struct {
 func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		files, skips := find(p)
-		if isFile(p.FS, p.Path) {
+		if convert.IsFile(p.FS, p.Path) {
 			files, skips = []string{p.Path}, nil
 		}
 		var sources []source
@@ -225,9 +196,9 @@ func (s *source) see(r record) {
 	s.project = cmp.Or(s.project, string(r.Cwd))
 	s.model = cmp.Or(string(r.Model), s.model)
 	s.version = cmp.Or(string(r.Version), s.version)
-	from := field(r.ForkedFrom, "sessionId")
+	from := convert.Field(r.ForkedFrom, "sessionId")
 	s.from = cmp.Or(from, s.from)
-	if title := field(r.Payload, "customTitle"); r.Subtype == "custom_title" && title != "" {
+	if title := convert.Field(r.Payload, "customTitle"); r.Subtype == "custom_title" && title != "" {
 		s.title = title
 	}
 	if r.Subtype == telemetry {
@@ -267,14 +238,14 @@ func (s source) session(ctx context.Context, fsys fs.FS) *convert.Session {
 	files, _ := fs.ReadDir(fsys, dir)
 	for _, f := range files {
 		file := path.Join(dir, f.Name())
-		if path.Ext(file) != ".jsonl" || !isFile(fsys, file) {
+		if path.Ext(file) != ".jsonl" || !convert.IsFile(fsys, file) {
 			continue
 		}
 		stem := strings.TrimSuffix(file, ".jsonl")
 		worker := convert.Worker{Name: strings.TrimPrefix(path.Base(stem), "agent-"), Entries: entries(ctx, fsys, file)}
 		if meta, err := convert.ReadFile(fsys, stem+".meta.json"); err == nil {
-			worker.Call = field(meta, "toolUseId")
-			worker.Name = cmp.Or(field(meta, "agentId"), worker.Name)
+			worker.Call = convert.Field(meta, "toolUseId")
+			worker.Name = cmp.Or(convert.Field(meta, "agentId"), worker.Name)
 		}
 		out.Workers = append(out.Workers, worker)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/convert/converttest"
@@ -17,8 +18,9 @@ import (
 )
 
 func TestWhatWasDoneInQwenCodeComesIn(t *testing.T) {
-	// There is no list of things to do in this client's script.
-	tools := map[string][]string{"read": {"read_file"}, "edit": {"edit"}, "write": {"write_file"}, "bash": {"run_shell_command"}, "task": {"agent", "task"}}
+	// The client has no list of things to do, and waits for its helpers itself.
+	tools := map[string][]string{"read": {"read_file"}, "edit": {"edit"}, "write": {"write_file"}, "bash": {"run_shell_command"}, "task": {"agent", "task"},
+		"todo": nil, "wait": nil}
 	for _, s := range converttest.Samples(t, os.DirFS("../../../shared/fixtures/clients/qwen-code")) {
 		t.Run(s.Name, func(t *testing.T) {
 			got := s.Check(t, qwen.Tool(), tools)
@@ -58,10 +60,6 @@ func text(s string) string {
 
 func prompt(s string) string { return say("user", "real_user", text(s)) }
 
-func lines(l ...string) *fstest.MapFile {
-	return &fstest.MapFile{Data: []byte(strings.Join(l, "\n") + "\n"), Mode: 0o600}
-}
-
 func file(session string) string { return ".qwen/projects/-w-demo/chats/" + session + ".jsonl" }
 
 func read(t testing.TB, files fstest.MapFS) converttest.Taken {
@@ -69,24 +67,11 @@ func read(t testing.TB, files fstest.MapFS) converttest.Taken {
 	return converttest.Read(t, qwen.Tool(), convert.Place{FS: files, Path: "."})
 }
 
-// shape is an entry in short: its parent, who or what, its text.
-func shape(entries []convert.Entry) (all []string) {
-	for _, e := range entries {
-		var text []string
-		for _, b := range e.Blocks {
-			text = append(text, b.Text+b.Name)
-		}
-		parent := strings.Replace(e.Parent, convert.Root, "root", 1)
-		all = append(all, fmt.Sprintf("%s<%s %s%s %s", e.ID, parent, e.Role, e.Kind, strings.Join(text, "+")))
-	}
-	return all
-}
-
 func TestATurnComesInWithoutItsTelemetry(t *testing.T) {
 	call := `{"functionCall":{"id":"t1","name":"edit","args":{"a":1}}}`
 	result := `{"functionResponse":{"id":"t1","name":"edit","response":{"error":"no such file"}}}`
 	thought := `{"text":"hm","thought":true,"thoughtSignature":"c2ln"}`
-	got := read(t, fstest.MapFS{file(one): lines(
+	got := read(t, fstest.MapFS{file(one): converttest.Lines(
 		line(one, "u1", "", 1, prompt("go")),
 		line(one, "x1", "u1", 1, `"type":"system","subtype":"ui_telemetry","systemPayload":{"uiEvent":{"response_text":"I look."}}`),
 		line(one, "a1", "x1", 2, `"model":"m-1","usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":3,"thoughtsTokenCount":2,"cachedContentTokenCount":4,"totalTokenCount":15},`+
@@ -96,7 +81,7 @@ func TestATurnComesInWithoutItsTelemetry(t *testing.T) {
 		line(one, "t1", "r1", 4, `"type":"system","subtype":"custom_title","systemPayload":{"customTitle":"tea"}`),
 	)})
 	s := got.Sessions[0]
-	if d := cmp.Diff([]string{"u1< user go", "a1<u1 assistant hm+I look.+edit", "r1<a1 tool no such file", "t1<r1 custom_title "}, shape(s.Entries)); d != "" {
+	if d := cmp.Diff([]string{"u1< user go", "a1<u1 assistant hm+I look.+edit", "r1<a1 tool no such file", "t1<r1 custom_title "}, converttest.Shape(s.Entries)); d != "" {
 		t.Error(d)
 	}
 	if d := cmp.Diff(&tidemark.Usage{InputTokens: 6, OutputTokens: 5, CacheReadTokens: 4}, s.Entries[1].Usage); d != "" {
@@ -128,7 +113,7 @@ func TestOnlyWhatTheUserTypedIsTheUsers(t *testing.T) {
 		"new type":      {`"type":"brand_new"`, "brand_new "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := read(t, fstest.MapFS{file(one): lines(line(one, "u1", "", 1, prompt("first")), line(one, "x", "u1", 2, c.record))})
+			got := read(t, fstest.MapFS{file(one): converttest.Lines(line(one, "u1", "", 1, prompt("first")), line(one, "x", "u1", 2, c.record))})
 			e := got.Sessions[0].Entries[1]
 			if is := string(e.Role) + e.Kind + " " + e.Text(); is != c.want {
 				t.Errorf("got %q, want %q", is, c.want)
@@ -140,12 +125,12 @@ func TestOnlyWhatTheUserTypedIsTheUsers(t *testing.T) {
 func TestAForkComesAfterItsSource(t *testing.T) {
 	from := `"forkedFrom":{"sessionId":"` + two + `","messageUuid":"u1"},`
 	got := read(t, fstest.MapFS{
-		file(one): lines(line(one, "u1", "", 1, from+prompt("first")), line(one, "u2", "u1", 9, prompt("own"))),
-		file(two): lines(line(two, "u1", "", 1, prompt("first")), line(two, "u3", "", 2, prompt("from the start"))),
+		file(one): converttest.Lines(line(one, "u1", "", 1, from+prompt("first")), line(one, "u2", "u1", 9, prompt("own"))),
+		file(two): converttest.Lines(line(two, "u1", "", 1, prompt("first")), line(two, "u3", "", 2, prompt("from the start"))),
 	})
 	var is []string
 	for _, s := range got.Sessions {
-		is = append(is, fmt.Sprintf("%.4s of %.4s at %d: %s", s.ForeignID, s.Copied, s.CreatedAt.Minute(), strings.Join(shape(s.Entries), ", ")))
+		is = append(is, fmt.Sprintf("%.4s of %.4s at %d: %s", s.ForeignID, s.Copied, s.CreatedAt.Minute(), strings.Join(converttest.Shape(s.Entries), ", ")))
 	}
 	if d := cmp.Diff([]string{"bbbb of  at 1: u1< user first, u3<root user from the start", "aaaa of bbbb at 9: u1< user first, u2<u1 user own"}, is); d != "" {
 		t.Error(d)
@@ -155,8 +140,8 @@ func TestAForkComesAfterItsSource(t *testing.T) {
 func TestForksInACircleComeInAllTheSame(t *testing.T) {
 	from := func(id string) string { return `"forkedFrom":{"sessionId":"` + id + `"},` }
 	got := read(t, fstest.MapFS{
-		file(one): lines(line(one, "u1", "", 1, from(two)+prompt("a"))),
-		file(two): lines(line(two, "u1", "", 1, from(one)+prompt("b"))),
+		file(one): converttest.Lines(line(one, "u1", "", 1, from(two)+prompt("a"))),
+		file(two): converttest.Lines(line(two, "u1", "", 1, from(one)+prompt("b"))),
 	})
 	if len(got.Sessions) != 2 {
 		t.Errorf("%d sessions", len(got.Sessions))
@@ -183,7 +168,7 @@ func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 		"long uuid":   {good + "\n" + line(one, strings.Repeat("u", 200), "", 1, prompt("x")) + "\n", 1, "200 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := read(t, fstest.MapFS{file(one): {Data: []byte(c.data)}, file(two): lines(line(two, "v1", "", 1, prompt("other")))})
+			got := read(t, fstest.MapFS{file(one): {Data: []byte(c.data)}, file(two): converttest.Lines(line(two, "v1", "", 1, prompt("other")))})
 			if len(got.Sessions) != c.sessions+1 || got.Find(two) == nil {
 				t.Errorf("%d sessions, want %d", len(got.Sessions), c.sessions+1)
 			}
@@ -195,8 +180,8 @@ func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 }
 
 func TestDetectKnowsItsOwn(t *testing.T) {
-	mine := lines(line(one, "u1", "", 1, prompt("go")))
-	cousin := lines(`{"uuid":"u","parentUuid":null,"sessionId":"s","type":"user","message":{"role":"user","content":"hi"}}`)
+	mine := converttest.Lines(line(one, "u1", "", 1, prompt("go")))
+	cousin := converttest.Lines(`{"uuid":"u","parentUuid":null,"sessionId":"s","type":"user","message":{"role":"user","content":"hi"}}`)
 	for name, c := range map[string]struct {
 		files fstest.MapFS
 		path  string
@@ -220,12 +205,12 @@ func TestDetectKnowsItsOwn(t *testing.T) {
 func TestAHelperAgentBelongsToItsCall(t *testing.T) {
 	dir := ".qwen/projects/-w-demo/subagents/" + one + "/"
 	got := read(t, fstest.MapFS{
-		file(one):                 lines(line(one, "u1", "", 1, prompt("go"))),
-		dir + "agent-x.jsonl":     lines(line(one, "w1", "", 1, say("user", "", text("count")))),
-		dir + "agent-x.meta.json": lines(`{"agentId":"x","toolUseId":"t1"}`),
+		file(one):                 converttest.Lines(line(one, "u1", "", 1, prompt("go"))),
+		dir + "agent-x.jsonl":     converttest.Lines(line(one, "w1", "", 1, say("user", "", text("count")))),
+		dir + "agent-x.meta.json": converttest.Lines(`{"agentId":"x","toolUseId":"t1"}`),
 	})
 	w := got.Sessions[0].Workers
-	if len(w) != 1 || w[0].Name != "x" || w[0].Call != "t1" || !slices.Equal(shape(w[0].Entries), []string{"w1< user count"}) {
+	if len(w) != 1 || w[0].Name != "x" || w[0].Call != "t1" || !slices.Equal(converttest.Shape(w[0].Entries), []string{"w1< user count"}) {
 		t.Errorf("workers %+v", w)
 	}
 }

@@ -69,23 +69,7 @@ func decode(text []byte) (record, error) {
 	return r, err
 }
 
-func (r record) at() time.Time {
-	t, err := time.Parse(time.RFC3339Nano, string(r.Time))
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC().Truncate(time.Microsecond)
-}
-
-// field reads one string of an object.
-func field(raw json.RawMessage, key string) string {
-	var m map[string]json.RawMessage
-	var s string
-	if json.Unmarshal(raw, &m) != nil || json.Unmarshal(m[key], &s) != nil {
-		return ""
-	}
-	return s
-}
+func (r record) at() time.Time { return convert.ParseTime(string(r.Time)) }
 
 // item is a record with its line, which is valid until the next one is read.
 type item struct {

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// stateKeeper keeps what belongs to a session beside what was said. An import
+// replaces it and never merges: what was there before would leak into what is
+// meant to be another state.
+type stateKeeper struct {
+	s    *store.Store       // nil: there is none yet
+	id   tidemark.SessionID // "": it is not here yet
+	from string             // what it is called where it comes from
+	// write returns the writer of the session, once something differs; nil in a
+	// dry run.
+	write func(context.Context) (*store.Writer, error)
+	skip  func(error)
+}
+
+// state keeps what the session keeps beside what was said.
+func (g *guest) state(ctx context.Context) error {
+	if err := g.extra(ctx); err != nil {
+		return err
+	}
+	k := stateKeeper{s: g.s, id: g.row.Session, from: g.from.ForeignID, write: g.changed, skip: g.skip}
+	return k.keep(ctx, g.from.Checkpoint, g.from.Files)
+}
+
+// changed notes that something other than entries is new, and returns the
+// writer for it; nil in a dry run.
+func (g *guest) changed(ctx context.Context) (*store.Writer, error) {
+	if g.row.State == "known" {
+		g.row.State = "changed"
+	}
+	if g.dryRun {
+		return nil, nil
+	}
+	err := g.attach(ctx)
+	return g.w, err
+}
+
+// extra renews what the tool keeps with a session that is here.
+func (g *guest) extra(ctx context.Context) error {
+	if g.here == nil {
+		return nil
+	}
+	extra, err := g.origin()
+	if err != nil {
+		return err
+	}
+	var have, now any
+	if json.Unmarshal(g.here.Extra, &have) == nil && json.Unmarshal(extra, &now) == nil && reflect.DeepEqual(have, now) {
+		return nil
+	}
+	w, err := g.changed(ctx)
+	if err != nil || w == nil {
+		return err
+	}
+	return g.s.SetExtra(ctx, g.here.ID, extra)
+}
+
+// keep replaces the checkpoint, and the files; nil leaves what is there.
+func (k stateKeeper) keep(ctx context.Context, checkpoint json.RawMessage, files map[string][]byte) error {
+	if checkpoint != nil {
+		if err := k.checkpoint(ctx, checkpoint); err != nil {
+			return err
+		}
+	}
+	if files != nil {
+		return k.files(ctx, files)
+	}
+	return nil
+}
+
+func (k stateKeeper) checkpoint(ctx context.Context, raw json.RawMessage) error {
+	var c store.Checkpoint
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return convert.Skipf(k.from, "its checkpoint: %v", err)
+	}
+	if k.s != nil && k.id != "" {
+		have, err := k.s.Checkpoint(ctx, k.id, "")
+		if err == nil && sameState(have, c) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, tidemark.ErrNotFound) && !errors.Is(err, tidemark.ErrCorrupt) {
+			return err
+		}
+	}
+	w, err := k.write(ctx)
+	if err != nil || w == nil {
+		return err
+	}
+	return w.SaveCheckpoint(ctx, c)
+}
+
+// sameState reports whether two checkpoints restore the same.
+func sameState(have, c store.Checkpoint) bool {
+	for _, c := range []*store.Checkpoint{&have, &c} {
+		c.SavedAt, c.Seq = time.Time{}, 0
+		maps.DeleteFunc(c.CoreMemory, func(_, text string) bool { return text == "" })
+	}
+	a, errA := json.Marshal(have)
+	b, errB := json.Marshal(c)
+	var x, y any
+	return errA == nil && errB == nil && json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+}
+
+func (k stateKeeper) files(ctx context.Context, files map[string][]byte) error {
+	have := make(map[string]string)
+	if k.s != nil && k.id != "" {
+		all, err := k.s.Files(ctx, k.id)
+		if err != nil {
+			return err
+		}
+		for _, f := range all {
+			have[f.Name] = f.SHA256
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		sum := sha256.Sum256(files[name])
+		same := have[name] == hex.EncodeToString(sum[:])
+		delete(have, name)
+		if same {
+			continue
+		}
+		if err := store.CheckFile(name); err != nil {
+			k.skip(&convert.Skip{What: k.from, Why: err})
+			continue
+		}
+		w, err := k.write(ctx)
+		if err == nil && w != nil {
+			_, err = w.PutFile(ctx, name, bytes.NewReader(files[name]))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(have)) {
+		w, err := k.write(ctx)
+		if err == nil && w != nil {
+			err = w.RemoveFile(ctx, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// project is the folder that sessions made here belong to: the root of the
+// work tree, or else the current folder.
+func (a *app) project() string {
+	here, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	return workTree(here)
+}
+
+// workTree is the root of the work tree that a folder is in, or the folder
+// itself.
+func workTree(folder string) string {
+	for dir := folder; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return folder
+		}
+	}
+}
+
+// gitPatience bounds how long git may look for the beginning of a history.
+const gitPatience = 2 * time.Second
+
+// projectMarks are what a project is known by wherever it lies: the address
+// that it is fetched from, and the first commit of its history. A folder that
+// is no work tree, or a machine without git, has none.
+func projectMarks(ctx context.Context, folder string) []string {
+	if _, err := os.Stat(filepath.Join(folder, ".git")); err != nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, gitPatience)
+	defer stop()
+	git := func(args ...string) string {
+		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", folder, "-c", "core.fsmonitor=false"}, args...)...)
+		out, err := cmd.Output()
+		if err != nil {
+			return ""
+		}
+		first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		return first
+	}
+	var marks []string
+	if remote := remoteMark(git("config", "--get", "remote.origin.url")); remote != "" {
+		marks = append(marks, remote)
+	}
+	if root := git("rev-list", "--max-parents=0", "HEAD"); root != "" {
+		marks = append(marks, "root:"+root)
+	}
+	return marks
+}
+
+// remoteMark is the mark of an address: the same for all the ways to write it,
+// and without a name or password that may be in it.
+func remoteMark(address string) string {
+	address = strings.TrimSpace(address)
+	if address == "" || strings.HasPrefix(address, "/") || strings.HasPrefix(address, ".") {
+		return "" // a path says nothing once things were moved
+	}
+	if !strings.Contains(address, "://") {
+		host, path, ok := strings.Cut(address, ":")
+		if !ok {
+			return ""
+		}
+		address = "ssh://" + host + "/" + path
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	path := strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
+	return "remote:" + strings.ToLower(u.Hostname()+"/"+path)
+}
+
+// thereIs reports whether something lies at a path.
+func thereIs(path string) bool {
+	_, err := os.Stat(path)
+	return !os.IsNotExist(err)
+}

@@ -1,0 +1,112 @@
+package convert
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// SQLiteMagic begins every SQLite file.
+const SQLiteMagic = "SQLite format 3\x00"
+
+// maxCell bounds a value of a session's row, which is small unless somebody
+// means harm.
+const maxCell = 1 << 20
+
+// Source is a database of a Place that sessions are read from.
+type Source struct {
+	Place Place
+	Name  string   // in the Place
+	db    Database // nil: closed
+}
+
+// Open opens the database. It is ErrUnsupported where none can be read.
+func (s *Source) Open(ctx context.Context) error {
+	if s.Place.SQL == nil {
+		return tidemark.Unsupportedf("databases cannot be read here")
+	}
+	db, err := s.Place.SQL(ctx, s.Name)
+	if err != nil {
+		return err
+	}
+	s.db = db
+	return nil
+}
+
+// Close lets the database go. A Query after it still works.
+func (s *Source) Close() {
+	if s.db != nil {
+		s.db.Close()
+	}
+	s.db = nil
+}
+
+// Query asks the database, and opens it once more where entries are read after
+// the import has ended.
+func (s *Source) Query(ctx context.Context, statement string, args ...any) iter.Seq2[[]any, error] {
+	return func(yield func([]any, error) bool) {
+		db := s.db
+		if db == nil {
+			var err error
+			if db, err = s.Place.SQL(ctx, s.Name); err != nil {
+				yield(nil, err)
+				return
+			}
+			defer db.Close()
+		}
+		for row, err := range db.Query(ctx, statement, args...) {
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Columns returns the columns of tables, of those that are there; versions of
+// a tool differ in them. Views do not count.
+func (s *Source) Columns(ctx context.Context, tables ...string) (map[string][]string, error) {
+	args := make([]any, len(tables))
+	for i, t := range tables {
+		args[i] = t
+	}
+	all := map[string][]string{}
+	marks := strings.TrimSuffix(strings.Repeat("?, ", len(tables)), ", ")
+	for row, err := range s.Query(ctx, `SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
+		WHERE t.type = 'table' AND t.name IN (`+marks+`) ORDER BY t.name, c.cid`, args...) {
+		if err != nil {
+			return nil, err
+		}
+		all[CellText(row[0])] = append(all[CellText(row[0])], CellText(row[1]))
+	}
+	return all, nil
+}
+
+// BoundedColumns are columns to be selected, whatever their names; one whose
+// value is larger than a row of a session may hold comes as NULL.
+func BoundedColumns(names []string) string {
+	var all []string
+	for _, name := range names {
+		quoted := `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+		all = append(all, fmt.Sprintf("CASE WHEN octet_length(%s) <= %d THEN %s END", quoted, maxCell, quoted))
+	}
+	return strings.Join(all, ", ")
+}
+
+// CellText returns a value as text, whatever type somebody stored it with.
+func CellText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case []byte:
+		return string(v)
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return ""
+}

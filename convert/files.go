@@ -1,0 +1,145 @@
+package convert
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// IsFile reports whether there is a regular file, also behind a link inside
+// the place. A pipe would be waited for, and is none.
+func IsFile(fsys fs.FS, name string) bool {
+	info, err := fs.Stat(fsys, name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// IsDir reports whether there is a folder.
+func IsDir(fsys fs.FS, name string) bool {
+	info, err := fs.Stat(fsys, name)
+	return err == nil && info.IsDir()
+}
+
+// Head returns the first bytes of a file, at most n. One with nothing but
+// blanks there is ErrInvalid.
+func Head(fsys fs.FS, name string, n int64) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, n))
+	if err != nil {
+		return nil, err
+	}
+	if len(bytes.TrimSpace(b)) == 0 {
+		return nil, tidemark.Invalidf("is empty")
+	}
+	return b, nil
+}
+
+// Folder returns the first of the folders below dir that is there, and dir when
+// none is. One that may not be looked at is there: to read it says why.
+func Folder(fsys fs.FS, dir string, below ...string) string {
+	for _, b := range below {
+		name := path.Join(dir, b)
+		info, err := fs.Stat(fsys, name)
+		if err == nil && info.IsDir() || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return name
+		}
+	}
+	return dir
+}
+
+// Glob returns what a pattern names below dir, whose own name may hold the
+// signs of a pattern.
+func Glob(fsys fs.FS, dir, pattern string) []string {
+	quoted := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
+	names, err := fs.Glob(fsys, path.Join(quoted, pattern))
+	if err != nil {
+		return nil
+	}
+	return names
+}
+
+// sniffed bounds the files that a folder is told by. Other tools keep other
+// things under the same names; so one alone says little.
+const sniffed = 16
+
+// Sniff reports whether one of the first few files looks right.
+func Sniff(files []string, right func(file string) bool) bool {
+	return slices.ContainsFunc(files[:min(len(files), sniffed)], right)
+}
+
+// IDs finds the sessions of a tool that keeps each in files with the id in
+// their names: the folder, which may lie below that of the Place, and the ids.
+// idOf tells the id by a name. A Place that is one file has the one id.
+func (p Place) IDs(idOf func(name string) (string, bool), below ...string) (dir string, ids []string, err error) {
+	if !IsDir(p.FS, p.Path) {
+		if _, err := fs.Stat(p.FS, p.Path); err != nil {
+			return p.Path, nil, err
+		}
+		id, ok := idOf(path.Base(p.Path))
+		if !ok {
+			return p.Path, nil, tidemark.Invalidf("its name is not that of a session")
+		}
+		return path.Dir(p.Path), []string{id}, nil
+	}
+	dir = Folder(p.FS, p.Path, below...)
+	list, err := fs.ReadDir(p.FS, dir)
+	for _, f := range list {
+		if id, ok := idOf(f.Name()); ok && !f.IsDir() {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return dir, slices.Compact(ids), err
+}
+
+// MaxFiles bounds the files that are taken along with one session.
+const MaxFiles = 64 << 20
+
+// Take reads a file into Files as the name it has there. One that cannot be
+// read, or is too much beside the others, is named in Lost; one that is not
+// there is not missed.
+func (s *Session) Take(fsys fs.FS, file, as string) {
+	held := 0
+	for _, b := range s.Files {
+		held += len(b)
+	}
+	b, err := ReadFile(fsys, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err == nil && held+len(b) > MaxFiles {
+		err = tidemark.Invalidf("more than %d bytes of files", MaxFiles)
+	}
+	if err != nil {
+		s.Lost = append(s.Lost, as+": "+err.Error())
+		return
+	}
+	if s.Files == nil {
+		s.Files = map[string][]byte{}
+	}
+	s.Files[as] = b
+}
+
+// WriteFile makes a whole file. After an error, which names it, none is left
+// behind.
+func WriteFile(out Out, name string, data []byte) error {
+	f, err := out.Create(name)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		f.CloseWithError(err)
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return f.Close()
+}

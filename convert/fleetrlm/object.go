@@ -1,0 +1,180 @@
+package fleetrlm
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"maps"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// object is a JSON object whose values are as they were written.
+type object map[string]json.RawMessage
+
+// maxManifest bounds a manifest, which is held whole. It has the text of the
+// documents in it, so it is large for what it says.
+const maxManifest = 32 << 20
+
+// maxParts bounds the keys and elements of a manifest: three bytes in a file
+// are hundreds in memory.
+const maxParts = 600_000
+
+const byteOrderMark = "\uFEFF"
+
+// parseObject returns the object that a whole file is.
+func parseObject(b []byte) (object, error) {
+	b = bytes.TrimPrefix(b, []byte(byteOrderMark))
+	if !utf8.Valid(b) {
+		b = bytes.ToValidUTF8(b, []byte("\uFFFD"))
+	}
+	switch {
+	case len(bytes.TrimSpace(b)) == 0:
+		return nil, tidemark.Invalidf("is empty")
+	case len(b) > maxManifest:
+		return nil, tidemark.Invalidf("is larger than %d bytes", maxManifest)
+	case convert.Parts(b) > maxParts:
+		return nil, tidemark.Invalidf("has more than %d parts", maxParts)
+	}
+	var o object
+	if err := json.Unmarshal(b, &o); err != nil {
+		return nil, tidemark.Invalidf("is not a manifest: %w", err)
+	}
+	if o == nil {
+		return nil, tidemark.Invalidf("is not a manifest: it is null")
+	}
+	return o, nil
+}
+
+// text returns the text under a key, "" when there is something else.
+func (o object) text(key string) (s string) {
+	if json.Unmarshal(o[key], &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// said returns a text under the first of the keys that has one.
+func (o object) said(keys []string) (text, key string) {
+	for _, k := range keys {
+		if raw := o[k]; len(raw) > 0 && raw[0] == '"' {
+			return o.text(k), k
+		}
+	}
+	return "", ""
+}
+
+// object returns the object under a key; ok is false when there is none.
+func (o object) object(key string) (in object, ok bool) {
+	if json.Unmarshal(o[key], &in) != nil || in == nil {
+		return object{}, false
+	}
+	return in, true
+}
+
+// texts returns the texts in the list under a key; nil when there is another
+// thing.
+func (o object) texts(key string) (all []string) {
+	if json.Unmarshal(o[key], &all) != nil {
+		return nil
+	}
+	return all
+}
+
+// whole returns the whole number under a key, also when it is text.
+func (o object) whole(key string) (n int64) {
+	if json.Unmarshal(o[key], &n) == nil {
+		return n
+	}
+	if json.Unmarshal([]byte(o.text(key)), &n) != nil {
+		return 0
+	}
+	return n
+}
+
+// time returns the time under a key: text, or seconds since 1970.
+func (o object) time(key string) time.Time {
+	var seconds float64
+	if json.Unmarshal(o[key], &seconds) == nil && seconds > 0 && seconds < 253402300800 {
+		return time.UnixMicro(int64(math.Round(seconds * 1e6))).UTC()
+	}
+	return parseTime(o.text(key))
+}
+
+// parseTime reads a time as Python writes it. One without an offset is UTC.
+func parseTime(s string) time.Time {
+	s = strings.Replace(s, " ", "T", 1)
+	if t := convert.ParseTime(s); !t.IsZero() {
+		return t
+	}
+	return convert.ParseTime(s + "Z")
+}
+
+// stamp writes a time as Python does.
+func stamp(t time.Time) string {
+	layout := "2006-01-02T15:04:05"
+	if t.Nanosecond() != 0 {
+		layout += ".000000"
+	}
+	return t.UTC().Format(layout + "+00:00")
+}
+
+func (o object) set(key string, value any) {
+	if b, err := convert.Encode(value); err == nil {
+		o[key] = b
+	}
+}
+
+// without returns a copy that lacks keys.
+func (o object) without(keys ...string) object {
+	rest := maps.Clone(o)
+	if rest == nil {
+		rest = object{}
+	}
+	for _, k := range keys {
+		delete(rest, k)
+	}
+	return rest
+}
+
+// elements yields the elements of a list, none for anything else.
+func elements(list json.RawMessage) iter.Seq[json.RawMessage] {
+	return func(yield func(json.RawMessage) bool) {
+		dec := json.NewDecoder(bytes.NewReader(list))
+		if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+			return
+		}
+		for dec.More() {
+			var e json.RawMessage
+			if dec.Decode(&e) != nil || !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// isList reports whether a value is a list.
+func isList(raw json.RawMessage) bool {
+	raw = bytes.TrimSpace(raw)
+	return len(raw) > 0 && raw[0] == '['
+}
+
+// keep wraps what is kept for an Extra.
+func keep(v any) json.RawMessage {
+	b, err := convert.Encode(map[string]any{toolName: v})
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// kept reads what keep wrapped; false for what came from elsewhere.
+func kept(extra json.RawMessage, v any) bool {
+	var tools object
+	return json.Unmarshal(extra, &tools) == nil && tools[toolName] != nil && json.Unmarshal(tools[toolName], v) == nil
+}

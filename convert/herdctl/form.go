@@ -1,0 +1,254 @@
+package herdctl
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// field is a key that herdctl knows, and what its schema takes as its value.
+// null is never asked about.
+type field struct {
+	name string
+	fits func(json.RawMessage) bool
+	null bool // may be null
+}
+
+// form is a kind of object in herdctl's files: its keys in the order in which
+// herdctl writes them.
+type form []field
+
+func (f form) find(name string) (field, bool) {
+	i := slices.IndexFunc(f, func(k field) bool { return k.name == name })
+	if i < 0 {
+		return field{}, false
+	}
+	return f[i], true
+}
+
+// marshal writes an object: what is in the form in its order, what is not
+// behind it, and a timestamp last of all.
+func (f form) marshal(o object) json.RawMessage {
+	var names []string
+	for _, k := range f {
+		if _, there := o[k.name]; there && k.name != "timestamp" {
+			names = append(names, k.name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		if _, known := f.find(name); !known {
+			names = append(names, name)
+		}
+	}
+	if _, there := o["timestamp"]; there {
+		names = append(names, "timestamp")
+	}
+	b := []byte{'{'}
+	for i, name := range names {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, quoted(name)...), ':'), compact(o[name])...)
+	}
+	return append(b, '}')
+}
+
+// kept returns what of a source would not be there if it were written again:
+// keys that are not known, and values that are spelled otherwise.
+func kept(source, again object) object {
+	var rest object
+	for key, value := range source {
+		if same(value, again[key]) {
+			continue
+		}
+		if rest == nil {
+			rest = object{}
+		}
+		rest[key] = value
+	}
+	return rest
+}
+
+// restore puts what was kept into an object on its way out: keys that are not
+// known, and values that still mean what is there, as read makes it, and that
+// herdctl takes. It returns the keys whose values herdctl does not take.
+func (f form) restore(o, rest object, read func(object) object) (out object, refused []string) {
+	out = maps.Clone(o)
+	for _, key := range slices.Sorted(maps.Keys(rest)) {
+		value := rest[key]
+		k, known := f.find(key)
+		if !known {
+			out[key] = value
+			continue
+		}
+		if isNull(value) && !k.null || !isNull(value) && !k.fits(value) {
+			refused = append(refused, key)
+			continue
+		}
+		try := maps.Clone(o)
+		try[key] = value
+		if len(kept(read(try), o)) == 0 && len(kept(o, read(try))) == 0 {
+			out[key] = value
+		}
+	}
+	return out, refused
+}
+
+// same reports whether two values mean the same; what is not there is null.
+func same(a, b json.RawMessage) bool {
+	if isNull(a) || isNull(b) {
+		return isNull(a) && isNull(b)
+	}
+	return convert.SameJSON(a, b)
+}
+
+func isNull(raw json.RawMessage) bool {
+	return len(raw) == 0 || string(bytes.TrimSpace(raw)) == "null"
+}
+
+// extra wraps what only herdctl knows; nil when there is nothing.
+func extra(o object) json.RawMessage {
+	if len(o) == 0 {
+		return nil
+	}
+	return form(nil).marshal(object{toolName: form(nil).marshal(o)})
+}
+
+// extraOf returns what extra wrapped, and whether other tools keep something
+// beside it.
+func extraOf(raw json.RawMessage) (o object, others bool) {
+	all := sub(raw)
+	o = sub(all[toolName])
+	_, own := all[toolName]
+	return o, len(all) > 1 || len(all) == 1 && !own
+}
+
+// sub returns an object inside of another one, nil when it is none.
+func sub(raw json.RawMessage) object {
+	var o object
+	if json.Unmarshal(raw, &o) != nil {
+		return nil
+	}
+	return o
+}
+
+func quoted(s string) json.RawMessage {
+	b, _ := convert.Encode(s) // a text has no error
+	return b
+}
+
+// text returns a value as a text: what is not one, as its JSON.
+func text(raw json.RawMessage) string {
+	var s string
+	switch {
+	case isNull(raw):
+		return ""
+	case json.Unmarshal(raw, &s) == nil:
+		return s
+	}
+	return string(compact(raw))
+}
+
+// maxNumber is the last that JavaScript counts to without gaps.
+const maxNumber = 1 << 53
+
+// number returns a value as a number, 0 when it is none, or none that can be.
+func number(raw json.RawMessage) float64 {
+	f, err := strconv.ParseFloat(text(raw), 64)
+	if err != nil || !(math.Abs(f) <= maxNumber) {
+		return 0
+	}
+	return f
+}
+
+// count returns a value as a number of things, which is never below 0.
+func count(raw json.RawMessage) int64 { return max(0, int64(number(raw))) }
+
+// when returns a value as a time, zero when it is none. One without a zone is
+// taken as UTC.
+func when(raw json.RawMessage) time.Time {
+	s := strings.TrimSpace(text(raw))
+	for _, layout := range []string{"2006-01-02T15:04:05", time.DateTime, time.DateOnly} {
+		if t, err := time.Parse(layout, s); err == nil && t.Year() > 0 {
+			return t.Truncate(time.Microsecond)
+		}
+	}
+	return convert.ParseTime(s)
+}
+
+// The other way round. What is nothing is null.
+
+func orNull(s string) json.RawMessage {
+	if s == "" {
+		return json.RawMessage("null")
+	}
+	return quoted(s)
+}
+
+func timeOrNull(t time.Time) json.RawMessage {
+	if t.IsZero() {
+		return json.RawMessage("null")
+	}
+	return quoted(stamp(t))
+}
+
+// stamp writes a time as JavaScript does: UTC, with milliseconds; with
+// microseconds where there are some.
+func stamp(t time.Time) string {
+	t = t.UTC()
+	if t.Nanosecond()%int(time.Millisecond) == 0 {
+		return t.Format("2006-01-02T15:04:05.000Z")
+	}
+	return t.Format("2006-01-02T15:04:05.000000Z")
+}
+
+func numeral[N int64 | float64](n N) json.RawMessage {
+	b, err := json.Marshal(n)
+	if err != nil {
+		return json.RawMessage("0")
+	}
+	return b
+}
+
+// What the schemas of herdctl ask of a value.
+
+func isText(raw json.RawMessage) bool {
+	var s string
+	return json.Unmarshal(raw, &s) == nil
+}
+
+func isBool(raw json.RawMessage) bool {
+	var b bool
+	return json.Unmarshal(raw, &b) == nil
+}
+
+func isCount(raw json.RawMessage) bool {
+	var n float64
+	return json.Unmarshal(raw, &n) == nil && n >= 0 && n <= maxNumber
+}
+
+func isObject(raw json.RawMessage) bool { return sub(raw) != nil }
+
+func isAny(json.RawMessage) bool { return true }
+
+// isNever is for a value that follows from another one.
+func isNever(json.RawMessage) bool { return false }
+
+func isTime(raw json.RawMessage) bool {
+	_, err := time.Parse(time.RFC3339, text(raw))
+	return isText(raw) && err == nil
+}
+
+// isUTC asks for what zod calls a datetime: with a Z, without an offset.
+func isUTC(raw json.RawMessage) bool { return isTime(raw) && strings.HasSuffix(text(raw), "Z") }
+
+func oneOf(words ...string) func(json.RawMessage) bool {
+	return func(raw json.RawMessage) bool { return isText(raw) && slices.Contains(words, text(raw)) }
+}
