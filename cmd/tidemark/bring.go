@@ -49,7 +49,7 @@ func (b *bringer) all(ctx context.Context, p convert.Place, from string) error {
 		}
 		switch {
 		case err == nil:
-		case convert.IsSkip(err) || errors.Is(err, tidemark.ErrInvalid) || errors.Is(err, tidemark.ErrHeld):
+		case isItem(err) || errors.Is(err, tidemark.ErrHeld):
 			b.skip(err)
 		default:
 			return err
@@ -57,6 +57,12 @@ func (b *bringer) all(ctx context.Context, p convert.Place, from string) error {
 		b.progress("%d sessions", len(b.rows))
 	}
 	return nil
+}
+
+// isItem reports whether an error is that of one thing on its way in, which
+// somebody else may have changed meanwhile, and not of the whole import.
+func isItem(err error) bool {
+	return convert.IsSkip(err) || errors.Is(err, tidemark.ErrInvalid) || errors.Is(err, tidemark.ErrConflict)
 }
 
 // skip says what is left out.
@@ -71,6 +77,9 @@ func (b *bringer) one(ctx context.Context, f *convert.Session, from string) erro
 		return convert.Skipf(from, "a session without an id")
 	}
 	b.clock = cmp.Or(f.UpdatedAt, f.CreatedAt, time.Now())
+	if now := time.Now(); b.clock.After(now) {
+		b.clock = now // to a clock in the future every lease would seem to have run out
+	}
 	g := &guest{bringer: b, from: f, row: brought{From: from, Title: f.Title, State: "new"}}
 	if err := g.find(ctx); err != nil {
 		return err
@@ -111,6 +120,7 @@ type guest struct {
 	row  brought
 	here *store.View // nil: not yet
 	w    *store.Writer
+	sole bool // no other import was seen to bring it
 }
 
 // origin is what a session keeps of where it came from.
@@ -357,7 +367,7 @@ func (l *guestLog) add(ctx context.Context, e convert.Entry) error {
 	if e.ID != "" {
 		kept.Key = l.keyOf(e.ID)
 		have, ok := l.kept[kept.Key]
-		if ok && have.sum != sum {
+		if ok && have.sum != sum && have.sum != sumOf(l.s.Mask(kept)) {
 			kept.Key = l.keyOf(e.ID + "~" + hex.EncodeToString(sum[:4]))
 			have, ok = l.kept[kept.Key]
 		}
@@ -444,7 +454,27 @@ func (g *guest) attach(ctx context.Context) error {
 		return nil
 	}
 	w, err := g.s.Attach(ctx, g.here.ID, g.holder(g.cmd))
+	if err != nil {
+		return err
+	}
 	g.w = w
+	// What is new was told from what was here before nobody else could write.
+	now, err := g.s.View(ctx, g.here.ID)
+	if err == nil && now.Entries != g.here.Entries {
+		err = tidemark.Conflictf("session %s: somebody else wrote to it meanwhile", g.here.ID)
+	}
+	return err
+}
+
+// alone makes sure that no other import began the same session meanwhile:
+// whoever sees that gives way, so that nothing is here twice.
+func (g *guest) alone(ctx context.Context) error {
+	found, err := g.s.Foreign(ctx, g.from.ForeignID)
+	for _, i := range found {
+		if i.ID != g.w.ID() && originOf(i.Session).Tool == g.tool.Name {
+			return convert.Skipf(g.from.ForeignID, "another import brings it at the same time; import it again")
+		}
+	}
 	return err
 }
 
@@ -500,8 +530,11 @@ func (l *guestLog) fork(ctx context.Context, sess tidemark.Session) error {
 	g.row.Session = forked.ID
 	l.end = forked.Entries
 	l.last = forked.Entries
-	g.w, err = g.s.Attach(ctx, forked.ID, g.holder(g.cmd))
-	return err
+	if g.w, err = g.s.Attach(ctx, forked.ID, g.holder(g.cmd)); err != nil {
+		return err
+	}
+	g.sole = true
+	return g.alone(ctx)
 }
 
 func (l *guestLog) flush(ctx context.Context) error {
@@ -518,6 +551,10 @@ func (l *guestLog) flush(ctx context.Context) error {
 		_, err = l.w.AppendTo(ctx, l.worker, l.pending...)
 	}
 	l.pending, l.size = nil, 0
+	if err == nil && l.here == nil && !l.sole {
+		l.sole = true
+		err = l.alone(ctx)
+	}
 	return err
 }
 

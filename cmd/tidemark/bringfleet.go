@@ -62,7 +62,7 @@ func (b *bringer) fleet(ctx context.Context, p convert.Place, from string) error
 
 // keep notes what came of one thing; what could not be taken is left out.
 func (b *bringer) keep(row brought, err error) error {
-	if convert.IsSkip(err) || errors.Is(err, tidemark.ErrInvalid) {
+	if isItem(err) {
 		b.skip(err)
 		return nil
 	}

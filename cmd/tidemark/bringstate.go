@@ -61,9 +61,12 @@ func (g *guest) extra(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var have, now any
-	if json.Unmarshal(g.here.Extra, &have) == nil && json.Unmarshal(extra, &now) == nil && reflect.DeepEqual(have, now) {
+	masked := g.s.MaskSession(tidemark.Session{Extra: extra}).Extra
+	if sameJSON(g.here.Extra, extra) || sameJSON(g.here.Extra, masked) {
 		return nil
+	}
+	if r := g.config.redaction(); r == store.RedactMask || r == store.RedactVault {
+		extra = masked
 	}
 	w, err := g.changed(ctx)
 	if err != nil || w == nil {
@@ -114,8 +117,13 @@ func sameState(have, c store.Checkpoint) bool {
 	}
 	a, errA := json.Marshal(have)
 	b, errB := json.Marshal(c)
+	return errA == nil && errB == nil && sameJSON(a, b)
+}
+
+// sameJSON reports whether two texts are the same value.
+func sameJSON(a, b []byte) bool {
 	var x, y any
-	return errA == nil && errB == nil && json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
 func (k stateKeeper) files(ctx context.Context, files map[string][]byte) error {

@@ -29,6 +29,12 @@ type settings struct {
 	// warn, mask or vault.
 	Redact      string        `yaml:"redact"`
 	RedactRules []redact.Rule `yaml:"redact_rules"`
+	// Provider, Model and BaseURL are the model that chat talks to.
+	Provider string `yaml:"provider"`
+	Model    string `yaml:"model"`
+	BaseURL  string `yaml:"base_url"`
+	// Chat is how chat behaves.
+	Chat chatSettings `yaml:"chat"`
 
 	origins map[string]string
 }
@@ -63,8 +69,9 @@ func loadSettings(named, project string) (settings, error) {
 		return s, err
 	}
 	// A project comes from strangers, who do not decide where sessions go, how
-	// long they stay, or what of them is masked.
-	for name, set := range map[string]bool{"store": p.Store != "", "retention": p.Retention != "", "redact": p.Redact != "", "redact_rules": p.RedactRules != nil} {
+	// long they stay, what of them is masked, and who reads them.
+	for name, set := range map[string]bool{"store": p.Store != "", "retention": p.Retention != "", "redact": p.Redact != "", "redact_rules": p.RedactRules != nil,
+		"provider": p.Provider != "", "model": p.Model != "", "base_url": p.BaseURL != "", "chat": p.Chat != (chatSettings{})} {
 		if set {
 			return s, tidemark.Invalidf("%s: %s: only your own configuration can set it", local, name)
 		}
@@ -97,6 +104,11 @@ func (s *settings) read(file string, required bool) error {
 	}
 	if s.Color != nil {
 		s.origins["color"] = file
+	}
+	for name, value := range map[string]string{"provider": s.Provider, "model": s.Model, "base_url": s.BaseURL} {
+		if value != "" {
+			s.origins[name] = file
+		}
 	}
 	switch store.Redaction(s.Redact) {
 	case "":
@@ -156,6 +168,7 @@ func configCommand(a *app) *cobra.Command {
 			rows := []setting{{"store", url, from}, {"color", fmt.Sprint(a.color), a.colorOrigin()},
 				{"retention", a.config.retention(), cmp.Or(a.config.origins["retention"], "default")},
 				{"redact", string(a.config.redaction()), cmp.Or(a.config.origins["redact"], "default")}}
+			rows = append(rows, a.modelSettings()...)
 			t := a.table("NAME", "VALUE")
 			if origin {
 				t = a.table("NAME", "VALUE", "ORIGIN")

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -70,10 +71,8 @@ is refused.`,
 					return err
 				}
 			}
-			for _, path := range args {
-				if err := i.path(path); err != nil {
-					return fmt.Errorf("%s: %w", path, err)
-				}
+			if err := i.paths(args); err != nil {
+				return err
 			}
 			err := i.index()
 			if err != nil {
@@ -102,6 +101,40 @@ type importer struct {
 	from    string // the tool; "": to be found out
 	rows    []brought
 	skipped int
+}
+
+// paths brings in one path after the other. What is wrong with one of several
+// does not keep the others out.
+func (i *importer) paths(paths []string) error {
+	for _, path := range paths {
+		err := i.path(path)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+		switch {
+		case err == nil:
+		case len(paths) == 1 || !isPathError(err):
+			return err
+		default:
+			i.skipped++
+			i.complain(err)
+		}
+	}
+	return nil
+}
+
+// isPathError reports whether an error is that of what is imported, and not of
+// the store or of the whole command.
+func isPathError(err error) bool {
+	if errors.Is(err, context.Canceled) {
+		return false
+	}
+	for _, kind := range []error{tidemark.ErrInvalid, tidemark.ErrNotFound, tidemark.ErrUnsupported, tidemark.ErrConflict, tidemark.ErrHeld, fs.ErrPermission} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
 }
 
 // index makes what came in findable at once.
@@ -314,14 +347,23 @@ func (i *importer) bring(s *store.Store, from string, f sessionFile, next func()
 	if err := b.find(ctx); err != nil {
 		return err
 	}
-	defer b.close(context.WithoutCancel(ctx))
+	err := b.fill(ctx, next)
+	if err := errors.Join(err, b.close(context.WithoutCancel(ctx))); err != nil {
+		return errors.Join(err, b.undo(context.WithoutCancel(ctx)))
+	}
+	i.rows = append(i.rows, b.row)
+	return nil
+}
+
+// fill brings the entries, then what the session keeps beside them.
+func (b *bringing) fill(ctx context.Context, next func() (tidemark.Entry, error)) error {
 	for {
 		e, err := next()
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return errors.Join(err, b.flush(ctx))
+			return err
 		}
 		if err := b.add(ctx, e); err != nil {
 			return err
@@ -333,14 +375,30 @@ func (i *importer) bring(s *store.Store, from string, f sessionFile, next func()
 	if err := b.labels(ctx); err != nil {
 		return err
 	}
-	if b.known != nil || b.w != nil {
-		k := stateKeeper{s: s, id: b.row.Session, from: from, write: b.changed, skip: i.complain}
-		if err := k.keep(ctx, f.Checkpoint, f.Files); err != nil {
-			return err
-		}
+	if b.known == nil && b.w == nil {
+		return nil
 	}
-	i.rows = append(i.rows, b.row)
-	return nil
+	k := stateKeeper{s: b.s, id: b.row.Session, from: b.row.From, write: b.changed, skip: b.leave}
+	return k.keep(ctx, b.file.Checkpoint, b.file.Files)
+}
+
+// leave says what is left out.
+func (b *bringing) leave(err error) {
+	b.skipped++
+	b.complain(err)
+}
+
+// undo takes a session that could not be brought whole away again, if it was
+// begun here: its id is that of the file, and may be somebody else's meanwhile.
+func (b *bringing) undo(ctx context.Context) error {
+	if !b.began {
+		return nil
+	}
+	err := b.s.Purge(ctx, b.w.ID(), b.holder(b.cmd))
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return nil // nothing of it was kept yet
+	}
+	return err
 }
 
 // importChunk is how many entries are kept in one commit.
@@ -357,6 +415,7 @@ type bringing struct {
 	pull    func() (tidemark.Entry, error, bool) // reads it, entry by entry
 	stop    func()
 	w       *store.Writer
+	began   bool            // by this import, not before
 	seqs    map[int64]int64 // the seq in the file → here
 	last    int64           // the seq here of the entry before
 	pending []tidemark.Entry
@@ -379,13 +438,14 @@ func (b *bringing) find(ctx context.Context) error {
 	return nil
 }
 
-func (b *bringing) close(ctx context.Context) {
+func (b *bringing) close(ctx context.Context) error {
 	if b.stop != nil {
 		b.stop()
 	}
-	if b.w != nil {
-		b.w.Close(ctx)
+	if b.w == nil {
+		return nil
 	}
+	return b.w.Close(ctx)
 }
 
 // add takes one entry of the file: it is here already, or it is new.
@@ -492,6 +552,7 @@ func (b *bringing) flush(ctx context.Context) error {
 	}
 	_, err := b.w.Append(ctx, b.pending...)
 	b.pending = nil
+	b.began = b.began || err == nil && b.known == nil
 	b.progress("%d entries", b.row.Entries)
 	return err
 }

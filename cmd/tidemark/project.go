@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -47,6 +48,8 @@ func projectMarks(ctx context.Context, folder string) []string {
 	defer stop()
 	git := func(args ...string) string {
 		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", folder, "-c", "core.fsmonitor=false"}, args...)...)
+		cmd.Env = gitEnviron(os.Environ())
+		cmd.WaitDelay = gitPatience // what git started may keep its output open
 		out, err := cmd.Output()
 		if err != nil {
 			return ""
@@ -62,6 +65,17 @@ func projectMarks(ctx context.Context, folder string) []string {
 		marks = append(marks, "root:"+root)
 	}
 	return marks
+}
+
+// gitEnviron is what git gets to know: nothing that leads it to another
+// repository than the one that is asked about, and nothing that lets the
+// configuration of that repository start a program. A repository that claims to
+// be a part of another one would else be completed by a command that it names.
+func gitEnviron(environ []string) []string {
+	kept := slices.DeleteFunc(slices.Clone(environ), func(s string) bool {
+		return strings.HasPrefix(s, "GIT_") && !strings.HasPrefix(s, "GIT_CONFIG_")
+	})
+	return append(kept, "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
 }
 
 // remoteMark is the mark of an address: the same for all the ways to write it,

@@ -16,7 +16,8 @@ there after a crash or a power cut, can be branched, forked and found again.
 A SESSION is an id, a unique prefix of one (4 or more digits), a title, a
 foreign id, "last" or "@-1". SESSION@n3 is a node of its tree, SESSION@12 an
 entry, SESSION@label a label, SESSION~2 two turns up.`,
-		Example: `  echo '{"role":"user","content":"hello"}' | tidemark append new
+		Example: `  tidemark chat --provider demo
+  tidemark chat -c
   tidemark ls
   tidemark show last
   tidemark tree last
@@ -34,11 +35,12 @@ entry, SESSION@label a label, SESSION~2 two turns up.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return withHint(tidemark.Invalidf("%w", err), "%s --help", cmd.CommandPath())
 	})
-	root.AddGroup(&cobra.Group{ID: "read", Title: "Look:"}, &cobra.Group{ID: "change", Title: "Change:"},
+	root.AddGroup(&cobra.Group{ID: "talk", Title: "Talk:"}, &cobra.Group{ID: "read", Title: "Look:"}, &cobra.Group{ID: "change", Title: "Change:"},
 		&cobra.Group{ID: "move", Title: "Move and protect:"},
 		&cobra.Group{ID: "plumbing", Title: "Plumbing, for scripts and other programs:"})
 	for group, commands := range map[string][]*cobra.Command{
-		"read": {lsCommand(a), showCommand(a), tailCommand(a), treeCommand(a), lockCommand(a), verifyCommand(a), statsCommand(a), searchCommand(a), scanCommand(a), doctorCommand(a)},
+		"talk": {chatCommand(a), memoryCommand(a)},
+		"read": {lsCommand(a), showCommand(a), tailCommand(a), treeCommand(a), lockCommand(a), verifyCommand(a), statsCommand(a), searchCommand(a), scanCommand(a), doctorCommand(a), folderCommand(a)},
 		"change": {branchCommand(a), labelCommand(a), forkCommand(a), renameCommand(a), tagCommand(a), rmCommand(a), restoreCommand(a), purgeCommand(a),
 			pinCommand(a), unpinCommand(a), holdCommand(a), unholdCommand(a), gcCommand(a)},
 		"move":     {exportCommand(a), importCommand(a), migrateCommand(a), keyCommand(a)},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -140,6 +141,9 @@ func (i *importer) everywhere() error {
 			}
 			i.say("%s: %s", t.Title, path)
 			if err := i.foreign(path, t.Name); err != nil {
+				if !isPathError(err) {
+					return fmt.Errorf("%s: %w", path, err)
+				}
 				i.skipped++
 				i.complain(err)
 			}

@@ -55,6 +55,13 @@ const topicEnvironment = `A flag beats a variable, and a variable beats the conf
 The store and its key:
 
   TIDEMARK_STORE            where sessions are kept, like --store
+  TIDEMARK_PROVIDER, TIDEMARK_MODEL, TIDEMARK_BASE_URL
+                            the model that chat asks, like --provider, --model
+                            and --base-url
+  ANTHROPIC_API_KEY, OPENAI_API_KEY
+                            keys of the providers; they are never kept
+  ANTHROPIC_BASE_URL, OPENAI_BASE_URL, OLLAMA_HOST
+                            where the providers are
   TIDEMARK_KEY_FILE         path of the store's key file, like --key-file
   TIDEMARK_KEY_COMMAND      a command that prints what a key file holds
   TIDEMARK_PASSPHRASE_FILE  path of a file that holds the passphrase

@@ -110,7 +110,7 @@ func (t talk) outcome() string {
 		for _, inner := range model.Inside(b) {
 			words = append(words, model.InWords(inner))
 		}
-		text := strings.TrimSpace(strings.Join(words, "\n"))
+		text := strings.TrimSpace(unmarked(strings.Join(words, "\n")))
 		switch {
 		case b.IsError:
 			lines = append(lines, "That did not work: "+shorten(text, resultShown))
@@ -162,4 +162,16 @@ func shorten(s string, n int) string {
 		return s
 	}
 	return string([]rune(s)[:n]) + "…"
+}
+
+// unmarked leaves out the marks that tell what a tool put out from what people
+// say.
+func unmarked(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "<data ") && !strings.HasPrefix(line, "</data ") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
 }

@@ -1,0 +1,41 @@
+package chat
+
+import (
+	"context"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// checkpoint is short for what every change of the state works on.
+type checkpoint = store.Checkpoint
+
+func approval(a Ask) store.Approval { return store.Approval{Tool: a.Tool, Scope: a.Scope} }
+
+// Branch goes back to an entry: what is said next follows it. Nothing is taken
+// away.
+func (c *Chat) Branch(ctx context.Context, seq int64) error {
+	if !c.Exists() {
+		return tidemark.NotFoundf("nothing was said yet")
+	}
+	c.main.turning.Lock()
+	defer c.main.turning.Unlock()
+	if err := c.writer().Branch(ctx, seq); err != nil {
+		return err
+	}
+	// The head has moved, whatever becomes of the rest.
+	c.main.stale = true
+	if err := c.main.load(ctx); err != nil {
+		return err
+	}
+	return c.main.mend(ctx, true)
+}
+
+// Messages is how many messages lie on the branch that the session is on.
+func (c *Chat) Messages(ctx context.Context) (int64, error) {
+	if !c.Exists() {
+		return 0, nil
+	}
+	i, err := c.o.Store.Session(ctx, c.ID())
+	return i.Messages, err
+}

@@ -1,0 +1,774 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/internal/console"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// slash is a command of the conversation.
+type slash struct {
+	name, args, help string
+	run              func(*repl, context.Context, string) error
+}
+
+// anytime are the commands that are about what happens now.
+var anytime = map[string]bool{"/workers": true, "/view": true, "/send": true, "/stop": true, "/spawn": true, "/status": true, "/loops": true, "/cancel": true, "/help": true, "/history": true, "/task": true}
+
+func slashes() []slash {
+	return []slash{
+		{"/tree", "", "the branches of this session", (*repl).treeOf},
+		{"/branch", "NODE", "go on from an earlier node, such as n1", (*repl).branch},
+		{"/rewind", "[N]", "go back N turns (1)", (*repl).rewind},
+		{"/label", "TEXT", "name the current node", (*repl).label},
+		{"/checkpoint", "[NAME]", "keep the state of the session", (*repl).checkpoint},
+		{"/compact", "[STRATEGY]", "make the context shorter now", (*repl).compactNow},
+		{"/history", "", "what was before (PageUp)", func(r *repl, ctx context.Context, _ string) error { r.history(ctx); return nil }},
+		{"/search", "TEXT", "find something in all sessions", (*repl).searchFor},
+		{"/export", "[FORMAT] [FILE]", "write the session to a file", (*repl).exportNow},
+		{"/sessions", "", "the sessions of this project", (*repl).sessionsHere},
+		{"/resume", "[SESSION]", "go on with another session", (*repl).resume},
+		{"/name", "TITLE", "give the session a title", (*repl).nameIt},
+		{"/model", "[MODEL]", "the model, or another one: NAME or PROVIDER/NAME", (*repl).switchModel},
+		{"/tools", "", "what the agent can do", (*repl).listTools},
+		{"/approvals", "[clear]", "what may be done without asking", (*repl).listApprovals},
+		{"/memory", "[KEY TEXT]", "core memory of this session", (*repl).memory},
+		{"/doc", "[PATH]", "load a document, to be sent with the next message", (*repl).document},
+		{"/workers", "", "the helper agents", (*repl).listWorkers},
+		{"/spawn", "NAME PROMPT", "start a helper agent", (*repl).spawn},
+		{"/view", "[WORKER]", "look at a worker; alone, back to the conversation (Ctrl-] and Ctrl-\\)", (*repl).viewOf},
+		{"/send", "WORKER TEXT", "say something to a worker", (*repl).send},
+		{"/stop", "WORKER", "stop a worker", func(r *repl, _ context.Context, name string) error { return r.c.StopWorker(name) }},
+		{"/task", "add TEXT|done N|ls", "the task list", (*repl).task},
+		{"/start", "", "work through the task list, every 5 minutes", (*repl).start},
+		{"/loop", `"GOAL" INTERVAL`, "repeat a goal", (*repl).addLoop},
+		{"/loop-target", `INTERVAL ["GOAL"]`, "repeat a goal, or work through the task list", (*repl).addLoop},
+		{"/loops", "", "what is repeated", (*repl).listLoops},
+		{"/cancel", "LOOP", "end a loop", func(r *repl, ctx context.Context, id string) error { return r.c.CancelLoop(ctx, id) }},
+		{"/wake", "AFTER", "be woken after a time when this session sleeps", (*repl).wake},
+		{"/status", "", "what this session is", (*repl).statusOf},
+		{"/doctor", "", "look for damage in this session", (*repl).check},
+		{"/help", "", "this list", (*repl).helpAll},
+		{"/exit", "", "save and leave (/quit, /q, Ctrl-D)", func(r *repl, _ context.Context, _ string) error { r.leaving = &leaving{}; return nil }},
+	}
+}
+
+// command runs a command of the conversation.
+func (r *repl) command(ctx context.Context, line string) {
+	name, arg, _ := strings.Cut(strings.TrimSpace(line), " ")
+	if name == "/quit" || name == "/q" {
+		name = "/exit"
+	}
+	for _, s := range slashes() {
+		if s.name == name {
+			r.fail(s.run(r, ctx, strings.TrimSpace(arg)))
+			return
+		}
+	}
+	r.fail(withHint(tidemark.Invalidf("there is no command %s", name), "see /help; a message that begins with a slash begins with two"))
+}
+
+// print shows text that is ours or was made harmless.
+func (r *repl) print(format string, args ...any) {
+	r.screen.pause()
+	fmt.Fprintf(r.console, format+"\n", args...)
+}
+
+func (r *repl) helpAll(context.Context, string) error {
+	for _, s := range slashes() {
+		r.print("  %-32s %s", s.name+" "+s.args, s.help)
+	}
+	return nil
+}
+
+// begun is the session as it is kept, for what needs one.
+func (r *repl) begun(ctx context.Context) (*store.View, error) {
+	if !r.c.Exists() {
+		return nil, tidemark.Invalidf("nothing was said yet")
+	}
+	return r.c.View(ctx)
+}
+
+func (r *repl) treeOf(ctx context.Context, _ string) error {
+	v, err := r.begun(ctx)
+	if err != nil {
+		return err
+	}
+	nodes, err := v.Tree(ctx)
+	if err != nil {
+		return err
+	}
+	var drawing []render.Node
+	for _, n := range nodes {
+		drawing = append(drawing, drawn(n))
+	}
+	r.screen.pause()
+	return render.Tree(r.console, drawing)
+}
+
+func (r *repl) branch(ctx context.Context, node string) error {
+	v, err := r.begun(ctx)
+	if err != nil {
+		return err
+	}
+	if node == "" {
+		return withHint(tidemark.Invalidf("from which node?"), "see them with /tree")
+	}
+	p, err := r.s.Resolve(ctx, string(v.ID)+"@"+strings.TrimPrefix(node, "@"), "")
+	if err != nil {
+		return withHint(err, "see the nodes with /tree")
+	}
+	return r.branchTo(ctx, p.Seq, node)
+}
+
+func (r *repl) branchTo(ctx context.Context, seq int64, name string) error {
+	if err := r.c.Branch(ctx, seq); err != nil {
+		return err
+	}
+	messages, err := r.c.Messages(ctx)
+	if err != nil {
+		return err
+	}
+	r.screen.note("Branched from %s (%d messages)", name, messages)
+	return nil
+}
+
+func (r *repl) rewind(ctx context.Context, arg string) error {
+	v, err := r.begun(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(cmp.Or(arg, "1"))
+	if err != nil || n < 1 {
+		return tidemark.Invalidf("/rewind %q: want a number of turns", arg)
+	}
+	head, err := v.Head(ctx)
+	if err != nil {
+		return err
+	}
+	seq, err := v.Up(ctx, head, n)
+	if err != nil {
+		return err
+	}
+	return r.branchTo(ctx, seq, fmt.Sprintf("%d turn(s) before", n))
+}
+
+func (r *repl) label(ctx context.Context, text string) error {
+	v, err := r.begun(ctx)
+	if err != nil {
+		return err
+	}
+	head, err := v.Head(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.s.Label(ctx, v.ID, head, text); err != nil {
+		return err
+	}
+	r.screen.note("Labeled current node.")
+	return nil
+}
+
+func (r *repl) checkpoint(ctx context.Context, name string) error {
+	if err := r.c.Checkpoint(ctx, name, "asked for"); err != nil {
+		return err
+	}
+	r.screen.note("Checkpoint saved: %s", cmp.Or(name, "the one that a resume looks for"))
+	return nil
+}
+
+func (r *repl) compactNow(ctx context.Context, strategy string) error {
+	if _, err := r.begun(ctx); err != nil {
+		return err
+	}
+	var err error
+	r.turn(ctx, func(ctx context.Context) error { err = r.c.Compact(ctx, strategy); return nil })
+	return err
+}
+
+func (r *repl) searchFor(ctx context.Context, text string) error {
+	if text == "" {
+		return tidemark.Invalidf("search for what?")
+	}
+	q, err := search.Parse(text)
+	if err != nil {
+		return err
+	}
+	answer, err := r.s.Search(ctx, question(q, store.Question{Limit: 10}))
+	if err != nil {
+		return err
+	}
+	for _, f := range answer.Found {
+		r.print("%s  %s  %s", f.Ref(), firstLine(f.Info.Title), firstLine(f.Entry.Text()))
+	}
+	if len(answer.Found) == 0 {
+		r.print("Nothing was found.")
+	}
+	return nil
+}
+
+func (r *repl) exportNow(ctx context.Context, arg string) error {
+	v, err := r.begun(ctx)
+	if err != nil {
+		return err
+	}
+	format, file, _ := strings.Cut(arg, " ")
+	if file == "" && strings.Contains(format, ".") {
+		format, file = "", format
+	}
+	format = cmp.Or(format, strings.TrimPrefix(filepath.Ext(file), "."), "md")
+	if file = strings.TrimSpace(file); file == "" {
+		file = fmt.Sprintf("%.8s.%s", v.ID, format)
+	}
+	if err := r.exportOne(r.cmd, string(v.ID), exporting{format: format, output: file}); err != nil {
+		return err
+	}
+	r.screen.note("Exported to %s", file)
+	return nil
+}
+
+func (r *repl) sessionsHere(ctx context.Context, _ string) error {
+	n := 0
+	for i, err := range r.s.Sessions(ctx, store.Filter{Project: r.project(), Limit: 20}) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		n++
+		mark := " "
+		if i.ID == r.c.ID() {
+			mark = "*"
+		}
+		r.print("%s %.8s  %-12s  %4d messages  %s", mark, i.ID, ago(i.UpdatedAt, time.Now()), i.Messages, firstLine(i.Title))
+	}
+	if n == 0 {
+		r.print("This project has no session.")
+	}
+	return nil
+}
+
+// resume leaves this session for another one. Everything of the old one is gone
+// before the new one attaches: its shell, its interpreter, its memory.
+func (r *repl) resume(ctx context.Context, ref string) error {
+	if ref == "" {
+		if !r.interactive {
+			return tidemark.Invalidf("which session?")
+		}
+		err := r.console.Lend(func() error {
+			var err error
+			ref, err = r.pick(r.cmd, "Go on with")
+			return err
+		})
+		if err != nil || ref == "" {
+			return err
+		}
+	}
+	p, err := r.s.Resolve(ctx, ref, r.project())
+	if err != nil {
+		return err
+	}
+	if p.ID == r.c.ID() {
+		return tidemark.Invalidf("this is that session")
+	}
+	l, err := r.s.Lease(ctx, p.ID)
+	if err != nil {
+		return err
+	}
+	if l.Held && !l.Dead && !l.Expired {
+		return &store.HeldError{Session: p.ID, Lease: l, Now: time.Now()}
+	}
+	old := r.c
+	if err := old.Close(ctx); err != nil {
+		return err
+	}
+	if old.Exists() {
+		r.saved()
+	}
+	r.oldest, r.screen.view = 0, ""
+	if err := r.attach(ctx, p.ID, p.Seq); err != nil {
+		// There is nothing to go back to: a new session begins.
+		if again := r.attach(ctx, "", 0); again != nil {
+			r.leaving = &leaving{err: errors.Join(err, again)}
+		}
+		return err
+	}
+	r.greet(ctx, p.ID, p.Seq)
+	return nil
+}
+
+func (r *repl) nameIt(ctx context.Context, title string) error {
+	if !r.c.Exists() {
+		return tidemark.Invalidf("nothing was said yet; name it with --name, or later")
+	}
+	if err := r.s.Rename(ctx, r.c.ID(), title); err != nil {
+		return err
+	}
+	r.screen.note("Named %q.", title)
+	return nil
+}
+
+func (r *repl) switchModel(_ context.Context, name string) error {
+	if name == "" {
+		r.print("%s/%s", r.provider.name, render.CleanLine(r.provider.model))
+		return nil
+	}
+	choice := modelChoice{provider: r.provider.name, model: name, baseURL: r.f.baseURL}
+	if maker, rest, ok := strings.Cut(name, "/"); ok {
+		if _, err := makerOf(maker); err == nil {
+			choice = modelChoice{provider: maker, model: rest}
+		}
+	}
+	p, err := r.model(choice, modelChoice{})
+	if err != nil {
+		return err
+	}
+	if err := r.c.SetModel(p.client, p.name, p.model, p.remote); err != nil {
+		return withHint(err, "allow it with: tidemark chat --remote --resume %.8s", r.c.ID())
+	}
+	r.provider = p
+	r.screen.note("Now asking %s/%s.", p.name, p.model)
+	return nil
+}
+
+func (r *repl) listTools(context.Context, string) error {
+	for _, t := range r.c.Tools() {
+		r.print("  %-14s %-8s %s", render.CleanLine(t.Name), t.Effect, firstLine(t.Description))
+	}
+	return nil
+}
+
+func (r *repl) listApprovals(ctx context.Context, arg string) error {
+	if arg == "clear" {
+		err := r.c.Change(ctx, func(s *store.Checkpoint) error { s.Approvals = nil; return nil })
+		if err == nil {
+			r.screen.note("Everything is asked for again.")
+		}
+		return err
+	}
+	approvals := r.c.State().Approvals
+	for _, a := range approvals {
+		r.print("  %s %s", render.CleanLine(a.Tool), render.CleanLine(a.Scope))
+	}
+	if len(approvals) == 0 {
+		r.print("Nothing is approved for the whole session.")
+	}
+	return nil
+}
+
+func (r *repl) memory(ctx context.Context, arg string) error {
+	key, text, ok := strings.Cut(arg, " ")
+	if ok {
+		return r.c.SetMemory(ctx, key, text, false)
+	}
+	for _, part := range memoryParts(r.c.State().CoreMemory) {
+		if key == "" || part[0] == key {
+			r.print("[%s]\n%s", render.CleanLine(part[0]), render.Clean(part[1]))
+		}
+	}
+	return nil
+}
+
+func memoryParts(memory map[string]string) (parts [][2]string) {
+	for key, text := range memory {
+		parts = append(parts, [2]string{key, text})
+	}
+	slices.SortFunc(parts, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
+	return parts
+}
+
+// maxDocument bounds a document that is loaded into a conversation.
+const maxDocument = 1 << 20
+
+// document loads a document: it goes with the next message, and the session
+// remembers that it was loaded.
+func (r *repl) document(ctx context.Context, path string) error {
+	if path == "" {
+		for _, p := range r.c.State().DocumentPaths {
+			r.print("  %s", render.CleanLine(p))
+		}
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return tidemark.NotFoundf("%w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
+	if err != nil || len(b) > maxDocument {
+		return tidemark.Invalidf("%s: cannot be read, or is over %d bytes", path, maxDocument)
+	}
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	r.loaded = append(r.loaded, tidemark.Text(fmt.Sprintf("<document path=%q>\n%s\n</document>", full, strings.ToValidUTF8(string(b), "\uFFFD"))))
+	r.screen.note("Loaded %s; it goes with your next message.", full)
+	return r.c.Change(ctx, func(s *store.Checkpoint) error {
+		if !slices.Contains(s.DocumentPaths, full) {
+			s.DocumentPaths = append(slices.Clone(s.DocumentPaths), full)
+		}
+		return nil
+	})
+}
+
+// documents are what was loaded since the last message.
+func (r *repl) documents() []tidemark.Block {
+	loaded := r.loaded
+	r.loaded = nil
+	return loaded
+}
+
+func (r *repl) listWorkers(ctx context.Context, _ string) error {
+	all, err := r.c.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range all {
+		state := "idle"
+		switch {
+		case w.Running:
+			state = "running"
+		case w.Failed != nil:
+			state = "failed: " + w.Failed.Error()
+		}
+		r.print("  %-20s %-8s %s", render.CleanLine(w.Name), render.CleanLine(state), firstLine(w.Said))
+	}
+	if len(all) == 0 {
+		r.print("There are no workers. Start one with /spawn NAME PROMPT.")
+	}
+	return nil
+}
+
+func (r *repl) spawn(_ context.Context, arg string) error {
+	name, prompt, ok := strings.Cut(arg, " ")
+	if !ok {
+		return tidemark.Invalidf("/spawn NAME PROMPT")
+	}
+	if err := r.c.Spawn(name, strings.TrimSpace(prompt)); err != nil {
+		return err
+	}
+	r.screen.note("[%s] started; look at it with /view %s", name, name)
+	return nil
+}
+
+func (r *repl) send(ctx context.Context, arg string) error {
+	name, text, ok := strings.Cut(arg, " ")
+	if !ok {
+		return tidemark.Invalidf("/send WORKER TEXT")
+	}
+	return r.c.Tell(ctx, name, strings.TrimSpace(text))
+}
+
+func (r *repl) viewOf(ctx context.Context, name string) error {
+	if name != "" {
+		all, err := r.c.Workers(ctx)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(all, func(w chat.WorkerState) bool { return w.Name == name }) {
+			return withHint(tidemark.NotFoundf("worker %q: not found", name), "see them with /workers")
+		}
+	}
+	r.look(ctx, name)
+	return nil
+}
+
+// look changes what is looked at, and shows its end.
+func (r *repl) look(ctx context.Context, name string) {
+	r.screen.look(name)
+	r.oldest = 0
+	prompt := "you> "
+	if name != "" {
+		r.screen.note("── worker %s ── (Esc or /view goes back)", name)
+		prompt = "you → " + name + "> "
+	} else {
+		r.screen.note("── the conversation ──")
+	}
+	r.console.SetPrompt(prompt)
+	r.paint(ctx, 0)
+}
+
+// switchView goes to the next or previous worker, or back.
+func (r *repl) switchView(ctx context.Context, kind console.Kind) {
+	if kind == console.LeaveView {
+		if r.screen.view != "" {
+			r.look(ctx, "")
+		}
+		return
+	}
+	all, err := r.c.Workers(ctx)
+	if err != nil || len(all) == 0 {
+		r.fail(err)
+		return
+	}
+	views := []string{""}
+	for _, w := range all {
+		views = append(views, w.Name)
+	}
+	i := slices.Index(views, r.screen.view)
+	step := 1
+	if kind == console.PreviousView {
+		step = len(views) - 1
+	}
+	r.look(ctx, views[(max(i, 0)+step)%len(views)])
+}
+
+func (r *repl) task(ctx context.Context, arg string) error {
+	action, rest, _ := strings.Cut(arg, " ")
+	switch action {
+	case "add":
+		task, err := r.c.AddTask(ctx, rest)
+		if err == nil {
+			r.screen.note("Task %d added.", task.ID)
+		}
+		return err
+	case "done":
+		id, err := strconv.Atoi(strings.TrimSpace(rest))
+		if err != nil {
+			return tidemark.Invalidf("/task done %q: want its number", rest)
+		}
+		return r.c.EndTask(ctx, id)
+	case "ls", "":
+		tasks := r.c.State().Tasks
+		for _, t := range tasks {
+			box := "[ ]"
+			if t.Done {
+				box = "[x]"
+			}
+			r.print("%s %d %s", box, t.ID, render.CleanLine(t.Text))
+		}
+		if len(tasks) == 0 {
+			r.print("There are no tasks. Add one with /task add TEXT.")
+		}
+		return nil
+	}
+	return tidemark.Invalidf("/task %s: want add, done or ls", action)
+}
+
+// startEvery is how often /start looks at the task list.
+const startEvery = 5 * time.Minute
+
+func (r *repl) start(ctx context.Context, _ string) error { return r.arm(ctx, "", startEvery) }
+
+// addLoop reads a goal in quotes and an interval, in either order.
+func (r *repl) addLoop(ctx context.Context, arg string) error {
+	goal, every, err := parseLoop(arg)
+	if err != nil {
+		return err
+	}
+	return r.arm(ctx, goal, every)
+}
+
+// parseLoop reads `"GOAL" 5m`, `5m "GOAL"` or `5m`.
+func parseLoop(arg string) (goal string, every time.Duration, err error) {
+	arg = strings.TrimSpace(arg)
+	if from := strings.IndexByte(arg, '"'); from >= 0 {
+		to := strings.LastIndexByte(arg, '"')
+		if to == from {
+			return "", 0, tidemark.Invalidf("the goal has no closing quote")
+		}
+		goal = strings.TrimSpace(arg[from+1 : to])
+		arg = strings.TrimSpace(arg[:from] + arg[to+1:])
+	}
+	every, err = time.ParseDuration(arg)
+	if err != nil {
+		return "", 0, withHint(tidemark.Invalidf("interval %q: want something like 30s, 5m or 1h", arg), `/loop "GOAL" 5m, or /loop-target 5m`)
+	}
+	return goal, every, nil
+}
+
+func (r *repl) arm(ctx context.Context, goal string, every time.Duration) error {
+	l, err := r.c.AddLoop(ctx, goal, every)
+	if err != nil {
+		return err
+	}
+	r.screen.note("[%s] %s; it is kept with the session. End it with /cancel %s", l.ID, loopText(l), l.ID)
+	return nil
+}
+
+func (r *repl) listLoops(context.Context, string) error {
+	loops := r.c.State().Loops
+	for _, l := range loops {
+		r.print("  %-8s %s, next at %s, %d round(s)", l.ID, loopText(l), l.NextAt.Local().Format("15:04:05"), l.TimesFinished)
+	}
+	if len(loops) == 0 {
+		r.print("Nothing is repeated.")
+	}
+	return nil
+}
+
+func (r *repl) wake(ctx context.Context, arg string) error {
+	d, err := time.ParseDuration(arg)
+	if err != nil || d <= 0 {
+		return tidemark.Invalidf("/wake %q: want a time such as 30m", arg)
+	}
+	at := time.Now().Add(d).Truncate(time.Second)
+	if err := r.c.WakeAt(ctx, at); err != nil {
+		return err
+	}
+	r.screen.note("To be woken at %s when it sleeps.", at.Format(time.RFC3339))
+	return nil
+}
+
+func (r *repl) statusOf(ctx context.Context, _ string) error {
+	if !r.c.Exists() {
+		r.print("A new session, %s/%s; nothing was said yet.", r.provider.name, render.CleanLine(r.provider.model))
+		return nil
+	}
+	i, err := r.s.Session(ctx, r.c.ID())
+	if err != nil {
+		return err
+	}
+	state := r.c.State()
+	r.print("session    %s (%s)", i.ID, r.encrypted())
+	r.print("title      %s", orDash(i.Title))
+	r.print("project    %s", orDash(i.Project))
+	r.print("mode       %s", i.Mode)
+	r.print("model      %s/%s", r.provider.name, render.CleanLine(r.provider.model))
+	r.print("messages   %d on this branch, %d entries, %d nodes", i.Messages, i.Entries, i.Nodes)
+	r.print("approvals  %d, loops %d, tasks %d, documents %d", len(state.Approvals), len(state.Loops), len(state.Tasks), len(state.DocumentPaths))
+	return nil
+}
+
+func (r *repl) check(ctx context.Context, _ string) error {
+	v, err := r.begun(ctx)
+	if err != nil {
+		return err
+	}
+	damaged := 0
+	for e, err := range v.Log(ctx) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			damaged++
+			r.screen.note("%d: %s", e.Seq, err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if damaged == 0 {
+		r.print("All %d entries are whole.", v.Entries)
+	}
+	return nil
+}
+
+// status is the line below the prompt: the workers, and where we are.
+func (r *repl) status(ctx context.Context) {
+	if !r.interactive {
+		return
+	}
+	all, err := r.c.Workers(ctx)
+	if err != nil || len(all) == 0 {
+		r.console.Status("")
+		return
+	}
+	var parts []string
+	for _, w := range all {
+		mark := "○"
+		if w.Running {
+			mark = "●"
+		}
+		parts = append(parts, mark+" "+w.Name)
+	}
+	r.console.Status("workers: " + strings.Join(parts, "  "))
+}
+
+// complete offers commands, and behind them nodes, sessions, workers or files.
+func (r *repl) complete(ctx context.Context, line string, pos int) (int, []string) {
+	before := line[:min(pos, len(line))]
+	name, arg, inArg := strings.Cut(before, " ")
+	if !strings.HasPrefix(name, "/") {
+		from := strings.LastIndexAny(before, " \n") + 1
+		return from, fileNames(before[from:])
+	}
+	var found []string
+	if !inArg {
+		for _, s := range slashes() {
+			if strings.HasPrefix(s.name, name) {
+				found = append(found, s.name+" ")
+			}
+		}
+		return 0, found
+	}
+	from := len(name) + 1
+	add := func(candidate string) {
+		if strings.HasPrefix(candidate, arg) {
+			found = append(found, candidate)
+		}
+	}
+	switch name {
+	case "/branch":
+		if v, err := r.begun(ctx); err == nil {
+			if nodes, err := v.Tree(ctx); err == nil {
+				for _, n := range nodes {
+					add(fmt.Sprintf("n%d", n.Number))
+					if n.Label != "" {
+						add(n.Label)
+					}
+				}
+			}
+		}
+	case "/resume":
+		for i, err := range r.s.Sessions(ctx, store.Filter{Limit: 50}) {
+			if err == nil {
+				add(string(i.ID)[:8])
+			}
+		}
+	case "/view", "/send", "/stop":
+		if all, err := r.c.Workers(ctx); err == nil {
+			for _, w := range all {
+				add(w.Name)
+			}
+		}
+	case "/cancel":
+		for _, l := range r.c.State().Loops {
+			add(l.ID)
+		}
+	case "/doc":
+		return from, fileNames(arg)
+	case "/compact":
+		for _, s := range []string{"simple", "code-aware", "role-budget", "model"} {
+			add(s)
+		}
+	}
+	return from, found
+}
+
+// fileNames completes the name of a file.
+func fileNames(begin string) []string {
+	if begin == "" {
+		return nil
+	}
+	dir, base := filepath.Split(begin)
+	entries, err := os.ReadDir(cmp.Or(dir, "."))
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, e := range entries {
+		if name := e.Name(); strings.HasPrefix(name, base) && (base != "" || name[0] != '.') {
+			if name = dir + name; e.IsDir() {
+				name += string(filepath.Separator)
+			}
+			found = append(found, name)
+		}
+	}
+	return found
+}

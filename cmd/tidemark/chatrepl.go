@@ -1,0 +1,536 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/internal/console"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// The time that leaving may take: learning, then everything else.
+const (
+	learnPatience = 20 * time.Second
+	closePatience = 5 * time.Second
+)
+
+// painted is how many entries a resumed session shows at once.
+const painted = 50
+
+// repl is a conversation with a person.
+type repl struct {
+	*talk
+	console *console.Console
+	signals chan os.Signal
+	inputs  chan console.Input
+	broken  chan error // why there is no more input
+	reading bool       // an input is awaited
+	// interactive says that keys are heard while something else happens.
+	interactive bool
+	queue       []string // lines that were typed during a turn
+	cancel      atomic.Pointer[context.CancelFunc]
+	oldest      int64            // the first entry that was shown, for /history
+	loaded      []tidemark.Block // documents that go with the next message
+	// leaving is why the conversation ends: nil while it goes on.
+	leaving *leaving
+	idle    time.Time // when the person last did something
+}
+
+// leaving is a way out. All of them are one path.
+type leaving struct {
+	signal     os.Signal
+	hibernated bool
+	to         *store.Ask // handed over
+	err        error      // what went wrong
+}
+
+// converse talks until somebody leaves.
+func (t *talk) converse(ctx context.Context, id tidemark.SessionID, seq int64) error {
+	r := &repl{talk: t, inputs: make(chan console.Input), broken: make(chan error, 1), idle: time.Now()}
+	onTerminal := t.terminal && !t.noInput && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
+	o := r.consoleOptions(ctx, onTerminal)
+	r.interactive = onTerminal && !o.Plain
+	var err error
+	if r.console, err = console.Open(o); err != nil && r.interactive {
+		o.Plain, r.interactive = true, false // a terminal that cannot be made raw still has lines
+		r.console, err = console.Open(o)
+	}
+	if err != nil {
+		return err
+	}
+	defer r.console.Close()
+	t.screen = &chatScreen{app: t.app, side: t.err, body: r.console}
+	if onTerminal && term.IsTerminal(int(os.Stderr.Fd())) {
+		t.screen.side = r.console // beside the prompt, nobody else may write there
+	}
+	t.approve = r.ask
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // signals are heard here
+	defer stop()
+	r.listen()
+	defer t.onSignal.Store(nil)
+	if err := t.attach(ctx, id, seq); err != nil {
+		return err
+	}
+	r.greet(ctx, id, seq)
+	for r.leaving == nil {
+		r.step(ctx)
+	}
+	return r.leave(ctx)
+}
+
+func (r *repl) consoleOptions(ctx context.Context, onTerminal bool) console.Options {
+	return console.Options{
+		In: r.in, Out: r.out, Terminal: onTerminal, Plain: os.Getenv("TERM") == "dumb", Color: r.color, Prompt: "you> ",
+		Text: console.Text{Clean: render.CleanLine, Width: render.Width},
+		Raw: func() (func() error, error) {
+			fd := int(os.Stdin.Fd())
+			was, err := term.MakeRaw(fd)
+			return func() error { return term.Restore(fd, was) }, err
+		},
+		Size:      func() (int, int, error) { return term.GetSize(int(os.Stdout.Fd())) },
+		Suspend:   suspend,
+		Interrupt: func() { r.interrupted() },
+		Complete:  func(ctx context.Context, line string, pos int) (int, []string) { return r.complete(ctx, line, pos) },
+	}
+}
+
+// listen takes the signals: in a conversation they are ways to leave it.
+func (r *repl) listen() {
+	r.signals = make(chan os.Signal, 4)
+	hear := func(s os.Signal) {
+		switch s {
+		case sigCont:
+			r.console.Continue()
+		case sigWinch:
+			r.console.Resize()
+		default:
+			select {
+			case r.signals <- s:
+			default:
+			}
+		}
+	}
+	r.onSignal.Store(&hear)
+	signal.Notify(r.app.signals, append([]os.Signal{syscall.SIGHUP}, terminalSignals...)...)
+}
+
+// interrupted is Ctrl-C while nobody reads: it stops what is under way.
+func (r *repl) interrupted() {
+	if cancel := r.cancel.Load(); cancel != nil {
+		(*cancel)()
+		return
+	}
+	select {
+	case r.signals <- os.Interrupt:
+	default:
+	}
+}
+
+// read asks for the next input, unless that was done already.
+func (r *repl) read(ctx context.Context) {
+	if r.reading {
+		return
+	}
+	r.reading = true
+	go func() {
+		in, err := r.console.Read(ctx)
+		if err != nil {
+			r.broken <- err
+			return
+		}
+		r.inputs <- in
+	}()
+}
+
+// step waits for the next thing to happen, and does it.
+func (r *repl) step(ctx context.Context) {
+	if len(r.queue) > 0 {
+		line := r.queue[0]
+		r.queue = r.queue[1:]
+		r.line(ctx, line)
+		return
+	}
+	r.status(ctx)
+	r.read(ctx)
+	sleep, loop := r.timers()
+	select {
+	case in := <-r.inputs:
+		r.reading, r.idle = false, time.Now()
+		r.input(ctx, in)
+	case err := <-r.broken:
+		r.leaving = r.gone(err)
+	case s := <-r.signals:
+		r.leaving = &leaving{signal: s}
+	case a := <-r.c.Handed():
+		r.leaving = &leaving{to: &a}
+	case <-sleep:
+		r.leaving = &leaving{hibernated: true}
+	case <-loop:
+		r.loop(ctx)
+	}
+}
+
+// gone is the way out when the terminal is no more.
+func (r *repl) gone(err error) *leaving {
+	r.screen.note("tidemark: no more input: %s", err)
+	return &leaving{signal: syscall.SIGHUP}
+}
+
+// timers are what happens when nobody does anything: sleep, and loops.
+func (r *repl) timers() (sleep, loop <-chan time.Time) {
+	if r.f.hibernate > 0 {
+		after := time.Duration(r.f.hibernate * float64(time.Minute))
+		sleep = time.After(time.Until(r.idle.Add(after)))
+	}
+	if next, ok := r.c.NextLoop(); ok && !r.f.noLoops {
+		loop = time.After(time.Until(next.NextAt))
+	}
+	return sleep, loop
+}
+
+// input does what the person did.
+func (r *repl) input(ctx context.Context, in console.Input) {
+	switch in.Kind {
+	case console.Line:
+		r.line(ctx, in.Text)
+	case console.EOF:
+		r.leaving = &leaving{}
+	case console.Interrupt:
+		// Something is typed: it is dropped, as in a shell. Otherwise it leaves.
+		if in.Text != "" {
+			r.console.SetLine("")
+			return
+		}
+		r.leaving = &leaving{signal: os.Interrupt}
+	case console.Older:
+		r.history(ctx)
+	default:
+		r.switchView(ctx, in.Kind)
+	}
+}
+
+// line is a command or a message.
+func (r *repl) line(ctx context.Context, line string) {
+	if strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "//") {
+		r.command(ctx, line)
+		return
+	}
+	if r.screen.view != "" {
+		r.fail(r.c.Tell(ctx, r.screen.view, line))
+		return
+	}
+	r.turn(ctx, func(ctx context.Context) error {
+		_, err := r.c.Send(ctx, append(r.documents(), tidemark.Text(strings.TrimPrefix(line, "/")))...)
+		return err
+	})
+}
+
+// turn does something that takes a while, and that Ctrl-C stops. What is typed
+// meanwhile is done afterwards, but for commands that are about what happens
+// now.
+func (r *repl) turn(whole context.Context, work func(context.Context) error) {
+	ctx, cancel := context.WithCancel(whole)
+	defer cancel()
+	r.cancel.Store(&cancel)
+	defer r.cancel.Store(nil)
+	done := make(chan error, 1)
+	go func() { done <- work(ctx) }()
+	for {
+		inputs := r.inputs
+		if r.interactive {
+			r.read(whole) // what is read outlives the turn
+		} else if !r.reading {
+			inputs = nil
+		}
+		select {
+		case err := <-done:
+			r.idle = time.Now()
+			r.fail(err)
+			return
+		case in := <-inputs:
+			r.reading = false
+			r.during(whole, in, cancel)
+		case err := <-r.broken:
+			cancel()
+			r.leaving = r.gone(err)
+		case s := <-r.signals:
+			cancel()
+			if s != os.Interrupt || ctx.Err() != nil && r.leaving != nil {
+				r.leaving = &leaving{signal: s}
+			}
+		case a := <-r.c.Handed():
+			r.screen.note("%s asks for this session; it is handed over when this turn is done.", a.From)
+			r.leaving = &leaving{to: &a}
+		}
+	}
+}
+
+// during is what can be done while the agent works.
+func (r *repl) during(ctx context.Context, in console.Input, cancel func()) {
+	switch in.Kind {
+	case console.Interrupt:
+		cancel()
+	case console.EOF:
+		r.leaving = &leaving{} // when the turn is done
+	case console.Line:
+		if name, _, _ := strings.Cut(in.Text, " "); anytime[name] {
+			r.command(ctx, in.Text)
+			return
+		}
+		r.queue = append(r.queue, in.Text)
+	case console.Older:
+		r.history(ctx)
+	default:
+		r.switchView(ctx, in.Kind)
+	}
+}
+
+// fail says what went wrong. When something could not be kept, that is all that
+// matters: nothing more is shown as if it were.
+func (r *repl) fail(err error) {
+	switch {
+	case err == nil || errors.Is(err, context.Canceled):
+	case errors.Is(err, tidemark.ErrStorage), errors.Is(err, tidemark.ErrConflict) && errors.Is(err, tidemark.ErrHeld):
+		r.screen.note("%s", strings.Repeat("!", 60))
+		r.screen.note("NOT SAVED: %s", err)
+		r.screen.note("%s", strings.Repeat("!", 60))
+		r.leaving = &leaving{err: err}
+	default:
+		r.screen.note("tidemark: %s", err)
+		if hint := hintFor(err); hint != "" {
+			r.screen.note("hint: %s", hint)
+		}
+	}
+}
+
+// ask asks the person about a call.
+func (r *repl) ask(ctx context.Context, a chat.Ask) (chat.Decision, error) {
+	question := "Allow " + askText(a) + "?"
+	always := "always"
+	if a.Scope != "" {
+		always = "always (" + firstLine(a.Scope) + ")"
+	}
+	r.screen.pause()
+	key, err := r.console.Ask(ctx, question, console.Choice{Key: 'y', Text: "once"}, console.Choice{Key: 'a', Text: always}, console.Choice{Key: 'n', Text: "deny"})
+	switch {
+	case errors.Is(err, console.ErrInterrupted):
+		r.interrupted()
+		return chat.Deny, errors.New("the user cancelled the turn")
+	case errors.Is(err, io.EOF):
+		return chat.Deny, errors.New("there is nobody to ask")
+	case err != nil:
+		return chat.Deny, err
+	case key == 'y':
+		return chat.Once, nil
+	case key == 'a':
+		return chat.Always, nil
+	}
+	return chat.Deny, nil
+}
+
+// greet says what was resumed, and shows its end.
+func (r *repl) greet(ctx context.Context, id tidemark.SessionID, seq int64) {
+	if id == "" {
+		if r.provider.name == "demo" {
+			r.screen.note("This is the demo model: it needs no network and knows little. Type /help for the commands.")
+		}
+		return
+	}
+	messages, err := r.c.Messages(ctx)
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	state := r.c.State()
+	if seq == 0 {
+		r.paint(ctx, 0)
+	}
+	r.screen.note("Resumed session %s (%d messages, %d approvals)", id, messages, len(state.Approvals))
+	if seq != 0 {
+		r.screen.note("Branched from %s (%d messages)", strings.TrimPrefix(r.f.branch, "@"), messages)
+	}
+	if r.f.forceNew {
+		r.screen.note("A fresh shell and interpreter, because --force-new asked for it; the history stays.")
+	}
+	if r.f.noLoops || len(state.Loops) == 0 {
+		return
+	}
+	loops, err := r.c.Rearm(ctx)
+	r.fail(err)
+	r.screen.note("%d loop(s) go on; see /loops, end one with /cancel.", len(loops))
+}
+
+// paint shows entries of the thread that is looked at: the newest, or those
+// before one.
+func (r *repl) paint(ctx context.Context, before int64) {
+	v, err := r.c.View(ctx)
+	if err == nil && r.screen.view != "" {
+		v, err = v.Worker(ctx, r.screen.view)
+	}
+	if errors.Is(err, tidemark.ErrNotFound) {
+		r.screen.note("Nothing was said yet.")
+		return
+	}
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	entries := v.Tail(ctx, 0, painted)
+	if before > 0 {
+		entries = v.Before(ctx, before, painted)
+	}
+	o := &render.Options{Color: r.color, Width: r.console.Columns()}
+	n := 0
+	r.screen.pause()
+	for e, err := range entries {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			r.fail(err)
+			return
+		}
+		if n++; n == 1 {
+			r.oldest = e.Seq
+		}
+		if err != nil {
+			r.screen.note("%d [damaged: %s]", e.Seq, err)
+			continue
+		}
+		if e.Kind != tidemark.KindMessage && e.Kind != "compaction" {
+			continue
+		}
+		if err := render.Entry(r.console, e, o); err != nil {
+			r.fail(err)
+			return
+		}
+		fmt.Fprintln(r.console)
+	}
+	if n == 0 {
+		r.screen.note("There is nothing before that.")
+	}
+}
+
+// history shows what was before.
+func (r *repl) history(ctx context.Context) {
+	if r.oldest == 0 {
+		r.paint(ctx, 0)
+		return
+	}
+	r.paint(ctx, r.oldest)
+}
+
+// loop does one round of the loop that is due.
+func (r *repl) loop(ctx context.Context) {
+	next, ok := r.c.NextLoop()
+	if !ok {
+		return
+	}
+	r.screen.note("[%s] %s", next.ID, loopText(next))
+	r.turn(ctx, func(ctx context.Context) error {
+		_, err := r.c.RunLoop(ctx, next)
+		return err
+	})
+}
+
+func loopText(l store.Loop) string {
+	goal := l.Goal
+	if goal == "" {
+		goal = "the task list"
+	}
+	return fmt.Sprintf("%s, every %s", firstLine(goal), time.Duration(l.EverySeconds)*time.Second)
+}
+
+// leave is the one way out: learn, save, say where to find it again.
+func (r *repl) leave(ctx context.Context) error {
+	l := r.leaving
+	code := func() error {
+		if l.signal != nil {
+			return &stopped{signal: l.signal, quiet: true}
+		}
+		return l.err
+	}
+	// From here on a further signal leaves at once.
+	atOnce := func() {
+		r.console.Close()
+		os.Exit(exitOf(cmpErr(code(), &stopped{signal: os.Interrupt})))
+	}
+	r.cancel.Store((*context.CancelFunc)(&atOnce))
+	hear := func(s os.Signal) {
+		if s != sigCont && s != sigWinch {
+			atOnce()
+		}
+	}
+	r.onSignal.Store(&hear)
+	if r.c.Exists() && l.err == nil {
+		if l.to != nil {
+			r.screen.note("Handed over to %s.", l.to.From)
+		}
+		r.learn(ctx)
+	}
+	closing, stop := context.WithTimeout(ctx, closePatience)
+	defer stop()
+	reason := "left"
+	if l.hibernated {
+		reason = "hibernated"
+	}
+	err := l.err
+	if r.c.Exists() && err == nil {
+		err = r.c.Checkpoint(closing, "", reason)
+	}
+	if closeErr := r.c.Close(closing); err == nil {
+		err = closeErr
+	}
+	if err == nil && r.c.Exists() {
+		if l.hibernated {
+			r.screen.note("Hibernated: session saved after %g minute(s) without a word.", r.f.hibernate)
+		}
+		r.saved()
+	}
+	if closeErr := r.console.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return code()
+}
+
+func cmpErr(err, otherwise error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise
+}
+
+// learn keeps what the person said that later sessions should know.
+func (r *repl) learn(ctx context.Context) {
+	said := len(r.c.Steered())
+	if said == 0 {
+		return
+	}
+	r.screen.note("Extracting learnings from %d message(s)…", said)
+	ctx, stop := context.WithTimeout(ctx, learnPatience)
+	defer stop()
+	learned, err := r.c.Learn(ctx, r.provider.name == "demo")
+	if err != nil {
+		r.screen.note("Nothing was learned: %s", err)
+		return
+	}
+	r.screen.note("Found %d steering insight(s)", len(learned))
+	if _, err := r.c.KeepLearned(ctx, learned); err != nil {
+		r.screen.note("They could not be kept: %s", err)
+		return
+	}
+	r.screen.note("Insight synthesis complete")
+}

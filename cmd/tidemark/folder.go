@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+func folderCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "folder SESSION [NAME]",
+		Short: "The durable folders of a session",
+		Long: `Lists the files that the agent of a session wrote to be there after a restart:
+those in memory/, artifacts/, buffers/ and meta/. With a name, prints that file.`,
+		Example: `  tidemark folder last
+  tidemark folder last artifacts/report.md > report.md`,
+		Args:              usage(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: completeSession(a),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, p, err := a.resolve(cmd.Context(), reads, args[0])
+			if err != nil {
+				return err
+			}
+			if len(args) == 2 {
+				_, err := s.CopyFile(cmd.Context(), p.ID, args[1], a.out)
+				return withHint(err, "see what is there with: tidemark folder %.8s", p.ID)
+			}
+			rows, err := s.Files(cmd.Context(), p.ID)
+			if err != nil {
+				return err
+			}
+			if rows == nil {
+				rows = []store.File{}
+			}
+			return a.print(rows, func(w io.Writer) error {
+				t := a.table("NAME", "BYTES", "CHANGED")
+				for _, f := range rows {
+					t.row(f.Name, fmt.Sprint(f.Size), a.when(f.ModifiedAt))
+				}
+				return t.print(w)
+			})
+		},
+	}
+}

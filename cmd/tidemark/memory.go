@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+func memoryCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "memory",
+		Short: "What was learned in a project",
+		Long: `Shows and changes what was learned in a project: what a person said in a chat to
+steer the agent, extracted when the chat ended, and what was added by hand. New
+sessions of the project are told.`,
+		Args: usage(cobra.NoArgs), RunE: help,
+	}
+	cmd.AddCommand(memoryLs(a), memoryShow(a), memoryAdd(a), memoryRm(a))
+	return cmd
+}
+
+func memoryLs(a *app) *cobra.Command {
+	var everywhere bool
+	var project string
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List what was learned, the newest first",
+		Example: "  tidemark memory ls\n  tidemark memory ls -A --json",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.open(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			if project == "" && !everywhere {
+				project = a.project()
+			}
+			rows := []store.Memory{}
+			for m, err := range s.Memories(cmd.Context(), project) {
+				if err != nil {
+					return err
+				}
+				rows = append(rows, m)
+			}
+			return a.print(rows, func(w io.Writer) error {
+				t := a.table("ID", "LEARNED", "SESSION", "TEXT")
+				for _, m := range rows {
+					session := "-"
+					if m.Session != "" {
+						session = a.shortID(m.Session)
+					}
+					t.row(m.ID, a.when(m.At), session, m.Text)
+				}
+				return t.print(w)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&everywhere, "all", "A", false, "of all projects")
+	cmd.Flags().StringVar(&project, "project", "", "of the project in `DIR`")
+	return cmd
+}
+
+func memoryShow(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "show ID", Short: "Show one thing that was learned",
+		Example: "  tidemark memory show 4kq2",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.open(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			m, err := s.Memory(cmd.Context(), args[0])
+			if err != nil {
+				return withHint(err, "see what is there with: tidemark memory ls -A")
+			}
+			return a.print(m, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%s\n\nlearned %s in %s, session %s\n", render.Clean(m.Text), m.At.Local().Format(time.RFC3339), orDash(m.Project), orDash(string(m.Session)))
+				return err
+			})
+		},
+	}
+}
+
+func memoryAdd(a *app) *cobra.Command {
+	var project string
+	cmd := &cobra.Command{
+		Use: "add TEXT…", Short: "Add something that later sessions should know",
+		Example: `  tidemark memory add "Tests run with make test."`,
+		Args:    usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.open(cmd.Context(), creates)
+			if err != nil {
+				return err
+			}
+			if project == "" {
+				project = a.project()
+			}
+			m, isNew, err := s.Remember(cmd.Context(), store.Memory{Project: project, Text: strings.Join(args, " ")})
+			if err != nil {
+				return err
+			}
+			if !isNew {
+				a.say("It is known already.")
+			}
+			return a.print(m, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, m.ID)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&project, "project", "", "for the project in `DIR`")
+	return cmd
+}
+
+func memoryRm(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "rm ID…", Short: "Forget something that was learned",
+		Example: "  tidemark memory rm 4kq2",
+		Args:    usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.open(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			var ids []string
+			for _, id := range args {
+				m, err := s.Memory(cmd.Context(), id)
+				if err != nil {
+					return withHint(err, "see what is there with: tidemark memory ls -A")
+				}
+				ids = append(ids, m.ID)
+			}
+			for _, id := range ids {
+				if err := s.Forget(cmd.Context(), id); err != nil {
+					return err
+				}
+				a.say("Forgot %s.", id)
+			}
+			return nil
+		},
+	}
+}
