@@ -90,6 +90,9 @@ func NotFoundf(format string, args ...any) error { return kindf(ErrNotFound, for
 // Conflictf returns an error that answers to ErrConflict.
 func Conflictf(format string, args ...any) error { return kindf(ErrConflict, format, args...) }
 
+// Existsf returns an error that answers to ErrExists.
+func Existsf(format string, args ...any) error { return kindf(ErrExists, format, args...) }
+
 // Storagef returns an error that answers to ErrStorage.
 func Storagef(format string, args ...any) error { return kindf(ErrStorage, format, args...) }
 

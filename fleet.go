@@ -74,6 +74,13 @@ type Job struct {
 	ExitReason      string           `json:"exit_reason,omitempty"`
 	SessionID       string           `json:"session_id,omitempty"` // here, or as the agent's own program knows it
 	ForkedFrom      string           `json:"forked_from,omitempty"`
+	Occurrence      time.Time        `json:"occurrence,omitzero"` // the instant of its schedule
+	Attempt         int              `json:"attempt,omitempty"`   // from 1, where it may be tried again
+	NotBefore       time.Time        `json:"not_before,omitzero"` // a pending one waits until then
+	Node            string           `json:"node,omitempty"`      // the host that runs it
+	Process         *Holder          `json:"process,omitempty"`   // of the agent's own program
+	ContainerID     string           `json:"container_id,omitempty"`
+	ErrorMessage    string           `json:"error_message,omitempty"`
 	StartedAt       time.Time        `json:"started_at"`
 	FinishedAt      time.Time        `json:"finished_at,omitzero"`
 	DurationSeconds float64          `json:"duration_seconds,omitempty"`

@@ -57,12 +57,21 @@ func (s *Store) PutSchedule(ctx context.Context, d tidemark.Schedule) (bool, err
 	if err := tidemark.CheckID(key.ID); err != nil || d.Name == "" {
 		return false, tidemark.Invalidf("schedule %q of agent %q: not a name", d.Name, d.Agent)
 	}
-	return s.replace(ctx, key, d, func(r *tidemark.Record) {
-		r.Group, r.State = d.Agent, d.Status
-		if !d.NextRunAt.IsZero() && d.Status != tidemark.Disabled {
-			r.Due = keepable(d.NextRunAt)
-		}
-	})
+	return s.replace(ctx, key, d, func(r *tidemark.Record) { fileSchedule(r, d) })
+}
+
+// fileSchedule makes a schedule found by its agent and by when it is due.
+func fileSchedule(r *tidemark.Record, d tidemark.Schedule) {
+	r.Group, r.State = d.Agent, d.Status
+	if !d.NextRunAt.IsZero() && d.Status != tidemark.Disabled {
+		r.Due = keepable(d.NextRunAt)
+	}
+}
+
+func (s *Store) scheduleRecord(d tidemark.Schedule, version int64) (tidemark.Record, error) {
+	r, err := put(s.scheduleKey(d.Agent, d.Name), version, d)
+	fileSchedule(&r, d)
+	return r, err
 }
 
 // JobFilter says which jobs to list. Zero fields ask for nothing.
@@ -152,18 +161,27 @@ func (s *Store) appendEvents(ctx context.Context, log tidemark.Key, from int64, 
 	if len(events) == 0 {
 		return nil
 	}
-	lines := make([]tidemark.Line, len(events))
+	a, err := eventLines(log, from, events)
+	if err != nil {
+		return err
+	}
+	_, err = s.commit(ctx, tidemark.Batch{Appends: []tidemark.Append{a}})
+	return err
+}
+
+// eventLines are events as the lines of a log that is as long as from says.
+func eventLines(log tidemark.Key, from int64, events []tidemark.Event) (tidemark.Append, error) {
+	a := tidemark.Append{Log: log, Lines: make([]tidemark.Line, len(events))}
 	for i, e := range events {
 		l, err := e.Line()
 		if err != nil {
-			return err
+			return a, err
 		}
 		l.Seq = from + int64(i) + 1
 		l.Sum = l.Checksum(log)
-		lines[i] = l
+		a.Lines[i] = l
 	}
-	_, err := s.commit(ctx, tidemark.Batch{Appends: []tidemark.Append{{Log: log, Lines: lines}}})
-	return err
+	return a, nil
 }
 
 // replace puts a record, unless it says the same already.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"time"
@@ -181,6 +182,14 @@ func (s *Store) record(sess tidemark.Session, state string, version int64) (tide
 	r, err := put(keyOf(kindSession, sess.ID), version, sess)
 	r.Group, r.State = s.projectGroup(sess.Project), state
 	return r, err
+}
+
+// SetExtra replaces what other tools keep with a session. It needs no lease.
+func (s *Store) SetExtra(ctx context.Context, id tidemark.SessionID, extra json.RawMessage) error {
+	return s.update(ctx, id, func(i *Info, _ *tidemark.Batch) error {
+		i.Extra = extra
+		return nil
+	})
 }
 
 // update changes a session's record together with whatever else change adds to

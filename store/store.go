@@ -46,6 +46,7 @@ const (
 	kindFleet      = "fleet"      // record: the one fleet of the store
 	kindAgent      = "agent"      // record: NAME; log: what it logged
 	kindSchedule   = "schedule"   // record: AGENT.HASH
+	kindSlots      = "slots"      // record: AGENT, or - for the fleet: the jobs that run
 	kindJob        = "job"        // record: one run; log: its output
 )
 
