@@ -53,13 +53,21 @@ type Schedule struct {
 	Type      string          `json:"type,omitempty"` // interval, cron, webhook, chat
 	Every     string          `json:"interval,omitempty"`
 	Cron      string          `json:"cron,omitempty"`
-	Zone      string          `json:"zone,omitempty"` // that Cron is read in
+	Zone      string          `json:"zone,omitempty"`    // that Cron is read in
+	Jitter    string          `json:"jitter,omitempty"`  // an instant is up to so much later
+	Missed    string          `json:"missed,omitempty"`  // skip, once, all
+	Overlap   string          `json:"overlap,omitempty"` // skip, queue, replace
+	From      string          `json:"from,omitempty"`    // start, completion
+	Resume    bool            `json:"resume,omitempty"`  // goes on with the agent's session
+	By        string          `json:"by,omitempty"`      // who made it: file, agent, person
 	Prompt    string          `json:"prompt,omitempty"`
 	Session   string          `json:"session_id,omitempty"` // that it wakes, "": the agent's
 	Once      bool            `json:"once,omitempty"`
 	CreatedAt time.Time       `json:"created_at,omitzero"`
 	LastRunAt time.Time       `json:"last_run_at,omitzero"`
 	NextRunAt time.Time       `json:"next_run_at,omitzero"`
+	SettledAt time.Time       `json:"settled_at,omitzero"` // while NextRunAt waits: all up to here but that has its answer
+	Job       string          `json:"job,omitempty"`       // that it made last
 	LastError string          `json:"last_error,omitempty"`
 	Extra     json.RawMessage `json:"extra,omitempty"`
 }
@@ -78,7 +86,7 @@ type Job struct {
 	Attempt         int              `json:"attempt,omitempty"`   // from 1, where it may be tried again
 	NotBefore       time.Time        `json:"not_before,omitzero"` // a pending one waits until then
 	Node            string           `json:"node,omitempty"`      // the host that runs it
-	Process         *Holder          `json:"process,omitempty"`   // of the agent's own program
+	Process         json.RawMessage  `json:"process,omitempty"`   // what its runner finds the agent's program by
 	ContainerID     string           `json:"container_id,omitempty"`
 	ErrorMessage    string           `json:"error_message,omitempty"`
 	StartedAt       time.Time        `json:"started_at"`

@@ -3,11 +3,13 @@ package chat_test
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/model"
 )
@@ -33,7 +35,12 @@ func BenchmarkDelta(b *testing.B) {
 func BenchmarkResume(b *testing.B) {
 	for _, n := range []int{100, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			r := newRig(b, memory.New(), nil)
+			kept, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "s.db"), &sqlite.Options{Create: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer kept.Close()
+			r := newRig(b, kept, nil)
 			c := r.new()
 			r.send(c, "hello")
 			r.close(c)

@@ -51,7 +51,8 @@ type Options struct {
 	Session tidemark.Session
 	Title   func(first string) string
 	// Box makes the tools of a session. It is called again after a switch.
-	Box func(tool.State, tool.Files, func(name string, chunk []byte)) (*tool.Box, error)
+	// The limits are those of the session.
+	Box func(tool.State, tool.Files, store.Limits, func(name string, chunk []byte)) (*tool.Box, error)
 	// Allow lets a session that is local-only use remote models and tools.
 	Allow bool
 	// FreshInterpreter is why no shell or interpreter of an earlier run is

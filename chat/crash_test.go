@@ -231,7 +231,7 @@ func TestAResumeThatFailsLetsGoOfTheSession(t *testing.T) {
 	r.send(c, "hello")
 	r.close(c)
 	good := r.o.Box
-	r.o.Box = func(tool.State, tool.Files, func(string, []byte)) (*tool.Box, error) {
+	r.o.Box = func(tool.State, tool.Files, store.Limits, func(string, []byte)) (*tool.Box, error) {
 		return nil, errors.New("no tools today")
 	}
 	if _, err := chat.Resume(t.Context(), r.o, c.ID()); err == nil || !strings.Contains(err.Error(), "no tools today") {

@@ -125,6 +125,12 @@ func TestABranchIntoTheMiddleOfACallIsValidAndRunsNothing(t *testing.T) {
 		}
 		r.send(c, "go on")
 		valid(t, r.model.last(t))
+		path := r.path(c.ID())
+		for _, call := range e.Blocks {
+			if got := results(path)[call.ID].Text; call.Type == tidemark.BlockToolUse && !strings.Contains(got, "taken back to this point") {
+				t.Errorf("%s: the model is told %q", call.ID, got)
+			}
+		}
 	}
 	same(t, ran(t, r), 1)
 }

@@ -180,7 +180,7 @@ func newRig(t testing.TB, b tidemark.Backend, script map[string][]reply) *rig {
 		Store: r.store, Holder: tidemark.Holder{Program: "test", PID: 1, Host: "here"},
 		Model: r.model, Name: "m1", Provider: "scripted", System: "Be brief.",
 		Title: func(first string) string { return clipped(first) },
-		Box: func(s tool.State, f tool.Files, out func(string, []byte)) (*tool.Box, error) {
+		Box: func(s tool.State, f tool.Files, _ store.Limits, out func(string, []byte)) (*tool.Box, error) {
 			return tool.New(tool.Options{Root: r.dir, Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir}, State: s, Files: f, Output: out})
 		},
 		Show: func(e chat.Event) {

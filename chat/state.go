@@ -48,7 +48,7 @@ func (c *Chat) shell() (was tool.State, fresh string) {
 
 // open makes the tools of the session, with the shell where it was.
 func (c *Chat) open(was tool.State) error {
-	box, err := c.o.Box(was, &sessionFiles{c}, func(name string, chunk []byte) {
+	box, err := c.o.Box(was, &sessionFiles{c}, c.state.Limits, func(name string, chunk []byte) {
 		c.tell(Event{Output: strings.ToValidUTF8(string(chunk), "\uFFFD")})
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/compact"
@@ -78,7 +79,7 @@ type answerMark struct {
 func (t *thread) append(ctx context.Context, entries ...tidemark.Entry) ([]tidemark.Entry, error) {
 	for i := range entries {
 		if entries[i].At.IsZero() {
-			entries[i].At = t.c.o.Now().UTC()
+			entries[i].At = t.c.o.Now().UTC().Truncate(time.Microsecond)
 		}
 		if entries[i].Kind == "" {
 			entries[i].Kind = tidemark.KindMessage
@@ -185,8 +186,8 @@ func mark(v any) json.RawMessage {
 // context begins, and loadMost how many at most: a session of another tool that
 // was never compacted may be endless, and no model takes that much.
 const (
-	loadStep  = 200
-	loadMost  = 4000
+	loadStep  = 100
+	loadMost  = 600
 	loadRules = 8 // entries at the beginning that may have the system prompt
 )
 

@@ -342,11 +342,42 @@ func TestFullStorageIsAnErrorAndNothingIsShownAsKept(t *testing.T) {
 		// There is room again: the same conversation goes on.
 		r.send(c, "on")
 		valid(t, r.model.last(t))
-		for id, b := range results(r.path(c.ID())) {
-			if strings.Contains(b.Text, "interrupted") && !b.IsError {
-				t.Errorf("%s: %+v", id, b)
+		// What has no outcome has one in the log now, which says what is known.
+		path := r.path(c.ID())
+		all, began := results(path), make(map[string]bool)
+		for _, e := range path {
+			began[callID(e)] = true
+			for _, b := range e.Blocks {
+				if _, ok := all[b.ID]; b.Type == tidemark.BlockToolUse && !ok {
+					t.Errorf("after %d commits: %s has no outcome", n, b.ID)
+				}
+			}
+		}
+		for id, b := range all {
+			if says := strings.Contains(b.Text, "may have had effects"); strings.HasPrefix(b.Text, "interrupted") && says != began[id] {
+				t.Errorf("after %d commits: %s: began %t, and the model is told %q", n, id, began[id], b.Text)
 			}
 		}
 		r.close(c)
 	}
+}
+
+func TestACallIsNotTakenForAnEarlierOneOfTheSameID(t *testing.T) {
+	f := &full{Backend: memory.New(), after: -1}
+	r := newRig(t, f, map[string][]reply{
+		"first":  {calls(use("call_0", "bash", `{"command":"true"}`))},
+		"second": {calls(use("call_0", "bash", `{"command":"false"}`))},
+	})
+	c := r.new()
+	r.send(c, "first")
+	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) {
+		f.set(0) // what says that it begins cannot be kept
+		return chat.Once, nil
+	}
+	if _, err := c.Send(t.Context(), tidemark.Text("second")); !errors.Is(err, tidemark.ErrStorage) {
+		t.Fatalf("Send: %v, want ErrStorage", err)
+	}
+	f.set(-1)
+	r.send(c, "on")
+	same(t, results(r.path(c.ID()))["call_0"].Text, "interrupted before this began: it was not run.")
 }

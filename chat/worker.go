@@ -67,7 +67,7 @@ func (c *Chat) Spawn(name, prompt string) error {
 		c.workers[name] = w
 	}
 	if w.box == nil {
-		box, err := c.o.Box(tool.State{}, &sessionFiles{c}, func(_ string, chunk []byte) {
+		box, err := c.o.Box(tool.State{}, &sessionFiles{c}, c.state.Limits, func(_ string, chunk []byte) {
 			c.tell(Event{Worker: name, Output: strings.ToValidUTF8(string(chunk), "\uFFFD")})
 		})
 		if err != nil {

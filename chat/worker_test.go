@@ -151,6 +151,39 @@ func TestWhatAWorkerIsToldMeanwhileComesNext(t *testing.T) {
 	same(t, said, []string{"one", "two", "three"})
 }
 
+func TestAWorkerThatFailedGoesOnWithWhatItWasTold(t *testing.T) {
+	r := newRig(t, memory.New(), nil)
+	gate := make(chan struct{})
+	usual := r.model.answer
+	r.model.answer = func(q model.Request) reply {
+		if q.Entries[len(q.Entries)-1].Text() == "one" {
+			<-gate
+			return reply{err: errors.New("not today")}
+		}
+		return usual(q)
+	}
+	c := r.new()
+	r.send(c, "hello")
+	for _, text := range []string{"one", "two"} {
+		if err := c.Spawn("a", text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(gate)
+	if _, err := c.Await(t.Context(), "a"); err == nil || err.Error() != "not today" {
+		t.Errorf("Await: %v", err)
+	}
+	states, err := c.Workers(t.Context())
+	if err != nil || len(states) != 1 || states[0].Failed == nil || states[0].Running {
+		t.Errorf("Workers = %+v, %v", states, err)
+	}
+	if err := c.Spawn("a", "three"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, c, "a")
+	same(t, shape(r.worker(c.ID(), "a")), []string{"tools", "system", "user", "error", "user", "assistant", "user", "assistant"})
+}
+
 func TestAStoppedWorkerStopsAndForgetsItsQueue(t *testing.T) {
 	r := newRig(t, memory.New(), map[string][]reply{"hang": {{text: []string{"so far"}, hang: true}}})
 	c := r.new()
@@ -290,6 +323,15 @@ func TestManyThingsAtOnce(t *testing.T) {
 	r := newRig(t, memory.New(), work)
 	c := r.new()
 	r.send(c, "hello")
+	r.onEvent(func(chat.Event) { // whoever shows things looks, too
+		c.State()
+		c.Session()
+		c.Tools()
+		c.ModelName()
+		if _, err := c.Workers(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 	var wg sync.WaitGroup
 	for i := range 4 {
 		name := fmt.Sprint("w", i)

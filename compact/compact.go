@@ -220,6 +220,11 @@ const (
 // ends while Summarize works, the error is that of ctx.
 func Compact(ctx context.Context, entries []tidemark.Entry, o Options) (Result, error) {
 	o = o.Or()
+	switch o.Strategy {
+	case Simple, CodeAware, RoleBudget, Model:
+	default:
+		return Result{}, tidemark.Invalidf("compaction %.40q: want %s, %s, %s or %s", o.Strategy, Simple, CodeAware, RoleBudget, Model)
+	}
 	c := divide(entries, o)
 	if len(c.part) == 0 {
 		return Result{}, fmt.Errorf("%w: the conversation is no longer than what stays", ErrNoGain)

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"time"
 
@@ -116,8 +117,8 @@ func (w *Writer) SaveCheckpoint(ctx context.Context, c Checkpoint) error {
 	}
 	key := w.s.checkpointKey(w.id, c.Name)
 	old, err := w.s.get(ctx, key, &Checkpoint{})
-	if err != nil {
-		return err
+	if err != nil && !(errors.Is(err, tidemark.ErrCorrupt) && old.Version > 0) {
+		return err // a damaged one is replaced
 	}
 	r, err := put(key, old.Version, c)
 	if err != nil {

@@ -32,6 +32,10 @@ type File struct {
 // chunkBytes is how much of a file is in one line.
 const chunkBytes = 256 << 10
 
+// filling is the state of the record beside a content that no name leads to
+// yet. With it a purge finds what a writer left that died over it.
+const filling = "filling"
+
 // CheckFile returns ErrInvalid for a name that no file of a session can have.
 func CheckFile(name string) error {
 	switch {
@@ -60,23 +64,24 @@ func (w *Writer) PutFile(ctx context.Context, name string, content io.Reader) (F
 		return File{}, tidemark.NotFoundf("session %s: nothing was said yet", w.id)
 	}
 	f := File{Name: name, Content: rand.Text()}
-	c := &chunks{w: w, log: keyOf(kindFile, w.id, f.Content), sum: sha256.New()}
+	c := &chunks{w: w, content: f.Content, log: keyOf(kindFile, w.id, f.Content), sum: sha256.New()}
 	err := c.fill(ctx, content)
 	if err == nil {
 		f.Size, f.SHA256 = c.size, hex.EncodeToString(c.sum.Sum(nil))
-		err = w.putFile(ctx, &f)
+		err = w.putFile(ctx, &f, c.record)
 	}
 	if err != nil {
-		// What was written leads nowhere; a purge would find it all the same.
-		_, dropErr := w.s.commit(context.WithoutCancel(ctx), tidemark.Batch{Drops: []tidemark.Key{c.log}})
+		// What was written leads nowhere.
+		_, dropErr := w.s.commit(context.WithoutCancel(ctx), tidemark.Batch{Deletes: c.record, Drops: []tidemark.Key{c.log}})
 		return File{}, errors.Join(w.lost(ctx, err), dropErr)
 	}
 	return f, nil
 }
 
-// putFile makes f what its name leads to, and drops what it led to before.
-func (w *Writer) putFile(ctx context.Context, f *File) error {
-	b := tidemark.Batch{At: w.s.now()}
+// putFile makes f what its name leads to, and drops what it led to before. The
+// record beside its content has served.
+func (w *Writer) putFile(ctx context.Context, f *File, beside []tidemark.Need) error {
+	b := tidemark.Batch{At: w.s.now(), Deletes: beside}
 	f.ModifiedAt = b.At
 	var old File
 	was, err := w.s.get(ctx, w.s.fileKey(w.id, f.Name), &old)
@@ -100,11 +105,13 @@ func (w *Writer) putFile(ctx context.Context, f *File) error {
 
 // chunks writes the content of a file into a log of its own.
 type chunks struct {
-	w    *Writer
-	log  tidemark.Key
-	seq  int64
-	size int64
-	sum  hash.Hash
+	w       *Writer
+	content string
+	log     tidemark.Key
+	record  []tidemark.Need // beside the log, once there is one
+	seq     int64
+	size    int64
+	sum     hash.Hash
 }
 
 func (c *chunks) fill(ctx context.Context, content io.Reader) error {
@@ -133,10 +140,21 @@ func (c *chunks) add(ctx context.Context, chunk []byte) error {
 	l := tidemark.Line{Seq: c.seq, Kind: "chunk", At: b.At, Body: bytes.Clone(chunk)}
 	l.Sum = l.Checksum(c.log)
 	b.Appends = []tidemark.Append{{Log: c.log, Lines: []tidemark.Line{l}}}
+	if c.seq == 1 {
+		r, err := put(c.log, 0, File{Content: c.content})
+		if err != nil {
+			return err
+		}
+		r.State = filling
+		b.Puts = append(b.Puts, r)
+	}
 	if err := c.w.guard(&b, false); err != nil {
 		return err
 	}
 	_, err := c.w.s.commit(ctx, b)
+	if err == nil && c.seq == 1 {
+		c.record = []tidemark.Need{{Key: c.log, Version: 1}}
+	}
 	return err
 }
 
@@ -171,6 +189,9 @@ func (s *Store) Files(ctx context.Context, id tidemark.SessionID) ([]File, error
 	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindFile, Prefix: string(id) + "."}) {
 		if err != nil {
 			return all, err
+		}
+		if r.State == filling {
+			continue
 		}
 		var f File
 		if err := decode(r, &f); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,41 @@ func TestAFileComesBackAsItWasPut(t *testing.T) {
 				t.Errorf("%d keys are left after the purge", n)
 			}
 		})
+	}
+}
+
+// dying is a reader whose writer dies after a first part.
+type dying struct{ n int }
+
+func (d *dying) Read(p []byte) (int, error) {
+	if d.n++; d.n > 300 {
+		runtime.Goexit()
+	}
+	return copy(p, bytes.Repeat([]byte("x"), 1<<10)), nil
+}
+
+func TestAPurgeFindsTheFileThatAWriterDiedOver(t *testing.T) {
+	b := memory.New()
+	s := store.New(b, &store.Options{Dead: func(tidemark.Holder) bool { return true }})
+	defer s.Close()
+	w := begin(t, s, user("hello"))
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		w.PutFile(t.Context(), "buffers/large", &dying{})
+	}()
+	<-done
+	if n := keys(t, b, "file"); n == 0 {
+		t.Fatal("nothing of the file was written")
+	}
+	if all, err := s.Files(t.Context(), w.ID()); err != nil || len(all) != 0 {
+		t.Errorf("files %v, %v; want none", all, err)
+	}
+	if err := s.Purge(t.Context(), w.ID(), tidemark.Holder{Program: "test", PID: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if n := keys(t, b, "file"); n != 0 {
+		t.Errorf("%d keys of files are left", n)
 	}
 }
 

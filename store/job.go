@@ -101,9 +101,11 @@ type Skipped struct {
 type Occurrence struct {
 	Agent, Schedule string
 	Instant         time.Time      // the stored next instant that was judged
+	Job             string         // the stored job that was judged
 	Jobs            []tidemark.Job // to run, each with its Occurrence
 	Skipped         []Skipped
 	Next            time.Time // zero: never again
+	Settled         time.Time // while Next waits for the end of a job
 }
 
 // ClaimOccurrence makes jobs of what is due, once over all daemons: ErrExists
@@ -116,7 +118,7 @@ func (s *Store) ClaimOccurrence(ctx context.Context, o Occurrence) ([]tidemark.J
 		if err != nil {
 			return err
 		}
-		if !d.NextRunAt.Equal(o.Instant) || d.Status == tidemark.Disabled {
+		if !d.NextRunAt.Equal(o.Instant) || d.Status == tidemark.Disabled || d.Job != o.Job {
 			return tidemark.Existsf("schedule %s/%s: its occurrence at %s was taken", o.Agent, o.Schedule, o.Instant.Format(time.RFC3339))
 		}
 		b := tidemark.Batch{At: s.now()}
@@ -128,9 +130,9 @@ func (s *Store) ClaimOccurrence(ctx context.Context, o Occurrence) ([]tidemark.J
 				return err
 			}
 			jobs, b.Puts = append(jobs, added), append(b.Puts, r)
-			d.LastRunAt = j.Occurrence
+			d.LastRunAt, d.Job = j.Occurrence, added.ID
 		}
-		d.NextRunAt = o.Next
+		d.NextRunAt, d.SettledAt = o.Next, o.Settled
 		if len(o.Skipped) > 0 {
 			if err := s.noteSkips(ctx, &b, o); err != nil {
 				return err

@@ -115,7 +115,9 @@ func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 		if err := decode(r, &f); err != nil {
 			return r, err
 		}
-		r.Key = s.fileKey(id, f.Name)
+		if r.State != filling {
+			r.Key = s.fileKey(id, f.Name)
+		}
 	}
 	r.Sum = r.Checksum()
 	return r, nil

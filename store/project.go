@@ -13,8 +13,13 @@ import (
 // stays when its folder is moved, such as the first commit of its history.
 type project struct {
 	Mark  string   `json:"mark"`
-	Paths []string `json:"paths"` // where it was seen, the last one first
+	Paths []string `json:"paths,omitempty"` // where it was seen, the last one first
+	Marks []string `json:"marks,omitempty"` // of a path: what is known of what lies there
 }
+
+// pathMark is the mark under which the marks of a path are kept: finding them
+// out may take long, and a listing cannot wait.
+func pathMark(path string) string { return "path:" + path }
 
 // maxPaths bounds how many places of a project are remembered.
 const maxPaths = 100
@@ -54,18 +59,38 @@ func (s *Store) ProjectPaths(ctx context.Context, mark string) ([]string, error)
 // knowPlace remembers where the project of a new session lies. The session is
 // kept already: what goes wrong here shows when it is next written to.
 func (s *Store) knowPlace(ctx context.Context, path string) {
-	for _, mark := range s.marksOfProject(ctx, path) {
+	if path == "" || s.o.Marks == nil || s.o.There == nil {
+		return
+	}
+	key := s.projectKey(pathMark(path))
+	p := project{Mark: pathMark(path)}
+	old, err := s.get(ctx, key, &p)
+	if err != nil || old.Version > 0 {
+		return // it is known
+	}
+	p.Marks = s.o.Marks(ctx, path)
+	for _, mark := range p.Marks {
 		if s.KnowProject(ctx, mark, path) != nil {
 			return
 		}
 	}
+	if r, err := put(key, 0, p); err == nil {
+		s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}}) // another one that was quicker says the same
+	}
 }
 
-func (s *Store) marksOfProject(ctx context.Context, path string) []string {
+// marksOfProject are what the project at a path is known by: as it was when the
+// first session was made there, or else as it is.
+func (s *Store) marksOfProject(ctx context.Context, path string) ([]string, error) {
 	if path == "" || s.o.Marks == nil || s.o.There == nil {
-		return nil
+		return nil, nil
 	}
-	return s.o.Marks(ctx, path)
+	var p project
+	r, err := s.get(ctx, s.projectKey(pathMark(path)), &p)
+	if err != nil || r.Version > 0 {
+		return p.Marks, err
+	}
+	return s.o.Marks(ctx, path), nil
 }
 
 // placesOf returns where a project is and where it was before it was moved:
@@ -73,7 +98,11 @@ func (s *Store) marksOfProject(ctx context.Context, path string) []string {
 // it that is still there is a place of its own.
 func (s *Store) placesOf(ctx context.Context, path string) ([]string, error) {
 	places := []string{path}
-	for _, mark := range s.marksOfProject(ctx, path) {
+	marks, err := s.marksOfProject(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	for _, mark := range marks {
 		paths, err := s.ProjectPaths(ctx, mark)
 		if err != nil {
 			return nil, err

@@ -96,7 +96,9 @@ func (b *bringer) one(ctx context.Context, f *convert.Session, from string) erro
 			b.say("%s: %s", f.ForeignID, lost)
 		}
 	}
-	g.row.Lost = f.Lost
+	if g.row.Lost = f.Lost; len(f.Lost) > 0 {
+		b.lossy++
+	}
 	b.rows = append(b.rows, g.row)
 	return nil
 }
@@ -106,7 +108,11 @@ func (g *guest) undo(ctx context.Context) error {
 	if g.w == nil || g.here != nil {
 		return nil
 	}
-	err := g.s.Purge(ctx, g.w.ID(), g.holder(g.cmd))
+	who := g.holder(g.cmd)
+	if l, err := g.s.Lease(ctx, g.w.ID()); err != nil || l.Holder != who {
+		return err // somebody else wrote to it meanwhile, and was told that it is kept
+	}
+	err := g.s.Purge(ctx, g.w.ID(), who)
 	if errors.Is(err, tidemark.ErrNotFound) {
 		return nil // nothing of it was kept yet
 	}
@@ -121,6 +127,8 @@ type guest struct {
 	here *store.View // nil: not yet
 	w    *store.Writer
 	sole bool // no other import was seen to bring it
+
+	beaten time.Time // when its lease was last renewed
 }
 
 // origin is what a session keeps of where it came from.
@@ -253,7 +261,7 @@ func (g *guest) log(ctx context.Context, worker string, entries iter.Seq2[conver
 	if entries == nil {
 		return nil
 	}
-	l := &guestLog{guest: g, worker: worker, seqs: make(map[string]int64), kept: make(map[string]keptEntry)}
+	l := &guestLog{guest: g, worker: worker, seqs: make(map[shortSum]int64), kept: make(map[shortSum]keptEntry)}
 	if err := l.look(ctx); err != nil {
 		return err
 	}
@@ -287,17 +295,26 @@ func (g *guest) log(ctx context.Context, worker string, entries iter.Seq2[conver
 // keptEntry is an entry that is here already.
 type keptEntry struct {
 	seq int64
-	sum [32]byte
+	sum shortSum
+}
+
+// shortSum stands for a text, so that a session of a million entries does not
+// have all their names in memory at once.
+type shortSum [16]byte
+
+func shortSumOf(text string) shortSum {
+	sum := sha256.Sum256([]byte(text))
+	return shortSum(sum[:16])
 }
 
 // guestLog is a log on its way in.
 type guestLog struct {
 	*guest
 	worker  string
-	kept    map[string]keptEntry // by key
-	seqs    map[string]int64     // by the tool's id
-	last    int64                // the seq of the entry before
-	end     int64                // the seq of the newest one that is here or waits
+	kept    map[shortSum]keptEntry // by key
+	seqs    map[shortSum]int64     // by the tool's id
+	last    int64                  // the seq of the entry before
+	end     int64                  // the seq of the newest one that is here or waits
 	pending []tidemark.Entry
 	size    int
 }
@@ -327,20 +344,21 @@ func (l *guestLog) look(ctx context.Context) error {
 		}
 		l.end = e.Seq
 		if e.Key != "" {
-			l.kept[e.Key] = keptEntry{e.Seq, sumOf(e)}
+			l.kept[shortSumOf(e.Key)] = keptEntry{e.Seq, sumOf(e)}
 		}
 	}
 	return nil
 }
 
 // sumOf tells the content of two entries apart.
-func sumOf(e tidemark.Entry) [32]byte {
+func sumOf(e tidemark.Entry) shortSum {
 	e.Seq, e.Place, e.Key = 0, tidemark.Place{}, ""
 	l, err := e.Line()
 	if err != nil {
-		return [32]byte{}
+		return shortSum{}
 	}
-	return sha256.Sum256(append([]byte(l.Kind+"\x00"), l.Body...))
+	sum := sha256.Sum256(append([]byte(l.Kind+"\x00"), l.Body...))
+	return shortSum(sum[:16])
 }
 
 // keyOf makes a key of the tool's id for an entry.
@@ -355,7 +373,7 @@ func (l *guestLog) keyOf(id string) string {
 
 // add takes one entry: it is here, it is new, or it was changed.
 func (l *guestLog) add(ctx context.Context, e convert.Entry) error {
-	if _, again := l.seqs[e.ID]; again && e.ID != "" {
+	if _, again := l.seqs[shortSumOf(e.ID)]; again && e.ID != "" {
 		return nil
 	}
 	kept := e.Entry
@@ -366,13 +384,13 @@ func (l *guestLog) add(ctx context.Context, e convert.Entry) error {
 	sum := sumOf(kept)
 	if e.ID != "" {
 		kept.Key = l.keyOf(e.ID)
-		have, ok := l.kept[kept.Key]
+		have, ok := l.kept[shortSumOf(kept.Key)]
 		if ok && have.sum != sum && have.sum != sumOf(l.s.Mask(kept)) {
 			kept.Key = l.keyOf(e.ID + "~" + hex.EncodeToString(sum[:4]))
-			have, ok = l.kept[kept.Key]
+			have, ok = l.kept[shortSumOf(kept.Key)]
 		}
 		if ok {
-			l.seqs[e.ID], l.last = have.seq, have.seq
+			l.seqs[shortSumOf(e.ID)], l.last = have.seq, have.seq
 			return nil
 		}
 	}
@@ -381,7 +399,7 @@ func (l *guestLog) add(ctx context.Context, e convert.Entry) error {
 		l.row.State = "grown"
 	}
 	if l.dryRun {
-		l.seqs[e.ID] = 0
+		l.seqs[shortSumOf(e.ID)] = 0
 		return nil
 	}
 	if l.here != nil || l.from.Fork != nil {
@@ -394,7 +412,7 @@ func (l *guestLog) add(ctx context.Context, e convert.Entry) error {
 	l.end++
 	l.last = l.end
 	if e.ID != "" {
-		l.seqs[e.ID] = l.end
+		l.seqs[shortSumOf(e.ID)] = l.end
 	}
 	for _, b := range kept.Blocks {
 		l.size += len(b.Text) + len(b.Input) + len(b.Data) + len(b.Raw)
@@ -402,7 +420,10 @@ func (l *guestLog) add(ctx context.Context, e convert.Entry) error {
 	if len(l.pending) < importChunk && l.size < importBytes {
 		return nil
 	}
-	return l.flush(ctx)
+	if err := l.flush(ctx); err != nil {
+		return err
+	}
+	return l.beat(ctx)
 }
 
 // importBytes bounds what waits to be kept.
@@ -410,7 +431,7 @@ const importBytes = 4 << 20
 
 // parent is the seq that an entry follows here.
 func (l *guestLog) parent(e convert.Entry) int64 {
-	switch seq, ok := l.seqs[e.Parent]; {
+	switch seq, ok := l.seqs[shortSumOf(e.Parent)]; {
 	case e.Parent == convert.Root && l.end > 0:
 		return store.Root
 	case e.Parent != "" && ok:
@@ -454,6 +475,9 @@ func (g *guest) attach(ctx context.Context) error {
 		return nil
 	}
 	w, err := g.s.Attach(ctx, g.here.ID, g.holder(g.cmd))
+	if errors.Is(err, tidemark.ErrNotFound) { // thrown away: that of the others goes on
+		return &convert.Skip{What: g.from.ForeignID, Why: err}
+	}
 	if err != nil {
 		return err
 	}
@@ -563,13 +587,13 @@ func (l *guestLog) finish(ctx context.Context) error {
 	if l.w == nil {
 		return nil
 	}
-	if head, ok := l.seqs[l.from.Head]; ok && l.from.Head != "" && head != l.last {
+	if head, ok := l.seqs[shortSumOf(l.from.Head)]; ok && l.from.Head != "" && head != l.last {
 		if err := l.w.Branch(ctx, head); err != nil {
 			return err
 		}
 	}
 	for id, label := range l.from.Labels {
-		if seq, ok := l.seqs[id]; ok && strings.TrimSpace(label) != "" {
+		if seq, ok := l.seqs[shortSumOf(id)]; ok && strings.TrimSpace(label) != "" {
 			if err := l.s.Label(ctx, l.row.Session, seq, label); err != nil {
 				return err
 			}

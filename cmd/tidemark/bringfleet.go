@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"reflect"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
@@ -22,13 +23,15 @@ func (b *bringer) fleet(ctx context.Context, p convert.Place, from string) error
 	for _, lost := range f.Lost {
 		b.say("%s: %s", from, lost)
 	}
-	if !b.dryRun {
+	// What could not be read this time is no reason to forget what is here.
+	whole := len(f.Skipped) == 0
+	if !b.dryRun && (whole || !reflect.DeepEqual(f.Fleet, tidemark.Fleet{})) {
 		if err := b.s.PutFleet(ctx, f.Fleet); err != nil {
 			return err
 		}
 	}
 	for _, agent := range f.Agents {
-		if err := b.keep(b.agent(ctx, agent, from)); err != nil {
+		if err := b.keep(b.agent(ctx, agent, from, whole)); err != nil {
 			return err
 		}
 	}
@@ -85,7 +88,9 @@ func stateOf(isNew, changed bool, events int) string {
 	return "known"
 }
 
-func (b *bringer) agent(ctx context.Context, a convert.Agent, from string) (brought, error) {
+// agent brings the state of an agent, and what it logged. One that is here
+// keeps its state unless the whole of it could be read.
+func (b *bringer) agent(ctx context.Context, a convert.Agent, from string, whole bool) (brought, error) {
 	row := brought{From: from, Kind: "agent", Title: a.Name}
 	isNew := true
 	if b.s != nil {
@@ -98,7 +103,7 @@ func (b *bringer) agent(ctx context.Context, a convert.Agent, from string) (brou
 	}
 	changed := isNew
 	var err error
-	if !b.dryRun {
+	if !b.dryRun && (isNew || whole) {
 		if changed, err = b.s.PutAgent(ctx, a.Agent); err != nil {
 			return row, err
 		}

@@ -312,8 +312,8 @@ func (t *talk) chatOptions(ctx context.Context) (chat.Options, error) {
 		o.FreshInterpreter = "asked for with --force-new"
 	}
 	root := t.project()
-	o.Box = func(state tool.State, files tool.Files, output func(string, []byte)) (*tool.Box, error) {
-		return tool.New(tool.Options{Root: root, Environ: toolEnviron(), State: state, Files: files, OutputBytes: set.OutputBytes, Output: output})
+	o.Box = func(state tool.State, files tool.Files, limits store.Limits, output func(string, []byte)) (*tool.Box, error) {
+		return tool.New(tool.Options{Root: root, Environ: toolEnviron(), State: state, Files: files, OutputBytes: limits.OutputBytes, Output: output})
 	}
 	var err error
 	o.System, err = t.systemPrompt(ctx)

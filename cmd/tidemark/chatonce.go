@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -24,6 +25,11 @@ func (t *talk) once(ctx context.Context, id tidemark.SessionID, seq int64) error
 		return err
 	}
 	t.screen = &chatScreen{app: t.app, side: t.err, format: t.f.format}
+	if t.f.format == "stream-json" {
+		gathered := gather(t.out)
+		t.out = gathered
+		defer gathered.Close()
+	}
 	t.approve = func(_ context.Context, a chat.Ask) (chat.Decision, error) {
 		if t.f.yes {
 			return chat.Once, nil
@@ -54,6 +60,68 @@ func (t *talk) once(ctx context.Context, id tidemark.SessionID, seq int64) error
 		t.saved()
 	}
 	return err
+}
+
+// gatherer writes what came while the last write was under way in one go: a
+// model says a thousand words in a second, and nobody reads them one by one.
+type gatherer struct {
+	to   io.Writer
+	mu   sync.Mutex
+	more sync.Cond
+	buf  []byte
+	err  error
+	end  bool
+	done chan struct{}
+}
+
+func gather(to io.Writer) *gatherer {
+	g := &gatherer{to: to, done: make(chan struct{})}
+	g.more.L = &g.mu
+	go g.run()
+	return g
+}
+
+func (g *gatherer) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err != nil {
+		return 0, g.err
+	}
+	g.buf = append(g.buf, p...)
+	g.more.Signal()
+	return len(p), nil
+}
+
+func (g *gatherer) run() {
+	defer close(g.done)
+	var out []byte
+	for {
+		g.mu.Lock()
+		for len(g.buf) == 0 && !g.end {
+			g.more.Wait()
+		}
+		if len(g.buf) == 0 || g.err != nil {
+			g.mu.Unlock()
+			return
+		}
+		out, g.buf = g.buf, out[:0]
+		g.mu.Unlock()
+		if _, err := g.to.Write(out); err != nil {
+			g.mu.Lock()
+			g.err = err
+			g.mu.Unlock()
+		}
+	}
+}
+
+// Close returns when all is written.
+func (g *gatherer) Close() error {
+	g.mu.Lock()
+	g.end = true
+	g.more.Signal()
+	g.mu.Unlock()
+	<-g.done
+	return g.err
 }
 
 // fullPrompt is the prompt, and what was piped in.

@@ -116,6 +116,7 @@ func (r *repl) listen() {
 			r.console.Continue()
 		case sigWinch:
 			r.console.Resize()
+			r.screen.resized.Store(true)
 		default:
 			select {
 			case r.signals <- s:

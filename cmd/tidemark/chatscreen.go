@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
@@ -18,6 +19,8 @@ type chatScreen struct {
 	*app
 	side   io.Writer // notices: stderr, or the console
 	format string    // of -p; "": a conversation
+
+	resized atomic.Bool // the terminal has another width
 
 	mu       sync.Mutex
 	body     io.Writer        // answers: stdout, or the console; nil: they are not streamed
@@ -126,7 +129,9 @@ func (s *chatScreen) live(e chat.Event) {
 			s.flush()
 			s.text = render.NewTerminal(s.body, &render.TerminalOptions{Columns: s.width(), Color: s.color})
 		}
-		s.text.SetColumns(s.width()) // it may have changed
+		if s.resized.Swap(false) {
+			s.text.SetColumns(s.width())
+		}
 		s.text.WriteString(e.Text)
 	case e.Thinking != "":
 		if !s.thinking {

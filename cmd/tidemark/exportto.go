@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -133,16 +134,25 @@ func (e *exportInto) session(ctx context.Context, p store.Point) error {
 func (e *exportInto) fleet(ctx context.Context) error {
 	f := &convert.Fleet{}
 	var err error
-	if f.Fleet, err = e.s.Fleet(ctx); err != nil {
+	if f.Fleet, err = e.s.Fleet(ctx); err == nil {
+		err = e.mask(&f.Fleet)
+	}
+	if err != nil {
 		return err
 	}
 	for agent, err := range e.s.Agents(ctx) {
+		if err == nil {
+			err = e.mask(&agent)
+		}
 		if err != nil {
 			return err
 		}
 		f.Agents = append(f.Agents, convert.Agent{Agent: agent, Log: e.events(e.s.AgentLog(ctx, agent.Name))})
 	}
 	for schedule, err := range e.s.Schedules(ctx, "") {
+		if err == nil {
+			err = e.mask(&schedule)
+		}
 		if err != nil {
 			return err
 		}
@@ -158,10 +168,9 @@ func (e *exportInto) fleet(ctx context.Context) error {
 	slices.SortStableFunc(jobs, func(a, b tidemark.Job) int { return a.StartedAt.Compare(b.StartedAt) })
 	f.Jobs = func(yield func(convert.Job, error) bool) {
 		for _, job := range jobs {
-			if e.redact {
-				job.Prompt, job.Summary = e.s.MaskText(job.Prompt), e.s.MaskText(job.Summary)
-			}
-			if !yield(convert.Job{Job: job, Output: e.events(e.s.Output(ctx, job.ID))}, nil) {
+			id := job.ID
+			err := e.mask(&job)
+			if !yield(convert.Job{Job: job, Output: e.events(e.s.Output(ctx, id))}, err) || err != nil {
 				return
 			}
 		}
@@ -169,6 +178,24 @@ func (e *exportInto) fleet(ctx context.Context) error {
 	lost, err := e.tool.ExportFleet(ctx, e.out, f)
 	e.lost = append(e.lost, lost...)
 	return err
+}
+
+// mask masks every text of a record when that is asked for.
+func (e *exportInto) mask(record any) error {
+	if !e.redact {
+		return nil
+	}
+	b, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	masked := maskedJSON(e.s, b)
+	if masked == nil {
+		return tidemark.Invalidf("a record that cannot be masked")
+	}
+	into := reflect.ValueOf(record).Elem()
+	into.SetZero()
+	return json.Unmarshal(masked, record)
 }
 
 // events masks what is put out when that is asked for; what is damaged is left

@@ -79,6 +79,9 @@ is refused.`,
 				return err
 			}
 			a.progressDone()
+			if i.lossy > 0 && !a.verbose {
+				a.say("Of %d session(s) something has no place here; see what with -v or --json.", i.lossy)
+			}
 			if len(i.rows) > 0 || i.skipped > 0 || all {
 				err = a.print(i.rows, i.print)
 			}
@@ -101,6 +104,7 @@ type importer struct {
 	from    string // the tool; "": to be found out
 	rows    []brought
 	skipped int
+	lossy   int // sessions of which something could not be taken over
 }
 
 // paths brings in one path after the other. What is wrong with one of several
@@ -123,20 +127,6 @@ func (i *importer) paths(paths []string) error {
 	return nil
 }
 
-// isPathError reports whether an error is that of what is imported, and not of
-// the store or of the whole command.
-func isPathError(err error) bool {
-	if errors.Is(err, context.Canceled) {
-		return false
-	}
-	for _, kind := range []error{tidemark.ErrInvalid, tidemark.ErrNotFound, tidemark.ErrUnsupported, tidemark.ErrConflict, tidemark.ErrHeld, fs.ErrPermission} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
-}
-
 // index makes what came in findable at once.
 func (i *importer) index() error {
 	if i.dryRun || i.store == nil {
@@ -154,8 +144,11 @@ func (i *importer) path(path string) error {
 	in, size := i.in, int64(0)
 	if path != "-" {
 		f, err := os.Open(path)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
 			return tidemark.NotFoundf("%w", errors.Unwrap(err))
+		}
+		if err != nil {
+			return tidemark.Invalidf("%w", errors.Unwrap(err))
 		}
 		defer f.Close()
 		if info, err := f.Stat(); err == nil {
@@ -391,10 +384,14 @@ func (b *bringing) leave(err error) {
 // undo takes a session that could not be brought whole away again, if it was
 // begun here: its id is that of the file, and may be somebody else's meanwhile.
 func (b *bringing) undo(ctx context.Context) error {
-	if !b.began {
+	if b.w == nil || b.known != nil {
 		return nil
 	}
-	err := b.s.Purge(ctx, b.w.ID(), b.holder(b.cmd))
+	who := b.holder(b.cmd)
+	if l, err := b.s.Lease(ctx, b.w.ID()); err != nil || l.Holder != who {
+		return err
+	}
+	err := b.s.Purge(ctx, b.w.ID(), who)
 	if errors.Is(err, tidemark.ErrNotFound) {
 		return nil // nothing of it was kept yet
 	}
@@ -415,7 +412,6 @@ type bringing struct {
 	pull    func() (tidemark.Entry, error, bool) // reads it, entry by entry
 	stop    func()
 	w       *store.Writer
-	began   bool            // by this import, not before
 	seqs    map[int64]int64 // the seq in the file → here
 	last    int64           // the seq here of the entry before
 	pending []tidemark.Entry
@@ -487,8 +483,10 @@ func (b *bringing) add(ctx context.Context, e tidemark.Entry) error {
 	return b.flush(ctx)
 }
 
-// isHere reports whether the session here has an entry of the file: an entry
-// keeps its number wherever it goes. ErrConflict: another one has it.
+// isHere reports whether the session here has an entry of the file. An entry
+// keeps its number where the whole session goes; a file with one branch of
+// several numbers anew where it comes in, so that what it says counts.
+// ErrConflict: the number is another one's.
 func (b *bringing) isHere(e tidemark.Entry) (bool, error) {
 	for {
 		have, err, more := b.pull()
@@ -497,13 +495,13 @@ func (b *bringing) isHere(e tidemark.Entry) (bool, error) {
 			return false, err
 		case !more:
 			return false, nil
-		case have.Seq < e.Seq:
-			continue // the file holds one branch of several
-		case have.Seq > e.Seq || !sameEntry(have, e):
+		case sameEntry(have, e):
+			b.seqs[e.Seq], b.last = have.Seq, have.Seq
+			return true, nil
+		case have.Seq >= e.Seq:
 			return false, withHint(tidemark.Conflictf("session %s is here already, and differs at entry %d", b.known.ID, e.Seq), "import it into another store")
 		}
-		b.seqs[e.Seq], b.last = e.Seq, e.Seq
-		return true, nil
+		// The file holds one branch of several.
 	}
 }
 
@@ -552,7 +550,6 @@ func (b *bringing) flush(ctx context.Context) error {
 	}
 	_, err := b.w.Append(ctx, b.pending...)
 	b.pending = nil
-	b.began = b.began || err == nil && b.known == nil
 	b.progress("%d entries", b.row.Entries)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
@@ -73,19 +74,50 @@ func copyDatabase(ctx context.Context, fsys fs.FS, file string) (*copied, error)
 	if c.dir, err = durable.OpenDir(full); err != nil {
 		return nil, tidemark.Storagef("%w", err)
 	}
-	for _, end := range []string{"", "-wal"} {
-		err := copyInto(ctx, c.dir, "copy.db"+end, fsys, file+end)
-		if errors.Is(err, fs.ErrNotExist) && end != "" {
-			continue
-		}
-		if err != nil {
-			return nil, errors.Join(&convert.Skip{What: file, Why: err}, c.remove())
-		}
+	if err := c.copy(ctx, fsys, file); err != nil {
+		return nil, errors.Join(&convert.Skip{What: file, Why: err}, c.remove())
 	}
 	if c.Foreign, err = sqlite.OpenForeign(filepath.Join(full, "copy.db"), true); err != nil {
 		return nil, errors.Join(&convert.Skip{What: file, Why: err}, c.remove())
 	}
 	return c, nil
+}
+
+// copyTries is how often a database is copied anew that changed meanwhile.
+const copyTries = 10
+
+// copy copies the database with what of it lies beside it: its log, or the
+// journal of a change that is under way. Parts of two moments make no database,
+// so all of them have to be as they were before when the last one is copied.
+func (c *copied) copy(ctx context.Context, fsys fs.FS, file string) error {
+	ends := []string{"", "-wal", "-journal"}
+	for range copyTries {
+		before := stamps(fsys, file, ends)
+		for _, end := range ends {
+			err := copyInto(ctx, c.dir, "copy.db"+end, fsys, file+end)
+			switch {
+			case errors.Is(err, fs.ErrNotExist) && end != "":
+				c.dir.Remove("copy.db" + end) // that of an earlier try
+			case err != nil:
+				return err
+			}
+		}
+		if stamps(fsys, file, ends) == before {
+			return nil
+		}
+	}
+	return tidemark.Conflictf("it changes all the time; close what writes to it")
+}
+
+// stamps tells whether files changed.
+func stamps(fsys fs.FS, file string, ends []string) string {
+	var all strings.Builder
+	for _, end := range ends {
+		if i, err := fs.Stat(fsys, file+end); err == nil {
+			fmt.Fprintln(&all, end, i.Size(), i.ModTime().UnixNano())
+		}
+	}
+	return all.String()
 }
 
 func copyInto(ctx context.Context, dir durable.FS, to string, fsys fs.FS, from string) error {

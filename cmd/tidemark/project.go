@@ -34,8 +34,9 @@ func workTree(folder string) string {
 	}
 }
 
-// gitPatience bounds how long git may look for the beginning of a history.
-const gitPatience = 2 * time.Second
+// gitPatience bounds how long git may look for the beginning of a history. One
+// that is so long that this does not suffice has an address, most likely.
+const gitPatience = 300 * time.Millisecond
 
 // projectMarks are what a project is known by wherever it lies: the address
 // that it is fetched from, and the first commit of its history. A folder that
@@ -61,7 +62,9 @@ func projectMarks(ctx context.Context, folder string) []string {
 	if remote := remoteMark(git("config", "--get", "remote.origin.url")); remote != "" {
 		marks = append(marks, remote)
 	}
-	if root := git("rev-list", "--max-parents=0", "HEAD"); root != "" {
+	// The first parents lead to one root, whatever else was merged in, and that
+	// is a short way through a large history.
+	if root := git("rev-list", "--max-parents=0", "--first-parent", "HEAD"); root != "" {
 		marks = append(marks, "root:"+root)
 	}
 	return marks

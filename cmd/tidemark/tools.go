@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,4 +152,18 @@ func (i *importer) everywhere() error {
 		}
 	}
 	return nil
+}
+
+// isPathError reports whether an error is that of what is imported, and not of
+// the store or of the whole command.
+func isPathError(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, tidemark.ErrStorage) {
+		return false
+	}
+	for _, kind := range []error{tidemark.ErrInvalid, tidemark.ErrNotFound, tidemark.ErrUnsupported, tidemark.ErrConflict, tidemark.ErrHeld, fs.ErrPermission} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
 }

@@ -225,6 +225,15 @@ func (it *item) yield(ctx context.Context, p convert.Place, db *sidecar, yield f
 		yield(nil, err)
 		return false
 	}
+	if m != nil && it.volume != nil {
+		if err := it.volume.give(s, it.source); err != nil {
+			// To replace what is here by what could be read would lose the rest.
+			s.Files = nil
+			if !yield(nil, convert.Skipf(it.name, "its files, which stay as they are: %w", err)) {
+				return false
+			}
+		}
+	}
 	return yield(s, nil)
 }
 
@@ -272,7 +281,10 @@ func (it *item) session(ctx context.Context, m *manifest, db *sidecar) (*convert
 		n.Row = it.row.object()
 	}
 	if m == nil {
-		s := &convert.Session{Checkpoint: readState(nil, parseTime(it.row.text("updated_at")))}
+		s := &convert.Session{}
+		if it.name == "" {
+			s.Checkpoint = readState(nil, parseTime(it.row.text("updated_at")))
+		} // else there is a state that could not be read, and what is here stays
 		it.row.describe(s)
 		s.ForeignID = it.known
 		s.Entries = speak(db.turns(ctx, it.row.key), s.CreatedAt)
@@ -297,9 +309,6 @@ func (it *item) session(ctx context.Context, m *manifest, db *sidecar) (*convert
 	n.Timeless = s.CreatedAt.IsZero()
 	if it.older != "" {
 		s.Lost = append(s.Lost, it.older+": an older manifest, which fleet-rlm does not read either")
-	}
-	if it.volume != nil {
-		it.volume.give(s, it.source)
 	}
 	s.Extra = keep(n)
 	return s, nil

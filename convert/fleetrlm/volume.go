@@ -1,6 +1,7 @@
 package fleetrlm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,7 @@ type volume struct {
 	files    []string // below root
 	whose    []whose  // each of them is
 	lost     []string
+	unread   error // of the first part that could not be read
 	sessions []source
 }
 
@@ -48,7 +50,7 @@ func walk(fsys fs.FS, root string, sessions []source) *volume {
 	}
 	top, err := fs.ReadDir(fsys, root)
 	if err != nil {
-		v.lost = append(v.lost, "files of the volume: "+err.Error())
+		v.unread = err
 	}
 	for _, d := range top {
 		if d.Name() != workspacesFolder && !slices.Contains(durableFolders(), d.Name()) {
@@ -63,7 +65,7 @@ func walk(fsys fs.FS, root string, sessions []source) *volume {
 			below := below(root, name)
 			switch {
 			case err != nil:
-				v.lost = append(v.lost, fmt.Sprintf("%s: %v", below, err))
+				v.unread = cmp.Or(v.unread, err)
 			case d.IsDir() || manifests[name]:
 			case !d.Type().IsRegular():
 				v.lost = append(v.lost, below+": is a link or no file at all")
@@ -160,9 +162,10 @@ func mentions(name string, ids map[string][]owner) (all []string) {
 }
 
 // give reads the files of a session. There are no others: what was there
-// before is replaced.
-func (v *volume) give(s *convert.Session, from source) {
+// before is replaced. An error means that they are not all there.
+func (v *volume) give(s *convert.Session, from source) error {
 	s.Files = map[string][]byte{}
+	unread := v.unread
 	lost := slices.Clone(v.lost)
 	room := int64(maxFiles)
 	for i, name := range v.files {
@@ -174,7 +177,12 @@ func (v *volume) give(s *convert.Session, from source) {
 			as = legacyFolder + name
 		}
 		b, err := v.read(name, as, room)
-		if err != nil {
+		var fault *fs.PathError
+		switch {
+		case errors.As(err, &fault):
+			unread = cmp.Or(unread, err)
+			continue
+		case err != nil:
 			lost = append(lost, fmt.Sprintf("%.200s: %v", name, err))
 			continue
 		}
@@ -185,6 +193,7 @@ func (v *volume) give(s *convert.Session, from source) {
 		lost = append(lost[:maxTold], fmt.Sprintf("%d more files of the volume", n-maxTold))
 	}
 	s.Lost = append(s.Lost, lost...)
+	return unread
 }
 
 func (v *volume) read(name, as string, room int64) ([]byte, error) {

@@ -47,7 +47,7 @@ func (r *reader) indexJobs() []listed {
 			g := glance(b)
 			l.start = g.start
 			l.id = cmp.Or(g.id, id)
-			if tidemark.CheckID(g.agent) == nil {
+			if tidemark.CheckID(g.agent) == nil && !g.start.IsZero() { // half a job may have half a name
 				r.agent(g.agent)
 			}
 		}

@@ -16,12 +16,15 @@ import (
 
 // tiny is enough to walk every path once.
 var tiny = size{reps: 2, appends: 2, writers: []int{3}, shared: 6, logs: []int{200, 1_000}, peer: 1_000, tails: 2,
-	trees: []int{1_000}, branches: 2, listed: [2]int{100, 100}, lists: 1, few: 50, processes: 1, entries: 2_000, moved: 2_000, asked: 3, lags: 1, moves: 2}
+	trees: []int{1_000}, branches: 2, listed: [2]int{100, 100}, lists: 1, few: 50, processes: 1, entries: 2_000, moved: 2_000, asked: 3, lags: 1, moves: 2, deltas: 200, foreign: 2e6}
 
 // TestMain lets the test stand for the program where that starts itself.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == costCommand {
 		os.Exit(costOfChild(os.Args[2:]))
+	}
+	if len(os.Args) > 2 && os.Args[1] == streamCommand {
+		os.Exit(readStream(os.Args[2:]))
 	}
 	os.Exit(m.Run())
 }

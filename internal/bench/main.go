@@ -27,6 +27,9 @@ func main() {
 	if len(os.Args) > 2 && os.Args[1] == costCommand {
 		os.Exit(costOfChild(os.Args[2:]))
 	}
+	if len(os.Args) > 2 && os.Args[1] == streamCommand {
+		os.Exit(readStream(os.Args[2:]))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := command(ctx, os.Args[1:])
 	stop()
@@ -44,6 +47,7 @@ func command(ctx context.Context, args []string) error {
 	dir := flags.String("dir", "", "put the data below `DIR`; it has to be on the disk to measure")
 	doc := flags.String("doc", "", "write the tables of the parts that ran into the Markdown `FILE`, each between its marks")
 	entries := flags.Int("entries", 0, "search and move `N` entries of 1 KB; the goals speak of a million (default 100000 and 20000; with -quick 20000 and 10000)")
+	foreign := flags.Int64("foreign", 0, "import `N` MB of another tool's transcripts; the goal speaks of 1000 (default 1000; with -quick 50)")
 	profile := flags.String("cpuprofile", "", "write a profile of the whole run into `FILE`")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -54,6 +58,9 @@ func command(ctx context.Context, args []string) error {
 	}
 	if *entries > 0 {
 		size.entries, size.moved = *entries, *entries
+	}
+	if *foreign > 0 {
+		size.foreign = *foreign * 1e6
 	}
 	r := &run{size: size, program: *program, log: os.Stderr}
 	if *profile != "" {
@@ -101,6 +108,8 @@ type size struct {
 	asked     int    // questions per repetition
 	lags      int    // entries that are waited for until the index has them
 	moves     int    // repetitions of search, export and import, which take long
+	deltas    int    // of an answer that is streamed
+	foreign   int64  // bytes of another tool's transcripts that are imported
 }
 
 var (
@@ -108,12 +117,12 @@ var (
 		logs: []int{1_000, 100_000, 1_000_000, 10_000_000}, peer: 100_000, tails: 300,
 		trees: []int{1_000, 100_000, 1_000_000}, branches: 20,
 		listed: [2]int{100_000, 10_000}, lists: 30, few: 1_000, processes: 6,
-		entries: 100_000, moved: 20_000, asked: 50, lags: 9, moves: 7}
+		entries: 100_000, moved: 20_000, asked: 50, lags: 9, moves: 7, deltas: 10_000, foreign: 1e9}
 	small = size{reps: 9, appends: 100, writers: []int{8, 64}, shared: 1024,
 		logs: []int{1_000, 100_000, 1_000_000}, peer: 100_000, tails: 150,
 		trees: []int{1_000, 100_000}, branches: 12,
 		listed: [2]int{20_000, 2_000}, lists: 10, few: 1_000, processes: 4,
-		entries: 20_000, moved: 10_000, asked: 50, lags: 5, moves: 7}
+		entries: 20_000, moved: 10_000, asked: 50, lags: 5, moves: 7, deltas: 10_000, foreign: 50e6}
 )
 
 // run is one run of the program.
@@ -144,6 +153,8 @@ var parts = []part{
 	{"process", (*run).processing},
 	{"search", (*run).searching},
 	{"archive", (*run).moving},
+	{"import", (*run).bringing},
+	{"chat", (*run).chatting},
 	{"tree", (*run).growing}, // last, for it changes the sessions
 }
 

@@ -42,8 +42,9 @@ func (c *Console) readLine() {
 			c.mu.Unlock()
 			return
 		}
-		if took {
+		if took && c.question == nil {
 			c.reading = false
+			c.arrive() // whoever waits in Read for a line of its own wants the next one
 			c.mu.Unlock()
 			return
 		}
@@ -59,12 +60,15 @@ func (c *Console) hand(s string) bool {
 		if strings.TrimSpace(s) == "" {
 			return false
 		}
-		if !c.question.choose(s) {
-			c.say(strings.Join(c.question.words(), "  ") + "\n")
+		if c.question.choose(s) {
+			c.question = nil
+			return true
+		}
+		c.say(strings.Join(c.question.words(), "  ") + "\n")
+		if c.waiting == 0 {
 			return false
 		}
-		c.question = nil
-		return true
+		// Somebody waits for lines besides: this is one of them.
 	case strings.TrimSpace(s) == "":
 		if c.o.Terminal {
 			c.say(c.prompt)

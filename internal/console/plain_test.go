@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -280,5 +281,69 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		if c, err := Open(o); err == nil {
 			t.Errorf("Open(%+v) = %v", o, c)
 		}
+	}
+}
+
+// A worker asks while the conversation waits for its next line: the answer goes
+// to the question, every other line to whoever reads, and none is lost.
+func TestAQuestionDoesNotTakeLinesThatAreForOthers(t *testing.T) {
+	in, feed := io.Pipe()
+	c, err := Open(Options{In: in, Out: io.Discard, Text: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	read := make(chan Input)
+	go func() {
+		for {
+			in, err := c.Read(t.Context())
+			if err != nil {
+				return
+			}
+			read <- in
+			if in.Kind == EOF {
+				return
+			}
+		}
+	}()
+	waits := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.waiting > 0
+	}
+	asked := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.question != nil
+	}
+	for !waits() {
+		runtime.Gosched()
+	}
+	answer := make(chan rune)
+	go func() {
+		key, err := c.Ask(t.Context(), "may it?", Choice{'y', "yes"}, Choice{'n', "no"})
+		if err != nil {
+			t.Error(err)
+		}
+		answer <- key
+	}()
+	for !asked() {
+		runtime.Gosched()
+	}
+	go func() {
+		io.WriteString(feed, "a message\ny\nanother message\n")
+		feed.Close()
+	}()
+	if got := <-read; got.Text != "a message" {
+		t.Errorf("read %+v", got)
+	}
+	if key := <-answer; key != 'y' {
+		t.Errorf("answer %q", key)
+	}
+	if got := <-read; got.Text != "another message" {
+		t.Errorf("read %+v", got)
+	}
+	if got := <-read; got.Kind != EOF {
+		t.Errorf("read %+v", got)
 	}
 }

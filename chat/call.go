@@ -1,0 +1,141 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/tool"
+)
+
+// call runs one tool call and keeps its outcome. The error is one of storage;
+// what goes wrong in the tool is its result.
+func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) error {
+	keeping := context.WithoutCancel(ctx)
+	answer := func(r tool.Result) error {
+		kept, err := t.append(keeping, resultEntry(call.ID, r))
+		if err == nil {
+			t.c.tell(Event{Worker: t.worker, Result: &kept[0].Blocks[0]})
+		}
+		return err
+	}
+	refuse := func(format string, args ...any) error {
+		return answer(tool.Result{Text: fmt.Sprintf(format, args...), IsError: true})
+	}
+	if ctx.Err() != nil {
+		return refuse(cancelled)
+	}
+	found := t.find(call.Name)
+	switch {
+	case found == nil:
+		return refuse("there is no tool %q; there are: %s", call.Name, strings.Join(t.names(), ", "))
+	case broken != "":
+		return refuse("not run: the arguments are not a JSON object: %.200s", broken)
+	}
+	scope, ask := found.Asks(call.Input)
+	if err := t.c.mayReach(*found); err != nil {
+		return refuse("not run: %s", err)
+	}
+	m := callMark{ID: call.ID, Tool: call.Name, Scope: scope}
+	about := Call{ID: call.ID, Tool: call.Name, Scope: scope, Input: call.Input}
+	if ask {
+		d, err := t.c.approve(ctx, Ask{Worker: t.worker, Call: about, Effect: found.Effect})
+		switch {
+		case ctx.Err() != nil:
+			return refuse(cancelled)
+		case lost(err):
+			return errors.Join(err, refuse("not run: the approval could not be kept."))
+		case err != nil:
+			return refuse("not run: %s", err)
+		case d != Once && d != Always:
+			return refuse("not run: the user denied it.")
+		}
+		m.By = d
+	}
+	if _, err := t.append(keeping, tidemark.Entry{Kind: kindCall, Extra: mark(m)}); err != nil {
+		return err
+	}
+	t.c.tell(Event{Worker: t.worker, Call: &about})
+	r, err := found.Run(ctx, call.Input)
+	if err != nil {
+		r.IsError = true
+		why := "interrupted: " + err.Error()
+		if ctx.Err() != nil {
+			why = "interrupted: the user cancelled it while it ran."
+		}
+		if lost(err) {
+			return errors.Join(err, answer(tool.Result{Text: why, IsError: true}))
+		}
+		r.Text = strings.TrimSpace(r.Text + "\n" + why)
+	}
+	r.Text = bound(r.Text, t.c.limits().OutputBytes)
+	return answer(r)
+}
+
+const cancelled = "not run: the user cancelled the turn."
+
+// lost reports whether an error means that nothing can be kept any more, as
+// opposed to one that the model can do something about.
+func lost(err error) bool {
+	return errors.Is(err, tidemark.ErrStorage) || errors.Is(err, tidemark.ErrConflict) || errors.Is(err, tidemark.ErrUnknown)
+}
+
+// boundSlack is what a tool may say beside its bounded output.
+const boundSlack = 4 << 10
+
+// bound cuts a result that is longer than the session allows, between
+// characters. Most tools bound themselves; the session's own limit may be
+// another one than theirs.
+func bound(text string, most int) string {
+	if len(text) <= most+boundSlack {
+		return text
+	}
+	return fmt.Sprintf("%s\n[%d bytes in all; the rest is left out]", strings.ToValidUTF8(text[:most], ""), len(text))
+}
+
+// mayReach refuses tools that talk to other machines to a session that is
+// local-only.
+func (c *Chat) mayReach(t tool.Tool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.Effect == tool.Network && c.session.Mode == tidemark.ModeLocal && !c.o.Allow {
+		return tidemark.Invalidf("this session is local-only; the user can allow it with --remote")
+	}
+	return nil
+}
+
+// approve asks a person, unless this was approved for the whole session. What
+// is approved for the session is kept before anything runs. Whoever waits for
+// another question to be answered stops waiting when ctx ends.
+func (c *Chat) approve(ctx context.Context, a Ask) (Decision, error) {
+	select {
+	case c.asking <- struct{}{}:
+	case <-ctx.Done():
+		return Deny, ctx.Err()
+	}
+	defer func() { <-c.asking }()
+	given := approval(a)
+	if c.approved(given) {
+		return Always, nil
+	}
+	d, err := c.o.Approve(ctx, a)
+	if err != nil || d != Always {
+		return d, err
+	}
+	return d, c.Change(context.WithoutCancel(ctx), func(s *checkpoint) error {
+		s.Approvals = append(s.Approvals, given)
+		return nil
+	})
+}
+
+// rawObject returns input as an object, for tools of this room.
+func rawObject[T any](input json.RawMessage) (T, *tool.Result) {
+	var v T
+	if err := json.Unmarshal(input, &v); err != nil {
+		return v, &tool.Result{IsError: true, Text: "the arguments do not fit: " + err.Error()}
+	}
+	return v, nil
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"time"
+)
+
+// prompt is what a conversation in a terminal shows when it hears. It is there
+// from the first instant, so a conversation counts as open when it is shown
+// again below what is said last before anybody can say something.
+const prompt = "you> "
+
+const (
+	newSaid     = "This is the demo model"
+	resumedSaid = "Resumed session"
+)
+
+// shortTalk is how long the session is that a long one is compared with.
+const shortTalk = 100
+
+// longTalk is how long the longest session is that is gone on with.
+const longTalk = 1_000_000
+
+// chatting measures how soon a person can type, in a new conversation and in
+// one that goes on, what that takes of memory, and what a streamed answer
+// costs.
+func (r *run) chatting(ctx context.Context) error {
+	if !r.hasProgram() {
+		return nil
+	}
+	err := r.prompting(ctx)
+	if errors.Is(err, errors.ErrUnsupported) {
+		r.table.skip("the time to the prompt: there is no way here to open a terminal")
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return r.streaming(ctx)
+}
+
+// opening is one way to begin a conversation.
+type opening struct {
+	name, backend string
+	length        int // of the session; 0: a new one
+	place         *place
+}
+
+func (o opening) args() []string {
+	if o.length == 0 {
+		return nil
+	}
+	return []string{"--resume", string(o.place.session)}
+}
+
+func openingName(backend string, length int) string {
+	if length == 0 {
+		return "chat to the prompt, new: " + backend
+	}
+	return fmt.Sprintf("chat to the prompt, resumed of %s: %s", short(length), backend)
+}
+
+// prompting measures from exec until the prompt is on the terminal.
+func (r *run) prompting(ctx context.Context) error {
+	lengths := []int{shortTalk}
+	if i := slices.Index(r.size.logs, longTalk); i >= 0 {
+		lengths = append(lengths, longTalk)
+	} else {
+		lengths = append(lengths, r.size.logs[len(r.size.logs)-1])
+	}
+	var all []opening
+	for _, backend := range durable {
+		for _, n := range lengths {
+			p, err := r.long(ctx, backend, n)
+			if err != nil {
+				return err
+			}
+			if p == nil {
+				continue
+			}
+			if n == shortTalk {
+				all = append(all, opening{openingName(backend, 0), backend, 0, p})
+			}
+			all = append(all, opening{openingName(backend, n), backend, n, p})
+		}
+	}
+	if err := r.closeKept(); err != nil {
+		return err
+	}
+	contenders := []contender{{"version", times(r.size.processes, func() error { return r.start(ctx, nil, "version") })}}
+	for _, o := range all {
+		contenders = append(contenders, contender{o.name, func() (sample, error) { return r.openings(ctx, o) }})
+	}
+	r.say("chats to their prompt")
+	s, err := r.compare(ctx, contenders...)
+	if err != nil {
+		return err
+	}
+	return r.prompted(ctx, s, all)
+}
+
+// openings begins a conversation several times, and leaves it.
+func (r *run) openings(ctx context.Context, o opening) (sample, error) {
+	var total time.Duration
+	for range r.size.processes {
+		took, _, err := r.begin(ctx, o)
+		if err != nil {
+			return sample{}, err
+		}
+		total += took
+	}
+	return sample{each: float64(total) / float64(r.size.processes)}, nil
+}
+
+// begin begins a conversation and returns how soon it heard, and how much
+// memory it had then. How long leaving takes does not count.
+func (r *run) begin(ctx context.Context, o opening) (took time.Duration, resident int64, err error) {
+	cmd := r.chat(ctx, o.place, append([]string{"--provider", "demo"}, o.args()...)...)
+	begin := time.Now()
+	w, err := openWindow(cmd)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer w.close()
+	said := newSaid
+	if o.length > 0 {
+		said = resumedSaid
+	}
+	if err := errors.Join(w.until(said), w.until(prompt)); err != nil {
+		return 0, 0, fmt.Errorf("%s: %w", o.name, err)
+	}
+	took = time.Since(begin)
+	resident = residentBytes(cmd.Process.Pid)
+	return took, resident, w.leave()
+}
+
+// chat is the command of a conversation.
+func (r *run) chat(ctx context.Context, p *place, args ...string) *exec.Cmd {
+	cmd := r.commandOf(ctx, r.program, p, append([]string{"chat"}, args...)...)
+	cmd.Env = append(cmd.Env, "TERM=xterm-256color", "NO_COLOR=", "OPENAI_API_KEY=")
+	return cmd
+}
+
+func (r *run) prompted(ctx context.Context, s samples, all []opening) error {
+	r.table.add(row{what: "process: tidemark version", time: s.time("version")})
+	for _, o := range all {
+		one := row{what: o.name, time: s.time(o.name), against: "tidemark version", ratio: s.ratio(o.name, "version")}
+		if o.length > shortTalk {
+			base := openingName(o.backend, shortTalk)
+			one.against, one.ratio = "the same of "+short(shortTalk), s.ratio(o.name, base)
+		}
+		r.table.add(one)
+	}
+	for _, o := range all {
+		_, resident, err := r.begin(ctx, o)
+		if err != nil {
+			return err
+		}
+		if resident == 0 {
+			r.table.skip("memory at the prompt: this system does not tell")
+			return nil
+		}
+		r.table.add(row{what: "memory at the prompt, " + o.name[len("chat to the prompt, "):], value: megabytes(resident)})
+	}
+	return nil
+}
