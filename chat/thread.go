@@ -262,7 +262,6 @@ func (t *thread) view(ctx context.Context) (*store.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v = v.Unmasked() // what was sent is sent again as it was
 	if t.worker == "" {
 		return v, nil
 	}

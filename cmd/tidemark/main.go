@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -131,9 +132,12 @@ func (a *app) complain(err error) {
 func hintFor(err error) string {
 	var given *hinted
 	var holder *store.HeldError
+	var refused *model.Error
 	switch {
 	case errors.As(err, &given):
 		return given.hint
+	case errors.As(err, &refused):
+		return modelHint(refused)
 	case errors.As(err, &holder):
 		return fmt.Sprintf("close it there, or read along with: tidemark tail -f %.8s", holder.Session)
 	case errors.Is(err, tidemark.ErrNoStore):

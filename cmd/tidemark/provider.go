@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/model/anthropic"
 	"github.com/tidemark-sessions/tidemark/model/demo"
 	"github.com/tidemark-sessions/tidemark/model/openai"
@@ -149,4 +151,17 @@ func (a *app) modelSettings() []setting {
 	}
 	return []setting{row("provider", "TIDEMARK_PROVIDER", a.config.Provider), row("model", "TIDEMARK_MODEL", a.config.Model),
 		row("base_url", "TIDEMARK_BASE_URL", a.config.BaseURL)}
+}
+
+// modelHint is the way out of what a provider answered.
+func modelHint(e *model.Error) string {
+	switch e.Status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return "check the key; the provider does not take it"
+	case http.StatusNotFound:
+		return "choose another model with --model, or another address with --base-url"
+	case 0:
+		return "is the provider reachable? Its address is chosen with --base-url"
+	}
+	return ""
 }
