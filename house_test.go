@@ -55,11 +55,13 @@ var neighbours = []struct{ from, to, reason string }{
 var tenants = map[string]string{
 	"github.com/spf13/":        "cmd/tidemark",
 	"github.com/itchyny/gojq":  "cmd/tidemark",
-	"github.com/goccy/go-yaml": "cmd/tidemark convert/herdctl",
+	"github.com/goccy/go-yaml": "cmd/tidemark convert/herdctl fleet",
 	"golang.org/x/term":        "cmd/tidemark",
 	"golang.org/x/text":        "search",
 	"github.com/anthropics/":   "model/anthropic",
 	"github.com/muesli/":       "internal/console",
+	"github.com/coder/acp":     "runner",
+	"github.com/netresearch/":  "fleet",
 	// AgentZero derives the keys of its sessions as this house does.
 	"golang.org/x/crypto/argon2":           "seal convert/agentzero",
 	"golang.org/x/crypto/chacha20poly1305": "seal",

@@ -99,13 +99,11 @@ type Skipped struct {
 // Occurrence is what becomes of a schedule that is due: the jobs that run, what
 // is skipped, and the next instant.
 type Occurrence struct {
-	Agent, Schedule string
-	Instant         time.Time      // the stored next instant that was judged
-	Job             string         // the stored job that was judged
-	Jobs            []tidemark.Job // to run, each with its Occurrence
-	Skipped         []Skipped
-	Next            time.Time // zero: never again
-	Settled         time.Time // while Next waits for the end of a job
+	Of      tidemark.Schedule // as it was judged
+	Jobs    []tidemark.Job    // to run, each with its Occurrence
+	Skipped []Skipped
+	Next    time.Time // zero: never again
+	Settled time.Time // while Next waits for the end of a job
 }
 
 // ClaimOccurrence makes jobs of what is due, once over all daemons: ErrExists
@@ -114,17 +112,17 @@ type Occurrence struct {
 func (s *Store) ClaimOccurrence(ctx context.Context, o Occurrence) ([]tidemark.Job, error) {
 	var jobs []tidemark.Job
 	err := retry(func() error {
-		d, version, err := s.schedule(ctx, o.Agent, o.Schedule)
+		d, version, err := s.schedule(ctx, o.Of.Agent, o.Of.Name)
 		if err != nil {
 			return err
 		}
-		if !d.NextRunAt.Equal(o.Instant) || d.Status == tidemark.Disabled || d.Job != o.Job {
-			return tidemark.Existsf("schedule %s/%s: its occurrence at %s was taken", o.Agent, o.Schedule, o.Instant.Format(time.RFC3339))
+		if !d.NextRunAt.Equal(o.Of.NextRunAt) || !d.SettledAt.Equal(o.Of.SettledAt) || d.Status == tidemark.Disabled || d.Job != o.Of.Job {
+			return tidemark.Existsf("schedule %s/%s: its occurrence at %s was taken", d.Agent, d.Name, o.Of.NextRunAt.Format(time.RFC3339))
 		}
 		b := tidemark.Batch{At: s.now()}
 		jobs = nil
 		for _, j := range o.Jobs {
-			j.Agent, j.Schedule = o.Agent, o.Schedule
+			j.Agent, j.Schedule = d.Agent, d.Name
 			added, r, err := s.newJob(j)
 			if err != nil {
 				return err
@@ -151,7 +149,7 @@ func (s *Store) ClaimOccurrence(ctx context.Context, o Occurrence) ([]tidemark.J
 
 // noteSkips adds to the history of a schedule what did not run.
 func (s *Store) noteSkips(ctx context.Context, b *tidemark.Batch, o Occurrence) error {
-	log := s.scheduleKey(o.Agent, o.Schedule)
+	log := s.scheduleKey(o.Of.Agent, o.Of.Name)
 	length, err := s.length(ctx, log)
 	if err != nil {
 		return err
@@ -201,14 +199,33 @@ func (s *Store) Schedule(ctx context.Context, agent, name string) (tidemark.Sche
 	return d, err
 }
 
-// ChangeSchedule changes a schedule that is there: ErrNotFound.
+// ChangeSchedule changes a schedule that is there: ErrNotFound. The change may
+// be made more than once, each time on what is there then.
 func (s *Store) ChangeSchedule(ctx context.Context, agent, name string, change func(*tidemark.Schedule) error) error {
+	return s.changeSchedule(ctx, agent, name, func(d *tidemark.Schedule, version int64) error {
+		if version == 0 {
+			return tidemark.NotFoundf("schedule %s/%s: not found", agent, name)
+		}
+		return change(d)
+	})
+}
+
+// MakeSchedule is ChangeSchedule for one that may not be there yet; then isNew.
+func (s *Store) MakeSchedule(ctx context.Context, agent, name string, change func(d *tidemark.Schedule, isNew bool) error) error {
+	return s.changeSchedule(ctx, agent, name, func(d *tidemark.Schedule, version int64) error { return change(d, version == 0) })
+}
+
+func (s *Store) changeSchedule(ctx context.Context, agent, name string, change func(*tidemark.Schedule, int64) error) error {
+	if err := tidemark.CheckID(s.scheduleKey(agent, name).ID); err != nil || name == "" {
+		return tidemark.Invalidf("schedule %q of agent %q: not a name", name, agent)
+	}
 	return retry(func() error {
 		d, version, err := s.schedule(ctx, agent, name)
-		if err != nil {
+		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 			return err
 		}
-		if err := change(&d); err != nil {
+		d.Agent, d.Name = agent, name
+		if err := change(&d, version); err != nil {
 			return err
 		}
 		r, err := s.scheduleRecord(d, version)
@@ -443,7 +460,7 @@ func (r *JobRun) KeepAlive(ctx context.Context, cancelled func(Ask)) error {
 
 // Finish ends the job: its record, its slots and what its agent remembers
 // change together, and it is nobody's any more.
-func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember func(*tidemark.Agent)) error {
+func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember func(*tidemark.Agent, tidemark.Job)) error {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	j := r.job
@@ -472,7 +489,7 @@ func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember f
 
 // ending is the batch that ends a job: it goes through while the lease and its
 // pulse stand as they were judged, and removes both.
-func (s *Store) ending(ctx context.Context, j *tidemark.Job, version int64, l Lease, remember func(*tidemark.Agent)) (tidemark.Batch, error) {
+func (s *Store) ending(ctx context.Context, j *tidemark.Job, version int64, l Lease, remember func(*tidemark.Agent, tidemark.Job)) (tidemark.Batch, error) {
 	b := tidemark.Batch{At: s.now()}
 	id := tidemark.SessionID(j.ID)
 	ask, err := s.get(ctx, keyOf(kindAsk, id), &Ask{})
@@ -497,7 +514,7 @@ func (s *Store) ending(ctx context.Context, j *tidemark.Job, version int64, l Le
 		return b, err
 	}
 	if remember != nil {
-		remember(&a)
+		remember(&a, *j)
 	}
 	ar, err := put(agentKey(j.Agent), old.Version, a)
 	if err != nil {

@@ -62,7 +62,7 @@ func TestAJobRunsOnceAndSaysHowItEnded(t *testing.T) {
 		t.Errorf("while it runs: %+v", got)
 	}
 	err = r.Finish(t.Context(), func(j *tidemark.Job) { j.Status, j.ExitReason = tidemark.JobCompleted, tidemark.ExitSuccess },
-		func(a *tidemark.Agent) { a.LastJob = j.ID })
+		func(a *tidemark.Agent, j tidemark.Job) { a.LastJob = j.ID })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,11 +202,15 @@ func TestAnOccurrenceIsTakenOnce(t *testing.T) {
 	if due, err := s.DueSchedules(t.Context(), at); err != nil || len(due) != 1 {
 		t.Errorf("in time: %v, %v", due, err)
 	}
+	was, err := s.Schedule(t.Context(), "coder", "noon")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var wg sync.WaitGroup
 	won := make(chan []tidemark.Job, 8)
 	for range 8 {
 		wg.Go(func() {
-			jobs, err := store.New(b, nil).ClaimOccurrence(context.Background(), store.Occurrence{Agent: "coder", Schedule: "noon", Instant: at,
+			jobs, err := store.New(b, nil).ClaimOccurrence(context.Background(), store.Occurrence{Of: was,
 				Jobs: []tidemark.Job{{Trigger: tidemark.TriggerSchedule, Occurrence: at}}, Next: at.Add(24 * time.Hour),
 				Skipped: []store.Skipped{{Instant: at.Add(-time.Hour), Count: 1, Reason: "the daemon was down"}}})
 			if err == nil {

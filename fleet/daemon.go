@@ -1,0 +1,232 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/runner"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// DaemonOptions are what a Daemon needs. Store, File and Runner are required.
+type DaemonOptions struct {
+	Store  *store.Store
+	Holder tidemark.Holder
+	File   *File
+	// Runner makes what runs an agent.
+	Runner func(Agent) (runner.Runner, error)
+	// Environ is the environment of an agent's program.
+	Environ func(Agent) []string
+	// Dispatch hands out jobs that wait. The default is in process.
+	Dispatch Dispatch
+	// Now tells the time. The default is time.Now.
+	Now func() time.Time
+	// Tell is told what happens, one line each, for people. The default tells
+	// nobody.
+	Tell func(agent, text string)
+}
+
+// Dispatch hands out jobs that wait. In process they come from the store; where
+// several machines share one store, from a queue. Either way it only says that
+// a job is due: whoever starts it takes its lease.
+type Dispatch interface {
+	// Added is told of jobs that were kept and wait.
+	Added(ctx context.Context, jobs []tidemark.Job) error
+	// Due returns jobs that may be started now, those that wait longest first.
+	Due(ctx context.Context, now time.Time) ([]tidemark.Job, error)
+}
+
+// inProcess hands out what the store has.
+type inProcess struct {
+	s    *store.Store
+	wake func()
+}
+
+func (d inProcess) Added(context.Context, []tidemark.Job) error {
+	d.wake()
+	return nil
+}
+
+// dueAtOnce bounds how many waiting jobs are looked at in one round.
+const dueAtOnce = 500
+
+func (d inProcess) Due(ctx context.Context, now time.Time) ([]tidemark.Job, error) {
+	return d.s.DueJobs(ctx, now, dueAtOnce)
+}
+
+// The pace of a daemon: how often it looks for what others changed, and for
+// owners that died.
+const (
+	lookEvery  = time.Second
+	sweepEvery = 5 * time.Second
+	// stopPatience is how long runs have to end when the daemon is told to.
+	stopPatience = 30 * time.Second
+)
+
+// Daemon runs a fleet: it makes jobs of what is due, and runs them. Any number
+// of them may work on one store.
+type Daemon struct {
+	o    DaemonOptions
+	book *Book
+	wake chan struct{}
+
+	mu     sync.Mutex
+	file   *File
+	synced *File // what the schedules in the store say
+	runs   map[string]context.CancelCauseFunc
+	wg     sync.WaitGroup
+}
+
+// NewDaemon returns a Daemon that does nothing yet.
+func NewDaemon(o DaemonOptions) *Daemon {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Tell == nil {
+		o.Tell = func(string, string) {}
+	}
+	d := &Daemon{o: o, book: new(Book), wake: make(chan struct{}, 1), file: o.File, runs: make(map[string]context.CancelCauseFunc)}
+	if d.o.Dispatch == nil {
+		d.o.Dispatch = inProcess{o.Store, d.Wake}
+	}
+	return d
+}
+
+// Wake makes the daemon look now.
+func (d *Daemon) Wake() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Reload makes another file hold. What runs goes on.
+func (d *Daemon) Reload(f *File) {
+	d.mu.Lock()
+	d.file = f
+	d.mu.Unlock()
+	d.Wake()
+}
+
+// Run works until ctx ends; then it lets what runs end, and ends the rest,
+// which can be resumed.
+func (d *Daemon) Run(ctx context.Context) error {
+	f, err := d.o.Store.Fleet(ctx)
+	if err != nil {
+		return err
+	}
+	f.StartedAt = d.o.Now().UTC().Truncate(time.Second)
+	if err := d.o.Store.PutFleet(ctx, f); err != nil {
+		return err
+	}
+	var swept time.Time
+	for ctx.Err() == nil {
+		now := d.o.Now()
+		if now.Sub(swept) >= sweepEvery || now.Before(swept) {
+			swept = now
+			if err := d.sweep(ctx); err != nil {
+				d.trouble(err)
+			}
+		}
+		if err := d.round(ctx, now); err != nil {
+			d.trouble(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-d.wake:
+		case <-time.After(lookEvery):
+		}
+	}
+	d.stop()
+	return nil
+}
+
+// trouble says what went wrong; the next round tries again.
+func (d *Daemon) trouble(err error) {
+	if !errors.Is(err, context.Canceled) {
+		d.o.Tell("", err.Error())
+	}
+}
+
+// round does what is due now.
+func (d *Daemon) round(ctx context.Context, now time.Time) error {
+	if err := d.sync(ctx, now); err != nil {
+		return err
+	}
+	due, err := d.o.Store.DueSchedules(ctx, now)
+	if err != nil {
+		return err
+	}
+	for _, s := range due {
+		if err := d.occur(ctx, s, now); err != nil {
+			d.o.Tell(s.Agent, fmt.Sprintf("schedule %s: %s", s.Name, err))
+		}
+	}
+	jobs, err := d.o.Dispatch.Due(ctx, now)
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if err := d.start(ctx, j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep ends jobs whose owners are gone, with what is left of their programs.
+func (d *Daemon) sweep(ctx context.Context) error {
+	ended, err := d.o.Store.Interrupt(ctx)
+	for _, j := range ended {
+		d.o.Tell(j.Agent, fmt.Sprintf("%s was interrupted: %s", j.ID, j.ErrorMessage))
+		if len(j.Process) > 0 {
+			if endErr := d.end(ctx, j); endErr != nil {
+				d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, endErr))
+			}
+		}
+	}
+	if len(ended) > 0 {
+		d.Wake()
+	}
+	return err
+}
+
+// stop lets runs end, and ends them when they do not.
+func (d *Daemon) stop() {
+	done := make(chan struct{})
+	go func() {
+		d.wg.Wait()
+		close(done)
+	}()
+	d.mu.Lock()
+	for _, cancel := range d.runs {
+		cancel(runner.ErrInterrupted)
+	}
+	d.mu.Unlock()
+	select {
+	case <-done:
+	case <-time.After(stopPatience):
+	}
+}
+
+// agent returns the agent of a name in the file that holds.
+func (d *Daemon) agent(name string) (Agent, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, a := range d.file.Agents {
+		if a.Name == name {
+			return a, true
+		}
+	}
+	return Agent{}, false
+}
+
+func (d *Daemon) limits(a Agent) store.SlotLimits {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return store.SlotLimits{Agent: a.Limits.MaxConcurrent, Fleet: d.file.Limits.MaxConcurrent}
+}

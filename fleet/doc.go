@@ -1,0 +1,12 @@
+// Package fleet runs agents by a file: fleet.yaml says which agents there are
+// and when each is due, and of every due instant it is known whether it ran,
+// once, or why it did not.
+//
+// The file is read by [Parse], which finds all that is wrong with it and says
+// where; [Template] is the one to begin with, and [File.Changes] is what a
+// reload would do. A schedule's instants are absolute, whatever the clocks of
+// its zone do. What is kept, is kept by the store: nothing here writes a file
+// or a row of its own, reads the environment, or prints.
+//
+//	file, err := fleet.Parse("fleet.yaml", data, &fleet.Options{Files: os.DirFS(folder)})
+package fleet

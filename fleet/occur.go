@@ -1,0 +1,175 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// Who made a schedule.
+const (
+	ByFile   = "file"
+	ByAgent  = "agent"
+	ByPerson = "person"
+)
+
+// sync makes the schedules in the store what the file says, once for each file.
+// Schedules that agents and people added stay.
+func (d *Daemon) sync(ctx context.Context, now time.Time) error {
+	d.mu.Lock()
+	file, synced := d.file, d.synced
+	d.mu.Unlock()
+	if file == synced {
+		return nil
+	}
+	want := make(map[[2]string]bool)
+	for _, a := range file.Agents {
+		if err := d.know(ctx, a); err != nil {
+			return err
+		}
+		for _, s := range a.Schedules {
+			want[[2]string{a.Name, s.Name}] = true
+			if err := d.keepSchedule(ctx, a, s, ByFile, now); err != nil {
+				return err
+			}
+		}
+	}
+	for s, err := range d.o.Store.Schedules(ctx, "") {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if s.By == ByFile && !want[[2]string{s.Agent, s.Name}] {
+			if err := d.o.Store.RemoveSchedule(ctx, s.Agent, s.Name); err != nil && !errors.Is(err, tidemark.ErrNotFound) {
+				return err
+			}
+			d.o.Tell(s.Agent, fmt.Sprintf("schedule %s is no longer in the file", s.Name))
+		}
+	}
+	d.mu.Lock()
+	d.synced = file
+	d.mu.Unlock()
+	return nil
+}
+
+// know makes an agent of the file one of the store.
+func (d *Daemon) know(ctx context.Context, a Agent) error {
+	for have, err := range d.o.Store.Agents(ctx) {
+		if err == nil && have.Name == a.Name {
+			return nil
+		}
+	}
+	_, err := d.o.Store.PutAgent(ctx, tidemark.Agent{Name: a.Name, Status: tidemark.Idle})
+	return err
+}
+
+// keepSchedule makes a schedule of the store what it should be. One whose
+// timing changed begins anew, after what was due of it has its answer;
+// otherwise its next instant stands.
+func (d *Daemon) keepSchedule(ctx context.Context, a Agent, s Schedule, by string, now time.Time) error {
+	if have, err := d.o.Store.Schedule(ctx, a.Name, s.Name); err == nil && !have.NextRunAt.IsZero() && !have.NextRunAt.After(now) {
+		if err := d.occur(ctx, have, now); err != nil {
+			return err
+		}
+	}
+	return d.o.Store.MakeSchedule(ctx, a.Name, s.Name, func(have *tidemark.Schedule, isNew bool) error {
+		fresh := recordOf(a.Name, s, by)
+		switch {
+		case s.Enabled != nil && !*s.Enabled:
+			fresh.Status = tidemark.Disabled
+		case s.Enabled == nil && have.Status == tidemark.Disabled:
+			fresh.Status = tidemark.Disabled // a person said so
+		}
+		fresh.CreatedAt = now.UTC().Truncate(time.Millisecond)
+		if !isNew && timingText(*have) == timingText(fresh) {
+			fresh.CreatedAt, fresh.NextRunAt, fresh.SettledAt = have.CreatedAt, have.NextRunAt, have.SettledAt
+		}
+		fresh.LastRunAt, fresh.LastError, fresh.Job = have.LastRunAt, have.LastError, have.Job
+		if fresh.NextRunAt.IsZero() && (s.Type == TypeInterval || s.Type == TypeCron) {
+			var err error
+			if fresh.NextRunAt, err = d.book.First(timingOf(fresh), idOf(fresh), fresh.CreatedAt); err != nil {
+				return err
+			}
+		}
+		*have = fresh
+		return nil
+	})
+}
+
+// recordOf is a schedule as the store has it.
+func recordOf(agent string, s Schedule, by string) tidemark.Schedule {
+	r := tidemark.Schedule{Agent: agent, Name: s.Name, Status: tidemark.Idle, Type: s.Type, Cron: s.Cron, Zone: s.Zone, Missed: s.Missed,
+		Overlap: s.Overlap, From: s.From, Prompt: s.Prompt, Resume: s.Resume, By: by}
+	if s.Every > 0 {
+		r.Every = s.Every.String()
+	}
+	if s.Jitter > 0 {
+		r.Jitter = s.Jitter.String()
+	}
+	return r
+}
+
+func idOf(s tidemark.Schedule) string { return s.Agent + "/" + s.Name }
+
+// timingText tells two timings apart.
+func timingText(s tidemark.Schedule) string {
+	return fmt.Sprint(s.Type, s.Every, s.Cron, s.Zone, s.Jitter, s.From)
+}
+
+// timingOf is when a schedule of the store is due.
+func timingOf(s tidemark.Schedule) Timing {
+	t := Timing{Anchor: s.CreatedAt, Cron: s.Cron, Zone: s.Zone, From: s.From, Missed: s.Missed, Overlap: s.Overlap}
+	t.Every, _ = time.ParseDuration(s.Every) // what is not one is found out by Check
+	t.Jitter, _ = time.ParseDuration(s.Jitter)
+	return t
+}
+
+// occur makes jobs of what is due of a schedule.
+func (d *Daemon) occur(ctx context.Context, s tidemark.Schedule, now time.Time) error {
+	if _, ok := d.agent(s.Agent); !ok {
+		return nil // another fleet's, or one that is gone
+	}
+	standing := Standing{Next: s.NextRunAt, Settled: s.SettledAt}
+	if s.Job != "" {
+		j, err := d.o.Store.Job(ctx, s.Job)
+		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
+			return err
+		}
+		if j.Status == tidemark.JobPending || j.Status == tidemark.JobRunning {
+			standing.Job, standing.Since = j.ID, j.StartedAt
+		}
+	}
+	plan, err := d.book.Due(timingOf(s), idOf(s), standing, now)
+	if err != nil {
+		return err
+	}
+	if plan.Next.Equal(s.NextRunAt) && plan.Settled.Equal(s.SettledAt) && len(plan.Run) == 0 && len(plan.Skipped) == 0 {
+		return nil
+	}
+	o := store.Occurrence{Of: s, Next: plan.Next, Settled: plan.Settled}
+	for _, at := range plan.Run {
+		o.Jobs = append(o.Jobs, tidemark.Job{Trigger: tidemark.TriggerSchedule, Prompt: s.Prompt, SessionID: s.Session, Occurrence: at})
+	}
+	for _, skip := range plan.Skipped {
+		o.Skipped = append(o.Skipped, store.Skipped{Instant: skip.From, Until: skip.To, Count: skip.Count, Reason: skip.Reason})
+	}
+	jobs, err := d.o.Store.ClaimOccurrence(ctx, o)
+	if errors.Is(err, tidemark.ErrExists) {
+		return nil // another daemon was quicker
+	}
+	if err != nil {
+		return err
+	}
+	if plan.Replace && standing.Job != "" {
+		if _, err := d.o.Store.CancelJob(ctx, standing.Job, d.o.Holder); err != nil && !errors.Is(err, tidemark.ErrConflict) {
+			return err
+		}
+	}
+	return d.o.Dispatch.Added(ctx, jobs)
+}

@@ -1,0 +1,279 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/runner"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// start takes a job and runs it beside everything else. One that cannot start
+// now waits.
+func (d *Daemon) start(ctx context.Context, j tidemark.Job) error {
+	a, ok := d.agent(j.Agent)
+	if !ok {
+		return nil // another fleet's
+	}
+	run, err := d.o.Store.StartJob(ctx, j.ID, d.o.Holder, d.limits(a))
+	switch {
+	case errors.Is(err, store.ErrBusy), errors.Is(err, tidemark.ErrConflict), errors.Is(err, tidemark.ErrHeld), errors.Is(err, tidemark.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	// A run outlives the loop that began it: it is told when to end.
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	d.mu.Lock()
+	d.runs[j.ID] = cancel
+	d.mu.Unlock()
+	d.wg.Go(func() {
+		d.work(ctx, cancel, a, run)
+		d.mu.Lock()
+		delete(d.runs, j.ID)
+		d.mu.Unlock()
+		d.Wake()
+	})
+	return nil
+}
+
+// errCancelled is the cause of a run that somebody cancelled.
+var errCancelled = errors.New("cancelled")
+
+// work runs a job to its end.
+func (d *Daemon) work(ctx context.Context, cancel context.CancelCauseFunc, a Agent, run *store.JobRun) {
+	defer cancel(nil)
+	keeping := context.WithoutCancel(ctx)
+	go func() {
+		if err := run.KeepAlive(ctx, func(store.Ask) { cancel(errCancelled) }); err != nil {
+			cancel(err) // it is somebody else's now: stop at once
+		}
+	}()
+	if a.Limits.Timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, a.Limits.Timeout, context.DeadlineExceeded)
+		defer stop()
+	}
+	d.o.Tell(a.Name, run.Job().ID+" started")
+	out, err := d.run(ctx, a, run)
+	if err != nil && !errors.Is(err, tidemark.ErrConflict) {
+		e := tidemark.Event{Type: tidemark.EventError, Message: err.Error(), Timestamp: d.o.Now()}
+		if emitErr := run.Emit(keeping, e); emitErr != nil {
+			d.o.Tell(a.Name, fmt.Sprintf("%s: %s", run.Job().ID, emitErr))
+		}
+	}
+	if err := d.finish(keeping, a, run, out, err); err != nil {
+		d.o.Tell(a.Name, fmt.Sprintf("%s: %s", run.Job().ID, err))
+	}
+}
+
+// run lets the agent's program do it; once more with a fresh session when the
+// one that it should go on with is not there any more.
+func (d *Daemon) run(ctx context.Context, a Agent, run *store.JobRun) (runner.Outcome, error) {
+	r, err := d.o.Runner(a)
+	if err != nil {
+		return runner.Outcome{ExitReason: tidemark.ExitError}, err
+	}
+	t, err := d.task(ctx, a, run)
+	if err != nil {
+		return runner.Outcome{ExitReason: tidemark.ExitError}, err
+	}
+	out, err := r.Run(ctx, t)
+	if !errors.Is(err, runner.ErrSession) {
+		return out, err
+	}
+	d.o.Tell(a.Name, fmt.Sprintf("session %s cannot be resumed; %s starts fresh", t.Session, t.Job))
+	t.Session, t.Fork = "", false
+	return r.Run(ctx, t)
+}
+
+// task is what the runner is told.
+func (d *Daemon) task(ctx context.Context, a Agent, run *store.JobRun) (runner.Task, error) {
+	j := run.Job()
+	keeping := context.WithoutCancel(ctx)
+	t := runner.Task{Job: j.ID, Agent: a.Name, Prompt: j.Prompt, System: a.System.Text, Model: a.Model, Dir: a.Dir, Session: j.SessionID,
+		Fork: j.ForkedFrom != "", Mint: string(tidemark.NewSessionID()), MaxTurns: a.Limits.MaxTurns, RunMode: a.RunMode, OutputBytes: a.Limits.OutputBytes}
+	if d.o.Environ != nil {
+		t.Environ = d.o.Environ(a)
+	}
+	if a.Container != nil {
+		t.Container = containerOf(*a.Container)
+	}
+	if t.Session == "" && d.resumes(ctx, a, j) {
+		session, err := d.lastSession(ctx, a)
+		if err != nil {
+			return t, err
+		}
+		t.Session = session
+	}
+	t.Emit = func(e tidemark.Event) error { return run.Emit(keeping, e) }
+	t.Running = func(p runner.Process) error {
+		b, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		return run.Note(keeping, func(j *tidemark.Job) {
+			j.Process, j.ContainerID = b, p.Container
+			j.SessionID = cmp.Or(p.Session, j.SessionID)
+		})
+	}
+	return t, nil
+}
+
+// resumes reports whether a job goes on with the agent's session.
+func (d *Daemon) resumes(ctx context.Context, a Agent, j tidemark.Job) bool {
+	if j.Schedule == "" {
+		return false
+	}
+	s, err := d.o.Store.Schedule(ctx, a.Name, j.Schedule)
+	return err == nil && s.Resume
+}
+
+// lastSession is the session that an agent used last, unless that is too long
+// ago.
+func (d *Daemon) lastSession(ctx context.Context, a Agent) (string, error) {
+	for have, err := range d.o.Store.Agents(ctx) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return "", err
+		}
+		if err == nil && have.Name == a.Name && have.Session != nil && d.o.Now().Sub(have.Session.LastUsedAt) < a.SessionTimeout {
+			return have.Session.ID, nil
+		}
+	}
+	return "", nil
+}
+
+// finish writes down how a job ended, and whether it is tried again.
+func (d *Daemon) finish(ctx context.Context, a Agent, run *store.JobRun, out runner.Outcome, err error) error {
+	now := d.o.Now().UTC().Truncate(time.Microsecond)
+	end := func(j *tidemark.Job) {
+		j.Status, j.ExitReason = statusFor(out.ExitReason), out.ExitReason
+		j.SessionID, j.Summary = cmp.Or(out.Session, j.SessionID), out.Summary
+		j.Turns, j.CostUSD, j.Usage = out.Turns, out.CostUSD, out.Usage
+		if err != nil {
+			j.ErrorMessage = err.Error()
+		}
+		j.FinishedAt = now
+	}
+	remember := func(state *tidemark.Agent, j tidemark.Job) {
+		switch j.Status {
+		case tidemark.JobCompleted:
+			state.LastJob, state.Status, state.ErrorMessage = j.ID, tidemark.Idle, ""
+		case tidemark.JobFailed:
+			state.Status, state.ErrorMessage = tidemark.Failing, j.ErrorMessage
+		}
+		if j.SessionID == "" {
+			return
+		}
+		if state.Session == nil || state.Session.ID != j.SessionID {
+			state.Session = &tidemark.AgentSession{ID: j.SessionID, CreatedAt: now}
+		}
+		state.Session.LastUsedAt, state.Session.RunMode, state.Session.WorkingDirectory = now, a.RunMode, a.Dir
+		state.Session.Jobs++
+	}
+	if err := run.Finish(ctx, end, remember); err != nil {
+		return err
+	}
+	j := run.Job()
+	d.o.Tell(a.Name, fmt.Sprintf("%s ended: %s", j.ID, j.ExitReason))
+	if err := d.ended(ctx, j, now); err != nil {
+		return err
+	}
+	return d.again(ctx, a, j, now)
+}
+
+// statusFor is the status of a job that ended for a reason.
+func statusFor(reason string) string {
+	switch reason {
+	case tidemark.ExitSuccess, tidemark.ExitEndTurn, tidemark.ExitStopSequence, tidemark.ExitMaxTurns:
+		return tidemark.JobCompleted
+	case tidemark.ExitCancelled:
+		return tidemark.JobCancelled
+	case tidemark.ExitInterrupt:
+		return tidemark.JobInterrupted
+	}
+	return tidemark.JobFailed
+}
+
+// ended tells the schedule of a job: one that counts from completion has its
+// next instant now.
+func (d *Daemon) ended(ctx context.Context, j tidemark.Job, now time.Time) error {
+	if j.Schedule == "" {
+		return nil
+	}
+	err := d.o.Store.ChangeSchedule(ctx, j.Agent, j.Schedule, func(s *tidemark.Schedule) error {
+		s.LastError = ""
+		if j.Status == tidemark.JobFailed {
+			s.LastError = j.ErrorMessage
+		}
+		if s.From != FromCompletion || s.Job != j.ID {
+			return nil
+		}
+		// A clock that was set back must not make an instant come again.
+		next, err := d.book.Next(timingOf(*s), idOf(*s), later(now, j.Occurrence))
+		s.NextRunAt = next
+		return err
+	})
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// again makes another attempt of a job that failed wait for its time.
+func (d *Daemon) again(ctx context.Context, a Agent, j tidemark.Job, now time.Time) error {
+	if j.Status != tidemark.JobFailed || j.Attempt >= a.Retries.Attempts {
+		return nil
+	}
+	wait := a.Retries.Backoff << min(j.Attempt-1, 10)
+	next, err := d.o.Store.AddJob(ctx, tidemark.Job{Agent: j.Agent, Schedule: j.Schedule, Trigger: j.Trigger, Prompt: j.Prompt, SessionID: j.SessionID,
+		Occurrence: j.Occurrence, Attempt: j.Attempt + 1, NotBefore: now.Add(wait)})
+	if err != nil {
+		return err
+	}
+	d.o.Tell(j.Agent, fmt.Sprintf("%s is tried again as %s in %s", j.ID, next.ID, wait))
+	return d.o.Dispatch.Added(ctx, []tidemark.Job{next})
+}
+
+// end ends what is left of a job's program.
+func (d *Daemon) end(ctx context.Context, j tidemark.Job) error {
+	var p runner.Process
+	if err := json.Unmarshal(j.Process, &p); err != nil {
+		return err
+	}
+	var environ []string
+	if a, ok := d.agent(j.Agent); ok && d.o.Environ != nil {
+		environ = d.o.Environ(a)
+	}
+	return runner.End(ctx, p, environ)
+}
+
+// containerOf is a container as the runner wants it.
+func containerOf(c Container) *runner.Container {
+	r := &runner.Container{Engine: c.Engine, Image: c.Image}
+	for _, m := range c.Mounts {
+		r.Mounts = append(r.Mounts, runner.Mount(m))
+	}
+	if c.Network != "" {
+		r.Options = append(r.Options, "--network="+c.Network)
+	}
+	if c.Memory > 0 {
+		r.Options = append(r.Options, fmt.Sprintf("--memory=%d", c.Memory))
+	}
+	if c.CPUs > 0 {
+		r.Options = append(r.Options, fmt.Sprintf("--cpus=%g", c.CPUs))
+	}
+	return r
+}

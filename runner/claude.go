@@ -1,0 +1,224 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Claude returns the Runner of Claude Code. path is its program, "" for
+// claude.
+//
+// It is started in print mode with its stream of JSON lines; Task.Args follow
+// the options that come from the task. A fresh session, and the copy of one,
+// get the id Task.Mint, so that it is known before anything runs. In the modes
+// interactive and review its questions for permission are put to Task.Ask, and
+// in review its settings do not widen what it does without asking; in
+// autonomous mode what its settings and flags do not allow is denied.
+//
+// What a run used is counted once, by model, as the result at its end says.
+// A run that was cut off has none; what its answers said counts instead,
+// without a cost.
+func Claude(path string) Runner {
+	if path == "" {
+		path = "claude"
+	}
+	return claude{path}
+}
+
+type claude struct{ path string }
+
+func (c claude) Run(ctx context.Context, t Task) (Outcome, error) {
+	r, ctx, cancel, err := begin(ctx, t)
+	if err != nil {
+		return failed(err)
+	}
+	defer cancel(nil)
+	if id := t.mints(); id != "" {
+		r.proc.Session = id // it is noted with the process
+	}
+	var s claudeStream
+	var lost sessionLost
+	over := make(chan struct{})
+	asks := t.Ask != nil && (t.RunMode == Interactive || t.RunMode == Review)
+	desk := &claudeDesk{answers: make(chan []byte, 1), over: over}
+	p := program{argv: c.argv(t, asks), over: over, linger: claudeLinger * r.t.Grace, talk: prompt(t.Prompt)}
+	if asks {
+		p.talk = func(in io.Writer) { desk.talk(r.there, in, t.Prompt) }
+	}
+	var once sync.Once
+	p.out = func(line []byte, left int64) {
+		events := s.line(line)
+		r.inSession(s.session)
+		for _, e := range events {
+			r.sink.emit(e)
+		}
+		r.sink.cut(left)
+		if s.ask != nil {
+			desk.answer(r.alive, *s.ask, t.Ask)
+		}
+		if s.result != nil {
+			once.Do(func() { close(over) })
+		}
+	}
+	p.errs = func(line []byte, left int64) {
+		lost.hear(string(line), claudeLost)
+		r.stderrLine(line, left)
+	}
+	e, err := r.do(ctx, p)
+	if err != nil {
+		if t.mints() != "" {
+			r.proc.Session = "" // nothing ran that could have made it
+		}
+		return r.outcome(s.outcome(), e, fmt.Errorf("agent %s: %w", t.Agent, err))
+	}
+	o := s.outcome()
+	reason, failure := s.judge(e)
+	o.ExitReason = reason
+	if s.result != nil {
+		for _, why := range s.result.Errors {
+			lost.hear(why, claudeLost)
+		}
+	}
+	return r.outcome(o, e, lost.judge(t, failure))
+}
+
+// claudeLinger is how many graces Claude Code may be silent after its result:
+// what it does in the background may still bring another one.
+const claudeLinger = 6
+
+// claudeLost is how Claude Code says that it does not know a session.
+const claudeLost = "No conversation found with session ID"
+
+// mints returns the id that the session of the run will have, "" when that is
+// for the program to say.
+func (t Task) mints() string {
+	if t.Session == "" || t.Fork {
+		return t.Mint
+	}
+	return ""
+}
+
+func (c claude) argv(t Task, asks bool) []string {
+	argv := []string{c.path, "-p", "--output-format", "stream-json", "--verbose"}
+	if asks {
+		argv = append(argv, "--input-format", "stream-json", "--permission-prompt-tool", "stdio")
+	}
+	if t.RunMode == Review {
+		argv = append(argv, "--permission-mode", "default") // whatever its settings say
+	}
+	if t.Session != "" {
+		argv = append(argv, "--resume", t.Session)
+	}
+	if t.Fork {
+		argv = append(argv, "--fork-session")
+	}
+	if id := t.mints(); id != "" {
+		argv = append(argv, "--session-id", id)
+	}
+	if t.Model != "" {
+		argv = append(argv, "--model", t.Model)
+	}
+	if t.System != "" {
+		argv = append(argv, "--append-system-prompt", t.System)
+	}
+	if t.MaxTurns > 0 {
+		argv = append(argv, "--max-turns", strconv.Itoa(t.MaxTurns))
+	}
+	return append(argv, t.Args...)
+}
+
+// sessionLost notes whether a program said that it does not know the session
+// it should go on with.
+type sessionLost struct {
+	mu   sync.Mutex
+	said bool
+}
+
+func (l *sessionLost) hear(text string, how ...string) {
+	for _, h := range how {
+		if strings.Contains(text, h) {
+			l.mu.Lock()
+			l.said = true
+			l.mu.Unlock()
+		}
+	}
+}
+
+// judge makes an ErrSession of a failure that is one.
+func (l *sessionLost) judge(t Task, failure error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if failure == nil || !l.said || t.Session == "" {
+		return failure
+	}
+	return fmt.Errorf("agent %s: session %s: %w: %w", t.Agent, t.Session, ErrSession, failure)
+}
+
+// claudeDesk talks with a Claude Code that asks. Its input stays open until
+// its result is there, because the answers go in by it.
+type claudeDesk struct {
+	answers chan []byte
+	over    <-chan struct{}
+}
+
+// talk says hello, as a host that answers questions does, then the prompt,
+// then the answers.
+func (d *claudeDesk) talk(there context.Context, in io.Writer, text string) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.Encode(map[string]any{"type": "control_request", "request_id": "tidemark-1",
+		"request": map[string]any{"subtype": "initialize", "hooks": nil}})
+	enc.Encode(map[string]any{"type": "user", "session_id": "", "parent_tool_use_id": nil,
+		"message": map[string]any{"role": string(tidemark.User), "content": text}})
+	if _, err := in.Write(b.Bytes()); err != nil {
+		return
+	}
+	for {
+		select {
+		case <-d.over:
+			return
+		case <-there.Done():
+			return
+		case a := <-d.answers:
+			if _, err := in.Write(a); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// answer puts a question and writes down its answer. Claude Code waits for it,
+// so the next line may wait as well.
+func (d *claudeDesk) answer(ctx context.Context, ask claudeAsk, put func(context.Context, Question) (Answer, error)) {
+	response := map[string]any{"subtype": "success", "request_id": ask.request}
+	switch {
+	case ask.Tool == "" || put == nil:
+		response["subtype"], response["error"] = "error", "not supported"
+	default:
+		a, err := put(ctx, ask.Question)
+		switch {
+		case err == nil && a.Allow:
+			response["response"] = map[string]any{"behavior": "allow", "updatedInput": ask.Input}
+		case err == nil && a.Reason != "":
+			response["response"] = map[string]any{"behavior": "deny", "message": a.Reason}
+		default:
+			response["response"] = map[string]any{"behavior": "deny", "message": "not allowed"}
+		}
+	}
+	line, err := json.Marshal(map[string]any{"type": "control_response", "response": response})
+	if err != nil {
+		return // unreachable: the input comes from JSON
+	}
+	select {
+	case d.answers <- append(line, '\n'):
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,123 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Codex returns the Runner of Codex. path is its program, "" for codex.
+//
+// It is started as codex exec --json; Task.Args follow the options that come
+// from the task. What it may do is for its sandbox, so for its configuration
+// and Task.Args: codex exec asks nobody, and is not run in review mode
+// (ErrUnsupported). It chooses the ids of its sessions
+// itself, has no way to go on with a copy of one (ErrUnsupported) and no limit
+// of turns, which is said in an event.
+//
+// Codex counts what a session used from its beginning on. So a run of a fresh
+// session is counted as it says, and one that goes on with a session by what
+// it says less Task.Spent; where that is not known, the run is not counted at
+// all rather than too high. It tells neither the model, for which Task.Model
+// stands, nor the cost.
+func Codex(path string) Runner {
+	if path == "" {
+		path = "codex"
+	}
+	return codex{path}
+}
+
+type codex struct{ path string }
+
+// How Codex says that it does not know a session.
+var codexLost = []string{"no rollout found for", "thread not found", "No saved session found", "session not found"}
+
+func (c codex) Run(ctx context.Context, t Task) (Outcome, error) {
+	if t.Fork {
+		return failed(tidemark.Unsupportedf("agent %s: codex exec cannot go on with a copy of a session", t.Agent))
+	}
+	if err := t.cannotAsk("codex exec"); err != nil {
+		return failed(err)
+	}
+	r, ctx, cancel, err := begin(ctx, t)
+	if err != nil {
+		return failed(err)
+	}
+	defer cancel(nil)
+	if t.MaxTurns > 0 {
+		r.sink.notice(subtypeIgnored, "codex has no limit of turns: %d is not kept to", t.MaxTurns)
+	}
+	s := codexStream{spent: t.before()}
+	before := s.spent
+	var lost sessionLost
+	e, err := r.do(ctx, program{
+		argv: c.argv(t),
+		talk: prompt(t.Prompt),
+		out: func(line []byte, left int64) {
+			events := s.line(line)
+			r.inSession(s.thread)
+			for _, e := range events {
+				r.sink.emit(e)
+			}
+			r.sink.cut(left)
+		},
+		errs: func(line []byte, left int64) {
+			lost.hear(string(line), codexLost...)
+			r.stderrLine(line, left)
+		},
+	})
+	o := Outcome{ExitReason: tidemark.ExitEndTurn, Summary: s.said, Turns: s.turns}
+	if s.spent != before {
+		o.Spent = s.spent
+		if before != nil {
+			o.use(t.Model, minus(*s.spent, *before))
+		}
+	}
+	if err != nil {
+		return r.outcome(o, e, fmt.Errorf("agent %s: %w", t.Agent, err))
+	}
+	return r.outcome(o, e, lost.judge(t, s.judge(e)))
+}
+
+// before is what the session had used, nil if that is not known.
+func (t Task) before() *tidemark.Usage {
+	if t.Session == "" {
+		return new(tidemark.Usage)
+	}
+	return t.Spent
+}
+
+// judge returns why a run failed that was not ended from outside.
+func (s *codexStream) judge(e ending) error {
+	switch {
+	case s.failed != "":
+		return fmt.Errorf("codex: %s", short(s.failed))
+	case !s.completed:
+		return fmt.Errorf("codex %s, without the end of a turn", e)
+	case e.code != 0:
+		return fmt.Errorf("codex %s", e)
+	}
+	return nil
+}
+
+func (c codex) argv(t Task) []string {
+	// Whoever made the agent chose where it works: no repository is asked for.
+	argv := []string{c.path, "exec", "--json", "--skip-git-repo-check"}
+	if t.Model != "" {
+		argv = append(argv, "--model", t.Model)
+	}
+	if t.System != "" {
+		// A JSON string is a TOML string.
+		b, err := json.Marshal(t.System)
+		if err == nil {
+			argv = append(argv, "-c", "developer_instructions="+string(b))
+		}
+	}
+	argv = append(argv, t.Args...)
+	if t.Session != "" {
+		argv = append(argv, "resume", t.Session)
+	}
+	return append(argv, "-") // the prompt comes by the standard input
+}

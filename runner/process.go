@@ -1,0 +1,124 @@
+package runner
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/process"
+)
+
+// Process is a program that runs, or ran, for a job. It is kept with the job,
+// so that whoever finds the job without an owner can End what is left of it.
+// One without a pid, of which only the mark and the host, boot and namespace
+// of its owner are known, is enough for that on Linux.
+type Process struct {
+	tidemark.Holder        // the program itself; its pid is that of its group, too
+	Job             string `json:"job,omitempty"`
+	Mark            string `json:"mark,omitempty"`       // is in the environment of everybody whom the program started
+	Session         string `json:"session_id,omitempty"` // as soon as it is known
+	Engine          string `json:"engine,omitempty"`     // of the container
+	Container       string `json:"container_id,omitempty"`
+}
+
+// The variables that a program gets from this room.
+const (
+	variableMark    = "TIDEMARK_RUN"     // Process.Mark
+	variableJob     = "TIDEMARK_JOB"     // Task.Job
+	variableAgent   = "TIDEMARK_AGENT"   // Task.Agent
+	variablePrompt  = "TIDEMARK_PROMPT"  // Task.Prompt, where a variable can hold it; Command
+	variableSession = "TIDEMARK_SESSION" // Task.Session; Command
+)
+
+// End ends what is left of a program whose owner died, and removes its
+// container. On the way to it nobody else is harmed: a pid that was given to
+// another process since is left alone, and so is every process of another
+// host. On Linux it finds whoever inherited Process.Mark, also if the program
+// itself has ended; elsewhere it finds the group while the program is there.
+// Ending what has ended already is no error. environ is what the engine of a
+// container is called with.
+func End(ctx context.Context, p Process, environ []string) error {
+	var errs []error
+	if here := process.Self(""); p.PID >= 0 && p.Host == here.Host && p.BootID == here.BootID && p.Namespace == here.Namespace {
+		f := familyOf(p)
+		if !f.stop(DefaultGrace) {
+			errs = append(errs, fmt.Errorf("job %s: pid %d cannot be ended", p.Job, p.PID))
+		}
+	}
+	if p.Container != "" {
+		errs = append(errs, remove(ctx, p.Engine, p.Container, environ))
+	}
+	return errors.Join(errs...)
+}
+
+// sameProcess reports whether the pid still belongs to the program.
+func (p Process) sameProcess() bool {
+	return p.PID > 0 && p.StartedAt != "" && startedAt(p.PID) == p.StartedAt
+}
+
+// NewMark returns a mark for one run.
+func NewMark() string { return rand.Text() }
+
+// holderOf names a process that was just started.
+func holderOf(program string, pid int) tidemark.Holder {
+	h := process.Self(program)
+	h.PID, h.StartedAt = pid, startedAt(pid)
+	return h
+}
+
+// find returns the path of a program, looked for where the agent's own PATH
+// says and not where that of this process does.
+func find(name, dir string, environ []string) (string, error) {
+	if name == "" {
+		return "", tidemark.Invalidf("an agent without a program")
+	}
+	missing := func(where string) error {
+		return tidemark.NotFoundf("program %q: not there%s, or not to be run", name, where)
+	}
+	if runtime.GOOS == "windows" { // what may be run, and by which endings, is for the system to say
+		path, err := exec.LookPath(name)
+		if err != nil {
+			return "", missing("")
+		}
+		return path, nil
+	}
+	if strings.ContainsRune(name, '/') {
+		path := name
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		if !runnable(path) {
+			return "", missing("")
+		}
+		return name, nil
+	}
+	for _, folder := range filepath.SplitList(variable(environ, "PATH")) {
+		// A folder that is not absolute would make what is run depend on
+		// where the agent works.
+		if path := filepath.Join(folder, name); filepath.IsAbs(folder) && runnable(path) {
+			return path, nil
+		}
+	}
+	return "", missing(" in the PATH of the agent")
+}
+
+// variable returns the value that a program sees: the last one counts.
+func variable(environ []string, name string) (value string) {
+	for _, v := range environ {
+		if k, val, ok := strings.Cut(v, "="); ok && k == name {
+			value = val
+		}
+	}
+	return value
+}
+
+// pollAt says how long to wait before the n-th look whether everybody has
+// ended: soon at first, because most end at once.
+func pollAt(n int) time.Duration { return min(5*time.Millisecond<<min(n, 5), 100*time.Millisecond) }

@@ -1,0 +1,370 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// program is what a run starts, and who talks with it.
+type program struct {
+	argv    []string
+	environ []string // more than the task's
+
+	// talk writes to the program's standard input, in a goroutine of its own.
+	// The input is closed when it returns, and its writes fail when the program
+	// has ended.
+	talk func(in io.Writer)
+	// out and errs get the lines, each from a goroutine of its own.
+	out, errs func(line []byte, left int64)
+	// closed is called when there are no more lines of out. nil: nobody asks.
+	closed func()
+	// over is closed when the agent has said its last word. A program that is
+	// silent for linger after that and does not end is ended, and the run is
+	// as good as if it had. nil: it ends when it ends.
+	over   <-chan struct{}
+	linger time.Duration
+	// quit asks the agent to stop before its program is asked to end, and
+	// returns when it has, or after wait. nil: the signal is all.
+	quit func(wait time.Duration)
+}
+
+// ending is how a program ended.
+type ending struct {
+	code    int
+	signal  string // that killed it
+	stopped error  // why it was ended from outside, nil if it was not
+	stderr  string // the last line of its standard error
+}
+
+func (e ending) String() string {
+	s := "ended with exit code " + strconv.Itoa(e.code)
+	if e.signal != "" {
+		s = "was ended by the signal " + e.signal
+	}
+	if e.stderr != "" {
+		s += ": " + short(e.stderr)
+	}
+	return s
+}
+
+// run is one run of a program for a task.
+type run struct {
+	t     Task
+	sink  *sink
+	alive context.Context // ends with the program, or when it shall end
+	there context.Context // ends with the program
+	dead  func()          // ends both
+
+	mu   sync.Mutex
+	proc Process
+}
+
+// begin checks the task and makes its run. The context ends when the caller's
+// does or when an event cannot be kept.
+func begin(ctx context.Context, t Task) (*run, context.Context, context.CancelCauseFunc, error) {
+	if err := t.valid(); err != nil {
+		return nil, nil, nil, err
+	}
+	t = t.bound()
+	ctx, cancel := context.WithCancelCause(ctx)
+	if t.Mark == "" {
+		t.Mark = NewMark()
+	}
+	r := &run{t: t, sink: newSink(t, cancel), proc: Process{Job: t.Job, Mark: t.Mark}}
+	if !t.Fork {
+		r.proc.Session = t.Session
+	}
+	there, gone := context.WithCancel(context.WithoutCancel(ctx))
+	alive, dead := context.WithCancel(ctx)
+	r.there, r.alive, r.dead = there, alive, func() { gone(); dead() }
+	return r, ctx, cancel, nil
+}
+
+// tell changes what is known of the process, and says it on.
+func (r *run) tell(change func(*Process)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.proc
+	change(&r.proc)
+	if r.t.Running == nil || r.proc == before {
+		return nil
+	}
+	if err := r.t.Running(r.proc); err != nil {
+		return &notKept{fmt.Errorf("job %s: noting its process: %w", r.t.Job, err)}
+	}
+	return nil
+}
+
+// inSession notes the session that the program said it is in.
+func (r *run) inSession(id string) {
+	if id == "" {
+		return
+	}
+	if err := r.tell(func(p *Process) { p.Session = id }); err != nil {
+		r.sink.fail(err)
+	}
+}
+
+func (r *run) session() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.proc.Session
+}
+
+// environ is the environment of the program. The mark comes last, so that
+// nothing of the task's hides it.
+func (r *run) environ(more []string) []string {
+	env := append([]string{}, r.t.Environ...)
+	env = append(env, more...)
+	return append(env, variableJob+"="+r.t.Job, variableAgent+"="+r.t.Agent, variableMark+"="+r.proc.Mark)
+}
+
+// do runs a program from its start until nothing of it runs any more. The
+// error is about the start; how it ended otherwise is in the ending.
+func (r *run) do(ctx context.Context, p program) (ending, error) {
+	defer r.dead()
+	if ctx.Err() != nil {
+		return ending{code: -1, stopped: context.Cause(ctx)}, nil
+	}
+	cmd := &exec.Cmd{Dir: r.t.Dir, Env: r.environ(p.environ), Args: p.argv}
+	if r.t.Container == nil {
+		path, err := find(p.argv[0], r.t.Dir, cmd.Env)
+		if err != nil {
+			return ending{code: -1}, err
+		}
+		if info, err := os.Stat(r.t.Dir); r.t.Dir != "" && (err != nil || !info.IsDir()) {
+			return ending{code: -1}, tidemark.NotFoundf("working directory %s: not there", r.t.Dir)
+		}
+		cmd.Path = path
+	} else {
+		box, err := r.box(ctx, p.argv, cmd.Env)
+		if ctx.Err() != nil {
+			err = nil // why is in the cause
+		}
+		if err != nil || box == nil {
+			return ending{code: -1, stopped: context.Cause(ctx)}, err
+		}
+		defer box.remove()
+		cmd.Path, cmd.Args, cmd.Env, cmd.Dir = box.path, box.argv, box.environ, ""
+	}
+	c, err := r.start(cmd)
+	if err != nil {
+		return ending{code: -1}, err
+	}
+	return r.attend(ctx, c, p), nil
+}
+
+// child is a program that runs.
+type child struct {
+	cmd           *exec.Cmd
+	family        family
+	in, out, errs *os.File // our ends of its pipes
+	ended         chan struct{}
+}
+
+func (r *run) start(cmd *exec.Cmd) (*child, error) {
+	c := &child{cmd: cmd, ended: make(chan struct{})}
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+	}()
+	pipe := func() (read, write *os.File, err error) {
+		read, write, err = os.Pipe()
+		if err != nil {
+			c.close()
+			return nil, nil, fmt.Errorf("job %s: %w", r.t.Job, err)
+		}
+		return read, write, nil
+	}
+	stdin, in, err := pipe()
+	if err != nil {
+		return nil, err
+	}
+	theirs, c.in = append(theirs, stdin), in
+	out, stdout, err := pipe()
+	if err != nil {
+		return nil, err
+	}
+	theirs, c.out = append(theirs, stdout), out
+	errs, stderr, err := pipe()
+	if err != nil {
+		return nil, err
+	}
+	theirs, c.errs = append(theirs, stderr), errs
+
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	c.family, err = startFamily(cmd, r.proc.Mark)
+	if err != nil {
+		c.close()
+		return nil, fmt.Errorf("program %q: %w", cmd.Path, err)
+	}
+	if err := r.tell(func(p *Process) { p.Holder = holderOf(cmd.Args[0], cmd.Process.Pid) }); err != nil {
+		r.sink.fail(err) // attend ends it before it got a word
+	}
+	go func() {
+		cmd.Wait()
+		close(c.ended)
+	}()
+	return c, nil
+}
+
+func (c *child) close() {
+	for _, f := range []*os.File{c.in, c.out, c.errs} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// attend reads what the program writes, and waits for its end or brings it
+// about.
+func (r *run) attend(ctx context.Context, c *child, p program) ending {
+	var heard atomic.Int64 // when it last wrote
+	var last atomic.Value  // of its standard error
+	last.Store("")
+	var readers, writer sync.WaitGroup
+	read := func(f *os.File, closed func(), each func([]byte, int64)) {
+		readers.Go(func() {
+			if closed != nil {
+				defer closed()
+			}
+			scanLines(f, func(line []byte, left int64) {
+				heard.Store(time.Now().UnixNano())
+				each(line, left)
+			})
+		})
+	}
+	read(c.out, p.closed, p.out)
+	read(c.errs, nil, func(line []byte, left int64) {
+		if len(strings.TrimSpace(string(line))) > 0 {
+			last.Store(short(string(line)))
+		}
+		p.errs(line, left)
+	})
+	writer.Go(func() {
+		p.talk(c.in)
+		c.in.Close()
+	})
+
+	stopped := r.await(ctx, c, p, &heard)
+	r.finish(c, &readers)
+	c.close()
+	readers.Wait()
+	writer.Wait()
+	e := ending{code: -1, stopped: stopped, stderr: last.Load().(string)}
+	select {
+	case <-c.ended:
+		e.see(c.cmd.ProcessState)
+	default: // not even killing ended it
+	}
+	return e
+}
+
+// await returns when the program has ended or was told to, and in that case
+// why.
+func (r *run) await(ctx context.Context, c *child, p program, heard *atomic.Int64) error {
+	over := p.over
+	var quiet <-chan time.Time
+	for {
+		select {
+		case <-c.ended:
+			return nil
+		case <-ctx.Done():
+			if p.quit != nil {
+				p.quit(r.t.Grace / 2)
+			}
+			return context.Cause(ctx)
+		case <-over:
+			over = nil
+			quiet = time.After(p.linger)
+		case <-quiet:
+			since := time.Since(time.Unix(0, heard.Load()))
+			if since >= p.linger {
+				return nil
+			}
+			quiet = time.After(p.linger - since)
+		}
+	}
+}
+
+// finish ends everybody who is left, and lets the readers read what they
+// wrote. Whoever could not be ended, or could not be found, may hold a pipe
+// open; it is not waited for.
+func (r *run) finish(c *child, readers *sync.WaitGroup) {
+	c.family.stop(r.t.Grace)
+	c.family.release()
+	r.dead() // whoever waits for an answer to the program waits no more
+	select {
+	case <-c.ended:
+	case <-time.After(r.t.Grace): // not even killing ended it
+	}
+	read := make(chan struct{})
+	go func() { readers.Wait(); close(read) }()
+	select {
+	case <-read:
+	case <-time.After(r.t.Grace):
+	}
+}
+
+// see takes from the state of a program how it ended.
+func (e *ending) see(state *os.ProcessState) {
+	e.code = state.ExitCode()
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		e.signal = ws.Signal().String()
+	}
+}
+
+// stderrLine is what every runner makes of a line of standard error.
+func (r *run) stderrLine(line []byte, left int64) {
+	if len(line) > 0 {
+		r.sink.emit(tidemark.Event{Type: tidemark.EventSystem, Subtype: subtypeStderr, Content: string(line)})
+	}
+	r.sink.cut(left)
+}
+
+// prompt is the talk of a program that reads its prompt and nothing more.
+func prompt(text string) func(io.Writer) {
+	return func(in io.Writer) { io.WriteString(in, text) } // who does not read it has its reasons
+}
+
+// outcome fills in what is the same for every runner. failure is why the agent
+// failed, nil if it did not; o.ExitReason is how it ended then.
+func (r *run) outcome(o Outcome, e ending, failure error) (Outcome, error) {
+	o.ExitCode = e.code
+	o.Session = r.session()
+	o.Summary = summary(o.Summary)
+	var inside *notKept
+	switch {
+	case errors.As(e.stopped, &inside):
+		o.ExitReason, failure = tidemark.ExitError, inside
+	case e.stopped != nil:
+		o.ExitReason, failure = reasonOf(e.stopped), e.stopped
+	case failure != nil:
+		o.ExitReason = tidemark.ExitError
+		r.sink.must(tidemark.Event{Type: tidemark.EventError, Message: failure.Error(), Code: codeOf(failure)})
+	}
+	o.LeftOut = r.sink.close()
+	return o, failure
+}
+
+// codeOf names a failure in the log of a job.
+func codeOf(err error) string {
+	if errors.Is(err, ErrSession) {
+		return "session"
+	}
+	return tidemark.CodeOf(err).Name
+}

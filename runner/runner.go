@@ -1,0 +1,224 @@
+// Package runner runs an agent once: it starts the agent's program, turns what
+// it puts out into typed events while it streams, and says how it ended.
+//
+// There is one Runner for each kind of program. Command runs anything that
+// reads a prompt and writes lines, Claude runs Claude Code, Codex runs Codex,
+// ACP runs whatever speaks the Agent Client Protocol over its standard input
+// and output. Each of them can run in a container (Task.Container). A Runner
+// over something that is no program, such as a chat of this house, fulfils the
+// same interface.
+//
+// The package keeps nothing, decides nothing about schedules and limits, and
+// reads neither the environment nor a configuration: whatever a run needs is
+// in its Task. It never lets a program outlive its run: the program gets a
+// group of its own, and when the run ends, for whatever reason, everybody in
+// it is asked to end and then killed. Who was left behind because this very
+// process died is found again by its Process, and ended by End.
+//
+//	out, err := runner.Claude("claude").Run(ctx, runner.Task{Job: id, Prompt: "tidy up", Environ: env, Emit: log})
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Runner runs an agent.
+//
+// Run returns when the agent has ended and nothing of it runs any more. The
+// Outcome holds what is known, whether or not there is an error: a run that
+// was cancelled has its session and what it used. The error is nil when the
+// agent ended by itself and did not fail, that is with the exit reasons
+// success, end_turn, stop_sequence and max_turns. Otherwise it says why:
+//
+//   - ErrSession: Task.Session cannot be gone on with. The agent did nothing,
+//     and the caller may run it again with a fresh session.
+//   - tidemark.ErrNotFound: the agent's program is not there.
+//   - tidemark.ErrInvalid, tidemark.ErrUnsupported: the task asks for something
+//     that cannot be, or that this agent's program cannot do. Nothing ran.
+//   - the cause of ctx: it was cancelled, and the agent was ended.
+//   - the error of Task.Emit or Task.Running: the agent was ended.
+//
+// A Runner may be used by many goroutines at once.
+type Runner interface {
+	Run(ctx context.Context, t Task) (Outcome, error)
+}
+
+// Errors of this room.
+var (
+	// ErrSession says that the agent's program does not know the session that
+	// it should go on with, or cannot go on with any.
+	ErrSession = errors.New("the session cannot be gone on with")
+
+	// ErrInterrupted is the cause to cancel a run with when its owner has to
+	// stop: the run ends with the reason interrupt, and can be resumed. Every
+	// other cause but a deadline is a cancelled run.
+	ErrInterrupted = errors.New("the owner of the run was told to stop")
+)
+
+// Task is one run of an agent.
+type Task struct {
+	Job    string // names the run to people, and labels its container
+	Agent  string
+	Prompt string
+	System string   // added to what the agent's program tells its model; "": nothing
+	Model  string   // "": the program's own choice
+	Args   []string // more for the agent's program, such as what it may do
+
+	Dir     string   // where the agent works; absolute, or "" for that of this process
+	Environ []string // all that the program gets, but for the TIDEMARK_ variables that this room adds
+	Mark    string   // of NewMark, by which End finds whoever is left; "": one is made
+
+	Session string // to go on with, "" for a fresh one
+	Fork    bool   // go on with a copy of Session, which stays as it is
+	Mint    string // the id for a fresh or copied session, where the program lets us choose: a UUID that was never used
+
+	// Spent is what Session had used before this run: the Outcome.Spent of the
+	// run before. Programs that count over a whole session need it, to count
+	// nothing twice. nil: not known.
+	Spent *tidemark.Usage
+
+	MaxTurns int    // 0: no limit
+	RunMode  string // autonomous, interactive, review; "" is autonomous
+
+	// Ask answers a question of the agent's program for permission. It is
+	// called by one goroutine at a time for Claude and by several for ACP, and
+	// its context ends with the run. nil denies. Claude Code asks in the modes
+	// interactive and review alone; in autonomous mode its flags (Args) decide.
+	Ask func(context.Context, Question) (Answer, error)
+
+	// Running is called when the program runs, and again whenever more is
+	// known of it: its container before that one starts, its session. The
+	// caller keeps what it is given, so that End finds the program again. Who
+	// chose the Mark and kept that before the run leaves no gap: what was
+	// started and not noted yet is found by it.
+	Running func(Process) error
+
+	// Emit takes each event as it comes, one call at a time. nil drops them.
+	Emit func(tidemark.Event) error
+
+	OutputBytes int64         // bounds the events that are kept; 0 is DefaultOutputBytes
+	Grace       time.Duration // between asking to end and killing; 0 is DefaultGrace
+	Container   *Container    // nil: on this machine as it is
+}
+
+const (
+	// DefaultOutputBytes bounds the events of one run. It is far above what an
+	// agent says in a day, and far below what a program in a loop can fill.
+	DefaultOutputBytes = 256 << 20
+
+	// DefaultGrace is long enough for a program to write down where it is.
+	DefaultGrace = 5 * time.Second
+)
+
+// The modes of a run.
+const (
+	Autonomous  = "autonomous"  // never asks a person
+	Interactive = "interactive" // may put questions to a person
+	Review      = "review"      // every side effect waits for a person
+)
+
+// Question is what the agent's program wants to do.
+type Question struct {
+	ID    string          // of the call, unique in the run
+	Tool  string          // the tool, or the kind of tool
+	Title string          // what it would do, in the program's words
+	Input json.RawMessage // of the tool, null where it is not told
+}
+
+// Answer allows what a Question asks for, or not.
+type Answer struct {
+	Allow  bool
+	Always bool   // for the rest of the session, where the program can remember it
+	Reason string // told to the agent when it is denied
+}
+
+// Outcome is how a run ended.
+//
+// Its exit reason is
+//
+//   - success, when a program ended with 0 (Command), or said itself that it
+//     succeeded (Claude);
+//   - end_turn, when all that was said is that the turn is over (Codex, ACP);
+//   - stop_sequence and max_turns, when the program says so (Claude, ACP);
+//   - timeout, when ctx ran into a deadline; interrupt, when its cause is
+//     ErrInterrupted; cancelled, when it ended for any other cause. This holds
+//     even if the program made a good end of it after it was asked to;
+//   - error, otherwise.
+type Outcome struct {
+	ExitReason string // one of the Exit constants of tidemark
+	ExitCode   int    // of the program; -1 when it was killed or never ran
+	Session    string // that it ran in, "" where the program has none
+	Summary    string // the last that the agent said
+	Turns      int64
+	CostUSD    float64
+	Usage      map[string]tidemark.Usage // by model, of this run alone
+	Spent      *tidemark.Usage           // of the whole session, from programs that count so
+	LeftOut    int64                     // bytes of output that were not kept
+}
+
+// reasonOf names the end of a run that was ended from outside.
+func reasonOf(cause error) string {
+	switch {
+	case errors.Is(cause, ErrInterrupted):
+		return tidemark.ExitInterrupt
+	case errors.Is(cause, context.DeadlineExceeded):
+		return tidemark.ExitTimeout
+	default:
+		return tidemark.ExitCancelled
+	}
+}
+
+// bound fills in the defaults.
+func (t Task) bound() Task {
+	if t.OutputBytes <= 0 {
+		t.OutputBytes = DefaultOutputBytes
+	}
+	if t.Grace <= 0 {
+		t.Grace = DefaultGrace
+	}
+	return t
+}
+
+// maxArgument is what one argument or variable may hold: Linux refuses 128 KiB.
+const maxArgument = 120 << 10
+
+// valid refuses what could not be handed to a program as it is meant. A value
+// that begins with a dash would be read as an option.
+func (t Task) valid() error {
+	for _, v := range []struct{ name, value string }{{"session", t.Session}, {"new session", t.Mint}, {"model", t.Model}} {
+		if strings.HasPrefix(v.value, "-") || strings.ContainsAny(v.value, "\x00\n") {
+			return tidemark.Invalidf("the %s %.60q cannot be handed to a program", v.name, v.value)
+		}
+	}
+	switch t.RunMode {
+	case "", Autonomous, Interactive, Review:
+	default:
+		return tidemark.Invalidf("run mode %.40q: want autonomous, interactive or review", t.RunMode)
+	}
+	switch {
+	case t.Mark != "" && (len(t.Mark) < 16 || strings.ContainsAny(t.Mark, "=\x00\n ")):
+		return tidemark.Invalidf("the mark %.40q of a run is not one of NewMark", t.Mark)
+	case t.Fork && t.Session == "":
+		return tidemark.Invalidf("a copy needs a session to be copied")
+	case len(t.System) > maxArgument:
+		return tidemark.Invalidf("the system prompt has %d bytes, at most %d can be handed to a program", len(t.System), maxArgument)
+	case strings.ContainsRune(t.System, 0):
+		return tidemark.Invalidf("the system prompt holds a zero byte")
+	}
+	return nil
+}
+
+// cannotAsk refuses to review what a program does that has no way to ask: it
+// would just do it.
+func (t Task) cannotAsk(program string) error {
+	if t.RunMode != Review {
+		return nil
+	}
+	return tidemark.Unsupportedf("agent %s: %s does not ask before it acts, so it cannot run in review mode", t.Agent, program)
+}
