@@ -44,6 +44,7 @@ const (
 	kindProject    = "project"    // record: HASH, where a project was seen
 	kindMemory     = "memory"     // record: something that was learned in a project
 	kindFleet      = "fleet"      // record: the one fleet of the store
+	kindDaemon     = "daemon"     // record: HOST-PID, a process that runs the fleet
 	kindAgent      = "agent"      // record: NAME; log: what it logged
 	kindSchedule   = "schedule"   // record: AGENT.HASH
 	kindSlots      = "slots"      // record: AGENT, or - for the fleet: the jobs that run

@@ -118,6 +118,10 @@ func (a *app) holder(cmd *cobra.Command) tidemark.Holder {
 	return process.Self(cmd.CommandPath())
 }
 
+// holderNamed is this process under another name, for work that no command
+// stands for.
+func (a *app) holderNamed(program string) tidemark.Holder { return process.Self(program) }
+
 // access is what a command does to the store.
 type access int
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/render"
@@ -28,6 +30,7 @@ type chatScreen struct {
 	thinking bool
 	view     string // the worker that is looked at, "" for the conversation
 	shown    int    // lines of the running tool's output
+	line     []byte // of JSON, used again and again
 }
 
 // note says one line.
@@ -222,6 +225,16 @@ type streamed struct {
 	Entry   *tidemark.Entry    `json:"entry,omitempty"`
 }
 
+// delta prints more of an answer. There are thousands of them.
+func (s *chatScreen) delta(text string) {
+	line, err := jsontext.AppendQuote(append(s.line[:0], `{"type":"delta","text":`...), text)
+	if err != nil {
+		return // it is not UTF-8, and comes once more with the whole answer
+	}
+	s.line = append(line, "}\n"...)
+	s.out.Write(s.line)
+}
+
 // stream prints an event as a line of JSON: deltas as they come, entries once
 // they are durable.
 func (s *chatScreen) stream(e chat.Event) {
@@ -229,6 +242,9 @@ func (s *chatScreen) stream(e chat.Event) {
 	switch {
 	case e.Created != "":
 		out.Type, out.Subtype, out.Session = "system", "init", e.Created
+	case e.Text != "" && e.Worker == "":
+		s.delta(e.Text)
+		return
 	case e.Text != "":
 		out.Type, out.Text = "delta", e.Text
 	case e.Thinking != "":

@@ -35,11 +35,13 @@ entry, SESSION@label a label, SESSION~2 two turns up.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return withHint(tidemark.Invalidf("%w", err), "%s --help", cmd.CommandPath())
 	})
-	root.AddGroup(&cobra.Group{ID: "talk", Title: "Talk:"}, &cobra.Group{ID: "read", Title: "Look:"}, &cobra.Group{ID: "change", Title: "Change:"},
+	root.AddGroup(&cobra.Group{ID: "talk", Title: "Talk:"}, &cobra.Group{ID: "fleet", Title: "Run a fleet:"}, &cobra.Group{ID: "read", Title: "Look:"}, &cobra.Group{ID: "change", Title: "Change:"},
 		&cobra.Group{ID: "move", Title: "Move and protect:"},
 		&cobra.Group{ID: "plumbing", Title: "Plumbing, for scripts and other programs:"})
 	for group, commands := range map[string][]*cobra.Command{
 		"talk": {chatCommand(a), memoryCommand(a)},
+		"fleet": {fleetCommand(a), agentsCommand(a), agentCommand(a), runCommand(a), jobsCommand(a), jobCommand(a), logsCommand(a), cancelCommand(a),
+			retryCommand(a), forkJobCommand(a), schedulesCommand(a), scheduleCommand(a)},
 		"read": {lsCommand(a), showCommand(a), tailCommand(a), treeCommand(a), lockCommand(a), verifyCommand(a), statsCommand(a), searchCommand(a), scanCommand(a), doctorCommand(a), folderCommand(a)},
 		"change": {branchCommand(a), labelCommand(a), forkCommand(a), renameCommand(a), tagCommand(a), rmCommand(a), restoreCommand(a), purgeCommand(a),
 			pinCommand(a), unpinCommand(a), holdCommand(a), unholdCommand(a), gcCommand(a)},

@@ -39,11 +39,12 @@ func TestScripts(t *testing.T) {
 					return os.MkdirAll(home, 0o700)
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"exits":  exits,
-					"let":    let,
-					"lines":  lines,
-					"hold":   hold,
-					"killed": killed,
+					"exits":   exits,
+					"let":     let,
+					"lines":   lines,
+					"hold":    hold,
+					"killed":  killed,
+					"waitfor": waitFor,
 				},
 				Condition: func(cond string) (bool, error) {
 					if b, ok := strings.CutPrefix(cond, "backend:"); ok {
@@ -79,6 +80,22 @@ func let(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("stdout does not match %s", args[1])
 	}
 	ts.Setenv(args[0], m[len(m)-1])
+}
+
+// waitfor PROGRAM ARGS… REGEXP runs a program until what it prints matches.
+func waitFor(ts *testscript.TestScript, neg bool, args []string) {
+	want := regexp.MustCompile("(?m)" + args[len(args)-1])
+	late := time.Now().Add(time.Minute)
+	for {
+		err := ts.Exec(args[0], args[1:len(args)-1]...)
+		if err == nil && want.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(late) {
+			ts.Fatalf("%s does not come: %v", want, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 // lines N wants so many lines on stdout.

@@ -31,3 +31,6 @@ func suspend() {
 	case <-time.After(500 * time.Millisecond):
 	}
 }
+
+// tellProcess sends a signal to another process.
+func tellProcess(pid int, s syscall.Signal) error { return syscall.Kill(pid, s) }

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+func agentsCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "agents", Short: "List the agents of the fleet and what they do",
+		Example: "  tidemark agents\n  tidemark agents --json=name,status,next_trigger_at",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.open(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			rows, err := s.AgentStates(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if rows == nil {
+				rows = []tidemark.Agent{}
+			}
+			return a.print(rows, func(w io.Writer) error {
+				t := a.table("NAME", "STATUS", "CURRENT", "LAST", "NEXT", "DUE", "ERROR")
+				for _, g := range rows {
+					t.row(g.Name, g.Status, orDash(g.CurrentJob), orDash(g.LastJob), orDash(g.NextSchedule), due(g.NextTriggerAt), firstLine(g.ErrorMessage))
+				}
+				return t.print(w)
+			})
+		},
+	}
+}
+
+func due(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format(time.RFC3339)
+}
+
+func agentCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{Use: "agent", Short: "One agent of the fleet", Args: usage(cobra.NoArgs), RunE: help}
+	cmd.AddCommand(&cobra.Command{
+		Use: "show NAME", Short: "Show an agent", Example: "  tidemark agent show coder",
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.open(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			g, err := agentNamed(cmd, s, args[0])
+			if err != nil {
+				return err
+			}
+			return a.print(g, func(w io.Writer) error {
+				session := "-"
+				if g.Session != nil {
+					session = fmt.Sprintf("%s, %d jobs, used %s", g.Session.ID, g.Session.Jobs, a.when(g.Session.LastUsedAt))
+				}
+				for _, line := range [][2]string{{"name", g.Name}, {"status", g.Status}, {"current job", orDash(g.CurrentJob)}, {"last job", orDash(g.LastJob)},
+					{"next", orDash(g.NextSchedule)}, {"due", due(g.NextTriggerAt)}, {"session", session}, {"error", orDash(g.ErrorMessage)}} {
+					if _, err := fmt.Fprintf(w, "%-12s %s\n", line[0], render.CleanLine(line[1])); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}, &cobra.Command{
+		Use: "reset NAME", Short: "Forget the session and the error of an agent", Example: "  tidemark agent reset coder",
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.open(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			if err := s.ResetAgent(cmd.Context(), args[0]); err != nil {
+				return withHint(err, "see them with: tidemark agents")
+			}
+			a.say("%s begins anew: its next job has a fresh session.", args[0])
+			return nil
+		},
+	})
+	return cmd
+}
+
+// scheduleRow is a schedule with what of it did not run lately.
+type scheduleRow struct {
+	tidemark.Schedule
+	Skipped []store.Skipped `json:"skipped,omitempty"`
+}
+
+func schedulesCommand(a *app) *cobra.Command {
+	var agent string
+	cmd := &cobra.Command{
+		Use: "schedules", Short: "List the schedules, when they are due, and what was skipped",
+		Example: "  tidemark schedules\n  tidemark schedules --agent coder --json",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.open(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			rows := []scheduleRow{}
+			for d, err := range s.Schedules(cmd.Context(), agent) {
+				if errors.Is(err, tidemark.ErrCorrupt) {
+					a.say("tidemark: %s: skipped", err)
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				skipped, err := s.Skips(cmd.Context(), d.Agent, d.Name, 10)
+				if err != nil {
+					return err
+				}
+				rows = append(rows, scheduleRow{d, skipped})
+			}
+			return a.print(rows, func(w io.Writer) error {
+				t := a.table("SCHEDULE", "STATUS", "WHEN", "NEXT", "LAST", "SKIPPED", "ERROR")
+				for _, d := range rows {
+					skipped := "-"
+					if len(d.Skipped) > 0 {
+						skipped = d.Skipped[0].Reason
+					}
+					t.row(d.Agent+"/"+d.Name, d.Status, scheduleText(d.Schedule), due(d.NextRunAt), due(d.LastRunAt), skipped, firstLine(d.LastError))
+				}
+				return t.print(w)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&agent, "agent", "", "those of this agent")
+	return cmd
+}
+
+func scheduleText(d tidemark.Schedule) string {
+	switch {
+	case d.Cron != "":
+		return d.Cron
+	case d.Every != "":
+		return "every " + d.Every
+	}
+	return orDash(d.Type)
+}
+
+func scheduleCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{Use: "schedule", Short: "One schedule of the fleet", Args: usage(cobra.NoArgs), RunE: help}
+	turn := func(name, short, status string) *cobra.Command {
+		return &cobra.Command{
+			Use: name + " AGENT/NAME", Short: short, Example: "  tidemark schedule " + name + " coder/nightly",
+			Args: usage(cobra.ExactArgs(1)),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				agent, schedule, err := refParts(args[0])
+				if err != nil {
+					return err
+				}
+				s, err := a.open(cmd.Context(), writes)
+				if err != nil {
+					return err
+				}
+				err = s.ChangeSchedule(cmd.Context(), agent, schedule, func(d *tidemark.Schedule) error { d.Status = status; return nil })
+				return withHint(err, "see them with: tidemark schedules")
+			},
+		}
+	}
+	var wait bool
+	now := &cobra.Command{
+		Use: "run-now AGENT/NAME", Short: "Do what a schedule does, now", Example: "  tidemark schedule run-now coder/nightly --wait",
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			agent, schedule, err := refParts(args[0])
+			if err != nil {
+				return err
+			}
+			s, err := a.open(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			d, err := s.Schedule(cmd.Context(), agent, schedule)
+			if err != nil {
+				return withHint(err, "see them with: tidemark schedules")
+			}
+			return a.addJob(cmd, s, tidemark.Job{Agent: agent, Schedule: schedule, Trigger: tidemark.TriggerManual, Prompt: d.Prompt}, wait)
+		},
+	}
+	now.Flags().BoolVar(&wait, "wait", false, "show what it puts out, and wait for its end")
+	cmd.AddCommand(turn("enable", "Let a schedule run", tidemark.Idle), turn("disable", "Keep a schedule from running, also after a reload", tidemark.Disabled), now)
+	return cmd
+}

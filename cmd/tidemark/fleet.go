@@ -1,0 +1,333 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/compact"
+	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/runner"
+	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/tool"
+)
+
+// fleetFile is where a fleet is described, unless --file says otherwise.
+const fleetFile = "fleet.yaml"
+
+func fleetCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fleet",
+		Short: "Run agents on schedules",
+		Long: `Runs the agents that a fleet file describes: when they are due, when somebody
+asks for them, as many at a time as the file allows. Every occurrence of a
+schedule runs once, or is written down as skipped with its reason. Any number of
+processes may run the same fleet on one store.`,
+		Args: usage(cobra.NoArgs), RunE: help,
+	}
+	f := &fleetRoom{app: a}
+	cmd.PersistentFlags().StringVarP(&f.file, "file", "f", fleetFile, "the fleet `FILE`")
+	cmd.AddCommand(f.init(), f.validate(), f.up(), f.status(), f.signal("down", "Stop the fleet on this machine", syscall.SIGTERM),
+		f.signal("reload", "Make the fleet on this machine read its file again", syscall.SIGHUP))
+	return cmd
+}
+
+// fleetRoom is what the commands about the fleet share.
+type fleetRoom struct {
+	*app
+	file string
+}
+
+func (f *fleetRoom) init() *cobra.Command {
+	return &cobra.Command{
+		Use: "init", Short: "Write a commented fleet file",
+		Example: "  tidemark fleet init",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			if _, err := os.Stat(f.file); err == nil {
+				return withHint(tidemark.Existsf("%s is there already", f.file), "name another one with --file")
+			}
+			dir, err := durable.OpenDir(filepath.Dir(f.file))
+			if err != nil {
+				return tidemark.Invalidf("%w", err)
+			}
+			defer dir.Close()
+			name := filepath.Base(f.file)
+			err = durable.Stream(dir, name+".tmp", name, func(w io.Writer) error {
+				_, err := w.Write(fleet.Template())
+				return err
+			})
+			if err != nil {
+				return tidemark.Storagef("%s: %w", f.file, err)
+			}
+			f.say("Wrote %s. Change it, then: tidemark fleet validate, tidemark fleet up", f.file)
+			return nil
+		},
+	}
+}
+
+// maxFleetFile bounds a fleet file.
+const maxFleetFile = 1 << 20
+
+// read reads the fleet file.
+func (f *fleetRoom) read() (*fleet.File, error) {
+	in, err := os.Open(f.file)
+	if err != nil {
+		return nil, withHint(tidemark.NotFoundf("%w", err), "write one with: tidemark fleet init")
+	}
+	defer in.Close()
+	data, err := io.ReadAll(io.LimitReader(in, maxFleetFile+1))
+	if err != nil {
+		return nil, tidemark.Storagef("%s: %w", f.file, err)
+	}
+	folder, err := filepath.Abs(filepath.Dir(f.file))
+	if err != nil {
+		return nil, err
+	}
+	return fleet.Parse(f.file, data, &fleet.Options{Files: os.DirFS(folder), Dir: func(written string) (string, error) {
+		if !filepath.IsAbs(written) {
+			written = filepath.Join(folder, written)
+		}
+		return filepath.Clean(written), nil
+	}})
+}
+
+func (f *fleetRoom) validate() *cobra.Command {
+	return &cobra.Command{
+		Use: "validate", Short: "Look for mistakes in the fleet file",
+		Example: "  tidemark fleet validate",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			file, err := f.read()
+			if err != nil {
+				return err
+			}
+			schedules := 0
+			for _, a := range file.Agents {
+				schedules += len(a.Schedules)
+			}
+			return f.print(map[string]int{"agents": len(file.Agents), "schedules": schedules}, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%s: %d agents, %d schedules, no mistakes\n", f.file, len(file.Agents), schedules)
+				return err
+			})
+		},
+	}
+}
+
+func (f *fleetRoom) up() *cobra.Command {
+	return &cobra.Command{
+		Use: "up", Short: "Run schedules and jobs until stopped",
+		Long: `Runs the fleet until SIGTERM or Ctrl-C; SIGHUP, or tidemark fleet reload, makes it
+read its file again. What runs when it is stopped becomes interrupted, keeps its
+session, and can be resumed. A file with mistakes is refused, and while the fleet
+runs the old one stays.`,
+		Example: "  tidemark fleet up\n  tidemark fleet up --file ops/fleet.yaml",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			file, err := f.read()
+			if err != nil {
+				return err
+			}
+			s, err := f.open(cmd.Context(), creates)
+			if err != nil {
+				return err
+			}
+			return f.run(cmd, s, file)
+		},
+	}
+}
+
+// run runs a daemon until the command ends.
+func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) error {
+	who := f.holder(cmd)
+	full, err := filepath.Abs(f.file)
+	if err != nil {
+		return err
+	}
+	if err := s.AddDaemon(cmd.Context(), store.Daemon{Holder: who, File: full}); err != nil {
+		return err
+	}
+	defer s.RemoveDaemon(context.WithoutCancel(cmd.Context()), who)
+	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Holder: who, File: file, Runner: f.runner, Environ: f.environ,
+		Tell: func(agent, text string) { f.say("%s %s", time.Now().Format(time.TimeOnly), withWorker(agent, text)) }})
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
+	go func() {
+		for range reload {
+			next, err := f.read()
+			if err != nil {
+				f.complain(fmt.Errorf("the file was not taken over: %w", err))
+				continue
+			}
+			for _, c := range next.Changes(file) {
+				f.say("%s", c)
+			}
+			file = next
+			d.Reload(next)
+		}
+	}()
+	f.say("The fleet is up: %d agents.", len(file.Agents))
+	err = d.Run(cmd.Context())
+	f.say("The fleet is down.")
+	return err
+}
+
+// environ is the environment of an agent's program.
+func (f *fleetRoom) environ(a fleet.Agent) []string {
+	var environ []string
+	for _, name := range append([]string{"PATH", "HOME", "USER", "LANG", "TMPDIR", "SHELL", "SystemRoot"}, a.PassEnv...) {
+		if v, ok := os.LookupEnv(name); ok {
+			environ = append(environ, name+"="+v)
+		}
+	}
+	for name, value := range a.Env {
+		environ = append(environ, name+"="+value)
+	}
+	return environ
+}
+
+// runner makes what runs an agent.
+func (f *fleetRoom) runner(a fleet.Agent) (runner.Runner, error) {
+	program := func(name string) string {
+		if len(a.Command) > 0 {
+			return a.Command[0]
+		}
+		return name
+	}
+	switch a.Runner {
+	case fleet.RunnerCommand:
+		return runner.Command(a.Command), nil
+	case fleet.RunnerClaude:
+		return runner.Claude(program("claude")), nil
+	case fleet.RunnerCodex:
+		return runner.Codex(program("codex")), nil
+	case fleet.RunnerACP:
+		return runner.ACP(a.Command), nil
+	}
+	return runner.Builtin(func(ctx context.Context, t runner.Task) (chat.Options, error) { return f.chatOptions(a, t) }), nil
+}
+
+// chatOptions are what the built-in agent of a fleet gets.
+func (f *fleetRoom) chatOptions(a fleet.Agent, t runner.Task) (chat.Options, error) {
+	p, err := f.model(modelChoice{provider: a.Provider, model: a.Model, baseURL: a.BaseURL}, modelChoice{})
+	if err != nil {
+		return chat.Options{}, err
+	}
+	return chat.Options{
+		Store: f.store, Holder: f.holderNamed("tidemark fleet"), Model: p.client, Name: p.model, Provider: p.name, Remote: p.remote,
+		System: cmp.Or(t.System, defaultSystem), Title: titleOf, Compact: compact.Options{},
+		Session: tidemark.Session{Agent: a.Name, Project: t.Dir},
+		Limits:  store.Limits{ToolRounds: a.Limits.ToolRounds},
+		Box: func(state tool.State, files tool.Files, limits store.Limits, output func(string, []byte)) (*tool.Box, error) {
+			return tool.New(tool.Options{Root: t.Dir, Environ: t.Environ, State: state, Files: files, OutputBytes: limits.OutputBytes, Output: output})
+		},
+	}, nil
+}
+
+func (f *fleetRoom) status() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "What runs the fleet, and what it does",
+		Example: "  tidemark fleet status --json",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := f.open(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			about, err := s.Fleet(cmd.Context())
+			if err != nil {
+				return err
+			}
+			daemons, err := living(cmd.Context(), s)
+			if err != nil {
+				return err
+			}
+			running, err := s.Running(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			agents, err := s.AgentStates(cmd.Context())
+			if err != nil {
+				return err
+			}
+			out := map[string]any{"started_at": about.StartedAt, "daemons": daemons, "running": running, "agents": agents}
+			return f.print(out, func(w io.Writer) error {
+				if len(daemons) == 0 {
+					fmt.Fprintln(w, "The fleet is down.")
+				}
+				for _, d := range daemons {
+					fmt.Fprintf(w, "up\t%s\tsince %s\t%s\n", d.Holder, f.when(d.StartedAt), orDash(d.File))
+				}
+				fmt.Fprintf(w, "%d agents, %d jobs run\n", len(agents), len(running))
+				return nil
+			})
+		},
+	}
+}
+
+// living are the daemons that are not proven dead.
+func living(ctx context.Context, s *store.Store) ([]store.Daemon, error) {
+	all, err := s.Daemons(ctx)
+	alive := []store.Daemon{}
+	for _, d := range all {
+		if !d.Dead {
+			alive = append(alive, d)
+		}
+	}
+	return alive, err
+}
+
+// signal is a command that tells the daemons of this machine something.
+func (f *fleetRoom) signal(name, short string, s syscall.Signal) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Short: short, Example: "  tidemark fleet " + name,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			st, err := f.open(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			daemons, err := living(cmd.Context(), st)
+			if err != nil {
+				return err
+			}
+			here, told := f.holder(cmd), 0
+			for _, d := range daemons {
+				if d.Holder.Host != here.Host || d.Holder.BootID != here.BootID {
+					continue
+				}
+				if err := tellProcess(d.Holder.PID, s); err != nil {
+					return tidemark.Invalidf("%s: %w", d.Holder, err)
+				}
+				told++
+				f.say("Told %s.", d.Holder)
+			}
+			if told == 0 {
+				return withHint(tidemark.NotFoundf("no fleet runs on this machine with this store"), "start it with: tidemark fleet up")
+			}
+			return nil
+		},
+	}
+}
+
+// refParts parts AGENT/NAME.
+func refParts(ref string) (agent, name string, err error) {
+	agent, name, ok := strings.Cut(ref, "/")
+	if !ok || agent == "" || name == "" {
+		return "", "", tidemark.Invalidf("schedule %q: want AGENT/NAME", ref)
+	}
+	return agent, name, nil
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+func jobsCommand(a *app) *cobra.Command {
+	var f store.JobFilter
+	cmd := &cobra.Command{
+		Use: "jobs", Short: "List the jobs of the fleet, the newest first",
+		Example: "  tidemark jobs --agent coder --status failed\n  tidemark jobs --json=id,status",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.open(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			rows := []tidemark.Job{}
+			for j, err := range s.Jobs(cmd.Context(), f) {
+				if errors.Is(err, tidemark.ErrCorrupt) {
+					a.say("tidemark: %s: skipped", err)
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				rows = append(rows, j)
+			}
+			return a.print(rows, func(w io.Writer) error {
+				t := a.table("ID", "AGENT", "STATUS", "REASON", "TRIGGER", "STARTED", "SUMMARY")
+				for _, j := range rows {
+					t.row(j.ID, j.Agent, j.Status, orDash(j.ExitReason), j.Trigger, a.when(j.StartedAt), firstLine(j.Summary))
+				}
+				return t.print(w)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&f.Agent, "agent", "", "jobs of this agent")
+	cmd.Flags().StringVar(&f.Status, "status", "", "pending, running, completed, failed, cancelled or interrupted")
+	cmd.Flags().IntVarP(&f.Limit, "limit", "n", 50, "at most `N`; 0 for all")
+	return cmd
+}
+
+func jobCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "job ID", Short: "Show one job",
+		Example: "  tidemark job job-2026-11-15-3y0e8d",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.open(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			j, err := s.Job(cmd.Context(), args[0])
+			if err != nil {
+				return withHint(err, "see them with: tidemark jobs")
+			}
+			return a.print(j, func(w io.Writer) error {
+				for _, line := range [][2]string{{"id", j.ID}, {"agent", j.Agent}, {"schedule", orDash(j.Schedule)}, {"trigger", j.Trigger}, {"status", j.Status},
+					{"reason", orDash(j.ExitReason)}, {"error", orDash(j.ErrorMessage)}, {"session", orDash(j.SessionID)}, {"forked from", orDash(j.ForkedFrom)},
+					{"node", orDash(j.Node)}, {"attempt", fmt.Sprint(j.Attempt)}, {"started", a.when(j.StartedAt)}, {"took", fmt.Sprintf("%.1f s", j.DurationSeconds)},
+					{"prompt", orDash(firstLine(j.Prompt))}, {"summary", orDash(firstLine(j.Summary))}} {
+					if _, err := fmt.Fprintf(w, "%-12s %s\n", line[0], render.CleanLine(line[1])); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func logsCommand(a *app) *cobra.Command {
+	var n int
+	var follow bool
+	cmd := &cobra.Command{
+		Use: "logs JOB|AGENT", Short: "Show what a job, or the last job of an agent, put out",
+		Long: `Shows the newest lines of what a job put out; of an agent, those of its current or
+last job. With --follow it goes on as more comes, shows nothing twice, and ends
+with the job.`,
+		Example: "  tidemark logs coder -f\n  tidemark logs job-2026-11-15-3y0e8d -n 200",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.open(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			id, err := jobOf(cmd.Context(), s, args[0])
+			if err != nil {
+				return err
+			}
+			return a.logs(cmd.Context(), s, id, n, follow)
+		},
+	}
+	cmd.Flags().IntVarP(&n, "lines", "n", 50, "the newest `N` lines; 0 for all")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes from now on, until the job ends")
+	return cmd
+}
+
+// jobOf is the job that is meant: by its id, or the newest of an agent.
+func jobOf(ctx context.Context, s *store.Store, ref string) (string, error) {
+	_, err := s.Job(ctx, ref)
+	if err == nil || !errors.Is(err, tidemark.ErrNotFound) {
+		return ref, err
+	}
+	for j, err := range s.Jobs(ctx, store.JobFilter{Agent: ref, Limit: 1}) {
+		return j.ID, err
+	}
+	return "", withHint(tidemark.NotFoundf("%q is neither a job nor an agent that had one", ref), "see them with: tidemark jobs")
+}
+
+// logsLook is how often a follower looks whether the job has ended.
+const logsLook = 250 * time.Millisecond
+
+// logs shows the output of a job.
+func (a *app) logs(ctx context.Context, s *store.Store, id string, n int, follow bool) error {
+	length, err := s.OutputLength(ctx, id)
+	if err != nil {
+		return err
+	}
+	span := tidemark.Span{To: length}
+	if n > 0 {
+		span.Newest = n
+	}
+	if length > 0 {
+		if err := a.events(s.Output(ctx, id, span)); err != nil {
+			return err
+		}
+	}
+	for follow {
+		// The job is looked at first: what it put out before it ended is there.
+		j, err := s.Job(ctx, id)
+		if err != nil {
+			return err
+		}
+		now, err := s.OutputLength(ctx, id)
+		if err != nil {
+			return err
+		}
+		if now > length {
+			if err := a.events(s.Output(ctx, id, tidemark.Span{From: length + 1, To: now})); err != nil {
+				return err
+			}
+			length = now
+			continue
+		}
+		if j.Status != tidemark.JobRunning && j.Status != tidemark.JobPending {
+			return nil
+		}
+		if running, err := s.Running(ctx, ""); err == nil && j.Status == tidemark.JobRunning && len(running) == 0 {
+			return nil // nobody runs it: it came from elsewhere, or its owner died
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(logsLook):
+		}
+	}
+	return nil
+}
+
+func (a *app) events(events iter.Seq2[tidemark.Event, error]) error {
+	for e, err := range events {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			a.say("tidemark: %s: skipped", err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if a.wantsJSON() {
+			if err := a.jsonLine(e); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := fmt.Fprintln(a.out, eventText(e)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventText is an event in one line or more, made harmless.
+func eventText(e tidemark.Event) string {
+	text := e.Content
+	switch e.Type {
+	case tidemark.EventToolUse:
+		text = "▸ " + callText(e.ToolName, e.Input)
+	case tidemark.EventToolResult:
+		text = "  " + firstLine(string(e.Result))
+		if e.Error != "" {
+			text = "  ✗ " + firstLine(e.Error)
+		}
+	case tidemark.EventError:
+		text = "error: " + e.Message
+	}
+	return e.Timestamp.Local().Format(time.TimeOnly) + " " + render.Clean(text)
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+func runCommand(a *app) *cobra.Command {
+	var j tidemark.Job
+	var resume, fork string
+	var wait bool
+	cmd := &cobra.Command{
+		Use: "run AGENT", Short: "Have an agent of the fleet do something now",
+		Long: `Adds a job for an agent. Whoever runs the fleet on this store starts it, as soon as
+the limits allow. With --wait it shows what the job puts out, and ends with it.`,
+		Example: `  tidemark run coder -p "Fix the failing test." --wait
+  tidemark run coder --schedule nightly`,
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.open(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			if _, err := agentNamed(cmd, s, args[0]); err != nil {
+				return err
+			}
+			j.Agent, j.Trigger = args[0], tidemark.TriggerManual
+			if j.Schedule != "" {
+				d, err := s.Schedule(cmd.Context(), j.Agent, j.Schedule)
+				if err != nil {
+					return withHint(err, "see them with: tidemark schedules")
+				}
+				j.Prompt = cmp.Or(j.Prompt, d.Prompt)
+			}
+			if resume != "" && fork != "" {
+				return tidemark.Invalidf("--resume and --fork exclude each other")
+			}
+			if ref := cmp.Or(resume, fork); ref != "" {
+				p, err := s.Resolve(cmd.Context(), ref, a.project())
+				if err != nil {
+					return err
+				}
+				if j.SessionID = string(p.ID); fork != "" {
+					j.ForkedFrom, j.Trigger = string(p.ID), tidemark.TriggerFork
+				}
+			}
+			return a.addJob(cmd, s, j, wait)
+		},
+	}
+	cmd.Flags().StringVarP(&j.Prompt, "prompt", "p", "", "what to do")
+	cmd.Flags().StringVar(&j.Schedule, "schedule", "", "as this `SCHEDULE` of the agent would")
+	cmd.Flags().StringVar(&resume, "resume", "", "go on with this `SESSION`")
+	cmd.Flags().StringVar(&fork, "fork", "", "go on with a copy of this `SESSION`")
+	cmd.Flags().BoolVar(&wait, "wait", false, "show what it puts out, and wait for its end")
+	return cmd
+}
+
+// agentNamed returns an agent: ErrNotFound.
+func agentNamed(cmd *cobra.Command, s *store.Store, name string) (tidemark.Agent, error) {
+	all, err := s.AgentStates(cmd.Context())
+	for _, agent := range all {
+		if agent.Name == name {
+			return agent, err
+		}
+	}
+	if err == nil {
+		err = withHint(tidemark.NotFoundf("agent %q: not found", name), "see them with: tidemark agents; a fleet that is up makes those of its file known")
+	}
+	return tidemark.Agent{}, err
+}
+
+// addJob keeps a job and, when that is asked for, waits for its end.
+func (a *app) addJob(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bool) error {
+	j, err := s.AddJob(cmd.Context(), j)
+	if err != nil {
+		return err
+	}
+	if !wait {
+		if up, err := living(cmd.Context(), s); err == nil && len(up) == 0 {
+			a.say("It waits: no fleet is up. Start it with: tidemark fleet up")
+		}
+		return a.print(j, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, j.ID)
+			return err
+		})
+	}
+	a.say("%s", j.ID)
+	if err := a.logs(cmd.Context(), s, j.ID, 0, true); err != nil {
+		return err
+	}
+	if j, err = s.Job(cmd.Context(), j.ID); err != nil {
+		return err
+	}
+	a.say("%s: %s, after %s", j.ID, j.ExitReason, time.Duration(j.DurationSeconds*float64(time.Second)).Round(time.Millisecond))
+	if j.Status != tidemark.JobCompleted {
+		return fmt.Errorf("%s %s: %s", j.ID, j.Status, cmp.Or(j.ErrorMessage, j.ExitReason))
+	}
+	return nil
+}
+
+func cancelCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel JOB", Short: "End a job, wherever it runs",
+		Example: "  tidemark cancel job-2026-11-15-3y0e8d",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.open(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			ended, err := s.CancelJob(cmd.Context(), args[0], a.holder(cmd))
+			if err != nil {
+				return withHint(err, "see them with: tidemark jobs")
+			}
+			if ended {
+				a.say("%s is cancelled; it had not begun.", args[0])
+			} else {
+				a.say("Told whoever runs %s; see how it ends with: tidemark job %s", args[0], args[0])
+			}
+			return nil
+		},
+	}
+}
+
+// again is a command that makes a new job of an old one.
+func again(a *app, name, short, example string, change func(j, old *tidemark.Job)) *cobra.Command {
+	var prompt string
+	var wait bool
+	cmd := &cobra.Command{
+		Use: name + " JOB", Short: short, Example: example,
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.open(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			old, err := s.Job(cmd.Context(), args[0])
+			if err != nil {
+				return withHint(err, "see them with: tidemark jobs")
+			}
+			j := tidemark.Job{Agent: old.Agent, Schedule: old.Schedule, Trigger: tidemark.TriggerManual, Prompt: cmp.Or(prompt, old.Prompt), SessionID: old.SessionID}
+			change(&j, &old)
+			return a.addJob(cmd, s, j, wait)
+		},
+	}
+	cmd.Flags().StringVarP(&prompt, "prompt", "p", "", "what to do, instead of what the old one was to do")
+	cmd.Flags().BoolVar(&wait, "wait", false, "show what it puts out, and wait for its end")
+	return cmd
+}
+
+func retryCommand(a *app) *cobra.Command {
+	return again(a, "retry", "Do a job once more, in its session", "  tidemark retry job-2026-11-15-3y0e8d", func(*tidemark.Job, *tidemark.Job) {})
+}
+
+func forkJobCommand(a *app) *cobra.Command {
+	return again(a, "fork-job", "Do a job once more, in a copy of its session", "  tidemark fork-job job-2026-11-15-3y0e8d -p \"Try another way.\"",
+		func(j, old *tidemark.Job) { j.Trigger, j.ForkedFrom = tidemark.TriggerFork, old.ID })
+}

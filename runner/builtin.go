@@ -1,0 +1,178 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/model"
+)
+
+// Builtin runs the agent of this house. options makes what its conversation
+// needs: a store, a model, tools. Approve and Show of it are filled in here. In
+// autonomous mode Ask decides, too: it is the policy then, and nobody is asked.
+func Builtin(options func(context.Context, Task) (chat.Options, error)) Runner {
+	return &builtin{options}
+}
+
+type builtin struct {
+	options func(context.Context, Task) (chat.Options, error)
+}
+
+func (b *builtin) Run(ctx context.Context, t Task) (Outcome, error) {
+	t = t.bound()
+	out := Outcome{ExitReason: tidemark.ExitError, ExitCode: -1}
+	if t.Container != nil {
+		return out, tidemark.Unsupportedf("the built-in agent does not run in a container: its tools would work outside of it")
+	}
+	o, err := b.options(ctx, t)
+	if err != nil {
+		return out, err
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	s := newSink(t, fail)
+	o.Show = func(e chat.Event) { show(s, &out, e) }
+	o.Approve = approval(t)
+	c, err := b.open(ctx, t, o)
+	if err != nil {
+		return out, err
+	}
+	out.Session = string(c.ID())
+	if t.Running != nil {
+		if err := t.Running(Process{Job: t.Job, Mark: t.Mark, Session: out.Session}); err != nil {
+			return out, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
+		}
+	}
+	turn, err := c.Send(ctx, tidemark.Text(t.Prompt))
+	if closeErr := c.Close(context.WithoutCancel(ctx)); err == nil {
+		err = closeErr
+	}
+	out.Summary, out.Turns, out.LeftOut = turn.Text, int64(turn.Rounds), s.close()
+	switch {
+	case ctx.Err() != nil:
+		cause := context.Cause(ctx)
+		out.ExitReason = reasonOf(cause)
+		return out, cause
+	case err != nil:
+		return out, err
+	}
+	out.ExitReason, out.ExitCode = exitOf(turn.Stop), 0
+	return out, nil
+}
+
+// exitOf is why a run ended whose turn ended so.
+func exitOf(stop string) string {
+	switch stop {
+	case model.StopSequence:
+		return tidemark.ExitStopSequence
+	case chat.StopRounds:
+		return tidemark.ExitMaxTurns
+	}
+	return tidemark.ExitEndTurn
+}
+
+// open begins a conversation, goes on with one, or with a copy of one.
+func (b *builtin) open(ctx context.Context, t Task, o chat.Options) (*chat.Chat, error) {
+	if t.MaxTurns > 0 {
+		o.Limits.ToolRounds = t.MaxTurns
+	}
+	if t.Session == "" {
+		return chat.New(o)
+	}
+	id, err := tidemark.ParseSessionID(t.Session)
+	if err != nil {
+		return nil, errors.Join(ErrSession, err)
+	}
+	if t.Fork {
+		forked, err := o.Store.Fork(ctx, id, 0, "")
+		if err != nil {
+			return nil, errors.Join(ErrSession, err)
+		}
+		id = forked.ID
+	}
+	c, err := chat.Resume(ctx, o, id)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		err = errors.Join(ErrSession, err)
+	}
+	return c, err
+}
+
+// approval asks whoever answers for the task.
+func approval(t Task) func(context.Context, chat.Ask) (chat.Decision, error) {
+	return func(ctx context.Context, a chat.Ask) (chat.Decision, error) {
+		if t.Ask == nil {
+			return chat.Deny, nil
+		}
+		answer, err := t.Ask(ctx, Question{ID: a.ID, Tool: a.Tool, Title: a.Scope, Input: a.Input})
+		switch {
+		case err != nil:
+			return chat.Deny, err
+		case !answer.Allow && answer.Reason != "":
+			return chat.Deny, errors.New(answer.Reason)
+		case !answer.Allow:
+			return chat.Deny, nil
+		case answer.Always:
+			return chat.Always, nil
+		}
+		return chat.Once, nil
+	}
+}
+
+// show makes events of what happens: of entries once they are kept, so that the
+// output of a job never says more than its session.
+func show(s *sink, out *Outcome, e chat.Event) {
+	switch {
+	case e.Notice != "":
+		s.emit(tidemark.Event{Type: tidemark.EventSystem, Subtype: subtypeNotice, Content: e.Notice})
+	case e.Wait != nil:
+		s.emit(tidemark.Event{Type: tidemark.EventSystem, Subtype: subtypeNotice, Content: e.Wait.Why.Error()})
+	case e.Created != "":
+		s.emit(tidemark.Event{Type: tidemark.EventSystem, Subtype: "init", Content: string(e.Created)})
+	case e.Kept != nil && e.Kept.Kind == tidemark.KindMessage:
+		if e.Kept.Usage != nil {
+			out.use(e.Kept.Model, *e.Kept.Usage)
+		}
+		for _, event := range eventsOf(*e.Kept) {
+			s.emit(event)
+		}
+	}
+}
+
+// eventsOf are the events that a message makes.
+func eventsOf(e tidemark.Entry) []tidemark.Event {
+	var all []tidemark.Event
+	for _, b := range e.Blocks {
+		switch {
+		case b.Type == tidemark.BlockText && e.Role == tidemark.Assistant && b.Text != "":
+			all = append(all, tidemark.Event{Type: tidemark.EventAssistant, Content: b.Text, Usage: e.Usage})
+		case b.Type == tidemark.BlockThinking:
+			all = append(all, tidemark.Event{Type: tidemark.EventAssistant, Subtype: subtypeThink, Content: b.Text})
+		case b.Type == tidemark.BlockToolUse:
+			all = append(all, tidemark.Event{Type: tidemark.EventToolUse, ToolName: b.Name, ToolUseID: b.ID, Input: b.Input})
+		case b.Type == tidemark.BlockToolResult:
+			all = append(all, resultEvent(b))
+		}
+	}
+	return all
+}
+
+func resultEvent(b tidemark.Block) tidemark.Event {
+	text := b.Text
+	for _, inner := range b.Blocks {
+		if inner.Type == tidemark.BlockText {
+			text += inner.Text
+		}
+	}
+	success := !b.IsError
+	e := tidemark.Event{Type: tidemark.EventToolResult, ToolUseID: b.ToolUseID, Success: &success}
+	if raw, err := json.Marshal(text); err == nil {
+		e.Result = raw
+	}
+	if b.IsError {
+		e.Error = text
+	}
+	return e
+}
