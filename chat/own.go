@@ -247,8 +247,8 @@ func (c *Chat) WakeAt(ctx context.Context, at time.Time) error {
 	return c.Change(ctx, func(s *checkpoint) error {
 		// A timer that has passed woke somebody, or was not needed.
 		now := c.o.Now()
-		s.WakeTriggers = slices.DeleteFunc(s.WakeTriggers, func(w store.WakeTrigger) bool { return w.Kind == "timer" && w.At.Before(now) })
-		s.WakeTriggers = append(s.WakeTriggers, store.WakeTrigger{Kind: "timer", At: at})
+		s.WakeTriggers = slices.DeleteFunc(s.WakeTriggers, func(w store.WakeTrigger) bool { return w.Kind == store.WakeTimer && w.At.Before(now) })
+		s.WakeTriggers = append(s.WakeTriggers, store.WakeTrigger{Kind: store.WakeTimer, At: at})
 		return nil
 	})
 }

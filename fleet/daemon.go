@@ -21,6 +21,9 @@ type DaemonOptions struct {
 	Runner func(Agent) (runner.Runner, error)
 	// Environ is the environment of an agent's program.
 	Environ func(Agent) []string
+	// Wake goes on with a session that sleeps and whose timer fired. Nil: none
+	// is woken.
+	Wake func(context.Context, tidemark.SessionID) error
 	// Dispatch hands out jobs that wait. The default is in process.
 	Dispatch Dispatch
 	// Now tells the time. The default is time.Now.
@@ -166,6 +169,9 @@ func (d *Daemon) round(ctx context.Context, now time.Time) error {
 			d.o.Tell(s.Agent, fmt.Sprintf("schedule %s: %s", s.Name, err))
 		}
 	}
+	if err := d.wakeSleepers(ctx, now); err != nil {
+		return err
+	}
 	jobs, err := d.o.Dispatch.Due(ctx, now)
 	if err != nil {
 		return err
@@ -176,6 +182,43 @@ func (d *Daemon) round(ctx context.Context, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// wakeSleepers goes on with sessions that asked to be woken, each beside
+// everything else.
+func (d *Daemon) wakeSleepers(ctx context.Context, now time.Time) error {
+	if d.o.Wake == nil {
+		return nil
+	}
+	ids, err := d.o.Store.Sleepers(ctx, now)
+	for _, id := range ids {
+		d.mu.Lock()
+		_, awake := d.runs[string(id)]
+		ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+		if !awake {
+			d.runs[string(id)] = cancel
+		}
+		d.mu.Unlock()
+		if awake {
+			cancel(nil)
+			continue
+		}
+		d.wg.Go(func() {
+			defer cancel(nil)
+			d.o.Tell("", fmt.Sprintf("session %.8s is woken", id))
+			if err := d.o.Wake(ctx, id); err != nil && !errors.Is(err, tidemark.ErrHeld) {
+				d.o.Tell("", fmt.Sprintf("session %.8s: %s", id, err))
+				select { // it is still due; not at once again
+				case <-ctx.Done():
+				case <-time.After(time.Minute):
+				}
+			}
+			d.mu.Lock()
+			delete(d.runs, string(id))
+			d.mu.Unlock()
+		})
+	}
+	return err
 }
 
 // sweep ends jobs whose owners are gone, with what is left of their programs.

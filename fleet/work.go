@@ -149,14 +149,14 @@ func (d *Daemon) lastSession(ctx context.Context, a Agent) (string, error) {
 }
 
 // finish writes down how a job ended, and whether it is tried again.
-func (d *Daemon) finish(ctx context.Context, a Agent, run *store.JobRun, out runner.Outcome, err error) error {
+func (d *Daemon) finish(ctx context.Context, a Agent, run *store.JobRun, out runner.Outcome, cause error) error {
 	now := d.o.Now().UTC().Truncate(time.Microsecond)
 	end := func(j *tidemark.Job) {
 		j.Status, j.ExitReason = statusFor(out.ExitReason), out.ExitReason
 		j.SessionID, j.Summary = cmp.Or(out.Session, j.SessionID), out.Summary
 		j.Turns, j.CostUSD, j.Usage = out.Turns, out.CostUSD, out.Usage
-		if err != nil {
-			j.ErrorMessage = err.Error()
+		if cause != nil {
+			j.ErrorMessage = cause.Error()
 		}
 		j.FinishedAt = now
 	}
@@ -176,15 +176,21 @@ func (d *Daemon) finish(ctx context.Context, a Agent, run *store.JobRun, out run
 		state.Session.LastUsedAt, state.Session.RunMode, state.Session.WorkingDirectory = now, a.RunMode, a.Dir
 		state.Session.Jobs++
 	}
-	if err := run.Finish(ctx, end, remember); err != nil {
+	ended := run.Job()
+	end(&ended)
+	next, err := run.Finish(ctx, end, remember, again(a, ended, now))
+	if err != nil {
 		return err
 	}
 	j := run.Job()
 	d.o.Tell(a.Name, fmt.Sprintf("%s ended: %s", j.ID, j.ExitReason))
-	if err := d.ended(ctx, j, now); err != nil {
-		return err
+	if next.ID != "" {
+		d.o.Tell(j.Agent, fmt.Sprintf("%s is tried again as %s in %s", j.ID, next.ID, next.NotBefore.Sub(now)))
+		if err := d.o.Dispatch.Added(ctx, []tidemark.Job{next}); err != nil {
+			return err
+		}
 	}
-	return d.again(ctx, a, j, now)
+	return d.ended(ctx, j, now)
 }
 
 // statusFor is the status of a job that ended for a reason.
@@ -232,19 +238,15 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// again makes another attempt of a job that failed wait for its time.
-func (d *Daemon) again(ctx context.Context, a Agent, j tidemark.Job, now time.Time) error {
+// again is another attempt of a job that failed, nil when there is none. It
+// waits, longer each time, and is kept together with the end of the first.
+func again(a Agent, j tidemark.Job, now time.Time) *tidemark.Job {
 	if j.Status != tidemark.JobFailed || j.Attempt >= a.Retries.Attempts {
 		return nil
 	}
-	wait := a.Retries.Backoff << min(j.Attempt-1, 10)
-	next, err := d.o.Store.AddJob(ctx, tidemark.Job{Agent: j.Agent, Schedule: j.Schedule, Trigger: j.Trigger, Prompt: j.Prompt, SessionID: j.SessionID,
-		Occurrence: j.Occurrence, Attempt: j.Attempt + 1, NotBefore: now.Add(wait)})
-	if err != nil {
-		return err
-	}
-	d.o.Tell(j.Agent, fmt.Sprintf("%s is tried again as %s in %s", j.ID, next.ID, wait))
-	return d.o.Dispatch.Added(ctx, []tidemark.Job{next})
+	wait := a.Retries.Backoff << min(max(j.Attempt-1, 0), 10)
+	return &tidemark.Job{Agent: j.Agent, Schedule: j.Schedule, Trigger: j.Trigger, Prompt: j.Prompt, SessionID: j.SessionID,
+		Occurrence: j.Occurrence, Attempt: j.Attempt + 1, NotBefore: now.Add(wait)}
 }
 
 // end ends what is left of a job's program.

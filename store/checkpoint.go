@@ -68,6 +68,12 @@ type DynamicTool struct {
 	Command     string          `json:"command,omitempty"`
 }
 
+// The kinds of wake triggers.
+const (
+	WakeTimer   = "timer"
+	WakeMessage = "message"
+)
+
 // WakeTrigger is what wakes a hibernated session: a time, or a message from
 // somewhere.
 type WakeTrigger struct {
@@ -124,12 +130,53 @@ func (w *Writer) SaveCheckpoint(ctx context.Context, c Checkpoint) error {
 	if err != nil {
 		return err
 	}
+	if c.Name == "" {
+		r.Due = c.wakesAt()
+	}
 	b.Puts = append(b.Puts, r)
 	if err := w.guard(&b, false); err != nil {
 		return err
 	}
 	_, err = w.s.commit(ctx, b)
 	return w.lost(ctx, err)
+}
+
+// wakesAt is when the first timer of a checkpoint fires; zero: never.
+func (c Checkpoint) wakesAt() time.Time {
+	var first time.Time
+	for _, t := range c.WakeTriggers {
+		if t.Kind == WakeTimer && !t.At.IsZero() && (first.IsZero() || t.At.Before(first)) {
+			first = keepable(t.At)
+		}
+	}
+	return first
+}
+
+// Sleepers lists the sessions that are to be woken by now, and that nobody has
+// open.
+func (s *Store) Sleepers(ctx context.Context, now time.Time) ([]tidemark.SessionID, error) {
+	var ids []tidemark.SessionID
+	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindCheckpoint, DueBy: keepable(now), Order: tidemark.ByDue}) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue // verify names it
+		}
+		if err != nil {
+			return ids, err
+		}
+		id, _ := sessionOf(r.Key)
+		i, err := s.Session(ctx, id)
+		if err != nil || i.State != Live {
+			continue // it is in the trash, or gone
+		}
+		l, err := s.Lease(ctx, id)
+		if err != nil {
+			return ids, err
+		}
+		if !l.Held || l.Dead || l.Expired {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }
 
 // Checkpoint returns the state that was kept under a name: ErrNotFound. What

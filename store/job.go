@@ -458,17 +458,26 @@ func (r *JobRun) KeepAlive(ctx context.Context, cancelled func(Ask)) error {
 	return r.w.KeepAlive(ctx, cancelled)
 }
 
-// Finish ends the job: its record, its slots and what its agent remembers
-// change together, and it is nobody's any more.
-func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember func(*tidemark.Agent, tidemark.Job)) error {
+// Finish ends the job: its record, its slots, what its agent remembers and the
+// job that follows it, if there is one, change together, and it is nobody's any
+// more. It returns the job that follows.
+func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember func(*tidemark.Agent, tidemark.Job), follow *tidemark.Job) (tidemark.Job, error) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	j := r.job
 	end(&j)
+	var next tidemark.Job
 	err := retry(func() error {
 		b, err := r.s.ending(ctx, &j, r.version, r.w.lease, remember)
 		if err != nil {
 			return err
+		}
+		if follow != nil {
+			added, fr, err := r.s.newJob(*follow)
+			if err != nil {
+				return err
+			}
+			next, b.Puts = added, append(b.Puts, fr)
 		}
 		if _, err = r.s.commit(ctx, b); errors.Is(err, tidemark.ErrConflict) && !r.w.holds(ctx) {
 			return &settled{r.w.lost(ctx, err)}
@@ -477,14 +486,14 @@ func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember f
 	})
 	var done *settled
 	if errors.As(err, &done) {
-		return done.error
+		err = done.error
 	}
 	if err != nil {
-		return err
+		return tidemark.Job{}, err
 	}
 	r.job = j
 	close(r.w.closed)
-	return nil
+	return next, nil
 }
 
 // ending is the batch that ends a job: it goes through while the lease and its

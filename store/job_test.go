@@ -61,10 +61,10 @@ func TestAJobRunsOnceAndSaysHowItEnded(t *testing.T) {
 	if got := statusOf(t, s, j.ID); got.Status != tidemark.JobRunning || got.SessionID != "s1" {
 		t.Errorf("while it runs: %+v", got)
 	}
-	err = r.Finish(t.Context(), func(j *tidemark.Job) { j.Status, j.ExitReason = tidemark.JobCompleted, tidemark.ExitSuccess },
-		func(a *tidemark.Agent, j tidemark.Job) { a.LastJob = j.ID })
-	if err != nil {
-		t.Fatal(err)
+	next, err := r.Finish(t.Context(), func(j *tidemark.Job) { j.Status, j.ExitReason = tidemark.JobCompleted, tidemark.ExitSuccess },
+		func(a *tidemark.Agent, j tidemark.Job) { a.LastJob = j.ID }, &tidemark.Job{Agent: "coder", Prompt: "and then"})
+	if err != nil || statusOf(t, s, next.ID).Status != tidemark.JobPending {
+		t.Fatalf("%+v, %v", next, err)
 	}
 	got := statusOf(t, s, j.ID)
 	if got.Status != tidemark.JobCompleted || got.FinishedAt.IsZero() || got.Attempt != 1 {
@@ -180,7 +180,7 @@ func TestAJobCanBeCancelledFromAnywhere(t *testing.T) {
 			t.Errorf("asked by %v", a)
 		}
 		stop()
-		if err := r.Finish(t.Context(), func(j *tidemark.Job) { j.Status = tidemark.JobCancelled }, nil); err != nil {
+		if _, err := r.Finish(t.Context(), func(j *tidemark.Job) { j.Status = tidemark.JobCancelled }, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.CancelJob(t.Context(), running.ID, who("me")); !errors.Is(err, tidemark.ErrConflict) {

@@ -3,11 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -160,7 +162,7 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) er
 		return err
 	}
 	defer s.RemoveDaemon(context.WithoutCancel(cmd.Context()), who)
-	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Holder: who, File: file, Runner: f.runner, Environ: f.environ,
+	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Wake: f.wake,
 		Tell: func(agent, text string) { f.say("%s %s", time.Now().Format(time.TimeOnly), withWorker(agent, text)) }})
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
@@ -183,6 +185,38 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) er
 	err = d.Run(cmd.Context())
 	f.say("The fleet is down.")
 	return err
+}
+
+// wake goes on with a chat that sleeps. Nobody is there to ask: what was not
+// approved for the session is denied.
+func (f *fleetRoom) wake(ctx context.Context, id tidemark.SessionID) error {
+	i, err := f.store.Session(ctx, id)
+	if err != nil {
+		return err
+	}
+	c, err := f.store.Checkpoint(ctx, id, "")
+	if err != nil {
+		return err
+	}
+	var last modelChoice
+	last.provider, last.model = chat.ModelOf(c)
+	o, err := f.chatOptions(fleet.Agent{Name: i.Agent}, runner.Task{Dir: i.Project, Environ: toolEnviron()}, last)
+	if err != nil {
+		return err
+	}
+	talk, err := chat.Resume(ctx, o, id)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	err = talk.Change(ctx, func(c *store.Checkpoint) error {
+		c.WakeTriggers = slices.DeleteFunc(slices.Clone(c.WakeTriggers), func(t store.WakeTrigger) bool { return t.Kind == store.WakeTimer && !t.At.After(now) })
+		return nil
+	})
+	if err == nil {
+		_, err = talk.Send(ctx, tidemark.Text("The timer that you set has fired. Go on with what you were at."))
+	}
+	return errors.Join(err, talk.Close(context.WithoutCancel(ctx)))
 }
 
 // environ is the environment of an agent's program.
@@ -217,12 +251,14 @@ func (f *fleetRoom) runner(a fleet.Agent) (runner.Runner, error) {
 	case fleet.RunnerACP:
 		return runner.ACP(a.Command), nil
 	}
-	return runner.Builtin(func(ctx context.Context, t runner.Task) (chat.Options, error) { return f.chatOptions(a, t) }), nil
+	return runner.Builtin(func(_ context.Context, t runner.Task) (chat.Options, error) {
+		return f.chatOptions(a, t, modelChoice{})
+	}), nil
 }
 
 // chatOptions are what the built-in agent of a fleet gets.
-func (f *fleetRoom) chatOptions(a fleet.Agent, t runner.Task) (chat.Options, error) {
-	p, err := f.model(modelChoice{provider: a.Provider, model: a.Model, baseURL: a.BaseURL}, modelChoice{})
+func (f *fleetRoom) chatOptions(a fleet.Agent, t runner.Task, last modelChoice) (chat.Options, error) {
+	p, err := f.model(modelChoice{provider: a.Provider, model: a.Model, baseURL: a.BaseURL}, last)
 	if err != nil {
 		return chat.Options{}, err
 	}
