@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// log brings the entries of the session, or of one of its workers.
+func (g *guest) log(ctx context.Context, worker string, entries iter.Seq2[convert.Entry, error]) error {
+	if entries == nil {
+		return nil
+	}
+	l := &guestLog{guest: g, worker: worker, seqs: make(map[shortSum]int64), kept: make(map[shortSum]keptEntry)}
+	if err := l.look(ctx); err != nil {
+		return err
+	}
+	for e, err := range entries {
+		if convert.IsSkip(err) {
+			g.skip(err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.add(ctx, e); err != nil {
+			return err
+		}
+	}
+	if err := l.flush(ctx); err != nil {
+		return err
+	}
+	if worker != "" {
+		return nil
+	}
+	if g.from.Fork != nil && g.here == nil && !g.dryRun {
+		// A fork in which nothing was said yet is one all the same.
+		if err := l.open(ctx); err != nil {
+			return err
+		}
+	}
+	return l.finish(ctx)
+}
+
+// keptEntry is an entry that is here already.
+type keptEntry struct {
+	seq int64
+	sum shortSum
+}
+
+// shortSum stands for a text, so that a session of a million entries does not
+// have all their names in memory at once.
+type shortSum [16]byte
+
+func shortSumOf(text string) shortSum {
+	sum := sha256.Sum256([]byte(text))
+	return shortSum(sum[:16])
+}
+
+// guestLog is a log on its way in.
+type guestLog struct {
+	*guest
+	worker  string
+	kept    map[shortSum]keptEntry // by key
+	seqs    map[shortSum]int64     // by the tool's id
+	last    int64                  // the seq of the entry before
+	end     int64                  // the seq of the newest one that is here or waits
+	pending []tidemark.Entry
+	size    int
+}
+
+// look reads what is here, by key.
+func (l *guestLog) look(ctx context.Context) error {
+	if l.here == nil {
+		return nil
+	}
+	v := l.here
+	if l.worker != "" {
+		var err error
+		v, err = v.Worker(ctx, l.worker)
+		if errors.Is(err, tidemark.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for e, err := range v.Unmasked().Log(ctx) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		l.end = e.Seq
+		if e.Key != "" {
+			l.kept[shortSumOf(e.Key)] = keptEntry{e.Seq, sumOf(e)}
+		}
+	}
+	return nil
+}
+
+// sumOf tells the content of two entries apart.
+func sumOf(e tidemark.Entry) shortSum {
+	e.Seq, e.Place, e.Key = 0, tidemark.Place{}, ""
+	l, err := e.Line()
+	if err != nil {
+		return shortSum{}
+	}
+	sum := sha256.Sum256(append([]byte(l.Kind+"\x00"), l.Body...))
+	return shortSum(sum[:16])
+}
+
+// keyOf makes a key of the tool's id for an entry.
+func (l *guestLog) keyOf(id string) string {
+	key := l.tool.Name + ":" + id
+	if len(key) > tidemark.MaxIDBytes {
+		sum := sha256.Sum256([]byte(id))
+		key = l.tool.Name + ":" + hex.EncodeToString(sum[:])
+	}
+	return key
+}
+
+// add takes one entry: it is here, it is new, or it was changed.
+func (l *guestLog) add(ctx context.Context, e convert.Entry) error {
+	if _, again := l.seqs[shortSumOf(e.ID)]; again && e.ID != "" {
+		return nil
+	}
+	kept := e.Entry
+	if kept.Kind == "" {
+		kept.Kind = tidemark.KindMessage
+	}
+	kept.At = kept.At.UTC().Truncate(time.Microsecond)
+	sum := sumOf(kept)
+	if e.ID != "" {
+		kept.Key = l.keyOf(e.ID)
+		have, ok := l.kept[shortSumOf(kept.Key)]
+		if ok && have.sum != sum && have.sum != sumOf(l.s.Mask(kept)) {
+			kept.Key = l.keyOf(e.ID + "~" + hex.EncodeToString(sum[:4]))
+			have, ok = l.kept[shortSumOf(kept.Key)]
+		}
+		if ok {
+			l.seqs[shortSumOf(e.ID)], l.last = have.seq, have.seq
+			return nil
+		}
+	}
+	l.row.Entries++
+	if l.row.State == "known" {
+		l.row.State = "grown"
+	}
+	if l.dryRun {
+		l.seqs[shortSumOf(e.ID)] = 0
+		return nil
+	}
+	if l.here != nil || l.from.Fork != nil {
+		if err := l.open(ctx); err != nil {
+			return err
+		}
+	}
+	kept.Parent = l.parent(e)
+	l.pending = append(l.pending, kept)
+	l.end++
+	l.last = l.end
+	if e.ID != "" {
+		l.seqs[shortSumOf(e.ID)] = l.end
+	}
+	for _, b := range kept.Blocks {
+		l.size += len(b.Text) + len(b.Input) + len(b.Data) + len(b.Raw)
+	}
+	if len(l.pending) < importChunk && l.size < importBytes {
+		return nil
+	}
+	if err := l.flush(ctx); err != nil {
+		return err
+	}
+	return l.beat(ctx)
+}
+
+// importBytes bounds what waits to be kept.
+const importBytes = 4 << 20
+
+// parent is the seq that an entry follows here.
+func (l *guestLog) parent(e convert.Entry) int64 {
+	switch seq, ok := l.seqs[shortSumOf(e.Parent)]; {
+	case e.Parent == convert.Root && l.end > 0:
+		return store.Root
+	case e.Parent != "" && ok:
+		return seq
+	case l.last > 0:
+		return l.last
+	}
+	return 0
+}
+
+func (l *guestLog) flush(ctx context.Context) error {
+	if len(l.pending) == 0 {
+		return nil
+	}
+	if err := l.open(ctx); err != nil {
+		return err
+	}
+	var err error
+	if l.worker == "" {
+		_, err = l.w.Append(ctx, l.pending...)
+	} else {
+		_, err = l.w.AppendTo(ctx, l.worker, l.pending...)
+	}
+	l.pending, l.size = nil, 0
+	if err == nil && l.here == nil && !l.sole {
+		l.sole = true
+		err = l.alone(ctx)
+	}
+	return err
+}
+
+// finish gives the session its labels and puts its head where it was.
+func (l *guestLog) finish(ctx context.Context) error {
+	if l.w == nil {
+		return nil
+	}
+	if head, ok := l.seqs[shortSumOf(l.from.Head)]; ok && l.from.Head != "" && head != l.last {
+		if err := l.w.Branch(ctx, head); err != nil {
+			return err
+		}
+	}
+	for id, label := range l.from.Labels {
+		if seq, ok := l.seqs[shortSumOf(id)]; ok && strings.TrimSpace(label) != "" {
+			if err := l.s.Label(ctx, l.row.Session, seq, label); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
