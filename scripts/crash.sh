@@ -42,6 +42,7 @@ for backend in sqlite files; do
 	crash power -backend "$backend" -fs xfs -n "$XFSCUTS"
 	crash full -backend "$backend" -n "$FILLS"
 	crash lease -backend "$backend" -n "$ATTACHES" -procs "$PROCS"
+	crash chat -backend "$backend" -n "$((KILLS / 2))"
 done
 
 # Every file-system call of every operation of the files backend, with torn

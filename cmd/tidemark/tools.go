@@ -138,7 +138,7 @@ func (i *importer) everywhere() error {
 	for _, t := range tools() {
 		for _, at := range t.Homes {
 			path := filepath.Join(home, filepath.FromSlash(at))
-			if _, err := os.Stat(path); err != nil {
+			if !i.isOf(t, path) {
 				continue
 			}
 			i.say("%s: %s", t.Title, path)
@@ -152,6 +152,21 @@ func (i *importer) everywhere() error {
 		}
 	}
 	return nil
+}
+
+// isOf reports whether what lies at a path is of a tool: a folder of that name
+// may be anybody's. What cannot be looked at is taken for it, so that it is not
+// passed over in silence.
+func (i *importer) isOf(t convert.Tool, path string) bool {
+	if _, err := os.Stat(path); err != nil {
+		return false
+	}
+	p, done, err := openPlace(path)
+	if err != nil {
+		return true
+	}
+	defer done()
+	return t.Detect == nil || t.Detect(i.cmd.Context(), p)
 }
 
 // isPathError reports whether an error is that of what is imported, and not of
