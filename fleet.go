@@ -98,6 +98,7 @@ type Job struct {
 	Turns           int64            `json:"num_turns,omitempty"`
 	CostUSD         float64          `json:"total_cost_usd,omitempty"`
 	Usage           map[string]Usage `json:"usage,omitempty"` // by model
+	Spent           *Usage           `json:"spent,omitempty"` // of its whole session, from programs that count so
 	Extra           json.RawMessage  `json:"extra,omitempty"`
 }
 

@@ -53,6 +53,9 @@ type Options struct {
 	// Box makes the tools of a session. It is called again after a switch.
 	// The limits are those of the session.
 	Box func(tool.State, tool.Files, store.Limits, func(name string, chunk []byte)) (*tool.Box, error)
+	// Tools are what the agent may use besides those of the Box; workers may
+	// not.
+	Tools []tool.Tool
 	// Allow lets a session that is local-only use remote models and tools.
 	Allow bool
 	// FreshInterpreter is why no shell or interpreter of an earlier run is

@@ -32,6 +32,7 @@ func (t *thread) available() []tool.Tool {
 	}
 	if t.worker == "" {
 		all = append(all, t.c.ownTools()...)
+		all = append(all, t.c.o.Tools...)
 	}
 	return append(all, defined...)
 }

@@ -24,8 +24,14 @@ type DaemonOptions struct {
 	// Wake goes on with a session that sleeps and whose timer fired. Nil: none
 	// is woken.
 	Wake func(context.Context, tidemark.SessionID) error
+	// Secret returns the value of a variable that the file names; nil: none is
+	// set. Inbox is the folder with an inbox for each agent; "": there are none.
+	Secret func(name string) string
+	Inbox  string
 	// Dispatch hands out jobs that wait. The default is in process.
 	Dispatch Dispatch
+	// Round is called before each look, with the time; nil: nothing is.
+	Round func(time.Time)
 	// Now tells the time. The default is time.Now.
 	Now func() time.Time
 	// Tell is told what happens, one line each, for people. The default tells
@@ -54,11 +60,8 @@ func (d inProcess) Added(context.Context, []tidemark.Job) error {
 	return nil
 }
 
-// dueAtOnce bounds how many waiting jobs are looked at in one round.
-const dueAtOnce = 500
-
 func (d inProcess) Due(ctx context.Context, now time.Time) ([]tidemark.Job, error) {
-	return d.s.DueJobs(ctx, now, dueAtOnce)
+	return d.s.DueJobs(ctx, now, 0)
 }
 
 // The pace of a daemon: how often it looks for what others changed, and for
@@ -73,6 +76,7 @@ const (
 // Daemon runs a fleet: it makes jobs of what is due, and runs them. Any number
 // of them may work on one store.
 type Daemon struct {
+	*gate
 	o    DaemonOptions
 	book *Book
 	wake chan struct{}
@@ -93,6 +97,7 @@ func NewDaemon(o DaemonOptions) *Daemon {
 		o.Tell = func(string, string) {}
 	}
 	d := &Daemon{o: o, book: new(Book), wake: make(chan struct{}, 1), file: o.File, runs: make(map[string]context.CancelCauseFunc)}
+	d.gate = newGate(d, o.Secret)
 	if d.o.Dispatch == nil {
 		d.o.Dispatch = inProcess{o.Store, d.Wake}
 	}
@@ -126,6 +131,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if err := d.o.Store.PutFleet(ctx, f); err != nil {
 		return err
 	}
+	defer d.keepMirror(ctx)()
 	var swept time.Time
 	for ctx.Err() == nil {
 		now := d.o.Now()
@@ -135,8 +141,16 @@ func (d *Daemon) Run(ctx context.Context) error {
 				d.trouble(err)
 			}
 		}
+		if err := d.inbox(ctx, d.o.Inbox); err != nil {
+			d.trouble(err)
+		}
+		if d.o.Round != nil {
+			d.o.Round(now)
+		}
 		if err := d.round(ctx, now); err != nil {
 			d.trouble(err)
+		} else {
+			d.lastRound.Store(now.UnixNano())
 		}
 		select {
 		case <-ctx.Done():
@@ -176,9 +190,14 @@ func (d *Daemon) round(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	busy := make(map[string]bool) // agents that have no slot free
 	for _, j := range jobs {
-		if err := d.start(ctx, j); err != nil {
-			return err
+		if busy[j.Agent] {
+			continue
+		}
+		err := d.start(ctx, j)
+		if busy[j.Agent] = errors.Is(err, store.ErrBusy); err != nil && !busy[j.Agent] {
+			d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, err))
 		}
 	}
 	return nil
@@ -223,14 +242,27 @@ func (d *Daemon) wakeSleepers(ctx context.Context, now time.Time) error {
 
 // sweep ends jobs whose owners are gone, with what is left of their programs.
 func (d *Daemon) sweep(ctx context.Context) error {
-	ended, err := d.o.Store.Interrupt(ctx)
+	// What is left of a program is ended while its slot is still taken, so that
+	// no other run of the agent begins beside it; and once more afterwards, for
+	// what it started meanwhile.
+	end := func(j tidemark.Job) {
+		if len(j.Process) == 0 {
+			return
+		}
+		if err := d.end(ctx, j); err != nil {
+			d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, err))
+		}
+	}
+	ended, err := d.o.Store.Interrupt(ctx, end)
 	for _, j := range ended {
 		d.o.Tell(j.Agent, fmt.Sprintf("%s was interrupted: %s", j.ID, j.ErrorMessage))
-		if len(j.Process) > 0 {
-			if endErr := d.end(ctx, j); endErr != nil {
-				d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, endErr))
-			}
+		if err := d.o.Store.EndReviews(ctx, j.ID); err != nil {
+			d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, err))
 		}
+		if a, ok := d.agent(j.Agent); ok {
+			d.wg.Go(func() { d.hooks(context.WithoutCancel(ctx), a, j) })
+		}
+		end(j)
 	}
 	if len(ended) > 0 {
 		d.Wake()

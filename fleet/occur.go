@@ -26,14 +26,28 @@ func (d *Daemon) sync(ctx context.Context, now time.Time) error {
 	if file == synced {
 		return nil
 	}
+	known := make(map[string]bool)
+	for have, err := range d.o.Store.Agents(ctx) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return err
+		}
+		known[have.Name] = true
+	}
 	want := make(map[[2]string]bool)
 	for _, a := range file.Agents {
-		if err := d.know(ctx, a); err != nil {
-			return err
+		if !known[a.Name] {
+			if _, err := d.o.Store.PutAgent(ctx, tidemark.Agent{Name: a.Name, Status: tidemark.Idle}); err != nil {
+				return err
+			}
 		}
 		for _, s := range a.Schedules {
 			want[[2]string{a.Name, s.Name}] = true
-			if err := d.keepSchedule(ctx, a, s, ByFile, now); err != nil {
+			err := d.keepSchedule(ctx, a, s, ByFile, now)
+			if errors.Is(err, tidemark.ErrCorrupt) || errors.Is(err, tidemark.ErrInvalid) {
+				d.o.Tell(a.Name, fmt.Sprintf("schedule %s: %s", s.Name, err)) // the others go on
+				continue
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -56,17 +70,6 @@ func (d *Daemon) sync(ctx context.Context, now time.Time) error {
 	d.synced = file
 	d.mu.Unlock()
 	return nil
-}
-
-// know makes an agent of the file one of the store.
-func (d *Daemon) know(ctx context.Context, a Agent) error {
-	for have, err := range d.o.Store.Agents(ctx) {
-		if err == nil && have.Name == a.Name {
-			return nil
-		}
-	}
-	_, err := d.o.Store.PutAgent(ctx, tidemark.Agent{Name: a.Name, Status: tidemark.Idle})
-	return err
 }
 
 // keepSchedule makes a schedule of the store what it should be. One whose

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// start takes a job and runs it beside everything else. One that cannot start
-// now waits.
+// start takes a job and runs it beside everything else: ErrBusy when it has to
+// wait for another one to end.
 func (d *Daemon) start(ctx context.Context, j tidemark.Job) error {
 	a, ok := d.agent(j.Agent)
 	if !ok {
@@ -22,7 +22,7 @@ func (d *Daemon) start(ctx context.Context, j tidemark.Job) error {
 	}
 	run, err := d.o.Store.StartJob(ctx, j.ID, d.o.Holder, d.limits(a))
 	switch {
-	case errors.Is(err, store.ErrBusy), errors.Is(err, tidemark.ErrConflict), errors.Is(err, tidemark.ErrHeld), errors.Is(err, tidemark.ErrNotFound):
+	case errors.Is(err, tidemark.ErrConflict), errors.Is(err, tidemark.ErrHeld), errors.Is(err, tidemark.ErrNotFound):
 		return nil
 	case err != nil:
 		return err
@@ -70,6 +70,10 @@ func (d *Daemon) work(ctx context.Context, cancel context.CancelCauseFunc, a Age
 	if err := d.finish(keeping, a, run, out, err); err != nil {
 		d.o.Tell(a.Name, fmt.Sprintf("%s: %s", run.Job().ID, err))
 	}
+	if j := run.Job(); j.Status != tidemark.JobRunning {
+		d.Wake() // its slot is free; hooks may take a while
+		d.hooks(keeping, a, j)
+	}
 }
 
 // run lets the agent's program do it; once more with a fresh session when the
@@ -88,7 +92,7 @@ func (d *Daemon) run(ctx context.Context, a Agent, run *store.JobRun) (runner.Ou
 		return out, err
 	}
 	d.o.Tell(a.Name, fmt.Sprintf("session %s cannot be resumed; %s starts fresh", t.Session, t.Job))
-	t.Session, t.Fork = "", false
+	t.Session, t.Fork, t.Spent = "", false, nil
 	return r.Run(ctx, t)
 }
 
@@ -111,6 +115,10 @@ func (d *Daemon) task(ctx context.Context, a Agent, run *store.JobRun) (runner.T
 		}
 		t.Session = session
 	}
+	if t.Session != "" {
+		t.Spent = d.spentOf(ctx, a.Name, t.Session)
+	}
+	t.Ask, t.Args = d.ask(a, run), permissionArgs(a)
 	t.Emit = func(e tidemark.Event) error { return run.Emit(keeping, e) }
 	t.Running = func(p runner.Process) error {
 		b, err := json.Marshal(p)
@@ -122,8 +130,26 @@ func (d *Daemon) task(ctx context.Context, a Agent, run *store.JobRun) (runner.T
 			j.SessionID = cmp.Or(p.Session, j.SessionID)
 		})
 	}
-	return t, nil
+	// Whoever is started is found by this mark, also when we die before we know
+	// who it is.
+	t.Mark = runner.NewMark()
+	p := runner.Process{Job: j.ID, Mark: t.Mark}
+	p.Host, p.BootID, p.Namespace = d.o.Holder.Host, d.o.Holder.BootID, d.o.Holder.Namespace
+	return t, t.Running(p)
 }
+
+// spentOf is what a session had used after the newest job of an agent in it.
+func (d *Daemon) spentOf(ctx context.Context, agent, session string) *tidemark.Usage {
+	for j, err := range d.o.Store.Jobs(ctx, store.JobFilter{Agent: agent, Limit: recentJobs}) {
+		if err == nil && j.SessionID == session && j.Spent != nil {
+			return j.Spent
+		}
+	}
+	return nil
+}
+
+// recentJobs is how far back a session is looked for.
+const recentJobs = 200
 
 // resumes reports whether a job goes on with the agent's session.
 func (d *Daemon) resumes(ctx context.Context, a Agent, j tidemark.Job) bool {
@@ -154,7 +180,7 @@ func (d *Daemon) finish(ctx context.Context, a Agent, run *store.JobRun, out run
 	end := func(j *tidemark.Job) {
 		j.Status, j.ExitReason = statusFor(out.ExitReason), out.ExitReason
 		j.SessionID, j.Summary = cmp.Or(out.Session, j.SessionID), out.Summary
-		j.Turns, j.CostUSD, j.Usage = out.Turns, out.CostUSD, out.Usage
+		j.Turns, j.CostUSD, j.Usage, j.Spent = out.Turns, out.CostUSD, out.Usage, out.Spent
 		if cause != nil {
 			j.ErrorMessage = cause.Error()
 		}
@@ -184,6 +210,9 @@ func (d *Daemon) finish(ctx context.Context, a Agent, run *store.JobRun, out run
 	}
 	j := run.Job()
 	d.o.Tell(a.Name, fmt.Sprintf("%s ended: %s", j.ID, j.ExitReason))
+	if err := d.o.Store.EndReviews(ctx, j.ID); err != nil {
+		d.o.Tell(a.Name, fmt.Sprintf("%s: %s", j.ID, err))
+	}
 	if next.ID != "" {
 		d.o.Tell(j.Agent, fmt.Sprintf("%s is tried again as %s in %s", j.ID, next.ID, next.NotBefore.Sub(now)))
 		if err := d.o.Dispatch.Added(ctx, []tidemark.Job{next}); err != nil {

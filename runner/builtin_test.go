@@ -37,7 +37,9 @@ func (h *house) task(prompt string) Task {
 		Emit: func(e tidemark.Event) error { h.events = append(h.events, e); return nil }}
 }
 
-func newHouse(t *testing.T) *house { return &house{store: store.New(memory.New(), nil), dir: t.TempDir()} }
+func newHouse(t *testing.T) *house {
+	return &house{store: store.New(memory.New(), nil), dir: t.TempDir()}
+}
 
 func TestTheBuiltInAgentRunsAJob(t *testing.T) {
 	h := newHouse(t)

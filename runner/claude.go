@@ -24,8 +24,11 @@ import (
 // autonomous mode what its settings and flags do not allow is denied.
 //
 // What a run used is counted once, by model, as the result at its end says.
-// A run that was cut off has none; what its answers said counts instead,
-// without a cost.
+// That counts a session from its beginning on; so of one that is gone on with,
+// or of a copy, it is counted less Task.Spent, for the model of the main agent.
+// Where Task.Spent is not known, helpers and the cost are not counted rather
+// than too high. A run that was cut off has no result; what its answers said
+// counts instead, without a cost.
 func Claude(path string) Runner {
 	if path == "" {
 		path = "claude"
@@ -77,9 +80,9 @@ func (c claude) Run(ctx context.Context, t Task) (Outcome, error) {
 		if t.mints() != "" {
 			r.proc.Session = "" // nothing ran that could have made it
 		}
-		return r.outcome(s.outcome(), e, fmt.Errorf("agent %s: %w", t.Agent, err))
+		return r.outcome(s.outcome(t), e, fmt.Errorf("agent %s: %w", t.Agent, err))
 	}
-	o := s.outcome()
+	o := s.outcome(t)
 	reason, failure := s.judge(e)
 	o.ExitReason = reason
 	if s.result != nil {

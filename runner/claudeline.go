@@ -14,8 +14,10 @@ import (
 type claudeStream struct {
 	session string
 	said    string // the last text of the main agent
+	model   string // of it
 	result  *claudeResult
-	ask     *claudeAsk // of the last line
+	used    tidemark.Usage // by the main agent, in this run, as its results say
+	ask     *claudeAsk     // of the last line
 	counted map[string]claudeCount
 	order   []string // of counted
 }
@@ -71,8 +73,10 @@ type claudeBlock struct {
 	IsError   bool            `json:"is_error"`
 }
 
-// claudeResult is the last line of a run. Where there are several, each counts
-// what all before it did, but for the turns.
+// claudeResult is the last line of a run. Where there are several, the cost and
+// the models count what all before it did, and so they do in a session that
+// was resumed or copied, from its beginning on. The turns and the usage count
+// what came since the result before, of the main agent alone.
 type claudeResult struct {
 	Subtype    string                       `json:"subtype"`
 	IsError    bool                         `json:"is_error"`
@@ -180,6 +184,9 @@ func (s *claudeStream) assistant(l claudeLine) (events []tidemark.Event) {
 	if json.Unmarshal(l.Message, &m) != nil {
 		return []tidemark.Event{{Type: tidemark.EventSystem, Subtype: l.Type, Content: str(l.Message)}}
 	}
+	if l.Parent == "" && m.Model != "" && m.Usage != nil {
+		s.model = m.Model
+	}
 	usage := s.count(m)
 	for _, b := range blocks(m.Content) {
 		e := tidemark.Event{Type: tidemark.EventAssistant, Extra: parentOf(l)}
@@ -279,7 +286,7 @@ func (s *claudeStream) end(line []byte) []tidemark.Event {
 	if s.result != nil {
 		r.Turns += s.result.Turns
 	}
-	s.result = &r
+	s.result, s.used = &r, sane(plus(s.used, r.Usage.usage()))
 	return []tidemark.Event{{Type: tidemark.EventSystem, Subtype: "result", Content: r.Subtype,
 		Extra: rest(line, "type", "subtype", "uuid", "result")}}
 }
@@ -309,8 +316,8 @@ func (s *claudeStream) control(l claudeLine) []tidemark.Event {
 	return nil
 }
 
-// outcome is what the stream says of the run.
-func (s *claudeStream) outcome() (o Outcome) {
+// outcome is what the stream says of the run of a task.
+func (s *claudeStream) outcome(t Task) (o Outcome) {
 	o.Summary = s.said
 	if s.result == nil {
 		// It was ended half-way: what its answers said of themselves is all
@@ -324,15 +331,55 @@ func (s *claudeStream) outcome() (o Outcome) {
 	if r.Result != "" {
 		o.Summary = r.Result
 	}
-	for model, u := range r.Models {
-		o.use(model, tidemark.Usage{InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead,
-			CacheWriteTokens: u.CacheWrite, CostUSD: u.CostUSD})
-	}
-	if len(r.Models) == 0 {
-		o.use("", r.Usage.usage())
-	}
-	o.Turns, o.CostUSD = min(max(r.Turns, 0), mostTokens), saneUSD(r.CostUSD)
+	s.spent(t, &o)
+	o.Turns = min(max(r.Turns, 0), mostTokens)
 	return o
+}
+
+// spent counts what a run used. In a session that is older than the run the
+// result counts what runs before used, too, unless it is of an old Claude Code;
+// then it says the same by model as for the main agent.
+func (s *claudeStream) spent(t Task, o *Outcome) {
+	var total tidemark.Usage
+	models := make(map[string]tidemark.Usage)
+	for model, u := range s.result.Models {
+		models[model] = tidemark.Usage{InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheRead,
+			CacheWriteTokens: u.CacheWrite, CostUSD: u.CostUSD}
+		total = plus(total, sane(models[model]))
+	}
+	if len(models) == 0 {
+		models[""], total = s.used, s.used
+	}
+	total = sane(total)
+	total.CostUSD = saneUSD(s.result.CostUSD)
+	o.Spent = &total
+	if t.Session == "" || tokens(total) == tokens(s.used) && len(s.result.Models) > 0 {
+		for model, u := range models {
+			o.use(model, u)
+		}
+		o.CostUSD = total.CostUSD
+		return
+	}
+	// What it grew by cannot be told by model. Where what was before is not
+	// known, the main agent is counted, and no cost rather than one too high.
+	grown := s.used
+	if t.Spent != nil {
+		g := minus(total, *t.Spent)
+		grown = tidemark.Usage{
+			InputTokens:      max(grown.InputTokens, g.InputTokens),
+			OutputTokens:     max(grown.OutputTokens, g.OutputTokens),
+			CacheReadTokens:  max(grown.CacheReadTokens, g.CacheReadTokens),
+			CacheWriteTokens: max(grown.CacheWriteTokens, g.CacheWriteTokens),
+			CostUSD:          max(0, total.CostUSD-t.Spent.CostUSD),
+		}
+	}
+	o.use(s.model, grown)
+}
+
+// tokens is a usage without its cost.
+func tokens(u tidemark.Usage) tidemark.Usage {
+	u.CostUSD = 0
+	return u
 }
 
 // judge returns the exit reason of a run that was not ended from outside, or

@@ -13,15 +13,16 @@ import (
 // It is started as codex exec --json; Task.Args follow the options that come
 // from the task. What it may do is for its sandbox, so for its configuration
 // and Task.Args: codex exec asks nobody, and is not run in review mode
-// (ErrUnsupported). It chooses the ids of its sessions
-// itself, has no way to go on with a copy of one (ErrUnsupported) and no limit
-// of turns, which is said in an event.
+// (ErrUnsupported). It chooses the ids of its sessions itself, also of copies,
+// which an old Codex cannot make (ErrUnsupported). It has no limit of turns,
+// which is said in an event.
 //
-// Codex counts what a session used from its beginning on. So a run of a fresh
-// session is counted as it says, and one that goes on with a session by what
-// it says less Task.Spent; where that is not known, the run is not counted at
-// all rather than too high. It tells neither the model, for which Task.Model
-// stands, nor the cost.
+// Codex counts what a session used from its beginning on, and a copy from that
+// of what it was made of. So a run of a fresh session is counted as it says,
+// and one that goes on with a session, or with a copy, by what it says less
+// Task.Spent; where that is not known, the run is not counted at all rather
+// than too high. It tells neither the model, for which Task.Model stands, nor
+// the cost.
 func Codex(path string) Runner {
 	if path == "" {
 		path = "codex"
@@ -35,9 +36,6 @@ type codex struct{ path string }
 var codexLost = []string{"no rollout found for", "thread not found", "No saved session found", "session not found"}
 
 func (c codex) Run(ctx context.Context, t Task) (Outcome, error) {
-	if t.Fork {
-		return failed(tidemark.Unsupportedf("agent %s: codex exec cannot go on with a copy of a session", t.Agent))
-	}
 	if err := t.cannotAsk("codex exec"); err != nil {
 		return failed(err)
 	}
@@ -78,8 +76,16 @@ func (c codex) Run(ctx context.Context, t Task) (Outcome, error) {
 	if err != nil {
 		return r.outcome(o, e, fmt.Errorf("agent %s: %w", t.Agent, err))
 	}
-	return r.outcome(o, e, lost.judge(t, s.judge(e)))
+	failure := s.judge(e)
+	if t.Fork && s.thread == "" && e.code == codexUsageError {
+		failure = tidemark.Unsupportedf("agent %s: this %s cannot go on with a copy of a session: %s", t.Agent, c.path, e.stderr)
+	}
+	return r.outcome(o, e, lost.judge(t, failure))
 }
+
+// codexUsageError is how Codex ends when it does not know a command or an
+// option.
+const codexUsageError = 2
 
 // before is what the session had used, nil if that is not known.
 func (t Task) before() *tidemark.Usage {
@@ -116,7 +122,10 @@ func (c codex) argv(t Task) []string {
 		}
 	}
 	argv = append(argv, t.Args...)
-	if t.Session != "" {
+	switch {
+	case t.Fork:
+		argv = append(argv, "fork", t.Session)
+	case t.Session != "":
 		argv = append(argv, "resume", t.Session)
 	}
 	return append(argv, "-") // the prompt comes by the standard input

@@ -114,9 +114,23 @@ func TestCodexsFailures(t *testing.T) {
 			}
 		})
 	}
-	g := newRig(t)
+}
+
+func TestCodexGoesOnWithACopyWhereItCan(t *testing.T) {
+	lines := slices.Clone(codexTurn)
+	lines[0] = `{"type":"thread.started","thread_id":"` + other + `"}`
+	g := newRig(t, lines...)
+	g.task.Session, g.task.Fork, g.task.Spent = uuid, true, &tidemark.Usage{InputTokens: 20, OutputTokens: 5, CacheReadTokens: 60}
+	o, err := g.run(t.Context(), codex(t))
+	if err != nil || o.Session != other {
+		t.Errorf("outcome %+v, %v", o, err)
+	}
+	same(t, "usage", o.Usage, map[string]tidemark.Usage{"unknown": {InputTokens: 10, OutputTokens: 2, CacheWriteTokens: 10}})
+	same(t, "arguments", args(g), []string{"exec", "--json", "--skip-git-repo-check", "fork", uuid, "-"})
+
+	g = newRig(t, "!stderr error: unexpected argument '"+uuid+"' found", "!exit 2")
 	g.task.Session, g.task.Fork = uuid, true
 	if _, err := g.run(t.Context(), codex(t)); !errors.Is(err, tidemark.ErrUnsupported) {
-		t.Errorf("a copy of a session: %v, want ErrUnsupported", err)
+		t.Errorf("an old codex: %v, want ErrUnsupported", err)
 	}
 }

@@ -103,7 +103,7 @@ func FuzzClaudeLine(f *testing.F) {
 		var s claudeStream
 		each(b, func(line []byte) { keepable(t, s.line(line)...) })
 		s.judge(ending{})
-		checkOutcome(t, s.outcome())
+		checkOutcome(t, s.outcome(Task{}))
 	})
 }
 

@@ -5,11 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/process"
@@ -46,11 +46,8 @@ const (
 // container is called with.
 func End(ctx context.Context, p Process, environ []string) error {
 	var errs []error
-	if here := process.Self(""); p.PID >= 0 && p.Host == here.Host && p.BootID == here.BootID && p.Namespace == here.Namespace {
-		f := familyOf(p)
-		if !f.stop(DefaultGrace) {
-			errs = append(errs, fmt.Errorf("job %s: pid %d cannot be ended", p.Job, p.PID))
-		}
+	if !process.Find(p.Holder, markOf(p)).Stop(DefaultGrace) {
+		errs = append(errs, fmt.Errorf("job %s: pid %d cannot be ended", p.Job, p.PID))
 	}
 	if p.Container != "" {
 		errs = append(errs, remove(ctx, p.Engine, p.Container, environ))
@@ -58,19 +55,16 @@ func End(ctx context.Context, p Process, environ []string) error {
 	return errors.Join(errs...)
 }
 
-// sameProcess reports whether the pid still belongs to the program.
-func (p Process) sameProcess() bool {
-	return p.PID > 0 && p.StartedAt != "" && startedAt(p.PID) == p.StartedAt
-}
-
 // NewMark returns a mark for one run.
 func NewMark() string { return rand.Text() }
 
-// holderOf names a process that was just started.
-func holderOf(program string, pid int) tidemark.Holder {
-	h := process.Self(program)
-	h.PID, h.StartedAt = pid, startedAt(pid)
-	return h
+// markOf returns the variable by which the family of a program is found, ""
+// if it has none.
+func markOf(p Process) string {
+	if p.Mark == "" {
+		return ""
+	}
+	return variableMark + "=" + p.Mark
 }
 
 // find returns the path of a program, looked for where the agent's own PATH
@@ -119,6 +113,7 @@ func variable(environ []string, name string) (value string) {
 	return value
 }
 
-// pollAt says how long to wait before the n-th look whether everybody has
-// ended: soon at first, because most end at once.
-func pollAt(n int) time.Duration { return min(5*time.Millisecond<<min(n, 5), 100*time.Millisecond) }
+func runnable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/process"
 )
 
 // program is what a run starts, and who talks with it.
@@ -169,7 +170,7 @@ func (r *run) do(ctx context.Context, p program) (ending, error) {
 // child is a program that runs.
 type child struct {
 	cmd           *exec.Cmd
-	family        family
+	family        process.Family
 	in, out, errs *os.File // our ends of its pipes
 	ended         chan struct{}
 }
@@ -207,12 +208,14 @@ func (r *run) start(cmd *exec.Cmd) (*child, error) {
 	theirs, c.errs = append(theirs, stderr), errs
 
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
-	c.family, err = startFamily(cmd, r.proc.Mark)
+	c.family, err = process.Start(cmd, markOf(r.proc))
 	if err != nil {
 		c.close()
 		return nil, fmt.Errorf("program %q: %w", cmd.Path, err)
 	}
-	if err := r.tell(func(p *Process) { p.Holder = holderOf(cmd.Args[0], cmd.Process.Pid) }); err != nil {
+	holder := process.Of(cmd.Process.Pid)
+	holder.Program = cmd.Args[0]
+	if err := r.tell(func(p *Process) { p.Holder = holder }); err != nil {
 		r.sink.fail(err) // attend ends it before it got a word
 	}
 	go func() {
@@ -305,8 +308,8 @@ func (r *run) await(ctx context.Context, c *child, p program, heard *atomic.Int6
 // wrote. Whoever could not be ended, or could not be found, may hold a pipe
 // open; it is not waited for.
 func (r *run) finish(c *child, readers *sync.WaitGroup) {
-	c.family.stop(r.t.Grace)
-	c.family.release()
+	c.family.Stop(r.t.Grace)
+	c.family.Release()
 	r.dead() // whoever waits for an answer to the program waits no more
 	select {
 	case <-c.ended:

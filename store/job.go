@@ -321,6 +321,9 @@ func (s *Store) StartJob(ctx context.Context, id string, who tidemark.Holder, li
 			return err
 		}
 		b.Puts = append(b.Puts, r)
+		// A caller that is told to stop just now must not be left with a job
+		// that it does not know of.
+		ctx := context.WithoutCancel(ctx)
 		if _, err := s.commit(ctx, b); err != nil {
 			return err
 		}
@@ -454,8 +457,31 @@ func (r *JobRun) Note(ctx context.Context, change func(*tidemark.Job)) error {
 
 // KeepAlive renews the lease of the job until ctx ends, and calls cancelled
 // when somebody wants the job to end.
+//
+// Unlike Writer.KeepAlive it heeds a wish from before its first look: a job has
+// one run, so whoever asked meant this one.
 func (r *JobRun) KeepAlive(ctx context.Context, cancelled func(Ask)) error {
-	return r.w.KeepAlive(ctx, cancelled)
+	ticker := time.NewTicker(min(askLook, r.s.o.Lease/6))
+	defer ticker.Stop()
+	told := false
+	for {
+		var a Ask
+		if ask, err := r.s.get(ctx, keyOf(kindAsk, r.w.id), &a); err == nil && ask.Version > 0 && !told {
+			told = true
+			cancelled(a)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.w.closed:
+			return nil
+		case <-ticker.C:
+		}
+		// Anything but a conflict may pass, and the lease outlasts some of it.
+		if err := r.w.renewIfOld(ctx); errors.Is(err, tidemark.ErrConflict) {
+			return err
+		}
+	}
 }
 
 // Finish ends the job: its record, its slots, what its agent remembers and the
@@ -567,8 +593,10 @@ func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) 
 
 // Interrupt ends the jobs whose owners are proven dead or were silent for too
 // long, and returns them as they are now: interrupted, with their session, and
-// with their slots free.
-func (s *Store) Interrupt(ctx context.Context) ([]tidemark.Job, error) {
+// with their slots free. Where the owner is dead, each of before is called with
+// the job while its slots are still taken: it can end what is left of the job's
+// program, so that no other run of the agent begins beside that.
+func (s *Store) Interrupt(ctx context.Context, before ...func(tidemark.Job)) ([]tidemark.Job, error) {
 	var ended []tidemark.Job
 	running, err := s.Running(ctx, "")
 	if err != nil {
@@ -582,6 +610,9 @@ func (s *Store) Interrupt(ctx context.Context) ([]tidemark.Job, error) {
 		if l.Held && !l.Dead && !l.Expired {
 			continue
 		}
+		if l.Dead {
+			s.beforehand(ctx, id, before)
+		}
 		j, ok, err := s.interrupt(ctx, id, l)
 		if err != nil {
 			return ended, err
@@ -591,6 +622,17 @@ func (s *Store) Interrupt(ctx context.Context) ([]tidemark.Job, error) {
 		}
 	}
 	return ended, nil
+}
+
+// beforehand calls each of before with a job, if it can be read.
+func (s *Store) beforehand(ctx context.Context, id string, before []func(tidemark.Job)) {
+	j, err := s.Job(ctx, id)
+	if err != nil {
+		return // interrupt says so
+	}
+	for _, call := range before {
+		call(j)
+	}
 }
 
 // interrupt ends one job whose lease was judged.

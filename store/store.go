@@ -47,6 +47,7 @@ const (
 	kindDaemon     = "daemon"     // record: HOST-PID, a process that runs the fleet
 	kindAgent      = "agent"      // record: NAME; log: what it logged
 	kindSchedule   = "schedule"   // record: AGENT.HASH
+	kindReview     = "review"     // record: JOB.HASH, grouped by its job: a call that waits for an answer
 	kindSlots      = "slots"      // record: AGENT, or - for the fleet: the jobs that run
 	kindJob        = "job"        // record: one run; log: its output
 )

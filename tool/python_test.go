@@ -75,12 +75,12 @@ func TestPythonSurvivesWhatCodeDoesToIt(t *testing.T) {
 }
 
 func TestPythonThatTakesTooLongIsEndedWithItsChildren(t *testing.T) {
-	b := pythonBox(t, Options{Timeout: time.Second})
-	res := py(t, b, `import subprocess, signal, os
+	b := pythonBox(t, Options{})
+	py(t, b, `import subprocess, signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 p = subprocess.Popen(['sleep', '1000'], start_new_session=True)
-open('pid', 'w').write('%d\n' % p.pid)
-while True: pass`)
+open('pid', 'w').write('%d\n' % p.pid)`)
+	res := call(t, b, "python", m{"code": "while True: pass", "timeout_seconds": 1})
 	wantHas(t, res, "stopped after 1s; globals are gone")
 	gone(t, pidIn(t, b))
 }

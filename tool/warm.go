@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tidemark-sessions/tidemark/internal/process"
 )
 
 // A warm process is an interpreter that runs one request after another. It is
@@ -32,7 +34,7 @@ import (
 // by children in the background, belongs to the next.
 type warm struct {
 	cmd    *exec.Cmd
-	family family
+	family process.Family
 	in     *os.File
 	out    *os.File
 	report *os.File
@@ -86,7 +88,7 @@ func startWarm(path string, args []string, dir string, environ []string, limit i
 		return nil, err
 	}
 	cmd := &exec.Cmd{Path: path, Args: append([]string{path}, args...), Dir: dir, Env: withDir(environ, dir), Stdin: inR, Stdout: outW, Stderr: repW}
-	fam, err := startFamily(cmd)
+	fam, err := process.Start(cmd, "")
 	if err != nil {
 		closeAll()
 		return nil, err
@@ -113,7 +115,7 @@ func withDir(environ []string, dir string) []string {
 // the rest of its output.
 func (w *warm) reap(pumped <-chan struct{}) {
 	w.cmd.Wait()
-	w.stop.Do(w.family.end) // waits for a kill that is under way
+	w.stop.Do(w.family.Kill) // waits for a kill that is under way
 	select {
 	case <-pumped:
 	case <-time.After(drain):
@@ -121,7 +123,7 @@ func (w *warm) reap(pumped <-chan struct{}) {
 	w.in.Close()
 	w.out.Close()
 	w.report.Close()
-	w.family.release()
+	w.family.Release()
 	close(w.dead)
 }
 
@@ -190,7 +192,7 @@ func (w *warm) readReports() {
 	for {
 		fields, err := readReport(r)
 		if errors.Is(err, errEndless) {
-			w.stop.Do(w.family.stop)
+			w.end()
 		}
 		if err != nil {
 			return
@@ -321,9 +323,11 @@ func (w *warm) alive() bool {
 // kill ends the process with all of its children, and returns when they are
 // gone.
 func (w *warm) kill() {
-	w.stop.Do(w.family.stop)
+	w.end()
 	<-w.dead
 }
+
+func (w *warm) end() { w.stop.Do(func() { w.family.Stop(grace) }) }
 
 // lookUp finds a program in the PATH of an environment, and returns "" when it
 // is not there. Folders that are not absolute are left out: what is found must

@@ -194,6 +194,6 @@ func scheduleCommand(a *app) *cobra.Command {
 		},
 	}
 	now.Flags().BoolVar(&wait, "wait", false, "show what it puts out, and wait for its end")
-	cmd.AddCommand(turn("enable", "Let a schedule run", tidemark.Idle), turn("disable", "Keep a schedule from running, also after a reload", tidemark.Disabled), now)
+	cmd.AddCommand(turn("enable", "Let a schedule run", tidemark.Idle), turn("disable", "Keep a schedule from running, also after a reload", tidemark.Disabled), now, scheduleAddCommand(a), scheduleRemoveCommand(a))
 	return cmd
 }

@@ -45,10 +45,16 @@ func TestDocumentedExamples(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			home := t.TempDir()
-			for _, s := range steps {
-				cmd := exec.Command("sh", "-c", s.command)
+			in := func(command string) *exec.Cmd {
+				cmd := exec.Command("sh", "-c", command)
 				cmd.Dir = home
 				cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + home, "XDG_DATA_HOME=" + home + "/data"}
+				return cmd
+			}
+			// An example that fails may leave a fleet behind; mostly there is none.
+			t.Cleanup(func() { in("tidemark fleet down").Run() })
+			for _, s := range steps {
+				cmd := in(s.command)
 				var stderr strings.Builder
 				cmd.Stderr = &stderr
 				out, err := cmd.Output()

@@ -41,7 +41,7 @@ processes may run the same fleet on one store.`,
 	}
 	f := &fleetRoom{app: a}
 	cmd.PersistentFlags().StringVarP(&f.file, "file", "f", fleetFile, "the fleet `FILE`")
-	cmd.AddCommand(f.init(), f.validate(), f.up(), f.status(), f.signal("down", "Stop the fleet on this machine", syscall.SIGTERM),
+	cmd.AddCommand(f.init(), f.validate(), f.up(), f.status(), f.install(), f.signal("down", "Stop the fleet on this machine", syscall.SIGTERM),
 		f.signal("reload", "Make the fleet on this machine read its file again", syscall.SIGHUP))
 	return cmd
 }
@@ -49,7 +49,8 @@ processes may run the same fleet on one store.`,
 // fleetRoom is what the commands about the fleet share.
 type fleetRoom struct {
 	*app
-	file string
+	file   string
+	daemon *fleet.Daemon // while it is up
 }
 
 func (f *fleetRoom) init() *cobra.Command {
@@ -162,7 +163,9 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) er
 		return err
 	}
 	defer s.RemoveDaemon(context.WithoutCancel(cmd.Context()), who)
+	n := newNotifier(os.Getenv)
 	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Wake: f.wake,
+		Secret: os.Getenv, Inbox: filepath.Dir(full), Round: n.alive,
 		Tell: func(agent, text string) { f.say("%s %s", time.Now().Format(time.TimeOnly), withWorker(agent, text)) }})
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
@@ -181,7 +184,15 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) er
 			d.Reload(next)
 		}
 	}()
+	go func() {
+		if err := d.Serve(cmd.Context(), os.Getenv); err != nil {
+			f.complain(err)
+		}
+	}()
 	f.say("The fleet is up: %d agents.", len(file.Agents))
+	n.ready()
+	defer context.AfterFunc(cmd.Context(), n.stopping)()
+	f.daemon = d
 	err = d.Run(cmd.Context())
 	f.say("The fleet is down.")
 	return err
@@ -267,6 +278,7 @@ func (f *fleetRoom) chatOptions(a fleet.Agent, t runner.Task, last modelChoice) 
 		System: cmp.Or(t.System, defaultSystem), Title: titleOf, Compact: compact.Options{},
 		Session: tidemark.Session{Agent: a.Name, Project: t.Dir},
 		Limits:  store.Limits{ToolRounds: a.Limits.ToolRounds},
+		Tools:   f.daemon.ScheduleTools(a),
 		Box: func(state tool.State, files tool.Files, limits store.Limits, output func(string, []byte)) (*tool.Box, error) {
 			return tool.New(tool.Options{Root: t.Dir, Environ: t.Environ, State: state, Files: files, OutputBytes: limits.OutputBytes, Output: output})
 		},

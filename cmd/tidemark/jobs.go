@@ -158,8 +158,17 @@ func (a *app) logs(ctx context.Context, s *store.Store, id string, n int, follow
 		if j.Status != tidemark.JobRunning && j.Status != tidemark.JobPending {
 			return nil
 		}
-		if running, err := s.Running(ctx, ""); err == nil && j.Status == tidemark.JobRunning && len(running) == 0 {
-			return nil // nobody runs it: it came from elsewhere, or its owner died
+		l, err := s.Lease(ctx, tidemark.SessionID(id))
+		if err != nil {
+			return err
+		}
+		if j.Status == tidemark.JobRunning && (!l.Held || l.Dead || l.Expired) {
+			// Nobody runs it, unless it has just ended: it came from elsewhere,
+			// or its owner died.
+			if j, err = s.Job(ctx, id); err != nil || j.Status == tidemark.JobRunning {
+				return err
+			}
+			continue
 		}
 		select {
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
@@ -17,6 +18,9 @@ func suspend() {}
 
 // tellProcess ends another process; there is no other signal here.
 func tellProcess(pid int, s syscall.Signal) error {
+	if s != syscall.SIGTERM {
+		return errors.New("this system has no signal for that; stop it and start it again")
+	}
 	p, err := os.FindProcess(pid)
 	if err != nil {
 		return err

@@ -155,6 +155,7 @@ var parts = []part{
 	{"archive", (*run).moving},
 	{"import", (*run).bringing},
 	{"chat", (*run).chatting},
+	{"fleet", (*run).herding},
 	{"tree", (*run).growing}, // last, for it changes the sessions
 }
 

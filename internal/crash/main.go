@@ -1,15 +1,17 @@
 // Command crash proves that what Tidemark acknowledged is kept: it kills the
 // real program at random instants, cuts the power of a real file system under
 // it, fills the disk, lets many writers fight for one session, and kills
-// conversations with an agent while its tools run. After each blow it looks,
-// with a fresh process, for everything that was acknowledged before it. It
-// never repairs anything and never touches a store that it did not make.
+// conversations with an agent while its tools run, and fleets while their jobs
+// do. After each blow it looks, with a fresh process, for everything that was
+// acknowledged before it. It never repairs anything and never touches a store
+// that it did not make.
 //
 //	go run ./internal/crash kill -backend files -n 1000
 //	go run ./internal/crash power -backend sqlite -fs ext4 -n 100    (root)
 //	go run ./internal/crash full -backend files                      (root)
 //	go run ./internal/crash lease -backend sqlite -n 10000
 //	go run ./internal/crash chat -backend sqlite -n 1000
+//	go run ./internal/crash fleet -backend sqlite -n 300
 //
 // Each prints one row of a table. The exit code is 1 when a promise was
 // broken, and 0 with "skipped: reason" where the machine cannot do it.
@@ -64,10 +66,12 @@ var trials = map[string]func(context.Context, options) ([]row, error){
 	"full":  full,
 	"lease": lease,
 	"chat":  chat,
+	"fleet": fleetUp,
 }
 
 // helpers are the commands that crash itself starts, as processes of their own.
 var helpers = map[string]func(ctx context.Context, args []string, in io.Reader, out io.Writer) error{
+	"agent":   agentOf,
 	"contend": contend,
 	"idle":    idle,
 	"reuse":   reuse,
@@ -75,7 +79,7 @@ var helpers = map[string]func(ctx context.Context, args []string, in io.Reader, 
 
 func run(ctx context.Context, args []string, out, log io.Writer) int {
 	if len(args) == 0 {
-		fmt.Fprintln(log, "crash: want kill, power, full, lease or chat")
+		fmt.Fprintln(log, "crash: want kill, power, full, lease, chat or fleet")
 		return 2
 	}
 	if helper := helpers[args[0]]; helper != nil {
@@ -88,7 +92,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) int {
 	trial := trials[args[0]]
 	o, err := parse(args, log)
 	if err == nil && trial == nil {
-		err = fmt.Errorf("%q: want kill, power, full, lease or chat", args[0])
+		err = fmt.Errorf("%q: want kill, power, full, lease, chat or fleet", args[0])
 	}
 	if err != nil {
 		fmt.Fprintln(log, "crash:", err)
@@ -119,7 +123,7 @@ func parse(args []string, log io.Writer) (options, error) {
 	f.IntVar(&o.procs, "procs", 16, "lease: how many processes contend")
 	f.IntVar(&o.sessions, "sessions", 3, "lease: for how many sessions")
 	f.BoolVar(&o.plain, "plain", false, "kill, power, full, chat: a store without encryption")
-	f.BoolVar(&o.goOn, "go-on", false, "kill, power, chat: go on after a broken promise, and count")
+	f.BoolVar(&o.goOn, "go-on", false, "kill, power, chat, fleet: go on after a broken promise, and count")
 	f.BoolVar(&o.noHead, "no-head", false, "print no head of the table")
 	if err := f.Parse(args[1:]); err != nil {
 		return o, err

@@ -1,13 +1,16 @@
-// Package process says who this process is, and whether another one is dead.
+// Package process says who a process is and whether it is dead, and starts,
+// finds and ends a process together with all that it started.
 //
 // A lease names its holder. When the holder crashed, the next writer should
 // not have to wait until the lease runs out; when it is alive, it must not
 // lose the lease. So Dead answers true only when death is proven, and every
-// doubt counts as life: the lease still ends by itself.
+// doubt counts as life: the lease still ends by itself. It never decides by
+// time passed.
 //
-// The package signals nobody, keeps nothing and never decides by time passed.
+// The package signals nobody but the members of a [Family], and keeps nothing.
 //
 //	if process.Dead(lease.Holder) { /* take over at once */ }
+//	family, err := process.Start(cmd, "")
 package process
 
 import (
@@ -19,10 +22,17 @@ import (
 // Self returns the holder that this process is. What the host does not tell is
 // left empty, and then nobody will prove this process dead.
 func Self(program string) tidemark.Holder {
+	h := Of(os.Getpid())
+	h.Program = program
+	return h
+}
+
+// Of returns the holder that a process of this host is, for as long as the
+// process is there or its parent has not noticed its end. What program it is
+// is for the caller to say.
+func Of(pid int) tidemark.Holder {
 	host, _ := os.Hostname() // without a name, no host is the same as this one
-	pid := os.Getpid()
 	return tidemark.Holder{
-		Program:   program,
 		PID:       pid,
 		Host:      host,
 		BootID:    bootID(),
@@ -68,5 +78,5 @@ func Dead(h tidemark.Holder) bool {
 // sight is what the host tells about a pid.
 type sight struct {
 	gone    bool   // no process has it, or only the remains of one that ended
-	started string // when the process that has it began; "": not told
+	started string // when the process that has it began, or what remains of it did; "": not told
 }

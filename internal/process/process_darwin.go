@@ -31,9 +31,6 @@ func look(pid int) sight {
 	if err != nil || int(p.Proc.P_pid) != pid {
 		return sight{}
 	}
-	if p.Proc.P_stat == zombie {
-		return sight{gone: true}
-	}
 	t := p.Proc.P_starttime
-	return sight{started: fmt.Sprintf("%d.%06d", t.Sec, t.Usec)}
+	return sight{gone: p.Proc.P_stat == zombie, started: fmt.Sprintf("%d.%06d", t.Sec, t.Usec)}
 }

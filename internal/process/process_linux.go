@@ -34,9 +34,21 @@ func look(pid int) sight {
 	if unix.Kill(pid, 0) == unix.ESRCH {
 		return sight{gone: true}
 	}
+	st, _ := statOf(pid)
+	return st.sight
+}
+
+// stat is what /proc/<pid>/stat tells of a process.
+type stat struct {
+	sight
+	parent, group, session int
+}
+
+// statOf reports false where nothing is told.
+func statOf(pid int) (stat, bool) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return sight{}
+		return stat{}, false
 	}
 	return readStat(b)
 }
@@ -44,25 +56,33 @@ func look(pid int) sight {
 // Positions in /proc/<pid>/stat, counted from the field behind the command.
 const (
 	statState   = 0  // field 3
+	statParent  = 1  // field 4
+	statGroup   = 2  // field 5
+	statSession = 3  // field 6
 	statThreads = 17 // field 20
 	statStarted = 19 // field 22, in ticks since the boot
 )
 
 // readStat reads the line behind its last parenthesis: the command in front
 // of it is what the process calls itself, and may hold blanks and parentheses.
-func readStat(line []byte) sight {
+func readStat(line []byte) (s stat, ok bool) {
 	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:])
 	if len(fields) <= statStarted {
-		return sight{}
+		return stat{}, false
 	}
+	number := func(at int) int {
+		n, _ := strconv.Atoi(string(fields[at]))
+		return n
+	}
+	s.parent, s.group, s.session = number(statParent), number(statGroup), number(statSession)
+	s.started = string(fields[statStarted])
 	switch fields[statState][0] {
 	case 'Z', 'X', 'x':
 		// A zombie has ended and waits for its parent to notice. Only where
 		// its first thread alone ended does the process go on, and then the
 		// kernel counts more threads than that one.
-		if n, err := strconv.Atoi(string(fields[statThreads])); err == nil && n <= 1 {
-			return sight{gone: true}
-		}
+		n, err := strconv.Atoi(string(fields[statThreads]))
+		s.gone = err == nil && n <= 1
 	}
-	return sight{started: string(fields[statStarted])}
+	return s, true
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,11 +17,20 @@ import (
 
 // The test binary is also the other process: "wait" says who it is and lives
 // until its input ends, "judge" says whether the holder on its input is dead.
+// "deaf" waits and ends by no request; "leave" starts such a one, which leaves
+// the session, and waits.
 const childVariable = "TIDEMARK_TEST_PROCESS"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(childVariable) {
 	case "wait":
+		json.NewEncoder(os.Stdout).Encode(Self("child"))
+		io.Copy(io.Discard, os.Stdin)
+	case "leave":
+		leave()
+		io.Copy(io.Discard, os.Stdin)
+	case "deaf":
+		signal.Ignore(syscall.SIGTERM)
 		json.NewEncoder(os.Stdout).Encode(Self("child"))
 		io.Copy(io.Discard, os.Stdin)
 	case "judge":
@@ -37,12 +48,18 @@ func TestMain(m *testing.M) {
 // child starts a process that waits, and returns it with who it is.
 func child(t *testing.T) (*exec.Cmd, tidemark.Holder) {
 	t.Helper()
+	return start(t, "wait", (*exec.Cmd).Start)
+}
+
+// start starts a process in a role, and returns it with who its output names.
+func start(t *testing.T, role string, begin func(*exec.Cmd) error) (*exec.Cmd, tidemark.Holder) {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), childVariable+"=wait")
+	cmd.Env = append(os.Environ(), childVariable+"="+role)
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +67,7 @@ func child(t *testing.T) (*exec.Cmd, tidemark.Holder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := begin(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -74,6 +91,15 @@ func TestSelfTellsEverythingThatIdentifiesAProcess(t *testing.T) {
 	}
 	if diff := cmp.Diff(h, Self("chat")); diff != "" {
 		t.Errorf("Self changed from call to call:\n%s", diff)
+	}
+}
+
+func TestOfTellsWhatAProcessTellsOfItself(t *testing.T) {
+	cmd, h := child(t)
+	of := Of(cmd.Process.Pid)
+	of.Program = h.Program
+	if diff := cmp.Diff(h, of); diff != "" {
+		t.Errorf("Of (-what the process says +got):\n%s", diff)
 	}
 }
 

@@ -61,12 +61,11 @@ func look(pid int) sight {
 	defer windows.CloseHandle(h)
 	// A process that ended stays visible as long as anybody holds a handle on
 	// it; its handle is signalled.
-	if event, err := windows.WaitForSingleObject(h, 0); err == nil && event == windows.WAIT_OBJECT_0 {
-		return sight{gone: true}
-	}
+	event, err := windows.WaitForSingleObject(h, 0)
+	s := sight{gone: err == nil && event == windows.WAIT_OBJECT_0}
 	var began, ended, kernel, user windows.Filetime
-	if err := windows.GetProcessTimes(h, &began, &ended, &kernel, &user); err != nil {
-		return sight{}
+	if err := windows.GetProcessTimes(h, &began, &ended, &kernel, &user); err == nil {
+		s.started = strconv.FormatInt(began.Nanoseconds(), 10)
 	}
-	return sight{started: strconv.FormatInt(began.Nanoseconds(), 10)}
+	return s
 }

@@ -3,7 +3,6 @@ package anthropic
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/model"
+	"github.com/tidemark-sessions/tidemark/model/modeltest"
 )
 
 func TestAnswerHasTextThinkingCallsAndUsage(t *testing.T) {
@@ -39,9 +39,9 @@ func TestAnswerHasTextThinkingCallsAndUsage(t *testing.T) {
 		`content_block_start {"type":"content_block_start","index":4,"content_block":{"type":"tool_use","id":"toolu_2","name":"now","input":{}}}`,
 		`message_delta {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":30}}`,
 		`message_stop {"type":"message_stop"}`))
-	h := hear(client.Stream(t.Context(), ask("hi")))
-	if h.err != nil {
-		t.Fatal(h.err)
+	h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+	if h.Err != nil {
+		t.Fatal(h.Err)
 	}
 	want := &model.Answer{Stop: model.StopTools, Entry: tidemark.Entry{
 		Kind: tidemark.KindMessage, Role: tidemark.Assistant, Model: "claude-y",
@@ -53,18 +53,18 @@ func TestAnswerHasTextThinkingCallsAndUsage(t *testing.T) {
 			{Type: "tool_use", ID: "toolu_1", Name: "bash", Input: json.RawMessage(`{"command":"ls <x>"}`)},
 			{Type: "tool_use", ID: "toolu_2", Name: "now", Input: json.RawMessage(`{}`)},
 		}}}
-	if diff := cmp.Diff(want, h.answer); diff != "" {
+	if diff := cmp.Diff(want, h.Answer); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}
-	if h.text != "Hello" || h.thinking != "a<b ü" || fmt.Sprint(h.calls) != "[bash now]" {
+	if h.Text != "Hello" || h.Thinking != "a<b ü" || fmt.Sprint(h.Calls) != "[bash now]" {
 		t.Errorf("streamed %+v", h)
 	}
-	if got := server.heads[0].Get("X-Api-Key"); got != "k" || server.paths[0] != "/v1/messages" {
-		t.Errorf("key %q at %s", got, server.paths[0])
+	if got := server.Heads[0].Get("X-Api-Key"); got != "k" || server.Paths[0] != "/v1/messages" {
+		t.Errorf("key %q at %s", got, server.Paths[0])
 	}
 
 	// What was signed goes back as it came, also after it was kept.
-	line, err := h.answer.Entry.Line()
+	line, err := h.Answer.Entry.Line()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,14 +75,14 @@ func TestAnswerHasTextThinkingCallsAndUsage(t *testing.T) {
 	r := ask("hi")
 	r.Entries = append(r.Entries, kept, tidemark.Entry{Role: tidemark.Tool, Blocks: []tidemark.Block{
 		{Type: "tool_result", ToolUseID: "toolu_1", Text: "a.txt"}, {Type: "tool_result", ToolUseID: "toolu_2", Text: "no clock", IsError: true}}})
-	_ = hear(client.Stream(t.Context(), r))
+	_ = modeltest.Hear(client.Stream(t.Context(), r))
 	wantBody := `"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]},{"role":"assistant","content":[` +
 		`{"type":"thinking","thinking":"a<b ü","signature":"c2ln=="},` + redacted + `,{"type":"text","text":"Hello"},` +
 		`{"type":"tool_use","id":"toolu_1","name":"bash","input":{"command":"ls <x>"}},{"type":"tool_use","id":"toolu_2","name":"now","input":{}}]},` +
 		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":[{"type":"text","text":"a.txt"}]},` +
 		`{"type":"tool_result","tool_use_id":"toolu_2","content":[{"type":"text","text":"no clock"}],"is_error":true}]}]}`
-	if !strings.HasSuffix(server.bodies[1], wantBody) {
-		t.Errorf("sent\n%s\nwant it to end in\n%s", server.bodies[1], wantBody)
+	if !strings.HasSuffix(server.Bodies[1], wantBody) {
+		t.Errorf("sent\n%s\nwant it to end in\n%s", server.Bodies[1], wantBody)
 	}
 }
 
@@ -92,13 +92,13 @@ func TestBrokenArgumentsAreNamed(t *testing.T) {
 			`s {"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t1","name":"bash","input":{}}}`,
 			`d {"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":`+quoted(args)+`}}`,
 			`e {"type":"message_stop"}`))
-		h := hear(client.Stream(t.Context(), ask("hi")))
-		if h.err != nil {
-			t.Fatal(h.err)
+		h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+		if h.Err != nil {
+			t.Fatal(h.Err)
 		}
-		b := h.answer.Entry.Blocks[0]
-		if string(b.Input) != "{}" || h.answer.Broken["t1"] != args || h.answer.Stop != model.StopTools {
-			t.Errorf("%s: input %s, broken %q, stop %s", args, b.Input, h.answer.Broken, h.answer.Stop)
+		b := h.Answer.Entry.Blocks[0]
+		if string(b.Input) != "{}" || h.Answer.Broken["t1"] != args || h.Answer.Stop != model.StopTools {
+			t.Errorf("%s: input %s, broken %q, stop %s", args, b.Input, h.Answer.Broken, h.Answer.Stop)
 		}
 	}
 }
@@ -110,14 +110,14 @@ func TestInvalidUTF8IsReplaced(t *testing.T) {
 		"s {\"type\":\"content_block_start\",\"index\":1,\"content_block\":{\"type\":\"tool_use\",\"id\":\"\xfe\",\"name\":\"n\xfe\"}}",
 		"d {\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{\\\"x\\\":\\\"\xff\\\"}\"}}",
 		`e {"type":"message_stop"}`))
-	h := hear(client.Stream(t.Context(), ask("hi")))
-	if h.err != nil {
-		t.Fatal(h.err)
+	h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+	if h.Err != nil {
+		t.Fatal(h.Err)
 	}
-	if !utf8.ValidString(h.text) || !strings.HasPrefix(h.text, "a\uFFFDb") || !strings.HasSuffix(h.text, "c") {
-		t.Errorf("text %q", h.text)
+	if !utf8.ValidString(h.Text) || !strings.HasPrefix(h.Text, "a\uFFFDb") || !strings.HasSuffix(h.Text, "c") {
+		t.Errorf("text %q", h.Text)
 	}
-	if b := h.answer.Entry.Blocks[1]; !utf8.ValidString(b.ID) || b.Name != "n\uFFFD" || string(b.Input) != `{"x":"`+"\uFFFD"+`"}` {
+	if b := h.Answer.Entry.Blocks[1]; !utf8.ValidString(b.ID) || b.Name != "n\uFFFD" || string(b.Input) != `{"x":"`+"\uFFFD"+`"}` {
 		t.Errorf("call %+v", b)
 	}
 }
@@ -130,9 +130,9 @@ func TestStopReasonsAreTold(t *testing.T) {
 		client, _ := client(t, Options{}, events(
 			`s {"type":"content_block_start","index":0,"content_block":{"type":"text","text":"x"}}`,
 			`d {"type":"message_delta","delta":{"stop_reason":"`+reason+`"}}`, `e {"type":"message_stop"}`))
-		h := hear(client.Stream(t.Context(), ask("hi")))
-		if h.err != nil || h.answer.Stop != want {
-			t.Errorf("%s: %+v, want %s", reason, h.answer, want)
+		h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+		if h.Err != nil || h.Answer.Stop != want {
+			t.Errorf("%s: %+v, want %s", reason, h.Answer, want)
 		}
 	}
 }
@@ -144,30 +144,9 @@ func FuzzAnswerIsReadOrRefused(f *testing.F) {
 	f.Add([]byte("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"x\"}}\n\n"))
 	f.Add([]byte("data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"redacted_thinking\",\"data\":\"x\"}}\n\ndata: {\"type\":\"message_delta\",\"usage\":{\"input_tokens\":-1}}\n\ndata: {\"type\":\"message_stop\"}\n\n"))
 	f.Add([]byte("<html>"))
+	p := provider()
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		answer, err := read(bytes.NewReader(stream), func() {}, func(model.Event) error { return nil })
-		if err != nil {
-			var told *model.Error
-			if !errors.As(err, &told) || answer != nil {
-				t.Fatalf("error %v with answer %v", err, answer)
-			}
-			return
-		}
-		line, err := answer.Entry.Line()
-		if err != nil {
-			t.Fatalf("the answer cannot be kept: %v", err)
-		}
-		kept, err := tidemark.EntryOf(line)
-		if err != nil {
-			t.Fatal(err)
-		}
-		live, again := ask("hi"), ask("hi")
-		live.Entries = append(live.Entries, answer.Entry)
-		again.Entries = append(again.Entries, kept)
-		a, errA := New(Options{}).body(live)
-		b, errB := New(Options{}).body(again)
-		if errA != nil || errB != nil || !bytes.Equal(a, b) || !json.Valid(a) {
-			t.Fatalf("sent back as\n%s (%v)\nand after it was kept\n%s (%v)", a, errA, b, errB)
-		}
+		p.ReadOrRefused(t, answer, err)
 	})
 }

@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/model"
+	"github.com/tidemark-sessions/tidemark/model/modeltest"
 )
 
 func TestRequestIsMadeOfItsParts(t *testing.T) {
@@ -20,8 +18,8 @@ func TestRequestIsMadeOfItsParts(t *testing.T) {
 		Tools: []model.Tool{{Name: "bash", Description: "runs", Schema: json.RawMessage(`{ "type": "object", "properties": {"command": {"type": "string"}} }`)}, {Name: "now"}},
 		Entries: []tidemark.Entry{tidemark.Say(tidemark.User, "one <1>"), tidemark.Say(tidemark.User, "two"),
 			tidemark.Say(tidemark.Assistant, "three"), tidemark.Say(tidemark.System, "note"), tidemark.Say(tidemark.User, "four")}}
-	if h := hear(client.Stream(t.Context(), r)); h.err != nil {
-		t.Fatal(h.err)
+	if h := modeltest.Hear(client.Stream(t.Context(), r)); h.Err != nil {
+		t.Fatal(h.Err)
 	}
 	want := `{"model":"claude-x","max_tokens":100,"stream":true,"cache_control":{"type":"ephemeral"},` +
 		`"tools":[{"name":"bash","description":"runs","input_schema":{"type":"object","properties":{"command":{"type":"string"}}}},` +
@@ -29,8 +27,8 @@ func TestRequestIsMadeOfItsParts(t *testing.T) {
 		`"system":[{"type":"text","text":"Be <brief> & kind.","cache_control":{"type":"ephemeral"}}],` +
 		`"messages":[{"role":"user","content":[{"type":"text","text":"one <1>"},{"type":"text","text":"two"}]},` +
 		`{"role":"assistant","content":[{"type":"text","text":"three"}]},{"role":"user","content":[{"type":"text","text":"note"},{"type":"text","text":"four"}]}]}`
-	if server.bodies[0] != want {
-		t.Errorf("sent\n%s\nwant\n%s", server.bodies[0], want)
+	if server.Bodies[0] != want {
+		t.Errorf("sent\n%s\nwant\n%s", server.Bodies[0], want)
 	}
 	parts, err := client.Parts(r)
 	if err != nil {
@@ -38,8 +36,8 @@ func TestRequestIsMadeOfItsParts(t *testing.T) {
 	}
 	made := `{"model":"claude-x","max_tokens":100,"stream":true,"cache_control":{"type":"ephemeral"},"tools":` + string(parts[0]) +
 		`,"system":` + string(parts[1]) + `,"messages":[` + string(bytes.Join(parts[2:], nil)) + `]}]}`
-	if made != server.bodies[0] {
-		t.Errorf("parts make\n%s\nsent was\n%s", made, server.bodies[0])
+	if made != server.Bodies[0] {
+		t.Errorf("parts make\n%s\nsent was\n%s", made, server.Bodies[0])
 	}
 }
 
@@ -98,81 +96,9 @@ func TestRequestThatCannotBeSentIsInvalid(t *testing.T) {
 	args := ask("hi")
 	args.Entries = append(args.Entries, tidemark.Entry{Role: tidemark.Assistant, Blocks: []tidemark.Block{{Type: "tool_use", ID: "a", Name: "b", Input: json.RawMessage(`[]`)}}})
 	for name, r := range map[string]model.Request{"no message": {Model: "m"}, "blank message": ask(" "), "schema": broken, "arguments": args} {
-		if h := hear(New(Options{}).Stream(t.Context(), r)); !errors.Is(h.err, tidemark.ErrInvalid) {
-			t.Errorf("%s: %v", name, h.err)
+		if h := modeltest.Hear(New(Options{}).Stream(t.Context(), r)); !errors.Is(h.Err, tidemark.ErrInvalid) {
+			t.Errorf("%s: %v", name, h.Err)
 		}
-	}
-}
-
-// drawEntries draws conversations, tidy or not.
-func drawEntries(t *rapid.T, label string) []tidemark.Entry {
-	block := rapid.Custom(func(t *rapid.T) tidemark.Block {
-		s := rapid.String().Draw(t, "text")
-		return rapid.SampledFrom([]tidemark.Block{
-			tidemark.Text(s), {Type: "thinking", Text: s}, {Type: "tool_use", ID: s, Name: "bash", Input: json.RawMessage(`{ "a" : "<b>" }`)},
-			{Type: "thinking", Provider: Provider, Raw: `{"type":"thinking","thinking":` + quoted(s) + `,"signature":"x"}`},
-			{Type: "tool_result", ToolUseID: s, Text: s}, {Type: "image", MediaType: "image/png", Data: []byte(s)}, {Type: "file", Name: s, Data: []byte(s)},
-		}).Draw(t, "block")
-	})
-	entry := rapid.Custom(func(t *rapid.T) tidemark.Entry {
-		return tidemark.Entry{Role: rapid.SampledFrom([]tidemark.Role{tidemark.User, tidemark.Assistant, tidemark.Tool, tidemark.System}).Draw(t, "role"),
-			Blocks: rapid.SliceOfN(block, 0, 4).Draw(t, "blocks")}
-	})
-	return rapid.SliceOfN(entry, 0, 8).Draw(t, label)
-}
-
-// keepAll returns entries as they come back from a store.
-func keepAll(t *rapid.T, entries []tidemark.Entry) (kept []tidemark.Entry) {
-	for _, e := range entries {
-		line, err := e.Line()
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := tidemark.EntryOf(line)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kept = append(kept, again)
-	}
-	return kept
-}
-
-func TestPartsOfLongerConversationBeginWithThoseOfShorter(t *testing.T) {
-	client := New(Options{})
-	rapid.Check(t, func(t *rapid.T) {
-		r := model.Request{Model: "m", System: "s", Tools: []model.Tool{{Name: "bash"}}, Entries: drawEntries(t, "entries")}
-		short, err := client.Parts(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		more := r
-		more.Entries = keepAll(t, slices.Concat(r.Entries, drawEntries(t, "more")))
-		long, err := client.Parts(more)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(short) != len(r.Entries)+2 {
-			t.Fatalf("%d parts for %d entries", len(short), len(r.Entries))
-		}
-		for i, p := range short {
-			if !bytes.Equal(p, long[i]) {
-				t.Fatalf("part %d was %s and is %s", i, p, long[i])
-			}
-		}
-		if body, err := client.body(more); err == nil && !json.Valid(body) {
-			t.Fatalf("no JSON: %s", body)
-		}
-	})
-}
-
-func TestPromptOfTenMegabytesArrivesWhole(t *testing.T) {
-	client, server := client(t, Options{}, saying("ok"))
-	text := strings.Repeat("0123456789abcdef", 10<<20/16)
-	if h := hear(client.Stream(t.Context(), ask(text))); h.err != nil {
-		t.Fatal(h.err)
-	}
-	if !strings.Contains(server.bodies[0], text) {
-		t.Errorf("the server received %d bytes", len(server.bodies[0]))
 	}
 }
 

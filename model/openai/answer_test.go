@@ -3,7 +3,6 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/model"
+	"github.com/tidemark-sessions/tidemark/model/modeltest"
 )
 
 // use is a call in an answer.
@@ -40,10 +40,10 @@ func TestDialectsAreUnderstood(t *testing.T) {
 			plain("Hello"), model.StopEnd, &tidemark.Usage{InputTokens: 2, OutputTokens: 4, CacheReadTokens: 8}},
 		"no [DONE]":             {events(said("Hello"), stopped), plain("Hello"), model.StopEnd, nil},
 		"no finish reason":      {events(said("Hello"), "[DONE]"), plain("Hello"), model.StopEnd, nil},
-		"no newline at the end": {then(events(said("Hello")), write("data: [DONE]")), plain("Hello"), model.StopEnd, nil},
-		"comments and CRLF": {page(200, ": OPENROUTER PROCESSING\r\n\r\n: still\r\ndata: "+said("Hello")+"\r\n\r\nid: 7\r\nevent: x\r\ndata:"+stopped+"\r\n\r\ndata: [DONE]\r\n\r\n"),
+		"no newline at the end": {modeltest.Then(events(said("Hello")), modeltest.Write("data: [DONE]")), plain("Hello"), model.StopEnd, nil},
+		"comments and CRLF": {modeltest.Page(200, ": OPENROUTER PROCESSING\r\n\r\n: still\r\ndata: "+said("Hello")+"\r\n\r\nid: 7\r\nevent: x\r\ndata:"+stopped+"\r\n\r\ndata: [DONE]\r\n\r\n"),
 			plain("Hello"), model.StopEnd, nil},
-		"a byte order mark": {page(200, "\xEF\xBB\xBFdata: "+said("Hello")+"\n\ndata: [DONE]\n\n"), plain("Hello"), model.StopEnd, nil},
+		"a byte order mark": {modeltest.Page(200, "\xEF\xBB\xBFdata: "+said("Hello")+"\n\ndata: [DONE]\n\n"), plain("Hello"), model.StopEnd, nil},
 		"DeepSeek": {events(`{"choices":[{"delta":{"reasoning_content":"hm","content":null}}]}`, `{"choices":[{"delta":{"reasoning_content":null,"content":"Hello"}}]}`, finish("stop")),
 			[]tidemark.Block{{Type: "thinking", Text: "hm"}, tidemark.Text("Hello")}, model.StopEnd, nil},
 		"OpenRouter": {events(`{"choices":[{"delta":{"reasoning":"hm","content":""}}]}`, said("Hello"), finish("stop"), `{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1,"cost":0.5}}`),
@@ -60,7 +60,7 @@ func TestDialectsAreUnderstood(t *testing.T) {
 		"arguments as an object": {events(call(`{"index":0,"id":"c0","function":{"name":"bash","arguments":{"a": 1}}}`), finish("tool_calls")),
 			[]tidemark.Block{use("c0", "bash", `{"a":1}`)}, model.StopTools, nil},
 		"no arguments": {events(call(`{"index":0,"id":"c0","function":{"name":"now"}}`), finish("tool_calls")), []tidemark.Block{use("c0", "now", `{}`)}, model.StopTools, nil},
-		"not streamed": {page(200, ` {"model":"gpt-x","choices":[{"index":0,"message":{"role":"assistant","content":"Hello","reasoning_content":"hm","tool_calls":[{"id":"c0","type":"function","function":{"name":"bash","arguments":"{\"a\":1}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`, "Content-Type", "application/json"),
+		"not streamed": {modeltest.Page(200, ` {"model":"gpt-x","choices":[{"index":0,"message":{"role":"assistant","content":"Hello","reasoning_content":"hm","tool_calls":[{"id":"c0","type":"function","function":{"name":"bash","arguments":"{\"a\":1}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`, "Content-Type", "application/json"),
 			[]tidemark.Block{{Type: "thinking", Text: "hm"}, tidemark.Text("Hello"), use("c0", "bash", `{"a":1}`)}, model.StopTools, &tidemark.Usage{InputTokens: 1, OutputTokens: 2}},
 		"content in parts":    {events(`{"choices":[{"delta":{"content":[{"type":"text","text":"Hel"},{"type":"text","text":"lo"}]}}]}`, finish("stop")), plain("Hello"), model.StopEnd, nil},
 		"length":              {events(said("Hel"), finish("length")), plain("Hel"), model.StopMaxTokens, nil},
@@ -72,16 +72,16 @@ func TestDialectsAreUnderstood(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, _ := client(t, Options{Retry: model.Retry{Attempts: 1}}, c.server)
-			h := hear(client.Stream(t.Context(), ask("hi")))
-			if h.err != nil {
-				t.Fatal(h.err)
+			h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+			if h.Err != nil {
+				t.Fatal(h.Err)
 			}
 			want := &model.Answer{Stop: c.stop, Entry: tidemark.Entry{Kind: tidemark.KindMessage, Role: tidemark.Assistant, Model: "gpt-x", Blocks: c.blocks, Usage: c.usage}}
-			if diff := cmp.Diff(want, h.answer); diff != "" {
+			if diff := cmp.Diff(want, h.Answer); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
-			if h.text != h.answer.Entry.Text() {
-				t.Errorf("streamed %q", h.text)
+			if h.Text != h.Answer.Entry.Text() {
+				t.Errorf("streamed %q", h.Text)
 			}
 		})
 	}
@@ -91,18 +91,18 @@ func TestCallWithoutIDGetsOne(t *testing.T) {
 	client, _ := client(t, Options{}, events(
 		`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"","function":{"name":"a","arguments":"{}"}},{"index":1,"function":{"name":"b","arguments":"{}"}}]}}]}`,
 		`{"choices":[{"delta":{"tool_calls":[{"index":2,"id":"same","function":{"name":"c"}},{"index":3,"id":"same","function":{"name":"d"}}]}}]}`, stopped))
-	h := hear(client.Stream(t.Context(), ask("hi")))
-	if h.err != nil {
-		t.Fatal(h.err)
+	h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+	if h.Err != nil {
+		t.Fatal(h.Err)
 	}
 	seen := make(map[string]bool)
-	for _, b := range h.answer.Entry.Blocks {
+	for _, b := range h.Answer.Entry.Blocks {
 		if b.ID == "" || seen[b.ID] {
 			t.Errorf("call %s has id %q", b.Name, b.ID)
 		}
 		seen[b.ID] = true
 	}
-	if fmt.Sprint(h.calls) != "[a b c d]" || h.answer.Entry.Blocks[2].ID != "same" || h.answer.Stop != model.StopTools {
+	if fmt.Sprint(h.Calls) != "[a b c d]" || h.Answer.Entry.Blocks[2].ID != "same" || h.Answer.Stop != model.StopTools {
 		t.Errorf("heard %+v", h)
 	}
 }
@@ -111,20 +111,20 @@ func TestBrokenArgumentsAreNamed(t *testing.T) {
 	for _, args := range []string{`{"a":`, `[1]`, `not json`} {
 		raw, _ := model.JSON(args)
 		client, _ := client(t, Options{}, events(`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c0","function":{"name":"bash","arguments":`+string(raw)+`}}]}}]}`, stopped))
-		h := hear(client.Stream(t.Context(), ask("hi")))
-		if h.err != nil {
-			t.Fatal(h.err)
+		h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+		if h.Err != nil {
+			t.Fatal(h.Err)
 		}
-		if b := h.answer.Entry.Blocks[0]; string(b.Input) != "{}" || h.answer.Broken["c0"] != args {
-			t.Errorf("%s: input %s, broken %q", args, b.Input, h.answer.Broken)
+		if b := h.Answer.Entry.Blocks[0]; string(b.Input) != "{}" || h.Answer.Broken["c0"] != args {
+			t.Errorf("%s: input %s, broken %q", args, b.Input, h.Answer.Broken)
 		}
 	}
 }
 
 func TestInvalidUTF8IsReplaced(t *testing.T) {
 	client, _ := client(t, Options{}, events(said("a\xffb"), "{\"choices\":[{\"delta\":{\"content\":\"c\xfe\\ud800\"}}]}", stopped))
-	h := hear(client.Stream(t.Context(), ask("hi")))
-	if h.err != nil || !utf8.ValidString(h.text) || !strings.HasPrefix(h.text, "a\uFFFDbc\uFFFD") {
+	h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+	if h.Err != nil || !utf8.ValidString(h.Text) || !strings.HasPrefix(h.Text, "a\uFFFDbc\uFFFD") {
 		t.Errorf("heard %+v", h)
 	}
 }
@@ -135,30 +135,9 @@ func FuzzAnswerIsReadOrRefused(f *testing.F) {
 	f.Add([]byte(`{"choices":[{"message":{"content":"x","reasoning":"y"},"finish_reason":"length"}],"usage":{"prompt_tokens":1,"cost":1e-9}}`))
 	f.Add([]byte("data: {\"error\":{\"code\":\"429\",\"message\":\"x\"}}\n\n"))
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":[{\"text\":\"a\"}],\"tool_calls\":[{\"index\":-5,\"function\":{\"arguments\":[1]}}]}}]}\n\ndata: [DONE]"))
+	p := provider()
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		answer, err := read("fuzz", bytes.NewReader(stream), func() {}, func(model.Event) error { return nil })
-		if err != nil {
-			var told *model.Error
-			if !errors.As(err, &told) || answer != nil {
-				t.Fatalf("error %v with answer %v", err, answer)
-			}
-			return
-		}
-		line, err := answer.Entry.Line()
-		if err != nil {
-			t.Fatalf("the answer cannot be kept: %v", err)
-		}
-		kept, err := tidemark.EntryOf(line)
-		if err != nil {
-			t.Fatal(err)
-		}
-		live, again := ask("hi"), ask("hi")
-		live.Entries = append(live.Entries, answer.Entry)
-		again.Entries = append(again.Entries, kept)
-		a, errA := New(Options{}).body(live)
-		b, errB := New(Options{}).body(again)
-		if errA != nil || errB != nil || !bytes.Equal(a, b) || !json.Valid(a) {
-			t.Fatalf("sent back as\n%s (%v)\nand after it was kept\n%s (%v)", a, errA, b, errB)
-		}
+		p.ReadOrRefused(t, answer, err)
 	})
 }

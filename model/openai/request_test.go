@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/model"
+	"github.com/tidemark-sessions/tidemark/model/modeltest"
 )
 
 func TestRequestIsMadeOfItsParts(t *testing.T) {
@@ -23,8 +22,8 @@ func TestRequestIsMadeOfItsParts(t *testing.T) {
 			{Role: tidemark.Tool, Blocks: []tidemark.Block{{Type: "tool_result", ToolUseID: "c0", Text: "out"}, {Type: "tool_result", ToolUseID: "c1", Text: "none", IsError: true}}},
 			{Role: tidemark.Assistant, Blocks: []tidemark.Block{{Type: "thinking", Text: "hm"}}},
 			tidemark.Say(tidemark.System, "note"), tidemark.Say(tidemark.User, "three")}}
-	if h := hear(client.Stream(t.Context(), r)); h.err != nil {
-		t.Fatal(h.err)
+	if h := modeltest.Hear(client.Stream(t.Context(), r)); h.Err != nil {
+		t.Fatal(h.Err)
 	}
 	begin := `{"model":"gpt-x","stream":true,"stream_options":{"include_usage":true},"max_tokens":50,"reasoning_effort":"medium","tools":`
 	want := begin + `[{"type":"function","function":{"name":"bash","description":"runs","parameters":{"type":"object"}}},` +
@@ -32,19 +31,19 @@ func TestRequestIsMadeOfItsParts(t *testing.T) {
 		`{"role":"user","content":"one <1>"},{"role":"assistant","content":"two","tool_calls":[{"id":"c0","type":"function","function":{"name":"bash","arguments":"{\"a\":\"<b>\"}"}},` +
 		`{"id":"c1","type":"function","function":{"name":"now","arguments":"{}"}}]},{"role":"tool","content":"out","tool_call_id":"c0"},` +
 		`{"role":"tool","content":"error: none","tool_call_id":"c1"},{"role":"system","content":"note"},{"role":"user","content":"three"}]}`
-	if server.bodies[0] != want {
-		t.Errorf("sent\n%s\nwant\n%s", server.bodies[0], want)
+	if server.Bodies[0] != want {
+		t.Errorf("sent\n%s\nwant\n%s", server.Bodies[0], want)
 	}
 	parts, err := client.Parts(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	messages := slices.DeleteFunc(slices.Clone(parts[1:]), func(p []byte) bool { return len(p) == 0 })
-	if made := begin + string(parts[0]) + `,"messages":[` + string(bytes.Join(messages, []byte(","))) + `]}`; made != server.bodies[0] {
-		t.Errorf("parts make\n%s\nsent was\n%s", made, server.bodies[0])
+	if made := begin + string(parts[0]) + `,"messages":[` + string(bytes.Join(messages, []byte(","))) + `]}`; made != server.Bodies[0] {
+		t.Errorf("parts make\n%s\nsent was\n%s", made, server.Bodies[0])
 	}
-	if got := server.heads[0].Get("Authorization"); got != "Bearer k" || server.paths[0] != "/v1/chat/completions" {
-		t.Errorf("key %q at %s", got, server.paths[0])
+	if got := server.Heads[0].Get("Authorization"); got != "Bearer k" || server.Paths[0] != "/v1/chat/completions" {
+		t.Errorf("key %q at %s", got, server.Paths[0])
 	}
 }
 
@@ -92,65 +91,9 @@ func TestRequestThatCannotBeSentIsInvalid(t *testing.T) {
 	broken := ask("hi")
 	broken.Tools = []model.Tool{{Name: "x", Schema: json.RawMessage(`7`)}}
 	for name, r := range map[string]model.Request{"no message": {Model: "m", System: "s"}, "schema": broken} {
-		if h := hear(New(Options{}).Stream(t.Context(), r)); !errors.Is(h.err, tidemark.ErrInvalid) {
-			t.Errorf("%s: %v", name, h.err)
+		if h := modeltest.Hear(New(Options{}).Stream(t.Context(), r)); !errors.Is(h.Err, tidemark.ErrInvalid) {
+			t.Errorf("%s: %v", name, h.Err)
 		}
-	}
-}
-
-func TestPartsOfLongerConversationBeginWithThoseOfShorter(t *testing.T) {
-	client := New(Options{})
-	block := rapid.Custom(func(t *rapid.T) tidemark.Block {
-		s := rapid.String().Draw(t, "text")
-		return rapid.SampledFrom([]tidemark.Block{tidemark.Text(s), {Type: "thinking", Text: s}, use(s, "bash", `{ "a" : "<b>" }`),
-			{Type: "tool_result", ToolUseID: s, Text: s}, {Type: "image", MediaType: "image/png", Data: []byte(s)}, {Type: "file", Name: s, Data: []byte(s)}}).Draw(t, "block")
-	})
-	entry := rapid.Custom(func(t *rapid.T) tidemark.Entry {
-		return tidemark.Entry{Role: rapid.SampledFrom([]tidemark.Role{tidemark.User, tidemark.Assistant, tidemark.Tool, tidemark.System}).Draw(t, "role"),
-			Blocks: rapid.SliceOfN(block, 0, 4).Draw(t, "blocks")}
-	})
-	rapid.Check(t, func(t *rapid.T) {
-		r := model.Request{Model: "m", System: "s", Tools: []model.Tool{{Name: "bash"}}, Entries: rapid.SliceOfN(entry, 0, 8).Draw(t, "entries")}
-		short, err := client.Parts(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		more := r
-		more.Entries = nil
-		for _, e := range slices.Concat(r.Entries, rapid.SliceOfN(entry, 0, 8).Draw(t, "more")) {
-			line, err := e.Line()
-			if err != nil {
-				t.Fatal(err)
-			}
-			kept, err := tidemark.EntryOf(line)
-			if err != nil {
-				t.Fatal(err)
-			}
-			more.Entries = append(more.Entries, kept)
-		}
-		long, err := client.Parts(more)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, p := range short {
-			if !bytes.Equal(p, long[i]) {
-				t.Fatalf("part %d was %s and is %s", i, p, long[i])
-			}
-		}
-		if body, err := client.body(more); err == nil && !json.Valid(body) {
-			t.Fatalf("no JSON: %s", body)
-		}
-	})
-}
-
-func TestPromptOfTenMegabytesArrivesWhole(t *testing.T) {
-	client, server := client(t, Options{}, saying("ok"))
-	text := strings.Repeat("0123456789abcdef", 10<<20/16)
-	if h := hear(client.Stream(t.Context(), ask(text))); h.err != nil {
-		t.Fatal(h.err)
-	}
-	if !strings.Contains(server.bodies[0], text) {
-		t.Errorf("the server received %d bytes", len(server.bodies[0]))
 	}
 }
 

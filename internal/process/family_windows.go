@@ -1,28 +1,31 @@
-package runner
+package process
 
 import (
 	"os/exec"
-	"strconv"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
+
+	"github.com/tidemark-sessions/tidemark"
 )
 
-// family is a program with all that it started: a job object, which children
+// Family is a process with all that it started: a job object, which children
 // cannot leave and which ends with its last handle, so also when its owner
-// dies. Of another owner's program there is no job object to be had, and at
-// most the program itself is left.
-type family struct {
+// dies. Of another owner's process there is no job object to be had, and at
+// most the process itself is left.
+type Family struct {
 	job windows.Handle
 	pid uint32
 }
 
-func startFamily(cmd *exec.Cmd, _ string) (family, error) {
+// Start starts cmd as the first of a family. Nobody can leave it, so the mark
+// is not needed.
+func Start(cmd *exec.Cmd, _ string) (Family, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
-		return family{}, err
+		return Family{}, err
 	}
 	limits := windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION{}
 	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
@@ -34,19 +37,19 @@ func startFamily(cmd *exec.Cmd, _ string) (family, error) {
 	}
 	if err != nil {
 		windows.CloseHandle(job)
-		return family{}, err
+		return Family{}, err
 	}
-	f := family{job, uint32(cmd.Process.Pid)}
+	f := Family{job, uint32(cmd.Process.Pid)}
 	if err := f.adopt(); err != nil {
 		cmd.Process.Kill()
 		cmd.Wait()
 		windows.CloseHandle(job)
-		return family{}, err
+		return Family{}, err
 	}
 	return f, nil
 }
 
-func (f family) adopt() error {
+func (f Family) adopt() error {
 	p, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, f.pid)
 	if err != nil {
 		return err
@@ -55,18 +58,19 @@ func (f family) adopt() error {
 	return windows.AssignProcessToJobObject(f.job, p)
 }
 
-func familyOf(p Process) family {
-	if !p.sameProcess() {
-		return family{}
+func familyOf(h tidemark.Holder, _ string) Family {
+	if !same(h) {
+		return Family{}
 	}
-	return family{pid: uint32(p.PID)}
+	return Family{pid: uint32(h.PID)}
 }
 
 // killed is the exit code of whoever is ended from outside.
 const killed = 137
 
-// stop has no way to ask: programs without a window hear no request.
-func (f family) stop(time.Duration) bool {
+// Stop ends everybody, and reports whether nobody is left. There is no way to
+// ask first: programs without a window hear no request.
+func (f Family) Stop(time.Duration) bool {
 	switch {
 	case f.job != 0:
 		return windows.TerminateJobObject(f.job, killed) == nil
@@ -81,20 +85,9 @@ func (f family) stop(time.Duration) bool {
 	return windows.TerminateProcess(p, killed) == nil
 }
 
-func (f family) release() { windows.CloseHandle(f.job) }
+// Kill ends what is left after the process itself has ended.
+func (f Family) Kill() { windows.TerminateJobObject(f.job, killed) }
 
-// startedAt is written as package process writes it, which compares it.
-func startedAt(pid int) string {
-	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
-	if err != nil {
-		return ""
-	}
-	defer windows.CloseHandle(h)
-	var began, ended, kernel, user windows.Filetime
-	if err := windows.GetProcessTimes(h, &began, &ended, &kernel, &user); err != nil {
-		return ""
-	}
-	return strconv.FormatInt(began.Nanoseconds(), 10)
-}
-
-func runnable(string) bool { return true } // exec.LookPath has looked
+// Release gives back what it takes to hold the family together. Whoever is
+// left of it ends.
+func (f Family) Release() { windows.CloseHandle(f.job) }

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+func approveCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "approve JOB [CALL]", Short: "Let a job do what it asks for",
+		Long: `Answers what a job asks that runs in the mode interactive or review: one call, or
+without CALL all that wait. The agent goes on at once. A question is answered
+once; the output of the job says who did.`,
+		Example: "  tidemark approve job-2026-11-15-3y0e8d\n  tidemark approve job-2026-11-15-3y0e8d toolu_01A",
+		Args:    usage(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.answer(cmd, args, true, "")
+		},
+	}
+}
+
+func denyCommand(a *app) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "deny JOB [CALL]", Short: "Do not let a job do what it asks for",
+		Long: `Answers what a job asks that runs in the mode interactive or review: one call, or
+without CALL all that wait. The agent is told the reason and goes on without
+it. A question is answered once; the output of the job says who did.`,
+		Example: "  tidemark deny job-2026-11-15-3y0e8d --reason \"Use a branch.\"",
+		Args:    usage(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.answer(cmd, args, false, reason)
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "what the agent is told")
+	return cmd
+}
+
+// answered is what approve and deny print.
+type answered struct {
+	Job      string `json:"job"`
+	State    string `json:"state"`
+	Answered int    `json:"answered"`
+}
+
+// answer answers one call of a job, or all that wait.
+func (a *app) answer(cmd *cobra.Command, args []string, allow bool, reason string) error {
+	s, err := a.open(cmd.Context(), writes)
+	if err != nil {
+		return err
+	}
+	call := ""
+	if len(args) == 2 {
+		call = args[1]
+	}
+	n, err := s.AnswerReview(cmd.Context(), args[0], call, allow, a.holder(cmd), reason)
+	if err != nil {
+		return withHint(err, "see what waits with: tidemark reviews")
+	}
+	out := answered{Job: args[0], State: store.ReviewDenied, Answered: n}
+	if allow {
+		out.State = store.ReviewApproved
+	}
+	return a.print(out, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s: %d %s\n", out.Job, out.Answered, out.State)
+		return err
+	})
+}
+
+func reviewsCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "reviews [JOB]", Short: "List what jobs ask and wait for",
+		Long: `Lists the calls of tools that wait for an answer, the one that waits longest
+first, of one job or of all. In the mode review every call with an effect waits
+that the permissions of the fleet file neither allow nor deny. Nobody answers:
+then it is denied, after the review_timeout of the agent.`,
+		Example: "  tidemark reviews\n  tidemark reviews --json=job,call,tool,input",
+		Args:    usage(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.open(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			job := ""
+			if len(args) == 1 {
+				if _, err := s.Job(cmd.Context(), args[0]); err != nil {
+					return withHint(err, "see them with: tidemark jobs")
+				}
+				job = args[0]
+			}
+			rows, err := s.WaitingReviews(cmd.Context(), job)
+			if err != nil {
+				return err
+			}
+			if rows == nil {
+				rows = []store.Review{}
+			}
+			return a.print(rows, func(w io.Writer) error { return a.reviews(w, rows) })
+		},
+	}
+}
+
+// reviews shows what waits. On a terminal each has its input below it, because
+// a table would cut what a person decides by.
+func (a *app) reviews(w io.Writer, rows []store.Review) error {
+	t := a.table("JOB", "CALL", "AGENT", "ASKED", "UNTIL", "WHAT")
+	for _, v := range rows {
+		if !a.terminal {
+			t.row(v.Job, v.Call, orDash(v.Agent), a.when(v.AskedAt), due(v.UntilAt), reviewText(v))
+			continue
+		}
+		about := fmt.Sprintf("%s %s  %s asked %s, denied at %s", v.Job, v.Call, v.Agent, a.when(v.AskedAt), due(v.UntilAt))
+		if _, err := fmt.Fprintf(w, "%s\n    %s\n", render.CleanLine(about), render.CleanLine(reviewText(v))); err != nil {
+			return err
+		}
+	}
+	return t.print(w)
+}
+
+// reviewText is what a call would do, in one line. Its input is JSON, so that
+// nothing of it hides in a second line.
+func reviewText(v store.Review) string {
+	what := string(v.Input)
+	if what == "" || what == "null" {
+		what = v.Title
+	}
+	if v.InputBytes > 0 {
+		what += fmt.Sprintf(" [the beginning of %d bytes]", v.InputBytes)
+	}
+	return v.Tool + ": " + what
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
+)
+
+// newSchedule is a schedule as the flags say it, in the keys of the fleet file.
+type newSchedule struct {
+	Name    string `json:"name"`
+	Every   string `json:"every,omitempty"`
+	Cron    string `json:"cron,omitempty"`
+	Zone    string `json:"zone,omitempty"`
+	Jitter  string `json:"jitter,omitempty"`
+	Missed  string `json:"missed,omitempty"`
+	Overlap string `json:"overlap,omitempty"`
+	From    string `json:"from,omitempty"`
+	Prompt  string `json:"prompt,omitempty"`
+	Resume  bool   `json:"resume,omitempty"`
+}
+
+func scheduleAddCommand(a *app) *cobra.Command {
+	var n newSchedule
+	cmd := &cobra.Command{
+		Use: "add AGENT/NAME", Short: "Add a schedule that the fleet file does not have",
+		Long: `Adds a schedule to an agent of the fleet. It holds at once, also for a fleet that
+is up, and stays until it is removed, whatever the fleet file says.`,
+		Example: "  tidemark schedule add coder/watch --every 5m --prompt 'look at the queue'\n" +
+			"  tidemark schedule add coder/nightly --cron '0 3 * * *' --zone Europe/Berlin --prompt 'tidy up'",
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			agent, name, err := refParts(args[0])
+			if err != nil {
+				return err
+			}
+			n.Name = name
+			switch {
+			case (n.Every == "") == (n.Cron == ""):
+				return withHint(tidemark.Invalidf("schedule %s: want --every or --cron, one of the two", args[0]), "%s --help", cmd.CommandPath())
+			case !cmd.Flags().Changed("prompt"):
+				return withHint(tidemark.Invalidf("schedule %s: it does not say what the agent should do", args[0]), `add --prompt TEXT; --prompt "" for a command that needs none`)
+			}
+			parsed, err := n.parse()
+			if err != nil {
+				return fmt.Errorf("schedule %s: %w", args[0], err)
+			}
+			s, err := a.open(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			if _, err := agentNamed(cmd, s, agent); err != nil {
+				return err
+			}
+			kept, err := fleet.AddSchedule(cmd.Context(), s, agent, parsed, fleet.ByPerson, time.Now())
+			if errors.Is(err, tidemark.ErrExists) {
+				return withHint(err, "remove it with: tidemark schedule remove %s", args[0])
+			}
+			if err != nil {
+				return err
+			}
+			return a.print(kept, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%s is first due at %s\n", args[0], due(kept.NextRunAt))
+				return err
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&n.Every, "every", "", "an interval, such as 90s, 5m, 1h30m or 2d")
+	f.StringVar(&n.Cron, "cron", "", "minute, hour, day, month and weekday, with seconds before them if needed, or a name such as @daily")
+	f.StringVar(&n.Zone, "zone", "", "the time zone that --cron is read in (default UTC)")
+	f.StringVarP(&n.Prompt, "prompt", "p", "", "what the agent is told")
+	f.StringVar(&n.Jitter, "jitter", "", "each instant is up to so much later")
+	f.StringVar(&n.Missed, "missed", "", "instants at which no fleet was up: skip, once or all (default once)")
+	f.StringVar(&n.Overlap, "overlap", "", "an instant while the last run goes on: skip, queue or replace (default skip)")
+	f.StringVar(&n.From, "from", "", "what --every counts from: start or completion (default start)")
+	f.BoolVar(&n.Resume, "resume", false, "go on with the agent's session instead of a fresh one")
+	return cmd
+}
+
+// parse checks the schedule as one of a fleet file.
+func (n newSchedule) parse() (fleet.Schedule, error) {
+	raw, err := json.Marshal(n)
+	if err != nil {
+		return fleet.Schedule{}, err
+	}
+	// Whether the agent needs a prompt is not known without the file.
+	parsed, err := new(fleet.File).ParseSchedule(fleet.Agent{Runner: fleet.RunnerCommand}, raw)
+	var problems *fleet.Problems
+	if errors.As(err, &problems) && len(problems.List) > 0 {
+		first := problems.List[0]
+		err = tidemark.Invalidf("%s", first.Message)
+		if first.Hint != "" {
+			err = withHint(err, "%s", first.Hint)
+		}
+	}
+	return parsed, err
+}
+
+func scheduleRemoveCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "remove AGENT/NAME", Short: "Remove a schedule that the fleet file does not have",
+		Long:    "Removes a schedule that a person or the agent itself added, with its history.",
+		Example: "  tidemark schedule remove coder/watch",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			agent, name, err := refParts(args[0])
+			if err != nil {
+				return err
+			}
+			s, err := a.open(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			err = fleet.RemoveSchedule(cmd.Context(), s, agent, name)
+			if errors.Is(err, tidemark.ErrInvalid) {
+				return withHint(err, "keep it from running with: tidemark schedule disable %s", args[0])
+			}
+			return withHint(err, "see them with: tidemark schedules")
+		},
+	}
+}

@@ -1,0 +1,7 @@
+package process
+
+import "syscall"
+
+// signal sends s to the group, and reports whether somebody was there. There
+// is no cheap way to find those who left it.
+func (f Family) signal(s syscall.Signal, _ relatives) (someone bool) { return f.signalGroup(s) }
