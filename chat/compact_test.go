@@ -237,3 +237,44 @@ func TestALongSessionThatWasNeverCompactedIsReadFromItsEnd(t *testing.T) {
 	r.close(c)
 	goesOn(t, r, c.ID(), 0)
 }
+
+// Wherever the reading of a resumed session begins, the system prompt is the
+// one that was sent last: also when it came with a summary that is the first
+// thing that is read.
+func TestASystemPromptThatCameWithASummaryStays(t *testing.T) {
+	r := newRig(t, memory.New(), nil)
+	r.o.Compact = compact.Options{MaxMessages: 1000, MaxBytes: -1, Keep: 2}
+	long := strings.Repeat("on and ", 60)
+	c := r.new()
+	r.many(c, 5)
+	for i := range 4 {
+		if err := c.SetMemory(t.Context(), "scratchpad", fmt.Sprint("step ", i), false); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Compact(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			r.send(c, long)
+		}
+		if err := c.Compact(t.Context(), ""); err != nil { // a summary of later, with nothing new to tell
+			t.Fatal(err)
+		}
+		// Another entry, so that the steps of the reading fall elsewhere.
+		for range i {
+			r.close(c)
+			r.o.FreshInterpreter = "as a test"
+			c = r.resume(c.ID())
+			r.o.FreshInterpreter = ""
+		}
+		for range 60 {
+			r.send(c, long)
+			system := r.model.last(t).System
+			r.close(c)
+			c = r.resume(c.ID())
+			r.send(c, long)
+			same(t, r.model.last(t).System, system)
+		}
+	}
+	r.close(c)
+}

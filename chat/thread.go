@@ -245,7 +245,13 @@ func rulesBefore(ctx context.Context, v *store.View, path []tidemark.Entry) ([]t
 	if i >= 0 {
 		all, err = nil, nil
 		m := markOf[summaryMark](path[i])
-		for _, seq := range []int64{m.System, m.Tools} {
+		// The summary knows what held when it was made. When it came with a new
+		// system prompt, that stands right before it, and holds instead.
+		seqs := []int64{m.System, m.Tools}
+		if i == 0 {
+			seqs = append(seqs, first.Parent)
+		}
+		for _, seq := range seqs {
 			if err == nil && 0 < seq && seq < first.Seq {
 				var one []tidemark.Entry
 				one, _, err = readable(v.Tail(ctx, seq, 1))
