@@ -67,11 +67,7 @@ func TestWhatTheServerWasSentIsTheHistory(t *testing.T) {
 				return string(out)
 			}
 			said := func(args ...string) string {
-				var all []string
-				for _, m := range regexp.MustCompile(`(apple|pear|plum|fig)`).FindAllString(say("What have I said so far?", args...), -1) {
-					all = append(all, m)
-				}
-				return strings.Join(all, " ")
+				return strings.Join(regexp.MustCompile(`apple|pear|plum|fig`).FindAllString(say("What have I said so far?", args...), -1), " ")
 			}
 			say("apple", "--name", "fruit")
 			say("pear", "-c")

@@ -48,7 +48,8 @@ func TestSamplesComeInAndOutAsTheyWere(t *testing.T) {
 			if d := cmp.Diff(test.prompts, converttest.Texts(s.Entries, "user")) + cmp.Diff(test.replies, converttest.Texts(s.Entries, "assistant")); d != "" {
 				t.Error(d)
 			}
-			if read(t, p).Dump(t) != read(t, p).Dump(t) {
+			first := read(t, p).Dump(t)
+			if second := read(t, p).Dump(t); second != first {
 				t.Error("a second import is not equal to the first")
 			}
 			out, lost := export(t, again(t, s))
