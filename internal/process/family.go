@@ -1,8 +1,6 @@
 package process
 
 import (
-	"time"
-
 	"github.com/tidemark-sessions/tidemark"
 )
 
@@ -29,7 +27,3 @@ func Find(h tidemark.Holder, mark string) Family {
 func same(h tidemark.Holder) bool {
 	return h.PID > 0 && h.StartedAt != "" && look(h.PID).started == h.StartedAt
 }
-
-// pollAt says how long to wait before the n-th look whether everybody has
-// ended: soon at first, because most end at once.
-func pollAt(n int) time.Duration { return min(5*time.Millisecond<<min(n, 5), 100*time.Millisecond) }

@@ -88,3 +88,7 @@ func (f Family) Kill() { f.signalGroup(syscall.SIGKILL) }
 // Release gives back what it takes to hold the family together. The family is
 // not used after it.
 func (f Family) Release() {}
+
+// pollAt says how long to wait before the n-th look whether everybody has
+// ended: soon at first, because most end at once.
+func pollAt(n int) time.Duration { return min(5*time.Millisecond<<min(n, 5), 100*time.Millisecond) }
