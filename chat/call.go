@@ -118,7 +118,7 @@ func (c *Chat) approve(ctx context.Context, a Ask) (Decision, error) {
 	}
 	defer func() { <-c.asking }()
 	given := approval(a)
-	if c.approved(given) {
+	if !c.o.AskAlways && c.approved(given) {
 		return Always, nil
 	}
 	d, err := c.o.Approve(ctx, a)

@@ -65,6 +65,9 @@ type Options struct {
 	// Approve decides about a call that has effects. It is called by one
 	// goroutine at a time. Nil denies.
 	Approve func(context.Context, Ask) (Decision, error)
+	// AskAlways asks also for what was approved for the session: whoever answers
+	// for a fleet decides about each call.
+	AskAlways bool
 	// Show is told what happens, in order, by one goroutine at a time.
 	Show func(Event)
 

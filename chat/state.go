@@ -242,7 +242,3 @@ func (f *sessionFiles) List(ctx context.Context, prefix string) ([]string, error
 	}
 	return names, err
 }
-
-func (f *sessionFiles) Remove(ctx context.Context, name string) error {
-	return f.c.writer().RemoveFile(ctx, name)
-}

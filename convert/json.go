@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"iter"
 	"strings"
 )
 
@@ -118,4 +119,20 @@ func DataURL(address string) (mediaType string, data []byte, ok bool) {
 	}
 	data, err := base64.StdEncoding.DecodeString(text)
 	return mediaType, data, err == nil
+}
+
+// Elements yields the elements of a list, none for anything else.
+func Elements(list json.RawMessage) iter.Seq[json.RawMessage] {
+	return func(yield func(json.RawMessage) bool) {
+		dec := json.NewDecoder(bytes.NewReader(list))
+		if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+			return
+		}
+		for dec.More() {
+			var e json.RawMessage
+			if dec.Decode(&e) != nil || !yield(e) {
+				return
+			}
+		}
+	}
 }

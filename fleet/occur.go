@@ -81,28 +81,39 @@ func (d *Daemon) keepSchedule(ctx context.Context, a Agent, s Schedule, by strin
 			return err
 		}
 	}
-	return d.o.Store.MakeSchedule(ctx, a.Name, s.Name, func(have *tidemark.Schedule, isNew bool) error {
-		fresh := recordOf(a.Name, s, by)
-		switch {
-		case s.Enabled != nil && !*s.Enabled:
-			fresh.Status = tidemark.Disabled
-		case s.Enabled == nil && have.Status == tidemark.Disabled:
-			fresh.Status = tidemark.Disabled // a person said so
+	_, err := putSchedule(ctx, d.o.Store, d.book, a.Name, s, by, now, func(tidemark.Schedule, bool) error { return nil })
+	return err
+}
+
+// putSchedule makes a schedule of the store what it should be. Its next instant
+// stands when its timing is what it was, and so does that a person disabled it,
+// unless want says otherwise. may is asked in the same commit.
+func putSchedule(ctx context.Context, s *store.Store, book *Book, agent string, want Schedule, by string, now time.Time, may func(have tidemark.Schedule, isNew bool) error) (tidemark.Schedule, error) {
+	var kept tidemark.Schedule
+	err := s.MakeSchedule(ctx, agent, want.Name, func(have *tidemark.Schedule, isNew bool) error {
+		if err := may(*have, isNew); err != nil {
+			return err
 		}
-		fresh.CreatedAt = now.UTC().Truncate(time.Millisecond)
-		if !isNew && timingText(*have) == timingText(fresh) {
-			fresh.CreatedAt, fresh.NextRunAt, fresh.SettledAt = have.CreatedAt, have.NextRunAt, have.SettledAt
+		kept = recordOf(agent, want, by)
+		if want.Enabled != nil && !*want.Enabled || want.Enabled == nil && have.Status == tidemark.Disabled {
+			kept.Status = tidemark.Disabled
 		}
-		fresh.LastRunAt, fresh.LastError, fresh.Job = have.LastRunAt, have.LastError, have.Job
-		if fresh.NextRunAt.IsZero() && (s.Type == TypeInterval || s.Type == TypeCron) {
-			var err error
-			if fresh.NextRunAt, err = d.book.First(timingOf(fresh), idOf(fresh), fresh.CreatedAt); err != nil {
+		kept.CreatedAt = now.UTC().Truncate(time.Millisecond)
+		kept.LastRunAt, kept.LastError, kept.Job = have.LastRunAt, have.LastError, have.Job
+		if !isNew && timingText(*have) == timingText(kept) {
+			kept.CreatedAt, kept.NextRunAt, kept.SettledAt = have.CreatedAt, have.NextRunAt, have.SettledAt
+		}
+		if kept.NextRunAt.IsZero() && (want.Type == TypeInterval || want.Type == TypeCron) {
+			next, err := book.First(timingOf(kept), idOf(kept), kept.CreatedAt)
+			if err != nil {
 				return err
 			}
+			kept.NextRunAt = next
 		}
-		*have = fresh
+		*have = kept
 		return nil
 	})
+	return kept, err
 }
 
 // recordOf is a schedule as the store has it.

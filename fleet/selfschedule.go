@@ -20,7 +20,7 @@ import (
 // with its first instant. It stays until somebody removes it, whatever files
 // say. ErrExists when the agent has one of that name.
 func AddSchedule(ctx context.Context, s *store.Store, agent string, add Schedule, by string, now time.Time) (tidemark.Schedule, error) {
-	return putSchedule(ctx, s, new(Book), recordOf(agent, add, by), now, func(_ tidemark.Schedule, isNew bool) error {
+	return putSchedule(ctx, s, new(Book), agent, add, by, now, func(_ tidemark.Schedule, isNew bool) error {
 		if !isNew {
 			return tidemark.Existsf("schedule %s/%s is there already", agent, add.Name)
 		}
@@ -39,39 +39,6 @@ func RemoveSchedule(ctx context.Context, s *store.Store, agent, name string) err
 		return tidemark.Invalidf("schedule %s/%s is in the fleet file, and goes when it is taken out there", agent, name)
 	}
 	return s.RemoveSchedule(ctx, agent, name)
-}
-
-// putSchedule makes a schedule of the store what fresh says. Its next instant
-// stands when its timing is what it was, and so does that it is disabled. may
-// is asked in the same commit.
-func putSchedule(ctx context.Context, s *store.Store, book *Book, fresh tidemark.Schedule, now time.Time, may func(have tidemark.Schedule, isNew bool) error) (tidemark.Schedule, error) {
-	kept := fresh
-	err := s.MakeSchedule(ctx, fresh.Agent, fresh.Name, func(have *tidemark.Schedule, isNew bool) error {
-		if err := may(*have, isNew); err != nil {
-			return err
-		}
-		kept = fresh
-		kept.CreatedAt = now.UTC().Truncate(time.Millisecond)
-		if !isNew {
-			kept.LastRunAt, kept.LastError, kept.Job = have.LastRunAt, have.LastError, have.Job
-			if have.Status == tidemark.Disabled {
-				kept.Status = tidemark.Disabled
-			}
-			if timingText(*have) == timingText(kept) {
-				kept.CreatedAt, kept.NextRunAt, kept.SettledAt = have.CreatedAt, have.NextRunAt, have.SettledAt
-			}
-		}
-		if kept.NextRunAt.IsZero() {
-			next, err := book.First(timingOf(kept), idOf(kept), kept.CreatedAt)
-			if err != nil {
-				return err
-			}
-			kept.NextRunAt = next
-		}
-		*have = kept
-		return nil
-	})
-	return kept, err
 }
 
 // The tools with which an agent keeps its own schedules.
@@ -307,7 +274,7 @@ func (d *Daemon) selfChange(ctx context.Context, a Agent, in json.RawMessage) (s
 			return "", err
 		}
 	}
-	kept, err := putSchedule(ctx, d.o.Store, d.book, recordOf(a.Name, change, ByAgent), now, func(have tidemark.Schedule, isNew bool) error {
+	kept, err := putSchedule(ctx, d.o.Store, d.book, a.Name, change, ByAgent, now, func(have tidemark.Schedule, isNew bool) error {
 		if isNew {
 			return tidemark.NotFoundf("schedule %s: not found", args.Name)
 		}

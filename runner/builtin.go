@@ -35,7 +35,7 @@ func (b *builtin) Run(ctx context.Context, t Task) (Outcome, error) {
 	defer fail(nil)
 	s := newSink(t, fail)
 	o.Show = func(e chat.Event) { show(s, &out, e) }
-	o.Approve = approval(t)
+	o.Approve, o.AskAlways = approval(t), true
 	c, err := b.open(ctx, t, o)
 	if err != nil {
 		return out, err

@@ -116,3 +116,25 @@ func TestACancelledBuiltInAgent(t *testing.T) {
 		t.Errorf("%+v, %v", out, err)
 	}
 }
+
+// What was once allowed for a whole session does not pass by whoever answers
+// for the fleet now.
+func TestTheBuiltInAgentIsAskedForEachCallOfAResumedSession(t *testing.T) {
+	h := newHouse(t)
+	task := h.task("run echo ran >> effect.txt")
+	task.Ask = func(context.Context, Question) (Answer, error) { return Answer{Allow: true, Always: true}, nil }
+	out, err := h.runner(t).Run(t.Context(), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := h.task("run echo ran >> effect.txt")
+	next.Session = out.Session
+	asked := 0
+	next.Ask = func(context.Context, Question) (Answer, error) { asked++; return Answer{}, nil }
+	if _, err := h.runner(t).Run(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(h.dir, "effect.txt")); err != nil || string(b) != "ran\n" || asked != 1 {
+		t.Errorf("asked %d times, the effect is %q, %v", asked, b, err)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/model/modeltest"
 	"github.com/tidemark-sessions/tidemark/runner"
 )
 
@@ -37,7 +38,7 @@ type realAgent struct {
 // that says what it was sent.
 func TestRealAgents(t *testing.T) {
 	claudePath, codexPath := realPrograms(t)
-	url := scriptedModel(t)
+	url := modeltest.StartFake(t)
 	t.Run("claude", func(t *testing.T) {
 		t.Parallel()
 		a := realAgent{runner.Claude(claudePath), []string{"--allowedTools", "Bash"}, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
@@ -84,41 +85,6 @@ func realPrograms(t *testing.T) (claudePath, codexPath string) {
 	}
 	bin := filepath.Join(dir, "node_modules", ".bin")
 	return filepath.Join(bin, "claude"), filepath.Join(bin, "codex")
-}
-
-// scriptedModel starts the model server that lies beside the project on
-// machines that have it.
-func scriptedModel(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs("../../shared/fakemodel")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "main.go")); err != nil {
-		t.Skip("there is no scripted model server beside the project")
-	}
-	bin, address := filepath.Join(t.TempDir(), "fakemodel"), filepath.Join(t.TempDir(), "address")
-	build := exec.Command("go", "build", "-o", bin, ".")
-	build.Dir, build.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Skipf("the scripted model server cannot be built: %v\n%s", err, out)
-	}
-	server := exec.Command(bin, "-addr", "127.0.0.1:0", "-port-file", address)
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		server.Process.Kill()
-		server.Wait()
-	})
-	for range 1000 {
-		if b := await(address); b != "" {
-			return "http://" + strings.TrimSpace(b)
-		}
-		time.Sleep(10 * time.Millisecond) // another process is waited for
-	}
-	t.Fatal("the scripted model server does not listen")
-	return ""
 }
 
 // rig is a run of the agent that is about to be.

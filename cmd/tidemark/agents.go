@@ -153,6 +153,14 @@ func scheduleText(d tidemark.Schedule) string {
 	return orDash(d.Type)
 }
 
+// scheduleNamed opens the store to change a schedule, and parts AGENT/NAME.
+func (a *app) scheduleNamed(cmd *cobra.Command, ref string) (s *store.Store, agent, name string, err error) {
+	if agent, name, err = refParts(ref); err == nil {
+		s, err = a.open(cmd.Context(), writes)
+	}
+	return s, agent, name, err
+}
+
 func scheduleCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "schedule", Short: "One schedule of the fleet", Args: usage(cobra.NoArgs), RunE: help}
 	turn := func(name, short, status string) *cobra.Command {
@@ -160,11 +168,7 @@ func scheduleCommand(a *app) *cobra.Command {
 			Use: name + " AGENT/NAME", Short: short, Example: "  tidemark schedule " + name + " coder/nightly",
 			Args: usage(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				agent, schedule, err := refParts(args[0])
-				if err != nil {
-					return err
-				}
-				s, err := a.open(cmd.Context(), writes)
+				s, agent, schedule, err := a.scheduleNamed(cmd, args[0])
 				if err != nil {
 					return err
 				}
@@ -178,11 +182,7 @@ func scheduleCommand(a *app) *cobra.Command {
 		Use: "run-now AGENT/NAME", Short: "Do what a schedule does, now", Example: "  tidemark schedule run-now coder/nightly --wait",
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			agent, schedule, err := refParts(args[0])
-			if err != nil {
-				return err
-			}
-			s, err := a.open(cmd.Context(), writes)
+			s, agent, schedule, err := a.scheduleNamed(cmd, args[0])
 			if err != nil {
 				return err
 			}

@@ -3,56 +3,19 @@
 package main
 
 import (
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
-)
 
-// fakeModel starts the scripted model server that lies beside the project on
-// machines that have it. It answers with a hash over the conversation that it
-// was sent.
-func fakeModel(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs("../../../shared/fakemodel")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "main.go")); err != nil {
-		t.Skip("there is no scripted model server beside the project")
-	}
-	bin, addr := filepath.Join(t.TempDir(), "fakemodel"), filepath.Join(t.TempDir(), "addr")
-	build := exec.Command("go", "build", "-o", bin, ".")
-	build.Dir, build.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Skipf("it cannot be built: %v\n%s", err, out)
-	}
-	cmd := exec.Command(bin, "-addr", "127.0.0.1:0", "-port-file", addr)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	for range 1000 {
-		if b, err := os.ReadFile(addr); err == nil && len(b) > 0 {
-			return "http://" + strings.TrimSpace(string(b))
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("it does not listen")
-	return ""
-}
+	"github.com/tidemark-sessions/tidemark/model/modeltest"
+)
 
 // TestWhatTheServerWasSentIsTheHistory checks resume, branch, fork and
 // compaction by what the server says that it received.
 func TestWhatTheServerWasSentIsTheHistory(t *testing.T) {
 	t.Parallel()
-	url := fakeModel(t)
+	url := modeltest.StartFake(t)
 	for _, provider := range []string{"anthropic", "openai"} {
 		t.Run(provider, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +68,7 @@ func TestWhatTheServerWasSentIsTheHistory(t *testing.T) {
 // error that says what it is, and the session goes on after each.
 func TestFaultsOfAProviderOneByOne(t *testing.T) {
 	t.Parallel()
-	url := fakeModel(t)
+	url := modeltest.StartFake(t)
 	for _, provider := range []string{"anthropic", "openai"} {
 		for name, fault := range map[string]struct {
 			mark string

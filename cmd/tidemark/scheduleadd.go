@@ -111,11 +111,7 @@ func scheduleRemoveCommand(a *app) *cobra.Command {
 		Example: "  tidemark schedule remove coder/watch",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			agent, name, err := refParts(args[0])
-			if err != nil {
-				return err
-			}
-			s, err := a.open(cmd.Context(), writes)
+			s, agent, name, err := a.scheduleNamed(cmd, args[0])
 			if err != nil {
 				return err
 			}

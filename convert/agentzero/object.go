@@ -3,7 +3,6 @@ package agentzero
 import (
 	"bytes"
 	"encoding/json"
-	"iter"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark/convert"
@@ -61,22 +60,6 @@ func (o object) without(keys ...string) object {
 		delete(rest, k)
 	}
 	return rest
-}
-
-// elements yields the elements of a list, none for anything else.
-func elements(list json.RawMessage) iter.Seq[json.RawMessage] {
-	return func(yield func(json.RawMessage) bool) {
-		dec := json.NewDecoder(bytes.NewReader(list))
-		if t, err := dec.Token(); err != nil || t != json.Delim('[') {
-			return
-		}
-		for dec.More() {
-			var e json.RawMessage
-			if dec.Decode(&e) != nil || !yield(e) {
-				return
-			}
-		}
-	}
 }
 
 // extra returns what an entry, session or checkpoint keeps of o.

@@ -149,7 +149,7 @@ func (r *reading) load(f *forest, end string, open func([]byte) ([]byte, error))
 	}
 	src := &source{fields: fields.without("messages"), end: nowhere, at: at}
 	bad := 0
-	for raw := range elements(fields["messages"]) {
+	for raw := range convert.Elements(fields["messages"]) {
 		var m object
 		if json.Unmarshal(raw, &m) != nil || m == nil {
 			bad++

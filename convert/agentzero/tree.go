@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+
+	"github.com/tidemark-sessions/tidemark/convert"
 )
 
 // tree is what a tree file says. No sample of AgentZero's own is known, so any
@@ -176,7 +178,7 @@ func parseNode(o object, raw json.RawMessage) *node {
 	if k, ok := o.number("keeps"); ok && k >= 0 {
 		n.keeps = k
 	}
-	for raw := range elements(o["messages"]) {
+	for raw := range convert.Elements(o["messages"]) {
 		if raw[0] == '{' {
 			n.messages = append(n.messages, raw)
 		}

@@ -240,7 +240,7 @@ const maxRemembered = 400
 
 // log adds the messages of turns to the log and the memory of a manifest.
 func (w *writing) log(top object, from int) {
-	logs, memory := slices.Collect(elements(top["logs"])), slices.Collect(elements(top["memory"]))
+	logs, memory := slices.Collect(convert.Elements(top["logs"])), slices.Collect(convert.Elements(top["memory"]))
 	for i := max(from, 0); i < len(w.turns); i++ {
 		t := w.turns[i]
 		if t.request == "" || t.isSummary() {

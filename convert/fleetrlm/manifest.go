@@ -129,7 +129,7 @@ func (m *manifest) takeHistory(o object, top bool) bool {
 		}
 		if isList(list) {
 			delete(o, key)
-			m.turns = slices.Collect(elements(list))
+			m.turns = slices.Collect(convert.Elements(list))
 			h.Keys = spellingOf(m.turns)
 			m.history = &h
 			return true
@@ -180,7 +180,7 @@ func (m *manifest) logTimes(turns []turn) {
 		at   time.Time
 	}
 	var logs []logged
-	for raw := range elements(m.rest["logs"]) {
+	for raw := range convert.Elements(m.rest["logs"]) {
 		var o object
 		if json.Unmarshal(raw, &o) == nil {
 			logs = append(logs, logged{o.text("user_message"), o.time("timestamp")})
@@ -211,7 +211,7 @@ func (m *manifest) createdAt() time.Time {
 	if at := inStore(m.block.CreatedAt); !at.IsZero() {
 		return at
 	}
-	for raw := range elements(m.rest["logs"]) {
+	for raw := range convert.Elements(m.rest["logs"]) {
 		var o object
 		if json.Unmarshal(raw, &o) == nil {
 			if t := o.time("timestamp"); !t.IsZero() {

@@ -3,7 +3,6 @@ package fleetrlm
 import (
 	"bytes"
 	"encoding/json"
-	"iter"
 	"maps"
 	"math"
 	"strings"
@@ -140,22 +139,6 @@ func (o object) without(keys ...string) object {
 		delete(rest, k)
 	}
 	return rest
-}
-
-// elements yields the elements of a list, none for anything else.
-func elements(list json.RawMessage) iter.Seq[json.RawMessage] {
-	return func(yield func(json.RawMessage) bool) {
-		dec := json.NewDecoder(bytes.NewReader(list))
-		if t, err := dec.Token(); err != nil || t != json.Delim('[') {
-			return
-		}
-		for dec.More() {
-			var e json.RawMessage
-			if dec.Decode(&e) != nil || !yield(e) {
-				return
-			}
-		}
-	}
 }
 
 // isList reports whether a value is a list.

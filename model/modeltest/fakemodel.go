@@ -19,16 +19,10 @@ import (
 
 // StartFake starts the project's scripted stand-in for a model's API, and
 // returns its address. A bare clone does not have it. It lies beside the clone,
-// as seen from the folder of a provider, where the provider's tests run.
+// above whatever folder the tests of a room run in.
 func StartFake(t testing.TB) string {
 	t.Helper()
-	source, err := filepath.Abs("../../../shared/fakemodel")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(source, "go.mod")); err != nil {
-		t.Skipf("the scripted model is not beside this clone: %v", err)
-	}
+	source := besideClone(t)
 	program := filepath.Join(t.TempDir(), "fakemodel.exe")
 	build := exec.Command("go", "build", "-o", program, ".")
 	build.Dir = source
@@ -55,6 +49,22 @@ func StartFake(t testing.TB) string {
 		}
 	}
 	t.Fatalf("the scripted model did not start: %v", lines.Err())
+	return ""
+}
+
+// besideClone is where the scripted model lies.
+func besideClone(t testing.TB) string {
+	t.Helper()
+	for up := ".."; len(up) < 20; up = filepath.Join("..", up) {
+		source, err := filepath.Abs(filepath.Join(up, "shared", "fakemodel"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(source, "go.mod")); err == nil {
+			return source
+		}
+	}
+	t.Skip("the scripted model is not beside this clone")
 	return ""
 }
 

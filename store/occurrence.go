@@ -1,0 +1,188 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Skipped says why an occurrence of a schedule did not run. Count is 1, or how
+// many there were from Instant to Until.
+type Skipped struct {
+	Instant time.Time `json:"instant"`
+	Until   time.Time `json:"until,omitzero"`
+	Count   int64     `json:"count"`
+	Reason  string    `json:"reason"`
+}
+
+// Occurrence is what becomes of a schedule that is due: the jobs that run, what
+// is skipped, and the next instant.
+type Occurrence struct {
+	Of      tidemark.Schedule // as it was judged
+	Jobs    []tidemark.Job    // to run, each with its Occurrence
+	Skipped []Skipped
+	Next    time.Time // zero: never again
+	Settled time.Time // while Next waits for the end of a job
+}
+
+// ClaimOccurrence makes jobs of what is due, once over all daemons: ErrExists
+// when somebody else was quicker. The jobs, the skips and the next instant are
+// kept together or not at all.
+func (s *Store) ClaimOccurrence(ctx context.Context, o Occurrence) ([]tidemark.Job, error) {
+	var jobs []tidemark.Job
+	err := retry(func() error {
+		d, version, err := s.schedule(ctx, o.Of.Agent, o.Of.Name)
+		if err != nil {
+			return err
+		}
+		if !d.NextRunAt.Equal(o.Of.NextRunAt) || !d.SettledAt.Equal(o.Of.SettledAt) || d.Status == tidemark.Disabled || d.Job != o.Of.Job {
+			return tidemark.Existsf("schedule %s/%s: its occurrence at %s was taken", d.Agent, d.Name, o.Of.NextRunAt.Format(time.RFC3339))
+		}
+		b := tidemark.Batch{At: s.now()}
+		jobs = nil
+		for _, j := range o.Jobs {
+			j.Agent, j.Schedule = d.Agent, d.Name
+			added, r, err := s.newJob(j)
+			if err != nil {
+				return err
+			}
+			jobs, b.Puts = append(jobs, added), append(b.Puts, r)
+			d.LastRunAt, d.Job = j.Occurrence, added.ID
+		}
+		d.NextRunAt, d.SettledAt = o.Next, o.Settled
+		if len(o.Skipped) > 0 {
+			if err := s.noteSkips(ctx, &b, o); err != nil {
+				return err
+			}
+		}
+		r, err := s.scheduleRecord(d, version)
+		if err != nil {
+			return err
+		}
+		b.Puts = append(b.Puts, r) // last: with it the occurrence is taken
+		_, err = s.commit(ctx, b)
+		return err
+	})
+	return jobs, err
+}
+
+// noteSkips adds to the history of a schedule what did not run.
+func (s *Store) noteSkips(ctx context.Context, b *tidemark.Batch, o Occurrence) error {
+	log := s.scheduleKey(o.Of.Agent, o.Of.Name)
+	length, err := s.length(ctx, log)
+	if err != nil {
+		return err
+	}
+	a := tidemark.Append{Log: log}
+	for i, skip := range o.Skipped {
+		body, err := encode(skip)
+		if err != nil {
+			return err
+		}
+		l := tidemark.Line{Seq: length + int64(i) + 1, Kind: "skipped", At: b.At, Body: body}
+		l.Sum = l.Checksum(log)
+		a.Lines = append(a.Lines, l)
+	}
+	b.Appends = append(b.Appends, a)
+	return nil
+}
+
+// Skips yields what of a schedule did not run and why, the newest n first.
+func (s *Store) Skips(ctx context.Context, agent, name string, n int) ([]Skipped, error) {
+	var all []Skipped
+	for l, err := range s.backend.Lines(ctx, s.scheduleKey(agent, name), tidemark.Span{Newest: n, Backwards: true}) {
+		if err != nil {
+			return all, err
+		}
+		var skip Skipped
+		if err := decode(tidemark.Record{Key: s.scheduleKey(agent, name), Body: l.Body}, &skip); err != nil {
+			return all, err
+		}
+		all = append(all, skip)
+	}
+	return all, nil
+}
+
+func (s *Store) schedule(ctx context.Context, agent, name string) (tidemark.Schedule, int64, error) {
+	var d tidemark.Schedule
+	r, err := s.get(ctx, s.scheduleKey(agent, name), &d)
+	if err == nil && r.Version == 0 {
+		err = tidemark.NotFoundf("schedule %s/%s: not found", agent, name)
+	}
+	return d, r.Version, err
+}
+
+// Schedule returns one schedule: ErrNotFound.
+func (s *Store) Schedule(ctx context.Context, agent, name string) (tidemark.Schedule, error) {
+	d, _, err := s.schedule(ctx, agent, name)
+	return d, err
+}
+
+// ChangeSchedule changes a schedule that is there: ErrNotFound. The change may
+// be made more than once, each time on what is there then.
+func (s *Store) ChangeSchedule(ctx context.Context, agent, name string, change func(*tidemark.Schedule) error) error {
+	return s.changeSchedule(ctx, agent, name, func(d *tidemark.Schedule, version int64) error {
+		if version == 0 {
+			return tidemark.NotFoundf("schedule %s/%s: not found", agent, name)
+		}
+		return change(d)
+	})
+}
+
+// MakeSchedule is ChangeSchedule for one that may not be there yet; then isNew.
+func (s *Store) MakeSchedule(ctx context.Context, agent, name string, change func(d *tidemark.Schedule, isNew bool) error) error {
+	return s.changeSchedule(ctx, agent, name, func(d *tidemark.Schedule, version int64) error { return change(d, version == 0) })
+}
+
+func (s *Store) changeSchedule(ctx context.Context, agent, name string, change func(*tidemark.Schedule, int64) error) error {
+	if err := tidemark.CheckID(s.scheduleKey(agent, name).ID); err != nil || name == "" {
+		return tidemark.Invalidf("schedule %q of agent %q: not a name", name, agent)
+	}
+	return retry(func() error {
+		d, version, err := s.schedule(ctx, agent, name)
+		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
+			return err
+		}
+		d.Agent, d.Name = agent, name
+		if err := change(&d, version); err != nil {
+			return err
+		}
+		r, err := s.scheduleRecord(d, version)
+		if err != nil {
+			return err
+		}
+		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+		return err
+	})
+}
+
+// RemoveSchedule removes a schedule with its history: ErrNotFound.
+func (s *Store) RemoveSchedule(ctx context.Context, agent, name string) error {
+	return retry(func() error {
+		_, version, err := s.schedule(ctx, agent, name)
+		if err != nil {
+			return err
+		}
+		key := s.scheduleKey(agent, name)
+		_, err = s.commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{{Key: key, Version: version}}, Drops: []tidemark.Key{key}})
+		return err
+	})
+}
+
+// DueSchedules lists the schedules that are due, the longest overdue first, and
+// reads no others.
+func (s *Store) DueSchedules(ctx context.Context, now time.Time) ([]tidemark.Schedule, error) {
+	var due []tidemark.Schedule
+	for d, err := range listed[tidemark.Schedule](ctx, s, tidemark.Query{Kind: kindSchedule, DueBy: keepable(now), Order: tidemark.ByDue}) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue // verify names it
+		}
+		if err != nil {
+			return due, err
+		}
+		due = append(due, d)
+	}
+	return due, nil
+}
