@@ -21,6 +21,7 @@ type Agent struct {
 	NextSchedule  string          `json:"next_schedule,omitempty"`
 	NextTriggerAt time.Time       `json:"next_trigger_at,omitzero"`
 	ContainerID   string          `json:"container_id,omitempty"`
+	Node          string          `json:"node,omitempty"` // the host that runs the current job
 	ErrorMessage  string          `json:"error_message,omitempty"`
 	Session       *AgentSession   `json:"session,omitempty"` // that its next run goes on with
 	Extra         json.RawMessage `json:"extra,omitempty"`

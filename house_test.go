@@ -31,7 +31,7 @@ var floors = map[string][]string{
 	"ground": {".", "internal/durable/...", "internal/process"},
 	"craft": {"store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/console", "compact", "convert/...", "render", "model/...",
 		"tool", "api", "web"},
-	"work": {"chat", "runner", "fleet", "server", "mcp", "acp"},
+	"work": {"chat", "runner", "fleet", "dispatch", "server", "mcp", "acp"},
 	"roof": {"cmd/tidemark"},
 	// Programs and helpers that prove things about the rest. They may use
 	// everything, and nothing but tests may use them.
@@ -74,7 +74,13 @@ var tenants = map[string]string{
 	"github.com/creack/pty":                "tests",
 	"github.com/hinshun/vt10x":             "tests",
 	"modernc.org/":                         "backend/sqlite",
-	"github.com/jackc/":                    "backend/postgres",
+	"github.com/jackc/":                    "backend/postgres dispatch",
+	"github.com/pressly/":                  "backend/postgres",
+	"github.com/riverqueue/":               "dispatch",
+	"github.com/danielgtaylor/":            "server",
+	"github.com/coder/websocket":           "server",
+	"github.com/coreos/":                   "server",
+	"go.opentelemetry.io/":                 "server",
 	"github.com/rogpeppe/":                 "tests",
 	"github.com/google/go-cmp/":            "tests",
 	"pgregory.net/rapid":                   "tests",
@@ -512,7 +518,7 @@ func disksAreDurables(r room) []string {
 func isBackend(r room) bool { return strings.HasPrefix(r.path, "backend/") }
 
 func callersAreCmds(r room) []string {
-	if floorOf(r.path) == "roof" || r.name == "main" && floorOf(r.path) == "workshop" || r.path == "backend/backendtest" {
+	if floorOf(r.path) == "roof" || r.name == "main" && floorOf(r.path) == "workshop" || r.path == "backend/backendtest" || r.path == "internal/pgtest" {
 		return nil
 	}
 	return r.uses(callerWorld)

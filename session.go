@@ -50,8 +50,15 @@ type Holder struct {
 	BootID    string `json:"boot_id,omitempty"`    // changes when the host restarts
 	StartedAt string `json:"started_at,omitempty"` // when the process began, as its host counts
 	Namespace string `json:"namespace,omitempty"`  // in which the pid counts
+	Machine   string `json:"machine,omitempty"`    // tells machines of one host name apart
 }
 
 func (h Holder) String() string {
+	switch { // a client of a server has no process here
+	case h.PID == 0 && h.Host == "":
+		return h.Program
+	case h.PID == 0:
+		return fmt.Sprintf("%s of %s", h.Program, h.Host)
+	}
 	return fmt.Sprintf("%s (pid %d on %s)", h.Program, h.PID, h.Host)
 }

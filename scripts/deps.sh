@@ -15,6 +15,11 @@ need tmux tmux           # a real terminal
 need chromium chromium   # opens exported pages, hostile ones too
 need mkfs.ext4 e2fsprogs # file systems to cut the power of
 need mkfs.xfs xfsprogs
+need pgbouncer pgbouncer # a pooler in front of PostgreSQL
+# Distributions keep the server's programs out of PATH, a folder a version.
+if ! command -v initdb >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; then
+	missing+=(postgresql) # the server itself; each test runs a private one
+fi
 
 if [ ${#missing[@]} -eq 0 ]; then
 	exit 0
@@ -40,6 +45,20 @@ apt() {
 		apt-get -q -o DPkg::Lock::Timeout=300 "$@" </dev/null >&2
 }
 
+# Installing PostgreSQL makes a cluster and starts it, which no test uses: not
+# while this says otherwise. It is taken back after, for it is no business of
+# whoever installs PostgreSQL here later.
+no_cluster=/etc/postgresql-common/createcluster.d/tidemark.conf
+say_no_cluster() {
+	"${as_root[@]}" sh -c 'mkdir -p "${0%/*}" && echo "create_main_cluster = false" >"$0"' "$no_cluster"
+}
+
 echo "deps: installing ${missing[*]}" >&2
 apt update || echo "deps: apt-get update failed; trying with what is known" >&2
+case " ${missing[*]} " in
+*" postgresql "*)
+	say_no_cluster || without "$no_cluster cannot be written"
+	trap '"${as_root[@]}" rm -f "$no_cluster"' EXIT
+	;;
+esac
 apt install -y --no-install-recommends "${missing[@]}" || without "apt-get install failed"

@@ -139,3 +139,14 @@ func (c *checking) head(ctx context.Context, key tidemark.Key) error {
 	}
 	return damaged(key, "the head of its log does not agree with line %d", r.Head.Length)
 }
+
+// Share is refused: whoever it would be shared with lacks the key of this
+// store, and would see a session that nothing can open.
+func (b *Backend) Share(context.Context, tidemark.SessionID, tidemark.Scope) error {
+	return tidemark.Unsupportedf("the store is encrypted with a key that others do not have; export the session for them, or share from a plain store")
+}
+
+// Shared tells that nobody else can read it.
+func (b *Backend) Shared(context.Context, tidemark.SessionID) (tidemark.Scope, string, error) {
+	return tidemark.Scope{With: tidemark.Private}, "", nil
+}

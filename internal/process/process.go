@@ -38,6 +38,7 @@ func Of(pid int) tidemark.Holder {
 		BootID:    bootID(),
 		StartedAt: look(pid).started,
 		Namespace: namespace(),
+		Machine:   machine(),
 	}
 }
 
@@ -50,6 +51,9 @@ func Dead(h tidemark.Holder) bool {
 		return false
 	case h.Host == "" || h.Host != me.Host:
 		// Pids of another machine say nothing here.
+		return false
+	case h.Machine != "" && me.Machine != "" && h.Machine != me.Machine:
+		// Another machine that bears the same name.
 		return false
 	case h.BootID == "" || me.BootID == "":
 		// Without both, one cannot tell a restart of the host, and start times

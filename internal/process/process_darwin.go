@@ -19,6 +19,9 @@ func bootID() string {
 // namespace is empty: all processes of a host are numbered together.
 func namespace() string { return "" }
 
+// machine is not told here; the host name has to be enough.
+func machine() string { return "" }
+
 const zombie = 5 // SZOMB: ended, and its parent has not noticed yet
 
 // look asks kill first, because the list of processes has no error that means

@@ -2,6 +2,8 @@ package process
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"strconv"
 	"strings"
@@ -25,6 +27,17 @@ func namespace() string {
 		return ""
 	}
 	return s
+}
+
+// machine is made from the id that the system was given when it was installed.
+// That id is not to be shown around, so what is kept is a hash of it.
+func machine() string {
+	b, err := os.ReadFile("/etc/machine-id")
+	if err != nil || len(bytes.TrimSpace(b)) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(append([]byte("tidemark "), bytes.TrimSpace(b)...))
+	return hex.EncodeToString(sum[:8])
 }
 
 // look asks kill first: /proc may be mounted so that it hides the processes of

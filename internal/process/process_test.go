@@ -169,3 +169,17 @@ func TestDoubtCountsAsLife(t *testing.T) {
 		}
 	}
 }
+
+func TestAnotherMachineOfTheSameNameIsNotProvenDead(t *testing.T) {
+	h := Self("test")
+	h.BootID, h.Machine = "another boot", "another machine"
+	if Self("").Machine == "" {
+		t.Skip("this system tells no machine id")
+	}
+	if Dead(h) {
+		t.Error("a process of another machine counts as dead")
+	}
+	if h.Machine = Self("").Machine; !Dead(h) && h.Namespace == Self("").Namespace {
+		t.Error("a process from before this machine's boot counts as alive")
+	}
+}

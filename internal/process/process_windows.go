@@ -48,6 +48,9 @@ func systemStart(list []uint64) string {
 // namespace is empty: all processes of a host are numbered together.
 func namespace() string { return "" }
 
+// machine is not told here; the host name has to be enough.
+func machine() string { return "" }
+
 // look opens the process. Only "invalid parameter" means that there is none;
 // "access denied" is the answer for a process of somebody else.
 func look(pid int) sight {

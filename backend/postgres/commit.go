@@ -1,0 +1,316 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// A group is what one transaction carries out; the bounds keep the first in it
+// from waiting for a very long one.
+const (
+	groupBatches = 256
+	groupBytes   = 16 << 20
+)
+
+// lanes is how many transactions of one principal may be under way in this
+// process. Two keep the database busy while the other one is being made ready;
+// more make smaller groups.
+const lanes = 2
+
+// A transaction that meets others is tried again, after a pause that grows.
+const (
+	commitTries = 12
+	firstPause  = 2 * time.Millisecond
+	longPause   = 500 * time.Millisecond
+)
+
+// patience is how long one round trip of a commit may take. A network that
+// swallows everything shall not hold commits for ever.
+const patience = time.Minute
+
+// writer is the queue of one principal's batches. Whatever has queued up is
+// carried out together, in one transaction.
+type writer struct {
+	db  *Database
+	who who
+
+	mu      sync.Mutex
+	queue   []*pending
+	running int // lanes
+	uses    int // guarded by the database's lock
+}
+
+// pending is a batch that waits for its answer.
+type pending struct {
+	batch   *tidemark.Batch
+	receipt tidemark.Receipt
+	err     error
+	done    chan struct{}
+}
+
+func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Receipt, error) {
+	if err := b.enter(ctx); err != nil {
+		return tidemark.Receipt{}, err
+	}
+	defer b.leave()
+	if err := batch.Check(); err != nil {
+		return tidemark.Receipt{}, err
+	}
+	w := b.db.writer(b.who)
+	defer b.db.letGo(w)
+	p := &pending{batch: &batch, done: make(chan struct{})}
+	w.add(p)
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		if w.withdraw(p) {
+			return tidemark.Receipt{}, ctx.Err()
+		}
+		<-p.done // it is under way, and nobody can call it back
+	}
+	if errors.Is(p.err, tidemark.ErrConflict) {
+		return p.receipt, b.notYours(ctx, &batch, p.err)
+	}
+	return p.receipt, p.err
+}
+
+// notYours makes plain why a batch can never succeed that changes a session
+// which somebody else shares: the record that it names is not the caller's.
+func (b *Backend) notYours(ctx context.Context, batch *tidemark.Batch, conflict error) error {
+	var needed []tidemark.Need
+	needed = append(append(needed, batch.Require...), batch.Deletes...)
+	for _, r := range batch.Puts {
+		needed = append(needed, tidemark.Need{Key: r.Key, Version: batch.Replaces(r)})
+	}
+	for _, n := range needed {
+		if n.Kind != "session" || n.Version == 0 {
+			continue
+		}
+		id, err := tidemark.ParseSessionID(n.ID)
+		if err != nil {
+			continue
+		}
+		if _, owner, err := b.Shared(ctx, id); err == nil && owner != idText(b.who.user) {
+			return fmt.Errorf("session %s is shared with you to read; its owner alone can change it: %w", id, tidemark.ErrDenied)
+		}
+	}
+	return conflict
+}
+
+func (db *Database) writer(who who) *writer {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	w := db.writers[who]
+	if w == nil {
+		w = &writer{db: db, who: who}
+		db.writers[who] = w
+	}
+	w.uses++
+	return w
+}
+
+func (db *Database) letGo(w *writer) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if w.uses--; w.uses == 0 {
+		delete(db.writers, w.who)
+	}
+}
+
+func (w *writer) add(p *pending) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = append(w.queue, p)
+	if w.running < lanes {
+		w.running++
+		go w.run()
+	}
+}
+
+// withdraw takes p out of the queue, and reports false when it is too late.
+func (w *writer) withdraw(p *pending) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.Index(w.queue, p)
+	if i >= 0 {
+		w.queue = slices.Delete(w.queue, i, i+1)
+	}
+	return i >= 0
+}
+
+// run is a lane: it carries out groups until the queue is empty.
+func (w *writer) run() {
+	for {
+		group := w.take()
+		if group == nil {
+			return
+		}
+		w.carryOut(group)
+		for _, p := range group {
+			close(p.done)
+		}
+	}
+}
+
+// take returns the batches of the next group, nil when the lane is to end. No
+// two batches of a group have to do with the same thing, unless both only want
+// it to stand; so none depends on what becomes of another.
+func (w *writer) take() (group []*pending) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		w.running--
+		return nil
+	}
+	changed, named := make(map[tidemark.Key]bool), make(map[tidemark.Key]bool)
+	bytes := 0
+	w.queue = slices.DeleteFunc(w.queue, func(p *pending) bool {
+		if len(group) >= groupBatches || bytes >= groupBytes || len(group) > 0 && meets(p.batch, changed, named) {
+			return false
+		}
+		note(p.batch, changed, named)
+		bytes += size(p.batch)
+		group = append(group, p)
+		return true
+	})
+	return group
+}
+
+func meets(b *tidemark.Batch, changed, named map[tidemark.Key]bool) bool {
+	return slices.ContainsFunc(changes(b), func(k tidemark.Key) bool { return named[k] }) ||
+		slices.ContainsFunc(b.Require, func(n tidemark.Need) bool { return changed[n.Key] })
+}
+
+func note(b *tidemark.Batch, changed, named map[tidemark.Key]bool) {
+	for _, k := range changes(b) {
+		changed[k], named[k] = true, true
+	}
+	for _, n := range b.Require {
+		named[n.Key] = true
+	}
+}
+
+// changes returns the keys whose record or log a batch changes.
+func changes(b *tidemark.Batch) []tidemark.Key {
+	keys := make([]tidemark.Key, 0, len(b.Puts)+len(b.Deletes)+len(b.Appends)+len(b.Drops))
+	for i := range b.Puts {
+		keys = append(keys, b.Puts[i].Key)
+	}
+	for i := range b.Deletes {
+		keys = append(keys, b.Deletes[i].Key)
+	}
+	for i := range b.Appends {
+		keys = append(keys, b.Appends[i].Log)
+	}
+	return append(keys, b.Drops...)
+}
+
+func size(b *tidemark.Batch) (n int) {
+	for i := range b.Puts {
+		n += len(b.Puts[i].Body)
+	}
+	for i := range b.Appends {
+		for j := range b.Appends[i].Lines {
+			n += len(b.Appends[i].Lines[j].Body)
+		}
+	}
+	return n
+}
+
+// carryOut answers a group. When the database refuses the transaction for a
+// reason of its own, each batch is tried alone: the others shall not suffer.
+func (w *writer) carryOut(group []*pending) {
+	err := w.persist(group)
+	if err != nil && len(group) > 1 && refusedByServer(err) && !isAway(err) {
+		for _, p := range group {
+			w.carryOut([]*pending{p})
+		}
+		return
+	}
+	for _, p := range group {
+		if err != nil {
+			p.receipt, p.err = tidemark.Receipt{}, w.db.named(err)
+		}
+		if p.err == nil {
+			w.db.hints.grew(w.who, p.batch)
+		}
+	}
+}
+
+// persist tries until the outcome is known, or cannot be.
+func (w *writer) persist(group []*pending) (err error) {
+	pause := firstPause
+	for try := range commitTries {
+		var sent bool
+		sent, err = w.transact(group)
+		switch {
+		case err == nil:
+			return nil
+		case sent && !refusedByServer(err) && !errors.Is(err, errNotCommitted):
+			return w.db.unknown(err)
+		case !inTheWay(err) && (!isAway(err) || try >= askTries):
+			return err
+		}
+		time.Sleep(pause/2 + rand.N(pause))
+		pause = min(2*pause, longPause)
+	}
+	return err
+}
+
+// unknown is ErrUnknown: the connection broke after COMMIT was sent. The cause
+// is for people to read, and answers to no sentinel: what is not known is not
+// away.
+func (db *Database) unknown(err error) error {
+	return fmt.Errorf("database %s: %w: the connection broke during COMMIT (%v)", db.place, tidemark.ErrUnknown, err)
+}
+
+// transact carries out a group in one transaction. sent reports whether COMMIT
+// was sent, so that an error may mean anything.
+func (w *writer) transact(group []*pending) (sent bool, err error) {
+	// Callers come and go, the group does not: no caller's context ends it.
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c, err := w.db.pool.Acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer c.Release()
+	if q := newQuick(group); q != nil {
+		if sent, err := q.send(ctx, c, w.who); !errors.Is(err, errOtherwise) {
+			return sent, err
+		}
+	}
+	a := newApplying(w.who, group)
+	if err := a.look(ctx, c); err != nil {
+		rollBack(ctx, c)
+		return false, err
+	}
+	if !a.check() {
+		rollBack(ctx, c)
+		return false, nil
+	}
+	if err := a.write(ctx, c); err != nil {
+		if refusedByServer(err) {
+			rollBack(ctx, c)
+		}
+		return true, err
+	}
+	return true, nil
+}
+
+// rollBack ends a transaction. When that fails, the pool throws the connection
+// away, and the server ends the transaction with it.
+func rollBack(ctx context.Context, c *pgxpool.Conn) {
+	if c.Conn().PgConn().TxStatus() != 'I' {
+		c.Exec(ctx, "rollback")
+	}
+}

@@ -1,0 +1,101 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// ErrAway says that the database does not answer now, and may soon: it is
+// starting, stopping, full of connections, or cannot be reached. Errors that
+// answer to it answer to ErrStorage as well. Nothing was done.
+var ErrAway = errors.New("the database is away")
+
+// What the server says with these codes is tried again: another transaction
+// was in the way.
+const (
+	codeSerialization = "40001"
+	codeDeadlock      = "40P01"
+	codeLockTimeout   = "55P03"
+	codeUnique        = "23505"
+	codeDenied        = "42501"
+)
+
+func codeOf(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+func inTheWay(err error) bool {
+	switch codeOf(err) {
+	case codeSerialization, codeDeadlock, codeLockTimeout, codeUnique:
+		return true
+	}
+	return false
+}
+
+// isAway reports whether err says that the database could not be asked, or
+// went away while it was.
+func isAway(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch {
+		case strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "57P"), pg.Code == "53300",
+			pg.Code == "25P03" || pg.Code == "25P04": // told to go for being idle
+			return true
+		}
+		return false
+	}
+	var connect *pgconn.ConnectError
+	var network net.Error
+	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		err != nil && strings.Contains(err.Error(), "conn closed")
+}
+
+// refusedByServer reports whether the server itself said no, and so undid everything.
+// After a fatal error, and when the connection breaks, nobody knows.
+func refusedByServer(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR"
+}
+
+// named makes an error of the driver answer to a sentinel, and says which
+// database it is about. Other errors pass unchanged.
+func (db *Database) named(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	for _, c := range tidemark.Codes {
+		if errors.Is(err, c.Err) {
+			return err
+		}
+	}
+	switch {
+	case isAway(err):
+		return tidemark.Storagef("database %s: %w: %w", db.place, ErrAway, err)
+	case codeOf(err) == codeDenied:
+		return &denied{db.place, err}
+	case inTheWay(err):
+		return tidemark.Storagef("database %s: other transactions were in the way again and again: %w", db.place, err)
+	}
+	return tidemark.Storagef("database %s: %w", db.place, err)
+}
+
+// denied is ErrDenied by a policy or a grant of the database.
+type denied struct {
+	place string
+	err   error
+}
+
+func (e *denied) Error() string   { return "database " + e.place + ": not allowed: " + e.err.Error() }
+func (e *denied) Unwrap() []error { return []error{tidemark.ErrDenied, e.err} }

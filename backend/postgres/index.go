@@ -1,0 +1,227 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// What one transaction adds to the index, so that an append to the same log
+// never waits long for it.
+const (
+	indexLines = 2048
+	indexWords = 50_000
+)
+
+// maxWordBytes bounds a word in the index. A longer one is cut, and its hash is
+// put behind: a word of just this length is none that was given.
+const maxWordBytes = 1000
+
+func wordOut(word string) []byte {
+	if len(word) < maxWordBytes {
+		return append(make([]byte, 0, len(word)), word...)
+	}
+	sum := sha256.Sum256([]byte(word))
+	return append([]byte(word[:maxWordBytes-len(sum)]), sum[:]...)
+}
+
+const sqlUnindexed = `select l.id, l.indexed, l.length from tidemark.log l
+  where l.behind and l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id > $4 order by l.id limit $5`
+
+// Unindexed yields logs of the principal's own; each owner's are indexed by
+// whoever can read them for that owner.
+func (b *Backend) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tidemark.Lag, error] {
+	return func(yield func(tidemark.Lag, error) bool) {
+		for _, kind := range kinds {
+			for after, more := "", true; more; {
+				var lags []tidemark.Lag
+				err := b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+					lags = nil
+					each(batch.Queue(sqlUnindexed, b.who.tenant, b.who.user, toText(kind), after, pageRows), func(rows pgx.Rows) error {
+						lag := tidemark.Lag{Log: tidemark.Key{Kind: kind}}
+						err := rows.Scan(&lag.Log.ID, &lag.From, &lag.To)
+						lag.From++
+						lags = append(lags, lag)
+						return err
+					})
+				})
+				if err != nil {
+					yield(tidemark.Lag{}, err)
+					return
+				}
+				for _, lag := range lags {
+					if after = lag.Log.ID; lag.From <= lag.To && !yield(lag, nil) {
+						return
+					}
+				}
+				more = len(lags) == pageRows
+			}
+		}
+	}
+}
+
+// progress is how far a log is indexed.
+type progress struct {
+	log             id
+	scope           *id
+	length, indexed int64
+}
+
+// indexing is one call of Index, which may take several transactions.
+type indexing struct {
+	b     *Backend
+	lines []tidemark.Indexed
+	begun map[tidemark.Key]progress // what stood when the call began
+	done  int                       // lines dealt with
+}
+
+// Index adds lines in transactions of bounded size. The first one looks at
+// all the lines, so nothing is added when they do not go on where the index
+// ends. What another program adds of them later, or drops, is passed over.
+func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
+	x := &indexing{b: b, lines: lines}
+	for x.done < len(lines) {
+		end := 0
+		err := b.inTransaction(ctx, func(tx pgx.Tx) (err error) {
+			end, err = x.next(ctx, tx)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		x.done = end
+	}
+	return nil
+}
+
+const sqlProgress = `select u.kind, u.id, l.log, l.scope, l.length, l.indexed from unnest($3::text[], $4::text[]) u(kind, id)
+  cross join lateral (select * from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = u.kind and l.id = u.id limit 1 for no key update) l`
+
+// take locks the logs of lines, in order, and returns how far they are.
+func (x *indexing) take(ctx context.Context, tx pgx.Tx, lines []tidemark.Indexed) (map[tidemark.Key]progress, error) {
+	seen := make(map[tidemark.Key]bool)
+	for i := range lines {
+		seen[lines[i].Log] = true
+	}
+	var kinds, ids []string
+	for _, k := range slices.SortedFunc(maps.Keys(seen), compareKeys) {
+		kinds, ids = append(kinds, toText(k.Kind)), append(ids, toText(k.ID))
+	}
+	rows, err := tx.Query(ctx, sqlProgress, x.b.who.tenant, x.b.who.user, kinds, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	have := make(map[tidemark.Key]progress)
+	for rows.Next() {
+		var k tidemark.Key
+		var p progress
+		if err := rows.Scan(&k.Kind, &k.ID, &p.log, &p.scope, &p.length, &p.indexed); err != nil {
+			return nil, err
+		}
+		have[k] = p
+	}
+	return have, rows.Err()
+}
+
+// next is one transaction. It returns up to where the lines are dealt with.
+func (x *indexing) next(ctx context.Context, tx pgx.Tx) (end int, err error) {
+	// What is added may be lost in a power cut, and is made again then.
+	if _, err := tx.Exec(ctx, `set local synchronous_commit = off`); err != nil {
+		return 0, err
+	}
+	lines := x.lines[x.done:]
+	if x.begun == nil {
+		begun, err := x.take(ctx, tx, lines)
+		if err != nil {
+			return 0, err
+		}
+		if err := follows(lines, begun); err != nil {
+			return 0, err
+		}
+		x.begun = begun
+	}
+	words := 0
+	for end = x.done; end < len(x.lines) && end-x.done < indexLines && words < indexWords; end++ {
+		words += len(x.lines[end].Words)
+	}
+	lines = x.lines[x.done:end]
+	now, err := x.take(ctx, tx, lines)
+	if err != nil {
+		return 0, err
+	}
+	return end, x.add(ctx, tx, lines, now)
+}
+
+// follows looks whether the lines of every log go on where its index ends.
+func follows(lines []tidemark.Indexed, have map[tidemark.Key]progress) error {
+	next := make(map[tidemark.Key]int64)
+	for i := range lines {
+		l := &lines[i]
+		p, ok := have[l.Log]
+		if _, begun := next[l.Log]; !begun {
+			next[l.Log] = p.indexed
+		}
+		if next[l.Log]++; !ok || l.Seq > p.length || l.Seq != next[l.Log] {
+			return tidemark.Conflictf("%s: line %d is not the next to index", l.Log, l.Seq)
+		}
+	}
+	return nil
+}
+
+const (
+	sqlNewWords = `insert into tidemark.word (tenant, owner, log, seq, scope, word, at)
+  select $1, $2, u.* from unnest($3::uuid[], $4::bigint[], $5::uuid[], $6::bytea[], $7::timestamptz[]) u`
+	sqlIndexed = `update tidemark.log l set indexed = $4, behind = $4 < l.length where l.tenant = $1 and l.owner = $2 and l.log = $3`
+)
+
+func (x *indexing) add(ctx context.Context, tx pgx.Tx, lines []tidemark.Indexed, now map[tidemark.Key]progress) error {
+	var logs []id
+	var seqs []int64
+	var scopes []*id
+	var words [][]byte
+	var ats []time.Time
+	for i := range lines {
+		l := &lines[i]
+		p, ok := now[l.Log]
+		switch {
+		case !ok || p.log != x.begun[l.Log].log || l.Seq <= p.indexed:
+			continue
+		case l.Seq != p.indexed+1 || l.Seq > p.length:
+			return tidemark.Conflictf("%s: line %d is not the next to index", l.Log, l.Seq)
+		}
+		p.indexed++
+		now[l.Log] = p
+		once := slices.Clone(l.Words)
+		slices.Sort(once)
+		for _, w := range slices.Compact(once) {
+			logs, seqs, scopes, words, ats = append(logs, p.log), append(seqs, l.Seq), append(scopes, p.scope), append(words, wordOut(w)), append(ats, l.At)
+		}
+	}
+	batch := &pgx.Batch{}
+	if len(words) > 0 {
+		batch.Queue(sqlNewWords, x.b.who.tenant, x.b.who.user, logs, seqs, scopes, words, ats)
+	}
+	for _, p := range now {
+		batch.Queue(sqlIndexed, x.b.who.tenant, x.b.who.user, p.log, p.indexed)
+	}
+	return tx.SendBatch(ctx, batch).Close()
+}
+
+// Unindex empties the index of what is the principal's own.
+func (b *Backend) Unindex(ctx context.Context) error {
+	return b.inTransaction(ctx, func(tx pgx.Tx) error {
+		batch := &pgx.Batch{}
+		batch.Queue(`select from tidemark.log l where l.tenant = $1 and l.owner = $2 order by l.kind, l.id for no key update`, b.who.tenant, b.who.user)
+		batch.Queue(`delete from tidemark.word w where w.tenant = $1 and w.owner = $2`, b.who.tenant, b.who.user)
+		batch.Queue(`update tidemark.log l set indexed = 0, behind = true where l.tenant = $1 and l.owner = $2 and (l.indexed <> 0 or not l.behind)`, b.who.tenant, b.who.user)
+		return tx.SendBatch(ctx, batch).Close()
+	})
+}

@@ -1,0 +1,204 @@
+//go:build unix
+
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/internal/pgtest"
+)
+
+// The test of the test: each single thing that keeps rows apart is taken away
+// in a copy of the world, and the look for leaks must find that. What is
+// there to take away is read from the catalog, so that a policy which is added
+// later is watched from its first day.
+
+// mutation is one protection that is taken away.
+type mutation struct {
+	name, sql, undo string
+	about           string // the one relation that it is about; "": all of them
+	idle            string // why nothing can be seen or changed by it alone; "": it must be found
+}
+
+var aRelation = regexp.MustCompile(`tidemark\.[a-z_]+`)
+
+const (
+	forced  = "the owner whose eyes it lends is under the policies, too"
+	nowhere = "a foreign key needs a table to put it on, and the role can make none that lasts"
+	control = "nothing is taken away: what is found here is a fault of the test"
+)
+
+func mutations(t *testing.T, db *pgtest.Database) (all []mutation) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), db.Super)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	names := func(sql string, args ...any) []string {
+		rows, _ := conn.Query(t.Context(), sql, args...)
+		found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		return found
+	}
+	add := func(idle, format string, args ...any) {
+		sql := fmt.Sprintf(format, args...)
+		all = append(all, mutation{name: sql, sql: sql, idle: idle, about: aRelation.FindString(sql)})
+	}
+	add(control, "select 1")
+	for _, p := range names(`select format('%I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark'`) {
+		add("", "drop policy %s", p)
+		add("", "alter policy %s using (true)", p)
+	}
+	for _, p := range names(`select format('%I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark' and cmd = 'ALL'`) {
+		add("", "alter policy %s with check (true)", p)
+	}
+	for _, name := range names(`select relname::text from pg_class where relnamespace = 'tidemark'::regnamespace and relrowsecurity`) {
+		add("", "alter table tidemark.%s disable row level security", name)
+	}
+	for _, name := range names(`select relname::text from pg_class where relnamespace = 'tidemark'::regnamespace and relforcerowsecurity`) {
+		add("", "alter table tidemark.%s no force row level security", name)
+	}
+	for _, name := range names(`select relname::text from pg_class where relnamespace = 'tidemark'::regnamespace and relkind = 'v'`) {
+		add(forced, "alter view tidemark.%s reset (security_invoker)", name)
+	}
+	for _, f := range names(`select oid::regprocedure::text from pg_proc where pronamespace = 'tidemark'::regnamespace and proname like 'setting%'`) {
+		add("", "alter function %s immutable", f)
+		all[len(all)-1].about = ""
+	}
+	all = append(all, grants(db, names)...)
+	return append(all, powers(db)...)
+}
+
+// grants turns each right of the server's role on each relation round.
+func grants(db *pgtest.Database, names func(string, ...any) []string) (all []mutation) {
+	for _, g := range names(`select format('%s %s on %s %s '||$1, case when has_table_privilege($1, c.oid, p) then 'revoke' else 'grant' end, p, c.oid::regclass,
+  case when has_table_privilege($1, c.oid, p) then 'from' else 'to' end)
+from pg_class c, unnest(array['select', 'insert', 'update', 'delete', 'truncate', 'references', 'trigger']) p
+where relnamespace = 'tidemark'::regnamespace and relkind in ('r', 'p', 'v') and (relkind <> 'v' or p = 'select') order by 1`, db.Role) {
+		m := mutation{name: g, sql: g, about: aRelation.FindString(g)}
+		if strings.HasPrefix(g, "grant references") {
+			m.idle = nowhere
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// powers are what would lift the role above every policy. Roles belong to all
+// databases, so each is taken back.
+func powers(db *pgtest.Database) []mutation {
+	owner := strings.TrimSuffix(db.Role, "_server") + "_owner"
+	both := func(do, undo string) mutation { return mutation{name: do, sql: do, undo: undo} }
+	return []mutation{
+		both("alter role "+db.Role+" superuser", "alter role "+db.Role+" nosuperuser"),
+		both("alter role "+db.Role+" bypassrls", "alter role "+db.Role+" nobypassrls"),
+		both("alter role "+db.Role+" createrole", "alter role "+db.Role+" nocreaterole"),
+		both("grant "+owner+" to "+db.Role, "revoke "+owner+" from "+db.Role),
+		both("grant create on schema tidemark to "+db.Role, ""),
+		both("grant create on schema public to "+db.Role, ""),
+		both("grant create on database current_database to "+db.Role, ""),
+		both("alter table tidemark.record owner to "+db.Role, ""),
+	}
+}
+
+// judges are the askers that mutations are shown to, those first who find most.
+func judges() (all []asked) {
+	askers := askers()
+	for _, i := range []int{3, 12, 1, 2, 0} {
+		all = append(all, askers[i])
+	}
+	return all
+}
+
+// jury is what the judges expect, by the relation that statements are about.
+// A mutation is shown to those that have to do with it.
+type jury struct {
+	world *pgtest.Database
+	by    map[string][]expectation
+}
+
+func (j *jury) of(t *testing.T, m mutation) []expectation {
+	t.Helper()
+	if j.by[m.about] == nil {
+		for _, a := range judges() {
+			concerned := slices.DeleteFunc(attacks(a), func(s statement) bool { return !strings.Contains(s.sql, m.about) })
+			j.by[m.about] = append(j.by[m.about], expect(t, j.world, a, concerned))
+		}
+	}
+	return j.by[m.about]
+}
+
+func TestEveryProtectionIsMissedWhenItIsGone(t *testing.T) {
+	world := template(t)
+	j := &jury{world: world, by: make(map[string][]expectation)}
+	var caught, idle, unnoticed []string
+	for i, m := range mutations(t, world) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) { // each copy is dropped at once
+			found, refused := m.findings(t, world, j.of(t, m))
+			switch {
+			case len(found) > 0 && m.idle == control:
+				t.Errorf("%s: %s", m.name, found[0])
+			case len(found) > 0:
+				t.Logf("%s: %.600s", m.name, found[0])
+				caught = append(caught, m.name)
+			case m.idle != "":
+				idle = append(idle, m.name+": "+m.idle)
+			default:
+				t.Errorf("%s: nothing was found", m.name)
+			}
+			switch {
+			case refused:
+			case m.idle != control && !strings.Contains(m.sql, "grant create on"):
+				t.Errorf("%s: the self-test did not notice", m.name)
+			default: // what is outside of the schema tells nobody anything
+				unnoticed = append(unnoticed, m.name)
+			}
+		})
+	}
+	t.Logf("%d are found by the look for leaks", len(caught))
+	t.Logf("%d open nothing alone:\n%s", len(idle), strings.Join(idle, "\n"))
+	t.Logf("%d are not refused by the self-test:\n%s", len(unnoticed), strings.Join(unnoticed, "\n"))
+}
+
+// findings shows the mutation to one judge after the other, until one finds
+// something. refused says that the self-test would not serve.
+func (m mutation) findings(t *testing.T, world *pgtest.Database, judges []expectation) (found []string, refused bool) {
+	t.Helper()
+	if m.idle != "" && m.idle != control {
+		judges = judges[:1]
+	}
+	for _, e := range judges {
+		found, refused = m.shown(t, world, e)
+		if len(found) > 0 {
+			break
+		}
+	}
+	return found, refused
+}
+
+// shown applies the mutation to a copy of the world. Each judge gets its own:
+// what one does with own rows another one may see.
+func (m mutation) shown(t *testing.T, world *pgtest.Database, e expectation) (found []string, refused bool) {
+	t.Helper()
+	db := world.Copy(t)
+	asSuper(t, db, strings.ReplaceAll(m.sql, "current_database", db.Name))
+	if m.undo != "" {
+		defer asSuper(t, db, m.undo)
+	}
+	served, err := postgres.Connect(t.Context(), db.Server, &postgres.Options{Pooler: postgres.Direct})
+	if err == nil {
+		served.Close()
+	}
+	return e.findings(t, db), err != nil
+}

@@ -1,0 +1,285 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+//go:embed policies.sql
+var policies string
+
+// schemaVersion is the last of the migrations.
+const schemaVersion = 3
+
+// versionTable is where goose notes what was applied.
+const versionTable = "tidemark.goose_db_version"
+
+// migrateLock is the advisory lock that migrators queue on, "tidemark" in
+// ASCII. They look again every migrateLook.
+const (
+	migrateLock = 0x746964656d61726b
+	migrateLook = 50 * time.Millisecond
+)
+
+// Migration is how a database is made ready.
+type Migration struct {
+	// Role is what servers log in as. It must be there, and be plain.
+	Role string
+	// Partitions spreads table line over so many hash partitions, by tenant
+	// and log. It counts when the tables are made, and not later. 0: none.
+	Partitions int
+}
+
+// maxPartitions is more than a machine has use for, and few enough for the
+// planner.
+const maxPartitions = 1024
+
+// Migrate makes a database ready for this program, or brings one of an older
+// program up to date, and lets role use it. It logs in as the owner, directly
+// and not through a pooler. It may be run again, and by several at once: one
+// of them does the work, the others wait.
+//
+// ErrUnsupported: the database was migrated by a newer program. ErrInvalid:
+// role could see past a policy.
+func Migrate(ctx context.Context, ownerURL, role string) error {
+	return Migration{Role: role}.Run(ctx, ownerURL)
+}
+
+// Run is Migrate with choices.
+func (m Migration) Run(ctx context.Context, ownerURL string) error {
+	if m.Partitions < 0 || m.Partitions > maxPartitions {
+		return tidemark.Invalidf("%d partitions: 0 to %d are allowed", m.Partitions, maxPartitions)
+	}
+	config, err := configOf(ownerURL)
+	if err != nil {
+		return err
+	}
+	db := &Database{place: placeOf(config.ConnConfig)}
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return db.named(err)
+	}
+	// The lock belongs to the connection, and goes with it.
+	defer c.Close(context.WithoutCancel(ctx))
+	if err := lock(ctx, c); err != nil {
+		return db.named(err)
+	}
+	return db.named(m.run(ctx, c, config.ConnConfig, db.place))
+}
+
+func lock(ctx context.Context, c *pgx.Conn) error {
+	var pid uint32
+	if err := c.QueryRow(ctx, `select pg_backend_pid()`).Scan(&pid); err != nil {
+		return err
+	}
+	if pid != c.PgConn().PID() {
+		return tidemark.Invalidf("a pooler is in between: migrate with the address of the database itself")
+	}
+	for {
+		var mine bool
+		if err := c.QueryRow(ctx, `select pg_try_advisory_lock($1)`, int64(migrateLock)).Scan(&mine); err != nil || mine {
+			return err
+		}
+		select {
+		case <-time.After(migrateLook):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (m Migration) run(ctx context.Context, c *pgx.Conn, config *pgx.ConnConfig, place string) error {
+	if err := plainRole(ctx, c, m.Role); err != nil {
+		return err
+	}
+	// A schema of our own: in public others may have names, and rights, too.
+	if _, err := c.Exec(ctx, `create schema if not exists tidemark`); err != nil {
+		return err
+	}
+	if err := m.up(ctx, config, place); err != nil {
+		return err
+	}
+	if err := setPolicies(ctx, c); err != nil {
+		return err
+	}
+	return grant(ctx, c, m.Role)
+}
+
+// up applies what is missing.
+func (m Migration) up(ctx context.Context, config *pgx.ConnConfig, place string) error {
+	dir, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	own := config.Copy()
+	if m.Partitions > 0 {
+		own.RuntimeParams["tidemark.partitions"] = strconv.Itoa(m.Partitions)
+	}
+	db := stdlib.OpenDB(*own)
+	defer db.Close()
+	p, err := goose.NewProvider(goose.DialectPostgres, db, dir, goose.WithTableName(versionTable))
+	if err != nil {
+		return err
+	}
+	have, err := p.GetDBVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if have > schemaVersion {
+		return tooNew(place, have)
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return gooseCause(err)
+	}
+	return nil
+}
+
+func tooNew(place string, have int64) error {
+	return tidemark.Unsupportedf("database %s: its schema is version %d, made by a newer program; this one knows version %d", place, have, schemaVersion)
+}
+
+func gooseCause(err error) error {
+	var partial *goose.PartialError
+	if errors.As(err, &partial) {
+		return partial.Err
+	}
+	return err
+}
+
+// sqlPlainRole tells what makes a role see past policies: itself, or a role
+// that it is a member of.
+const sqlPlainRole = `select r.rolname, r.rolsuper, r.rolbypassrls, r.oid = (select oid from pg_roles where rolname = current_user)
+  from pg_roles r where pg_has_role($1::name, r.oid, 'member') and (r.rolsuper or r.rolbypassrls or r.rolname = current_user)`
+
+func plainRole(ctx context.Context, c *pgx.Conn, role string) error {
+	var there bool
+	if err := c.QueryRow(ctx, `select exists (select from pg_roles where rolname = $1)`, role).Scan(&there); err != nil {
+		return err
+	}
+	if !there {
+		return tidemark.Invalidf("role %q is not there: make it first, with CREATE ROLE %s LOGIN NOSUPERUSER NOBYPASSRLS", role, pgx.Identifier{role}.Sanitize())
+	}
+	rows, err := c.Query(ctx, sqlPlainRole, role)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if rows.Next() {
+		var name string
+		var super, bypass, owner bool
+		if err := rows.Scan(&name, &super, &bypass, &owner); err != nil {
+			return err
+		}
+		why := "is a superuser"
+		switch {
+		case super:
+		case bypass:
+			why = "has BYPASSRLS"
+		default:
+			why = "is the owner"
+		}
+		return tidemark.Invalidf("role %q cannot be a server's: %q %s, and policies would not hold for it", role, name, why)
+	}
+	return rows.Err()
+}
+
+// setPolicies makes the policies anew where they are not as they should be, in
+// one transaction, and notes how PostgreSQL writes them.
+func setPolicies(ctx context.Context, c *pgx.Conn) error {
+	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+		if faults, err := compareMade(ctx, tx); err != nil || len(faults) == 0 {
+			return err
+		}
+		rows, err := tx.Query(ctx, `select format('drop policy %I on %I.%I', policyname, schemaname, tablename) from pg_policies where schemaname = 'tidemark'`)
+		if err != nil {
+			return err
+		}
+		drops, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		for _, statement := range append(drops, statements(policies)...) {
+			if _, err := tx.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
+				return err
+			}
+		}
+		made, err := madeNow(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `delete from tidemark.made`); err != nil {
+			return err
+		}
+		made[sourceOf] = policiesSum()
+		for what, how := range made {
+			if _, err := tx.Exec(ctx, `insert into tidemark.made (what, how) values ($1, $2)`, what, how); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// statements splits what has no semicolon but at the end of a statement.
+func statements(text string) (all []string) {
+	for s := range strings.SplitSeq(text, ";\n") {
+		if s = strings.TrimSpace(s); s != "" {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// grants are what a server may do with each table and view.
+var grants = map[string][]string{
+	"record":           {"SELECT", "INSERT", "UPDATE", "DELETE"},
+	"log":              {"SELECT", "INSERT", "UPDATE", "DELETE"},
+	"line":             {"SELECT", "INSERT", "DELETE"},
+	"word":             {"SELECT", "INSERT", "UPDATE", "DELETE"},
+	"share":            {"SELECT", "INSERT", "UPDATE", "DELETE"},
+	"made":             {"SELECT"},
+	"goose_db_version": {"SELECT"},
+	"sessions":         {"SELECT"},
+	"messages":         {"SELECT"},
+	"jobs":             {"SELECT"},
+}
+
+// grant takes everything from everybody and gives the role what it needs.
+func grant(ctx context.Context, c *pgx.Conn, role string) error {
+	to := pgx.Identifier{role}.Sanitize()
+	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+		all := []string{
+			`revoke all on schema tidemark from public, ` + to,
+			`revoke all on all tables in schema tidemark from public, ` + to,
+			`revoke all on all sequences in schema tidemark from public, ` + to,
+			`grant usage on schema tidemark to ` + to,
+		}
+		for table, what := range grants {
+			all = append(all, fmt.Sprintf(`grant %s on tidemark.%s to %s`, strings.Join(what, ", "), table, to))
+		}
+		slices.Sort(all[4:])
+		for _, statement := range all {
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

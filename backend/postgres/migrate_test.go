@@ -1,0 +1,226 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/pgtest"
+)
+
+// tell runs statements, as whom the URL says.
+func tell(t testing.TB, url string, statements ...string) {
+	t.Helper()
+	c, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	for _, s := range statements {
+		if _, err := c.Exec(context.Background(), s, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatalf("%v\n%s", err, s)
+		}
+	}
+}
+
+func tellOne[T any](t testing.TB, url, sql string) (v T) {
+	t.Helper()
+	c, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	if err := c.QueryRow(context.Background(), sql).Scan(&v); err != nil {
+		t.Fatalf("%v\n%s", err, sql)
+	}
+	return v
+}
+
+func TestThreeMigratorsAtOnceMigrateOnce(t *testing.T) {
+	db := pgtest.Start(t).Database(t)
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			if err := Migrate(t.Context(), db.Owner, db.Role); err != nil {
+				t.Errorf("Migrate = %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := tellOne[int](t, db.Owner, `select count(*) from tidemark.goose_db_version where version_id > 0`); n != schemaVersion {
+		t.Errorf("%d migrations were noted, want %d", n, schemaVersion)
+	}
+	connected(t, db.Server, nil)
+}
+
+func TestMigratingAgainChangesNothing(t *testing.T) {
+	db := ready(t, Migration{})
+	keep(t, connected(t, db.Server, nil).For(ada), tidemark.Batch{Puts: []tidemark.Record{record(key("agent", "a"), 1, "{}")}})
+	const oids = `select string_agg(oid::text, ' ' order by oid) from pg_policy`
+	before := tellOne[string](t, db.Super, oids)
+	if err := Migrate(t.Context(), db.Owner, db.Role); err != nil {
+		t.Fatal(err)
+	}
+	if after := tellOne[string](t, db.Super, oids); after != before {
+		t.Error("policies that were right have been made anew")
+	}
+	if _, err := connected(t, db.Server, nil).For(ada).Get(t.Context(), key("agent", "a")); err != nil {
+		t.Errorf("Get = %v", err)
+	}
+}
+
+func TestMigratingPutsRightWhatWasTamperedWith(t *testing.T) {
+	db := ready(t, Migration{})
+	tell(t, db.Owner, `drop policy own on tidemark.line`, `alter policy tenant on tidemark.log using (true)`, `create policy wide on tidemark.word using (true)`,
+		`alter table tidemark.record no force row level security`, `grant truncate on tidemark.line to `+db.Role, `grant select on tidemark.record to public`)
+	if _, err := Connect(t.Context(), db.Server, nil); !errors.Is(err, tidemark.ErrDenied) {
+		t.Fatalf("Connect = %v, want ErrDenied", err)
+	}
+	if err := Migrate(t.Context(), db.Owner, db.Role); err != nil {
+		t.Fatal(err)
+	}
+	connected(t, db.Server, nil)
+}
+
+func TestARoleThatSeesPastPoliciesIsNotLetIn(t *testing.T) {
+	db := pgtest.Start(t).Database(t)
+	owner, _, _ := strings.Cut(strings.TrimPrefix(db.Owner, "postgres://"), "@")
+	for role, want := range map[string]string{"nobody here": "CREATE ROLE", "postgres": "superuser", owner: "is the owner"} {
+		if err := Migrate(t.Context(), db.Owner, role); !errors.Is(err, tidemark.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Migrate for %s = %v, want ErrInvalid with %q", role, err, want)
+		}
+	}
+	if tellOne[bool](t, db.Owner, `select to_regclass('tidemark.record') is not null`) {
+		t.Error("a refused migration made tables")
+	}
+}
+
+func TestPartitionsAreChosenOnce(t *testing.T) {
+	db := ready(t, Migration{Partitions: 3})
+	const count = `select count(*) from pg_inherits where inhparent = 'tidemark.line'::regclass`
+	if n := tellOne[int](t, db.Owner, count); n != 3 {
+		t.Errorf("%d partitions, want 3", n)
+	}
+	if err := (Migration{Role: db.Role, Partitions: 5}).Run(t.Context(), db.Owner); err != nil {
+		t.Fatal(err)
+	}
+	if n := tellOne[int](t, db.Owner, count); n != 3 {
+		t.Errorf("%d partitions after migrating again, want 3", n)
+	}
+	if err := (Migration{Role: db.Role, Partitions: -1}).Run(t.Context(), db.Owner); !errors.Is(err, tidemark.ErrInvalid) {
+		t.Errorf("-1 partitions: %v", err)
+	}
+}
+
+func TestMigratingThroughAPoolerIsRefused(t *testing.T) {
+	db := pgtest.Start(t).Database(t)
+	if err := Migrate(t.Context(), pgtest.Bouncer(t, db), db.Role); !errors.Is(err, tidemark.ErrInvalid) || !strings.Contains(err.Error(), "pooler") {
+		t.Errorf("Migrate = %v", err)
+	}
+}
+
+// Each of the things that keep tenants apart is taken away once, and each time
+// the database is refused. What migrating puts right is put right by it.
+func TestSelfTestTurnsRed(t *testing.T) {
+	made := ready(t, Migration{Partitions: 2})
+	role := made.Role
+	type change struct {
+		name, sql, want string
+		kind            error
+	}
+	var changes []change
+	for _, table := range []string{"record", "log", "line", "word", "share"} {
+		changes = append(changes,
+			change{"disable " + table, `alter table tidemark.` + table + ` disable row level security`, "row security of " + table, tidemark.ErrDenied},
+			change{"no force " + table, `alter table tidemark.` + table + ` no force row level security`, "row security of " + table, tidemark.ErrDenied},
+			change{"truncate " + table, `grant truncate on tidemark.` + table + ` to ` + role, "TRUNCATE on " + table, tidemark.ErrDenied},
+			change{"revoke " + table, `revoke insert on tidemark.` + table + ` from ` + role, "may not INSERT on " + table, tidemark.ErrDenied})
+	}
+	for _, p := range tellPolicies(t, made.Owner) {
+		name, table, _ := strings.Cut(p, " ")
+		changes = append(changes, change{"drop " + p, `drop policy ` + name + ` on tidemark.` + table, "policy " + name + " on " + table + " is missing", tidemark.ErrDenied},
+			change{"open " + p, `alter policy ` + name + ` on tidemark.` + table + ` using (true)`, "policy " + name + " on " + table + " is not as it was made", tidemark.ErrDenied})
+	}
+	changes = append(changes,
+		change{"check", `alter policy own on tidemark.share with check (true)`, "policy own on share", tidemark.ErrDenied},
+		change{"another policy", `create policy more on tidemark.record for select using (true)`, "policy more on record is there", tidemark.ErrDenied},
+		change{"function", `create or replace function tidemark.setting_id(name text) returns uuid language sql immutable return nullif(current_setting(name, true), '')::uuid`, "function setting_id", tidemark.ErrDenied},
+		change{"view", `alter view tidemark.sessions reset (security_invoker)`, "view sessions", tidemark.ErrDenied},
+		change{"update of lines", `grant update (body) on tidemark.line to ` + role, "UPDATE on line", tidemark.ErrDenied},
+		change{"partition", `grant select on tidemark.line_1 to ` + role, "SELECT on line_1", tidemark.ErrDenied},
+		change{"open partition", `alter table tidemark.line_1 disable row level security`, "row security of line_1", tidemark.ErrDenied},
+		change{"public", `grant references on tidemark.record to public`, "REFERENCES on record", tidemark.ErrDenied},
+		change{"create", `grant create on schema tidemark to ` + role, "CREATE in the schema", tidemark.ErrDenied},
+		change{"trigger", `create function tidemark.t() returns trigger language plpgsql as 'begin return new; end'; create trigger t before insert on tidemark.line for each row execute function tidemark.t()`, "trigger t on line", tidemark.ErrDenied},
+		change{"missing", fmt.Sprintf(`delete from tidemark.goose_db_version where version_id = %d`, schemaVersion), fmt.Sprintf("needs version %d", schemaVersion), tidemark.ErrUnsupported},
+		change{"newer", `insert into tidemark.goose_db_version (version_id, is_applied) values (99, true)`, "newer program", tidemark.ErrUnsupported},
+		change{"no tables", `drop schema tidemark cascade`, "migrate it as its owner", tidemark.ErrNoStore},
+		change{"no usage", `revoke usage on schema tidemark from ` + role, "may not use its tables", tidemark.ErrUnsupported},
+	)
+	lasting := []string{"function", "view", "open partition", "trigger", "missing", "newer", "no tables"}
+	shared := made.Copy(t)
+	served := connected(t, shared.Server, &Options{Pooler: Direct, Unchecked: true})
+	for _, c := range changes {
+		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
+			db, d := shared, served
+			if slices.Contains(lasting, c.name) {
+				db = made.Copy(t)
+				d = connected(t, db.Server, &Options{Pooler: Direct, Unchecked: true})
+			}
+			if err := d.SelfTest(t.Context()); err != nil {
+				t.Fatalf("before: %v", err)
+			}
+			tell(t, db.Owner, c.sql)
+			if _, err := Connect(t.Context(), db.Server, &Options{Pooler: Direct}); !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Connect = %v, want %v with %q", err, c.kind, c.want)
+			}
+			if db == shared {
+				if err := Migrate(t.Context(), db.Owner, role); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func tellPolicies(t *testing.T, url string) []string {
+	t.Helper()
+	all := strings.Split(tellOne[string](t, url, `select string_agg(policyname || ' ' || tablename, ',' order by 1) from pg_policies where schemaname = 'tidemark'`), ",")
+	if len(all) != 18 {
+		t.Fatalf("%d policies: %v", len(all), all)
+	}
+	return all
+}
+
+func TestSelfTestRefusesRolesThatSeePastPolicies(t *testing.T) {
+	db := ready(t, Migration{})
+	for _, c := range []struct{ name, url, do, undo, want string }{
+		{"superuser", db.Super, "", "", "is a superuser"},
+		{"owner", db.Owner, "", "", "owns the tables"},
+		{"bypass", db.Server, `alter role ` + db.Role + ` bypassrls`, `alter role ` + db.Role + ` nobypassrls`, "has BYPASSRLS"},
+		{"member of the owner", db.Server, `grant ` + ownerOf(db) + ` to ` + db.Role, `revoke ` + ownerOf(db) + ` from ` + db.Role, "can become"},
+		{"owner of one table", db.Server, `alter table tidemark.word owner to ` + db.Role, `alter table tidemark.word owner to ` + ownerOf(db), "owns the tables"},
+	} {
+		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
+			if c.do != "" {
+				tell(t, db.Super, c.do)
+				defer tell(t, db.Super, c.undo)
+			}
+			if _, err := Connect(t.Context(), c.url, nil); !errors.Is(err, tidemark.ErrDenied) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Connect = %v, want ErrDenied with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func ownerOf(db *pgtest.Database) string {
+	owner, _, _ := strings.Cut(strings.TrimPrefix(db.Owner, "postgres://"), "@")
+	return owner
+}

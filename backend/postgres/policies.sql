@@ -1,0 +1,65 @@
+-- What each row of the five tables is worth to whom. Made anew, whole, by
+-- every migration that finds it otherwise. A setting that is missing is null,
+-- and equals nothing: no rows. The sub-selects are worked out once a statement,
+-- and never by the planner, who would trip over a setting that is no id.
+
+alter table tidemark.record enable row level security, force row level security;
+alter table tidemark.log    enable row level security, force row level security;
+alter table tidemark.line   enable row level security, force row level security;
+alter table tidemark.word   enable row level security, force row level security;
+alter table tidemark.share  enable row level security, force row level security;
+
+-- Nobody ever leaves the tenant, whatever another policy grants.
+create policy tenant on tidemark.record as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
+create policy tenant on tidemark.log    as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
+create policy tenant on tidemark.line   as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
+create policy tenant on tidemark.word   as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
+create policy tenant on tidemark.share  as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
+
+-- What is one's own can be read and written. A row that names a scope needs
+-- the share that says so, one that names a session its id and one of its kinds.
+create policy own on tidemark.line using (owner = (select tidemark.setting_id('tidemark.user')));
+
+create policy own on tidemark.record using (owner = (select tidemark.setting_id('tidemark.user')))
+  with check (owner = (select tidemark.setting_id('tidemark.user')) and (scope is null or exists (
+    select from tidemark.share s where s.tenant = record.tenant and s.owner = record.owner and s.session = record.session and s.scope = record.scope))
+    and (session is null or left(id, 36) = session::text and
+      kind in ('session', 'notes', 'past', 'worker', 'checkpoint', 'file', 'name', 'fork')));
+
+create policy own on tidemark.log using (owner = (select tidemark.setting_id('tidemark.user')))
+  with check (owner = (select tidemark.setting_id('tidemark.user')) and (scope is null or exists (
+    select from tidemark.share s where s.tenant = log.tenant and s.owner = log.owner and s.session = log.session and s.scope = log.scope))
+    and (session is null or left(id, 36) = session::text and
+      kind in ('session', 'notes', 'past', 'worker', 'checkpoint', 'file', 'name', 'fork')));
+
+create policy own on tidemark.word using (owner = (select tidemark.setting_id('tidemark.user')))
+  with check (owner = (select tidemark.setting_id('tidemark.user')) and (scope is null or exists (
+    select from tidemark.log l where l.tenant = word.tenant and l.owner = word.owner and l.log = word.log and l.scope = word.scope)));
+
+-- One shares with the tenant, or with a workspace that one is in.
+create policy own on tidemark.share using (owner = (select tidemark.setting_id('tidemark.user')))
+  with check (owner = (select tidemark.setting_id('tidemark.user')) and scope = any (
+    (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
+
+-- What others shared can be read.
+create policy granted on tidemark.record for select using (scope = any (
+  (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
+create policy granted on tidemark.log for select using (scope = any (
+  (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
+create policy granted on tidemark.word for select using (scope = any (
+  (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
+create policy granted on tidemark.share for select using (scope = any (
+  (select tidemark.setting_ids('tidemark.workspaces') || tidemark.setting_id('tidemark.tenant'))::uuid[]));
+
+-- What belongs to sessions of the tenant itself can be read by everybody in it.
+create policy house on tidemark.record for select using (session is not null and owner = (select tidemark.setting_id('tidemark.tenant')));
+create policy house on tidemark.log    for select using (session is not null and owner = (select tidemark.setting_id('tidemark.tenant')));
+create policy house on tidemark.word   for select using (owner = (select tidemark.setting_id('tidemark.tenant')) and exists (
+  select from tidemark.log l where l.tenant = word.tenant and l.owner = word.owner and l.log = word.log and l.session is not null));
+
+-- Lines have no scope of their own. Those of a log that can be read are read
+-- by naming the log, and whose it is, in the transaction.
+create policy named on tidemark.line for select using (owner = (select tidemark.setting_id('tidemark.of')) and log = any (
+  (select array(select l.log from tidemark.log l where l.tenant = (select tidemark.setting_id('tidemark.tenant'))
+    and l.owner = (select tidemark.setting_id('tidemark.of')) and l.log = any (tidemark.setting_ids('tidemark.logs'))
+    and l.session is not null))::uuid[]));

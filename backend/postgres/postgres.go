@@ -1,0 +1,248 @@
+// Package postgres is a Backend on PostgreSQL (15 or later) for a team: rows of
+// many tenants and users in the same tables, kept apart by row-level security.
+// Who asks is set for each transaction, in the same round trip as the
+// question; without it there are no rows.
+//
+// It never keeps anything in a connection from one transaction to the next, so
+// that it works behind pgbouncer in transaction mode; never logs in as the
+// owner of the tables, but to migrate; and serves nothing when its role could
+// see past a policy.
+//
+//	db, err := postgres.Connect(ctx, url, nil)
+//	b := db.For(tidemark.TenantOf("acme", "ada"))
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Options say how a database is used. Nil means defaults.
+type Options struct {
+	// MaxConns bounds the connections of this process, unless the URL says
+	// pool_max_conns. 0: defaultConns.
+	MaxConns int32
+	// Pooler says whether a pooler in transaction mode stands before the
+	// database. Then no statement is prepared by name, and followers poll only.
+	Pooler Pooler
+	// Unchecked leaves out the self-test when connecting. For tests and repair.
+	Unchecked bool
+}
+
+// Pooler says what stands between this program and the database.
+type Pooler int
+
+const (
+	// Detect asks: where the process that serves a connection is not the one
+	// that greeted it, a pooler is in between.
+	Detect Pooler = iota
+	// Direct says that there is none.
+	Direct
+	// Pooled says that there is one.
+	Pooled
+)
+
+// defaultConns is enough to keep a few cores of a database busy, and leaves
+// room for other processes in its default of 100.
+const defaultConns = 16
+
+// Database is a pool of connections that Backends share. All methods may be
+// called concurrently.
+type Database struct {
+	pool   *pgxpool.Pool
+	pooled bool
+	place  string // what messages call it: no password
+
+	mu      sync.Mutex
+	writers map[who]*writer
+	hints   hints
+	close   sync.Once
+}
+
+// Connect connects to a database that Migrate has made ready, and tests
+// whether it keeps tenants apart (see SelfTest). The parameters tenant, as and
+// workspace of the URL are for Open and are not looked at.
+//
+// ErrAway: the database does not answer. ErrUnsupported: it lacks migrations,
+// or has later ones. ErrDenied: it would not keep tenants apart.
+func Connect(ctx context.Context, url string, o *Options) (*Database, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	config, err := configOf(url)
+	if err != nil {
+		return nil, err
+	}
+	db := &Database{place: placeOf(config.ConnConfig), writers: make(map[who]*writer)}
+	if err := db.detect(ctx, config, o); err != nil {
+		return nil, err
+	}
+	if config.MaxConns = o.MaxConns; config.MaxConns <= 0 {
+		config.MaxConns = defaultConns
+	}
+	if n := maxConnsIn(url); n > 0 {
+		config.MaxConns = n
+	}
+	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, db.named(err)
+	}
+	db.hints.start(db, config.ConnConfig)
+	if !o.Unchecked {
+		if err := db.SelfTest(ctx); err != nil {
+			db.Close()
+			return nil, err
+		}
+	}
+	return db, nil
+}
+
+// detect finds out whether a pooler is in between and chooses how statements
+// are sent. Named statements belong to one connection of the server; a pooler
+// gives the next transaction another one.
+func (db *Database) detect(ctx context.Context, config *pgxpool.Config, o *Options) error {
+	db.pooled = o.Pooler == Pooled
+	if o.Pooler == Detect {
+		probe := config.ConnConfig.Copy()
+		probe.DefaultQueryExecMode = pgx.QueryExecModeExec
+		c, err := pgx.ConnectConfig(ctx, probe)
+		if err != nil {
+			return db.named(err)
+		}
+		defer c.Close(context.WithoutCancel(ctx))
+		var pid uint32
+		if err := c.QueryRow(ctx, `select pg_backend_pid()`).Scan(&pid); err != nil {
+			return db.named(err)
+		}
+		db.pooled = pid != c.PgConn().PID()
+	}
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+	if db.pooled {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	return nil
+}
+
+// Close closes the connections. Backends of the database serve nothing after.
+func (db *Database) Close() {
+	db.close.Do(func() {
+		db.hints.stop()
+		db.pool.Close()
+	})
+}
+
+// Ping returns nil when the database answers, and ErrAway when it does not.
+func (db *Database) Ping(ctx context.Context) error { return db.named(db.pool.Ping(ctx)) }
+
+// Size returns how many bytes the tables and their indexes take, of all
+// tenants together.
+func (db *Database) Size(ctx context.Context) (bytes int64, err error) {
+	err = db.pool.QueryRow(ctx, `select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
+  from pg_class c where c.relnamespace = 'tidemark'::regnamespace and c.relkind = 'r'`).Scan(&bytes)
+	return bytes, db.named(err)
+}
+
+// Backend keeps the records and logs of one principal.
+type Backend struct {
+	db    *Database
+	who   who
+	also  []id   // workspaces, in the order given
+	set   string // the same, as PostgreSQL reads it
+	wrong error  // the principal is none
+	alone bool   // closing it closes the database
+
+	mu     sync.RWMutex // held for reading by every call
+	closed bool
+}
+
+// who is whose rows a Backend writes.
+type who struct{ tenant, user id }
+
+var (
+	_ tidemark.Backend  = (*Backend)(nil)
+	_ tidemark.Watcher  = (*Backend)(nil)
+	_ tidemark.Searcher = (*Backend)(nil)
+	_ tidemark.Walker   = (*Backend)(nil)
+	_ tidemark.Checker  = (*Backend)(nil)
+	_ tidemark.Sharer   = (*Backend)(nil)
+)
+
+// For returns the Backend of a principal. It costs nothing and shares the
+// connections of db; closing it leaves them open. When p has anything but UUIDs, every
+// call of the Backend is ErrInvalid.
+func (db *Database) For(p tidemark.Principal) *Backend {
+	b := &Backend{db: db}
+	b.who.tenant, b.wrong = parseID("tenant", p.Tenant)
+	user, err := parseID("user", p.User)
+	b.who.user, b.wrong = user, errors.Join(b.wrong, err)
+	for _, w := range p.Workspaces {
+		ws, err := parseID("workspace", w)
+		b.also, b.wrong = append(b.also, ws), errors.Join(b.wrong, err)
+	}
+	b.set = idList(b.also)
+	return b
+}
+
+// Open connects as the one principal that the URL names:
+//
+//	postgres://…/db?tenant=NAME&as=USER&workspace=W&workspace=W2
+//
+// Without tenant it is the tenant "default", without as the tenant itself.
+// Closing the Backend closes the connections.
+func Open(ctx context.Context, url string, o *Options) (*Backend, error) {
+	p, err := PrincipalIn(url)
+	if err != nil {
+		return nil, err
+	}
+	db, err := Connect(ctx, url, o)
+	if err != nil {
+		return nil, err
+	}
+	b := db.For(p)
+	b.alone = true
+	return b, nil
+}
+
+var errClosed = errors.New("postgres: closed")
+
+// Close waits for calls under way.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed && b.alone {
+		b.db.Close()
+	}
+	b.closed = true
+	return nil
+}
+
+// enter keeps the Backend open until leave is called.
+func (b *Backend) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if b.wrong != nil {
+		return b.wrong
+	}
+	b.mu.RLock()
+	if b.closed {
+		b.mu.RUnlock()
+		return errClosed
+	}
+	return nil
+}
+
+func (b *Backend) leave() { b.mu.RUnlock() }
+
+// The kinds that belong to a session and go with it when it is shared. The
+// schema says the same.
+var sessionKinds = []string{"session", "notes", "past", "worker", "checkpoint", "file", "name", "fork"}
+
+// Pooled reports whether a pooler in transaction mode stands before the
+// database, through which nobody can listen.
+func (b *Backend) Pooled() bool { return b.db.pooled }

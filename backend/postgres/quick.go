@@ -1,0 +1,120 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// quick carries out, in one round trip that is one transaction, a group of the
+// batches that are most of all: lines that go on where logs end, while records
+// stand. When anything is otherwise, nothing has changed, and the long way
+// finds out which batch it was.
+type quick struct {
+	needs map[tidemark.Key]int64
+	logs  []*tidemark.Append
+	of    map[*tidemark.Append]*tidemark.Batch
+}
+
+// quickLines bounds a group that goes the quick way: the function finds a value
+// in a list by walking to it.
+const quickLines = 256
+
+// codeOtherwise is what the function raises when something is not as named.
+const codeOtherwise = "TM001"
+
+const sqlAppend = `select tidemark.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)`
+
+// newQuick returns nil when the group has to go the long way: something comes
+// into being, is put or goes, or there is more than one statement carries.
+func newQuick(group []*pending) *quick {
+	q := &quick{needs: make(map[tidemark.Key]int64), of: make(map[*tidemark.Append]*tidemark.Batch)}
+	lines, bytes := 0, 0
+	for _, p := range group {
+		b := p.batch
+		if b.Adopt || len(b.Puts)+len(b.Deletes)+len(b.Drops) > 0 {
+			return nil
+		}
+		for _, n := range b.Require {
+			if v, ok := q.needs[n.Key]; n.Version == 0 || ok && v != n.Version {
+				return nil
+			}
+			q.needs[n.Key] = n.Version
+		}
+		for i := range b.Appends {
+			ap := &b.Appends[i]
+			if ap.Lines[0].Seq == 1 {
+				return nil
+			}
+			q.logs, q.of[ap] = append(q.logs, ap), b
+			lines += len(ap.Lines)
+		}
+		bytes += size(b)
+	}
+	if len(q.logs) == 0 || lines > quickLines || bytes > statementBytes {
+		return nil
+	}
+	slices.SortFunc(q.logs, func(a, b *tidemark.Append) int { return compareKeys(a.Log, b.Log) })
+	return q
+}
+
+// args are those of sqlAppend.
+func (q *quick) args(who who) []any {
+	var needs struct {
+		kinds, ids []string
+		versions   []int64
+	}
+	needs.ids = []string{} // none is not null
+	for _, k := range slices.SortedFunc(maps.Keys(q.needs), compareKeys) {
+		needs.kinds, needs.ids, needs.versions = append(needs.kinds, k.Kind), append(needs.ids, k.ID), append(needs.versions, q.needs[k])
+	}
+	var logs struct {
+		kinds, ids []string
+		lasts      []int32
+		ats        []time.Time
+	}
+	var of []int32
+	var o linesOut
+	for i, ap := range q.logs {
+		b := q.of[ap]
+		for j := range ap.Lines {
+			o.add(nil, id{}, &ap.Lines[j], b.ID)
+			of = append(of, int32(i+1))
+		}
+		logs.kinds, logs.ids = append(logs.kinds, ap.Log.Kind), append(logs.ids, ap.Log.ID)
+		logs.lasts, logs.ats = append(logs.lasts, int32(len(of))), append(logs.ats, b.At)
+	}
+	p := &o.places
+	return []any{who.tenant, who.user, needs.kinds, needs.ids, needs.versions, logs.kinds, logs.ids, logs.lasts, logs.ats,
+		of, o.seqs, o.kinds, o.keys, o.ats, p.parents, p.depths, p.nodes, p.turns, o.chains, o.batch, o.sums, o.bodies}
+}
+
+// send returns errOtherwise when nothing has changed and the long way is to be
+// taken. sent reports whether an error may mean anything: the answer of the
+// function comes before COMMIT, so whoever is refused without one knows.
+func (q *quick) send(ctx context.Context, c *pgxpool.Conn, who who) (sent bool, err error) {
+	rows, err := c.Query(ctx, sqlAppend, q.args(who)...)
+	if err != nil {
+		return !pgconn.SafeToRetry(err) && codeOf(err) == "", err
+	}
+	answered := rows.Next()
+	rows.Close()
+	switch err := rows.Err(); codeOf(err) {
+	case codeOtherwise, codeUnique, codeLockTimeout:
+		return false, errOtherwise
+	case "":
+		return err == nil || !pgconn.SafeToRetry(err), err
+	default:
+		return answered, err
+	}
+}
+
+// errOtherwise says that the long way is to be taken.
+var errOtherwise = errors.New("not as the batches say")

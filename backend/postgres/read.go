@@ -1,0 +1,286 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// A page is read in one go and then handed out without a connection. The bytes
+// bound the memory of a page of large bodies.
+const (
+	pageRows  = 256
+	pageBytes = 1 << 20
+)
+
+// recordColumns are those of a record r and the head of its log l, either of
+// which may not be there.
+const recordColumns = `coalesce(r.version, 0) as version, coalesce(r."group", '') as grp, coalesce(r.state, '') as state, r.due, r.updated,
+  coalesce(r.batch, '') as batch, coalesce(r.sum, 0) as sum, r.body,
+  coalesce(l.length, 0) as length, l.updated as grown, coalesce(l.parent, 0) as parent, coalesce(l.depth, 0) as depth,
+  coalesce(l.nodes, 0) as nodes, coalesce(l.turn, 0) as turn, l.chain`
+
+const sqlGet = `select ` + recordColumns + ` from (select) one
+  left join tidemark.record r on r.tenant = $1 and r.owner = $2 and r.kind = $3 and r.id = $4
+  left join tidemark.log l on l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4`
+
+// sqlGetShared looks at those who let others read the session, and at the
+// tenant itself. Of several, who shared first wins.
+const sqlGetShared = `select ` + recordColumns + ` from (
+    select s.owner, s.since from tidemark.share s where s.tenant = $1 and s.session = $5 and s.owner <> $2
+    union all select $1::uuid, '-infinity'::timestamptz) o
+  left join tidemark.record r on r.tenant = $1 and r.owner = o.owner and r.kind = $3 and r.id = $4
+  left join tidemark.log l on l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4
+  where r.id is not null or l.id is not null order by o.since, o.owner limit 1`
+
+// Get returns what is the principal's own, or else what another one shared.
+func (b *Backend) Get(ctx context.Context, key tidemark.Key) (r tidemark.Record, err error) {
+	args := []any{b.who.tenant, b.who.user, toText(key.Kind), toText(key.ID)}
+	var damage error
+	get := func(sql string, args ...any) error {
+		return b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+			each(batch.Queue(sql, args...), func(rows pgx.Rows) (err error) {
+				r, damage, err = scanRecord(rows, key)
+				return err
+			})
+		})
+	}
+	if err := get(sqlGet, args...); err != nil {
+		return tidemark.Record{}, err
+	}
+	if session := sessionOf(key); session != nil && damage == nil && r.Version == 0 && r.Head.Length == 0 {
+		if err := get(sqlGetShared, append(args, *session)...); err != nil {
+			return tidemark.Record{}, err
+		}
+	}
+	switch {
+	case damage != nil:
+		return tidemark.Record{Key: key}, damage
+	case r.Version == 0 && r.Head.Length == 0:
+		return tidemark.Record{}, tidemark.NotFoundf("%s: not found", key)
+	}
+	return r, nil
+}
+
+// scanRecord reads recordColumns, after columns that the caller wants.
+func scanRecord(rows pgx.Rows, key tidemark.Key, before ...any) (r tidemark.Record, damage, err error) {
+	var due, updated, headUpdated *time.Time
+	var sum int64
+	r.Key = key
+	h := &r.Head
+	err = rows.Scan(append(before, &r.Version, &r.Group, &r.State, &due, &updated, &r.Batch, &sum, &r.Body,
+		&h.Length, &headUpdated, &h.Place.Parent, &h.Place.Depth, &h.Place.Nodes, &h.Place.Turn, &h.Chain)...)
+	if err != nil {
+		return r, nil, err
+	}
+	r.Group, r.State = fromText(r.Group), fromText(r.State)
+	r.Due, r.UpdatedAt, h.UpdatedAt = timeIn(due), timeIn(updated), timeIn(headUpdated)
+	r.Sum = uint32(sum)
+	if updated != nil && (sum != int64(r.Sum) || r.Sum != r.Checksum() || r.Version < 1) {
+		damage = &tidemark.Damage{Key: key, Place: "table record", What: "the record does not match its sum"}
+	}
+	return r, damage, nil
+}
+
+func timeIn(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// sqlLines reads the head of a log and a page of a span of its lines, in one
+// statement, so that both belong together. The running sum bounds the page: the
+// length of a body is known without reading it.
+//
+//	$5 from, $6 to (0: the newest), $7 newest n (0: all), $8 rows, $9 bytes
+const sqlLines = `select h.first, h.last, h.log, n.seq, n.kind, n.key, n.at, n.parent, n.depth, n.nodes, n.turn, n.chain, n.batch, n.sum, n.body
+  from (select l.log, s.last, greatest($5::bigint, 1, case when $7::bigint > 0 then s.last - $7::bigint + 1 else 1 end) as first
+    from tidemark.log l cross join lateral (select case when $6::bigint = 0 then l.length else least($6::bigint, l.length) end as last) s
+    where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4) h
+  left join lateral (select p.*, sum(octet_length(p.body)) over (order by p.seq %[1]s) - octet_length(p.body) as before
+    from (select * from tidemark.line n where n.tenant = $1 and n.owner = $2 and n.log = h.log and n.seq between h.first and h.last
+      order by n.seq %[1]s limit $8) p) n on n.before < $9
+  order by n.seq %[1]s`
+
+var sqlForwards, sqlBackwards = fmt.Sprintf(sqlLines, "asc"), fmt.Sprintf(sqlLines, "desc")
+
+// sqlWhose finds the log of another owner that can be read.
+const sqlWhose = `select l.owner, l.log from (
+    select s.owner, s.since from tidemark.share s where s.tenant = $1 and s.session = $5 and s.owner <> $2
+    union all select $1::uuid, '-infinity'::timestamptz) o
+  join tidemark.log l on l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4
+  where not exists (select from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = $3 and r.id = $4)
+  order by o.since, o.owner limit 1`
+
+func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
+	if len(spans) == 0 {
+		spans = []tidemark.Span{{}}
+	}
+	return func(yield func(tidemark.Line, error) bool) {
+		p := pager{b: b, key: log, owner: b.who.user}
+		for _, span := range spans {
+			p.begin(span)
+			for !p.done {
+				if err := p.next(ctx); err != nil {
+					yield(tidemark.Line{}, err)
+					return
+				}
+				for _, f := range p.found {
+					if !yield(f.line, f.err) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// pager reads spans, page after page. The log is looked up for every page: it
+// may have been dropped since the last one.
+type pager struct {
+	b     *Backend
+	key   tidemark.Key
+	owner id
+	names namedLogs // set for a log of another owner
+
+	from, to, newest int64 // what is still to be read, as a span says it
+	back             bool
+	done             bool
+	found            []foundLine
+}
+
+type foundLine struct {
+	line tidemark.Line
+	err  error
+}
+
+func (p *pager) begin(s tidemark.Span) {
+	p.from, p.to, p.newest, p.back = max(s.From, 1), s.To, int64(max(s.Newest, 0)), s.Backwards
+	p.done = s.To < 0 || s.To != 0 && s.To < s.From
+}
+
+func (p *pager) next(ctx context.Context) error {
+	there, err := p.page(ctx)
+	if err != nil || there {
+		return err
+	}
+	p.done = true
+	session := sessionOf(p.key)
+	if session == nil || p.owner != p.b.who.user {
+		return nil
+	}
+	err = p.b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+		p.names = namedLogs{}
+		each(batch.Queue(sqlWhose, p.b.who.tenant, p.b.who.user, p.key.Kind, p.key.ID, *session), func(rows pgx.Rows) error {
+			p.names.logs = make([]id, 1)
+			return rows.Scan(&p.names.of, &p.names.logs[0])
+		})
+	})
+	if err != nil || p.names.logs == nil {
+		return err
+	}
+	p.owner = p.names.of
+	_, err = p.page(ctx)
+	return err
+}
+
+// page reads a page, and reports whether there is a log.
+func (p *pager) page(ctx context.Context) (there bool, err error) {
+	sql := sqlForwards
+	if p.back {
+		sql = sqlBackwards
+	}
+	var first, last int64
+	err = p.b.ask(ctx, p.names, func(batch *pgx.Batch) {
+		there, p.found = false, p.found[:0]
+		q := batch.Queue(sql, p.b.who.tenant, p.owner, toText(p.key.Kind), toText(p.key.ID), p.from, p.to, p.newest, int64(pageRows), int64(pageBytes))
+		each(q, func(rows pgx.Rows) error {
+			there = true
+			f, err := p.scan(rows, &first, &last)
+			if err == nil && f.line.Seq != 0 {
+				p.found = append(p.found, f)
+			}
+			return err
+		})
+	})
+	if err != nil || !there {
+		return there, err
+	}
+	p.settle(first, last)
+	return true, nil
+}
+
+func (p *pager) scan(rows pgx.Rows, first, last *int64) (f foundLine, err error) {
+	var log id
+	var seq, parent, depth, nodes, turn, sum *int64
+	var kind, key, batch *string
+	var at *time.Time
+	l := &f.line
+	err = rows.Scan(first, last, &log, &seq, &kind, &key, &at, &parent, &depth, &nodes, &turn, &l.Chain, &batch, &sum, &l.Body)
+	if err != nil || seq == nil {
+		return f, err
+	}
+	l.Seq, l.Kind, l.At, l.Batch = *seq, fromText(*kind), at.UTC(), *batch
+	if key != nil {
+		l.Key = fromText(*key)
+	}
+	l.Place = tidemark.Place{Parent: *parent, Depth: *depth, Nodes: *nodes, Turn: *turn}
+	if l.Sum = uint32(*sum); *sum != int64(l.Sum) || l.Sum != l.Checksum(p.key) {
+		return foundLine{tidemark.Line{Seq: *seq}, p.damage(*seq, "the line does not match its sum")}, nil
+	}
+	return f, nil
+}
+
+func (p *pager) damage(seq int64, what string) error {
+	return &tidemark.Damage{Key: p.key, Seq: seq, Place: "table line", What: what}
+}
+
+// settle puts a damage in the place of each line that should be there, and
+// notes what is still to be read.
+func (p *pager) settle(first, last int64) {
+	if first > last {
+		p.done, p.found = true, nil
+		return
+	}
+	step, want, end := int64(1), first, last
+	if p.back {
+		step, want, end = -1, last, first
+	}
+	got := p.found
+	if n := len(got); n > 0 {
+		end = got[n-1].line.Seq // a page may end before the span does
+	}
+	whole := len(got) == int(last-first+1)
+	if !whole || len(got) > 0 && got[0].line.Seq != want {
+		p.found = nil
+		for _, f := range got {
+			for ; want != f.line.Seq; want += step {
+				p.found = append(p.found, foundLine{tidemark.Line{Seq: want}, p.damage(want, "the line is missing")})
+			}
+			p.found = append(p.found, f)
+			want += step
+		}
+		if len(got) == 0 { // nothing behind: what is left of the span is missing
+			if last-first >= pageRows {
+				end = want + step*(pageRows-1)
+			}
+			for ; want != end+step; want += step {
+				p.found = append(p.found, foundLine{tidemark.Line{Seq: want}, p.damage(want, "the line is missing")})
+			}
+		}
+	}
+	p.newest = 0
+	if p.back {
+		p.from, p.to = first, end-1
+		p.done = p.to < first
+	} else {
+		p.from, p.to = end+1, last
+		p.done = p.from > last
+	}
+}

@@ -1,0 +1,285 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// asker is a connection, a pool or a transaction.
+type asker interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// sourceOf is the entry of table made for the text of the policies.
+const sourceOf = "policies"
+
+func policiesSum() string {
+	sum := sha256.Sum256([]byte(policies))
+	return hex.EncodeToString(sum[:])
+}
+
+// sqlMade is everything that keeps rows apart, as PostgreSQL writes it: what it
+// is, and how it is. Partitions are tables that nobody asks directly.
+const sqlMade = `select 'policy ' || p.policyname || ' on ' || p.tablename, concat_ws(' ', p.permissive, p.cmd, p.roles::text, 'using', p.qual, 'check', p.with_check)
+    from pg_policies p where p.schemaname = 'tidemark'
+  union all select 'row security of ' || c.relname, case when c.relrowsecurity then 'enabled' else 'off' end || case when c.relforcerowsecurity then ' and forced' else '' end
+    from pg_class c where c.relnamespace = 'tidemark'::regnamespace and c.relkind in ('r', 'p') and c.relname not in ('made', 'goose_db_version')
+  union all select 'function ' || f.proname, md5(pg_get_functiondef(f.oid))
+    from pg_proc f where f.pronamespace = 'tidemark'::regnamespace
+  union all select 'view ' || c.relname, concat_ws(' ', c.reloptions::text, md5(pg_get_viewdef(c.oid)))
+    from pg_class c where c.relnamespace = 'tidemark'::regnamespace and c.relkind = 'v'
+  union all select 'rule or trigger ' || t.tgname || ' on ' || c.relname, pg_get_triggerdef(t.oid)
+    from pg_trigger t join pg_class c on c.oid = t.tgrelid where c.relnamespace = 'tidemark'::regnamespace and not t.tgisinternal`
+
+func madeNow(ctx context.Context, q asker) (map[string]string, error) { return pairs(ctx, q, sqlMade) }
+
+func pairs(ctx context.Context, q asker, sql string) (map[string]string, error) {
+	rows, err := q.Query(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := make(map[string]string)
+	for rows.Next() {
+		var what, how string
+		if err := rows.Scan(&what, &how); err != nil {
+			return nil, err
+		}
+		all[what] = how
+	}
+	return all, rows.Err()
+}
+
+// compareMade says what is not as the migration made it.
+func compareMade(ctx context.Context, q asker) (faults []string, err error) {
+	want, err := pairs(ctx, q, `select what, how from tidemark.made`)
+	if err != nil {
+		return nil, err
+	}
+	now, err := madeNow(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	now[sourceOf] = policiesSum()
+	if len(want) == 0 {
+		return []string{"the policies were never made"}, nil
+	}
+	for _, what := range slices.Sorted(maps.Keys(want)) {
+		switch have, ok := now[what]; {
+		case what == sourceOf && have != want[what]:
+			faults = append(faults, "the policies are those of another version of the program")
+		case !ok:
+			faults = append(faults, what+" is missing")
+		case have != want[what]:
+			faults = append(faults, what+" is not as it was made: "+clip(have))
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(now)) {
+		if _, ok := want[what]; !ok {
+			faults = append(faults, what+" is there and should not be")
+		}
+	}
+	for _, table := range []string{"record", "log", "line", "word", "share"} {
+		if how := now["row security of "+table]; how != "enabled and forced" {
+			faults = append(faults, "row security of "+table+" is not enabled and forced")
+		}
+	}
+	return slices.Compact(faults), nil
+}
+
+func clip(s string) string {
+	if len(s) > 200 {
+		return s[:200] + "…"
+	}
+	return s
+}
+
+// SelfTest returns nil when the database keeps tenants apart for the role that
+// db logs in as. Otherwise the error says what is wrong and what to do.
+//
+// ErrUnsupported: migrations are missing, or newer ones were applied.
+// ErrDenied: the role is a superuser, has BYPASSRLS or CREATEROLE, owns a table
+// or is a member of one who does; row security of a table is off or not forced; a
+// policy, function or view is missing or not as the migration made it; or the
+// role may do more, or less, than it needs.
+func (db *Database) SelfTest(ctx context.Context) error {
+	if err := db.testVersion(ctx); err != nil {
+		return err
+	}
+	var faults []string
+	for _, look := range []func(context.Context) ([]string, error){db.testRole, db.testMade, db.testGrants} {
+		found, err := look(ctx)
+		if err != nil {
+			return db.named(err)
+		}
+		faults = append(faults, found...)
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return &leaky{db.place, faults}
+}
+
+// leaky is what a self-test found.
+type leaky struct {
+	place  string
+	faults []string
+}
+
+// maxFaultsTold keeps a message readable; one fault is reason enough.
+const maxFaultsTold = 5
+
+func (e *leaky) Error() string {
+	told, more := e.faults, ""
+	if len(told) > maxFaultsTold {
+		told, more = told[:maxFaultsTold], fmt.Sprintf("; and %d more", len(e.faults)-maxFaultsTold)
+	}
+	return "database " + e.place + ": refused, tenants would not be kept apart: " + strings.Join(told, "; ") + more
+}
+
+func (e *leaky) Is(target error) bool { return target == tidemark.ErrDenied }
+
+func (db *Database) testVersion(ctx context.Context) error {
+	const run = "migrate it as its owner first"
+	var there bool
+	if err := db.pool.QueryRow(ctx, `select to_regclass('`+versionTable+`') is not null`).Scan(&there); err != nil {
+		if codeOf(err) == codeDenied {
+			return tidemark.Unsupportedf("database %s: this role may not use its tables; %s, for this role", db.place, run)
+		}
+		return db.named(err)
+	}
+	if !there {
+		return fmt.Errorf("database %s: it has no tables of ours; %s: %w", db.place, run, tidemark.ErrNoStore)
+	}
+	var have int64
+	err := db.pool.QueryRow(ctx, `select coalesce(max(version_id), 0) from `+versionTable+` where is_applied`).Scan(&have)
+	switch {
+	case codeOf(err) == codeDenied:
+		return tidemark.Unsupportedf("database %s: this role may not use its tables; %s, for this role", db.place, run)
+	case err != nil:
+		return db.named(err)
+	case have < schemaVersion:
+		return tidemark.Unsupportedf("database %s: its schema is version %d, this program needs version %d; %s", db.place, have, schemaVersion, run)
+	case have > schemaVersion:
+		return tooNew(db.place, have)
+	}
+	return nil
+}
+
+// sqlRoles looks at the role, and at every role that it could become.
+const sqlRoles = `select r.rolname, r.rolsuper, r.rolbypassrls, r.rolcreaterole, exists (select from pg_class c where c.relnamespace = 'tidemark'::regnamespace and c.relowner = r.oid)
+    or exists (select from pg_namespace n where n.nspname = 'tidemark' and n.nspowner = r.oid)
+  from pg_roles r where pg_has_role(session_user, r.oid, 'member') or pg_has_role(current_user, r.oid, 'member')
+  order by r.rolname <> current_user, r.rolname`
+
+func (db *Database) testRole(ctx context.Context) (faults []string, err error) {
+	var me string
+	if err := db.pool.QueryRow(ctx, `select current_user`).Scan(&me); err != nil {
+		return nil, err
+	}
+	rows, err := db.pool.Query(ctx, sqlRoles)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var super, bypass, create, owner bool
+		if err := rows.Scan(&name, &super, &bypass, &create, &owner); err != nil {
+			return nil, err
+		}
+		who := fmt.Sprintf("the role %q", me)
+		if name != me {
+			who += fmt.Sprintf(" can become %q, which", name)
+		}
+		for _, f := range []struct {
+			is       bool
+			what, do string
+		}{
+			{super, "is a superuser", "log in as a role that is none"},
+			{bypass && !super, "has BYPASSRLS", "ALTER ROLE … NOBYPASSRLS"},
+			{create && !super, "has CREATEROLE, and could make itself a member of the owner", "ALTER ROLE … NOCREATEROLE"},
+			{owner && !super, "owns the tables", "log in as a role that does not, and is no member of it"},
+		} {
+			if f.is {
+				faults = append(faults, who+" "+f.what+" ("+f.do+")")
+			}
+		}
+		if super {
+			break // a superuser can become everybody
+		}
+	}
+	return faults, rows.Err()
+}
+
+func (db *Database) testMade(ctx context.Context) ([]string, error) {
+	faults, err := compareMade(ctx, db.pool)
+	if len(faults) > 0 {
+		faults[len(faults)-1] += " (migrating as the owner makes policies anew)"
+	}
+	return faults, err
+}
+
+// sqlGrants says what the role may do with each table and view, also by way of
+// public and of other roles, and with a single column.
+const sqlGrants = `select c.relname, p.what from pg_class c cross join unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) p(what)
+  where c.relnamespace = 'tidemark'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'f')
+    and (has_table_privilege(c.oid, p.what) or p.what in ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES') and has_any_column_privilege(c.oid, p.what))`
+
+func (db *Database) testGrants(ctx context.Context) (faults []string, err error) {
+	var super, create, usage bool
+	err = db.pool.QueryRow(ctx, `select r.rolsuper, has_schema_privilege('tidemark', 'create'), has_schema_privilege('tidemark', 'usage')
+  from pg_roles r where r.rolname = current_user`).Scan(&super, &create, &usage)
+	if err != nil || super {
+		return nil, err // a superuser may everything, which was said
+	}
+	rows, err := db.pool.Query(ctx, sqlGrants)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	have := make(map[string]bool)
+	for rows.Next() {
+		var table, what string
+		if err := rows.Scan(&table, &what); err != nil {
+			return nil, err
+		}
+		have[what+" on "+table] = true
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	want := make(map[string]bool)
+	for table, all := range grants {
+		for _, what := range all {
+			want[what+" on "+table] = true
+		}
+	}
+	if create {
+		faults = append(faults, "the role may CREATE in the schema (REVOKE it)")
+	}
+	if !usage {
+		faults = append(faults, "the role may not use the schema (migrating as the owner grants what is needed)")
+	}
+	for _, g := range slices.Sorted(maps.Keys(have)) {
+		if !want[g] {
+			faults = append(faults, "the role may "+g+" (REVOKE it, or migrate as the owner)")
+		}
+	}
+	for _, g := range slices.Sorted(maps.Keys(want)) {
+		if !have[g] {
+			faults = append(faults, "the role may not "+g+" (migrating as the owner grants what is needed)")
+		}
+	}
+	return faults, nil
+}

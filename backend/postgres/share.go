@@ -1,0 +1,137 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// scopeIn returns what the column scope says for a Scope, nil for private.
+func (b *Backend) scopeIn(with tidemark.Scope) (*id, error) {
+	switch with.With {
+	case tidemark.Private:
+		return nil, nil
+	case tidemark.InTenant:
+		return &b.who.tenant, nil
+	case tidemark.InWorkspace:
+		w, err := parseID("workspace", with.Workspace)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(b.also, w) {
+			return nil, &denied{b.db.place, errors.New("workspace " + with.Workspace + ": not one of yours")}
+		}
+		return &w, nil
+	}
+	return nil, tidemark.Invalidf("a session is shared with %s, %s or %s, not with %q", tidemark.Private, tidemark.InWorkspace, tidemark.InTenant, with.With)
+}
+
+const (
+	sqlMine = `select exists (select from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = any($3) and r.id >= $4 and r.id < $4 || '/' and r.session = $5)
+  or exists (select from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = any($3) and l.id >= $4 and l.id < $4 || '/' and l.session = $5)`
+	sqlTakeSession = `select from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = any($3) and r.id >= $4 and r.id < $4 || '/' and r.session = $5
+  order by r.kind, r.id for no key update`
+	sqlTakeSessionLogs = `select from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = any($3) and l.id >= $4 and l.id < $4 || '/' and l.session = $5
+  order by l.kind, l.id for no key update`
+	sqlShare = `insert into tidemark.share (tenant, owner, session, scope) values ($1, $2, $3, $4)
+  on conflict (tenant, owner, session) do update set scope = excluded.scope, since = excluded.since where share.scope <> excluded.scope`
+	sqlUnshare      = `delete from tidemark.share s where s.tenant = $1 and s.owner = $2 and s.session = $3`
+	sqlScopeRecords = `update tidemark.record r set scope = $6 where r.tenant = $1 and r.owner = $2 and r.kind = any($3) and r.id >= $4 and r.id < $4 || '/'
+  and r.session = $5 and r.scope is distinct from $6`
+	sqlScopeLogs = `update tidemark.log l set scope = $6 where l.tenant = $1 and l.owner = $2 and l.kind = any($3) and l.id >= $4 and l.id < $4 || '/'
+  and l.session = $5 and l.scope is distinct from $6`
+	sqlScopeWords = `update tidemark.word w set scope = $6 where w.tenant = $1 and w.owner = $2 and w.scope is distinct from $6 and w.log = any (array(
+    select l.log from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = any($3) and l.id >= $4 and l.id < $4 || '/' and l.session = $5))`
+)
+
+// Share says who else may read a session. Its rows all change in one
+// transaction, and nothing of the session comes into being meanwhile.
+//
+// ErrNotFound: the principal has no such session. ErrDenied: the workspace is
+// not one of the principal's.
+func (b *Backend) Share(ctx context.Context, session tidemark.SessionID, with tidemark.Scope) error {
+	if b.wrong != nil {
+		return b.wrong
+	}
+	s, err := parseID("session", string(session))
+	if err != nil {
+		return err
+	}
+	scope, err := b.scopeIn(with)
+	if err != nil {
+		return err
+	}
+	key := tidemark.Key{Kind: "session", ID: idText(s)}
+	mine := []any{b.who.tenant, b.who.user, sessionKinds, key.ID, s}
+	return b.inTransaction(ctx, func(tx pgx.Tx) error {
+		there := false
+		batch := &pgx.Batch{}
+		batch.Queue(sqlReserve, []int64{slotOf(b.who, key)})
+		batch.Queue(sqlMine, mine...).QueryRow(func(row pgx.Row) error { return row.Scan(&there) })
+		batch.Queue(sqlTakeSession, mine...)
+		batch.Queue(sqlTakeSessionLogs, mine...)
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+			return err
+		}
+		if !there {
+			return tidemark.NotFoundf("session %s: not found", session)
+		}
+		batch = &pgx.Batch{}
+		if scope != nil {
+			batch.Queue(sqlShare, b.who.tenant, b.who.user, s, *scope)
+		}
+		for _, sql := range []string{sqlScopeRecords, sqlScopeLogs, sqlScopeWords} {
+			batch.Queue(sql, append(slices.Clone(mine), scope)...)
+		}
+		if scope == nil {
+			batch.Queue(sqlUnshare, b.who.tenant, b.who.user, s)
+		}
+		return tx.SendBatch(ctx, batch).Close()
+	})
+}
+
+const sqlShared = `select s.owner, s.scope from tidemark.share s where s.tenant = $1 and s.session = $2 order by s.owner = $3 desc, s.since, s.owner limit 1`
+
+const sqlHouse = `select exists (select from tidemark.record r where r.tenant = $1 and r.owner = $1 and r.kind = any($2) and r.id >= $3 and r.id < $3 || '/' and r.session = $4)
+  or exists (select from tidemark.log l where l.tenant = $1 and l.owner = $1 and l.kind = any($2) and l.id >= $3 and l.id < $3 || '/' and l.session = $4)`
+
+// Shared returns who else may read a session that the principal may read.
+func (b *Backend) Shared(ctx context.Context, session tidemark.SessionID) (with tidemark.Scope, owner string, err error) {
+	if b.wrong != nil {
+		return with, "", b.wrong
+	}
+	s, err := parseID("session", string(session))
+	if err != nil {
+		return with, "", err
+	}
+	var whose, scope id
+	var found, mine, house bool
+	err = b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+		found = false
+		text := idText(s)
+		each(batch.Queue(sqlShared, b.who.tenant, s, b.who.user), func(rows pgx.Rows) error {
+			found = true
+			return rows.Scan(&whose, &scope)
+		})
+		batch.Queue(sqlMine, b.who.tenant, b.who.user, sessionKinds, text, s).QueryRow(func(row pgx.Row) error { return row.Scan(&mine) })
+		batch.Queue(sqlHouse, b.who.tenant, sessionKinds, text, s).QueryRow(func(row pgx.Row) error { return row.Scan(&house) })
+	})
+	me := idText(b.who.user)
+	switch {
+	case err != nil:
+		return with, "", err
+	case mine && (!found || whose != b.who.user):
+		return tidemark.Scope{With: tidemark.Private}, me, nil
+	case house && (!found || whose != b.who.user):
+		return tidemark.Scope{With: tidemark.InTenant}, idText(b.who.tenant), nil
+	case !found:
+		return with, "", tidemark.NotFoundf("session %s: not found", session)
+	case scope == b.who.tenant:
+		return tidemark.Scope{With: tidemark.InTenant}, idText(whose), nil
+	}
+	return tidemark.Scope{With: tidemark.InWorkspace, Workspace: idText(scope)}, idText(whose), nil
+}

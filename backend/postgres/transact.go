@@ -1,0 +1,42 @@
+package postgres
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// inTransaction runs work that is not a batch in a transaction of the principal, and again when
+// others were in the way. Nothing of it is kept when it returns an error.
+func (b *Backend) inTransaction(ctx context.Context, work func(pgx.Tx) error) error {
+	if err := b.enter(ctx); err != nil {
+		return err
+	}
+	defer b.leave()
+	pause := firstPause
+	for try := range commitTries {
+		err := pgx.BeginFunc(ctx, b.db.pool, func(tx pgx.Tx) error {
+			batch := &pgx.Batch{}
+			b.settings(batch, namedLogs{})
+			batch.Queue(`select set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '30s', true)`)
+			if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+				return err
+			}
+			return work(tx)
+		})
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case try == commitTries-1 || !inTheWay(err) && (!isAway(err) || !pgconn.SafeToRetry(err)):
+			return b.db.named(err)
+		}
+		time.Sleep(pause/2 + rand.N(pause))
+		pause = min(2*pause, longPause)
+	}
+	return nil
+}

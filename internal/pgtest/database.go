@@ -1,0 +1,73 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+)
+
+// Database is an empty database with two roles that nothing else uses. The
+// fields are URLs.
+type Database struct {
+	Name   string
+	Owner  string // a plain role that owns the database
+	Server string // a plain role that owns nothing and is no member of any other
+	Super  string // a superuser
+	Role   string // the name of the role of Server
+
+	cluster *Cluster
+	owner   string
+}
+
+// Database makes a database for this test, and drops it after.
+func (c *Cluster) Database(t testing.TB) *Database {
+	t.Helper()
+	db, err := c.Make(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.try(fmt.Sprintf("drop database if exists %s with (force)", db.Name),
+			fmt.Sprintf("drop role %s, %s", db.owner, db.Role))
+	})
+	return db
+}
+
+// Copy makes another database with all that is in db, for the same roles.
+// Nobody else may be connected to db meanwhile.
+func (db *Database) Copy(t testing.TB) *Database {
+	t.Helper()
+	c := db.cluster
+	twin := c.database(c.name(), db.owner, db.Role)
+	c.must(t, fmt.Sprintf("create database %s owner %s template %s", twin.Name, db.owner, db.Name))
+	t.Cleanup(func() { c.try(fmt.Sprintf("drop database if exists %s with (force)", twin.Name)) })
+	return twin
+}
+
+func (c *Cluster) name() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made++
+	return fmt.Sprintf("db%d", c.made)
+}
+
+func (c *Cluster) database(name, owner, server string) *Database {
+	return &Database{
+		Name: name, Role: server, cluster: c, owner: owner,
+		Owner: c.url(owner, name), Server: c.url(server, name), Super: c.url("postgres", name),
+	}
+}
+
+func (c *Cluster) must(t testing.TB, statements ...string) {
+	t.Helper()
+	if err := c.tell(context.Background(), statements...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// try cleans up. A server that the test has killed keeps nothing for long.
+func (c *Cluster) try(statements ...string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_ = c.tell(ctx, statements...)
+}

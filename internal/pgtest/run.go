@@ -1,0 +1,46 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Run starts a cluster for a program that is no test, which calls End.
+func Run(o Options) (*Cluster, error) { return start(o) }
+
+// End stops the server and removes all that it kept.
+func (c *Cluster) End() { c.end() }
+
+// IsMissing reports whether an error says that there is no PostgreSQL on this
+// machine.
+func IsMissing(err error) bool {
+	var m missing
+	return errors.As(err, &m)
+}
+
+// Program returns the path of a program that belongs to the server, "" when it
+// is not installed.
+func (c *Cluster) Program(name string) string {
+	path := filepath.Join(c.bin, name)
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// Dir returns the folder of the server's socket, which programs that connect
+// are given as its host.
+func (c *Cluster) Dir() string { return c.dir }
+
+// Make makes a database with two roles, which stays until End.
+func (c *Cluster) Make(ctx context.Context) (*Database, error) {
+	name := c.name()
+	db := c.database(name, name+"_owner", name+"_server")
+	return db, c.tell(ctx,
+		fmt.Sprintf("create role %s login nosuperuser nobypassrls nocreaterole nocreatedb", db.owner),
+		fmt.Sprintf("create role %s login nosuperuser nobypassrls nocreaterole nocreatedb", db.Role),
+		fmt.Sprintf("create database %s owner %s", name, db.owner))
+}
