@@ -56,6 +56,9 @@ type Options struct {
 	// Tools are what the agent may use besides those of the Box; workers may
 	// not.
 	Tools []tool.Tool
+	// Without are the names of tools that neither the agent nor its workers
+	// have, in any case of letters; "*" is all of them.
+	Without []string
 	// Allow lets a session that is local-only use remote models and tools.
 	Allow bool
 	// FreshInterpreter is why no shell or interpreter of an earlier run is
@@ -250,6 +253,9 @@ func (c *Chat) resume(ctx context.Context, id tidemark.SessionID) error {
 		c.notice("The checkpoint of this session is damaged; approvals, loops and memory begin anew. The conversation is whole.")
 		c.state, damaged = store.Checkpoint{Limits: c.o.Limits}, "the checkpoint of the session is damaged"
 	case err != nil:
+		return err
+	}
+	if c.state, err = c.o.Store.RevealCheckpoint(ctx, id, c.state); err != nil {
 		return err
 	}
 	if c.kept, err = json.Marshal(timeless(c.state)); err != nil {

@@ -34,7 +34,10 @@ func (t *thread) available() []tool.Tool {
 		all = append(all, t.c.ownTools()...)
 		all = append(all, t.c.o.Tools...)
 	}
-	return append(all, defined...)
+	all = append(all, defined...)
+	return slices.DeleteFunc(all, func(o tool.Tool) bool {
+		return slices.ContainsFunc(t.c.o.Without, func(name string) bool { return name == "*" || strings.EqualFold(name, o.Name) })
+	})
 }
 
 // box has the tools of the thread: a worker has a shell of its own.

@@ -148,13 +148,32 @@ func (a Agent) unlisted(q runner.Question) string {
 	return fmt.Sprintf("this agent runs by itself, so nobody can be asked, and the permissions of its fleet file do not allow %s", p)
 }
 
+// Without are the tools that the permissions of the file take away from an
+// agent as a whole. The built-in agent does not ask before it looks at its own
+// folder, so that what is denied must not be there.
+func (a Agent) Without() (names []string) {
+	for _, p := range a.Permissions.Deny {
+		if p.Scope == "" {
+			names = append(names, p.Tool)
+		}
+	}
+	return names
+}
+
 // permissionArgs hands the permissions of the file to a program that judges by
 // itself: Claude Code, which never asks in autonomous mode and knows its own
-// scopes.
+// scopes, and Codex, which has a sandbox.
 func permissionArgs(a Agent) []string {
-	if a.Runner != RunnerClaude {
-		return nil
+	switch a.Runner {
+	case RunnerClaude:
+		return claudeArgs(a)
+	case RunnerCodex:
+		return codexArgs(a)
 	}
+	return nil
+}
+
+func claudeArgs(a Agent) []string {
 	var allow, deny, args []string
 	for _, p := range a.Permissions.Allow {
 		switch {

@@ -29,7 +29,7 @@ func permissionsOf(t *testing.T, text string) Permissions {
 		}
 		return string(b)
 	}
-	f, err := Parse("fleet.yaml", fmt.Appendf(nil, "version: 1\nagents:\n  - name: a\n    permissions: {allow: %s, deny: %s}\n", list(allow), list(deny)), nil)
+	f, err := Parse("fleet.yaml", fmt.Appendf(nil, "version: 1\nagents:\n  - name: a\n    runner: claude\n    permissions: {allow: %s, deny: %s}\n", list(allow), list(deny)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestAQuestionWaitsForAPerson(t *testing.T) {
 				t.Errorf("%+v", answers)
 			}
 			told := a.told()
-			for _, want := range []string{`bash {"command":"git push"}`, "approved by ada", "denied by ada (pid 0 on ): not on a Friday"} {
+			for _, want := range []string{`bash {"command":"git push"}`, "approved by ada", "denied by ada: not on a Friday"} {
 				if !strings.Contains(told, want) {
 					t.Errorf("the output lacks %q:\n%s", want, told)
 				}

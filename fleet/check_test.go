@@ -56,7 +56,7 @@ func TestMistakesAreFoundWhereTheyAreWithAWayOut(t *testing.T) {
 		{"two documents", "agents: [{name: a}]\n---\nagents: [{name: b}]\n", "2:1: a second document begins here -> a fleet file is one document: take out the line ---"},
 		{"other version", "version: 2\nagents: [{name: a}]\n", `1:10: version is "2", and this program reads version 1 -> `},
 		{"unknown section", "agent: []\nagents: [{name: a}]\n", `1:1: "agent" is not a key of the file -> did you mean "agents"?`},
-		{"far from all", "zzzzzz: 1\nagents: [{name: a}]\n", `1:1: "zzzzzz" is not a key of the file -> there is agents, defaults, fleet, limits, metrics, mirror, version or webhooks`},
+		{"far from all", "zzzzzz: 1\nagents: [{name: a}]\n", `1:1: "zzzzzz" is not a key of the file -> there is agents, defaults, fleet, keep, limits, metrics, mirror, version or webhooks`},
 		{"key twice", "agents:\n  - name: a\n    model: m\n    model: n\n", `4:5: key "model" is there twice -> the first one is in line 3`},
 		{"not UTF-8", "agents:\n  - name: \xff\n", "2:11: the file is not UTF-8 -> save it as UTF-8"},
 		{"control character", "agents:\n  - name: \x1b[1m\n", `2:11: a control character, U+001B -> take it out; in double quotes it can be written as \x1b`},
@@ -116,6 +116,19 @@ func TestMistakesAreFoundWhereTheyAreWithAWayOut(t *testing.T) {
 		{"mount", agentWith("container: {image: i, mounts: ['src']}"), `3:36: "src" is not a mount -> write it like ./src:/work or ./src:/work:ro`},
 		{"cpus", agentWith("container: {image: i, cpus: .nan}"), `3:33: cpus is ".nan" -> want a number like 1.5`},
 		{"tool", agentWith("permissions: {allow: ['bash(git']}"), `3:27: "bash(git" is not a tool -> write it like [read, "bash(git)", "fetch(example.org)"]`},
+		{"permissions of a command", agentWith("runner: command\n    command: [x]\n    permissions: {deny: [bash]}"),
+			"5:5: permissions mean nothing for runner command, which does whatever its program does -> take them out; what it may do is bounded by its user, or by container:"},
+		{"tool of another runner", agentWith("permissions: {allow: [Read]}"), `3:27: the built-in agent has no tool Read -> did you mean "read"?`},
+		{"tool of codex", agentWith("runner: codex\n    permissions: {allow: [read, bash]}"),
+			"4:33: bash cannot be allowed to codex, which has a sandbox and no permissions for tools -> want read, write, edit, fetch or *"},
+		{"part of codex", agentWith("runner: codex\n    permissions: {deny: [write(src)]}"),
+			"4:26: write(src) cannot be denied to codex, which has a sandbox and no permissions for tools -> want write, edit or fetch"},
+		{"network of codex", agentWith("runner: codex\n    permissions: {allow: [fetch]}"), "4:26: codex reaches the network only where it may write -> allow write, too, or take fetch out"},
+		{"part of an ACP tool", agentWith("runner: acp\n    command: [x]\n    permissions: {allow: [a(b)]}"),
+			"5:27: a(b) cannot be kept to: an ACP agent does not say which part of a tool it means to use -> write a, which is all of it, or leave it to run_mode: interactive"},
+		{"keep nothing", agentWith("keep: {}"), "3:11: keep says nothing -> write it like {jobs: 1000, days: 90}; without keep all jobs are kept"},
+		{"keep none", agentWith("keep: {jobs: 0}"), `3:18: jobs is "0" -> want a whole number from 1 to 1000000`},
+		{"keep for how long", "keep: {days: 1w}\nagents: [{name: a}]\n", `1:14: days is "1w" -> want a whole number from 1 to 36525`},
 		{"system nothing", agentWith("system: {}"), "3:13: system says nothing -> write a text, or file: prompts/agent.md"},
 		{"system file", agentWith("system: {file: prompts/x.md}"), `3:20: file "prompts/x.md": there is none -> `},
 		{"variable", agentWith("env: {A-B: x}"), `3:11: "A-B" is not the name of an environment variable -> it has letters, digits and _`},
@@ -125,6 +138,7 @@ func TestMistakesAreFoundWhereTheyAreWithAWayOut(t *testing.T) {
 		{"key in env", agentWith("env: {API_KEY: hello}"), `3:11: a secret does not belong into this file: "API_KEY" -> keep it in the environment of the daemon and pass it on: pass_env: [API_KEY]`},
 		{"secret in env by its looks", agentWith("env: {GH: " + ghToken + "}"), `3:11: a secret does not belong into this file: "GH" -> keep it in the environment of the daemon and pass it on: pass_env: [GH]`},
 		{"api key", agentWith("api_key: hello"), `3:5: a secret does not belong into this file: "api_key" -> pass on the environment variable that has it: pass_env: [NAME]`},
+		{"secret in a prompt", agentWith("system: use " + ghToken), "3:13: system has something in it that looks like a secret -> keep it in the environment of the daemon and pass it on: pass_env: [NAME]"},
 		{"secret of webhooks", "agents: [{name: a}]\nwebhooks: {secret: hello}\n", `2:12: a secret does not belong into this file: "secret" -> name the environment variable that has it: secret_env: NAME`},
 		{"secret as a variable", "agents: [{name: a}]\nwebhooks: {secret_env: hello-world}\n", "2:24: secret_env is not the name of an environment variable -> " + varHint},
 		{"password in a URL", agentWith("base_url: https://me:pw@host/v1"), "3:15: base_url has a name or a password in it -> secrets do not belong into this file"},
@@ -189,7 +203,7 @@ agents:
 fleet.yaml:4:5: "promt" is not a key of an agent
     promt: x
     ^
-    hint: there is base_url, command, container, description, dir, env, hooks, limits, model, name, pass_env, permissions, provider, retries, review_timeout, run_mode, runner, schedules, self_schedule, session_timeout or system
+    hint: there is base_url, command, container, description, dir, env, hooks, keep, limits, model, name, pass_env, permissions, provider, retries, review_timeout, run_mode, runner, schedules, self_schedule, session_timeout or system
 fleet.yaml:5:13: runner is "nothing"
     runner: nothing
             ^

@@ -67,6 +67,7 @@ func (c *checker) file(root *node) *File {
 		"metrics": func(n *node) {
 			c.mapping(n, "metrics", fields{"listen": func(n *node) { f.Metrics.Listen = c.listen(n, "listen") }})
 		},
+		"keep":     func(n *node) { f.Keep = c.keep(n) },
 		"defaults": func(n *node) { c.defaults(n) },
 		"agents":   func(n *node) { agents = n },
 	})
@@ -166,6 +167,10 @@ func (c *checker) agent(item, defaults *node, f *File) (Agent, bool) {
 	a.RunMode = cmp.Or(a.RunMode, RunAutonomous)
 	c.runner(&a, n, defaults)
 	c.builtIn(&a, n)
+	c.permitted(&a, n)
+	if !n.says("keep") {
+		a.Keep = f.Keep
+	}
 	lines := map[string]int{}
 	if schedules := n.get("schedules"); schedules != nil {
 		c.list(schedules, "schedules", "begin each schedule with: - name: NAME", func(item *node) {
@@ -216,6 +221,7 @@ func (c *checker) agentFields(a *Agent) fields {
 			})
 		},
 		"container": func(n *node) { a.Container = c.container(n) },
+		"keep":      func(n *node) { a.Keep = c.keep(n) },
 		"self_schedule": func(n *node) {
 			c.mapping(n, "self_schedule", fields{
 				"max":          func(n *node) { a.SelfSchedule.Max = c.number(n, "max", 0, 1000) },
@@ -295,7 +301,7 @@ func (c *checker) builtIn(a *Agent, n *node) {
 // system reads a system prompt: its text, or the file that has it.
 func (c *checker) system(n *node) (s System) {
 	if n.shape != isMap {
-		s.Text = c.text(n, "system")
+		s.Text = c.told(n, "system")
 		return s
 	}
 	c.mapping(n, "system", fields{"file": func(n *node) { s.File = c.text(n, "file"); s.Text = c.prompt(n, s.File) }})
@@ -424,6 +430,22 @@ func (c *checker) limits(n *node) (l Limits) {
 		"output_bytes":   func(n *node) { l.OutputBytes = c.bytes(n, "output_bytes") },
 	})
 	return l
+}
+
+// maxDays is a century: more is a slip of the finger.
+const maxDays = 36525
+
+// keep reads how many jobs are kept. What says nothing would remove nothing, and
+// is a mistake.
+func (c *checker) keep(n *node) (k Keep) {
+	ok := c.mapping(n, "keep", fields{
+		"jobs": func(n *node) { k.Jobs = c.number(n, "jobs", 1, 10*most) },
+		"days": func(n *node) { k.Days = c.number(n, "days", 1, maxDays) },
+	})
+	if ok && n.get("jobs") == nil && n.get("days") == nil {
+		c.at(n, "keep says nothing", "write it like {jobs: 1000, days: 90}; without keep all jobs are kept")
+	}
+	return k
 }
 
 func (c *checker) hooks(n *node, what string) (all []Hook) {

@@ -20,7 +20,7 @@ func (c *checker) scheduleFields(s *Schedule) fields {
 		"missed":     func(n *node) { s.Missed = c.choice(n, "missed", MissedSkip, MissedOnce, MissedAll) },
 		"overlap":    func(n *node) { s.Overlap = c.choice(n, "overlap", OverlapSkip, OverlapQueue, OverlapReplace) },
 		"from":       func(n *node) { s.From = c.choice(n, "from", FromStart, FromCompletion) },
-		"prompt":     func(n *node) { s.Prompt = c.text(n, "prompt") },
+		"prompt":     func(n *node) { s.Prompt = c.told(n, "prompt") },
 		"resume":     func(n *node) { s.Resume = c.bool(n, "resume") },
 		"secret_env": func(n *node) { s.SecretEnv = c.variable(n, "secret_env") },
 		"enabled":    func(n *node) { enabled := c.bool(n, "enabled"); s.Enabled = &enabled },
@@ -41,6 +41,9 @@ func (c *checker) schedule(n *node, a *Agent, shared string) Schedule {
 	if s.Type != "" {
 		c.fits(&s, n)
 		c.needs(&s, n, a, shared)
+	}
+	if s.Type == TypeWebhook || s.Type == TypeChat {
+		s.Overlap = cmp.Or(s.Overlap, OverlapQueue) // what comes in says something that no other does
 	}
 	s.Overlap = cmp.Or(s.Overlap, OverlapSkip)
 	return s

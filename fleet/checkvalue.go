@@ -139,6 +139,16 @@ func (c *checker) text(n *node, what string) string {
 	return ""
 }
 
+// told reads what an agent is told. It is kept with jobs and schedules, so that
+// a secret in it is a mistake.
+func (c *checker) told(n *node, what string) string {
+	if c.secret(n) {
+		c.hide(n.line)
+		c.at(n, what+" has something in it that looks like a secret", "keep it in the environment of the daemon and pass it on: pass_env: [NAME]")
+	}
+	return c.text(n, what)
+}
+
 func (c *checker) bool(n *node, what string) bool {
 	if n.shape != isBool {
 		c.at(n, fmt.Sprintf("%s is %s, and should be true or false", what, described(n)), "")

@@ -30,8 +30,10 @@ type DaemonOptions struct {
 	Inbox  string
 	// Dispatch hands out jobs that wait. The default is in process.
 	Dispatch Dispatch
-	// Round is called before each look, with the time; nil: nothing is.
+	// Round is called before each look, with the time; nil: nothing is. Ready
+	// is called once, after the first look at which nothing was wrong.
 	Round func(time.Time)
+	Ready func()
 	// Now tells the time. The default is time.Now.
 	Now func() time.Time
 	// Tell is told what happens, one line each, for people. The default tells
@@ -45,8 +47,12 @@ type DaemonOptions struct {
 type Dispatch interface {
 	// Added is told of jobs that were kept and wait.
 	Added(ctx context.Context, jobs []tidemark.Job) error
-	// Due returns jobs that may be started now, those that wait longest first.
-	Due(ctx context.Context, now time.Time) ([]tidemark.Job, error)
+	// HandOut is called with every look of a daemon. It has start called with
+	// jobs that are due: before it returns, or from then on until the daemon
+	// ends, also concurrently. start returns nil when the job needs no further
+	// care, store.ErrBusy when it has to wait for another one to end, and
+	// ErrUnsupported when another daemon has to run it.
+	HandOut(ctx context.Context, now time.Time, start func(context.Context, tidemark.Job) error) error
 }
 
 // inProcess hands out what the store has.
@@ -60,8 +66,19 @@ func (d inProcess) Added(context.Context, []tidemark.Job) error {
 	return nil
 }
 
-func (d inProcess) Due(ctx context.Context, now time.Time) ([]tidemark.Job, error) {
-	return d.s.DueJobs(ctx, now, 0)
+// HandOut starts what is due, those that wait longest first.
+func (d inProcess) HandOut(ctx context.Context, now time.Time, start func(context.Context, tidemark.Job) error) error {
+	jobs, err := d.s.DueJobs(ctx, now, 0)
+	if err != nil {
+		return err
+	}
+	busy := make(map[string]bool) // agents that have no slot free
+	for _, j := range jobs {
+		if !busy[j.Agent] {
+			busy[j.Agent] = errors.Is(start(ctx, j), store.ErrBusy)
+		}
+	}
+	return nil
 }
 
 // The pace of a daemon: how often it looks for what others changed, and for
@@ -85,6 +102,7 @@ type Daemon struct {
 	file   *File
 	synced *File // what the schedules in the store say
 	runs   map[string]context.CancelCauseFunc
+	ending bool // nothing more begins
 	wg     sync.WaitGroup
 }
 
@@ -117,6 +135,10 @@ func (d *Daemon) Reload(f *File) {
 	d.mu.Lock()
 	d.file = f
 	d.mu.Unlock()
+	select {
+	case d.reloaded <- struct{}{}:
+	default:
+	}
 	d.Wake()
 }
 
@@ -132,12 +154,19 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return err
 	}
 	defer d.keepMirror(ctx)()
-	var swept time.Time
+	d.wg.Go(func() { d.leftovers(ctx) })
+	var swept, retained time.Time
 	for ctx.Err() == nil {
 		now := d.o.Now()
 		if now.Sub(swept) >= sweepEvery || now.Before(swept) {
 			swept = now
 			if err := d.sweep(ctx); err != nil {
+				d.trouble(err)
+			}
+		}
+		if now.Sub(retained) >= keepEvery || now.Before(retained) {
+			retained = now
+			if err := d.retain(ctx, now); err != nil {
 				d.trouble(err)
 			}
 		}
@@ -150,7 +179,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 		if err := d.round(ctx, now); err != nil {
 			d.trouble(err)
 		} else {
-			d.lastRound.Store(now.UnixNano())
+			first := d.lastRound.Swap(now.UnixNano()) == 0
+			if first && d.o.Ready != nil {
+				d.o.Ready()
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -186,21 +218,16 @@ func (d *Daemon) round(ctx context.Context, now time.Time) error {
 	if err := d.wakeSleepers(ctx, now); err != nil {
 		return err
 	}
-	jobs, err := d.o.Dispatch.Due(ctx, now)
-	if err != nil {
-		return err
+	return d.o.Dispatch.HandOut(ctx, now, d.handed)
+}
+
+// handed starts a job that was handed out, and tells what is wrong with it.
+func (d *Daemon) handed(ctx context.Context, j tidemark.Job) error {
+	err := d.start(ctx, j)
+	if err != nil && !errors.Is(err, store.ErrBusy) && !errors.Is(err, tidemark.ErrUnsupported) {
+		d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, err))
 	}
-	busy := make(map[string]bool) // agents that have no slot free
-	for _, j := range jobs {
-		if busy[j.Agent] {
-			continue
-		}
-		err := d.start(ctx, j)
-		if busy[j.Agent] = errors.Is(err, store.ErrBusy); err != nil && !busy[j.Agent] {
-			d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, err))
-		}
-	}
-	return nil
+	return err
 }
 
 // wakeSleepers goes on with sessions that asked to be woken, each beside
@@ -242,6 +269,9 @@ func (d *Daemon) wakeSleepers(ctx context.Context, now time.Time) error {
 
 // sweep ends jobs whose owners are gone, with what is left of their programs.
 func (d *Daemon) sweep(ctx context.Context) error {
+	if err := d.o.Store.DaemonAlive(ctx, d.o.Holder); err != nil && !errors.Is(err, tidemark.ErrNotFound) {
+		d.trouble(err)
+	}
 	// What is left of a program is ended while its slot is still taken, so that
 	// no other run of the agent begins beside it; and once more afterwards, for
 	// what it started meanwhile.
@@ -270,18 +300,37 @@ func (d *Daemon) sweep(ctx context.Context) error {
 	return err
 }
 
+// leftovers ends what is left of programs that a daemon of this host began
+// before it was killed, and whose jobs a daemon of another host has ended since:
+// that one cannot reach them.
+func (d *Daemon) leftovers(ctx context.Context) {
+	for j, err := range d.o.Store.Jobs(ctx, store.JobFilter{Status: tidemark.JobInterrupted, Limit: leftMost}) {
+		if err == nil && j.Node == d.o.Holder.Host && len(j.Process) > 0 {
+			err = d.end(ctx, j)
+		}
+		if err != nil && ctx.Err() == nil {
+			d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, err))
+		}
+	}
+}
+
+// leftMost is how many jobs that were interrupted last are looked at: more than
+// one host runs at a time.
+const leftMost = 50
+
 // stop lets runs end, and ends them when they do not.
 func (d *Daemon) stop() {
+	d.mu.Lock()
+	d.ending = true
+	for _, cancel := range d.runs {
+		cancel(runner.ErrInterrupted)
+	}
+	d.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
 		d.wg.Wait()
 		close(done)
 	}()
-	d.mu.Lock()
-	for _, cancel := range d.runs {
-		cancel(runner.ErrInterrupted)
-	}
-	d.mu.Unlock()
 	select {
 	case <-done:
 	case <-time.After(stopPatience):

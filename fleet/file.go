@@ -36,6 +36,7 @@ type File struct {
 	Webhooks Webhooks
 	Mirror   Mirror
 	Metrics  Metrics
+	Keep     Keep // of agents that do not say it themselves
 
 	defaults *node // the section, for schedules that are added at run time
 }
@@ -64,6 +65,13 @@ type Mirror struct {
 // Metrics is where /metrics and the health check are served while up.
 type Metrics struct {
 	Listen string // host:port, "": nowhere
+}
+
+// Keep says which jobs that have ended are kept; the others are removed with
+// their output. Zero keeps all.
+type Keep struct {
+	Jobs int // of an agent, the newest
+	Days int // after their end
 }
 
 // The runners.
@@ -104,6 +112,7 @@ type Agent struct {
 	Hooks          Hooks
 	Container      *Container   // nil: none
 	SelfSchedule   SelfSchedule `key:"self_schedule"`
+	Keep           Keep         // default that of the file
 	Schedules      []Schedule   // in the order of the file
 }
 
@@ -201,7 +210,7 @@ type Schedule struct {
 	Zone      string        // cron: that Cron is read in; default UTC
 	Jitter    time.Duration // interval and cron: an instant is up to so much later
 	Missed    string        // interval and cron, instants of a time in which nothing ran: one of the Missed constants; default once
-	Overlap   string        // while the last run goes on: one of the Overlap constants; default skip
+	Overlap   string        // while the last run goes on: one of the Overlap constants; default skip, and queue for webhook and chat, of which each waits
 	From      string        // interval: one of the From constants; default start
 	Prompt    string        // webhook and chat: before what came in
 	Resume    bool          // go on with the agent's session; default a fresh one

@@ -181,8 +181,8 @@ agents:
 	want := []Schedule{
 		{Name: "i", Type: TypeInterval, Every: time.Minute, Jitter: 30 * time.Second, Missed: MissedSkip, Overlap: OverlapSkip, From: FromCompletion, Prompt: "p", Resume: true},
 		{Name: "c", Type: TypeCron, Cron: "0 0 * * *", Zone: "Asia/Tokyo", Jitter: 10 * time.Minute, Missed: MissedSkip, Overlap: OverlapSkip, Prompt: "p", Resume: true},
-		{Name: "h", Type: TypeWebhook, Overlap: OverlapSkip, Resume: true, SecretEnv: "S"},
-		{Name: "m", Type: TypeChat, Overlap: OverlapSkip},
+		{Name: "h", Type: TypeWebhook, Overlap: OverlapQueue, Resume: true, SecretEnv: "S"},
+		{Name: "m", Type: TypeChat, Overlap: OverlapQueue},
 	}
 	if diff := cmp.Diff(want, f.Agents[0].Schedules); diff != "" {
 		t.Errorf("schedules (-want +got):\n%s", diff)

@@ -44,7 +44,7 @@ func (c Change) String() string {
 func (f *File) Changes(old *File) []Change {
 	var all []Change
 	if old == nil {
-		old = &File{Version: f.Version, Fleet: f.Fleet, Limits: f.Limits, Webhooks: f.Webhooks, Mirror: f.Mirror, Metrics: f.Metrics}
+		old = &File{Version: f.Version, Fleet: f.Fleet, Limits: f.Limits, Webhooks: f.Webhooks, Mirror: f.Mirror, Metrics: f.Metrics, Keep: f.Keep}
 	}
 	if keys := different("", *f, *old); len(keys) > 0 {
 		all = append(all, Change{Kind: Changed, Keys: keys})

@@ -77,7 +77,7 @@ defaults: {schedule: {missed: once}, limits: {max_concurrent: 1}}
 agents:
   - name: same
   - name: leaves
-    schedules: [{name: s, type: chat, overlap: skip}]
+    schedules: [{name: s, type: chat, overlap: queue}]
   - name: stays
     env: {A: 1}
     limits: {timeout: 60m}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -85,6 +86,11 @@ func (n *node) get(key string) *node {
 		return nil
 	}
 	return e.value
+}
+
+// says reports whether a key is there, with a value or with nothing.
+func (n *node) says(key string) bool {
+	return n != nil && slices.ContainsFunc(n.entries, func(e entry) bool { return e.key == key })
 }
 
 // own returns the entry of a key that is there and is not a default.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // An agent with a schedule of type chat has an inbox, the folder inbox/AGENT: a
@@ -34,6 +35,7 @@ const (
 	endTaken     = ".taken"
 	endProcessed = ".processed"
 	endRefused   = ".refused" // what cannot become a job
+	endSkipped   = ".skipped" // what the overlap of the schedule skips
 )
 
 const (
@@ -195,11 +197,15 @@ func (g *gate) deliver(ctx context.Context, box *durable.Dir, stem, token string
 	if err != nil {
 		return err
 	}
-	m := message{Agent: s.Agent, Schedule: s.Name, Trigger: tidemark.TriggerChat, Look: look,
-		Text:   func(prompt string) string { return Message(prompt, strings.ToValidUTF8(string(text), "\uFFFD")) },
-		Origin: origin{Delivery: token, File: strings.ToValidUTF8(strings.TrimSuffix(stem, "."+token), "\uFFFD")}}
-	if _, _, err := g.receive(ctx, m); err != nil {
+	in := store.Delivery{Agent: s.Agent, Schedule: s.Name, Trigger: tidemark.TriggerChat, Look: look,
+		Text: func(prompt string) string { return Message(prompt, strings.ToValidUTF8(string(text), "\uFFFD")) },
+		ID:   token, File: strings.ToValidUTF8(strings.TrimSuffix(stem, "."+token), "\uFFFD")}
+	got, err := g.receive(ctx, in)
+	switch {
+	case err != nil:
 		return err
+	case got.Skipped != "":
+		return box.Rename(stem+endTaken, stem+endSkipped)
 	}
 	return box.Rename(stem+endTaken, stem+endProcessed)
 }

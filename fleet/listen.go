@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -31,6 +30,7 @@ type gate struct {
 	transport http.RoundTripper // nil: the usual one
 	lastRound atomic.Int64      // when the daemon did its last round, in Unix nanoseconds
 	lastInbox string            // what was wrong with the inboxes in the last round
+	reloaded  chan struct{}     // has one element when another file holds
 
 	tally sync.Mutex
 	ended map[string]int64 // jobs that this daemon ended, by status
@@ -41,7 +41,7 @@ func newGate(of *Daemon, secret func(name string) string) *gate {
 	if secret == nil {
 		secret = func(string) string { return "" }
 	}
-	return &gate{of: of, secret: secret, ended: make(map[string]int64), told: make(map[string]bool)}
+	return &gate{of: of, secret: secret, reloaded: make(chan struct{}, 1), ended: make(map[string]int64), told: make(map[string]bool)}
 }
 
 func (g *gate) count(status string) {
@@ -58,8 +58,6 @@ const (
 	maxDelivery = 200
 	// healthyFor is how old the last round may be: many times its pace.
 	healthyFor = 10 * time.Second
-	// slowCaller bounds how long a request may take to come in.
-	slowCaller = 30 * time.Second
 	// dueCounted bounds how many waiting jobs the metrics count.
 	dueCounted = 10_000
 )
@@ -73,50 +71,13 @@ const (
 // no right one gets the same answer whether there is such a schedule or not.
 // The answer to a call that made a job is 202, and it names the job. A call
 // whose X-Tidemark-Delivery was seen before, among the newest thousand jobs of
-// the agent, is answered with 200 and the job that the first one made.
+// the agent, is answered with 200 and the job that the first one made; one that
+// the overlap of the schedule skips, with 200 and the reason.
 func (g *gate) Handler(secret func(name string) string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/hooks/{agent}/{name}", g.hookHandler(secret))
 	mux.Handle("/", g.metricsHandler())
 	return mux
-}
-
-// Serve listens where the file says, webhooks and metrics each at their own
-// address, until ctx ends. An address that a reload changes holds from the next
-// start on.
-func (g *gate) Serve(ctx context.Context, secret func(name string) string) error {
-	g.of.mu.Lock()
-	hooks, metrics := g.of.file.Webhooks.Listen, g.of.file.Metrics.Listen
-	g.of.mu.Unlock()
-	handlers := g.handlers(hooks, metrics, secret)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	failed := make(chan error, len(handlers))
-	for addr, h := range handlers {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
-		if err != nil {
-			ended := ctx.Err() != nil
-			cancel()
-			if ended {
-				return nil
-			}
-			return tidemark.Invalidf("listening at %s: %w", addr, err)
-		}
-		server := &http.Server{Handler: h, ReadTimeout: slowCaller, WriteTimeout: 2 * slowCaller, MaxHeaderBytes: 64 << 10}
-		wg.Go(func() { failed <- server.Serve(l) })
-		wg.Go(func() {
-			<-ctx.Done()
-			server.Close()
-		})
-	}
-	defer cancel()
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-failed:
-		return err
-	}
 }
 
 // handlers are what is served at which address. Webhooks come in from anywhere,
@@ -212,10 +173,9 @@ func (g *gate) incoming(w http.ResponseWriter, r *http.Request, agent, name stri
 		http.Error(w, fmt.Sprintf("%s has more than %d bytes", headerDelivery, maxDelivery), http.StatusBadRequest)
 		return
 	}
-	m := message{Agent: agent, Schedule: name, Trigger: tidemark.TriggerWebhook, Text: data(body), Origin: origin{Delivery: delivery}, Look: deliveriesKept}
-	j, isNew, err := g.receive(r.Context(), m)
+	got, err := g.receive(r.Context(), store.Delivery{Agent: agent, Schedule: name, Trigger: tidemark.TriggerWebhook, Text: data(body), ID: delivery, Look: deliveriesKept})
 	switch {
-	case errors.Is(err, errDisabled):
+	case errors.Is(err, store.ErrDisabled):
 		http.Error(w, "the schedule is disabled", http.StatusConflict)
 		return
 	case err != nil:
@@ -224,10 +184,14 @@ func (g *gate) incoming(w http.ResponseWriter, r *http.Request, agent, name stri
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if isNew {
+	answer := map[string]string{"job": got.Job.ID}
+	switch {
+	case got.Skipped != "":
+		answer = map[string]string{"skipped": got.Skipped}
+	case got.New:
 		w.WriteHeader(http.StatusAccepted)
 	}
-	json.NewEncoder(w).Encode(map[string]string{"job": j.ID})
+	json.NewEncoder(w).Encode(answer)
 }
 
 // data is what a webhook brought, behind words that say what it is: whoever can
@@ -310,87 +274,4 @@ func byStatus(w io.Writer, name, kind, help string, values map[string]int64) {
 
 func single(w io.Writer, name, help string, value float64) {
 	fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s gauge\n%s %.15g\n", name, help, name, name, value)
-}
-
-// message is something that came in and is to become one job.
-type message struct {
-	Agent, Schedule, Trigger string
-	Text                     func(prompt string) string // what the agent is told, after the schedule's prompt
-	Origin                   origin
-	Look                     int // how many of the agent's newest jobs may have come of it already; 0: all
-}
-
-// origin is kept with a job, as its Extra: where it came from.
-type origin struct {
-	Delivery string `json:"delivery,omitempty"` // no two jobs of a schedule have the same
-	File     string `json:"inbox_file,omitempty"`
-}
-
-const (
-	// deliveriesKept is how far back a delivery is known again. Services that
-	// call again do so within hours.
-	deliveriesKept = 1000
-	// claimTries bounds how often somebody else may be quicker.
-	claimTries = 50
-)
-
-// errDisabled says that a person disabled the schedule of a message.
-var errDisabled = errors.New("the schedule is disabled")
-
-// receive makes a job of a message, once over all daemons and crashes; when it
-// was made before, that is the job, and it is not new.
-//
-// The schedule remembers the job that it made last, and is claimed as it was
-// read before the other jobs were looked through. So whoever makes a job of the
-// same message in between makes the claim fail, and is then found.
-func (g *gate) receive(ctx context.Context, m message) (j tidemark.Job, isNew bool, err error) {
-	extra, err := json.Marshal(m.Origin)
-	if err != nil {
-		return j, false, err
-	}
-	for range claimTries {
-		s, err := g.of.o.Store.Schedule(ctx, m.Agent, m.Schedule)
-		if err != nil {
-			return j, false, err
-		}
-		if s.Status == tidemark.Disabled {
-			return j, false, errDisabled
-		}
-		if j, ok, err := g.received(ctx, m); ok || err != nil {
-			return j, false, err
-		}
-		job := tidemark.Job{Trigger: m.Trigger, Prompt: m.Text(s.Prompt), SessionID: s.Session, Occurrence: g.of.o.Now().UTC().Truncate(time.Microsecond), Extra: extra}
-		jobs, err := g.of.o.Store.ClaimOccurrence(ctx, store.Occurrence{Of: s, Jobs: []tidemark.Job{job}, Next: s.NextRunAt, Settled: s.SettledAt})
-		if errors.Is(err, tidemark.ErrExists) {
-			continue
-		}
-		if err != nil {
-			return j, false, err
-		}
-		if err := g.of.o.Dispatch.Added(ctx, jobs); err != nil {
-			g.of.o.Tell(m.Agent, fmt.Sprintf("%s waits: %s", jobs[0].ID, err)) // it is kept all the same
-		}
-		return jobs[0], true, nil
-	}
-	return j, false, tidemark.Conflictf("schedule %s/%s: somebody else was quicker %d times", m.Agent, m.Schedule, claimTries)
-}
-
-// received finds the job that was made of a message before.
-func (g *gate) received(ctx context.Context, m message) (tidemark.Job, bool, error) {
-	if m.Origin.Delivery == "" {
-		return tidemark.Job{}, false, nil
-	}
-	for j, err := range g.of.o.Store.Jobs(ctx, store.JobFilter{Agent: m.Agent, Limit: m.Look}) {
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verify names it
-		}
-		if err != nil {
-			return j, false, err
-		}
-		var from origin
-		if j.Schedule == m.Schedule && len(j.Extra) > 0 && json.Unmarshal(j.Extra, &from) == nil && from.Delivery == m.Origin.Delivery {
-			return j, true, nil
-		}
-	}
-	return tidemark.Job{}, false, nil
 }

@@ -14,13 +14,19 @@ import (
 )
 
 // start takes a job and runs it beside everything else: ErrBusy when it has to
-// wait for another one to end.
+// wait for another one to end, ErrUnsupported when another daemon has to run it.
 func (d *Daemon) start(ctx context.Context, j tidemark.Job) error {
 	a, ok := d.agent(j.Agent)
 	if !ok {
-		return nil // another fleet's
+		return tidemark.Unsupportedf("agent %s is not in the fleet file here", j.Agent)
+	}
+	if !d.begin() {
+		return tidemark.Unsupportedf("this daemon ends")
 	}
 	run, err := d.o.Store.StartJob(ctx, j.ID, d.o.Holder, d.limits(a))
+	if err != nil {
+		d.wg.Done()
+	}
 	switch {
 	case errors.Is(err, tidemark.ErrConflict), errors.Is(err, tidemark.ErrHeld), errors.Is(err, tidemark.ErrNotFound):
 		return nil
@@ -31,15 +37,30 @@ func (d *Daemon) start(ctx context.Context, j tidemark.Job) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	d.mu.Lock()
 	d.runs[j.ID] = cancel
+	if d.ending { // since begin
+		cancel(runner.ErrInterrupted)
+	}
 	d.mu.Unlock()
-	d.wg.Go(func() {
+	go func() {
+		defer d.wg.Done()
 		d.work(ctx, cancel, a, run)
 		d.mu.Lock()
 		delete(d.runs, j.ID)
 		d.mu.Unlock()
 		d.Wake()
-	})
+	}()
 	return nil
+}
+
+// begin counts one more that stop waits for, unless that waits already.
+func (d *Daemon) begin() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ending {
+		return false
+	}
+	d.wg.Add(1)
+	return true
 }
 
 // errCancelled is the cause of a run that somebody cancelled.
@@ -100,7 +121,11 @@ func (d *Daemon) run(ctx context.Context, a Agent, run *store.JobRun) (runner.Ou
 func (d *Daemon) task(ctx context.Context, a Agent, run *store.JobRun) (runner.Task, error) {
 	j := run.Job()
 	keeping := context.WithoutCancel(ctx)
-	t := runner.Task{Job: j.ID, Agent: a.Name, Prompt: j.Prompt, System: a.System.Text, Model: a.Model, Dir: a.Dir, Session: j.SessionID,
+	prompt, err := d.o.Store.JobPrompt(ctx, j)
+	if err != nil {
+		return runner.Task{}, err
+	}
+	t := runner.Task{Job: j.ID, Agent: a.Name, Prompt: prompt, System: a.System.Text, Model: a.Model, Dir: a.Dir, Session: j.SessionID,
 		Fork: j.ForkedFrom != "", Mint: string(tidemark.NewSessionID()), MaxTurns: a.Limits.MaxTurns, RunMode: a.RunMode, OutputBytes: a.Limits.OutputBytes}
 	if d.o.Environ != nil {
 		t.Environ = d.o.Environ(a)

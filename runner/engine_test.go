@@ -201,44 +201,108 @@ func TestContainersThatNobodyOwnsAreFoundAndRemoved(t *testing.T) {
 	}
 }
 
-// A real engine is tried where one is installed and answers. The image is made
-// of the test binary alone.
-func TestAnAgentRunsInARealContainer(t *testing.T) {
-	name := ""
-	for _, n := range []string{"podman", "docker"} {
-		if _, err := exec.LookPath(n); err != nil {
-			continue
-		}
-		if out, err := exec.CommandContext(t.Context(), n, "info").CombinedOutput(); err != nil {
-			t.Logf("%s is there and does not answer: %.200s", n, out)
-			continue
-		}
-		name = n
-		break
-	}
-	if name == "" {
-		t.Skip("neither podman nor docker runs here")
-	}
+// realEngine finds an engine that can run a container here, and the environment
+// to call it with. Podman gets a storage of its own, and is tried with each
+// runtime that is there: many machines that are containers themselves let only
+// one of them work. The image is made of the test binary alone.
+func realEngine(t *testing.T) (name, image string, environ []string) {
+	t.Helper()
 	folder := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", filepath.Join(folder, "agent"), ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	tar := exec.CommandContext(t.Context(), "sh", "-c", `tar -C "$1" -cf - agent | "$2" import - tidemark-runner-test`, "sh", folder, name)
-	if out, err := tar.CombinedOutput(); err != nil {
-		t.Skipf("%s cannot make an image here: %v: %s", name, err, out)
+	image = "localhost/tidemark-runner-test"
+	var why []string
+	for _, c := range engines(t) {
+		call := func(args ...string) (string, error) {
+			cmd := exec.CommandContext(t.Context(), c.name, args...)
+			cmd.Env = c.environ
+			out, err := cmd.CombinedOutput()
+			return string(out), err
+		}
+		tar := exec.CommandContext(t.Context(), "sh", "-c", `tar -C "$1" -cf - agent | "$2" import - "$3"`, "sh", folder, c.name, image)
+		tar.Env = c.environ
+		if out, err := tar.CombinedOutput(); err != nil {
+			why = append(why, fmt.Sprintf("%s cannot make an image: %v: %.300s", c.about, err, out))
+			continue
+		}
+		t.Cleanup(func() { // not by call: the context of the test has ended
+			cmd := exec.Command(c.name, "rmi", "--force", image)
+			cmd.Env = c.environ
+			cmd.Run()
+		})
+		if out, err := call("run", "--rm", "--network=none", "--env", roleVariable+"=agent", image, "/agent"); err != nil {
+			why = append(why, fmt.Sprintf("%s cannot run a container: %v: %.300s", c.about, err, out))
+			continue
+		}
+		t.Log("with", c.about)
+		return c.name, image, c.environ
 	}
-	t.Cleanup(func() { exec.Command(name, "rmi", "--force", "tidemark-runner-test").Run() })
+	if why == nil {
+		why = []string{"neither podman nor docker is installed"}
+	}
+	t.Skip(strings.Join(why, "\n"))
+	return "", "", nil
+}
+
+// candidate is a way in which an engine may work.
+type candidate struct {
+	name, about string
+	environ     []string
+}
+
+func engines(t *testing.T) (all []candidate) {
+	t.Helper()
+	if _, err := exec.LookPath("podman"); err == nil {
+		for _, runtime := range []string{"crun", "runc"} {
+			if _, err := exec.LookPath(runtime); err != nil {
+				continue
+			}
+			folder := t.TempDir()
+			note(folder, "storage.conf", fmt.Sprintf("[storage]\ndriver = \"vfs\"\ngraphroot = %q\nrunroot = %q\n", filepath.Join(folder, "root"), filepath.Join(folder, "run")))
+			note(folder, "containers.conf", fmt.Sprintf("[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n[engine]\nruntime = %q\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\n", runtime))
+			all = append(all, candidate{"podman", "podman with " + runtime, append(os.Environ(),
+				"CONTAINERS_STORAGE_CONF="+filepath.Join(folder, "storage.conf"), "CONTAINERS_CONF="+filepath.Join(folder, "containers.conf"))})
+		}
+	}
+	if _, err := exec.LookPath("docker"); err == nil {
+		all = append(all, candidate{"docker", "docker", os.Environ()})
+	}
+	return all
+}
+
+func TestAnAgentRunsInARealContainer(t *testing.T) {
+	name, image, environ := realEngine(t)
 	g := newRig(t, "!env SECRET", "inside")
 	g.task.Environ = append(g.task.Environ, "SECRET=hush", folderVariable+"=")
-	g.task.Container = &runner.Container{Engine: name, Image: "tidemark-runner-test", Options: []string{"--network=none"}, Environ: os.Environ()}
+	g.task.Container = &runner.Container{Engine: name, Image: image, Options: []string{"--network=none"}, Environ: environ}
 	o, err := g.run(t.Context(), runner.Command([]string{"/agent"}))
 	if err != nil || o.Summary != "inside" {
 		t.Fatalf("outcome %+v, %v, events %v", o, err, g.brief())
 	}
-	left, err := runner.Containers(t.Context(), name, os.Environ())
+	if id := g.seen[len(g.seen)-1].Container; len(id) != 64 {
+		t.Errorf("the container is noted as %q, want its id", id)
+	}
+	left, err := runner.Containers(t.Context(), name, environ)
 	if err != nil || len(left) != 0 {
+		t.Errorf("containers %v, %v", left, err)
+	}
+
+	// One that hangs and is cancelled is removed, too.
+	g = newRig(t, "!hang")
+	g.task.Container = &runner.Container{Engine: name, Image: image, Options: []string{"--network=none"}, Environ: environ,
+		Mounts: []runner.Mount{{Source: g.folder, Target: g.folder}}}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		g.untilNoted("hangs")
+		cancel(errors.New("enough"))
+	}()
+	if o, err := g.run(ctx, runner.Command([]string{"/agent"})); o.ExitReason != tidemark.ExitCancelled {
+		t.Errorf("outcome %+v, %v", o, err)
+	}
+	if left, err := runner.Containers(t.Context(), name, environ); err != nil || len(left) != 0 {
 		t.Errorf("containers %v, %v", left, err)
 	}
 }

@@ -24,12 +24,12 @@ func (s *Store) AgentStates(ctx context.Context) ([]tidemark.Agent, error) {
 		if err != nil {
 			return all, err
 		}
-		a.CurrentJob, a.ContainerID, a.NextSchedule, a.NextTriggerAt = "", "", "", time.Time{}
+		a.CurrentJob, a.ContainerID, a.Node, a.NextSchedule, a.NextTriggerAt = "", "", "", "", time.Time{}
 		switch {
 		case len(running) > 0:
 			a.Status, a.CurrentJob = tidemark.Running, running[len(running)-1]
 			if j, err := s.Job(ctx, a.CurrentJob); err == nil {
-				a.ContainerID = j.ContainerID
+				a.ContainerID, a.Node = j.ContainerID, j.Node
 			}
 		case a.ErrorMessage != "":
 			a.Status = tidemark.Failing

@@ -122,6 +122,13 @@ func (w *Writer) SaveCheckpoint(ctx context.Context, c Checkpoint) error {
 		c.Seq = w.main.newest.Seq
 	}
 	key := w.s.checkpointKey(w.id, c.Name)
+	c, secrets, err := w.s.hideCheckpoint(w.id, c)
+	if err != nil {
+		return tidemark.Invalidf("%s: %w", key, err)
+	}
+	if err := w.s.vault(ctx, &b, w.id, secrets); err != nil {
+		return err
+	}
 	old, err := w.s.get(ctx, key, &Checkpoint{})
 	if err != nil && !(errors.Is(err, tidemark.ErrCorrupt) && old.Version > 0) {
 		return err // a damaged one is replaced

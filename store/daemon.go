@@ -14,9 +14,18 @@ type Daemon struct {
 	Holder    tidemark.Holder `json:"holder"`
 	File      string          `json:"file,omitempty"` // the fleet file, on its host
 	StartedAt time.Time       `json:"started_at"`
+	ReadyAt   time.Time       `json:"ready_at,omitzero"` // when it had done all that was due once
+	SeenAt    time.Time       `json:"seen_at"`
 
-	Dead bool `json:"-"` // it is proven dead
+	Dead bool `json:"-"` // it is proven dead, or was silent for daemonSilence
 }
+
+// A daemon says every daemonBeat that it is there. One of another machine that
+// was not heard of for daemonSilence is gone, as far as anybody can tell.
+const (
+	daemonBeat    = 30 * time.Second
+	daemonSilence = 2 * time.Minute
+)
 
 func daemonKey(h tidemark.Holder) tidemark.Key {
 	return tidemark.Key{Kind: kindDaemon, ID: fmt.Sprintf("%s-%d", safeName(h.Host), h.PID)}
@@ -39,8 +48,52 @@ func safeName(host string) string {
 // AddDaemon says that a process runs the fleet.
 func (s *Store) AddDaemon(ctx context.Context, d Daemon) error {
 	d.StartedAt = s.now()
+	d.SeenAt = d.StartedAt
 	_, err := s.replace(ctx, daemonKey(d.Holder), d, nil)
 	return err
+}
+
+// DaemonReady says that a process that runs the fleet knows its agents, and that
+// what was due when it came is done: ErrNotFound when it did not say that it
+// runs it.
+func (s *Store) DaemonReady(ctx context.Context, h tidemark.Holder) error {
+	return s.changeDaemon(ctx, h, func(d *Daemon) bool {
+		d.ReadyAt = s.now()
+		return true
+	})
+}
+
+// DaemonAlive says that a process still runs the fleet, no more often than is
+// worth a write.
+func (s *Store) DaemonAlive(ctx context.Context, h tidemark.Holder) error {
+	return s.changeDaemon(ctx, h, func(d *Daemon) bool {
+		old := s.now().Sub(d.SeenAt) >= daemonBeat
+		d.SeenAt = s.now()
+		return old
+	})
+}
+
+// changeDaemon changes what a daemon says of itself, when change says so.
+func (s *Store) changeDaemon(ctx context.Context, h tidemark.Holder, change func(*Daemon) bool) error {
+	return retry(func() error {
+		var d Daemon
+		r, err := s.get(ctx, daemonKey(h), &d)
+		if err != nil {
+			return err
+		}
+		if r.Version == 0 {
+			return tidemark.NotFoundf("daemon %s: not found", h)
+		}
+		if !change(&d) {
+			return nil
+		}
+		p, err := put(r.Key, r.Version, d)
+		if err != nil {
+			return err
+		}
+		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
+		return err
+	})
 }
 
 // RemoveDaemon says that it does not any more.
@@ -68,7 +121,7 @@ func (s *Store) Daemons(ctx context.Context) ([]Daemon, error) {
 		if err != nil {
 			return all, err
 		}
-		d.Dead = s.o.Dead(d.Holder)
+		d.Dead = s.o.Dead(d.Holder) || !d.SeenAt.IsZero() && s.now().Sub(d.SeenAt) > daemonSilence
 		all = append(all, d)
 	}
 	return all, nil

@@ -65,10 +65,14 @@ func (w *Writer) PutFile(ctx context.Context, name string, content io.Reader) (F
 	}
 	f := File{Name: name, Content: rand.Text()}
 	c := &chunks{w: w, content: f.Content, log: keyOf(kindFile, w.id, f.Content), sum: sha256.New()}
+	shown := &hidingReader{s: w.s, id: w.id, from: content}
+	if w.s.looks() {
+		content = shown
+	}
 	err := c.fill(ctx, content)
 	if err == nil {
 		f.Size, f.SHA256 = c.size, hex.EncodeToString(c.sum.Sum(nil))
-		err = w.putFile(ctx, &f, c.record)
+		err = w.putFile(ctx, &f, c.record, shown.values)
 	}
 	if err != nil {
 		// What was written leads nowhere.
@@ -79,9 +83,12 @@ func (w *Writer) PutFile(ctx context.Context, name string, content io.Reader) (F
 }
 
 // putFile makes f what its name leads to, and drops what it led to before. The
-// record beside its content has served.
-func (w *Writer) putFile(ctx context.Context, f *File, beside []tidemark.Need) error {
+// record beside its content has served. The vault keeps what was masked in it.
+func (w *Writer) putFile(ctx context.Context, f *File, beside []tidemark.Need, secrets map[string]vaulted) error {
 	b := tidemark.Batch{At: w.s.now(), Deletes: beside}
+	if err := w.s.vault(ctx, &b, w.id, secrets); err != nil {
+		return err
+	}
 	f.ModifiedAt = b.At
 	var old File
 	was, err := w.s.get(ctx, w.s.fileKey(w.id, f.Name), &old)

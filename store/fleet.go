@@ -43,6 +43,7 @@ func (s *Store) PutAgent(ctx context.Context, a tidemark.Agent) (bool, error) {
 	if err := tidemark.CheckID(a.Name); err != nil {
 		return false, tidemark.Invalidf("agent: %w", err)
 	}
+	s.hideAgent(&a)
 	return s.replace(ctx, agentKey(a.Name), a, func(r *tidemark.Record) { r.State = a.Status })
 }
 
@@ -57,6 +58,7 @@ func (s *Store) PutSchedule(ctx context.Context, d tidemark.Schedule) (bool, err
 	if err := tidemark.CheckID(key.ID); err != nil || d.Name == "" {
 		return false, tidemark.Invalidf("schedule %q of agent %q: not a name", d.Name, d.Agent)
 	}
+	s.hide(tidemark.SessionID(d.Agent), []*string{&d.LastError}, &d.Extra)
 	return s.replace(ctx, key, d, func(r *tidemark.Record) { fileSchedule(r, d) })
 }
 
@@ -101,6 +103,8 @@ func (s *Store) PutJob(ctx context.Context, j tidemark.Job) (bool, error) {
 	if err := tidemark.CheckID(j.ID); err != nil {
 		return false, tidemark.Invalidf("job: %w", err)
 	}
+	s.hideJob(&j)
+	s.hide(tidemark.SessionID(j.ID), nil, &j.Extra)
 	return s.replace(ctx, jobKey(j.ID), j, func(r *tidemark.Record) { r.Group, r.State = j.Agent, j.Status })
 }
 
@@ -161,7 +165,7 @@ func (s *Store) appendEvents(ctx context.Context, log tidemark.Key, from int64, 
 	if len(events) == 0 {
 		return nil
 	}
-	a, err := eventLines(log, from, events)
+	a, err := s.eventLines(log, from, events)
 	if err != nil {
 		return err
 	}
@@ -169,10 +173,12 @@ func (s *Store) appendEvents(ctx context.Context, log tidemark.Key, from int64, 
 	return err
 }
 
-// eventLines are events as the lines of a log that is as long as from says.
-func eventLines(log tidemark.Key, from int64, events []tidemark.Event) (tidemark.Append, error) {
+// eventLines are events, without the secrets in them, as the lines of a log that
+// is as long as from says.
+func (s *Store) eventLines(log tidemark.Key, from int64, events []tidemark.Event) (tidemark.Append, error) {
 	a := tidemark.Append{Log: log, Lines: make([]tidemark.Line, len(events))}
 	for i, e := range events {
+		s.hideEvent(log.ID, &e)
 		l, err := e.Line()
 		if err != nil {
 			return a, err

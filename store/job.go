@@ -46,9 +46,12 @@ func jobID(at time.Time) string {
 	return fmt.Sprintf("job-%s-%s", at.Format(time.DateOnly), b[:])
 }
 
-// jobRecord files a job.
-func jobRecord(j tidemark.Job, version int64) (tidemark.Record, error) {
-	r, err := put(jobKey(j.ID), version, j)
+// jobRecord files a job, without the secrets in it.
+func (s *Store) jobRecord(j *tidemark.Job, version int64) (tidemark.Record, error) {
+	if s.o.Redact != RedactWarn { // a job is filed many times, and its prompt was warned of
+		s.hideJob(j)
+	}
+	r, err := put(jobKey(j.ID), version, *j)
 	r.Group, r.State = j.Agent, j.Status
 	if j.Status == tidemark.JobPending {
 		r.Due = keepable(j.StartedAt)
@@ -59,28 +62,37 @@ func jobRecord(j tidemark.Job, version int64) (tidemark.Record, error) {
 	return r, err
 }
 
-// newJob fills in what a job has before it runs.
-func (s *Store) newJob(j tidemark.Job) (tidemark.Job, tidemark.Record, error) {
+// newJob fills in what a job has before it runs, and files it with what the
+// vault keeps of its prompt.
+func (s *Store) newJob(j tidemark.Job) (tidemark.Job, []tidemark.Record, error) {
 	if err := tidemark.CheckID(j.Agent); err != nil {
-		return j, tidemark.Record{}, tidemark.Invalidf("agent: %w", err)
+		return j, nil, tidemark.Invalidf("agent: %w", err)
 	}
 	now := s.now()
 	j.ID, j.Status, j.StartedAt = jobID(now), tidemark.JobPending, now
 	j.OutputFile = j.ID + ".jsonl"
-	r, err := jobRecord(j, 0)
-	return j, r, err
+	var all []tidemark.Record
+	for mark, v := range s.hideJob(&j) {
+		r, err := put(keyOf(kindSecret, tidemark.SessionID(j.ID), mark), 0, v)
+		if err != nil {
+			return j, nil, err
+		}
+		all = append(all, r)
+	}
+	r, err := s.jobRecord(&j, 0)
+	return j, append(all, r), err
 }
 
 // AddJob keeps a job that is to run, under an id that no other has.
 func (s *Store) AddJob(ctx context.Context, j tidemark.Job) (tidemark.Job, error) {
 	var added tidemark.Job
 	err := retry(func() error {
-		var r tidemark.Record
+		var puts []tidemark.Record
 		var err error
-		if added, r, err = s.newJob(j); err != nil {
+		if added, puts, err = s.newJob(j); err != nil {
 			return err
 		}
-		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+		_, err = s.commit(ctx, tidemark.Batch{Puts: puts})
 		return err
 	})
 	return added, err
@@ -136,7 +148,7 @@ func (s *Store) StartJob(ctx context.Context, id string, who tidemark.Holder, li
 		}
 		j.Status, j.StartedAt, j.Node = tidemark.JobRunning, b.At, who.Host
 		j.Attempt = max(j.Attempt, 1)
-		r, err := jobRecord(j, version)
+		r, err := s.jobRecord(&j, version)
 		if err != nil {
 			return err
 		}
@@ -238,7 +250,7 @@ func (r *JobRun) Emit(ctx context.Context, events ...tidemark.Event) error {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	b := tidemark.Batch{At: r.s.now()}
-	a, err := eventLines(jobKey(r.job.ID), r.length, events)
+	a, err := r.s.eventLines(jobKey(r.job.ID), r.length, events)
 	if err != nil {
 		return err
 	}
@@ -260,7 +272,7 @@ func (r *JobRun) Note(ctx context.Context, change func(*tidemark.Job)) error {
 	j := r.job
 	change(&j)
 	b := tidemark.Batch{At: r.s.now()}
-	p, err := jobRecord(j, r.version)
+	p, err := r.s.jobRecord(&j, r.version)
 	if err != nil {
 		return err
 	}
@@ -319,11 +331,15 @@ func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember f
 			return err
 		}
 		if follow != nil {
-			added, fr, err := r.s.newJob(*follow)
+			again := *follow
+			if again.Prompt, err = r.s.JobPrompt(ctx, tidemark.Job{ID: j.ID, Prompt: again.Prompt}); err != nil {
+				return err
+			}
+			added, puts, err := r.s.newJob(again)
 			if err != nil {
 				return err
 			}
-			next, b.Puts = added, append(b.Puts, fr)
+			next, b.Puts = added, append(b.Puts, puts...)
 		}
 		if _, err = r.s.commit(ctx, b); errors.Is(err, tidemark.ErrConflict) && !r.w.holds(ctx) {
 			return &settled{r.w.lost(ctx, err)}
@@ -368,17 +384,21 @@ func (s *Store) ending(ctx context.Context, j *tidemark.Job, version int64, l Le
 	if err != nil {
 		return b, err
 	}
+	r, err := s.jobRecord(j, version)
+	if err != nil {
+		return b, err
+	}
 	if remember != nil {
 		remember(&a, *j)
 	}
+	s.hideAgent(&a)
 	ar, err := put(agentKey(j.Agent), old.Version, a)
 	if err != nil {
 		return b, err
 	}
 	ar.State = a.Status
-	r, err := jobRecord(*j, version)
 	b.Puts = append(b.Puts, ar, r)
-	return b, err
+	return b, nil
 }
 
 // CancelJob ends a job that waits, or tells the owner of one that runs; it
@@ -392,7 +412,7 @@ func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) 
 		switch j.Status {
 		case tidemark.JobPending:
 			j.Status, j.ExitReason, j.FinishedAt = tidemark.JobCancelled, tidemark.ExitCancelled, s.now()
-			r, err := jobRecord(j, version)
+			r, err := s.jobRecord(&j, version)
 			if err != nil {
 				return err
 			}
@@ -409,6 +429,31 @@ func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) 
 		err = done.error
 	}
 	return ended, err
+}
+
+// RemoveJob removes a job that has ended, with its output and what the vault
+// kept of its prompt: ErrNotFound, ErrConflict while it runs or waits to.
+func (s *Store) RemoveJob(ctx context.Context, id string) error {
+	j, version, err := s.job(ctx, id)
+	if err != nil {
+		return err
+	}
+	if j.Status == tidemark.JobPending || j.Status == tidemark.JobRunning {
+		return tidemark.Conflictf("job %s is %s", id, j.Status)
+	}
+	if err := s.EndReviews(ctx, id); err != nil {
+		return err
+	}
+	b := tidemark.Batch{Drops: []tidemark.Key{jobKey(id)}}
+	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindSecret, Prefix: id, Order: tidemark.ByID}) {
+		if err != nil {
+			return err
+		}
+		b.Deletes = append(b.Deletes, tidemark.Need{Key: r.Key, Version: r.Version})
+	}
+	b.Deletes = append(b.Deletes, tidemark.Need{Key: jobKey(id), Version: version})
+	_, err = s.commit(ctx, b)
+	return err
 }
 
 // Interrupt ends the jobs whose owners are proven dead or were silent for too

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -67,7 +68,7 @@ func (s *Store) Purging(ctx context.Context) ([]tidemark.SessionID, error) {
 }
 
 // Refile returns a record of another store as this one would file it: names,
-// projects, checkpoints, files and schedules are found by hashes, which are a
+// projects, checkpoints, files, schedules and items are found by hashes, which are a
 // sealed store's own. It returns other records as they are, and a zero one for what is not to
 // be taken over.
 func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
@@ -110,6 +111,11 @@ func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 			return r, err
 		}
 		r.Group = s.projectGroup(m.Project)
+	case strings.HasPrefix(r.Kind, kindItem):
+		var err error
+		if r, err = s.refileItem(r); err != nil {
+			return r, err
+		}
 	case r.Kind == kindFile:
 		var f File
 		if err := decode(r, &f); err != nil {

@@ -157,23 +157,28 @@ func (s *Store) Rename(ctx context.Context, id tidemark.SessionID, title string)
 	}
 	title = s.withoutSecrets(title)
 	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
-		old := name{Class: classTitle, Text: i.Title, Session: id}
-		fresh := name{Class: classTitle, Text: title, Session: id}
-		r, err := s.get(ctx, s.nameKey(old), &name{})
-		if err != nil {
-			return err
-		}
-		if old.version = r.Version; s.nameKey(old) == s.nameKey(fresh) {
-			fresh.version = old.version
-		} else if old.version > 0 {
-			b.Deletes = append(b.Deletes, tidemark.Need{Key: s.nameKey(old), Version: old.version})
-		}
-		i.Title = title
-		if err := s.addName(b, fresh); err != nil {
+		if err := s.retitle(ctx, i, b, title); err != nil {
 			return err
 		}
 		return s.addNote(ctx, b, id, Note{Kind: noteTitle, Text: title})
 	})
+}
+
+// retitle gives a session another title, and makes that one lead to it.
+func (s *Store) retitle(ctx context.Context, i *Info, b *tidemark.Batch, title string) error {
+	old := name{Class: classTitle, Text: i.Title, Session: i.ID}
+	fresh := name{Class: classTitle, Text: title, Session: i.ID}
+	r, err := s.get(ctx, s.nameKey(old), &name{})
+	if err != nil {
+		return err
+	}
+	if old.version = r.Version; s.nameKey(old) == s.nameKey(fresh) {
+		fresh.version = old.version
+	} else if old.version > 0 {
+		b.Deletes = append(b.Deletes, tidemark.Need{Key: s.nameKey(old), Version: old.version})
+	}
+	i.Title = title
+	return s.addName(b, fresh)
 }
 
 // Tag adds and removes tags of a session. It needs no lease.

@@ -44,11 +44,11 @@ func (s *Store) ClaimOccurrence(ctx context.Context, o Occurrence) ([]tidemark.J
 		jobs = nil
 		for _, j := range o.Jobs {
 			j.Agent, j.Schedule = d.Agent, d.Name
-			added, r, err := s.newJob(j)
+			added, puts, err := s.newJob(j)
 			if err != nil {
 				return err
 			}
-			jobs, b.Puts = append(jobs, added), append(b.Puts, r)
+			jobs, b.Puts = append(jobs, added), append(b.Puts, puts...)
 			d.LastRunAt, d.Job = j.Occurrence, added.ID
 		}
 		d.NextRunAt, d.SettledAt = o.Next, o.Settled

@@ -107,6 +107,7 @@ func (s *Store) AskReview(ctx context.Context, v Review) error {
 		return tidemark.Invalidf("a review of job %s needs the name of a call", v.Job)
 	}
 	v = v.bounded()
+	s.hide(tidemark.SessionID(v.Job), []*string{&v.Title}, &v.Input)
 	v.State, v.AnsweredAt, v.By, v.Reason = ReviewWaiting, time.Time{}, tidemark.Holder{}, ""
 	return untilSettled(func() error {
 		need, err := s.running(ctx, v.Job)

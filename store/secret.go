@@ -125,34 +125,12 @@ func (s *Store) MaskSession(sess tidemark.Session) tidemark.Session {
 	return sess
 }
 
-// redact looks for secrets in an entry that is about to be written.
-func (w *Writer) redact(e tidemark.Entry) (tidemark.Entry, map[string]vaulted) {
-	o := w.s.o
-	if o.Secrets == nil || o.Redact == "" || o.Redact == RedactOff {
-		return e, nil
-	}
-	secrets := o.Secrets(e)
-	if len(secrets) == 0 {
-		return e, nil
-	}
-	if o.Warn != nil {
-		o.Warn(w.id, secrets)
-	}
-	if o.Redact == RedactWarn {
-		return e, nil
-	}
-	masked, values := w.s.mask(e, secrets)
-	if o.Redact != RedactVault {
-		return masked, nil
-	}
-	return masked, values
-}
-
-// vault adds the values that the vault does not have yet to a batch.
-func (w *Writer) vault(ctx context.Context, b *tidemark.Batch, values map[string]vaulted) error {
+// vault adds the values that the vault of a session does not have yet to a
+// batch.
+func (s *Store) vault(ctx context.Context, b *tidemark.Batch, id tidemark.SessionID, values map[string]vaulted) error {
 	for mark, v := range values {
-		key := keyOf(kindSecret, w.id, mark)
-		have, err := w.s.get(ctx, key, &vaulted{})
+		key := keyOf(kindSecret, id, mark)
+		have, err := s.get(ctx, key, &vaulted{})
 		if err != nil {
 			return err
 		}

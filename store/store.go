@@ -50,6 +50,14 @@ const (
 	kindReview     = "review"     // record: JOB.HASH, grouped by its job: a call that waits for an answer
 	kindSlots      = "slots"      // record: AGENT, or - for the fleet: the jobs that run
 	kindJob        = "job"        // record: one run; log: its output
+	kindTenant     = "tenant"     // record: a tenant; this and the rest are the operator's
+	kindIssuer     = "issuer"     // record: HASH, which tenant an issuer means
+	kindUser       = "user"       // record: TENANT.USER
+	kindWorkspace  = "workspace"  // record: TENANT.WORKSPACE
+	kindToken      = "token"      // record: a service token, grouped by its tenant
+	kindAudit      = "audit"      // log: TENANT, who did what, each line chained to the one before
+	kindAnchor     = "anchor"     // log: TENANT, heads that the audit log had
+	kindServerKey  = "serverkey"  // record: NAME, a secret that all servers of the store share
 )
 
 // The states of a session.

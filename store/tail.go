@@ -55,7 +55,7 @@ func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, no
 			e.At = now
 		}
 		e.At = keepable(e.At)
-		e, secrets := w.redact(e)
+		e, secrets := w.s.redact(w.id, e)
 		if p.secrets == nil {
 			p.secrets = secrets
 		} else {

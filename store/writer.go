@@ -238,7 +238,7 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 		r.Group = string(w.id)
 		b.Puts = append(b.Puts, r)
 	}
-	if err := w.vault(ctx, &b, p.secrets); err != nil {
+	if err := w.s.vault(ctx, &b, w.id, p.secrets); err != nil {
 		return tidemark.Receipt{}, err
 	}
 	receipt, err := w.s.commit(ctx, b)

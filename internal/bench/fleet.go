@@ -270,10 +270,10 @@ type rounds struct {
 
 func (rounds) Added(context.Context, []tidemark.Job) error { return nil }
 
-func (d rounds) Due(ctx context.Context, now time.Time) ([]tidemark.Job, error) {
-	due, err := d.s.DueJobs(ctx, now, 500)
+func (d rounds) HandOut(ctx context.Context, now time.Time, _ func(context.Context, tidemark.Job) error) error {
+	_, err := d.s.DueJobs(ctx, now, 500)
 	d.done <- struct{}{}
-	return due, err
+	return err
 }
 
 // herdTicks measures what a daemon does every second while nothing is due. Its

@@ -156,6 +156,7 @@ var parts = []part{
 	{"import", (*run).bringing},
 	{"chat", (*run).chatting},
 	{"fleet", (*run).herding},
+	{"team", (*run).teaming},
 	{"tree", (*run).growing}, // last, for it changes the sessions
 }
 

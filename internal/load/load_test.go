@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+func TestNothingIsLostDoubledOrOutOfOrderWhileServersAreStruck(t *testing.T) {
+	var out, log bytes.Buffer
+	code := run(t.Context(), []string{"-followers", "20", "-writers", "8", "-entries", "12", "-drains", "1", "-kills", "1", "-cuts", "2"}, &out, &log)
+	if reason, ok := strings.CutPrefix(out.String(), "skipped: "); ok {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%s, and CI=true", reason)
+		}
+		t.Skip(reason)
+	}
+	if code != 0 {
+		t.Errorf("exit %d\n%s%s", code, log.String(), out.String())
+	}
+}
+
+// A trial that cannot fail proves nothing.
+func TestWhatIsMissingTwiceThereOrOutOfOrderIsSeen(t *testing.T) {
+	s := &session{name: "writer 7", acks: make([]atomic.Int64, 3), seqs: make([]int64, 3)}
+	for n := range s.acks {
+		s.acks[n].Store(1)
+	}
+	for _, c := range []struct {
+		name string
+		came []int
+		want count
+	}{
+		{"all", []int{0, 1, 2}, count{}},
+		{"missing", []int{0, 1}, count{lost: 1}},
+		{"twice", []int{0, 1, 1, 2}, count{doubled: 1}},
+		{"turned round", []int{0, 2, 1}, count{disorder: 2}},
+		{"a gap", []int{0, 2}, count{lost: 1, disorder: 1}},
+		{"foreign", []int{0, 1, 2, 9}, count{disorder: 1}},
+	} {
+		v := newSeen(s)
+		for i, n := range c.came {
+			v.take(int64(i+1), s.textOf(n))
+		}
+		if v.lost = v.missing(); v.count != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, v.count, c.want)
+		}
+	}
+	v := newSeen(s)
+	v.take(2, s.textOf(0))
+	if v.take(1, s.textOf(1)); v.disorder != 1 {
+		t.Errorf("a seq that goes back: %+v", v.count)
+	}
+}
+
+func TestUsageErrorsAreNamed(t *testing.T) {
+	for _, args := range [][]string{{"more"}, {"-writers", "0"}, {"-cuts", "-1"}, {"-burn"}} {
+		var out, log bytes.Buffer
+		if code := run(t.Context(), args, &out, &log); code != 2 || log.Len() == 0 {
+			t.Errorf("%q: exit %d, %q", args, code, log.String())
+		}
+	}
+}

@@ -1,0 +1,116 @@
+// Command load proves that a team's server loses nothing and tells everything
+// once, while it is struck: many write over HTTP, each to a session of its own,
+// many more follow those sessions, and meanwhile servers are told to end or are
+// killed, and connections to the database are cut. In the end every entry that
+// was acknowledged is in its session once and in order, and every follower saw
+// it once and in order. It has a private PostgreSQL and real `tidemark serve`
+// processes, and touches nothing that it did not start.
+//
+//	go run ./internal/load -followers 1000 -writers 200
+//
+// It prints one row of a table. The exit code is 1 when a promise was broken,
+// and 0 with "skipped: reason" where there is no PostgreSQL.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// options are what the flags say.
+type options struct {
+	followers, writers, entries, nodes int
+	drains, kills, cuts                int
+	pause                              time.Duration
+	seed                               uint64
+	bin                                string // a program that is there already; "": build it
+	dir                                string // where the logs of the servers stay; "": nowhere
+	log                                io.Writer
+}
+
+// skipped is the reason why this machine cannot do it.
+type skipped struct{ reason string }
+
+func (s *skipped) Error() string { return "skipped: " + s.reason }
+
+func run(ctx context.Context, args []string, out, log io.Writer) int {
+	o, err := parse(args, log)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintln(log, "load:", err)
+		return 2
+	}
+	b, err := try(ctx, o)
+	var skip *skipped
+	if errors.As(err, &skip) {
+		fmt.Fprintln(out, skip)
+		return 0
+	}
+	if b != nil {
+		fmt.Fprint(out, b.table())
+		for _, line := range b.reasons() {
+			fmt.Fprintln(log, "load:", line)
+		}
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintf(log, "load: %v (seed %d)\n", err, o.seed)
+		return 1
+	case b.broken():
+		fmt.Fprintf(log, "load: a promise was broken (seed %d)\n%s", o.seed, strings.Join(b.faults, ""))
+		return 1
+	}
+	return 0
+}
+
+func parse(args []string, log io.Writer) (options, error) {
+	o := options{log: log}
+	f := flag.NewFlagSet("load", flag.ContinueOnError)
+	f.SetOutput(log)
+	f.IntVar(&o.followers, "followers", 1000, "how many follow")
+	f.IntVar(&o.writers, "writers", 200, "how many write at once, each to a session of its own")
+	f.IntVar(&o.entries, "entries", 50, "how many entries each writes")
+	f.DurationVar(&o.pause, "pause", 0, "how long a writer waits after each entry, about")
+	f.IntVar(&o.nodes, "nodes", 2, "how many servers stand before the database")
+	f.IntVar(&o.drains, "drains", 3, "how many times a server is told to end, and started again")
+	f.IntVar(&o.kills, "kills", 3, "how many times a server is killed, and started again")
+	f.IntVar(&o.cuts, "cuts", 6, "how many times a half of the connections to the database is cut")
+	f.Uint64Var(&o.seed, "seed", 0, "of the random choices; 0 takes one from the clock")
+	f.StringVar(&o.bin, "bin", "", "the `program` to try; built when none is given")
+	f.StringVar(&o.dir, "dir", "", "keep the logs of the servers in this `folder`")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case f.NArg() > 0:
+		return o, fmt.Errorf("%q is too much", f.Arg(0))
+	case o.followers < 1 || o.writers < 1 || o.entries < 1 || o.nodes < 1:
+		return o, errors.New("-followers, -writers, -entries and -nodes are at least 1")
+	case o.drains < 0 || o.kills < 0 || o.cuts < 0 || o.pause < 0:
+		return o, errors.New("-drains, -kills, -cuts and -pause are at least 0")
+	}
+	if o.seed == 0 {
+		o.seed = uint64(time.Now().UnixNano())
+	}
+	return o, nil
+}
+
+func (o options) random() *rand.Rand { return rand.New(rand.NewPCG(o.seed, 0)) }

@@ -1,0 +1,377 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-sessions/tidemark/internal/nodes"
+	"github.com/tidemark-sessions/tidemark/internal/pgtest"
+)
+
+// trial is one run.
+type trial struct {
+	o       options
+	book    *book
+	random  *rand.Rand
+	place   *nodes.Place
+	nodes   []*nodes.Node
+	db      *pgtest.Database
+	client  *nodes.Client // of writers
+	streams *nodes.Client // of followers
+
+	turn  int          // of nodes to be struck
+	heard atomic.Int64 // events that arrived
+
+	mu    sync.Mutex
+	count int64         // entries that were acknowledged
+	begun int           // blows
+	grew  chan struct{} // closed when one of them did
+}
+
+// try makes everything ready, lets them write, follow and be struck, and looks
+// at what is there in the end. The book is nil when it did not begin.
+func try(ctx context.Context, o options) (*book, error) {
+	cluster, err := pgtest.Run(pgtest.Options{Durable: true})
+	if pgtest.IsMissing(err) {
+		return nil, &skipped{err.Error()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer cluster.End()
+	t := &trial{o: o, random: o.random(), grew: make(chan struct{})}
+	done, err := t.prepare(ctx, cluster)
+	defer done()
+	if err != nil {
+		return nil, err
+	}
+	if err := t.sessions(ctx); err != nil {
+		return nil, err
+	}
+	within, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := t.listen(within); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(o.log, "load: %d followers are there, %d write\n", o.followers, o.writers)
+	began := time.Now()
+	err = t.load(within)
+	if err == nil {
+		err = t.arrive(within)
+	}
+	stop()
+	for _, f := range t.book.followers {
+		<-f.done
+	}
+	t.book.took = time.Since(began)
+	if err == nil {
+		err = t.look(ctx)
+	}
+	return t.book, err
+}
+
+// prepare makes a database and starts the servers. What it returns ends them,
+// also after an error.
+func (t *trial) prepare(ctx context.Context, cluster *pgtest.Cluster) (done func(), err error) {
+	work, err := os.MkdirTemp("", "tidemark-load-")
+	if err != nil {
+		return func() {}, err
+	}
+	home := filepath.Join(work, "home")
+	done = func() {
+		for _, n := range t.nodes {
+			n.Kill()
+		}
+		if t.o.dir != "" {
+			t.keepLogs(home)
+		}
+		os.RemoveAll(work)
+	}
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return done, err
+	}
+	program := t.o.bin
+	if program == "" {
+		program = filepath.Join(work, "tidemark")
+		build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/tidemark-sessions/tidemark/cmd/tidemark")
+		if out, err := build.CombinedOutput(); err != nil {
+			return done, fmt.Errorf("%s: %w\n%s", build, err, out)
+		}
+	}
+	if program, err = filepath.Abs(program); err != nil {
+		return done, err
+	}
+	if t.db, err = cluster.Make(ctx); err != nil {
+		return done, err
+	}
+	t.place = &nodes.Place{Program: program, Dir: home, Env: os.Environ(), Store: t.db.Server + "&tenant=load&as=ada"}
+	if err := t.place.Migrate(ctx, t.db.Owner); err != nil {
+		return done, err
+	}
+	for range t.o.nodes {
+		n, err := t.place.Start(ctx)
+		if n != nil {
+			t.nodes = append(t.nodes, n)
+		}
+		if err != nil {
+			return done, err
+		}
+	}
+	if t.client, err = t.place.Client(t.o.writers); err != nil {
+		return done, err
+	}
+	t.streams, err = t.place.Client(t.o.followers)
+	return done, err
+}
+
+// keepLogs copies what the servers said to where somebody wants to read it.
+func (t *trial) keepLogs(home string) {
+	logs, _ := filepath.Glob(filepath.Join(home, "node-*.log")) // the pattern is good
+	for _, path := range logs {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(t.o.dir, filepath.Base(path)), text, 0o600)
+		}
+		if err != nil {
+			fmt.Fprintln(t.o.log, "load:", err)
+		}
+	}
+}
+
+// sessions makes a session for each writer.
+func (t *trial) sessions(ctx context.Context) error {
+	t.book = &book{o: t.o, refused: make(map[string]int)}
+	for w := range t.o.writers {
+		s := &session{name: fmt.Sprintf("writer %d", w), acks: make([]atomic.Int64, t.o.entries), seqs: make([]int64, t.o.entries), wrote: make(chan struct{})}
+		id, err := t.client.Create(ctx, t.nodes[w%len(t.nodes)].URL, s.name)
+		if err != nil {
+			return err
+		}
+		s.id = id
+		t.book.sessions = append(t.book.sessions, s)
+	}
+	return nil
+}
+
+// listen starts the followers, spread over sessions and nodes, and waits until
+// all of them are there.
+func (t *trial) listen(ctx context.Context) error {
+	t.book.began = time.Now()
+	for i := range t.o.followers {
+		s := t.book.sessions[i%t.o.writers]
+		f := &follower{name: fmt.Sprintf("follower %d of %s", i, s.name), seen: newSeen(s), node: i/t.o.writers + i, arrived: make([]int64, t.o.entries),
+			there: make(chan struct{}), done: make(chan struct{})}
+		t.book.followers = append(t.book.followers, f)
+		go t.follow(ctx, f)
+	}
+	late := time.After(patience)
+	for _, f := range t.book.followers {
+		select {
+		case <-f.there:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late:
+			return fmt.Errorf("%s is not there after %s: %v", f.name, patience, t.book.reasons())
+		}
+	}
+	return nil
+}
+
+// load lets all writers write, and strikes meanwhile.
+func (t *trial) load(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	errs := make([]error, t.o.writers+1)
+	var wait sync.WaitGroup
+	for w := range t.o.writers {
+		wait.Go(func() {
+			if errs[w] = t.write(ctx, w); errs[w] != nil {
+				stop()
+			}
+		})
+	}
+	wait.Go(func() {
+		if errs[t.o.writers] = t.strike(ctx); errs[t.o.writers] != nil {
+			stop()
+		}
+	})
+	wait.Wait()
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// acknowledged tells the striker how far the writers are.
+func (t *trial) acknowledged(n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count = max(t.count, n)
+	t.tell()
+}
+
+// tell wakes those who wait; the lock is held.
+func (t *trial) tell() {
+	close(t.grew)
+	t.grew = make(chan struct{})
+}
+
+// until waits until what is told fulfils a condition.
+func (t *trial) until(ctx context.Context, fulfilled func() bool) error {
+	for {
+		t.mu.Lock()
+		done, grew := fulfilled(), t.grew
+		t.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-grew:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// keepStep holds back a writer that is about to write entry n, until the blows
+// that belong before it have begun, all but the last: what is written behind
+// all blows proves nothing.
+func (t *trial) keepStep(ctx context.Context, n int) error {
+	due := n*(t.o.drains+t.o.kills+t.o.cuts)/t.o.entries - 1
+	return t.until(ctx, func() bool { return t.begun >= due })
+}
+
+// strike deals the blows in a random order, spread over the writing.
+func (t *trial) strike(ctx context.Context) error {
+	var blows []func(context.Context) error
+	for range t.o.drains {
+		blows = append(blows, t.drain)
+	}
+	for range t.o.kills {
+		blows = append(blows, t.kill)
+	}
+	for range t.o.cuts {
+		blows = append(blows, t.cut)
+	}
+	t.random.Shuffle(len(blows), func(i, j int) { blows[i], blows[j] = blows[j], blows[i] })
+	all := int64(t.o.writers * t.o.entries)
+	for i, blow := range blows {
+		each := all / int64(len(blows)+1)
+		at := each*int64(i) + each/2 + t.random.Int64N(each+1)
+		if err := t.until(ctx, func() bool { return t.count >= at }); err != nil {
+			return err
+		}
+		t.mu.Lock()
+		t.begun++
+		t.tell()
+		t.mu.Unlock()
+		if err := blow(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next is the node to strike. Whoever was on the one before is on this one now.
+func (t *trial) next() *nodes.Node {
+	t.turn++
+	return t.nodes[t.turn%len(t.nodes)]
+}
+
+func (t *trial) drain(ctx context.Context) error {
+	t.book.struck.drains++
+	n := t.next()
+	if err := n.Drain(); err != nil {
+		return err
+	}
+	return n.Again(ctx)
+}
+
+func (t *trial) kill(ctx context.Context) error {
+	t.book.struck.kills++
+	n := t.next()
+	if err := n.Kill(); err != nil {
+		return err
+	}
+	return n.Again(ctx)
+}
+
+// cut ends about a half of the database's processes that serve somebody.
+func (t *trial) cut(ctx context.Context) error {
+	c, err := pgx.Connect(ctx, t.db.Super)
+	if err != nil {
+		return err
+	}
+	defer c.Close(ctx)
+	var n int
+	err = c.QueryRow(ctx, `select count(*) filter (where pg_terminate_backend(pid)) from pg_stat_activity
+ where datname = current_database() and pid <> pg_backend_pid() and random() < 0.5`).Scan(&n)
+	t.book.struck.cut += n
+	return err
+}
+
+// arrive waits until every follower has everything, or nothing has come for
+// long.
+func (t *trial) arrive(ctx context.Context) error {
+	all := make(chan struct{})
+	go func() {
+		defer close(all)
+		for _, f := range t.book.followers {
+			<-f.done
+		}
+	}()
+	for {
+		before := t.heard.Load()
+		select {
+		case <-all:
+			return ctx.Err()
+		case <-time.After(patience / 3):
+			if t.heard.Load() == before {
+				return nil // the book says what is missing
+			}
+		}
+	}
+}
+
+// look reads every session through a node that has just begun.
+func (t *trial) look(ctx context.Context) error {
+	n := t.nodes[0]
+	if err := n.Drain(); err != nil {
+		return err
+	}
+	if err := n.Again(ctx); err != nil {
+		return err
+	}
+	for _, s := range t.book.sessions {
+		entries, err := t.client.Log(ctx, n.URL, s.id)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		v := newSeen(s)
+		for _, e := range entries {
+			i, wrong := v.take(e.Seq, e.Text())
+			if wrong == "" && s.acks[i].Load() != 0 && s.seqs[i] != e.Seq {
+				v.disorder++
+				wrong = fmt.Sprintf("entry %d is at %d, and was acknowledged at %d", i, e.Seq, s.seqs[i])
+			}
+			if wrong != "" {
+				t.book.fault("%s: %s", s.name, wrong)
+			}
+		}
+		v.lost = v.missing()
+		t.book.kept.add(v.count)
+	}
+	return nil
+}

@@ -1,0 +1,343 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// The audit log says who did what, and never what was said. Each line holds
+// the hash of the one before it and its own, so that nobody can change, remove,
+// insert or move a line and leave the rest as it is. Whoever can write the
+// whole store can make a whole new chain; that, and a chain whose end was cut
+// off, shows against an anchor: the length and the hash that the log once had,
+// kept where that hand does not reach.
+
+// The outcomes of what was tried.
+const (
+	AuditDone    = "done"
+	AuditRefused = "refused"
+	AuditFailed  = "failed"
+)
+
+// Audited is one thing that somebody did or was kept from doing.
+type Audited struct {
+	At      time.Time `json:"at"`
+	Who     string    `json:"who"`             // the id of the user
+	Name    string    `json:"name,omitempty"`  // the name of the user, for people
+	Token   string    `json:"token,omitempty"` // the id of the service token
+	Action  string    `json:"action"`
+	Thing   string    `json:"thing,omitempty"` // an id or a path, never content
+	Outcome string    `json:"outcome"`
+	Request string    `json:"request,omitempty"` // the id of the request
+}
+
+// AuditLine is a line of the audit log as people see it.
+type AuditLine struct {
+	Seq int64 `json:"seq"`
+	Audited
+	Hash string `json:"hash"`
+}
+
+// auditBody is a line as it is kept. What was done is hashed byte for byte, so
+// that lines with fields of a later version can still be verified.
+type auditBody struct {
+	Seq  int64           `json:"seq"`
+	Prev string          `json:"prev"`
+	Hash string          `json:"hash"`
+	Did  json.RawMessage `json:"did"`
+}
+
+// Anchor is what the head of an audit log was at some time.
+type Anchor struct {
+	Tenant string    `json:"tenant"`
+	Length int64     `json:"length"`
+	Hash   string    `json:"hash"`
+	At     time.Time `json:"at"`
+}
+
+// AuditFault is a place where an audit log is not as it was written.
+type AuditFault struct {
+	Seq  int64  `json:"seq"`
+	What string `json:"what"`
+}
+
+// maxAuditText bounds each word of a line: what is longer was not made by a
+// person or a program that means well.
+const maxAuditText = 300
+
+func auditKey(tenant string) tidemark.Key  { return tidemark.Key{Kind: kindAudit, ID: tenant} }
+func anchorKey(tenant string) tidemark.Key { return tidemark.Key{Kind: kindAnchor, ID: tenant} }
+
+// auditHash chains a line to the one before it, to its place and to its log.
+func auditHash(tenant string, b auditBody) string {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(tenant), []byte(b.Prev), b.Did} {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
+		h.Write(n[:])
+		h.Write(part)
+	}
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(b.Seq))
+	h.Write(n[:])
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Audit adds to the audit log of a tenant, all of it or nothing.
+func (s *Store) Audit(ctx context.Context, tenant string, did ...Audited) error {
+	if len(did) == 0 {
+		return nil
+	}
+	log := auditKey(tenant)
+	bodies := make([]json.RawMessage, len(did))
+	for i, d := range did {
+		if d.At.IsZero() {
+			d.At = s.now()
+		}
+		d.At = keepable(d.At)
+		for _, text := range []*string{&d.Who, &d.Name, &d.Token, &d.Action, &d.Thing, &d.Outcome, &d.Request} {
+			*text = s.withoutSecrets(auditText(*text))
+		}
+		body, err := encode(d)
+		if err != nil {
+			return err
+		}
+		bodies[i] = body
+	}
+	return retry(func() error {
+		head, err := s.AuditHead(ctx, tenant)
+		// A last line that somebody damaged is found by verify, and does not
+		// keep what happens now from being written down.
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return err
+		}
+		a := tidemark.Append{Log: log}
+		at, prev := s.now(), head.Hash
+		for i, did := range bodies {
+			b := auditBody{Seq: head.Length + int64(i) + 1, Prev: prev, Did: did}
+			b.Hash = auditHash(tenant, b)
+			prev = b.Hash
+			body, err := encode(b)
+			if err != nil {
+				return err
+			}
+			l := tidemark.Line{Seq: b.Seq, Kind: kindAudit, At: at, Body: body}
+			l.Sum = l.Checksum(log)
+			a.Lines = append(a.Lines, l)
+		}
+		_, err = s.commit(ctx, tidemark.Batch{At: at, Appends: []tidemark.Append{a}})
+		return err
+	})
+}
+
+// auditText makes a word of a line short and whole.
+func auditText(text string) string {
+	text = strings.ToValidUTF8(text, "�")
+	if len(text) > maxAuditText {
+		text = strings.ToValidUTF8(text[:maxAuditText], "") + "…"
+	}
+	return text
+}
+
+// AuditHead returns what the head of the audit log of a tenant is now; its
+// Length is 0 when there is none. Kept elsewhere, it is an anchor.
+func (s *Store) AuditHead(ctx context.Context, tenant string) (Anchor, error) {
+	head := Anchor{Tenant: tenant, At: s.now()}
+	for l, err := range s.backend.Lines(ctx, auditKey(tenant), tidemark.Span{Newest: 1}) {
+		head.Length = l.Seq
+		if err != nil {
+			return head, err
+		}
+		b, _, err := auditLine(auditKey(tenant), l)
+		if err != nil {
+			return head, err
+		}
+		head.Hash = b.Hash
+	}
+	return head, nil
+}
+
+// auditLine reads a line.
+func auditLine(log tidemark.Key, l tidemark.Line) (auditBody, Audited, error) {
+	var b auditBody
+	var did Audited
+	err := json.Unmarshal(l.Body, &b)
+	if err == nil {
+		err = json.Unmarshal(b.Did, &did)
+	}
+	if err != nil {
+		return b, did, &tidemark.Damage{Key: log, Seq: l.Seq, What: err.Error()}
+	}
+	return b, did, nil
+}
+
+// AuditLines yields lines of the audit log of a tenant. One that cannot be
+// read is yielded as its Seq with a *tidemark.Damage.
+func (s *Store) AuditLines(ctx context.Context, tenant string, span tidemark.Span) iter.Seq2[AuditLine, error] {
+	log := auditKey(tenant)
+	return func(yield func(AuditLine, error) bool) {
+		for l, err := range s.backend.Lines(ctx, log, span) {
+			line := AuditLine{Seq: l.Seq}
+			if err == nil {
+				var b auditBody
+				b, line.Audited, err = auditLine(log, l)
+				line.Hash = b.Hash
+			}
+			if !yield(line, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return
+			}
+		}
+	}
+}
+
+// KeepAnchor writes the head of the audit log of a tenant beside it, if it is
+// not the newest that was kept, and returns it. It is worth more in a file or
+// with somebody else: whoever can change one log of a store can change two.
+func (s *Store) KeepAnchor(ctx context.Context, tenant string) (Anchor, error) {
+	var head Anchor
+	err := retry(func() error {
+		var err error
+		if head, err = s.AuditHead(ctx, tenant); err != nil || head.Length == 0 {
+			return err
+		}
+		log := anchorKey(tenant)
+		next := int64(1)
+		for l, err := range s.backend.Lines(ctx, log, tidemark.Span{Newest: 1}) {
+			var last Anchor
+			if err == nil && json.Unmarshal(l.Body, &last) == nil && last.Length == head.Length && last.Hash == head.Hash {
+				return nil
+			}
+			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return err
+			}
+			next = l.Seq + 1
+		}
+		body, err := encode(head)
+		if err != nil {
+			return err
+		}
+		l := tidemark.Line{Seq: next, Kind: kindAnchor, At: head.At, Body: body}
+		l.Sum = l.Checksum(log)
+		_, err = s.commit(ctx, tidemark.Batch{At: head.At, Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{l}}}})
+		return err
+	})
+	return head, err
+}
+
+// Anchors lists the anchors of a tenant that are kept beside its audit log,
+// oldest first.
+func (s *Store) Anchors(ctx context.Context, tenant string) ([]Anchor, error) {
+	var all []Anchor
+	for l, err := range s.backend.Lines(ctx, anchorKey(tenant)) {
+		var a Anchor
+		if err == nil {
+			err = decode(tidemark.Record{Key: anchorKey(tenant), Body: l.Body}, &a)
+		}
+		if err != nil {
+			return all, err
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// VerifyAudit reads the audit log of a tenant and returns its head and each
+// place where it is not as it was written, in itself and against anchors.
+// Anchors of other tenants are passed over. The error is for what could not be
+// looked at.
+func (s *Store) VerifyAudit(ctx context.Context, tenant string, anchors ...Anchor) (Anchor, []AuditFault, error) {
+	v := auditVerifier{tenant: tenant, anchors: make(map[int64][]Anchor)}
+	for _, a := range anchors {
+		if a.Tenant == tenant {
+			v.anchors[a.Length] = append(v.anchors[a.Length], a)
+		}
+	}
+	log := auditKey(tenant)
+	for l, err := range s.backend.Lines(ctx, log) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return v.head, v.faults, err
+		}
+		var b auditBody
+		if err == nil {
+			b, _, err = auditLine(log, l)
+		}
+		// What is beside the fields that are hashed was not written by us.
+		if again, _ := encode(b); err == nil && !bytes.Equal(again, l.Body) {
+			err = &tidemark.Damage{Key: log, Seq: l.Seq, What: "it holds more than was written"}
+		}
+		v.line(l.Seq, b, err)
+	}
+	for _, a := range anchors {
+		if a.Tenant == tenant && a.Length > v.head.Length {
+			v.fault(v.head.Length+1, "cut off: there were %d lines on %s", a.Length, a.At.Format(time.RFC3339))
+			break
+		}
+	}
+	v.head.Tenant, v.head.At = tenant, s.now()
+	return v.head, v.faults, nil
+}
+
+// auditVerifier follows a chain.
+type auditVerifier struct {
+	tenant  string
+	anchors map[int64][]Anchor
+	head    Anchor
+	lost    bool // the line before could not be read: what it held is not known
+	faults  []AuditFault
+}
+
+func (v *auditVerifier) fault(seq int64, format string, args ...any) {
+	v.faults = append(v.faults, AuditFault{Seq: seq, What: fmt.Sprintf(format, args...)})
+}
+
+// line looks at the next line. After a fault it goes on from what the line
+// itself says, so that one fault is not told for every line behind it.
+func (v *auditVerifier) line(seq int64, b auditBody, err error) {
+	before := v.head.Hash
+	switch {
+	case err != nil:
+		v.fault(seq, "changed: %s", err)
+	case b.Seq > seq:
+		v.fault(seq, "removed: line %d stands here", b.Seq)
+	case b.Seq < seq:
+		v.fault(seq, "inserted or moved: line %d stands here", b.Seq)
+	case b.Prev != before && !v.lost:
+		v.fault(seq, "not written after the line that stands before it: one of the two was replaced")
+	case b.Hash != auditHash(v.tenant, b):
+		v.fault(seq, "changed: its hash is another")
+	}
+	v.head.Length, v.head.Hash, v.lost = seq, b.Hash, err != nil
+	for _, a := range v.anchors[seq] {
+		if a.Hash != b.Hash {
+			v.fault(seq, "replaced: it had another hash on %s", a.At.Format(time.RFC3339))
+			break
+		}
+	}
+}
+
+// ParseAnchors reads anchors, a JSON object a line, as they are kept in a file.
+func ParseAnchors(text []byte) ([]Anchor, error) {
+	var all []Anchor
+	for i, line := range bytes.Split(text, []byte("\n")) {
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var a Anchor
+		if err := json.Unmarshal(line, &a); err != nil {
+			return all, tidemark.Invalidf("anchors: line %d: %w", i+1, err)
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}

@@ -1,0 +1,134 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Delivery is something that came in for a schedule of type webhook or chat, and
+// is to become one job.
+type Delivery struct {
+	Agent, Schedule string
+	Trigger         string
+	Text            func(prompt string) string // what the agent is told, given the schedule's prompt
+	ID              string                     // no two jobs of a schedule have the same; "": each delivery is a new one
+	File            string                     // that it came in, for people
+	Look            int                        // how many of the agent's newest jobs may have come of it already; 0: all
+}
+
+// Delivered is what became of a Delivery.
+type Delivered struct {
+	Job     tidemark.Job
+	New     bool   // false: the job was made of it before, or it was skipped
+	Skipped string // why there is no job; the history of the schedule has it, too
+}
+
+// origin is kept with a job, as its Extra: where it came from.
+type origin struct {
+	Delivery string `json:"delivery,omitempty"`
+	File     string `json:"inbox_file,omitempty"`
+}
+
+// ErrDisabled says that a person disabled the schedule of a delivery.
+var ErrDisabled = errors.New("the schedule is disabled")
+
+// deliverTries bounds how often somebody else may be quicker.
+const deliverTries = 50
+
+// Deliver makes a job of what came in, once over all processes and crashes; when
+// it was made before, that is the job, and it is not new. While the last job of
+// the schedule runs, or waits to, the overlap of the schedule decides: skip
+// writes down that there is none, replace cancels that one, and otherwise the
+// new one waits, too. ErrNotFound, ErrDisabled.
+//
+// The schedule remembers the job that it made last, and is claimed as it was
+// read before the other jobs were looked through. So whoever makes a job of the
+// same delivery in between makes the claim fail, and is then found.
+func (s *Store) Deliver(ctx context.Context, from tidemark.Holder, now time.Time, in Delivery) (Delivered, error) {
+	var extra json.RawMessage
+	if of := (origin{in.ID, in.File}); of != (origin{}) {
+		var err error
+		if extra, err = encode(of); err != nil {
+			return Delivered{}, err
+		}
+	}
+	now = keepable(now)
+	for range deliverTries {
+		d, err := s.Schedule(ctx, in.Agent, in.Schedule)
+		if err != nil {
+			return Delivered{}, err
+		}
+		if d.Status == tidemark.Disabled {
+			return Delivered{}, ErrDisabled
+		}
+		if j, ok, err := s.delivered(ctx, in); ok || err != nil {
+			return Delivered{Job: j}, err
+		}
+		going, err := s.goingOn(ctx, d)
+		if err != nil {
+			return Delivered{}, err
+		}
+		o := Occurrence{Of: d, Next: d.NextRunAt, Settled: d.SettledAt}
+		got := Delivered{New: true}
+		if going != "" && d.Overlap == "skip" {
+			got = Delivered{Skipped: "still running job " + going}
+			o.Skipped = []Skipped{{Instant: now, Until: now, Count: 1, Reason: got.Skipped}}
+		} else {
+			o.Jobs = []tidemark.Job{{Trigger: in.Trigger, Prompt: in.Text(d.Prompt), SessionID: d.Session, Occurrence: now, Extra: extra}}
+		}
+		jobs, err := s.ClaimOccurrence(ctx, o)
+		if errors.Is(err, tidemark.ErrExists) {
+			continue
+		}
+		if err != nil || got.Skipped != "" {
+			return got, err
+		}
+		got.Job = jobs[0]
+		if going != "" && d.Overlap == "replace" {
+			if _, err := s.CancelJob(ctx, going, from); err != nil && !errors.Is(err, tidemark.ErrConflict) {
+				return got, err
+			}
+		}
+		return got, nil
+	}
+	return Delivered{}, tidemark.Conflictf("schedule %s/%s: somebody else was quicker %d times", in.Agent, in.Schedule, deliverTries)
+}
+
+// goingOn is the job that a schedule made last, while it runs or waits to.
+func (s *Store) goingOn(ctx context.Context, d tidemark.Schedule) (string, error) {
+	if d.Job == "" {
+		return "", nil
+	}
+	j, err := s.Job(ctx, d.Job)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return "", nil
+	}
+	if j.Status != tidemark.JobPending && j.Status != tidemark.JobRunning {
+		return "", err
+	}
+	return j.ID, err
+}
+
+// delivered finds the job that was made of a delivery before.
+func (s *Store) delivered(ctx context.Context, in Delivery) (tidemark.Job, bool, error) {
+	if in.ID == "" {
+		return tidemark.Job{}, false, nil
+	}
+	for j, err := range s.Jobs(ctx, JobFilter{Agent: in.Agent, Limit: in.Look}) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue // verify names it
+		}
+		if err != nil {
+			return j, false, err
+		}
+		var of origin
+		if j.Schedule == in.Schedule && len(j.Extra) > 0 && json.Unmarshal(j.Extra, &of) == nil && of.Delivery == in.ID {
+			return j, true, nil
+		}
+	}
+	return tidemark.Job{}, false, nil
+}

@@ -1,0 +1,116 @@
+package store_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// planted writes a secret into everything that is no entry.
+func planted(t *testing.T, s *store.Store, secret string) (tidemark.Job, tidemark.SessionID) {
+	t.Helper()
+	ctx := t.Context()
+	quoted, _ := json.Marshal(map[string]string{"run": "login " + secret})
+	j, err := s.AddJob(ctx, tidemark.Job{Agent: "coder", Trigger: tidemark.TriggerManual, Prompt: "use " + secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := startJob(t, s, j.ID, "daemon", store.SlotLimits{})
+	now := time.Now()
+	err = errors.Join(
+		r.Emit(ctx, tidemark.Event{Type: tidemark.EventAssistant, Content: "has " + secret, Timestamp: now},
+			tidemark.Event{Type: tidemark.EventToolUse, ToolName: "bash", Input: quoted, Timestamp: now},
+			tidemark.Event{Type: tidemark.EventToolResult, Result: quoted, Error: "no " + secret, Timestamp: now},
+			tidemark.Event{Type: tidemark.EventError, Message: "bad " + secret, Stack: "at " + secret, Extra: quoted, Timestamp: now}),
+		s.AskReview(ctx, store.Review{Job: j.ID, Agent: "coder", Call: "c1", Tool: "bash", Title: secret, Input: quoted}),
+		r.Note(ctx, func(j *tidemark.Job) { j.Summary = "so far " + secret }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.Finish(ctx, func(j *tidemark.Job) {
+		j.Status, j.ExitReason, j.Summary, j.ErrorMessage = tidemark.JobFailed, tidemark.ExitError, "did "+secret, "not "+secret
+	}, func(a *tidemark.Agent, j tidemark.Job) { a.ErrorMessage = j.ErrorMessage }, &tidemark.Job{Agent: "coder", Prompt: r.Job().Prompt})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := s.Create(tidemark.Session{}, who("test"))
+	add(t, w, user("hello"))
+	text := strings.Repeat("a line\n", 300_000) + "key: " + secret + "\n"
+	_, fileErr := w.PutFile(ctx, "notes/env", strings.NewReader(text))
+	err = errors.Join(fileErr, w.SaveCheckpoint(ctx, store.Checkpoint{
+		Loops: []store.Loop{{ID: "l", Goal: "try " + secret}}, Tasks: []store.Task{{ID: 1, Text: secret}}, Approvals: []store.Approval{{Tool: "bash", Scope: secret}},
+		DynamicTools: []store.DynamicTool{{Name: "t", Description: secret, Command: "login " + secret, Schema: quoted}},
+		CoreMemory:   map[string]string{"human": "knows " + secret}, Extra: quoted}))
+	_, agentErr := s.PutAgent(ctx, tidemark.Agent{Name: "other", ErrorMessage: secret, Extra: quoted})
+	_, jobErr := s.PutJob(ctx, tidemark.Job{ID: "job-2026-11-15-aaaaaa", Agent: "other", Prompt: secret, Summary: secret, Extra: quoted})
+	err = errors.Join(err, agentErr, jobErr, s.AppendOutput(ctx, "job-2026-11-15-aaaaaa", 0, tidemark.Event{Type: tidemark.EventAssistant, Content: secret, Timestamp: now}),
+		s.AppendAgentLog(ctx, "other", 0, tidemark.Event{Type: tidemark.EventSystem, Content: secret, Timestamp: now}), w.Close(ctx))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j, w.ID()
+}
+
+func TestSecretsBesideEntriesAreMaskedBeforeTheyAreWritten(t *testing.T) {
+	s, b := redacting(store.RedactMask)
+	j, _ := planted(t, s, "sesame-open")
+	all := kept(t, b)
+	if i := strings.Index(all, "sesame-"); i >= 0 {
+		t.Errorf("a secret was kept: …%s", all[max(0, i-200):min(len(all), i+50)])
+	}
+	if said, err := s.JobPrompt(t.Context(), j); err != nil || !strings.HasPrefix(said, "use [redacted:sesame:") {
+		t.Errorf("the job is told %q, %v", said, err)
+	}
+	healthy(t, s)
+}
+
+func TestTheVaultKeepsWhatAJobAndACheckpointNeed(t *testing.T) {
+	s, b := redacting(store.RedactVault)
+	j, id := planted(t, s, "sesame-open")
+	ctx := t.Context()
+	for k, err := range b.Walk(ctx, tidemark.Key{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := b.Get(ctx, k); err == nil && !store.IsSecret(k) && strings.Contains(string(r.Body), "sesame-") {
+			t.Errorf("%s holds it: %s", k, r.Body)
+		}
+	}
+	for f, err := range s.Jobs(ctx, store.JobFilter{Agent: "coder"}) {
+		said, promptErr := s.JobPrompt(ctx, f)
+		if err := errors.Join(err, promptErr); err != nil || said != "use sesame-open" || strings.Contains(f.Prompt, "sesame-") {
+			t.Errorf("job %s is told %q, and shows %q, %v", f.ID, said, f.Prompt, err)
+		}
+	}
+	c, err := s.Checkpoint(ctx, id, "")
+	if err != nil || strings.Contains(c.CoreMemory["human"], "sesame-") {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	open, err := s.RevealCheckpoint(ctx, id, c)
+	if err != nil || open.CoreMemory["human"] != "knows sesame-open" || open.DynamicTools[0].Command != "login sesame-open" || open.Tasks[0].Text != "sesame-open" {
+		t.Errorf("%+v, %v", open, err)
+	}
+	if statusOf(t, s, j.ID).ErrorMessage == "" {
+		t.Error("the error is gone")
+	}
+	healthy(t, s)
+}
+
+func TestWithoutRedactionNothingBesideEntriesChanges(t *testing.T) {
+	s, b := redacting(store.RedactWarn)
+	j, id := planted(t, s, "sesame-open")
+	if got := statusOf(t, s, j.ID); got.Prompt != "use sesame-open" || got.Summary != "did sesame-open" {
+		t.Errorf("%+v", got)
+	}
+	if text, err := s.ReadFile(t.Context(), id, "notes/env"); err != nil || !strings.HasSuffix(string(text), "key: sesame-open\n") {
+		t.Errorf("the file ends with %q, %v", text[max(0, len(text)-30):], err)
+	}
+	if strings.Contains(kept(t, b), "[redacted:") {
+		t.Error("something was masked")
+	}
+}

@@ -1,0 +1,289 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Item is something that programs keep beside sessions: a step of a run, a
+// snapshot of a sandbox, a dataset, a run of an optimizer, one of its results.
+// The rules know how it is found and when it changed, and nothing of Data.
+type Item struct {
+	Kind      string             `json:"kind"`              // lower-case words joined by dashes: run-step
+	ID        string             `json:"id"`                // among those of its kind
+	Title     string             `json:"title,omitempty"`   //
+	Session   tidemark.SessionID `json:"session,omitempty"` // that it belongs to
+	Parent    string             `json:"parent,omitempty"`  // the item or job that it is a part of
+	Data      json.RawMessage    `json:"data,omitempty"`    // an object
+	CreatedAt time.Time          `json:"created_at"`
+
+	UpdatedAt time.Time `json:"-"`
+	Version   int64     `json:"-"` // 1 when first kept, one more with each change
+}
+
+// The bounds of an item: a page of them is read at once.
+const (
+	MaxItemBytes  = 1 << 20
+	maxItemTitle  = 1 << 10
+	maxItemParent = 256
+	maxItemKind   = 28
+)
+
+// AnyVersion stands for whatever version is there, none included.
+const AnyVersion = -1
+
+// kindItem begins the kinds of records that keep items. Each kind of item has
+// one of its own, so that a listing reads no others: itemrunstep.
+const kindItem = "item"
+
+// itemRecordKind is the kind of the records that keep items of a kind.
+func itemRecordKind(kind string) (string, error) {
+	letters := strings.ReplaceAll(kind, "-", "")
+	bad := kind == "" || len(letters) > maxItemKind || strings.HasPrefix(kind, "-") || strings.HasSuffix(kind, "-") || strings.Contains(kind, "--")
+	for i := range len(letters) {
+		bad = bad || letters[i] < 'a' || letters[i] > 'z'
+	}
+	if bad {
+		return "", tidemark.Invalidf("kind %.40q of an item: want lower-case words joined by dashes, at most %d letters", kind, maxItemKind)
+	}
+	return kindItem + letters, nil
+}
+
+// itemKey is where an item is kept. Its id may be a name that tells something,
+// so a sealed store hashes it.
+func (s *Store) itemKey(kind, id string) (tidemark.Key, error) {
+	record, err := itemRecordKind(kind)
+	if err == nil {
+		err = tidemark.CheckID(id)
+	}
+	return tidemark.Key{Kind: record, ID: s.hash("item", kind, id)}, err
+}
+
+// itemGroup is what items of one parent have in common, itemState those of one
+// session.
+func (s *Store) itemGroup(parent string) string {
+	if parent == "" {
+		return ""
+	}
+	return s.hash("item parent", parent)
+}
+
+func (s *Store) itemState(id tidemark.SessionID) string {
+	if id == "" {
+		return ""
+	}
+	return s.hash("item session", string(id))
+}
+
+func (s *Store) itemRecord(i Item, key tidemark.Key, version int64) (tidemark.Record, error) {
+	r, err := put(key, version, i)
+	r.Group, r.State = s.itemGroup(i.Parent), s.itemState(i.Session)
+	return r, err
+}
+
+// check returns ErrInvalid for an item that cannot be kept.
+func (i Item) check() error {
+	at := func(what string, args ...any) error {
+		return tidemark.Invalidf("%s %.40q: %w", i.Kind, i.ID, tidemark.Invalidf(what, args...))
+	}
+	if len(i.Title) > maxItemTitle || len(i.Parent) > maxItemParent {
+		return at("its title has at most %d bytes and the name of its parent %d", maxItemTitle, maxItemParent)
+	}
+	if len(i.Data) > MaxItemBytes {
+		return at("%d bytes, at most %d are allowed", len(i.Data), MaxItemBytes)
+	}
+	if i.Session != "" {
+		if _, err := tidemark.ParseSessionID(string(i.Session)); err != nil {
+			return at("%w", err)
+		}
+	}
+	if len(i.Data) == 0 {
+		return nil
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(i.Data, &object); err != nil || object == nil {
+		return at("its data is no JSON object")
+	}
+	return nil
+}
+
+// PutItem keeps an item whole, in place of the one that stands at the version
+// want: 0 when none may be there, AnyVersion when it does not matter. It is
+// ErrConflict when another version stands, ErrExists when want is 0 and one is
+// there. It returns the item as it is kept: secrets are masked as in entries,
+// and CreatedAt stays what it was.
+func (s *Store) PutItem(ctx context.Context, i Item, want int64) (Item, error) {
+	key, err := s.itemKey(i.Kind, i.ID)
+	if err == nil {
+		err = i.check()
+	}
+	if err != nil {
+		return Item{}, err
+	}
+	s.hide(i.Session, []*string{&i.Title}, &i.Data)
+	err = untilSettled(func() error {
+		var old Item
+		r, err := s.get(ctx, key, &old)
+		if err == nil {
+			err = i.stands(r.Version, want)
+		}
+		if err != nil {
+			return err
+		}
+		b := tidemark.Batch{At: s.now()}
+		i.CreatedAt, i.UpdatedAt, i.Version = b.At, b.At, r.Version+1
+		if r.Version > 0 {
+			i.CreatedAt = old.CreatedAt
+		}
+		p, err := s.itemRecord(i, key, r.Version)
+		if err != nil {
+			return err
+		}
+		b.Puts = append(b.Puts, p)
+		_, err = s.commit(ctx, b)
+		return err
+	})
+	return i, err
+}
+
+// stands compares the version of an item with the one that is wanted. What it
+// returns does not become better by trying again.
+func (i Item) stands(version, want int64) error {
+	switch {
+	case want == AnyVersion || want == version:
+		return nil
+	case want == 0:
+		return tidemark.Existsf("%s %s is there already", i.Kind, i.ID)
+	}
+	return &settled{tidemark.Conflictf("%s %s stands at version %d, not %d", i.Kind, i.ID, version, want)}
+}
+
+// Item returns one item: ErrNotFound.
+func (s *Store) Item(ctx context.Context, kind, id string) (Item, error) {
+	var i Item
+	key, err := s.itemKey(kind, id)
+	if err != nil {
+		return i, err
+	}
+	r, err := s.get(ctx, key, &i)
+	if err == nil && r.Version == 0 {
+		err = tidemark.NotFoundf("%s %s: not found", kind, id)
+	}
+	i.UpdatedAt, i.Version = r.UpdatedAt, r.Version
+	return i, err
+}
+
+// RemoveItem removes an item that stands at the version want, or at any:
+// ErrNotFound, ErrConflict.
+func (s *Store) RemoveItem(ctx context.Context, kind, id string, want int64) error {
+	key, err := s.itemKey(kind, id)
+	if err != nil {
+		return err
+	}
+	return untilSettled(func() error {
+		i, err := s.Item(ctx, kind, id)
+		if err == nil {
+			err = i.stands(i.Version, want)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = s.commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{{Key: key, Version: i.Version}}})
+		return err
+	})
+}
+
+// RemoveParts removes the items of a kind that are a part of parent.
+func (s *Store) RemoveParts(ctx context.Context, kind, parent string) error {
+	if parent == "" {
+		return tidemark.Invalidf("the parts of nothing")
+	}
+	for {
+		var some []Item
+		for i, err := range s.Items(ctx, ItemFilter{Kind: kind, Parent: parent, Limit: 100}) {
+			if err != nil {
+				return err
+			}
+			some = append(some, i)
+		}
+		if len(some) == 0 {
+			return nil
+		}
+		for _, i := range some {
+			if err := s.RemoveItem(ctx, i.Kind, i.ID, AnyVersion); err != nil && !errors.Is(err, tidemark.ErrNotFound) {
+				return err
+			}
+		}
+	}
+}
+
+// Mark is where a listing stopped: behind the element of this id, which was
+// last changed at that time.
+type Mark struct {
+	ID string    `json:"id"`
+	At time.Time `json:"at"`
+}
+
+// record is the mark as a Query has it.
+func (m Mark) record(kind, id string) *tidemark.Record {
+	if m.ID == "" {
+		return nil
+	}
+	return &tidemark.Record{Key: tidemark.Key{Kind: kind, ID: id}, UpdatedAt: keepable(m.At)}
+}
+
+// ItemFilter says which items to list. Zero fields but Kind ask for nothing.
+type ItemFilter struct {
+	Kind    string
+	Session tidemark.SessionID
+	Parent  string
+	After   Mark
+	Limit   int
+}
+
+// Mark is where a listing that ended with i goes on.
+func (i Item) Mark() Mark { return Mark{ID: i.ID, At: i.UpdatedAt} }
+
+// Items lists items of a kind, the one that changed last first. One that cannot
+// be read is yielded as a *tidemark.Damage, and the listing goes on.
+func (s *Store) Items(ctx context.Context, f ItemFilter) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		record, err := itemRecordKind(f.Kind)
+		if err != nil {
+			yield(Item{}, err)
+			return
+		}
+		q := tidemark.Query{Kind: record, Group: s.itemGroup(f.Parent), State: s.itemState(f.Session), Limit: f.Limit,
+			After: f.After.record(record, s.hash("item", f.Kind, f.After.ID))}
+		for r, err := range s.backend.List(ctx, q) {
+			var i Item
+			if err == nil {
+				err = decode(r, &i)
+			}
+			i.UpdatedAt, i.Version = r.UpdatedAt, r.Version
+			if !yield(i, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return
+			}
+		}
+	}
+}
+
+// refileItem is Refile for an item.
+func (s *Store) refileItem(r tidemark.Record) (tidemark.Record, error) {
+	var i Item
+	if err := decode(r, &i); err != nil {
+		return r, err
+	}
+	key, err := s.itemKey(i.Kind, i.ID)
+	if err != nil {
+		return r, &tidemark.Damage{Key: r.Key, What: err.Error()}
+	}
+	r.Key, r.Group, r.State = key, s.itemGroup(i.Parent), s.itemState(i.Session)
+	return r, nil
+}

@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Make makes a session in which nothing was said yet, and which nobody holds:
+// ErrExists when there is one of that id. Create is for whoever is about to
+// say something.
+func (s *Store) Make(ctx context.Context, sess tidemark.Session) (Info, error) {
+	w := s.Create(sess, tidemark.Holder{})
+	b := tidemark.Batch{At: s.now()}
+	if _, err := w.creation(&b); err != nil {
+		return Info{}, err
+	}
+	for i := range b.Puts {
+		if b.Puts[i].Kind == kindLease {
+			b.Puts[i].State = free
+		}
+	}
+	if _, err := s.commit(ctx, b); err != nil {
+		if errors.Is(err, tidemark.ErrConflict) {
+			return Info{}, tidemark.Existsf("session %s: already there", w.id)
+		}
+		return Info{}, err
+	}
+	s.knowPlace(ctx, w.session.Project)
+	return s.Session(ctx, w.id)
+}
+
+// Version counts the changes to what is said about the session, as opposed to
+// in it.
+func (i Info) Version() int64 { return i.version }
+
+// Patch says what to change about a session. Nil fields stay as they are.
+type Patch struct {
+	Title  *string
+	Tags   *[]string // all of them
+	Pinned *bool
+	OnHold *bool
+	// If is asked about what is going to be changed; its error is returned,
+	// and then nothing is.
+	If func(Info) error
+}
+
+// Change makes several changes to a session at once. It needs no lease.
+func (s *Store) Change(ctx context.Context, id tidemark.SessionID, p Patch) (Info, error) {
+	err := s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
+		if p.If != nil {
+			if err := p.If(*i); err != nil {
+				return err
+			}
+		}
+		return s.patch(ctx, i, b, p)
+	})
+	if err != nil {
+		return Info{}, err
+	}
+	return s.Session(ctx, id)
+}
+
+func (s *Store) patch(ctx context.Context, i *Info, b *tidemark.Batch, p Patch) error {
+	var notes []Note
+	if p.Title != nil {
+		title, err := checkText("title", *p.Title)
+		if err != nil {
+			return err
+		}
+		title = s.withoutSecrets(title)
+		if err := s.retitle(ctx, i, b, title); err != nil {
+			return err
+		}
+		notes = append(notes, Note{Kind: noteTitle, Text: title})
+	}
+	if p.Tags != nil {
+		tags, changed, err := s.retag(i.Tags, *p.Tags)
+		if err != nil {
+			return err
+		}
+		i.Tags, notes = tags, append(notes, changed...)
+	}
+	if p.Pinned != nil && *p.Pinned != i.Pinned {
+		i.Pinned = *p.Pinned
+		notes = append(notes, Note{Kind: notePin, Remove: !i.Pinned})
+	}
+	if p.OnHold != nil && *p.OnHold != i.OnHold {
+		i.OnHold = *p.OnHold
+		notes = append(notes, Note{Kind: noteHold, Remove: !i.OnHold})
+	}
+	for _, n := range notes {
+		if err := s.addNote(ctx, b, i.ID, n); err != nil {
+			return err
+		}
+	}
+	return mergeAppends(b)
+}
+
+// retag returns the tags that are wanted, and what is to be noted about it.
+func (s *Store) retag(have, want []string) (tags []string, notes []Note, err error) {
+	for _, t := range want {
+		if t, err = checkText("tag", t); err != nil {
+			return nil, nil, err
+		}
+		if t = s.withoutSecrets(t); slices.Contains(tags, t) {
+			continue
+		}
+		tags = append(tags, t)
+		if !slices.Contains(have, t) {
+			notes = append(notes, Note{Kind: noteTag, Text: t})
+		}
+	}
+	for _, t := range have {
+		if !slices.Contains(tags, t) {
+			notes = append(notes, Note{Kind: noteTag, Text: t, Remove: true})
+		}
+	}
+	return tags, notes, nil
+}

@@ -1,0 +1,103 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// KeptMemory is a memory with its version and with where a listing goes on
+// behind it.
+type KeptMemory struct {
+	Memory
+	Version int64
+	Mark    Mark
+}
+
+// MemoriesAfter lists what was learned in a project, or anywhere when that is
+// "", the one that changed last first, behind a mark of an earlier listing. It
+// looks at no folder, so that callers on other machines may name any. One that
+// cannot be read is yielded as a *tidemark.Damage, and the listing goes on.
+func (s *Store) MemoriesAfter(ctx context.Context, project string, after Mark) iter.Seq2[KeptMemory, error] {
+	q := tidemark.Query{Kind: kindMemory, Group: s.projectGroup(project), After: after.record(kindMemory, after.ID)}
+	return func(yield func(KeptMemory, error) bool) {
+		for r, err := range s.backend.List(ctx, q) {
+			m := KeptMemory{Version: r.Version, Mark: Mark{ID: r.ID, At: r.UpdatedAt}}
+			if err == nil {
+				err = decode(r, &m.Memory)
+			}
+			if !yield(m, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return
+			}
+		}
+	}
+}
+
+// MemoryAt returns a memory by its whole id: ErrNotFound.
+func (s *Store) MemoryAt(ctx context.Context, id string) (KeptMemory, error) {
+	var m KeptMemory
+	if tidemark.CheckID(id) != nil {
+		return m, tidemark.NotFoundf("memory %.40q: not found", id)
+	}
+	r, err := s.get(ctx, memoryKey(id), &m.Memory)
+	if err == nil && r.Version == 0 {
+		err = tidemark.NotFoundf("memory %q: not found", id)
+	}
+	m.Version, m.Mark = r.Version, Mark{ID: id, At: r.UpdatedAt}
+	return m, err
+}
+
+// PutMemory keeps a memory under its id, in place of the one that stands at the
+// version want, as PutItem does. When it was learned stays what it was.
+func (s *Store) PutMemory(ctx context.Context, m Memory, want int64) (KeptMemory, error) {
+	if err := tidemark.CheckID(m.ID); err != nil {
+		return KeptMemory{}, err
+	}
+	if m.Text = strings.TrimSpace(s.withoutSecrets(m.Text)); m.Text == "" {
+		return KeptMemory{}, tidemark.Invalidf("a memory without words")
+	}
+	out := KeptMemory{}
+	err := untilSettled(func() error {
+		var old Memory
+		r, err := s.get(ctx, memoryKey(m.ID), &old)
+		if err == nil {
+			err = (Item{Kind: kindMemory, ID: m.ID}).stands(r.Version, want)
+		}
+		if err != nil {
+			return err
+		}
+		b := tidemark.Batch{At: s.now()}
+		if m.At = b.At; r.Version > 0 {
+			m.At = old.At
+		}
+		p, err := put(r.Key, r.Version, m)
+		if err != nil {
+			return err
+		}
+		p.Group = s.projectGroup(m.Project)
+		b.Puts = append(b.Puts, p)
+		out = KeptMemory{Memory: m, Version: p.Version, Mark: Mark{ID: m.ID, At: b.At}}
+		_, err = s.commit(ctx, b)
+		return err
+	})
+	return out, err
+}
+
+// ForgetAt removes a memory that stands at the version want, or at any:
+// ErrNotFound, ErrConflict.
+func (s *Store) ForgetAt(ctx context.Context, id string, want int64) error {
+	return untilSettled(func() error {
+		m, err := s.MemoryAt(ctx, id)
+		if err == nil {
+			err = (Item{Kind: kindMemory, ID: id}).stands(m.Version, want)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = s.commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{{Key: memoryKey(id), Version: m.Version}}})
+		return err
+	})
+}

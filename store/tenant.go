@@ -1,0 +1,479 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Tenants, their users and workspaces are records of the operator's store. The
+// ids follow from names, so that two who make the same thing at once make one.
+
+// The states of a tenant and of a user.
+const (
+	Active    = "active"
+	Suspended = "suspended"
+)
+
+// The roles of a user and of a service token: each may do what the one before
+// may.
+const (
+	RoleReader = "reader"
+	RoleWriter = "writer"
+	RoleAdmin  = "admin"
+)
+
+// DefaultTenant is whose things are when nobody named a tenant.
+const DefaultTenant = "default"
+
+var userRoles = []string{RoleReader, RoleWriter, RoleAdmin}
+
+// CheckRole returns ErrInvalid for a role that there is not.
+func CheckRole(role string) error {
+	if !slices.Contains(userRoles, role) {
+		return tidemark.Invalidf("role %q: want %s", role, strings.Join(userRoles, ", "))
+	}
+	return nil
+}
+
+// RoleWithin reports whether role may do no more than most may.
+func RoleWithin(role, most string) bool {
+	i := slices.Index(userRoles, role)
+	return i >= 0 && i <= slices.Index(userRoles, most)
+}
+
+// Tenant is a group of users whose rows nobody else sees.
+type Tenant struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	State     string    `json:"state"`
+	Issuer    string    `json:"issuer,omitempty"`  // whose tokens its users bring
+	Foreign   string    `json:"foreign,omitempty"` // what that issuer calls the tenant
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// User is somebody who was seen with a valid token of the tenant's issuer.
+type User struct {
+	ID          string    `json:"id"`
+	Tenant      string    `json:"tenant"`
+	Issuer      string    `json:"issuer,omitempty"`
+	Subject     string    `json:"subject"` // what the issuer calls the user
+	Name        string    `json:"name,omitempty"`
+	Email       string    `json:"email,omitempty"`
+	Role        string    `json:"role"`
+	State       string    `json:"state"`
+	Workspaces  []string  `json:"workspaces,omitempty"`
+	FirstSeenAt time.Time `json:"first_seen_at"`
+	LastSeenAt  time.Time `json:"last_seen_at"`
+}
+
+// Workspace is a named group of users of one tenant.
+type Workspace struct {
+	ID        string    `json:"id"`
+	Tenant    string    `json:"tenant"`
+	Name      string    `json:"name"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// issued says which tenant an issuer means.
+type issued struct {
+	Issuer  string `json:"issuer"`
+	Foreign string `json:"foreign,omitempty"`
+	Tenant  string `json:"tenant"`
+}
+
+// seenEvery is how often it is written down that a user was seen: finer would
+// be a write for each request.
+const seenEvery = time.Hour
+
+// maxNameBytes bounds the names of tenants and workspaces.
+const maxNameBytes = 64
+
+// maxSubjectBytes bounds what an issuer may call somebody.
+const maxSubjectBytes = 512
+
+func tenantKey(id string) tidemark.Key { return tidemark.Key{Kind: kindTenant, ID: id} }
+
+func issuerKey(issuer, foreign string) tidemark.Key {
+	return tidemark.Key{Kind: kindIssuer, ID: tidemark.IDOf("issuer", issuer, foreign)}
+}
+
+func userKey(tenant, id string) tidemark.Key {
+	return tidemark.Key{Kind: kindUser, ID: tenant + "." + id}
+}
+
+func workspaceKey(tenant, id string) tidemark.Key {
+	return tidemark.Key{Kind: kindWorkspace, ID: tenant + "." + id}
+}
+
+// IsOperators reports whether a record or log says who may do what: where one
+// store serves the operator and others, nobody else may touch it.
+func IsOperators(k tidemark.Key) bool {
+	return slices.Contains([]string{kindTenant, kindIssuer, kindUser, kindWorkspace, kindToken, kindAudit, kindAnchor, kindServerKey}, k.Kind)
+}
+
+// checkName returns ErrInvalid for what cannot name a tenant or a workspace.
+func checkName(what, name string) error {
+	ok := name != "" && len(name) <= maxNameBytes
+	for i := range len(name) {
+		c := name[i]
+		ok = ok && ('a' <= c && c <= 'z' || '0' <= c && c <= '9' || i > 0 && (c == '-' || c == '_' || c == '.'))
+	}
+	if !ok {
+		return tidemark.Invalidf("%s %q: want 1 to %d lower-case letters, digits, dots, dashes, underscores, a letter or digit first", what, clipped(name), maxNameBytes)
+	}
+	return nil
+}
+
+func clipped(s string) string {
+	if len(s) > maxNameBytes {
+		return strings.ToValidUTF8(s[:maxNameBytes], "") + "…"
+	}
+	return s
+}
+
+// CreateTenant keeps a tenant that is new: ErrExists when the name, or the
+// issuer with what it calls the tenant, is taken; ErrInvalid.
+func (s *Store) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
+	if err := checkName("tenant", t.Name); err != nil {
+		return t, err
+	}
+	t.ID, t.State, t.CreatedAt = tidemark.TenantOf(t.Name, "").Tenant, Active, s.now()
+	err := retry(func() error {
+		if r, err := s.get(ctx, tenantKey(t.ID), &Tenant{}); err != nil || r.Version > 0 {
+			return orExists(err, "tenant %s: already there", t.Name)
+		}
+		b, err := s.tenantBatch(ctx, t, 0)
+		if err == nil {
+			_, err = s.commit(ctx, b)
+		}
+		return err
+	})
+	return t, err
+}
+
+func orExists(err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	return tidemark.Existsf(format, args...)
+}
+
+// tenantBatch is the batch that keeps a tenant and what its issuer calls it.
+func (s *Store) tenantBatch(ctx context.Context, t Tenant, version int64) (tidemark.Batch, error) {
+	var b tidemark.Batch
+	if t.Issuer != "" {
+		key := issuerKey(t.Issuer, t.Foreign)
+		have := issued{Tenant: t.ID}
+		r, err := s.get(ctx, key, &have)
+		if err != nil {
+			return b, err
+		}
+		if have.Tenant != t.ID {
+			return b, tidemark.Existsf("issuer %s: it speaks for another tenant already", clipped(t.Issuer))
+		}
+		p, err := put(key, r.Version, issued{Issuer: t.Issuer, Foreign: t.Foreign, Tenant: t.ID})
+		if err != nil {
+			return b, err
+		}
+		b.Puts = append(b.Puts, p)
+	}
+	p, err := put(tenantKey(t.ID), version, t)
+	p.State = t.State
+	b.Puts = append(b.Puts, p)
+	return b, err
+}
+
+// BindTenant says which issuer speaks for a tenant, and what it calls it:
+// ErrNotFound, ErrExists.
+func (s *Store) BindTenant(ctx context.Context, id, issuer, foreign string) (Tenant, error) {
+	return s.changeTenant(ctx, id, func(t *Tenant, b *tidemark.Batch) error {
+		if t.Issuer != "" && (t.Issuer != issuer || t.Foreign != foreign) {
+			old, err := s.get(ctx, issuerKey(t.Issuer, t.Foreign), &issued{})
+			if err != nil {
+				return err
+			}
+			if old.Version > 0 {
+				b.Deletes = append(b.Deletes, tidemark.Need{Key: old.Key, Version: old.Version})
+			}
+		}
+		t.Issuer, t.Foreign = issuer, foreign
+		return nil
+	})
+}
+
+// SetTenantState suspends a tenant or lets it work again: ErrNotFound.
+func (s *Store) SetTenantState(ctx context.Context, id, state string) (Tenant, error) {
+	if err := checkState(state); err != nil {
+		return Tenant{}, err
+	}
+	return s.changeTenant(ctx, id, func(t *Tenant, _ *tidemark.Batch) error { t.State = state; return nil })
+}
+
+func checkState(state string) error {
+	if state != Active && state != Suspended {
+		return tidemark.Invalidf("state %q: want %s or %s", clipped(state), Active, Suspended)
+	}
+	return nil
+}
+
+func (s *Store) changeTenant(ctx context.Context, id string, change func(*Tenant, *tidemark.Batch) error) (Tenant, error) {
+	var t Tenant
+	err := retry(func() error {
+		t = Tenant{}
+		r, err := s.get(ctx, tenantKey(id), &t)
+		if err == nil && r.Version == 0 {
+			err = tidemark.NotFoundf("tenant %s: not found", clipped(id))
+		}
+		if err != nil {
+			return err
+		}
+		var changes tidemark.Batch
+		if err := change(&t, &changes); err != nil {
+			return err
+		}
+		b, err := s.tenantBatch(ctx, t, r.Version)
+		if err != nil {
+			return err
+		}
+		b.Deletes = changes.Deletes
+		_, err = s.commit(ctx, b)
+		return err
+	})
+	return t, err
+}
+
+// Tenant returns a tenant by its id: ErrNotFound.
+func (s *Store) Tenant(ctx context.Context, id string) (Tenant, error) {
+	var t Tenant
+	if tidemark.CheckID(id) != nil {
+		return t, tidemark.NotFoundf("tenant %s: not found", clipped(id))
+	}
+	r, err := s.get(ctx, tenantKey(id), &t)
+	if err == nil && r.Version == 0 {
+		err = tidemark.NotFoundf("tenant %s: not found", clipped(id))
+	}
+	return t, err
+}
+
+// TenantNamed returns a tenant by its name or its id: ErrNotFound.
+func (s *Store) TenantNamed(ctx context.Context, name string) (Tenant, error) {
+	t, err := s.Tenant(ctx, tidemark.TenantOf(name, "").Tenant)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		if byID, err := s.Tenant(ctx, name); !errors.Is(err, tidemark.ErrNotFound) {
+			return byID, err
+		}
+		err = tidemark.NotFoundf("tenant %s: not found", clipped(name))
+	}
+	return t, err
+}
+
+// TenantOfIssuer returns the tenant that an issuer means by foreign:
+// ErrNotFound.
+func (s *Store) TenantOfIssuer(ctx context.Context, issuer, foreign string) (Tenant, error) {
+	var i issued
+	r, err := s.get(ctx, issuerKey(issuer, foreign), &i)
+	if err != nil {
+		return Tenant{}, err
+	}
+	if r.Version == 0 {
+		return Tenant{}, tidemark.NotFoundf("no tenant has this issuer")
+	}
+	return s.Tenant(ctx, i.Tenant)
+}
+
+// Tenants lists the tenants by id, beginning behind after.
+func (s *Store) Tenants(ctx context.Context, after string) iter.Seq2[Tenant, error] {
+	return listed[Tenant](ctx, s, behind(tidemark.Query{Kind: kindTenant}, after))
+}
+
+// behind makes q a listing by id that goes on behind one.
+func behind(q tidemark.Query, after string) tidemark.Query {
+	q.Order = tidemark.ByID
+	if after != "" {
+		q.After = &tidemark.Record{Key: tidemark.Key{Kind: q.Kind, ID: after}}
+	}
+	return q
+}
+
+// Sighting is what a valid token says about somebody.
+type Sighting struct {
+	Tenant  Tenant
+	Issuer  string
+	Subject string
+	Name    string
+	Email   string
+	// Role is what a user gets who is new; with Decides, also one who is not:
+	// the issuer says who may do what.
+	Role    string
+	Decides bool
+}
+
+// UserID is the id of a user of a tenant, by who vouches for the user and what
+// that calls the user. No two of them are ever equal, nor equal to one of
+// tidemark.TenantOf.
+func UserID(tenant, issuer, subject string) string {
+	return tidemark.IDOf("user", tenant, issuer, subject)
+}
+
+// SeeUser returns the user that a token speaks of, made now when this is the
+// first time, and reports whether it is. It looks at no state: who was
+// suspended is returned as such.
+func (s *Store) SeeUser(ctx context.Context, seen Sighting) (User, bool, error) {
+	if err := CheckRole(seen.Role); err != nil {
+		return User{}, false, err
+	}
+	if seen.Subject == "" || len(seen.Subject) > maxSubjectBytes {
+		return User{}, false, tidemark.Invalidf("subject of %d bytes: want 1 to %d", len(seen.Subject), maxSubjectBytes)
+	}
+	id := UserID(seen.Tenant.Name, seen.Issuer, seen.Subject)
+	var u User
+	fresh := false
+	err := retry(func() error {
+		u = User{}
+		r, err := s.get(ctx, userKey(seen.Tenant.ID, id), &u)
+		if err != nil {
+			return err
+		}
+		now := s.now()
+		if fresh = r.Version == 0; fresh {
+			u = User{ID: id, Tenant: seen.Tenant.ID, Issuer: seen.Issuer, Subject: seen.Subject, Role: seen.Role, State: Active, FirstSeenAt: now}
+		}
+		moved := seen.Decides && u.Role != seen.Role
+		if !fresh && !moved && now.Sub(u.LastSeenAt) < seenEvery {
+			return nil
+		}
+		if moved {
+			u.Role = seen.Role
+		}
+		u.Name, u.Email, u.LastSeenAt = s.withoutSecrets(auditText(seen.Name)), s.withoutSecrets(auditText(seen.Email)), now
+		p, err := put(r.Key, r.Version, u)
+		if err != nil {
+			return err
+		}
+		p.State = u.State
+		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
+		return err
+	})
+	return u, fresh, err
+}
+
+// User returns a user of a tenant: ErrNotFound.
+func (s *Store) User(ctx context.Context, tenant, id string) (User, error) {
+	var u User
+	key := userKey(tenant, id)
+	if key.Check() != nil {
+		return u, tidemark.NotFoundf("user %s: not found", clipped(id))
+	}
+	r, err := s.get(ctx, key, &u)
+	if err == nil && r.Version == 0 {
+		err = tidemark.NotFoundf("user %s: not found", clipped(id))
+	}
+	return u, err
+}
+
+// Users lists the users of a tenant by id, beginning behind after.
+func (s *Store) Users(ctx context.Context, tenant, after string) iter.Seq2[User, error] {
+	return listed[User](ctx, s, within(kindUser, tenant, after))
+}
+
+// within lists what belongs to a tenant.
+func within(kind, tenant, after string) tidemark.Query {
+	if after != "" {
+		after = tenant + "." + after
+	}
+	return behind(tidemark.Query{Kind: kind, Prefix: tenant + "."}, after)
+}
+
+// ChangeUser changes the role, the state or the workspaces of a user:
+// ErrNotFound, ErrInvalid.
+func (s *Store) ChangeUser(ctx context.Context, tenant, id string, change func(*User) error) (User, error) {
+	var u User
+	key := userKey(tenant, id)
+	if key.Check() != nil {
+		return u, tidemark.NotFoundf("user %s: not found", clipped(id))
+	}
+	err := retry(func() error {
+		u = User{}
+		r, err := s.get(ctx, key, &u)
+		if err == nil && r.Version == 0 {
+			err = tidemark.NotFoundf("user %s: not found", clipped(id))
+		}
+		if err != nil {
+			return err
+		}
+		if err := change(&u); err != nil {
+			return err
+		}
+		if err := errors.Join(CheckRole(u.Role), checkState(u.State)); err != nil {
+			return err
+		}
+		p, err := put(r.Key, r.Version, u)
+		if err != nil {
+			return err
+		}
+		p.State = u.State
+		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
+		return err
+	})
+	return u, err
+}
+
+// CreateWorkspace keeps a workspace of a tenant that is new: ErrExists,
+// ErrNotFound, ErrInvalid.
+func (s *Store) CreateWorkspace(ctx context.Context, tenant, name string) (Workspace, error) {
+	if err := checkName("workspace", name); err != nil {
+		return Workspace{}, err
+	}
+	t, err := s.Tenant(ctx, tenant)
+	if err != nil {
+		return Workspace{}, err
+	}
+	w := Workspace{ID: tidemark.IDOf("workspace", t.Name, name), Tenant: t.ID, Name: name, CreatedAt: s.now()}
+	err = retry(func() error {
+		r, err := s.get(ctx, workspaceKey(t.ID, w.ID), &Workspace{})
+		if err != nil || r.Version > 0 {
+			return orExists(err, "workspace %s: already there", name)
+		}
+		p, err := put(r.Key, 0, w)
+		if err == nil {
+			_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
+		}
+		return err
+	})
+	return w, err
+}
+
+// Workspaces lists the workspaces of a tenant by id, beginning behind after.
+func (s *Store) Workspaces(ctx context.Context, tenant, after string) iter.Seq2[Workspace, error] {
+	return listed[Workspace](ctx, s, within(kindWorkspace, tenant, after))
+}
+
+// Join makes a user a member of a workspace, or no member any more:
+// ErrNotFound.
+func (s *Store) Join(ctx context.Context, tenant, workspace, user string, member bool) (User, error) {
+	key := workspaceKey(tenant, workspace)
+	if key.Check() != nil {
+		return User{}, tidemark.NotFoundf("workspace %s: not found", clipped(workspace))
+	}
+	r, err := s.get(ctx, key, &Workspace{})
+	if err == nil && r.Version == 0 {
+		err = tidemark.NotFoundf("workspace %s: not found", clipped(workspace))
+	}
+	if err != nil {
+		return User{}, err
+	}
+	return s.ChangeUser(ctx, tenant, user, func(u *User) error {
+		u.Workspaces = slices.DeleteFunc(slices.Clone(u.Workspaces), func(w string) bool { return w == workspace })
+		if member {
+			u.Workspaces = append(u.Workspaces, workspace)
+			slices.Sort(u.Workspaces)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,240 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base32"
+	"encoding/hex"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// A service token lets a program in. Its text is shown once, to whoever made
+// it; what is kept cannot be turned back into it.
+
+// TokenPrefix begins the text of every service token, so that people and
+// scanners know one when they see it.
+const TokenPrefix = "tmk_"
+
+// The state of a token that is not Active.
+const Revoked = "revoked"
+
+// usedEvery is how often it is written down that a token was used.
+const usedEvery = time.Minute
+
+// maxTokenScopes bounds what a token is scoped to.
+const maxTokenScopes = 32
+
+// Token is a service token as it is kept.
+type Token struct {
+	ID     string `json:"id"`
+	Tenant string `json:"tenant"`
+	User   string `json:"user"` // on whose behalf: a user, or the tenant itself
+	Name   string `json:"name"`
+	Role   string `json:"role"`
+	// Scopes are the parts of the server that the token is for, as they stand
+	// in paths behind /api/v1/: sessions, jobs; none: all.
+	Scopes    []string  `json:"scopes,omitempty"`
+	State     string    `json:"state"`
+	CreatedBy string    `json:"created_by,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	UsedAt    time.Time `json:"used_at,omitzero"`
+	RevokedAt time.Time `json:"revoked_at,omitzero"`
+}
+
+// keptToken is a token with what proves it.
+type keptToken struct {
+	Token
+	Hash string `json:"sha256"` // of the whole text
+}
+
+func tokenKey(id string) tidemark.Key { return tidemark.Key{Kind: kindToken, ID: id} }
+
+// tokenLetters are those of base32, in lower case: easy to select with a
+// double click, and nothing in them means anything to a shell or a URL.
+var tokenLetters = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+const (
+	tokenIDLength     = 16 // 80 bits: never met twice
+	tokenSecretLength = 52 // 256 bits: never guessed
+)
+
+// ParseToken parts the text of a service token: ErrInvalid when it is none. It
+// says nothing about whether there is such a token.
+func ParseToken(text string) (id, secret string, err error) {
+	rest, ok := strings.CutPrefix(text, TokenPrefix)
+	if !ok || len(rest) != tokenIDLength+1+tokenSecretLength || rest[tokenIDLength] != '_' {
+		return "", "", tidemark.Invalidf("not a service token")
+	}
+	id, secret = rest[:tokenIDLength], rest[tokenIDLength+1:]
+	for _, part := range []string{id, secret} {
+		for i := range len(part) {
+			if c := part[i]; !('a' <= c && c <= 'z' || '2' <= c && c <= '7') {
+				return "", "", tidemark.Invalidf("not a service token")
+			}
+		}
+	}
+	return id, secret, nil
+}
+
+func tokenHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// CreateToken makes a service token of a tenant that is there. It returns the
+// text, which is kept nowhere: ErrInvalid, ErrNotFound.
+func (s *Store) CreateToken(ctx context.Context, t Token) (Token, string, error) {
+	name, err := checkText("name", t.Name)
+	if err != nil {
+		return t, "", err
+	}
+	if err := errors.Join(CheckRole(t.Role), checkScopes(t.Scopes)); err != nil {
+		return t, "", err
+	}
+	if _, err := s.Tenant(ctx, t.Tenant); err != nil {
+		return t, "", err
+	}
+	if t.User == "" {
+		t.User = t.Tenant
+	}
+	now := s.now()
+	if !t.ExpiresAt.IsZero() {
+		if t.ExpiresAt = keepable(t.ExpiresAt); !t.ExpiresAt.After(now) {
+			return t, "", tidemark.Invalidf("token %s: it would have expired before it is made", name)
+		}
+	}
+	var random [10 + 32]byte
+	rand.Read(random[:])
+	t.ID, t.Name, t.State, t.CreatedAt = tokenLetters.EncodeToString(random[:10]), s.withoutSecrets(name), Active, now
+	t.UsedAt, t.RevokedAt = time.Time{}, time.Time{}
+	text := TokenPrefix + t.ID + "_" + tokenLetters.EncodeToString(random[10:])
+	r, err := tokenRecord(keptToken{Token: t, Hash: tokenHash(text)}, 0)
+	if err != nil {
+		return t, "", err
+	}
+	if _, err := s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}}); err != nil {
+		return t, "", err
+	}
+	return t, text, nil
+}
+
+func tokenRecord(t keptToken, version int64) (tidemark.Record, error) {
+	r, err := put(tokenKey(t.ID), version, t)
+	r.Group, r.State = t.Tenant, t.State
+	return r, err
+}
+
+func checkScopes(scopes []string) error {
+	if len(scopes) > maxTokenScopes {
+		return tidemark.Invalidf("%d scopes, at most %d are allowed", len(scopes), maxTokenScopes)
+	}
+	for _, scope := range scopes {
+		if err := checkName("scope", scope); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errNoToken is the answer to every text that is no token which may be used:
+// whoever guesses learns nothing.
+var errNoToken = tidemark.NotFoundf("no such token")
+
+// UseToken returns the token whose text this is. It is ErrNotFound when there
+// is none, and a token with ErrDenied when it was revoked or has expired. That
+// it was used is written down at most once a minute.
+func (s *Store) UseToken(ctx context.Context, text string) (Token, error) {
+	id, _, err := ParseToken(text)
+	if err != nil {
+		return Token{}, errNoToken
+	}
+	var t keptToken
+	r, err := s.get(ctx, tokenKey(id), &t)
+	if err != nil {
+		return Token{}, err
+	}
+	// The comparison is made also where there is no token, so that both take
+	// the same time.
+	if subtle.ConstantTimeCompare([]byte(tokenHash(text)), []byte(t.Hash)) != 1 || r.Version == 0 {
+		return Token{}, errNoToken
+	}
+	now := s.now()
+	if t.State != Active || !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt) {
+		return t.Token, tidemark.ErrDenied
+	}
+	if now.Sub(t.UsedAt) >= usedEvery {
+		t.UsedAt = now
+		// Who loses this race was used within the minute all the same, and a
+		// store that cannot write still lets its readers in.
+		if p, err := tokenRecord(t, r.Version); err == nil {
+			s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
+		}
+	}
+	return t.Token, nil
+}
+
+// TokenByID returns a token of a tenant: ErrNotFound.
+func (s *Store) TokenByID(ctx context.Context, tenant, id string) (Token, error) {
+	t, _, err := s.token(ctx, tenant, id)
+	return t.Token, err
+}
+
+func (s *Store) token(ctx context.Context, tenant, id string) (keptToken, int64, error) {
+	var t keptToken
+	missing := tidemark.NotFoundf("token %s: not found", clipped(id))
+	if tidemark.CheckID(id) != nil {
+		return t, 0, missing
+	}
+	r, err := s.get(ctx, tokenKey(id), &t)
+	if err == nil && (r.Version == 0 || tenant != "" && t.Tenant != tenant) {
+		return keptToken{}, 0, missing
+	}
+	return t, r.Version, err
+}
+
+// Tokens lists the tokens of a tenant, or of all when that is "", by id,
+// beginning behind after.
+func (s *Store) Tokens(ctx context.Context, tenant, after string) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		for t, err := range listed[keptToken](ctx, s, behind(tidemark.Query{Kind: kindToken, Group: tenant}, after)) {
+			if !yield(t.Token, err) {
+				return
+			}
+		}
+	}
+}
+
+// RevokeToken ends a token of a tenant, or of any when that is "", for ever:
+// ErrNotFound. Revoking it again changes nothing.
+func (s *Store) RevokeToken(ctx context.Context, tenant, id string) (Token, error) {
+	var t keptToken
+	err := retry(func() error {
+		var version int64
+		var err error
+		if t, version, err = s.token(ctx, tenant, id); err != nil || t.State == Revoked {
+			return err
+		}
+		t.State, t.RevokedAt = Revoked, s.now()
+		p, err := tokenRecord(t, version)
+		if err != nil {
+			return err
+		}
+		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
+		return err
+	})
+	return t.Token, err
+}
+
+// InScope reports whether the token is for a part of the server.
+func (t Token) InScope(scope string) bool {
+	return len(t.Scopes) == 0 || slices.Contains(t.Scopes, scope)
+}

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Turn is what was said from one message of the user to the next.
+type Turn struct {
+	Number  int64 // of its node
+	Entries []tidemark.Entry
+}
+
+// Turns yields the turns on the path to seq, oldest first; to the head when
+// seq is 0. What comes before the first of them, and what cannot be read, is
+// left out.
+func (v *View) Turns(ctx context.Context, seq int64) iter.Seq2[Turn, error] {
+	return func(yield func(Turn, error) bool) {
+		var t Turn
+		for e, err := range v.Path(ctx, seq) {
+			if errors.Is(err, tidemark.ErrCorrupt) {
+				continue
+			}
+			if err != nil {
+				yield(Turn{}, err)
+				return
+			}
+			if e.Nodes == 0 {
+				continue
+			}
+			if len(t.Entries) > 0 && t.Number != e.Nodes-1 {
+				if !yield(t, nil) {
+					return
+				}
+				t = Turn{}
+			}
+			t.Number = e.Nodes - 1
+			t.Entries = append(t.Entries, e)
+		}
+		if len(t.Entries) > 0 {
+			yield(t, nil)
+		}
+	}
+}
+
+// TurnCount is how many turns are on the path to the head. Where nothing lies
+// beside the path nothing is read.
+func (v *View) TurnCount(ctx context.Context) (int64, error) {
+	if v.Messages == v.Entries {
+		return v.Nodes, nil
+	}
+	n := int64(0)
+	for _, err := range v.Turns(ctx, 0) {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// At returns the entry that a point of the session means: n3, 12 or a label,
+// with ~2 behind it for two turns up; 0, the head, for "".
+func (v *View) At(ctx context.Context, point string) (int64, error) {
+	if point == "" {
+		return 0, nil
+	}
+	_, point, up := splitRef("-@" + point)
+	seq, err := v.seqOf(ctx, point)
+	if err == nil && up > 0 {
+		seq, err = v.upFrom(ctx, seq, up)
+	}
+	return seq, err
+}
+
+// PathRange yields those entries on the path to at, the head when it is 0,
+// that lie from one seq to another, both included; to 0 means the end.
+func (v *View) PathRange(ctx context.Context, at, from, to int64) iter.Seq2[tidemark.Entry, error] {
+	return func(yield func(tidemark.Entry, error) bool) {
+		segments, err := v.trail(ctx)
+		if err != nil {
+			yield(tidemark.Entry{}, err)
+			return
+		}
+		v.pathRange(ctx, segments, at, from, to, func(e tidemark.Entry, err error) bool {
+			return err == nil && structural(e) || yield(e, err)
+		})
+	}
+}
+
+// pathRange is PathRange with the markers. It reports whether to go on.
+func (v *View) pathRange(ctx context.Context, segments []segment, at, from, to int64, yield func(tidemark.Entry, error) bool) bool {
+	runs, err := v.runs(ctx, segments, at)
+	if err != nil {
+		yield(tidemark.Entry{}, err)
+		return false
+	}
+	for _, r := range runs {
+		if to != 0 {
+			r.to = min(r.to, to)
+		}
+		for e, err := range v.entries(ctx, segments, max(r.from, from), r.to) {
+			if !yield(e, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// LogRange yields what Log does, from one seq to another, both included; to 0
+// means the end.
+func (v *View) LogRange(ctx context.Context, from, to int64) iter.Seq2[tidemark.Entry, error] {
+	return func(yield func(tidemark.Entry, error) bool) {
+		segments, err := v.trail(ctx)
+		if err != nil {
+			yield(tidemark.Entry{}, err)
+			return
+		}
+		shared, end := v.sharedUpTo(), to
+		if end == 0 {
+			end = 1 << 62
+		}
+		if from <= shared && !v.pathRange(ctx, segments, shared, from, to, yield) {
+			return
+		}
+		v.entries(ctx, segments, max(from, shared+1), end)(yield)
+	}
+}
+
+// StatFile returns what is known of a file without reading it: ErrNotFound.
+func (s *Store) StatFile(ctx context.Context, id tidemark.SessionID, name string) (File, error) {
+	f, _, err := s.file(ctx, id, name)
+	return f, err
+}
