@@ -1,0 +1,322 @@
+package api
+
+import (
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// The calls of a Backend over HTTP: a POST each, under BackendPath. Questions
+// are JSON; what may be long, in either direction, is one JSON object a line
+// and ends with {"end":true}, so that what was cut off is never taken for
+// whole. docs/formats/wire.md has an example of each.
+
+// BackendPath is where the calls are.
+const BackendPath = "/api/v1/backend/"
+
+// BackendFormat is the number of this form of the calls. A client refuses a
+// server that speaks another one.
+const BackendFormat = 1
+
+// Service is what a server calls itself, so that a client knows one from a
+// page that happens to be there.
+const Service = "tidemark"
+
+// AttemptHeader names one call of Commit. A client that got no answer sends
+// the batch again under the same name, and the server then tells what became
+// of the first, instead of doing it twice. It is not Idempotency-Key, because
+// HTTP libraries send requests with that header again without telling anybody.
+const AttemptHeader = "Tidemark-Attempt"
+
+// RepeatedHeader is set in the answer that a first attempt would have got.
+const RepeatedHeader = "Tidemark-Repeated"
+
+// JSON and Lines are the media types of the calls.
+const (
+	MediaJSON  = "application/json"
+	MediaLines = "application/x-ndjson"
+)
+
+// What one message may hold. Both sides keep to it, and neither believes that
+// the other does.
+const (
+	// MaxItemBytes bounds one line: a body of tidemark.MaxBodyBytes in base64
+	// and what stands around it.
+	MaxItemBytes = (tidemark.MaxBodyBytes+2)/3*4 + 64<<10
+	// MaxRequestBytes bounds a batch or the words of lines: one line of the
+	// largest kind and some more beside it.
+	MaxRequestBytes = 96 << 20
+	// MaxQuestionBytes bounds every other request.
+	MaxQuestionBytes = 4 << 20
+	// MaxParts bounds the lines of a request, each of which is larger in
+	// memory than the few bytes that it may have on the wire.
+	MaxParts = 200_000
+	// MaxSpans bounds the spans of one question; who wants more asks again.
+	MaxSpans = 10_000
+	// MaxTerms bounds the terms of one question.
+	MaxTerms = 100_000
+)
+
+// About is what a server says of itself.
+type About struct {
+	Service         string `json:"service"`
+	Format          int    `json:"format"`
+	MaxRequestBytes int64  `json:"max_request_bytes"`
+}
+
+// Record is a tidemark.Record on the wire. Bodies are base64.
+type Record struct {
+	tidemark.Key
+	Version   int64     `json:"version,omitempty"`
+	Group     string    `json:"group,omitempty"`
+	State     string    `json:"state,omitempty"`
+	Due       time.Time `json:"due,omitzero"`
+	UpdatedAt time.Time `json:"updated_at,omitzero"`
+	Batch     string    `json:"batch,omitempty"`
+	Body      []byte    `json:"body,omitempty"`
+	Sum       uint32    `json:"sum,omitempty"`
+	Head      *Head     `json:"head,omitempty"`
+}
+
+// Head is a tidemark.Head on the wire.
+type Head struct {
+	Length    int64     `json:"length"`
+	UpdatedAt time.Time `json:"updated_at,omitzero"`
+	tidemark.Place
+	Chain []byte `json:"chain,omitempty"`
+}
+
+// Line is a tidemark.Line on the wire.
+type Line struct {
+	Seq  int64     `json:"seq"`
+	Kind string    `json:"kind,omitempty"`
+	Key  string    `json:"key,omitempty"`
+	At   time.Time `json:"at,omitzero"`
+	tidemark.Place
+	Chain []byte `json:"chain,omitempty"`
+	Body  []byte `json:"body,omitempty"`
+	Batch string `json:"batch,omitempty"`
+	Sum   uint32 `json:"sum,omitempty"`
+}
+
+// RecordOf returns r as it goes over the wire.
+func RecordOf(r tidemark.Record) *Record {
+	w := &Record{Key: r.Key, Version: r.Version, Group: r.Group, State: r.State, Due: r.Due,
+		UpdatedAt: r.UpdatedAt, Batch: r.Batch, Body: r.Body, Sum: r.Sum}
+	if h := r.Head; h.Length != 0 {
+		w.Head = &Head{h.Length, h.UpdatedAt, h.Place, h.Chain}
+	}
+	return w
+}
+
+// Record returns what came over the wire.
+func (w *Record) Record() tidemark.Record {
+	r := tidemark.Record{Key: w.Key, Version: w.Version, Group: w.Group, State: w.State, Due: w.Due,
+		UpdatedAt: w.UpdatedAt, Batch: w.Batch, Body: w.Body, Sum: w.Sum}
+	if h := w.Head; h != nil {
+		r.Head = tidemark.Head{Length: h.Length, UpdatedAt: h.UpdatedAt, Place: h.Place, Chain: h.Chain}
+	}
+	return r
+}
+
+// LineOf returns l as it goes over the wire.
+func LineOf(l tidemark.Line) *Line {
+	return &Line{l.Seq, l.Kind, l.Key, l.At, l.Place, l.Chain, l.Body, l.Batch, l.Sum}
+}
+
+// Line returns what came over the wire.
+func (w *Line) Line() tidemark.Line {
+	return tidemark.Line{Seq: w.Seq, Kind: w.Kind, Key: w.Key, At: w.At, Place: w.Place,
+		Chain: w.Chain, Body: w.Body, Batch: w.Batch, Sum: w.Sum}
+}
+
+// KeyQuestion asks about one key: get, and wait with After.
+type KeyQuestion struct {
+	tidemark.Key
+	After int64 `json:"after,omitempty"`
+}
+
+// Grown is the answer to wait.
+type Grown struct {
+	Longer bool `json:"longer"` // the log is, or may be
+}
+
+// ListQuestion is a tidemark.Query on the wire.
+type ListQuestion struct {
+	Kind   string    `json:"kind"`
+	Prefix string    `json:"prefix,omitempty"`
+	Group  string    `json:"group,omitempty"`
+	State  string    `json:"state,omitempty"`
+	DueBy  time.Time `json:"due_by,omitzero"`
+	Order  string    `json:"order,omitempty"` // newest, id or due; "": newest
+	After  *Cursor   `json:"after,omitempty"`
+	Limit  int       `json:"limit,omitempty"`
+}
+
+// Cursor is where a listing goes on: what the orders order by.
+type Cursor struct {
+	ID      string    `json:"id"`
+	Touched time.Time `json:"touched_at,omitzero"`
+	Due     time.Time `json:"due,omitzero"`
+}
+
+// orders are the names of tidemark.Order, by number.
+var orders = [...]string{"newest", "id", "due"}
+
+// ListQuestionOf returns q as it goes over the wire.
+func ListQuestionOf(q tidemark.Query) (ListQuestion, error) {
+	w := ListQuestion{Kind: q.Kind, Prefix: q.Prefix, Group: q.Group, State: q.State, DueBy: q.DueBy, Limit: q.Limit}
+	if q.Order < 0 || int(q.Order) >= len(orders) {
+		return w, tidemark.Invalidf("order %d of a listing: there is none", q.Order)
+	}
+	if q.Order != tidemark.Newest {
+		w.Order = orders[q.Order]
+	}
+	if q.After != nil {
+		w.After = &Cursor{ID: q.After.ID, Touched: q.After.Touched(), Due: q.After.Due}
+	}
+	return w, nil
+}
+
+// Query returns what came over the wire.
+func (w ListQuestion) Query() (tidemark.Query, error) {
+	q := tidemark.Query{Kind: w.Kind, Prefix: w.Prefix, Group: w.Group, State: w.State, DueBy: w.DueBy, Limit: w.Limit}
+	if err := (tidemark.Key{Kind: w.Kind, ID: "x"}).Check(); err != nil {
+		return q, err
+	}
+	if w.Limit < 0 {
+		return q, tidemark.Invalidf("limit %d of a listing", w.Limit)
+	}
+	for i, name := range orders {
+		if w.Order == name {
+			q.Order = tidemark.Order(i)
+		}
+	}
+	if w.Order != "" && w.Order != orders[q.Order] {
+		return q, tidemark.Invalidf("order of a listing: want newest, id or due")
+	}
+	if c := w.After; c != nil {
+		q.After = &tidemark.Record{Key: tidemark.Key{Kind: w.Kind, ID: c.ID}, UpdatedAt: c.Touched, Due: c.Due}
+	}
+	return q, nil
+}
+
+// LinesQuestion asks for lines. No span means none, unlike in Go.
+type LinesQuestion struct {
+	tidemark.Key
+	Spans []Span `json:"spans"`
+}
+
+// Span is a tidemark.Span on the wire.
+type Span struct {
+	From      int64 `json:"from,omitempty"`
+	To        int64 `json:"to,omitempty"`
+	Newest    int   `json:"newest,omitempty"`
+	Backwards bool  `json:"backwards,omitempty"`
+}
+
+// SearchQuestion is a tidemark.Ask on the wire.
+type SearchQuestion struct {
+	All   [][]Term `json:"all"`
+	None  []Term   `json:"none,omitempty"`
+	Limit int      `json:"limit,omitempty"`
+}
+
+// Term is a tidemark.Term on the wire.
+type Term struct {
+	Word   string `json:"word"`
+	Prefix bool   `json:"prefix,omitempty"`
+}
+
+// SearchQuestionOf returns a as it goes over the wire.
+func SearchQuestionOf(a tidemark.Ask) SearchQuestion {
+	w := SearchQuestion{Limit: a.Limit, All: make([][]Term, len(a.All))}
+	for i, any := range a.All {
+		for _, t := range any {
+			w.All[i] = append(w.All[i], Term(t))
+		}
+	}
+	for _, t := range a.None {
+		w.None = append(w.None, Term(t))
+	}
+	return w
+}
+
+// Ask returns what came over the wire.
+func (w SearchQuestion) Ask() (tidemark.Ask, error) {
+	a := tidemark.Ask{Limit: w.Limit}
+	terms := len(w.None) + len(w.All)
+	for _, any := range w.All {
+		terms += len(any)
+	}
+	if terms > MaxTerms || w.Limit < 0 {
+		return a, tidemark.Invalidf("search: %d terms, limit %d; at most %d terms are allowed", terms, w.Limit, MaxTerms)
+	}
+	for _, any := range w.All {
+		to := make([]tidemark.Term, len(any))
+		for i, t := range any {
+			to[i] = tidemark.Term(t)
+		}
+		a.All = append(a.All, to)
+	}
+	for _, t := range w.None {
+		a.None = append(a.None, tidemark.Term(t))
+	}
+	return a, nil
+}
+
+// KindsQuestion asks for what is not indexed.
+type KindsQuestion struct {
+	Kinds []string `json:"kinds"`
+}
+
+// WalkQuestion asks for all keys behind one; an empty key is before all.
+type WalkQuestion struct {
+	After tidemark.Key `json:"after"`
+}
+
+// ShareQuestion says or asks who else may read a session.
+type ShareQuestion struct {
+	Session string          `json:"session"`
+	With    *tidemark.Scope `json:"with,omitempty"`
+}
+
+// SharedAnswer says who else may read a session, and whose it is.
+type SharedAnswer struct {
+	With  tidemark.Scope `json:"with"`
+	Owner string         `json:"owner"`
+}
+
+// Done is the answer to a call that changed something. A page that somebody
+// on the way answers with does not look like it.
+type Done struct {
+	Done  bool   `json:"done"`
+	Batch string `json:"batch,omitempty"` // of a commit: the batch that is durable now
+}
+
+// Element is one line of an answer. A record or line with a problem is there and
+// cannot be read; a problem with the end is why there is no more.
+type Element struct {
+	Span    int           `json:"span,omitempty"` // of a line: the number of its span, from 0
+	Line    *Line         `json:"line,omitempty"`
+	Record  *Record       `json:"record,omitempty"`
+	Key     *tidemark.Key `json:"key,omitempty"`
+	Hit     *Hit          `json:"hit,omitempty"`
+	Lag     *Lag          `json:"lag,omitempty"`
+	Problem *Problem      `json:"problem,omitempty"`
+	End     bool          `json:"end,omitempty"`
+}
+
+// Hit is a tidemark.Hit on the wire.
+type Hit struct {
+	Log tidemark.Key `json:"log"`
+	Seq int64        `json:"seq"`
+	At  time.Time    `json:"at,omitzero"`
+}
+
+// Lag is a tidemark.Lag on the wire.
+type Lag struct {
+	Log  tidemark.Key `json:"log"`
+	From int64        `json:"from"`
+	To   int64        `json:"to"`
+}

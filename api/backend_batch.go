@@ -1,0 +1,206 @@
+package api
+
+import (
+	"io"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Part is one line of a batch: first what the batch is, then each change, the
+// lines of an append behind it, and the end.
+type Part struct {
+	Batch   *BatchPart    `json:"batch,omitempty"`
+	Require *Need         `json:"require,omitempty"`
+	Put     *Record       `json:"put,omitempty"`
+	Delete  *Need         `json:"delete,omitempty"`
+	Append  *AppendPart   `json:"append,omitempty"`
+	Line    *Line         `json:"line,omitempty"`
+	Drop    *tidemark.Key `json:"drop,omitempty"`
+	End     bool          `json:"end,omitempty"`
+}
+
+// BatchPart is what a batch is.
+type BatchPart struct {
+	ID    string    `json:"id"`
+	At    time.Time `json:"at,omitzero"`
+	Adopt bool      `json:"adopt,omitempty"`
+}
+
+// Need is a tidemark.Need on the wire.
+type Need struct {
+	tidemark.Key
+	Version int64 `json:"version"`
+}
+
+// AppendPart says which log the lines behind it go to.
+type AppendPart struct {
+	Log tidemark.Key `json:"log"`
+	At  time.Time    `json:"at,omitzero"`
+}
+
+// EncodeBatch returns a batch as it goes over the wire. ErrInvalid: it has a
+// text that is not UTF-8, which JSON cannot carry, or breaks the rules of
+// batches.
+func EncodeBatch(b tidemark.Batch) ([]byte, error) {
+	if err := b.Check(); err != nil {
+		return nil, err
+	}
+	e := encoder{}
+	e.add(Part{Batch: &BatchPart{b.ID, b.At, b.Adopt}})
+	for _, n := range b.Require {
+		e.add(Part{Require: &Need{n.Key, n.Version}})
+	}
+	for _, r := range b.Puts {
+		e.text(r.Key, r.Group, r.State, r.Batch)
+		r.Head = tidemark.Head{}
+		e.add(Part{Put: RecordOf(r)})
+	}
+	for _, n := range b.Deletes {
+		e.add(Part{Delete: &Need{n.Key, n.Version}})
+	}
+	for _, a := range b.Appends {
+		e.add(Part{Append: &AppendPart{a.Log, a.At}})
+		for _, l := range a.Lines {
+			e.text(a.Log, l.Kind, l.Key, l.Batch)
+			e.add(Part{Line: LineOf(l)})
+		}
+	}
+	for i := range b.Drops {
+		e.add(Part{Drop: &b.Drops[i]})
+	}
+	e.add(Part{End: true})
+	return e.buf, e.err
+}
+
+type encoder struct {
+	buf []byte
+	n   int
+	err error
+}
+
+func (e *encoder) add(v any) {
+	if e.n++; e.n > MaxParts && e.err == nil {
+		e.err = tidemark.Invalidf("more than %d parts in one request to a server", MaxParts)
+	}
+	if e.err == nil {
+		e.buf, e.err = Append(e.buf, v)
+	}
+}
+
+// text refuses what JSON would change.
+func (e *encoder) text(key tidemark.Key, texts ...string) {
+	for _, s := range texts {
+		if !utf8.ValidString(s) && e.err == nil {
+			e.err = tidemark.Invalidf("%s: a text that is not UTF-8 cannot be sent to a server", key)
+		}
+	}
+}
+
+// DecodeBatch reads a batch. ErrInvalid: it is not one, or has too many parts;
+// whether it keeps the rules of batches is for the Backend to say.
+func DecodeBatch(r io.Reader) (tidemark.Batch, error) {
+	in := NewReader(r, MaxItemBytes)
+	var b tidemark.Batch
+	for n := 0; ; n++ {
+		var p Part
+		if err := in.Next(&p); err != nil {
+			return b, err
+		}
+		if n > MaxParts {
+			return b, tidemark.Invalidf("a batch of more than %d parts", MaxParts)
+		}
+		if (n == 0) != (p.Batch != nil) || !p.one() {
+			return b, tidemark.Invalidf("part %d of a batch: not one thing, or not in its place", n+1)
+		}
+		if p.End {
+			return b, nil
+		}
+		if err := p.into(&b); err != nil {
+			return b, err
+		}
+	}
+}
+
+// one reports whether p says one thing.
+func (p *Part) one() bool {
+	n := 0
+	for _, is := range []bool{p.Batch != nil, p.Require != nil, p.Put != nil, p.Delete != nil, p.Append != nil, p.Line != nil, p.Drop != nil, p.End} {
+		if is {
+			n++
+		}
+	}
+	return n == 1
+}
+
+func (p *Part) into(b *tidemark.Batch) error {
+	switch {
+	case p.Batch != nil:
+		b.ID, b.At, b.Adopt = p.Batch.ID, p.Batch.At, p.Batch.Adopt
+	case p.Require != nil:
+		b.Require = append(b.Require, tidemark.Need{Key: p.Require.Key, Version: p.Require.Version})
+	case p.Put != nil:
+		b.Puts = append(b.Puts, p.Put.Record())
+	case p.Delete != nil:
+		b.Deletes = append(b.Deletes, tidemark.Need{Key: p.Delete.Key, Version: p.Delete.Version})
+	case p.Append != nil:
+		b.Appends = append(b.Appends, tidemark.Append{Log: p.Append.Log, At: p.Append.At})
+	case p.Line != nil && len(b.Appends) == 0:
+		return tidemark.Invalidf("a line of a batch that goes to no log")
+	case p.Line != nil:
+		a := &b.Appends[len(b.Appends)-1]
+		a.Lines = append(a.Lines, p.Line.Line())
+	case p.Drop != nil:
+		b.Drops = append(b.Drops, *p.Drop)
+	}
+	return nil
+}
+
+// IndexPart is one line of what is to be indexed.
+type IndexPart struct {
+	Line *IndexLine `json:"line,omitempty"`
+	End  bool       `json:"end,omitempty"`
+}
+
+// IndexLine is a tidemark.Indexed on the wire.
+type IndexLine struct {
+	Log   tidemark.Key `json:"log"`
+	Seq   int64        `json:"seq"`
+	At    time.Time    `json:"at,omitzero"`
+	Words []string     `json:"words,omitempty"`
+}
+
+// MaxIndexLineBytes bounds the words of one line.
+const MaxIndexLineBytes = 8 << 20
+
+// EncodeIndex returns lines with their words as they go over the wire.
+func EncodeIndex(lines []tidemark.Indexed) ([]byte, error) {
+	e := encoder{}
+	for _, l := range lines {
+		e.text(l.Log, l.Words...)
+		e.add(IndexPart{Line: &IndexLine{l.Log, l.Seq, l.At, l.Words}})
+	}
+	e.add(IndexPart{End: true})
+	return e.buf, e.err
+}
+
+// DecodeIndex reads what EncodeIndex wrote.
+func DecodeIndex(r io.Reader) (lines []tidemark.Indexed, err error) {
+	in := NewReader(r, MaxIndexLineBytes)
+	for {
+		var p IndexPart
+		if err := in.Next(&p); err != nil {
+			return nil, err
+		}
+		switch {
+		case p.End == (p.Line != nil):
+			return nil, tidemark.Invalidf("words of lines: not one thing a line")
+		case p.End:
+			return lines, nil
+		case len(lines) == MaxParts:
+			return nil, tidemark.Invalidf("words of more than %d lines", MaxParts)
+		}
+		lines = append(lines, tidemark.Indexed{Log: p.Line.Log, Seq: p.Line.Seq, At: p.Line.At, Words: p.Line.Words})
+	}
+}

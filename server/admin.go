@@ -1,0 +1,423 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// Me is who calls, as the server sees it.
+type Me struct {
+	Tenant     string   `json:"tenant"`
+	TenantName string   `json:"tenant_name,omitempty"`
+	User       string   `json:"user"`
+	Name       string   `json:"name"`
+	Role       Role     `json:"role" enum:"reader,writer,admin"`
+	Token      string   `json:"token,omitempty" doc:"the id of the service token"`
+	Operator   bool     `json:"operator"`
+	Workspaces []string `json:"workspaces" nullable:"false"`
+}
+
+// NewToken is a service token with the text that is shown once.
+type NewToken struct {
+	store.Token
+	Text string `json:"text" doc:"shown now and never again"`
+}
+
+// AuditReport is what verifying an audit log found.
+type AuditReport struct {
+	Head    store.Anchor       `json:"head"`
+	Anchors int                `json:"anchors" doc:"how many anchors it was compared with"`
+	Faults  []store.AuditFault `json:"faults" nullable:"false"`
+}
+
+type byID struct {
+	Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
+	ID     string `path:"id" maxLength:"128"`
+}
+
+type listInput struct {
+	Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
+	PageInput
+}
+
+// adminRoutes are about who may do what: tokens, users, workspaces and the
+// audit log for the admins of a tenant, tenants for the operator.
+func (s *Server) adminRoutes() {
+	huma.Register(s.api, op("GET", "/api/v1/me", "get-me", "Who calls", "admin", Reader), s.getMe)
+	s.tokenRoutes()
+	s.tenantRoutes()
+	s.userRoutes()
+	s.workspaceRoutes()
+	huma.Register(s.api, op("GET", "/api/v1/audit", "list-audit", "Who did what, newest first", "admin", Admin), s.listAudit)
+	huma.Register(s.api, op("POST", "/api/v1/audit/verify", "verify-audit", "Verify the audit log, also against anchors kept elsewhere", "admin", Admin), s.verifyAudit)
+	huma.Register(s.api, op("GET", "/api/v1/audit/anchor", "get-audit-anchor", "The head of the audit log, to keep elsewhere", "admin", Admin), s.getAnchor)
+}
+
+func created(o huma.Operation) huma.Operation {
+	o.DefaultStatus = http.StatusCreated
+	return o
+}
+
+// administered returns the operator's store, and the tenant that the caller
+// means: an operator may mean any, others their own, and a foreign one is as
+// absent as one that there is not.
+func (s *Server) administered(ctx context.Context, tenant string) (*store.Store, store.Tenant, error) {
+	users, err := s.operators(ctx)
+	if err != nil {
+		return nil, store.Tenant{}, err
+	}
+	c := CallerOf(ctx)
+	if tenant == "" || tenant == c.Tenant {
+		t, err := s.ownTenant(ctx, users, c)
+		return users, t, err
+	}
+	t, err := users.TenantNamed(ctx, tenant)
+	if err == nil && t.ID != c.Tenant && !c.Operator {
+		err = tidemark.NotFoundf("tenant %s: not found", tenant)
+	}
+	return users, t, err
+}
+
+// ownTenant is the tenant of the caller. That of a server for one person is
+// made when it is first needed.
+func (s *Server) ownTenant(ctx context.Context, users *store.Store, c Caller) (store.Tenant, error) {
+	if c.Operator && c.Tenant == tidemark.TenantOf(store.DefaultTenant, "").Tenant {
+		if t, err := users.CreateTenant(ctx, store.Tenant{Name: store.DefaultTenant}); err == nil {
+			return t, nil
+		}
+	}
+	t, err := users.Tenant(ctx, c.Tenant)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		// Whoever vouched for the caller vouched for the tenant.
+		return store.Tenant{ID: c.Tenant, State: store.Active}, nil
+	}
+	return t, err
+}
+
+// paged collects a page of a list by id.
+func paged[T any](s *Server, ctx context.Context, in PageInput, list func(after string) iter.Seq2[T, error], id func(T) string) (*struct{ Body Page[T] }, error) {
+	caller, after := CallerOf(ctx), ""
+	if in.Cursor != "" {
+		if err := s.uncursor(caller, in.Cursor, &after); err != nil {
+			return nil, fail(ctx, err)
+		}
+	}
+	page, most := Page[T]{Items: []T{}}, s.limit(in.Limit)
+	for v, err := range list(after) {
+		if err != nil {
+			return nil, fail(ctx, err)
+		}
+		if len(page.Items) == most {
+			page.Next = s.cursor(caller, id(page.Items[most-1]))
+			break
+		}
+		page.Items = append(page.Items, v)
+	}
+	return &struct{ Body Page[T] }{page}, nil
+}
+
+func (s *Server) getMe(ctx context.Context, _ *struct{}) (*struct{ Body Me }, error) {
+	c := CallerOf(ctx)
+	me := Me{Tenant: c.Tenant, User: c.User, Name: c.Name, Role: c.Role, Token: c.Token, Operator: c.Operator, Workspaces: append([]string{}, c.Workspaces...)}
+	if users, err := s.operators(ctx); err == nil {
+		if t, err := users.Tenant(ctx, c.Tenant); err == nil {
+			me.TenantName = t.Name
+		}
+	}
+	return &struct{ Body Me }{me}, nil
+}
+
+type newTokenInput struct {
+	Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
+	Body   struct {
+		Name      string    `json:"name" minLength:"1" maxLength:"200"`
+		Role      Role      `json:"role" enum:"reader,writer,admin"`
+		Scopes    []string  `json:"scopes,omitempty" maxItems:"32" doc:"the parts of the server that it is for, as in paths: sessions, jobs; none: all"`
+		As        string    `json:"as,omitempty" enum:"me,tenant" default:"me" doc:"on whose behalf it acts"`
+		ExpiresAt time.Time `json:"expires_at,omitzero" doc:"the default is in 90 days"`
+	}
+}
+
+// tokenLife is how long a token works when nobody says: long enough to be
+// forgotten, short enough to be harmless then.
+const tokenLife = 90 * 24 * time.Hour
+
+func (s *Server) tokenRoutes() {
+	huma.Register(s.api, created(op("POST", "/api/v1/tokens", "create-token", "Make a service token", "admin", Admin)), s.createToken)
+	huma.Register(s.api, op("GET", "/api/v1/tokens", "list-tokens", "List the service tokens", "admin", Admin), func(ctx context.Context, in *listInput) (*struct{ Body Page[store.Token] }, error) {
+		users, t, err := s.administered(ctx, in.Tenant)
+		if err != nil {
+			return nil, fail(ctx, err)
+		}
+		return paged(s, ctx, in.PageInput, func(after string) iter.Seq2[store.Token, error] { return users.Tokens(ctx, t.ID, after) }, func(t store.Token) string { return t.ID })
+	})
+	huma.Register(s.api, op("DELETE", "/api/v1/tokens/{id}", "revoke-token", "Revoke a service token", "admin", Admin), func(ctx context.Context, in *byID) (*struct{ Body store.Token }, error) {
+		users, t, err := s.administered(ctx, in.Tenant)
+		if err != nil {
+			return nil, fail(ctx, err)
+		}
+		token, err := users.RevokeToken(ctx, t.ID, in.ID)
+		if err == nil {
+			err = s.auditIn(ctx, t.ID, "token.revoke", token.ID, store.AuditDone)
+		}
+		return &struct{ Body store.Token }{token}, fail(ctx, err)
+	})
+}
+
+func (s *Server) createToken(ctx context.Context, in *newTokenInput) (*struct{ Body NewToken }, error) {
+	c := CallerOf(ctx)
+	// A token that makes tokens outlives its own end, and its own scopes.
+	if c.Token != "" || !c.Role.May(in.Body.Role) {
+		return nil, fail(ctx, tidemark.ErrDenied)
+	}
+	users, t, err := s.administered(ctx, in.Tenant)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	if slices.Contains(in.Body.Scopes, MetricsScope) && !c.Operator {
+		return nil, fail(ctx, tidemark.ErrDenied)
+	}
+	token := store.Token{Tenant: t.ID, User: t.ID, Name: in.Body.Name, Role: string(in.Body.Role), Scopes: in.Body.Scopes, CreatedBy: c.User, ExpiresAt: in.Body.ExpiresAt}
+	if in.Body.As != "tenant" && t.ID == c.Tenant {
+		token.User = c.User
+	}
+	if token.ExpiresAt.IsZero() {
+		token.ExpiresAt = s.o.Now().Add(tokenLife)
+	}
+	token, text, err := users.CreateToken(ctx, token)
+	if err == nil {
+		err = s.auditIn(ctx, t.ID, "token.create", token.ID, store.AuditDone)
+	}
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	return &struct{ Body NewToken }{NewToken{token, text}}, nil
+}
+
+type newTenantInput struct {
+	Body struct {
+		Name    string `json:"name" minLength:"1" maxLength:"64"`
+		Issuer  string `json:"issuer,omitempty" maxLength:"1000" doc:"the iss of its users' tokens"`
+		Foreign string `json:"foreign,omitempty" maxLength:"200" doc:"the tid of its users' tokens, with Entra"`
+	}
+}
+
+// operate returns the operator's store for operators alone.
+func (s *Server) operate(ctx context.Context) (*store.Store, error) {
+	if !CallerOf(ctx).Operator {
+		return nil, tidemark.ErrDenied
+	}
+	return s.operators(ctx)
+}
+
+func (s *Server) tenantRoutes() {
+	huma.Register(s.api, created(op("POST", "/api/v1/tenants", "create-tenant", "Make a tenant", "operator", Admin)), func(ctx context.Context, in *newTenantInput) (*struct{ Body store.Tenant }, error) {
+		users, err := s.operate(ctx)
+		if err != nil {
+			return nil, fail(ctx, err)
+		}
+		t, err := users.CreateTenant(ctx, store.Tenant{Name: in.Body.Name, Issuer: in.Body.Issuer, Foreign: in.Body.Foreign})
+		if err == nil {
+			err = s.auditIn(ctx, t.ID, "tenant.create", t.ID, store.AuditDone)
+		}
+		return &struct{ Body store.Tenant }{t}, fail(ctx, err)
+	})
+	huma.Register(s.api, op("GET", "/api/v1/tenants", "list-tenants", "List the tenants", "operator", Admin), func(ctx context.Context, in *PageInput) (*struct{ Body Page[store.Tenant] }, error) {
+		users, err := s.operate(ctx)
+		if err != nil {
+			return nil, fail(ctx, err)
+		}
+		return paged(s, ctx, *in, func(after string) iter.Seq2[store.Tenant, error] { return users.Tenants(ctx, after) }, func(t store.Tenant) string { return t.ID })
+	})
+	for verb, state := range map[string]string{"suspend": store.Suspended, "resume": store.Active} {
+		huma.Register(s.api, op("POST", "/api/v1/tenants/{id}/"+verb, verb+"-tenant", tenantVerbs[verb], "operator", Admin), func(ctx context.Context, in *struct {
+			ID string `path:"id" maxLength:"128" doc:"its name or id"`
+		}) (*struct{ Body store.Tenant }, error) {
+			users, err := s.operate(ctx)
+			if err != nil {
+				return nil, fail(ctx, err)
+			}
+			t, err := users.TenantNamed(ctx, in.ID)
+			if err == nil {
+				t, err = users.SetTenantState(ctx, t.ID, state)
+			}
+			if err == nil {
+				err = s.auditIn(ctx, t.ID, "tenant."+verb, t.ID, store.AuditDone)
+			}
+			return &struct{ Body store.Tenant }{t}, fail(ctx, err)
+		})
+	}
+}
+
+var tenantVerbs = map[string]string{"suspend": "Keep the users of a tenant out", "resume": "Let the users of a tenant in again"}
+
+type changeUserInput struct {
+	Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
+	ID     string `path:"id" maxLength:"128"`
+	Body   struct {
+		Role  Role   `json:"role,omitempty" enum:"reader,writer,admin"`
+		State string `json:"state,omitempty" enum:"active,suspended"`
+	}
+}
+
+func (s *Server) userRoutes() {
+	huma.Register(s.api, op("GET", "/api/v1/users", "list-users", "List the users of the tenant", "admin", Admin), func(ctx context.Context, in *listInput) (*struct{ Body Page[store.User] }, error) {
+		users, t, err := s.administered(ctx, in.Tenant)
+		if err != nil {
+			return nil, fail(ctx, err)
+		}
+		return paged(s, ctx, in.PageInput, func(after string) iter.Seq2[store.User, error] { return users.Users(ctx, t.ID, after) }, func(u store.User) string { return u.ID })
+	})
+	huma.Register(s.api, op("PATCH", "/api/v1/users/{id}", "change-user", "Give a user another role, suspend the user or not", "admin", Admin), s.changeUser)
+}
+
+func (s *Server) changeUser(ctx context.Context, in *changeUserInput) (*struct{ Body store.User }, error) {
+	c := CallerOf(ctx)
+	if in.ID == c.User && in.Body.State == store.Suspended {
+		return nil, fail(ctx, tidemark.Invalidf("nobody suspends themselves: somebody has to be left to undo it"))
+	}
+	if in.Body.Role == "" && in.Body.State == "" {
+		return nil, fail(ctx, tidemark.Invalidf("neither a role nor a state"))
+	}
+	users, t, err := s.administered(ctx, in.Tenant)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	u, err := users.ChangeUser(ctx, t.ID, in.ID, func(u *store.User) error {
+		if in.Body.Role != "" {
+			u.Role = string(in.Body.Role)
+		}
+		if in.Body.State != "" {
+			u.State = in.Body.State
+		}
+		return nil
+	})
+	if err == nil && in.Body.Role != "" {
+		err = s.auditIn(ctx, t.ID, "user.role."+u.Role, u.ID, store.AuditDone)
+	}
+	if err == nil && in.Body.State != "" {
+		err = s.auditIn(ctx, t.ID, "user."+u.State, u.ID, store.AuditDone)
+	}
+	return &struct{ Body store.User }{u}, fail(ctx, err)
+}
+
+type newWorkspaceInput struct {
+	Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
+	Body   struct {
+		Name string `json:"name" minLength:"1" maxLength:"64"`
+	}
+}
+
+func (s *Server) workspaceRoutes() {
+	huma.Register(s.api, created(op("POST", "/api/v1/workspaces", "create-workspace", "Make a workspace", "admin", Admin)), func(ctx context.Context, in *newWorkspaceInput) (*struct{ Body store.Workspace }, error) {
+		users, t, err := s.administered(ctx, in.Tenant)
+		if err != nil {
+			return nil, fail(ctx, err)
+		}
+		w, err := users.CreateWorkspace(ctx, t.ID, in.Body.Name)
+		if err == nil {
+			err = s.auditIn(ctx, t.ID, "workspace.create", w.ID, store.AuditDone)
+		}
+		return &struct{ Body store.Workspace }{w}, fail(ctx, err)
+	})
+	huma.Register(s.api, op("GET", "/api/v1/workspaces", "list-workspaces", "List the workspaces of the tenant", "admin", Reader), func(ctx context.Context, in *listInput) (*struct{ Body Page[store.Workspace] }, error) {
+		users, t, err := s.administered(ctx, in.Tenant)
+		if err != nil {
+			return nil, fail(ctx, err)
+		}
+		return paged(s, ctx, in.PageInput, func(after string) iter.Seq2[store.Workspace, error] { return users.Workspaces(ctx, t.ID, after) }, func(w store.Workspace) string { return w.ID })
+	})
+	for method, member := range map[string]bool{"PUT": true, "DELETE": false} {
+		id, summary := "add-member", "Make a user a member of a workspace"
+		if !member {
+			id, summary = "remove-member", "End a user's membership of a workspace"
+		}
+		huma.Register(s.api, op(method, "/api/v1/workspaces/{id}/members/{user}", id, summary, "admin", Admin), func(ctx context.Context, in *struct {
+			Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
+			ID     string `path:"id" maxLength:"128"`
+			User   string `path:"user" maxLength:"128"`
+		}) (*struct{ Body store.User }, error) {
+			users, t, err := s.administered(ctx, in.Tenant)
+			if err != nil {
+				return nil, fail(ctx, err)
+			}
+			u, err := users.Join(ctx, t.ID, in.ID, in.User, member)
+			if err == nil {
+				err = s.auditIn(ctx, t.ID, "workspace."+id, in.ID+"/"+in.User, store.AuditDone)
+			}
+			return &struct{ Body store.User }{u}, fail(ctx, err)
+		})
+	}
+}
+
+func (s *Server) listAudit(ctx context.Context, in *listInput) (*struct{ Body Page[store.AuditLine] }, error) {
+	users, t, err := s.administered(ctx, in.Tenant)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	caller, before := CallerOf(ctx), int64(0)
+	if in.Cursor != "" {
+		if err := s.uncursor(caller, in.Cursor, &before); err != nil {
+			return nil, fail(ctx, err)
+		}
+	}
+	most := s.limit(in.Limit)
+	page := Page[store.AuditLine]{Items: []store.AuditLine{}}
+	// One is a line; before the first there is nothing.
+	if before != 1 {
+		for l, err := range users.AuditLines(ctx, t.ID, tidemark.Span{To: max(before-1, 0), Newest: most, Backwards: true}) {
+			if err != nil {
+				l.Action, l.Outcome = "damaged", "damaged"
+			}
+			page.Items = append(page.Items, l)
+		}
+	}
+	if n := len(page.Items); n == most && page.Items[n-1].Seq > 1 {
+		page.Next = s.cursor(caller, page.Items[n-1].Seq)
+	}
+	return &struct{ Body Page[store.AuditLine] }{page}, nil
+}
+
+type verifyAuditInput struct {
+	Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
+	Body   struct {
+		Anchors []store.Anchor `json:"anchors,omitempty" maxItems:"10000" doc:"heads that the log once had, kept elsewhere"`
+	}
+}
+
+func (s *Server) verifyAudit(ctx context.Context, in *verifyAuditInput) (*struct{ Body AuditReport }, error) {
+	users, t, err := s.administered(ctx, in.Tenant)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	anchors, err := users.Anchors(ctx, t.ID)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	anchors = append(anchors, in.Body.Anchors...)
+	head, faults, err := users.VerifyAudit(ctx, t.ID, anchors...)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	return &struct{ Body AuditReport }{AuditReport{Head: head, Anchors: len(anchors), Faults: append([]store.AuditFault{}, faults...)}}, nil
+}
+
+func (s *Server) getAnchor(ctx context.Context, in *struct {
+	Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
+}) (*struct{ Body store.Anchor }, error) {
+	users, t, err := s.administered(ctx, in.Tenant)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	head, err := users.AuditHead(ctx, t.ID)
+	return &struct{ Body store.Anchor }{head}, fail(ctx, err)
+}

@@ -1,0 +1,188 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// manifest is the format of an export that names none: what fleet-rlm reads.
+const manifest = "fleet-rlm"
+
+// exchangeRoutes are those by which sessions go out, come in, and are shown to
+// others.
+func (s *Server) exchangeRoutes() {
+	export := op("POST", sessionsPath+"/{id}/export", "export-session", "Write a session in a format", "exchange", Reader)
+	export.Description = "The manifest of fleet-rlm unless a format is named. Formats: " + strings.Join(s.o.Formats, ", ") + "."
+	export.Responses = streamed("application/octet-stream", "the session; its media type is that of the format")
+	huma.Register(s.api, export, s.exportSession)
+	bring := op("POST", "/api/v1/import", "import-sessions", "Take in what another tool or another store wrote", "exchange", Writer)
+	bring.RequestBody = rawBody("a session file or an archive, of any tool that is known; what comes in replaces the state that a session had")
+	huma.Register(s.api, bring, s.importSessions)
+	huma.Register(s.api, op("GET", sessionsPath+"/{id}/share", "get-share", "Who else may read a session", "exchange", Reader), s.getShare)
+	huma.Register(s.api, s.takes(op("PUT", sessionsPath+"/{id}/share", "share-session", "Say who else may read a session", "exchange", Writer)), s.shareSession)
+}
+
+type exportInput struct {
+	SessionInput
+	Format string `query:"format" maxLength:"64" doc:"the manifest of fleet-rlm when absent"`
+	At     string `query:"at" maxLength:"1000" doc:"up to this node (n3), entry (12) or label; the head when absent"`
+}
+
+func (s *Server) exportSession(ctx context.Context, in *exportInput) (*huma.StreamResponse, error) {
+	st, v, err := s.view(ctx, in.ID)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	format := in.Format
+	if format == "" {
+		format = manifest
+	}
+	if s.o.Export == nil || !slices.Contains(s.o.Formats, format) {
+		return nil, fail(ctx, tidemark.Invalidf("format %.40q: want one of %s", format, strings.Join(s.o.Formats, ", ")))
+	}
+	seq, err := v.At(ctx, in.At)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	mediaType, write, err := s.o.Export(ctx, st, store.Point{View: v, Seq: seq}, format)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		hc.SetHeader("Content-Type", mediaType)
+		// A page that somebody else wrote is saved and not shown: it would be
+		// of our origin.
+		hc.SetHeader("Content-Disposition", "attachment")
+		hc.SetStatus(http.StatusOK)
+		cut(ctx, write(hc.BodyWriter()))
+	}}, nil
+}
+
+type importInput struct {
+	BodyInput
+	Name string `query:"name" maxLength:"255" doc:"the name of the file, where the tool can be told by it"`
+}
+
+type importOutput struct {
+	Body struct {
+		Sessions []Imported `json:"sessions" nullable:"false"`
+	}
+}
+
+func (s *Server) importSessions(ctx context.Context, in *importInput) (*importOutput, error) {
+	if s.o.Import == nil {
+		return nil, fail(ctx, tidemark.Unsupportedf("this server takes nothing in"))
+	}
+	st, err := s.store(ctx)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	brought, err := s.o.Import(ctx, st, in.Name, in.body)
+	if err != nil {
+		return nil, fail(ctx, in.explain(err))
+	}
+	var out importOutput
+	out.Body.Sessions = append([]Imported{}, brought...)
+	return &out, nil
+}
+
+// arrived explains the error of reading a body: it is the client's.
+func arrived(err error) error {
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return tooLarge(large.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &api.Problem{Status: http.StatusRequestTimeout, Title: "Request Timeout", Code: "invalid", Detail: "the body took too long to arrive"}
+	}
+	return tidemark.Invalidf("the body did not arrive whole")
+}
+
+type shareBody struct {
+	With      string `json:"with" enum:"private,workspace,tenant"`
+	Workspace string `json:"workspace,omitempty" maxLength:"64" doc:"with workspace: which; the only one that you are in when absent"`
+	Owner     string `json:"owner,omitempty" doc:"whose the session is; told, not taken"`
+}
+
+type shareInput struct {
+	SessionInput
+	Body shareBody
+}
+
+type shareOutput struct {
+	Body shareBody
+}
+
+// sharer returns the ability to share, where there is one.
+func sharer(st *store.Store) (tidemark.Sharer, error) {
+	if sh, ok := st.Backend().(tidemark.Sharer); ok {
+		return sh, nil
+	}
+	return nil, tidemark.Unsupportedf("the store of this server belongs to one user; nobody else could read what is shared")
+}
+
+func (s *Server) getShare(ctx context.Context, in *SessionInput) (*shareOutput, error) {
+	st, v, err := s.view(ctx, in.ID)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	sh, err := sharer(st)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	with, owner, err := sh.Shared(ctx, v.ID)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	return &shareOutput{shareBody{With: with.With, Workspace: with.Workspace, Owner: owner}}, nil
+}
+
+func (s *Server) shareSession(ctx context.Context, in *shareInput) (*shareOutput, error) {
+	st, i, err := s.owned(ctx, in.ID)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	sh, err := sharer(st)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	with, err := shareScope(CallerOf(ctx), in.Body)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	if err := sh.Share(ctx, i.ID, with); err != nil {
+		return nil, fail(ctx, err)
+	}
+	return s.getShare(ctx, &in.SessionInput)
+}
+
+// shareScope returns with whom the caller wants to share. Nobody shares with a
+// workspace that they are not in.
+func shareScope(c Caller, b shareBody) (tidemark.Scope, error) {
+	if b.With != tidemark.InWorkspace {
+		if b.Workspace != "" {
+			return tidemark.Scope{}, tidemark.Invalidf("workspace: goes with %q", tidemark.InWorkspace)
+		}
+		return tidemark.Scope{With: b.With}, nil
+	}
+	switch {
+	case b.Workspace == "" && len(c.Workspaces) == 1:
+		b.Workspace = c.Workspaces[0]
+	case b.Workspace == "":
+		return tidemark.Scope{}, tidemark.Invalidf("workspace: want one of yours, of which there are %d", len(c.Workspaces))
+	case !slices.Contains(c.Workspaces, b.Workspace):
+		return tidemark.Scope{}, fmt.Errorf("workspace: you are not in it: %w", tidemark.ErrDenied)
+	}
+	return tidemark.Scope{With: b.With, Workspace: b.Workspace}, nil
+}

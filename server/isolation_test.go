@@ -1,0 +1,148 @@
+package server
+
+import (
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/internal/pgtest"
+	"github.com/tidemark-sessions/tidemark/internal/process"
+)
+
+// requests is how many requests the matrix makes: enough for every route with
+// every kind of id, or as many as TIDEMARK_HTTP_REQUESTS says.
+func requests(t testing.TB, few int) int {
+	t.Helper()
+	text := os.Getenv("TIDEMARK_HTTP_REQUESTS")
+	if text == "" {
+		return few
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("TIDEMARK_HTTP_REQUESTS: %v", err)
+	}
+	return n
+}
+
+// noDoor is a SignIn that lets nobody in: pages are asked for with a token.
+type noDoor struct{}
+
+func (noDoor) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+func (noDoor) SignOut(http.ResponseWriter, *http.Request)       {}
+
+// serverOf serves a world to everybody in it.
+func serverOf(t testing.TB, w *world, change ...func(*Options)) *Server {
+	t.Helper()
+	o := Options{Open: w.open, Backend: w.backend, Auth: w, Holder: process.Self("serve"), SignIn: noDoor{}, CursorKey: []byte("a key of this test"),
+		Limits: Limits{Rate: 1e9, Burst: 1e9}}
+	for _, c := range change {
+		c(&o)
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Drain)
+	return s
+}
+
+// newDatabase is a database that is ready, and refused were it not safe.
+func newDatabase(t testing.TB) *pgtest.Database {
+	t.Helper()
+	db := pgtest.Start(t).Database(t)
+	if err := postgres.Migrate(t.Context(), db.Owner, db.Role); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func connectTo(t testing.TB, db *pgtest.Database, o *postgres.Options) *postgres.Database {
+	t.Helper()
+	served, err := postgres.Connect(t.Context(), db.Server, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(served.Close)
+	return served
+}
+
+func (m *matrix) report(t *testing.T) {
+	t.Helper()
+	for _, f := range m.found {
+		t.Error(f)
+	}
+	var never []string
+	for _, r := range m.routes {
+		if m.good[r.String()] == 0 {
+			never = append(never, r.String())
+		}
+	}
+	t.Logf("%d requests to %d routes; %d routes were never answered well: %v", m.asked, len(m.routes), len(never), never)
+}
+
+func TestNobodySeesWhatIsAnothersInMemory(t *testing.T) {
+	w := newWorld(t, nil)
+	m := newMatrix(t, w, serverOf(t, w), 1)
+	m.run(requests(t, 6000))
+	m.report(t)
+	m.hasEyes(t, marker("alpha", "jo", inPrivate), marker("alpha", "x", inHouse), marker("alpha", "x", inAdmin), marker("alpha", "kim", inPrivate))
+}
+
+func TestNobodySeesWhatIsAnothersInPostgreSQL(t *testing.T) {
+	db := newDatabase(t)
+	w := newWorld(t, connectTo(t, db, nil))
+	w.db = db
+	m := newMatrix(t, w, serverOf(t, w), 2)
+	m.run(requests(t, 4000))
+	m.report(t)
+	m.hasEyes(t, marker("alpha", "jo", inPrivate), marker("alpha", "jo", inRoom), marker("alpha", "kim", inRoom), marker("alpha", "lee", inTenant),
+		marker("alpha", "lee", inAttic), marker("alpha", "x", inHouse), marker("alpha", "x", inAdmin), marker("bravo", "x", inAdmin))
+}
+
+// Pages show what calls answer, and nothing else.
+func TestNobodySeesWhatIsAnothersOnPages(t *testing.T) {
+	if os.Getenv("TIDEMARK_HTTP_REQUESTS") == "" {
+		t.Skip("set TIDEMARK_HTTP_REQUESTS to ask for every page")
+	}
+	db := newDatabase(t)
+	w := newWorld(t, connectTo(t, db, nil))
+	w.db = db
+	m := newMatrix(t, w, serverOf(t, w), 3)
+	m.routes = pagesOf(t)
+	m.run(requests(t, 3000))
+	m.report(t)
+	m.hasEyes(t, marker("alpha", "jo", inPrivate), marker("alpha", "kim", inRoom), marker("alpha", "x", inHouse))
+}
+
+// hasEyes makes sure that what may be seen was seen: a matrix that is shown
+// nothing finds nothing.
+func (m *matrix) hasEyes(t *testing.T, markers ...string) {
+	t.Helper()
+	for _, word := range markers {
+		if m.seen[word] == 0 {
+			t.Errorf("%s was shown to nobody", word)
+		}
+	}
+}
+
+// What huma does not fill is empty, and an empty id could mean everything.
+func TestEveryPartOfAPathIsRead(t *testing.T) {
+	w := newWorld(t, nil)
+	for path, item := range serverOf(t, w).OpenAPI().Paths {
+		for method, o := range operations(item) {
+			for _, m := range aParam.FindAllStringSubmatch(path, -1) {
+				if !slices.ContainsFunc(o.Parameters, func(p *huma.Param) bool { return p.In == "path" && p.Name == m[1] }) {
+					t.Errorf("%s %s: nobody reads %s", method, path, m[1])
+				}
+			}
+			if role, _ := o.Extensions["x-tidemark-role"].(string); !slices.Contains(roles, Role(role)) {
+				t.Errorf("%s %s: needs the role %q", method, path, role)
+			}
+		}
+	}
+}

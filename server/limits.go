@@ -1,0 +1,44 @@
+package server
+
+import "time"
+
+// Limits bound what callers may do. Zero fields are the defaults.
+type Limits struct {
+	Body       int64         // bytes of a request body; imports and backend calls may have Import
+	Import     int64         // bytes of an import
+	Page       int           // elements of a page
+	Rate       float64       // requests a second of one tenant
+	Burst      int           // how many may come at once
+	Concurrent int           // requests of one tenant at the same time, streams not counted
+	Streams    int           // streams of one tenant at the same time
+	Patience   time.Duration // how long a request may take to arrive
+	Recheck    time.Duration // how often a connection that stays open proves again whose it is
+}
+
+func (l Limits) withDefaults() Limits {
+	set := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	if l.Body == 0 {
+		l.Body = 8 << 20
+	}
+	if l.Import == 0 {
+		l.Import = 1 << 30
+	}
+	if l.Rate == 0 {
+		l.Rate = 2000
+	}
+	if l.Patience == 0 {
+		l.Patience = 30 * time.Second
+	}
+	if l.Recheck == 0 {
+		l.Recheck = 30 * time.Second
+	}
+	set(&l.Page, 1000)
+	set(&l.Burst, 4000)
+	set(&l.Concurrent, 512)
+	set(&l.Streams, 4096)
+	return l
+}

@@ -1,0 +1,100 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// metricsType is the text form that Prometheus reads. It is so simple that the
+// library for it, which links a good deal more than it, is not worth it here.
+const metricsType = "text/plain; version=0.0.4; charset=utf-8"
+
+// metrics are what the server counts. They name routes, never a tenant, a
+// session or its content.
+type metrics struct {
+	version         string
+	active, streams atomic.Int64
+
+	mu       sync.Mutex
+	requests map[string]int64 // by labels
+	seconds  map[string]*histogram
+}
+
+// buckets are the upper ends, in seconds, of what answers are sorted into.
+var buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+
+type histogram struct {
+	below []int64 // as many as buckets
+	sum   float64
+	count int64
+}
+
+func newMetrics(version string) *metrics {
+	return &metrics{version: version, requests: make(map[string]int64), seconds: make(map[string]*histogram)}
+}
+
+// answered counts one answer.
+func (m *metrics) answered(method, route string, status int, took time.Duration, stream bool) {
+	labels := fmt.Sprintf("method=%s,route=%s,status=%s", label(method), label(route), label(strconv.Itoa(status)))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.requests[labels]++
+	if stream {
+		return // how long one stays open says nothing
+	}
+	h := m.seconds[route]
+	if h == nil {
+		h = &histogram{below: make([]int64, len(buckets))}
+		m.seconds[route] = h
+	}
+	s := took.Seconds()
+	for i, end := range buckets {
+		if s <= end {
+			h.below[i]++
+		}
+	}
+	h.sum += s
+	h.count++
+}
+
+// label writes the value of a label.
+func label(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
+}
+
+// write writes everything that was counted.
+func (m *metrics) write(w io.Writer) error {
+	var b bytes.Buffer
+	about := func(name, kind, help string) { fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
+	about("tidemark_build_info", "gauge", "Which version this is.")
+	fmt.Fprintf(&b, "tidemark_build_info{version=%s} 1\n", label(m.version))
+	about("tidemark_http_requests_active", "gauge", "Requests that are being answered.")
+	fmt.Fprintf(&b, "tidemark_http_requests_active %d\n", m.active.Load())
+	about("tidemark_http_streams_active", "gauge", "Streams that are open.")
+	fmt.Fprintf(&b, "tidemark_http_streams_active %d\n", m.streams.Load())
+	m.mu.Lock()
+	about("tidemark_http_requests_total", "counter", "Requests answered.")
+	for _, labels := range slices.Sorted(maps.Keys(m.requests)) {
+		fmt.Fprintf(&b, "tidemark_http_requests_total{%s} %d\n", labels, m.requests[labels])
+	}
+	about("tidemark_http_request_seconds", "histogram", "How long answers took, streams left out.")
+	for _, route := range slices.Sorted(maps.Keys(m.seconds)) {
+		h, on := m.seconds[route], label(route)
+		for i, end := range buckets {
+			fmt.Fprintf(&b, "tidemark_http_request_seconds_bucket{route=%s,le=\"%g\"} %d\n", on, end, h.below[i])
+		}
+		fmt.Fprintf(&b, "tidemark_http_request_seconds_bucket{route=%s,le=\"+Inf\"} %d\n", on, h.count)
+		fmt.Fprintf(&b, "tidemark_http_request_seconds_sum{route=%s} %g\ntidemark_http_request_seconds_count{route=%s} %d\n", on, h.sum, on, h.count)
+	}
+	m.mu.Unlock()
+	_, err := w.Write(b.Bytes())
+	return err
+}

@@ -1,0 +1,250 @@
+package server
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/web"
+)
+
+// SignIn lets people in with a browser.
+type SignIn interface {
+	// ServeHTTP answers below /signin: a form, a link, what an issuer sends
+	// back. It sets the cookie that Authenticate then takes.
+	http.Handler
+	// SignOut makes the browser forget who it is.
+	SignOut(http.ResponseWriter, *http.Request)
+}
+
+// view is what a page shows: a value that its template takes, and that goes out
+// as JSON when that was asked for.
+type view struct {
+	web.Frame
+	Data any
+}
+
+// pageRoutes are the pages. Each is registered with what it needs, and gathers
+// what it shows; how that looks is package web's.
+func (s *Server) pageRoutes() {
+	s.pages.HandleFunc("GET /assets/{name}", serveAsset)
+	s.pages.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/sessions", http.StatusSeeOther) })
+	s.pages.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.pageTrouble(w, r, tidemark.NotFoundf("%s: nothing is here", r.URL.Path))
+	})
+	s.pages.HandleFunc("POST /signout", func(w http.ResponseWriter, r *http.Request) {
+		if s.o.SignIn != nil {
+			s.o.SignIn.SignOut(w, r)
+		}
+		http.Redirect(w, r, "/signin", http.StatusSeeOther)
+	})
+	s.sessionPages()
+	s.fleetPages()
+	s.usagePages()
+	s.storePages()
+}
+
+// page registers a page that is read.
+func (s *Server) page(pattern string, need Role, gather func(*http.Request) (view, error)) {
+	s.pages.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
+		if !CallerOf(r.Context()).Role.May(need) {
+			s.pageTrouble(w, r, tidemark.ErrDenied)
+			return
+		}
+		v, err := gather(r)
+		if err != nil {
+			s.pageTrouble(w, r, err)
+			return
+		}
+		s.show(w, r, http.StatusOK, v)
+	})
+}
+
+// act registers what a form of a page does. It returns where the browser goes
+// next, with what to say there.
+func (s *Server) act(pattern string, need Role, do func(*http.Request) (next, notice string, err error)) {
+	s.pages.HandleFunc("POST "+pattern, func(w http.ResponseWriter, r *http.Request) {
+		if !CallerOf(r.Context()).Role.May(need) {
+			s.pageTrouble(w, r, tidemark.ErrDenied)
+			return
+		}
+		next, notice, err := do(r)
+		if err != nil {
+			s.pageTrouble(w, r, err)
+			return
+		}
+		if notice != "" {
+			http.SetCookie(w, noticeCookie(r, base64.RawURLEncoding.EncodeToString([]byte(notice)), 10))
+		}
+		http.Redirect(w, r, next, http.StatusSeeOther)
+	})
+}
+
+// noticeCookie carries what an action did to the page that comes next. It is no
+// part of the address, which anybody could make up.
+func noticeCookie(r *http.Request, value string, seconds int) *http.Cookie {
+	return &http.Cookie{Name: "tidemark-notice", Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode}
+}
+
+func noticeOf(r *http.Request) string {
+	c, err := r.Cookie("tidemark-notice")
+	if err != nil {
+		return ""
+	}
+	text, err := base64.RawURLEncoding.DecodeString(c.Value)
+	if err != nil || len(text) > 500 {
+		return ""
+	}
+	return render.CleanLine(string(text))
+}
+
+// frame is what stands around every page.
+func (s *Server) frame(r *http.Request, page string) web.Frame {
+	c := CallerOf(r.Context())
+	path := r.URL.Path
+	if r.URL.RawQuery != "" {
+		path += "?" + r.URL.Query().Encode()
+	}
+	return web.Frame{Page: page, User: c.Name, Tenant: c.Tenant, Role: string(c.Role), Path: path, Query: r.URL.Query().Get("q"),
+		Now: s.o.Now(), Notice: noticeOf(r), Version: s.o.Version}
+}
+
+type asJSONKey struct{}
+
+// wantsJSON reports whether a page was asked for as JSON: PATH.json.
+func wantsJSON(r *http.Request) bool {
+	is, _ := r.Context().Value(asJSONKey{}).(bool)
+	return is
+}
+
+// servePages answers everything that is no call of the API.
+func (s *Server) servePages(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Security-Policy", web.Policy())
+	// Without a referrer, browsers call the origin of a form null, and we could
+	// not tell our own pages from others.
+	w.Header().Set("Referrer-Policy", "same-origin")
+	w.Header().Set("Cross-Origin-Opener-Policy", "same-origin")
+	if path, ok := strings.CutSuffix(r.URL.Path, ".json"); ok && !strings.HasPrefix(path, "/assets/") {
+		r = r.Clone(context.WithValue(r.Context(), asJSONKey{}, true))
+		r.URL.Path, r.URL.RawPath = path, ""
+	}
+	s.pages.ServeHTTP(w, r)
+}
+
+// show answers with a page, or with what it shows as JSON.
+func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, v view) {
+	if v.Notice != "" {
+		http.SetCookie(w, noticeCookie(r, "", -1))
+	}
+	var body bytes.Buffer
+	var err error
+	media := "text/html; charset=utf-8"
+	if wantsJSON(r) {
+		media = "application/json"
+		enc := json.NewEncoder(&body)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(v.Data)
+	} else {
+		err = web.Render(&body, v.Frame, v.Data)
+	}
+	if err != nil {
+		note(r.Context(), "error", err.Error())
+		http.Error(w, "the page could not be written", http.StatusInternalServerError)
+		return
+	}
+	answerBody(w, r, status, media, body.Bytes())
+}
+
+// smallestPacked is below what packing saves.
+const smallestPacked = 1024
+
+// answerBody answers with a body that the client may have already, packed when
+// it can take that.
+func answerBody(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", media)
+	h.Set("Vary", "Accept-Encoding, Cookie, Authorization")
+	if status == http.StatusOK && r.Method != http.MethodPost {
+		sum := sha256.Sum256(body)
+		tag := `"` + hex.EncodeToString(sum[:12]) + `"`
+		h.Set("ETag", tag)
+		if h.Get("Cache-Control") == "no-store" {
+			h.Set("Cache-Control", "private, no-cache")
+		}
+		if strings.Contains(r.Header.Get("If-None-Match"), tag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	if len(body) < smallestPacked || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.WriteHeader(status)
+		w.Write(body)
+		return
+	}
+	h.Set("Content-Encoding", "gzip")
+	w.WriteHeader(status)
+	z := gzip.NewWriter(w)
+	z.Write(body)
+	z.Close()
+}
+
+// trouble is what the page of an error shows.
+type trouble struct {
+	Status  int    `json:"status"`
+	Detail  string `json:"detail"`
+	Request string `json:"request"`
+}
+
+// troubles are the errors that have words of their own.
+var troubles = []int{400, 401, 403, 404, 409, 423, 500, 503}
+
+// pageTrouble answers with a page that helps.
+func (s *Server) pageTrouble(w http.ResponseWriter, r *http.Request, err error) {
+	p := problem(err)
+	status, known := p.Status, p.Status
+	if !slices.Contains(troubles, known) {
+		known = 500
+		if status < 500 {
+			known = 400
+		}
+	}
+	if status >= 500 {
+		note(r.Context(), "error", err.Error())
+	}
+	if p.RetryAfter > 0 {
+		w.Header().Set("Retry-After", "2")
+	}
+	detail := p.Detail
+	if errors.Is(err, tidemark.ErrDenied) {
+		detail = ""
+	}
+	f := s.frame(r, "error")
+	s.show(w, r, status, view{f, trouble{Status: known, Detail: render.CleanLine(detail), Request: requestID(r.Context())}})
+}
+
+// serveAsset answers with a file that pages load. Its address changes with it.
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	a, ok := web.AssetNamed(name)
+	if name == "transcript.css" {
+		a, ok = web.Asset{Content: []byte(render.Style()), MediaType: "text/css; charset=utf-8"}, true
+	}
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	if a.Version != "" && r.URL.Query().Get("v") == a.Version {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	answerBody(w, r, http.StatusOK, a.MediaType, a.Content)
+}

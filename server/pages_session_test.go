@@ -1,0 +1,342 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/web"
+)
+
+// noSignIn is for tests that come with a token.
+type noSignIn struct{ *LocalAuth }
+
+// pagesServer serves pages over one store, which it returns.
+func pagesServer(t *testing.T) (*testServer, *store.Store) {
+	t.Helper()
+	st := store.New(memory.New(), &store.Options{Words: search.EntryWords})
+	s := newTestServer(t, func(o *Options) {
+		o.SignIn = noSignIn{Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))}
+		o.Formats = []string{"md"}
+		open := o.Open
+		o.Open = func(ctx context.Context, p tidemark.Principal) (*store.Store, error) {
+			if p.Tenant == tidemark.TenantOf("a", "").Tenant && p.User == tidemark.TenantOf("a", "jo").User {
+				return st, nil
+			}
+			return open(ctx, p)
+		}
+	})
+	return s, st
+}
+
+// talk makes a session of so many turns and lets go of it.
+func talk(t *testing.T, st *store.Store, sess tidemark.Session, turns int) tidemark.SessionID {
+	t.Helper()
+	w := st.Create(sess, process.Self("talk"))
+	for n := 1; n <= turns; n++ {
+		answer := tidemark.Say(tidemark.Assistant, fmt.Sprintf("answer %d about the tide", n))
+		answer.Usage = &tidemark.Usage{InputTokens: 10, OutputTokens: 5, CostUSD: 0.01}
+		if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, fmt.Sprintf("question %d", n)), answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w.ID()
+}
+
+func (s *testServer) read(t *testing.T, who, path string, status int) string {
+	t.Helper()
+	return string(s.call(t, who, "GET", path, nil).want(t, status).Body)
+}
+
+func has(t *testing.T, page string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(page, w) {
+			t.Errorf("no %q in the page:\n%s", w, page)
+		}
+	}
+}
+
+func lacks(t *testing.T, page string, unwanted ...string) {
+	t.Helper()
+	for _, w := range unwanted {
+		if strings.Contains(page, w) {
+			t.Errorf("%q is in the page:\n%s", w, page)
+		}
+	}
+}
+
+// send sends a form as a browser does, and does not follow where it leads.
+func (s *testServer) send(t *testing.T, who, path string, form url.Values) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Authorization", "Bearer "+who)
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	return res
+}
+
+func TestTheListSaysWhatToDoWhenNothingIsThere(t *testing.T) {
+	s, _ := pagesServer(t)
+	has(t, s.read(t, "writer-a", "/sessions", 200), "No session is here yet", "tidemark chat")
+	has(t, s.read(t, "writer-a", "/sessions?project=x", 200), "Nothing here fits", `href="/sessions"`)
+	has(t, s.read(t, "writer-a", "/sessions?state=trash", 200), "The trash is empty")
+}
+
+func TestTheListTellsHowSessionsEnded(t *testing.T) {
+	s, st := pagesServer(t)
+	talk(t, st, tidemark.Session{Title: "finished", Project: "/p", Agent: "helper", Model: "m1", Tags: []string{"blue"}}, 2)
+	live := st.Create(tidemark.Session{Title: "alive"}, process.Self("talk"))
+	dead := process.Self("talk")
+	dead.PID, dead.StartedAt = 1<<22+7, "1"
+	crash := st.Create(tidemark.Session{Title: "fell over"}, dead)
+	call := tidemark.Entry{Kind: tidemark.KindMessage, Role: tidemark.Assistant, Blocks: []tidemark.Block{{Type: tidemark.BlockToolUse, ID: "c1", Name: "bash", Input: []byte(`{}`)}}}
+	cut := st.Create(tidemark.Session{Title: "in a tool"}, process.Self("talk"))
+	for w, e := range map[*store.Writer]tidemark.Entry{live: tidemark.Say(tidemark.User, "hi"), crash: tidemark.Say(tidemark.User, "hi"), cut: call} {
+		if _, err := w.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cut.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got web.SessionsView
+	s.call(t, "reader-a", "GET", "/sessions.json", nil).want(t, 200).into(t, &got)
+	ends := make(map[string]string)
+	for _, r := range got.Sessions {
+		ends[r.Title] = r.End.Kind
+		if r.Title == "finished" && (r.Usage.Tokens() != 30 || r.Usage.CostUSD != 0.02 || r.Usage.Partial || r.Turns != 2 || r.Messages != 4) {
+			t.Errorf("it used %+v in %d turns, %d messages", r.Usage, r.Turns, r.Messages)
+		}
+	}
+	want := map[string]string{"finished": "done", "alive": "live", "in a tool": "interrupted", "fell over": ends["fell over"]}
+	for title, kind := range want {
+		if ends[title] != kind {
+			t.Errorf("%s ended %q, want %q", title, ends[title], kind)
+		}
+	}
+	has(t, s.read(t, "reader-a", "/sessions", 200), "badge live", "finished", "interrupted", `href="/sessions?project=%2Fp"`, `href="/sessions?label=blue"`, "helper", "m1", "$0.02")
+	lacks(t, s.read(t, "reader-a", "/sessions?project=/p", 200), "alive")
+}
+
+func TestAHolderThatIsDeadIsACrash(t *testing.T) {
+	st := store.New(memory.New(), &store.Options{Dead: func(tidemark.Holder) bool { return true }})
+	w := st.Create(tidemark.Session{}, process.Self("talk"))
+	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "hi")); err != nil {
+		t.Fatal(err)
+	}
+	v, err := st.View(t.Context(), w.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := st.Lease(t.Context(), w.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end, err := sessionEnd(t.Context(), st, v, l); err != nil || end.Kind != web.EndCrashed || end.Who == "" {
+		t.Errorf("%+v, %v", end, err)
+	}
+}
+
+func TestTheListGoesOnByCursorAndKeepsItsScope(t *testing.T) {
+	s, st := pagesServer(t)
+	for n := range listRows + 5 {
+		talk(t, st, tidemark.Session{Title: fmt.Sprintf("number %d.", n), Project: "/p"}, 1)
+	}
+	var first, second web.SessionsView
+	s.call(t, "reader-a", "GET", "/sessions.json?project=/p", nil).want(t, 200).into(t, &first)
+	if len(first.Sessions) != listRows || first.Older == "" || !strings.Contains(first.Older, "project=%2Fp") {
+		t.Fatalf("%d rows, older %q", len(first.Sessions), first.Older)
+	}
+	path, query, _ := strings.Cut(first.Older, "?")
+	s.call(t, "reader-a", "GET", path+".json?"+query, nil).want(t, 200).into(t, &second)
+	if len(second.Sessions) != 5 || second.Older != "" || second.Newest != "/sessions?project=%2Fp" {
+		t.Errorf("%d rows, older %q, newest %q", len(second.Sessions), second.Older, second.Newest)
+	}
+	if second.Sessions[0].Title != "number 4." {
+		t.Errorf("the second part begins with %q", second.Sessions[0].Title)
+	}
+	s.read(t, "reader-a", "/sessions?cursor=forged", 400)
+	s.read(t, "reader-a", "/sessions?"+strings.Replace(query, "project=%2Fp", "project=q", 1), 400)
+}
+
+func TestSearchFindsTitlesAndContentWhileOneTypes(t *testing.T) {
+	s, st := pagesServer(t)
+	id := talk(t, st, tidemark.Session{Title: "Harbour plans"}, 3)
+	other := talk(t, st, tidemark.Session{Title: "else"}, 1)
+	page := s.read(t, "reader-a", "/sessions?q=answer+3", 200)
+	has(t, page, "<mark>answer</mark>", fmt.Sprintf("/sessions/%s?at=6#e6", id), `value="answer 3"`)
+	lacks(t, page, string(other))
+	has(t, s.read(t, "reader-a", "/sessions?q=harb", 200), "Harbour plans")
+	has(t, s.read(t, "reader-a", "/sessions?q=%22open", 200), "cannot be searched for")
+	has(t, s.read(t, "reader-a", "/sessions?q=nowhere", 200), "Nothing was found")
+	lacks(t, s.read(t, "reader-b", "/sessions?q=harbour", 200), "Harbour plans")
+}
+
+func TestASessionOpensAtItsEndAndGoesBackInParts(t *testing.T) {
+	s, st := pagesServer(t)
+	id := talk(t, st, tidemark.Session{Title: "long"}, 200)
+	page := s.read(t, "reader-a", "/sessions/"+string(id), 200)
+	has(t, page, `id="e400"`, `id="e361"`, `id="newest"`, `?before=361`, "answer 200 about")
+	lacks(t, page, `id="e360"`)
+	part := s.read(t, "reader-a", "/sessions/"+string(id)+"/part?before=361", 200)
+	has(t, part, `id="e360"`, `id="e321"`, "part?before=321")
+	lacks(t, part, "<html", `id="e361"`, `id="e320"`)
+	has(t, s.read(t, "reader-a", "/sessions/"+string(id)+"?before=361", 200), "<html", `id="e360"`, "To the end")
+	lacks(t, s.read(t, "reader-a", "/sessions/"+string(id)+"/part?before=41", 200), "before=")
+	at := s.read(t, "reader-a", "/sessions/"+string(id)+"?at=100", 200)
+	has(t, at, `id="e81"`, `id="e100"`, `id="e120"`, "To the end", "?at=120")
+	lacks(t, at, `id="e121"`, "sse-connect")
+	s.read(t, "reader-a", "/sessions/"+string(id)+"?at=401", 404)
+	s.read(t, "reader-a", "/sessions/"+string(id)+"?before=x", 400)
+}
+
+func TestWhatIsNotThereAndWhatIsForeignLooksTheSame(t *testing.T) {
+	s, st := pagesServer(t)
+	id := string(talk(t, st, tidemark.Session{Title: "mine"}, 1))
+	for _, path := range []string{"", "/part", "/live", "/tree", "/raw/1"} {
+		for who, id := range map[string]string{"writer-b": id, "writer-a": "00000000-0000-4000-8000-000000000000", "reader-a": "no-id"} {
+			has(t, s.read(t, who, "/sessions/"+id+path, 404), "Nothing is here.")
+		}
+	}
+	if res := s.send(t, "writer-b", "/sessions/"+id+"/trash", nil); res.StatusCode != 404 {
+		t.Errorf("another's session to the trash: %d", res.StatusCode)
+	}
+}
+
+func TestFormsChangeASessionAndSayWhatTheyDid(t *testing.T) {
+	s, st := pagesServer(t)
+	id := talk(t, st, tidemark.Session{Title: "before"}, 3)
+	path := "/sessions/" + string(id)
+	do := func(name string, form url.Values, next string) string {
+		t.Helper()
+		res := s.send(t, "writer-a", path+"/"+name, form)
+		where := res.Header.Get("Location")
+		if res.StatusCode != http.StatusSeeOther || next != "" && where != next || len(res.Cookies()) != 1 {
+			t.Fatalf("%s: %d to %q, cookies %v", name, res.StatusCode, where, res.Cookies())
+		}
+		return where
+	}
+	do("rename", url.Values{"title": {"after"}}, path)
+	do("tags", url.Values{"tags": {"red, blue ,"}}, path)
+	do("pin", url.Values{"on": {"1"}}, path)
+	do("hold", url.Values{"on": {"1"}}, path)
+	do("label", url.Values{"at": {"n1"}, "text": {"the turn"}}, path+"?at=4#e4")
+	do("branch", url.Values{"at": {"2"}, "text": {"another way"}}, path+"#newest")
+	fork := do("fork", url.Values{"at": {"4"}, "text": {"a copy"}}, "")
+	has(t, s.read(t, "writer-a", strings.TrimSuffix(fork, "#newest"), 200), "a copy", "Forked from", `href="`+path+`?at=4#e4"`)
+	page := s.read(t, "writer-a", path, 200)
+	has(t, page, "after", "red", "pinned", "on hold", "the turn", "another way", "Forks", "a copy", "<svg", "?node=n0#newest")
+	i, err := st.Session(t.Context(), id)
+	if err != nil || i.Title != "after" || len(i.Tags) != 2 || !i.Pinned || !i.OnHold || i.Entries != 7 {
+		t.Errorf("%+v, %v", i, err)
+	}
+	if res := s.send(t, "writer-a", path+"/trash", nil); res.StatusCode != 409 && res.StatusCode != 423 && res.StatusCode != 403 {
+		t.Errorf("a session on hold to the trash: %d", res.StatusCode)
+	}
+	do("hold", url.Values{"on": {"0"}}, path)
+	do("trash", nil, path)
+	has(t, s.read(t, "writer-a", path, 200), "in the trash", "Restore", "Destroy for ever")
+	do("restore", nil, path)
+	do("trash", nil, path)
+	if res := s.send(t, "writer-a", path+"/purge", url.Values{"word": {"wrong"}}); res.StatusCode != 400 {
+		t.Errorf("a purge without the word: %d", res.StatusCode)
+	}
+	do("purge", url.Values{"word": {string(id)[:8]}}, "/sessions?state=trash")
+	s.read(t, "writer-a", path, 404)
+}
+
+func TestReadersSeeNoButtonsAndMayNotPressThem(t *testing.T) {
+	s, st := pagesServer(t)
+	id := talk(t, st, tidemark.Session{Title: "mine"}, 1)
+	page := s.read(t, "reader-a", "/sessions/"+string(id), 200)
+	lacks(t, page, "/rename", "/trash", "/fork", "Go on from here")
+	has(t, page, "export?format=md")
+	for _, name := range []string{"rename", "tags", "pin", "hold", "label", "branch", "fork", "trash", "restore", "purge", "share"} {
+		if res := s.send(t, "reader-a", "/sessions/"+string(id)+"/"+name, url.Values{"word": {string(id)[:8]}}); res.StatusCode != 403 {
+			t.Errorf("%s by a reader: %d", name, res.StatusCode)
+		}
+	}
+}
+
+func TestBranchesWorkersAndWhatIsKeptStandBesideTheSession(t *testing.T) {
+	s, st := pagesServer(t)
+	id := talk(t, st, tidemark.Session{}, 3)
+	w, err := st.Attach(t.Context(), id, process.Self("talk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.AppendTo(t.Context(), "scout", tidemark.Say(tidemark.Assistant, "I looked around")); err != nil {
+		t.Fatal(err)
+	}
+	aside := tidemark.Say(tidemark.User, "another way")
+	aside.Parent = 2
+	if _, err := w.Append(t.Context(), aside, tidemark.Say(tidemark.Assistant, "so it is")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.SaveCheckpoint(t.Context(), store.Checkpoint{Reason: "a pause"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.PutFile(t.Context(), "artifacts/a b.txt", strings.NewReader("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	path := "/sessions/" + string(id)
+	page := s.read(t, "writer-a", path, 200)
+	has(t, page, "another way", "worker=scout", "a pause", "artifacts%2Fa%20b.txt")
+	lacks(t, page, "question 3", "I looked around")
+	has(t, s.read(t, "writer-a", path+"?worker=scout", 200), "I looked around")
+	other := s.read(t, "writer-a", path+"?node=n2", 200)
+	has(t, other, "question 3", "ends with n2")
+	lacks(t, other, "another way\n")
+	has(t, s.read(t, "writer-a", path+"?at=6", 200), "on another branch")
+	has(t, s.read(t, "writer-a", path+"/tree", 200), "<svg", "n3")
+	found := s.read(t, "writer-a", path+"?find=question&at=3", 200)
+	has(t, found, "<mark>question</mark>", `rel="prev"`, `rel="next"`)
+}
+
+func TestAnEntryOfManyMegabytesIsCutAndCanBeHadWhole(t *testing.T) {
+	s, st := pagesServer(t)
+	big := strings.Repeat("wave after wave ", 300_000)
+	w := st.Create(tidemark.Session{Title: strings.Repeat("long ", 40) + "\u202eevil\u200b"}, process.Self("talk"))
+	e := tidemark.Say(tidemark.Assistant, big)
+	e.Blocks = append(e.Blocks, tidemark.Block{Type: tidemark.BlockToolUse, ID: "c", Name: "write", Input: json.RawMessage(`"` + big + `"`)})
+	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "go"), e); err != nil {
+		t.Fatal(err)
+	}
+	path := "/sessions/" + string(w.ID())
+	page := s.read(t, "reader-a", path, 200)
+	has(t, page, "only a part of it is shown", path+"/raw/2", `\u202eevil\u200b`)
+	if len(page) > 300_000 {
+		t.Errorf("the page has %d bytes", len(page))
+	}
+	raw := s.call(t, "reader-a", "GET", path+"/raw/2", nil).want(t, 200)
+	var got tidemark.Entry
+	raw.into(t, &got)
+	if got.Blocks[0].Text != big || !strings.HasPrefix(raw.Header.Get("Content-Disposition"), "attachment") {
+		t.Errorf("the whole entry has %d bytes, %s", len(got.Blocks[0].Text), raw.Header.Get("Content-Disposition"))
+	}
+	s.read(t, "reader-a", path+"/raw/3", 404)
+}

@@ -1,0 +1,347 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/web"
+)
+
+func (s *testServer) overview(t *testing.T, who string) *web.StoreOverview {
+	t.Helper()
+	var v web.Store
+	s.call(t, who, "GET", "/store.json", nil).want(t, 200).into(t, &v)
+	if v.Overview == nil {
+		t.Fatal("no overview")
+	}
+	return v.Overview
+}
+
+func TestTheStoreTellsHowMuchThereIsAndHowItGrows(t *testing.T) {
+	s := newTestServer(t, withPages)
+	jo := tidemark.TenantOf("a", "jo")
+	used(t, s, jo, tidemark.Session{Title: "one"}, 1, 0, time.Now())
+	gone := used(t, s, jo, tidemark.Session{Title: "two"}, 1, 0, time.Now())
+	s.call(t, "writer-a", "DELETE", "/api/v1/sessions/"+string(gone), nil).want(t, 200)
+	o := s.overview(t, "reader-a")
+	if o.Counts == nil || o.Counts.Sessions != 1 || o.Counts.Trash != 1 || o.Counts.Entries != 2 {
+		t.Errorf("%+v", o.Counts)
+	}
+	today := o.Days[len(o.Days)-1]
+	if len(o.Days) != growthDays || today.Sessions != 1 || today.Messages != 2 {
+		t.Errorf("%d days, today %+v", len(o.Days), today)
+	}
+	page := string(s.call(t, "reader-a", "GET", "/store", nil).want(t, 200).Body)
+	for _, want := range []string{"restore-drill", `role="img"`, "Nobody writes", "Nothing was verified"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+	for _, never := range []string{"/store/verify", "/store/audit", "/store/tokens", "Keys</h2>\n<p"} {
+		if strings.Contains(page, never) {
+			t.Errorf("%q on the page of a reader", never)
+		}
+	}
+	if other := s.overview(t, "reader-b"); other.Counts.Sessions != 0 {
+		t.Errorf("%+v of another tenant", other.Counts)
+	}
+}
+
+func TestVerifyingFindsDamageAndTellsWhoseStoreItIs(t *testing.T) {
+	s := newTestServer(t, withPages)
+	used(t, s, tidemark.TenantOf("a", "jo"), tidemark.Session{Title: "whole"}, 1, 0, time.Now())
+	s.form(t, "reader-a", "/store/verify").want(t, 403)
+	s.form(t, "writer-a", "/store/verify").want(t, 200)
+	if o := s.overview(t, "writer-a"); o.Verify == nil || o.Verify.Running || o.Checked != 1 || o.Damages != 0 {
+		t.Errorf("%+v of %d sessions", o.Verify, o.Checked)
+	}
+	if o := s.overview(t, "reader-b"); o.Verify != nil {
+		t.Error("another tenant sees that something was verified")
+	}
+	d := damageView(&tidemark.Damage{Key: tidemark.Key{Kind: "session", ID: "7f3a0c1e-0000-4000-8000-000000000001"}, Seq: 12, What: "\x1b[31mbroken"})
+	if d.Session == "" || d.Seq != 12 || strings.Contains(d.What, "\x1b") {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestALeaseIsReleasedOnlyWhenItsHolderIsDead(t *testing.T) {
+	var dead atomic.Bool
+	st := store.New(memory.New(), &store.Options{Dead: func(tidemark.Holder) bool { return dead.Load() }})
+	s := newTestServer(t, withPages, func(o *Options) {
+		o.Open = func(context.Context, tidemark.Principal) (*store.Store, error) { return st, nil }
+	})
+	id := keepUsed(t, st, tidemark.Session{Title: "held"}, 1, 0, time.Now())
+	if _, err := st.Attach(t.Context(), id, process.Self("editor")); err != nil {
+		t.Fatal(err)
+	}
+	o := s.overview(t, "reader-a")
+	if len(o.Leases) != 1 || o.Leases[0].State != "alive" || o.Leases[0].Title != "held" || !strings.Contains(o.Leases[0].Holder, "editor") {
+		t.Fatalf("%+v", o.Leases)
+	}
+	s.form(t, "writer-a", "/store/release", "session", string(id)).want(t, 423)
+	dead.Store(true)
+	page := string(s.call(t, "writer-a", "GET", "/store", nil).want(t, 200).Body)
+	if !strings.Contains(page, "data-confirm") || !strings.Contains(page, "/store/release") {
+		t.Error("no button that asks first")
+	}
+	s.form(t, "reader-a", "/store/release", "session", string(id)).want(t, 403)
+	s.form(t, "writer-a", "/store/release", "session", string(id)).want(t, 200)
+	if o := s.overview(t, "reader-a"); len(o.Leases) != 0 {
+		t.Errorf("%+v", o.Leases)
+	}
+	s.form(t, "writer-a", "/store/release", "session", "7f3a0c1e-0000-4000-8000-000000000001").want(t, 404)
+	s.form(t, "writer-a", "/store/release", "session", "../x").want(t, 404)
+}
+
+func TestTheIndexIsBroughtUpToDateFromThePage(t *testing.T) {
+	st := store.New(memory.New(), &store.Options{Words: search.EntryWords})
+	s := newTestServer(t, withPages, func(o *Options) {
+		o.Open = func(context.Context, tidemark.Principal) (*store.Store, error) { return st, nil }
+	})
+	keepUsed(t, st, tidemark.Session{}, 1, 0, time.Now())
+	o := s.overview(t, "reader-a")
+	if o.Index == "none" {
+		t.Skip("the store in memory has no index")
+	}
+	if o.Index != "behind" || o.Behind == 0 {
+		t.Errorf("index %s, %d behind", o.Index, o.Behind)
+	}
+	for _, how := range []string{"", "all"} {
+		s.form(t, "writer-a", "/store/reindex", "how", how).want(t, 200)
+		if o := s.overview(t, "reader-a"); o.Index != "current" || o.Reindex == nil || o.Reindex.Running {
+			t.Errorf("index %s, %+v", o.Index, o.Reindex)
+		}
+	}
+}
+
+func TestKeysAreNamedToAdminsAndNeverShown(t *testing.T) {
+	s := newTestServer(t, withPages, func(o *Options) {
+		o.Inspect = func(_ context.Context, p tidemark.Principal) (Inspection, error) {
+			return Inspection{Kind: "sqlite", Place: "/data/store.db", Bytes: 4_100_000, Sealed: true, Keys: []KeyInfo{{ID: "k1", Type: "passphrase", Label: "<i>mine</i>", Opened: true}},
+				Backups: []BackupInfo{{What: "export", At: time.Now(), Outcome: "done"}}}, nil
+		}
+	})
+	page := string(s.call(t, "admin-a", "GET", "/store", nil).want(t, 200).Body)
+	for _, want := range []string{"passphrase", "4.1 MB", "/data/store.db", "&lt;i&gt;mine", "export"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+	if o := s.overview(t, "reader-a"); len(o.Keys) != 0 || o.Place != "" || !o.Sealed || o.Bytes == 0 {
+		t.Errorf("a reader sees %+v at %q", o.Keys, o.Place)
+	}
+}
+
+func TestATokenIsMadeOnThePageShownOnceAndRevoked(t *testing.T) {
+	s := administered(t, withPages)
+	s.form(t, "writer-a", "/store/tokens", "name", "ci", "role", "reader").want(t, 403)
+	for _, bad := range [][]string{{"name", "", "role", "reader"}, {"name", "x", "role", "king"}, {"name", "x", "role", "reader", "days", "0"}, {"name", "x", "role", "reader", "days", "99999999999"}, {"name", "x", "role", "reader", "scope", "../x"}} {
+		if got := s.form(t, "admin-a", "/store/tokens", bad...); got.Status != 400 && got.Status != 422 {
+			t.Errorf("%q: status %d", bad, got.Status)
+		}
+	}
+	a := s.form(t, "admin-a", "/store/tokens", "name", "ci <b>", "role", "writer", "scope", "sessions", "scope", "jobs", "days", "7", "as", "tenant").want(t, 201)
+	if a.Header.Get("Cache-Control") != "no-store" || len(a.Header.Values("Set-Cookie")) > 0 || a.Header.Get("ETag") != "" {
+		t.Errorf("headers %v", a.Header)
+	}
+	at := bytes.Index(a.Body, []byte(store.TokenPrefix))
+	if at < 0 || bytes.Contains(a.Body, []byte("ci <b>")) {
+		t.Fatalf("%s", a.Body)
+	}
+	text := string(a.Body[at : at+73])
+	if _, _, err := store.ParseToken(text); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	var v web.Store
+	list := s.call(t, "admin-a", "GET", "/store/tokens.json", nil).want(t, 200)
+	list.into(t, &v)
+	if bytes.Contains(list.Body, []byte(text)) || len(v.Tokens.Tokens) != 1 {
+		t.Fatalf("%s", list.Body)
+	}
+	token := v.Tokens.Tokens[0]
+	if token.Role != "writer" || token.For != "tenant" || len(token.Scopes) != 2 || token.State != "active" || time.Until(token.ExpiresAt) > 8*24*time.Hour {
+		t.Errorf("%+v", token)
+	}
+	s.form(t, "admin-b", "/store/tokens/"+token.ID+"/revoke").want(t, 404)
+	s.form(t, "admin-b", "/store/tokens/"+token.ID+"/revoke", "tenant", "a").want(t, 404)
+	s.form(t, "writer-a", "/store/tokens/"+token.ID+"/revoke").want(t, 403)
+	s.form(t, "admin-a", "/store/tokens/"+token.ID+"/revoke").want(t, 200)
+	s.call(t, "admin-a", "GET", "/store/tokens.json", nil).want(t, 200).into(t, &v)
+	if v.Tokens.Tokens[0].State != "revoked" {
+		t.Errorf("%+v", v.Tokens.Tokens)
+	}
+	if body := s.call(t, "admin-a", "GET", "/store/audit", nil).want(t, 200).Body; !bytes.Contains(body, []byte("token.create")) || !bytes.Contains(body, []byte("token.revoke")) {
+		t.Errorf("not in the audit log: %s", body)
+	}
+}
+
+func TestTheAuditLogIsReadByPageAndVerified(t *testing.T) {
+	s := administered(t, withPages)
+	for range 5 {
+		s.form(t, "admin-a", "/store/tokens", "name", "ci", "role", "reader").want(t, 201)
+	}
+	s.call(t, "writer-a", "GET", "/store/audit", nil).want(t, 403)
+	var seqs []int64
+	for path := "/store/audit.json?limit=2"; path != ""; {
+		var v web.Store
+		s.call(t, "admin-a", "GET", path, nil).want(t, 200).into(t, &v)
+		for _, l := range v.Audit.Lines {
+			seqs = append(seqs, l.Seq)
+		}
+		if path = ""; v.Audit.Next != "" {
+			path = "/store/audit.json?limit=2&cursor=" + v.Audit.Next
+		}
+	}
+	if len(seqs) < 5 || seqs[len(seqs)-1] != 1 {
+		t.Errorf("lines %v", seqs)
+	}
+	for _, bad := range []string{"cursor=x", "limit=-1", "limit=x"} {
+		s.call(t, "admin-a", "GET", "/store/audit?"+bad, nil).want(t, 400)
+	}
+	s.call(t, "admin-a", "GET", "/store/audit?tenant=b", nil).want(t, 404)
+	s.form(t, "admin-a", "/store/audit/verify").want(t, 200)
+	var v web.Store
+	s.call(t, "admin-a", "GET", "/store/audit.json", nil).want(t, 200).into(t, &v)
+	if v.Audit.Report == nil || v.Audit.Report.Length < 5 || len(v.Audit.Report.Faults) != 0 {
+		t.Errorf("%+v", v.Audit.Report)
+	}
+}
+
+func TestUsersAndTenantsAreChangedByWhoMay(t *testing.T) {
+	s := administered(t, withPages)
+	users, err := s.operators(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant, err := users.TenantNamed(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kim, _, err := users.SeeUser(t.Context(), store.Sighting{Tenant: tenant, Issuer: "https://id.example", Subject: "kim-1", Name: "Kim", Role: store.RoleReader})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.call(t, "writer-a", "GET", "/store/users", nil).want(t, 403)
+	s.form(t, "admin-b", "/store/users/"+kim.ID, "role", "admin").want(t, 404)
+	s.form(t, "admin-a", "/store/users/"+kim.ID, "role", "king").want(t, 400)
+	s.form(t, "admin-a", "/store/users/"+kim.ID, "role", "writer").want(t, 200)
+	s.form(t, "admin-a", "/store/users/"+kim.ID, "state", "suspended").want(t, 200)
+	var v web.Store
+	s.call(t, "admin-a", "GET", "/store/users.json", nil).want(t, 200).into(t, &v)
+	if len(v.Users.Users) != 1 || v.Users.Users[0].Role != "writer" || v.Users.Users[0].State != "suspended" {
+		t.Errorf("%+v", v.Users)
+	}
+	s.call(t, "admin-a", "GET", "/store/tenants", nil).want(t, 403)
+	s.form(t, "admin-a", "/store/tenants/"+tenant.ID, "state", "suspended").want(t, 403)
+	s.form(t, "op", "/store/tenants/"+tenant.ID, "state", "suspended").want(t, 200)
+	page := string(s.call(t, "op", "GET", "/store/tenants", nil).want(t, 200).Body)
+	if !strings.Contains(page, "suspended") || !strings.Contains(page, `data-danger="b"`) {
+		t.Error(page)
+	}
+	if got, err := users.Tenant(t.Context(), tenant.ID); err != nil || got.State != store.Suspended {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+func TestATaskRunsOnceGoesOnAndKeepsItsTrouble(t *testing.T) {
+	s := newTestServer(t)
+	hold, runs := make(chan struct{}), atomic.Int64{}
+	run := func(_ context.Context, progress func(int64)) (any, error) {
+		runs.Add(1)
+		progress(7)
+		<-hold
+		return "result", errors.New("the end")
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	one := s.begin(ctx, "x", run)
+	stop() // whoever asked goes away
+	if two := s.begin(t.Context(), "x", run); two != one || two.wait(t.Context(), time.Millisecond) {
+		t.Error("it was begun twice, or is over")
+	}
+	close(hold)
+	<-one.done
+	v := taskView(one)
+	if v.Running || v.Done != 7 || v.Trouble == "" || runs.Load() != 1 || one.fresh(time.Now()) {
+		t.Errorf("%+v after %d runs", v, runs.Load())
+	}
+	if got, err := taskResult[string](one); got != "result" || err == nil {
+		t.Errorf("%q %v", got, err)
+	}
+	for i := range maxTasks + 10 {
+		<-s.begin(t.Context(), "y"+strings.Repeat("z", i), func(context.Context, func(int64)) (any, error) { return nil, nil }).done
+	}
+	if n := len(s.tasks.of); n > maxTasks {
+		t.Errorf("%d are remembered", n)
+	}
+}
+
+// unsaid finds a name of a text where the text should stand, and a text that was
+// filled wrongly.
+var unsaid = regexp.MustCompile(`>\s*(usage|store|task|list|role|nav|keys)\.[a-z0-9.-]+\s*<|%!|<no value>`)
+
+func TestEveryTabSaysWhatItShouldInEveryState(t *testing.T) {
+	s := administered(t, withPages)
+	users, err := s.operators(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant, err := users.TenantNamed(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{"/store", "/store/audit", "/store/tokens", "/store/users", "/usage", "/usage?metric=cost&by=user&bucket=month", "/usage?metric=turns&by=agent&bucket=week&since=all", "/usage?metric=messages&by=project"}
+	look := func() {
+		t.Helper()
+		for _, path := range paths {
+			page := string(s.call(t, "admin-a", "GET", path, nil).want(t, 200).Body)
+			// What others called things may look like anything.
+			page = regexp.MustCompile(`<bdi>.*?</bdi>`).ReplaceAllString(page, "")
+			if found := unsaid.FindString(page); found != "" || strings.Count(page, "<h1") != 1 {
+				t.Errorf("%s: %q", path, found)
+			}
+		}
+		page := string(s.call(t, "op", "GET", "/store/tenants", nil).want(t, 200).Body)
+		if found := unsaid.FindString(page); found != "" {
+			t.Errorf("tenants: %q", found)
+		}
+	}
+	look()
+	used(t, s, tidemark.TenantOf("a", "jo"), tidemark.Session{Model: "m", Agent: "a", Project: "/p"}, 9, 1, time.Now())
+	if _, _, err := users.SeeUser(t.Context(), store.Sighting{Tenant: tenant, Issuer: "https://id.example", Subject: "kim-1", Role: store.RoleReader}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/store/verify", "/store/audit/verify", "/store/reindex", "/usage/recount"} {
+		s.form(t, "admin-a", path)
+	}
+	s.form(t, "admin-a", "/store/tokens", "name", "ci", "role", "reader").want(t, 201)
+	look()
+	// What goes on is said while it does.
+	hold := make(chan struct{})
+	defer close(hold)
+	wait := func(_ context.Context, progress func(int64)) (any, error) {
+		progress(3)
+		<-hold
+		return nil, nil
+	}
+	p := tidemark.TenantOf("a", "jo")
+	s.begin(t.Context(), taskName(p, "verify"), wait)
+	s.begin(t.Context(), taskName(p, "audit/"+tenant.ID), wait)
+	s.begin(t.Context(), taskName(p, "reindex"), wait)
+	s.begin(t.Context(), taskName(p, "usage/x"), wait)
+	paths = []string{"/store", "/store/audit", "/usage?since=2026-01-02"}
+	look()
+	if page := string(s.call(t, "admin-a", "GET", "/store", nil).want(t, 200).Body); !strings.Contains(page, "3 sessions verified so far") || !strings.Contains(page, "hx-trigger") {
+		t.Error("nothing of the verifying that goes on")
+	}
+}

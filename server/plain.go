@@ -1,0 +1,100 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/api"
+)
+
+// plainRoutes are those that machines ask: whether the server lives, whether
+// it can work, what it counts, and the calls of a Backend.
+func (s *Server) plainRoutes() {
+	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte("alive\n"))
+	})
+	s.mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := s.ready(r.Context()); err != nil {
+			answerProblem(w, err)
+			return
+		}
+		w.Write([]byte("ready\n"))
+	})
+	s.mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		if c := CallerOf(r.Context()); !c.Operator && !slices.Contains(c.Scopes, MetricsScope) {
+			answerProblem(w, tidemark.ErrDenied)
+			return
+		}
+		w.Header().Set("Content-Type", metricsType)
+		s.metrics.write(w)
+	})
+	s.mux.Handle("/api/v1/backend/", s.backendCalls())
+	s.mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+		answerProblem(w, tidemark.NotFoundf("%s %s: no such call; see /openapi.json", r.Method, r.URL.Path))
+	})
+}
+
+// readyPatience is how long the store may take to say that it is there.
+const readyPatience = 3 * time.Second
+
+// away is the answer while the server cannot work.
+func away(detail string) error {
+	return &api.Problem{Status: http.StatusServiceUnavailable, Title: "Service Unavailable", Code: "storage", Detail: detail, RetryAfter: 2}
+}
+
+func (s *Server) ready(ctx context.Context) error {
+	select {
+	case <-s.draining:
+		return away("the server is going down")
+	default:
+	}
+	if s.o.Ready == nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, readyPatience)
+	defer stop()
+	if err := s.o.Ready(ctx); err != nil {
+		note(ctx, "error", err.Error())
+		return away("the store cannot be reached")
+	}
+	return nil
+}
+
+// Drain ends streams, so that a server that goes down need not wait for them.
+// Readiness is gone at once, for whoever balances load.
+func (s *Server) Drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.draining:
+	default:
+		close(s.draining)
+	}
+}
+
+// backendCalls answers clients that bring their own rules: who may read reads,
+// who may write writes, and nobody but the operator touches what says who may
+// do what.
+func (s *Server) backendCalls() http.Handler {
+	return backendRoutes(func(r *http.Request) (tidemark.Backend, error) {
+		c := CallerOf(r.Context())
+		need := Reader
+		if backendWrites(r) {
+			need = Writer
+		}
+		if !c.Role.May(need) {
+			return nil, tidemark.ErrDenied
+		}
+		if s.o.Backend == nil {
+			return nil, tidemark.NotFoundf("this server has no store for such clients")
+		}
+		b, err := s.o.Backend(r.Context(), c.Principal)
+		if err != nil || c.Operator && c.Token == "" {
+			return b, err
+		}
+		return fenced{b}, nil
+	})
+}

@@ -1,0 +1,322 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+const sessionsPath = "/api/v1/sessions"
+
+// maxTotal is how far a list is counted: nobody pages further by number, and
+// counting reads what it counts.
+const maxTotal = 10_000
+
+// maxDamage bounds the answer of verify.
+const maxDamage = 1000
+
+func (s *Server) sessionRoutes() {
+	huma.Register(s.api, op("GET", sessionsPath+"/state", "attached-sessions", "The sessions that somebody writes to now", "sessions", Reader), s.attachedSessions)
+	huma.Register(s.api, op("GET", sessionsPath, "list-sessions", "List sessions, the one that changed last first", "sessions", Reader), s.listSessions)
+	huma.Register(s.api, status(s.takes(op("POST", sessionsPath, "create-session", "Make a session", "sessions", Writer)), http.StatusCreated), s.createSession)
+	huma.Register(s.api, op("GET", sessionsPath+"/{id}", "get-session", "One session", "sessions", Reader), s.getSession)
+	huma.Register(s.api, s.takes(op("PATCH", sessionsPath+"/{id}", "change-session", "Change what is said about a session", "sessions", Writer)), s.changeSession)
+	huma.Register(s.api, op("DELETE", sessionsPath+"/{id}", "delete-session", "Move a session to the trash, or destroy it", "sessions", Writer), s.deleteSession)
+	huma.Register(s.api, op("POST", sessionsPath+"/{id}/restore", "restore-session", "Take a session out of the trash", "sessions", Writer), s.restoreSession)
+	huma.Register(s.api, op("POST", sessionsPath+"/{id}/verify", "verify-session", "Look for damage in a session", "sessions", Reader), s.verifySession)
+	huma.Register(s.api, op("GET", sessionsPath+"/{id}/turns", "list-turns", "What was asked and answered", "sessions", Reader), s.listTurns)
+	s.exchangeRoutes()
+	s.findRoutes()
+}
+
+type listSessionsInput struct {
+	Limit   int    `query:"limit" minimum:"1" default:"20" doc:"how many, at most"`
+	Offset  int    `query:"offset" minimum:"0" maximum:"10000" doc:"how many to pass over; a cursor goes on further, and faster"`
+	Cursor  string `query:"cursor" maxLength:"2048" doc:"next of the page before"`
+	Search  string `query:"search" maxLength:"1000" doc:"a part of the title or of the foreign id, in any case"`
+	Status  string `query:"status" enum:"active,archived" doc:"active unless it is told; archived is the trash"`
+	Trash   bool   `query:"trash" doc:"as status=archived"`
+	Project string `query:"project" maxLength:"4096"`
+	Agent   string `query:"agent" maxLength:"256"`
+	Label   string `query:"label" maxLength:"1000" doc:"a tag, or a label anywhere in the session"`
+	Since   string `query:"since" maxLength:"40" doc:"changed since this date or RFC 3339 time"`
+}
+
+// asked is what makes a cursor one of this list and of no other.
+func (in listSessionsInput) asked() string {
+	h := sha256.New()
+	for _, part := range []string{in.Search, in.Status, in.Project, in.Agent, in.Label, in.Since} {
+		h.Write([]byte(part + "\x00"))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// sessionsCursor is the last session of a page.
+type sessionsCursor struct {
+	Of string             `json:"of"`
+	ID tidemark.SessionID `json:"id"`
+	At time.Time          `json:"at"`
+}
+
+func (in *listSessionsInput) filter() (store.Filter, error) {
+	f := store.Filter{Project: in.Project, Agent: in.Agent, Tag: in.Label}
+	if in.Trash {
+		in.Status = "archived"
+	}
+	if in.Status == "archived" {
+		f.State = store.Trash
+	}
+	var err error
+	f.Since, err = timeOf("since", in.Since)
+	return f, err
+}
+
+func (s *Server) listSessions(ctx context.Context, in *listSessionsInput) (*struct{ Body api.SessionList }, error) {
+	f, err := in.filter()
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	if in.Cursor != "" {
+		var c sessionsCursor
+		if err := s.uncursor(CallerOf(ctx), in.Cursor, &c); err != nil {
+			return nil, fail(ctx, err)
+		}
+		if c.Of != in.asked() || in.Offset > 0 {
+			return nil, fail(ctx, tidemark.Invalidf("cursor: of another list; begin again without it"))
+		}
+		f.After = &store.Info{Session: tidemark.Session{ID: c.ID}, UpdatedAt: c.At}
+	}
+	st, err := s.store(ctx)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	page, err := s.sessionPage(ctx, st, f, in)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	return &struct{ Body api.SessionList }{page}, nil
+}
+
+func (s *Server) sessionPage(ctx context.Context, st *store.Store, f store.Filter, in *listSessionsInput) (api.SessionList, error) {
+	page := api.SessionList{Items: []api.SessionInfo{}, Offset: int64(in.Offset), Limit: s.limit(in.Limit)}
+	var total int64
+	want := strings.ToLower(in.Search)
+	for i, err := range st.Sessions(ctx, f) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return page, err
+		}
+		if want != "" && !strings.Contains(strings.ToLower(i.Title), want) && !strings.Contains(strings.ToLower(i.ForeignID), want) {
+			continue
+		}
+		total++
+		switch {
+		case total <= int64(in.Offset):
+		case len(page.Items) < page.Limit:
+			item := infoOf(i)
+			if err != nil {
+				item.Damage = err.Error()
+			}
+			page.Items = append(page.Items, item)
+		default:
+			page.HasMore = true
+		}
+		if page.HasMore && (in.Cursor != "" || total >= maxTotal) {
+			break
+		}
+	}
+	if in.Cursor == "" {
+		page.Total = &total
+	}
+	if page.HasMore {
+		last := page.Items[len(page.Items)-1]
+		page.Next = s.cursor(CallerOf(ctx), sessionsCursor{in.asked(), last.ID, last.UpdatedAt})
+	}
+	return page, nil
+}
+
+type createSessionInput struct {
+	OnceInput
+	Body api.NewSession
+}
+
+func (s *Server) createSession(ctx context.Context, in *createSessionInput) (*sessionOutput, error) {
+	st, err := s.store(ctx)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	b := in.Body
+	if err := checkSize("title", b.Title); err != nil {
+		return nil, fail(ctx, err)
+	}
+	sess := tidemark.Session{Title: b.Title, Agent: b.Agent, Model: b.Model, Project: b.Project, Mode: b.Mode, Tags: b.Tags}
+	entries, err := newEntries(b.Entries)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	if in.Key != "" {
+		if _, err := once(ctx, st, "create-session", in.Key, b); err != nil {
+			return nil, fail(ctx, err)
+		}
+		// What is asked again makes the same session, and not a second one.
+		c := CallerOf(ctx)
+		sess.ID = tidemark.SessionID(tidemark.IDOf("session", c.Tenant, c.User, in.Key))
+		keyed(entries, in.Key)
+	}
+	i, err := s.makeSession(ctx, st, sess, entries)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	return answerSession(ctx, st, i, http.StatusCreated)
+}
+
+// makeSession makes a session with its first entries; one that is there
+// already gets those that it lacks.
+func (s *Server) makeSession(ctx context.Context, st *store.Store, sess tidemark.Session, entries []tidemark.Entry) (store.Info, error) {
+	if len(entries) == 0 {
+		i, err := st.Make(ctx, sess)
+		if errors.Is(err, tidemark.ErrExists) {
+			return st.Session(ctx, sess.ID)
+		}
+		return i, err
+	}
+	w := st.Create(sess, s.o.Holder)
+	_, err := w.Append(ctx, entries...)
+	if errors.Is(err, tidemark.ErrConflict) && sess.ID != "" {
+		if _, lookErr := st.Session(ctx, sess.ID); lookErr == nil {
+			err = s.attach(ctx, st, sess.ID, func(w *store.Writer) error {
+				_, err := w.Append(ctx, entries...)
+				return err
+			})
+		}
+	}
+	s.release(ctx, st, w)
+	if err != nil {
+		if errors.Is(err, tidemark.ErrUnknown) {
+			s.abandon(ctx, st, w.ID())
+		}
+		return store.Info{}, err
+	}
+	return st.Session(ctx, w.ID())
+}
+
+type getSessionInput struct {
+	SessionInput
+	NoneMatch
+}
+
+func (s *Server) getSession(ctx context.Context, in *getSessionInput) (*sessionOutput, error) {
+	st, v, err := s.view(ctx, in.ID)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	if tag := tagOf(v.Info); unchanged(in.IfNoneMatch, tag) {
+		return &sessionOutput{Status: http.StatusNotModified, ETag: tag}, nil
+	}
+	return answerSession(ctx, st, v.Info, http.StatusOK)
+}
+
+type changeSessionInput struct {
+	SessionInput
+	IfMatch string `header:"If-Match" maxLength:"1000" doc:"the ETag of the session; it may have grown since"`
+	Body    api.SessionChange
+}
+
+func (s *Server) changeSession(ctx context.Context, in *changeSessionInput) (*sessionOutput, error) {
+	st, i, err := s.owned(ctx, in.ID)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	b := in.Body
+	i, err = st.Change(ctx, i.ID, store.Patch{Title: b.Title, Tags: b.Tags, Pinned: b.Pinned, OnHold: b.Hold, If: func(i store.Info) error {
+		if in.IfMatch != "" && !matches(in.IfMatch, tagOf(i), sameVersion) {
+			return outdated("session " + string(i.ID))
+		}
+		return nil
+	}})
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	return answerSession(ctx, st, i, http.StatusOK)
+}
+
+type deleteSessionInput struct {
+	SessionInput
+	Purge bool `query:"purge" doc:"destroy it: nobody can restore it then"`
+}
+
+func (s *Server) deleteSession(ctx context.Context, in *deleteSessionInput) (*okOutput, error) {
+	st, i, err := s.owned(ctx, in.ID)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	if in.Purge {
+		err = st.Purge(ctx, i.ID, s.o.Holder)
+	} else {
+		err = st.Trash(ctx, i.ID)
+	}
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	s.work.ended(CallerOf(ctx).Tenant, i.ID)
+	return ok(), nil
+}
+
+func (s *Server) restoreSession(ctx context.Context, in *SessionInput) (*sessionOutput, error) {
+	st, i, err := s.owned(ctx, in.ID)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	if err := st.Restore(ctx, i.ID); err != nil {
+		return nil, fail(ctx, err)
+	}
+	if i, err = st.Session(ctx, i.ID); err != nil {
+		return nil, fail(ctx, err)
+	}
+	return answerSession(ctx, st, i, http.StatusOK)
+}
+
+type verifyOutput struct {
+	Body struct {
+		OK     bool     `json:"ok"`
+		Damage []string `json:"damage" nullable:"false"`
+		More   bool     `json:"more,omitempty" doc:"there is more than is told"`
+	}
+}
+
+func (s *Server) verifySession(ctx context.Context, in *SessionInput) (*verifyOutput, error) {
+	st, v, err := s.view(ctx, in.ID)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	var out verifyOutput
+	out.Body.Damage = []string{}
+	for err := range st.Verify(ctx, v.ID) {
+		if !errors.Is(err, tidemark.ErrCorrupt) {
+			return nil, fail(ctx, err)
+		}
+		if out.Body.More = len(out.Body.Damage) == maxDamage; out.Body.More {
+			break
+		}
+		out.Body.Damage = append(out.Body.Damage, err.Error())
+	}
+	out.Body.OK = len(out.Body.Damage) == 0
+	return &out, nil
+}
+
+// checkSize refuses what is too long in bytes; huma counts characters.
+func checkSize(what, text string) error {
+	if len(text) > 1000 {
+		return tidemark.Invalidf("%s: at most 1000 bytes are allowed", what)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// signedInUser is what a cookie says: who, and until when. What they may do is
+// not in it, for that may change while they are signed in.
+type signedInUser struct {
+	Tenant string    `json:"tenant"`
+	User   string    `json:"user"`
+	Until  time.Time `json:"until"`
+}
+
+func (a *OIDCSignIn) takes(token string, r *http.Request) bool {
+	return token == "" && a.cookie(r, userCookie) != ""
+}
+
+// Authenticate says who is signed in. The store is asked each time, or as often
+// as OIDCOptions.Fresh says: who is suspended is out within that.
+func (a *OIDCSignIn) Authenticate(r *http.Request) (Caller, error) {
+	value := a.cookie(r, userCookie)
+	var who signedInUser
+	if !a.unsigned(userCookie, value, &who) {
+		return Caller{}, refuse("cookie")
+	}
+	if !a.now().Before(who.Until) {
+		return Caller{}, &Refusal{Why: "expired cookie", Tenant: who.Tenant, User: who.User}
+	}
+	if !fromOurPage(r) {
+		return Caller{}, refuse("cookie from another page")
+	}
+	return a.seen.get(value, a.o.Auth.o.Fresh, func() (Caller, error) { return a.lookUp(r.Context(), who) })
+}
+
+// lookUp asks the store what somebody may do now.
+func (a *OIDCSignIn) lookUp(ctx context.Context, who signedInUser) (Caller, error) {
+	users := a.o.Auth.o.Users
+	why := &Refusal{Tenant: who.Tenant, User: who.User}
+	tenant, err := users.Tenant(ctx, who.Tenant)
+	if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
+		return Caller{}, err
+	}
+	if tenant.State != store.Active {
+		why.Why = "suspended tenant"
+		return Caller{}, why
+	}
+	u, err := users.User(ctx, who.Tenant, who.User)
+	switch {
+	case errors.Is(err, tidemark.ErrNotFound):
+		why.Why = "unknown user"
+		return Caller{}, why
+	case err != nil:
+		return Caller{}, err
+	case u.State != store.Active:
+		why.Why = "suspended user"
+		return Caller{}, why
+	}
+	name := u.Name
+	if name == "" {
+		name = u.ID
+	}
+	return Caller{Principal: tidemark.Principal{Tenant: tenant.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: Role(u.Role)}, nil
+}

@@ -1,0 +1,299 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// browser is a client that keeps cookies and goes where it is sent, but not to
+// other servers.
+type browser struct {
+	*http.Client
+	t   *testing.T
+	url string
+}
+
+func newBrowser(t *testing.T, url string) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &browser{&http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, t, url}
+}
+
+func (b *browser) do(method, path, form string, headers ...string) (*http.Response, string) {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(form))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	if form != "" {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	res, err := b.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return res, string(body)
+}
+
+// want makes a request that has to be answered with a status.
+func (b *browser) want(status int, method, path, form string, headers ...string) (*http.Response, string) {
+	b.t.Helper()
+	res, body := b.do(method, path, form, headers...)
+	if res.StatusCode != status {
+		b.t.Fatalf("%s %s: %d, want %d: %s", method, path, res.StatusCode, status, body)
+	}
+	return res, body
+}
+
+func TestTheLocalPageLetsInWhoHasTheToken(t *testing.T) {
+	local := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, Any(local) })
+	b := newBrowser(t, s.URL)
+	_, page := b.want(401, "GET", "/sessions", "")
+	has(t, page, `href="/signin"`, "tidemark open")
+	res, page := b.want(200, "GET", "/signin", "")
+	has(t, page, "tidemark open", `name="token"`)
+	if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'self'") {
+		t.Errorf("policy %q", policy)
+	}
+	_, page = b.want(401, "POST", "/signin", "token=wrong")
+	has(t, page, "This is not the token")
+	b.want(403, "POST", "/signin", "token=0123456789abcdef", "Sec-Fetch-Site: cross-site")
+	b.want(401, "GET", "/sessions", "")
+	b.want(303, "POST", "/signin", "token=+0123456789abcdef%0A")
+	b.want(200, "GET", "/sessions", "")
+	b.want(303, "POST", "/signout", "")
+	b.want(401, "GET", "/sessions", "")
+	b.want(405, "DELETE", "/signin", "")
+}
+
+func TestWhoGuessesTheTokenHasToWait(t *testing.T) {
+	local := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, Any(local) })
+	b := newBrowser(t, s.URL)
+	for range failuresAtOnce {
+		b.do("POST", "/signin", "token=wrong")
+	}
+	for range 3 { // some of the tries are given back meanwhile
+		if res, _ := b.do("POST", "/signin", "token=wrong"); res.StatusCode == http.StatusTooManyRequests {
+			return
+		}
+	}
+	t.Error("nobody was told to wait")
+}
+
+func TestAProgramGetsALinkThatSignsInOnce(t *testing.T) {
+	local := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, Any(local) })
+	var link struct {
+		Path string
+		Till time.Time
+	}
+	s.call(t, "0123456789abcdef", "POST", "/api/v1/signin-code", nil).want(t, 201).into(t, &link)
+	b := newBrowser(t, s.URL)
+	res, page := b.want(200, "GET", link.Path, "", "Sec-Fetch-Site: none")
+	if res.Header.Get("Refresh") != "0;url=/" {
+		t.Errorf("refresh %q", res.Header.Get("Refresh"))
+	}
+	has(t, page, "You are signed in")
+	b.want(200, "GET", "/sessions", "")
+	newBrowser(t, s.URL).want(401, "GET", link.Path, "")
+	if !link.Till.After(time.Now()) {
+		t.Errorf("till %s", link.Till)
+	}
+	others, _ := pagesServer(t)
+	others.call(t, "admin-a", "POST", "/api/v1/signin-code", nil).want(t, 403)
+	others.call(t, "op", "POST", "/api/v1/signin-code", nil).want(t, 201)
+}
+
+// team is a server that people sign in to through an issuer.
+type team struct {
+	*house
+	*testServer
+	in     *OIDCSignIn
+	now    time.Time
+	tokens func(asked url.Values) map[string]any // what the issuer says of who signs in
+	asked  []url.Values
+}
+
+func newTeam(t *testing.T) *team {
+	t.Helper()
+	h := newHouse(t)
+	x := &team{house: h, now: time.Now()}
+	h.plain.o.Now = func() time.Time { return x.now }
+	var err error
+	x.in, err = SignInWith(OIDCSignInOptions{Auth: h.plain, ClientID: "pages", ClientSecret: "hush", Key: []byte(strings.Repeat("k", 32))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.in.ids.keys.pace = h.plain.keys.pace
+	h.issuer.redeem = func(w http.ResponseWriter, r *http.Request) {
+		r.ParseForm()
+		id, secret, _ := r.BasicAuth()
+		r.PostForm.Set("basic", id+":"+secret)
+		x.asked = append(x.asked, r.PostForm)
+		said := x.tokens(r.PostForm)
+		if said == nil {
+			w.WriteHeader(400)
+			w.Write([]byte(`{"error":"invalid_grant"}`))
+			return
+		}
+		json.NewEncoder(w).Encode(map[string]string{"id_token": h.rsa.token(said), "token_type": "Bearer", "access_token": "none of ours"})
+	}
+	x.testServer = newTestServer(t, func(o *Options) { o.SignIn, o.Auth = x.in, Any(ServiceTokens(h.users), h.plain, x.in) })
+	return x
+}
+
+// start begins to sign in, and returns what the issuer is asked.
+func (x *team) start(b *browser) url.Values {
+	b.t.Helper()
+	res, _ := b.want(303, "GET", "/signin/start", "")
+	u, err := url.Parse(res.Header.Get("Location"))
+	if err != nil || !strings.HasPrefix(u.String(), x.issuer.URL+"/a?") {
+		b.t.Fatalf("sent to %s, %v", res.Header.Get("Location"), err)
+	}
+	return u.Query()
+}
+
+func TestPeopleSignInThroughTheIssuer(t *testing.T) {
+	x := newTeam(t)
+	b := newBrowser(t, x.URL)
+	_, page := b.want(200, "GET", "/signin", "")
+	has(t, page, "/signin/start")
+	lacks(t, page, `name="token"`)
+	asked := x.start(b)
+	if asked.Get("response_type") != "code" || asked.Get("client_id") != "pages" || asked.Get("code_challenge_method") != "S256" || asked.Get("redirect_uri") != x.URL+"/signin/callback" ||
+		!strings.Contains(asked.Get("scope"), "openid") {
+		t.Errorf("the issuer is asked %v", asked)
+	}
+	x.tokens = func(form url.Values) map[string]any {
+		sum := sha256.Sum256([]byte(form.Get("code_verifier")))
+		if form.Get("code") != "good" || form.Get("redirect_uri") != x.URL+"/signin/callback" || form.Get("basic") != "pages:hush" ||
+			base64.RawURLEncoding.EncodeToString(sum[:]) != asked.Get("code_challenge") {
+			return nil
+		}
+		return x.issuer.claims(saying{"aud": "pages", "nonce": asked.Get("nonce")})
+	}
+	res, _ := b.want(200, "GET", "/signin/callback?code=good&state="+asked.Get("state"), "", "Sec-Fetch-Site: cross-site")
+	var user *http.Cookie
+	for _, c := range res.Cookies() {
+		if c.Name == userCookie {
+			user = c
+		}
+	}
+	if user == nil || !user.HttpOnly || user.SameSite != http.SameSiteStrictMode || user.MaxAge != int(userCookieLife.Seconds()) {
+		t.Fatalf("the cookie %+v", user)
+	}
+	_, page = b.want(200, "GET", "/sessions", "")
+	has(t, page, "Ada")
+	b.want(401, "GET", "/sessions", "", "Sec-Fetch-Site: cross-site")
+	// The code and the state are good for one time.
+	b.want(401, "GET", "/signin/callback?code=good&state="+asked.Get("state"), "")
+
+	// What somebody may do is looked up all the while.
+	tenant, err := x.users.TenantOfIssuer(t.Context(), x.issuer.URL, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := store.UserID(tenant.Name, x.issuer.URL, "ada")
+	change := func(f func(*store.User)) {
+		t.Helper()
+		if _, err := x.users.ChangeUser(t.Context(), tenant.ID, id, func(u *store.User) error { f(u); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(func(u *store.User) { u.State = store.Suspended })
+	b.want(401, "GET", "/sessions", "")
+	change(func(u *store.User) { u.State, u.Role = store.Active, store.RoleAdmin })
+	b.want(200, "GET", "/sessions", "")
+	x.now = x.now.Add(userCookieLife)
+	b.want(401, "GET", "/sessions", "")
+	x.now = x.now.Add(-time.Hour)
+	b.want(200, "GET", "/sessions", "")
+	b.want(303, "POST", "/signout", "")
+	b.want(401, "GET", "/sessions", "")
+}
+
+func TestNobodySignsInWithWhatTheIssuerDidNotSayToThisBrowser(t *testing.T) {
+	x := newTeam(t)
+	var asked url.Values
+	good := func(change saying) func(url.Values) map[string]any {
+		return func(url.Values) map[string]any {
+			return x.issuer.claims(saying{"aud": "pages", "nonce": asked.Get("nonce")}, change)
+		}
+	}
+	for name, c := range map[string]struct {
+		tokens func(url.Values) map[string]any
+		query  func() string
+		status int
+	}{
+		"another state":     {good(nil), func() string { return "code=good&state=other" }, 401},
+		"no state":          {good(nil), func() string { return "code=good" }, 401},
+		"an error":          {good(nil), func() string { return "error=access_denied&state=" + asked.Get("state") }, 401},
+		"another issuer":    {good(nil), func() string { return "code=good&iss=https://eve.example&state=" + asked.Get("state") }, 401},
+		"a bad code":        {func(url.Values) map[string]any { return nil }, nil, 401},
+		"another nonce":     {good(saying{"nonce": "other"}), nil, 401},
+		"no nonce":          {good(saying{"nonce": nil}), nil, 401},
+		"for the API":       {good(saying{"aud": ourAudience}), nil, 401},
+		"for another":       {good(saying{"aud": "eve"}), nil, 401},
+		"of another issuer": {good(saying{"iss": "https://eve.example"}), nil, 401},
+		"old":               {good(saying{"exp": 1000}), nil, 401},
+		"nobody":            {good(saying{"sub": ""}), nil, 403},
+	} {
+		b := newBrowser(t, x.URL)
+		asked = x.start(b)
+		x.tokens = c.tokens
+		query := "code=good&state=" + asked.Get("state")
+		if c.query != nil {
+			query = c.query()
+		}
+		if res, page := b.do("GET", "/signin/callback?"+query, ""); res.StatusCode != c.status || !strings.Contains(page, `role="alert"`) {
+			t.Errorf("%s: %d, want %d: %s", name, res.StatusCode, c.status, page)
+		}
+		b.want(401, "GET", "/sessions", "")
+	}
+	// The flow of one browser is no use in another, nor is it one after a while.
+	asked = x.start(newBrowser(t, x.URL))
+	x.tokens = good(nil)
+	newBrowser(t, x.URL).want(401, "GET", "/signin/callback?code=good&state="+asked.Get("state"), "")
+	late := newBrowser(t, x.URL)
+	asked = x.start(late)
+	x.now = x.now.Add(flowLife)
+	late.want(401, "GET", "/signin/callback?code=good&state="+asked.Get("state"), "")
+}
+
+func TestACookieOfOneKindIsNoneOfAnother(t *testing.T) {
+	x := newTeam(t)
+	forged := x.in.signed(flowCookie, signedInUser{Tenant: "t", User: "u", Until: x.now.Add(time.Hour)})
+	other := &OIDCSignIn{o: x.in.o}
+	other.o.Key = []byte(strings.Repeat("x", 32))
+	for name, value := range map[string]string{"the flow": forged, "another key": other.signed(userCookie, signedInUser{Tenant: "t", User: "u", Until: x.now.Add(time.Hour)}), "nothing": "", "junk": "AAAA"} {
+		if res, _ := newBrowser(t, x.URL).do("GET", "/sessions", "", "Cookie: "+userCookie+"="+value); res.StatusCode != http.StatusUnauthorized {
+			t.Errorf("a cookie of %s: %d", name, res.StatusCode)
+		}
+	}
+}

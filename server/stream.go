@@ -1,0 +1,164 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// heartbeat is how often a quiet stream says that it lives: below what
+// proxies take for death.
+const heartbeat = 15 * time.Second
+
+// writePatience is how long a client may take to read what was sent.
+const writePatience = 30 * time.Second
+
+// event is one message of a stream.
+type event struct {
+	ID   int64  // 0: none
+	Name string // "": message
+	Data any
+}
+
+// stream answers with server-sent events until follow returns, the client goes
+// away or the server drains. What follow sends it sends from one goroutine.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, follow func(ctx context.Context, send func(event) error) error) {
+	out := http.NewResponseController(w)
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	write := func(text string) error {
+		out.SetWriteDeadline(time.Now().Add(writePatience))
+		if _, err := w.Write([]byte(text)); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	if write(": tidemark\n\n") != nil {
+		return
+	}
+	events, done := make(chan event), make(chan error, 1)
+	go func() {
+		done <- follow(ctx, func(e event) error {
+			select {
+			case events <- e:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	recheck := time.NewTicker(s.o.Limits.Recheck)
+	defer recheck.Stop()
+	for {
+		var text string
+		select {
+		case e := <-events:
+			var err error
+			if text, err = e.text(); err != nil {
+				text, _ = event{Name: "problem", Data: problem(err)}.text()
+			}
+		case <-beat.C:
+			text = ": alive\n\n"
+		case <-recheck.C:
+			if err := s.mayFollow(r); err != nil {
+				text, _ = event{Name: "problem", Data: problem(refused(err))}.text()
+				write(text)
+				return
+			}
+			continue
+		case err := <-done:
+			if err != nil && ctx.Err() == nil {
+				note(ctx, "error", err.Error())
+				text, _ = event{Name: "problem", Data: problem(err)}.text()
+				write(text)
+				return
+			}
+			write("event: end\ndata: {}\n\n")
+			return
+		case <-s.draining:
+			// Clients come back, to a server that stays.
+			write("retry: 1000\nevent: bye\ndata: {}\n\n")
+			return
+		case <-ctx.Done():
+			return
+		}
+		if write(text) != nil {
+			return
+		}
+	}
+}
+
+// text is an event as it is sent: HTML as it is, for pages that take it in, and
+// anything else as JSON.
+// mayFollow asks again who reads a stream: a token that was revoked, or whose
+// tenant was suspended, ends what was begun with it. That nobody can be asked
+// just now ends nothing.
+func (s *Server) mayFollow(r *http.Request) error {
+	ctx, stop := context.WithTimeout(r.Context(), closePatience)
+	defer stop()
+	was := CallerOf(r.Context())
+	now, err := s.o.Auth.Authenticate(r.WithContext(ctx))
+	switch {
+	case errors.Is(err, tidemark.ErrDenied):
+		return err
+	case err != nil:
+		note(ctx, "error", err.Error())
+	case now.Tenant != was.Tenant || now.User != was.User || !now.Role.May(Reader):
+		return tidemark.ErrDenied
+	}
+	return nil
+}
+
+func (e event) text() (string, error) {
+	var data []byte
+	if html, ok := e.Data.(template.HTML); ok {
+		// Each line is a line of data; the browser joins them again.
+		data = []byte(strings.ReplaceAll(strings.ReplaceAll(string(html), "\r", ""), "\n", "\ndata: "))
+	} else {
+		var err error
+		if data, err = json.Marshal(e.Data); err != nil {
+			return "", err
+		}
+	}
+	var b strings.Builder
+	if e.ID != 0 {
+		fmt.Fprintf(&b, "id: %d\n", e.ID)
+	}
+	if e.Name != "" {
+		fmt.Fprintf(&b, "event: %s\n", e.Name)
+	}
+	fmt.Fprintf(&b, "data: %s\n\n", data)
+	return b.String(), nil
+}
+
+// lastEvent is the id of the last event that the client saw: its header, or
+// ?after= for clients that cannot set one; 0 when it saw none.
+func lastEvent(r *http.Request) (int64, error) {
+	text := r.Header.Get("Last-Event-ID")
+	if text == "" {
+		text = r.URL.Query().Get("after")
+	}
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, tidemark.Invalidf("Last-Event-ID %q: want a number", text)
+	}
+	return n, nil
+}

@@ -1,0 +1,170 @@
+package web
+
+import (
+	"html/template"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// What the pages of the fleet show. Text in them that came from elsewhere is
+// clean: nothing in it acts, hides or turns around.
+
+// FleetView is the page of the whole fleet.
+type FleetView struct {
+	Waiting   []ReviewItem   `json:"waiting"`
+	Daemons   []DaemonItem   `json:"daemons"`
+	Agents    []AgentItem    `json:"agents"`
+	Schedules []ScheduleItem `json:"schedules"`
+	Poll      Poll           `json:"-"`
+}
+
+// Poll is how a page keeps itself up to date: it asks for itself while
+// something is under way, and takes over its forms only when there are others.
+// Whoever types into one is not disturbed.
+type Poll struct {
+	Live    bool   // something is under way
+	State   string // of what the forms are about
+	Changed bool   // the page that asks has forms of another state
+	Path    string // what it asks for
+}
+
+// DaemonItem is a process that runs the fleet.
+type DaemonItem struct {
+	Node      string    `json:"node"`
+	PID       int       `json:"pid"`
+	StartedAt time.Time `json:"started_at"`
+}
+
+// AgentItem is an agent with the machine that runs its job.
+type AgentItem struct {
+	tidemark.Agent
+	Node string `json:"node,omitempty"`
+}
+
+// ScheduleItem is a schedule with what of it did not run.
+type ScheduleItem struct {
+	tidemark.Schedule
+	Skips []SkipItem `json:"skips"`
+	// Next is its next instant on the clock of its zone.
+	Next string `json:"-"`
+	// Rhythm is its interval, as short as can be.
+	Rhythm string `json:"-"`
+}
+
+// SkipItem is an instant, or several in a row, that did not run.
+type SkipItem struct {
+	Instant time.Time `json:"instant"`
+	Until   time.Time `json:"until,omitzero"`
+	Count   int64     `json:"count"`
+	Reason  string    `json:"reason"`
+}
+
+// ReviewItem is a call of a tool that waits for somebody's answer.
+type ReviewItem struct {
+	Job     string    `json:"job"`
+	Agent   string    `json:"agent"`
+	Call    string    `json:"call"`
+	Tool    string    `json:"tool"`
+	Title   string    `json:"title,omitempty"`
+	Input   []Member  `json:"input"`
+	Bytes   int       `json:"input_bytes,omitempty"` // when Input is only the beginning: of the whole
+	AskedAt time.Time `json:"asked_at"`
+	UntilAt time.Time `json:"until_at,omitzero"`
+}
+
+// Member is one part of what a tool is called with; Name is "" when it has
+// only one.
+type Member struct {
+	Name string `json:"name,omitempty"`
+	Text string `json:"text"`
+}
+
+// JobItem is a job in a list.
+type JobItem struct {
+	tidemark.Job
+	Took time.Duration `json:"-"` // until now, while it runs
+}
+
+// JobsView is the page of jobs: a list, or a picture with the same jobs in a
+// table.
+type JobsView struct {
+	Items  []JobItem `json:"items"`
+	Next   string    `json:"next,omitempty"` // cursor
+	Cut    bool      `json:"cut,omitempty"`  // the picture does not have all
+	Agents []string  `json:"agents"`
+
+	Agent  string `json:"agent,omitempty"`
+	Status string `json:"status,omitempty"`
+	Since  string `json:"since,omitempty"`
+	View   string `json:"view"`
+	By     string `json:"by,omitempty"`
+	Cursor bool   `json:"-"` // it is not the first page
+
+	Timeline *Timeline `json:"timeline,omitempty"`
+	Poll     Poll      `json:"-"`
+}
+
+// Link is the same view with some of it changed, from its first page on: name
+// and value in turn, "" takes it away.
+func (v JobsView) Link(pairs ...string) string {
+	view := v.View
+	if view == "list" {
+		view = ""
+	}
+	return withQuery(withQuery("/fleet/jobs", "agent", v.Agent, "status", v.Status, "since", v.Since, "view", view, "by", v.By), pairs...)
+}
+
+// JobView is the page of one job.
+type JobView struct {
+	Job      JobItem      `json:"job"`
+	Session  string       `json:"-"` // the session to link to, "" when it is not here
+	Attempts []JobItem    `json:"attempts,omitempty"`
+	Models   []ModelUsage `json:"models,omitempty"`
+	Waiting  []ReviewItem `json:"waiting"`
+	Output   OutputPart   `json:"output"`
+	Poll     Poll         `json:"-"`
+}
+
+// ModelUsage is what a job used of one model.
+type ModelUsage struct {
+	Model string `json:"model"`
+	tidemark.Usage
+}
+
+// OutputPart is a part of what a job or an agent put out.
+type OutputPart struct {
+	Events []EventItem `json:"events"`
+	Length int64       `json:"length"`         // of all that there is
+	First  int64       `json:"first"`          // seq of the first event here, 0: there is none
+	Last   int64       `json:"last"`           // seq of the last one
+	Newest bool        `json:"newest"`         // nothing follows it yet
+	Raw    string      `json:"-"`              // where all of an event is told; its place follows
+	Path   string      `json:"path,omitempty"` // of the page, for the part before
+}
+
+// EventItem is one event of an output.
+type EventItem struct {
+	Seq   int64         `json:"seq"`
+	Type  string        `json:"type"` // of tidemark.Event; damaged
+	Kind  string        `json:"kind,omitempty"`
+	At    time.Time     `json:"at"`
+	Text  string        `json:"text,omitempty"`
+	More  string        `json:"more,omitempty"` // that is folded away
+	Bytes int           `json:"bytes,omitempty"`
+	Cut   bool          `json:"cut,omitempty"`
+	Raw   string        `json:"-"`
+	HTML  template.HTML `json:"html,omitempty"` // a tool call, as package render writes it
+}
+
+// AgentView is the page of one agent.
+type AgentView struct {
+	Agent     AgentItem      `json:"agent"`
+	Session   string         `json:"-"` // that it goes on with, "" when it is not here
+	Chat      bool           `json:"chat"`
+	Waiting   []ReviewItem   `json:"waiting"`
+	Schedules []ScheduleItem `json:"schedules"`
+	Jobs      []JobItem      `json:"jobs"`
+	Log       OutputPart     `json:"log"`
+	Poll      Poll           `json:"-"`
+}

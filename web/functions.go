@@ -1,0 +1,181 @@
+package web
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// functions are what templates may call.
+var functions = template.FuncMap{
+	"text":    text,
+	"asset":   assetPath,
+	"short":   short,
+	"age":     age,
+	"stamp":   stamp,
+	"count":   count,
+	"bytes":   size,
+	"money":   money,
+	"span":    span,
+	"with":    withQuery,
+	"address": withQuery, // with begins a block where an action begins
+	"join":    strings.Join,
+	"dict":    dict,
+	"list":    func(all ...string) []string { return all },
+	"section": section,
+	"plus":    func(a, b int) int { return a + b },
+}
+
+// assetPath is where a page finds a file; it changes with the content, so that
+// browsers may keep it for ever.
+func assetPath(name string) string {
+	a, _ := AssetNamed(name)
+	return "/assets/" + name + "?v=" + a.Version
+}
+
+// short is the beginning of an id, which is enough to tell it.
+func short(id any) string {
+	s := fmt.Sprint(id)
+	return s[:min(len(s), 8)]
+}
+
+// age says how long ago something was, for people.
+func age(now, t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	d := now.Sub(t)
+	switch future := d < 0; {
+	case future:
+		return "in " + span(-d)
+	case d < 5*time.Second:
+		return "now"
+	}
+	return span(d) + " ago"
+}
+
+// span says how long something took, in one unit or two.
+func span(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return strconv.Itoa(int(d.Milliseconds())) + " ms"
+	case d < time.Minute:
+		return strconv.Itoa(int(d.Seconds())) + " s"
+	case d < time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + " min"
+	case d < 48*time.Hour:
+		return strconv.Itoa(int(d.Hours())) + " h"
+	case d < 60*24*time.Hour:
+		return strconv.Itoa(int(d.Hours()/24)) + " days"
+	case d < 730*24*time.Hour:
+		return strconv.Itoa(int(d.Hours()/24/30)) + " months"
+	}
+	return strconv.Itoa(int(d.Hours()/24/365)) + " years"
+}
+
+// stamp is a time for machines and for the pointer that rests on it.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// count shortens large numbers: 12,345 becomes 12.3k.
+func count(n any) string {
+	f := number(n)
+	switch a := math.Abs(f); {
+	case a >= 1e9:
+		return trim(f/1e9) + "G"
+	case a >= 1e6:
+		return trim(f/1e6) + "M"
+	case a >= 1e4:
+		return trim(f/1e3) + "k"
+	}
+	return strconv.FormatFloat(f, 'f', -1, 64)
+}
+
+func trim(f float64) string { return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0") }
+
+// size is a number of bytes for people.
+func size(n any) string {
+	f := number(n)
+	for _, unit := range []string{"B", "KB", "MB", "GB"} {
+		if math.Abs(f) < 1000 {
+			return trim(f) + " " + unit
+		}
+		f /= 1000
+	}
+	return trim(f) + " TB"
+}
+
+// money is a cost in dollars; "" when it is not known.
+func money(n any) string {
+	f := number(n)
+	switch {
+	case f == 0:
+		return ""
+	case f < 0.01:
+		return "<$0.01"
+	}
+	return "$" + strconv.FormatFloat(f, 'f', 2, 64)
+}
+
+func number(n any) float64 {
+	switch v := n.(type) {
+	case int:
+		return float64(v)
+	case int64:
+		return float64(v)
+	case float64:
+		return v
+	case *float64:
+		if v != nil {
+			return *v
+		}
+	}
+	return 0
+}
+
+// withQuery is a path with some of its query changed: name and value in turn,
+// an empty value takes the name away.
+func withQuery(path string, pairs ...string) string {
+	u, err := url.Parse(path)
+	if err != nil {
+		return path
+	}
+	q := u.Query()
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] == "" {
+			q.Del(pairs[i])
+		} else {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// dict gives a part of a page several values.
+func dict(pairs ...any) map[string]any {
+	m := make(map[string]any)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		m[fmt.Sprint(pairs[i])] = pairs[i+1]
+	}
+	return m
+}
+
+// section is the part of the navigation that a page belongs to.
+func section(page string) string {
+	switch page {
+	case "session", "sessions", "tree":
+		return "sessions"
+	case "fleet", "jobs", "job", "agent", "schedules":
+		return "fleet"
+	}
+	return page
+}

@@ -1,0 +1,267 @@
+package web
+
+import (
+	"html/template"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Every text in the views below was made harmless by whoever filled them in:
+// what could hide or reorder a line is written out.
+
+// SessionsView is the list of sessions, or what a search found.
+type SessionsView struct {
+	Query   string `json:"query,omitempty"`
+	Project string `json:"project,omitempty"`
+	Agent   string `json:"agent,omitempty"`
+	Label   string `json:"label,omitempty"`
+	Since   string `json:"since,omitempty"`
+	State   string `json:"state,omitempty"`
+
+	Sessions []SessionRow   `json:"sessions"`
+	Found    []FoundSession `json:"found,omitempty"`
+	Searched bool           `json:"searched,omitempty"`
+	Problem  string         `json:"problem,omitempty"` // what is wrong with the query
+	Cut      bool           `json:"cut,omitempty"`     // there may be more
+	Behind   int64          `json:"behind,omitempty"`  // entries that were not searched yet
+	Damage   string         `json:"damage,omitempty"`  // that could not be searched
+
+	Older  string `json:"older,omitempty"`  // the address of what comes next
+	Newest string `json:"newest,omitempty"` // the address of the beginning, when this is not it
+}
+
+// Scoped reports whether less than everything was asked for.
+func (v SessionsView) Scoped() bool {
+	return v.Query != "" || v.Project != "" || v.Agent != "" || v.Label != "" || v.Since != ""
+}
+
+// Scope is one thing that narrows a list, and the address without it.
+type Scope struct{ Name, Value string }
+
+// Scopes are those of the list, but for the words and the state.
+func (v SessionsView) Scopes() []Scope {
+	var all []Scope
+	for _, s := range []Scope{{"project", v.Project}, {"agent", v.Agent}, {"label", v.Label}, {"since", v.Since}} {
+		if s.Value != "" {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// Choices are the values of a column, each once, to choose from.
+func (v SessionsView) Choices(column string) []string {
+	seen := make(map[string]bool)
+	var all []string
+	for _, r := range v.Sessions {
+		value := r.Agent
+		if column == "project" {
+			value = r.Project
+		}
+		if value != "" && !seen[value] {
+			seen[value] = true
+			all = append(all, value)
+		}
+	}
+	return all
+}
+
+// SessionRow is one session of the list.
+type SessionRow struct {
+	ID        string      `json:"id"`
+	Title     string      `json:"title,omitempty"`
+	Project   string      `json:"project,omitempty"`
+	Agent     string      `json:"agent,omitempty"`
+	Model     string      `json:"model,omitempty"`
+	Tags      []string    `json:"tags,omitempty"`
+	Turns     int64       `json:"turns"`
+	Messages  int64       `json:"messages"`
+	Usage     Used        `json:"usage"`
+	UpdatedAt time.Time   `json:"updated_at"`
+	State     string      `json:"state"`
+	End       SessionEnd  `json:"end"`
+	Base      *SessionRef `json:"base,omitempty"`
+	Pinned    bool        `json:"pinned,omitempty"`
+	OnHold    bool        `json:"on_hold,omitempty"`
+	Damage    string      `json:"damage,omitempty"`
+}
+
+// How a session ended, or that it did not.
+const (
+	EndLive        = "live"        // somebody writes to it
+	EndCrashed     = "crashed"     // who wrote to it died or fell silent
+	EndInterrupted = "interrupted" // within the call of a tool
+	EndUnanswered  = "unanswered"  // nobody answered what the user said
+	EndAsleep      = "asleep"      // it is to be woken
+	EndDone        = "done"        // with an answer
+	EndEmpty       = "empty"       // nothing was said
+	EndDamaged     = "damaged"     // the end cannot be read
+)
+
+// SessionEnd is how a session ended.
+type SessionEnd struct {
+	Kind string    `json:"kind"`
+	Who  string    `json:"who,omitempty"` // live, crashed: the holder; interrupted: the tool
+	At   time.Time `json:"at,omitzero"`   // asleep: when it is woken, if that is known
+	Why  string    `json:"why,omitempty"` // asleep: why it sleeps
+}
+
+// Tone is the class of the badge. The word beside it says the same.
+func (e SessionEnd) Tone() string {
+	switch e.Kind {
+	case EndLive:
+		return "live"
+	case EndCrashed, EndDamaged:
+		return "bad"
+	case EndInterrupted, EndUnanswered:
+		return "warn"
+	}
+	return ""
+}
+
+// Used is what a session used, as far as it was counted.
+type Used struct {
+	InputTokens  int64   `json:"input_tokens"`
+	OutputTokens int64   `json:"output_tokens"`
+	CacheTokens  int64   `json:"cache_tokens"`
+	CostUSD      float64 `json:"cost_usd"`
+	Partial      bool    `json:"partial,omitempty"` // not all of it was counted yet
+}
+
+// Tokens are all of them.
+func (u Used) Tokens() int64 { return u.InputTokens + u.OutputTokens + u.CacheTokens }
+
+// SessionRef leads to a session, or to an entry of one.
+type SessionRef struct {
+	ID    string `json:"id"`
+	Title string `json:"title,omitempty"`
+	Seq   int64  `json:"seq,omitempty"`
+}
+
+// FoundSession is a session in which something was found.
+type FoundSession struct {
+	SessionRef
+	Project string     `json:"project,omitempty"`
+	Hits    []FoundHit `json:"hits"`
+}
+
+// FoundHit is one thing that was found.
+type FoundHit struct {
+	Seq     int64     `json:"seq,omitempty"`
+	Worker  string    `json:"worker,omitempty"`
+	Role    string    `json:"role"`
+	At      time.Time `json:"at"`
+	Snippet []Piece   `json:"snippet"`
+	Here    bool      `json:"here,omitempty"` // it is the one that is shown
+}
+
+// Piece is a part of a text; Mark says that it was asked for.
+type Piece struct {
+	Text string `json:"text"`
+	Mark bool   `json:"mark,omitempty"`
+}
+
+// SessionView is one session.
+type SessionView struct {
+	ID        string    `json:"id"`
+	Title     string    `json:"title,omitempty"`
+	Project   string    `json:"project,omitempty"`
+	Agent     string    `json:"agent,omitempty"`
+	Model     string    `json:"model,omitempty"`
+	Mode      string    `json:"mode,omitempty"`
+	ForeignID string    `json:"foreign_id,omitempty"`
+	Tags      []string  `json:"tags,omitempty"`
+	State     string    `json:"state"`
+	Pinned    bool      `json:"pinned,omitempty"`
+	OnHold    bool      `json:"on_hold,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	Turns     int64     `json:"turns"`
+	Messages  int64     `json:"messages"`
+	Length    int64     `json:"length"` // the seq of the newest entry
+
+	Usage Used         `json:"usage"`
+	End   SessionEnd   `json:"end"`
+	Mine  bool         `json:"mine"` // it is not only shared with who looks
+	Base  *SessionRef  `json:"base,omitempty"`
+	Forks []SessionRef `json:"forks,omitempty"`
+
+	Workers []string `json:"workers,omitempty"`
+	Worker  string   `json:"worker,omitempty"` // whose log is shown
+	Node    string   `json:"node,omitempty"`   // whose branch is shown
+	At      int64    `json:"at,omitempty"`     // the entry that was asked for
+	Beside  bool     `json:"beside,omitempty"` // and it is on another branch than the head
+
+	Part PartView `json:"part"`
+	Live string   `json:"-"` // where what is new comes from; "": this is not the end
+
+	Tree        *TreeView       `json:"-"`
+	TreeLater   bool            `json:"-"` // it takes a while to draw
+	Checkpoints []CheckpointRow `json:"checkpoints,omitempty"`
+	Files       []FileRow       `json:"files,omitempty"`
+
+	Find     string     `json:"find,omitempty"`
+	Hits     []FoundHit `json:"hits,omitempty"`
+	Cut      bool       `json:"cut,omitempty"`
+	Problem  string     `json:"problem,omitempty"`
+	Previous int64      `json:"previous,omitempty"`
+	Next     int64      `json:"next,omitempty"`
+
+	Damage  []string   `json:"damage,omitempty"` // what of it cannot be read, besides entries
+	Formats []string   `json:"-"`
+	Share   *ShareView `json:"share,omitempty"`
+}
+
+// PartView is a run of entries.
+type PartView struct {
+	Session   string      `json:"-"`
+	Entries   []EntryView `json:"entries"`
+	Older     string      `json:"older,omitempty"` // the address of the page with what came before
+	OlderPart string      `json:"-"`               // and of that part alone
+	Newer     string      `json:"newer,omitempty"` // the address of the page with what came after
+	ToEnd     string      `json:"-"`               // the address of the end, when this is not it
+}
+
+// EntryView is one entry as it is shown.
+type EntryView struct {
+	HTML    template.HTML  `json:"-"`
+	Session string         `json:"-"`
+	Worker  string         `json:"-"`
+	Seq     int64          `json:"-"`
+	Entry   tidemark.Entry `json:"entry"`
+	Damage  string         `json:"damage,omitempty"`
+	Bytes   int            `json:"bytes,omitempty"` // of the whole entry, when less is shown
+	Mine    bool           `json:"-"`
+}
+
+// CheckpointRow is one checkpoint.
+type CheckpointRow struct {
+	Name    string    `json:"name,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Seq     int64     `json:"seq,omitempty"`
+	SavedAt time.Time `json:"saved_at"`
+}
+
+// FileRow is one file of a session.
+type FileRow struct {
+	Name       string    `json:"name"`
+	Path       string    `json:"path"` // where it can be had
+	Size       int64     `json:"size"`
+	ModifiedAt time.Time `json:"modified_at"`
+}
+
+// ShareView is who else may read a session.
+type ShareView struct {
+	With       string   `json:"with"`
+	Workspace  string   `json:"workspace,omitempty"`
+	Workspaces []string `json:"workspaces,omitempty"` // of who looks
+}
+
+// SignInView is the page on which people come in.
+type SignInView struct {
+	Done   bool   `json:"done,omitempty"`
+	Token  bool   `json:"token,omitempty"`  // a token can be given
+	Issuer string `json:"issuer,omitempty"` // the organisation that people sign in with
+	Wrong  string `json:"wrong,omitempty"`  // what did not work: link, token, issuer, tenant, state
+}

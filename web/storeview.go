@@ -1,0 +1,196 @@
+package web
+
+import (
+	"html/template"
+	"time"
+)
+
+// Store is what the page of the store shows. Part says which of its tabs; the
+// fields of the others are empty.
+type Store struct {
+	Part   string   `json:"part"` // overview, audit, tokens, users, tenants
+	Parts  []string `json:"-"`    // those that the user may see
+	Tenant string   `json:"tenant,omitempty"`
+
+	Overview *StoreOverview `json:"overview,omitempty"`
+	Audit    *StoreAudit    `json:"audit,omitempty"`
+	Tokens   *StoreTokens   `json:"tokens,omitempty"`
+	Users    *StoreUsers    `json:"users,omitempty"`
+	Tenants  *StoreTenants  `json:"tenants,omitempty"`
+}
+
+// StoreOverview is the store itself.
+type StoreOverview struct {
+	Kind   string `json:"kind,omitempty"`  // sqlite, postgres, files
+	Place  string `json:"place,omitempty"` // for admins
+	Bytes  int64  `json:"bytes,omitempty"`
+	Known  bool   `json:"known"` // what is above and the keys are known
+	Sealed bool   `json:"sealed"`
+
+	Census *Task         `json:"census"`
+	Counts *StoreCounts  `json:"counts,omitempty"`
+	Growth template.HTML `json:"-"`
+	Born   template.HTML `json:"-"`
+	Days   []StoreDay    `json:"days"`
+
+	Verify  *Task         `json:"verify,omitempty"`
+	Damage  []StoreDamage `json:"damage"`
+	Damages int           `json:"damages"`  // how many there are in all
+	Checked int64         `json:"verified"` // sessions
+
+	Leases     []StoreLease `json:"leases"`
+	LeasesLeft bool         `json:"leases_left,omitempty"` // there are more
+
+	Index   string `json:"index"` // none, current, behind
+	Behind  int64  `json:"behind"`
+	Reindex *Task  `json:"reindex,omitempty"`
+
+	Keys     []StoreKey    `json:"keys"`
+	Rotating bool          `json:"rotating,omitempty"`
+	Backups  []StoreBackup `json:"backups"`
+}
+
+// Refresh reports whether something goes on that is worth looking at again.
+func (o StoreOverview) Refresh() bool {
+	for _, t := range []*Task{o.Census, o.Verify, o.Reindex} {
+		if t != nil && t.Running {
+			return true
+		}
+	}
+	return false
+}
+
+// StoreCounts is how much there is.
+type StoreCounts struct {
+	Sessions int64 `json:"sessions"`
+	Forks    int64 `json:"forks"`
+	Trash    int64 `json:"trash"`
+	Entries  int64 `json:"entries"`
+	Damaged  int64 `json:"damaged"` // sessions whose record cannot be read
+}
+
+// StoreDay is what a day added.
+type StoreDay struct {
+	Day      string `json:"day"`
+	Sessions int64  `json:"sessions"`
+	Messages int64  `json:"messages"`
+}
+
+// StoreDamage is something that cannot be read.
+type StoreDamage struct {
+	Session string `json:"session,omitempty"` // where it can be looked at
+	Seq     int64  `json:"seq,omitempty"`
+	What    string `json:"what"`
+}
+
+// StoreLease is who writes to a session.
+type StoreLease struct {
+	Session string    `json:"session"`
+	Title   string    `json:"title,omitempty"`
+	Holder  string    `json:"holder"`
+	Since   time.Time `json:"since"`
+	HeardAt time.Time `json:"heard_at"`
+	State   string    `json:"state"` // alive, silent, dead
+}
+
+// StoreKey is a way to open the store. Nothing of the key itself is in it.
+type StoreKey struct {
+	ID        string    `json:"id"`
+	Type      string    `json:"type"`
+	Label     string    `json:"label,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	Opened    bool      `json:"opened"`
+}
+
+// StoreBackup is a copy that is known.
+type StoreBackup struct {
+	What    string    `json:"what"`
+	At      time.Time `json:"at"`
+	Outcome string    `json:"outcome"`
+}
+
+// StoreAudit is a page of the audit log.
+type StoreAudit struct {
+	Lines  []AuditLine  `json:"lines"`
+	Next   string       `json:"next,omitempty"`
+	Verify *Task        `json:"verify,omitempty"`
+	Report *AuditReport `json:"report,omitempty"`
+}
+
+// AuditLine is what somebody did.
+type AuditLine struct {
+	Seq     int64     `json:"seq"`
+	At      time.Time `json:"at,omitzero"`
+	Who     string    `json:"who"`
+	Token   string    `json:"token,omitempty"`
+	Action  string    `json:"action"`
+	Thing   string    `json:"thing,omitempty"`
+	Outcome string    `json:"outcome"`
+}
+
+// AuditReport is what the verifying of the audit log found.
+type AuditReport struct {
+	Length  int64         `json:"length"`
+	Hash    string        `json:"hash"`
+	Anchors int           `json:"anchors"`
+	Faults  []StoreDamage `json:"faults"`
+}
+
+// StoreTokens are the service tokens.
+type StoreTokens struct {
+	Tokens []Token `json:"tokens"`
+	Next   string  `json:"next,omitempty"`
+	New    *Token  `json:"new,omitempty"`
+	Text   string  `json:"text,omitempty"` // of the new one, shown once
+	// Making says that the user may make one: a token cannot.
+	Making bool     `json:"-"`
+	Roles  []string `json:"-"`
+	Scopes []string `json:"-"`
+}
+
+// Token is a service token.
+type Token struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	Role      string    `json:"role"`
+	Scopes    []string  `json:"scopes,omitempty"`
+	For       string    `json:"for"`   // me, tenant, or the id of a user
+	State     string    `json:"state"` // active, expired, revoked
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	UsedAt    time.Time `json:"used_at,omitzero"`
+}
+
+// StoreUsers are the users of the tenant.
+type StoreUsers struct {
+	Users []User   `json:"users"`
+	Next  string   `json:"next,omitempty"`
+	Roles []string `json:"-"`
+}
+
+// User is somebody who was seen.
+type User struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	Email      string    `json:"email,omitempty"`
+	Role       string    `json:"role"`
+	State      string    `json:"state"`
+	LastSeenAt time.Time `json:"last_seen_at,omitzero"`
+	Self       bool      `json:"self,omitempty"`
+}
+
+// StoreTenants are the tenants of the server, for its operator.
+type StoreTenants struct {
+	Tenants []Tenant `json:"tenants"`
+	Next    string   `json:"next,omitempty"`
+}
+
+// Tenant is a group of users.
+type Tenant struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	State     string    `json:"state"`
+	Issuer    string    `json:"issuer,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	Self      bool      `json:"self,omitempty"`
+}

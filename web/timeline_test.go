@@ -1,0 +1,73 @@
+package web
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+
+func drawn(agent, status string, start, end time.Duration) JobItem {
+	j := JobItem{Job: tidemark.Job{ID: "job-" + agent + status, Agent: agent, Status: status, StartedAt: noon.Add(start)}}
+	if status != tidemark.JobRunning {
+		j.FinishedAt = noon.Add(end)
+	}
+	return j
+}
+
+func byAgent(j JobItem) string { return j.Agent }
+
+func TestEachAgentHasALaneAndWhatRunsIsOpenEnded(t *testing.T) {
+	got := NewTimeline([]JobItem{drawn("b", tidemark.JobRunning, -30*time.Minute, 0), drawn("a", tidemark.JobCompleted, -50*time.Minute, -20*time.Minute),
+		drawn("a", tidemark.JobFailed, -3*time.Hour, -2*time.Hour)}, noon.Add(-time.Hour), noon, byAgent)
+	if len(got.Lanes) != 2 || got.Lanes[0].Name != "a" || got.Lanes[1].Name != "b" || len(got.Lanes[0].Bars) != 1 {
+		t.Fatalf("lanes %+v; want a with one bar, since the other ended before, and b", got.Lanes)
+	}
+	if strings.Contains(got.Lanes[0].Bars[0].Path, "L") || !strings.Contains(got.Lanes[1].Bars[0].Path, "L") {
+		t.Errorf("only what runs has a tip: %q %q", got.Lanes[0].Bars[0].Path, got.Lanes[1].Bars[0].Path)
+	}
+	if len(got.Ticks) != 6 || got.Ticks[0].Label != "11:10" {
+		t.Errorf("ticks %+v", got.Ticks)
+	}
+}
+
+func TestJobsAtTheSameTimeDoNotCoverEachOther(t *testing.T) {
+	got := NewTimeline([]JobItem{drawn("a", tidemark.JobCompleted, -50*time.Minute, -20*time.Minute), drawn("a", tidemark.JobFailed, -40*time.Minute, -30*time.Minute)},
+		noon.Add(-time.Hour), noon, byAgent)
+	bars := got.Lanes[0].Bars
+	if len(bars) != 2 || bars[0].Y == bars[1].Y {
+		t.Errorf("bars %+v", bars)
+	}
+}
+
+// Whatever the times of jobs are, the picture has a size and every job its bar.
+func TestAnyJobsMakeAPicture(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		statuses := []string{tidemark.JobPending, tidemark.JobRunning, tidemark.JobCompleted, tidemark.JobFailed, "strange"}
+		var jobs []JobItem
+		for range rapid.IntRange(0, 40).Draw(t, "jobs") {
+			start := time.Duration(rapid.Int64Range(-int64(100*time.Hour), int64(time.Hour)).Draw(t, "start"))
+			jobs = append(jobs, drawn(rapid.SampledFrom([]string{"a", "b", ""}).Draw(t, "agent"), rapid.SampledFrom(statuses).Draw(t, "status"), start,
+				start+time.Duration(rapid.Int64Range(-int64(time.Hour), int64(9*time.Hour)).Draw(t, "took"))))
+		}
+		got := NewTimeline(jobs, noon.Add(-6*time.Hour), noon, byAgent)
+		want := 0
+		for _, j := range jobs {
+			if !endOf(j, noon).Before(got.From) {
+				want++
+			}
+		}
+		bars := 0
+		for _, l := range got.Lanes {
+			bars += len(l.Bars)
+		}
+		if bars != want || got.Height < lineTop || got.Height > lineTop+3*(laneHead+mostRows*(barHeight+barGap)+barGap) || len(got.Ticks) > mostTicks+1 {
+			t.Fatalf("%d bars of %d, height %d, %d ticks", bars, want, got.Height, len(got.Ticks))
+		}
+	})
+}

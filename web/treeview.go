@@ -1,0 +1,177 @@
+package web
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// maxDrawn is how many nodes of a tree are drawn unless all were asked for: a
+// picture that a person can still take in.
+const maxDrawn = 60
+
+// The picture's measures, in pixels.
+const (
+	laneWidth = 18
+	rowHeight = 28
+	treeEdge  = 14
+	charWidth = 7.4
+	maxLabel  = 24 // letters of a label
+)
+
+// TreeNode is a node of a session's tree.
+type TreeNode struct {
+	Number, Parent int64
+	Messages       int64
+	Label          string
+	Current        bool // the session goes on here
+}
+
+// TreeView is the tree of a session as a picture: a row for each node that
+// says something, a lane for each branch. Nodes of a straight run are told by
+// their number alone.
+type TreeView struct {
+	Width, Height int
+	Edges         []TreeEdge
+	Nodes         []DrawnNode
+	Total         int
+	Cut           int // nodes that are not drawn, and in no run either
+	All           bool
+}
+
+// TreeEdge is a line from a node to the one that follows it.
+type TreeEdge struct {
+	D   string
+	On  bool // it is on the branch that is shown
+	Gap bool // nodes in between are not drawn
+}
+
+// DrawnNode is one row of the picture.
+type DrawnNode struct {
+	TreeNode
+	X, Y, TextX, TextY int
+	Name               string
+	Short              string // of the label
+	On                 bool   // it is on the branch that is shown
+	Shown              bool   // it is its end
+	Skipped            int    // nodes between this one and the one it hangs on
+}
+
+// DrawTree draws a tree. Shown is the number of the node that the branch on
+// the page ends with, -1 for the current one.
+func DrawTree(nodes []TreeNode, shown int64, all bool) *TreeView {
+	t := drawing{byNumber: make(map[int64]int, len(nodes)), children: make(map[int64]int), nodes: nodes}
+	for i, n := range nodes {
+		t.byNumber[n.Number] = i
+		t.children[n.Parent]++
+		if n.Current && shown < 0 {
+			shown = n.Number
+		}
+	}
+	t.shown, t.on = shown, make(map[int64]bool)
+	for n := shown; n >= 0 && !t.on[n]; {
+		t.on[n] = true
+		i, ok := t.byNumber[n]
+		if !ok {
+			break
+		}
+		n = nodes[i].Parent
+	}
+	return t.draw(all)
+}
+
+type drawing struct {
+	nodes    []TreeNode
+	byNumber map[int64]int
+	children map[int64]int
+	on       map[int64]bool
+	shown    int64
+}
+
+// telling reports whether a node is a row of its own: where something begins,
+// ends, parts or has a name.
+func (t *drawing) telling(n TreeNode) bool {
+	_, follows := t.byNumber[n.Parent]
+	return !follows || t.children[n.Number] != 1 || t.children[n.Parent] > 1 || n.Label != "" || n.Current || n.Number == t.shown
+}
+
+func (t *drawing) draw(all bool) *TreeView {
+	v := &TreeView{Total: len(t.nodes), All: all}
+	var rows []TreeNode
+	for _, n := range t.nodes {
+		if t.telling(n) {
+			rows = append(rows, n)
+		}
+	}
+	if !all && len(rows) > maxDrawn {
+		v.Cut = len(rows) - maxDrawn
+		rows = rows[v.Cut:]
+	}
+	lanes, widest := 0, 0
+	at := make(map[int64]*DrawnNode, len(rows))
+	taken := make(map[int64]bool) // lanes that go on already, by the node they come from
+	v.Nodes = make([]DrawnNode, len(rows))
+	for i, n := range rows {
+		d := &v.Nodes[i]
+		*d = DrawnNode{TreeNode: n, Name: "n" + strconv.FormatInt(n.Number, 10), Short: shorten(n.Label), On: t.on[n.Number], Shown: n.Number == t.shown}
+		at[n.Number] = d
+		above, skipped := t.above(n, at)
+		d.Skipped = skipped
+		d.Y = treeEdge + i*rowHeight
+		if above != nil && !taken[above.Number] {
+			taken[above.Number] = true
+			d.X = above.X
+		} else {
+			d.X = treeEdge + lanes*laneWidth
+			lanes++
+		}
+		if above != nil {
+			v.Edges = append(v.Edges, TreeEdge{D: curve(above, d), On: d.On, Gap: skipped > 0})
+		}
+	}
+	for i := range v.Nodes {
+		d := &v.Nodes[i]
+		d.TextX, d.TextY = treeEdge+lanes*laneWidth+4, d.Y+5
+		widest = max(widest, len(d.Name)+len([]rune(d.Short))+24)
+	}
+	v.Width = treeEdge + lanes*laneWidth + int(float64(widest)*charWidth)
+	v.Height = 2*treeEdge + (len(rows)-1)*rowHeight
+	return v
+}
+
+// above is the nearest node on the way to the root that is drawn, and how many
+// are passed over on the way.
+func (t *drawing) above(n TreeNode, at map[int64]*DrawnNode) (*DrawnNode, int) {
+	for skipped := 0; skipped <= len(t.nodes); skipped++ {
+		if d := at[n.Parent]; d != nil {
+			return d, skipped
+		}
+		i, ok := t.byNumber[n.Parent]
+		if !ok {
+			return nil, 0
+		}
+		n = t.nodes[i]
+	}
+	return nil, 0
+}
+
+func curve(from, to *DrawnNode) string {
+	if from.X == to.X {
+		return fmt.Sprintf("M%d %dV%d", from.X, from.Y, to.Y)
+	}
+	// Out to the side at once: the lane of a branch is its own all the way.
+	return fmt.Sprintf("M%d %dQ%d %d %d %dV%d", from.X, from.Y, to.X, from.Y, to.X, from.Y+rowHeight/2, to.Y)
+}
+
+func shorten(label string) string {
+	if r := []rune(label); len(r) > maxLabel {
+		return string(r[:maxLabel-1]) + "…"
+	}
+	return label
+}
+
+// TreePage is the picture of the branches of a session alone.
+type TreePage struct {
+	ID    string    `json:"id"`
+	Title string    `json:"title,omitempty"`
+	Tree  *TreeView `json:"tree"`
+}

@@ -1,0 +1,46 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// Everything that pages say is in text/LANG.json, under the name of the page
+// and of the place: "sessions.empty". A language that lacks a text says it in
+// English.
+var languages = sync.OnceValue(func() map[string]map[string]string {
+	all := make(map[string]map[string]string)
+	list, err := files.ReadDir("text")
+	if err != nil {
+		return all // they are part of the program
+	}
+	for _, e := range list {
+		content, err := files.ReadFile("text/" + e.Name())
+		var words map[string]string
+		if err == nil && json.Unmarshal(content, &words) == nil {
+			all[strings.TrimSuffix(e.Name(), ".json")] = words
+		}
+	}
+	return all
+})
+
+// text says something in a language. Further arguments fill the places of the
+// text, in order, as fmt does.
+func text(lang, name string, args ...any) string {
+	words, ok := languages()[lang][name]
+	if !ok {
+		if words, ok = languages()["en"][name]; !ok {
+			return name
+		}
+	}
+	if len(args) > 0 {
+		return fmt.Sprintf(words, args...)
+	}
+	return words
+}
+
+// Say returns a text of the pages, for whoever says something besides them:
+// what an action did.
+func Say(lang, name string, args ...any) string { return text(lang, name, args...) }
