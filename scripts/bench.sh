@@ -9,8 +9,8 @@
 #   scripts/bench.sh -only search,archive -entries 1000000
 #   scripts/bench.sh -only import -foreign 1000 # megabytes of transcripts
 #
-# Ripgrep (rg) and node are measured beside the program where they are
-# installed; where they are not, the tables say so.
+# Ripgrep (rg), node, PostgreSQL and pgbench are measured beside the program
+# where they are installed; where they are not, the tables say so.
 #
 # The data goes below TMPDIR, which has to lie on the disk that is meant.
 set -euo pipefail

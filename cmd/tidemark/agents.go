@@ -33,7 +33,11 @@ func agentsCommand(a *app) *cobra.Command {
 			return a.print(rows, func(w io.Writer) error {
 				t := a.table("NAME", "STATUS", "CURRENT", "LAST", "NEXT", "DUE", "ERROR")
 				for _, g := range rows {
-					t.row(g.Name, g.Status, orDash(g.CurrentJob), orDash(g.LastJob), orDash(g.NextSchedule), due(g.NextTriggerAt), firstLine(g.ErrorMessage))
+					current := orDash(g.CurrentJob)
+					if g.Node != "" && g.Node != a.host() {
+						current += " on " + g.Node
+					}
+					t.row(g.Name, g.Status, current, orDash(g.LastJob), orDash(g.NextSchedule), due(g.NextTriggerAt), firstLine(g.ErrorMessage))
 				}
 				return t.print(w)
 			})

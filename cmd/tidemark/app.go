@@ -73,7 +73,7 @@ func newApp() *app {
 // flags adds the global flags.
 func (a *app) flags(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&a.storeURL, "store", "", "where sessions are kept: sqlite:PATH, files:DIR, memory: ($TIDEMARK_STORE)")
+	f.StringVar(&a.storeURL, "store", "", "where sessions are kept: sqlite:PATH, files:DIR, memory:, postgres://…, https://HOST ($TIDEMARK_STORE)")
 	f.StringVar(&a.configFile, "config", "", "configuration `FILE`")
 	f.StringVar(&a.keyFile, "key-file", "", "`PATH` of the store's key ($TIDEMARK_KEY_FILE)")
 	f.BoolVar(&a.noEncrypt, "no-encrypt", false, "create a plain store")
@@ -269,3 +269,6 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	}
 	return time.Time{}, tidemark.Invalidf("time %q: want a date like 2026-11-15, RFC 3339, or an age like 36h or 7d", s)
 }
+
+// host is the name of this machine, as jobs and leases have it.
+func (a *app) host() string { return a.holderNamed("").Host }

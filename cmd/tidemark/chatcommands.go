@@ -51,13 +51,13 @@ func slashes() []slash {
 		{"/spawn", "NAME PROMPT", "start a helper agent", (*repl).spawn},
 		{"/view", "[WORKER]", "look at a worker; alone, back to the conversation (Ctrl-] and Ctrl-\\)", (*repl).viewOf},
 		{"/send", "WORKER TEXT", "say something to a worker", (*repl).send},
-		{"/stop", "WORKER", "stop a worker", func(r *repl, _ context.Context, name string) error { return r.c.StopWorker(name) }},
+		{"/stop", "WORKER", "stop a worker", (*repl).stopWorker},
 		{"/task", "add TEXT|done N|ls", "the task list", (*repl).task},
 		{"/start", "", "work through the task list, every 5 minutes", (*repl).start},
 		{"/loop", `"GOAL" INTERVAL`, "repeat a goal", (*repl).addLoop},
 		{"/loop-target", `INTERVAL ["GOAL"]`, "repeat a goal, or work through the task list", (*repl).addLoop},
 		{"/loops", "", "what is repeated", (*repl).listLoops},
-		{"/cancel", "LOOP", "end a loop", func(r *repl, ctx context.Context, id string) error { return r.c.CancelLoop(ctx, id) }},
+		{"/cancel", "LOOP", "end a loop", (*repl).cancelLoop},
 		{"/wake", "AFTER", "be woken after a time when this session sleeps", (*repl).wake},
 		{"/status", "", "what this session is", (*repl).statusOf},
 		{"/doctor", "", "look for damage in this session", (*repl).check},
@@ -161,7 +161,7 @@ func (r *repl) rewind(ctx context.Context, arg string) error {
 	}
 	seq, err := v.Up(ctx, head, n)
 	if err != nil {
-		return err
+		return withHint(err, "see the nodes with /tree")
 	}
 	return r.branchTo(ctx, seq, fmt.Sprintf("%d turn(s) before", n))
 }
@@ -233,7 +233,13 @@ func (r *repl) exportNow(ctx context.Context, arg string) error {
 	if file = strings.TrimSpace(file); file == "" {
 		file = fmt.Sprintf("%.8s.%s", v.ID, format)
 	}
-	if err := r.exportOne(r.cmd, string(v.ID), exporting{format: format, output: file}); err != nil {
+	err = r.exportOne(r.cmd, string(v.ID), exporting{format: format, output: file})
+	if errors.Is(err, tidemark.ErrStorage) {
+		// It is the place of the file that is wrong, not the store: the
+		// conversation goes on.
+		return withHint(tidemark.Invalidf("%s", err), "the session is kept; name another file")
+	}
+	if err != nil {
 		return err
 	}
 	r.screen.note("Exported to %s", file)
@@ -280,7 +286,7 @@ func (r *repl) resume(ctx context.Context, ref string) error {
 	}
 	p, err := r.s.Resolve(ctx, ref, r.project())
 	if err != nil {
-		return err
+		return withHint(err, "see them with /sessions")
 	}
 	if p.ID == r.c.ID() {
 		return tidemark.Invalidf("this is that session")
@@ -299,7 +305,7 @@ func (r *repl) resume(ctx context.Context, ref string) error {
 	if old.Exists() {
 		r.saved()
 	}
-	r.oldest, r.screen.view = 0, ""
+	r.oldest, r.screen.view, r.loaded = 0, "", nil
 	if err := r.attach(ctx, p.ID, p.Seq); err != nil {
 		// There is nothing to go back to: a new session begins.
 		if again := r.attach(ctx, "", 0); again != nil {
@@ -375,10 +381,15 @@ func (r *repl) memory(ctx context.Context, arg string) error {
 	if ok {
 		return r.c.SetMemory(ctx, key, text, false)
 	}
+	shown := false
 	for _, part := range memoryParts(r.c.State().CoreMemory) {
-		if key == "" || part[0] == key {
+		if key == part[0] || key == "" && part[1] != "" {
+			shown = true
 			r.print("[%s]\n%s", render.CleanLine(part[0]), render.Clean(part[1]))
 		}
+	}
+	if !shown {
+		r.print("Nothing is remembered. Write it with /memory KEY TEXT.")
 	}
 	return nil
 }
@@ -398,14 +409,18 @@ const maxDocument = 1 << 20
 // remembers that it was loaded.
 func (r *repl) document(ctx context.Context, path string) error {
 	if path == "" {
-		for _, p := range r.c.State().DocumentPaths {
+		paths := r.c.State().DocumentPaths
+		for _, p := range paths {
 			r.print("  %s", render.CleanLine(p))
+		}
+		if len(paths) == 0 {
+			r.print("No document was loaded. Load one with /doc PATH.")
 		}
 		return nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return tidemark.NotFoundf("%w", err)
+		return withHint(tidemark.NotFoundf("%w", err), "name a file, relative to the folder that you are in")
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
@@ -431,6 +446,20 @@ func (r *repl) documents() []tidemark.Block {
 	loaded := r.loaded
 	r.loaded = nil
 	return loaded
+}
+
+func (r *repl) stopWorker(_ context.Context, name string) error {
+	if name == "" {
+		return withHint(tidemark.Invalidf("which worker?"), "see them with /workers")
+	}
+	return withHint(r.c.StopWorker(name), "see them with /workers")
+}
+
+func (r *repl) cancelLoop(ctx context.Context, id string) error {
+	if id == "" {
+		return withHint(tidemark.Invalidf("which loop?"), "see them with /loops")
+	}
+	return withHint(r.c.CancelLoop(ctx, id), "see them with /loops")
 }
 
 func (r *repl) statusOf(ctx context.Context, _ string) error {

@@ -235,16 +235,22 @@ func (s *chatScreen) delta(text string) {
 	s.out.Write(s.line)
 }
 
-// stream prints an event as a line of JSON: deltas as they come, entries once
-// they are durable.
+// stream prints an event as a line of JSON.
 func (s *chatScreen) stream(e chat.Event) {
+	if e.Text != "" && e.Worker == "" {
+		s.delta(e.Text)
+	} else if out, ok := streamedOf(e); ok {
+		s.jsonLine(out)
+	}
+}
+
+// streamedOf is an event for programs: deltas as they come, entries once they
+// are durable. Some are only for people.
+func streamedOf(e chat.Event) (streamed, bool) {
 	out := streamed{Worker: e.Worker}
 	switch {
 	case e.Created != "":
 		out.Type, out.Subtype, out.Session = "system", "init", e.Created
-	case e.Text != "" && e.Worker == "":
-		s.delta(e.Text)
-		return
 	case e.Text != "":
 		out.Type, out.Text = "delta", e.Text
 	case e.Thinking != "":
@@ -258,7 +264,7 @@ func (s *chatScreen) stream(e chat.Event) {
 	case e.Kept != nil:
 		out.Type, out.Subtype, out.Entry = "system", e.Kept.Kind, e.Kept
 	default:
-		return
+		return out, false
 	}
-	s.jsonLine(out)
+	return out, true
 }

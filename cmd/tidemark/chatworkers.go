@@ -51,7 +51,7 @@ func (r *repl) send(ctx context.Context, arg string) error {
 	if !ok {
 		return tidemark.Invalidf("/send WORKER TEXT")
 	}
-	return r.c.Tell(ctx, name, strings.TrimSpace(text))
+	return withHint(r.c.Tell(ctx, name, strings.TrimSpace(text)), "see them with /workers")
 }
 
 func (r *repl) viewOf(ctx context.Context, name string) error {

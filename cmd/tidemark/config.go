@@ -165,7 +165,7 @@ func configCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := []setting{{"store", url, from}, {"color", fmt.Sprint(a.color), a.colorOrigin()},
+			rows := []setting{{"store", withoutPassword(url), from}, {"color", fmt.Sprint(a.color), a.colorOrigin()},
 				{"retention", a.config.retention(), cmp.Or(a.config.origins["retention"], "default")},
 				{"redact", string(a.config.redaction()), cmp.Or(a.config.origins["redact"], "default")}}
 			rows = append(rows, a.modelSettings()...)

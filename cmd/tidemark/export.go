@@ -32,6 +32,8 @@ type exporting struct {
 	worker   string
 	all      bool
 	since    string
+	tenants  bool
+	tenant   []string
 }
 
 // formats are the ways to write one session.
@@ -62,6 +64,12 @@ that tool has no place for: ` + known(canExport) + `.`,
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if x.tenants || len(x.tenant) > 0 {
+				if !x.all || len(args) > 0 || x.format != "" || x.since != "" {
+					return withHint(tidemark.Invalidf("--tenants and --tenant go with --all and -o DIR only"), "tidemark export --all --tenants -o DIR")
+				}
+				return a.exportTenants(cmd, x.tenant, x.output)
+			}
 			switch {
 			case x.all && len(args) > 0:
 				return tidemark.Invalidf("--all and a session exclude each other")
@@ -95,6 +103,8 @@ that tool has no place for: ` + known(canExport) + `.`,
 	f.BoolVar(&x.only, "only-node", false, "only the entries of the node, not what leads to it")
 	f.StringVar(&x.worker, "worker", "", "the log of this worker of the session")
 	f.BoolVar(&x.all, "all", false, "everything, as one archive; with a tool's format, every session")
+	f.BoolVar(&x.tenants, "tenants", false, "with --all, of a database: an archive for each tenant and user, into the folder -o")
+	f.StringSliceVar(&x.tenant, "tenant", nil, "with --all, of a database: only this tenant, by `NAME`; several times")
 	f.StringVar(&x.since, "since", "", "with --all: only what changed since an earlier archive in `FILE`")
 	return cmd
 }

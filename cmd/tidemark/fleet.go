@@ -17,8 +17,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/compact"
+	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/runner"
@@ -130,13 +132,21 @@ func (f *fleetRoom) validate() *cobra.Command {
 }
 
 func (f *fleetRoom) up() *cobra.Command {
-	return &cobra.Command{
+	var background bool
+	var log string
+	cmd := &cobra.Command{
 		Use: "up", Short: "Run schedules and jobs until stopped",
 		Long: `Runs the fleet until SIGTERM or Ctrl-C; SIGHUP, or tidemark fleet reload, makes it
 read its file again. What runs when it is stopped becomes interrupted, keeps its
 session, and can be resumed. A file with mistakes is refused, and while the fleet
-runs the old one stays.`,
-		Example: "  tidemark fleet up\n  tidemark fleet up --file ops/fleet.yaml",
+runs the old one stays.
+
+With --detach it runs in the background. The command returns when the fleet is up,
+or says why it is not. What it says goes into a log beside its file.
+
+Several may run on one store, and on several machines when that is on PostgreSQL:
+each job is run by one of them that has its agent in its file.`,
+		Example: "  tidemark fleet up\n  tidemark fleet up --detach\n  tidemark fleet up --file ops/fleet.yaml",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file, err := f.read()
@@ -144,12 +154,20 @@ runs the old one stays.`,
 				return err
 			}
 			s, err := f.open(cmd.Context(), creates)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case background:
+				return f.detach(cmd, s, log)
+			case log != "":
+				return tidemark.Invalidf("--log goes with --detach")
 			}
 			return f.run(cmd, s, file)
 		},
 	}
+	cmd.Flags().BoolVarP(&background, "detach", "d", false, "run in the background, and return when the fleet is up")
+	cmd.Flags().StringVar(&log, "log", "", "with --detach, the `FILE` that gets what it says; default fleet.log beside fleet.yaml")
+	return cmd
 }
 
 // run runs a daemon until the command ends.
@@ -164,8 +182,13 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) er
 	}
 	defer s.RemoveDaemon(context.WithoutCancel(cmd.Context()), who)
 	n := newNotifier(os.Getenv)
-	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Wake: f.wake,
-		Secret: os.Getenv, Inbox: filepath.Dir(full), Round: n.alive,
+	hands, letGo, err := f.dispatch(cmd.Context(), s)
+	if err != nil {
+		return err
+	}
+	defer letGo()
+	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Dispatch: hands, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Wake: f.wake,
+		Secret: os.Getenv, Inbox: filepath.Dir(full), Round: n.alive, Ready: func() { f.ready(cmd.Context(), s, who, n) },
 		Tell: func(agent, text string) { f.say("%s %s", time.Now().Format(time.TimeOnly), withWorker(agent, text)) }})
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
@@ -189,13 +212,41 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) er
 			f.complain(err)
 		}
 	}()
-	f.say("The fleet is up: %d agents.", len(file.Agents))
-	n.ready()
+	f.say("The fleet starts: %d agents.", len(file.Agents))
 	defer context.AfterFunc(cmd.Context(), n.stopping)()
 	f.daemon = d
 	err = d.Run(cmd.Context())
 	f.say("The fleet is down.")
 	return err
+}
+
+// ready says that the fleet is up to whoever waits for it.
+func (f *fleetRoom) ready(ctx context.Context, s *store.Store, who tidemark.Holder, n *notifier) {
+	if err := s.DaemonReady(ctx, who); err != nil {
+		f.complain(err)
+	}
+	f.say("The fleet is up.")
+	n.ready()
+}
+
+// dispatch is what hands out jobs: where several machines may share the store,
+// a queue in the same database; else nil, and the daemon does it itself.
+func (f *fleetRoom) dispatch(ctx context.Context, s *store.Store) (fleet.Dispatch, func() error, error) {
+	none := func() error { return nil }
+	place, _, err := f.location()
+	if err != nil || !isPostgres(place) {
+		return nil, none, err
+	}
+	p, err := postgres.PrincipalIn(place)
+	if err != nil {
+		return nil, none, err
+	}
+	db, ok := f.inner.(*postgres.Backend)
+	d, err := dispatch.New(ctx, place, p, s, &dispatch.Options{PollOnly: ok && db.Pooled()})
+	if err != nil {
+		return nil, none, withHint(err, "make the tables of the queue with: tidemark database migrate")
+	}
+	return d, d.Close, nil
 }
 
 // wake goes on with a chat that sleeps. Nobody is there to ask: what was not
@@ -279,6 +330,7 @@ func (f *fleetRoom) chatOptions(a fleet.Agent, t runner.Task, last modelChoice) 
 		Session: tidemark.Session{Agent: a.Name, Project: t.Dir},
 		Limits:  store.Limits{ToolRounds: a.Limits.ToolRounds},
 		Tools:   f.daemon.ScheduleTools(a),
+		Without: a.Without(),
 		Box: func(state tool.State, files tool.Files, limits store.Limits, output func(string, []byte)) (*tool.Box, error) {
 			return tool.New(tool.Options{Root: t.Dir, Environ: t.Environ, State: state, Files: files, OutputBytes: limits.OutputBytes, Output: output})
 		},
@@ -352,7 +404,8 @@ func (f *fleetRoom) signal(name, short string, s syscall.Signal) *cobra.Command 
 			if err != nil {
 				return err
 			}
-			here, told := f.holder(cmd), 0
+			here := f.holder(cmd)
+			var told []store.Daemon
 			for _, d := range daemons {
 				if d.Holder.Host != here.Host || d.Holder.BootID != here.BootID {
 					continue
@@ -360,11 +413,14 @@ func (f *fleetRoom) signal(name, short string, s syscall.Signal) *cobra.Command 
 				if err := tellProcess(d.Holder.PID, s); err != nil {
 					return tidemark.Invalidf("%s: %w", d.Holder, err)
 				}
-				told++
+				told = append(told, d)
 				f.say("Told %s.", d.Holder)
 			}
-			if told == 0 {
+			if len(told) == 0 {
 				return withHint(tidemark.NotFoundf("no fleet runs on this machine with this store"), "start it with: tidemark fleet up")
+			}
+			if s == syscall.SIGTERM {
+				return f.gone(cmd.Context(), st, told)
 			}
 			return nil
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,9 +39,19 @@ func jobsCommand(a *app) *cobra.Command {
 				rows = append(rows, j)
 			}
 			return a.print(rows, func(w io.Writer) error {
-				t := a.table("ID", "AGENT", "STATUS", "REASON", "TRIGGER", "STARTED", "SUMMARY")
+				// Where one machine runs everything, its name says nothing.
+				several := slices.ContainsFunc(rows, func(j tidemark.Job) bool { return j.Node != "" && j.Node != a.host() })
+				columns := []string{"ID", "AGENT", "STATUS", "REASON", "TRIGGER", "STARTED", "SUMMARY"}
+				if several {
+					columns = append(columns, "NODE")
+				}
+				t := a.table(columns...)
 				for _, j := range rows {
-					t.row(j.ID, j.Agent, j.Status, orDash(j.ExitReason), j.Trigger, a.when(j.StartedAt), firstLine(j.Summary))
+					row := []string{j.ID, j.Agent, j.Status, orDash(j.ExitReason), j.Trigger, a.when(j.StartedAt), firstLine(j.Summary)}
+					if several {
+						row = append(row, orDash(j.Node))
+					}
+					t.row(row...)
 				}
 				return t.print(w)
 			})
@@ -120,9 +131,6 @@ func jobOf(ctx context.Context, s *store.Store, ref string) (string, error) {
 	return "", withHint(tidemark.NotFoundf("%q is neither a job nor an agent that had one", ref), "see them with: tidemark jobs")
 }
 
-// logsLook is how often a follower looks whether the job has ended.
-const logsLook = 250 * time.Millisecond
-
 // logs shows the output of a job.
 func (a *app) logs(ctx context.Context, s *store.Store, id string, n int, follow bool) error {
 	length, err := s.OutputLength(ctx, id)
@@ -138,45 +146,21 @@ func (a *app) logs(ctx context.Context, s *store.Store, id string, n int, follow
 			return err
 		}
 	}
-	for follow {
-		// The job is looked at first: what it put out before it ended is there.
-		j, err := s.Job(ctx, id)
-		if err != nil {
-			return err
-		}
-		now, err := s.OutputLength(ctx, id)
-		if err != nil {
-			return err
-		}
-		if now > length {
-			if err := a.events(s.Output(ctx, id, tidemark.Span{From: length + 1, To: now})); err != nil {
-				return err
-			}
-			length = now
-			continue
-		}
-		if j.Status != tidemark.JobRunning && j.Status != tidemark.JobPending {
-			return nil
-		}
-		l, err := s.Lease(ctx, tidemark.SessionID(id))
-		if err != nil {
-			return err
-		}
-		if j.Status == tidemark.JobRunning && (!l.Held || l.Dead || l.Expired) {
-			// Nobody runs it, unless it has just ended: it came from elsewhere,
-			// or its owner died.
-			if j, err = s.Job(ctx, id); err != nil || j.Status == tidemark.JobRunning {
-				return err
-			}
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(logsLook):
-		}
+	if follow {
+		return a.events(unnumbered(s.FollowOutput(ctx, id, length)))
 	}
 	return nil
+}
+
+// unnumbered are events without their places.
+func unnumbered(events iter.Seq2[store.Numbered, error]) iter.Seq2[tidemark.Event, error] {
+	return func(yield func(tidemark.Event, error) bool) {
+		for e, err := range events {
+			if !yield(e.Event, err) {
+				return
+			}
+		}
+	}
 }
 
 func (a *app) events(events iter.Seq2[tidemark.Event, error]) error {

@@ -14,6 +14,8 @@ import (
 	_ "time/tzdata" // zones of schedules, also where the machine has none
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -134,9 +136,14 @@ func hintFor(err error) string {
 	var given *hinted
 	var holder *store.HeldError
 	var refused *model.Error
+	var told *api.Problem
 	switch {
 	case errors.As(err, &given):
 		return given.hint
+	case errors.Is(err, postgres.ErrAway):
+		return "nothing that was acknowledged is lost; try again when the database is there"
+	case errors.As(err, &told) && told.Hint != "":
+		return told.Hint
 	case errors.As(err, &refused):
 		return modelHint(refused)
 	case errors.As(err, &holder):

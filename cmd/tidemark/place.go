@@ -52,27 +52,56 @@ func openPlace(name string) (p convert.Place, done func(), err error) {
 	}, nil
 }
 
+// throwAway makes a folder for files that nobody needs for long, and returns
+// what removes it with all that is in it.
+func throwAway() (dir string, remove func() error, err error) {
+	var id [8]byte
+	rand.Read(id[:])
+	name := "tidemark-" + hex.EncodeToString(id[:])
+	dir = filepath.Join(os.TempDir(), name)
+	if err := durable.MakeDir(dir); err != nil {
+		return "", nil, tidemark.Storagef("%w", err)
+	}
+	return dir, func() error {
+		parent, err := durable.OpenDir(os.TempDir())
+		if err != nil {
+			return err
+		}
+		return errors.Join(removeAll(parent, name), parent.Close())
+	}, nil
+}
+
+// removeAll removes a folder with all that is in it. It follows no link.
+func removeAll(in *durable.Dir, dir string) error {
+	names, err := in.Names(dir)
+	for _, n := range names {
+		full := path.Join(dir, n)
+		if info, statErr := in.Stat(full); statErr == nil && info.Mode.IsDir() {
+			err = errors.Join(err, removeAll(in, full))
+		} else {
+			err = errors.Join(err, in.Remove(full))
+		}
+	}
+	return errors.Join(err, in.Remove(dir))
+}
+
 // copied is the copy of a foreign database, which goes when it is closed.
 type copied struct {
 	*sqlite.Foreign
-	dir    *durable.Dir
-	parent string
-	name   string
+	dir       *durable.Dir
+	removeAll func() error
 }
 
 // copyDatabase copies a database with its log: SQLite itself would change the
 // original, or miss what is only in the log.
 func copyDatabase(ctx context.Context, fsys fs.FS, file string) (*copied, error) {
-	var id [8]byte
-	rand.Read(id[:])
-	c := &copied{parent: os.TempDir(), name: "tidemark-" + hex.EncodeToString(id[:])}
-	full := filepath.Join(c.parent, c.name)
-	if err := durable.MakeDir(full); err != nil {
-		return nil, tidemark.Storagef("%w", err)
+	full, remove, err := throwAway()
+	if err != nil {
+		return nil, err
 	}
-	var err error
+	c := &copied{removeAll: remove}
 	if c.dir, err = durable.OpenDir(full); err != nil {
-		return nil, tidemark.Storagef("%w", err)
+		return nil, errors.Join(tidemark.Storagef("%w", err), remove())
 	}
 	if err := c.copy(ctx, fsys, file); err != nil {
 		return nil, errors.Join(&convert.Skip{What: file, Why: err}, c.remove())
@@ -139,17 +168,9 @@ func (c *copied) remove() error {
 	if c.dir == nil {
 		return nil
 	}
-	for _, name := range []string{"copy.db", "copy.db-wal", "copy.db-shm", "copy.db-journal"} {
-		c.dir.Remove(name) // what is not there is gone
-	}
 	err := c.dir.Close()
 	c.dir = nil
-	parent, openErr := durable.OpenDir(c.parent)
-	if openErr != nil {
-		return errors.Join(err, openErr)
-	}
-	defer parent.Close()
-	return errors.Join(err, parent.Remove(c.name))
+	return errors.Join(err, c.removeAll())
 }
 
 // outFolder is a folder that sessions are exported into.

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // plotColumns is how wide a plot is that goes to no terminal.
@@ -33,20 +35,20 @@ type chart struct {
 }
 
 // plotStats draws tallies: by day as columns over time, else as a bar each.
-func (a *app) plotStats(w io.Writer, rows []*tally, by string) error {
+func (a *app) plotStats(w io.Writer, rows []*store.Tally, by string) error {
 	c := chart{w: w, width: a.columns, ascii: !unicodeLocale()}
 	if c.width <= 0 {
 		c.width = plotColumns
 	}
 	of := "tokens"
-	size := (*tally).tokens
+	size := (*store.Tally).Tokens
 	if !hasTokens(rows) {
 		of = "messages"
-		size = func(t *tally) int64 { return t.Messages }
+		size = func(t *store.Tally) int64 { return t.Messages }
 	}
 	bars := make([]bar, len(rows))
 	for i, t := range rows {
-		bars[i] = bar{t.titled(), size(t)}
+		bars[i] = bar{titled(t), size(t)}
 	}
 	if len(bars) == 0 {
 		a.say("There is nothing to draw.")
@@ -58,9 +60,9 @@ func (a *app) plotStats(w io.Writer, rows []*tally, by string) error {
 	return c.bars(bars, of+" by "+by)
 }
 
-func hasTokens(rows []*tally) bool {
+func hasTokens(rows []*store.Tally) bool {
 	for _, t := range rows {
-		if t.tokens() > 0 {
+		if t.Tokens() > 0 {
 			return true
 		}
 	}
@@ -159,7 +161,7 @@ func (c chart) days(bars []bar, of string) error {
 	columns := make([]bar, (total+each-1)/each)
 	for _, b := range bars {
 		n := (dayNumber(b.name) - first) / each
-		columns[n].value = plus(columns[n].value, b.value)
+		columns[n].value = min(columns[n].value, math.MaxInt64-b.value) + b.value // a sum that is too large stays the largest
 	}
 	wide := min(max(room/len(columns), 1), 6)
 	title := of + " by day"

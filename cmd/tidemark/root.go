@@ -36,7 +36,7 @@ entry, SESSION@label a label, SESSION~2 two turns up.`,
 		return withHint(tidemark.Invalidf("%w", err), "%s --help", cmd.CommandPath())
 	})
 	root.AddGroup(&cobra.Group{ID: "talk", Title: "Talk:"}, &cobra.Group{ID: "fleet", Title: "Run a fleet:"}, &cobra.Group{ID: "read", Title: "Look:"}, &cobra.Group{ID: "change", Title: "Change:"},
-		&cobra.Group{ID: "move", Title: "Move and protect:"},
+		&cobra.Group{ID: "serve", Title: "Serve a team:"}, &cobra.Group{ID: "move", Title: "Move and protect:"},
 		&cobra.Group{ID: "plumbing", Title: "Plumbing, for scripts and other programs:"})
 	for group, commands := range map[string][]*cobra.Command{
 		"talk": {chatCommand(a), memoryCommand(a)},
@@ -45,7 +45,8 @@ entry, SESSION@label a label, SESSION~2 two turns up.`,
 		"read": {lsCommand(a), showCommand(a), tailCommand(a), treeCommand(a), lockCommand(a), verifyCommand(a), statsCommand(a), searchCommand(a), scanCommand(a), doctorCommand(a), folderCommand(a)},
 		"change": {branchCommand(a), labelCommand(a), forkCommand(a), renameCommand(a), tagCommand(a), rmCommand(a), restoreCommand(a), purgeCommand(a),
 			pinCommand(a), unpinCommand(a), holdCommand(a), unholdCommand(a), gcCommand(a)},
-		"move":     {exportCommand(a), importCommand(a), migrateCommand(a), keyCommand(a)},
+		"serve":    {serveCommand(a), openCommand(a), databaseCommand(a), tokenCommand(a), tenantCommand(a), userCommand(a), auditCommand(a), shareCommand(a)},
+		"move":     {restoreDrillCommand(a), exportCommand(a), importCommand(a), migrateCommand(a), keyCommand(a)},
 		"plumbing": {appendCommand(a), catCommand(a), recordCommand(a)},
 		"":         {configCommand(a), versionCommand(a), manCommand(a)},
 	} {

@@ -13,7 +13,7 @@ import (
 )
 
 func runCommand(a *app) *cobra.Command {
-	var j tidemark.Job
+	var o store.Order
 	var resume, fork string
 	var wait bool
 	cmd := &cobra.Command{
@@ -28,34 +28,26 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 			if err != nil {
 				return err
 			}
-			if _, err := agentNamed(cmd, s, args[0]); err != nil {
-				return err
-			}
-			j.Agent, j.Trigger = args[0], tidemark.TriggerManual
-			if j.Schedule != "" {
-				d, err := s.Schedule(cmd.Context(), j.Agent, j.Schedule)
-				if err != nil {
-					return withHint(err, "see them with: tidemark schedules")
+			o.Agent = args[0]
+			for ref, id := range map[string]*tidemark.SessionID{resume: &o.Resume, fork: &o.Fork} {
+				if ref == "" {
+					continue
 				}
-				j.Prompt = cmp.Or(j.Prompt, d.Prompt)
-			}
-			if resume != "" && fork != "" {
-				return tidemark.Invalidf("--resume and --fork exclude each other")
-			}
-			if ref := cmp.Or(resume, fork); ref != "" {
 				p, err := s.Resolve(cmd.Context(), ref, a.project())
 				if err != nil {
 					return err
 				}
-				if j.SessionID = string(p.ID); fork != "" {
-					j.ForkedFrom, j.Trigger = string(p.ID), tidemark.TriggerFork
-				}
+				*id = p.ID
 			}
-			return a.addJob(cmd, s, j, wait)
+			j, err := s.OrderJob(cmd.Context(), o)
+			if err != nil {
+				return withHint(err, "see them with: tidemark agents, tidemark schedules; a fleet that is up makes those of its file known")
+			}
+			return a.jobAdded(cmd, s, j, wait)
 		},
 	}
-	cmd.Flags().StringVarP(&j.Prompt, "prompt", "p", "", "what to do")
-	cmd.Flags().StringVar(&j.Schedule, "schedule", "", "as this `SCHEDULE` of the agent would")
+	cmd.Flags().StringVarP(&o.Prompt, "prompt", "p", "", "what to do")
+	cmd.Flags().StringVar(&o.Schedule, "schedule", "", "as this `SCHEDULE` of the agent would")
 	cmd.Flags().StringVar(&resume, "resume", "", "go on with this `SESSION`")
 	cmd.Flags().StringVar(&fork, "fork", "", "go on with a copy of this `SESSION`")
 	cmd.Flags().BoolVar(&wait, "wait", false, "show what it puts out, and wait for its end")
@@ -64,16 +56,8 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 
 // agentNamed returns an agent: ErrNotFound.
 func agentNamed(cmd *cobra.Command, s *store.Store, name string) (tidemark.Agent, error) {
-	all, err := s.AgentStates(cmd.Context())
-	for _, agent := range all {
-		if agent.Name == name {
-			return agent, err
-		}
-	}
-	if err == nil {
-		err = withHint(tidemark.NotFoundf("agent %q: not found", name), "see them with: tidemark agents; a fleet that is up makes those of its file known")
-	}
-	return tidemark.Agent{}, err
+	agent, err := s.Agent(cmd.Context(), name)
+	return agent, withHint(err, "see them with: tidemark agents; a fleet that is up makes those of its file known")
 }
 
 // addJob keeps a job and, when that is asked for, waits for its end.
@@ -82,6 +66,12 @@ func (a *app) addJob(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bo
 	if err != nil {
 		return err
 	}
+	return a.jobAdded(cmd, s, j, wait)
+}
+
+// jobAdded tells of a job that is kept and, when that is asked for, waits for
+// its end.
+func (a *app) jobAdded(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bool) error {
 	if !wait {
 		if up, err := living(cmd.Context(), s); err == nil && len(up) == 0 {
 			a.say("It waits: no fleet is up. Start it with: tidemark fleet up")
@@ -95,7 +85,8 @@ func (a *app) addJob(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bo
 	if err := a.logs(cmd.Context(), s, j.ID, 0, true); err != nil {
 		return err
 	}
-	if j, err = s.Job(cmd.Context(), j.ID); err != nil {
+	j, err := s.Job(cmd.Context(), j.ID)
+	if err != nil {
 		return err
 	}
 	a.say("%s: %s, after %s", j.ID, j.ExitReason, time.Duration(j.DurationSeconds*float64(time.Second)).Round(time.Millisecond))
@@ -130,7 +121,7 @@ func cancelCommand(a *app) *cobra.Command {
 }
 
 // again is a command that makes a new job of an old one.
-func again(a *app, name, short, example string, change func(j, old *tidemark.Job)) *cobra.Command {
+func again(a *app, name, short, example string, fork bool) *cobra.Command {
 	var prompt string
 	var wait bool
 	cmd := &cobra.Command{
@@ -141,13 +132,11 @@ func again(a *app, name, short, example string, change func(j, old *tidemark.Job
 			if err != nil {
 				return err
 			}
-			old, err := s.Job(cmd.Context(), args[0])
+			j, err := s.RepeatJob(cmd.Context(), args[0], prompt, fork)
 			if err != nil {
 				return withHint(err, "see them with: tidemark jobs")
 			}
-			j := tidemark.Job{Agent: old.Agent, Schedule: old.Schedule, Trigger: tidemark.TriggerManual, Prompt: cmp.Or(prompt, old.Prompt), SessionID: old.SessionID}
-			change(&j, &old)
-			return a.addJob(cmd, s, j, wait)
+			return a.jobAdded(cmd, s, j, wait)
 		},
 	}
 	cmd.Flags().StringVarP(&prompt, "prompt", "p", "", "what to do, instead of what the old one was to do")
@@ -156,10 +145,9 @@ func again(a *app, name, short, example string, change func(j, old *tidemark.Job
 }
 
 func retryCommand(a *app) *cobra.Command {
-	return again(a, "retry", "Do a job once more, in its session", "  tidemark retry job-2026-11-15-3y0e8d", func(*tidemark.Job, *tidemark.Job) {})
+	return again(a, "retry", "Do a job once more, in its session", "  tidemark retry job-2026-11-15-3y0e8d", false)
 }
 
 func forkJobCommand(a *app) *cobra.Command {
-	return again(a, "fork-job", "Do a job once more, in a copy of its session", "  tidemark fork-job job-2026-11-15-3y0e8d -p \"Try another way.\"",
-		func(j, old *tidemark.Job) { j.Trigger, j.ForkedFrom = tidemark.TriggerFork, old.ID })
+	return again(a, "fork-job", "Do a job once more, in a copy of its session", "  tidemark fork-job job-2026-11-15-3y0e8d -p \"Try another way.\"", true)
 }

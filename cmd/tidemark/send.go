@@ -3,11 +3,13 @@ package main
 import (
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // maxMessage bounds a message to an agent, as those in its inbox are.
@@ -45,8 +47,15 @@ Whoever runs the fleet on this store starts the job, as soon as the limits allow
 			case to.Status == tidemark.Disabled:
 				return withHint(tidemark.Conflictf("schedule %s/%s is disabled", to.Agent, to.Name), "tidemark schedule enable %s/%s", to.Agent, to.Name)
 			}
-			return a.addJob(cmd, s, tidemark.Job{Agent: to.Agent, Schedule: to.Name, Trigger: tidemark.TriggerChat, SessionID: to.Session,
-				Prompt: fleet.Message(to.Prompt, text)}, wait)
+			got, err := s.Deliver(cmd.Context(), a.holder(cmd), time.Now(), store.Delivery{Agent: to.Agent, Schedule: to.Name, Trigger: tidemark.TriggerChat,
+				Text: func(prompt string) string { return fleet.Message(prompt, text) }})
+			switch {
+			case err != nil:
+				return err
+			case got.Skipped != "":
+				return withHint(tidemark.Conflictf("schedule %s/%s skips it: %s", to.Agent, to.Name, got.Skipped), "send it again later, or set overlap: queue in the fleet file")
+			}
+			return a.jobAdded(cmd, s, got.Job, wait)
 		},
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "show what it puts out, and wait for its end")

@@ -16,6 +16,14 @@ var terminalSignals []os.Signal
 
 func suspend() {}
 
+// detachedProcess is a process without a console.
+const detachedProcess = 0x00000008
+
+// ownSession keeps a process from what happens to this console.
+func ownSession() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP | detachedProcess}
+}
+
 // tellProcess ends another process; there is no other signal here.
 func tellProcess(pid int, s syscall.Signal) error {
 	if s != syscall.SIGTERM {

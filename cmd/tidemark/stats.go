@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,40 +17,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// tally is what was counted, of everything or of one part of it.
-type tally struct {
-	Name             string  `json:"name"` // a day, a model, an agent, a project
-	Sessions         int64   `json:"sessions"`
-	Turns            int64   `json:"turns"`
-	Messages         int64   `json:"messages"`
-	InputTokens      int64   `json:"input_tokens"`
-	OutputTokens     int64   `json:"output_tokens"`
-	CacheReadTokens  int64   `json:"cache_read_tokens"`
-	CacheWriteTokens int64   `json:"cache_write_tokens"`
-	CostUSD          float64 `json:"cost_usd"`
-
-	nanoUSD int64              // the cost so far: sums of binary fractions drift
-	last    tidemark.SessionID // the session that was counted last
-}
-
 // summary is a tally of everything, which needs no name.
 type summary struct {
-	tally
+	store.Tally
 	Name string `json:"name,omitempty"` // hides the tally's
-}
-
-// statsBy says of each part that stats can be told by which one an entry
-// belongs to.
-var statsBy = map[string]func(store.Owned) string{
-	"day":     func(o store.Owned) string { return o.At.Local().Format(time.DateOnly) },
-	"agent":   func(o store.Owned) string { return o.Session.Agent },
-	"project": func(o store.Owned) string { return o.Session.Project },
-	"model": func(o store.Owned) string {
-		if o.Model != "" {
-			return o.Model
-		}
-		return o.Session.Model // who asked, and what tools said, counts for who answers
-	},
 }
 
 func statsCommand(a *app) *cobra.Command {
@@ -83,24 +52,28 @@ What cannot be read is left out and named; the exit code is 3 then.`,
 			if by == "" && plot {
 				by = "day"
 			}
-			part := statsBy[by]
-			switch {
-			case by != "" && part == nil:
-				return tidemark.Invalidf("--by %q: want day, model, agent or project", by)
-			case plot && a.wantsJSON():
+			if plot && a.wantsJSON() {
 				return tidemark.Invalidf("--plot and --json exclude each other")
-			case by == "":
-				part = func(store.Owned) string { return "" }
+			}
+			if !slices.Contains([]string{"", "day", "model", "agent", "project"}, by) {
+				return tidemark.Invalidf("--by %q: want day, model, agent or project", by)
 			}
 			s, err := a.open(cmd.Context(), reads)
 			if err != nil {
 				return err
 			}
-			rows, skipped, err := a.count(cmd, s, from, part)
+			skipped := 0
+			rows, err := s.Count(cmd.Context(), store.Counting{By: by, Zone: time.Local, Since: from,
+				Damaged: func(err error) {
+					skipped++
+					a.say("tidemark: %s: skipped", err)
+				},
+				Progress: func(sessions, entries int) { a.progress("%d sessions, %d entries counted", sessions, entries) },
+			})
+			a.progressDone()
 			if err != nil {
 				return err
 			}
-			sortTallies(rows, by)
 			err = a.printStats(rows, by, plot)
 			if skipped > 0 {
 				err = errors.Join(err, &partly{skipped})
@@ -117,122 +90,27 @@ What cannot be read is left out and named; the exit code is 3 then.`,
 	return cmd
 }
 
-// count adds up what was said since a time. What is damaged is named on stderr
-// and counted as skipped.
-func (a *app) count(cmd *cobra.Command, s *store.Store, since time.Time, part func(store.Owned) string) (rows []*tally, skipped int, err error) {
-	defer a.progressDone()
-	byName := make(map[string]*tally)
-	var session *store.Info
-	sessions, entries := 0, 0
-	for o, err := range s.Own(cmd.Context(), since) {
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			skipped++
-			a.say("tidemark: %s: skipped", err)
-			continue
-		}
-		if err != nil {
-			return nil, skipped, err
-		}
-		if o.Session != session {
-			session = o.Session
-			sessions++
-		}
-		if entries++; entries%256 == 0 {
-			a.progress("%d sessions, %d entries counted", sessions, entries)
-		}
-		if o.Kind == tidemark.KindBranch || o.Kind == tidemark.KindGap {
-			continue
-		}
-		name := part(o)
-		t := byName[name]
-		if t == nil {
-			t = &tally{Name: name}
-			byName[name] = t
-			rows = append(rows, t)
-		}
-		t.add(o)
-	}
-	return rows, skipped, nil
-}
-
-func (t *tally) add(o store.Owned) {
-	if t.last != o.Session.ID {
-		t.last = o.Session.ID
-		t.Sessions++
-	}
-	if o.Kind == tidemark.KindMessage {
-		t.Messages++
-	}
-	if o.Role == tidemark.User {
-		t.Turns++
-	}
-	if u := o.Usage; u != nil {
-		t.InputTokens = plus(t.InputTokens, u.InputTokens)
-		t.OutputTokens = plus(t.OutputTokens, u.OutputTokens)
-		t.CacheReadTokens = plus(t.CacheReadTokens, u.CacheReadTokens)
-		t.CacheWriteTokens = plus(t.CacheWriteTokens, u.CacheWriteTokens)
-		t.nanoUSD = plus(t.nanoUSD, int64(min(max(math.Round(u.CostUSD*nano), 0), math.MaxInt64/2)))
-		t.CostUSD = float64(t.nanoUSD) / nano
-	}
-}
-
-// nano is how many parts of a dollar are told apart: a token of the cheapest
-// model costs tens of them.
-const nano = 1e9
-
-// plus adds what a stranger may have written: nothing is taken away, and a sum
-// that is too large stays the largest.
-func plus(a, b int64) int64 {
-	b = max(b, 0)
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
-
-// tokens is all kinds of tokens together.
-func (t *tally) tokens() int64 {
-	return plus(plus(t.InputTokens, t.OutputTokens), plus(t.CacheReadTokens, t.CacheWriteTokens))
-}
-
-// sortTallies orders days by time, everything else by size.
-func sortTallies(rows []*tally, by string) {
-	slices.SortFunc(rows, func(a, b *tally) int {
-		if by != "day" {
-			if c := cmp.Or(cmp.Compare(b.tokens(), a.tokens()), cmp.Compare(b.Messages, a.Messages)); c != 0 {
-				return c
-			}
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-}
-
 // titled is the name of a part for people.
-func (t *tally) titled() string {
-	if t.Name == "" {
-		return "(none)"
-	}
-	return t.Name
-}
+func titled(t *store.Tally) string { return cmp.Or(t.Name, "(none)") }
 
-func (a *app) printStats(rows []*tally, by string, plot bool) error {
+func (a *app) printStats(rows []*store.Tally, by string, plot bool) error {
 	switch {
 	case plot:
 		return a.print(nil, func(w io.Writer) error { return a.plotStats(w, rows, by) })
 	case by == "":
-		t := &tally{}
+		t := &store.Tally{}
 		if len(rows) > 0 {
 			t = rows[0]
 		}
-		return a.print(summary{tally: *t}, func(w io.Writer) error { return a.summaryTable(t).print(w) })
+		return a.print(summary{Tally: *t}, func(w io.Writer) error { return a.summaryTable(t).print(w) })
 	}
 	if rows == nil {
-		rows = []*tally{} // an empty list is [] in JSON, not null
+		rows = []*store.Tally{} // an empty list is [] in JSON, not null
 	}
 	return a.print(rows, func(w io.Writer) error { return a.statsTable(rows, by).print(w) })
 }
 
-func (a *app) summaryTable(t *tally) *table {
+func (a *app) summaryTable(t *store.Tally) *table {
 	table := a.table("NAME", "VALUE")
 	for _, r := range []struct {
 		name  string
@@ -249,10 +127,10 @@ func (a *app) summaryTable(t *tally) *table {
 // otherColumns is about how wide the columns beside the name are.
 const otherColumns = 68
 
-func (a *app) statsTable(rows []*tally, by string) *table {
+func (a *app) statsTable(rows []*store.Tally, by string) *table {
 	table := a.table(strings.ToUpper(by), "SESSIONS", "TURNS", "MSGS", "INPUT", "OUTPUT", "CACHE-R", "CACHE-W", "COST")
 	for _, t := range rows {
-		name := t.titled()
+		name := titled(t)
 		if a.terminal {
 			name = render.Truncate(render.CleanLine(name), max(a.columns-otherColumns, 10))
 		}

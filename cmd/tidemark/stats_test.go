@@ -97,13 +97,13 @@ func TestNumbersGetShortOnATerminal(t *testing.T) {
 }
 
 func TestHostileUsageDoesNotBreakTheSums(t *testing.T) {
-	var sum tally
+	var sum store.Tally
 	for range 3 {
-		sum.add(store.Owned{Session: &store.Info{}, Entry: tidemark.Entry{Usage: &tidemark.Usage{
+		sum.Add(store.Owned{Session: &store.Info{}, Entry: tidemark.Entry{Usage: &tidemark.Usage{
 			InputTokens: math.MaxInt64, OutputTokens: -5, CostUSD: math.MaxFloat64}}})
 	}
-	sortTallies([]*tally{&sum}, "model")
-	if sum.InputTokens != math.MaxInt64 || sum.OutputTokens != 0 || sum.tokens() != math.MaxInt64 || math.IsInf(sum.CostUSD, 0) {
+	store.SortTallies([]*store.Tally{&sum}, "model")
+	if sum.InputTokens != math.MaxInt64 || sum.OutputTokens != 0 || sum.Tokens() != math.MaxInt64 || math.IsInf(sum.CostUSD, 0) {
 		t.Errorf("%+v", sum)
 	}
 	if _, err := marshal(sum); err != nil {

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -10,6 +13,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/files"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/backend/remote"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 )
 
@@ -52,10 +57,10 @@ func dataDir() (string, error) {
 }
 
 // openBackend opens the place that the store URL names.
-func (a *app) openBackend(ctx context.Context, url string, how access) (tidemark.Backend, error) {
-	scheme, path, _ := strings.Cut(url, ":")
+func (a *app) openBackend(ctx context.Context, place string, how access) (tidemark.Backend, error) {
+	scheme, path, _ := strings.Cut(place, ":")
 	if (scheme == "sqlite" || scheme == "files") && path == "" {
-		return nil, tidemark.Invalidf("store %q: a path is missing", url)
+		return nil, tidemark.Invalidf("store %q: a path is missing", place)
 	}
 	switch scheme {
 	case "sqlite":
@@ -72,9 +77,63 @@ func (a *app) openBackend(ctx context.Context, url string, how access) (tidemark
 		return b, nil
 	case "memory":
 		return memory.New(), nil
-	case "postgres", "postgresql", "http", "https":
-		return nil, withHint(tidemark.Unsupportedf("store %q: this version keeps sessions on one machine only", url),
-			"use sqlite:PATH or files:DIR")
+	case "postgres", "postgresql":
+		b, err := postgres.Open(ctx, place, nil)
+		if err != nil {
+			return nil, databaseHint(err)
+		}
+		return b, nil
+	case "http", "https":
+		return a.openRemote(ctx, place, how)
 	}
-	return nil, withHint(tidemark.Invalidf("store %q: unknown kind", url), "write sqlite:%s or files:%s", url, url)
+	return nil, withHint(tidemark.Invalidf("store %q: unknown kind", place), "write sqlite:%s or files:%s", place, place)
+}
+
+// openRemote opens the store of a server. Its token comes from the
+// environment; that of a server on this machine lies where it put it.
+func (a *app) openRemote(ctx context.Context, address string, how access) (tidemark.Backend, error) {
+	b, err := remote.Open(ctx, address, &remote.Options{ReadOnly: how == reads, Token: serverToken(address)})
+	if errors.Is(err, tidemark.ErrDenied) {
+		return nil, withHint(err, "set $TIDEMARK_TOKEN, or $TIDEMARK_TOKEN_FILE, to a token of that server: tidemark token create")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// serverToken returns what tells the token for a server, "" when there is none.
+// The one that a server on this machine made is for that one alone.
+func serverToken(address string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) {
+		file := os.Getenv("TIDEMARK_TOKEN_FILE")
+		if token := os.Getenv("TIDEMARK_TOKEN"); token != "" {
+			return token, nil
+		}
+		if file == "" && !onThisMachine(address) {
+			return "", nil
+		}
+		path, err := tokenPath(file)
+		if err != nil {
+			return "", err
+		}
+		return readToken(path)
+	}
+}
+
+func onThisMachine(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// withoutPassword is a store URL as it may be shown.
+func withoutPassword(store string) string {
+	if u, err := url.Parse(store); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return store
 }

@@ -69,6 +69,25 @@ The store and its key:
 Of the last three the first that is set counts, and nothing else is tried. A key
 is never the value of a flag or of a variable: other programs could read it.
 
+Servers and databases:
+
+  TIDEMARK_TOKEN            the token for --store https://…
+  TIDEMARK_TOKEN_FILE       path of a file that holds it
+  TIDEMARK_DATABASE_OWNER   URL of who owns the tables, for database migrate and
+                            serve --migrate
+  PGUSER, PGPASSWORD        and others that PostgreSQL's own programs read, where
+                            the URL of a database does not say
+  AUTH_MODE                 who may call serve: local, oidc or entra; --auth
+  OIDC_ISSUER, OIDC_AUDIENCE
+                            like --oidc-issuer and --oidc-audience
+  OIDC_CLIENT_ID, OIDC_CLIENT_SECRET
+                            what the issuer knows serve by, to let browsers sign
+                            in; the first is like --oidc-client-id
+  TIDEMARK_PUBLIC_URL       where people reach serve, like --public-url
+  DATABASE_REQUIRED         true or false, like --require-database
+  OTEL_EXPORTER_OTLP_ENDPOINT
+                            where traces of serve go, like --otlp-endpoint
+
 Colour, on a terminal only:
 
   NO_COLOR        no colour, when it is not empty
@@ -144,6 +163,8 @@ const topicFiles = `The store, unless --store, TIDEMARK_STORE or the configurati
   macOS             ~/Library/Application Support/tidemark/tidemark.db
   Windows           %APPDATA%\tidemark\tidemark.db
 
+A store on PostgreSQL or on a server is named postgres://… or https://….
+
 SQLite keeps files beside it whose names end in -wal and -shm while it is in use;
 they belong to the store. On macOS, XDG_DATA_HOME counts when it is set.
 
@@ -161,6 +182,8 @@ sessions are kept, how long, or what of them is masked.
 Key files are in the folder keys beside config.yaml, one for each key that opens
 a store. Without its key an encrypted store cannot be read: keep a recovery key
 elsewhere (tidemark key export-recovery).
+
+The token of tidemark serve is in server.token, in the folder of the default store.
 
 Everything is made for you alone: files with mode 0600, folders with 0700.`
 

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// auditReport is what verifying found.
+type auditReport struct {
+	Head    store.Anchor       `json:"head"`
+	Anchors int                `json:"anchors"`
+	Faults  []store.AuditFault `json:"faults"`
+}
+
+func auditCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "audit", Short: "The audit log of tidemark serve: who did what",
+		Long: `Each tenant has a log of who changed something, and of who was refused: user,
+token, call, id and outcome, never content. Each line holds the hash of the one
+before it.
+
+Run this where the store of the server can be opened, with the same --store.`,
+		Args: usage(cobra.NoArgs), RunE: help,
+	}
+	tenant := cmd.PersistentFlags().String("tenant", store.DefaultTenant, "whose audit log")
+	cmd.AddCommand(auditListCommand(a, tenant), auditVerifyCommand(a, tenant))
+	return cmd
+}
+
+// auditedTenant opens the store and finds whose audit log is meant.
+func (a *app) auditedTenant(cmd *cobra.Command, name string) (*store.Store, string, error) {
+	s, err := a.operatorStore(cmd.Context(), reads)
+	if err != nil || name == store.DefaultTenant {
+		return s, tidemark.TenantOf(store.DefaultTenant, "").Tenant, err
+	}
+	t, err := s.TenantNamed(cmd.Context(), name)
+	return s, t.ID, withHint(err, "see them with: tidemark tenant ls")
+}
+
+func auditListCommand(a *app, tenant *string) *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List who did what, the newest last", Example: "  tidemark audit ls\n  tidemark audit ls --tenant acme -n 1000 --json",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return tidemark.Invalidf("--limit %d: want at least 1", limit)
+			}
+			s, id, err := a.auditedTenant(cmd, *tenant)
+			if err != nil {
+				return err
+			}
+			rows := []store.AuditLine{}
+			for l, err := range s.AuditLines(cmd.Context(), id, tidemark.Span{Newest: limit}) {
+				if errors.Is(err, tidemark.ErrCorrupt) {
+					a.say("tidemark: %s: skipped", err)
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				rows = append(rows, l)
+			}
+			return a.print(rows, func(w io.Writer) error {
+				t := a.table("SEQ", "AT", "WHO", "ACTION", "THING", "OUTCOME")
+				for _, l := range rows {
+					who := l.Name
+					if who == "" {
+						who = l.Who
+					}
+					t.row(fmt.Sprint(l.Seq), due(l.At), who, l.Action, orDash(l.Thing), l.Outcome)
+				}
+				return t.print(w)
+			})
+		},
+	}
+	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "how many")
+	return cmd
+}
+
+func auditVerifyCommand(a *app, tenant *string) *cobra.Command {
+	var files []string
+	cmd := &cobra.Command{
+		Use: "verify", Short: "Find lines of the audit log that were changed, removed, inserted, moved or cut off",
+		Long: `Follow the chain of the audit log, and compare it with the heads that it once
+had: those kept beside it, and those in files that the server wrote elsewhere.
+Without such a file, somebody who can write the whole store can also write a
+whole new log.`,
+		Example: "  tidemark audit verify\n  tidemark audit verify --tenant acme --anchors /mnt/elsewhere/anchors.jsonl",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var anchors []store.Anchor
+			for _, file := range files {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					return tidemark.Invalidf("--anchors: %w", err)
+				}
+				more, err := store.ParseAnchors(text)
+				if err != nil {
+					return fmt.Errorf("%s: %w", file, err)
+				}
+				anchors = append(anchors, more...)
+			}
+			s, id, err := a.auditedTenant(cmd, *tenant)
+			if err != nil {
+				return err
+			}
+			beside, err := s.Anchors(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			anchors = append(anchors, beside...)
+			head, faults, err := s.VerifyAudit(cmd.Context(), id, anchors...)
+			if err != nil {
+				return err
+			}
+			report := auditReport{Head: head, Anchors: len(anchors), Faults: append([]store.AuditFault{}, faults...)}
+			if len(faults) > 0 {
+				return withHint(&tidemark.Damage{Key: tidemark.Key{Kind: "audit", ID: id}, Seq: faults[0].Seq, What: auditFaults(faults)},
+					"whoever can write the store did this, or the disk; compare with a backup")
+			}
+			return a.print(report, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%d lines are as they were written, compared with %d anchors; the head is %s\n", head.Length, len(anchors), orDash(head.Hash))
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringArrayVar(&files, "anchors", nil, "a `FILE` of heads that the log once had; again for more")
+	return cmd
+}
+
+// auditFaults says the first fault, and how many more there are.
+func auditFaults(faults []store.AuditFault) string {
+	text := render.CleanLine(faults[0].What)
+	if n := len(faults) - 1; n > 0 {
+		text += fmt.Sprintf(" (and %d more, the last at line %d)", n, faults[n].Seq)
+	}
+	return text
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
+)
+
+func databaseCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "database",
+		Short: "Prepare and check a PostgreSQL database",
+		Long: `A store on PostgreSQL has two roles: one owns the tables and changes them, the
+other is what servers and nodes log in as, and can see only what the policies
+let it see. --store names the database with the second role; the URL of the
+owner is in $` + ownerVariable + `, because it holds a password.`,
+		Args: usage(cobra.NoArgs), RunE: help,
+	}
+	cmd.AddCommand(databaseMigrateCommand(a), databaseCheckCommand(a))
+	return cmd
+}
+
+func databaseMigrateCommand(a *app) *cobra.Command {
+	var partitions int
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Make the tables, or bring them up to date",
+		Long: `Makes the tables, policies and grants that the store needs, and those of the queue
+that hands out jobs. It can be run again, and by several at once; nothing that
+is kept is changed or lost.`,
+		Example: `  export ` + ownerVariable + `=postgres://owner@db/tidemark
+  tidemark --store postgres://tidemark@db/tidemark database migrate`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			place, err := a.databaseURL()
+			if err != nil {
+				return err
+			}
+			role, err := migrateDatabase(cmd.Context(), place, partitions)
+			if err != nil {
+				return err
+			}
+			return a.print(map[string]any{"role": role, "partitions": partitions}, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "The database is ready for the role %s.\n", role)
+				return err
+			})
+		},
+	}
+	cmd.Flags().IntVar(&partitions, "partitions", 0, "when the tables are made: cut the largest one into `N` parts")
+	return cmd
+}
+
+func databaseCheckCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Check that no tenant can see another's rows",
+		Long: `Logs in as a server would and looks whether the policies, grants and roles are as
+they have to be: what serve does before it answers anybody.`,
+		Example: "  tidemark --store postgres://tidemark@db/tidemark database check",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			place, err := a.databaseURL()
+			if err != nil {
+				return err
+			}
+			db, err := postgres.Connect(cmd.Context(), place, nil)
+			if err != nil {
+				return databaseHint(err)
+			}
+			defer db.Close()
+			bytes, err := db.Size(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.print(map[string]any{"bytes": bytes, "isolated": true}, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "Policies, grants and roles are as they have to be. The database has %d MB.\n", bytes>>20)
+				return err
+			})
+		},
+	}
+}
+
+// databaseURL is the store's, which has to be a database.
+func (a *app) databaseURL() (string, error) {
+	place, _, err := a.location()
+	if err == nil && !isPostgres(place) {
+		err = withHint(tidemark.Invalidf("the store is no database"), "name one with --store postgres://ROLE@HOST/DATABASE")
+	}
+	return place, err
+}

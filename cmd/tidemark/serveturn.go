@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/tool"
+)
+
+// served is a chat that somebody talks to over the network. What needs an
+// answer is asked there, and everything that it has it has for itself.
+type served struct {
+	c    *chat.Chat
+	s    *store.Store
+	stop func() // ends watch, and waits for it
+	lost chan error
+
+	turning sync.Mutex // held while a turn is under way
+
+	mu   sync.Mutex
+	emit func(any) error // to whoever listens now
+	asks map[string]chan bool
+}
+
+// servedLook is how often a conversation looks whether its session is still
+// its own.
+const servedLook = 2 * time.Second
+
+// conversation opens a conversation for a client of the server: a new session,
+// or one to go on with. Its tools work in the folder that the server was
+// started in.
+func (a *app) conversation(ctx context.Context, s *store.Store, o server.ChatOptions) (server.Conversation, error) {
+	var last modelChoice
+	if o.Session != "" {
+		c, err := s.Checkpoint(ctx, o.Session, "")
+		if err == nil {
+			last.provider, last.model = chat.ModelOf(c)
+		}
+	}
+	p, err := a.model(modelChoice{model: o.Model}, last)
+	if err != nil {
+		return nil, err
+	}
+	return a.converseWith(ctx, s, o, p)
+}
+
+// converseWith is conversation with a model that was chosen.
+func (a *app) converseWith(ctx context.Context, s *store.Store, o server.ChatOptions, p provider) (server.Conversation, error) {
+	v := &served{s: s, lost: make(chan error, 1), emit: o.Emit, asks: make(map[string]chan bool)}
+	t := &talk{app: a, s: s, provider: p, approve: v.approve, screen: &chatScreen{app: a}, cmd: &cobra.Command{Use: "tidemark serve"}}
+	set, err := t.chatOptions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	set.Holder = a.holderNamed("tidemark serve, for " + server.CallerOf(ctx).Name)
+	set.Show = v.show
+	if o.ForceNew {
+		set.FreshInterpreter = "asked for with force_new_session"
+	}
+	if o.Session == "" {
+		v.c, err = chat.New(set)
+	} else {
+		v.c, err = chat.Resume(ctx, set, o.Session)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v.watch()
+	return v, nil
+}
+
+func (v *served) ID() tidemark.SessionID { return v.c.ID() }
+
+// Gone has an error once the session is somebody else's.
+func (v *served) Gone() <-chan error { return v.lost }
+
+func (v *served) Send(ctx context.Context, text string, emit func(any) error) error {
+	v.turning.Lock()
+	defer v.turning.Unlock()
+	between := v.listen(emit)
+	defer v.listen(between)
+	turn, err := v.c.Send(ctx, tidemark.Text(text))
+	if err == nil && turn.Stop != chat.StopCancelled {
+		v.tell(servedEvent{streamed: streamed{Type: "result", Subtype: turn.Stop, Text: turn.Text}, Usage: &turn.Usage})
+	}
+	return err
+}
+
+// listen says who is told what happens, and returns who was before.
+func (v *served) listen(emit func(any) error) func(any) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before := v.emit
+	v.emit = emit
+	return before
+}
+
+// tell emits something. A client that is gone ends the conversation by itself.
+func (v *served) tell(e servedEvent) {
+	v.mu.Lock()
+	emit := v.emit
+	v.mu.Unlock()
+	if emit != nil {
+		emit(e)
+	}
+}
+
+// servedEvent is what a client is told: what stream-json tells, and what it
+// takes to answer.
+type servedEvent struct {
+	streamed
+	Call   string          `json:"call,omitempty"`
+	Tool   string          `json:"tool,omitempty"`
+	Scope  string          `json:"scope,omitempty"`
+	Effect tool.Effect     `json:"effect,omitempty"`
+	Input  json.RawMessage `json:"input,omitempty"`
+	Usage  *tidemark.Usage `json:"usage,omitempty"`
+}
+
+func (v *served) show(e chat.Event) {
+	out := servedEvent{streamed: streamed{Worker: e.Worker}}
+	switch {
+	case e.Call != nil:
+		out.Type, out.Call, out.Tool, out.Scope, out.Input = "call", e.Call.ID, e.Call.Tool, e.Call.Scope, e.Call.Input
+	case e.Output != "":
+		out.Type, out.Text = "output", e.Output
+	default:
+		var ok bool
+		if out.streamed, ok = streamedOf(e); !ok {
+			return
+		}
+	}
+	v.tell(out)
+}
+
+// approve asks the client, and waits for its answer or for the end of the turn.
+func (v *served) approve(ctx context.Context, a chat.Ask) (chat.Decision, error) {
+	answer := make(chan bool, 1)
+	v.mu.Lock()
+	v.asks[a.ID] = answer
+	v.mu.Unlock()
+	defer func() {
+		v.mu.Lock()
+		delete(v.asks, a.ID)
+		v.mu.Unlock()
+	}()
+	v.tell(servedEvent{streamed: streamed{Type: "question", Worker: a.Worker}, Call: a.ID, Tool: a.Tool, Scope: a.Scope, Effect: a.Effect, Input: a.Input})
+	select {
+	case allow := <-answer:
+		if allow {
+			return chat.Once, nil
+		}
+		return chat.Deny, nil
+	case <-ctx.Done():
+		return chat.Deny, ctx.Err()
+	}
+}
+
+func (v *served) Answer(call string, allow bool) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	answer := v.asks[call]
+	if answer == nil {
+		return tidemark.NotFoundf("no call %.80q waits for an answer", call)
+	}
+	delete(v.asks, call)
+	answer <- allow
+	return nil
+}
+
+// watch finds out when the session is not ours any more, or somebody asks for
+// it: then it is handed over as soon as no turn is under way.
+func (v *served) watch() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	v.stop = func() { cancel(); <-done }
+	go func() {
+		defer close(done)
+		look := time.NewTicker(servedLook)
+		defer look.Stop()
+		var since time.Time // when our lease began
+		for {
+			if err := v.ours(ctx, &since); err != nil {
+				v.lost <- err
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case a := <-v.c.Handed():
+				v.handOver(ctx, a)
+				return
+			case <-look.C:
+			}
+		}
+	}()
+}
+
+// ours is ErrConflict when the lease that began at since is not ours any more.
+// Storage that fails for a while ends nothing.
+func (v *served) ours(ctx context.Context, since *time.Time) error {
+	if !v.c.Exists() {
+		return nil
+	}
+	l, err := v.s.Lease(ctx, v.c.ID())
+	switch {
+	case err != nil:
+	case since.IsZero() && l.Held:
+		*since = l.Since
+	case !since.IsZero() && !l.Held:
+		return tidemark.Conflictf("session %s: the lease was released", v.c.ID())
+	case !since.IsZero() && !l.Since.Equal(*since):
+		return tidemark.Conflictf("session %s: the lease was lost to %s", v.c.ID(), l.Holder)
+	}
+	return nil
+}
+
+// handOver waits for the end of the turn.
+func (v *served) handOver(ctx context.Context, a store.Ask) {
+	v.tell(servedEvent{streamed: streamed{Type: "system", Subtype: "notice", Text: fmt.Sprintf("%s asks for this session; it is handed over when this turn is done.", a.From)}})
+	idle := make(chan struct{})
+	go func() {
+		v.turning.Lock()
+		defer v.turning.Unlock()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		v.lost <- tidemark.Conflictf("session %s was handed over to %s", v.c.ID(), a.From)
+	case <-ctx.Done():
+	}
+}
+
+// Close lets go of the session. What it leaves is what is kept.
+func (v *served) Close(ctx context.Context) error {
+	v.stop()
+	err := v.c.Close(ctx)
+	v.listen(nil)
+	if errors.Is(err, tidemark.ErrConflict) {
+		return nil // it was not ours any more
+	}
+	return err
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
+)
+
+// shared is what share answers.
+type shared struct {
+	Session tidemark.SessionID `json:"session"`
+	tidemark.Scope
+	Owner string `json:"owner"`
+}
+
+func shareCommand(a *app) *cobra.Command {
+	var workspace string
+	cmd := &cobra.Command{
+		Use:   "share SESSION [private|workspace|tenant]",
+		Short: "Let others of the team read a session",
+		Long: `Says who else may read a session: nobody (private), the members of a workspace, or
+everybody in the tenant. Only its owner can say so, and only its owner writes to
+it. Without a word it tells who may read it. Stores on one machine have one
+user, and cannot share.`,
+		Example: `  tidemark share last tenant
+  tidemark share 7f3a workspace --workspace harbour
+  tidemark share 7f3a`,
+		Args:              usage(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: completeSession(a),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			how := reads
+			if len(args) == 2 {
+				how = writes
+			}
+			_, p, err := a.resolve(cmd.Context(), how, args[0])
+			if err != nil {
+				return err
+			}
+			sharer, ok := a.backend.(tidemark.Sharer)
+			if !ok {
+				return tidemark.Unsupportedf("this store has one user: nobody else could read it")
+			}
+			if len(args) == 2 {
+				if err := a.share(cmd.Context(), sharer, p.ID, args[1], workspace); err != nil {
+					return err
+				}
+			}
+			is := shared{Session: p.ID}
+			if is.Scope, is.Owner, err = sharer.Shared(cmd.Context(), p.ID); err != nil {
+				return err
+			}
+			return a.print(is, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%s\t%s\n", is.Session, cmp.Or(is.With, tidemark.Private))
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&workspace, "workspace", "", "the `NAME` or id of the workspace")
+	return cmd
+}
+
+func (a *app) share(ctx context.Context, sharer tidemark.Sharer, id tidemark.SessionID, with, workspace string) error {
+	if !slices.Contains([]string{tidemark.Private, tidemark.InWorkspace, tidemark.InTenant}, with) {
+		return tidemark.Invalidf("%q: want private, workspace or tenant", with)
+	}
+	if (with == tidemark.InWorkspace) != (workspace != "") {
+		return withHint(tidemark.Invalidf("which workspace?"), "tidemark share %.8s workspace --workspace NAME", id)
+	}
+	scope := tidemark.Scope{With: with, Workspace: workspace}
+	place, _, err := a.location()
+	if err != nil {
+		return err
+	}
+	if workspace != "" && isPostgres(place) {
+		if scope.Workspace, err = postgres.WorkspaceIn(place, workspace); err != nil {
+			return err
+		}
+	}
+	return sharer.Share(ctx, id, scope)
+}

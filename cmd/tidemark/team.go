@@ -1,0 +1,270 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/dispatch"
+	"github.com/tidemark-sessions/tidemark/seal"
+	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// team is the stores that a server answers from.
+type team struct {
+	app      *app
+	db       *postgres.Database // nil: embedded stores
+	database bool
+	single   bool   // one store for everybody, because there is one user
+	url      string // of the store that was named
+
+	mu   sync.Mutex
+	open map[string]*app // embedded stores of principals, when there are many
+	life context.Context
+	end  context.CancelFunc
+	work sync.WaitGroup
+}
+
+// openTeam opens what the server answers from.
+func (v *serving) openTeam(ctx context.Context) (*team, error) {
+	place, _, err := v.location()
+	if err != nil {
+		return nil, err
+	}
+	t := &team{app: v.app, url: place, single: v.auth == authLocal, open: make(map[string]*app)}
+	t.life, t.end = context.WithCancel(context.WithoutCancel(ctx))
+	if !isPostgres(place) {
+		_, err := v.open(ctx, creates)
+		return t, err
+	}
+	if v.migrate {
+		if _, err := migrateDatabase(ctx, place, 0); err != nil {
+			return nil, err
+		}
+	}
+	t.database = true
+	if t.db, err = postgres.Connect(ctx, place, nil); err != nil {
+		return nil, databaseHint(err)
+	}
+	return t, nil
+}
+
+func isPostgres(url string) bool {
+	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
+}
+
+// ownerVariable names the URL of who owns the tables of the database. It has a
+// password in it, so it is no flag.
+const ownerVariable = "TIDEMARK_DATABASE_OWNER"
+
+// databaseHint says what to do when a database is not ready to be used.
+func databaseHint(err error) error {
+	if errors.Is(err, tidemark.ErrNoStore) {
+		return withHint(err, "make its tables with: %s=postgres://OWNER@… tidemark database migrate", ownerVariable)
+	}
+	return err
+}
+
+// principal is who the local user of the server is.
+func (t *team) principal() (tidemark.Principal, error) {
+	if t.db != nil {
+		return postgres.PrincipalIn(t.url)
+	}
+	return tidemark.TenantOf("default", ""), nil
+}
+
+// ready reports whether the store can be reached.
+func (t *team) ready(ctx context.Context) error {
+	if t.db != nil {
+		return t.db.Ping(ctx)
+	}
+	_, err := t.app.backend.Get(ctx, tidemark.Key{Kind: "fleet", ID: "fleet"})
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// backend returns what is kept for a principal, as it is kept: what a client
+// sealed stays sealed.
+func (t *team) backend(ctx context.Context, p tidemark.Principal) (tidemark.Backend, error) {
+	if t.db != nil {
+		return t.db.For(p), nil
+	}
+	a, err := t.embedded(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return a.inner, nil
+}
+
+// store returns the store of a principal, with its index kept up.
+func (t *team) store(ctx context.Context, p tidemark.Principal) (*store.Store, error) {
+	if t.db == nil {
+		a, err := t.embedded(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		return a.store, nil
+	}
+	one := *t.app
+	one.inner = t.db.For(p)
+	sealed, err := seal.IsSealed(ctx, one.inner)
+	if err != nil {
+		return nil, err
+	}
+	one.backend = one.inner
+	if sealed {
+		if one.backend, err = one.openSealed(ctx, one.inner); err != nil {
+			return nil, withHint(err, "this store was encrypted by its user: only tidemark --store https://… with the key can read it")
+		}
+	}
+	o, err := one.options()
+	if err != nil {
+		return nil, err
+	}
+	// What a client says of its folders is not looked for on this machine.
+	o.Marks, o.There = nil, nil
+	s := store.New(one.backend, o)
+	t.work.Go(func() { s.KeepIndexed(t.life) })
+	return s, nil
+}
+
+// operator returns the store of who runs the server.
+func (t *team) operator(ctx context.Context) (*store.Store, error) {
+	return t.store(ctx, tidemark.Operator())
+}
+
+// embedded returns the store on this machine that belongs to a principal. With
+// one user it is the one that was named; with several each has a place of
+// their own beside it, so that no rule has to keep them apart.
+func (t *team) embedded(ctx context.Context, p tidemark.Principal) (*app, error) {
+	if t.single || p.Tenant == tidemark.Operator().Tenant {
+		return t.app, nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	name := p.Tenant + "." + p.User
+	if a := t.open[name]; a != nil {
+		return a, nil
+	}
+	one := *t.app
+	one.store, one.backend, one.inner, one.indexing = nil, nil, nil, nil
+	one.storeURL = t.url + ".tenants/" + name
+	if strings.HasPrefix(t.url, "memory:") {
+		one.storeURL = t.url
+	}
+	if _, err := one.open(context.WithoutCancel(ctx), creates); err != nil {
+		return nil, err
+	}
+	t.open[name] = &one
+	return &one, nil
+}
+
+// inspect says what is known of the place where a principal's things are kept.
+func (t *team) inspect(ctx context.Context, p tidemark.Principal) (server.Inspection, error) {
+	b, err := t.backend(ctx, p)
+	if err != nil {
+		return server.Inspection{}, err
+	}
+	kind, _, _ := strings.Cut(t.url, ":")
+	is := server.Inspection{Kind: kind, Place: withoutPassword(t.url)}
+	if t.db != nil {
+		if is.Bytes, err = t.db.Size(ctx); err != nil {
+			return is, err
+		}
+	} else if info, statErr := os.Stat(strings.TrimPrefix(t.url, kind+":")); statErr == nil && info.Mode().IsRegular() {
+		is.Bytes = info.Size()
+	}
+	if is.Sealed, err = seal.IsSealed(ctx, b); err != nil || !is.Sealed {
+		return is, err
+	}
+	header, err := seal.Inspect(ctx, b)
+	for _, s := range header.Slots {
+		is.Keys = append(is.Keys, server.KeyInfo{ID: s.ID, Type: string(s.Type), Label: s.Label, CreatedAt: s.CreatedAt})
+	}
+	return is, err
+}
+
+// close lets go of everything.
+func (t *team) close() error {
+	t.end()
+	t.work.Wait()
+	var errs []error
+	for _, a := range t.open {
+		errs = append(errs, a.close())
+	}
+	if t.db != nil {
+		t.db.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// migrateDatabase brings the tables up to date, as their owner, for the role
+// that the store's URL logs in with.
+func migrateDatabase(ctx context.Context, place string, partitions int) (role string, err error) {
+	owner := os.Getenv(ownerVariable)
+	if owner == "" {
+		return "", withHint(tidemark.Invalidf("%s is not set: tables are made by their owner, who is not the one that servers log in as", ownerVariable),
+			"%s=postgres://OWNER:PASSWORD@HOST/DB tidemark …", ownerVariable)
+	}
+	u, err := url.Parse(place)
+	if err != nil {
+		return "", tidemark.Invalidf("the store's URL cannot be read")
+	}
+	if role = cmp.Or(u.User.Username(), u.Query().Get("user"), os.Getenv("PGUSER")); role == "" {
+		return "", withHint(tidemark.Invalidf("the store's URL names no role"), "write postgres://ROLE@HOST/DB")
+	}
+	if err := (postgres.Migration{Role: role, Partitions: partitions}).Run(ctx, owner); err != nil {
+		return role, err
+	}
+	return role, dispatch.Migrate(ctx, owner, dispatch.DefaultSchema, role)
+}
+
+// operatorStore opens the store of who runs the server. Where one store serves
+// everybody it is that one; in a database it is a place of its own.
+func (a *app) operatorStore(ctx context.Context, how access) (*store.Store, error) {
+	place, _, err := a.location()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case strings.HasPrefix(place, "http"):
+		return nil, withHint(tidemark.Unsupportedf("who may use a server is said where its store is"), "run this on the machine of the server, with the --store that it serves, or use the API of the server")
+	case !isPostgres(place):
+		return a.open(ctx, how)
+	case a.store != nil:
+		return a.store, nil
+	}
+	db, err := postgres.Connect(ctx, place, nil)
+	if err != nil {
+		return nil, databaseHint(err)
+	}
+	a.inner = operatorBackend{db.For(tidemark.Operator()), db}
+	a.backend = a.inner
+	o, err := a.options()
+	if err != nil {
+		return nil, errors.Join(err, a.inner.Close())
+	}
+	a.store = store.New(a.backend, o)
+	return a.store, nil
+}
+
+// operatorBackend lets go of the database when it is closed.
+type operatorBackend struct {
+	*postgres.Backend
+	db *postgres.Database
+}
+
+func (b operatorBackend) Close() error {
+	err := b.Backend.Close()
+	b.db.Close()
+	return err
+}

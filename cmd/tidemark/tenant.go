@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// entraIssuer is the issuer of one organisation in Microsoft Entra.
+func entraIssuer(tid string) string { return "https://login.microsoftonline.com/" + tid + "/v2.0" }
+
+// tenantNamed finds a tenant. The default one is made when it is first needed.
+func tenantNamed(ctx context.Context, s *store.Store, name string) (store.Tenant, error) {
+	t, err := s.TenantNamed(ctx, name)
+	if errors.Is(err, tidemark.ErrNotFound) && name == store.DefaultTenant {
+		if t, err = s.CreateTenant(ctx, store.Tenant{Name: name}); errors.Is(err, tidemark.ErrExists) {
+			t, err = s.TenantNamed(ctx, name)
+		}
+	}
+	return t, withHint(err, "see them with: tidemark tenant ls")
+}
+
+// userNamed finds a user of a tenant by id, email or subject.
+func userNamed(ctx context.Context, s *store.Store, t store.Tenant, name string) (store.User, error) {
+	if u, err := s.User(ctx, t.ID, name); !errors.Is(err, tidemark.ErrNotFound) {
+		return u, err
+	}
+	var found []store.User
+	for u, err := range s.Users(ctx, t.ID, "") {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			return u, err
+		}
+		if u.Subject == name || strings.EqualFold(u.Email, name) {
+			found = append(found, u)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return store.User{}, withHint(tidemark.NotFoundf("user %q: not found", name), "see them with: tidemark user ls --tenant %s", t.Name)
+	case 1:
+		return found[0], nil
+	}
+	return store.User{}, tidemark.Invalidf("user %q: there are several; name one by its id", name)
+}
+
+// readable collects what a list holds and can be read.
+func readable[T any](a *app, list iter.Seq2[T, error]) ([]T, error) {
+	rows := []T{}
+	for v, err := range list {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			a.say("tidemark: %s: skipped", err)
+			continue
+		}
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, v)
+	}
+	return rows, nil
+}
+
+func tenantCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "tenant", Short: "Tenants: groups of users whose sessions nobody else sees",
+		Long: `A tenant is a group of users whose sessions nobody else sees. People get in with a
+token of the issuer that the tenant names, programs with one of tidemark token
+create. Who is suspended is kept out within seconds; what they keep stays.
+
+Run this where the store of the server can be opened, with the same --store.`,
+		Args: usage(cobra.NoArgs), RunE: help,
+	}
+	cmd.AddCommand(tenantCreateCommand(a), tenantListCommand(a),
+		tenantStateCommand(a, "suspend", "Keep the users and tokens of a tenant out", store.Suspended),
+		tenantStateCommand(a, "resume", "Let the users and tokens of a tenant in again", store.Active))
+	return cmd
+}
+
+func tenantCreateCommand(a *app) *cobra.Command {
+	var issuer, foreign, entra string
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Make a tenant",
+		Example: "  tidemark tenant create acme --issuer https://id.acme.example\n  tidemark tenant create globex --entra 11111111-2222-4333-8444-555555555555",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if entra != "" {
+				tid, err := tidemark.ParseSessionID(entra)
+				if err != nil || issuer != "" || foreign != "" {
+					return tidemark.Invalidf("--entra %q: want the id of an organisation, and neither --issuer nor --foreign", entra)
+				}
+				issuer, foreign = entraIssuer(string(tid)), string(tid)
+			}
+			s, err := a.operatorStore(cmd.Context(), creates)
+			if err != nil {
+				return err
+			}
+			t, err := s.CreateTenant(cmd.Context(), store.Tenant{Name: args[0], Issuer: issuer, Foreign: foreign})
+			if err != nil {
+				return err
+			}
+			if err := a.audit(cmd, s, t.ID, "tenant.create", t.ID); err != nil {
+				return err
+			}
+			return a.print(t, func(io.Writer) error {
+				a.say("Tenant %s (%s).", t.Name, t.ID)
+				return nil
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&issuer, "issuer", "", "the `URL` of the issuer whose tokens its users bring")
+	f.StringVar(&foreign, "foreign", "", "what that issuer calls the tenant, for one that has many")
+	f.StringVar(&entra, "entra", "", "the `TID` of its organisation in Microsoft Entra")
+	return cmd
+}
+
+func tenantListCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "ls", Short: "List the tenants", Example: "  tidemark tenant ls\n  tidemark tenant ls --json=name,state",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.operatorStore(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			rows, err := readable(a, s.Tenants(cmd.Context(), ""))
+			if err != nil {
+				return err
+			}
+			return a.print(rows, func(w io.Writer) error {
+				t := a.table("NAME", "STATE", "ID", "ISSUER")
+				for _, r := range rows {
+					t.row(r.Name, r.State, r.ID, orDash(r.Issuer))
+				}
+				return t.print(w)
+			})
+		},
+	}
+}
+
+func tenantStateCommand(a *app, verb, short, state string) *cobra.Command {
+	return &cobra.Command{
+		Use: verb + " NAME", Short: short, Example: "  tidemark tenant " + verb + " acme",
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.operatorStore(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			t, err := s.TenantNamed(cmd.Context(), args[0])
+			if err == nil {
+				t, err = s.SetTenantState(cmd.Context(), t.ID, state)
+			}
+			if err != nil {
+				return withHint(err, "see them with: tidemark tenant ls")
+			}
+			if err := a.audit(cmd, s, t.ID, "tenant."+verb, t.ID); err != nil {
+				return err
+			}
+			a.say("Tenant %s is %s.", t.Name, t.State)
+			return nil
+		},
+	}
+}
+
+func userCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "user", Short: "Users of a tenant, made when they first sign in",
+		Long: `Users are made when they first come with a valid token of their tenant's issuer. A
+USER is named by id, by email or by what the issuer calls them. A reader reads, a
+writer also changes what is theirs and runs jobs, an admin also looks after the
+users, workspaces and tokens of the tenant.
+
+Run this where the store of the server can be opened, with the same --store.`,
+		Args: usage(cobra.NoArgs), RunE: help,
+	}
+	tenant := cmd.PersistentFlags().String("tenant", store.DefaultTenant, "whose users they are")
+	list := &cobra.Command{
+		Use: "ls", Short: "List the users of a tenant", Example: "  tidemark user ls --tenant acme\n  tidemark user ls --tenant acme --json=id,email,role",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.operatorStore(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			// Reading makes no tenant: that of nobody has no users.
+			id := tidemark.TenantOf(store.DefaultTenant, "").Tenant
+			if *tenant != store.DefaultTenant {
+				t, err := tenantNamed(cmd.Context(), s, *tenant)
+				if err != nil {
+					return err
+				}
+				id = t.ID
+			}
+			rows, err := readable(a, s.Users(cmd.Context(), id, ""))
+			if err != nil {
+				return err
+			}
+			return a.print(rows, func(w io.Writer) error {
+				t := a.table("ID", "NAME", "EMAIL", "ROLE", "STATE", "SEEN")
+				for _, u := range rows {
+					t.row(u.ID, orDash(u.Name), orDash(u.Email), u.Role, u.State, a.when(u.LastSeenAt))
+				}
+				return t.print(w)
+			})
+		},
+	}
+	change := func(use, short, example string, args int, action func(args []string) (string, func(*store.User) error)) *cobra.Command {
+		return &cobra.Command{
+			Use: use, Short: short, Example: example, Args: usage(cobra.ExactArgs(args)),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				s, err := a.operatorStore(cmd.Context(), writes)
+				if err != nil {
+					return err
+				}
+				t, err := s.TenantNamed(cmd.Context(), *tenant)
+				if err != nil {
+					return withHint(err, "see them with: tidemark tenant ls")
+				}
+				u, err := userNamed(cmd.Context(), s, t, args[0])
+				if err != nil {
+					return err
+				}
+				what, how := action(args)
+				if u, err = s.ChangeUser(cmd.Context(), t.ID, u.ID, how); err != nil {
+					return err
+				}
+				if err := a.audit(cmd, s, t.ID, what, u.ID); err != nil {
+					return err
+				}
+				a.say("User %s has the role %s, and is %s.", u.ID, u.Role, u.State)
+				return nil
+			},
+		}
+	}
+	state := func(verb, short, state string) *cobra.Command {
+		return change(verb+" USER", short, "  tidemark user "+verb+" ada@example.org --tenant acme", 1, func([]string) (string, func(*store.User) error) {
+			return "user." + state, func(u *store.User) error { u.State = state; return nil }
+		})
+	}
+	cmd.AddCommand(list, state("suspend", "Keep a user out", store.Suspended), state("resume", "Let a user in again", store.Active),
+		change("role USER ROLE", "Give a user another role: reader, writer, admin", "  tidemark user role ada@example.org writer --tenant acme", 2, func(args []string) (string, func(*store.User) error) {
+			return "user.role." + args[1], func(u *store.User) error { u.Role = args[1]; return nil }
+		}))
+	return cmd
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// newToken is a token with the text that is shown once.
+type newToken struct {
+	store.Token
+	Text string `json:"text"`
+}
+
+func tokenCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "token", Short: "Service tokens: how programs sign in to tidemark serve",
+		Long: `A program sends its token as Authorization: Bearer TOKEN; for --store https://… it
+is in $TIDEMARK_TOKEN, or in the file that $TIDEMARK_TOKEN_FILE names.
+
+Run this where the store of the server can be opened, with the same --store.`,
+		Args: usage(cobra.NoArgs), RunE: help,
+	}
+	cmd.AddCommand(tokenCreateCommand(a), tokenListCommand(a), tokenRevokeCommand(a))
+	return cmd
+}
+
+func tokenCreateCommand(a *app) *cobra.Command {
+	var tenant, role, as, expires string
+	var scopes []string
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Make a service token and print it once",
+		Long: `Make a service token and print it. Only its hash is kept: it cannot be shown
+again. It acts on behalf of the tenant, or with --as of one user of it, and then
+may never do more than that user may. For --store https://… a token needs the
+scope backend, or none.`,
+		Example: "  tidemark token create ci --role writer --expires 30d\n  tidemark token create reports --role reader --scope sessions --scope search --tenant acme",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			life, err := parseLife(expires)
+			if err != nil {
+				return err
+			}
+			s, err := a.operatorStore(cmd.Context(), creates)
+			if err != nil {
+				return err
+			}
+			t, err := tenantNamed(cmd.Context(), s, tenant)
+			if err != nil {
+				return err
+			}
+			token := store.Token{Tenant: t.ID, Name: args[0], Role: role, Scopes: scopes, CreatedBy: "command line"}
+			if as != "" {
+				u, err := userNamed(cmd.Context(), s, t, as)
+				if err != nil {
+					return err
+				}
+				token.User = u.ID
+			}
+			if life > 0 {
+				token.ExpiresAt = time.Now().Add(life)
+			}
+			made, text, err := s.CreateToken(cmd.Context(), token)
+			if err != nil {
+				return err
+			}
+			if err := a.audit(cmd, s, t.ID, "token.create", made.ID); err != nil {
+				return err
+			}
+			return a.print(newToken{made, text}, func(w io.Writer) error {
+				a.say("Token %s of %s. It is shown now and never again:", made.ID, t.Name)
+				_, err := fmt.Fprintln(w, text)
+				return err
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&tenant, "tenant", store.DefaultTenant, "whose token it is")
+	f.StringVar(&role, "role", store.RoleReader, "what it may do: reader, writer, admin")
+	f.StringArrayVar(&scopes, "scope", nil, "a `PART` of the server that it is for, as in /api/v1/PART: sessions, jobs, backend; again for more; the default is all")
+	f.StringVar(&as, "as", "", "the `USER` on whose behalf it acts: an id or an email; the default is the tenant itself")
+	f.StringVar(&expires, "expires", "90d", "how long it works, like 12h or 30d; never")
+	return cmd
+}
+
+// parseLife reads how long something works: 0 for ever.
+func parseLife(text string) (time.Duration, error) {
+	if text == "never" {
+		return 0, nil
+	}
+	now := time.Now()
+	at, err := parseSince(text, now)
+	if err != nil || !at.Before(now) || strings.Contains(text, "-") {
+		return 0, tidemark.Invalidf("--expires %q: want a time like 12h or 30d, or never", text)
+	}
+	return now.Sub(at), nil
+}
+
+func tokenListCommand(a *app) *cobra.Command {
+	var tenant string
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List the service tokens", Example: "  tidemark token ls\n  tidemark token ls --tenant acme --json=id,name,expires_at",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.operatorStore(cmd.Context(), reads)
+			if err != nil {
+				return err
+			}
+			id := ""
+			if tenant != "" {
+				t, err := tenantNamed(cmd.Context(), s, tenant)
+				if err != nil {
+					return err
+				}
+				id = t.ID
+			}
+			rows := []store.Token{}
+			for t, err := range s.Tokens(cmd.Context(), id, "") {
+				if errors.Is(err, tidemark.ErrCorrupt) {
+					a.say("tidemark: %s: skipped", err)
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				rows = append(rows, t)
+			}
+			return a.print(rows, func(w io.Writer) error {
+				t := a.table("ID", "NAME", "ROLE", "SCOPES", "STATE", "EXPIRES", "USED")
+				for _, r := range rows {
+					state := r.State
+					if state == store.Active && !r.ExpiresAt.IsZero() && time.Now().After(r.ExpiresAt) {
+						state = "expired"
+					}
+					t.row(r.ID, r.Name, r.Role, orDash(strings.Join(r.Scopes, ",")), state, due(r.ExpiresAt), due(r.UsedAt))
+				}
+				return t.print(w)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", "", "those of this tenant")
+	return cmd
+}
+
+func tokenRevokeCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke ID", Short: "End a service token for ever", Example: "  tidemark token revoke k3vq7x2mzp4a6tnb",
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.operatorStore(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			t, err := s.RevokeToken(cmd.Context(), "", args[0])
+			if err != nil {
+				return withHint(err, "see them with: tidemark token ls")
+			}
+			if err := a.audit(cmd, s, t.Tenant, "token.revoke", t.ID); err != nil {
+				return err
+			}
+			a.say("Token %s (%s) works no more.", t.ID, t.Name)
+			return nil
+		},
+	}
+}
+
+// audit writes down what was done at the command line, which is there for who
+// can open the store itself.
+func (a *app) audit(cmd *cobra.Command, s *store.Store, tenant, action, thing string) error {
+	who := tidemark.Operator().User
+	return s.Audit(cmd.Context(), tenant, store.Audited{Who: who, Name: "command line on " + a.holder(cmd).Host, Action: action, Thing: thing, Outcome: store.AuditDone})
+}
