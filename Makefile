@@ -94,6 +94,10 @@ soak: deps ## random histories against the model, SOAKCHECKS (10000) each, then 
 	done
 	@$(MAKE) fuzz FUZZTIME=10m
 
+.PHONY: load
+load: build deps ## followers and writers over HTTP while servers and connections die (minutes)
+	$(GO) run ./internal/load -bin bin/tidemark -followers 1000 -writers 200 -entries 40 -drains 3 -kills 3 -cuts 6
+
 .PHONY: bench
 bench: build ## measure beside the physical limit and beside peers, as ratios
 	bash scripts/bench.sh

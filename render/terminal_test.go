@@ -239,7 +239,7 @@ func TestNoWordIsLost(t *testing.T) {
 func TestHostileTranscriptsOnATerminal(t *testing.T) {
 	for seed := range uint64(300) {
 		c := newCorpus(seed)
-		s := c.disguise(fill(c.of(contexts), fill(c.of(links), c.of(goals)))) + c.of(sequences) + fill(c.of(contexts), c.of(payloads)+c.of(sequences))
+		s := c.Disguise(fill(c.Of(contexts), fill(c.Of(links), c.Of(goals)))) + c.Of(sequences) + fill(c.Of(contexts), c.Of(payloads)+c.Of(sequences))
 		for _, columns := range []int{1, 2, 7, 40, 80} {
 			checkHarmless(t, onTerminal(columns, seed%2 == 0, s), columns)
 		}

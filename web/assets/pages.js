@@ -128,6 +128,14 @@
     });
   }
 
+  // A browser may keep a page that was left, and with it its stream; six of
+  // them are all that it opens to one server. So the stream ends with the
+  // page, and who comes back sees what is new.
+  window.addEventListener("pagehide", () => {
+    for (const el of document.querySelectorAll("[sse-connect]")) htmx.trigger(el, "htmx:beforeCleanupElement");
+  });
+  window.addEventListener("pageshow", (e) => { if (e.persisted && document.querySelector("[sse-connect]")) location.reload(); });
+
   // A stream that begins again may bring what is here already.
   document.addEventListener("htmx:sseBeforeMessage", (e) => {
     if (e.detail.lastEventId && document.getElementById("e" + e.detail.lastEventId)) e.preventDefault();
