@@ -1,0 +1,198 @@
+//go:build !windows
+
+package main
+
+import (
+	"bufio"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tidemark-sessions/tidemark/internal/pgtest"
+)
+
+// teamHome is a home folder in which the program is run.
+type teamHome struct {
+	t   *testing.T
+	dir string
+}
+
+func newTeamHome(t *testing.T) teamHome { return teamHome{t, t.TempDir()} }
+
+func (h teamHome) command(env []string, args ...string) *exec.Cmd {
+	cmd := tidemarkIn(h.dir, args...)
+	cmd.Env = append(cmd.Env, env...)
+	return cmd
+}
+
+// run runs a command that has to succeed.
+func (h teamHome) run(env []string, args ...string) string {
+	h.t.Helper()
+	cmd := h.command(env, args...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		h.t.Fatalf("tidemark %s: %v\n%s%s", strings.Join(args, " "), err, out, &said)
+	}
+	return string(out)
+}
+
+// serve starts a server and returns where it is. It ends with the test.
+func (h teamHome) serve(env []string, args ...string) string {
+	h.t.Helper()
+	cmd := h.command(env, append([]string{"serve", "--addr", "127.0.0.1:0", "--log", "text"}, args...)...)
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil && !strings.Contains(err.Error(), "143") {
+			h.t.Errorf("serve ended with %v", err)
+		}
+	})
+	lines := bufio.NewScanner(said)
+	for lines.Scan() {
+		if at, ok := strings.CutPrefix(lines.Text(), "Serving at "); ok {
+			go io.Copy(io.Discard, said)
+			return at
+		}
+		h.t.Log(lines.Text())
+	}
+	h.t.Fatal("it does not serve")
+	return ""
+}
+
+func TestEveryCommandWorksAgainstAServer(t *testing.T) {
+	h := newTeamHome(t)
+	at := h.serve(nil)
+	remote := []string{"TIDEMARK_STORE=" + at}
+	h.run(remote, "chat", "--provider", "demo", "-p", "count the gulls", "--name", "birds")
+	h.run(remote, "chat", "--provider", "demo", "-c", "-p", "and the terns")
+	for _, c := range []struct{ args, want string }{
+		{"ls", "birds"}, {"show birds", "count the gulls"}, {"tree birds", "n1"}, {"search gulls", "birds"}, {"fork birds@n0 --name copy", "-"},
+		{"label birds@n0 start", ""}, {"export birds --format md", "gulls"}, {"stats --json", "turns"}, {"verify", "0 damage"}, {"lock birds", ""}, {"memory add terns", ""}, {"memory ls", "terns"},
+	} {
+		if out := h.run(remote, strings.Fields(c.args)...); !strings.Contains(out, c.want) {
+			t.Errorf("%s: no %q in %q", c.args, c.want, out)
+		}
+	}
+	// What was written through the server is what the server's own store has.
+	if out := h.run(nil, "ls", "-A"); !strings.Contains(out, "birds") || !strings.Contains(out, "copy") {
+		t.Errorf("the store has %q", out)
+	}
+	if out := h.run(nil, "verify"); !strings.Contains(out, "0 damage") {
+		t.Errorf("damage: %s", out)
+	}
+}
+
+func TestAWriterOfTheLocalServerCannotMakeThemselvesMore(t *testing.T) {
+	h := newTeamHome(t)
+	at := h.serve(nil)
+	token := strings.TrimSpace(h.run(nil, "token", "create", "ci", "--role", "writer"))
+	as := []string{"TIDEMARK_TOKEN=" + token, "TIDEMARK_STORE=" + at}
+	for _, args := range []string{"record list token", "record list user"} {
+		if out := h.run(as, strings.Fields(args)...); strings.Contains(out, "tmk") || strings.Contains(out, "hash") {
+			t.Errorf("%s: %q", args, out)
+		}
+	}
+	for path, want := range map[string]int{"/metrics": 403, "/api/v1/tokens": 403, "/api/v1/audit": 403, "/api/v1/sessions": 200} {
+		r, _ := http.NewRequest("GET", at+path, nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("%s: status %d, want %d", path, res.StatusCode, want)
+		}
+	}
+}
+
+func TestServeTakesTheWebhooksOfAFleet(t *testing.T) {
+	h := newTeamHome(t)
+	file := filepath.Join(h.dir, "fleet.yaml")
+	text := "version: 1\nfleet: {name: harbour}\nwebhooks: {secret_env: HOOK_SECRET}\nagents:\n  - name: mate\n    runner: command\n    command: [echo, ahoy]\n    schedules:\n      - {name: call, type: webhook, prompt: answer}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.run(nil, "fleet", "validate")
+	env := []string{"HOOK_SECRET=salt"}
+	// The fleet comes up once, so that the store knows its schedules.
+	h.run(env, "fleet", "up", "--detach")
+	t.Cleanup(func() { h.command(nil, "fleet", "down").Run() })
+	at := h.serve(env, "--fleet", file)
+	call := func(signature string) (int, string) {
+		r, _ := http.NewRequest("POST", at+"/hooks/mate/call", strings.NewReader("ship ahead"))
+		r.Header.Set("X-Tidemark-Signature", signature)
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, _ := io.ReadAll(res.Body)
+		return res.StatusCode, string(body)
+	}
+	mac := hmac.New(sha256.New, []byte("salt"))
+	mac.Write([]byte("ship ahead"))
+	if status, body := call("sha256=" + strings.Repeat("0", 64)); status != 401 {
+		t.Errorf("a wrong signature: %d %s", status, body)
+	}
+	status, body := call("sha256=" + hex.EncodeToString(mac.Sum(nil)))
+	var made struct{ Job string }
+	if err := json.Unmarshal([]byte(body), &made); status != 202 || err != nil || made.Job == "" {
+		t.Fatalf("status %d: %s", status, body)
+	}
+	h.run(nil, "logs", made.Job, "-f")
+	if out := h.run(nil, "job", made.Job); !strings.Contains(out, "completed") {
+		t.Errorf("the job: %s", out)
+	}
+}
+
+func TestAStoreMovesToPostgresAndBack(t *testing.T) {
+	db := pgtest.Start(t).Database(t)
+	h := newTeamHome(t)
+	owner := []string{"TIDEMARK_DATABASE_OWNER=" + db.Owner}
+	if out, err := h.command(nil, "--store", db.Server, "ls").CombinedOutput(); err == nil || !strings.Contains(string(out), "database migrate") {
+		t.Errorf("without tables: %v, %s", err, out)
+	}
+	h.run(owner, "--store", db.Server, "database", "migrate")
+	h.run(nil, "--store", db.Server, "database", "check")
+	h.run(nil, "chat", "--provider", "demo", "-p", "count the gulls", "--name", "birds")
+	join := "?"
+	if strings.Contains(db.Server, "?") {
+		join = "&"
+	}
+	team := db.Server + join + "tenant=harbour&as=jo"
+	h.run(nil, "migrate", "--to", team)
+	if out := h.run(nil, "--store", team, "search", "gulls"); !strings.Contains(out, "birds") {
+		t.Errorf("not found there: %q", out)
+	}
+	back := "sqlite:" + filepath.Join(h.dir, "back.db")
+	h.run(nil, "--store", team, "migrate", "--to", back)
+	if out := h.run(nil, "--store", back, "show", "birds"); !strings.Contains(out, "count the gulls") {
+		t.Errorf("not back: %q", out)
+	}
+	h.run(nil, "--store", team, "export", "--all", "-o", "all.tidemark")
+	if out := h.run(nil, "restore-drill", "all.tidemark"); !strings.Contains(out, "every entry was read") {
+		t.Errorf("the drill: %q", out)
+	}
+	h.run(nil, "--store", db.Server, "tenant", "create", "harbour")
+	if out := h.run(nil, "--store", db.Server, "export", "--all", "--tenants", "-o", "backup"); !strings.Contains(out, "operator.tidemark") {
+		t.Errorf("the archives: %q", out)
+	}
+}
