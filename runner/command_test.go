@@ -304,3 +304,29 @@ func TestTheEndOfTheContextIsTheExitReason(t *testing.T) {
 		}
 	})
 }
+
+// A busy store keeps the last lines of a program later than the program ends;
+// it has as long as it needs.
+func TestNothingIsLostWhenKeepingTakesLongerThanTheProgram(t *testing.T) {
+	g := newRig(t, "!lines 8000")
+	g.task.Grace = 20 * time.Millisecond
+	keep, n := g.task.Emit, 0
+	g.task.Emit = func(e tidemark.Event) error {
+		if n++; n%1000 == 1 {
+			time.Sleep(3 * g.task.Grace) // the store is slow
+		}
+		return keep(e)
+	}
+	if _, err := g.run(t.Context(), command(t)); err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for _, l := range g.brief() {
+		if l == "assistant content=over and over again" {
+			kept++
+		}
+	}
+	if kept != 8000 {
+		t.Errorf("%d of 8000 lines are kept", kept)
+	}
+}

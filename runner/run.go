@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -240,7 +241,7 @@ func (r *run) attend(ctx context.Context, c *child, p program) ending {
 	var last atomic.Value  // of its standard error
 	last.Store("")
 	var readers, writer sync.WaitGroup
-	read := func(f *os.File, closed func(), each func([]byte, int64)) {
+	read := func(f *pipeEnd, closed func(), each func([]byte, int64)) {
 		readers.Go(func() {
 			if closed != nil {
 				defer closed()
@@ -251,8 +252,9 @@ func (r *run) attend(ctx context.Context, c *child, p program) ending {
 			})
 		})
 	}
-	read(c.out, p.closed, p.out)
-	read(c.errs, nil, func(line []byte, left int64) {
+	out, errs := &pipeEnd{f: c.out}, &pipeEnd{f: c.errs}
+	read(out, p.closed, p.out)
+	read(errs, nil, func(line []byte, left int64) {
 		if len(strings.TrimSpace(string(line))) > 0 {
 			last.Store(short(string(line)))
 		}
@@ -264,7 +266,7 @@ func (r *run) attend(ctx context.Context, c *child, p program) ending {
 	})
 
 	stopped := r.await(ctx, c, p, &heard)
-	r.finish(c, &readers)
+	r.finish(c, &readers, out, errs)
 	c.close()
 	readers.Wait()
 	writer.Wait()
@@ -305,9 +307,9 @@ func (r *run) await(ctx context.Context, c *child, p program, heard *atomic.Int6
 }
 
 // finish ends everybody who is left, and lets the readers read what they
-// wrote. Whoever could not be ended, or could not be found, may hold a pipe
-// open; it is not waited for.
-func (r *run) finish(c *child, readers *sync.WaitGroup) {
+// wrote, however long it takes to keep that. Whoever could not be ended, or
+// could not be found, may hold a pipe open; it is not waited for.
+func (r *run) finish(c *child, readers *sync.WaitGroup, pipes ...*pipeEnd) {
 	c.family.Stop(r.t.Grace)
 	c.family.Release()
 	r.dead() // whoever waits for an answer to the program waits no more
@@ -317,10 +319,49 @@ func (r *run) finish(c *child, readers *sync.WaitGroup) {
 	}
 	read := make(chan struct{})
 	go func() { readers.Wait(); close(read) }()
-	select {
-	case <-read:
-	case <-time.After(r.t.Grace):
+	for _, p := range pipes {
+		p.left.Store(pipeHolds)
 	}
+	for {
+		select {
+		case <-read:
+			return
+		case <-time.After(max(r.t.Grace/10, time.Millisecond)):
+		}
+		if !slices.ContainsFunc(pipes, func(p *pipeEnd) bool { return !p.over(r.t.Grace) }) {
+			return
+		}
+	}
+}
+
+// pipeHolds is more than what the dead can have left in a pipe.
+const pipeHolds = 1 << 20
+
+// pipeEnd is our end of a pipe. It knows whether there is anything to read.
+type pipeEnd struct {
+	f       *os.File
+	waiting atomic.Int64 // since when there is nothing to read, in Unix nanoseconds; 0: there is
+	left    atomic.Int64 // what may still come when the program has ended; 0: it has not
+	done    atomic.Bool
+}
+
+func (p *pipeEnd) Read(b []byte) (int, error) {
+	p.waiting.Store(time.Now().UnixNano())
+	n, err := p.f.Read(b)
+	p.waiting.Store(0)
+	if p.left.Load() > 0 && p.left.Add(-int64(n)) <= 0 {
+		p.left.Store(-1)
+	}
+	p.done.Store(err != nil)
+	return n, err
+}
+
+// over reports whether nothing is to be expected from the pipe of a program
+// that has ended: it is closed, was silent for a grace, or brought more than
+// can have been in it, so that somebody else writes there.
+func (p *pipeEnd) over(grace time.Duration) bool {
+	since := p.waiting.Load()
+	return p.done.Load() || p.left.Load() < 0 || since != 0 && time.Since(time.Unix(0, since)) >= grace
 }
 
 // see takes from the state of a program how it ended.
