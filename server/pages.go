@@ -224,6 +224,9 @@ func (s *Server) pageTrouble(w http.ResponseWriter, r *http.Request, err error) 
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", "2")
 	}
+	if status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
+		w.Header().Set("Refresh", "5") // the page says that it tries again
+	}
 	detail := p.Detail
 	if errors.Is(err, tidemark.ErrDenied) {
 		detail = ""

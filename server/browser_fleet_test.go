@@ -1,0 +1,234 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// jobHere is the job whose page a window shows.
+func (w *window) jobHere() string {
+	w.t.Helper()
+	id, ok := strings.CutPrefix(strings.Split(w.where(), "?")[0], "/fleet/jobs/")
+	if !ok {
+		w.t.Fatalf("%s is no page of a job", w.where())
+	}
+	return id
+}
+
+func (s *site) answered(t *testing.T, job string) string {
+	t.Helper()
+	v, err := s.of("a", "").Review(t.Context(), job, "call/1?")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.State
+}
+
+func (s *site) agent(t *testing.T) *store.Store {
+	t.Helper()
+	st := s.of("a", "")
+	must[bool](t)(st.PutAgent(t.Context(), tidemark.Agent{Name: "coder", Status: tidemark.Idle}))
+	must[bool](t)(st.PutSchedule(t.Context(), tidemark.Schedule{Agent: "coder", Name: "nightly", Status: tidemark.Idle, Cron: "0 3 * * *", Prompt: "Tidy up."}))
+	return st
+}
+
+func TestABrowserRunsWatchesAndCancelsJobsAndAnswersReviews(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *site) {
+		st := s.agent(t)
+		w := s.window(t)
+		w.signsIn("a")
+		w.opens("/fleet/agents/coder")
+		w.fills("#run-prompt", "Tidy the quay.")
+		w.leaves(func() { w.clicks(`form[action$="/run"] button`) })
+		w.sees("Tidy the quay.", "pending")
+		id := w.jobHere()
+		run := runJob(t, st, id)
+		put(t, run, "one line", "another line")
+		w.sees("running", "one line", "another line")
+		put(t, run, "a third")
+		w.sees("a third")
+		endJob(t, run)
+		w.sees("completed")
+		if n := w.count(`#output [id^="e"]`); n != 3 {
+			t.Errorf("%d lines of output, want 3", n)
+		}
+		w.leaves(func() { w.clicks(`form[action$="/retry"] button`) })
+		again := w.jobHere()
+		if again == id {
+			t.Fatal("a job was not repeated")
+		}
+		w.clicks(`form[action$="/cancel"] button`)
+		w.until(`document.getElementById("confirm").open`)
+		w.leaves(func() { w.clicks(`#confirm [value=yes]`) })
+		w.sees("cancelled")
+		if j, err := st.Job(t.Context(), again); err != nil || j.Status != tidemark.JobCancelled {
+			t.Errorf("%+v, %v", j, err)
+		}
+		for answer, state := range map[string]string{"approve": store.ReviewApproved, "deny": store.ReviewDenied} {
+			asked := askWrite(t, st).Job().ID
+			w.opens("/fleet")
+			w.sees("Write a file", "two</script>")
+			w.clicks(`button[value=` + answer + `]`)
+			if answer == "approve" {
+				w.until(`document.getElementById("confirm").open`)
+				w.clicks(`#confirm [value=yes]`)
+			}
+			w.until(`document.querySelector("#waiting")?.hidden`)
+			if got := s.answered(t, asked); got != state {
+				t.Errorf("%s: it is %s", answer, got)
+			}
+		}
+		w.opens("/fleet/jobs")
+		w.sees(id, again)
+		w.opens("/fleet/jobs?view=timeline")
+		w.until(`document.querySelector("svg.timeline .bar")`)
+	})
+}
+
+// tabsTo presses Tab until something has the focus.
+func (w *window) tabsTo(selector string) {
+	w.t.Helper()
+	for range 300 {
+		if asks[bool](w, `document.activeElement.matches(`+quoted(selector)+`)`) {
+			return
+		}
+		w.types(kb.Tab)
+	}
+	w.t.Fatalf("Tab never comes to %s on %s", selector, w.where())
+}
+
+// selectAll marks what the field with the focus holds.
+var selectAll = chromedp.KeyEvent("a", chromedp.KeyModifiers(chromedp.ModifierCtrl))
+
+func quoted(s string) string { return "`" + s + "`" }
+
+func TestEveryTaskIsDoneWithTheKeyboardAlone(t *testing.T) {
+	s := onSQLite(t)
+	st, fleet := s.of("a", "jo"), s.agent(t)
+	talk(t, st, tidemark.Session{Title: "first"}, 2)
+	id := string(talk(t, st, tidemark.Session{Title: "second"}, 3))
+	w := s.window(t)
+	w.opens("/signin")
+	w.tabsTo("#token")
+	w.types("the secret of tenant a")
+	w.leaves(func() { w.types(kb.Enter) })
+	w.sees("first", "second")
+	focused := func(text string) {
+		t.Helper()
+		w.until(`document.activeElement.innerText.includes(` + quoted(text) + `)`)
+		if !asks[bool](w, `(() => { const c = getComputedStyle(document.activeElement); return c.outlineStyle !== "none" && c.outlineWidth !== "0px"; })()`) {
+			t.Errorf("the focus on %s is not to be seen", text)
+		}
+	}
+	w.types("?")
+	w.until(`document.getElementById("keys").open`)
+	w.types(kb.Escape)
+	w.until(`!document.getElementById("keys").open`)
+	w.types("j")
+	focused("second")
+	w.types("j")
+	focused("first")
+	w.types("k")
+	focused("second")
+	w.leaves(func() { w.types("o") })
+	w.until(`location.pathname.endsWith(` + quoted(id) + `)`)
+	w.leaves(func() { w.types("b") })
+	w.types("/")
+	w.types("question 3")
+	w.until(`document.querySelector("#list .found")`)
+	w.types(kb.Escape)
+	w.types("j")
+	w.leaves(func() { w.types("o") })
+	w.until(`location.search.includes("at=5")`)
+
+	act := func(field, text, button string) {
+		t.Helper()
+		w.tabsTo(field)
+		w.do(selectAll)
+		w.types(text)
+		w.tabsTo(button)
+		w.leaves(func() { w.types(kb.Enter) })
+	}
+	act("#title", "renamed", `form[action$="/rename"] button`)
+	w.sees("renamed")
+	act("#tags", "blue, red", `form[action$="/tags"] button`)
+	w.sees("blue")
+	act("#at", "2", `button[formaction$="/label"]`)
+	w.sees("say what it is called")
+	w.opens("/sessions/" + id)
+	w.tabsTo("#at")
+	w.types("2" + kb.Tab + "a mark")
+	w.tabsTo(`button[formaction$="/label"]`)
+	w.leaves(func() { w.types(kb.Enter) })
+	w.sees("a mark")
+	w.opens("/sessions/" + id)
+	act("#at", "2", `button[formaction$="/branch"]`)
+	w.until(`document.getElementById("e2") && !document.getElementById("e6")`)
+	w.tabsTo(`svg a[href*="node=n2"]`)
+	w.leaves(func() { w.types(kb.Enter) })
+	w.until(`document.getElementById("e6")`)
+	w.opens("/sessions/" + id)
+	act("#at", "4", `form[action$="/fork"] .actions button:first-child`)
+	w.until(`!location.pathname.endsWith(` + quoted(id) + `)`)
+	w.tabsTo(`form[action$="/trash"] button`)
+	w.types(kb.Enter)
+	w.until(`document.getElementById("confirm").open`)
+	w.leaves(func() { w.types(kb.Enter) })
+	w.tabsTo(`form[action$="/restore"] button`)
+	w.leaves(func() { w.types(kb.Enter) })
+	w.tabsTo(`form[action$="/trash"] button`)
+
+	w.leaves(func() { w.types("gf") })
+	w.until(`location.pathname === "/fleet"`)
+	w.types("j")
+	focused("coder")
+	w.leaves(func() { w.types("o") })
+	w.types("r")
+	w.types("Tidy up.")
+	w.tabsTo(`form[action$="/run"] button`)
+	w.leaves(func() { w.types(kb.Enter) })
+	w.jobHere()
+	w.types("x")
+	w.until(`document.getElementById("confirm").open`)
+	w.leaves(func() { w.types(kb.Enter) })
+	w.sees("cancelled")
+	w.leaves(func() { w.types("r") })
+	w.types("x")
+	w.until(`document.getElementById("confirm").open`)
+	w.leaves(func() { w.types(kb.Enter) })
+	w.types("f")
+	w.tabsTo("#fork-prompt")
+	w.types("another way")
+	w.tabsTo(`form[action$="/fork"] button`)
+	w.leaves(func() { w.types(kb.Enter) })
+	w.sees("another way")
+	for key, state := range map[string]string{"a": store.ReviewApproved, "d": store.ReviewDenied} {
+		job := askWrite(t, fleet).Job().ID
+		w.opens("/fleet")
+		w.sees("Write a file")
+		w.types(key)
+		if key == "a" {
+			w.until(`document.getElementById("confirm").open`)
+			w.types(kb.Enter)
+		}
+		w.until(`document.querySelector("#waiting")?.hidden`)
+		if got := s.answered(t, job); got != state {
+			t.Errorf("%s: it is %s", key, got)
+		}
+	}
+	w.leaves(func() { w.types("gu") })
+	w.sees("Usage")
+	w.leaves(func() { w.types("gt") })
+	w.leaves(func() { w.types("v") })
+	w.until(`location.pathname === "/store"`)
+	w.leaves(func() { w.types("gs") })
+	w.tabsTo(`form[action="/signout"] button`)
+	w.leaves(func() { w.types(kb.Enter) })
+	w.until(`location.pathname === "/signin"`)
+}

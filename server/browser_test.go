@@ -1,0 +1,414 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	cdpage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// The pages in a real browser, over real HTTP with real cookies.
+
+// patient is how long a page may take to show what it should: far longer than
+// it takes, so that a busy machine is not a fault.
+const patient = 30 * time.Second
+
+// doors let the users of two tenants in, each by links of their own.
+type doors map[string]*LocalAuth // by tenant
+
+func (d doors) Authenticate(r *http.Request) (Caller, error) {
+	for _, a := range d {
+		if c, err := a.Authenticate(r); err == nil {
+			return c, nil
+		}
+	}
+	return Caller{}, tidemark.ErrDenied
+}
+
+func (d doors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	sum := sha256.Sum256([]byte(r.URL.Query().Get("code")))
+	for _, a := range d {
+		a.mu.Lock()
+		_, mine := a.codes[sum]
+		a.mu.Unlock()
+		if mine {
+			a.ServeHTTP(w, r)
+			return
+		}
+	}
+	d["a"].ServeHTTP(w, r)
+}
+
+func (d doors) SignOut(w http.ResponseWriter, r *http.Request) { d["a"].SignOut(w, r) }
+
+// site is a server that listens at one address for as long as the test lasts,
+// also after it was begun again.
+type site struct {
+	t       *testing.T
+	chrome  context.Context
+	address string
+	url     string
+	open    func(context.Context, tidemark.Principal) (*store.Store, error)
+	doors   doors
+	server  *Server
+	http    *httptest.Server
+}
+
+func newSite(t *testing.T, chrome context.Context, open func(context.Context, tidemark.Principal) (*store.Store, error)) *site {
+	t.Helper()
+	s := &site{t: t, chrome: chrome, open: open, doors: doors{}, address: "127.0.0.1:0"}
+	for _, tenant := range []string{"a", "b"} {
+		s.doors[tenant] = Local("the secret of tenant "+tenant, tidemark.TenantOf(tenant, "jo"))
+		s.doors[tenant].caller.Name = "jo of " + tenant
+		s.doors[tenant].caller.Operator = tenant == "a"
+	}
+	s.begin()
+	t.Cleanup(s.end)
+	return s
+}
+
+func (s *site) begin() {
+	s.t.Helper()
+	var err error
+	s.server, err = New(Options{Auth: s.doors, SignIn: s.doors, Open: s.open, Version: "test", Holder: process.Self("test"), Formats: []string{"md"},
+		Inspect: func(context.Context, tidemark.Principal) (Inspection, error) {
+			return Inspection{Kind: "sqlite", Place: "/home/jo/.tidemark/tidemark.db", Bytes: 5 << 20, Sealed: true,
+				Keys:    []KeyInfo{{ID: "k1", Type: "passphrase", Label: "laptop", CreatedAt: time.Now().Add(-72 * time.Hour), Opened: true}},
+				Backups: []BackupInfo{{What: "export", At: time.Now().Add(-time.Hour), Outcome: "done"}}}, nil
+		}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", s.address)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.address, s.url = l.Addr().String(), "http://"+l.Addr().String()
+	s.http = &httptest.Server{Listener: l, Config: &http.Server{Handler: s.server}}
+	s.http.Start()
+}
+
+func (s *site) end() {
+	s.server.Drain()
+	s.http.CloseClientConnections()
+	s.http.Close()
+}
+
+// of is the store of a user, or of a tenant when there is no name.
+func (s *site) of(tenant, user string) *store.Store {
+	s.t.Helper()
+	return must[*store.Store](s.t)(s.open(s.t.Context(), tidemark.TenantOf(tenant, user)))
+}
+
+// onEveryStore runs a test with a browser on an embedded store and on
+// PostgreSQL.
+func onEveryStore(t *testing.T, test func(*testing.T, *site)) {
+	chrome := chromium(t)
+	t.Run("sqlite", func(t *testing.T) { test(t, newSite(t, chrome, sqliteStores(t))) })
+	t.Run("postgres", func(t *testing.T) {
+		w := &world{served: connectTo(t, newDatabase(t), nil), stores: make(map[string]*store.Store)}
+		test(t, newSite(t, chrome, w.open))
+	})
+}
+
+// onSQLite is for what makes no odds to a store.
+func onSQLite(t *testing.T) *site {
+	t.Helper()
+	return newSite(t, chromium(t), sqliteStores(t))
+}
+
+func sqliteStores(t *testing.T) func(context.Context, tidemark.Principal) (*store.Store, error) {
+	t.Helper()
+	var mu sync.Mutex
+	dir, stores := t.TempDir(), make(map[string]*store.Store)
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, st := range stores {
+			st.Close()
+		}
+	})
+	return func(ctx context.Context, p tidemark.Principal) (*store.Store, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		name := p.Tenant + p.User
+		if stores[name] == nil {
+			b, err := sqlite.Open(context.WithoutCancel(ctx), filepath.Join(dir, name+".db"), &sqlite.Options{Create: true})
+			if err != nil {
+				return nil, err
+			}
+			stores[name] = store.New(b, &store.Options{Words: search.EntryWords})
+		}
+		return stores[name], nil
+	}
+}
+
+// without skips a test, or fails it where everything has to be there.
+func without(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+// chromium starts a browser for the test.
+func chromium(t *testing.T) context.Context {
+	t.Helper()
+	var path string
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if p, err := exec.LookPath(name); err == nil {
+			path = p
+			break
+		}
+	}
+	if path == "" {
+		without(t, "no chromium, chromium-browser or google-chrome on the PATH")
+	}
+	// Inside a container the browser may not make a sandbox of its own, and
+	// the pages are ours.
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(patient))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return ctx
+}
+
+// window is a browser of somebody: it shares no cookie with another one. It
+// writes down what no page of ours may do.
+type window struct {
+	t    *testing.T
+	ctx  context.Context
+	site *site
+	mu   sync.Mutex
+	acts []string
+}
+
+// told makes a page say when its policy kept it from something.
+const told = `addEventListener("securitypolicyviolation", (e) => console.error("policy: " + e.violatedDirective + " " + e.blockedURI));
+try { new PerformanceObserver((l) => { for (const e of l.getEntries()) (window.__long ||= []).push(Math.round(e.duration)); }).observe({ type: "longtask", buffered: true }); } catch {}`
+
+// window opens one.
+func (s *site) window(t *testing.T) *window {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(s.chrome, chromedp.WithNewBrowserContext())
+	t.Cleanup(cancel)
+	w := &window{t: t, ctx: ctx, site: s}
+	// The window lives as long as the context that it was first used with.
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		if _, err := cdp.Call(ctx, t, network.Enable, network.EnableParams{}); err != nil {
+			return err
+		}
+		if _, err := cdp.Call(ctx, t, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}); err != nil {
+			return err
+		}
+		_, err := cdp.Call(ctx, t, cdpage.AddScriptToEvaluateOnNewDocument, cdpage.AddScriptToEvaluateOnNewDocumentParams{Source: told})
+		return err
+	}), chromedp.EmulateViewport(1280, 800))
+	note := func(format string, args ...any) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.acts = append(w.acts, fmt.Sprintf(format, args...))
+	}
+	messages, requests, dialogs := chromedp.Console(ctx), chromedp.Events(ctx, network.RequestWillBeSent), chromedp.Events(ctx, cdpage.JavascriptDialogOpening)
+	go func() {
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			if m.IsException() || strings.HasPrefix(m.Text, "policy: ") || strings.Contains(m.Text, "Content Security Policy") {
+				note("%s", m)
+			}
+		}
+	}()
+	go func() {
+		for r, err := range requests {
+			if err != nil {
+				return
+			}
+			if u := r.Request.URL; !strings.HasPrefix(u, s.url+"/") && !strings.HasPrefix(u, "data:image/") {
+				note("request %s", u)
+			}
+		}
+	}()
+	go func() {
+		for d, err := range dialogs {
+			if err != nil {
+				return
+			}
+			_, _ = chromedp.Call(ctx, cdpage.HandleJavaScriptDialog, cdpage.HandleJavaScriptDialogParams{Accept: true})
+			note("dialog %s", d.Message)
+		}
+	}()
+	t.Cleanup(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.acts) > 0 {
+			t.Errorf("the pages did %d things that they may not: %.2000q", len(w.acts), w.acts)
+		}
+	})
+	return w
+}
+
+func (w *window) do(steps ...chromedp.Action[chromedp.Void]) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, patient)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		w.t.Fatalf("%v on %s", err, w.where())
+	}
+}
+
+func (w *window) where() string {
+	where, _ := chromedp.Run(w.ctx, chromedp.Location())
+	return strings.TrimPrefix(where, w.site.url)
+}
+
+// opens goes to a page of the site.
+func (w *window) opens(path string) {
+	w.t.Helper()
+	w.do(chromedp.Navigate(w.site.url + path))
+}
+
+// asks evaluates an expression in the page.
+func asks[T any](w *window, expression string) T {
+	w.t.Helper()
+	v, err := chromedp.Run(w.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		w.t.Fatalf("%s: %v on %s", expression, err, w.where())
+	}
+	return v
+}
+
+// until waits until an expression is true, on whatever page is there then.
+func (w *window) until(expression string) {
+	w.t.Helper()
+	till := time.Now().Add(patient)
+	for {
+		ok, err := chromedp.Run(w.ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
+		if ok {
+			return
+		}
+		if time.Now().After(till) {
+			text, _ := chromedp.Run(w.ctx, chromedp.Evaluate[string](`document.body.innerText.slice(0, 3000)`))
+			w.t.Fatalf("it never came to %s (%v) on %s:\n%s", expression, err, w.where(), text)
+		}
+		select {
+		case <-w.ctx.Done():
+			w.t.Fatal(w.ctx.Err())
+		case <-time.After(15 * time.Millisecond):
+		}
+	}
+}
+
+// sees waits for texts, and shows that none of those after "not" are there.
+func (w *window) sees(texts ...string) {
+	w.t.Helper()
+	for i, text := range texts {
+		if text == "not" {
+			for _, text := range texts[i+1:] {
+				if asks[bool](w, fmt.Sprintf("document.body.textContent.includes(%q)", text)) {
+					w.t.Errorf("%q is on %s", text, w.where())
+				}
+			}
+			return
+		}
+		w.until(fmt.Sprintf("document.body.textContent.includes(%q)", text))
+	}
+}
+
+// leaves does something that leads to another page, and waits until that is
+// there.
+func (w *window) leaves(do func()) {
+	w.t.Helper()
+	asks[bool](w, `window.__old = true`)
+	do()
+	w.until(`!window.__old && document.readyState === "complete"`)
+}
+
+// clicks clicks with the mouse.
+func (w *window) clicks(selector string) {
+	w.t.Helper()
+	w.do(chromedp.ScrollIntoView(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
+}
+
+// types presses keys, wherever the focus is.
+func (w *window) types(keys string) {
+	w.t.Helper()
+	w.do(chromedp.KeyEvent(keys))
+}
+
+// fills puts text into a field.
+func (w *window) fills(selector, text string) {
+	w.t.Helper()
+	asks[bool](w, fmt.Sprintf(`(() => { const e = document.querySelector(%q); e.focus(); e.select(); return true; })()`, selector))
+	if text == "" {
+		text = kb.Backspace
+	}
+	w.types(text)
+}
+
+// signsIn opens a link that lets a user in once.
+func (w *window) signsIn(tenant string) {
+	w.t.Helper()
+	w.opens("/signin?code=" + w.site.doors[tenant].NewCode())
+	w.until(`location.pathname === "/sessions" && document.readyState === "complete"`)
+}
+
+// noticed waits until the window has written down something of a kind, and
+// forgives it.
+func (w *window) noticed(kind string) {
+	w.t.Helper()
+	till := time.Now().Add(patient)
+	for {
+		w.mu.Lock()
+		found := slices.ContainsFunc(w.acts, func(a string) bool { return strings.Contains(a, kind) })
+		if found {
+			w.acts = nil
+		}
+		w.mu.Unlock()
+		if found {
+			return
+		}
+		if time.Now().After(till) {
+			w.t.Fatalf("%q went unnoticed", kind)
+		}
+		w.until(`true`)
+	}
+}
+
+// count is how many elements there are.
+func (w *window) count(selector string) int {
+	w.t.Helper()
+	return asks[int](w, fmt.Sprintf("document.querySelectorAll(%q).length", selector))
+}
