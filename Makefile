@@ -24,7 +24,7 @@ SYSTEMS := linux darwin windows
 FUZZTIME ?= 20s
 # What make test fuzzes each target for. Two rooms are left to make fuzz: with
 # all that they link, they take minutes to compile for it.
-TESTFUZZTIME ?= 2s
+TESTFUZZTIME ?= 1s
 SOAKCHECKS ?= 10000
 CRASHSTATES ?= 1000000
 
@@ -45,7 +45,7 @@ deps: ## install the programs that tests use, where they are missing
 	@bash scripts/deps.sh
 
 .PHONY: test
-test: deps bin/tally ## install what is missing, run all tests, fuzz each target for 2 s
+test: deps bin/tally ## install what is missing, run all tests, fuzz each target for 1 s
 	$(GO) test -C tools ./...
 	$(GO) test -json ./... | bin/tally
 	bash scripts/fuzz.sh $(TESTFUZZTIME) $$($(GO) list ./... | grep -v -e /cmd/tidemark$$ -e /model/anthropic$$)

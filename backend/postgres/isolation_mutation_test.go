@@ -5,6 +5,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -139,11 +140,20 @@ func (j *jury) of(t *testing.T, m mutation) []expectation {
 	return j.by[m.about]
 }
 
+var aGrant = regexp.MustCompile(`^(grant|revoke) `)
+
 func TestEveryProtectionIsMissedWhenItIsGone(t *testing.T) {
 	world := template(t)
 	j := &jury{world: world, by: make(map[string][]expectation)}
 	var caught, idle, unnoticed []string
+	all := os.Getenv("TIDEMARK_SQL_STATEMENTS") != ""
 	for i, m := range mutations(t, world) {
+		// Each policy, FORCE and WITH CHECK is taken away each time. Of what is
+		// many times alike, long runs try all and short ones every fourth.
+		alike := strings.Contains(m.sql, "using (true)") || m.about != "" && aGrant.MatchString(m.sql)
+		if alike && !all && i%4 != 0 {
+			continue
+		}
 		t.Run(fmt.Sprint(i), func(t *testing.T) { // each copy is dropped at once
 			found, refused := m.findings(t, world, j.of(t, m))
 			switch {
