@@ -111,13 +111,20 @@ func (h *htmlPage) members(all []member) {
 
 func (h *htmlPage) jsonBlock(raw []byte) {
 	h.json = appendJSON(h.json[:0], raw)
-	h.pre(string(h.json))
+	h.source("json", string(h.json))
 }
 
 // pre writes foreign text of several lines as it is.
-func (h *htmlPage) pre(s string) {
+func (h *htmlPage) pre(s string) { h.source("", s) }
+
+// source is pre for text in a language, "": in none.
+func (h *htmlPage) source(language, s string) {
+	s = Clean(s)
 	h.say(`<pre tabindex="0">`)
-	preformatted(h.w, Clean(s))
+	if strings.HasPrefix(s, "\n") {
+		h.say("\n") // of which HTML drops one
+	}
+	highlight(h.w, language, s)
 	h.say("</pre>\n")
 }
 

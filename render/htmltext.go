@@ -34,6 +34,7 @@ type mdHTML struct {
 	cells  int  // how many table cells are open
 	task   bool // the next text may begin with the box of a task
 	room   int  // how many bytes of goals may still be written
+	paint  int  // how many bytes of code may still be painted
 }
 
 func (h *mdHTML) text(s string) {
@@ -49,6 +50,7 @@ func (h *mdHTML) text(s string) {
 	}
 	h.source = append(h.source[:0], s...)
 	h.room = 4*len(s) + spareGoals
+	h.paint = maxHighlight
 	h.children(h.parser.Parse(text.NewReader(h.source)))
 }
 
@@ -191,10 +193,15 @@ func (h *mdHTML) code(n ast.Node, language string) {
 		h.say(` class="language-` + language + `"`) // letters, digits, and a few signs
 	}
 	h.say(">")
+	h.buf = h.buf[:0]
 	for i := range n.Lines().Len() {
 		line := n.Lines().At(i)
-		escape(h.w, string(line.Value(h.source)))
+		h.buf = append(h.buf, line.Value(h.source)...)
 	}
+	if h.paint -= len(h.buf); h.paint < 0 {
+		language = "" // many small blocks are as much as a large one
+	}
+	highlight(h.w, language, string(h.buf))
 	h.say("</code></pre>\n")
 }
 

@@ -13,7 +13,7 @@ import (
 
 // globals are attributes that each tag may have.
 var globals = map[string]string{
-	"class":           `(top|skip|tree|entry (system|user|assistant|tool|other|damaged)|seq|label|quiet|fact|note|text|thinking|tool|result( failed)?|hint|input|diff|plain|definition|goal|wide|center|end|self|language-[\w+#.-]+)`,
+	"class":           `(top|skip|tree|entry (system|user|assistant|tool|other|damaged)|seq|label|quiet|fact|note|text|thinking|tool|result( failed)?|hint|input|diff|plain|definition|goal|wide|center|end|self|hl-[cskntaid]|language-[\w+#.-]+)`,
 	"id":              `(transcript|[eh]-?\d+)`,
 	"tabindex":        `(0|-1)`,
 	"dir":             `auto`,
