@@ -220,7 +220,8 @@ func (c *crowd) down() error {
 	for _, d := range c.daemons {
 		select {
 		case <-d.done:
-			if code := d.cmd.ProcessState.ExitCode(); code != 0 {
+			// One that had not begun when it was told to end did nothing yet.
+			if code := d.cmd.ProcessState.ExitCode(); code != 0 && !(code == -1 && d.said.String() == "") {
 				c.t.fault(&c.t.book.aid, "%s: a daemon that is stopped ends with %d: %s", c.name, code, d.said.String())
 			}
 		case <-time.After(patience):
