@@ -10,8 +10,6 @@ import (
 )
 
 // The hostile corpus is that of package hostile, with documents around it.
-const pwn = corpora.Pwn
-
 var payloads, goals, links, contexts, sequences = corpora.Payloads, corpora.Goals, corpora.Links, corpora.Contexts, corpora.Sequences
 
 type corpus struct{ corpora.Corpus }

@@ -42,13 +42,9 @@ func (s *Server) auditedBy(ctx context.Context, action, thing, outcome string) s
 	return store.Audited{At: s.o.Now(), Who: c.User, Name: c.Name, Token: c.Token, Action: action, Thing: thing, Outcome: outcome, Request: requestID(ctx)}
 }
 
-// audit writes down what the caller of ctx did, and returns when that is
-// durable. Thing is an id or a path, never content.
-func (s *Server) audit(ctx context.Context, action, thing, outcome string) error {
-	return s.auditIn(ctx, CallerOf(ctx).Tenant, action, thing, outcome)
-}
-
-// auditIn writes it to the log of a tenant that may not be the caller's own.
+// auditIn writes down what the caller of ctx did to the log of a tenant that
+// may not be the caller's own, and returns when that is durable. Thing is an id
+// or a path, never content.
 func (s *Server) auditIn(ctx context.Context, tenant, action, thing, outcome string) error {
 	users, err := s.operators(ctx)
 	if err != nil {

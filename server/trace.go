@@ -124,7 +124,7 @@ func otlpAttributes(attrs []attribute.KeyValue) []otlpAttribute {
 			b := a.Value.AsBool()
 			out[i].Value.Bool = &b
 		default:
-			text := a.Value.Emit()
+			text := a.Value.String()
 			out[i].Value.String = &text
 		}
 	}

@@ -134,7 +134,8 @@ func (b *Backend) settle(ctx context.Context, batch tidemark.Batch, conflict err
 // false when what it wrote may have been replaced or dropped since, and when
 // it wrote nothing.
 func (b *Backend) took(ctx context.Context, batch tidemark.Batch) (took, known bool, err error) {
-	for _, a := range batch.Appends {
+	if len(batch.Appends) > 0 {
+		a := batch.Appends[0]
 		first, id := a.Lines[0].Seq, batch.StampLine(a.Lines[0]).Batch
 		there := false
 		for l, err := range b.Lines(ctx, a.Log, tidemark.Span{From: first, To: first}) {
@@ -145,7 +146,8 @@ func (b *Backend) took(ctx context.Context, batch tidemark.Batch) (took, known b
 		}
 		return took, there || took, nil
 	}
-	for _, r := range batch.Puts {
+	if len(batch.Puts) > 0 {
+		r := batch.Puts[0]
 		is, err := b.Get(ctx, r.Key)
 		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 			return false, false, err

@@ -88,7 +88,7 @@ func (v *served) Send(ctx context.Context, text string, emit func(any) error) er
 	v.turning.Lock()
 	defer v.turning.Unlock()
 	between := v.listen(emit)
-	defer v.listen(between)
+	defer func() { v.listen(between) }()
 	turn, err := v.c.Send(ctx, tidemark.Text(text))
 	if err == nil && turn.Stop != chat.StopCancelled {
 		v.tell(servedEvent{streamed: streamed{Type: "result", Subtype: turn.Stop, Text: turn.Text}, Usage: &turn.Usage})
