@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -503,35 +502,6 @@ func TestRoleOfANodeMayWorkOnQueuesAndNothingElse(t *testing.T) {
 	var may bool
 	if err := query(t, db.Super, &may, "select has_schema_privilege($1, 'river', 'usage')", other.Role); err != nil || may {
 		t.Errorf("another role may look into the schema: %v, %v", may, err)
-	}
-}
-
-func TestRoleThatInsertsCannotTakeJobs(t *testing.T) {
-	db := river(t)
-	other := pgtest.Start(t).Database(t)
-	if err := dispatch.GrantInsert(t.Context(), db.Owner, "", other.Role); err != nil {
-		t.Fatal(err)
-	}
-	url := strings.Replace(db.Server, db.Role, other.Role, 1)
-	s := store.New(memory.New(), nil)
-	j, err := s.AddJob(t.Context(), tidemark.Job{Agent: "a", Trigger: tidemark.TriggerManual})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said strings.Builder
-	d, err := dispatch.New(t.Context(), url, tidemark.TenantOf("x", ""), s, &dispatch.Options{Log: slog.New(slog.NewTextHandler(&said, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(d.Added(t.Context(), []tidemark.Job{j}), d.Added(t.Context(), []tidemark.Job{j}), d.Close()); err != nil {
-		t.Fatal(err)
-	}
-	var n int
-	if err := query(t, db.Owner, &n, "select count(*) from river.river_job"); err != nil || n != 1 {
-		t.Errorf("%d jobs, %v: %s", n, err, said.String())
-	}
-	if err := query(t, url, nil, "delete from river.river_job"); err == nil {
-		t.Error("it may delete jobs")
 	}
 }
 

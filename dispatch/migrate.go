@@ -9,8 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
-
-	"github.com/tidemark-sessions/tidemark"
 )
 
 // migrateLock is the advisory lock under which River's tables are made; the
@@ -79,32 +77,3 @@ func grants(schema, role string) []string {
 }
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
-
-// GrantInsert lets a role tell River of jobs, and not work on them: for a
-// server that takes jobs and runs none.
-func GrantInsert(ctx context.Context, ownerURL, schema, role string) error {
-	if schema == "" {
-		schema = DefaultSchema
-	}
-	if role == "" {
-		return tidemark.Invalidf("river: a role without a name")
-	}
-	pool, err := connect(ctx, ownerURL, false)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	in, to := quote(schema), quote(role)
-	err = pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		return run(ctx, c,
-			"GRANT USAGE ON SCHEMA "+in+" TO "+to,
-			// A job that is there already is touched, so that its row is told.
-			"GRANT SELECT, INSERT, UPDATE ON "+in+".river_job TO "+to,
-			"GRANT SELECT ON "+in+".river_migration TO "+to,
-			"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA "+in+" TO "+to)
-	})
-	if err != nil {
-		return fmt.Errorf("river: schema %s: role %s: %w", schema, role, err)
-	}
-	return nil
-}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"os"
 	"path"
 	"path/filepath"
@@ -47,15 +46,6 @@ const (
 	// for the token.
 	maxInboxName = 180
 )
-
-// Message is what an agent is told when somebody writes to it: the prompt of
-// its schedule, and the text.
-func Message(prompt, text string) string {
-	if strings.TrimSpace(prompt) == "" {
-		return text
-	}
-	return prompt + "\n\n" + text
-}
 
 // inbox makes jobs of the files in the inboxes below a folder, and makes the
 // inboxes of agents that the file gives a schedule of type chat. An inbox with
@@ -123,7 +113,7 @@ func (g *gate) empty(ctx context.Context, folder, agent string) error {
 	if len(files) == 0 {
 		return nil
 	}
-	s, err := ChatSchedule(g.of.o.Store.Schedules(ctx, agent))
+	s, err := g.of.o.Store.ChatSchedule(ctx, agent)
 	if err != nil || s.Name == "" || s.Status == tidemark.Disabled {
 		return err
 	}
@@ -134,20 +124,6 @@ func (g *gate) empty(ctx context.Context, folder, agent string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// ChatSchedule finds the schedule of type chat among those of an agent, one
-// that is enabled if there is one; the zero Schedule when there is none.
-func ChatSchedule(schedules iter.Seq2[tidemark.Schedule, error]) (found tidemark.Schedule, err error) {
-	for s, err := range schedules {
-		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-			return found, err
-		}
-		if err == nil && s.Type == TypeChat && (found.Name == "" || found.Status == tidemark.Disabled) {
-			found = s
-		}
-	}
-	return found, nil
 }
 
 func isMessage(name string) bool { return path.Ext(name) == ".txt" || path.Ext(name) == ".md" }
@@ -198,7 +174,7 @@ func (g *gate) deliver(ctx context.Context, box *durable.Dir, stem, token string
 		return err
 	}
 	in := store.Delivery{Agent: s.Agent, Schedule: s.Name, Trigger: tidemark.TriggerChat, Look: look,
-		Text: func(prompt string) string { return Message(prompt, strings.ToValidUTF8(string(text), "\uFFFD")) },
+		Text: func(prompt string) string { return store.Message(prompt, strings.ToValidUTF8(string(text), "\uFFFD")) },
 		ID:   token, File: strings.ToValidUTF8(strings.TrimSuffix(stem, "."+token), "\uFFFD")}
 	got, err := g.receive(ctx, in)
 	switch {

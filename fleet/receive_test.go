@@ -104,11 +104,11 @@ func TestWhatComesInWaitsUnlessTheFileSaysOtherwise(t *testing.T) {
 func TestAMessageWhileTheLastOneRunsIsSkipped(t *testing.T) {
 	s, dir := newStage(t), t.TempDir()
 	g, _ := s.gateOf(incoming(OverlapSkip), "one", nil)
-	to, err := ChatSchedule(s.store.Schedules(t.Context(), "a"))
+	to, err := s.store.ChatSchedule(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	mail := store.Delivery{Agent: to.Agent, Schedule: to.Name, Trigger: tidemark.TriggerChat, Text: func(prompt string) string { return Message(prompt, "hello") }}
+	mail := store.Delivery{Agent: to.Agent, Schedule: to.Name, Trigger: tidemark.TriggerChat, Text: func(prompt string) string { return store.Message(prompt, "hello") }}
 	got, err := s.store.Deliver(t.Context(), tidemark.Holder{}, time.Now(), mail)
 	if err != nil || !got.New || got.Job.Trigger != tidemark.TriggerChat || got.Job.Prompt != "hello" {
 		t.Fatalf("%+v, %v", got, err)

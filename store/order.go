@@ -96,32 +96,36 @@ func (s *Store) SendMessage(ctx context.Context, from tidemark.Holder, agent, te
 	if _, err := s.Agent(ctx, agent); err != nil {
 		return tidemark.Job{}, err
 	}
-	to, err := s.chatSchedule(ctx, agent)
+	to, err := s.ChatSchedule(ctx, agent)
 	switch {
 	case err != nil:
 		return tidemark.Job{}, err
 	case to.Name == "":
 		return tidemark.Job{}, tidemark.NotFoundf("agent %s has no schedule of type chat", agent)
 	case to.Status == tidemark.Disabled:
-		return tidemark.Job{}, tidemark.Conflictf("schedule %s/%s is disabled", to.Agent, to.Name)
+		return tidemark.Job{}, tidemark.Conflictf("schedule %s/%s: %w", to.Agent, to.Name, ErrDisabled)
 	}
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	got, err := s.Deliver(ctx, from, s.now(), Delivery{Agent: to.Agent, Schedule: to.Name, Trigger: tidemark.TriggerChat,
-		Text: func(prompt string) string {
-			if strings.TrimSpace(prompt) == "" {
-				return text
-			}
-			return prompt + "\n\n" + text
-		}})
+		Text: func(prompt string) string { return Message(prompt, text) }})
 	if err == nil && got.Skipped != "" {
 		err = tidemark.Conflictf("schedule %s/%s skips it: %s", to.Agent, to.Name, got.Skipped)
 	}
 	return got.Job, err
 }
 
-// chatSchedule finds the schedule of type chat of an agent, one that is enabled
+// Message is what an agent is told when somebody writes to it: the prompt of
+// its schedule, and the text.
+func Message(prompt, text string) string {
+	if strings.TrimSpace(prompt) == "" {
+		return text
+	}
+	return prompt + "\n\n" + text
+}
+
+// ChatSchedule finds the schedule of type chat of an agent, one that is enabled
 // if there is one; the zero Schedule when there is none.
-func (s *Store) chatSchedule(ctx context.Context, agent string) (found tidemark.Schedule, err error) {
+func (s *Store) ChatSchedule(ctx context.Context, agent string) (found tidemark.Schedule, err error) {
 	for d, err := range s.Schedules(ctx, agent) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return found, err

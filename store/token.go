@@ -182,12 +182,6 @@ func (s *Store) UseToken(ctx context.Context, text string) (Token, error) {
 	return t.Token, nil
 }
 
-// TokenByID returns a token of a tenant: ErrNotFound.
-func (s *Store) TokenByID(ctx context.Context, tenant, id string) (Token, error) {
-	t, _, err := s.token(ctx, tenant, id)
-	return t.Token, err
-}
-
 func (s *Store) token(ctx context.Context, tenant, id string) (keptToken, int64, error) {
 	var t keptToken
 	missing := tidemark.NotFoundf("token %s: not found", clipped(id))

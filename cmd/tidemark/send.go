@@ -1,19 +1,14 @@
 package main
 
 import (
+	"errors"
 	"io"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/store"
 )
-
-// maxMessage bounds a message to an agent, as those in its inbox are.
-const maxMessage = 1 << 20
 
 func sendCommand(a *app) *cobra.Command {
 	var wait bool
@@ -37,46 +32,40 @@ Whoever runs the fleet on this store starts the job, as soon as the limits allow
 			if _, err := agentNamed(cmd, s, args[0]); err != nil {
 				return err
 			}
-			to, err := fleet.ChatSchedule(s.Schedules(cmd.Context(), args[0]))
-			switch {
-			case err != nil:
-				return err
-			case to.Name == "":
-				return withHint(tidemark.NotFoundf("agent %s has no schedule of type chat", args[0]),
-					"add - {name: inbox, type: chat} to its schedules in the fleet file, then: tidemark fleet reload")
-			case to.Status == tidemark.Disabled:
-				return withHint(tidemark.Conflictf("schedule %s/%s is disabled", to.Agent, to.Name), "tidemark schedule enable %s/%s", to.Agent, to.Name)
+			job, err := s.SendMessage(cmd.Context(), a.holder(cmd), args[0], text)
+			if err != nil {
+				return sendHint(cmd, s, args[0], err)
 			}
-			got, err := s.Deliver(cmd.Context(), a.holder(cmd), time.Now(), store.Delivery{Agent: to.Agent, Schedule: to.Name, Trigger: tidemark.TriggerChat,
-				Text: func(prompt string) string { return fleet.Message(prompt, text) }})
-			switch {
-			case err != nil:
-				return err
-			case got.Skipped != "":
-				return withHint(tidemark.Conflictf("schedule %s/%s skips it: %s", to.Agent, to.Name, got.Skipped), "send it again later, or set overlap: queue in the fleet file")
-			}
-			return a.jobAdded(cmd, s, got.Job, wait)
+			return a.jobAdded(cmd, s, job, wait)
 		},
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "show what it puts out, and wait for its end")
 	return cmd
 }
 
-// messageText is what somebody wants to say.
-func messageText(in io.Reader, arg string) (string, error) {
-	text := arg
-	if arg == "-" {
-		b, err := io.ReadAll(io.LimitReader(in, maxMessage+1))
-		if err != nil {
-			return "", tidemark.Invalidf("stdin: %w", err)
-		}
-		text = string(b)
-	}
+// sendHint says what to do when nobody takes a message.
+func sendHint(cmd *cobra.Command, s *store.Store, agent string, err error) error {
 	switch {
-	case len(text) > maxMessage:
-		return "", tidemark.Invalidf("the message has more than %d bytes", maxMessage)
-	case strings.TrimSpace(text) == "":
-		return "", tidemark.Invalidf("the message is empty")
+	case errors.Is(err, tidemark.ErrNotFound):
+		return withHint(err, "add - {name: inbox, type: chat} to its schedules in the fleet file, then: tidemark fleet reload")
+	case errors.Is(err, store.ErrDisabled):
+		if to, lookErr := s.ChatSchedule(cmd.Context(), agent); lookErr == nil {
+			return withHint(err, "tidemark schedule enable %s/%s", to.Agent, to.Name)
+		}
+	case errors.Is(err, tidemark.ErrConflict):
+		return withHint(err, "send it again later, or set overlap: queue in the fleet file")
 	}
-	return strings.ToValidUTF8(text, "\uFFFD"), nil
+	return err
+}
+
+// messageText is what somebody wants to say. The store bounds it.
+func messageText(in io.Reader, arg string) (string, error) {
+	if arg != "-" {
+		return arg, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(in, store.MaxMessageBytes+1))
+	if err != nil {
+		return "", tidemark.Invalidf("stdin: %w", err)
+	}
+	return string(b), nil
 }

@@ -192,6 +192,10 @@ func TestAStoreMovesToPostgresAndBack(t *testing.T) {
 		t.Errorf("the drill: %q", out)
 	}
 	h.run(nil, "--store", db.Server, "tenant", "create", "harbour")
+	h.run(nil, "--store", db.Server, "tenant", "bind", "harbour", "--issuer", "https://id.example")
+	if out := h.run(nil, "--store", db.Server, "tenant", "ls", "--json"); !strings.Contains(out, "https://id.example") {
+		t.Errorf("not bound: %q", out)
+	}
 	if out := h.run(nil, "--store", db.Server, "export", "--all", "--tenants", "-o", "backup"); !strings.Contains(out, "operator.tidemark") {
 		t.Errorf("the archives: %q", out)
 	}

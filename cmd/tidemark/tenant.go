@@ -79,48 +79,103 @@ create. Who is suspended is kept out within seconds; what they keep stays.
 Run this where the store of the server can be opened, with the same --store.`,
 		Args: usage(cobra.NoArgs), RunE: help,
 	}
-	cmd.AddCommand(tenantCreateCommand(a), tenantListCommand(a),
+	cmd.AddCommand(tenantCreateCommand(a), tenantListCommand(a), tenantBindCommand(a),
 		tenantStateCommand(a, "suspend", "Keep the users and tokens of a tenant out", store.Suspended),
 		tenantStateCommand(a, "resume", "Let the users and tokens of a tenant in again", store.Active))
 	return cmd
 }
 
+// issuerFlags say who vouches for the users of a tenant.
+type issuerFlags struct{ issuer, foreign, entra string }
+
+func (i *issuerFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&i.issuer, "issuer", "", "the `URL` of the issuer whose tokens its users bring")
+	f.StringVar(&i.foreign, "foreign", "", "what that issuer calls the tenant, for one that has many")
+	f.StringVar(&i.entra, "entra", "", "the `TID` of its organisation in Microsoft Entra")
+}
+
+// settle makes an issuer of an organisation.
+func (i *issuerFlags) settle() error {
+	if i.entra == "" {
+		return nil
+	}
+	tid, err := tidemark.ParseSessionID(i.entra)
+	if err != nil || i.issuer != "" || i.foreign != "" {
+		return tidemark.Invalidf("--entra %q: want the id of an organisation, and neither --issuer nor --foreign", i.entra)
+	}
+	i.issuer, i.foreign = entraIssuer(string(tid)), string(tid)
+	return nil
+}
+
 func tenantCreateCommand(a *app) *cobra.Command {
-	var issuer, foreign, entra string
+	var by issuerFlags
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make a tenant",
 		Example: "  tidemark tenant create acme --issuer https://id.acme.example\n  tidemark tenant create globex --entra 11111111-2222-4333-8444-555555555555",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if entra != "" {
-				tid, err := tidemark.ParseSessionID(entra)
-				if err != nil || issuer != "" || foreign != "" {
-					return tidemark.Invalidf("--entra %q: want the id of an organisation, and neither --issuer nor --foreign", entra)
-				}
-				issuer, foreign = entraIssuer(string(tid)), string(tid)
+			if err := by.settle(); err != nil {
+				return err
 			}
 			s, err := a.operatorStore(cmd.Context(), creates)
 			if err != nil {
 				return err
 			}
-			t, err := s.CreateTenant(cmd.Context(), store.Tenant{Name: args[0], Issuer: issuer, Foreign: foreign})
+			t, err := s.CreateTenant(cmd.Context(), store.Tenant{Name: args[0], Issuer: by.issuer, Foreign: by.foreign})
 			if err != nil {
 				return err
 			}
-			if err := a.audit(cmd, s, t.ID, "tenant.create", t.ID); err != nil {
-				return err
-			}
-			return a.print(t, func(io.Writer) error {
-				a.say("Tenant %s (%s).", t.Name, t.ID)
-				return nil
-			})
+			return a.tenantChanged(cmd, s, t, "tenant.create")
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&issuer, "issuer", "", "the `URL` of the issuer whose tokens its users bring")
-	f.StringVar(&foreign, "foreign", "", "what that issuer calls the tenant, for one that has many")
-	f.StringVar(&entra, "entra", "", "the `TID` of its organisation in Microsoft Entra")
+	by.add(cmd)
 	return cmd
+}
+
+func tenantBindCommand(a *app) *cobra.Command {
+	var by issuerFlags
+	cmd := &cobra.Command{
+		Use: "bind NAME", Short: "Say who vouches for the users of a tenant",
+		Long: `Says which issuer's tokens the users of a tenant bring, in place of the one that
+was said before. Users whom another issuer vouched for are others: what they
+have stays theirs.`,
+		Example: "  tidemark tenant bind acme --issuer https://id.acme.example",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := by.settle(); err != nil {
+				return err
+			}
+			if by.issuer == "" {
+				return withHint(tidemark.Invalidf("which issuer?"), "tidemark tenant bind %s --issuer URL", args[0])
+			}
+			s, err := a.operatorStore(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			t, err := tenantNamed(cmd.Context(), s, args[0])
+			if err != nil {
+				return err
+			}
+			if t, err = s.BindTenant(cmd.Context(), t.ID, by.issuer, by.foreign); err != nil {
+				return err
+			}
+			return a.tenantChanged(cmd, s, t, "tenant.bind")
+		},
+	}
+	by.add(cmd)
+	return cmd
+}
+
+// tenantChanged writes down and says what was done to a tenant.
+func (a *app) tenantChanged(cmd *cobra.Command, s *store.Store, t store.Tenant, action string) error {
+	if err := a.audit(cmd, s, t.ID, action, t.ID); err != nil {
+		return err
+	}
+	return a.print(t, func(io.Writer) error {
+		a.say("Tenant %s (%s).", t.Name, t.ID)
+		return nil
+	})
 }
 
 func tenantListCommand(a *app) *cobra.Command {

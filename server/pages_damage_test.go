@@ -1,0 +1,68 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/files"
+	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+func TestADamagedEntryIsShownInItsPlaceAndTheRestIsRead(t *testing.T) {
+	dir := t.TempDir()
+	b, err := files.Open(t.Context(), dir, &files.Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := store.New(b, nil)
+	t.Cleanup(func() { kept.Close() })
+	w := kept.Create(tidemark.Session{Title: "tides"}, process.Self("test"))
+	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "before it"), tidemark.Say(tidemark.Assistant, "mangoword"), tidemark.Say(tidemark.User, "after it")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	spoil(t, dir, "mangoword", "mangoworX")
+	s := newTestServer(t, func(o *Options) {
+		o.SignIn = Local(strings.Repeat("x", 32), people()["reader-a"].Principal)
+		o.Open = func(context.Context, tidemark.Principal) (*store.Store, error) { return kept, nil }
+	})
+	s.call(t, "reader-a", "GET", "/sessions", nil).want(t, 200)
+	page := string(s.call(t, "reader-a", "GET", "/sessions/"+string(w.ID()), nil).want(t, 200).Body)
+	for _, want := range []string{"before it", "after it", "checksum does not match"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+	if strings.Contains(page, "mangowor") {
+		t.Error("what is damaged is shown")
+	}
+}
+
+// spoil changes a word wherever it is kept.
+func spoil(t *testing.T, dir, from, to string) {
+	t.Helper()
+	changed := false
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(content, []byte(from)) {
+			return err
+		}
+		changed = true
+		return os.WriteFile(path, bytes.ReplaceAll(content, []byte(from), []byte(to)), 0o600)
+	})
+	if err != nil || !changed {
+		t.Fatalf("nothing was spoilt: %v", err)
+	}
+}
