@@ -39,7 +39,7 @@ func (s *Server) followEntries(ctx context.Context, in *followInput) (*huma.Stre
 			return
 		}
 		s.stream(w, r, func(ctx context.Context, send func(event) error) error {
-			f := &following{s: s, st: st, v: v, after: after, send: send}
+			f := &following{s: s, st: st, v: v, worker: in.Worker, after: after, send: send}
 			return f.run(ctx)
 		})
 	}}, nil
@@ -47,11 +47,12 @@ func (s *Server) followEntries(ctx context.Context, in *followInput) (*huma.Stre
 
 // following is one client that follows a session.
 type following struct {
-	s     *Server
-	st    *store.Store
-	v     *store.View
-	after int64 // the last seq that was sent
-	send  func(event) error
+	s      *Server
+	st     *store.Store
+	v      *store.View
+	worker string
+	after  int64 // the last seq that was sent
+	send   func(event) error
 }
 
 var errGone = errors.New("the session is gone")
@@ -67,15 +68,35 @@ func (f *following) run(ctx context.Context) error {
 	if err := f.past(within); err != nil {
 		return f.over(ctx, within, err)
 	}
-	for e, err := range f.v.Follow(within, f.after) {
-		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+	src, leave := f.s.sources.join(sourceOf{f.st, f.v.ID, f.worker}, f.v)
+	defer leave()
+	for {
+		events, floor, news, err := src.after(f.after)
+		switch {
+		case f.after < floor:
+			if err := f.upTo(within, floor); err != nil {
+				return f.over(ctx, within, err)
+			}
+			f.after = max(f.after, floor)
+			continue
+		case len(events) == 0 && err != nil:
 			return f.over(ctx, within, err)
 		}
-		if err := f.one(e, err); err != nil {
-			return err
+		for _, e := range events {
+			f.after = e.ID
+			if err := f.send(e); err != nil {
+				return err
+			}
+		}
+		if len(events) > 0 {
+			continue // more may have come meanwhile
+		}
+		select {
+		case <-news:
+		case <-within.Done():
+			return f.over(ctx, within, within.Err())
 		}
 	}
-	return nil
 }
 
 // past sends what a fork shares: only the path that it shares, and not what

@@ -46,7 +46,7 @@ func (s *Server) sessionLive(w http.ResponseWriter, r *http.Request) {
 	}
 	frame := s.frame(r, "session")
 	s.stream(w, r, func(ctx context.Context, send func(event) error) error {
-		f := &following{s: s, st: l.st, v: l.log, after: after, send: func(e event) error {
+		f := &following{s: s, st: l.st, v: l.log, worker: l.worker, after: after, send: func(e event) error {
 			shown, err := l.shown(ctx, frame, e)
 			if err != nil {
 				return err

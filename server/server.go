@@ -114,7 +114,8 @@ type Server struct {
 	mu     sync.Mutex
 	stores map[string]*opened
 
-	work sessionWork // what is under way with single sessions
+	work    sessionWork // what is under way with single sessions
+	sources sources     // what is followed
 
 	tallies tallies // what sessions used
 

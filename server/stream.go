@@ -26,6 +26,7 @@ type event struct {
 	ID   int64  // 0: none
 	Name string // "": message
 	Data any
+	sent string // the whole of it as it is sent, where that was written already
 }
 
 // stream answers with server-sent events until follow returns, the client goes
@@ -103,8 +104,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, follow func(ctx 
 	}
 }
 
-// text is an event as it is sent: HTML as it is, for pages that take it in, and
-// anything else as JSON.
 // mayFollow asks again who reads a stream: a token that was revoked, or whose
 // tenant was suspended, ends what was begun with it. That nobody can be asked
 // just now ends nothing.
@@ -124,7 +123,12 @@ func (s *Server) mayFollow(r *http.Request) error {
 	return nil
 }
 
+// text is an event as it is sent: HTML as it is, for pages that take it in, and
+// anything else as JSON.
 func (e event) text() (string, error) {
+	if e.sent != "" {
+		return e.sent, nil
+	}
 	var data []byte
 	if html, ok := e.Data.(template.HTML); ok {
 		// Each line is a line of data; the browser joins them again.

@@ -1,0 +1,86 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// counted counts how often logs are read.
+type counted struct {
+	*memory.Backend
+	reads atomic.Int64
+}
+
+func (c *counted) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
+	c.reads.Add(1)
+	return c.Backend.Lines(ctx, log, spans...)
+}
+
+func TestAnEntryIsReadOnceForAllWhoFollow(t *testing.T) {
+	b := &counted{Backend: memory.New()}
+	st := store.New(b, nil)
+	s := newTestServer(t, func(o *Options) {
+		o.Open = func(context.Context, tidemark.Principal) (*store.Store, error) { return st, nil }
+	})
+	path := newSession(t, s, wA, "tides", "one")
+	const followers, entries = 60, 5
+	var all []*follower
+	for range followers {
+		f := s.follow(t, "reader-a", path+"/entries/stream", "1")
+		if got := f.next(t); got != "2 re one" {
+			t.Fatal(got)
+		}
+		all = append(all, f)
+	}
+	before := b.reads.Load()
+	for i := range entries {
+		s.append(t, path, said(fmt.Sprint("m", i)))
+		for n, f := range all {
+			if got, want := f.next(t), fmt.Sprintf("%d m%d", i+3, i); got != want {
+				t.Fatalf("follower %d: %q, want %q", n, got, want)
+			}
+		}
+	}
+	if n := b.reads.Load() - before; n >= followers {
+		t.Errorf("%d entries for %d followers: %d reads", entries, followers, n)
+	}
+	for _, f := range all {
+		f.close()
+	}
+}
+
+func TestAFollowerThatIsFarBehindMissesNothing(t *testing.T) {
+	s := newTestServer(t)
+	path := newSession(t, s, wA, "tides")
+	first := s.follow(t, wA, path+"/entries/stream", "")
+	const entries = 2*sourceEvents + 7
+	for i := 0; i < entries; i += 50 {
+		var texts []string
+		for n := i; n < min(i+50, entries); n++ {
+			texts = append(texts, fmt.Sprint("m", n))
+		}
+		s.append(t, path, said(texts...))
+	}
+	for _, c := range []struct {
+		f    *follower
+		from int
+	}{
+		{first, 0},
+		{s.follow(t, wA, path+"/entries/stream", ""), 0},
+		{s.follow(t, wA, path+"/entries/stream", "300"), 300},
+	} {
+		for i := c.from; i < entries; i++ {
+			if got, want := c.f.next(t), fmt.Sprintf("%d m%d", i+1, i); got != want {
+				t.Fatalf("%q, want %q", got, want)
+			}
+		}
+		c.f.close()
+	}
+}
