@@ -251,12 +251,13 @@ func (s *site) window(t *testing.T) *window {
 			}
 		}
 	}()
+	home := s.url + "/" // stays the same over restarts
 	go func() {
 		for r, err := range requests {
 			if err != nil {
 				return
 			}
-			if u := r.Request.URL; !strings.HasPrefix(u, s.url+"/") && !strings.HasPrefix(u, "data:image/") {
+			if u := r.Request.URL; !strings.HasPrefix(u, home) && !strings.HasPrefix(u, "data:image/") {
 				note("request %s", u)
 			}
 		}
