@@ -47,21 +47,22 @@ var neighbours = []struct{ from, to, reason string }{
 	{"server", "web", "the server serves the pages"},
 	{"fleet", "runner", "a job runs its agent"},
 	{"runner", "chat", "the built-in agent is a chat"},
+	{"acp", "chat", "the agent of an editor is a chat"},
 	{"internal/...", "internal/...", "internal rooms are made for each other"},
 }
 
 // tenants are modules that one room alone, or those named, has a reason to
 // import.
 var tenants = map[string]string{
-	"github.com/spf13/":        "cmd/tidemark",
-	"github.com/itchyny/gojq":  "cmd/tidemark",
-	"github.com/goccy/go-yaml": "cmd/tidemark convert/herdctl fleet",
-	"golang.org/x/term":        "cmd/tidemark",
-	"golang.org/x/text":        "search",
-	"github.com/anthropics/":   "model/anthropic",
-	"github.com/muesli/":       "internal/console",
-	"github.com/coder/acp":     "runner",
-	"github.com/netresearch/":  "fleet",
+	"github.com/spf13/":                "cmd/tidemark",
+	"github.com/itchyny/gojq":          "cmd/tidemark",
+	"github.com/goccy/go-yaml":         "cmd/tidemark convert/herdctl fleet",
+	"golang.org/x/term":                "cmd/tidemark",
+	"golang.org/x/text":                "search",
+	"github.com/muesli/":               "internal/console",
+	"github.com/coder/acp":             "runner acp",
+	"github.com/modelcontextprotocol/": "mcp",
+	"github.com/netresearch/":          "fleet",
 	// AgentZero derives the keys of its sessions as this house does.
 	"golang.org/x/crypto/argon2":           "seal convert/agentzero",
 	"golang.org/x/crypto/chacha20poly1305": "seal",

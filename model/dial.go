@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"net/http"
 	"net/url"
 	"strings"
@@ -26,4 +27,14 @@ func ParseBase(base string) (*url.URL, error) {
 		return nil, tidemark.Invalidf("base URL %.200q: want http://HOST or https://HOST", base)
 	}
 	return u, nil
+}
+
+// WithoutKeys takes keys out of what a server says: some quote them.
+func WithoutKeys(page []byte, keys ...string) []byte {
+	for _, key := range keys {
+		if key != "" {
+			page = bytes.ReplaceAll(page, []byte(key), []byte("[key]"))
+		}
+	}
+	return page
 }

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"strings"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/model"
 )
@@ -74,10 +72,9 @@ func (r *reader) take(sent model.Sent) error {
 		Delta delta
 	}
 	err := json.Unmarshal(sent.Data, &e)
-	var mistyped *json.UnmarshalTypeError
 	switch {
 	case err == nil:
-	case errors.As(err, &mistyped) && e.Type != "" && e.Type != "content_block_delta":
+	case mistyped(err) && e.Type != "" && e.Type != "content_block_delta":
 		// The fields that do not fit are another event's.
 	case sent.Cut:
 		return model.Lost(Provider, io.ErrUnexpectedEOF)
@@ -99,8 +96,15 @@ func (r *reader) take(sent model.Sent) error {
 	return nil // ping, and what a later version of the API may add
 }
 
-// delta is more of a block. It is read without the library, whose types take
-// twice as long and more: an answer is thousands of these.
+// mistyped says whether all that is wrong are fields of another type than
+// they should have; the others are there.
+func mistyped(err error) bool {
+	var wrong *json.UnmarshalTypeError
+	return errors.As(err, &wrong)
+}
+
+// delta is more of a block. It is apart from frames because an answer is
+// thousands of these.
 type delta struct {
 	Type        string `json:"type"`
 	Text        string `json:"text"`
@@ -109,42 +113,72 @@ type delta struct {
 	PartialJSON string `json:"partial_json"`
 }
 
-// frame takes in an event that begins or ends something.
+// frame is an event that begins or ends something.
+type frame struct {
+	Message struct {
+		Model string `json:"model"`
+		Usage usage  `json:"usage"`
+	} `json:"message"`
+	Index int64 `json:"index"`
+	Delta struct {
+		StopReason string `json:"stop_reason"`
+	} `json:"delta"`
+	Usage usage           `json:"usage"`
+	Block json.RawMessage `json:"content_block"`
+}
+
+type usage struct {
+	Input      int64 `json:"input_tokens"`
+	Output     int64 `json:"output_tokens"`
+	CacheRead  int64 `json:"cache_read_input_tokens"`
+	CacheWrite int64 `json:"cache_creation_input_tokens"`
+}
+
 func (r *reader) frame(kind string, data []byte) error {
-	var e sdk.MessageStreamEventUnion
-	if err := json.Unmarshal(data, &e); err != nil {
+	var e frame
+	if err := json.Unmarshal(data, &e); err != nil && !mistyped(err) {
 		return model.Nonsense(Provider, "sent an event that makes no sense", data)
 	}
 	switch kind {
 	case "message_start":
 		r.model = e.Message.Model
-		r.count(e.Message.Usage.InputTokens, e.Message.Usage.OutputTokens, e.Message.Usage.CacheReadInputTokens, e.Message.Usage.CacheCreationInputTokens)
+		r.count(e.Message.Usage)
 	case "content_block_start":
-		return r.start(e.Index, e.ContentBlock)
+		return r.start(e.Index, e.Block)
 	case "content_block_stop":
 		delete(r.open, e.Index)
 	case "message_delta":
 		if e.Delta.StopReason != "" {
-			r.stop = string(e.Delta.StopReason)
+			r.stop = e.Delta.StopReason
 		}
-		r.count(e.Usage.InputTokens, e.Usage.OutputTokens, e.Usage.CacheReadInputTokens, e.Usage.CacheCreationInputTokens)
+		r.count(e.Usage)
 	}
 	return nil
 }
 
 // count takes in usage. Later figures are totals, and 0 means not said.
-func (r *reader) count(in, out, read, write int64) {
+func (r *reader) count(u usage) {
 	for _, f := range []struct {
 		to *int64
 		n  int64
-	}{{&r.usage.InputTokens, in}, {&r.usage.OutputTokens, out}, {&r.usage.CacheReadTokens, read}, {&r.usage.CacheWriteTokens, write}} {
+	}{{&r.usage.InputTokens, u.Input}, {&r.usage.OutputTokens, u.Output}, {&r.usage.CacheReadTokens, u.CacheRead}, {&r.usage.CacheWriteTokens, u.CacheWrite}} {
 		if f.n > 0 {
 			*f.to = f.n
 		}
 	}
 }
 
-func (r *reader) start(index int64, c sdk.ContentBlockStartEventContentBlockUnion) error {
+func (r *reader) start(index int64, raw json.RawMessage) error {
+	var c struct {
+		Type      string          `json:"type"`
+		Text      string          `json:"text"`
+		Thinking  string          `json:"thinking"`
+		Signature string          `json:"signature"`
+		ID        string          `json:"id"`
+		Name      string          `json:"name"`
+		Input     json.RawMessage `json:"input"`
+	}
+	_ = json.Unmarshal(raw, &c) // it is JSON, if it is there; what has no type is left out
 	b := &block{}
 	var begin tidemark.Block
 	said := ""
@@ -155,11 +189,11 @@ func (r *reader) start(index int64, c sdk.ContentBlockStartEventContentBlockUnio
 		begin, said = tidemark.Block{Type: tidemark.BlockThinking}, c.Thinking
 		b.signature.WriteString(c.Signature)
 	case "redacted_thinking":
-		begin, b.redacted = tidemark.Block{Type: tidemark.BlockThinking, Provider: Provider, Raw: c.RawJSON()}, true
+		begin, b.redacted = tidemark.Block{Type: tidemark.BlockThinking, Provider: Provider, Raw: string(raw)}, true
 	case "tool_use":
 		begin = tidemark.Block{Type: tidemark.BlockToolUse, ID: c.ID, Name: c.Name}
-		if raw := c.JSON.Input.Raw(); raw != "{}" && raw != "null" {
-			said = raw // the whole of it, where a server does not stream arguments
+		if whole := string(c.Input); whole != "{}" && whole != "null" {
+			said = whole // the whole of it, where a server does not stream arguments
 		}
 	default:
 		return nil // results of tools that run at the provider's: none were offered

@@ -1,7 +1,5 @@
 // Package anthropic asks models over the Messages API of Anthropic, and over
-// what speaks like it. The official library makes the connection and knows the
-// events; the bytes of a request are made here, so that an old conversation is
-// sent as it was sent before, whatever the library's version.
+// what speaks like it.
 //
 // It keeps no conversation and reads no environment.
 //
@@ -12,15 +10,11 @@ package anthropic
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"iter"
 	"net/http"
 	"net/url"
 	"strings"
-
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
 
 	"github.com/tidemark-sessions/tidemark/model"
 )
@@ -42,9 +36,16 @@ type Options struct {
 // Client asks one server. It may be used by several goroutines.
 type Client struct {
 	o      Options
-	sdk    sdk.Client
+	http   *http.Client
+	url    *url.URL
 	broken error // of the options, told when they are used
 }
+
+const (
+	home = "https://api.anthropic.com"
+	// version is the only one that the API has had; what comes new is a beta.
+	version = "2023-06-01"
+)
 
 // defaultMaxTokens is what every model of this API grants.
 const defaultMaxTokens = 8192
@@ -54,48 +55,15 @@ func New(o Options) *Client {
 	if o.MaxTokens == 0 {
 		o.MaxTokens = defaultMaxTokens
 	}
-	c := &Client{o: o}
-	options := []option.RequestOption{
-		option.WithoutEnvironmentDefaults(),
-		option.WithMaxRetries(0),
-		option.WithHTTPClient(model.Straight(o.HTTP)),
-		option.WithMiddleware(boundRefusals),
+	if o.BaseURL == "" {
+		o.BaseURL = home
 	}
-	if o.BaseURL != "" {
-		base, err := model.ParseBase(o.BaseURL)
-		if err != nil {
-			c.broken = err
-			return c
-		}
-		options = append(options, option.WithBaseURL(withoutVersion(base)))
+	c := &Client{o: o, http: model.Straight(o.HTTP)}
+	if c.url, c.broken = model.ParseBase(o.BaseURL); c.broken == nil {
+		c.url.Path = strings.TrimSuffix(strings.TrimRight(c.url.Path, "/"), "/v1")
+		c.url = c.url.JoinPath("v1", "messages")
 	}
-	if o.Key != "" {
-		options = append(options, option.WithAPIKey(o.Key))
-	}
-	if o.Token != "" {
-		options = append(options, option.WithAuthToken(o.Token))
-	}
-	c.sdk = sdk.NewClient(options...)
 	return c
-}
-
-// withoutVersion leaves out the /v1 that the library adds.
-func withoutVersion(base *url.URL) string {
-	u := *base
-	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/v1")
-	return u.String()
-}
-
-// boundRefusals keeps the library from reading an error page without end.
-func boundRefusals(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-	res, err := next(req)
-	if err == nil && res.StatusCode >= 400 {
-		res.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(res.Body, model.MaxRefusalBytes), res.Body}
-	}
-	return res, err
 }
 
 // Stream asks for the next message. The last event is Done, or there is an
@@ -111,36 +79,34 @@ func (c *Client) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Ev
 		return func(yield func(model.Event, error) bool) { yield(model.Event{}, err) }
 	}
 	return c.o.Retry.Stream(ctx, func(ctx context.Context, alive func(), emit func(model.Event) error) (*model.Answer, error) {
-		var res *http.Response
-		if err := c.sdk.Post(ctx, "v1/messages", body, &res, option.WithHeader("Accept", "text/event-stream")); err != nil {
-			return nil, c.refused(err)
+		res, err := c.post(ctx, body)
+		if err != nil {
+			return nil, model.Lost(Provider, err)
 		}
 		defer res.Body.Close()
 		alive()
 		if res.StatusCode != http.StatusOK {
 			page, _ := io.ReadAll(io.LimitReader(res.Body, model.MaxRefusalBytes))
-			return nil, model.Refused(Provider, res.StatusCode, res.Header, c.withoutKey(page))
+			return nil, model.Refused(Provider, res.StatusCode, res.Header, model.WithoutKeys(page, c.o.Key, c.o.Token))
 		}
 		return read(res.Body, alive, emit)
 	})
 }
 
-// refused returns the error for what the library could not send, or for what
-// the server did not take.
-func (c *Client) refused(err error) error {
-	var api *sdk.Error
-	if !errors.As(err, &api) || api.Response == nil {
-		return model.Lost(Provider, err)
+func (c *Client) post(ctx context.Context, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
-	return model.Refused(Provider, api.StatusCode, api.Response.Header, c.withoutKey([]byte(api.RawJSON())))
-}
-
-// withoutKey takes the key out of what a server says: some quote it.
-func (c *Client) withoutKey(page []byte) []byte {
-	for _, secret := range []string{c.o.Key, c.o.Token} {
-		if secret != "" {
-			page = bytes.ReplaceAll(page, []byte(secret), []byte("[key]"))
-		}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("User-Agent", "tidemark")
+	req.Header.Set("Anthropic-Version", version)
+	if c.o.Key != "" {
+		req.Header.Set("X-Api-Key", c.o.Key)
 	}
-	return page
+	if c.o.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.o.Token)
+	}
+	return c.http.Do(req)
 }

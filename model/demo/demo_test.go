@@ -163,6 +163,7 @@ func TestWordsComeWithADelayUntilCancelled(t *testing.T) {
 	})
 }
 
+// A stream that went on after its listener left would panic.
 func TestListenerMayLeave(t *testing.T) {
 	for range New(Options{Delay: -1}).Stream(t.Context(), model.Request{}) {
 		break

@@ -82,7 +82,7 @@ func (c *Client) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Ev
 		alive()
 		if res.StatusCode != http.StatusOK {
 			page, _ := io.ReadAll(io.LimitReader(res.Body, model.MaxRefusalBytes))
-			return nil, model.Refused(c.o.Name, res.StatusCode, res.Header, c.withoutKey(page))
+			return nil, model.Refused(c.o.Name, res.StatusCode, res.Header, model.WithoutKeys(page, c.o.Key))
 		}
 		answer, err := read(c.o.Name, res.Body, alive, emit)
 		if answer != nil && answer.Entry.Model == "" {
@@ -104,12 +104,4 @@ func (c *Client) post(ctx context.Context, body []byte) (*http.Response, error) 
 		req.Header.Set("Authorization", "Bearer "+c.o.Key)
 	}
 	return c.http.Do(req)
-}
-
-// withoutKey takes the key out of what a server says: some quote it.
-func (c *Client) withoutKey(page []byte) []byte {
-	if c.o.Key == "" {
-		return page
-	}
-	return bytes.ReplaceAll(page, []byte(c.o.Key), []byte("[key]"))
 }
