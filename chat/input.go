@@ -59,8 +59,9 @@ func unanswered(entries []tidemark.Entry) []tidemark.Block {
 // entries, and what is added at the end changes nothing before it: a provider
 // finds in its cache what it was sent before. A call without a result gets one
 // that says so, a result without a call is left out, what tools put out is
-// marked as data, and the conversation begins with the user.
-func input(entries []tidemark.Entry) []tidemark.Entry {
+// marked as data, what another model has thought is left out, for it is signed
+// and nobody else takes it, and the conversation begins with the user.
+func input(entries []tidemark.Entry, asked string) []tidemark.Entry {
 	var out []tidemark.Entry
 	for i, e := range entries {
 		switch {
@@ -70,8 +71,14 @@ func input(entries []tidemark.Entry) []tidemark.Entry {
 			if len(out) == 0 {
 				out = append(out, tidemark.Say(tidemark.User, "(The conversation goes on from here.)"))
 			}
-			if e = spoken(e); len(e.Blocks) > 0 {
-				out = append(out, e)
+			said := spoken(e)
+			if slices.ContainsFunc(said.Blocks, isThought) {
+				if by := askedThen(e); by != "" && by != asked {
+					said.Blocks = slices.DeleteFunc(said.Blocks, isThought)
+				}
+			}
+			if len(said.Blocks) > 0 {
+				out = append(out, said)
 			}
 			if results := answers(e, entries[i+1:]); len(results) > 0 {
 				out = append(out, tidemark.Entry{Kind: tidemark.KindMessage, Role: tidemark.Tool, Blocks: results, At: e.At})
@@ -83,6 +90,17 @@ func input(entries []tidemark.Entry) []tidemark.Entry {
 		}
 	}
 	return out
+}
+
+func isThought(b tidemark.Block) bool { return b.Type == tidemark.BlockThinking }
+
+// askedThen is the model that was asked for an answer, by the name that it was
+// asked by; its own may be longer.
+func askedThen(e tidemark.Entry) string {
+	if sent := markOf[answerMark](e).Sent; sent != nil {
+		return sent.Model
+	}
+	return e.Model
 }
 
 // spoken leaves out of a message what no provider takes: text that is none.

@@ -56,9 +56,9 @@ func resultOf(id, text string) tidemark.Entry {
 func TestWhatIsAddedChangesNothingBeforeIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		entries, points := conversation(t)
-		whole := input(entries)
+		whole := input(entries, "m")
 		for _, n := range points {
-			sent := input(entries[:n])
+			sent := input(entries[:n], "m")
 			if len(sent) > len(whole) || len(sent) > 0 && !reflect.DeepEqual(sent, whole[:len(sent)]) {
 				t.Fatalf("at %d of %d: %s", n, len(entries), cmp.Diff(sent, whole[:min(len(sent), len(whole))]))
 			}
@@ -71,7 +71,7 @@ func TestWhateverIsLeftOfAConversationIsValidInput(t *testing.T) {
 		entries, _ := conversation(t)
 		entries = slices.DeleteFunc(entries, func(tidemark.Entry) bool { return rapid.IntRange(0, 4).Draw(t, "damaged") == 0 })
 		var open []string
-		for i, e := range input(entries) {
+		for i, e := range input(entries, "m") {
 			if i == 0 && e.Role != tidemark.User {
 				t.Fatalf("begins with %s", e.Role)
 			}
@@ -133,5 +133,24 @@ func TestAResultOfMoreThanTextKeepsItsBlocks(t *testing.T) {
 	marked := asData(b)
 	if b.Blocks[0].Text != "x" || string(marked.Blocks[1].Data) != "png" || !strings.Contains(marked.Blocks[0].Text, "\nx\n") {
 		t.Errorf("%+v of %+v", marked, b)
+	}
+}
+
+func TestWhatOneModelThoughtIsNotSentToAnother(t *testing.T) {
+	thought := tidemark.Block{Type: tidemark.BlockThinking, Provider: "p", Raw: `{"signature":"s"}`}
+	for what, c := range map[string]struct {
+		e    tidemark.Entry
+		want bool
+	}{
+		"asked by the same name": {tidemark.Entry{Model: "one-20260101", Extra: mark(answerMark{Sent: &sent{Model: "one"}})}, true},
+		"asked by another name":  {tidemark.Entry{Model: "one", Extra: mark(answerMark{Sent: &sent{Model: "two"}})}, false},
+		"kept by another tool":   {tidemark.Entry{Model: "two"}, false},
+		"nobody knows whose":     {tidemark.Entry{}, true},
+	} {
+		c.e.Role, c.e.Blocks = tidemark.Assistant, []tidemark.Block{thought, tidemark.Text("said")}
+		out := input([]tidemark.Entry{tidemark.Say(tidemark.User, "q"), c.e}, "one")
+		if len(out) != 2 || slices.ContainsFunc(out[1].Blocks, isThought) != c.want || out[1].Text() != "said" || len(c.e.Blocks) != 2 {
+			t.Errorf("%s: %+v", what, out)
+		}
 	}
 }

@@ -261,7 +261,7 @@ func (t *thread) untold() bool {
 
 // request is what is sent now.
 func (t *thread) request(name string) model.Request {
-	r := model.Request{Model: name, Entries: input(t.context), Thinking: t.c.o.Thinking}
+	r := model.Request{Model: name, Entries: input(t.context, name), Thinking: t.c.o.Thinking}
 	if t.system != nil {
 		r.System = t.system.Text()
 	}

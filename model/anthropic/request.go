@@ -100,6 +100,7 @@ func (c *Client) head(r model.Request) head {
 	}
 	switch {
 	case r.Thinking <= 0:
+	case takesBudget(r.Model) && hasActed(r):
 	case takesBudget(r.Model):
 		budget := max(r.Thinking, minThinking)
 		h.Thinking = &thinking{Type: "enabled", Budget: budget}
@@ -244,30 +245,6 @@ func blocksOf(e tidemark.Entry) ([][]byte, error) {
 		}
 	}
 	return append(results, rest...), nil
-}
-
-// withoutLastThoughts leaves out the thinking at the end of an answer that was
-// cut short: the API refuses a message that ends so.
-func withoutLastThoughts(blocks []tidemark.Block) []tidemark.Block {
-	n := len(blocks)
-	for n > 0 && blocks[n-1].Type == tidemark.BlockThinking {
-		n--
-	}
-	return blocks[:n]
-}
-
-// signed returns thinking that this provider signed, byte for byte. One in
-// which a secret was masked is no longer what was signed.
-func signed(b tidemark.Block) ([]byte, bool) {
-	if b.Type != tidemark.BlockThinking || b.Provider != Provider || b.Raw == "" || len(tidemark.Fingerprints(b.Raw)) > 0 {
-		return nil, false
-	}
-	var kind struct{ Type, Signature, Data string }
-	if json.Unmarshal([]byte(b.Raw), &kind) != nil {
-		return nil, false
-	}
-	ok := kind.Type == "thinking" && kind.Signature != "" || kind.Type == "redacted_thinking" && kind.Data != ""
-	return []byte(b.Raw), ok
 }
 
 // contentOf returns a block as the API takes it; false for one that it would
