@@ -43,7 +43,7 @@ project has none, or with -A, those of all projects.`,
 				return tidemark.Invalidf("-n %d: want a number from 0", f.Limit)
 			}
 			scoped := f.Project == "" && !everywhere
-			if scoped {
+			if f.Project = projectAt(f.Project); scoped {
 				f.Project = a.project()
 			}
 			s, err := a.open(cmd.Context(), reads)

@@ -37,7 +37,7 @@ func memoryLs(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if project == "" && !everywhere {
+			if project = projectAt(project); project == "" && !everywhere {
 				project = a.project()
 			}
 			rows := []store.Memory{}
@@ -98,7 +98,7 @@ func memoryAdd(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if project == "" {
+			if project = projectAt(project); project == "" {
 				project = a.project()
 			}
 			m, isNew, err := s.Remember(cmd.Context(), store.Memory{Project: project, Text: strings.Join(args, " ")})

@@ -18,7 +18,24 @@ func (a *app) project() string {
 	if err != nil {
 		return ""
 	}
-	return workTree(here)
+	return projectAt(here)
+}
+
+// projectAt is the project that a folder is in, by the one path that it has
+// whatever links lead to it: so does every tool record it whose sessions come
+// in. A folder that is not here, as that of a session from another machine, is
+// called as it is written.
+func projectAt(folder string) string {
+	if folder == "" || !thereIs(folder) {
+		return folder
+	}
+	if path, err := filepath.Abs(folder); err == nil {
+		folder = path
+	}
+	if path, err := filepath.EvalSymlinks(folder); err == nil {
+		folder = path
+	}
+	return workTree(folder)
 }
 
 // workTree is the root of the work tree that a folder is in, or the folder

@@ -63,6 +63,7 @@ text any run of characters is found.`,
 			if q.Limit < 1 {
 				return tidemark.Invalidf("-n %d: want a number from 1", q.Limit)
 			}
+			q.Project = projectAt(q.Project)
 			s, err := a.open(cmd.Context(), reads)
 			if err != nil {
 				return err
