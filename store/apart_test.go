@@ -103,3 +103,19 @@ func TestEverySessionIsListedWhateverItIsMadeOf(t *testing.T) {
 		t.Errorf("%d are not listed", len(want))
 	}
 }
+
+func TestABranchThatBeginsAnewHasNoHeadAndEnds(t *testing.T) {
+	s := open(t)
+	w := begin(t, s, user("1"), assistant("a"), tidemark.Entry{Kind: tidemark.KindBranch, Place: tidemark.Place{Parent: store.Root}})
+	v := view(t, s, w.ID())
+	if seq, err := v.Head(t.Context()); seq != 0 || err != nil {
+		t.Errorf("Head = %d, %v, want 0", seq, err)
+	}
+	_, err := s.Fork(t.Context(), w.ID(), 0, "")
+	wants(t, err, tidemark.ErrInvalid)
+	if f, err := s.Fork(t.Context(), w.ID(), 2, ""); err != nil || f.Base.Seq != 2 {
+		t.Errorf("Fork from 2 = %+v, %v", f.Base, err)
+	}
+	add(t, w, user("2"))
+	same(t, texts(t, v.Path(t.Context(), 0)), []string{"2"})
+}

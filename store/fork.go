@@ -56,22 +56,31 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 	return forked, err
 }
 
-// forkPoint returns the line to fork from; it is never a marker.
+// forkPoint returns the line to fork from, at the head for 0; it is never a
+// marker.
 func (v *View) forkPoint(ctx context.Context, seq int64) (tidemark.Line, error) {
 	if seq == 0 {
 		head, err := v.head(ctx)
 		if err != nil {
 			return head, err
 		}
-		if seq = head.Seq; seq == 0 {
-			return head, tidemark.Invalidf("session %s: has no entry to fork from", v.ID)
-		}
+		seq = head.Seq
 	}
+	l, err := v.spoken(ctx, seq)
+	if err == nil && l.Seq == 0 {
+		err = tidemark.Invalidf("session %s: has no entry to fork from", v.ID)
+	}
+	return l, err
+}
+
+// spoken returns the line at seq, or where it is a marker, the one that the
+// marker leads to; none where that is before the first entry.
+func (v *View) spoken(ctx context.Context, seq int64) (tidemark.Line, error) {
 	segments, err := v.trail(ctx)
 	if err != nil {
 		return tidemark.Line{}, err
 	}
-	for {
+	for seq > 0 {
 		var l tidemark.Line
 		if seq <= v.sharedUpTo() {
 			l, err = v.onPath(ctx, seq)
@@ -83,6 +92,7 @@ func (v *View) forkPoint(ctx context.Context, seq int64) (tidemark.Line, error) 
 		}
 		seq = l.Place.Parent
 	}
+	return tidemark.Line{}, nil
 }
 
 // ownerOf returns the session whose log holds seq, so that a fork of a fork

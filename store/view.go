@@ -193,7 +193,7 @@ func (v *View) Head(ctx context.Context) (int64, error) {
 	if err != nil || l.Kind != tidemark.KindBranch {
 		return l.Seq, err
 	}
-	l, err = v.forkPoint(ctx, l.Place.Parent)
+	l, err = v.spoken(ctx, l.Place.Parent)
 	return l.Seq, err
 }
 
