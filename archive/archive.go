@@ -24,6 +24,10 @@ import (
 // refused before anything is brought into it.
 const keyringKind = "keyring"
 
+// Format is the number of the form of an archive that this program writes. It
+// reads that form and every one before it.
+const Format = 1
+
 // Manifest is what an archive says about itself, at its end.
 type Manifest struct {
 	Format   int               `json:"format"`

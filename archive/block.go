@@ -22,9 +22,8 @@ import (
 // and an end. Each block is one zstd frame with its two sizes before it, so
 // that neither side ever holds more than some blocks.
 const (
-	magic        = "\x89TMARC\r\n"
-	formatNumber = 1
-	headerBytes  = 16
+	magic       = "\x89TMARC\r\n"
+	headerBytes = 16
 
 	flagSince  = 1 << 0 // an incremental archive
 	flagSealed = 1 << 1 // the store has a keyring
@@ -52,7 +51,7 @@ const (
 
 func header(flags uint16) []byte {
 	b := append(make([]byte, 0, headerBytes), magic...)
-	b = binary.LittleEndian.AppendUint16(b, formatNumber)
+	b = binary.LittleEndian.AppendUint16(b, Format)
 	b = binary.LittleEndian.AppendUint16(b, flags)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }

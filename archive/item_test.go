@@ -51,7 +51,7 @@ func made(t testing.TB, items ...item) []byte {
 		t.Fatal(err)
 	}
 	defer p.close()
-	m := Manifest{Format: formatNumber, MadeAt: time.Unix(0, 0).UTC(), Kinds: map[string]Count{}}
+	m := Manifest{Format: Format, MadeAt: time.Unix(0, 0).UTC(), Kinds: map[string]Count{}}
 	for i := range items {
 		m.count(&items[i])
 		if err := p.item(&items[i]); err != nil {

@@ -88,8 +88,11 @@ func (u *unpacker) header() error {
 	}
 	version := binary.LittleEndian.Uint16(b[8:])
 	u.flags = binary.LittleEndian.Uint16(b[10:])
-	if version > formatNumber || u.flags&^flagsKnown != 0 {
-		return tidemark.Unsupportedf("archive: has format %d with flags %#x, and this program knows format %d: use a newer program", version, u.flags, formatNumber)
+	if version > Format {
+		return &tidemark.NewerError{What: "archive", Format: int64(version), Known: Format}
+	}
+	if unknown := u.flags &^ flagsKnown; unknown != 0 {
+		return tidemark.Unsupportedf("archive: has flags that this program does not know (%#x), made by a newer one", unknown)
 	}
 	if version < 1 {
 		return corruptf("has format %d", version)

@@ -43,7 +43,7 @@ func Write(ctx context.Context, w io.Writer, from tidemark.Backend, o *WriteOpti
 	if err != nil {
 		return Manifest{}, err
 	}
-	m := Manifest{Format: formatNumber, MadeAt: time.Now().UTC().Truncate(time.Second), Describe: o.Describe, Kinds: make(map[string]Count)}
+	m := Manifest{Format: Format, MadeAt: time.Now().UTC().Truncate(time.Second), Describe: o.Describe, Kinds: make(map[string]Count)}
 	flags := uint16(0)
 	if o.Since != nil {
 		if o.Since.Keys == nil && o.Since.Count != (Count{}) {

@@ -12,7 +12,7 @@ import (
 func FuzzHeader(f *testing.F) {
 	unlock := newSecret()
 	keys := (&bundle{names: newSecret(), words: newSecret()}).withNewKey()
-	h := &header{Format: format, Store: hexOf(keys.store[:])}
+	h := &header{Format: Format, Store: hexOf(keys.store[:])}
 	file, err := FileSlot("file", formatKeyFile(unlock))
 	if err != nil {
 		f.Fatal(err)

@@ -19,12 +19,12 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
+// Format is the version of the keyring and of everything that is sealed.
+const Format = 1
+
 const (
 	kindKeyring = "keyring"
 	kindDataKey = "datakey"
-
-	// format is the version of the keyring and of everything that is sealed.
-	format = 1
 
 	// maxHeader bounds a keyring that is read: 32 slots of 32 hybrid
 	// recipients would be above it, and nobody has those.
@@ -129,13 +129,13 @@ func parseRing(body []byte) (*header, envelope, storeID, error) {
 		return bad(err.Error())
 	}
 	var version struct {
-		Format int `json:"format"`
+		Format int64 `json:"format"`
 	}
 	if err := json.Unmarshal(e.Keyring, &version); err != nil {
 		return bad("no keyring in it")
 	}
-	if version.Format > format {
-		return nil, e, id, tidemark.Unsupportedf("the store is sealed in format %d; this program knows format %d", version.Format, format)
+	if version.Format > Format {
+		return nil, e, id, &tidemark.NewerError{What: "what the store is sealed with", Format: version.Format, Known: Format}
 	}
 	h := new(header)
 	d := json.NewDecoder(bytes.NewReader(e.Keyring))
@@ -151,7 +151,7 @@ func parseRing(body []byte) (*header, envelope, storeID, error) {
 		return bad("no store id in it")
 	}
 	copy(id[:], raw)
-	if h.Format != format || len(h.Slots) == 0 || len(h.Slots) > maxSlots {
+	if h.Format != Format || len(h.Slots) == 0 || len(h.Slots) > maxSlots {
 		return bad("no slots in it, or too many")
 	}
 	seen := make(map[string]bool)

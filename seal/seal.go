@@ -129,7 +129,7 @@ func Create(ctx context.Context, inner tidemark.Backend, slots ...NewSlot) (*Bac
 	id := newSecret()
 	copy(keys.store[:], id[:])
 	keys.names, keys.words = newSecret(), newSecret()
-	r := &ring{bundle: keys.withNewKey(), header: &header{Format: format, Store: hex.EncodeToString(keys.store[:])}}
+	r := &ring{bundle: keys.withNewKey(), header: &header{Format: Format, Store: hex.EncodeToString(keys.store[:])}}
 	o := &opener{}
 	for _, s := range slots {
 		if err := r.header.add(s, r.bundle); err != nil {

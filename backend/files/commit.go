@@ -87,7 +87,7 @@ func (b *Backend) writing(err error) error {
 		b.broken.CompareAndSwap(nil, &brokenError{err})
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, tidemark.ErrExists), errors.Is(err, tidemark.ErrConflict), errors.Is(err, tidemark.ErrInvalid),
-		errors.Is(err, tidemark.ErrCorrupt), errors.Is(err, tidemark.ErrStorage):
+		errors.Is(err, tidemark.ErrCorrupt), errors.Is(err, tidemark.ErrStorage), errors.Is(err, tidemark.ErrUnsupported):
 		return err
 	case errors.Is(err, fs.ErrPermission):
 		return denied(err)

@@ -7,41 +7,40 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-const (
-	formatName    = "tidemark-files"
-	formatVersion = 1
-)
+const formatName = "tidemark-files"
 
-// about is what the file tidemark.json says. It is written last when a store
-// is made: a directory without it is not a store yet.
-type about struct {
-	Format  string `json:"format"`
-	Version int    `json:"version"`
-	Store   string `json:"store"` // drawn once; tells copies of stores apart from other stores
-}
-
-func (b *Backend) readStore() error {
-	data, err := durable.ReadFile(b.fs, storeFile)
+// readStore reads what the store says of itself, and refuses what this program
+// does not know.
+func (b *Backend) readStore() (about, error) {
+	info, err := b.fs.Stat(storeFile)
+	var data []byte
+	if err == nil {
+		data, err = durable.ReadFile(b.fs, storeFile)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return noStore(b.dir)
+		return about{}, noStore(b.dir)
 	}
 	if err != nil {
-		return storeError(b.dir, err)
+		return about{}, storeError(b.dir, err)
 	}
 	var a about
-	if err := json.Unmarshal(data, &a); err != nil || a.Format != formatName || a.Version < 1 {
-		return kind(tidemark.ErrCorrupt, "store %s: %s does not describe a store of files", b.dir, storeFile)
+	if err := json.Unmarshal(data, &a); err != nil || a.Format != formatName || a.Version < 1 || a.From < 0 || a.From > a.Version {
+		return about{}, kind(tidemark.ErrCorrupt, "store %s: %s does not describe a store of files", b.dir, storeFile)
 	}
-	if a.Version > formatVersion {
-		return kind(tidemark.ErrUnsupported, "store %s: has format %d and this program knows %d: use a newer program", b.dir, a.Version, formatVersion)
+	if a.Version > b.set.format() {
+		newer := &tidemark.NewerError{What: "store " + b.dir, Format: int64(a.Version), Known: int64(b.set.format())}
+		newer.Backup = durable.LastBackup(filepath.Clean(b.dir), newer.Known)
+		return about{}, newer
 	}
-	return nil
+	b.seen.Store(&info)
+	return a, nil
 }
 
 // create makes the store. Of two processes that do so at once, one does it
@@ -66,15 +65,11 @@ func (b *Backend) create(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	if err := b.readStore(); !errors.Is(err, tidemark.ErrNoStore) {
+	if _, err := b.readStore(); !errors.Is(err, tidemark.ErrNoStore) {
 		return err
 	}
 	var id [16]byte
 	rand.Read(id[:])
-	data, err := json.Marshal(about{formatName, formatVersion, hex.EncodeToString(id[:])})
-	if err != nil {
-		return err
-	}
 	if err := b.sweep(); err != nil {
 		return storeError(b.dir, err)
 	}
@@ -85,7 +80,7 @@ func (b *Backend) create(ctx context.Context) error {
 	if err := durable.SyncDir(b.fs, "."); err != nil {
 		return storeError(b.dir, err)
 	}
-	if err := durable.Replace(b.fs, b.tmpName(), storeFile, append(data, '\n')); err != nil {
+	if err := b.tell(about{Format: formatName, Version: b.set.format(), Store: hex.EncodeToString(id[:])}); err != nil {
 		return storeError(b.dir, err)
 	}
 	return nil

@@ -28,6 +28,10 @@ type Options struct {
 	ReadOnly bool       // nothing is ever written, not even a lock
 	Create   bool       // make the store when it is not there
 	FS       durable.FS // in place of the directory, for tests
+
+	// Upgrading is called before a store of an older format is upgraded, with
+	// both formats and the path of the copy that is made first. It may be nil.
+	Upgrading func(from, to int64, backup string)
 }
 
 // Backend is one handle on a store. All methods may be called concurrently.
@@ -35,7 +39,9 @@ type Backend struct {
 	fs       durable.FS
 	disk     durable.FS // the same, as it was given
 	dir      string
+	set      setting
 	readOnly bool
+	seen     atomic.Pointer[durable.Info] // tidemark.json when it was last read
 
 	closed  atomic.Bool
 	ending  chan struct{}  // closed by Close
@@ -58,10 +64,16 @@ type brokenError struct{ err error }
 //
 // ErrNoStore: there is none and o does not ask to create it. ErrInvalid: dir
 // is a file, or a directory that holds other things. ErrUnsupported: a newer
-// program wrote it; nothing was changed.
+// program wrote it, a *tidemark.NewerError; nothing was changed.
 //
-// Opening for writing completes what a crashed writer left half done.
+// Opening for writing completes what a crashed writer left half done. A store
+// of an older format is upgraded, after a copy of it was made durable beside it
+// as dir.bak-vN-TIME.
 func Open(ctx context.Context, dir string, o *Options) (*Backend, error) {
+	return open(ctx, dir, o, here)
+}
+
+func open(ctx context.Context, dir string, o *Options, set setting) (*Backend, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -76,7 +88,7 @@ func Open(ctx context.Context, dir string, o *Options) (*Backend, error) {
 		}
 		fsys = d
 	}
-	b := &Backend{fs: durable.Patient(fsys), disk: fsys, dir: dir, readOnly: o.ReadOnly, ending: make(chan struct{})}
+	b := &Backend{fs: durable.Patient(fsys), disk: fsys, dir: dir, set: set, readOnly: o.ReadOnly, ending: make(chan struct{})}
 	b.initLocks()
 	b.grown.waiting = make(map[tidemark.Key]chan struct{})
 	if err := b.start(ctx, o); err != nil {
@@ -128,12 +140,24 @@ func narrow(dir string) error {
 }
 
 func (b *Backend) start(ctx context.Context, o *Options) error {
-	err := b.readStore()
+	a, err := b.readStore()
 	if errors.Is(err, tidemark.ErrNoStore) && o.Create && !o.ReadOnly {
-		err = b.create(ctx)
+		if err := b.create(ctx); err != nil {
+			return err
+		}
+		a, err = b.readStore()
 	}
-	if err != nil || o.ReadOnly {
+	switch {
+	case err != nil:
 		return err
+	case o.ReadOnly && a.behind(b.set):
+		return kind(tidemark.ErrUnsupported, "store %s: has format %d, this program reads format %d; opening it once for writing upgrades it, after a copy was made", b.dir, a.Version, b.set.format())
+	case o.ReadOnly:
+		return nil
+	case a.behind(b.set):
+		if err := b.upgradeStore(ctx, o); err != nil {
+			return err
+		}
 	}
 	return b.tidy(ctx)
 }
@@ -158,7 +182,10 @@ func (b *Backend) use(ctx context.Context) error {
 	if b.closed.Load() {
 		return errClosed
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return b.current()
 }
 
 // begin lets Close wait for a commit.

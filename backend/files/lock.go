@@ -93,13 +93,17 @@ func (b *Backend) release(which []int) {
 }
 
 // takeSome takes the stripes in order, so that no two writers wait for each
-// other.
+// other. Whoever waited may find that the store was upgraded meanwhile.
 func (b *Backend) takeSome(ctx context.Context, which []int) error {
 	for n, i := range which {
 		if err := b.take(ctx, i); err != nil {
 			b.release(which[:n])
 			return err
 		}
+	}
+	if err := b.current(); err != nil {
+		b.release(which)
+		return err
 	}
 	return nil
 }
@@ -182,6 +186,9 @@ const (
 // openFlags opens the flags, and makes the file when it is not there. A flag
 // that cannot be read counts as set.
 func (b *Backend) openFlags() error {
+	if b.flags != nil {
+		return nil
+	}
 	f, err := b.fs.OpenFile(flagsFile, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return err

@@ -24,8 +24,9 @@ var migrations embed.FS
 //go:embed policies.sql
 var policies string
 
-// schemaVersion is the last of the migrations.
-const schemaVersion = 3
+// Schema is the version of the tables that this program works with, the last of
+// the migrations.
+const Schema = 3
 
 // versionTable is where goose notes what was applied.
 const versionTable = "tidemark.goose_db_version"
@@ -44,6 +45,10 @@ type Migration struct {
 	// Partitions spreads table line over so many hash partitions, by tenant
 	// and log. It counts when the tables are made, and not later. 0: none.
 	Partitions int
+	// Upgrading is called before the tables of an older program are changed,
+	// with both versions. Its error ends the migration, and nothing was
+	// changed. It may be nil.
+	Upgrading func(from, to int64) error
 }
 
 // maxPartitions is more than a machine has use for, and few enough for the
@@ -53,7 +58,9 @@ const maxPartitions = 1024
 // Migrate makes a database ready for this program, or brings one of an older
 // program up to date, and lets role use it. It logs in as the owner, directly
 // and not through a pooler. It may be run again, and by several at once: one
-// of them does the work, the others wait.
+// of them does the work, the others wait. Each step is a transaction: killed at
+// any instant, the database has the version before it or after it, and the next
+// one to migrate goes on.
 //
 // ErrUnsupported: the database was migrated by a newer program. ErrInvalid:
 // role could see past a policy.
@@ -142,8 +149,13 @@ func (m Migration) up(ctx context.Context, config *pgx.ConnConfig, place string)
 	if err != nil {
 		return err
 	}
-	if have > schemaVersion {
+	if have > Schema {
 		return tooNew(place, have)
+	}
+	if have > 0 && have < Schema && m.Upgrading != nil {
+		if err := m.Upgrading(have, Schema); err != nil {
+			return err
+		}
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return gooseCause(err)
@@ -152,7 +164,7 @@ func (m Migration) up(ctx context.Context, config *pgx.ConnConfig, place string)
 }
 
 func tooNew(place string, have int64) error {
-	return tidemark.Unsupportedf("database %s: its schema is version %d, made by a newer program; this one knows version %d", place, have, schemaVersion)
+	return &tidemark.NewerError{What: "database " + place, Format: have, Known: Schema}
 }
 
 func gooseCause(err error) error {

@@ -54,10 +54,66 @@ func TestThreeMigratorsAtOnceMigrateOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := tellOne[int](t, db.Owner, `select count(*) from tidemark.goose_db_version where version_id > 0`); n != schemaVersion {
-		t.Errorf("%d migrations were noted, want %d", n, schemaVersion)
+	if n := tellOne[int](t, db.Owner, `select count(*) from tidemark.goose_db_version where version_id > 0`); n != Schema {
+		t.Errorf("%d migrations were noted, want %d", n, Schema)
 	}
 	connected(t, db.Server, nil)
+}
+
+// older takes the last migration back, as a database of the program before has it.
+func older(t *testing.T, db *pgtest.Database) {
+	t.Helper()
+	tell(t, db.Owner, `do $$ begin execute (select 'drop function ' || oid::regprocedure from pg_proc where proname = 'append' and pronamespace = 'tidemark'::regnamespace); end $$`)
+	tell(t, db.Owner, `alter table tidemark.log add constraint log_session check (true), add constraint log_scope check (true)`)
+	tell(t, db.Owner, `alter table tidemark.record add constraint record_session check (true), add constraint record_scope check (true)`)
+	tell(t, db.Owner, fmt.Sprintf(`delete from tidemark.goose_db_version where version_id = %d`, Schema))
+}
+
+func TestTablesOfAnOlderProgramAreChangedWhenThatIsAllowed(t *testing.T) {
+	db := ready(t, Migration{})
+	keep(t, connected(t, db.Server, nil).For(ada), tidemark.Batch{Puts: []tidemark.Record{record(key("agent", "a"), 1, "{}")}})
+	older(t, db)
+	const made = `select string_agg(oid::text, ' ' order by oid) from pg_class where relnamespace = 'tidemark'::regnamespace`
+	before := tellOne[string](t, db.Super, made)
+	asked := ""
+	no := errors.New("not without a backup")
+	m := Migration{Role: db.Role, Upgrading: func(from, to int64) error { asked = fmt.Sprint(from, " ", to); return no }}
+	if err := m.Run(t.Context(), db.Owner); !errors.Is(err, no) {
+		t.Errorf("Run = %v, want what Upgrading said", err)
+	}
+	if want := fmt.Sprint(Schema-1, " ", Schema); asked != want {
+		t.Errorf("asked of %q, want %q", asked, want)
+	}
+	if _, err := Connect(t.Context(), db.Server, nil); !errors.Is(err, tidemark.ErrUnsupported) {
+		t.Errorf("Connect = %v, want ErrUnsupported", err)
+	}
+	if after := tellOne[string](t, db.Super, made); after != before {
+		t.Error("a migration that was refused changed tables")
+	}
+	no = nil
+	if err := m.Run(t.Context(), db.Owner); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connected(t, db.Server, nil).For(ada).Get(t.Context(), key("agent", "a")); err != nil {
+		t.Errorf("Get = %v", err)
+	}
+}
+
+func TestDatabaseOfANewerProgramIsRefusedAndLeftAlone(t *testing.T) {
+	db := ready(t, Migration{})
+	tell(t, db.Owner, `insert into tidemark.goose_db_version (version_id, is_applied) values (99, true); create policy theirs on tidemark.record for select using (false)`)
+	const made = `select string_agg(oid::text, ' ' order by oid) from pg_policy`
+	before := tellOne[string](t, db.Super, made)
+	var newer *tidemark.NewerError
+	if err := Migrate(t.Context(), db.Owner, db.Role); !errors.As(err, &newer) || newer.Format != 99 || newer.Known != Schema {
+		t.Errorf("Migrate = %v, want a NewerError", err)
+	}
+	if _, err := Connect(t.Context(), db.Server, nil); !errors.As(err, &newer) {
+		t.Errorf("Connect = %v, want a NewerError", err)
+	}
+	if after := tellOne[string](t, db.Super, made); after != before {
+		t.Error("a migration that was refused changed policies")
+	}
 }
 
 func TestMigratingAgainChangesNothing(t *testing.T) {
@@ -159,7 +215,7 @@ func TestSelfTestTurnsRed(t *testing.T) {
 		change{"public", `grant references on tidemark.record to public`, "REFERENCES on record", tidemark.ErrDenied},
 		change{"create", `grant create on schema tidemark to ` + role, "CREATE in the schema", tidemark.ErrDenied},
 		change{"trigger", `create function tidemark.t() returns trigger language plpgsql as 'begin return new; end'; create trigger t before insert on tidemark.line for each row execute function tidemark.t()`, "trigger t on line", tidemark.ErrDenied},
-		change{"missing", fmt.Sprintf(`delete from tidemark.goose_db_version where version_id = %d`, schemaVersion), fmt.Sprintf("needs version %d", schemaVersion), tidemark.ErrUnsupported},
+		change{"missing", fmt.Sprintf(`delete from tidemark.goose_db_version where version_id = %d`, Schema), fmt.Sprintf("needs version %d", Schema), tidemark.ErrUnsupported},
 		change{"newer", `insert into tidemark.goose_db_version (version_id, is_applied) values (99, true)`, "newer program", tidemark.ErrUnsupported},
 		change{"no tables", `drop schema tidemark cascade`, "migrate it as its owner", tidemark.ErrNoStore},
 		change{"no usage", `revoke usage on schema tidemark from ` + role, "may not use its tables", tidemark.ErrUnsupported},

@@ -168,9 +168,9 @@ func (db *Database) testVersion(ctx context.Context) error {
 		return tidemark.Unsupportedf("database %s: this role may not use its tables; %s, for this role", db.place, run)
 	case err != nil:
 		return db.named(err)
-	case have < schemaVersion:
-		return tidemark.Unsupportedf("database %s: its schema is version %d, this program needs version %d; %s", db.place, have, schemaVersion, run)
-	case have > schemaVersion:
+	case have < Schema:
+		return tidemark.Unsupportedf("database %s: its schema is version %d, this program needs version %d; %s", db.place, have, Schema, run)
+	case have > Schema:
 		return tooNew(db.place, have)
 	}
 	return nil

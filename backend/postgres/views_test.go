@@ -129,7 +129,7 @@ func TestStatementsOfTheFormatPageRun(t *testing.T) {
 			t.Errorf("no answer to\n%s", block[1])
 		}
 	}
-	if !strings.Contains(string(page), fmt.Sprintf("version of the schema is %d", schemaVersion)) {
+	if !strings.Contains(string(page), fmt.Sprintf("version of the schema is %d", Schema)) {
 		t.Error("the page does not say the version of the schema")
 	}
 }

@@ -271,7 +271,7 @@ func (w *writer) begin() error {
 		return w.rollBack(err)
 	}
 	if have != w.version {
-		return w.rollBack(unsupported(w.b.path, "it was upgraded to schema version %d meanwhile; start the program again in its new version", have))
+		return w.rollBack(unsupported(w.b.path, "it was upgraded to format %d meanwhile; start the program again in its new version", have))
 	}
 	return nil
 }

@@ -194,6 +194,19 @@ func (c *conn) keepWAL() error {
 	return nil
 }
 
+// leaveWAL makes close leave the store and its -wal file as they lie.
+func (c *conn) leaveWAL() error {
+	if err := c.keepWAL(); err != nil {
+		return err
+	}
+	list := libc.NewVaList(int32(1), uintptr(0))
+	defer libc.Xfree(c.tls, list)
+	if rc := lib.Xsqlite3_db_config(c.tls, c.db, lib.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, list); rc != lib.SQLITE_OK {
+		return c.fault(rc)
+	}
+	return nil
+}
+
 // interruptOn stops a statement under way when ctx ends. The returned function
 // ends that; after it, no interrupt can meet another statement.
 func (c *conn) interruptOn(ctx context.Context) (stop func()) {

@@ -67,16 +67,16 @@ func open(ctx context.Context, path string, o *Options, set setting) (*Backend, 
 		return nil, err
 	}
 	if there {
-		if err := identify(path); err != nil {
+		if err := identify(path, set.version()); err != nil {
 			return nil, err
 		}
 	}
-	b := &Backend{path: path}
+	b := &Backend{path: path, known: set.version()}
 	b.grown.init()
 	if o.ReadOnly {
 		err = b.openReading(ctx, set)
 	} else {
-		err = b.openWriting(ctx, there, set)
+		err = b.openWriting(ctx, there, o, set)
 	}
 	if err != nil {
 		return nil, named(path, err)
@@ -120,14 +120,23 @@ func find(path string) (string, bool, error) {
 }
 
 // identify looks at the file alone, without a lock and without making the -wal
-// and -shm files that opening another program's database could make. The mark
-// it looks for was in the file before it got its name. The file alone may look
-// damaged while, or after, somebody died while writing it back; whoever opens
-// it with its -wal file then looks again.
-func identify(path string) error {
+// and -shm files that opening another program's database could make, so that
+// what is refused is left as it lies. The mark it looks for was in the file
+// before it got its name; a new version of the schema is written back as soon
+// as it is there. The file alone may look damaged while, or after, somebody
+// died while writing it back; whoever opens it with its -wal file then looks
+// again.
+func identify(path string, known int64) error {
 	c, err := openConn(path, unchanging)
 	if err == nil {
 		err = ours(c, path)
+		var have int64
+		if err == nil {
+			have, err = c.number("PRAGMA user_version")
+		}
+		if err == nil {
+			err = tooNew(path, have, known)
+		}
 		c.close()
 	}
 	switch primary(err) {
@@ -158,7 +167,7 @@ func (b *Backend) openReading(ctx context.Context, set setting) error {
 			return err
 		}
 		if have < set.readable {
-			return unsupported(b.path, "its schema is version %d, this program reads version %d; opening it once for writing upgrades it", have, set.version())
+			return unsupported(b.path, "has format %d, this program reads format %d; opening it once for writing upgrades it, after a copy was made", have, set.version())
 		}
 		return tooNew(b.path, have, set.version())
 	})
@@ -171,14 +180,7 @@ func (b *Backend) openReading(ctx context.Context, set setting) error {
 	return err
 }
 
-func tooNew(path string, have, want int64) error {
-	if have > want {
-		return unsupported(path, "its schema is version %d, made by a newer program; this one knows version %d", have, want)
-	}
-	return nil
-}
-
-func (b *Backend) openWriting(ctx context.Context, there bool, set setting) error {
+func (b *Backend) openWriting(ctx context.Context, there bool, o *Options, set setting) error {
 	dir := filepath.Dir(b.path)
 	if !there {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -197,7 +199,7 @@ func (b *Backend) openWriting(ctx context.Context, there bool, set setting) erro
 		return err
 	}
 	defer lock.Release()
-	if err = b.prepare(w, set); err != nil {
+	if err = b.prepare(ctx, w, o, set); err != nil {
 		w.close()
 		return err
 	}
@@ -207,13 +209,12 @@ func (b *Backend) openWriting(ctx context.Context, there bool, set setting) erro
 
 // prepare makes or upgrades the store and opens the connection for writing,
 // while the lock is held.
-func (b *Backend) prepare(w *writer, set setting) error {
+func (b *Backend) prepare(ctx context.Context, w *writer, o *Options, set setting) error {
 	if _, err := os.Stat(b.path); errors.Is(err, fs.ErrNotExist) {
 		if err := makeStore(b.path, set); err != nil {
 			return err
 		}
 	}
-	narrow(b.path)
 	c, err := openConn(b.path, forWriting, writing...)
 	if err != nil {
 		return err
@@ -227,8 +228,10 @@ func (b *Backend) prepare(w *writer, set setting) error {
 		return err
 	}
 	if err := tooNew(b.path, have, set.version()); err != nil {
-		return err
+		// Whoever upgraded it died before it was written back. It stays so.
+		return errors.Join(err, c.leaveWAL())
 	}
+	narrow(b.path)
 	if err := ensureWAL(c); err != nil {
 		return err
 	}
@@ -236,7 +239,12 @@ func (b *Backend) prepare(w *writer, set setting) error {
 		return err
 	}
 	if have < set.version() {
-		return upgradeStore(c, b.path, have, set)
+		if err := upgradeStore(ctx, c, b.path, have, o, set); err != nil {
+			return err
+		}
+		// Written back at once, the new version is seen by programs that look
+		// at the file alone.
+		w.clearWAL()
 	}
 	return nil
 }
@@ -274,12 +282,10 @@ func makeStore(path string, set setting) error {
 	}
 	defer dir.Close()
 	fresh := filepath.Base(path) + ".new"
-	for _, left := range []string{fresh, fresh + "-wal", fresh + "-shm", fresh + "-journal"} {
-		if err := dir.Remove(left); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return tidemark.Storagef("store %s: %w", path, err)
-		}
+	err = removeDatabase(dir, fresh)
+	if err == nil {
+		err = durable.Create(dir, fresh, nil)
 	}
-	err = durable.Create(dir, fresh, nil)
 	if err == nil {
 		err = fill(path+".new", set)
 	}
@@ -293,14 +299,22 @@ func makeStore(path string, set setting) error {
 		err = durable.SyncDir(dir, ".")
 	}
 	if err != nil {
-		for _, left := range []string{fresh, fresh + "-wal", fresh + "-shm", fresh + "-journal"} {
-			dir.Remove(left)
-		}
+		removeDatabase(dir, fresh)
 		if primary(err) == 0 {
 			return tidemark.Storagef("store %s: %w", path, err)
 		}
 	}
 	return err
+}
+
+// removeDatabase removes what was left of making one.
+func removeDatabase(dir *durable.Dir, name string) error {
+	for _, left := range []string{name, name + "-wal", name + "-shm", name + "-journal"} {
+		if err := dir.Remove(left); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // fill writes the schema into an empty file: version 1, and every upgrade.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -74,74 +73,6 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-func TestStoreOfANewerProgramIsRefusedAndLeftAlone(t *testing.T) {
-	b := made(t)
-	talk(t, b, key("session", "s"), 1, 3)
-	if err := b.writer.c.run(fmt.Sprintf("PRAGMA user_version=%d", here.version()+1)); err != nil {
-		t.Fatal(err)
-	}
-	b.Close()
-	before := contents(t, filepath.Dir(b.path))
-	for _, o := range []*Options{nil, {ReadOnly: true}, {Create: true}} {
-		if _, err := Open(t.Context(), b.path, o); !errors.Is(err, tidemark.ErrUnsupported) {
-			t.Errorf("Open(%+v) = %v, want ErrUnsupported", o, err)
-		}
-	}
-	after := contents(t, filepath.Dir(b.path))
-	for _, name := range []string{"store.db", "store.db-wal"} {
-		if before[name] != after[name] {
-			t.Errorf("refusing changed %s", name)
-		}
-	}
-}
-
-// later is a program some schema versions ahead of this one, which reads no
-// older one as it is.
-func later(steps ...upgrade) setting {
-	set := here
-	set.upgrades = append(slices.Clip(set.upgrades), steps...)
-	set.readable = set.version()
-	set.now = func() time.Time { return at }
-	return set
-}
-
-func addColumn(c *conn) error { return c.run("ALTER TABLE record ADD COLUMN colour TEXT") }
-func addTable(c *conn) error  { return c.run("CREATE TABLE extra (x)") }
-
-func TestOlderStoreIsUpgradedAfterABackup(t *testing.T) {
-	old := made(t)
-	log := key("session", "s")
-	keep(t, old, tidemark.Batch{Puts: []tidemark.Record{record(log, 1, `{"a":1}`)}})
-	talk(t, old, log, 1, 5)
-	if _, err := open(t.Context(), old.path, &Options{ReadOnly: true}, later(addColumn, addTable)); !errors.Is(err, tidemark.ErrUnsupported) {
-		t.Errorf("opened for reading: %v, want ErrUnsupported", err)
-	}
-	b, err := open(t.Context(), old.path, nil, later(addColumn, addTable))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if n, _ := b.writer.c.number("PRAGMA user_version"); n != 4 {
-		t.Errorf("user_version %d, want 4", n)
-	}
-	talk(t, b, log, 6, 6)
-	if err := commit(old, tidemark.Batch{Puts: []tidemark.Record{record(log, 2, `{}`)}}); !errors.Is(err, tidemark.ErrUnsupported) {
-		t.Errorf("the older program, still running, commits: %v, want ErrUnsupported", err)
-	}
-	copyPath := old.path + ".bak-v2-20260304T050607Z"
-	info, err := os.Stat(copyPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if mode := info.Mode().Perm(); mode != 0o600 {
-		t.Errorf("the backup has mode %04o", mode)
-	}
-	back := opened(t, copyPath, &Options{ReadOnly: true})
-	if n := len(linesOf(t, back, log)); n != 5 {
-		t.Errorf("the backup has %d lines, want 5", n)
-	}
-}
-
 func linesOf(t testing.TB, b tidemark.Backend, log tidemark.Key) (lines []tidemark.Line) {
 	t.Helper()
 	for l, err := range b.Lines(context.Background(), log) {
@@ -151,28 +82,6 @@ func linesOf(t testing.TB, b tidemark.Backend, log tidemark.Key) (lines []tidema
 		lines = append(lines, l)
 	}
 	return lines
-}
-
-func TestUpgradeThatFailsLeavesTheStoreAsItWas(t *testing.T) {
-	old := made(t)
-	talk(t, old, key("session", "s"), 1, 5)
-	old.Close()
-	broken := later(addColumn, func(c *conn) error { return c.run("CREATE TABLE record (x)") })
-	for range 2 { // also with a backup of that second there already
-		if _, err := open(t.Context(), old.path, nil, broken); !errors.Is(err, tidemark.ErrStorage) {
-			t.Fatalf("Open = %v, want ErrStorage", err)
-		}
-	}
-	b := opened(t, old.path, nil)
-	if n := len(linesOf(t, b, key("session", "s"))); n != 5 {
-		t.Errorf("%d lines, want 5", n)
-	}
-	if n, _ := b.writer.c.number(`SELECT count(*) FROM pragma_table_info('record') WHERE name = 'colour'`); n != 0 {
-		t.Error("the first step was kept")
-	}
-	if n, _ := filepath.Glob(old.path + ".bak-*"); len(n) != 2 {
-		t.Errorf("backups: %v, want two", n)
-	}
 }
 
 func TestConnectionsAreSetForDurability(t *testing.T) {

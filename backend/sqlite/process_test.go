@@ -18,8 +18,9 @@ import (
 // Set in a process that the test starts from its own binary: the store to
 // append to, and the name that its keys begin with.
 const (
-	childStore = "TIDEMARK_TEST_STORE"
-	childName  = "TIDEMARK_TEST_NAME"
+	childStore   = "TIDEMARK_TEST_STORE"
+	childName    = "TIDEMARK_TEST_NAME"
+	childUpgrade = "TIDEMARK_TEST_UPGRADE" // of a process that upgrades this store
 )
 
 var shared = key("session", "shared")
@@ -27,6 +28,13 @@ var shared = key("session", "shared")
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childStore); path != "" {
 		if err := appendForever(path, os.Getenv(childName)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if path := os.Getenv(childUpgrade); path != "" {
+		if err := upgradeAloud(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

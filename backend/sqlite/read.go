@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -27,6 +28,10 @@ func (b *Backend) snapshot(ctx context.Context, use func(*conn) error) error {
 			return err
 		}
 		defer c.do("COMMIT", nil, nil)
+		// A newer program may have upgraded the store since it was opened.
+		if have, err := c.number("PRAGMA user_version"); err != nil || have > b.known {
+			return cmp.Or(err, tooNew(b.path, have, b.known))
+		}
 		return use(c)
 	}))
 }

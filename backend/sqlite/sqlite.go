@@ -27,11 +27,15 @@ type Options struct {
 	// Create makes the store, and the directory that it lies in, when it is
 	// not there.
 	Create bool
+	// Upgrading is called before a store of an older format is upgraded, with
+	// both formats and the path of the copy that is made first. It may be nil.
+	Upgrading func(from, to int64, backup string)
 }
 
 // Backend is an open store.
 type Backend struct {
 	path    string
+	known   int64 // the newest schema that is read
 	readers *readers
 	writer  *writer // nil when opened for reading only
 	grown   broadcast
@@ -55,11 +59,14 @@ var (
 //
 // ErrNoStore: there is nothing at path. ErrInvalid: what is there is not a
 // store of ours; it has not been touched. ErrUnsupported: the store was made
-// or upgraded by a newer program, or lies on a network file system.
-// ErrCorrupt: SQLite cannot read the file. ErrStorage: the disk refuses.
+// or upgraded by a newer program, a *tidemark.NewerError, and has not been
+// touched either; or it lies on a network file system. ErrCorrupt: SQLite
+// cannot read the file. ErrStorage: the disk refuses.
 //
 // A store of an older schema is upgraded in one transaction, after a copy of
-// it was made durable beside it as path.bak-vN-TIME.
+// it was made durable beside it as path.bak-vN-TIME, and read again. Without
+// the copy there is no upgrade. Killed at any instant, the store is the old one
+// or the new one, whole, and so is whatever has the name of a copy.
 func Open(ctx context.Context, path string, o *Options) (*Backend, error) {
 	return open(ctx, path, o, here)
 }

@@ -176,3 +176,17 @@ func TestStoreOnADiskThatCannotBeWrittenIsRead(t *testing.T) {
 	os.Remove(b.path + "-shm")
 	read("the file alone")
 }
+
+func TestFullDiskKeepsTheStoreFromBeingUpgraded(t *testing.T) {
+	dir := mounted(t, "size=2m")
+	b := opened(t, filepath.Join(dir, "store.db"), &Options{Create: true})
+	log := key("session", "s")
+	for seq := int64(1); seq <= 25; seq++ {
+		keep(t, b, tidemark.Batch{Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{line(log, seq, "user", strings.Repeat("x", 40<<10))}}}})
+	}
+	b.Close()
+	cannotCopy(t, t.Context(), b.path, tidemark.ErrStorage)
+	if left, _ := filepath.Glob(b.path + ".bak*"); left != nil {
+		t.Errorf("left behind: %v", left)
+	}
+}

@@ -1,9 +1,8 @@
 package sqlite
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -11,12 +10,15 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
+// Format is the version of the schema that this program writes.
+const Format = 2
+
 // An upgrade changes a store of one schema version into the next, inside a
 // transaction that it neither begins nor ends.
 type upgrade func(*conn) error
 
-// upgrades lead from version 1 to the newest, in order. A new store goes the
-// same way, so that it never differs from one that was upgraded.
+// upgrades lead from version 1 to Format, in order. A new store goes the same
+// way, so that it never differs from one that was upgraded.
 var upgrades = []upgrade{addIndex}
 
 // addIndex leaves every log unindexed; whoever can read the lines indexes them
@@ -26,61 +28,120 @@ func addIndex(c *conn) error { return c.run(schema2 + tableWord) }
 // upgradeStore brings a store to the newest schema, all steps in one
 // transaction, after a copy was made. The caller holds the lock file, so no
 // other program of ours writes meanwhile.
-func upgradeStore(c *conn, path string, have int64, set setting) error {
+func upgradeStore(ctx context.Context, c *conn, path string, have int64, o *Options, set setting) error {
 	if have < 1 {
 		return invalid(path, fmt.Sprintf("its schema has no version (%d)", have))
 	}
-	if err := backup(c, path, have, set); err != nil {
-		return err
-	}
-	if err := c.run("BEGIN IMMEDIATE"); err != nil {
-		return err
-	}
-	err := func() error {
-		for _, step := range set.upgrades[have-1:] {
-			if err := step(c); err != nil {
-				return err
-			}
-		}
-		return c.run(fmt.Sprintf("PRAGMA user_version=%d; COMMIT", set.version()))
-	}()
-	if err != nil {
-		c.run("ROLLBACK")
-		return fmt.Errorf("upgrade from schema version %d to %d: %w", have, set.version(), err)
-	}
-	return nil
-}
-
-// backup writes a whole, durable copy of the store beside it. The copy gets
-// its name before its content, for SQLite would make it as wide as the umask
-// lets.
-func backup(c *conn, path string, have int64, set setting) error {
 	dir, err := durable.OpenDir(filepath.Dir(path))
 	if err != nil {
 		return tidemark.Storagef("store %s: %w", path, err)
 	}
 	defer dir.Close()
-	stem := fmt.Sprintf("%s.bak-v%d-%s", filepath.Base(path), have, set.now().UTC().Format("20060102T150405Z"))
-	name := stem
-	err = durable.Create(dir, name, nil)
-	for n := 2; errors.Is(err, fs.ErrExist); n++ { // an attempt in the same second that went wrong later
-		name = fmt.Sprintf("%s-%d", stem, n)
-		err = durable.Create(dir, name, nil)
+	name := durable.BackupName(dir, filepath.Base(path), have, set.now())
+	if o.Upgrading != nil {
+		o.Upgrading(have, set.version(), filepath.Join(filepath.Dir(path), name))
 	}
+	if err := backup(ctx, c, dir, path, name, have); err != nil {
+		return fmt.Errorf("not upgraded from format %d to %d, because the copy to go back to could not be made: %w", have, set.version(), err)
+	}
+	if err := carryOut(c, have, set); err != nil {
+		// The store is what it was, so nobody will want the copy; kept, it
+		// would be joined by another with every further try.
+		dir.Remove(name)
+		return fmt.Errorf("upgrade from format %d to %d: %w", have, set.version(), err)
+	}
+	if err := c.run("COMMIT"); err != nil {
+		c.run("ROLLBACK")
+		return fmt.Errorf("upgrade from format %d to %d: %w", have, set.version(), err)
+	}
+	return nil
+}
+
+// carryOut does all steps and leaves the transaction open, or undoes them.
+func carryOut(c *conn, have int64, set setting) error {
+	if err := c.run("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	for _, step := range set.upgrades[have-1:] {
+		if err := step(c); err != nil {
+			c.run("ROLLBACK")
+			return err
+		}
+	}
+	err := c.run(fmt.Sprintf("PRAGMA user_version=%d", set.version()))
 	if err != nil {
-		return tidemark.Storagef("store %s: backup: %w", path, err)
+		c.run("ROLLBACK")
 	}
-	full := filepath.Join(filepath.Dir(path), name)
-	err = c.run("VACUUM INTO '" + strings.ReplaceAll(full, "'", "''") + "'")
+	return err
+}
+
+// backup writes a whole, durable copy of the store beside it. The copy gets its
+// name when it was read again and is on disk: whatever has such a name is
+// whole. It is made empty first, for SQLite would make it as wide as the umask
+// lets.
+func backup(ctx context.Context, c *conn, dir *durable.Dir, path, name string, have int64) error {
+	half := filepath.Base(path) + ".bak.new"
+	err := removeDatabase(dir, half) // of a program that died over it
 	if err == nil {
-		err = syncNamed(dir, name)
+		err = durable.Create(dir, half, nil)
+	}
+	if err == nil {
+		err = copyInto(ctx, c, filepath.Join(filepath.Dir(path), half), have)
+	}
+	if err == nil {
+		err = syncNamed(dir, half)
+	}
+	if err == nil {
+		err = dir.Rename(half, name)
 	}
 	if err == nil {
 		err = durable.SyncDir(dir, ".")
 	}
-	if err != nil {
-		dir.Remove(name)
-		return tidemark.Storagef("store %s: backup: %w", path, err)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case isCorrupt(err):
+		err = fmt.Errorf("%w; %s", named(path, err), wayOut)
+	case primary(err) != 0:
+		err = named(path, err)
+	default:
+		err = tidemark.Storagef("store %s: %w", path, err)
 	}
-	return nil
+	removeDatabase(dir, half)
+	return err
+}
+
+// copyInto copies the store into the empty file at path and reads it again.
+func copyInto(ctx context.Context, c *conn, path string, have int64) error {
+	stop := c.interruptOn(ctx)
+	err := c.run("VACUUM INTO '" + strings.ReplaceAll(path, "'", "''") + "'")
+	stop()
+	if err != nil {
+		return err
+	}
+	back, err := openConn(path, unchanging, reading...)
+	if err != nil {
+		return err
+	}
+	defer back.close()
+	defer back.interruptOn(ctx)()
+	said := ""
+	if err := back.do("PRAGMA quick_check(1)", nil, func(s *stmt) { said = s.text(0) }); err != nil {
+		return err
+	}
+	version, err := back.number("PRAGMA user_version")
+	if err == nil && (said != "ok" || version != have) {
+		err = fmt.Errorf("read again, the copy is not what was written (%s, format %d)", said, version)
+	}
+	return err
+}
+
+// tooNew refuses a store that a newer program made or upgraded.
+func tooNew(path string, have, known int64) error {
+	if have <= known {
+		return nil
+	}
+	return &tidemark.NewerError{What: "store " + path, Format: have, Known: known, Backup: durable.LastBackup(path, known)}
 }

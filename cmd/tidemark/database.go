@@ -26,21 +26,32 @@ owner is in $` + ownerVariable + `, because it holds a password.`,
 
 func databaseMigrateCommand(a *app) *cobra.Command {
 	var partitions int
+	var backedUp bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Make the tables, or bring them up to date",
 		Long: `Makes the tables, policies and grants that the store needs, and those of the queue
 that hands out jobs. It can be run again, and by several at once; nothing that
-is kept is changed or lost.`,
+is kept is changed or lost.
+
+The tables of an older version are changed only with --backed-up: an older
+program cannot use them afterwards. Each step is a transaction, so what is
+interrupted can be run again.`,
 		Example: `  export ` + ownerVariable + `=postgres://owner@db/tidemark
-  tidemark --store postgres://tidemark@db/tidemark database migrate`,
+  tidemark --store postgres://tidemark@db/tidemark database migrate
+  pg_dump -Fc -f before.dump postgres://postgres@db/tidemark
+  tidemark --store postgres://tidemark@db/tidemark database migrate --backed-up`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			place, err := a.databaseURL()
 			if err != nil {
 				return err
 			}
-			role, err := migrateDatabase(cmd.Context(), place, partitions)
+			m := postgres.Migration{Partitions: partitions}
+			if !backedUp {
+				m.Upgrading = onlyWithABackup
+			}
+			role, err := migrateDatabase(cmd.Context(), place, m)
 			if err != nil {
 				return err
 			}
@@ -51,6 +62,7 @@ is kept is changed or lost.`,
 		},
 	}
 	cmd.Flags().IntVar(&partitions, "partitions", 0, "when the tables are made: cut the largest one into `N` parts")
+	cmd.Flags().BoolVar(&backedUp, "backed-up", false, "there is a backup: change the tables of an older version")
 	return cmd
 }
 

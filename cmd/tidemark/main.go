@@ -137,6 +137,7 @@ func hintFor(err error) string {
 	var holder *store.HeldError
 	var refused *model.Error
 	var told *api.Problem
+	var newer *tidemark.NewerError
 	switch {
 	case errors.As(err, &given):
 		return given.hint
@@ -144,6 +145,10 @@ func hintFor(err error) string {
 		return "nothing that was acknowledged is lost; try again when the database is there"
 	case errors.As(err, &told) && told.Hint != "":
 		return told.Hint
+	case errors.As(err, &newer) && newer.Backup != "":
+		return "use a newer tidemark, or go back to the copy from before it was upgraded: " + newer.Backup
+	case errors.As(err, &newer):
+		return "use a newer tidemark; nothing was changed"
 	case errors.As(err, &refused):
 		return modelHint(refused)
 	case errors.As(err, &holder):

@@ -64,13 +64,13 @@ func (a *app) openBackend(ctx context.Context, place string, how access) (tidema
 	}
 	switch scheme {
 	case "sqlite":
-		b, err := sqlite.Open(ctx, path, &sqlite.Options{ReadOnly: how == reads, Create: how == creates})
+		b, err := sqlite.Open(ctx, path, &sqlite.Options{ReadOnly: how == reads, Create: how == creates, Upgrading: a.upgrading})
 		if err != nil {
 			return nil, err
 		}
 		return b, nil
 	case "files":
-		b, err := files.Open(ctx, path, &files.Options{ReadOnly: how == reads, Create: how == creates})
+		b, err := files.Open(ctx, path, &files.Options{ReadOnly: how == reads, Create: how == creates, Upgrading: a.upgrading})
 		if err != nil {
 			return nil, err
 		}
@@ -87,6 +87,12 @@ func (a *app) openBackend(ctx context.Context, place string, how access) (tidema
 		return a.openRemote(ctx, place, how)
 	}
 	return nil, withHint(tidemark.Invalidf("store %q: unknown kind", place), "write sqlite:%s or files:%s", place, place)
+}
+
+// upgrading says that an older store becomes one of this program, and where
+// what it was is kept.
+func (a *app) upgrading(from, to int64, backup string) {
+	a.say("tidemark: the store has format %d and is upgraded to format %d; what it is now is kept as %s", from, to, backup)
 }
 
 // openRemote opens the store of a server. Its token comes from the

@@ -45,7 +45,7 @@ func (v *serving) openTeam(ctx context.Context) (*team, error) {
 		return t, err
 	}
 	if v.migrate {
-		if _, err := migrateDatabase(ctx, place, 0); err != nil {
+		if _, err := migrateDatabase(ctx, place, postgres.Migration{Upgrading: onlyWithABackup}); err != nil {
 			return nil, err
 		}
 	}
@@ -209,7 +209,7 @@ func (t *team) close() error {
 
 // migrateDatabase brings the tables up to date, as their owner, for the role
 // that the store's URL logs in with.
-func migrateDatabase(ctx context.Context, place string, partitions int) (role string, err error) {
+func migrateDatabase(ctx context.Context, place string, m postgres.Migration) (role string, err error) {
 	owner := os.Getenv(ownerVariable)
 	if owner == "" {
 		return "", withHint(tidemark.Invalidf("%s is not set: tables are made by their owner, who is not the one that servers log in as", ownerVariable),
@@ -222,10 +222,19 @@ func migrateDatabase(ctx context.Context, place string, partitions int) (role st
 	if role = cmp.Or(u.User.Username(), u.Query().Get("user"), os.Getenv("PGUSER")); role == "" {
 		return "", withHint(tidemark.Invalidf("the store's URL names no role"), "write postgres://ROLE@HOST/DB")
 	}
-	if err := (postgres.Migration{Role: role, Partitions: partitions}).Run(ctx, owner); err != nil {
+	m.Role = role
+	if err := m.Run(ctx, owner); err != nil {
 		return role, err
 	}
 	return role, dispatch.Migrate(ctx, owner, dispatch.DefaultSchema, role)
+}
+
+// onlyWithABackup refuses to change the tables of an older program. The owner
+// cannot copy them, because row security is forced, so whoever runs the database
+// has to say that there is a backup.
+func onlyWithABackup(from, to int64) error {
+	return withHint(tidemark.Invalidf("the tables have version %d, and bringing them to version %d cannot be taken back", from, to),
+		"back the database up, with pg_dump as a superuser or a snapshot, then run: tidemark database migrate --backed-up")
 }
 
 // operatorStore opens the store of who runs the server. Where one store serves

@@ -1,0 +1,238 @@
+package files
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+// Format is the version of the layout that this program writes.
+const Format = 1
+
+// An upgrade changes a store of one format into the next, while all locks are
+// held and nothing is under way. It may be cut off anywhere and is then run
+// again, so it has to come to the same end from whatever it left.
+type upgrade func(durable.FS) error
+
+// setting is what Open takes from around it, so that a test can open a store as
+// a later program would.
+type setting struct {
+	upgrades []upgrade // from format 1 to the newest, in order
+	now      func() time.Time
+}
+
+var here = setting{now: time.Now}
+
+// format is what the program writes.
+func (s setting) format() int { return len(s.upgrades) + 1 }
+
+// about is what the file tidemark.json says. It is written last when a store
+// is made: a directory without it is not a store yet.
+type about struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Store   string `json:"store"`                    // drawn once; tells copies of stores apart from other stores
+	From    int    `json:"upgrading_from,omitempty"` // an upgrade from this version is under way
+}
+
+func (b *Backend) tell(a about) error {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(b.fs, b.tmpName(), storeFile, append(data, '\n'))
+}
+
+// upgradeStore brings a store to the newest format after a copy was made. That
+// it is under way is written down first: from then on older programs refuse the
+// store, and when this one dies the next one of its kind goes on.
+func (b *Backend) upgradeStore(ctx context.Context, o *Options) error {
+	if err := b.openFlags(); err != nil {
+		return b.writing(err)
+	}
+	release, err := b.takeAll(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	a, err := b.readStore() // another process may have done it meanwhile
+	if err != nil || !a.behind(b.set) {
+		return err
+	}
+	if a.From == 0 {
+		if err := b.backup(ctx, a, o); err != nil {
+			return fmt.Errorf("not upgraded from format %d to %d, because the copy to go back to could not be made: %w", a.Version, b.set.format(), err)
+		}
+		a.From = a.Version
+	}
+	from := a.From
+	a.Version = b.set.format()
+	err = b.tell(a)
+	for _, step := range b.set.upgrades[from-1:] {
+		if err != nil {
+			break
+		}
+		err = step(b.fs)
+	}
+	if err == nil {
+		a.From = 0
+		err = b.tell(a)
+	}
+	if err != nil {
+		return b.writing(fmt.Errorf("upgrade from format %d to %d: %w", from, a.Version, err))
+	}
+	return nil
+}
+
+func (a about) behind(set setting) bool { return a.Version < set.format() || a.From != 0 }
+
+// backup writes a whole, durable copy of the store beside it, which gets its
+// name last. The caller holds all locks. Hard links would not do: logs grow in
+// place.
+func (b *Backend) backup(ctx context.Context, a about, o *Options) error {
+	if err := b.recovered(); err != nil {
+		return b.writing(err)
+	}
+	abs, err := filepath.Abs(b.dir)
+	if err != nil {
+		return storeError(b.dir, err)
+	}
+	beside, err := durable.OpenDir(filepath.Dir(abs))
+	if err != nil {
+		return storeError(b.dir, err)
+	}
+	defer beside.Close()
+	name := durable.BackupName(beside, filepath.Base(abs), int64(a.Version), b.set.now())
+	if o.Upgrading != nil {
+		o.Upgrading(int64(a.Version), int64(b.set.format()), filepath.Join(filepath.Dir(abs), name))
+	}
+	half := filepath.Base(abs) + ".bak.new"
+	err = removeTree(beside, half) // of a program that died over it
+	if err == nil {
+		err = copyTree(ctx, b.fs, ".", beside, half)
+	}
+	if err == nil {
+		err = b.opensAsOlder(ctx, abs+".bak.new", a.Version)
+	}
+	if err == nil {
+		err = beside.Rename(half, name)
+	}
+	if err == nil {
+		err = durable.SyncDir(beside, ".")
+	}
+	if err != nil {
+		removeTree(beside, half)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return storeError(b.dir, err)
+	}
+	return nil
+}
+
+// opensAsOlder opens a copy as a program would that knows nothing newer.
+func (b *Backend) opensAsOlder(ctx context.Context, path string, version int) error {
+	set := b.set
+	set.upgrades = set.upgrades[:version-1]
+	back, err := open(ctx, path, &Options{ReadOnly: true}, set)
+	if err != nil {
+		return err
+	}
+	return back.Close()
+}
+
+// copyTree copies a directory and all that is in it, except for what belongs to
+// those that have the store open.
+func copyTree(ctx context.Context, from durable.FS, dir string, to durable.FS, as string) error {
+	if err := to.Mkdir(as); err != nil {
+		return err
+	}
+	names, err := from.Names(dir)
+	if err != nil || dir == locksDir || dir == tmpDir {
+		return err
+	}
+	for _, n := range names {
+		name, copied := n, as+"/"+n
+		if dir != "." {
+			name = dir + "/" + n
+		}
+		info, err := from.Stat(name)
+		switch {
+		case err != nil:
+		case info.Mode.IsDir():
+			err = copyTree(ctx, from, name, to, copied)
+		case info.Mode.IsRegular():
+			err = copyFile(ctx, from, name, info.Size, to, copied)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return durable.SyncDir(to, as)
+}
+
+func copyFile(ctx context.Context, from durable.FS, name string, size int64, to durable.FS, as string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r, err := from.OpenFile(name, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	w, err := to.OpenFile(as, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if _, err := io.CopyN(io.NewOffsetWriter(w, 0), io.NewSectionReader(r, 0, size), size); err != nil {
+		return err
+	}
+	return durable.SyncFile(w, as)
+}
+
+func removeTree(fsys durable.FS, name string) error {
+	info, err := fsys.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && info.Mode.IsDir() {
+		var names []string
+		if names, err = fsys.Names(name); err != nil {
+			return err
+		}
+		for _, n := range names {
+			if err := removeTree(fsys, name+"/"+n); err != nil {
+				return err
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return fsys.Remove(name)
+}
+
+// current returns an error when a newer program has upgraded the store since it
+// was opened: its file tidemark.json is replaced then.
+func (b *Backend) current() error {
+	info, err := b.fs.Stat(storeFile)
+	seen := b.seen.Load()
+	if err != nil || seen == nil || info.ID == seen.ID && info.Size == seen.Size && info.ModTime.Equal(seen.ModTime) {
+		return nil
+	}
+	_, err = b.readStore()
+	if errors.Is(err, tidemark.ErrUnsupported) {
+		return err
+	}
+	return nil
+}
