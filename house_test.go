@@ -35,7 +35,7 @@ var floors = map[string][]string{
 	"roof": {"cmd/tidemark"},
 	// Programs and helpers that prove things about the rest. They may use
 	// everything, and nothing but tests may use them.
-	"workshop": {"internal/...", "scripts/..."},
+	"workshop": {"internal/...", "scripts/...", "examples/..."},
 }
 
 // neighbours are the rooms of one floor that may know each other.
@@ -47,6 +47,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"server", "web", "the server serves the pages"},
 	{"fleet", "runner", "a job runs its agent"},
 	{"runner", "chat", "the built-in agent is a chat"},
+	{"acp", "chat", "an editor's agent is a chat"},
 	{"acp", "chat", "the agent of an editor is a chat"},
 	{"internal/...", "internal/...", "internal rooms are made for each other"},
 }

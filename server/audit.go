@@ -219,6 +219,9 @@ func changes(r *http.Request, route string) bool {
 	if call, ok := strings.CutPrefix(r.URL.Path, "/api/v1/backend/"); ok {
 		return call == "commit" || call == "share"
 	}
+	if r.URL.Path == mcpPath {
+		return false // its tools say what they changed
+	}
 	return route != "POST "+sessionsPath+"/{id}/export"
 }
 

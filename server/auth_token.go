@@ -238,8 +238,8 @@ func (a *TokenAuth) Authenticate(r *http.Request) (Caller, error) {
 // partOf is the part of the server that a path belongs to, "" for none that a
 // token could be scoped to.
 func partOf(p string) string {
-	if p == "/"+MetricsScope {
-		return MetricsScope
+	if p == "/"+MetricsScope || p == mcpPath {
+		return p[1:]
 	}
 	rest, ok := strings.CutPrefix(p, "/api/v1/")
 	if !ok || path.Clean(p) != strings.TrimSuffix(p, "/") {

@@ -85,7 +85,7 @@ const smallBody = 64 << 10
 
 // isCall reports whether a request is for a program, not for a browser.
 func isCall(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, tenantSpace) || r.URL.Path == "/metrics"
+	return strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, tenantSpace) || r.URL.Path == "/metrics" || r.URL.Path == mcpPath
 }
 
 // tenantSpace is what stands before the calls of a Backend for what the tenant

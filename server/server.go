@@ -54,6 +54,8 @@ type Options struct {
 	// Inspect tells what the pages say of where things are kept: how large that
 	// is, by which keys it opens, what copies there are; nil: nothing is known.
 	Inspect func(context.Context, tidemark.Principal) (Inspection, error)
+	// MCP makes what answers other agents at /mcp; nil: nothing does.
+	MCP func(MCP) http.Handler
 	// Hooks takes webhooks, which prove themselves; nil: there are none.
 	Hooks http.Handler
 	// Tracer is told what each request took; nil: nobody is.
@@ -148,6 +150,7 @@ func New(o Options) (*Server, error) {
 	s.itemRoutes()
 	s.adminRoutes()
 	s.socketRoutes()
+	s.mcpRoutes()
 	s.plainRoutes()
 	s.pageRoutes()
 	s.handler = s.watched(s.guarded(s.audited(s.mux, s.mux), s.audited(s.pages, http.HandlerFunc(s.servePages))))

@@ -109,25 +109,36 @@ local-only: it does not reach out unless --remote allows it.`,
 	fl.StringVar(&f.branch, "branch", "", "with a session: go on from an earlier `NODE`, such as n1")
 	fl.StringVarP(&f.prompt, "prompt", "p", "", "one turn: print the answer and exit; what is piped in is added")
 	fl.StringVar(&f.format, "output-format", "text", "with -p: text, json or stream-json")
+	fl.StringVar(&f.name, "name", "", "the `TITLE` of a new session")
+	fl.Float64Var(&f.hibernate, "hibernate-after", 0, "save and leave after so many `MINUTES` without a word")
+	fl.BoolVar(&f.yes, "yes", false, "with -p: approve everything that the agent wants to do")
+	fl.BoolVar(&f.noLoops, "no-loops", false, "leave the loops of the session off")
+	fl.BoolVar(&f.forceNew, "force-new", false, "a fresh shell and interpreter")
+	fl.BoolVar(&f.takeOver, "take-over", false, "ask whoever holds the session to hand it over")
+	f.agentFlags(cmd)
+	completeFlag(cmd, "output-format", "text", "json", "stream-json")
+	return cmd
+}
+
+// agentFlags adds the flags that say what the agent is, wherever it is talked
+// to.
+func (f *chatFlags) agentFlags(cmd *cobra.Command) {
+	fl := cmd.Flags()
 	fl.StringVar(&f.model, "model", "", "the `MODEL` to ask")
 	fl.StringVar(&f.provider, "provider", "", "anthropic, openai (or what speaks like it), ollama, demo")
 	fl.StringVar(&f.baseURL, "base-url", "", "where the provider is: `URL`")
 	fl.StringVar(&f.system, "system", "", "a `FILE` with the system prompt of a new session")
-	fl.StringVar(&f.name, "name", "", "the `TITLE` of a new session")
 	fl.StringVar(&f.compact, "compaction", "", "how a long conversation is made short: simple, code-aware, role-budget, model")
-	fl.Float64Var(&f.hibernate, "hibernate-after", 0, "save and leave after so many `MINUTES` without a word")
-	fl.BoolVar(&f.yes, "yes", false, "with -p: approve everything that the agent wants to do")
 	fl.BoolVar(&f.remote, "remote", false, "allow remote models and network tools in a local-only session")
-	fl.BoolVar(&f.noLoops, "no-loops", false, "leave the loops of the session off")
-	fl.BoolVar(&f.forceNew, "force-new", false, "a fresh shell and interpreter")
-	fl.BoolVar(&f.takeOver, "take-over", false, "ask whoever holds the session to hand it over")
-	for flag, values := range map[string][]string{"provider": {"anthropic", "openai", "ollama", "demo"}, "output-format": {"text", "json", "stream-json"},
-		"compaction": {compact.Simple, compact.CodeAware, compact.RoleBudget, compact.Model}} {
-		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err)
-		}
+	completeFlag(cmd, "provider", "anthropic", "openai", "ollama", "demo")
+	completeFlag(cmd, "compaction", compact.Simple, compact.CodeAware, compact.RoleBudget, compact.Model)
+}
+
+// completeFlag lets the shell complete the values of a flag.
+func completeFlag(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err)
 	}
-	return cmd
 }
 
 // check refuses flags that do not go together.
@@ -165,12 +176,24 @@ type talk struct {
 	*app
 	cmd      *cobra.Command
 	f        chatFlags
+	folder   string // where its tools work, when that is not where we are
 	s        *store.Store
 	provider provider
 	c        *chat.Chat
 	screen   *chatScreen
 	approve  func(context.Context, chat.Ask) (chat.Decision, error)
 }
+
+// project is what the chat belongs to.
+func (t *talk) project() string {
+	if t.folder != "" {
+		return projectAt(t.folder)
+	}
+	return t.app.project()
+}
+
+// root is the folder that its tools work in.
+func (t *talk) root() string { return cmp.Or(t.folder, t.project()) }
 
 func (t *talk) run(ctx context.Context) error {
 	var err error
@@ -311,7 +334,7 @@ func (t *talk) chatOptions(ctx context.Context) (chat.Options, error) {
 	if t.f.forceNew {
 		o.FreshInterpreter = "asked for with --force-new"
 	}
-	root := t.project()
+	root := t.root()
 	o.Box = func(state tool.State, files tool.Files, limits store.Limits, output func(string, []byte)) (*tool.Box, error) {
 		return tool.New(tool.Options{Root: root, Environ: toolEnviron(), State: state, Files: files, OutputBytes: limits.OutputBytes, Output: output})
 	}
@@ -345,7 +368,7 @@ func (t *talk) systemPrompt(ctx context.Context) (string, error) {
 		}
 		text = strings.ToValidUTF8(strings.TrimSpace(string(b)), "\uFFFD")
 	}
-	text += fmt.Sprintf("\n\nThe project is in %s. Today is %s.", t.project(), time.Now().Format("2006-01-02"))
+	text += fmt.Sprintf("\n\nThe project is in %s. Today is %s.", t.root(), time.Now().Format("2006-01-02"))
 	n := 0
 	for m, err := range t.s.Memories(ctx, t.project()) {
 		if err != nil || m.Project == "" {

@@ -333,13 +333,7 @@ func (r *repl) switchModel(_ context.Context, name string) error {
 		r.print("%s/%s", r.provider.name, render.CleanLine(r.provider.model))
 		return nil
 	}
-	choice := modelChoice{provider: r.provider.name, model: name, baseURL: r.f.baseURL}
-	if maker, rest, ok := strings.Cut(name, "/"); ok {
-		if _, err := makerOf(maker); err == nil {
-			choice = modelChoice{provider: maker, model: rest}
-		}
-	}
-	p, err := r.model(choice, modelChoice{})
+	p, err := r.another(name)
 	if err != nil {
 		return err
 	}
@@ -349,6 +343,19 @@ func (r *repl) switchModel(_ context.Context, name string) error {
 	r.provider = p
 	r.screen.note("Now asking %s/%s.", p.name, p.model)
 	return nil
+}
+
+// another is the model of a name: NAME of the same provider, or PROVIDER/NAME.
+func (t *talk) another(name string) (provider, error) {
+	choice := modelChoice{provider: t.provider.name, model: name, baseURL: t.f.baseURL}
+	if maker, rest, ok := strings.Cut(name, "/"); ok && maker != t.provider.name {
+		if _, err := makerOf(maker); err == nil {
+			choice = modelChoice{provider: maker, model: rest}
+		}
+	} else if ok {
+		choice.model = rest
+	}
+	return t.model(choice, modelChoice{})
 }
 
 func (r *repl) listTools(context.Context, string) error {

@@ -124,7 +124,7 @@ func (f *fleetRoom) validate() *cobra.Command {
 				schedules += len(a.Schedules)
 			}
 			return f.print(map[string]int{"agents": len(file.Agents), "schedules": schedules}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s: %d agents, %d schedules, no mistakes\n", f.file, len(file.Agents), schedules)
+				_, err := fmt.Fprintf(w, "%s: %d agent(s), %d schedule(s), no mistakes\n", f.file, len(file.Agents), schedules)
 				return err
 			})
 		},
@@ -212,7 +212,7 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) er
 			f.complain(err)
 		}
 	}()
-	f.say("The fleet starts: %d agents.", len(file.Agents))
+	f.say("The fleet starts: %d agent(s).", len(file.Agents))
 	defer context.AfterFunc(cmd.Context(), n.stopping)()
 	f.daemon = d
 	err = d.Run(cmd.Context())
@@ -371,7 +371,7 @@ func (f *fleetRoom) status() *cobra.Command {
 				for _, d := range daemons {
 					fmt.Fprintf(w, "up\t%s\tsince %s\t%s\n", d.Holder, f.when(d.StartedAt), orDash(d.File))
 				}
-				fmt.Fprintf(w, "%d agents, %d jobs run\n", len(agents), len(running))
+				fmt.Fprintf(w, "%d agent(s), %d job(s) run\n", len(agents), len(running))
 				return nil
 			})
 		},

@@ -23,6 +23,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/server"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -137,18 +138,24 @@ func (v *serving) settle(cmd *cobra.Command) error {
 			v.requireDatabase = on
 		}
 	}
-	if (v.cert == "") != (v.key == "") {
-		return tidemark.Invalidf("--tls-cert and --tls-key go together")
-	}
 	if v.logFormat != "json" && v.logFormat != "text" {
 		return tidemark.Invalidf("--log %q: want json or text", v.logFormat)
 	}
+	return v.settleListener("--addr")
+}
+
+// settleListener refuses an address, named by a flag, at which the token of the
+// local user would go over a wire that others can read.
+func (v *serving) settleListener(flag string) error {
+	if (v.cert == "") != (v.key == "") {
+		return tidemark.Invalidf("--tls-cert and --tls-key go together")
+	}
 	host, _, err := net.SplitHostPort(v.addr)
 	if err != nil {
-		return tidemark.Invalidf("--addr %q: want HOST:PORT", v.addr)
+		return tidemark.Invalidf("%s %q: want HOST:PORT", flag, v.addr)
 	}
 	if ip := net.ParseIP(host); v.auth == authLocal && v.cert == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return withHint(tidemark.Invalidf("--addr %s: others could read along, the token included", v.addr),
+		return withHint(tidemark.Invalidf("%s %s: others could read along, the token included", flag, v.addr),
 			"listen at 127.0.0.1, or give --tls-cert and --tls-key")
 	}
 	return nil
@@ -210,6 +217,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 		return err
 	}
 	o.Inspect = t.inspect
+	o.MCP = func(c server.MCP) http.Handler { return mcp.Handler(v.forAgents(c, "")) }
 	s, err := server.New(o)
 	if err != nil {
 		return err
@@ -219,7 +227,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 		return tidemark.Invalidf("%w", err)
 	}
 	defer v.keepAnchors(ctx, s)()
-	return v.serve(ctx, s, listener)
+	return v.serve(ctx, s, s, listener)
 }
 
 // hooks takes the webhooks of a fleet file; nil when there is none.
@@ -247,9 +255,10 @@ func (v *serving) hooks(ctx context.Context, t *team) (http.Handler, error) {
 // drainPatience is how long requests have to end when the server is told to.
 const drainPatience = 20 * time.Second
 
-// serve answers until ctx ends, and then lets what is under way end.
-func (v *serving) serve(ctx context.Context, s *server.Server, listener net.Listener) error {
-	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+// serve answers with a handler of s until ctx ends, and then lets what is under
+// way end.
+func (v *serving) serve(ctx context.Context, s *server.Server, handler http.Handler, listener net.Listener) error {
+	h := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(slog.NewTextHandler(v.err, nil), slog.LevelWarn)}
 	scheme := "http"
 	if v.cert != "" {

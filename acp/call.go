@@ -1,0 +1,186 @@
+package acp
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+
+	sdk "github.com/coder/acp-go-sdk"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
+)
+
+// arguments are those of the tools that an editor can show more of than their
+// name.
+type arguments struct {
+	Path      string `json:"path"`
+	Command   string `json:"command"`
+	Code      string `json:"code"`
+	URL       string `json:"url"`
+	Pattern   string `json:"pattern"`
+	Name      string `json:"name"`
+	Key       string `json:"key"`
+	Action    string `json:"action"`
+	Text      string `json:"text"`
+	Offset    int    `json:"offset"`
+	Content   string `json:"content"`
+	OldString string `json:"old_string"`
+	NewString string `json:"new_string"`
+}
+
+// call is the use of a tool, as an editor shows it.
+type call struct {
+	worker, id, tool, folder string
+	input                    json.RawMessage
+	args                     arguments
+}
+
+func newCall(folder, worker, id, tool string, input json.RawMessage) call {
+	c := call{worker: worker, id: id, tool: tool, folder: folder, input: input}
+	// What does not fit is shown as it is, in the raw input; the rest stands.
+	_ = json.Unmarshal(input, &c.args)
+	return c
+}
+
+// callID names a call among those of the session and of its workers.
+func callID(worker, id string) sdk.ToolCallId {
+	if worker != "" {
+		id = worker + "/" + id
+	}
+	return sdk.ToolCallId(id)
+}
+
+func (c call) kind() sdk.ToolKind {
+	switch c.tool {
+	case "bash", "python":
+		return sdk.ToolKindExecute
+	case "read", "ls":
+		return sdk.ToolKindRead
+	case "glob", "grep":
+		return sdk.ToolKindSearch
+	case "write", "edit":
+		return sdk.ToolKindEdit
+	case "fetch":
+		return sdk.ToolKindFetch
+	case "remember", "task", "wake":
+		return sdk.ToolKindThink
+	}
+	return sdk.ToolKindOther
+}
+
+// maxTitle is how long the title of a call gets; the input has it all.
+const maxTitle = 120
+
+func (c call) title() string {
+	a, about := c.args, ""
+	for _, text := range []string{a.Command, a.Path, a.URL, a.Pattern, a.Name, a.Key, a.Code, a.Action} {
+		if text != "" {
+			about, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+			break
+		}
+	}
+	if c.tool == "task" && a.Text != "" {
+		about += " " + a.Text
+	}
+	title := c.tool
+	if about != "" {
+		title += ": " + about
+	}
+	if c.worker != "" {
+		title = "[" + c.worker + "] " + title
+	}
+	return oneLine(title)
+}
+
+func oneLine(text string) string { return render.Truncate(render.CleanLine(text), maxTitle) }
+
+// path is the file or folder that the call is about, "" when there is none on
+// disk.
+func (c call) path() string {
+	p := c.args.Path
+	switch {
+	case p == "" || strings.HasPrefix(p, "session:") || strings.HasPrefix(p, "~"):
+		return ""
+	case filepath.IsAbs(p):
+		return filepath.Clean(p)
+	}
+	return filepath.Join(c.folder, p)
+}
+
+func (c call) locations() []sdk.ToolCallLocation {
+	path := c.path()
+	if path == "" {
+		return nil
+	}
+	at := sdk.ToolCallLocation{Path: path}
+	if c.args.Offset > 0 {
+		at.Line = &c.args.Offset
+	}
+	return []sdk.ToolCallLocation{at}
+}
+
+// maxOld bounds a file that is read to show what a write replaces.
+const maxOld = 1 << 20
+
+// diff is the change that the call makes, when it is one of a file. What a
+// write replaces is known only before it is done.
+func (c call) diff(before bool) []sdk.ToolCallContent {
+	path := c.path()
+	switch {
+	case path == "":
+		return nil
+	case c.tool == "edit" && c.args.OldString != "":
+		return []sdk.ToolCallContent{sdk.ToolDiffContent(path, c.args.NewString, c.args.OldString)}
+	case c.tool != "write":
+		return nil
+	}
+	if i, err := os.Stat(path); before && err == nil && i.Mode().IsRegular() && i.Size() <= maxOld {
+		if old, err := os.ReadFile(path); err == nil {
+			return []sdk.ToolCallContent{sdk.ToolDiffContent(path, c.args.Content, strings.ToValidUTF8(string(old), "\uFFFD"))}
+		}
+	}
+	return []sdk.ToolCallContent{sdk.ToolDiffContent(path, c.args.Content)}
+}
+
+// rawInput is the input as it came; what is no JSON stays away from the wire.
+func (c call) rawInput() any {
+	if len(c.input) == 0 || !json.Valid(c.input) {
+		return nil
+	}
+	return c.input
+}
+
+// begun is the update that shows the call for the first time.
+func (c call) begun(before bool) sdk.SessionUpdate {
+	return sdk.SessionUpdate{ToolCall: &sdk.SessionUpdateToolCall{
+		ToolCallId: callID(c.worker, c.id), Title: c.title(), Kind: c.kind(), Status: sdk.ToolCallStatusPending,
+		Locations: c.locations(), Content: c.diff(before), RawInput: c.rawInput(),
+	}}
+}
+
+// asked is the call in a question for permission.
+func (c call) asked() sdk.ToolCallUpdate {
+	return sdk.ToolCallUpdate{
+		ToolCallId: callID(c.worker, c.id), Title: sdk.Ptr(c.title()), Kind: sdk.Ptr(c.kind()), Status: sdk.Ptr(sdk.ToolCallStatusPending),
+		Locations: c.locations(), Content: c.diff(true), RawInput: c.rawInput(),
+	}
+}
+
+// ended is the update with what came of a call. The change of a file stays
+// what is shown of it when it was made.
+func ended(worker string, result tidemark.Block, change []sdk.ToolCallContent) sdk.SessionUpdate {
+	u := &sdk.SessionToolCallUpdate{ToolCallId: callID(worker, result.ToolUseID), Status: sdk.Ptr(sdk.ToolCallStatusCompleted)}
+	if result.IsError {
+		u.Status = sdk.Ptr(sdk.ToolCallStatusFailed)
+		change = nil
+	}
+	u.Content = change
+	for _, b := range append([]tidemark.Block{tidemark.Text(result.Text)}, result.Blocks...) {
+		if c, ok := contentOf(b); ok {
+			u.Content = append(u.Content, sdk.ToolContent(c))
+		}
+	}
+	return sdk.SessionUpdate{ToolCallUpdate: u}
+}

@@ -1,0 +1,331 @@
+package acp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	sdk "github.com/coder/acp-go-sdk"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/model"
+)
+
+// newSession begins a session. Nothing is kept of it until something is said.
+func (a *agent) newSession(ctx context.Context, p sdk.NewSessionRequest) (r sdk.NewSessionResponse, err error) {
+	folder, err := folderOf(p.Cwd)
+	if err != nil {
+		return r, err
+	}
+	unused, err := unusedServers(p.McpServers)
+	if err != nil {
+		return r, err
+	}
+	s := newSession(a, "", folder)
+	o, err := s.options(ctx, "")
+	if err != nil {
+		return r, err
+	}
+	c, err := chat.New(o)
+	if err != nil {
+		return r, err
+	}
+	s.id = c.ID()
+	if err := a.add(s); err != nil {
+		return r, errors.Join(err, c.Close(ctx))
+	}
+	s.take(c)
+	a.wire.after(string(s.id), func() { s.greet(unused) })
+	return sdk.NewSessionResponse{SessionId: sdk.SessionId(s.id), ConfigOptions: s.config(), Models: s.models()}, nil
+}
+
+// add makes a session one of those that are open.
+func (a *agent) add(s *session) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closing {
+		return tidemark.Conflictf("the agent is about to end")
+	}
+	a.sessions[s.id] = s
+	return nil
+}
+
+// unusedServers names the MCP servers that an editor offers. Those that every
+// agent is offered go unused, and the editor is told; one that this agent said
+// it cannot talk to is an error.
+func unusedServers(servers []sdk.McpServer) (names []string, err error) {
+	for _, s := range servers {
+		if s.Stdio == nil {
+			return nil, tidemark.Unsupportedf("MCP servers over HTTP, SSE or ACP are not used by this agent, and it does not say that they are")
+		}
+		names = append(names, oneLine(s.Stdio.Name))
+	}
+	return names, nil
+}
+
+// greet tells an editor what it should know of a session that it opened.
+func (s *session) greet(unused []string) {
+	s.announce()
+	s.plan()
+	if len(unused) > 0 {
+		s.screen.note("This agent does not use MCP servers: %s. It has tools of its own.", strings.Join(unused, ", "))
+	}
+}
+
+// announce tells the commands that can be used now.
+func (s *session) announce() {
+	commands := []sdk.AvailableCommand{}
+	if s.chat() == nil {
+		commands = append(commands, sdk.AvailableCommand{Name: takeOver, Description: "ask whoever writes to this session to hand it over"})
+	}
+	for _, c := range s.a.o.Commands {
+		ac := sdk.AvailableCommand{Name: c.Name, Description: c.Help}
+		if c.Input != "" {
+			ac.Input = &sdk.AvailableCommandInput{Unstructured: &sdk.UnstructuredCommandInput{Hint: c.Input}}
+		}
+		commands = append(commands, ac)
+	}
+	s.tell(sdk.SessionUpdate{AvailableCommandsUpdate: &sdk.SessionAvailableCommandsUpdate{AvailableCommands: commands}})
+}
+
+// load goes on with a session, and shows its past first.
+func (a *agent) load(ctx context.Context, p sdk.LoadSessionRequest) (r sdk.LoadSessionResponse, err error) {
+	s, unused, err := a.reopen(ctx, p.SessionId, p.Cwd, p.McpServers, true)
+	if err != nil {
+		return r, err
+	}
+	s.greet(unused)
+	return sdk.LoadSessionResponse{ConfigOptions: s.config(), Models: s.models()}, nil
+}
+
+// resume goes on with a session whose past the editor has.
+func (a *agent) resume(ctx context.Context, p sdk.ResumeSessionRequest) (r sdk.ResumeSessionResponse, err error) {
+	s, unused, err := a.reopen(ctx, p.SessionId, p.Cwd, p.McpServers, false)
+	if err != nil {
+		return r, err
+	}
+	s.greet(unused)
+	return sdk.ResumeSessionResponse{ConfigOptions: s.config(), Models: s.models()}, nil
+}
+
+// reopen opens a session that is kept, and names the MCP servers that go unused.
+func (a *agent) reopen(ctx context.Context, id sdk.SessionId, cwd string, servers []sdk.McpServer, past bool) (*session, []string, error) {
+	folder, err := folderOf(cwd)
+	if err != nil {
+		return nil, nil, err
+	}
+	unused, err := unusedServers(servers)
+	if err != nil {
+		return nil, nil, err
+	}
+	known, err := tidemark.ParseSessionID(string(id))
+	if err != nil {
+		return nil, nil, tidemark.NotFoundf("session %.80q: not found", id)
+	}
+	s, err := a.enter(known, folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = s.open(ctx, past)
+	end()
+	if err != nil {
+		return nil, nil, errors.Join(err, s.close())
+	}
+	return s, unused, nil
+}
+
+// forkRequest is that of session/fork, without what is not looked at.
+type forkRequest struct {
+	SessionID sdk.SessionId   `json:"sessionId"`
+	Cwd       string          `json:"cwd"`
+	Servers   []sdk.McpServer `json:"mcpServers"`
+}
+
+// fork makes a new session that shares the past of another one, and opens it.
+func (a *agent) fork(ctx context.Context, p forkRequest) (r sdk.NewSessionResponse, err error) {
+	id, err := tidemark.ParseSessionID(string(p.SessionID))
+	if err != nil {
+		return r, tidemark.NotFoundf("session %.80q: not found", p.SessionID)
+	}
+	if _, err := folderOf(p.Cwd); err != nil {
+		return r, err
+	}
+	i, err := a.o.Store.Fork(ctx, id, 0, "")
+	if err != nil {
+		return r, err
+	}
+	s, unused, err := a.reopen(ctx, sdk.SessionId(i.ID), p.Cwd, p.Servers, false)
+	if err != nil {
+		return r, err
+	}
+	a.wire.after(string(s.id), func() { s.greet(unused) })
+	return sdk.NewSessionResponse{SessionId: sdk.SessionId(i.ID), ConfigOptions: s.config(), Models: s.models()}, nil
+}
+
+// prompt is one turn, or a command.
+func (a *agent) prompt(ctx context.Context, p sdk.PromptRequest) (r sdk.PromptResponse, err error) {
+	s, err := a.find(p.SessionId)
+	if err != nil {
+		return r, err
+	}
+	blocks, typed, err := blocksOf(p.Prompt)
+	if err != nil {
+		return r, err
+	}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return r, err
+	}
+	defer end()
+	name, input := "", ""
+	if len(p.Prompt) > 0 && p.Prompt[0].Text != nil && strings.HasPrefix(typed, "/") {
+		name, input, _ = strings.Cut(strings.TrimSpace(typed[1:]), " ")
+	}
+	if name == takeOver && s.chat() == nil {
+		if err = s.ask(ctx); err == nil {
+			s.screen.say("This session is written to from here now.")
+		}
+		return a.outcome(ctx, chat.Turn{Stop: model.StopEnd}, err)
+	}
+	if err := s.goOn(ctx); err != nil {
+		return a.outcome(ctx, chat.Turn{}, err)
+	}
+	i := slices.IndexFunc(a.o.Commands, func(c Command) bool { return c.Name == name })
+	if i >= 0 {
+		err = s.command(ctx, a.o.Commands[i], strings.TrimSpace(input))
+		return a.outcome(ctx, chat.Turn{Stop: model.StopEnd}, err)
+	}
+	s.typed = typed
+	turn, err := s.chat().Send(ctx, blocks...)
+	s.settled(ctx)
+	if errors.Is(err, tidemark.ErrConflict) {
+		// The session is somebody else's now.
+		err = errors.Join(err, s.release())
+		s.readAlong()
+		s.announce()
+	}
+	return a.outcome(ctx, turn, err)
+}
+
+// outcome is the answer to a prompt. What was ended by the editor ended as it
+// wished.
+func (a *agent) outcome(ctx context.Context, turn chat.Turn, err error) (r sdk.PromptResponse, _ error) {
+	if err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) {
+		return r, err
+	}
+	switch turn.Stop {
+	case model.StopMaxTokens:
+		r.StopReason = sdk.StopReasonMaxTokens
+	case model.StopRefusal:
+		r.StopReason = sdk.StopReasonRefusal
+	case chat.StopRounds:
+		r.StopReason = sdk.StopReasonMaxTurnRequests
+	default:
+		r.StopReason = sdk.StopReasonEndTurn
+	}
+	if err != nil || turn.Stop == chat.StopCancelled {
+		r.StopReason = sdk.StopReasonCancelled
+	}
+	if u := turn.Usage; u.InputTokens+u.OutputTokens > 0 {
+		r.Usage = &sdk.Usage{InputTokens: int(u.InputTokens), OutputTokens: int(u.OutputTokens), CachedReadTokens: sdk.Ptr(int(u.CacheReadTokens)),
+			CachedWriteTokens: sdk.Ptr(int(u.CacheWriteTokens)), TotalTokens: int(u.InputTokens + u.OutputTokens + u.CacheReadTokens + u.CacheWriteTokens)}
+	}
+	return r, nil
+}
+
+// settled tells what a turn changed of the session.
+func (s *session) settled(ctx context.Context) {
+	s.plan()
+	i, err := s.a.o.Store.Session(context.WithoutCancel(ctx), s.id)
+	if err != nil {
+		return // there is none yet, or it is told with the next turn
+	}
+	u := &sdk.SessionSessionInfoUpdate{UpdatedAt: stamp(i.UpdatedAt)}
+	if i.Title != "" {
+		u.Title = &i.Title
+	}
+	s.tell(sdk.SessionUpdate{SessionInfoUpdate: u})
+}
+
+// command carries out a command and shows what it says, which is no part of the
+// conversation.
+func (s *session) command(ctx context.Context, do Command, input string) error {
+	c := s.chat()
+	before := s.config()
+	var out bytes.Buffer
+	err := do.Run(ctx, c, s.folder, input, &out)
+	if err != nil && ctx.Err() == nil {
+		out.WriteString(err.Error() + "\n")
+		if hint := s.a.hint(err); hint != "" {
+			out.WriteString("hint: " + hint + "\n")
+		}
+	}
+	if out.Len() > 0 {
+		s.screen.say(fenced(strings.ToValidUTF8(out.String(), "\uFFFD")))
+	}
+	s.settled(ctx)
+	if now := s.config(); current(now) != current(before) {
+		s.tell(sdk.SessionUpdate{ConfigOptionUpdate: &sdk.SessionConfigOptionUpdate{ConfigOptions: now}})
+	}
+	return ctx.Err()
+}
+
+// fenced is text that an editor shows as it is: they take what is said for
+// Markdown. One line needs no fence.
+func fenced(text string) string {
+	if strings.Count(text, "\n") < 2 {
+		return text
+	}
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	return fence + "\n" + strings.TrimSuffix(text, "\n") + "\n" + fence + "\n"
+}
+
+// cancel ends what is under way in a session, if anything is.
+func (a *agent) cancel(_ context.Context, p sdk.CancelNotification) (any, error) {
+	if s, err := a.find(p.SessionId); err == nil {
+		s.interrupt()
+	}
+	return nil, nil
+}
+
+// close lets go of a session, as every way out of a chat does.
+func (a *agent) close(_ context.Context, p sdk.CloseSessionRequest) (r sdk.CloseSessionResponse, err error) {
+	s, err := a.find(p.SessionId)
+	if err != nil {
+		return r, err
+	}
+	return r, s.close()
+}
+
+type deleteRequest struct {
+	SessionID sdk.SessionId `json:"sessionId"`
+}
+
+// remove moves a session to the trash; one that is open here is closed first.
+func (a *agent) remove(ctx context.Context, p deleteRequest) (struct{}, error) {
+	none := struct{}{}
+	if s, err := a.find(p.SessionID); err == nil {
+		c := s.chat()
+		if err := s.close(); err != nil {
+			return none, err
+		}
+		if c != nil && !c.Exists() {
+			return none, nil // nothing was ever said
+		}
+	}
+	id, err := tidemark.ParseSessionID(string(p.SessionID))
+	if err != nil {
+		return none, tidemark.NotFoundf("session %.80q: not found", p.SessionID)
+	}
+	return none, a.o.Store.Trash(ctx, id)
+}

@@ -1,0 +1,101 @@
+package acp
+
+import (
+	"context"
+	"slices"
+
+	sdk "github.com/coder/acp-go-sdk"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// modelOption is the one thing that an editor can choose for a session.
+const modelOption sdk.SessionConfigId = "model"
+
+// offered are the models of a session, the one that answers among them; none
+// while somebody else writes.
+func (s *session) offered() (now string, all []string) {
+	c := s.chat()
+	if c == nil || s.a.o.Model == nil {
+		return "", nil
+	}
+	provider, name := c.ModelName()
+	now, all = provider+"/"+name, slices.Clone(s.a.o.Models)
+	if !slices.Contains(all, now) {
+		all = append([]string{now}, all...)
+	}
+	return now, all
+}
+
+// config is what can be chosen for the session.
+func (s *session) config() []sdk.SessionConfigOption {
+	now, all := s.offered()
+	if now == "" {
+		return nil
+	}
+	var options sdk.SessionConfigSelectOptionsUngrouped
+	for _, name := range all {
+		options = append(options, sdk.SessionConfigSelectOption{Name: name, Value: sdk.SessionConfigValueId(name)})
+	}
+	return []sdk.SessionConfigOption{{Select: &sdk.SessionConfigOptionSelect{
+		Id: modelOption, Name: "Model", Category: sdk.Ptr(sdk.SessionConfigOptionCategoryModel), Type: "select",
+		CurrentValue: sdk.SessionConfigValueId(now), Options: sdk.SessionConfigSelectOptions{Ungrouped: &options},
+	}}}
+}
+
+// current is the model that a config says answers.
+func current(config []sdk.SessionConfigOption) sdk.SessionConfigValueId {
+	if len(config) == 0 {
+		return ""
+	}
+	return config[0].Select.CurrentValue
+}
+
+// models is the same as editors knew it before there were options.
+func (s *session) models() *sdk.SessionModelState {
+	now, all := s.offered()
+	if now == "" {
+		return nil
+	}
+	m := &sdk.SessionModelState{CurrentModelId: sdk.ModelId(now)}
+	for _, name := range all {
+		m.AvailableModels = append(m.AvailableModels, sdk.ModelInfo{ModelId: sdk.ModelId(name), Name: name})
+	}
+	return m
+}
+
+func (a *agent) setConfig(_ context.Context, p sdk.SetSessionConfigOptionRequest) (r sdk.SetSessionConfigOptionResponse, err error) {
+	if p.ValueId == nil || p.ValueId.ConfigId != modelOption {
+		return r, tidemark.Invalidf("there is one thing to choose: %s", modelOption)
+	}
+	s, err := a.choose(p.ValueId.SessionId, string(p.ValueId.Value))
+	if err != nil {
+		return r, err
+	}
+	return sdk.SetSessionConfigOptionResponse{ConfigOptions: s.config()}, nil
+}
+
+func (a *agent) setModel(_ context.Context, p sdk.UnstableSetSessionModelRequest) (r sdk.UnstableSetSessionModelResponse, err error) {
+	_, err = a.choose(p.SessionId, string(p.ModelId))
+	return r, err
+}
+
+// choose makes another model answer from the next request on.
+func (a *agent) choose(id sdk.SessionId, name string) (*session, error) {
+	s, err := a.find(id)
+	if err != nil {
+		return nil, err
+	}
+	c := s.chat()
+	switch {
+	case a.o.Model == nil:
+		return nil, tidemark.Unsupportedf("the model cannot be changed")
+	case c == nil:
+		return nil, tidemark.Conflictf("session %s is written to elsewhere", s.id)
+	}
+	m, err := a.o.Model(c, name)
+	if err != nil {
+		return nil, err
+	}
+	return s, c.SetModel(m.Client, m.Provider, m.Name, m.Remote)
+}

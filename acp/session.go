@@ -1,0 +1,428 @@
+package acp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	sdk "github.com/coder/acp-go-sdk"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// session is one that the editor has open: it is written to from here, or, while
+// somebody else does, read along.
+type session struct {
+	a      *agent
+	id     tidemark.SessionID
+	folder string
+	screen *screen
+	slot   chan struct{} // has a token while something is under way
+
+	typed string // what the user typed of the prompt; of whoever has the slot
+
+	mu     sync.Mutex
+	cancel context.CancelFunc // of what is under way
+	closed bool
+	c      *chat.Chat    // nil while somebody else writes
+	done   chan struct{} // closed when c is
+	follow func()        // ends the reading along and waits for it; nil: there is none
+}
+
+func newSession(a *agent, id tidemark.SessionID, folder string) *session {
+	s := &session{a: a, id: id, folder: folder, slot: make(chan struct{}, 1)}
+	s.screen = newScreen(folder, s.tell)
+	return s
+}
+
+// tell sends an update. An editor that is gone ends everything by itself.
+func (s *session) tell(u sdk.SessionUpdate) {
+	err := s.a.conn.SendNotification(context.Background(), sdk.ClientMethodSessionUpdate, sdk.SessionNotification{SessionId: sdk.SessionId(s.id), Update: u})
+	if err != nil && !s.a.wire.isBroken() {
+		s.a.o.Log("session %s: an update was not sent: %s", s.id, err)
+	}
+}
+
+// begin takes the slot for something that session/cancel ends: ErrConflict when
+// something else is under way.
+func (s *session) begin(ctx context.Context) (context.Context, func(), error) {
+	select {
+	case s.slot <- struct{}{}:
+	default:
+		return ctx, nil, tidemark.Conflictf("session %s: a turn is under way; wait for its end, or cancel it", s.id)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		<-s.slot
+		return ctx, nil, tidemark.NotFoundf("session %s was closed", s.id)
+	}
+	ctx, s.cancel = context.WithCancel(ctx)
+	return ctx, s.end, nil
+}
+
+func (s *session) end() {
+	s.mu.Lock()
+	s.cancel()
+	s.cancel = nil
+	s.mu.Unlock()
+	<-s.slot
+}
+
+// interrupt ends what is under way.
+func (s *session) interrupt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancel != nil {
+		s.cancel()
+	}
+}
+
+// chat is the conversation, nil while somebody else writes to it.
+func (s *session) chat() *chat.Chat {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.c
+}
+
+// options are those of the conversation, which shows and asks here.
+func (s *session) options(ctx context.Context, id tidemark.SessionID) (chat.Options, error) {
+	s.a.mu.Lock()
+	client := s.a.client
+	s.a.mu.Unlock()
+	o, err := s.a.o.Chat(ctx, Opening{Session: id, Folder: s.folder, Client: client})
+	if err != nil {
+		return o, err
+	}
+	o.Show = func(e chat.Event) {
+		s.screen.event(e)
+		if e.Result != nil {
+			s.plan()
+		}
+	}
+	o.Approve = s.approve
+	if title := o.Title; title != nil {
+		// What was embedded before the first word is no title.
+		o.Title = func(said string) string {
+			if strings.TrimSpace(s.typed) != "" {
+				said = s.typed
+			}
+			return title(said)
+		}
+	}
+	return o, nil
+}
+
+// take makes c the conversation of s, for whoever has the slot.
+func (s *session) take(c *chat.Chat) {
+	done := make(chan struct{})
+	s.mu.Lock()
+	s.c, s.done = c, done
+	s.mu.Unlock()
+	go func() {
+		select {
+		case a := <-c.Handed():
+			s.handOver(c, done, a)
+		case <-done:
+		}
+	}()
+}
+
+// attach makes this the writer of the session, for whoever has the slot: ErrHeld
+// when somebody else is. What the editor was not shown yet, it is shown.
+func (s *session) attach(ctx context.Context) error {
+	if s.chat() != nil {
+		return nil
+	}
+	o, err := s.options(ctx, s.id)
+	if err != nil {
+		return err
+	}
+	s.screen.mute()
+	defer s.screen.unmute()
+	c, err := chat.Resume(ctx, o, s.id)
+	if err != nil {
+		return err
+	}
+	s.unfollow()
+	s.take(c)
+	if n := len(c.State().Loops); n > 0 {
+		s.screen.event(chat.Event{Notice: fmt.Sprintf("%d loop(s) of this session rest while it is open in an editor; tidemark chat runs them.", n)})
+	}
+	return nil
+}
+
+// goOn is attach for somebody who has read along: what was written meanwhile is
+// shown.
+func (s *session) goOn(ctx context.Context) error {
+	if s.chat() != nil {
+		return nil
+	}
+	if err := s.attach(ctx); err != nil {
+		return err
+	}
+	s.announce()
+	return s.catchUp(ctx)
+}
+
+// catchUp shows what was written since the editor was last shown something.
+func (s *session) catchUp(ctx context.Context) error {
+	v, err := s.a.o.Store.View(ctx, s.id)
+	if err != nil {
+		return err
+	}
+	return s.show(v.LogRange(ctx, s.screen.shown()+1, 0))
+}
+
+// replay shows the whole conversation, as it was on the way to where it is.
+func (s *session) replay(ctx context.Context) error {
+	v, err := s.a.o.Store.View(ctx, s.id)
+	if err != nil {
+		return err
+	}
+	// Other branches are no news to somebody who saw this one.
+	s.screen.from(v.Entries)
+	return s.show(v.Path(ctx, 0))
+}
+
+func (s *session) show(entries func(func(tidemark.Entry, error) bool)) error {
+	for e, err := range entries {
+		switch {
+		case errors.Is(err, tidemark.ErrCorrupt):
+			s.screen.note("Entry %d is damaged: %s", e.Seq, err)
+		case err != nil:
+			return err
+		default:
+			s.screen.entry(e)
+		}
+	}
+	return nil
+}
+
+// readAlong shows what somebody else writes, as it is written.
+func (s *session) readAlong() {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	s.mu.Lock()
+	s.follow = func() { stop(); <-done }
+	s.mu.Unlock()
+	go func() {
+		defer close(done)
+		v, err := s.a.o.Store.View(ctx, s.id)
+		if err == nil {
+			err = s.show(v.Follow(ctx, s.screen.shown()))
+		}
+		if ctx.Err() == nil && err != nil {
+			s.screen.note("What is written to this session elsewhere is no longer shown: %s", err)
+		}
+	}()
+}
+
+func (s *session) unfollow() {
+	s.mu.Lock()
+	follow := s.follow
+	s.follow = nil
+	s.mu.Unlock()
+	if follow != nil {
+		follow()
+	}
+}
+
+// open goes on with the session: as its writer, or, when somebody else is that,
+// by reading along. Whoever asked may want to see the past first.
+func (s *session) open(ctx context.Context, past bool) error {
+	held := s.attach(ctx)
+	if held != nil && !errors.Is(held, tidemark.ErrHeld) {
+		return held
+	}
+	s.unfollow()
+	if c := s.chat(); c != nil && !c.Exists() {
+		return nil // nothing was said yet
+	}
+	see := s.fromNow
+	if past {
+		see = s.replay
+	}
+	if err := see(ctx); err != nil {
+		return err
+	}
+	if held != nil {
+		s.readAlong()
+		s.screen.note("%s: it is read along here.\nhint: %s", held, s.a.hint(held))
+	}
+	return nil
+}
+
+// fromNow takes everything that is there as seen.
+func (s *session) fromNow(ctx context.Context) error {
+	v, err := s.a.o.Store.View(ctx, s.id)
+	if err == nil {
+		s.screen.from(v.Entries)
+	}
+	return err
+}
+
+// closePatience is how long letting go of a session may take.
+const closePatience = 5 * time.Second
+
+// release lets go of the conversation, for whoever has the slot: its state is
+// kept, and its lease is free.
+func (s *session) release() error {
+	s.mu.Lock()
+	c, done := s.c, s.done
+	s.c, s.done = nil, nil
+	s.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	close(done)
+	ctx, stop := context.WithTimeout(context.Background(), closePatience)
+	defer stop()
+	var err error
+	if c.Exists() {
+		err = c.Checkpoint(ctx, "", "left")
+	}
+	err = errors.Join(err, c.Close(ctx))
+	if errors.Is(err, tidemark.ErrConflict) {
+		err = nil // it was not ours any more
+	}
+	if err == nil && c.Exists() {
+		s.a.o.Log("Session saved: %s", s.id)
+	}
+	s.a.leaving.Go(func() { s.a.o.Left(c) })
+	return err
+}
+
+// close ends what is under way and lets go of the session for good.
+func (s *session) close() error {
+	s.a.forget(s)
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.interrupt()
+	s.slot <- struct{}{}
+	defer func() { <-s.slot }()
+	s.unfollow()
+	return s.release()
+}
+
+// handOver gives the session to whoever asks, when nothing is under way, and
+// reads along from then on.
+func (s *session) handOver(c *chat.Chat, done chan struct{}, a store.Ask) {
+	s.screen.note("%s asks for this session; it is handed over when nothing is under way.", a.From)
+	select {
+	case s.slot <- struct{}{}:
+	case <-done:
+		return
+	}
+	defer func() { <-s.slot }()
+	if s.chat() != c {
+		return
+	}
+	if err := s.release(); err != nil {
+		s.a.o.Log("session %s: %s", s.id, err)
+	}
+	s.readAlong()
+	s.announce()
+	s.screen.note("Handed over to %s; it is read along here.", a.From)
+}
+
+// takeOver is the command that asks for a session that is written to elsewhere.
+const takeOver = "take-over"
+
+// takeOverPatience is how long whoever holds a session has to hand it over, and
+// takeOverLook how often it is looked whether that was done.
+const (
+	takeOverPatience = 30 * time.Second
+	takeOverLook     = 200 * time.Millisecond
+)
+
+// ask asks whoever writes to the session for it, and waits.
+func (s *session) ask(ctx context.Context) error {
+	o, err := s.options(ctx, s.id)
+	if err == nil {
+		err = s.a.o.Store.AskHandOver(ctx, s.id, o.Holder)
+	}
+	if err != nil {
+		return err
+	}
+	patience, stop := context.WithTimeout(ctx, takeOverPatience)
+	defer stop()
+	for {
+		err := s.goOn(ctx)
+		if !errors.Is(err, tidemark.ErrHeld) {
+			return err
+		}
+		select {
+		case <-patience.Done():
+			return err
+		case <-time.After(takeOverLook):
+		}
+	}
+}
+
+// What an editor may answer to a question.
+const (
+	allowOnce   sdk.PermissionOptionId = "allow-once"
+	allowAlways sdk.PermissionOptionId = "allow-always"
+	rejectOnce  sdk.PermissionOptionId = "reject-once"
+)
+
+// approve asks the editor about a call, and waits for its answer or for the end
+// of the turn.
+func (s *session) approve(ctx context.Context, a chat.Ask) (chat.Decision, error) {
+	always := "Always allow " + a.Tool
+	if a.Scope != "" {
+		always += " (" + a.Scope + ")"
+	}
+	r, err := sdk.SendRequest[sdk.RequestPermissionResponse](s.a.conn, ctx, sdk.ClientMethodSessionRequestPermission, sdk.RequestPermissionRequest{
+		SessionId: sdk.SessionId(s.id),
+		ToolCall:  newCall(s.folder, a.Worker, a.ID, a.Tool, a.Input).asked(),
+		Options: []sdk.PermissionOption{
+			{OptionId: allowOnce, Kind: sdk.PermissionOptionKindAllowOnce, Name: "Allow once"},
+			{OptionId: allowAlways, Kind: sdk.PermissionOptionKindAllowAlways, Name: oneLine(always)},
+			{OptionId: rejectOnce, Kind: sdk.PermissionOptionKindRejectOnce, Name: "Reject"},
+		},
+	})
+	switch {
+	case ctx.Err() != nil:
+		return chat.Deny, ctx.Err()
+	case err != nil:
+		return chat.Deny, fmt.Errorf("the editor gave no answer: %w", err)
+	case r.Outcome.Cancelled != nil:
+		// The protocol has this answer for a turn that is cancelled. That is
+		// told apart from it, and may come later.
+		s.interrupt()
+		return chat.Deny, errors.New("the user cancelled the turn")
+	case r.Outcome.Selected == nil:
+		return chat.Deny, errors.New("the editor gave no answer")
+	}
+	switch r.Outcome.Selected.OptionId {
+	case allowOnce:
+		return chat.Once, nil
+	case allowAlways:
+		return chat.Always, nil
+	}
+	return chat.Deny, nil
+}
+
+// plan tells the task list, when there is one and it changed.
+func (s *session) plan() {
+	if c := s.chat(); c != nil {
+		s.screen.plan(c.State().Tasks)
+	}
+}
+
+// folderOf checks the folder that an editor names.
+func folderOf(cwd string) (string, error) {
+	if !filepath.IsAbs(cwd) {
+		return "", tidemark.Invalidf("cwd %q: not an absolute path", cwd)
+	}
+	return filepath.Clean(cwd), nil
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/mcp"
+	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// mcpServing is what mcp was asked for. Over HTTP it is a server like that of
+// serve, of which only one path answers.
+type mcpServing struct {
+	serving
+	write  bool
+	folder string // of the project
+
+	opening sync.Mutex
+}
+
+func mcpCommand(a *app) *cobra.Command {
+	m := &mcpServing{serving: serving{app: a, auth: authLocal, logFormat: "text"}}
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Show past sessions to other agents, over the Model Context Protocol",
+		Long: `Answers an agent or editor that starts it, on stdin and stdout: the agent can
+search past sessions, read one around an entry, list recent ones, and read what
+was learned in the project. It changes nothing, unless --allow-write lets it
+write down what was learned, forget it, and hand sessions over.
+
+With --http it answers at http://ADDRESS/mcp instead, to who sends the token that
+is in a file which only you can read. tidemark serve answers at /mcp, too, to all
+its users, each with what is theirs.
+
+It ends when stdin does, at Ctrl-C and at SIGTERM.`,
+		Example: `  claude mcp add tidemark -- tidemark mcp
+  tidemark mcp --allow-write
+  tidemark mcp --http 127.0.0.1:7434`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return m.run(cmd) },
+	}
+	f := cmd.Flags()
+	f.BoolVar(&m.write, "allow-write", false, "let agents write memory and hand sessions over")
+	f.StringVar(&m.folder, "project", "", "this project is the one in `DIR` (default the current folder's)")
+	f.StringVar(&m.addr, "http", "", "answer over HTTP, at this `ADDRESS`, instead of stdin and stdout")
+	f.StringSliceVar(&m.hosts, "host", nil, "with --http: a `NAME` that this server is called by, besides localhost; again for more")
+	f.StringVar(&m.cert, "tls-cert", "", "with --http: `FILE` with the certificate")
+	f.StringVar(&m.key, "tls-key", "", "with --http: `FILE` with the key of the certificate")
+	f.StringVar(&m.tokenFile, "token-file", "", "with --http: `FILE` with the token (default mcp.token in the folder of the default store)")
+	return cmd
+}
+
+func (m *mcpServing) run(cmd *cobra.Command) error {
+	m.noInput = true // stdin is the protocol's
+	if m.addr == "" {
+		for _, name := range []string{"host", "tls-cert", "tls-key", "token-file"} {
+			if cmd.Flags().Changed(name) {
+				return tidemark.Invalidf("--%s goes with --http", name)
+			}
+		}
+	} else if err := m.settleListener("--http"); err != nil {
+		return err
+	}
+	folder := m.project()
+	if m.folder != "" {
+		abs, err := filepath.Abs(m.folder)
+		if err != nil {
+			return tidemark.Invalidf("--project %s: %w", m.folder, err)
+		}
+		folder = workTree(abs)
+	}
+	ctx := cmd.Context()
+	switch _, err := m.openOnce(ctx); {
+	case errors.Is(err, tidemark.ErrNoStore):
+		m.say("There is no store yet: whoever asks is told so, until there is one.")
+	case err != nil:
+		return err
+	}
+	if m.addr != "" {
+		return m.overHTTP(cmd, folder)
+	}
+	o := m.forAgents(server.MCP{Write: m.write, Open: m.openOnce, Holder: func(context.Context) tidemark.Holder { return m.holder(cmd) }}, folder)
+	if m.verbose {
+		o.Log = slog.New(slog.NewTextHandler(m.err, nil))
+	}
+	if term.IsTerminal(int(os.Stdin.Fd())) {
+		m.say("This waits for messages of an agent or editor, which starts it by itself; Ctrl-C ends it. See: tidemark mcp --help")
+	}
+	return mcp.Serve(ctx, o, m.in, m.out)
+}
+
+// openOnce opens the store at the first call that finds one: an agent may be
+// there before its first session is.
+func (m *mcpServing) openOnce(ctx context.Context) (*store.Store, error) {
+	m.opening.Lock()
+	defer m.opening.Unlock()
+	how := reads
+	if m.write {
+		how = creates
+	}
+	return m.open(context.WithoutCancel(ctx), how)
+}
+
+// overHTTP serves one path until the command ends.
+func (m *mcpServing) overHTTP(cmd *cobra.Command, folder string) error {
+	dir, err := dataDir()
+	if err != nil && m.tokenFile == "" {
+		return err
+	}
+	path := cmp.Or(m.tokenFile, filepath.Join(dir, "mcp.token"))
+	token, err := localToken(path)
+	if err != nil {
+		return err
+	}
+	s, err := server.New(server.Options{
+		Open:   func(ctx context.Context, _ tidemark.Principal) (*store.Store, error) { return m.openOnce(ctx) },
+		Auth:   server.Any(server.Local(token, tidemark.TenantOf(store.DefaultTenant, ""))),
+		Holder: m.holder(cmd), Hosts: append([]string{}, m.hosts...), Log: m.logger(), Version: version,
+		MCP: func(c server.MCP) http.Handler {
+			c.Write = c.Write && m.write
+			return mcp.Handler(m.forAgents(c, folder))
+		},
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", m.addr)
+	if err != nil {
+		return tidemark.Invalidf("%w", err)
+	}
+	m.say("The token is in %s; the path is /mcp", path)
+	return m.serve(cmd.Context(), s, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/mcp" {
+			http.NotFound(w, r) // what else a server has is for serve
+			return
+		}
+		s.ServeHTTP(w, r)
+	}), listener)
+}
+
+// forAgents is what agents are shown of a store.
+func (a *app) forAgents(c server.MCP, folder string) mcp.Options {
+	return mcp.Options{Open: c.Open, Fleet: c.Fleet, Write: c.Write, Holder: c.Holder, Wrote: c.Wrote, Tell: c.Tell, Project: folder, Version: version,
+		Since: func(text string) (time.Time, error) { return parseSince(text, time.Now()) }, Hint: agentHint}
+}
+
+// agentHint is the way out of an error for an agent, which has tools instead of
+// commands.
+func agentHint(err error) string {
+	switch {
+	case errors.Is(err, tidemark.ErrNotFound) && strings.Contains(err.Error(), "schedule of type chat"):
+		return "add - {name: inbox, type: chat} to its schedules in the fleet file, or hand over without agent"
+	case errors.Is(err, tidemark.ErrNotFound) && !strings.Contains(err.Error(), "in the trash"):
+		return "list_sessions with everywhere, or list_memory, shows what is there"
+	}
+	return hintFor(err)
+}

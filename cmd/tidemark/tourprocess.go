@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/tidemark-sessions/tidemark/internal/process"
+)
+
+// ask runs a command to check something, without showing it.
+func (t *tour) ask(ctx context.Context, args ...string) (string, error) {
+	cmd := t.command(ctx, args...)
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("tidemark %s: %w", strings.Join(args, " "), err)
+	}
+	return string(out), err
+}
+
+// command is this very program in the home of the tour.
+func (t *tour) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, t.exe, args...)
+	cmd.Args[0] = t.name
+	cmd.Dir, cmd.Env = t.workDir(), t.environ()
+	cmd.WaitDelay = tourGrace
+	return cmd
+}
+
+// environ has what a program needs to run, and nothing that says where things
+// of the user are, which keys they have, or how they want it.
+func (t *tour) environ() []string {
+	kept := []string{"PATH", "TERM", "COLORTERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "NO_COLOR", "CLICOLOR",
+		"SystemRoot", "SystemDrive", "ComSpec", "PATHEXT"}
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return !slices.ContainsFunc(kept, func(k string) bool { return strings.EqualFold(k, name) })
+	})
+	roaming := filepath.Join(t.home(), "AppData", "Roaming")
+	for name, dir := range map[string]string{"HOME": t.home(), "USERPROFILE": t.home(), "APPDATA": roaming, "LOCALAPPDATA": roaming,
+		"TMPDIR": t.temp(), "TMP": t.temp(), "TEMP": t.temp()} {
+		env = append(env, name+"="+dir)
+	}
+	return env
+}
+
+// tourProcess is a command under way, with all that it started.
+type tourProcess struct {
+	cmd    *exec.Cmd
+	family process.Family
+	done   chan struct{}
+	found  chan struct{} // closed when wake is in what it printed
+
+	mu   sync.Mutex
+	out  bytes.Buffer
+	line int // where in out the line begins that is not shown yet
+	wake *regexp.Regexp
+	show func(line string)
+}
+
+// start starts this program. Its output is what it would print on a terminal
+// of the same width, without colour: colour is how the tour tells what is its
+// own.
+func (t *tour) start(args []string, wake *regexp.Regexp, show func(line string)) (*tourProcess, error) {
+	p := &tourProcess{cmd: t.command(context.Background(), args...), done: make(chan struct{}), found: make(chan struct{}), wake: wake, show: show}
+	p.cmd.Env = append(p.cmd.Env, "NO_COLOR=1")
+	if t.terminal {
+		p.cmd.Env = append(p.cmd.Env, "TIDEMARK_FORCE_TTY="+strconv.Itoa(t.width()-2))
+	}
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	var err error
+	if p.family, err = process.Start(p.cmd, ""); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.cmd.Wait() // how it ended is in its ProcessState
+		p.family.Kill()
+		p.family.Release()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// Write takes what the process prints.
+func (p *tourProcess) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.out.Write(b)
+	for {
+		line, _, whole := strings.Cut(string(p.out.Bytes()[p.line:]), "\n")
+		if !whole {
+			break
+		}
+		p.line += len(line) + 1
+		if p.show != nil {
+			p.show(line)
+		}
+	}
+	if p.wake != nil && p.wake.Match(p.out.Bytes()) {
+		p.wake = nil
+		close(p.found)
+	}
+	return len(b), nil
+}
+
+func (p *tourProcess) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+// mute shows nothing more of what the process prints.
+func (p *tourProcess) mute() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.show = nil
+}
+
+func (p *tourProcess) isDone() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop ends a process and all that it started.
+func (p *tourProcess) stop() {
+	if !p.isDone() {
+		p.family.Stop(tourGrace)
+		<-p.done
+	}
+}
+
+// stop ends what still runs.
+func (t *tour) stop() {
+	for _, p := range t.running {
+		p.stop()
+	}
+	t.running = nil
+}

@@ -1,0 +1,104 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Serve answers one client over a pair of streams, a line a message, until in
+// ends or ctx does; both are no error. What was asked before in ended is
+// answered. ErrInvalid when something else than messages comes in.
+func Serve(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
+	err := newServer(o).Run(ctx, &stream{sdk.IOTransport{Reader: io.NopCloser(in), Writer: unclosed{out}}})
+	if err == nil || errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return nil
+	}
+	return tidemark.Invalidf("what comes in is not the Model Context Protocol: %w", err)
+}
+
+// unclosed is a stream that belongs to somebody else.
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }
+
+// stream is a transport that does not end while something waits for an answer:
+// whoever pipes a few requests in and ends the pipe wants to know what comes
+// of them.
+type stream struct{ sdk.IOTransport }
+
+func (s *stream) Connect(ctx context.Context) (sdk.Connection, error) {
+	c, err := s.IOTransport.Connect(ctx)
+	return &answering{Connection: c, idle: make(chan struct{}, 1)}, err
+}
+
+// answering is a connection that knows what it has not answered yet.
+type answering struct {
+	sdk.Connection
+
+	mu      sync.Mutex
+	waiting map[jsonrpc.ID]bool
+	idle    chan struct{} // has something when the last one was answered
+}
+
+// answerPatience bounds how long the end waits for answers. A client that is
+// gone for good does not get them, and should not keep the program.
+const answerPatience = 10 * time.Second
+
+func (a *answering) Read(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := a.Connection.Read(ctx)
+	if r, ok := m.(*jsonrpc.Request); ok && r.ID.IsValid() {
+		a.mu.Lock()
+		if a.waiting == nil {
+			a.waiting = make(map[jsonrpc.ID]bool)
+		}
+		a.waiting[r.ID] = true
+		a.mu.Unlock()
+	}
+	if errors.Is(err, io.EOF) {
+		a.finish(ctx)
+	}
+	return m, err
+}
+
+func (a *answering) Write(ctx context.Context, m jsonrpc.Message) error {
+	err := a.Connection.Write(ctx, m)
+	if r, ok := m.(*jsonrpc.Response); ok {
+		a.mu.Lock()
+		delete(a.waiting, r.ID)
+		if len(a.waiting) == 0 {
+			select {
+			case a.idle <- struct{}{}:
+			default:
+			}
+		}
+		a.mu.Unlock()
+	}
+	return err
+}
+
+// finish returns when nothing waits for an answer any more.
+func (a *answering) finish(ctx context.Context) {
+	late, stop := context.WithTimeout(ctx, answerPatience)
+	defer stop()
+	for {
+		a.mu.Lock()
+		n := len(a.waiting)
+		a.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-a.idle:
+		case <-late.Done():
+			return
+		}
+	}
+}

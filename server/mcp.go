@@ -1,0 +1,69 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// mcpPath is where other agents find the Model Context Protocol.
+const mcpPath = "/mcp"
+
+// MCP is what a handler of the Model Context Protocol gets to know. All of it is
+// asked with the context of a request, and is about whoever makes that request.
+type MCP struct {
+	Write  bool // the handler is for callers who may write
+	Open   func(context.Context) (*store.Store, error)
+	Fleet  func(context.Context) (*store.Store, error) // knows the agents
+	Holder func(context.Context) tidemark.Holder
+	Wrote  func(ctx context.Context, tool, thing string, err error)
+	Tell   func(context.Context, error) error // an error as the caller may see it
+}
+
+// mcpRoutes mounts the handlers: one for those who may write, one for those who
+// may not.
+func (s *Server) mcpRoutes() {
+	if s.o.MCP == nil {
+		s.mux.HandleFunc(mcpPath, func(w http.ResponseWriter, _ *http.Request) {
+			answerProblem(w, tidemark.NotFoundf("this server has nothing for other agents"))
+		})
+		return
+	}
+	of := func(write bool) http.Handler {
+		return s.o.MCP(MCP{Write: write, Open: known(s.store), Fleet: known(s.fleet), Holder: s.asked, Wrote: s.mcpWrote, Tell: fail})
+	}
+	reads, writes := of(false), of(true)
+	s.mux.HandleFunc(mcpPath, func(w http.ResponseWriter, r *http.Request) {
+		switch role := CallerOf(r.Context()).Role; {
+		case role.May(Writer):
+			writes.ServeHTTP(w, r)
+		case role.May(Reader):
+			reads.ServeHTTP(w, r)
+		default:
+			answerProblem(w, tidemark.ErrDenied)
+		}
+	})
+}
+
+// known opens a store only for a caller who is known: a context that lost its
+// caller on the way through the protocol is nobody's.
+func known(open func(context.Context) (*store.Store, error)) func(context.Context) (*store.Store, error) {
+	return func(ctx context.Context) (*store.Store, error) {
+		if CallerOf(ctx).Tenant == "" {
+			return nil, tidemark.ErrDenied
+		}
+		return open(ctx)
+	}
+}
+
+// mcpWrote writes down what a tool did: the request does not tell, as all calls
+// of the protocol look alike from outside.
+func (s *Server) mcpWrote(ctx context.Context, tool, thing string, err error) {
+	outcome := store.AuditDone
+	if err != nil {
+		outcome = store.AuditFailed
+	}
+	s.auditLater(ctx, "MCP "+tool, thing, outcome)
+}
