@@ -16,6 +16,9 @@ need chromium chromium   # opens exported pages, hostile ones too
 need mkfs.ext4 e2fsprogs # file systems to cut the power of
 need mkfs.xfs xfsprogs
 need pgbouncer pgbouncer # a pooler in front of PostgreSQL
+need python3 python3     # the example clients
+need node nodejs
+need npm npm
 # Distributions keep the server's programs out of PATH, a folder a version.
 if ! command -v initdb >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; then
 	missing+=(postgresql) # the server itself; each test runs a private one
