@@ -14,7 +14,9 @@ export CGO_ENABLED ?= 0
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-BUILD := $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
+COMMIT_DATE ?= $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
+BUILD := $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(COMMIT_DATE)"
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 # What lint looks at is what one system compiles; the processor makes no odds.
 # make cross builds all six.
@@ -22,8 +24,8 @@ CHECKED := linux/amd64 darwin/arm64 windows/amd64
 SYSTEMS := linux darwin windows
 
 FUZZTIME ?= 20s
-# What make test fuzzes each target for. Two rooms are left to make fuzz: with
-# all that they link, they take minutes to compile for it.
+# What make test fuzzes each target for. The roof is left to make fuzz: with
+# all that it links, it takes minutes to compile for it.
 TESTFUZZTIME ?= 1s
 SOAKCHECKS ?= 10000
 CRASHSTATES ?= 1000000
@@ -37,8 +39,8 @@ build: ## build the static program into bin/tidemark
 	$(BUILD) -o bin/tidemark$$($(GO) env GOEXE) ./cmd/tidemark
 
 .PHONY: run
-run: build ## build, and walk through a session: write, kill, read, branch, fork, search
-	@bash scripts/walk.sh
+run: build ## build, and take the tour: two minutes, offline, on a throw-away store
+	@bin/tidemark$$($(GO) env GOEXE) tour
 
 .PHONY: deps
 deps: ## install the programs that tests use, where they are missing
@@ -47,8 +49,10 @@ deps: ## install the programs that tests use, where they are missing
 .PHONY: test
 test: deps bin/tally ## install what is missing, run all tests, fuzz each target for 1 s
 	$(GO) test -C tools ./...
+	@if $(GO) mod download -C examples/adk; then $(GO) vet -C examples/adk ./... && $(GO) test -C examples/adk ./...; \
+		else echo "examples/adk is not tested: its modules cannot be fetched"; fi
 	$(GO) test -json ./... | bin/tally
-	bash scripts/fuzz.sh $(TESTFUZZTIME) $$($(GO) list ./... | grep -v -e /cmd/tidemark$$ -e /model/anthropic$$)
+	bash scripts/fuzz.sh $(TESTFUZZTIME) $$($(GO) list ./... | grep -v /cmd/tidemark$$)
 
 .PHONY: race
 race: deps ## run all tests with the race detector (needs a C compiler)
@@ -79,6 +83,14 @@ cross: ## build the program for six platforms into bin/
 		GOOS=$${p%/*} GOARCH=$${p#*/} $(BUILD) -o $$out ./cmd/tidemark; \
 	done
 
+.PHONY: release
+release: ## build what people install for six platforms, into bin/release, with SBOMs and checksums
+	bash scripts/release.sh
+
+.PHONY: packages
+packages: ## the same for Linux alone: archives, deb (dpkg-deb) and rpm (rpmbuild)
+	bash scripts/release.sh linux/amd64 linux/arm64
+
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZTIME (20s), one after the other
 	bash scripts/fuzz.sh $(FUZZTIME)
@@ -101,6 +113,13 @@ load: build deps ## followers and writers over HTTP while servers and connection
 .PHONY: bench
 bench: build ## measure beside the physical limit and beside peers, as ratios
 	bash scripts/bench.sh
+
+# What make evidence is told besides, such as -short, '-share 0.1' or '-only crash'.
+EVIDENCE ?=
+
+.PHONY: evidence
+evidence: deps ## try every promise, hours, and write docs/evidence.md; goes on where it was (EVIDENCE=-short: minutes)
+	$(GO) run ./internal/evidence -doc docs/evidence.md $(EVIDENCE)
 
 .PHONY: clean
 clean: ## remove what was built

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -432,8 +434,23 @@ func yearsFile(r *rand.Rand) *File {
 	return f
 }
 
+// years is how many are simulated: a few here, as many as TIDEMARK_YEARS says
+// in long runs.
+func years(t *testing.T) uint64 {
+	t.Helper()
+	s := os.Getenv("TIDEMARK_YEARS")
+	if s == "" {
+		return 3
+	}
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		t.Fatalf("TIDEMARK_YEARS: %v", err)
+	}
+	return n
+}
+
 func TestYearsOfSchedulesWithDaemonsThatAreKilled(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range years(t) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 6))

@@ -41,8 +41,8 @@ func (m *matrix) tell(format string, args ...any) {
 	}
 }
 
-// run asks n times: first every route with every kind of id, then whatever
-// comes. Reading comes before writing, while nobody can have learned an id by
+// run asks n times, and once at least: every route with every kind of id, then
+// whatever comes. Reading comes before writing, while nobody can have learned an id by
 // writing it down himself.
 func (m *matrix) run(n int) {
 	before := m.w.digest(m.t)
@@ -59,7 +59,7 @@ func (m *matrix) run(n int) {
 	m.Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
 	slices.SortStableFunc(cells, func(a, b cell) int { return phaseOf(a.route) - phaseOf(b.route) })
 	m.sure()
-	for round := 0; m.asked < n; round++ {
+	for round := 0; round == 0 || m.asked < n; round++ {
 		for i, c := range cells {
 			if m.asked >= n && round > 0 {
 				break
@@ -214,6 +214,7 @@ func (m *matrix) look(p probe, a answer) {
 func (m *matrix) lookAtStatus(p probe, a answer) {
 	public := strings.HasPrefix(p.target, "/openapi")
 	switch {
+	case a.Status == waitedInVain: // for an answer that a busy machine did not give in time
 	case a.Status >= 500 && a.Status != http.StatusNotImplemented:
 		m.tell("%s: %d %.300s", p, a.Status, a.Body)
 	case !p.who.known && !public && a.Status != http.StatusUnauthorized && !m.refusedEarly(p, a):

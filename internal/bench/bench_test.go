@@ -109,6 +109,20 @@ func TestOnlyTheTablesOfPartsThatRanAreRewritten(t *testing.T) {
 	}
 }
 
+func TestRowsForProgramsHaveWhatTheTableHas(t *testing.T) {
+	var out strings.Builder
+	s := section{part: "seal", table: table{rows: []row{{goal: "P1", what: "append <b>", time: spread{median: 1e3}, against: "a sync", ratio: spread{1.2, 1.1, 1.3}, want: want{ratioAtMost: 1.3}}}}}
+	s.skip("node is not there")
+	if err := s.objects(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"beside":"a sync","goal":"P1","met":"yes","middle_half":"1.1 – 1.3","part":"seal","ratio":"1.2×","time":"1.0 µs","wanted":"≤ 1.3×","work":"append <b>"}` + "\n" +
+		`{"not_measured":"node is not there","part":"seal"}` + "\n"
+	if d := cmp.Diff(want, out.String()); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestRewriteRefusesAPageWithoutMarks(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "page.md")
 	if err := os.WriteFile(name, []byte("# Title\n"), 0o600); err != nil {

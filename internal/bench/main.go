@@ -20,7 +20,10 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/tidemark-sessions/tidemark/internal/machine"
 )
 
 func main() {
@@ -30,7 +33,7 @@ func main() {
 	if len(os.Args) > 2 && os.Args[1] == streamCommand {
 		os.Exit(readStream(os.Args[2:]))
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command(ctx, os.Args[1:])
 	stop()
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
@@ -48,6 +51,7 @@ func command(ctx context.Context, args []string) error {
 	doc := flags.String("doc", "", "write the tables of the parts that ran into the Markdown `FILE`, each between its marks")
 	entries := flags.Int("entries", 0, "search and move `N` entries of 1 KB; the goals speak of a million (default 100000 and 20000; with -quick 20000 and 10000)")
 	foreign := flags.Int64("foreign", 0, "import `N` MB of another tool's transcripts; the goal speaks of 1000 (default 1000; with -quick 50)")
+	rows := flags.Bool("json", false, "print each row as a JSON object on a line")
 	profile := flags.String("cpuprofile", "", "write a profile of the whole run into `FILE`")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -78,7 +82,11 @@ func command(ctx context.Context, args []string) error {
 		return err
 	}
 	for _, s := range r.sections {
-		if err := s.print(os.Stdout); err != nil {
+		print := s.print
+		if *rows {
+			print = s.objects
+		}
+		if err := print(os.Stdout); err != nil {
 			return err
 		}
 	}
@@ -192,18 +200,18 @@ func (r *run) all(ctx context.Context, dir, only string) error {
 	}
 	r.began, r.places, r.shelf = time.Now(), make(map[string]*place), make(map[int]*library)
 	defer r.closeKept()
-	if thisMachine(r.dir).fileSystem == "tmpfs" {
+	if machine.Look(r.dir).FileSystem == "tmpfs" {
 		r.say("%s lies in memory: nothing here is durable, and ratios to a sync mean nothing; see -dir", r.dir)
 	}
 	for _, p := range parts {
 		if len(chosen) > 0 && !slices.Contains(chosen, p.name) {
 			continue
 		}
-		m := thisMachine(r.dir)
+		m := lookAround(r.dir)
 		if err := p.work(r, ctx); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		m.loadAfter = load()
+		m.loadAfter = machine.Load()
 		r.sections, r.table = append(r.sections, section{p.name, m, r.table}), table{}
 	}
 	return nil

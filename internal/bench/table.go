@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -34,7 +35,7 @@ type want struct {
 // section is the table of one part, and where and when it was measured.
 type section struct {
 	part string
-	machine
+	surroundings
 	table
 }
 
@@ -171,14 +172,37 @@ func (t *section) print(w io.Writer) error {
 	for _, n := range t.notes {
 		fmt.Fprintf(w, "not measured: %s\n", n)
 	}
-	_, err := fmt.Fprintf(w, "%s\n\n", t.machine)
+	_, err := fmt.Fprintf(w, "%s\n\n", t.surroundings)
 	return err
+}
+
+// objects writes the table for a program: a row a line, with figures as they
+// are printed, because these are what is judged. What was not measured is a
+// row with the reason alone.
+func (t *section) objects(w io.Writer) error {
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	for _, r := range t.rows {
+		o := map[string]string{"part": t.part}
+		for i, cell := range r.cells() {
+			o[strings.ReplaceAll(headings[i], " ", "_")] = cell
+		}
+		if err := out.Encode(o); err != nil {
+			return err
+		}
+	}
+	for _, n := range t.notes {
+		if err := out.Encode(map[string]string{"part": t.part, "not_measured": n}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // markdown writes the table for a page.
 func (t *section) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s.\n\n", t.machine)
+	fmt.Fprintf(&b, "%s.\n\n", t.surroundings)
 	line := func(cells []string) {
 		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 	}

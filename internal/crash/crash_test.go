@@ -75,6 +75,14 @@ func TestNeverTwoWriters(t *testing.T) {
 	}
 }
 
+func TestARowForProgramsHasWhatTheTableHas(t *testing.T) {
+	r := row{what: "SIGKILL", backend: "files", where: "real process", count: 1, acknowledged: 2, lost: 3, doubled: 4, unreadable: 5, aid: 6, seconds: 7, note: "8"}
+	want := `{"what":"SIGKILL","store":"files","where":"real process","count":1,"acknowledged":2,"lost":3,"doubled":4,"unreadable":5,"hand":6,"seconds":7,"note":"8"}`
+	if got := r.object(); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func TestUsageErrorsAreNamed(t *testing.T) {
 	for _, args := range [][]string{nil, {"burn"}, {"kill", "-backend", "paper"}, {"power", "-fs", "fat"}, {"kill", "-n", "0"}, {"kill", "more"}} {
 		var out, log bytes.Buffer

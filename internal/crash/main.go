@@ -13,12 +13,14 @@
 //	go run ./internal/crash chat -backend sqlite -n 1000
 //	go run ./internal/crash fleet -backend sqlite -n 300
 //
-// Each prints one row of a table. The exit code is 1 when a promise was
-// broken, and 0 with "skipped: reason" where the machine cannot do it.
+// Each prints one row of a table, or with -json an object. The exit code is 1
+// when a promise was broken, and 0 with "skipped: reason" where the machine
+// cannot do it.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -51,6 +53,7 @@ type options struct {
 	plain    bool   // without encryption
 	goOn     bool   // with a new store after a broken promise
 	noHead   bool   // without the head of the table
+	json     bool   // rows for programs
 	log      io.Writer
 }
 
@@ -125,6 +128,7 @@ func parse(args []string, log io.Writer) (options, error) {
 	f.BoolVar(&o.plain, "plain", false, "kill, power, full, chat: a store without encryption")
 	f.BoolVar(&o.goOn, "go-on", false, "kill, power, chat, fleet: go on after a broken promise, and count")
 	f.BoolVar(&o.noHead, "no-head", false, "print no head of the table")
+	f.BoolVar(&o.json, "json", false, "print each row as a JSON object on a line")
 	if err := f.Parse(args[1:]); err != nil {
 		return o, err
 	}
@@ -155,7 +159,7 @@ func report(ctx context.Context, trial func(context.Context, options) ([]row, er
 		fmt.Fprintln(out, skip)
 		return 0
 	}
-	if !o.noHead && len(rows) > 0 {
+	if !o.noHead && !o.json && len(rows) > 0 {
 		fmt.Fprintln(out, head)
 	}
 	broken := false
@@ -164,7 +168,11 @@ func report(ctx context.Context, trial func(context.Context, options) ([]row, er
 		if r.seconds == 0 {
 			r.seconds = time.Since(began).Seconds()
 		}
-		fmt.Fprintln(out, r)
+		if o.json {
+			fmt.Fprintln(out, r.object())
+		} else {
+			fmt.Fprintln(out, r)
+		}
 		broken = broken || r.broken()
 	}
 	switch {
@@ -205,6 +213,24 @@ func (r row) String() string {
 	n := func(i int) string { return fmt.Sprint(i) }
 	return fmt.Sprintf(rowFormat, r.what, r.backend, r.where, n(r.count), n(r.acknowledged), n(r.lost), n(r.doubled),
 		n(r.unreadable), n(r.aid), fmt.Sprintf("%.0f", r.seconds), r.note)
+}
+
+// object is the row as JSON, under the names that its columns have.
+func (r row) object() string {
+	b, _ := json.Marshal(struct {
+		What         string  `json:"what"`
+		Store        string  `json:"store"`
+		Where        string  `json:"where"`
+		Count        int     `json:"count"`
+		Acknowledged int     `json:"acknowledged"`
+		Lost         int     `json:"lost"`
+		Doubled      int     `json:"doubled"`
+		Unreadable   int     `json:"unreadable"`
+		Hand         int     `json:"hand"`
+		Seconds      float64 `json:"seconds"`
+		Note         string  `json:"note"`
+	}{r.what, r.backend, r.where, r.count, r.acknowledged, r.lost, r.doubled, r.unreadable, r.aid, r.seconds, r.note}) // nothing in it can be refused
+	return string(b)
 }
 
 func (r row) broken() bool { return r.lost+r.doubled+r.unreadable+r.aid > 0 }

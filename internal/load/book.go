@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -178,6 +179,20 @@ func (b *book) table() string {
 		fmt.Fprintf(&lines[2], " %*s |", width, c[1])
 	}
 	return lines[0].String() + "\n" + lines[1].String() + "\n" + lines[2].String() + "\n"
+}
+
+// object is the row as JSON. What was lost, doubled or out of order is counted
+// together, in the sessions and at the followers.
+func (b *book) object() string {
+	told, reconnects := b.told()
+	lags := b.lags()
+	o, _ := json.Marshal(map[string]any{
+		"followers": b.o.followers, "writers": b.o.writers, "nodes": b.o.nodes, "drained": b.struck.drains, "killed": b.struck.kills,
+		"cut": b.struck.cut, "sent": b.sent.Load(), "acknowledged": b.acknowledged.Load(), "lost": b.kept.lost + told.lost,
+		"doubled": b.kept.doubled + told.doubled, "disorder": b.kept.disorder + told.disorder, "told": len(lags), "reconnects": reconnects,
+		"p50_ms": share(lags, 0.5).Milliseconds(), "p99_ms": share(lags, 0.99).Milliseconds(), "seconds": b.took.Seconds(),
+	}) // numbers alone
+	return string(o)
 }
 
 // reasons says what was answered otherwise, the most frequent first.

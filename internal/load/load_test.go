@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -52,6 +53,23 @@ func TestWhatIsMissingTwiceThereOrOutOfOrderIsSeen(t *testing.T) {
 	v.take(2, s.textOf(0))
 	if v.take(1, s.textOf(1)); v.disorder != 1 {
 		t.Errorf("a seq that goes back: %+v", v.count)
+	}
+}
+
+func TestTheObjectHasWhatTheTableHas(t *testing.T) {
+	b := &book{o: options{followers: 5, writers: 2, nodes: 3}, kept: count{lost: 1, doubled: 2, disorder: 4}}
+	b.acknowledged.Store(7)
+	var got map[string]float64
+	if err := json.Unmarshal([]byte(b.object()), &got); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]float64{"followers": 5, "writers": 2, "nodes": 3, "acknowledged": 7, "lost": 1, "doubled": 2, "disorder": 4} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+	if cells := strings.Count(strings.SplitN(b.table(), "\n", 2)[0], "|") - 1; len(got) != cells {
+		t.Errorf("%d figures for %d cells", len(got), cells)
 	}
 }
 

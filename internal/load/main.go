@@ -8,7 +8,7 @@
 //
 //	go run ./internal/load -followers 1000 -writers 200
 //
-// It prints one row of a table. The exit code is 1 when a promise was broken,
+// It prints one row of a table, or with -json an object. The exit code is 1 when a promise was broken,
 // and 0 with "skipped: reason" where there is no PostgreSQL.
 package main
 
@@ -41,6 +41,7 @@ type options struct {
 	seed                               uint64
 	bin                                string // a program that is there already; "": build it
 	dir                                string // where the logs of the servers stay; "": nowhere
+	json                               bool   // an object for programs
 	log                                io.Writer
 }
 
@@ -65,7 +66,11 @@ func run(ctx context.Context, args []string, out, log io.Writer) int {
 		return 0
 	}
 	if b != nil {
-		fmt.Fprint(out, b.table())
+		if o.json {
+			fmt.Fprintln(out, b.object())
+		} else {
+			fmt.Fprint(out, b.table())
+		}
 		for _, line := range b.reasons() {
 			fmt.Fprintln(log, "load:", line)
 		}
@@ -96,6 +101,7 @@ func parse(args []string, log io.Writer) (options, error) {
 	f.Uint64Var(&o.seed, "seed", 0, "of the random choices; 0 takes one from the clock")
 	f.StringVar(&o.bin, "bin", "", "the `program` to try; built when none is given")
 	f.StringVar(&o.dir, "dir", "", "keep the logs of the servers in this `folder`")
+	f.BoolVar(&o.json, "json", false, "print a JSON object instead of a table")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
