@@ -3,8 +3,8 @@ package server
 import (
 	"context"
 	"errors"
-	"iter"
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -175,25 +175,25 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*entrie
 // has none.
 func (s *Server) entryPage(ctx context.Context, v *store.View, in *listEntriesInput, c entriesCursor) (*api.EntryList, error) {
 	page := &api.EntryList{Items: []api.LogEntry{}, Head: v.Entries}
-	limit, goesOn := s.limit(in.Limit), false
-	var entries iter.Seq2[tidemark.Entry, error]
+	var err error
 	switch {
 	case in.Tail > 0:
-		limit = s.limit(in.Tail)
-		entries = v.Tail(ctx, c.At, limit)
+		page.Items, err = lastEntries(ctx, v, c.At, 0, s.limit(in.Tail))
+		return page, err
 	case in.Before > 0:
-		entries = v.Before(ctx, in.Before, limit)
-	case c.All:
-		entries, goesOn = v.LogRange(ctx, c.From, c.To), true
-	default:
-		entries, goesOn = v.PathRange(ctx, c.At, c.From, c.To), true
+		page.Items, err = lastEntries(ctx, v, c.At, in.Before, s.limit(in.Limit))
+		return page, err
+	}
+	limit, entries := s.limit(in.Limit), v.PathRange(ctx, c.At, c.From, c.To)
+	if c.All {
+		entries = v.LogRange(ctx, c.From, c.To)
 	}
 	size := 0
 	for e, err := range entries {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return nil, err
 		}
-		if goesOn && (len(page.Items) == limit || size > pageBytes) {
+		if len(page.Items) == limit || size > pageBytes {
 			c.From = e.Seq
 			page.Next = s.cursor(CallerOf(ctx), c)
 			return page, nil
@@ -202,6 +202,44 @@ func (s *Server) entryPage(ctx context.Context, v *store.View, in *listEntriesIn
 		size += sizeOf(e.Blocks) + len(e.Extra)
 	}
 	return page, nil
+}
+
+// lastAtOnce is how many entries from the end are held at a time before it is
+// known how large they are.
+const lastAtOnce = 64
+
+// lastEntries returns entries before a seq, or from the end of the path for 0:
+// as many as wanted, or fewer when they are larger than a page.
+func lastEntries(ctx context.Context, v *store.View, at, before int64, want int) ([]api.LogEntry, error) {
+	all, size := []api.LogEntry{}, 0 // newest first
+	for len(all) < want && size <= pageBytes {
+		n := min(want-len(all), lastAtOnce)
+		entries := v.Tail(ctx, at, n)
+		if before > 0 {
+			entries = v.Before(ctx, before, n)
+		}
+		var part []api.LogEntry
+		for e, err := range entries {
+			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return nil, err
+			}
+			part = append(part, logEntry(e, err))
+			size += sizeOf(e.Blocks) + len(e.Extra)
+		}
+		// A damaged entry does not tell what is before it: who comes after it does.
+		whole := slices.IndexFunc(part, func(e api.LogEntry) bool { return e.Damage == "" })
+		if whole > 0 {
+			part = part[whole:]
+		}
+		slices.Reverse(part)
+		all = append(all, part...)
+		if whole < 0 {
+			break
+		}
+		before = part[len(part)-1].Seq
+	}
+	slices.Reverse(all)
+	return all, nil
 }
 
 // logEntry is an entry on the wire, or what is known of a damaged one.

@@ -211,3 +211,34 @@ func TestConcurrentWritersWithoutALeaseTakeTurns(t *testing.T) {
 		}
 	}
 }
+
+func TestTheLastEntriesAreAsManyAsAskedForOrAsLargeAsAPage(t *testing.T) {
+	s := newTestServer(t)
+	path := newSession(t, s, wA, "tides")
+	for i := 0; i < 150; i += 50 {
+		var all []string
+		for n := range 50 {
+			all = append(all, fmt.Sprint("m", i+n))
+		}
+		s.append(t, path, said(all...))
+	}
+	list := func(query string) []string {
+		t.Helper()
+		var page api.EntryList
+		s.call(t, wA, "GET", path+"/entries?"+query, nil).want(t, 200).into(t, &page)
+		return texts(page.Items)
+	}
+	for query, want := range map[string][2]int{"tail=3": {148, 150}, "tail=140": {11, 150}, "tail=500": {1, 150}, "before=101&limit=90": {11, 100}, "before=3": {1, 2}} {
+		got := list(query)
+		if n := want[1] - want[0] + 1; len(got) != n || got[0] != fmt.Sprintf("%d m%d", want[0], want[0]-1) || got[n-1] != fmt.Sprintf("%d m%d", want[1], want[1]-1) {
+			t.Errorf("%s: %d entries, %s … %s", query, len(got), got[0], got[len(got)-1])
+		}
+	}
+	large := strings.Repeat("x", 1<<20)
+	for range 140 {
+		s.append(t, path, said(large))
+	}
+	if n := len(list("tail=140")); n < 16 || n >= 140 {
+		t.Errorf("%d entries of a megabyte are a page", n)
+	}
+}
