@@ -19,6 +19,10 @@ need pgbouncer pgbouncer # a pooler in front of PostgreSQL
 need python3 python3     # the example clients
 need node nodejs
 need npm npm
+need dpkg-deb dpkg       # packages
+need rpmbuild rpm
+need lintian lintian
+need systemd-analyze systemd
 # Distributions keep the server's programs out of PATH, a folder a version.
 if ! command -v initdb >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; then
 	missing+=(postgresql) # the server itself; each test runs a private one
