@@ -48,7 +48,6 @@ var neighbours = []struct{ from, to, reason string }{
 	{"fleet", "runner", "a job runs its agent"},
 	{"runner", "chat", "the built-in agent is a chat"},
 	{"acp", "chat", "an editor's agent is a chat"},
-	{"acp", "chat", "the agent of an editor is a chat"},
 	{"internal/...", "internal/...", "internal rooms are made for each other"},
 }
 

@@ -123,7 +123,10 @@ func (a *app) restore(cmd *cobra.Command, r io.Reader, size int64, sealed, dryRu
 	}
 	m, err := archive.Read(ctx, r, into, &archive.ReadOptions{Progress: a.stages("Read", size), Change: change})
 	a.progressDone()
-	if err != nil {
+	switch {
+	case errors.Is(err, tidemark.ErrConflict):
+		return withHint(err, "nothing here was overwritten. Restore it into a store of its own: tidemark --store sqlite:NEW.db import FILE; what changed since an earlier archive is written by: tidemark export --all --since EARLIER")
+	case err != nil:
 		return goOn(err, "what was read is kept; run it again to go on")
 	}
 	if err := a.indexRestored(ctx); err != nil {

@@ -16,7 +16,6 @@ import (
 	"io"
 	"log"
 	"os"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
@@ -37,12 +36,10 @@ func keep(ctx context.Context, path string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Who is killed cannot say goodbye: the lease is how long the next one waits.
-	s := store.New(backend, &store.Options{Lease: 2 * time.Second})
+	s := store.New(backend, nil)
 	defer s.Close()
 
-	host, _ := os.Hostname()
-	me := tidemark.Holder{Program: "embed", PID: os.Getpid(), Host: host}
+	me := store.Self("embed")
 	id := tidemark.SessionID(tidemark.IDOf("example", "embed")) // a name makes an id
 	w, err := s.Attach(ctx, id, me)
 	if errors.Is(err, tidemark.ErrNotFound) {
