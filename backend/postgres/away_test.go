@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,25 @@ func TestADatabaseThatIsAwayIsSaidToBe(t *testing.T) {
 		if _, err := Connect(t.Context(), url, nil); !errors.Is(err, tidemark.ErrInvalid) {
 			t.Errorf("Connect(%q) = %v, want ErrInvalid", url, err)
 		}
+	}
+}
+
+// The cluster asks nobody for a password; a role that may not log in is refused
+// the same way.
+func TestWhoIsNotLetInIsDeniedAndADatabaseThatIsNotThereIsNoStore(t *testing.T) {
+	made := ready(t, Migration{})
+	tell(t, made.Super, `alter role `+made.Role+` nologin`)
+	if _, err := Connect(t.Context(), made.Server, nil); !errors.Is(err, tidemark.ErrDenied) {
+		t.Errorf("Connect as a role that may not = %v, want ErrDenied", err)
+	}
+	tell(t, made.Super, `alter role `+made.Role+` login`)
+	u, err := url.Parse(made.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/nothing"
+	if _, err := Connect(t.Context(), u.String(), nil); !errors.Is(err, tidemark.ErrNoStore) {
+		t.Errorf("Connect to no database = %v, want ErrNoStore", err)
 	}
 }
 

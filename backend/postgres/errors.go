@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -25,6 +26,8 @@ const (
 	codeLockTimeout   = "55P03"
 	codeUnique        = "23505"
 	codeDenied        = "42501"
+	codeNoDatabase    = "3D000"
+	classLogin        = "28" // a wrong password, a role that may not come in
 )
 
 func codeOf(err error) string {
@@ -83,8 +86,10 @@ func (db *Database) named(err error) error {
 	switch {
 	case isAway(err):
 		return tidemark.Storagef("database %s: %w: %w", db.place, ErrAway, err)
-	case codeOf(err) == codeDenied:
+	case codeOf(err) == codeDenied, strings.HasPrefix(codeOf(err), classLogin):
 		return &denied{db.place, err}
+	case codeOf(err) == codeNoDatabase:
+		return fmt.Errorf("database %s: %w: %w", db.place, tidemark.ErrNoStore, err)
 	case inTheWay(err):
 		return tidemark.Storagef("database %s: other transactions were in the way again and again: %w", db.place, err)
 	}

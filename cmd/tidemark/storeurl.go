@@ -102,6 +102,9 @@ func (a *app) openRemote(ctx context.Context, address string, how access) (tidem
 	if errors.Is(err, tidemark.ErrDenied) {
 		return nil, withHint(err, "set $TIDEMARK_TOKEN, or $TIDEMARK_TOKEN_FILE, to a token of that server: tidemark token create")
 	}
+	if errors.Is(err, tidemark.ErrNoStore) {
+		return nil, withHint(err, "see whether a server answers there: tidemark version --server %s; start one with: tidemark serve", address)
+	}
 	if err != nil {
 		return nil, err
 	}

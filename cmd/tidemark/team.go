@@ -66,8 +66,11 @@ const ownerVariable = "TIDEMARK_DATABASE_OWNER"
 
 // databaseHint says what to do when a database is not ready to be used.
 func databaseHint(err error) error {
-	if errors.Is(err, tidemark.ErrNoStore) {
-		return withHint(err, "make its tables with: %s=postgres://OWNER@… tidemark database migrate", ownerVariable)
+	switch {
+	case errors.Is(err, tidemark.ErrNoStore):
+		return withHint(err, "make its tables with: %s=postgres://OWNER@… tidemark database migrate; the database itself is made by: createdb", ownerVariable)
+	case errors.Is(err, tidemark.ErrDenied):
+		return withHint(err, "check the role in the URL and its password ($PGPASSWORD, ~/.pgpass), and what the database lets it do: tidemark database check")
 	}
 	return err
 }
