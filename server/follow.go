@@ -99,21 +99,23 @@ func (f *following) run(ctx context.Context) error {
 	}
 }
 
-// past sends what a fork shares: only the path that it shares, and not what
-// lies beside it in the log of its source.
+// past sends what was there when the client came. It is read for this client
+// alone: what others were sent of it may have been masked since.
 func (f *following) past(ctx context.Context) error {
-	if f.v.Base == nil || f.after >= f.v.Base.Seq {
+	there := f.v.Entries
+	if f.after >= there {
 		return nil
 	}
-	shared := f.v.Base.Seq
-	if err := f.upTo(ctx, shared); err != nil {
+	if err := f.upTo(ctx, there); err != nil {
 		return err
 	}
-	f.after = shared
+	f.after = there
 	return nil
 }
 
-// upTo sends what is in the log up to a seq, 0 for all.
+// upTo sends what is in the log up to a seq, 0 for all; of what a fork shares,
+// only the path that it shares, and not what lies beside it in the log of its
+// source.
 func (f *following) upTo(ctx context.Context, to int64) error {
 	for e, err := range f.v.LogRange(ctx, f.after+1, to) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {

@@ -50,7 +50,7 @@ func (s *Server) socketRoutes() {
 	o.Responses = map[string]*huma.Response{"101": {Description: "a WebSocket"}}
 	huma.Register(s.api, o, func(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {
 		if s.o.Chat == nil {
-			return nil, fail(ctx, tidemark.Unsupportedf("this server has no model to talk to"))
+			return nil, fail(ctx, tidemark.Unsupportedf("this server holds no conversations: chat where you are, with it as the store"))
 		}
 		return &huma.StreamResponse{Body: func(hc huma.Context) {
 			r, w := humago.Unwrap(hc)

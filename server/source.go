@@ -85,11 +85,13 @@ func (all *sources) forget(name sourceOf, src *source) {
 
 // run reads until it is stopped or cannot.
 func (src *source) run(ctx context.Context, v *store.View) {
-	for e, err := range v.Follow(ctx, src.floor) {
-		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+	at := src.floor
+	for e, err := range v.Follow(ctx, at) {
+		if err != nil && (e.Seq <= at || !errors.Is(err, tidemark.ErrCorrupt)) {
 			src.end(err)
 			return
 		}
+		at = e.Seq
 		src.add(event{ID: e.Seq, Data: logEntry(e, err)})
 	}
 }

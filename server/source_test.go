@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -82,5 +83,37 @@ func TestAFollowerThatIsFarBehindMissesNothing(t *testing.T) {
 			}
 		}
 		c.f.close()
+	}
+}
+
+// What was masked since it was read for others is masked for who comes later.
+func TestWhoFollowsLaterSeesNothingThatWasMaskedMeanwhile(t *testing.T) {
+	st := store.New(memory.New(), nil)
+	s := newTestServer(t, func(o *Options) {
+		o.Open = func(context.Context, tidemark.Principal) (*store.Store, error) { return st, nil }
+	})
+	path := newSession(t, s, wA, "tides")
+	first := s.follow(t, wA, path+"/entries/stream", "")
+	s.append(t, path, said("the word is sesame"))
+	if got := first.next(t); got != "1 the word is sesame" {
+		t.Fatal(got)
+	}
+	v, err := st.View(t.Context(), tidemark.SessionID(path[strings.LastIndexByte(path, '/')+1:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.MarkSecrets(t.Context(), 1, []store.Secret{{From: 12, To: 18}}); err != nil {
+		t.Fatal(err)
+	}
+	later := s.follow(t, wA, path+"/entries/stream", "")
+	if got := later.next(t); strings.Contains(got, "sesame") {
+		t.Errorf("who follows later gets %q", got)
+	}
+	s.append(t, path, said("next"))
+	for _, f := range []*follower{first, later} {
+		if got := f.next(t); got != "2 next" {
+			t.Error(got)
+		}
+		f.close()
 	}
 }

@@ -23,7 +23,9 @@ func (v *View) Follow(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, 
 				return
 			}
 			for e, err := range v.entries(ctx, segments, seq+1, 1<<62) {
-				if !yield(e, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				// Damage that is of no entry is that of the whole log: there
+				// is nothing behind it.
+				if !yield(e, err) || err != nil && (e.Seq <= seq || !errors.Is(err, tidemark.ErrCorrupt)) {
 					return
 				}
 				seq = e.Seq
