@@ -12,6 +12,7 @@
 package acp
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -333,8 +334,11 @@ func (d diagnostics) Handle(_ context.Context, r slog.Record) error {
 		}
 		return true
 	})
-	// That the editor closes its side is the usual end.
-	if !strings.Contains(why, "peer connection closed") {
+	switch {
+	case strings.Contains(why, "peer connection closed"): // the usual end
+	case strings.Contains(why, bufio.ErrTooLong.Error()):
+		d.log("The editor sent a message of more than 10 MB, which is more than can be taken in; the connection ends.")
+	default:
 		d.log("%s:%s", r.Message, why)
 	}
 	return nil

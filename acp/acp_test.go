@@ -157,6 +157,64 @@ func TestWhatIsRejectedDoesNotRun(t *testing.T) {
 	}
 }
 
+func TestASessionThatIsOpenMovesWithTheEditor(t *testing.T) {
+	r := newRig(t)
+	e := r.editor()
+	id := e.open(r.dir)
+	other := t.TempDir()
+	_, err := try[any](e, sdk.AgentMethodSessionLoad, sdk.LoadSessionRequest{SessionId: id, Cwd: other, McpServers: []sdk.McpServer{}})
+	refused(t, err, "begin another one here")
+	id = e.open(r.dir)
+	e.say(id, "run touch first")
+	e.load(id, other)
+	e.say(id, "run touch second")
+	for dir, want := range map[string]string{r.dir: "first", other: "second"} {
+		found, err := os.ReadDir(dir)
+		if err != nil || len(found) != 1 || found[0].Name() != want {
+			t.Errorf("in %s are %v, %v; want %s", dir, found, err, want)
+		}
+	}
+}
+
+func TestAForkThatCannotBeOpenedIsNotLeft(t *testing.T) {
+	r := newRig(t)
+	e := r.editor()
+	id := e.open(r.dir)
+	e.say(id, "hello")
+	for _, cwd := range []string{"here", filepath.Join(r.dir, "not", "there")} {
+		if _, err := try[any](e, sdk.AgentMethodSessionFork, map[string]any{"sessionId": id, "cwd": cwd}); err == nil {
+			t.Errorf("forked in %s", cwd)
+		}
+	}
+	if got := e.list(sdk.ListSessionsRequest{}); len(got.Sessions) != 1 {
+		t.Errorf("%d sessions are listed", len(got.Sessions))
+	}
+}
+
+func TestWhoIsAskedIsShownAllThatWouldRun(t *testing.T) {
+	r := newRig(t)
+	e := r.editor()
+	id := e.open(r.dir)
+	hidden := "touch " + strings.Repeat("a", 200)
+	for input, want := range map[string]string{
+		`{"command":"echo hi\n` + hidden + `"}`: "```\necho hi\n" + hidden + "\n```\n",
+		`{"command":"echo hi; ` + hidden + `"}`: "```\necho hi; " + hidden + "\n```\n",
+		`{"command":"echo hi"}`:                 "",
+	} {
+		before := len(e.questions())
+		e.say(id, "call bash "+input)
+		q := e.questions()[before:]
+		if len(q) != 1 {
+			t.Fatalf("%s: asked %d times", input, len(q))
+		}
+		got := ""
+		for _, c := range q[0].ToolCall.Content {
+			got += c.Content.Content.Text.Text
+		}
+		same(t, got, want)
+	}
+}
+
 func TestCancelEndsATurnAndKeepsWhatCame(t *testing.T) {
 	r := newRig(t)
 	e := r.editor()

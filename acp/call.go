@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -73,16 +74,16 @@ func (c call) kind() sdk.ToolKind {
 // maxTitle is how long the title of a call gets; the input has it all.
 const maxTitle = 120
 
+// about is what the call is about, whole.
+func (c call) about() string {
+	a := c.args
+	return strings.TrimSpace(cmp.Or(a.Command, a.Path, a.URL, a.Pattern, a.Name, a.Key, a.Code, a.Action))
+}
+
 func (c call) title() string {
-	a, about := c.args, ""
-	for _, text := range []string{a.Command, a.Path, a.URL, a.Pattern, a.Name, a.Key, a.Code, a.Action} {
-		if text != "" {
-			about, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
-			break
-		}
-	}
-	if c.tool == "task" && a.Text != "" {
-		about += " " + a.Text
+	about, _, _ := strings.Cut(c.about(), "\n")
+	if c.tool == "task" && c.args.Text != "" {
+		about += " " + c.args.Text
 	}
 	title := c.tool
 	if about != "" {
@@ -160,11 +161,16 @@ func (c call) begun(before bool) sdk.SessionUpdate {
 	}}
 }
 
-// asked is the call in a question for permission.
+// asked is the call in a question for permission. What the title shows only a
+// part of is there whole: nobody should allow what they were not shown.
 func (c call) asked() sdk.ToolCallUpdate {
+	content := c.diff(true)
+	if about := c.about(); len(content) == 0 && !strings.HasSuffix(c.title(), about) {
+		content = []sdk.ToolCallContent{sdk.ToolContent(sdk.TextBlock(fenced(render.Clean(about))))}
+	}
 	return sdk.ToolCallUpdate{
 		ToolCallId: callID(c.worker, c.id), Title: sdk.Ptr(c.title()), Kind: sdk.Ptr(c.kind()), Status: sdk.Ptr(sdk.ToolCallStatusPending),
-		Locations: c.locations(), Content: c.diff(true), RawInput: c.rawInput(),
+		Locations: c.locations(), Content: content, RawInput: c.rawInput(),
 	}
 }
 

@@ -133,7 +133,9 @@ func (a *agent) reopen(ctx context.Context, id sdk.SessionId, cwd string, server
 	if err != nil {
 		return nil, nil, err
 	}
-	err = s.open(ctx, past)
+	if err = s.move(folder); err == nil {
+		err = s.open(ctx, past)
+	}
 	end()
 	if err != nil {
 		return nil, nil, errors.Join(err, s.close())
@@ -154,16 +156,14 @@ func (a *agent) fork(ctx context.Context, p forkRequest) (r sdk.NewSessionRespon
 	if err != nil {
 		return r, tidemark.NotFoundf("session %.80q: not found", p.SessionID)
 	}
-	if _, err := folderOf(p.Cwd); err != nil {
-		return r, err
-	}
 	i, err := a.o.Store.Fork(ctx, id, 0, "")
 	if err != nil {
 		return r, err
 	}
 	s, unused, err := a.reopen(ctx, sdk.SessionId(i.ID), p.Cwd, p.Servers, false)
 	if err != nil {
-		return r, err
+		// Nobody knows of the fork, and it has nothing of its own.
+		return r, errors.Join(err, a.o.Store.Trash(ctx, i.ID))
 	}
 	a.wire.after(string(s.id), func() { s.greet(unused) })
 	return sdk.NewSessionResponse{SessionId: sdk.SessionId(i.ID), ConfigOptions: s.config(), Models: s.models()}, nil
@@ -267,8 +267,10 @@ func (s *session) command(ctx context.Context, do Command, input string) error {
 			out.WriteString("hint: " + hint + "\n")
 		}
 	}
-	if out.Len() > 0 {
-		s.screen.say(fenced(strings.ToValidUTF8(out.String(), "\uFFFD")))
+	if text := strings.ToValidUTF8(out.String(), "\uFFFD"); strings.Count(text, "\n") > 1 {
+		s.screen.say(fenced(text))
+	} else if text != "" {
+		s.screen.say(text) // one line needs no fence
 	}
 	s.settled(ctx)
 	if now := s.config(); current(now) != current(before) {
@@ -278,11 +280,8 @@ func (s *session) command(ctx context.Context, do Command, input string) error {
 }
 
 // fenced is text that an editor shows as it is: they take what is said for
-// Markdown. One line needs no fence.
+// Markdown.
 func fenced(text string) string {
-	if strings.Count(text, "\n") < 2 {
-		return text
-	}
 	fence := "```"
 	for strings.Contains(text, fence) {
 		fence += "`"

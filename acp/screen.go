@@ -20,10 +20,10 @@ import (
 // now or long ago, by us or by somebody else, are shown by the same code; a
 // turn of ours is shown while it comes, too.
 type screen struct {
-	folder string
-	send   func(sdk.SessionUpdate)
+	send func(sdk.SessionUpdate)
 
 	mu       sync.Mutex
+	folder   string   // that paths are of
 	muted    bool     // what happens is not shown, because it is going to be read
 	notes    []string // what people should know of it nevertheless
 	answers  int      // of ours, as the numbers of their messages
@@ -61,6 +61,13 @@ func (s *screen) from(seq int64) {
 	s.seq, s.tasks = seq, nil
 	clear(s.calls)
 	clear(s.running)
+}
+
+// move makes paths those of another folder.
+func (s *screen) move(folder string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.folder = folder
 }
 
 // mute keeps what happens from the editor until unmute.

@@ -21,11 +21,12 @@ import (
 type session struct {
 	a      *agent
 	id     tidemark.SessionID
-	folder string
 	screen *screen
 	slot   chan struct{} // has a token while something is under way
 
-	typed string // what the user typed of the prompt; of whoever has the slot
+	// Of whoever has the slot: where the agent works, and what the user typed
+	// of the prompt.
+	folder, typed string
 
 	mu     sync.Mutex
 	cancel context.CancelFunc // of what is under way
@@ -257,6 +258,20 @@ func (s *session) open(ctx context.Context, past bool) error {
 		s.screen.note("%s: it is read along here.\nhint: %s", held, s.a.hint(held))
 	}
 	return nil
+}
+
+// move makes the agent work in another folder from now on, for whoever has the
+// slot: an editor may open a session that it has open elsewhere already.
+func (s *session) move(folder string) error {
+	if folder == s.folder {
+		return nil
+	}
+	if c := s.chat(); c != nil && !c.Exists() {
+		return tidemark.Conflictf("session %s begins in %s; begin another one here", s.id, s.folder)
+	}
+	s.folder = folder
+	s.screen.move(folder)
+	return s.release()
 }
 
 // fromNow takes everything that is there as seen.
