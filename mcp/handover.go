@@ -52,11 +52,12 @@ type handOverIn struct {
 }
 
 type handOverOut struct {
-	Session string `json:"session"`
-	Job     string `json:"job,omitempty" jsonschema:"the job of the agent that it was handed over to"`
-	Memory  string `json:"memory,omitempty" jsonschema:"the memory that tells of it; remove it when that is done"`
-	Asked   string `json:"asked,omitempty" jsonschema:"who has the session open and was asked to let it go"`
-	Resume  string `json:"resume" jsonschema:"the command that goes on with it"`
+	Session  string `json:"session"`
+	Job      string `json:"job,omitempty" jsonschema:"the job of the agent that it was handed over to"`
+	Memory   string `json:"memory,omitempty" jsonschema:"the memory that tells of it; remove it when that is done"`
+	Asked    string `json:"asked,omitempty" jsonschema:"who has the session open and was asked to let it go"`
+	NotAsked string `json:"not_asked,omitempty" jsonschema:"why whoever has it open could not be asked; it is handed over all the same"`
+	Resume   string `json:"resume" jsonschema:"the command that goes on with it"`
 }
 
 func (o handOverOut) text() string {
@@ -68,6 +69,9 @@ func (o handOverOut) text() string {
 	}
 	if o.Asked != "" {
 		fmt.Fprintf(&b, "It is open in %s, who was asked to let it go.\n", o.Asked)
+	}
+	if o.NotAsked != "" {
+		fmt.Fprintf(&b, "Whoever has it open could not be asked to let it go: %s\n", o.NotAsked)
 	}
 	fmt.Fprintf(&b, "Go on with: %s\n", o.Resume)
 	return b.String()
@@ -99,13 +103,18 @@ func (r *room) handOver(ctx context.Context, req *sdk.CallToolRequest, in handOv
 	if err != nil || in.KeepOpen {
 		return out, err
 	}
-	// Whoever is to go on knows by now: so nothing is lost when this fails.
+	// Whoever is to go on knows by now. An error from here on would have the
+	// client hand it over again.
 	lease, err := s.Lease(ctx, p.ID)
-	if err != nil || !lease.Held || lease.Dead || lease.Expired {
-		return out, err
+	if err == nil && lease.Held && !lease.Dead && !lease.Expired {
+		if err = s.AskHandOver(ctx, p.ID, r.o.Holder(ctx)); err == nil {
+			out.Asked = render.CleanLine(lease.Holder.String())
+		}
 	}
-	out.Asked = render.CleanLine(lease.Holder.String())
-	return out, s.AskHandOver(ctx, p.ID, r.o.Holder(ctx))
+	if err != nil {
+		out.NotAsked = r.tell(ctx, err).Error()
+	}
+	return out, nil
 }
 
 // toAgent writes to an agent of the fleet, and returns the job that came of it.

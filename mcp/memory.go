@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -80,6 +81,9 @@ func (r *room) listMemory(ctx context.Context, _ *sdk.CallToolRequest, in listMe
 	}
 	left := usualBytes
 	for m, err := range s.Memories(ctx, project) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
 		if err != nil {
 			return out, err
 		}
@@ -230,7 +234,7 @@ type removeMemoryOut struct {
 func (o removeMemoryOut) text() string { return "Forgot " + o.Removed + ".\n" }
 
 func (r *room) removeMemory(ctx context.Context, _ *sdk.CallToolRequest, in removeMemoryIn) (out removeMemoryOut, err error) {
-	defer func() { r.wrote(ctx, "remove_memory", in.ID, err) }()
+	defer func() { r.wrote(ctx, "remove_memory", clip(in.ID, tidemark.MaxIDBytes), err) }()
 	s, err := r.o.Open(ctx)
 	if err != nil {
 		return out, err

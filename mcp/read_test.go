@@ -359,3 +359,20 @@ func TestAPromptPutsTheEndOfASessionBeforeAModel(t *testing.T) {
 		t.Error("a session that is not there can be resumed")
 	}
 }
+
+// What a client calls an id is not kept whole by whoever writes down what was
+// done.
+func TestWhatIsToldOfACallIsNoLongerThanAnID(t *testing.T) {
+	h := newHouse(t)
+	h.o.Write = true
+	longest := 0
+	h.o.Wrote = func(_ context.Context, _, thing string, _ error) { longest = max(longest, len(thing)) }
+	c := h.connect("http", "")
+	long := strings.Repeat("x", 1<<16)
+	h.refused(c, "remove_memory", map[string]any{"id": long})
+	h.refused(c, "write_memory", map[string]any{"id": long, "text": "x"})
+	h.refused(c, "hand_over", map[string]any{"session": long, "note": "x"})
+	if longest > tidemark.MaxIDBytes {
+		t.Errorf("%d bytes are told", longest)
+	}
+}

@@ -160,6 +160,9 @@ func (s *Server) attachedSessions(ctx context.Context, _ *struct{}) (*struct{ Bo
 func learnedIn(ctx context.Context, st *store.Store) (map[tidemark.SessionID]int64, error) {
 	n := make(map[tidemark.SessionID]int64)
 	for m, err := range st.Memories(ctx, "") {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -402,7 +402,8 @@ func (s *Store) ending(ctx context.Context, j *tidemark.Job, version int64, l Le
 }
 
 // CancelJob ends a job that waits, or tells the owner of one that runs; it
-// reports which. A job that ended before is ErrConflict.
+// reports which. One that came in as running and never had an owner here is
+// ended, too. A job that ended before is ErrConflict.
 func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) (ended bool, err error) {
 	err = retry(func() error {
 		j, version, err := s.job(ctx, id)
@@ -410,6 +411,15 @@ func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) 
 			return err
 		}
 		switch j.Status {
+		case tidemark.JobRunning:
+			l, err := s.Lease(ctx, tidemark.SessionID(id))
+			if err != nil {
+				return err
+			}
+			if l.token != 0 {
+				return s.AskHandOver(ctx, tidemark.SessionID(id), from)
+			}
+			fallthrough
 		case tidemark.JobPending:
 			j.Status, j.ExitReason, j.FinishedAt = tidemark.JobCancelled, tidemark.ExitCancelled, s.now()
 			r, err := s.jobRecord(&j, version)
@@ -419,8 +429,6 @@ func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) 
 			_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
 			ended = err == nil
 			return err
-		case tidemark.JobRunning:
-			return s.AskHandOver(ctx, tidemark.SessionID(id), from)
 		}
 		return &settled{tidemark.Conflictf("job %s is %s", id, j.Status)}
 	})

@@ -189,6 +189,19 @@ func TestAJobCanBeCancelledFromAnywhere(t *testing.T) {
 	})
 }
 
+func TestAJobThatCameInAsRunningCanBeCancelled(t *testing.T) {
+	s := open(t)
+	if _, err := s.PutJob(t.Context(), tidemark.Job{ID: "job-2026-11-15-hawlp2", Agent: "auditor", Status: tidemark.JobRunning}); err != nil {
+		t.Fatal(err)
+	}
+	if ended, err := s.CancelJob(t.Context(), "job-2026-11-15-hawlp2", who("me")); err != nil || !ended {
+		t.Errorf("CancelJob = %v, %v", ended, err)
+	}
+	if got := statusOf(t, s, "job-2026-11-15-hawlp2"); got.Status != tidemark.JobCancelled || got.FinishedAt.IsZero() {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestAnOccurrenceIsTakenOnce(t *testing.T) {
 	b := memory.New()
 	at := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)

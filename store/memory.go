@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"iter"
 	"strings"
 	"time"
@@ -30,6 +31,9 @@ func (s *Store) Remember(ctx context.Context, m Memory) (Memory, bool, error) {
 		return m, false, tidemark.Invalidf("a memory without words")
 	}
 	for have, err := range s.Memories(ctx, m.Project) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
 		if err != nil {
 			return m, false, err
 		}
@@ -48,7 +52,8 @@ func (s *Store) Remember(ctx context.Context, m Memory) (Memory, bool, error) {
 }
 
 // Memories lists what was learned in a project, or anywhere when that is "",
-// the newest first.
+// the newest first. A damaged one is yielded as its error, and the others come
+// all the same.
 func (s *Store) Memories(ctx context.Context, project string) iter.Seq2[Memory, error] {
 	return func(yield func(Memory, error) bool) {
 		places, err := s.placesOf(ctx, project)
@@ -65,7 +70,7 @@ func (s *Store) Memories(ctx context.Context, project string) iter.Seq2[Memory, 
 			if err == nil {
 				err = decode(r, &m)
 			}
-			if !yield(m, err) || err != nil {
+			if !yield(m, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return
 			}
 		}

@@ -200,6 +200,8 @@ func (t *talk) run(ctx context.Context) error {
 	how := creates
 	if t.f.cont || t.f.session != "" || t.f.resume != "" {
 		how = writes
+	} else if _, err := t.model(t.f.modelChoice, modelChoice{}); err != nil {
+		return err // before a store and its key are made for nothing
 	}
 	if t.s, err = t.open(ctx, how); err != nil {
 		return err
@@ -220,7 +222,7 @@ func (t *talk) run(ctx context.Context) error {
 // which returns the session to go on with, "" for a new one, and the entry to
 // branch from.
 func (t *talk) which(ctx context.Context) (tidemark.SessionID, int64, error) {
-	ref, project := cmp.Or(t.f.session, t.f.resume), t.project()
+	ref, project, elsewhere := cmp.Or(t.f.session, t.f.resume), t.project(), false
 	switch {
 	case ref == pickOne:
 		picked, err := t.pick(t.cmd, "Go on with")
@@ -233,8 +235,8 @@ func (t *talk) which(ctx context.Context) (tidemark.SessionID, int64, error) {
 			project = ""
 		} else if here, err := hasSessions(ctx, t.s, project); err != nil {
 			return "", 0, err
-		} else if !here {
-			t.say("This project has no session; going on with the newest from elsewhere.")
+		} else {
+			elsewhere = !here
 		}
 	case ref == "":
 		return "", 0, nil
@@ -251,6 +253,9 @@ func (t *talk) which(ctx context.Context) (tidemark.SessionID, int64, error) {
 	}
 	if err != nil {
 		return "", 0, err
+	}
+	if elsewhere {
+		t.say("This project has no session; going on with the newest from elsewhere.")
 	}
 	return p.ID, p.Seq, nil
 }
@@ -287,7 +292,7 @@ func (t *talk) attach(ctx context.Context, id tidemark.SessionID, seq int64) err
 		err = t.c.Branch(ctx, seq)
 	}
 	if err != nil && strings.Contains(err.Error(), "local-only") {
-		err = withHint(err, "allow it with --remote")
+		err = withHint(err, "allow it with --remote, or say with --base-url where it is on this machine")
 	}
 	return err
 }
@@ -371,6 +376,9 @@ func (t *talk) systemPrompt(ctx context.Context) (string, error) {
 	text += fmt.Sprintf("\n\nThe project is in %s. Today is %s.", t.root(), time.Now().Format("2006-01-02"))
 	n := 0
 	for m, err := range t.s.Memories(ctx, t.project()) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
 		if err != nil || m.Project == "" {
 			break // what cannot be read is not told
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -41,13 +43,19 @@ func memoryLs(a *app) *cobra.Command {
 				project = a.project()
 			}
 			rows := []store.Memory{}
+			var damage error
 			for m, err := range s.Memories(cmd.Context(), project) {
-				if err != nil {
+				switch {
+				case errors.Is(err, tidemark.ErrCorrupt):
+					damage = err
+					a.say("tidemark: %s: skipped", err)
+				case err != nil:
 					return err
+				default:
+					rows = append(rows, m)
 				}
-				rows = append(rows, m)
 			}
-			return a.print(rows, func(w io.Writer) error {
+			err = a.print(rows, func(w io.Writer) error {
 				t := a.table("ID", "LEARNED", "SESSION", "TEXT")
 				for _, m := range rows {
 					session := "-"
@@ -58,6 +66,7 @@ func memoryLs(a *app) *cobra.Command {
 				}
 				return t.print(w)
 			})
+			return errors.Join(err, damage)
 		},
 	}
 	cmd.Flags().BoolVarP(&everywhere, "all", "A", false, "of all projects")
