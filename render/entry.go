@@ -15,7 +15,7 @@ import (
 type Options struct {
 	Color    bool                   // with SGR sequences, which only this package writes
 	Full     bool                   // nothing is cut
-	Width    int                    // columns of the terminal, 0: defaultWidth
+	Width    int                    // columns of the terminal, 0: there is none, and no line is folded
 	Relative func(time.Time) string // says when; nil: the time in UTC
 }
 
@@ -51,7 +51,7 @@ func Entry(w io.Writer, e tidemark.Entry, o *Options) error {
 	if o != nil {
 		p.Options = *o
 	}
-	if p.Width <= 0 {
+	if p.folds = p.Width > 0; !p.folds {
 		p.Width = defaultWidth
 	}
 	p.head(e)
@@ -66,6 +66,7 @@ func Entry(w io.Writer, e tidemark.Entry, o *Options) error {
 type page struct {
 	Options
 	bytes.Buffer
+	folds bool // at words, where the terminal would cut them
 }
 
 func (p *page) head(e tidemark.Entry) {
@@ -107,7 +108,7 @@ func (p *page) block(b tidemark.Block, depth int) {
 		if text == "" {
 			text = fmt.Sprintf("(thinking that only %s can read, %s)", or(b.Provider, "its provider"), size(len(b.Raw)))
 		}
-		p.marked(depth, dim, "┊ ", "┊ ", text)
+		p.lines(depth, dim, "┊ ", text)
 	case tidemark.BlockToolUse:
 		p.toolUse(b, depth)
 	case tidemark.BlockToolResult:
@@ -154,10 +155,10 @@ func (p *page) toolResult(b tidemark.Block, depth int) {
 			text = fmt.Sprintf("(%d blocks)", len(b.Blocks))
 		}
 	}
-	p.marked(depth, color, mark, "  ", p.excerpt(text, depth))
+	p.marked(depth, color, mark, "  ", p.excerpt(text, p.columns(depth)+2-Width(mark)))
 	for _, inner := range b.Blocks {
 		if inner.Type == tidemark.BlockText {
-			inner.Text = p.excerpt(inner.Text, depth+1)
+			inner.Text = p.excerpt(inner.Text, p.columns(depth+1))
 		}
 		p.block(inner, depth+1)
 	}
@@ -187,9 +188,9 @@ func (p *page) fact(b tidemark.Block) string {
 	return "[" + s + "]"
 }
 
-// excerpt returns the first lines of s, none wider than the terminal, and how
-// many more there are; with Full, all of it.
-func (p *page) excerpt(s string, depth int) string {
+// excerpt returns the first lines of s, none wider than so many columns, and
+// how many more there are; with Full, all of it.
+func (p *page) excerpt(s string, columns int) string {
 	if p.Full {
 		return s
 	}
@@ -199,7 +200,7 @@ func (p *page) excerpt(s string, depth int) string {
 		line, after, more := strings.Cut(rest, "\n")
 		// Cut before it is cleaned, so that a line of megabytes costs nothing:
 		// what is cleaned is never narrower.
-		b.WriteString(Truncate(Clean(Truncate(strings.TrimSuffix(line, "\r"), p.columns(depth))), p.columns(depth)))
+		b.WriteString(Truncate(Clean(Truncate(strings.TrimSuffix(line, "\r"), columns)), columns))
 		if !more {
 			return b.String()
 		}
@@ -210,11 +211,16 @@ func (p *page) excerpt(s string, depth int) string {
 	return b.String()
 }
 
-// columns is how much room is left for text behind a mark.
+// columns is how much room is left for text behind a mark of two columns.
 func (p *page) columns(depth int) int { return max(p.Width-2*min(depth, maxIndent)-2, 20) }
 
-// lines writes text that has no mark of its own.
-func (p *page) lines(depth int, color, mark, text string) { p.marked(depth, color, mark, mark, text) }
+// lines writes what somebody said, each line behind the same mark.
+func (p *page) lines(depth int, color, mark, text string) {
+	if p.folds {
+		text = fold(Clean(text), p.columns(depth)+2-Width(mark))
+	}
+	p.marked(depth, color, mark, mark, text)
+}
 
 // marked writes cleaned text, with one mark before its first line and another
 // before the rest. Where the text has its own colour, so does the mark.
@@ -229,6 +235,34 @@ func (p *page) marked(depth int, color, first, rest, text string) {
 		p.WriteByte('\n')
 		mark = rest
 	}
+}
+
+// fold puts newlines between words, so that no line is wider than so many
+// columns but for words that are.
+func fold(text string, columns int) string {
+	var b strings.Builder
+	at := 0 // the column
+	for len(text) > 0 {
+		end := 1 + strings.IndexAny(text[1:], " \n") // a word, with the blank before it
+		if end == 0 {
+			end = len(text)
+		}
+		word := text[:end]
+		text = text[end:]
+		width := Width(word)
+		switch {
+		case word[0] == '\n':
+			at = width
+		case at > 0 && at+width > columns && word != " ":
+			b.WriteByte('\n')
+			word = strings.TrimPrefix(word, " ")
+			at = Width(word)
+		default:
+			at += width
+		}
+		b.WriteString(word)
+	}
+	return b.String()
 }
 
 func (p *page) style(color, s string) string {

@@ -201,3 +201,40 @@ func ExampleEntry() {
 	// #1 user
 	//   What is in here?\x1b[2J
 }
+
+func TestAnErrorOfAToolFitsTheTerminal(t *testing.T) {
+	e := tidemark.Entry{Role: tidemark.Tool, Blocks: []tidemark.Block{{Type: tidemark.BlockToolResult, IsError: true, Text: strings.Repeat("no way ", 40)}}}
+	for line := range strings.Lines(show(t, e, &Options{Width: 60})) {
+		if w := Width(strings.TrimRight(line, "\n")); w > 60 {
+			t.Errorf("%d columns: %s", w, line)
+		}
+	}
+}
+
+func TestLinesAreFoldedBetweenWords(t *testing.T) {
+	for _, c := range []struct {
+		text    string
+		columns int
+		want    string
+	}{
+		{"", 10, ""},
+		{"short", 10, "short"},
+		{"the keeper walked along", 10, "the keeper\nwalked\nalong"},
+		{"a_word_that_is_too_long for it", 10, "a_word_that_is_too_long\nfor it"},
+		{"one\n\n  two three four", 12, "one\n\n  two three\nfour"},
+		{"日本 日本 日本", 10, "日本 日本\n日本"},
+		{"trailing   ", 9, "trailing   "},
+		{"x\n", 10, "x\n"},
+	} {
+		if got := fold(c.text, c.columns); got != c.want {
+			t.Errorf("fold(%q, %d) = %q, want %q", c.text, c.columns, got, c.want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := Clean(hostile.Draw(t, "text"))
+		folded := fold(text, rapid.IntRange(1, 20).Draw(t, "columns"))
+		if strings.Join(strings.Fields(folded), " ") != strings.Join(strings.Fields(text), " ") {
+			t.Fatalf("%q became %q", text, folded)
+		}
+	})
+}
