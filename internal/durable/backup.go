@@ -1,26 +1,30 @@
 package durable
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// backupMark stands between the name of a store and what its copy was made of.
-const backupMark = ".bak-v"
+const (
+	// backupMark stands between the name of a store and what its copy was made
+	// of.
+	backupMark  = ".bak-v"
+	backupStamp = "20060102T150405Z"
+)
 
 // BackupName returns a name beside base, not taken yet, for a copy of what has
 // a format that is about to change.
 func BackupName(dir FS, base string, format int64, now time.Time) string {
-	stem := fmt.Sprintf("%s%s%d-%s", base, backupMark, format, now.UTC().Format("20060102T150405Z"))
+	stem := fmt.Sprintf("%s%s%d-%s", base, backupMark, format, now.UTC().Format(backupStamp))
 	name := stem
 	for n := 2; ; n++ {
-		if _, err := dir.Stat(name); errors.Is(err, fs.ErrNotExist) {
-			return name
+		if _, err := dir.Stat(name); err != nil {
+			return name // one that cannot be is refused when it is used
 		}
 		name = fmt.Sprintf("%s-%d", stem, n)
 	}
@@ -34,17 +38,37 @@ func LastBackup(path string, known int64) (newest string) {
 	if err != nil {
 		return ""
 	}
-	var best int64
-	for _, e := range entries { // in the order of their names, and so of their times
-		var format int64
-		of, ours := strings.CutPrefix(e.Name(), base+backupMark)
-		if !ours {
-			continue
+	var best backupOf
+	for _, e := range entries {
+		if b, ok := parseBackup(e.Name(), base); ok && b.format <= known && b.compare(best) > 0 {
+			best, newest = b, filepath.Join(dir, e.Name())
 		}
-		if _, err := fmt.Sscanf(of, "%d-", &format); err != nil || format > known || format < best {
-			continue
-		}
-		best, newest = format, filepath.Join(dir, e.Name())
 	}
 	return newest
+}
+
+// backupOf is what the name of a copy says of it.
+type backupOf struct {
+	format int64
+	at     time.Time
+	n      int // of those made in the same second
+}
+
+func (b backupOf) compare(other backupOf) int {
+	return cmp.Or(cmp.Compare(b.format, other.format), b.at.Compare(other.at), cmp.Compare(b.n, other.n))
+}
+
+// parseBackup reads a name that BackupName made; what lies beside a copy that
+// was opened, such as its lock, has another one.
+func parseBackup(name, base string) (b backupOf, ok bool) {
+	of, ours := strings.CutPrefix(name, base+backupMark)
+	format, rest, _ := strings.Cut(of, "-")
+	stamp, n, again := strings.Cut(rest, "-")
+	var err, atErr, nErr error
+	b.format, err = strconv.ParseInt(format, 10, 64)
+	b.at, atErr = time.Parse(backupStamp, stamp)
+	if again {
+		b.n, nErr = strconv.Atoi(n)
+	}
+	return b, ours && err == nil && atErr == nil && nErr == nil
 }
