@@ -230,7 +230,7 @@ func TestASecondHolderIsRefused(t *testing.T) {
 	r.close(r.resume(c.ID()))
 }
 
-func TestUnknownFieldsOfACheckpointStay(t *testing.T) {
+func TestWhatAnotherProgramKeptInACheckpointStays(t *testing.T) {
 	r := newRig(t, memory.New(), nil)
 	c := r.new()
 	r.send(c, "hello")
@@ -239,7 +239,9 @@ func TestUnknownFieldsOfACheckpointStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.SaveCheckpoint(t.Context(), store.Checkpoint{Extra: []byte(`{"theirs":{"a":1}}`)}); err != nil {
+	theirs := store.Checkpoint{Extra: []byte(`{"theirs":{"a":1}}`)}
+	theirs.Interpreter = store.Interpreter{SandboxID: "sandbox-1", WorkspacePath: "/home/theirs/workspace"}
+	if err := w.SaveCheckpoint(t.Context(), theirs); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(t.Context()); err != nil {
@@ -251,6 +253,9 @@ func TestUnknownFieldsOfACheckpointStay(t *testing.T) {
 	kept, err := r.store.Checkpoint(t.Context(), c.ID(), "")
 	if err != nil || !strings.Contains(string(kept.Extra), `"theirs":{"a":1}`) {
 		t.Errorf("Extra %s, %v", kept.Extra, err)
+	}
+	if kept.Interpreter.SandboxID != "sandbox-1" || kept.Interpreter.WorkspacePath != "/home/theirs/workspace" {
+		t.Errorf("the interpreter of another program became %+v", kept.Interpreter)
 	}
 }
 

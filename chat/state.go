@@ -129,7 +129,9 @@ func timeless(s store.Checkpoint) store.Checkpoint {
 // program keeps in Extra stays there.
 func (c *Chat) snapshot(s store.Checkpoint) (store.Checkpoint, error) {
 	s = timeless(s)
-	s.Interpreter.WorkspacePath = c.Session().Project
+	if project := c.Session().Project; project != "" { // else it is that of another program, which wants it back
+		s.Interpreter.WorkspacePath = project
+	}
 	all := make(map[string]json.RawMessage)
 	if len(s.Extra) > 0 && json.Unmarshal(s.Extra, &all) != nil {
 		all = make(map[string]json.RawMessage) // it is not ours, and no object

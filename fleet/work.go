@@ -66,6 +66,16 @@ func (d *Daemon) begin() bool {
 // errCancelled is the cause of a run that somebody cancelled.
 var errCancelled = errors.New("cancelled")
 
+// tookTooLong is the cause of a run that reached its time limit.
+type tookTooLong time.Duration
+
+func (t tookTooLong) Error() string {
+	return fmt.Sprintf("it took longer than its limit of %s", time.Duration(t))
+}
+
+// Is makes it a timeout for the runner.
+func (tookTooLong) Is(target error) bool { return target == context.DeadlineExceeded }
+
 // work runs a job to its end.
 func (d *Daemon) work(ctx context.Context, cancel context.CancelCauseFunc, a Agent, run *store.JobRun) {
 	defer cancel(nil)
@@ -77,12 +87,12 @@ func (d *Daemon) work(ctx context.Context, cancel context.CancelCauseFunc, a Age
 	}()
 	if a.Limits.Timeout > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, a.Limits.Timeout, context.DeadlineExceeded)
+		ctx, stop = context.WithTimeoutCause(ctx, a.Limits.Timeout, tookTooLong(a.Limits.Timeout))
 		defer stop()
 	}
 	d.o.Tell(a.Name, run.Job().ID+" started")
-	out, err := d.run(ctx, a, run)
-	if err != nil && !errors.Is(err, tidemark.ErrConflict) {
+	out, told, err := d.run(ctx, a, run)
+	if err != nil && err.Error() != told && !errors.Is(err, tidemark.ErrConflict) {
 		e := tidemark.Event{Type: tidemark.EventError, Message: err.Error(), Timestamp: d.o.Now()}
 		if emitErr := run.Emit(keeping, e); emitErr != nil {
 			d.o.Tell(a.Name, fmt.Sprintf("%s: %s", run.Job().ID, emitErr))
@@ -98,23 +108,33 @@ func (d *Daemon) work(ctx context.Context, cancel context.CancelCauseFunc, a Age
 }
 
 // run lets the agent's program do it; once more with a fresh session when the
-// one that it should go on with is not there any more.
-func (d *Daemon) run(ctx context.Context, a Agent, run *store.JobRun) (runner.Outcome, error) {
+// one that it should go on with is not there any more. told is the newest
+// error that the runner put into the output itself.
+func (d *Daemon) run(ctx context.Context, a Agent, run *store.JobRun) (out runner.Outcome, told string, err error) {
+	out.ExitReason = tidemark.ExitError
 	r, err := d.o.Runner(a)
 	if err != nil {
-		return runner.Outcome{ExitReason: tidemark.ExitError}, err
+		return out, told, err
 	}
 	t, err := d.task(ctx, a, run)
 	if err != nil {
-		return runner.Outcome{ExitReason: tidemark.ExitError}, err
+		return out, told, err
 	}
-	out, err := r.Run(ctx, t)
+	emit := t.Emit
+	t.Emit = func(e tidemark.Event) error {
+		if e.Type == tidemark.EventError {
+			told = e.Message
+		}
+		return emit(e)
+	}
+	out, err = r.Run(ctx, t)
 	if !errors.Is(err, runner.ErrSession) {
-		return out, err
+		return out, told, err
 	}
 	d.o.Tell(a.Name, fmt.Sprintf("session %s cannot be resumed; %s starts fresh", t.Session, t.Job))
 	t.Session, t.Fork, t.Spent = "", false, nil
-	return r.Run(ctx, t)
+	out, err = r.Run(ctx, t)
+	return out, told, err
 }
 
 // task is what the runner is told.

@@ -96,9 +96,10 @@ func (s *Server) gatherAudit(r *http.Request) (*web.StoreAudit, error) {
 	return a, nil
 }
 
-// tokenScopes are the parts of the server that a token may be for, as the page
-// offers them.
-var tokenScopes = []string{"sessions", "search", "import", "stats", "memory", "agents", "schedules", "jobs", "fleet", "backend"}
+// TokenScopes are the parts of the server that a token may be for. An operator
+// may also give one MetricsScope.
+var TokenScopes = []string{"sessions", "search", "resolve", "import", "stats", "memory", "agents", "schedules", "jobs", "fleet", "backend", "ws",
+	"datasets", "optimization-runs", "run-steps", "sandbox-snapshots", "workspaces", "users", "tenants", "tokens", "audit", mcpPath[1:]}
 
 // tokenPages are the service tokens.
 func (s *Server) tokenPages() {
@@ -176,9 +177,9 @@ func (s *Server) gatherTokens(r *http.Request) (*web.StoreTokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &web.StoreTokens{Tokens: []web.Token{}, Next: page.Body.Next, Making: CallerOf(ctx).Token == "", Roles: []string{"reader", "writer", "admin"}, Scopes: tokenScopes}
+	v := &web.StoreTokens{Tokens: []web.Token{}, Next: page.Body.Next, Making: CallerOf(ctx).Token == "", Roles: []string{"reader", "writer", "admin"}, Scopes: TokenScopes}
 	if CallerOf(ctx).Operator {
-		v.Scopes = append(slices.Clone(tokenScopes), MetricsScope)
+		v.Scopes = append(slices.Clone(TokenScopes), MetricsScope)
 	}
 	for _, t := range page.Body.Items {
 		v.Tokens = append(v.Tokens, s.tokenView(r, t))

@@ -25,7 +25,7 @@ import (
 type bringer struct {
 	*importer
 	tool    convert.Tool
-	s       *store.Store // its clock is that of the session that is brought
+	s       *store.Store // its clock is that of what is brought
 	clock   time.Time
 	skipped []string
 }
@@ -71,15 +71,22 @@ func (b *bringer) skip(err error) {
 	b.say("tidemark: %s: skipped", err)
 }
 
+// setClock makes what is brought next last changed at the first of these times
+// that is known. To a clock in the future every lease would seem to have run
+// out, so it is now at the latest.
+func (b *bringer) setClock(times ...time.Time) {
+	now := time.Now()
+	if b.clock = cmp.Or(cmp.Or(times...), now); b.clock.After(now) {
+		b.clock = now
+	}
+}
+
 // one brings one session, whole or not at all when it is new.
 func (b *bringer) one(ctx context.Context, f *convert.Session, from string) error {
 	if f.ForeignID == "" {
 		return convert.Skipf(from, "a session without an id")
 	}
-	b.clock = cmp.Or(f.UpdatedAt, f.CreatedAt, time.Now())
-	if now := time.Now(); b.clock.After(now) {
-		b.clock = now // to a clock in the future every lease would seem to have run out
-	}
+	b.setClock(f.UpdatedAt, f.CreatedAt)
 	g := &guest{bringer: b, from: f, row: brought{From: from, Title: f.Title, State: "new"}}
 	if err := g.find(ctx); err != nil {
 		return err

@@ -17,6 +17,7 @@ func (b *bringer) fleet(ctx context.Context, p convert.Place, from string) error
 	if err != nil || f == nil {
 		return err
 	}
+	b.setClock()
 	for _, skipped := range f.Skipped {
 		b.skip(skipped)
 	}
@@ -136,6 +137,7 @@ func (b *bringer) schedule(ctx context.Context, d tidemark.Schedule, from string
 
 func (b *bringer) job(ctx context.Context, j convert.Job, from string) (brought, error) {
 	row := brought{From: from, Kind: "job", Title: j.ID}
+	b.setClock(j.FinishedAt, j.StartedAt) // listings have the newest first
 	isNew := true
 	if b.s != nil {
 		_, err := b.s.Job(ctx, j.ID)

@@ -380,3 +380,25 @@ func TestADiskThatFillsUpIsSaidLoudly(t *testing.T) {
 		t.Errorf("what was kept before: %v %.500s", err, kept)
 	}
 }
+
+func TestASessionThatWasTakenAwayIsSaidLoudly(t *testing.T) {
+	t.Parallel()
+	model := newStandIn(t)
+	c := openChat(t, t.TempDir(), 100, "--base-url", model.URL, "--name", "talk")
+	c.types("hello\r")
+	c.shows("You said hello.")
+	if out, err := tidemarkIn(c.dir, "lock", "talk", "--release", "--force").CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	c.types("never kept\r")
+	if code := c.ends(); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	if shown := c.term.String(); !strings.Contains(shown, "NOT SAVED") || !strings.Contains(shown, "tidemark chat --resume") || strings.Contains(shown, "Session saved") {
+		t.Errorf("%s", shown)
+	}
+	kept, err := tidemarkIn(c.dir, "cat", "talk").Output()
+	if err != nil || !strings.Contains(string(kept), "You said hello.") || strings.Contains(string(kept), "never kept") {
+		t.Errorf("what was kept: %v %.500s", err, kept)
+	}
+}

@@ -304,10 +304,13 @@ func (r *repl) during(ctx context.Context, in console.Input, cancel func()) {
 func (r *repl) fail(err error) {
 	switch {
 	case err == nil || errors.Is(err, context.Canceled):
-	case errors.Is(err, tidemark.ErrStorage), errors.Is(err, tidemark.ErrConflict) && errors.Is(err, tidemark.ErrHeld):
+	case errors.Is(err, tidemark.ErrStorage), errors.Is(err, tidemark.ErrConflict): // no room, or the lease is lost
 		r.screen.note("%s", strings.Repeat("!", 60))
 		r.screen.note("NOT SAVED: %s", err)
 		r.screen.note("%s", strings.Repeat("!", 60))
+		if errors.Is(err, tidemark.ErrConflict) {
+			err = withHint(err, "what was kept before is there: tidemark chat --resume %.8s", r.c.ID())
+		}
 		r.leaving = &leaving{err: err}
 	default:
 		r.screen.note("tidemark: %s", err)
@@ -366,7 +369,11 @@ func (r *repl) greet(ctx context.Context, id tidemark.SessionID, seq int64) {
 	if r.f.forceNew {
 		r.screen.note("A fresh shell and interpreter, because --force-new asked for it; the history stays.")
 	}
-	if r.f.noLoops || len(state.Loops) == 0 {
+	switch {
+	case len(state.Loops) == 0:
+		return
+	case r.f.noLoops:
+		r.screen.note("%d loop(s) are kept and stay off, because --no-loops asked for it.", len(state.Loops))
 		return
 	}
 	loops, err := r.c.Rearm(ctx)

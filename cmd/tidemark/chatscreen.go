@@ -207,7 +207,16 @@ func callText(tool string, input json.RawMessage) string {
 			}
 		}
 	}
-	return tool + ": " + firstLine(string(input))
+	return tool + ": " + firstLine(rawText(input))
+}
+
+// rawText is JSON as people read it: a text without its quotes.
+func rawText(b json.RawMessage) string {
+	var s string
+	if json.Unmarshal(b, &s) == nil {
+		return s
+	}
+	return string(b)
 }
 
 // askText is what a call wants, in one line.

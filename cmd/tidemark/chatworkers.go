@@ -178,6 +178,9 @@ func (r *repl) arm(ctx context.Context, goal string, every time.Duration) error 
 		return err
 	}
 	r.screen.note("[%s] %s; it is kept with the session. End it with /cancel %s", l.ID, loopText(l), l.ID)
+	if r.f.noLoops {
+		r.screen.note("Loops are off, because --no-loops asked for it: it begins when you resume without it.")
+	}
 	return nil
 }
 

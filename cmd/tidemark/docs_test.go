@@ -48,7 +48,7 @@ func TestDocumentedExamples(t *testing.T) {
 			in := func(command string) *exec.Cmd {
 				cmd := exec.Command("sh", "-c", command)
 				cmd.Dir = home
-				cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + home, "XDG_DATA_HOME=" + home + "/data"}
+				cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + home, "XDG_DATA_HOME=" + home + "/.local/share"}
 				return cmd
 			}
 			// An example that fails may leave a fleet behind; mostly there is none.

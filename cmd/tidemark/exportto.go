@@ -28,7 +28,7 @@ func (a *app) exportTo(cmd *cobra.Command, ref string, tool convert.Tool, x expo
 	case tool.Export == nil && !x.all:
 		return withHint(tidemark.Unsupportedf("format %q: %s keeps no conversations", tool.Name, tool.Title), "its agents and jobs go out with: tidemark export --all --format %s -o DIR", tool.Name)
 	case x.output == "-":
-		return withHint(tidemark.Invalidf("%s keeps a session in several files", tool.Title), "name a folder for them: -o DIR")
+		return withHint(tidemark.Invalidf("%s keeps sessions in a folder", tool.Title), "name one: -o DIR")
 	}
 	e := &exportInto{app: a, tool: tool, redact: x.redact}
 	var points []store.Point

@@ -145,7 +145,7 @@ func (i *importer) path(path string) error {
 	if path != "-" {
 		f, err := os.Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return tidemark.NotFoundf("%w", errors.Unwrap(err))
+			return withHint(tidemark.NotFoundf("%w", errors.Unwrap(err)), "see what tools left on this machine: tidemark import --all --dry-run")
 		}
 		if err != nil {
 			return tidemark.Invalidf("%w", errors.Unwrap(err))
@@ -586,7 +586,20 @@ func (i *importer) print(w io.Writer) error {
 		} else if r.Kind != "" {
 			id = r.Kind
 		}
-		t.row(r.State, id, fmt.Sprint(r.Entries), r.From, r.Title)
+		from := r.From
+		if i.terminal {
+			from = fromHome(from)
+		}
+		t.row(r.State, id, fmt.Sprint(r.Entries), from, r.Title)
 	}
 	return t.print(w)
+}
+
+// fromHome is a path as people write it, so that it leaves room for others.
+func fromHome(path string) string {
+	home, err := os.UserHomeDir()
+	if rest, ok := strings.CutPrefix(path, home+string(filepath.Separator)); ok && err == nil {
+		return filepath.Join("~", rest)
+	}
+	return path
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -187,12 +188,12 @@ func (a *app) events(events iter.Seq2[tidemark.Event, error]) error {
 
 // eventText is an event in one line or more, made harmless.
 func eventText(e tidemark.Event) string {
-	text := e.Content
+	text := cmp.Or(e.Content, e.Subtype)
 	switch e.Type {
 	case tidemark.EventToolUse:
 		text = "▸ " + callText(e.ToolName, e.Input)
 	case tidemark.EventToolResult:
-		text = "  " + firstLine(string(e.Result))
+		text = "  " + firstLine(rawText(e.Result))
 		if e.Error != "" {
 			text = "  ✗ " + firstLine(e.Error)
 		}

@@ -291,7 +291,11 @@ copy: rotate afterwards, so that it opens nothing that is written from then on.`
 			if err != nil {
 				return err
 			}
-			if err := b.RemoveSlot(cmd.Context(), args[0]); err != nil {
+			err = b.RemoveSlot(cmd.Context(), args[0])
+			if errors.Is(err, tidemark.ErrNotFound) {
+				return withHint(err, "see them with: tidemark key show")
+			}
+			if err != nil {
 				return err
 			}
 			a.say("Removed slot %s. Rotate to make copies of the old keyring useless for new sessions: tidemark key rotate", args[0])

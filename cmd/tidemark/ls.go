@@ -39,6 +39,9 @@ project has none, or with -A, those of all projects.`,
 			if f.State = state; trash {
 				f.State = store.Trash
 			}
+			if f.State != "" && f.State != store.Live && f.State != store.Trash {
+				return tidemark.Invalidf("--state %q: want live or trash", f.State)
+			}
 			if f.Limit < 0 {
 				return tidemark.Invalidf("-n %d: want a number from 0", f.Limit)
 			}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -154,15 +155,21 @@ func hintFor(err error) string {
 	case errors.As(err, &holder):
 		return fmt.Sprintf("close it there, or read along with: tidemark tail -f %.8s", holder.Session)
 	case errors.Is(err, tidemark.ErrNoStore):
-		return "the first entry creates it: tidemark append new"
+		return "the first entry creates it: tidemark chat, or tidemark import --all"
 	case errors.Is(err, tidemark.ErrDenied) && strings.Contains(err.Error(), "is on hold"):
 		return "let it go with: tidemark unhold SESSION"
 	case errors.Is(err, tidemark.ErrNotFound) && strings.Contains(err.Error(), "in the trash"):
 		return "take it out with: tidemark restore SESSION"
+	case errors.Is(err, tidemark.ErrNotFound) && strings.Contains(err.Error(), "there is no session yet"):
+		return "begin one with: tidemark chat"
 	case errors.Is(err, tidemark.ErrNotFound):
 		return "see what is there with: tidemark ls -A"
 	case errors.Is(err, tidemark.ErrCorrupt):
 		return "see all that is damaged with: tidemark verify"
+	case errors.Is(err, tidemark.ErrStorage) && errors.Is(err, fs.ErrNotExist):
+		return "make the folder first, or name another"
+	case errors.Is(err, tidemark.ErrStorage) && errors.Is(err, fs.ErrPermission):
+		return "you may not write there: name another place, or see who owns it with: ls -ld"
 	case errors.Is(err, tidemark.ErrStorage):
 		return "nothing that was acknowledged is lost; make room or check the disk, then try again"
 	}

@@ -22,7 +22,11 @@ import (
 // without one.
 func (a *app) pick(cmd *cobra.Command, heading string) (string, error) {
 	if a.noInput || a.wantsJSON() || !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
-		return "", withHint(tidemark.Invalidf("which session? There is no terminal to pick one on"), "tidemark %s last", cmd.Name())
+		named := cmd.Name() + " last"
+		if cmd.Flags().Lookup("resume") != nil {
+			named = cmd.Name() + " --resume last"
+		}
+		return "", withHint(tidemark.Invalidf("which session? There is no terminal to pick one on"), "tidemark %s", named)
 	}
 	s, err := a.open(cmd.Context(), writes)
 	if errors.Is(err, tidemark.ErrStorage) {

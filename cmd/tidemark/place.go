@@ -55,7 +55,7 @@ func openPlace(name string) (p convert.Place, done func(), err error) {
 // throwAway makes a folder for files that nobody needs for long, and returns
 // what removes it with all that is in it.
 func throwAway() (dir string, remove func() error, err error) {
-	var id [8]byte
+	var id [6]byte
 	rand.Read(id[:])
 	name := "tidemark-" + hex.EncodeToString(id[:])
 	dir = filepath.Join(os.TempDir(), name)

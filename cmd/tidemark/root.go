@@ -1,6 +1,9 @@
 package main
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -63,12 +66,21 @@ entry, SESSION@label a label, SESSION~2 two turns up.`,
 // help is what a command without work of its own does.
 func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
-// usage makes a wrong number of arguments a wrong use, with the way to help.
+// usage makes a wrong number of arguments a wrong use, with the way to help or,
+// where a command was mistyped, with those that may be meant.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return withHint(tidemark.Invalidf("%w", err), "%s --help", cmd.CommandPath())
+		err := check(cmd, args)
+		if err == nil {
+			return nil
 		}
-		return nil
+		if cmd.HasSubCommands() && len(args) > 0 {
+			cmd.SuggestionsMinimumDistance = 2
+			if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
+				slices.Sort(meant)
+				return withHint(tidemark.Invalidf("%w", err), "did you mean %s %s?", cmd.CommandPath(), strings.Join(meant, " or "))
+			}
+		}
+		return withHint(tidemark.Invalidf("%w", err), "%s --help", cmd.CommandPath())
 	}
 }

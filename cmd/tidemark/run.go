@@ -111,7 +111,7 @@ func cancelCommand(a *app) *cobra.Command {
 				return withHint(err, "see them with: tidemark jobs")
 			}
 			if ended {
-				a.say("%s is cancelled; it had not begun.", args[0])
+				a.say("%s is cancelled; nobody ran it here.", args[0])
 			} else {
 				a.say("Told whoever runs %s; see how it ends with: tidemark job %s", args[0], args[0])
 			}

@@ -123,7 +123,7 @@ func (v *serving) settle(cmd *cobra.Command) error {
 			return withHint(tidemark.Invalidf("who issues the tokens?"), "name the issuer with --oidc-issuer URL")
 		}
 	default:
-		return tidemark.Invalidf("--auth %q: want local or oidc", v.auth)
+		return tidemark.Invalidf("--auth %q: want local, oidc or entra", v.auth)
 	}
 	if v.auth != authLocal && v.audience == "" {
 		return withHint(tidemark.Invalidf("tokens for whom?"), "name this service, as the issuer knows it, with --oidc-audience")

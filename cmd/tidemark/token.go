@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -47,6 +49,12 @@ scope backend, or none.`,
 			life, err := parseLife(expires)
 			if err != nil {
 				return err
+			}
+			known := append(slices.Clone(server.TokenScopes), server.MetricsScope)
+			for _, scope := range scopes {
+				if !slices.Contains(known, scope) {
+					return withHint(tidemark.Invalidf("--scope %q: there is no such part of a server", scope), "one of: %s", strings.Join(known, ", "))
+				}
 			}
 			s, err := a.operatorStore(cmd.Context(), creates)
 			if err != nil {

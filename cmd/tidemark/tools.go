@@ -135,12 +135,14 @@ func (i *importer) everywhere() error {
 	if err != nil {
 		return tidemark.Invalidf("no home folder: %w", err)
 	}
+	found := false
 	for _, t := range tools() {
 		for _, at := range t.Homes {
 			path := filepath.Join(home, filepath.FromSlash(at))
 			if !i.isOf(t, path) {
 				continue
 			}
+			found = true
 			i.say("%s: %s", t.Title, path)
 			if err := i.foreign(path, t.Name); err != nil {
 				if !isPathError(err) {
@@ -150,6 +152,9 @@ func (i *importer) everywhere() error {
 				i.complain(err)
 			}
 		}
+	}
+	if !found {
+		i.say("No known tool has left sessions in %s.", home)
 	}
 	return nil
 }

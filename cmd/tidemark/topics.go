@@ -176,8 +176,8 @@ The configuration, config.yaml, unless --config names another file:
   Windows           %AppData%\tidemark\config.yaml
 
 XDG_CONFIG_HOME counts everywhere when it is set. A project may have a file
-.tidemark.yaml at its root, which cannot say where
-sessions are kept, how long, or what of them is masked.
+.tidemark.yaml at its root, which cannot say where sessions are kept, how long,
+or what of them is masked.
 
 Key files are in the folder keys beside config.yaml, one for each key that opens
 a store. Without its key an encrypted store cannot be read: keep a recovery key

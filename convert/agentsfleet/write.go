@@ -102,7 +102,7 @@ func (w *writer) listLost(s *convert.Session, own bool) {
 		"files":                                  len(s.Files) > 0,
 		"tags":                                   len(s.Tags) > 0,
 		"mode " + s.Mode:                         s.Mode == tidemark.ModeRemote,
-		"agent " + s.Agent:                       s.Agent != "",
+		"agent " + s.Agent:                       s.Agent != "" && s.Agent != toolName,
 		"where it was forked":                    s.Fork != nil || s.Copied != "",
 		"what other tools keep with the session": !own && saysSomething(s.Extra),
 	} {

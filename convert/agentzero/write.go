@@ -83,7 +83,7 @@ func listLost(s *convert.Session, lost convert.Losses) {
 		{"workers", len(s.Workers) > 0},
 		{"files", len(s.Files) > 0},
 		{"tags", len(s.Tags) > 0},
-		{"agent " + s.Agent, s.Agent != ""},
+		{"agent " + s.Agent, s.Agent != "" && s.Agent != toolName},
 		{"the project, which is the folder that the files lie in", s.Project != ""},
 		{"where it was forked", s.Fork != nil || s.Copied != ""},
 	} {

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -216,6 +217,9 @@ func (s *Service) AppendEvent(ctx context.Context, cur session.Session, event *s
 func (s *Service) append(ctx context.Context, w *store.Writer, k *kept, event *session.Event) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if slices.ContainsFunc(k.events, func(e *session.Event) bool { return e.ID == event.ID }) {
+		return nil // it was appended already
+	}
 	if w.Head() != k.head {
 		return s.behind(ctx, w, k, event)
 	}
@@ -237,8 +241,8 @@ func (s *Service) append(ctx context.Context, w *store.Writer, k *kept, event *s
 		return err
 	}
 	seqs, err := w.Append(ctx, line)
-	if err != nil {
-		return err
+	if err != nil || seqs[0] <= k.head {
+		return err // nil: it was appended before what was read
 	}
 	k.took(seqs[0], e, own, shared, change.temporary)
 	if len(change.temporary) > 0 {

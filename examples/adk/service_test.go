@@ -90,6 +90,22 @@ func value(s session.Session, key string) any {
 	return v
 }
 
+func TestAnEventThatIsAppendedAgainIsKeptOnceAndChangesNothing(t *testing.T) {
+	s := adk.New(store.New(memory.New(), nil), holder("one"))
+	cur := create(t, s)
+	one := event("1", map[string]any{"berth": "5", "app:wind": "west"})
+	for _, e := range []*session.Event{one, event("2", map[string]any{"berth": "6", "app:wind": "none"}), one, event("3", nil)} {
+		if err := s.AppendEvent(t.Context(), cur, e); err != nil {
+			t.Fatalf("event %s: %v", e.ID, err)
+		}
+	}
+	for _, now := range []session.Session{cur, get(t, s)} {
+		if ids(now) != "1 2 3" || value(now, "berth") != "6" || value(now, "app:wind") != "none" {
+			t.Errorf("events %q, berth %v, wind %v", ids(now), value(now, "berth"), value(now, "app:wind"))
+		}
+	}
+}
+
 func TestWhoseSessionChangedMeanwhileIsTold(t *testing.T) {
 	s := adk.New(store.New(memory.New(), nil), holder("one"))
 	create(t, s)

@@ -9,7 +9,8 @@ import (
 )
 
 // hasActed reports whether the model has called a tool in this turn without a
-// thought before it that is sent: another model did, or the thought was masked. The API refuses to go on thinking in the middle of such a turn.
+// thought before it that is sent: another model did, or the thought was masked.
+// The API refuses to go on thinking in the middle of such a turn.
 func hasActed(r model.Request) bool {
 	begin := 0 // of what came after the person last spoke
 	for i, e := range r.Entries {

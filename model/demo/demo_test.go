@@ -79,6 +79,9 @@ func TestFirstAnswerSaysThatItIsADemo(t *testing.T) {
 	p.want("1. hello\n2. again")
 	p.say("Please summarise this.")
 	p.want("Summary:", "3 messages", "hello; again")
+	alone := &person{t: t}
+	alone.say("2 messages, to be summarised:\nUser: hello\nAssistant: good day")
+	alone.want("Summary: a text of 3 lines that ends with: Assistant: good day")
 	if a := p.say("think about ships"); a.Entry.Blocks[0].Type != tidemark.BlockThinking {
 		t.Errorf("it did not think: %+v", a.Entry)
 	}
@@ -99,6 +102,8 @@ func TestOrdersBecomeCalls(t *testing.T) {
 		"list files in it's here":     `bash {"command":"ls -- 'it'\\''s here'","seconds":0}`,
 		"read a b.txt":                `Read {"file_path":"a b.txt"}`,
 		"write a.txt: one\ntwo: <3>":  `write {"content":"one\ntwo: <3>","path":"a.txt"}`,
+		"write a.txt:\none: two":      `write {"content":"\none: two","path":"a.txt"}`,
+		"write session:memory/a: one": `write {"content":"one","path":"session:memory/a"}`,
 		"remember I like tea":         `update_memory {"key":"human","value":"I like tea"}`,
 		`call odd {"x": [1, 2]}`:      `odd {"x":[1,2]}`,
 		"call odd":                    `odd {}`,

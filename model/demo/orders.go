@@ -54,10 +54,13 @@ func parse(s string) (order, bool) {
 		return order{what: "read " + shorten(rest, preview), tools: []string{"read", "read_file", "view", "cat"},
 			args: map[string]string{"path": rest}}, rest != "" && !strings.Contains(rest, "\n")
 	case "write":
-		path, text, ok := strings.Cut(rest, ":")
+		path, text, ok := strings.Cut(rest, ": ") // a path may have a colon: session:memory/notes.md
+		if !ok || strings.Contains(path, "\n") {
+			path, text, ok = strings.Cut(rest, ":")
+		}
 		path = strings.TrimSpace(path)
 		return order{what: "write " + shorten(path, preview), tools: []string{"write", "write_file", "create", "create_file"},
-			args: map[string]string{"path": path, "content": strings.TrimPrefix(text, " ")}}, ok && path != "" && !strings.Contains(path, "\n")
+			args: map[string]string{"path": path, "content": text}}, ok && path != "" && !strings.Contains(path, "\n")
 	case "run":
 		return order{what: "run " + shorten(rest, preview), tools: shells(), args: map[string]string{"command": rest}}, rest != ""
 	case "search":

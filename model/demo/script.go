@@ -148,6 +148,11 @@ func (t talk) summary() string {
 		topics = append(topics, shorten(text, preview))
 	}
 	if len(topics) == 0 {
+		// What is to be summarised may stand in the question itself.
+		lines := strings.Split(strings.TrimSpace(t.users[len(t.users)-1]), "\n")
+		if len(lines) > 1 {
+			return fmt.Sprintf("Summary: a text of %d lines that ends with: %s", len(lines), shorten(lines[len(lines)-1], preview))
+		}
 		return "Summary: nothing has been said yet."
 	}
 	return fmt.Sprintf("Summary: the user wrote %d messages and got %d answers. It was about: %s.",

@@ -1,0 +1,28 @@
+package server
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestEveryPartOfTheAPIIsAScopeAndNothingElse(t *testing.T) {
+	// What is no scope, and what stands beside the description.
+	parts := []string{"me", "signin-code", "backend", mcpPath[1:]}
+	for path := range newTestServer(t).OpenAPI().Paths {
+		rest, ours := strings.CutPrefix(path, "/api/v1/")
+		part, _, _ := strings.Cut(rest, "/")
+		if !ours || slices.Contains(parts, part) {
+			continue
+		}
+		parts = append(parts, part)
+		if !slices.Contains(TokenScopes, part) {
+			t.Errorf("%s: no token can be for it alone", path)
+		}
+	}
+	for _, scope := range TokenScopes {
+		if !slices.Contains(parts, scope) {
+			t.Errorf("%s: there is no such part", scope)
+		}
+	}
+}
