@@ -65,7 +65,7 @@ race: deps ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race ./...
 
 .PHONY: lint
-lint: bin/staticcheck ## check format, vet and build on six platforms, staticcheck, modules
+lint: bin/staticcheck ## check format, build and vet for three systems, staticcheck, modules
 	@echo "gofmt -l ."
 	@wrong=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$wrong" ]; then echo "not formatted:"; echo "$$wrong"; exit 1; fi
 	@for p in $(CHECKED); do \
