@@ -473,7 +473,10 @@ func FuzzNoTwoWordsAreWrittenAlike(f *testing.F) {
 		if (a == b) != (x == y) {
 			t.Errorf("%q and %q are written %q and %q", a, b, x, y)
 		}
-		if len(x) < maxTokenBytes && len(y) < maxTokenBytes && a != "" && b != "" && strings.HasPrefix(a, b) != strings.HasPrefix(x, y) {
+		// One that is too long is a hash, which may begin like any word: what the
+		// index finds is looked at. It ends in %, as does the empty word.
+		whole := !strings.HasSuffix(x, "%") && !strings.HasSuffix(y, "%")
+		if whole && strings.HasPrefix(a, b) != strings.HasPrefix(x, y) {
 			t.Errorf("%q begins with %q, but they are written %q and %q", a, b, x, y)
 		}
 		if strings.ContainsFunc(x, func(r rune) bool { return r <= ' ' || r == '"' || r == 0x7f || r >= 'A' && r <= 'Z' }) {
