@@ -80,4 +80,8 @@ case " ${missing[*]} " in
 	trap '"${as_root[@]}" rm -f "$no_cluster"' EXIT
 	;;
 esac
-apt install -y --no-install-recommends "${missing[@]}" || without "apt-get install failed"
+apt install -y --no-install-recommends "${missing[@]}" && exit 0
+# One that cannot be installed should not keep the others away.
+for package in "${missing[@]}"; do
+	apt install -y --no-install-recommends "$package" || echo "deps: going on without $package: apt-get install failed" >&2
+done
