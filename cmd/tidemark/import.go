@@ -594,12 +594,3 @@ func (i *importer) print(w io.Writer) error {
 	}
 	return t.print(w)
 }
-
-// fromHome is a path as people write it, so that it leaves room for others.
-func fromHome(path string) string {
-	home, err := os.UserHomeDir()
-	if rest, ok := strings.CutPrefix(path, home+string(filepath.Separator)); ok && err == nil {
-		return filepath.Join("~", rest)
-	}
-	return path
-}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"text/template"
 	"time"
@@ -314,4 +316,13 @@ func (t *table) line(cells []string, widths []int) string {
 		used += widths[i] + 2
 	}
 	return strings.TrimRight(b.String(), " ")
+}
+
+// fromHome is a path as people write it, so that it leaves room for others.
+func fromHome(path string) string {
+	home, err := os.UserHomeDir()
+	if rest, ok := strings.CutPrefix(path, home+string(filepath.Separator)); ok && err == nil {
+		return filepath.Join("~", rest)
+	}
+	return path
 }
