@@ -35,7 +35,7 @@ var floors = map[string][]string{
 	"roof": {"cmd/tidemark"},
 	// Programs and helpers that prove things about the rest. They may use
 	// everything, and nothing but tests may use them.
-	"workshop": {"internal/...", "scripts/...", "examples/..."},
+	"workshop": {"workshop/...", "internal/...", "scripts/...", "examples/..."},
 }
 
 // neighbours are the rooms of one floor that may know each other.

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs the programs that tests use beside Go, where they are missing and
-# apt-get can bring them. What it cannot install it names, and goes on: the
-# tests that need it skip, and say so.
+# apt-get can bring them, and then what those programs bring. What it cannot
+# install it names, and goes on: the tests that need it say so.
 set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -23,41 +24,17 @@ need dpkg-deb dpkg       # packages
 need rpmbuild rpm
 need lintian lintian
 need systemd-analyze systemd
+need ps procps           # what runs
+need git git
+need update-ca-certificates ca-certificates # whom npm believes
 # Distributions keep the server's programs out of PATH, a folder a version.
 if ! command -v initdb >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; then
 	missing+=(postgresql) # the server itself; each test runs a private one
 fi
 
-# What looks for barriers in pages. It is no program, so npm alone brings it.
-axe=bin/axe.min.js
-if [ ! -e "$axe" ] && command -v npm >/dev/null; then
-	folder=$(mktemp -d)
-	if (cd "$folder" && npm pack --silent axe-core@4.14.0 >/dev/null && tar -xzf axe-core-*.tgz package/axe.min.js) 2>/dev/null; then
-		mkdir -p bin && mv "$folder/package/axe.min.js" "$axe"
-	else
-		echo "deps: going on without axe-core: npm pack failed" >&2
-	fi
-	rm -rf "$folder"
-fi
-
-if [ ${#missing[@]} -eq 0 ]; then
-	exit 0
-fi
-
 without() {
 	echo "deps: going on without ${missing[*]}: $1" >&2
-	exit 0
 }
-
-command -v apt-get >/dev/null || without "there is no apt-get here"
-as_root=()
-if [ "$(id -u)" -ne 0 ]; then
-	command -v sudo >/dev/null || without "not root, and there is no sudo"
-	as_root=(sudo)
-	if [ ! -t 0 ]; then
-		as_root=(sudo -n) # nobody is there to type a password
-	fi
-fi
 
 apt() {
 	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
@@ -72,16 +49,42 @@ say_no_cluster() {
 	"${as_root[@]}" sh -c 'mkdir -p "${0%/*}" && echo "create_main_cluster = false" >"$0"' "$no_cluster"
 }
 
-echo "deps: installing ${missing[*]}" >&2
-apt update || echo "deps: apt-get update failed; trying with what is known" >&2
-case " ${missing[*]} " in
-*" postgresql "*)
-	say_no_cluster || without "$no_cluster cannot be written"
-	trap '"${as_root[@]}" rm -f "$no_cluster"' EXIT
-	;;
-esac
-apt install -y --no-install-recommends "${missing[@]}" && exit 0
-# One that cannot be installed should not keep the others away.
-for package in "${missing[@]}"; do
-	apt install -y --no-install-recommends "$package" || echo "deps: going on without $package: apt-get install failed" >&2
-done
+packages() {
+	command -v apt-get >/dev/null || { without "there is no apt-get here"; return; }
+	as_root=()
+	if [ "$(id -u)" -ne 0 ]; then
+		command -v sudo >/dev/null || { without "not root, and there is no sudo"; return; }
+		as_root=(sudo)
+		if [ ! -t 0 ]; then
+			as_root=(sudo -n) # nobody is there to type a password
+		fi
+	fi
+	echo "deps: installing ${missing[*]}" >&2
+	apt update || echo "deps: apt-get update failed; trying with what is known" >&2
+	case " ${missing[*]} " in
+	*" postgresql "*)
+		say_no_cluster || { without "$no_cluster cannot be written"; return; }
+		trap '"${as_root[@]}" rm -f "$no_cluster"' EXIT
+		;;
+	esac
+	apt install -y --no-install-recommends "${missing[@]}" && return
+	# One that cannot be installed should not keep the others away.
+	for package in "${missing[@]}"; do
+		apt install -y --no-install-recommends "$package" || echo "deps: going on without $package: apt-get install failed" >&2
+	done
+}
+[ ${#missing[@]} -eq 0 ] || packages
+
+# What looks for barriers in pages. It is no program, so npm alone brings it:
+# after npm itself has come.
+axe=bin/axe.min.js
+if [ ! -e "$axe" ]; then
+	folder=$(mktemp -d)
+	if command -v npm >/dev/null &&
+		(cd "$folder" && npm pack --silent axe-core@4.14.0 >/dev/null && tar -xzf axe-core-*.tgz package/axe.min.js) </dev/null; then
+		mkdir -p bin && mv "$folder/package/axe.min.js" "$axe"
+	else
+		echo "deps: going on without axe-core: npm cannot bring it" >&2
+	fi
+	rm -rf "$folder"
+fi

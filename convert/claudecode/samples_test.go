@@ -29,7 +29,7 @@ var unnoted = map[string]map[string]string{
 }
 
 func TestWhatWasDoneInClaudeCodeComesIn(t *testing.T) {
-	for _, s := range converttest.Samples(t, os.DirFS("../../../shared/fixtures/clients/claude-code")) {
+	for _, s := range converttest.Samples(t, os.DirFS("../testdata/claude-code")) {
 		t.Run(s.Name, func(t *testing.T) {
 			s.Unnoted = unnoted[s.Name]
 			got := s.Check(t, claudecode.Tool(), tools)
@@ -48,7 +48,7 @@ func TestWhatWasDoneInClaudeCodeComesIn(t *testing.T) {
 }
 
 func TestWhatIsExportedComesInAsItWas(t *testing.T) {
-	for _, s := range converttest.Samples(t, os.DirFS("../../../shared/fixtures/clients/claude-code")) {
+	for _, s := range converttest.Samples(t, os.DirFS("../testdata/claude-code")) {
 		t.Run(s.Name, func(t *testing.T) {
 			got := converttest.Read(t, claudecode.Tool(), s.Place)
 			out := converttest.NewOut()

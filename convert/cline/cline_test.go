@@ -16,7 +16,7 @@ import (
 func TestSamplesOfTheToolComeInWhole(t *testing.T) {
 	// One tool is all of them here.
 	names := map[string][]string{"read": {"run_commands"}, "edit": {"run_commands"}, "bash": {"run_commands"}}
-	for _, s := range converttest.Samples(t, os.DirFS("../../../shared/fixtures/clients/cline")) {
+	for _, s := range converttest.Samples(t, os.DirFS("../testdata/cline")) {
 		t.Run(s.Name, func(t *testing.T) { s.Check(t, Tool(), names) })
 	}
 }

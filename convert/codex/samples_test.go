@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/converttest"
 )
 
-// samples lie beside the repository, not in it.
-const samples = "../../../shared/fixtures/clients/codex"
+// samples are what Codex itself left; see ../testdata/README.md.
+const samples = "../testdata/codex"
 
 // tools maps what the script meant to what Codex has: it reads and writes in
 // the shell or by patches. The newest version had no plan.

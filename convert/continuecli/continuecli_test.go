@@ -15,7 +15,7 @@ import (
 
 func TestSamplesOfTheToolComeInWhole(t *testing.T) {
 	names := map[string][]string{"read": {"Read"}, "edit": {"Edit"}, "write": {"Write"}, "bash": {"Bash"}}
-	for _, s := range converttest.Samples(t, os.DirFS("../../../shared/fixtures/clients/continue-cli")) {
+	for _, s := range converttest.Samples(t, os.DirFS("../testdata/continue-cli")) {
 		t.Run(s.Name, func(t *testing.T) { s.Check(t, Tool(), names) })
 	}
 }

@@ -1,8 +1,8 @@
 // Package converttest checks what a converter takes in against what was really
-// done in the other tool. It reads the samples that lie beside the repository,
-// where they do, and knows no tool. Only tests use it.
+// done in the other tool. It reads the samples in convert/testdata, and knows
+// no tool. Only tests use it.
 //
-//	for _, s := range converttest.Samples(t, os.DirFS("../../../shared/fixtures/clients/codex")) {
+//	for _, s := range converttest.Samples(t, os.DirFS("../testdata/codex")) {
 //		t.Run(s.Name, func(t *testing.T) { s.Check(t, codex.Tool(), map[string][]string{"bash": {"shell"}}) })
 //	}
 package converttest
@@ -55,12 +55,12 @@ type Turn struct {
 }
 
 // Samples returns the samples of one tool: the folders of root that hold an
-// expected.json. It skips the test where root is not there.
+// expected.json. There has to be one.
 func Samples(t testing.TB, root fs.FS) []Sample {
 	t.Helper()
 	names, err := fs.Glob(root, "*/expected.json")
 	if err != nil || len(names) == 0 {
-		t.Skip("the samples of other tools do not lie beside this repository")
+		t.Fatalf("there are no samples: %v", err)
 	}
 	var all []Sample
 	for _, name := range names {

@@ -15,7 +15,7 @@ import (
 
 func TestSamplesOfTheToolComeInWhole(t *testing.T) {
 	names := map[string][]string{"read": {"view"}, "edit": {"edit"}, "write": {"create"}, "bash": {"bash"}, "task": {"task"}, "wait": {"read_agent"}}
-	for _, s := range converttest.Samples(t, os.DirFS("../../../shared/fixtures/clients/copilot-cli")) {
+	for _, s := range converttest.Samples(t, os.DirFS("../testdata/copilot-cli")) {
 		t.Run(s.Name, func(t *testing.T) { s.Check(t, Tool(), names) })
 	}
 }

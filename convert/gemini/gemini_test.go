@@ -18,7 +18,7 @@ func TestSamplesOfTheToolComeInWhole(t *testing.T) {
 		"bash": {"run_shell_command"}, "task": {"invoke_agent"}, "todo": nil, "wait": nil}
 	// The tool leaves out signs without width when it keeps a reply.
 	bare := strings.NewReplacer("\u200b", "", "\u200c", "", "\u200d", "", "\ufeff", "")
-	for _, s := range converttest.Samples(t, os.DirFS("../../../shared/fixtures/clients/gemini-cli")) {
+	for _, s := range converttest.Samples(t, os.DirFS("../testdata/gemini-cli")) {
 		for i := range s.Want {
 			for j, turn := range s.Want[i].Turns {
 				s.Want[i].Turns[j].Reply = bare.Replace(turn.Reply)

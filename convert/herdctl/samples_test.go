@@ -19,7 +19,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-const shared = "../../../shared/fixtures/herdctl"
+const samples = "../testdata/herdctl"
 
 // bare returns a value without its nulls: herdctl takes null and nothing for
 // the same, and writes now one and now the other.
@@ -165,10 +165,7 @@ func TestSamples(t *testing.T) {
 		"scheduler-100":   {100, 200, 0, 0, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := os.DirFS(path.Join(shared, name))
-			if !convert.IsDir(root, folder) {
-				t.Skip("the samples of other tools do not lie beside this repository")
-			}
+			root := os.DirFS(path.Join(samples, name))
 			place := convert.Place{FS: root, Path: "."}
 			if !Tool().Detect(t.Context(), place) {
 				t.Error("is not known as herdctl's")
@@ -194,9 +191,9 @@ func TestSamples(t *testing.T) {
 }
 
 func TestFiveThousandJobs(t *testing.T) {
-	f, err := os.Open(path.Join(shared, "jobs-5000.tar.gz"))
+	f, err := os.Open(path.Join(samples, "jobs-5000.tar.gz"))
 	if err != nil {
-		t.Skip("the samples of other tools do not lie beside this repository")
+		t.Fatal(err)
 	}
 	defer f.Close()
 	z, err := gzip.NewReader(f)

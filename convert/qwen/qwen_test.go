@@ -21,7 +21,7 @@ func TestWhatWasDoneInQwenCodeComesIn(t *testing.T) {
 	// The client has no list of things to do, and waits for its helpers itself.
 	tools := map[string][]string{"read": {"read_file"}, "edit": {"edit"}, "write": {"write_file"}, "bash": {"run_shell_command"}, "task": {"agent", "task"},
 		"todo": nil, "wait": nil}
-	for _, s := range converttest.Samples(t, os.DirFS("../../../shared/fixtures/clients/qwen-code")) {
+	for _, s := range converttest.Samples(t, os.DirFS("../testdata/qwen-code")) {
 		t.Run(s.Name, func(t *testing.T) {
 			got := s.Check(t, qwen.Tool(), tools)
 			t.Logf("%d sessions", len(got.Sessions))

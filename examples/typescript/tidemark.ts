@@ -253,7 +253,7 @@ export class Session {
     let query: Query = { tail: page }
     for (;;) {
       const { items } = await this.client.call<{ items: Entry[] }>('GET', `${this.#path}/entries`, { query })
-      yield* items.toReversed()
+      yield* [...items].reverse()
       if (items.length < page || !items[0]?.parent) return
       query = { before: items[0].seq, limit: page }
     }
