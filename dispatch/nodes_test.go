@@ -209,11 +209,14 @@ func (h *herd) read() (lines []line) {
 		h.t.Fatal(err)
 	}
 	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		what, job, _ := strings.Cut(s.Text(), " ")
+	for r := bufio.NewReader(f); ; {
+		text, err := r.ReadString('\n')
+		if err != nil {
+			return lines // what has no end is still being written
+		}
+		what, job, _ := strings.Cut(strings.TrimSuffix(text, "\n"), " ")
 		lines = append(lines, line{what == "e", job})
 	}
-	return lines
 }
 
 // jobs returns all jobs by id.

@@ -143,10 +143,12 @@ func orphan(t *testing.T, script string) (p runner.Process, g *rig) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	// The daemon notes one thing, its program the other, in either order.
+	told := g.untilNoted("process")
 	g.untilNoted("hangs")
 	cmd.Process.Kill()
 	cmd.Wait()
-	if err := json.Unmarshal([]byte(await(filepath.Join(g.folder, "process"))), &p); err != nil {
+	if err := json.Unmarshal([]byte(told), &p); err != nil {
 		t.Fatal(err)
 	}
 	if len(bearers(p.Mark)) == 0 {

@@ -150,6 +150,7 @@ func startChild(folder, name string, apart bool) {
 	}
 }
 
+// note writes all at once, so that whoever finds it finds it whole.
 func note(folder, name, text string) {
 	if folder != "" {
 		path := filepath.Join(folder, name)
@@ -167,6 +168,7 @@ func noteLine(folder string) {
 	f.WriteString(line)
 }
 
+// await is what a program has noted so far, "": nothing yet.
 func await(path string) string {
 	b, _ := os.ReadFile(path)
 	return string(b)

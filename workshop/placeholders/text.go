@@ -97,9 +97,11 @@ var word = regexp.MustCompile(`^["'(*\x60-]*[A-Za-z][A-Za-z'’/-]*["')*\x60.,:;
 // vendor's words; all that are not our own go then. It has the same bytes but
 // for the letters.
 func (o own) text(s string, most int) string {
-	keep := o.FindAllStringIndex(s, -1)
+	if !mayBe(s, most) {
+		return s // most are too short, and need not be searched
+	}
 	rest := []byte(s)
-	for _, k := range keep {
+	for _, k := range o.FindAllStringIndex(s, -1) {
 		for i := k[0]; i < k[1]; i++ {
 			if rest[i] != '\n' {
 				rest[i] = ' '
@@ -129,6 +131,26 @@ func speaks(s string, most int) bool {
 			if word.MatchString(w) && strings.Trim(w, "xX\"'(*`-)/.,:;!?’") != "" {
 				n++
 			}
+		}
+		if n >= most {
+			return true
+		}
+	}
+	return false
+}
+
+// mayBe reports whether a text could have so many words in a line, whatever
+// they are: it counts runs of letters.
+func mayBe(s string, most int) bool {
+	n, says := 0, false
+	for i := range len(s) {
+		switch c := s[i] | 0x20; {
+		case s[i] == '\n':
+			n, says = 0, false
+		case c < 'a' || c > 'z':
+			says = false
+		case c != 'x' && !says:
+			n, says = n+1, true
 		}
 		if n >= most {
 			return true
