@@ -1,14 +1,10 @@
 package modeltest
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,57 +12,6 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/model"
 )
-
-// StartFake starts the project's scripted stand-in for a model's API, and
-// returns its address. A bare clone does not have it. It lies beside the clone,
-// above whatever folder the tests of a room run in.
-func StartFake(t testing.TB) string {
-	t.Helper()
-	source := besideClone(t)
-	program := filepath.Join(t.TempDir(), "fakemodel.exe")
-	build := exec.Command("go", "build", "-o", program, ".")
-	build.Dir = source
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	cmd := exec.Command(program, "-addr", "127.0.0.1:0")
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(stderr)
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	for lines.Scan() {
-		if _, rest, ok := strings.Cut(lines.Text(), "fakemodel on "); ok {
-			address, _, _ := strings.Cut(rest, ",")
-			return address
-		}
-	}
-	t.Fatalf("the scripted model did not start: %v", lines.Err())
-	return ""
-}
-
-// besideClone is where the scripted model lies.
-func besideClone(t testing.TB) string {
-	t.Helper()
-	for up := ".."; len(up) < 20; up = filepath.Join("..", up) {
-		source, err := filepath.Abs(filepath.Join(up, "shared", "fakemodel"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Stat(filepath.Join(source, "go.mod")); err == nil {
-			return source
-		}
-	}
-	t.Skip("the scripted model is not beside this clone")
-	return ""
-}
 
 func scripted(t *testing.T, p Provider) {
 	base := StartFake(t)
