@@ -54,6 +54,10 @@ test: deps bin/tally ## install what is missing, run all tests, fuzz each target
 	$(GO) test -vet=off -json ./... | bin/tally
 	bash scripts/fuzz.sh $(TESTFUZZTIME) $$($(GO) list ./... | grep -vE '/(cmd/tidemark|server|acp|mcp|fleet|runner|internal/nodes)$$')
 
+.PHONY: fresh
+fresh: ## both commands of the README on a bare Debian, as a newcomer would run them (half an hour; root, or a container engine)
+	bash scripts/fresh.sh
+
 .PHONY: adapters
 adapters: deps ## the examples beside the frameworks themselves, which are large: ADK, LangGraph, OpenAI Agents
 	$(GO) vet -C examples/adk ./...
@@ -136,5 +140,5 @@ clean: ## remove what was built
 bin/staticcheck: tools/go.mod tools/go.sum
 	GOOS= GOARCH= $(GO) build -C tools -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 
-bin/tally: tools/tally/main.go
+bin/tally: $(wildcard tools/tally/*.go) tools/tally/skips.txt
 	GOOS= GOARCH= $(GO) build -C tools -o ../bin/tally ./tally

@@ -26,6 +26,7 @@ need lintian lintian
 need systemd-analyze systemd
 need ps procps           # what runs
 need git git
+need groff groff-base   # shows manual pages
 need update-ca-certificates ca-certificates # whom npm believes
 # Distributions keep the server's programs out of PATH, a folder a version.
 if ! command -v initdb >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; then

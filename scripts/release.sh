@@ -43,11 +43,11 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/n
 version=${VERSION#v}
 out=${OUT:-bin/release}
 
-# The compiler is part of what makes the bytes, so it is the one that go.mod
-# names, and what the caller's environment says about code is left out.
+# The compiler is part of what makes the bytes, so it is the one that the
+# Dockerfile names, and what the caller's environment says about code is left out.
 export GOTOOLCHAIN CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false -mod=readonly' GOWORK=off \
 	GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT='' GOFIPS140=off LC_ALL=C TZ=UTC
-GOTOOLCHAIN=go$(sed -n 's/^go //p' go.mod)
+GOTOOLCHAIN=go$(sed -n 's/^ARG GO=//p' Dockerfile)
 GOMODCACHE=$(go env GOMODCACHE) GOCACHE=$(go env GOCACHE) GOROOT_OF=$(go env GOROOT)
 export GOMODCACHE GOCACHE
 

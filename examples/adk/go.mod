@@ -1,6 +1,6 @@
 module github.com/tidemark-sessions/tidemark/examples/adk
 
-go 1.26.8
+go 1.26.0
 
 require (
 	github.com/tidemark-sessions/tidemark v0.0.0
