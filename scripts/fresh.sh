@@ -39,7 +39,15 @@ fi
 
 began=$SECONDS
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/tidemark-fresh.XXXXXX")
-trap 'rm -rf --one-file-system "$work"' EXIT
+child=''
+leave() {
+	# Process 1 in there dies with the one that waits for it, and all others
+	# with process 1: then nothing is mounted any more.
+	[ -z "$child" ] || kill -KILL "$child" 2>/dev/null || true
+	wait
+	rm -rf --one-file-system "$work"
+}
+trap leave EXIT
 trap 'exit 130' INT TERM HUP
 
 # What goes in, beside Go: the commit, this machine's ways to others, and a
@@ -102,6 +110,9 @@ else
 fi
 echo "fresh: $commit on a bare Debian ($suite), ready after $((SECONDS - began)) s"
 code=0
-"${run[@]}" || code=$?
+"${run[@]}" </dev/null &
+child=$!
+wait "$child" || code=$?
+child=''
 echo "fresh: $((SECONDS - began)) s in all, $([ "$code" -eq 0 ] && echo 'both commands work' || echo "failed with $code")"
 exit "$code"
