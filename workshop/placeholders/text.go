@@ -21,8 +21,12 @@ var ownLines string
 // the number where nothing but vendors' texts are to be found.
 const usual, short = 6, 2
 
-// own is what we said ourselves: a pattern that finds each of the texts.
-type own struct{ *regexp.Regexp }
+// own is what we said ourselves: a pattern that finds each of the texts. Tools
+// write the same again and again, so what was found out is remembered.
+type own struct {
+	*regexp.Regexp
+	done map[string]string
+}
 
 // known collects our own texts: those of own.txt, and whatever stands in an
 // expected.json below a folder.
@@ -87,7 +91,7 @@ func phrases(texts []string) own {
 		}
 		return strings.Compare(a, b)
 	})
-	return own{regexp.MustCompile(strings.Join(append(slices.Compact(all), kept), "|"))}
+	return own{regexp.MustCompile(strings.Join(append(slices.Compact(all), kept), "|")), map[string]string{}}
 }
 
 // word is what sentences are made of.
@@ -100,6 +104,16 @@ func (o own) text(s string, most int) string {
 	if !mayBe(s, most) {
 		return s // most are too short, and need not be searched
 	}
+	key := string(rune(most)) + s
+	if now, ok := o.done[key]; ok {
+		return now
+	}
+	now := o.written(s, most)
+	o.done[key] = now
+	return now
+}
+
+func (o own) written(s string, most int) string {
 	rest := []byte(s)
 	for _, k := range o.FindAllStringIndex(s, -1) {
 		for i := k[0]; i < k[1]; i++ {
