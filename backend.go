@@ -119,6 +119,33 @@ type Hasher interface {
 	Hash(parts ...string) string
 }
 
+// Sealer is the ability to encrypt what is kept. Over a Backend that does not
+// have it, package store writes in the clear, and marks the store as plain
+// with its first change.
+type Sealer interface {
+	// Sealed reports whether bodies are encrypted on their way down.
+	Sealed() bool
+}
+
+// Keyring and PlainMark name the records that say what a store is: a sealed
+// one has a keyring, and one that somebody wrote to in the clear has the mark.
+// Whoever puts one of them requires that the other is not there, so a store is
+// one of the two for good, however many processes open it while it is empty.
+func Keyring() Key { return Key{Kind: "keyring", ID: "keyring"} }
+
+// PlainMark is described at Keyring.
+func PlainMark() Key { return Key{Kind: "plain", ID: "plain"} }
+
+// MarkPlain adds the mark to a batch, which conflicts where a keyring is, or
+// where the mark is already.
+func (b Batch) MarkPlain() Batch {
+	mark := Record{Key: PlainMark(), Version: 1, Body: []byte("{}")}
+	mark.Sum = mark.Checksum()
+	b.Puts = append([]Record{mark}, b.Puts...)
+	b.Require = append(b.Require[:len(b.Require):len(b.Require)], Need{Key: Keyring()})
+	return b
+}
+
 // Checker is the ability to look for damage that reading single keys does not
 // meet: leftovers, indexes, pages.
 type Checker interface {

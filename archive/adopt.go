@@ -105,6 +105,9 @@ func (a *adopter) record(r tidemark.Record, was Mark) error {
 	}
 	r.Head = tidemark.Head{}
 	a.batch.Puts = append(a.batch.Puts, r)
+	if r.Kind == keyringKind {
+		a.batch.Require = append(a.batch.Require, tidemark.Need{Key: tidemark.PlainMark()})
+	}
 	a.puts[r.Key] = true
 	a.size += len(r.Body) + 256
 	if a.full() || r.Kind == keyringKind {

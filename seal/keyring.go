@@ -33,7 +33,7 @@ const (
 
 // keyringKey is where the keyring of a store is. A store that has it is
 // sealed.
-var keyringKey = tidemark.Key{Kind: kindKeyring, ID: "keyring"}
+var keyringKey = tidemark.Keyring()
 
 // header is the content of the keyring, in the clear. All of it is covered by
 // a MAC under a key that only the slots open.

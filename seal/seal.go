@@ -141,7 +141,7 @@ func Create(ctx context.Context, inner tidemark.Backend, slots ...NewSlot) (*Bac
 		}
 	}
 	b := newBackend(inner, r, o)
-	err = b.put(ctx, r, tidemark.Need{Key: plainKey})
+	err = b.put(ctx, r, tidemark.Need{Key: tidemark.PlainMark()})
 	if errors.Is(err, tidemark.ErrConflict) {
 		if err := empty(ctx, inner); err != nil {
 			return nil, err
@@ -153,15 +153,10 @@ func Create(ctx context.Context, inner tidemark.Backend, slots ...NewSlot) (*Bac
 	return b, nil
 }
 
-// plainKey is the record of a store that was made to be plain. It and the
-// keyring exclude each other, so that of two processes that make one store,
-// one plain and one sealed, only one succeeds.
-var plainKey = tidemark.Key{Kind: "plain", ID: "plain"}
-
 // KeepPlain notes that a store is plain on purpose. ErrExists: it is sealed.
 func KeepPlain(ctx context.Context, inner tidemark.Backend) error {
 	for range tries {
-		r, err := inner.Get(ctx, plainKey)
+		r, err := inner.Get(ctx, tidemark.PlainMark())
 		if err == nil && r.Version > 0 {
 			return nil
 		}
@@ -171,10 +166,8 @@ func KeepPlain(ctx context.Context, inner tidemark.Backend) error {
 		if has, err := hasRing(ctx, inner); err != nil || has {
 			return cmp.Or(err, errIsSealed())
 		}
-		mark := tidemark.Record{Key: plainKey, Version: 1, Body: []byte("{}")}
-		mark.Sum = mark.Checksum()
-		_, err = inner.Commit(ctx, tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond),
-			Require: []tidemark.Need{{Key: keyringKey}}, Puts: []tidemark.Record{mark}})
+		mark := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond)}
+		_, err = inner.Commit(ctx, mark.MarkPlain())
 		if !errors.Is(err, tidemark.ErrConflict) {
 			return err
 		}
@@ -243,6 +236,9 @@ func getRing(ctx context.Context, inner tidemark.Backend) (tidemark.Record, erro
 	}
 	return r, err
 }
+
+// Sealed reports that what is kept is encrypted.
+func (b *Backend) Sealed() bool { return true }
 
 // Close closes the Backend underneath and forgets what was opened.
 func (b *Backend) Close() error {

@@ -11,6 +11,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -180,7 +181,12 @@ func (s *Server) storeOf(ctx context.Context, p tidemark.Principal) (*store.Stor
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.store != nil {
-		return o.store, nil
+		// Its owner may have sealed it since, from elsewhere.
+		err := o.store.Standing(ctx)
+		if !errors.Is(err, tidemark.ErrSealed) {
+			return o.store, err
+		}
+		o.store = nil
 	}
 	st, err := s.o.Open(ctx, p)
 	if err == nil {

@@ -88,6 +88,11 @@ func (s *Store) catchUp(ctx context.Context, step int, progress func(lines int64
 	if index == nil {
 		return 0, tidemark.Unsupportedf("this store has no search index")
 	}
+	// What somebody sealed has no words for who reads it as plain, and would
+	// count as indexed without any.
+	if err := s.Standing(ctx); err != nil {
+		return 0, err
+	}
 	select {
 	case <-s.grown:
 	default:

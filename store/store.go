@@ -19,6 +19,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -38,7 +39,7 @@ const (
 	kindName       = "name"       // record: SESSION.HASH, grouped by what it resolves
 	kindFork       = "fork"       // record: SOURCE.FORK
 	kindCheckpoint = "checkpoint" // record: SESSION or SESSION.HASH
-	kindPlain      = "plain"      // record: the store is plain on purpose; package seal writes it
+	kindPlain      = "plain"      // record: the store is plain, see tidemark.PlainMark
 	kindSecret     = "secret"     // record: SESSION.FINGERPRINT, what a mask stands for
 	kindFile       = "file"       // record: SESSION.HASH, a durable file; log: SESSION.RANDOM, its content
 	kindProject    = "project"    // record: HASH, where a project was seen
@@ -114,6 +115,7 @@ type Store struct {
 	backend tidemark.Backend
 	o       Options
 	grown   chan struct{} // holds one element when something was appended and not yet indexed
+	settled atomic.Bool   // the store is sealed, or marked as plain: it stays what it is
 }
 
 // Self is this process as the holder of a session, under the name that others
@@ -126,6 +128,9 @@ func New(b tidemark.Backend, o *Options) *Store {
 	s := &Store{backend: b, grown: make(chan struct{}, 1)}
 	if o != nil {
 		s.o = *o
+	}
+	if sealer, ok := b.(tidemark.Sealer); ok && sealer.Sealed() {
+		s.settled.Store(true)
 	}
 	if s.o.Now == nil {
 		s.o.Now = time.Now
@@ -202,8 +207,9 @@ func (s *Store) get(ctx context.Context, key tidemark.Key, into any) (tidemark.R
 	return r, decode(r, into)
 }
 
-// commit sends a batch and settles an unknown outcome: the id of the batch
-// stands with everything it wrote, so one look tells.
+// commit carries out a batch, the first one of a plain store with its mark. An
+// unknown outcome is settled: the id of the batch stands with everything it
+// wrote, so one look tells.
 func (s *Store) commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
 	if b.ID == "" {
 		b.ID = tidemark.NewBatchID()
@@ -211,6 +217,14 @@ func (s *Store) commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt,
 	if b.At.IsZero() {
 		b.At = s.now()
 	}
+	if !s.settled.Load() {
+		return s.commitFirst(ctx, b)
+	}
+	return s.send(ctx, b)
+}
+
+// send commits a batch, and looks what became of it where that is not known.
+func (s *Store) send(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
 	for range tries {
 		receipt, err := s.backend.Commit(ctx, b)
 		if err == nil && len(b.Appends) > 0 {
