@@ -57,7 +57,8 @@ type OIDCOptions struct {
 	Entra bool
 	// Clients are the programs that may bring tokens, by azp; none: any.
 	Clients []string
-	// Users is the operator's store; required.
+	// Users is the operator's store. Where it is opened only after the issuer
+	// was found to be right, it is given by OIDCAuth.SetUsers instead.
 	Users *store.Store
 	// Role is what somebody may do who comes for the first time. The default
 	// is Reader.
@@ -137,6 +138,9 @@ func OIDC(ctx context.Context, o OIDCOptions) (*OIDCAuth, error) {
 	return a, nil
 }
 
+// SetUsers says in which store the users are, before the first request.
+func (a *OIDCAuth) SetUsers(users *store.Store) { a.o.Users = users }
+
 // newVerifier checks signatures and for whom a token is. Issuer and times are
 // checked by verify: the library knows no issuer for many tenants, no leeway,
 // and no iat.
@@ -148,8 +152,6 @@ func (o OIDCOptions) check() error {
 	switch {
 	case o.Audience == "":
 		return tidemark.Invalidf("oidc: whom tokens must be for is not said")
-	case o.Users == nil:
-		return tidemark.Invalidf("oidc: no store of users")
 	case !slices.Contains(roles, o.Role):
 		return tidemark.Invalidf("oidc: role %q", o.Role)
 	}

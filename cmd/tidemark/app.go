@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -49,6 +50,7 @@ type app struct {
 	backend  tidemark.Backend // what store works on
 	inner    tidemark.Backend // the same without encryption
 	store    *store.Store
+	given    *newKey      // what a new store is to be opened with, once it was read
 	indexing func() error // ends the follower that indexes
 
 	signals  chan os.Signal
@@ -140,6 +142,11 @@ func (a *app) open(ctx context.Context, how access) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if how == creates {
+		if err := a.readyToMake(ctx, url); err != nil {
+			return nil, err
+		}
+	}
 	if a.inner, err = a.openBackend(ctx, url, how); err != nil {
 		return nil, err
 	}
@@ -157,11 +164,39 @@ func (a *app) open(ctx context.Context, how access) (*store.Store, error) {
 	return a.store, nil
 }
 
+// readyToMake refuses what would keep a store that is not there yet from being
+// used, before it is made: settings that do not hold, a key that is no key.
+func (a *app) readyToMake(ctx context.Context, place string) error {
+	if _, path, _ := strings.Cut(place, ":"); !isAbsent(place, path) {
+		return nil
+	}
+	if a.noEncrypt && a.config.redaction() == store.RedactVault {
+		return errPlainVault()
+	}
+	if _, err := redact.New(a.config.RedactRules); err != nil || a.noEncrypt {
+		return err
+	}
+	return a.readGivenKey(ctx)
+}
+
+// isAbsent reports whether nothing lies where a store on this machine would.
+func isAbsent(place, path string) bool {
+	if !strings.HasPrefix(place, "sqlite:") && !strings.HasPrefix(place, "files:") {
+		return false
+	}
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+func errPlainVault() error {
+	return withHint(tidemark.Invalidf("redact: vault keeps secrets in a sealed record, and this store is not encrypted"), "set redact: mask")
+}
+
 // options are what the store takes from other rooms.
 func (a *app) options() (*store.Options, error) {
 	mode := a.config.redaction()
 	if _, sealed := a.backend.(*seal.Backend); !sealed && mode == store.RedactVault {
-		return nil, withHint(tidemark.Invalidf("redact: vault keeps secrets in a sealed record, and this store is not encrypted"), "set redact: mask")
+		return nil, errPlainVault()
 	}
 	finder, err := redact.New(a.config.RedactRules)
 	if err != nil {

@@ -65,13 +65,6 @@ func (n *newSlots) none() bool { return !n.passphrase && len(n.recipients) == 0 
 // slots makes what the flags ask for.
 func (n *newSlots) slots(ctx context.Context, a *app) ([]seal.NewSlot, error) {
 	var all []seal.NewSlot
-	if n.file != "" {
-		s, err := a.fileSlot(ctx, n.file, n.label)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
 	if len(n.recipients) > 0 {
 		s, err := seal.AgeSlot(n.label, n.recipients...)
 		if err != nil {
@@ -85,6 +78,13 @@ func (n *newSlots) slots(ctx context.Context, a *app) ([]seal.NewSlot, error) {
 			return nil, err
 		}
 		s, err := seal.PassphraseSlot(n.label, p, nil)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	if n.file != "" { // last: it may be made
+		s, err := a.fileSlot(ctx, n.file, n.label)
 		if err != nil {
 			return nil, err
 		}
@@ -156,6 +156,15 @@ func (a *app) keyInit(ctx context.Context, n *newSlots) error {
 	if err != nil {
 		return err
 	}
+	var slots []seal.NewSlot
+	if _, path, _ := strings.Cut(url, ":"); n.none() {
+		err = a.readyToMake(ctx, url)
+	} else if isAbsent(url, path) { // nothing is made for a key that is none
+		slots, err = n.slots(ctx, a)
+	}
+	if err != nil {
+		return err
+	}
 	inner, err := a.openBackend(ctx, url, creates)
 	if err != nil {
 		return err
@@ -168,13 +177,12 @@ func (a *app) keyInit(ctx context.Context, n *newSlots) error {
 	if sealed {
 		return withHint(fmt.Errorf("the store %s is encrypted already: %w", url, tidemark.ErrExists), "tidemark key show")
 	}
-	var slots []seal.NewSlot
 	var key newKey
 	if n.none() {
 		if key, err = a.newKey(ctx); err == nil {
 			slots = []seal.NewSlot{key.slot}
 		}
-	} else {
+	} else if slots == nil {
 		slots, err = n.slots(ctx, a)
 	}
 	if err != nil {

@@ -122,6 +122,11 @@ func (m *mcpServing) overHTTP(cmd *cobra.Command, folder string) error {
 		return err
 	}
 	path := cmp.Or(m.tokenFile, filepath.Join(dir, "mcp.token"))
+	listener, err := net.Listen("tcp", m.addr)
+	if err != nil {
+		return tidemark.Invalidf("%w", err)
+	}
+	defer listener.Close()
 	token, err := localToken(path)
 	if err != nil {
 		return err
@@ -137,10 +142,6 @@ func (m *mcpServing) overHTTP(cmd *cobra.Command, folder string) error {
 	})
 	if err != nil {
 		return err
-	}
-	listener, err := net.Listen("tcp", m.addr)
-	if err != nil {
-		return tidemark.Invalidf("%w", err)
 	}
 	m.say("The token is in %s; the path is /mcp", path)
 	return m.serve(cmd.Context(), s, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -46,7 +46,7 @@ browser in, and opens it. The link works once, and for two minutes.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.addr, "addr", "127.0.0.1:7433", "`ADDRESS` that the server listens at; with https:// in front when it has a certificate")
-	f.StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token of the local user (default server.token in the folder of the default store)")
+	f.StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token of the local user (default server.token beside the store)")
 	f.BoolVar(&o.only, "print", false, "print the link, and open nothing")
 	return cmd
 }
@@ -56,11 +56,14 @@ func (o *opening) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	path, err := tokenPath(o.tokenFile)
+	path, err := o.besideStore(o.tokenFile)
 	if err != nil {
 		return err
 	}
 	token, err := readToken(path)
+	if clients, dirErr := tokenPath(""); token == "" && err == nil && o.tokenFile == "" && dirErr == nil {
+		token, err = readToken(clients)
+	}
 	if err != nil {
 		return err
 	}

@@ -56,6 +56,8 @@ type serving struct {
 	fleetFile       string
 	local           *server.LocalAuth  // with --auth local
 	signIn          *server.OIDCSignIn // with --oidc-client-id
+	oidc            *server.OIDCAuth   // with --auth oidc
+	fleet           *fleet.File        // with --fleet
 }
 
 func serveCommand(a *app) *cobra.Command {
@@ -97,7 +99,7 @@ at most, and streams are told to come back.`,
 	f.StringSliceVar(&v.hosts, "host", nil, "a `NAME` that this server is called by, besides localhost; again for more. With oidc and without it, any")
 	f.StringVar(&v.cert, "tls-cert", "", "`FILE` with the certificate; without it, put a proxy with TLS in front")
 	f.StringVar(&v.key, "tls-key", "", "`FILE` with the key of the certificate")
-	f.StringVar(&v.tokenFile, "token-file", "", "`FILE` with the token of the local user (default server.token in the folder of the default store)")
+	f.StringVar(&v.tokenFile, "token-file", "", "`FILE` with the token of the local user (default server.token beside the store)")
 	f.StringVar(&v.anchorFile, "audit-anchors", "", "`FILE` that gets the head of the audit log every minute; keep it elsewhere")
 	f.StringVar(&v.otlp, "otlp-endpoint", "", "`URL` of an OpenTelemetry collector ($OTEL_EXPORTER_OTLP_ENDPOINT)")
 	f.StringVar(&v.logFormat, "log", "json", "`FORMAT` of the log on stderr: json or text")
@@ -164,14 +166,19 @@ func (v *serving) settleListener(flag string) error {
 // run serves until the command ends.
 func (v *serving) run(cmd *cobra.Command) error {
 	ctx := cmd.Context()
+	if err := v.check(ctx); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", v.addr)
+	if err != nil {
+		return tidemark.Invalidf("%w", err)
+	}
+	defer listener.Close()
 	t, err := v.openTeam(ctx)
 	if err != nil {
 		return err
 	}
 	defer t.close()
-	if !t.database && v.requireDatabase {
-		return withHint(tidemark.Invalidf("a database is required, and the store is none"), "name one with --store postgres://…, or say --require-database=false")
-	}
 	if !t.database && v.auth != authLocal {
 		v.say("tidemark: warning: sessions of all tenants are in one store on this machine; anybody with this machine has all of them")
 	}
@@ -222,22 +229,14 @@ func (v *serving) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", v.addr)
-	if err != nil {
-		return tidemark.Invalidf("%w", err)
-	}
 	defer v.keepAnchors(ctx, s)()
 	return v.serve(ctx, s, s, listener)
 }
 
 // hooks takes the webhooks of a fleet file; nil when there is none.
 func (v *serving) hooks(ctx context.Context, t *team) (http.Handler, error) {
-	if v.fleetFile == "" {
+	if v.fleet == nil {
 		return nil, nil
-	}
-	file, err := (&fleetRoom{app: v.app, file: v.fleetFile}).read()
-	if err != nil {
-		return nil, err
 	}
 	p, err := t.principal()
 	if err != nil {
@@ -247,7 +246,7 @@ func (v *serving) hooks(ctx context.Context, t *team) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, File: file, Secret: os.Getenv,
+	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, File: v.fleet, Secret: os.Getenv,
 		Tell: func(agent, text string) { v.say("%s", withWorker(agent, text)) }})
 	return d.Handler(os.Getenv), nil
 }
@@ -303,13 +302,30 @@ func (v *serving) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(v.err, nil))
 }
 
-// tokenPath is where the token of the local user is.
+// tokenName is the file with the token of the local user.
+const tokenName = "server.token"
+
+// tokenPath is where the token of the local user is for clients, who do not
+// know which store their server answers from.
 func tokenPath(named string) (string, error) {
 	if named != "" {
 		return named, nil
 	}
 	dir, err := dataDir()
-	return filepath.Join(dir, "server.token"), err
+	return filepath.Join(dir, tokenName), err
+}
+
+// besideStore is where the token of a server lies: beside its store or, where
+// that is no place on this machine, where clients look.
+func (a *app) besideStore(named string) (string, error) {
+	place, _, err := a.location()
+	if scheme, path, _ := strings.Cut(place, ":"); err == nil && named == "" && (scheme == "sqlite" || scheme == "files") {
+		return filepath.Join(filepath.Dir(path), tokenName), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return tokenPath(named)
 }
 
 // readToken reads a token from a file, "" when there is none.
@@ -326,14 +342,48 @@ func readToken(path string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// localToken returns the token of the local user, and makes one at first.
-func localToken(path string) (string, error) {
-	if token, err := readToken(path); token != "" || err != nil {
-		return token, err
+// serverToken returns the token of the local user, and where it is. One user
+// has one token, which lies beside each store that was served and where clients
+// look for it, so that they find it whichever store is served.
+func (v *serving) serverToken() (token, path string, err error) {
+	if path, err = v.besideStore(v.tokenFile); err != nil {
+		return "", "", err
 	}
+	clients, err := tokenPath(v.tokenFile)
+	if err != nil {
+		return "", "", err
+	}
+	for _, p := range []string{path, clients} {
+		if token, err = readToken(p); token != "" || err != nil {
+			break
+		}
+	}
+	if token == "" && err == nil {
+		token = newLocalToken()
+	}
+	for _, p := range []string{path, clients} {
+		if err == nil {
+			_, err = keepToken(p, token)
+		}
+	}
+	return token, path, err
+}
+
+// localToken returns the token that a file holds, and makes one at first.
+func localToken(path string) (string, error) { return keepToken(path, newLocalToken()) }
+
+func newLocalToken() string {
 	var b [32]byte
 	rand.Read(b[:])
-	token := hex.EncodeToString(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// keepToken returns the token in a file, after it put the given one there if
+// there was none.
+func keepToken(path, token string) (string, error) {
+	if is, err := readToken(path); is != "" || err != nil {
+		return is, err
+	}
 	if err := durable.MakeDir(filepath.Dir(path)); err != nil {
 		return "", tidemark.Storagef("%w", err)
 	}

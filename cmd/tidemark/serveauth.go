@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -27,11 +28,7 @@ func (v *serving) authenticator(ctx context.Context, t *team) (server.Authentica
 	tokens.Fresh = freshCaller
 	var gate *server.Gate
 	if v.auth == authLocal {
-		path, err := tokenPath(v.tokenFile)
-		if err != nil {
-			return nil, err
-		}
-		token, err := localToken(path)
+		token, path, err := v.serverToken()
 		if err != nil {
 			return nil, err
 		}
@@ -43,14 +40,14 @@ func (v *serving) authenticator(ctx context.Context, t *team) (server.Authentica
 		v.say("The token is in %s", path)
 		gate = server.Any(tokens, v.local)
 	} else {
-		issuer, err := server.OIDC(ctx, server.OIDCOptions{Issuer: v.issuer, Audience: v.audience, Entra: v.auth == authEntra,
-			Users: users, Role: server.Role(v.role), RoleClaim: v.roleClaim, Fresh: freshCaller})
-		if err != nil {
-			return nil, withHint(err, "check --oidc-issuer, and that this machine reaches it")
-		}
-		auths := []server.Authenticator{tokens, issuer}
+		v.oidc.SetUsers(users)
+		auths := []server.Authenticator{tokens, v.oidc}
 		if v.clientID != "" {
-			if v.signIn, err = v.browsers(ctx, users, issuer); err != nil {
+			key, err := users.ServerKey(ctx, "cookie")
+			if err != nil {
+				return nil, err
+			}
+			if v.signIn, err = v.browsers(key); err != nil {
 				return nil, err
 			}
 			auths = append(auths, v.signIn)
@@ -62,12 +59,51 @@ func (v *serving) authenticator(ctx context.Context, t *team) (server.Authentica
 }
 
 // browsers lets people sign in with a browser, through the issuer.
-func (v *serving) browsers(ctx context.Context, users *store.Store, issuer *server.OIDCAuth) (*server.OIDCSignIn, error) {
-	key, err := users.ServerKey(ctx, "cookie")
+func (v *serving) browsers(key []byte) (*server.OIDCSignIn, error) {
+	return server.SignInWith(server.OIDCSignInOptions{Auth: v.oidc, ClientID: v.clientID, ClientSecret: os.Getenv("OIDC_CLIENT_SECRET"), Key: key, URL: v.publicURL})
+}
+
+// check looks at everything that could keep the server from starting, before
+// anything is made: a refusal leaves neither a store nor a key behind.
+func (v *serving) check(ctx context.Context) error {
+	place, _, err := v.location()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return server.SignInWith(server.OIDCSignInOptions{Auth: issuer, ClientID: v.clientID, ClientSecret: os.Getenv("OIDC_CLIENT_SECRET"), Key: key, URL: v.publicURL})
+	if v.requireDatabase && !isPostgres(place) {
+		return withHint(tidemark.Invalidf("a database is required, and the store is none"), "name one with --store postgres://…, or say --require-database=false")
+	}
+	if v.cert != "" {
+		if _, err := tls.LoadX509KeyPair(v.cert, v.key); err != nil {
+			return tidemark.Invalidf("--tls-cert and --tls-key: %w", err)
+		}
+	}
+	if v.fleetFile != "" {
+		if v.fleet, err = (&fleetRoom{app: v.app, file: v.fleetFile}).read(); err != nil {
+			return err
+		}
+	}
+	if v.auth == authLocal {
+		path, err := v.besideStore(v.tokenFile)
+		if err == nil {
+			_, err = readToken(path)
+		}
+		return err
+	}
+	return v.checkIssuer(ctx)
+}
+
+// checkIssuer asks the issuer where its keys are.
+func (v *serving) checkIssuer(ctx context.Context) (err error) {
+	v.oidc, err = server.OIDC(ctx, server.OIDCOptions{Issuer: v.issuer, Audience: v.audience, Entra: v.auth == authEntra,
+		Role: server.Role(v.role), RoleClaim: v.roleClaim, Fresh: freshCaller})
+	if err != nil {
+		return withHint(err, "check --oidc-issuer, and that this machine reaches it")
+	}
+	if v.clientID != "" {
+		_, err = v.browsers(make([]byte, 32)) // the key of its cookies is in the store
+	}
+	return err
 }
 
 // anchorEvery is how often the head of the audit log is put down elsewhere.

@@ -47,6 +47,9 @@ scope backend, or none.`,
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			life, err := parseLife(expires)
+			if err == nil {
+				err = store.CheckRole(role)
+			}
 			if err != nil {
 				return err
 			}

@@ -183,7 +183,7 @@ Key files are in the folder keys beside config.yaml, one for each key that opens
 a store. Without its key an encrypted store cannot be read: keep a recovery key
 elsewhere (tidemark key export-recovery).
 
-The token of tidemark serve is in server.token, in the folder of the default store.
+The token of tidemark serve is in server.token beside its store.
 
 Everything is made for you alone: files with mode 0600, folders with 0700.`
 

@@ -368,6 +368,9 @@ func (a *app) newKey(ctx context.Context) (k newKey, err error) {
 	if src == (keySource{}) {
 		return a.newKeyFile("")
 	}
+	if a.given != nil {
+		return *a.given, nil
+	}
 	if src.file != "" {
 		// Of several processes one makes the file, and the others read it whole.
 		unlock, err := a.lockKeys(ctx)
@@ -380,15 +383,42 @@ func (a *app) newKey(ctx context.Context) (k newKey, err error) {
 	if errors.Is(err, fs.ErrNotExist) && src.file != "" {
 		return a.newKeyFile(src.file)
 	}
-	if err != nil {
-		return k, err
-	}
-	if src.passphrase != "" {
-		k.slot, err = seal.PassphraseSlot("", contents, nil)
-	} else {
-		k.slot, err = seal.FileSlot("", contents)
+	if err == nil {
+		k.slot, err = src.slot(contents)
 	}
 	return k, err
+}
+
+// slot is what the key that was given makes of a new store.
+func (s keySource) slot(contents []byte) (seal.NewSlot, error) {
+	if s.passphrase != "" {
+		return seal.PassphraseSlot("", contents, nil)
+	}
+	return seal.FileSlot("", contents)
+}
+
+// readGivenKey reads the key that was given for a new store, before that is
+// made. A key file that is not there is made with the store.
+func (a *app) readGivenKey(ctx context.Context) error {
+	src := a.keySource()
+	if src == (keySource{}) {
+		return nil
+	}
+	contents, err := src.read(ctx)
+	if errors.Is(err, fs.ErrNotExist) && src.file != "" {
+		return nil
+	}
+	if src.file != "" && err == nil && len(contents) == 0 {
+		return nil // another process is making it: newKey waits for that
+	}
+	var k newKey
+	if err == nil {
+		k.slot, err = src.slot(contents)
+	}
+	if err == nil && src.file == "" {
+		a.given = &k // who was asked for it once is not asked again
+	}
+	return err
 }
 
 // newKeyFile makes a key file; an empty name means the place for it.
