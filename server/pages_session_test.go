@@ -125,7 +125,7 @@ func TestTheListTellsHowSessionsEnded(t *testing.T) {
 	ends := make(map[string]string)
 	for _, r := range got.Sessions {
 		ends[r.Title] = r.End.Kind
-		if r.Title == "finished" && (r.Usage.Tokens() != 30 || r.Usage.CostUSD != 0.02 || r.Usage.Partial || r.Turns != 2 || r.Messages != 4) {
+		if r.Title == "finished" && (r.Usage.Tokens() != 30 || r.Usage.USD() != 0.02 || r.Usage.Partial || r.Turns != 2 || r.Messages != 4) {
 			t.Errorf("it used %+v in %d turns, %d messages", r.Usage, r.Turns, r.Messages)
 		}
 	}

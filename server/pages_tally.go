@@ -44,6 +44,10 @@ func (t *tallies) get(caller Caller, id tidemark.SessionID) *tally {
 // used is what a session and its workers used, as far as budget lets count. Of
 // a fork it is what came after the past that it shares.
 func (s *Server) used(ctx context.Context, v *store.View, budget *int) (web.Used, error) {
+	st, err := s.store(ctx)
+	if err != nil {
+		return web.Used{}, err
+	}
 	t := s.tallies.get(CallerOf(ctx), v.ID)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,7 +55,7 @@ func (s *Server) used(ctx context.Context, v *store.View, budget *int) (web.Used
 	if _, begun := t.upTo[""]; !begun && v.Base != nil {
 		t.upTo[""] = v.Base.Seq
 	}
-	done, err := t.count(ctx, v, "", budget)
+	done, err := t.count(ctx, st, v, "", budget)
 	if err != nil {
 		return t.used, err
 	}
@@ -68,7 +72,7 @@ func (s *Server) used(ctx context.Context, v *store.View, budget *int) (web.Used
 		if err != nil {
 			return t.used, err
 		}
-		if done, err = t.count(ctx, w, name, budget); err != nil {
+		if done, err = t.count(ctx, st, w, name, budget); err != nil {
 			return t.used, err
 		}
 		whole = whole && done
@@ -79,7 +83,7 @@ func (s *Server) used(ctx context.Context, v *store.View, budget *int) (web.Used
 }
 
 // count goes on with one log, and reports whether it reached the end.
-func (t *tally) count(ctx context.Context, v *store.View, worker string, budget *int) (bool, error) {
+func (t *tally) count(ctx context.Context, st *store.Store, v *store.View, worker string, budget *int) (bool, error) {
 	for t.upTo[worker] < v.Entries {
 		if *budget <= 0 {
 			return false, nil
@@ -95,7 +99,7 @@ func (t *tally) count(ctx context.Context, v *store.View, worker string, budget 
 				t.used.InputTokens += u.InputTokens
 				t.used.OutputTokens += u.OutputTokens
 				t.used.CacheTokens += u.CacheReadTokens + u.CacheWriteTokens
-				t.used.CostUSD += u.CostUSD
+				st.AddCost(&t.used.Cost, v.Session, e)
 			}
 		}
 		t.upTo[worker] = max(t.upTo[worker], to)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/prices"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
@@ -184,6 +185,9 @@ func (s *Server) gatherUsage(r *http.Request) (web.UsagePage, error) {
 	}
 	v.CountedAt, v.Damaged, v.Closed, v.Folded = t.endedAt(), u.damaged, u.closed, u.folded
 	u.fill(&v, a)
+	if prices.Old(v.Total.PricesAsOf, s.o.Now()) {
+		v.OldPrices = v.Total.PricesAsOf
+	}
 	return v, nil
 }
 
@@ -290,7 +294,7 @@ func addRow(r *web.UsageRow, t *store.Tally) {
 	r.CacheReadTokens = sum(r.CacheReadTokens, t.CacheReadTokens)
 	r.CacheWriteTokens = sum(r.CacheWriteTokens, t.CacheWriteTokens)
 	r.Tokens = sum(r.Tokens, t.Tokens())
-	r.CostUSD += t.CostUSD
+	r.Cost.Add(t.Cost)
 }
 
 // sum adds two numbers that are not negative. One that is too large stays the
@@ -306,7 +310,7 @@ func sum(a, b int64) int64 {
 func rowAmount(r web.UsageRow, metric string) float64 {
 	switch metric {
 	case "cost":
-		return r.CostUSD
+		return r.USD()
 	case "turns":
 		return float64(r.Turns)
 	case "messages":
@@ -420,14 +424,18 @@ func (u *usage) csv(a usageAsk) ([]byte, error) {
 	})
 	var buf bytes.Buffer
 	out := csv.NewWriter(&buf)
-	out.Write([]string{bucket, a.by, "turns", "messages", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "tokens", "cost_usd"})
+	out.Write([]string{bucket, a.by, "turns", "messages", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "tokens", "cost_usd", "cost_source"})
 	for _, k := range keys {
 		r := rows[k]
 		line := []string{bucketName(k.day, bucket), csvText(k.name)}
 		for _, n := range []int64{r.Turns, r.Messages, r.InputTokens, r.OutputTokens, r.CacheReadTokens, r.CacheWriteTokens, r.Tokens} {
 			line = append(line, strconv.FormatInt(n, 10))
 		}
-		out.Write(append(line, strconv.FormatFloat(r.CostUSD, 'f', -1, 64)))
+		cost := "" // not known
+		if r.CostUSD != nil {
+			cost = strconv.FormatFloat(*r.CostUSD, 'f', -1, 64)
+		}
+		out.Write(append(line, cost, r.CostSource))
 	}
 	out.Flush()
 	return buf.Bytes(), out.Error()

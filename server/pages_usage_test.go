@@ -81,7 +81,7 @@ func TestUsageIsCountedByModelAgentProjectAndUser(t *testing.T) {
 		if strings.Join(got, " ") != strings.Join(want, " ") || !v.Ready || math.Abs(share-1) > 1e-9 {
 			t.Errorf("by %s: %q, shares %v, ready %v", by, got, share, v.Ready)
 		}
-		if v.Total.Tokens != 1100 || v.Total.Turns != 2 || v.Total.Messages != 4 || v.Total.CostUSD != 0.75 {
+		if v.Total.Tokens != 1100 || v.Total.Turns != 2 || v.Total.Messages != 4 || v.Total.USD() != 0.75 {
 			t.Errorf("by %s: %+v", by, v.Total)
 		}
 		sum := 0.0

@@ -48,7 +48,7 @@ func dayOf(t time.Time, zone *time.Location) int {
 func startOf(day int) time.Time { return time.Unix(int64(day)*86400, 0).UTC() }
 
 // add counts an entry.
-func (u *usage) add(o store.Owned, zone *time.Location, user string) {
+func (u *usage) add(st *store.Store, o store.Owned, zone *time.Location, user string) {
 	if o.Kind == tidemark.KindBranch || o.Kind == tidemark.KindGap {
 		return
 	}
@@ -63,7 +63,7 @@ func (u *usage) add(o store.Owned, zone *time.Location, user string) {
 		t = &store.Tally{}
 		u.cells[c] = t
 	}
-	t.Add(o)
+	st.Tally(t, o)
 }
 
 // counting says what to count.
@@ -183,7 +183,7 @@ func (u *usage) count(ctx context.Context, st *store.Store, c counting, owner fu
 			}
 		}
 		if user != "" {
-			u.add(o, c.zone, user)
+			u.add(st, o, c.zone, user)
 		}
 	}
 	progress(sessions)
@@ -207,7 +207,7 @@ func (u *usage) part(c cell, by string) string {
 func amount(t *store.Tally, metric string) float64 {
 	switch metric {
 	case "cost":
-		return t.CostUSD
+		return t.USD()
 	case "turns":
 		return float64(t.Turns)
 	case "messages":

@@ -22,6 +22,8 @@ type Owned struct {
 // when that is zero, session after session, all branches and workers. Of a
 // fork it yields what is its own, and nothing of the past that it shares or
 // was given a copy of: so each entry comes once, however many forks read it.
+// The same holds of a session of another tool that was forked by copying it:
+// what is in both comes with the one that was not copied, where that is known.
 //
 // What is damaged is yielded as far as it is known, with a *tidemark.Damage,
 // and the reading goes on. Logs that did not change since that time are not
@@ -33,6 +35,9 @@ func (s *Store) Own(ctx context.Context, since time.Time) iter.Seq2[Owned, error
 			yield(Owned{}, err)
 			return
 		}
+		once := newCopies()
+		first := func(o Owned, err error) bool { return err == nil && once.known(o) || yield(o, err) }
+		var copied []*Info // they come after what they may be copies of
 		for i, err := range s.Sessions(ctx, Filter{Since: since}) {
 			if err != nil {
 				if !yield(Owned{Session: &i}, err) || !errors.Is(err, tidemark.ErrCorrupt) {
@@ -40,7 +45,19 @@ func (s *Store) Own(ctx context.Context, since time.Time) iter.Seq2[Owned, error
 				}
 				continue
 			}
-			if !s.own(ctx, &i, since, append([]string{""}, workers[i.ID]...), yield) {
+			if copiedFrom(i.Session) != "" {
+				copied = append(copied, &i)
+				continue
+			}
+			if !s.own(ctx, &i, since, append([]string{""}, workers[i.ID]...), first) {
+				return
+			}
+			delete(workers, i.ID)
+		}
+		// The oldest first: a copy of a copy is newer.
+		slices.SortFunc(copied, func(a, b *Info) int { return a.CreatedAt.Compare(b.CreatedAt) })
+		for _, i := range copied {
+			if !s.own(ctx, i, since, append([]string{""}, workers[i.ID]...), first) {
 				return
 			}
 			delete(workers, i.ID)
@@ -54,7 +71,7 @@ func (s *Store) Own(ctx context.Context, since time.Time) iter.Seq2[Owned, error
 			if err != nil || i.State != Live {
 				continue // gone meanwhile, or met above
 			}
-			if !s.own(ctx, &i, since, workers[id], yield) {
+			if !s.own(ctx, &i, since, workers[id], first) {
 				return
 			}
 		}

@@ -14,18 +14,17 @@ import (
 
 // Tally is what was counted, of everything or of one part of it.
 type Tally struct {
-	Name             string  `json:"name"` // a day, a model, an agent, a project
-	Sessions         int64   `json:"sessions"`
-	Turns            int64   `json:"turns"`
-	Messages         int64   `json:"messages"`
-	InputTokens      int64   `json:"input_tokens"`
-	OutputTokens     int64   `json:"output_tokens"`
-	CacheReadTokens  int64   `json:"cache_read_tokens"`
-	CacheWriteTokens int64   `json:"cache_write_tokens"`
-	CostUSD          float64 `json:"cost_usd"`
+	Name             string `json:"name"` // a day, a model, an agent, a project
+	Sessions         int64  `json:"sessions"`
+	Turns            int64  `json:"turns"`
+	Messages         int64  `json:"messages"`
+	InputTokens      int64  `json:"input_tokens"`
+	OutputTokens     int64  `json:"output_tokens"`
+	CacheReadTokens  int64  `json:"cache_read_tokens"`
+	CacheWriteTokens int64  `json:"cache_write_tokens"`
+	tidemark.Cost
 
-	nanoUSD int64              // the cost so far: sums of binary fractions drift
-	last    tidemark.SessionID // the session that was counted last
+	last tidemark.SessionID // the session that was counted last
 }
 
 // Counting says what to count.
@@ -95,14 +94,14 @@ func (s *Store) Count(ctx context.Context, c Counting) ([]*Tally, error) {
 			byName[name] = t
 			rows = append(rows, t)
 		}
-		t.Add(o)
+		s.Tally(t, o)
 	}
 	SortTallies(rows, c.By)
 	return rows, nil
 }
 
-// Add counts one entry. The entries of a session come one after another.
-func (t *Tally) Add(o Owned) {
+// Tally counts one entry. The entries of a session come one after another.
+func (s *Store) Tally(t *Tally, o Owned) {
 	if t.last != o.Session.ID {
 		t.last = o.Session.ID
 		t.Sessions++
@@ -118,14 +117,9 @@ func (t *Tally) Add(o Owned) {
 		t.OutputTokens = plus(t.OutputTokens, u.OutputTokens)
 		t.CacheReadTokens = plus(t.CacheReadTokens, u.CacheReadTokens)
 		t.CacheWriteTokens = plus(t.CacheWriteTokens, u.CacheWriteTokens)
-		t.nanoUSD = plus(t.nanoUSD, int64(min(max(math.Round(u.CostUSD*nano), 0), math.MaxInt64/2)))
-		t.CostUSD = float64(t.nanoUSD) / nano
+		s.AddCost(&t.Cost, o.Session.Session, o.Entry)
 	}
 }
-
-// nano is how many parts of a dollar are told apart: a token of the cheapest
-// model costs tens of them.
-const nano = 1e9
 
 // plus adds what a stranger may have written: nothing is taken away, and a sum
 // that is too large stays the largest.

@@ -101,6 +101,9 @@ type Options struct {
 	// of a project that was moved are found where it is now.
 	Marks func(ctx context.Context, path string) []string
 	There func(path string) bool
+	// Price returns what an answer of a model costs that says only how many
+	// tokens it took. The default knows no price.
+	Price func(model string, at time.Time, u tidemark.Usage) (Estimate, bool)
 	// Warn is told of secrets that are written, or masked, before they are.
 	// The default tells nobody.
 	Warn func(tidemark.SessionID, []Secret)

@@ -122,11 +122,22 @@ func (e SessionEnd) Tone() string {
 
 // Used is what a session used, as far as it was counted.
 type Used struct {
-	InputTokens  int64   `json:"input_tokens"`
-	OutputTokens int64   `json:"output_tokens"`
-	CacheTokens  int64   `json:"cache_tokens"`
-	CostUSD      float64 `json:"cost_usd"`
-	Partial      bool    `json:"partial,omitempty"` // not all of it was counted yet
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	CacheTokens  int64 `json:"cache_tokens"`
+	tidemark.Cost
+	Partial bool `json:"partial,omitempty"` // not all of it was counted yet
+}
+
+// Money is what it cost for people, "" when nothing was used.
+func (u Used) Money() string {
+	switch {
+	case u.CostUSD == nil && u.UnpricedMessages == 0:
+		return ""
+	case u.CostUSD != nil && u.Partial:
+		return "≥ " + Amount("cost", *u.CostUSD)
+	}
+	return CostText(u.Cost)
 }
 
 // Tokens are all of them.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/tidemark-sessions/tidemark"
 )
 
 // Task is something that goes on behind a page.
@@ -43,6 +45,7 @@ type UsagePage struct {
 	Coarser   bool          `json:"coarser,omitempty"`   // the buckets are wider than was asked for
 	RowsLeft  int           `json:"rows_left,omitempty"` // rows that are only in the CSV
 	CountedAt time.Time     `json:"counted_at,omitzero"`
+	OldPrices string        `json:"old_prices,omitempty"` // since when nobody looked at prices that were used; a date
 }
 
 // Choice is one of several, with where it leads.
@@ -54,16 +57,16 @@ type Choice struct {
 
 // UsageRow is what one part used.
 type UsageRow struct {
-	Name             string  `json:"name"`
-	Turns            int64   `json:"turns"`
-	Messages         int64   `json:"messages"`
-	InputTokens      int64   `json:"input_tokens"`
-	OutputTokens     int64   `json:"output_tokens"`
-	CacheReadTokens  int64   `json:"cache_read_tokens"`
-	CacheWriteTokens int64   `json:"cache_write_tokens"`
-	Tokens           int64   `json:"tokens"`
-	CostUSD          float64 `json:"cost_usd"`
-	Share            float64 `json:"share"` // of the metric, 0 to 1
+	Name             string `json:"name"`
+	Turns            int64  `json:"turns"`
+	Messages         int64  `json:"messages"`
+	InputTokens      int64  `json:"input_tokens"`
+	OutputTokens     int64  `json:"output_tokens"`
+	CacheReadTokens  int64  `json:"cache_read_tokens"`
+	CacheWriteTokens int64  `json:"cache_write_tokens"`
+	Tokens           int64  `json:"tokens"`
+	tidemark.Cost
+	Share float64 `json:"share"` // of the metric, 0 to 1
 }
 
 // UsageTime is what was used in one bucket, for each series and in all.
@@ -87,8 +90,20 @@ func (r UsageRow) Percent() string {
 	return strconv.Itoa(int(math.Round(min(r.Share, 1)*100))) + " %"
 }
 
-// Cost is what it cost for people.
-func (r UsageRow) Cost() string { return Amount("cost", r.CostUSD) }
+// Money is what it cost for people; what is not known is a dash.
+func (r UsageRow) Money() string { return CostText(r.Cost) }
+
+// CostText says a cost for people: a dash where it is not known, and more than
+// where some of it is not.
+func CostText(c tidemark.Cost) string {
+	switch {
+	case c.CostUSD == nil:
+		return "–"
+	case c.UnpricedMessages > 0:
+		return "≥ " + Amount("cost", *c.CostUSD)
+	}
+	return Amount("cost", *c.CostUSD)
+}
 
 // Amount says a number of a metric for people: cost as money, others short.
 func Amount(metric string, v float64) string {

@@ -173,6 +173,9 @@ func (a *app) readyToMake(ctx context.Context, place string) error {
 	if a.noEncrypt && a.config.redaction() == store.RedactVault {
 		return errPlainVault()
 	}
+	if _, err := a.price(); err != nil {
+		return err
+	}
 	if _, err := redact.New(a.config.RedactRules); err != nil || a.noEncrypt {
 		return err
 	}
@@ -202,7 +205,12 @@ func (a *app) options() (*store.Options, error) {
 	if err != nil {
 		return nil, err
 	}
+	price, err := a.price()
+	if err != nil {
+		return nil, err
+	}
 	return &store.Options{
+		Price:   price,
 		Words:   search.EntryWords,
 		Secrets: secretsIn(finder),
 		Redact:  mode,

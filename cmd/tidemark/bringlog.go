@@ -108,8 +108,14 @@ func (l *guestLog) look(ctx context.Context) error {
 	return nil
 }
 
-// sumOf tells the content of two entries apart.
+// sumOf tells the content of two entries apart. What one cost may become known
+// later, and makes it no other entry.
 func sumOf(e tidemark.Entry) shortSum {
+	if e.Usage != nil && e.Usage.CostUSD != 0 {
+		u := *e.Usage
+		u.CostUSD = 0
+		e.Usage = &u
+	}
 	e.Seq, e.Place, e.Key = 0, tidemark.Place{}, ""
 	l, err := e.Line()
 	if err != nil {

@@ -474,9 +474,22 @@ func (r *repl) statusOf(ctx context.Context, _ string) error {
 		r.print("A new session, %s/%s; nothing was said yet.", r.provider.name, render.CleanLine(r.provider.model))
 		return nil
 	}
-	i, err := r.s.Session(ctx, r.c.ID())
+	v, err := r.s.View(ctx, r.c.ID())
 	if err != nil {
 		return err
+	}
+	i := v.Info
+	var used store.Tally
+	own := int64(1) // behind what a fork shares
+	if i.Base != nil {
+		own = i.Base.Seq + 1
+	}
+	for e, err := range v.LogRange(ctx, own, i.Entries) {
+		if err == nil {
+			r.s.Tally(&used, store.Owned{Session: &v.Info, Entry: e})
+		} else if !errors.Is(err, tidemark.ErrCorrupt) {
+			return err
+		}
 	}
 	state := r.c.State()
 	r.print("session    %s (%s)", i.ID, r.encrypted())
@@ -485,6 +498,10 @@ func (r *repl) statusOf(ctx context.Context, _ string) error {
 	r.print("mode       %s", i.Mode)
 	r.print("model      %s/%s", r.provider.name, render.CleanLine(r.provider.model))
 	r.print("messages   %d on this branch, %d entries, %d nodes", i.Messages, i.Entries, i.Nodes)
+	r.print("used       %s tokens in, %s out, cost %s", short(used.InputTokens+used.CacheReadTokens+used.CacheWriteTokens), short(used.OutputTokens), r.cost(used.Cost))
+	for _, note := range r.costNotes(used.Cost) {
+		r.print("           %s", note)
+	}
 	r.print("approvals  %d, loops %d, tasks %d, documents %d", len(state.Approvals), len(state.Loops), len(state.Tasks), len(state.DocumentPaths))
 	return nil
 }

@@ -33,6 +33,8 @@ type settings struct {
 	Provider string `yaml:"provider"`
 	Model    string `yaml:"model"`
 	BaseURL  string `yaml:"base_url"`
+	// Prices is a file that says what models cost.
+	Prices string `yaml:"prices"`
 	// Chat is how chat behaves.
 	Chat chatSettings `yaml:"chat"`
 
@@ -71,7 +73,7 @@ func loadSettings(named, project string) (settings, error) {
 	// A project comes from strangers, who do not decide where sessions go, how
 	// long they stay, what of them is masked, and who reads them.
 	for name, set := range map[string]bool{"store": p.Store != "", "retention": p.Retention != "", "redact": p.Redact != "", "redact_rules": p.RedactRules != nil,
-		"provider": p.Provider != "", "model": p.Model != "", "base_url": p.BaseURL != "", "chat": p.Chat != (chatSettings{})} {
+		"provider": p.Provider != "", "model": p.Model != "", "base_url": p.BaseURL != "", "prices": p.Prices != "", "chat": p.Chat != (chatSettings{})} {
 		if set {
 			return s, tidemark.Invalidf("%s: %s: only your own configuration can set it", local, name)
 		}
@@ -105,7 +107,7 @@ func (s *settings) read(file string, required bool) error {
 	if s.Color != nil {
 		s.origins["color"] = file
 	}
-	for name, value := range map[string]string{"provider": s.Provider, "model": s.Model, "base_url": s.BaseURL} {
+	for name, value := range map[string]string{"provider": s.Provider, "model": s.Model, "base_url": s.BaseURL, "prices": s.Prices} {
 		if value != "" {
 			s.origins[name] = file
 		}

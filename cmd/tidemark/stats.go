@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/prices"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -30,8 +31,13 @@ func statsCommand(a *app) *cobra.Command {
 		Use:   "stats",
 		Short: "Count tokens, cost, turns, messages and sessions",
 		Long: `Counts what was said and what it cost, over all projects. Every entry counts
-once: forks share a past, and it counts for the session that it was written to.
-Branches and workers count as well; sessions in the trash do not.
+once: forks share a past, and it counts for the session that it was written to;
+what a tool copied into a fork counts once, too. Branches and workers count as
+well; sessions in the trash do not.
+
+What a tool recorded as the cost of an answer counts. Where none is recorded it
+is estimated from a table of prices; a model that is not in it has no cost, which
+is shown as –, and is null in JSON. See tidemark help prices.
 
 A turn is a message of the user. An entry that names no model counts for the
 model of its session. A session counts in each row in which it has entries.
@@ -75,6 +81,13 @@ What cannot be read is left out and named; the exit code is 3 then.`,
 				return err
 			}
 			err = a.printStats(rows, by, plot)
+			var cost tidemark.Cost
+			for _, t := range rows {
+				cost.Add(t.Cost)
+			}
+			for _, note := range a.costNotes(cost) {
+				a.say("%s", note)
+			}
 			if skipped > 0 {
 				err = errors.Join(err, &partly{skipped})
 			}
@@ -120,7 +133,7 @@ func (a *app) summaryTable(t *store.Tally) *table {
 		{"cache_read_tokens", t.CacheReadTokens}, {"cache_write_tokens", t.CacheWriteTokens}} {
 		table.row(r.name, a.quantity(r.value))
 	}
-	table.row("cost_usd", a.cost(t.CostUSD))
+	table.row("cost_usd", a.cost(t.Cost))
 	return table
 }
 
@@ -135,7 +148,7 @@ func (a *app) statsTable(rows []*store.Tally, by string) *table {
 			name = render.Truncate(render.CleanLine(name), max(a.columns-otherColumns, 10))
 		}
 		table.row(name, a.quantity(t.Sessions), a.quantity(t.Turns), a.quantity(t.Messages), a.quantity(t.InputTokens),
-			a.quantity(t.OutputTokens), a.quantity(t.CacheReadTokens), a.quantity(t.CacheWriteTokens), a.cost(t.CostUSD))
+			a.quantity(t.OutputTokens), a.quantity(t.CacheReadTokens), a.quantity(t.CacheWriteTokens), a.cost(t.Cost))
 	}
 	return table
 }
@@ -167,9 +180,33 @@ func short(n int64) string {
 	return fmt.Sprintf("%.0fE", f)
 }
 
-func (a *app) cost(usd float64) string {
-	if a.terminal {
-		return fmt.Sprintf("$%.2f", usd)
+// cost is what something cost for people: a dash where that is not known.
+func (a *app) cost(c tidemark.Cost) string {
+	switch {
+	case c.CostUSD == nil:
+		return "–"
+	case !a.terminal:
+		return strconv.FormatFloat(*c.CostUSD, 'f', -1, 64)
+	case c.UnpricedMessages > 0:
+		return fmt.Sprintf("≥ $%.2f", *c.CostUSD)
 	}
-	return strconv.FormatFloat(usd, 'f', -1, 64)
+	return fmt.Sprintf("$%.2f", *c.CostUSD)
+}
+
+// costNotes say what the numbers of a cost are worth.
+func (a *app) costNotes(c tidemark.Cost) []string {
+	var notes []string
+	switch c.CostSource {
+	case tidemark.CostEstimated:
+		notes = append(notes, "The cost is an estimate: tokens times prices of "+c.PricesAsOf+".")
+	case tidemark.CostMixed:
+		notes = append(notes, "A part of the cost is what tools recorded, the rest an estimate: tokens times prices of "+c.PricesAsOf+".")
+	}
+	if prices.Old(c.PricesAsOf, time.Now()) {
+		notes = append(notes, "These prices are more than 90 days old; give newer ones in a file: tidemark help prices")
+	}
+	if c.UnpricedMessages > 0 {
+		notes = append(notes, fmt.Sprintf("The cost of %d answers is not known: their models have no price.", c.UnpricedMessages))
+	}
+	return notes
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -98,12 +99,13 @@ func TestNumbersGetShortOnATerminal(t *testing.T) {
 
 func TestHostileUsageDoesNotBreakTheSums(t *testing.T) {
 	var sum store.Tally
+	s := store.New(memory.New(), nil)
 	for range 3 {
-		sum.Add(store.Owned{Session: &store.Info{}, Entry: tidemark.Entry{Usage: &tidemark.Usage{
+		s.Tally(&sum, store.Owned{Session: &store.Info{}, Entry: tidemark.Entry{Usage: &tidemark.Usage{
 			InputTokens: math.MaxInt64, OutputTokens: -5, CostUSD: math.MaxFloat64}}})
 	}
 	store.SortTallies([]*store.Tally{&sum}, "model")
-	if sum.InputTokens != math.MaxInt64 || sum.OutputTokens != 0 || sum.Tokens() != math.MaxInt64 || math.IsInf(sum.CostUSD, 0) {
+	if sum.InputTokens != math.MaxInt64 || sum.OutputTokens != 0 || sum.Tokens() != math.MaxInt64 || math.IsInf(sum.USD(), 0) {
 		t.Errorf("%+v", sum)
 	}
 	if _, err := marshal(sum); err != nil {

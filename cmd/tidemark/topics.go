@@ -19,6 +19,7 @@ func topics() []*cobra.Command {
 		{Use: "exit-codes", Short: "What the exit codes mean", Long: topicExitCodes()},
 		{Use: "refs", Short: "How to name a session, and a point in one", Long: topicRefs},
 		{Use: "files", Short: "Where the store, the configuration and keys are", Long: topicFiles},
+		{Use: "prices", Short: "What models cost, and where that is said", Long: topicPrices},
 	}
 }
 
@@ -186,6 +187,35 @@ elsewhere (tidemark key export-recovery).
 The token of tidemark serve is in server.token beside its store.
 
 Everything is made for you alone: files with mode 0600, folders with 0700.`
+
+const topicPrices = `What an answer cost is what its tool or provider recorded. Where nothing is
+recorded, stats, the pages and chat estimate it: tokens times the price of the
+model. The program has a table of list prices with the date at which they were
+looked up; when that is more than 90 days ago, a note says so. A model that is
+not in the table has no price, and its cost is shown as –, never as $0.
+
+A file says it better. Name it in your configuration, a relative path starting
+there:
+
+  prices: prices.yaml
+
+It has the prices in USD for a million tokens, by model, each from a day on:
+
+  as_of: 2026-11-15
+  models:
+    my-model:
+      - from: 2026-06-01
+        input: 4
+        output: 20
+        cache_write: 5      # for five minutes; as input when it is not there
+        cache_write_1h: 8   # for an hour; entries do not tell the two apart
+        cache_read: 0.4     # as input when it is not there
+
+A model in the file has only the prices that the file says. Names match without
+the vendor in front of them and without a date behind them: anthropic/m and
+m-20260601 are m. In JSON, cost_source says recorded, estimated or mixed,
+prices_as_of of when the oldest price is, and unpriced_messages how many answers
+are not in cost_usd, which is null when nothing is known.`
 
 // topicExitCodes is made from the table that the program itself uses.
 func topicExitCodes() string {

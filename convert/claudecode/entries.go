@@ -169,6 +169,9 @@ func (b *builder) count(d *draft, it item) {
 		d.Usage = nil
 	}
 	b.paid[id] = true
+	if cost := b.o.bill.costs[b.o.lead[it.n]]; d.Usage != nil && d.Usage.CostUSD == 0 {
+		d.Usage.CostUSD = cost
+	}
 }
 
 // place finds the entry that a new one follows. Results of calls that ran side

@@ -46,6 +46,7 @@ type outline struct {
 	requests int
 	dropped  int
 	after    []json.RawMessage
+	bill     *bill
 }
 
 // aside is a helper agent whose records stand in the session's transcript, as
@@ -58,11 +59,13 @@ type aside struct {
 // read makes the outline of a transcript. A nil error does not mean that every
 // line could be read: the second reading tells those.
 func (t *transcript) read(ctx context.Context) (*outline, error) {
-	o := &outline{calls: map[string]string{}, asideOf: map[string]int{}, prompts: map[uint64]string{}, seed: maphash.MakeSeed()}
+	o := &outline{calls: map[string]string{}, asideOf: map[string]int{}, prompts: map[uint64]string{}, seed: maphash.MakeSeed(), bill: newBill()}
+	o.bill.shared = t.helped
 	mine := t.mine
 	whole := transcript{fsys: t.fsys, file: t.file, bare: t.bare, mine: func(r record) bool {
 		if !mine(r) {
 			o.asidesOf(r)
+			o.bill.shared = true
 			return false
 		}
 		return true
@@ -80,7 +83,9 @@ func (t *transcript) read(ctx context.Context) (*outline, error) {
 		ids[it.UUID] = it.n
 		o.see(it.record)
 		o.join(it, replies)
+		o.bill.see(it.record, o.lead[it.n])
 	}
+	o.bill.charge(t.rates)
 	o.head = o.leads(ids)
 	for i, a := range o.asides {
 		o.asides[i].call = cmp.Or(o.calls[a.name], o.prompts[a.prompt])
@@ -115,6 +120,8 @@ func (o *outline) note(r record) {
 		o.title[2] = r.Summary
 	case "last-prompt":
 		o.leaf = r.Leaf
+	case "cost-state":
+		o.bill.settle(r.ModelUsage)
 	}
 	o.when(r)
 }
@@ -229,7 +236,7 @@ func (o *outline) join(it item, replies map[string]reply) {
 
 // session reads a transcript's outline and returns the session.
 func (src source) session(ctx context.Context, fsys fs.FS) (*convert.Session, error) {
-	t := transcript{fsys: fsys, file: src.file, mine: notAside}
+	t := transcript{fsys: fsys, file: src.file, mine: notAside, helped: src.helped(fsys)}
 	o, err := t.read(ctx)
 	if err != nil {
 		return nil, err
@@ -284,20 +291,15 @@ func (o *outline) lost() (lost []string) {
 // workers attaches the helper agents: those in the transcript itself, those
 // in a folder of the session, and those beside it that name it.
 func (src source) workers(ctx context.Context, fsys fs.FS, s *convert.Session, o *outline) {
+	rates := o.bill.rates()
 	for i, a := range o.asides {
-		t := transcript{fsys: fsys, file: src.file, bare: true, mine: func(r record) bool {
+		t := transcript{fsys: fsys, file: src.file, bare: true, rates: rates, mine: func(r record) bool {
 			at, ok := o.asideOf[r.UUID]
 			return r.Sidechain && ok && at == i
 		}}
 		s.Workers = append(s.Workers, convert.Worker{Name: a.name, Call: a.call, Entries: t.late(ctx)})
 	}
-	dir := path.Join(strings.TrimSuffix(src.file, ".jsonl"), "subagents")
-	var files []string
-	walk(fsys, dir, func(file string) {
-		if path.Ext(file) == ".jsonl" {
-			files = append(files, file)
-		}
-	})
+	files := src.subagents(fsys)
 	for _, file := range src.agents {
 		if _, session, err := peekAside(ctx, fsys, file); err == nil && session == src.id {
 			files = append(files, file)
@@ -314,10 +316,24 @@ func (src source) workers(ctx context.Context, fsys fs.FS, s *convert.Session, o
 			call = convert.Field(meta, "toolUseId")
 			keep(s, "subagents/"+path.Base(strings.TrimSuffix(file, ".jsonl"))+".meta.json", meta)
 		}
-		t := transcript{fsys: fsys, file: file, mine: all}
+		t := transcript{fsys: fsys, file: file, mine: all, rates: rates}
 		s.Workers = append(s.Workers, convert.Worker{Name: agent, Call: cmp.Or(call, o.calls[agent]), Entries: t.late(ctx)})
 	}
 }
+
+// subagents are the transcripts of helper agents in the folder of the session.
+func (src source) subagents(fsys fs.FS) (files []string) {
+	walk(fsys, path.Join(strings.TrimSuffix(src.file, ".jsonl"), "subagents"), func(file string) {
+		if path.Ext(file) == ".jsonl" {
+			files = append(files, file)
+		}
+	})
+	return files
+}
+
+// helped reports whether there may be helper agents with transcripts of their
+// own.
+func (src source) helped(fsys fs.FS) bool { return len(src.agents) > 0 || len(src.subagents(fsys)) > 0 }
 
 func peekAside(ctx context.Context, fsys fs.FS, file string) (uuid, session string, err error) {
 	t := transcript{fsys: fsys, file: file, mine: all, bare: true}

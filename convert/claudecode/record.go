@@ -43,6 +43,8 @@ type record struct {
 	Message    message         `json:"message"`
 	CostUSD    float64         `json:"costUSD"`
 
+	ModelUsage map[string]json.RawMessage `json:"modelUsage"` // of a cost-state
+
 	CustomTitle string `json:"customTitle"`
 	AITitle     string `json:"aiTitle"`
 	Summary     string `json:"summary"`
@@ -98,6 +100,10 @@ type transcript struct {
 	file string
 	// mine says which records of the tree belong to it.
 	mine func(record) bool
+	// rates are what the session's own replies cost, for those of its workers.
+	rates map[string]float64
+	// helped says that there are workers with transcripts of their own.
+	helped bool
 	// bare leaves the notes to the main speaker of the file.
 	bare bool
 

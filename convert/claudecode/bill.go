@@ -1,0 +1,137 @@
+package claudecode
+
+import (
+	"encoding/json"
+
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// The client writes down what a session cost so far, by model, after each
+// turn. A bill shares that out among the answers of the turn, so that each says
+// what it cost, and the costs of all add up to what the client says.
+
+// statement is what answers of a model took and cost, all together.
+type statement struct {
+	Input  float64 `json:"inputTokens"`
+	Output float64 `json:"outputTokens"`
+	Read   float64 `json:"cacheReadInputTokens"`
+	Write  float64 `json:"cacheCreationInputTokens"`
+	Cost   float64 `json:"costUSD"`
+}
+
+// weight is how much of a cost tokens bear: the client's prices of all models
+// stand to one another like this.
+func weight(in, out, read, write float64) float64 { return in + 5*out + 0.1*read + 1.25*write }
+
+func (s statement) weight() float64 { return weight(s.Input, s.Output, s.Read, s.Write) }
+
+// since is what came after an earlier statement. A client that began to count
+// anew has a smaller one, which then is all.
+func (s statement) since(was statement) statement {
+	d := statement{s.Input - was.Input, s.Output - was.Output, s.Read - was.Read, s.Write - was.Write, s.Cost - was.Cost}
+	if d.Input < 0 || d.Output < 0 || d.Read < 0 || d.Write < 0 || d.Cost < 0 {
+		return s
+	}
+	return d
+}
+
+// answer is a reply that has tokens.
+type answer struct {
+	id     string // of the message
+	lead   int    // the record that its entry begins with
+	model  string
+	weight float64
+}
+
+// bill is the costs of a transcript, as they become known.
+type bill struct {
+	open   []answer // since the last statement
+	seen   map[string]bool
+	stated map[string]statement // by model, as of the last statement
+	costs  map[int]float64      // by leading record
+	last   int                  // the leading record of the newest answer that was settled
+	shared bool                 // workers have a part in what is left over
+}
+
+func newBill() *bill {
+	return &bill{seen: map[string]bool{}, stated: map[string]statement{}, costs: map[int]float64{}}
+}
+
+// see takes a record of a reply, which the records before it may belong to.
+func (b *bill) see(r record, lead int) {
+	u := usageOf(r.Message.Usage)
+	if r.Type != "assistant" || u == nil || r.APIError || r.Message.Model == synthetic {
+		return
+	}
+	w := weight(float64(u.InputTokens), float64(u.OutputTokens), float64(u.CacheReadTokens), float64(u.CacheWriteTokens))
+	id := r.Message.ID
+	for i := range b.open {
+		if id != "" && b.open[i].id == id {
+			b.open[i].weight = w // the last record of a reply has the figures
+			return
+		}
+	}
+	if id != "" && b.seen[id] {
+		return
+	}
+	b.seen[id] = true
+	b.open = append(b.open, answer{id, lead, r.Message.Model, w})
+}
+
+// settle shares a statement out among the answers since the one before, the
+// newest first: a client may have forgotten what was before it was started.
+func (b *bill) settle(models map[string]json.RawMessage) {
+	left := 0.0
+	for model, raw := range models {
+		var s statement
+		if convert.Loose(raw, &s) != nil || !(s.Cost >= 0) {
+			continue
+		}
+		d := s.since(b.stated[model])
+		b.stated[model] = s
+		rest := d.Cost
+		for i := len(b.open) - 1; i >= 0 && d.weight() > 0; i-- {
+			a := b.open[i]
+			if a.model != model {
+				continue
+			}
+			share := d.Cost * a.weight / d.weight()
+			if share <= 0 || share > rest*(1+1e-9) {
+				break
+			}
+			b.costs[a.lead] = share
+			rest = max(0, rest-share)
+		}
+		left += rest
+	}
+	for _, a := range b.open {
+		b.last = max(b.last, a.lead)
+	}
+	// What is left over went into calls that no record shows: of a worker, which
+	// has its own part, or of the client itself.
+	if !b.shared && b.costs[b.last] > 0 {
+		b.costs[b.last] += left
+	}
+	b.open = b.open[:0]
+}
+
+// charge gives answers that no statement covers the cost that those of the same
+// model had in the session: a worker's transcript has no statements.
+func (b *bill) charge(rates map[string]float64) {
+	for _, a := range b.open {
+		if cost := rates[a.model] * a.weight; cost > 0 {
+			b.costs[a.lead] = cost
+		}
+	}
+}
+
+// rates are what one unit of weight costs, by model.
+func (b *bill) rates() map[string]float64 {
+	rates := map[string]float64{}
+	for model, s := range b.stated {
+		if w := s.weight(); w > 0 && s.Cost > 0 {
+			rates[model] = s.Cost / w
+		}
+	}
+	return rates
+}
