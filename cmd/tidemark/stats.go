@@ -85,8 +85,10 @@ What cannot be read is left out and named; the exit code is 3 then.`,
 			for _, t := range rows {
 				cost.Add(t.Cost)
 			}
-			for _, note := range a.costNotes(cost) {
-				a.say("%s", note)
+			if !a.wantsJSON() { // it says so itself
+				for _, note := range a.costNotes(cost) {
+					a.say("%s", note)
+				}
 			}
 			if skipped > 0 {
 				err = errors.Join(err, &partly{skipped})
