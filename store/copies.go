@@ -15,16 +15,17 @@ import (
 // two or three words an entry, hashes that a stranger cannot aim at.
 type copies struct {
 	seed maphash.Seed
-	met  map[uint64]tidemark.SessionID
+	met  map[uint64]int32 // which session had it first
 
 	session *Info
+	nth     int32 // the session's number here
 	worker  string
 	from    string // what the session says that it was copied from
 	begin   uint64 // a hash of all messages so far: the beginning of the session
 }
 
 func newCopies() *copies {
-	return &copies{seed: maphash.MakeSeed(), met: make(map[uint64]tidemark.SessionID)}
+	return &copies{seed: maphash.MakeSeed(), met: make(map[uint64]int32)}
 }
 
 // copiedFrom returns the foreign id of the session that an imported one says
@@ -50,16 +51,20 @@ func (c *copies) known(o Owned) bool {
 	if o.Session.ForeignID == "" || o.Kind != tidemark.KindMessage {
 		return false
 	}
-	if o.Session != c.session || o.Worker != c.worker {
-		c.session, c.worker, c.begin = o.Session, o.Worker, 0
+	if o.Session != c.session {
+		c.session, c.worker, c.begin = o.Session, "", 0
 		c.from = copiedFrom(o.Session.Session)
+		c.nth++
+	}
+	if o.Worker != c.worker {
+		c.worker, c.begin = o.Worker, 0
 	}
 	content := c.content(o)
 	c.begin = c.sum(c.begin, content, 0, "", "")
-	is := c.timed(o) && c.meet(c.sum(content, uint64(o.At.UnixMicro()), 1, "", ""), o.Session.ID)
-	is = c.meet(c.sum(c.begin, 0, 2, o.Worker, o.Session.ForeignID), o.Session.ID) || is
+	is := c.timed(o) && c.meet(c.sum(content, uint64(o.At.UnixMicro()), 1, "", ""))
+	is = c.meet(c.sum(c.begin, 0, 2, o.Worker, o.Session.ForeignID)) || is
 	if c.from != "" {
-		is = c.meet(c.sum(c.begin, 0, 2, o.Worker, c.from), o.Session.ID) || is
+		is = c.meet(c.sum(c.begin, 0, 2, o.Worker, c.from)) || is
 	}
 	return is
 }
@@ -72,12 +77,12 @@ func (c *copies) timed(o Owned) bool {
 }
 
 // meet notes a hash, and reports whether another session had it.
-func (c *copies) meet(sum uint64, id tidemark.SessionID) bool {
+func (c *copies) meet(sum uint64) bool {
 	first, met := c.met[sum]
 	if !met {
-		c.met[sum] = id
+		c.met[sum] = c.nth
 	}
-	return met && first != id
+	return met && first != c.nth
 }
 
 func (c *copies) sum(a, b, kind uint64, worker, foreign string) uint64 {
@@ -105,10 +110,11 @@ func (c *copies) content(o Owned) uint64 {
 
 func writeBlocks(h *maphash.Hash, blocks []tidemark.Block) {
 	for _, b := range blocks {
-		for _, text := range []string{b.Type, b.Text, b.Name, string(b.Input)} {
-			h.WriteString(text)
-			h.WriteByte(0)
-		}
+		h.WriteString(b.Type)
+		h.WriteString(b.Text)
+		h.WriteByte(0)
+		h.WriteString(b.Name)
+		h.Write(b.Input)
 		h.Write(b.Data)
 		writeBlocks(h, b.Blocks)
 	}
