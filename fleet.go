@@ -114,6 +114,7 @@ const (
 )
 
 // The states of a job. One whose owner died is interrupted, and can be resumed.
+// One that waited for an agent which nobody has is abandoned, and says why.
 const (
 	JobPending     = "pending"
 	JobRunning     = "running"
@@ -121,6 +122,7 @@ const (
 	JobFailed      = "failed"
 	JobCancelled   = "cancelled"
 	JobInterrupted = "interrupted"
+	JobAbandoned   = "abandoned"
 )
 
 // Why a job ended.

@@ -208,15 +208,16 @@ func (d *Daemon) resumes(ctx context.Context, a Agent, j tidemark.Job) bool {
 // lastSession is the session that an agent used last, unless that is too long
 // ago.
 func (d *Daemon) lastSession(ctx context.Context, a Agent) (string, error) {
-	for have, err := range d.o.Store.Agents(ctx) {
-		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-			return "", err
-		}
-		if err == nil && have.Name == a.Name && have.Session != nil && d.o.Now().Sub(have.Session.LastUsedAt) < a.SessionTimeout {
-			return have.Session.ID, nil
-		}
+	have, err := d.o.Store.AgentRecord(ctx, a.Name)
+	switch {
+	case errors.Is(err, tidemark.ErrNotFound), errors.Is(err, tidemark.ErrCorrupt):
+		return "", nil
+	case err != nil:
+		return "", err
+	case have.Session == nil || d.o.Now().Sub(have.Session.LastUsedAt) >= a.SessionTimeout:
+		return "", nil
 	}
-	return "", nil
+	return have.Session.ID, nil
 }
 
 // finish writes down how a job ended, and whether it is tried again.

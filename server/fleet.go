@@ -249,7 +249,7 @@ func (s *Server) agentLog(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, fail(ctx, err)
 	}
-	if _, err := st.Agent(ctx, in.Name); err != nil {
+	if _, err := st.AgentRecord(ctx, in.Name); err != nil {
 		return nil, fail(ctx, err)
 	}
 	length, err := st.AgentLogLength(ctx, in.Name)

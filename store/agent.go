@@ -3,14 +3,16 @@ package store
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
 
 // AgentStates lists the agents as they are now: what runs, what is due next,
-// and what they remember. What runs is told by the slots, which change with the
+// and what they remember. What runs is told by the lanes, which change with the
 // jobs themselves: an agent never seems to run when nothing does.
+//
+// It reads the lanes and the schedules of all agents at once, and the jobs that
+// run.
 func (s *Store) AgentStates(ctx context.Context) ([]tidemark.Agent, error) {
 	var all []tidemark.Agent
 	for a, err := range s.Agents(ctx) {
@@ -20,52 +22,120 @@ func (s *Store) AgentStates(ctx context.Context) ([]tidemark.Agent, error) {
 		if err != nil {
 			return all, err
 		}
-		running, err := s.Running(ctx, a.Name)
-		if err != nil {
-			return all, err
-		}
-		a.CurrentJob, a.ContainerID, a.Node, a.NextSchedule, a.NextTriggerAt = "", "", "", "", time.Time{}
-		switch {
-		case len(running) > 0:
-			a.Status, a.CurrentJob = tidemark.Running, running[len(running)-1]
-			if j, err := s.Job(ctx, a.CurrentJob); err == nil {
-				a.ContainerID, a.Node = j.ContainerID, j.Node
-			}
-		case a.ErrorMessage != "":
-			a.Status = tidemark.Failing
-		default:
-			a.Status = tidemark.Idle
-		}
-		if err := s.nextTrigger(ctx, &a); err != nil {
-			return all, err
-		}
 		all = append(all, a)
+	}
+	current, err := s.currentJobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	due, err := s.nextTriggers(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		s.asItIs(ctx, &all[i], current[all[i].Name], due[all[i].Name])
 	}
 	return all, nil
 }
 
-// nextTrigger finds what of an agent is due first.
-func (s *Store) nextTrigger(ctx context.Context, a *tidemark.Agent) error {
-	for d, err := range s.Schedules(ctx, a.Name) {
+// Agent returns an agent as it is now, and reads nothing of the others:
+// ErrNotFound.
+func (s *Store) Agent(ctx context.Context, name string) (tidemark.Agent, error) {
+	a, err := s.AgentRecord(ctx, name)
+	if err != nil {
+		return tidemark.Agent{}, err
+	}
+	running, err := s.Running(ctx, name)
+	if err != nil {
+		return tidemark.Agent{}, err
+	}
+	due, err := s.nextTriggers(ctx, name)
+	if err != nil {
+		return tidemark.Agent{}, err
+	}
+	current := ""
+	if len(running) > 0 {
+		current = running[len(running)-1]
+	}
+	s.asItIs(ctx, &a, current, due[name])
+	return a, nil
+}
+
+// AgentRecord returns what an agent remembers: ErrNotFound. Unlike Agent it does
+// not tell what the agent does now.
+func (s *Store) AgentRecord(ctx context.Context, name string) (tidemark.Agent, error) {
+	var a tidemark.Agent
+	if tidemark.CheckID(name) != nil { // nothing can be called so
+		return a, tidemark.NotFoundf("agent %q: not found", name)
+	}
+	r, err := s.get(ctx, agentKey(name), &a)
+	if err == nil && r.Version == 0 {
+		err = tidemark.NotFoundf("agent %q: not found", name)
+	}
+	return a, err
+}
+
+// asItIs fills in what an agent does now and next.
+func (s *Store) asItIs(ctx context.Context, a *tidemark.Agent, current string, due tidemark.Schedule) {
+	a.CurrentJob, a.ContainerID, a.Node, a.NextSchedule, a.NextTriggerAt = current, "", "", due.Name, due.NextRunAt
+	switch {
+	case current != "":
+		a.Status = tidemark.Running
+		if j, err := s.Job(ctx, current); err == nil {
+			a.ContainerID, a.Node = j.ContainerID, j.Node
+		}
+	case a.ErrorMessage != "":
+		a.Status = tidemark.Failing
+	default:
+		a.Status = tidemark.Idle
+	}
+}
+
+// currentJobs returns the job of each agent that started last, of those that
+// run.
+func (s *Store) currentJobs(ctx context.Context) (map[string]string, error) {
+	current := make(map[string]string)
+	before, err := s.earlier(ctx, ofFleet)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range before {
+		if j, err := s.Job(ctx, id); err == nil {
+			current[j.Agent] = id
+		}
+	}
+	all, err := s.lanes(ctx, "")
+	for _, t := range all {
+		if t.job != "" && t.of != ofFleet {
+			current[t.of] = t.job
+		}
+	}
+	return current, err
+}
+
+// nextTriggers finds what is due first of one agent, or of each when that is "".
+func (s *Store) nextTriggers(ctx context.Context, agent string) (map[string]tidemark.Schedule, error) {
+	first := make(map[string]tidemark.Schedule)
+	for d, err := range s.Schedules(ctx, agent) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if d.Status == tidemark.Disabled || d.NextRunAt.IsZero() {
 			continue
 		}
-		if a.NextTriggerAt.IsZero() || d.NextRunAt.Before(a.NextTriggerAt) {
-			a.NextSchedule, a.NextTriggerAt = d.Name, d.NextRunAt
+		if have, ok := first[d.Agent]; !ok || d.NextRunAt.Before(have.NextRunAt) {
+			first[d.Agent] = d
 		}
 	}
-	return nil
+	return first, nil
 }
 
 // ResetAgent forgets the session and the error of an agent: ErrNotFound.
 func (s *Store) ResetAgent(ctx context.Context, name string) error {
-	return retry(func() error {
+	return retry(ctx, func() error {
 		var a tidemark.Agent
 		r, err := s.get(ctx, agentKey(name), &a)
 		if err != nil {

@@ -115,7 +115,7 @@ func (s *Store) Audit(ctx context.Context, tenant string, did ...Audited) error 
 		}
 		bodies[i] = body
 	}
-	return retry(func() error {
+	return retry(ctx, func() error {
 		head, err := s.AuditHead(ctx, tenant)
 		// A last line that somebody damaged is found by verify, and does not
 		// keep what happens now from being written down.
@@ -206,7 +206,7 @@ func (s *Store) AuditLines(ctx context.Context, tenant string, span tidemark.Spa
 // with somebody else: whoever can change one log of a store can change two.
 func (s *Store) KeepAnchor(ctx context.Context, tenant string) (Anchor, error) {
 	var head Anchor
-	err := retry(func() error {
+	err := retry(ctx, func() error {
 		var err error
 		if head, err = s.AuditHead(ctx, tenant); err != nil || head.Length == 0 {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -13,6 +14,7 @@ import (
 type Daemon struct {
 	Holder    tidemark.Holder `json:"holder"`
 	File      string          `json:"file,omitempty"` // the fleet file, on its host
+	Agents    []string        `json:"agents"`         // of that file; nil: not known yet, or an earlier program's
 	StartedAt time.Time       `json:"started_at"`
 	ReadyAt   time.Time       `json:"ready_at,omitzero"` // when it had done all that was due once
 	SeenAt    time.Time       `json:"seen_at"`
@@ -63,6 +65,16 @@ func (s *Store) DaemonReady(ctx context.Context, h tidemark.Holder) error {
 	})
 }
 
+// DaemonAgents says which agents are in the file of a process that runs the
+// fleet: ErrNotFound when it did not say that it runs it.
+func (s *Store) DaemonAgents(ctx context.Context, h tidemark.Holder, agents []string) error {
+	return s.changeDaemon(ctx, h, func(d *Daemon) bool {
+		changed := d.Agents == nil || !slices.Equal(d.Agents, agents)
+		d.Agents = append([]string{}, agents...)
+		return changed
+	})
+}
+
 // DaemonAlive says that a process still runs the fleet, no more often than is
 // worth a write.
 func (s *Store) DaemonAlive(ctx context.Context, h tidemark.Holder) error {
@@ -75,7 +87,7 @@ func (s *Store) DaemonAlive(ctx context.Context, h tidemark.Holder) error {
 
 // changeDaemon changes what a daemon says of itself, when change says so.
 func (s *Store) changeDaemon(ctx context.Context, h tidemark.Holder, change func(*Daemon) bool) error {
-	return retry(func() error {
+	return retry(ctx, func() error {
 		var d Daemon
 		r, err := s.get(ctx, daemonKey(h), &d)
 		if err != nil {
@@ -98,7 +110,7 @@ func (s *Store) changeDaemon(ctx context.Context, h tidemark.Holder, change func
 
 // RemoveDaemon says that it does not any more.
 func (s *Store) RemoveDaemon(ctx context.Context, h tidemark.Holder) error {
-	return retry(func() error {
+	return retry(ctx, func() error {
 		r, err := s.backend.Get(ctx, daemonKey(h))
 		if errors.Is(err, tidemark.ErrNotFound) {
 			return nil

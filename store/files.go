@@ -243,7 +243,7 @@ func (s *Store) CopyFile(ctx context.Context, id tidemark.SessionID, name string
 // ReadFile returns the content of a file of a session.
 func (s *Store) ReadFile(ctx context.Context, id tidemark.SessionID, name string) ([]byte, error) {
 	var buf bytes.Buffer
-	err := retry(func() error {
+	err := retry(ctx, func() error {
 		buf.Reset()
 		_, err := s.CopyFile(ctx, id, name, &buf)
 		return err

@@ -193,7 +193,7 @@ func (s *Store) eventLines(log tidemark.Key, from int64, events []tidemark.Event
 // replace puts a record, unless it says the same already.
 func (s *Store) replace(ctx context.Context, key tidemark.Key, body any, file func(*tidemark.Record)) (bool, error) {
 	changed := false
-	err := retry(func() error {
+	err := retry(ctx, func() error {
 		old, err := s.backend.Get(ctx, key)
 		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 			return err

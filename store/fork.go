@@ -19,7 +19,7 @@ func (s *Store) Fork(ctx context.Context, id tidemark.SessionID, seq int64, titl
 // does not say is taken from the source.
 func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as tidemark.Session) (Info, error) {
 	var forked Info
-	err := retry(func() error {
+	err := retry(ctx, func() error {
 		v, err := s.View(ctx, id)
 		if err != nil {
 			return err

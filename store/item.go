@@ -127,7 +127,7 @@ func (s *Store) PutItem(ctx context.Context, i Item, want int64) (Item, error) {
 		return Item{}, err
 	}
 	s.hide(i.Session, []*string{&i.Title}, &i.Data)
-	err = untilSettled(func() error {
+	err = untilSettled(ctx, func() error {
 		var old Item
 		r, err := s.get(ctx, key, &old)
 		if err == nil {
@@ -186,7 +186,7 @@ func (s *Store) RemoveItem(ctx context.Context, kind, id string, want int64) err
 	if err != nil {
 		return err
 	}
-	return untilSettled(func() error {
+	return untilSettled(ctx, func() error {
 		i, err := s.Item(ctx, kind, id)
 		if err == nil {
 			err = i.stands(i.Version, want)

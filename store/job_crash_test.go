@@ -22,10 +22,12 @@ type lastCall struct {
 	tidemark.Backend
 	left int
 	late bool
+	end  func() // of all that the process would still try
 }
 
 func (b *lastCall) gone() error {
 	if b.left--; b.left <= 0 {
+		b.end()
 		return errGone
 	}
 	return nil
@@ -101,7 +103,9 @@ func TestAKillAtAnyCallLeavesAJobThatTheNextDaemonGoesOnWith(t *testing.T) {
 			if _, err := s.PutSchedule(t.Context(), tidemark.Schedule{Agent: "coder", Name: "noon", Status: tidemark.Idle, NextRunAt: noon}); err != nil {
 				t.Fatal(err)
 			}
-			said, err := lifeOfAJob(t.Context(), store.New(&lastCall{b, call, late}, nil))
+			ctx, end := context.WithCancel(t.Context())
+			said, err := lifeOfAJob(ctx, store.New(&lastCall{b, call, late, end}, nil))
+			end()
 			if whole = err == nil; !whole && !errors.Is(err, errGone) {
 				t.Fatalf("call %d: %v", call, err)
 			}

@@ -119,7 +119,7 @@ func (s *Store) lease(id tidemark.SessionID, who tidemark.Holder, old Lease) (Le
 // Release ends a lease whose holder is dead or silent; with force, any. It
 // returns ErrHeld for a living holder, and nil when nobody holds the session.
 func (s *Store) Release(ctx context.Context, id tidemark.SessionID, force bool) error {
-	return retry(func() error {
+	return retry(ctx, func() error {
 		l, err := s.Lease(ctx, id)
 		if err != nil || !l.Held {
 			return err
@@ -150,7 +150,7 @@ type Ask struct {
 // AskHandOver tells the holder of a session that from wants it. The holder
 // decides; see Writer.KeepAlive.
 func (s *Store) AskHandOver(ctx context.Context, id tidemark.SessionID, from tidemark.Holder) error {
-	return retry(func() error {
+	return retry(ctx, func() error {
 		key := keyOf(kindAsk, id)
 		old, err := s.get(ctx, key, &Ask{})
 		if err != nil {
@@ -219,15 +219,20 @@ func (w *Writer) Renew(ctx context.Context) error {
 }
 
 func (w *Writer) renew(ctx context.Context) error {
-	b := tidemark.Batch{At: w.s.now()}
-	if err := w.guard(&b, true); err != nil {
-		return err
+	for first := true; ; first = false {
+		b := tidemark.Batch{At: w.s.now()}
+		if err := w.guard(&b, true); err != nil {
+			return err
+		}
+		_, err := w.s.commit(ctx, b)
+		if err == nil {
+			w.heard(b.At)
+			return nil
+		}
+		if !first || !errors.Is(err, tidemark.ErrConflict) || !w.holds(ctx) {
+			return w.lost(ctx, err)
+		}
 	}
-	if _, err := w.s.commit(ctx, b); err != nil {
-		return w.lost(ctx, err)
-	}
-	w.heard(b.At)
-	return nil
 }
 
 // guard makes a batch conditional on the lease; with beat it renews it, too.

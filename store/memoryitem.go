@@ -60,7 +60,7 @@ func (s *Store) PutMemory(ctx context.Context, m Memory, want int64) (KeptMemory
 		return KeptMemory{}, tidemark.Invalidf("a memory without words")
 	}
 	out := KeptMemory{}
-	err := untilSettled(func() error {
+	err := untilSettled(ctx, func() error {
 		var old Memory
 		r, err := s.get(ctx, memoryKey(m.ID), &old)
 		if err == nil {
@@ -89,7 +89,7 @@ func (s *Store) PutMemory(ctx context.Context, m Memory, want int64) (KeptMemory
 // ForgetAt removes a memory that stands at the version want, or at any:
 // ErrNotFound, ErrConflict.
 func (s *Store) ForgetAt(ctx context.Context, id string, want int64) error {
-	return untilSettled(func() error {
+	return untilSettled(ctx, func() error {
 		m, err := s.MemoryAt(ctx, id)
 		if err == nil {
 			err = (Item{Kind: kindMemory, ID: id}).stands(m.Version, want)

@@ -97,7 +97,7 @@ func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, tex
 		return err
 	}
 	text = s.withoutSecrets(text)
-	return retry(func() error {
+	return retry(ctx, func() error {
 		v, err := s.View(ctx, id)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -32,7 +33,7 @@ type Occurrence struct {
 // kept together or not at all.
 func (s *Store) ClaimOccurrence(ctx context.Context, o Occurrence) ([]tidemark.Job, error) {
 	var jobs []tidemark.Job
-	err := retry(func() error {
+	err := retry(ctx, func() error {
 		d, version, err := s.schedule(ctx, o.Of.Agent, o.Of.Name)
 		if err != nil {
 			return err
@@ -121,7 +122,8 @@ func (s *Store) Schedule(ctx context.Context, agent, name string) (tidemark.Sche
 }
 
 // ChangeSchedule changes a schedule that is there: ErrNotFound. The change may
-// be made more than once, each time on what is there then.
+// be made more than once, each time on what is there then; one that changes
+// nothing is not written.
 func (s *Store) ChangeSchedule(ctx context.Context, agent, name string, change func(*tidemark.Schedule) error) error {
 	return s.changeSchedule(ctx, agent, name, func(d *tidemark.Schedule, version int64) error {
 		if version == 0 {
@@ -140,17 +142,21 @@ func (s *Store) changeSchedule(ctx context.Context, agent, name string, change f
 	if err := tidemark.CheckID(s.scheduleKey(agent, name).ID); err != nil || name == "" {
 		return tidemark.Invalidf("schedule %q of agent %q: not a name", name, agent)
 	}
-	return retry(func() error {
+	return retry(ctx, func() error {
 		d, version, err := s.schedule(ctx, agent, name)
 		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 			return err
 		}
 		d.Agent, d.Name = agent, name
+		old, err := s.scheduleRecord(d, version)
+		if err != nil {
+			return err
+		}
 		if err := change(&d, version); err != nil {
 			return err
 		}
 		r, err := s.scheduleRecord(d, version)
-		if err != nil {
+		if err != nil || version > 0 && bytes.Equal(r.Body, old.Body) {
 			return err
 		}
 		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
@@ -160,7 +166,7 @@ func (s *Store) changeSchedule(ctx context.Context, agent, name string, change f
 
 // RemoveSchedule removes a schedule with its history: ErrNotFound.
 func (s *Store) RemoveSchedule(ctx context.Context, agent, name string) error {
-	return retry(func() error {
+	return retry(ctx, func() error {
 		_, version, err := s.schedule(ctx, agent, name)
 		if err != nil {
 			return err

@@ -11,20 +11,6 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Agent returns an agent as it is now: ErrNotFound.
-func (s *Store) Agent(ctx context.Context, name string) (tidemark.Agent, error) {
-	all, err := s.AgentStates(ctx)
-	for _, a := range all {
-		if a.Name == name {
-			return a, err
-		}
-	}
-	if err == nil {
-		err = tidemark.NotFoundf("agent %q: not found", name)
-	}
-	return tidemark.Agent{}, err
-}
-
 // Order is what an agent is to do now because somebody wants it.
 type Order struct {
 	Agent    string
@@ -37,7 +23,7 @@ type Order struct {
 // OrderJob adds the job that an order asks for: ErrNotFound when there is no
 // such agent or schedule, ErrInvalid when its parts exclude each other.
 func (s *Store) OrderJob(ctx context.Context, o Order) (tidemark.Job, error) {
-	if _, err := s.Agent(ctx, o.Agent); err != nil {
+	if _, err := s.AgentRecord(ctx, o.Agent); err != nil {
 		return tidemark.Job{}, err
 	}
 	j := tidemark.Job{Agent: o.Agent, Trigger: tidemark.TriggerManual, Prompt: o.Prompt, Schedule: o.Schedule, SessionID: string(o.Resume)}
@@ -93,7 +79,7 @@ func (s *Store) SendMessage(ctx context.Context, from tidemark.Holder, agent, te
 	case strings.TrimSpace(text) == "":
 		return tidemark.Job{}, tidemark.Invalidf("the message is empty")
 	}
-	if _, err := s.Agent(ctx, agent); err != nil {
+	if _, err := s.AgentRecord(ctx, agent); err != nil {
 		return tidemark.Job{}, err
 	}
 	to, err := s.ChatSchedule(ctx, agent)

@@ -33,7 +33,7 @@ func (s *Store) KnowProject(ctx context.Context, mark, path string) error {
 	if mark == "" || path == "" {
 		return nil
 	}
-	return retry(func() error {
+	return retry(ctx, func() error {
 		p := project{Mark: mark}
 		old, err := s.get(ctx, s.projectKey(mark), &p)
 		if err != nil || slices.Contains(p.Paths, path) {

@@ -33,7 +33,7 @@ func (s *Store) requestKey(key string) tidemark.Key {
 // when something else was asked under the key.
 func (s *Store) Request(ctx context.Context, key, sum string) (json.RawMessage, error) {
 	var had request
-	err := retry(func() error {
+	err := retry(ctx, func() error {
 		had = request{}
 		r, err := s.get(ctx, s.requestKey(key), &had)
 		if err != nil || r.Version > 0 && r.Due.After(s.now()) {
@@ -53,7 +53,7 @@ func (s *Store) Request(ctx context.Context, key, sum string) (json.RawMessage, 
 
 // Answered keeps what a request was answered.
 func (s *Store) Answered(ctx context.Context, key, sum string, answer json.RawMessage) error {
-	return retry(func() error {
+	return retry(ctx, func() error {
 		r, err := s.get(ctx, s.requestKey(key), &request{})
 		if err != nil {
 			return err

@@ -89,8 +89,8 @@ func (s *Store) running(ctx context.Context, job string) (tidemark.Need, error) 
 
 // untilSettled is retry for changes that can find that there is nothing to change any
 // more.
-func untilSettled(change func() error) error {
-	err := retry(change)
+func untilSettled(ctx context.Context, change func() error) error {
+	err := retry(ctx, change)
 	var done *settled
 	if errors.As(err, &done) {
 		return done.error
@@ -109,7 +109,7 @@ func (s *Store) AskReview(ctx context.Context, v Review) error {
 	v = v.bounded()
 	s.hide(tidemark.SessionID(v.Job), []*string{&v.Title}, &v.Input)
 	v.State, v.AnsweredAt, v.By, v.Reason = ReviewWaiting, time.Time{}, tidemark.Holder{}, ""
-	return untilSettled(func() error {
+	return untilSettled(ctx, func() error {
 		need, err := s.running(ctx, v.Job)
 		if err != nil {
 			return err
@@ -217,7 +217,7 @@ func (s *Store) AnswerReview(ctx context.Context, job, call string, allow bool, 
 
 // answer gives a question its one answer.
 func (s *Store) answer(ctx context.Context, job, call string, answer Review) error {
-	return untilSettled(func() error {
+	return untilSettled(ctx, func() error {
 		need, err := s.running(ctx, job)
 		if err != nil {
 			return err
@@ -252,7 +252,7 @@ func (s *Store) EndReviews(ctx context.Context, job string) error {
 	if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 		return err
 	}
-	return retry(func() error {
+	return retry(ctx, func() error {
 		var keys []tidemark.Need
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindReview, Group: job}) {
 			if err != nil {

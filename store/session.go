@@ -195,7 +195,7 @@ func (s *Store) SetExtra(ctx context.Context, id tidemark.SessionID, extra json.
 // update changes a session's record together with whatever else change adds to
 // the batch, and tries again when somebody else changed it meanwhile.
 func (s *Store) update(ctx context.Context, id tidemark.SessionID, change func(*Info, *tidemark.Batch) error) error {
-	return retry(func() error {
+	return retry(ctx, func() error {
 		i, err := s.Session(ctx, id)
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -49,7 +50,8 @@ const (
 	kindAgent      = "agent"      // record: NAME; log: what it logged
 	kindSchedule   = "schedule"   // record: AGENT.HASH
 	kindReview     = "review"     // record: JOB.HASH, grouped by its job: a call that waits for an answer
-	kindSlots      = "slots"      // record: AGENT, or - for the fleet: the jobs that run
+	kindLane       = "lane"       // record: AGENT.LANE, or -.LANE for the fleet, grouped by whose it is: the job that runs in it
+	kindSlots      = "slots"      // record: AGENT, or - for the fleet: the jobs that an earlier program runs
 	kindJob        = "job"        // record: one run; log: its output
 	kindTenant     = "tenant"     // record: a tenant; this and the rest are the operator's
 	kindIssuer     = "issuer"     // record: HASH, which tenant an issuer means
@@ -228,7 +230,7 @@ func (s *Store) commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt,
 
 // send commits a batch, and looks what became of it where that is not known.
 func (s *Store) send(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
-	for range tries {
+	for try := range tries {
 		receipt, err := s.backend.Commit(ctx, b)
 		if err == nil && len(b.Appends) > 0 {
 			s.signal()
@@ -242,6 +244,9 @@ func (s *Store) send(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, e
 		}
 		if done {
 			return tidemark.Receipt{}, nil
+		}
+		if backOff(ctx, try) != nil {
+			break
 		}
 	}
 	return tidemark.Receipt{}, tidemark.ErrUnknown
@@ -276,14 +281,40 @@ func (s *Store) took(ctx context.Context, b tidemark.Batch) (bool, error) {
 }
 
 // retry runs change until it does not lose a race.
-func retry(change func() error) error {
+func retry(ctx context.Context, change func() error) error {
 	var err error
-	for range tries {
-		if err = change(); !errors.Is(err, tidemark.ErrConflict) {
+	for try := range tries {
+		if err = change(); !errors.Is(err, tidemark.ErrConflict) || backOff(ctx, try) != nil {
 			return err
 		}
 	}
 	return err
+}
+
+// Whoever lost a race waits before the next try, longer each time: at first for
+// about as long as a commit takes, and never so long that a person notices one
+// wait.
+const (
+	firstWait = time.Millisecond
+	longWait  = 128 * time.Millisecond
+)
+
+// backOff waits before another try, by chance for a shorter or a longer time, so
+// that those who met do not meet again. It returns the error of ctx when that
+// ends first.
+func backOff(ctx context.Context, try int) error {
+	return wait(ctx, rand.N(min(firstWait<<min(try, 16), longWait))+1)
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
 }
 
 // hash names what may be any text: a title, a label, a project.

@@ -144,7 +144,7 @@ func (s *Store) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 		return t, err
 	}
 	t.ID, t.State, t.CreatedAt = tidemark.TenantOf(t.Name, "").Tenant, Active, s.now()
-	err := retry(func() error {
+	err := retry(ctx, func() error {
 		if r, err := s.get(ctx, tenantKey(t.ID), &Tenant{}); err != nil || r.Version > 0 {
 			return orExists(err, "tenant %s: already there", t.Name)
 		}
@@ -224,7 +224,7 @@ func checkState(state string) error {
 
 func (s *Store) changeTenant(ctx context.Context, id string, change func(*Tenant, *tidemark.Batch) error) (Tenant, error) {
 	var t Tenant
-	err := retry(func() error {
+	err := retry(ctx, func() error {
 		t = Tenant{}
 		r, err := s.get(ctx, tenantKey(id), &t)
 		if err == nil && r.Version == 0 {
@@ -334,7 +334,7 @@ func (s *Store) SeeUser(ctx context.Context, seen Sighting) (User, bool, error) 
 	id := UserID(seen.Tenant.Name, seen.Issuer, seen.Subject)
 	var u User
 	fresh := false
-	err := retry(func() error {
+	err := retry(ctx, func() error {
 		u = User{}
 		r, err := s.get(ctx, userKey(seen.Tenant.ID, id), &u)
 		if err != nil {
@@ -398,7 +398,7 @@ func (s *Store) ChangeUser(ctx context.Context, tenant, id string, change func(*
 	if key.Check() != nil {
 		return u, tidemark.NotFoundf("user %s: not found", clipped(id))
 	}
-	err := retry(func() error {
+	err := retry(ctx, func() error {
 		u = User{}
 		r, err := s.get(ctx, key, &u)
 		if err == nil && r.Version == 0 {
@@ -435,7 +435,7 @@ func (s *Store) CreateWorkspace(ctx context.Context, tenant, name string) (Works
 		return Workspace{}, err
 	}
 	w := Workspace{ID: tidemark.IDOf("workspace", t.Name, name), Tenant: t.ID, Name: name, CreatedAt: s.now()}
-	err = retry(func() error {
+	err = retry(ctx, func() error {
 		r, err := s.get(ctx, workspaceKey(t.ID, w.ID), &Workspace{})
 		if err != nil || r.Version > 0 {
 			return orExists(err, "workspace %s: already there", name)

@@ -211,7 +211,7 @@ func (s *Store) Tokens(ctx context.Context, tenant, after string) iter.Seq2[Toke
 // ErrNotFound. Revoking it again changes nothing.
 func (s *Store) RevokeToken(ctx context.Context, tenant, id string) (Token, error) {
 	var t keptToken
-	err := retry(func() error {
+	err := retry(ctx, func() error {
 		var version int64
 		var err error
 		if t, version, err = s.token(ctx, tenant, id); err != nil || t.State == Revoked {

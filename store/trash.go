@@ -95,7 +95,7 @@ func (s *Store) takeForPurge(ctx context.Context, id tidemark.SessionID, who tid
 	if i.OnHold {
 		return l, onHold(id)
 	}
-	err = retry(func() error {
+	err = retry(ctx, func() error {
 		var b tidemark.Batch
 		if l, b, err = s.take(ctx, id, who); err != nil {
 			return err

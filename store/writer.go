@@ -52,7 +52,7 @@ func (s *Store) Attach(ctx context.Context, id tidemark.SessionID, who tidemark.
 		return nil, tidemark.NotFoundf("session %s is in the trash", id)
 	}
 	var l Lease
-	err = retry(func() error {
+	err = retry(ctx, func() error {
 		var b tidemark.Batch
 		if l, b, err = s.take(ctx, id, who); err != nil {
 			return err
@@ -175,14 +175,14 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 		case errors.Is(err, tidemark.ErrConflict):
 			// A writer that holds its lease is only ever behind its own log,
 			// after an append whose outcome it never learned.
-			was := t.newest.Seq
+			was, pulse := t.newest.Seq, w.lease.pulse
 			if !w.holds(ctx) {
 				return nil, w.lost(ctx, err)
 			}
 			if err := t.load(ctx, w.s); err != nil {
 				return nil, err
 			}
-			if t.newest.Seq == was {
+			if t.newest.Seq == was && w.lease.pulse == pulse {
 				return nil, err
 			}
 		default:
@@ -211,8 +211,20 @@ func settle(r tidemark.Receipt, entries []tidemark.Entry, left []int, seqs []int
 
 // holds reports whether w still has the lease.
 func (w *Writer) holds(ctx context.Context) bool {
+	ours, err := w.ours(ctx)
+	return err == nil && ours
+}
+
+// ours is holds with the error of the look. A renewal whose outcome nobody could
+// tell may have taken effect: nobody else touches the pulse of a lease that is
+// ours, so it is as it stands.
+func (w *Writer) ours(ctx context.Context) (bool, error) {
 	l, err := w.s.Lease(ctx, w.id)
-	return err == nil && w.attached && l.token == w.lease.token && l.Held
+	if err != nil || !w.attached || l.token != w.lease.token || !l.Held {
+		return false, err
+	}
+	w.lease.pulse = l.pulse
+	return true, nil
 }
 
 // send commits lines together with what has to happen with them: the creation

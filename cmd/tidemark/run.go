@@ -89,7 +89,7 @@ func (a *app) jobAdded(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait 
 	if err != nil {
 		return err
 	}
-	a.say("%s: %s, after %s", j.ID, j.ExitReason, time.Duration(j.DurationSeconds*float64(time.Second)).Round(time.Millisecond))
+	a.say("%s: %s, after %s", j.ID, cmp.Or(j.ExitReason, j.Status), time.Duration(j.DurationSeconds*float64(time.Second)).Round(time.Millisecond))
 	if j.Status != tidemark.JobCompleted {
 		return fmt.Errorf("%s %s: %s", j.ID, j.Status, cmp.Or(j.ErrorMessage, j.ExitReason))
 	}

@@ -164,6 +164,7 @@ var parts = []part{
 	{"import", (*run).bringing},
 	{"chat", (*run).chatting},
 	{"fleet", (*run).herding},
+	{"daemons", (*run).shifts},
 	{"team", (*run).teaming},
 	{"tree", (*run).growing}, // last, for it changes the sessions
 }

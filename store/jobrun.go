@@ -1,0 +1,290 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// JobRun is a job that this process runs. Its methods may be called
+// concurrently.
+type JobRun struct {
+	// Delayed is told why the end of the job is not kept yet, each time that it
+	// is not; nil: nobody is told.
+	Delayed func(error)
+
+	s *Store
+	// w holds the lease; a job has no entries of its own to append with it.
+	w       *Writer
+	job     tidemark.Job
+	version int64
+	length  int64           // of the output
+	lanes   []tidemark.Need // that the job stands in
+}
+
+// StartJob makes this process the owner of a job that waits: ErrBusy when as
+// many run as are allowed, ErrConflict when it does not wait any more.
+func (s *Store) StartJob(ctx context.Context, id string, who tidemark.Holder, limits SlotLimits) (*JobRun, error) {
+	var run *JobRun
+	err := untilSettled(ctx, func() error {
+		var j tidemark.Job
+		old, err := s.jobAt(ctx, id, &j)
+		if err != nil {
+			return err
+		}
+		if j.Status != tidemark.JobPending {
+			return &settled{tidemark.Conflictf("job %s is %s", id, j.Status)}
+		}
+		l, b, err := s.take(ctx, tidemark.SessionID(id), who)
+		if err != nil {
+			return err
+		}
+		lanes, err := s.enter(ctx, &b, j, limits)
+		if err != nil {
+			return err
+		}
+		j.Status, j.StartedAt, j.Node = tidemark.JobRunning, b.At, who.Host
+		j.Attempt = max(j.Attempt, 1)
+		r, err := s.jobRecord(&j, old.Version)
+		if err != nil {
+			return err
+		}
+		b.Puts = append(b.Puts, r)
+		if err := s.decide(ctx, b); err != nil {
+			return err
+		}
+		w := &Writer{s: s, id: tidemark.SessionID(id), closed: make(chan struct{}), attached: true, lease: l}
+		run = &JobRun{s: s, w: w, job: j, version: r.Version, length: old.Head.Length, lanes: lanes}
+		return nil
+	})
+	return run, err
+}
+
+// decide is commit for a batch that its caller must not be in doubt about: a
+// caller that is told to stop just now would be left with a job that it does not
+// know of, and so would one whose connection broke. It goes on asking until ctx
+// ends; then the caller is ended too, and its lease tells.
+func (s *Store) decide(ctx context.Context, b tidemark.Batch) error {
+	b.ID = tidemark.NewBatchID()
+	_, err := s.commit(context.WithoutCancel(ctx), b)
+	for try := 0; errors.Is(err, tidemark.ErrUnknown); try++ {
+		if backOff(ctx, try) != nil {
+			return err
+		}
+		switch took, lookErr := s.took(ctx, b); {
+		case lookErr != nil: // still away
+		case took:
+			return nil
+		default:
+			_, err = s.commit(context.WithoutCancel(ctx), b)
+		}
+	}
+	return err
+}
+
+// Job is the job as it is kept now.
+func (r *JobRun) Job() tidemark.Job {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	return r.job
+}
+
+// Emit adds to the output of the job: ErrConflict when it is not ours any more.
+func (r *JobRun) Emit(ctx context.Context, events ...tidemark.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	b := tidemark.Batch{At: r.s.now()}
+	a, err := r.s.eventLines(jobKey(r.job.ID), r.length, events)
+	if err != nil {
+		return err
+	}
+	b.Appends = append(b.Appends, a)
+	if err := r.w.guard(&b, false); err != nil {
+		return err
+	}
+	if _, err := r.s.commit(ctx, b); err != nil {
+		return r.w.lost(ctx, err)
+	}
+	r.length += int64(len(events))
+	return nil
+}
+
+// Note writes down something about the job while it runs, such as its session.
+func (r *JobRun) Note(ctx context.Context, change func(*tidemark.Job)) error {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	j := r.job
+	change(&j)
+	b := tidemark.Batch{At: r.s.now()}
+	p, err := r.s.jobRecord(&j, r.version)
+	if err != nil {
+		return err
+	}
+	b.Puts = append(b.Puts, p)
+	if err := r.w.guard(&b, false); err != nil {
+		return err
+	}
+	if _, err := r.s.commit(ctx, b); err != nil {
+		return r.w.lost(ctx, err)
+	}
+	r.job, r.version = j, r.version+1
+	return nil
+}
+
+// KeepAlive renews the lease of the job until ctx ends, and calls cancelled
+// when somebody wants the job to end.
+//
+// Unlike Writer.KeepAlive it heeds a wish from before its first look: a job has
+// one run, so whoever asked meant this one.
+func (r *JobRun) KeepAlive(ctx context.Context, cancelled func(Ask)) error {
+	ticker := time.NewTicker(min(askLook, r.s.o.Lease/6))
+	defer ticker.Stop()
+	told := false
+	for {
+		var a Ask
+		if ask, err := r.s.get(ctx, keyOf(kindAsk, r.w.id), &a); err == nil && ask.Version > 0 && !told {
+			told = true
+			cancelled(a)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.w.closed:
+			return nil
+		case <-ticker.C:
+		}
+		// Anything but a conflict may pass, and the lease outlasts some of it.
+		if err := r.w.renewIfOld(ctx); errors.Is(err, tidemark.ErrConflict) {
+			return err
+		}
+	}
+}
+
+// Finish ends the job: its record, its lanes, what its agent remembers and the
+// job that follows it, if there is one, change together, and it is nobody's any
+// more. It returns the job that follows.
+//
+// The end of a job is not given up because others are in the way or the storage
+// is away: the lease is kept and Finish goes on until the end is durable, the
+// lease is lost or ctx ends. After that whoever finds the owner dead or silent
+// interrupts the job.
+func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember func(*tidemark.Agent, tidemark.Job), follow *tidemark.Job) (tidemark.Job, error) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	e := ending{run: r, job: r.job, remember: remember, follow: follow}
+	end(&e.job)
+	for try := 0; ; try++ {
+		err := e.try(ctx)
+		var done *settled
+		switch {
+		case err == nil:
+			r.job = e.job
+			close(r.w.closed)
+			return e.next, nil
+		case errors.As(err, &done):
+			return tidemark.Job{}, done.error
+		case !passes(err) || endWait(ctx, try) != nil:
+			return tidemark.Job{}, err
+		}
+		if r.Delayed != nil {
+			r.Delayed(err)
+		}
+		// Nobody else can renew the lease meanwhile. A lease that is lost is found
+		// out by the next try.
+		if r.s.now().Sub(r.w.lease.HeardAt) >= r.s.o.Lease/3 {
+			_ = r.w.renew(ctx)
+		}
+	}
+}
+
+// longEndWait bounds the pause between two tries to keep the end of a job: much
+// less than a lease lasts, and little work for a store that is away for hours.
+const longEndWait = 2 * time.Second
+
+// endWait is backOff for as long as it takes.
+func endWait(ctx context.Context, try int) error {
+	return wait(ctx, rand.N(min(firstWait<<min(try, 16), longEndWait))+1)
+}
+
+// passes reports whether an error may be gone at the next try.
+func passes(err error) bool {
+	for _, final := range []error{tidemark.ErrInvalid, tidemark.ErrCorrupt, tidemark.ErrSealed, tidemark.ErrDenied, tidemark.ErrNotFound, tidemark.ErrUnsupported,
+		context.Canceled} {
+		if errors.Is(err, final) {
+			return false
+		}
+	}
+	return true
+}
+
+// ending is the end of a job that this process runs.
+type ending struct {
+	run      *JobRun
+	job      tidemark.Job
+	remember func(*tidemark.Agent, tidemark.Job)
+	follow   *tidemark.Job
+	next     tidemark.Job
+	sent     []string // batches that may have taken effect
+}
+
+// try keeps the end: a settled conflict when the job is somebody else's.
+func (e *ending) try(ctx context.Context) error {
+	r, s := e.run, e.run.s
+	b := tidemark.Batch{ID: tidemark.NewBatchID(), At: s.now()}
+	if e.follow != nil {
+		again := *e.follow
+		var err error
+		if again.Prompt, err = s.JobPrompt(ctx, tidemark.Job{ID: e.job.ID, Prompt: again.Prompt}); err != nil {
+			return err
+		}
+		added, puts, err := s.newJob(again)
+		if err != nil {
+			return err
+		}
+		e.next, b.Puts = added, append(b.Puts, puts...)
+	}
+	if err := s.end(ctx, &b, &e.job, r.version, r.w.lease, r.lanes, e.remember); err != nil {
+		return err
+	}
+	_, err := s.commit(ctx, b)
+	switch {
+	case errors.Is(err, tidemark.ErrUnknown):
+		e.sent = append(e.sent, b.ID)
+	case errors.Is(err, tidemark.ErrConflict):
+		return e.met(ctx, err)
+	}
+	return err
+}
+
+// met explains a conflict: nil when an earlier try took effect after all.
+func (e *ending) met(ctx context.Context, conflict error) error {
+	r := e.run
+	ours, err := r.w.ours(ctx)
+	if err != nil {
+		return err
+	}
+	var kept tidemark.Job
+	record, err := r.s.jobAt(ctx, e.job.ID, &kept)
+	switch {
+	case err != nil:
+		return err
+	case slices.Contains(e.sent, record.Batch):
+		return nil
+	case !ours:
+		return &settled{r.w.lost(ctx, conflict)}
+	}
+	// While the lease is ours nobody else changes the job and its lanes: what is
+	// otherwise than thought is so by a commit of ours whose outcome was unknown.
+	r.version = record.Version
+	if r.lanes, err = r.s.standsIn(ctx, e.job); err != nil {
+		return err
+	}
+	return conflict
+}
