@@ -58,6 +58,8 @@ func (w *worker) Work(ctx context.Context, r *river.Job[due]) error {
 		return nil
 	case errors.Is(err, tidemark.ErrUnsupported): // another node should come by soon
 		return river.JobSnooze(brisk())
+	case errors.Is(err, store.ErrNobody):
+		return river.JobSnooze(nobodyFor)
 	case errors.Is(err, store.ErrBusy):
 		if d.brisk(j.Agent) {
 			return river.JobSnooze(brisk())
@@ -67,6 +69,10 @@ func (w *worker) Work(ctx context.Context, r *river.Job[due]) error {
 	}
 	return river.JobSnooze(calm())
 }
+
+// nobodyFor is how long River keeps a job that no daemon can run: it costs
+// nothing meanwhile, and a sweep begins it when a daemon can.
+const nobodyFor = 10 * time.Minute
 
 // How long a job that cannot begin now is put off: never so long that River's
 // elected node has to bring it back, and not always the same, so that jobs that

@@ -190,13 +190,14 @@ func (d *Dispatch) tell(ctx context.Context, jobs []tidemark.Job) error {
 
 // heldUp reports whether a job that River has does not get on: the node that it
 // was handed to died before the job began, or the elected node that should
-// bring it forward did.
+// bring it forward did. So does one that is put off for long because nobody had
+// its agent, and that somebody may have meanwhile.
 func heldUp(r *rivertype.JobRow, now time.Time) bool {
 	switch r.State {
 	case rivertype.JobStateRunning:
 		return r.AttemptedAt != nil && now.Sub(*r.AttemptedAt) > stuckAfter
 	case rivertype.JobStateScheduled, rivertype.JobStateRetryable:
-		return now.Sub(r.ScheduledAt) > stuckAfter
+		return now.Sub(r.ScheduledAt).Abs() > stuckAfter
 	}
 	return false
 }

@@ -53,6 +53,7 @@ func (c *checker) file(root *node) *File {
 		"limits": func(n *node) {
 			c.mapping(n, "the fleet's limits", fields{
 				"max_concurrent": func(n *node) { f.Limits.MaxConcurrent = c.number(n, "max_concurrent", 1, most) },
+				"abandon_after":  func(n *node) { f.Limits.AbandonAfter = c.span(n, "abandon_after", time.Second) },
 			})
 		},
 		"webhooks": func(n *node) {

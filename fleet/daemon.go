@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,7 +53,8 @@ type Dispatch interface {
 	// jobs that are due: before it returns, or from then on until the daemon
 	// ends, also concurrently. start returns nil when the job needs no further
 	// care, store.ErrBusy when it has to wait for another one to end, and
-	// ErrUnsupported when another daemon has to run it.
+	// ErrUnsupported when another daemon has to run it, and store.ErrNobody when
+	// no daemon has its agent.
 	HandOut(ctx context.Context, now time.Time, start func(context.Context, tidemark.Job) error) error
 }
 
@@ -84,10 +87,15 @@ func (d inProcess) HandOut(ctx context.Context, now time.Time, start func(contex
 // The pace of a daemon: how often it looks for what others changed, and for
 // owners that died.
 const (
-	lookEvery  = time.Second
+	lookEvery = time.Second
+	// lookApart is how much later than an instant a daemon looks, by chance at
+	// most, so that those on one store do not all claim it at the same time.
+	lookApart  = 100 * time.Millisecond
 	sweepEvery = 5 * time.Second
 	// stopPatience is how long runs have to end when the daemon is told to.
 	stopPatience = 30 * time.Second
+	// lastPatience is how long they have when they were told once more.
+	lastPatience = 5 * time.Second
 )
 
 // Daemon runs a fleet: it makes jobs of what is due, and runs them. Any number
@@ -103,7 +111,12 @@ type Daemon struct {
 	synced *File // what the schedules in the store say
 	runs   map[string]context.CancelCauseFunc
 	ending bool // nothing more begins
+	absent absent
 	wg     sync.WaitGroup
+
+	// quit ends when the daemon waits no longer for ends to be kept.
+	quit   context.Context
+	giveUp context.CancelFunc
 }
 
 // NewDaemon returns a Daemon that does nothing yet.
@@ -115,6 +128,8 @@ func NewDaemon(o DaemonOptions) *Daemon {
 		o.Tell = func(string, string) {}
 	}
 	d := &Daemon{o: o, book: new(Book), wake: make(chan struct{}, 1), file: o.File, runs: make(map[string]context.CancelCauseFunc)}
+	d.absent.since = make(map[string]time.Time)
+	d.quit, d.giveUp = context.WithCancel(context.Background())
 	d.gate = newGate(d, o.Secret)
 	if d.o.Dispatch == nil {
 		d.o.Dispatch = inProcess{o.Store, d.Wake}
@@ -155,12 +170,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	defer d.keepMirror(ctx)()
 	d.wg.Go(func() { d.leftovers(ctx) })
-	var swept, retained time.Time
+	var swept, retained, next time.Time
 	for ctx.Err() == nil {
 		now := d.o.Now()
 		if now.Sub(swept) >= sweepEvery || now.Before(swept) {
 			swept = now
-			if err := d.sweep(ctx); err != nil {
+			if err := d.sweep(ctx, now); err != nil {
 				d.trouble(err)
 			}
 		}
@@ -176,7 +191,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 		if d.o.Round != nil {
 			d.o.Round(now)
 		}
-		if err := d.round(ctx, now); err != nil {
+		var err error
+		if next, err = d.round(ctx, now); err != nil {
 			d.trouble(err)
 		} else {
 			first := d.lastRound.Swap(now.UnixNano()) == 0
@@ -187,7 +203,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-d.wake:
-		case <-time.After(lookEvery):
+		case <-time.After(d.untilLook(next)):
 		}
 	}
 	d.stop()
@@ -201,30 +217,48 @@ func (d *Daemon) trouble(err error) {
 	}
 }
 
-// round does what is due now.
-func (d *Daemon) round(ctx context.Context, now time.Time) error {
+// untilLook is how long to wait until the next look: until something is due that
+// the last one saw coming, or lookEvery.
+func (d *Daemon) untilLook(next time.Time) time.Duration {
+	if next.IsZero() {
+		return lookEvery
+	}
+	return min(max(0, next.Sub(d.o.Now()))+rand.N(lookApart), lookEvery)
+}
+
+// round does what is due now. It returns when something is due before the usual
+// next look, zero when nothing is.
+func (d *Daemon) round(ctx context.Context, now time.Time) (next time.Time, err error) {
 	if err := d.sync(ctx, now); err != nil {
-		return err
+		return next, err
 	}
-	due, err := d.o.Store.DueSchedules(ctx, now)
+	all, err := d.o.Store.DueSchedules(ctx, now.Add(lookEvery))
 	if err != nil {
-		return err
+		return next, err
 	}
+	coming := slices.IndexFunc(all, func(s tidemark.Schedule) bool { return s.NextRunAt.After(now) })
+	due := all
+	if coming >= 0 {
+		due, next = all[:coming], all[coming].NextRunAt
+	}
+	// Daemons that see the same instants begin with different ones, and are not
+	// in each other's way at each of them.
+	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
 	for _, s := range due {
 		if err := d.occur(ctx, s, now); err != nil {
 			d.o.Tell(s.Agent, fmt.Sprintf("schedule %s: %s", s.Name, err))
 		}
 	}
 	if err := d.wakeSleepers(ctx, now); err != nil {
-		return err
+		return next, err
 	}
-	return d.o.Dispatch.HandOut(ctx, now, d.handed)
+	return next, d.o.Dispatch.HandOut(ctx, now, d.handed)
 }
 
 // handed starts a job that was handed out, and tells what is wrong with it.
 func (d *Daemon) handed(ctx context.Context, j tidemark.Job) error {
 	err := d.start(ctx, j)
-	if err != nil && !errors.Is(err, store.ErrBusy) && !errors.Is(err, tidemark.ErrUnsupported) {
+	if err != nil && !errors.Is(err, store.ErrBusy) && !errors.Is(err, tidemark.ErrUnsupported) && !errors.Is(err, store.ErrNobody) {
 		d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, err))
 	}
 	return err
@@ -267,11 +301,16 @@ func (d *Daemon) wakeSleepers(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// sweep ends jobs whose owners are gone, with what is left of their programs.
-func (d *Daemon) sweep(ctx context.Context) error {
+// sweep says that this daemon is there, and ends jobs that nobody else will.
+func (d *Daemon) sweep(ctx context.Context, now time.Time) error {
 	if err := d.o.Store.DaemonAlive(ctx, d.o.Holder); err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 		d.trouble(err)
 	}
+	return errors.Join(d.interrupt(ctx), d.lookAround(ctx), d.abandon(ctx, now))
+}
+
+// interrupt ends jobs whose owners are gone, with what is left of their programs.
+func (d *Daemon) interrupt(ctx context.Context) error {
 	// What is left of a program is ended while its slot is still taken, so that
 	// no other run of the agent begins beside it; and once more afterwards, for
 	// what it started meanwhile.
@@ -318,7 +357,8 @@ func (d *Daemon) leftovers(ctx context.Context) {
 // one host runs at a time.
 const leftMost = 50
 
-// stop lets runs end, and ends them when they do not.
+// stop lets runs end, and ends them when they do not. Jobs whose owners died are
+// ended, too: this may be the last daemon that can tell.
 func (d *Daemon) stop() {
 	d.mu.Lock()
 	d.ending = true
@@ -326,6 +366,12 @@ func (d *Daemon) stop() {
 		cancel(runner.ErrInterrupted)
 	}
 	d.mu.Unlock()
+	defer d.giveUp()
+	d.wg.Go(func() {
+		if err := d.interrupt(d.quit); err != nil {
+			d.trouble(err)
+		}
+	})
 	done := make(chan struct{})
 	go func() {
 		d.wg.Wait()
@@ -333,7 +379,13 @@ func (d *Daemon) stop() {
 	}()
 	select {
 	case <-done:
+		return
 	case <-time.After(stopPatience):
+	}
+	d.giveUp()
+	select {
+	case <-done:
+	case <-time.After(lastPatience):
 	}
 }
 

@@ -111,11 +111,15 @@ func every(agent string, d time.Duration, change func(*Schedule)) Agent {
 		SessionTimeout: time.Hour, RunMode: RunAutonomous, Schedules: []Schedule{s}}
 }
 
+// together makes a schedule that is due with all others of its kind, every ten
+// seconds.
+func together(s *Schedule) { s.Type, s.Every, s.Cron = TypeCron, 0, "*/10 * * * * *" }
+
 func TestDueJobsRunInParallelAndOnceOverTwoDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		s.takes = 1500 * time.Millisecond
-		f := &File{Agents: []Agent{every("a", 10*time.Second, nil), every("b", 10*time.Second, nil), every("c", 10*time.Second, nil)}}
+		f := &File{Agents: []Agent{every("a", 0, together), every("b", 0, together), every("c", 0, together)}}
 		s.up(35*time.Second, s.daemon(f, "one"), s.daemon(f, "two"))
 		jobs := s.jobs()
 		if len(jobs) != 9 {
@@ -158,9 +162,9 @@ func TestAnIntervalCanCountFromTheEnd(t *testing.T) {
 		s := newStage(t)
 		s.takes = 3 * time.Second
 		f := &File{Agents: []Agent{every("a", 2*time.Second, func(s *Schedule) { s.From = FromCompletion })}}
-		s.up(21*time.Second, s.daemon(f, "one"))
+		s.up(19*time.Second, s.daemon(f, "one"))
 		if n := len(s.began); n < 3 || n > 4 {
-			t.Errorf("%d runs of 3 s, each 2 s after the last, in 21 s: %v", n, s.began)
+			t.Errorf("%d runs of 3 s, each 2 s after the last, in 19 s: %v", n, s.began)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func TestFault01ScheduledJobsRunInParallel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		s.takes = time.Hour
-		s.up(15*time.Second, s.daemon(&File{Agents: []Agent{every("a", 10*time.Second, nil), every("b", 10*time.Second, nil), every("c", 10*time.Second, nil)}}, "one"))
+		s.up(15*time.Second, s.daemon(&File{Agents: []Agent{every("a", 0, together), every("b", 0, together), every("c", 0, together)}}, "one"))
 		if len(s.began) != 3 || s.began[0][2:] != s.began[1][2:] || s.began[0][2:] != s.began[2][2:] {
 			t.Errorf("one waits for the other: %v", s.began)
 		}
@@ -202,8 +202,8 @@ func TestFault06TwoFleetsOnOneStoreRunNothingTwice(t *testing.T) {
 			}
 			seen[j.Occurrence] = true
 		}
-		if len(seen) != 12 || len(s.began) != 12 {
-			t.Errorf("%d instants, %d runs, want 12", len(seen), len(s.began))
+		if len(seen) < 12 || len(seen) > 13 || len(s.began) != len(seen) {
+			t.Errorf("%d instants, %d runs, want 12 or 13 of both", len(seen), len(s.began))
 		}
 		for _, pid := range []int{1, 2} { // and neither hides the other
 			if err := s.store.AddDaemon(t.Context(), store.Daemon{Holder: tidemark.Holder{Host: "here", PID: pid}}); err != nil {

@@ -48,7 +48,8 @@ type Info struct {
 
 // FleetLimits hold for all agents together.
 type FleetLimits struct {
-	MaxConcurrent int `key:"max_concurrent"` // jobs at a time, 0: as many as the agents may
+	MaxConcurrent int           `key:"max_concurrent"` // jobs at a time, 0: as many as the agents may
+	AbandonAfter  time.Duration `key:"abandon_after"`  // how long a job waits for an agent that is in no file, 0: 10 minutes
 }
 
 // Webhooks is where webhooks come in.

@@ -66,6 +66,13 @@ func (d *Daemon) sync(ctx context.Context, now time.Time) error {
 			d.o.Tell(s.Agent, fmt.Sprintf("schedule %s is no longer in the file", s.Name))
 		}
 	}
+	names := []string{}
+	for _, a := range file.Agents {
+		names = append(names, a.Name)
+	}
+	if err := d.o.Store.DaemonAgents(ctx, d.o.Holder, names); err != nil && !errors.Is(err, tidemark.ErrNotFound) {
+		return err
+	}
 	d.mu.Lock()
 	d.synced = file
 	d.mu.Unlock()
@@ -104,7 +111,8 @@ func putSchedule(ctx context.Context, s *store.Store, book *Book, agent string, 
 			kept.CreatedAt, kept.NextRunAt, kept.SettledAt = have.CreatedAt, have.NextRunAt, have.SettledAt
 		}
 		if kept.NextRunAt.IsZero() && (want.Type == TypeInterval || want.Type == TypeCron) {
-			next, err := book.First(timingOf(kept), idOf(kept), kept.CreatedAt)
+			t := timingOf(kept)
+			next, err := book.First(t, idOf(kept), t.Anchor)
 			if err != nil {
 				return err
 			}
@@ -141,7 +149,27 @@ func timingOf(s tidemark.Schedule) Timing {
 	t := Timing{Anchor: s.CreatedAt, Cron: s.Cron, Zone: s.Zone, From: s.From, Missed: s.Missed, Overlap: s.Overlap}
 	t.Every, _ = time.ParseDuration(s.Every) // what is not one is found out by Check
 	t.Jitter, _ = time.ParseDuration(s.Jitter)
+	if !t.Anchor.IsZero() {
+		t.Anchor = t.Anchor.Add(-splay(t, idOf(s)))
+	}
 	return t
+}
+
+// maxSplay bounds how much sooner than after its interval a schedule is due for
+// the first time: enough to spread hundreds of agents, and little beside an
+// interval of which people remember when it began.
+const maxSplay = time.Minute
+
+// splay is how much before a schedule came to be its interval begins to count:
+// less than the interval, and always the same for an id. So schedules that came
+// to be together and have the same interval are not due together. A cron
+// expression says itself when it is due.
+func splay(t Timing, id string) time.Duration {
+	t, err := t.complete()
+	if err != nil || t.Cron != "" {
+		return 0
+	}
+	return time.Duration(delay(id, 0, min(t.Every, maxSplay).Milliseconds())) * time.Millisecond
 }
 
 // occur makes jobs of what is due of a schedule.

@@ -14,11 +14,12 @@ import (
 )
 
 // start takes a job and runs it beside everything else: ErrBusy when it has to
-// wait for another one to end, ErrUnsupported when another daemon has to run it.
+// wait for another one to end, ErrUnsupported when another daemon has to run it,
+// store.ErrNobody when none has its agent.
 func (d *Daemon) start(ctx context.Context, j tidemark.Job) error {
 	a, ok := d.agent(j.Agent)
 	if !ok {
-		return tidemark.Unsupportedf("agent %s is not in the fleet file here", j.Agent)
+		return d.notHere(j.Agent)
 	}
 	if !d.begin() {
 		return tidemark.Unsupportedf("this daemon ends")
@@ -79,9 +80,13 @@ func (tookTooLong) Is(target error) bool { return target == context.DeadlineExce
 // work runs a job to its end.
 func (d *Daemon) work(ctx context.Context, cancel context.CancelCauseFunc, a Agent, run *store.JobRun) {
 	defer cancel(nil)
-	keeping := context.WithoutCancel(ctx)
+	// The lease is kept until the end is, also of a run that is told to end.
+	keeping, letGo := context.WithCancel(context.WithoutCancel(ctx))
+	defer letGo()
+	defer context.AfterFunc(d.quit, letGo)()
+	run.Delayed = d.delayed(run.Job())
 	go func() {
-		if err := run.KeepAlive(ctx, func(store.Ask) { cancel(errCancelled) }); err != nil {
+		if err := run.KeepAlive(keeping, func(store.Ask) { cancel(errCancelled) }); err != nil {
 			cancel(err) // it is somebody else's now: stop at once
 		}
 	}()
@@ -104,6 +109,23 @@ func (d *Daemon) work(ctx context.Context, cancel context.CancelCauseFunc, a Age
 	if j := run.Job(); j.Status != tidemark.JobRunning {
 		d.Wake() // its slot is free; hooks may take a while
 		d.hooks(keeping, a, j)
+	}
+}
+
+// delayedEvery is how often it is told why the end of a job is not kept yet.
+const delayedEvery = 30 * time.Second
+
+// delayed tells why the end of a job is not kept yet. That others were quicker
+// is told only when it goes on.
+func (d *Daemon) delayed(j tidemark.Job) func(error) {
+	said, last := false, d.o.Now()
+	return func(err error) {
+		now := d.o.Now()
+		if now.Sub(last) < delayedEvery && (said || errors.Is(err, tidemark.ErrConflict)) {
+			return
+		}
+		said, last = true, now
+		d.o.Tell(j.Agent, fmt.Sprintf("%s: its end cannot be kept yet: %s", j.ID, err))
 	}
 }
 

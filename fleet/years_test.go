@@ -211,24 +211,26 @@ func (w *world) daemon(calls int) (*Daemon, *mortal) {
 	w.mu.Unlock()
 	m := &mortal{Backend: w.backend, died: make(chan struct{}), left: calls, late: calls%2 == 0}
 	p := &process{world: w, m: m, inside: map[string]string{}}
-	go func() {
-		<-m.died
-		p.die(name)
-	}()
 	s := store.New(m, &store.Options{Dead: func(h tidemark.Holder) bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.dead[h.Program]
 	}})
-	return NewDaemon(DaemonOptions{Store: s, Holder: tidemark.Holder{Program: name, PID: 1, Host: "here"}, File: w.file,
-		Runner: func(Agent) (runner.Runner, error) { return p, nil }}), m
+	d := NewDaemon(DaemonOptions{Store: s, Holder: tidemark.Holder{Program: name, PID: 1, Host: "here"}, File: w.file,
+		Runner: func(Agent) (runner.Runner, error) { return p, nil }})
+	go func() {
+		<-m.died
+		p.die(name)
+		d.giveUp() // the dead do not try again
+	}()
+	return d, m
 }
 
 // live lets one daemon work until it dies or the years are over. It looks as
 // Run does, but sleeps while nothing is due: that is all that Run's pace adds.
 func (w *world) live(d *Daemon, m *mortal) {
 	for !m.dead() && time.Now().Before(w.end) {
-		d.sweep(w.t.Context())             // the error is its death
+		d.sweep(w.t.Context(), time.Now()) // the error is its death
 		d.round(w.t.Context(), time.Now()) // here, too
 		select {
 		case <-m.died:
@@ -308,7 +310,8 @@ func (w *world) settle() {
 	d, m := w.daemon(1 << 40)
 	ctx := w.t.Context()
 	for {
-		if err := errors.Join(d.sweep(ctx), d.round(ctx, w.end)); err != nil {
+		_, err := d.round(ctx, w.end)
+		if err := errors.Join(d.sweep(ctx, time.Now()), err); err != nil {
 			w.t.Fatal(err)
 		}
 		d.wg.Wait()
