@@ -406,7 +406,11 @@ func (h *herd) everyInstant(jobs map[string]tidemark.Job) {
 		// An instant that waits for its turn is the next, and those after it up
 		// to SettledAt have their answers.
 		instants := 0
-		for at := s.CreatedAt.Add(time.Second); at.Before(s.NextRunAt) || !at.After(s.SettledAt); at = at.Add(time.Second) {
+		first := s.CreatedAt.Add(s.NextRunAt.Sub(s.CreatedAt) % time.Second) // wherever its splay puts it
+		if !first.After(s.CreatedAt) {
+			first = first.Add(time.Second)
+		}
+		for at := first; at.Before(s.NextRunAt) || !at.After(s.SettledAt); at = at.Add(time.Second) {
 			if at.Equal(s.NextRunAt) {
 				continue
 			}

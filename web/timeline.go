@@ -63,7 +63,7 @@ type Bar struct {
 
 // signs say in a sign what the colours say.
 var signs = map[string]string{tidemark.JobPending: "…", tidemark.JobRunning: "▸", tidemark.JobCompleted: "✓", tidemark.JobFailed: "✗",
-	tidemark.JobCancelled: "–", tidemark.JobInterrupted: "!"}
+	tidemark.JobCancelled: "–", tidemark.JobInterrupted: "!", tidemark.JobAbandoned: "–"}
 
 // NewTimeline draws jobs from an instant until now. lane says which lane a job
 // is in. Jobs that ended before are left out.

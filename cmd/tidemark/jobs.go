@@ -59,7 +59,7 @@ func jobsCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.Agent, "agent", "", "jobs of this agent")
-	cmd.Flags().StringVar(&f.Status, "status", "", "pending, running, completed, failed, cancelled or interrupted")
+	cmd.Flags().StringVar(&f.Status, "status", "", "pending, running, completed, failed, cancelled, interrupted or abandoned")
 	cmd.Flags().IntVarP(&f.Limit, "limit", "n", 50, "at most `N`; 0 for all")
 	return cmd
 }

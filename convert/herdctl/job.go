@@ -138,8 +138,11 @@ func jobObject(j tidemark.Job) (o object, lost []string) {
 			exit = tidemark.ExitCancelled
 		}
 	}
-	if status == tidemark.JobInterrupted {
+	switch status {
+	case tidemark.JobInterrupted:
 		status, exit = tidemark.JobFailed, tidemark.ExitError
+	case tidemark.JobAbandoned:
+		status, exit = tidemark.JobCancelled, tidemark.ExitCancelled
 	}
 	if status != j.Status {
 		lost = append(lost, "status "+j.Status+" is written as "+status+", exit reason "+exit)

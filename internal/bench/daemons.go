@@ -35,9 +35,9 @@ type shift struct {
 func (s size) shift() shift {
 	switch {
 	case s.reps >= full.reps:
-		return shift{3, 300, [2]int{20, 60}, 20 * time.Second, 5 * time.Minute, 20, time.Minute, []int{0, 16}}
+		return shift{3, 300, [2]int{20, 60}, 20 * time.Second, 5 * time.Minute, 20, time.Minute, []int{0, 64}}
 	case s.reps >= small.reps:
-		return shift{3, 300, [2]int{20, 60}, 15 * time.Second, 2 * time.Minute, 20, 20 * time.Second, []int{0, 16}}
+		return shift{3, 300, [2]int{20, 60}, 15 * time.Second, 2 * time.Minute, 20, 20 * time.Second, []int{0, 64}}
 	}
 	return shift{2, 4, [2]int{1, 2}, 0, 5 * time.Second, 2, time.Second, []int{1}}
 }

@@ -152,7 +152,11 @@ func (c *crowd) grid(s tidemark.Schedule, every time.Duration, answers map[int64
 	if s.SettledAt.After(settled) {
 		settled = s.SettledAt.Add(time.Millisecond)
 	}
-	for at := s.CreatedAt.Add(every); at.Before(settled); at = at.Add(every) {
+	first := s.CreatedAt.Add(s.NextRunAt.Sub(s.CreatedAt) % every) // wherever its splay puts it
+	if !first.After(s.CreatedAt) {
+		first = first.Add(every)
+	}
+	for at := first; at.Before(settled); at = at.Add(every) {
 		if answers[at.UnixMilli()] == 0 && !at.Equal(s.NextRunAt) {
 			c.t.fault(&c.t.book.lost, "%s: nobody accounts for %s of %s; its next is %s", c.name, at, s.Agent, s.NextRunAt)
 		}
