@@ -317,6 +317,22 @@ func TestJobGoesToTheNodeThatHasItsAgent(t *testing.T) {
 	}
 }
 
+func TestJobThatNobodyCanRunIsLeftAloneUntilSomebodyCan(t *testing.T) {
+	s := newStage(t)
+	id := s.add(tidemark.Job{Agent: "bee"})
+	s.up("one", &fleet.File{Agents: []fleet.Agent{agent("ant", 1)}}, s.db.Server, nil)
+	var state string
+	until(t, "it is put off for long", func() bool {
+		err := query(t, s.db.Super, &state, `select coalesce(max(state::text), '') from river.river_job where scheduled_at > now() + interval '1 minute'`)
+		return err == nil && state == "scheduled"
+	})
+	s.up("two", &fleet.File{Agents: []fleet.Agent{agent("bee", 1)}}, s.db.Server, nil)
+	s.done(1)
+	if s.ran[id][0] != "two" {
+		t.Errorf("it ran on %v", s.ran[id])
+	}
+}
+
 func TestJobThatIsToWaitWaits(t *testing.T) {
 	s := newStage(t)
 	at := time.Now().Add(3 * time.Second)

@@ -252,7 +252,7 @@ func (g *gate) metrics(ctx context.Context) ([]byte, error) {
 	for _, a := range states {
 		agents[a.Status]++
 	}
-	ended := map[string]int64{tidemark.JobCompleted: 0, tidemark.JobFailed: 0, tidemark.JobCancelled: 0, tidemark.JobInterrupted: 0}
+	ended := map[string]int64{tidemark.JobCompleted: 0, tidemark.JobFailed: 0, tidemark.JobCancelled: 0, tidemark.JobInterrupted: 0, tidemark.JobAbandoned: 0}
 	g.tally.Lock()
 	maps.Copy(ended, g.ended)
 	g.tally.Unlock()

@@ -118,6 +118,7 @@ func (d *Daemon) abandonJobs(ctx context.Context, agent string, before time.Time
 		case err != nil:
 			return left, err
 		default:
+			d.count(j.Status)
 			d.o.Tell(agent, fmt.Sprintf("%s is abandoned: %s", j.ID, why))
 		}
 	}
