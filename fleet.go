@@ -83,6 +83,7 @@ type Job struct {
 	ExitReason      string           `json:"exit_reason,omitempty"`
 	SessionID       string           `json:"session_id,omitempty"` // here, or as the agent's own program knows it
 	ForkedFrom      string           `json:"forked_from,omitempty"`
+	Resume          *Resume          `json:"resume,omitempty"`    // that somebody named; nil: nobody did
 	Occurrence      time.Time        `json:"occurrence,omitzero"` // the instant of its schedule
 	Attempt         int              `json:"attempt,omitempty"`   // from 1, where it may be tried again
 	NotBefore       time.Time        `json:"not_before,omitzero"` // a pending one waits until then
@@ -101,6 +102,27 @@ type Job struct {
 	Usage           map[string]Usage `json:"usage,omitempty"` // by model
 	Spent           *Usage           `json:"spent,omitempty"` // of its whole session, from programs that count so
 	Extra           json.RawMessage  `json:"extra,omitempty"`
+}
+
+// Resume is the session that a job was told to go on with. Without it the job
+// fails: it never begins a fresh one instead.
+type Resume struct {
+	Session string `json:"session_id"`      // here, or as the agent's own program knows it
+	Entry   int64  `json:"entry,omitempty"` // to go on from; 0: from where the session is
+	Fork    bool   `json:"fork,omitempty"`  // go on with a copy
+}
+
+// Next is what another job is told that goes on where this one is; nil when it
+// has no session. A copy that was never made is still to be made.
+func (j Job) Next() *Resume {
+	if j.SessionID == "" {
+		return nil
+	}
+	next := Resume{Session: j.SessionID}
+	if j.Resume != nil && j.Resume.Session == j.SessionID {
+		next = *j.Resume
+	}
+	return &next
 }
 
 // What starts a job.

@@ -21,8 +21,15 @@ type DaemonOptions struct {
 	File   *File
 	// Runner makes what runs an agent.
 	Runner func(Agent) (runner.Runner, error)
-	// Environ is the environment of an agent's program.
+	// Environ is the environment of an agent's program, and Engine that of the
+	// program which makes containers.
 	Environ func(Agent) []string
+	Engine  []string
+	// Session makes the session of a task, which somebody named by its id here,
+	// the one that the agent's own program knows it by, and writes it where that
+	// one looks when it is not there. What it did is for people to read; "":
+	// nothing. Nil: programs know sessions by their ids here.
+	Session func(context.Context, Agent, *runner.Task) (did string, err error)
 	// Wake goes on with a session that sleeps and whose timer fired. Nil: none
 	// is woken.
 	Wake func(context.Context, tidemark.SessionID) error

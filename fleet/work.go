@@ -130,8 +130,8 @@ func (d *Daemon) delayed(j tidemark.Job) func(error) {
 }
 
 // run lets the agent's program do it; once more with a fresh session when the
-// one that it should go on with is not there any more. told is the newest
-// error that the runner put into the output itself.
+// one that the agent used last is not there any more. One that somebody named
+// has to be. told is the newest error that the runner put into the output itself.
 func (d *Daemon) run(ctx context.Context, a Agent, run *store.JobRun) (out runner.Outcome, told string, err error) {
 	out.ExitReason = tidemark.ExitError
 	r, err := d.o.Runner(a)
@@ -150,13 +150,45 @@ func (d *Daemon) run(ctx context.Context, a Agent, run *store.JobRun) (out runne
 		return emit(e)
 	}
 	out, err = r.Run(ctx, t)
-	if !errors.Is(err, runner.ErrSession) {
+	if !errors.Is(err, runner.ErrSession) || wanted(run.Job()) != nil {
 		return out, told, err
 	}
-	d.o.Tell(a.Name, fmt.Sprintf("session %s cannot be resumed; %s starts fresh", t.Session, t.Job))
+	said := fmt.Sprintf("session %s cannot be resumed; %s starts fresh", t.Session, t.Job)
+	d.o.Tell(a.Name, said)
+	if err := t.Emit(d.notice(said)); err != nil {
+		return out, told, err
+	}
 	t.Session, t.Fork, t.Spent = "", false, nil
 	out, err = r.Run(ctx, t)
 	return out, told, err
+}
+
+// notice is an event for people to read.
+func (d *Daemon) notice(text string) tidemark.Event {
+	return tidemark.Event{Type: tidemark.EventSystem, Subtype: "warning", Content: text, Timestamp: d.o.Now().UTC()}
+}
+
+// wanted is the session that somebody named for a job, nil when nobody did. Jobs
+// that an earlier version made say it by what started them.
+func wanted(j tidemark.Job) *tidemark.Resume {
+	byHand := j.Trigger == tidemark.TriggerManual || j.Trigger == tidemark.TriggerFork
+	if j.Resume == nil && j.SessionID != "" && byHand && j.Attempt <= 1 {
+		return &tidemark.Resume{Session: j.SessionID, Fork: j.ForkedFrom != ""}
+	}
+	return j.Resume
+}
+
+// named gives a task the session that somebody named for its job.
+func (d *Daemon) named(ctx context.Context, a Agent, want *tidemark.Resume, t *runner.Task) error {
+	t.Session, t.Fork, t.Entry = want.Session, want.Fork, want.Entry
+	if d.o.Session == nil {
+		return nil
+	}
+	did, err := d.o.Session(ctx, a, t)
+	if err != nil || did == "" {
+		return err
+	}
+	return t.Emit(d.notice(did))
 }
 
 // task is what the runner is told.
@@ -174,8 +206,14 @@ func (d *Daemon) task(ctx context.Context, a Agent, run *store.JobRun) (runner.T
 	}
 	if a.Container != nil {
 		t.Container = containerOf(*a.Container)
+		t.Container.Environ = d.o.Engine
 	}
-	if t.Session == "" && d.resumes(ctx, a, j) {
+	t.Emit = func(e tidemark.Event) error { return run.Emit(keeping, e) }
+	if want := wanted(j); want != nil {
+		if err := d.named(ctx, a, want, &t); err != nil {
+			return t, err
+		}
+	} else if t.Session == "" && d.resumes(ctx, a, j) {
 		session, err := d.lastSession(ctx, a)
 		if err != nil {
 			return t, err
@@ -186,7 +224,6 @@ func (d *Daemon) task(ctx context.Context, a Agent, run *store.JobRun) (runner.T
 		t.Spent = d.spentOf(ctx, a.Name, t.Session)
 	}
 	t.Ask, t.Args = d.ask(a, run), permissionArgs(a)
-	t.Emit = func(e tidemark.Event) error { return run.Emit(keeping, e) }
 	t.Running = func(p runner.Process) error {
 		b, err := json.Marshal(p)
 		if err != nil {
@@ -195,6 +232,11 @@ func (d *Daemon) task(ctx context.Context, a Agent, run *store.JobRun) (runner.T
 		return run.Note(keeping, func(j *tidemark.Job) {
 			j.Process, j.ContainerID = b, p.Container
 			j.SessionID = cmp.Or(p.Session, j.SessionID)
+			if j.Resume != nil && j.Resume.Session == p.Session {
+				going := *j.Resume
+				going.Entry = 0 // that is behind it: whoever goes on with the job goes on from its end
+				j.Resume = &going
+			}
 		})
 	}
 	// Whoever is started is found by this mark, also when we die before we know
@@ -252,6 +294,9 @@ func (d *Daemon) finish(ctx context.Context, a Agent, run *store.JobRun, out run
 		if cause != nil {
 			j.ErrorMessage = cause.Error()
 		}
+		if j.Resume != nil && errors.Is(cause, runner.ErrSession) {
+			j.SessionID = j.Resume.Session // it never came into one of its own
+		}
 		j.FinishedAt = now
 	}
 	remember := func(state *tidemark.Agent, j tidemark.Job) {
@@ -261,7 +306,7 @@ func (d *Daemon) finish(ctx context.Context, a Agent, run *store.JobRun, out run
 		case tidemark.JobFailed:
 			state.Status, state.ErrorMessage = tidemark.Failing, j.ErrorMessage
 		}
-		if j.SessionID == "" {
+		if j.SessionID == "" || errors.Is(cause, runner.ErrSession) {
 			return
 		}
 		if state.Session == nil || state.Session.ID != j.SessionID {
@@ -342,8 +387,14 @@ func again(a Agent, j tidemark.Job, now time.Time) *tidemark.Job {
 		return nil
 	}
 	wait := a.Retries.Backoff << min(max(j.Attempt-1, 0), 10)
-	return &tidemark.Job{Agent: j.Agent, Schedule: j.Schedule, Trigger: j.Trigger, Prompt: j.Prompt, SessionID: j.SessionID,
+	next := &tidemark.Job{Agent: j.Agent, Schedule: j.Schedule, Trigger: j.Trigger, Prompt: j.Prompt, SessionID: j.SessionID,
 		Occurrence: j.Occurrence, Attempt: j.Attempt + 1, NotBefore: now.Add(wait)}
+	if j.Resume != nil {
+		if next.Resume = j.Next(); next.Resume != nil && next.Resume.Fork {
+			next.ForkedFrom = j.ForkedFrom
+		}
+	}
+	return next
 }
 
 // end ends what is left of a job's program.
@@ -352,11 +403,7 @@ func (d *Daemon) end(ctx context.Context, j tidemark.Job) error {
 	if err := json.Unmarshal(j.Process, &p); err != nil {
 		return err
 	}
-	var environ []string
-	if a, ok := d.agent(j.Agent); ok && d.o.Environ != nil {
-		environ = d.o.Environ(a)
-	}
-	return runner.End(ctx, p, environ)
+	return runner.End(ctx, p, d.o.Engine)
 }
 
 // containerOf is a container as the runner wants it.

@@ -38,6 +38,8 @@ func (a agent) Run(ctx context.Context, t Task) (Outcome, error) {
 	switch {
 	case len(a.argv) == 0:
 		return failed(tidemark.Invalidf("agent %s: an ACP agent without a program", t.Agent))
+	case t.Entry != 0:
+		return failed(t.cannotBranch("an ACP agent"))
 	case !filepath.IsAbs(t.Dir):
 		return failed(tidemark.Invalidf("agent %s: an ACP agent needs an absolute working directory, not %q", t.Agent, t.Dir))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
@@ -84,20 +85,30 @@ func (b *builtin) open(ctx context.Context, t Task, o chat.Options) (*chat.Chat,
 	}
 	id, err := tidemark.ParseSessionID(t.Session)
 	if err != nil {
-		return nil, errors.Join(ErrSession, err)
+		return nil, lost(t, err)
 	}
 	if t.Fork {
-		forked, err := o.Store.Fork(ctx, id, 0, "")
+		forked, err := o.Store.Fork(ctx, id, t.Entry, "")
 		if err != nil {
-			return nil, errors.Join(ErrSession, err)
+			return nil, lost(t, err)
 		}
-		id = forked.ID
+		id, t.Entry = forked.ID, 0
 	}
 	c, err := chat.Resume(ctx, o, id)
 	if errors.Is(err, tidemark.ErrNotFound) {
-		err = errors.Join(ErrSession, err)
+		return nil, lost(t, err)
+	}
+	if err == nil && t.Entry != 0 {
+		if err = c.Branch(ctx, t.Entry); err != nil {
+			return nil, errors.Join(lost(t, err), c.Close(context.WithoutCancel(ctx)))
+		}
 	}
 	return c, err
+}
+
+// lost says that the session of a task cannot be gone on with.
+func lost(t Task, err error) error {
+	return fmt.Errorf("agent %s: session %s: %w: %w", t.Agent, t.Session, ErrSession, err)
 }
 
 // approval asks whoever answers for the task.

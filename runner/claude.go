@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,8 +14,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Claude returns the Runner of Claude Code. path is its program, "" for
-// claude.
+// Claude returns the Runner of Claude Code. command is its program with what it
+// is always told; without one it is claude.
 //
 // It is started in print mode with its stream of JSON lines; Task.Args follow
 // the options that come from the task. A fresh session, and the copy of one,
@@ -29,16 +30,22 @@ import (
 // Where Task.Spent is not known, helpers and the cost are not counted rather
 // than too high. A run that was cut off has no result; what its answers said
 // counts instead, without a cost.
-func Claude(path string) Runner {
-	if path == "" {
-		path = "claude"
+func Claude(command ...string) Runner { return claude{orProgram(command, "claude")} }
+
+// orProgram is a command, or the program itself where there is none.
+func orProgram(command []string, name string) []string {
+	if len(command) == 0 || command[0] == "" {
+		return []string{name}
 	}
-	return claude{path}
+	return command
 }
 
-type claude struct{ path string }
+type claude struct{ command []string }
 
 func (c claude) Run(ctx context.Context, t Task) (Outcome, error) {
+	if err := t.cannotBranch("Claude Code"); err != nil {
+		return failed(err)
+	}
 	r, ctx, cancel, err := begin(ctx, t)
 	if err != nil {
 		return failed(err)
@@ -110,7 +117,7 @@ func (t Task) mints() string {
 }
 
 func (c claude) argv(t Task, asks bool) []string {
-	argv := []string{c.path, "-p", "--output-format", "stream-json", "--verbose"}
+	argv := append(slices.Clone(c.command), "-p", "--output-format", "stream-json", "--verbose")
 	if asks {
 		argv = append(argv, "--input-format", "stream-json", "--permission-prompt-tool", "stdio")
 	}

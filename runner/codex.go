@@ -3,12 +3,15 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Codex returns the Runner of Codex. path is its program, "" for codex.
+// Codex returns the Runner of Codex. command is its program with what it is
+// always told; without one it is codex.
 //
 // It is started as codex exec --json; Task.Args follow the options that come
 // from the task. What it may do is for its sandbox, so for its configuration
@@ -23,20 +26,15 @@ import (
 // Task.Spent; where that is not known, the run is not counted at all rather
 // than too high. It tells neither the model, for which Task.Model stands, nor
 // the cost.
-func Codex(path string) Runner {
-	if path == "" {
-		path = "codex"
-	}
-	return codex{path}
-}
+func Codex(command ...string) Runner { return codex{orProgram(command, "codex")} }
 
-type codex struct{ path string }
+type codex struct{ command []string }
 
 // How Codex says that it does not know a session.
 var codexLost = []string{"no rollout found for", "thread not found", "No saved session found", "session not found"}
 
 func (c codex) Run(ctx context.Context, t Task) (Outcome, error) {
-	if err := t.cannotAsk("codex exec"); err != nil {
+	if err := errors.Join(t.cannotAsk("codex exec"), t.cannotBranch("Codex")); err != nil {
 		return failed(err)
 	}
 	r, ctx, cancel, err := begin(ctx, t)
@@ -78,7 +76,7 @@ func (c codex) Run(ctx context.Context, t Task) (Outcome, error) {
 	}
 	failure := s.judge(e)
 	if t.Fork && s.thread == "" && e.code == codexUsageError {
-		failure = tidemark.Unsupportedf("agent %s: this %s cannot go on with a copy of a session: %s", t.Agent, c.path, e.stderr)
+		failure = tidemark.Unsupportedf("agent %s: this %s cannot go on with a copy of a session: %s", t.Agent, c.command[0], e.stderr)
 	}
 	return r.outcome(o, e, lost.judge(t, failure))
 }
@@ -110,7 +108,7 @@ func (s *codexStream) judge(e ending) error {
 
 func (c codex) argv(t Task) []string {
 	// Whoever made the agent chose where it works: no repository is asked for.
-	argv := []string{c.path, "exec", "--json", "--skip-git-repo-check"}
+	argv := append(slices.Clone(c.command), "exec", "--json", "--skip-git-repo-check")
 	if t.Model != "" {
 		argv = append(argv, "--model", t.Model)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -13,9 +14,10 @@ import (
 // arguments; Task.Args follow them.
 //
 // The program reads the prompt from its standard input. It finds it in
-// TIDEMARK_PROMPT, too, unless it is too long for a variable, and the session
-// to go on with in TIDEMARK_SESSION: what that means is its own affair, and so
-// are the model, the system prompt and the limit of turns, which it is not
+// TIDEMARK_PROMPT, too, unless it is too long for a variable, the session to go
+// on with in TIDEMARK_SESSION, the entry to go on from in TIDEMARK_ENTRY where
+// there is one, and TIDEMARK_FORK=1 where it should be a copy: what that means is
+// its own affair, and so are the model, the system prompt and the limit of turns, which it is not
 // told. It asks nobody, so it is not run in review mode (ErrUnsupported): who
 // wants to review a command lets a person decide before it is run.
 //
@@ -78,7 +80,14 @@ func commandEnviron(t Task) (env []string) {
 	if len(t.Prompt) <= maxArgument && !strings.ContainsRune(t.Prompt, 0) {
 		env = append(env, variablePrompt+"="+t.Prompt)
 	}
-	return append(env, variableSession+"="+t.Session)
+	env = append(env, variableSession+"="+t.Session)
+	if t.Entry != 0 {
+		env = append(env, variableEntry+"="+strconv.FormatInt(t.Entry, 10))
+	}
+	if t.Fork {
+		env = append(env, variableFork+"=1")
+	}
+	return env
 }
 
 // hear takes from an event of a command what belongs to its outcome.

@@ -35,6 +35,8 @@ const (
 	variableAgent   = "TIDEMARK_AGENT"   // Task.Agent
 	variablePrompt  = "TIDEMARK_PROMPT"  // Task.Prompt, where a variable can hold it; Command
 	variableSession = "TIDEMARK_SESSION" // Task.Session; Command
+	variableEntry   = "TIDEMARK_ENTRY"   // Task.Entry, where there is one; Command
+	variableFork    = "TIDEMARK_FORK"    // 1 where Task.Fork is set; Command
 )
 
 // End ends what is left of a program whose owner died, and removes its

@@ -69,8 +69,10 @@ type run struct {
 	there context.Context // ends with the program
 	dead  func()          // ends both
 
-	mu   sync.Mutex
-	proc Process
+	mu     sync.Mutex
+	proc   Process
+	heard  bool  // the program said which session it is in
+	astray error // it is in another one than it was told to go on with
 }
 
 // begin checks the task and makes its run. The context ends when the caller's
@@ -109,14 +111,28 @@ func (r *run) tell(change func(*Process)) error {
 	return nil
 }
 
-// inSession notes the session that the program said it is in.
+// inSession notes the session that the program said it is in. One that should
+// go on with a session and is in another one began afresh: it is ended.
 func (r *run) inSession(id string) {
-	if id == "" {
+	if id == "" || r.wentAstray(id) {
 		return
 	}
 	if err := r.tell(func(p *Process) { p.Session = id }); err != nil {
 		r.sink.fail(err)
 	}
+}
+
+// wentAstray looks at the first session that the program names: later it may
+// have its reasons to change it.
+func (r *run) wentAstray(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.heard && r.t.Session != "" && !r.t.Fork && !strings.EqualFold(id, r.t.Session) {
+		r.astray = fmt.Errorf("agent %s: session %s: %w: its program began another one, %s", r.t.Agent, r.t.Session, ErrSession, short(id))
+		r.sink.fail(r.astray)
+	}
+	r.heard = true
+	return r.astray != nil
 }
 
 func (r *run) session() string {
@@ -393,6 +409,9 @@ func (r *run) outcome(o Outcome, e ending, failure error) (Outcome, error) {
 	o.Summary = summary(o.Summary)
 	var inside *notKept
 	switch {
+	case r.astray != nil:
+		o.ExitReason, failure = tidemark.ExitError, r.astray
+		r.sink.must(tidemark.Event{Type: tidemark.EventError, Message: failure.Error(), Code: codeOf(failure)})
 	case errors.As(e.stopped, &inside):
 		o.ExitReason, failure = tidemark.ExitError, inside
 	case e.stopped != nil:

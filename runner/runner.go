@@ -36,8 +36,9 @@ import (
 // agent ended by itself and did not fail, that is with the exit reasons
 // success, end_turn, stop_sequence and max_turns. Otherwise it says why:
 //
-//   - ErrSession: Task.Session cannot be gone on with. The agent did nothing,
-//     and the caller may run it again with a fresh session.
+//   - ErrSession: Task.Session cannot be gone on with. The caller may run the
+//     agent again with a fresh session. A program that begins another session
+//     instead of saying so is ended as soon as it names that one.
 //   - tidemark.ErrNotFound: the agent's program is not there.
 //   - tidemark.ErrInvalid, tidemark.ErrUnsupported: the task asks for something
 //     that cannot be, or that this agent's program cannot do. Nothing ran.
@@ -76,6 +77,7 @@ type Task struct {
 
 	Session string // to go on with, "" for a fresh one
 	Fork    bool   // go on with a copy of Session, which stays as it is
+	Entry   int64  // of Session, to go on from; 0: from where it is. ErrUnsupported for programs that keep their own sessions
 	Mint    string // the id for a fresh or copied session, where the program lets us choose: a UUID that was never used
 
 	// Spent is what Session had used before this run: the Outcome.Spent of the
@@ -204,14 +206,23 @@ func (t Task) valid() error {
 	switch {
 	case t.Mark != "" && (len(t.Mark) < 16 || strings.ContainsAny(t.Mark, "=\x00\n ")):
 		return tidemark.Invalidf("the mark %.40q of a run is not one of NewMark", t.Mark)
-	case t.Fork && t.Session == "":
-		return tidemark.Invalidf("a copy needs a session to be copied")
+	case (t.Fork || t.Entry != 0) && t.Session == "":
+		return tidemark.Invalidf("a copy, or a point to go on from, needs a session")
 	case len(t.System) > maxArgument:
 		return tidemark.Invalidf("the system prompt has %d bytes, at most %d can be handed to a program", len(t.System), maxArgument)
 	case strings.ContainsRune(t.System, 0):
 		return tidemark.Invalidf("the system prompt holds a zero byte")
 	}
 	return nil
+}
+
+// cannotBranch refuses to go on from an earlier point with a program that has no
+// way to be told so: it would go on from the end.
+func (t Task) cannotBranch(program string) error {
+	if t.Entry == 0 {
+		return nil
+	}
+	return tidemark.Unsupportedf("agent %s: %s goes on where session %s ends, not from entry %d", t.Agent, program, t.Session, t.Entry)
 }
 
 // cannotAsk refuses to review what a program does that has no way to ask: it

@@ -18,6 +18,7 @@ type Order struct {
 	Schedule string             // as this one would; its prompt when there is no other
 	Resume   tidemark.SessionID // goes on with this session
 	Fork     tidemark.SessionID // goes on with a copy of this one
+	Entry    int64              // of that session, to go on from; 0: from where it is
 }
 
 // OrderJob adds the job that an order asks for: ErrNotFound when there is no
@@ -40,6 +41,9 @@ func (s *Store) OrderJob(ctx context.Context, o Order) (tidemark.Job, error) {
 	case o.Fork != "":
 		j.SessionID, j.ForkedFrom, j.Trigger = string(o.Fork), string(o.Fork), tidemark.TriggerFork
 	}
+	if j.SessionID != "" {
+		j.Resume = &tidemark.Resume{Session: j.SessionID, Entry: o.Entry, Fork: o.Fork != ""}
+	}
 	return s.AddJob(ctx, j)
 }
 
@@ -54,9 +58,12 @@ func (s *Store) RepeatJob(ctx context.Context, id, prompt string, fork bool) (ti
 	if err != nil {
 		return old, err
 	}
-	j := tidemark.Job{Agent: old.Agent, Schedule: old.Schedule, Trigger: tidemark.TriggerManual, Prompt: cmp.Or(prompt, said), SessionID: old.SessionID}
+	j := tidemark.Job{Agent: old.Agent, Schedule: old.Schedule, Trigger: tidemark.TriggerManual, Prompt: cmp.Or(prompt, said), SessionID: old.SessionID, Resume: old.Next()}
 	if fork {
 		j.Trigger, j.ForkedFrom = tidemark.TriggerFork, old.ID
+	}
+	if j.Resume != nil {
+		j.Resume.Fork = j.Resume.Fork || fork
 	}
 	return s.AddJob(ctx, j)
 }

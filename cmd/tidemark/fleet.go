@@ -187,7 +187,7 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) er
 		return err
 	}
 	defer letGo()
-	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Dispatch: hands, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Wake: f.wake,
+	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Dispatch: hands, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Engine: engineEnviron(os.Environ()), Session: f.session, Wake: f.wake,
 		Secret: os.Getenv, Inbox: filepath.Dir(full), Round: n.alive, Ready: func() { f.ready(cmd.Context(), s, who, n) },
 		Tell: func(agent, text string) { f.say("%s %s", time.Now().Format(time.TimeOnly), withWorker(agent, text)) }})
 	reload := make(chan os.Signal, 1)
@@ -281,10 +281,15 @@ func (f *fleetRoom) wake(ctx context.Context, id tidemark.SessionID) error {
 	return errors.Join(err, talk.Close(context.WithoutCancel(ctx)))
 }
 
-// environ is the environment of an agent's program.
+// environ is the environment of an agent's program. In a container the paths
+// and the user of this machine mean nothing: the image has its own.
 func (f *fleetRoom) environ(a fleet.Agent) []string {
+	names := []string{"LANG"}
+	if a.Container == nil {
+		names = append(names, "PATH", "HOME", "USER", "TMPDIR", "SHELL", "SystemRoot")
+	}
 	var environ []string
-	for _, name := range append([]string{"PATH", "HOME", "USER", "LANG", "TMPDIR", "SHELL", "SystemRoot"}, a.PassEnv...) {
+	for _, name := range append(names, a.PassEnv...) {
 		if v, ok := os.LookupEnv(name); ok {
 			environ = append(environ, name+"="+v)
 		}
@@ -295,21 +300,30 @@ func (f *fleetRoom) environ(a fleet.Agent) []string {
 	return environ
 }
 
+// engineEnviron is what the program that makes containers is told: where it and
+// its parts are, and how it reaches its service. The rest is no affair of its,
+// and a variable that both it and an agent have would be seen by all.
+func engineEnviron(all []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(v string) bool {
+		name, _, _ := strings.Cut(strings.ToUpper(v), "=")
+		switch name {
+		case "PATH", "HOME", "USER", "LANG", "TMPDIR", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+			"SYSTEMROOT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "TEMP", "TMP":
+			return false
+		}
+		return !slices.ContainsFunc([]string{"DOCKER_", "CONTAINER_", "CONTAINERS_", "XDG_"}, func(p string) bool { return strings.HasPrefix(name, p) })
+	})
+}
+
 // runner makes what runs an agent.
 func (f *fleetRoom) runner(a fleet.Agent) (runner.Runner, error) {
-	program := func(name string) string {
-		if len(a.Command) > 0 {
-			return a.Command[0]
-		}
-		return name
-	}
 	switch a.Runner {
 	case fleet.RunnerCommand:
 		return runner.Command(a.Command), nil
 	case fleet.RunnerClaude:
-		return runner.Claude(program("claude")), nil
+		return runner.Claude(a.Command...), nil
 	case fleet.RunnerCodex:
-		return runner.Codex(program("codex")), nil
+		return runner.Codex(a.Command...), nil
 	case fleet.RunnerACP:
 		return runner.ACP(a.Command), nil
 	}

@@ -29,15 +29,21 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 				return err
 			}
 			o.Agent = args[0]
-			for ref, id := range map[string]*tidemark.SessionID{resume: &o.Resume, fork: &o.Fork} {
-				if ref == "" {
+			for _, named := range []struct {
+				ref string
+				id  *tidemark.SessionID
+			}{{resume, &o.Resume}, {fork, &o.Fork}} {
+				if named.ref == "" {
 					continue
 				}
-				p, err := s.Resolve(cmd.Context(), ref, a.project())
+				p, err := s.Resolve(cmd.Context(), named.ref, a.project())
+				if err != nil && p.View != nil {
+					err = withHint(err, "see its nodes with: tidemark tree %.8s", p.ID)
+				}
 				if err != nil {
 					return err
 				}
-				*id = p.ID
+				*named.id, o.Entry = p.ID, p.Seq
 			}
 			j, err := s.OrderJob(cmd.Context(), o)
 			if err != nil {
@@ -48,8 +54,8 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 	}
 	cmd.Flags().StringVarP(&o.Prompt, "prompt", "p", "", "what to do")
 	cmd.Flags().StringVar(&o.Schedule, "schedule", "", "as this `SCHEDULE` of the agent would")
-	cmd.Flags().StringVar(&resume, "resume", "", "go on with this `SESSION`")
-	cmd.Flags().StringVar(&fork, "fork", "", "go on with a copy of this `SESSION`")
+	cmd.Flags().StringVar(&resume, "resume", "", "go on with this `SESSION`, or from a node of it: SESSION@NODE")
+	cmd.Flags().StringVar(&fork, "fork", "", "go on with a copy of this `SESSION`, up to SESSION@NODE")
 	cmd.Flags().BoolVar(&wait, "wait", false, "show what it puts out, and wait for its end")
 	return cmd
 }

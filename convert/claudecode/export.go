@@ -12,6 +12,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf16"
 
@@ -31,7 +32,7 @@ func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string,
 	mine, known := extra[name]
 	lost := losses{}
 	id := exportID(s, known)
-	dir := folderOf(s.Project)
+	dir := Folder(s.Project)
 	if s.Project == "" && safeName(mine.Dir) == mine.Dir && mine.Dir != "" {
 		dir = mine.Dir
 	}
@@ -73,16 +74,26 @@ func exportID(s *convert.Session, known bool) string {
 	return hashID("session", s.ForeignID)
 }
 
-// folderOf is the client's name for the folder of a project: every character
-// that is no ASCII letter or digit becomes a dash, counted as UTF-16 does.
-func folderOf(project string) string {
+// maxFolder is how long the client lets the name of a folder be.
+const maxFolder = 200
+
+// Folder is the client's name for the folder of a project: every character that
+// is no ASCII letter or digit becomes a dash, counted as UTF-16 does. Of a long
+// one only the beginning is taken, and a sum of the whole path stands for the
+// rest.
+func Folder(project string) string {
 	var b strings.Builder
+	var sum int32
 	for _, c := range utf16.Encode([]rune(project)) {
+		sum = sum*31 + int32(c)
 		if c < 128 && isPlain(rune(c)) {
 			b.WriteByte(byte(c))
 		} else {
 			b.WriteByte('-')
 		}
+	}
+	if b.Len() > maxFolder {
+		return b.String()[:maxFolder] + "-" + strconv.FormatInt(max(int64(sum), -int64(sum)), 36)
 	}
 	return cmp.Or(b.String(), "-")
 }
