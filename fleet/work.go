@@ -138,6 +138,7 @@ func (d *Daemon) run(ctx context.Context, a Agent, run *store.JobRun) (out runne
 	if err != nil {
 		return out, told, err
 	}
+	want := wanted(run.Job())
 	t, err := d.task(ctx, a, run)
 	if err != nil {
 		return out, told, err
@@ -150,7 +151,7 @@ func (d *Daemon) run(ctx context.Context, a Agent, run *store.JobRun) (out runne
 		return emit(e)
 	}
 	out, err = r.Run(ctx, t)
-	if !errors.Is(err, runner.ErrSession) || wanted(run.Job()) != nil {
+	if !errors.Is(err, runner.ErrSession) || want != nil {
 		return out, told, err
 	}
 	said := fmt.Sprintf("session %s cannot be resumed; %s starts fresh", t.Session, t.Job)

@@ -102,7 +102,7 @@ func find(name, dir string, environ []string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", missing(" in the PATH of the agent")
+	return "", missing(" in PATH")
 }
 
 // variable returns the value that a program sees: the last one counts.
