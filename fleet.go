@@ -23,6 +23,7 @@ type Agent struct {
 	ContainerID   string          `json:"container_id,omitempty"`
 	Node          string          `json:"node,omitempty"` // the host that runs the current job
 	ErrorMessage  string          `json:"error_message,omitempty"`
+	FailedJob     string          `json:"failed_job,omitempty"` // that ErrorMessage is of
 	Session       *AgentSession   `json:"session,omitempty"` // that its next run goes on with
 	Extra         json.RawMessage `json:"extra,omitempty"`
 }
@@ -61,6 +62,7 @@ type Schedule struct {
 	From      string          `json:"from,omitempty"`    // start, completion
 	Resume    bool            `json:"resume,omitempty"`  // goes on with the agent's session
 	By        string          `json:"by,omitempty"`      // who made it: file, agent, person
+	Enabled   *bool           `json:"enabled,omitempty"` // what the file says, which holds again whenever it is read; nil: nothing
 	Prompt    string          `json:"prompt,omitempty"`
 	Session   string          `json:"session_id,omitempty"` // that it wakes, "": the agent's
 	Once      bool            `json:"once,omitempty"`
@@ -146,6 +148,11 @@ const (
 	JobInterrupted = "interrupted"
 	JobAbandoned   = "abandoned"
 )
+
+// JobStatuses are the states of a job, in the order in which it may be in them.
+func JobStatuses() []string {
+	return []string{JobPending, JobRunning, JobCompleted, JobFailed, JobCancelled, JobInterrupted, JobAbandoned}
+}
 
 // Why a job ended.
 const (

@@ -40,8 +40,8 @@ type Agent struct {
 type RunAgent struct {
 	Prompt   string `json:"prompt,omitempty" maxLength:"1048576" doc:"what to do"`
 	Schedule string `json:"schedule,omitempty" maxLength:"256" doc:"as this schedule of the agent would; its prompt, when there is no other"`
-	Resume   string `json:"resume,omitempty" doc:"goes on with this session"`
-	Fork     string `json:"fork,omitempty" doc:"goes on with a copy of this session"`
+	Resume   string `json:"resume,omitempty" doc:"goes on with this session, or with ID@n3, ID@12 or ID@label from that point of it"`
+	Fork     string `json:"fork,omitempty" doc:"goes on with a copy of this session, up to the point that is named as for resume"`
 }
 
 // RepeatJob is what is different when a job is done once more.

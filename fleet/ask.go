@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -171,6 +172,15 @@ func permissionArgs(a Agent) []string {
 		return codexArgs(a)
 	}
 	return nil
+}
+
+// providerArgs tell Codex where its model is, as the file says. Claude Code is
+// told by its environment.
+func providerArgs(a Agent) []string {
+	if a.Runner != RunnerCodex || a.BaseURL == "" {
+		return nil
+	}
+	return []string{"-c", "openai_base_url=" + strconv.Quote(a.BaseURL)} // Go's quotes around a URL are TOML's
 }
 
 func claudeArgs(a Agent) []string {

@@ -66,17 +66,22 @@ func (d *Daemon) sync(ctx context.Context, now time.Time) error {
 			d.o.Tell(s.Agent, fmt.Sprintf("schedule %s is no longer in the file", s.Name))
 		}
 	}
-	names := []string{}
-	for _, a := range file.Agents {
-		names = append(names, a.Name)
-	}
-	if err := d.o.Store.DaemonAgents(ctx, d.o.Holder, names); err != nil && !errors.Is(err, tidemark.ErrNotFound) {
+	// A daemon that nobody wrote down runs in somebody else's program.
+	if err := d.o.Store.DaemonAgents(ctx, d.o.Holder, agentNames(file)); err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 		return err
 	}
 	d.mu.Lock()
 	d.synced = file
 	d.mu.Unlock()
 	return nil
+}
+
+func agentNames(f *File) []string {
+	names := make([]string, len(f.Agents))
+	for i, a := range f.Agents {
+		names[i] = a.Name
+	}
+	return names
 }
 
 // keepSchedule makes a schedule of the store what it should be. One whose
@@ -127,7 +132,7 @@ func putSchedule(ctx context.Context, s *store.Store, book *Book, agent string, 
 // recordOf is a schedule as the store has it.
 func recordOf(agent string, s Schedule, by string) tidemark.Schedule {
 	r := tidemark.Schedule{Agent: agent, Name: s.Name, Status: tidemark.Idle, Type: s.Type, Cron: s.Cron, Zone: s.Zone, Missed: s.Missed,
-		Overlap: s.Overlap, From: s.From, Prompt: s.Prompt, Resume: s.Resume, By: by}
+		Overlap: s.Overlap, From: s.From, Prompt: s.Prompt, Resume: s.Resume, By: by, Enabled: s.Enabled}
 	if s.Every > 0 {
 		r.Every = s.Every.String()
 	}

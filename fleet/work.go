@@ -224,7 +224,7 @@ func (d *Daemon) task(ctx context.Context, a Agent, run *store.JobRun) (runner.T
 	if t.Session != "" {
 		t.Spent = d.spentOf(ctx, a.Name, t.Session)
 	}
-	t.Ask, t.Args = d.ask(a, run), permissionArgs(a)
+	t.Ask, t.Args = d.ask(a, run), append(providerArgs(a), permissionArgs(a)...)
 	t.Running = func(p runner.Process) error {
 		b, err := json.Marshal(p)
 		if err != nil {
@@ -303,9 +303,9 @@ func (d *Daemon) finish(ctx context.Context, a Agent, run *store.JobRun, out run
 	remember := func(state *tidemark.Agent, j tidemark.Job) {
 		switch j.Status {
 		case tidemark.JobCompleted:
-			state.LastJob, state.Status, state.ErrorMessage = j.ID, tidemark.Idle, ""
+			state.LastJob, state.Status, state.ErrorMessage, state.FailedJob = j.ID, tidemark.Idle, "", ""
 		case tidemark.JobFailed:
-			state.Status, state.ErrorMessage = tidemark.Failing, j.ErrorMessage
+			state.Status, state.ErrorMessage, state.FailedJob = tidemark.Failing, j.ErrorMessage, j.ID
 		}
 		if j.SessionID == "" || errors.Is(cause, runner.ErrSession) {
 			return

@@ -27,7 +27,7 @@ type searchInput struct {
 	Q       string `query:"q" required:"true" minLength:"1" maxLength:"4096" doc:"words; 'exact text', ^beginning, !without, one | other"`
 	Limit   int    `query:"limit" minimum:"1" default:"20" doc:"how many, at most"`
 	Session string `query:"session" maxLength:"64" doc:"only in this session"`
-	Role    string `query:"role" maxLength:"32" doc:"system, user, assistant, tool, or title, label, tag"`
+	Role    string `query:"role" enum:"system,user,assistant,tool,title,label,tag" doc:"what is of this role, or a title, a label or a tag"`
 	Agent   string `query:"agent" maxLength:"256"`
 	Project string `query:"project" maxLength:"4096"`
 	Since   string `query:"since" maxLength:"40" doc:"written since this date or RFC 3339 time"`

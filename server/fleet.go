@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -212,8 +213,13 @@ func (s *Server) runAgent(ctx context.Context, in *struct {
 		if *text == "" {
 			continue
 		}
-		if *id, err = tidemark.ParseSessionID(*text); err == nil {
-			_, err = st.Session(ctx, *id)
+		session, point, _ := strings.Cut(*text, "@")
+		var v *store.View
+		if *id, err = tidemark.ParseSessionID(session); err == nil {
+			v, err = st.View(ctx, *id)
+		}
+		if err == nil && point != "" {
+			o.Entry, err = v.At(ctx, point)
 		}
 		if err != nil {
 			return nil, fail(ctx, err)

@@ -74,7 +74,7 @@ func (s *Server) jobOf(ctx context.Context, id string) (*store.Store, tidemark.J
 func (s *Server) listJobs(ctx context.Context, in *struct {
 	PageInput
 	Agent  string `query:"agent" maxLength:"128" doc:"jobs of this agent"`
-	Status string `query:"status" enum:"pending,running,completed,failed,cancelled,interrupted"`
+	Status string `query:"status" enum:"pending,running,completed,failed,cancelled,interrupted,abandoned"`
 }) (*madeOf[Page[tidemark.Job]], error) {
 	st, err := s.fleet(ctx)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 // spans are how far back a list or a picture of jobs may reach.
 var spans = map[string]time.Duration{"1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
 
-var jobStatuses = []string{tidemark.JobPending, tidemark.JobRunning, tidemark.JobCompleted, tidemark.JobFailed, tidemark.JobCancelled, tidemark.JobInterrupted, tidemark.JobAbandoned}
+var jobStatuses = tidemark.JobStatuses()
 
 // jobItem is a job as a page shows it.
 func (s *Server) jobItem(j tidemark.Job) web.JobItem {

@@ -144,7 +144,7 @@ func (s *Store) ResetAgent(ctx context.Context, name string) error {
 		if r.Version == 0 {
 			return tidemark.NotFoundf("agent %q: not found", name)
 		}
-		a.Session, a.ErrorMessage, a.Status = nil, "", tidemark.Idle
+		a.Session, a.ErrorMessage, a.FailedJob, a.Status = nil, "", "", tidemark.Idle
 		p, err := put(r.Key, r.Version, a)
 		if err != nil {
 			return err

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -47,9 +50,25 @@ func (s *Store) PutAgent(ctx context.Context, a tidemark.Agent) (bool, error) {
 	return s.replace(ctx, agentKey(a.Name), a, func(r *tidemark.Record) { r.State = a.Status })
 }
 
-// Schedules lists the schedules of an agent, or of all when that is "".
+// Schedules lists the schedules of an agent, or of all when that is "". One that
+// is disabled has no next instant.
 func (s *Store) Schedules(ctx context.Context, agent string) iter.Seq2[tidemark.Schedule, error] {
-	return listed[tidemark.Schedule](ctx, s, tidemark.Query{Kind: kindSchedule, Group: agent, Order: tidemark.ByID})
+	return func(yield func(tidemark.Schedule, error) bool) {
+		for d, err := range listed[tidemark.Schedule](ctx, s, tidemark.Query{Kind: kindSchedule, Group: agent, Order: tidemark.ByID}) {
+			if !yield(asDue(d), err) {
+				return
+			}
+		}
+	}
+}
+
+// asDue is a schedule as it is due: one that is disabled is not. What is kept of
+// it says where it goes on when it is enabled.
+func asDue(d tidemark.Schedule) tidemark.Schedule {
+	if d.Status == tidemark.Disabled {
+		d.NextRunAt, d.SettledAt = time.Time{}, time.Time{}
+	}
+	return d
 }
 
 // PutSchedule keeps a schedule and reports whether it changed anything.
@@ -83,8 +102,20 @@ type JobFilter struct {
 	Limit  int
 }
 
-// Jobs lists jobs, the one that changed last first.
+// check refuses a status that no job can have.
+func (f JobFilter) check() error {
+	if all := tidemark.JobStatuses(); f.Status != "" && !slices.Contains(all, f.Status) {
+		return tidemark.Invalidf("status %.40q: want one of %s", f.Status, strings.Join(all, ", "))
+	}
+	return nil
+}
+
+// Jobs lists jobs, the one that changed last first: ErrInvalid for a status that
+// no job can have.
 func (s *Store) Jobs(ctx context.Context, f JobFilter) iter.Seq2[tidemark.Job, error] {
+	if err := f.check(); err != nil {
+		return func(yield func(tidemark.Job, error) bool) { yield(tidemark.Job{}, err) }
+	}
 	return listed[tidemark.Job](ctx, s, tidemark.Query{Kind: kindJob, Group: f.Agent, State: f.Status, Limit: f.Limit})
 }
 

@@ -118,7 +118,7 @@ func (s *Store) schedule(ctx context.Context, agent, name string) (tidemark.Sche
 // Schedule returns one schedule: ErrNotFound.
 func (s *Store) Schedule(ctx context.Context, agent, name string) (tidemark.Schedule, error) {
 	d, _, err := s.schedule(ctx, agent, name)
-	return d, err
+	return asDue(d), err
 }
 
 // ChangeSchedule changes a schedule that is there: ErrNotFound. The change may

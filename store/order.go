@@ -140,6 +140,10 @@ type KeptJob struct {
 func (s *Store) JobsAfter(ctx context.Context, f JobFilter, after Mark) iter.Seq2[KeptJob, error] {
 	q := tidemark.Query{Kind: kindJob, Group: f.Agent, State: f.Status, Limit: f.Limit, After: after.record(kindJob, after.ID)}
 	return func(yield func(KeptJob, error) bool) {
+		if err := f.check(); err != nil {
+			yield(KeptJob{}, err)
+			return
+		}
 		for r, err := range s.backend.List(ctx, q) {
 			var j KeptJob
 			if err == nil {

@@ -57,10 +57,23 @@ type Answer struct {
 	Damage  error // the first thing that could not be read, and so not be searched
 }
 
-// Search looks for lines. It never writes: what is not indexed yet is read.
+// check refuses a role that nothing has.
+func (q Question) check() error {
+	roles := []string{string(tidemark.System), string(tidemark.User), string(tidemark.Assistant), string(tidemark.Tool), noteTitle, noteLabel, noteTag}
+	if q.Role != "" && !slices.Contains(roles, q.Role) {
+		return tidemark.Invalidf("role %.40q: want one of %s", q.Role, strings.Join(roles, ", "))
+	}
+	return nil
+}
+
+// Search looks for lines: ErrInvalid for a role that nothing has. It never writes:
+// what is not indexed yet is read.
 func (s *Store) Search(ctx context.Context, q Question) (Answer, error) {
 	if q.Limit <= 0 {
 		q.Limit = DefaultHits
+	}
+	if err := q.check(); err != nil {
+		return Answer{}, err
 	}
 	h := &hunt{s: s, q: q, infos: make(map[tidemark.SessionID]Info), seen: make(map[place]bool)}
 	var err error

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -31,13 +34,13 @@ func agentsCommand(a *app) *cobra.Command {
 				rows = []tidemark.Agent{}
 			}
 			return a.print(rows, func(w io.Writer) error {
-				t := a.table("NAME", "STATUS", "CURRENT", "LAST", "NEXT", "DUE", "ERROR")
+				t := a.table("NAME", "STATUS", "CURRENT", "LAST", "NEXT", "DUE", "FAILED", "ERROR")
 				for _, g := range rows {
 					current := orDash(g.CurrentJob)
 					if g.Node != "" && g.Node != a.host() {
 						current += " on " + g.Node
 					}
-					t.row(g.Name, g.Status, current, orDash(g.LastJob), orDash(g.NextSchedule), due(g.NextTriggerAt), firstLine(g.ErrorMessage))
+					t.row(g.Name, g.Status, current, orDash(g.LastJob), orDash(g.NextSchedule), due(g.NextTriggerAt), orDash(g.FailedJob), firstLine(g.ErrorMessage))
 				}
 				return t.print(w)
 			})
@@ -72,7 +75,7 @@ func agentCommand(a *app) *cobra.Command {
 					session = fmt.Sprintf("%s, %d jobs, used %s", g.Session.ID, g.Session.Jobs, a.when(g.Session.LastUsedAt))
 				}
 				for _, line := range [][2]string{{"name", g.Name}, {"status", g.Status}, {"current job", orDash(g.CurrentJob)}, {"last job", orDash(g.LastJob)},
-					{"next", orDash(g.NextSchedule)}, {"due", due(g.NextTriggerAt)}, {"session", session}, {"error", orDash(g.ErrorMessage)}} {
+					{"next", orDash(g.NextSchedule)}, {"due", due(g.NextTriggerAt)}, {"session", session}, {"failed job", orDash(g.FailedJob)}, {"error", orDash(g.ErrorMessage)}} {
 					if _, err := fmt.Fprintf(w, "%-12s %s\n", line[0], render.CleanLine(line[1])); err != nil {
 						return err
 					}
@@ -94,8 +97,51 @@ func agentCommand(a *app) *cobra.Command {
 			a.say("%s begins anew: its next job has a fresh session.", args[0])
 			return nil
 		},
-	})
+	}, agentRemoveCommand(a))
 	return cmd
+}
+
+func agentRemoveCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "remove NAME", Short: "Remove an agent that is in no fleet file any more",
+		Long: `Removes an agent that was taken out of the fleet file, with its schedules and what
+it logged; jobs that wait for it are cancelled. Its jobs that have ended stay, and
+so do its sessions. An agent that a fleet still has is refused: it would come back.`,
+		Example: "  tidemark agent remove coder",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.open(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			if err := a.inFleetFile(args[0]); err != nil {
+				return err
+			}
+			gone, err := s.RemoveAgent(cmd.Context(), args[0], a.holder(cmd))
+			switch {
+			case errors.Is(err, tidemark.ErrNotFound):
+				return withHint(err, "see them with: tidemark agents")
+			case errors.Is(err, tidemark.ErrConflict):
+				return withHint(err, "take it out of the fleet file, then: tidemark fleet reload; what runs is ended by: tidemark cancel JOB")
+			case err != nil:
+				return err
+			}
+			return a.print(gone, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%s is removed, with %d schedule(s); %d job(s) that waited are cancelled\n", gone.Agent, len(gone.Schedules), len(gone.Cancelled))
+				return err
+			})
+		},
+	}
+}
+
+// inFleetFile refuses an agent that the fleet file of this folder would bring
+// back. A file that cannot be read says nothing.
+func (a *app) inFleetFile(name string) error {
+	file, err := (&fleetRoom{app: a, file: fleetFile}).read()
+	if err != nil || !slices.ContainsFunc(file.Agents, func(g fleet.Agent) bool { return g.Name == name }) {
+		return nil
+	}
+	return withHint(tidemark.Conflictf("agent %s is in %s, which would bring it back", name, fleetFile), "take it out of the file first")
 }
 
 // scheduleRow is a schedule with what of it did not run lately.
@@ -165,6 +211,24 @@ func (a *app) scheduleNamed(cmd *cobra.Command, ref string) (s *store.Store, age
 	return s, agent, name, err
 }
 
+// turned says what comes of a schedule that somebody enabled or disabled.
+func turned(d tidemark.Schedule, now time.Time) string {
+	on := d.Status != tidemark.Disabled
+	said := "is disabled: it is not due until somebody enables it."
+	switch {
+	case on && d.NextRunAt.IsZero():
+		said = "is enabled."
+	case on && d.NextRunAt.After(now):
+		said = "is enabled, and next due at " + due(d.NextRunAt) + "."
+	case on:
+		said = "is enabled. It was due at " + due(d.NextRunAt) + ", while it was disabled: what of that runs now is for missed: " + cmp.Or(d.Missed, fleet.MissedOnce) + " to say."
+	}
+	if d.Enabled != nil && *d.Enabled != on {
+		said += fmt.Sprintf("\nThe fleet file says enabled: %t, which holds again as soon as the file is read: at the next reload, or start, of the fleet. Change it there to keep it so.", *d.Enabled)
+	}
+	return said
+}
+
 func scheduleCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "schedule", Short: "One schedule of the fleet", Args: usage(cobra.NoArgs), RunE: help}
 	turn := func(name, short, status string) *cobra.Command {
@@ -176,8 +240,20 @@ func scheduleCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				err = s.ChangeSchedule(cmd.Context(), agent, schedule, func(d *tidemark.Schedule) error { d.Status = status; return nil })
-				return withHint(err, "see them with: tidemark schedules")
+				var kept tidemark.Schedule
+				err = s.ChangeSchedule(cmd.Context(), agent, schedule, func(d *tidemark.Schedule) error {
+					d.Status = status
+					kept = *d
+					return nil
+				})
+				if err != nil {
+					return withHint(err, "see them with: tidemark schedules")
+				}
+				a.say("%s %s", args[0], turned(kept, time.Now()))
+				if status == tidemark.Disabled {
+					kept.NextRunAt, kept.SettledAt = time.Time{}, time.Time{}
+				}
+				return a.print(kept, func(io.Writer) error { return nil })
 			},
 		}
 	}

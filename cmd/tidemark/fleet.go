@@ -19,7 +19,6 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/chat"
-	"github.com/tidemark-sessions/tidemark/compact"
 	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
@@ -262,7 +261,7 @@ func (f *fleetRoom) wake(ctx context.Context, id tidemark.SessionID) error {
 	}
 	var last modelChoice
 	last.provider, last.model = chat.ModelOf(c)
-	o, err := f.chatOptions(fleet.Agent{Name: i.Agent}, runner.Task{Dir: i.Project, Environ: toolEnviron()}, last)
+	o, err := f.settings(ctx, modelChoice{}, last, i.Project)
 	if err != nil {
 		return err
 	}
@@ -293,6 +292,9 @@ func (f *fleetRoom) environ(a fleet.Agent) []string {
 		if v, ok := os.LookupEnv(name); ok {
 			environ = append(environ, name+"="+v)
 		}
+	}
+	if a.Runner == fleet.RunnerClaude && a.BaseURL != "" {
+		environ = append(environ, "ANTHROPIC_BASE_URL="+a.BaseURL)
 	}
 	for name, value := range a.Env {
 		environ = append(environ, name+"="+value)
@@ -327,28 +329,38 @@ func (f *fleetRoom) runner(a fleet.Agent) (runner.Runner, error) {
 	case fleet.RunnerACP:
 		return runner.ACP(a.Command), nil
 	}
-	return runner.Builtin(func(_ context.Context, t runner.Task) (chat.Options, error) {
-		return f.chatOptions(a, t, modelChoice{})
+	return runner.Builtin(func(ctx context.Context, t runner.Task) (chat.Options, error) {
+		return f.chatOptions(ctx, a, t)
 	}), nil
 }
 
-// chatOptions are what the built-in agent of a fleet gets.
-func (f *fleetRoom) chatOptions(a fleet.Agent, t runner.Task, last modelChoice) (chat.Options, error) {
-	p, err := f.model(modelChoice{provider: a.Provider, model: a.Model, baseURL: a.BaseURL}, last)
+// settings are what a conversation in a folder gets that nobody sits at: what is
+// configured, as for one that somebody does.
+func (f *fleetRoom) settings(ctx context.Context, choice, last modelChoice, folder string) (chat.Options, error) {
+	p, err := f.model(choice, last)
 	if err != nil {
 		return chat.Options{}, err
 	}
-	return chat.Options{
-		Store: f.store, Holder: f.holderNamed("tidemark fleet"), Model: p.client, Name: p.model, Provider: p.name, Remote: p.remote,
-		System: cmp.Or(t.System, defaultSystem), Title: titleOf, Compact: compact.Options{},
-		Session: tidemark.Session{Agent: a.Name, Project: t.Dir},
-		Limits:  store.Limits{ToolRounds: a.Limits.ToolRounds},
-		Tools:   f.daemon.ScheduleTools(a),
-		Without: a.Without(),
-		Box: func(state tool.State, files tool.Files, limits store.Limits, output func(string, []byte)) (*tool.Box, error) {
-			return tool.New(tool.Options{Root: t.Dir, Environ: t.Environ, State: state, Files: files, OutputBytes: limits.OutputBytes, Output: output})
-		},
-	}, nil
+	t := &talk{app: f.app, s: f.store, provider: p, folder: folder, screen: &chatScreen{app: f.app}, cmd: &cobra.Command{Use: "tidemark fleet"}}
+	o, err := t.chatOptions(ctx)
+	o.Holder, o.Show = f.holderNamed("tidemark fleet"), nil
+	return o, err
+}
+
+// chatOptions are what the built-in agent of a fleet gets: the settings, and over
+// them what the file says.
+func (f *fleetRoom) chatOptions(ctx context.Context, a fleet.Agent, t runner.Task) (chat.Options, error) {
+	o, err := f.settings(ctx, modelChoice{provider: a.Provider, model: a.Model, baseURL: a.BaseURL}, modelChoice{}, t.Dir)
+	if err != nil {
+		return o, err
+	}
+	o.System, o.Session = cmp.Or(t.System, defaultSystem), tidemark.Session{Agent: a.Name, Project: t.Dir}
+	o.Limits.ToolRounds = cmp.Or(a.Limits.ToolRounds, o.Limits.ToolRounds)
+	o.Tools, o.Without = f.daemon.ScheduleTools(a), a.Without()
+	o.Box = func(state tool.State, files tool.Files, limits store.Limits, output func(string, []byte)) (*tool.Box, error) {
+		return tool.New(tool.Options{Root: t.Dir, Environ: t.Environ, State: state, Files: files, OutputBytes: limits.OutputBytes, Output: output})
+	}
+	return o, nil
 }
 
 func (f *fleetRoom) status() *cobra.Command {

@@ -65,6 +65,11 @@ is refused.`,
 			if all == (len(args) > 0) {
 				return withHint(tidemark.Invalidf("import what?"), "tidemark import PATH…, or tidemark import --all")
 			}
+			if from != "" {
+				if _, err := toolNamed(from); err != nil {
+					return err
+				}
+			}
 			i := &importer{app: a, cmd: cmd, dryRun: dryRun, from: from, rows: []brought{}}
 			if all {
 				if err := i.everywhere(); err != nil {

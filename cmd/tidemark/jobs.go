@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,7 +60,8 @@ func jobsCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.Agent, "agent", "", "jobs of this agent")
-	cmd.Flags().StringVar(&f.Status, "status", "", "pending, running, completed, failed, cancelled, interrupted or abandoned")
+	cmd.Flags().StringVar(&f.Status, "status", "", strings.Join(tidemark.JobStatuses(), ", "))
+	completeFlag(cmd, "status", tidemark.JobStatuses()...)
 	cmd.Flags().IntVarP(&f.Limit, "limit", "n", 50, "at most `N`; 0 for all")
 	return cmd
 }

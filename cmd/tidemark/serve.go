@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -126,6 +127,9 @@ func (v *serving) settle(cmd *cobra.Command) error {
 		}
 	default:
 		return tidemark.Invalidf("--auth %q: want local, oidc or entra", v.auth)
+	}
+	if !slices.Contains([]string{store.RoleReader, store.RoleWriter, store.RoleAdmin}, v.role) {
+		return tidemark.Invalidf("--default-role %q: want reader, writer or admin", v.role)
 	}
 	if v.auth != authLocal && v.audience == "" {
 		return withHint(tidemark.Invalidf("tokens for whom?"), "name this service, as the issuer knows it, with --oidc-audience")
