@@ -104,6 +104,7 @@ func TestCodexsFailures(t *testing.T) {
 		"a crash":            {append(slices.Clone(codexTurn[:5]), `!torn {"type":"item.comp`, "!crash"), "signal killed, without the end of a turn", nil},
 		"a silent end":       {codexTurn[:3], "without the end of a turn", nil},
 		"an unknown session": {[]string{"!stderr Error: thread/resume: thread/resume failed: no rollout found for thread id " + uuid + " (code -32600)", "!exit 1"}, uuid, runner.ErrSession},
+		"another session":    {append([]string{`{"type":"thread.started","thread_id":"` + other + `"}`}, codexTurn[1:]...), "began another one, " + other, runner.ErrSession},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, c.lines...)
