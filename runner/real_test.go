@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,14 +15,6 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/model/modeltest"
 	"github.com/tidemark-sessions/tidemark/runner"
-)
-
-// The programs that the tests below run, as npm has them. Others in PATH are
-// taken as they are.
-const (
-	realVariable  = "TIDEMARK_REAL_AGENTS"
-	claudePackage = "@anthropic-ai/claude-code@2.1.325"
-	codexPackage  = "@openai/codex@0.166.0"
 )
 
 // realAgent is a program of somebody else, that talks to a scripted model.
@@ -37,7 +28,7 @@ type realAgent struct {
 // TestRealAgents runs Claude Code and Codex themselves against a model server
 // that says what it was sent.
 func TestRealAgents(t *testing.T) {
-	claudePath, codexPath := realPrograms(t)
+	claudePath, codexPath := modeltest.RealAgents(t)
 	url := modeltest.StartFake(t)
 	t.Run("claude", func(t *testing.T) {
 		t.Parallel()
@@ -58,33 +49,6 @@ func TestRealAgents(t *testing.T) {
 			"HOME=" + t.TempDir(), "CODEX_HOME=" + home, "FAKE_KEY=fake"}, "gpt-5"}
 		a.check(t)
 	})
-}
-
-// realPrograms finds Claude Code and Codex, or has npm install them into a
-// folder of the test when somebody asked for it.
-func realPrograms(t *testing.T) (claudePath, codexPath string) {
-	t.Helper()
-	claudePath, noClaude := exec.LookPath("claude")
-	codexPath, noCodex := exec.LookPath("codex")
-	if noClaude == nil && noCodex == nil {
-		return claudePath, codexPath
-	}
-	if os.Getenv(realVariable) == "" {
-		t.Skipf("Claude Code and Codex are not both in PATH; set %s=1 to have npm install them for this test", realVariable)
-	}
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		t.Skip("there is no npm to install Claude Code and Codex with")
-	}
-	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	install := exec.CommandContext(ctx, npm, "install", "--prefix", dir, "--no-audit", "--no-fund", claudePackage, codexPackage)
-	if out, err := install.CombinedOutput(); err != nil {
-		t.Skipf("npm cannot install them: %v\n%s", err, out)
-	}
-	bin := filepath.Join(dir, "node_modules", ".bin")
-	return filepath.Join(bin, "claude"), filepath.Join(bin, "codex")
 }
 
 // rig is a run of the agent that is about to be.
