@@ -36,6 +36,13 @@ type Agent struct {
 	Node string `json:"node,omitempty" doc:"the machine that runs its current job"`
 }
 
+// RemovedAgent is what went with an agent.
+type RemovedAgent struct {
+	Agent     string   `json:"agent"`
+	Schedules []string `json:"schedules" nullable:"false" doc:"those that it had"`
+	Cancelled []string `json:"cancelled" nullable:"false" doc:"jobs that waited for it"`
+}
+
 // RunAgent is what an agent is to do now.
 type RunAgent struct {
 	Prompt   string `json:"prompt,omitempty" maxLength:"1048576" doc:"what to do"`

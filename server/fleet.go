@@ -99,6 +99,7 @@ func (s *Server) fleetRoutes() {
 	huma.Register(s.api, op("GET", "/api/v1/agents", "list-agents", "List the agents and what they do", fleetGroup, Reader), s.listAgents)
 	huma.Register(s.api, op("GET", "/api/v1/agents/{name}", "get-agent", "Show an agent", fleetGroup, Reader), s.getAgent)
 	huma.Register(s.api, op("POST", "/api/v1/agents/{name}/reset", "reset-agent", "Forget the session and the error of an agent", fleetGroup, Writer), s.resetAgent)
+	huma.Register(s.api, op("DELETE", "/api/v1/agents/{name}", "remove-agent", "Remove an agent that no fleet has, with its schedules; jobs that wait for it are cancelled", fleetGroup, Writer), s.removeAgent)
 	huma.Register(s.api, s.takes(made(op("POST", "/api/v1/agents/{name}/run", "run-agent", "Have an agent do something now", fleetGroup, Writer))), s.runAgent)
 	huma.Register(s.api, s.takes(made(op("POST", "/api/v1/agents/{name}/messages", "send-message", "Write to an agent", fleetGroup, Writer))), s.sendMessage)
 	huma.Register(s.api, op("GET", "/api/v1/agents/{name}/log", "get-agent-log", "What an agent logged", fleetGroup, Reader), s.agentLog)
@@ -198,6 +199,18 @@ func (s *Server) resetAgent(ctx context.Context, in *AgentInput) (*madeOf[api.Ag
 	}
 	a, err := st.Agent(ctx, in.Name)
 	return &madeOf[api.Agent]{agentOf(ctx, st, a)}, fail(ctx, err)
+}
+
+func (s *Server) removeAgent(ctx context.Context, in *AgentInput) (*madeOf[api.RemovedAgent], error) {
+	st, err := s.fleet(ctx)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	if err := tidemark.CheckID(in.Name); err != nil {
+		return nil, fail(ctx, err)
+	}
+	gone, err := st.RemoveAgent(ctx, in.Name, s.asked(ctx))
+	return &madeOf[api.RemovedAgent]{api.RemovedAgent(gone)}, fail(ctx, err)
 }
 
 func (s *Server) runAgent(ctx context.Context, in *struct {

@@ -352,7 +352,7 @@ func TestTheFleetOfAnotherTenantIsNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []string{"GET /api/v1/agents/coder", "POST /api/v1/agents/coder/reset", "POST /api/v1/agents/coder/run", "GET /api/v1/agents/coder/log",
+	for _, c := range []string{"GET /api/v1/agents/coder", "POST /api/v1/agents/coder/reset", "DELETE /api/v1/agents/coder", "POST /api/v1/agents/coder/run", "GET /api/v1/agents/coder/log",
 		"GET /api/v1/jobs/ID", "POST /api/v1/jobs/ID/cancel", "POST /api/v1/jobs/ID/retry", "POST /api/v1/jobs/ID/fork", "GET /api/v1/jobs/ID/output",
 		"GET /api/v1/jobs/ID/output/stream", "GET /api/v1/jobs/ID/reviews", "GET /api/v1/schedules/coder/nightly", "POST /api/v1/schedules/coder/nightly/enable",
 		"POST /api/v1/schedules/coder/nightly/run-now", "GET /api/v1/schedules/coder/nightly/skips"} {
@@ -367,7 +367,7 @@ func TestTheFleetOfAnotherTenantIsNotThere(t *testing.T) {
 			if foreign.Code != absent.Code || foreign.Title != absent.Title {
 				t.Errorf("a foreign one answers %+v, an absent one %+v", foreign, absent)
 			}
-			if method == "POST" {
+			if method != "GET" {
 				s.call(t, "reader-a", method, strings.ReplaceAll(path, "ID", j.ID), body).want(t, 403).problem(t)
 			}
 		})
@@ -385,6 +385,69 @@ func TestASessionToGoOnWithHasToBeThere(t *testing.T) {
 	s.call(t, "writer-a", "POST", "/api/v1/agents/coder/run", api.RunAgent{Resume: string(tidemark.NewSessionID())}).want(t, 404).problem(t)
 	s.call(t, "writer-a", "POST", "/api/v1/agents/coder/run", api.RunAgent{Fork: "x"}).want(t, 400).problem(t)
 	s.call(t, "writer-a", "POST", "/api/v1/agents/coder/reset", nil).want(t, 200)
+}
+
+func TestAJobGoesOnFromAPointOfASession(t *testing.T) {
+	s := newTestServer(t)
+	st := withAgent(t, s)
+	w := st.Create(tidemark.Session{}, tidemark.Holder{Program: "test"})
+	for _, text := range []string{"an apple", "a pear"} {
+		if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := string(w.ID())
+	var j tidemark.Job
+	s.call(t, "writer-a", "POST", "/api/v1/agents/coder/run", api.RunAgent{Resume: id + "@n0"}).want(t, 201).into(t, &j)
+	if want := (tidemark.Resume{Session: id, Entry: 1}); j.Resume == nil || *j.Resume != want {
+		t.Errorf("it goes on with %+v, want %+v", j.Resume, want)
+	}
+	s.call(t, "writer-a", "POST", "/api/v1/agents/coder/run", api.RunAgent{Fork: id + "@n9"}).want(t, 404).problem(t)
+}
+
+func TestAnAgentIsRemoved(t *testing.T) {
+	s := newTestServer(t)
+	st := withAgent(t, s)
+	who := tidemark.Holder{Program: "tidemark fleet up", Host: "ada", PID: 7}
+	if err := st.AddDaemon(t.Context(), store.Daemon{Holder: who}); err != nil {
+		t.Fatal(err)
+	}
+	for _, has := range [][]string{{"coder"}, {}} {
+		if err := st.DaemonHas(t.Context(), who, has); err != nil {
+			t.Fatal(err)
+		}
+		if len(has) > 0 {
+			s.call(t, "writer-a", "DELETE", "/api/v1/agents/coder", nil).want(t, 409).problem(t)
+		}
+	}
+	var gone api.RemovedAgent
+	s.call(t, "writer-a", "DELETE", "/api/v1/agents/coder", nil).want(t, 200).into(t, &gone)
+	if gone.Agent != "coder" || len(gone.Schedules) == 0 {
+		t.Errorf("removed %+v", gone)
+	}
+	s.call(t, "reader-a", "GET", "/api/v1/agents/coder", nil).want(t, 404).problem(t)
+	s.call(t, "writer-a", "DELETE", "/api/v1/agents/coder", nil).want(t, 404).problem(t)
+}
+
+func TestWordsThatAreNoneOfASetAreMistakes(t *testing.T) {
+	s := newTestServer(t, withFleetPages)
+	withAgent(t, s)
+	for _, path := range []string{"/api/v1/jobs?status=bogus", "/api/v1/search?q=word&role=bogus", "/fleet/jobs?status=bogus"} {
+		if got := s.call(t, "reader-a", "GET", path, nil); got.Status != 400 && got.Status != 422 {
+			t.Errorf("%s: %d", path, got.Status)
+		}
+	}
+}
+
+func TestAFailedAgentNamesItsJob(t *testing.T) {
+	s := newTestServer(t, withFleetPages)
+	st := withAgent(t, s)
+	if _, err := st.PutAgent(t.Context(), tidemark.Agent{Name: "coder", Status: tidemark.Failing, ErrorMessage: "no quota", FailedJob: "job-2026-01-01-abcdef"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/fleet", "/fleet/agents/coder", "/api/v1/agents/coder", "/api/v1/agents"} {
+		s.call(t, "reader-a", "GET", path, nil).want(t, 200).sees(t, "no quota", "job-2026-01-01-abcdef")
+	}
 }
 
 func TestHooksNeedNoToken(t *testing.T) {
