@@ -28,7 +28,7 @@ const module = "github.com/tidemark-sessions/tidemark"
 // floors lists the rooms by floor. A name with /... stands for every room
 // below it, too.
 var floors = map[string][]string{
-	"ground": {".", "internal/durable/...", "internal/process", "internal/prices"},
+	"ground": {".", "internal/durable/...", "internal/process", "internal/prices", "internal/yaml"},
 	"craft": {"store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/console", "compact", "convert/...", "render", "model/...",
 		"tool", "api", "web"},
 	"work": {"chat", "runner", "fleet", "dispatch", "server", "mcp", "acp"},
@@ -56,7 +56,8 @@ var neighbours = []struct{ from, to, reason string }{
 var tenants = map[string]string{
 	"github.com/spf13/":                "cmd/tidemark",
 	"github.com/itchyny/gojq":          "cmd/tidemark",
-	"github.com/goccy/go-yaml":         "cmd/tidemark convert/herdctl fleet",
+	"go.yaml.in/yaml/":                 "internal/yaml",
+	"github.com/goccy/go-yaml":         "tests",
 	"golang.org/x/term":                "cmd/tidemark",
 	"golang.org/x/text":                "search",
 	"github.com/muesli/":               "internal/console",

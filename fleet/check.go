@@ -10,6 +10,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/redact"
+
+	"github.com/tidemark-sessions/tidemark/internal/yaml"
 )
 
 // Problem is one thing that is wrong with a fleet file.
@@ -81,7 +83,7 @@ type checker struct {
 	book    Book
 	widths  map[int]int
 	zones   map[string]bool
-	secrets map[*node]bool
+	secrets map[*yaml.Node]bool
 	prompts map[string]prompt
 }
 
@@ -93,7 +95,7 @@ type prompt struct {
 
 func newChecker(name string, o *Options) *checker {
 	c := &checker{name: name, seen: map[Problem]bool{}, hidden: map[int]bool{},
-		widths: map[int]int{}, zones: map[string]bool{}, secrets: map[*node]bool{}, prompts: map[string]prompt{}}
+		widths: map[int]int{}, zones: map[string]bool{}, secrets: map[*yaml.Node]bool{}, prompts: map[string]prompt{}}
 	if o != nil {
 		c.o = *o
 	}
@@ -155,9 +157,9 @@ func (c *checker) hide(lines ...int) {
 }
 
 // at reports a problem of a value, and key one of a key.
-func (c *checker) at(n *node, message, hint string) { c.report(n.line, n.column, message, hint) }
-func (c *checker) key(e entry, message, hint string) {
-	c.report(e.line, e.column, message, hint)
+func (c *checker) at(n *yaml.Node, message, hint string) { c.report(n.Line, n.Column, message, hint) }
+func (c *checker) key(e yaml.Entry, message, hint string) {
+	c.report(e.Line, e.Column, message, hint)
 }
 
 // excerpt shows the line of a problem. What looks like a secret is not shown:

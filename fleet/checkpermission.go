@@ -5,19 +5,21 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/tidemark-sessions/tidemark/internal/yaml"
 )
 
 // A permission that nothing heeds is worse than none: whoever wrote it relies on
 // it. So those that the agent's runner cannot keep to are mistakes.
 
 // permitted reports permissions that mean nothing for the agent's runner.
-func (c *checker) permitted(a *Agent, n *node) {
-	e, ok := n.find("permissions")
-	if !ok || e.value.shape != isMap {
+func (c *checker) permitted(a *Agent, n *yaml.Node) {
+	e, ok := n.Find("permissions")
+	if !ok || e.Value.Shape != yaml.Map {
 		return
 	}
 	if a.Runner == RunnerCommand {
-		if !e.inherited {
+		if !e.Inherited {
 			c.key(e, "permissions mean nothing for runner command, which does whatever its program does",
 				"take them out; what it may do is bounded by its user, or by container:")
 		}
@@ -25,14 +27,14 @@ func (c *checker) permitted(a *Agent, n *node) {
 		return
 	}
 	check := func(kind string, fits func(*Agent, bool, Permission) (problem, hint string)) {
-		list := e.value.get(kind)
-		if list == nil || list.shape != isList {
+		list := e.Value.Get(kind)
+		if list == nil || list.Shape != yaml.List {
 			return
 		}
-		for _, item := range list.items {
-			tool, scope, _ := strings.Cut(item.text, "(")
+		for _, item := range list.Items {
+			tool, scope, _ := strings.Cut(item.Text, "(")
 			p := Permission{Tool: tool, Scope: strings.TrimSuffix(scope, ")")}
-			if problem, hint := fits(a, kind == "deny", p); problem != "" && item.shape == isText && tool != "" {
+			if problem, hint := fits(a, kind == "deny", p); problem != "" && item.Shape == yaml.Text && tool != "" {
 				c.at(item, problem, hint)
 			}
 		}
@@ -51,7 +53,7 @@ func (c *checker) permitted(a *Agent, n *node) {
 	check("allow", fits)
 	check("deny", fits)
 	if a.Runner == RunnerCodex {
-		c.codexNetwork(a, e.value)
+		c.codexNetwork(a, e.Value)
 	}
 }
 
@@ -109,9 +111,9 @@ func codexPermission(_ *Agent, deny bool, p Permission) (problem, hint string) {
 
 // codexNetwork reports a network without the right to write, which the sandbox
 // of Codex does not have.
-func (c *checker) codexNetwork(a *Agent, n *node) {
+func (c *checker) codexNetwork(a *Agent, n *yaml.Node) {
 	if a.codexAllows("fetch") && !a.codexAllows("write") && !a.codexAllows("edit") {
-		c.at(n.get("allow"), "codex reaches the network only where it may write", "allow write, too, or take fetch out")
+		c.at(n.Get("allow"), "codex reaches the network only where it may write", "allow write, too, or take fetch out")
 	}
 }
 

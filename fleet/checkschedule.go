@@ -5,36 +5,38 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/tidemark-sessions/tidemark/internal/yaml"
 )
 
 func (c *checker) scheduleFields(s *Schedule) fields {
 	return fields{
-		"name": func(n *node) { s.Name = c.nameOf(n, "the schedule's name") },
-		"type": func(n *node) {
+		"name": func(n *yaml.Node) { s.Name = c.nameOf(n, "the schedule's name") },
+		"type": func(n *yaml.Node) {
 			s.Type = c.choice(n, "type", TypeInterval, TypeCron, TypeWebhook, TypeChat)
 		},
-		"every":      func(n *node) { s.Every = c.span(n, "every", time.Second) },
-		"cron":       func(n *node) { s.Cron = c.cron(n) },
-		"zone":       func(n *node) { s.Zone = c.zone(n) },
-		"jitter":     func(n *node) { s.Jitter = c.span(n, "jitter", 0) },
-		"missed":     func(n *node) { s.Missed = c.choice(n, "missed", MissedSkip, MissedOnce, MissedAll) },
-		"overlap":    func(n *node) { s.Overlap = c.choice(n, "overlap", OverlapSkip, OverlapQueue, OverlapReplace) },
-		"from":       func(n *node) { s.From = c.choice(n, "from", FromStart, FromCompletion) },
-		"prompt":     func(n *node) { s.Prompt = c.told(n, "prompt") },
-		"resume":     func(n *node) { s.Resume = c.bool(n, "resume") },
-		"secret_env": func(n *node) { s.SecretEnv = c.variable(n, "secret_env") },
-		"enabled":    func(n *node) { enabled := c.bool(n, "enabled"); s.Enabled = &enabled },
+		"every":      func(n *yaml.Node) { s.Every = c.span(n, "every", time.Second) },
+		"cron":       func(n *yaml.Node) { s.Cron = c.cron(n) },
+		"zone":       func(n *yaml.Node) { s.Zone = c.zone(n) },
+		"jitter":     func(n *yaml.Node) { s.Jitter = c.span(n, "jitter", 0) },
+		"missed":     func(n *yaml.Node) { s.Missed = c.choice(n, "missed", MissedSkip, MissedOnce, MissedAll) },
+		"overlap":    func(n *yaml.Node) { s.Overlap = c.choice(n, "overlap", OverlapSkip, OverlapQueue, OverlapReplace) },
+		"from":       func(n *yaml.Node) { s.From = c.choice(n, "from", FromStart, FromCompletion) },
+		"prompt":     func(n *yaml.Node) { s.Prompt = c.told(n, "prompt") },
+		"resume":     func(n *yaml.Node) { s.Resume = c.bool(n, "resume") },
+		"secret_env": func(n *yaml.Node) { s.SecretEnv = c.variable(n, "secret_env") },
+		"enabled":    func(n *yaml.Node) { enabled := c.bool(n, "enabled"); s.Enabled = &enabled },
 	}
 }
 
 // schedule reads a schedule of an agent, with the defaults merged in. shared
 // is the variable with the secret of all webhooks.
-func (c *checker) schedule(n *node, a *Agent, shared string) Schedule {
+func (c *checker) schedule(n *yaml.Node, a *Agent, shared string) Schedule {
 	var s Schedule
 	if !c.mapping(n, "a schedule", c.scheduleFields(&s)) {
 		return s
 	}
-	if n.get("name") == nil {
+	if n.Get("name") == nil {
 		c.at(n, "a schedule without a name", "add: name: NAME")
 	}
 	c.kind(&s, n)
@@ -50,11 +52,11 @@ func (c *checker) schedule(n *node, a *Agent, shared string) Schedule {
 }
 
 // kind finds the type of a schedule that does not say it.
-func (c *checker) kind(s *Schedule, n *node) {
-	_, every := n.find("every")
-	cronAt, cron := n.find("cron")
+func (c *checker) kind(s *Schedule, n *yaml.Node) {
+	_, every := n.Find("every")
+	cronAt, cron := n.Find("cron")
 	switch {
-	case n.get("type") != nil:
+	case n.Get("type") != nil:
 	case every && cron:
 		c.key(cronAt, "a schedule has every or cron, one of the two", "make two schedules of it")
 	case every:
@@ -68,7 +70,7 @@ func (c *checker) kind(s *Schedule, n *node) {
 
 // fits reports keys that mean nothing for the schedule's type, and leaves out
 // defaults that do not.
-func (c *checker) fits(s *Schedule, n *node) {
+func (c *checker) fits(s *Schedule, n *yaml.Node) {
 	timed := s.Type == TypeInterval || s.Type == TypeCron
 	for _, rule := range []struct {
 		key   string
@@ -86,7 +88,7 @@ func (c *checker) fits(s *Schedule, n *node) {
 		if rule.fits {
 			continue
 		}
-		if e, ok := n.own(rule.key); ok {
+		if e, ok := n.Own(rule.key); ok {
 			c.key(e, fmt.Sprintf("%s means nothing for type %s", rule.key, s.Type), "take it out")
 		}
 		rule.clear()
@@ -95,29 +97,29 @@ func (c *checker) fits(s *Schedule, n *node) {
 
 // needs reports what a schedule of its type cannot be without, and fills in
 // what is built in.
-func (c *checker) needs(s *Schedule, n *node, a *Agent, shared string) {
+func (c *checker) needs(s *Schedule, n *yaml.Node, a *Agent, shared string) {
 	switch s.Type {
 	case TypeInterval:
-		if n.get("every") == nil {
+		if n.Get("every") == nil {
 			c.at(n, "type interval needs every", "add: every: 1h")
 		}
-		if jitter, ok := n.find("jitter"); ok && s.Every > 0 && s.Jitter >= s.Every {
-			if jitter.inherited { // it was meant for longer ones
+		if jitter, ok := n.Find("jitter"); ok && s.Every > 0 && s.Jitter >= s.Every {
+			if jitter.Inherited { // it was meant for longer ones
 				s.Jitter = s.Every / 2
 			} else {
-				c.at(jitter.value, "jitter is as long as the interval", fmt.Sprintf("make it shorter than %s", spanText(s.Every)))
+				c.at(jitter.Value, "jitter is as long as the interval", fmt.Sprintf("make it shorter than %s", spanText(s.Every)))
 			}
 		}
 		s.From = cmp.Or(s.From, FromStart)
 		s.Missed = cmp.Or(s.Missed, MissedOnce)
 	case TypeCron:
-		if n.get("cron") == nil {
+		if n.Get("cron") == nil {
 			c.at(n, "type cron needs cron", `add: cron: "0 3 * * *"`)
 		}
 		s.Zone = cmp.Or(s.Zone, "UTC")
 		s.Missed = cmp.Or(s.Missed, MissedOnce)
 	case TypeWebhook:
-		if s.SecretEnv = cmp.Or(s.SecretEnv, shared); s.SecretEnv == "" && n.get("secret_env") == nil {
+		if s.SecretEnv = cmp.Or(s.SecretEnv, shared); s.SecretEnv == "" && n.Get("secret_env") == nil {
 			c.at(n, "a webhook needs a secret that its callers sign with", "add secret_env: NAME here, or in the section webhooks for all")
 		}
 	}
@@ -127,10 +129,10 @@ func (c *checker) needs(s *Schedule, n *node, a *Agent, shared string) {
 }
 
 // cron reads when a schedule is due, as Timing does.
-func (c *checker) cron(n *node) string {
+func (c *checker) cron(n *yaml.Node) string {
 	spec := strings.Join(strings.Fields(c.text(n, "cron")), " ")
 	switch {
-	case n.shape == isList || n.shape == isMap:
+	case n.Shape == yaml.List || n.Shape == yaml.Map:
 		return ""
 	case strings.HasPrefix(strings.ToLower(spec), "@every"):
 		c.at(n, "cron is @every", "write it as every: "+cmp.Or(strings.TrimSpace(spec[len("@every"):]), "1h"))
@@ -151,9 +153,9 @@ func (c *checker) cron(n *node) string {
 }
 
 // zone reads the name of a time zone.
-func (c *checker) zone(n *node) string {
+func (c *checker) zone(n *yaml.Node) string {
 	name := c.text(n, "zone")
-	if n.shape == isList || n.shape == isMap {
+	if n.Shape == yaml.List || n.Shape == yaml.Map {
 		return ""
 	}
 	known, seen := c.zones[name]

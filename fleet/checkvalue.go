@@ -12,32 +12,34 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark/redact"
+
+	"github.com/tidemark-sessions/tidemark/internal/yaml"
 )
 
 // fields are the keys of a mapping and what reads the value of each.
-type fields map[string]func(*node)
+type fields map[string]func(*yaml.Node)
 
 // mapping hands the values of a mapping to their readers, and reports keys
 // that there are no readers for. what says which mapping it is; it names the
 // hints for keys that belong elsewhere.
-func (c *checker) mapping(n *node, what string, f fields) bool {
-	if n.shape != isMap {
-		c.at(n, fmt.Sprintf("%s is %s, and should be a mapping", what, n.shape), exampleOf(what))
+func (c *checker) mapping(n *yaml.Node, what string, f fields) bool {
+	if n.Shape != yaml.Map {
+		c.at(n, fmt.Sprintf("%s is %s, and should be a mapping", what, n.Shape), exampleOf(what))
 		return false
 	}
-	for _, e := range n.entries {
-		read, ok := f[e.key]
+	for _, e := range n.Entries {
+		read, ok := f[e.Key]
 		switch {
-		case ok && e.value.shape != isNull:
-			read(e.value)
-		case ok || what == "the file" && strings.HasPrefix(e.key, "x-"):
-		case isSecretName(e.key):
-			c.hide(e.line, e.value.line)
-			c.key(e, fmt.Sprintf("a secret does not belong into this file: %q", e.key), secretHint(f))
+		case ok && e.Value.Shape != yaml.Null:
+			read(e.Value)
+		case ok || what == "the file" && strings.HasPrefix(e.Key, "x-"):
+		case isSecretName(e.Key):
+			c.hide(e.Line, e.Value.Line)
+			c.key(e, fmt.Sprintf("a secret does not belong into this file: %q", e.Key), secretHint(f))
 		case c.full():
 			c.more++
 		default:
-			c.key(e, fmt.Sprintf("%.40q is not a key of %s", e.key, what), keyHint(what, e.key, f))
+			c.key(e, fmt.Sprintf("%.40q is not a key of %s", e.Key, what), keyHint(what, e.Key, f))
 		}
 	}
 	return true
@@ -116,52 +118,52 @@ func exampleOf(what string) string {
 }
 
 // list hands each item of a list to read.
-func (c *checker) list(n *node, what, hint string, read func(*node)) {
-	if n.shape != isList {
-		c.at(n, fmt.Sprintf("%s is %s, and should be a list", what, n.shape), hint)
+func (c *checker) list(n *yaml.Node, what, hint string, read func(*yaml.Node)) {
+	if n.Shape != yaml.List {
+		c.at(n, fmt.Sprintf("%s is %s, and should be a list", what, n.Shape), hint)
 		return
 	}
-	for _, item := range n.items {
+	for _, item := range n.Items {
 		read(item)
 	}
 }
 
 // text reads a text. A number is one, too: it is written without quotes.
-func (c *checker) text(n *node, what string) string {
-	switch n.shape {
-	case isText, isNumber, isBool:
-		if strings.Contains(n.text, "\x00") {
+func (c *checker) text(n *yaml.Node, what string) string {
+	switch n.Shape {
+	case yaml.Text, yaml.Number, yaml.Bool:
+		if strings.Contains(n.Text, "\x00") {
 			c.at(n, what+" holds a NUL", "take it out: no program can be given one")
 		}
-		return n.text
+		return n.Text
 	}
-	c.at(n, fmt.Sprintf("%s is %s, and should be a text", what, n.shape), "")
+	c.at(n, fmt.Sprintf("%s is %s, and should be a text", what, n.Shape), "")
 	return ""
 }
 
 // told reads what an agent is told. It is kept with jobs and schedules, so that
 // a secret in it is a mistake.
-func (c *checker) told(n *node, what string) string {
+func (c *checker) told(n *yaml.Node, what string) string {
 	if c.secret(n) {
-		c.hide(n.line)
+		c.hide(n.Line)
 		c.at(n, what+" has something in it that looks like a secret", "keep it in the environment of the daemon and pass it on: pass_env: [NAME]")
 	}
 	return c.text(n, what)
 }
 
-func (c *checker) bool(n *node, what string) bool {
-	if n.shape != isBool {
+func (c *checker) bool(n *yaml.Node, what string) bool {
+	if n.Shape != yaml.Bool {
 		c.at(n, fmt.Sprintf("%s is %s, and should be true or false", what, described(n)), "")
 		return false
 	}
-	return strings.EqualFold(n.text, "true")
+	return strings.EqualFold(n.Text, "true")
 }
 
 // secret reports that a text looks like a secret.
-func (c *checker) secret(n *node) bool {
+func (c *checker) secret(n *yaml.Node) bool {
 	found, ok := c.secrets[n]
 	if !ok {
-		found = len(redact.Find(n.text)) > 0
+		found = len(redact.Find(n.Text)) > 0
 		c.secrets[n] = found
 	}
 	return found
@@ -169,20 +171,20 @@ func (c *checker) secret(n *node) bool {
 
 // described is what a node is, with what it says when that is short and no
 // secret.
-func described(n *node) string {
-	if n.shape != isText && n.shape != isNumber && n.shape != isBool || len(n.text) > 40 || len(redact.Find(n.text)) > 0 {
-		return string(n.shape)
+func described(n *yaml.Node) string {
+	if n.Shape != yaml.Text && n.Shape != yaml.Number && n.Shape != yaml.Bool || len(n.Text) > 40 || len(redact.Find(n.Text)) > 0 {
+		return string(n.Shape)
 	}
-	return strconv.Quote(n.text)
+	return strconv.Quote(n.Text)
 }
 
 // choice reads one of several words.
-func (c *checker) choice(n *node, what string, all ...string) string {
-	if n.shape == isText && slices.Contains(all, n.text) {
-		return n.text
+func (c *checker) choice(n *yaml.Node, what string, all ...string) string {
+	if n.Shape == yaml.Text && slices.Contains(all, n.Text) {
+		return n.Text
 	}
 	hint := "want " + choices(all)
-	if near := nearest(n.text, all); near != "" {
+	if near := nearest(n.Text, all); near != "" {
 		hint = fmt.Sprintf("did you mean %q? There is %s", near, choices(all))
 	}
 	c.at(n, fmt.Sprintf("%s is %s", what, described(n)), hint)
@@ -190,9 +192,9 @@ func (c *checker) choice(n *node, what string, all ...string) string {
 }
 
 // number reads a whole number between least and most.
-func (c *checker) number(n *node, what string, least, most int) int {
-	i, err := strconv.Atoi(strings.ReplaceAll(n.text, "_", ""))
-	if n.shape != isNumber || err != nil || i < least || i > most {
+func (c *checker) number(n *yaml.Node, what string, least, most int) int {
+	i, err := strconv.Atoi(strings.ReplaceAll(n.Text, "_", ""))
+	if n.Shape != yaml.Number || err != nil || i < least || i > most {
 		c.at(n, fmt.Sprintf("%s is %s", what, described(n)), fmt.Sprintf("want a whole number from %d to %d", least, most))
 		return 0
 	}
@@ -204,15 +206,15 @@ func (c *checker) number(n *node, what string, least, most int) int {
 const maxSpan = 10 * 366 * 24 * time.Hour
 
 // span reads a length of time of at least least.
-func (c *checker) span(n *node, what string, least time.Duration) time.Duration {
-	d, err := parseSpan(n.text)
+func (c *checker) span(n *yaml.Node, what string, least time.Duration) time.Duration {
+	d, err := parseSpan(n.Text)
 	switch {
-	case n.shape == isNumber && err != nil:
-		c.at(n, fmt.Sprintf("%s is %s, without a unit", what, n.text), fmt.Sprintf("for seconds write %ss; others: 90s, 5m, 1h30m, 2d, 1w", n.text))
-	case n.shape != isText && n.shape != isNumber || err != nil:
+	case n.Shape == yaml.Number && err != nil:
+		c.at(n, fmt.Sprintf("%s is %s, without a unit", what, n.Text), fmt.Sprintf("for seconds write %ss; others: 90s, 5m, 1h30m, 2d, 1w", n.Text))
+	case n.Shape != yaml.Text && n.Shape != yaml.Number || err != nil:
 		c.at(n, fmt.Sprintf("%s is %s, and should be a length of time", what, described(n)), "write it like 90s, 5m, 1h30m, 2d or 1w")
 	case d < least:
-		c.at(n, fmt.Sprintf("%s is %s, and should be at least %s", what, n.text, spanText(least)), "")
+		c.at(n, fmt.Sprintf("%s is %s, and should be at least %s", what, n.Text, spanText(least)), "")
 	case d > maxSpan:
 		c.at(n, fmt.Sprintf("%s is longer than ten years", what), "")
 	default:
@@ -273,12 +275,12 @@ func spanText(d time.Duration) string {
 }
 
 // bytes reads a size: a number of bytes, or one with a unit.
-func (c *checker) bytes(n *node, what string) int64 {
-	digits := strings.TrimRight(n.text, "kKMGTiB ")
+func (c *checker) bytes(n *yaml.Node, what string) int64 {
+	digits := strings.TrimRight(n.Text, "kKMGTiB ")
 	units := map[string]int64{"": 1, "B": 1, "KB": 1e3, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-	unit, ok := units[strings.TrimSpace(n.text[len(digits):])]
+	unit, ok := units[strings.TrimSpace(n.Text[len(digits):])]
 	size, err := strconv.ParseInt(digits, 10, 64)
-	if n.shape != isText && n.shape != isNumber || !ok || err != nil || size <= 0 || size > math.MaxInt64/unit {
+	if n.Shape != yaml.Text && n.Shape != yaml.Number || !ok || err != nil || size <= 0 || size > math.MaxInt64/unit {
 		c.at(n, fmt.Sprintf("%s is %s, and should be a size", what, described(n)), "write it like 500KB, 10MB or 1GiB, or as a number of bytes")
 		return 0
 	}
@@ -286,9 +288,9 @@ func (c *checker) bytes(n *node, what string) int64 {
 }
 
 // nameOf reads the name of an agent or a schedule.
-func (c *checker) nameOf(n *node, what string) string {
+func (c *checker) nameOf(n *yaml.Node, what string) string {
 	name := c.text(n, what)
-	if n.shape == isList || n.shape == isMap || isName(name) {
+	if n.Shape == yaml.List || n.Shape == yaml.Map || isName(name) {
 		return name
 	}
 	c.at(n, fmt.Sprintf("%s is %s", what, described(n)), fmt.Sprintf("a name has letters, digits, - and _, begins with a letter or a digit, and is at most %d long", maxName))
@@ -304,11 +306,11 @@ func isName(s string) bool {
 }
 
 // variable reads the name of an environment variable.
-func (c *checker) variable(n *node, what string) string {
-	if n.shape == isText && isVariable(n.text) && len(redact.Find(n.text)) == 0 {
-		return n.text
+func (c *checker) variable(n *yaml.Node, what string) string {
+	if n.Shape == yaml.Text && isVariable(n.Text) && len(redact.Find(n.Text)) == 0 {
+		return n.Text
 	}
-	c.hide(n.line) // what is there instead may be the secret
+	c.hide(n.Line) // what is there instead may be the secret
 	c.at(n, what+" is not the name of an environment variable", "name the variable that has the secret, like TIDEMARK_HOOK_SECRET, not the secret")
 	return ""
 }
@@ -319,23 +321,23 @@ func isVariable(s string) bool {
 }
 
 // command reads a program and its arguments.
-func (c *checker) command(n *node, what string) []string {
+func (c *checker) command(n *yaml.Node, what string) []string {
 	switch {
-	case n.shape == isText && n.text != "" && !strings.ContainsAny(n.text, " \t\n"):
-		return []string{n.text}
-	case n.shape == isText && n.text != "":
-		c.at(n, what+" is one text, and should be a list of the program and its arguments", commandHint(n.text))
+	case n.Shape == yaml.Text && n.Text != "" && !strings.ContainsAny(n.Text, " \t\n"):
+		return []string{n.Text}
+	case n.Shape == yaml.Text && n.Text != "":
+		c.at(n, what+" is one text, and should be a list of the program and its arguments", commandHint(n.Text))
 		return nil
 	}
 	var words []string
-	c.list(n, what, `write it like ["make", "test"]`, func(item *node) {
+	c.list(n, what, `write it like ["make", "test"]`, func(item *yaml.Node) {
 		words = append(words, c.text(item, "a word of "+what))
 		if c.secret(item) {
-			c.hide(item.line)
+			c.hide(item.Line)
 			c.at(item, "this looks like a secret, and secrets do not belong into this file", "pass it by an environment variable: everybody on the machine sees arguments")
 		}
 	})
-	if n.shape == isList && (len(words) == 0 || words[0] == "") {
+	if n.Shape == yaml.List && (len(words) == 0 || words[0] == "") {
 		c.at(n, what+" names no program", `write it like ["make", "test"]`)
 	}
 	return words
@@ -354,36 +356,36 @@ func commandHint(text string) string {
 }
 
 // link reads an http or https URL without a password in it.
-func (c *checker) link(n *node, what string) string {
-	u, err := url.Parse(n.text)
+func (c *checker) link(n *yaml.Node, what string) string {
+	u, err := url.Parse(n.Text)
 	switch {
-	case n.shape != isText || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+	case n.Shape != yaml.Text || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		c.at(n, what+" is not a URL", "write it like https://host/path")
 		return ""
 	case u.User != nil:
-		c.hide(n.line)
+		c.hide(n.Line)
 		c.at(n, what+" has a name or a password in it", "secrets do not belong into this file")
 		return ""
 	}
-	return n.text
+	return n.Text
 }
 
 // listen reads where to listen.
-func (c *checker) listen(n *node, what string) string {
-	host, port, err := net.SplitHostPort(n.text)
+func (c *checker) listen(n *yaml.Node, what string) string {
+	host, port, err := net.SplitHostPort(n.Text)
 	number, portErr := strconv.ParseUint(port, 10, 16)
-	if n.shape != isText || err != nil || portErr != nil || number == 0 || strings.ContainsAny(host, " /") {
+	if n.Shape != yaml.Text || err != nil || portErr != nil || number == 0 || strings.ContainsAny(host, " /") {
 		c.at(n, fmt.Sprintf("%s is %s, and should be an address and a port", what, described(n)), "write it like 127.0.0.1:7434")
 		return ""
 	}
-	return n.text
+	return n.Text
 }
 
 // folder reads a folder, and makes of it the one that is meant.
-func (c *checker) folder(n *node, what string) string {
+func (c *checker) folder(n *yaml.Node, what string) string {
 	written := c.text(n, what)
 	switch {
-	case n.shape != isText:
+	case n.Shape != yaml.Text:
 		return ""
 	case written == "":
 		c.at(n, what+" is empty", "leave it out for the folder of this file")

@@ -3,6 +3,8 @@ package fleet
 import (
 	"io/fs"
 	"time"
+
+	"github.com/tidemark-sessions/tidemark/internal/yaml"
 )
 
 // File is what a fleet file says, with the defaults filled in: nothing in it
@@ -38,7 +40,7 @@ type File struct {
 	Metrics  Metrics
 	Keep     Keep // of agents that do not say it themselves
 
-	defaults *node // the section, for schedules that are added at run time
+	defaults *yaml.Node // the section, for schedules that are added at run time
 }
 
 // Info is what people call the fleet.
@@ -259,7 +261,7 @@ func (f *File) ParseSchedule(agent Agent, data []byte) (Schedule, error) {
 	root := c.load(data)
 	var s Schedule
 	if root != nil {
-		s = c.schedule(c.fill(root, f.defaults.get("schedule")), &agent, f.Webhooks.SecretEnv)
+		s = c.schedule(c.fill(root, f.defaults.Get("schedule")), &agent, f.Webhooks.SecretEnv)
 	}
 	return s, c.found()
 }

@@ -250,6 +250,14 @@ agents:
 	}
 }
 
+func TestATabInATextStays(t *testing.T) {
+	f := parsed(t, "agents:\n  - name: a\n    description: one\ttwo  three\n    schedules:\n      - {name: s, every: 1h, prompt: a\tb}\n      - name: t\n        every: 1h\n        prompt: a\t\tb # not this\n")
+	a := f.Agents[0]
+	if a.Description != "one\ttwo  three" || a.Schedules[0].Prompt != "a\tb" || a.Schedules[1].Prompt != "a\t\tb" {
+		t.Errorf("%+v", a)
+	}
+}
+
 func TestFileThatGrowsInMemoryIsRefused(t *testing.T) {
 	aliases := "x-0: &x0 [a, b]\n"
 	for i := range 30 {

@@ -413,7 +413,7 @@ func TestAnAgentIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, has := range [][]string{{"coder"}, {}} {
-		if err := st.DaemonHas(t.Context(), who, has); err != nil {
+		if err := st.DaemonAgents(t.Context(), who, has); err != nil {
 			t.Fatal(err)
 		}
 		if len(has) > 0 {

@@ -162,7 +162,7 @@ func TestOnlyAnAgentThatNobodyHasIsRemoved(t *testing.T) {
 	}
 	has := func(agents ...string) {
 		t.Helper()
-		if err := s.DaemonHas(ctx, daemon, agents); err != nil {
+		if err := s.DaemonAgents(ctx, daemon, agents); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/yaml"
 	"github.com/tidemark-sessions/tidemark/redact"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -94,12 +94,14 @@ func (s *settings) read(file string, required bool) error {
 		return tidemark.Invalidf("configuration: %w", err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxConfigBytes))
+	b, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
 	if err != nil {
 		return tidemark.Invalidf("configuration %s: %w", file, err)
 	}
-	if err := yaml.UnmarshalWithOptions(b, s, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
-		return tidemark.Invalidf("configuration %s: %s", file, yaml.FormatError(err, false, true))
+	limits := yaml.Limits{Bytes: maxConfigBytes, Parts: 100_000, Keys: 1000, Depth: 16, Anchors: 100, Values: 100_000}
+	if problems := yaml.Decode(b, limits, s); len(problems) > 0 {
+		p := problems[0]
+		return tidemark.Invalidf("configuration %s:%d:%d: %s", file, p.Line, p.Column, p.Message)
 	}
 	if s.Store != "" {
 		s.origins["store"] = file

@@ -112,6 +112,13 @@ func TestAliasesThatAreNoBombAreReplaced(t *testing.T) {
 	}
 }
 
+func TestTextsKeepTheirWhiteSpace(t *testing.T) {
+	got := take(t, herd(map[string]string{"jobs/job-2026-03-01-aaaaaa.yaml": goodJob + "prompt: a\tb\tc\nsummary: |-\n  \tone\u2028\n  two\x7f\n"}))
+	if len(got.skips) > 0 || got.Jobs[0].Prompt != "a\tb\tc" || got.Jobs[0].Summary != "\tone\u2028\ntwo\x7f" {
+		t.Errorf("%+v, skipped %q", got.Jobs, got.skips)
+	}
+}
+
 func TestHostileNamesAndValuesAreSkippedAlone(t *testing.T) {
 	long := strings.Repeat("x", 200)
 	p := herd(map[string]string{
