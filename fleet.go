@@ -137,8 +137,8 @@ const (
 	TriggerSpawned  = "spawned"
 )
 
-// The states of a job. One whose owner died is interrupted, and can be resumed.
-// One that waited for an agent which nobody has is abandoned, and says why.
+// The states of a job. One whose owner died is interrupted, and can be resumed;
+// one that waited and that nobody will run is abandoned.
 const (
 	JobPending     = "pending"
 	JobRunning     = "running"

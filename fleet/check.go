@@ -9,9 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/redact"
-
 	"github.com/tidemark-sessions/tidemark/internal/yaml"
+	"github.com/tidemark-sessions/tidemark/redact"
 )
 
 // Problem is one thing that is wrong with a fleet file.

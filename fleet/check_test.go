@@ -36,10 +36,11 @@ func scheduleWith(line string) string {
 }
 
 const (
-	spanHint = "write it like 90s, 5m, 1h30m, 2d or 1w"
-	cronHint = `write minute, hour, day, month and weekday, like "30 3 * * MON-FRI", with seconds before them if needed, or a name like "@daily"`
-	nameHint = "a name has letters, digits, - and _, begins with a letter or a digit, and is at most 48 long"
-	varHint  = "name the variable that has the secret, like TIDEMARK_HOOK_SECRET, not the secret"
+	spanHint      = "write it like 90s, 5m, 1h30m, 2d or 1w"
+	cronHint      = `write minute, hour, day, month and weekday, like "30 3 * * MON-FRI", with seconds before them if needed, or a name like "@daily"`
+	nameHint      = "a name has letters, digits, - and _, begins with a letter or a digit, and is at most 48 long"
+	qualifiedHint = "a name has letters, digits, - and _, begins with a letter or a digit, and is at most 64 long; one of a fleet inside of the fleet has dots: ops.auditor"
+	varHint       = "name the variable that has the secret, like TIDEMARK_HOOK_SECRET, not the secret"
 )
 
 // ghToken looks like one of GitHub.
@@ -82,8 +83,11 @@ func TestMistakesAreFoundWhereTheyAreWithAWayOut(t *testing.T) {
 		{"agents by name", "agents:\n  helper:\n    model: m\n", "2:3: agents is a mapping, and should be a list -> begin each agent with: - name: NAME"},
 		{"agent is text", "agents: [helper]\n", "1:10: an agent is a text, and should be a mapping -> begin each agent with: - name: NAME"},
 		{"no name", "agents:\n  - model: m\n", "2:5: an agent without a name -> add: name: NAME"},
-		{"dots in a name", "agents: [{name: a.b}]\n", `1:17: the agent's name is "a.b" -> ` + nameHint},
-		{"dash first", "agents: [{name: -a}]\n", `1:17: the agent's name is "-a" -> ` + nameHint},
+		{"a dot last", "agents: [{name: a.}]\n", `1:17: the agent's name is "a." -> ` + qualifiedHint},
+		{"nothing between dots", "agents: [{name: a..b}]\n", `1:17: the agent's name is "a..b" -> ` + qualifiedHint},
+		{"a session first", "agents: [{name: 01930000-0000-7000-8000-000000000001.b}]\n", `1:17: the agent's name is "01930000-0000-7000-8000-000000000001.b" -> ` + qualifiedHint},
+		{"dash first", "agents: [{name: -a}]\n", `1:17: the agent's name is "-a" -> ` + qualifiedHint},
+		{"dots in a schedule's name", agentWith("schedules: [{name: a.b, every: 1h, prompt: p}]"), `3:24: the schedule's name is "a.b" -> ` + nameHint},
 		{"name twice", "agents:\n  - name: a\n  - name: A\n", `3:11: a second agent "A" -> the first one is in line 2`},
 		{"typo", agentWith("descripton: d"), `3:5: "descripton" is not a key of an agent -> did you mean "description"?`},
 		{"swapped letters", agentWith("modle: m"), `3:5: "modle" is not a key of an agent -> did you mean "model"?`},

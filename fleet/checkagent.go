@@ -191,7 +191,7 @@ func (c *checker) agent(item, defaults *yaml.Node, f *File) (Agent, bool) {
 
 func (c *checker) agentFields(a *Agent) fields {
 	return fields{
-		"name":        func(n *yaml.Node) { a.Name = c.nameOf(n, "the agent's name") },
+		"name":        func(n *yaml.Node) { a.Name = c.agentName(n) },
 		"description": func(n *yaml.Node) { a.Description = c.text(n, "description") },
 		"runner": func(n *yaml.Node) {
 			a.Runner = c.choice(n, "runner", RunnerBuiltin, RunnerClaude, RunnerCodex, RunnerACP, RunnerCommand)

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidemark-sessions/tidemark/redact"
-
+	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/yaml"
+	"github.com/tidemark-sessions/tidemark/redact"
 )
 
 // fields are the keys of a mapping and what reads the value of each.
@@ -293,12 +293,51 @@ func (c *checker) nameOf(n *yaml.Node, what string) string {
 	if n.Shape == yaml.List || n.Shape == yaml.Map || isName(name) {
 		return name
 	}
-	c.at(n, fmt.Sprintf("%s is %s", what, described(n)), fmt.Sprintf("a name has letters, digits, - and _, begins with a letter or a digit, and is at most %d long", maxName))
+	c.at(n, fmt.Sprintf("%s is %s", what, described(n)), nameRule(maxName))
 	return ""
+}
+
+// agentName reads the name of an agent, which may say with dots what it is
+// inside of: ops.auditor.
+func (c *checker) agentName(n *yaml.Node) string {
+	name := c.text(n, "the agent's name")
+	if n.Shape == yaml.List || n.Shape == yaml.Map || isQualified(name) {
+		return name
+	}
+	c.at(n, "the agent's name is "+described(n), nameRule(maxQualified))
+	return ""
+}
+
+func nameRule(most int) string {
+	const rule = "a name has letters, digits, - and _, begins with a letter or a digit, and is at most %d long"
+	if most == maxName {
+		return fmt.Sprintf(rule, most)
+	}
+	return fmt.Sprintf(rule+"; one of a fleet inside of the fleet has dots: ops.auditor", most)
 }
 
 // maxName leaves room for what is made of two names in one id.
 const maxName = 48
+
+// maxQualified is for names with dots. In capitals, with the hash of a
+// schedule behind it, one is still the name of a file.
+const maxQualified = 64
+
+// isQualified reports whether a name can be an agent's. What an id begins with
+// up to its first dot may be the session that it belongs to, so that is no
+// session's id.
+func isQualified(s string) bool {
+	first, _, _ := strings.Cut(s, ".")
+	if _, err := tidemark.ParseSessionID(first); err == nil || len(s) > maxQualified {
+		return false
+	}
+	for part := range strings.SplitSeq(s, ".") {
+		if !isName(part) {
+			return false
+		}
+	}
+	return true
+}
 
 func isName(s string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

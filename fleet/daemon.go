@@ -112,6 +112,8 @@ type Daemon struct {
 	o    DaemonOptions
 	book *Book
 	wake chan struct{}
+	// failed is what was told of schedules, by their ids; only round uses it.
+	failed map[string]string
 
 	mu     sync.Mutex
 	file   *File
@@ -134,7 +136,7 @@ func NewDaemon(o DaemonOptions) *Daemon {
 	if o.Tell == nil {
 		o.Tell = func(string, string) {}
 	}
-	d := &Daemon{o: o, book: new(Book), wake: make(chan struct{}, 1), file: o.File, runs: make(map[string]context.CancelCauseFunc)}
+	d := &Daemon{o: o, book: new(Book), wake: make(chan struct{}, 1), file: o.File, runs: make(map[string]context.CancelCauseFunc), failed: make(map[string]string)}
 	d.absent.since = make(map[string]time.Time)
 	d.quit, d.giveUp = context.WithCancel(context.Background())
 	d.gate = newGate(d, o.Secret)
@@ -252,8 +254,13 @@ func (d *Daemon) round(ctx context.Context, now time.Time) (next time.Time, err 
 	// in each other's way at each of them.
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
 	for _, s := range due {
-		if err := d.occur(ctx, s, now); err != nil {
+		err := d.occur(ctx, s, now)
+		if err != nil && d.failed[idOf(s)] != err.Error() { // it is due again in a second
 			d.o.Tell(s.Agent, fmt.Sprintf("schedule %s: %s", s.Name, err))
+			d.failed[idOf(s)] = err.Error()
+		}
+		if err == nil {
+			delete(d.failed, idOf(s))
 		}
 	}
 	if err := d.wakeSleepers(ctx, now); err != nil {

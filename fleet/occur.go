@@ -89,7 +89,8 @@ func agentNames(f *File) []string {
 // otherwise its next instant stands.
 func (d *Daemon) keepSchedule(ctx context.Context, a Agent, s Schedule, by string, now time.Time) error {
 	if have, err := d.o.Store.Schedule(ctx, a.Name, s.Name); err == nil && !have.NextRunAt.IsZero() && !have.NextRunAt.After(now) {
-		if err := d.occur(ctx, have, now); err != nil {
+		// One that came from elsewhere may not say when it is due: the file does.
+		if err := d.occur(ctx, have, now); err != nil && !errors.Is(err, tidemark.ErrInvalid) {
 			return err
 		}
 	}
@@ -181,6 +182,9 @@ func splay(t Timing, id string) time.Duration {
 func (d *Daemon) occur(ctx context.Context, s tidemark.Schedule, now time.Time) error {
 	if _, ok := d.agent(s.Agent); !ok {
 		return nil // another fleet's, or one that is gone
+	}
+	if s.Every == "" && s.Cron == "" {
+		return nil // it came from elsewhere, where only a configuration knew when it is due
 	}
 	standing := Standing{Next: s.NextRunAt, Settled: s.SettledAt}
 	if s.Job != "" {

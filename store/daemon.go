@@ -51,7 +51,8 @@ func safeName(host string) string {
 func (s *Store) AddDaemon(ctx context.Context, d Daemon) error {
 	d.StartedAt = s.now()
 	d.SeenAt = d.StartedAt
-	_, err := s.replace(ctx, daemonKey(d.Holder), d, nil)
+	key := daemonKey(d.Holder)
+	_, err := s.replace(ctx, key, func(version int64) (tidemark.Record, error) { return put(key, version, d) })
 	return err
 }
 

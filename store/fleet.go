@@ -32,7 +32,8 @@ func (s *Store) Fleet(ctx context.Context) (tidemark.Fleet, error) {
 
 // PutFleet keeps what is known of the fleet.
 func (s *Store) PutFleet(ctx context.Context, f tidemark.Fleet) error {
-	_, err := s.replace(ctx, tidemark.Key{Kind: kindFleet, ID: fleetID}, f, nil)
+	key := tidemark.Key{Kind: kindFleet, ID: fleetID}
+	_, err := s.replace(ctx, key, func(version int64) (tidemark.Record, error) { return put(key, version, f) })
 	return err
 }
 
@@ -43,11 +44,18 @@ func (s *Store) Agents(ctx context.Context) iter.Seq2[tidemark.Agent, error] {
 
 // PutAgent keeps the state of an agent and reports whether it changed anything.
 func (s *Store) PutAgent(ctx context.Context, a tidemark.Agent) (bool, error) {
+	return s.replace(ctx, agentKey(a.Name), func(version int64) (tidemark.Record, error) { return s.agentRecord(a, version) })
+}
+
+// agentRecord files an agent, without the secrets in it.
+func (s *Store) agentRecord(a tidemark.Agent, version int64) (tidemark.Record, error) {
 	if err := tidemark.CheckID(a.Name); err != nil {
-		return false, tidemark.Invalidf("agent: %w", err)
+		return tidemark.Record{}, tidemark.Invalidf("agent: %w", err)
 	}
 	s.hideAgent(&a)
-	return s.replace(ctx, agentKey(a.Name), a, func(r *tidemark.Record) { r.State = a.Status })
+	r, err := put(agentKey(a.Name), version, a)
+	r.State = a.Status
+	return r, err
 }
 
 // Schedules lists the schedules of an agent, or of all when that is "". One that
@@ -73,12 +81,23 @@ func asDue(d tidemark.Schedule) tidemark.Schedule {
 
 // PutSchedule keeps a schedule and reports whether it changed anything.
 func (s *Store) PutSchedule(ctx context.Context, d tidemark.Schedule) (bool, error) {
-	key := s.scheduleKey(d.Agent, d.Name)
-	if err := tidemark.CheckID(key.ID); err != nil || d.Name == "" {
-		return false, tidemark.Invalidf("schedule %q of agent %q: not a name", d.Name, d.Agent)
+	if err := s.checkSchedule(d); err != nil {
+		return false, err
 	}
+	s.hideSchedule(&d)
+	return s.replace(ctx, s.scheduleKey(d.Agent, d.Name), func(version int64) (tidemark.Record, error) { return s.scheduleRecord(d, version) })
+}
+
+// checkSchedule returns ErrInvalid for one that could not be filed.
+func (s *Store) checkSchedule(d tidemark.Schedule) error {
+	if err := tidemark.CheckID(s.scheduleKey(d.Agent, d.Name).ID); err != nil || d.Name == "" {
+		return tidemark.Invalidf("schedule %q of agent %q: not a name", d.Name, d.Agent)
+	}
+	return nil
+}
+
+func (s *Store) hideSchedule(d *tidemark.Schedule) {
 	s.hide(tidemark.SessionID(d.Agent), []*string{&d.LastError}, &d.Extra)
-	return s.replace(ctx, key, d, func(r *tidemark.Record) { fileSchedule(r, d) })
 }
 
 // fileSchedule makes a schedule found by its agent and by when it is due.
@@ -131,12 +150,19 @@ func (s *Store) Job(ctx context.Context, id string) (tidemark.Job, error) {
 
 // PutJob keeps a job and reports whether it changed anything.
 func (s *Store) PutJob(ctx context.Context, j tidemark.Job) (bool, error) {
+	return s.replace(ctx, jobKey(j.ID), func(version int64) (tidemark.Record, error) { return s.keptJobRecord(j, version) })
+}
+
+// keptJobRecord files a job that was made elsewhere, without the secrets in it.
+func (s *Store) keptJobRecord(j tidemark.Job, version int64) (tidemark.Record, error) {
 	if err := tidemark.CheckID(j.ID); err != nil {
-		return false, tidemark.Invalidf("job: %w", err)
+		return tidemark.Record{}, tidemark.Invalidf("job: %w", err)
 	}
 	s.hideJob(&j)
 	s.hide(tidemark.SessionID(j.ID), nil, &j.Extra)
-	return s.replace(ctx, jobKey(j.ID), j, func(r *tidemark.Record) { r.Group, r.State = j.Agent, j.Status })
+	r, err := put(jobKey(j.ID), version, j)
+	r.Group, r.State = j.Agent, j.Status
+	return r, err
 }
 
 // Output yields what a job put out.
@@ -222,19 +248,16 @@ func (s *Store) eventLines(log tidemark.Key, from int64, events []tidemark.Event
 }
 
 // replace puts a record, unless it says the same already.
-func (s *Store) replace(ctx context.Context, key tidemark.Key, body any, file func(*tidemark.Record)) (bool, error) {
+func (s *Store) replace(ctx context.Context, key tidemark.Key, record func(version int64) (tidemark.Record, error)) (bool, error) {
 	changed := false
 	err := retry(ctx, func() error {
 		old, err := s.backend.Get(ctx, key)
 		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 			return err
 		}
-		r, err := put(key, old.Version, body)
+		r, err := record(old.Version)
 		if err != nil {
 			return err
-		}
-		if file != nil {
-			file(&r)
 		}
 		if changed = !bytes.Equal(r.Body, old.Body); !changed {
 			return nil

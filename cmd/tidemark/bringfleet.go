@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"reflect"
 
@@ -31,25 +30,33 @@ func (b *bringer) fleet(ctx context.Context, p convert.Place, from string) error
 			return err
 		}
 	}
+	g := &fleetGuest{bringer: b, from: from, whole: whole}
+	if err := g.look(ctx); err != nil {
+		return err
+	}
 	for _, agent := range f.Agents {
-		if err := b.keep(b.agent(ctx, agent, from, whole)); err != nil {
+		if err := g.agent(ctx, agent); err != nil {
 			return err
 		}
 	}
 	for _, schedule := range f.Schedules {
-		if err := b.keep(b.schedule(ctx, schedule, from)); err != nil {
+		if err := g.schedule(ctx, schedule); err != nil {
 			return err
 		}
 	}
 	for job, err := range f.Jobs {
-		row := brought{}
 		if err == nil {
-			row, err = b.job(ctx, job, from)
+			err = g.job(ctx, job)
+		} else {
+			err = b.keep(brought{}, err)
 		}
-		if err := b.keep(row, err); err != nil {
+		if err != nil {
 			return err
 		}
 		b.progress("%d jobs", len(b.rows))
+	}
+	if err := g.flush(ctx); err != nil {
+		return err
 	}
 	for _, t := range f.Transcripts {
 		tool, err := toolNamed(t.Tool)
@@ -87,76 +94,6 @@ func stateOf(isNew, changed bool, events int) string {
 		return "changed"
 	}
 	return "known"
-}
-
-// agent brings the state of an agent, and what it logged. One that is here
-// keeps its state unless the whole of it could be read.
-func (b *bringer) agent(ctx context.Context, a convert.Agent, from string, whole bool) (brought, error) {
-	row := brought{From: from, Kind: "agent", Title: a.Name}
-	isNew := true
-	if b.s != nil {
-		for have, err := range b.s.Agents(ctx) {
-			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-				return row, err
-			}
-			isNew = isNew && have.Name != a.Name
-		}
-	}
-	changed := isNew
-	var err error
-	if !b.dryRun && (isNew || whole) {
-		if changed, err = b.s.PutAgent(ctx, a.Agent); err != nil {
-			return row, err
-		}
-	}
-	l := eventLog{b.s, a.Name, (*store.Store).AgentLogLength, (*store.Store).AppendAgentLog}
-	row.Entries, err = b.events(ctx, l, a.Log)
-	row.State = stateOf(isNew, changed, row.Entries)
-	return row, err
-}
-
-func (b *bringer) schedule(ctx context.Context, d tidemark.Schedule, from string) (brought, error) {
-	row := brought{From: from, Kind: "schedule", Title: d.Agent + "/" + d.Name}
-	isNew := true
-	if b.s != nil {
-		for have, err := range b.s.Schedules(ctx, d.Agent) {
-			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-				return row, err
-			}
-			isNew = isNew && have.Name != d.Name
-		}
-	}
-	changed := isNew
-	var err error
-	if !b.dryRun {
-		changed, err = b.s.PutSchedule(ctx, d)
-	}
-	row.State = stateOf(isNew, changed, 0)
-	return row, err
-}
-
-func (b *bringer) job(ctx context.Context, j convert.Job, from string) (brought, error) {
-	row := brought{From: from, Kind: "job", Title: j.ID}
-	b.setClock(j.FinishedAt, j.StartedAt) // listings have the newest first
-	isNew := true
-	if b.s != nil {
-		_, err := b.s.Job(ctx, j.ID)
-		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
-			return row, err
-		}
-		isNew = err != nil
-	}
-	l := eventLog{b.s, j.ID, (*store.Store).OutputLength, (*store.Store).AppendOutput}
-	var err error
-	if row.Entries, err = b.events(ctx, l, j.Output); err != nil {
-		return row, err
-	}
-	changed := isNew
-	if !b.dryRun {
-		changed, err = b.s.PutJob(ctx, j.Job)
-	}
-	row.State = stateOf(isNew, changed, row.Entries)
-	return row, err
 }
 
 // eventLog is the log of a job or an agent.

@@ -42,7 +42,7 @@ processes may run the same fleet on one store.`,
 	}
 	f := &fleetRoom{app: a}
 	cmd.PersistentFlags().StringVarP(&f.file, "file", "f", fleetFile, "the fleet `FILE`")
-	cmd.AddCommand(f.init(), f.validate(), f.up(), f.status(), f.install(), f.signal("down", "Stop the fleet on this machine", syscall.SIGTERM),
+	cmd.AddCommand(f.init(), f.convert(), f.validate(), f.up(), f.status(), f.install(), f.signal("down", "Stop the fleet on this machine", syscall.SIGTERM),
 		f.signal("reload", "Make the fleet on this machine read its file again", syscall.SIGHUP))
 	return cmd
 }
@@ -63,23 +63,31 @@ func (f *fleetRoom) init() *cobra.Command {
 			if _, err := os.Stat(f.file); err == nil {
 				return withHint(tidemark.Existsf("%s is there already", f.file), "name another one with --file")
 			}
-			dir, err := durable.OpenDir(filepath.Dir(f.file))
-			if err != nil {
-				return tidemark.Invalidf("%w", err)
-			}
-			defer dir.Close()
-			name := filepath.Base(f.file)
-			err = durable.Stream(dir, name+".tmp", name, func(w io.Writer) error {
-				_, err := w.Write(fleet.Template())
+			if err := f.write(fleet.Template()); err != nil {
 				return err
-			})
-			if err != nil {
-				return tidemark.Storagef("%s: %w", f.file, err)
 			}
 			f.say("Wrote %s. Change it, then: tidemark fleet validate, tidemark fleet up", f.file)
 			return nil
 		},
 	}
+}
+
+// write writes the fleet file, whole or not at all.
+func (f *fleetRoom) write(text []byte) error {
+	dir, err := durable.OpenDir(filepath.Dir(f.file))
+	if err != nil {
+		return tidemark.Invalidf("%w", err)
+	}
+	defer dir.Close()
+	name := filepath.Base(f.file)
+	err = durable.Stream(dir, name+".tmp", name, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+	if err != nil {
+		return tidemark.Storagef("%s: %w", f.file, err)
+	}
+	return nil
 }
 
 // maxFleetFile bounds a fleet file.
@@ -96,6 +104,11 @@ func (f *fleetRoom) read() (*fleet.File, error) {
 	if err != nil {
 		return nil, tidemark.Storagef("%s: %w", f.file, err)
 	}
+	return f.parse(data)
+}
+
+// parse reads the text of the fleet file.
+func (f *fleetRoom) parse(data []byte) (*fleet.File, error) {
 	folder, err := filepath.Abs(filepath.Dir(f.file))
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ func jobsCommand(a *app) *cobra.Command {
 				}
 				t := a.table(columns...)
 				for _, j := range rows {
-					row := []string{j.ID, j.Agent, j.Status, orDash(j.ExitReason), j.Trigger, a.when(j.StartedAt), firstLine(j.Summary)}
+					row := []string{j.ID, j.Agent, j.Status, orDash(j.ExitReason), j.Trigger, a.when(j.StartedAt), firstLine(cmp.Or(j.Summary, j.ErrorMessage))}
 					if several {
 						row = append(row, orDash(j.Node))
 					}

@@ -138,10 +138,12 @@ func jobObject(j tidemark.Job) (o object, lost []string) {
 			exit = tidemark.ExitCancelled
 		}
 	}
-	switch status {
-	case tidemark.JobInterrupted:
+	switch {
+	case status == tidemark.JobInterrupted:
 		status, exit = tidemark.JobFailed, tidemark.ExitError
-	case tidemark.JobAbandoned:
+	case status == tidemark.JobAbandoned && j.FinishedAt.IsZero():
+		status = tidemark.JobPending // as it came from there
+	case status == tidemark.JobAbandoned:
 		status, exit = tidemark.JobCancelled, tidemark.ExitCancelled
 	}
 	if status != j.Status {

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// fleetGuest is a fleet on its way in. What is new of it waits, and is kept
+// with many others in one commit: a sync for each of thousands of jobs would
+// take a minute. Killed in between, an import has kept whole commits, and run
+// again it finds them and goes on.
+type fleetGuest struct {
+	*bringer
+	from      string
+	whole     bool // everything could be read
+	agents    map[string]bool
+	schedules map[[2]string]bool
+	waiting   []arrival
+	size      int
+}
+
+// arrival is something new, and how it is kept if it turns out to be here.
+type arrival struct {
+	store.Imported
+	row   brought
+	alone func(context.Context) (brought, error)
+}
+
+const (
+	// fleetChunk and fleetBytes bound what waits for one commit.
+	fleetChunk = 512
+	fleetBytes = 4 << 20
+)
+
+// look learns which agents and schedules are here.
+func (g *fleetGuest) look(ctx context.Context) error {
+	g.agents, g.schedules = map[string]bool{}, map[[2]string]bool{}
+	if g.s == nil {
+		return nil
+	}
+	for a, err := range g.s.Agents(ctx) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return err
+		}
+		g.agents[a.Name] = true
+	}
+	for d, err := range g.s.Schedules(ctx, "") {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return err
+		}
+		g.schedules[[2]string{d.Agent, d.Name}] = true
+	}
+	return nil
+}
+
+// agent brings the state of an agent, and what it logged. One that is here
+// keeps its state unless the whole of it could be read.
+func (g *fleetGuest) agent(ctx context.Context, a convert.Agent) error {
+	isNew := !g.agents[a.Name]
+	alone := func(ctx context.Context) (row brought, err error) {
+		row = brought{From: g.from, Kind: "agent", Title: a.Name}
+		changed := isNew
+		if !g.dryRun && (isNew || g.whole) {
+			if changed, err = g.s.PutAgent(ctx, a.Agent); err != nil {
+				return row, err
+			}
+		}
+		row.Entries, err = g.events(ctx, eventLog{g.s, a.Name, (*store.Store).AgentLogLength, (*store.Store).AppendAgentLog}, a.Log)
+		row.State = stateOf(isNew, changed, row.Entries)
+		return row, err
+	}
+	row := brought{From: g.from, Kind: "agent", Title: a.Name, State: "new"}
+	return g.arrive(ctx, isNew, arrival{store.Imported{Agent: &a.Agent, At: g.clock}, row, alone}, a.Log)
+}
+
+func (g *fleetGuest) schedule(ctx context.Context, d tidemark.Schedule) error {
+	isNew := !g.schedules[[2]string{d.Agent, d.Name}]
+	row := brought{From: g.from, Kind: "schedule", Title: d.Agent + "/" + d.Name, State: "new"}
+	alone := func(ctx context.Context) (brought, error) {
+		changed := isNew
+		var err error
+		if !g.dryRun {
+			changed, err = g.s.PutSchedule(ctx, d)
+		}
+		row := row
+		row.State = stateOf(isNew, changed, 0)
+		return row, err
+	}
+	return g.arrive(ctx, isNew, arrival{store.Imported{Schedule: &d, At: g.clock}, row, alone}, nil)
+}
+
+// job brings a job and its output. One that waits elsewhere is run by nobody
+// here.
+func (g *fleetGuest) job(ctx context.Context, j convert.Job) error {
+	if j.Status == tidemark.JobPending {
+		j.Status, j.ErrorMessage = tidemark.JobAbandoned, "it waited in "+g.tool.Title+" when it was imported, and is not run here"
+	}
+	g.setClock(j.FinishedAt, j.StartedAt) // listings have the newest first
+	at, isNew := g.clock, true
+	if g.s != nil {
+		_, err := g.s.Job(ctx, j.ID)
+		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
+			return g.keep(brought{}, err)
+		}
+		isNew = err != nil
+	}
+	alone := func(ctx context.Context) (row brought, err error) {
+		row = brought{From: g.from, Kind: "job", Title: j.ID}
+		g.setClock(at)
+		if row.Entries, err = g.events(ctx, eventLog{g.s, j.ID, (*store.Store).OutputLength, (*store.Store).AppendOutput}, j.Output); err != nil {
+			return row, err
+		}
+		changed := isNew
+		if !g.dryRun {
+			changed, err = g.s.PutJob(ctx, j.Job)
+		}
+		row.State = stateOf(isNew, changed, row.Entries)
+		return row, err
+	}
+	row := brought{From: g.from, Kind: "job", Title: j.ID, State: "new"}
+	return g.arrive(ctx, isNew, arrival{store.Imported{Job: &j.Job, At: at}, row, alone}, j.Output)
+}
+
+// arrive lets what is new wait for a commit with others. What is here, or is
+// too long to wait, is kept at once, after what waits.
+func (g *fleetGuest) arrive(ctx context.Context, isNew bool, a arrival, events iter.Seq2[tidemark.Event, error]) error {
+	size, ok := 0, isNew && !g.dryRun
+	if ok {
+		var err error
+		a.Events, size, ok, err = g.short(events)
+		if err != nil {
+			return err
+		}
+	}
+	if !ok {
+		if err := g.flush(ctx); err != nil {
+			return err
+		}
+		return g.keep(a.alone(ctx))
+	}
+	if j := a.Job; j != nil {
+		size += len(j.Prompt) + len(j.Summary) + len(j.Extra)
+	}
+	a.row.Entries = len(a.Events)
+	g.waiting = append(g.waiting, a)
+	if g.size += size; len(g.waiting) < fleetChunk && g.size < fleetBytes {
+		return nil
+	}
+	return g.flush(ctx)
+}
+
+// short returns the events of a log that is short enough to wait, and whether
+// it is.
+func (g *fleetGuest) short(events iter.Seq2[tidemark.Event, error]) (all []tidemark.Event, size int, ok bool, err error) {
+	if events == nil {
+		return nil, 0, true, nil
+	}
+	var skips []error
+	for e, err := range events {
+		if convert.IsSkip(err) {
+			skips = append(skips, err)
+			continue
+		}
+		if err != nil {
+			return nil, 0, false, err
+		}
+		all = append(all, e)
+		if size += len(e.Content) + len(e.Input) + len(e.Result) + len(e.Message) + len(e.Extra); len(all) > importChunk || size > fleetBytes {
+			return nil, 0, false, nil // what was skipped is told when it is read again
+		}
+	}
+	for _, err := range skips {
+		g.skip(err)
+	}
+	return all, size, true, nil
+}
+
+// flush keeps what waits in one commit. If somebody else brought some of it
+// meanwhile, or half of it is here, each is kept by itself.
+func (g *fleetGuest) flush(ctx context.Context) error {
+	waiting := g.waiting
+	g.waiting, g.size = nil, 0
+	if len(waiting) == 0 {
+		return nil
+	}
+	all := make([]store.Imported, len(waiting))
+	for i, a := range waiting {
+		all[i] = a.Imported
+	}
+	g.setClock(time.Time{})
+	err := g.s.Import(ctx, all...)
+	for _, a := range waiting {
+		switch {
+		case err == nil:
+			g.rows = append(g.rows, a.row)
+		case isItem(err) || errors.Is(err, tidemark.ErrExists):
+			if err := g.keep(a.alone(ctx)); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+	return nil
+}
