@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -236,6 +237,41 @@ func TestAFailedJobIsTriedAgainLater(t *testing.T) {
 		slices.Sort(attempts)
 		if want := []string{"1failed", "2failed", "3completed"}; !slices.Equal(attempts, want) {
 			t.Errorf("%v, want %v", attempts, want)
+		}
+	})
+}
+
+// A schedule that came from herdctl does not say when it is due: its
+// configuration did.
+func TestAScheduleOfTheFileWinsOverOneThatCameFromElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		past := time.Now().Add(-time.Hour)
+		for _, name := range []string{"s", "gone", "odd"} {
+			d := tidemark.Schedule{Agent: "ops.auditor", Name: name, Status: tidemark.Idle, NextRunAt: past}
+			if name == "odd" {
+				d.Cron = "whenever"
+			}
+			if _, err := s.store.PutSchedule(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d := s.daemon(&File{Agents: []Agent{every("ops.auditor", time.Minute, func(s *Schedule) { s.Name = "s" })}}, "one")
+		var mu sync.Mutex
+		var told []string
+		d.o.Tell = func(_, text string) {
+			if strings.HasPrefix(text, "schedule ") {
+				mu.Lock()
+				told = append(told, text)
+				mu.Unlock()
+			}
+		}
+		s.up(5*time.Minute+time.Second, d)
+		if jobs := s.jobs(); len(jobs) != 5 {
+			t.Errorf("%d jobs, told %q", len(jobs), told)
+		}
+		if n := len(told); n != 1 { // of the cron that nobody can read, once
+			t.Errorf("told %d times: %.300q", n, told)
 		}
 	})
 }

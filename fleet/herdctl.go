@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -70,15 +71,21 @@ func (h *fromHerdctl) each(under string, n *yaml.Node, read map[string]func(*yam
 // text puts a text, and leaves anything else out.
 func (h *fromHerdctl) text(key string, to *string) func(*yaml.Node) {
 	return func(n *yaml.Node) {
-		switch {
-		case n.Shape == yaml.List || n.Shape == yaml.Map || strings.Contains(n.Text, "\x00"):
-			h.leave(key, noMeaning)
-		case len(redact.Find(n.Text)) > 0:
-			h.leave(key, "holds what looks like a secret, which does not belong into a fleet file")
-		default:
+		if h.fits(key, func(c *checker) { c.told(n, key) }) {
 			*to = n.Text
 		}
 	}
+}
+
+// fits reports whether a fleet file takes a value, and leaves it out if not.
+func (h *fromHerdctl) fits(key string, look func(c *checker)) bool {
+	c := newChecker("", nil)
+	look(c)
+	if len(c.problems) > 0 {
+		h.leave(key, c.problems[0].Message)
+		return false
+	}
+	return true
 }
 
 func (h *fromHerdctl) number(key string, to *int) func(*yaml.Node) {
@@ -153,6 +160,9 @@ func (h *fromHerdctl) agent(from herdctl.ConfigAgent) {
 		return
 	}
 	a := Agent{Name: from.Name, Runner: RunnerClaude, Dir: h.Dir(from.Dir)}
+	if !h.fits("working_directory", func(c *checker) { c.folder(&yaml.Node{Shape: yaml.Text, Text: a.Dir}, "it") }) {
+		a.Dir = ""
+	}
 	var schedules *yaml.Node
 	var prompt string
 	var turns int
@@ -202,6 +212,14 @@ func (h *fromHerdctl) agent(from herdctl.ConfigAgent) {
 	}
 	if prompt != "" {
 		h.leave("default_prompt", "is taken for schedules that have no prompt; tidemark run names its own")
+	}
+	alone := File{Version: 1, Webhooks: h.file.Webhooks, Agents: []Agent{a}}
+	if _, err := Parse("", alone.YAML(), nil); err != nil {
+		var p *Problems
+		if errors.As(err, &p) {
+			h.leave("", "the whole agent: "+p.List[0].Message)
+		}
+		return
 	}
 	h.file.Agents = append(h.file.Agents, a)
 }
@@ -307,7 +325,11 @@ func (h *fromHerdctl) hookList(key string, n *yaml.Node) (all []Hook) {
 			"type":    h.text(under+"type", &kind),
 			"name":    nothing,
 			"command": h.text(under+"command", &command),
-			"url":     h.text(under+"url", &hook.Webhook),
+			"url": func(n *yaml.Node) {
+				if h.fits(under+"url", func(c *checker) { c.link(n, "it") }) {
+					hook.Webhook = n.Text
+				}
+			},
 			"timeout": h.number(under+"timeout", &milliseconds),
 			"method": func(n *yaml.Node) {
 				if n.Text != "POST" {
@@ -443,6 +465,8 @@ func (h *fromHerdctl) environment(n *yaml.Node, a *Agent) {
 			h.leave(key, noMeaning)
 		case e.Value.Text == "${"+e.Key+"}":
 			a.PassEnv = append(a.PassEnv, e.Key)
+		case strings.Contains(e.Value.Text, "${"):
+			h.leave(key, "is made of a variable that is not written down")
 		case isSecretName(e.Key) || len(redact.Find(e.Value.Text)) > 0:
 			a.PassEnv = append(a.PassEnv, e.Key)
 			h.leave(key, "its value may be a secret: it is taken from the environment of fleet up")

@@ -138,15 +138,16 @@ func jobObject(j tidemark.Job) (o object, lost []string) {
 			exit = tidemark.ExitCancelled
 		}
 	}
+	waits := status == tidemark.JobAbandoned && j.FinishedAt.IsZero() // as it came from there
 	switch {
 	case status == tidemark.JobInterrupted:
 		status, exit = tidemark.JobFailed, tidemark.ExitError
-	case status == tidemark.JobAbandoned && j.FinishedAt.IsZero():
-		status = tidemark.JobPending // as it came from there
+	case waits:
+		status = tidemark.JobPending
 	case status == tidemark.JobAbandoned:
 		status, exit = tidemark.JobCancelled, tidemark.ExitCancelled
 	}
-	if status != j.Status {
+	if status != j.Status && !waits {
 		lost = append(lost, "status "+j.Status+" is written as "+status+", exit reason "+exit)
 	} else if exit != j.ExitReason {
 		lost = append(lost, "exit reason "+j.ExitReason+" is written as "+exit)

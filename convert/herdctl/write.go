@@ -184,7 +184,7 @@ func (w *writer) writeJobs(jobs iter.Seq2[convert.Job, error]) error {
 			w.lost.add(fmt.Sprintf("job %.60q", j.ID), "left out: herdctl wants an id like job-2026-11-15-3y0e8d")
 		case seen[j.ID]:
 			w.lost.add(what, "left out: its id is there twice")
-		case j.Agent == "" || known(j.Status, statuses()) == "" || j.StartedAt.IsZero():
+		case j.Agent == "" || known(j.Status, append(statuses(), tidemark.JobAbandoned)) == "" || j.StartedAt.IsZero():
 			w.lost.add(what, "left out: it has no agent, no start, or a status that is none")
 		default:
 			seen[j.ID] = true

@@ -347,6 +347,8 @@ func syntax(e *yaml.LoadError, text string) Problem {
 	case has("expected ',' or '}'"):
 		began()
 		p.Message = "a bracket { that is not closed"
+	case has("did not find expected node content"):
+		p.Message, p.Hint = "a value is missing here", "look for quotes and brackets that are not closed"
 	case has("block sequence entries are not allowed"):
 		p.Message, p.Hint = "a list that begins behind its key", "begin it on a line of its own"
 	case has("could not find expected ':'"):
