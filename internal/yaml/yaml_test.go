@@ -114,7 +114,7 @@ func TestAProblemSaysWhereItIs(t *testing.T) {
 		"a: b: c\n":                 "1:5 a second colon in this line",
 		"a: 'b\nc: d\n":             "1:4 a quote that is not closed",
 		"a:\n  - [b\nc: d\n":        "2:5 a bracket [ that is not closed",
-		"a: [\n":                   "2:1 a value is missing here",
+		"a: [\n":                    "2:1 a value is missing here",
 		"a: *b\n":                   "1:4 alias *b: there is no anchor &b before it",
 		"a: &a [*a]\n":              "1:8 alias *a: there is no anchor &a before it",
 		"é: 1\né: 2\n":              `2:1 key "é" is there twice`,
