@@ -307,7 +307,11 @@ func problemsOf(err error, text string) []Problem {
 	case errors.As(err, &many) && len(many.Errors) > 0:
 		var all []Problem
 		for _, e := range many.Errors {
-			all = append(all, Problem{Line: e.Mark.Line, Column: e.Mark.Column, Message: clipped(e.Message)})
+			message := e.Message
+			if name, _, ok := strings.Cut(strings.TrimPrefix(message, "field "), " not found in type "); ok {
+				message = fmt.Sprintf("unknown field %q", name)
+			}
+			all = append(all, Problem{Line: e.Mark.Line, Column: e.Mark.Column, Message: clipped(message)})
 		}
 		return all
 	case errors.As(err, &one):
