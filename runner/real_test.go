@@ -28,7 +28,7 @@ type realAgent struct {
 // TestRealAgents runs Claude Code and Codex themselves against a model server
 // that says what it was sent.
 func TestRealAgents(t *testing.T) {
-	claudePath, codexPath := modeltest.RealAgents(t)
+	claudePath, codexPath := modeltest.RealAgents(t, os.Getenv(modeltest.RealVariable))
 	url := modeltest.StartFake(t)
 	t.Run("claude", func(t *testing.T) {
 		t.Parallel()

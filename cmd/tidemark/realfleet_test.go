@@ -16,7 +16,7 @@ import (
 // TestRealAgentsGoOnWithWhatIsNamed has Claude Code and Codex themselves go on
 // with sessions that a fleet gives them, and asks what their model was sent.
 func TestRealAgentsGoOnWithWhatIsNamed(t *testing.T) {
-	claudePath, codexPath := modeltest.RealAgents(t)
+	claudePath, codexPath := modeltest.RealAgents(t, os.Getenv(modeltest.RealVariable))
 	f := &realFleet{T: t, dir: t.TempDir(), url: modeltest.StartFake(t)}
 	f.write(".codex/config.toml", "model_provider = \"fake\"\n[model_providers.fake]\nname = \"fake\"\nbase_url = \""+f.url+"/v1\"\nenv_key = \"FAKE_KEY\"\nwire_api = \"responses\"\n")
 	f.write("fleet.yaml", `version: 1

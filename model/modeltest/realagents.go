@@ -2,7 +2,6 @@ package modeltest
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -12,22 +11,24 @@ import (
 // The programs of others that tests run, as npm has them. Others in PATH are
 // taken as they are.
 const (
-	realVariable  = "TIDEMARK_REAL_AGENTS"
 	claudePackage = "@anthropic-ai/claude-code@2.1.325"
 	codexPackage  = "@openai/codex@0.166.0"
 )
 
-// RealAgents finds Claude Code and Codex, or has npm install them into a
-// folder of the test when somebody asked for it.
-func RealAgents(t testing.TB) (claudePath, codexPath string) {
+// RealVariable is what somebody sets to have the programs of others installed.
+const RealVariable = "TIDEMARK_REAL_AGENTS"
+
+// RealAgents finds Claude Code and Codex, or has npm install them into a folder
+// of the test when RealVariable, whose value asked is, is set.
+func RealAgents(t testing.TB, asked string) (claudePath, codexPath string) {
 	t.Helper()
 	claudePath, noClaude := exec.LookPath("claude")
 	codexPath, noCodex := exec.LookPath("codex")
 	if noClaude == nil && noCodex == nil {
 		return claudePath, codexPath
 	}
-	if os.Getenv(realVariable) == "" {
-		t.Skipf("Claude Code and Codex are not both in PATH; set %s=1 to have npm install them for this test", realVariable)
+	if asked == "" {
+		t.Skipf("Claude Code and Codex are not both in PATH; set %s=1 to have npm install them for this test", RealVariable)
 	}
 	npm, err := exec.LookPath("npm")
 	if err != nil {
