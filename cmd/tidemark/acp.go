@@ -82,7 +82,7 @@ func (e *editorAgent) run(ctx context.Context) error {
 	}
 	// A terminal that goes, or an editor that is gone, is a way out like others:
 	// it saves. What is written to nobody must not end the process before that.
-	signal.Notify(e.signals, syscall.SIGHUP)
+	e.hearUnlessIgnored(syscall.SIGHUP)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	o := acp.Options{
 		Store: e.s, Version: version, Chat: e.options, Models: e.models(), Commands: e.commands(),
@@ -101,7 +101,7 @@ func (e *editorAgent) run(ctx context.Context) error {
 			}
 			r, done := e.repl(c, "", notes)
 			defer done()
-			r.learn(context.WithoutCancel(ctx))
+			r.learn(context.WithoutCancel(ctx), newWaysOut())
 		},
 	}
 	err = acp.Serve(ctx, e.in, e.out, o)

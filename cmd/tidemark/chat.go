@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -180,6 +181,7 @@ type talk struct {
 	s        *store.Store
 	provider provider
 	c        *chat.Chat
+	attached atomic.Pointer[chat.Chat] // c, for whoever is in a hurry
 	screen   *chatScreen
 	approve  func(context.Context, chat.Ask) (chat.Decision, error)
 }
@@ -225,7 +227,7 @@ func (t *talk) which(ctx context.Context) (tidemark.SessionID, int64, error) {
 	ref, project, elsewhere := cmp.Or(t.f.session, t.f.resume), t.project(), false
 	switch {
 	case ref == pickOne:
-		picked, err := t.pick(t.cmd, "Go on with")
+		picked, err := t.pick(ctx, t.cmd, "Go on with")
 		if err != nil || picked == "" {
 			return "", 0, err
 		}
@@ -262,6 +264,12 @@ func (t *talk) which(ctx context.Context) (tidemark.SessionID, int64, error) {
 
 // attach begins a conversation, or goes on with one.
 func (t *talk) attach(ctx context.Context, id tidemark.SessionID, seq int64) error {
+	err := t.begin(ctx, id, seq)
+	t.attached.Store(t.c)
+	return err
+}
+
+func (t *talk) begin(ctx context.Context, id tidemark.SessionID, seq int64) error {
 	var last modelChoice
 	if id != "" {
 		if c, err := t.s.Checkpoint(ctx, id, ""); err == nil {

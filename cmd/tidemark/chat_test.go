@@ -82,6 +82,11 @@ func (s *standIn) answer(w http.ResponseWriter, r *http.Request) {
 		case <-s.hang:
 		}
 		return
+	case last.Role == "user" && strings.Contains(text, "run "):
+		_, command, _ := strings.Cut(strings.Trim(text, `"`), "run ")
+		input, _ := json.Marshal(map[string]string{"command": command})
+		quoted, _ := json.Marshal(string(input))
+		fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c1\",\"function\":{\"name\":\"bash\",\"arguments\":%s}}]}}]}\n\n", quoted)
 	case strings.Contains(text, "escape"):
 		say("before \x1b]0;owned\x07\x1b[2J after \u202eabc")
 	default:
@@ -146,7 +151,7 @@ func (c *terminalChat) types(keys string) {
 func (c *terminalChat) ends() int {
 	c.t.Helper()
 	for data := range c.read {
-		c.term.Write(data)
+		c.take(data)
 	}
 	c.cmd.Wait()
 	return c.cmd.ProcessState.ExitCode()

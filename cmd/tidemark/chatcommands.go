@@ -277,7 +277,7 @@ func (r *repl) resume(ctx context.Context, ref string) error {
 		}
 		err := r.console.Lend(func() error {
 			var err error
-			ref, err = r.pick(r.cmd, "Go on with")
+			ref, err = r.pick(ctx, r.cmd, "Go on with")
 			return err
 		})
 		if err != nil || ref == "" {

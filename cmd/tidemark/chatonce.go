@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -37,6 +38,7 @@ func (t *talk) once(ctx context.Context, id tidemark.SessionID, seq int64) error
 		t.say("Denied: %s; nobody is there to ask. Allow everything with --yes.", askText(a))
 		return chat.Deny, nil
 	}
+	t.hearUnlessIgnored(syscall.SIGHUP) // a terminal that goes leaves no tool running behind
 	if err := t.attach(ctx, id, seq); err != nil {
 		return err
 	}

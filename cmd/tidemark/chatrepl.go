@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -21,12 +18,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// The time that leaving may take: learning, then everything else.
-const (
-	learnPatience = 20 * time.Second
-	closePatience = 5 * time.Second
-)
-
 // painted is how many entries a resumed session shows at once.
 const painted = 50
 
@@ -34,32 +25,24 @@ const painted = 50
 type repl struct {
 	*talk
 	console *console.Console
-	signals chan os.Signal
+	exits   *waysOut
 	inputs  chan console.Input
 	broken  chan error // why there is no more input
 	reading bool       // an input is awaited
 	// interactive says that keys are heard while something else happens.
 	interactive bool
-	queue       []string // lines that were typed during a turn
-	cancel      atomic.Pointer[context.CancelFunc]
+	queue       []string         // lines that were typed during a turn
 	oldest      int64            // the first entry that was shown, for /history
 	loaded      []tidemark.Block // documents that go with the next message
 	// leaving is why the conversation ends: nil while it goes on.
 	leaving *leaving
+	hungUp  bool      // the terminal is no more
 	idle    time.Time // when the person last did something
-}
-
-// leaving is a way out. All of them are one path.
-type leaving struct {
-	signal     os.Signal
-	hibernated bool
-	to         *store.Ask // handed over
-	err        error      // what went wrong
 }
 
 // converse talks until somebody leaves.
 func (t *talk) converse(ctx context.Context, id tidemark.SessionID, seq int64) error {
-	r := &repl{talk: t, inputs: make(chan console.Input), broken: make(chan error, 1), idle: time.Now()}
+	r := &repl{talk: t, exits: newWaysOut(), inputs: make(chan console.Input), broken: make(chan error, 1), idle: time.Now()}
 	onTerminal := t.terminal && !t.noInput && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
 	o := r.consoleOptions(ctx, onTerminal)
 	r.interactive = onTerminal && !o.Plain
@@ -80,9 +63,11 @@ func (t *talk) converse(ctx context.Context, id tidemark.SessionID, seq int64) e
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // signals are heard here
 	defer stop()
 	r.listen()
-	defer t.onSignal.Store(nil)
-	if err := t.attach(ctx, id, seq); err != nil {
-		return err
+	attaching, done := r.exits.busy(ctx)
+	err = t.attach(attaching, id, seq)
+	done()
+	if err != nil {
+		return r.notAttached(err)
 	}
 	r.greet(ctx, id, seq)
 	for r.leaving == nil {
@@ -101,58 +86,31 @@ func (r *repl) consoleOptions(ctx context.Context, onTerminal bool) console.Opti
 			return func() error { return term.Restore(fd, was) }, err
 		},
 		Size:      func() (int, int, error) { return term.GetSize(int(os.Stdout.Fd())) },
-		Suspend:   suspend,
-		Interrupt: func() { r.interrupted() },
+		Suspend:   func() { r.suspend() },
+		Interrupt: func() { r.wish(os.Interrupt) },
 		Complete:  func(ctx context.Context, line string, pos int) (int, []string) { return r.complete(ctx, line, pos) },
 	}
 }
 
-// listen takes the signals: in a conversation they are ways to leave it.
-func (r *repl) listen() {
-	r.signals = make(chan os.Signal, 4)
-	hear := func(s os.Signal) {
-		switch s {
-		case sigCont:
-			r.console.Continue()
-		case sigWinch:
-			r.console.Resize()
-			r.screen.resized.Store(true)
-		default:
-			select {
-			case r.signals <- s:
-			default:
-			}
-		}
-	}
-	r.onSignal.Store(&hear)
-	signal.Notify(r.app.signals, append([]os.Signal{syscall.SIGHUP}, terminalSignals...)...)
-}
-
-// interrupted is Ctrl-C while nobody reads: it stops what is under way.
-func (r *repl) interrupted() {
-	if cancel := r.cancel.Load(); cancel != nil {
-		(*cancel)()
-		return
-	}
-	select {
-	case r.signals <- os.Interrupt:
-	default:
-	}
-}
-
-// read asks for the next input, unless that was done already.
+// read asks for the next input, unless that was done already. Wishes to leave
+// are heard here, also when nobody has time for the input.
 func (r *repl) read(ctx context.Context) {
 	if r.reading {
 		return
 	}
 	r.reading = true
 	go func() {
-		in, err := r.console.Read(ctx)
-		if err != nil {
-			r.broken <- err
-			return
+		for {
+			in, err := r.console.Read(ctx)
+			if err != nil {
+				r.broken <- err
+				return
+			}
+			if r.heard(in) {
+				r.inputs <- in
+				return
+			}
 		}
-		r.inputs <- in
 	}()
 }
 
@@ -172,9 +130,9 @@ func (r *repl) step(ctx context.Context) {
 		r.reading, r.idle = false, time.Now()
 		r.input(ctx, in)
 	case err := <-r.broken:
-		r.leaving = r.gone(err)
-	case s := <-r.signals:
-		r.leaving = &leaving{signal: s}
+		r.gone(err)
+	case <-r.exits.called:
+		r.leaving = &leaving{}
 	case a := <-r.c.Handed():
 		r.leaving = &leaving{to: &a}
 	case <-sleep:
@@ -182,12 +140,6 @@ func (r *repl) step(ctx context.Context) {
 	case <-loop:
 		r.loop(ctx)
 	}
-}
-
-// gone is the way out when the terminal is no more.
-func (r *repl) gone(err error) *leaving {
-	r.screen.note("tidemark: no more input: %s", err)
-	return &leaving{signal: syscall.SIGHUP}
 }
 
 // timers are what happens when nobody does anything: sleep, and loops.
@@ -215,7 +167,9 @@ func (r *repl) input(ctx context.Context, in console.Input) {
 			r.console.SetLine("")
 			return
 		}
-		r.leaving = &leaving{signal: os.Interrupt}
+		r.leaving = &leaving{}
+	case console.Hangup:
+		r.gone(nil)
 	case console.Older:
 		r.history(ctx)
 	default:
@@ -226,6 +180,8 @@ func (r *repl) input(ctx context.Context, in console.Input) {
 // line is a command or a message.
 func (r *repl) line(ctx context.Context, line string) {
 	if strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "//") {
+		ctx, done := r.exits.busy(ctx)
+		defer done()
 		r.command(ctx, line)
 		return
 	}
@@ -243,15 +199,14 @@ func (r *repl) line(ctx context.Context, line string) {
 // meanwhile is done afterwards, but for commands that are about what happens
 // now.
 func (r *repl) turn(whole context.Context, work func(context.Context) error) {
-	ctx, cancel := context.WithCancel(whole)
-	defer cancel()
-	r.cancel.Store(&cancel)
-	defer r.cancel.Store(nil)
+	ctx, over := r.exits.busy(whole)
+	defer over()
+	called := r.exits.called
 	done := make(chan error, 1)
 	go func() { done <- work(ctx) }()
 	for {
 		inputs := r.inputs
-		if r.interactive {
+		if r.interactive && !r.hungUp {
 			r.read(whole) // what is read outlives the turn
 		} else if !r.reading {
 			inputs = nil
@@ -263,14 +218,13 @@ func (r *repl) turn(whole context.Context, work func(context.Context) error) {
 			return
 		case in := <-inputs:
 			r.reading = false
-			r.during(whole, in, cancel)
+			r.during(whole, in)
 		case err := <-r.broken:
-			cancel()
-			r.leaving = r.gone(err)
-		case s := <-r.signals:
-			cancel()
-			if s != os.Interrupt || ctx.Err() != nil && r.leaving != nil {
-				r.leaving = &leaving{signal: s}
+			r.gone(err)
+		case <-called:
+			called = nil
+			if r.leaving == nil {
+				r.leaving = &leaving{}
 			}
 		case a := <-r.c.Handed():
 			r.screen.note("%s asks for this session; it is handed over when this turn is done.", a.From)
@@ -280,20 +234,30 @@ func (r *repl) turn(whole context.Context, work func(context.Context) error) {
 }
 
 // during is what can be done while the agent works.
-func (r *repl) during(ctx context.Context, in console.Input, cancel func()) {
+func (r *repl) during(ctx context.Context, in console.Input) {
 	switch in.Kind {
-	case console.Interrupt:
-		cancel()
+	case console.Interrupt: // the turn has ended meanwhile, or was stopped before
 	case console.EOF:
-		r.leaving = &leaving{} // when the turn is done
+		r.during(ctx, console.Input{Kind: console.Line, Text: "/exit"})
+	case console.Hangup:
+		r.gone(nil)
 	case console.Line:
 		if name, _, _ := strings.Cut(in.Text, " "); anytime[name] {
 			r.command(ctx, in.Text)
 			return
 		}
 		r.queue = append(r.queue, in.Text)
+		if isExit(in.Text) {
+			r.screen.note("Leaving when this is done; once more leaves now.")
+		}
 	case console.Older:
 		r.history(ctx)
+	case console.LeaveView:
+		if r.screen.view == "" {
+			r.exits.stops() // Esc stops the turn, like Ctrl-C
+			return
+		}
+		r.switchView(ctx, in.Kind)
 	default:
 		r.switchView(ctx, in.Kind)
 	}
@@ -328,12 +292,14 @@ func (r *repl) ask(ctx context.Context, a chat.Ask) (chat.Decision, error) {
 		always = "always (" + firstLine(a.Scope) + ")"
 	}
 	r.screen.pause()
+	ctx, stop := r.exits.whileStaying(ctx)
+	defer stop()
 	key, err := r.console.Ask(ctx, question, console.Choice{Key: 'y', Text: "once"}, console.Choice{Key: 'a', Text: always}, console.Choice{Key: 'n', Text: "deny"})
 	switch {
 	case errors.Is(err, console.ErrInterrupted):
-		r.interrupted()
+		r.wish(os.Interrupt)
 		return chat.Deny, errors.New("the user cancelled the turn")
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, errLeaving):
 		return chat.Deny, errors.New("there is nobody to ask")
 	case err != nil:
 		return chat.Deny, err
@@ -457,88 +423,4 @@ func loopText(l store.Loop) string {
 		goal = "the task list"
 	}
 	return fmt.Sprintf("%s, every %s", firstLine(goal), time.Duration(l.EverySeconds)*time.Second)
-}
-
-// leave is the one way out: learn, save, say where to find it again.
-func (r *repl) leave(ctx context.Context) error {
-	l := r.leaving
-	code := func() error {
-		if l.signal != nil {
-			return &stopped{signal: l.signal, quiet: true}
-		}
-		return l.err
-	}
-	// From here on a further signal leaves at once.
-	atOnce := func() {
-		r.console.Close()
-		os.Exit(exitOf(cmpErr(code(), &stopped{signal: os.Interrupt})))
-	}
-	r.cancel.Store((*context.CancelFunc)(&atOnce))
-	hear := func(s os.Signal) {
-		if s != sigCont && s != sigWinch {
-			atOnce()
-		}
-	}
-	r.onSignal.Store(&hear)
-	if r.c.Exists() && l.err == nil {
-		if l.to != nil {
-			r.screen.note("Handed over to %s.", l.to.From)
-		}
-		r.learn(ctx)
-	}
-	closing, stop := context.WithTimeout(ctx, closePatience)
-	defer stop()
-	reason := "left"
-	if l.hibernated {
-		reason = "hibernated"
-	}
-	err := l.err
-	if r.c.Exists() && err == nil {
-		err = r.c.Checkpoint(closing, "", reason)
-	}
-	if closeErr := r.c.Close(closing); err == nil {
-		err = closeErr
-	}
-	if err == nil && r.c.Exists() {
-		if l.hibernated {
-			r.screen.note("Hibernated: session saved after %g minute(s) without a word.", r.f.hibernate)
-		}
-		r.saved()
-	}
-	if closeErr := r.console.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	return code()
-}
-
-func cmpErr(err, otherwise error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise
-}
-
-// learn keeps what the person said that later sessions should know.
-func (r *repl) learn(ctx context.Context) {
-	said := len(r.c.Steered())
-	if said == 0 {
-		return
-	}
-	r.screen.note("Extracting learnings from %d message(s)…", said)
-	ctx, stop := context.WithTimeout(ctx, learnPatience)
-	defer stop()
-	learned, err := r.c.Learn(ctx, r.provider.name == "demo")
-	if err != nil {
-		r.screen.note("Nothing was learned: %s", err)
-		return
-	}
-	r.screen.note("Found %d steering insight(s)", len(learned))
-	if _, err := r.c.KeepLearned(ctx, learned); err != nil {
-		r.screen.note("They could not be kept: %s", err)
-		return
-	}
-	r.screen.note("Insight synthesis complete")
 }

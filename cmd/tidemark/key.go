@@ -115,14 +115,14 @@ func (a *app) newPassphrase(ctx context.Context) ([]byte, error) {
 	if file := os.Getenv("TIDEMARK_PASSPHRASE_FILE"); file != "" {
 		return keySource{passphrase: file}.read(ctx)
 	}
-	first, err := a.askPassphrase("New passphrase: ")
+	first, err := a.askPassphrase(ctx, "New passphrase: ")
 	if err != nil {
 		return nil, err
 	}
 	if first == nil {
 		return nil, withHint(tidemark.Invalidf("there is no terminal to ask for a passphrase"), "put it into a file of mode 0600 and name it in $TIDEMARK_PASSPHRASE_FILE")
 	}
-	again, err := a.askPassphrase("Once more: ")
+	again, err := a.askPassphrase(ctx, "Once more: ")
 	if err == nil && !bytes.Equal(first, again) {
 		err = tidemark.Invalidf("the two passphrases differ")
 	}

@@ -20,7 +20,7 @@ import (
 
 // pick lets a person choose a session, and returns its id, "" when they left
 // without one.
-func (a *app) pick(cmd *cobra.Command, heading string) (string, error) {
+func (a *app) pick(ctx context.Context, cmd *cobra.Command, heading string) (string, error) {
 	if a.noInput || a.wantsJSON() || !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
 		named := cmd.Name() + " last"
 		if cmd.Flags().Lookup("resume") != nil {
@@ -28,9 +28,9 @@ func (a *app) pick(cmd *cobra.Command, heading string) (string, error) {
 		}
 		return "", withHint(tidemark.Invalidf("which session? There is no terminal to pick one on"), "tidemark %s", named)
 	}
-	s, err := a.open(cmd.Context(), writes)
+	s, err := a.open(ctx, writes)
 	if errors.Is(err, tidemark.ErrStorage) {
-		s, err = a.open(cmd.Context(), reads) // what is there can still be picked
+		s, err = a.open(ctx, reads) // what is there can still be picked
 	}
 	if err != nil {
 		return "", err
@@ -39,12 +39,12 @@ func (a *app) pick(cmd *cobra.Command, heading string) (string, error) {
 		Text:    picker.Text{Clean: render.CleanLine, Width: render.Width, Truncate: render.Truncate},
 		Heading: heading, Project: a.project(), Plain: !a.color, Environ: os.Environ(),
 	}
-	if here, err := hasSessions(cmd.Context(), s, o.Project); err == nil && here {
+	if here, err := hasSessions(ctx, s, o.Project); err == nil && here {
 		o.Scope.Project = o.Project
 	}
 	// With it set, the terminal library writes every screen to a file.
 	os.Unsetenv("TEA_TRACE")
-	item, ok, err := picker.Run(cmd.Context(), os.Stdin, os.Stdout, &sessionSource{s: s, pages: map[string]store.Info{}}, o)
+	item, ok, err := picker.Run(ctx, os.Stdin, os.Stdout, &sessionSource{s: s, pages: map[string]store.Info{}}, o)
 	if !ok || err != nil {
 		return "", err
 	}

@@ -62,6 +62,12 @@ type screen struct {
 	t    *testing.T
 	term vt10x.Terminal
 	read chan []byte
+	raw  []byte // all that was written
+}
+
+func (s *screen) take(data []byte) {
+	s.raw = append(s.raw, data...)
+	s.term.Write(data)
 }
 
 func (s *screen) listen(tty *os.File) {
@@ -96,7 +102,7 @@ func (s *screen) shows(texts ...string) {
 			if !more {
 				s.t.Fatalf("it ended without %q on the screen:\n%s", texts, now)
 			}
-			s.term.Write(data)
+			s.take(data)
 		case <-late:
 			s.t.Fatalf("%q is not on the screen:\n%s", texts, now)
 		}

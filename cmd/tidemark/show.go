@@ -42,7 +42,7 @@ filter by title and content, ? shows the keys.`,
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				id, err := a.pick(cmd, "Show")
+				id, err := a.pick(cmd.Context(), cmd, "Show")
 				if id == "" || err != nil {
 					return err
 				}

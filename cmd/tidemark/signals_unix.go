@@ -13,9 +13,15 @@ import (
 const (
 	sigCont  = syscall.SIGCONT
 	sigWinch = syscall.SIGWINCH
+	sigStop  = syscall.SIGTSTP
+	sigQuit  = syscall.SIGQUIT
 )
 
-var terminalSignals = []os.Signal{sigCont, sigWinch}
+// quit ends the process as SIGQUIT does: with what every goroutine is doing.
+func quit() {
+	signal.Reset(sigQuit)
+	syscall.Kill(os.Getpid(), sigQuit)
+}
 
 // suspend stops the process, as Ctrl-Z does in a shell, and returns when it
 // goes on; or soon, where there is no shell that could let it.

@@ -10,9 +10,11 @@ import (
 const (
 	sigCont  = syscall.Signal(-1)
 	sigWinch = syscall.Signal(-2)
+	sigStop  = syscall.Signal(-3)
+	sigQuit  = syscall.Signal(-4)
 )
 
-var terminalSignals []os.Signal
+func quit() {}
 
 func suspend() {}
 

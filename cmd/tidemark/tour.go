@@ -154,7 +154,8 @@ func (t *tour) hearSignals() {
 		t.cancel(&stopped{signal: s})
 	}
 	t.onSignal.Store(&hear)
-	signal.Notify(t.signals, syscall.SIGHUP, syscall.SIGPIPE)
+	signal.Notify(t.signals, syscall.SIGPIPE)
+	t.hearUnlessIgnored(syscall.SIGHUP)
 }
 
 // The folders of the tour: the home, with the store and its key where they

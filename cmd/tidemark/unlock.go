@@ -169,7 +169,7 @@ func (a *app) unlockers(ctx context.Context, h seal.Header) ([]seal.Unlocker, er
 		all = append(all, u)
 	}
 	if len(all) == 0 && asks {
-		p, err := a.askPassphrase("Passphrase: ")
+		p, err := a.askPassphrase(ctx, "Passphrase: ")
 		if err != nil {
 			return nil, err
 		}
@@ -296,18 +296,36 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 // askPassphrase asks on the terminal, and returns nothing where there is none
 // or nothing may be asked.
-func (a *app) askPassphrase(prompt string) ([]byte, error) {
+func (a *app) askPassphrase(ctx context.Context, prompt string) ([]byte, error) {
 	fd := int(os.Stdin.Fd())
 	if a.noInput || !term.IsTerminal(fd) {
 		return nil, nil
 	}
 	fmt.Fprint(a.err, prompt)
 	defer fmt.Fprintln(a.err)
-	p, err := term.ReadPassword(fd)
+	before, err := term.GetState(fd)
 	if err != nil {
 		return nil, fmt.Errorf("passphrase: %w", err)
 	}
-	return p, nil
+	type typed struct {
+		text []byte
+		err  error
+	}
+	answer := make(chan typed, 1)
+	go func() {
+		p, err := term.ReadPassword(fd)
+		answer <- typed{p, err}
+	}()
+	select {
+	case p := <-answer:
+		if p.err != nil {
+			return nil, fmt.Errorf("passphrase: %w", p.err)
+		}
+		return p.text, nil
+	case <-ctx.Done():
+		term.Restore(fd, before) // the one who reads waits on, and the terminal would stay silent
+		return nil, context.Cause(ctx)
+	}
 }
 
 // keyDir is where the key files of this user's stores are kept, each under

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strings"
 	"time"
@@ -47,8 +46,9 @@ type answer struct {
 // plain terminal the next line is the answer. Questions are asked one after
 // the other.
 //
-// Ctrl-C is ErrInterrupted, the end of the input io.EOF, a cancelled ctx its
-// cause, a closed console fs.ErrClosed.
+// Ctrl-C is ErrInterrupted; Ctrl-D, which Read returns as well, and the end of
+// the input are io.EOF; a cancelled ctx is its cause, a closed console
+// fs.ErrClosed.
 func (c *Console) Ask(ctx context.Context, text string, choices ...Choice) (rune, error) {
 	select {
 	case c.asking <- struct{}{}:
@@ -144,9 +144,6 @@ func (q *question) answer(k key, calm bool) bool {
 		return true // not a way out of the view now
 	case !calm:
 		return false
-	case k.name == "ctrl+d":
-		q.end(0, io.EOF)
-		return true
 	case k.name != "" || utf8.RuneCountInString(k.text) != 1:
 		return false
 	}

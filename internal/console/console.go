@@ -55,8 +55,9 @@ type Options struct {
 	// Suspend stops the process and returns when it goes on. The terminal is
 	// as it was at the start meanwhile. nil: Ctrl-Z does nothing.
 	Suspend func()
-	// Interrupt is called for Ctrl-C while nobody waits in Read or Ask. It
-	// must not block. nil: the next Read returns it.
+	// Interrupt is called for Ctrl-C while nobody waits in Read or Ask. It is
+	// called by a goroutine of its own, so that it may do everything, also
+	// Close. nil: the next Read returns it.
 	Interrupt func()
 
 	Text    Text
@@ -186,6 +187,31 @@ func (c *Console) Close() error {
 		return fmt.Errorf("console: %w", err)
 	}
 	return nil
+}
+
+// abandonWait bounds how long Abandon waits for a terminal that takes nothing.
+const abandonWait = 100 * time.Millisecond
+
+// Abandon is Close for a process that ends now: it waits neither for who has
+// the terminal, nor for the keyboard, nor for more than a moment until the last
+// words are drawn.
+func (c *Console) Abandon(words string) {
+	if !c.editing {
+		c.o.Out.Write([]byte(words))
+		return
+	}
+	c.mu.Lock()
+	if !c.closed && !c.lent {
+		c.say(words)
+	}
+	c.closed = true
+	c.touch()
+	c.mu.Unlock()
+	select {
+	case <-c.done:
+	case <-time.After(abandonWait):
+	}
+	_ = c.restore() // there is nobody left to tell
 }
 
 // Lend gives the terminal to another program or part of the program, like an

@@ -475,6 +475,54 @@ func TestATerminalThatGoesAwayEndsTheInput(t *testing.T) {
 	term.press("bye\r")
 	term.wantLine("bye")
 	term.tty.Close()
+	if in, err := term.c.Read(t.Context()); err != nil || in.Kind != Hangup {
+		t.Errorf("Read = %v, %v", in, err)
+	}
+}
+
+// Whoever hears Ctrl-C may close the console, though that waits for the
+// goroutine that hears the keys.
+func TestCtrlCMayCloseTheConsole(t *testing.T) {
+	closed := make(chan error)
+	var term *terminal
+	term = open(t, 40, 10, func(o *Options) { o.Interrupt = func() { closed <- term.c.Close() } })
+	term.press("\x03")
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
+// Abandon needs nobody: not who has the terminal, not a terminal that takes
+// something.
+func TestAbandonWaitsForNobody(t *testing.T) {
+	s := &stuck{busy: make(chan struct{}, 1), free: make(chan struct{})}
+	term := open(t, 40, 10, func(o *Options) { s.Writer, o.Out = o.Out, s })
+	<-s.busy
+	term.c.lending.Lock()
+	term.c.Abandon("bye\n")
+	after, err := getState(term.slave)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(fmt.Sprint(term.before), fmt.Sprint(after)); diff != "" {
+		t.Errorf("the terminal is not as it was: %s", diff)
+	}
+	term.c.lending.Unlock()
+	close(s.free)
+}
+
+func TestCtrlDLeavesAQuestionAndIsRead(t *testing.T) {
+	term := open(t, 40, 10, nil)
+	answer := make(chan error)
+	go func() {
+		_, err := term.c.Ask(t.Context(), "May I?", Choice{'y', "yes"})
+		answer <- err
+	}()
+	term.sees("May I?")
+	term.press("\x04")
+	if err := <-answer; !errors.Is(err, io.EOF) {
+		t.Errorf("Ask = %v", err)
+	}
 	if in, err := term.c.Read(t.Context()); err != nil || in.Kind != EOF {
 		t.Errorf("Read = %v, %v", in, err)
 	}

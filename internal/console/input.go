@@ -15,15 +15,16 @@ type Kind int
 const (
 	Line         Kind = iota // sent a line; Text is never blank
 	Interrupt                // pressed Ctrl-C
-	EOF                      // pressed Ctrl-D with nothing typed, or the input ended
+	EOF                      // pressed Ctrl-D with nothing typed, or the lines of a pipe ended
 	NextView                 // Ctrl-] or Alt-Right
 	PreviousView             // Ctrl-\ or Alt-Left
 	LeaveView                // Esc
 	Older                    // PageUp: wants to see what was before
+	Hangup                   // went away with the terminal
 )
 
 func (k Kind) String() string {
-	names := [...]string{"line", "interrupt", "eof", "next view", "previous view", "leave view", "older"}
+	names := [...]string{"line", "interrupt", "eof", "next view", "previous view", "leave view", "older", "hangup"}
 	if k < 0 || int(k) >= len(names) {
 		return fmt.Sprintf("kind %d", int(k))
 	}
@@ -46,7 +47,8 @@ type event struct {
 
 // Read returns the next thing that the person did, in the order they did it.
 // What they type while nobody reads is kept. A line is shown above the prompt
-// when it is returned. At the end of the input, every Read returns EOF.
+// when it is returned. At the end of the input, every Read returns EOF, and
+// Hangup where that is the end of a terminal whose keys are read.
 //
 // A cancelled ctx is returned as its cause, and loses nothing. After Close,
 // the error is fs.ErrClosed; an input that broke is an error, too.
@@ -59,6 +61,8 @@ func (c *Console) Read(ctx context.Context) (Input, error) {
 			return Input{}, fs.ErrClosed
 		case len(c.events) > 0:
 			return c.take(), nil
+		case errors.Is(c.ended, io.EOF) && c.editing:
+			return Input{Kind: Hangup}, nil
 		case errors.Is(c.ended, io.EOF):
 			return Input{Kind: EOF}, nil
 		case c.ended != nil:

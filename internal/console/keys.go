@@ -98,7 +98,9 @@ func (c *Console) typed(p []byte) {
 	}
 	c.mu.Unlock()
 	for range calls {
-		c.o.Interrupt()
+		// Whoever is told may close the console, which waits for the goroutine
+		// that hears the keys: this one.
+		go c.o.Interrupt()
 	}
 }
 
@@ -137,6 +139,10 @@ func (c *Console) settle() {
 
 func (c *Console) press(k key) {
 	c.stopCompleting()
+	if c.question != nil && k.name == "ctrl+d" && len(c.line.cells) == 0 {
+		c.question.end(0, io.EOF) // nobody stays to answer it
+		c.question = nil
+	}
 	if c.question != nil && c.question.answer(k, c.calm()) {
 		if c.question.answered() {
 			c.question = nil
