@@ -159,6 +159,7 @@ const (
 	ExitSuccess      = "success"       // the agent said that it is done
 	ExitEndTurn      = "end_turn"      // its model ended the turn
 	ExitStopSequence = "stop_sequence" // its model met a stop sequence
+	ExitMaxTokens    = "max_tokens"    // its last answer was cut off at the limit of its length
 	ExitMaxTurns     = "max_turns"
 	ExitTimeout      = "timeout"
 	ExitCancelled    = "cancelled"

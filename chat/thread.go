@@ -72,6 +72,7 @@ type sent struct {
 type answerMark struct {
 	Sent        *sent  `json:"sent,omitempty"`
 	Interrupted string `json:"interrupted,omitempty"` // why it is not whole
+	Stop        string `json:"stop_reason,omitempty"` // why it ended, unless it is whole
 }
 
 // append keeps entries and returns them as they are kept. What goes wrong here

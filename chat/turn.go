@@ -106,6 +106,9 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 		}
 		calls := callsOf(answer.Entry)
 		if len(calls) == 0 {
+			if why := model.StopText(turn.Stop); why != "" {
+				t.notice("%s", why)
+			}
 			return turn, nil
 		}
 		for _, call := range calls {
@@ -309,7 +312,11 @@ func (t *thread) ask(ctx context.Context) (*model.Answer, error) {
 		return nil, endedEarly(who)
 	}
 	e := answer.Entry
-	e.Extra = mark(answerMark{Sent: now})
+	m := answerMark{Sent: now}
+	if model.StopText(answer.Stop) != "" {
+		m.Stop = answer.Stop
+	}
+	e.Extra = mark(m)
 	if e.Model == "" {
 		e.Model = r.Model
 	}

@@ -381,3 +381,21 @@ func TestACallIsNotTakenForAnEarlierOneOfTheSameID(t *testing.T) {
 	r.send(c, "on")
 	same(t, results(r.path(c.ID()))["call_0"].Text, "interrupted before this began: it was not run.")
 }
+
+// An answer that is not all that the model had to say is told as that, and kept
+// as that.
+func TestAnAnswerThatWasCutOffSaysSo(t *testing.T) {
+	for _, stop := range []string{model.StopMaxTokens, model.StopRefusal, model.StopPause, model.StopUnknown} {
+		t.Run(stop, func(t *testing.T) {
+			r := newRig(t, memory.New(), map[string][]reply{"count": {{text: []string{"one, two"}, stop: stop}}})
+			c := r.new()
+			turn := r.send(c, "count")
+			same(t, turn.Stop, stop)
+			same(t, r.notices(), []string{model.StopText(stop)})
+			path := r.path(c.ID())
+			if extra := string(path[len(path)-1].Extra); !strings.Contains(extra, `"stop_reason":"`+stop+`"`) {
+				t.Errorf("the entry says %s", extra)
+			}
+		})
+	}
+}

@@ -339,7 +339,7 @@ func (d *Daemon) finish(ctx context.Context, a Agent, run *store.JobRun, out run
 // statusFor is the status of a job that ended for a reason.
 func statusFor(reason string) string {
 	switch reason {
-	case tidemark.ExitSuccess, tidemark.ExitEndTurn, tidemark.ExitStopSequence, tidemark.ExitMaxTurns:
+	case tidemark.ExitSuccess, tidemark.ExitEndTurn, tidemark.ExitStopSequence, tidemark.ExitMaxTokens, tidemark.ExitMaxTurns:
 		return tidemark.JobCompleted
 	case tidemark.ExitCancelled:
 		return tidemark.JobCancelled

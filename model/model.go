@@ -75,7 +75,25 @@ const (
 	StopTools     = "tool_use"
 	StopMaxTokens = "max_tokens"
 	StopRefusal   = "refusal"
+	StopPause     = "pause_turn" // the provider wants to be asked to go on
+	StopUnknown   = "unknown"    // the provider says something else
 )
+
+// StopText says in one line why an answer is not all that the model had to say,
+// and "" when it is.
+func StopText(stop string) string {
+	switch stop {
+	case StopMaxTokens:
+		return "The answer was cut off at the limit of its length (max_tokens); say \"go on\" for the rest."
+	case StopRefusal:
+		return "The model, or a filter of its provider, refused to go on (refusal)."
+	case StopPause:
+		return "The provider paused the answer (pause_turn); say \"go on\" for the rest."
+	case StopUnknown:
+		return "The provider ended the answer for a reason that it did not explain."
+	}
+	return ""
+}
 
 // Retry says how often and how patiently a provider is asked again after 429,
 // 5xx, or a connection that was lost. Zero fields mean the default.

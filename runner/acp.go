@@ -277,7 +277,7 @@ func (c *acpTalk) judge(e ending) (reason string, failure error) {
 	case acp.StopReasonMaxTurnRequests:
 		return tidemark.ExitMaxTurns, nil
 	case acp.StopReasonMaxTokens:
-		return "", errors.New("its model came to the limit of its answer")
+		return tidemark.ExitMaxTokens, nil
 	case acp.StopReasonRefusal:
 		return "", errors.New("it refused to go on")
 	}

@@ -288,7 +288,7 @@ func TestHowAnACPTurnEnds(t *testing.T) {
 		mode, line, reason, err string
 	}{
 		"max turns":         {"", "!stop max_turn_requests", tidemark.ExitMaxTurns, ""},
-		"max tokens":        {"", "!stop max_tokens", tidemark.ExitError, "limit of its answer"},
+		"max tokens":        {"", "!stop max_tokens", tidemark.ExitMaxTokens, ""},
 		"refusal":           {"", "!stop refusal", tidemark.ExitError, "refused"},
 		"a crash":           {"", "!crash", tidemark.ExitError, "its turn"},
 		"a huge message":    {"", "!big", tidemark.ExitError, "its turn"},

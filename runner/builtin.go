@@ -60,19 +60,25 @@ func (b *builtin) Run(ctx context.Context, t Task) (Outcome, error) {
 	case err != nil:
 		return out, err
 	}
-	out.ExitReason, out.ExitCode = exitOf(turn.Stop), 0
-	return out, nil
+	if out.ExitReason, err = exitOf(turn.Stop); err == nil {
+		out.ExitCode = 0
+	}
+	return out, err
 }
 
-// exitOf is why a run ended whose turn ended so.
-func exitOf(stop string) string {
+// exitOf is why a run ended whose turn ended so, or why it failed.
+func exitOf(stop string) (reason string, failure error) {
 	switch stop {
 	case model.StopSequence:
-		return tidemark.ExitStopSequence
+		return tidemark.ExitStopSequence, nil
+	case model.StopMaxTokens:
+		return tidemark.ExitMaxTokens, nil
 	case chat.StopRounds:
-		return tidemark.ExitMaxTurns
+		return tidemark.ExitMaxTurns, nil
+	case model.StopRefusal, model.StopPause, model.StopUnknown:
+		return tidemark.ExitError, errors.New(model.StopText(stop))
 	}
-	return tidemark.ExitEndTurn
+	return tidemark.ExitEndTurn, nil
 }
 
 // open begins a conversation, goes on with one, or with a copy of one.

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/model/demo"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
@@ -114,6 +115,16 @@ func TestACancelledBuiltInAgent(t *testing.T) {
 	out, err := h.runner(t).Run(ctx, task)
 	if !errors.Is(err, ErrInterrupted) || out.ExitReason != tidemark.ExitInterrupt || out.Session == "" {
 		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+func TestHowATurnOfTheBuiltInAgentEnds(t *testing.T) {
+	for stop, want := range map[string]string{model.StopEnd: tidemark.ExitEndTurn, model.StopSequence: tidemark.ExitStopSequence, model.StopMaxTokens: tidemark.ExitMaxTokens,
+		chat.StopRounds: tidemark.ExitMaxTurns, model.StopRefusal: tidemark.ExitError, model.StopPause: tidemark.ExitError, model.StopUnknown: tidemark.ExitError} {
+		reason, err := exitOf(stop)
+		if reason != want || (err != nil) != (want == tidemark.ExitError) {
+			t.Errorf("%s: %s, %v, want %s", stop, reason, err, want)
+		}
 	}
 }
 

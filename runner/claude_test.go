@@ -154,6 +154,8 @@ func TestClaudesEndIsTheExitReason(t *testing.T) {
 		err    string
 	}{
 		"max turns":           {[]string{`{"type":"result","subtype":"error_max_turns","is_error":true,"num_turns":7,"errors":["Reached maximum number of turns (7)"]}`, "!exit 1"}, tidemark.ExitMaxTurns, ""},
+		"max tokens":          {[]string{`{"type":"result","subtype":"success","is_error":false,"stop_reason":"max_tokens"}`}, tidemark.ExitMaxTokens, ""},
+		"a refusal":           {[]string{`{"type":"result","subtype":"success","is_error":false,"stop_reason":"refusal"}`}, tidemark.ExitError, "refused"},
 		"stop sequence":       {[]string{`{"type":"result","subtype":"success","is_error":false,"stop_reason":"stop_sequence"}`}, tidemark.ExitStopSequence, ""},
 		"an error of the API": {[]string{`{"type":"result","subtype":"success","is_error":true,"result":"API Error: 529 overloaded"}`, "!exit 1"}, tidemark.ExitError, "529 overloaded"},
 		"an error":            {[]string{`{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["it broke"]}`, "!exit 1"}, tidemark.ExitError, "it broke"},

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -402,6 +403,10 @@ func (s *claudeStream) judge(e ending) (reason string, failure error) {
 		return "", fmt.Errorf("claude: %s: %s", r.Subtype, short(why))
 	case r.StopReason == "stop_sequence":
 		return tidemark.ExitStopSequence, nil
+	case r.StopReason == "max_tokens":
+		return tidemark.ExitMaxTokens, nil
+	case r.StopReason == "refusal":
+		return "", errors.New("claude: its model refused to go on")
 	}
 	return tidemark.ExitSuccess, nil
 }

@@ -147,7 +147,7 @@ type Answer struct {
 //   - success, when a program ended with 0 (Command), or said itself that it
 //     succeeded (Claude);
 //   - end_turn, when all that was said is that the turn is over (Codex, ACP);
-//   - stop_sequence and max_turns, when the program says so (Claude, ACP);
+//   - stop_sequence, max_tokens and max_turns, when the program says so (Claude, ACP);
 //   - timeout, when ctx ran into a deadline; interrupt, when its cause is
 //     ErrInterrupted; cancelled, when it ended for any other cause. This holds
 //     even if the program made a good end of it after it was asked to;

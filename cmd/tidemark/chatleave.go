@@ -318,13 +318,14 @@ func (r *repl) leave(ctx context.Context) error {
 		}
 		r.saved()
 	}
-	if closeErr := r.console.Close(); err == nil {
-		err = closeErr
-	}
+	closeErr := r.console.Close()
 	if err != nil {
 		return err
 	}
-	return r.exits.code()
+	if by := r.exits.code(); by != nil {
+		return by // the terminal may be gone, and cannot be put back
+	}
+	return closeErr
 }
 
 // hearOn hears keys while everything is saved: one more wish to leave is one.

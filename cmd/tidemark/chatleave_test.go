@@ -198,6 +198,7 @@ func TestATerminalThatClosesIsOneWayOut(t *testing.T) {
 	c := openChat(t, t.TempDir(), 100, "--base-url", model.URL, "--name", "talk")
 	c.types("Always use tabs.\r")
 	c.shows("You said Always use tabs..")
+	c.types("half a line") // its echo wakes the reader, which lets the terminal go
 	c.tty.Close()
 	if code := c.endsAtAll(); code != 129 {
 		t.Errorf("exit code %d, want 129", code)

@@ -65,11 +65,19 @@ func (t *talk) converse(ctx context.Context, id tidemark.SessionID, seq int64) e
 	r.listen()
 	attaching, done := r.exits.busy(ctx)
 	err = t.attach(attaching, id, seq)
+	left := attaching.Err() != nil
 	done()
-	if err != nil {
-		return r.notAttached(err)
+	if left && r.exits.code() == nil {
+		r.exits.wish(os.Interrupt) // there was no turn that Ctrl-C could stop
 	}
-	r.greet(ctx, id, seq)
+	switch {
+	case err != nil:
+		return r.notAttached(err)
+	case left:
+		r.leaving = &leaving{}
+	default:
+		r.greet(ctx, id, seq)
+	}
 	for r.leaving == nil {
 		r.step(ctx)
 	}

@@ -131,7 +131,7 @@ func known(s string, words []string) string {
 func jobObject(j tidemark.Job) (o object, lost []string) {
 	status, exit := j.Status, j.ExitReason
 	switch exit {
-	case tidemark.ExitEndTurn, tidemark.ExitStopSequence:
+	case tidemark.ExitEndTurn, tidemark.ExitStopSequence, tidemark.ExitMaxTokens:
 		exit = tidemark.ExitSuccess
 	case tidemark.ExitInterrupt:
 		if exit = tidemark.ExitError; status == tidemark.JobCancelled {

@@ -254,8 +254,12 @@ func stopOf(reason string) string {
 		return model.StopSequence
 	case "refusal":
 		return model.StopRefusal
+	case "pause_turn":
+		return model.StopPause
+	case "end_turn", "": // some servers say nothing
+		return model.StopEnd
 	}
-	return model.StopEnd
+	return model.StopUnknown
 }
 
 // failed returns the error of an error event. It comes under status 200, so

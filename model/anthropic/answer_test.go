@@ -125,7 +125,7 @@ func TestInvalidUTF8IsReplaced(t *testing.T) {
 func TestStopReasonsAreTold(t *testing.T) {
 	for reason, want := range map[string]string{
 		"end_turn": model.StopEnd, "max_tokens": model.StopMaxTokens, "stop_sequence": model.StopSequence, "refusal": model.StopRefusal,
-		"model_context_window_exceeded": model.StopMaxTokens, "pause_turn": model.StopEnd, "tool_use": model.StopEnd, "new": model.StopEnd,
+		"model_context_window_exceeded": model.StopMaxTokens, "pause_turn": model.StopPause, "tool_use": model.StopEnd, "new": model.StopUnknown,
 	} {
 		client, _ := client(t, Options{}, events(
 			`s {"type":"content_block_start","index":0,"content_block":{"type":"text","text":"x"}}`,

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/model"
@@ -280,13 +281,17 @@ func (r *reader) call(c call, place int) error {
 }
 
 func (r *reader) answer() *model.Answer {
-	stop := model.StopEnd
-	switch r.finish {
+	stop := model.StopUnknown
+	switch strings.ToLower(r.finish) {
+	case "stop", "end_turn", "eos", "eos_token", "": // some servers say nothing
+		stop = model.StopEnd
+	case "stop_sequence":
+		stop = model.StopSequence
 	case "tool_calls", "function_call", "tool_use":
 		stop = model.StopTools
-	case "length", "max_tokens", "model_length":
+	case "length", "max_tokens", "model_length", "max_output_tokens", "incomplete":
 		stop = model.StopMaxTokens
-	case "content_filter", "refusal":
+	case "content_filter", "refusal", "safety", "recitation":
 		stop = model.StopRefusal
 	}
 	if r.refused {
