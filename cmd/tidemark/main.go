@@ -36,7 +36,7 @@ func run(args []string) int {
 	signal.Notify(a.signals, os.Interrupt, syscall.SIGTERM)
 	go a.hear(cancel)
 	root := rootCommand(a)
-	root.SetArgs(tagArgs(args))
+	root.SetArgs(chatArgs(root, tagArgs(args)))
 	err := root.ExecuteContext(ctx)
 	if closeErr := a.close(); err == nil {
 		err = closeErr

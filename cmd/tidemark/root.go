@@ -21,6 +21,7 @@ foreign id, "last" or "@-1". SESSION@n3 is a node of its tree, SESSION@12 an
 entry, SESSION@label a label, SESSION~2 two turns up.`,
 		Example: `  tidemark chat --provider demo
   tidemark chat -c
+  tidemark -c                     # short for tidemark chat -c; so is -s SESSION
   tidemark ls
   tidemark show last
   tidemark tree last
@@ -61,6 +62,27 @@ entry, SESSION@label a label, SESSION~2 two turns up.`,
 	root.AddCommand(topics()...)
 	root.SetHelpCommand(helpCommand())
 	return root
+}
+
+// chatArgs makes tidemark -c and tidemark -s SESSION mean chat's, as people are
+// used to from other agents: where a flag that says which session to go on with
+// stands in the place of a command, that command is chat.
+func chatArgs(root *cobra.Command, args []string) []string {
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		name, _, hasValue := strings.Cut(arg, "=")
+		switch {
+		case name == "--continue", name == "--resume", name == "--session", len(arg) > 1 && (strings.HasPrefix(arg, "-c") || strings.HasPrefix(arg, "-s")):
+			return slices.Insert(slices.Clone(args), i, "chat")
+		case !strings.HasPrefix(arg, "-") || arg == "--":
+			return args
+		}
+		// A global flag; its value may stand behind it.
+		if f := root.PersistentFlags().Lookup(strings.TrimPrefix(name, "--")); f != nil && !hasValue && f.NoOptDefVal == "" {
+			i++
+		}
+	}
+	return args
 }
 
 // help is what a command without work of its own does.
