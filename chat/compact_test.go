@@ -278,3 +278,53 @@ func TestASystemPromptThatCameWithASummaryStays(t *testing.T) {
 	}
 	r.close(c)
 }
+
+// An instruction of the open turn is never summarised away, however much its
+// tools put out; and few large messages are compacted like many small ones.
+func TestTheOpenTurnIsSentWhole(t *testing.T) {
+	r := newRig(t, memory.New(), nil)
+	large := strings.Repeat("large ", 2_000)
+	rounds := 0
+	r.model.answer = func(q model.Request) reply {
+		if strings.Contains(q.Entries[len(q.Entries)-1].Text(), "before") {
+			return says(large)
+		}
+		if rounds++; rounds%9 == 0 {
+			return says("done")
+		}
+		return calls(use(fmt.Sprint("c", rounds), "bash", `{"command":"head -c 3000 /dev/zero | tr '\\0' x"}`))
+	}
+	c := r.new()
+	for i := range 4 {
+		r.send(c, fmt.Sprint("before ", i, " ", large))
+	}
+	if !r.noticed("[context compacted: ") {
+		t.Error("few large messages were not compacted")
+	}
+	r.send(c, "Answer in French, whatever the tools say.")
+	for _, q := range r.model.all()[4:] {
+		valid(t, q)
+		said := slices.ContainsFunc(q.Entries, func(e tidemark.Entry) bool { return e.Text() == "Answer in French, whatever the tools say." })
+		if !said {
+			t.Fatalf("the instruction is not among the %d entries that were sent", len(q.Entries))
+		}
+	}
+	same(t, rounds, 9)
+	r.close(c)
+	goesOn(t, r, c.ID(), 0)
+}
+
+// Limits that nobody set are those of the model.
+func TestTheLimitsComeFromTheModel(t *testing.T) {
+	for name, want := range map[string]bool{"claude-sonnet-5": false, "unheard-of": true} {
+		r := newRig(t, memory.New(), nil)
+		r.o.Name, r.o.Compact = name, compact.Options{}
+		c := r.new()
+		for i := range 20 {
+			r.send(c, fmt.Sprint(i, strings.Repeat(" word", 1_000)))
+		}
+		if got := r.noticed("[context compacted: "); got != want {
+			t.Errorf("%s: 100,000 bytes were compacted: %v", name, got)
+		}
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/compact"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
@@ -179,7 +180,8 @@ func newRig(t testing.TB, b tidemark.Backend, script map[string][]reply) *rig {
 	r.o = chat.Options{
 		Store: r.store, Holder: tidemark.Holder{Program: "test", PID: 1, Host: "here"},
 		Model: r.model, Name: "m1", Provider: "scripted", System: "Be brief.",
-		Title: func(first string) string { return clipped(first) },
+		Compact: compact.Options{MaxMessages: 50, MaxBytes: 32_000},
+		Title:   func(first string) string { return clipped(first) },
 		Box: func(s tool.State, f tool.Files, _ store.Limits, out func(string, []byte)) (*tool.Box, error) {
 			return tool.New(tool.Options{Root: r.dir, Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir}, State: s, Files: f, Output: out})
 		},

@@ -23,7 +23,24 @@ func (t *thread) compactIfOver(ctx context.Context) error {
 	return err
 }
 
+// defaultMessages is how many messages are sent at most unless somebody says
+// otherwise. It is well below what a resume reads of a session, loadMost
+// entries, so that a resumed session sends what it sent before.
+const defaultMessages = 250
+
+// compaction are the options of a compaction. Limits that nobody set come from
+// the model: what it can be sent, less what its answer and the tools take.
 func (t *thread) compaction(o compact.Options) compact.Options {
+	if o.MaxMessages == 0 {
+		o.MaxMessages = defaultMessages
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = -1
+	}
+	if o.MaxTokens == 0 {
+		who := t.c.asked()
+		o.MaxTokens = model.Window(who.provider, who.name) / 4 * 3
+	}
 	if t.system != nil {
 		o.System = t.system.Text()
 	}

@@ -9,8 +9,10 @@
 //
 // What holds for every strategy:
 //
-//   - The system prompt and the newest messages stay whole, however long they
-//     are.
+//   - The system prompt and the open turn, which is the newest message of the
+//     user and all that follows it, stay whole, however long they are.
+//   - The messages before it, up to Options.Keep in all, stay whole as far as
+//     the limits leave room for them and for a summary of the rest.
 //   - A tool call and all its results stay on one side of the cut. For that the
 //     cut moves to older messages, so that more is kept than asked for, never
 //     less.
@@ -72,7 +74,7 @@ type Options struct {
 	MaxBytes    int // of text, default 32,000, the system prompt included
 	MaxTokens   int // estimated; default none
 
-	Keep   int    // newest messages that stay whole, default 10
+	Keep   int    // newest messages that stay whole where there is room, default 10
 	System string // the system prompt, when it is sent apart; it counts as a message
 
 	// What a summary may hold. Negative: nothing.
@@ -124,6 +126,35 @@ func (o Options) Or() Options {
 	o.Budgets.Assistant = cmp.Or(o.Budgets.Assistant, 12_000)
 	return o
 }
+
+// leastSummary is what a summary may always have: what stays may be over the
+// limits already.
+const leastSummary = 1024
+
+// within makes a summary small enough for the room that what stays leaves.
+func (o Options) within(stays size) Options {
+	left := -1
+	if o.MaxBytes > 0 {
+		left = o.MaxBytes - stays.bytes
+	}
+	if o.MaxTokens > 0 {
+		// A character of several bytes may cost a token.
+		if n := 2 * (o.MaxTokens - stays.tokens - tokensPerMessage); left < 0 || n < left {
+			left = n
+		}
+	}
+	if o.MaxBytes <= 0 && o.MaxTokens <= 0 {
+		return o
+	}
+	left = max(left, leastSummary) - summaryFrame
+	o.Carry = min(o.Carry, left/4)
+	o.Section = min(o.Section, left/2)
+	o.Code = min(o.Code, left/4)
+	return o
+}
+
+// summaryFrame is what the lines around the parts of a summary take.
+const summaryFrame = 512
 
 // Result is what became of a conversation.
 type Result struct {
@@ -226,6 +257,7 @@ func Compact(ctx context.Context, entries []tidemark.Entry, o Options) (Result, 
 		return Result{}, tidemark.Invalidf("compaction %.40q: want %s, %s, %s or %s", o.Strategy, Simple, CodeAware, RoleBudget, Model)
 	}
 	c := divide(entries, o)
+	o = o.within(c.system.plus(c.kept))
 	if len(c.part) == 0 {
 		return Result{}, fmt.Errorf("%w: the conversation is no longer than what stays", ErrNoGain)
 	}
@@ -236,11 +268,13 @@ func Compact(ctx context.Context, entries []tidemark.Entry, o Options) (Result, 
 	text := carried(c.old, o.Carry) + "\n\n" + section.text
 	before, after := c.all(), c.stays()
 	after.bytes += len(text) - c.summaries.bytes
+	fewer := after.messages < before.messages
 	switch {
-	case after.messages >= before.messages:
-		return Result{}, fmt.Errorf("%w: %d messages would stay %d", ErrNoGain, before.messages, after.messages)
-	case after.bytes >= before.bytes && (o.MaxMessages < 0 || before.messages <= o.MaxMessages):
+	case fewer && o.MaxMessages >= 0 && before.messages > o.MaxMessages: // though it may be longer
+	case after.bytes >= before.bytes:
 		return Result{}, fmt.Errorf("%w: %d bytes would become %d", ErrNoGain, before.bytes, after.bytes)
+	case !fewer && !(o.MaxBytes > 0 && before.bytes > o.MaxBytes || o.MaxTokens > 0 && before.tokens > o.MaxTokens):
+		return Result{}, fmt.Errorf("%w: %d messages would stay %d", ErrNoGain, before.messages, after.messages)
 	}
 	return Result{
 		Summary: tidemark.Entry{Kind: Kind, Blocks: []tidemark.Block{tidemark.Text(text)}},

@@ -32,7 +32,8 @@ func (s sizes) stays() size {
 }
 
 // divide cuts so that the newest o.Keep messages, and what belongs to them,
-// stay.
+// stay; fewer where those would leave no room for a summary within the limits,
+// but always the whole of the open turn.
 func divide(entries []tidemark.Entry, o Options) division {
 	var c division
 	if o.System != "" {
@@ -42,7 +43,7 @@ func divide(entries []tidemark.Entry, o Options) division {
 		c.system.add(entries[c.head])
 		c.head++
 	}
-	c.from = cut(entries, c.head, o.Keep)
+	c.from = max(fit(entries, cut(entries, c.head, o.Keep), c.system, o), c.head)
 	for _, e := range entries[c.head:c.from] {
 		switch {
 		case IsSummary(e):
@@ -59,6 +60,64 @@ func divide(entries []tidemark.Entry, o Options) division {
 		}
 	}
 	return c
+}
+
+// openTurn returns where the newest message of the user stands, with which the
+// open turn begins; len(entries) when there is none.
+func openTurn(entries []tidemark.Entry) int {
+	for i := len(entries) - 1; i >= 0; i-- {
+		if e := entries[i]; e.Role == tidemark.User && isMessage(e) && !isResult(e) && !IsSummary(e) {
+			return i
+		}
+	}
+	return len(entries)
+}
+
+// latestCut returns where what must stay whole begins: the open turn, and before it
+// a call whose result came late.
+func latestCut(entries []tidemark.Entry, back []int) int {
+	open := openTurn(entries)
+	for 0 < open && open < len(entries) && (back[open] < open || isResult(entries[open])) {
+		open = min(back[open], open-1)
+	}
+	return open
+}
+
+// room is the part of a limit that what stays may take: three quarters. The
+// rest is for a summary, and for what is said next.
+func room(limit int) int { return limit - limit/4 }
+
+// fit moves a cut to newer messages until what stays has room within the
+// limits, and never beyond the start of the open turn.
+func fit(entries []tidemark.Entry, at int, system size, o Options) int {
+	back := bonds(entries)
+	open := latestCut(entries, back)
+	switch {
+	case open == len(entries):
+		return at
+	case open <= at:
+		return open
+	}
+	// From the open turn back to older messages, as long as there is room.
+	kept := system
+	for _, e := range entries[open:] {
+		if isMessage(e) {
+			kept.add(e)
+		}
+	}
+	best := open
+	for i := open - 1; i >= at; i-- {
+		if isMessage(entries[i]) {
+			kept.add(entries[i])
+		}
+		if o.MaxMessages > 0 && kept.messages+1 > o.MaxMessages || o.MaxBytes > 0 && kept.bytes > room(o.MaxBytes) || o.MaxTokens > 0 && kept.tokens > room(o.MaxTokens) {
+			break
+		}
+		if back[i] >= i && !isResult(entries[i]) {
+			best = i
+		}
+	}
+	return best
 }
 
 // cut returns where what stays begins: at the newest keep messages, or before

@@ -3,6 +3,7 @@ package compact
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -126,7 +127,7 @@ func TestACompactedConversationIsValidInput(t *testing.T) {
 			t.Fatal(diff)
 		}
 		prompt := len(o.System) / len("prompt")
-		if n := messages(after[1:]); n < o.Keep || r.After != n+1+prompt || r.Before != messages(entries)+prompt || r.After >= r.Before {
+		if n := messages(after[1:]); r.From > openTurn(entries) || r.After != n+1+prompt || r.Before != messages(entries)+prompt || r.After > r.Before {
 			t.Fatalf("%d stay of %d, and it says %s", n, messages(entries), r)
 		}
 		text := r.Summary.Text()
@@ -181,6 +182,60 @@ func TestOverMeansThatCompactionHelps(t *testing.T) {
 		}
 		if Over(r.Entries(entries), o) {
 			t.Fatal("still over")
+		}
+	})
+}
+
+// TestWhatIsSentKeepsTheLimits: whatever was said and however long it is, what
+// is sent after a compaction is within the limits, unless the open turn alone
+// takes them up; and the open turn is in it as it was.
+func TestWhatIsSentKeepsTheLimits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		entries := conversation(t)
+		for i := range entries { // few messages, but large ones
+			if rapid.IntRange(0, 3).Draw(t, "large") == 0 && len(entries[i].Blocks) > 0 && entries[i].Blocks[0].Type == tidemark.BlockText {
+				entries[i].Blocks[0].Text += strings.Repeat("large ", rapid.IntRange(1, 3000).Draw(t, "words"))
+			}
+		}
+		o := Options{
+			Strategy: rapid.SampledFrom([]string{Simple, CodeAware, RoleBudget}).Draw(t, "strategy"), Keep: rapid.IntRange(1, 15).Draw(t, "keep"),
+			MaxMessages: rapid.SampledFrom([]int{-1, 6, 50}).Draw(t, "messages"), MaxBytes: rapid.SampledFrom([]int{-1, 8_000, 32_000}).Draw(t, "bytes"),
+			MaxTokens: rapid.SampledFrom([]int{0, 4_000, 12_000}).Draw(t, "tokens"), System: "Be brief.",
+		}
+		was := slices.Clone(entries[latestCut(entries, bonds(entries)):])
+		r, err := Compact(t.Context(), entries, o)
+		if errors.Is(err, ErrNoGain) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := r.Entries(entries)
+		if s := invalid(after); s != "" {
+			t.Fatalf("after compaction, kept from %d: %s", r.From, s)
+		}
+		if diff := cmp.Diff(was, after[len(after)-len(was):]); diff != "" {
+			t.Fatalf("the open turn is another: %s", diff)
+		}
+		var now, open size
+		open.add(tidemark.Say(tidemark.System, o.System))
+		now = open
+		for i, e := range after {
+			now.add(e)
+			if i >= len(after)-len(was) {
+				open.add(e)
+			}
+		}
+		// What an earlier compaction left before the open turn may be the user's
+		// own words, and is carried as far as there is room.
+		if o.MaxBytes > 0 && now.bytes > o.MaxBytes && open.bytes+leastSummary <= o.MaxBytes {
+			t.Fatalf("%d bytes, of which %d are the open turn", now.bytes, open.bytes)
+		}
+		if o.MaxTokens > 0 && now.tokens > o.MaxTokens && open.tokens+leastSummary <= o.MaxTokens {
+			t.Fatalf("%d tokens, of which %d are the open turn", now.tokens, open.tokens)
+		}
+		if o.MaxMessages > 0 && now.messages > o.MaxMessages && open.messages+1 <= o.MaxMessages {
+			t.Fatalf("%d messages, of which %d are the open turn", now.messages, open.messages)
 		}
 	})
 }

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,6 +22,13 @@ func TestWhatTheServerWasSentIsTheHistory(t *testing.T) {
 		t.Run(provider, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
+			settings := filepath.Join(dir, "config", "tidemark", "config.yaml")
+			if err := os.MkdirAll(filepath.Dir(settings), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(settings, []byte("chat:\n  max_messages: 50\n  max_bytes: 32000\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			say := func(prompt string, args ...string) string {
 				t.Helper()
 				cmd := tidemarkIn(dir, append([]string{"chat", "--provider", provider, "--base-url", url, "--model", "m", "-p", prompt}, args...)...)
