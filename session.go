@@ -17,7 +17,8 @@ type Session struct {
 	Project   string          `json:"project,omitempty"`
 	Tags      []string        `json:"tags,omitempty"`
 	Base      *Base           `json:"base,omitempty"`
-	ForeignID string          `json:"foreign_id,omitempty"` // its id in the tool it came from
+	Tool      string          `json:"tool,omitempty"`       // the tool it came from, "": it was begun here
+	ForeignID string          `json:"foreign_id,omitempty"` // its id in that tool
 	CreatedAt time.Time       `json:"created_at"`
 	Pinned    bool            `json:"pinned,omitempty"`   // retention leaves it alone
 	OnHold    bool            `json:"on_hold,omitempty"`  // nobody may remove it

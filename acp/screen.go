@@ -188,6 +188,12 @@ func (s *screen) entry(e tidemark.Entry) {
 		s.send(thought("There was no answer: "+e.Text()+"\n", name))
 	case e.Role == tidemark.User:
 		for _, b := range e.Blocks {
+			// What a tool put around it is no part of what was asked.
+			if said, context := tidemark.Spoken(b.Text); b.Type == tidemark.BlockText && len(context) > 0 {
+				if b.Text = said; said == "" {
+					continue
+				}
+			}
 			if c, ok := contentOf(b); ok {
 				s.send(sdk.SessionUpdate{UserMessageChunk: &sdk.SessionUpdateUserMessageChunk{Content: c, MessageId: &name}})
 			}

@@ -348,7 +348,7 @@ func (p *passage) entry(k kept, offset, most int) entry {
 // which entry it is.
 func body(e tidemark.Entry) string {
 	var b strings.Builder
-	render.Entry(&b, e, &render.Options{Full: true})
+	render.Entry(&b, e, &render.Options{Full: true, All: true})
 	_, text, _ := strings.Cut(b.String(), "\n")
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	for i, l := range lines {

@@ -22,9 +22,31 @@ type Document struct {
 	Node       string           // the part that is shown, like n3; empty: all of it
 	Tree       []Node           // the nodes of the session; with Seq, they lead to their entries
 	Labels     map[int64]string // labels by the seq of the entry that they stand on
+	Workers    []Worker         // helper agents, whose transcripts follow the entries
 	ExportedAt time.Time
 	Words      *Words // the words of the page itself, nil: English
 }
+
+// Worker is a helper agent inside a session, with a transcript of its own.
+type Worker struct {
+	Name    string // as the session calls it
+	Call    string // the id of the tool call that started it, "": not known
+	Entries iter.Seq2[tidemark.Entry, error]
+}
+
+// callers finds the workers by the calls that started them.
+func (d *Document) callers() map[string]int {
+	found := make(map[string]int)
+	for i, w := range d.Workers {
+		if w.Call != "" {
+			found[w.Call] = i
+		}
+	}
+	return found
+}
+
+// documentTree is how a document draws the tree: no wider than code on a page.
+var documentTree = TreeOptions{Width: 100}
 
 // bufferSize is how much of a document is gathered before it is written. No
 // more than that and one entry is held, however long the session is.

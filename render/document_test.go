@@ -117,9 +117,13 @@ The loop stops at **any** error, also at ` + "`io.EOF`" + ` with text before it:
 		Session: tidemark.Session{ID: "7f3a9c1e-2b4d-4f6a-8c0e-1d2f3a4b5c6d", Title: "Why is the last line lost?", Agent: "builder",
 			Model: "model-x", Mode: tidemark.ModeLocal, Project: "/home/ada/notes", Tags: []string{"bug", "parser"}, CreatedAt: noon},
 		Messages: 9, UpdatedAt: at, ExportedAt: at.Add(time.Hour),
-		Tree: []Node{{Number: 0, Parent: -1, Messages: 4, Seq: 4}, {Number: 1, Parent: 0, Messages: 8, Seq: 8, Label: "fix by hand"},
+		Tree: []Node{{Number: 0, Parent: -1, Messages: 4, Seq: 4, At: noon, Text: "My parser loses <the> last line"}, {Number: 1, Parent: 0, Messages: 8, Seq: 8, Label: "fix by hand"},
 			{Number: 2, Parent: 0, Messages: 5, Seq: 10, Current: true}},
 		Labels: map[int64]string{8: "fix by hand"},
+		Workers: []Worker{{Name: "scout", Call: "t3", Entries: read(
+			tidemark.Entry{Seq: 1, Kind: "worker"},
+			tidemark.Entry{Seq: 2, At: noon, Kind: tidemark.KindMessage, Role: tidemark.User, Blocks: []tidemark.Block{tidemark.Text("Count the lines.")}},
+			tidemark.Entry{Seq: 3, At: noon, Kind: tidemark.KindMessage, Role: tidemark.Assistant, Blocks: []tidemark.Block{tidemark.Text("There are *21*.")}})}},
 	}
 	return d, all
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 type Options struct {
 	Color    bool                   // with SGR sequences, which only this package writes
 	Full     bool                   // nothing is cut
+	All      bool                   // also what is empty, and context whole
 	Width    int                    // columns of the terminal, 0: there is none, and no line is folded
 	Relative func(time.Time) string // says when; nil: the time in UTC
 }
@@ -46,6 +48,9 @@ var roleColors = map[tidemark.Role]string{
 // and its blocks below, moved two columns to the right, so that no line
 // of theirs can pass for the head of another entry. Foreign text is cleaned. The
 // text ends in one newline. The error is that of w.
+//
+// What a tool told the model is one line, and of an entry that is empty nothing
+// is written, unless All of it is asked for.
 func Entry(w io.Writer, e tidemark.Entry, o *Options) error {
 	p := page{}
 	if o != nil {
@@ -54,9 +59,23 @@ func Entry(w io.Writer, e tidemark.Entry, o *Options) error {
 	if p.folds = p.Width > 0; !p.folds {
 		p.Width = defaultWidth
 	}
-	p.head(e)
-	for _, b := range e.Blocks {
-		p.block(b, 1)
+	switch {
+	case p.All:
+		p.head(e)
+		for _, b := range e.Blocks {
+			p.block(b, 1)
+		}
+	case e.Empty():
+	case e.Context():
+		p.folded(e)
+	default:
+		p.head(e)
+		for _, b := range e.Blocks {
+			if b.Type == tidemark.BlockText && e.Role == tidemark.User {
+				b.Text = p.spoken(b.Text)
+			}
+			p.block(b, 1)
+		}
 	}
 	_, err := w.Write(p.Bytes())
 	return err
@@ -97,6 +116,49 @@ func (p *page) head(e tidemark.Entry) {
 		p.WriteString(p.style(dim, " · "+s))
 	}
 	p.WriteByte('\n')
+}
+
+// folded writes context on one line: what it is, its first words, how much.
+func (p *page) folded(e tidemark.Entry) {
+	who := string(e.Role)
+	if e.Kind == tidemark.KindContext || e.Role != tidemark.System {
+		who = tidemark.KindContext
+	}
+	about := "#" + strconv.FormatInt(e.Seq, 10) + " " + who + " · "
+	much := " (" + size(sizeOf(e.Blocks)) + ")"
+	about += Truncate(gist(e.Text()), max(p.Width-Width(about)-Width(much), 20)) + much
+	p.WriteString(p.style(dim, about) + "\n")
+}
+
+// gist is the beginning of a block of context on one line.
+func gist(text string) string {
+	element, words := tidemark.Gist(text)
+	if element != "" && words != "" {
+		element += ": "
+	}
+	return CleanLine(element + words)
+}
+
+// spoken is what a person said, and a line for each block that a tool put
+// around it.
+func (p *page) spoken(text string) string {
+	said, context := tidemark.Spoken(text)
+	if len(context) == 0 {
+		return text
+	}
+	for _, c := range context {
+		said += "\n[" + Truncate(gist(c), p.columns(1)-16) + " (" + size(len(c)) + ")]"
+	}
+	return said
+}
+
+// sizeOf is how many bytes of text there are in blocks.
+func sizeOf(blocks []tidemark.Block) int {
+	n := 0
+	for _, b := range blocks {
+		n += len(b.Text) + len(b.Input) + len(b.Data) + len(b.Raw) + sizeOf(b.Blocks)
+	}
+	return n
 }
 
 func (p *page) block(b tidemark.Block, depth int) {

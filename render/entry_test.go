@@ -70,20 +70,50 @@ func TestAnEntryIsAHeadAndItsBlocks(t *testing.T) {
 }
 
 func TestHeadsSayWhatAnEntryIs(t *testing.T) {
-	ago := &Options{Relative: func(time.Time) string { return "3 h ago" }}
+	ago := &Options{All: true, Relative: func(time.Time) string { return "3 h ago" }}
 	for _, c := range []struct {
 		entry tidemark.Entry
 		o     *Options
 		want  string
 	}{
-		{tidemark.Entry{Seq: 1, Kind: tidemark.KindMessage, Role: tidemark.User}, nil, "#1 user\n"},
+		{tidemark.Entry{Seq: 1, Kind: tidemark.KindMessage, Role: tidemark.User}, &Options{All: true}, "#1 user\n"},
 		{tidemark.Entry{Seq: 1, At: noon, Kind: tidemark.KindMessage, Role: tidemark.User}, ago, "#1 user · 3 h ago\n"},
 		{tidemark.Entry{Seq: 5, Place: tidemark.Place{Parent: 3}, Kind: tidemark.KindBranch}, nil, "#5 branch · from #3\n"},
 		{tidemark.Entry{Seq: 5, Kind: tidemark.KindGap}, nil, "#5 gap\n"},
-		{tidemark.Entry{Seq: 5, Kind: "evil\x1b[2J\nkind", Model: "m\u202e"}, nil, `#5 evil\x1b[2J\nkind · m\u202e` + "\n"},
+		{tidemark.Entry{Seq: 5, Kind: "evil\x1b[2J\nkind", Model: "m\u202e"}, &Options{All: true}, `#5 evil\x1b[2J\nkind · m\u202e` + "\n"},
 	} {
 		if got := show(t, c.entry, c.o); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestContextIsOneLineAndEmptyEntriesAreNone(t *testing.T) {
+	reminder := "<system-reminder>\n# Environment\n" + strings.Repeat("You have been invoked. ", 40) + "\n</system-reminder>"
+	agents := "# AGENTS.md instructions for /src\n\n<INSTRUCTIONS>\nUse tabs.\n</INSTRUCTIONS>"
+	for _, c := range []struct {
+		name  string
+		entry tidemark.Entry
+		want  string
+	}{
+		{"a call", tidemark.Entry{Seq: 5, Kind: "call", Extra: json.RawMessage(`{}`)}, ""},
+		{"a worker", tidemark.Entry{Seq: 1, Kind: "worker"}, ""},
+		{"an empty answer", tidemark.Entry{Seq: 2, Kind: tidemark.KindMessage, Role: tidemark.Assistant, Blocks: []tidemark.Block{tidemark.Text(" \n")}}, ""},
+		{"context", tidemark.Entry{Seq: 2, Kind: tidemark.KindContext, Blocks: []tidemark.Block{tidemark.Text(reminder)}},
+			"#2 context · system-reminder: # Environment You have been invoked. You … (971 B)\n"},
+		{"a system prompt", tidemark.Say(tidemark.System, "You are\n\x1b[2Jan agent."), `#0 system · You are \x1b[2Jan agent. (21 B)` + "\n"},
+		{"an instruction in the user's name", tidemark.Say(tidemark.User, agents), "#0 context · AGENTS.md: instructions for /src (75 B)\n"},
+		{"a prompt with context before and behind", tidemark.Say(tidemark.User, agents+"\nFix the bug.\n"+reminder),
+			"#0 user\n  Fix the bug.\n  [AGENTS.md: instructions for /src (75 B)]\n  [system-reminder: # Environment You have been invoked. You h… (971 B)]\n"},
+		{"a prompt that speaks of it", tidemark.Say(tidemark.User, "what is <system-reminder> in a prompt?"), "#0 user\n  what is <system-reminder> in a prompt?\n"},
+		{"markup", tidemark.Say(tidemark.User, "<div>\nfix\n</div>"), "#0 user\n  <div>\n  fix\n  </div>\n"},
+	} {
+		if got := show(t, c.entry, nil); got != c.want {
+			t.Errorf("%s:\n%q\nwant\n%q", c.name, got, c.want)
+		}
+		all := strings.Join(strings.Fields(show(t, c.entry, &Options{All: true})), " ")
+		if want := strings.Join(strings.Fields(Clean(c.entry.Text())), " "); all == "" || !strings.Contains(all, want) {
+			t.Errorf("%s: All shows %q, which lacks some of %q", c.name, all, want)
 		}
 	}
 }
@@ -184,7 +214,7 @@ func TestAFailingWriterIsReported(t *testing.T) {
 	if err := Entry(brokenWriter{}, answer(), nil); !errors.Is(err, errBroken) {
 		t.Errorf("Entry = %v, want %v", err, errBroken)
 	}
-	if err := Tree(brokenWriter{}, []Node{{Parent: -1}}); !errors.Is(err, errBroken) {
+	if err := Tree(brokenWriter{}, []Node{{Parent: -1}}, nil); !errors.Is(err, errBroken) {
 		t.Errorf("Tree = %v, want %v", err, errBroken)
 	}
 }

@@ -39,8 +39,12 @@ func (c corpus) transcript(first int64, entries int) (Document, []tidemark.Entry
 		Session: tidemark.Session{ID: tidemark.SessionID(c.Of(payloads)), Title: c.Disguise(c.Of(payloads)), Agent: c.Of(payloads), Model: c.Of(payloads),
 			Project: c.Of(goals), Tags: []string{c.Of(payloads), c.Of(sequences)}, ForeignID: c.Of(payloads), CreatedAt: noon},
 		State: c.Of(payloads), Node: c.Of(payloads), Labels: map[int64]string{first: c.Disguise(c.Of(payloads))},
-		Tree: []Node{{Number: 0, Parent: -1, Seq: first, Label: c.Disguise(c.Of(payloads))}, {Number: 1, Parent: 0, Label: c.Of(sequences)}},
+		Tree: []Node{{Number: 0, Parent: -1, Seq: first, Label: c.Disguise(c.Of(payloads)), Text: c.Of(payloads)}, {Number: 1, Parent: 0, Label: c.Of(sequences), Text: c.Disguise(c.Of(payloads))}},
 	}
+	told := tidemark.Entry{Seq: 1, At: noon, Kind: tidemark.KindContext, Blocks: []tidemark.Block{tidemark.Text("<system-reminder>" + c.Of(payloads) + c.Of(sequences) + "</system-reminder>")}}
+	asked := tidemark.Say(tidemark.User, told.Text()+c.Of(payloads)+told.Text())
+	asked.Seq = 2
+	d.Workers = []Worker{{Name: "scout", Call: c.Of(payloads), Entries: read(told, asked, all[0])}}
 	return d, all
 }
 
@@ -53,7 +57,7 @@ func TestNoHostileTranscriptGetsThrough(t *testing.T) {
 			t.Fatalf("seed %d: HTML: %v", seed, err)
 		}
 		md := document(t, Markdown, d, all...)
-		if err := scanMarkdown(md, len(all)); err != nil {
+		if err := scanMarkdown(md, len(all)+4); err != nil {
 			t.Fatalf("seed %d: Markdown: %v", seed, err)
 		}
 		var term strings.Builder

@@ -2,6 +2,7 @@ package render
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -26,12 +27,20 @@ import (
 // where it is and is returned.
 func HTML(w io.Writer, d Document, entries iter.Seq2[tidemark.Entry, error]) error {
 	h := newPage(buffered(w), &Transcript{Labels: d.Labels, Words: d.Words})
+	h.callers = d.callers()
 	h.head(&d)
 	if err := h.tree(d.Tree); err != nil {
 		return err
 	}
+	h.workers(d.Workers)
 	h.mix(`<main id="transcript" tabindex="-1" aria-label="`, h.s.Conversation, "\">\n")
 	damage := transcribe(entries, h.entry, h.damaged, h.w)
+	for i, worker := range d.Workers {
+		if damage != nil && !errors.Is(damage, tidemark.ErrCorrupt) {
+			return damage
+		}
+		damage = cmp.Or(damage, h.worker(i, worker))
+	}
 	if damage != nil && !errors.Is(damage, tidemark.ErrCorrupt) {
 		return damage
 	}
@@ -82,6 +91,9 @@ type htmlPage struct {
 	labels map[int64]string
 	md     mdHTML
 	json   []byte
+
+	callers map[string]int // the workers of the document by the calls that started them
+	within  string         // before the ids of what is written; "" for the session itself
 }
 
 func newPage(w *bufio.Writer, t *Transcript) *htmlPage {
@@ -146,7 +158,8 @@ func (h *htmlPage) tree(nodes []Node) error {
 	}
 	h.mix("<nav aria-label=\"", h.s.Branches, "\">\n<details class=\"tree\""+open+"><summary>", h.s.Branches,
 		" ("+strconv.Itoa(len(nodes))+")</summary>\n<pre tabindex=\"0\">")
-	d := drawing{w: h.w, name: h.nodeName}
+	d := newDrawing(h.w, &documentTree)
+	d.name, d.text = func(n *Node) { h.nodeName(n, d.labelOf(n)) }, h.line
 	if err := d.drawAll(nodes); err != nil {
 		return err
 	}
@@ -154,7 +167,33 @@ func (h *htmlPage) tree(nodes []Node) error {
 	return nil
 }
 
-func (h *htmlPage) nodeName(n *Node) {
+// workers lists the workers, with links to their transcripts.
+func (h *htmlPage) workers(all []Worker) {
+	if len(all) == 0 {
+		return
+	}
+	h.mix("<nav aria-label=\"", h.s.Workers, "\">\n<details class=\"tree\" open><summary>", h.s.Workers,
+		" ("+strconv.Itoa(len(all))+")</summary>\n<ul>\n")
+	for i, w := range all {
+		h.mix(`<li><a href="#`+workerID(i)+`"><bdi>`, w.Name, "</bdi></a></li>\n")
+	}
+	h.say("</ul>\n</details>\n</nav>\n")
+}
+
+// workerID is the id of the transcript of the worker at i.
+func workerID(i int) string { return "w" + strconv.Itoa(i+1) }
+
+// worker writes the transcript of a worker.
+func (h *htmlPage) worker(i int, w Worker) error {
+	id := workerID(i)
+	h.mix(`<section class="worker" id="`+id+`" aria-labelledby="`+id+`h">`+"\n<h2 id=\""+id+`h">`, h.s.Worker+" "+w.Name, "</h2>\n")
+	h.within, h.labels = id, nil
+	err := transcribe(w.Entries, h.entry, h.damaged, h.w)
+	h.say("</section>\n")
+	return err
+}
+
+func (h *htmlPage) nodeName(n *Node, label string) {
 	name := "n" + strconv.FormatInt(n.Number, 10)
 	if n.Seq > 0 {
 		h.say(`<a href="#e`, strconv.FormatInt(n.Seq, 10), `">`, name, "</a>")
@@ -162,7 +201,7 @@ func (h *htmlPage) nodeName(n *Node) {
 		h.say(name)
 	}
 	if n.Label != "" {
-		h.mix(" [<bdi>", n.Label, "</bdi>]")
+		h.mix(" [<bdi>", label, "</bdi>]")
 	}
 }
 
@@ -185,12 +224,20 @@ func roleClass(r tidemark.Role) string {
 
 // begin opens an entry and its head.
 func (h *htmlPage) begin(seq int64, class, who string) {
-	n := strconv.FormatInt(seq, 10)
-	h.mix(`<article class="entry `+class+`" id="e`+n+`" aria-labelledby="h`+n+"\">\n<header><h2 id=\"h"+n+`">`, who,
-		`</h2> <a class="seq" href="#e`+n+`" aria-label="`, h.s.Permalink+" "+n, `">#`+n+"</a>")
+	n, level := strconv.FormatInt(seq, 10), "h2"
+	if h.within != "" {
+		level = "h3"
+	}
+	id := h.within + "e" + n
+	h.mix(`<article class="entry `+class+`" id="`+id+`" aria-labelledby="`+h.within+`h`+n+"\">\n<header><"+level+` id="`+h.within+"h"+n+`">`, who,
+		"</"+level+`> <a class="seq" href="#`+id+`" aria-label="`, h.s.Permalink+" "+n, `">#`+n+"</a>")
 }
 
 func (h *htmlPage) entry(e tidemark.Entry) {
+	if e.Empty() { // there is nothing to see, and a link may lead to it
+		h.say(`<span id="`, h.within, "e", strconv.FormatInt(e.Seq, 10), "\"></span>\n")
+		return
+	}
 	h.begin(e.Seq, roleClass(e.Role), h.s.who(&e))
 	if label := h.labels[e.Seq]; label != "" {
 		h.mix(` <span class="label"><span class="quiet">`, h.s.Label, "</span> <bdi>", label, "</bdi></span>")
@@ -207,14 +254,45 @@ func (h *htmlPage) entry(e tidemark.Entry) {
 	switch e.Kind {
 	case tidemark.KindBranch:
 		n := strconv.FormatInt(e.Parent, 10)
-		h.mix(`<p class="note">`, h.s.BranchFrom, ` <a href="#e`+n+`">#`+n+"</a></p>\n")
+		h.mix(`<p class="note">`, h.s.BranchFrom, ` <a href="#`+h.within+"e"+n+`">#`+n+"</a></p>\n")
 	case tidemark.KindGap:
 		h.note(h.s.GapText)
 	}
-	for i := range e.Blocks {
-		h.block(&e.Blocks[i], 0)
-	}
+	h.blocks(e)
 	h.say("</article>\n")
+}
+
+// blocks writes what an entry says; what a tool told the model is folded.
+func (h *htmlPage) blocks(e tidemark.Entry) {
+	if e.Context() {
+		h.folded(gist(e.Text()), e.Blocks)
+		return
+	}
+	for i, b := range e.Blocks {
+		said, context := tidemark.Spoken(b.Text)
+		if e.Role != tidemark.User || b.Type != tidemark.BlockText || len(context) == 0 {
+			h.block(&e.Blocks[i], 0)
+			continue
+		}
+		b.Text = said
+		h.block(&b, 0)
+		for _, c := range context {
+			h.folded(gist(c), []tidemark.Block{tidemark.Text(c)})
+		}
+	}
+}
+
+func (h *htmlPage) folded(gist string, blocks []tidemark.Block) {
+	h.say(`<details class="context">`)
+	h.summary(h.s.Context, "", hint(gist))
+	for i := range blocks {
+		if b := &blocks[i]; b.Type == tidemark.BlockText {
+			h.pre(b.Text) // it is not prose, and full of tags
+		} else {
+			h.block(b, 0)
+		}
+	}
+	h.say("</details>\n")
 }
 
 func (h *htmlPage) damaged(e tidemark.Entry, err error) {

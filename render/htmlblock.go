@@ -91,6 +91,9 @@ func (h *htmlPage) toolUse(b *tidemark.Block) {
 		h.jsonBlock(b.Input)
 	}
 	h.say("</details>\n")
+	if i, ok := h.callers[b.ID]; ok && b.ID != "" {
+		h.mix(`<p class="note">`, h.s.Worker, ` <a href="#`+workerID(i)+`">#`+workerID(i)+"</a></p>\n")
+	}
 }
 
 // members writes a tool's input a value at a time: text as it reads, without

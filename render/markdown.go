@@ -3,10 +3,13 @@ package render
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"errors"
 	"io"
 	"iter"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -14,26 +17,58 @@ import (
 // Markdown writes a session as a document of Markdown: a title, a table of
 // what is known of it, its tree, and a section for each entry. The text of
 // messages is theirs, made safe as the comment of mdText says; the document
-// has no HTML in it but the details that thinking is folded into.
+// has no HTML in it but the details that thinking and context are folded into.
+// The transcripts of workers follow, each under a heading of its own.
 //
 // Entries are written as they are read. A damaged one, whose error is
 // ErrCorrupt, becomes a notice in its place; the first such error is returned
 // when all is written. Any other error, of entries or of w, ends the export
 // and is returned.
 func Markdown(w io.Writer, d Document, entries iter.Seq2[tidemark.Entry, error]) error {
-	m := &mdPage{w: buffered(w), s: wordsOr(d.Words), labels: d.Labels}
+	m := &mdPage{w: buffered(w), s: wordsOr(d.Words), labels: d.Labels, level: "## ", workers: d.Workers, callers: d.callers()}
 	if err := m.top(&d); err != nil {
 		return err
 	}
-	return transcribe(entries, m.entry, m.damaged, m.w)
+	damage := transcribe(entries, m.entry, m.damaged, m.w)
+	m.labels = nil
+	for _, worker := range d.Workers {
+		if damage != nil && !errors.Is(damage, tidemark.ErrCorrupt) {
+			return damage
+		}
+		m.say("## ", mdLine(m.worker(worker)), "\n\n")
+		m.level = "## " + mdLine(worker.Name) + " " // headings below are those of texts
+		damage = cmp.Or(damage, transcribe(worker.Entries, m.entry, m.damaged, m.w))
+	}
+	return damage
+}
+
+// worker is the heading of the transcript of a worker.
+func (m *mdPage) worker(w Worker) string { return m.s.Worker + " " + w.Name }
+
+// workerLink leads to that heading, by the name that readers of Markdown give
+// it.
+func (m *mdPage) workerLink(w Worker) string {
+	slug := strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, m.worker(w))
+	return "[" + mdLine(w.Name) + "](#" + slug + ")"
 }
 
 // mdPage is a document of Markdown while it is written.
 type mdPage struct {
-	w      *bufio.Writer
-	s      *Words
-	labels map[int64]string
-	json   []byte
+	w       *bufio.Writer
+	s       *Words
+	labels  map[int64]string
+	level   string // what the heading of an entry begins with
+	workers []Worker
+	callers map[string]int
+	json    []byte
 }
 
 func (m *mdPage) say(parts ...string) {
@@ -51,11 +86,18 @@ func (m *mdPage) top(d *Document) error {
 		}
 		m.say("\n")
 	}
+	if len(d.Workers) > 0 {
+		m.say("**", mdLine(m.s.Workers), "**\n\n")
+		for _, w := range d.Workers {
+			m.say("- ", m.workerLink(w), "\n")
+		}
+		m.say("\n")
+	}
 	if len(d.Tree) == 0 {
 		return nil
 	}
 	var tree strings.Builder
-	if err := Tree(&tree, d.Tree); err != nil {
+	if err := Tree(&tree, d.Tree, &documentTree); err != nil {
 		return err
 	}
 	m.say("**", mdLine(m.s.Branches), "**\n\n")
@@ -64,7 +106,10 @@ func (m *mdPage) top(d *Document) error {
 }
 
 func (m *mdPage) entry(e tidemark.Entry) {
-	m.say("## ", strconv.FormatInt(e.Seq, 10), " · ", mdLine(m.s.who(&e)))
+	if e.Empty() {
+		return
+	}
+	m.say(m.level, strconv.FormatInt(e.Seq, 10), " · ", mdLine(m.s.who(&e)))
 	for _, s := range []string{clock(e.At), e.Model, m.s.cost(e.Usage)} {
 		if s != "" {
 			m.say(" · ", mdLine(s))
@@ -80,13 +125,42 @@ func (m *mdPage) entry(e tidemark.Entry) {
 	case tidemark.KindGap:
 		m.say("*", mdLine(m.s.GapText), "*\n\n")
 	}
-	for i := range e.Blocks {
+	if e.Context() {
+		m.folded(e.Blocks)
+		return
+	}
+	for i, b := range e.Blocks {
+		if said, context := tidemark.Spoken(b.Text); e.Role == tidemark.User && b.Type == tidemark.BlockText && len(context) > 0 {
+			m.text(said)
+			for _, c := range context {
+				m.folded([]tidemark.Block{tidemark.Text(c)})
+			}
+			continue
+		}
 		m.block(&e.Blocks[i])
 	}
 }
 
+// folded writes what a tool told the model so that it opens when it is asked
+// for. The line before it is HTML, so no foreign word stands there.
+func (m *mdPage) folded(blocks []tidemark.Block) {
+	about := m.s.Context
+	if element, _ := tidemark.Gist(blocks[0].Text); element != "" {
+		about += " · " + element
+	}
+	m.say("<details><summary>", mdLine(about+" · "+size(sizeOf(blocks))), "</summary>\n\n")
+	for i := range blocks {
+		if b := &blocks[i]; b.Type == tidemark.BlockText {
+			m.fenced("", b.Text) // it is not prose, and full of tags
+		} else {
+			m.block(b)
+		}
+	}
+	m.say("</details>\n\n")
+}
+
 func (m *mdPage) damaged(e tidemark.Entry, err error) {
-	m.say("## ", strconv.FormatInt(e.Seq, 10), " · ", mdLine(m.s.Damaged), "\n\n> ", mdLine(m.s.DamagedText), " ", mdLine(err.Error()), "\n\n")
+	m.say(m.level, strconv.FormatInt(e.Seq, 10), " · ", mdLine(m.s.Damaged), "\n\n> ", mdLine(m.s.DamagedText), " ", mdLine(err.Error()), "\n\n")
 }
 
 func (m *mdPage) block(b *tidemark.Block) {
@@ -105,6 +179,9 @@ func (m *mdPage) block(b *tidemark.Block) {
 		m.named(m.s.ToolCall, or(b.Name, m.s.Unnamed))
 		m.json = appendJSON(m.json[:0], b.Input)
 		m.fenced("json", string(m.json))
+		if i, ok := m.callers[b.ID]; ok && b.ID != "" {
+			m.say("*", mdLine(m.s.Worker), "* ", m.workerLink(m.workers[i]), "\n\n")
+		}
 	case tidemark.BlockToolResult:
 		m.result(b)
 	default:

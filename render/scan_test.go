@@ -13,20 +13,21 @@ import (
 
 // globals are attributes that each tag may have.
 var globals = map[string]string{
-	"class":           `(top|skip|tree|entry (system|user|assistant|tool|other|damaged)|seq|label|quiet|fact|note|text|thinking|tool|result( failed)?|hint|input|diff|plain|definition|goal|wide|center|end|self|hl-[cskntaid]|language-[\w+#.-]+)`,
-	"id":              `(transcript|[eh]-?\d+)`,
+	"class":           `(top|skip|tree|entry (system|user|assistant|tool|other|damaged)|seq|label|quiet|fact|note|text|thinking|context|worker|tool|result( failed)?|hint|input|diff|plain|definition|goal|wide|center|end|self|hl-[cskntaid]|language-[\w+#.-]+)`,
+	"id":              `(transcript|(w\d+)?[eh]-?\d+|w\d+h?)`,
 	"tabindex":        `(0|-1)`,
 	"dir":             `auto`,
 	"aria-label":      `[^<>"]+`,
-	"aria-labelledby": `h-?\d+`,
+	"aria-labelledby": `(w\d+)?h(-?\d+)?`,
 }
 
 // tags are the allowed tags with their own attributes. A meta tag is compared
 // whole.
 var tags = map[string]map[string]string{
 	"html": {"lang": `en`}, "head": {}, "title": {}, "style": {}, "body": {}, "header": {}, "nav": {}, "main": {}, "footer": {},
+	"section": {},
 	"article": {}, "h1": {}, "h2": {}, "h3": {}, "h4": {}, "h5": {}, "h6": {}, "p": {}, "div": {}, "span": {}, "bdi": {},
-	"a":       {"href": `(#(transcript|e-?\d+)|(?i:https?|mailto):[!-~]*)`, "rel": `noopener noreferrer`, "title": `[^<>"]*`},
+	"a":       {"href": `(#(transcript|(w\d+)?e-?\d+|w\d+)|(?i:https?|mailto):[!-~]*)`, "rel": `noopener noreferrer`, "title": `[^<>"]*`},
 	"details": {"open": ``}, "summary": {}, "dl": {}, "dt": {}, "dd": {}, "pre": {}, "code": {}, "del": {}, "ins": {},
 	"em": {}, "strong": {}, "blockquote": {}, "ul": {}, "ol": {"start": `\d+`}, "li": {}, "table": {}, "tr": {}, "td": {},
 	"th": {"scope": `col`}, "figure": {}, "figcaption": {}, "br": {}, "hr": {},

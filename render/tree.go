@@ -6,6 +6,8 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -17,30 +19,50 @@ type Node struct {
 	Messages int64 // on its path
 	Seq      int64 // the entry that ends it, where HTML leads to; 0: nowhere
 	Label    string
-	Current  bool // where the session goes on; drawn with a * behind it
+	Current  bool      // where the session goes on; drawn with a * behind it
+	At       time.Time // when its turn began; zero: not known
+	Text     string    // the first words of its turn
 }
 
-// treeLevels is how deep a tree moves to the right. A chain of a hundred
-// thousand turns would else take forty gigabytes of blanks. The nodes below
-// that level stand at one indentation, each behind a …, in the order in which
+// TreeOptions say how a tree looks. A nil *TreeOptions is for a program that
+// reads it: what is said of a node stands behind tabs, and nothing is cut.
+type TreeOptions struct {
+	Width    int                    // columns that there are; what is said of the nodes is aligned, and cut to fit
+	Relative func(time.Time) string // says when; nil: the time in UTC
+}
+
+// treeLevels is how deep a tree moves to the right, so that one with a branch at
+// each of a hundred thousand turns does not take gigabytes of blanks. The nodes
+// below that level stand at one indentation, each behind a …, in the order in which
 // they would be drawn: a node follows its parent, or says from which node it
 // comes where another line stands between.
 const treeLevels = 40
+
+// nameColumns is the room that a terminal keeps for the name of a node.
+const nameColumns = 52
+
+// maxLabel is how much of a label a terminal shows.
+const maxLabel = 40
 
 // Tree draws nodes, each below its parent, siblings and roots by number:
 //
 //	n0 (3 msgs)
 //	├── n1 (5 msgs)
 //	│   └── n2 [refactor approach] (8 msgs)
+//	│       n4 (10 msgs)
+//	│       n5 (12 msgs)
 //	└── n3 (6 msgs)
+//
+// Only branches move to the right: a run of nodes that follow each other is one
+// column, however long it is. Behind each node stand its time and the first
+// words of its turn, where they are known.
 //
 // A node whose parent is not among the nodes is drawn as a root. Numbers that
 // appear twice and circles of parents are ErrInvalid, and then nothing is
 // written; other errors are those of w. Time and output grow with the number
 // of nodes, whatever their shape.
-func Tree(w io.Writer, nodes []Node) error {
-	d := drawing{w: bufio.NewWriter(w)}
-	d.name = d.plainName
+func Tree(w io.Writer, nodes []Node, o *TreeOptions) error {
+	d := newDrawing(bufio.NewWriter(w), o)
 	if err := d.drawAll(nodes); err != nil {
 		return err
 	}
@@ -52,21 +74,36 @@ func (d *drawing) drawAll(nodes []Node) error {
 	if err != nil {
 		return err
 	}
-	for i, p := range order {
-		above := int64(-1)
-		if i > 0 {
-			above = order[i-1].node.Number
+	if d.Width > 0 {
+		for i := range order {
+			d.column = max(d.column, 4*d.indent(&order[i])+Width(d.mark(&order[i])))
 		}
-		d.draw(p, above)
+		d.column = min(d.column, d.Width*3/5) + 2
+	}
+	for i := range order {
+		d.draw(&order[i])
 	}
 	return nil
 }
+
+// way is how a node follows the one before it.
+type way int
+
+const (
+	root   way = iota
+	branch     // one of several
+	onward     // the first behind a branch
+	level      // in the column of the one before
+)
 
 // placed is a node with its place in the picture.
 type placed struct {
 	node  *Node
 	depth int
-	last  bool // of its siblings
+	way   way
+	last  bool  // of its siblings
+	first bool  // of all nodes
+	above int64 // the number of the node that is drawn before it
 }
 
 // plant returns the nodes in the order in which they are drawn. It keeps its
@@ -96,21 +133,32 @@ func plant(nodes []Node) ([]placed, error) {
 		}
 		beside[i], *pile = *pile, i
 	}
-	type todo struct{ i, depth int }
+	type todo struct {
+		i, depth int
+		way      way
+	}
 	order := make([]placed, 0, len(sorted))
 	var stack []todo
 	if roots != none {
-		stack = append(stack, todo{roots, 0})
+		stack = append(stack, todo{roots, 0, root})
 	}
+	above := int64(-1)
 	for len(stack) > 0 {
 		t := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		order = append(order, placed{&sorted[t.i], t.depth, beside[t.i] == none})
+		order = append(order, placed{node: &sorted[t.i], depth: t.depth, way: t.way, last: beside[t.i] == none, first: len(order) == 0, above: above})
+		above = sorted[t.i].Number
 		if beside[t.i] != none {
-			stack = append(stack, todo{beside[t.i], t.depth})
+			stack = append(stack, todo{beside[t.i], t.depth, t.way})
 		}
-		if below[t.i] != none {
-			stack = append(stack, todo{below[t.i], t.depth + 1})
+		switch child := below[t.i]; {
+		case child == none:
+		case beside[child] != none:
+			stack = append(stack, todo{child, t.depth + 1, branch})
+		case t.way == branch:
+			stack = append(stack, todo{child, t.depth + 1, onward})
+		default:
+			stack = append(stack, todo{child, t.depth, level})
 		}
 	}
 	if len(order) != len(sorted) {
@@ -122,58 +170,124 @@ func plant(nodes []Node) ([]placed, error) {
 // drawing remembers the lines that run down from the ancestors of the node
 // that is drawn next.
 type drawing struct {
-	w     *bufio.Writer
-	name  func(*Node) // writes what a node is called
-	trunk []byte
-	ends  [treeLevels + 2]int // trunk[:ends[d]] stands before a node of depth d
+	TreeOptions
+	w      *bufio.Writer
+	name   func(*Node)  // writes what a node is called
+	text   func(string) // writes text of one line
+	column int          // where what is said of the nodes begins
+	levels int          // at most treeLevels
+	trunk  []byte
+	ends   [treeLevels + 2]int // trunk[:ends[d]] stands before a node of depth d
 }
 
-func (d *drawing) draw(p placed, above int64) {
-	level := min(p.depth, treeLevels+1)
-	d.trunk = d.trunk[:d.ends[level]]
-	d.w.Write(d.trunk)
+func newDrawing(w *bufio.Writer, o *TreeOptions) *drawing {
+	d := &drawing{w: w, levels: treeLevels}
+	if o != nil && o.Width > 0 {
+		d.TreeOptions = *o
+		d.levels = min(treeLevels, max((o.Width-nameColumns)/4, 2))
+	}
+	d.name = func(n *Node) { d.w.WriteString(d.called(n)) }
+	d.text = func(s string) { d.w.WriteString(s) }
+	return d
+}
+
+// indent is how many steps to the right a node stands.
+func (d *drawing) indent(p *placed) int { return min(p.depth, d.levels+1) }
+
+func (d *drawing) draw(p *placed) {
+	at := d.indent(p)
 	bend, goesOn := "├── ", "│   "
 	if p.last {
 		bend, goesOn = "└── ", "    "
 	}
-	from := false
 	switch {
-	case p.depth == 0:
+	case p.depth > d.levels:
+		bend = "… "
+	case p.way == root:
 		bend, goesOn = "", ""
-	case p.depth > treeLevels:
-		bend, from = "… ", p.node.Parent != above
+	case p.way == level:
+		bend, goesOn = string(d.trunk[d.ends[at]:d.ends[at+1]]), ""
 	}
+	d.trunk = d.trunk[:d.ends[at]]
+	d.w.Write(d.trunk)
 	d.w.WriteString(bend)
-	d.label(p.node, from)
-	if level <= treeLevels {
+	if p.way == level && p.depth <= d.levels {
+		goesOn = bend
+	}
+	d.name(p.node)
+	count := d.count(p)
+	d.w.WriteString(count)
+	d.about(p.node, Width(string(d.trunk))+Width(bend)+Width(d.called(p.node))+Width(count))
+	d.w.WriteByte('\n')
+	if at <= d.levels {
 		d.trunk = append(d.trunk, goesOn...)
-		d.ends[level+1] = len(d.trunk)
+		d.ends[at+1] = len(d.trunk)
 	}
 }
 
-func (d *drawing) label(n *Node, from bool) {
-	d.name(n)
+// mark is all that a node is known by.
+func (d *drawing) mark(p *placed) string { return d.called(p.node) + d.count(p) }
+
+func (d *drawing) called(n *Node) string {
+	s := "n" + strconv.FormatInt(n.Number, 10)
+	if n.Label != "" {
+		s += " [" + d.labelOf(n) + "]"
+	}
+	return s
+}
+
+func (d *drawing) labelOf(n *Node) string {
+	if d.Width == 0 {
+		return CleanLine(n.Label)
+	}
+	return Truncate(CleanLine(n.Label), min(maxLabel, d.Width/3))
+}
+
+func (d *drawing) count(p *placed) string {
 	var b [64]byte
 	s := b[:0]
-	if from {
-		s = append(s, " from n"...)
-		s = strconv.AppendInt(s, n.Parent, 10)
+	switch {
+	case p.way == root && !p.first:
+		s = append(s, " from the start"...)
+	case p.depth > d.levels && p.node.Parent != p.above:
+		s = strconv.AppendInt(append(s, " from n"...), p.node.Parent, 10)
 	}
-	s = append(s, " ("...)
-	s = strconv.AppendInt(s, n.Messages, 10)
+	s = strconv.AppendInt(append(s, " ("...), p.node.Messages, 10)
 	s = append(s, " msgs)"...)
-	if n.Current {
+	if p.node.Current {
 		s = append(s, " *"...)
 	}
-	d.w.Write(append(s, '\n'))
+	return string(s)
 }
 
-func (d *drawing) plainName(n *Node) {
-	d.w.WriteByte('n')
-	d.w.WriteString(strconv.FormatInt(n.Number, 10))
-	if n.Label != "" {
-		d.w.WriteString(" [")
-		d.w.WriteString(CleanLine(n.Label))
-		d.w.WriteByte(']')
+// whenColumns is the room for a time, so that the words behind it stand in one
+// column.
+const whenColumns = len("2006-01-02 15:04")
+
+// about writes what is said of a node, behind so many columns.
+func (d *drawing) about(n *Node, used int) {
+	text := CleanLine(strings.TrimSpace(n.Text))
+	switch {
+	case n.At.IsZero() && text == "":
+		return
+	case d.Width == 0:
+		at := ""
+		if !n.At.IsZero() {
+			at = n.At.UTC().Format(time.RFC3339)
+		}
+		d.text("\t" + at + "\t" + text)
+		return
 	}
+	when, room := "", whenColumns
+	switch {
+	case d.Relative != nil:
+		when, room = CleanLine(d.Relative(n.At)), len("59 days ago")
+	case !n.At.IsZero():
+		when = n.At.UTC().Format("2006-01-02 15:04")
+	}
+	s := strings.Repeat(" ", max(d.column-used, 2)) + when
+	if text != "" {
+		s += strings.Repeat(" ", max(room-Width(when), 0)+2) + text
+	}
+	d.text(strings.TrimRight(Truncate(s, max(d.Width-used, 0)), " "))
 }

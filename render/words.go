@@ -9,11 +9,11 @@ type Words struct {
 	Session, Part, State, Agent, Model, Mode, Project, Tags, ForkedFrom, ForeignID string
 	Messages, Created, Updated, Exported, NoTitle                                  string
 
-	// The tree of branches.
-	Branches, Label string
+	// The tree of branches, and the workers.
+	Branches, Label, Workers, Worker string
 
 	// The entries.
-	Skip, Conversation                              string
+	Skip, Conversation, Context                     string
 	System, User, Assistant, Tool                   string
 	Branch, BranchFrom, Gap, GapText                string
 	Damaged, DamagedText                            string
@@ -32,9 +32,9 @@ var English = Words{
 	Tags: "Tags", ForkedFrom: "Forked from", ForeignID: "Foreign id",
 	Messages: "Messages", Created: "Created", Updated: "Updated", Exported: "Exported", NoTitle: "(no title)",
 
-	Branches: "Branches", Label: "Label",
+	Branches: "Branches", Label: "Label", Workers: "Workers", Worker: "Worker",
 
-	Skip: "Skip to the conversation", Conversation: "Conversation",
+	Skip: "Skip to the conversation", Conversation: "Conversation", Context: "Context",
 	System: "System", User: "User", Assistant: "Assistant", Tool: "Tool",
 	Branch: "Branch", BranchFrom: "goes on from", Gap: "Gap", GapText: "An entry of another branch stood here.",
 	Damaged: "Damaged entry", DamagedText: "This entry is damaged and cannot be shown:",

@@ -3,6 +3,10 @@ package store
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -16,7 +20,7 @@ func (s *Store) Fork(ctx context.Context, id tidemark.SessionID, seq int64, titl
 }
 
 // ForkAs is Fork for a session of which more is known than its title. What as
-// does not say is taken from the source.
+// does not say is taken from the source, its title with a mark.
 func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as tidemark.Session) (Info, error) {
 	var forked Info
 	err := retry(ctx, func() error {
@@ -30,7 +34,7 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 		}
 		sess := as
 		sess.ID, sess.Base = tidemark.NewSessionID(), &tidemark.Base{Session: v.ownerOf(point.Seq), Seq: point.Seq}
-		sess.Title = cmp.Or(s.withoutSecrets(sess.Title), v.Title)
+		sess.Title = forkTitle(s.withoutSecrets(sess.Title), v.Session)
 		sess.Agent, sess.Model = cmp.Or(sess.Agent, v.Agent), cmp.Or(sess.Model, v.Model)
 		sess.Mode, sess.Project = cmp.Or(sess.Mode, v.Mode), cmp.Or(sess.Project, v.Project)
 		if sess.CreatedAt = keepable(sess.CreatedAt); as.CreatedAt.IsZero() {
@@ -54,6 +58,34 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 		return nil
 	})
 	return forked, err
+}
+
+var forkMark = regexp.MustCompile(`^(.*) \(fork(?: ([0-9]{1,6}))?\)$`)
+
+// forkTitle is the title of a fork: the one that it was given, unless that is
+// its source's, which then bears a mark, so that the two can be told apart.
+func forkTitle(title string, source tidemark.Session) string {
+	switch {
+	case title != "" && fold(title) != fold(source.Title):
+		return title
+	case fold(source.Title) == "":
+		return fmt.Sprintf("fork of %.8s", source.ID)
+	}
+	return MarkFork(source.Title)
+}
+
+// MarkFork marks a title as that of a fork: "talk (fork)", "talk (fork 2)".
+func MarkFork(title string) string {
+	n := 1
+	if m := forkMark.FindStringSubmatch(title); m != nil {
+		n, _ = strconv.Atoi(cmp.Or(m[2], "1"))
+		title, n = m[1], n+1
+	}
+	mark := " (fork)"
+	if n > 1 {
+		mark = fmt.Sprintf(" (fork %d)", n)
+	}
+	return strings.TrimSpace(clipText(title, maxTitleBytes-len(mark))) + mark
 }
 
 // forkPoint returns the line to fork from, at the head for 0; it is never a

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"strings"
 	"time"
@@ -13,8 +14,28 @@ import (
 const (
 	classTitle   = "title"
 	classForeign = "foreign"
+	classBegin   = "foreign_begin" // of a foreign id
 	classLabel   = "label"
 )
+
+// beginnings are the lengths of the beginnings of a foreign id that have a
+// record of their own: a shorter one is no reference, and a longer one is looked
+// for among those that begin alike. In a sealed store names are hashes, so that
+// no other way leads from a part of one to the whole.
+var beginnings = []int{4, 8, 16}
+
+// maxAlike bounds how many foreign ids that begin alike are looked through.
+const maxAlike = 10_000
+
+// beginOf returns the first n characters of a text as names are compared, ""
+// for one that is not longer.
+func beginOf(text string, n int) string {
+	runes := []rune(fold(text))
+	if len(runes) <= n {
+		return ""
+	}
+	return string(runes[:n])
+}
 
 // name leads from a text that people know to what it means. It is a record of
 // its own, found by the hash of its text, so that looking up a title costs the
@@ -23,7 +44,8 @@ type name struct {
 	Class   string             `json:"class"`
 	Text    string             `json:"text"`
 	Session tidemark.SessionID `json:"session"`
-	Seq     int64              `json:"seq,omitempty"` // a label's entry
+	Seq     int64              `json:"seq,omitempty"`   // a label's entry
+	Whole   string             `json:"whole,omitempty"` // what Text is the beginning of
 
 	version int64
 	given   time.Time // when the record was put
@@ -77,6 +99,69 @@ func (s *Store) addName(b *tidemark.Batch, n name) error {
 	r, err := s.nameRecord(n)
 	if err == nil {
 		b.Puts = append(b.Puts, r)
+	}
+	return err
+}
+
+// addForeign puts the names that lead to a session by its foreign id into a
+// batch.
+func (s *Store) addForeign(b *tidemark.Batch, sess tidemark.Session) error {
+	if err := s.addName(b, name{Class: classForeign, Text: sess.ForeignID, Session: sess.ID}); err != nil {
+		return err
+	}
+	return s.addBeginnings(b, sess)
+}
+
+func (s *Store) addBeginnings(b *tidemark.Batch, sess tidemark.Session) error {
+	for _, n := range beginnings {
+		begin := name{Class: classBegin, Text: beginOf(sess.ForeignID, n), Session: sess.ID, Whole: sess.ForeignID}
+		if err := s.addName(b, begin); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// foreignBegin adds the sessions whose foreign id begins with ref to found. It
+// costs one listing of the ids that begin alike in the longest of beginnings that
+// ref has: of a handful, unless a tool begins all its ids with the same word.
+func (s *Store) foreignBegin(ctx context.Context, ref string, found map[tidemark.SessionID]Info) error {
+	begin := ""
+	for runes, i := []rune(fold(ref)), 0; i < len(beginnings) && beginnings[i] <= len(runes); i++ {
+		begin = string(runes[:beginnings[i]])
+	}
+	if begin == "" {
+		return nil
+	}
+	alike := 0
+	for n, err := range s.names(ctx, tidemark.Query{Group: s.nameGroup(classBegin, begin)}) {
+		if err != nil {
+			return err
+		}
+		if alike++; alike > maxAlike {
+			return tidemark.Invalidf("%q is how too many ids of other tools begin; type more of it", ref)
+		}
+		if !strings.HasPrefix(fold(n.Whole), fold(ref)) {
+			continue
+		}
+		if err := s.addNamed(ctx, n, found); err != nil {
+			return err
+		}
+		if len(found) > maxCandidates {
+			return nil
+		}
+	}
+	return nil
+}
+
+// addNamed adds the session that a name leads to, where it is still there.
+func (s *Store) addNamed(ctx context.Context, n name, found map[tidemark.SessionID]Info) error {
+	i, err := s.Session(ctx, n.Session)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		found[i.ID] = i
 	}
 	return err
 }

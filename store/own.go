@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -123,4 +124,48 @@ func (s *Store) own(ctx context.Context, i *Info, since time.Time, workers []str
 		}
 	}
 	return true
+}
+
+// Workers lists the workers of the sessions that a filter asks for, the one that
+// wrote last first. It reads the records of workers, and the sessions they
+// belong to.
+func (s *Store) Workers(ctx context.Context, f Filter) iter.Seq2[WorkerInfo, error] {
+	return func(yield func(WorkerInfo, error) bool) {
+		labelled, err := s.labelled(ctx, f.Tag)
+		var places []string
+		if err == nil && f.Project != "" {
+			places, err = s.placesOf(ctx, f.Project)
+		}
+		if err != nil {
+			yield(WorkerInfo{}, err)
+			return
+		}
+		wanted := make(map[tidemark.SessionID]bool)
+		n := 0
+		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindWorker}) {
+			w := workerOf(r)
+			if err == nil && w.UpdatedAt.Before(f.Since) {
+				return
+			}
+			want, known := wanted[w.Session]
+			if err == nil && !known {
+				var i Info
+				if i, err = s.Session(ctx, w.Session); err == nil {
+					want = i.State == cmp.Or(f.State, Live) && f.wants(i, labelled) && (places == nil || slices.Contains(places, i.Project))
+				} else if errors.Is(err, tidemark.ErrNotFound) {
+					err = nil
+				}
+				wanted[w.Session] = want
+			}
+			if err == nil && !want {
+				continue
+			}
+			if !yield(w, err) {
+				return
+			}
+			if n++; n == f.Limit {
+				return
+			}
+		}
+	}
 }

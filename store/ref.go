@@ -57,7 +57,7 @@ var (
 )
 
 // Resolve returns what a reference means: an id, a unique prefix of one, a
-// title, a foreign id, "last" or "@-2" for the newest in project (anywhere,
+// title, a foreign id, the beginning of one, "last" or "@-2" for the newest in project (anywhere,
 // where project has none or is ""), each with "@n3", "@12", "@label" and "~2"
 // behind it. Living sessions come before those in the trash.
 //
@@ -131,19 +131,22 @@ func (s *Store) find(ctx context.Context, ref, project string) (Info, error) {
 			found[i.ID] = i
 		}
 	}
+	named := false
 	for _, class := range []string{classTitle, classForeign} {
 		for n, err := range s.names(ctx, tidemark.Query{Group: s.nameGroup(class, ref), Limit: maxCandidates + 1}) {
 			if err != nil {
 				return Info{}, err
 			}
-			i, err := s.Session(ctx, n.Session)
-			if errors.Is(err, tidemark.ErrNotFound) {
-				continue
-			}
-			if err != nil {
+			if err := s.addNamed(ctx, n, found); err != nil {
 				return Info{}, err
 			}
-			found[i.ID] = i
+			named = true
+		}
+	}
+	// A whole name is meant before one that only begins with it.
+	if !named {
+		if err := s.foreignBegin(ctx, ref, found); err != nil {
+			return Info{}, err
 		}
 	}
 	if len(found) == 0 {

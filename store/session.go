@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,8 +36,27 @@ func infoOf(r tidemark.Record) (Info, error) {
 	if i.Base != nil {
 		i.Entries += i.Base.Seq
 	}
+	if i.Tool == "" && i.ForeignID != "" {
+		i.Tool = toolOf(i.Extra)
+	}
 	return i, nil
 }
+
+// toolOf returns the tool that a session came from as earlier programs kept it.
+func toolOf(extra json.RawMessage) string {
+	var kept struct {
+		Imported struct {
+			Tool string `json:"tool"`
+		} `json:"imported"`
+	}
+	if len(extra) == 0 || json.Unmarshal(extra, &kept) != nil {
+		return ""
+	}
+	return kept.Imported.Tool
+}
+
+// Native is what sessions that were begun here go by where others have a tool.
+const Native = "tidemark"
 
 // Session returns one session, also one in the trash: ErrNotFound, or a
 // *tidemark.Damage when its record cannot be read.
@@ -55,6 +75,7 @@ func (s *Store) Session(ctx context.Context, id tidemark.SessionID) (Info, error
 type Filter struct {
 	Project string
 	Agent   string
+	Tool    string // that the session came from; Native: none
 	Tag     string // or a label anywhere in the session
 	State   string // "": Live. Trash also finds what a purge was interrupted in
 	Since   time.Time
@@ -67,7 +88,7 @@ type Filter struct {
 // on.
 func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 	q := tidemark.Query{Kind: kindSession}
-	if f.Agent == "" && f.Tag == "" {
+	if f.Agent == "" && f.Tag == "" && f.Tool == "" {
 		q.Limit = f.Limit
 	}
 	if f.After != nil {
@@ -102,10 +123,7 @@ func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 				}
 				return // newest first: the rest is older still
 			}
-			if err == nil && !(f.Agent == "" || f.Agent == i.Agent) {
-				continue
-			}
-			if err == nil && f.Tag != "" && !labelled[i.ID] && !hasTag(i.Session, f.Tag) {
+			if err == nil && !f.wants(i, labelled) {
 				continue
 			}
 			if !yield(i, err) {
@@ -116,6 +134,13 @@ func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 			}
 		}
 	}
+}
+
+// wants reports whether what is said of a session is what the filter asks for.
+func (f *Filter) wants(i Info, labelled map[tidemark.SessionID]bool) bool {
+	return (f.Agent == "" || f.Agent == i.Agent) &&
+		(f.Tool == "" || f.Tool == cmp.Or(i.Tool, Native)) &&
+		(f.Tag == "" || labelled[i.ID] || hasTag(i.Session, f.Tag))
 }
 
 // inStates lists what q asks for in the states that people mean by one word,
@@ -182,6 +207,25 @@ func (s *Store) record(sess tidemark.Session, state string, version int64) (tide
 	r, err := put(keyOf(kindSession, sess.ID), version, sess)
 	r.Group, r.State = s.projectGroup(sess.Project), state
 	return r, err
+}
+
+// SetOrigin replaces the tool that a session came from, and what that keeps with
+// it. It needs no lease.
+func (s *Store) SetOrigin(ctx context.Context, id tidemark.SessionID, tool string, extra json.RawMessage) error {
+	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
+		i.Tool, i.Extra = tool, extra
+		return s.fileForeign(ctx, b, i.Session)
+	})
+}
+
+// fileForeign adds the names of a foreign id that earlier programs did not make.
+func (s *Store) fileForeign(ctx context.Context, b *tidemark.Batch, sess tidemark.Session) error {
+	for n, err := range s.namesOf(ctx, sess.ID) {
+		if err != nil || n.Class == classBegin {
+			return err
+		}
+	}
+	return s.addBeginnings(b, sess)
 }
 
 // SetExtra replaces what other tools keep with a session. It needs no lease.

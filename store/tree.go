@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sort"
+	"strings"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -18,6 +20,25 @@ type Node struct {
 	Messages int64  `json:"messages"` // on the path that ends here
 	Label    string `json:"label,omitempty"`
 	Current  bool   `json:"current,omitempty"` // the head is here
+
+	// When its turn began, and its first words, for people.
+	At   time.Time `json:"-"`
+	Text string    `json:"-"`
+}
+
+// maxText is how much of a turn tells it from others.
+const maxText = 200
+
+// tell says what a node is about: what was asked first, or else what was said.
+func (n *Node) tell(e tidemark.Entry) {
+	if n.At.IsZero() {
+		n.At = e.At
+	}
+	if n.Text != "" || e.Context() || e.Kind != tidemark.KindMessage {
+		return
+	}
+	text := strings.Join(strings.Fields(clipText(e.Said(), 4*maxText)), " ")
+	n.Text = clipText(text, maxText)
 }
 
 // Tree returns the nodes of the session, in order of their numbers. Entries
@@ -49,6 +70,7 @@ func (v *View) Tree(ctx context.Context) ([]Node, error) {
 			n++
 		}
 		nodes[n-1].Last, nodes[n-1].Messages = e.Seq, e.Depth
+		nodes[n-1].tell(e)
 	}
 	if len(nodes) == 0 && newest.Seq > 0 {
 		nodes = []Node{{Parent: -1, First: 1, Last: newest.Seq, Messages: newest.Depth}}

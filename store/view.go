@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -51,17 +52,41 @@ func (v *View) Worker(ctx context.Context, name string) (*View, error) {
 	return w, nil
 }
 
-// Workers lists the names of the session's workers.
-func (v *View) Workers(ctx context.Context) ([]string, error) {
-	var names []string
+// WorkerInfo is a worker as a listing shows it.
+type WorkerInfo struct {
+	Session   tidemark.SessionID `json:"session"`
+	Name      string             `json:"name"`
+	Entries   int64              `json:"entries"`
+	Messages  int64              `json:"messages"`
+	UpdatedAt time.Time          `json:"updated_at"`
+}
+
+func workerOf(r tidemark.Record) WorkerInfo {
+	id, name := sessionOf(r.Key)
+	return WorkerInfo{Session: id, Name: name, Entries: r.Head.Length, Messages: r.Head.Place.Depth, UpdatedAt: r.Touched()}
+}
+
+// WorkerInfos lists the session's workers by name.
+func (v *View) WorkerInfos(ctx context.Context) ([]WorkerInfo, error) {
+	var all []WorkerInfo
 	q := tidemark.Query{Kind: kindWorker, Prefix: string(v.ID) + ".", Order: tidemark.ByID}
 	for r, err := range v.s.backend.List(ctx, q) {
 		if err != nil {
-			return names, err
+			return all, err
 		}
-		names = append(names, r.ID[len(v.ID)+1:])
+		all = append(all, workerOf(r))
 	}
-	return names, nil
+	return all, nil
+}
+
+// Workers lists the names of the session's workers.
+func (v *View) Workers(ctx context.Context) ([]string, error) {
+	all, err := v.WorkerInfos(ctx)
+	names := make([]string, len(all))
+	for i, w := range all {
+		names[i] = w.Name
+	}
+	return names, err
 }
 
 // segment is a run of a session's entries that one log holds.

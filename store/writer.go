@@ -297,7 +297,7 @@ func (w *Writer) creation(b *tidemark.Batch) (Lease, error) {
 func (s *Store) addNames(b *tidemark.Batch, sess tidemark.Session) error {
 	return errors.Join(
 		s.addName(b, name{Class: classTitle, Text: sess.Title, Session: sess.ID}),
-		s.addName(b, name{Class: classForeign, Text: sess.ForeignID, Session: sess.ID}))
+		s.addForeign(b, sess))
 }
 
 // Branch moves the head to an earlier entry: what is appended next follows it.

@@ -226,6 +226,21 @@ type workerOrigin struct {
 	Call string `json:"call,omitempty"`
 }
 
+// workerOriginOf returns where a worker came from; one that was begun here has
+// its name alone.
+func workerOriginOf(ctx context.Context, v *store.View, name string) (workerOrigin, error) {
+	from := workerOrigin{Name: name}
+	for e, err := range v.LogRange(ctx, 1, 1) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return from, err
+		}
+		if err == nil && e.Kind == kindWorker && json.Unmarshal(e.Extra, &from) != nil {
+			from = workerOrigin{Name: name}
+		}
+	}
+	return from, nil
+}
+
 // withOrigin puts that entry before those of the worker.
 func withOrigin(w convert.Worker) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {

@@ -111,12 +111,12 @@ func (r *repl) treeOf(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	var drawing []render.Node
-	for _, n := range nodes {
-		drawing = append(drawing, drawn(n))
+	drawing := make([]render.Node, len(nodes))
+	for i, n := range nodes {
+		drawing[i] = drawn(n)
 	}
 	r.screen.pause()
-	return render.Tree(r.console, drawing)
+	return render.Tree(r.console, drawing, &render.TreeOptions{Width: r.console.Columns(), Relative: sinceNow})
 }
 
 func (r *repl) branch(ctx context.Context, node string) error {

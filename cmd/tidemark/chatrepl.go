@@ -389,14 +389,16 @@ func (r *repl) paint(ctx context.Context, before int64) {
 			r.screen.note("%d [damaged: %s]", e.Seq, err)
 			continue
 		}
-		if e.Kind != tidemark.KindMessage && e.Kind != "compaction" {
+		if e.Empty() || e.Kind != tidemark.KindMessage && e.Kind != tidemark.KindContext && e.Kind != "compaction" {
 			continue
 		}
 		if err := render.Entry(r.console, e, o); err != nil {
 			r.fail(err)
 			return
 		}
-		fmt.Fprintln(r.console)
+		if !e.Context() {
+			fmt.Fprintln(r.console)
+		}
 	}
 	if n == 0 {
 		r.screen.note("There is nothing before that.")

@@ -170,7 +170,7 @@ func (a *app) exportOne(cmd *cobra.Command, ref string, x exporting) error {
 	}
 	var damage error
 	err = a.toFile(x.output, func(w io.Writer) error {
-		err := x.write(ctx, s, w, format, &about, labels, ref, entries)
+		err := x.write(ctx, s, w, format, store.Point{View: &about, Seq: p.Seq}, labels, ref, entries)
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			damage, err = err, nil // what can be read is written
 		}
@@ -235,10 +235,10 @@ func (x exporting) state(ctx context.Context, s *store.Store, f *sessionFile) er
 	return nil
 }
 
-func (x exporting) write(ctx context.Context, s *store.Store, w io.Writer, format string, v *store.View, labels map[int64]string, ref string, entries iter.Seq2[tidemark.Entry, error]) error {
+func (x exporting) write(ctx context.Context, s *store.Store, w io.Writer, format string, p store.Point, labels map[int64]string, ref string, entries iter.Seq2[tidemark.Entry, error]) error {
 	switch format {
 	case "md", "html":
-		d, err := document(ctx, v, labels, ref)
+		d, err := x.document(ctx, s, p, labels, ref, entries)
 		if err != nil {
 			return err
 		}
@@ -247,7 +247,7 @@ func (x exporting) write(ctx context.Context, s *store.Store, w io.Writer, forma
 		}
 		return render.Markdown(w, d, entries)
 	case "json":
-		f := sessionFile{Session: v.Session, Labels: labels}
+		f := sessionFile{Session: p.Session, Labels: labels}
 		if err := x.state(ctx, s, &f); err != nil {
 			return err
 		}
@@ -260,7 +260,8 @@ func (x exporting) write(ctx context.Context, s *store.Store, w io.Writer, forma
 }
 
 // document is what the readable formats say of a session.
-func document(ctx context.Context, v *store.View, labels map[int64]string, ref string) (render.Document, error) {
+func (x exporting) document(ctx context.Context, s *store.Store, p store.Point, labels map[int64]string, ref string, entries iter.Seq2[tidemark.Entry, error]) (render.Document, error) {
+	v := p.View
 	d := render.Document{Session: v.Session, UpdatedAt: v.UpdatedAt, Messages: v.Messages, ExportedAt: time.Now()}
 	if v.State != store.Live {
 		d.State = v.State
@@ -274,9 +275,54 @@ func document(ctx context.Context, v *store.View, labels map[int64]string, ref s
 		if n.Label != "" {
 			n.Label = labels[n.Last]
 		}
+		if x.redact {
+			n.Text = s.MaskText(n.Text)
+		}
 		d.Tree = append(d.Tree, drawn(n))
 	}
+	if err == nil && x.worker == "" {
+		d.Workers, err = x.workers(ctx, s, p, entries)
+	}
 	return d, err
+}
+
+// workers are those whose transcripts belong to what is exported: all of a whole
+// session, those that were started in it of a part.
+func (x exporting) workers(ctx context.Context, s *store.Store, p store.Point, entries iter.Seq2[tidemark.Entry, error]) ([]render.Worker, error) {
+	names, err := p.Workers(ctx)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	part := p.Seq != 0 || x.only
+	calls := make(map[string]bool)
+	for e := range entries {
+		if !part {
+			break
+		}
+		for _, b := range e.Blocks {
+			calls[b.ID] = calls[b.ID] || b.Type == tidemark.BlockToolUse
+		}
+	}
+	var all []render.Worker
+	for _, name := range names {
+		v, err := p.Worker(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		from, err := workerOriginOf(ctx, v, name)
+		if err != nil {
+			return nil, err
+		}
+		if part && !calls[from.Call] {
+			continue
+		}
+		log := v.Path(ctx, 0)
+		if x.redact {
+			log = masked(s, log)
+		}
+		all = append(all, render.Worker{Name: name, Call: from.Call, Entries: log})
+	}
+	return all, nil
 }
 
 // eachLine writes entries as they come. Damaged ones are left out, and the

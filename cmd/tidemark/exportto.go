@@ -265,15 +265,11 @@ func outgoing(ctx context.Context, s *store.Store, p store.Point, tool convert.T
 			return nil, err
 		}
 		own := &outgoingNames{prefix: names.prefix, ids: make(map[int64]string)}
-		worker := convert.Worker{Name: name, Entries: own.entries(w.Log(ctx))}
-		for e, err := range w.Log(ctx) {
-			var from workerOrigin
-			if err == nil && e.Kind == kindWorker && json.Unmarshal(e.Extra, &from) == nil {
-				worker.Name, worker.Call = from.Name, from.Call
-			}
-			break
+		from, err := workerOriginOf(ctx, w, name)
+		if err != nil {
+			return nil, err
 		}
-		f.Workers = append(f.Workers, worker)
+		f.Workers = append(f.Workers, convert.Worker{Name: from.Name, Call: from.Call, Entries: own.entries(w.Log(ctx))})
 	}
 	if err := names.points(ctx, p, f); err != nil {
 		return nil, err

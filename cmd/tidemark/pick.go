@@ -184,16 +184,27 @@ func (src *sessionSource) Preview(ctx context.Context, it picker.Item) ([]picker
 		if err != nil {
 			return nil, err
 		}
+		if e.Empty() || e.Context() {
+			continue
+		}
 		who := string(e.Role)
 		if who == "" {
 			who = e.Kind
 		}
 		lines = append(lines, picker.Line{Text: who + "  " + ago(e.At, time.Now()), Head: true})
-		for _, l := range strings.Split(strings.TrimRight(search.Text(e), "\n"), "\n") {
+		for _, l := range strings.Split(strings.TrimRight(previewText(e), "\n"), "\n") {
 			lines = append(lines, picker.Line{Text: l})
 		}
 	}
 	return lines, nil
+}
+
+// previewText is what an entry says, without what a tool put around it.
+func previewText(e tidemark.Entry) string {
+	if e.Role == tidemark.User && e.Text() != "" {
+		return e.Said()
+	}
+	return search.Text(e)
 }
 
 func (src *sessionSource) Rename(ctx context.Context, it picker.Item, title string) error {

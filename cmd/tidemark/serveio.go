@@ -35,7 +35,7 @@ func serveExport(ctx context.Context, s *store.Store, at store.Point, format str
 			return "", nil, err
 		}
 		return media, func(w io.Writer) error {
-			return x.write(ctx, s, w, format, at.View, labels, string(at.ID), entries)
+			return x.write(ctx, s, w, format, at, labels, string(at.ID), entries)
 		}, nil
 	}
 	tool, err := toolNamed(format)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +23,7 @@ type reading struct {
 	worker  string
 	raw     bool
 	heading bool
+	all     bool
 }
 
 func showCommand(a *app) *cobra.Command {
@@ -32,7 +32,10 @@ func showCommand(a *app) *cobra.Command {
 		Use:   "show [SESSION[@NODE]]",
 		Short: "Show a session, or the path to one of its nodes",
 		Long: `Shows a session. Without one, on a terminal, it offers them to pick from: type to
-filter by title and content, ? shows the keys.`,
+filter by title and content, ? shows the keys.
+
+What a tool told the model, such as a system prompt, is one line, and entries
+in which there is nothing to read are left out; --all shows everything.`,
 		Example: `  tidemark show
   tidemark show last
   tidemark show 7f3a@n2 -n 20
@@ -56,6 +59,7 @@ filter by title and content, ? shows the keys.`,
 	cmd.Flags().BoolVarP(&r.follow, "follow", "f", false, "go on with what is written from now on")
 	cmd.Flags().StringVar(&r.worker, "worker", "", "the log of this worker of the session")
 	cmd.Flags().BoolVar(&r.raw, "raw", false, "entries as JSON, one a line")
+	cmd.Flags().BoolVar(&r.all, "all", false, "also what tools told the model, and entries without text")
 	return cmd
 }
 
@@ -72,6 +76,7 @@ func tailCommand(a *app) *cobra.Command {
 	cmd.Flags().IntVarP(&r.n, "lines", "n", 50, "the newest `N` entries")
 	cmd.Flags().BoolVarP(&r.follow, "follow", "f", false, "go on with what is written from now on")
 	cmd.Flags().StringVar(&r.worker, "worker", "", "the log of this worker of the session")
+	cmd.Flags().BoolVar(&r.all, "all", false, "also what tools told the model, and entries without text")
 	return cmd
 }
 
@@ -100,10 +105,18 @@ func (a *app) show(cmd *cobra.Command, ref string, r reading) error {
 	}
 	w := bufio.NewWriter(a.out)
 	if r.heading {
-		a.heading(w, v)
+		if err := a.heading(ctx, w, v, r.worker); err != nil {
+			return err
+		}
 	}
-	err = a.entries(w, r.andFollow(ctx, v, entries), r.follow)
-	return errors.Join(err, w.Flush())
+	folded, err := a.entries(w, r.andFollow(ctx, v, entries), r)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if folded > 0 && a.terminal {
+		a.say("%d entries of context are folded; show them with --all.", folded)
+	}
+	return err
 }
 
 // entries returns what is there now.
@@ -162,21 +175,47 @@ func (a *app) jsonArray(entries iter.Seq2[tidemark.Entry, error]) error {
 	return errors.Join(a.print(all, nil), damage)
 }
 
-// heading says which session this is.
-func (a *app) heading(w io.Writer, v *store.View) {
+// heading says which session this is, and who worked in it.
+func (a *app) heading(ctx context.Context, w io.Writer, v *store.View, worker string) error {
 	title := v.Title
 	if title == "" {
 		title = "(no title)"
 	}
 	fmt.Fprintf(w, "%s\n", render.CleanLine(title))
 	fmt.Fprintf(w, "%s  %s  %d messages  %s  updated %s\n", v.ID, orDash(v.Model), v.Messages, v.Mode, a.when(v.UpdatedAt))
+	if v.ForeignID != "" {
+		fmt.Fprintf(w, "from %s, where it is %s\n", orDash(v.Tool), render.CleanLine(v.ForeignID))
+	}
 	if v.Base != nil {
 		fmt.Fprintf(w, "forked from %.8s@%d\n", v.Base.Session, v.Base.Seq)
 	}
 	if v.State != store.Live {
 		fmt.Fprintf(w, "in the %s\n", v.State)
 	}
-	fmt.Fprintln(w)
+	if worker != "" {
+		fmt.Fprintf(w, "worker %s\n", worker)
+	}
+	if err := a.workers(ctx, w, v, worker); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+// workers names the workers of a session, and how to read one.
+func (a *app) workers(ctx context.Context, w io.Writer, v *store.View, worker string) error {
+	if worker != "" {
+		return nil
+	}
+	all, err := v.WorkerInfos(ctx)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	fmt.Fprintf(w, "%d worker(s), to read with: tidemark show %.8s --worker NAME\n", len(all), v.ID)
+	for _, worker := range all {
+		fmt.Fprintf(w, "  %s  %d entries\n", worker.Name, worker.Entries)
+	}
+	return nil
 }
 
 func orDash(s string) string {
@@ -186,32 +225,48 @@ func orDash(s string) string {
 	return render.CleanLine(s)
 }
 
-// entries prints entries for people, live ones as they come. Damage is shown in its place, the rest is
+// entries prints entries for people, live ones as they come, and counts those
+// that it folded. Damage is shown in its place, the rest is
 // printed, and the damage is the error in the end.
-func (a *app) entries(w *bufio.Writer, entries iter.Seq2[tidemark.Entry, error], live bool) error {
-	o := &render.Options{Color: a.color, Full: !a.terminal || a.verbose, Width: a.columns}
+func (a *app) entries(w *bufio.Writer, entries iter.Seq2[tidemark.Entry, error], r reading) (folded int, err error) {
+	o := &render.Options{Color: a.color, Full: !a.terminal || a.verbose, All: r.all, Width: a.columns}
 	if a.terminal {
-		o.Relative = func(t time.Time) string { return ago(t, time.Now()) }
+		o.Relative = sinceNow
 	}
 	var damage error
+	between := false // a blank line is due
 	for e, err := range entries {
 		switch {
 		case errors.Is(err, tidemark.ErrCorrupt):
 			damage = err
 			fmt.Fprintf(w, "%d [damaged: %s]\n\n", e.Seq, render.CleanLine(err.Error()))
 		case err != nil:
-			return err
+			return folded, err
+		case !r.all && e.Empty():
+			continue
 		default:
-			if err := render.Entry(w, e, o); err != nil {
-				return err
+			fold := !r.all && e.Context()
+			if fold {
+				folded++
 			}
-			fmt.Fprintln(w)
+			if between && !fold { // lines of context stand together
+				fmt.Fprintln(w)
+			}
+			if err := render.Entry(w, e, o); err != nil {
+				return folded, err
+			}
+			if between = fold; !fold {
+				fmt.Fprintln(w)
+			}
 		}
-		if live {
+		if r.follow {
 			if err := w.Flush(); err != nil {
-				return err
+				return folded, err
 			}
 		}
 	}
-	return damage
+	if between {
+		fmt.Fprintln(w)
+	}
+	return folded, damage
 }

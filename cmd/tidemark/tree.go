@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,8 +14,10 @@ func treeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "tree SESSION",
 		Short: "Show the branches of a session",
-		Long: `Shows the nodes of a session: a node is the end of a turn, with the number of
-messages on the path to it. Any node can be branched from.`,
+		Long: `Shows the nodes of a session: a node is the end of a turn, with its label, the
+number of messages on the path to it, when the turn began and its first words.
+Turns that follow each other stand in one column; a branch moves to the right.
+Any node can be branched from.`,
 		Example:           "  tidemark tree last\n  tidemark branch last@n1",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeSession(a),
@@ -31,12 +34,7 @@ messages on the path to it. Any node can be branched from.`,
 				nodes = []store.Node{}
 			}
 			return a.print(nodes, func(w io.Writer) error {
-				all := make([]render.Node, len(nodes))
-				for i, n := range nodes {
-					all[i] = drawn(n)
-					all[i].Current = n.Current && a.terminal
-				}
-				return render.Tree(w, all)
+				return a.drawTree(w, nodes)
 			})
 		},
 	}
@@ -44,5 +42,22 @@ messages on the path to it. Any node can be branched from.`,
 
 // drawn is a node as it is drawn.
 func drawn(n store.Node) render.Node {
-	return render.Node{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: n.Label, Current: n.Current, Seq: n.Last}
+	return render.Node{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: n.Label, Current: n.Current, Seq: n.Last,
+		At: n.At, Text: n.Text}
 }
+
+// drawTree draws a tree for people: to fit on a terminal, whole in a pipe.
+func (a *app) drawTree(w io.Writer, nodes []store.Node) error {
+	all := make([]render.Node, len(nodes))
+	for i, n := range nodes {
+		all[i] = drawn(n)
+		all[i].Current = n.Current && a.terminal
+	}
+	if !a.terminal {
+		return render.Tree(w, all, nil)
+	}
+	return render.Tree(w, all, &render.TreeOptions{Width: a.columns, Relative: sinceNow})
+}
+
+// sinceNow says how long ago something was.
+func sinceNow(t time.Time) string { return ago(t, time.Now()) }
