@@ -15,7 +15,7 @@ type Branch struct {
 }
 
 // BranchTo reads entries and returns those from the root to the one with the ID
-// head, to the last one for "" and for an ID that is not there.
+// head, none for Root, to the last one for "" and for an ID that is not there.
 func BranchTo(ctx context.Context, entries iter.Seq2[Entry, error], head string) (Branch, error) {
 	var b Branch
 	var all []Entry
@@ -38,7 +38,9 @@ func BranchTo(ctx context.Context, entries iter.Seq2[Entry, error], head string)
 		all, parent = append(all, e), append(parent, p)
 	}
 	at := len(all) - 1
-	if i, ok := index[head]; ok && head != "" {
+	if head == Root {
+		at = -1
+	} else if i, ok := index[head]; ok && head != "" {
 		at = i
 	}
 	for ; at >= 0; at = parent[at] {

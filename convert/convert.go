@@ -32,6 +32,10 @@ type Tool struct {
 	// caller's.
 	Homes []string
 
+	// Local is the folder in a project that its sessions lie in, of a tool that
+	// keeps them there and does not say which project that is; "": it does not.
+	Local string
+
 	// Detect reports whether what lies at the Place is of this tool. It looks
 	// at names and first bytes only, and is false when in doubt.
 	Detect func(ctx context.Context, p Place) bool
@@ -122,7 +126,8 @@ type Session struct {
 	Fork *Fork
 	// Copied is the id of the session that the beginning was copied from.
 	Copied string
-	// Head is the ID of the entry that the session is at, "" for the last one.
+	// Head is the ID of the entry that the session is at, Root where its history
+	// is empty, "" for the last one.
 	Head string
 	// Checkpoint is what a restart needs beyond the messages, in the JSON of
 	// store.Checkpoint. Nil: nothing.

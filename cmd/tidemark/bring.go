@@ -27,6 +27,7 @@ type bringer struct {
 	tool    convert.Tool
 	s       *store.Store // its clock is that of what is brought
 	clock   time.Time
+	folder  string // the project of a session that does not say
 	skipped []string
 }
 
@@ -87,7 +88,7 @@ func (b *bringer) one(ctx context.Context, f *convert.Session, from string) erro
 		return convert.Skipf(from, "a session without an id")
 	}
 	b.setClock(f.UpdatedAt, f.CreatedAt)
-	g := &guest{bringer: b, from: f, row: brought{From: from, Title: f.Title, State: "new"}}
+	g := &guest{bringer: b, from: f, row: brought{From: from, Tool: b.tool.Name, ForeignID: f.ForeignID, Title: strings.TrimSpace(f.Title), State: "new"}}
 	if err := g.find(ctx); err != nil {
 		return err
 	}
@@ -134,6 +135,7 @@ type guest struct {
 	here *store.View // nil: not yet
 	w    *store.Writer
 	sole bool // no other import was seen to bring it
+	bare bool // nothing was said in it
 
 	beaten time.Time // when its lease was last renewed
 }
@@ -142,6 +144,7 @@ type guest struct {
 type origin struct {
 	Tool   string          `json:"tool"`
 	Copied string          `json:"copied_from,omitempty"`
+	Head   string          `json:"head,omitempty"` // where the tool stood; "": not known
 	Extra  json.RawMessage `json:"extra,omitempty"`
 }
 
@@ -158,7 +161,18 @@ func originOf(s tidemark.Session) origin {
 
 // origin is what the session keeps of where it came from.
 func (g *guest) origin() (json.RawMessage, error) {
-	return json.Marshal(map[string]origin{"imported": {Tool: g.tool.Name, Copied: g.from.Copied, Extra: g.from.Extra}})
+	return json.Marshal(map[string]origin{"imported": {Tool: g.tool.Name, Copied: g.from.Copied, Head: headName(g.from), Extra: g.from.Extra}})
+}
+
+// headName is how it is kept where a tool stands in a session.
+func headName(f *convert.Session) string {
+	switch f.Head {
+	case "":
+		return "@end"
+	case convert.Root:
+		return "@root"
+	}
+	return f.Head
 }
 
 // find looks for the session among those that were brought before.
@@ -170,7 +184,7 @@ func (g *guest) find(ctx context.Context) error {
 	if err != nil || !ok {
 		return err
 	}
-	g.row.State, g.row.Session = "known", i.ID
+	g.row.State, g.row.Session, g.row.Title = "known", i.ID, i.Title
 	g.here, err = g.s.View(ctx, i.ID)
 	return err
 }
@@ -179,7 +193,7 @@ func (g *guest) find(ctx context.Context) error {
 func (g *guest) known(ctx context.Context, foreign string) (store.Info, bool, error) {
 	found, err := g.s.Foreign(ctx, foreign)
 	for _, i := range found {
-		if originOf(i.Session).Tool == g.tool.Name {
+		if i.Tool == g.tool.Name {
 			return i, true, err
 		}
 	}
@@ -202,6 +216,7 @@ func (g *guest) fill(ctx context.Context) error {
 			return nil
 		}
 		// What a session remembers is worth keeping though nothing was said.
+		g.bare = true
 		begun := convert.Entry{Entry: tidemark.Entry{Kind: kindImported, At: g.clock}, ID: "@imported"}
 		if err := g.log(ctx, "", convert.All([]convert.Entry{begun})); err != nil {
 			return err
@@ -210,7 +225,7 @@ func (g *guest) fill(ctx context.Context) error {
 	if err := g.state(ctx); err != nil || g.dryRun {
 		return err
 	}
-	return g.s.KnowProject(ctx, remoteMark(g.from.Remote), g.from.Project)
+	return g.s.KnowProject(ctx, remoteMark(g.from.Remote), cmp.Or(g.from.Project, g.folder))
 }
 
 // kindImported is the entry that begins a session in which nothing was said.
@@ -292,17 +307,31 @@ func (l *guestLog) open(ctx context.Context) error {
 	}
 	sess.Extra = extra
 	sess.Agent = cmp.Or(sess.Agent, g.tool.Name)
-	sess.Title = cmp.Or(strings.TrimSpace(sess.Title), l.firstPrompt())
-	g.row.Title = sess.Title
-	if sess.Mode == "" {
-		sess.Mode = tidemark.ModeLocal
+	sess.Tool, sess.Project = g.tool.Name, cmp.Or(sess.Project, g.folder)
+	if sess.Title, err = g.title(ctx, cmp.Or(g.row.Title, l.firstPrompt())); err != nil {
+		return err
 	}
+	// Its tool asked a model somewhere, unless it said otherwise.
+	sess.Mode = cmp.Or(sess.Mode, tidemark.ModeRemote)
 	if g.from.Fork != nil {
 		return l.fork(ctx, sess)
 	}
 	g.w = g.s.Create(sess, g.holder(g.cmd))
-	g.row.Session = g.w.ID()
+	g.row.Session, g.row.Title = g.w.ID(), sess.Title
 	return nil
+}
+
+// title is what the session is called here. One that begins with a copy of
+// another is a fork, and does not bear the other's title without a mark.
+func (g *guest) title(ctx context.Context, title string) (string, error) {
+	if g.from.Copied == "" || g.s == nil {
+		return title, nil
+	}
+	source, ok, err := g.known(ctx, g.from.Copied)
+	if ok && strings.EqualFold(source.Title, title) {
+		title = store.MarkFork(title)
+	}
+	return title, err
 }
 
 // attach makes the writer of a session that is here.
@@ -331,7 +360,7 @@ func (g *guest) attach(ctx context.Context) error {
 func (g *guest) alone(ctx context.Context) error {
 	found, err := g.s.Foreign(ctx, g.from.ForeignID)
 	for _, i := range found {
-		if i.ID != g.w.ID() && originOf(i.Session).Tool == g.tool.Name {
+		if i.ID != g.w.ID() && i.Tool == g.tool.Name {
 			return convert.Skipf(g.from.ForeignID, "another import brings it at the same time; import it again")
 		}
 	}
@@ -345,14 +374,22 @@ const maxPrompt = 80
 // a title is known by.
 func (l *guestLog) firstPrompt() string {
 	for _, e := range l.pending {
-		if title := titleOf(e.Text()); e.Role == tidemark.User && title != "" {
+		if title := promptOf(e); title != "" {
 			return title
 		}
 	}
 	return ""
 }
 
-// titleOf makes a title of what was asked.
+// promptOf is the title that an entry makes, "" where it asks nothing.
+func promptOf(e tidemark.Entry) string {
+	if e.Role != tidemark.User || e.Context() {
+		return ""
+	}
+	return titleOf(e.Said())
+}
+
+// titleOf makes a title of what was asked, which may follow what a tool said.
 func titleOf(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return render.Truncate(render.CleanLine(line), maxPrompt)
@@ -387,7 +424,7 @@ func (l *guestLog) fork(ctx context.Context, sess tidemark.Session) error {
 	if err != nil {
 		return err
 	}
-	g.row.Session = forked.ID
+	g.row.Session, g.row.Title = forked.ID, forked.Title
 	l.end = forked.Entries
 	l.last = forked.Entries
 	if g.w, err = g.s.Attach(ctx, forked.ID, g.holder(g.cmd)); err != nil {

@@ -162,6 +162,9 @@ func (l *guestLog) add(ctx context.Context, e convert.Entry) error {
 	if l.row.State == "known" {
 		l.row.State = "grown"
 	}
+	if l.row.Title == "" && l.worker == "" {
+		l.row.Title = promptOf(kept)
+	}
 	if l.dryRun {
 		l.seqs[shortSumOf(e.ID)] = 0
 		return nil
@@ -229,13 +232,8 @@ func (l *guestLog) flush(ctx context.Context) error {
 
 // finish gives the session its labels and puts its head where it was.
 func (l *guestLog) finish(ctx context.Context) error {
-	if l.w == nil {
-		return nil
-	}
-	if head, ok := l.seqs[shortSumOf(l.from.Head)]; ok && l.from.Head != "" && head != l.last {
-		if err := l.w.Branch(ctx, head); err != nil {
-			return err
-		}
+	if err := l.goTo(ctx); err != nil || l.w == nil {
+		return err
 	}
 	for id, label := range l.from.Labels {
 		if seq, ok := l.seqs[shortSumOf(id)]; ok && strings.TrimSpace(label) != "" {
@@ -245,4 +243,42 @@ func (l *guestLog) finish(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// goTo puts the head where the tool has it. Of a session that is here, only when
+// the tool has it elsewhere than at the last import: what was said here since
+// is else where it goes on.
+func (l *guestLog) goTo(ctx context.Context) error {
+	head, ok := l.last, l.last > 0
+	switch l.from.Head {
+	case "":
+	case convert.Root:
+		head, ok = store.Root, true
+	default:
+		head, ok = l.seqs[shortSumOf(l.from.Head)]
+	}
+	if !ok {
+		return nil
+	}
+	if l.w != nil {
+		if head == l.last || l.bare {
+			return nil
+		}
+		return l.w.Branch(ctx, head)
+	}
+	if l.here == nil {
+		return nil
+	}
+	if was := originOf(l.here.Session).Head; was == headName(l.from) || was == "" && head != store.Root {
+		return nil
+	}
+	at, err := l.here.Head(ctx)
+	if err != nil || at == max(head, 0) {
+		return err
+	}
+	w, err := l.changed(ctx)
+	if err != nil || w == nil {
+		return err
+	}
+	return w.Branch(ctx, head)
 }

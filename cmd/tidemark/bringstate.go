@@ -62,7 +62,7 @@ func (g *guest) extra(ctx context.Context) error {
 		return err
 	}
 	masked := g.s.MaskSession(tidemark.Session{Extra: extra}).Extra
-	if sameJSON(g.here.Extra, extra) || sameJSON(g.here.Extra, masked) {
+	if g.here.Tool == g.tool.Name && (sameJSON(g.here.Extra, extra) || sameJSON(g.here.Extra, masked)) {
 		return nil
 	}
 	if r := g.config.redaction(); r == store.RedactMask || r == store.RedactVault {
@@ -72,7 +72,7 @@ func (g *guest) extra(ctx context.Context) error {
 	if err != nil || w == nil {
 		return err
 	}
-	return g.s.SetExtra(ctx, g.here.ID, extra)
+	return g.s.SetOrigin(ctx, g.here.ID, g.tool.Name, extra)
 }
 
 // keep replaces the checkpoint, and the files; nil leaves what is there.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -70,7 +71,29 @@ func (a *app) side(cmd *cobra.Command, p store.Point, worker string) (*store.Vie
 	if p.Seq != 0 {
 		return nil, tidemark.Invalidf("--worker and a point in the session exclude each other")
 	}
-	return p.Worker(cmd.Context(), worker)
+	v, err := p.Worker(cmd.Context(), worker)
+	if !errors.Is(err, tidemark.ErrNotFound) {
+		return v, err
+	}
+	names, listErr := p.Workers(cmd.Context())
+	if listErr != nil {
+		return nil, listErr
+	}
+	var begin []string
+	for _, name := range names {
+		if strings.HasPrefix(name, worker) {
+			begin = append(begin, name)
+		}
+	}
+	switch {
+	case len(begin) == 1:
+		return p.Worker(cmd.Context(), begin[0])
+	case len(begin) > 1:
+		return nil, tidemark.Invalidf("worker %q means several: %s", worker, strings.Join(begin, ", "))
+	case len(names) > 0:
+		err = withHint(err, "its workers are: %s", strings.Join(names, ", "))
+	}
+	return nil, err
 }
 
 // ndjson prints entries one a line, live ones as they come. Damaged ones are named on stderr, the rest

@@ -329,6 +329,9 @@ func (n *outgoingNames) points(ctx context.Context, p store.Point, f *convert.Se
 		}
 	}
 	f.Labels = make(map[string]string)
+	if head == 0 && p.Entries > 0 {
+		f.Head = convert.Root
+	}
 	if len(labels) == 0 && head == p.Entries {
 		return nil
 	}

@@ -19,19 +19,21 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
-
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // brought is what came of one thing that was imported.
 type brought struct {
-	From    string             `json:"from"`
-	Kind    string             `json:"kind,omitempty"` // agent, schedule, job; "": a session
-	Session tidemark.SessionID `json:"session,omitempty"`
-	Title   string             `json:"title,omitempty"`
-	Entries int                `json:"entries"` // that were new
-	State   string             `json:"state"`   // new, grown, changed, known, empty
-	Lost    []string           `json:"lost,omitempty"`
+	From      string             `json:"from"`
+	Tool      string             `json:"tool,omitempty"`
+	Kind      string             `json:"kind,omitempty"` // agent, schedule, job; "": a session
+	Session   tidemark.SessionID `json:"session,omitempty"`
+	ForeignID string             `json:"foreign_id,omitempty"` // what its tool calls it
+	Title     string             `json:"title,omitempty"`
+	Entries   int                `json:"entries"` // that were new
+	State     string             `json:"state"`   // new, grown, changed, known, empty
+	Lost      []string           `json:"lost,omitempty"`
 }
 
 func importCommand(a *app) *cobra.Command {
@@ -109,7 +111,8 @@ type importer struct {
 	from    string // the tool; "": to be found out
 	rows    []brought
 	skipped int
-	lossy   int // sessions of which something could not be taken over
+	upload  bool // it comes from elsewhere, and lies where it does by chance
+	lossy   int  // sessions of which something could not be taken over
 }
 
 // paths brings in one path after the other. What is wrong with one of several
@@ -583,7 +586,13 @@ func (b *bringing) labels(ctx context.Context) error {
 }
 
 func (i *importer) print(w io.Writer) error {
-	t := i.table("STATE", "SESSION", "ENTRIES", "FROM", "TITLE")
+	if i.terminal {
+		i.sayFrom(w)
+	}
+	t := i.table("STATE", "SESSION", "ENTRIES", "TOOL", "FOREIGN ID", "TITLE")
+	if !i.terminal {
+		t = i.table("STATE", "SESSION", "ENTRIES", "FROM", "TITLE", "TOOL", "FOREIGN ID")
+	}
 	for _, r := range i.rows {
 		id := ""
 		if r.Session != "" {
@@ -591,11 +600,26 @@ func (i *importer) print(w io.Writer) error {
 		} else if r.Kind != "" {
 			id = r.Kind
 		}
-		from := r.From
 		if i.terminal {
-			from = fromHome(from)
+			t.row(r.State, id, fmt.Sprint(r.Entries), r.Tool, render.Truncate(r.ForeignID, foreignColumns), r.Title)
+		} else {
+			t.row(r.State, id, fmt.Sprint(r.Entries), r.From, r.Title, r.Tool, r.ForeignID)
 		}
-		t.row(r.State, id, fmt.Sprint(r.Entries), from, r.Title)
 	}
 	return t.print(w)
+}
+
+// foreignColumns is how much of a foreign id a terminal shows: enough to tell
+// it from others, and to type.
+const foreignColumns = 14
+
+// sayFrom names the places that things came from, each once.
+func (i *importer) sayFrom(w io.Writer) {
+	last := ""
+	for _, r := range i.rows {
+		if r.From != last {
+			fmt.Fprintf(w, "from %s\n", render.CleanLine(fromHome(r.From)))
+		}
+		last = r.From
+	}
 }

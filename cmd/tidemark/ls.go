@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,16 +20,21 @@ const lsDefault = 50
 
 func lsCommand(a *app) *cobra.Command {
 	var f store.Filter
-	var everywhere, trash bool
+	var everywhere, trash, workers bool
 	var since, state string
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"history"},
 		Short:   "List sessions, the one that changed last first",
 		Long: `Lists the sessions of this project, the one that changed last first; where the
-project has none, or with -A, those of all projects.`,
+project has none, or with -A, those of all projects.
+
+The mode is shown where it is not the usual one: local-only for a session that
+was begun here, remote for one that came from another tool.`,
 		Example: `  tidemark ls
   tidemark ls -A --since 7d
+  tidemark ls --tool claude-code
+  tidemark ls --workers
   tidemark ls --json=id,title --jq '.[].title'`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,6 +59,9 @@ project has none, or with -A, those of all projects.`,
 			if err != nil {
 				return err
 			}
+			if workers {
+				return a.listWorkers(cmd, s, f, scoped)
+			}
 			rows, damage, err := a.sessions(cmd, s, f)
 			if err == nil && scoped && len(rows) == 0 && damage == nil {
 				f.Project = ""
@@ -69,6 +78,8 @@ project has none, or with -A, those of all projects.`,
 	cmd.Flags().BoolVarP(&everywhere, "all", "A", false, "sessions of all projects")
 	cmd.Flags().StringVar(&f.Project, "project", "", "sessions of the project in `DIR`")
 	cmd.Flags().StringVar(&f.Agent, "agent", "", "sessions of this agent")
+	cmd.Flags().StringVar(&f.Tool, "tool", "", "sessions that came from this `TOOL`; tidemark: that were begun here")
+	cmd.Flags().BoolVar(&workers, "workers", false, "the workers of the sessions instead")
 	cmd.Flags().StringVar(&state, "state", "", "live or trash")
 	cmd.Flags().StringVar(&f.Tag, "label", "", "sessions with this tag, or with this label somewhere")
 	cmd.Flags().StringVar(&since, "since", "", "changed since `TIME`: a date, RFC 3339, or an age like 36h or 7d")
@@ -96,9 +107,21 @@ func (a *app) sessions(cmd *cobra.Command, s *store.Store, f store.Filter) (rows
 }
 
 func (a *app) list(w io.Writer, rows []store.Info, limit int) error {
-	t := a.table("ID", "MODEL", "MESSAGES", "MODE", "UPDATED", "TITLE")
+	t := a.table("ID", "MODEL", "MESSAGES", "MODE", "UPDATED", "TITLE", "TOOL")
+	if a.terminal {
+		t = a.table("ID", "TOOL", "MODEL", "MSGS", "UPDATED", "TITLE")
+	}
 	for _, i := range rows {
-		t.row(a.shortID(i.ID), i.Model, fmt.Sprint(i.Messages), i.Mode, a.when(i.UpdatedAt), i.Title)
+		tool, mode, messages := cmp.Or(i.Tool, store.Native), unusualMode(i), fmt.Sprint(i.Messages)
+		if !a.terminal {
+			t.row(string(i.ID), i.Model, messages, mode, a.when(i.UpdatedAt), i.Title, tool)
+			continue
+		}
+		title := i.Title
+		if mode != "" {
+			title = "(" + mode + ") " + title
+		}
+		t.row(a.shortID(i.ID), tool, render.Truncate(i.Model, a.modelColumns()), messages, a.when(i.UpdatedAt), title)
 	}
 	if err := t.print(w); err != nil || !a.terminal {
 		return err
@@ -108,6 +131,65 @@ func (a *app) list(w io.Writer, rows []store.Info, limit int) error {
 		fmt.Fprintf(w, "There may be more: -n 0 shows all.\n")
 	}
 	return nil
+}
+
+// modelColumns is how much of a model's name a terminal shows: the title needs
+// the room more.
+func (a *app) modelColumns() int { return max(12, a.columns/5-4) }
+
+// unusualMode is the mode of a session where it is not the one that such
+// sessions have, and "" where it is.
+func unusualMode(i store.Info) string {
+	usual := tidemark.ModeLocal
+	if i.Tool != "" {
+		usual = tidemark.ModeRemote
+	}
+	if i.Mode == usual {
+		return ""
+	}
+	return i.Mode
+}
+
+// workerColumns is how much of a worker's name a terminal shows; the beginning
+// of one is enough to type.
+const workerColumns = 24
+
+// listWorkers lists the workers of sessions, the one that wrote last first.
+func (a *app) listWorkers(cmd *cobra.Command, s *store.Store, f store.Filter, scoped bool) error {
+	rows := []store.WorkerInfo{}
+	for w, err := range s.Workers(cmd.Context(), f) {
+		if err != nil {
+			return err
+		}
+		rows = append(rows, w)
+	}
+	if scoped && f.Project != "" && len(rows) == 0 {
+		f.Project = ""
+		return a.listWorkers(cmd, s, f, false)
+	}
+	return a.print(rows, func(w io.Writer) error {
+		t := a.table("SESSION", "WORKER", "ENTRIES", "UPDATED", "TITLE")
+		titles := make(map[tidemark.SessionID]string)
+		for _, r := range rows {
+			if _, ok := titles[r.Session]; !ok {
+				i, err := s.Session(cmd.Context(), r.Session)
+				if err != nil {
+					return err
+				}
+				titles[r.Session] = i.Title
+			}
+			name := r.Name
+			if a.terminal {
+				name = render.Truncate(name, workerColumns)
+			}
+			t.row(a.shortID(r.Session), name, fmt.Sprint(r.Entries), a.when(r.UpdatedAt), titles[r.Session])
+		}
+		if err := t.print(w); err != nil || !a.terminal {
+			return err
+		}
+		_, err := fmt.Fprintf(w, "%d worker(s) found; read one with: tidemark show SESSION --worker WORKER\n", len(rows))
+		return err
+	})
 }
 
 // shortID is enough of an id to type, on a terminal; all of it elsewhere.

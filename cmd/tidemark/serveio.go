@@ -138,7 +138,7 @@ func (a *app) serveImport(ctx context.Context, s *store.Store, name string, cont
 	cmd.SetContext(ctx)
 	one := *a
 	one.store, one.backend, one.inner, one.out, one.err, one.quiet = s, s.Backend(), s.Backend(), io.Discard, io.Discard, true
-	i := &importer{app: &one, cmd: cmd, rows: []brought{}}
+	i := &importer{app: &one, cmd: cmd, rows: []brought{}, upload: true}
 	if err := i.path(filepath.Join(dir, name)); err != nil {
 		return nil, err
 	}

@@ -182,7 +182,11 @@ func (a *app) heading(ctx context.Context, w io.Writer, v *store.View, worker st
 		title = "(no title)"
 	}
 	fmt.Fprintf(w, "%s\n", render.CleanLine(title))
-	fmt.Fprintf(w, "%s  %s  %d messages  %s  updated %s\n", v.ID, orDash(v.Model), v.Messages, v.Mode, a.when(v.UpdatedAt))
+	between := "  "
+	if a.terminal {
+		between = "\n" // all of it is wider than most terminals
+	}
+	fmt.Fprintf(w, "%s%s%s  %d messages  %s  updated %s\n", v.ID, between, orDash(v.Model), v.Messages, v.Mode, a.when(v.UpdatedAt))
 	if v.ForeignID != "" {
 		fmt.Fprintf(w, "from %s, where it is %s\n", orDash(v.Tool), render.CleanLine(v.ForeignID))
 	}
@@ -211,7 +215,7 @@ func (a *app) workers(ctx context.Context, w io.Writer, v *store.View, worker st
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	fmt.Fprintf(w, "%d worker(s), to read with: tidemark show %.8s --worker NAME\n", len(all), v.ID)
+	fmt.Fprintf(w, "%d worker(s); read one with: tidemark show %.8s --worker NAME\n", len(all), v.ID)
 	for _, worker := range all {
 		fmt.Fprintf(w, "  %s  %d entries\n", worker.Name, worker.Entries)
 	}

@@ -106,6 +106,22 @@ func (i *importer) foreign(path, name string) error {
 	return i.bringAll(tool, p, path)
 }
 
+// projectOf is the project of sessions that lie in it, "" where that is not
+// known.
+func (i *importer) projectOf(tool convert.Tool, path string) string {
+	if path, err := filepath.Abs(path); err == nil && tool.Local != "" && !i.upload {
+		for at := path; at != filepath.Dir(at); at = filepath.Dir(at) {
+			if filepath.Base(at) == tool.Local {
+				return projectAt(filepath.Dir(at))
+			}
+		}
+		if thereIs(filepath.Join(path, tool.Local)) {
+			return projectAt(path)
+		}
+	}
+	return ""
+}
+
 func canExport(t convert.Tool) bool { return t.Export != nil || t.ExportFleet != nil }
 
 func canImport(t convert.Tool) bool { return t.Import != nil || t.Fleet != nil }
@@ -119,6 +135,7 @@ func (i *importer) bringAll(tool convert.Tool, p convert.Place, path string) err
 		return err
 	}
 	b := newBringer(i, tool, *o)
+	b.folder = i.projectOf(tool, path)
 	if tool.Import != nil {
 		err = b.all(i.cmd.Context(), p, path)
 	}

@@ -34,6 +34,7 @@ func Tool() convert.Tool {
 		Name:   toolName,
 		Title:  "agents-fleet",
 		Homes:  []string{".fleet/sessions"},
+		Local:  ".fleet",
 		Detect: detect,
 		Import: importAll,
 		Export: export,

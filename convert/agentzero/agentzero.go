@@ -34,6 +34,7 @@ func Tool() convert.Tool {
 		Name:   toolName,
 		Title:  "AgentZero",
 		Homes:  []string{".agentzero/sessions"},
+		Local:  ".agentzero",
 		Detect: detect,
 		Import: importAll,
 		Export: export,

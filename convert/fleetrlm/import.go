@@ -307,6 +307,14 @@ func (it *item) session(ctx context.Context, m *manifest, db *sidecar) (*convert
 		n.Turns = join(s, m.decode(), rows)
 	}
 	n.Timeless = s.CreatedAt.IsZero()
+	if m.history != nil && len(m.turns) == 0 {
+		// The manifest is what fleet-rlm goes on from: this one begins anew.
+		s.Head = convert.Root
+	} else if s.Head == "" {
+		for e := range s.Entries {
+			s.Head = e.ID
+		}
+	}
 	if it.older != "" {
 		s.Lost = append(s.Lost, it.older+": an older manifest, which fleet-rlm does not read either")
 	}
