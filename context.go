@@ -15,6 +15,8 @@ const KindContext = "context"
 // seldom what it says.
 func (e Entry) Context() bool {
 	switch {
+	case slices.ContainsFunc(e.Blocks, func(b Block) bool { return b.Type == BlockImage || b.Type == BlockFile }):
+		return false // somebody put it there to be seen
 	case e.Kind == KindContext || e.Role == System:
 		return true
 	case e.Role != User:

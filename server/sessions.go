@@ -27,7 +27,7 @@ const maxDamage = 1000
 
 func (s *Server) sessionRoutes() {
 	huma.Register(s.api, op("GET", sessionsPath+"/state", "attached-sessions", "The sessions that somebody writes to now", "sessions", Reader), s.attachedSessions)
-	huma.Register(s.api, op("GET", sessionsPath, "list-sessions", "List sessions, the one that changed last first", "sessions", Reader), s.listSessions)
+	huma.Register(s.api, op("GET", sessionsPath, "list-sessions", "List sessions, the one that changed last first, without their extra", "sessions", Reader), s.listSessions)
 	huma.Register(s.api, status(s.takes(op("POST", sessionsPath, "create-session", "Make a session", "sessions", Writer)), http.StatusCreated), s.createSession)
 	huma.Register(s.api, op("GET", sessionsPath+"/{id}", "get-session", "One session", "sessions", Reader), s.getSession)
 	huma.Register(s.api, s.takes(op("PATCH", sessionsPath+"/{id}", "change-session", "Change what is said about a session", "sessions", Writer)), s.changeSession)
@@ -48,6 +48,7 @@ type listSessionsInput struct {
 	Trash   bool   `query:"trash" doc:"as status=archived"`
 	Project string `query:"project" maxLength:"4096"`
 	Agent   string `query:"agent" maxLength:"256"`
+	Tool    string `query:"tool" maxLength:"256" doc:"that the session came from; tidemark: none"`
 	Label   string `query:"label" maxLength:"1000" doc:"a tag, or a label anywhere in the session"`
 	Since   string `query:"since" maxLength:"40" doc:"changed since this date or RFC 3339 time"`
 }
@@ -55,7 +56,7 @@ type listSessionsInput struct {
 // asked is what makes a cursor one of this list and of no other.
 func (in listSessionsInput) asked() string {
 	h := sha256.New()
-	for _, part := range []string{in.Search, in.Status, in.Project, in.Agent, in.Label, in.Since} {
+	for _, part := range []string{in.Search, in.Status, in.Project, in.Agent, in.Tool, in.Label, in.Since} {
 		h.Write([]byte(part + "\x00"))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
@@ -69,7 +70,7 @@ type sessionsCursor struct {
 }
 
 func (in *listSessionsInput) filter() (store.Filter, error) {
-	f := store.Filter{Project: in.Project, Agent: in.Agent, Tag: in.Label}
+	f := store.Filter{Project: in.Project, Agent: in.Agent, Tool: in.Tool, Tag: in.Label}
 	if in.Trash {
 		in.Status = "archived"
 	}
@@ -122,6 +123,7 @@ func (s *Server) sessionPage(ctx context.Context, st *store.Store, f store.Filte
 		switch {
 		case total <= int64(in.Offset):
 		case len(page.Items) < page.Limit:
+			i.Extra = nil // what other tools keep may be megabytes
 			item := infoOf(i)
 			if err != nil {
 				item.Damage = err.Error()

@@ -2,6 +2,7 @@ package claudecode
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -95,6 +96,7 @@ const (
 	shapeText     = "text"     // a string, which is the one block
 	shapeBlocks   = "blocks"   // a list
 	shapeRendered = "rendered" // texts of an attachment
+	shapeFile     = "file"     // an image or document that was mentioned
 )
 
 func newBuilder(o *outline) *builder {
@@ -314,6 +316,10 @@ func attachmentRecord(r record, k kept) (tidemark.Entry, kept) {
 			return tidemark.Entry{Role: tidemark.User, Blocks: blocks}, k
 		}
 	}
+	if b, ok := k.mentioned(r.Attached); ok {
+		e.Blocks = []tidemark.Block{b}
+		return e, k
+	}
 	var rendered []map[string]string
 	if convert.Loose(r.Rendered, &rendered) == nil && len(rendered) > 0 {
 		plain := true
@@ -325,8 +331,8 @@ func attachmentRecord(r record, k kept) (tidemark.Entry, kept) {
 			delete(k.Record, "rendered")
 			k.Shape, k.Blocks = shapeRendered, len(rendered)
 		}
-	} else if a.Text != "" {
-		e.Blocks = []tidemark.Block{tidemark.Text(a.Text)}
+	} else if text := cmp.Or(a.Text, mentionOf(r.Attached).Content.File.Content); text != "" {
+		e.Blocks = []tidemark.Block{tidemark.Text(text)}
 	}
 	return e, k
 }

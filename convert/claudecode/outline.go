@@ -27,8 +27,12 @@ const (
 // outline is what a first reading of a transcript finds: what is to be said
 // of the session before its entries, and which records are one reply.
 type outline struct {
-	lead     []int // for each record, the one that its entry begins with
-	until    []int // for a leading record, the last one of its entry
+	lead  []int // for each record, the one that its entry begins with
+	until []int // for a leading record, the last one of its entry
+
+	prompt   string // the last record of a prompt, which begins at the record asked
+	asked    int
+	askedAt  int64 // in bytes
 	title    [3]string
 	model    string
 	project  string
@@ -218,6 +222,7 @@ type reply struct {
 func (o *outline) join(it item, replies map[string]reply) {
 	o.lead, o.until = append(o.lead, it.n), append(o.until, it.n)
 	if it.Type != "assistant" {
+		o.mention(it)
 		return
 	}
 	m := it.Message

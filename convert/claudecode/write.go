@@ -3,6 +3,7 @@ package claudecode
 import (
 	"bufio"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"reflect"
@@ -136,6 +137,10 @@ func restore(e tidemark.Entry, records []kept) ([]map[string]json.RawMessage, bo
 				parts = append(parts, map[string]string{"content": b.Text})
 			}
 			k.Record["rendered"], _ = json.Marshal(parts)
+		case shapeFile:
+			if len(own) != 1 || !k.refillFile(base64.StdEncoding.EncodeToString(own[0].Data)) {
+				return nil, false
+			}
 		default:
 			if len(records) > 1 || !unchanged(e, k) {
 				return nil, false

@@ -94,6 +94,7 @@ type about struct {
 	StartedAt     string `json:"started_at"`
 	EndedAt       string `json:"ended_at"`
 	Model         string `json:"model"`
+	Provider      string `json:"provider"`
 	Cwd           string `json:"cwd"`
 	WorkspaceRoot string `json:"workspace_root"`
 	Metadata      struct {
@@ -232,7 +233,7 @@ func session(fsys fs.FS, file string) (found, error) {
 		s.Lost = append(s.Lost, "what Cline says about the session: "+err.Error())
 	}
 	s.ForeignID = cmp.Or(t.SessionID, a.SessionID, strings.TrimSuffix(path.Base(file), ending))
-	s.Agent, s.Model, s.Title = name, a.Model, a.Metadata.Title
+	s.Agent, s.Model, s.Title, s.Mode = name, a.Model, a.Metadata.Title, convert.ModeOf(a.Provider)
 	s.Project = cmp.Or(a.Cwd, a.WorkspaceRoot)
 	s.CreatedAt, s.UpdatedAt = convert.ParseTime(a.StartedAt), convert.ParseTime(t.UpdatedAt)
 	for _, raw := range t.Messages {
@@ -240,7 +241,7 @@ func session(fsys fs.FS, file string) (found, error) {
 		if convert.Loose(raw, &m) == nil && s.CreatedAt.IsZero() {
 			s.CreatedAt = m.at()
 		}
-		s.Model = cmp.Or(s.Model, m.ModelInfo.ID)
+		s.Model, s.Mode = cmp.Or(s.Model, m.ModelInfo.ID), cmp.Or(s.Mode, convert.ModeOf(m.ModelInfo.Provider))
 	}
 	if ended := convert.ParseTime(a.EndedAt); ended.After(s.UpdatedAt) {
 		s.UpdatedAt = ended

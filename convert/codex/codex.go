@@ -90,6 +90,7 @@ type meta struct {
 	ID             string          `json:"id"`
 	Timestamp      string          `json:"timestamp"`
 	CWD            string          `json:"cwd"`
+	Provider       string          `json:"model_provider"`
 	Git            repository      `json:"git"`
 	ForkedFrom     string          `json:"forked_from_id"`
 	ParentThread   string          `json:"parent_thread_id"`

@@ -253,7 +253,7 @@ func (t *thread) session(fsys fs.FS) *convert.Session {
 	s := &convert.Session{Lost: t.lost, Remote: first.meta.Git.URL}
 	s.ForeignID, s.Title, s.Project, s.CreatedAt = t.id, t.title, first.meta.CWD, first.created
 	for _, r := range t.files {
-		s.Model = cmp.Or(r.model, s.Model)
+		s.Model, s.Mode = cmp.Or(r.model, s.Model), cmp.Or(convert.ModeOf(r.meta.Provider), s.Mode)
 		s.UpdatedAt = later(s.UpdatedAt, r.updated)
 	}
 	if first.archived {

@@ -27,8 +27,10 @@ const (
 type wireMessage struct {
 	Role    string `json:"role"`
 	ModelID string `json:"modelID"`
+	By      string `json:"providerID"`
 	Model   struct {
 		ModelID string `json:"modelID"`
+		By      string `json:"providerID"`
 	} `json:"model"`
 	Time struct {
 		Created float64 `json:"created"`

@@ -43,12 +43,12 @@ type item struct {
 
 // session is what is kept about a session, but its messages.
 type session struct {
-	id, parent, directory, title, model string
-	created, updated                    time.Time
-	archived                            bool
-	revert                              json.RawMessage
-	rest                                map[string]json.RawMessage // what Tidemark has no field for
-	first                               time.Time                  // of its first message
+	id, parent, directory, title, model, mode string
+	created, updated                          time.Time
+	archived                                  bool
+	revert                                    json.RawMessage
+	rest                                      map[string]json.RawMessage // what Tidemark has no field for
+	first                                     time.Time                  // of its first message
 }
 
 // wireSession is a session as an object.
@@ -190,7 +190,7 @@ func (f families) helpers(id string) []*session {
 // take returns a session with its helpers.
 func take(ctx context.Context, st store, s *session, f families) *convert.Session {
 	out := &convert.Session{UpdatedAt: s.updated}
-	out.Session = tidemark.Session{ForeignID: s.id, Title: s.title, Model: s.model, Project: s.directory, CreatedAt: s.created}
+	out.Session = tidemark.Session{ForeignID: s.id, Title: s.title, Model: s.model, Mode: s.mode, Project: s.directory, CreatedAt: s.created}
 	if s.archived {
 		out.Tags = []string{"archived"}
 	}
@@ -321,6 +321,7 @@ func first(ctx context.Context, st store, s *session) {
 		if s.model == "" {
 			s.model = w.model()
 		}
+		s.mode = convert.ModeOf(cmp.Or(w.By, w.Model.By))
 		if s.directory == "" {
 			s.directory = w.Path.Cwd
 		}

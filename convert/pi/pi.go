@@ -7,6 +7,7 @@ package pi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io/fs"
@@ -247,6 +248,7 @@ func about(s *convert.Session, line []byte) {
 		Type   string `json:"type"`
 		Name   string `json:"name"`
 		Model  string `json:"modelId"`
+		By     string `json:"provider"`
 		Target string `json:"targetId"`
 		Label  string `json:"label"`
 	}
@@ -257,7 +259,7 @@ func about(s *convert.Session, line []byte) {
 	case "session_info":
 		s.Title = e.Name
 	case "model_change":
-		s.Model = e.Model
+		s.Model, s.Mode = e.Model, cmp.Or(convert.ModeOf(e.By), s.Mode)
 	case "leaf":
 		s.Head = e.Target
 	case "label":
