@@ -144,11 +144,11 @@ func (m *mdPage) entry(e tidemark.Entry) {
 // folded writes what a tool told the model so that it opens when it is asked
 // for. The line before it is HTML, so no foreign word stands there.
 func (m *mdPage) folded(blocks []tidemark.Block) {
-	about := m.s.Context
+	m.say("<details><summary>", mdLine(m.s.Context))
 	if element, _ := tidemark.Gist(blocks[0].Text); element != "" {
-		about += " · " + element
+		m.say(" · ", element) // one of a few that are known
 	}
-	m.say("<details><summary>", mdLine(about+" · "+size(sizeOf(blocks))), "</summary>\n\n")
+	m.say(" · ", size(sizeOf(blocks)), "</summary>\n\n")
 	for i := range blocks {
 		if b := &blocks[i]; b.Type == tidemark.BlockText {
 			m.fenced("", b.Text) // it is not prose, and full of tags

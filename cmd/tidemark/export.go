@@ -271,11 +271,15 @@ func (x exporting) document(ctx context.Context, s *store.Store, p store.Point, 
 	}
 	d.Labels = labels
 	nodes, err := v.Tree(ctx)
+	told := x.told(nodes, p.Seq)
 	for _, n := range nodes {
 		if n.Label != "" {
 			n.Label = labels[n.Last]
 		}
-		if x.redact {
+		switch {
+		case !told(n):
+			n.Text = "" // what is not exported is not told by its first words either
+		case x.redact:
 			n.Text = s.MaskText(n.Text)
 		}
 		d.Tree = append(d.Tree, drawn(n))
@@ -284,6 +288,26 @@ func (x exporting) document(ctx context.Context, s *store.Store, p store.Point, 
 		d.Workers, err = x.workers(ctx, s, p, entries)
 	}
 	return d, err
+}
+
+// told returns a function that reports whether a node is among what is exported:
+// on the way to seq, 0 for the head.
+func (x exporting) told(nodes []store.Node, seq int64) func(store.Node) bool {
+	parents, tip := make(map[int64]int64, len(nodes)), int64(-1)
+	for _, n := range nodes {
+		parents[n.Number] = n.Parent
+		if seq == 0 && n.Current || n.First <= seq && seq <= n.Last {
+			tip = n.Number
+		}
+	}
+	way := make(map[int64]bool)
+	for n := tip; n >= 0 && !way[n]; {
+		if way[n] = true; x.only {
+			break
+		}
+		n = parents[n]
+	}
+	return func(n store.Node) bool { return x.branches || way[n.Number] }
 }
 
 // workers are those whose transcripts belong to what is exported: all of a whole

@@ -591,7 +591,7 @@ func (i *importer) print(w io.Writer) error {
 	}
 	t := i.table("STATE", "SESSION", "ENTRIES", "TOOL", "FOREIGN ID", "TITLE")
 	if !i.terminal {
-		t = i.table("STATE", "SESSION", "ENTRIES", "FROM", "TITLE", "TOOL", "FOREIGN ID")
+		t = i.table("STATE", "SESSION", "ENTRIES", "FROM", "TOOL", "FOREIGN ID", "TITLE")
 	}
 	for _, r := range i.rows {
 		id := ""
@@ -603,7 +603,7 @@ func (i *importer) print(w io.Writer) error {
 		if i.terminal {
 			t.row(r.State, id, fmt.Sprint(r.Entries), r.Tool, render.Truncate(r.ForeignID, foreignColumns), r.Title)
 		} else {
-			t.row(r.State, id, fmt.Sprint(r.Entries), r.From, r.Title, r.Tool, r.ForeignID)
+			t.row(r.State, id, fmt.Sprint(r.Entries), r.From, r.Tool, r.ForeignID, r.Title)
 		}
 	}
 	return t.print(w)

@@ -107,14 +107,14 @@ func (a *app) sessions(cmd *cobra.Command, s *store.Store, f store.Filter) (rows
 }
 
 func (a *app) list(w io.Writer, rows []store.Info, limit int) error {
-	t := a.table("ID", "MODEL", "MESSAGES", "MODE", "UPDATED", "TITLE", "TOOL")
+	t := a.table("ID", "MODEL", "MESSAGES", "MODE", "UPDATED", "TOOL", "TITLE")
 	if a.terminal {
 		t = a.table("ID", "TOOL", "MODEL", "MSGS", "UPDATED", "TITLE")
 	}
 	for _, i := range rows {
 		tool, mode, messages := cmp.Or(i.Tool, store.Native), unusualMode(i), fmt.Sprint(i.Messages)
 		if !a.terminal {
-			t.row(string(i.ID), i.Model, messages, mode, a.when(i.UpdatedAt), i.Title, tool)
+			t.row(string(i.ID), i.Model, messages, mode, a.when(i.UpdatedAt), tool, i.Title)
 			continue
 		}
 		title := i.Title

@@ -534,7 +534,7 @@ func TestWhatChangedHereIsWrittenWhereItWas(t *testing.T) {
 		}
 		e := tidemark.Say(tidemark.User, "one more")
 		e.At = time.Date(2026, 6, 1, 0, 0, 0, 5000, time.UTC)
-		x.Entries = convert.All(append(s.Entries, convert.Entry{Entry: e, ID: "9"}))
+		x.Entries, x.Head = convert.All(append(s.Entries, convert.Entry{Entry: e, ID: "9"})), ""
 		out, _ := export(t, x)
 		back := only(t, out)
 		got := checkpoint(t, back)

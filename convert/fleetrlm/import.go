@@ -289,6 +289,7 @@ func (it *item) session(ctx context.Context, m *manifest, db *sidecar) (*convert
 		s.ForeignID = it.known
 		s.Entries = speak(db.turns(ctx, it.row.key), s.CreatedAt)
 		s.Extra = keep(n)
+		standAtEnd(s)
 		return s, nil
 	}
 	s := m.session()
@@ -307,17 +308,27 @@ func (it *item) session(ctx context.Context, m *manifest, db *sidecar) (*convert
 		n.Turns = join(s, m.decode(), rows)
 	}
 	n.Timeless = s.CreatedAt.IsZero()
-	if m.history != nil && len(m.turns) == 0 {
+	if len(m.turns) == 0 {
 		// The manifest is what fleet-rlm goes on from: this one begins anew.
 		s.Head = convert.Root
-	} else if s.Head == "" {
-		for e := range s.Entries {
-			s.Head = e.ID
-		}
+	} else {
+		standAtEnd(s)
 	}
 	if it.older != "" {
 		s.Lost = append(s.Lost, it.older+": an older manifest, which fleet-rlm does not read either")
 	}
 	s.Extra = keep(n)
 	return s, nil
+}
+
+// standAtEnd says that a session stands at its last entry: where that is an
+// earlier one than at the last import, fleet-rlm took the others away.
+func standAtEnd(s *convert.Session) {
+	if s.Head != "" {
+		return
+	}
+	s.Head = convert.Root
+	for e := range s.Entries {
+		s.Head = e.ID
+	}
 }
