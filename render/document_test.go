@@ -235,6 +235,7 @@ func TestAPageSpeaksTheWordsItIsGiven(t *testing.T) {
 
 func TestATranscriptIsThePageWithoutItsShell(t *testing.T) {
 	d, all := realistic()
+	d.Workers = nil // calls lead to them
 	page := document(t, HTML, d, all...)
 	shared := &Transcript{Labels: d.Labels}
 	var b strings.Builder

@@ -349,7 +349,7 @@ func TestForkSharesThePastByReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if one.Messages != 2 || one.Title != "demo" || one.Base.Session != w.ID() {
+	if one.Messages != 2 || one.Title != "demo (fork)" || one.Base.Session != w.ID() {
 		t.Errorf("the fork is %+v", one)
 	}
 	f := attach(t, s, one.ID, "fork")

@@ -282,7 +282,9 @@ func (x exporting) document(ctx context.Context, s *store.Store, p store.Point, 
 		case x.redact:
 			n.Text = s.MaskText(n.Text)
 		}
-		d.Tree = append(d.Tree, drawn(n))
+		if len(nodes) > 1 { // else there is nothing to choose from
+			d.Tree = append(d.Tree, drawn(n))
+		}
 	}
 	if err == nil && x.worker == "" {
 		d.Workers, err = x.workers(ctx, s, p, entries)
