@@ -14,7 +14,9 @@ func TestTheBeginningOfAForeignIDIsAReference(t *testing.T) {
 	for _, foreign := range []string{"ses_66d0aa8c2ffeX", "ses_66d0aa8c2ffeY", "ses_77", "Über-längere-Namen-1", "a1b2"} {
 		w := s.Create(tidemark.Session{Title: "of " + foreign, Tool: "opencode", ForeignID: foreign}, who("test"))
 		add(t, w, user("1"))
-		ids[foreign] = w.ID()
+		if ids[foreign] = w.ID(); w.Close(t.Context()) != nil {
+			t.Fatal("not closed")
+		}
 	}
 	for ref, want := range map[string]string{
 		"ses_66d0aa8c2ffeX": "ses_66d0aa8c2ffeX", "SES_66D0AA8C2FFEX": "ses_66d0aa8c2ffeX",
@@ -87,7 +89,7 @@ func TestSessionsAreListedByTheToolTheyCameFrom(t *testing.T) {
 	}
 }
 
-func TestWhatAnEarlierProgramBroughtIsFoundAfterItIsBroughtAgain(t *testing.T) {
+func TestTheOriginOfASessionIsReplaced(t *testing.T) {
 	s := open(t)
 	w := s.Create(tidemark.Session{Title: "old"}, who("test"))
 	add(t, w, user("1"))

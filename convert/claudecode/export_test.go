@@ -146,3 +146,48 @@ func TestAnExportThatBreaksOffLeavesNoTranscript(t *testing.T) {
 		t.Errorf("Export = %v with %d files", err, len(out.Files))
 	}
 }
+
+func TestAPictureThatWasMentionedIsABlockOfThePromptAndGoesBack(t *testing.T) {
+	mention := func(kind, name, file string) string {
+		return `"type":"attachment","attachment":{"type":"file","filename":"/w/` + name + `","content":{"type":"` + kind + `","file":{` + file + `}},"displayPath":"` + name + `"}`
+	}
+	got := read(t, fstest.MapFS{file(one): converttest.Lines(
+		line(one, "u1", "", 1, prompt("what is in @dot.png and @a.pdf?")),
+		line(one, "u2", "u1", 1, mention("image", "dot.png", `"base64":"iVBORw0=","type":"image/png","originalSize":5`)),
+		line(one, "u3", "u2", 1, mention("pdf", "a.pdf", `"base64":"JVBERg==","originalSize":4`)),
+		line(one, "u4", "u3", 1, mention("text", "a.go", `"filePath":"/w/a.go","content":"package a","numLines":1`)),
+		line(one, "a1", "u4", 2, answer("m1", text("a dot"))),
+		line(one, "u5", "a1", 3, mention("image", "late.png", `"base64":"iVBORw0=","type":"image/png"`)),
+		line(one, "u6", "u5", 3, mention("image", "broken.png", `"base64":"?","type":"image/png"`)),
+	)})
+	said := []string{}
+	for _, e := range got.Sessions[0].Entries {
+		what := string(e.Role)
+		if what == "" {
+			what = e.Kind
+		}
+		for _, b := range e.Blocks {
+			what += " " + b.Type + ":" + b.Name + b.Text + b.MediaType
+		}
+		said = append(said, what)
+	}
+	want := []string{"user text:what is in @dot.png and @a.pdf? image:dot.pngimage/png file:a.pdfapplication/pdf", "context text:package a",
+		"assistant text:a dot", "context image:late.pngimage/png", "context"}
+	if d := cmp.Diff(want, said); d != "" {
+		t.Error(d)
+	}
+	if data := got.Sessions[0].Entries[0].Blocks[1].Data; string(data) != "\x89PNG\r" {
+		t.Errorf("the picture is %q", data)
+	}
+	s := *got.Sessions[0].Session
+	s.Entries = convert.All(got.Sessions[0].Entries)
+	out := converttest.NewOut()
+	if _, err := claudecode.Tool().Export(t.Context(), out, &s); err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range out.Files {
+		if strings.HasSuffix(name, ".jsonl") && (strings.Count(string(f.Data), `"iVBORw0="`) != 2 || strings.Count(string(f.Data), `"JVBERg=="`) != 1) {
+			t.Errorf("%s: %s", name, f.Data)
+		}
+	}
+}
