@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -397,4 +398,33 @@ func TestOnlyItsOwnerChangesWhatIsShared(t *testing.T) {
 	plain := newTestServer(t)
 	path = newSession(t, plain, wA, "tides", "hello")
 	plain.call(t, wA, "PUT", path+"/share", `{"with":"tenant"}`).want(t, 501).problem(t)
+}
+
+func TestAListLeavesOutWhatOtherToolsKeepWithASession(t *testing.T) {
+	s, inner := pagesServer(t)
+	w := inner.Create(tidemark.Session{Title: "tide", Tool: "codex", ForeignID: "0199", Extra: json.RawMessage(`{"codex":"` + strings.Repeat("x", 100_000) + `"}`)}, tidemark.Holder{Program: "test"})
+	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.System, "Be brief."), tidemark.Entry{Kind: "call", Extra: json.RawMessage(`{}`)}, tidemark.Say(tidemark.User, "hello")); err != nil {
+		t.Fatal(err)
+	}
+	list := s.call(t, wA, "GET", sessionsPath+"?tool=codex", nil).want(t, 200)
+	var l api.SessionList
+	if list.into(t, &l); len(l.Items) != 1 || l.Items[0].Extra != nil || l.Items[0].Tool != "codex" || len(list.Body) > 2000 {
+		t.Errorf("%d sessions in %d bytes", len(l.Items), len(list.Body))
+	}
+	if s.call(t, wA, "GET", sessionsPath+"?tool=tidemark", nil).want(t, 200).into(t, &l); len(l.Items) != 0 {
+		t.Errorf("%d sessions were begun here", len(l.Items))
+	}
+	var i api.SessionInfo
+	if s.call(t, wA, "GET", sessionsPath+"/"+string(w.ID()), nil).want(t, 200).into(t, &i); len(i.Extra) < 100_000 {
+		t.Errorf("the session itself has %d bytes of it", len(i.Extra))
+	}
+	page := s.read(t, wA, "/sessions/"+string(w.ID()), 200)
+	has(t, page, `<details class="context"><summary>Context <span class="hint"><bdi>Be brief.</bdi></span></summary>`, `<span id="e2"></span>`, "hello")
+	if strings.Contains(page, `id="h2"`) {
+		t.Error("the page shows an entry in which there is nothing")
+	}
+	var f api.SessionInfo
+	if s.call(t, wA, "POST", sessionsPath+"/"+string(w.ID())+"/fork", map[string]any{}).want(t, 201).into(t, &f); f.Title != "tide (fork)" {
+		t.Errorf("the fork is called %q", f.Title)
+	}
 }
