@@ -29,7 +29,7 @@ const module = "github.com/tidemark-sessions/tidemark"
 // below it, too.
 var floors = map[string][]string{
 	"ground": {".", "internal/durable/...", "internal/process", "internal/prices", "internal/yaml"},
-	"craft": {"store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/console", "compact", "convert/...", "render", "model/...",
+	"craft": {"internal/grant", "store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/console", "compact", "convert/...", "render", "model/...",
 		"tool", "api", "web"},
 	"work": {"chat", "runner", "fleet", "dispatch", "server", "mcp", "acp"},
 	"roof": {"cmd/tidemark"},

@@ -117,6 +117,7 @@ func (c *Chat) approve(ctx context.Context, a Ask) (Decision, error) {
 		return Deny, ctx.Err()
 	}
 	defer func() { <-c.asking }()
+	c.refresh()
 	given := approval(a)
 	if !c.o.AskAlways && c.approved(given) {
 		return Always, nil

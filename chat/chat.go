@@ -20,6 +20,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/compact"
+	"github.com/tidemark-sessions/tidemark/internal/grant"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
@@ -61,6 +62,14 @@ type Options struct {
 	Without []string
 	// Allow lets a session that is local-only use remote models and tools.
 	Allow bool
+	// Root is the folder that the tools work in: paths outside of it need a
+	// grant. "": all of them do.
+	Root string
+	// Grants are what the person at this machine granted in this project. Nil:
+	// nothing is, and what is approved or made holds until the conversation is
+	// closed; so it is wherever nobody sits at this machine's terminal or
+	// editor.
+	Grants *grant.Scope
 	// FreshInterpreter is why no shell or interpreter of an earlier run is
 	// restored; "": they are.
 	FreshInterpreter string
@@ -154,6 +163,10 @@ type Chat struct {
 	asking chan struct{} // holds a token while a question is asked
 	saving sync.Mutex    // one change of the state at a time; taken before mu
 	kept   []byte        // state as it was last kept; guarded by saving
+	// recorded are the things of the state that are written down as granted;
+	// cap are the limits that need no grant. Both are guarded by saving.
+	recorded map[grant.Thing]bool
+	cap      store.Limits
 
 	mu      sync.Mutex // guards what follows, and is never held during I/O
 	with    with
@@ -161,12 +174,14 @@ type Chat struct {
 	created bool // the session is there
 	closed  bool
 	session tidemark.Session
-	state   store.Checkpoint
-	changed bool // state was changed before the session was there
-	warned  bool // that state cannot be kept
-	workers map[string]*worker
-	steered []string // what the user said since the session was opened
-	alive   func()   // stops the renewal of the lease, and waits for its end
+	state   store.Checkpoint // what is in force
+	// proposed is what the session would have beside that.
+	proposed []claim
+	changed  bool // state was changed before the session was there
+	warned   bool // that state cannot be kept
+	workers  map[string]*worker
+	steered  []string // what the user said since the session was opened
+	alive    func()   // stops the renewal of the lease, and waits for its end
 }
 
 // with is who answers. It is taken once for each request, so that a change
@@ -262,7 +277,7 @@ func (c *Chat) resume(ctx context.Context, id tidemark.SessionID) error {
 		return err
 	}
 	was, fresh := c.shell()
-	if err := c.open(was); err != nil {
+	if err := c.open(c.weigh(was)); err != nil {
 		return err
 	}
 	if err := c.main.load(ctx); err != nil {

@@ -69,6 +69,7 @@ func (c *Chat) NextLoop() (store.Loop, bool) {
 // RunLoop does one round of a loop: ErrNotFound when it was cancelled
 // meanwhile. One that works through the task list ends with it.
 func (c *Chat) RunLoop(ctx context.Context, l store.Loop) (Turn, error) {
+	c.refresh()
 	prompt := l.Goal
 	if prompt == "" {
 		tasks := c.State().Tasks

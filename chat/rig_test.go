@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/compact"
+	"github.com/tidemark-sessions/tidemark/internal/grant"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
@@ -182,6 +183,7 @@ func newRig(t testing.TB, b tidemark.Backend, script map[string][]reply) *rig {
 		Model: r.model, Name: "m1", Provider: "scripted", System: "Be brief.",
 		Compact: compact.Options{MaxMessages: 50, MaxBytes: 32_000},
 		Title:   func(first string) string { return clipped(first) },
+		Root:    r.dir, Grants: grant.Open(t.TempDir(), "ada").For(r.dir),
 		Box: func(s tool.State, f tool.Files, _ store.Limits, out func(string, []byte)) (*tool.Box, error) {
 			return tool.New(tool.Options{Root: r.dir, Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir}, State: s, Files: f, Output: out})
 		},

@@ -100,6 +100,9 @@ func (c *Chat) keep(ctx context.Context, s store.Checkpoint, reason string) erro
 	if !c.Exists() {
 		return nil
 	}
+	if err := c.record(ctx, s, c.box.State()); err != nil {
+		return err
+	}
 	s, err := c.snapshot(s)
 	if err != nil {
 		return err
@@ -125,10 +128,10 @@ func timeless(s store.Checkpoint) store.Checkpoint {
 	return s
 }
 
-// snapshot is a state with that of the tools as it is now. What another
-// program keeps in Extra stays there.
+// snapshot is a state with that of the tools as it is now, and with what is
+// proposed. What another program keeps in Extra stays there.
 func (c *Chat) snapshot(s store.Checkpoint) (store.Checkpoint, error) {
-	s = timeless(s)
+	s, shell := c.merged(timeless(s), c.box.State())
 	if project := c.Session().Project; project != "" { // else it is that of another program, which wants it back
 		s.Interpreter.WorkspacePath = project
 	}
@@ -137,7 +140,7 @@ func (c *Chat) snapshot(s store.Checkpoint) (store.Checkpoint, error) {
 		all = make(map[string]json.RawMessage) // it is not ours, and no object
 	}
 	who := c.asked()
-	own, err := json.Marshal(extra{Provider: who.provider, Model: who.name, Shell: c.box.State()})
+	own, err := json.Marshal(extra{Provider: who.provider, Model: who.name, Shell: shell})
 	if err == nil {
 		err = json.Unmarshal(own, &all)
 	}
@@ -166,7 +169,7 @@ func (c *Chat) Checkpoint(ctx context.Context, name, reason string) error {
 	return c.writer().SaveCheckpoint(ctx, s)
 }
 
-// State returns what a checkpoint of now would hold.
+// State returns what is in force; what is proposed beside it is not in it.
 func (c *Chat) State() store.Checkpoint { return cloned(c.current()) }
 
 // cloned shares nothing with s.
@@ -209,17 +212,7 @@ func (c *Chat) approved(a store.Approval) bool {
 func (c *Chat) limits() store.Limits {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.state.Limits
-	if l.ToolRounds <= 0 {
-		l.ToolRounds = DefaultRounds
-	}
-	if l.ToolsInContext <= 0 {
-		l.ToolsInContext = DefaultTools
-	}
-	if l.OutputBytes <= 0 {
-		l.OutputBytes = tool.DefaultOutputBytes
-	}
-	return l
+	return mostOf(c.state.Limits)
 }
 
 // sessionFiles are the durable files of the session, for its tools.

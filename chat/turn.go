@@ -66,6 +66,7 @@ func (c *Chat) nameAfter(text string) {
 func (t *thread) turn(ctx context.Context, blocks []tidemark.Block) (Turn, error) {
 	t.turning.Lock()
 	defer t.turning.Unlock()
+	t.c.refresh()
 	if t.worker == "" {
 		t.c.nameAfter(tidemark.Entry{Blocks: blocks}.Text())
 	}

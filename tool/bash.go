@@ -36,7 +36,7 @@ type shell struct {
 }
 
 func newShell(o Options) *shell {
-	return &shell{o: o, turn: make(chan struct{}, 1), state: o.State.copy()}
+	return &shell{o: o, turn: make(chan struct{}, 1), state: o.State.restorable()}
 }
 
 func (s State) copy() State {
@@ -52,7 +52,7 @@ func (s *shell) current() State {
 func (s *shell) reset(state State) {
 	s.mu.Lock()
 	w := s.warm
-	s.warm, s.state = nil, state.copy()
+	s.warm, s.state = nil, state.restorable()
 	s.mu.Unlock()
 	if w != nil {
 		w.kill()
@@ -163,7 +163,7 @@ func stateOf(root, dir string, vars, base []string) (State, bool) {
 		}
 	}
 	slices.Sort(s.Unset)
-	return s, size <= maxState
+	return s.restorable(), size <= maxState
 }
 
 // bashSetup moves the output to 61 and the reports to 63, numbers that scripts

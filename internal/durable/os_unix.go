@@ -95,3 +95,11 @@ func fileID(i fs.FileInfo) uint64 {
 	}
 	return 0
 }
+
+// hasModes says that the mode of a file tells who may read and change it.
+const hasModes = true
+
+func ownedByUs(i fs.FileInfo) bool {
+	s, ok := i.Sys().(*syscall.Stat_t)
+	return ok && int(s.Uid) == os.Geteuid()
+}

@@ -1,0 +1,39 @@
+package durable
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// Ours is nil for a folder that nobody but this user can change: what lies in
+// it was put there by us. A link is none.
+func Ours(dir string) error {
+	i, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	return ours(dir, i, fs.ModeDir, 0o022)
+}
+
+// OursAlone is nil for a file that nobody but this user can read or change. A
+// link is none.
+func OursAlone(name string) error {
+	i, err := os.Lstat(name)
+	if err != nil {
+		return err
+	}
+	return ours(name, i, 0, 0o077)
+}
+
+func ours(name string, i fs.FileInfo, want, wide fs.FileMode) error {
+	switch {
+	case i.Mode().Type() != want:
+		return fmt.Errorf("%s is a link, or of another type", name)
+	case !ownedByUs(i):
+		return fmt.Errorf("%s belongs to another user", name)
+	case hasModes && i.Mode().Perm()&wide != 0:
+		return fmt.Errorf("%s has mode %#o, which lets others in", name, i.Mode().Perm())
+	}
+	return nil
+}
