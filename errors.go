@@ -96,6 +96,9 @@ func Existsf(format string, args ...any) error { return kindf(ErrExists, format,
 // Storagef returns an error that answers to ErrStorage.
 func Storagef(format string, args ...any) error { return kindf(ErrStorage, format, args...) }
 
+// Deniedf returns an error that answers to ErrDenied.
+func Deniedf(format string, args ...any) error { return kindf(ErrDenied, format, args...) }
+
 // Unsupportedf returns an error that answers to ErrUnsupported.
 func Unsupportedf(format string, args ...any) error { return kindf(ErrUnsupported, format, args...) }
 

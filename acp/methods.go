@@ -194,7 +194,11 @@ func (a *agent) prompt(ctx context.Context, p sdk.PromptRequest) (r sdk.PromptRe
 		}
 		return a.outcome(ctx, chat.Turn{Stop: model.StopEnd}, err)
 	}
-	if err := s.goOn(ctx); err != nil {
+	err = s.goOn(ctx)
+	if err == nil {
+		err = s.consent(ctx)
+	}
+	if err != nil {
 		return a.outcome(ctx, chat.Turn{}, err)
 	}
 	i := slices.IndexFunc(a.o.Commands, func(c Command) bool { return c.Name == name })

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/acp"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/internal/grant"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/model/demo"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -53,11 +54,12 @@ func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: t.TempDir()}
 	r.store = store.New(memory.New(), &store.Options{Dead: func(tidemark.Holder) bool { return false }})
+	book := grant.Open(t.TempDir(), "ada")
 	talk := func(_ context.Context, o acp.Opening) (chat.Options, error) {
 		return chat.Options{
 			Store: r.store, Holder: tidemark.Holder{Program: "editor " + o.Client, PID: 1, Host: "here"}, Model: slow{demo.New(demo.Options{Delay: -1})},
 			Name: "demo", Provider: "demo", System: "Be brief.", Session: tidemark.Session{Agent: "tidemark", Project: o.Folder},
-			Title: func(first string) string { return strings.TrimSpace(first) },
+			Title: func(first string) string { return strings.TrimSpace(first) }, Root: o.Folder, Grants: book.For(o.Folder),
 			Box: func(s tool.State, f tool.Files, _ store.Limits, out func(string, []byte)) (*tool.Box, error) {
 				return tool.New(tool.Options{Root: o.Folder, Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir}, State: s, Files: f, Output: out})
 			},

@@ -27,6 +27,7 @@ type session struct {
 	// Of whoever has the slot: where the agent works, and what the user typed
 	// of the prompt.
 	folder, typed string
+	asked         bool // what the session brings was asked about
 
 	mu     sync.Mutex
 	cancel context.CancelFunc // of what is under way

@@ -58,9 +58,7 @@ func (s standing) claims(root string, most store.Limits) (free standing, all []c
 		add(grant.Loop, exact, fmt.Sprintf("repeat every %s: %s", time.Duration(l.EverySeconds)*time.Second, orTasks(l.Goal)), func(to *standing) { to.state.Loops = append(to.state.Loops, l) })
 	}
 	for _, w := range s.state.WakeTriggers {
-		exact := w
-		exact.At = w.At.UTC()
-		add(grant.Wake, exact, wakeText(w), func(to *standing) { to.state.WakeTriggers = append(to.state.WakeTriggers, w) })
+		all = append(all, claim{Proposal{Thing: WakeThing(w), Text: wakeText(w)}, func(to *standing) { to.state.WakeTriggers = append(to.state.WakeTriggers, w) }})
 	}
 	for _, d := range s.state.DynamicTools {
 		add(grant.Tool, exactTool(d), fmt.Sprintf("the tool %s, which runs: %s", d.Name, d.Command), func(to *standing) { to.state.DynamicTools = append(to.state.DynamicTools, d) })
@@ -111,6 +109,12 @@ func (s standing) claims(root string, most store.Limits) (free standing, all []c
 		}
 	}
 	return free, all
+}
+
+// WakeThing is a wake as it is granted.
+func WakeThing(w store.WakeTrigger) grant.Thing {
+	w.At = w.At.UTC()
+	return grant.Of(grant.Wake, w)
 }
 
 // limitFields are the limits by their names in JSON.

@@ -80,6 +80,9 @@ type Options struct {
 	// AskAlways asks also for what was approved for the session: whoever answers
 	// for a fleet decides about each call.
 	AskAlways bool
+	// Wake is told when the agent asks to be woken, once that is kept. Nil:
+	// nobody is.
+	Wake func(context.Context, tidemark.SessionID, time.Time) error
 	// Show is told what happens, in order, by one goroutine at a time.
 	Show func(Event)
 

@@ -180,6 +180,7 @@ func TestADeadHoldersApprovalsAndShellAreThere(t *testing.T) {
 
 		next := newRig(t, b, nil)
 		next.dir, next.o.Box, next.model.answer = r.dir, r.o.Box, r.model.answer
+		next.o.Root, next.o.Grants = r.o.Root, r.o.Grants
 		next.decide = func(_ context.Context, a chat.Ask) (chat.Decision, error) { return chat.Once, nil }
 		c = next.resume(c.ID())
 		next.send(c, "look")

@@ -72,6 +72,12 @@ func (c *Chat) Tools() []tool.Tool { return c.main.available() }
 
 func noScope(json.RawMessage) string { return "" }
 
+// wakeScope is how long the session would sleep.
+func wakeScope(in json.RawMessage) string {
+	a, _ := rawObject[struct{ After string }](in)
+	return a.After
+}
+
 // ownTools work on the session.
 func (c *Chat) ownTools() []tool.Tool {
 	return []tool.Tool{
@@ -79,8 +85,10 @@ func (c *Chat) ownTools() []tool.Tool {
 			`{"type":"object","properties":{"key":{"type":"string"},"text":{"type":"string"},"append":{"type":"boolean","description":"add to what is there instead of replacing it"}},"required":["key","text"]}`, c.rememberTool),
 		ownTool("task", "The task list of this session. action: add (with text), done (with id), list.",
 			`{"type":"object","properties":{"action":{"type":"string","enum":["add","done","list"]},"text":{"type":"string"},"id":{"type":"integer"}},"required":["action"]}`, c.taskTool),
-		ownTool("wake", "Asks to be woken after a time when this session sleeps. after is a duration such as 30m or 2h.",
-			`{"type":"object","properties":{"after":{"type":"string"}},"required":["after"]}`, c.wakeTool),
+		// A session that goes on by itself works while nobody looks: a person
+		// decides about that.
+		{Name: "wake", Effect: tool.Runs, Run: c.wakeTool, Scope: wakeScope, Description: "Asks to be woken after a time when this session sleeps. after is a duration such as 30m or 2h.",
+			Schema: json.RawMessage(`{"type":"object","properties":{"after":{"type":"string"}},"required":["after"]}`)},
 		ownTool("spawn_worker", "Starts a helper agent with a conversation of its own, which works beside you. Returns at once.",
 			`{"type":"object","properties":{"name":{"type":"string","description":"letters, digits, - and _"},"prompt":{"type":"string"}},"required":["name","prompt"]}`, c.spawnTool),
 		ownTool("await_worker", "Waits until a worker is done and returns what it said last.",
@@ -248,13 +256,17 @@ func (c *Chat) wakeTool(ctx context.Context, in json.RawMessage) (tool.Result, e
 
 // WakeAt keeps when the session is to be woken.
 func (c *Chat) WakeAt(ctx context.Context, at time.Time) error {
-	return c.Change(ctx, func(s *checkpoint) error {
+	err := c.Change(ctx, func(s *checkpoint) error {
 		// A timer that has passed woke somebody, or was not needed.
 		now := c.o.Now()
 		s.WakeTriggers = slices.DeleteFunc(s.WakeTriggers, func(w store.WakeTrigger) bool { return w.Kind == store.WakeTimer && w.At.Before(now) })
 		s.WakeTriggers = append(s.WakeTriggers, store.WakeTrigger{Kind: store.WakeTimer, At: at})
 		return nil
 	})
+	if err == nil && c.o.Wake != nil {
+		err = c.o.Wake(ctx, c.ID(), at)
+	}
+	return err
 }
 
 func (c *Chat) defineTool(ctx context.Context, in json.RawMessage) (tool.Result, error) {

@@ -30,9 +30,13 @@ type DaemonOptions struct {
 	// one looks when it is not there. What it did is for people to read; "":
 	// nothing. Nil: programs know sessions by their ids here.
 	Session func(context.Context, Agent, *runner.Task) (did string, err error)
-	// Wake goes on with a session that sleeps and whose timer fired. Nil: none
-	// is woken.
-	Wake func(context.Context, tidemark.SessionID) error
+	// Wake goes on with a chat of the person whose fleet it is, which sleeps and
+	// whose timer fired. Nil: none is woken. MayWake tells, once a look, which
+	// chats that person let be woken.
+	Wake    func(context.Context, tidemark.SessionID) error
+	MayWake func() func(tidemark.SessionID) bool
+	// Key is what the wakes of this fleet's agents are known by. Nil: none is.
+	Key Key
 	// Secret returns the value of a variable that the file names; nil: none is
 	// set. Inbox is the folder with an inbox for each agent; "": there are none.
 	Secret func(name string) string
@@ -263,7 +267,7 @@ func (d *Daemon) round(ctx context.Context, now time.Time) (next time.Time, err 
 			delete(d.failed, idOf(s))
 		}
 	}
-	if err := d.wakeSleepers(ctx, now); err != nil {
+	if err := errors.Join(d.wakeSleepers(ctx, now), d.wakeAgents(ctx, now)); err != nil {
 		return next, err
 	}
 	return next, d.o.Dispatch.HandOut(ctx, now, d.handed)
@@ -281,10 +285,14 @@ func (d *Daemon) handed(ctx context.Context, j tidemark.Job) error {
 // wakeSleepers goes on with sessions that asked to be woken, each beside
 // everything else.
 func (d *Daemon) wakeSleepers(ctx context.Context, now time.Time) error {
-	if d.o.Wake == nil {
+	if d.o.Wake == nil || d.o.MayWake == nil {
 		return nil
 	}
-	ids, err := d.o.Store.Sleepers(ctx, now)
+	may := d.o.MayWake()
+	if may == nil {
+		return nil
+	}
+	ids, err := d.o.Store.Sleepers(ctx, now, may)
 	for _, id := range ids {
 		d.mu.Lock()
 		_, awake := d.runs[string(id)]

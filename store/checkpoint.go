@@ -159,9 +159,10 @@ func (c Checkpoint) wakesAt() time.Time {
 	return first
 }
 
-// Sleepers lists the sessions that are to be woken by now, and that nobody has
-// open.
-func (s *Store) Sleepers(ctx context.Context, now time.Time) ([]tidemark.SessionID, error) {
+// Sleepers lists the sessions that say that they are to be woken by now, and
+// that nobody has open, of those that may be. What a session says is no leave:
+// may asks for that, before anything is read of it.
+func (s *Store) Sleepers(ctx context.Context, now time.Time, may func(tidemark.SessionID) bool) ([]tidemark.SessionID, error) {
 	var ids []tidemark.SessionID
 	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindCheckpoint, DueBy: keepable(now), Order: tidemark.ByDue}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
@@ -171,6 +172,9 @@ func (s *Store) Sleepers(ctx context.Context, now time.Time) ([]tidemark.Session
 			return ids, err
 		}
 		id, _ := sessionOf(r.Key)
+		if !may(id) {
+			continue
+		}
 		i, err := s.Session(ctx, id)
 		if err != nil || i.State != Live {
 			continue // it is in the trash, or gone

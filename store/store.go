@@ -40,6 +40,7 @@ const (
 	kindName       = "name"       // record: SESSION.HASH, grouped by what it resolves
 	kindFork       = "fork"       // record: SOURCE.FORK
 	kindCheckpoint = "checkpoint" // record: SESSION or SESSION.HASH
+	kindWake       = "wake"       // record: SESSION, when the fleet goes on with what its agent left
 	kindPlain      = "plain"      // record: the store is plain, see tidemark.PlainMark
 	kindSecret     = "secret"     // record: SESSION.FINGERPRINT, what a mask stands for
 	kindFile       = "file"       // record: SESSION.HASH, a durable file; log: SESSION.RANDOM, its content

@@ -80,6 +80,9 @@ func (s *shell) ensure() (w *warm, moved bool, err error) {
 		return s.warm, false, nil
 	}
 	dir := absolute(s.o.Root, s.state.Dir)
+	if s.state.Dir == "" {
+		dir = s.o.Start
+	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		dir, moved = s.o.Root, true
 		s.state.Dir = ""

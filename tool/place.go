@@ -26,6 +26,7 @@ type place struct {
 	folder string // outside: the real folder
 	name   string // slash-separated, below the root, the folder or the storage
 	shown  string // how results call it
+	asked  string // inside: what a look is asked for, "" when it is not
 }
 
 type placeKind int
@@ -62,7 +63,11 @@ func (b *Box) locate(p string) (place, error) {
 	}
 	for _, root := range []string{b.o.Root, b.realRoot} {
 		if rel, ok := below(root, abs); ok {
-			return place{kind: inside, name: rel, shown: rel}, nil
+			p := place{kind: inside, name: rel, shown: rel}
+			if b.o.AskToLook {
+				p.asked = locateOutside(abs).folder
+			}
+			return p, nil
 		}
 	}
 	return locateOutside(abs), nil
@@ -135,7 +140,7 @@ func (p place) readScope() string {
 	if p.kind == outside {
 		return p.folder
 	}
-	return ""
+	return p.asked
 }
 
 // writeScope is the folder of a file that is written. Folders of the workspace

@@ -53,7 +53,7 @@ func (p *python) ensure() (w *warm, again bool, err error) {
 	if p.warm != nil && p.warm.alive() {
 		return p.warm, false, nil
 	}
-	w, err = startWarm(p.o.Python, []string{"-c", pythonDriver}, p.o.Root, p.o.Environ, p.o.OutputBytes)
+	w, err = startWarm(p.o.Python, []string{"-c", pythonDriver}, p.o.Start, p.o.Environ, p.o.OutputBytes)
 	if err != nil {
 		return nil, false, err
 	}

@@ -74,6 +74,12 @@ type Result struct {
 type Options struct {
 	// Root is the workspace: an absolute path of a folder that is there.
 	Root string
+	// Start is the folder in Root that the shell and the interpreter start in;
+	// default Root.
+	Start string
+	// AskToLook says that Root is no project, as a home folder: looking at it
+	// is asked for, as it is outside of one.
+	AskToLook bool
 	// Environ is the environment of everything that the tools start, as
 	// os.Environ has it. Whoever fills it leaves out what the agent should not
 	// see, such as the keys of models. PATH and HOME in it are used to find
@@ -134,7 +140,10 @@ func New(o Options) (*Box, error) {
 	if !filepath.IsAbs(o.Root) {
 		return nil, tidemark.Invalidf("workspace %q: not an absolute path", o.Root)
 	}
-	o.Root = filepath.Clean(o.Root)
+	o.Root, o.Start = filepath.Clean(o.Root), filepath.Clean(o.Start)
+	if _, ok := below(o.Root, o.Start); !ok || !filepath.IsAbs(o.Start) {
+		o.Start = o.Root
+	}
 	if o.OutputBytes <= 0 {
 		o.OutputBytes = DefaultOutputBytes
 	}

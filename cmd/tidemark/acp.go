@@ -114,7 +114,7 @@ func (e *editorAgent) run(ctx context.Context) error {
 
 // talk is a chat of the editor, as the rest of this package knows them.
 func (e *editorAgent) talk(c *chat.Chat, folder string) *talk {
-	t := &talk{app: e.app, cmd: e.cmd, f: e.f, folder: folder, s: e.s, c: c, screen: &chatScreen{app: e.app, side: e.err}}
+	t := &talk{app: e.app, cmd: e.cmd, f: e.f, folder: folder, person: true, s: e.s, c: c, screen: &chatScreen{app: e.app, side: e.err}}
 	if c != nil {
 		t.provider.name, t.provider.model = c.ModelName()
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -19,7 +20,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/store"
-	"github.com/tidemark-sessions/tidemark/tool"
 )
 
 // chatSettings is what a configuration file may say of chat.
@@ -97,7 +97,7 @@ local-only: it does not reach out unless --remote allows it.`,
 			if err := f.check(cmd); err != nil {
 				return err
 			}
-			t := &talk{app: a, cmd: cmd, f: f}
+			t := &talk{app: a, cmd: cmd, f: f, person: true}
 			return t.run(cmd.Context())
 		},
 	}
@@ -178,6 +178,7 @@ type talk struct {
 	cmd      *cobra.Command
 	f        chatFlags
 	folder   string // where its tools work, when that is not where we are
+	person   bool   // somebody at this machine's terminal or editor, who makes grants
 	s        *store.Store
 	provider provider
 	c        *chat.Chat
@@ -194,8 +195,21 @@ func (t *talk) project() string {
 	return t.app.project()
 }
 
-// root is the folder that its tools work in.
-func (t *talk) root() string { return cmp.Or(t.folder, t.project()) }
+// root is the workspace of its tools.
+func (t *talk) root() string { return t.project() }
+
+// start is the folder that they start in: the one that the person stands in,
+// or that the editor has open.
+func (t *talk) start() string {
+	here := t.folder
+	if here == "" {
+		here, _ = os.Getwd()
+	}
+	if real, err := filepath.EvalSymlinks(here); err == nil {
+		here = real
+	}
+	return here
+}
 
 func (t *talk) run(ctx context.Context) error {
 	var err error
@@ -257,7 +271,10 @@ func (t *talk) which(ctx context.Context) (tidemark.SessionID, int64, error) {
 		return "", 0, err
 	}
 	if elsewhere {
-		t.say("This project has no session; going on with the newest from elsewhere.")
+		yes, err := t.goesElsewhere(p.Info)
+		if err != nil || !yes {
+			return "", 0, err
+		}
 	}
 	return p.ID, p.Seq, nil
 }
@@ -329,27 +346,21 @@ func (t *talk) takeOver(ctx context.Context, o chat.Options, id tidemark.Session
 	}
 }
 
-// chatOptions are what the conversation gets from the command line and the
-// configuration.
+// chatOptions are what the conversation gets from the configuration and the
+// command line.
 func (t *talk) chatOptions(ctx context.Context) (chat.Options, error) {
-	set := t.config.Chat
-	o := chat.Options{
-		Store: t.s, Holder: t.holder(t.cmd), Model: t.provider.client, Name: t.provider.model, Provider: t.provider.name, Remote: t.provider.remote,
-		Thinking: set.Thinking, Allow: t.f.remote, Approve: t.approve, Show: t.screen.show, Workers: set.Workers,
-		Session: tidemark.Session{Title: t.f.name, Agent: "tidemark", Project: t.project()}, Title: titleOf,
-		Limits: store.Limits{ToolRounds: set.ToolRounds, OutputBytes: set.OutputBytes, ToolsInContext: set.ToolsInContext},
-		Compact: compact.Options{Strategy: cmp.Or(t.f.compact, set.Compaction), MaxMessages: set.MaxMessages, MaxBytes: set.MaxBytes, MaxTokens: set.MaxTokens,
-			Keep: set.Keep, Budgets: compact.Budgets{Tool: set.ToolBudget, User: set.UserBudget, Assistant: set.AnswerBudget}},
+	o := t.app.chatOptions(surroundings{store: t.s, holder: t.holder(t.cmd), provider: t.provider, root: t.root(), start: t.start(), environ: toolEnviron()})
+	o.Allow, o.Approve, o.Show = t.f.remote, t.approve, t.screen.show
+	o.Session = tidemark.Session{Title: t.f.name, Agent: "tidemark", Project: t.project()}
+	o.Compact.Strategy = cmp.Or(t.f.compact, o.Compact.Strategy)
+	if t.person {
+		o.Grants = t.grants().For(t.root())
 	}
 	if t.f.remote {
 		o.Session.Mode = tidemark.ModeRemote
 	}
 	if t.f.forceNew {
 		o.FreshInterpreter = "asked for with --force-new"
-	}
-	root := t.root()
-	o.Box = func(state tool.State, files tool.Files, limits store.Limits, output func(string, []byte)) (*tool.Box, error) {
-		return tool.New(tool.Options{Root: root, Environ: toolEnviron(), State: state, Files: files, OutputBytes: limits.OutputBytes, Output: output})
 	}
 	var err error
 	o.System, err = t.systemPrompt(ctx)
@@ -381,7 +392,11 @@ func (t *talk) systemPrompt(ctx context.Context) (string, error) {
 		}
 		text = strings.ToValidUTF8(strings.TrimSpace(string(b)), "\uFFFD")
 	}
-	text += fmt.Sprintf("\n\nThe project is in %s. Today is %s.", t.root(), time.Now().Format("2006-01-02"))
+	text += fmt.Sprintf("\n\nThe project is in %s.", t.root())
+	if start := t.start(); start != "" && start != t.root() {
+		text += fmt.Sprintf(" The shell starts in %s.", start)
+	}
+	text += fmt.Sprintf(" Today is %s.", time.Now().Format("2006-01-02"))
 	n := 0
 	for m, err := range t.s.Memories(ctx, t.project()) {
 		if errors.Is(err, tidemark.ErrCorrupt) {

@@ -380,6 +380,13 @@ func (r *repl) listApprovals(ctx context.Context, arg string) error {
 	if len(approvals) == 0 {
 		r.print("Nothing is approved for the whole session.")
 	}
+	for _, p := range r.c.Proposals() {
+		state := stateProposed
+		if p.Declined {
+			state = stateDeclined
+		}
+		r.print("  %s %s", state, proposalText(p))
+	}
 	return nil
 }
 

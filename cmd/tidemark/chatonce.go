@@ -42,6 +42,7 @@ func (t *talk) once(ctx context.Context, id tidemark.SessionID, seq int64) error
 	if err := t.attach(ctx, id, seq); err != nil {
 		return err
 	}
+	t.withheld()
 	began := time.Now()
 	turn, err := t.c.Send(ctx, tidemark.Text(prompt))
 	if cause := context.Cause(ctx); cause != nil && err == nil {

@@ -31,6 +31,7 @@ type repl struct {
 	reading bool       // an input is awaited
 	// interactive says that keys are heard while something else happens.
 	interactive bool
+	onTerminal  bool             // a person is there who can be asked
 	queue       []string         // lines that were typed during a turn
 	oldest      int64            // the first entry that was shown, for /history
 	loaded      []tidemark.Block // documents that go with the next message
@@ -45,7 +46,7 @@ func (t *talk) converse(ctx context.Context, id tidemark.SessionID, seq int64) e
 	r := &repl{talk: t, exits: newWaysOut(), inputs: make(chan console.Input), broken: make(chan error, 1), idle: time.Now()}
 	onTerminal := t.terminal && !t.noInput && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
 	o := r.consoleOptions(ctx, onTerminal)
-	r.interactive = onTerminal && !o.Plain
+	r.interactive, r.onTerminal = onTerminal && !o.Plain, onTerminal
 	var err error
 	if r.console, err = console.Open(o); err != nil && r.interactive {
 		o.Plain, r.interactive = true, false // a terminal that cannot be made raw still has lines
@@ -332,10 +333,11 @@ func (r *repl) greet(ctx context.Context, id tidemark.SessionID, seq int64) {
 		r.fail(err)
 		return
 	}
-	state := r.c.State()
 	if seq == 0 {
 		r.paint(ctx, 0)
 	}
+	r.fail(r.consent(ctx))
+	state := r.c.State()
 	r.screen.note("Resumed session %s (%d messages, %d approvals)", id, messages, len(state.Approvals))
 	if seq != 0 {
 		r.screen.note("Branched from %s (%d messages)", strings.TrimPrefix(r.f.branch, "@"), messages)

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -24,7 +24,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
-	"github.com/tidemark-sessions/tidemark/tool"
 )
 
 // fleetFile is where a fleet is described, unless --file says otherwise.
@@ -50,8 +49,10 @@ processes may run the same fleet on one store.`,
 // fleetRoom is what the commands about the fleet share.
 type fleetRoom struct {
 	*app
-	file   string
-	daemon *fleet.Daemon // while it is up
+	file       string
+	daemon     *fleet.Daemon // while it is up
+	key        fleet.Key     // likewise
+	grantsTold sync.Once     // that the grants are not trusted
 }
 
 func (f *fleetRoom) init() *cobra.Command {
@@ -193,13 +194,20 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) er
 		return err
 	}
 	defer s.RemoveDaemon(context.WithoutCancel(cmd.Context()), who)
+	state, err := stateDir()
+	if err == nil {
+		f.key, err = fleet.OpenKey(state)
+	}
+	if err != nil {
+		return err
+	}
 	n := newNotifier(os.Getenv)
 	hands, letGo, err := f.dispatch(cmd.Context(), s)
 	if err != nil {
 		return err
 	}
 	defer letGo()
-	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Dispatch: hands, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Engine: engineEnviron(os.Environ()), Session: f.session, Wake: f.wake,
+	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Dispatch: hands, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Engine: engineEnviron(os.Environ()), Session: f.session, MayWake: f.mayWake, Wake: f.wake, Key: f.key,
 		Secret: os.Getenv, Inbox: filepath.Dir(full), Round: n.alive, Ready: func() { f.ready(cmd.Context(), s, who, n) },
 		Tell: func(agent, text string) { f.say("%s %s", time.Now().Format(time.TimeOnly), withWorker(agent, text)) }})
 	reload := make(chan os.Signal, 1)
@@ -261,38 +269,6 @@ func (f *fleetRoom) dispatch(ctx context.Context, s *store.Store) (fleet.Dispatc
 	return d, d.Close, nil
 }
 
-// wake goes on with a chat that sleeps. Nobody is there to ask: what was not
-// approved for the session is denied.
-func (f *fleetRoom) wake(ctx context.Context, id tidemark.SessionID) error {
-	i, err := f.store.Session(ctx, id)
-	if err != nil {
-		return err
-	}
-	c, err := f.store.Checkpoint(ctx, id, "")
-	if err != nil {
-		return err
-	}
-	var last modelChoice
-	last.provider, last.model = chat.ModelOf(c)
-	o, err := f.settings(ctx, modelChoice{}, last, i.Project)
-	if err != nil {
-		return err
-	}
-	talk, err := chat.Resume(ctx, o, id)
-	if err != nil {
-		return err
-	}
-	now := time.Now()
-	err = talk.Change(ctx, func(c *store.Checkpoint) error {
-		c.WakeTriggers = slices.DeleteFunc(slices.Clone(c.WakeTriggers), func(t store.WakeTrigger) bool { return t.Kind == store.WakeTimer && !t.At.After(now) })
-		return nil
-	})
-	if err == nil {
-		_, err = talk.Send(ctx, tidemark.Text("The timer that you set has fired. Go on with what you were at."))
-	}
-	return errors.Join(err, talk.Close(context.WithoutCancel(ctx)))
-}
-
 // environ is the environment of an agent's program. In a container the paths
 // and the user of this machine mean nothing: the image has its own.
 func (f *fleetRoom) environ(a fleet.Agent) []string {
@@ -342,36 +318,24 @@ func (f *fleetRoom) runner(a fleet.Agent) (runner.Runner, error) {
 	case fleet.RunnerACP:
 		return runner.ACP(a.Command), nil
 	}
-	return runner.Builtin(func(ctx context.Context, t runner.Task) (chat.Options, error) {
-		return f.chatOptions(ctx, a, t)
+	return runner.Builtin(func(_ context.Context, t runner.Task) (chat.Options, error) {
+		return f.chatOptions(a, t)
 	}), nil
 }
 
-// settings are what a conversation in a folder gets that nobody sits at: what is
-// configured, as for one that somebody does.
-func (f *fleetRoom) settings(ctx context.Context, choice, last modelChoice, folder string) (chat.Options, error) {
-	p, err := f.model(choice, last)
+// chatOptions are what the built-in agent of a fleet gets.
+func (f *fleetRoom) chatOptions(a fleet.Agent, t runner.Task) (chat.Options, error) {
+	p, err := f.model(modelChoice{provider: a.Provider, model: a.Model, baseURL: a.BaseURL}, modelChoice{})
 	if err != nil {
 		return chat.Options{}, err
 	}
-	t := &talk{app: f.app, s: f.store, provider: p, folder: folder, screen: &chatScreen{app: f.app}, cmd: &cobra.Command{Use: "tidemark fleet"}}
-	o, err := t.chatOptions(ctx)
-	o.Holder, o.Show = f.holderNamed("tidemark fleet"), nil
-	return o, err
-}
-
-// chatOptions are what the built-in agent of a fleet gets: the settings, and over
-// them what the file says.
-func (f *fleetRoom) chatOptions(ctx context.Context, a fleet.Agent, t runner.Task) (chat.Options, error) {
-	o, err := f.settings(ctx, modelChoice{provider: a.Provider, model: a.Model, baseURL: a.BaseURL}, modelChoice{}, t.Dir)
-	if err != nil {
-		return o, err
-	}
-	o.System, o.Session = cmp.Or(t.System, defaultSystem), tidemark.Session{Agent: a.Name, Project: t.Dir}
+	o := f.app.chatOptions(surroundings{store: f.store, holder: f.holderNamed("tidemark fleet"), provider: p, root: t.Dir, environ: t.Environ})
+	o.System = cmp.Or(t.System, o.System)
+	o.Session = tidemark.Session{Agent: a.Name, Project: t.Dir}
 	o.Limits.ToolRounds = cmp.Or(a.Limits.ToolRounds, o.Limits.ToolRounds)
 	o.Tools, o.Without = f.daemon.ScheduleTools(a), a.Without()
-	o.Box = func(state tool.State, files tool.Files, limits store.Limits, output func(string, []byte)) (*tool.Box, error) {
-		return tool.New(tool.Options{Root: t.Dir, Environ: t.Environ, State: state, Files: files, OutputBytes: limits.OutputBytes, Output: output})
+	o.Wake = func(ctx context.Context, id tidemark.SessionID, at time.Time) error {
+		return f.store.PutWake(ctx, f.key.Sign(store.Wake{Session: id, Agent: a.Name, At: at}))
 	}
 	return o, nil
 }

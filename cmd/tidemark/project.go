@@ -2,13 +2,17 @@ package main
 
 import (
 	"context"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
 // project is the folder that sessions made here belong to: the root of the
@@ -39,16 +43,78 @@ func projectAt(folder string) string {
 }
 
 // workTree is the root of the work tree that a folder is in, or the folder
-// itself.
+// itself. A .git that somebody else put above it, or that is none, makes no work
+// tree; and a home folder, / or one that everybody may write to is too much to
+// be one, whatever lies in it.
 func workTree(folder string) string {
 	for dir := folder; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
+		if isProject(dir) && hasGit(dir) {
 			return dir
 		}
 		if dir == filepath.Dir(dir) {
 			return folder
 		}
 	}
+}
+
+// isProject reports whether a folder may be a workspace: looking around in it is
+// not asked for.
+func isProject(dir string) bool {
+	if dir == filepath.Dir(dir) {
+		return false
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		if real, err := filepath.EvalSymlinks(home); err == nil {
+			home = real
+		}
+		if dir == home {
+			return false
+		}
+	}
+	info, err := os.Stat(dir)
+	return err == nil && info.Mode()&os.ModeSticky == 0
+}
+
+// gitHead is what a HEAD of git says: a branch, or a commit.
+var gitHead = regexp.MustCompile(`^(ref: refs/\S+|[0-9a-f]{40}|[0-9a-f]{64})\s*$`)
+
+// hasGit reports whether a folder is the root of a work tree of this user.
+func hasGit(dir string) bool {
+	git := filepath.Join(dir, ".git")
+	info, err := os.Lstat(git)
+	if err != nil || !durable.OwnedByUs(info) {
+		return false
+	}
+	if info.Mode().IsRegular() { // a linked work tree, or a submodule
+		to, ok := strings.CutPrefix(readShort(git), "gitdir: ")
+		if !ok {
+			return false
+		}
+		if git = strings.TrimSpace(to); !filepath.IsAbs(git) {
+			git = filepath.Join(dir, git)
+		}
+		if info, err = os.Stat(git); err != nil || !durable.OwnedByUs(info) {
+			return false
+		}
+	}
+	head := filepath.Join(git, "HEAD")
+	info, err = os.Lstat(head)
+	if err == nil && info.Mode()&os.ModeSymlink != 0 { // as old versions of git made it
+		to, err := os.Readlink(head)
+		return err == nil && strings.HasPrefix(to, "refs/")
+	}
+	return err == nil && info.Mode().IsRegular() && gitHead.MatchString(readShort(head))
+}
+
+// readShort is the beginning of a small file, "" when it cannot be read.
+func readShort(name string) string {
+	f, err := os.Open(name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(io.LimitReader(f, 4<<10))
+	return string(b)
 }
 
 // gitPatience bounds how long git may look for the beginning of a history. One
@@ -59,7 +125,7 @@ const gitPatience = 300 * time.Millisecond
 // that it is fetched from, and the first commit of its history. A folder that
 // is no work tree, or a machine without git, has none.
 func projectMarks(ctx context.Context, folder string) []string {
-	if _, err := os.Stat(filepath.Join(folder, ".git")); err != nil {
+	if !hasGit(folder) {
 		return nil
 	}
 	ctx, stop := context.WithTimeout(ctx, gitPatience)

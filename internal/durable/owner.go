@@ -26,6 +26,9 @@ func OursAlone(name string) error {
 	return ours(name, i, 0, 0o077)
 }
 
+// OwnedByUs reports whether what i describes belongs to this user.
+func OwnedByUs(i fs.FileInfo) bool { return ownedByUs(i) }
+
 func ours(name string, i fs.FileInfo, want, wide fs.FileMode) error {
 	switch {
 	case i.Mode().Type() != want:

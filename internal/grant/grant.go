@@ -67,7 +67,7 @@ func canonical(value any) []byte {
 	if err != nil {
 		// What cannot be written is no thing that a checkpoint could hold. It is
 		// told apart from everything that can, and so is never granted.
-		return fmt.Appendf(nil, "%T: %v", value, err)
+		return fmt.Appendf(nil, "%#v", value)
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
@@ -136,6 +136,9 @@ func (b *Book) All() ([]Grant, error) {
 
 // read returns everything in the file.
 func (b *Book) read() ([]Grant, error) {
+	if !filepath.IsAbs(b.dir) {
+		return nil, nil // there is no folder for it
+	}
 	untrusted := func(why error) error { return fmt.Errorf("%s grants nothing: %w: %w", b.File(), ErrUntrusted, why) }
 	err := errors.Join(durable.Ours(b.dir), durable.OursAlone(b.File()))
 	switch {
@@ -173,6 +176,9 @@ func (b *Book) read() ([]Grant, error) {
 // change replaces the grants by what f makes of them, durably, under a lock
 // that all processes of the user share.
 func (b *Book) change(ctx context.Context, f func([]Grant) []Grant) error {
+	if !filepath.IsAbs(b.dir) {
+		return tidemark.Storagef("grants: there is no folder to keep them in")
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := durable.MakeDir(b.dir); err != nil {

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/internal/grant"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// stateDir is where this platform keeps what programs know of one machine, and
+// what does not move with a person's data.
+func stateDir() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) && runtime.GOOS != "windows" {
+		return filepath.Join(dir, "tidemark"), nil
+	}
+	if dir := os.Getenv("LOCALAPPDATA"); runtime.GOOS == "windows" && dir != "" {
+		return filepath.Join(dir, "tidemark"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", tidemark.Invalidf("no home folder: %w", err)
+	}
+	switch runtime.GOOS {
+	case "windows":
+		return filepath.Join(home, "AppData", "Local", "tidemark"), nil
+	case "darwin":
+		return filepath.Join(home, "Library", "Application Support", "tidemark", "state"), nil
+	}
+	return filepath.Join(home, ".local", "state", "tidemark"), nil
+}
+
+// grants is the book of what this user granted on this machine. Where there is
+// no folder for it, it is empty and takes nothing.
+func (a *app) grants() *grant.Book {
+	dir, err := stateDir()
+	if err != nil {
+		dir = "" // a book in no folder can be neither read nor written
+	}
+	return grant.Open(dir, userID())
+}
+
+// userID is what the system calls this user, whatever name they have.
+func userID() string {
+	if uid := os.Geteuid(); uid >= 0 {
+		return strconv.Itoa(uid)
+	}
+	if u, err := user.Current(); err == nil {
+		return u.Uid
+	}
+	return ""
+}
+
+func grantsCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "grants",
+		Short: "What you granted to sessions on this machine",
+		Long: `What a session may do without asking is granted by you, on this machine, for one
+project: approvals, loops, wakes, defined tools, variables of its shell, paths
+outside the project, limits. It is kept in a file of this machine, outside every
+store. What a session brings from elsewhere is a proposal: you are asked once, when
+you go on with it in chat or in an editor.`,
+		Args: usage(cobra.NoArgs), RunE: help,
+	}
+	cmd.AddCommand(grantsList(a), grantsRevoke(a))
+	return cmd
+}
+
+// grantRow is a grant, or a proposal, as people see it.
+type grantRow struct {
+	Session   tidemark.SessionID `json:"session_id"`
+	Project   string             `json:"project"`
+	Kind      grant.Kind         `json:"kind"`
+	State     string             `json:"state"` // granted, declined, proposed
+	Text      string             `json:"text,omitempty"`
+	Hash      string             `json:"sha256"`
+	GrantedAt time.Time          `json:"granted_at,omitzero"`
+}
+
+// The states of a row.
+const (
+	stateGranted  = "granted"
+	stateDeclined = "declined"
+	stateProposed = "proposed"
+)
+
+// chosen are the flags that choose grants.
+type chosen struct {
+	session, project string
+	all              bool
+}
+
+func (c *chosen) flags(cmd *cobra.Command, a *app) {
+	cmd.Flags().StringVarP(&c.session, "session", "s", "", "of this `SESSION`")
+	cmd.Flags().StringVar(&c.project, "project", "", "in the project of this `FOLDER`")
+	if err := cmd.RegisterFlagCompletionFunc("session", completeSession(a)); err != nil {
+		panic(err)
+	}
+}
+
+// matches returns what tells the grants that are meant.
+func (c *chosen) matches(ctx context.Context, a *app) (func(grant.Grant) bool, error) {
+	id, project := tidemark.SessionID(c.session), ""
+	if c.project != "" {
+		project = projectAt(c.project)
+	}
+	if _, err := tidemark.ParseSessionID(c.session); c.session != "" && err != nil {
+		_, p, err := a.resolve(ctx, reads, c.session)
+		if err != nil {
+			return nil, err
+		}
+		id = p.ID
+	}
+	return func(g grant.Grant) bool {
+		return (id == "" || g.Session == id) && (project == "" || g.Project == project)
+	}, nil
+}
+
+func grantsList(a *app) *cobra.Command {
+	var which chosen
+	var proposed bool
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List what is granted",
+		Long: `Lists what you granted, with the session and the project it is for. What exactly it
+is stands in the session: where that is in the store, it is shown. With --proposed,
+lists what sessions of this project, or a session, would have, and you did not
+grant.`,
+		Example: "  tidemark grants ls\n  tidemark grants ls --session 7f3a\n  tidemark grants ls --proposed --json=kind,text,state",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			matches, err := which.matches(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			rows, err := a.grantRows(cmd.Context(), matches)
+			if err == nil && proposed {
+				rows, err = a.proposedRows(cmd.Context(), &which)
+			}
+			if err != nil {
+				return err
+			}
+			return a.print(rows, func(w io.Writer) error {
+				t := a.table("SESSION", "STATE", "KIND", "PROJECT", "WHAT")
+				for _, r := range rows {
+					t.row(fmt.Sprintf("%.8s", r.Session), r.State, string(r.Kind), r.Project, firstLine(cmp.Or(r.Text, "sha256:"+r.Hash)))
+				}
+				return t.print(w)
+			})
+		},
+	}
+	which.flags(cmd, a)
+	cmd.Flags().BoolVar(&proposed, "proposed", false, "what is not granted, instead")
+	return cmd
+}
+
+// grantRows are grants, with what they are as far as the store tells.
+func (a *app) grantRows(ctx context.Context, matches func(grant.Grant) bool) ([]grantRow, error) {
+	all, err := a.grants().All()
+	if errors.Is(err, grant.ErrUntrusted) {
+		return nil, withHint(tidemark.Deniedf("%w", err), "look at the file; the next grant puts it aside")
+	}
+	if err != nil {
+		return nil, err
+	}
+	rows := []grantRow{}
+	known := make(map[tidemark.SessionID][]chat.Proposal)
+	s, _ := a.open(ctx, reads) // without a store the hashes are all that is known
+	for _, g := range all {
+		if !matches(g) {
+			continue
+		}
+		r := grantRow{Session: g.Session, Project: g.Project, Kind: g.Kind, State: stateGranted, Hash: g.Hash, GrantedAt: g.At}
+		if g.Declined {
+			r.State = stateDeclined
+		}
+		if _, ok := known[g.Session]; !ok && s != nil {
+			known[g.Session] = a.claimsOf(ctx, s, g.Session)
+		}
+		if i := slices.IndexFunc(known[g.Session], func(p chat.Proposal) bool { return p.Thing == g.Thing }); i >= 0 {
+			r.Text = known[g.Session][i].Text
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// claimsOf is everything that a session would have.
+func (a *app) claimsOf(ctx context.Context, s *store.Store, id tidemark.SessionID) []chat.Proposal {
+	c, err := s.Checkpoint(ctx, id, "")
+	if err == nil {
+		c, err = s.RevealCheckpoint(ctx, id, c)
+	}
+	if err != nil {
+		return nil
+	}
+	return chat.ProposalsOf(c, "", nil)
+}
+
+// proposals are what a session would have in a project and was not granted.
+func (a *app) proposals(ctx context.Context, s *store.Store, id tidemark.SessionID, project string) ([]chat.Proposal, error) {
+	c, err := s.Checkpoint(ctx, id, "")
+	if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrCorrupt) {
+		return nil, nil
+	}
+	if err == nil {
+		c, err = s.RevealCheckpoint(ctx, id, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	said, err := a.grants().For(project).Of(id)
+	if errors.Is(err, grant.ErrUntrusted) {
+		err = nil // it grants nothing
+	}
+	return chat.ProposalsOf(c, project, said), err
+}
+
+// proposedRows are the proposals of one session, or of those of a project.
+func (a *app) proposedRows(ctx context.Context, which *chosen) ([]grantRow, error) {
+	s, err := a.open(ctx, reads)
+	if err != nil {
+		return nil, err
+	}
+	project := projectAt(cmp.Or(which.project, a.project()))
+	var ids []tidemark.SessionID
+	if which.session != "" {
+		_, p, err := a.resolve(ctx, reads, which.session)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, p.ID)
+	} else {
+		for i, err := range s.Sessions(ctx, store.Filter{Project: project}) {
+			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return nil, err
+			}
+			if err == nil {
+				ids = append(ids, i.ID)
+			}
+		}
+	}
+	rows := []grantRow{}
+	for _, id := range ids {
+		open, err := a.proposals(ctx, s, id, project)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range open {
+			r := grantRow{Session: id, Project: project, Kind: p.Kind, State: stateProposed, Text: p.Text, Hash: p.Hash}
+			if p.Declined {
+				r.State = stateDeclined
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+func grantsRevoke(a *app) *cobra.Command {
+	var which chosen
+	cmd := &cobra.Command{
+		Use: "revoke [SHA256]", Short: "Take back what was granted",
+		Long: `Takes back grants: those of a session, of a project, both, one by its hash, or with
+--all every one. A chat that is open stops using them with its next step. What you
+declined is forgotten, too: you are asked again.`,
+		Example: "  tidemark grants revoke --session 7f3a\n  tidemark grants revoke --project .\n  tidemark grants revoke --all",
+		Args:    usage(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hash := ""
+			if len(args) == 1 {
+				hash = strings.TrimPrefix(args[0], "sha256:")
+			}
+			if hash == "" && which.session == "" && which.project == "" && !which.all {
+				return withHint(tidemark.Invalidf("which grants?"), "name a --session or a --project, or say --all")
+			}
+			if hash != "" && len(hash) < 8 {
+				return tidemark.Invalidf("%q: want at least 8 digits of the hash", args[0])
+			}
+			matches, err := which.matches(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			gone, err := a.grants().Revoke(cmd.Context(), func(g grant.Grant) bool { return matches(g) && strings.HasPrefix(g.Hash, hash) })
+			if err != nil {
+				return err
+			}
+			return a.print(map[string]int{"revoked": len(gone)}, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%d grant(s) revoked\n", len(gone))
+				return err
+			})
+		},
+	}
+	which.flags(cmd, a)
+	cmd.Flags().BoolVar(&which.all, "all", false, "all of them")
+	return cmd
+}

@@ -1,0 +1,150 @@
+package fleet
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// A fleet goes on by itself with two kinds of sessions: with what its own
+// agents asked for while they ran, which it knows by a MAC under its key; and
+// with chats of the person whose fleet it is, whose wakes that person granted.
+// What anybody else wrote into the store wakes nobody.
+
+// Key is the secret of a fleet. Nodes that share a store share it.
+type Key []byte
+
+// The key and its lock in the state folder of the user.
+const (
+	keyFile  = "fleet.key"
+	keyLock  = "fleet.lock"
+	keyBytes = 32
+)
+
+// OpenKey reads the key of the fleet in a folder, and makes one where there is
+// none. One that others can read or write is refused.
+func OpenKey(dir string) (Key, error) {
+	if err := durable.MakeDir(dir); err != nil {
+		return nil, tidemark.Storagef("the key of the fleet: %w", err)
+	}
+	lock, err := durable.OpenLock(filepath.Join(dir, keyLock))
+	if err != nil {
+		return nil, tidemark.Storagef("the key of the fleet: %w", err)
+	}
+	defer lock.Close()
+	if err := lock.Acquire(context.Background()); err != nil {
+		return nil, err
+	}
+	in, err := durable.OpenDir(dir)
+	if err != nil {
+		return nil, tidemark.Storagef("the key of the fleet: %w", err)
+	}
+	defer in.Close()
+	name := filepath.Join(dir, keyFile)
+	err = durable.OursAlone(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		fresh := make([]byte, keyBytes)
+		rand.Read(fresh)
+		err = durable.Replace(in, keyFile+".tmp", keyFile, []byte(hex.EncodeToString(fresh)+"\n"))
+		if err != nil {
+			return nil, tidemark.Storagef("the key of the fleet: %w", err)
+		}
+	} else if err != nil {
+		return nil, tidemark.Deniedf("the key of the fleet: %w", err)
+	}
+	text, err := durable.ReadFile(in, keyFile)
+	if err != nil {
+		return nil, tidemark.Storagef("the key of the fleet: %w", err)
+	}
+	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(key) != keyBytes {
+		return nil, tidemark.Invalidf("%s is not the key of a fleet: want %d bytes in hexadecimal", name, keyBytes)
+	}
+	return key, nil
+}
+
+// Sign returns a wake with its MAC.
+func (k Key) Sign(w store.Wake) store.Wake {
+	w.At = w.At.UTC().Truncate(time.Second)
+	w.MAC = k.mac(w)
+	return w
+}
+
+// Signed reports whether this fleet made a wake.
+func (k Key) Signed(w store.Wake) bool {
+	return len(k) == keyBytes && hmac.Equal([]byte(w.MAC), []byte(k.mac(w)))
+}
+
+func (k Key) mac(w store.Wake) string {
+	// A list of texts is the same in JSON only when each of them is.
+	said, err := json.Marshal([]string{"tidemark wake 1", string(w.Session), w.Agent, w.At.UTC().Format(time.RFC3339Nano)})
+	if err != nil {
+		return ""
+	}
+	h := hmac.New(sha256.New, k)
+	h.Write(said)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// wokenPrompt is what an agent is told whose timer fired.
+const wokenPrompt = "The timer that you set has fired. Go on with what you were at."
+
+// wakeAgents makes jobs of the wakes that agents of this fleet asked for: they
+// run as every job does, with the permissions, the environment and the folder
+// of their agent.
+func (d *Daemon) wakeAgents(ctx context.Context, now time.Time) error {
+	if d.o.Key == nil {
+		return nil
+	}
+	due, err := d.o.Store.DueWakes(ctx, now)
+	if err != nil {
+		return err
+	}
+	for _, w := range due {
+		if _, ok := d.agent(w.Agent); !ok || !d.o.Key.Signed(w) {
+			continue // that of another fleet, or of nobody
+		}
+		j := tidemark.Job{Agent: w.Agent, Trigger: tidemark.TriggerSchedule, Prompt: wokenPrompt, SessionID: string(w.Session)}
+		if d.wentOn(ctx, w) {
+			j = tidemark.Job{}
+		}
+		j, err := d.o.Store.TakeWake(ctx, w, j)
+		switch {
+		case errors.Is(err, tidemark.ErrConflict):
+			continue // another daemon was quicker
+		case err != nil:
+			return err
+		case j.Agent == "":
+			continue
+		}
+		d.o.Tell(w.Agent, fmt.Sprintf("session %.8s is woken as %s", w.Session, j.ID))
+		if err := d.o.Dispatch.Added(ctx, []tidemark.Job{j}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wentOn reports whether a session was gone on with since its timer fired: then
+// the wake was done, and is here once more because somebody put it back.
+func (d *Daemon) wentOn(ctx context.Context, w store.Wake) bool {
+	for j, err := range d.o.Store.Jobs(ctx, store.JobFilter{Agent: w.Agent, Limit: recentJobs}) {
+		if err == nil && j.SessionID == string(w.Session) && !j.StartedAt.Before(w.At) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Wake is when the session of a fleet's agent is to be gone on with, because
+// that agent asked for it while it ran. It is a record of its own, with a MAC
+// that only the fleet can make: what a checkpoint says may come from anywhere.
+type Wake struct {
+	Session tidemark.SessionID `json:"session_id"`
+	Agent   string             `json:"agent"`
+	At      time.Time          `json:"at"`
+	MAC     string             `json:"mac"`
+	version int64
+}
+
+// PutWake keeps when a session is to be woken, in place of what was kept before.
+func (s *Store) PutWake(ctx context.Context, w Wake) error {
+	key := keyOf(kindWake, w.Session)
+	return retry(ctx, func() error {
+		old, err := s.get(ctx, key, &Wake{})
+		if err != nil && !(errors.Is(err, tidemark.ErrCorrupt) && old.Version > 0) {
+			return err
+		}
+		r, err := put(key, old.Version, w)
+		if err != nil {
+			return err
+		}
+		r.Group, r.Due = w.Agent, keepable(w.At)
+		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+		return err
+	})
+}
+
+// DueWakes lists the wakes that are due, the one that waits longest first.
+// Whether the fleet made them is for the fleet to say.
+func (s *Store) DueWakes(ctx context.Context, now time.Time) ([]Wake, error) {
+	var due []Wake
+	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindWake, DueBy: keepable(now), Order: tidemark.ByDue}) {
+		var w Wake
+		if err == nil {
+			err = decode(r, &w)
+		}
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue // verify names it
+		}
+		if err != nil {
+			return due, err
+		}
+		if id, _ := sessionOf(r.Key); id != w.Session {
+			continue // put under the key of another
+		}
+		w.version = r.Version
+		due = append(due, w)
+	}
+	return due, nil
+}
+
+// TakeWake makes a job of a wake that DueWakes returned, in one commit:
+// ErrConflict when somebody else did. With an empty job it only removes it.
+func (s *Store) TakeWake(ctx context.Context, w Wake, j tidemark.Job) (tidemark.Job, error) {
+	b := tidemark.Batch{Deletes: []tidemark.Need{{Key: keyOf(kindWake, w.Session), Version: w.version}}}
+	var err error
+	if j.Agent != "" {
+		if j, b.Puts, err = s.newJob(j); err != nil {
+			return j, err
+		}
+	}
+	_, err = s.commit(ctx, b)
+	return j, err
+}
