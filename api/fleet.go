@@ -84,6 +84,7 @@ type OutputEvent struct {
 type ReviewAnswer struct {
 	Answer string `json:"answer" enum:"approve,deny"`
 	Reason string `json:"reason,omitempty" maxLength:"1024" doc:"told to the agent when it is denied"`
+	Shown  string `json:"shown,omitempty" maxLength:"64" doc:"the shown of the review that you decided by: an approval counts for nothing else"`
 }
 
 // ReviewAnswered says how a question was answered.

@@ -232,6 +232,7 @@ func (d *Daemon) review(ctx context.Context, a Agent, run *store.JobRun, q runne
 		return runner.Answer{}, err
 	}
 	d.o.Tell(a.Name, fmt.Sprintf("%s asks: %s; answer with: tidemark approve %s %s, or deny", job, text, job, v.Call))
+	asked := d.o.Store.Shown(v).Digest()
 	v, err := d.awaitReview(ctx, v, wait)
 	if err != nil {
 		return runner.Answer{}, err
@@ -243,7 +244,12 @@ func (d *Daemon) review(ctx context.Context, a Agent, run *store.JobRun, q runne
 	if err := d.note(ctx, run, v, fmt.Sprintf("%s by %s%s", v.State, v.By, reason)); err != nil {
 		return runner.Answer{}, err
 	}
-	if v.State == store.ReviewApproved {
+	switch {
+	case v.State == store.ReviewApproved && v.Digest() != asked:
+		// Somebody changed the question in the store: it was not this call that a
+		// person saw.
+		return runner.Answer{Reason: "what was approved is not what was asked"}, nil
+	case v.State == store.ReviewApproved:
 		return runner.Answer{Allow: true}, nil
 	}
 	return runner.Answer{Reason: "denied" + reason}, nil

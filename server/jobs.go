@@ -273,7 +273,12 @@ func (s *Server) answerReview(ctx context.Context, in *struct {
 	if allow {
 		out.State = store.ReviewApproved
 	}
-	if _, err := st.AnswerReview(ctx, in.ID, in.Call, allow, s.asked(ctx), in.Body.Reason); err != nil {
+	if allow && in.Body.Shown != "" {
+		err = st.ApproveShown(ctx, in.ID, in.Call, in.Body.Shown, s.asked(ctx))
+	} else {
+		_, err = st.AnswerReview(ctx, in.ID, in.Call, allow, s.asked(ctx), in.Body.Reason)
+	}
+	if err != nil {
 		return nil, fail(ctx, err)
 	}
 	return &madeOf[api.ReviewAnswered]{out}, nil

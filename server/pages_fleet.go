@@ -158,7 +158,7 @@ func waitingItems(ctx context.Context, st *store.Store, job string) ([]web.Revie
 			v.Title = "" // the folder of the agent itself, which says nothing
 		}
 		if slices.Contains(running, v.Job) {
-			all = append(all, web.ReviewItem{Job: v.Job, Agent: v.Agent, Call: v.Call, Tool: render.CleanLine(v.Tool), Title: render.Clean(v.Title),
+			all = append(all, web.ReviewItem{Job: v.Job, Agent: v.Agent, Call: v.Call, Shown: v.Digest(), Tool: render.CleanLine(v.Tool), Title: render.Clean(v.Title),
 				Input: inputMembers(v.Input), Bytes: v.InputBytes, AskedAt: v.AskedAt, UntilAt: v.UntilAt})
 		}
 	}

@@ -172,7 +172,9 @@ func TestAJobIsRunAnsweredCancelledAndRepeatedFromThePages(t *testing.T) {
 		asked := jobPath(run.Job().ID)
 		s.call(t, "writer-a", "GET", asked, nil).want(t, 200).sees(t, "Tidy &lt;up&gt;.", "wants to use", `value="call/1?"`)
 		s.post(t, "writer-a", asked+"/answer", url.Values{"call": {"call/1?"}, "answer": {"perhaps"}}).want(t, 400)
-		s.post(t, "writer-a", asked+"/answer", url.Values{"call": {"another"}, "answer": {"approve"}}).want(t, 404)
+		s.post(t, "writer-a", asked+"/answer", url.Values{"call": {"another"}, "answer": {"approve"}, "shown": {"x"}}).want(t, 404)
+		s.post(t, "writer-a", asked+"/answer", url.Values{"call": {"call/1?"}, "answer": {"approve"}}).want(t, 400)                       // nothing was shown
+		s.post(t, "writer-a", asked+"/answer", url.Values{"call": {"call/1?"}, "answer": {"approve"}, "shown": {"another"}}).want(t, 409) // something else was
 		next := s.post(t, "writer-a", asked+"/answer", url.Values{"call": {"call/1?"}, "answer": {"deny"}, "reason": {"too wide"}, "back": {"//elsewhere.example"}}).want(t, 303).Header.Get("Location")
 		if next != asked {
 			t.Errorf("goes to %q, want %q", next, asked)
@@ -181,7 +183,7 @@ func TestAJobIsRunAnsweredCancelledAndRepeatedFromThePages(t *testing.T) {
 		if err != nil || v.State != store.ReviewDenied || v.Reason != "too wide" || !strings.Contains(v.By.Program, "writer-a") {
 			t.Errorf("review %+v, error %v", v, err)
 		}
-		s.post(t, "writer-a", asked+"/answer", url.Values{"call": {"call/1?"}, "answer": {"approve"}}).want(t, 409)
+		s.post(t, "writer-a", asked+"/answer", url.Values{"call": {"call/1?"}, "answer": {"approve"}, "shown": {v.Digest()}}).want(t, 409)
 	})
 }
 

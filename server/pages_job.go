@@ -162,7 +162,12 @@ func (s *Server) actAnswer(r *http.Request) (string, string, error) {
 	if call == "" || answer != "approve" && answer != "deny" {
 		return "", "", tidemark.Invalidf("a call and an answer, approve or deny, are needed")
 	}
-	if _, err := st.AnswerReview(r.Context(), j.ID, call, answer == "approve", s.asked(r.Context()), reason); err != nil {
+	if answer == "approve" {
+		err = st.ApproveShown(r.Context(), j.ID, call, r.PostForm.Get("shown"), s.asked(r.Context()))
+	} else {
+		_, err = st.AnswerReview(r.Context(), j.ID, call, false, s.asked(r.Context()), reason)
+	}
+	if err != nil {
 		return "", "", err
 	}
 	next := jobPath(j.ID)

@@ -3,6 +3,8 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -40,6 +42,23 @@ type Review struct {
 	AnsweredAt time.Time       `json:"answered_at,omitzero"`
 	By         tidemark.Holder `json:"by,omitzero"`
 	Reason     string          `json:"reason,omitempty"` // told to the agent when it is denied
+	// Shown is the Digest of the rest, for whoever approves what they were shown.
+	Shown string `json:"shown,omitempty"`
+}
+
+// Digest is the SHA-256 of what a person is shown of a call. An approval is
+// bound to it: what was changed since in the store was not approved.
+func (v Review) Digest() string {
+	var input any
+	if json.Unmarshal(v.Input, &input) != nil { // however a backend spaces it
+		input = string(v.Input)
+	}
+	said, err := json.Marshal([]any{v.Job, v.Call, v.Tool, v.Title, input, v.InputBytes})
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(said)
+	return hex.EncodeToString(sum[:])
 }
 
 // The bounds of a review: a person reads it, and it is looked at four times a
@@ -98,6 +117,14 @@ func untilSettled(ctx context.Context, change func() error) error {
 	return err
 }
 
+// Shown is a question as it is kept and shown: what is too long is cut, and what
+// is secret is hidden.
+func (s *Store) Shown(v Review) Review {
+	v = v.bounded()
+	s.hide(tidemark.SessionID(v.Job), []*string{&v.Title}, &v.Input)
+	return v
+}
+
 // AskReview keeps a question, which waits from now on. What is too long of it is
 // cut. ErrExists when the job asked one of that name before, so that an answer
 // is never taken for that of another question; ErrConflict when the job does
@@ -106,9 +133,8 @@ func (s *Store) AskReview(ctx context.Context, v Review) error {
 	if v.Call == "" {
 		return tidemark.Invalidf("a review of job %s needs the name of a call", v.Job)
 	}
-	v = v.bounded()
-	s.hide(tidemark.SessionID(v.Job), []*string{&v.Title}, &v.Input)
-	v.State, v.AnsweredAt, v.By, v.Reason = ReviewWaiting, time.Time{}, tidemark.Holder{}, ""
+	v = s.Shown(v)
+	v.State, v.AnsweredAt, v.By, v.Reason, v.Shown = ReviewWaiting, time.Time{}, tidemark.Holder{}, "", v.Digest()
 	return untilSettled(ctx, func() error {
 		need, err := s.running(ctx, v.Job)
 		if err != nil {
@@ -176,14 +202,32 @@ func (s *Store) reviews(ctx context.Context, q tidemark.Query) ([]Review, error)
 	return all, nil
 }
 
-// AnswerReview answers what waits: one call of a job, or all of them when call
-// is "". It returns how many that were. ErrNotFound when nothing waits,
+// ApproveShown is AnswerReview for whoever was shown a call: the answer counts
+// for what has that Digest. ErrConflict when the call is another one by now.
+func (s *Store) ApproveShown(ctx context.Context, job, call, digest string, by tidemark.Holder) error {
+	if digest == "" {
+		return tidemark.Invalidf("job %s: an approval says what was shown", job)
+	}
+	return s.answer(ctx, job, call, Review{State: ReviewApproved, By: by, Shown: digest})
+}
+
+// AnswerReview answers what waits: one call of a job, or, to deny, all of them
+// when call is "". It returns how many that were. ErrNotFound when nothing waits,
 // ErrConflict when the call was answered before or the job does not run any
 // more.
 func (s *Store) AnswerReview(ctx context.Context, job, call string, allow bool, by tidemark.Holder, reason string) (int, error) {
 	answer := Review{State: ReviewDenied, By: by, Reason: clipText(reason, maxReviewText)}
 	if allow {
 		answer.State, answer.Reason = ReviewApproved, ""
+	}
+	if allow && call == "" {
+		waiting, err := s.WaitingReviews(ctx, job)
+		if err == nil && len(waiting) > 1 {
+			err = tidemark.Invalidf("job %s asks about %d calls: each is approved by itself", job, len(waiting))
+		}
+		if err != nil {
+			return 0, err
+		}
 	}
 	if call != "" {
 		if err := s.answer(ctx, job, call, answer); err != nil {
@@ -229,8 +273,11 @@ func (s *Store) answer(ctx context.Context, job, call string, answer Review) err
 		if v.State != ReviewWaiting {
 			return &settled{tidemark.Conflictf("job %s: the call %s was %s by %s", job, call, v.State, v.By)}
 		}
+		if answer.Shown != "" && answer.Shown != v.Digest() {
+			return &settled{tidemark.Conflictf("job %s: the call %s is not what was shown any more", job, call)}
+		}
 		b := tidemark.Batch{At: s.now(), Require: []tidemark.Need{need}}
-		v.State, v.By, v.Reason, v.AnsweredAt = answer.State, answer.By, answer.Reason, b.At
+		v.State, v.By, v.Reason, v.AnsweredAt, v.Shown = answer.State, answer.By, answer.Reason, b.At, v.Digest()
 		r, err := s.reviewRecord(v, version)
 		if err != nil {
 			return err

@@ -65,6 +65,7 @@ type ReviewItem struct {
 	Job     string    `json:"job"`
 	Agent   string    `json:"agent"`
 	Call    string    `json:"call"`
+	Shown   string    `json:"shown"` // the digest of what is shown, which an approval names
 	Tool    string    `json:"tool"`
 	Title   string    `json:"title,omitempty"`
 	Input   []Member  `json:"input"`

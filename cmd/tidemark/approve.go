@@ -6,22 +6,31 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func approveCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var shown string
+	cmd := &cobra.Command{
 		Use: "approve JOB [CALL]", Short: "Let a job do what it asks for",
-		Long: `Answers what a job asks that runs in the mode interactive or review: one call, or
-without CALL all that wait. The agent goes on at once. A question is answered
-once; the output of the job says who did.`,
+		Long: `Answers what a job asks that runs in the mode interactive or review: one call,
+which may be left out when only one waits. The agent goes on at once. A question is
+answered once; the output of the job says who did. An approval is for this very
+call: one that was changed since, in the store, does not run. With --shown it counts
+only for what tidemark reviews --json called so.`,
 		Example: "  tidemark approve job-2026-11-15-3y0e8d\n  tidemark approve job-2026-11-15-3y0e8d toolu_01A",
 		Args:    usage(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.answer(cmd, args, true, "")
+			if shown != "" && len(args) == 1 {
+				return tidemark.Invalidf("--shown goes with a call")
+			}
+			return a.answer(cmd, args, true, "", shown)
 		},
 	}
+	cmd.Flags().StringVar(&shown, "shown", "", "the `SHA256` of what you were shown")
+	return cmd
 }
 
 func denyCommand(a *app) *cobra.Command {
@@ -34,7 +43,7 @@ it. A question is answered once; the output of the job says who did.`,
 		Example: "  tidemark deny job-2026-11-15-3y0e8d --reason \"Use a branch.\"",
 		Args:    usage(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.answer(cmd, args, false, reason)
+			return a.answer(cmd, args, false, reason, "")
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "what the agent is told")
@@ -49,7 +58,7 @@ type answered struct {
 }
 
 // answer answers one call of a job, or all that wait.
-func (a *app) answer(cmd *cobra.Command, args []string, allow bool, reason string) error {
+func (a *app) answer(cmd *cobra.Command, args []string, allow bool, reason, shown string) error {
 	s, err := a.open(cmd.Context(), writes)
 	if err != nil {
 		return err
@@ -58,7 +67,12 @@ func (a *app) answer(cmd *cobra.Command, args []string, allow bool, reason strin
 	if len(args) == 2 {
 		call = args[1]
 	}
-	n, err := s.AnswerReview(cmd.Context(), args[0], call, allow, a.holder(cmd), reason)
+	n := 1
+	if allow && shown != "" {
+		err = s.ApproveShown(cmd.Context(), args[0], call, shown, a.holder(cmd))
+	} else {
+		n, err = s.AnswerReview(cmd.Context(), args[0], call, allow, a.holder(cmd), reason)
+	}
 	if err != nil {
 		return withHint(err, "see what waits with: tidemark reviews")
 	}
