@@ -463,3 +463,48 @@ func TestAuthorityDoesNotTravel(t *testing.T) {
 	}
 	t.Logf("%d cases in all", total)
 }
+
+// TestConsentOnATerminal goes on with a session of elsewhere as a person does.
+func TestConsentOnATerminal(t *testing.T) {
+	model := newStandIn(t)
+	for name, c := range map[string]struct {
+		keys []string
+		want string
+		held int
+	}{
+		"all":  {[]string{"a"}, "granted; see them", 2},
+		"none": {[]string{"n"}, "0 of 2 granted", 0},
+		"some": {[]string{"s", "y", "n"}, "1 of 2 granted", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.states = map[string]store.Checkpoint{"two": {Approvals: []store.Approval{{Tool: "bash", Scope: "git"}}, Loops: []store.Loop{{ID: "loop-1", Goal: "ship\x1b[2J it\nnow", EverySeconds: 3600}}}}
+			w.fill("sqlite:" + w.dir + "/data/tidemark/tidemark.db")
+			cmd := []string{"--base-url", model.URL, "--resume", hostileTitle + "two"}
+			cli := openTerminal(t, w.dir, 120, cmd...)
+			for i, key := range c.keys {
+				cli.shows([]string{"Grant them to this session?", "Grant: approval", "Grant: loop"}[i])
+				time.Sleep(400 * time.Millisecond) // a key that comes sooner is no answer
+				cli.types(key)
+			}
+			cli.shows(c.want)
+			if shown := cli.term.String(); strings.Contains(shown, "\x1b") || !strings.Contains(shown, "ship") {
+				t.Errorf("the list:\n%s", shown)
+			}
+			cli.types("\x04")
+			cli.ends()
+			out := w.run(nil, "grants", "ls", "--json=state")
+			if got := strings.Count(out, "granted"); got != c.held {
+				t.Errorf("%d are granted: %s", got, out)
+			}
+			// It is asked once.
+			cli = openTerminal(t, w.dir, 120, cmd...)
+			cli.shows("Resumed session")
+			cli.types("\x04")
+			cli.ends()
+			if strings.Contains(cli.term.String(), "Grant them") {
+				t.Errorf("asked again:\n%s", cli.term.String())
+			}
+		})
+	}
+}

@@ -124,6 +124,14 @@ func tidemarkIn(dir string, args ...string) *exec.Cmd {
 
 func openChat(t *testing.T, dir string, columns uint16, args ...string) *terminalChat {
 	t.Helper()
+	c := openTerminal(t, dir, columns, args...)
+	c.shows("you>")
+	return c
+}
+
+// openTerminal is openChat without waiting for the prompt.
+func openTerminal(t *testing.T, dir string, columns uint16, args ...string) *terminalChat {
+	t.Helper()
 	cmd := tidemarkIn(dir, append([]string{"chat"}, args...)...)
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: columns})
 	if err != nil {
@@ -136,7 +144,6 @@ func openChat(t *testing.T, dir string, columns uint16, args ...string) *termina
 	c := &terminalChat{cmd: cmd, tty: tty, dir: dir,
 		screen: &screen{t: t, term: vt10x.New(vt10x.WithSize(int(columns), 40), vt10x.WithWriter(tty)), read: make(chan []byte)}}
 	go c.listen(tty)
-	c.shows("you>")
 	return c
 }
 

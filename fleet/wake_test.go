@@ -1,0 +1,97 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/runner"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// kept is a runner that goes on with the session that it is given.
+type kept struct{}
+
+func (kept) Run(_ context.Context, t runner.Task) (runner.Outcome, error) {
+	return runner.Outcome{ExitReason: tidemark.ExitSuccess, Session: t.Session}, nil
+}
+
+func TestAFleetWakesWhatItsOwnAgentsAskedForAndNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		ours, others := Key(bytes.Repeat([]byte{1}, keyBytes)), Key(bytes.Repeat([]byte{2}, keyBytes))
+		at := time.Now().Add(10 * time.Second)
+		mine, moved := tidemark.NewSessionID(), tidemark.NewSessionID()
+		good := ours.Sign(store.Wake{Session: mine, Agent: "a", At: at})
+		stolen := good
+		stolen.Session = moved // a good MAC, on another session
+		for _, w := range []store.Wake{good, stolen,
+			{Session: tidemark.NewSessionID(), Agent: "a", At: at},
+			others.Sign(store.Wake{Session: tidemark.NewSessionID(), Agent: "a", At: at}),
+			Key(nil).Sign(store.Wake{Session: tidemark.NewSessionID(), Agent: "a", At: at}),
+			ours.Sign(store.Wake{Session: tidemark.NewSessionID(), Agent: "nobody", At: at})} {
+			if err := s.store.PutWake(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f := &File{Agents: []Agent{{Name: "a", Runner: RunnerCommand, Limits: Limits{MaxConcurrent: 1}, Retries: Retries{Attempts: 1}, RunMode: RunAutonomous, SessionTimeout: time.Hour}}}
+		run := func(key Key) {
+			d := s.daemon(f, "one")
+			d.o.Key, d.o.Runner = key, func(Agent) (runner.Runner, error) { return kept{}, nil }
+			s.up(30*time.Second, d)
+		}
+		run(nil)
+		if jobs := s.jobs(); len(jobs) != 0 {
+			t.Errorf("without a key: %+v", jobs)
+		}
+		run(ours)
+		jobs := s.jobs()
+		if len(jobs) != 1 || jobs[0].SessionID != string(mine) || jobs[0].Agent != "a" || jobs[0].Status != tidemark.JobCompleted {
+			t.Fatalf("jobs %+v", jobs)
+		}
+		// The same row put back is not another wake.
+		if err := s.store.PutWake(t.Context(), good); err != nil {
+			t.Fatal(err)
+		}
+		run(ours)
+		if jobs := s.jobs(); len(jobs) != 1 {
+			t.Errorf("%d jobs after a replay", len(jobs))
+		}
+	})
+}
+
+func TestTheKeyOfAFleetIsMadeOnceAndForNobodyElse(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	one, err := OpenKey(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := OpenKey(dir)
+	if err != nil || !bytes.Equal(one, two) || len(one) != keyBytes {
+		t.Errorf("%x and %x, %v", one, two, err)
+	}
+	name := filepath.Join(dir, keyFile)
+	if runtime.GOOS != "windows" {
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("mode %v, %v", info.Mode(), err)
+		}
+		if err := os.Chmod(name, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenKey(dir); err == nil {
+			t.Error("a key that others can read is taken")
+		}
+	}
+	if err := os.WriteFile(name, []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenKey(dir); err == nil {
+		t.Error("half a key is taken")
+	}
+}
