@@ -141,8 +141,11 @@ func exactTool(d store.DynamicTool) map[string]any {
 }
 
 func orAll(scope string) string {
-	if scope == "" {
-		return "every call"
+	switch scope {
+	case "":
+		return "calls without a scope"
+	case wholeSession:
+		return "every call in this session"
 	}
 	return scope
 }

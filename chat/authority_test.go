@@ -163,6 +163,34 @@ func TestWithoutABookNothingOutlivesTheConversation(t *testing.T) {
 	}
 }
 
+func TestAnApprovalForTheWholeSessionHoldsOnceItIsGranted(t *testing.T) {
+	r := newRig(t, memory.New(), map[string][]reply{"look": {calls(use("c1", "bash", `{"command":"echo one; echo two"}`), use("c2", "python", `{"code":"1"}`))}})
+	c := r.new()
+	r.send(c, "hello")
+	r.close(c)
+	w, err := r.store.Attach(t.Context(), c.ID(), r.o.Holder)
+	if err == nil {
+		err = errors.Join(w.SaveCheckpoint(t.Context(), store.Checkpoint{Approvals: []store.Approval{{Tool: "bash", Scope: "session"}}}), w.Close(t.Context()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Deny, nil }
+	c = r.resume(c.ID())
+	r.send(c, "look")
+	if got := results(r.path(c.ID())); !got["c1"].IsError || !got["c2"].IsError {
+		t.Errorf("before it is granted: %q, %q", got["c1"].Text, got["c2"].Text)
+	}
+	if err := c.Accept(t.Context(), c.Proposals()); err != nil {
+		t.Fatal(err)
+	}
+	asked := len(r.asks)
+	r.send(c, "look")
+	if len(r.asks) != asked+1 || r.asks[asked].Tool != "python" {
+		t.Errorf("asked: %+v", r.asks[asked:])
+	}
+}
+
 func TestLimitsThatComeInMayOnlyLower(t *testing.T) {
 	r := newRig(t, memory.New(), nil)
 	r.o.Limits = store.Limits{ToolRounds: 20}

@@ -10,7 +10,18 @@ import (
 // checkpoint is short for what every change of the state works on.
 type checkpoint = store.Checkpoint
 
-func approval(a Ask) store.Approval { return store.Approval{Tool: a.Tool, Scope: a.Scope} }
+// wholeSession is the scope of an approval that covers every call of a tool in
+// its session, as AgentZero knows them.
+const wholeSession = "session"
+
+// approval is what "always" means for a call. A program that is called as the
+// scope above is told apart from it.
+func approval(a Ask) store.Approval {
+	if a.Scope == wholeSession {
+		return store.Approval{Tool: a.Tool, Scope: "exactly " + wholeSession}
+	}
+	return store.Approval{Tool: a.Tool, Scope: a.Scope}
+}
 
 // Branch goes back to an entry: what is said next follows it. Nothing is taken
 // away.

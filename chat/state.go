@@ -206,7 +206,7 @@ func (c *Chat) Change(ctx context.Context, change func(*store.Checkpoint) error)
 func (c *Chat) approved(a store.Approval) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Contains(c.state.Approvals, a)
+	return slices.Contains(c.state.Approvals, a) || slices.Contains(c.state.Approvals, store.Approval{Tool: a.Tool, Scope: wholeSession})
 }
 
 func (c *Chat) limits() store.Limits {

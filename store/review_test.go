@@ -8,8 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -165,5 +167,43 @@ func TestAReviewIsBounded(t *testing.T) {
 		if (got.InputBytes == len(long)) != (call == "long") {
 			t.Errorf("%s: InputBytes = %d", call, got.InputBytes)
 		}
+	}
+}
+
+func TestAnApprovalIsForWhatWasShown(t *testing.T) {
+	s := store.New(memory.New(), nil)
+	if _, err := s.AddJob(t.Context(), tidemark.Job{Agent: "a", Trigger: tidemark.TriggerManual}); err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := s.DueJobs(t.Context(), time.Now().Add(time.Hour), 0)
+	if err != nil || len(jobs) != 1 {
+		t.Fatal(jobs, err)
+	}
+	job := jobs[0].ID
+	if _, err := s.StartJob(t.Context(), job, tidemark.Holder{Program: "d", PID: 1, Host: "here"}, store.SlotLimits{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range []string{"c1", "c2"} {
+		if err := s.AskReview(t.Context(), store.Review{Job: job, Call: call, Tool: "bash", Input: json.RawMessage(`{"command": "rm -r build"}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v, err := s.Review(t.Context(), job, "c1")
+	if err != nil || v.Shown == "" || v.Shown != v.Digest() {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	other := v
+	other.Input = json.RawMessage(`{"command": "ls"}`)
+	by := tidemark.Holder{Program: "test"}
+	for _, shown := range []string{other.Digest(), "", "x"} {
+		if err := s.ApproveShown(t.Context(), job, "c1", shown, by); err == nil {
+			t.Errorf("approved as %q", shown)
+		}
+	}
+	if _, err := s.AnswerReview(t.Context(), job, "", true, by, ""); !errors.Is(err, tidemark.ErrInvalid) {
+		t.Errorf("two calls at once: %v", err)
+	}
+	if err := s.ApproveShown(t.Context(), job, "c1", v.Digest(), by); err != nil {
+		t.Error(err)
 	}
 }

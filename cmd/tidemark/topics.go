@@ -106,7 +106,9 @@ Where things are; relative paths are ignored (see tidemark help files):
 
   XDG_DATA_HOME    the folder of the default store
   XDG_CONFIG_HOME  the folder of configuration and key files
-  HOME, APPDATA    the folders that take their place
+  XDG_STATE_HOME   the folder of grants and of the key of a fleet
+  HOME, APPDATA, LOCALAPPDATA
+                   the folders that take their place
   TZ               the time zone of days and dates`
 
 const topicFormatting = `Data goes to stdout, everything else to stderr. On a terminal, tables are aligned
@@ -185,6 +187,17 @@ a store. Without its key an encrypted store cannot be read: keep a recovery key
 elsewhere (tidemark key export-recovery).
 
 The token of tidemark serve is in server.token beside its store.
+
+What you granted to sessions (tidemark grants) is in grants.json, and the key of a
+fleet that was up here in fleet.key, in a folder that belongs to this machine:
+
+  Linux and others  $XDG_STATE_HOME/tidemark
+                    ~/.local/state/tidemark
+  macOS             ~/Library/Application Support/tidemark/state
+  Windows           %LOCALAPPDATA%\tidemark
+
+They are in no store, no archive and no export. A file that others can read or write
+grants nothing.
 
 Everything is made for you alone: files with mode 0600, folders with 0700.`
 
