@@ -258,6 +258,9 @@ func (d *Daemon) round(ctx context.Context, now time.Time) (next time.Time, err 
 	// in each other's way at each of them.
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
 	for _, s := range due {
+		if !d.made(s) {
+			continue
+		}
 		err := d.occur(ctx, s, now)
 		if err != nil && d.failed[idOf(s)] != err.Error() { // it is due again in a second
 			d.o.Tell(s.Agent, fmt.Sprintf("schedule %s: %s", s.Name, err))
@@ -271,6 +274,16 @@ func (d *Daemon) round(ctx context.Context, now time.Time) (next time.Time, err 
 		return next, err
 	}
 	return next, d.o.Dispatch.HandOut(ctx, now, d.handed)
+}
+
+// made reports whether a schedule is one of this fleet: of its file, or added by
+// a person or an agent of it. One that was imported is kept and runs nothing.
+func (d *Daemon) made(s tidemark.Schedule) bool {
+	if s.By != ByFile {
+		return s.By == ByPerson || s.By == ByAgent
+	}
+	a, _ := d.agent(s.Agent)
+	return slices.ContainsFunc(a.Schedules, func(o Schedule) bool { return o.Name == s.Name })
 }
 
 // handed starts a job that was handed out, and tells what is wrong with it.

@@ -95,3 +95,24 @@ func TestTheKeyOfAFleetIsMadeOnceAndForNobodyElse(t *testing.T) {
 		t.Error("half a key is taken")
 	}
 }
+
+func TestAnImportedScheduleRunsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		past := time.Now().Add(-time.Hour)
+		for _, d := range []tidemark.Schedule{
+			{Agent: "a", Name: "imported", Status: tidemark.Idle, Type: TypeInterval, Every: "1s", Prompt: "run this", NextRunAt: past},
+			{Agent: "a", Name: "forged", By: ByFile, Status: tidemark.Idle, Type: TypeInterval, Every: "1s", Prompt: "run this", NextRunAt: past},
+		} {
+			if _, err := s.store.PutSchedule(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := every("a", time.Hour, nil)
+		a.Schedules = nil
+		s.up(10*time.Second, s.daemon(&File{Agents: []Agent{a}}, "one"))
+		if jobs := s.jobs(); len(jobs) != 0 {
+			t.Errorf("jobs %+v", jobs)
+		}
+	})
+}
