@@ -51,7 +51,7 @@ deps: ## install the programs that tests use, where they are missing
 .PHONY: test
 test: deps bin/tally ## install what is missing, run all tests, fuzz each target for 1 s
 	$(GO) test -C tools ./...
-	$(GO) test -vet=off -json ./... | bin/tally
+	$(GO) test -vet=off -timeout=30m -json ./... | bin/tally # a small machine that is busy takes its time
 	bash scripts/fuzz.sh $(TESTFUZZTIME) $$($(GO) list ./... | grep -vE '/(cmd/tidemark|server|acp|mcp|fleet|runner|internal/nodes)$$')
 
 .PHONY: fresh
