@@ -48,10 +48,11 @@ run: build ## build, and take the tour: two minutes, offline, on a throw-away st
 deps: ## install the programs that tests use, where they are missing
 	@bash scripts/deps.sh
 
+# One room may take more than Go's ten minutes on a small machine that is busy.
 .PHONY: test
 test: deps bin/tally ## install what is missing, run all tests, fuzz each target for 1 s
 	$(GO) test -C tools ./...
-	$(GO) test -vet=off -timeout=30m -json ./... | bin/tally # a small machine that is busy takes its time
+	$(GO) test -vet=off -timeout=30m -json ./... | bin/tally
 	bash scripts/fuzz.sh $(TESTFUZZTIME) $$($(GO) list ./... | grep -vE '/(cmd/tidemark|server|acp|mcp|fleet|runner|internal/nodes)$$')
 
 .PHONY: fresh
