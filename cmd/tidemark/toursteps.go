@@ -120,7 +120,7 @@ func tourSteps() []tourStep {
 			name: "import", title: "Bring in what other tools kept",
 			why: `This home has a session of Claude Code and one of Codex, invented for the tour. In your own home this finds yours; they are only read.`,
 			commands: []tourLine{
-				{line: `tidemark import --all`, find: `new\s+[0-9a-f-]+\s+(?P<claude>\d+)\s[^\n]*\.claude(?s:.*)new\s+[0-9a-f-]+\s+(?P<codex>\d+)\s[^\n]*\.codex`},
+				{line: `tidemark import --all`, find: `new\s+[0-9a-f-]+\s+(?P<claude>\d+)\s[^\n]*claude-code(?s:.*)new\s+[0-9a-f-]+\s+(?P<codex>\d+)\s[^\n]*codex`},
 				{line: `tidemark show "lamp timer" -n 2`, find: `foghorn`},
 			},
 			check: checkImport,
