@@ -24,7 +24,7 @@ type Agent struct {
 	Node          string          `json:"node,omitempty"` // the host that runs the current job
 	ErrorMessage  string          `json:"error_message,omitempty"`
 	FailedJob     string          `json:"failed_job,omitempty"` // that ErrorMessage is of
-	Session       *AgentSession   `json:"session,omitempty"` // that its next run goes on with
+	Session       *AgentSession   `json:"session,omitempty"`    // that its next run goes on with
 	Extra         json.RawMessage `json:"extra,omitempty"`
 }
 

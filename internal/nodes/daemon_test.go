@@ -231,7 +231,9 @@ func TestJobsOfAnAgentInNoFileAreAbandonedAndSayWhy(t *testing.T) {
 		h.up(1)
 		h.writes(file)
 		h.up(1)
-		h.until(func(jobs []tidemark.Job) bool { return count(jobs, tidemark.JobPending) == 0 && count(jobs, tidemark.JobRunning) == 0 })
+		h.until(func(jobs []tidemark.Job) bool {
+			return count(jobs, tidemark.JobPending) == 0 && count(jobs, tidemark.JobRunning) == 0
+		})
 		for _, j := range h.jobs() {
 			want := tidemark.JobCompleted
 			if j.Agent == "gone" {
