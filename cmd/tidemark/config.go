@@ -94,14 +94,8 @@ func (s *settings) read(file string, required bool) error {
 		return tidemark.Invalidf("configuration: %w", err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
-	if err != nil {
-		return tidemark.Invalidf("configuration %s: %w", file, err)
-	}
-	limits := yaml.Limits{Bytes: maxConfigBytes, Parts: 100_000, Keys: 1000, Depth: 16, Anchors: 100, Values: 100_000}
-	if problems := yaml.Decode(b, limits, s); len(problems) > 0 {
-		p := problems[0]
-		return tidemark.Invalidf("configuration %s:%d:%d: %s", file, p.Line, p.Column, p.Message)
+	if err := decodeYAML("configuration", file, f, s); err != nil {
+		return err
 	}
 	if s.Store != "" {
 		s.origins["store"] = file
@@ -198,4 +192,19 @@ func (a *app) colorOrigin() string {
 		return a.config.origins["color"]
 	}
 	return "default"
+}
+
+// decodeYAML reads a file that a person wrote for this program. ErrInvalid says
+// where it is wrong; what names the kind of file.
+func decodeYAML(what, file string, r io.Reader, into any) error {
+	b, err := io.ReadAll(io.LimitReader(r, maxConfigBytes+1))
+	if err != nil {
+		return tidemark.Invalidf("%s %s: %w", what, file, err)
+	}
+	limits := yaml.Limits{Bytes: maxConfigBytes, Parts: 100_000, Keys: 1000, Depth: 16, Anchors: 100, Values: 100_000}
+	if problems := yaml.Decode(b, limits, into); len(problems) > 0 {
+		p := problems[0]
+		return tidemark.Invalidf("%s %s:%d:%d: %s", what, file, p.Line, p.Column, p.Message)
+	}
+	return nil
 }

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/goccy/go-yaml"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/prices"
@@ -51,13 +48,9 @@ func readPrices(table *prices.Table, name string) (*prices.Table, error) {
 		return nil, tidemark.Invalidf("configuration: prices: %w", err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxConfigBytes))
-	if err != nil {
-		return nil, tidemark.Invalidf("prices %s: %w", name, err)
-	}
 	var said prices.File
-	if err := yaml.UnmarshalWithOptions(b, &said, yaml.Strict()); err != nil {
-		return nil, tidemark.Invalidf("prices %s: %s", name, yaml.FormatError(err, false, true))
+	if err := decodeYAML("prices", name, f, &said); err != nil {
+		return nil, err
 	}
 	if table, err = table.With(said); err != nil {
 		return nil, tidemark.Invalidf("prices %s: %w", name, err)

@@ -2,9 +2,9 @@ package prices
 
 import "time"
 
-// asOf is when the prices below were looked up, on the pages of their vendors:
-// list prices of the plain API, without discounts for batches and without what
-// very long prompts cost more.
+// asOf is the day that the prices below are known to be true of: list prices of
+// the plain API, without discounts for batches and without what very long
+// prompts cost more.
 const asOf = "2025-12-01"
 
 // BuiltIn returns the table in the program.
