@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 	"os/user"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,28 +20,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/grant"
 	"github.com/tidemark-sessions/tidemark/store"
 )
-
-// stateDir is where this platform keeps what programs know of one machine, and
-// what does not move with a person's data.
-func stateDir() (string, error) {
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) && runtime.GOOS != "windows" {
-		return filepath.Join(dir, "tidemark"), nil
-	}
-	if dir := os.Getenv("LOCALAPPDATA"); runtime.GOOS == "windows" && dir != "" {
-		return filepath.Join(dir, "tidemark"), nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", tidemark.Invalidf("no home folder: %w", err)
-	}
-	switch runtime.GOOS {
-	case "windows":
-		return filepath.Join(home, "AppData", "Local", "tidemark"), nil
-	case "darwin":
-		return filepath.Join(home, "Library", "Application Support", "tidemark", "state"), nil
-	}
-	return filepath.Join(home, ".local", "state", "tidemark"), nil
-}
 
 // grants is the book of what this user granted on this machine. Where there is
 // no folder for it, it is empty and takes nothing.

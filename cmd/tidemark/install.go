@@ -76,7 +76,7 @@ func (f *fleetRoom) service() (s service, err error) {
 	}
 	scheme, place, _ := strings.Cut(url, ":")
 	s.dir = filepath.Dir(full)
-	for _, name := range []string{"PATH", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "TIDEMARK_KEY_COMMAND", "TIDEMARK_PASSPHRASE_FILE"} {
+	for _, name := range []string{"PATH", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TIDEMARK_KEY_COMMAND", "TIDEMARK_PASSPHRASE_FILE"} {
 		if v := os.Getenv(name); v != "" {
 			s.environ = append(s.environ, name+"="+v)
 		}
@@ -100,7 +100,11 @@ func (f *fleetRoom) service() (s service, err error) {
 	for _, a := range file.Agents {
 		s.writes = append(s.writes, a.Dir)
 	}
-	s.writes = append(s.writes, file.Mirror.Dir)
+	state, err := stateDir() // what was granted, and the fleet's own key
+	if err != nil {
+		return s, err
+	}
+	s.writes = append(s.writes, file.Mirror.Dir, state)
 	s.writes = outermost(s.writes)
 	if u, err := user.Current(); err == nil {
 		s.user = u.Username

@@ -31,6 +31,7 @@ func printed(t *testing.T, kind string) (unit, dir string) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "..", "state"))
 	var out bytes.Buffer
 	a := newApp()
 	a.out, a.err, a.storeURL, a.keyFile = &out, io.Discard, "sqlite:"+filepath.Join(dir, "..", "data", "x.db"), filepath.Join(dir, "key")
@@ -52,6 +53,7 @@ func TestTheUnitIsOneThatSystemdTakes(t *testing.T) {
 		"Type=notify\n", "Restart=on-failure\n", "ProtectSystem=strict\n", "NoNewPrivileges=yes\n", "PrivateTmp=yes\n",
 		`--key-file "` + outer + `/a b%%c$$d/key" fleet up --file "` + outer + `/a b%%c$$d/fleet.yaml"` + "\n",
 		`ReadWritePaths="` + outer + `/a b%%c$d"` + "\n", "ReadWritePaths=" + outer + "/data\n", "ReadWritePaths=" + outer + "/mirror\n",
+		"ReadWritePaths=" + outer + "/state/tidemark\n", `Environment=XDG_STATE_HOME=` + outer + "/state\n",
 	} {
 		if !strings.Contains(unit, want) {
 			t.Errorf("no %q in\n%s", want, unit)

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -30,30 +29,6 @@ func (a *app) location() (url, origin string, err error) {
 	}
 	dir, err := dataDir()
 	return "sqlite:" + filepath.Join(dir, "tidemark.db"), "default", err
-}
-
-// dataDir is where this platform keeps the data of programs.
-func dataDir() (string, error) {
-	// A relative XDG path is not valid and is to be ignored.
-	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) && runtime.GOOS != "windows" {
-		return filepath.Join(dir, "tidemark"), nil
-	}
-	if runtime.GOOS == "windows" {
-		if dir := os.Getenv("APPDATA"); dir != "" {
-			return filepath.Join(dir, "tidemark"), nil
-		}
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", tidemark.Invalidf("no home folder: %w", err)
-	}
-	switch runtime.GOOS {
-	case "windows":
-		return filepath.Join(home, "AppData", "Roaming", "tidemark"), nil
-	case "darwin":
-		return filepath.Join(home, "Library", "Application Support", "tidemark"), nil
-	}
-	return filepath.Join(home, ".local", "share", "tidemark"), nil
 }
 
 // openBackend opens the place that the store URL names.
