@@ -85,7 +85,19 @@ func Decode(data []byte, l Limits, into any) []Problem {
 	if root == nil || len(problems) > 0 {
 		return problems
 	}
+	plainDates(raw)
 	return problemsOf(raw.Load(into, yaml.WithV3Defaults(), yaml.WithKnownFields()), "")
+}
+
+// plainDates makes texts of dates: a person who writes one into a field for text
+// means what it says, and no struct here has a field for a time.
+func plainDates(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!timestamp" {
+		n.Tag = "!!str"
+	}
+	for _, c := range n.Content {
+		plainDates(c)
+	}
 }
 
 func parse(data []byte, l Limits) (root *Node, raw *yaml.Node, problems []Problem) {

@@ -172,6 +172,9 @@ func TestDecodeKnowsTheKeysOfItsStruct(t *testing.T) {
 	if p := Decode([]byte("store: a\tb\u2028c\ncount: 3\n"), limits(), &into); len(p) > 0 || into.Store != "a\tb\u2028c" || into.Count != 3 {
 		t.Errorf("%+v, %v", into, p)
 	}
+	if p := Decode([]byte("store: 2025-03-01\n"), limits(), &into); len(p) > 0 || into.Store != "2025-03-01" {
+		t.Errorf("%+v, %v", into, p)
+	}
 	if p := Decode([]byte("# nothing\n"), limits(), &into); len(p) > 0 {
 		t.Errorf("%v", p)
 	}
