@@ -140,6 +140,9 @@ func PlainMark() Key { return Key{Kind: "plain", ID: "plain"} }
 // where the mark is already.
 func (b Batch) MarkPlain() Batch {
 	mark := Record{Key: PlainMark(), Version: 1, Body: []byte("{}")}
+	if b.Adopt {
+		mark.UpdatedAt, mark.Batch = b.At, b.ID
+	}
 	mark.Sum = mark.Checksum()
 	b.Puts = append([]Record{mark}, b.Puts...)
 	b.Require = append(b.Require[:len(b.Require):len(b.Require)], Need{Key: Keyring()})

@@ -284,8 +284,8 @@ type taken struct {
 }
 
 func (b *taken) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Receipt, error) {
-	if b.first.ID == "" {
-		b.first = batch.Puts[0]
+	if at := slices.IndexFunc(batch.Puts, func(r tidemark.Record) bool { return r.Kind == "job" }); at >= 0 && b.first.ID == "" {
+		b.first = batch.Puts[at]
 		other := tidemark.Batch{ID: "other", At: batch.At, Puts: []tidemark.Record{b.first}}
 		if _, err := b.Backend.Commit(ctx, other); err != nil {
 			return tidemark.Receipt{}, err

@@ -50,3 +50,13 @@ func TestWhatIsImportedComesWholeAndAtItsOwnTime(t *testing.T) {
 		t.Errorf("Import of a bad name = %v", err)
 	}
 }
+
+func TestAnImportMayBeTheFirstThingInAStore(t *testing.T) {
+	s := store.New(memory.New(), nil)
+	if err := s.Import(t.Context(), store.Imported{Agent: &tidemark.Agent{Name: "a"}, At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Standing(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

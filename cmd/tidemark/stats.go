@@ -208,7 +208,7 @@ func (a *app) costNotes(c tidemark.Cost) []string {
 		notes = append(notes, "These prices are more than 90 days old; give newer ones in a file: tidemark help prices")
 	}
 	if c.UnpricedMessages > 0 {
-		notes = append(notes, fmt.Sprintf("The cost of %d answers is not known: their models have no price.", c.UnpricedMessages))
+		notes = append(notes, fmt.Sprintf("The cost of %d answer(s) is not known: the table has no price for the model.", c.UnpricedMessages))
 	}
 	return notes
 }
