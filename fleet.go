@@ -72,6 +72,7 @@ type Schedule struct {
 	SettledAt time.Time       `json:"settled_at,omitzero"` // while NextRunAt waits: all up to here but that has its answer
 	Job       string          `json:"job,omitempty"`       // that it made last
 	LastError string          `json:"last_error,omitempty"`
+	MAC       string          `json:"mac,omitempty"` // of one that no file has, under the key of the fleet that may run it
 	Extra     json.RawMessage `json:"extra,omitempty"`
 }
 

@@ -35,7 +35,8 @@ type DaemonOptions struct {
 	// chats that person let be woken.
 	Wake    func(context.Context, tidemark.SessionID) error
 	MayWake func() func(tidemark.SessionID) bool
-	// Key is what the wakes of this fleet's agents are known by. Nil: none is.
+	// Key is what the wakes of this fleet's agents and the schedules that its
+	// file does not have are known by. Nil: none is.
 	Key Key
 	// Secret returns the value of a variable that the file names; nil: none is
 	// set. Inbox is the folder with an inbox for each agent; "": there are none.
@@ -258,9 +259,6 @@ func (d *Daemon) round(ctx context.Context, now time.Time) (next time.Time, err 
 	// in each other's way at each of them.
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
 	for _, s := range due {
-		if !d.made(s) {
-			continue
-		}
 		err := d.occur(ctx, s, now)
 		if err != nil && d.failed[idOf(s)] != err.Error() { // it is due again in a second
 			d.o.Tell(s.Agent, fmt.Sprintf("schedule %s: %s", s.Name, err))
@@ -274,16 +272,6 @@ func (d *Daemon) round(ctx context.Context, now time.Time) (next time.Time, err 
 		return next, err
 	}
 	return next, d.o.Dispatch.HandOut(ctx, now, d.handed)
-}
-
-// made reports whether a schedule is one of this fleet: of its file, or added by
-// a person or an agent of it. One that was imported is kept and runs nothing.
-func (d *Daemon) made(s tidemark.Schedule) bool {
-	if s.By != ByFile {
-		return s.By == ByPerson || s.By == ByAgent
-	}
-	a, _ := d.agent(s.Agent)
-	return slices.ContainsFunc(a.Schedules, func(o Schedule) bool { return o.Name == s.Name })
 }
 
 // handed starts a job that was handed out, and tells what is wrong with it.

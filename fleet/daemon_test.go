@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func (s *stage) Run(ctx context.Context, t runner.Task) (runner.Outcome, error) 
 
 func (s *stage) daemon(f *File, name string) *Daemon {
 	return NewDaemon(DaemonOptions{Store: store.New(s.backend, &store.Options{Dead: func(h tidemark.Holder) bool { return h.Program == "dead" }}),
-		Holder: tidemark.Holder{Program: name, PID: 1, Host: name}, File: f, Runner: func(Agent) (runner.Runner, error) { return s, nil }})
+		Holder: tidemark.Holder{Program: name, PID: 1, Host: name}, File: f, Key: bytes.Repeat([]byte{1}, keyBytes), Runner: func(Agent) (runner.Runner, error) { return s, nil }})
 }
 
 // up runs daemons for a while.
@@ -247,10 +248,12 @@ func TestAScheduleOfTheFileWinsOverOneThatCameFromElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		past := time.Now().Add(-time.Hour)
+		key := s.daemon(&File{}, "one").o.Key
 		for _, name := range []string{"s", "gone", "odd"} {
 			d := tidemark.Schedule{Agent: "ops.auditor", Name: name, Status: tidemark.Idle, NextRunAt: past}
-			if name == "odd" {
-				d.Cron = "whenever"
+			if name == "odd" { // somebody accepted it
+				d.Cron, d.By = "whenever", ByPerson
+				d = key.SignSchedule(d)
 			}
 			if _, err := s.store.PutSchedule(t.Context(), d); err != nil {
 				t.Fatal(err)

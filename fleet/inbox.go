@@ -117,6 +117,9 @@ func (g *gate) empty(ctx context.Context, folder, agent string) error {
 	if err != nil || s.Name == "" || s.Status == tidemark.Disabled {
 		return err
 	}
+	if _, ok := g.of.held(s); !ok {
+		return nil
+	}
 	var errs []error
 	for _, f := range files {
 		if err := g.file(ctx, box, f, s); err != nil && !errors.Is(err, fs.ErrNotExist) { // another daemon was quicker

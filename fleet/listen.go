@@ -156,6 +156,9 @@ func (g *gate) secretOf(ctx context.Context, agent, name string) string {
 	if !ok || err != nil || s.Type != TypeWebhook {
 		return ""
 	}
+	if _, ok := g.of.held(s); !ok {
+		return ""
+	}
 	for _, have := range a.Schedules {
 		if have.Name == name && have.SecretEnv != "" {
 			return have.SecretEnv

@@ -94,14 +94,14 @@ func (d *Daemon) keepSchedule(ctx context.Context, a Agent, s Schedule, by strin
 			return err
 		}
 	}
-	_, err := putSchedule(ctx, d.o.Store, d.book, a.Name, s, by, now, func(tidemark.Schedule, bool) error { return nil })
+	_, err := putSchedule(ctx, d.o.Store, d.o.Key, d.book, a.Name, s, by, now, func(tidemark.Schedule, bool) error { return nil })
 	return err
 }
 
 // putSchedule makes a schedule of the store what it should be. Its next instant
 // stands when its timing is what it was, and so does that a person disabled it,
 // unless want says otherwise. may is asked in the same commit.
-func putSchedule(ctx context.Context, s *store.Store, book *Book, agent string, want Schedule, by string, now time.Time, may func(have tidemark.Schedule, isNew bool) error) (tidemark.Schedule, error) {
+func putSchedule(ctx context.Context, s *store.Store, key Key, book *Book, agent string, want Schedule, by string, now time.Time, may func(have tidemark.Schedule, isNew bool) error) (tidemark.Schedule, error) {
 	var kept tidemark.Schedule
 	err := s.MakeSchedule(ctx, agent, want.Name, func(have *tidemark.Schedule, isNew bool) error {
 		if err := may(*have, isNew); err != nil {
@@ -123,6 +123,9 @@ func putSchedule(ctx context.Context, s *store.Store, book *Book, agent string, 
 				return err
 			}
 			kept.NextRunAt = next
+		}
+		if by != ByFile {
+			kept = key.SignSchedule(kept)
 		}
 		*have = kept
 		return nil
@@ -178,9 +181,28 @@ func splay(t Timing, id string) time.Duration {
 	return time.Duration(delay(id, 0, min(t.Every, maxSplay).Milliseconds())) * time.Millisecond
 }
 
+// held returns a schedule of the store as this fleet holds it: one of its file
+// as the file says it, wherever it stands; any other as a person or an agent of
+// the fleet signed it. What was imported, or written by somebody else, is kept
+// and not held.
+func (d *Daemon) held(s tidemark.Schedule) (tidemark.Schedule, bool) {
+	a, ok := d.agent(s.Agent)
+	if s.By != ByFile {
+		return s, ok && d.o.Key.SignedSchedule(s)
+	}
+	for _, o := range a.Schedules {
+		if o.Name == s.Name {
+			s.Prompt, s.Session = o.Prompt, ""
+			return s, true
+		}
+	}
+	return s, false
+}
+
 // occur makes jobs of what is due of a schedule.
 func (d *Daemon) occur(ctx context.Context, s tidemark.Schedule, now time.Time) error {
-	if _, ok := d.agent(s.Agent); !ok {
+	s, ok := d.held(s)
+	if !ok {
 		return nil // another fleet's, or one that is gone
 	}
 	if s.Every == "" && s.Cron == "" {

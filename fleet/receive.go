@@ -18,6 +18,10 @@ const (
 
 // receive makes a job of what came in, or says why there is none.
 func (g *gate) receive(ctx context.Context, in store.Delivery) (store.Delivered, error) {
+	if s, ok := g.of.held(tidemark.Schedule{Agent: in.Agent, Name: in.Schedule, By: ByFile}); ok {
+		text := in.Text
+		in.Text = func(string) string { return text(s.Prompt) } // the file says it, whatever was written over it
+	}
 	got, err := g.of.o.Store.Deliver(ctx, g.of.o.Holder, g.of.o.Now(), in)
 	switch {
 	case err != nil:

@@ -18,9 +18,10 @@ import (
 
 // AddSchedule keeps a schedule that no file has: one of a person or an agent,
 // with its first instant. It stays until somebody removes it, whatever files
-// say. ErrExists when the agent has one of that name.
-func AddSchedule(ctx context.Context, s *store.Store, agent string, add Schedule, by string, now time.Time) (tidemark.Schedule, error) {
-	return putSchedule(ctx, s, new(Book), agent, add, by, now, func(_ tidemark.Schedule, isNew bool) error {
+// say, and runs in fleets with this key. ErrExists when the agent has one of
+// that name.
+func AddSchedule(ctx context.Context, s *store.Store, key Key, agent string, add Schedule, by string, now time.Time) (tidemark.Schedule, error) {
+	return putSchedule(ctx, s, key, new(Book), agent, add, by, now, func(_ tidemark.Schedule, isNew bool) error {
 		if !isNew {
 			return tidemark.Existsf("schedule %s/%s is there already", agent, add.Name)
 		}
@@ -98,7 +99,7 @@ func (d *Daemon) scheduleTool(name string, effect tool.Effect, description, sche
 				return tool.Result{Text: text}, nil
 			case errors.As(err, &problems):
 				return tool.Result{Text: problems.plain(), IsError: true}, nil
-			case errors.Is(err, tidemark.ErrInvalid), errors.Is(err, tidemark.ErrExists), errors.Is(err, tidemark.ErrNotFound):
+			case errors.Is(err, tidemark.ErrInvalid), errors.Is(err, tidemark.ErrExists), errors.Is(err, tidemark.ErrNotFound), errors.Is(err, tidemark.ErrDenied):
 				return tool.Result{Text: err.Error(), IsError: true}, nil
 			}
 			return tool.Result{}, err
@@ -228,7 +229,7 @@ func (d *Daemon) selfAdd(ctx context.Context, a Agent, in json.RawMessage) (stri
 	if n, err := d.added(ctx, a); err != nil || n >= a.SelfSchedule.Max {
 		return "", cmp.Or(err, full)
 	}
-	kept, err := AddSchedule(ctx, d.o.Store, a.Name, add, ByAgent, now)
+	kept, err := AddSchedule(ctx, d.o.Store, d.o.Key, a.Name, add, ByAgent, now)
 	if err != nil {
 		return "", err
 	}
@@ -265,6 +266,9 @@ func (d *Daemon) selfChange(ctx context.Context, a Agent, in json.RawMessage) (s
 	if err != nil {
 		return "", err
 	}
+	if !d.o.Key.SignedSchedule(have) { // what it says would pass for the agent's own
+		return "", tidemark.Deniedf("schedule %s was not signed by this fleet: remove it and add it anew", args.Name)
+	}
 	change, err := d.parse(a, args.over(have), now)
 	if err != nil {
 		return "", err
@@ -274,7 +278,7 @@ func (d *Daemon) selfChange(ctx context.Context, a Agent, in json.RawMessage) (s
 			return "", err
 		}
 	}
-	kept, err := putSchedule(ctx, d.o.Store, d.book, a.Name, change, ByAgent, now, func(have tidemark.Schedule, isNew bool) error {
+	kept, err := putSchedule(ctx, d.o.Store, d.o.Key, d.book, a.Name, change, ByAgent, now, func(have tidemark.Schedule, isNew bool) error {
 		if isNew {
 			return tidemark.NotFoundf("schedule %s: not found", args.Name)
 		}

@@ -113,7 +113,7 @@ func TestAnAgentSchedulesItselfWithinItsLimits(t *testing.T) {
 		t.Error(r.Text)
 	}
 	// What is the file's or a person's is not the agent's.
-	if _, err := AddSchedule(t.Context(), s.store, "a", Schedule{Name: "mine", Type: TypeInterval, Every: time.Hour}, ByPerson, time.Now()); err != nil {
+	if _, err := AddSchedule(t.Context(), s.store, nil, "a", Schedule{Name: "mine", Type: TypeInterval, Every: time.Hour}, ByPerson, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"tick", "mine", "nothing"} {
@@ -157,7 +157,7 @@ func TestAScheduleOfTheFileIsRemovedThere(t *testing.T) {
 	}
 	add := Schedule{Name: "mine", Type: TypeInterval, Every: time.Hour}
 	for i, want := range []error{nil, tidemark.ErrExists} {
-		if _, err := AddSchedule(t.Context(), s.store, "a", add, ByPerson, time.Now()); !errors.Is(err, want) {
+		if _, err := AddSchedule(t.Context(), s.store, nil, "a", add, ByPerson, time.Now()); !errors.Is(err, want) {
 			t.Errorf("time %d: %v, want %v", i, err, want)
 		}
 	}

@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +24,8 @@ import (
 // A fleet goes on by itself with two kinds of sessions: with what its own
 // agents asked for while they ran, which it knows by a MAC under its key; and
 // with chats of the person whose fleet it is, whose wakes that person granted.
-// What anybody else wrote into the store wakes nobody.
+// What anybody else wrote into the store wakes nobody. Schedules that are not in
+// its file are known by the same key.
 
 // Key is the secret of a fleet. Nodes that share a store share it.
 type Key []byte
@@ -76,6 +79,14 @@ func OpenKey(dir string) (Key, error) {
 	return key, nil
 }
 
+// ReadKey reads the key of the fleet in a folder; nil where no fleet was up yet.
+func ReadKey(dir string) (Key, error) {
+	if _, err := os.Lstat(filepath.Join(dir, keyFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return OpenKey(dir)
+}
+
 // Sign returns a wake with its MAC.
 func (k Key) Sign(w store.Wake) store.Wake {
 	w.At = w.At.UTC().Truncate(time.Second)
@@ -89,8 +100,30 @@ func (k Key) Signed(w store.Wake) bool {
 }
 
 func (k Key) mac(w store.Wake) string {
+	return k.over("tidemark wake 1", string(w.Session), w.Agent, w.At.UTC().Format(time.RFC3339Nano))
+}
+
+// SignSchedule returns a schedule that no file has with its MAC. It covers what
+// is done and how often; where it stands changes with every run.
+func (k Key) SignSchedule(s tidemark.Schedule) tidemark.Schedule {
+	s.MAC = k.scheduleMAC(s)
+	return s
+}
+
+// SignedSchedule reports whether a person or an agent of this fleet made a
+// schedule, or a person accepted it.
+func (k Key) SignedSchedule(s tidemark.Schedule) bool {
+	return len(k) == keyBytes && hmac.Equal([]byte(s.MAC), []byte(k.scheduleMAC(s)))
+}
+
+func (k Key) scheduleMAC(s tidemark.Schedule) string {
+	return k.over("tidemark schedule 1", s.Agent, s.Name, s.By, s.Type, s.Every, s.Cron, s.Zone, s.Jitter, s.Missed, s.Overlap, s.From,
+		s.Prompt, s.Session, strconv.FormatBool(s.Resume), strconv.FormatBool(s.Once))
+}
+
+func (k Key) over(texts ...string) string {
 	// A list of texts is the same in JSON only when each of them is.
-	said, err := json.Marshal([]string{"tidemark wake 1", string(w.Session), w.Agent, w.At.UTC().Format(time.RFC3339Nano)})
+	said, err := json.Marshal(texts)
 	if err != nil {
 		return ""
 	}

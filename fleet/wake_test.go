@@ -96,23 +96,64 @@ func TestTheKeyOfAFleetIsMadeOnceAndForNobodyElse(t *testing.T) {
 	}
 }
 
-func TestAnImportedScheduleRunsNothing(t *testing.T) {
+func TestAScheduleThatNobodyOfTheFleetMadeRunsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		past := time.Now().Add(-time.Hour)
-		for _, d := range []tidemark.Schedule{
-			{Agent: "a", Name: "imported", Status: tidemark.Idle, Type: TypeInterval, Every: "1s", Prompt: "run this", NextRunAt: past},
-			{Agent: "a", Name: "forged", By: ByFile, Status: tidemark.Idle, Type: TypeInterval, Every: "1s", Prompt: "run this", NextRunAt: past},
-		} {
+		a := every("a", time.Hour, nil)
+		d := s.daemon(&File{Agents: []Agent{a}}, "one")
+		if err := d.sync(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		ours, others := d.o.Key, Key(bytes.Repeat([]byte{2}, keyBytes))
+		past := time.Now().Add(-time.Second)
+		named := func(name, by string) tidemark.Schedule {
+			return tidemark.Schedule{Agent: "a", Name: name, By: by, Status: tidemark.Idle, Type: TypeInterval, Every: "1s", Prompt: "run this", CreatedAt: past, NextRunAt: past}
+		}
+		signed := ours.SignSchedule(named("signed", ByPerson))
+		asked, renamed, byAgent, elsewhere := signed, signed, signed, signed
+		asked.Name, asked.Prompt = "asked", "run that"
+		renamed.Name = "renamed"
+		byAgent.Name, byAgent.By = "byagent", ByAgent
+		elsewhere.Name, elsewhere.Session = "elsewhere", string(tidemark.NewSessionID())
+		for _, d := range []tidemark.Schedule{named("imported", ""), named("forged", ByFile), named("person", ByPerson), named("agent", ByAgent),
+			others.SignSchedule(named("other", ByPerson)), Key(nil).SignSchedule(named("none", ByAgent)), asked, renamed, byAgent, elsewhere} {
 			if _, err := s.store.PutSchedule(t.Context(), d); err != nil {
 				t.Fatal(err)
 			}
 		}
-		a := every("a", time.Hour, nil)
-		a.Schedules = nil
-		s.up(10*time.Second, s.daemon(&File{Agents: []Agent{a}}, "one"))
+		s.up(10*time.Second, d)
 		if jobs := s.jobs(); len(jobs) != 0 {
 			t.Errorf("jobs %+v", jobs)
 		}
+		// One of the file says what the file says, whatever was written over it.
+		over := named("tick", ByFile)
+		over.Session = string(tidemark.NewSessionID())
+		for _, d := range []tidemark.Schedule{over, signed} {
+			if _, err := s.store.PutSchedule(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.up(10*time.Second, s.daemon(&File{Agents: []Agent{a}}, "one"))
+		ran := map[string]bool{}
+		for _, j := range s.jobs() {
+			ran[j.Schedule+": "+j.Prompt] = true
+		}
+		if len(ran) != 2 || !ran["tick: "+a.Schedules[0].Prompt] || !ran["signed: run this"] {
+			t.Errorf("ran %v", ran)
+		}
 	})
+}
+
+func TestAnAgentDoesNotSignWhatItDidNotAdd(t *testing.T) {
+	s, _, call := selfStage(t)
+	forged := tidemark.Schedule{Agent: "a", Name: "watch", By: ByAgent, Status: tidemark.Idle, Type: TypeInterval, Every: "1h0m0s", Prompt: "run this"}
+	if _, err := s.store.PutSchedule(t.Context(), forged); err != nil {
+		t.Fatal(err)
+	}
+	if r := call(toolChange, `{"name":"watch","every":"10m"}`); !r.IsError {
+		t.Error(r.Text)
+	}
+	if r := call(toolRemove, `{"name":"watch"}`); r.IsError {
+		t.Error(r.Text)
+	}
 }

@@ -147,7 +147,28 @@ func (a *app) inFleetFile(name string) error {
 // scheduleRow is a schedule with what of it did not run lately.
 type scheduleRow struct {
 	tidemark.Schedule
-	Skipped []store.Skipped `json:"skipped,omitempty"`
+	Proposed bool            `json:"proposed,omitempty"` // nobody accepted it here, and no fleet runs it
+	Skipped  []store.Skipped `json:"skipped,omitempty"`
+}
+
+// proposed reports whether a schedule was neither made by this fleet nor
+// accepted. Where no fleet was up, nobody can tell what another one signed.
+func proposed(key fleet.Key, d tidemark.Schedule) bool {
+	return d.By != fleet.ByFile && (d.MAC == "" || key != nil) && !key.SignedSchedule(d)
+}
+
+// readFleetKey is the key of the fleet, if one was up here. One that is not
+// trusted is said, and signs nothing.
+func (a *app) readFleetKey() fleet.Key {
+	state, err := stateDir()
+	if err != nil {
+		return nil
+	}
+	key, err := fleet.ReadKey(state)
+	if err != nil {
+		a.complain(err)
+	}
+	return key
 }
 
 func schedulesCommand(a *app) *cobra.Command {
@@ -161,6 +182,7 @@ func schedulesCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			key := a.readFleetKey()
 			rows := []scheduleRow{}
 			for d, err := range s.Schedules(cmd.Context(), agent) {
 				if errors.Is(err, tidemark.ErrCorrupt) {
@@ -174,7 +196,7 @@ func schedulesCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				rows = append(rows, scheduleRow{d, skipped})
+				rows = append(rows, scheduleRow{d, proposed(key, d), skipped})
 			}
 			return a.print(rows, func(w io.Writer) error {
 				t := a.table("SCHEDULE", "STATUS", "WHEN", "NEXT", "LAST", "SKIPPED", "ERROR")
@@ -183,7 +205,11 @@ func schedulesCommand(a *app) *cobra.Command {
 					if len(d.Skipped) > 0 {
 						skipped = d.Skipped[0].Reason
 					}
-					t.row(d.Agent+"/"+d.Name, d.Status, scheduleText(d.Schedule), due(d.NextRunAt), due(d.LastRunAt), skipped, firstLine(d.LastError))
+					status := d.Status
+					if d.Proposed {
+						status = "proposed"
+					}
+					t.row(d.Agent+"/"+d.Name, status, scheduleText(d.Schedule), due(d.NextRunAt), due(d.LastRunAt), skipped, firstLine(d.LastError))
 				}
 				return t.print(w)
 			})
@@ -231,23 +257,37 @@ func turned(d tidemark.Schedule, now time.Time) string {
 
 func scheduleCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "schedule", Short: "One schedule of the fleet", Args: usage(cobra.NoArgs), RunE: help}
-	turn := func(name, short, status string) *cobra.Command {
+	turn := func(name, status, short, long string) *cobra.Command {
 		return &cobra.Command{
-			Use: name + " AGENT/NAME", Short: short, Example: "  tidemark schedule " + name + " coder/nightly",
+			Use: name + " AGENT/NAME", Short: short, Long: long, Example: "  tidemark schedule " + name + " coder/nightly",
 			Args: usage(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				s, agent, schedule, err := a.scheduleNamed(cmd, args[0])
 				if err != nil {
 					return err
 				}
+				var key fleet.Key
+				if status != tidemark.Disabled {
+					if key, err = fleetKey(); err != nil {
+						return err
+					}
+				}
 				var kept tidemark.Schedule
+				accepted := false
 				err = s.ChangeSchedule(cmd.Context(), agent, schedule, func(d *tidemark.Schedule) error {
 					d.Status = status
+					if accepted = key != nil && proposed(key, *d); accepted {
+						d.By = cmp.Or(d.By, fleet.ByPerson)
+						*d = key.SignSchedule(*d)
+					}
 					kept = *d
 					return nil
 				})
 				if err != nil {
 					return withHint(err, "see them with: tidemark schedules")
+				}
+				if accepted {
+					a.say("%s is accepted here: %s, it tells the agent %q.", args[0], scheduleText(kept), kept.Prompt)
 				}
 				a.say("%s %s", args[0], turned(kept, time.Now()))
 				if status == tidemark.Disabled {
@@ -274,6 +314,9 @@ func scheduleCommand(a *app) *cobra.Command {
 		},
 	}
 	now.Flags().BoolVar(&wait, "wait", false, "show what it puts out, and wait for its end")
-	cmd.AddCommand(turn("enable", "Let a schedule run", tidemark.Idle), turn("disable", "Keep a schedule from running, also after a reload", tidemark.Disabled), now, scheduleAddCommand(a), scheduleRemoveCommand(a))
+	cmd.AddCommand(turn("enable", tidemark.Idle, "Let a schedule run", `Lets a schedule run again that was disabled, and accepts one that is proposed: it is
+not in the fleet file, and was neither added on this machine nor by an agent of its
+fleet. It is signed with the key of the fleet here, fleet.key.`),
+		turn("disable", tidemark.Disabled, "Keep a schedule from running, also after a reload", ""), now, scheduleAddCommand(a), scheduleRemoveCommand(a))
 	return cmd
 }

@@ -194,11 +194,7 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) er
 		return err
 	}
 	defer s.RemoveDaemon(context.WithoutCancel(cmd.Context()), who)
-	state, err := stateDir()
-	if err == nil {
-		f.key, err = fleet.OpenKey(state)
-	}
-	if err != nil {
+	if f.key, err = fleetKey(); err != nil {
 		return err
 	}
 	n := newNotifier(os.Getenv)
@@ -238,6 +234,15 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) er
 	err = d.Run(cmd.Context())
 	f.say("The fleet is down.")
 	return err
+}
+
+// fleetKey is what fleets of this user on this machine know their own by.
+func fleetKey() (fleet.Key, error) {
+	state, err := stateDir()
+	if err != nil {
+		return nil, err
+	}
+	return fleet.OpenKey(state)
 }
 
 // ready says that the fleet is up to whoever waits for it.

@@ -32,7 +32,9 @@ func scheduleAddCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "add AGENT/NAME", Short: "Add a schedule that the fleet file does not have",
 		Long: `Adds a schedule to an agent of the fleet. It holds at once, also for a fleet that
-is up, and stays until it is removed, whatever the fleet file says.`,
+is up, and stays until it is removed, whatever the fleet file says. It is signed with
+the key of the fleet on this machine, fleet.key: fleets with another key show it as
+proposed.`,
 		Example: "  tidemark schedule add coder/watch --every 5m --prompt 'look at the queue'\n" +
 			"  tidemark schedule add coder/nightly --cron '0 3 * * *' --zone Europe/Berlin --prompt 'tidy up'",
 		Args: usage(cobra.ExactArgs(1)),
@@ -59,7 +61,11 @@ is up, and stays until it is removed, whatever the fleet file says.`,
 			if _, err := agentNamed(cmd, s, agent); err != nil {
 				return err
 			}
-			kept, err := fleet.AddSchedule(cmd.Context(), s, agent, parsed, fleet.ByPerson, time.Now())
+			key, err := fleetKey()
+			if err != nil {
+				return err
+			}
+			kept, err := fleet.AddSchedule(cmd.Context(), s, key, agent, parsed, fleet.ByPerson, time.Now())
 			if errors.Is(err, tidemark.ErrExists) {
 				return withHint(err, "remove it with: tidemark schedule remove %s", args[0])
 			}

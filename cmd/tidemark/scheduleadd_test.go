@@ -15,6 +15,8 @@ import (
 )
 
 func TestAPersonAddsAndRemovesSchedules(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Setenv("LOCALAPPDATA", t.TempDir())
 	a := newApp()
 	var out bytes.Buffer
 	a.out, a.err, a.store = &out, io.Discard, store.New(memory.New(), nil)
@@ -22,7 +24,7 @@ func TestAPersonAddsAndRemovesSchedules(t *testing.T) {
 		t.Fatal(err)
 	}
 	ofFile := fleet.Schedule{Name: "file", Type: fleet.TypeInterval, Every: time.Hour}
-	if _, err := fleet.AddSchedule(t.Context(), a.store, "coder", ofFile, fleet.ByFile, time.Now()); err != nil {
+	if _, err := fleet.AddSchedule(t.Context(), a.store, nil, "coder", ofFile, fleet.ByFile, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
