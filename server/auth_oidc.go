@@ -281,6 +281,9 @@ func (a *OIDCAuth) caller(ctx context.Context, c claims) (Caller, error) {
 	if err != nil {
 		return Caller{}, err
 	}
+	if a.o.Users == nil {
+		return Caller{}, errors.New("oidc: no store of users was set")
+	}
 	tenant, err := a.o.Users.TenantOfIssuer(ctx, iss, foreign)
 	if errors.Is(err, tidemark.ErrNotFound) {
 		return Caller{}, refuse("unknown tenant")
