@@ -111,6 +111,7 @@ type Event struct {
 	Notice   string          // for people, one line
 	Kept     *tidemark.Entry // an entry that is durable now
 	Created  tidemark.SessionID
+	Answered bool  // the model has ended its last answer, which is now kept
 	Ended    *Turn // a turn is over
 }
 

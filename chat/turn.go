@@ -313,6 +313,9 @@ func (t *thread) ask(ctx context.Context) (*model.Answer, error) {
 		return nil, endedEarly(who)
 	}
 	e := answer.Entry
+	if len(callsOf(e)) == 0 {
+		t.c.tell(Event{Worker: t.worker, Answered: true})
+	}
 	m := answerMark{Sent: now}
 	if model.StopText(answer.Stop) != "" {
 		m.Stop = answer.Stop

@@ -43,8 +43,11 @@ func TestATurnKeepsEachStepInItsOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, []string{i.Title, i.Model, i.Mode}, []string{"work", "m1", tidemark.ModeLocal})
-		created, kept := 0, []string{}
+		created, kept, answered := 0, []string{}, []int{}
 		for _, e := range r.told() {
+			if e.Answered {
+				answered = append(answered, len(kept))
+			}
 			if e.Created != "" {
 				created++
 				if len(kept) > 0 {
@@ -59,6 +62,7 @@ func TestATurnKeepsEachStepInItsOrder(t *testing.T) {
 			t.Errorf("Created was told %d times", created)
 		}
 		same(t, kept, shape(path))
+		same(t, answered, []int{len(path) - 1}) // once, and before it takes time to keep that
 		for _, q := range r.model.all() {
 			valid(t, q)
 		}

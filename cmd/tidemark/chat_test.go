@@ -18,6 +18,8 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/hinshun/vt10x"
+
+	"github.com/tidemark-sessions/tidemark/model"
 )
 
 // standIn is a model server that speaks the wire of OpenAI and keeps what it
@@ -69,6 +71,7 @@ func (s *standIn) answer(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"content\":%s}}]}\n\n", delta)
 		w.(http.Flusher).Flush()
 	}
+	finish := "stop"
 	learning := strings.Contains(string(req.Messages[0].Content), "List what the agent should know")
 	switch text := string(last.Content); {
 	case learning && strings.Contains(text, "slow to learn"):
@@ -91,8 +94,11 @@ func (s *standIn) answer(w http.ResponseWriter, r *http.Request) {
 		say("before \x1b]0;owned\x07\x1b[2J after \u202eabc")
 	default:
 		say("You said " + strings.Trim(text, `"`) + ".")
+		if strings.Contains(text, "at length") {
+			finish = "length"
+		}
 	}
-	fmt.Fprint(w, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
+	fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":%q}]}\n\ndata: [DONE]\n\n", finish)
 }
 
 func (s *standIn) requests() []wireRequest {
@@ -132,7 +138,12 @@ func openChat(t *testing.T, dir string, columns uint16, args ...string) *termina
 // openTerminal is openChat without waiting for the prompt.
 func openTerminal(t *testing.T, dir string, columns uint16, args ...string) *terminalChat {
 	t.Helper()
-	cmd := tidemarkIn(dir, append([]string{"chat"}, args...)...)
+	return onTerminal(t, tidemarkIn(dir, append([]string{"chat"}, args...)...), columns)
+}
+
+// onTerminal starts a program on a terminal.
+func onTerminal(t *testing.T, cmd *exec.Cmd, columns uint16) *terminalChat {
+	t.Helper()
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: columns})
 	if err != nil {
 		t.Skipf("no terminal: %v", err)
@@ -141,7 +152,7 @@ func openTerminal(t *testing.T, dir string, columns uint16, args ...string) *ter
 		cmd.Process.Kill()
 		tty.Close()
 	})
-	c := &terminalChat{cmd: cmd, tty: tty, dir: dir,
+	c := &terminalChat{cmd: cmd, tty: tty, dir: cmd.Dir,
 		screen: &screen{t: t, term: vt10x.New(vt10x.WithSize(int(columns), 40), vt10x.WithWriter(tty)), read: make(chan []byte)}}
 	go c.listen(tty)
 	return c
@@ -168,7 +179,7 @@ var savedLine = regexp.MustCompile(`Session saved: ([0-9a-f-]{36})`)
 
 func TestEveryWayOutSavesAndSaysWhereToFindIt(t *testing.T) {
 	t.Parallel()
-	model := newStandIn(t)
+	server := newStandIn(t)
 	for name, way := range map[string]struct {
 		leave func(*terminalChat)
 		args  []string
@@ -186,9 +197,11 @@ func TestEveryWayOutSavesAndSaysWhereToFindIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := openChat(t, t.TempDir(), 100, append([]string{"--base-url", model.URL}, way.args...)...)
-			c.types("Always use tabs.\r")
-			c.shows("You said Always use tabs..")
+			c := openChat(t, t.TempDir(), 100, append([]string{"--base-url", server.URL}, way.args...)...)
+			c.types("Always use tabs, at length.\r")
+			// That it was cut off is said when nothing is left to stop: from here
+			// on, Ctrl-C leaves.
+			c.shows("You said Always use tabs, at length..", model.StopText(model.StopMaxTokens))
 			way.leave(c)
 			code := c.ends()
 			shown := c.term.String()
@@ -205,7 +218,7 @@ func TestEveryWayOutSavesAndSaysWhereToFindIt(t *testing.T) {
 				t.FailNow()
 			}
 			out, err := tidemarkIn(c.dir, "cat", id[1]).Output()
-			if err != nil || !strings.Contains(string(out), "You said Always use tabs..") {
+			if err != nil || !strings.Contains(string(out), "You said Always use tabs, at length..") {
 				t.Errorf("it is not there: %v\n%s", err, out)
 			}
 			if out, err := tidemarkIn(c.dir, "lock", id[1], "--json=held").Output(); err != nil || !strings.Contains(string(out), `"held":false`) {

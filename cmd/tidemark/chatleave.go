@@ -81,6 +81,17 @@ func (x *waysOut) busy(ctx context.Context) (context.Context, func()) {
 	}
 }
 
+// answered notes that what is under way cannot be stopped any more, only
+// awaited: Ctrl-C is what it is at an idle prompt, unless the person wanted to
+// stop it before.
+func (x *waysOut) answered() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.stopped && x.staying.Err() == nil {
+		x.stop = nil
+	}
+}
+
 // whileStaying returns a context for a question: it ends when the person leaves.
 func (x *waysOut) whileStaying(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -141,6 +152,9 @@ func (x *waysOut) idle() bool {
 	defer x.mu.Unlock()
 	return x.stop == nil && x.staying.Err() == nil
 }
+
+// wished reports whether somebody wants to leave.
+func (x *waysOut) wished() bool { return x.staying.Err() != nil }
 
 // quick reports whether the person should not have to wait for a model: they
 // are in a hurry, or stopped one already.

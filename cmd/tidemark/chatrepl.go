@@ -56,7 +56,7 @@ func (t *talk) converse(ctx context.Context, id tidemark.SessionID, seq int64) e
 		return err
 	}
 	defer r.console.Close()
-	t.screen = &chatScreen{app: t.app, side: t.err, body: r.console}
+	t.screen = &chatScreen{app: t.app, side: t.err, body: r.console, over: r.exits.answered}
 	if onTerminal && term.IsTerminal(int(os.Stderr.Fd())) {
 		t.screen.side = r.console // beside the prompt, nobody else may write there
 	}
@@ -245,7 +245,12 @@ func (r *repl) turn(whole context.Context, work func(context.Context) error) {
 // during is what can be done while the agent works.
 func (r *repl) during(ctx context.Context, in console.Input) {
 	switch in.Kind {
-	case console.Interrupt: // the turn has ended meanwhile, or was stopped before
+	case console.Interrupt: // the turn was stopped before, or has nothing left to stop
+		if in.Text != "" && !r.exits.wished() {
+			r.console.SetLine("")
+		} else if r.leaving == nil {
+			r.leaving = &leaving{}
+		}
 	case console.EOF:
 		r.during(ctx, console.Input{Kind: console.Line, Text: "/exit"})
 	case console.Hangup:

@@ -21,6 +21,7 @@ type chatScreen struct {
 	*app
 	side   io.Writer // notices: stderr, or the console
 	format string    // of -p; "": a conversation
+	over   func()    // told when all that is left of a turn is to keep it; nil: nobody is
 
 	resized atomic.Bool // the terminal has another width
 
@@ -95,6 +96,9 @@ func (s *chatScreen) look(worker string) {
 
 // show is told by the chat what happens.
 func (s *chatScreen) show(e chat.Event) {
+	if (e.Answered || e.Ended != nil) && e.Worker == "" && s.over != nil {
+		s.over()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.format == "stream-json" {
