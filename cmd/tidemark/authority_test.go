@@ -465,6 +465,15 @@ func TestAuthorityDoesNotTravel(t *testing.T) {
 	t.Logf("%d cases in all", total)
 }
 
+// openPlain is openTerminal for one that has lines only: what is asked there is
+// answered with a line, at any time, where a key needs a moment of calm.
+func openPlain(t *testing.T, dir string, args ...string) *terminalChat {
+	t.Helper()
+	cmd := tidemarkIn(dir, append([]string{"chat"}, args...)...)
+	cmd.Env = append(cmd.Env, "TERM=dumb")
+	return onTerminal(t, cmd, 120)
+}
+
 // TestConsentOnATerminal goes on with a session of elsewhere as a person does.
 func TestConsentOnATerminal(t *testing.T) {
 	model := newStandIn(t)
@@ -482,11 +491,10 @@ func TestConsentOnATerminal(t *testing.T) {
 			w.states = map[string]store.Checkpoint{"two": {Approvals: []store.Approval{{Tool: "bash", Scope: "git"}}, Loops: []store.Loop{{ID: "loop-1", Goal: "ship\x1b[2J it\nnow", EverySeconds: 3600}}}}
 			w.fill("sqlite:" + w.dir + "/data/tidemark/tidemark.db")
 			cmd := []string{"--base-url", model.URL, "--resume", hostileTitle + "two"}
-			cli := openTerminal(t, w.dir, 120, cmd...)
+			cli := openPlain(t, w.dir, cmd...)
 			for i, key := range c.keys {
 				cli.shows([]string{"Grant them to this session?", "Grant: approval", "Grant: loop"}[i])
-				time.Sleep(400 * time.Millisecond) // a key that comes sooner is no answer
-				cli.types(key)
+				cli.types(key + "\r")
 			}
 			cli.shows(c.want)
 			if shown := cli.term.String(); strings.Contains(shown, "\x1b") || !strings.Contains(shown, "ship") {
@@ -499,7 +507,7 @@ func TestConsentOnATerminal(t *testing.T) {
 				t.Errorf("%d are granted: %s", got, out)
 			}
 			// It is asked once.
-			cli = openTerminal(t, w.dir, 120, cmd...)
+			cli = openPlain(t, w.dir, cmd...)
 			cli.shows("Resumed session")
 			cli.types("\x04")
 			cli.ends()

@@ -245,12 +245,13 @@ func fleetKey() (fleet.Key, error) {
 	return fleet.OpenKey(state)
 }
 
-// ready says that the fleet is up to whoever waits for it.
+// ready says that the fleet is up to whoever waits for it: in the log first, so
+// that it is there for whoever waited.
 func (f *fleetRoom) ready(ctx context.Context, s *store.Store, who tidemark.Holder, n *notifier) {
+	f.say("The fleet is up.")
 	if err := s.DaemonReady(ctx, who); err != nil {
 		f.complain(err)
 	}
-	f.say("The fleet is up.")
 	n.ready()
 }
 
