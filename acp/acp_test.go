@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -40,6 +41,22 @@ func TestItSaysWhatItCanAndNoMore(t *testing.T) {
 	for _, method := range []string{"authenticate", "session/set_mode", "nonsense", "_tidemark/nonsense"} {
 		_, err := try[any](e, method, map[string]any{})
 		refused(t, err, "Method not found")
+	}
+}
+
+// TestAnAnswerThatWasCutOffIsNoEndOfATurn: an editor is told why it ended, as
+// near as the protocol comes, and the person in words.
+func TestAnAnswerThatWasCutOffIsNoEndOfATurn(t *testing.T) {
+	r := newRig(t)
+	e := r.editor()
+	id := e.open(r.dir)
+	for stop, want := range map[string]sdk.StopReason{
+		model.StopEnd: sdk.StopReasonEndTurn, model.StopSequence: sdk.StopReasonEndTurn, model.StopMaxTokens: sdk.StopReasonMaxTokens,
+		model.StopRefusal: sdk.StopReasonRefusal, model.StopPause: sdk.StopReasonMaxTurnRequests, model.StopUnknown: sdk.StopReasonMaxTurnRequests,
+	} {
+		if got := e.say(id, "stop: "+stop); got != want {
+			t.Errorf("%s: %s, want %s", stop, got, want)
+		}
 	}
 }
 

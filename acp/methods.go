@@ -229,7 +229,8 @@ func (a *agent) outcome(ctx context.Context, turn chat.Turn, err error) (r sdk.P
 		r.StopReason = sdk.StopReasonMaxTokens
 	case model.StopRefusal:
 		r.StopReason = sdk.StopReasonRefusal
-	case chat.StopRounds:
+	case chat.StopRounds, model.StopPause, model.StopUnknown:
+		// It was not done: an editor may ask it to go on. A note says why.
 		r.StopReason = sdk.StopReasonMaxTurnRequests
 	default:
 		r.StopReason = sdk.StopReasonEndTurn

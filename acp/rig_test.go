@@ -28,10 +28,15 @@ import (
 )
 
 // slow is the demo model, which says a word and waits for its end when it is
-// asked to hang.
+// asked to hang, and ends its answer as it is told by "stop: REASON".
 type slow struct{ *demo.Client }
 
 func (m slow) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
+	if n := len(r.Entries); n > 0 && strings.HasPrefix(r.Entries[n-1].Text(), "stop: ") {
+		return func(yield func(model.Event, error) bool) {
+			yield(model.Event{Done: &model.Answer{Entry: tidemark.Say(tidemark.Assistant, "as far as this"), Stop: r.Entries[n-1].Text()[len("stop: "):]}}, nil)
+		}
+	}
 	if n := len(r.Entries); n == 0 || !strings.Contains(r.Entries[n-1].Text(), "hang") {
 		return m.Client.Stream(ctx, r)
 	}
