@@ -150,6 +150,9 @@ func nameOf(model string) string {
 		name = strings.TrimPrefix(name, region)
 	}
 	name = strings.TrimPrefix(name, "anthropic.")
+	if strings.HasPrefix(name, "claude-") {
+		name = strings.ReplaceAll(name, ".", "-") // some write claude-opus-4.5
+	}
 	name = strings.TrimSuffix(name, "-v1")
 	name = strings.TrimSuffix(name, "-latest")
 	for _, layout := range []string{"-20060102", "-2006-01-02"} {

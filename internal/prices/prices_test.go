@@ -4,23 +4,14 @@ import (
 	"errors"
 	"math"
 	"testing"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
 
-func day(text string) time.Time {
-	at, err := time.Parse(time.DateOnly, text)
-	if err != nil {
-		panic(err)
-	}
-	return at
-}
-
 func TestAnAnswerCostsWhatItsTokensCost(t *testing.T) {
 	u := tidemark.Usage{InputTokens: 1_000_000, OutputTokens: 100_000, CacheReadTokens: 2_000_000, CacheWriteTokens: 400_000}
 	for _, model := range []string{"claude-sonnet-4-5", "claude-sonnet-4-5-20250929", "anthropic/claude-sonnet-4-5", "Claude-Sonnet-4-5",
-		"us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5@20250929", "claude-sonnet-4-5[1m]"} {
+		"us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5@20250929", "anthropic/claude-sonnet-4.5", "claude-sonnet-4-5[1m]"} {
 		usd, known := BuiltIn().Cost(model, day("2025-12-01"), u)
 		if want := 3 + 1.5 + 0.6 + 1.5; !known || math.Abs(usd-want) > 1e-9 {
 			t.Errorf("%s: %v, %v; want %v", model, usd, known, want)
