@@ -201,6 +201,25 @@ func TestUsageIsAskedForInTimeZonesAndSteps(t *testing.T) {
 	}
 }
 
+func TestOldPricesAreSaidToBeOld(t *testing.T) {
+	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+	for asOf, old := range map[string]bool{"2026-08-01": true, "2026-11-01": false} {
+		st := store.New(memory.New(), &store.Options{Price: func(string, time.Time, tidemark.Usage) (store.Estimate, bool) {
+			at, err := time.Parse(time.DateOnly, asOf)
+			return store.Estimate{USD: 2, AsOf: at}, err == nil
+		}})
+		s := newTestServer(t, withPages, func(o *Options) {
+			o.Now = func() time.Time { return now }
+			o.Open = func(context.Context, tidemark.Principal) (*store.Store, error) { return st, nil }
+		})
+		keepUsed(t, st, tidemark.Session{Model: "large"}, 999, 0, now)
+		page := string(s.call(t, "reader-a", "GET", "/usage", nil).want(t, 200).Body)
+		if got := strings.Contains(page, "The prices are of "+asOf+", more than 90 days old."); got != old {
+			t.Errorf("prices of %s: said to be old %v, want %v", asOf, got, old)
+		}
+	}
+}
+
 func TestAStoreThatIsEmptySaysWhatToDo(t *testing.T) {
 	s := newTestServer(t, withPages)
 	page := string(s.call(t, "reader-a", "GET", "/usage", nil).want(t, 200).Body)

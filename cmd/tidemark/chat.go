@@ -271,7 +271,7 @@ func (t *talk) which(ctx context.Context) (tidemark.SessionID, int64, error) {
 		return "", 0, err
 	}
 	if elsewhere {
-		yes, err := t.goesElsewhere(p.Info)
+		yes, err := t.goesElsewhere(ctx, p.Info)
 		if err != nil || !yes {
 			return "", 0, err
 		}

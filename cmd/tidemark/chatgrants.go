@@ -99,7 +99,7 @@ func proposalText(p chat.Proposal) string {
 
 // goesElsewhere asks whether to go on with a session of another project, where
 // this one has none. Where nobody can be asked, a new one begins.
-func (t *talk) goesElsewhere(i store.Info) (bool, error) {
+func (t *talk) goesElsewhere(ctx context.Context, i store.Info) (bool, error) {
 	if t.cmd.Flags().Changed("prompt") || t.noInput || !t.terminal || !term.IsTerminal(int(os.Stdin.Fd())) {
 		t.say("This project has no session: a new one begins. The newest from elsewhere: tidemark chat -c -A")
 		return false, nil
@@ -109,7 +109,19 @@ func (t *talk) goesElsewhere(i store.Info) (bool, error) {
 		where = "no project"
 	}
 	fmt.Fprintf(t.err, "This project has no session. Go on with the newest from elsewhere, %q in %s? [y/N] ", render.CleanLine(i.Title), render.CleanLine(where))
-	line, err := bufio.NewReader(io.LimitReader(os.Stdin, 256)).ReadString('\n')
+	var line string
+	var err error
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		line, err = bufio.NewReader(io.LimitReader(os.Stdin, 256)).ReadString('\n')
+	}()
+	select {
+	case <-answered:
+	case <-ctx.Done(): // Ctrl-C is an answer, too; who reads ends with the program
+		fmt.Fprintln(t.err)
+		return false, context.Cause(ctx)
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, tidemark.Invalidf("stdin: %w", err)
 	}
