@@ -222,14 +222,18 @@ func (s *Server) runAgent(ctx context.Context, in *struct {
 		return nil, fail(ctx, err)
 	}
 	o := store.Order{Agent: in.Name, Prompt: in.Body.Prompt, Schedule: in.Body.Schedule}
-	for text, id := range map[*string]*tidemark.SessionID{&in.Body.Resume: &o.Resume, &in.Body.Fork: &o.Fork} {
-		if *text == "" {
+	// In this order, so that of two that are not there always the same is named.
+	for _, named := range []struct {
+		ref string
+		id  *tidemark.SessionID
+	}{{in.Body.Resume, &o.Resume}, {in.Body.Fork, &o.Fork}} {
+		if named.ref == "" {
 			continue
 		}
-		session, point, _ := strings.Cut(*text, "@")
+		session, point, _ := strings.Cut(named.ref, "@")
 		var v *store.View
-		if *id, err = tidemark.ParseSessionID(session); err == nil {
-			v, err = st.View(ctx, *id)
+		if *named.id, err = tidemark.ParseSessionID(session); err == nil {
+			v, err = st.View(ctx, *named.id)
 		}
 		if err == nil && point != "" {
 			o.Entry, err = v.At(ctx, point)
