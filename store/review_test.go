@@ -73,7 +73,7 @@ func TestAReviewIsAnsweredOnce(t *testing.T) {
 	}
 }
 
-func TestWithoutACallAllThatWaitsIsAnswered(t *testing.T) {
+func TestWithoutACallAllThatWaitsIsDeniedAndNothingApproved(t *testing.T) {
 	s := open(t)
 	j, other := addJob(t, s, "coder"), addJob(t, s, "coder")
 	startJob(t, s, j.ID, "daemon", store.SlotLimits{})
@@ -85,10 +85,13 @@ func TestWithoutACallAllThatWaitsIsAnswered(t *testing.T) {
 	if n, err := s.AnswerReview(t.Context(), j.ID, "c2", false, who("ada"), ""); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if n, err := s.AnswerReview(t.Context(), j.ID, "", true, who("ada"), ""); n != 2 || err != nil {
+	if n, err := s.AnswerReview(t.Context(), j.ID, "", true, who("ada"), ""); n != 0 || !errors.Is(err, tidemark.ErrInvalid) {
+		t.Errorf("two calls were approved at once: %d, %v, want ErrInvalid", n, err)
+	}
+	if n, err := s.AnswerReview(t.Context(), j.ID, "", false, who("ada"), ""); n != 2 || err != nil {
 		t.Fatal(n, err)
 	}
-	if got, want := reviewStates(t, s, j.ID), "c1 approved, c2 denied, c3 approved"; got != want {
+	if got, want := reviewStates(t, s, j.ID), "c1 denied, c2 denied, c3 denied"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if n, err := s.AnswerReview(t.Context(), j.ID, "", true, who("ada"), ""); n != 0 || !errors.Is(err, tidemark.ErrNotFound) {
