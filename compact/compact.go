@@ -34,6 +34,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -131,22 +132,30 @@ func (o Options) Or() Options {
 // limits already.
 const leastSummary = 1024
 
-// within makes a summary small enough for the room that what stays leaves.
-func (o Options) within(stays size) Options {
-	left := -1
+// summaryRoom is how many bytes a summary may have beside what stays; negative
+// where nothing limits it.
+func (o Options) summaryRoom(stays size) int {
+	if o.MaxBytes <= 0 && o.MaxTokens <= 0 {
+		return -1
+	}
+	left := math.MaxInt
 	if o.MaxBytes > 0 {
 		left = o.MaxBytes - stays.bytes
 	}
 	if o.MaxTokens > 0 {
-		// A character of several bytes may cost a token.
-		if n := 2 * (o.MaxTokens - stays.tokens - tokensPerMessage); left < 0 || n < left {
-			left = n
-		}
+		// A character of two bytes may cost a token, and what is left of the
+		// others one more.
+		left = min(left, 2*(o.MaxTokens-stays.tokens-tokensPerMessage-1))
 	}
-	if o.MaxBytes <= 0 && o.MaxTokens <= 0 {
+	return max(left, leastSummary)
+}
+
+// within makes the parts of a summary small enough for the room that it has.
+func (o Options) within(room int) Options {
+	if room < 0 {
 		return o
 	}
-	left = max(left, leastSummary) - summaryFrame
+	left := room - summaryFrame
 	o.Carry = min(o.Carry, left/4)
 	o.Section = min(o.Section, left/2)
 	o.Code = min(o.Code, left/4)
@@ -257,7 +266,8 @@ func Compact(ctx context.Context, entries []tidemark.Entry, o Options) (Result, 
 		return Result{}, tidemark.Invalidf("compaction %.40q: want %s, %s, %s or %s", o.Strategy, Simple, CodeAware, RoleBudget, Model)
 	}
 	c := divide(entries, o)
-	o = o.within(c.system.plus(c.kept))
+	room := o.summaryRoom(c.system.plus(c.kept))
+	o = o.within(room)
 	if len(c.part) == 0 {
 		return Result{}, fmt.Errorf("%w: the conversation is no longer than what stays", ErrNoGain)
 	}
@@ -266,6 +276,9 @@ func Compact(ctx context.Context, entries []tidemark.Entry, o Options) (Result, 
 		return Result{}, err
 	}
 	text := carried(c.old, o.Carry) + "\n\n" + section.text
+	if room >= 0 {
+		text = bounded(text, room) // budgets of roles, and what a model says, know nothing of it
+	}
 	before, after := c.all(), c.stays()
 	after.bytes += len(text) - c.summaries.bytes
 	fewer := after.messages < before.messages

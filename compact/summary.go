@@ -383,6 +383,16 @@ func carried(old []string, limit int) string {
 	return Tag + "\n\n" + leftOut + "\n" + newest(body, limit)
 }
 
+// bounded returns a summary, or of one that is longer than limit its newest part.
+func bounded(text string, limit int) string {
+	const begin = Tag + "\n\n" + leftOut + "\n"
+	body := strings.TrimPrefix(text, Tag)
+	for keep := limit - len(begin); len(text) > limit && keep > 0; keep -= max(len(text)-limit, 1) {
+		text = begin + newest(body, keep)
+	}
+	return text
+}
+
 // newest returns some limit bytes from the end of s. It begins with a line, if
 // one begins within the first half of that, and opens the code that it begins
 // in.

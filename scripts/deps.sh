@@ -26,7 +26,8 @@ need lintian lintian
 need systemd-analyze systemd
 need ps procps           # what runs
 need git git
-need groff groff-base   # shows manual pages
+need groff groff-base    # shows manual pages
+need curl curl           # the examples of the HTTP guide
 need update-ca-certificates ca-certificates # whom npm believes
 # Distributions keep the server's programs out of PATH, a folder a version.
 if ! command -v initdb >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; then
