@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -58,6 +59,23 @@ var moments = []moment{
 	{"approval", "slow to learn, run touch file", "[n] deny", false, false},
 }
 
+// grantHere makes the grants of a home that was copied those of the copy: they
+// are for one project, and for their owner's eyes alone.
+func grantHere(t *testing.T, from, to string) {
+	t.Helper()
+	path := filepath.Join(to, ".local", "state", "tidemark", "grants.json")
+	granted, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.ReplaceAll(granted, []byte(from), []byte(to)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestASecondWayOutAlwaysEndsTheProgram takes every two ways out of a chat one
 // after the other, whatever it is busy with and however long the model would
 // take to learn.
@@ -80,6 +98,7 @@ func TestASecondWayOutAlwaysEndsTheProgram(t *testing.T) {
 					if err := os.CopyFS(dir, os.DirFS(begun)); err != nil {
 						t.Fatal(err)
 					}
+					grantHere(t, begun, dir)
 					c := openChat(t, dir, 100, "--base-url", model.URL, "--resume", "talk")
 					c.leaves(m, one, two)
 				})
