@@ -163,9 +163,14 @@ func loose(t testing.TB, name string, b []byte) any {
 		}
 		return v
 	}
-	asJSON, err := yaml.YAMLToJSON(b)
+	// Not by YAMLToJSON, which writes control characters as JSON has none.
+	var read any
+	err := yaml.Unmarshal(b, &read)
 	if err == nil {
-		err = json.Unmarshal(asJSON, &v)
+		var asJSON []byte
+		if asJSON, err = json.Marshal(read); err == nil {
+			err = json.Unmarshal(asJSON, &v)
+		}
 	}
 	if err != nil {
 		t.Errorf("%s: %v\n%s", name, err, b)
