@@ -65,6 +65,9 @@ func Truncate(s string, columns int) string {
 // character with all that is drawn into it. An emoji sequence is one emoji
 // wide, as terminals that know of sequences draw it.
 func cluster(s string) (n, columns int) {
+	if b := s[0]; b < ' ' || b == 0x7f {
+		return 1, runeWidth(rune(b)) // a tab or another control bears no accent
+	}
 	if b := s[0]; b >= ' ' && b < 0x7f && (len(s) == 1 || s[1] < utf8.RuneSelf) {
 		return 1, 1
 	}
