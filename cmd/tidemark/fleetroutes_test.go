@@ -364,11 +364,11 @@ func TestNoRouteRunsAnythingInAFleetThatIsUp(t *testing.T) {
 		if in := f.kept(daemonSecret); in != "" {
 			t.Errorf("%s: the environment of the fleet is in %s", route, in)
 		}
-		t.Logf("%s: %d cases", route, f.cases)
+		t.Logf("%s: %d requests and lines", route, f.cases)
 		total, f.cases = total+f.cases, 0
 	}
-	t.Logf("%d cases in all", total)
+	t.Logf("%d requests and lines in all", total)
 	if total < 150 {
-		t.Errorf("%d cases, want at least 150", total)
+		t.Errorf("%d requests and lines, want at least 150", total)
 	}
 }
