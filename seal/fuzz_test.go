@@ -17,7 +17,7 @@ func FuzzHeader(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	pass, err := PassphraseSlot("", []byte("p"), &Cost{Time: 1, MemoryKiB: 64, Threads: 1})
+	pass, err := PassphraseSlot("", []byte("correct horse"), &Cost{Time: 1, MemoryKiB: 64, Threads: 1})
 	if err != nil {
 		f.Fatal(err)
 	}

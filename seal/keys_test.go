@@ -111,9 +111,9 @@ func TestWhatCannotBeASlotIsRefused(t *testing.T) {
 	pq := must[*age.HybridIdentity](t)(age.GenerateHybridIdentity())
 	for what, err := range map[string]error{
 		"an empty passphrase":      second(seal.PassphraseSlot("", nil, nil)),
-		"too much memory":          second(seal.PassphraseSlot("", []byte("x"), &seal.Cost{Time: 1, MemoryKiB: 2 << 20, Threads: 1})),
-		"no time":                  second(seal.PassphraseSlot("", []byte("x"), &seal.Cost{MemoryKiB: 64, Threads: 1})),
-		"a label with a newline":   second(seal.PassphraseSlot("a\nb", []byte("x"), cheap)),
+		"too much memory":          second(seal.PassphraseSlot("", []byte("correct horse"), &seal.Cost{Time: 1, MemoryKiB: 2 << 20, Threads: 1})),
+		"no time":                  second(seal.PassphraseSlot("", []byte("correct horse"), &seal.Cost{MemoryKiB: 64, Threads: 1})),
+		"a label with a newline":   second(seal.PassphraseSlot("a\nb", []byte("correct horse"), cheap)),
 		"no recipient":             second(seal.AgeSlot("")),
 		"a secret as a recipient":  second(seal.AgeSlot("", x.String())),
 		"hybrid beside X25519":     second(seal.AgeSlot("", x.Recipient().String(), pq.Recipient().String())),
@@ -193,7 +193,7 @@ func TestOnlyAnEmptyStoreIsSealed(t *testing.T) {
 
 func TestAHostileHeaderCostsNothing(t *testing.T) {
 	inner := memory.New()
-	b := must[*seal.Backend](t)(seal.Create(ctx, inner.Again(), must[seal.NewSlot](t)(seal.PassphraseSlot("", []byte("p"), cheap))))
+	b := must[*seal.Backend](t)(seal.Create(ctx, inner.Again(), must[seal.NewSlot](t)(seal.PassphraseSlot("", []byte("correct horse"), cheap))))
 	talk(t, b)
 	for what, c := range map[string]struct {
 		from, to string
@@ -215,7 +215,7 @@ func TestAHostileHeaderCostsNothing(t *testing.T) {
 		if r.Body = []byte(strings.Replace(was, c.from, c.to, 1)); string(r.Body) == was {
 			t.Fatalf("%s: the header has no %s", what, c.from)
 		}
-		_, err := seal.Open(ctx, changed.store(t), seal.Passphrase([]byte("p")))
+		_, err := seal.Open(ctx, changed.store(t), seal.Passphrase([]byte("correct horse")))
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: Open = %v, want %v", what, err, c.want)
 		}

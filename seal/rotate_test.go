@@ -65,7 +65,7 @@ func TestARotationThatIsKilledAnywhereOpensAndCanBeFinished(t *testing.T) {
 	first := seal.NewKeyFile()
 	origin := memory.New()
 	b := must[*seal.Backend](t)(seal.Create(ctx, origin.Again(), must[seal.NewSlot](t)(seal.FileSlot("old", first)),
-		must[seal.NewSlot](t)(seal.PassphraseSlot("", []byte("p"), cheap))))
+		must[seal.NewSlot](t)(seal.PassphraseSlot("", []byte("correct horse"), cheap))))
 	talk(t, b)
 	for i := range manySessions {
 		keep(t, b, says(key("session", sessionID(i)), 1, "hello"))
@@ -80,7 +80,7 @@ func TestARotationThatIsKilledAnywhereOpensAndCanBeFinished(t *testing.T) {
 			log := key("session", sessionID(i))
 			same(t, readAll(t, b, log)[log.String()+"@1"], "user  hello")
 		}
-		same(t, readAll(t, reopened(t, inner, seal.Passphrase([]byte("p"))), logs...), want)
+		same(t, readAll(t, reopened(t, inner, seal.Passphrase([]byte("correct horse"))), logs...), want)
 		return b
 	}
 	for _, after := range []bool{false, true} {

@@ -117,10 +117,11 @@ func printOf(key *secret) string {
 	return hexOf(id[:slotIDBytes])
 }
 
-// PassphraseSlot lets a passphrase open the store.
+// PassphraseSlot lets a passphrase open the store. ErrInvalid: it is too easily
+// guessed.
 func PassphraseSlot(label string, passphrase []byte, cost *Cost) (NewSlot, error) {
-	if len(passphrase) == 0 {
-		return NewSlot{}, tidemark.Invalidf("passphrase: is empty")
+	if err := checkPassphrase(passphrase); err != nil {
+		return NewSlot{}, err
 	}
 	c := defaultCost
 	if cost != nil {
