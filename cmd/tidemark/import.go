@@ -528,7 +528,7 @@ func (b *bringing) attach(ctx context.Context) error {
 	} else {
 		sess := b.file.Session
 		sess.Base = nil // its past is in the file
-		if sess.Project == "" {
+		if sess.Project == "" && !b.upload { // the folder of a server says nothing of what was sent to it
 			sess.Project = b.project()
 		}
 		b.w = b.s.Create(sess, b.holder(b.cmd))
