@@ -151,6 +151,9 @@ func (c *check) record(key tidemark.Key, name string) error {
 	if errors.As(err, &d) {
 		return c.say(key, 0, d.Place, d.What)
 	}
+	if _, herr := c.b.fs.Stat(headPath(key)); err == nil && errors.Is(herr, fs.ErrNotExist) {
+		return c.gone(key) // no head will tell
+	}
 	return err
 }
 
@@ -158,6 +161,11 @@ func (c *check) record(key tidemark.Key, name string) error {
 // head that cannot be read is no damage: it is not synced, so a power cut may
 // tear it, and the next append writes it anew.
 func (c *check) head(key tidemark.Key, name string) error {
+	return c.gone(key)
+}
+
+// gone reports a log that is not there and should be.
+func (c *check) gone(key tidemark.Key) error {
 	st, err := c.b.look(key)
 	if err != nil || st.exists || st.lost == nil {
 		return err
@@ -167,7 +175,7 @@ func (c *check) head(key tidemark.Key, name string) error {
 
 // log reads every line.
 func (c *check) log(key tidemark.Key, name string) error {
-	st, err := c.b.look(key)
+	st, err := c.b.lookFor(key, c.b.floor(key))
 	if err != nil {
 		return err
 	}

@@ -101,6 +101,7 @@ type commit struct {
 	batch   *tidemark.Batch
 	which   []int
 	targets []*target // of batch.Appends
+	floors  []int64   // of the logs of batch.Puts
 	done    bool
 }
 
@@ -158,12 +159,14 @@ func (c *commit) stands() error {
 		}
 	}
 	for i := range c.batch.Puts {
-		if err := c.at(c.batch.Puts[i].Key, c.batch.Replaces(c.batch.Puts[i])); err != nil {
+		floor, err := c.at(c.batch.Puts[i].Key, c.batch.Replaces(c.batch.Puts[i]))
+		if err != nil {
 			return err
 		}
+		c.floors = append(c.floors, c.raised(c.batch.Puts[i].Key, floor))
 	}
 	for _, n := range c.batch.Deletes {
-		if err := c.at(n.Key, n.Version); err != nil {
+		if _, err := c.at(n.Key, n.Version); err != nil {
 			return err
 		}
 	}
@@ -175,15 +178,16 @@ func (c *commit) stands() error {
 	return nil
 }
 
-func (c *commit) at(key tidemark.Key, want int64) error {
+// at checks the version of a record, and returns the floor of its log.
+func (c *commit) at(key tidemark.Key, want int64) (floor int64, err error) {
 	r, sound, err := c.b.readRecord(key)
 	if err != nil && !sound {
-		return err
+		return 0, err
 	}
 	if r.Version != want {
-		return atVersion(key, r.Version, want)
+		return 0, atVersion(key, r.Version, want)
 	}
-	return nil
+	return r.Head.Length, nil
 }
 
 func atVersion(key tidemark.Key, have, want int64) error {
@@ -217,7 +221,7 @@ func (c *commit) carryOut() error {
 			}
 			return durable.SyncDir(c.b.fs, path.Dir(name))
 		}
-		return c.b.drop(b.Drops[0])
+		return c.dropAlone(b.Drops[0])
 	})
 }
 
@@ -287,11 +291,25 @@ func (c *commit) appended(i int, before state) {
 
 func (c *commit) putAlone() error {
 	r := c.batch.Stamp(c.batch.Puts[0])
+	r.Head = tidemark.Head{Length: c.floors[0]}
 	name := recordPath(r.Key)
 	if err := durable.MkdirAll(c.b.fs, path.Dir(name)); err != nil {
 		return err
 	}
 	return durable.Replace(c.b.fs, c.b.tmpName(), name, appendRecord(nil, &r))
+}
+
+// dropAlone drops a log whose record stays and must not miss it. On a full disk
+// the record can be written only in the room that the log had.
+func (c *commit) dropAlone(log tidemark.Key) error {
+	full := c.b.setFloor(log, 0)
+	if full != nil && !durable.IsFull(full) {
+		return full
+	}
+	if err := c.b.drop(log); err != nil || full == nil {
+		return err
+	}
+	return c.b.setFloor(log, 0)
 }
 
 // drop removes a log. Its head goes first and for good: a head that came back

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -317,5 +318,145 @@ func flipped(t *testing.T, disk *crashfs.FS, name string, data []byte, at int, w
 		if int64(len(seqs)) < length && !found {
 			t.Fatalf("%s byte %d: a line of %s is missing without a word", name, at, k)
 		}
+	}
+}
+
+// TestALogThatIsAnotherOrNoneIsDamage swaps, empties, removes and puts back logs
+// together with their heads, so that each file is sound by itself.
+func TestALogThatIsAnotherOrNoneIsDamage(t *testing.T) {
+	const headA, logB, headB = "heads/session/a.json", "logs/session/b.ndjson", "heads/session/b.json"
+	swap := func(t *testing.T, dir, x, y string) {
+		t.Helper()
+		for _, move := range [][2]string{{x, "swap"}, {y, x}, {"swap", y}} {
+			if err := os.Rename(filepath.Join(dir, move[0]), filepath.Join(dir, move[1])); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	empty := func(b []byte) []byte { return nil }
+	remove := func(t *testing.T, dir string, names ...string) {
+		t.Helper()
+		for _, name := range names {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	withoutFloors := func(t *testing.T, dir string) { // as a store of an earlier program
+		t.Helper()
+		for _, name := range []string{"records/session/a.json", "records/session/b.json"} {
+			edit(t, dir, name, func(b []byte) []byte { return floorMember.ReplaceAll(b, nil) })
+		}
+	}
+	for name, harm := range map[string]func(t *testing.T, dir string){
+		"swapped": func(t *testing.T, dir string) { swap(t, dir, logA, logB); swap(t, dir, headA, headB) },
+		"swapped, without floors": func(t *testing.T, dir string) {
+			withoutFloors(t, dir)
+			swap(t, dir, logA, logB)
+			swap(t, dir, headA, headB)
+		},
+		"swapped without heads": func(t *testing.T, dir string) { swap(t, dir, logA, logB); remove(t, dir, headA, headB) },
+		"emptied":               func(t *testing.T, dir string) { edit(t, dir, logA, empty); edit(t, dir, headA, empty) },
+		"emptied, without floors": func(t *testing.T, dir string) {
+			withoutFloors(t, dir)
+			edit(t, dir, logA, empty)
+			edit(t, dir, headA, empty)
+		},
+		"emptied, and the head removed": func(t *testing.T, dir string) { edit(t, dir, logA, empty); remove(t, dir, headA) },
+		"removed":                       func(t *testing.T, dir string) { remove(t, dir, logA, headA) },
+		"put back": func(t *testing.T, dir string) {
+			was := t.TempDir()
+			old := open(t, was, &files.Options{Create: true})
+			keep(t, old, run(sessA, 1, 2))
+			for _, name := range []string{logA, headA} {
+				edit(t, dir, name, func([]byte) []byte {
+					b, err := os.ReadFile(filepath.Join(was, name))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return b
+				})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			b := open(t, dir, &files.Options{Create: true})
+			for _, k := range []tidemark.Key{sessA, sessB} {
+				keep(t, b, backendtest.NewRecord(k, 1, `{}`), run(k, 1, 2))
+				keep(t, b, run(k, 3, 4))
+				keep(t, b, backendtest.NewRecord(k, 2, `{"title":"x"}`)) // raises the floor
+			}
+			b.Close()
+			harm(t, dir)
+			b = open(t, dir, nil)
+			if _, err := b.Get(ctx, sessA); !errors.Is(err, tidemark.ErrCorrupt) {
+				t.Errorf("Get = %v, want ErrCorrupt", err)
+			}
+			if _, damages := read(t, b, sessA); len(damages) == 0 && name != "put back" { // there the record tells
+				t.Error("Lines tells of no damage")
+			}
+			for _, first := range []int64{1, 3, 5} {
+				if _, err := b.Commit(ctx, batchOf(run(sessA, first, first))); !errors.Is(err, tidemark.ErrCorrupt) {
+					t.Errorf("Commit of line %d = %v, want ErrCorrupt", first, err)
+				}
+			}
+			if found := checked(t, b); len(found) == 0 {
+				t.Error("Check finds nothing")
+			}
+		})
+	}
+}
+
+var floorMember = regexp.MustCompile(`,\n  "lines": "[^"]*"`)
+
+func checked(t *testing.T, b *files.Backend) (found []error) {
+	t.Helper()
+	for err := range b.Check(ctx) {
+		if !errors.Is(err, tidemark.ErrCorrupt) {
+			t.Errorf("Check: %v", err)
+		}
+		found = append(found, err)
+	}
+	return found
+}
+
+// Mending accepts what is lost for good. Lines of another log are not lost.
+func TestMendAcceptsAnEmptiedLogAndLeavesASwappedOne(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir, &files.Options{Create: true})
+	keep(t, b, backendtest.NewRecord(sessA, 1, `{}`), run(sessA, 1, 3))
+	b.Close()
+	for _, name := range []string{logA, "heads/session/a.json"} {
+		edit(t, dir, name, func([]byte) []byte { return nil })
+	}
+	b = open(t, dir, nil)
+	for _, err := range b.Mend(ctx) {
+		if err != nil {
+			t.Fatalf("Mend: %v", err)
+		}
+	}
+	keep(t, b, run(sessA, 1, 1))
+	if found := checked(t, b); found != nil {
+		t.Errorf("Check after Mend: %v", found)
+	}
+	keep(t, b, backendtest.NewRecord(sessB, 1, `{}`), run(sessB, 1, 3))
+	b.Close()
+	data, err := os.ReadFile(filepath.Join(dir, "logs/session/b.ndjson"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit(t, dir, logA, func([]byte) []byte { return data })
+	if err := os.Remove(filepath.Join(dir, "heads/session/a.json")); err != nil {
+		t.Fatal(err)
+	}
+	b = open(t, dir, nil)
+	for _, err := range b.Mend(ctx) {
+		if err != nil {
+			t.Fatalf("Mend: %v", err)
+		}
+	}
+	if _, err := b.Get(ctx, sessA); !errors.Is(err, tidemark.ErrCorrupt) {
+		t.Errorf("Get of a log with lines of another = %v, want ErrCorrupt", err)
 	}
 }

@@ -22,7 +22,7 @@ func FilesOf(k tidemark.Key, r tidemark.Record, l tidemark.Line, at time.Time) m
 
 // IntentOf returns the file of a batch that is under way.
 func IntentOf(batch tidemark.Batch) []byte {
-	b, err := intentOf(&batch).encode()
+	b, err := intentOf(&batch, make([]int64, len(batch.Puts))).encode()
 	if err != nil {
 		panic(err)
 	}

@@ -22,7 +22,7 @@ func (b *Backend) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, e
 	if err != nil {
 		return r, b.reading(key, err)
 	}
-	st, err := b.look(key)
+	st, err := b.lookFor(key, r.Head.Length)
 	if err != nil {
 		return r, b.reading(key, err)
 	}
@@ -37,7 +37,8 @@ func (b *Backend) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, e
 }
 
 // readRecord returns the record of key, at version 0 when there is none. With
-// a *tidemark.Damage, sound says that its version still is to be trusted.
+// a *tidemark.Damage, sound says that its version still is to be trusted. The
+// length in its Head is the floor of its log.
 func (b *Backend) readRecord(key tidemark.Key) (r tidemark.Record, sound bool, err error) {
 	name := recordPath(key)
 	data, err := durable.ReadFile(b.fs, name)

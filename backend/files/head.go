@@ -18,6 +18,7 @@ const headBytes = 512
 type head struct {
 	tidemark.Head
 	end  int64  // where the newest line ends
+	file bool   // there is one, whether it can be read or not
 	life string // drawn when the file is made: tells a log from an earlier one of its name
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"hash/crc32"
+	"slices"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -36,10 +37,12 @@ type intentAppend struct {
 	Lines string `json:"lines"`
 }
 
-func intentOf(batch *tidemark.Batch) *intent {
+// intentOf writes a batch down; floors are those of the logs of its puts.
+func intentOf(batch *tidemark.Batch, floors []int64) *intent {
 	in := &intent{Batch: batch.ID, At: batch.At, Adopt: batch.Adopt, Drops: batch.Drops}
-	for _, r := range batch.Puts {
+	for i, r := range batch.Puts {
 		r = batch.Stamp(r)
+		r.Head = tidemark.Head{Length: floors[i]}
 		in.Puts = append(in.Puts, intentPut{r.Key, r.Version, string(appendRecord(nil, &r))})
 	}
 	for _, n := range batch.Deletes {
@@ -57,6 +60,12 @@ func (in *intent) replaces(p intentPut) int64 {
 		return 0
 	}
 	return p.Version - 1
+}
+
+// keeps reports whether the record of key stays as it is.
+func (in *intent) keeps(key tidemark.Key) bool {
+	is := func(p intentPut) bool { return p.Key == key }
+	return !slices.ContainsFunc(in.Puts, is) && !slices.ContainsFunc(in.Deletes, is)
 }
 
 const intentSumBytes = len(`{"sum":"00000000"}` + "\n")

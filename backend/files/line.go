@@ -28,6 +28,10 @@ type line struct {
 // does not cover: a changed batch id or part would otherwise pass unnoticed.
 func (l *line) sums(log tidemark.Key) (sum, tie uint32) {
 	sum = l.Checksum(log)
+	return sum, l.tieTo(sum)
+}
+
+func (l *line) tieTo(sum uint32) uint32 {
 	if l.scratch == nil {
 		l.scratch = make([]byte, 0, 64)
 	}
@@ -39,7 +43,7 @@ func (l *line) sums(log tidemark.Key) (sum, tie uint32) {
 		b = append(append(b, 0), l.by...)
 	}
 	l.scratch = b
-	return sum, crc32.Update(sum, castagnoli, b)
+	return crc32.Update(sum, castagnoli, b)
 }
 
 // writer returns the batch that wrote the line here: its own, unless it was

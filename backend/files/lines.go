@@ -86,7 +86,7 @@ func (w *walk) span(span tidemark.Span) error {
 	defer f.Close()
 	w.f, w.number.f = f, f
 	st, err := settle(f, w.log, h, known)
-	if err == nil && st.lost != nil {
+	if err == nil && (st.lost != nil || !known) {
 		st, err = w.b.look(w.log) // a log that was dropped meanwhile is not lost
 	}
 	if err != nil {

@@ -151,7 +151,7 @@ func (b *Backend) listed(key tidemark.Key, hasLog bool) (*listed, error) {
 		l.damage = err
 	}
 	l.Body = nil
-	st, err := b.look(key)
+	st, err := b.lookFor(key, l.Head.Length)
 	if err != nil {
 		return nil, err
 	}

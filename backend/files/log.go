@@ -32,34 +32,49 @@ func (b *Backend) readHead(log tidemark.Key) (h head, ok bool) {
 	var buf [headBytes + 1]byte
 	n, err := f.ReadAt(buf[:], 0)
 	if err != nil && err != io.EOF {
-		return h, false
+		return head{file: true}, false
 	}
-	return h, parseHead(buf[:n], log, &h)
+	ok = parseHead(buf[:n], log, &h)
+	h.file = true
+	return h, ok
 }
 
 // look returns the state of a log as a reader sees it, most often without
 // opening it. The head is read first: a log only grows, so one that is shorter
 // than a head read before is not one that a writer was about to make longer.
-func (b *Backend) look(log tidemark.Key) (state, error) {
+func (b *Backend) look(log tidemark.Key) (state, error) { return b.lookFor(log, floorUnread) }
+
+// lookFor is look for who knows the floor of the log, most often because the
+// record was read anyway.
+func (b *Backend) lookFor(log tidemark.Key, floor int64) (state, error) {
 	for tries := 0; ; tries++ {
-		h, ok := b.readHead(log)
-		info, err := b.fs.Stat(logPath(log))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return state{}, err
-		}
-		if err == nil && ok && info.Size == h.end {
-			return state{head: h, size: h.end, synced: h.end, exists: true}, nil
-		}
-		if err != nil && !ok {
-			return state{}, nil
-		}
-		st, err := b.examine(log, h, ok)
+		st, err := b.lookOnce(log, floor)
 		if err != nil || st.lost == nil || tries == 2 {
 			return st, err
 		}
 		// A log that was dropped and begun again between the two looks is
 		// not lost; one that is lost stays so.
+		floor = b.floor(log)
 	}
+}
+
+func (b *Backend) lookOnce(log tidemark.Key, floor int64) (state, error) {
+	h, ok := b.readHead(log)
+	info, err := b.fs.Stat(logPath(log))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return state{}, err
+	}
+	var st state
+	if err == nil && ok && info.Size == h.end {
+		st = state{head: h, size: h.end, synced: h.end, exists: true}
+	} else if st, err = b.examine(log, h, ok); err != nil {
+		return st, err
+	}
+	if floor == floorUnread && !ok {
+		floor = b.floor(log)
+	}
+	st.atLeast(log, floor, h.file)
+	return st, nil
 }
 
 // examine opens a log and finds its end.
@@ -108,6 +123,9 @@ func settle(f durable.File, log tidemark.Key, h head, known bool) (state, error)
 	}
 	st.head = t.head
 	switch {
+	case !known && t.Length == 0 && ofAnother(f, log, info.Size):
+		st.lost = &tidemark.Damage{Key: log, Seq: 1, Place: logPath(log), What: "its lines were changed, or are those of another log"}
+		st.Length, st.end, st.synced = 1, info.Size, info.Size
 	case !known:
 	case h.end > info.Size:
 		st.lost = lostTail(log, t.Length, h.Length)

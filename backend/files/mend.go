@@ -119,18 +119,17 @@ func (m *mend) leftovers() error {
 	return nil
 }
 
-// tails accepts logs that are shorter than their heads say.
+// tails accepts logs that are shorter than their heads or records say.
 func (m *mend) tails() error {
 	kinds, err := m.b.kinds()
 	if err != nil {
 		return err
 	}
 	for _, kind := range kinds {
-		ids, err := m.b.names(headsDir, kind, ".json")
+		ids, err := m.b.ids(kind)
 		if err != nil {
 			return err
 		}
-		slices.Sort(ids)
 		for _, id := range ids {
 			if err := m.tail(tidemark.Key{Kind: kind, ID: id}); err != nil {
 				return err
@@ -147,22 +146,19 @@ func (m *mend) tail(log tidemark.Key) error {
 	if err := m.ctx.Err(); err != nil {
 		return err
 	}
-	st, err := m.b.look(log)
+	st, err := m.b.lookFor(log, m.b.floor(log))
 	if err != nil || st.lost == nil {
 		return err
 	}
-	aside := asideName(log, ".head")
-	if err := durable.MkdirAll(m.b.fs, path.Dir(aside)); err != nil {
+	if foreign, err := m.foreign(log); err != nil || foreign && st.lost.Seq == 1 {
+		return err // whose lines they are can still be found out; checking tells
+	}
+	aside, err := m.setHeadAside(log)
+	if err != nil {
 		return err
 	}
-	if err := m.b.fs.Rename(headPath(log), aside); err != nil {
+	if err := m.b.setFloor(log, 0); err != nil {
 		return err
-	}
-	// Where it is now, before it is no longer where it was.
-	for _, dir := range []string{path.Dir(aside), path.Dir(headPath(log))} {
-		if err := durable.SyncDir(m.b.fs, dir); err != nil {
-			return err
-		}
 	}
 	m.b.keys.forget(log)
 	m.b.list.forget(log)
@@ -171,9 +167,48 @@ func (m *mend) tail(log tidemark.Key) error {
 		return err
 	}
 	defer t.close()
-	m.say("%s: the log ends at line %d and lines %d to %d are lost; the head that told of them is kept as %s",
-		log, t.st.Length, t.st.Length+1, st.Length, aside)
+	kept := ""
+	if aside != "" {
+		kept = "; the head that told of them is kept as " + aside
+	}
+	m.say("%s: the log ends at line %d and lines %d to %d are lost%s", log, t.st.Length, t.st.Length+1, st.Length, kept)
 	return nil
+}
+
+// foreign reports whether a log holds the lines of another one.
+func (m *mend) foreign(log tidemark.Key) (bool, error) {
+	f, err := m.b.fs.OpenFile(logPath(log), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	return err == nil && ofAnother(f, log, info.Size), err
+}
+
+// setHeadAside returns where the head is now, "" when there was none.
+func (m *mend) setHeadAside(log tidemark.Key) (string, error) {
+	aside := asideName(log, ".head")
+	if err := durable.MkdirAll(m.b.fs, path.Dir(aside)); err != nil {
+		return "", err
+	}
+	err := m.b.fs.Rename(headPath(log), aside)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	// Where it is now, before it is no longer where it was.
+	for _, dir := range []string{path.Dir(aside), path.Dir(headPath(log))} {
+		if err := durable.SyncDir(m.b.fs, dir); err != nil {
+			return "", err
+		}
+	}
+	return aside, nil
 }
 
 // asideBytes is how much chance is in the name of something set aside.

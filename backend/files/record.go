@@ -58,6 +58,11 @@ func appendRecord(dst []byte, r *tidemark.Record) []byte {
 	dst = appendHex32(dst, r.Sum)
 	dst = appendHex32(dst, tieOfRecord(r))
 	dst = append(dst, '"')
+	if r.Head.Length > 0 {
+		dst = append(dst, ",\n  \"lines\": \""...)
+		dst = appendFloor(dst, r.Key, r.Head.Length)
+		dst = append(dst, '"')
+	}
 	dst = appendBody(dst, ",\n  ", ": ", r.Body, false)
 	return append(dst, "\n}\n"...)
 }
@@ -72,7 +77,7 @@ func parseRecord(b []byte, key tidemark.Key) (r tidemark.Record, sound bool, err
 		}
 	}
 	sound = tie == tieOfRecord(&r) && r.Key == key && r.Version >= 1
-	if !sound || r.Sum != r.Checksum() {
+	if !sound || r.Sum != r.Checksum() || r.Head.Length < 0 {
 		err = errSum
 	}
 	return r, sound, err
@@ -108,6 +113,13 @@ func scanRecord(b []byte, r *tidemark.Record, tie *uint32) bool {
 		return false
 	}
 	r.Sum, *tie = sums.sum, sums.tie
+	if s.literal(",\n  \"lines\": \"") {
+		t, ok := s.text()
+		if !ok {
+			return false
+		}
+		r.Head.Length = parseFloor(t, r.Key)
+	}
 	return s.body(&r.Body, ",\n  \"body\": ", ",\n  \"data\": \"", "\n}\n")
 }
 
@@ -124,6 +136,7 @@ func unmarshalRecord(b []byte, r *tidemark.Record, tie *uint32) error {
 		UpdatedAt time.Time       `json:"updated_at"`
 		Batch     string          `json:"batch"`
 		Sum       *sumText        `json:"sum"`
+		Lines     *string         `json:"lines"`
 		Body      json.RawMessage `json:"body"`
 		Data      []byte          `json:"data"`
 	}
@@ -137,6 +150,9 @@ func unmarshalRecord(b []byte, r *tidemark.Record, tie *uint32) error {
 	}
 	if v.Data != nil {
 		r.Body = v.Data
+	}
+	if v.Lines != nil {
+		r.Head.Length = parseFloor([]byte(*v.Lines), v.Key)
 	}
 	*tie = v.Sum.tie
 	return nil

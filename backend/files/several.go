@@ -22,7 +22,7 @@ func randomName() string {
 // several carries out a batch of several parts. When the intent and its name
 // are synced, the batch will happen, whatever comes.
 func (c *commit) several() error {
-	in := intentOf(c.batch)
+	in := intentOf(c.batch, c.floors)
 	data, err := in.encode()
 	if err != nil {
 		return err
@@ -73,6 +73,7 @@ type staged struct{ tmp, name string }
 
 func (a *applying) run() error {
 	a.dirs = make(map[string]bool)
+	logs := make(map[string]bool) // folders in which logs began
 	for i, t := range a.targets {
 		a.before = append(a.before, t.st)
 		a.wrote = append(a.wrote, false)
@@ -85,7 +86,14 @@ func (a *applying) run() error {
 		}
 		a.wrote[i] = true
 		if t.made {
-			a.dirs[path.Dir(logPath(t.log))] = true
+			logs[path.Dir(logPath(t.log))] = true
+		}
+	}
+	// A record may say how long its log is, so the log is there for good
+	// before the record is.
+	for dir := range logs {
+		if err := durable.SyncDir(a.b.fs, dir); err != nil {
+			return err
 		}
 	}
 	for _, p := range a.in.Puts {
@@ -142,6 +150,11 @@ func (a *applying) rename() error {
 	for _, k := range a.in.Drops {
 		if err := a.b.drop(k); err != nil {
 			return err
+		}
+		if a.in.keeps(k) {
+			if err := a.b.setFloor(k, 0); err != nil {
+				return err
+			}
 		}
 	}
 	for dir := range a.dirs {

@@ -59,6 +59,7 @@ func (t *target) open() error {
 			return err
 		}
 		known = parseHead(buf[:n], t.log, &h)
+		h.file = true
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -66,6 +67,9 @@ func (t *target) open() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		if known {
 			return lostTail(t.log, 0, h.Length)
+		}
+		if t.st.atLeast(t.log, t.b.floor(t.log), h.file); t.st.lost != nil {
+			return t.st.lost
 		}
 		return nil
 	}
@@ -76,6 +80,7 @@ func (t *target) open() error {
 	if t.st, err = settle(f, t.log, h, known); err != nil {
 		return err
 	}
+	t.st.atLeast(t.log, t.b.floor(t.log), h.file)
 	if t.st.lost != nil {
 		return t.st.lost
 	}
