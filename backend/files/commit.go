@@ -316,7 +316,10 @@ func (c *commit) dropAlone(log tidemark.Key) error {
 // after a power cut would call a new log of that name too short.
 func (b *Backend) drop(log tidemark.Key) error {
 	for _, name := range []string{headPath(log), logPath(log)} {
-		err := b.fs.Remove(name)
+		err := b.wipe(name)
+		if err == nil {
+			err = b.fs.Remove(name)
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -351,6 +354,9 @@ func (b *Backend) dropAside(log tidemark.Key) error {
 		mark = strings.TrimSuffix(mark, ".head")
 		if id, err := hex.DecodeString(mark); !ok || err != nil || len(id) != asideBytes {
 			continue
+		}
+		if err := b.wipe(path.Join(dir, name)); err != nil {
+			return err
 		}
 		if err := b.fs.Remove(path.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

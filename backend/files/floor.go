@@ -1,6 +1,7 @@
 package files
 
 import (
+	"fmt"
 	"hash/crc32"
 	"slices"
 	"strconv"
@@ -88,6 +89,7 @@ func (st *state) atLeast(log tidemark.Key, floor int64, head bool) {
 		return
 	}
 	st.lost = lostTail(log, st.Length, floor)
+	st.lost.What = fmt.Sprintf("the log ends at line %d, and at least %d were kept", st.Length, floor)
 	st.Length, st.end, st.synced = floor, st.size, st.size
 }
 

@@ -142,6 +142,11 @@ func (a *applying) rename() error {
 		if r.Version == 0 && sound || r.Version != d.Version && sound {
 			continue // done already
 		}
+		if len(a.in.Drops) > 0 { // of what is destroyed
+			if err := a.b.wipe(recordPath(d.Key)); err != nil {
+				return err
+			}
+		}
 		if err := a.b.fs.Remove(recordPath(d.Key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

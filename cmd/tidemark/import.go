@@ -527,7 +527,7 @@ func (b *bringing) attach(ctx context.Context) error {
 		b.w, err = b.s.Attach(ctx, b.known.ID, b.holder(b.cmd))
 	} else {
 		sess := b.file.Session
-		sess.Base = nil // its past is in the file
+		sess.Base = nil                      // its past is in the file
 		if sess.Project == "" && !b.upload { // the folder of a server says nothing of what was sent to it
 			sess.Project = b.project()
 		}

@@ -44,17 +44,22 @@ func purgeCommand(a *app) *cobra.Command {
 		Use:   "purge SESSION… --yes",
 		Short: "Destroy sessions for good",
 		Long: `Destroys sessions: entries, notes, workers, checkpoints. Forks of them first get
-their own copy of the past that they share. This cannot be undone.`,
+their own copy of the past that they share. This cannot be undone. In an
+encrypted store the key of the session is destroyed with it. What the disk, the
+database or a backup may still hold is said.`,
 		Example: "  tidemark purge 7f3a --yes",
 		Args:    usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !yes {
 				return withHint(tidemark.Invalidf("purge destroys for good and needs --yes"), "to be able to go back: tidemark rm %s", args[0])
 			}
-			err := a.each(cmd, args, "destroyed", func(s *store.Store, ctx context.Context, id tidemark.SessionID) error {
+			err := a.each(cmd, args, destroyed, func(s *store.Store, ctx context.Context, id tidemark.SessionID) error {
 				return s.Purge(ctx, id, a.holder(cmd))
 			})
-			return errors.Join(err, a.forgetWords(cmd.Context()))
+			if err = errors.Join(err, a.forgetWords(cmd.Context())); err == nil {
+				a.say("%s", a.remains())
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "really destroy them")
@@ -78,15 +83,24 @@ func (a *app) forgetWords(ctx context.Context) error {
 	return supported(err)
 }
 
+// destroyed is what a purge did.
+const destroyed = "destroyed"
+
 // doneView is a session to which something was done.
 type doneView struct {
 	ID   tidemark.SessionID `json:"id"`
 	Done string             `json:"done"`
+
+	Remains string `json:"remains,omitempty"` // of a session that was destroyed: what may still hold it
 }
 
 // printDone prints one session to which something was done.
 func (a *app) printDone(id tidemark.SessionID, done string) error {
-	return a.print(doneView{id, done}, func(w io.Writer) error {
+	v := doneView{ID: id, Done: done}
+	if done == destroyed {
+		v.Remains = a.remains()
+	}
+	return a.print(v, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, id)
 		return err
 	})

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/files"
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/backend/remote"
+	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/seal"
+)
+
+func TestPurgeSaysWhatMayStillHoldTheSession(t *testing.T) {
+	for what, inner := range map[string]tidemark.Backend{
+		"overwritten and removed": &files.Backend{}, "its WAL file": &sqlite.Backend{}, "VACUUM": &postgres.Backend{}, "the server": &remote.Backend{},
+	} {
+		plain := (&app{backend: inner, inner: inner}).remains()
+		sealed := (&app{backend: &seal.Backend{}, inner: inner}).remains()
+		if !strings.Contains(plain, what) || !strings.Contains(plain, "not encrypted") || strings.Contains(plain, "data key") {
+			t.Errorf("plain: %q", plain)
+		}
+		if !strings.Contains(sealed, what) || !strings.Contains(sealed, "wrapped data key") || !strings.Contains(sealed, "key rotate") {
+			t.Errorf("sealed: %q", sealed)
+		}
+	}
+}
