@@ -51,6 +51,9 @@ func (s *Store) RemoveAgent(ctx context.Context, name string, by tidemark.Holder
 			gone.Schedules = append(gone.Schedules, known.Name)
 		}
 	}
+	if err := s.forgetSecrets(ctx, &b, name); err != nil {
+		return gone, err
+	}
 	_, err = s.commit(ctx, b)
 	return gone, err
 }

@@ -44,15 +44,17 @@ func (s *Store) Agents(ctx context.Context) iter.Seq2[tidemark.Agent, error] {
 
 // PutAgent keeps the state of an agent and reports whether it changed anything.
 func (s *Store) PutAgent(ctx context.Context, a tidemark.Agent) (bool, error) {
-	return s.replace(ctx, agentKey(a.Name), func(version int64) (tidemark.Record, error) { return s.agentRecord(a, version) })
+	return s.replace(ctx, agentKey(a.Name), func(version int64) (tidemark.Record, error) { return s.agentRecord(ctx, a, version) })
 }
 
 // agentRecord files an agent, without the secrets in it.
-func (s *Store) agentRecord(a tidemark.Agent, version int64) (tidemark.Record, error) {
+func (s *Store) agentRecord(ctx context.Context, a tidemark.Agent, version int64) (tidemark.Record, error) {
 	if err := tidemark.CheckID(a.Name); err != nil {
 		return tidemark.Record{}, tidemark.Invalidf("agent: %w", err)
 	}
-	s.hideAgent(&a)
+	if err := s.keepSecrets(ctx, a.Name, s.hideAgent(&a)); err != nil {
+		return tidemark.Record{}, err
+	}
 	r, err := put(agentKey(a.Name), version, a)
 	r.State = a.Status
 	return r, err
@@ -84,7 +86,9 @@ func (s *Store) PutSchedule(ctx context.Context, d tidemark.Schedule) (bool, err
 	if err := s.checkSchedule(d); err != nil {
 		return false, err
 	}
-	s.hideSchedule(&d)
+	if err := s.keepSecrets(ctx, d.Agent, s.hideSchedule(&d)); err != nil {
+		return false, err
+	}
 	return s.replace(ctx, s.scheduleKey(d.Agent, d.Name), func(version int64) (tidemark.Record, error) { return s.scheduleRecord(d, version) })
 }
 
@@ -96,8 +100,8 @@ func (s *Store) checkSchedule(d tidemark.Schedule) error {
 	return nil
 }
 
-func (s *Store) hideSchedule(d *tidemark.Schedule) {
-	s.hide(tidemark.SessionID(d.Agent), []*string{&d.LastError}, &d.Extra)
+func (s *Store) hideSchedule(d *tidemark.Schedule) map[string]vaulted {
+	return s.hide(tidemark.SessionID(d.Agent), []*string{&d.LastError}, &d.Extra)
 }
 
 // fileSchedule makes a schedule found by its agent and by when it is due.
@@ -150,16 +154,19 @@ func (s *Store) Job(ctx context.Context, id string) (tidemark.Job, error) {
 
 // PutJob keeps a job and reports whether it changed anything.
 func (s *Store) PutJob(ctx context.Context, j tidemark.Job) (bool, error) {
-	return s.replace(ctx, jobKey(j.ID), func(version int64) (tidemark.Record, error) { return s.keptJobRecord(j, version) })
+	return s.replace(ctx, jobKey(j.ID), func(version int64) (tidemark.Record, error) { return s.keptJobRecord(ctx, j, version) })
 }
 
 // keptJobRecord files a job that was made elsewhere, without the secrets in it.
-func (s *Store) keptJobRecord(j tidemark.Job, version int64) (tidemark.Record, error) {
+func (s *Store) keptJobRecord(ctx context.Context, j tidemark.Job, version int64) (tidemark.Record, error) {
 	if err := tidemark.CheckID(j.ID); err != nil {
 		return tidemark.Record{}, tidemark.Invalidf("job: %w", err)
 	}
-	s.hideJob(&j)
-	s.hide(tidemark.SessionID(j.ID), nil, &j.Extra)
+	for _, values := range []map[string]vaulted{s.hideJob(&j), s.hide(tidemark.SessionID(j.ID), nil, &j.Extra)} {
+		if err := s.keepSecrets(ctx, j.ID, values); err != nil {
+			return tidemark.Record{}, err
+		}
+	}
 	r, err := put(jobKey(j.ID), version, j)
 	r.Group, r.State = j.Agent, j.Status
 	return r, err
@@ -222,7 +229,7 @@ func (s *Store) appendEvents(ctx context.Context, log tidemark.Key, from int64, 
 	if len(events) == 0 {
 		return nil
 	}
-	a, err := s.eventLines(log, from, events)
+	a, err := s.eventLines(ctx, log, from, events)
 	if err != nil {
 		return err
 	}
@@ -232,10 +239,12 @@ func (s *Store) appendEvents(ctx context.Context, log tidemark.Key, from int64, 
 
 // eventLines are events, without the secrets in them, as the lines of a log that
 // is as long as from says.
-func (s *Store) eventLines(log tidemark.Key, from int64, events []tidemark.Event) (tidemark.Append, error) {
+func (s *Store) eventLines(ctx context.Context, log tidemark.Key, from int64, events []tidemark.Event) (tidemark.Append, error) {
 	a := tidemark.Append{Log: log, Lines: make([]tidemark.Line, len(events))}
 	for i, e := range events {
-		s.hideEvent(log.ID, &e)
+		if err := s.keepSecrets(ctx, log.ID, s.hideEvent(log.ID, &e)); err != nil {
+			return a, err
+		}
 		l, err := e.Line()
 		if err != nil {
 			return a, err

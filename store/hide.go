@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -71,12 +74,12 @@ func (s *Store) hideJob(j *tidemark.Job) map[string]vaulted {
 	return s.hide(tidemark.SessionID(j.ID), []*string{&j.Prompt, &j.Summary, &j.ErrorMessage})
 }
 
-func (s *Store) hideEvent(id string, e *tidemark.Event) {
-	s.hide(tidemark.SessionID(id), []*string{&e.Content, &e.Error, &e.Message, &e.Stack}, &e.Input, &e.Result, &e.Extra)
+func (s *Store) hideEvent(id string, e *tidemark.Event) map[string]vaulted {
+	return s.hide(tidemark.SessionID(id), []*string{&e.Content, &e.Error, &e.Message, &e.Stack}, &e.Input, &e.Result, &e.Extra)
 }
 
-func (s *Store) hideAgent(a *tidemark.Agent) {
-	s.hide(tidemark.SessionID(a.Name), []*string{&a.ErrorMessage}, &a.Extra)
+func (s *Store) hideAgent(a *tidemark.Agent) map[string]vaulted {
+	return s.hide(tidemark.SessionID(a.Name), []*string{&a.ErrorMessage}, &a.Extra)
 }
 
 // hideCheckpoint returns a checkpoint without secrets; nothing of the one that
@@ -147,6 +150,69 @@ func (s *Store) RevealCheckpoint(ctx context.Context, id tidemark.SessionID, c C
 		return c, failed
 	}
 	return open, nil
+}
+
+// keepSecrets puts into the vault of an owner what masks stand for, before the
+// masks are written: what is cut off in between keeps a value too many, and
+// never a mask that nobody can reveal.
+func (s *Store) keepSecrets(ctx context.Context, owner string, values map[string]vaulted) error {
+	if len(values) == 0 {
+		return nil
+	}
+	return retry(ctx, func() error {
+		var b tidemark.Batch
+		if err := s.vault(ctx, &b, tidemark.SessionID(owner), values); err != nil || len(b.Puts) == 0 {
+			return err
+		}
+		_, err := s.commit(ctx, b)
+		return err
+	})
+}
+
+// forgetSecrets adds to a batch that the vault of an owner is emptied.
+func (s *Store) forgetSecrets(ctx context.Context, b *tidemark.Batch, owner string) error {
+	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindSecret, Prefix: owner + ".", Order: tidemark.ByID}) {
+		if err != nil && !(errors.Is(err, tidemark.ErrCorrupt) && r.Version > 0) {
+			return err
+		}
+		b.Deletes = append(b.Deletes, tidemark.Need{Key: r.Key, Version: r.Version})
+	}
+	return nil
+}
+
+// RevealText returns text with what any vault of this store has in place of
+// masks. Text that is JSON stays so.
+func (s *Store) RevealText(ctx context.Context, text string) (string, error) {
+	wanted := tidemark.Fingerprints(text)
+	if len(wanted) == 0 {
+		return text, nil
+	}
+	quote, values := json.Valid([]byte(text)), make(map[string]string)
+	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindSecret, Order: tidemark.ByID}) {
+		mark := r.ID[strings.LastIndexByte(r.ID, '.')+1:]
+		if errors.Is(err, tidemark.ErrCorrupt) || err == nil && !slices.Contains(wanted, mark) {
+			continue
+		}
+		var kept vaulted
+		if err == nil {
+			err = decode(r, &kept)
+		}
+		if err != nil {
+			return text, err
+		}
+		values[mark] = kept.Value
+		if quote {
+			b, err := encode(kept.Value)
+			if err != nil {
+				return text, err
+			}
+			values[mark] = string(b[1 : len(b)-1]) // inside of a JSON string
+		}
+	}
+	return tidemark.Unmask(text, func(mark string) (string, bool) {
+		value, ok := values[mark]
+		return value, ok
+	}), nil
 }
 
 // JobPrompt is what a job is to be told, with what the vault has in place of

@@ -114,3 +114,95 @@ func TestWithoutRedactionNothingBesideEntriesChanges(t *testing.T) {
 		t.Error("something was masked")
 	}
 }
+
+// TestEveryMaskCanBeRevealed plants a secret in one place after the other, each
+// in a store of its own, so that each has to keep what it masks itself.
+func TestEveryMaskCanBeRevealed(t *testing.T) {
+	const secret = "sesame-open"
+	quoted := json.RawMessage(`{"run":"login sesame-open"}`)
+	now := time.Now()
+	running := func(t *testing.T, s *store.Store) *store.JobRun {
+		j, err := s.AddJob(t.Context(), tidemark.Job{Agent: "coder", Trigger: tidemark.TriggerManual, Prompt: "go"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return startJob(t, s, j.ID, "daemon", store.SlotLimits{})
+	}
+	event := tidemark.Event{Type: tidemark.EventToolUse, ToolName: "bash", Input: quoted, Timestamp: now}
+	for place, plant := range map[string]func(*testing.T, *store.Store) error{
+		"item": func(t *testing.T, s *store.Store) error {
+			_, err := s.PutItem(t.Context(), store.Item{Kind: "run-step", ID: "x", Title: secret, Data: quoted}, 0)
+			return err
+		},
+		"review": func(t *testing.T, s *store.Store) error {
+			r := running(t, s)
+			return s.AskReview(t.Context(), store.Review{Job: r.Job().ID, Agent: "coder", Call: "c1", Tool: "bash", Title: secret, Input: quoted})
+		},
+		"agent": func(t *testing.T, s *store.Store) error {
+			_, err := s.PutAgent(t.Context(), tidemark.Agent{Name: "other", ErrorMessage: secret, Extra: quoted})
+			return err
+		},
+		"agent's log": func(t *testing.T, s *store.Store) error { return s.AppendAgentLog(t.Context(), "other", 0, event) },
+		"what an agent remembers": func(t *testing.T, s *store.Store) error {
+			_, err := running(t, s).Finish(t.Context(), func(j *tidemark.Job) { j.Status = tidemark.JobFailed },
+				func(a *tidemark.Agent, j tidemark.Job) { a.ErrorMessage = secret }, nil)
+			return err
+		},
+		"job": func(t *testing.T, s *store.Store) error {
+			return running(t, s).Note(t.Context(), func(j *tidemark.Job) { j.Summary = secret })
+		},
+		"job that came in": func(t *testing.T, s *store.Store) error {
+			return s.Import(t.Context(), store.Imported{Job: &tidemark.Job{ID: "job-2026-11-15-aaaaaa", Agent: "other", Prompt: "go", Extra: quoted}, Events: []tidemark.Event{event}, At: now})
+		},
+		"output": func(t *testing.T, s *store.Store) error { return running(t, s).Emit(t.Context(), event) },
+	} {
+		t.Run(place, func(t *testing.T) {
+			s, b := redacting(store.RedactVault)
+			if err := plant(t, s); err != nil {
+				t.Fatal(err)
+			}
+			masks := 0
+			look := func(k tidemark.Key, body []byte) {
+				if store.IsSecret(k) {
+					return
+				}
+				text := string(body)
+				masks += len(tidemark.Fingerprints(text))
+				open, err := s.RevealText(t.Context(), text)
+				if err != nil || strings.Contains(text, "sesame-") || strings.Contains(open, "[redacted:") {
+					t.Errorf("%s: %s is revealed as %s, %v", k, text, open, err)
+				}
+			}
+			for k, err := range b.Walk(t.Context(), tidemark.Key{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r, err := b.Get(t.Context(), k); err == nil {
+					look(k, r.Body)
+				}
+				for l, err := range b.Lines(t.Context(), k) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					look(k, l.Body)
+				}
+			}
+			if masks == 0 {
+				t.Error("nothing was masked")
+			}
+		})
+	}
+}
+
+func TestTheVaultOfAnItemGoesWithIt(t *testing.T) {
+	s, b := redacting(store.RedactVault)
+	if _, err := s.PutItem(t.Context(), store.Item{Kind: "run-step", ID: "x", Title: "sesame-open"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RemoveItem(t.Context(), "run-step", "x", store.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	if all := kept(t, b); strings.Contains(all, "sesame-") {
+		t.Errorf("left behind: %s", all)
+	}
+}

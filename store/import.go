@@ -22,7 +22,7 @@ type Imported struct {
 func (s *Store) Import(ctx context.Context, all ...Imported) error {
 	b := tidemark.Batch{ID: tidemark.NewBatchID(), Adopt: true}
 	for _, i := range all {
-		r, err := s.importedRecord(i)
+		r, err := s.importedRecord(ctx, i)
 		if err != nil {
 			return err
 		}
@@ -31,7 +31,7 @@ func (s *Store) Import(ctx context.Context, all ...Imported) error {
 		if len(i.Events) == 0 {
 			continue
 		}
-		lines, err := s.eventLines(r.Key, 0, i.Events)
+		lines, err := s.eventLines(ctx, r.Key, 0, i.Events)
 		if err != nil {
 			return err
 		}
@@ -49,17 +49,19 @@ func (s *Store) Import(ctx context.Context, all ...Imported) error {
 }
 
 // importedRecord files what is new, without the secrets in it.
-func (s *Store) importedRecord(i Imported) (tidemark.Record, error) {
+func (s *Store) importedRecord(ctx context.Context, i Imported) (tidemark.Record, error) {
 	switch {
 	case i.Agent != nil:
-		return s.agentRecord(*i.Agent, 0)
+		return s.agentRecord(ctx, *i.Agent, 0)
 	case i.Schedule != nil:
 		d := *i.Schedule
 		if err := s.checkSchedule(d); err != nil {
 			return tidemark.Record{}, err
 		}
-		s.hideSchedule(&d)
+		if err := s.keepSecrets(ctx, d.Agent, s.hideSchedule(&d)); err != nil {
+			return tidemark.Record{}, err
+		}
 		return s.scheduleRecord(d, 0)
 	}
-	return s.keptJobRecord(*i.Job, 0)
+	return s.keptJobRecord(ctx, *i.Job, 0)
 }

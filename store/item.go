@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,7 +127,10 @@ func (s *Store) PutItem(ctx context.Context, i Item, want int64) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	s.hide(i.Session, []*string{&i.Title}, &i.Data)
+	owner := cmp.Or(string(i.Session), key.ID)
+	if err := s.keepSecrets(ctx, owner, s.hide(i.Session, []*string{&i.Title}, &i.Data)); err != nil {
+		return Item{}, err
+	}
 	err = untilSettled(ctx, func() error {
 		var old Item
 		r, err := s.get(ctx, key, &old)
@@ -194,7 +198,11 @@ func (s *Store) RemoveItem(ctx context.Context, kind, id string, want int64) err
 		if err != nil {
 			return err
 		}
-		_, err = s.commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{{Key: key, Version: i.Version}}})
+		b := tidemark.Batch{Deletes: []tidemark.Need{{Key: key, Version: i.Version}}}
+		if err := s.forgetSecrets(ctx, &b, key.ID); err != nil {
+			return err
+		}
+		_, err = s.commit(ctx, b)
 		return err
 	})
 }

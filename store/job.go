@@ -27,11 +27,18 @@ func jobID(at time.Time) string {
 	return fmt.Sprintf("job-%s-%s", at.Format(time.DateOnly), b[:])
 }
 
-// jobRecord files a job, without the secrets in it.
-func (s *Store) jobRecord(j *tidemark.Job, version int64) (tidemark.Record, error) {
+// jobRecord files a job, without the secrets in it, which go to the vault.
+func (s *Store) jobRecord(ctx context.Context, j *tidemark.Job, version int64) (tidemark.Record, error) {
 	if s.o.Redact != RedactWarn { // a job is filed many times, and its prompt was warned of
-		s.hideJob(j)
+		if err := s.keepSecrets(ctx, j.ID, s.hideJob(j)); err != nil {
+			return tidemark.Record{}, err
+		}
 	}
+	return fileJob(j, version)
+}
+
+// fileJob makes a job found by its agent, by its state, and by when it is due.
+func fileJob(j *tidemark.Job, version int64) (tidemark.Record, error) {
 	r, err := put(jobKey(j.ID), version, *j)
 	r.Group, r.State = j.Agent, j.Status
 	if j.Status == tidemark.JobPending {
@@ -60,7 +67,7 @@ func (s *Store) newJob(j tidemark.Job) (tidemark.Job, []tidemark.Record, error) 
 		}
 		all = append(all, r)
 	}
-	r, err := s.jobRecord(&j, 0)
+	r, err := fileJob(&j, 0)
 	return j, append(all, r), err
 }
 
@@ -136,7 +143,7 @@ func (s *Store) end(ctx context.Context, b *tidemark.Batch, j *tidemark.Job, ver
 	if err := s.remembered(ctx, b, *j, remember); err != nil {
 		return err
 	}
-	r, err := s.jobRecord(j, version)
+	r, err := s.jobRecord(ctx, j, version)
 	b.Puts = append(b.Puts, r)
 	return err
 }
@@ -156,7 +163,9 @@ func (s *Store) remembered(ctx context.Context, b *tidemark.Batch, j tidemark.Jo
 		return err
 	}
 	remember(&a, j)
-	s.hideAgent(&a)
+	if err := s.keepSecrets(ctx, a.Name, s.hideAgent(&a)); err != nil {
+		return err
+	}
 	r, err := put(agentKey(j.Agent), old.Version, a)
 	r.State = a.Status
 	b.Puts = append(b.Puts, r)
@@ -184,7 +193,7 @@ func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) 
 			fallthrough
 		case tidemark.JobPending:
 			j.Status, j.ExitReason, j.FinishedAt = tidemark.JobCancelled, tidemark.ExitCancelled, s.now()
-			r, err := s.jobRecord(&j, version)
+			r, err := s.jobRecord(ctx, &j, version)
 			if err != nil {
 				return err
 			}
@@ -211,7 +220,7 @@ func (s *Store) AbandonJob(ctx context.Context, id, why string) (tidemark.Job, e
 			return &settled{tidemark.Conflictf("job %s is %s", id, j.Status)}
 		}
 		j.Status, j.ErrorMessage, j.FinishedAt = tidemark.JobAbandoned, why, s.now()
-		r, err := s.jobRecord(&j, version)
+		r, err := s.jobRecord(ctx, &j, version)
 		if err != nil {
 			return err
 		}
@@ -235,11 +244,8 @@ func (s *Store) RemoveJob(ctx context.Context, id string) error {
 		return err
 	}
 	b := tidemark.Batch{Drops: []tidemark.Key{jobKey(id)}}
-	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindSecret, Prefix: id, Order: tidemark.ByID}) {
-		if err != nil {
-			return err
-		}
-		b.Deletes = append(b.Deletes, tidemark.Need{Key: r.Key, Version: r.Version})
+	if err := s.forgetSecrets(ctx, &b, id); err != nil {
+		return err
 	}
 	b.Deletes = append(b.Deletes, tidemark.Need{Key: jobKey(id), Version: version})
 	_, err = s.commit(ctx, b)

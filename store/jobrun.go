@@ -49,7 +49,7 @@ func (s *Store) StartJob(ctx context.Context, id string, who tidemark.Holder, li
 		}
 		j.Status, j.StartedAt, j.Node = tidemark.JobRunning, b.At, who.Host
 		j.Attempt = max(j.Attempt, 1)
-		r, err := s.jobRecord(&j, old.Version)
+		r, err := s.jobRecord(ctx, &j, old.Version)
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (r *JobRun) Emit(ctx context.Context, events ...tidemark.Event) error {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	b := tidemark.Batch{At: r.s.now()}
-	a, err := r.s.eventLines(jobKey(r.job.ID), r.length, events)
+	a, err := r.s.eventLines(ctx, jobKey(r.job.ID), r.length, events)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (r *JobRun) Note(ctx context.Context, change func(*tidemark.Job)) error {
 	j := r.job
 	change(&j)
 	b := tidemark.Batch{At: r.s.now()}
-	p, err := r.s.jobRecord(&j, r.version)
+	p, err := r.s.jobRecord(ctx, &j, r.version)
 	if err != nil {
 		return err
 	}

@@ -120,9 +120,14 @@ func untilSettled(ctx context.Context, change func() error) error {
 // Shown is a question as it is kept and shown: what is too long is cut, and what
 // is secret is hidden.
 func (s *Store) Shown(v Review) Review {
-	v = v.bounded()
-	s.hide(tidemark.SessionID(v.Job), []*string{&v.Title}, &v.Input)
+	v, _ = s.shown(v)
 	return v
+}
+
+func (s *Store) shown(v Review) (Review, map[string]vaulted) {
+	v = v.bounded()
+	values := s.hide(tidemark.SessionID(v.Job), []*string{&v.Title}, &v.Input)
+	return v, values
 }
 
 // AskReview keeps a question, which waits from now on. What is too long of it is
@@ -133,7 +138,10 @@ func (s *Store) AskReview(ctx context.Context, v Review) error {
 	if v.Call == "" {
 		return tidemark.Invalidf("a review of job %s needs the name of a call", v.Job)
 	}
-	v = s.Shown(v)
+	v, secrets := s.shown(v)
+	if err := s.keepSecrets(ctx, v.Job, secrets); err != nil {
+		return err
+	}
 	v.State, v.AnsweredAt, v.By, v.Reason, v.Shown = ReviewWaiting, time.Time{}, tidemark.Holder{}, "", v.Digest()
 	return untilSettled(ctx, func() error {
 		need, err := s.running(ctx, v.Job)
