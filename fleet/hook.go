@@ -13,6 +13,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -21,9 +23,13 @@ import (
 
 // The headers of a webhook, of those that come in and of those that go out.
 const (
-	headerSignature = "X-Tidemark-Signature" // sha256= and the HMAC-SHA256 of the body in hex
+	headerSignature = "X-Tidemark-Signature" // t=SECONDS,v1=HEX: when it was signed, and the proof
 	headerDelivery  = "X-Tidemark-Delivery"  // the same for every attempt to deliver the same thing
 )
+
+// signedFor is how far the time of a signature may be from ours, before and
+// after: clocks differ, and calls wait in queues.
+const signedFor = 5 * time.Minute
 
 const (
 	// hookRetries is how often a webhook that may work later is called again.
@@ -37,11 +43,25 @@ const (
 	hookRedirects = 3
 )
 
-// signature is what X-Tidemark-Signature says of a body.
-func signature(secret string, body []byte) string {
+// signature is what X-Tidemark-Signature says of a call: when it was signed,
+// and the HMAC-SHA256 of that time, the path, the delivery and the body, each of
+// the first three ended by a newline, which none of them can have within. So
+// what was signed for one webhook, one delivery or one hour is good for no
+// other.
+func signature(secret string, at time.Time, path, delivery string, body []byte) string {
 	h := hmac.New(sha256.New, []byte(secret))
+	fmt.Fprintf(h, "%d\n%s\n%s\n", at.Unix(), path, delivery)
 	h.Write(body)
-	return "sha256=" + hex.EncodeToString(h.Sum(nil))
+	return fmt.Sprintf("t=%d,v1=%s", at.Unix(), hex.EncodeToString(h.Sum(nil)))
+}
+
+// signedAt is the time that a signature says, false when it is not one or too
+// far from now.
+func signedAt(signed string, now time.Time) (time.Time, bool) {
+	text, _, _ := strings.Cut(strings.TrimPrefix(signed, "t="), ",")
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	at := time.Unix(seconds, 0)
+	return at, err == nil && !at.Before(now.Add(-signedFor)) && !at.After(now.Add(signedFor))
 }
 
 // hooks runs the hooks of an agent for a job that has ended, one after the
@@ -104,17 +124,15 @@ func (g *gate) call(ctx context.Context, h Hook, delivery string, body []byte) e
 	if err != nil {
 		return tidemark.Invalidf("a webhook that is not a URL")
 	}
-	var signed string
+	var secret string
 	if h.SecretEnv != "" {
-		secret := g.secret(h.SecretEnv)
-		if secret == "" {
+		if secret = g.secret(h.SecretEnv); secret == "" {
 			return tidemark.Invalidf("webhook of %s: it was not called, because %s, which it is to be signed with, is not set", to.Host, h.SecretEnv)
 		}
-		signed = signature(secret, body)
 	}
 	pause := hookPause
 	for try := 0; ; try++ {
-		later, err := g.post(ctx, h.Webhook, delivery, signed, body)
+		later, err := g.post(ctx, h.Webhook, delivery, secret, body)
 		if err == nil {
 			return nil
 		}
@@ -130,8 +148,8 @@ func (g *gate) call(ctx context.Context, h Hook, delivery string, body []byte) e
 }
 
 // post calls a webhook once, and reports whether it may work later when it does
-// not now.
-func (g *gate) post(ctx context.Context, to, delivery, signed string, body []byte) (later bool, err error) {
+// not now. Each attempt, and each redirect to another path, is signed anew.
+func (g *gate) post(ctx context.Context, to, delivery, secret string, body []byte) (later bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return false, tidemark.Invalidf("it is not a URL")
@@ -139,10 +157,19 @@ func (g *gate) post(ctx context.Context, to, delivery, signed string, body []byt
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "tidemark")
 	req.Header.Set(headerDelivery, delivery)
-	if signed != "" {
-		req.Header.Set(headerSignature, signed)
+	sign := func(req *http.Request) {
+		if secret != "" {
+			req.Header.Set(headerSignature, signature(secret, g.of.o.Now(), req.URL.RequestURI(), delivery, body))
+		}
 	}
-	client := http.Client{Transport: g.transport, CheckRedirect: sameHost}
+	sign(req)
+	client := http.Client{Transport: g.transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
+		if err := sameHost(req, via); err != nil {
+			return err
+		}
+		sign(req)
+		return nil
+	}}
 	resp, err := client.Do(req)
 	if err != nil {
 		var full *url.Error

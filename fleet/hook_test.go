@@ -117,14 +117,14 @@ func TestAHookThatGoesWrongIsToldAndLoggedAndTheNextOneRuns(t *testing.T) {
 }
 
 func TestAWebhookIsSigned(t *testing.T) {
-	type call struct{ signature, delivery, body string }
+	type call struct{ signature, path, delivery, body string }
 	var calls []call
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)
 		}
-		calls = append(calls, call{r.Header.Get(headerSignature), r.Header.Get(headerDelivery), string(body)})
+		calls = append(calls, call{r.Header.Get(headerSignature), r.URL.RequestURI(), r.Header.Get(headerDelivery), string(body)})
 	}))
 	defer server.Close()
 	s := newStage(t)
@@ -136,7 +136,8 @@ func TestAWebhookIsSigned(t *testing.T) {
 	if len(calls) != 2 {
 		t.Fatalf("%d calls: one has no secret to be signed with, and must not go out", len(calls))
 	}
-	if calls[0].signature != signature("hush", []byte(calls[0].body)) || calls[1].signature != "" || calls[0].delivery == calls[1].delivery {
+	at, inTime := signedAt(calls[0].signature, time.Now())
+	if !inTime || calls[0].signature != signature("hush", at, calls[0].path, calls[0].delivery, []byte(calls[0].body)) || calls[1].signature != "" || calls[0].delivery == calls[1].delivery {
 		t.Errorf("%+v", calls)
 	}
 	if len(*told) != 1 || !strings.Contains((*told)[0], "UNSET") || strings.Contains((*told)[0], "token-in-path") {
@@ -144,9 +145,13 @@ func TestAWebhookIsSigned(t *testing.T) {
 	}
 }
 
-func TestTheSignatureIsThatOfRFC4231(t *testing.T) {
-	if got := signature("Jefe", []byte("what do ya want for nothing?")); got != "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843" {
-		t.Error(got)
+// The value was made with another program:
+//
+//	printf '1800000000\n/hooks/a/push\nd-1\n{"ref":"main"}' | openssl dgst -sha256 -hmac hush
+func TestTheSignatureIsWhatOthersMakeOfTheSame(t *testing.T) {
+	got := signature("hush", time.Unix(1_800_000_000, 0), "/hooks/a/push", "d-1", []byte(`{"ref":"main"}`))
+	if want := "t=1800000000,v1=329618a0fc207f62181f9c392b6e830ba5e83c2633350faf7c09624f236b36f7"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

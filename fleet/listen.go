@@ -65,14 +65,16 @@ const (
 // Handler serves POST /hooks/AGENT/NAME, for schedules of type webhook, and GET
 // /healthz and /metrics.
 //
-// A call makes a job when X-Tidemark-Signature has the HMAC-SHA256 of its body
-// with the secret of the schedule, which the func given here looks up by the
-// name of its variable. Without a secret there is no right signature. Who has
-// no right one gets the same answer whether there is such a schedule or not.
+// A call makes a job when X-Tidemark-Signature has the time, within five
+// minutes of ours, and the HMAC-SHA256 of time, path, delivery and body with the
+// secret of the schedule, which the func given here looks up by the name of its
+// variable. Without a secret there is no right signature, and without an
+// X-Tidemark-Delivery neither. Who has no right one gets the same answer whether
+// there is such a schedule or not.
 // The answer to a call that made a job is 202, and it names the job. A call
-// whose X-Tidemark-Delivery was seen before, among the newest thousand jobs of
-// the agent, is answered with 200 and the job that the first one made; one that
-// the overlap of the schedule skips, with 200 and the reason.
+// whose delivery was seen before is answered with 200 and the job that the first
+// one made; one that the overlap of the schedule skips, with 200 and the reason.
+// So whoever sends a call again that they overheard makes nothing happen.
 func (g *gate) Handler(secret func(name string) string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/hooks/{agent}/{name}", g.hookHandler(secret))
@@ -118,7 +120,7 @@ func (g *gate) hookHandler(secret func(name string) string) http.Handler {
 			return
 		}
 		agent, name := r.PathValue("agent"), r.PathValue("name")
-		if !g.allowed(r.Context(), agent, name, r.Header.Get(headerSignature), body, secret) {
+		if !g.allowed(r, body, secret) {
 			http.Error(w, "no such webhook, or not signed with its secret", http.StatusUnauthorized)
 			return
 		}
@@ -128,9 +130,9 @@ func (g *gate) hookHandler(secret func(name string) string) http.Handler {
 
 // allowed reports whether a call is signed for a webhook that is there. It does
 // the same work when there is none.
-func (g *gate) allowed(ctx context.Context, agent, name, signed string, body []byte, secret func(string) string) bool {
-	key := ""
-	if variable := g.secretOf(ctx, agent, name); variable != "" {
+func (g *gate) allowed(r *http.Request, body []byte, secret func(string) string) bool {
+	agent, name, key := r.PathValue("agent"), r.PathValue("name"), ""
+	if variable := g.secretOf(r.Context(), agent, name); variable != "" {
 		if key = secret(variable); key == "" {
 			g.tally.Lock()
 			first := !g.told[agent+"/"+name]
@@ -141,8 +143,10 @@ func (g *gate) allowed(ctx context.Context, agent, name, signed string, body []b
 			}
 		}
 	}
-	right := hmac.Equal([]byte(strings.ToLower(signed)), []byte(signature(key, body)))
-	return right && key != ""
+	signed, delivery := strings.ToLower(r.Header.Get(headerSignature)), r.Header.Get(headerDelivery)
+	at, inTime := signedAt(signed, g.of.o.Now())
+	right := hmac.Equal([]byte(signed), []byte(signature(key, at, r.URL.RequestURI(), delivery, body)))
+	return right && inTime && key != "" && delivery != ""
 }
 
 // secretOf is the variable with the secret of a webhook, "" when there is no

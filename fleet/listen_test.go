@@ -3,6 +3,10 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -31,10 +35,11 @@ var keys = map[string]string{"KEY": "hush", "ALL": "all"}
 func post(t *testing.T, h http.Handler, path, key, delivery, body string) (int, string) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
-	r.Header.Set(headerSignature, signature(key, []byte(body)))
-	if delivery != "" {
-		r.Header.Set(headerDelivery, delivery)
+	if delivery == "" {
+		delivery = rand.Text()
 	}
+	r.Header.Set(headerDelivery, delivery)
+	r.Header.Set(headerSignature, signature(key, time.Now(), path, delivery, []byte(body)))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	var answer struct{ Job string }
@@ -56,7 +61,8 @@ func TestACallMakesAJobWithTheBodyAsData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set(headerSignature, signature("hush", []byte(body)))
+	req.Header.Set(headerDelivery, "1")
+	req.Header.Set(headerSignature, signature("hush", time.Now(), "/hooks/a/push", "1", []byte(body)))
 	resp, err := server.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -84,27 +90,40 @@ func TestWhoHasNoRightSignatureLearnsNothing(t *testing.T) {
 	h := g.Handler(secrets(keys))
 	large := strings.Repeat("x", maxIncoming+1)
 	var answers []string
+	now := time.Now()
+	sign := func(key, path, body string) string { return signature(key, now, path, "1", []byte(body)) }
+	push := "/hooks/a/push"
+	plain := hmac.New(sha256.New, []byte("hush"))
+	plain.Write([]byte("x"))
 	for name, c := range map[string]struct {
 		method, path, signature, body string
 		want                          int
 	}{
-		"wrong signature":    {"POST", "/hooks/a/push", signature("wrong", []byte("x")), "x", 401},
-		"no signature":       {"POST", "/hooks/a/push", "", "x", 401},
-		"of another body":    {"POST", "/hooks/a/push", signature("hush", []byte("y")), "x", 401},
-		"of another one":     {"POST", "/hooks/a/push", signature("all", []byte("x")), "x", 401},
-		"unknown schedule":   {"POST", "/hooks/a/nothing", signature("all", []byte("x")), "x", 401},
-		"unknown agent":      {"POST", "/hooks/b/push", signature("hush", []byte("x")), "x", 401},
-		"no agent's name":    {"POST", "/hooks/..%2F..%2Fa/push", signature("hush", []byte("x")), "x", 401},
-		"not a webhook":      {"POST", "/hooks/a/tick", signature("all", []byte("x")), "x", 401},
-		"secret not set":     {"POST", "/hooks/a/unset", signature("", []byte("x")), "x", 401},
-		"not set, once more": {"POST", "/hooks/a/unset", signature("", []byte("x")), "x", 401},
-		"large":              {"POST", "/hooks/a/push", signature("hush", []byte(large)), large, 413},
+		"wrong signature":    {"POST", push, sign("wrong", push, "x"), "x", 401},
+		"no signature":       {"POST", push, "", "x", 401},
+		"of another body":    {"POST", push, sign("hush", push, "y"), "x", 401},
+		"of another one":     {"POST", push, sign("all", push, "x"), "x", 401},
+		"for another path":   {"POST", push, sign("hush", "/hooks/a/bare", "x"), "x", 401},
+		"with a query":       {"POST", push + "?x=1", sign("hush", push, "x"), "x", 401},
+		"another delivery":   {"POST", push, signature("hush", now, push, "2", []byte("x")), "x", 401},
+		"too old":            {"POST", push, signature("hush", now.Add(-signedFor-time.Minute), push, "1", []byte("x")), "x", 401},
+		"too early":          {"POST", push, signature("hush", now.Add(signedFor+time.Minute), push, "1", []byte("x")), "x", 401},
+		"another time":       {"POST", push, strings.Replace(sign("hush", push, "x"), "t=", "t=0", 1), "x", 401},
+		"of the body alone":  {"POST", push, "sha256=" + hex.EncodeToString(plain.Sum(nil)), "x", 401},
+		"unknown schedule":   {"POST", "/hooks/a/nothing", sign("all", "/hooks/a/nothing", "x"), "x", 401},
+		"unknown agent":      {"POST", "/hooks/b/push", sign("hush", "/hooks/b/push", "x"), "x", 401},
+		"no agent's name":    {"POST", "/hooks/..%2F..%2Fa/push", sign("hush", "/hooks/..%2F..%2Fa/push", "x"), "x", 401},
+		"not a webhook":      {"POST", "/hooks/a/tick", sign("all", "/hooks/a/tick", "x"), "x", 401},
+		"secret not set":     {"POST", "/hooks/a/unset", sign("", "/hooks/a/unset", "x"), "x", 401},
+		"not set, once more": {"POST", "/hooks/a/unset", sign("", "/hooks/a/unset", "x"), "x", 401},
+		"large":              {"POST", push, sign("hush", push, large), large, 413},
 		"large, unknown":     {"POST", "/hooks/b/push", "", large, 413},
-		"read":               {"GET", "/hooks/a/push", "", "", 405},
+		"read":               {"GET", push, "", "", 405},
 		"read, unknown":      {"GET", "/hooks/b/push", "", "", 405},
 		"elsewhere":          {"POST", "/hooks/a", "", "x", 404},
 	} {
 		r := httptest.NewRequest(c.method, c.path, strings.NewReader(c.body))
+		r.Header.Set(headerDelivery, "1")
 		r.Header.Set(headerSignature, c.signature)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
@@ -165,6 +184,18 @@ func TestADeliveryMakesOneJobOverAllDaemons(t *testing.T) {
 	}
 	if n := len(s.jobs()); n != 5 {
 		t.Errorf("%d jobs", n)
+	}
+}
+
+func TestACallWithoutADeliveryIsNotTaken(t *testing.T) {
+	s := newStage(t)
+	g, _ := s.gateOf(called(), "one", nil)
+	r := httptest.NewRequest(http.MethodPost, "/hooks/a/push", strings.NewReader("x"))
+	r.Header.Set(headerSignature, signature("hush", time.Now(), "/hooks/a/push", "", []byte("x")))
+	w := httptest.NewRecorder()
+	g.Handler(secrets(keys)).ServeHTTP(w, r)
+	if w.Code != http.StatusUnauthorized || len(s.jobs()) != 0 {
+		t.Errorf("%d, %v", w.Code, s.jobs())
 	}
 }
 
@@ -288,7 +319,7 @@ func TestServeEndsWithItsContextAndNamesAWrongAddress(t *testing.T) {
 
 func FuzzACallThatIsNotSignedMakesNoJob(f *testing.F) {
 	f.Add("a", "push", "sha256=", []byte("{}"))
-	f.Add("a", "unset", signature("", nil), []byte{})
+	f.Add("a", "unset", signature("", time.Now(), "/", "", nil), []byte{})
 	f.Add("../a", "push", "sha256=zz", []byte("\x00"))
 	f.Fuzz(func(t *testing.T, agent, name, signed string, body []byte) {
 		s := newStage(t)

@@ -21,7 +21,7 @@ func incoming(overlap string) *File {
 func call(t *testing.T, g *gate, delivery, body string) (int, string) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "/hooks/a/push", strings.NewReader(body))
-	r.Header.Set(headerSignature, signature("hush", []byte(body)))
+	r.Header.Set(headerSignature, signature("hush", time.Now(), "/hooks/a/push", delivery, []byte(body)))
 	r.Header.Set(headerDelivery, delivery)
 	w := httptest.NewRecorder()
 	g.Handler(secrets(keys)).ServeHTTP(w, r)
@@ -43,6 +43,12 @@ func TestACallWhileTheLastOneRunsIsSkippedWithItsReason(t *testing.T) {
 	if err != nil || len(skips) != 1 || skips[0].Reason != "still running job "+first.ID || skips[0].Count != 1 || skips[0].Instant.IsZero() {
 		t.Errorf("skips %+v, %v", skips, err)
 	}
+	// So is one that was skipped, also when nothing runs any more.
+	defer func() {
+		if code, again := call(t, g, "2", "second"); code != http.StatusOK || again != answer || len(s.jobs()) != 2 {
+			t.Errorf("a skipped delivery, sent again: %d %s, %v", code, again, s.jobs())
+		}
+	}()
 	// The delivery that made the job is still known, and is no overlap.
 	if code, answer := call(t, g, "1", "first"); code != http.StatusOK || !strings.Contains(answer, first.ID) || strings.Contains(answer, "skipped") {
 		t.Errorf("%d %s", code, answer)

@@ -17,7 +17,7 @@ type Delivery struct {
 	Text            func(prompt string) string // what the agent is told, given the schedule's prompt
 	ID              string                     // no two jobs of a schedule have the same; "": each delivery is a new one
 	File            string                     // that it came in, for people
-	Look            int                        // how many of the agent's newest jobs may have come of it already; 0: all
+	Look            int                        // how many of the agent's newest jobs, besides those of the last hour, may have come of it already; 0: all
 }
 
 // Delivered is what became of a Delivery.
@@ -35,6 +35,10 @@ type origin struct {
 
 // ErrDisabled says that a person disabled the schedule of a delivery.
 var ErrDisabled = errors.New("the schedule is disabled")
+
+// lookBack is how far back every job is looked at, whatever Look says: longer
+// than what was signed once may be sent.
+const lookBack = time.Hour
 
 // deliverTries bounds how often somebody else may be quicker.
 const deliverTries = 50
@@ -65,8 +69,8 @@ func (s *Store) Deliver(ctx context.Context, from tidemark.Holder, now time.Time
 		if d.Status == tidemark.Disabled {
 			return Delivered{}, ErrDisabled
 		}
-		if j, ok, err := s.delivered(ctx, in); ok || err != nil {
-			return Delivered{Job: j}, err
+		if before, ok, err := s.delivered(ctx, now, in); ok || err != nil {
+			return before, err
 		}
 		going, err := s.goingOn(ctx, d)
 		if err != nil {
@@ -76,7 +80,7 @@ func (s *Store) Deliver(ctx context.Context, from tidemark.Holder, now time.Time
 		got := Delivered{New: true}
 		if going != "" && d.Overlap == "skip" {
 			got = Delivered{Skipped: "still running job " + going}
-			o.Skipped = []Skipped{{Instant: now, Until: now, Count: 1, Reason: got.Skipped}}
+			o.Skipped = []Skipped{{Instant: now, Until: now, Count: 1, Reason: got.Skipped, Delivery: in.ID}}
 		} else {
 			o.Jobs = []tidemark.Job{{Trigger: in.Trigger, Prompt: in.Text(d.Prompt), SessionID: d.Session, Occurrence: now, Extra: extra}}
 		}
@@ -113,22 +117,36 @@ func (s *Store) goingOn(ctx context.Context, d tidemark.Schedule) (string, error
 	return j.ID, err
 }
 
-// delivered finds the job that was made of a delivery before.
-func (s *Store) delivered(ctx context.Context, in Delivery) (tidemark.Job, bool, error) {
+// delivered finds what became of a delivery before: a job, or none and why.
+func (s *Store) delivered(ctx context.Context, now time.Time, in Delivery) (Delivered, bool, error) {
 	if in.ID == "" {
-		return tidemark.Job{}, false, nil
+		return Delivered{}, false, nil
 	}
-	for j, err := range s.Jobs(ctx, JobFilter{Agent: in.Agent, Limit: in.Look}) {
+	seen := 0
+	for j, err := range s.Jobs(ctx, JobFilter{Agent: in.Agent}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue // verify names it
 		}
 		if err != nil {
-			return j, false, err
+			return Delivered{}, false, err
 		}
 		var of origin
 		if j.Schedule == in.Schedule && len(j.Extra) > 0 && json.Unmarshal(j.Extra, &of) == nil && of.Delivery == in.ID {
-			return j, true, nil
+			return Delivered{Job: j}, true, nil
+		}
+		at := j.Occurrence
+		if at.IsZero() {
+			at = j.StartedAt
+		}
+		if seen++; in.Look > 0 && seen >= in.Look && !at.IsZero() && at.Before(now.Add(-lookBack)) {
+			break
 		}
 	}
-	return tidemark.Job{}, false, nil
+	skips, err := s.Skips(ctx, in.Agent, in.Schedule, in.Look)
+	for _, skip := range skips {
+		if skip.Delivery == in.ID {
+			return Delivered{Skipped: skip.Reason}, true, nil
+		}
+	}
+	return Delivered{}, false, err
 }

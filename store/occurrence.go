@@ -16,6 +16,8 @@ type Skipped struct {
 	Until   time.Time `json:"until,omitzero"`
 	Count   int64     `json:"count"`
 	Reason  string    `json:"reason"`
+	// Delivery is what was skipped, where it came in under an id.
+	Delivery string `json:"delivery,omitempty"`
 }
 
 // Occurrence is what becomes of a schedule that is due: the jobs that run, what

@@ -6,8 +6,8 @@ import (
 	"bufio"
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark/internal/pgtest"
 )
@@ -136,8 +137,9 @@ func TestServeTakesTheWebhooksOfAFleet(t *testing.T) {
 	h.run(env, "fleet", "up", "--detach")
 	t.Cleanup(func() { h.command(nil, "fleet", "down").Run() })
 	at := h.serve(env, "--fleet", file)
-	call := func(signature string) (int, string) {
+	call := func(delivery, signature string) (int, string) {
 		r, _ := http.NewRequest("POST", at+"/hooks/mate/call", strings.NewReader("ship ahead"))
+		r.Header.Set("X-Tidemark-Delivery", delivery)
 		r.Header.Set("X-Tidemark-Signature", signature)
 		res, err := http.DefaultClient.Do(r)
 		if err != nil {
@@ -148,11 +150,12 @@ func TestServeTakesTheWebhooksOfAFleet(t *testing.T) {
 		return res.StatusCode, string(body)
 	}
 	mac := hmac.New(sha256.New, []byte("salt"))
-	mac.Write([]byte("ship ahead"))
-	if status, body := call("sha256=" + strings.Repeat("0", 64)); status != 401 {
+	signed := time.Now().Unix()
+	fmt.Fprintf(mac, "%d\n/hooks/mate/call\n7\nship ahead", signed)
+	if status, body := call("7", fmt.Sprintf("t=%d,v1=%064d", signed, 0)); status != 401 {
 		t.Errorf("a wrong signature: %d %s", status, body)
 	}
-	status, body := call("sha256=" + hex.EncodeToString(mac.Sum(nil)))
+	status, body := call("7", fmt.Sprintf("t=%d,v1=%x", signed, mac.Sum(nil)))
 	var made struct{ Job string }
 	if err := json.Unmarshal([]byte(body), &made); status != 202 || err != nil || made.Job == "" {
 		t.Fatalf("status %d: %s", status, body)
