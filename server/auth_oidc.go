@@ -55,7 +55,9 @@ type OIDCOptions struct {
 	// Entra takes the tokens of organisations in Microsoft Entra: who it is
 	// stands in tid and oid, and each tid is a tenant.
 	Entra bool
-	// Clients are the programs that may bring tokens, by azp; none: any.
+	// Clients are the programs that may bring tokens, by azp, or client_id where
+	// that is what a token says. With none, a token has to be one that Audience
+	// got for itself, or say nothing of who got it.
 	Clients []string
 	// Users is the operator's store. Where it is opened only after the issuer
 	// was found to be right, it is given by OIDCAuth.SetUsers instead.
@@ -247,19 +249,31 @@ func (a *OIDCAuth) checkIssuer(c claims) error {
 	return nil
 }
 
-// checkAudience compares whom the token is for with whom we are. One for
-// several has to say which program brings it.
+// checkAudience compares whom the token is for with whom we are, and which
+// program it was given to with those that may bring one: any program that an
+// issuer knows can ask people for a token that names us. A token for several
+// has to say which program that is.
 func (a *OIDCAuth) checkAudience(c claims) error {
 	aud, ok := c.texts("aud")
 	if !ok || !slices.Contains(aud, a.o.Audience) {
 		return refuse("audience")
 	}
-	azp, ok := c.text("azp")
-	if _, has := c["azp"]; has && !ok || len(aud) > 1 && azp == "" {
-		return refuse("azp")
+	said := false
+	for _, name := range []string{"azp", "client_id"} {
+		if _, has := c[name]; !has {
+			continue
+		}
+		client, ok := c.text(name)
+		switch {
+		case !ok || client == "":
+			return refuse(name)
+		case client != a.o.Audience && !slices.Contains(a.o.Clients, client):
+			return refuse("client " + client)
+		}
+		said = said || name == "azp" || len(aud) == 1
 	}
-	if len(a.o.Clients) > 0 && !slices.Contains(a.o.Clients, azp) {
-		return refuse("client")
+	if !said && (len(aud) > 1 || len(a.o.Clients) > 0) {
+		return refuse("azp")
 	}
 	return nil
 }

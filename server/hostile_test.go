@@ -101,7 +101,8 @@ func controls(h *house) map[string]string {
 		"no typ":               h.rsa.token(h.issuer.claims(), map[string]any{"typ": nil}),
 		"an access token":      h.rsa.token(h.issuer.claims(), map[string]any{"typ": "at+jwt"}),
 		"a list of one":        h.rsa.token(h.issuer.claims(saying{"aud": []string{ourAudience}})),
-		"a list and azp":       h.rsa.token(h.issuer.claims(saying{"aud": []string{"x", ourAudience}, "azp": "client"})),
+		"a list and azp":       h.rsa.token(h.issuer.claims(saying{"aud": []string{"x", ourAudience}, "azp": ourAudience})),
+		"azp that is ours":     h.rsa.token(h.issuer.claims(saying{"azp": ourAudience, "client_id": ourAudience})),
 		"within the leeway":    h.rsa.token(h.issuer.claims(saying{"exp": now - 30, "nbf": now + 30, "iat": now + 30})),
 		"fractions of seconds": h.rsa.token(h.issuer.claims(saying{"exp": float64(now) + 600.5})),
 		"no iat":               h.rsa.token(h.issuer.claims(saying{"iat": nil})),
@@ -215,6 +216,10 @@ func audienceRows(h *house) map[string]string {
 	}
 	for name, azp := range map[string]any{"a number": 1, "a list": []string{"c"}, "an object": saying{}, "empty": ""} {
 		add(rows, "two audiences, azp "+name, h.rsa.token(h.issuer.claims(saying{"aud": []string{ourAudience, "x"}, "azp": azp})))
+	}
+	for name, said := range map[string]saying{"azp": {"azp": "eve"}, "client_id": {"client_id": "eve"}, "azp, for two": {"aud": []string{ourAudience, "eve"}, "azp": "eve"},
+		"client_id beside a right azp": {"azp": ourAudience, "client_id": "eve"}, "only client_id, for two": {"aud": []string{ourAudience, "eve"}, "client_id": ourAudience}} {
+		add(rows, "another program's by "+name, h.rsa.token(h.issuer.claims(said)))
 	}
 	return rows
 }

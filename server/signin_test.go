@@ -260,6 +260,8 @@ func TestNobodySignsInWithWhatTheIssuerDidNotSayToThisBrowser(t *testing.T) {
 		"no nonce":          {good(saying{"nonce": nil}), nil, 401},
 		"for the API":       {good(saying{"aud": ourAudience}), nil, 401},
 		"for another":       {good(saying{"aud": "eve"}), nil, 401},
+		"by another azp":    {good(saying{"azp": "eve"}), nil, 401},
+		"by the API's azp":  {good(saying{"azp": ourAudience}), nil, 401},
 		"of another issuer": {good(saying{"iss": "https://eve.example"}), nil, 401},
 		"old":               {good(saying{"exp": 1000}), nil, 401},
 		"nobody":            {good(saying{"sub": ""}), nil, 403},

@@ -43,7 +43,8 @@ type serving struct {
 	auth            string
 	issuer          string
 	audience        string
-	clientID        string // with which people sign in
+	clientID        string   // with which people sign in
+	clients         []string // the programs whose tokens are taken
 	publicURL       string
 	role, roleClaim string
 	hosts           []string
@@ -93,6 +94,7 @@ at most, and streams are told to come back.`,
 	f.StringVar(&v.auth, "auth", "", "who may call: local or oidc ($AUTH_MODE; entra is oidc for Microsoft Entra) (default local)")
 	f.StringVar(&v.issuer, "oidc-issuer", "", "`URL` of who issues tokens ($OIDC_ISSUER)")
 	f.StringVar(&v.audience, "oidc-audience", "", "the `AUDIENCE` that tokens have to name ($OIDC_AUDIENCE)")
+	f.StringSliceVar(&v.clients, "oidc-azp", nil, "the `ID` of a program whose tokens are taken, as azp says it; again for more ($OIDC_AZP, with commas). Without it, only those of the audience itself")
 	f.StringVar(&v.clientID, "oidc-client-id", "", "the `ID` that the issuer knows this server by, to let browsers sign in ($OIDC_CLIENT_ID; its secret is in $OIDC_CLIENT_SECRET)")
 	f.StringVar(&v.publicURL, "public-url", "", "the `URL` that people reach this server at, when a proxy has the TLS ($TIDEMARK_PUBLIC_URL)")
 	f.StringVar(&v.role, "default-role", "writer", "the `ROLE` of users at first sight: reader, writer or admin")
@@ -116,6 +118,9 @@ func (v *serving) settle(cmd *cobra.Command) error {
 	v.auth = cmp.Or(v.auth, os.Getenv("AUTH_MODE"), authLocal)
 	v.issuer = cmp.Or(v.issuer, os.Getenv("OIDC_ISSUER"))
 	v.audience = cmp.Or(v.audience, os.Getenv("OIDC_AUDIENCE"))
+	if programs := os.Getenv("OIDC_AZP"); len(v.clients) == 0 && programs != "" {
+		v.clients = strings.Split(programs, ",")
+	}
 	v.clientID = cmp.Or(v.clientID, os.Getenv("OIDC_CLIENT_ID"))
 	v.publicURL = cmp.Or(v.publicURL, os.Getenv("TIDEMARK_PUBLIC_URL"))
 	v.otlp = cmp.Or(v.otlp, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))

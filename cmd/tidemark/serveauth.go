@@ -95,7 +95,7 @@ func (v *serving) check(ctx context.Context) error {
 
 // checkIssuer asks the issuer where its keys are.
 func (v *serving) checkIssuer(ctx context.Context) (err error) {
-	v.oidc, err = server.OIDC(ctx, server.OIDCOptions{Issuer: v.issuer, Audience: v.audience, Entra: v.auth == authEntra,
+	v.oidc, err = server.OIDC(ctx, server.OIDCOptions{Issuer: v.issuer, Audience: v.audience, Entra: v.auth == authEntra, Clients: v.clients,
 		Role: server.Role(v.role), RoleClaim: v.roleClaim, Fresh: freshCaller})
 	if err != nil {
 		return withHint(err, "check --oidc-issuer, and that this machine reaches it")

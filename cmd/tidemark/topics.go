@@ -81,6 +81,7 @@ Servers and databases:
   AUTH_MODE                 who may call serve: local, oidc or entra; --auth
   OIDC_ISSUER, OIDC_AUDIENCE
                             like --oidc-issuer and --oidc-audience
+  OIDC_AZP                  like --oidc-azp, with commas between the programs
   OIDC_CLIENT_ID, OIDC_CLIENT_SECRET
                             what the issuer knows serve by, to let browsers sign
                             in; the first is like --oidc-client-id
