@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
 
@@ -47,6 +48,7 @@ type LocalAuth struct {
 	caller Caller
 	now    func() time.Time
 	tries  *rate.Limiter // of tokens that are typed into the page
+	users  *store.Store  // knows which cookies were signed out; nil: none were
 
 	mu    sync.Mutex
 	codes map[[32]byte]time.Time
@@ -61,6 +63,10 @@ func Local(token string, p tidemark.Principal) *LocalAuth {
 		tries:  rate.NewLimiter(rate.Every(failuresEvery), failuresAtOnce),
 		caller: Caller{Principal: p, Name: "local", Role: Admin, Operator: true}, codes: make(map[[32]byte]time.Time)}
 }
+
+// SetUsers says in which store it is kept that a browser signed out, before the
+// first request. Without it a copy of a cookie is good until it ends.
+func (a *LocalAuth) SetUsers(users *store.Store) { a.users = users }
 
 func (a *LocalAuth) takes(token string, r *http.Request) bool {
 	return token != "" || cookieOf(r) != ""
@@ -84,6 +90,11 @@ func (a *LocalAuth) Authenticate(r *http.Request) (Caller, error) {
 	}
 	if !fromOurPage(r) {
 		return Caller{}, refuse("cookie from another page")
+	}
+	if a.users != nil {
+		if err := stillSignedIn(r.Context(), a.users, cookieOf(r)); err != nil {
+			return Caller{}, err
+		}
 	}
 	return a.caller, nil
 }

@@ -62,7 +62,7 @@ func (d doors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d["a"].ServeHTTP(w, r)
 }
 
-func (d doors) SignOut(w http.ResponseWriter, r *http.Request) { d["a"].SignOut(w, r) }
+func (d doors) SignOut(w http.ResponseWriter, r *http.Request) error { return d["a"].SignOut(w, r) }
 
 // site is a server that listens at one address for as long as the test lasts,
 // also after it was begun again.

@@ -34,7 +34,7 @@ func requests(t testing.TB, few int) int {
 type noDoor struct{}
 
 func (noDoor) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
-func (noDoor) SignOut(http.ResponseWriter, *http.Request)       {}
+func (noDoor) SignOut(http.ResponseWriter, *http.Request) error { return nil }
 
 // serverOf serves a world to everybody in it.
 func serverOf(t testing.TB, w *world, change ...func(*Options)) *Server {

@@ -23,8 +23,8 @@ type SignIn interface {
 	// ServeHTTP answers below /signin: a form, a link, what an issuer sends
 	// back. It sets the cookie that Authenticate then takes.
 	http.Handler
-	// SignOut makes the browser forget who it is.
-	SignOut(http.ResponseWriter, *http.Request)
+	// SignOut makes the browser forget who it is, and its cookie void.
+	SignOut(http.ResponseWriter, *http.Request) error
 }
 
 // view is what a page shows: a value that its template takes, and that goes out
@@ -44,7 +44,10 @@ func (s *Server) pageRoutes() {
 	})
 	s.pages.HandleFunc("POST /signout", func(w http.ResponseWriter, r *http.Request) {
 		if s.o.SignIn != nil {
-			s.o.SignIn.SignOut(w, r)
+			if err := s.o.SignIn.SignOut(w, r); err != nil {
+				s.pageTrouble(w, r, err) // a copy of the cookie may still be good
+				return
+			}
 		}
 		http.Redirect(w, r, "/signin", http.StatusSeeOther)
 	})

@@ -65,11 +65,18 @@ func signInPage(w http.ResponseWriter, status int, v web.SignInView) {
 	w.Write(body.Bytes())
 }
 
-// SignOut makes the browser forget who it is.
-func (a *LocalAuth) SignOut(w http.ResponseWriter, r *http.Request) {
+// SignOut makes the browser forget who it is, and its cookie void where SetUsers
+// said that this can be kept.
+func (a *LocalAuth) SignOut(w http.ResponseWriter, r *http.Request) error {
+	if value := cookieOf(r); a.users != nil && a.cookieHolds(value) {
+		if err := a.users.SignOut(r.Context(), value, a.now().Add(cookieLife)); err != nil {
+			return err
+		}
+	}
 	c := &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode}
 	if r.TLS != nil {
 		c.Name, c.Secure = secureCookieName, true
 	}
 	http.SetCookie(w, c)
+	return nil
 }

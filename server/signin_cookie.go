@@ -16,6 +16,8 @@ type signedInUser struct {
 	Tenant string    `json:"tenant"`
 	User   string    `json:"user"`
 	Until  time.Time `json:"until"`
+	// Nonce makes each sign-in another cookie: signing out ends one of them.
+	Nonce string `json:"nonce,omitempty"`
 }
 
 func (a *OIDCSignIn) takes(token string, r *http.Request) bool {
@@ -36,7 +38,20 @@ func (a *OIDCSignIn) Authenticate(r *http.Request) (Caller, error) {
 	if !fromOurPage(r) {
 		return Caller{}, refuse("cookie from another page")
 	}
+	// That they signed out is asked each time: it holds at once, everywhere.
+	if err := stillSignedIn(r.Context(), a.o.Auth.o.Users, value); err != nil {
+		return Caller{}, err
+	}
 	return a.seen.get(value, a.o.Auth.o.Fresh, func() (Caller, error) { return a.lookUp(r.Context(), who) })
+}
+
+// stillSignedIn refuses a cookie whose owner signed out.
+func stillSignedIn(ctx context.Context, users *store.Store, cookie string) error {
+	out, err := users.SignedOut(ctx, cookie)
+	if out {
+		return refuse("signed out")
+	}
+	return err
 }
 
 // lookUp asks the store what somebody may do now.

@@ -184,7 +184,7 @@ func (a *OIDCSignIn) finish(w http.ResponseWriter, r *http.Request) {
 		a.page(w, http.StatusUnauthorized, "issuer")
 		return
 	}
-	value := a.signed(userCookie, signedInUser{Tenant: caller.Tenant, User: caller.User, Until: a.now().Add(userCookieLife)})
+	value := a.signed(userCookie, signedInUser{Tenant: caller.Tenant, User: caller.User, Until: a.now().Add(userCookieLife), Nonce: rand.Text()})
 	a.setCookie(w, r, userCookie, value, int(userCookieLife.Seconds()), http.SameSiteStrictMode)
 	signInPage(w, http.StatusOK, web.SignInView{Done: true})
 }
@@ -254,9 +254,18 @@ func (a *OIDCSignIn) redeem(ctx context.Context, code, callback, verifier string
 
 func (a *OIDCSignIn) now() time.Time { return a.o.Auth.o.Now() }
 
-// SignOut makes the browser forget who it is.
-func (a *OIDCSignIn) SignOut(w http.ResponseWriter, r *http.Request) {
+// SignOut makes the browser forget who it is, and its cookie void at every
+// server.
+func (a *OIDCSignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
+	value := a.cookie(r, userCookie)
+	var who signedInUser
+	if a.unsigned(userCookie, value, &who) {
+		if err := a.o.Auth.o.Users.SignOut(r.Context(), value, who.Until); err != nil {
+			return err
+		}
+	}
 	a.setCookie(w, r, userCookie, "", -1, http.SameSiteStrictMode)
+	return nil
 }
 
 func (a *OIDCSignIn) setCookie(w http.ResponseWriter, r *http.Request, name, value string, seconds int, site http.SameSite) {

@@ -1,12 +1,15 @@
 package server
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -296,6 +299,60 @@ func TestACookieOfOneKindIsNoneOfAnother(t *testing.T) {
 	for name, value := range map[string]string{"the flow": forged, "another key": other.signed(userCookie, signedInUser{Tenant: "t", User: "u", Until: x.now.Add(time.Hour)}), "nothing": "", "junk": "AAAA"} {
 		if res, _ := newBrowser(t, x.URL).do("GET", "/sessions", "", "Cookie: "+userCookie+"="+value); res.StatusCode != http.StatusUnauthorized {
 			t.Errorf("a cookie of %s: %d", name, res.StatusCode)
+		}
+	}
+}
+
+func TestACopyOfACookieIsVoidAfterSigningOut(t *testing.T) {
+	x := newTeam(t)
+	local := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	local.SetUsers(x.users)
+	again := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	again.SetUsers(x.users)
+	tenant, err := x.users.TenantOfIssuer(t.Context(), x.issuer.URL, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := x.users.SeeUser(t.Context(), store.Sighting{Tenant: tenant, Issuer: x.issuer.URL, Subject: "ada", Role: store.RoleReader}); err != nil {
+		t.Fatal(err)
+	}
+	x.plain.o.Fresh = time.Hour // what is remembered of somebody does not outlive their signing out
+	ofUser := func() string {
+		return x.in.signed(userCookie, signedInUser{Tenant: tenant.ID, User: store.UserID(tenant.Name, x.issuer.URL, "ada"), Until: x.now.Add(time.Hour), Nonce: rand.Text()})
+	}
+	elsewhere := &OIDCSignIn{o: x.in.o, ids: x.in.ids}
+	for name, c := range map[string]struct {
+		cookie string
+		make   func() string
+		here   SignIn
+		others []Authenticator // of this server and of another one on the store
+	}{
+		"local":      {cookieName, local.newCookie, local, []Authenticator{local, again}},
+		"the issuer": {userCookie, ofUser, x.in, []Authenticator{x.in, elsewhere}},
+	} {
+		mine, other := c.make(), c.make()
+		with := func(value string) *http.Request {
+			r := httptest.NewRequestWithContext(t.Context(), "GET", "/sessions", nil)
+			r.AddCookie(&http.Cookie{Name: c.cookie, Value: value})
+			return r
+		}
+		for _, auth := range c.others {
+			if _, err := auth.Authenticate(with(mine)); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		for range 2 { // also when it is done twice
+			if err := c.here.SignOut(httptest.NewRecorder(), with(mine)); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		for i, auth := range c.others {
+			if _, err := auth.Authenticate(with(mine)); !errors.Is(err, tidemark.ErrDenied) {
+				t.Errorf("%s, server %d: a copy of the cookie: %v", name, i, err)
+			}
+			if _, err := auth.Authenticate(with(other)); err != nil {
+				t.Errorf("%s, server %d: another browser: %v", name, i, err)
+			}
 		}
 	}
 }

@@ -62,6 +62,7 @@ const (
 	kindAudit      = "audit"      // log: TENANT, who did what, each line chained to the one before
 	kindAnchor     = "anchor"     // log: TENANT, heads that the audit log had
 	kindServerKey  = "serverkey"  // record: NAME, a secret that all servers of the store share
+	kindSignOut    = "signout"    // record: HASH, a cookie that is not good any more
 )
 
 // The states of a session.

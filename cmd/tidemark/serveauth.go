@@ -37,6 +37,7 @@ func (v *serving) authenticator(ctx context.Context, t *team) (server.Authentica
 			return nil, err
 		}
 		v.local = server.Local(token, p)
+		v.local.SetUsers(users)
 		v.say("The token is in %s", path)
 		gate = server.Any(tokens, v.local)
 	} else {

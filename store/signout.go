@@ -1,0 +1,60 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// A cookie proves by itself who somebody is, until it ends. That they signed out
+// before is kept here, under the hash of the cookie, so that a copy of it is good
+// at no server of the store.
+
+// signOutsSwept bounds how many that are over a new one takes away.
+const signOutsSwept = 100
+
+func signOutKey(cookie string) tidemark.Key {
+	sum := sha256.Sum256([]byte(cookie))
+	return tidemark.Key{Kind: kindSignOut, ID: hex.EncodeToString(sum[:])}
+}
+
+// SignOut makes a cookie that would be good until then void, for every server of
+// the store, before it returns.
+func (s *Store) SignOut(ctx context.Context, cookie string, until time.Time) error {
+	r, err := put(signOutKey(cookie), 0, struct {
+		Until time.Time `json:"until"`
+	}{keepable(until)})
+	if err != nil {
+		return err
+	}
+	r.Due = keepable(until)
+	r.Sum = r.Checksum()
+	b := tidemark.Batch{Puts: []tidemark.Record{r}}
+	if _, err := s.commit(ctx, b); err != nil && !errors.Is(err, tidemark.ErrConflict) { // they did so before
+		return err
+	}
+	var over tidemark.Batch
+	for old, err := range s.backend.List(ctx, tidemark.Query{Kind: kindSignOut, DueBy: s.now(), Order: tidemark.ByDue, Limit: signOutsSwept}) {
+		if err != nil {
+			return nil // what is over does no harm
+		}
+		over.Deletes = append(over.Deletes, tidemark.Need{Key: old.Key, Version: old.Version})
+	}
+	if len(over.Deletes) > 0 {
+		s.commit(ctx, over) // somebody else may sweep as well
+	}
+	return nil
+}
+
+// SignedOut reports whether whoever had a cookie signed out with it.
+func (s *Store) SignedOut(ctx context.Context, cookie string) (bool, error) {
+	_, err := s.backend.Get(ctx, signOutKey(cookie))
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
