@@ -162,6 +162,11 @@ func (q *backendRequest) body() error {
 	default:
 		return backendProblem(http.StatusUnsupportedMediaType, "a request may be packed with gzip or not at all")
 	}
+	by := jsonWeights
+	if media == api.MediaLines {
+		by = lineWeights
+	}
+	q.r.Body = io.NopCloser(weighed(q.r.Context(), q.r.Body, by))
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -22,7 +23,7 @@ var open = []string{"/healthz", "/readyz", "/openapi.json", "/openapi.yaml", "/o
 // more than their tenant may.
 func (s *Server) guarded(calls, pages http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
-	limits := &tenantLimits{of: make(map[string]*tenantLimit), l: s.o.Limits}
+	limits := newCallerLimits(s.o.Limits)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -76,7 +77,7 @@ func (s *Server) guarded(calls, pages http.Handler) http.Handler {
 		if !isCall(r) {
 			to = pages
 		}
-		s.serveCaller(w, r, to, limits.tenant(caller.Tenant), caller)
+		s.serveCaller(w, r, to, limits, caller)
 	})
 }
 
@@ -104,34 +105,36 @@ func (s *Server) spaceOf(r *http.Request) (*http.Request, bool) {
 	return r, true
 }
 
-// serveCaller answers somebody who is known, within the limits of the tenant.
-func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.Handler, limit *tenantLimit, caller Caller) {
+// serveCaller answers somebody who is known, within the limits of the user and
+// of the tenant.
+func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.Handler, limits *callerLimits, caller Caller) {
 	noteCaller(r.Context(), caller)
-	if !limit.rate.Allow() {
-		answerProblem(w, tooMany("too many requests", 1))
+	leave, err := limits.enter(caller, isStream(r))
+	if err != nil {
+		answerProblem(w, err)
 		return
 	}
-	slots := limit.requests
-	if isStream(r) {
-		slots = limit.streams
-	}
-	select {
-	case slots <- struct{}{}:
-		defer func() { <-slots }()
-	default:
-		answerProblem(w, tooMany("too many requests at the same time", 1))
-		return
-	}
+	defer leave()
 	size := s.o.Limits.Body
-	if s.isBulk(r) {
+	bulk := s.isBulk(r)
+	if bulk {
 		size = s.o.Limits.Import
 	}
 	if r.ContentLength > size {
 		answerProblem(w, tooLarge(size))
 		return
 	}
+	holds := limits.holding(caller)
+	defer holds.release()
+	r = r.WithContext(context.WithValue(withCaller(r.Context(), caller), holdingKey{}, holds))
 	r.Body = http.MaxBytesReader(w, r.Body, size)
-	next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), caller)))
+	if !bulk && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if err := whole(r); err != nil {
+			answerProblem(w, err)
+			return
+		}
+	}
+	next.ServeHTTP(w, r)
 }
 
 // refused is the answer to somebody who is not known. It does not say why: who
@@ -206,26 +209,94 @@ func (s *Server) isBulk(r *http.Request) bool {
 	return strings.HasSuffix(route, " /api/v1/import") || route == api.BackendPath || strings.Contains(route, "/{id}/files/{name")
 }
 
-// tenantLimits keeps one tenant from taking what is there for all.
-type tenantLimits struct {
-	l  Limits
-	mu sync.Mutex
-	of map[string]*tenantLimit
+// callerLimits keep one tenant, and one user of a tenant, from taking what is
+// there for all.
+type callerLimits struct {
+	l       Limits
+	process *budget
+	mu      sync.Mutex
+	of      map[string]*callerLimit
 }
 
-type tenantLimit struct {
+func newCallerLimits(l Limits) *callerLimits {
+	return &callerLimits{l: l, process: &budget{free: l.Memory}, of: make(map[string]*callerLimit)}
+}
+
+// callerLimit is what one tenant or one user has.
+type callerLimit struct {
 	rate              *rate.Limiter
 	requests, streams chan struct{}
+	memory            *budget
 }
 
-func (t *tenantLimits) tenant(id string) *tenantLimit {
+func (t *callerLimits) limit(name string, made func() *callerLimit) *callerLimit {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l := t.of[id]
+	l := t.of[name]
 	if l == nil {
-		l = &tenantLimit{rate: rate.NewLimiter(rate.Limit(t.l.Rate), t.l.Burst),
-			requests: make(chan struct{}, t.l.Concurrent), streams: make(chan struct{}, t.l.Streams)}
-		t.of[id] = l
+		l = made()
+		t.of[name] = l
 	}
 	return l
+}
+
+// limits are those of a caller: the user's, and the tenant's. Tokens of the
+// tenant itself are programs that know nothing of each other: each is a user.
+func (t *callerLimits) limits(c Caller) []*callerLimit {
+	user := c.Tenant + "/" + c.User
+	if c.User == c.Tenant {
+		user += "/" + c.Token
+	}
+	return []*callerLimit{
+		t.limit(user, func() *callerLimit {
+			u := t.l.User
+			return newCallerLimit(u.Rate, u.Burst, u.Concurrent, u.Streams, t.l.Memory/2)
+		}),
+		t.limit(c.Tenant, func() *callerLimit {
+			return newCallerLimit(t.l.Rate, t.l.Burst, t.l.Concurrent, t.l.Streams, t.l.Memory/4*3)
+		}),
+	}
+}
+
+func newCallerLimit(each float64, burst, concurrent, streams int, memory int64) *callerLimit {
+	return &callerLimit{rate: rate.NewLimiter(rate.Limit(each), burst), requests: make(chan struct{}, concurrent), streams: make(chan struct{}, streams), memory: &budget{free: memory}}
+}
+
+// enter takes a place for a request. The user is asked first: what they may not
+// do takes nothing from the tenant.
+func (t *callerLimits) enter(c Caller, stream bool) (leave func(), err error) {
+	var taken []chan struct{}
+	leave = func() {
+		for _, slots := range taken {
+			<-slots
+		}
+	}
+	for _, l := range t.limits(c) {
+		slots := l.requests
+		if stream {
+			slots = l.streams
+		}
+		if !l.rate.Allow() {
+			leave()
+			return nil, tooMany("too many requests", 1)
+		}
+		select {
+		case slots <- struct{}{}:
+			taken = append(taken, slots)
+		default:
+			leave()
+			return nil, tooMany("too many requests at the same time", 1)
+		}
+	}
+	return leave, nil
+}
+
+// holding is for what a request of a caller makes the server hold.
+func (t *callerLimits) holding(c Caller) *holding {
+	h := &holding{most: t.l.Memory / 2}
+	for _, l := range t.limits(c) {
+		h.of = append(h.of, l.memory)
+	}
+	h.of = append(h.of, t.process)
+	return h
 }

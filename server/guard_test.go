@@ -63,7 +63,7 @@ func TestAnotherNameAndAnotherOriginAreRefused(t *testing.T) {
 }
 
 func TestATenantHasItsLimitsAndTheOthersGoOn(t *testing.T) {
-	s := newTestServer(t, func(o *Options) { o.Limits = Limits{Rate: 0.001, Burst: 3, Body: 1000} })
+	s := newTestServer(t, func(o *Options) { o.Limits = Limits{Rate: 0.001, Burst: 3, Body: 1000}; o.Limits.User.Burst = 3 })
 	for range 3 {
 		s.call(t, "writer-a", "GET", "/api/v1/nothing", nil).want(t, 404)
 	}

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/tidemark-sessions/tidemark/api"
+)
+
+// What a request makes the server hold is weighed while it is read, before
+// anything is decoded: some megabytes of {},{},{} become gigabytes of values.
+// It is taken from the budgets of the process, the tenant and the user, and
+// given back when the request is over.
+
+// weights say how much memory a body may come to.
+type weights struct {
+	letter int64 // of each byte: as it came, decoded, and as it is kept
+	value  int64 // of each comma and bracket, where another value may begin
+	object int64 // of each object, which may become a whole entry
+	line   int64 // of each line, where each is a value of its own
+}
+
+var (
+	// A request in JSON is decoded twice, once to be checked, and its largest
+	// value is an entry, with some 300 bytes of fields before anything is in it.
+	jsonWeights = weights{letter: 4, value: 64, object: 1024}
+	// Lines of a batch are decoded one by one, and kept until it is committed.
+	lineWeights = weights{letter: 2, line: 256}
+)
+
+// budget is how much memory there is for somebody.
+type budget struct {
+	mu   sync.Mutex
+	free int64
+}
+
+func (b *budget) take(n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.free < n {
+		return false
+	}
+	b.free -= n
+	return true
+}
+
+func (b *budget) give(n int64) {
+	b.mu.Lock()
+	b.free += n
+	b.mu.Unlock()
+}
+
+// holding is what one request holds of the budgets of its user, its tenant and
+// the process. It belongs to one goroutine at a time.
+type holding struct {
+	of   []*budget
+	most int64 // what it could hold if it were the only one
+	n    int64
+}
+
+// take holds n bytes more: a 413 when that is more than there ever is, a 429
+// when it is more than others leave.
+func (h *holding) take(n int64) error {
+	if h.n+n > h.most {
+		return &api.Problem{Status: http.StatusRequestEntityTooLarge, Title: "Request Entity Too Large", Code: "invalid",
+			Detail: "the body would take more memory than this server gives to one request", Hint: "send it in several requests"}
+	}
+	for i, b := range h.of {
+		if !b.take(n) {
+			for _, before := range h.of[:i] {
+				before.give(n)
+			}
+			return tooMany("too many large requests at the same time", 1)
+		}
+	}
+	h.n += n
+	return nil
+}
+
+func (h *holding) release() {
+	for _, b := range h.of {
+		b.give(h.n)
+	}
+	h.n = 0
+}
+
+type holdingKey struct{}
+
+// weighed returns a body that is taken from the budgets of the request that ctx
+// belongs to, as it is read.
+func weighed(ctx context.Context, body io.Reader, by weights) io.Reader {
+	h, ok := ctx.Value(holdingKey{}).(*holding)
+	if !ok {
+		return body
+	}
+	return &weighedBody{Reader: body, holds: h, by: by}
+}
+
+type weighedBody struct {
+	io.Reader
+	holds   *holding
+	by      weights
+	quoted  bool // in a text
+	escaped bool // behind a backslash in one
+}
+
+func (b *weighedBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if over := b.holds.take(b.weigh(p[:n])); over != nil {
+		return 0, over
+	}
+	return n, err
+}
+
+func (b *weighedBody) weigh(p []byte) int64 {
+	sum := b.by.letter * int64(len(p))
+	if b.by.line > 0 {
+		return sum + b.by.line*int64(bytes.Count(p, []byte{'\n'}))
+	}
+	for _, c := range p {
+		switch {
+		case b.escaped:
+			b.escaped = false
+		case b.quoted && c == '\\':
+			b.escaped = true
+		case c == '"':
+			b.quoted = !b.quoted
+		case b.quoted:
+		case c == '{':
+			sum += b.by.object
+		case c == '[' || c == ',':
+			sum += b.by.value
+		}
+	}
+	return sum
+}
+
+// whole reads the body of a call before it is decoded, and says when it did not
+// arrive or there is not the memory for it.
+func whole(r *http.Request) error {
+	text, err := io.ReadAll(weighed(r.Context(), r.Body, jsonWeights))
+	var over *api.Problem
+	switch {
+	case errors.As(err, &over):
+		_, _ = io.Copy(io.Discard, r.Body) // who still sends does not hear
+		return over
+	case err != nil:
+		return arrived(err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	return nil
+}
