@@ -187,6 +187,9 @@ func (s *Server) audited(routes *http.ServeMux, next http.Handler) http.Handler 
 		defer func() {
 			refusal := out.status == http.StatusForbidden
 			_, route := routes.Handler(r)
+			if out.status < 400 && changes(r, route) && changesAccess(r) {
+				s.accessChanged()
+			}
 			if CallerOf(r.Context()).Tenant == "" || !refusal && (!changes(r, route) || auditsItself(r) && out.status < 400) {
 				return
 			}

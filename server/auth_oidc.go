@@ -188,6 +188,9 @@ func sameHost(a, b string) error {
 	return nil
 }
 
+// Forget makes it ask the store again about everybody.
+func (a *OIDCAuth) Forget() { a.seen.forget() }
+
 func (a *OIDCAuth) takes(token string, _ *http.Request) bool { return strings.Count(token, ".") == 2 }
 
 // Authenticate says whom a token speaks of.

@@ -133,6 +133,15 @@ func (g *Gate) ask(token string, r *http.Request) (Caller, error) {
 	return Caller{}, refuse("no token")
 }
 
+// Forget makes all who remember somebody for a while ask the store again.
+func (g *Gate) Forget() {
+	for _, auth := range g.auths {
+		if f, ok := auth.(forgetter); ok {
+			f.Forget()
+		}
+	}
+}
+
 func (g *Gate) tell(ctx context.Context, why Refusal) {
 	note(ctx, "refused", why.Why)
 	if g.Refused != nil {
@@ -214,6 +223,9 @@ type knownToken struct {
 // ServiceTokens returns the Authenticator of the service tokens that the
 // operator's store keeps.
 func ServiceTokens(users *store.Store) *TokenAuth { return &TokenAuth{users: users} }
+
+// Forget makes it ask the store again about everybody.
+func (a *TokenAuth) Forget() { a.seen.forget() }
 
 func (a *TokenAuth) takes(token string, _ *http.Request) bool {
 	return strings.HasPrefix(token, store.TokenPrefix)
@@ -303,6 +315,12 @@ type recent[T any] struct {
 type remembered[T any] struct {
 	value T
 	until time.Time
+}
+
+func (m *recent[T]) forget() {
+	m.mu.Lock()
+	m.of = nil
+	m.mu.Unlock()
 }
 
 func (m *recent[T]) get(token string, fresh time.Duration, find func() (T, error)) (T, error) {

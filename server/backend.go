@@ -135,7 +135,9 @@ func (q *backendRequest) fail(err error) {
 		}
 		return
 	}
-	if errors.Is(err, context.Canceled) && q.r.Context().Err() != nil {
+	if late := refusedSince(q.r.Context()); late != nil {
+		err = late
+	} else if errors.Is(err, context.Canceled) && q.r.Context().Err() != nil {
 		return // nobody is there any more
 	}
 	answerProblem(q.w, err)

@@ -164,6 +164,7 @@ func (s *Server) shareSession(ctx context.Context, in *shareInput) (*shareOutput
 	if err := sh.Share(ctx, i.ID, with); err != nil {
 		return nil, fail(ctx, err)
 	}
+	s.work.ended(CallerOf(ctx).Tenant, i.ID) // for those whom it was shared with before, maybe
 	return s.getShare(ctx, &in.SessionInput)
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// endLook is how often a follower looks whether its session is still there,
-// when it was removed on another node.
-const endLook = 10 * time.Second
+// endLook is how often a follower looks whether its session is still there and
+// still theirs to read, when it was removed or unshared on another node.
+const endLook = 4 * time.Second
 
 type followInput struct {
 	SessionInput

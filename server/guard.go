@@ -134,6 +134,11 @@ func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.H
 			return
 		}
 	}
+	if isStream(r) && r.URL.Path != socketPath || r.URL.Path == mcpPath {
+		var end func()
+		r, end = s.whileAllowed(r)
+		defer end()
+	}
 	next.ServeHTTP(w, r)
 }
 

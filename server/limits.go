@@ -44,7 +44,7 @@ func (l Limits) withDefaults() Limits {
 		l.Patience = 30 * time.Second
 	}
 	if l.Recheck == 0 {
-		l.Recheck = 30 * time.Second
+		l.Recheck = 2 * time.Second // and as much again until a cached answer is old: within 5 s
 	}
 	set(&l.Page, 1000)
 	set(&l.Burst, 4000)

@@ -124,6 +124,8 @@ type Server struct {
 
 	audits auditQueue // what is not in the audit log yet
 
+	access accessChanges // who may do what
+
 	tasks tasks // what pages began and do not wait for
 
 	sockets  sync.WaitGroup

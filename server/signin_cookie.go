@@ -20,6 +20,9 @@ type signedInUser struct {
 	Nonce string `json:"nonce,omitempty"`
 }
 
+// Forget makes it ask the store again about everybody.
+func (a *OIDCSignIn) Forget() { a.seen.forget() }
+
 func (a *OIDCSignIn) takes(token string, r *http.Request) bool {
 	return token == "" && a.cookie(r, userCookie) != ""
 }

@@ -160,6 +160,8 @@ func (k *socket) serve() (websocket.StatusCode, string) {
 	recheck := time.NewTicker(k.s.o.Limits.Recheck)
 	defer recheck.Stop()
 	for {
+		changed := k.s.access.wait()
+		again := false
 		select {
 		case m := <-inbox:
 			if err := k.handle(m); err != nil {
@@ -168,10 +170,9 @@ func (k *socket) serve() (websocket.StatusCode, string) {
 		case err := <-k.now.gone():
 			k.drop(err)
 		case <-recheck.C:
-			if err := k.mayStay(k.proof); err != nil {
-				k.tell(api.SocketReply{Type: api.SocketProblem, Problem: problem(refused(err))})
-				return websocket.StatusPolicyViolation, "the token is not valid any more"
-			}
+			again = true
+		case <-changed:
+			again = true
 		case <-k.s.draining:
 			return websocket.StatusGoingAway, "the server is going down"
 		case <-k.ctx.Done():
@@ -186,6 +187,16 @@ func (k *socket) serve() (websocket.StatusCode, string) {
 				return websocket.StatusInternalError, "a conversation did not end"
 			}
 			return websocket.StatusNormalClosure, ""
+		}
+		if !again {
+			continue
+		}
+		switch err := k.mayStay(k.proof); {
+		case errors.Is(err, errOtherRights):
+			return websocket.StatusServiceRestart, "what the caller may do has changed"
+		case err != nil:
+			k.tell(api.SocketReply{Type: api.SocketProblem, Problem: problem(refused(err))})
+			return websocket.StatusPolicyViolation, "the token is not valid any more"
 		}
 	}
 }
@@ -254,19 +265,9 @@ func (k *socket) tell(m api.SocketReply) error {
 // one, or one who may not talk any more. That nobody can be asked just now ends
 // no conversation.
 func (k *socket) mayStay(proof *http.Request) error {
-	ctx, stop := context.WithTimeout(k.ctx, closePatience)
-	defer stop()
-	c, err := k.s.o.Auth.Authenticate(proof.WithContext(ctx))
-	switch {
-	case errors.Is(err, tidemark.ErrDenied):
-		return err
-	case err != nil:
-		note(k.ctx, "error", err.Error())
-		return nil
-	case c.Tenant != k.caller.Tenant || c.User != k.caller.User || !c.Role.May(Writer):
-		return tidemark.ErrDenied
-	}
-	return nil
+	was := k.caller
+	was.Role = Writer // who may do more needs it for nothing here
+	return k.s.mayGoOn(proof.WithContext(k.ctx), was, Writer)
 }
 
 // handle does one thing that the client asks for.

@@ -63,8 +63,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, follow func(ctx 
 	}()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
-	recheck := time.NewTicker(s.o.Limits.Recheck)
-	defer recheck.Stop()
 	for {
 		var text string
 		select {
@@ -75,13 +73,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, follow func(ctx 
 			}
 		case <-beat.C:
 			text = ": alive\n\n"
-		case <-recheck.C:
-			if err := s.mayFollow(r); err != nil {
-				text, _ = event{Name: "problem", Data: problem(refused(err))}.text()
-				write(text)
-				return
-			}
-			continue
 		case err := <-done:
 			if err != nil && ctx.Err() == nil {
 				note(ctx, "error", err.Error())
@@ -96,31 +87,19 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, follow func(ctx 
 			write("retry: 1000\nevent: bye\ndata: {}\n\n")
 			return
 		case <-ctx.Done():
+			switch err := refusedSince(ctx); {
+			case errors.Is(context.Cause(ctx), errOtherRights):
+				write("retry: 1000\nevent: bye\ndata: {}\n\n")
+			case err != nil:
+				text, _ = event{Name: "problem", Data: problem(err)}.text()
+				write(text)
+			}
 			return
 		}
 		if write(text) != nil {
 			return
 		}
 	}
-}
-
-// mayFollow asks again who reads a stream: a token that was revoked, or whose
-// tenant was suspended, ends what was begun with it. That nobody can be asked
-// just now ends nothing.
-func (s *Server) mayFollow(r *http.Request) error {
-	ctx, stop := context.WithTimeout(r.Context(), closePatience)
-	defer stop()
-	was := CallerOf(r.Context())
-	now, err := s.o.Auth.Authenticate(r.WithContext(ctx))
-	switch {
-	case errors.Is(err, tidemark.ErrDenied):
-		return err
-	case err != nil:
-		note(ctx, "error", err.Error())
-	case now.Tenant != was.Tenant || now.User != was.User || !now.Role.May(Reader):
-		return tidemark.ErrDenied
-	}
-	return nil
 }
 
 // text is an event as it is sent: HTML as it is, for pages that take it in, and

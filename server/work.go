@@ -188,7 +188,8 @@ func (w *sessionWork) watchEnd(tenant string, id tidemark.SessionID) (end <-chan
 	}
 }
 
-// ended tells who follows a session that it was removed.
+// ended tells who follows a session that it was removed, or is not shared as
+// before: each looks whether it is still there for them.
 func (w *sessionWork) ended(tenant string, id tidemark.SessionID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 
 // freshCaller is for how long an answer about a user or a token is good: so
 // long somebody who was suspended may still get in.
-const freshCaller = 5 * time.Second
+const freshCaller = 2 * time.Second
 
 // authenticator says who may call, as was asked for.
 func (v *serving) authenticator(ctx context.Context, t *team) (server.Authenticator, error) {
