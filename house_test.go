@@ -61,6 +61,7 @@ var tenants = map[string]string{
 	"golang.org/x/term":                "cmd/tidemark",
 	"golang.org/x/text":                "search",
 	"github.com/muesli/":               "internal/console",
+	"mvdan.cc/sh/":                     "tool",
 	"github.com/coder/acp":             "runner acp",
 	"github.com/modelcontextprotocol/": "mcp",
 	"github.com/netresearch/":          "fleet",

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
@@ -127,7 +128,12 @@ func (c *Chat) approve(ctx context.Context, a Ask) (Decision, error) {
 		return d, err
 	}
 	return d, c.Change(context.WithoutCancel(ctx), func(s *checkpoint) error {
-		s.Approvals = append(s.Approvals, given)
+		for _, form := range tool.Forms(given.Scope) {
+			s.Approvals = append(s.Approvals, store.Approval{Tool: given.Tool, Scope: tool.FormScope(form)})
+		}
+		if len(tool.Forms(given.Scope)) == 0 {
+			s.Approvals = append(s.Approvals, given)
+		}
 		return nil
 	})
 }

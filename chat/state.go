@@ -203,10 +203,19 @@ func (c *Chat) Change(ctx context.Context, change func(*store.Checkpoint) error)
 	return nil
 }
 
+// approved reports whether a call needs no more asking. A command of several
+// forms is approved when each of them is.
 func (c *Chat) approved(a store.Approval) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Contains(c.state.Approvals, a) || slices.Contains(c.state.Approvals, store.Approval{Tool: a.Tool, Scope: wholeSession})
+	has := func(scope string) bool {
+		return slices.Contains(c.state.Approvals, store.Approval{Tool: a.Tool, Scope: scope})
+	}
+	if has(a.Scope) || has(wholeSession) {
+		return true
+	}
+	forms := tool.Forms(a.Scope)
+	return len(forms) > 0 && !slices.ContainsFunc(forms, func(form string) bool { return !has(tool.FormScope(form)) })
 }
 
 func (c *Chat) limits() store.Limits {

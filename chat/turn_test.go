@@ -232,7 +232,7 @@ func TestApprovalsAreByToolAndScopeAndCarryOver(t *testing.T) {
 	r.send(c, "once")
 	same(t, len(r.asks), 2)
 	r.decide = func(_ context.Context, a chat.Ask) (chat.Decision, error) {
-		if a.Scope == "ls" {
+		if a.Scope == "vetted: ls" {
 			// The approval before it was kept before its tool ran.
 			kept, err := r.store.Checkpoint(t.Context(), c.ID(), "")
 			if err != nil || len(kept.Approvals) != 1 {
@@ -244,7 +244,7 @@ func TestApprovalsAreByToolAndScopeAndCarryOver(t *testing.T) {
 	}
 	r.send(c, "always")
 	same(t, len(r.asks), 4) // c3 and c5
-	same(t, r.asks[2].Call, chat.Call{ID: "c3", Tool: "bash", Scope: "cat", Input: json.RawMessage(`{"command":"cat a.txt"}`)})
+	same(t, r.asks[2].Call, chat.Call{ID: "c3", Tool: "bash", Scope: "vetted: cat", Input: json.RawMessage(`{"command":"cat a.txt"}`)})
 	r.close(c)
 	c = r.resume(c.ID())
 	r.send(c, "more")
@@ -255,7 +255,7 @@ func TestApprovalsAreByToolAndScopeAndCarryOver(t *testing.T) {
 			t.Errorf("%s: %q, denied is to be %t", id, all[id].Text, want)
 		}
 	}
-	same(t, c.State().Approvals, []store.Approval{{Tool: "bash", Scope: "cat"}})
+	same(t, c.State().Approvals, []store.Approval{{Tool: "bash", Scope: "vetted: cat"}})
 }
 
 func TestNobodyToAskMeansNo(t *testing.T) {

@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/tool"
 )
 
 // What an agent may do is asked for call by call. The permissions of the file
@@ -71,14 +74,34 @@ func (a Agent) judge(q runner.Question) (allowed bool, denial string) {
 }
 
 // scoped reports whether it is known which part of a tool a call uses. The
-// built-in agent says it in the title; of a command that is more than a program
-// with its arguments it has the whole text, with blanks. Titles of other
-// programs are for people: those programs judge parts of tools themselves.
+// built-in agent says it in the title; of a command it is known when it is of
+// vetted forms, or one program with its arguments. Titles of other programs are
+// for people: those programs judge parts of tools themselves.
 func (a Agent) scoped(q runner.Question) bool {
-	if a.Runner != RunnerBuiltin || q.Title == "" {
+	switch {
+	case a.Runner != RunnerBuiltin || q.Title == "":
 		return false
+	case q.Tool == "bash":
+		_, all := programsOf(q)
+		return all
 	}
 	return isFileTool(q.Tool) || !strings.Contains(q.Title, " ")
+}
+
+// programsOf are the programs that a command names, and whether it runs no
+// others.
+func programsOf(q runner.Question) (programs []string, all bool) {
+	programs, all = tool.Programs(commandOf(q))
+	return programs, all || len(tool.Forms(q.Title)) > 0
+}
+
+// commandOf is the command of a call of bash, whole.
+func commandOf(q runner.Question) string {
+	var in struct{ Command string }
+	if json.Unmarshal(q.Input, &in) != nil {
+		return ""
+	}
+	return in.Command
 }
 
 func isFileTool(tool string) bool {
@@ -97,8 +120,21 @@ func (a Agent) covers(q runner.Question, scope string) bool {
 		return false
 	case isFileTool(q.Tool):
 		return q.Title == scope || a.within(q.Title, scope)
+	case q.Tool == "bash":
+		return coversCommand(q.Title, scope)
 	}
 	return q.Title == scope
+}
+
+// coversCommand reports whether what is allowed of bash has a command in it: a
+// program stands for its vetted forms, and "git status" for that one; anything
+// else is a very command, run where the agent's shell begins.
+func coversCommand(title, scope string) bool {
+	forms := tool.Forms(title)
+	if len(forms) == 0 {
+		return title == tool.ExactScope(scope)
+	}
+	return !slices.ContainsFunc(forms, func(form string) bool { return form != scope && !strings.HasPrefix(form, scope+" ") })
 }
 
 // touches reports whether a call is inside of a scope that is denied. It is
@@ -108,6 +144,9 @@ func (a Agent) touches(q runner.Question, scope string) bool {
 	switch {
 	case a.covers(q, scope):
 		return true
+	case a.Runner == RunnerBuiltin && q.Tool == "bash":
+		programs, _ := programsOf(q)
+		return slices.Contains(programs, scope) || slices.Contains(tool.Forms(q.Title), scope) || commandOf(q) == scope
 	case !a.scoped(q) || isFileTool(q.Tool):
 		return false
 	case q.Tool == "fetch":
@@ -145,6 +184,9 @@ func (a Agent) unlisted(q runner.Question) string {
 	p := Permission{Tool: clip(q.Tool)}
 	if a.scoped(q) {
 		p.Scope = clip(q.Title)
+	}
+	if q.Tool == "bash" && a.scoped(q) {
+		p.Scope = clip(commandOf(q)) // what the file would have to say
 	}
 	return fmt.Sprintf("this agent runs by itself, so nobody can be asked, and the permissions of its fleet file do not allow %s", p)
 }

@@ -18,12 +18,16 @@ import (
 )
 
 // permissionsOf reads "allow | deny", with blanks between tools, as a file has
-// them.
+// them. A blank within a tool is written as ~.
 func permissionsOf(t *testing.T, text string) Permissions {
 	t.Helper()
 	allow, deny, _ := strings.Cut(text, "|")
 	list := func(s string) string {
-		b, err := json.Marshal(append([]string{}, strings.Fields(s)...))
+		names := append([]string{}, strings.Fields(s)...)
+		for i := range names {
+			names[i] = strings.ReplaceAll(names[i], "~", " ")
+		}
+		b, err := json.Marshal(names)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,16 +50,29 @@ func TestPermissionsOfTheFileComeFirst(t *testing.T) {
 		{builtin, "*|Bash", "bash", "git", "deny"},
 		{builtin, "Bash", "bash", "git", ""},
 		{builtin, "bash|*", "bash", "git", "deny"},
-		{builtin, "bash(git)", "bash", "git", "allow"},
+		{builtin, "bash(git)", "bash", "vetted: git status", "allow"},
+		{builtin, "bash(git)", "bash", "vetted: git log, git status", "allow"},
+		{builtin, "bash(git)", "bash", "vetted: git log, head", ""},
+		{builtin, "bash(git~status)", "bash", "vetted: git status", "allow"},
+		{builtin, "bash(git~status)", "bash", "vetted: git log", ""},
+		{builtin, "bash(gi)", "bash", "vetted: git log", ""},
+		{builtin, "bash(git)", "bash", "git", ""},
 		{builtin, "bash(git)", "bash", "/tmp/git", ""},
-		{builtin, "bash(git)", "bash", "rm", ""},
-		{builtin, "bash(git)", "bash", "command: git status; rm -r x", ""},
+		{builtin, "bash(git)", "bash", "exactly: git -c core.fsmonitor=./x status", ""},
+		{builtin, "bash(git)", "bash", "exactly: git status; rm -r x", ""},
+		{builtin, "bash(make~test)", "bash", "exactly: make test", "allow"},
+		{builtin, "bash(make~test)", "bash", "exactly: make test ", ""},
+		{builtin, "bash(make~test)", "bash", "exactly: in /tmp: make test", ""},
 		{builtin, "bash(git)", "bash", "", ""},
-		{builtin, "bash|bash(rm)", "bash", "ls", "allow"},
-		{builtin, "bash|bash(rm)", "bash", "rm", "deny"},
-		{builtin, "bash|bash(rm)", "bash", "/bin/rm", "deny"},
-		{builtin, "bash|bash(rm)", "bash", "command: ls; rm x", ""},
-		{builtin, "*|bash(rm)", "bash", "command: ls; rm x", ""},
+		{builtin, "bash|bash(rm)", "bash", "vetted: ls", "allow"},
+		{builtin, "bash|bash(rm)", "bash", "exactly: make test", "allow"},
+		{builtin, "bash|bash(rm)", "bash", "exactly: rm x", "deny"},
+		{builtin, "bash|bash(rm)", "bash", "exactly: /bin/rm x", "deny"},
+		{builtin, "bash|bash(rm)", "bash", "exactly: ls; rm x", "deny"},
+		{builtin, "*|bash(rm)", "bash", "exactly: ls; rm x", "deny"},
+		{builtin, "*|bash(rm)", "bash", "exactly: env rm x", ""},
+		{builtin, "*|bash(rm)", "bash", "exactly: $x", ""},
+		{builtin, "*|bash(git~push)", "bash", "exactly: git push", "deny"},
 		{builtin, "*|bash(rm)", "python", "", "allow"},
 		{builtin, "write(docs)", "write", "./docs", "allow"},
 		{builtin, "write(./docs)", "write", "./docs/deep/er", "allow"},
@@ -81,7 +98,11 @@ func TestPermissionsOfTheFileComeFirst(t *testing.T) {
 		{acp, "*|execute(rm)", "execute", "git", ""},
 	} {
 		a := Agent{Runner: c.runner, Permissions: permissionsOf(t, c.permissions)}
-		allowed, denial := a.judge(runner.Question{Tool: c.tool, Title: c.title})
+		input, err := json.Marshal(map[string]string{"command": strings.TrimPrefix(c.title, "exactly: ")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		allowed, denial := a.judge(runner.Question{Tool: c.tool, Title: c.title, Input: input})
 		got := ""
 		switch {
 		case allowed:
@@ -167,16 +188,16 @@ func (a *asking) answer(call string, allow bool, reason string) {
 }
 
 func push(id string) runner.Question {
-	return runner.Question{ID: id, Tool: "bash", Title: "git", Input: json.RawMessage(`{"command":"git push"}`)}
+	return runner.Question{ID: id, Tool: "bash", Title: "exactly: git push", Input: json.RawMessage(`{"command":"git push"}`)}
 }
 
 func TestAnAutonomousAgentIsToldWhyItMayNot(t *testing.T) {
 	a := newAsking(t, Agent{RunMode: RunAutonomous, Permissions: Permissions{Allow: []Permission{{Tool: "bash", Scope: "ls"}}}})
 	got, err := a.ask(t.Context(), push("c1"))
-	if err != nil || got.Allow || !strings.Contains(got.Reason, "do not allow bash(git)") {
+	if err != nil || got.Allow || !strings.Contains(got.Reason, "do not allow bash(git push)") {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := a.ask(t.Context(), runner.Question{ID: "c2", Tool: "bash", Title: "ls"}); err != nil || !got.Allow || got.Always {
+	if got, err := a.ask(t.Context(), runner.Question{ID: "c2", Tool: "bash", Title: "vetted: ls"}); err != nil || !got.Allow || got.Always {
 		t.Errorf("what is allowed: %+v, %v", got, err)
 	}
 	if all, err := a.store.Reviews(t.Context(), ""); err != nil || len(all) != 0 {

@@ -123,24 +123,6 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-func FuzzCommandScope(f *testing.F) {
-	for _, s := range []string{"git status", "a;b", "'a' b", "sudo x", "\\", "$", "a\nb"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, command string) {
-		scope := commandScope(command)
-		if strings.HasPrefix(scope, "command") && strings.Contains(scope, " ") {
-			return
-		}
-		if strings.ContainsAny(command, "$`\\\n") && !strings.Contains(command, "'") && strings.TrimSpace(command) == command {
-			t.Errorf("%q has the scope %q", command, scope)
-		}
-		if !strings.HasPrefix(strings.TrimSpace(command), scope) {
-			t.Errorf("%q has the scope %q", command, scope)
-		}
-	})
-}
-
 func TestGlobPatterns(t *testing.T) {
 	for _, c := range []struct {
 		pattern  string

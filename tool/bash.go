@@ -32,6 +32,7 @@ type shell struct {
 	mu     sync.Mutex
 	warm   *warm
 	state  State
+	at     string // where it is, "" before it began
 	closed bool
 }
 
@@ -52,7 +53,7 @@ func (s *shell) current() State {
 func (s *shell) reset(state State) {
 	s.mu.Lock()
 	w := s.warm
-	s.warm, s.state = nil, state.restorable()
+	s.warm, s.state, s.at = nil, state.restorable(), ""
 	s.mu.Unlock()
 	if w != nil {
 		w.kill()
@@ -79,10 +80,7 @@ func (s *shell) ensure() (w *warm, moved bool, err error) {
 	if s.warm != nil && s.warm.alive() {
 		return s.warm, false, nil
 	}
-	dir := absolute(s.o.Root, s.state.Dir)
-	if s.state.Dir == "" {
-		dir = s.o.Start
-	}
+	dir := s.place()
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		dir, moved = s.o.Root, true
 		s.state.Dir = ""
@@ -91,8 +89,25 @@ func (s *shell) ensure() (w *warm, moved bool, err error) {
 	if err != nil {
 		return nil, moved, err
 	}
-	s.warm = w
+	s.warm, s.at = w, dir
 	return w, moved, nil
+}
+
+// place is the folder that the shell is in, or would begin in.
+func (s *shell) place() string {
+	switch {
+	case s.warm != nil && s.at != "":
+		return s.at
+	case s.state.Dir == "":
+		return s.o.Start
+	}
+	return absolute(s.o.Root, s.state.Dir)
+}
+
+func (s *shell) surroundings() surroundings {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return surroundings{root: s.o.Root, dir: s.place()}
 }
 
 func absolute(root, dir string) string {
@@ -212,7 +227,7 @@ func (b *Box) bashTool() Tool {
 			if readArgs(input, &a) != nil {
 				return ""
 			}
-			return commandScope(a.Command)
+			return b.shell.surroundings().scopeIn(a.Command)
 		},
 		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {
 			var a bashArguments
@@ -225,9 +240,26 @@ func (b *Box) bashTool() Tool {
 			case strings.Contains(a.Command, "\x00"):
 				return failed("the command has a NUL in it, which no shell can take"), nil
 			}
-			return b.shell.run(ctx, a.Command, b.timeout(a.Timeout), b.live("bash"))
+			return b.runCommand(ctx, a.Command, b.timeout(a.Timeout))
 		},
 	}
+}
+
+// runCommand runs a command in the shell of the session. One of a vetted form
+// gets a shell of its own: a function, an alias, a PATH or a variable that an
+// earlier command left must not stand for the program that was vetted. It
+// changes nothing that the session's shell would have to know.
+func (b *Box) runCommand(ctx context.Context, command string, timeout time.Duration) (Result, error) {
+	s := b.shell.surroundings()
+	if s.vetted(command) == nil {
+		return b.shell.run(ctx, command, timeout, b.live("bash"))
+	}
+	release, err := take(ctx, b.shell.turn)
+	if err != nil {
+		return failed("stopped before it began"), err
+	}
+	defer release()
+	return b.runAlone(ctx, alone{name: "bash", command: command, dir: s.dir, environ: s.vettedEnviron(b.o.Environ), timeout: timeout})
 }
 
 // timeout returns how long a call may take that asks for seconds.
@@ -332,7 +364,7 @@ func (s *shell) note(w *warm, report []string) (notes []string) {
 	if state.Dir != s.state.Dir {
 		notes = append(notes, "now in "+valid(dir))
 	}
-	s.state = state
+	s.state, s.at = state, dir
 	return notes
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
@@ -112,7 +113,7 @@ func (b *Box) definedTool(d Definition) Tool {
 		Schema:      d.Schema,
 		Effect:      Runs,
 		// The command, so that an approval does not outlive a new definition.
-		Scope: func(json.RawMessage) string { return wholeScope(d.Command) },
+		Scope: func(json.RawMessage) string { return ExactScope(d.Command) },
 		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {
 			fields, err := readObject(input)
 			if err != nil {
@@ -176,9 +177,21 @@ func (b *Box) runDefined(ctx context.Context, d Definition, input json.RawMessag
 	if len(input) <= maxInputVariable {
 		env = append(env, "TOOL_INPUT="+string(input))
 	}
-	w, err := startWarm(b.o.Shell, []string{"--noprofile", "--norc", "-c", "exec 2>&1\n" + d.Command}, absolute(b.o.Root, state.Dir), env, b.o.OutputBytes)
+	return b.runAlone(ctx, alone{name: d.Name, command: d.Command, input: string(input), dir: absolute(b.o.Root, state.Dir), environ: env, timeout: b.o.Timeout})
+}
+
+// alone is a command for a bash of its own.
+type alone struct {
+	name, command, input, dir string
+	environ                   []string
+	timeout                   time.Duration
+}
+
+// runAlone runs a command in a bash that knows nothing of the session's.
+func (b *Box) runAlone(ctx context.Context, a alone) (Result, error) {
+	w, err := startWarm(b.o.Shell, []string{"--noprofile", "--norc", "-c", "exec 2>&1\n" + a.command}, a.dir, a.environ, b.o.OutputBytes)
 	if err != nil {
-		return failed(d.Name + " cannot be started: " + err.Error()), nil
+		return failed(a.name + " cannot be started: " + err.Error()), nil
 	}
 	w.once = true
 	if !b.begin(w) {
@@ -186,14 +199,16 @@ func (b *Box) runDefined(ctx context.Context, d Definition, input json.RawMessag
 		return failed(errClosed.Error()), errClosed
 	}
 	defer b.finish(w)
-	o, err := w.run(ctx, func(string) string { return string(input) }, b.o.Timeout, b.live(d.Name))
+	o, err := w.run(ctx, func(string) string { return a.input }, a.timeout, b.live(a.name))
 	res := Result{Text: o.text, Truncated: o.truncated, IsError: err != nil || o.timedOut || !o.state.Success()}
 	var notes []string
 	switch {
 	case err != nil:
 		notes = append(notes, "stopped")
 	case o.timedOut:
-		notes = append(notes, fmt.Sprintf("stopped after %s", b.o.Timeout))
+		notes = append(notes, fmt.Sprintf("stopped after %s", a.timeout))
+	case !o.state.Success() && o.state.Exited():
+		notes = append(notes, fmt.Sprintf("exit code %d", o.state.ExitCode()))
 	case !o.state.Success():
 		notes = append(notes, o.state.String())
 	}

@@ -34,7 +34,7 @@ func TestDefinedToolGetsItsInputOnStdinAndInAVariable(t *testing.T) {
 	define(t, b, Definition{Name: "deaf", Command: "exec true"})
 	wantText(t, call(t, b, "deaf", m{"x": big}), "(no output)")
 	define(t, b, Definition{Name: "fails", Command: "echo why; exit 4"})
-	wantError(t, call(t, b, "fails", m{}), "why\n", "exit status 4")
+	wantError(t, call(t, b, "fails", m{}), "why\n", "exit code 4")
 }
 
 func TestDefinedToolIsEndedWithItsChildren(t *testing.T) {

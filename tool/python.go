@@ -138,7 +138,14 @@ func (b *Box) pythonTool() Tool {
 			"they are lost when the session is resumed later, when code takes too long, and when the process ends. What has to last, write to a file. The value of a last expression is printed. There is nothing on stdin.",
 		Schema: schemaOf(pythonArguments{}),
 		Effect: Runs,
-		Scope:  func(json.RawMessage) string { return "" },
+		// Code is approved as it was shown: all of Python would be everything.
+		Scope: func(input json.RawMessage) string {
+			var a pythonArguments
+			if readArgs(input, &a) != nil {
+				return exactPrefix
+			}
+			return ExactScope(a.Code)
+		},
 		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {
 			var a pythonArguments
 			if err := readArgs(input, &a); err != nil {
