@@ -214,9 +214,9 @@ func TestWhoIsAskedIsShownAllThatWouldRun(t *testing.T) {
 	id := e.open(r.dir)
 	hidden := "touch " + strings.Repeat("a", 200)
 	for input, want := range map[string]string{
-		`{"command":"echo hi\n` + hidden + `"}`: "```\necho hi\n" + hidden + "\n```\n",
-		`{"command":"echo hi; ` + hidden + `"}`: "```\necho hi; " + hidden + "\n```\n",
-		`{"command":"echo hi"}`:                 "",
+		`{"command":"echo hi\n` + hidden + `"}`: "```\n@ bash\n@ command:\n  echo hi\n  " + hidden + "\n```\n",
+		`{"command":"echo hi; ` + hidden + `"}`: "```\n@ bash\n@ command:\n  echo hi; " + hidden + "\n```\n",
+		`{"command":"echo hi"}`:                 "```\n@ bash\n@ command:\n  echo hi\n```\n",
 	} {
 		before := len(e.questions())
 		e.say(id, "call bash "+input)

@@ -161,13 +161,10 @@ func (c call) begun(before bool) sdk.SessionUpdate {
 	}}
 }
 
-// asked is the call in a question for permission. What the title shows only a
-// part of is there whole: nobody should allow what they were not shown.
-func (c call) asked() sdk.ToolCallUpdate {
-	content := c.diff(true)
-	if about := c.about(); len(content) == 0 && !strings.HasSuffix(c.title(), about) {
-		content = []sdk.ToolCallContent{sdk.ToolContent(sdk.TextBlock(fenced(render.Clean(about))))}
-	}
+// asked is the call in a question for permission, with the text that every
+// other place shows, too: nobody should allow what they were not shown.
+func (c call) asked(text string) sdk.ToolCallUpdate {
+	content := append(c.diff(true), sdk.ToolContent(sdk.TextBlock(fenced(text))))
 	return sdk.ToolCallUpdate{
 		ToolCallId: callID(c.worker, c.id), Title: sdk.Ptr(c.title()), Kind: sdk.Ptr(c.kind()), Status: sdk.Ptr(sdk.ToolCallStatusPending),
 		Locations: c.locations(), Content: content, RawInput: c.rawInput(),

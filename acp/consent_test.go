@@ -17,7 +17,7 @@ func brought(t *testing.T, r *rig) sdk.SessionId {
 	w := r.store.Create(tidemark.Session{ID: tidemark.NewSessionID(), Project: r.dir}, tidemark.Holder{Program: "import", PID: 1, Host: "elsewhere"})
 	_, err := w.Append(t.Context(), tidemark.Entry{Kind: tidemark.KindMessage, Role: tidemark.User, Blocks: []tidemark.Block{tidemark.Text("hello")}})
 	if err == nil {
-		err = w.SaveCheckpoint(t.Context(), store.Checkpoint{Approvals: []store.Approval{{Tool: "bash", Scope: "echo"}, {Tool: "bash", Scope: "rm"}}})
+		err = w.SaveCheckpoint(t.Context(), store.Checkpoint{Approvals: []store.Approval{{Tool: "bash", Scope: "vetted: echo"}, {Tool: "bash", Scope: "rm"}}})
 	}
 	if err := errors.Join(err, w.Close(t.Context())); err != nil {
 		t.Fatal(err)

@@ -98,7 +98,7 @@ func FuzzCall(f *testing.F) {
 		show := marshals(t)
 		show(c.begun(false))
 		show(ended(worker, tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: "id", Text: string(input)}, c.diff(false)))
-		if _, err := json.Marshal(c.asked()); err != nil {
+		if _, err := json.Marshal(c.asked("text")); err != nil {
 			t.Error(err)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -393,18 +395,21 @@ const (
 // approve asks the editor about a call, and waits for its answer or for the end
 // of the turn.
 func (s *session) approve(ctx context.Context, a chat.Ask) (chat.Decision, error) {
-	always := "Always allow " + a.Tool
-	if a.Scope != "" {
-		always += " (" + a.Scope + ")"
+	options := []sdk.PermissionOption{
+		{OptionId: allowOnce, Kind: sdk.PermissionOptionKindAllowOnce, Name: "Allow once"},
+		{OptionId: rejectOnce, Kind: sdk.PermissionOptionKindRejectOnce, Name: "Reject"},
+	}
+	if a.Whole {
+		always := "Always allow " + a.Tool
+		if a.Scope != "" {
+			always += " (" + a.Scope + ")"
+		}
+		options = slices.Insert(options, 1, sdk.PermissionOption{OptionId: allowAlways, Kind: sdk.PermissionOptionKindAllowAlways, Name: oneLine(always)})
 	}
 	r, err := sdk.SendRequest[sdk.RequestPermissionResponse](s.a.conn, ctx, sdk.ClientMethodSessionRequestPermission, sdk.RequestPermissionRequest{
 		SessionId: sdk.SessionId(s.id),
-		ToolCall:  newCall(s.folder, a.Worker, a.ID, a.Tool, a.Input).asked(),
-		Options: []sdk.PermissionOption{
-			{OptionId: allowOnce, Kind: sdk.PermissionOptionKindAllowOnce, Name: "Allow once"},
-			{OptionId: allowAlways, Kind: sdk.PermissionOptionKindAllowAlways, Name: oneLine(always)},
-			{OptionId: rejectOnce, Kind: sdk.PermissionOptionKindRejectOnce, Name: "Reject"},
-		},
+		ToolCall:  newCall(s.folder, a.Worker, a.ID, a.Tool, a.Input).asked(render.ApprovalText(a.Lines)),
+		Options:   options,
 	})
 	switch {
 	case ctx.Err() != nil:

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
 )
@@ -42,8 +43,9 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 	}
 	m := callMark{ID: call.ID, Tool: call.Name, Scope: scope}
 	about := Call{ID: call.ID, Tool: call.Name, Scope: scope, Input: call.Input}
+	seen := tool.Seen{Scope: scope}
 	if ask {
-		d, err := t.c.approve(ctx, Ask{Worker: t.worker, Call: about, Effect: found.Effect})
+		d, err := t.c.approve(ctx, Ask{Worker: t.worker, Call: about, Effect: found.Effect}, func(a *Ask) { seen.Change = a.fill(ctx, *found) })
 		switch {
 		case ctx.Err() != nil:
 			return refuse(cancelled)
@@ -60,7 +62,7 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 		return err
 	}
 	t.c.tell(Event{Worker: t.worker, Call: &about})
-	r, err := found.Run(ctx, call.Input)
+	r, err := found.Run(tool.WithSeen(ctx, seen), call.Input)
 	if err != nil {
 		r.IsError = true
 		why := "interrupted: " + err.Error()
@@ -111,7 +113,9 @@ func (c *Chat) mayReach(t tool.Tool) error {
 // approve asks a person, unless this was approved for the whole session. What
 // is approved for the session is kept before anything runs. Whoever waits for
 // another question to be answered stops waiting when ctx ends.
-func (c *Chat) approve(ctx context.Context, a Ask) (Decision, error) {
+//
+// fill adds what the person decides by, which takes a look at files.
+func (c *Chat) approve(ctx context.Context, a Ask, fill func(*Ask)) (Decision, error) {
 	select {
 	case c.asking <- struct{}{}:
 	case <-ctx.Done():
@@ -123,7 +127,11 @@ func (c *Chat) approve(ctx context.Context, a Ask) (Decision, error) {
 	if !c.o.AskAlways && c.approved(given) {
 		return Always, nil
 	}
+	fill(&a)
 	d, err := c.o.Approve(ctx, a)
+	if err == nil && d == Always && !a.Whole {
+		d = Once
+	}
 	if err != nil || d != Always {
 		return d, err
 	}
@@ -136,6 +144,27 @@ func (c *Chat) approve(ctx context.Context, a Ask) (Decision, error) {
 		}
 		return nil
 	})
+}
+
+// fill adds the lines of what a call would do, and returns the hash of the
+// change that is among them.
+func (a *Ask) fill(ctx context.Context, t tool.Tool) (hash string) {
+	a.Whole = true
+	if t.Change == nil {
+		a.Lines = render.ApprovalLines(a.Tool, a.Input, nil)
+		if t.Command != "" {
+			a.Lines = append(a.Lines, render.ApprovalLines("it runs:", json.RawMessage(t.Command), nil)...)
+		}
+		return ""
+	}
+	c, err := t.Change(ctx, a.Input)
+	if err != nil {
+		a.Whole = false
+		a.Lines = append(render.ApprovalLines(a.Tool, a.Input, nil), render.ApprovalLine{Kind: render.MarkerLine, Text: "what it replaces cannot be shown: " + render.CleanLine(err.Error())})
+		return ""
+	}
+	a.Lines = render.ApprovalLines(a.Tool, a.Input, &render.Change{Path: c.Path, Old: string(c.Old), New: string(c.New), Made: c.Made})
+	return c.Hash()
 }
 
 // rawObject returns input as an object, for tools of this room.

@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/compact"
 	"github.com/tidemark-sessions/tidemark/internal/grant"
 	"github.com/tidemark-sessions/tidemark/model"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
 )
@@ -126,6 +127,11 @@ type Ask struct {
 	Worker string
 	Call
 	Effect tool.Effect
+	// Lines are everything that would run, be sent or be written: what the
+	// person decides by, wherever they are asked. Whole says that nothing is
+	// missing; without it no answer holds for more than this call.
+	Lines []render.ApprovalLine
+	Whole bool
 }
 
 // Decision is the answer to an Ask.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
@@ -264,7 +265,11 @@ const (
 // the job says what was asked and what was answered, before anything is done.
 func (d *Daemon) review(ctx context.Context, a Agent, run *store.JobRun, q runner.Question) (runner.Answer, error) {
 	job, wait := run.Job().ID, cmp.Or(a.ReviewTimeout, defaultReviewTimeout)
-	v := store.Review{Job: job, Agent: a.Name, Tool: q.Tool, Title: q.Title, Input: q.Input,
+	shown := cmp.Or(q.Text, render.ApprovalText(render.ApprovalLines(q.Tool, q.Input, nil)))
+	if len(shown) > store.MaxReviewShown {
+		return runner.Answer{Reason: fmt.Sprintf("denied: it is %d bytes long, more than a person can be shown (%d); do it in smaller steps", len(shown), store.MaxReviewShown)}, nil
+	}
+	v := store.Review{Job: job, Agent: a.Name, Tool: q.Tool, Title: q.Title, Input: q.Input, Text: shown,
 		UntilAt: d.o.Now().Add(wait).UTC().Truncate(time.Microsecond)}
 	if err := d.askReview(ctx, &v, callName(q.ID)); err != nil {
 		return runner.Answer{}, err

@@ -9,6 +9,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/model"
+	"github.com/tidemark-sessions/tidemark/render"
 )
 
 // Builtin runs the agent of this house. options makes what its conversation
@@ -123,7 +124,7 @@ func approval(t Task) func(context.Context, chat.Ask) (chat.Decision, error) {
 		if t.Ask == nil {
 			return chat.Deny, nil
 		}
-		answer, err := t.Ask(ctx, Question{ID: a.ID, Tool: a.Tool, Title: a.Scope, Input: a.Input})
+		answer, err := t.Ask(ctx, Question{ID: a.ID, Tool: a.Tool, Title: a.Scope, Input: a.Input, Text: render.ApprovalText(a.Lines)})
 		switch {
 		case err != nil:
 			return chat.Deny, err

@@ -131,6 +131,9 @@ type Question struct {
 	Tool  string          // the tool, or the kind of tool
 	Title string          // what it would do, in the program's words
 	Input json.RawMessage // of the tool, null where it is not told
+	// Text is everything that would be done, as render.ApprovalText has it; ""
+	// where only the program knows.
+	Text string
 }
 
 // Answer allows what a Question asks for, or not.

@@ -159,10 +159,21 @@ func waitingItems(ctx context.Context, st *store.Store, job string) ([]web.Revie
 		}
 		if slices.Contains(running, v.Job) {
 			all = append(all, web.ReviewItem{Job: v.Job, Agent: v.Agent, Call: v.Call, Shown: v.Digest(), Tool: render.CleanLine(v.Tool), Title: render.Clean(v.Title),
-				Input: inputMembers(v.Input), Bytes: v.InputBytes, AskedAt: v.AskedAt, UntilAt: v.UntilAt})
+				Input: inputMembers(v.Input), Bytes: v.InputBytes, Lines: reviewLines(v.Text), AskedAt: v.AskedAt, UntilAt: v.UntilAt})
 		}
 	}
 	return all, err
+}
+
+// reviewLines are the lines of what a person decides by.
+func reviewLines(text string) (all []web.Line) {
+	if text == "" {
+		return nil
+	}
+	for _, l := range render.ParseApproval(text) {
+		all = append(all, web.Line{Kind: string(l.Kind), Sign: l.Sign(), Text: l.Text})
+	}
+	return all
 }
 
 // inputMembers are the parts of what a tool is called with, as they read: text

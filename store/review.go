@@ -36,6 +36,7 @@ type Review struct {
 	Title      string          `json:"title,omitempty"` // what it would do, as the agent's program says it
 	Input      json.RawMessage `json:"input,omitempty"`
 	InputBytes int             `json:"input_bytes,omitempty"` // when Input is only the beginning, as a text: of the whole
+	Text       string          `json:"text,omitempty"`        // everything that would be done, as people are shown it
 	State      string          `json:"state"`
 	AskedAt    time.Time       `json:"asked_at"`
 	UntilAt    time.Time       `json:"until_at,omitzero"` // it is denied then
@@ -53,7 +54,11 @@ func (v Review) Digest() string {
 	if json.Unmarshal(v.Input, &input) != nil { // however a backend spaces it
 		input = string(v.Input)
 	}
-	said, err := json.Marshal([]any{v.Job, v.Call, v.Tool, v.Title, input, v.InputBytes})
+	what := []any{v.Job, v.Call, v.Tool, v.Title, input, v.InputBytes}
+	if v.Text != "" { // questions of earlier releases have none
+		what = append(what, v.Text)
+	}
+	said, err := json.Marshal(what)
 	if err != nil {
 		return ""
 	}
@@ -66,6 +71,9 @@ func (v Review) Digest() string {
 const (
 	maxReviewInput = 16 << 10
 	maxReviewText  = 1 << 10
+	// MaxReviewShown is the most that a person can be shown of a call. Whoever
+	// asks refuses what is longer: nobody approves what they have not seen.
+	MaxReviewShown = 256 << 10
 )
 
 func (s *Store) reviewKey(job, call string) tidemark.Key {
@@ -80,7 +88,7 @@ func (s *Store) reviewRecord(v Review, version int64) (tidemark.Record, error) {
 
 // bounded cuts what is too long, and makes JSON of an input that is none.
 func (v Review) bounded() Review {
-	v.Tool, v.Title = clipText(v.Tool, maxReviewText), clipText(v.Title, maxReviewText)
+	v.Tool, v.Title, v.Text = clipText(v.Tool, maxReviewText), clipText(v.Title, maxReviewText), clipText(v.Text, MaxReviewShown)
 	if len(v.Input) == 0 || len(v.Input) <= maxReviewInput && json.Valid(v.Input) {
 		return v
 	}
@@ -126,7 +134,7 @@ func (s *Store) Shown(v Review) Review {
 
 func (s *Store) shown(v Review) (Review, map[string]vaulted) {
 	v = v.bounded()
-	values := s.hide(tidemark.SessionID(v.Job), []*string{&v.Title}, &v.Input)
+	values := s.hide(tidemark.SessionID(v.Job), []*string{&v.Title, &v.Text}, &v.Input)
 	return v, values
 }
 

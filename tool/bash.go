@@ -251,6 +251,9 @@ func (b *Box) bashTool() Tool {
 // changes nothing that the session's shell would have to know.
 func (b *Box) runCommand(ctx context.Context, command string, timeout time.Duration) (Result, error) {
 	s := b.shell.surroundings()
+	if !stillScoped(ctx, s.scopeIn(command)) {
+		return failed("not run: where the shell is, or what git would run there, changed after this was judged; call it again"), nil
+	}
 	if s.vetted(command) == nil {
 		return b.shell.run(ctx, command, timeout, b.live("bash"))
 	}

@@ -112,6 +112,7 @@ func (b *Box) definedTool(d Definition) Tool {
 		Description: d.Description,
 		Schema:      d.Schema,
 		Effect:      Runs,
+		Command:     d.Command,
 		// The command, so that an approval does not outlive a new definition.
 		Scope: func(json.RawMessage) string { return ExactScope(d.Command) },
 		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {

@@ -41,12 +41,18 @@ type Tool struct {
 	Schema            json.RawMessage // a JSON Schema of type object, the same bytes every time
 	Effect            Effect
 	// Scope names what an approval of this call covers when the user says
-	// "always": all calls of this tool with an equal Scope. bash: the program
-	// of a plain command, else the whole command; files: the folder; fetch:
-	// the host; a defined tool: its command. It is "" where there is nothing
+	// "always": all calls of this tool with an equal Scope. bash: the vetted
+	// forms of a command, else the very command; python: the code; files: the
+	// folder; fetch: the host; a defined tool: its command. It is "" where there is nothing
 	// to tell apart, and for a look at the workspace or at the session's own
 	// storage. It is nil for no tool, and takes any input.
 	Scope func(input json.RawMessage) string
+	// Command is what a defined tool runs, for whoever is asked.
+	Command string
+	// Change tells what a call would do to a file, so that it can be shown and
+	// be bound to; nil for tools that change none by themselves. An error says
+	// why there is nothing to show.
+	Change func(ctx context.Context, input json.RawMessage) (Change, error)
 	// Run does it. What is wrong with the input, or went wrong in the tool, is
 	// a Result with IsError that tells the model what to do about it. An error
 	// is returned when ctx ended, with what was put out until then, or when

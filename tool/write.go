@@ -28,6 +28,9 @@ func (b *Box) writeTool() Tool {
 		Schema: schemaOf(writeArguments{}),
 		Effect: Writes,
 		Scope:  func(input json.RawMessage) string { return b.scopeOf(input, place.writeScope) },
+		Change: changeOf(b, func(a writeArguments) string { return a.Path }, func(ctx context.Context, p place, a writeArguments) (Change, error) {
+			return b.writeChange(ctx, p, a.Content)
+		}),
 		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {
 			var a writeArguments
 			if err := readArgs(input, &a); err != nil {
@@ -36,6 +39,9 @@ func (b *Box) writeTool() Tool {
 			p, err := b.locateFile(a.Path)
 			if err != nil {
 				return failed(err.Error()), nil
+			}
+			if c, err := b.writeChange(ctx, p, a.Content); err == nil && !stillChange(ctx, c) || err != nil && !stillChange(ctx, Change{}) || !stillScoped(ctx, p.writeScope()) {
+				return failed(p.shown + ": " + errChanged.Error()), nil
 			}
 			if err := b.replace(ctx, p, []byte(a.Content)); err != nil {
 				return b.explain(ctx, p, err)
@@ -69,6 +75,7 @@ func (b *Box) editTool() Tool {
 		Schema: schemaOf(editArguments{}),
 		Effect: Writes,
 		Scope:  func(input json.RawMessage) string { return b.scopeOf(input, place.writeScope) },
+		Change: changeOf(b, func(a editArguments) string { return a.Path }, b.editChange),
 		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {
 			var a editArguments
 			if err := readArgs(input, &a); err != nil {
@@ -95,6 +102,9 @@ func (b *Box) edit(ctx context.Context, p place, a editArguments) (Result, error
 		return failed(p.shown + " is binary; edit takes text"), nil
 	}
 	edited, lines, err := replaceText(old, a)
+	if !stillChange(ctx, Change{Path: p.where(), Old: old, New: edited}) || !stillScoped(ctx, p.writeScope()) {
+		err = errChanged
+	}
 	if err != nil {
 		return failed(p.shown + ": " + err.Error()), nil
 	}

@@ -70,8 +70,17 @@ type ReviewItem struct {
 	Title   string    `json:"title,omitempty"`
 	Input   []Member  `json:"input"`
 	Bytes   int       `json:"input_bytes,omitempty"` // when Input is only the beginning: of the whole
+	Lines   []Line    `json:"lines,omitempty"`       // everything that would be done; without them, of earlier releases, Input is shown
 	AskedAt time.Time `json:"asked_at"`
 	UntilAt time.Time `json:"until_at,omitzero"`
+}
+
+// Line is one line of what a person decides by: plain, added, removed or a
+// marker, with the sign of that in front.
+type Line struct {
+	Kind string `json:"kind"`
+	Sign string `json:"-"`
+	Text string `json:"text"`
 }
 
 // Member is one part of what a tool is called with; Name is "" when it has

@@ -129,11 +129,29 @@ func (a *app) reviews(w io.Writer, rows []store.Review) error {
 			continue
 		}
 		about := fmt.Sprintf("%s %s  %s asked %s, denied at %s", v.Job, v.Call, v.Agent, a.when(v.AskedAt), due(v.UntilAt))
-		if _, err := fmt.Fprintf(w, "%s\n    %s\n", render.CleanLine(about), render.CleanLine(reviewText(v))); err != nil {
+		if _, err := fmt.Fprintln(w, render.CleanLine(about)); err != nil {
 			return err
+		}
+		for _, l := range reviewLines(v) {
+			if _, err := fmt.Fprintln(w, "    "+render.ApprovalForTerminal(l, a.color)); err != nil {
+				return err
+			}
 		}
 	}
 	return t.print(w)
+}
+
+// reviewLines are what a person decides by. Questions of earlier releases have
+// no text of their own.
+func reviewLines(v store.Review) []render.ApprovalLine {
+	if v.Text != "" {
+		return render.ParseApproval(v.Text)
+	}
+	lines := render.ApprovalLines(v.Tool, v.Input, nil)
+	if v.InputBytes > 0 {
+		lines = append(lines, render.ApprovalLine{Kind: render.MarkerLine, Text: fmt.Sprintf("the beginning of %d bytes", v.InputBytes)})
+	}
+	return lines
 }
 
 // reviewText is what a call would do, in one line. Its input is JSON, so that

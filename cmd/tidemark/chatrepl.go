@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -301,14 +302,22 @@ func (r *repl) fail(err error) {
 // ask asks the person about a call.
 func (r *repl) ask(ctx context.Context, a chat.Ask) (chat.Decision, error) {
 	question := "Allow " + askText(a) + "?"
-	always := "always"
-	if a.Scope != "" {
-		always = "always (" + firstLine(a.Scope) + ")"
+	choices := []console.Choice{{Key: 'y', Text: "once"}}
+	if a.Whole {
+		always := "always"
+		if a.Scope != "" {
+			always = "always (" + firstLine(a.Scope) + ")"
+		}
+		choices = append(choices, console.Choice{Key: 'a', Text: always})
 	}
+	choices = append(choices, console.Choice{Key: 'n', Text: "deny"})
 	r.screen.pause()
 	ctx, stop := r.exits.whileStaying(ctx)
 	defer stop()
-	key, err := r.console.Ask(ctx, question, console.Choice{Key: 'y', Text: "once"}, console.Choice{Key: 'a', Text: always}, console.Choice{Key: 'n', Text: "deny"})
+	key, err := r.lookThrough(ctx, a.Lines)
+	if err == nil && key != 'n' {
+		key, err = r.console.Ask(ctx, question, choices...)
+	}
 	switch {
 	case errors.Is(err, console.ErrInterrupted):
 		r.wish(os.Interrupt)
@@ -323,6 +332,39 @@ func (r *repl) ask(ctx context.Context, a chat.Ask) (chat.Decision, error) {
 		return chat.Always, nil
 	}
 	return chat.Deny, nil
+}
+
+// promptRows are those that a question itself takes.
+const promptRows = 4
+
+// lookThrough shows all lines of a call, a screen at a time: one key brings the
+// next, another all the rest. It cannot be allowed before its end. The key is
+// 'n' when it was denied on the way.
+func (r *repl) lookThrough(ctx context.Context, lines []render.ApprovalLine) (rune, error) {
+	columns, rows := r.console.Columns(), max(r.console.Rows()-promptRows, 1)
+	if !r.terminal {
+		rows = math.MaxInt // nothing scrolls away
+	}
+	for len(lines) > 0 {
+		used := 0
+		for used < rows && len(lines) > 0 {
+			text := render.ApprovalForTerminal(lines[0], r.screen.color)
+			r.print("%s", text)
+			used += 1 + render.Width(lines[0].Text)/columns
+			lines = lines[1:]
+		}
+		if len(lines) == 0 {
+			break
+		}
+		key, err := r.console.Ask(ctx, fmt.Sprintf("%d more lines", len(lines)), console.Choice{Key: 'm', Text: "more"}, console.Choice{Key: 'e', Text: "everything"}, console.Choice{Key: 'n', Text: "deny"})
+		if err != nil || key == 'n' {
+			return key, err
+		}
+		if key == 'e' {
+			rows = math.MaxInt
+		}
+	}
+	return 0, nil
 }
 
 // greet says what was resumed, and shows its end.

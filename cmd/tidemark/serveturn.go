@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/server"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
@@ -124,7 +125,9 @@ type servedEvent struct {
 	Scope  string          `json:"scope,omitempty"`
 	Effect tool.Effect     `json:"effect,omitempty"`
 	Input  json.RawMessage `json:"input,omitempty"`
-	Usage  *tidemark.Usage `json:"usage,omitempty"`
+	// Lines are what a person decides by, the same as everywhere else.
+	Lines []render.ApprovalLine `json:"lines,omitempty"`
+	Usage *tidemark.Usage       `json:"usage,omitempty"`
 }
 
 func (v *served) show(e chat.Event) {
@@ -154,7 +157,7 @@ func (v *served) approve(ctx context.Context, a chat.Ask) (chat.Decision, error)
 		delete(v.asks, a.ID)
 		v.mu.Unlock()
 	}()
-	v.tell(servedEvent{streamed: streamed{Type: "question", Worker: a.Worker}, Call: a.ID, Tool: a.Tool, Scope: a.Scope, Effect: a.Effect, Input: a.Input})
+	v.tell(servedEvent{streamed: streamed{Type: "question", Worker: a.Worker}, Call: a.ID, Tool: a.Tool, Scope: a.Scope, Effect: a.Effect, Input: a.Input, Lines: a.Lines})
 	select {
 	case allow := <-answer:
 		if allow {

@@ -328,6 +328,12 @@ func (c *Console) Columns() int {
 	return columns
 }
 
+// Rows returns how high the terminal is now, 24 when it does not say.
+func (c *Console) Rows() int {
+	_, rows := c.size()
+	return rows
+}
+
 // size asks how large the terminal is.
 func (c *Console) size() (columns, rows int) {
 	if c.o.Size != nil {

@@ -1,0 +1,359 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// LineKind is what a line of an approval is.
+type LineKind string
+
+// The kinds of lines: a text that will run or be sent, one that a file gets or
+// loses, and what the program itself says about them.
+const (
+	PlainLine   LineKind = "plain"
+	AddedLine   LineKind = "added"
+	RemovedLine LineKind = "removed"
+	MarkerLine  LineKind = "marker"
+)
+
+// ApprovalLine is one line of what a person decides by. Its text is clean.
+type ApprovalLine struct {
+	Kind LineKind `json:"kind"`
+	Text string   `json:"text"`
+}
+
+// Sign stands in front of a line, so that its kind is seen without colours.
+func (l ApprovalLine) Sign() string { return signs[l.Kind] }
+
+// Change is what a call does to a file.
+type Change struct {
+	Path     string // where it is, in words
+	Old, New string
+	Made     bool // there is no such file yet
+}
+
+// ApprovalLines returns everything that a call would run, send or write, for
+// whoever is asked to allow it. Nothing is left out: what does not show is made
+// visible, and where much of the same is folded, the fold says how much. A
+// terminal, an editor, a page and a review show these lines and no others.
+func ApprovalLines(tool string, input json.RawMessage, change *Change) []ApprovalLine {
+	a := approval{}
+	if change != nil {
+		a.change(tool, *change)
+		return a.lines
+	}
+	a.marker(CleanLine(tool))
+	var fields map[string]json.RawMessage
+	if len(bytes.TrimSpace(input)) == 0 {
+		return a.lines
+	}
+	if json.Unmarshal(input, &fields) != nil || fields == nil || repeats(input, len(fields)) {
+		// Programs read such an input in different ways.
+		a.text(PlainLine, string(input))
+		return a.lines
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		var text string
+		if json.Unmarshal(fields[name], &text) != nil {
+			text = string(fields[name])
+		}
+		a.marker(CleanLine(name) + ":")
+		a.text(PlainLine, text)
+	}
+	return a.lines
+}
+
+// repeats reports whether an object has more members than names.
+func repeats(input json.RawMessage, names int) bool {
+	d := json.NewDecoder(bytes.NewReader(input))
+	if _, err := d.Token(); err != nil {
+		return true
+	}
+	n := 0
+	for d.More() {
+		var value json.RawMessage
+		if _, err := d.Token(); err != nil || d.Decode(&value) != nil {
+			return true
+		}
+		n++
+	}
+	return n != names
+}
+
+// ApprovalText is the lines as text. Each begins with a sign for its kind and a
+// blank, so that no line can pass for one of another kind.
+func ApprovalText(lines []ApprovalLine) string {
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString(signs[l.Kind] + " " + l.Text + "\n")
+	}
+	return b.String()
+}
+
+var signs = map[LineKind]string{PlainLine: " ", AddedLine: "+", RemovedLine: "-", MarkerLine: "@"}
+
+// ParseApproval is the reverse of ApprovalText.
+func ParseApproval(text string) (lines []ApprovalLine) {
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		kind := PlainLine
+		for k, sign := range signs {
+			if strings.HasPrefix(line, sign+" ") {
+				kind, line = k, line[len(sign)+1:]
+				break
+			}
+		}
+		lines = append(lines, ApprovalLine{kind, Clean(line)})
+	}
+	return lines
+}
+
+// ApprovalForTerminal is one line as a terminal shows it, with its sign.
+func ApprovalForTerminal(l ApprovalLine, color bool) string {
+	p := page{Options: Options{Color: color}}
+	text := signs[l.Kind] + " " + strings.ReplaceAll(l.Text, "\t", "    ")
+	switch l.Kind {
+	case AddedLine:
+		return p.style(green, text)
+	case RemovedLine:
+		return p.style(red, text)
+	case MarkerLine:
+		return p.style(dim, text)
+	}
+	return text
+}
+
+// approval is the lines while they are made.
+type approval struct{ lines []ApprovalLine }
+
+func (a *approval) marker(text string) {
+	a.lines = append(a.lines, ApprovalLine{MarkerLine, text})
+}
+
+// text adds the lines of a text of one kind.
+func (a *approval) text(kind LineKind, text string) {
+	a.add(kind, strings.Split(strings.TrimSuffix(text, "\n"), "\n"))
+}
+
+// The most that is shown as it is: more blanks in a row push what follows out
+// of sight, and more marks on one letter cover the lines around it.
+const (
+	mostBlanks     = 24
+	mostMarks      = 3
+	mostEmptyLines = 3
+)
+
+func (a *approval) add(kind LineKind, lines []string) {
+	for i := 0; i < len(lines); i++ {
+		empty := 0
+		for i+empty < len(lines) && strings.TrimFunc(lines[i+empty], isBlank) == "" {
+			empty++
+		}
+		if empty > mostEmptyLines {
+			a.lines = append(a.lines, ApprovalLine{kind, fmt.Sprintf("⟨%d empty lines⟩", empty)})
+			i += empty - 1
+			continue
+		}
+		a.lines = append(a.lines, ApprovalLine{kind, visible(lines[i])})
+	}
+}
+
+// isBlank reports whether a character shows nothing but takes room.
+func isBlank(r rune) bool { return r == '\t' || r == 0x2800 || unicode.Is(unicode.Zs, r) }
+
+func isMark(r rune) bool { return unicode.In(r, unicode.Mn, unicode.Me) }
+
+// visible is one line without anything that acts, hides or pushes away.
+func visible(line string) string {
+	line = Clean(line)
+	var b strings.Builder
+	for line != "" {
+		blanks, rest := leading(line, isBlank)
+		if blanks == 0 {
+			marks, after := leading(line, isMark)
+			if marks > mostMarks {
+				fmt.Fprintf(&b, "⟨%d combining marks⟩", marks)
+				line = after
+				continue
+			}
+			for _, r := range line {
+				b.WriteRune(r)
+				line = line[len(string(r)):]
+				break
+			}
+			continue
+		}
+		if blanks > mostBlanks {
+			fmt.Fprintf(&b, "⟨%d blanks⟩", blanks)
+		} else {
+			b.WriteString(line[:len(line)-len(rest)])
+		}
+		line = rest
+	}
+	return b.String()
+}
+
+// leading counts the characters of a kind at the front of a text.
+func leading(text string, is func(rune) bool) (n int, rest string) {
+	for i, r := range text {
+		if !is(r) {
+			return n, text[i:]
+		}
+		n++
+	}
+	return n, ""
+}
+
+// change shows what becomes of a file as a unified difference.
+func (a *approval) change(tool string, c Change) {
+	path := visible(CleanLine(c.Path))
+	if c.Made {
+		a.marker(CleanLine(tool) + ": a new file, " + path)
+	} else {
+		a.marker(CleanLine(tool) + ": changes " + path)
+	}
+	old, now := splitLines(c.Old), splitLines(c.New)
+	steps := difference(old, now)
+	if len(steps) == 0 {
+		a.marker("nothing changes")
+	}
+	for _, h := range hunks(steps) {
+		a.marker(fmt.Sprintf("lines %d to %d", h[0].line, max(h[0].line, h[len(h)-1].line)))
+		for i := 0; i < len(h); {
+			kind, same := h[i].kind, []string(nil)
+			for ; i < len(h) && h[i].kind == kind; i++ {
+				same = append(same, strings.TrimSuffix(h[i].text, "\n"))
+			}
+			a.add(kind, same)
+		}
+	}
+	if was, is := unended(c.Old), unended(c.New); is && (!was || c.Made) {
+		a.marker("the last line has no newline any more")
+	} else if was && !is {
+		a.marker("the last line gets a newline")
+	}
+}
+
+func unended(text string) bool { return text != "" && !strings.HasSuffix(text, "\n") }
+
+func splitLines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	lines := strings.SplitAfter(text, "\n")
+	if lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
+}
+
+// step is a line of a difference. line is where it is, or would be, in the new
+// file.
+type step struct {
+	kind LineKind
+	text string
+	line int
+}
+
+// maxTable bounds the work on what differs between the same beginning and end
+// of two texts. What is larger is shown as all removed and all added, which is
+// as true, only longer.
+const maxTable = 4 << 20
+
+// difference returns the steps from old to now, empty when they are the same.
+func difference(old, now []string) []step {
+	if slices.Equal(old, now) {
+		return nil
+	}
+	first := 0
+	for first < len(old) && first < len(now) && old[first] == now[first] {
+		first++
+	}
+	last := 0
+	for last < len(old)-first && last < len(now)-first && old[len(old)-1-last] == now[len(now)-1-last] {
+		last++
+	}
+	var steps []step
+	line := 1
+	put := func(kind LineKind, text string) {
+		steps = append(steps, step{kind, text, line})
+		if kind != RemovedLine {
+			line++
+		}
+	}
+	for _, text := range old[:first] {
+		put(PlainLine, text)
+	}
+	between(old[first:len(old)-last], now[first:len(now)-last], put)
+	for _, text := range old[len(old)-last:] {
+		put(PlainLine, text)
+	}
+	return steps
+}
+
+// between finds the longest common lines of two texts.
+func between(old, now []string, put func(LineKind, string)) {
+	if len(old)*len(now) > maxTable {
+		for _, text := range old {
+			put(RemovedLine, text)
+		}
+		for _, text := range now {
+			put(AddedLine, text)
+		}
+		return
+	}
+	wide := len(now) + 1
+	common := make([]int32, (len(old)+1)*wide)
+	for i := len(old) - 1; i >= 0; i-- {
+		for j := len(now) - 1; j >= 0; j-- {
+			if common[i*wide+j] = max(common[(i+1)*wide+j], common[i*wide+j+1]); old[i] == now[j] {
+				common[i*wide+j] = common[(i+1)*wide+j+1] + 1
+			}
+		}
+	}
+	i, j := 0, 0
+	for i < len(old) || j < len(now) {
+		switch {
+		case i < len(old) && j < len(now) && old[i] == now[j]:
+			put(PlainLine, old[i])
+			i, j = i+1, j+1
+		case j == len(now) || i < len(old) && common[(i+1)*wide+j] >= common[i*wide+j+1]:
+			put(RemovedLine, old[i])
+			i++
+		default:
+			put(AddedLine, now[j])
+			j++
+		}
+	}
+}
+
+// around is how many lines are shown around a change.
+const around = 3
+
+// hunks are the parts of a difference that have changes, with lines around
+// them.
+func hunks(steps []step) (all [][]step) {
+	begin, end := -1, -1
+	for i, s := range steps {
+		if s.kind == PlainLine {
+			continue
+		}
+		if begin >= 0 && i-around > end {
+			all = append(all, steps[begin:end])
+			begin = -1
+		}
+		if begin < 0 {
+			begin = max(0, i-around)
+		}
+		end = min(len(steps), i+around+1)
+	}
+	if begin >= 0 {
+		all = append(all, steps[begin:end])
+	}
+	return all
+}
