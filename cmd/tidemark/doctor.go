@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -36,7 +37,7 @@ func doctorCommand(a *app) *cobra.Command {
 		Use:   "doctor",
 		Short: "Look the store over, and repair what can be repaired",
 		Long: `Looks at the store, its keys, its search index, its leases and purges that were
-interrupted. With --fix it repairs what can be repaired without losing anything
+interrupted, and says what a sandbox on this machine can enforce. With --fix it repairs what can be repaired without losing anything
 that can still be read: it completes what was cut off, makes the index anew,
 narrows modes, lets go of what dead writers hold. What it cannot keep in place
 it sets aside; it deletes nothing.
@@ -84,6 +85,7 @@ func (d *doctor) examine(ctx context.Context) error {
 	if err := d.keys(ctx); err != nil {
 		return err
 	}
+	d.sandbox()
 	if d.fix {
 		if err := d.mend(ctx, s); err != nil {
 			return err
@@ -118,6 +120,17 @@ func (d *doctor) keys(ctx context.Context) error {
 	}
 	d.add("encryption", healthy, "on; %d slots open the store", len(h.Slots))
 	return nil
+}
+
+// sandbox says what holds the programs that are run in one, layer by layer.
+func (d *doctor) sandbox() {
+	for _, l := range sandbox.Layers() {
+		state := healthy
+		if !l.On {
+			state = warning
+		}
+		d.add("sandbox: "+l.Name, state, "%s", l.Says)
+	}
 }
 
 // mend lets the backend repair itself.

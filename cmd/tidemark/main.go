@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -25,7 +26,26 @@ import (
 // version is set by the build.
 var version = "dev"
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	if code, staged := stage(); staged {
+		os.Exit(code)
+	}
+	os.Exit(run(os.Args[1:]))
+}
+
+// stage is this program as the first process of a sandbox, if it was started
+// as that.
+func stage() (code int, staged bool) {
+	code, staged, err := sandbox.Stage(os.Args, os.Environ(), func() <-chan os.Signal {
+		signals := make(chan os.Signal, 4)
+		signal.Notify(signals)
+		return signals
+	})
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "tidemark: %s\n", render.Clean(err.Error()))
+	}
+	return code, staged
+}
 
 // run carries out one command and returns its exit code.
 func run(args []string) int {
@@ -86,9 +106,12 @@ func (p *partly) Error() string { return fmt.Sprintf("%d skipped", p.skipped) }
 func exitOf(err error) int {
 	var sig *stopped
 	var part *partly
+	var program *exited
 	switch {
 	case err == nil:
 		return 0
+	case errors.As(err, &program):
+		return program.code
 	case errors.As(err, &sig):
 		switch sig.signal {
 		case syscall.SIGTERM:
@@ -123,7 +146,8 @@ func withHint(err error, hint string, args ...any) error {
 // complain says what went wrong and, where there is one, the way out.
 func (a *app) complain(err error) {
 	var sig *stopped
-	if err == nil || errors.As(err, &sig) && sig.quiet {
+	var program *exited
+	if err == nil || errors.As(err, &sig) && sig.quiet || errors.As(err, &program) {
 		return
 	}
 	fmt.Fprintf(a.err, "tidemark: %s\n", render.Clean(err.Error()))

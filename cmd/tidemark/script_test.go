@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,9 +14,14 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
 func TestMain(m *testing.M) {
+	if code, staged := stage(); staged {
+		os.Exit(code)
+	}
 	testscript.Main(m, map[string]func(){"tidemark": main})
 }
 
@@ -49,6 +55,9 @@ func TestScripts(t *testing.T) {
 				Condition: func(cond string) (bool, error) {
 					if b, ok := strings.CutPrefix(cond, "backend:"); ok {
 						return b == name, nil
+					}
+					if cond == "sandbox" {
+						return !slices.ContainsFunc(sandbox.Layers(), func(l sandbox.Layer) bool { return !l.On }), nil
 					}
 					return false, fmt.Errorf("unknown condition %q", cond)
 				},

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
+)
+
+func sandboxCommand(a *app) *cobra.Command {
+	var more sandbox.Widening
+	cmd := &cobra.Command{
+		Use:   "sandbox [--allow-write DIR] [--allow-host HOST] -- COMMAND [ARGUMENTS]",
+		Short: "Run a program that sees this project and nothing else",
+		Long: `Runs a program in a sandbox. It reads and writes this project and a /tmp of its own,
+and reads the programs of the system and the caches of builds. Your other files are
+not there: keys, the store, ~/.ssh, what other agents keep. Neither is the network,
+nor what git, editors and agents would run by themselves: .git/hooks, .git/config,
+.claude, .vscode and their like can be read and not changed. Of the environment it
+gets what programs need to run.
+
+HOST is NAME, *.NAME or NAME:PORT, without a port for 80 and 443, and is reached by
+programs that use HTTP_PROXY and HTTPS_PROXY. The exit code is that of the program;
+126 says that it could not be started. tidemark doctor says what this machine can
+enforce.`,
+		Example: "  tidemark sandbox -- make test\n  tidemark sandbox --allow-host proxy.golang.org --allow-host sum.golang.org -- go mod download\n  tidemark sandbox --allow-write ../build -- make install",
+		Args:    usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for i, dir := range more.Write {
+				path, err := filepath.Abs(dir)
+				if err != nil {
+					return err
+				}
+				if _, err := os.Stat(path); err != nil {
+					return tidemark.Invalidf("--allow-write: %w", err)
+				}
+				more.Write[i] = path
+			}
+			if err := more.Check(); err != nil {
+				return tidemark.Invalidf("%w", err)
+			}
+			return a.runConfined(args, more)
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().StringArrayVar(&more.Write, "allow-write", nil, "let it write below `DIR`, too")
+	cmd.Flags().StringArrayVar(&more.Hosts, "allow-host", nil, "let it reach `HOST`")
+	return cmd
+}
+
+// policy is what programs of this project may do.
+func (a *app) policy(project string) (sandbox.Policy, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return sandbox.Policy{}, tidemark.Invalidf("no home folder: %w", err)
+	}
+	p := sandbox.Policy{Root: project, Home: home}
+	// What is not below the project is not there anyway.
+	for _, folder := range []func() (string, error){dataDir, configDir, stateDir} {
+		if dir, err := folder(); err == nil && filepath.IsAbs(dir) {
+			p.Hide = append(p.Hide, dir)
+		}
+	}
+	for _, file := range []string{a.keyFile, os.Getenv("TIDEMARK_KEY_FILE"), a.storePath()} {
+		if path, err := filepath.Abs(file); err == nil && file != "" {
+			p.Hide = append(p.Hide, path)
+		}
+	}
+	return p, nil
+}
+
+// storePath is the file or folder in which the store is, or "".
+func (a *app) storePath() string {
+	url, _, err := a.location()
+	if err != nil {
+		return ""
+	}
+	kind, path, _ := strings.Cut(url, ":")
+	if kind != "sqlite" && kind != "files" {
+		return ""
+	}
+	return path
+}
+
+// exited is the end of a program by itself, which said what there is to say.
+type exited struct{ code int }
+
+func (e *exited) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+func (a *app) runConfined(args []string, more sandbox.Widening) error {
+	project := a.project()
+	p, err := a.policy(project)
+	if err != nil {
+		return err
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	cmd := &exec.Cmd{Path: args[0], Args: args, Dir: here, Env: sandbox.Environ(os.Environ()), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	fence, err := sandbox.Confine(p.Widen(more), cmd)
+	if errors.Is(err, sandbox.ErrNone) {
+		return withHint(fmt.Errorf("%w: %w", tidemark.ErrUnsupported, err), "tidemark doctor")
+	}
+	if err != nil {
+		return withHint(tidemark.Invalidf("%w", err), "go to the folder of a project first")
+	}
+	defer fence.Close()
+	// A terminal sends its signals to the program as well; others are for it.
+	hear := func(s os.Signal) {
+		if s != os.Interrupt && cmd.Process != nil {
+			cmd.Process.Signal(s)
+		}
+	}
+	err = cmd.Start()
+	fence.Started()
+	if err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	a.onSignal.Store(&hear)
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return &exited{128 + int(status.Signal())}
+		}
+		return &exited{exit.ExitCode()}
+	}
+	return err
+}

@@ -1,0 +1,264 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+// stageArg is the argument by which this program knows that it is to be the
+// first process of a sandbox.
+const stageArg = "__sandbox"
+
+// controlFD is where the stage finds the socket to the process that started
+// it. Over it come the plan, and back goes the listener of the proxy; its end
+// tells the stage that nobody is left who wants the command.
+const controlFD = 3
+
+// plan is what the stage is told.
+type plan struct {
+	Mounts     []mount  // how the new root is made, in this order; nil without namespaces
+	Writable   []string // for Landlock
+	Readable   []string // for Landlock, where there is no new root
+	Path       string
+	Args       []string
+	Dir        string
+	Proxy      bool
+	Namespaces bool
+}
+
+// namespaces are those of a sandbox.
+const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+
+// Fence is what this process holds of a confined one.
+type Fence struct {
+	theirs, ours *os.File
+	places       []*durable.Placeholder
+	absent       []string // files that must not be there afterwards either
+	done         chan struct{}
+	once         sync.Once
+	mu           sync.Mutex
+	closed       bool
+	listener     net.Listener
+}
+
+// Confine changes cmd so that it runs within the policy. cmd has its Path,
+// Args, Dir, Env and files; the environment is given to the command as it is,
+// so it should come from Environ. Where this kernel lets nobody make
+// namespaces, Landlock and seccomp hold the command alone; hosts cannot be
+// allowed then.
+//
+// The caller calls Started after cmd.Start, whether it succeeded or not, and
+// Close after the command has ended.
+func Confine(p Policy, cmd *exec.Cmd) (*Fence, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	spaces := namespacesError()
+	if spaces != nil && (landlockVersion() < 1 || len(p.Hosts) > 0) {
+		return nil, fmt.Errorf("%w: namespaces: %w", ErrNone, spaces)
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	f := &Fence{theirs: os.NewFile(uintptr(pair[0]), "control"), ours: os.NewFile(uintptr(pair[1]), "control"), done: make(chan struct{})}
+	told := plan{Path: cmd.Path, Args: cmd.Args, Dir: cmd.Dir, Proxy: len(p.Hosts) > 0, Namespaces: spaces == nil}
+	if told.Dir == "" {
+		told.Dir = p.Root
+	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	if told.Namespaces {
+		f.forestall(p.Root)
+		told.Mounts, told.Writable = p.mounts()
+		cmd.SysProcAttr.Cloneflags |= namespaces
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
+		// Who is not root in the namespace would lose these to the exec of the stage.
+		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_CHOWN}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
+	} else {
+		told.Readable, told.Writable = p.rules()
+	}
+	var way *proxy
+	if told.Proxy {
+		if way, err = newProxy(p.Hosts); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	cmd.Path, cmd.Args, cmd.Dir, cmd.Err = "/proc/self/exe", []string{"tidemark", stageArg}, "/", nil
+	cmd.ExtraFiles = []*os.File{f.theirs}
+	go f.attend(told, way)
+	return f, nil
+}
+
+// attend tells the stage its plan, serves its proxy, and holds the socket open
+// until the stage is gone.
+func (f *Fence) attend(told plan, way *proxy) {
+	defer close(f.done)
+	defer f.ours.Close()
+	fd := int(f.ours.Fd()) // blocking from here on
+	b, err := json.Marshal(told)
+	if err != nil {
+		return
+	}
+	for b = append(b, '\n'); len(b) > 0; {
+		n, err := unix.SendmsgN(fd, b, nil, nil, unix.MSG_NOSIGNAL)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+		b = b[max(n, 0):]
+	}
+	buf, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	for {
+		n, oob, _, _, err := unix.Recvmsg(fd, buf, rights, unix.MSG_CMSG_CLOEXEC)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil || n == 0:
+			f.mu.Lock()
+			if f.listener != nil {
+				f.listener.Close()
+			}
+			f.mu.Unlock()
+			return
+		}
+		f.open(rights[:oob], way)
+	}
+}
+
+// open serves the proxy on a listener that the stage made in its network.
+func (f *Fence) open(rights []byte, way *proxy) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil || len(messages) != 1 {
+		return
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		return
+	}
+	for _, fd := range fds {
+		file := os.NewFile(uintptr(fd), "proxy")
+		l, err := net.FileListener(file)
+		file.Close()
+		f.mu.Lock()
+		if err == nil && way != nil && f.listener == nil {
+			f.listener = l
+			go way.serve(l)
+		} else if err == nil {
+			l.Close()
+		}
+		f.mu.Unlock()
+	}
+}
+
+// Started lets go of what the started process has now.
+func (f *Fence) Started() { f.once.Do(func() { f.theirs.Close() }) }
+
+// Close ends what is left of the sandbox, and takes away what was put into the
+// project to keep names free. It may be called twice.
+func (f *Fence) Close() {
+	f.Started()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return
+	}
+	f.closed = true
+	for _, p := range f.places {
+		p.Close()
+	}
+	for _, name := range f.absent {
+		unix.Unlink(name)
+	}
+}
+
+// forestall takes the names of Protected that are not there, so that they can be
+// mounted over and nobody in the sandbox makes them. The folders are empty,
+// which git does not see.
+func (f *Fence) forestall(root string) {
+	names := slices.Concat([]string{".git"}, Protected)
+	for _, name := range names {
+		path := filepath.Join(root, name)
+		if slices.Contains(harmlessWhenAbsent, name) {
+			continue
+		}
+		if parent, err := os.Lstat(filepath.Dir(path)); err != nil || !parent.IsDir() || parent.Mode().Perm()&0o200 == 0 {
+			continue
+		}
+		if place, err := durable.HoldPlaceholder(path); err == nil && place != nil {
+			f.places = append(f.places, place)
+		}
+	}
+	// A file of this name makes git take its configuration from elsewhere. A
+	// folder in its place stops git, so it is removed behind the program.
+	if common := filepath.Join(root, ".git", "commondir"); isDir(filepath.Join(root, ".git")) {
+		if _, err := os.Lstat(common); errors.Is(err, os.ErrNotExist) {
+			f.absent = append(f.absent, common)
+		}
+	}
+}
+
+func isDir(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.IsDir()
+}
+
+// namespacesError returns why this process cannot make the namespaces of a
+// sandbox. It tries: a program that does not exist is started in them, which
+// fails by its own name only if they could be made.
+func namespacesError() error {
+	if b, err := os.ReadFile("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"); err == nil && strings.TrimSpace(string(b)) == "1" && os.Geteuid() != 0 {
+		return errors.New("AppArmor does not let users make them (kernel.apparmor_restrict_unprivileged_userns)")
+	}
+	id := func(n int) []syscall.SysProcIDMap {
+		return []syscall.SysProcIDMap{{ContainerID: n, HostID: n, Size: 1}}
+	}
+	_, err := os.StartProcess("/nonexistent/sandbox", []string{"sandbox"}, &os.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{
+		Cloneflags: namespaces, UidMappings: id(os.Getuid()), GidMappings: id(os.Getgid())}})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// Layers says what this machine can enforce.
+func Layers() []Layer {
+	spaces := Layer{"namespaces", true, "files, processes and network are those of the sandbox alone"}
+	network := Layer{"network", true, "off; hosts are allowed one by one through a proxy"}
+	if err := namespacesError(); err != nil {
+		spaces = Layer{"namespaces", false, err.Error() + ": git's and agents' configuration below the project is not protected, and the system's processes can be seen"}
+		network = Layer{"network", true, "off; hosts cannot be allowed without namespaces"}
+	}
+	land := Layer{"landlock", true, fmt.Sprintf("version %d; holds files a second time", landlockVersion())}
+	if landlockVersion() < 1 {
+		land = Layer{"landlock", false, "this kernel does not have it, or it was not turned on at boot"}
+	}
+	calls := Layer{"seccomp", true, fmt.Sprintf("%d system calls are refused, with no_new_privs", len(refusedCalls()))}
+	if auditArch == 0 {
+		calls = Layer{"seccomp", false, "there is no list for this processor"}
+		network.On = spaces.On
+	}
+	if !spaces.On && !land.On {
+		network = Layer{"network", false, "nothing is run in a sandbox"}
+	}
+	return []Layer{spaces, network, land, calls}
+}

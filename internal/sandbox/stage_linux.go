@@ -1,0 +1,194 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Stage carries out the first process of a sandbox, if the arguments of this
+// process (with its name) say that it is one, and returns the exit code of the
+// command. It must be the first thing that a program with a sandbox does.
+// environ is given to the command; signals are those that this process is
+// sent, and go on to the command.
+//
+// The process stays as the parent of all others, because a command that is the
+// first process of a namespace cannot be interrupted. When the command ends,
+// or the process that wanted it, everything in the sandbox is killed with it.
+func Stage(args, environ []string, signals func() <-chan os.Signal) (code int, staged bool, err error) {
+	if len(args) != 2 || args[1] != stageArg {
+		return 0, false, nil
+	}
+	// Privileges belong to threads. The command is started by this one.
+	runtime.LockOSThread()
+	code, err = stage(environ, signals())
+	if err != nil {
+		return 126, true, fmt.Errorf("sandbox: %w", err)
+	}
+	return code, true, nil
+}
+
+func stage(environ []string, signals <-chan os.Signal) (int, error) {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return 0, err
+	}
+	// Nothing that this process inherited by accident goes further.
+	if err := unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return 0, fmt.Errorf("close_range: %w", err)
+	}
+	control := os.NewFile(controlFD, "control")
+	var told plan
+	if err := json.NewDecoder(control).Decode(&told); err != nil {
+		return 0, fmt.Errorf("plan: %w", err)
+	}
+	if told.Namespaces {
+		if err := makeRoot(told.Mounts); err != nil {
+			return 0, err
+		}
+		if err := raiseLoopback(); err != nil {
+			return 0, fmt.Errorf("loopback: %w", err)
+		}
+	}
+	environ = without(environ, "TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+	if told.Proxy {
+		port, err := offerProxy()
+		if err != nil {
+			return 0, fmt.Errorf("proxy: %w", err)
+		}
+		url := fmt.Sprintf("http://127.0.0.1:%d", port)
+		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+			environ = append(environ, name+"="+url)
+		}
+		environ = append(environ, "NO_PROXY=localhost,127.0.0.1", "no_proxy=localhost,127.0.0.1")
+	}
+	pid, err := launch(told, environ)
+	if err != nil {
+		return 0, err
+	}
+	go func() {
+		var b [1]byte
+		for {
+			if n, err := unix.Read(controlFD, b[:]); n == 0 || err != nil && !errors.Is(err, unix.EINTR) {
+				unix.Kill(pid, unix.SIGKILL) // nobody wants it any more
+				return
+			}
+		}
+	}()
+	go func() {
+		for s := range signals {
+			if n, ok := s.(syscall.Signal); ok && passedOn(n) {
+				unix.Kill(pid, n)
+			}
+		}
+	}()
+	return reap(pid)
+}
+
+// passedOn tells signals that are meant for the command. Those of a terminal
+// reach it without help.
+func passedOn(s syscall.Signal) bool {
+	switch s {
+	case unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2:
+		return true
+	}
+	return false
+}
+
+// launch gives up every privilege and starts the command.
+func launch(told plan, environ []string) (pid int, err error) {
+	path := told.Path
+	if !strings.Contains(path, "/") {
+		if path, err = exec.LookPath(path); err != nil {
+			return 0, fmt.Errorf("%s: not found in the sandbox", told.Path)
+		}
+	}
+	if err := unix.Chdir(told.Dir); err != nil {
+		return 0, fmt.Errorf("%s: %w", told.Dir, err)
+	}
+	if err := lockDown(told); err != nil {
+		return 0, err
+	}
+	p, err := os.StartProcess(path, told.Args, &os.ProcAttr{Env: environ,
+		Files: []*os.File{os.NewFile(0, "stdin"), os.NewFile(1, "stdout"), os.NewFile(2, "stderr")}})
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, fmt.Errorf("%s is not in the sandbox", path)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return p.Pid, nil
+}
+
+// reap waits for the command, and for all whose parents ended before them.
+func reap(pid int) (code int, err error) {
+	for {
+		var status unix.WaitStatus
+		got, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 0, err
+		case got == pid && status.Signaled():
+			return 128 + int(status.Signal()), nil
+		case got == pid:
+			return status.ExitStatus(), nil
+		}
+	}
+}
+
+// without removes variables, in both cases.
+func without(environ []string, names ...string) (kept []string) {
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		found := false
+		for _, n := range names {
+			found = found || strings.EqualFold(n, name)
+		}
+		if !found {
+			kept = append(kept, kv)
+		}
+	}
+	return kept
+}
+
+// raiseLoopback turns on the network that a sandbox has with itself.
+func raiseLoopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
+}
+
+// offerProxy listens in the network of the sandbox and sends the listener
+// out: whoever accepts on it is outside.
+func offerProxy() (port int, err error) {
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	file, err := l.File()
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	if err := unix.Sendmsg(controlFD, []byte{'l'}, unix.UnixRights(int(file.Fd())), nil, unix.MSG_NOSIGNAL); err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
