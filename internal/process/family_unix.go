@@ -26,9 +26,13 @@ type Family struct {
 
 // Start starts cmd as the first of a family. mark, if it is not "", is a
 // variable of cmd.Env, as NAME=VALUE, that no other family has: by it are found
-// those who made themselves independent and whose parents have ended.
+// those who made themselves independent and whose parents have ended. What
+// cmd.SysProcAttr says already, for a sandbox, stays.
 func Start(cmd *exec.Cmd, mark string) (Family, error) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setsid = true
 	if err := cmd.Start(); err != nil {
 		return Family{}, err
 	}
