@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,7 +23,18 @@ func TestMain(m *testing.M) {
 	if code, staged := stage(); staged {
 		os.Exit(code)
 	}
-	testscript.Main(m, map[string]func(){"tidemark": main})
+	testscript.Main(ofAnyStarter{m}, map[string]func(){"tidemark": main})
+}
+
+// ofAnyStarter runs the tests as if a terminal had started them. Whoever starts
+// them with nohup has them ignore SIGHUP, and every program that they start.
+type ofAnyStarter struct{ *testing.M }
+
+func (m ofAnyStarter) Run() int {
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
+	return m.M.Run()
 }
 
 // TestScripts runs every command as a person or a script would, once on each
