@@ -55,7 +55,7 @@ var moments = []moment{
 	{"idle", "hello", "You said hello.", true, false},
 	{"learnings", "I am slow to learn", "You said I am slow to learn.", true, true},
 	{"thinking", "slow to learn, so hang", "Let me think", false, false},
-	{"tool", "slow to learn, run sleep 1000", "▸ bash: sleep 1000", false, false},
+	{"tool", "slow to learn, run sh work", "▸ bash: sh work", false, false},
 	{"approval", "slow to learn, run touch file", "[n] deny", false, false},
 }
 
@@ -83,9 +83,12 @@ func TestASecondWayOutAlwaysEndsTheProgram(t *testing.T) {
 	t.Parallel()
 	model := newStandIn(t)
 	begun := t.TempDir()
-	// The tool that runs for long was approved for the session.
+	// What will run for long is approved while it is short.
+	if err := os.WriteFile(filepath.Join(begun, "work"), []byte("exit"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	first := tidemarkIn(begun, "chat", "--no-encrypt", "--base-url", model.URL, "--name", "talk")
-	first.Stdin = strings.NewReader("run sleep 0\na\n")
+	first.Stdin = strings.NewReader("run sh work\na\n")
 	if out, err := first.CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
@@ -99,6 +102,9 @@ func TestASecondWayOutAlwaysEndsTheProgram(t *testing.T) {
 						t.Fatal(err)
 					}
 					grantHere(t, begun, dir)
+					if err := os.WriteFile(filepath.Join(dir, "work"), []byte("exec sleep 1000"), 0o600); err != nil {
+						t.Fatal(err)
+					}
 					c := openChat(t, dir, 100, "--base-url", model.URL, "--resume", "talk")
 					c.leaves(m, one, two)
 				})
