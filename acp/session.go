@@ -401,7 +401,10 @@ func (s *session) approve(ctx context.Context, a chat.Ask) (chat.Decision, error
 	}
 	if a.Whole {
 		always := "Always allow " + a.Tool
-		if a.Scope != "" {
+		switch {
+		case !a.Widens.Empty():
+			always = "Allow in this project to " + a.Widens.String()
+		case a.Scope != "":
 			always += " (" + a.Scope + ")"
 		}
 		options = slices.Insert(options, 1, sdk.PermissionOption{OptionId: allowAlways, Kind: sdk.PermissionOptionKindAllowAlways, Name: oneLine(always)})

@@ -45,7 +45,15 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 	about := Call{ID: call.ID, Tool: call.Name, Scope: scope, Input: call.Input}
 	seen := tool.Seen{Scope: scope}
 	if ask {
-		d, err := t.c.approve(ctx, Ask{Worker: t.worker, Call: about, Effect: found.Effect}, func(a *Ask) { seen.Change = a.fill(ctx, *found) })
+		question := Ask{Worker: t.worker, Call: about, Effect: found.Effect}
+		if found.Widens != nil {
+			question.Widens = found.Widens(call.Input)
+		}
+		if found.EachTime != nil {
+			question.EachTime = found.EachTime(call.Input)
+		}
+		seen.Widens = question.Widens
+		d, err := t.c.approve(ctx, question, func(a *Ask) { seen.Change = a.fill(ctx, *found) })
 		switch {
 		case ctx.Err() != nil:
 			return refuse(cancelled)
@@ -75,6 +83,9 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 		r.Text = strings.TrimSpace(r.Text + "\n" + why)
 	}
 	r.Text = bound(r.Text, t.c.limits().OutputBytes)
+	if r.Refused != "" {
+		t.notice("%s: %s.", call.Name, r.Refused)
+	}
 	return answer(r)
 }
 
@@ -124,16 +135,26 @@ func (c *Chat) approve(ctx context.Context, a Ask, fill func(*Ask)) (Decision, e
 	defer func() { <-c.asking }()
 	c.refresh()
 	given := approval(a)
-	if !c.o.AskAlways && c.approved(given) {
+	special := a.EachTime != "" || !a.Widens.Empty()
+	switch {
+	case special && c.o.Unattended:
+		err := a.unattended()
+		c.notice(fmt.Sprintf("Denied %s: %s.", a.Tool, err))
+		return Deny, err
+	case !special && !c.o.AskAlways && c.approved(given):
 		return Always, nil
 	}
 	fill(&a)
+	a.Whole = a.Whole && a.EachTime == ""
 	d, err := c.o.Approve(ctx, a)
-	if err == nil && d == Always && !a.Whole {
+	if err == nil && d == Always && (!a.Whole || !a.Widens.Empty() && c.o.Grants == nil) {
 		d = Once
 	}
 	if err != nil || d != Always {
 		return d, err
+	}
+	if !a.Widens.Empty() {
+		return d, c.o.Grants.Widen(context.WithoutCancel(ctx), a.Widens)
 	}
 	return d, c.Change(context.WithoutCancel(ctx), func(s *checkpoint) error {
 		for _, form := range tool.Forms(given.Scope) {
@@ -146,10 +167,26 @@ func (c *Chat) approve(ctx context.Context, a Ask, fill func(*Ask)) (Decision, e
 	})
 }
 
+// unattended says why nobody but a person can allow a call.
+func (a Ask) unattended() error {
+	if a.EachTime != "" {
+		return fmt.Errorf("%s, and nobody is there to ask", a.EachTime)
+	}
+	return fmt.Errorf("it would widen the sandbox to %s, and nobody is there to ask", a.Widens)
+}
+
 // fill adds the lines of what a call would do, and returns the hash of the
 // change that is among them.
 func (a *Ask) fill(ctx context.Context, t tool.Tool) (hash string) {
 	a.Whole = true
+	defer func() {
+		if !a.Widens.Empty() {
+			a.Lines = append(a.Lines, render.ApprovalLines("this widens the sandbox, to:", json.RawMessage(a.Widens.String()), nil)...)
+		}
+		if a.EachTime != "" {
+			a.Lines = append(a.Lines, render.ApprovalLine{Kind: render.MarkerLine, Text: "asked each time: " + render.CleanLine(a.EachTime)})
+		}
+	}()
 	if t.Change == nil {
 		a.Lines = render.ApprovalLines(a.Tool, a.Input, nil)
 		if t.Command != "" {

@@ -21,6 +21,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/compact"
 	"github.com/tidemark-sessions/tidemark/internal/grant"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -78,6 +79,10 @@ type Options struct {
 	// Approve decides about a call that has effects. It is called by one
 	// goroutine at a time. Nil denies.
 	Approve func(context.Context, Ask) (Decision, error)
+	// Unattended says that nobody is there who sees what is asked: Approve
+	// answers by rule. What a person has to decide about each time is refused
+	// then, and so is what would widen the sandbox.
+	Unattended bool
 	// AskAlways asks also for what was approved for the session: whoever answers
 	// for a fleet decides about each call.
 	AskAlways bool
@@ -132,6 +137,11 @@ type Ask struct {
 	// missing; without it no answer holds for more than this call.
 	Lines []render.ApprovalLine
 	Whole bool
+	// Widens is what the call would have beyond the sandbox. Always is for the
+	// project then, and for that alone: not for the call.
+	Widens sandbox.Widening
+	// EachTime is why no answer holds for more than this call; "": one may.
+	EachTime string
 }
 
 // Decision is the answer to an Ask.

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// The arguments of a tool are a struct of strings, ints and bools. Its tags
+// The arguments of a tool are a struct of strings, ints, bools and a request to
+// the sandbox. Its tags
 // are the one source of the schema that the model is shown and of the checks
 // that its calls meet:
 //
@@ -24,6 +25,10 @@ func schemaOf(args any) json.RawMessage {
 	var props, need []string
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(args)) {
 		name := quote(f.Tag.Get("json"))
+		if f.Type == reflect.TypeFor[request]() {
+			props = append(props, name+":"+requestSchema)
+			continue
+		}
 		props = append(props, fmt.Sprintf(`%s:{"type":%s,"description":%s}`, name, quote(kindName(f.Type)), quote(f.Tag.Get("say"))))
 		if f.Tag.Get("need") != "" {
 			need = append(need, name)
@@ -114,6 +119,18 @@ func readField(raw json.RawMessage, v reflect.Value) error {
 			return fmt.Errorf("want true or false, got %s", jsonKind(raw))
 		}
 		v.SetBool(b)
+	case reflect.Struct:
+		return readRequest(raw, v.Addr().Interface().(*request))
+	}
+	return nil
+}
+
+// readRequest reads what a call asks of the sandbox.
+func readRequest(raw json.RawMessage, into *request) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if d.Decode(into) != nil {
+		return fmt.Errorf(`want {"allow_hosts": ["HOST"], "allow_write": ["/absolute/folder"]}, got %.100s`, raw)
 	}
 	return nil
 }

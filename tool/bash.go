@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
 // State is what is kept of a shell: enough to begin another one at the same
@@ -69,28 +71,40 @@ func (s *shell) close() {
 
 var errClosed = errors.New("the tools of this session are closed")
 
-// ensure returns a living shell, and whether it had to begin somewhere else
-// because its folder is gone.
-func (s *shell) ensure() (w *warm, moved bool, err error) {
+// ensure returns a living shell, and what there is to say about its start.
+func (s *shell) ensure() (w *warm, notes []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, false, errClosed
+		return nil, nil, errClosed
 	}
 	if s.warm != nil && s.warm.alive() {
-		return s.warm, false, nil
+		if !s.o.Sandbox.outOfDate(s.warm) {
+			return s.warm, nil, nil
+		}
+		s.warm.kill()
+		notes = append(notes, "the sandbox changed: this is a fresh shell, with the same exported variables")
 	}
-	dir := s.place()
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		dir, moved = s.o.Root, true
+	dir, moved := s.o.folder(s.place())
+	if moved {
 		s.state.Dir = ""
+		notes = append(notes, "the folder of before is gone, or not in the sandbox; this ran in the root of the workspace")
 	}
-	w, err = startWarm(s.o.Shell, []string{"--noprofile", "--norc", "-s"}, dir, s.state.environ(s.o.Environ), s.o.OutputBytes)
+	w, err = startWarm(s.o, program{path: s.o.Shell, args: []string{"--noprofile", "--norc", "-s"}, dir: dir, environ: s.state.environ(s.o.Environ)})
 	if err != nil {
-		return nil, moved, err
+		return nil, notes, err
 	}
 	s.warm, s.at = w, dir
-	return w, moved, nil
+	return w, notes, nil
+}
+
+// folder returns where a program begins that should begin in dir: there, or in
+// the root where dir is no folder that it could see.
+func (o Options) folder(dir string) (at string, moved bool) {
+	if info, err := os.Stat(dir); err == nil && info.IsDir() && o.Sandbox.sees(dir) {
+		return dir, false
+	}
+	return o.Root, true
 }
 
 // place is the folder that the shell is in, or would begin in.
@@ -107,7 +121,7 @@ func (s *shell) place() string {
 func (s *shell) surroundings() surroundings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return surroundings{root: s.o.Root, dir: s.place()}
+	return surroundings{root: s.o.Root, dir: s.place(), fenced: s.o.Sandbox != nil}
 }
 
 func absolute(root, dir string) string {
@@ -210,8 +224,9 @@ func bashRequest(command, mark string) string {
 }
 
 type bashArguments struct {
-	Command string `json:"command" say:"what to run" need:"yes"`
-	Timeout int    `json:"timeout_seconds" say:"after how many seconds to give up; without it, and at most, what this installation allows"`
+	Command string  `json:"command" say:"what to run" need:"yes"`
+	Timeout int     `json:"timeout_seconds" say:"after how many seconds to give up; without it, and at most, what this installation allows"`
+	Sandbox request `json:"sandbox"`
 }
 
 func (b *Box) bashTool() Tool {
@@ -219,7 +234,8 @@ func (b *Box) bashTool() Tool {
 		Name: "bash",
 		Description: "Runs a command in the bash of this session, which begins in the workspace. The working directory and exported variables stay from call to call and come back when the session is resumed; " +
 			"functions, other variables and processes in the background last only as long as this shell does. There is no terminal and nothing on stdin. " +
-			"A command that takes too long is ended together with everything that the shell started. Files are written where the command says, and nothing is copied to the session's durable storage.",
+			"A command that takes too long is ended together with everything that the shell started. Files are written where the command says, and nothing is copied to the session's durable storage. " +
+			sandboxed,
 		Schema: schemaOf(bashArguments{}),
 		Effect: Runs,
 		Scope: func(input json.RawMessage) string {
@@ -229,6 +245,8 @@ func (b *Box) bashTool() Tool {
 			}
 			return b.shell.surroundings().scopeIn(a.Command)
 		},
+		Widens:   func(input json.RawMessage) sandbox.Widening { return b.widening(requestIn(input)) },
+		EachTime: b.unfenced,
 		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {
 			var a bashArguments
 			if err := readArgs(input, &a); err != nil {
@@ -240,21 +258,34 @@ func (b *Box) bashTool() Tool {
 			case strings.Contains(a.Command, "\x00"):
 				return failed("the command has a NUL in it, which no shell can take"), nil
 			}
-			return b.runCommand(ctx, a.Command, b.timeout(a.Timeout))
+			more, err := b.widened(ctx, a.Sandbox)
+			if err != nil {
+				return failed(err.Error()), nil
+			}
+			return b.runCommand(ctx, a.Command, b.timeout(a.Timeout), more)
 		},
 	}
 }
 
+// sandboxed is what a model has to know of the sandbox before it meets it.
+const sandboxed = "Programs may run in a sandbox: then files outside of the workspace are not there, other machines cannot be reached, and each of bash, python and other tools has a /tmp of its own."
+
+// unfenced is why each program is asked for.
+func (b *Box) unfenced(json.RawMessage) string { return b.o.Unfenced }
+
 // runCommand runs a command in the shell of the session. One of a vetted form
 // gets a shell of its own: a function, an alias, a PATH or a variable that an
 // earlier command left must not stand for the program that was vetted. It
-// changes nothing that the session's shell would have to know.
-func (b *Box) runCommand(ctx context.Context, command string, timeout time.Duration) (Result, error) {
+// changes nothing that the session's shell would have to know. So does one that
+// may have more than the sandbox allows: what it leaves running, and what it
+// knows, must not be there for the next.
+func (b *Box) runCommand(ctx context.Context, command string, timeout time.Duration, more sandbox.Widening) (Result, error) {
 	s := b.shell.surroundings()
 	if !stillScoped(ctx, s.scopeIn(command)) {
 		return failed("not run: where the shell is, or what git would run there, changed after this was judged; call it again"), nil
 	}
-	if s.vetted(command) == nil {
+	vetted := s.vetted(command) != nil
+	if !vetted && more.Empty() {
 		return b.shell.run(ctx, command, timeout, b.live("bash"))
 	}
 	release, err := take(ctx, b.shell.turn)
@@ -262,7 +293,12 @@ func (b *Box) runCommand(ctx context.Context, command string, timeout time.Durat
 		return failed("stopped before it began"), err
 	}
 	defer release()
-	return b.runAlone(ctx, alone{name: "bash", command: command, dir: s.dir, environ: s.vettedEnviron(b.o.Environ), timeout: timeout})
+	a := alone{name: "bash", command: command, dir: s.dir, environ: s.vettedEnviron(b.o.Environ), timeout: timeout, more: more}
+	if !vetted {
+		a.environ = b.State().environ(b.o.Environ)
+		a.note = "this ran in a shell of its own; its folder and variables are not kept"
+	}
+	return b.runAlone(ctx, a)
 }
 
 // timeout returns how long a call may take that asks for seconds.
@@ -299,7 +335,7 @@ func (s *shell) run(ctx context.Context, command string, timeout time.Duration, 
 		return failed("stopped before it began"), err
 	}
 	defer release()
-	w, moved, err := s.ensure()
+	w, notes, err := s.ensure()
 	switch {
 	case errors.Is(err, errClosed):
 		return failed(err.Error()), err
@@ -316,9 +352,8 @@ func (s *shell) run(ctx context.Context, command string, timeout time.Duration, 
 	}
 	o, err := w.run(ctx, request, timeout, live)
 	res := Result{Text: o.text, Truncated: o.truncated}
-	var notes []string
-	if moved {
-		notes = append(notes, "the folder of before is gone; this ran in the root of the workspace")
+	if o.notStarted != "" {
+		return failed("bash cannot be started: " + o.notStarted), err
 	}
 	switch {
 	case err != nil:
@@ -335,8 +370,7 @@ func (s *shell) run(ctx context.Context, command string, timeout time.Duration, 
 		code = o.report[0]
 	}
 	res.IsError = err != nil || o.timedOut || code != "0" || o.report == nil && o.state.ExitCode() != 0
-	res.Text = withNotes(res.Text, notes)
-	return res, err
+	return res.ended(w, notes, command), err
 }
 
 // note takes over the state that a shell reported, and says what is new.
@@ -369,6 +403,18 @@ func (s *shell) note(w *warm, report []string) (notes []string) {
 	}
 	s.state, s.at = state, dir
 	return notes
+}
+
+// ended is a result with what is to be said of how it came about: command is
+// what was run by w.
+func (r Result) ended(w *warm, notes []string, command string) Result {
+	if w.fence != nil && r.IsError {
+		if r.Refused = refusal(w.allowed, command, r.Text); r.Refused != "" {
+			notes = append(notes, r.Refused)
+		}
+	}
+	r.Text = withNotes(r.Text, notes)
+	return r
 }
 
 // withNotes adds what is to be said of a run to what it printed.

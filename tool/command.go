@@ -53,6 +53,7 @@ func ExactScope(command string) string {
 // surroundings are what the meaning of a command depends on beside its text.
 type surroundings struct {
 	root, dir string // the workspace, and where the shell is
+	fenced    bool   // by a sandbox, of which each shell has its own
 }
 
 // scopeIn returns what an approval of a command covers. The same words in
@@ -73,6 +74,9 @@ const maxVetted = 4 << 10
 // vetted returns the forms of all simple commands in a command, sorted; nil
 // when one of them has none, or when there is anything else in it.
 func (s surroundings) vetted(command string) []string {
+	if _, inside := below(s.root, s.dir); s.fenced && !inside {
+		return nil // another shell would not find what this one made there
+	}
 	file := parsed(command)
 	if info, err := os.Stat(s.dir); file == nil || len(file.Stmts) == 0 || err != nil || !info.IsDir() || filepath.Dir(s.root) == s.root {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
 // Definition is a tool that was made while a session ran, as it is kept with
@@ -110,9 +111,16 @@ func (b *Box) definedTool(d Definition) Tool {
 	return Tool{
 		Name:        d.Name,
 		Description: d.Description,
-		Schema:      d.Schema,
+		Schema:      d.offered(),
 		Effect:      Runs,
 		Command:     d.Command,
+		Widens: func(input json.RawMessage) sandbox.Widening {
+			if d.ownsSandbox() {
+				return sandbox.Widening{}
+			}
+			return b.widening(requestIn(input))
+		},
+		EachTime: b.unfenced,
 		// The command, so that an approval does not outlive a new definition.
 		Scope: func(json.RawMessage) string { return ExactScope(d.Command) },
 		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {
@@ -131,9 +139,61 @@ func (b *Box) definedTool(d Definition) Tool {
 					return failed(fmt.Sprintf("the argument %q is missing", name)), nil
 				}
 			}
-			return b.runDefined(ctx, d, input)
+			var asked request
+			if raw, ok := fields["sandbox"]; ok && !d.ownsSandbox() {
+				if err := readRequest(raw, &asked); err != nil {
+					return failed("the argument \"sandbox\": " + err.Error()), nil
+				}
+				delete(fields, "sandbox")
+				if input, err = json.Marshal(fields); err != nil {
+					return failed(err.Error()), nil
+				}
+			}
+			more, err := b.widened(ctx, asked)
+			if err != nil {
+				return failed(err.Error()), nil
+			}
+			return b.runDefined(ctx, d, input, more)
 		},
 	}
+}
+
+// properties are those of the schema, by their names.
+func (d Definition) properties() (all map[string]json.RawMessage, schema map[string]json.RawMessage) {
+	if json.Unmarshal(d.Schema, &schema) != nil || json.Unmarshal(schema["properties"], &all) != nil {
+		return nil, schema
+	}
+	return all, schema
+}
+
+// ownsSandbox reports whether the tool itself takes an argument of this name.
+func (d Definition) ownsSandbox() bool {
+	all, _ := d.properties()
+	_, own := all["sandbox"]
+	return own
+}
+
+// offered is the schema as a model sees it: a call may ask for more than the
+// sandbox allows, unless the name is taken.
+func (d Definition) offered() json.RawMessage {
+	all, schema := d.properties()
+	if _, own := all["sandbox"]; own || schema == nil {
+		return d.Schema
+	}
+	if all == nil {
+		all = make(map[string]json.RawMessage)
+	}
+	all["sandbox"] = json.RawMessage(requestSchema)
+	properties, err := json.Marshal(all)
+	if err != nil {
+		return d.Schema
+	}
+	schema["properties"] = properties
+	offered, err := json.Marshal(schema)
+	if err != nil {
+		return d.Schema
+	}
+	return offered
 }
 
 // begin notes a process that Close and Reset have to end, unless the box is
@@ -163,7 +223,7 @@ func (b *Box) endDefined() {
 	}
 }
 
-func (b *Box) runDefined(ctx context.Context, d Definition, input json.RawMessage) (Result, error) {
+func (b *Box) runDefined(ctx context.Context, d Definition, input json.RawMessage, more sandbox.Widening) (Result, error) {
 	if ctx.Err() != nil {
 		return failed("stopped before it began"), ctx.Err()
 	}
@@ -178,7 +238,7 @@ func (b *Box) runDefined(ctx context.Context, d Definition, input json.RawMessag
 	if len(input) <= maxInputVariable {
 		env = append(env, "TOOL_INPUT="+string(input))
 	}
-	return b.runAlone(ctx, alone{name: d.Name, command: d.Command, input: string(input), dir: absolute(b.o.Root, state.Dir), environ: env, timeout: b.o.Timeout})
+	return b.runAlone(ctx, alone{name: d.Name, command: d.Command, input: string(input), dir: absolute(b.o.Root, state.Dir), environ: env, timeout: b.o.Timeout, more: more})
 }
 
 // alone is a command for a bash of its own.
@@ -186,11 +246,21 @@ type alone struct {
 	name, command, input, dir string
 	environ                   []string
 	timeout                   time.Duration
+	more                      sandbox.Widening // what it may have beyond the sandbox
+	note                      string           // to be said of the result
 }
 
 // runAlone runs a command in a bash that knows nothing of the session's.
 func (b *Box) runAlone(ctx context.Context, a alone) (Result, error) {
-	w, err := startWarm(b.o.Shell, []string{"--noprofile", "--norc", "-c", "exec 2>&1\n" + a.command}, a.dir, a.environ, b.o.OutputBytes)
+	var notes []string
+	dir, moved := b.o.folder(a.dir)
+	if moved {
+		notes = append(notes, "the folder of the shell is gone, or not in the sandbox; this ran in the root of the workspace")
+	}
+	if a.note != "" {
+		notes = append(notes, a.note)
+	}
+	w, err := startWarm(b.o, program{path: b.o.Shell, args: []string{"--noprofile", "--norc", "-c", "exec 2>&1\n" + a.command}, dir: dir, environ: a.environ, more: a.more})
 	if err != nil {
 		return failed(a.name + " cannot be started: " + err.Error()), nil
 	}
@@ -201,8 +271,10 @@ func (b *Box) runAlone(ctx context.Context, a alone) (Result, error) {
 	}
 	defer b.finish(w)
 	o, err := w.run(ctx, func(string) string { return a.input }, a.timeout, b.live(a.name))
+	if o.notStarted != "" {
+		return failed(a.name + " cannot be started: " + o.notStarted), err
+	}
 	res := Result{Text: o.text, Truncated: o.truncated, IsError: err != nil || o.timedOut || !o.state.Success()}
-	var notes []string
 	switch {
 	case err != nil:
 		notes = append(notes, "stopped")
@@ -213,6 +285,5 @@ func (b *Box) runAlone(ctx context.Context, a alone) (Result, error) {
 	case !o.state.Success():
 		notes = append(notes, o.state.String())
 	}
-	res.Text = withNotes(res.Text, notes)
-	return res, err
+	return res.ended(w, notes, a.command), err
 }

@@ -61,6 +61,9 @@ func (b *Box) locate(p string) (place, error) {
 	if !filepath.IsAbs(abs) {
 		abs = filepath.Join(b.o.Root, abs)
 	}
+	if b.hides(abs) {
+		return place{}, errHidden(p)
+	}
 	for _, root := range []string{b.o.Root, b.realRoot} {
 		if rel, ok := below(root, abs); ok {
 			p := place{kind: inside, name: rel, shown: rel}
@@ -162,7 +165,7 @@ func (p place) writeScope() string {
 func (b *Box) view(ctx context.Context, p place) (fs.FS, func(), error) {
 	switch p.kind {
 	case inside:
-		return b.workspace.ReadOnly(), func() {}, nil
+		return b.without(b.workspace.ReadOnly(), b.o.Root), func() {}, nil
 	case stored:
 		return storedFS{ctx, b.o.Files}, func() {}, nil
 	}
@@ -170,7 +173,7 @@ func (b *Box) view(ctx context.Context, p place) (fs.FS, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return w.ReadOnly(), func() { w.Close() }, nil
+	return b.without(w.ReadOnly(), p.folder), func() { w.Close() }, nil
 }
 
 // replace writes a whole file.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
 // python is the warm interpreter of a session. Like the shell it starts with
@@ -18,6 +20,7 @@ type python struct {
 
 	mu     sync.Mutex
 	warm   *warm
+	beside *warm // one of a call that may have more than the others
 	closed bool
 	begun  bool // there was an interpreter before
 }
@@ -27,11 +30,13 @@ func newPython(o Options) *python { return &python{o: o, turn: make(chan struct{
 // end ends the interpreter with all its globals.
 func (p *python) end() {
 	p.mu.Lock()
-	w := p.warm
-	p.warm, p.begun = nil, false
+	both := []*warm{p.warm, p.beside}
+	p.warm, p.beside, p.begun = nil, nil, false
 	p.mu.Unlock()
-	if w != nil {
-		w.kill()
+	for _, w := range both {
+		if w != nil {
+			w.kill()
+		}
 	}
 }
 
@@ -51,15 +56,34 @@ func (p *python) ensure() (w *warm, again bool, err error) {
 		return nil, false, errClosed
 	}
 	if p.warm != nil && p.warm.alive() {
-		return p.warm, false, nil
+		if !p.o.Sandbox.outOfDate(p.warm) {
+			return p.warm, false, nil
+		}
+		p.warm.kill()
 	}
-	w, err = startWarm(p.o.Python, []string{"-c", pythonDriver}, p.o.Start, p.o.Environ, p.o.OutputBytes)
-	if err != nil {
+	if w, err = p.start(sandbox.Widening{}); err != nil {
 		return nil, false, err
 	}
 	again = p.begun
 	p.warm, p.begun = w, true
 	return w, again, nil
+}
+
+// alone returns an interpreter for one call that may have more than the sandbox
+// allows. The caller kills it.
+func (p *python) alone(more sandbox.Widening) (w *warm, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errClosed
+	}
+	p.beside, err = p.start(more)
+	return p.beside, err
+}
+
+func (p *python) start(more sandbox.Widening) (*warm, error) {
+	dir, _ := p.o.folder(p.o.Start)
+	return startWarm(p.o, program{path: p.o.Python, args: []string{"-c", pythonDriver}, dir: dir, environ: p.o.Environ, more: more})
 }
 
 // pythonDriver runs one cell after another in the module __main__. It keeps
@@ -127,15 +151,17 @@ serve()
 `
 
 type pythonArguments struct {
-	Code    string `json:"code" say:"Python 3 code; the value of a last expression is printed" need:"yes"`
-	Timeout int    `json:"timeout_seconds" say:"after how many seconds to give up; without it, and at most, what this installation allows"`
+	Code    string  `json:"code" say:"Python 3 code; the value of a last expression is printed" need:"yes"`
+	Timeout int     `json:"timeout_seconds" say:"after how many seconds to give up; without it, and at most, what this installation allows"`
+	Sandbox request `json:"sandbox"`
 }
 
 func (b *Box) pythonTool() Tool {
 	return Tool{
 		Name: "python",
 		Description: "Runs Python 3 code in the interpreter of this session, in the root of the workspace. Globals stay from call to call while the interpreter lives; " +
-			"they are lost when the session is resumed later, when code takes too long, and when the process ends. What has to last, write to a file. The value of a last expression is printed. There is nothing on stdin.",
+			"they are lost when the session is resumed later, when code takes too long, and when the process ends. What has to last, write to a file. The value of a last expression is printed. There is nothing on stdin. " +
+			sandboxed,
 		Schema: schemaOf(pythonArguments{}),
 		Effect: Runs,
 		// Code is approved as it was shown: all of Python would be everything.
@@ -146,6 +172,8 @@ func (b *Box) pythonTool() Tool {
 			}
 			return ExactScope(a.Code)
 		},
+		Widens:   func(input json.RawMessage) sandbox.Widening { return b.widening(requestIn(input)) },
+		EachTime: b.unfenced,
 		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {
 			var a pythonArguments
 			if err := readArgs(input, &a); err != nil {
@@ -154,18 +182,32 @@ func (b *Box) pythonTool() Tool {
 			if strings.TrimSpace(a.Code) == "" {
 				return failed("the code is empty"), nil
 			}
-			return b.python.run(ctx, a.Code, b.timeout(a.Timeout), b.live("python"))
+			more, err := b.widened(ctx, a.Sandbox)
+			if err != nil {
+				return failed(err.Error()), nil
+			}
+			return b.python.run(ctx, a.Code, b.timeout(a.Timeout), b.live("python"), more)
 		},
 	}
 }
 
-func (p *python) run(ctx context.Context, code string, timeout time.Duration, live func([]byte)) (Result, error) {
+// run runs a cell. What may have more than the sandbox allows gets an
+// interpreter of its own.
+func (p *python) run(ctx context.Context, code string, timeout time.Duration, live func([]byte), more sandbox.Widening) (Result, error) {
 	release, err := take(ctx, p.turn)
 	if err != nil {
 		return failed("stopped before it began"), err
 	}
 	defer release()
-	w, again, err := p.ensure()
+	var w *warm
+	var again bool
+	var notes []string
+	if more.Empty() {
+		w, again, err = p.ensure()
+	} else if w, err = p.alone(more); err == nil {
+		defer w.kill()
+		notes = append(notes, "this ran in an interpreter of its own; its globals are not kept")
+	}
 	switch {
 	case errors.Is(err, errClosed):
 		return failed(err.Error()), err
@@ -179,7 +221,9 @@ func (p *python) run(ctx context.Context, code string, timeout time.Duration, li
 	}
 	o, err := w.run(ctx, request, timeout, live)
 	res := Result{Text: o.text, Truncated: o.truncated}
-	var notes []string
+	if o.notStarted != "" {
+		return failed("python3 cannot be started: " + o.notStarted), err
+	}
 	if again {
 		notes = append(notes, "this was a fresh interpreter: earlier globals are gone")
 	}
@@ -192,6 +236,5 @@ func (p *python) run(ctx context.Context, code string, timeout time.Duration, li
 		notes = append(notes, fmt.Sprintf("the interpreter ended: %s; globals are gone", o.state))
 	}
 	res.IsError = err != nil || o.report == nil || o.report[0] != "ok"
-	res.Text = withNotes(res.Text, notes)
-	return res, err
+	return res.ended(w, notes, code), err
 }

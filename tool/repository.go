@@ -77,7 +77,8 @@ func safeGitDir(at string) bool {
 		dirs = append(dirs, common)
 	}
 	for _, dir := range dirs {
-		if _, err := os.Lstat(filepath.Join(dir, "modules")); err == nil {
+		// An empty one is a sandbox's, which keeps the name from being taken.
+		if has, err := os.ReadDir(filepath.Join(dir, "modules")); err == nil && len(has) > 0 || err != nil && !os.IsNotExist(err) {
 			return false
 		}
 		for _, name := range []string{"config", "config.worktree"} {

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
 // Change is what a call would do to a file, as it is now.
@@ -30,6 +32,8 @@ func (c Change) Hash() string {
 type Seen struct {
 	Scope  string // as Asks told it
 	Change string // the Hash of the change that a person was shown; "": none was
+	// Widens is what a person let this call have beyond the sandbox.
+	Widens sandbox.Widening
 }
 
 type seenKey struct{}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
 // Effect says what a tool does to the world.
@@ -49,6 +50,13 @@ type Tool struct {
 	Scope func(input json.RawMessage) string
 	// Command is what a defined tool runs, for whoever is asked.
 	Command string
+	// Widens tells what a call would have beyond the sandbox that programs run
+	// in; nil for tools that start none. A person decides about it each time,
+	// and WithSeen tells Run that they did.
+	Widens func(input json.RawMessage) sandbox.Widening
+	// EachTime tells why a call is asked for each time, whatever was approved;
+	// "" when it is not. Nil: it never is.
+	EachTime func(input json.RawMessage) string
 	// Change tells what a call would do to a file, so that it can be shown and
 	// be bound to; nil for tools that change none by themselves. An error says
 	// why there is nothing to show.
@@ -74,6 +82,9 @@ type Result struct {
 	IsError   bool             // it did not do what was asked
 	Truncated bool             // Text is not all there was, and says so
 	Blocks    []tidemark.Block // images, beside Text
+	// Refused is what the sandbox kept from a program, in a sentence that Text
+	// has, too.
+	Refused string
 }
 
 // Options are the surroundings of a Box. Only Root is needed.
@@ -91,6 +102,14 @@ type Options struct {
 	// see, such as the keys of models. PATH and HOME in it are used to find
 	// programs and to read ~/.
 	Environ []string
+	// Sandbox holds everything that the tools start; nil: nothing does.
+	Sandbox *Sandbox
+	// Unfenced is why programs should be in a sandbox and are in none: each call
+	// that starts one is asked for then. "": they are, or need not be.
+	Unfenced string
+	// Hidden are absolute paths of files and folders that no tool opens: keys,
+	// the store.
+	Hidden []string
 	// State is that of an earlier Box of the same session.
 	State State
 	// Files is the durable storage of the session; without it, paths that
@@ -160,10 +179,10 @@ func New(o Options) (*Box, error) {
 		o.MostTimeout = max(DefaultMostTimeout, o.Timeout)
 	}
 	if o.Shell == "" {
-		o.Shell = lookUp(o.Environ, "bash")
+		o.Shell = lookUp(o.Environ, "bash", o.Sandbox.sees)
 	}
 	if o.Python == "" {
-		o.Python = lookUp(o.Environ, "python3")
+		o.Python = lookUp(o.Environ, "python3", o.Sandbox.sees)
 	}
 	w, err := durable.OpenWorkspace(o.Root)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
 // A warm process is an interpreter that runs one request after another. It is
@@ -33,11 +34,14 @@ import (
 // The mark is new and random each time. What is printed between two requests,
 // by children in the background, belongs to the next.
 type warm struct {
-	cmd    *exec.Cmd
-	family process.Family
-	in     *os.File
-	out    *os.File
-	report *os.File
+	cmd     *exec.Cmd
+	family  process.Family
+	policy  sandbox.Policy // what held when it was started
+	allowed sandbox.Policy // the same with what it alone may have
+	fence   *sandbox.Fence // nil: it is in no sandbox
+	in      *os.File
+	out     *os.File
+	report  *os.File
 
 	mu     sync.Mutex
 	kept   *clip
@@ -47,6 +51,8 @@ type warm struct {
 	held   []byte        // the end of the output, while it may be a part of the mark
 
 	reports chan []string
+	told    chan struct{} // closed when there are no more reports
+	first   []byte        // what it complained of before its first report; read it when it is dead
 	dead    chan struct{} // closed when the process has ended and was cleaned up
 	stop    sync.Once
 	limit   int
@@ -63,11 +69,23 @@ const (
 	drain = time.Second
 	// maxReport bounds what a process tells of itself.
 	maxReport = 4 << 20
+	// maxFirst bounds what is kept of complaints about the start.
+	maxFirst = 2 << 10
 )
 
-// startWarm starts a warm process. It never inherits the environment of this
-// one.
-func startWarm(path string, args []string, dir string, environ []string, limit int) (*warm, error) {
+// program is what a warm process is started from.
+type program struct {
+	path    string
+	args    []string
+	dir     string
+	environ []string
+	more    sandbox.Widening // what it may have beyond the sandbox
+}
+
+// startWarm starts a warm process, in the sandbox if there is one: this is the
+// only place where tools start programs. It never inherits the environment of
+// this process.
+func startWarm(o Options, p program) (*warm, error) {
 	var ends []*os.File
 	pipe := func() (r, w *os.File, err error) {
 		if r, w, err = os.Pipe(); err == nil {
@@ -87,17 +105,29 @@ func startWarm(path string, args []string, dir string, environ []string, limit i
 		closeAll()
 		return nil, err
 	}
-	cmd := &exec.Cmd{Path: path, Args: append([]string{path}, args...), Dir: dir, Env: withDir(environ, dir), Stdin: inR, Stdout: outW, Stderr: repW}
-	fam, err := process.Start(cmd, "")
+	cmd := &exec.Cmd{Path: p.path, Args: append([]string{p.path}, p.args...), Dir: p.dir, Env: withDir(p.environ, p.dir), Stdin: inR, Stdout: outW, Stderr: repW}
+	policy, fence, err := o.Sandbox.confine(p.more, cmd)
 	if err != nil {
+		closeAll()
+		return nil, err
+	}
+	fam, err := process.Start(cmd, "")
+	if fence != nil {
+		fence.Started()
+	}
+	if err != nil {
+		if fence != nil {
+			fence.Close()
+		}
 		closeAll()
 		return nil, err
 	}
 	for _, f := range []*os.File{inR, outW, repW} {
 		f.Close()
 	}
-	w := &warm{cmd: cmd, family: fam, in: inW, out: outR, report: repR, kept: newClip(limit), limit: limit,
-		reports: make(chan []string, 1), dead: make(chan struct{})}
+	limit := o.OutputBytes
+	w := &warm{cmd: cmd, family: fam, policy: policy, allowed: policy.Widen(p.more), fence: fence, in: inW, out: outR, report: repR, kept: newClip(limit), limit: limit,
+		reports: make(chan []string, 1), told: make(chan struct{}), dead: make(chan struct{})}
 	pumped := make(chan struct{})
 	go func() { defer close(pumped); w.pump() }()
 	go w.readReports()
@@ -116,9 +146,14 @@ func withDir(environ []string, dir string) []string {
 func (w *warm) reap(pumped <-chan struct{}) {
 	w.cmd.Wait()
 	w.stop.Do(w.family.Kill) // waits for a kill that is under way
+	drained := make(chan struct{})
+	go func() { <-pumped; <-w.told; close(drained) }()
 	select {
-	case <-pumped:
+	case <-drained:
 	case <-time.After(drain):
+	}
+	if w.fence != nil {
+		w.fence.Close()
 	}
 	w.in.Close()
 	w.out.Close()
@@ -188,9 +223,12 @@ func (w *warm) keep(b []byte) {
 
 // readReports reads reports until the process is dead.
 func (w *warm) readReports() {
+	defer close(w.told)
 	r := bufio.NewReader(w.report)
 	for {
-		fields, err := readReport(r)
+		fields, err := readReport(r, func(b []byte) {
+			w.first = append(w.first, b[:min(len(b), maxFirst-len(w.first))]...)
+		})
 		if errors.Is(err, errEndless) {
 			w.end()
 		}
@@ -207,11 +245,13 @@ func (w *warm) readReports() {
 
 var errEndless = errors.New("the report does not end")
 
-// readReport skips what is in front of a report, such as the complaints of an
-// interpreter about how it was started.
-func readReport(r *bufio.Reader) (fields []string, err error) {
+// readReport gives away what is in front of a report, such as the complaints of
+// an interpreter about how it was started.
+func readReport(r *bufio.Reader, before func([]byte)) (fields []string, err error) {
 	for err = bufio.ErrBufferFull; errors.Is(err, bufio.ErrBufferFull); {
-		_, err = r.ReadSlice(0)
+		var b []byte
+		b, err = r.ReadSlice(0)
+		before(b)
 	}
 	if err != nil {
 		return nil, err
@@ -239,6 +279,8 @@ type outcome struct {
 	report    []string // nil when the process did not survive the request
 	timedOut  bool
 	state     *os.ProcessState // when the process ended
+	// notStarted is why the process could not begin in its sandbox.
+	notStarted string
 }
 
 // run sends one request and waits for its end. The request is made for a mark.
@@ -285,7 +327,7 @@ func (w *warm) run(ctx context.Context, request func(mark string) string, timeou
 			err = ctx.Err()
 			w.kill()
 		}
-		report, o.state = nil, w.cmd.ProcessState
+		report, o.state, o.notStarted = nil, w.cmd.ProcessState, w.notStarted()
 		break
 	}
 	w.mu.Lock()
@@ -310,6 +352,23 @@ func bounded(live func([]byte), limit int) func([]byte) {
 	}
 }
 
+// notStarted returns why a dead process could not begin in its sandbox, "" when
+// it could.
+func (w *warm) notStarted() string {
+	if w.fence == nil || w.cmd.ProcessState.ExitCode() != stageFailed {
+		return ""
+	}
+	select {
+	case <-w.told:
+		return valid(strings.TrimPrefix(strings.TrimSpace(string(w.first)), "tidemark: "))
+	default:
+		return ""
+	}
+}
+
+// stageFailed is the exit code of a sandbox that could not start its command.
+const stageFailed = 126
+
 // alive reports whether the process has not ended.
 func (w *warm) alive() bool {
 	select {
@@ -331,8 +390,9 @@ func (w *warm) end() { w.stop.Do(func() { w.family.Stop(grace) }) }
 
 // lookUp finds a program in the PATH of an environment, and returns "" when it
 // is not there. Folders that are not absolute are left out: what is found must
-// not depend on where this process happens to be.
-func lookUp(environ []string, name string) string {
+// not depend on where this process happens to be. So are those that the sandbox
+// does not see.
+func lookUp(environ []string, name string, sees func(string) bool) string {
 	if runtime.GOOS == "windows" {
 		name += ".exe"
 	}
@@ -340,7 +400,7 @@ func lookUp(environ []string, name string) string {
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, name)
 		info, err := os.Stat(file)
-		if err != nil || !filepath.IsAbs(dir) || !info.Mode().IsRegular() {
+		if err != nil || !filepath.IsAbs(dir) || !info.Mode().IsRegular() || !sees(file) {
 			continue
 		}
 		if runtime.GOOS == "windows" || info.Mode()&0o111 != 0 {

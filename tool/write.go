@@ -25,9 +25,10 @@ func (b *Box) writeTool() Tool {
 		Description: "Writes a whole file, in one step; folders that are missing are made. A path in the workspace changes the user's own files. " +
 			"A path like session:memory/notes.md changes the durable storage of this session, which stays with the session wherever it goes. " +
 			"Nothing is copied between the two by itself.",
-		Schema: schemaOf(writeArguments{}),
-		Effect: Writes,
-		Scope:  func(input json.RawMessage) string { return b.scopeOf(input, place.writeScope) },
+		Schema:   schemaOf(writeArguments{}),
+		Effect:   Writes,
+		Scope:    func(input json.RawMessage) string { return b.scopeOf(input, place.writeScope) },
+		EachTime: b.eachWrite,
 		Change: changeOf(b, func(a writeArguments) string { return a.Path }, func(ctx context.Context, p place, a writeArguments) (Change, error) {
 			return b.writeChange(ctx, p, a.Content)
 		}),
@@ -43,6 +44,7 @@ func (b *Box) writeTool() Tool {
 			if c, err := b.writeChange(ctx, p, a.Content); err == nil && !stillChange(ctx, c) || err != nil && !stillChange(ctx, Change{}) || !stillScoped(ctx, p.writeScope()) {
 				return failed(p.shown + ": " + errChanged.Error()), nil
 			}
+			b.makeWay(p)
 			if err := b.replace(ctx, p, []byte(a.Content)); err != nil {
 				return b.explain(ctx, p, err)
 			}
@@ -72,10 +74,11 @@ func (b *Box) editTool() Tool {
 		Name: "edit",
 		Description: "Replaces text in a file of the workspace, or with session:FOLDER/NAME in the session's durable storage. old_string has to match exactly once, " +
 			"or replace_all is set. Line ends stay as they are in the file.",
-		Schema: schemaOf(editArguments{}),
-		Effect: Writes,
-		Scope:  func(input json.RawMessage) string { return b.scopeOf(input, place.writeScope) },
-		Change: changeOf(b, func(a editArguments) string { return a.Path }, b.editChange),
+		Schema:   schemaOf(editArguments{}),
+		Effect:   Writes,
+		Scope:    func(input json.RawMessage) string { return b.scopeOf(input, place.writeScope) },
+		EachTime: b.eachWrite,
+		Change:   changeOf(b, func(a editArguments) string { return a.Path }, b.editChange),
 		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {
 			var a editArguments
 			if err := readArgs(input, &a); err != nil {
@@ -108,6 +111,7 @@ func (b *Box) edit(ctx context.Context, p place, a editArguments) (Result, error
 	if err != nil {
 		return failed(p.shown + ": " + err.Error()), nil
 	}
+	b.makeWay(p)
 	if err := b.replace(ctx, p, edited); err != nil {
 		return b.explain(ctx, p, err)
 	}

@@ -135,6 +135,9 @@ func (e *editorAgent) options(ctx context.Context, o acp.Opening) (chat.Options,
 		return chat.Options{}, err
 	}
 	set, err := t.chatOptions(ctx)
+	if t.fence.says != "" {
+		e.say("%s", t.fence.says)
+	}
 	if name := render.Truncate(render.CleanLine(o.Client), 40); name != "" {
 		set.Holder = e.holderNamed(e.cmd.CommandPath() + ", in " + name)
 	}

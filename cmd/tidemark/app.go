@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/redact"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/search"
@@ -57,6 +59,9 @@ type app struct {
 	onSignal *atomic.Pointer[func(os.Signal)] // set by a command that takes signals itself
 
 	progressAt time.Time // when progress was last shown
+
+	// confine puts a command into a sandbox; nil: sandbox.Confine.
+	confine func(sandbox.Policy, *exec.Cmd) (*sandbox.Fence, error)
 }
 
 func newApp() *app {
@@ -96,6 +101,9 @@ func (a *app) prepare() error {
 		return err
 	}
 	a.color = a.terminal && !a.noColor && wantsColor(a.config)
+	if err := checkMode(sandboxVariable, os.Getenv(sandboxVariable)); err != nil {
+		return err
+	}
 	if a.jq != "" && a.template != "" {
 		return tidemark.Invalidf("--jq and --template exclude each other")
 	}

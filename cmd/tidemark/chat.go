@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/compact"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -55,6 +56,7 @@ type chatFlags struct {
 	hibernate float64
 	yes       bool
 	remote    bool
+	sandbox   string
 	noLoops   bool
 	forceNew  bool
 	takeOver  bool
@@ -131,6 +133,8 @@ func (f *chatFlags) agentFlags(cmd *cobra.Command) {
 	fl.StringVar(&f.system, "system", "", "a `FILE` with the system prompt of a new session")
 	fl.StringVar(&f.compact, "compaction", "", "how a long conversation is made short: simple, code-aware, role-budget, model")
 	fl.BoolVar(&f.remote, "remote", false, "allow remote models and network tools in a local-only session")
+	fl.StringVar(&f.sandbox, "sandbox", "", "on: programs see the project and nothing else; off: they may do all that you may ($TIDEMARK_SANDBOX)")
+	completeFlag(cmd, "sandbox", sandboxOn, sandboxOff)
 	completeFlag(cmd, "provider", "anthropic", "openai", "ollama", "demo")
 	completeFlag(cmd, "compaction", compact.Simple, compact.CodeAware, compact.RoleBudget, compact.Model)
 }
@@ -149,6 +153,9 @@ func (f *chatFlags) check(cmd *cobra.Command) error {
 		if set {
 			named++
 		}
+	}
+	if err := checkMode("--sandbox", f.sandbox); err != nil {
+		return err
 	}
 	oneShot := cmd.Flags().Changed("prompt")
 	switch {
@@ -175,16 +182,19 @@ func (f *chatFlags) check(cmd *cobra.Command) error {
 // talk is a chat under way.
 type talk struct {
 	*app
-	cmd      *cobra.Command
-	f        chatFlags
-	folder   string // where its tools work, when that is not where we are
-	person   bool   // somebody at this machine's terminal or editor, who makes grants
-	s        *store.Store
-	provider provider
-	c        *chat.Chat
-	attached atomic.Pointer[chat.Chat] // c, for whoever is in a hurry
-	screen   *chatScreen
-	approve  func(context.Context, chat.Ask) (chat.Decision, error)
+	cmd    *cobra.Command
+	f      chatFlags
+	folder string // where its tools work, when that is not where we are
+	person bool   // somebody at this machine's terminal or editor, who makes grants
+	// unattended says that nobody sees what is asked.
+	unattended bool
+	fence      fence // what holds its programs
+	s          *store.Store
+	provider   provider
+	c          *chat.Chat
+	attached   atomic.Pointer[chat.Chat] // c, for whoever is in a hurry
+	screen     *chatScreen
+	approve    func(context.Context, chat.Ask) (chat.Decision, error)
 }
 
 // project is what the chat belongs to.
@@ -349,13 +359,16 @@ func (t *talk) takeOver(ctx context.Context, o chat.Options, id tidemark.Session
 // chatOptions are what the conversation gets from the configuration and the
 // command line.
 func (t *talk) chatOptions(ctx context.Context) (chat.Options, error) {
-	o := t.app.chatOptions(surroundings{store: t.s, holder: t.holder(t.cmd), provider: t.provider, root: t.root(), start: t.start(), environ: toolEnviron()})
+	t.fence = t.howFenced()
+	environ := toolEnviron()
+	if t.fence.sandbox != nil {
+		environ = sandbox.Environ(environ)
+	}
+	o := t.app.chatOptions(surroundings{store: t.s, holder: t.holder(t.cmd), provider: t.provider, root: t.root(), start: t.start(), environ: environ, fence: t.fence})
 	o.Allow, o.Approve, o.Show = t.f.remote, t.approve, t.screen.show
 	o.Session = tidemark.Session{Title: t.f.name, Agent: "tidemark", Project: t.project()}
 	o.Compact.Strategy = cmp.Or(t.f.compact, o.Compact.Strategy)
-	if t.person {
-		o.Grants = t.grants().For(t.root())
-	}
+	o.Grants, o.Unattended = t.granted(), t.unattended
 	if t.f.remote {
 		o.Session.Mode = tidemark.ModeRemote
 	}

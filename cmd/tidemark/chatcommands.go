@@ -479,6 +479,7 @@ func (r *repl) cancelLoop(ctx context.Context, id string) error {
 func (r *repl) statusOf(ctx context.Context, _ string) error {
 	if !r.c.Exists() {
 		r.print("A new session, %s/%s; nothing was said yet.", r.provider.name, render.CleanLine(r.provider.model))
+		r.print("sandbox    %s", render.CleanLine(r.sandboxStatus()))
 		return nil
 	}
 	v, err := r.s.View(ctx, r.c.ID())
@@ -509,6 +510,7 @@ func (r *repl) statusOf(ctx context.Context, _ string) error {
 	for _, note := range r.costNotes(used.Cost) {
 		r.print("           %s", note)
 	}
+	r.print("sandbox    %s", render.CleanLine(r.sandboxStatus()))
 	r.print("approvals  %d, loops %d, tasks %d, documents %d", len(state.Approvals), len(state.Loops), len(state.Tasks), len(state.DocumentPaths))
 	return nil
 }

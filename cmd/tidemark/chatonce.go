@@ -38,6 +38,7 @@ func (t *talk) once(ctx context.Context, id tidemark.SessionID, seq int64) error
 		t.say("Denied: %s; nobody is there to ask. Allow everything with --yes.", askText(a))
 		return chat.Deny, nil
 	}
+	t.unattended = true
 	t.hearUnlessIgnored(syscall.SIGHUP) // a terminal that goes leaves no tool running behind
 	if err := t.attach(ctx, id, seq); err != nil {
 		return err

@@ -18,6 +18,7 @@ type surroundings struct {
 	root     string // the workspace
 	start    string // the folder in it that tools start in; "": root
 	environ  []string
+	fence    fence // what holds its programs
 }
 
 // chatOptions are what every conversation gets of what the person configured:
@@ -32,7 +33,8 @@ func (a *app) chatOptions(in surroundings) chat.Options {
 		Compact: compact.Options{Strategy: set.Compaction, MaxMessages: set.MaxMessages, MaxBytes: set.MaxBytes, MaxTokens: set.MaxTokens,
 			Keep: set.Keep, Budgets: compact.Budgets{Tool: set.ToolBudget, User: set.UserBudget, Assistant: set.AnswerBudget}},
 		Box: func(state tool.State, files tool.Files, limits store.Limits, output func(string, []byte)) (*tool.Box, error) {
-			return tool.New(tool.Options{Root: in.root, Start: cmp.Or(in.start, in.root), AskToLook: !isProject(in.root), Environ: in.environ, State: state, Files: files,
+			return tool.New(tool.Options{Root: in.root, Start: cmp.Or(in.start, in.root), AskToLook: !isProject(in.root), Environ: in.environ,
+				Sandbox: in.fence.sandbox, Unfenced: in.fence.unfenced, Hidden: in.fence.hidden, State: state, Files: files,
 				OutputBytes: limits.OutputBytes, Output: output})
 		},
 	}

@@ -61,7 +61,7 @@ func (t *talk) converse(ctx context.Context, id tidemark.SessionID, seq int64) e
 	if onTerminal && term.IsTerminal(int(os.Stderr.Fd())) {
 		t.screen.side = r.console // beside the prompt, nobody else may write there
 	}
-	t.approve = r.ask
+	t.approve, t.unattended = r.ask, t.noInput
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // signals are heard here
 	defer stop()
 	r.listen()
@@ -305,7 +305,10 @@ func (r *repl) ask(ctx context.Context, a chat.Ask) (chat.Decision, error) {
 	choices := []console.Choice{{Key: 'y', Text: "once"}}
 	if a.Whole {
 		always := "always"
-		if a.Scope != "" {
+		switch {
+		case !a.Widens.Empty():
+			always = "in this project: " + firstLine(a.Widens.String())
+		case a.Scope != "":
 			always = "always (" + firstLine(a.Scope) + ")"
 		}
 		choices = append(choices, console.Choice{Key: 'a', Text: always})
@@ -369,6 +372,9 @@ func (r *repl) lookThrough(ctx context.Context, lines []render.ApprovalLine) (ru
 
 // greet says what was resumed, and shows its end.
 func (r *repl) greet(ctx context.Context, id tidemark.SessionID, seq int64) {
+	if r.fence.says != "" {
+		r.screen.note("%s", r.fence.says)
+	}
 	if id == "" {
 		if r.provider.name == "demo" {
 			r.screen.note("This is the demo model: it needs no network and knows little. Type /help for the commands.")

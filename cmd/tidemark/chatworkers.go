@@ -213,12 +213,15 @@ func (r *repl) status(ctx context.Context) {
 	if !r.interactive {
 		return
 	}
+	var parts []string
+	if r.fence.sandbox == nil {
+		parts = append(parts, "sandbox off")
+	}
 	all, err := r.c.Workers(ctx)
 	if err != nil || len(all) == 0 {
-		r.console.Status("")
+		r.console.Status(strings.Join(parts, ""))
 		return
 	}
-	var parts []string
 	for _, w := range all {
 		mark := "○"
 		if w.Running {

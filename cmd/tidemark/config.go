@@ -37,6 +37,8 @@ type settings struct {
 	Prices string `yaml:"prices"`
 	// Chat is how chat behaves.
 	Chat chatSettings `yaml:"chat"`
+	// Sandbox is what programs of conversations run in.
+	Sandbox sandboxSettings `yaml:"sandbox"`
 
 	origins map[string]string
 }
@@ -71,9 +73,11 @@ func loadSettings(named, project string) (settings, error) {
 		return s, err
 	}
 	// A project comes from strangers, who do not decide where sessions go, how
-	// long they stay, what of them is masked, and who reads them.
+	// long they stay, what of them is masked, who reads them, and what programs
+	// may do.
 	for name, set := range map[string]bool{"store": p.Store != "", "retention": p.Retention != "", "redact": p.Redact != "", "redact_rules": p.RedactRules != nil,
-		"provider": p.Provider != "", "model": p.Model != "", "base_url": p.BaseURL != "", "prices": p.Prices != "", "chat": p.Chat != (chatSettings{})} {
+		"provider": p.Provider != "", "model": p.Model != "", "base_url": p.BaseURL != "", "prices": p.Prices != "", "chat": p.Chat != (chatSettings{}),
+		"sandbox": p.Sandbox.isSet()} {
 		if set {
 			return s, tidemark.Invalidf("%s: %s: only your own configuration can set it", local, name)
 		}
@@ -111,6 +115,12 @@ func (s *settings) read(file string, required bool) error {
 		if value != "" {
 			s.origins[name] = file
 		}
+	}
+	if err := s.Sandbox.check(); err != nil {
+		return tidemark.Invalidf("configuration %s: sandbox: %w", file, err)
+	}
+	if s.Sandbox.isSet() {
+		s.origins["sandbox"] = file
 	}
 	switch store.Redaction(s.Redact) {
 	case "":
@@ -170,7 +180,7 @@ func configCommand(a *app) *cobra.Command {
 			rows := []setting{{"store", withoutPassword(url), from}, {"color", fmt.Sprint(a.color), a.colorOrigin()},
 				{"retention", a.config.retention(), cmp.Or(a.config.origins["retention"], "default")},
 				{"redact", string(a.config.redaction()), cmp.Or(a.config.origins["redact"], "default")}}
-			rows = append(rows, a.modelSettings()...)
+			rows = append(append(rows, a.modelSettings()...), a.sandboxSetting())
 			t := a.table("NAME", "VALUE")
 			if origin {
 				t = a.table("NAME", "VALUE", "ORIGIN")

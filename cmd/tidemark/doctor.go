@@ -124,6 +124,9 @@ func (d *doctor) keys(ctx context.Context) error {
 
 // sandbox says what holds the programs that are run in one, layer by layer.
 func (d *doctor) sandbox() {
+	if mode, origin := d.sandboxMode(""); mode == sandboxOff {
+		d.add("sandbox", warning, "off (%s): programs of chats run with all that you may do", origin).Fix = "take sandbox: off out"
+	}
 	for _, l := range sandbox.Layers() {
 		state := healthy
 		if !l.On {

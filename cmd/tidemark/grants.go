@@ -48,7 +48,8 @@ func grantsCommand(a *app) *cobra.Command {
 		Short: "What you granted to sessions on this machine",
 		Long: `What a session may do without asking is granted by you, on this machine, for one
 project: approvals, loops, wakes, defined tools, variables of its shell, paths
-outside the project, limits. It is kept in a file of this machine, outside every
+outside the project, limits; and what the programs of all sessions of the project
+may have beyond their sandbox. It is kept in a file of this machine, outside every
 store. What a session brings from elsewhere is a proposal: you are asked once, when
 you go on with it in chat or in an editor.`,
 		Args: usage(cobra.NoArgs), RunE: help,
@@ -133,7 +134,7 @@ grant.`,
 			return a.print(rows, func(w io.Writer) error {
 				t := a.table("SESSION", "STATE", "KIND", "PROJECT", "WHAT")
 				for _, r := range rows {
-					t.row(fmt.Sprintf("%.8s", r.Session), r.State, string(r.Kind), r.Project, firstLine(cmp.Or(r.Text, "sha256:"+r.Hash)))
+					t.row(cmp.Or(fmt.Sprintf("%.8s", r.Session), "all"), r.State, string(r.Kind), r.Project, firstLine(cmp.Or(r.Text, "sha256:"+r.Hash)))
 				}
 				return t.print(w)
 			})
@@ -160,11 +161,15 @@ func (a *app) grantRows(ctx context.Context, matches func(grant.Grant) bool) ([]
 		if !matches(g) {
 			continue
 		}
-		r := grantRow{Session: g.Session, Project: g.Project, Kind: g.Kind, State: stateGranted, Hash: g.Hash, GrantedAt: g.At}
+		what := ""
+		if w, ok := g.Widens(); ok {
+			what = "programs in this project may " + w.String()
+		}
+		r := grantRow{Text: what, Session: g.Session, Project: g.Project, Kind: g.Kind, State: stateGranted, Hash: g.Hash, GrantedAt: g.At}
 		if g.Declined {
 			r.State = stateDeclined
 		}
-		if _, ok := known[g.Session]; !ok && s != nil {
+		if _, ok := known[g.Session]; !ok && s != nil && g.Session != "" {
 			known[g.Session] = a.claimsOf(ctx, s, g.Session)
 		}
 		if i := slices.IndexFunc(known[g.Session], func(p chat.Proposal) bool { return p.Thing == g.Thing }); i >= 0 {

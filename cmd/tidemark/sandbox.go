@@ -56,27 +56,6 @@ enforce.`,
 	return cmd
 }
 
-// policy is what programs of this project may do.
-func (a *app) policy(project string) (sandbox.Policy, error) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return sandbox.Policy{}, tidemark.Invalidf("no home folder: %w", err)
-	}
-	p := sandbox.Policy{Root: project, Home: home}
-	// What is not below the project is not there anyway.
-	for _, folder := range []func() (string, error){dataDir, configDir, stateDir} {
-		if dir, err := folder(); err == nil && filepath.IsAbs(dir) {
-			p.Hide = append(p.Hide, dir)
-		}
-	}
-	for _, file := range []string{a.keyFile, os.Getenv("TIDEMARK_KEY_FILE"), a.storePath()} {
-		if path, err := filepath.Abs(file); err == nil && file != "" {
-			p.Hide = append(p.Hide, path)
-		}
-	}
-	return p, nil
-}
-
 // storePath is the file or folder in which the store is, or "".
 func (a *app) storePath() string {
 	url, _, err := a.location()

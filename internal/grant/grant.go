@@ -6,8 +6,10 @@
 // have.
 //
 // The file holds no content: a grant is the SHA-256 of the exact thing, with
-// the user, the absolute project, and the session that it is for. It never
-// decides: whoever asks the person writes down the answer here.
+// the user, the absolute project, and the session that it is for. What programs
+// of a project may have beyond their sandbox is for all its sessions, and
+// written out: no session keeps it. The book never decides: whoever asks the
+// person writes down the answer here.
 //
 //	book := grant.Open(dir, user)
 //	mine := book.For("/home/ada/src/tide")
@@ -31,6 +33,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
 // Kind is what a thing is.
@@ -45,6 +48,7 @@ const (
 	Variable Kind = "variable" // of the shell's environment
 	Path     Kind = "path"     // a document, or where the shell is, outside the project
 	Limit    Kind = "limit"    // more than what is configured
+	Sandbox  Kind = "sandbox"  // what programs of a project may have beyond their sandbox
 )
 
 // Thing is exactly one thing, by its kind and its hash.
@@ -89,6 +93,9 @@ type Grant struct {
 	Thing
 	At       time.Time `json:"granted_at"`
 	Declined bool      `json:"declined,omitempty"`
+	// Widening is what a grant of the kind Sandbox is for, in JSON. Session is
+	// "" then.
+	Widening string `json:"widening,omitempty"`
 }
 
 // ErrUntrusted is a file that somebody else could have written, or that is
@@ -248,6 +255,48 @@ func (b *Book) For(project string) *Scope {
 type Scope struct {
 	book    *Book
 	project string
+}
+
+// Widen grants the programs of the project something beyond their sandbox, in
+// all sessions; when it returns nil, that is durable.
+func (s *Scope) Widen(ctx context.Context, w sandbox.Widening) error {
+	if s == nil || w.Empty() {
+		return nil
+	}
+	t := Of(Sandbox, w)
+	return s.book.change(ctx, func(all []Grant) []Grant {
+		if slices.ContainsFunc(all, func(g Grant) bool { return s.has(g, "") && g.Thing == t }) {
+			return all
+		}
+		return append(all, Grant{User: s.book.user, Project: s.project, Thing: t, At: time.Now().UTC().Truncate(time.Second), Widening: string(canonical(w))})
+	})
+}
+
+// Widenings returns what the programs of the project were granted. A file that
+// is not trusted grants nothing.
+func (s *Scope) Widenings() (all []sandbox.Widening) {
+	if s == nil {
+		return nil
+	}
+	grants, err := s.book.All()
+	if err != nil {
+		return nil
+	}
+	for _, g := range grants {
+		if w, ok := g.Widens(); ok && s.has(g, "") {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// Widens returns what a grant lets the programs of its project have, if it is
+// one of those and says what its hash is of.
+func (g Grant) Widens() (w sandbox.Widening, ok bool) {
+	if g.Kind != Sandbox || g.Declined || json.Unmarshal([]byte(g.Widening), &w) != nil {
+		return w, false
+	}
+	return w, Of(Sandbox, w) == g.Thing && w.Check() == nil
 }
 
 // Answers are what the person said to things of one session.

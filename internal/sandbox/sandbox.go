@@ -57,6 +57,9 @@ func (w Widening) String() string {
 	return strings.Join(parts, ", ")
 }
 
+// Empty reports whether nothing is allowed in addition.
+func (w Widening) Empty() bool { return len(w.Write) == 0 && len(w.Hosts) == 0 }
+
 // Check returns an error that says what of a widening cannot be meant.
 func (w Widening) Check() error {
 	for _, d := range w.Write {

@@ -1,0 +1,33 @@
+package sandbox
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Sees reports whether a confined program finds at a path what is there
+// outside, whatever links lead to it. What it has for itself, such as /tmp, does
+// not count.
+func (p Policy) Sees(path string) bool {
+	tops := slices.Concat(systemPaths, []string{p.Root}, p.Write, p.Read)
+	for _, name := range toolchains {
+		tops = append(tops, filepath.Join(p.Home, name))
+	}
+	return isBelowAny(tops, path) && !isBelowAny(p.Hide, path)
+}
+
+func isBelowAny(tops []string, path string) bool {
+	return slices.ContainsFunc(tops, func(top string) bool {
+		rel, err := filepath.Rel(followed(top), followed(path))
+		return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+	})
+}
+
+// followed is a path without links, where it is there.
+func followed(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return filepath.Clean(path)
+}

@@ -1,0 +1,170 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
+)
+
+// Sandbox holds the programs that the tools start.
+type Sandbox struct {
+	// Policy is what programs may do now. It is asked before each of them: a
+	// shell or interpreter that was started with another policy is started
+	// anew, so that what was taken back is gone.
+	Policy func() sandbox.Policy
+	// Confine puts a command into a sandbox; default sandbox.Confine.
+	Confine func(sandbox.Policy, *exec.Cmd) (*sandbox.Fence, error)
+}
+
+// confine puts a command into the sandbox, as it is now and with what was
+// allowed beyond it. Without a sandbox there is nothing to do.
+func (s *Sandbox) confine(more sandbox.Widening, cmd *exec.Cmd) (sandbox.Policy, *sandbox.Fence, error) {
+	if s == nil {
+		return sandbox.Policy{}, nil, nil
+	}
+	confine := s.Confine
+	if confine == nil {
+		confine = sandbox.Confine
+	}
+	p := s.Policy()
+	fence, err := confine(p.Widen(more), cmd)
+	return p, fence, err
+}
+
+// now is the policy that holds, nil without a sandbox.
+func (s *Sandbox) now() *sandbox.Policy {
+	if s == nil {
+		return nil
+	}
+	p := s.Policy()
+	return &p
+}
+
+// outOfDate reports whether a process was started with another policy than
+// what holds now.
+func (s *Sandbox) outOfDate(w *warm) bool {
+	return s != nil && !reflect.DeepEqual(w.policy, s.Policy())
+}
+
+// sees reports whether a program in the sandbox finds what is at a path.
+func (s *Sandbox) sees(path string) bool {
+	p := s.now()
+	return p == nil || p.Sees(path)
+}
+
+// belowAny reports whether a path is one of the others or lies in one of them,
+// whatever links lead there.
+func belowAny(tops []string, path string) bool {
+	path = realPath(path)
+	return slices.ContainsFunc(tops, func(top string) bool {
+		_, ok := below(realPath(top), path)
+		return ok
+	})
+}
+
+// realPath follows all links of a path, as far as it is there.
+func realPath(path string) string {
+	path = filepath.Clean(path)
+	for at, rest := path, ""; ; {
+		if real, err := filepath.EvalSymlinks(at); err == nil {
+			return filepath.Join(real, rest)
+		}
+		up := filepath.Dir(at)
+		if up == at {
+			return path
+		}
+		at, rest = up, filepath.Join(filepath.Base(at), rest)
+	}
+}
+
+// request is what a call asks of the sandbox.
+type request struct {
+	Hosts []string `json:"allow_hosts"`
+	Write []string `json:"allow_write"`
+}
+
+// requestSchema is the same for all tools that start programs.
+const requestSchema = `{"type":"object","description":"what this call needs beyond the sandbox that programs run in; the user is asked. Leave it out unless an earlier result said that the sandbox refused something",` +
+	`"properties":{"allow_hosts":{"type":"array","items":{"type":"string"},"description":"hosts to connect to: NAME, *.NAME, NAME:PORT"},` +
+	`"allow_write":{"type":"array","items":{"type":"string"},"description":"folders and files outside of the workspace to read and write, by their absolute paths"}},"additionalProperties":false}`
+
+// missing returns what of a request the sandbox does not allow now, by real
+// paths: a person decides about what is behind a link. The error is a sentence
+// for the model.
+func (b *Box) missing(r request) (w sandbox.Widening, err error) {
+	p := b.o.Sandbox.now()
+	if p == nil {
+		return w, nil
+	}
+	for _, host := range r.Hosts {
+		if host = strings.ToLower(host); !slices.Contains(p.Hosts, host) {
+			w.Hosts = append(w.Hosts, host)
+		}
+	}
+	for _, path := range r.Write {
+		if !filepath.IsAbs(path) {
+			return w, fmt.Errorf("sandbox: allow_write %q: want an absolute path", path)
+		}
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return w, fmt.Errorf("sandbox: allow_write %q: there is no such folder", path)
+		}
+		if _, holdsHome := below(real, realPath(p.Home)); holdsHome {
+			return w, fmt.Errorf("sandbox: allow_write %q: all of the home folder is too much; name a folder in it", path)
+		}
+		if belowAny(p.Hide, real) {
+			return w, fmt.Errorf("sandbox: allow_write %q: no program gets this", path)
+		}
+		if !belowAny(slices.Concat([]string{p.Root}, p.Write), real) {
+			w.Write = append(w.Write, real)
+		}
+	}
+	slices.Sort(w.Hosts)
+	slices.Sort(w.Write)
+	w.Hosts, w.Write = slices.Compact(w.Hosts), slices.Compact(w.Write)
+	return w, w.Check()
+}
+
+// widening returns what a call would add to the sandbox, for whoever is asked:
+// nothing for a request that its Run refuses.
+func (b *Box) widening(r request) sandbox.Widening {
+	w, err := b.missing(r)
+	if err != nil {
+		return sandbox.Widening{}
+	}
+	return w
+}
+
+var errNotAllowed = errors.New("not run: it would widen the sandbox, and the user did not allow exactly that")
+
+// widened returns what a call may have beyond the sandbox: what it asks for, if
+// that is what a person allowed.
+func (b *Box) widened(ctx context.Context, r request) (sandbox.Widening, error) {
+	w, err := b.missing(r)
+	if err != nil || w.Empty() {
+		return w, err
+	}
+	seen, _ := ctx.Value(seenKey{}).(Seen)
+	if !slices.Equal(seen.Widens.Hosts, w.Hosts) || !slices.Equal(seen.Widens.Write, w.Write) {
+		return w, errNotAllowed
+	}
+	return w, nil
+}
+
+// requestIn reads the request of a call whose other arguments are somebody
+// else's.
+func requestIn(input json.RawMessage) (r request) {
+	fields, err := readObject(input)
+	if raw, ok := fields["sandbox"]; err != nil || !ok || readRequest(raw, &r) != nil {
+		return request{}
+	}
+	return r
+}

@@ -1,0 +1,93 @@
+package tool
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
+)
+
+// A program that the sandbox holds back says so in its own words, most of which
+// are wrong: that a host does not exist, or a file. What is known better is
+// said behind it.
+
+var (
+	// noNetwork is what programs say who cannot look up a name or reach a host.
+	noNetwork = regexp.MustCompile(`(?i)could not resolve|name resolution|name or service not known|network is unreachable|no address associated|getaddrinfo|ENOTFOUND|EAI_AGAIN|ENETUNREACH|` +
+		`dial tcp|failed to establish a new connection|failed to lookup address|unable to resolve host|connection refused|proxyconnect|tunnel connection failed|CONNECT tunnel failed|ProxyError|address family not supported`)
+	// namedHost is where they name it.
+	namedHost = regexp.MustCompile(`(?i)(?:the sandbox does not allow the host "|could not resolve host: |could not resolve proxy: |unable to resolve host address .|lookup |ENOTFOUND |EAI_AGAIN |https?://(?:[^/\s@]*@)?)([a-z0-9][a-z0-9.-]*\.[a-z][a-z0-9-]*)`)
+	// noFile is what they say of files that are not there, or not theirs.
+	noFile = regexp.MustCompile(`(?i)no such file or directory|permission denied|read-only file system|operation not permitted|EROFS|EACCES|ENOENT|FileNotFoundError|PermissionError`)
+	// ownPath is what each sandbox has for itself.
+	ownPath = regexp.MustCompile(`^/(dev|proc|tmp|var/tmp)(/|$)`)
+	// namedPath is an absolute path, or one in the home folder.
+	namedPath = regexp.MustCompile(`(?:^|[\s'"=:(\x60])(~?/[^\s'":,;)\x60]+)`)
+)
+
+// refusal says in a sentence what the sandbox kept from a program that failed,
+// and how to get it; "" when it was something else.
+func refusal(p sandbox.Policy, command, text string) string {
+	said := command + "\n" + text
+	if noNetwork.MatchString(text) {
+		host := "HOST"
+		for _, m := range namedHost.FindAllStringSubmatch(said, -1) {
+			if name := strings.ToLower(m[1]); !slices.Contains(p.Hosts, name) {
+				host = name
+				break
+			}
+		}
+		if host == "HOST" && len(p.Hosts) > 0 && !strings.Contains(said, "sandbox does not allow") {
+			return "" // the hosts that it names are allowed, and fail by themselves
+		}
+		return fmt.Sprintf(`the sandbox does not let programs connect to other machines; to ask the user for it, call again with "sandbox": {"allow_hosts": [%q]}`, host)
+	}
+	for line := range strings.Lines(text) {
+		if why := refusedPath(p, line); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// refusedPath says what the sandbox kept from whoever wrote a line about a file.
+func refusedPath(p sandbox.Policy, line string) string {
+	if !noFile.MatchString(line) {
+		return ""
+	}
+	if name := namedProtected(line); name != "" && strings.Contains(strings.ToLower(line), "read-only") {
+		return fmt.Sprintf("the sandbox does not let programs change %s: what is in it runs by itself later; the write and edit tools can, and the user is asked", name)
+	}
+	missing := strings.Contains(strings.ToLower(line), "no such file")
+	for _, m := range namedPath.FindAllStringSubmatch(line, -1) {
+		path := m[1]
+		if rest, ok := strings.CutPrefix(path, "~/"); ok {
+			path = p.Home + "/" + rest
+		}
+		switch {
+		case belowAny(p.Hide, path):
+			return "this is where Tidemark keeps its sessions and keys, and no program gets it"
+		case belowAny(slices.Concat([]string{p.Root}, p.Write), path), p.Sees(path) && missing, ownPath.MatchString(path):
+		default:
+			folder := filepath.Dir(path)
+			if _, all := below(folder, p.Home); all {
+				folder = path
+			}
+			return fmt.Sprintf(`programs run in a sandbox, where files outside of the workspace are not there or cannot be changed; to ask the user for a folder, call again with "sandbox": {"allow_write": [%q]}`, folder)
+		}
+	}
+	return ""
+}
+
+// namedProtected returns what of the protected names a line is about.
+func namedProtected(line string) string {
+	for _, name := range sandbox.Protected {
+		if strings.Contains(line, name) {
+			return name
+		}
+	}
+	return ""
+}
