@@ -342,3 +342,15 @@ func TestWhatRunsByItselfIsAskedForEachTime(t *testing.T) {
 	}
 	wantText(t, sh(t, f.Box, "pwd; cat ../.mcp.json"), f.policy.Root+"/sub\n{}")
 }
+
+// A shell that is idle lives: what collects the garbage of the process above it
+// must not take the socket whose end ends everything.
+func TestAnIdleShellInASandboxIsNotEnded(t *testing.T) {
+	f := newFenced(t)
+	f.shell.o.Environ = append(f.shell.o.Environ, "GOGC=1")
+	for range 20 {
+		f.Reset(State{})
+		wantText(t, sh(t, f.Box, "a=1"), "(no output)")
+		wantText(t, sh(t, f.Box, "echo $a"), "1\n")
+	}
+}

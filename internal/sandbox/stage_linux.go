@@ -45,6 +45,7 @@ func stage(environ []string, signals <-chan os.Signal) (int, error) {
 		return 0, fmt.Errorf("close_range: %w", err)
 	}
 	control := os.NewFile(controlFD, "control")
+	defer runtime.KeepAlive(control) // who collects garbage would close it, and end the command
 	var told plan
 	if err := json.NewDecoder(control).Decode(&told); err != nil {
 		return 0, fmt.Errorf("plan: %w", err)
