@@ -81,7 +81,11 @@ The model is chosen by --provider and --model, by the environment
 (TIDEMARK_PROVIDER, TIDEMARK_MODEL, TIDEMARK_BASE_URL), or by provider, model and
 base_url in the configuration. Keys come from ANTHROPIC_API_KEY and
 OPENAI_API_KEY alone. A session that was begun with a model on this machine is
-local-only: it does not reach out unless --remote allows it.`,
+local-only: it does not reach out unless --remote allows it.
+
+Programs that the agent starts run in a sandbox: they see the project and the
+system's programs, and neither your other files nor the network. A call that needs
+more asks for it, and says what it would get.`,
 		Example: `  tidemark chat --provider demo
   tidemark chat -c
   tidemark chat --resume 7f3a --branch n1

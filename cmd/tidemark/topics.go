@@ -63,6 +63,8 @@ The store and its key:
                             keys of the providers; they are never kept
   ANTHROPIC_BASE_URL, OPENAI_BASE_URL, OLLAMA_HOST
                             where the providers are
+  TIDEMARK_SANDBOX          on (the default) or off: whether programs of
+                            conversations are held in a sandbox, like --sandbox
   TIDEMARK_KEY_FILE         path of the store's key file, like --key-file
   TIDEMARK_KEY_COMMAND      a command that prints what a key file holds
   TIDEMARK_PASSPHRASE_FILE  path of a file that holds the passphrase

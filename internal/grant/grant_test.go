@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/grant"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
 type approval struct {
@@ -148,5 +149,36 @@ func TestAFileThatIsNotTrustedGrantsNothing(t *testing.T) {
 				t.Error("not what was granted since")
 			}
 		})
+	}
+}
+
+func TestAWideningIsForAllSessionsOfOneProject(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	w := sandbox.Widening{Hosts: []string{"proxy.golang.org"}, Write: []string{"/data"}}
+	tide := grant.Open(dir, "1000").For("/src/tide")
+	for range 2 {
+		if err := tide.Widen(ctx, w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := tide.Widenings(); len(got) != 1 || got[0].String() != w.String() {
+		t.Errorf("granted %v", got)
+	}
+	for name, other := range map[string]*grant.Scope{"another project": grant.Open(dir, "1000").For("/src"), "another user": grant.Open(dir, "1001").For("/src/tide"), "no project": nil} {
+		if got := other.Widenings(); len(got) != 0 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	// A text that is not what the hash says grants nothing.
+	file := filepath.Join(dir, "grants.json")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(b), "proxy.golang.org", "evil.example.org")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := tide.Widenings(); len(got) != 0 {
+		t.Errorf("a changed text grants %v", got)
 	}
 }
