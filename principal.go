@@ -46,6 +46,12 @@ func TenantOf(name, user string) Principal {
 // are, their users and tokens, and who did what.
 func Operator() Principal { return TenantOf("", "operator") }
 
+// AuditorOf is the operator who looks at what was done in a tenant: it reads
+// the logs of ActKind there, and nothing else.
+func AuditorOf(tenant string) Principal {
+	return Principal{Tenant: tenant, User: Operator().User}
+}
+
 // Scope says who else may read something.
 type Scope struct {
 	With      string `json:"with"` // private, workspace or tenant

@@ -36,6 +36,14 @@ func refuseWriting(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
+// doing says that a call is about to change something.
+func (r *room) doing(ctx context.Context, tool string) context.Context {
+	if r.o.Doing == nil {
+		return ctx
+	}
+	return r.o.Doing(ctx, tool)
+}
+
 // wrote tells of a call that was to change something.
 func (r *room) wrote(ctx context.Context, tool, thing string, err error) {
 	if r.o.Wrote != nil {
@@ -78,6 +86,7 @@ func (o handOverOut) text() string {
 }
 
 func (r *room) handOver(ctx context.Context, req *sdk.CallToolRequest, in handOverIn) (out handOverOut, err error) {
+	ctx = r.doing(ctx, "hand_over")
 	defer func() { r.wrote(ctx, "hand_over", out.Session, err) }()
 	switch note := strings.TrimSpace(in.Note); {
 	case note == "":

@@ -39,6 +39,9 @@ type Options struct {
 	// Holder is who asks for sessions that somebody else has open; nil: nobody
 	// in particular.
 	Holder func(context.Context) tidemark.Holder
+	// Doing is told that a tool is about to change something, and returns the
+	// context that it goes on with. It may be nil.
+	Doing func(ctx context.Context, tool string) context.Context
 	// Wrote is told of every call that was to change something: the name of
 	// the tool, the id of what it is about, and what came of it.
 	Wrote func(ctx context.Context, tool, thing string, err error)

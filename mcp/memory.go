@@ -172,6 +172,7 @@ func (o writeMemoryOut) text() string {
 }
 
 func (r *room) writeMemory(ctx context.Context, _ *sdk.CallToolRequest, in writeMemoryIn) (out writeMemoryOut, err error) {
+	ctx = r.doing(ctx, "write_memory")
 	defer func() { r.wrote(ctx, "write_memory", out.Memory.ID, err) }()
 	if len(in.Text) > maxMemoryBytes {
 		return out, tidemark.Invalidf("a memory of %d bytes, at most %d are allowed: keep what matters", len(in.Text), maxMemoryBytes)
@@ -234,6 +235,7 @@ type removeMemoryOut struct {
 func (o removeMemoryOut) text() string { return "Forgot " + o.Removed + ".\n" }
 
 func (r *room) removeMemory(ctx context.Context, _ *sdk.CallToolRequest, in removeMemoryIn) (out removeMemoryOut, err error) {
+	ctx = r.doing(ctx, "remove_memory")
 	defer func() { r.wrote(ctx, "remove_memory", clip(in.ID, tidemark.MaxIDBytes), err) }()
 	s, err := r.o.Open(ctx)
 	if err != nil {

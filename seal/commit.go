@@ -162,6 +162,10 @@ func (p *plan) seal(ctx context.Context) error {
 		puts = append(puts, r)
 	}
 	for _, a := range p.plain.Appends {
+		if a.Log.Kind == tidemark.ActKind {
+			p.out.Appends = append(p.out.Appends, a) // whoever reads it has no key
+			continue
+		}
 		if err := p.append(ctx, a); err != nil {
 			return err
 		}

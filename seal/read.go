@@ -110,6 +110,10 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 		if hidden(log.Kind) {
 			return
 		}
+		if log.Kind == tidemark.ActKind {
+			b.inner.Lines(ctx, log, spans...)(yield)
+			return
+		}
 		r := lineReader{b: b, log: log}
 		for l, err := range b.inner.Lines(ctx, log, spans...) {
 			if err == nil {

@@ -360,6 +360,9 @@ func (s *Server) workspaceRoutes() {
 }
 
 func (s *Server) listAudit(ctx context.Context, in *listInput) (*struct{ Body Page[store.AuditLine] }, error) {
+	if s.o.NoAudit {
+		return nil, fail(ctx, errNoAudit())
+	}
 	users, t, err := s.administered(ctx, in.Tenant)
 	if err != nil {
 		return nil, fail(ctx, err)
@@ -372,6 +375,12 @@ func (s *Server) listAudit(ctx context.Context, in *listInput) (*struct{ Body Pa
 	}
 	most := s.limit(in.Limit)
 	page := Page[store.AuditLine]{Items: []store.AuditLine{}}
+	var fresh []store.AuditLine
+	if in.Cursor == "" {
+		if fresh, err = s.unchained(ctx, users, t.ID, most); err != nil {
+			return nil, fail(ctx, err)
+		}
+	}
 	// One is a line; before the first there is nothing.
 	if before != 1 {
 		for l, err := range users.AuditLines(ctx, t.ID, tidemark.Span{To: max(before-1, 0), Newest: most, Backwards: true}) {
@@ -384,6 +393,7 @@ func (s *Server) listAudit(ctx context.Context, in *listInput) (*struct{ Body Pa
 	if n := len(page.Items); n == most && page.Items[n-1].Seq > 1 {
 		page.Next = s.cursor(caller, page.Items[n-1].Seq)
 	}
+	page.Items = append(store.NotIn(fresh, page.Items), page.Items...)
 	return &struct{ Body Page[store.AuditLine] }{page}, nil
 }
 
@@ -395,6 +405,9 @@ type verifyAuditInput struct {
 }
 
 func (s *Server) verifyAudit(ctx context.Context, in *verifyAuditInput) (*struct{ Body AuditReport }, error) {
+	if s.o.NoAudit {
+		return nil, fail(ctx, errNoAudit())
+	}
 	users, t, err := s.administered(ctx, in.Tenant)
 	if err != nil {
 		return nil, fail(ctx, err)
@@ -404,7 +417,11 @@ func (s *Server) verifyAudit(ctx context.Context, in *verifyAuditInput) (*struct
 		return nil, fail(ctx, err)
 	}
 	anchors = append(anchors, in.Body.Anchors...)
-	head, faults, err := users.VerifyAudit(ctx, t.ID, anchors...)
+	from, err := s.acts(ctx, t.ID)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
+	head, faults, err := users.VerifyAudit(ctx, t.ID, from, anchors...)
 	if err != nil {
 		return nil, fail(ctx, err)
 	}

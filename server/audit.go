@@ -24,11 +24,19 @@ const (
 	auditPatience = 30 * time.Second
 )
 
-// auditQueue are the lines that are not written yet, by tenant. A tenant that
-// has some has one goroutine that writes them.
+// auditQueue is what is not in the audit log yet, by tenant. A tenant that has
+// some has one goroutine that writes it.
 type auditQueue struct {
 	mu      sync.Mutex
-	waiting map[string][]store.Audited
+	waiting map[string]*waitingAudits
+}
+
+// waitingAudits is what waits for a tenant: lines that nothing else holds, and
+// what is written down already and waits to be chained.
+type waitingAudits struct {
+	lines []store.Audited
+	acts  acts
+	n     int // all of it
 }
 
 // operators is the store that says who may do what.
@@ -46,6 +54,9 @@ func (s *Server) auditedBy(ctx context.Context, action, thing, outcome string) s
 // may not be the caller's own, and returns when that is durable. Thing is an id
 // or a path, never content.
 func (s *Server) auditIn(ctx context.Context, tenant, action, thing, outcome string) error {
+	if s.o.NoAudit {
+		return nil
+	}
 	users, err := s.operators(ctx)
 	if err != nil {
 		return err
@@ -53,29 +64,50 @@ func (s *Server) auditIn(ctx context.Context, tenant, action, thing, outcome str
 	return users.Audit(ctx, tenant, s.auditedBy(ctx, action, thing, outcome))
 }
 
-// auditLater writes it down soon: what was done is durable itself, and says
-// when and by whose lease.
+// auditLater writes down soon what changed nothing, or what a line that was
+// written ahead announced.
 func (s *Server) auditLater(ctx context.Context, action, thing, outcome string) {
+	if s.o.NoAudit {
+		return
+	}
 	tenant, did := CallerOf(ctx).Tenant, s.auditedBy(ctx, action, thing, outcome)
-	q := &s.audits
-	q.mu.Lock()
-	if q.waiting == nil {
-		q.waiting = make(map[string][]store.Audited)
-	}
-	waiting, writes := q.waiting[tenant]
-	full := len(waiting) >= maxAuditQueue
-	if !full {
-		q.waiting[tenant] = append(waiting, did)
-	}
-	q.mu.Unlock()
-	switch {
-	case full:
-		if err := s.writeAudit(ctx, tenant, []store.Audited{did}); err != nil {
+	queued := s.queueAudit(tenant, func(w *waitingAudits) bool {
+		if w.n >= maxAuditQueue {
+			return false
+		}
+		w.lines = append(w.lines, did)
+		return true
+	})
+	if !queued {
+		if err := s.writeAudit(ctx, tenant, waitingAudits{lines: []store.Audited{did}}); err != nil {
 			note(ctx, "audit", err.Error())
 		}
-	case !writes:
+	}
+}
+
+// queueAudit adds to what waits for a tenant, and sees to it that somebody
+// writes it.
+func (s *Server) queueAudit(tenant string, add func(*waitingAudits) bool) bool {
+	q := &s.audits
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w := q.waiting[tenant]
+	writes := w != nil
+	if !writes {
+		w = new(waitingAudits)
+	}
+	if !add(w) {
+		return false
+	}
+	w.n++
+	if !writes {
+		if q.waiting == nil {
+			q.waiting = make(map[string]*waitingAudits)
+		}
+		q.waiting[tenant] = w
 		go s.writeAudits(tenant)
 	}
+	return true
 }
 
 // writeAudits writes what waits for a tenant until nothing does.
@@ -90,41 +122,64 @@ func (s *Server) writeAudits(tenant string) {
 			}
 		}
 		batch := s.nextAudits(tenant)
-		if len(batch) == 0 {
+		if batch.n == 0 {
 			return
 		}
 		if err := s.writeAudit(context.Background(), tenant, batch); err != nil {
-			s.o.Log.Error("audit", "tenant", tenant, "error", err.Error(), "waiting", len(batch))
+			s.o.Log.Error("audit", "tenant", tenant, "error", err.Error(), "waiting", batch.n)
 			pause = min(2*pause, 10*time.Second)
 			continue
 		}
 		pause = auditLinger
-		s.audits.mu.Lock()
-		s.audits.waiting[tenant] = s.audits.waiting[tenant][len(batch):]
-		s.audits.mu.Unlock()
+		s.wroteAudits(tenant, batch)
 	}
 }
 
 // nextAudits returns what to write next. When there is nothing, whoever comes
 // next starts the writing again.
-func (s *Server) nextAudits(tenant string) []store.Audited {
+func (s *Server) nextAudits(tenant string) waitingAudits {
 	s.audits.mu.Lock()
 	defer s.audits.mu.Unlock()
-	waiting := s.audits.waiting[tenant]
-	if len(waiting) == 0 {
+	w := s.audits.waiting[tenant]
+	if w.n == 0 {
 		delete(s.audits.waiting, tenant)
+		return waitingAudits{}
 	}
-	return slices.Clone(waiting[:min(len(waiting), maxAuditBatch)])
+	next := waitingAudits{lines: slices.Clone(w.lines[:min(len(w.lines), maxAuditBatch)]), acts: make(acts), n: w.n}
+	for boot, all := range w.acts {
+		next.acts[boot] = slices.Clone(all[:min(len(all), maxAuditBatch)])
+	}
+	return next
 }
 
-func (s *Server) writeAudit(ctx context.Context, tenant string, did []store.Audited) error {
+// wroteAudits takes out of what waits what was written.
+func (s *Server) wroteAudits(tenant string, batch waitingAudits) {
+	s.audits.mu.Lock()
+	defer s.audits.mu.Unlock()
+	w := s.audits.waiting[tenant]
+	w.lines = w.lines[len(batch.lines):]
+	w.n -= len(batch.lines)
+	for boot, done := range batch.acts {
+		w.n -= len(done)
+		if w.acts[boot] = w.acts[boot][len(done):]; len(w.acts[boot]) == 0 {
+			delete(w.acts, boot)
+		}
+	}
+}
+
+func (s *Server) writeAudit(ctx context.Context, tenant string, w waitingAudits) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
 	defer stop()
+	for boot, acts := range w.acts {
+		if err := boot.Chain(ctx, acts...); err != nil {
+			return err
+		}
+	}
 	users, err := s.operators(ctx)
 	if err != nil {
 		return err
 	}
-	return users.Audit(ctx, tenant, did...)
+	return users.Audit(ctx, tenant, w.lines...)
 }
 
 // FlushAudit returns when everything that was done is in the audit log, or
@@ -136,7 +191,7 @@ func (s *Server) FlushAudit(ctx context.Context) error {
 		waits := len(s.audits.waiting)
 		s.audits.mu.Unlock()
 		if waits == 0 {
-			return nil
+			return s.endBoots(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -146,10 +201,13 @@ func (s *Server) FlushAudit(ctx context.Context) error {
 	}
 }
 
-// AnchorAudit keeps the head of every tenant's audit log beside it, and returns
-// the heads. Whoever runs the server calls it now and then, and puts what it
+// AnchorAudit chains what servers did not live to chain, keeps the head of every
+// tenant's audit log beside it, and returns the heads. Whoever runs the server calls it now and then, and puts what it
 // returns where the store does not reach: a file, another machine.
 func (s *Server) AnchorAudit(ctx context.Context) ([]store.Anchor, error) {
+	if s.o.NoAudit {
+		return nil, nil
+	}
 	users, err := s.operators(ctx)
 	if err != nil {
 		return nil, err
@@ -165,6 +223,9 @@ func (s *Server) AnchorAudit(ctx context.Context) ([]store.Anchor, error) {
 	}
 	var heads []store.Anchor
 	for _, id := range tenants {
+		if err := s.chainLeft(ctx, users, id); err != nil {
+			return heads, err
+		}
 		head, err := users.KeepAnchor(ctx, id)
 		if err != nil {
 			return heads, err
@@ -176,39 +237,67 @@ func (s *Server) AnchorAudit(ctx context.Context) ([]store.Anchor, error) {
 	return heads, nil
 }
 
-// audited writes down every call that changes something, and every one that a
-// known caller was refused. routes knows what calls are called.
+// audited sees to it that every call that changes something has a line, and
+// every one that a known caller was refused. A change brings its line along; what
+// does not is written down here. routes knows what calls are called.
 func (s *Server) audited(routes *http.ServeMux, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out, ok := w.(*recorder)
 		if !ok {
 			out = &recorder{ResponseWriter: w}
 		}
+		_, route := routes.Handler(r)
+		action := route
+		if route == "" {
+			action = r.Method
+		} else if !strings.Contains(route, " ") {
+			action = r.Method + " " + route
+		}
+		r = r.WithContext(doing(r.Context(), action, r.URL.Path))
+		ctx := r.Context()
 		defer func() {
-			refusal := out.status == http.StatusForbidden
-			_, route := routes.Handler(r)
 			if out.status < 400 && changes(r, route) && changesAccess(r) {
 				s.accessChanged()
 			}
-			if CallerOf(r.Context()).Tenant == "" || !refusal && (!changes(r, route) || auditsItself(r) && out.status < 400) {
+		}()
+		if s.o.NoAudit || CallerOf(ctx).Tenant == "" {
+			next.ServeHTTP(out, r)
+			return
+		}
+		ahead := isAhead(r, route)
+		if ahead {
+			if err := s.writeAhead(ctx, deedOf(ctx), r); err != nil {
+				note(ctx, "audit", err.Error())
+				answerProblem(out, away("what you ask for is written down first, and that failed: nothing was done"))
 				return
 			}
-			outcome := store.AuditDone
+		}
+		out.before = func(status int) {
+			if status == http.StatusForbidden {
+				s.auditRefused(ctx, action, r.URL.Path)
+			}
+		}
+		defer func() {
+			failed := out.status == 0 || out.status >= 400
 			switch {
-			case refusal:
-				outcome = store.AuditRefused
-			case out.status == 0 || out.status >= 400:
-				outcome = store.AuditFailed
+			case out.status == http.StatusForbidden, !ahead && !changes(r, route), carried(ctx) && !failed:
+			case failed && changes(r, route):
+				s.auditLater(ctx, action, r.URL.Path, store.AuditFailed)
+			case !failed && !auditsItself(r) && !readsAudit(r.URL.Path):
+				s.auditLater(ctx, action, r.URL.Path, store.AuditDone)
 			}
-			if route == "" {
-				route = r.Method
-			} else if !strings.Contains(route, " ") {
-				route = r.Method + " " + route
-			}
-			s.auditLater(r.Context(), route, r.URL.Path, outcome)
 		}()
 		next.ServeHTTP(out, r)
 	})
+}
+
+// auditRefused writes down that somebody was refused, before they are told.
+func (s *Server) auditRefused(ctx context.Context, action, thing string) {
+	within, stop := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
+	defer stop()
+	if err := s.auditIn(within, CallerOf(ctx).Tenant, action, thing, store.AuditRefused); err != nil {
+		note(ctx, "audit", err.Error())
+	}
 }
 
 // changes reports whether a call is one that changes something. Some that
@@ -244,23 +333,9 @@ const refusalEvery = time.Minute
 // AuditRefusals returns what a Gate tells of those who were not let in and
 // whose tenant is known: it writes them to the audit log.
 func AuditRefusals(users *store.Store) func(context.Context, Refusal) {
-	var mu sync.Mutex
-	told := make(map[Refusal]time.Time)
+	var told seldom
 	return func(ctx context.Context, why Refusal) {
-		if why.Tenant == "" {
-			return
-		}
-		mu.Lock()
-		now := time.Now()
-		again := now.Sub(told[why]) < refusalEvery
-		if !again {
-			if len(told) >= maxRemembered {
-				clear(told)
-			}
-			told[why] = now
-		}
-		mu.Unlock()
-		if again {
+		if why.Tenant == "" || !told.first(why, time.Now()) {
 			return
 		}
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)

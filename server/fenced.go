@@ -10,24 +10,30 @@ import (
 
 // fenced is a Backend without what says who may do what. Where one store holds
 // both, a caller who could write there could make themselves an admin.
-type fenced struct{ tidemark.Backend }
+type fenced struct {
+	tidemark.Backend
+	whole bool       // nothing is hidden: the caller is the operator
+	also  store.Also // adds to each batch who sent it
+}
+
+func (f fenced) hides(k tidemark.Key) bool { return !f.whole && store.IsOperators(k) }
 
 func (f fenced) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, error) {
-	if store.IsOperators(key) {
+	if f.hides(key) {
 		return tidemark.Record{}, tidemark.NotFoundf("%s: not found", key)
 	}
 	return f.Backend.Get(ctx, key)
 }
 
 func (f fenced) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark.Record, error] {
-	if store.IsOperators(tidemark.Key{Kind: q.Kind}) {
+	if f.hides(tidemark.Key{Kind: q.Kind}) {
 		return func(func(tidemark.Record, error) bool) {}
 	}
 	return f.Backend.List(ctx, q)
 }
 
 func (f fenced) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
-	if store.IsOperators(log) {
+	if f.hides(log) {
 		return func(func(tidemark.Line, error) bool) {}
 	}
 	return f.Backend.Lines(ctx, log, spans...)
@@ -35,11 +41,11 @@ func (f fenced) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.S
 
 func (f fenced) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
 	for key := range keysOf(b) {
-		if store.IsOperators(key) {
+		if f.hides(key) {
 			return tidemark.Receipt{}, tidemark.ErrDenied
 		}
 	}
-	return f.Backend.Commit(ctx, b)
+	return f.also.Commit(ctx, f.Backend, b)
 }
 
 // keysOf yields every key that a batch names.
@@ -84,7 +90,7 @@ func (f fenced) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark
 			return
 		}
 		for k, err := range w.Walk(ctx, after) {
-			if err == nil && store.IsOperators(k) {
+			if err == nil && f.hides(k) {
 				continue
 			}
 			if !yield(k, err) {
@@ -95,7 +101,7 @@ func (f fenced) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark
 }
 
 func (f fenced) Wait(ctx context.Context, log tidemark.Key, after int64) error {
-	if w, ok := f.Backend.(tidemark.Watcher); ok && !store.IsOperators(log) {
+	if w, ok := f.Backend.(tidemark.Watcher); ok && !f.hides(log) {
 		return w.Wait(ctx, log, after)
 	}
 	return tidemark.Unsupportedf("this store wakes nobody")

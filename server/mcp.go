@@ -18,8 +18,12 @@ type MCP struct {
 	Open   func(context.Context) (*store.Store, error)
 	Fleet  func(context.Context) (*store.Store, error) // knows the agents
 	Holder func(context.Context) tidemark.Holder
-	Wrote  func(ctx context.Context, tool, thing string, err error)
-	Tell   func(context.Context, error) error // an error as the caller may see it
+	// Doing says that a tool is about to change something: what is done with the
+	// context that it returns is written down as that.
+	Doing func(ctx context.Context, tool string) context.Context
+	// Wrote is told how that ended.
+	Wrote func(ctx context.Context, tool, thing string, err error)
+	Tell  func(context.Context, error) error // an error as the caller may see it
 }
 
 // mcpRoutes mounts the handlers: one for those who may write, one for those who
@@ -32,7 +36,7 @@ func (s *Server) mcpRoutes() {
 		return
 	}
 	of := func(write bool) http.Handler {
-		return s.o.MCP(MCP{Write: write, Open: known(s.store), Fleet: known(s.fleet), Holder: s.asked, Wrote: s.mcpWrote, Tell: fail})
+		return s.o.MCP(MCP{Write: write, Open: known(s.store), Fleet: known(s.fleet), Holder: s.asked, Doing: mcpDoing, Wrote: s.mcpWrote, Tell: fail})
 	}
 	reads, writes := of(false), of(true)
 	s.mux.HandleFunc(mcpPath, func(w http.ResponseWriter, r *http.Request) {
@@ -58,12 +62,19 @@ func known(open func(context.Context) (*store.Store, error)) func(context.Contex
 	}
 }
 
+func mcpDoing(ctx context.Context, tool string) context.Context {
+	return doing(ctx, "MCP "+tool, mcpPath)
+}
+
 // mcpWrote writes down what a tool did: the request does not tell, as all calls
 // of the protocol look alike from outside.
 func (s *Server) mcpWrote(ctx context.Context, tool, thing string, err error) {
 	outcome := store.AuditDone
-	if err != nil {
+	switch {
+	case err != nil:
 		outcome = store.AuditFailed
+	case carried(ctx):
+		return
 	}
 	s.auditLater(ctx, "MCP "+tool, thing, outcome)
 }

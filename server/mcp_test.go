@@ -22,7 +22,7 @@ import (
 // withMCP serves other agents as cmd does.
 func withMCP(o *Options) {
 	o.MCP = func(c MCP) http.Handler {
-		return mcp.Handler(mcp.Options{Write: c.Write, Open: c.Open, Fleet: c.Fleet, Holder: c.Holder, Wrote: c.Wrote, Tell: c.Tell,
+		return mcp.Handler(mcp.Options{Write: c.Write, Open: c.Open, Fleet: c.Fleet, Holder: c.Holder, Doing: c.Doing, Wrote: c.Wrote, Tell: c.Tell,
 			Since: func(s string) (time.Time, error) { return timeOf("since", s) }})
 	}
 }
@@ -141,7 +141,7 @@ func TestWhatAgentsChangeIsInTheAuditLogAndWhatTheyReadIsNot(t *testing.T) {
 		did = append(did, fmt.Sprint(a.Action, " ", a.Outcome))
 	}
 	slices.Sort(did)
-	if want := []string{"MCP remove_memory failed", "MCP write_memory done"}; !slices.Equal(did, want) {
+	if want := []string{"GET /api/v1/audit begun", "MCP remove_memory failed", "MCP write_memory done"}; !slices.Equal(did, want) {
 		t.Errorf("the audit log says %q, want %q", did, want)
 	}
 	if strings.Contains(string(got.Body), "Oslo") {

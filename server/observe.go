@@ -75,19 +75,25 @@ type recorder struct {
 	status int
 	bytes  int64
 	id     string
+	before func(status int) // is told before the answer begins; nil: nobody is
+}
+
+func (w *recorder) begin(status int) {
+	if w.status == 0 {
+		w.status = status
+		if w.before != nil {
+			w.before(status)
+		}
+	}
 }
 
 func (w *recorder) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-	}
+	w.begin(status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *recorder) Write(b []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.begin(http.StatusOK)
 	n, err := w.ResponseWriter.Write(b)
 	w.bytes += int64(n)
 	return n, err

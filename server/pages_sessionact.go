@@ -7,7 +7,6 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
-	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
 
@@ -26,11 +25,6 @@ func (s *Server) sessionActs() {
 			}
 			f.value = func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
 			err := do(r.Context(), f)
-			outcome := store.AuditDone
-			if err != nil {
-				outcome = store.AuditFailed
-			}
-			s.auditLater(r.Context(), "POST /sessions/{id}/"+name, r.URL.Path, outcome)
 			return f.next, web.Say("", f.notice), err
 		})
 	}

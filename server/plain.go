@@ -92,9 +92,6 @@ func (s *Server) backendCalls() http.Handler {
 			return nil, tidemark.NotFoundf("this server has no store for such clients")
 		}
 		b, err := s.o.Backend(r.Context(), c.Principal)
-		if err != nil || c.Operator && c.Token == "" {
-			return b, err
-		}
-		return fenced{b}, nil
+		return fenced{Backend: b, whole: c.Operator && c.Token == "", also: s.writtenDown(c.Principal, true)}, err
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -52,6 +53,14 @@ type Options struct {
 	// Backend returns what is kept for a principal as it is kept, for clients
 	// that bring their own rules and keys; nil: none can.
 	Backend func(context.Context, tidemark.Principal) (tidemark.Backend, error)
+	// Acts returns the places where it is written down who did what in a tenant;
+	// nil: the stores that were opened.
+	Acts func(ctx context.Context, tenant string) ([]tidemark.Backend, error)
+	// Together says that what all principals of a tenant do is written down in
+	// one place, and not in a store of each.
+	Together bool
+	// NoAudit says that the store cannot keep an audit log.
+	NoAudit bool
 	// Inspect tells what the pages say of where things are kept: how large that
 	// is, by which keys it opens, what copies there are; nil: nothing is known.
 	Inspect func(context.Context, tidemark.Principal) (Inspection, error)
@@ -123,6 +132,8 @@ type Server struct {
 	tallies tallies // what sessions used
 
 	audits auditQueue // what is not in the audit log yet
+	boots  boots      // what is written down with each change
+	reads  seldom     // who read the audit log
 
 	access accessChanges // who may do what
 
@@ -192,15 +203,19 @@ func (s *Server) storeOf(ctx context.Context, p tidemark.Principal) (*store.Stor
 	}
 	st, err := s.o.Open(ctx, p)
 	if err == nil {
+		st = st.With(s.writtenDown(p, false))
 		o.store = st
+		b := st.Backend()
+		o.backend.Store(&b)
 	}
 	return st, err
 }
 
 // opened is the store of a principal, once it is open.
 type opened struct {
-	mu    sync.Mutex
-	store *store.Store
+	mu      sync.Mutex
+	store   *store.Store
+	backend atomic.Pointer[tidemark.Backend] // of the same
 }
 
 // store returns the caller's store.

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"strings"
 	"time"
@@ -23,8 +22,10 @@ import (
 // off, shows against an anchor: the length and the hash that the log once had,
 // kept where that hand does not reach.
 
-// The outcomes of what was tried.
+// The outcomes of what was tried. What is begun is written down before it has
+// any effect, and what came of it in a line of its own.
 const (
+	AuditBegun   = "begun"
 	AuditDone    = "done"
 	AuditRefused = "refused"
 	AuditFailed  = "failed"
@@ -40,9 +41,19 @@ type Audited struct {
 	Thing   string    `json:"thing,omitempty"` // an id or a path, never content
 	Outcome string    `json:"outcome"`
 	Request string    `json:"request,omitempty"` // the id of the request
+
+	// Of what was written down in the commit of the change itself: whose log it
+	// is for, which line of which boot of which node it is (tidemark.ActLog), and
+	// the id of the batch, which stands with everything that the change wrote.
+	Tenant string `json:"tenant,omitempty"`
+	Node   string `json:"node,omitempty"`
+	Boot   string `json:"boot,omitempty"`
+	N      int64  `json:"n,omitempty"`
+	Batch  string `json:"batch,omitempty"`
 }
 
-// AuditLine is a line of the audit log as people see it.
+// AuditLine is a line of the audit log as people see it. One that is not
+// chained yet has neither Seq nor Hash.
 type AuditLine struct {
 	Seq int64 `json:"seq"`
 	Audited
@@ -66,7 +77,8 @@ type Anchor struct {
 	At     time.Time `json:"at"`
 }
 
-// AuditFault is a place where an audit log is not as it was written.
+// AuditFault is a place where an audit log is not as it was written. Seq is 0
+// for a line that is not chained; What names it then.
 type AuditFault struct {
 	Seq  int64  `json:"seq"`
 	What string `json:"what"`
@@ -99,46 +111,56 @@ func (s *Store) Audit(ctx context.Context, tenant string, did ...Audited) error 
 	if len(did) == 0 {
 		return nil
 	}
-	log := auditKey(tenant)
-	bodies := make([]json.RawMessage, len(did))
+	bodies := make([][]byte, len(did))
 	for i, d := range did {
-		if d.At.IsZero() {
-			d.At = s.now()
-		}
-		d.At = keepable(d.At)
-		for _, text := range []*string{&d.Who, &d.Name, &d.Token, &d.Action, &d.Thing, &d.Outcome, &d.Request} {
-			*text = s.withoutSecrets(auditText(*text))
-		}
-		body, err := encode(d)
+		body, _, err := s.auditedBody(d)
 		if err != nil {
 			return err
 		}
 		bodies[i] = body
 	}
-	return retry(ctx, func() error {
-		head, err := s.AuditHead(ctx, tenant)
-		// A last line that somebody damaged is found by verify, and does not
-		// keep what happens now from being written down.
-		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+	return retry(ctx, func() error { return s.chain(ctx, tenant, bodies) })
+}
+
+// auditedBody is what was done as it is kept, and when.
+func (s *Store) auditedBody(d Audited) ([]byte, time.Time, error) {
+	if d.At.IsZero() {
+		d.At = s.now()
+	}
+	d.At = keepable(d.At)
+	for _, text := range []*string{&d.Who, &d.Name, &d.Token, &d.Action, &d.Thing, &d.Outcome, &d.Request} {
+		*text = s.withoutSecrets(auditText(*text))
+	}
+	body, err := encode(d)
+	return body, d.At, err
+}
+
+// chain adds lines behind the newest one, and puts records with them. It
+// returns ErrConflict when somebody else was quicker.
+func (s *Store) chain(ctx context.Context, tenant string, bodies [][]byte, puts ...tidemark.Record) error {
+	head, err := s.AuditHead(ctx, tenant)
+	// A last line that somebody damaged is found by verify, and does not
+	// keep what happens now from being written down.
+	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+		return err
+	}
+	log := auditKey(tenant)
+	a := tidemark.Append{Log: log}
+	at, prev := s.now(), head.Hash
+	for i, did := range bodies {
+		b := auditBody{Seq: head.Length + int64(i) + 1, Prev: prev, Did: did}
+		b.Hash = auditHash(tenant, b)
+		prev = b.Hash
+		body, err := encode(b)
+		if err != nil {
 			return err
 		}
-		a := tidemark.Append{Log: log}
-		at, prev := s.now(), head.Hash
-		for i, did := range bodies {
-			b := auditBody{Seq: head.Length + int64(i) + 1, Prev: prev, Did: did}
-			b.Hash = auditHash(tenant, b)
-			prev = b.Hash
-			body, err := encode(b)
-			if err != nil {
-				return err
-			}
-			l := tidemark.Line{Seq: b.Seq, Kind: kindAudit, At: at, Body: body}
-			l.Sum = l.Checksum(log)
-			a.Lines = append(a.Lines, l)
-		}
-		_, err = s.commit(ctx, tidemark.Batch{At: at, Appends: []tidemark.Append{a}})
-		return err
-	})
+		l := tidemark.Line{Seq: b.Seq, Kind: kindAudit, At: at, Body: body}
+		l.Sum = l.Checksum(log)
+		a.Lines = append(a.Lines, l)
+	}
+	_, err = s.commit(ctx, tidemark.Batch{At: at, Puts: puts, Appends: []tidemark.Append{a}})
+	return err
 }
 
 // auditText makes a word of a line short and whole.
@@ -250,80 +272,6 @@ func (s *Store) Anchors(ctx context.Context, tenant string) ([]Anchor, error) {
 		all = append(all, a)
 	}
 	return all, nil
-}
-
-// VerifyAudit reads the audit log of a tenant and returns its head and each
-// place where it is not as it was written, in itself and against anchors.
-// Anchors of other tenants are passed over. The error is for what could not be
-// looked at.
-func (s *Store) VerifyAudit(ctx context.Context, tenant string, anchors ...Anchor) (Anchor, []AuditFault, error) {
-	v := auditVerifier{tenant: tenant, anchors: make(map[int64][]Anchor)}
-	for _, a := range anchors {
-		if a.Tenant == tenant {
-			v.anchors[a.Length] = append(v.anchors[a.Length], a)
-		}
-	}
-	log := auditKey(tenant)
-	for l, err := range s.backend.Lines(ctx, log) {
-		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-			return v.head, v.faults, err
-		}
-		var b auditBody
-		if err == nil {
-			b, _, err = auditLine(log, l)
-		}
-		// What is beside the fields that are hashed was not written by us.
-		if again, _ := encode(b); err == nil && !bytes.Equal(again, l.Body) {
-			err = &tidemark.Damage{Key: log, Seq: l.Seq, What: "it holds more than was written"}
-		}
-		v.line(l.Seq, b, err)
-	}
-	for _, a := range anchors {
-		if a.Tenant == tenant && a.Length > v.head.Length {
-			v.fault(v.head.Length+1, "cut off: there were %d lines on %s", a.Length, a.At.Format(time.RFC3339))
-			break
-		}
-	}
-	v.head.Tenant, v.head.At = tenant, s.now()
-	return v.head, v.faults, nil
-}
-
-// auditVerifier follows a chain.
-type auditVerifier struct {
-	tenant  string
-	anchors map[int64][]Anchor
-	head    Anchor
-	lost    bool // the line before could not be read: what it held is not known
-	faults  []AuditFault
-}
-
-func (v *auditVerifier) fault(seq int64, format string, args ...any) {
-	v.faults = append(v.faults, AuditFault{Seq: seq, What: fmt.Sprintf(format, args...)})
-}
-
-// line looks at the next line. After a fault it goes on from what the line
-// itself says, so that one fault is not told for every line behind it.
-func (v *auditVerifier) line(seq int64, b auditBody, err error) {
-	before := v.head.Hash
-	switch {
-	case err != nil:
-		v.fault(seq, "changed: %s", err)
-	case b.Seq > seq:
-		v.fault(seq, "removed: line %d stands here", b.Seq)
-	case b.Seq < seq:
-		v.fault(seq, "inserted or moved: line %d stands here", b.Seq)
-	case b.Prev != before && !v.lost:
-		v.fault(seq, "not written after the line that stands before it: one of the two was replaced")
-	case b.Hash != auditHash(v.tenant, b):
-		v.fault(seq, "changed: its hash is another")
-	}
-	v.head.Length, v.head.Hash, v.lost = seq, b.Hash, err != nil
-	for _, a := range v.anchors[seq] {
-		if a.Hash != b.Hash {
-			v.fault(seq, "replaced: it had another hash on %s", a.At.Format(time.RFC3339))
-			break
-		}
-	}
 }
 
 // ParseAnchors reads anchors, a JSON object a line, as they are kept in a file.

@@ -28,7 +28,7 @@ func audit(t *testing.T, s *store.Store, n int) {
 
 func verified(t *testing.T, s *store.Store, anchors ...store.Anchor) []store.AuditFault {
 	t.Helper()
-	_, faults, err := s.VerifyAudit(t.Context(), audited, anchors...)
+	_, faults, err := s.VerifyAudit(t.Context(), audited, nil, anchors...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestAnAuditLogIsWholeAndSaysWhoDidWhat(t *testing.T) {
 			})
 		}
 		all.Wait()
-		head, faults, err := s.VerifyAudit(t.Context(), audited)
+		head, faults, err := s.VerifyAudit(t.Context(), audited, nil)
 		if err != nil || len(faults) > 0 || head.Length != 80 {
 			t.Errorf("%+v, %v, %v", head, faults, err)
 		}
@@ -85,7 +85,7 @@ func TestAnAuditLogIsWholeAndSaysWhoDidWhat(t *testing.T) {
 				t.Errorf("%+v, %v", l, err)
 			}
 		}
-		if _, faults, err := s.VerifyAudit(t.Context(), "0a0a0a0a-0000-8000-8000-000000000002", head); err != nil || len(faults) > 0 {
+		if _, faults, err := s.VerifyAudit(t.Context(), "0a0a0a0a-0000-8000-8000-000000000002", nil, head); err != nil || len(faults) > 0 {
 			t.Errorf("the log of another tenant: %v, %v", faults, err)
 		}
 	})

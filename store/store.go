@@ -60,6 +60,7 @@ const (
 	kindWorkspace  = "workspace"  // record: TENANT.WORKSPACE
 	kindToken      = "token"      // record: a service token, grouped by its tenant
 	kindAudit      = "audit"      // log: TENANT, who did what, each line chained to the one before
+	kindBoot       = "boot"       // record: TENANT.NODE.BOOT, how far what a server did is chained; see tidemark.ActLog
 	kindAnchor     = "anchor"     // log: TENANT, heads that the audit log had
 	kindServerKey  = "serverkey"  // record: NAME, a secret that all servers of the store share
 	kindSignOut    = "signout"    // record: HASH, a cookie that is not good any more
@@ -122,7 +123,8 @@ type Store struct {
 	backend tidemark.Backend
 	o       Options
 	grown   chan struct{} // holds one element when something was appended and not yet indexed
-	settled atomic.Bool   // the store is sealed, or marked as plain: it stays what it is
+	settled *atomic.Bool  // the store is sealed, or marked as plain: it stays what it is
+	also    Also          // adds to each batch; nil: nothing is added
 }
 
 // Self is this process as the holder of a session, under the name that others
@@ -132,7 +134,7 @@ func Self(program string) tidemark.Holder { return process.Self(program) }
 
 // New returns a Store over b, which it closes when it is closed.
 func New(b tidemark.Backend, o *Options) *Store {
-	s := &Store{backend: b, grown: make(chan struct{}, 1)}
+	s := &Store{backend: b, grown: make(chan struct{}, 1), settled: new(atomic.Bool)}
 	if o != nil {
 		s.o = *o
 	}
@@ -233,7 +235,7 @@ func (s *Store) commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt,
 // send commits a batch, and looks what became of it where that is not known.
 func (s *Store) send(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
 	for try := range tries {
-		receipt, err := s.backend.Commit(ctx, b)
+		receipt, err := s.also.Commit(ctx, s.backend, b)
 		if err == nil && len(b.Appends) > 0 {
 			s.signal()
 		}

@@ -207,6 +207,12 @@ func (s *Store) Tokens(ctx context.Context, tenant, after string) iter.Seq2[Toke
 	}
 }
 
+// Token returns a token of a tenant, or of any when that is "": ErrNotFound.
+func (s *Store) Token(ctx context.Context, tenant, id string) (Token, error) {
+	t, _, err := s.token(ctx, tenant, id)
+	return t.Token, err
+}
+
 // RevokeToken ends a token of a tenant, or of any when that is "", for ever:
 // ErrNotFound. Revoking it again changes nothing.
 func (s *Store) RevokeToken(ctx context.Context, tenant, id string) (Token, error) {

@@ -113,13 +113,14 @@ type StoreBackup struct {
 type StoreAudit struct {
 	Lines  []AuditLine  `json:"lines"`
 	Next   string       `json:"next,omitempty"`
+	None   bool         `json:"none,omitempty"` // the store keeps no audit log
 	Verify *Task        `json:"verify,omitempty"`
 	Report *AuditReport `json:"report,omitempty"`
 }
 
 // AuditLine is what somebody did.
 type AuditLine struct {
-	Seq     int64     `json:"seq"`
+	Seq     int64     `json:"seq"` // 0: it is not chained yet
 	At      time.Time `json:"at,omitzero"`
 	Who     string    `json:"who"`
 	Token   string    `json:"token,omitempty"`

@@ -52,6 +52,7 @@ type writer struct {
 // pending is a batch that waits for its answer.
 type pending struct {
 	batch   *tidemark.Batch
+	acts    []act // what is written down with it
 	receipt tidemark.Receipt
 	err     error
 	done    chan struct{}
@@ -65,9 +66,13 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	if err := batch.Check(); err != nil {
 		return tidemark.Receipt{}, err
 	}
+	acts, err := b.takeActs(&batch)
+	if err != nil {
+		return tidemark.Receipt{}, err
+	}
 	w := b.db.writer(b.who)
 	defer b.db.letGo(w)
-	p := &pending{batch: &batch, done: make(chan struct{})}
+	p := &pending{batch: &batch, acts: acts, done: make(chan struct{})}
 	w.add(p)
 	select {
 	case <-p.done:

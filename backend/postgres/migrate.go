@@ -26,7 +26,7 @@ var policies string
 
 // Schema is the version of the tables that this program works with, the last of
 // the migrations.
-const Schema = 3
+const Schema = 4
 
 // versionTable is where goose notes what was applied.
 const versionTable = "tidemark.goose_db_version"
@@ -266,6 +266,7 @@ var grants = map[string][]string{
 	"line":             {"SELECT", "INSERT", "DELETE"},
 	"word":             {"SELECT", "INSERT", "UPDATE", "DELETE"},
 	"share":            {"SELECT", "INSERT", "UPDATE", "DELETE"},
+	"act":              {"SELECT", "INSERT"},
 	"made":             {"SELECT"},
 	"goose_db_version": {"SELECT"},
 	"sessions":         {"SELECT"},

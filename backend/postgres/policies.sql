@@ -1,4 +1,4 @@
--- What each row of the five tables is worth to whom. Made anew, whole, by
+-- What each row of the six tables is worth to whom. Made anew, whole, by
 -- every migration that finds it otherwise. A setting that is missing is null,
 -- and equals nothing: no rows. The sub-selects are worked out once a statement,
 -- and never by the planner, who would trip over a setting that is no id.
@@ -8,6 +8,7 @@ alter table tidemark.log    enable row level security, force row level security;
 alter table tidemark.line   enable row level security, force row level security;
 alter table tidemark.word   enable row level security, force row level security;
 alter table tidemark.share  enable row level security, force row level security;
+alter table tidemark.act    enable row level security, force row level security;
 
 -- Nobody ever leaves the tenant, whatever another policy grants.
 create policy tenant on tidemark.record as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
@@ -15,6 +16,7 @@ create policy tenant on tidemark.log    as restrictive using (tenant = (select t
 create policy tenant on tidemark.line   as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
 create policy tenant on tidemark.word   as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
 create policy tenant on tidemark.share  as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
+create policy tenant on tidemark.act    as restrictive using (tenant = (select tidemark.setting_id('tidemark.tenant')));
 
 -- What is one's own can be read and written. A row that names a scope needs
 -- the share that says so, one that names a session its id and one of its kinds.
@@ -63,3 +65,9 @@ create policy named on tidemark.line for select using (owner = (select tidemark.
   (select array(select l.log from tidemark.log l where l.tenant = (select tidemark.setting_id('tidemark.tenant'))
     and l.owner = (select tidemark.setting_id('tidemark.of')) and l.log = any (tidemark.setting_ids('tidemark.logs'))
     and l.session is not null))::uuid[]));
+
+-- What was done in a tenant is added by everybody who does something in it, and
+-- read by the operator alone, whose id follows from the name. There is no
+-- policy to change or to delete a row, nor a right.
+create policy adds on tidemark.act for insert with check (true);
+create policy reads on tidemark.act for select using ((select tidemark.setting_id('tidemark.user')) = 'adb2951e-144f-8ba1-ad96-63fabe743313'::uuid);

@@ -20,6 +20,7 @@ import (
 type quick struct {
 	needs map[tidemark.Key]int64
 	logs  []*tidemark.Append
+	acts  actsOut
 	of    map[*tidemark.Append]*tidemark.Batch
 }
 
@@ -30,7 +31,8 @@ const quickLines = 256
 // codeOtherwise is what the function raises when something is not as named.
 const codeOtherwise = "TM001"
 
-const sqlAppend = `select tidemark.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)`
+const sqlAppend = `select tidemark.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
+  $23, $24, $25, $26, $27, $28, $29)`
 
 // newQuick returns nil when the group has to go the long way: something comes
 // into being, is put or goes, or there is more than one statement carries.
@@ -55,6 +57,9 @@ func newQuick(group []*pending) *quick {
 			}
 			q.logs, q.of[ap] = append(q.logs, ap), b
 			lines += len(ap.Lines)
+		}
+		for i := range p.acts {
+			q.acts.add(&p.acts[i])
 		}
 		bytes += size(b)
 	}
@@ -92,8 +97,8 @@ func (q *quick) args(who who) []any {
 		logs.lasts, logs.ats = append(logs.lasts, int32(len(of))), append(logs.ats, b.At)
 	}
 	p := &o.places
-	return []any{who.tenant, who.user, needs.kinds, needs.ids, needs.versions, logs.kinds, logs.ids, logs.lasts, logs.ats,
-		of, o.seqs, o.kinds, o.keys, o.ats, p.parents, p.depths, p.nodes, p.turns, o.chains, o.batch, o.sums, o.bodies}
+	return append([]any{who.tenant, who.user, needs.kinds, needs.ids, needs.versions, logs.kinds, logs.ids, logs.lasts, logs.ats,
+		of, o.seqs, o.kinds, o.keys, o.ats, p.parents, p.depths, p.nodes, p.turns, o.chains, o.batch, o.sums, o.bodies}, q.acts.args()...)
 }
 
 // send returns errOtherwise when nothing has changed and the long way is to be

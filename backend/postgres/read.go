@@ -122,6 +122,9 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 	if len(spans) == 0 {
 		spans = []tidemark.Span{{}}
 	}
+	if b.auditor() {
+		return b.actLines(ctx, log, spans)
+	}
 	return func(yield func(tidemark.Line, error) bool) {
 		p := pager{b: b, key: log, owner: b.who.user}
 		for _, span := range spans {

@@ -18,6 +18,9 @@ const walkKeys = 1024
 
 // Walk names what is the principal's own, and not what others share.
 func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
+	if b.auditor() {
+		return b.walkActs(ctx, after)
+	}
 	return func(yield func(tidemark.Key, error) bool) {
 		for more := true; more; {
 			var keys []tidemark.Key

@@ -60,6 +60,7 @@ type writing struct {
 	gone  []tidemark.Key
 	drops []id
 	touch logTimes
+	acts  actsOut
 }
 
 // write is the second round trip: what the batches that stand change, and
@@ -69,6 +70,9 @@ func (a *applying) write(ctx context.Context, c *pgxpool.Conn) error {
 	for _, p := range a.group {
 		if p.err == nil {
 			a.collect(w, p.batch)
+			for i := range p.acts {
+				w.acts.add(&p.acts[i])
+			}
 		}
 	}
 	w.flushAll()
@@ -254,6 +258,9 @@ func (w *writing) flushAll() {
 			o.places.parents, o.places.depths, o.places.nodes, o.places.turns, o.chains)
 	}
 	w.lines.flush(w)
+	if len(w.acts.ns) > 0 {
+		w.batch.Queue(sqlNewActs, append([]any{tenant}, w.acts.args()...)...)
+	}
 	if len(w.drops) > 0 {
 		for _, sql := range []string{sqlDropWords, sqlDropLines, sqlDropLogs} {
 			w.batch.Queue(sql, tenant, user, w.drops)

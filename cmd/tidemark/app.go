@@ -52,6 +52,7 @@ type app struct {
 	backend  tidemark.Backend // what store works on
 	inner    tidemark.Backend // the same without encryption
 	store    *store.Store
+	others   []*app       // that were opened beside it
 	given    *newKey      // what a new store is to be opened with, once it was read
 	indexing func() error // ends the follower that indexes
 
@@ -255,6 +256,9 @@ func (a *app) index(ctx context.Context) {
 const lastIndexing = time.Second
 
 func (a *app) close() error {
+	for _, o := range a.others {
+		defer o.close() // they were read
+	}
 	if a.store == nil {
 		if a.inner != nil {
 			return a.inner.Close()

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +28,9 @@ func auditCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "audit", Short: "The audit log of tidemark serve: who did what",
 		Long: `Each tenant has a log of who changed something, and of who was refused: user,
-token, call, id and outcome, never content. Each line holds the hash of the one
-before it.
+token, call, id and outcome, never content. A change and its line are one
+commit; a server then adds the line to a chain, in which each holds the hash of
+the one before it. A store of files has no audit log.
 
 Run this where the store of the server can be opened, with the same --store.`,
 		Args: usage(cobra.NoArgs), RunE: help,
@@ -35,8 +40,16 @@ Run this where the store of the server can be opened, with the same --store.`,
 	return cmd
 }
 
+// noAudit says why there is none.
+const noAudit = "a store of files has no audit log: nobody will know who did what"
+
+func isFiles(url string) bool { return strings.HasPrefix(url, "files:") }
+
 // auditedTenant opens the store and finds whose audit log is meant.
 func (a *app) auditedTenant(cmd *cobra.Command, name string) (*store.Store, string, error) {
+	if place, _, err := a.location(); err == nil && isFiles(place) {
+		return nil, "", withHint(tidemark.Unsupportedf("a store of files has no audit log"), "serve a store of sqlite or PostgreSQL: tidemark migrate")
+	}
 	s, err := a.operatorStore(cmd.Context(), reads)
 	if err != nil || name == store.DefaultTenant {
 		return s, tidemark.TenantOf(store.DefaultTenant, "").Tenant, err
@@ -58,6 +71,10 @@ func auditListCommand(a *app, tenant *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			fresh, err := a.unchained(cmd.Context(), s, id)
+			if err != nil {
+				return err
+			}
 			rows := []store.AuditLine{}
 			for l, err := range s.AuditLines(cmd.Context(), id, tidemark.Span{Newest: limit}) {
 				if errors.Is(err, tidemark.ErrCorrupt) {
@@ -69,6 +86,8 @@ func auditListCommand(a *app, tenant *string) *cobra.Command {
 				}
 				rows = append(rows, l)
 			}
+			rows = append(rows, store.NotIn(fresh, rows)...)
+			rows = rows[max(0, len(rows)-limit):]
 			return a.print(rows, func(w io.Writer) error {
 				t := a.table("SEQ", "AT", "WHO", "ACTION", "THING", "OUTCOME")
 				for _, l := range rows {
@@ -76,7 +95,11 @@ func auditListCommand(a *app, tenant *string) *cobra.Command {
 					if who == "" {
 						who = l.Who
 					}
-					t.row(fmt.Sprint(l.Seq), due(l.At), who, l.Action, orDash(l.Thing), l.Outcome)
+					seq := fmt.Sprint(l.Seq)
+					if l.Seq == 0 {
+						seq = "not chained yet"
+					}
+					t.row(seq, due(l.At), who, l.Action, orDash(l.Thing), l.Outcome)
 				}
 				return t.print(w)
 			})
@@ -90,8 +113,10 @@ func auditVerifyCommand(a *app, tenant *string) *cobra.Command {
 	var files []string
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Find lines of the audit log that were changed, removed, inserted, moved or cut off",
-		Long: `Follow the chain of the audit log, and compare it with the heads that it once
-had: those kept beside it, and those in files that the server wrote elsewhere.
+		Long: `Follow the chain of the audit log, and compare it with what servers wrote down
+with each change, where a gap in the numbers is a line that was removed; and with
+the heads that it once had: those kept beside it, and those in files that the
+server wrote elsewhere.
 Without such a file, somebody who can write the whole store can also write a
 whole new log.`,
 		Example: "  tidemark audit verify\n  tidemark audit verify --tenant acme --anchors /mnt/elsewhere/anchors.jsonl",
@@ -118,7 +143,11 @@ whole new log.`,
 				return err
 			}
 			anchors = append(anchors, beside...)
-			head, faults, err := s.VerifyAudit(cmd.Context(), id, anchors...)
+			from, err := a.acts(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			head, faults, err := s.VerifyAudit(cmd.Context(), id, from, anchors...)
 			if err != nil {
 				return err
 			}
@@ -135,6 +164,43 @@ whole new log.`,
 	}
 	cmd.Flags().StringArrayVar(&files, "anchors", nil, "a `FILE` of heads that the log once had; again for more")
 	return cmd
+}
+
+// unchained returns the lines that are written down and not chained yet, oldest
+// first.
+func (a *app) unchained(ctx context.Context, s *store.Store, tenant string) (lines []store.AuditLine, err error) {
+	from, err := a.acts(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	for l, err := range s.Unchained(ctx, tenant, from...) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			a.say("tidemark: %s: skipped", err)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, l)
+	}
+	slices.SortStableFunc(lines, func(x, y store.AuditLine) int { return x.At.Compare(y.At) })
+	return lines, nil
+}
+
+// acts returns the places where servers of the operator's store wrote down who
+// did what in a tenant.
+func (a *app) acts(ctx context.Context, tenant string) ([]tidemark.Backend, error) {
+	if o, ok := a.inner.(operatorBackend); ok {
+		return []tidemark.Backend{o.db.For(tidemark.AuditorOf(tenant))}, nil
+	}
+	place, _, err := a.location()
+	if err != nil {
+		return nil, err
+	}
+	t := &team{app: a, url: place, open: make(map[string]*app)}
+	from, err := t.acts(ctx, tenant)
+	a.others = append(a.others, slices.Collect(maps.Values(t.open))...)
+	return from, err
 }
 
 // auditFaults says the first fault, and how many more there are.

@@ -155,7 +155,7 @@ func (m *mcpServing) overHTTP(cmd *cobra.Command, folder string) error {
 
 // forAgents is what agents are shown of a store.
 func (a *app) forAgents(c server.MCP, folder string) mcp.Options {
-	return mcp.Options{Open: c.Open, Fleet: c.Fleet, Write: c.Write, Holder: c.Holder, Wrote: c.Wrote, Tell: c.Tell, Project: folder, Version: version,
+	return mcp.Options{Open: c.Open, Fleet: c.Fleet, Write: c.Write, Holder: c.Holder, Doing: c.Doing, Wrote: c.Wrote, Tell: c.Tell, Project: folder, Version: version,
 		Since: func(text string) (time.Time, error) { return parseSince(text, time.Now()) }, Hint: agentHint}
 }
 

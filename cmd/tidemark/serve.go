@@ -191,8 +191,11 @@ func (v *serving) run(cmd *cobra.Command) error {
 	if !t.database && v.auth != authLocal {
 		v.say("tidemark: warning: sessions of all tenants are in one store on this machine; anybody with this machine has all of them")
 	}
+	if isFiles(t.url) {
+		v.say("tidemark: warning: %s", noAudit)
+	}
 	o := server.Options{Open: t.store, Backend: t.backend, Holder: v.holder(cmd), Ready: t.ready, Export: serveExport, Formats: exportFormats(),
-		Import: v.serveImport, Version: version, Hosts: v.hosts, Log: v.logger()}
+		Acts: t.acts, Together: t.db != nil || t.single, NoAudit: isFiles(t.url), Import: v.serveImport, Version: version, Hosts: v.hosts, Log: v.logger()}
 	if o.Hosts == nil && v.auth == authLocal {
 		o.Hosts = []string{}
 	}

@@ -55,7 +55,9 @@ func (v *serving) authenticator(ctx context.Context, t *team) (server.Authentica
 		}
 		gate = server.Any(auths...)
 	}
-	gate.Refused = server.AuditRefusals(users)
+	if !isFiles(t.url) {
+		gate.Refused = server.AuditRefusals(users)
+	}
 	return gate, nil
 }
 

@@ -171,6 +171,41 @@ func (t *team) embedded(ctx context.Context, p tidemark.Principal) (*app, error)
 	return &one, nil
 }
 
+// acts returns the places where it is written down who did what in a tenant:
+// in a database one, on this machine the store that was named and those of the
+// tenant's users beside it.
+func (t *team) acts(ctx context.Context, tenant string) ([]tidemark.Backend, error) {
+	if t.db != nil {
+		return []tidemark.Backend{t.db.For(tidemark.AuditorOf(tenant))}, nil
+	}
+	from := []tidemark.Backend{t.app.backend}
+	if t.single {
+		return from, nil
+	}
+	kind, path, _ := strings.Cut(t.url, ":")
+	if kind != "memory" {
+		beside, err := os.ReadDir(path + ".tenants")
+		if err != nil && !os.IsNotExist(err) {
+			return nil, tidemark.Storagef("%w", err)
+		}
+		for _, f := range beside {
+			if user, ok := strings.CutPrefix(f.Name(), tenant+"."); ok && len(user) == len(tenant) {
+				if _, err := t.embedded(ctx, tidemark.Principal{Tenant: tenant, User: user}); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, a := range t.open {
+		if strings.HasPrefix(name, tenant+".") {
+			from = append(from, a.backend)
+		}
+	}
+	return from, nil
+}
+
 // inspect says what is known of the place where a principal's things are kept.
 func (t *team) inspect(ctx context.Context, p tidemark.Principal) (server.Inspection, error) {
 	b, err := t.backend(ctx, p)

@@ -122,6 +122,9 @@ func tenantCreateCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := a.begin(cmd, s, tidemark.TenantOf(args[0], "").Tenant, "tenant.create", args[0]); err != nil {
+				return err
+			}
 			t, err := s.CreateTenant(cmd.Context(), store.Tenant{Name: args[0], Issuer: by.issuer, Foreign: by.foreign})
 			if err != nil {
 				return err
@@ -155,6 +158,9 @@ have stays theirs.`,
 			}
 			t, err := tenantNamed(cmd.Context(), s, args[0])
 			if err != nil {
+				return err
+			}
+			if err := a.begin(cmd, s, t.ID, "tenant.bind", t.ID); err != nil {
 				return err
 			}
 			if t, err = s.BindTenant(cmd.Context(), t.ID, by.issuer, by.foreign); err != nil {
@@ -212,6 +218,9 @@ func tenantStateCommand(a *app, verb, short, state string) *cobra.Command {
 				return err
 			}
 			t, err := s.TenantNamed(cmd.Context(), args[0])
+			if err == nil {
+				err = a.begin(cmd, s, t.ID, "tenant."+verb, t.ID)
+			}
 			if err == nil {
 				t, err = s.SetTenantState(cmd.Context(), t.ID, state)
 			}
@@ -286,6 +295,9 @@ Run this where the store of the server can be opened, with the same --store.`,
 					return err
 				}
 				what, how := action(args)
+				if err := a.begin(cmd, s, t.ID, what, u.ID); err != nil {
+					return err
+				}
 				if u, err = s.ChangeUser(cmd.Context(), t.ID, u.ID, how); err != nil {
 					return err
 				}

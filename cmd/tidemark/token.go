@@ -78,6 +78,9 @@ scope backend, or none.`,
 			if life > 0 {
 				token.ExpiresAt = time.Now().Add(life)
 			}
+			if err := a.begin(cmd, s, t.ID, "token.create", token.Name); err != nil {
+				return err
+			}
 			made, text, err := s.CreateToken(cmd.Context(), token)
 			if err != nil {
 				return err
@@ -169,7 +172,13 @@ func tokenRevokeCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t, err := s.RevokeToken(cmd.Context(), "", args[0])
+			t, err := s.Token(cmd.Context(), "", args[0])
+			if err == nil {
+				err = a.begin(cmd, s, t.Tenant, "token.revoke", t.ID)
+			}
+			if err == nil {
+				t, err = s.RevokeToken(cmd.Context(), "", args[0])
+			}
 			if err != nil {
 				return withHint(err, "see them with: tidemark token ls")
 			}
@@ -182,9 +191,21 @@ func tokenRevokeCommand(a *app) *cobra.Command {
 	}
 }
 
+// begin writes down what is about to be done at the command line, before it is.
+func (a *app) begin(cmd *cobra.Command, s *store.Store, tenant, action, thing string) error {
+	return a.writeDown(cmd, s, tenant, action, thing, store.AuditBegun)
+}
+
 // audit writes down what was done at the command line, which is there for who
 // can open the store itself.
 func (a *app) audit(cmd *cobra.Command, s *store.Store, tenant, action, thing string) error {
+	return a.writeDown(cmd, s, tenant, action, thing, store.AuditDone)
+}
+
+func (a *app) writeDown(cmd *cobra.Command, s *store.Store, tenant, action, thing, outcome string) error {
+	if place, _, err := a.location(); err != nil || isFiles(place) {
+		return err
+	}
 	who := tidemark.Operator().User
-	return s.Audit(cmd.Context(), tenant, store.Audited{Who: who, Name: "command line on " + a.holder(cmd).Host, Action: action, Thing: thing, Outcome: store.AuditDone})
+	return s.Audit(cmd.Context(), tenant, store.Audited{Who: who, Name: "command line on " + a.holder(cmd).Host, Action: action, Thing: thing, Outcome: outcome})
 }

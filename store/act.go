@@ -1,0 +1,409 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// Also adds to a batch that is about to be committed what has to be kept with
+// it, and returns what wants to know how that ended. An error keeps the batch
+// from being committed.
+type Also func(context.Context, *tidemark.Batch) (ended func(error), err error)
+
+// With returns the same store, whose batches are added to.
+func (s *Store) With(also Also) *Store {
+	more := *s
+	more.also = also
+	return &more
+}
+
+// Commit commits a batch and what is added to it.
+func (a Also) Commit(ctx context.Context, to tidemark.Backend, b tidemark.Batch) (tidemark.Receipt, error) {
+	if a == nil {
+		return to.Commit(ctx, b)
+	}
+	b.Appends = slices.Clip(b.Appends)
+	ended, err := a(ctx, &b)
+	if err != nil {
+		return tidemark.Receipt{}, err
+	}
+	receipt, err := to.Commit(ctx, b)
+	ended(err)
+	return receipt, err
+}
+
+// Housekeeping reports whether a batch changes nothing but who may write, or
+// what was asked for under a key.
+func Housekeeping(b tidemark.Batch) bool {
+	quiet := func(k tidemark.Key) bool {
+		return slices.Contains([]string{kindLease, kindPulse, kindAsk, kindRequest}, k.Kind) || k == tidemark.PlainMark()
+	}
+	return len(b.Appends)+len(b.Drops) == 0 &&
+		!slices.ContainsFunc(b.Puts, func(r tidemark.Record) bool { return !quiet(r.Key) }) &&
+		!slices.ContainsFunc(b.Deletes, func(n tidemark.Need) bool { return !quiet(n.Key) })
+}
+
+// Act is one change as it was written down with it.
+type Act struct {
+	Log  tidemark.Key // see tidemark.ActLog
+	N    int64        // its line there
+	At   time.Time
+	body []byte // an Audited
+}
+
+// Boot is one start of a server, for one tenant. It numbers what the server
+// does. As a commit may fail, or its end may not be known, a number is given
+// out again when it is certain that it was not used, and a run that may have a
+// line that nobody knows of is left for ever. So a number that is missing is a
+// line that somebody removed.
+type Boot struct {
+	s            *Store // the operator's
+	tenant, name string // NODE.BOOT
+	mu           sync.Mutex
+	free         []*actRun
+	runs         int
+	kept         time.Time // when its record was last put
+}
+
+// actRun is a run of commits of a boot, each made after the one before it was
+// settled: a log of its own.
+type actRun struct {
+	log tidemark.Key
+	n   int64
+}
+
+// bootRecord says how far what a boot did is chained, run by run.
+type bootRecord struct {
+	Began   time.Time        `json:"began"`
+	Chained map[string]int64 `json:"chained,omitempty"`
+}
+
+// The states of a boot.
+const (
+	bootOpen = "open" // lines of it may not be chained yet
+	bootDone = "done"
+)
+
+// A boot that chained nothing for so long is done when all its lines are
+// chained; one that goes on says so well before.
+const (
+	bootEnds  = 24 * time.Hour
+	bootAgain = bootEnds / 4
+)
+
+const maxNodeBytes = 40
+
+// NewBoot begins a boot of this process for a tenant. s is the operator's
+// store.
+func (s *Store) NewBoot(tenant, node string) *Boot {
+	var b [8]byte
+	rand.Read(b[:])
+	node = strings.Map(func(c rune) rune {
+		if 'a' <= c && c <= 'z' || '0' <= c && c <= '9' {
+			return c
+		}
+		return '_'
+	}, strings.ToLower(node))
+	return &Boot{s: s, tenant: tenant, name: node[:min(len(node), maxNodeBytes)] + "." + hex.EncodeToString(b[:])}
+}
+
+func (b *Boot) key() tidemark.Key {
+	return tidemark.Key{Kind: kindBoot, ID: b.tenant + "." + b.name}
+}
+
+// open sees to it that whoever looks for lines that are not chained looks at
+// this boot, before there is one.
+func (b *Boot) open(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.s.now()
+	if now.Sub(b.kept) < bootAgain && !b.kept.IsZero() {
+		return nil
+	}
+	err := retry(ctx, func() error { return b.s.putBoot(ctx, b.key(), func(*bootRecord) string { return bootOpen }) })
+	if err == nil {
+		b.kept = now
+	}
+	return err
+}
+
+// putBoot changes the record of a boot, and returns with ErrConflict when
+// somebody else did.
+func (s *Store) putBoot(ctx context.Context, key tidemark.Key, change func(*bootRecord) (state string)) error {
+	r, err := s.bootPut(ctx, key, change)
+	if err != nil {
+		return err
+	}
+	_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+	return err
+}
+
+func (s *Store) bootPut(ctx context.Context, key tidemark.Key, change func(*bootRecord) (state string)) (tidemark.Record, error) {
+	is := bootRecord{Began: s.now()}
+	r, err := s.get(ctx, key, &is)
+	if err != nil {
+		return r, err
+	}
+	if is.Chained == nil {
+		is.Chained = make(map[string]int64)
+	}
+	state := change(&is)
+	if r, err = put(key, r.Version, is); err == nil {
+		r.State = state
+	}
+	return r, err
+}
+
+// Add adds to a batch that did is done by it. The Act can be chained when the
+// batch was committed; ended has to be told how that went, and only then the
+// next thing is done in the same run.
+func (b *Boot) Add(ctx context.Context, batch *tidemark.Batch, did Audited) (act Act, ended func(error), err error) {
+	if err := b.open(ctx); err != nil {
+		return act, nil, err
+	}
+	l := b.take()
+	_, node, boot, _ := l.log.Act()
+	did.Tenant, did.Node, did.Boot, did.N, did.Batch = b.tenant, node, boot, l.n+1, batch.ID
+	act = Act{Log: l.log, N: l.n + 1}
+	if act.body, act.At, err = b.s.auditedBody(did); err != nil {
+		b.giveBack(l)
+		return act, nil, err
+	}
+	line := tidemark.Line{Seq: act.N, Kind: tidemark.ActKind, At: act.At, Body: act.body}
+	line.Sum = line.Checksum(l.log)
+	batch.Appends = append(batch.Appends, tidemark.Append{Log: l.log, Lines: []tidemark.Line{line}, At: act.At})
+	return act, func(err error) {
+		switch {
+		case err == nil:
+			l.n++
+			b.giveBack(l)
+		case errors.Is(err, tidemark.ErrConflict), errors.Is(err, tidemark.ErrExists), errors.Is(err, tidemark.ErrInvalid):
+			b.giveBack(l) // nothing has changed
+		}
+	}, nil
+}
+
+func (b *Boot) take() *actRun {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := len(b.free); n > 0 {
+		l := b.free[n-1]
+		b.free = b.free[:n-1]
+		return l
+	}
+	node, boot, _ := strings.Cut(b.name, ".")
+	l := &actRun{log: tidemark.ActLog(b.tenant, node, boot+"-"+strconv.Itoa(b.runs))}
+	b.runs++
+	return l
+}
+
+func (b *Boot) giveBack(l *actRun) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free = append(b.free, l)
+}
+
+// bootOf returns the boot that a run belongs to, and the name of the run in
+// it.
+func bootOf(log tidemark.Key) (boot tidemark.Key, run string) {
+	i := strings.LastIndexByte(log.ID, '-')
+	return tidemark.Key{Kind: kindBoot, ID: log.ID[:max(i, 0)]}, log.ID[i+1:]
+}
+
+// Chain adds to the audit log of the tenant what a boot did and that is not in
+// it yet. The acts of a run come in their order. It can be called again, and
+// by several at once: how far a boot is chained commits with the lines.
+func (b *Boot) Chain(ctx context.Context, acts ...Act) error {
+	return b.s.chainBoot(ctx, b.tenant, b.key(), acts)
+}
+
+func (s *Store) chainBoot(ctx context.Context, tenant string, key tidemark.Key, acts []Act) error {
+	return retry(ctx, func() error {
+		var bodies [][]byte
+		r, err := s.bootPut(ctx, key, func(is *bootRecord) string {
+			for _, a := range acts {
+				if _, run := bootOf(a.Log); a.N > is.Chained[run] {
+					is.Chained[run] = a.N
+					bodies = append(bodies, a.body)
+				}
+			}
+			return bootOpen
+		})
+		if err != nil || len(bodies) == 0 {
+			return err
+		}
+		return s.chain(ctx, tenant, bodies, r)
+	})
+}
+
+// End says that the boot does nothing more. What it did is chained before.
+func (b *Boot) End(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.kept.IsZero() {
+		return nil
+	}
+	b.kept = time.Time{} // whatever comes after all opens it again
+	return retry(ctx, func() error { return b.s.putBoot(ctx, b.key(), func(*bootRecord) string { return bootDone }) })
+}
+
+// unchained yields the boots of a tenant that may have lines which are not
+// chained, and these lines, by boot and run. They are read from where servers
+// wrote them.
+func (s *Store) unchained(ctx context.Context, tenant string, from []tidemark.Backend) iter.Seq2[tidemark.Record, iter.Seq2[Act, error]] {
+	return func(yield func(tidemark.Record, iter.Seq2[Act, error]) bool) {
+		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindBoot, Prefix: tenant + ".", State: bootOpen, Order: tidemark.ByID}) {
+			var is bootRecord
+			if err == nil {
+				err = decode(r, &is)
+			}
+			acts := func(yield func(Act, error) bool) {
+				if err != nil {
+					yield(Act{}, err)
+					return
+				}
+				for _, b := range from {
+					if !actsOf(ctx, b, tidemark.Key{Kind: tidemark.ActKind, ID: r.ID + "-"}, is.Chained, yield) {
+						return
+					}
+				}
+			}
+			if !yield(r, acts) {
+				return
+			}
+		}
+	}
+}
+
+// actsOf yields the acts of the runs whose names begin so, from behind those
+// that are chained.
+func actsOf(ctx context.Context, b tidemark.Backend, begin tidemark.Key, chained map[string]int64, yield func(Act, error) bool) bool {
+	for log, err := range actLogs(ctx, b, begin) {
+		if err != nil {
+			return yield(Act{}, err) && false
+		}
+		_, run := bootOf(log)
+		for l, err := range b.Lines(ctx, log, tidemark.Span{From: chained[run] + 1}) {
+			if !yield(Act{Log: log, N: l.Seq, At: l.At, body: l.Body}, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// actLogs yields the logs of acts whose names begin so.
+func actLogs(ctx context.Context, b tidemark.Backend, begin tidemark.Key) iter.Seq2[tidemark.Key, error] {
+	return func(yield func(tidemark.Key, error) bool) {
+		w, ok := b.(tidemark.Walker)
+		if !ok {
+			yield(tidemark.Key{}, tidemark.Unsupportedf("this store cannot name all that it keeps"))
+			return
+		}
+		for k, err := range w.Walk(ctx, begin) {
+			if err == nil && (k.Kind != tidemark.ActKind || !strings.HasPrefix(k.ID, begin.ID)) {
+				return
+			}
+			if !yield(k, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// maxChained bounds what is added to the chain at once.
+const maxChained = 500
+
+// ChainLeft adds to the audit log of a tenant what servers did before a time
+// and did not live to chain, and returns how much that was. from are the places
+// where servers wrote it down.
+func (s *Store) ChainLeft(ctx context.Context, tenant string, before time.Time, from ...tidemark.Backend) (n int, err error) {
+	for r, acts := range s.unchained(ctx, tenant, from) {
+		var left []Act
+		chain := func() error {
+			n += len(left)
+			err := s.chainBoot(ctx, tenant, r.Key, left)
+			left = nil
+			return err
+		}
+		young := make(map[tidemark.Key]bool)
+		for a, err := range acts {
+			if errors.Is(err, tidemark.ErrCorrupt) {
+				continue // verify names it
+			}
+			if err != nil {
+				return n, err
+			}
+			if young[a.Log] = young[a.Log] || !a.At.Before(before); young[a.Log] {
+				continue // and all behind it in its run
+			}
+			if left = append(left, a); len(left) == maxChained {
+				if err := chain(); err != nil {
+					return n, err
+				}
+			}
+		}
+		if len(left) > 0 {
+			if err := chain(); err != nil {
+				return n, err
+			}
+		} else if len(young) == 0 && s.now().Sub(r.UpdatedAt) > bootEnds {
+			if err := s.endBoot(ctx, r); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+// endBoot closes a boot that stands as it was read. One that goes on after all
+// opens it again.
+func (s *Store) endBoot(ctx context.Context, r tidemark.Record) error {
+	r.Version, r.State = r.Version+1, bootDone
+	_, err := s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+	if errors.Is(err, tidemark.ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+// Unchained yields the lines of the audit log of a tenant that are written
+// down and not chained yet. They have no Seq and no Hash.
+func (s *Store) Unchained(ctx context.Context, tenant string, from ...tidemark.Backend) iter.Seq2[AuditLine, error] {
+	return func(yield func(AuditLine, error) bool) {
+		for _, acts := range s.unchained(ctx, tenant, from) {
+			for a, err := range acts {
+				line := AuditLine{}
+				if err == nil {
+					line.Audited, err = a.did()
+				}
+				if !yield(line, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// NotIn returns the lines without those that were chained since.
+func NotIn(unchained, chained []AuditLine) []AuditLine {
+	type place struct {
+		boot string
+		n    int64
+	}
+	known := make(map[place]bool)
+	for _, l := range chained {
+		known[place{l.Boot, l.N}] = l.Boot != ""
+	}
+	return slices.DeleteFunc(unchained, func(l AuditLine) bool { return known[place{l.Boot, l.N}] })
+}

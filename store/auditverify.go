@@ -1,0 +1,201 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// VerifyAudit reads the audit log of a tenant and returns its head and each
+// place where it is not as it was written: in itself, against anchors, and
+// against what servers wrote down with each change, which is read from the
+// places in from. There, a gap in the numbers of a boot is a line that was
+// removed. Anchors of other tenants are passed over. The error is for what could
+// not be looked at.
+func (s *Store) VerifyAudit(ctx context.Context, tenant string, from []tidemark.Backend, anchors ...Anchor) (Anchor, []AuditFault, error) {
+	v := auditVerifier{tenant: tenant, anchors: make(map[int64][]Anchor), chained: make(map[tidemark.Key][]chainedAct)}
+	for _, a := range anchors {
+		if a.Tenant == tenant {
+			v.anchors[a.Length] = append(v.anchors[a.Length], a)
+		}
+	}
+	log := auditKey(tenant)
+	for l, err := range s.backend.Lines(ctx, log) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return v.head, v.faults, err
+		}
+		var b auditBody
+		var did Audited
+		if err == nil {
+			b, did, err = auditLine(log, l)
+		}
+		// What is beside the fields that are hashed was not written by us.
+		if again, _ := encode(b); err == nil && !bytes.Equal(again, l.Body) {
+			err = &tidemark.Damage{Key: log, Seq: l.Seq, What: "it holds more than was written"}
+		}
+		v.line(l.Seq, b, err)
+		if err == nil && did.Boot != "" && len(from) > 0 {
+			at := tidemark.ActLog(tenant, did.Node, did.Boot)
+			v.chained[at] = append(v.chained[at], chainedAct{did.N, l.Seq, sumOf(b.Did)})
+		}
+	}
+	for _, a := range anchors {
+		if a.Tenant == tenant && a.Length > v.head.Length {
+			v.fault(v.head.Length+1, "cut off: there were %d lines on %s", a.Length, a.At.Format(time.RFC3339))
+			break
+		}
+	}
+	v.head.Tenant, v.head.At = tenant, s.now()
+	for _, b := range from {
+		if err := v.boots(ctx, b); err != nil {
+			return v.head, v.faults, err
+		}
+	}
+	v.gone()
+	return v.head, v.faults, nil
+}
+
+// auditVerifier follows a chain.
+type auditVerifier struct {
+	tenant  string
+	anchors map[int64][]Anchor
+	chained map[tidemark.Key][]chainedAct // what servers wrote down, and is not compared yet
+	head    Anchor
+	lost    bool // the line before could not be read: what it held is not known
+	faults  []AuditFault
+}
+
+// chainedAct is a line of the chain that was written down before by a server.
+type chainedAct struct {
+	n, seq int64
+	sum    [8]byte
+}
+
+func sumOf(did []byte) [8]byte {
+	sum := sha256.Sum256(did)
+	return [8]byte(sum[:8])
+}
+
+func (v *auditVerifier) fault(seq int64, format string, args ...any) {
+	v.faults = append(v.faults, AuditFault{Seq: seq, What: fmt.Sprintf(format, args...)})
+}
+
+// line looks at the next line. After a fault it goes on from what the line
+// itself says, so that one fault is not told for every line behind it.
+func (v *auditVerifier) line(seq int64, b auditBody, err error) {
+	before := v.head.Hash
+	switch {
+	case err != nil:
+		v.fault(seq, "changed: %s", err)
+	case b.Seq > seq:
+		v.fault(seq, "removed: line %d stands here", b.Seq)
+	case b.Seq < seq:
+		v.fault(seq, "inserted or moved: line %d stands here", b.Seq)
+	case b.Prev != before && !v.lost:
+		v.fault(seq, "not written after the line that stands before it: one of the two was replaced")
+	case b.Hash != auditHash(v.tenant, b):
+		v.fault(seq, "changed: its hash is another")
+	}
+	v.head.Length, v.head.Hash, v.lost = seq, b.Hash, err != nil
+	for _, a := range v.anchors[seq] {
+		if a.Hash != b.Hash {
+			v.fault(seq, "replaced: it had another hash on %s", a.At.Format(time.RFC3339))
+			break
+		}
+	}
+}
+
+// boots looks at what servers wrote down in one place.
+func (v *auditVerifier) boots(ctx context.Context, b tidemark.Backend) error {
+	for log, err := range actLogs(ctx, b, tidemark.Key{Kind: tidemark.ActKind, ID: v.tenant + "."}) {
+		if err != nil {
+			return err
+		}
+		chained := make(map[int64]chainedAct, len(v.chained[log]))
+		for _, c := range v.chained[log] {
+			chained[c.n] = c
+		}
+		delete(v.chained, log)
+		last := int64(0)
+		for l, err := range b.Lines(ctx, log) {
+			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return err
+			}
+			if last+1 < l.Seq {
+				v.missing(log, last+1, l.Seq-1, chained[last+1].seq)
+				maps.DeleteFunc(chained, func(n int64, _ chainedAct) bool { return n < l.Seq })
+			}
+			last = l.Seq
+			v.act(log, l, err, chained)
+			delete(chained, l.Seq)
+		}
+		if len(chained) > 0 {
+			v.missing(log, last+1, slices.Max(slices.Collect(maps.Keys(chained))), chained[last+1].seq)
+		}
+	}
+	return nil
+}
+
+// gone tells of boots that are chained, and nothing of them is anywhere.
+func (v *auditVerifier) gone() {
+	for _, log := range slices.SortedFunc(maps.Keys(v.chained), func(a, b tidemark.Key) int { return strings.Compare(a.ID, b.ID) }) {
+		all := v.chained[log]
+		v.missing(log, all[0].n, all[len(all)-1].n, all[0].seq)
+	}
+}
+
+// act compares a line that a server wrote down with what is chained of it.
+func (v *auditVerifier) act(log tidemark.Key, l tidemark.Line, err error, chained map[int64]chainedAct) {
+	c, ok := chained[l.Seq]
+	var did Audited
+	if err == nil {
+		did, err = Act{Log: log, N: l.Seq, body: l.Body}.did()
+	}
+	switch {
+	case err != nil:
+		v.fault(c.seq, "%s: changed: %s", named(log, l.Seq), err)
+	case ok && sumOf(l.Body) != c.sum:
+		v.fault(c.seq, "%s: changed: it is chained with another text", named(log, l.Seq))
+	case tidemark.ActLog(did.Tenant, did.Node, did.Boot) != log || did.N != l.Seq:
+		v.fault(c.seq, "%s: inserted or moved: it was written as %s of tenant %s", named(log, l.Seq), named(tidemark.ActLog(did.Tenant, did.Node, did.Boot), did.N), did.Tenant)
+	case did.Batch != l.Batch:
+		v.fault(c.seq, "%s: changed: it was written with another batch", named(log, l.Seq))
+	}
+}
+
+// missing tells of lines that a server wrote down and that are not there. seq is
+// where the first of them is chained, 0: it is not.
+func (v *auditVerifier) missing(log tidemark.Key, first, last, seq int64) {
+	when := "before it was chained"
+	if seq > 0 {
+		when = "after it was chained"
+	}
+	if first == last {
+		v.fault(seq, "%s: missing: it was removed %s", named(log, first), when)
+		return
+	}
+	v.fault(seq, "%s and on to %d: missing: %d lines were removed, the first %s", named(log, first), last, last-first+1, when)
+}
+
+// named says which line of which boot is meant.
+func named(log tidemark.Key, n int64) string {
+	_, node, boot, _ := log.Act()
+	return fmt.Sprintf("line %d of boot %s of %s", n, boot, node)
+}
+
+// did reads what was done.
+func (a Act) did() (did Audited, err error) {
+	if err := json.Unmarshal(a.body, &did); err != nil {
+		return did, &tidemark.Damage{Key: a.Log, Seq: a.N, What: err.Error()}
+	}
+	return did, nil
+}
