@@ -117,6 +117,11 @@ soak: deps ## random histories against the model, SOAKCHECKS (10000) each, then 
 	done
 	@$(MAKE) fuzz FUZZTIME=10m
 
+.PHONY: audit-trial
+audit-trial: build deps ## every acknowledged write has its audit line after 100 kills and more, in both kinds of store (minutes)
+	$(GO) run ./internal/load -bin bin/tidemark -sqlite -followers 10 -writers 60 -entries 200 -drains 5 -kills 110
+	$(GO) run ./internal/load -bin bin/tidemark -followers 10 -writers 60 -entries 200 -drains 5 -kills 110 -cuts 10 -crashes 10
+
 .PHONY: load
 load: build deps ## followers and writers over HTTP while servers and connections die (minutes)
 	$(GO) run ./internal/load -bin bin/tidemark -followers 1000 -writers 200 -entries 40 -drains 3 -kills 3 -cuts 6

@@ -47,7 +47,7 @@ func TenantOf(name, user string) Principal {
 func Operator() Principal { return TenantOf("", "operator") }
 
 // AuditorOf is the operator who looks at what was done in a tenant: it reads
-// the logs of ActKind there, and nothing else.
+// what was done (ActKind) there, and nothing else.
 func AuditorOf(tenant string) Principal {
 	return Principal{Tenant: tenant, User: Operator().User}
 }

@@ -163,7 +163,7 @@ func (p *plan) seal(ctx context.Context) error {
 	}
 	for _, a := range p.plain.Appends {
 		if a.Log.Kind == tidemark.ActKind {
-			p.out.Appends = append(p.out.Appends, a) // whoever reads it has no key
+			p.out.Appends = append(p.out.Appends, a)
 			continue
 		}
 		if err := p.append(ctx, a); err != nil {

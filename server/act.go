@@ -51,7 +51,7 @@ type boots struct {
 }
 
 // bootOf returns the boot for what is done in the store of a principal.
-func (s *Server) bootOf(ctx context.Context, p tidemark.Principal) (*store.Boot, error) {
+func (s *Server) bootOf(ctx context.Context, p tidemark.Principal, below bool) (*store.Boot, error) {
 	users, err := s.operators(ctx)
 	if err != nil {
 		return nil, err
@@ -60,6 +60,9 @@ func (s *Server) bootOf(ctx context.Context, p tidemark.Principal) (*store.Boot,
 	if !s.o.Together {
 		name += "." + p.User
 	}
+	if below {
+		name += " below"
+	}
 	s.boots.mu.Lock()
 	defer s.boots.mu.Unlock()
 	if s.boots.of == nil {
@@ -67,24 +70,25 @@ func (s *Server) bootOf(ctx context.Context, p tidemark.Principal) (*store.Boot,
 	}
 	b := s.boots.of[name]
 	if b == nil {
-		b = users.NewBoot(p.Tenant, s.o.Holder.Host)
+		b = users.NewBoot(p.Tenant, s.o.Holder.Host, below)
 		s.boots.of[name] = b
 	}
 	return b, nil
 }
 
-// writtenDown adds to each commit in the store of a principal who made it. Of
-// what is no more than housekeeping nothing is said, unless all is.
-func (s *Server) writtenDown(p tidemark.Principal, all bool) store.Also {
+// writtenDown adds to each commit in the store of a principal who made it. Below
+// the rules, where a client sends batches as they are kept, of each one; above
+// them not of what is no more than housekeeping.
+func (s *Server) writtenDown(p tidemark.Principal, below bool) store.Also {
 	if s.o.NoAudit || p.Tenant == tidemark.Operator().Tenant {
 		return nil
 	}
 	return func(ctx context.Context, b *tidemark.Batch) (func(error), error) {
 		d := deedOf(ctx)
-		if !all && store.Housekeeping(*b) && (d == nil || !d.leases) {
+		if !below && store.Housekeeping(*b) && (d == nil || !d.leases) {
 			return func(error) {}, nil
 		}
-		boot, err := s.bootOf(ctx, p)
+		boot, err := s.bootOf(ctx, p, below)
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -34,9 +35,10 @@ type NewToken struct {
 
 // AuditReport is what verifying an audit log found.
 type AuditReport struct {
-	Head    store.Anchor       `json:"head"`
-	Anchors int                `json:"anchors" doc:"how many anchors it was compared with"`
-	Faults  []store.AuditFault `json:"faults" nullable:"false"`
+	Head      store.Anchor       `json:"head"`
+	Unchained int                `json:"unchained" doc:"how many lines are written down and not chained yet"`
+	Anchors   int                `json:"anchors" doc:"how many anchors it was compared with"`
+	Faults    []store.AuditFault `json:"faults" nullable:"false"`
 }
 
 type byID struct {
@@ -417,6 +419,10 @@ func (s *Server) verifyAudit(ctx context.Context, in *verifyAuditInput) (*struct
 		return nil, fail(ctx, err)
 	}
 	anchors = append(anchors, in.Body.Anchors...)
+	fresh, err := s.unchained(ctx, users, t.ID, math.MaxInt)
+	if err != nil {
+		return nil, fail(ctx, err)
+	}
 	from, err := s.acts(ctx, t.ID)
 	if err != nil {
 		return nil, fail(ctx, err)
@@ -425,7 +431,7 @@ func (s *Server) verifyAudit(ctx context.Context, in *verifyAuditInput) (*struct
 	if err != nil {
 		return nil, fail(ctx, err)
 	}
-	return &struct{ Body AuditReport }{AuditReport{Head: head, Anchors: len(anchors), Faults: append([]store.AuditFault{}, faults...)}}, nil
+	return &struct{ Body AuditReport }{AuditReport{Head: head, Unchained: len(fresh), Anchors: len(anchors), Faults: append([]store.AuditFault{}, faults...)}}, nil
 }
 
 func (s *Server) getAnchor(ctx context.Context, in *struct {

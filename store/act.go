@@ -69,6 +69,8 @@ type Act struct {
 type Boot struct {
 	s            *Store // the operator's
 	tenant, name string // NODE.BOOT
+	kind         string // of its logs
+	bare         bool   // they are in the clear, and the operator's store is not
 	mu           sync.Mutex
 	free         []*actRun
 	runs         int
@@ -104,8 +106,9 @@ const (
 const maxNodeBytes = 40
 
 // NewBoot begins a boot of this process for a tenant. s is the operator's
-// store.
-func (s *Store) NewBoot(tenant, node string) *Boot {
+// store. Where that is sealed, so is what a boot writes down, unless it is for
+// batches that come sealed and are committed below: then it names nobody.
+func (s *Store) NewBoot(tenant, node string, below bool) *Boot {
 	var b [8]byte
 	rand.Read(b[:])
 	node = strings.Map(func(c rune) rune {
@@ -114,7 +117,13 @@ func (s *Store) NewBoot(tenant, node string) *Boot {
 		}
 		return '_'
 	}, strings.ToLower(node))
-	return &Boot{s: s, tenant: tenant, name: node[:min(len(node), maxNodeBytes)] + "." + hex.EncodeToString(b[:])}
+	boot := &Boot{s: s, tenant: tenant, name: node[:min(len(node), maxNodeBytes)] + "." + hex.EncodeToString(b[:]), kind: tidemark.ActKind}
+	if sealer, ok := s.backend.(tidemark.Sealer); ok && sealer.Sealed() {
+		if boot.bare = below; !below {
+			boot.kind = tidemark.SealedActKind
+		}
+	}
+	return boot
 }
 
 func (b *Boot) key() tidemark.Key {
@@ -173,13 +182,16 @@ func (b *Boot) Add(ctx context.Context, batch *tidemark.Batch, did Audited) (act
 	}
 	l := b.take()
 	_, node, boot, _ := l.log.Act()
+	if b.bare {
+		did.Name = ""
+	}
 	did.Tenant, did.Node, did.Boot, did.N, did.Batch = b.tenant, node, boot, l.n+1, batch.ID
 	act = Act{Log: l.log, N: l.n + 1}
 	if act.body, act.At, err = b.s.auditedBody(did); err != nil {
 		b.giveBack(l)
 		return act, nil, err
 	}
-	line := tidemark.Line{Seq: act.N, Kind: tidemark.ActKind, At: act.At, Body: act.body}
+	line := tidemark.Line{Seq: act.N, Kind: b.kind, At: act.At, Body: act.body}
 	line.Sum = line.Checksum(l.log)
 	batch.Appends = append(batch.Appends, tidemark.Append{Log: l.log, Lines: []tidemark.Line{line}, At: act.At})
 	return act, func(err error) {
@@ -202,7 +214,7 @@ func (b *Boot) take() *actRun {
 		return l
 	}
 	node, boot, _ := strings.Cut(b.name, ".")
-	l := &actRun{log: tidemark.ActLog(b.tenant, node, boot+"-"+strconv.Itoa(b.runs))}
+	l := &actRun{log: tidemark.ActLog(b.kind, b.tenant, node, boot+"-"+strconv.Itoa(b.runs))}
 	b.runs++
 	return l
 }
@@ -273,7 +285,7 @@ func (s *Store) unchained(ctx context.Context, tenant string, from []tidemark.Ba
 					return
 				}
 				for _, b := range from {
-					if !actsOf(ctx, b, tidemark.Key{Kind: tidemark.ActKind, ID: r.ID + "-"}, is.Chained, yield) {
+					if !actsOf(ctx, b, r.ID+"-", is.Chained, yield) {
 						return
 					}
 				}
@@ -287,7 +299,7 @@ func (s *Store) unchained(ctx context.Context, tenant string, from []tidemark.Ba
 
 // actsOf yields the acts of the runs whose names begin so, from behind those
 // that are chained.
-func actsOf(ctx context.Context, b tidemark.Backend, begin tidemark.Key, chained map[string]int64, yield func(Act, error) bool) bool {
+func actsOf(ctx context.Context, b tidemark.Backend, begin string, chained map[string]int64, yield func(Act, error) bool) bool {
 	for log, err := range actLogs(ctx, b, begin) {
 		if err != nil {
 			return yield(Act{}, err) && false
@@ -302,20 +314,22 @@ func actsOf(ctx context.Context, b tidemark.Backend, begin tidemark.Key, chained
 	return true
 }
 
-// actLogs yields the logs of acts whose names begin so.
-func actLogs(ctx context.Context, b tidemark.Backend, begin tidemark.Key) iter.Seq2[tidemark.Key, error] {
+// actLogs yields the logs of acts whose ids begin so.
+func actLogs(ctx context.Context, b tidemark.Backend, begin string) iter.Seq2[tidemark.Key, error] {
 	return func(yield func(tidemark.Key, error) bool) {
 		w, ok := b.(tidemark.Walker)
 		if !ok {
 			yield(tidemark.Key{}, tidemark.Unsupportedf("this store cannot name all that it keeps"))
 			return
 		}
-		for k, err := range w.Walk(ctx, begin) {
-			if err == nil && (k.Kind != tidemark.ActKind || !strings.HasPrefix(k.ID, begin.ID)) {
-				return
-			}
-			if !yield(k, err) || err != nil {
-				return
+		for _, kind := range []string{tidemark.ActKind, tidemark.SealedActKind} {
+			for k, err := range w.Walk(ctx, tidemark.Key{Kind: kind, ID: begin}) {
+				if err == nil && (k.Kind != kind || !strings.HasPrefix(k.ID, begin)) {
+					break
+				}
+				if !yield(k, err) || err != nil {
+					return
+				}
 			}
 		}
 	}

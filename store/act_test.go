@@ -96,7 +96,7 @@ func TestEveryCommitBringsItsLineWhoeverChainsIt(t *testing.T) {
 		if _, ok := s.Backend().(tidemark.Walker); !ok {
 			t.Fatal("cannot walk")
 		}
-		boot := s.NewBoot(audited, "Node.1")
+		boot := s.NewBoot(audited, "Node.1", false)
 		does, acts := writesDown(s, boot)
 		writeMany(t, does, 6, 5)
 		wrote, told := batches(t, s)
@@ -190,7 +190,7 @@ func TestNoNumberIsMissingWhateverBecomesOfACommit(t *testing.T) {
 		return nil, nil
 	}}
 	s := store.New(u, nil)
-	does, acts := writesDown(s, s.NewBoot(audited, "node"))
+	does, acts := writesDown(s, s.NewBoot(audited, "node", false))
 	for i := range 40 {
 		w := does.Create(tidemark.Session{Title: fmt.Sprint(i)}, store.Self("test"))
 		w.Append(t.Context(), tidemark.Say(tidemark.User, "hello")) // some fail
@@ -249,7 +249,7 @@ func TestVerifyNamesWhatIsMissingChangedOrMovedOfWhatServersWroteDown(t *testing
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := store.New(memory.New(), nil)
-			boot := s.NewBoot(audited, "node")
+			boot := s.NewBoot(audited, "node", false)
 			does, acts := writesDown(s, boot)
 			writeMany(t, does, 1, 6)
 			all := acts()[:6]

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -22,7 +21,7 @@ import (
 // removed. Anchors of other tenants are passed over. The error is for what could
 // not be looked at.
 func (s *Store) VerifyAudit(ctx context.Context, tenant string, from []tidemark.Backend, anchors ...Anchor) (Anchor, []AuditFault, error) {
-	v := auditVerifier{tenant: tenant, anchors: make(map[int64][]Anchor), chained: make(map[tidemark.Key][]chainedAct)}
+	v := auditVerifier{tenant: tenant, anchors: make(map[int64][]Anchor), chained: make(map[string][]chainedAct)}
 	for _, a := range anchors {
 		if a.Tenant == tenant {
 			v.anchors[a.Length] = append(v.anchors[a.Length], a)
@@ -44,7 +43,7 @@ func (s *Store) VerifyAudit(ctx context.Context, tenant string, from []tidemark.
 		}
 		v.line(l.Seq, b, err)
 		if err == nil && did.Boot != "" && len(from) > 0 {
-			at := tidemark.ActLog(tenant, did.Node, did.Boot)
+			at := tidemark.ActLog("", tenant, did.Node, did.Boot).ID
 			v.chained[at] = append(v.chained[at], chainedAct{did.N, l.Seq, sumOf(b.Did)})
 		}
 	}
@@ -68,7 +67,7 @@ func (s *Store) VerifyAudit(ctx context.Context, tenant string, from []tidemark.
 type auditVerifier struct {
 	tenant  string
 	anchors map[int64][]Anchor
-	chained map[tidemark.Key][]chainedAct // what servers wrote down, and is not compared yet
+	chained map[string][]chainedAct // what servers wrote down, and is not compared yet
 	head    Anchor
 	lost    bool // the line before could not be read: what it held is not known
 	faults  []AuditFault
@@ -116,15 +115,15 @@ func (v *auditVerifier) line(seq int64, b auditBody, err error) {
 
 // boots looks at what servers wrote down in one place.
 func (v *auditVerifier) boots(ctx context.Context, b tidemark.Backend) error {
-	for log, err := range actLogs(ctx, b, tidemark.Key{Kind: tidemark.ActKind, ID: v.tenant + "."}) {
+	for log, err := range actLogs(ctx, b, v.tenant+".") {
 		if err != nil {
 			return err
 		}
-		chained := make(map[int64]chainedAct, len(v.chained[log]))
-		for _, c := range v.chained[log] {
+		chained := make(map[int64]chainedAct, len(v.chained[log.ID]))
+		for _, c := range v.chained[log.ID] {
 			chained[c.n] = c
 		}
-		delete(v.chained, log)
+		delete(v.chained, log.ID)
 		last := int64(0)
 		for l, err := range b.Lines(ctx, log) {
 			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
@@ -147,8 +146,8 @@ func (v *auditVerifier) boots(ctx context.Context, b tidemark.Backend) error {
 
 // gone tells of boots that are chained, and nothing of them is anywhere.
 func (v *auditVerifier) gone() {
-	for _, log := range slices.SortedFunc(maps.Keys(v.chained), func(a, b tidemark.Key) int { return strings.Compare(a.ID, b.ID) }) {
-		all := v.chained[log]
+	for _, id := range slices.Sorted(maps.Keys(v.chained)) {
+		all, log := v.chained[id], tidemark.Key{Kind: tidemark.ActKind, ID: id}
 		v.missing(log, all[0].n, all[len(all)-1].n, all[0].seq)
 	}
 }
@@ -160,13 +159,14 @@ func (v *auditVerifier) act(log tidemark.Key, l tidemark.Line, err error, chaine
 	if err == nil {
 		did, err = Act{Log: log, N: l.Seq, body: l.Body}.did()
 	}
+	was := tidemark.ActLog(log.Kind, did.Tenant, did.Node, did.Boot)
 	switch {
 	case err != nil:
 		v.fault(c.seq, "%s: changed: %s", named(log, l.Seq), err)
 	case ok && sumOf(l.Body) != c.sum:
 		v.fault(c.seq, "%s: changed: it is chained with another text", named(log, l.Seq))
-	case tidemark.ActLog(did.Tenant, did.Node, did.Boot) != log || did.N != l.Seq:
-		v.fault(c.seq, "%s: inserted or moved: it was written as %s of tenant %s", named(log, l.Seq), named(tidemark.ActLog(did.Tenant, did.Node, did.Boot), did.N), did.Tenant)
+	case was != log || did.N != l.Seq:
+		v.fault(c.seq, "%s: inserted or moved: it was written as %s of tenant %s", named(log, l.Seq), named(was, did.N), did.Tenant)
 	case did.Batch != l.Batch:
 		v.fault(c.seq, "%s: changed: it was written with another batch", named(log, l.Seq))
 	}

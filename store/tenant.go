@@ -114,7 +114,7 @@ func workspaceKey(tenant, id string) tidemark.Key {
 // IsOperators reports whether a record or log says who may do what: where one
 // store serves the operator and others, nobody else may touch it.
 func IsOperators(k tidemark.Key) bool {
-	return slices.Contains([]string{kindTenant, kindIssuer, kindUser, kindWorkspace, kindToken, kindAudit, kindAnchor, kindBoot, tidemark.ActKind, kindServerKey, kindSignOut}, k.Kind)
+	return slices.Contains([]string{kindTenant, kindIssuer, kindUser, kindWorkspace, kindToken, kindAudit, kindAnchor, kindBoot, tidemark.ActKind, tidemark.SealedActKind, kindServerKey, kindSignOut}, k.Kind)
 }
 
 // checkName returns ErrInvalid for what cannot name a tenant or a workspace.

@@ -94,7 +94,7 @@ func (b *Backend) walkActs(ctx context.Context, after tidemark.Key) iter.Seq2[ti
 				keys = nil
 				each(batch.Queue(sqlBoots, b.who.tenant, node, boot, walkKeys), func(rows pgx.Rows) error {
 					err := rows.Scan(&node, &boot)
-					keys = append(keys, tidemark.ActLog(tenant, node, boot))
+					keys = append(keys, tidemark.ActLog(tidemark.ActKind, tenant, node, boot))
 					return err
 				})
 			})

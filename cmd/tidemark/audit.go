@@ -19,9 +19,10 @@ import (
 
 // auditReport is what verifying found.
 type auditReport struct {
-	Head    store.Anchor       `json:"head"`
-	Anchors int                `json:"anchors"`
-	Faults  []store.AuditFault `json:"faults"`
+	Head      store.Anchor       `json:"head"`
+	Unchained int                `json:"unchained"`
+	Anchors   int                `json:"anchors"`
+	Faults    []store.AuditFault `json:"faults"`
 }
 
 func auditCommand(a *app) *cobra.Command {
@@ -71,7 +72,11 @@ func auditListCommand(a *app, tenant *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fresh, err := a.unchained(cmd.Context(), s, id)
+			from, err := a.acts(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			fresh, err := a.unchained(cmd.Context(), s, id, from)
 			if err != nil {
 				return err
 			}
@@ -147,17 +152,25 @@ whole new log.`,
 			if err != nil {
 				return err
 			}
+			fresh, err := a.unchained(cmd.Context(), s, id, from)
+			if err != nil {
+				return err
+			}
 			head, faults, err := s.VerifyAudit(cmd.Context(), id, from, anchors...)
 			if err != nil {
 				return err
 			}
-			report := auditReport{Head: head, Anchors: len(anchors), Faults: append([]store.AuditFault{}, faults...)}
+			report := auditReport{Head: head, Unchained: len(fresh), Anchors: len(anchors), Faults: append([]store.AuditFault{}, faults...)}
 			if len(faults) > 0 {
 				return withHint(&tidemark.Damage{Key: tidemark.Key{Kind: "audit", ID: id}, Seq: faults[0].Seq, What: auditFaults(faults)},
 					"whoever can write the store did this, or the disk; compare with a backup")
 			}
 			return a.print(report, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%d lines are as they were written, compared with %d anchors; the head is %s\n", head.Length, len(anchors), orDash(head.Hash))
+				more := ""
+				if len(fresh) > 0 {
+					more = fmt.Sprintf(", and so are %d that are not chained yet", len(fresh))
+				}
+				_, err := fmt.Fprintf(w, "%d lines are as they were written, compared with %d anchors%s; the head is %s\n", head.Length, len(anchors), more, orDash(head.Hash))
 				return err
 			})
 		},
@@ -168,11 +181,7 @@ whole new log.`,
 
 // unchained returns the lines that are written down and not chained yet, oldest
 // first.
-func (a *app) unchained(ctx context.Context, s *store.Store, tenant string) (lines []store.AuditLine, err error) {
-	from, err := a.acts(ctx, tenant)
-	if err != nil {
-		return nil, err
-	}
+func (a *app) unchained(ctx context.Context, s *store.Store, tenant string, from []tidemark.Backend) (lines []store.AuditLine, err error) {
 	for l, err := range s.Unchained(ctx, tenant, from...) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			a.say("tidemark: %s: skipped", err)

@@ -27,11 +27,12 @@ type book struct {
 	mu      sync.Mutex
 	refused map[string]int // writes and streams that were not answered as asked, by what was said
 	kept    count          // in the store, in the end
+	audit   lines          // of the audit log, in the end
 	faults  []string       // what was wrong, the first of it
 }
 
 // strikes is how often something was struck.
-type strikes struct{ drains, kills, cut int }
+type strikes struct{ drains, kills, cut, crashes int }
 
 // count is how much of what was acknowledged is not as it should be.
 type count struct{ lost, doubled, disorder int }
@@ -41,6 +42,11 @@ func (c *count) add(d count) {
 	c.doubled += d.doubled
 	c.disorder += d.disorder
 }
+
+// lines is what the audit log says of what was written: how many lines there
+// are, how many of them were not chained yet, what has none, or more than one,
+// and which speak of what is not there.
+type lines struct{ all, unchained, missing, doubled, stray int }
 
 // session is what one writer wrote. Its entries are numbered from 0.
 type session struct {
@@ -131,7 +137,7 @@ func (b *book) told() (c count, reconnects int) {
 
 func (b *book) broken() bool {
 	told, _ := b.told()
-	return told != (count{}) || b.kept != (count{}) || len(b.faults) > 0 || int(b.acknowledged.Load()) != b.o.writers*b.o.entries
+	return told != (count{}) || b.audit.missing+b.audit.doubled+b.audit.stray > 0 || b.kept != (count{}) || len(b.faults) > 0 || int(b.acknowledged.Load()) != b.o.writers*b.o.entries
 }
 
 // lags are the times from the acknowledgement of an entry to its arrival at a
@@ -162,6 +168,8 @@ func (b *book) table() string {
 	cells := [][2]string{
 		{"followers", fmt.Sprint(b.o.followers)}, {"writers", fmt.Sprint(b.o.writers)}, {"nodes", fmt.Sprint(b.o.nodes)},
 		{"drained", fmt.Sprint(b.struck.drains)}, {"killed", fmt.Sprint(b.struck.kills)}, {"backends cut", fmt.Sprint(b.struck.cut)},
+		{"crashes", fmt.Sprint(b.struck.crashes)}, {"audit lines", fmt.Sprint(b.audit.all)}, {"not chained", fmt.Sprint(b.audit.unchained)},
+		{"missing/doubled/stray", fmt.Sprintf("%d/%d/%d", b.audit.missing, b.audit.doubled, b.audit.stray)},
 		{"sent", fmt.Sprint(b.sent.Load())}, {"acknowledged", fmt.Sprint(b.acknowledged.Load())},
 		{"lost (kept/told)", fmt.Sprintf("%d/%d", b.kept.lost, told.lost)}, {"doubled", fmt.Sprintf("%d/%d", b.kept.doubled, told.doubled)},
 		{"out of order", fmt.Sprintf("%d/%d", b.kept.disorder, told.disorder)}, {"told", fmt.Sprint(len(lags))}, {"reconnects", fmt.Sprint(reconnects)},
@@ -188,6 +196,7 @@ func (b *book) object() string {
 	lags := b.lags()
 	o, _ := json.Marshal(map[string]any{
 		"followers": b.o.followers, "writers": b.o.writers, "nodes": b.o.nodes, "drained": b.struck.drains, "killed": b.struck.kills,
+		"crashes": b.struck.crashes, "audit_lines": b.audit.all, "audit_unchained": b.audit.unchained, "audit_faults": b.audit.missing + b.audit.doubled + b.audit.stray,
 		"cut": b.struck.cut, "sent": b.sent.Load(), "acknowledged": b.acknowledged.Load(), "lost": b.kept.lost + told.lost,
 		"doubled": b.kept.doubled + told.doubled, "disorder": b.kept.disorder + told.disorder, "told": len(lags), "reconnects": reconnects,
 		"p50_ms": share(lags, 0.5).Milliseconds(), "p99_ms": share(lags, 0.99).Milliseconds(), "seconds": b.took.Seconds(),

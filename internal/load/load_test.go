@@ -7,11 +7,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func TestNothingIsLostDoubledOrOutOfOrderWhileServersAreStruck(t *testing.T) {
 	var out, log bytes.Buffer
-	code := run(t.Context(), []string{"-followers", "20", "-writers", "8", "-entries", "12", "-drains", "1", "-kills", "1", "-cuts", "2"}, &out, &log)
+	code := run(t.Context(), []string{"-followers", "20", "-writers", "8", "-entries", "12", "-drains", "1", "-kills", "2", "-cuts", "2", "-crashes", "1"}, &out, &log)
 	if reason, ok := strings.CutPrefix(out.String(), "skipped: "); ok {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("%s, and CI=true", reason)
@@ -20,6 +22,39 @@ func TestNothingIsLostDoubledOrOutOfOrderWhileServersAreStruck(t *testing.T) {
 	}
 	if code != 0 {
 		t.Errorf("exit %d\n%s%s", code, log.String(), out.String())
+	}
+}
+
+func TestEveryWriteHasItsAuditLineInAFileToo(t *testing.T) {
+	var out, log bytes.Buffer
+	code := run(t.Context(), []string{"-sqlite", "-followers", "2", "-writers", "8", "-entries", "12", "-drains", "1", "-kills", "3"}, &out, &log)
+	if code != 0 {
+		t.Errorf("exit %d\n%s%s", code, log.String(), out.String())
+	}
+}
+
+func TestAWriteWithoutALineBreaksThePromise(t *testing.T) {
+	whole := book{o: options{writers: 1, entries: 1}}
+	whole.acknowledged.Store(1)
+	if whole.broken() {
+		t.Error("nothing is wrong, and it is broken")
+	}
+	for _, l := range []lines{{missing: 1}, {doubled: 1}, {stray: 1}} {
+		b := book{o: whole.o, audit: l}
+		b.acknowledged.Store(1)
+		if !b.broken() {
+			t.Errorf("%+v is not seen", l)
+		}
+	}
+	tr := &trial{book: &book{}}
+	told := tr.told([]store.AuditLine{
+		{Seq: 1, Audited: store.Audited{Action: "POST /api/v1/sessions/{id}/entries", Outcome: store.AuditDone, Batch: "a"}},
+		{Audited: store.Audited{Action: "POST /api/v1/sessions/{id}/entries", Outcome: store.AuditDone, Batch: "a"}},
+		{Seq: 2, Audited: store.Audited{Action: "POST /api/v1/sessions/{id}/entries", Outcome: store.AuditFailed}},
+		{Seq: 3, Audited: store.Audited{Action: "POST /api/v1/sessions", Outcome: store.AuditDone, Batch: "b"}},
+	})
+	if len(told) != 1 || told["a"] != 2 || tr.book.audit.all != 2 || tr.book.audit.unchained != 1 {
+		t.Errorf("%v, %+v", told, tr.book.audit)
 	}
 }
 

@@ -3,7 +3,8 @@
 // many more follow those sessions, and meanwhile servers are told to end or are
 // killed, and connections to the database are cut. In the end every entry that
 // was acknowledged is in its session once and in order, and every follower saw
-// it once and in order. It has a private PostgreSQL and real `tidemark serve`
+// it once and in order; and the audit log has one line for each of them, and
+// none for what is not there. It has a private PostgreSQL and real `tidemark serve`
 // processes, and touches nothing that it did not start.
 //
 //	go run ./internal/load -followers 1000 -writers 200
@@ -36,7 +37,8 @@ func main() {
 // options are what the flags say.
 type options struct {
 	followers, writers, entries, nodes int
-	drains, kills, cuts                int
+	drains, kills, cuts, crashes       int
+	sqlite                             bool // the store is a file, and not a database
 	pause                              time.Duration
 	seed                               uint64
 	bin                                string // a program that is there already; "": build it
@@ -98,6 +100,8 @@ func parse(args []string, log io.Writer) (options, error) {
 	f.IntVar(&o.drains, "drains", 3, "how many times a server is told to end, and started again")
 	f.IntVar(&o.kills, "kills", 3, "how many times a server is killed, and started again")
 	f.IntVar(&o.cuts, "cuts", 6, "how many times a half of the connections to the database is cut")
+	f.IntVar(&o.crashes, "crashes", 0, "how many times the database is killed, and started again")
+	f.BoolVar(&o.sqlite, "sqlite", false, "the store is a file of sqlite: nothing is cut, and no database crashes")
 	f.Uint64Var(&o.seed, "seed", 0, "of the random choices; 0 takes one from the clock")
 	f.StringVar(&o.bin, "bin", "", "the `program` to try; built when none is given")
 	f.StringVar(&o.dir, "dir", "", "keep the logs of the servers in this `folder`")
@@ -110,8 +114,11 @@ func parse(args []string, log io.Writer) (options, error) {
 		return o, fmt.Errorf("%q is too much", f.Arg(0))
 	case o.followers < 1 || o.writers < 1 || o.entries < 1 || o.nodes < 1:
 		return o, errors.New("-followers, -writers, -entries and -nodes are at least 1")
-	case o.drains < 0 || o.kills < 0 || o.cuts < 0 || o.pause < 0:
-		return o, errors.New("-drains, -kills, -cuts and -pause are at least 0")
+	case o.drains < 0 || o.kills < 0 || o.cuts < 0 || o.crashes < 0 || o.pause < 0:
+		return o, errors.New("-drains, -kills, -cuts, -crashes and -pause are at least 0")
+	}
+	if o.sqlite {
+		o.cuts, o.crashes = 0, 0
 	}
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano())

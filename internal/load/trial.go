@@ -25,6 +25,7 @@ type trial struct {
 	random  *rand.Rand
 	place   *nodes.Place
 	nodes   []*nodes.Node
+	cluster *pgtest.Cluster // nil: the store is a file
 	db      *pgtest.Database
 	client  *nodes.Client // of writers
 	streams *nodes.Client // of followers
@@ -41,16 +42,19 @@ type trial struct {
 // try makes everything ready, lets them write, follow and be struck, and looks
 // at what is there in the end. The book is nil when it did not begin.
 func try(ctx context.Context, o options) (*book, error) {
-	cluster, err := pgtest.Run(pgtest.Options{Durable: true})
-	if pgtest.IsMissing(err) {
-		return nil, &skipped{err.Error()}
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer cluster.End()
 	t := &trial{o: o, random: o.random(), grew: make(chan struct{})}
-	done, err := t.prepare(ctx, cluster)
+	if !o.sqlite {
+		cluster, err := pgtest.Run(pgtest.Options{Durable: true})
+		if pgtest.IsMissing(err) {
+			return nil, &skipped{err.Error()}
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer cluster.End()
+		t.cluster = cluster
+	}
+	done, err := t.prepare(ctx)
 	defer done()
 	if err != nil {
 		return nil, err
@@ -77,12 +81,15 @@ func try(ctx context.Context, o options) (*book, error) {
 	if err == nil {
 		err = t.look(ctx)
 	}
+	if err == nil {
+		err = t.lookAtAudit(ctx)
+	}
 	return t.book, err
 }
 
 // prepare makes a database and starts the servers. What it returns ends them,
 // also after an error.
-func (t *trial) prepare(ctx context.Context, cluster *pgtest.Cluster) (done func(), err error) {
+func (t *trial) prepare(ctx context.Context) (done func(), err error) {
 	work, err := os.MkdirTemp("", "tidemark-load-")
 	if err != nil {
 		return func() {}, err
@@ -111,12 +118,15 @@ func (t *trial) prepare(ctx context.Context, cluster *pgtest.Cluster) (done func
 	if program, err = filepath.Abs(program); err != nil {
 		return done, err
 	}
-	if t.db, err = cluster.Make(ctx); err != nil {
-		return done, err
-	}
-	t.place = &nodes.Place{Program: program, Dir: home, Env: os.Environ(), Store: t.db.Server + "&tenant=load&as=ada"}
-	if err := t.place.Migrate(ctx, t.db.Owner); err != nil {
-		return done, err
+	t.place = &nodes.Place{Program: program, Dir: home, Env: os.Environ(), Store: "sqlite:" + filepath.Join(home, "store.db")}
+	if t.cluster != nil {
+		if t.db, err = t.cluster.Make(ctx); err != nil {
+			return done, err
+		}
+		t.place.Store = t.db.Server + "&tenant=load&as=ada"
+		if err := t.place.Migrate(ctx, t.db.Owner); err != nil {
+			return done, err
+		}
 	}
 	for range t.o.nodes {
 		n, err := t.place.Start(ctx)
@@ -249,7 +259,7 @@ func (t *trial) until(ctx context.Context, fulfilled func() bool) error {
 // that belong before it have begun, all but the last: what is written behind
 // all blows proves nothing.
 func (t *trial) keepStep(ctx context.Context, n int) error {
-	due := n*(t.o.drains+t.o.kills+t.o.cuts)/t.o.entries - 1
+	due := n*(t.o.drains+t.o.kills+t.o.cuts+t.o.crashes)/t.o.entries - 1
 	return t.until(ctx, func() bool { return t.begun >= due })
 }
 
@@ -264,6 +274,9 @@ func (t *trial) strike(ctx context.Context) error {
 	}
 	for range t.o.cuts {
 		blows = append(blows, t.cut)
+	}
+	for range t.o.crashes {
+		blows = append(blows, t.crash)
 	}
 	t.random.Shuffle(len(blows), func(i, j int) { blows[i], blows[j] = blows[j], blows[i] })
 	all := int64(t.o.writers * t.o.entries)
@@ -320,6 +333,12 @@ func (t *trial) cut(ctx context.Context) error {
  where datname = current_database() and pid <> pg_backend_pid() and random() < 0.5`).Scan(&n)
 	t.book.struck.cut += n
 	return err
+}
+
+// crash kills the database and starts it again. Servers go on.
+func (t *trial) crash(context.Context) error {
+	t.book.struck.crashes++
+	return t.cluster.Crash()
 }
 
 // arrive waits until every follower has everything, or nothing has come for

@@ -49,6 +49,18 @@ func (p *Place) Migrate(ctx context.Context, owner string) error {
 	return nil
 }
 
+// Tell runs the program over the store and returns what it prints.
+func (p *Place) Tell(ctx context.Context, args ...string) ([]byte, error) {
+	var said bytes.Buffer
+	cmd := p.command(ctx, args...)
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return out, fmt.Errorf("tidemark %s: %w\n%s", strings.Join(args, " "), err, said.Bytes())
+	}
+	return out, nil
+}
+
 func (p *Place) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, p.Program, args...)
 	cmd.Dir = p.Dir

@@ -14,6 +14,15 @@ func Run(o Options) (*Cluster, error) { return start(o) }
 // End stops the server and removes all that it kept.
 func (c *Cluster) End() { c.end() }
 
+// Crash ends the whole server with SIGKILL and starts it again, as Kill and
+// Restart do in tests.
+func (c *Cluster) Crash() error {
+	if err := c.kill(); err != nil {
+		return err
+	}
+	return c.launch()
+}
+
 // IsMissing reports whether an error says that there is no PostgreSQL on this
 // machine.
 func IsMissing(err error) bool {

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// lookAtAudit compares what is in the sessions with what the audit log says:
+// every commit that wrote an entry has one line, and no line speaks of a commit
+// that wrote none. All servers were killed, so that it is what a crash leaves.
+func (t *trial) lookAtAudit(ctx context.Context) error {
+	for _, n := range t.nodes {
+		if err := n.Kill(); err != nil {
+			return err
+		}
+	}
+	look := t.lookInFile
+	if t.cluster != nil {
+		look = t.lookInDatabase
+	}
+	own, lines, err := look(ctx)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	told := t.told(lines)
+	for _, s := range t.book.sessions {
+		for l, err := range own.Lines(ctx, tidemark.Key{Kind: "session", ID: string(s.id)}) {
+			if err != nil {
+				return err
+			}
+			switch told[l.Batch] {
+			case 0:
+				t.book.audit.missing++
+				t.book.fault("%s: seq %d: the audit log has no line for batch %s", s.name, l.Seq, l.Batch)
+			case 1:
+			default:
+				t.book.audit.doubled++
+				t.book.fault("%s: seq %d: the audit log has %d lines for batch %s", s.name, l.Seq, told[l.Batch], l.Batch)
+			}
+			delete(told, l.Batch)
+		}
+	}
+	for batch := range told {
+		t.book.audit.stray++
+		t.book.fault("the audit log speaks of batch %s, which wrote no entry", batch)
+	}
+	return nil
+}
+
+// told counts the lines about entries by the batch that they speak of.
+func (t *trial) told(lines []store.AuditLine) map[string]int {
+	told := make(map[string]int)
+	for _, l := range lines {
+		if strings.HasSuffix(l.Action, "/entries") && l.Outcome == store.AuditDone && l.Batch != "" {
+			told[l.Batch]++
+			t.book.audit.all++
+			if l.Seq == 0 {
+				t.book.audit.unchained++
+			}
+		}
+	}
+	return told
+}
+
+// lookInFile reads the audit log with the program, which has the key of the
+// store, and verifies it. The batches that wrote entries are in the clear.
+func (t *trial) lookInFile(ctx context.Context) (tidemark.Backend, []store.AuditLine, error) {
+	var lines []store.AuditLine
+	out, err := t.place.Tell(ctx, "audit", "ls", "-n", "100000000", "--json")
+	if err == nil {
+		err = json.Unmarshal(out, &lines)
+	}
+	if err == nil {
+		_, err = t.place.Tell(ctx, "audit", "verify")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := sqlite.Open(ctx, strings.TrimPrefix(t.place.Store, "sqlite:"), nil)
+	return b, lines, err
+}
+
+// lookInDatabase reads what servers wrote down and the chain, and verifies it.
+func (t *trial) lookInDatabase(ctx context.Context) (tidemark.Backend, []store.AuditLine, error) {
+	own, err := postgres.Open(ctx, t.place.Store, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := postgres.PrincipalIn(t.place.Store)
+	if err != nil {
+		return own, nil, err
+	}
+	db, err := postgres.Connect(ctx, t.place.Store, nil)
+	if err != nil {
+		return own, nil, err
+	}
+	defer db.Close()
+	operator, acts := store.New(db.For(tidemark.Operator()), nil), db.For(tidemark.AuditorOf(p.Tenant))
+	var lines []store.AuditLine
+	for _, some := range []func(func(store.AuditLine, error) bool){operator.AuditLines(ctx, p.Tenant, tidemark.Span{}), operator.Unchained(ctx, p.Tenant, acts)} {
+		for l, err := range some {
+			if err != nil {
+				return own, nil, err
+			}
+			lines = append(lines, l)
+		}
+	}
+	_, faults, err := operator.VerifyAudit(ctx, p.Tenant, []tidemark.Backend{acts})
+	for _, f := range faults {
+		t.book.fault("audit verify: line %d: %s", f.Seq, f.What)
+	}
+	return own, lines, err
+}
