@@ -1,6 +1,7 @@
 package tidemark
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"time"
@@ -203,9 +204,10 @@ type Indexed struct {
 
 // Hit is one line that a Searcher found.
 type Hit struct {
-	Log Key
-	Seq int64
-	At  time.Time
+	Log   Key
+	Seq   int64
+	At    time.Time
+	Owner string // whose the log is, where that is not the principal
 }
 
 // Record is a small value, replaced whole. Kind, ID and Body are covered by
@@ -222,6 +224,7 @@ type Record struct {
 	Body      []byte
 	Sum       uint32 // Checksum of the record, made by whoever made the body
 	Head      Head   // of the log of the same key; set by Get and List
+	Owner     string // whose it is, where that is not the principal; set by Get and List
 }
 
 // Touched is when the record or its log last changed.
@@ -265,6 +268,9 @@ type Query struct {
 	Order  Order
 	After  *Record // continue behind this record of an earlier listing
 	Limit  int     // 0: no limit
+	// Each asks for the records of all who keep one under the same key, and not
+	// only for the one that the key alone leads to.
+	Each bool
 }
 
 // Order is the order of a listing.
@@ -291,7 +297,8 @@ func (q Query) Includes(r Record) bool {
 	return q.After == nil || q.Compare(*q.After, r) < 0
 }
 
-// Compare orders two records as q does: negative when a comes first.
+// Compare orders two records as q does: negative when a comes first. Those of
+// one key are ordered by their owners.
 func (q Query) Compare(a, b Record) int {
 	c := 0
 	switch q.Order {
@@ -300,15 +307,7 @@ func (q Query) Compare(a, b Record) int {
 	case ByDue:
 		c = a.Due.Compare(b.Due)
 	}
-	switch {
-	case c != 0:
-		return c
-	case a.ID < b.ID:
-		return -1
-	case a.ID > b.ID:
-		return 1
-	}
-	return 0
+	return cmp.Or(c, cmp.Compare(a.ID, b.ID), cmp.Compare(a.Owner, b.Owner))
 }
 
 // Span is a run of lines: From to To, both included, 0 standing for the first

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 )
 
 // Principal is on whose behalf a Backend is opened. Backends that keep the
@@ -75,4 +76,30 @@ type Sharer interface {
 
 	// Shared returns who else may read the session, and whose it is.
 	Shared(ctx context.Context, id SessionID) (with Scope, owner string, err error)
+
+	// Of returns a Backend that reads what one owner keeps and the principal may
+	// read, and nothing else: two owners may have sessions of the same id, and an
+	// id alone leads to one's own. "" is the principal. What is not shared is not
+	// there; whatever would change something of another is ErrDenied. It lives as
+	// long as the Backend that it came from, and need not be closed.
+	Of(owner string) (Backend, error)
+}
+
+// SessionName is how a session is called where whose it is matters: in links and
+// references. It is the id alone for one of the principal's own (owner is "").
+func SessionName(owner string, id SessionID) string {
+	if owner == "" {
+		return string(id)
+	}
+	return owner + ":" + string(id)
+}
+
+// CutOwner parts what SessionName made, or a reference that begins so, into the
+// owner and the rest. Without an owner, the rest is all of it.
+func CutOwner(name string) (owner, rest string) {
+	owner, rest, found := strings.Cut(name, ":")
+	if id, err := ParseSessionID(owner); found && err == nil {
+		return string(id), rest // owners are UUIDs, like sessions
+	}
+	return "", name
 }

@@ -28,6 +28,10 @@ const Service = "tidemark"
 // HTTP libraries send requests with that header again without telling anybody.
 const AttemptHeader = "Tidemark-Attempt"
 
+// OwnerHeader says in an answer whose things alone it is about: that of a
+// request with ?owner=. A server that does not know of it does not set it.
+const OwnerHeader = "Tidemark-Owner"
+
 // RepeatedHeader is set in the answer that a first attempt would have got.
 const RepeatedHeader = "Tidemark-Repeated"
 
@@ -76,6 +80,7 @@ type Record struct {
 	Body      []byte    `json:"body,omitempty"`
 	Sum       uint32    `json:"sum,omitempty"`
 	Head      *Head     `json:"head,omitempty"`
+	Owner     string    `json:"owner,omitempty"`
 }
 
 // Head is a tidemark.Head on the wire.
@@ -102,7 +107,7 @@ type Line struct {
 // RecordOf returns r as it goes over the wire.
 func RecordOf(r tidemark.Record) *Record {
 	w := &Record{Key: r.Key, Version: r.Version, Group: r.Group, State: r.State, Due: r.Due,
-		UpdatedAt: r.UpdatedAt, Batch: r.Batch, Body: r.Body, Sum: r.Sum}
+		UpdatedAt: r.UpdatedAt, Batch: r.Batch, Body: r.Body, Sum: r.Sum, Owner: r.Owner}
 	if h := r.Head; h.Length != 0 {
 		w.Head = &Head{h.Length, h.UpdatedAt, h.Place, h.Chain}
 	}
@@ -112,7 +117,7 @@ func RecordOf(r tidemark.Record) *Record {
 // Record returns what came over the wire.
 func (w *Record) Record() tidemark.Record {
 	r := tidemark.Record{Key: w.Key, Version: w.Version, Group: w.Group, State: w.State, Due: w.Due,
-		UpdatedAt: w.UpdatedAt, Batch: w.Batch, Body: w.Body, Sum: w.Sum}
+		UpdatedAt: w.UpdatedAt, Batch: w.Batch, Body: w.Body, Sum: w.Sum, Owner: w.Owner}
 	if h := w.Head; h != nil {
 		r.Head = tidemark.Head{Length: h.Length, UpdatedAt: h.UpdatedAt, Place: h.Place, Chain: h.Chain}
 	}
@@ -151,6 +156,7 @@ type ListQuestion struct {
 	Order  string    `json:"order,omitempty"` // newest, id or due; "": newest
 	After  *Cursor   `json:"after,omitempty"`
 	Limit  int       `json:"limit,omitempty"`
+	Each   bool      `json:"each,omitempty"`
 }
 
 // Cursor is where a listing goes on: what the orders order by.
@@ -158,6 +164,7 @@ type Cursor struct {
 	ID      string    `json:"id"`
 	Touched time.Time `json:"touched_at,omitzero"`
 	Due     time.Time `json:"due,omitzero"`
+	Owner   string    `json:"owner,omitempty"`
 }
 
 // orders are the names of tidemark.Order, by number.
@@ -165,7 +172,7 @@ var orders = [...]string{"newest", "id", "due"}
 
 // ListQuestionOf returns q as it goes over the wire.
 func ListQuestionOf(q tidemark.Query) (ListQuestion, error) {
-	w := ListQuestion{Kind: q.Kind, Prefix: q.Prefix, Group: q.Group, State: q.State, DueBy: q.DueBy, Limit: q.Limit}
+	w := ListQuestion{Kind: q.Kind, Prefix: q.Prefix, Group: q.Group, State: q.State, DueBy: q.DueBy, Limit: q.Limit, Each: q.Each}
 	if q.Order < 0 || int(q.Order) >= len(orders) {
 		return w, tidemark.Invalidf("order %d of a listing: there is none", q.Order)
 	}
@@ -173,14 +180,14 @@ func ListQuestionOf(q tidemark.Query) (ListQuestion, error) {
 		w.Order = orders[q.Order]
 	}
 	if q.After != nil {
-		w.After = &Cursor{ID: q.After.ID, Touched: q.After.Touched(), Due: q.After.Due}
+		w.After = &Cursor{ID: q.After.ID, Touched: q.After.Touched(), Due: q.After.Due, Owner: q.After.Owner}
 	}
 	return w, nil
 }
 
 // Query returns what came over the wire.
 func (w ListQuestion) Query() (tidemark.Query, error) {
-	q := tidemark.Query{Kind: w.Kind, Prefix: w.Prefix, Group: w.Group, State: w.State, DueBy: w.DueBy, Limit: w.Limit}
+	q := tidemark.Query{Kind: w.Kind, Prefix: w.Prefix, Group: w.Group, State: w.State, DueBy: w.DueBy, Limit: w.Limit, Each: w.Each}
 	if err := (tidemark.Key{Kind: w.Kind, ID: "x"}).Check(); err != nil {
 		return q, err
 	}
@@ -196,7 +203,7 @@ func (w ListQuestion) Query() (tidemark.Query, error) {
 		return q, tidemark.Invalidf("order of a listing: want newest, id or due")
 	}
 	if c := w.After; c != nil {
-		q.After = &tidemark.Record{Key: tidemark.Key{Kind: w.Kind, ID: c.ID}, UpdatedAt: c.Touched, Due: c.Due}
+		q.After = &tidemark.Record{Key: tidemark.Key{Kind: w.Kind, ID: c.ID}, UpdatedAt: c.Touched, Due: c.Due, Owner: c.Owner}
 	}
 	return q, nil
 }
@@ -309,9 +316,10 @@ type Element struct {
 
 // Hit is a tidemark.Hit on the wire.
 type Hit struct {
-	Log tidemark.Key `json:"log"`
-	Seq int64        `json:"seq"`
-	At  time.Time    `json:"at,omitzero"`
+	Log   tidemark.Key `json:"log"`
+	Seq   int64        `json:"seq"`
+	At    time.Time    `json:"at,omitzero"`
+	Owner string       `json:"owner,omitempty"`
 }
 
 // Lag is a tidemark.Lag on the wire.

@@ -70,7 +70,7 @@ func (a *adopter) take(it *item) error {
 // head of length 0.
 func (a *adopter) get(k tidemark.Key) (tidemark.Record, error) {
 	r, err := a.into.Get(a.ctx, k)
-	if errors.Is(err, tidemark.ErrNotFound) {
+	if errors.Is(err, tidemark.ErrNotFound) || r.Owner != "" { // what another shares is not the target's
 		return tidemark.Record{Key: k}, nil
 	}
 	return r, err

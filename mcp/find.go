@@ -98,11 +98,11 @@ func (r *room) search(ctx context.Context, _ *sdk.CallToolRequest, in searchIn) 
 		return out, err
 	}
 	if in.Session != "" {
-		_, p, err := r.find(ctx, in.Session)
+		of, p, err := r.find(ctx, in.Session)
 		if err != nil {
 			return out, err
 		}
-		q.Session = p.ID
+		s, q.Session = of, p.ID
 	}
 	answer, err := s.Search(ctx, q)
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *room) search(ctx context.Context, _ *sdk.CallToolRequest, in searchIn) 
 }
 
 func hitOf(query search.Query, f store.Found) hit {
-	h := hit{Ref: f.Ref(), Session: string(f.Info.ID), Title: render.CleanLine(f.Info.Title), Seq: f.Seq, Worker: render.CleanLine(f.Worker), At: f.At, Role: render.CleanLine(f.Entry.Kind)}
+	h := hit{Ref: f.Ref(), Session: f.Info.Name(), Title: render.CleanLine(f.Info.Title), Seq: f.Seq, Worker: render.CleanLine(f.Worker), At: f.At, Role: render.CleanLine(f.Entry.Kind)}
 	if f.Entry.Role != "" {
 		h.Role = render.CleanLine(string(f.Entry.Role))
 	}
@@ -177,7 +177,7 @@ type session struct {
 }
 
 func sessionOf(i store.Info) session {
-	s := session{ID: string(i.ID), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
+	s := session{ID: i.Name(), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
 		Model: render.CleanLine(i.Model), Messages: i.Messages, Entries: i.Entries, UpdatedAt: i.UpdatedAt}
 	for _, t := range i.Tags {
 		s.Tags = append(s.Tags, render.CleanLine(t))
@@ -198,7 +198,7 @@ func (r *room) list(ctx context.Context, _ *sdk.CallToolRequest, in listIn) (lis
 	if err != nil {
 		return out, err
 	}
-	f := store.Filter{Agent: in.Agent, Tag: in.Tag, Limit: limit + 1}
+	f := store.Filter{Agent: in.Agent, Tag: in.Tag, Limit: limit + 1, Each: true}
 	if f.Project, err = r.scope(in.Project, in.Everywhere); err != nil {
 		return out, err
 	}
@@ -244,18 +244,19 @@ func (o *listOut) fill(ctx context.Context, s *store.Store, f store.Filter, limi
 
 // mark is where a listing that ended with i goes on.
 func mark(i store.Info) string {
-	return string(i.ID) + ":" + strconv.FormatInt(i.UpdatedAt.UnixNano(), 10)
+	return i.Name() + ":" + strconv.FormatInt(i.UpdatedAt.UnixNano(), 10)
 }
 
 // parseMark reads what mark made.
 func parseMark(text string) (*store.Info, error) {
-	id, at, _ := strings.Cut(text, ":")
+	last := max(strings.LastIndexByte(text, ':'), 0)
+	owner, id := tidemark.CutOwner(text[:last])
 	parsed, err := tidemark.ParseSessionID(id)
-	nanos, numErr := strconv.ParseInt(at, 10, 64)
+	nanos, numErr := strconv.ParseInt(strings.TrimPrefix(text[last:], ":"), 10, 64)
 	if err != nil || numErr != nil || nanos < 0 {
 		return nil, tidemark.Invalidf("after %.60q: want next of an earlier answer", text)
 	}
-	return &store.Info{Session: tidemark.Session{ID: parsed}, UpdatedAt: time.Unix(0, nanos).UTC()}, nil
+	return &store.Info{Session: tidemark.Session{ID: parsed}, UpdatedAt: time.Unix(0, nanos).UTC(), Owner: owner}, nil
 }
 
 func (o listOut) text() string {

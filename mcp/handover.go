@@ -96,11 +96,15 @@ func (r *room) handOver(ctx context.Context, req *sdk.CallToolRequest, in handOv
 	case in.Agent != "" && in.To != "":
 		return out, tidemark.Invalidf("agent and to exclude each other")
 	}
-	s, p, err := r.find(ctx, in.Session)
+	_, p, err := r.find(ctx, in.Session)
 	if err != nil {
 		return out, err
 	}
-	out = handOverOut{Session: string(p.ID), Resume: "tidemark chat --resume " + string(p.ID)}
+	s, err := r.o.Open(ctx)
+	if err != nil {
+		return out, err
+	}
+	out = handOverOut{Session: p.Name(), Resume: "tidemark chat --resume " + p.Name()}
 	text := handedOver(p, in, clientOf(req), out.Resume)
 	if in.Agent != "" {
 		out.Job, err = r.toAgent(ctx, in.Agent, text)
@@ -138,7 +142,7 @@ func (r *room) toAgent(ctx context.Context, agent, text string) (string, error) 
 
 // handedOver is what whoever goes on is told: what, by whom, why, and how.
 func handedOver(p store.Point, in handOverIn, from, resume string) string {
-	ref := string(p.ID)
+	ref := p.Name()
 	if p.Seq > 0 {
 		ref = fmt.Sprintf("%s@%d", ref, p.Seq)
 	}

@@ -152,7 +152,8 @@ func (r *room) tell(ctx context.Context, err error) error {
 	return &told{err, text}
 }
 
-// find returns what a reference means, in a session that is not in the trash.
+// find returns what a reference means, in a session that is not in the trash, and
+// the store as its owner has it.
 func (r *room) find(ctx context.Context, ref string) (*store.Store, store.Point, error) {
 	s, err := r.o.Open(ctx)
 	if err != nil {
@@ -169,7 +170,7 @@ func (r *room) find(ctx context.Context, ref string) (*store.Store, store.Point,
 	if err != nil {
 		return nil, store.Point{}, err
 	}
-	return s, p, nil
+	return p.Store(), p, nil
 }
 
 func inTrash(ref string) error {

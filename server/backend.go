@@ -111,6 +111,12 @@ func (q *backendRequest) run(open func(*http.Request) (tidemark.Backend, error))
 		}
 		return err
 	}
+	if owner := q.r.URL.Query().Get("owner"); owner != "" {
+		if q.be, err = ofOwner(q.be, owner); err != nil {
+			return err
+		}
+		q.w.Header().Set(api.OwnerHeader, owner)
+	}
 	if q.call.serve == nil {
 		return q.answer(api.About{Service: api.Service, Format: api.BackendFormat, MaxRequestBytes: api.MaxRequestBytes})
 	}
@@ -118,6 +124,15 @@ func (q *backendRequest) run(open func(*http.Request) (tidemark.Backend, error))
 		return err
 	}
 	return q.call.serve(q)
+}
+
+// ofOwner returns a Backend for what one owner keeps.
+func ofOwner(be tidemark.Backend, owner string) (tidemark.Backend, error) {
+	s, ok := be.(tidemark.Sharer)
+	if !ok {
+		return nil, backendLacks("share: it has one owner")
+	}
+	return s.Of(owner)
 }
 
 // fail answers with an error, in the stream when one has begun.
@@ -378,7 +393,7 @@ func backendSearch(q *backendRequest) error {
 		return err
 	}
 	return backendWhole(q, s.Search(q.r.Context(), ask), func(h tidemark.Hit) api.Element {
-		return api.Element{Hit: &api.Hit{Log: h.Log, Seq: h.Seq, At: h.At}}
+		return api.Element{Hit: &api.Hit{Log: h.Log, Seq: h.Seq, At: h.At, Owner: h.Owner}}
 	})
 }
 

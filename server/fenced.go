@@ -153,6 +153,14 @@ func (f fenced) Share(ctx context.Context, id tidemark.SessionID, with tidemark.
 	return tidemark.Unsupportedf("this store has one user")
 }
 
+func (f fenced) Of(owner string) (tidemark.Backend, error) {
+	of, err := ofOwner(f.Backend, owner)
+	if err != nil {
+		return nil, err
+	}
+	return fenced{of}, nil
+}
+
 func (f fenced) Shared(ctx context.Context, id tidemark.SessionID) (tidemark.Scope, string, error) {
 	if s, ok := f.Backend.(tidemark.Sharer); ok {
 		return s.Shared(ctx, id)

@@ -26,7 +26,7 @@ func (s *Server) findRoutes() {
 type searchInput struct {
 	Q       string `query:"q" required:"true" minLength:"1" maxLength:"4096" doc:"words; 'exact text', ^beginning, !without, one | other"`
 	Limit   int    `query:"limit" minimum:"1" default:"20" doc:"how many, at most"`
-	Session string `query:"session" maxLength:"64" doc:"only in this session"`
+	Session string `query:"session" maxLength:"80" doc:"only in this session: ID, or OWNER:ID"`
 	Role    string `query:"role" enum:"system,user,assistant,tool,title,label,tag" doc:"what is of this role, or a title, a label or a tag"`
 	Agent   string `query:"agent" maxLength:"256"`
 	Project string `query:"project" maxLength:"4096"`
@@ -36,8 +36,9 @@ type searchInput struct {
 
 // SearchHit is one thing that was found.
 type SearchHit struct {
-	Ref     string             `json:"ref" doc:"leads to the entry: SESSION@12"`
+	Ref     string             `json:"ref" doc:"leads to the entry: SESSION@12, OWNER:SESSION@12 in a session that OWNER shared"`
 	Session tidemark.SessionID `json:"session"`
+	Owner   string             `json:"owner,omitempty" doc:"whose the session is, when it is another's"`
 	Title   string             `json:"title,omitempty"`
 	Seq     int64              `json:"seq,omitempty"`
 	Worker  string             `json:"worker,omitempty"`
@@ -70,11 +71,11 @@ func (s *Server) search(ctx context.Context, in *searchInput) (*searchOutput, er
 		return nil, fail(ctx, err)
 	}
 	if in.Session != "" {
-		_, v, err := s.view(ctx, in.Session)
+		of, v, err := s.view(ctx, in.Session)
 		if err != nil {
 			return nil, fail(ctx, err)
 		}
-		q.Session = v.ID
+		st, q.Session = of, v.ID
 	}
 	q.All, q.None, _ = query.Ask()
 	q.Match = func(e tidemark.Entry) bool { return query.Match(search.Text(e)) }
@@ -95,7 +96,7 @@ func (s *Server) search(ctx context.Context, in *searchInput) (*searchOutput, er
 }
 
 func hitOf(query search.Query, f store.Found) SearchHit {
-	h := SearchHit{Ref: f.Ref(), Session: f.Info.ID, Title: f.Info.Title, Seq: f.Seq, Worker: f.Worker, At: f.At, Role: f.Entry.Kind}
+	h := SearchHit{Ref: f.Ref(), Session: f.Info.ID, Owner: f.Info.Owner, Title: f.Info.Title, Seq: f.Seq, Worker: f.Worker, At: f.At, Role: f.Entry.Kind}
 	if f.Entry.Role != "" {
 		h.Role = string(f.Entry.Role)
 	}
@@ -106,7 +107,7 @@ func hitOf(query search.Query, f store.Found) SearchHit {
 }
 
 type resolveInput struct {
-	Ref     string `query:"ref" required:"true" minLength:"1" maxLength:"1100" doc:"an id, the beginning of one, a title, a foreign id, last or @-2, each with @n3, @12, @label or ~2 behind it"`
+	Ref     string `query:"ref" required:"true" minLength:"1" maxLength:"1100" doc:"an id, the beginning of one, a title, a foreign id, last or @-2, each with @n3, @12, @label or ~2 behind it, and with OWNER: before it for a session that OWNER shared"`
 	Project string `query:"project" maxLength:"4096" doc:"in which last and @-2 count"`
 }
 
@@ -114,6 +115,7 @@ type resolveOutput struct {
 	Body struct {
 		Ref     string             `json:"ref" doc:"the same, in a form that stays true"`
 		Session tidemark.SessionID `json:"session"`
+		Owner   string             `json:"owner,omitempty" doc:"whose the session is, when it is another's"`
 		Seq     int64              `json:"seq,omitempty" doc:"the entry; absent: the head"`
 		Title   string             `json:"title,omitempty"`
 		State   string             `json:"state"`
@@ -131,7 +133,7 @@ func (s *Server) resolve(ctx context.Context, in *resolveInput) (*resolveOutput,
 	}
 	var out resolveOutput
 	b := &out.Body
-	b.Ref, b.Session, b.Seq, b.Title, b.State = string(p.ID), p.ID, p.Seq, p.Title, p.State
+	b.Ref, b.Session, b.Owner, b.Seq, b.Title, b.State = p.Name(), p.ID, p.Owner, p.Seq, p.Title, p.State
 	if p.Seq > 0 {
 		b.Ref += "@" + strconv.FormatInt(p.Seq, 10)
 	}

@@ -68,7 +68,7 @@ func (f *following) run(ctx context.Context) error {
 	if err := f.past(within); err != nil {
 		return f.over(ctx, within, err)
 	}
-	src, leave := f.s.sources.join(sourceOf{f.st, f.v.ID, f.worker}, f.v)
+	src, leave := f.s.sources.join(sourceOf{principalName(CallerOf(ctx).Principal), f.v.Name(), f.worker}, f.v)
 	defer leave()
 	for {
 		events, floor, news, err := src.after(f.after)

@@ -216,7 +216,20 @@ func (g *prober) pick(p *probe, kind, class string) string {
 	if class == foreignID || class == hiddenID {
 		p.swap = append(p.swap, th.id, twinOf(th.id))
 	}
+	if kind == "session" && g.IntN(2) == 0 {
+		return tidemark.SessionName(g.w.userOf(th), tidemark.SessionID(th.id))
+	}
 	return th.id
+}
+
+// userOf is the id of whoever has a thing, "" when that is nobody.
+func (w *world) userOf(th thing) string {
+	for _, other := range w.things {
+		if other.kind == "user" && other.tenant == th.tenant && other.owner == th.owner {
+			return other.id
+		}
+	}
+	return ""
 }
 
 // kindIn says what kind of thing a parameter of a path names.

@@ -33,7 +33,7 @@ const (
 // part is the run of entries that was asked for. It costs the same however
 // long the session is, but around an entry of a session with branches.
 func (s *Server) part(ctx context.Context, l *looking, beside *bool) (web.PartView, error) {
-	p := web.PartView{Session: string(l.v.ID), Entries: []web.EntryView{}}
+	p := web.PartView{Session: l.v.Name(), Entries: []web.EntryView{}}
 	labels, err := l.labels(ctx)
 	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 		return p, err
@@ -91,7 +91,7 @@ func (l *looking) links(p *web.PartView) {
 	first, last := p.Entries[0], p.Entries[n-1]
 	if first.Seq > 1 && (first.Entry.Parent > 0 || first.Damage != "") {
 		p.Older = l.path("before", first.Seq)
-		p.OlderPart = strings.Replace(p.Older, string(l.v.ID), string(l.v.ID)+"/part", 1)
+		p.OlderPart = strings.Replace(p.Older, l.v.Name(), l.v.Name()+"/part", 1)
 	}
 	if l.at == 0 && l.before == 0 {
 		return
@@ -127,7 +127,7 @@ func (l *looking) after(ctx context.Context, n int, beside *bool) iter.Seq2[tide
 
 // entryView is an entry as it is shown, cut when it is long.
 func (l *looking) entryView(t *render.Transcript, e tidemark.Entry, damage error) web.EntryView {
-	v := web.EntryView{Session: string(l.v.ID), Worker: l.worker, Seq: e.Seq, Mine: l.mine}
+	v := web.EntryView{Session: l.v.Name(), Worker: l.worker, Seq: e.Seq, Mine: l.mine}
 	v.Entry, v.Bytes = cutEntry(e)
 	if damage != nil {
 		v.Damage = render.CleanLine(damage.Error())

@@ -277,8 +277,8 @@ func (s *Server) agentPage(r *http.Request) (view, error) {
 	return view{f, v}, nil
 }
 
-// sessionHere is the id of a session that the caller can look at, "" when the
-// agent's own program keeps it or it is gone.
+// sessionHere is the name of a session of the fleet, as links have it, that the
+// caller can look at: "" when the agent's own program keeps it or it is gone.
 func (s *Server) sessionHere(ctx context.Context, id string) string {
 	parsed, err := tidemark.ParseSessionID(id)
 	if err != nil {
@@ -288,10 +288,16 @@ func (s *Server) sessionHere(ctx context.Context, id string) string {
 	if err != nil {
 		return ""
 	}
-	if _, err := st.Session(ctx, parsed); err != nil {
+	if house, err := st.Of(CallerOf(ctx).Tenant); err == nil {
+		if i, err := house.Session(ctx, parsed); err == nil {
+			return i.Name()
+		}
+	}
+	i, err := st.Session(ctx, parsed)
+	if err != nil {
 		return ""
 	}
-	return string(parsed)
+	return i.Name()
 }
 
 // formText is a field of a form that may have several lines.

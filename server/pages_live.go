@@ -24,7 +24,7 @@ func (s *Server) livePath(l *looking, p web.PartView) string {
 	if l.worker != "" {
 		q.Set("worker", l.worker)
 	}
-	return "/sessions/" + string(l.v.ID) + "/live?" + q.Encode()
+	return "/sessions/" + l.v.Name() + "/live?" + q.Encode()
 }
 
 // sessionLive sends what is written to a session, as the page shows it. The id

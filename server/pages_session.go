@@ -67,22 +67,8 @@ func (s *Server) look(r *http.Request) (*looking, error) {
 			return nil, tidemark.Invalidf("before %.20q: want the number of an entry", before)
 		}
 	}
-	l.mine, err = isMine(ctx, st, v.ID)
-	return l, err
-}
-
-// isMine reports whether a session is the caller's own, and not only shared
-// with them.
-func isMine(ctx context.Context, st *store.Store, id tidemark.SessionID) (bool, error) {
-	sh, ok := st.Backend().(tidemark.Sharer)
-	if !ok {
-		return true, nil
-	}
-	_, owner, err := sh.Shared(ctx, id)
-	if errors.Is(err, tidemark.ErrUnsupported) {
-		return true, nil
-	}
-	return err == nil && (owner == "" || owner == CallerOf(ctx).User), err
+	l.mine = v.Owner == ""
+	return l, nil
 }
 
 // atEnd reports whether the newest entry is shown, where more may come.
@@ -100,7 +86,7 @@ func (l *looking) path(name string, value int64) string {
 	if value > 0 {
 		text = strconv.FormatInt(value, 10)
 	}
-	return address("/sessions/"+string(l.v.ID), q, name, text)
+	return address("/sessions/"+l.v.Name(), q, name, text)
 }
 
 // sessionPageOf shows one session.
@@ -111,7 +97,7 @@ func (s *Server) sessionPageOf(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	i := l.v.Info
-	v := web.SessionView{ID: string(i.ID), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
+	v := web.SessionView{ID: string(i.ID), Name: i.Name(), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
 		Model: render.CleanLine(i.Model), Mode: i.Mode, ForeignID: render.CleanLine(i.ForeignID), Tags: cleanAll(i.Tags), State: i.State,
 		Pinned: i.Pinned, OnHold: i.OnHold, CreatedAt: i.CreatedAt, UpdatedAt: i.UpdatedAt, Turns: i.Nodes, Messages: i.Messages, Length: i.Entries,
 		Worker: render.CleanLine(l.worker), Node: render.CleanLine(l.node), At: l.at, Find: render.CleanLine(l.find), Mine: l.mine, Formats: s.o.Formats}
@@ -159,7 +145,8 @@ func gatherKin(ctx context.Context, l *looking, v *web.SessionView) error {
 		return render.CleanLine(i.Title), err == nil
 	}
 	if b := l.v.Base; b != nil {
-		v.Base = &web.SessionRef{ID: string(b.Session), Seq: b.Seq}
+		v.Base = sessionRef(l.v.Owner, b.Session)
+		v.Base.Seq = b.Seq
 		if t, there := title(b.Session); there {
 			v.Base.Title = t
 		} else {
@@ -173,7 +160,9 @@ func gatherKin(ctx context.Context, l *looking, v *web.SessionView) error {
 	forks, err := l.v.Forks(ctx, shownForks)
 	for _, id := range forks {
 		if t, there := title(id); there {
-			v.Forks = append(v.Forks, web.SessionRef{ID: string(id), Title: t})
+			fork := sessionRef(l.v.Owner, id)
+			fork.Title = t
+			v.Forks = append(v.Forks, *fork)
 		}
 	}
 	return err
@@ -215,7 +204,7 @@ func (s *Server) treePage(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v := web.TreePage{ID: string(l.v.ID), Title: render.CleanLine(l.v.Title)}
+	v := web.TreePage{ID: string(l.v.ID), Name: l.v.Name(), Title: render.CleanLine(l.v.Title)}
 	if v.Tree, err = l.tree(r.Context(), r.URL.Query().Get("tree") == "all"); err != nil {
 		return view{}, err
 	}
@@ -233,7 +222,7 @@ func gatherKept(ctx context.Context, l *looking, v *web.SessionView) error {
 	}
 	files, err := l.st.Files(ctx, l.v.ID)
 	for _, f := range files {
-		v.Files = append(v.Files, web.FileRow{Name: render.CleanLine(f.Name), Path: "/api/v1/sessions/" + string(l.v.ID) + "/files/" + url.PathEscape(f.Name),
+		v.Files = append(v.Files, web.FileRow{Name: render.CleanLine(f.Name), Path: "/api/v1/sessions/" + l.v.Name() + "/files/" + url.PathEscape(f.Name),
 			Size: f.Size, ModifiedAt: f.ModifiedAt})
 	}
 	return err

@@ -78,7 +78,7 @@ func (s *Server) listPage(r *http.Request, st *store.Store, in *listSessionsInpu
 		if c.Of != in.asked() {
 			return tidemark.Invalidf("cursor: of another list; begin again without it")
 		}
-		f.After = &store.Info{Session: tidemark.Session{ID: c.ID}, UpdatedAt: c.At}
+		f.After = c.after()
 		v.Newest = address("/sessions", q, "cursor", "")
 	}
 	leases, err := leasesOf(ctx, st)
@@ -93,11 +93,15 @@ func (s *Server) listPage(r *http.Request, st *store.Store, in *listSessionsInpu
 			return err
 		}
 		if len(v.Sessions) == listRows {
-			v.Older = address("/sessions", q, "cursor", s.cursor(CallerOf(ctx), sessionsCursor{in.asked(), last.ID, last.UpdatedAt}))
+			v.Older = address("/sessions", q, "cursor", s.cursor(CallerOf(ctx), sessionsCursor{in.asked(), last.ID, last.UpdatedAt, last.Owner}))
 			break
 		}
 		last = i
-		row, rowErr := s.sessionRow(ctx, st, i, leases[i.ID], &budget, err)
+		var lease store.Lease
+		if i.Owner == "" { // those of others are nobody else's to see
+			lease = leases[i.ID]
+		}
+		row, rowErr := s.sessionRow(ctx, st, i, lease, &budget, err)
 		if rowErr != nil {
 			return rowErr
 		}
@@ -140,25 +144,31 @@ func leasesOf(ctx context.Context, st *store.Store) (map[tidemark.SessionID]stor
 
 // sessionRow is one session of the list. What is damaged is told in its place.
 func (s *Server) sessionRow(ctx context.Context, st *store.Store, i store.Info, l store.Lease, budget *int, damage error) (web.SessionRow, error) {
-	row := web.SessionRow{ID: string(i.ID), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
+	row := web.SessionRow{ID: string(i.ID), Name: i.Name(), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
 		Model: render.CleanLine(i.Model), Tags: cleanAll(i.Tags), Turns: i.Nodes, Messages: i.Messages, UpdatedAt: i.UpdatedAt, State: i.State,
 		Pinned: i.Pinned, OnHold: i.OnHold}
 	if i.Base != nil {
-		row.Base = &web.SessionRef{ID: string(i.Base.Session), Seq: i.Base.Seq}
+		row.Base = sessionRef(i.Owner, i.Base.Session)
+		row.Base.Seq = i.Base.Seq
 	}
 	if damage != nil {
 		row.Damage, row.End.Kind = render.CleanLine(damage.Error()), web.EndDamaged
 		return row, nil
 	}
-	v, err := st.View(ctx, i.ID)
+	v, err := st.ViewOf(i)
 	if err != nil {
 		return row, goneOrDamaged(err, &row)
 	}
-	if row.End, err = sessionEnd(ctx, st, v, l); err != nil {
+	if row.End, err = sessionEnd(ctx, v.Store(), v, l); err != nil {
 		return row, goneOrDamaged(err, &row)
 	}
 	row.Usage, err = s.used(ctx, v, budget)
 	return row, goneOrDamaged(err, &row)
+}
+
+// sessionRef leads to a session of an owner.
+func sessionRef(owner string, id tidemark.SessionID) *web.SessionRef {
+	return &web.SessionRef{ID: string(id), Name: tidemark.SessionName(owner, id)}
 }
 
 // goneOrDamaged keeps one session from spoiling the list: one that went away
@@ -243,30 +253,31 @@ func (s *Server) searchSessions(ctx context.Context, st *store.Store, f store.Fi
 	if err != nil {
 		return err
 	}
-	var within map[tidemark.SessionID]bool
+	var within map[string]bool
 	if f.Tag != "" {
-		within = make(map[tidemark.SessionID]bool)
+		within = make(map[string]bool)
 		for i, err := range st.Sessions(ctx, f) {
 			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return err
 			}
-			within[i.ID] = true
+			within[i.Name()] = true
 		}
 	}
 	v.Cut, v.Behind = answer.Cut, answer.Behind
 	if answer.Damage != nil {
 		v.Damage = render.CleanLine(answer.Damage.Error())
 	}
-	place := make(map[tidemark.SessionID]int)
+	place := make(map[string]int)
 	for _, hit := range answer.Found {
-		if within != nil && !within[hit.Info.ID] {
+		name := hit.Info.Name()
+		if within != nil && !within[name] {
 			continue
 		}
-		at, known := place[hit.Info.ID]
+		at, known := place[name]
 		if !known {
 			at = len(v.Found)
-			place[hit.Info.ID] = at
-			v.Found = append(v.Found, web.FoundSession{SessionRef: web.SessionRef{ID: string(hit.Info.ID), Title: render.CleanLine(hit.Info.Title)},
+			place[name] = at
+			v.Found = append(v.Found, web.FoundSession{SessionRef: web.SessionRef{ID: string(hit.Info.ID), Name: name, Title: render.CleanLine(hit.Info.Title)},
 				Project: render.CleanLine(hit.Info.Project)})
 		}
 		if found := &v.Found[at]; len(found.Hits) < shownHits {

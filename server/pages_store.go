@@ -173,9 +173,7 @@ func (s *Server) takeCensus(ctx context.Context, from int, progress func(int64))
 			c.born[dayOf(i.CreatedAt, time.UTC)]++
 		}
 	}
-	user := CallerOf(ctx).User
-	own := func(tidemark.SessionID) (string, error) { return user, nil }
-	return c, c.used.count(ctx, st, counting{zone: time.UTC, since: startOf(from)}, own, progress)
+	return c, c.used.count(ctx, st, counting{zone: time.UTC, since: startOf(from)}, CallerOf(ctx).User, progress)
 }
 
 // verified is what verifying found.

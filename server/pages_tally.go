@@ -28,10 +28,10 @@ type tally struct {
 	used web.Used
 }
 
-func (t *tallies) get(caller Caller, id tidemark.SessionID) *tally {
+func (t *tallies) get(caller Caller, session string) *tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	name := caller.Tenant + "/" + caller.User + "/" + string(id)
+	name := caller.Tenant + "/" + caller.User + "/" + session
 	if t.of == nil || len(t.of) >= maxRemembered {
 		t.of = make(map[string]*tally)
 	}
@@ -48,7 +48,7 @@ func (s *Server) used(ctx context.Context, v *store.View, budget *int) (web.Used
 	if err != nil {
 		return web.Used{}, err
 	}
-	t := s.tallies.get(CallerOf(ctx), v.ID)
+	t := s.tallies.get(CallerOf(ctx), v.Name())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	whole := true

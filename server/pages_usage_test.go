@@ -281,7 +281,7 @@ func BenchmarkUsage(b *testing.B) {
 	}
 	for b.Loop() {
 		u := &usage{cells: make(map[cell]*store.Tally)}
-		if err := u.count(b.Context(), st, counting{zone: time.UTC}, func(tidemark.SessionID) (string, error) { return "jo", nil }, func(int64) {}); err != nil {
+		if err := u.count(b.Context(), st, counting{zone: time.UTC}, "jo", func(int64) {}); err != nil {
 			b.Fatal(err)
 		}
 		b.ReportMetric(float64(len(u.cells)), "cells")

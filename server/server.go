@@ -15,6 +15,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -177,12 +178,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // OpenAPI returns the description of everything that the server answers.
 func (s *Server) OpenAPI() *huma.OpenAPI { return s.api.OpenAPI() }
 
+// principalName tells principals apart, and what each of them may read.
+func principalName(p tidemark.Principal) string {
+	return strings.Join(append([]string{p.Tenant, p.User}, p.Workspaces...), "/")
+}
+
 // storeOf returns the store of a principal.
 func (s *Server) storeOf(ctx context.Context, p tidemark.Principal) (*store.Store, error) {
-	name := p.Tenant + "/" + p.User
-	for _, w := range p.Workspaces {
-		name += "/" + w
-	}
+	name := principalName(p)
 	s.mu.Lock()
 	o := s.stores[name]
 	if o == nil {

@@ -18,28 +18,40 @@ import (
 // SessionInput is the session that a call is about. Its name, like that of all
 // inputs that are parts of others, is exported because huma fills no others.
 type SessionInput struct {
-	ID string `path:"id" doc:"the id of a session"`
+	ID string `path:"id" doc:"the id of a session; OWNER:ID for one that OWNER shared"`
 }
 
-// session returns the store of the caller and the id that a call names. What
-// is no id leads nowhere, like the id of a session that is not there.
-func (s *Server) session(ctx context.Context, id string) (*store.Store, tidemark.SessionID, error) {
+// session returns the store of the caller, as the owner has it whom the call
+// names, and the id. What is no id leads nowhere, like the id of a session that
+// is not there, or is not shared.
+func (s *Server) session(ctx context.Context, name string) (*store.Store, tidemark.SessionID, error) {
+	owner, id := tidemark.CutOwner(name)
 	parsed, err := tidemark.ParseSessionID(id)
 	if err != nil {
-		return nil, "", tidemark.NotFoundf("session %.40s: not found", id)
+		return nil, "", tidemark.NotFoundf("session %.80s: not found", name)
 	}
 	st, err := s.store(ctx)
+	if err == nil {
+		st, err = st.Of(owner)
+	}
+	if errors.Is(err, tidemark.ErrUnsupported) {
+		err = tidemark.NotFoundf("session %s: not found", parsed) // nobody else has one here
+	}
 	return st, parsed, err
 }
 
-// view returns the session that a call names, to read.
-func (s *Server) view(ctx context.Context, id string) (*store.Store, *store.View, error) {
-	st, parsed, err := s.session(ctx, id)
+// view returns the session that a call names, to read, and the store as its
+// owner has it.
+func (s *Server) view(ctx context.Context, name string) (*store.Store, *store.View, error) {
+	st, id, err := s.session(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	v, err := st.View(ctx, parsed)
-	return st, v, err
+	v, err := st.View(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return v.Store(), v, nil
 }
 
 // owned returns the session that a call names, to change: ErrDenied for one
@@ -53,14 +65,8 @@ func (s *Server) owned(ctx context.Context, id string) (*store.Store, store.Info
 	if err != nil {
 		return nil, i, err
 	}
-	if sharer, ok := st.Backend().(tidemark.Sharer); ok {
-		_, owner, err := sharer.Shared(ctx, parsed)
-		if err != nil && !errors.Is(err, tidemark.ErrUnsupported) {
-			return nil, i, err
-		}
-		if err == nil && owner != "" && owner != CallerOf(ctx).User {
-			return nil, i, fmt.Errorf("session %s is another's, and shared with you to read: %w", parsed, tidemark.ErrDenied)
-		}
+	if i.Owner != "" {
+		return nil, i, fmt.Errorf("session %s is another's, and shared with you to read: %w", parsed, tidemark.ErrDenied)
 	}
 	return st, i, nil
 }
@@ -68,7 +74,7 @@ func (s *Server) owned(ctx context.Context, id string) (*store.Store, store.Info
 // infoOf is a session on the wire.
 func infoOf(i store.Info) api.SessionInfo {
 	out := api.SessionInfo{Session: i.Session, State: i.State, UpdatedAt: i.UpdatedAt, Messages: i.Messages, Nodes: i.Nodes, Entries: i.Entries,
-		Status: "active", ModelName: i.Model, ExternalSessionID: i.ForeignID}
+		Owner: i.Owner, Status: "active", ModelName: i.Model, ExternalSessionID: i.ForeignID}
 	if i.State != store.Live {
 		out.Status = "archived"
 	}
@@ -78,7 +84,7 @@ func infoOf(i store.Info) api.SessionInfo {
 // detailOf is a session on the wire with what takes a look to know.
 func detailOf(ctx context.Context, st *store.Store, i store.Info) (api.SessionInfo, error) {
 	out := infoOf(i)
-	v, err := st.View(ctx, i.ID)
+	v, err := st.ViewOf(i)
 	if err != nil {
 		return out, err
 	}

@@ -64,13 +64,19 @@ func (in listSessionsInput) asked() string {
 
 // sessionsCursor is the last session of a page.
 type sessionsCursor struct {
-	Of string             `json:"of"`
-	ID tidemark.SessionID `json:"id"`
-	At time.Time          `json:"at"`
+	Of    string             `json:"of"`
+	ID    tidemark.SessionID `json:"id"`
+	At    time.Time          `json:"at"`
+	Owner string             `json:"owner,omitempty"`
+}
+
+// after is the session that a list goes on behind.
+func (c sessionsCursor) after() *store.Info {
+	return &store.Info{Session: tidemark.Session{ID: c.ID}, UpdatedAt: c.At, Owner: c.Owner}
 }
 
 func (in *listSessionsInput) filter() (store.Filter, error) {
-	f := store.Filter{Project: in.Project, Agent: in.Agent, Tool: in.Tool, Tag: in.Label}
+	f := store.Filter{Project: in.Project, Agent: in.Agent, Tool: in.Tool, Tag: in.Label, Each: true}
 	if in.Trash {
 		in.Status = "archived"
 	}
@@ -95,7 +101,7 @@ func (s *Server) listSessions(ctx context.Context, in *listSessionsInput) (*stru
 		if c.Of != in.asked() || in.Offset > 0 {
 			return nil, fail(ctx, tidemark.Invalidf("cursor: of another list; begin again without it"))
 		}
-		f.After = &store.Info{Session: tidemark.Session{ID: c.ID}, UpdatedAt: c.At}
+		f.After = c.after()
 	}
 	st, err := s.store(ctx)
 	if err != nil {
@@ -141,7 +147,7 @@ func (s *Server) sessionPage(ctx context.Context, st *store.Store, f store.Filte
 	}
 	if page.HasMore {
 		last := page.Items[len(page.Items)-1]
-		page.Next = s.cursor(CallerOf(ctx), sessionsCursor{in.asked(), last.ID, last.UpdatedAt})
+		page.Next = s.cursor(CallerOf(ctx), sessionsCursor{in.asked(), last.ID, last.UpdatedAt, last.Owner})
 	}
 	return page, nil
 }

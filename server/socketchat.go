@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -73,7 +74,11 @@ func (k *socket) attach(m api.SocketRequest) error {
 	case m.New == (m.Session != ""):
 		return tidemark.Invalidf("attach wants a session, or new")
 	case !m.New:
-		if id, err = tidemark.ParseSessionID(m.Session); err != nil {
+		owner, name := tidemark.CutOwner(m.Session)
+		if owner != "" && owner != k.caller.User {
+			return fmt.Errorf("session %s is another's: %w", name, tidemark.ErrDenied) // whether it is there or not
+		}
+		if id, err = tidemark.ParseSessionID(name); err != nil {
 			return tidemark.NotFoundf("session %.40q: not found", m.Session)
 		}
 	}

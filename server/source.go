@@ -30,12 +30,12 @@ type source struct {
 	stop      context.CancelFunc
 }
 
-// sourceOf names a source. A Store is opened for one principal, so whoever
-// shares a source may read the same.
+// sourceOf names a source. Whoever shares one is the same principal, and so may
+// read the same.
 type sourceOf struct {
-	st     *store.Store
-	id     tidemark.SessionID
-	worker string
+	principal string
+	session   string
+	worker    string
 }
 
 // sources are those that are followed now.

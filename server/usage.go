@@ -84,7 +84,7 @@ func (s *Server) countUsage(ctx context.Context, c counting, progress func(int64
 			return nil, err
 		}
 		u.names[caller.User] = caller.Name
-		return u, u.count(ctx, st, c, func(tidemark.SessionID) (string, error) { return caller.User, nil }, progress)
+		return u, u.count(ctx, st, c, caller.User, progress)
 	}
 	people, err := s.usersOf(ctx, caller, u.names)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Server) countUsage(ctx context.Context, c counting, progress func(int64
 		}
 		seen[st] = true
 		last := int64(0)
-		err = u.count(ctx, st, c, ownedBy(ctx, st, id), func(n int64) {
+		err = u.count(ctx, st, c, id, func(n int64) {
 			last = n
 			progress(before + n)
 		})
@@ -142,29 +142,11 @@ func (s *Server) usersOf(ctx context.Context, caller Caller, names map[string]st
 	return ids, nil
 }
 
-// ownedBy returns whose a session is, "" when it is only shared with the one
-// whose store it is read from: its owner's store counts it.
-func ownedBy(ctx context.Context, st *store.Store, id string) func(tidemark.SessionID) (string, error) {
-	sharer, ok := st.Backend().(tidemark.Sharer)
-	return func(session tidemark.SessionID) (string, error) {
-		if !ok {
-			return id, nil
-		}
-		_, owner, err := sharer.Shared(ctx, session)
-		switch {
-		case errors.Is(err, tidemark.ErrUnsupported):
-			return id, nil
-		case errors.Is(err, tidemark.ErrNotFound) || err == nil && owner != id:
-			return "", nil
-		}
-		return id, err
-	}
-}
-
-// count adds up the entries of a store.
-func (u *usage) count(ctx context.Context, st *store.Store, c counting, owner func(tidemark.SessionID) (string, error), progress func(int64)) error {
+// count adds up the entries of the store of a user. Where everybody is counted,
+// what others share with them counts in the stores of others.
+func (u *usage) count(ctx context.Context, st *store.Store, c counting, user string, progress func(int64)) error {
 	var session *store.Info
-	user, sessions := "", int64(0)
+	sessions := int64(0)
 	for o, err := range st.Own(ctx, c.since) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			u.damaged++
@@ -178,11 +160,8 @@ func (u *usage) count(ctx context.Context, st *store.Store, c counting, owner fu
 			if sessions++; sessions%16 == 0 {
 				progress(sessions)
 			}
-			if user, err = owner(session.ID); err != nil {
-				return err
-			}
 		}
-		if user != "" {
+		if !c.everybody || session.Owner == "" {
 			u.add(st, o, c.zone, user)
 		}
 	}

@@ -80,9 +80,12 @@ func (s *Server) attach(ctx context.Context, st *store.Store, id tidemark.Sessio
 	return err
 }
 
-// workName is what the calls for a session of the caller's tenant queue up for.
+// workName is what the calls for a session of the caller queue up for. That of
+// another who has a session of the same id is another queue: nobody waits for
+// it, nor learns from waiting that it is there.
 func workName(ctx context.Context, id tidemark.SessionID) string {
-	return CallerOf(ctx).Tenant + "/" + string(id)
+	c := CallerOf(ctx)
+	return c.Tenant + "/" + c.User + "/" + string(id)
 }
 
 // release ends the lease of one call. What the call wrote is written: that the

@@ -49,6 +49,7 @@ type name struct {
 
 	version int64
 	given   time.Time // when the record was put
+	owner   string    // whose the record is, "": this principal's
 }
 
 // nameGroup is what all names of one text in one class have in common.
@@ -76,7 +77,7 @@ func (s *Store) names(ctx context.Context, q tidemark.Query) iter.Seq2[name, err
 		for r, err := range s.backend.List(ctx, q) {
 			var n name
 			if err == nil {
-				n.version, n.given = r.Version, r.UpdatedAt
+				n.version, n.given, n.owner = r.Version, r.UpdatedAt, r.Owner
 				err = decode(r, &n)
 			}
 			if !yield(n, err) {
@@ -125,7 +126,7 @@ func (s *Store) addBeginnings(b *tidemark.Batch, sess tidemark.Session) error {
 // foreignBegin adds the sessions whose foreign id begins with ref to found. It
 // costs one listing of the ids that begin alike in the longest of beginnings that
 // ref has: of a handful, unless a tool begins all its ids with the same word.
-func (s *Store) foreignBegin(ctx context.Context, ref string, found map[tidemark.SessionID]Info) error {
+func (s *Store) foreignBegin(ctx context.Context, ref string, found map[string]Info) error {
 	begin := ""
 	for runes, i := []rune(fold(ref)), 0; i < len(beginnings) && beginnings[i] <= len(runes); i++ {
 		begin = string(runes[:beginnings[i]])
@@ -155,13 +156,18 @@ func (s *Store) foreignBegin(ctx context.Context, ref string, found map[tidemark
 }
 
 // addNamed adds the session that a name leads to, where it is still there.
-func (s *Store) addNamed(ctx context.Context, n name, found map[tidemark.SessionID]Info) error {
-	i, err := s.Session(ctx, n.Session)
+func (s *Store) addNamed(ctx context.Context, n name, found map[string]Info) error {
+	i, err := s.named(ctx, n)
 	if errors.Is(err, tidemark.ErrNotFound) {
 		return nil
 	}
 	if err == nil {
-		found[i.ID] = i
+		found[i.Name()] = i
 	}
 	return err
+}
+
+// named returns the session that a name leads to: one of whoever gave the name.
+func (s *Store) named(ctx context.Context, n name) (Info, error) {
+	return s.sessionOf(ctx, n.owner, n.Session)
 }

@@ -99,6 +99,10 @@ func (s *Store) workersSince(ctx context.Context, since time.Time) (map[tidemark
 // own yields the entries of some logs of one session. It reports whether to go
 // on.
 func (s *Store) own(ctx context.Context, i *Info, since time.Time, workers []string, yield func(Owned, error) bool) bool {
+	s, err := s.of(i.Owner)
+	if err != nil {
+		return yield(Owned{Session: i}, err)
+	}
 	for _, worker := range workers {
 		v := &View{Info: *i, s: s, worker: worker}
 		m, err := s.marksOf(ctx, *i, worker)
@@ -131,7 +135,7 @@ func (s *Store) own(ctx context.Context, i *Info, since time.Time, workers []str
 // belong to.
 func (s *Store) Workers(ctx context.Context, f Filter) iter.Seq2[WorkerInfo, error] {
 	return func(yield func(WorkerInfo, error) bool) {
-		labelled, err := s.labelled(ctx, f.Tag)
+		labelled, err := s.labelled(ctx, f.Tag, false)
 		var places []string
 		if err == nil && f.Project != "" {
 			places, err = s.placesOf(ctx, f.Project)
@@ -140,22 +144,23 @@ func (s *Store) Workers(ctx context.Context, f Filter) iter.Seq2[WorkerInfo, err
 			yield(WorkerInfo{}, err)
 			return
 		}
-		wanted := make(map[tidemark.SessionID]bool)
+		wanted := make(map[string]bool)
 		n := 0
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindWorker}) {
 			w := workerOf(r)
 			if err == nil && w.UpdatedAt.Before(f.Since) {
 				return
 			}
-			want, known := wanted[w.Session]
+			name := tidemark.SessionName(w.Owner, w.Session)
+			want, known := wanted[name]
 			if err == nil && !known {
 				var i Info
-				if i, err = s.Session(ctx, w.Session); err == nil {
+				if i, err = s.sessionOf(ctx, w.Owner, w.Session); err == nil {
 					want = i.State == cmp.Or(f.State, Live) && f.wants(i, labelled) && (places == nil || slices.Contains(places, i.Project))
 				} else if errors.Is(err, tidemark.ErrNotFound) {
 					err = nil
 				}
-				wanted[w.Session] = want
+				wanted[name] = want
 			}
 			if err == nil && !want {
 				continue

@@ -37,7 +37,7 @@ func (e *AmbiguousError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q means several sessions:", e.Ref)
 	for _, i := range e.Candidates {
-		fmt.Fprintf(&b, "\n  %s  %s", i.ID, i.Title)
+		fmt.Fprintf(&b, "\n  %s  %s", i.Name(), i.Title)
 	}
 	if e.More {
 		b.WriteString("\n  …")
@@ -59,16 +59,26 @@ var (
 // Resolve returns what a reference means: an id, a unique prefix of one, a
 // title, a foreign id, the beginning of one, "last" or "@-2" for the newest in project (anywhere,
 // where project has none or is ""), each with "@n3", "@12", "@label" and "~2"
-// behind it. Living sessions come before those in the trash.
+// behind it, and with "OWNER:" before it for a session of that owner alone. Living sessions come before those in the trash.
 //
 // ErrNotFound; ErrInvalid (an *AmbiguousError when it means several).
 func (s *Store) Resolve(ctx context.Context, ref, project string) (Point, error) {
 	if ref == "" {
 		return Point{}, tidemark.Invalidf("an empty reference")
 	}
+	if owner, rest := tidemark.CutOwner(ref); owner != "" {
+		of, err := s.Of(owner)
+		if err == nil {
+			return of.Resolve(ctx, rest, project)
+		}
+		if !errors.Is(err, tidemark.ErrUnsupported) {
+			return Point{}, err
+		}
+	}
 	i, err := s.find(ctx, ref, project)
 	if err == nil {
-		return Point{View: &View{Info: i, s: s}}, nil
+		v, err := s.ViewOf(i)
+		return Point{View: v}, err
 	}
 	if !errors.Is(err, tidemark.ErrNotFound) {
 		return Point{}, err
@@ -80,7 +90,10 @@ func (s *Store) Resolve(ctx context.Context, ref, project string) (Point, error)
 	if i, err = s.find(ctx, base, project); err != nil {
 		return Point{}, err
 	}
-	v := &View{Info: i, s: s}
+	v, err := s.ViewOf(i)
+	if err != nil {
+		return Point{}, err
+	}
 	seq, err := v.seqOf(ctx, point)
 	if err == nil && up > 0 {
 		seq, err = v.upFrom(ctx, seq, up)
@@ -120,7 +133,7 @@ func (s *Store) find(ctx context.Context, ref, project string) (Info, error) {
 		n, _ := strconv.Atoi(m[1])
 		return s.newest(ctx, project, n)
 	}
-	found := make(map[tidemark.SessionID]Info)
+	found := make(map[string]Info)
 	if len(ref) >= minPrefix && refPrefix.MatchString(ref) {
 		q := tidemark.Query{Kind: kindSession, Prefix: strings.ToLower(ref), Order: tidemark.ByID, Limit: maxCandidates + 1}
 		for r, err := range s.backend.List(ctx, q) {
@@ -128,7 +141,7 @@ func (s *Store) find(ctx context.Context, ref, project string) (Info, error) {
 			if err != nil {
 				return Info{}, err
 			}
-			found[i.ID] = i
+			found[i.Name()] = i
 		}
 	}
 	named := false
@@ -164,7 +177,7 @@ func infoIf(r tidemark.Record, err error) (Info, error) {
 }
 
 // pick returns the only candidate, the living one before those in the trash.
-func pick(ref string, found map[tidemark.SessionID]Info) (Info, error) {
+func pick(ref string, found map[string]Info) (Info, error) {
 	var live, trash []Info
 	for _, i := range found {
 		if i.State == Live {
@@ -248,7 +261,7 @@ func (s *Store) Foreign(ctx context.Context, id string) ([]Info, error) {
 		if err != nil {
 			return nil, err
 		}
-		i, err := s.Session(ctx, n.Session)
+		i, err := s.named(ctx, n)
 		if errors.Is(err, tidemark.ErrNotFound) {
 			continue
 		}

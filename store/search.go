@@ -75,8 +75,11 @@ func (s *Store) Search(ctx context.Context, q Question) (Answer, error) {
 	if err := q.check(); err != nil {
 		return Answer{}, err
 	}
-	h := &hunt{s: s, q: q, infos: make(map[tidemark.SessionID]Info), seen: make(map[place]bool)}
-	var err error
+	h := &hunt{s: s, q: q, infos: make(map[string]Info), seen: make(map[place]bool)}
+	err := h.within(ctx)
+	if err != nil {
+		return h.answer, err
+	}
 	if h.places, err = s.placesOf(ctx, q.Project); err != nil {
 		return h.answer, err
 	}
@@ -92,7 +95,7 @@ func (s *Store) Search(ctx context.Context, q Question) (Answer, error) {
 
 // place is what a hit is known by.
 type place struct {
-	session tidemark.SessionID
+	session string
 	worker  string
 	seq     int64
 	kind    string
@@ -104,8 +107,22 @@ type hunt struct {
 	q      Question
 	places []string // of the project that is asked for
 	answer Answer
-	infos  map[tidemark.SessionID]Info
+	infos  map[string]Info // by name
 	seen   map[place]bool
+	owner  string // of the one session that is asked for
+}
+
+// within finds out whose the session is that is asked for.
+func (h *hunt) within(ctx context.Context) error {
+	if h.q.Session == "" {
+		return nil
+	}
+	i, err := h.s.Session(ctx, h.q.Session)
+	if errors.Is(err, tidemark.ErrNotFound) || h.damaged(err) {
+		return nil
+	}
+	h.owner = i.Owner
+	return err
 }
 
 // sort puts titles first, then what is new, and cuts to the limit.
@@ -149,7 +166,7 @@ func (h *hunt) asIndexed(ctx context.Context) error {
 			break
 		}
 		opened++
-		if err := h.open(ctx, hit.Log, tidemark.Span{From: hit.Seq, To: hit.Seq}); err != nil {
+		if err := h.open(ctx, hit.Owner, hit.Log, tidemark.Span{From: hit.Seq, To: hit.Seq}); err != nil {
 			return err
 		}
 	}
@@ -183,7 +200,7 @@ func (h *hunt) unindexed(ctx context.Context, index tidemark.Searcher) error {
 		n := min(lag.To-lag.From+1, left)
 		h.answer.Behind += lag.To - lag.From + 1 - n
 		if left -= n; n > 0 {
-			if err := h.open(ctx, lag.Log, tidemark.Span{From: lag.From, To: lag.To, Newest: int(n), Backwards: true}); err != nil {
+			if err := h.open(ctx, "", lag.Log, tidemark.Span{From: lag.From, To: lag.To, Newest: int(n), Backwards: true}); err != nil {
 				return err
 			}
 		}
@@ -193,7 +210,7 @@ func (h *hunt) unindexed(ctx context.Context, index tidemark.Searcher) error {
 
 // scan reads the sessions, the newest first, until there is enough.
 func (h *hunt) scan(ctx context.Context) error {
-	f := Filter{Project: h.q.Project, Agent: h.q.Agent, Since: h.q.Since}
+	f := Filter{Project: h.q.Project, Agent: h.q.Agent, Since: h.q.Since, Each: true}
 	if h.q.Trash {
 		f.State = Trash
 	}
@@ -204,15 +221,19 @@ func (h *hunt) scan(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if h.q.Session != "" && i.ID != h.q.Session {
+		if h.q.Session != "" && (i.ID != h.q.Session || i.Owner != h.owner) {
 			continue
 		}
-		h.infos[i.ID] = i
-		for log, err := range h.s.logsOf(ctx, i.ID) {
+		h.infos[i.Name()] = i
+		of, err := h.s.of(i.Owner)
+		if err != nil {
+			return err
+		}
+		for log, err := range of.logsOf(ctx, i.ID) {
 			if err != nil {
 				return err
 			}
-			if err := h.open(ctx, log, tidemark.Span{Backwards: true}); err != nil {
+			if err := h.open(ctx, i.Owner, log, tidemark.Span{Backwards: true}); err != nil {
 				return err
 			}
 		}
@@ -243,13 +264,18 @@ func (s *Store) logsOf(ctx context.Context, id tidemark.SessionID) iter.Seq2[tid
 	}
 }
 
-// open reads lines of a log and keeps those that match. Damaged ones do not.
-func (h *hunt) open(ctx context.Context, log tidemark.Key, span tidemark.Span) error {
+// open reads lines of a log of an owner and keeps those that match. Damaged ones
+// do not.
+func (h *hunt) open(ctx context.Context, owner string, log tidemark.Key, span tidemark.Span) error {
 	id, worker := sessionOf(log)
-	if h.q.Session != "" && h.q.Session != id {
+	if h.q.Session != "" && (h.q.Session != id || h.owner != owner) {
 		return nil
 	}
-	i, ok, err := h.info(ctx, id)
+	of, err := h.s.of(owner)
+	if err != nil {
+		return err
+	}
+	i, ok, err := h.info(ctx, of, owner, id)
 	if err != nil || !ok {
 		return err
 	}
@@ -257,11 +283,11 @@ func (h *hunt) open(ctx context.Context, log tidemark.Key, span tidemark.Span) e
 	if log.Kind == kindSession && i.Base != nil {
 		offset = i.Base.Seq
 	}
-	m, err := h.s.marksOf(ctx, i, worker)
+	m, err := of.marksOf(ctx, i, worker)
 	if err != nil {
 		return err
 	}
-	for l, err := range h.s.backend.Lines(ctx, log, span) {
+	for l, err := range of.backend.Lines(ctx, log, span) {
 		if h.damaged(err) {
 			continue
 		}
@@ -280,7 +306,7 @@ func (h *hunt) open(ctx context.Context, log tidemark.Key, span tidemark.Span) e
 		}
 		if log.Kind != kindNotes {
 			e.Seq += offset
-			e = m.apply(h.s, e)
+			e = m.apply(of, e)
 		}
 		f := Found{Info: i, Seq: e.Seq, Worker: worker, At: l.At, Entry: e}
 		switch {
@@ -326,28 +352,32 @@ func (h *hunt) keep(ctx context.Context, f Found) error {
 	if f.Worker != "" || f.Seq == 0 || h.q.Trash {
 		return nil
 	}
-	for r, err := range h.s.backend.List(ctx, tidemark.Query{Kind: kindFork, Prefix: string(f.Info.ID) + ".", Order: tidemark.ByID}) {
+	of, err := h.s.of(f.Info.Owner)
+	if err != nil {
+		return err
+	}
+	for r, err := range of.backend.List(ctx, tidemark.Query{Kind: kindFork, Prefix: string(f.Info.ID) + ".", Order: tidemark.ByID}) {
 		if err != nil {
 			return err
 		}
 		_, fork := sessionOf(r.Key)
-		i, ok, err := h.info(ctx, tidemark.SessionID(fork))
+		i, ok, err := h.info(ctx, of, f.Info.Owner, tidemark.SessionID(fork))
 		if err != nil {
 			return err
 		}
 		if !ok || !h.stateFits(i) || i.Base == nil || i.Base.Seq < f.Seq {
 			continue
 		}
-		v := &View{s: h.s, Info: i}
+		v := &View{s: of, Info: i}
 		if _, err := v.onPath(ctx, f.Seq); err != nil {
 			continue
 		}
 		// The fork may have masked what it shares.
-		m, err := h.s.marksOf(ctx, i, "")
+		m, err := of.marksOf(ctx, i, "")
 		if err != nil {
 			return err
 		}
-		if f.Info, f.Entry = i, m.apply(h.s, f.Entry); h.q.Match(f.Entry) {
+		if f.Info, f.Entry = i, m.apply(of, f.Entry); h.q.Match(f.Entry) {
 			h.add(f)
 			return nil
 		}
@@ -356,7 +386,7 @@ func (h *hunt) keep(ctx context.Context, f Found) error {
 }
 
 func (h *hunt) add(f Found) {
-	p := place{f.Info.ID, f.Worker, f.Seq, f.Entry.Kind}
+	p := place{f.Info.Name(), f.Worker, f.Seq, f.Entry.Kind}
 	if f.Entry.Kind == noteTitle {
 		p.seq = 0
 	}
@@ -366,17 +396,18 @@ func (h *hunt) add(f Found) {
 	}
 }
 
-// info returns a session, false when it is gone or cannot be read.
-func (h *hunt) info(ctx context.Context, id tidemark.SessionID) (Info, bool, error) {
-	if i, ok := h.infos[id]; ok {
+// info returns a session of an owner, false when it is gone or cannot be read.
+func (h *hunt) info(ctx context.Context, of *Store, owner string, id tidemark.SessionID) (Info, bool, error) {
+	name := tidemark.SessionName(owner, id)
+	if i, ok := h.infos[name]; ok {
 		return i, i.ID != "", nil
 	}
-	i, err := h.s.Session(ctx, id)
+	i, err := of.Session(ctx, id)
 	if errors.Is(err, tidemark.ErrNotFound) || h.damaged(err) {
 		i, err = Info{}, nil
 	}
 	if err == nil {
-		h.infos[id] = i
+		h.infos[name] = i
 	}
 	return i, i.ID != "", err
 }
@@ -393,10 +424,10 @@ func (h *hunt) damaged(err error) bool {
 }
 
 // Ref is how people refer to what was found: SESSION@12, SESSION alone for
-// the session as a whole.
+// the session as a whole, OWNER:SESSION for another's.
 func (f Found) Ref() string {
 	var b strings.Builder
-	b.WriteString(string(f.Info.ID))
+	b.WriteString(f.Info.Name())
 	if f.Seq > 0 && f.Worker == "" {
 		b.WriteString("@")
 		b.WriteString(strconv.FormatInt(f.Seq, 10))

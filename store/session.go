@@ -18,7 +18,8 @@ type Info struct {
 	UpdatedAt time.Time `json:"updated_at"`
 	Messages  int64     `json:"messages"` // on the branch that the head is on
 	Nodes     int64     `json:"nodes"`
-	Entries   int64     `json:"entries"` // the seq of the newest one
+	Entries   int64     `json:"entries"`         // the seq of the newest one
+	Owner     string    `json:"owner,omitempty"` // whose it is, where it is another's who shared it
 
 	version int64 // of the record
 }
@@ -27,7 +28,7 @@ func infoOf(r tidemark.Record) (Info, error) {
 	if r.Version == 0 {
 		return Info{}, tidemark.NotFoundf("session %s: not found", r.ID)
 	}
-	i := Info{State: r.State, UpdatedAt: r.Touched(), version: r.Version,
+	i := Info{Owner: r.Owner, State: r.State, UpdatedAt: r.Touched(), version: r.Version,
 		Messages: r.Head.Place.Depth, Nodes: r.Head.Place.Nodes, Entries: r.Head.Length}
 	if err := decode(r, &i.Session); err != nil {
 		i.ID = tidemark.SessionID(r.ID)
@@ -41,6 +42,10 @@ func infoOf(r tidemark.Record) (Info, error) {
 	}
 	return i, nil
 }
+
+// Name is how the session is called in links and references: its id, with its
+// owner before it when that is another.
+func (i Info) Name() string { return tidemark.SessionName(i.Owner, i.ID) }
 
 // toolOf returns the tool that a session came from as earlier programs kept it.
 func toolOf(extra json.RawMessage) string {
@@ -71,6 +76,15 @@ func (s *Store) Session(ctx context.Context, id tidemark.SessionID) (Info, error
 	return infoOf(r)
 }
 
+// sessionOf returns a session of an owner.
+func (s *Store) sessionOf(ctx context.Context, owner string, id tidemark.SessionID) (Info, error) {
+	of, err := s.of(owner)
+	if err != nil {
+		return Info{}, err
+	}
+	return of.Session(ctx, id)
+}
+
 // Filter says which sessions to list. Zero fields ask for nothing.
 type Filter struct {
 	Project string
@@ -81,21 +95,24 @@ type Filter struct {
 	Since   time.Time
 	After   *Info // continue behind this session of an earlier listing
 	Limit   int
+	// Each lists the sessions of all who have one of the same id, and not only
+	// the one that the id alone leads to.
+	Each bool
 }
 
 // Sessions lists sessions, the one that changed last first. One that cannot
 // be read is yielded as its id with a *tidemark.Damage, and the listing goes
 // on.
 func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
-	q := tidemark.Query{Kind: kindSession}
+	q := tidemark.Query{Kind: kindSession, Each: f.Each}
 	if f.Agent == "" && f.Tag == "" && f.Tool == "" {
 		q.Limit = f.Limit
 	}
 	if f.After != nil {
-		q.After = &tidemark.Record{Key: keyOf(kindSession, f.After.ID), UpdatedAt: f.After.UpdatedAt}
+		q.After = &tidemark.Record{Key: keyOf(kindSession, f.After.ID), UpdatedAt: f.After.UpdatedAt, Owner: f.After.Owner}
 	}
 	return func(yield func(Info, error) bool) {
-		labelled, err := s.labelled(ctx, f.Tag)
+		labelled, err := s.labelled(ctx, f.Tag, f.Each)
 		if err != nil {
 			yield(Info{}, err)
 			return
@@ -115,7 +132,7 @@ func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 			if err == nil {
 				i, err = infoOf(r)
 			} else {
-				i.ID = tidemark.SessionID(r.ID)
+				i.ID, i.Owner = tidemark.SessionID(r.ID), r.Owner
 			}
 			if err == nil && i.UpdatedAt.Before(f.Since) {
 				if i.State == purging {
@@ -137,10 +154,10 @@ func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 }
 
 // wants reports whether what is said of a session is what the filter asks for.
-func (f *Filter) wants(i Info, labelled map[tidemark.SessionID]bool) bool {
+func (f *Filter) wants(i Info, labelled map[string]bool) bool {
 	return (f.Agent == "" || f.Agent == i.Agent) &&
 		(f.Tool == "" || f.Tool == cmp.Or(i.Tool, Native)) &&
-		(f.Tag == "" || labelled[i.ID] || hasTag(i.Session, f.Tag))
+		(f.Tag == "" || labelled[i.Name()] || hasTag(i.Session, f.Tag))
 }
 
 // inStates lists what q asks for in the states that people mean by one word,
@@ -170,17 +187,17 @@ func (s *Store) inStates(ctx context.Context, q tidemark.Query, state string, pl
 	}
 }
 
-// labelled returns the sessions in which something has the given label.
-func (s *Store) labelled(ctx context.Context, label string) (map[tidemark.SessionID]bool, error) {
+// labelled returns the names of the sessions in which something has the given label.
+func (s *Store) labelled(ctx context.Context, label string, each bool) (map[string]bool, error) {
 	if label == "" {
 		return nil, nil
 	}
-	found := make(map[tidemark.SessionID]bool)
-	for n, err := range s.names(ctx, tidemark.Query{Group: s.nameGroup(classLabel, label)}) {
+	found := make(map[string]bool)
+	for n, err := range s.names(ctx, tidemark.Query{Group: s.nameGroup(classLabel, label), Each: each}) {
 		if err != nil {
 			return nil, err
 		}
-		found[n.Session] = true
+		found[tidemark.SessionName(n.owner, n.Session)] = true
 	}
 	return found, nil
 }

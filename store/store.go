@@ -156,6 +156,37 @@ func New(b tidemark.Backend, o *Options) *Store {
 // Close closes the Backend.
 func (s *Store) Close() error { return s.backend.Close() }
 
+// Of returns the store as one owner has it, as far as this one's principal may
+// read it: two people may have sessions of the same id, and an id alone leads to
+// one's own. "" is s itself. ErrUnsupported: the store has one user.
+func (s *Store) Of(owner string) (*Store, error) {
+	if owner == "" {
+		return s, nil
+	}
+	sharer, ok := s.backend.(tidemark.Sharer)
+	if !ok {
+		return nil, tidemark.Unsupportedf("this store has one user")
+	}
+	b, err := sharer.Of(owner)
+	if err != nil {
+		return nil, err
+	}
+	of := New(b, &s.o)
+	of.grown = s.grown
+	of.settled.Store(s.settled.Load())
+	return of, nil
+}
+
+// of is Of for what a record says of its owner: a store that cannot be asked for
+// one is read by ids alone.
+func (s *Store) of(owner string) (*Store, error) {
+	of, err := s.Of(owner)
+	if errors.Is(err, tidemark.ErrUnsupported) {
+		return s, nil
+	}
+	return of, err
+}
+
 // Backend returns what the Store works on, for plumbing and repair.
 func (s *Store) Backend() tidemark.Backend { return s.backend }
 

@@ -31,8 +31,20 @@ func (s *Store) View(ctx context.Context, id tidemark.SessionID) (*View, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &View{Info: i, s: s}, nil
+	return s.ViewOf(i)
 }
+
+// ViewOf returns a session that was listed, to read where its owner has it.
+func (s *Store) ViewOf(i Info) (*View, error) {
+	of, err := s.of(i.Owner)
+	if err != nil {
+		return nil, err
+	}
+	return &View{Info: i, s: of}, nil
+}
+
+// Store returns the store as the owner of the session has it.
+func (v *View) Store() *Store { return v.s }
 
 // Worker returns a worker of the session to read: ErrNotFound.
 func (v *View) Worker(ctx context.Context, name string) (*View, error) {
@@ -59,11 +71,12 @@ type WorkerInfo struct {
 	Entries   int64              `json:"entries"`
 	Messages  int64              `json:"messages"`
 	UpdatedAt time.Time          `json:"updated_at"`
+	Owner     string             `json:"owner,omitempty"` // whose the session is, where it is another's
 }
 
 func workerOf(r tidemark.Record) WorkerInfo {
 	id, name := sessionOf(r.Key)
-	return WorkerInfo{Session: id, Name: name, Entries: r.Head.Length, Messages: r.Head.Place.Depth, UpdatedAt: r.Touched()}
+	return WorkerInfo{Session: id, Name: name, Entries: r.Head.Length, Messages: r.Head.Place.Depth, UpdatedAt: r.Touched(), Owner: r.Owner}
 }
 
 // WorkerInfos lists the session's workers by name.

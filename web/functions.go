@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tidemark-sessions/tidemark"
 )
 
 // functions are what templates may call.
@@ -39,7 +41,7 @@ func assetPath(name string) string {
 
 // short is the beginning of an id, which is enough to tell it.
 func short(id any) string {
-	s := fmt.Sprint(id)
+	_, s := tidemark.CutOwner(fmt.Sprint(id))
 	return s[:min(len(s), 8)]
 }
 

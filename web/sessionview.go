@@ -70,6 +70,7 @@ func (v SessionsView) Choices(column string) []string {
 // SessionRow is one session of the list.
 type SessionRow struct {
 	ID        string      `json:"id"`
+	Name      string      `json:"name"` // as links have it
 	Title     string      `json:"title,omitempty"`
 	Project   string      `json:"project,omitempty"`
 	Agent     string      `json:"agent,omitempty"`
@@ -146,6 +147,7 @@ func (u Used) Tokens() int64 { return u.InputTokens + u.OutputTokens + u.CacheTo
 // SessionRef leads to a session, or to an entry of one.
 type SessionRef struct {
 	ID    string `json:"id"`
+	Name  string `json:"name,omitempty"` // as links have it: with its owner before it, when that is another
 	Title string `json:"title,omitempty"`
 	Seq   int64  `json:"seq,omitempty"`
 }
@@ -176,6 +178,7 @@ type Piece struct {
 // SessionView is one session.
 type SessionView struct {
 	ID        string    `json:"id"`
+	Name      string    `json:"name"` // as links have it
 	Title     string    `json:"title,omitempty"`
 	Project   string    `json:"project,omitempty"`
 	Agent     string    `json:"agent,omitempty"`

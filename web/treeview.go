@@ -172,6 +172,7 @@ func shorten(label string) string {
 // TreePage is the picture of the branches of a session alone.
 type TreePage struct {
 	ID    string    `json:"id"`
+	Name  string    `json:"name"` // as links have it
 	Title string    `json:"title,omitempty"`
 	Tree  *TreeView `json:"tree"`
 }

@@ -39,6 +39,9 @@ const sqlUnindexed = `select l.id, l.indexed, l.length from tidemark.log l
 // whoever can read them for that owner.
 func (b *Backend) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tidemark.Lag, error] {
 	return func(yield func(tidemark.Lag, error) bool) {
+		if b.mayChange() != nil {
+			return
+		}
 		for _, kind := range kinds {
 			for after, more := "", true; more; {
 				var lags []tidemark.Lag
@@ -86,6 +89,9 @@ type indexing struct {
 // all the lines, so nothing is added when they do not go on where the index
 // ends. What another program adds of them later, or drops, is passed over.
 func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
+	if err := b.mayChange(); err != nil {
+		return err
+	}
 	x := &indexing{b: b, lines: lines}
 	for x.done < len(lines) {
 		end := 0
@@ -217,6 +223,9 @@ func (x *indexing) add(ctx context.Context, tx pgx.Tx, lines []tidemark.Indexed,
 
 // Unindex empties the index of what is the principal's own.
 func (b *Backend) Unindex(ctx context.Context) error {
+	if err := b.mayChange(); err != nil {
+		return err
+	}
 	return b.inTransaction(ctx, func(tx pgx.Tx) error {
 		batch := &pgx.Batch{}
 		batch.Queue(`select from tidemark.log l where l.tenant = $1 and l.owner = $2 order by l.kind, l.id for no key update`, b.who.tenant, b.who.user)

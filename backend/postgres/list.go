@@ -110,10 +110,11 @@ func (l *lister) look(ctx context.Context) error {
 	l.begun, l.more = true, len(refs) == want && want < l.left
 	if l.more {
 		last := refs[len(refs)-1]
-		l.q.After = &tidemark.Record{Key: tidemark.Key{Kind: l.q.Kind, ID: last.id}, UpdatedAt: last.touched.UTC(), Due: timeIn(last.due)}
+		l.q.After = &tidemark.Record{Key: tidemark.Key{Kind: l.q.Kind, ID: last.id}, UpdatedAt: last.touched.UTC(), Due: timeIn(last.due),
+			Owner: l.b.nameOf(last.owner)}
 	}
 	l.refs = slices.DeleteFunc(refs, func(r ref) bool {
-		if r.owner == l.b.who.user {
+		if l.q.Each || r.owner == l.b.who.user {
 			return false
 		}
 		again := l.seen[r.id]
@@ -157,10 +158,10 @@ func (l *lister) page(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			last = n
+			last, r.Owner = n, l.b.nameOf(owners[n-1])
 			switch {
 			case damage != nil:
-				l.found = append(l.found, foundRecord{tidemark.Record{Key: r.Key}, damage})
+				l.found = append(l.found, foundRecord{tidemark.Record{Key: r.Key, Owner: r.Owner}, damage})
 			case now.Includes(r):
 				l.found = append(l.found, foundRecord{record: r})
 			}
@@ -201,8 +202,8 @@ func refsOf(b *Backend, q tidemark.Query, n int) (sql string, args []any) {
 		return "", nil // no id begins so
 	}
 	w := &question{}
-	tenant, me, limit := w.arg(b.who.tenant), w.arg(b.who.user), w.arg(n)
-	where, order := w.filter(q), orderOf(q)
+	tenant, me, limit := w.arg(b.who.tenant), w.arg(b.whose()), w.arg(n)
+	where, order := w.filter(b, q), orderOf(q)
 	const columns = `select r.owner, r.id, ` + exactly + ` as touched, r.due, r.touched as until
     from tidemark.record r left join lateral (select l.updated from tidemark.log l
       where l.tenant = r.tenant and l.owner = r.owner and l.kind = r.kind and l.id = r.id limit 1) l on true`
@@ -210,9 +211,12 @@ func refsOf(b *Backend, q tidemark.Query, n int) (sql string, args []any) {
 		return columns + ` where r.tenant = ` + tenant + whose + where + ` order by ` + order + ` limit ` + limit
 	}
 	w.WriteString(`select o.owner, o.id, o.touched, o.due from ((` + part(` and r.owner = `+me) + `)`)
-	if slices.Contains(sessionKinds, q.Kind) {
-		notMine := ` and r.owner <> ` + me + ` and not exists (select from tidemark.record m
-    where m.tenant = ` + tenant + ` and m.owner = ` + me + ` and m.kind = r.kind and m.id = r.id)`
+	if b.of == nil && slices.Contains(sessionKinds, q.Kind) {
+		notMine := ` and r.owner <> ` + me
+		if !q.Each {
+			notMine += ` and not exists (select from tidemark.record m
+    where m.tenant = ` + tenant + ` and m.owner = ` + me + ` and m.kind = 'session' and m.id = r.session::text)`
+		}
 		if b.who.user != b.who.tenant {
 			w.WriteString(` union all (` + part(` and r.session is not null and r.owner = `+tenant+notMine) + `)`)
 		}
@@ -228,17 +232,21 @@ func refsOf(b *Backend, q tidemark.Query, n int) (sql string, args []any) {
 // orderOf lets an index walk where it can: the stretches of the column touched
 // come in order, and only what lies in the same one is sorted.
 func orderOf(q tidemark.Query) string {
+	id := `r.id`
+	if q.Each {
+		id = `r.id, r.owner`
+	}
 	switch q.Order {
 	case tidemark.ByID:
-		return `r.id`
+		return id
 	case tidemark.ByDue:
-		return `r.due, r.id`
+		return `r.due, ` + id
 	}
-	return `r.touched desc, ` + exactly + ` desc, r.id`
+	return `r.touched desc, ` + exactly + ` desc, ` + id
 }
 
-// filter writes q's conditions.
-func (w *question) filter(q tidemark.Query) string {
+// filter writes q's conditions, for what b shows.
+func (w *question) filter(b *Backend, q tidemark.Query) string {
 	var s strings.Builder
 	and := func(format string, args ...any) { fmt.Fprintf(&s, " and "+format, args...) }
 	and(`r.kind = %s`, w.arg(toText(q.Kind)))
@@ -261,16 +269,24 @@ func (w *question) filter(q tidemark.Query) string {
 		return s.String()
 	}
 	after := w.arg(toText(q.After.ID))
+	behind := `r.id > ` + after
+	if q.Each {
+		last := b.who.user
+		if whose, err := parseID("owner", q.After.Owner); err == nil {
+			last = whose
+		}
+		behind = fmt.Sprintf(`(r.id, r.owner) > (%s, %s)`, after, w.arg(last))
+	}
 	switch q.Order {
 	case tidemark.ByID:
-		and(`r.id > %s`, after)
+		and(`%s`, behind)
 	case tidemark.ByDue:
 		due := w.arg(q.After.Due)
-		and(`r.due >= %[1]s and (r.due > %[1]s or r.id > %[2]s)`, due, after)
+		and(`r.due >= %[1]s and (r.due > %[1]s or %[2]s)`, due, behind)
 	default:
 		at := q.After.Touched()
 		end, t := w.arg(windowEnd(at)), w.arg(at)
-		and(`r.touched <= %[1]s and (r.touched < %[1]s or %[2]s < %[3]s or %[2]s = %[3]s and r.id > %[4]s)`, end, exactly, t, after)
+		and(`r.touched <= %[1]s and (r.touched < %[1]s or %[2]s < %[3]s or %[2]s = %[3]s and %[4]s)`, end, exactly, t, behind)
 	}
 	return s.String()
 }

@@ -151,10 +151,12 @@ func (db *Database) Size(ctx context.Context) (bytes int64, err error) {
 type Backend struct {
 	db    *Database
 	who   who
-	also  []id   // workspaces, in the order given
-	set   string // the same, as PostgreSQL reads it
-	wrong error  // the principal is none
-	alone bool   // closing it closes the database
+	also  []id     // workspaces, in the order given
+	set   string   // the same, as PostgreSQL reads it
+	wrong error    // the principal is none
+	alone bool     // closing it closes the database
+	of    *id      // whose things alone are read; nil: the principal's own, and what others share
+	from  *Backend // what it is a part of, and closes with
 
 	mu     sync.RWMutex // held for reading by every call
 	closed bool
@@ -229,6 +231,9 @@ func (b *Backend) enter(ctx context.Context) error {
 	if b.wrong != nil {
 		return b.wrong
 	}
+	if b.from != nil {
+		return b.from.enter(ctx)
+	}
 	b.mu.RLock()
 	if b.closed {
 		b.mu.RUnlock()
@@ -237,7 +242,13 @@ func (b *Backend) enter(ctx context.Context) error {
 	return nil
 }
 
-func (b *Backend) leave() { b.mu.RUnlock() }
+func (b *Backend) leave() {
+	if b.from != nil {
+		b.from.leave()
+		return
+	}
+	b.mu.RUnlock()
+}
 
 // The kinds that belong to a session and go with it when it is shared. The
 // schema says the same.

@@ -25,27 +25,33 @@ const recordColumns = `coalesce(r.version, 0) as version, coalesce(r."group", ''
   coalesce(l.length, 0) as length, l.updated as grown, coalesce(l.parent, 0) as parent, coalesce(l.depth, 0) as depth,
   coalesce(l.nodes, 0) as nodes, coalesce(l.turn, 0) as turn, l.chain`
 
-const sqlGet = `select ` + recordColumns + ` from (select) one
+const sqlGet = `select $2::uuid, ` + recordColumns + ` from (select) one
   left join tidemark.record r on r.tenant = $1 and r.owner = $2 and r.kind = $3 and r.id = $4
   left join tidemark.log l on l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4`
 
-// sqlGetShared looks at those who let others read the session, and at the
-// tenant itself. Of several, who shared first wins.
-const sqlGetShared = `select ` + recordColumns + ` from (
+// sqlOthers are those whose session an id leads to that is none of the
+// principal's own: the tenant itself, and those who let others read. The first
+// is who shared first. Whoever has a session of that id gets nothing of others
+// by it: what they keep under it would seem to belong to that session.
+const sqlOthers = `(select o.owner, o.since from (
     select s.owner, s.since from tidemark.share s where s.tenant = $1 and s.session = $5 and s.owner <> $2
     union all select $1::uuid, '-infinity'::timestamptz) o
+  where not exists (select from tidemark.record m where m.tenant = $1 and m.owner = $2 and m.kind = 'session' and m.id = $5::uuid::text))`
+
+const sqlGetShared = `select o.owner, ` + recordColumns + ` from ` + sqlOthers + ` o
   left join tidemark.record r on r.tenant = $1 and r.owner = o.owner and r.kind = $3 and r.id = $4
   left join tidemark.log l on l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4
   where r.id is not null or l.id is not null order by o.since, o.owner limit 1`
 
 // Get returns what is the principal's own, or else what another one shared.
 func (b *Backend) Get(ctx context.Context, key tidemark.Key) (r tidemark.Record, err error) {
-	args := []any{b.who.tenant, b.who.user, toText(key.Kind), toText(key.ID)}
+	owner := b.whose()
+	args := []any{b.who.tenant, owner, toText(key.Kind), toText(key.ID)}
 	var damage error
 	get := func(sql string, args ...any) error {
 		return b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
 			each(batch.Queue(sql, args...), func(rows pgx.Rows) (err error) {
-				r, damage, err = scanRecord(rows, key)
+				r, damage, err = scanRecord(rows, key, &owner)
 				return err
 			})
 		})
@@ -53,11 +59,12 @@ func (b *Backend) Get(ctx context.Context, key tidemark.Key) (r tidemark.Record,
 	if err := get(sqlGet, args...); err != nil {
 		return tidemark.Record{}, err
 	}
-	if session := sessionOf(key); session != nil && damage == nil && r.Version == 0 && r.Head.Length == 0 {
+	if session := sessionOf(key); b.of == nil && session != nil && damage == nil && r.Version == 0 && r.Head.Length == 0 {
 		if err := get(sqlGetShared, append(args, *session)...); err != nil {
 			return tidemark.Record{}, err
 		}
 	}
+	r.Owner = b.nameOf(owner)
 	switch {
 	case damage != nil:
 		return tidemark.Record{Key: key}, damage
@@ -110,13 +117,15 @@ const sqlLines = `select h.first, h.last, h.log, n.seq, n.kind, n.key, n.at, n.p
 
 var sqlForwards, sqlBackwards = fmt.Sprintf(sqlLines, "asc"), fmt.Sprintf(sqlLines, "desc")
 
-// sqlWhose finds the log of another owner that can be read.
-const sqlWhose = `select l.owner, l.log from (
-    select s.owner, s.since from tidemark.share s where s.tenant = $1 and s.session = $5 and s.owner <> $2
-    union all select $1::uuid, '-infinity'::timestamptz) o
+// sqlWhose finds the log of another owner that can be read, sqlTheirs that of
+// the owner who was named.
+const (
+	sqlWhose = `select l.owner, l.log from ` + sqlOthers + ` o
   join tidemark.log l on l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4
   where not exists (select from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = $3 and r.id = $4)
   order by o.since, o.owner limit 1`
+	sqlTheirs = `select l.owner, l.log from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4 and l.session = $5`
+)
 
 func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
 	if len(spans) == 0 {
@@ -126,7 +135,7 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 		return b.actLines(ctx, log, spans)
 	}
 	return func(yield func(tidemark.Line, error) bool) {
-		p := pager{b: b, key: log, owner: b.who.user}
+		p := pager{b: b, key: log, owner: b.whose()}
 		for _, span := range spans {
 			p.begin(span)
 			for !p.done {
@@ -169,18 +178,23 @@ func (p *pager) begin(s tidemark.Span) {
 }
 
 func (p *pager) next(ctx context.Context) error {
-	there, err := p.page(ctx)
-	if err != nil || there {
-		return err
+	if p.owner == p.b.who.user || p.names.logs != nil {
+		if there, err := p.page(ctx); err != nil || there {
+			return err
+		}
 	}
 	p.done = true
 	session := sessionOf(p.key)
-	if session == nil || p.owner != p.b.who.user {
+	if session == nil || p.names.logs != nil || p.b.of != nil && p.owner == p.b.who.user {
 		return nil
 	}
-	err = p.b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+	sql := sqlWhose
+	if p.b.of != nil {
+		sql = sqlTheirs
+	}
+	err := p.b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
 		p.names = namedLogs{}
-		each(batch.Queue(sqlWhose, p.b.who.tenant, p.b.who.user, p.key.Kind, p.key.ID, *session), func(rows pgx.Rows) error {
+		each(batch.Queue(sql, p.b.who.tenant, p.owner, p.key.Kind, p.key.ID, *session), func(rows pgx.Rows) error {
 			p.names.logs = make([]id, 1)
 			return rows.Scan(&p.names.of, &p.names.logs[0])
 		})

@@ -153,7 +153,7 @@ func successor(prefix []byte) []byte {
 // at most limit from each of the places where they may be: each word goes down
 // an index of its own for the principal, the tenant itself, and each scope.
 func (s *searching) sources(q *question, terms []tidemark.Term, limit, where, order string) {
-	me, tenant := q.arg(s.b.who.user), q.arg(s.b.who.tenant)
+	tenant := q.arg(s.b.who.tenant)
 	var each []string
 	var words [][]byte
 	for _, t := range terms {
@@ -178,13 +178,16 @@ func (s *searching) sources(q *question, terms []tidemark.Term, limit, where, or
 			sep = " union all "
 		}
 	}
-	owners := []id{s.b.who.user}
-	if s.b.who.tenant != s.b.who.user {
+	owners := []id{s.b.whose()}
+	if s.b.of == nil && s.b.who.tenant != s.b.who.user {
 		owners = append(owners, s.b.who.tenant)
 	}
 	part(`unnest(`+q.arg(owners)+`::uuid[]) o(owner) cross join `, ` and w.owner = o.owner`)
+	if s.b.of != nil {
+		return
+	}
 	scopes := append(slices.Clone(s.b.also), s.b.who.tenant)
-	part(`unnest(`+q.arg(scopes)+`::uuid[]) o(scope) cross join `, ` and w.scope = o.scope and w.owner <> `+me+` and w.owner <> `+tenant)
+	part(`unnest(`+q.arg(scopes)+`::uuid[]) o(scope) cross join `, ` and w.scope = o.scope and w.owner <> `+q.arg(s.b.who.user)+` and w.owner <> `+tenant)
 }
 
 // next reads a page.
@@ -216,7 +219,7 @@ func (s *searching) next(ctx context.Context) error {
 			var at time.Time
 			var kind, name *string
 			err := r.Scan(&at, &h.owner, &h.log, &h.Seq, &kind, &name)
-			h.At = at.UTC()
+			h.At, h.Owner = at.UTC(), s.b.nameOf(h.owner)
 			s.after = &hitRow{Hit: h.Hit, owner: h.owner, log: h.log}
 			rows++
 			if kind != nil {

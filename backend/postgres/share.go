@@ -48,6 +48,50 @@ const (
     select l.log from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = any($3) and l.id >= $4 and l.id < $4 || '/' and l.session = $5))`
 )
 
+// Of returns a Backend for what one owner keeps, as far as the principal may read
+// it: the policies of the tables decide, as they do without a name.
+func (b *Backend) Of(owner string) (tidemark.Backend, error) {
+	if b.wrong != nil {
+		return nil, b.wrong
+	}
+	whose := b.who.user
+	if owner != "" {
+		var err error
+		if whose, err = parseID("owner", owner); err != nil {
+			return nil, err
+		}
+	}
+	from := b
+	if b.from != nil {
+		from = b.from
+	}
+	return &Backend{db: b.db, who: b.who, also: b.also, set: b.set, of: &whose, from: from}, nil
+}
+
+// whose is the owner who is looked at first.
+func (b *Backend) whose() id {
+	if b.of != nil {
+		return *b.of
+	}
+	return b.who.user
+}
+
+// nameOf is an owner as others are told: nothing for the principal.
+func (b *Backend) nameOf(owner id) string {
+	if owner == b.who.user {
+		return ""
+	}
+	return idText(owner)
+}
+
+// mayChange refuses to change what another owns.
+func (b *Backend) mayChange() error {
+	if b.wrong == nil && b.whose() != b.who.user {
+		return &denied{b.db.place, errors.New("what is another's can only be read")}
+	}
+	return nil
+}
+
 // Share says who else may read a session. Its rows all change in one
 // transaction, and nothing of the session comes into being meanwhile.
 //
@@ -60,6 +104,9 @@ func (b *Backend) Share(ctx context.Context, session tidemark.SessionID, with ti
 	s, err := parseID("session", string(session))
 	if err != nil {
 		return err
+	}
+	if b.mayChange() != nil {
+		return tidemark.NotFoundf("session %s: not found", session)
 	}
 	scope, err := b.scopeIn(with)
 	if err != nil {
@@ -94,7 +141,7 @@ func (b *Backend) Share(ctx context.Context, session tidemark.SessionID, with ti
 	})
 }
 
-const sqlShared = `select s.owner, s.scope from tidemark.share s where s.tenant = $1 and s.session = $2 order by s.owner = $3 desc, s.since, s.owner limit 1`
+const sqlShared = `select s.owner, s.scope from tidemark.share s where s.tenant = $1 and s.session = $2 and ($4::uuid is null or s.owner = $4) order by s.owner = $3 desc, s.since, s.owner limit 1`
 
 const sqlHouse = `select exists (select from tidemark.record r where r.tenant = $1 and r.owner = $1 and r.kind = any($2) and r.id >= $3 and r.id < $3 || '/' and r.session = $4)
   or exists (select from tidemark.log l where l.tenant = $1 and l.owner = $1 and l.kind = any($2) and l.id >= $3 and l.id < $3 || '/' and l.session = $4)`
@@ -113,7 +160,7 @@ func (b *Backend) Shared(ctx context.Context, session tidemark.SessionID) (with 
 	err = b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
 		found = false
 		text := idText(s)
-		each(batch.Queue(sqlShared, b.who.tenant, s, b.who.user), func(rows pgx.Rows) error {
+		each(batch.Queue(sqlShared, b.who.tenant, s, b.who.user, b.of), func(rows pgx.Rows) error {
 			found = true
 			return rows.Scan(&whose, &scope)
 		})
@@ -121,6 +168,7 @@ func (b *Backend) Shared(ctx context.Context, session tidemark.SessionID) (with 
 		batch.Queue(sqlHouse, b.who.tenant, sessionKinds, text, s).QueryRow(func(row pgx.Row) error { return row.Scan(&house) })
 	})
 	me := idText(b.who.user)
+	mine, house = mine && b.whose() == b.who.user, house && (b.of == nil || *b.of == b.who.tenant)
 	switch {
 	case err != nil:
 		return with, "", err

@@ -16,7 +16,8 @@ const sqlWalk = `(select r.kind, r.id from tidemark.record r where r.tenant = $1
 // walkKeys is how many keys are asked for at once.
 const walkKeys = 1024
 
-// Walk names what is the principal's own, and not what others share.
+// Walk names what is the principal's own, and not what others share, unless it
+// is of one of them.
 func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
 	if b.auditor() {
 		return b.walkActs(ctx, after)
@@ -26,7 +27,7 @@ func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidema
 			var keys []tidemark.Key
 			err := b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
 				keys = nil
-				each(batch.Queue(sqlWalk, b.who.tenant, b.who.user, toText(after.Kind), toText(after.ID), walkKeys), func(rows pgx.Rows) error {
+				each(batch.Queue(sqlWalk, b.who.tenant, b.whose(), toText(after.Kind), toText(after.ID), walkKeys), func(rows pgx.Rows) error {
 					var k tidemark.Key
 					err := rows.Scan(&k.Kind, &k.ID)
 					keys = append(keys, k)

@@ -237,8 +237,7 @@ func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error
 
 const sqlLength = `select l.length from (
     select $2::uuid as owner, 0 as n, '-infinity'::timestamptz as since
-    union all select s.owner, 1, s.since from tidemark.share s where s.tenant = $1 and s.session = $5 and s.owner <> $2
-    union all select $1::uuid, 1, '-infinity') o
+    union all select o.owner, 1, o.since from ` + sqlOthers + ` o where not $6) o
   join tidemark.log l on l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4
   order by o.n, o.since, o.owner limit 1`
 
@@ -246,7 +245,7 @@ const sqlLength = `select l.length from (
 func (b *Backend) length(ctx context.Context, log tidemark.Key) (length int64, err error) {
 	err = b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
 		length = 0
-		each(batch.Queue(sqlLength, b.who.tenant, b.who.user, toText(log.Kind), toText(log.ID), sessionOf(log)), func(rows pgx.Rows) error {
+		each(batch.Queue(sqlLength, b.who.tenant, b.whose(), toText(log.Kind), toText(log.ID), sessionOf(log), b.of != nil), func(rows pgx.Rows) error {
 			return rows.Scan(&length)
 		})
 	})

@@ -51,8 +51,9 @@ func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error
 func (b *Backend) Search(ctx context.Context, a tidemark.Ask) iter.Seq2[tidemark.Hit, error] {
 	return func(yield func(tidemark.Hit, error) bool) {
 		type line struct {
-			log tidemark.Key
-			seq int64
+			log   tidemark.Key
+			seq   int64
+			owner string
 		}
 		were, done, n := make(seen[line]), false, 0
 		a.Limit = max(a.Limit, 0)
@@ -65,8 +66,8 @@ func (b *Backend) Search(ctx context.Context, a tidemark.Ask) iter.Seq2[tidemark
 			if h == nil || h.Log.Check() != nil || h.Seq < 1 {
 				return f, b.lied("search: not a line")
 			}
-			f.v = tidemark.Hit{Log: h.Log, Seq: h.Seq, At: h.At}
-			if f.again, err = were.again(line{h.Log, h.Seq}); f.again || err != nil {
+			f.v = tidemark.Hit{Log: h.Log, Seq: h.Seq, At: h.At, Owner: h.Owner}
+			if f.again, err = were.again(line{h.Log, h.Seq, h.Owner}); f.again || err != nil {
 				return f, err
 			}
 			if n++; a.Limit > 0 && n > a.Limit {
@@ -169,6 +170,21 @@ func (b *Backend) Shared(ctx context.Context, id tidemark.SessionID) (tidemark.S
 	var s api.SharedAnswer
 	err := b.askFor(ctx, "shared", api.ShareQuestion{Session: string(id)}, &s, smallAnswer)
 	return s.With, s.Owner, err
+}
+
+// Of returns a Backend that asks the server for what one owner keeps. It only
+// reads, and closes with b.
+func (b *Backend) Of(owner string) (tidemark.Backend, error) {
+	if owner == "" {
+		return b, nil
+	}
+	id, err := tidemark.ParseSessionID(owner)
+	if err != nil {
+		return nil, tidemark.Invalidf("owner %.40q: not an id", owner)
+	}
+	of := &Backend{base: b.base, o: b.o, http: b.http, packs: b.packs, most: b.most, life: b.life, end: func() {}, owner: string(id)}
+	of.o.ReadOnly = true
+	return of, nil
 }
 
 var (

@@ -113,10 +113,14 @@ func (b *Backend) send(ctx context.Context, c call, token string) (*answer, erro
 	a := &answer{Response: res, cancel: cancel}
 	a.body = &watchedBody{in: res.Body, watch: time.AfterFunc(quietFor, cancel)}
 	a.body.watch.Stop()
-	if res.StatusCode == http.StatusOK {
+	if res.StatusCode == http.StatusOK && res.Header.Get(api.OwnerHeader) == b.owner {
 		return a, nil
 	}
 	defer a.close()
+	if res.StatusCode == http.StatusOK {
+		// An earlier server answers with what an id leads to, whoever was named.
+		return nil, tidemark.Unsupportedf("%s: cannot be asked for what one owner keeps; a later version can", b.base)
+	}
 	return nil, b.refusal(a)
 }
 
@@ -128,7 +132,11 @@ func (b *Backend) request(ctx context.Context, c call, token string) (*http.Requ
 	if b.packs && len(body) >= packFrom {
 		body, packed = pack(body), true
 	}
-	req, err := http.NewRequestWithContext(ctx, method, b.base.String()+api.BackendPath+c.name, bytes.NewReader(body))
+	address := b.base.String() + api.BackendPath + c.name
+	if b.owner != "" {
+		address += "?owner=" + b.owner
+	}
+	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
 		return nil, tidemark.Invalidf("server address: %w", err)
 	}

@@ -98,14 +98,14 @@ func (l *listing) take(item api.Element) (found[tidemark.Record], error) {
 	}
 	if item.Problem != nil {
 		var err error
-		if f.again, err = l.torn.again(w.ID); f.again || err != nil {
+		if f.again, err = l.torn.again(tidemark.SessionName(w.Owner, tidemark.SessionID(w.ID))); f.again || err != nil {
 			return f, err
 		}
 	}
 	if l.n++; l.q.Limit > 0 && l.n > l.q.Limit {
 		return f, l.b.lied("list: more than the %d records that were asked for", l.q.Limit)
 	}
-	f.v.Key = w.Key
+	f.v.Key, f.v.Owner = w.Key, w.Owner
 	if item.Problem != nil {
 		return f, nil
 	}

@@ -55,6 +55,7 @@ type Backend struct {
 	owned *http.Transport // nil when the caller brought a client
 	packs bool            // requests and answers are packed when they are large
 	most  int64           // bytes that the server takes in one request
+	owner string          // whose things alone are asked for
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc

@@ -277,7 +277,8 @@ func (a *app) close() error {
 	return a.store.Close()
 }
 
-// resolve opens the store and finds what a reference means.
+// resolve opens the store and finds what a reference means. It returns the store
+// as the owner of the session has it.
 func (a *app) resolve(ctx context.Context, how access, ref string) (*store.Store, store.Point, error) {
 	s, err := a.open(ctx, how)
 	if err != nil {
@@ -290,7 +291,7 @@ func (a *app) resolve(ctx context.Context, how access, ref string) (*store.Store
 	if err != nil {
 		return nil, store.Point{}, err
 	}
-	return s, p, nil
+	return p.Store(), p, nil
 }
 
 // attached runs work with the writer of a session and lets go of it at the

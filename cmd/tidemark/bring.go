@@ -193,7 +193,7 @@ func (g *guest) find(ctx context.Context) error {
 func (g *guest) known(ctx context.Context, foreign string) (store.Info, bool, error) {
 	found, err := g.s.Foreign(ctx, foreign)
 	for _, i := range found {
-		if i.Tool == g.tool.Name {
+		if i.Tool == g.tool.Name && i.Owner == "" { // another's cannot be gone on with
 			return i, true, err
 		}
 	}
@@ -360,7 +360,7 @@ func (g *guest) attach(ctx context.Context) error {
 func (g *guest) alone(ctx context.Context) error {
 	found, err := g.s.Foreign(ctx, g.from.ForeignID)
 	for _, i := range found {
-		if i.ID != g.w.ID() && i.Tool == g.tool.Name {
+		if i.ID != g.w.ID() && i.Tool == g.tool.Name && i.Owner == "" {
 			return convert.Skipf(g.from.ForeignID, "another import brings it at the same time; import it again")
 		}
 	}

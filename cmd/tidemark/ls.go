@@ -92,6 +92,7 @@ was begun here, remote for one that came from another tool.`,
 // named on stderr; the last such damage is returned beside the rest.
 func (a *app) sessions(cmd *cobra.Command, s *store.Store, f store.Filter) (rows []store.Info, damage, err error) {
 	rows = []store.Info{} // an empty list is [] in JSON, not null
+	f.Each = true
 	for i, err := range s.Sessions(cmd.Context(), f) {
 		switch {
 		case errors.Is(err, tidemark.ErrCorrupt):
@@ -114,7 +115,7 @@ func (a *app) list(w io.Writer, rows []store.Info, limit int) error {
 	for _, i := range rows {
 		tool, mode, messages := cmp.Or(i.Tool, store.Native), unusualMode(i), fmt.Sprint(i.Messages)
 		if !a.terminal {
-			t.row(string(i.ID), i.Model, messages, mode, a.when(i.UpdatedAt), tool, i.Title)
+			t.row(i.Name(), i.Model, messages, mode, a.when(i.UpdatedAt), tool, i.Title)
 			continue
 		}
 		title := i.Title

@@ -39,11 +39,14 @@ user, and cannot share.`,
 			if len(args) == 2 {
 				how = writes
 			}
-			_, p, err := a.resolve(cmd.Context(), how, args[0])
+			s, p, err := a.resolve(cmd.Context(), how, args[0])
 			if err != nil {
 				return err
 			}
 			sharer, ok := a.backend.(tidemark.Sharer)
+			if p.Owner != "" {
+				sharer, ok = s.Backend().(tidemark.Sharer)
+			}
 			if !ok {
 				return tidemark.Unsupportedf("this store has one user: nobody else could read it")
 			}
