@@ -26,6 +26,9 @@ func (s *Server) exchangeRoutes() {
 	export.Description = "The manifest of fleet-rlm unless a format is named. Formats: " + strings.Join(s.o.Formats, ", ") + "."
 	export.Responses = streamed("application/octet-stream", "the session; its media type is that of the format")
 	huma.Register(s.api, export, s.exportSession)
+	// A link of a page can only get.
+	export.Method, export.OperationID = http.MethodGet, "download-session"
+	huma.Register(s.api, export, s.exportSession)
 	bring := op("POST", "/api/v1/import", "import-sessions", "Take in what another tool or another store wrote", "exchange", Writer)
 	bring.RequestBody = rawBody("a session file or an archive, of any tool that is known; what comes in replaces the state that a session had")
 	huma.Register(s.api, bring, s.importSessions)
