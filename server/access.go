@@ -63,27 +63,39 @@ func changesAccess(r *http.Request) bool {
 var errOtherRights = away("what the caller may do has changed; ask again")
 
 // whileAllowed returns the request with a context that ends when its caller may
-// not go on, with the reason as its cause.
-func (s *Server) whileAllowed(r *http.Request) (_ *http.Request, end func()) {
+// not go on, with the reason as its cause. One that stays open is watched from
+// the first; any other once it takes longer than a look is due: whoever reads a
+// large answer slowly reads what there is now.
+func (s *Server) whileAllowed(r *http.Request, staysOpen bool) (_ *http.Request, end func()) {
 	ctx, stop := context.WithCancelCause(r.Context())
-	go func() {
+	watch := func() {
 		every := time.NewTicker(s.o.Limits.Recheck)
 		defer every.Stop()
-		for {
+		for first := !staysOpen; ; first = false {
 			changed := s.access.wait()
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-			case <-every.C:
+			if !first {
+				select {
+				case <-ctx.Done():
+					return
+				case <-changed:
+				case <-every.C:
+				}
 			}
 			if err := s.mayGoOn(r, CallerOf(ctx), Reader); err != nil {
 				stop(err)
 				return
 			}
 		}
-	}()
-	return r.WithContext(ctx), func() { stop(nil) }
+	}
+	later := s.o.Limits.Recheck
+	if staysOpen {
+		later = 0
+	}
+	begin := time.AfterFunc(later, watch)
+	return r.WithContext(ctx), func() {
+		begin.Stop()
+		stop(nil)
+	}
 }
 
 // mayGoOn asks again who made a request. A token that was revoked, or whose

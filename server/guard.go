@@ -134,9 +134,9 @@ func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.H
 			return
 		}
 	}
-	if isStream(r) && r.URL.Path != socketPath || r.URL.Path == mcpPath {
+	if r.URL.Path != socketPath { // which asks again itself
 		var end func()
-		r, end = s.whileAllowed(r)
+		r, end = s.whileAllowed(r, isStream(r) || r.URL.Path == mcpPath)
 		defer end()
 	}
 	next.ServeHTTP(w, r)

@@ -57,6 +57,9 @@ func fail(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
+	if late := refusedSince(ctx); late != nil && errors.Is(err, context.Canceled) {
+		err = late
+	}
 	p := named(problem(err), requestID(ctx))
 	if p.Status >= 500 {
 		note(ctx, "error", err.Error())
