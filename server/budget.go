@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/archive"
 )
 
 // What a request makes the server hold is weighed while it is read, before
@@ -30,7 +32,14 @@ var (
 	jsonWeights = weights{letter: 4, value: 64, object: 1024}
 	// Lines of a batch are decoded one by one, and kept until it is committed.
 	lineWeights = weights{letter: 2, line: 256}
+	// A session of another tool is read whole, as it came and as what becomes of
+	// it.
+	sessionWeights = weights{letter: 2, value: 32, object: 256}
 )
+
+// streamedBytes is what an import takes that is read in parts, however large:
+// an archive, a database.
+const streamedBytes = 32 << 20
 
 // budget is how much memory there is for somebody.
 type budget struct {
@@ -137,6 +146,23 @@ func (b *weighedBody) weigh(p []byte) int64 {
 		}
 	}
 	return sum
+}
+
+// sqliteBegin is what a database of another tool begins with.
+const sqliteBegin = "SQLite format 3\x00"
+
+// weighedImport is weighed for what comes in: what is read in parts for those,
+// anything else by what it may become.
+func weighedImport(ctx context.Context, body io.Reader) (io.Reader, error) {
+	in := bufio.NewReader(body)
+	begin, _ := in.Peek(max(archive.SniffBytes, len(sqliteBegin)))
+	if is, _ := archive.Sniff(begin); !is && !bytes.HasPrefix(begin, []byte(sqliteBegin)) {
+		return weighed(ctx, in, sessionWeights), nil
+	}
+	if h, ok := ctx.Value(holdingKey{}).(*holding); ok {
+		return in, h.take(streamedBytes)
+	}
+	return in, nil
 }
 
 // whole reads the body of a call before it is decoded, and says when it did not

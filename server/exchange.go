@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -91,7 +92,14 @@ func (s *Server) importSessions(ctx context.Context, in *importInput) (*importOu
 	if err != nil {
 		return nil, fail(ctx, err)
 	}
-	brought, err := s.o.Import(ctx, st, in.Name, in.body)
+	content, err := weighedImport(ctx, in.body)
+	var brought []Imported
+	if err == nil {
+		brought, err = s.o.Import(ctx, st, in.Name, content)
+	}
+	if over := new(api.Problem); errors.As(err, &over) && in.body.err == nil {
+		_, _ = io.Copy(io.Discard, in.body) // who still sends does not hear
+	}
 	if err != nil {
 		return nil, fail(ctx, in.explain(err))
 	}
