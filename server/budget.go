@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path"
+	"slices"
 	"sync"
 
 	"github.com/tidemark-sessions/tidemark/api"
@@ -151,12 +153,18 @@ func (b *weighedBody) weigh(p []byte) int64 {
 // sqliteBegin is what a database of another tool begins with.
 const sqliteBegin = "SQLite format 3\x00"
 
+// isDatabase reports whether an import is read as a database: whoever looks for
+// a tool looks at its name as well, and reads lines of what is called lines.
+func isDatabase(name string, begin []byte) bool {
+	return bytes.HasPrefix(begin, []byte(sqliteBegin)) && slices.Contains([]string{".db", ".sqlite", ".sqlite3"}, path.Ext(name))
+}
+
 // weighedImport is weighed for what comes in: what is read in parts for those,
 // anything else by what it may become.
-func weighedImport(ctx context.Context, body io.Reader) (io.Reader, error) {
+func weighedImport(ctx context.Context, name string, body io.Reader) (io.Reader, error) {
 	in := bufio.NewReader(body)
 	begin, _ := in.Peek(max(archive.SniffBytes, len(sqliteBegin)))
-	if is, _ := archive.Sniff(begin); !is && !bytes.HasPrefix(begin, []byte(sqliteBegin)) {
+	if is, _ := archive.Sniff(begin); !is && !isDatabase(name, begin) {
 		return weighed(ctx, in, sessionWeights), nil
 	}
 	if h, ok := ctx.Value(holdingKey{}).(*holding); ok {

@@ -92,7 +92,7 @@ func (s *Server) importSessions(ctx context.Context, in *importInput) (*importOu
 	if err != nil {
 		return nil, fail(ctx, err)
 	}
-	content, err := weighedImport(ctx, in.body)
+	content, err := weighedImport(ctx, in.Name, in.body)
 	var brought []Imported
 	if err == nil {
 		brought, err = s.o.Import(ctx, st, in.Name, content)

@@ -185,6 +185,9 @@ func (i *importer) path(path string) error {
 			return i.foreign(path, tool.Name)
 		}
 	}
+	if bytes.HasPrefix(begin, []byte("SQLite format 3")) {
+		return notOurs(errors.New("a database of no tool that is known"))
+	}
 	return i.sessions(r, path)
 }
 
