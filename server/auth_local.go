@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
@@ -47,8 +45,8 @@ type LocalAuth struct {
 	key    []byte // signs cookies; another token makes all of them void
 	caller Caller
 	now    func() time.Time
-	tries  *rate.Limiter // of tokens that are typed into the page
-	users  *store.Store  // knows which cookies were signed out; nil: none were
+	tries  failures     // of tokens that are typed into the page
+	users  *store.Store // knows which cookies were signed out; nil: none were
 
 	mu    sync.Mutex
 	codes map[[32]byte]time.Time
@@ -60,7 +58,6 @@ func Local(token string, p tidemark.Principal) *LocalAuth {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte("tidemark cookie"))
 	return &LocalAuth{token: sha256.Sum256([]byte(token)), usable: len(token) >= minLocalToken, key: mac.Sum(nil), now: time.Now,
-		tries:  rate.NewLimiter(rate.Every(failuresEvery), failuresAtOnce),
 		caller: Caller{Principal: p, Name: "local", Role: Admin, Operator: true}, codes: make(map[[32]byte]time.Time)}
 }
 
@@ -212,13 +209,15 @@ func (a *LocalAuth) takeToken(w http.ResponseWriter, r *http.Request) {
 		signInPage(w, http.StatusForbidden, web.SignInView{Token: true, Wrong: "origin"})
 		return
 	}
-	if !a.tries.Allow() {
+	address := addressOf(r)
+	if a.tries.tooMany(address) {
 		w.Header().Set("Retry-After", "5")
 		signInPage(w, http.StatusTooManyRequests, web.SignInView{Token: true, Wrong: "often"})
 		return
 	}
 	sum := sha256.Sum256([]byte(strings.TrimSpace(r.PostFormValue("token"))))
 	if subtle.ConstantTimeCompare(sum[:], a.token[:]) != 1 || !a.usable {
+		a.tries.add(address)
 		signInPage(w, http.StatusUnauthorized, web.SignInView{Token: true, Wrong: "token"})
 		return
 	}

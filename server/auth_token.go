@@ -4,15 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"net"
 	"net/http"
-	"net/netip"
 	"path"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
@@ -78,25 +74,19 @@ type Gate struct {
 	Address func(*http.Request) string
 
 	auths []Authenticator
+	fails failures
 	mu    sync.Mutex
-	from  map[string]*rate.Limiter
 	good  map[[32]byte]bool
 }
 
-const (
-	// After so many failures an address waits for each further one: a person
-	// who mistypes never gets there, a program that guesses does at once.
-	failuresAtOnce = 50
-	failuresEvery  = time.Second
-	// maxRemembered bounds what the gate remembers of addresses and of tokens.
-	maxRemembered = 10_000
-)
+// maxRemembered bounds what is remembered of addresses and of tokens.
+const maxRemembered = 10_000
 
 // Any returns the Authenticator that asks the one whose kind of token it is: a
 // service token, one of an issuer, the token or the cookie of the local
 // server. The one that is asked decides.
 func Any(auths ...Authenticator) *Gate {
-	return &Gate{auths: auths, from: make(map[string]*rate.Limiter), good: make(map[[32]byte]bool)}
+	return &Gate{auths: auths, good: make(map[[32]byte]bool)}
 }
 
 // Authenticate says who makes a request: ErrDenied, or a 429 for an address
@@ -153,17 +143,7 @@ func (g *Gate) address(r *http.Request) string {
 	if g.Address != nil {
 		return g.Address(r)
 	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	// One household has many addresses of version 6, and one prefix.
-	if a, err := netip.ParseAddr(host); err == nil && a.Is6() && !a.Is4In6() {
-		if p, err := a.WithZone("").Prefix(64); err == nil {
-			return p.String()
-		}
-	}
-	return host
+	return addressOf(r)
 }
 
 // mayTry reports whether a token is looked at. One that was good stays welcome:
@@ -171,8 +151,7 @@ func (g *Gate) address(r *http.Request) string {
 func (g *Gate) mayTry(address string, sum [32]byte) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l := g.from[address]
-	return l == nil || l.Tokens() >= 1 || g.good[sum]
+	return g.good[sum] || !g.fails.tooMany(address)
 }
 
 // settle remembers how it went.
@@ -188,15 +167,7 @@ func (g *Gate) settle(address string, sum [32]byte, sent bool, err error) {
 		g.good[sum] = true
 	case errors.Is(err, tidemark.ErrDenied):
 		delete(g.good, sum)
-		if len(g.from) >= maxRemembered {
-			clear(g.from)
-		}
-		l := g.from[address]
-		if l == nil {
-			l = rate.NewLimiter(rate.Every(failuresEvery), failuresAtOnce)
-			g.from[address] = l
-		}
-		l.Allow()
+		g.fails.add(address)
 	}
 }
 
