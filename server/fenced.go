@@ -158,7 +158,8 @@ func (f fenced) Of(owner string) (tidemark.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fenced{of}, nil
+	f.Backend = of
+	return f, nil
 }
 
 func (f fenced) Shared(ctx context.Context, id tidemark.SessionID) (tidemark.Scope, string, error) {
