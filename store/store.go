@@ -172,7 +172,7 @@ func (s *Store) Of(owner string) (*Store, error) {
 		return nil, err
 	}
 	of := New(b, &s.o)
-	of.grown = s.grown
+	of.grown, of.also = s.grown, s.also
 	of.settled.Store(s.settled.Load())
 	return of, nil
 }
