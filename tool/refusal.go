@@ -62,7 +62,8 @@ func refusedPath(p sandbox.Policy, line string) string {
 		return fmt.Sprintf("the sandbox does not let programs change %s: what is in it runs by itself later; the write and edit tools can, and the user is asked", name)
 	}
 	missing := strings.Contains(strings.ToLower(line), "no such file")
-	for _, m := range namedPath.FindAllStringSubmatch(line, -1) {
+	// Who complains comes first, and what about last.
+	for _, m := range slices.Backward(namedPath.FindAllStringSubmatch(line, -1)) {
 		path := m[1]
 		if rest, ok := strings.CutPrefix(path, "~/"); ok {
 			path = p.Home + "/" + rest

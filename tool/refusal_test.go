@@ -26,6 +26,7 @@ func TestWhatTheSandboxRefusedIsSaid(t *testing.T) {
 		{p, "go mod download", "dial tcp proxy.golang.org:443: i/o timeout", ""},
 		{p, "cat ~/.ssh/id", "cat: /home/ada/.ssh/id: No such file or directory", `["/home/ada/.ssh"]`},
 		{p, "echo x >~/.bashrc", "bash: line 1: /home/ada/.bashrc: Read-only file system", `["/home/ada/.bashrc"]`},
+		{p, "echo x >/data/x", "/usr/bin/bash: line 18: /data/x: Permission denied", `["/data"]`},
 		{p, "touch /usr/x", "touch: cannot touch '/usr/x': Read-only file system", "outside of the workspace"},
 		{p, "ls", "open('/data/x'): PermissionError: [Errno 13] Permission denied: '/data/x'", `["/data"]`},
 		{p, "sqlite3", "/home/ada/.local/share/tidemark/tidemark.db: No such file or directory", "no program gets it"},
