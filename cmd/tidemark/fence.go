@@ -91,37 +91,46 @@ type fence struct {
 // says mode, or nothing. What was granted to the project counts.
 func (a *app) fenceOf(root, flag string, granted *grant.Scope) fence {
 	p, err := a.policy(root)
-	f := fence{hidden: p.Hide}
-	mode, origin := a.sandboxMode(flag)
-	switch {
-	case mode == sandboxOff:
-		f.says = fmt.Sprintf("The sandbox is off (%s): programs run with all that you may do.", origin)
-		return f
-	case runtime.GOOS == "windows":
-		f.says = "This system has no sandbox: programs run with all that you may do."
-		return f
-	case err == nil && !isProject(root):
+	if mode, origin := a.sandboxMode(flag); mode == sandboxOff {
+		return unheld(p, fmt.Sprintf("The sandbox is off (%s): programs run with all that you may do.", origin))
+	}
+	if err == nil && !isProject(root) {
 		err = tidemark.Invalidf("%s is no project: everything you have would be writable", root)
 	}
-	base := p.Widen(a.config.Sandbox.widening())
-	if err == nil {
-		err = a.holds(base)
+	return a.heldBy(p.Widen(a.config.Sandbox.widening()), err, granted)
+}
+
+// unheld is for programs that run with all that their user may do.
+func unheld(p sandbox.Policy, says string) fence { return fence{hidden: p.Hide, says: says} }
+
+// heldBy returns how programs are held by a policy, if there is no reason
+// against it.
+func (a *app) heldBy(p sandbox.Policy, against error, granted *grant.Scope) fence {
+	if runtime.GOOS == "windows" {
+		return unheld(p, "This system has no sandbox: programs run with all that you may do.")
 	}
-	if errors.Is(err, sandbox.ErrNone) && len(base.Hosts) > 0 && a.holds(p.Widen(sandbox.Widening{Write: a.config.Sandbox.Write})) == nil {
-		base.Hosts, err = nil, nil
-		f.says = "Hosts cannot be allowed here; the network is off for programs. "
+	f := fence{hidden: p.Hide}
+	if against == nil {
+		against = a.holds(p)
 	}
-	if err != nil {
-		f.unfenced = fmt.Sprintf("programs cannot be held in a sandbox here (%s); --sandbox off runs them without one", strings.TrimPrefix(err.Error(), "sandbox: "))
+	if without := p; errors.Is(against, sandbox.ErrNone) && len(p.Hosts) > 0 {
+		without.Hosts = nil
+		if a.holds(without) == nil {
+			p, against = without, nil
+			f.says = "Hosts cannot be allowed here; the network is off for programs. "
+		}
+	}
+	if against != nil {
+		f.unfenced = fmt.Sprintf("programs cannot be held in a sandbox here (%s); --sandbox off runs them without one", strings.TrimPrefix(against.Error(), "sandbox: "))
 		f.says = "Each program is asked for: " + f.unfenced + "."
 		return f
 	}
-	if weak := a.weakness(); weak != "" {
+	if weak := weakness(); weak != "" {
 		f.says += "The sandbox is a weaker one here: " + weak + "."
 	}
 	f.says = strings.TrimSpace(f.says)
 	f.sandbox = &tool.Sandbox{Confine: a.confine, Policy: func() sandbox.Policy {
-		now := base
+		now := p
 		for _, w := range granted.Widenings() {
 			now = now.Widen(w)
 		}
@@ -145,7 +154,7 @@ func (a *app) holds(p sandbox.Policy) error {
 
 // weakness says what holds programs less well here than elsewhere, "" when
 // nothing does.
-func (a *app) weakness() string {
+func weakness() string {
 	for _, l := range sandbox.Layers() {
 		if l.Name == "namespaces" && !l.On {
 			return "no namespaces, " + l.Says
