@@ -159,6 +159,9 @@ Behind it may stand a point:
   SESSION~2      two turns above the newest entry
   SESSION@n3~1   one turn above n3
 
+Before it may stand an owner, in a store that several people have: OWNER:SESSION
+is one that OWNER shared, whoever else has a session of that id.
+
 A reference that means several sessions is an error that lists them. Living
 sessions come before those in the trash. References work in every folder.`
 
