@@ -211,6 +211,9 @@ func (s backendSharing) Shared(_ context.Context, id tidemark.SessionID) (tidema
 	return with, "ada", nil
 }
 
+// Of is for nobody here: there is one owner.
+func (s backendSharing) Of(string) (tidemark.Backend, error) { return s, nil }
+
 func TestSharingGoesOverTheWire(t *testing.T) {
 	b := backendOpened(t, backendServed(t, backendSharing{memory.New(), map[tidemark.SessionID]tidemark.Scope{}}).URL)
 	id := tidemark.NewSessionID()

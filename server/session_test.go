@@ -349,31 +349,40 @@ func TestStateCountsWhatAttachedSessionsHold(t *testing.T) {
 // sharing is a store that can share, as PostgreSQL does.
 type sharing struct {
 	tidemark.Backend
-	owner string
-	scope tidemark.Scope
+	owner, reader string
+	scope         *tidemark.Scope
+}
+
+func (b *sharing) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, error) {
+	r, err := b.Backend.Get(ctx, key)
+	if b.reader != b.owner {
+		r.Owner = b.owner
+	}
+	return r, err
 }
 
 func (b *sharing) Share(_ context.Context, _ tidemark.SessionID, with tidemark.Scope) error {
-	b.scope = with
+	*b.scope = with
 	return nil
 }
 
 func (b *sharing) Shared(context.Context, tidemark.SessionID) (tidemark.Scope, string, error) {
-	return b.scope, b.owner, nil
+	return *b.scope, b.owner, nil
 }
+
+func (b *sharing) Of(string) (tidemark.Backend, error) { return b, nil }
 
 func TestOnlyItsOwnerChangesWhatIsShared(t *testing.T) {
 	work := tidemark.IDOf("workspace", "a", "lab")
-	var b *sharing
+	scope := &tidemark.Scope{With: tidemark.Private}
 	s := newTestServer(t, func(o *Options) {
 		open := o.Open
 		o.Open = func(ctx context.Context, p tidemark.Principal) (*store.Store, error) {
-			p.Tenant, p.User = "x", "y" // one store for everybody
-			st, err := open(ctx, p)
-			if b == nil && err == nil {
-				b = &sharing{Backend: st.Backend(), owner: tidemark.TenantOf("a", "jo").User, scope: tidemark.Scope{With: tidemark.Private}}
+			st, err := open(ctx, tidemark.Principal{Tenant: "x", User: "y"}) // one store for everybody
+			if err != nil {
+				return nil, err
 			}
-			return store.New(b, nil), err
+			return store.New(&sharing{st.Backend(), tidemark.TenantOf("a", "jo").User, p.User, scope}, nil), nil
 		}
 		people := people()
 		jo := people[wA]
