@@ -182,7 +182,7 @@ func TestTheWorstBodiesStayWithinTheBudget(t *testing.T) {
 			}
 			sending.Wait()
 			took := peak() - before
-			t.Logf("%d MB of body, six times: %d MB more than %d MB", len(c.body)>>20, took>>20, before>>20)
+			t.Logf("%s: %.1f MB of body, six times: %d MB more than %d MB", name, float64(len(c.body))/1e6, took>>20, before>>20)
 			if took > trialFactor*trialMemory {
 				t.Errorf("six of %d bytes took %d MB, with a budget of %d MB", len(c.body), took>>20, trialMemory>>20)
 			}
