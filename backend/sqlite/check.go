@@ -25,6 +25,9 @@ func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
 			faults = nil
 			defer c.interruptOn(ctx)()
 			report := func(e error) { faults = append(faults, e) }
+			if b.state != nil {
+				faults = append(faults, b.state.faults...)
+			}
 			for _, look := range []func(*conn, func(error)) error{checkPages, checkHeads, checkStray, checkTouched, checkIndex} {
 				err := look(c, report)
 				if ctx.Err() != nil {
@@ -51,6 +54,9 @@ func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
 }
 
 func checkPages(c *conn, report func(error)) error {
+	if c.standing {
+		return nil // what the schema does not know would all be damage
+	}
 	return c.do(fmt.Sprintf("PRAGMA integrity_check(%d)", checkFaults), nil, func(s *stmt) {
 		if text := s.text(0); text != "ok" {
 			report(&tidemark.Damage{Place: "the database file", What: text})

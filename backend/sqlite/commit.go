@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -33,6 +35,7 @@ type writer struct {
 	c       *conn
 	lock    *durable.Lock
 	version int64 // of the schema
+	file    fs.FileInfo
 
 	mu      sync.Mutex
 	queue   []*pending
@@ -254,6 +257,11 @@ func refused(err error) bool {
 func (w *writer) begin() error {
 	if w.broken != nil {
 		return w.broken
+	}
+	// A repair, or somebody who put a copy in its place, leaves this process
+	// with a file that nobody finds any more.
+	if now, err := os.Stat(w.b.path); err != nil || !os.SameFile(now, w.file) {
+		return tidemark.Storagef("store %s: another file took its place, open it again", w.b.path)
 	}
 	if err := w.c.do("BEGIN IMMEDIATE", nil, nil); err != nil {
 		return err

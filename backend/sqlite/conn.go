@@ -22,6 +22,8 @@ type conn struct {
 	db    uintptr
 	out   uintptr // room for a pointer that a call returns
 	stmts map[string]*stmt
+
+	standing bool // tables stand in for those of the schema
 }
 
 // stmt is a prepared statement. Every parameter is bound before each run.
@@ -55,6 +57,7 @@ const (
 	forReading = "mode=ro"
 	unchanging = "mode=ro&immutable=1" // takes no lock and needs no -shm; the file must not change
 	forMaking  = "mode=rwc"
+	inMemory   = "mode=memory"
 )
 
 func openConn(path, how string, pragmas ...string) (*conn, error) {

@@ -100,6 +100,10 @@ func (l *lister) next(c *conn) error {
 
 // look finds the next refs.
 func (l *lister) look(c *conn) error {
+	if c.standing && !l.begun {
+		l.begun, l.more = true, false
+		return l.salvage(c, nil)
+	}
 	want := min(l.left, listKeys)
 	refs, err := refsOf(c, l.q, want)
 	if isCorrupt(err) && !l.begun {
@@ -124,7 +128,8 @@ func (l *lister) look(c *conn) error {
 }
 
 // salvage lists what can still be reached when an index or a page of the table
-// is damaged: by id from both ends, ordered here.
+// is damaged: by id from both ends, ordered here. Without a cause, there is only
+// no index.
 func (l *lister) salvage(c *conn, cause error) error {
 	seen := make(map[string]bool)
 	for _, order := range []string{"", " DESC"} {
@@ -150,8 +155,10 @@ func (l *lister) salvage(c *conn, cause error) error {
 	for _, r := range records[:min(len(records), l.left)] {
 		l.refs = append(l.refs, ref{id: r.ID})
 	}
-	place := tidemark.Damage{Key: tidemark.Key{Kind: l.q.Kind}, Place: "table record", What: "some records cannot be listed: " + cause.Error()}
-	l.found = append(l.found, foundRecord{err: &place})
+	if cause != nil {
+		place := tidemark.Damage{Key: tidemark.Key{Kind: l.q.Kind}, Place: "table record", What: "some records cannot be listed: " + cause.Error()}
+		l.found = append(l.found, foundRecord{err: &place})
+	}
 	return nil
 }
 

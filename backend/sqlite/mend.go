@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 // changes no row of a record or a line: where these are damaged, it says so.
 func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		for _, step := range []func(*writer, func(string)) error{mendModes, mendIndexes, mendSearch, mendTouched, tellTheRest} {
+		for _, step := range []func(*writer, func(string)) error{mendModes, mendViews, mendIndexes, mendSearch, mendTouched, tellTheRest} {
 			var said []string
 			err := b.work(ctx, &job{do: func(w *writer) error {
 				said = nil
@@ -36,7 +37,36 @@ func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
 			}
 		}
 		b.work(ctx, &job{alone: true, do: func(w *writer) error { w.clearWAL(); return nil }})
+		if err := b.trustAgain(ctx); err != nil {
+			yield("", err)
+		}
 	}
+}
+
+// trustAgain opens the connections as those of a store whose schema is whole,
+// if Mend has made it so.
+func (b *Backend) trustAgain(ctx context.Context) error {
+	if b.state == nil {
+		return nil
+	}
+	return b.work(ctx, &job{alone: true, do: func(w *writer) error {
+		c, err := openConn(b.path, forWriting, writing...)
+		if err == nil && !wholeSchema(c, w.version) {
+			c.close()
+			return &unreadable{b.path, "its schema is still damaged: " + b.state.says()}
+		}
+		if err == nil {
+			err = c.keepWAL()
+		}
+		if err != nil {
+			return err
+		}
+		w.c.close()
+		w.c, w.standings = c, nil
+		b.state = nil
+		b.readers.judge(nil)
+		return nil
+	}})
 }
 
 // wayOut is what a person can do about damaged rows.
@@ -47,6 +77,19 @@ type ill struct {
 	indexes map[string]bool // of tables, which can be made again from these
 	search  bool            // the search index
 	rest    []string
+}
+
+// unsafe reports whether the schema's own tree is damaged, or what says where
+// there is room: what is written to such a file may be lost.
+func (i *ill) unsafe() bool {
+	return slices.ContainsFunc(i.rest, func(text string) bool {
+		for _, begin := range []string{"Tree 1 ", "Freelist: ", "Fragmentation of "} {
+			if strings.HasPrefix(text, begin) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 var (
@@ -105,6 +148,47 @@ func mendModes(w *writer, say func(string)) error {
 		say(d.Place + ": " + d.What + ": narrowed")
 	}
 	return nil
+}
+
+// mendViews writes the views and triggers again when the text of one is
+// damaged: all of them, for SQLite has to read a view before its triggers. A
+// row is known by its name or by its text; whatever else somebody added stays.
+func mendViews(w *writer, say func(string)) error {
+	if w.b.state == nil {
+		return nil
+	}
+	want, err := schemaOf(w.version, here)
+	if err != nil {
+		return err
+	}
+	for _, o := range want.objects {
+		if !o.isView() {
+			continue
+		}
+		err := w.c.do(`DELETE FROM sqlite_schema WHERE name = ?1 OR sql = ?2`, func(s *stmt) {
+			s.setText(1, o.name)
+			s.setText(2, o.sql)
+		}, nil)
+		if err == nil {
+			err = w.c.do(`INSERT INTO sqlite_schema (type, name, tbl_name, rootpage, sql) VALUES (?1, ?2, ?3, 0, ?4)`, func(s *stmt) {
+				s.setText(1, o.kind)
+				s.setText(2, o.name)
+				s.setText(3, o.table)
+				s.setText(4, o.sql)
+			}, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	cookie, err := w.c.number("PRAGMA schema_version")
+	if err != nil {
+		return err
+	}
+	for _, fault := range w.b.state.faults {
+		say(fault.(*tidemark.Damage).Place + " was damaged: written again")
+	}
+	return w.c.run(fmt.Sprintf("PRAGMA schema_version=%d", cookie+1)) // others load it again
 }
 
 func mendIndexes(w *writer, say func(string)) error {

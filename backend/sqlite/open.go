@@ -81,6 +81,9 @@ func open(ctx context.Context, path string, o *Options, set setting) (*Backend, 
 	if err != nil {
 		return nil, named(path, err)
 	}
+	if b.state != nil && o.Damaged != nil {
+		o.Damaged(b.state.says())
+	}
 	return b, nil
 }
 
@@ -127,17 +130,16 @@ func find(path string) (string, bool, error) {
 // died while writing it back; whoever opens it with its -wal file then looks
 // again.
 func identify(path string, known int64) error {
-	c, err := openConn(path, unchanging)
+	before := lies(path)
+	c, err := openLenient(path, unchanging)
 	if err == nil {
-		err = ours(c, path)
-		var have int64
-		if err == nil {
-			have, err = c.number("PRAGMA user_version")
-		}
-		if err == nil {
-			err = tooNew(path, have, known)
-		}
+		err = identifyBy(c, path, before, known)
 		c.close()
+	}
+	if isCorrupt(err) || primary(err) == lib.SQLITE_ERROR || errors.Is(err, tidemark.ErrInvalid) {
+		if fault := rawFault(path); fault != nil {
+			return fault
+		}
 	}
 	switch primary(err) {
 	case lib.SQLITE_NOTADB:
@@ -146,6 +148,24 @@ func identify(path string, known int64) error {
 		return nil
 	}
 	return named(path, err)
+}
+
+func identifyBy(c *conn, path string, before *lying, known int64) error {
+	if err := ours(c, path); err != nil {
+		return err
+	}
+	h, err := headerOf(c, path, before)
+	if err != nil {
+		return err
+	}
+	if fault := h.fault(path, true); fault != nil {
+		return fault
+	}
+	have, err := c.number("PRAGMA user_version")
+	if err == nil {
+		err = tooNew(path, have, known)
+	}
+	return err
 }
 
 func ours(c *conn, path string) error {
@@ -158,19 +178,29 @@ func ours(c *conn, path string) error {
 
 func (b *Backend) openReading(ctx context.Context, set setting) error {
 	b.readers = newReaders(b.path)
-	err := b.readers.read(ctx, func(c *conn) error {
+	var have int64
+	var whole bool
+	err := b.readers.read(ctx, func(c *conn) (err error) {
+		// The version and the schema are of one instant.
+		if err := c.do("BEGIN", nil, nil); err != nil {
+			return err
+		}
+		defer c.do("COMMIT", nil, nil)
 		if err := ours(c, b.path); err != nil {
 			return err
 		}
-		have, err := c.number("PRAGMA user_version")
-		if err != nil {
+		if have, err = c.number("PRAGMA user_version"); err != nil {
 			return err
 		}
 		if have < set.readable {
 			return unsupported(b.path, "has format %d, this program reads format %d; opening it once for writing upgrades it, after a copy was made", have, set.version())
 		}
+		whole = wholeSchema(c, have)
 		return tooNew(b.path, have, set.version())
 	})
+	if err == nil && !whole {
+		err = b.doubtReading(ctx, set)
+	}
 	if err != nil {
 		b.readers.close()
 	}
@@ -178,6 +208,46 @@ func (b *Backend) openReading(ctx context.Context, set setting) error {
 		return unsupported(b.path, "changes wait in its -wal file, which cannot be read where nothing can be written; copy the store with its -wal file to another place (%v)", err)
 	}
 	return err
+}
+
+// doubtReading looks closer at a schema, and lets the readers do without what
+// is damaged.
+func (b *Backend) doubtReading(ctx context.Context, set setting) error {
+	b.readers.judge(new(condition))
+	err := b.readers.read(ctx, func(c *conn) (err error) {
+		if err := c.do("BEGIN", nil, nil); err != nil {
+			return err
+		}
+		defer c.do("COMMIT", nil, nil)
+		have, err := c.number("PRAGMA user_version")
+		if err == nil {
+			b.state, err = examine(c, have, set)
+		}
+		return err
+	})
+	b.readers.judge(b.state)
+	return err
+}
+
+// doubtWriting looks closer at a schema, and returns the connection to write
+// with.
+func (b *Backend) doubtWriting(c *conn, have int64, set setting) (*conn, error) {
+	c.close()
+	c, err := openLenient(b.path, forWriting, writing...)
+	if err != nil {
+		return nil, err
+	}
+	if b.state, err = examine(c, have, set); err != nil {
+		return c, err
+	}
+	if b.state != nil && (b.state.roots != nil || have < set.version()) {
+		return c, &unreadable{b.path, "its sessions can be read, and nothing can be written, because of " + b.state.says()}
+	}
+	if b.state == nil {
+		c.close()
+		return openConn(b.path, forWriting, writing...)
+	}
+	return c, nil
 }
 
 func (b *Backend) openWriting(ctx context.Context, there bool, o *Options, set setting) error {
@@ -204,6 +274,7 @@ func (b *Backend) openWriting(ctx context.Context, there bool, o *Options, set s
 		return err
 	}
 	b.writer, b.readers = w, newReaders(b.path)
+	b.readers.state = b.state
 	return nil
 }
 
@@ -216,10 +287,16 @@ func (b *Backend) prepare(ctx context.Context, w *writer, o *Options, set settin
 		}
 	}
 	c, err := openConn(b.path, forWriting, writing...)
+	if isCorrupt(err) {
+		c, err = openLenient(b.path, forWriting, writing...)
+	}
 	if err != nil {
 		return err
 	}
 	w.c = c
+	if w.file, err = os.Stat(b.path); err != nil {
+		return tidemark.Storagef("store %s: %w", b.path, err)
+	}
 	if err := ours(c, b.path); err != nil {
 		return err
 	}
@@ -230,6 +307,12 @@ func (b *Backend) prepare(ctx context.Context, w *writer, o *Options, set settin
 	if err := tooNew(b.path, have, set.version()); err != nil {
 		// Whoever upgraded it died before it was written back. It stays so.
 		return errors.Join(err, c.leaveWAL())
+	}
+	if !wholeSchema(c, have) {
+		w.c, err = b.doubtWriting(c, have, set)
+		if c = w.c; err != nil {
+			return err
+		}
 	}
 	narrow(b.path)
 	if err := ensureWAL(c); err != nil {

@@ -18,6 +18,7 @@ const maxReaders = 8
 // written back.
 type readers struct {
 	path  string
+	state *condition // of the schema; set before anybody else reads
 	slots chan struct{}
 
 	mu    sync.Mutex
@@ -112,7 +113,7 @@ func (r *readers) take() (*conn, *stamp, int, error) {
 	if still != nil {
 		how = unchanging
 	}
-	c, err := openConn(r.path, how, reading...)
+	c, err := r.state.open(r.path, how, reading...)
 	return c, still, age, err
 }
 
@@ -135,6 +136,15 @@ func (r *readers) renew(age int) {
 	}
 	r.age++
 	r.look()
+	r.drop()
+}
+
+// judge sets how the schema is, for connections from now on.
+func (r *readers) judge(state *condition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state = state
+	r.age++
 	r.drop()
 }
 

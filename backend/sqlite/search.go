@@ -142,8 +142,11 @@ func compareHits(a, b tidemark.Hit) int {
 }
 
 // hasIndex returns ErrUnsupported for a store that was opened for reading
-// before a newer program upgraded it.
+// before a newer program upgraded it, or whose schema is damaged.
 func hasIndex(c *conn) error {
+	if c.standing {
+		return fmt.Errorf("the schema is damaged, so that there is no search index: %w", tidemark.ErrUnsupported)
+	}
 	have, err := c.number("PRAGMA user_version")
 	if err == nil && have < searchVersion {
 		err = fmt.Errorf("schema version %d has no search index, opening the store once for writing adds it: %w", have, tidemark.ErrUnsupported)

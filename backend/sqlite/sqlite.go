@@ -30,12 +30,16 @@ type Options struct {
 	// Upgrading is called before a store of an older format is upgraded, with
 	// both formats and the path of the copy that is made first. It may be nil.
 	Upgrading func(from, to int64, backup string)
+	// Damaged is called when the schema of the store is damaged and the store
+	// is opened all the same, with what is wrong. It may be nil.
+	Damaged func(what string)
 }
 
 // Backend is an open store.
 type Backend struct {
 	path    string
-	known   int64 // the newest schema that is read
+	known   int64      // the newest schema that is read
+	state   *condition // of the schema when it was opened
 	readers *readers
 	writer  *writer // nil when opened for reading only
 	grown   broadcast

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -40,7 +42,8 @@ func doctorCommand(a *app) *cobra.Command {
 interrupted, and says what a sandbox on this machine can enforce. With --fix it repairs what can be repaired without losing anything
 that can still be read: it completes what was cut off, makes the index anew,
 narrows modes, lets go of what dead writers hold. What it cannot keep in place
-it sets aside; it deletes nothing.
+it sets aside; it deletes nothing. A store on sqlite whose schema or whose first
+bytes are damaged is repaired after a copy of it was kept beside it.
 
 The exit code is 13 while something is broken.`,
 		Example: "  tidemark doctor\n  tidemark doctor --fix",
@@ -76,6 +79,9 @@ func (d *doctor) examine(ctx context.Context) error {
 	how := reads
 	if d.fix {
 		how = writes
+		if err := d.recover(ctx, url); err != nil {
+			return err
+		}
 	}
 	s, err := d.open(ctx, how)
 	if err != nil {
@@ -97,6 +103,19 @@ func (d *doctor) examine(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// recover repairs a file that could not be opened as it is.
+func (d *doctor) recover(ctx context.Context, url string) error {
+	path, ok := strings.CutPrefix(url, "sqlite:")
+	if !ok || path == "" {
+		return nil
+	}
+	did, err := sqlite.Recover(ctx, path)
+	for _, what := range did {
+		d.add("repair", mended, "%s", what)
+	}
+	return err
 }
 
 // keys looks at how the store is encrypted.

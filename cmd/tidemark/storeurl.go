@@ -39,7 +39,7 @@ func (a *app) openBackend(ctx context.Context, place string, how access) (tidema
 	}
 	switch scheme {
 	case "sqlite":
-		b, err := sqlite.Open(ctx, path, &sqlite.Options{ReadOnly: how == reads, Create: how == creates, Upgrading: a.upgrading})
+		b, err := sqlite.Open(ctx, path, &sqlite.Options{ReadOnly: how == reads, Create: how == creates, Upgrading: a.upgrading, Damaged: a.damaged})
 		if err != nil {
 			return nil, err
 		}
@@ -68,6 +68,11 @@ func (a *app) openBackend(ctx context.Context, place string, how access) (tidema
 // what it was is kept.
 func (a *app) upgrading(from, to int64, backup string) {
 	a.say("tidemark: the store has format %d and is upgraded to format %d; what it is now is kept as %s", from, to, backup)
+}
+
+// damaged says that something of the store is damaged that it is used without.
+func (a *app) damaged(what string) {
+	a.say("tidemark: the store is damaged, and its sessions are still there: %s. Repair it with: tidemark doctor --fix", what)
 }
 
 // openRemote opens the store of a server. Its token comes from the

@@ -1,0 +1,208 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// The file begins with 100 bytes that SQLite needs before it can read
+// anything. Nearly all of them are the same in every store of ours, so one
+// that is damaged is recognized, and can be written again.
+const (
+	headerBytes = 100
+	pageBytes0  = 4096 // the size of a page in stores that we make
+
+	atPageSize  = 16
+	atPageCount = 28
+	atVacuum    = 52 // not 0 in a file that has pages of pointers; ours have none
+	atVersion   = 60
+	atStepwise  = 64 // likewise
+	atAppID     = 68
+)
+
+// fixed are the parts of the header that never differ.
+var fixed = []struct {
+	at   int
+	name string
+	want string
+}{
+	{0, "the mark of SQLite", "SQLite format 3\x00"},
+	{atPageSize, "the size of a page", "\x10\x00"},
+	{20, "the layout of a page", "\x00\x40\x20\x20"},
+	{44, "the format of the schema", "\x00\x00\x00\x04"},
+	{atVacuum, "the kind of vacuum", "\x00\x00\x00\x00"},
+	{56, "the encoding of text", "\x00\x00\x00\x01"},
+	{atVersion, "the format of the store", "\x00\x00\x00"}, // the last byte is the version
+	{atStepwise, "the kind of vacuum", "\x00\x00\x00\x00"},
+	{atAppID, "the mark of Tidemark", "tide"},
+}
+
+// A header that differs in more bytes than this is not a damaged one of ours,
+// but that of another file.
+const mostBytesWrong = 4
+
+// header is the beginning of a file, as it lies.
+type header struct {
+	bytes [headerBytes]byte
+	size  int64 // of the file
+	tree  bool  // its second page is one of a tree
+	quiet bool  // nothing waits in the -wal file, so that the file is all there is
+}
+
+// headerOf reads the header through SQLite, with a connection that was opened
+// when the files lay as before says. A file of the store that is opened and
+// closed by other means takes away the locks that this process has on it.
+func headerOf(c *conn, path string, before *lying) (*header, error) {
+	h := new(header)
+	err := c.do(`SELECT pgno, data FROM sqlite_dbpage WHERE pgno <= 2`, nil, func(s *stmt) {
+		if s.int(0) == 1 {
+			copy(h.bytes[:], s.view(1))
+		} else if data := s.view(1); len(data) > 0 {
+			h.tree = treeKind(data[0]) != 0
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.look(path, before)
+	return h, nil
+}
+
+// rawHeader reads the header of a file that SQLite does not open.
+func rawHeader(path string) (*header, error) {
+	before := lies(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	h := new(header)
+	if _, err := f.ReadAt(h.bytes[:], 0); err != nil && err != io.EOF {
+		return nil, err
+	}
+	var second [1]byte
+	if _, err := f.ReadAt(second[:], pageBytes0); err == nil {
+		h.tree = treeKind(second[0]) != 0
+	}
+	h.look(path, before)
+	return h, nil
+}
+
+// lying is how the files of a store lie: what anybody who writes changes.
+type lying struct {
+	size, wal int64
+	mod       time.Time
+}
+
+func lies(path string) *lying {
+	var l lying
+	if info, err := os.Stat(path); err == nil {
+		l.size, l.mod = info.Size(), info.ModTime()
+	}
+	if info, err := os.Stat(path + "-wal"); err == nil {
+		l.wal = info.Size()
+	}
+	return &l
+}
+
+// look notes what is beside the header. While somebody writes, the header and
+// the size of the file are not of one instant.
+func (h *header) look(path string, before *lying) {
+	now := lies(path)
+	h.size, h.quiet = now.size, now.wal == 0 && now.size == before.size && before.wal == 0 && now.mod.Equal(before.mod)
+}
+
+// faults names what is wrong with a header of ours; nil for one that is whole,
+// and for one that is another program's. The size of a page and the kind of
+// vacuum can be changed with a shell: the size counts as wrong when the file
+// is not readable with it.
+func (h *header) faults(readable bool) (names []string) {
+	wrong := 0
+	for _, f := range fixed {
+		n := 0
+		for i := range f.want {
+			if h.bytes[f.at+i] != f.want[i] {
+				n++
+			}
+		}
+		switch {
+		case f.at == atPageSize && readable && h.sized(), (f.at == atVacuum || f.at == atStepwise) && !h.tree:
+			n = 0
+		case f.at == atAppID && n > 1:
+			return nil
+		}
+		if n > 0 {
+			names = append(names, f.name)
+		}
+		wrong += n
+	}
+	if wrong > mostBytesWrong {
+		return nil
+	}
+	for i, name := range []string{"who may write", "who may read"} {
+		if v := h.bytes[18+i]; v != 1 && v != 2 {
+			names = append(names, name)
+		}
+	}
+	if h.bytes[atVersion+3] == 0 {
+		names = append(names, "the format of the store")
+	}
+	if h.quiet && h.counted() && h.sized() && h.pages() != h.size/pageBytes0 && h.size%pageBytes0 == 0 {
+		names = append(names, "the number of pages")
+	}
+	return names
+}
+
+// sized reports whether the size of a page is one that SQLite knows.
+func (h *header) sized() bool {
+	n := int64(binary.BigEndian.Uint16(h.bytes[atPageSize:]))
+	return n == 1 || n >= 512 && n&(n-1) == 0 && h.size%n == 0
+}
+
+// counted reports whether the number of pages in the header is one that SQLite
+// goes by.
+func (h *header) counted() bool {
+	return string(h.bytes[24:28]) == string(h.bytes[92:96])
+}
+
+func (h *header) pages() int64 {
+	return int64(binary.BigEndian.Uint32(h.bytes[atPageCount:]))
+}
+
+// mended returns the header as it should be. A format that was lost is the one
+// that this program writes; whether the tables are those of it is looked at
+// when the file can be read.
+func (h *header) mended() []byte {
+	b := h.bytes
+	for _, f := range fixed {
+		copy(b[f.at:], f.want)
+	}
+	b[18], b[19] = 2, 2
+	if b[atVersion+3] == 0 {
+		b[atVersion+3] = Format
+	}
+	binary.BigEndian.PutUint32(b[atPageCount:], uint32(h.size/pageBytes0))
+	copy(b[92:96], b[24:28])
+	return b[:]
+}
+
+// fault is the damage of a header, nil where there is none.
+func (h *header) fault(path string, readable bool) error {
+	names := h.faults(readable)
+	if len(names) == 0 {
+		return nil
+	}
+	return &unreadable{path, "the first bytes of the file are damaged: " + strings.Join(names, ", ")}
+}
+
+// rawFault is the damage of the header of a file that SQLite refuses.
+func rawFault(path string) error {
+	h, err := rawHeader(path)
+	if err != nil {
+		return nil // whoever opens the file says why
+	}
+	return h.fault(path, false)
+}
