@@ -353,6 +353,17 @@ type Batch struct {
 	// keeps its own UpdatedAt and Batch; lines keep their own Batch, and the
 	// head of their log the At of the Append.
 	Adopt bool
+
+	// Frees says that the batch is a step on the way to free room, such as the
+	// lease that a purge takes: on a full disk, a Backend may use for it what it
+	// holds in reserve.
+	Frees bool
+}
+
+// FreesRoom reports whether a batch may use what a Backend holds in reserve for
+// a full disk.
+func (b *Batch) FreesRoom() bool {
+	return b.Frees || len(b.Appends) == 0 && len(b.Deletes)+len(b.Drops) > 0
 }
 
 // Need names a record and the version that it must stand at; 0: it must not

@@ -26,6 +26,7 @@ type BatchPart struct {
 	ID    string    `json:"id"`
 	At    time.Time `json:"at,omitzero"`
 	Adopt bool      `json:"adopt,omitempty"`
+	Frees bool      `json:"frees,omitempty"`
 }
 
 // Need is a tidemark.Need on the wire.
@@ -48,7 +49,7 @@ func EncodeBatch(b tidemark.Batch) ([]byte, error) {
 		return nil, err
 	}
 	e := encoder{}
-	e.add(Part{Batch: &BatchPart{b.ID, b.At, b.Adopt}})
+	e.add(Part{Batch: &BatchPart{b.ID, b.At, b.Adopt, b.Frees}})
 	for _, n := range b.Require {
 		e.add(Part{Require: &Need{n.Key, n.Version}})
 	}
@@ -137,7 +138,7 @@ func (p *Part) one() bool {
 func (p *Part) into(b *tidemark.Batch) error {
 	switch {
 	case p.Batch != nil:
-		b.ID, b.At, b.Adopt = p.Batch.ID, p.Batch.At, p.Batch.Adopt
+		b.ID, b.At, b.Adopt, b.Frees = p.Batch.ID, p.Batch.At, p.Batch.Adopt, p.Batch.Frees
 	case p.Require != nil:
 		b.Require = append(b.Require, tidemark.Need{Key: p.Require.Key, Version: p.Require.Version})
 	case p.Put != nil:

@@ -47,6 +47,7 @@ func (s *Store) turn(ctx context.Context, id tidemark.SessionID, to string, from
 		if i.OnHold && to != Live {
 			return onHold(id)
 		}
+		b.Frees = to != Live
 		if to == Trash {
 			if err := s.notHeld(ctx, id, b); err != nil {
 				return err
@@ -100,6 +101,7 @@ func (s *Store) takeForPurge(ctx context.Context, id tidemark.SessionID, who tid
 		if l, b, err = s.take(ctx, id, who); err != nil {
 			return err
 		}
+		b.Frees = true
 		_, err := s.commit(ctx, b)
 		return err
 	})

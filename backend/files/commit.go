@@ -201,8 +201,8 @@ func (c *commit) carryOut() error {
 	switch {
 	case parts == 0:
 		return nil
-	case parts > 1 && len(b.Appends) == 0 && len(b.Deletes)+len(b.Drops) > 0:
-		return c.b.withReserve(c.several) // it makes room; taking a lease does not
+	case parts > 1 && b.FreesRoom() && len(b.Appends) == 0:
+		return c.b.withReserve(c.several) // it makes room; the lease of a writer does not
 	case parts > 1:
 		return c.several()
 	case len(b.Appends) == 1 && c.targets[0].f != nil:
@@ -212,8 +212,10 @@ func (c *commit) carryOut() error {
 		switch {
 		case len(b.Appends) == 1:
 			return c.appendAlone()
-		case len(b.Puts) == 1:
+		case len(b.Puts) == 1 && b.FreesRoom():
 			return c.b.withReserve(c.putAlone)
+		case len(b.Puts) == 1:
+			return c.putAlone()
 		case len(b.Deletes) == 1:
 			name := recordPath(b.Deletes[0].Key)
 			if err := c.b.fs.Remove(name); err != nil {

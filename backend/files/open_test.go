@@ -258,7 +258,14 @@ func TestAFullDiskCanBeReadListedAndEmptied(t *testing.T) {
 	}
 	trash := backendtest.NewRecord(sessA, 2, `{"trashed":true}`)
 	trash.State = "trash"
-	keep(t, b, trash) // takes the reserve
+	if _, err := b.Commit(ctx, batchOf(trash)); !errors.Is(err, tidemark.ErrStorage) {
+		t.Errorf("Commit of a record that frees nothing = %v, want ErrStorage", err)
+	}
+	batch := batchOf(trash)
+	batch.Frees = true // takes the reserve
+	if _, err := b.Commit(ctx, batch); err != nil {
+		t.Errorf("Commit to the trash = %v", err)
+	}
 	keep(t, b, tidemark.Need{Key: sessA, Version: 2}, sessA)
 	disk.SetRoom(0)
 	keep(t, b, sessB)

@@ -10,7 +10,7 @@ import (
 
 // The reserve is a file that holds room. On a full disk it is given up, so
 // that what frees room (the trash, a purge) can still be written down; it is
-// filled again when there is room. Appends do not touch it.
+// filled again as soon as there is room. Appends do not touch it.
 const (
 	reserveFile  = locksDir + "/reserve"
 	reserveBytes = 64 << 10
@@ -22,10 +22,12 @@ func (b *Backend) fillReserve() error {
 		return err
 	}
 	defer f.Close()
-	if _, err := f.WriteAt(bytes.Repeat([]byte("reserve\n"), reserveBytes/8), 0); err != nil {
-		return err
+	// Some of it is better than none.
+	chunk := bytes.Repeat([]byte("reserve\n"), 4096/8)
+	for at := int64(0); at < reserveBytes && err == nil; at += int64(len(chunk)) {
+		_, err = f.WriteAt(chunk, at)
 	}
-	return f.Sync() // takes the room now, not when the system gets round to it
+	return errors.Join(err, f.Sync()) // takes the room now, not when the system gets round to it
 }
 
 // withReserve runs work, and when there is no room for it gives up the reserve
@@ -47,5 +49,7 @@ func (b *Backend) withReserve(work func() error) error {
 	if info, serr := f.Stat(); serr != nil || info.Size == 0 || f.Truncate(0) != nil || f.Sync() != nil {
 		return err
 	}
-	return work()
+	err = work()
+	b.fillReserve() // a record that took the place of another one left its room
+	return err
 }

@@ -323,14 +323,18 @@ func (w *writer) drop(k tidemark.Key) error {
 	w.purged = true
 	s := w.standing(k)
 	s.head, s.log, s.behind = head{}, true, false
-	if err := w.unindexLog(number); err != nil {
-		return err
+	if w.sparing {
+		return w.setAside(number)
 	}
+	// The lines first: what the index writes down then finds room in the file.
 	err = w.c.do(`DELETE FROM line WHERE id BETWEEN ?1 AND ?2`, func(st *stmt) {
 		st.setInt(1, number<<seqBits)
 		st.setInt(2, number<<seqBits|maxSeq)
 	}, nil)
 	if err != nil {
+		return err
+	}
+	if err := w.unindexLines(number<<seqBits, number<<seqBits|maxSeq); err != nil {
 		return err
 	}
 	return w.c.do(`DELETE FROM log WHERE number = ?1`, func(st *stmt) { st.setInt(1, number) }, nil)

@@ -74,7 +74,7 @@ func checkHeads(c *conn, report func(error)) error {
 	}
 	for from := int64(-1); ; {
 		var rows []row
-		err := c.do(`SELECT `+headColumns+`, kind, id FROM log WHERE number > ?1 ORDER BY number LIMIT 256`, func(s *stmt) { s.setInt(1, from) }, func(s *stmt) {
+		err := c.do(`SELECT `+headColumns+`, kind, id FROM log WHERE number > ?1 AND kind <> '' ORDER BY number LIMIT 256`, func(s *stmt) { s.setInt(1, from) }, func(s *stmt) {
 			h, sum := scanHead(s)
 			rows = append(rows, row{h, tidemark.Key{Kind: s.text(9), ID: s.text(10)}, sum})
 		})
@@ -148,7 +148,7 @@ func checkIndex(c *conn, report func(error)) error {
 	if err := hasIndex(c); errors.Is(err, tidemark.ErrUnsupported) {
 		return nil
 	}
-	err := c.do(`SELECT kind, id FROM log WHERE indexed NOT BETWEEN 0 AND length OR behind = 0 AND indexed < length`, nil, func(s *stmt) {
+	err := c.do(`SELECT kind, id FROM log WHERE kind <> '' AND (indexed NOT BETWEEN 0 AND length OR behind = 0 AND indexed < length)`, nil, func(s *stmt) {
 		report(&tidemark.Damage{Key: tidemark.Key{Kind: s.text(0), ID: s.text(1)}, Place: searchIndex, What: "it says to know other lines than there are"})
 	})
 	for _, look := range []struct{ sql, what string }{
@@ -172,7 +172,7 @@ func (b *Backend) checkModes() (faults []error) {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	for _, p := range []string{b.path, b.path + "-wal", b.path + "-shm", b.path + ".lock"} {
+	for _, p := range []string{b.path, b.path + "-wal", b.path + "-shm", b.path + ".lock", b.path + reserveEnd} {
 		if info, err := os.Stat(p); err == nil && info.Mode().Perm()&0o077 != 0 {
 			faults = append(faults, &tidemark.Damage{Place: p, What: fmt.Sprintf("others may use the file (mode %04o, want 0600)", info.Mode().Perm())})
 		}

@@ -45,6 +45,7 @@ type writer struct {
 	standings map[tidemark.Key]*standing // true while data is unchanged
 	data      int64                      // SQLite's count of changes made by others
 	purged    bool                       // a log was dropped in this transaction
+	sparing   bool                       // there is hardly any room
 	broken    error                      // not nil: nothing is acknowledged any more
 }
 
@@ -182,10 +183,12 @@ func size(b *tidemark.Batch) (n int) {
 }
 
 // carryOut answers a group, in one transaction if it can. When a damaged place
-// in the file stops it, each batch is tried alone: the others shall not suffer.
+// in the file or a full disk stops it, each batch is tried alone: the others
+// shall not suffer.
 func (w *writer) carryOut() []*pending {
 	group, err := w.transact(nil)
-	if err == nil || len(group) == 1 || w.broken != nil || !isCorrupt(err) && primary(err) != lib.SQLITE_CONSTRAINT {
+	spoilt := isCorrupt(err) || primary(err) == lib.SQLITE_CONSTRAINT
+	if err == nil || w.broken != nil || !isFull(err) && (len(group) == 1 || !spoilt) {
 		for _, g := range group {
 			if err != nil {
 				g.receipt, g.err = tidemark.Receipt{}, w.explained(err)
@@ -194,11 +197,24 @@ func (w *writer) carryOut() []*pending {
 		return group
 	}
 	for _, g := range group {
-		if _, err := w.transact([]*pending{g}); err != nil {
+		if err := w.alone(g); err != nil {
 			g.receipt, g.err = tidemark.Receipt{}, w.explained(err)
 		}
 	}
 	return group
+}
+
+// alone carries out one batch, on a full disk with the reserve if it may.
+func (w *writer) alone(g *pending) error {
+	again := func() error {
+		_, err := w.transact([]*pending{g})
+		return err
+	}
+	err := again()
+	if isFull(err) && w.mayUseReserve(g) {
+		err = w.onReserve(err, again)
+	}
+	return err
 }
 
 func (w *writer) explained(err error) error {
@@ -222,6 +238,10 @@ func (w *writer) transact(group []*pending) ([]*pending, error) {
 	if begin != nil {
 		return group, begin
 	}
+	tight, err := w.fits(group)
+	if err != nil {
+		return group, w.rollBack(err)
+	}
 	w.purged = false
 	wrote := false
 	for _, g := range group {
@@ -239,7 +259,7 @@ func (w *writer) transact(group []*pending) ([]*pending, error) {
 	if err := w.c.do("COMMIT", nil, nil); err != nil {
 		return group, w.failed(err)
 	}
-	if w.purged {
+	if w.purged || tight {
 		w.clearWAL()
 	}
 	return group, nil

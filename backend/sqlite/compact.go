@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,13 +21,35 @@ const (
 	worthPages = 256
 )
 
+// NoRoomError says that a file could not be made smaller. Nothing is lost by
+// that: its free space is used again.
+type NoRoomError struct {
+	Path       string
+	Need, Free int64 // bytes
+}
+
+func (e *NoRoomError) Error() string {
+	return fmt.Sprintf("store %s: making it smaller needs %.1f MB on its disk, %.1f MB are free; what is free inside is used again", e.Path, float64(e.Need)/(1<<20), float64(e.Free)/(1<<20))
+}
+
+// Is makes a NoRoomError answer to ErrStorage.
+func (e *NoRoomError) Is(target error) bool { return target == tidemark.ErrStorage }
+
 // Compact merges the search index into one piece, which also takes the words
 // of purged lines out of it; empties the -wal file; and makes the file smaller
 // when much of it is free. That last step writes what is left of the store
-// anew, and commits wait for it. ErrStorage: there is no room for that.
+// anew, and commits wait for it. A *NoRoomError: there is no room for that.
 func (b *Backend) Compact(ctx context.Context) (int64, error) {
 	before := b.fileBytes()
 	err := b.mergeIndex(ctx)
+	if isFull(err) {
+		// There is no room to merge it. Without it there is, and it can be made
+		// again.
+		err = b.work(ctx, &job{frees: true, do: emptyIndex})
+	}
+	if err == nil {
+		err = b.work(ctx, &job{alone: true, do: (*writer).scrub})
+	}
 	if shrunk := b.work(ctx, &job{alone: true, do: shrink}); shrunk != nil {
 		err = errors.Join(err, shrunk)
 	}
@@ -89,13 +112,18 @@ func shrink(w *writer) error {
 	}
 	// What is left is written beside the store, and then through the -wal file.
 	need := 2 * (all - free) * size
-	if have, err := freeBytes(filepath.Dir(w.b.path)); err == nil && have < need {
-		return tidemark.Storagef("store %s: making it smaller needs %d MB on its disk, %d MB are free", w.b.path, need>>20, have>>20)
+	have, err := freeBytes(filepath.Dir(w.b.path))
+	if err == nil && have < need && w.giveUpReserve() {
+		defer w.fillReserve()
+		have, err = freeBytes(filepath.Dir(w.b.path))
+	}
+	if err == nil && have < need {
+		return &NoRoomError{Path: w.b.path, Need: need, Free: have}
 	}
 	temporary.Lock()
 	defer temporary.Unlock()
 	dir := strings.ReplaceAll(filepath.Dir(w.b.path), "'", "''")
-	err := w.c.run("PRAGMA temp_store_directory='" + dir + "'; PRAGMA temp_store=FILE; VACUUM")
+	err = w.c.run("PRAGMA temp_store_directory='" + dir + "'; PRAGMA temp_store=FILE; VACUUM")
 	if back := w.c.run("PRAGMA temp_store=MEMORY; PRAGMA temp_store_directory=''"); err == nil {
 		err = back
 	}

@@ -242,19 +242,19 @@ func freeID(c *conn, bucket int64) (int64, error) {
 // are gone; their words stay in its pages until these are merged, at the
 // latest by Compact. An index that is damaged is made anew: it shall not keep
 // anybody from purging.
-func (w *writer) unindexLog(number int64) error {
-	err := w.removeDocs(number)
+func (w *writer) unindexLines(first, last int64) error {
+	err := w.removeDocs(first, last)
 	if isCorrupt(err) {
 		err = emptyIndex(w)
 	}
 	return err
 }
 
-func (w *writer) removeDocs(number int64) error {
+func (w *writer) removeDocs(first, last int64) error {
 	var ids []int64
 	err := w.c.do(`SELECT id FROM hit WHERE line BETWEEN ?1 AND ?2 ORDER BY id`, func(s *stmt) {
-		s.setInt(1, number<<seqBits)
-		s.setInt(2, number<<seqBits|maxSeq)
+		s.setInt(1, first)
+		s.setInt(2, last)
 	}, func(s *stmt) { ids = append(ids, s.int(0)) })
 	if err != nil || len(ids) == 0 {
 		return err

@@ -13,6 +13,8 @@ type job struct {
 	do func(*writer) error
 	// alone: do begins its own transactions, or runs where there may be none.
 	alone bool
+	// frees: it is a step to free room, and may use the reserve.
+	frees bool
 }
 
 // work has the writer do a job. The context ends a job under way, too; then
@@ -32,7 +34,15 @@ func (b *Backend) work(ctx context.Context, j *job) error {
 // perform runs a job while the lock file is held. Its commit is not synced: a
 // power cut may take it away, whole, and it is made again then. The next batch
 // makes it durable together with itself.
-func (w *writer) perform(ctx context.Context, j *job) (err error) {
+func (w *writer) perform(ctx context.Context, j *job) error {
+	err := w.performOnce(ctx, j)
+	if isFull(err) && j.frees {
+		err = w.onReserve(err, func() error { return w.performOnce(ctx, j) })
+	}
+	return err
+}
+
+func (w *writer) performOnce(ctx context.Context, j *job) (err error) {
 	defer func() {
 		if ctx.Err() != nil && err != nil {
 			err = ctx.Err()

@@ -286,6 +286,7 @@ func (b *Backend) prepare(ctx context.Context, w *writer, o *Options, set settin
 			return err
 		}
 	}
+	low := w.makeRoom()
 	c, err := openConn(b.path, forWriting, writing...)
 	if isCorrupt(err) {
 		c, err = openLenient(b.path, forWriting, writing...)
@@ -321,6 +322,10 @@ func (b *Backend) prepare(ctx context.Context, w *writer, o *Options, set settin
 	if err := c.keepWAL(); err != nil {
 		return err
 	}
+	if low {
+		w.settle(have)
+	}
+	w.fillReserve()
 	if have < set.version() {
 		if err := upgradeStore(ctx, c, b.path, have, o, set); err != nil {
 			return err
@@ -329,6 +334,7 @@ func (b *Backend) prepare(ctx context.Context, w *writer, o *Options, set settin
 		// at the file alone.
 		w.clearWAL()
 	}
+	w.resumeDrops()
 	return nil
 }
 
@@ -349,7 +355,7 @@ func narrow(path string) {
 	if runtime.GOOS == "windows" {
 		return // the directory's access list rules
 	}
-	for _, p := range []string{path, path + "-wal", path + "-shm", path + ".lock"} {
+	for _, p := range []string{path, path + "-wal", path + "-shm", path + ".lock", path + reserveEnd} {
 		if info, err := os.Stat(p); err == nil && info.Mode().Perm()&0o077 != 0 {
 			os.Chmod(p, info.Mode().Perm()&0o700)
 		}

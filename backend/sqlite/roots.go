@@ -61,8 +61,9 @@ func findRoots(c *conn) (*roots, error) {
 	return sortRoots(pages, skip), nil
 }
 
-// freePages are those that hold nothing any more, whatever they look like. A
-// list that leads astray ends where it is met again.
+// freePages are those that hold nothing any more, whatever they look like:
+// true, unless a page is part of the list itself. A list that leads astray ends
+// where it is met again.
 func freePages(c *conn) (map[int64]bool, error) {
 	free := make(map[int64]bool)
 	at := func(page []byte, i int) int64 {
@@ -81,12 +82,13 @@ func freePages(c *conn) (map[int64]bool, error) {
 			if len(data) < 8 || treeKind(data[0]) != 0 {
 				return free, nil
 			}
-			free[page] = true
+			free[page] = false
 			for i := range min(at(data, 4), int64(len(data)/4-2)) {
 				free[at(data, 8+4*int(i))] = true
 			}
 		}
-		if page = at(data, next); page == 0 || free[page] {
+		page = at(data, next)
+		if _, met := free[page]; met || page == 0 {
 			return free, nil
 		}
 	}

@@ -18,7 +18,7 @@ const searchVersion = 2
 // up for each hit. A line that is no longer there is no hit.
 const sqlSearch = `SELECT w.rowid, n.id, n.at, l.kind, l.id
   FROM word w CROSS JOIN hit h ON h.id = w.rowid CROSS JOIN line n ON n.id = h.line CROSS JOIN log l ON l.number = h.line >> 32
-  WHERE w.word MATCH ?1 AND w.rowid <= ?2 ORDER BY w.rowid DESC`
+  WHERE w.word MATCH ?1 AND w.rowid <= ?2 AND l.kind <> '' ORDER BY w.rowid DESC`
 
 // searchAhead is how many hits are held back at most to bring them into order.
 // More wait only where many lines of one minute are indexed; these come in the

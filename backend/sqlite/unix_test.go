@@ -122,6 +122,47 @@ func TestFullDiskIsAnErrorThatPasses(t *testing.T) {
 	}
 }
 
+// What is deleted takes the way through the -wal file, too, and may be much
+// larger than the reserve.
+func TestFullDiskLetsALogGoThatIsLargerThanTheReserve(t *testing.T) {
+	dir := mounted(t, "size=8m")
+	b := opened(t, filepath.Join(dir, "store.db"), &Options{Create: true})
+	big, small := key("session", "big"), key("session", "small")
+	body := strings.Repeat("mackerel ", 5000)
+	talk(t, b, small, 1, 3)
+	n, err := int64(0), error(nil)
+	for err == nil {
+		err = commit(b, tidemark.Batch{Appends: []tidemark.Append{{Log: big, Lines: []tidemark.Line{line(big, n+1, "user", body)}}}})
+		n++
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 8<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	if err := commit(b, tidemark.Batch{Appends: []tidemark.Append{{Log: small, Lines: []tidemark.Line{line(small, 4, "user", body)}}}}); !errors.Is(err, tidemark.ErrStorage) {
+		t.Errorf("an append = %v, want ErrStorage", err)
+	}
+	keep(t, b, tidemark.Batch{Frees: true, Puts: []tidemark.Record{record(key("lease", "big"), 1, `{}`)}})
+	keep(t, b, tidemark.Batch{Drops: []tidemark.Key{big}})
+	if data, err := os.ReadFile(b.path); err != nil || strings.Contains(string(data), "mackerel") {
+		t.Errorf("the file still holds what was dropped (%v)", err)
+	}
+	if info, err := os.Stat(b.path + reserveEnd); err != nil || info.Size() < reserveBytes/2 {
+		t.Errorf("the reserve was not filled again: %v, %v", info, err)
+	}
+	// The file has room inside, and that is used.
+	for seq := int64(4); seq < 20; seq++ {
+		keep(t, b, tidemark.Batch{Appends: []tidemark.Append{{Log: small, Lines: []tidemark.Line{line(small, seq, "user", body)}}}})
+	}
+	b.Close()
+	b = opened(t, b.path, nil)
+	if n := len(linesOf(t, b, small)); n != 19 {
+		t.Errorf("%d lines, want 19", n)
+	}
+	if found := faults(t, b); found != nil {
+		t.Errorf("Check: %v", found)
+	}
+}
+
 func TestStoreIsNotMadeSmallerWhereThereIsNoRoomForIt(t *testing.T) {
 	dir := mounted(t, "size=24m")
 	b := opened(t, filepath.Join(dir, "store.db"), &Options{Create: true})

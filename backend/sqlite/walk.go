@@ -11,7 +11,7 @@ import (
 
 // Each half goes down an index, and SQLite merges them.
 const sqlWalk = `SELECT kind, id FROM record WHERE (kind, id) > (?1, ?2)
-UNION SELECT kind, id FROM log WHERE (kind, id) > (?1, ?2) ORDER BY 1, 2 LIMIT ?3`
+UNION SELECT kind, id FROM log WHERE (kind, id) > (?1, ?2) AND kind <> '' ORDER BY 1, 2 LIMIT ?3`
 
 // Walk names every key. Where a damaged page is in the way, it names what can
 // be reached from both ends, and then the *Damage.
@@ -58,7 +58,7 @@ func reachable(c *conn, after tidemark.Key) (keys []tidemark.Key, err error) {
 	for _, from := range []string{"record ORDER BY kind, id", "record ORDER BY kind DESC, id DESC", "log ORDER BY kind, id",
 		"log ORDER BY kind DESC, id DESC", "log ORDER BY number", "log ORDER BY number DESC"} {
 		err := c.do("SELECT kind, id FROM "+from, nil, func(s *stmt) {
-			if k := (tidemark.Key{Kind: s.text(0), ID: s.text(1)}); compareKeys(k, after) > 0 {
+			if k := (tidemark.Key{Kind: s.text(0), ID: s.text(1)}); k.Kind != "" && compareKeys(k, after) > 0 {
 				seen[k] = true
 			}
 		})

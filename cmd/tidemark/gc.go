@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -88,10 +89,20 @@ func (a *app) clean(cmd *cobra.Command, s *store.Store, c *cleaned) error {
 	}
 	a.progress("giving back space")
 	var err error
-	if c.FreedBytes, err = compactor.Compact(cmd.Context()); errors.Is(err, tidemark.ErrUnsupported) {
+	c.FreedBytes, err = compactor.Compact(cmd.Context())
+	return a.compacted(err)
+}
+
+// compacted makes no error of a store that cannot be compacted, and none of one
+// for which there is no room now: what was to go is gone.
+func (a *app) compacted(err error) error {
+	var room *sqlite.NoRoomError
+	if errors.As(err, &room) {
+		a.progressDone()
+		a.say("tidemark: %v", room)
 		return nil
 	}
-	return err
+	return supported(err)
 }
 
 // retain moves to the trash what is older than the configuration wants.

@@ -80,7 +80,7 @@ func (a *app) forgetWords(ctx context.Context) error {
 	a.progress("clearing the search index")
 	_, err := c.Compact(ctx)
 	a.progressDone()
-	return supported(err)
+	return a.compacted(err)
 }
 
 // destroyed is what a purge did.
