@@ -34,7 +34,11 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 		}
 		sess := as
 		sess.ID, sess.Base = tidemark.NewSessionID(), &tidemark.Base{Session: v.ownerOf(point.Seq), Seq: point.Seq}
-		sess.Title = forkTitle(s.withoutSecrets(sess.Title), v.Session)
+		title, err := s.hidden(ctx, string(sess.ID), sess.Title)
+		if err != nil {
+			return err
+		}
+		sess.Title = forkTitle(title, v.Session)
 		sess.Agent, sess.Model = cmp.Or(sess.Agent, v.Agent), cmp.Or(sess.Model, v.Model)
 		sess.Mode, sess.Project = cmp.Or(sess.Mode, v.Mode), cmp.Or(sess.Project, v.Project)
 		if sess.CreatedAt = keepable(sess.CreatedAt); as.CreatedAt.IsZero() {

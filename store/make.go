@@ -14,7 +14,7 @@ import (
 func (s *Store) Make(ctx context.Context, sess tidemark.Session) (Info, error) {
 	w := s.Create(sess, tidemark.Holder{})
 	b := tidemark.Batch{At: s.now()}
-	if _, err := w.creation(&b); err != nil {
+	if _, err := w.creation(ctx, &b); err != nil {
 		return Info{}, err
 	}
 	for i := range b.Puts {
@@ -70,14 +70,16 @@ func (s *Store) patch(ctx context.Context, i *Info, b *tidemark.Batch, p Patch) 
 		if err != nil {
 			return err
 		}
-		title = s.withoutSecrets(title)
+		if title, err = s.hidden(ctx, string(i.ID), title); err != nil {
+			return err
+		}
 		if err := s.retitle(ctx, i, b, title); err != nil {
 			return err
 		}
 		notes = append(notes, Note{Kind: noteTitle, Text: title})
 	}
 	if p.Tags != nil {
-		tags, changed, err := s.retag(i.Tags, *p.Tags)
+		tags, changed, err := s.retag(ctx, i, *p.Tags)
 		if err != nil {
 			return err
 		}
@@ -100,12 +102,16 @@ func (s *Store) patch(ctx context.Context, i *Info, b *tidemark.Batch, p Patch) 
 }
 
 // retag returns the tags that are wanted, and what is to be noted about it.
-func (s *Store) retag(have, want []string) (tags []string, notes []Note, err error) {
+func (s *Store) retag(ctx context.Context, i *Info, want []string) (tags []string, notes []Note, err error) {
+	have := i.Tags
 	for _, t := range want {
 		if t, err = checkText("tag", t); err != nil {
 			return nil, nil, err
 		}
-		if t = s.withoutSecrets(t); slices.Contains(tags, t) {
+		if t, err = s.hidden(ctx, string(i.ID), t); err != nil {
+			return nil, nil, err
+		}
+		if slices.Contains(tags, t) {
 			continue
 		}
 		tags = append(tags, t)

@@ -26,6 +26,7 @@ func memoryKey(id string) tidemark.Key { return tidemark.Key{Kind: kindMemory, I
 // Remember keeps something that was learned. The same text in the same project
 // is kept once; it returns what is kept, and whether that is new.
 func (s *Store) Remember(ctx context.Context, m Memory) (Memory, bool, error) {
+	said := m.Text
 	m.Text = strings.TrimSpace(s.withoutSecrets(m.Text))
 	if m.Text == "" {
 		return m, false, tidemark.Invalidf("a memory without words")
@@ -42,6 +43,9 @@ func (s *Store) Remember(ctx context.Context, m Memory) (Memory, bool, error) {
 		}
 	}
 	m.ID, m.At = strings.ToLower(rand.Text()[:12]), s.now()
+	if err := s.keepSecrets(ctx, m.ID, s.secretsIn(said)); err != nil {
+		return m, false, err
+	}
 	r, err := put(memoryKey(m.ID), 0, m)
 	if err != nil {
 		return m, false, err
@@ -102,6 +106,10 @@ func (s *Store) Forget(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}})
+	b := tidemark.Batch{Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}}
+	if err := s.forgetSecrets(ctx, &b, id); err != nil {
+		return err
+	}
+	_, err = s.commit(ctx, b)
 	return err
 }

@@ -56,11 +56,15 @@ func (s *Store) PutMemory(ctx context.Context, m Memory, want int64) (KeptMemory
 	if err := tidemark.CheckID(m.ID); err != nil {
 		return KeptMemory{}, err
 	}
-	if m.Text = strings.TrimSpace(s.withoutSecrets(m.Text)); m.Text == "" {
+	text, err := s.hidden(ctx, m.ID, m.Text)
+	if err != nil {
+		return KeptMemory{}, err
+	}
+	if m.Text = strings.TrimSpace(text); m.Text == "" {
 		return KeptMemory{}, tidemark.Invalidf("a memory without words")
 	}
 	out := KeptMemory{}
-	err := untilSettled(ctx, func() error {
+	err = untilSettled(ctx, func() error {
 		var old Memory
 		r, err := s.get(ctx, memoryKey(m.ID), &old)
 		if err == nil {
@@ -97,7 +101,11 @@ func (s *Store) ForgetAt(ctx context.Context, id string, want int64) error {
 		if err != nil {
 			return err
 		}
-		_, err = s.commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{{Key: memoryKey(id), Version: m.Version}}})
+		b := tidemark.Batch{Deletes: []tidemark.Need{{Key: memoryKey(id), Version: m.Version}}}
+		if err := s.forgetSecrets(ctx, &b, id); err != nil {
+			return err
+		}
+		_, err = s.commit(ctx, b)
 		return err
 	})
 }

@@ -96,7 +96,9 @@ func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, tex
 	if err != nil {
 		return err
 	}
-	text = s.withoutSecrets(text)
+	if text, err = s.hidden(ctx, string(id), text); err != nil {
+		return err
+	}
 	return retry(ctx, func() error {
 		v, err := s.View(ctx, id)
 		if err != nil {
@@ -155,7 +157,9 @@ func (s *Store) Rename(ctx context.Context, id tidemark.SessionID, title string)
 	if err != nil {
 		return err
 	}
-	title = s.withoutSecrets(title)
+	if title, err = s.hidden(ctx, string(id), title); err != nil {
+		return err
+	}
 	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
 		if err := s.retitle(ctx, i, b, title); err != nil {
 			return err
@@ -194,7 +198,9 @@ func (s *Store) Tag(ctx context.Context, id tidemark.SessionID, add, remove []st
 			if err != nil {
 				return err
 			}
-			t = s.withoutSecrets(t)
+			if t, err = s.hidden(ctx, string(id), t); err != nil {
+				return err
+			}
 			if !slices.Contains(i.Tags, t) {
 				i.Tags = append(i.Tags, t)
 			}

@@ -232,6 +232,10 @@ func (s *Store) ApproveShown(ctx context.Context, job, call, digest string, by t
 // ErrConflict when the call was answered before or the job does not run any
 // more.
 func (s *Store) AnswerReview(ctx context.Context, job, call string, allow bool, by tidemark.Holder, reason string) (int, error) {
+	reason, err := s.hidden(ctx, job, reason)
+	if err != nil {
+		return 0, err
+	}
 	answer := Review{State: ReviewDenied, By: by, Reason: clipText(reason, maxReviewText)}
 	if allow {
 		answer.State, answer.Reason = ReviewApproved, ""

@@ -96,13 +96,36 @@ func disjoint(secrets []Secret, text, length int) []Secret {
 	return apart
 }
 
-// withoutSecrets masks a title, a label or a tag where entries would be
-// masked. The vault is for entries: nobody resumes from a title.
+// withoutSecrets masks the text of a record of the operator, such as the name
+// of a token, where entries would be masked. Such records have no vault.
 func (s *Store) withoutSecrets(text string) string {
 	if s.o.Redact != RedactMask && s.o.Redact != RedactVault {
 		return text
 	}
 	return s.MaskText(text)
+}
+
+// hidden masks a title, a label, a tag or a memory where entries would be
+// masked. The vault of its owner keeps what the masks stand for.
+func (s *Store) hidden(ctx context.Context, owner, text string) (string, error) {
+	if err := s.keepSecrets(ctx, owner, s.secretsIn(text)); err != nil {
+		return "", err
+	}
+	return s.withoutSecrets(text), nil
+}
+
+// secretsIn is what a vault keeps of texts; nil where there is none.
+func (s *Store) secretsIn(texts ...string) map[string]vaulted {
+	if s.o.Redact != RedactVault || s.o.Secrets == nil {
+		return nil
+	}
+	all := make(map[string]vaulted)
+	for _, text := range texts {
+		e := titleEntry(text)
+		_, values := s.mask(e, s.o.Secrets(e))
+		maps.Copy(all, values)
+	}
+	return all
 }
 
 // MaskText returns text with a mask in place of every secret in it.

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -237,7 +239,7 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 	if w.attached {
 		err = w.guard(&b, beat)
 	} else {
-		lease, err = w.creation(&b)
+		lease, err = w.creation(ctx, &b)
 	}
 	if err != nil {
 		return tidemark.Receipt{}, err
@@ -269,12 +271,19 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 
 // creation adds to b what makes a new session: its record, its lease, and the
 // names that lead to it.
-func (w *Writer) creation(b *tidemark.Batch) (Lease, error) {
+func (w *Writer) creation(ctx context.Context, b *tidemark.Batch) (Lease, error) {
 	if w.session.CreatedAt.IsZero() {
 		w.session.CreatedAt = b.At
 	}
 	w.session.CreatedAt = keepable(w.session.CreatedAt)
 	if w.s.o.Redact == RedactMask || w.s.o.Redact == RedactVault {
+		said := append([]string{w.session.Title, w.session.Agent, w.session.Model}, w.session.Tags...)
+		kept := w.s.secretsIn(said...)
+		extra := slices.Clone(w.session.Extra)
+		maps.Copy(kept, w.s.hide(w.id, nil, &extra))
+		if err := w.s.keepSecrets(ctx, string(w.id), kept); err != nil {
+			return Lease{}, err
+		}
 		w.session = w.s.MaskSession(w.session)
 	}
 	r, err := w.s.record(w.session, Live, 0)
