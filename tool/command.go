@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -40,15 +41,21 @@ func FormScope(form string) string { return vettedPrefix + form }
 
 // ExactScope is the scope of one very command, in the folder where the shell
 // of a session begins. Long ones are named by their hash, because scopes are
-// kept with the session.
+// kept with the session; so are those that read like the scope of another one.
 func ExactScope(command string) string {
 	const most = 500
-	if len(command) <= most {
+	if len(command) <= most && !strings.HasPrefix(command, hashedPrefix) && !strings.HasPrefix(command, elsewherePrefix) {
 		return exactPrefix + command
 	}
 	sum := sha256.Sum256([]byte(command))
-	return exactPrefix + "the command with the SHA-256 " + hex.EncodeToString(sum[:])
+	return exactPrefix + hashedPrefix + hex.EncodeToString(sum[:])
 }
+
+// What an exact scope begins with that is not the command itself.
+const (
+	hashedPrefix    = "the command with the SHA-256 "
+	elsewherePrefix = "in \""
+)
 
 // surroundings are what the meaning of a command depends on beside its text.
 type surroundings struct {
@@ -63,7 +70,8 @@ func (s surroundings) scopeIn(command string) string {
 		return vettedPrefix + strings.Join(forms, formsBetween)
 	}
 	if rel, ok := below(s.root, s.dir); !ok || rel != "." {
-		return exactPrefix + "in " + s.dir + ": " + strings.TrimPrefix(ExactScope(command), exactPrefix)
+		// Where the quoted folder ends is never in doubt.
+		return exactPrefix + "in " + strconv.Quote(s.dir) + ": " + strings.TrimPrefix(ExactScope(command), exactPrefix)
 	}
 	return ExactScope(command)
 }
@@ -80,6 +88,9 @@ func (s surroundings) vetted(command string) []string {
 	file := parsed(command)
 	if info, err := os.Stat(s.dir); file == nil || len(file.Stmts) == 0 || err != nil || !info.IsDir() || filepath.Dir(s.root) == s.root {
 		return nil
+	}
+	if !s.inside(".") {
+		return nil // many programs look at the folder they are in when nothing is named
 	}
 	var forms []string
 	ok := eachSimple(file.Stmts, func(words []string) bool {

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -25,6 +26,10 @@ func TestAnApprovalCoversAVettedFormOrThisVeryCommand(t *testing.T) {
 		"ls -la 2>/dev/null":                  "vetted: ls",
 		"grep -rn 'a$(b)' . 2>&1 | wc -l":     "vetted: grep, wc",
 		"sort -k2,2 -t: a.txt":                "vetted: sort",
+		"ls -1":                               "vetted: ls",
+		"git diff -U5 --unified=3 -- a.go":    "vetted: git diff",
+		"git show 'HEAD^{tree}' HEAD:a.go":    "vetted: git show",
+		"head -20 a.go && tail -n +3 -- -a":   "vetted: head, tail",
 		"git commit -m x":                     "exactly: git commit -m x",
 		"make test":                           "exactly: make test",
 		"go test ./...":                       "exactly: go test ./...",
@@ -45,52 +50,6 @@ func TestAnApprovalCoversAVettedFormOrThisVeryCommand(t *testing.T) {
 func commandInput(command string) json.RawMessage {
 	input, _ := json.Marshal(m{"command": command})
 	return input
-}
-
-// escapes are commands that begin like harmless ones and run, write or read
-// something else.
-var escapes = []string{
-	// options that run programs
-	"git -c core.fsmonitor=./x status", "git -c core.pager=./x log", "git --exec-path=. status", "git -p log", "git --paginate log", "git -C /tmp status",
-	"git --git-dir=x status", "git --work-tree=/ status", "git --config-env=core.pager=X log", "git diff --ext-diff", "git log --textconv", "git show --textconv HEAD",
-	"git log --show-signature", "git log --format=%G?", "git log --pretty=%GK", "git grep -O./x a", "git grep --open-files-in-pager=x a", "git bisect run ./x",
-	"git rebase -x ./x HEAD", "git submodule foreach ./x", "git difftool -x ./x", "git ls-remote ext::sh", "git fetch --upload-pack=./x", "git clone x", "git help -w",
-	"git config core.pager x", "git config alias.status '!x'", "git status2", "git archive --exec=x HEAD", "git send-email x", "git filter-branch x", "git stash", "git hook run x",
-	"tar --checkpoint=1 --checkpoint-action=exec=./x -cf a b", "tar -I ./x -xf a", "tar --to-command=./x -xf a", "tar -cf a --use-compress-program=./x b",
-	"find . -exec ./x ;", "find . -delete", "find . -fprint x", "env ./x", "xargs ./x", "awk 'BEGIN{system(\"x\")}'", "sed -n '1e x' a", "sed 's/a/x/e' a", "sed -i s/a/b/ c", "sed 'w x' a",
-	"sort --compress-program=./x -S1 a", "sort --compress-pro=./x a", "sort -o x a", "sort -T . a", "sort --files0-from=a", "rg --pre ./x a", "rg --pre=./x a", "rg --hostname-bin ./x a", "rg -z a",
-	"man -P ./x ls", "less a", "vim -c '!x' a", "python3 -c 'x'", "node -e x", "perl -e x", "ruby -e x", "make", "npm run x", "npx x", "go vet -vettool=./x", "go build -toolexec=./x", "go version", "go env -w A=b",
-	"ssh -o ProxyCommand=x h", "scp -S ./x a b", "rsync -e ./x a b", "curl -o x u", "wget u", "docker run x", "time ls", "nohup ls", "timeout 1 ls", "nice ls", "stdbuf -o0 ls", "watch ls", "script x", "strace ls",
-	"sudo ls", "su -c ls", "busybox ls", "sh -c ls", "bash -c ls", "bash x", "./ls", "/bin/ls", "../ls", "zip a b -TT x", "ed a", "dd of=x", "tee x", "cp a b", "mv a b", "ln -s a b", "touch a", "install a b",
-	// builtins that evaluate, and those that change the shell
-	"printf -v 'a[$(x)]' 1", "printf %s x", "test -v 'a[$(x)]'", "[ -v 'a[$(x)]' ]", "[[ -v a[0] ]]", "read x", "mapfile -C x a", "eval ls", "source a", ". a", "exec ls", "command ls", "builtin echo x", "trap x EXIT",
-	"alias ls=x", "unset a", "declare a=1", "export PATH=.", "let 'a[$(x)]=1'", "set -x", "shopt -s extglob", "enable -f x y", "hash -p ./x ls", "cd x", "cd x && git status", "pushd x", "wait -n", "complete -C x", "compgen -C x",
-	"ulimit -c 1", "umask 0", "getopts a b", "type ls", "times", "history -r a", "fc -s", "bind -x a", "coproc ls", "ls() { x; }", "function ls { x; }",
-	// what the shell expands
-	"ls $(x)", "ls `x`", `ls "$(x)"`, "ls \"`x`\"", "ls $x", `ls "$x"`, "ls ${x}", "ls $((1))", "ls $'x'", `ls $"x"`, "ls <(x)", "ls >(x)", "ls *", "ls ?", "ls [a]", "ls {a,b}", "ls {1..2}", "ls ~", "ls ~root", "ls a=~", `ls \*`, `l\s`,
-	"'ls'", `"ls"`, "l's'", "$x", "ls !x", "ls @(a)", "cat -- *",
-	// redirections, assignments, lists, jobs, comments, control characters
-	"ls > x", "ls >> x", "ls >| x", "ls &> x", "ls 2> x", "ls >& x", "ls < /etc/passwd", "cat << E\nx\nE", "cat <<< x", "ls 3>x", "ls {a}>x", "ls > /dev/tcp/h/1", "ls <> x",
-	"PATH=. ls", "A=1 ls", "LD_PRELOAD=x ls", "A[$(x)]=1 ls", "A=1", "ls; x", "ls && x", "ls || x", "ls | x", "ls |& cat", "ls & cat", "ls &", "! ls", "(ls)", "{ ls; }", "if ls; then ls; fi", "while ls; do ls; done", "for a in b; do ls; done",
-	"case a in a) ls;; esac", "select a in b; do ls; done", "((a=1))", "ls\nx", "ls\rx", "ls\x00x", "ls \x1b[2K", "ls \u007f", "ls\u00a0-l", "ls \u202ex", "ls # x", "# x", "ls '", `ls "`, "ls \\\nx", "ls ;; x",
-	// files that are not of the workspace, and options by their beginning
-	"cat /etc/passwd", "cat ../x", "cat a/../../x", "cat ~/.ssh/id", "cat link", "cat link/passwd", "ls /", "head -c 9 /etc/shadow", "grep -r a /etc", "grep -f /etc/passwd a", "grep -R a", "wc --files0-from=x", "git diff /etc/passwd a", "git diff --no-index a b",
-	"git log --output=x", "git log --outpu=x", "git diff --outp=x", "git blame --contents /etc/passwd a", "git branch x", "git branch -D x", "git tag x", "git tag -d x", "git remote add a b", "git remote update", "date 01010000", "date -s x", "hostname x",
-	"uniq a b", "uname -x", "tail -f a", "ls -L", "stat -L a", "file -m x a", "file -f x", "du --files0-from=x", "sha256sum -c a", "rg --files /etc", "rg -f x", "tr", "cat -z", "nl -", "ls --color=always -Z",
-}
-
-func TestNoEscapeHasAVettedForm(t *testing.T) {
-	b := newBox(t, Options{Shell: "/bin/bash"})
-	if err := os.Symlink("/etc", filepath.Join(b.o.Root, "link")); err != nil {
-		t.Fatal(err)
-	}
-	harmless := map[string]bool{"tr": true, "nl -": true} // they wait for a pipe, and are no escapes
-	for _, command := range escapes {
-		if scope, _ := b.Find("bash").Asks(commandInput(command)); len(Forms(scope)) > 0 && !harmless[command] {
-			t.Errorf("%q is vetted as %q", command, scope)
-		}
-	}
-	t.Logf("%d escapes", len(escapes))
 }
 
 func TestEveryRowOfTheTableHasAReasonAndWorks(t *testing.T) {
@@ -154,6 +113,10 @@ func TestGitIsVettedOnlyWhereTheRepositoryNamesNoProgram(t *testing.T) {
 	write(filepath.Join(b.o.Root, ".git"), "gitdir: "+filepath.Join(main, "worktrees", "a")+"\n")
 	write(filepath.Join(main, "worktrees", "a", "commondir"), "../..\n")
 	write(filepath.Join(main, "config"), fine)
+	if got := asks(b); got != "exactly: git status" {
+		t.Error("a repository that does not know of this folder:", got)
+	}
+	write(filepath.Join(main, "worktrees", "a", "gitdir"), filepath.Join(b.o.Root, ".git")+"\n")
 	if got := asks(b); got != "vetted: git status" {
 		t.Error(got)
 	}
@@ -181,8 +144,14 @@ func TestVettedGitRunsNothingOfABareRepositoryInTheTree(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), git, "-C", b.o.Root, "config", "core.bare", "false").CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
-	if _, err := try(t, t.Context(), b, "bash", m{"command": "git status"}); err != nil {
-		t.Error(err)
+	if scope, _ := b.Find("bash").Asks(commandInput("git status")); len(Forms(scope)) > 0 {
+		t.Error(scope)
+	}
+	// Also when it became one after it was looked at.
+	cmd := exec.CommandContext(t.Context(), git, "status")
+	cmd.Dir, cmd.Env = b.o.Root, b.shell.surroundings().vettedEnviron(os.Environ())
+	if out, err := cmd.CombinedOutput(); err == nil {
+		t.Errorf("%s", out)
 	}
 	if _, err := os.Stat(ran); err == nil {
 		t.Error("the monitor ran")
@@ -206,7 +175,7 @@ func TestAVettedCommandIsNotWhatAnEarlierOneMadeOfIt(t *testing.T) {
 	if res, err := try(t, t.Context(), b, "bash", m{"command": "cat none"}); err != nil || !res.IsError || !strings.Contains(res.Text, "[exit code 1]") {
 		t.Errorf("%v %+v", err, res)
 	}
-	if scope, _ := b.Find("bash").Asks(commandInput("make")); scope != "exactly: in "+filepath.Join(b.o.Root, "sub")+": make" {
+	if scope, _ := b.Find("bash").Asks(commandInput("make")); scope != "exactly: in "+strconv.Quote(filepath.Join(b.o.Root, "sub"))+": make" {
 		t.Error(scope)
 	}
 }
@@ -298,7 +267,7 @@ func TestOnlyVettedProgramsRun(t *testing.T) {
 }
 
 func FuzzVettedCommand(f *testing.F) {
-	for _, command := range escapes {
+	for _, command := range everyEscape() {
 		f.Add(command)
 	}
 	for _, command := range []string{"git status && ls -l | head -n 3", `echo "a b" 'c;d' 2>&1`, "cat a 2>/dev/null || true"} {

@@ -1,7 +1,9 @@
 package tool
 
 import (
+	"cmp"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,7 +25,7 @@ var dataSettings = []string{
 	"remote.url", "remote.fetch", "remote.pushurl", "remote.tagopt", "remote.prune", "remote.gh-resolved",
 	"branch.remote", "branch.merge", "branch.rebase", "branch.description", "branch.vscode-merge-base", "branch.gh-merge-base",
 	"user.name", "user.email", "pull.rebase", "pull.ff", "push.default", "push.autosetupremote", "init.defaultbranch", "color.ui",
-	"extensions.worktreeconfig", "extensions.objectformat", "lfs.repositoryformatversion", "gc.auto",
+	"extensions.worktreeconfig", "lfs.repositoryformatversion", "gc.auto",
 }
 
 // maxGitConfig bounds a configuration that is read.
@@ -34,60 +36,98 @@ var (
 	gitSetting = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*)[ \t]*(=[^\x00-\x08\x0b-\x1f]*)?$`)
 )
 
-// safeRepository reports whether git, started in a folder, finds no
-// configuration that could name a program. Every repository above counts,
-// because git skips those that it takes for broken, and so do submodules,
-// which have a configuration of their own.
-func safeRepository(dir string) bool {
-	for {
-		at := filepath.Join(dir, ".git")
-		if _, err := os.Lstat(at); err == nil && !safeGitDir(at) {
+// safeRepository reports whether git, started where the shell is, finds no
+// configuration that could name a program, and no history but that of the
+// workspace. Every repository above counts, because git skips those that it
+// takes for broken.
+func (s surroundings) safeRepository() bool {
+	ours, above := false, false
+	for dir := s.dir; ; dir = filepath.Dir(dir) {
+		if bareRepository(dir) || exists(dir, ".gitmodules") {
 			return false
 		}
-		if _, err := os.Lstat(filepath.Join(dir, ".gitmodules")); err == nil {
-			return false
+		if exists(dir, ".git") {
+			if !safeGitDir(filepath.Join(dir, ".git")) {
+				return false
+			}
+			_, in := below(s.root, dir)
+			ours, above = ours || in, above || !in
 		}
-		if parent := filepath.Dir(dir); parent != dir {
-			dir = parent
-			continue
+		if dir == filepath.Dir(dir) {
+			return ours || !above
 		}
-		return true
 	}
 }
 
+func exists(dir, name string) bool {
+	_, err := os.Lstat(filepath.Join(dir, name))
+	return err == nil
+}
+
+// bareRepository reports whether git may take a folder for a repository by
+// itself. The setting against that is not known to all versions.
+func bareRepository(dir string) bool {
+	return exists(dir, "HEAD") && exists(dir, "objects") && exists(dir, "refs")
+}
+
 // safeGitDir is safeRepository for one .git, a folder or a file that names one.
+// What is elsewhere is read only when that place names this one as its
+// worktree: else a file that was unpacked here would show another project.
 func safeGitDir(at string) bool {
-	info, err := os.Stat(at)
+	info, err := os.Lstat(at)
 	if err != nil {
 		return false
 	}
-	if !info.IsDir() {
-		to, ok := pointer(at, "gitdir: ")
-		if !ok {
-			return false
-		}
-		at = to
+	if info.IsDir() {
+		return !exists(at, "commondir") && safeGitFolder(at)
 	}
-	dirs := []string{at}
-	if _, err := os.Lstat(filepath.Join(at, "commondir")); err == nil {
-		common, ok := pointer(filepath.Join(at, "commondir"), "")
-		if !ok {
-			return false
-		}
-		dirs = append(dirs, common)
+	to, ok := pointer(at, "gitdir: ")
+	if !info.Mode().IsRegular() || !ok {
+		return false
 	}
-	for _, dir := range dirs {
-		// An empty one is a sandbox's, which keeps the name from being taken.
-		if has, err := os.ReadDir(filepath.Join(dir, "modules")); err == nil && len(has) > 0 || err != nil && !os.IsNotExist(err) {
-			return false
-		}
-		for _, name := range []string{"config", "config.worktree"} {
-			if !safeGitConfig(filepath.Join(dir, name)) {
-				return false
-			}
-		}
+	back, known := pointer(filepath.Join(to, "gitdir"), "")
+	common, shared := pointer(filepath.Join(to, "commondir"), "")
+	trees := filepath.Dir(to)
+	return known && shared && samePlace(back, at) && filepath.Base(trees) == "worktrees" && samePlace(common, filepath.Dir(trees)) && safeGitFolder(to) && safeGitFolder(common)
+}
+
+// samePlace reports whether two paths are one file.
+func samePlace(a, b string) bool {
+	x, err := filepath.EvalSymlinks(a)
+	y, err2 := filepath.EvalSymlinks(b)
+	return err == nil && err2 == nil && x == y
+}
+
+// safeGitFolder reports whether a folder of git is all there is, and has
+// nothing in it that runs: no submodules, whose configuration is their own, no
+// objects of other repositories, no links.
+func safeGitFolder(dir string) bool {
+	// An empty one is a sandbox's, which keeps the name from being taken.
+	if has, err := os.ReadDir(filepath.Join(dir, "modules")); len(has) > 0 || err != nil && !os.IsNotExist(err) {
+		return false
 	}
-	return true
+	return !exists(dir, filepath.Join("objects", "info", "alternates")) && !exists(dir, filepath.Join("objects", "info", "http-alternates")) &&
+		safeGitConfig(filepath.Join(dir, "config")) && safeGitConfig(filepath.Join(dir, "config.worktree")) && safeIndex(filepath.Join(dir, "index")) && linkless(dir)
+}
+
+// maxGitEntries bounds how much of a folder of git is looked at.
+const maxGitEntries = 50_000
+
+// linkless reports whether no link leads out of a folder of git: git status
+// prints parts of files that it has there. Single objects are named by their
+// content, so that whoever links to one knows it; hooks are turned off.
+func linkless(dir string) bool {
+	n := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if n++; err != nil || n > maxGitEntries || !d.IsDir() && !d.Type().IsRegular() && d.Type()&fs.ModeSocket == 0 {
+			return cmp.Or(err, fs.ErrInvalid)
+		}
+		if rel, _ := filepath.Rel(dir, path); d.IsDir() && (rel == "hooks" || rel == "lfs" || filepath.Dir(rel) == "objects" && len(d.Name()) == 2) {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return err == nil
 }
 
 // pointer reads a file that holds the path of a folder.
@@ -148,27 +188,33 @@ func safeGitConfig(name string) bool {
 // gitOff turns off what git runs by itself, also where a file was changed
 // since it was looked at.
 var gitOff = [][2]string{
-	{"core.fsmonitor", "false"}, {"core.hooksPath", os.DevNull}, {"core.pager", "cat"}, {"safe.bareRepository", "explicit"},
-	{"diff.ignoreSubmodules", "all"}, {"status.submoduleSummary", "false"}, {"log.showSignature", "false"}, {"protocol.allow", "never"},
+	{"core.fsmonitor", "false"}, {"core.hooksPath", os.DevNull}, {"core.pager", "cat"}, {"safe.bareRepository", "explicit"}, {"diff.ignoreSubmodules", "all"}, {"diff.submodule", "short"},
+	{"diff.autoRefreshIndex", "false"}, {"status.submoduleSummary", "false"}, {"submodule.recurse", "false"}, {"log.showSignature", "false"}, {"protocol.allow", "never"},
 }
 
-// vettedEnviron is the environment of a vetted command: nothing that a shell,
-// a loader or git takes programs from, and no PATH into the workspace.
+// vettedVariables are what vetted programs get of the environment. Everything
+// else may be read as a program, an option or a place to load code from.
+var vettedVariables = []string{"HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR", "XDG_CONFIG_HOME", "SYSTEMROOT", "USERPROFILE", "TEMP", "TMP", "PATHEXT"}
+
+// plainPath is where programs are when the environment does not say.
+const plainPath = "/usr/local/bin:/usr/bin:/bin"
+
+// vettedEnviron is the environment of a vetted command: no PATH into the
+// workspace, and nothing of which a shell, a loader or git makes code.
 func (s surroundings) vettedEnviron(base []string) []string {
-	var env []string
+	path, _ := getenv(base, "PATH")
+	// Without one, or with an empty one, bash looks where it is.
+	env := []string{"PATH=" + cmp.Or(s.outerPath(path), plainPath)}
 	for _, kv := range base {
 		name, value, _ := strings.Cut(kv, "=")
 		upper := strings.ToUpper(name)
-		switch {
-		case upper == "PATH":
-			env = append(env, name+"="+s.outerPath(value))
-		case upper == "ENV", upper == "PAGER", upper == "RIPGREP_CONFIG_PATH", strings.HasPrefix(upper, "BASH"), strings.HasPrefix(upper, "GIT_"),
-			strings.HasPrefix(upper, "LD_"), strings.HasPrefix(upper, "DYLD_"), strings.HasPrefix(upper, "GREP_"), upper == "SHELLOPTS", !isVariable(name) && strings.Contains(name, "%"):
-		default:
-			env = append(env, kv)
+		if !slices.Contains(vettedVariables, upper) && !strings.HasPrefix(upper, "LC_") || filepath.IsAbs(value) && s.within(value) {
+			continue // settings of git would come from the workspace
 		}
+		env = append(env, kv)
 	}
-	env = append(env, "PAGER=cat", "GIT_PAGER=cat", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(gitOff)))
+	env = append(env, "PAGER=cat", "GIT_PAGER=cat", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_CEILING_DIRECTORIES="+filepath.Dir(s.root),
+		fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(gitOff)))
 	for i, c := range gitOff {
 		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, c[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, c[1]))
 	}
@@ -178,17 +224,16 @@ func (s surroundings) vettedEnviron(base []string) []string {
 // outerPath is a PATH without folders of the workspace, where the agent could
 // have put a program with the name of a vetted one.
 func (s surroundings) outerPath(path string) string {
-	var kept []string
-	for _, dir := range filepath.SplitList(path) {
-		real, err := filepath.EvalSymlinks(dir)
-		if err != nil || !filepath.IsAbs(dir) {
-			continue
-		}
-		root, err := filepath.EvalSymlinks(s.root)
-		if _, in := below(root, real); err != nil || in {
-			continue
-		}
-		kept = append(kept, dir)
-	}
+	kept := slices.DeleteFunc(filepath.SplitList(path), func(dir string) bool {
+		return !filepath.IsAbs(dir) || s.within(dir)
+	})
 	return strings.Join(kept, string(os.PathListSeparator))
+}
+
+// within reports whether a folder is in the workspace, or cannot be looked at.
+func (s surroundings) within(dir string) bool {
+	real, err := filepath.EvalSymlinks(dir)
+	root, rootErr := filepath.EvalSymlinks(s.root)
+	_, in := below(root, real)
+	return err != nil || rootErr != nil || in
 }

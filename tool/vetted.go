@@ -1,6 +1,9 @@
 package tool
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // operands says what a form does with its arguments that are no options.
 type operands int
@@ -16,8 +19,9 @@ const (
 // subcommand, and the options that it may have. Every option is left out that
 // runs a program, writes or follows something, or takes names from a file.
 //
-// In options a short one that takes a value ends in a colon, a long one in an
-// equals sign; "0" stands for a number behind a dash.
+// In options a short one that takes a value ends in a colon, or in a question
+// mark when the value has to be in the same word; a long one ends in an equals
+// sign; "0" stands for a number behind a dash.
 type form struct {
 	name     string
 	options  string
@@ -26,7 +30,7 @@ type form struct {
 }
 
 const (
-	gitDiffs = "--stat --shortstat --numstat --name-only --name-status --summary --cached --staged --check --no-color --word-diff --unified= -w -b -M -U: "
+	gitDiffs = "--stat --shortstat --numstat --name-only --name-status --summary --cached --staged --check --no-color --word-diff --unified= -w -b -M -U? "
 	gitLogs  = gitDiffs + "--oneline --graph --decorate --all --branches --tags --remotes --format= --pretty --pretty= --since= --until= --after= --before= --author= --grep= " +
 		"--no-merges --merges --reverse --follow --patch --max-count= --skip= --first-parent --abbrev-commit --date= --no-patch -p -s -n: -S: -G: -i 0"
 )
@@ -93,7 +97,7 @@ func (s surroundings) formOf(words []string) string {
 		if len(words) < len(name) || strings.Join(words[:len(name)], " ") != f.name {
 			continue
 		}
-		if !f.takes(words[len(name):], s) || name[0] == "git" && !safeRepository(s.dir) {
+		if !f.takes(words[len(name):], s) || name[0] == "git" && !s.safeRepository() {
 			return ""
 		}
 		return f.name
@@ -104,7 +108,7 @@ func (s surroundings) formOf(words []string) string {
 // takes reports whether the form has all these arguments. Options are known in
 // full only: programs take beginnings of them, too.
 func (f form) takes(args []string, s surroundings) bool {
-	known := " " + f.options + " "
+	known := strings.Fields(f.options)
 	var rest []string
 	for i := 0; i < len(args); i++ {
 		a := args[i]
@@ -113,12 +117,12 @@ func (f form) takes(args []string, s surroundings) bool {
 			rest, i = append(rest, args[i+1:]...), len(args)
 		case strings.HasPrefix(a, "--"):
 			option, value, valued := strings.Cut(a, "=")
-			exact := strings.Contains(known, " "+a+" ") && !strings.HasSuffix(a, "=")
-			if !exact && (!valued || !strings.Contains(known, " "+option+"= ") || runsGPG(value)) {
+			exact := slices.Contains(known, a) && !strings.HasSuffix(a, "=")
+			if !exact && (!valued || !slices.Contains(known, option+"=") || runsGPG(value)) {
 				return false
 			}
 		case len(a) > 1 && a[0] == '-':
-			used, ok := f.short(known, a[1:], i+1 < len(args))
+			used, ok := short(known, a[1:], i+1 < len(args))
 			if !ok {
 				return false
 			}
@@ -130,23 +134,27 @@ func (f form) takes(args []string, s surroundings) bool {
 	return f.works(rest, s)
 }
 
-// runsGPG reports whether a format asks git for signatures, which gpg checks.
-func runsGPG(format string) bool { return strings.Contains(format, "%G") }
+// runsGPG reports whether a format may ask git for signatures, which gpg
+// checks: %G, with whatever git takes between the two, as in %+G.
+func runsGPG(format string) bool {
+	_, behind, _ := strings.Cut(format, "%")
+	return strings.Contains(behind, "G")
+}
 
 // short reads short options in one word, and returns how many words behind it
 // belong to the last of them.
-func (f form) short(known, letters string, more bool) (used int, ok bool) {
-	if strings.Trim(letters, "0123456789") == "" {
-		return 0, strings.Contains(known, " 0 ")
+func short(known []string, letters string, more bool) (used int, ok bool) {
+	if strings.Trim(letters, "0123456789") == "" && slices.Contains(known, "0") {
+		return 0, true
 	}
 	for i := range len(letters) {
-		option := " -" + letters[i:i+1]
-		switch {
-		case strings.Contains(known, option+": ") && i+1 < len(letters):
-			return 0, true
-		case strings.Contains(known, option+": "):
+		option := "-" + letters[i:i+1]
+		switch last := i+1 == len(letters); {
+		case slices.Contains(known, option+"?"), slices.Contains(known, option+":") && !last:
+			return 0, !last
+		case slices.Contains(known, option+":"):
 			return 1, more
-		case !strings.Contains(known, option+" "):
+		case !slices.Contains(known, option):
 			return 0, false
 		}
 	}

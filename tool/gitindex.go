@@ -1,0 +1,113 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+)
+
+// maxIndex bounds an index of git that is read: some hundred thousand files.
+const maxIndex = 64 << 20
+
+// safeIndex reports whether an index of git has no repository inside this one,
+// and no .gitmodules. Git looks into such a repository by its own
+// configuration, whatever ours says, when the .gitmodules of the index asks for
+// it, also where no such file is in the folder. An index that is not understood
+// to its end is not safe.
+func safeIndex(name string) bool {
+	info, err := os.Lstat(name)
+	if os.IsNotExist(err) {
+		return true
+	}
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxIndex {
+		return false
+	}
+	data, err := os.ReadFile(name)
+	return err == nil && plainIndex(data)
+}
+
+const (
+	indexHeader = 12 // DIRC, version, number of entries
+	indexHash   = 20 // of an object; the repository's format says that it is SHA-1
+	indexFixed  = 62 // of an entry, up to its name
+	indexMode   = 24 // where the mode is in it
+
+	gitLink      = 0o160000
+	gitDirectory = 0o040000 // of a sparse index: what is below is not listed
+	moreFlags    = 0x4000
+)
+
+// plainIndex is safeIndex for what is in the file.
+func plainIndex(data []byte) bool {
+	if len(data) < indexHeader+indexHash || string(data[:4]) != "DIRC" {
+		return false
+	}
+	version, count := binary.BigEndian.Uint32(data[4:]), binary.BigEndian.Uint32(data[8:])
+	if version < 2 || version > 4 {
+		return false
+	}
+	rest := data[indexHeader : len(data)-indexHash]
+	name := ""
+	for range count {
+		if len(rest) <= indexFixed {
+			return false
+		}
+		mode, size := binary.BigEndian.Uint32(rest[indexMode:]), indexFixed
+		if binary.BigEndian.Uint16(rest[indexFixed-2:])&moreFlags != 0 {
+			size += 2
+		}
+		if version == 4 {
+			drop, used := prefixLength(rest[min(size, len(rest)):])
+			if used == 0 || drop > len(name) {
+				return false
+			}
+			name, size = name[:len(name)-drop], size+used
+		} else {
+			name = ""
+		}
+		end := bytes.IndexByte(rest[min(size, len(rest)):], 0)
+		if end < 0 {
+			return false
+		}
+		name += string(rest[size : size+end])
+		if kind := mode & 0o170000; kind == gitLink || kind == gitDirectory || name == ".gitmodules" {
+			return false
+		}
+		if size += end + 1; version < 4 {
+			size = (size + 7) &^ 7 // names end in one to eight NULs
+		}
+		if size > len(rest) {
+			return false
+		}
+		rest = rest[size:]
+	}
+	return plainExtensions(rest)
+}
+
+// prefixLength reads how much of the name before is not in this one, as git
+// writes offsets; used is 0 when that is none.
+func prefixLength(b []byte) (n, used int) {
+	for i, c := range b[:min(len(b), 4)] {
+		if n = n<<7 | int(c&0x7f); c < 0x80 {
+			return n, i + 1
+		}
+		n++
+	}
+	return 0, 0
+}
+
+// plainExtensions reports whether what follows the entries names no other
+// index: that of a split one has entries of its own.
+func plainExtensions(rest []byte) bool {
+	for len(rest) > 0 {
+		if len(rest) < 8 || string(rest[:4]) == "link" {
+			return false
+		}
+		size := int64(binary.BigEndian.Uint32(rest[4:])) + 8
+		if size > int64(len(rest)) {
+			return false
+		}
+		rest = rest[size:]
+	}
+	return true
+}
