@@ -145,7 +145,7 @@ func orAll(scope string) string {
 	case "":
 		return "calls without a scope"
 	case wholeSession:
-		return "every call in this session"
+		return "in this session, but for commands that are not vetted and files outside the project"
 	}
 	return scope
 }

@@ -3,6 +3,7 @@ package chat_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -188,6 +189,43 @@ func TestAnApprovalForTheWholeSessionHoldsOnceItIsGranted(t *testing.T) {
 	r.send(c, "look")
 	if len(r.asks) != asked+1 || r.asks[asked].Tool != "python" {
 		t.Errorf("asked: %+v", r.asks[asked:])
+	}
+}
+
+// Such an approval was given without a call being seen: what runs whatever it
+// is told, and what is written outside of the project, is asked for.
+func TestAnApprovalForTheWholeSessionCoversWhatOnlyLooksAndWhatStaysInTheProject(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "x")
+	calls := calls(
+		use("vetted", "bash", `{"command":"echo one | head -n 1"}`), use("inside", "write", `{"path":"a/b.txt","content":"x"}`), use("stored", "write", `{"path":"session:memory/x","content":"x"}`),
+		use("any", "bash", `{"command":"touch x"}`), use("hidden", "bash", `{"command":"echo $(touch x)"}`), use("option", "bash", `{"command":"sort -o x a"}`), use("far", "bash", `{"command":"cat /etc/passwd"}`),
+		use("hook", "write", `{"path":".git/hooks/pre-commit","content":"x"}`), use("outside", "write", `{"path":"`+outside+`","content":"x"}`), use("define", "define_tool", `{"name":"t","description":"d","command":"touch x"}`))
+	r := newRig(t, memory.New(), map[string][]reply{"look": {calls}})
+	c := r.new()
+	r.send(c, "hello")
+	r.close(c)
+	var all []store.Approval
+	for _, tool := range []string{"bash", "write", "define_tool"} {
+		all = append(all, store.Approval{Tool: tool, Scope: "session"})
+	}
+	w, err := r.store.Attach(t.Context(), c.ID(), r.o.Holder)
+	if err == nil {
+		err = errors.Join(w.SaveCheckpoint(t.Context(), store.Checkpoint{Approvals: all}), w.Close(t.Context()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Deny, nil }
+	c = r.resume(c.ID())
+	if err := c.Accept(t.Context(), c.Proposals()); err != nil {
+		t.Fatal(err)
+	}
+	r.send(c, "look")
+	got := results(r.path(c.ID()))
+	for id, runs := range map[string]bool{"vetted": true, "inside": true, "stored": true, "any": false, "hidden": false, "option": false, "far": false, "hook": false, "outside": false, "define": false} {
+		if got[id].IsError == runs {
+			t.Errorf("%s: %q", id, got[id].Text)
+		}
 	}
 }
 

@@ -2,17 +2,34 @@ package chat
 
 import (
 	"context"
+	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/tool"
 )
 
 // checkpoint is short for what every change of the state works on.
 type checkpoint = store.Checkpoint
 
-// wholeSession is the scope of an approval that covers every call of a tool in
-// its session, as AgentZero knows them.
+// wholeSession is the scope of an approval of a tool for its session, as
+// AgentZero knows them. It was given without any call being seen, so that it
+// covers what coveredBySession says and no more.
 const wholeSession = "session"
+
+// coveredBySession reports whether an approval of a tool for the whole session
+// is for a call: of what runs programs commands of vetted forms, of what writes
+// the workspace, without hidden folders such as .git, where others find
+// programs to run, and the session's own storage.
+func coveredBySession(a Ask) bool {
+	switch a.Effect {
+	case tool.Runs:
+		return len(tool.Forms(a.Scope)) > 0
+	case tool.Writes:
+		return a.Scope == "." || strings.HasPrefix(a.Scope, "./") && !strings.Contains(a.Scope, "/.") || a.Scope == tool.StoredScope
+	}
+	return true
+}
 
 // approval is what "always" means for a call. A program that is called as the
 // scope above is told apart from it.

@@ -141,7 +141,7 @@ func (c *Chat) approve(ctx context.Context, a Ask, fill func(*Ask)) (Decision, e
 		err := a.unattended()
 		c.notice(fmt.Sprintf("Denied %s: %s.", a.Tool, err))
 		return Deny, err
-	case !special && !c.o.AskAlways && c.approved(given):
+	case !special && !c.o.AskAlways && c.approved(a):
 		return Always, nil
 	}
 	fill(&a)

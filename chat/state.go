@@ -205,13 +205,14 @@ func (c *Chat) Change(ctx context.Context, change func(*store.Checkpoint) error)
 
 // approved reports whether a call needs no more asking. A command of several
 // forms is approved when each of them is.
-func (c *Chat) approved(a store.Approval) bool {
+func (c *Chat) approved(asked Ask) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	a := approval(asked)
 	has := func(scope string) bool {
 		return slices.Contains(c.state.Approvals, store.Approval{Tool: a.Tool, Scope: scope})
 	}
-	if has(a.Scope) || has(wholeSession) {
+	if has(a.Scope) || has(wholeSession) && coveredBySession(asked) {
 		return true
 	}
 	forms := tool.Forms(a.Scope)

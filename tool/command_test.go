@@ -132,7 +132,7 @@ func TestVettedGitRunsNothingOfABareRepositoryInTheTree(t *testing.T) {
 	b := shellBox(t, Options{})
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("there is no git here")
+		t.Skip("git is not installed")
 	}
 	if out, err := exec.CommandContext(t.Context(), git, "init", "-q", "--bare", b.o.Root).CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))

@@ -39,6 +39,9 @@ const (
 
 const storedPrefix = "session:"
 
+// StoredScope is the scope of what is written to the storage of the session.
+const StoredScope = storedPrefix
+
 // storedFolders are the folders of a session's durable storage.
 var storedFolders = []string{"memory", "artifacts", "buffers", "meta"}
 
@@ -153,7 +156,7 @@ func (p place) writeScope() string {
 	case outside:
 		return p.folder
 	case stored:
-		return storedPrefix
+		return StoredScope
 	}
 	if dir := path.Dir(p.name); dir != "." {
 		return "./" + dir

@@ -20,7 +20,7 @@ type gitWorld struct {
 func newGitWorld(t *testing.T) *gitWorld {
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("there is no git here")
+		t.Skip("git is not installed")
 	}
 	dir := t.TempDir()
 	w := &gitWorld{t: t, git: git, work: filepath.Join(dir, "work"), private: filepath.Join(dir, "private"), canary: filepath.Join(dir, "ran")}
