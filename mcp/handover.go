@@ -29,7 +29,7 @@ func (r *room) writingTools(s *sdk.Server) {
 // may know it from elsewhere.
 func refuseWriting(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
-		if call, ok := req.GetParams().(*sdk.CallToolParamsRaw); ok && slices.Contains([]string{"write_memory", "remove_memory", "hand_over"}, call.Name) {
+		if call, ok := req.GetParams().(*sdk.CallToolParamsRaw); ok && slices.Contains([]string{"write_memory", "remove_memory", "hand_over", answerReview}, call.Name) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: call.Name + " is not allowed: this server only reads for you. Who runs it can change that: tidemark mcp --allow-write, or on a team server the role writer."}
 		}
 		return next(ctx, method, req)

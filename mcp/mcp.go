@@ -102,8 +102,10 @@ func newServer(o Options) *sdk.Server {
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}, Prompts: &sdk.PromptCapabilities{}},
 	})
 	r.readingTools(s)
+	r.reviewTools(s)
 	if o.Write {
 		r.writingTools(s)
+		r.answeringTool(s)
 	} else {
 		s.AddReceivingMiddleware(refuseWriting)
 	}

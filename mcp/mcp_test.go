@@ -212,11 +212,11 @@ func TestEveryToolSaysWhatItTakesGivesAndDoes(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]bool{"write_memory": true, "remove_memory": true, "hand_over": false}
+	want := map[string]bool{"write_memory": true, "remove_memory": true, "hand_over": false, "answer_review": true}
 	if diff := cmp.Diff(want, writes); diff != "" {
 		t.Error(diff)
 	}
-	if len(tools.Tools) != 8 {
+	if len(tools.Tools) != 10 {
 		t.Errorf("%d tools", len(tools.Tools))
 	}
 }

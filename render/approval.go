@@ -113,6 +113,19 @@ func ParseApproval(text string) (lines []ApprovalLine) {
 	return lines
 }
 
+// ReviewLines are the lines of a question that is kept: its text, or for those
+// of earlier releases, which have none, what is kept of the input.
+func ReviewLines(text, tool string, input json.RawMessage, inputBytes int) []ApprovalLine {
+	if text != "" {
+		return ParseApproval(text)
+	}
+	lines := ApprovalLines(tool, input, nil)
+	if inputBytes > 0 {
+		lines = append(lines, ApprovalLine{MarkerLine, fmt.Sprintf("the beginning of %d bytes", inputBytes)})
+	}
+	return lines
+}
+
 // ApprovalForTerminal is one line as a terminal shows it, with its sign.
 func ApprovalForTerminal(l ApprovalLine, color bool) string {
 	p := page{Options: Options{Color: color}}

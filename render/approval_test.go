@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	corpora "github.com/tidemark-sessions/tidemark/internal/hostile"
 )
 
 func shownOf(t *testing.T, command string) string {
@@ -47,6 +49,23 @@ func TestAnApprovalShowsEverythingThatWillRun(t *testing.T) {
 	}
 	if got := shownOf(t, strings.Repeat("echo x\n", 150_000)+"rm -r x"); !strings.HasSuffix(got, "  rm -r x\n") || strings.Count(got, "\n") != 150_003 {
 		t.Error("1 MB is not shown whole")
+	}
+}
+
+func TestNoHostileCommandHidesAnything(t *testing.T) {
+	for name, command := range corpora.Commands() {
+		text := shownOf(t, command)
+		if !strings.Contains(text, corpora.Hidden) {
+			t.Errorf("%s: %q", name, text)
+		}
+		for _, r := range text {
+			if r != '\n' && r != '\t' && !unicode.IsGraphic(r) {
+				t.Errorf("%s has %U", name, r)
+			}
+		}
+		if strings.Contains(text, strings.Repeat(" ", 30)) || strings.Contains(text, strings.Repeat("\n  \n", 4)) {
+			t.Errorf("%s is pushed out of sight", name)
+		}
 	}
 }
 

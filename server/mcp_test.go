@@ -111,10 +111,10 @@ func TestAReaderHasNoToolsThatWrite(t *testing.T) {
 		}
 		return all
 	}
-	if got := names("reader-a"); len(got) != 5 || slices.Contains(got, "write_memory") {
+	if got := names("reader-a"); len(got) != 6 || slices.Contains(got, "write_memory") {
 		t.Errorf("a reader has %v", got)
 	}
-	if got := names("writer-a"); len(got) != 8 {
+	if got := names("writer-a"); len(got) != 10 {
 		t.Errorf("a writer has %v", got)
 	}
 	if said, ok := tellAgent(t, s.agent(t, "reader-a"), "write_memory", map[string]any{"text": "x"}); ok || !strings.Contains(said, "not allowed") {

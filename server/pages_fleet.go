@@ -1,10 +1,8 @@
 package server
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -159,59 +157,18 @@ func waitingItems(ctx context.Context, st *store.Store, job string) ([]web.Revie
 		}
 		if slices.Contains(running, v.Job) {
 			all = append(all, web.ReviewItem{Job: v.Job, Agent: v.Agent, Call: v.Call, Shown: v.Digest(), Tool: render.CleanLine(v.Tool), Title: render.Clean(v.Title),
-				Input: inputMembers(v.Input), Bytes: v.InputBytes, Lines: reviewLines(v.Text), AskedAt: v.AskedAt, UntilAt: v.UntilAt})
+				Lines: webLines(render.ReviewLines(v.Text, v.Tool, v.Input, v.InputBytes)), AskedAt: v.AskedAt, UntilAt: v.UntilAt})
 		}
 	}
 	return all, err
 }
 
-// reviewLines are the lines of what a person decides by.
-func reviewLines(text string) (all []web.Line) {
-	if text == "" {
-		return nil
-	}
-	for _, l := range render.ParseApproval(text) {
+// webLines are the lines of what a person decides by.
+func webLines(lines []render.ApprovalLine) (all []web.Line) {
+	for _, l := range lines {
 		all = append(all, web.Line{Kind: string(l.Kind), Sign: l.Sign(), Text: l.Text})
 	}
 	return all
-}
-
-// inputMembers are the parts of what a tool is called with, as they read: text
-// without the quotes and escapes of JSON.
-func inputMembers(raw json.RawMessage) []web.Member {
-	all := []web.Member{}
-	in := json.NewDecoder(bytes.NewReader(raw))
-	if first, err := in.Token(); err != nil || first != json.Delim('{') {
-		if len(raw) > 0 {
-			all = append(all, web.Member{Text: memberText(raw)})
-		}
-		return all
-	}
-	for in.More() {
-		name, err := in.Token()
-		var value json.RawMessage
-		if err == nil {
-			err = in.Decode(&value)
-		}
-		text, ok := name.(string)
-		if err != nil || !ok {
-			return []web.Member{{Text: render.Clean(string(raw))}}
-		}
-		all = append(all, web.Member{Name: render.CleanLine(text), Text: memberText(value)})
-	}
-	return all
-}
-
-func memberText(raw json.RawMessage) string {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return render.Clean(text)
-	}
-	var out bytes.Buffer
-	if json.Indent(&out, raw, "", "  ") != nil {
-		return render.Clean(string(raw))
-	}
-	return render.Clean(out.String())
 }
 
 // agentNamed returns an agent that the address names, and the store of its

@@ -94,7 +94,7 @@ func TestTheFleetPageShowsAgentsSchedulesSkipsAndWhatWaits(t *testing.T) {
 		}
 		run := askWrite(t, st)
 		id := run.Job().ID
-		s.call(t, "writer-a", "GET", "/fleet", nil).want(t, 200).sees(t, "Waits for your answer", "Write a file", "one\n&lt;script&gt;two", `href="/fleet/jobs/`+id+`"`,
+		s.call(t, "writer-a", "GET", "/fleet", nil).want(t, 200).sees(t, "Waits for your answer", "Write a file", "  one\n</span><span class=\"plain\">  &lt;script&gt;two", `href="/fleet/jobs/`+id+`"`,
 			"Mon 2026-11-16 03:00:00 Europe/Berlin", "the last run still went on", `value="approve"`, "every 4s", "Nobody runs this fleet now", "not", "<script>two", "\u202e")
 		s.call(t, "reader-a", "GET", "/fleet", nil).want(t, 200).sees(t, "Waits for your answer", "not", `value="approve"`, `value="deny"`)
 		s.call(t, "reader-b", "GET", "/fleet", nil).want(t, 200).sees(t, "There is no agent yet", "not", "coder", id)

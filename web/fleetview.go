@@ -68,9 +68,7 @@ type ReviewItem struct {
 	Shown   string    `json:"shown"` // the digest of what is shown, which an approval names
 	Tool    string    `json:"tool"`
 	Title   string    `json:"title,omitempty"`
-	Input   []Member  `json:"input"`
-	Bytes   int       `json:"input_bytes,omitempty"` // when Input is only the beginning: of the whole
-	Lines   []Line    `json:"lines,omitempty"`       // everything that would be done; without them, of earlier releases, Input is shown
+	Lines   []Line    `json:"lines"` // everything that would be done
 	AskedAt time.Time `json:"asked_at"`
 	UntilAt time.Time `json:"until_at,omitzero"`
 }
@@ -80,13 +78,6 @@ type ReviewItem struct {
 type Line struct {
 	Kind string `json:"kind"`
 	Sign string `json:"-"`
-	Text string `json:"text"`
-}
-
-// Member is one part of what a tool is called with; Name is "" when it has
-// only one.
-type Member struct {
-	Name string `json:"name,omitempty"`
 	Text string `json:"text"`
 }
 

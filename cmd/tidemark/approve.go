@@ -89,8 +89,8 @@ func (a *app) answer(cmd *cobra.Command, args []string, allow bool, reason, show
 func reviewsCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "reviews [JOB]", Short: "List what jobs ask and wait for",
-		Long: `Lists the calls of tools that wait for an answer, the one that waits longest
-first, of one job or of all. In the mode review every call with an effect waits
+		Long: `Shows the calls of tools that wait for an answer, the one that waits longest
+first, of one job or of all, each with every line of what it would run or write. In the mode review every call with an effect waits
 that the permissions of the fleet file neither allow nor deny. Nobody answers:
 then it is denied, after the review_timeout of the agent.`,
 		Example: "  tidemark reviews\n  tidemark reviews --json=job,call,tool,input",
@@ -119,50 +119,19 @@ then it is denied, after the review_timeout of the agent.`,
 	}
 }
 
-// reviews shows what waits. On a terminal each has its input below it, because
-// a table would cut what a person decides by.
+// reviews shows what waits, each with everything that it would do: a table
+// would cut what a person decides by.
 func (a *app) reviews(w io.Writer, rows []store.Review) error {
-	t := a.table("JOB", "CALL", "AGENT", "ASKED", "UNTIL", "WHAT")
 	for _, v := range rows {
-		if !a.terminal {
-			t.row(v.Job, v.Call, orDash(v.Agent), a.when(v.AskedAt), due(v.UntilAt), reviewText(v))
-			continue
-		}
 		about := fmt.Sprintf("%s %s  %s asked %s, denied at %s", v.Job, v.Call, v.Agent, a.when(v.AskedAt), due(v.UntilAt))
 		if _, err := fmt.Fprintln(w, render.CleanLine(about)); err != nil {
 			return err
 		}
-		for _, l := range reviewLines(v) {
+		for _, l := range render.ReviewLines(v.Text, v.Tool, v.Input, v.InputBytes) {
 			if _, err := fmt.Fprintln(w, "    "+render.ApprovalForTerminal(l, a.color)); err != nil {
 				return err
 			}
 		}
 	}
-	return t.print(w)
-}
-
-// reviewLines are what a person decides by. Questions of earlier releases have
-// no text of their own.
-func reviewLines(v store.Review) []render.ApprovalLine {
-	if v.Text != "" {
-		return render.ParseApproval(v.Text)
-	}
-	lines := render.ApprovalLines(v.Tool, v.Input, nil)
-	if v.InputBytes > 0 {
-		lines = append(lines, render.ApprovalLine{Kind: render.MarkerLine, Text: fmt.Sprintf("the beginning of %d bytes", v.InputBytes)})
-	}
-	return lines
-}
-
-// reviewText is what a call would do, in one line. Its input is JSON, so that
-// nothing of it hides in a second line.
-func reviewText(v store.Review) string {
-	what := string(v.Input)
-	if what == "" || what == "null" {
-		what = v.Title
-	}
-	if v.InputBytes > 0 {
-		what += fmt.Sprintf(" [the beginning of %d bytes]", v.InputBytes)
-	}
-	return v.Tool + ": " + what
+	return nil
 }

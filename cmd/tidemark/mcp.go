@@ -40,7 +40,8 @@ func mcpCommand(a *app) *cobra.Command {
 		Long: `Answers an agent or editor that starts it, on stdin and stdout: the agent can
 search past sessions, read one around an entry, list recent ones, and read what
 was learned in the project. It changes nothing, unless --allow-write lets it
-write down what was learned, forget it, and hand sessions over.
+write down what was learned, forget it, hand sessions over, and have you answer
+in its own window what a job of the fleet asks.
 
 With --http it answers at http://ADDRESS/mcp instead, to who sends the token that
 is in a file which only you can read. tidemark serve answers at /mcp, too, to all
@@ -54,7 +55,7 @@ It ends when stdin does, at Ctrl-C and at SIGTERM.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return m.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.BoolVar(&m.write, "allow-write", false, "let agents write memory and hand sessions over")
+	f.BoolVar(&m.write, "allow-write", false, "let agents write memory, hand sessions over, and have you answer what jobs ask")
 	f.StringVar(&m.folder, "project", "", "this project is the one in `DIR` (default the current folder's)")
 	f.StringVar(&m.addr, "http", "", "answer over HTTP, at this `ADDRESS`, instead of stdin and stdout")
 	f.StringSliceVar(&m.hosts, "host", nil, "with --http: a `NAME` that this server is called by, besides localhost; again for more")
