@@ -9,12 +9,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	sdk "github.com/coder/acp-go-sdk"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hostile"
 	"github.com/tidemark-sessions/tidemark/model"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -229,6 +232,41 @@ func TestWhoIsAskedIsShownAllThatWouldRun(t *testing.T) {
 			got += c.Content.Content.Text.Text
 		}
 		same(t, got, want)
+	}
+}
+
+func TestAnEditorIsShownHostileCallsWhole(t *testing.T) {
+	r := newRig(t)
+	e := r.editor()
+	id := e.open(r.dir)
+	for name, command := range hostile.Commands() {
+		input, err := json.Marshal(map[string]string{"command": command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(e.questions())
+		e.say(id, "call bash "+string(input))
+		q := e.questions()[before:]
+		if len(q) != 1 || len(q[0].ToolCall.Content) != 1 {
+			t.Fatalf("%s: %+v", name, q)
+		}
+		got := q[0].ToolCall.Content[0].Content.Content.Text.Text
+		fence, _, _ := strings.Cut(got, "\n")
+		if want := render.ApprovalText(render.ApprovalLines("bash", input, nil)); got != fence+"\n"+want+fence+"\n" || strings.Contains(want, fence) {
+			t.Errorf("%s: %q, want %q", name, got[:min(len(got), 300)], want[:min(len(want), 300)])
+		}
+		if name := string(q[0].Options[1].Name); strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+			t.Errorf("an option is called %q", name)
+		}
+	}
+	input, err := json.Marshal(map[string]string{"command": hostile.HugeCommand()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := len(e.questions())
+	e.say(id, "call bash "+string(input))
+	if shown := strings.Join(e.shown(id), "\n"); len(e.questions()) != before || !strings.Contains(shown, "more than a person can be shown") {
+		t.Error("a call that nobody can read was asked for")
 	}
 }
 

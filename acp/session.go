@@ -395,6 +395,9 @@ const (
 // approve asks the editor about a call, and waits for its answer or for the end
 // of the turn.
 func (s *session) approve(ctx context.Context, a chat.Ask) (chat.Decision, error) {
+	if err := a.Readable(); err != nil {
+		return chat.Deny, err
+	}
 	options := []sdk.PermissionOption{
 		{OptionId: allowOnce, Kind: sdk.PermissionOptionKindAllowOnce, Name: "Allow once"},
 		{OptionId: rejectOnce, Kind: sdk.PermissionOptionKindRejectOnce, Name: "Reject"},

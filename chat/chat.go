@@ -14,6 +14,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"sync"
 	"time"
@@ -142,6 +143,19 @@ type Ask struct {
 	Widens sandbox.Widening
 	// EachTime is why no answer holds for more than this call; "": one may.
 	EachTime string
+}
+
+// Readable returns why nobody can be asked about a call: it is longer than a
+// person reads. Whoever would ask refuses it with that.
+func (a Ask) Readable() error {
+	n := 0
+	for _, l := range a.Lines {
+		n += len(l.Sign()) + len(l.Text) + 2
+	}
+	if n > store.MaxReviewShown {
+		return fmt.Errorf("it is %d bytes long, more than a person can be shown (%d); do it in smaller steps", n, store.MaxReviewShown)
+	}
+	return nil
 }
 
 // Decision is the answer to an Ask.

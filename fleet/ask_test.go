@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hostile"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -291,6 +292,23 @@ func TestAnAnswerHoldsForOneQuestion(t *testing.T) {
 			if err != nil || got.Allow != (i != 1) {
 				t.Errorf("%s: %+v, %v", call, got, err)
 			}
+		}
+	})
+}
+
+func TestWhatNobodyCanReadIsDeniedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAsking(t, Agent{RunMode: RunReview, ReviewTimeout: time.Hour})
+		input, err := json.Marshal(map[string]string{"command": hostile.HugeCommand()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := a.ask(t.Context(), runner.Question{ID: "c1", Tool: "bash", Input: input})
+		if err != nil || got.Allow || !strings.Contains(got.Reason, "more than a person can be shown (262144)") {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if all, err := a.store.Reviews(t.Context(), ""); err != nil || len(all) != 0 {
+			t.Errorf("asked: %+v, %v", all, err)
 		}
 	})
 }

@@ -3,14 +3,19 @@ package server
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hostile"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
@@ -104,6 +109,53 @@ func TestTheFleetPageShowsAgentsSchedulesSkipsAndWhatWaits(t *testing.T) {
 			t.Errorf("view %+v", v)
 		}
 	})
+}
+
+func TestThePagesShowHostileCallsWholeAndAllowOne(t *testing.T) {
+	s := newTestServer(t, withFleetPages)
+	st := withAgent(t, s)
+	run := askWrite(t, st)
+	job := run.Job().ID
+	n := 0
+	for name, command := range hostile.Commands() {
+		n++
+		input, err := json.Marshal(map[string]string{"command": command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := render.ApprovalLines("bash", input, nil)
+		call := fmt.Sprintf("h%02d", n)
+		if err := st.AskReview(t.Context(), store.Review{Job: job, Agent: "coder", Call: call, Tool: "bash", Input: input, Text: render.ApprovalText(lines)}); err != nil {
+			t.Fatal(err)
+		}
+		var want strings.Builder
+		want.WriteString(`<pre class="plain approval" tabindex="0">`)
+		for _, l := range lines {
+			fmt.Fprintf(&want, "<span class=%q>%s %s\n</span>", l.Kind, strings.ReplaceAll(l.Sign(), "+", "&#43;"), html.EscapeString(l.Text))
+		}
+		want.WriteString("</pre>")
+		page := string(s.call(t, "writer-a", "GET", "/fleet/jobs/"+job, nil).want(t, 200).Body)
+		// Templates write some characters by their number that the library does not.
+		if !strings.Contains(strings.ReplaceAll(page, "&#43;", "+"), strings.ReplaceAll(want.String(), "&#43;", "+")) {
+			t.Errorf("%s is not on the page", name)
+		}
+		if strings.ContainsFunc(page, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsGraphic(r) }) {
+			t.Errorf("%s: the page has what does not show", name)
+		}
+	}
+	// One answer is for one call, and for what the page showed.
+	before := must[[]store.Review](t)(st.WaitingReviews(t.Context(), job))
+	s.post(t, "writer-a", "/fleet/jobs/"+job+"/answer", url.Values{"call": {"h01"}, "answer": {"approve"}, "shown": {strings.Repeat("0", 64)}})
+	s.post(t, "writer-a", "/fleet/jobs/"+job+"/answer", url.Values{"call": {""}, "answer": {"approve"}, "shown": {before[0].Digest()}})
+	s.post(t, "writer-a", "/fleet/jobs/"+job+"/answer", url.Values{"call": {"h01"}, "answer": {"approve"}})
+	if now := must[[]store.Review](t)(st.WaitingReviews(t.Context(), job)); len(now) != len(before) {
+		t.Errorf("%d wait, want %d: it was approved without being shown", len(now), len(before))
+	}
+	v := must[store.Review](t)(st.Review(t.Context(), job, "h01"))
+	s.post(t, "writer-a", "/fleet/jobs/"+job+"/answer", url.Values{"call": {"h01"}, "answer": {"approve"}, "shown": {v.Digest()}}).want(t, 303)
+	if now := must[[]store.Review](t)(st.WaitingReviews(t.Context(), job)); len(now) != len(before)-1 {
+		t.Errorf("%d wait, want %d", len(now), len(before)-1)
+	}
 }
 
 func TestJobsAreFilteredListedPageByPageAndDrawn(t *testing.T) {

@@ -301,6 +301,9 @@ func (r *repl) fail(err error) {
 
 // ask asks the person about a call.
 func (r *repl) ask(ctx context.Context, a chat.Ask) (chat.Decision, error) {
+	if err := a.Readable(); err != nil {
+		return chat.Deny, err
+	}
 	question := "Allow " + askText(a) + "?"
 	choices := []console.Choice{{Key: 'y', Text: "once"}}
 	if a.Whole {
@@ -344,17 +347,20 @@ const promptRows = 4
 // next, another all the rest. It cannot be allowed before its end. The key is
 // 'n' when it was denied on the way.
 func (r *repl) lookThrough(ctx context.Context, lines []render.ApprovalLine) (rune, error) {
-	columns, rows := r.console.Columns(), max(r.console.Rows()-promptRows, 1)
-	if !r.terminal {
+	columns, rows := max(r.console.Columns(), 1), max(r.console.Rows()-promptRows, 1)
+	if r.terminal {
+		lines = noLongerThan(lines, max(rows*columns/4, columns))
+	} else {
 		rows = math.MaxInt // nothing scrolls away
 	}
 	for len(lines) > 0 {
-		used := 0
-		for used < rows && len(lines) > 0 {
-			text := render.ApprovalForTerminal(lines[0], r.screen.color)
-			r.print("%s", text)
-			used += 1 + render.Width(lines[0].Text)/columns
-			lines = lines[1:]
+		for used := 0; len(lines) > 0; lines = lines[1:] {
+			need := 1 + (render.Width(render.ApprovalForTerminal(lines[0], false))-1)/columns
+			if used > 0 && used+need > rows {
+				break
+			}
+			r.print("%s", render.ApprovalForTerminal(lines[0], r.screen.color))
+			used += need
 		}
 		if len(lines) == 0 {
 			break
@@ -368,6 +374,22 @@ func (r *repl) lookThrough(ctx context.Context, lines []render.ApprovalLine) (ru
 		}
 	}
 	return 0, nil
+}
+
+// noLongerThan cuts lines that take more than a part of the screen, so that no
+// part of one is gone before it was seen.
+func noLongerThan(lines []render.ApprovalLine, cells int) (all []render.ApprovalLine) {
+	for _, l := range lines {
+		begin, width := 0, 0
+		for i, c := range l.Text {
+			if width += max(render.Width(string(c)), 1); width > cells-len("+ ") {
+				all = append(all, render.ApprovalLine{Kind: l.Kind, Text: l.Text[begin:i]}, render.ApprovalLine{Kind: render.MarkerLine, Text: "the same line goes on"})
+				begin, width = i, 1
+			}
+		}
+		all = append(all, render.ApprovalLine{Kind: l.Kind, Text: l.Text[begin:]})
+	}
+	return all
 }
 
 // greet says what was resumed, and shows its end.

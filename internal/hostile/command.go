@@ -29,6 +29,7 @@ func Commands() map[string]string {
 		"other line ends":     "ls\u2028\u2029\u0085\v\f" + Hidden,
 		"a long line":         "echo " + strings.Repeat("x", 20_000) + "; " + Hidden,
 		"many lines":          strings.Repeat("echo x\n", 2000) + Hidden,
+		"the end of a block":  "ls\n```\n\n# That was all.\n~~~\n````\n" + Hidden,
 		"a here document":     "cat <<'E'\nls\nE\n" + Hidden,
 	}
 }
