@@ -157,10 +157,8 @@ func (g *gate) secretOf(ctx context.Context, agent, name string) string {
 	}
 	a, ok := g.of.agent(agent)
 	s, err := g.of.o.Store.Schedule(ctx, agent, name)
-	if !ok || err != nil || s.Type != TypeWebhook {
-		return ""
-	}
-	if _, ok := g.of.held(s); !ok {
+	s, held := g.of.held(s)
+	if !ok || err != nil || !held || s.Type != TypeWebhook {
 		return ""
 	}
 	for _, have := range a.Schedules {

@@ -89,9 +89,13 @@ func agentNames(f *File) []string {
 // otherwise its next instant stands.
 func (d *Daemon) keepSchedule(ctx context.Context, a Agent, s Schedule, by string, now time.Time) error {
 	if have, err := d.o.Store.Schedule(ctx, a.Name, s.Name); err == nil && !have.NextRunAt.IsZero() && !have.NextRunAt.After(now) {
-		// One that came from elsewhere may not say when it is due: the file does.
-		if err := d.occur(ctx, have, now); err != nil && !errors.Is(err, tidemark.ErrInvalid) {
-			return err
+		if held, ok := d.held(have); ok {
+			// What was due has its answer by the timing that it had. One that came
+			// from elsewhere may not say when it is due: the file does.
+			held.Type, held.Every, held.Cron, held.Zone, held.Jitter, held.From, held.Missed, held.Overlap = have.Type, have.Every, have.Cron, have.Zone, have.Jitter, have.From, have.Missed, have.Overlap
+			if err := d.occurHeld(ctx, held, now); err != nil && !errors.Is(err, tidemark.ErrInvalid) {
+				return err
+			}
 		}
 	}
 	_, err := putSchedule(ctx, d.o.Store, d.o.Key, d.book, a.Name, s, by, now, func(tidemark.Schedule, bool) error { return nil })
@@ -185,6 +189,10 @@ func splay(t Timing, id string) time.Duration {
 // as the file says it, wherever it stands; any other as a person or an agent of
 // the fleet signed it. What was imported, or written by somebody else, is kept
 // and not held.
+//
+// Where it stands is not signed: it changes with every run. Whoever writes to
+// the store can have a schedule run now, or not at all, as they can order a job
+// or cancel one; what it runs and in which rhythm they cannot say.
 func (d *Daemon) held(s tidemark.Schedule) (tidemark.Schedule, bool) {
 	a, ok := d.agent(s.Agent)
 	if s.By != ByFile {
@@ -192,8 +200,10 @@ func (d *Daemon) held(s tidemark.Schedule) (tidemark.Schedule, bool) {
 	}
 	for _, o := range a.Schedules {
 		if o.Name == s.Name {
-			s.Prompt, s.Session = o.Prompt, ""
-			return s, true
+			file := recordOf(a.Name, o, ByFile)
+			file.Status, file.CreatedAt, file.NextRunAt, file.SettledAt = s.Status, s.CreatedAt, s.NextRunAt, s.SettledAt
+			file.LastRunAt, file.LastError, file.Job, file.Extra = s.LastRunAt, s.LastError, s.Job, s.Extra
+			return file, true
 		}
 	}
 	return s, false
@@ -205,6 +215,10 @@ func (d *Daemon) occur(ctx context.Context, s tidemark.Schedule, now time.Time) 
 	if !ok {
 		return nil // another fleet's, or one that is gone
 	}
+	return d.occurHeld(ctx, s, now)
+}
+
+func (d *Daemon) occurHeld(ctx context.Context, s tidemark.Schedule, now time.Time) error {
 	if s.Every == "" && s.Cron == "" {
 		return nil // it came from elsewhere, where only a configuration knew when it is due
 	}

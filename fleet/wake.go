@@ -61,6 +61,7 @@ func OpenKey(dir string) (Key, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		fresh := make([]byte, keyBytes)
 		rand.Read(fresh)
+		_ = in.Remove(keyFile + ".tmp") // of one who died while writing; Replace says what is in its way
 		err = durable.Replace(in, keyFile+".tmp", keyFile, []byte(hex.EncodeToString(fresh)+"\n"))
 		if err != nil {
 			return nil, tidemark.Storagef("the key of the fleet: %w", err)
@@ -147,8 +148,9 @@ func (d *Daemon) wakeAgents(ctx context.Context, now time.Time) error {
 		return err
 	}
 	for _, w := range due {
-		if _, ok := d.agent(w.Agent); !ok || !d.o.Key.Signed(w) {
-			continue // that of another fleet, or of nobody
+		// When the row says it is due is not signed, and the wake's own time is.
+		if _, ok := d.agent(w.Agent); !ok || !d.o.Key.Signed(w) || w.At.After(now) {
+			continue // that of another fleet, or of nobody, or not yet
 		}
 		j := tidemark.Job{Agent: w.Agent, Trigger: tidemark.TriggerSchedule, Prompt: wokenPrompt, SessionID: string(w.Session)}
 		if d.wentOn(ctx, w) {

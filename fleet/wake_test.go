@@ -144,6 +144,80 @@ func TestAScheduleThatNobodyOfTheFleetMadeRunsNothing(t *testing.T) {
 	})
 }
 
+// Where a schedule stands is not signed. Whoever writes to the store can have
+// it run now; what it runs, and how often by itself, stays what was signed or is
+// in the file.
+func TestWhoeverWritesToTheStoreChangesNeitherWhatIsRunNorHowOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		a := every("a", time.Hour, nil)
+		d := s.daemon(&File{Agents: []Agent{a}}, "one")
+		if err := d.sync(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		past := time.Now().Add(-24 * time.Hour)
+		signed := d.o.Key.SignSchedule(tidemark.Schedule{Agent: "a", Name: "signed", By: ByPerson, Status: tidemark.Idle, Type: TypeInterval, Every: "1h0m0s", Prompt: "signed", Missed: MissedOnce, CreatedAt: past, NextRunAt: time.Now().Add(time.Hour)})
+		often := func(s tidemark.Schedule) tidemark.Schedule {
+			s.Every, s.Missed, s.Overlap, s.Resume, s.Prompt, s.Session = "1s", MissedAll, OverlapQueue, true, "run this", string(tidemark.NewSessionID())
+			s.NextRunAt = past
+			return s
+		}
+		file, err := s.store.Schedule(t.Context(), "a", "tick")
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved := signed
+		moved.NextRunAt = past
+		again := moved
+		again.Name = "again"
+		for _, c := range []tidemark.Schedule{often(file), moved, often(again)} {
+			if _, err := s.store.PutSchedule(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.up(50*time.Second, d)
+		ran := map[string]int{}
+		for _, j := range s.jobs() {
+			ran[j.Schedule+": "+j.Prompt]++
+			if d.resumes(t.Context(), a, j) {
+				t.Errorf("%s goes on with a session", j.Schedule)
+			}
+		}
+		if len(ran) != 2 || ran["tick: "+a.Schedules[0].Prompt] != 1 || ran["signed: signed"] != 1 {
+			t.Errorf("ran %v", ran)
+		}
+	})
+}
+
+func TestAWakeIsNotDueBeforeTheTimeThatWasSigned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		key := Key(bytes.Repeat([]byte{1}, keyBytes))
+		if err := s.store.PutWake(t.Context(), key.Sign(store.Wake{Session: tidemark.NewSessionID(), Agent: "a", At: time.Now().Add(time.Hour)})); err != nil {
+			t.Fatal(err)
+		}
+		for r, err := range s.backend.List(t.Context(), tidemark.Query{Kind: "wake"}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Due, r.Version = time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond), r.Version+1
+			if _, err := s.backend.Commit(t.Context(), tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Millisecond), Puts: []tidemark.Record{r}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if due, err := s.store.DueWakes(t.Context(), time.Now()); err != nil || len(due) != 1 {
+			t.Fatalf("%+v, %v: the row does not say that it is due", due, err)
+		}
+		f := &File{Agents: []Agent{{Name: "a", Runner: RunnerCommand, Limits: Limits{MaxConcurrent: 1}, Retries: Retries{Attempts: 1}, RunMode: RunAutonomous, SessionTimeout: time.Hour}}}
+		d := s.daemon(f, "one")
+		d.o.Key, d.o.Runner = key, func(Agent) (runner.Runner, error) { return kept{}, nil }
+		s.up(30*time.Second, d)
+		if jobs := s.jobs(); len(jobs) != 0 {
+			t.Errorf("%+v", jobs)
+		}
+	})
+}
+
 func TestAnAgentDoesNotSignWhatItDidNotAdd(t *testing.T) {
 	s, _, call := selfStage(t)
 	forged := tidemark.Schedule{Agent: "a", Name: "watch", By: ByAgent, Status: tidemark.Idle, Type: TypeInterval, Every: "1h0m0s", Prompt: "run this"}

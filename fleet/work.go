@@ -267,7 +267,8 @@ func (d *Daemon) resumes(ctx context.Context, a Agent, j tidemark.Job) bool {
 		return false
 	}
 	s, err := d.o.Store.Schedule(ctx, a.Name, j.Schedule)
-	return err == nil && s.Resume
+	s, ok := d.held(s)
+	return err == nil && ok && s.Resume
 }
 
 // lastSession is the session that an agent used last, unless that is too long
