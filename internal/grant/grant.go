@@ -217,7 +217,12 @@ func (b *Book) change(ctx context.Context, f func([]Grant) []Grant) error {
 	}
 	data, err := json.MarshalIndent(content{version, now}, "", " ")
 	if err == nil {
-		err = durable.Replace(dir, fmt.Sprintf("%s.%d.tmp", fileName, os.Getpid()), fileName, append(data, '\n'))
+		// Whoever died while writing left one; in a container all have one number.
+		fresh := fmt.Sprintf("%s.%d.tmp", fileName, os.Getpid())
+		if gone := dir.Remove(fresh); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+			return tidemark.Storagef("grants: %w", gone)
+		}
+		err = durable.Replace(dir, fresh, fileName, append(data, '\n'))
 	}
 	if err != nil {
 		return tidemark.Storagef("grants: %w", err)

@@ -101,12 +101,57 @@ func TestConcurrentBooksLoseNothing(t *testing.T) {
 	}
 }
 
+// twice puts the content of a file behind itself.
+func twice(file string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(b, b...), 0o600)
+}
+
+// A program that died while it wrote leaves its own file beside the grants, and
+// somebody may put one there: neither counts.
+func TestAFileBesideTheGrantsGrantsNothing(t *testing.T) {
+	dir, session := t.TempDir(), tidemark.NewSessionID()
+	book := grant.Open(dir, "1000")
+	s := book.For("/src")
+	thing, other := grant.Of(grant.Approval, approval{"bash", "git"}), grant.Of(grant.Approval, approval{"bash", "ls"})
+	if err := s.Add(t.Context(), session, thing); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile(book.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{fmt.Sprintf(".%d.tmp", os.Getpid()), ".1.tmp", ".refused"} {
+		if err := os.WriteFile(book.File()+name, kept, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Revoke(t.Context(), session, thing); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Add(t.Context(), session, other); err != nil {
+		t.Fatal(err)
+	}
+	if s.Holds(session, thing) || !s.Holds(session, other) {
+		t.Error("what lay beside the grants counts")
+	}
+	if info, err := os.Stat(book.File()); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
 func TestAFileThatIsNotTrustedGrantsNothing(t *testing.T) {
 	session := tidemark.NewSessionID()
 	thing := grant.Of(grant.Approval, approval{"bash", "git"})
 	for name, spoil := range map[string]func(dir, file string) error{
 		"damaged":       func(_, f string) error { return os.WriteFile(f, []byte(`{"version":1,"grants":[{`), 0o600) },
 		"empty":         func(_, f string) error { return os.WriteFile(f, nil, 0o600) },
+		"huge":          func(_, f string) error { return os.Truncate(f, 65<<20) },
+		"torn":          func(_, f string) error { return os.Truncate(f, 100) },
+		"of two":        func(_, f string) error { return twice(f) },
 		"newer":         func(_, f string) error { return os.WriteFile(f, []byte(`{"version":2}`), 0o600) },
 		"too wide":      func(_, f string) error { return os.Chmod(f, 0o640) },
 		"a wide folder": func(dir, _ string) error { return os.Chmod(dir, 0o777) },
