@@ -152,17 +152,20 @@ func (s *Server) acts(ctx context.Context, tenant string) ([]tidemark.Backend, e
 	if s.o.Acts != nil {
 		return s.o.Acts(ctx, tenant)
 	}
-	users, err := s.operators(ctx)
-	if err != nil {
+	if _, err := s.operators(ctx); err != nil {
 		return nil, err
 	}
-	from := []tidemark.Backend{users.Backend()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	known := make(map[*store.Store]bool) // one may be everybody's
+	var from []tidemark.Backend
 	for name, o := range s.stores {
-		if b := o.backend.Load(); b != nil && strings.HasPrefix(name, tenant+"/") && !slices.Contains(from, *b) {
-			from = append(from, *b)
+		st := o.given.Load()
+		if st == nil || known[st] || !strings.HasPrefix(name, tenant+"/") && !strings.HasPrefix(name, tidemark.Operator().Tenant+"/") {
+			continue
 		}
+		known[st] = true
+		from = append(from, st.Backend())
 	}
 	return from, nil
 }

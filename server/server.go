@@ -206,19 +206,18 @@ func (s *Server) storeOf(ctx context.Context, p tidemark.Principal) (*store.Stor
 	}
 	st, err := s.o.Open(ctx, p)
 	if err == nil {
+		o.given.Store(st)
 		st = st.With(s.writtenDown(p, false))
 		o.store = st
-		b := st.Backend()
-		o.backend.Store(&b)
 	}
 	return st, err
 }
 
 // opened is the store of a principal, once it is open.
 type opened struct {
-	mu      sync.Mutex
-	store   *store.Store
-	backend atomic.Pointer[tidemark.Backend] // of the same
+	mu    sync.Mutex
+	store *store.Store
+	given atomic.Pointer[store.Store] // the same, as it was opened
 }
 
 // store returns the caller's store.
