@@ -115,6 +115,10 @@ func (s *Server) writtenDown(p tidemark.Principal, below bool) store.Also {
 	}
 }
 
+// WrittenDown adds to each commit in a store of a principal who made it, for a
+// store that somebody else opened and that answers requests of this server.
+func (s *Server) WrittenDown(p tidemark.Principal) store.Also { return s.writtenDown(p, false) }
+
 // acts are what waits to be chained, by the boot that did it.
 type acts map[*store.Boot][]store.Act
 

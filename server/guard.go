@@ -40,7 +40,7 @@ func (s *Server) guarded(calls, pages http.Handler) http.Handler {
 			return
 		case s.o.Hooks != nil && strings.HasPrefix(r.URL.Path, "/hooks/"):
 			r.Body = http.MaxBytesReader(w, r.Body, s.o.Limits.Body)
-			s.o.Hooks.ServeHTTP(w, r)
+			s.o.Hooks.ServeHTTP(w, r.WithContext(doing(r.Context(), r.Method+" /hooks", r.URL.Path)))
 			return
 		case s.o.SignIn == nil && !isCall(r):
 			answerProblem(w, tidemark.NotFoundf("%s: nothing is here; see /openapi.json", r.URL.Path))

@@ -65,7 +65,7 @@ func newTestServer(t *testing.T, change ...func(*Options)) *testServer {
 			defer mu.Unlock()
 			name := p.Tenant + p.User
 			if stores[name] == nil {
-				stores[name] = store.New(complete{memory.New(), t, p}, &store.Options{Words: search.EntryWords})
+				stores[name] = store.New(complete{memory.New(), t}, &store.Options{Words: search.EntryWords})
 			}
 			return stores[name], nil
 		},

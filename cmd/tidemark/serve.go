@@ -232,13 +232,13 @@ func (v *serving) run(cmd *cobra.Command) error {
 			end(late)
 		}()
 	}
-	if o.Hooks, err = v.hooks(ctx, t); err != nil {
+	var s *server.Server
+	if o.Hooks, err = v.hooks(ctx, t, func() *server.Server { return s }); err != nil {
 		return err
 	}
 	o.Inspect = t.inspect
 	o.MCP = func(c server.MCP) http.Handler { return mcp.Handler(v.forAgents(c, "")) }
-	s, err := server.New(o)
-	if err != nil {
+	if s, err = server.New(o); err != nil {
 		return err
 	}
 	defer v.keepAnchors(ctx, s)()
@@ -246,7 +246,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 }
 
 // hooks takes the webhooks of a fleet file; nil when there is none.
-func (v *serving) hooks(ctx context.Context, t *team) (http.Handler, error) {
+func (v *serving) hooks(ctx context.Context, t *team, by func() *server.Server) (http.Handler, error) {
 	if v.fleet == nil {
 		return nil, nil
 	}
@@ -254,10 +254,17 @@ func (v *serving) hooks(ctx context.Context, t *team) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := t.store(ctx, tidemark.Principal{Tenant: p.Tenant, User: p.Tenant})
+	p = tidemark.Principal{Tenant: p.Tenant, User: p.Tenant}
+	s, err := t.store(ctx, p)
 	if err != nil {
 		return nil, err
 	}
+	s = s.With(func(ctx context.Context, b *tidemark.Batch) (func(error), error) {
+		if also := by().WrittenDown(p); also != nil {
+			return also(ctx, b)
+		}
+		return func(error) {}, nil // there is no audit log
+	})
 	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, File: v.fleet, Secret: os.Getenv,
 		Tell: func(agent, text string) { v.say("%s", withWorker(agent, text)) }})
 	return d.Handler(os.Getenv), nil

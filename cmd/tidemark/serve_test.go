@@ -160,6 +160,9 @@ func TestServeTakesTheWebhooksOfAFleet(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &made); status != 202 || err != nil || made.Job == "" {
 		t.Fatalf("status %d: %s", status, body)
 	}
+	if out := h.run(nil, "audit", "ls", "--json"); !strings.Contains(out, "POST /hooks") {
+		t.Errorf("the audit log has no line for it: %s", out)
+	}
 	h.run(nil, "logs", made.Job, "-f")
 	if out := h.run(nil, "job", made.Job); !strings.Contains(out, "completed") {
 		t.Errorf("the job: %s", out)
