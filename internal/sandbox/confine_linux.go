@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -35,30 +36,33 @@ type plan struct {
 	Path       string
 	Args       []string
 	Dir        string
+	Temp       string // a folder for temporary files, where there is no /tmp of its own
 	Proxy      bool
+	Ports      []string // of this machine, which are those of the sandbox, too
 	Namespaces bool
 }
 
-// namespaces are those of a sandbox.
-const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+// namespaces are those of a sandbox, beside that of users.
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
 // Fence is what this process holds of a confined one.
 type Fence struct {
 	theirs, ours *os.File
 	places       []*durable.Placeholder
+	scratch      *durable.Scratch
 	absent       []string // files that must not be there afterwards either
-	done         chan struct{}
 	once         sync.Once
 	mu           sync.Mutex
 	closed       bool
-	listener     net.Listener
+	listeners    []net.Listener
 }
 
 // Confine changes cmd so that it runs within the policy. cmd has its Path,
 // Args, Dir, Env and files; the environment is given to the command as it is,
 // so it should come from Environ. Where this kernel lets nobody make
 // namespaces, Landlock and seccomp hold the command alone; hosts cannot be
-// allowed then.
+// allowed then, and nothing below the project can be hidden: a policy that
+// wants it is ErrNone.
 //
 // The caller calls Started after cmd.Start, whether it succeeded or not, and
 // Close after the command has ended.
@@ -66,15 +70,18 @@ func Confine(p Policy, cmd *exec.Cmd) (*Fence, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	spaces := namespacesError()
-	if spaces != nil && (landlockVersion() < 1 || len(p.Hosts) > 0) {
-		return nil, fmt.Errorf("%w: namespaces: %w", ErrNone, spaces)
+	attr, spaces := newSpaces()
+	if p.NoNamespaces {
+		spaces = errors.New("the policy leaves them away")
+	}
+	if err := p.withoutSpaces(); spaces != nil && err != nil {
+		return nil, fmt.Errorf("%w: namespaces: %w: %w", ErrNone, spaces, err)
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	f := &Fence{theirs: os.NewFile(uintptr(pair[0]), "control"), ours: os.NewFile(uintptr(pair[1]), "control"), done: make(chan struct{})}
+	f := &Fence{theirs: os.NewFile(uintptr(pair[0]), "control"), ours: os.NewFile(uintptr(pair[1]), "control")}
 	told := plan{Path: cmd.Path, Args: cmd.Args, Dir: cmd.Dir, Proxy: len(p.Hosts) > 0, Namespaces: spaces == nil}
 	if told.Dir == "" {
 		told.Dir = p.Root
@@ -85,20 +92,24 @@ func Confine(p Policy, cmd *exec.Cmd) (*Fence, error) {
 	if told.Namespaces {
 		f.forestall(p.Root)
 		told.Mounts, told.Writable = p.mounts()
-		cmd.SysProcAttr.Cloneflags |= namespaces
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
-		// Who is not root in the namespace would lose these to the exec of the stage.
-		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_CHOWN}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
+		cmd.SysProcAttr.Cloneflags |= attr.Cloneflags
+		cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings, cmd.SysProcAttr.AmbientCaps = attr.UidMappings, attr.GidMappings, attr.AmbientCaps
 	} else {
+		if f.scratch, err = durable.NewScratch("tidemark-sandbox"); err != nil {
+			f.abandon()
+			return nil, fmt.Errorf("sandbox: %w", err)
+		}
 		told.Readable, told.Writable = p.rules()
+		told.Temp = f.scratch.Dir()
+		told.Writable = append(told.Writable, told.Temp)
 	}
 	var way *proxy
 	if told.Proxy {
 		if way, err = newProxy(p.Hosts); err != nil {
-			f.Close()
+			f.abandon()
 			return nil, err
 		}
+		told.Ports = slices.Sorted(maps.Keys(way.local()))
 	}
 	cmd.Path, cmd.Args, cmd.Dir, cmd.Err = "/proc/self/exe", []string{"tidemark", stageArg}, "/", nil
 	cmd.ExtraFiles = []*os.File{f.theirs}
@@ -106,10 +117,42 @@ func Confine(p Policy, cmd *exec.Cmd) (*Fence, error) {
 	return f, nil
 }
 
+// withoutSpaces returns why Landlock and seccomp alone cannot enforce a policy.
+func (p Policy) withoutSpaces() error {
+	switch {
+	case landlockVersion() < 1:
+		return errors.New("this kernel has no Landlock either")
+	case len(p.Hosts) > 0:
+		return errors.New("hosts cannot be allowed without them")
+	}
+	for _, path := range p.Hide {
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			continue // it is not there
+		}
+		for _, open := range slices.Concat([]string{p.Root}, p.Write, p.Read, p.Forget) {
+			if open, err := filepath.EvalSymlinks(open); err == nil && isBelow(real, open) {
+				return fmt.Errorf("%s cannot be hidden without them", path)
+			}
+		}
+	}
+	return nil
+}
+
+// isBelow reports whether a path is a folder or below it.
+func isBelow(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// abandon closes a fence that nobody attends.
+func (f *Fence) abandon() {
+	f.ours.Close()
+	f.Close()
+}
+
 // attend tells the stage its plan, serves its proxy, and holds the socket open
 // until the stage is gone.
 func (f *Fence) attend(told plan, way *proxy) {
-	defer close(f.done)
 	defer f.ours.Close()
 	fd := int(f.ours.Fd()) // blocking from here on
 	b, err := json.Marshal(told)
@@ -131,8 +174,8 @@ func (f *Fence) attend(told plan, way *proxy) {
 			continue
 		case err != nil || n == 0:
 			f.mu.Lock()
-			if f.listener != nil {
-				f.listener.Close()
+			for _, l := range f.listeners {
+				l.Close()
 			}
 			f.mu.Unlock()
 			return
@@ -141,7 +184,7 @@ func (f *Fence) attend(told plan, way *proxy) {
 	}
 }
 
-// open serves the proxy on a listener that the stage made in its network.
+// open serves a listener that the stage made in its network.
 func (f *Fence) open(rights []byte, way *proxy) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) != 1 {
@@ -155,14 +198,16 @@ func (f *Fence) open(rights []byte, way *proxy) {
 		file := os.NewFile(uintptr(fd), "proxy")
 		l, err := net.FileListener(file)
 		file.Close()
-		f.mu.Lock()
-		if err == nil && way != nil && f.listener == nil {
-			f.listener = l
-			go way.serve(l)
-		} else if err == nil {
+		switch {
+		case err != nil:
+		case way == nil:
 			l.Close()
+		default:
+			f.mu.Lock()
+			f.listeners = append(f.listeners, l)
+			f.mu.Unlock()
+			go way.attend(l)
 		}
-		f.mu.Unlock()
 	}
 }
 
@@ -185,18 +230,27 @@ func (f *Fence) Close() {
 	for _, name := range f.absent {
 		unix.Unlink(name)
 	}
+	if f.scratch != nil {
+		f.scratch.Close()
+	}
 }
 
 // forestall takes the names of Protected that are not there, so that they can be
 // mounted over and nobody in the sandbox makes them. The folders are empty,
 // which git does not see.
 func (f *Fence) forestall(root string) {
-	names := slices.Concat([]string{".git"}, Protected)
-	for _, name := range names {
-		path := filepath.Join(root, name)
-		if slices.Contains(harmlessWhenAbsent, name) {
-			continue
+	var paths []string
+	for _, name := range slices.Concat([]string{".git"}, Protected) {
+		if !slices.Contains(harmlessWhenAbsent, name) {
+			paths = append(paths, filepath.Join(root, name))
 		}
+	}
+	if real, err := filepath.EvalSymlinks(root); err == nil {
+		for _, dir := range gitDirs(real) {
+			paths = append(paths, filepath.Join(dir, "hooks"), filepath.Join(dir, "modules"), filepath.Join(dir, "worktrees"))
+		}
+	}
+	for _, path := range paths {
 		if parent, err := os.Lstat(filepath.Dir(path)); err != nil || !parent.IsDir() || parent.Mode().Perm()&0o200 == 0 {
 			continue
 		}
@@ -218,23 +272,40 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// namespacesError returns why this process cannot make the namespaces of a
-// sandbox. It tries: a program that does not exist is started in them, which
-// fails by its own name only if they could be made.
-func namespacesError() error {
-	if b, err := os.ReadFile("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"); err == nil && strings.TrimSpace(string(b)) == "1" && os.Geteuid() != 0 {
-		return errors.New("AppArmor does not let users make them (kernel.apparmor_restrict_unprivileged_userns)")
-	}
+// newSpaces returns how a process is started in the namespaces of a sandbox, or
+// why this process cannot do that. It tries: a program that does not exist is
+// started in them, which fails by its own name only if they could be made.
+//
+// Root needs no namespace of users, and cannot have one where its own root was
+// changed by chroot.
+func newSpaces() (*syscall.SysProcAttr, error) {
 	id := func(n int) []syscall.SysProcIDMap {
 		return []syscall.SysProcIDMap{{ContainerID: n, HostID: n, Size: 1}}
 	}
-	_, err := os.StartProcess("/nonexistent/sandbox", []string{"sandbox"}, &os.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{
-		Cloneflags: namespaces, UidMappings: id(os.Getuid()), GidMappings: id(os.Getgid())}})
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	users := &syscall.SysProcAttr{Cloneflags: namespaces | unix.CLONE_NEWUSER, UidMappings: id(os.Getuid()), GidMappings: id(os.Getgid()),
+		// Who is not root in the namespace would lose these to the exec of the stage.
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_CHOWN}}
+	if b, err := os.ReadFile("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"); err == nil && strings.TrimSpace(string(b)) == "1" && os.Geteuid() != 0 {
+		return nil, errors.New("AppArmor does not let users make them (kernel.apparmor_restrict_unprivileged_userns)")
 	}
+	err := trySpaces(users)
+	if err == nil {
+		return users, nil
+	}
+	if root := (&syscall.SysProcAttr{Cloneflags: namespaces}); os.Geteuid() == 0 && trySpaces(root) == nil {
+		return root, nil
+	}
+	return nil, err
+}
+
+func trySpaces(attr *syscall.SysProcAttr) error {
+	tried := *attr
+	_, err := os.StartProcess("/nonexistent/sandbox", []string{"sandbox"}, &os.ProcAttr{Env: []string{}, Sys: &tried})
 	var path *os.PathError
-	if errors.As(err, &path) {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case errors.As(err, &path):
 		return path.Err
 	}
 	return err
@@ -244,7 +315,7 @@ func namespacesError() error {
 func Layers() []Layer {
 	spaces := Layer{"namespaces", true, "files, processes and network are those of the sandbox alone"}
 	network := Layer{"network", true, "off; hosts are allowed one by one through a proxy"}
-	if err := namespacesError(); err != nil {
+	if _, err := newSpaces(); err != nil {
 		spaces = Layer{"namespaces", false, err.Error() + ": git's and agents' configuration below the project is not protected, and the system's processes can be seen"}
 		network = Layer{"network", true, "off; hosts cannot be allowed without namespaces"}
 	}

@@ -300,7 +300,7 @@ var escapes = []escape{
 	{"become somebody else", false, func(world) error { return unix.Setuid(12345) }},
 	{"have a capability", false, func(world) error {
 		b, err := os.ReadFile("/proc/self/status")
-		if err == nil && strings.Contains(string(b), "CapEff:\t0000000000000000") && strings.Contains(string(b), "CapBnd:\t0000000000000000") && strings.Contains(string(b), "NoNewPrivs:\t1") {
+		if err == nil && strings.Contains(string(b), "CapPrm:\t0000000000000000") && strings.Contains(string(b), "CapEff:\t0000000000000000") && strings.Contains(string(b), "NoNewPrivs:\t1") {
 			err = errNothing
 		}
 		return err

@@ -25,6 +25,7 @@ const (
 	bindWrite  mountKind = "write"
 	bindDevice mountKind = "device"
 	overlaid   mountKind = "overlay" // reads From, keeps what is written in memory
+	copied     mountKind = "copy"    // a file; what is written to it stays in memory
 	empty      mountKind = "tmpfs"   // writable, in memory
 	hidden     mountKind = "hidden"  // nothing, and nothing can be put there
 	link       mountKind = "link"
@@ -56,103 +57,133 @@ func (p Policy) mounts() (steps []mount, writable []string) {
 		steps = append(steps, mount{link, target, "/dev/" + name})
 	}
 	steps = append(steps, mount{terminals, "", "/dev/pts"}, mount{empty, "", "/dev/shm"}, mount{processes, "", "/proc"}, mount{empty, "", "/tmp"}, mount{empty, "", "/var/tmp"})
-	writable = []string{"/tmp", "/var/tmp", "/dev", p.Home}
-	home := func() {
-		steps = append(steps, mount{empty, "", p.Home})
-		for _, name := range toolchains {
-			add(bindRead, filepath.Join(p.Home, name), filepath.Join(p.Home, name))
-		}
-		for _, name := range caches {
-			if dir := filepath.Join(p.Home, name); !strings.ContainsAny(dir, `,:\`) {
-				add(overlaid, dir, dir)
-			}
-		}
-	}
-	open := func() {
-		for _, path := range p.Read {
-			add(bindRead, path, path)
-		}
-		for _, path := range slices.Concat([]string{p.Root}, p.Write) {
-			add(bindWrite, path, path)
-			writable = append(writable, path)
-			// Programs that ask the kernel where they are are told the real path.
-			if real, err := filepath.EvalSymlinks(path); err == nil && real != filepath.Clean(path) {
-				add(bindWrite, real, real)
-				writable = append(writable, real)
-			}
-		}
-	}
-	// What lies below covers what is above, so it comes later.
-	if strings.HasPrefix(filepath.Clean(p.Home), filepath.Clean(p.Root)+"/") {
-		open()
-		home()
-	} else {
-		home()
-		open()
-	}
+	opened, writable := p.opened()
+	steps = append(steps, opened...)
 	guards, folders := guarded(p.Root)
 	for _, path := range p.Hide {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			guards = append(guards, mount{hidden, real, real})
 		}
 	}
-	return append(steps, guards...), append(writable, folders...)
+	return append(steps, guards...), slices.Concat([]string{"/tmp", "/var/tmp", "/dev", p.Home}, writable, folders)
+}
+
+// opened returns the mounts of what a policy names. What lies below covers what
+// is above, so it comes later, and what is named twice cannot be written.
+func (p Policy) opened() (steps []mount, writable []string) {
+	steps = append(steps, mount{empty, "", filepath.Clean(p.Home)})
+	add := func(kind mountKind, path string) {
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return
+		}
+		switch info, err := os.Stat(real); {
+		case err == nil && kind == overlaid && !info.IsDir():
+			kind = copied
+		case kind == overlaid && strings.ContainsAny(real, `,:\`): // an overlay could not be told its name
+			kind = bindRead
+		}
+		steps = append(steps, mount{kind, real, real})
+		if kind == bindWrite {
+			writable = append(writable, real)
+		}
+		// Programs that ask the kernel where they are are told the real path.
+		if clean := filepath.Clean(path); clean != real {
+			steps = append(steps, mount{link, real, clean})
+		}
+	}
+	for _, path := range p.Forget {
+		add(overlaid, path)
+	}
+	for _, path := range slices.Concat([]string{p.Root}, p.Write) {
+		add(bindWrite, path)
+	}
+	for _, path := range p.Read {
+		add(bindRead, path)
+	}
+	slices.SortStableFunc(steps, func(a, b mount) int { return strings.Compare(a.To+"/", b.To+"/") })
+	at := slices.IndexFunc(steps, func(s mount) bool { return s.Kind == empty })
+	return slices.Insert(steps, at+1, p.belowHome()...), writable
+}
+
+// belowHome returns the mounts of what an empty home has.
+func (p Policy) belowHome() (steps []mount) {
+	for kind, names := range map[mountKind][]string{bindRead: toolchains, overlaid: caches} {
+		for _, name := range names {
+			to := filepath.Join(p.Home, name)
+			if real, err := filepath.EvalSymlinks(to); err == nil && (kind == bindRead || !strings.ContainsAny(real, `,:\`)) {
+				steps = append(steps, mount{kind, real, to})
+			}
+		}
+	}
+	return steps
 }
 
 // guarded returns the mounts that keep what is Protected as it is. .git is
 // mounted upon itself, so that it cannot be renamed with what is in it.
 func guarded(root string) (steps []mount, writable []string) {
-	real, err := filepath.EvalSymlinks(root)
+	root, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return nil, nil
 	}
-	tops := slices.Compact([]string{real, filepath.Clean(root)})
-	for _, top := range tops {
-		if git := filepath.Join(top, ".git"); isDir(git) {
-			kind := bindRead // no repository: nobody makes one here unseen
-			if _, err := os.Lstat(filepath.Join(git, "HEAD")); err == nil {
-				kind = bindWrite
-			}
-			steps = append(steps, mount{kind, filepath.Join(real, ".git"), git})
-		} else if dirs := worktree(real); dirs != nil {
-			steps = append(steps, mount{bindRead, filepath.Join(real, ".git"), git})
-			for _, dir := range dirs {
-				steps = append(steps, mount{bindWrite, dir, dir})
-				writable = append(writable, dir)
-				for _, name := range []string{"hooks", "config", "config.worktree", "commondir", "gitdir", "modules"} {
-					if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-						steps = append(steps, mount{bindRead, filepath.Join(dir, name), filepath.Join(dir, name)})
-					}
+	keep := func(path string) { steps = append(steps, mount{bindRead, path, path}) }
+	if git := filepath.Join(root, ".git"); isDir(git) {
+		kind := bindRead // no repository: nobody makes one here unseen
+		if _, err := os.Lstat(filepath.Join(git, "HEAD")); err == nil {
+			kind = bindWrite
+		}
+		steps = append(steps, mount{kind, git, git})
+	} else if dirs := gitDirs(root); dirs != nil {
+		keep(git)
+		for _, dir := range dirs {
+			steps = append(steps, mount{bindWrite, dir, dir})
+			writable = append(writable, dir)
+			for _, name := range gitGuarded {
+				if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+					keep(filepath.Join(dir, name))
 				}
 			}
 		}
-		for _, name := range Protected {
-			from := filepath.Join(real, name)
-			if info, err := os.Lstat(from); err != nil || info.Mode()&os.ModeSymlink != 0 && name != ".git/hooks" {
-				continue
-			}
-			steps = append(steps, mount{bindRead, from, filepath.Join(top, name)})
+	}
+	for _, name := range Protected {
+		path := filepath.Join(root, name)
+		if info, err := os.Lstat(path); err != nil || info.Mode()&os.ModeSymlink != 0 && name != ".git/hooks" {
+			continue
 		}
+		keep(path)
 	}
 	return steps, writable
 }
 
-// worktree returns the folders in which git keeps what belongs to a linked
-// worktree: its own and the repository's. The folder has to name the worktree
-// in turn, so that a .git that somebody wrote cannot open a folder of their
-// choice.
-func worktree(root string) []string {
+// gitGuarded are what of a git folder that lies outside of the project stays as
+// it is: what git runs, and where it looks for that.
+var gitGuarded = []string{"hooks", "config", "config.worktree", "commondir", "gitdir", "modules", "worktrees"}
+
+// gitDirs returns the folders in which git keeps what belongs to a project whose
+// .git is a file: the repository's and its own for a linked worktree, its own
+// for a submodule. The folder has to name the project in turn, so that a .git
+// that somebody wrote cannot open a folder of their choice.
+func gitDirs(root string) []string {
 	b, err := os.ReadFile(filepath.Join(root, ".git"))
 	dir, ok := strings.CutPrefix(strings.TrimSpace(string(b)), "gitdir: ")
-	if err != nil || !ok || !filepath.IsAbs(dir) {
+	if err != nil || !ok {
 		return nil
 	}
-	own, err := filepath.EvalSymlinks(dir)
-	if err != nil || filepath.Base(filepath.Dir(own)) != "worktrees" {
+	own, err := filepath.EvalSymlinks(from(root, dir))
+	if err != nil {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(own, "HEAD")); err != nil {
+		return nil
+	}
+	if filepath.Base(filepath.Dir(own)) != "worktrees" {
+		if names, err := os.ReadFile(filepath.Join(own, "config")); err == nil && isWorktreeOf(string(names), own, root) {
+			return []string{own}
+		}
 		return nil
 	}
 	back, err := os.ReadFile(filepath.Join(own, "gitdir"))
-	if err != nil || strings.TrimSpace(string(back)) != filepath.Join(root, ".git") {
+	if err != nil || !isSame(from(own, strings.TrimSpace(string(back))), filepath.Join(root, ".git")) {
 		return nil
 	}
 	common := filepath.Dir(filepath.Dir(own))
@@ -162,6 +193,33 @@ func worktree(root string) []string {
 	return []string{common, own}
 }
 
+// isWorktreeOf reports whether the configuration of a git folder says that its
+// files are in root, as that of a submodule does.
+func isWorktreeOf(config, dir, root string) bool {
+	for line := range strings.Lines(config) {
+		name, value, _ := strings.Cut(line, "=")
+		if strings.EqualFold(strings.TrimSpace(name), "worktree") {
+			return isSame(from(dir, strings.TrimSpace(value)), root)
+		}
+	}
+	return false
+}
+
+// from returns a path as it is meant in a folder.
+func from(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// isSame reports whether two paths lead to one thing.
+func isSame(a, b string) bool {
+	x, err := filepath.EvalSymlinks(a)
+	y, err2 := filepath.EvalSymlinks(b)
+	return err == nil && err2 == nil && x == y
+}
+
 // rootBase is a folder that every system has; the new root is made over it.
 const rootBase = "/usr"
 
@@ -169,16 +227,25 @@ const rootBase = "/usr"
 // mounted from outside is opened first, without following symbolic links:
 // another program may change the project at the same time.
 func makeRoot(steps []mount) error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	err := makePrivate()
+	if errors.Is(err, unix.EINVAL) {
+		err = leaveChroot()
+	}
+	if err != nil {
 		return fmt.Errorf("mount namespace: %w", err)
 	}
 	trees := make([]int, len(steps))
 	for i, s := range steps {
 		trees[i] = -1
-		if s.Kind != bindRead && s.Kind != bindWrite && s.Kind != bindDevice {
+		open := openTree
+		switch s.Kind {
+		case copied:
+			open = openFile
+		case bindRead, bindWrite, bindDevice:
+		default:
 			continue
 		}
-		tree, err := openTree(s)
+		tree, err := open(s)
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EACCES) {
 			continue // it is gone, or was never ours to read
 		}
@@ -220,6 +287,46 @@ func makeRoot(steps []mount) error {
 	return unix.Chdir("/")
 }
 
+// makePrivate keeps from others what is mounted here.
+func makePrivate() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }
+
+// leaveChroot is for the root of a chroot that is a folder of some mount: only
+// mounts can be made private, and only a mount can be the old root. So it goes
+// up to the true root of this namespace for a moment, and then mounts the
+// folder upon itself and goes there.
+func leaveChroot() error {
+	folder, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(folder)
+	// Who is above its root is not stopped by it on the way up.
+	if err := errors.Join(unix.Chroot(rootBase), unix.Fchdir(folder)); err != nil {
+		return err
+	}
+	for {
+		var here, above unix.Stat_t
+		if err := errors.Join(unix.Stat(".", &here), unix.Stat("..", &above)); err != nil {
+			return err
+		}
+		if here.Dev == above.Dev && here.Ino == above.Ino {
+			break
+		}
+		if err := unix.Chdir(".."); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(unix.Chroot("."), makePrivate(), unix.Fchdir(folder), unix.Chroot(".")); err != nil {
+		return err
+	}
+	tree, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	return errors.Join(unix.MoveMount(tree, "", unix.AT_FDCWD, "/", unix.MOVE_MOUNT_F_EMPTY_PATH), unix.Fchdir(tree), unix.Chroot("."))
+}
+
 // openTree opens what a bind mounts, as a tree that can be put anywhere.
 func openTree(s mount) (int, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, s.From, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
@@ -239,6 +346,11 @@ func openTree(s mount) (int, error) {
 		attr.Attr_set = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC
 	}
 	return tree, unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr)
+}
+
+// openFile opens what a copy is made of.
+func openFile(s mount) (int, error) {
+	return unix.Openat2(unix.AT_FDCWD, s.From, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK, Resolve: unix.RESOLVE_NO_SYMLINKS})
 }
 
 // mountOverlays mounts the overlays upon a folder that nobody needs and takes
@@ -283,7 +395,10 @@ func (s mount) apply(tree int) error {
 		if err := makeDirs(filepath.Dir(to)); err != nil {
 			return err
 		}
-		return unix.Symlink(s.From, to)
+		if err := unix.Symlink(s.From, to); err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EROFS) {
+			return err
+		}
+		return nil // what is there leads to the same place
 	case processes:
 		// Read-only: as root, the settings of the kernel would be writable.
 		if err := makeDirs(to); err != nil {
@@ -306,6 +421,9 @@ func (s mount) apply(tree int) error {
 	if tree < 0 {
 		return nil
 	}
+	if s.Kind == copied {
+		return copyFile(tree, to)
+	}
 	var what unix.Stat_t
 	if err := unix.Fstat(tree, &what); err != nil {
 		return err
@@ -314,6 +432,30 @@ func (s mount) apply(tree int) error {
 		return err
 	}
 	return moveOnto(tree, to)
+}
+
+// copyFile writes a file in memory that begins as another one is.
+func copyFile(source int, to string) error {
+	if err := makeDirs(filepath.Dir(to)); err != nil {
+		return err
+	}
+	fd, err := unix.Open(to, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return &os.PathError{Op: "create", Path: to, Err: err}
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := unix.Read(source, buf)
+		if err != nil || n == 0 {
+			return err
+		}
+		for b := buf[:n]; len(b) > 0; b = b[n:] {
+			if n, err = unix.Write(fd, b); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // moveOnto mounts a tree, without following a symbolic link that somebody put

@@ -27,7 +27,7 @@ var caches = []string{".cache/go-build", ".cache/pip", ".cache/uv", ".cache/yarn
 // Protected are the names below a project that a confined program can read and
 // can neither change nor make: what git, editors, shells and agents run
 // by themselves when the person comes by.
-var Protected = []string{".git/hooks", ".git/config", ".git/config.worktree", ".git/modules", ".claude", ".codex", ".gemini", ".cursor", ".opencode", ".agents", ".mcp.json", ".tidemark.yaml",
+var Protected = []string{".git/hooks", ".git/config", ".git/config.worktree", ".git/modules", ".git/worktrees", ".claude", ".codex", ".gemini", ".cursor", ".opencode", ".agents", ".mcp.json", ".tidemark.yaml",
 	".vscode", ".idea", ".zed", ".devcontainer", ".envrc", ".husky"}
 
 // harmlessWhenAbsent are those of Protected that need no guard while they are

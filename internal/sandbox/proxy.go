@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,9 +120,11 @@ func (p *proxy) connect(ctx context.Context, target string) (net.Conn, error) {
 	if err == nil {
 		return p.dial(ctx, "tcp", net.JoinHostPort(addr.String(), port))
 	}
-	found, err := p.lookup(ctx, name)
-	if err != nil {
-		return nil, err
+	found := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()} // this machine is nobody else's to name
+	if name != "localhost" {
+		if found, err = p.lookup(ctx, name); err != nil {
+			return nil, err
+		}
 	}
 	err = fmt.Errorf("%w %q: it leads to this machine or its network", errRefused, name)
 	for _, a := range found {
@@ -184,10 +187,16 @@ func (p *proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.WriteString(in, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
 	}
+	join(in, buffered, out)
+}
+
+// join carries what one side says to the other until both have said it. from is
+// what in says, of which some may have been read already.
+func join(in net.Conn, from io.Reader, out net.Conn) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		io.Copy(out, buffered)
+		io.Copy(out, from)
 		if tcp, ok := out.(*net.TCPConn); ok {
 			tcp.CloseWrite()
 		}
@@ -195,6 +204,48 @@ func (p *proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 	io.Copy(in, out)
 	in.Close()
 	<-done
+}
+
+// local returns the target of a host that is this machine, by its port.
+func (p *proxy) local() map[string]string {
+	found := make(map[string]string)
+	for _, h := range p.hosts {
+		name := h.name
+		if h.addr.IsLoopback() {
+			name = h.addr.String()
+		}
+		if h.addr.IsLoopback() || h.name == "localhost" && !h.any {
+			for _, port := range strings.Fields(cmp.Or(h.port, "80 443")) {
+				found[port] = net.JoinHostPort(name, port)
+			}
+		}
+	}
+	return found
+}
+
+// attend answers on a listener of the sandbox until it is closed. One on a port
+// of this machine that was allowed leads there: many programs ask no proxy for
+// localhost.
+func (p *proxy) attend(l net.Listener) {
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	target, ok := p.local()[port]
+	if !ok {
+		p.serve(l)
+		return
+	}
+	for {
+		in, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer in.Close()
+			if out, err := p.connect(context.Background(), target); err == nil {
+				defer out.Close()
+				join(in, in, out)
+			}
+		}()
+	}
 }
 
 // hopHeaders are for the proxy and not for the host.

@@ -28,12 +28,17 @@ var ErrNone = errors.New("this system has no sandbox")
 // Policy is what a confined program may reach. The zero value of a field
 // allows nothing more.
 type Policy struct {
-	Root  string   // the project: absolute; may be read and written, but for Protected
-	Write []string // more folders and files that may be written, absolute
-	Read  []string // more folders and files that may be read, absolute
-	Hosts []string // hosts that may be reached: NAME, *.NAME, NAME:PORT, or an address with its port
-	Hide  []string // what is not there, wherever it lies: keys, the store; absolute
-	Home  string   // the home folder of the user: absolute; it is empty but for toolchains and caches
+	Root   string   // the project: absolute; may be read and written, but for Protected
+	Write  []string // more folders and files that may be written, absolute
+	Read   []string // more folders and files that may be read and not written, also below Root; absolute
+	Forget []string // more folders and files that may be read; what is written there is forgotten; absolute
+	Hosts  []string // hosts that may be reached: NAME, *.NAME, NAME:PORT, or an address with its port
+	Hide   []string // what is not there, wherever it lies: keys, the store; absolute
+	Home   string   // the home folder of the user: absolute; it is empty but for toolchains and caches
+
+	// NoNamespaces holds the program as where nobody can make namespaces, so
+	// that a machine on which they can be made shows what is left.
+	NoNamespaces bool
 }
 
 // Widening is what somebody allows in addition to a policy.
@@ -84,7 +89,7 @@ func (p Policy) Widen(w Widening) Policy {
 
 // check returns why a policy cannot be enforced.
 func (p Policy) check() error {
-	for _, path := range slices.Concat([]string{p.Root, p.Home}, p.Read, p.Hide) {
+	for _, path := range slices.Concat([]string{p.Root, p.Home}, p.Read, p.Forget, p.Hide) {
 		if !filepath.IsAbs(path) {
 			return fmt.Errorf("sandbox: %q: want an absolute path", path)
 		}

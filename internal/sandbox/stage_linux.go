@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -44,10 +45,8 @@ func stage(environ []string, signals <-chan os.Signal) (int, error) {
 	if err := unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return 0, fmt.Errorf("close_range: %w", err)
 	}
-	control := os.NewFile(controlFD, "control")
-	defer runtime.KeepAlive(control) // who collects garbage would close it, and end the command
 	var told plan
-	if err := json.NewDecoder(control).Decode(&told); err != nil {
+	if err := json.NewDecoder(controlReader{}).Decode(&told); err != nil {
 		return 0, fmt.Errorf("plan: %w", err)
 	}
 	if told.Namespaces {
@@ -59,38 +58,64 @@ func stage(environ []string, signals <-chan os.Signal) (int, error) {
 		}
 	}
 	environ = without(environ, "TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+	if told.Temp != "" {
+		environ = append(environ, "TMPDIR="+told.Temp)
+	}
+	for _, port := range told.Ports {
+		for _, host := range []string{"127.0.0.1", "::1"} {
+			// Where one cannot be had, the proxy leads there, too.
+			offer(net.JoinHostPort(host, port))
+		}
+	}
 	if told.Proxy {
-		port, err := offerProxy()
+		address, err := offer("127.0.0.1:0")
 		if err != nil {
 			return 0, fmt.Errorf("proxy: %w", err)
 		}
-		url := fmt.Sprintf("http://127.0.0.1:%d", port)
 		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
-			environ = append(environ, name+"="+url)
+			environ = append(environ, name+"=http://"+address)
 		}
-		environ = append(environ, "NO_PROXY=localhost,127.0.0.1", "no_proxy=localhost,127.0.0.1")
+		environ = append(environ, "NO_PROXY=localhost,127.0.0.1,::1", "no_proxy=localhost,127.0.0.1,::1")
 	}
 	pid, err := launch(told, environ)
 	if err != nil {
 		return 0, err
 	}
 	go func() {
-		var b [1]byte
-		for {
-			if n, err := unix.Read(controlFD, b[:]); n == 0 || err != nil && !errors.Is(err, unix.EINTR) {
-				unix.Kill(pid, unix.SIGKILL) // nobody wants it any more
-				return
-			}
-		}
+		io.Copy(io.Discard, controlReader{})
+		unix.Kill(pid, unix.SIGKILL) // nobody wants it any more
 	}()
-	go func() {
-		for s := range signals {
-			if n, ok := s.(syscall.Signal); ok && passedOn(n) {
-				unix.Kill(pid, n)
+	// Who leads a session was started as a family, and that is signalled as a
+	// whole: the command would hear everything twice.
+	if session, err := unix.Getsid(0); err != nil || session != os.Getpid() {
+		go func() {
+			for s := range signals {
+				if n, ok := s.(syscall.Signal); ok && passedOn(n) {
+					unix.Kill(pid, n)
+				}
 			}
-		}
-	}()
+		}()
+	}
 	return reap(pid)
+}
+
+// controlReader reads what the stage is told. It is no file: that would be
+// closed when nobody refers to it any more, and its number given to another.
+type controlReader struct{}
+
+func (controlReader) Read(b []byte) (int, error) {
+	for {
+		n, err := unix.Read(controlFD, b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
 }
 
 // passedOn tells signals that are meant for the command. Those of a terminal
@@ -117,15 +142,14 @@ func launch(told plan, environ []string) (pid int, err error) {
 	if err := lockDown(told); err != nil {
 		return 0, err
 	}
-	p, err := os.StartProcess(path, told.Args, &os.ProcAttr{Env: environ,
-		Files: []*os.File{os.NewFile(0, "stdin"), os.NewFile(1, "stdout"), os.NewFile(2, "stderr")}})
+	pid, _, err = syscall.StartProcess(path, told.Args, &syscall.ProcAttr{Env: environ, Files: []uintptr{0, 1, 2}})
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, fmt.Errorf("%s is not in the sandbox", path)
 	}
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%s: %w", path, err)
 	}
-	return p.Pid, nil
+	return pid, nil
 }
 
 // reap waits for the command, and for all whose parents ended before them.
@@ -175,21 +199,19 @@ func raiseLoopback() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
 }
 
-// offerProxy listens in the network of the sandbox and sends the listener
-// out: whoever accepts on it is outside.
-func offerProxy() (port int, err error) {
-	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+// offer listens in the network of the sandbox and sends the listener out:
+// whoever accepts on it is outside.
+func offer(address string) (at string, err error) {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	defer l.Close()
-	file, err := l.File()
+	file, err := l.(*net.TCPListener).File()
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	defer file.Close()
-	if err := unix.Sendmsg(controlFD, []byte{'l'}, unix.UnixRights(int(file.Fd())), nil, unix.MSG_NOSIGNAL); err != nil {
-		return 0, err
-	}
-	return l.Addr().(*net.TCPAddr).Port, nil
+	err = unix.Sendmsg(controlFD, []byte{'l'}, unix.UnixRights(int(file.Fd())), nil, unix.MSG_NOSIGNAL)
+	return l.Addr().String(), err
 }
