@@ -224,6 +224,7 @@ func (c *checker) agentFields(a *Agent) fields {
 			})
 		},
 		"container": func(n *yaml.Node) { a.Container = c.container(n) },
+		"sandbox":   func(n *yaml.Node) { a.Sandbox = c.sandbox(n) },
 		"keep":      func(n *yaml.Node) { a.Keep = c.keep(n) },
 		"self_schedule": func(n *yaml.Node) {
 			c.mapping(n, "self_schedule", fields{
@@ -250,6 +251,7 @@ func (c *checker) runner(a *Agent, n, defaults *yaml.Node) {
 		{"command", "for runner builtin, which starts nothing", a.Runner != RunnerBuiltin, func() { a.Command = nil }},
 		{"provider", "for runner " + a.Runner + ", which chooses its own", a.Runner == RunnerBuiltin, func() { a.Provider = "" }},
 		{"base_url", "for runner " + a.Runner + ", which asks no model that is known of here", a.Runner != RunnerACP && a.Runner != RunnerCommand, func() { a.BaseURL = "" }},
+		{"sandbox", "in a container, which holds the agent already", a.Container == nil, func() { a.Sandbox = Sandbox{} }},
 		{"review_timeout", "without run_mode: review", a.RunMode == RunReview, func() { a.ReviewTimeout = 0 }},
 	} {
 		if rule.fits {

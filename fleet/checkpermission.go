@@ -21,7 +21,7 @@ func (c *checker) permitted(a *Agent, n *yaml.Node) {
 	if a.Runner == RunnerCommand {
 		if !e.Inherited {
 			c.key(e, "permissions mean nothing for runner command, which does whatever its program does",
-				"take them out; what it may do is bounded by its user, or by container:")
+				"take them out; what it may do is bounded by sandbox:, or by container:")
 		}
 		a.Permissions = Permissions{}
 		return

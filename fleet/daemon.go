@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -25,6 +26,9 @@ type DaemonOptions struct {
 	// program which makes containers.
 	Environ func(Agent) []string
 	Engine  []string
+	// Policy is what every program of an agent may do; what its file says, and
+	// what its runner needs, is added to it. Nil: nothing is held in a sandbox.
+	Policy func(Agent) (sandbox.Policy, error)
 	// Session makes the session of a task, which somebody named by its id here,
 	// the one that the agent's own program knows it by, and writes it where that
 	// one looks when it is not there. What it did is for people to read; "":

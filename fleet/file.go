@@ -15,7 +15,7 @@ import (
 //
 //   - A key that the agent does not have is taken from the defaults.
 //   - Where both have a mapping (limits, env, permissions, retries, hooks,
-//     container, self_schedule, system with a file), the mappings are merged in
+//     container, sandbox, self_schedule, system with a file), the mappings are merged in
 //     the same way, key by key.
 //   - Everything else that the agent has, texts, numbers and whole lists,
 //     replaces what the defaults have: a list is never extended.
@@ -113,7 +113,8 @@ type Agent struct {
 	SessionTimeout time.Duration `key:"session_timeout"` // after which a session is not resumed any more; default a day
 	Retries        Retries
 	Hooks          Hooks
-	Container      *Container   // nil: none
+	Container      *Container // nil: none
+	Sandbox        Sandbox
 	SelfSchedule   SelfSchedule `key:"self_schedule"`
 	Keep           Keep         // default that of the file
 	Schedules      []Schedule   // in the order of the file

@@ -70,6 +70,11 @@ func (w *fileWriter) value(indent int, v reflect.Value) {
 		}
 		w.text(indent, text)
 		return
+	case Sandbox:
+		if value.Off {
+			w.WriteString(" off")
+			return
+		}
 	case System:
 		if value.File == "" {
 			w.text(indent, value.Text)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/runner"
 )
 
@@ -113,8 +114,12 @@ func (g *gate) command(ctx context.Context, a Agent, j tidemark.Job, h Hook, bod
 	if g.of.o.Environ != nil {
 		t.Environ = g.of.o.Environ(a)
 	}
-	_, err := runner.Command(h.Command).Run(ctx, t)
-	return err
+	var err error
+	t.Sandbox, err = g.of.fence(a, func(p sandbox.Policy) (sandbox.Policy, error) { return a.held(p), nil })
+	if err == nil {
+		_, err = runner.Command(h.Command).Run(ctx, t)
+	}
+	return notHeld(a, err)
 }
 
 // call calls a webhook, again when that may help. An error names the host and

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -152,7 +154,7 @@ func (d *Daemon) run(ctx context.Context, a Agent, run *store.JobRun) (out runne
 	}
 	out, err = r.Run(ctx, t)
 	if !errors.Is(err, runner.ErrSession) || want != nil {
-		return out, told, err
+		return out, told, notHeld(a, err)
 	}
 	said := fmt.Sprintf("session %s cannot be resumed; %s starts fresh", t.Session, t.Job)
 	d.o.Tell(a.Name, said)
@@ -209,6 +211,9 @@ func (d *Daemon) task(ctx context.Context, a Agent, run *store.JobRun) (runner.T
 		t.Container = containerOf(*a.Container)
 		t.Container.Environ = d.o.Engine
 	}
+	if t.Sandbox, err = d.fence(a, func(p sandbox.Policy) (sandbox.Policy, error) { return a.confined(p, t.Environ) }); err != nil {
+		return t, err
+	}
 	t.Emit = func(e tidemark.Event) error { return run.Emit(keeping, e) }
 	if want := wanted(j); want != nil {
 		if err := d.named(ctx, a, want, &t); err != nil {
@@ -246,6 +251,34 @@ func (d *Daemon) task(ctx context.Context, a Agent, run *store.JobRun) (runner.T
 	p := runner.Process{Job: j.ID, Mark: t.Mark}
 	p.Host, p.BootID, p.Namespace = d.o.Holder.Host, d.o.Holder.BootID, d.o.Holder.Namespace
 	return t, t.Running(p)
+}
+
+// fence returns what a program of an agent is held in, nil where its file says
+// that it is not. The tools of the built-in agent are held by what makes them.
+func (d *Daemon) fence(a Agent, more func(sandbox.Policy) (sandbox.Policy, error)) (*sandbox.Policy, error) {
+	if d.o.Policy == nil || a.Sandbox.Off || a.Container != nil {
+		return nil, nil
+	}
+	p, err := d.o.Policy(a)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	file := d.file
+	d.mu.Unlock()
+	p.Read = append(slices.Clip(p.Read), file.guards(d.o.Inbox)...)
+	if p, err = more(p); err != nil {
+		return nil, err
+	}
+	return &p, nil
+}
+
+// notHeld says what to do where a program cannot be held in a sandbox.
+func notHeld(a Agent, err error) error {
+	if !errors.Is(err, sandbox.ErrNone) {
+		return err
+	}
+	return fmt.Errorf("%w; nothing was run. tidemark doctor says what this machine can enforce; with sandbox: off, agent %s runs without", err, a.Name)
 }
 
 // spentOf is what a session had used after the newest job of an agent in it.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/runner"
 )
 
@@ -112,7 +113,12 @@ func daemon() {
 	if err != nil {
 		return
 	}
+	var policy *sandbox.Policy
+	if dir := os.Getenv(sandboxVariable); dir != "" {
+		policy = &sandbox.Policy{Root: dir, Home: filepath.Join(dir, "home"), Write: []string{folder}}
+	}
 	_, err = runner.Command([]string{exe}).Run(context.Background(), runner.Task{
+		Sandbox: policy,
 		Job:     "job-2026-11-15-000000",
 		Environ: []string{"GORACE=atexit_sleep_ms=0", roleVariable + "=script", scriptVariable + "=" + os.Getenv(scriptVariable), folderVariable + "=" + folder},
 		Mark:    os.Getenv("RUNNER_TEST_MARK"),

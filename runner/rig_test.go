@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/runner"
 )
 
@@ -28,12 +29,24 @@ import (
 // says. It replays a script of its own: lines that are written as they are,
 // and a few words that it obeys.
 const (
-	roleVariable   = "RUNNER_TEST_ROLE"
-	scriptVariable = "RUNNER_TEST_SCRIPT"
-	folderVariable = "RUNNER_TEST_FOLDER"
+	roleVariable    = "RUNNER_TEST_ROLE"
+	scriptVariable  = "RUNNER_TEST_SCRIPT"
+	folderVariable  = "RUNNER_TEST_FOLDER"
+	sandboxVariable = "RUNNER_TEST_SANDBOX" // the project of the sandbox that a daemon holds its program in
 )
 
 func TestMain(m *testing.M) {
+	code, staged, err := sandbox.Stage(os.Args, os.Environ(), func() <-chan os.Signal {
+		signals := make(chan os.Signal, 4)
+		signal.Notify(signals)
+		return signals
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if staged {
+		os.Exit(code)
+	}
 	switch os.Getenv(roleVariable) {
 	case "":
 		os.Exit(m.Run())

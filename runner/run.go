@@ -177,7 +177,17 @@ func (r *run) do(ctx context.Context, p program) (ending, error) {
 		defer box.remove()
 		cmd.Path, cmd.Args, cmd.Env, cmd.Dir = box.path, box.argv, box.environ, ""
 	}
-	c, err := r.start(cmd)
+	started := func() {}
+	if r.t.Sandbox != nil && r.t.Container == nil {
+		fence, err := r.fence(cmd)
+		if err != nil {
+			return ending{code: -1}, err
+		}
+		defer fence.Close()
+		started = fence.Started
+	}
+	c, err := r.start(cmd, p.argv[0])
+	started()
 	if err != nil {
 		return ending{code: -1}, err
 	}
@@ -192,7 +202,7 @@ type child struct {
 	ended         chan struct{}
 }
 
-func (r *run) start(cmd *exec.Cmd) (*child, error) {
+func (r *run) start(cmd *exec.Cmd, name string) (*child, error) {
 	c := &child{cmd: cmd, ended: make(chan struct{})}
 	var theirs []*os.File
 	defer func() {
@@ -228,10 +238,10 @@ func (r *run) start(cmd *exec.Cmd) (*child, error) {
 	c.family, err = process.Start(cmd, markOf(r.proc))
 	if err != nil {
 		c.close()
-		return nil, fmt.Errorf("program %q: %w", cmd.Path, err)
+		return nil, fmt.Errorf("program %q: %w", name, err)
 	}
 	holder := process.Of(cmd.Process.Pid)
-	holder.Program = cmd.Args[0]
+	holder.Program = name
 	if err := r.tell(func(p *Process) { p.Holder = holder }); err != nil {
 		r.sink.fail(err) // attend ends it before it got a word
 	}

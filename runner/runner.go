@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
 // Runner runs an agent.
@@ -107,6 +108,11 @@ type Task struct {
 	OutputBytes int64         // bounds the events that are kept; 0 is DefaultOutputBytes
 	Grace       time.Duration // between asking to end and killing; 0 is DefaultGrace
 	Container   *Container    // nil: on this machine as it is
+
+	// Sandbox is what the program may do, beside reading itself. nil: what this
+	// process may, or what its container lets it. One that this machine cannot
+	// enforce is sandbox.ErrNone, and nothing runs.
+	Sandbox *sandbox.Policy
 }
 
 const (

@@ -203,7 +203,7 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) er
 		return err
 	}
 	defer letGo()
-	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Dispatch: hands, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Engine: engineEnviron(os.Environ()), Session: f.session, MayWake: f.mayWake, Wake: f.wake, Key: f.key,
+	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Dispatch: hands, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Policy: f.policyOf, Engine: engineEnviron(os.Environ()), Session: f.session, MayWake: f.mayWake, Wake: f.wake, Key: f.key,
 		Secret: os.Getenv, Inbox: filepath.Dir(full), Round: n.alive, Ready: func() { f.ready(cmd.Context(), s, who, n) },
 		Tell: func(agent, text string) { f.say("%s %s", time.Now().Format(time.TimeOnly), withWorker(agent, text)) }})
 	reload := make(chan os.Signal, 1)
@@ -273,28 +273,6 @@ func (f *fleetRoom) dispatch(ctx context.Context, s *store.Store) (fleet.Dispatc
 		return nil, none, withHint(err, "make the tables of the queue with: tidemark database migrate")
 	}
 	return d, d.Close, nil
-}
-
-// environ is the environment of an agent's program. In a container the paths
-// and the user of this machine mean nothing: the image has its own.
-func (f *fleetRoom) environ(a fleet.Agent) []string {
-	names := []string{"LANG"}
-	if a.Container == nil {
-		names = append(names, "PATH", "HOME", "USER", "TMPDIR", "SHELL", "SystemRoot")
-	}
-	var environ []string
-	for _, name := range append(names, a.PassEnv...) {
-		if v, ok := os.LookupEnv(name); ok {
-			environ = append(environ, name+"="+v)
-		}
-	}
-	if a.Runner == fleet.RunnerClaude && a.BaseURL != "" {
-		environ = append(environ, "ANTHROPIC_BASE_URL="+a.BaseURL)
-	}
-	for name, value := range a.Env {
-		environ = append(environ, name+"="+value)
-	}
-	return environ
 }
 
 // engineEnviron is what the program that makes containers is told: where it and
