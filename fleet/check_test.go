@@ -121,7 +121,7 @@ func TestMistakesAreFoundWhereTheyAreWithAWayOut(t *testing.T) {
 		{"cpus", agentWith("container: {image: i, cpus: .nan}"), `3:33: cpus is ".nan" -> want a number like 1.5`},
 		{"tool", agentWith("permissions: {allow: ['bash(git']}"), `3:27: "bash(git" is not a tool -> write it like [read, "bash(git)", "fetch(example.org)"]`},
 		{"permissions of a command", agentWith("runner: command\n    command: [x]\n    permissions: {deny: [bash]}"),
-			"5:5: permissions mean nothing for runner command, which does whatever its program does -> take them out; what it may do is bounded by its user, or by container:"},
+			"5:5: permissions mean nothing for runner command, which does whatever its program does -> take them out; what it may do is bounded by sandbox:, or by container:"},
 		{"tool of another runner", agentWith("permissions: {allow: [Read]}"), `3:27: the built-in agent has no tool Read -> did you mean "read"?`},
 		{"tool of codex", agentWith("runner: codex\n    permissions: {allow: [read, bash]}"),
 			"4:33: bash cannot be allowed to codex, which has a sandbox and no permissions for tools -> want read, write, edit, fetch or *"},
@@ -207,7 +207,7 @@ agents:
 fleet.yaml:4:5: "promt" is not a key of an agent
     promt: x
     ^
-    hint: there is base_url, command, container, description, dir, env, hooks, keep, limits, model, name, pass_env, permissions, provider, retries, review_timeout, run_mode, runner, schedules, self_schedule, session_timeout or system
+    hint: there is base_url, command, container, description, dir, env, hooks, keep, limits, model, name, pass_env, permissions, provider, retries, review_timeout, run_mode, runner, sandbox, schedules, self_schedule, session_timeout or system
 fleet.yaml:5:13: runner is "nothing"
     runner: nothing
             ^

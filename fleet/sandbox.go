@@ -154,7 +154,6 @@ func (f *File) guards(dir string) []string {
 	if dir != "" {
 		add(dir, "inbox", false)
 	}
-	add(dir, f.Mirror.Dir, false)
 	for _, a := range f.Agents {
 		add(dir, a.System.File, true)
 		if !a.Sandbox.Off {

@@ -106,7 +106,7 @@ func keysOf(t reflect.Type) (keys []string) {
 		return nil
 	}
 	for i := range t.NumField() {
-		if field := t.Field(i); field.IsExported() && field.Name != "Text" {
+		if field := t.Field(i); field.IsExported() && field.Name != "Text" && field.Name != "Off" {
 			keys = append(append(keys, keyName(field)), keysOf(field.Type)...)
 		}
 	}
