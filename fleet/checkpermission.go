@@ -140,6 +140,11 @@ func codexArgs(a Agent) []string {
 	case !writes:
 		return append(args, "-c", `sandbox_mode="read-only"`)
 	}
+	// In the fleet's sandbox Codex cannot make its own, which needs namespaces. That
+	// one holds as much: the folder, and no network but the model's.
+	if !a.Sandbox.Off && a.Container == nil {
+		return append(args, "-c", `sandbox_mode="danger-full-access"`)
+	}
 	network := (all || a.codexAllows("fetch")) && !denied("fetch")
 	return append(args, "-c", `sandbox_mode="workspace-write"`, "-c", fmt.Sprintf("sandbox_workspace_write.network_access=%t", network))
 }

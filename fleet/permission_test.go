@@ -28,9 +28,15 @@ func TestPermissionsOfCodexAreItsSandbox(t *testing.T) {
 		"{allow: ['*'], deny: [write]}":      mode("read-only"),
 		"{allow: [edit, fetch], deny: null}": mode("workspace-write", network("true")...),
 	} {
-		f := parsed(t, "version: 1\nagents:\n  - {name: a, runner: codex, permissions: "+text+"}\n")
+		f := parsed(t, "version: 1\ndefaults: {runner: codex, permissions: "+text+"}\nagents:\n  - {name: a, sandbox: off}\n  - {name: b}\n")
 		if got := permissionArgs(f.Agents[0]); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+		if len(want) > 4 { // the fleet's sandbox is the workspace then
+			want = mode("danger-full-access")
+		}
+		if got := permissionArgs(f.Agents[1]); !slices.Equal(got, want) {
+			t.Errorf("in a sandbox, %s: %q, want %q", text, got, want)
 		}
 	}
 }

@@ -14,22 +14,27 @@ import (
 )
 
 // TestRealAgentsGoOnWithWhatIsNamed has Claude Code and Codex themselves go on
-// with sessions that a fleet gives them, and asks what their model was sent.
+// with sessions that a fleet gives them, in their sandboxes, and asks what their
+// model was sent.
 func TestRealAgentsGoOnWithWhatIsNamed(t *testing.T) {
 	claudePath, codexPath := modeltest.RealAgents(t, os.Getenv(modeltest.RealVariable))
 	f := &realFleet{T: t, dir: t.TempDir(), url: modeltest.StartFake(t)}
 	f.write(".codex/config.toml", "model_provider = \"fake\"\n[model_providers.fake]\nname = \"fake\"\nbase_url = \""+f.url+"/v1\"\nenv_key = \"FAKE_KEY\"\nwire_api = \"responses\"\n")
+	f.write("work/README", "Here they work.\n")
 	f.write("fleet.yaml", `version: 1
+defaults: {dir: work}
 agents:
   - {name: mine, provider: demo}
-  - {name: claude, runner: claude, model: claude-sonnet-4-5, command: [`+claudePath+`], base_url: "`+f.url+`", pass_env: [ANTHROPIC_API_KEY, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC]}
-  - {name: codex, runner: codex, model: gpt-5, command: [`+codexPath+`], pass_env: [FAKE_KEY]}
+  - {name: claude, runner: claude, model: claude-sonnet-4-5, command: [`+claudePath+`], base_url: "`+f.url+`", pass_env: [ANTHROPIC_API_KEY, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC], permissions: {allow: [Bash]}}
+  - {name: codex, runner: codex, model: gpt-5, command: [`+codexPath+`], pass_env: [FAKE_KEY], permissions: {allow: ["*"]}, sandbox: {allow_hosts: ["`+strings.TrimPrefix(f.url, "http://")+`"]}}
 `)
 	f.up()
 	f.ok("run", "mine", "-p", "An apple", "--wait")
 	mine := f.ok("jobs", "--agent", "mine", "--jq", ".[0].session_id")
 	f.ok("retry", f.ok("jobs", "--agent", "mine", "--jq", ".[0].id"), "-p", "A pear", "--wait")
+	f.write(".ssh/id_ed25519", "hunter2\n")
 	for _, agent := range []string{"claude", "codex"} {
+		f.usesItsShell(agent)
 		f.said(agent, "apple pear", "--resume", mine)
 		f.said(agent, "apple", "--resume", mine+"@n0")
 		f.said(agent, "apple", "--fork", mine+"@n0")
@@ -107,6 +112,16 @@ func (f *realFleet) said(agent, want string, args ...string) {
 	told := f.ok("jobs", "--agent", agent, "--jq", ".[0].summary")
 	if got := strings.Join(regexp.MustCompile("apple|pear|fig").FindAllString(told, -1), " "); got != want {
 		f.Errorf("%s %q: its model was sent %q, want %q\n%s", agent, args, got, want, told)
+	}
+}
+
+// usesItsShell has an agent run a command, which works in its folder and finds
+// nothing else.
+func (f *realFleet) usesItsShell(agent string) {
+	f.Helper()
+	f.ok("run", agent, "-p", `[[fake op bash {"cmd":"(cat `+f.dir+`/.ssh/id_ed25519; echo harbour-$((40+2))) >made-by-`+agent+`"}]] [[fake say Done.]]`, "--wait")
+	if b, err := os.ReadFile(filepath.Join(f.dir, "work", "made-by-"+agent)); err != nil || string(b) != "harbour-42\n" {
+		f.Errorf("%s made %q, %v", agent, b, err)
 	}
 }
 
