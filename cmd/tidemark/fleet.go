@@ -313,7 +313,7 @@ func (f *fleetRoom) chatOptions(a fleet.Agent, t runner.Task) (chat.Options, err
 	if err != nil {
 		return chat.Options{}, err
 	}
-	o := f.app.chatOptions(surroundings{store: f.store, holder: f.holderNamed("tidemark fleet"), provider: p, root: t.Dir, environ: t.Environ, fence: f.fenceOf(t.Dir, "", nil)})
+	o := f.app.chatOptions(surroundings{store: f.store, holder: f.holderNamed("tidemark fleet"), provider: p, root: t.Dir, environ: t.Environ, fence: f.fenceFor(a, t)})
 	o.Unattended = true
 	o.System = cmp.Or(t.System, o.System)
 	o.Session = tidemark.Session{Agent: a.Name, Project: t.Dir}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
+	"github.com/tidemark-sessions/tidemark/runner"
 )
 
 // policyOf is what every program of an agent may do before its file and its
@@ -29,6 +30,18 @@ func (f *fleetRoom) policyOf(a fleet.Agent) (sandbox.Policy, error) {
 	}
 	p.Read = append(p.Read, file)
 	return p, nil
+}
+
+// fenceFor is what holds the tools of the built-in agent: what its file says.
+func (f *fleetRoom) fenceFor(a fleet.Agent, t runner.Task) fence {
+	switch {
+	case a.Sandbox.Off:
+		p, _ := f.policy(t.Dir) // what it hides is hidden as far as it is known
+		return unheld(p, "")
+	case t.Sandbox != nil:
+		return f.heldBy(*t.Sandbox, nil, nil)
+	}
+	return f.fenceOf(t.Dir, sandboxOn, nil)
 }
 
 // environ is the environment of an agent's program: what programs need, and what
