@@ -48,10 +48,10 @@ func isFiles(url string) bool { return strings.HasPrefix(url, "files:") }
 
 // auditedTenant opens the store and finds whose audit log is meant.
 func (a *app) auditedTenant(cmd *cobra.Command, name string) (*store.Store, string, error) {
-	if place, _, err := a.location(); err == nil && isFiles(place) {
-		return nil, "", withHint(tidemark.Unsupportedf("a store of files has no audit log"), "serve a store of sqlite or PostgreSQL: tidemark migrate")
-	}
 	s, err := a.operatorStore(cmd.Context(), reads)
+	if place, _, unknown := a.location(); err == nil && unknown == nil && isFiles(place) {
+		err = withHint(tidemark.Unsupportedf("a store of files has no audit log"), "serve a store of sqlite or PostgreSQL: tidemark migrate")
+	}
 	if err != nil || name == store.DefaultTenant {
 		return s, tidemark.TenantOf(store.DefaultTenant, "").Tenant, err
 	}

@@ -45,9 +45,13 @@ func TestDocumentedExamples(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			home := t.TempDir()
+			project := filepath.Join(home, "project")
+			if err := os.Mkdir(project, 0o700); err != nil {
+				t.Fatal(err)
+			}
 			in := func(command string) *exec.Cmd {
 				cmd := exec.Command("sh", "-c", command)
-				cmd.Dir = home
+				cmd.Dir = project
 				cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + home, "XDG_DATA_HOME=" + home + "/.local/share"}
 				return cmd
 			}
