@@ -74,32 +74,46 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, follow func(ctx 
 		case <-beat.C:
 			text = ": alive\n\n"
 		case err := <-done:
-			if err != nil && ctx.Err() == nil {
+			switch {
+			case ctx.Err() != nil: // that is why it ended
+				write(lastWord(ctx))
+			case err != nil:
 				note(ctx, "error", err.Error())
 				text, _ = event{Name: "problem", Data: problem(err)}.text()
 				write(text)
-				return
+			default:
+				write("event: end\ndata: {}\n\n")
 			}
-			write("event: end\ndata: {}\n\n")
 			return
 		case <-s.draining:
-			// Clients come back, to a server that stays.
-			write("retry: 1000\nevent: bye\ndata: {}\n\n")
+			write(comeBack)
 			return
 		case <-ctx.Done():
-			switch err := refusedSince(ctx); {
-			case errors.Is(context.Cause(ctx), errOtherRights):
-				write("retry: 1000\nevent: bye\ndata: {}\n\n")
-			case err != nil:
-				text, _ = event{Name: "problem", Data: problem(err)}.text()
-				write(text)
-			}
+			write(lastWord(ctx))
 			return
 		}
 		if write(text) != nil {
 			return
 		}
 	}
+}
+
+// comeBack is for clients that shall ask again: another server, or with what
+// they may do now.
+const comeBack = "retry: 1000\nevent: bye\ndata: {}\n\n"
+
+// lastWord says why a stream ended whose context did; "" to a client that went
+// away.
+func lastWord(ctx context.Context) string {
+	err := refusedSince(ctx)
+	switch {
+	case errors.Is(context.Cause(ctx), errOtherRights):
+		return comeBack
+	case err != nil:
+		text, _ := event{Name: "problem", Data: problem(err)}.text()
+		return text
+	}
+	return ""
 }
 
 // text is an event as it is sent: HTML as it is, for pages that take it in, and
