@@ -179,7 +179,7 @@ func TestOnlyWhoIsKnownAndMeansThisServerReachesMCP(t *testing.T) {
 		Result struct{ Tools []json.RawMessage }
 	}
 	s.call(t, "writer-a", "POST", "/mcp", ask, accept).want(t, http.StatusOK).into(t, &listed)
-	if len(listed.Result.Tools) != 8 {
+	if len(listed.Result.Tools) != 10 {
 		t.Errorf("%d tools", len(listed.Result.Tools))
 	}
 	newTestServer(t).call(t, "writer-a", "POST", "/mcp", ask, accept).want(t, http.StatusNotFound).problem(t)

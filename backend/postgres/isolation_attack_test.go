@@ -29,12 +29,13 @@ func (a asked) foreigners() (all []identity) {
 
 // attacks returns the statements for one asker.
 func attacks(a asked) (all []statement) {
-	for _, name := range append([]string{"sessions", "messages", "jobs"}, theTables...) {
+	for _, name := range append([]string{"sessions", "messages", "jobs"}, withActs...) {
 		all = append(all, readings("tidemark."+name)...)
 	}
-	for _, name := range theTables {
+	for _, name := range withActs {
 		all = append(all, peeks("tidemark."+name)...)
 	}
+	all = append(all, forgeries()...)
 	all = append(all, tellings()...)
 	for _, f := range a.foreigners() {
 		all = append(all, intrusions(a, f)...)
@@ -182,6 +183,28 @@ func intrusions(a asked, f identity) (all []statement) {
 	return all
 }
 
+// forgeries change what was done, or say something of another tenant. Only
+// what is added to one's own tenant stays.
+func forgeries() (all []statement) {
+	add := func(format string, args ...any) {
+		all = append(all, statement{sql: fmt.Sprintf(format, args...), commit: true})
+	}
+	for i, tenant := range theTenants[:2] {
+		row := fmt.Sprintf("('%s', '%%s', 'first', %%d, '2026-01-01', 'b', 1, 'planted')", tenant)
+		add("insert into tidemark.act values "+row, "new", 1)
+		if i > 0 { // at home a number that is taken is no secret to who can guess its boot
+			add("insert into tidemark.act values "+row, oldNode, 1)
+			add("insert into tidemark.act values "+row+" on conflict do nothing", oldNode, 2)
+			add("insert into tidemark.act values "+row+" on conflict (tenant, node, boot, n) do update set body = 'planted'", oldNode, 2)
+		}
+		add("update tidemark.act set body = 'planted' where tenant = '%s'", tenant)
+		add("update tidemark.act set tenant = '%s', node = 'moved'", tenant)
+		add("delete from tidemark.act where tenant = '%s' and n = 1 returning body", tenant)
+		add("merge into tidemark.act x using (select 1) s on x.tenant = '%s' when matched then delete", tenant)
+	}
+	return all
+}
+
 func orElse(s, other string) string {
 	if s == "" {
 		return other
@@ -253,7 +276,7 @@ func seizures() (all []statement) {
 	for _, name := range []string{"made", "goose_db_version"} {
 		all = append(all, statement{sql: "delete from tidemark." + name, refused: true}, statement{sql: "lock table tidemark." + name + " in exclusive mode", refused: true})
 	}
-	for _, name := range append([]string{"made", "goose_db_version"}, theTables...) {
+	for _, name := range append([]string{"made", "goose_db_version"}, withActs...) {
 		for _, sql := range []string{
 			"truncate tidemark.%s cascade", "drop table tidemark.%s cascade", "alter table tidemark.%s disable row level security", "alter table tidemark.%s no force row level security",
 			"alter table tidemark.%s owner to current_user", "alter table tidemark.%s add column x int", "drop policy tenant on tidemark.%s", "drop policy own on tidemark.%s",

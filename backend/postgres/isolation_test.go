@@ -91,7 +91,7 @@ func TestEverybodySeesWhatTheyMay(t *testing.T) {
 	world := template(t)
 	for _, a := range askers() {
 		v := visit(t, world, a)
-		for _, name := range theTables {
+		for _, name := range withActs {
 			condition := a.visible(name)
 			if name == "line" { // others' lines are read by naming their logs
 				condition = fmt.Sprintf("%s and (%s or owner = %s)", condition, a.own(), orNull(a.of))

@@ -27,6 +27,7 @@ var (
 	everywhere = world("user", "everywhere")      // a user in every tenant
 	commonRoom = world("workspace", "everywhere") // a workspace in every tenant
 	nobody     = world("user", "nobody")          // an id that is nowhere
+	auditor    = tidemark.Operator().User         // reads what was done, in every tenant
 )
 
 func world(kind string, names ...string) string { return tidemark.IDOf(kind, names...) }
@@ -55,6 +56,7 @@ func populate(t testing.TB, db *pgtest.Database) {
 		for _, owner := range owners {
 			f.owner(tenant, id, owner)
 		}
+		f.acts(id)
 	}
 	asSuper(t, db, strings.Join(f.sql, ";\n")+"; analyze")
 }
@@ -91,6 +93,17 @@ func (f *filler) owner(tenant int, id, owner string) {
 	f.record(id, owner, "job", "one", "", "")
 	f.log(id, owner, "job", "one", "", "")
 }
+
+// acts are what was done in a tenant, by servers that everybody has.
+func (f *filler) acts(tenant string) {
+	for n := 1; n <= 2; n++ {
+		m := f.marker()
+		f.add(`insert into tidemark.act values ('%s', '%s', 'first', %d, '2026-01-01', '%s', 1, '{"m":"%s"}')`, tenant, oldNode, n, m, m)
+	}
+}
+
+// oldNode is the server whose rows of act nobody may change any more.
+const oldNode = "old"
 
 // orNull quotes a value; an empty one is null.
 func orNull(s string) string {
@@ -159,6 +172,9 @@ func (a asked) visible(table string) string {
 	if a.unset || a.garbled || a.tenant == "" {
 		return "false"
 	}
+	if table == "act" {
+		return fmt.Sprintf("tenant = '%s' and %t", a.tenant, a.user == auditor)
+	}
 	scopes := "'" + strings.Join(append([]string{a.tenant}, a.workspaces...), "','") + "'"
 	own := "owner = " + orNull(a.user)
 	var others string
@@ -178,11 +194,14 @@ and (l.scope in (%[2]s) or l.session is not null and l.owner = '%[3]s'))`, table
 // by last.
 var theTables = []string{"line", "word", "record", "log", "share"}
 
+// withActs are the tables with the one whose rows are their tenant's alone.
+var withActs = append(slices.Clip(theTables), "act")
+
 // alone takes away every row that a may not read: what is left is all that a
 // may know.
 func alone(t testing.TB, db *pgtest.Database, a asked) {
 	t.Helper()
-	for _, table := range theTables {
+	for _, table := range withActs {
 		asSuper(t, db, fmt.Sprintf("delete from tidemark.%s where not (%s)", table, a.visible(table)))
 	}
 }
@@ -237,5 +256,6 @@ func askers() []asked {
 		{name: "somebody who sets garbage", tenant: "x'' or true", user: "%", garbled: true},
 		{name: "the owner of the tables", tenant: a, user: first, workspaces: rooms, of: userOf(0, 2), logs: logs, asOwner: true},
 		{name: "the owner of the tables who sets nothing", unset: true, asOwner: true},
+		{name: "who reads what was done in a tenant", tenant: a, user: auditor},
 	}
 }
