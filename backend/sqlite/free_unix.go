@@ -12,3 +12,7 @@ func freeBytes(dir string) (int64, error) {
 	}
 	return int64(s.Bavail) * int64(s.Bsize), nil
 }
+
+// canWrite asks whether a file may be written, without opening it: closing it
+// again would give up this process's locks on it.
+func canWrite(path string) bool { return unix.Access(path, unix.W_OK) == nil }

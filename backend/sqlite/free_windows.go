@@ -12,3 +12,6 @@ func freeBytes(dir string) (int64, error) {
 	err = windows.GetDiskFreeSpaceEx(name, &free, nil, nil)
 	return int64(free), err
 }
+
+// canWrite does not look.
+func canWrite(string) bool { return true }

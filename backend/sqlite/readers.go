@@ -46,10 +46,8 @@ func newReaders(path string) *readers {
 // in -wal, nobody has the store open: the file is read as it lies, so that
 // nothing need be made.
 func (r *readers) look() {
-	wal, walErr := os.Stat(r.path + "-wal")
-	_, shmErr := os.Stat(r.path + "-shm")
 	r.still = nil
-	if walErr == nil && (shmErr == nil || wal.Size() > 0) {
+	if r.joins() {
 		return
 	}
 	if info, err := os.Stat(r.path); err == nil {
@@ -57,12 +55,27 @@ func (r *readers) look() {
 	}
 }
 
+// walHeader is the size of a -wal file in which nothing waits, but which was
+// begun. On a medium that cannot be written SQLite does not understand it.
+const walHeader = 32
+
+// joins reports whether there is a -wal file with something in it, or with a
+// -shm file by which others tell that there is.
+func (r *readers) joins() bool {
+	wal, err := os.Stat(r.path + "-wal")
+	if err != nil {
+		return false
+	}
+	if _, err := os.Stat(r.path + "-shm"); err != nil {
+		return wal.Size() > 0
+	}
+	return wal.Size() != walHeader || canWrite(r.path+"-shm")
+}
+
 // same reports whether a file that is read as it lies still lies so.
 func (r *readers) same(s *stamp) bool {
-	if wal, err := os.Stat(r.path + "-wal"); err == nil {
-		if _, err := os.Stat(r.path + "-shm"); err == nil || wal.Size() > 0 {
-			return false
-		}
+	if r.joins() {
+		return false
 	}
 	info, err := os.Stat(r.path)
 	return err == nil && os.SameFile(info, s.info) && info.ModTime().Equal(s.mod) && info.Size() == s.size

@@ -213,6 +213,12 @@ func TestStoreOnADiskThatCannotBeWrittenIsRead(t *testing.T) {
 		}
 	}
 	read("closed")
+	// Whoever wrote it died between the head of the -wal file and the first page.
+	begun := append([]byte{0x37, 0x7f, 6, 0x82, 0, 0x2d, 0xe2, 0x18, 0, 0, 0x10, 0}, strings.Repeat("x", walHeader-12)...)
+	if err := os.WriteFile(b.path+"-wal", begun, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read("begun")
 	os.Remove(b.path + "-wal")
 	os.Remove(b.path + "-shm")
 	read("the file alone")
