@@ -196,7 +196,7 @@ func (r *run) all(ctx context.Context, dir, only string) error {
 		return err
 	}
 	defer os.RemoveAll(r.dir)
-	if err := os.Mkdir(filepath.Join(r.dir, "home"), 0o700); err != nil { // of the processes
+	if err := os.MkdirAll(filepath.Join(r.dir, "home", "project"), 0o700); err != nil { // of the processes
 		return err
 	}
 	r.began, r.places, r.shelf = time.Now(), make(map[string]*place), make(map[int]*library)

@@ -69,8 +69,9 @@ func (r *run) start(ctx context.Context, p *place, args ...string) error {
 // commandOf starts in an empty home, so that nobody's configuration counts.
 func (r *run) commandOf(ctx context.Context, name string, p *place, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = filepath.Join(r.dir, "home")
-	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir, "XDG_CONFIG_HOME="+cmd.Dir, "XDG_DATA_HOME="+cmd.Dir)
+	home := filepath.Join(r.dir, "home")
+	cmd.Dir = filepath.Join(home, "project")
+	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home)
 	if p != nil {
 		cmd.Env = append(cmd.Env, "TIDEMARK_STORE="+p.url)
 	}

@@ -64,7 +64,8 @@ func (p *Place) Tell(ctx context.Context, args ...string) ([]byte, error) {
 func (p *Place) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, p.Program, args...)
 	cmd.Dir = p.Dir
-	cmd.Env = append(slices.Clone(p.Env), "TIDEMARK_STORE="+p.Store, "HOME="+p.Dir, "XDG_CONFIG_HOME="+p.Dir, "XDG_DATA_HOME="+p.Dir)
+	home := filepath.Join(p.Dir, "home") // it is no project
+	cmd.Env = append(slices.Clone(p.Env), "TIDEMARK_STORE="+p.Store, "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home)
 	return cmd
 }
 
