@@ -110,6 +110,10 @@ fuzz: ## fuzz each target for FUZZTIME (20s), one after the other
 crash: build deps ## SIGKILL, power cuts, a crash at every file-system call (minutes; root for power cuts)
 	TIDEMARK_CRASH_STATES=$(CRASHSTATES) bash scripts/crash.sh
 
+.PHONY: attacks
+attacks: deps bin/tally ## the adversarial suite alone: what the threat model names
+	bash scripts/attacks.sh
+
 .PHONY: soak
 soak: deps ## random histories against the model, SOAKCHECKS (10000) each, then long fuzzing
 	@grep -rlE --include='*_test.go' '^\s+"(pgregory.net/rapid|.*/backend/backendtest)"$$' . | xargs -n1 dirname | sort -u | while read -r dir; do \
