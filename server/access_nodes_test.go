@@ -82,7 +82,6 @@ type pair struct {
 	shared, own            string // sessions, as links have them
 	adminToken, adaToken   string
 	bobToken, bobTokenID   string
-	operator               string
 	bobCookie              string
 }
 
