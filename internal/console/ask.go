@@ -74,6 +74,13 @@ func (c *Console) Ask(ctx context.Context, text string, choices ...Choice) (rune
 	if c.question == q {
 		c.question = nil
 	}
+	select {
+	case late := <-q.answers: // whoever left at the same instant was heard here alone
+		if late.err != nil {
+			a = late
+		}
+	default:
+	}
 	c.touch()
 	if a.err != nil {
 		return 0, a.err

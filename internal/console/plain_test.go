@@ -255,6 +255,26 @@ func TestAQuestionIsLeftWithoutAnAnswer(t *testing.T) {
 	})
 }
 
+// Ctrl-C that comes when the question is ending anyway is still a wish of its
+// own: nobody else hears of it.
+func TestCtrlCAtTheEndOfAQuestionIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTypist(t)
+		defer p.close()
+		for range 20 {
+			ctx, cancel := context.WithCancel(t.Context())
+			got := p.ask(ctx)
+			p.c.mu.Lock()
+			cancel()
+			p.c.interrupt()
+			p.c.mu.Unlock()
+			if a := <-got; a.err != ErrInterrupted {
+				t.Fatalf("Ask = %v", a)
+			}
+		}
+	})
+}
+
 func TestAnEscapeIsAKeyOnlyWhenNothingFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTypist(t)

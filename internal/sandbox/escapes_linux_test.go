@@ -257,9 +257,12 @@ var escapes = []escape{
 	{"open a socket to the kernel's ciphers", false, sockets(unix.AF_ALG, unix.SOCK_SEQPACKET, 0)},
 	{"signal the parent", false, func(w world) error { return unix.Kill(w.Parent, 0) }},
 	{"signal everybody of the host", false, func(w world) error {
-		for pid := 2; pid < 40000; pid++ {
+		for pid := 2; pid < 1<<22; pid++ {
+			if unix.Kill(pid, 0) != nil {
+				continue
+			}
 			// The numbers of one's own threads can be signalled, too.
-			if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", pid)); err != nil && unix.Kill(pid, 0) == nil {
+			if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", pid)); err != nil {
 				return nil
 			}
 		}
