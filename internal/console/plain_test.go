@@ -264,10 +264,10 @@ func TestCtrlCAtTheEndOfAQuestionIsHeard(t *testing.T) {
 		for range 20 {
 			ctx, cancel := context.WithCancel(t.Context())
 			got := p.ask(ctx)
-			p.c.mu.Lock()
+			p.Console.mu.Lock()
 			cancel()
-			p.c.interrupt()
-			p.c.mu.Unlock()
+			p.Console.interrupt()
+			p.Console.mu.Unlock()
 			if a := <-got; a.err != ErrInterrupted {
 				t.Fatalf("Ask = %v", a)
 			}
