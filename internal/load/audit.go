@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
@@ -20,38 +22,64 @@ func (t *trial) lookAtAudit(ctx context.Context) error {
 			return err
 		}
 	}
+	// A database ends what a killed server had under way, so what is wrong at
+	// first sight is looked at again.
+	for look := 1; ; look++ {
+		faults, err := t.compare(ctx)
+		if err != nil {
+			return err
+		}
+		if len(faults) == 0 || look == 4 {
+			for _, f := range faults {
+				t.book.fault("%s", f)
+			}
+			return nil
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// compare counts what the audit log has and what it lacks, and names the
+// latter.
+func (t *trial) compare(ctx context.Context) (faults []string, err error) {
+	t.book.audit = lines{}
+	fault := func(count *int, format string, args ...any) {
+		*count++
+		faults = append(faults, fmt.Sprintf(format, args...))
+	}
 	look := t.lookInFile
 	if t.cluster != nil {
 		look = t.lookInDatabase
 	}
-	own, lines, err := look(ctx)
+	own, said, faults, err := look(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer own.Close()
-	told := t.told(lines)
+	told := t.told(said)
 	for _, s := range t.book.sessions {
 		for l, err := range own.Lines(ctx, tidemark.Key{Kind: "session", ID: string(s.id)}) {
 			if err != nil {
-				return err
+				return nil, err
 			}
 			switch told[l.Batch] {
 			case 0:
-				t.book.audit.missing++
-				t.book.fault("%s: seq %d: the audit log has no line for batch %s", s.name, l.Seq, l.Batch)
+				fault(&t.book.audit.missing, "%s: seq %d: the audit log has no line for batch %s", s.name, l.Seq, l.Batch)
 			case 1:
 			default:
-				t.book.audit.doubled++
-				t.book.fault("%s: seq %d: the audit log has %d lines for batch %s", s.name, l.Seq, told[l.Batch], l.Batch)
+				fault(&t.book.audit.doubled, "%s: seq %d: the audit log has %d lines for batch %s", s.name, l.Seq, told[l.Batch], l.Batch)
 			}
 			delete(told, l.Batch)
 		}
 	}
 	for batch := range told {
-		t.book.audit.stray++
-		t.book.fault("the audit log speaks of batch %s, which wrote no entry", batch)
+		fault(&t.book.audit.stray, "the audit log speaks of batch %s, which wrote no entry", batch)
 	}
-	return nil
+	return faults, nil
 }
 
 // told counts the lines about entries by the batch that they speak of.
@@ -71,50 +99,48 @@ func (t *trial) told(lines []store.AuditLine) map[string]int {
 
 // lookInFile reads the audit log with the program, which has the key of the
 // store, and verifies it. The batches that wrote entries are in the clear.
-func (t *trial) lookInFile(ctx context.Context) (tidemark.Backend, []store.AuditLine, error) {
-	var lines []store.AuditLine
+func (t *trial) lookInFile(ctx context.Context) (_ tidemark.Backend, said []store.AuditLine, faults []string, err error) {
 	out, err := t.place.Tell(ctx, "audit", "ls", "-n", "100000000", "--json")
 	if err == nil {
-		err = json.Unmarshal(out, &lines)
+		err = json.Unmarshal(out, &said)
 	}
 	if err == nil {
 		_, err = t.place.Tell(ctx, "audit", "verify")
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	b, err := sqlite.Open(ctx, strings.TrimPrefix(t.place.Store, "sqlite:"), nil)
-	return b, lines, err
+	return b, said, nil, err
 }
 
 // lookInDatabase reads what servers wrote down and the chain, and verifies it.
-func (t *trial) lookInDatabase(ctx context.Context) (tidemark.Backend, []store.AuditLine, error) {
-	own, err := postgres.Open(ctx, t.place.Store, nil)
-	if err != nil {
-		return nil, nil, err
-	}
+func (t *trial) lookInDatabase(ctx context.Context) (own tidemark.Backend, said []store.AuditLine, faults []string, err error) {
 	p, err := postgres.PrincipalIn(t.place.Store)
 	if err != nil {
-		return own, nil, err
+		return nil, nil, nil, err
 	}
 	db, err := postgres.Connect(ctx, t.place.Store, nil)
 	if err != nil {
-		return own, nil, err
+		return nil, nil, nil, err
 	}
 	defer db.Close()
 	operator, acts := store.New(db.For(tidemark.Operator()), nil), db.For(tidemark.AuditorOf(p.Tenant))
-	var lines []store.AuditLine
 	for _, some := range []func(func(store.AuditLine, error) bool){operator.AuditLines(ctx, p.Tenant, tidemark.Span{}), operator.Unchained(ctx, p.Tenant, acts)} {
 		for l, err := range some {
 			if err != nil {
-				return own, nil, err
+				return nil, nil, nil, err
 			}
-			lines = append(lines, l)
+			said = append(said, l)
 		}
 	}
-	_, faults, err := operator.VerifyAudit(ctx, p.Tenant, []tidemark.Backend{acts})
-	for _, f := range faults {
-		t.book.fault("audit verify: line %d: %s", f.Seq, f.What)
+	_, wrong, err := operator.VerifyAudit(ctx, p.Tenant, []tidemark.Backend{acts})
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	return own, lines, err
+	for _, f := range wrong {
+		faults = append(faults, fmt.Sprintf("audit verify: line %d: %s", f.Seq, f.What))
+	}
+	own, err = postgres.Open(ctx, t.place.Store, nil)
+	return own, said, faults, err
 }
