@@ -72,8 +72,9 @@ type Boot struct {
 	kind         string // of its logs
 	bare         bool   // they are in the clear, and the operator's store is not
 	mu           sync.Mutex
-	free         []*actRun
-	runs         int
+	runs         []*actRun
+	free         []*actRun // of these, those whose last commit is settled
+	left         bool      // there is one of which that will never be known
 	kept         time.Time // when its record was last put
 }
 
@@ -201,6 +202,10 @@ func (b *Boot) Add(ctx context.Context, batch *tidemark.Batch, did Audited) (act
 			b.giveBack(l)
 		case errors.Is(err, tidemark.ErrConflict), errors.Is(err, tidemark.ErrExists), errors.Is(err, tidemark.ErrInvalid):
 			b.giveBack(l) // nothing has changed
+		default:
+			b.mu.Lock()
+			b.left = true
+			b.mu.Unlock()
 		}
 	}, nil
 }
@@ -214,8 +219,8 @@ func (b *Boot) take() *actRun {
 		return l
 	}
 	node, boot, _ := strings.Cut(b.name, ".")
-	l := &actRun{log: tidemark.ActLog(b.kind, b.tenant, node, boot+"-"+strconv.Itoa(b.runs))}
-	b.runs++
+	l := &actRun{log: tidemark.ActLog(b.kind, b.tenant, node, boot+"-"+strconv.Itoa(len(b.runs)))}
+	b.runs = append(b.runs, l)
 	return l
 }
 
@@ -233,18 +238,21 @@ func bootOf(log tidemark.Key) (boot tidemark.Key, run string) {
 }
 
 // Chain adds to the audit log of the tenant what a boot did and that is not in
-// it yet. The acts of a run come in their order. It can be called again, and
-// by several at once: how far a boot is chained commits with the lines.
+// it yet. The acts of a run come in their order; what does not follow on what
+// is chained is left to ChainLeft. It can be called again, and by several at
+// once: how far a boot is chained commits with the lines.
 func (b *Boot) Chain(ctx context.Context, acts ...Act) error {
-	return b.s.chainBoot(ctx, b.tenant, b.key(), acts)
+	return b.s.chainBoot(ctx, b.tenant, b.key(), acts, false)
 }
 
-func (s *Store) chainBoot(ctx context.Context, tenant string, key tidemark.Key, acts []Act) error {
+// chainBoot chains acts. Read are those that were read where they were written
+// down: then a number that is missing is not there.
+func (s *Store) chainBoot(ctx context.Context, tenant string, key tidemark.Key, acts []Act, read bool) error {
 	return retry(ctx, func() error {
 		var bodies [][]byte
 		r, err := s.bootPut(ctx, key, func(is *bootRecord) string {
 			for _, a := range acts {
-				if _, run := bootOf(a.Log); a.N > is.Chained[run] {
+				if _, run := bootOf(a.Log); a.N == is.Chained[run]+1 || read && a.N > is.Chained[run] {
 					is.Chained[run] = a.N
 					bodies = append(bodies, a.body)
 				}
@@ -258,7 +266,8 @@ func (s *Store) chainBoot(ctx context.Context, tenant string, key tidemark.Key, 
 	})
 }
 
-// End says that the boot does nothing more. What it did is chained before.
+// End says that the boot does nothing more. If something that it did may not
+// be chained, it stays open for ChainLeft.
 func (b *Boot) End(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -266,7 +275,20 @@ func (b *Boot) End(ctx context.Context) error {
 		return nil
 	}
 	b.kept = time.Time{} // whatever comes after all opens it again
-	return retry(ctx, func() error { return b.s.putBoot(ctx, b.key(), func(*bootRecord) string { return bootDone }) })
+	return retry(ctx, func() error { return b.s.putBoot(ctx, b.key(), b.state) })
+}
+
+// state is what a boot is in that does nothing more.
+func (b *Boot) state(is *bootRecord) string {
+	if b.left || len(b.free) < len(b.runs) {
+		return bootOpen
+	}
+	for _, l := range b.runs {
+		if _, run := bootOf(l.log); is.Chained[run] < l.n {
+			return bootOpen
+		}
+	}
+	return bootDone
 }
 
 // unchained yields the boots of a tenant that may have lines which are not
@@ -346,7 +368,7 @@ func (s *Store) ChainLeft(ctx context.Context, tenant string, before time.Time, 
 		var left []Act
 		chain := func() error {
 			n += len(left)
-			err := s.chainBoot(ctx, tenant, r.Key, left)
+			err := s.chainBoot(ctx, tenant, r.Key, left, true)
 			left = nil
 			return err
 		}

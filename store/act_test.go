@@ -190,21 +190,40 @@ func TestNoNumberIsMissingWhateverBecomesOfACommit(t *testing.T) {
 		return nil, nil
 	}}
 	s := store.New(u, nil)
-	does, acts := writesDown(s, s.NewBoot(audited, "node", false))
+	boot := s.NewBoot(audited, "node", false)
+	does, acts := writesDown(s, boot)
 	for i := range 40 {
 		w := does.Create(tidemark.Session{Title: fmt.Sprint(i)}, store.Self("test"))
 		w.Append(t.Context(), tidemark.Say(tidemark.User, "hello")) // some fail
 		w.Close(t.Context())
 	}
-	wrote, told := batches(t, s)
-	for _, b := range wrote {
-		if n := len(slices.Collect(matches(told, b))); n != 1 {
-			t.Errorf("batch %s has %d lines", b, n)
+	each := func(when string) {
+		t.Helper()
+		wrote, told := batches(t, s)
+		for _, b := range wrote {
+			if n := len(slices.Collect(matches(told, b))); n != 1 {
+				t.Errorf("%s: batch %s has %d lines", when, b, n)
+			}
+		}
+		if len(wrote) == 0 {
+			t.Fatal("nothing was written")
 		}
 	}
-	if len(wrote) == 0 || len(acts()) == 0 {
-		t.Fatal("nothing was written")
+	each("before anything is chained")
+	// The server chains what it remembers, and ends: the first is forgotten, and
+	// of what became of some it never heard.
+	if err := boot.Chain(t.Context(), acts()[1:]...); err != nil {
+		t.Fatal(err)
 	}
+	each("chained")
+	if err := boot.End(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	each("ended")
+	if n, err := s.ChainLeft(t.Context(), audited, time.Now().Add(time.Hour), u); n == 0 || err != nil {
+		t.Errorf("chained %d that were left: %v", n, err)
+	}
+	each("chained by another")
 	if faults := verifiedBy(t, s); len(faults) > 0 {
 		t.Error(faults)
 	}
