@@ -53,7 +53,7 @@ deps: ## install the programs that tests use, where they are missing
 test: deps bin/tally ## install what is missing, run all tests, fuzz each target for 1 s
 	$(GO) test -C tools ./...
 	$(GO) test -vet=off -timeout=30m -json ./... | bin/tally
-	bash scripts/fuzz.sh $(TESTFUZZTIME) $$($(GO) list ./... | grep -vE '/(cmd/tidemark|server|acp|mcp|fleet|runner|internal/nodes)$$')
+	bash scripts/fuzz.sh $(TESTFUZZTIME) $$($(GO) list ./... | grep -vE '/(cmd/tidemark|server|acp|mcp|fleet|runner|workshop/nodes)$$')
 
 .PHONY: fresh
 fresh: ## both commands of the README on a bare Debian, as a newcomer would run them (half an hour; root, or a container engine)
@@ -123,12 +123,12 @@ soak: deps ## random histories against the model, SOAKCHECKS (10000) each, then 
 
 .PHONY: audit-trial
 audit-trial: build deps ## every acknowledged write has its audit line after 100 kills and more, in both kinds of store (minutes)
-	$(GO) run ./internal/load -bin bin/tidemark -sqlite -followers 10 -writers 60 -entries 200 -drains 5 -kills 110
-	$(GO) run ./internal/load -bin bin/tidemark -followers 10 -writers 60 -entries 200 -drains 5 -kills 110 -cuts 10 -crashes 10
+	$(GO) run ./workshop/load -bin bin/tidemark -sqlite -followers 10 -writers 60 -entries 200 -drains 5 -kills 110
+	$(GO) run ./workshop/load -bin bin/tidemark -followers 10 -writers 60 -entries 200 -drains 5 -kills 110 -cuts 10 -crashes 10
 
 .PHONY: load
 load: build deps ## followers and writers over HTTP while servers and connections die (minutes)
-	$(GO) run ./internal/load -bin bin/tidemark -followers 1000 -writers 200 -entries 40 -drains 3 -kills 3 -cuts 6
+	$(GO) run ./workshop/load -bin bin/tidemark -followers 1000 -writers 200 -entries 40 -drains 3 -kills 3 -cuts 6
 
 .PHONY: bench
 bench: build ## measure beside the physical limit and beside peers, as ratios
@@ -139,7 +139,7 @@ EVIDENCE ?=
 
 .PHONY: evidence
 evidence: deps ## try every promise, hours, and write docs/evidence.md; goes on where it was (EVIDENCE=-short: minutes)
-	$(GO) run ./internal/evidence -doc docs/evidence.md $(EVIDENCE)
+	$(GO) run ./workshop/evidence -doc docs/evidence.md $(EVIDENCE)
 
 .PHONY: clean
 clean: ## remove what was built

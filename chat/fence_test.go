@@ -41,7 +41,7 @@ func fencedRig(t *testing.T, script map[string][]reply) (r *rig, started *[]sand
 	return r, started
 }
 
-const wider = `{"command":"true # wider","sandbox":{"allow_hosts":["proxy.golang.org"]}}`
+const wider = `{"command":"true # wider","sandbox":{"allow_hosts":["modules.example.org"]}}`
 
 func TestWhatWidensTheSandboxIsAskedForOnceOrForTheProject(t *testing.T) {
 	r, started := fencedRig(t, map[string][]reply{
@@ -60,7 +60,7 @@ func TestWhatWidensTheSandboxIsAskedForOnceOrForTheProject(t *testing.T) {
 		t.Fatal("it ran although it was denied")
 	}
 	text := render.ApprovalText(r.asks[0].Lines)
-	if !strings.Contains(text, "@ this widens the sandbox, to:\n  connect to \"proxy.golang.org\"\n") || !r.asks[0].Whole {
+	if !strings.Contains(text, "@ this widens the sandbox, to:\n  connect to \"modules.example.org\"\n") || !r.asks[0].Whole {
 		t.Errorf("the person is shown\n%s", text)
 	}
 
@@ -68,7 +68,7 @@ func TestWhatWidensTheSandboxIsAskedForOnceOrForTheProject(t *testing.T) {
 	answer = chat.Always
 	r.send(c, "plain")
 	answer = chat.Once
-	if r.send(c, "wider"); hosts() != "proxy.golang.org" || len(r.asks) != 3 {
+	if r.send(c, "wider"); hosts() != "modules.example.org" || len(r.asks) != 3 {
 		t.Errorf("allowed once: %q after %d questions", hosts(), len(r.asks))
 	}
 	if r.send(c, "wider"); len(r.asks) != 4 {
@@ -88,11 +88,11 @@ func TestWhatWidensTheSandboxIsAskedForOnceOrForTheProject(t *testing.T) {
 		t.Errorf("the command itself is not asked for: %+v", r.asks[asked:])
 	}
 	answer = chat.Once
-	if r.send(c, "plain"); hosts() != "proxy.golang.org" {
+	if r.send(c, "plain"); hosts() != "modules.example.org" {
 		t.Errorf("the project does not have it: %q", hosts())
 	}
 	other := r.new()
-	if r.send(other, "plain"); hosts() != "proxy.golang.org" {
+	if r.send(other, "plain"); hosts() != "modules.example.org" {
 		t.Errorf("another session of the project does not have it: %q", hosts())
 	}
 	gone, err := book.Revoke(t.Context(), func(g grant.Grant) bool { return g.Kind == grant.Sandbox })
@@ -119,7 +119,7 @@ func TestNobodyButAPersonAtThisMachineWidensTheSandboxForGood(t *testing.T) {
 	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Always, nil }
 	c = r.new()
 	r.send(c, "wider")
-	if len(r.asks) != 0 || len(*started) != 0 || !r.noticed(`Denied bash: it would widen the sandbox to connect to "proxy.golang.org", and nobody is there to ask.`) {
+	if len(r.asks) != 0 || len(*started) != 0 || !r.noticed(`Denied bash: it would widen the sandbox to connect to "modules.example.org", and nobody is there to ask.`) {
 		t.Errorf("%d questions, %d runs, %q", len(r.asks), len(*started), r.notices())
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/fleet"
-	"github.com/tidemark-sessions/tidemark/internal/pgtest"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
 // BenchmarkJobs measures how long it takes from one job to the next when there

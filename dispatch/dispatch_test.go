@@ -16,9 +16,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/fleet"
-	"github.com/tidemark-sessions/tidemark/internal/pgtest"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
 func TestMain(m *testing.M) {

@@ -201,7 +201,7 @@ func (c *checker) sandbox(n *yaml.Node) (s Sandbox) {
 		"allow_read":  paths("allow_read", &s.Read),
 		"allow_write": paths("allow_write", &s.Write),
 		"allow_hosts": func(n *yaml.Node) {
-			const hint = "write it like [proxy.golang.org, \"*.example.org\", \"localhost:8080\"]"
+			const hint = "write it like [modules.example.org, \"*.example.org\", \"localhost:8080\"]"
 			c.list(n, "allow_hosts", hint, func(item *yaml.Node) {
 				host := c.text(item, "a host")
 				if err := (sandbox.Widening{Hosts: []string{host}}).Check(); err != nil {

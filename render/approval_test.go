@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	corpora "github.com/tidemark-sessions/tidemark/internal/hostile"
+	corpora "github.com/tidemark-sessions/tidemark/workshop/hostile"
 )
 
 func shownOf(t *testing.T, command string) string {

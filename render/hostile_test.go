@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
-	corpora "github.com/tidemark-sessions/tidemark/internal/hostile"
+	corpora "github.com/tidemark-sessions/tidemark/workshop/hostile"
 )
 
 // The hostile corpus is that of package hostile, with documents around it.

@@ -22,5 +22,5 @@ trap 'rm -rf "$built"' EXIT
 
 # What is measured is what is there now, stripped as it is shipped.
 "$go" build -trimpath -ldflags "-s -w" -o "$built/tidemark" ./cmd/tidemark
-"$go" build -o "$built/bench" ./internal/bench
+"$go" build -o "$built/bench" ./workshop/bench
 "$built/bench" -program "$built/tidemark" "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `make crash` runs: the trials of internal/crash and the in-memory
+# What `make crash` runs: the trials of workshop/crash and the in-memory
 # crashing file system, in one table. It takes minutes, needs root for what
 # mounts something, says what it skipped, and exits with 1 when a promise was
 # broken.
@@ -19,7 +19,7 @@ STATES=${TIDEMARK_CRASH_STATES:-1000000}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 ${GO:-go} build -o "$work/tidemark" ./cmd/tidemark
-${GO:-go} build -o "$work/crash" ./internal/crash
+${GO:-go} build -o "$work/crash" ./workshop/crash
 
 failed=0
 head=""

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/internal/hostile"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/workshop/hostile"
 )
 
 // foreign is what stands in a page that none of its own templates wrote.

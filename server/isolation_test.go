@@ -11,8 +11,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
-	"github.com/tidemark-sessions/tidemark/internal/pgtest"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
 // requests is how many requests the matrix makes: enough for every route with

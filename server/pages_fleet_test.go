@@ -14,10 +14,10 @@ import (
 	"unicode"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/internal/hostile"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
+	"github.com/tidemark-sessions/tidemark/workshop/hostile"
 )
 
 // withFleetPages lets browsers in.

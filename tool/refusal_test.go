@@ -8,7 +8,7 @@ import (
 )
 
 func TestWhatTheSandboxRefusedIsSaid(t *testing.T) {
-	p := sandbox.Policy{Root: "/home/ada/src/tide", Home: "/home/ada", Hide: []string{"/home/ada/.local/share/tidemark"}, Hosts: []string{"proxy.golang.org"}}
+	p := sandbox.Policy{Root: "/home/ada/src/tide", Home: "/home/ada", Hide: []string{"/home/ada/.local/share/tidemark"}, Hosts: []string{"modules.example.org"}}
 	off := p
 	off.Hosts = nil
 	for _, c := range []struct {
@@ -17,13 +17,13 @@ func TestWhatTheSandboxRefusedIsSaid(t *testing.T) {
 		want          string // "": nothing of the sandbox
 	}{
 		{off, "curl https://example.com", "curl: (6) Could not resolve host: example.com", `["example.com"]`},
-		{off, "go get rsc.io/quote", `go: module rsc.io/quote: Get "https://proxy.golang.org/x": dial tcp: lookup proxy.golang.org on [::1]:53: connection refused`, `["proxy.golang.org"]`},
-		{off, "npm i left-pad", "npm ERR! request to https://registry.npmjs.org/left-pad failed, reason: getaddrinfo EAI_AGAIN registry.npmjs.org", `["registry.npmjs.org"]`},
+		{off, "go get rsc.io/quote", `go: module rsc.io/quote: Get "https://modules.example.org/x": dial tcp: lookup modules.example.org on [::1]:53: connection refused`, `["modules.example.org"]`},
+		{off, "npm i left-pad", "npm ERR! request to https://packages.example.org/left-pad failed, reason: getaddrinfo EAI_AGAIN packages.example.org", `["packages.example.org"]`},
 		{off, "pip install x", "Failed to establish a new connection: [Errno -3] Temporary failure in name resolution", `["HOST"]`},
 		{off, "ssh git@host", "ssh: Could not resolve hostname host: Temporary failure in name resolution", `allow_hosts`},
 		{p, "curl https://example.com", "curl: (56) CONNECT tunnel failed, response 403", `["example.com"]`},
-		{p, "x", `the sandbox does not allow the host "sum.golang.org:443": dial tcp`, `["sum.golang.org"]`},
-		{p, "go mod download", "dial tcp proxy.golang.org:443: i/o timeout", ""},
+		{p, "x", `the sandbox does not allow the host "sums.example.org:443": dial tcp`, `["sums.example.org"]`},
+		{p, "go mod download", "dial tcp modules.example.org:443: i/o timeout", ""},
 		{p, "cat ~/.ssh/id", "cat: /home/ada/.ssh/id: No such file or directory", `["/home/ada/.ssh"]`},
 		{p, "echo x >~/.bashrc", "bash: line 1: /home/ada/.bashrc: Read-only file system", `["/home/ada/.bashrc"]`},
 		{p, "echo x >/data/x", "/usr/bin/bash: line 18: /data/x: Permission denied", `["/data"]`},

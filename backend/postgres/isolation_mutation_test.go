@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
-	"github.com/tidemark-sessions/tidemark/internal/pgtest"
+	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
 // The test of the test: each single thing that keeps rows apart is taken away

@@ -16,7 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tidemark-sessions/tidemark/internal/pgtest"
+	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
 // The proof is by comparison: each statement is run in the world with

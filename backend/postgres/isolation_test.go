@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
-	"github.com/tidemark-sessions/tidemark/internal/pgtest"
+	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
 // template is a world with everybody in it. Autovacuum would make plans differ.

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/internal/pgtest"
+	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
 // tell runs statements, as whom the URL says.

@@ -93,7 +93,7 @@ func TestAMachineThatCanEnforceNothingIsSaid(t *testing.T) {
 		}
 		return nil, nil
 	}
-	a.config.Sandbox = sandboxSettings{Hosts: []string{"proxy.golang.org"}, Write: []string{"/data"}}
+	a.config.Sandbox = sandboxSettings{Hosts: []string{"modules.example.org"}, Write: []string{"/data"}}
 	f := a.fenceOf(project, "", nil)
 	if f.sandbox == nil || len(f.sandbox.Policy().Hosts) > 0 || !slices.Equal(f.sandbox.Policy().Write, []string{"/data"}) || !strings.HasPrefix(f.says, "Hosts cannot be allowed here") {
 		t.Errorf("%+v", f)

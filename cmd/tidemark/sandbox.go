@@ -31,7 +31,7 @@ HOST is NAME, *.NAME or NAME:PORT, without a port for 80 and 443, and is reached
 programs that use HTTP_PROXY and HTTPS_PROXY. The exit code is that of the program;
 126 says that it could not be started. tidemark doctor says what this machine can
 enforce.`,
-		Example: "  tidemark sandbox -- make test\n  tidemark sandbox --allow-host proxy.golang.org --allow-host sum.golang.org -- go mod download\n  tidemark sandbox --allow-write ../build -- make install",
+		Example: "  tidemark sandbox -- make test\n  tidemark sandbox --allow-host modules.example.org --allow-host sums.example.org -- go mod download\n  tidemark sandbox --allow-write ../build -- make install",
 		Args:    usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for i, dir := range more.Write {

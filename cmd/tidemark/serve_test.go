@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidemark-sessions/tidemark/internal/pgtest"
+	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
 // teamHome is a home folder in which the program is run.

@@ -29,7 +29,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/files"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
-	"github.com/tidemark-sessions/tidemark/internal/pgtest"
+	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
 // desk is a home with a store in it, and the program.

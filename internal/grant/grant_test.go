@@ -199,7 +199,7 @@ func TestAFileThatIsNotTrustedGrantsNothing(t *testing.T) {
 
 func TestAWideningIsForAllSessionsOfOneProject(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
-	w := sandbox.Widening{Hosts: []string{"proxy.golang.org"}, Write: []string{"/data"}}
+	w := sandbox.Widening{Hosts: []string{"modules.example.org"}, Write: []string{"/data"}}
 	tide := grant.Open(dir, "1000").For("/src/tide")
 	for range 2 {
 		if err := tide.Widen(ctx, w); err != nil {
@@ -220,7 +220,7 @@ func TestAWideningIsForAllSessionsOfOneProject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(b), "proxy.golang.org", "evil.example.org")), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(b), "modules.example.org", "evil.example.org")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := tide.Widenings(); len(got) != 0 {

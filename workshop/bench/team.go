@@ -16,10 +16,10 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
-	"github.com/tidemark-sessions/tidemark/internal/pgtest"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
 // The names of what a team's store stands beside, and its own.

@@ -37,10 +37,10 @@ func everyPart() ([]part, error) {
 	return slices.Concat(crashParts(), scheduleParts(), isolationParts(), hostileParts(), fuzz, loadParts(), benchParts()), nil
 }
 
-// crash is a trial of internal/crash.
+// crash is a trial of workshop/crash.
 func crash(trial, backend string, flags ...string) func(int64) invocation {
 	return func(n int64) invocation {
-		args := append([]string{"go", "run", "./internal/crash", trial, "-backend", backend}, flags...)
+		args := append([]string{"go", "run", "./workshop/crash", trial, "-backend", backend}, flags...)
 		return invocation{args: append(args, "-n", fmt.Sprint(n)), more: []string{"-json"}}
 	}
 }
@@ -198,7 +198,7 @@ func everyByte(n int64) invocation {
 
 func loadParts() []part {
 	return in("load", []part{{name: "load", what: "writers and followers over HTTP", short: 20, full: 200, command: func(n int64) invocation {
-		return invocation{more: []string{"-json"}, args: []string{"go", "run", "./internal/load", "-followers", fmt.Sprint(5 * n), "-writers", fmt.Sprint(n),
+		return invocation{more: []string{"-json"}, args: []string{"go", "run", "./workshop/load", "-followers", fmt.Sprint(5 * n), "-writers", fmt.Sprint(n),
 			"-entries", "40", "-drains", "3", "-kills", "3", "-cuts", "6"}}
 	}, read: ofLoad}})
 }

@@ -42,7 +42,7 @@ func pretended(name, does string) part {
 	}}
 }
 
-// kept is what internal/crash prints when nothing was lost.
+// kept is what workshop/crash prints when nothing was lost.
 const kept = `{"what":"SIGKILL","store":"sqlite","where":"real process","count":2,"acknowledged":12345,"lost":0,"doubled":0,"unreadable":0,"hand":0,"seconds":1,"note":"calm"}`
 
 // atRoot goes where go.mod is, as people do.

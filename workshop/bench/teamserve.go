@@ -13,7 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
-	"github.com/tidemark-sessions/tidemark/internal/nodes"
+	"github.com/tidemark-sessions/tidemark/workshop/nodes"
 )
 
 const (

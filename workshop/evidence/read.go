@@ -54,7 +54,7 @@ func objects[T any](out []byte) (all []T, notRun string, err error) {
 	return all, "", nil
 }
 
-// ofCrash reads the rows of internal/crash.
+// ofCrash reads the rows of workshop/crash.
 func ofCrash(p part, _ int64, out []byte) (rows []row, notRun string, err error) {
 	type found struct {
 		What, Store, Where, Note                             string
@@ -73,8 +73,8 @@ func ofCrash(p part, _ int64, out []byte) (rows []row, notRun string, err error)
 	return rows, notRun, err
 }
 
-// ofLoad reads the row of internal/load. The goal is about how late followers
-// are told while nothing is struck, so it is measured by internal/bench.
+// ofLoad reads the row of workshop/load. The goal is about how late followers
+// are told while nothing is struck, so it is measured by workshop/bench.
 func ofLoad(p part, _ int64, out []byte) (rows []row, notRun string, err error) {
 	type found struct {
 		Followers, Writers, Nodes, Drained, Killed, Cut int64
@@ -92,7 +92,7 @@ func ofLoad(p part, _ int64, out []byte) (rows []row, notRun string, err error) 
 	return rows, notRun, err
 }
 
-// ofBench reads the rows of internal/bench.
+// ofBench reads the rows of workshop/bench.
 func ofBench(_ part, _ int64, out []byte) (rows []row, notRun string, err error) {
 	type found struct {
 		Goal, Work, Time, Beside, Ratio, Wanted, Met string

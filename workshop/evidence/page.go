@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidemark-sessions/tidemark/internal/machine"
+	"github.com/tidemark-sessions/tidemark/workshop/machine"
 )
 
 // section is one chapter of the page.
@@ -234,7 +234,7 @@ func fuzzTable(all []shown, commit string) string {
 }
 
 // beside are the limits and the others that a reader wants to see the program
-// beside, as internal/bench names them.
+// beside, as workshop/bench names them.
 var beside = []string{"write + fdatasync", "pread", "SQLite", "INSERT", "pgbench", "node", "parse", "copy", "herdctl", "rg", "readdir", "round trip", "bare client"}
 
 // benchTables shows what stands beside a limit or beside others, and the goals

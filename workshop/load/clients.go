@@ -15,7 +15,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
-	"github.com/tidemark-sessions/tidemark/internal/nodes"
+	"github.com/tidemark-sessions/tidemark/workshop/nodes"
 )
 
 // Clients that were refused come again, to another node, after a pause that

@@ -7,7 +7,7 @@
 // none for what is not there. It has a private PostgreSQL and real `tidemark serve`
 // processes, and touches nothing that it did not start.
 //
-//	go run ./internal/load -followers 1000 -writers 200
+//	go run ./workshop/load -followers 1000 -writers 200
 //
 // It prints one row of a table, or with -json an object. The exit code is 1 when a promise was broken,
 // and 0 with "skipped: reason" where there is no PostgreSQL.

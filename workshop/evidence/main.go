@@ -8,10 +8,10 @@
 // was. A part that failed is shown as failed, the others go on, and the exit
 // code is 1.
 //
-//	go run ./internal/evidence -short -doc docs/evidence.md       minutes
-//	go run ./internal/evidence -doc docs/evidence.md              hours
-//	go run ./internal/evidence -share 0.1 -only crash,sql         a tenth of some
-//	go run ./internal/evidence -list
+//	go run ./workshop/evidence -short -doc docs/evidence.md       minutes
+//	go run ./workshop/evidence -doc docs/evidence.md              hours
+//	go run ./workshop/evidence -share 0.1 -only crash,sql         a tenth of some
+//	go run ./workshop/evidence -list
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tidemark-sessions/tidemark/internal/machine"
+	"github.com/tidemark-sessions/tidemark/workshop/machine"
 )
 
 func main() {

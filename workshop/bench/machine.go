@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/tidemark-sessions/tidemark/internal/machine"
+	"github.com/tidemark-sessions/tidemark/workshop/machine"
 )
 
 // surroundings are where and when a part was measured.

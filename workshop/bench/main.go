@@ -5,7 +5,7 @@
 //
 // It keeps its data below a temporary directory and removes it.
 //
-//	go run ./internal/bench -quick -program bin/tidemark
+//	go run ./workshop/bench -quick -program bin/tidemark
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tidemark-sessions/tidemark/internal/machine"
+	"github.com/tidemark-sessions/tidemark/workshop/machine"
 )
 
 func main() {

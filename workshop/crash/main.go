@@ -6,12 +6,12 @@
 // acknowledged before it. It never repairs anything and never touches a store
 // that it did not make.
 //
-//	go run ./internal/crash kill -backend files -n 1000
-//	go run ./internal/crash power -backend sqlite -fs ext4 -n 100    (root)
-//	go run ./internal/crash full -backend files                      (root)
-//	go run ./internal/crash lease -backend sqlite -n 10000
-//	go run ./internal/crash chat -backend sqlite -n 1000
-//	go run ./internal/crash fleet -backend sqlite -n 300
+//	go run ./workshop/crash kill -backend files -n 1000
+//	go run ./workshop/crash power -backend sqlite -fs ext4 -n 100    (root)
+//	go run ./workshop/crash full -backend files                      (root)
+//	go run ./workshop/crash lease -backend sqlite -n 10000
+//	go run ./workshop/crash chat -backend sqlite -n 1000
+//	go run ./workshop/crash fleet -backend sqlite -n 300
 //
 // Each prints one row of a table, or with -json an object. The exit code is 1
 // when a promise was broken, and 0 with "skipped: reason" where the machine

@@ -14,8 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tidemark-sessions/tidemark/internal/nodes"
-	"github.com/tidemark-sessions/tidemark/internal/pgtest"
+	"github.com/tidemark-sessions/tidemark/workshop/nodes"
+	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
 // trial is one run.
