@@ -15,15 +15,24 @@ import (
 // changes here who may do what, and every few seconds for what was changed at
 // another server.
 
-// accessChanges tells those who wait that somebody may do more or less than
-// before.
-type accessChanges struct {
+// Access says whether somebody who was let in may go on, and tells those who
+// wait that somebody may do more or less than before.
+type Access struct {
+	auth    Authenticator
+	recheck time.Duration // how often what stays open proves again whose it is
+
 	mu   sync.Mutex
 	next chan struct{}
 }
 
-// wait returns a channel that is closed with the next change.
-func (a *accessChanges) wait() <-chan struct{} {
+// NewAccess returns the Access of those whom auth knows, who are asked again
+// after each recheck.
+func NewAccess(auth Authenticator, recheck time.Duration) *Access {
+	return &Access{auth: auth, recheck: recheck}
+}
+
+// Wait returns a channel that is closed with the next change.
+func (a *Access) Wait() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.next == nil {
@@ -32,7 +41,14 @@ func (a *accessChanges) wait() <-chan struct{} {
 	return a.next
 }
 
-func (a *accessChanges) tell() {
+// Waiting reports whether anything waits for a change.
+func (a *Access) Waiting() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.next != nil
+}
+
+func (a *Access) tell() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.next != nil {
@@ -44,12 +60,12 @@ func (a *accessChanges) tell() {
 // forgetter is an Authenticator that remembers who somebody is for a while.
 type forgetter interface{ Forget() }
 
-// accessChanged makes everything that is open prove itself again.
-func (s *Server) accessChanged() {
-	if f, ok := s.o.Auth.(forgetter); ok {
+// Changed makes everything that is open prove itself again.
+func (a *Access) Changed() {
+	if f, ok := a.auth.(forgetter); ok {
 		f.Forget()
 	}
-	s.access.tell()
+	a.tell()
 }
 
 // changesAccess reports whether a call that was done may have changed who may
@@ -62,17 +78,17 @@ func changesAccess(r *http.Request) bool {
 // began: whoever asks again is told what is right now.
 var errOtherRights = away("what the caller may do has changed; ask again")
 
-// whileAllowed returns the request with a context that ends when its caller may
+// WhileAllowed returns the request with a context that ends when its caller may
 // not go on, with the reason as its cause. One that stays open is watched from
 // the first; any other once it takes longer than a look is due: whoever reads a
 // large answer slowly reads what there is now.
-func (s *Server) whileAllowed(r *http.Request, staysOpen bool) (_ *http.Request, end func()) {
+func (a *Access) WhileAllowed(r *http.Request, staysOpen bool) (_ *http.Request, end func()) {
 	ctx, stop := context.WithCancelCause(r.Context())
 	watch := func() {
-		every := time.NewTicker(s.o.Limits.Recheck)
+		every := time.NewTicker(a.recheck)
 		defer every.Stop()
 		for first := !staysOpen; ; first = false {
-			changed := s.access.wait()
+			changed := a.Wait()
 			if !first {
 				select {
 				case <-ctx.Done():
@@ -81,13 +97,13 @@ func (s *Server) whileAllowed(r *http.Request, staysOpen bool) (_ *http.Request,
 				case <-every.C:
 				}
 			}
-			if err := s.mayGoOn(r, CallerOf(ctx), Reader); err != nil {
+			if err := a.MayGoOn(r, CallerOf(ctx), Reader); err != nil {
 				stop(err)
 				return
 			}
 		}
 	}
-	later := s.o.Limits.Recheck
+	later := a.recheck
 	if staysOpen {
 		later = 0
 	}
@@ -98,14 +114,17 @@ func (s *Server) whileAllowed(r *http.Request, staysOpen bool) (_ *http.Request,
 	}
 }
 
-// mayGoOn asks again who made a request. A token that was revoked, or whose
+// recheckPatience is how long it may take to find out who somebody is by now.
+const recheckPatience = 30 * time.Second
+
+// MayGoOn asks again who made a request. A token that was revoked, or whose
 // tenant or user was suspended, ends what was begun with it, and so does a
 // workspace that somebody is not in any more: what is open was opened with it.
 // That nobody can be asked just now ends nothing.
-func (s *Server) mayGoOn(r *http.Request, was Caller, need Role) error {
-	ctx, stop := context.WithTimeout(r.Context(), closePatience)
+func (a *Access) MayGoOn(r *http.Request, was Caller, need Role) error {
+	ctx, stop := context.WithTimeout(r.Context(), recheckPatience)
 	defer stop()
-	now, err := s.o.Auth.Authenticate(r.WithContext(ctx))
+	now, err := a.auth.Authenticate(r.WithContext(ctx))
 	if was.User == was.Tenant {
 		now.User = now.Tenant // it is about what the tenant itself owns
 	}

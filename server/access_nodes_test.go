@@ -242,9 +242,7 @@ func TestWhoMayNotGoOnLosesWhatIsOpenAtEveryServer(t *testing.T) {
 				switch stream {
 				case "a long poll": // it answers at its end
 					eventually(t, "it waits", func() bool {
-						p.there.access.mu.Lock()
-						defer p.there.access.mu.Unlock()
-						return p.there.access.next != nil
+						return p.there.access.Waiting()
 					})
 				case "a long export", "a tool of MCP":
 					<-p.there.busy

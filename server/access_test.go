@@ -107,9 +107,9 @@ func TestWhoLosesWhatTheyMayLosesTheirStreamsWithTheChange(t *testing.T) {
 				b, _ := io.ReadAll(res.Body)
 				answer <- string(b)
 			}()
-			eventually(t, "it waits", func() bool { s.access.mu.Lock(); defer s.access.mu.Unlock(); return s.access.next != nil })
+			eventually(t, "it waits", s.access.Waiting)
 			auth.change(wA, f)
-			s.accessChanged()
+			s.access.Changed()
 			want := c.changed
 			switch what {
 			case "another user", "no role any more":
@@ -134,7 +134,7 @@ func TestACallThatChangesWhoMayDoWhatIsFeltAtOnce(t *testing.T) {
 	s := newTestServer(t, func(o *Options) { o.Auth, o.Limits.Recheck = auth, time.Hour })
 	f := s.follow(t, wA, newSession(t, s, wA, "tides", "hello")+"/entries/stream", "")
 	defer f.close()
-	eventually(t, "it waits", func() bool { s.access.mu.Lock(); defer s.access.mu.Unlock(); return s.access.next != nil })
+	eventually(t, "it waits", s.access.Waiting)
 	auth.change(wA, func(c *Caller) { c.Role = "" })
 	s.call(t, "op", "POST", "/api/v1/tenants", `{"name":"new"}`).want(t, 201)
 	for {

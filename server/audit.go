@@ -116,7 +116,7 @@ func (s *Server) writeAudits(tenant string) {
 	for {
 		select {
 		case <-time.After(pause):
-		case <-s.draining:
+		case <-s.shutdown.Begun():
 			if pause > auditLinger {
 				time.Sleep(auditLinger) // the store is away: do not spin
 			}
@@ -257,7 +257,7 @@ func (s *Server) audited(routes *http.ServeMux, next http.Handler) http.Handler 
 		ctx := r.Context()
 		defer func() {
 			if out.status < 400 && changes(r, route) && changesAccess(r) {
-				s.accessChanged()
+				s.access.Changed()
 			}
 		}()
 		if s.o.NoAudit || CallerOf(ctx).Tenant == "" {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/store"
-	"github.com/tidemark-sessions/tidemark/web"
 )
 
 const (
@@ -181,44 +180,44 @@ func cookieOf(r *http.Request) string {
 	return found[0].Value
 }
 
-// ServeHTTP answers /signin: a page that says how, /signin?code=CODE, and a
+// ServeSignIn answers /signin: a page that says how, /signin?code=CODE, and a
 // token that somebody typed into its form.
-func (a *LocalAuth) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *LocalAuth) ServeSignIn(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
 	switch {
 	case r.URL.Path != "/signin":
-		signInPage(w, http.StatusNotFound, web.SignInView{Token: true})
+		show(w, http.StatusNotFound, SignInView{Token: true})
 	case r.Method == http.MethodPost:
-		a.takeToken(w, r)
+		a.takeToken(w, r, show)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD, POST")
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	case !r.URL.Query().Has("code"):
-		signInPage(w, http.StatusOK, web.SignInView{Token: true})
+		show(w, http.StatusOK, SignInView{Token: true})
 	case !a.usable || !a.redeem(r.URL.Query().Get("code")):
-		signInPage(w, http.StatusUnauthorized, web.SignInView{Token: true, Wrong: "link"})
+		show(w, http.StatusUnauthorized, SignInView{Token: true, Wrong: "link"})
 	default:
 		a.letIn(w, r)
-		signInPage(w, http.StatusOK, web.SignInView{Done: true})
+		show(w, http.StatusOK, SignInView{Done: true})
 	}
 }
 
 // takeToken lets somebody in who typed the token. A page of another origin
 // cannot: it would choose who its visitors are here.
-func (a *LocalAuth) takeToken(w http.ResponseWriter, r *http.Request) {
+func (a *LocalAuth) takeToken(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
 	if http.NewCrossOriginProtection().Check(r) != nil {
-		signInPage(w, http.StatusForbidden, web.SignInView{Token: true, Wrong: "origin"})
+		show(w, http.StatusForbidden, SignInView{Token: true, Wrong: "origin"})
 		return
 	}
 	address := addressOf(r)
 	if a.tries.tooMany(address) {
 		w.Header().Set("Retry-After", "5")
-		signInPage(w, http.StatusTooManyRequests, web.SignInView{Token: true, Wrong: "often"})
+		show(w, http.StatusTooManyRequests, SignInView{Token: true, Wrong: "often"})
 		return
 	}
 	sum := sha256.Sum256([]byte(strings.TrimSpace(r.PostFormValue("token"))))
 	if subtle.ConstantTimeCompare(sum[:], a.token[:]) != 1 || !a.usable {
 		a.tries.add(address)
-		signInPage(w, http.StatusUnauthorized, web.SignInView{Token: true, Wrong: "token"})
+		show(w, http.StatusUnauthorized, SignInView{Token: true, Wrong: "token"})
 		return
 	}
 	a.letIn(w, r)
@@ -232,4 +231,20 @@ func (a *LocalAuth) letIn(w http.ResponseWriter, r *http.Request) {
 		c.Name, c.Secure = secureCookieName, true
 	}
 	http.SetCookie(w, c)
+}
+
+// SignOut makes the browser forget who it is, and its cookie void where SetUsers
+// said that this can be kept.
+func (a *LocalAuth) SignOut(w http.ResponseWriter, r *http.Request) error {
+	if value := cookieOf(r); a.users != nil && a.cookieHolds(value) {
+		if err := a.users.SignOut(r.Context(), value, a.now().Add(cookieLife)); err != nil {
+			return err
+		}
+	}
+	c := &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+	if r.TLS != nil {
+		c.Name, c.Secure = secureCookieName, true
+	}
+	http.SetCookie(w, c)
+	return nil
 }

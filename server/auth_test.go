@@ -358,7 +358,7 @@ func signIn(a *LocalAuth, code string, secure bool) *http.Response {
 		r.TLS = &tls.ConnectionState{}
 	}
 	w := httptest.NewRecorder()
-	a.ServeHTTP(w, r)
+	a.ServeSignIn(w, r, func(w http.ResponseWriter, status int, _ SignInView) { w.WriteHeader(status) })
 	return w.Result()
 }
 

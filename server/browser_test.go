@@ -48,18 +48,18 @@ func (d doors) Authenticate(r *http.Request) (Caller, error) {
 	return Caller{}, tidemark.ErrDenied
 }
 
-func (d doors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d doors) ServeSignIn(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
 	sum := sha256.Sum256([]byte(r.URL.Query().Get("code")))
 	for _, a := range d {
 		a.mu.Lock()
 		_, mine := a.codes[sum]
 		a.mu.Unlock()
 		if mine {
-			a.ServeHTTP(w, r)
+			a.ServeSignIn(w, r, show)
 			return
 		}
 	}
-	d["a"].ServeHTTP(w, r)
+	d["a"].ServeSignIn(w, r, show)
 }
 
 func (d doors) SignOut(w http.ResponseWriter, r *http.Request) error { return d["a"].SignOut(w, r) }

@@ -108,7 +108,7 @@ func TestWhoGuessesTokensLocksOutNobodyElsewhere(t *testing.T) {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.RemoteAddr = from
 		w := httptest.NewRecorder()
-		local.ServeHTTP(w, r)
+		local.ServeSignIn(w, r, showSignIn)
 		return w.Code
 	}
 	for range failuresAtOnce {

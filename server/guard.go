@@ -50,7 +50,7 @@ func (s *Server) guarded(calls, pages http.Handler) http.Handler {
 			return
 		case r.URL.Path == "/signin" || strings.HasPrefix(r.URL.Path, "/signin/"):
 			r.Body = http.MaxBytesReader(w, r.Body, smallBody)
-			s.o.SignIn.ServeHTTP(w, r)
+			s.o.SignIn.ServeSignIn(w, r, showSignIn)
 			return
 		}
 		refuse := func(err error) {
@@ -136,7 +136,7 @@ func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.H
 	}
 	if r.URL.Path != socketPath { // which asks again itself
 		var end func()
-		r, end = s.whileAllowed(r, isStream(r) || r.URL.Path == mcpPath)
+		r, end = s.access.WhileAllowed(r, isStream(r) || r.URL.Path == mcpPath)
 		defer end()
 	}
 	next.ServeHTTP(w, r)

@@ -33,7 +33,9 @@ func requests(t testing.TB, few int) int {
 // noDoor is a SignIn that lets nobody in: pages are asked for with a token.
 type noDoor struct{}
 
-func (noDoor) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+func (noDoor) ServeSignIn(w http.ResponseWriter, _ *http.Request, _ ShowSignIn) {
+	w.WriteHeader(http.StatusNoContent)
+}
 func (noDoor) SignOut(http.ResponseWriter, *http.Request) error { return nil }
 
 // serverOf serves a world to everybody in it.

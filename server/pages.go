@@ -18,15 +18,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/web"
 )
 
-// SignIn lets people in with a browser.
-type SignIn interface {
-	// ServeHTTP answers below /signin: a form, a link, what an issuer sends
-	// back. It sets the cookie that Authenticate then takes.
-	http.Handler
-	// SignOut makes the browser forget who it is, and its cookie void.
-	SignOut(http.ResponseWriter, *http.Request) error
-}
-
 // view is what a page shows: a value that its template takes, and that goes out
 // as JSON when that was asked for.
 type view struct {

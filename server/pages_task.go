@@ -76,7 +76,7 @@ func (s *Server) begin(ctx context.Context, name string, run func(ctx context.Co
 	go func() {
 		defer stop()
 		select {
-		case <-s.draining:
+		case <-s.shutdown.Begun():
 			stop()
 		case <-t.done:
 		}

@@ -47,7 +47,7 @@ func away(detail string) error {
 
 func (s *Server) ready(ctx context.Context) error {
 	select {
-	case <-s.draining:
+	case <-s.shutdown.Begun():
 		return away("the server is going down")
 	default:
 	}
@@ -65,15 +65,12 @@ func (s *Server) ready(ctx context.Context) error {
 
 // Drain ends streams, so that a server that goes down need not wait for them.
 // Readiness is gone at once, for whoever balances load.
-func (s *Server) Drain() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-s.draining:
-	default:
-		close(s.draining)
-	}
-}
+func (s *Server) Drain() { s.shutdown.Begin() }
+
+// Wait returns when every conversation is closed, or ctx ends. It is called
+// after Drain: a server that goes down does not know of connections that became
+// WebSockets.
+func (s *Server) Wait(ctx context.Context) error { return s.shutdown.Wait(ctx) }
 
 // backendCalls answers clients that bring their own rules: who may read reads,
 // who may write writes, and nobody but the operator touches what says who may

@@ -136,12 +136,11 @@ type Server struct {
 	boots  boots      // what is written down with each change
 	reads  seldom     // who read the audit log
 
-	access accessChanges // who may do what
+	access *Access // who may do what
 
 	tasks tasks // what pages began and do not wait for
 
-	sockets  sync.WaitGroup
-	draining chan struct{} // closed when no more requests are taken
+	shutdown *Shutdown
 }
 
 // New returns a Server.
@@ -156,7 +155,7 @@ func New(o Options) (*Server, error) {
 		o.CursorKey = newCursorKey()
 	}
 	o.Limits = o.Limits.withDefaults()
-	s := &Server{o: o, mux: http.NewServeMux(), pages: http.NewServeMux(), stores: make(map[string]*opened), draining: make(chan struct{}), metrics: newMetrics(o.Version)}
+	s := &Server{o: o, mux: http.NewServeMux(), pages: http.NewServeMux(), stores: make(map[string]*opened), shutdown: NewShutdown(), access: NewAccess(o.Auth, o.Limits.Recheck), metrics: newMetrics(o.Version)}
 	s.api = humago.New(s.mux, config(o.Version))
 	s.sessionRoutes()
 	s.entryRoutes()

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/web"
 )
 
 const (
@@ -95,8 +94,8 @@ func (a *OIDCSignIn) callback(r *http.Request) string {
 	return base + "/signin/callback"
 }
 
-// ServeHTTP answers below /signin.
-func (a *OIDCSignIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeSignIn answers below /signin.
+func (a *OIDCSignIn) ServeSignIn(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		w.WriteHeader(http.StatusMethodNotAllowed)
@@ -104,22 +103,22 @@ func (a *OIDCSignIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.URL.Path {
 	case "/signin":
-		a.page(w, http.StatusOK, "")
+		a.page(w, show, http.StatusOK, "")
 	case "/signin/start":
-		a.start(w, r)
+		a.start(w, r, show)
 	case "/signin/callback":
-		a.finish(w, r)
+		a.finish(w, r, show)
 	default:
-		a.page(w, http.StatusNotFound, "")
+		a.page(w, show, http.StatusNotFound, "")
 	}
 }
 
-func (a *OIDCSignIn) page(w http.ResponseWriter, status int, wrong string) {
+func (a *OIDCSignIn) page(w http.ResponseWriter, show ShowSignIn, status int, wrong string) {
 	name := a.o.Auth.o.Issuer
 	if u, err := url.Parse(name); err == nil {
 		name = u.Host
 	}
-	signInPage(w, status, web.SignInView{Issuer: name, Wrong: wrong})
+	show(w, status, SignInView{Issuer: name, Wrong: wrong})
 }
 
 // flow is what a browser brings back from the issuer: that it left from here,
@@ -132,12 +131,12 @@ type flow struct {
 }
 
 // start sends a browser to the issuer.
-func (a *OIDCSignIn) start(w http.ResponseWriter, r *http.Request) {
+func (a *OIDCSignIn) start(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
 	f := flow{State: rand.Text(), Nonce: rand.Text(), Verifier: rand.Text() + rand.Text(), Until: a.now().Add(flowLife)}
 	challenge := sha256.Sum256([]byte(f.Verifier))
 	door, err := url.Parse(a.o.Auth.doors.Authorize)
 	if err != nil {
-		a.page(w, http.StatusBadGateway, "issuer")
+		a.page(w, show, http.StatusBadGateway, "issuer")
 		return
 	}
 	q := door.Query()
@@ -155,18 +154,18 @@ func (a *OIDCSignIn) start(w http.ResponseWriter, r *http.Request) {
 }
 
 // finish takes a browser back from the issuer.
-func (a *OIDCSignIn) finish(w http.ResponseWriter, r *http.Request) {
+func (a *OIDCSignIn) finish(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
 	q := r.URL.Query()
 	var f flow
 	known := a.unsigned(flowCookie, a.cookie(r, flowCookie), &f) && a.now().Before(f.Until)
 	a.setCookie(w, r, flowCookie, "", -1, http.SameSiteLaxMode)
 	if !known || subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(f.State)) != 1 {
-		a.page(w, http.StatusUnauthorized, "state")
+		a.page(w, show, http.StatusUnauthorized, "state")
 		return
 	}
 	if from := q.Get("iss"); from != "" && !a.ids.o.Entra && from != a.ids.issuer || q.Get("error") != "" || q.Get("code") == "" {
 		note(r.Context(), "refused", "issuer: "+q.Get("error"))
-		a.page(w, http.StatusUnauthorized, "issuer")
+		a.page(w, show, http.StatusUnauthorized, "issuer")
 		return
 	}
 	caller, err := a.exchange(r.Context(), q.Get("code"), a.callback(r), f)
@@ -174,19 +173,19 @@ func (a *OIDCSignIn) finish(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 	case problem(err).Status >= http.StatusInternalServerError:
 		note(r.Context(), "error", err.Error())
-		a.page(w, http.StatusServiceUnavailable, "away")
+		a.page(w, show, http.StatusServiceUnavailable, "away")
 		return
 	case errors.Is(err, errDeniedHere):
-		a.page(w, http.StatusForbidden, "denied")
+		a.page(w, show, http.StatusForbidden, "denied")
 		return
 	default:
 		note(r.Context(), "refused", err.Error())
-		a.page(w, http.StatusUnauthorized, "issuer")
+		a.page(w, show, http.StatusUnauthorized, "issuer")
 		return
 	}
 	value := a.signed(userCookie, signedInUser{Tenant: caller.Tenant, User: caller.User, Until: a.now().Add(userCookieLife), Nonce: rand.Text()})
 	a.setCookie(w, r, userCookie, value, int(userCookieLife.Seconds()), http.SameSiteStrictMode)
-	signInPage(w, http.StatusOK, web.SignInView{Done: true})
+	show(w, http.StatusOK, SignInView{Done: true})
 }
 
 // errDeniedHere is for somebody whom the issuer knows and we do not let in.

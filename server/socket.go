@@ -81,46 +81,16 @@ func withToken(r *http.Request, token string) *http.Request {
 	return r
 }
 
-// Wait returns when every conversation is closed, or ctx ends. It is called
-// after Drain: a server that goes down does not know of connections that became
-// WebSockets.
-func (s *Server) Wait(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		s.sockets.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// enter counts a connection that Wait waits for, unless the server drains.
-func (s *Server) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-s.draining:
-		return false
-	default:
-		s.sockets.Add(1)
-		return true
-	}
-}
-
 func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	if !s.ourOrigin(r) {
 		answerProblem(w, tidemark.ErrDenied)
 		return
 	}
-	if !s.enter() {
+	if !s.shutdown.Enter() {
 		answerProblem(w, away("the server is going down"))
 		return
 	}
-	defer s.sockets.Done()
+	defer s.shutdown.Leave()
 	// The origin was looked at above, by the names that this server has.
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{socketProtocol}, InsecureSkipVerify: true})
 	if err != nil {
@@ -160,7 +130,7 @@ func (k *socket) serve() (websocket.StatusCode, string) {
 	recheck := time.NewTicker(k.s.o.Limits.Recheck)
 	defer recheck.Stop()
 	for {
-		changed := k.s.access.wait()
+		changed := k.s.access.Wait()
 		again := false
 		select {
 		case m := <-inbox:
@@ -173,7 +143,7 @@ func (k *socket) serve() (websocket.StatusCode, string) {
 			again = true
 		case <-changed:
 			again = true
-		case <-k.s.draining:
+		case <-k.s.shutdown.Begun():
 			return websocket.StatusGoingAway, "the server is going down"
 		case <-k.ctx.Done():
 			switch cause := context.Cause(k.ctx); {
@@ -267,7 +237,7 @@ func (k *socket) tell(m api.SocketReply) error {
 func (k *socket) mayStay(proof *http.Request) error {
 	was := k.caller
 	was.Role = Writer // who may do more needs it for nothing here
-	return k.s.mayGoOn(proof.WithContext(k.ctx), was, Writer)
+	return k.s.access.MayGoOn(proof.WithContext(k.ctx), was, Writer)
 }
 
 // handle does one thing that the client asks for.

@@ -85,7 +85,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, follow func(ctx 
 				write("event: end\ndata: {}\n\n")
 			}
 			return
-		case <-s.draining:
+		case <-s.shutdown.Begun():
 			write(comeBack)
 			return
 		case <-ctx.Done():

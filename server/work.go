@@ -107,12 +107,12 @@ const abandonPatience = 20 * time.Second
 // knows whether it is there, and all others wait for a holder that lives and
 // does nothing. Where the process ends, that is seen by whoever comes next.
 func (s *Server) abandon(ctx context.Context, st *store.Store, id tidemark.SessionID) {
-	if !s.enter() {
+	if !s.shutdown.Enter() {
 		return
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), abandonPatience)
 	go func() {
-		defer s.sockets.Done()
+		defer s.shutdown.Leave()
 		defer stop()
 		for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 			if s.releaseOwn(ctx, st, id) == nil {
@@ -120,7 +120,7 @@ func (s *Server) abandon(ctx context.Context, st *store.Store, id tidemark.Sessi
 			}
 			select {
 			case <-time.After(pause + rand.N(pause)):
-			case <-s.draining:
+			case <-s.shutdown.Begun():
 				return
 			case <-ctx.Done():
 				return
