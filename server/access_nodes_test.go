@@ -39,11 +39,11 @@ func newNode(t *testing.T, db *postgres.Database, issuer string) *node {
 	const soon = 20 * time.Millisecond // of the seconds that it is in a server
 	tokens := ServiceTokens(n.users)
 	tokens.Fresh = soon
-	auth, err := OIDC(t.Context(), OIDCOptions{Issuer: issuer, Audience: ourAudience, Users: n.users, Fresh: soon, Now: now})
+	known, err := OIDC(t.Context(), OIDCOptions{Issuer: issuer, Audience: ourAudience, Users: n.users, Fresh: soon, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.in, err = SignInWith(OIDCSignInOptions{Auth: auth, ClientID: "pages", ClientSecret: "hush", Key: []byte(strings.Repeat("k", 32))}); err != nil {
+	if n.in, err = SignInWith(OIDCSignInOptions{Auth: known, ClientID: "pages", ClientSecret: "hush", Key: cookieKey}); err != nil {
 		t.Fatal(err)
 	}
 	h := &parrots{}
@@ -125,7 +125,7 @@ func newPair(t *testing.T, db *postgres.Database, here, there *node, name string
 	_, p.adminToken = token("", store.RoleAdmin)
 	_, p.adaToken = token(p.ada, store.RoleWriter)
 	p.bobTokenID, p.bobToken = token(p.bob, store.RoleWriter)
-	p.bobCookie = there.in.signed(userCookie, signedInUser{Tenant: p.tenant, User: p.bob, Until: time.Now().Add(time.Hour), Nonce: name})
+	p.bobCookie = signedCookie(cookieKey, "tidemark-user", map[string]any{"tenant": p.tenant, "user": p.bob, "until": time.Now().Add(time.Hour), "nonce": name})
 	p.share(t, `{"with":"workspace","workspace":"`+p.room+`"}`)
 	return p
 }
@@ -144,7 +144,7 @@ var openAnswers = map[string]func(*testing.T, *pair) *http.Request{
 	"the page of a session": func(t *testing.T, p *pair) *http.Request {
 		r := streamRequest(t, "GET", p.there.URL+"/sessions/"+p.shared+"/live", "", "")
 		r.Header.Del("Authorization")
-		r.AddCookie(&http.Cookie{Name: userCookie, Value: p.bobCookie})
+		r.AddCookie(&http.Cookie{Name: "tidemark-user", Value: p.bobCookie})
 		r.Header.Set("Sec-Fetch-Site", "same-origin")
 		return r
 	},
@@ -183,7 +183,7 @@ var accessEnds = map[string]func(*testing.T, *pair){
 	"signed out": func(t *testing.T, p *pair) {
 		r := streamRequest(t, "POST", p.here.URL+"/signout", "", "")
 		r.Header.Del("Authorization")
-		r.AddCookie(&http.Cookie{Name: userCookie, Value: p.bobCookie})
+		r.AddCookie(&http.Cookie{Name: "tidemark-user", Value: p.bobCookie})
 		r.Header.Set("Sec-Fetch-Site", "same-origin")
 		res, err := http.DefaultTransport.RoundTrip(r)
 		if err != nil || res.StatusCode != http.StatusSeeOther {
@@ -214,9 +214,9 @@ func concerns(cause, stream string) bool {
 }
 
 func TestWhoMayNotGoOnLosesWhatIsOpenAtEveryServer(t *testing.T) {
-	made, h := newDatabase(t), newHouse(t)
+	made, house := newDatabase(t), newIssuer(t)
 	here, there := connectTo(t, made, nil), connectTo(t, made, nil)
-	one := newNode(t, here, h.issuer.URL)
+	one := newNode(t, here, house.URL)
 	n := 0
 	for cause, change := range accessEnds {
 		for stream, open := range openAnswers {
@@ -225,7 +225,7 @@ func TestWhoMayNotGoOnLosesWhatIsOpenAtEveryServer(t *testing.T) {
 			}
 			n++
 			t.Run(cause+", "+stream, func(t *testing.T) {
-				p := newPair(t, here, one, newNode(t, there, h.issuer.URL), fmt.Sprint("tenant-", n))
+				p := newPair(t, here, one, newNode(t, there, house.URL), fmt.Sprint("tenant-", n))
 				ended := make(chan string, 1)
 				begun := make(chan struct{})
 				go func() {
@@ -265,11 +265,11 @@ func TestWhoMayNotGoOnLosesWhatIsOpenAtEveryServer(t *testing.T) {
 }
 
 func TestAConversationEndsAtEveryServerWithTheRightToHaveIt(t *testing.T) {
-	made, h := newDatabase(t), newHouse(t)
+	made, house := newDatabase(t), newIssuer(t)
 	here, there := connectTo(t, made, nil), connectTo(t, made, nil)
-	one := newNode(t, here, h.issuer.URL)
+	one := newNode(t, here, house.URL)
 	for i, cause := range []string{"out of the workspace", "user suspended", "tenant suspended", "role lowered", "token revoked", "token expired"} {
-		p := newPair(t, here, one, newNode(t, there, h.issuer.URL), fmt.Sprint("tenant-", i))
+		p := newPair(t, here, one, newNode(t, there, house.URL), fmt.Sprint("tenant-", i))
 		c := connect(t, p.there.testServer, p.bobToken)
 		c.say(api.SocketRequest{Type: api.SocketAttach, Session: p.own})
 		c.until(api.SocketAttached)

@@ -326,6 +326,9 @@ func auditsItself(r *http.Request) bool {
 	return slices.Contains([]string{"tokens", "tenants", "users", "workspaces"}, partOf(r.URL.Path))
 }
 
+// refusalPatience bounds one try to write down a refusal.
+const refusalPatience = 30 * time.Second
+
 // refusalEvery is how often it is written down that one and the same caller
 // was refused: whoever tries on should not fill the log.
 const refusalEvery = time.Minute
@@ -338,7 +341,7 @@ func AuditRefusals(users *store.Store) func(context.Context, Refusal) {
 		if why.Tenant == "" || !told.first(why, time.Now()) {
 			return
 		}
-		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), refusalPatience)
 		defer stop()
 		did := store.Audited{Who: why.User, Token: why.Token, Action: "sign-in", Thing: why.Why, Outcome: store.AuditRefused, Request: requestID(ctx)}
 		if err := users.Audit(ctx, why.Tenant, did); err != nil {

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"maps"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +52,9 @@ var backendByName = map[string]backendCall{
 	"share":     {serve: backendShare, writes: true},
 	"shared":    {serve: backendShared},
 }
+
+// backendNames are the calls that there are, in the order of the alphabet.
+func backendNames() []string { return slices.Sorted(maps.Keys(backendByName)) }
 
 // backendWrites reports whether a request to one of these calls asks for a
 // change, so that whoever lets it through can ask for more than a reader.

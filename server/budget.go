@@ -101,6 +101,10 @@ func (h *holding) release() {
 
 type holdingKey struct{}
 
+func withHolding(ctx context.Context, h *holding) context.Context {
+	return context.WithValue(ctx, holdingKey{}, h)
+}
+
 // weighed returns a body that is taken from the budgets of the request that ctx
 // belongs to, as it is read.
 func weighed(ctx context.Context, body io.Reader, by weights) io.Reader {

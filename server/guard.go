@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -126,7 +125,7 @@ func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.H
 	}
 	holds := limits.holding(caller)
 	defer holds.release()
-	r = r.WithContext(context.WithValue(withCaller(r.Context(), caller), holdingKey{}, holds))
+	r = r.WithContext(withHolding(withCaller(r.Context(), caller), holds))
 	r.Body = http.MaxBytesReader(w, r.Body, size)
 	if !bulk && r.Method != http.MethodGet && r.Method != http.MethodHead {
 		if err := whole(r); err != nil {

@@ -64,7 +64,7 @@ func routesOf(t testing.TB, s *Server) (all []route) {
 			all = append(all, r)
 		}
 	}
-	for call := range backendByName {
+	for _, call := range backendNames() {
 		for _, space := range []string{"", "/tenant"} {
 			all = append(all, route{method: "POST", path: space + api.BackendPath + call, call: call})
 		}

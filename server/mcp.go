@@ -8,9 +8,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// mcpPath is where other agents find the Model Context Protocol.
-const mcpPath = "/mcp"
-
 // MCP is what a handler of the Model Context Protocol gets to know. All of it is
 // asked with the context of a request, and is about whoever makes that request.
 type MCP struct {

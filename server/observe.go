@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +32,19 @@ type notes struct {
 }
 
 type notesKey struct{}
+
+func newNotes(r *http.Request) *notes { return &notes{id: newRequestID(r)} }
+
+func withNotes(ctx context.Context, n *notes) context.Context {
+	return context.WithValue(ctx, notesKey{}, n)
+}
+
+// all is what there is to say.
+func (n *notes) all() (id string, c Caller, attrs []slog.Attr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.id, n.caller, slices.Clone(n.attrs)
+}
 
 // note adds to the log line of the request that ctx belongs to.
 func note(ctx context.Context, key, value string) {
@@ -74,7 +88,6 @@ type recorder struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
-	id     string
 	before func(status int) // is told before the answer begins; nil: nobody is
 }
 
@@ -112,10 +125,11 @@ func (s *Server) watched(next http.Handler) http.Handler {
 	propagator := propagation.TraceContext{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := s.o.Now()
-		n := &notes{id: newRequestID(r)}
-		out := &recorder{ResponseWriter: w, id: n.id}
-		out.Header().Set("X-Request-Id", n.id)
-		ctx := propagator.Extract(context.WithValue(r.Context(), notesKey{}, n), propagation.HeaderCarrier(r.Header))
+		n := newNotes(r)
+		id, _, _ := n.all()
+		out := &recorder{ResponseWriter: w}
+		out.Header().Set("X-Request-Id", id)
+		ctx := propagator.Extract(withNotes(r.Context(), n), propagation.HeaderCarrier(r.Header))
 		ctx, span := tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer))
 		r = r.WithContext(ctx)
 		s.metrics.active.Add(1)
@@ -131,7 +145,7 @@ func (s *Server) watched(next http.Handler) http.Handler {
 				note(ctx, "panic", fmt.Sprint(p))
 				note(ctx, "stack", string(debug.Stack()))
 				if out.status == 0 {
-					answerProblem(out, &api.Problem{Status: 500, Title: "Internal Server Error", Code: "failed", Instance: n.id})
+					answerProblem(out, &api.Problem{Status: 500, Title: "Internal Server Error", Code: "failed", Instance: id})
 				}
 			}
 			s.metrics.active.Add(-1)
@@ -166,16 +180,15 @@ func (s *Server) tell(r *http.Request, out *recorder, n *notes, span trace.Span,
 		span.SetStatus(codes.Error, http.StatusText(status))
 	}
 	span.End()
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	id, caller, notes := n.all()
 	level := slog.LevelInfo
 	if status >= 500 {
 		level = slog.LevelError
 	}
-	attrs := append([]slog.Attr{slog.String("id", n.id), slog.String("method", r.Method), slog.String("route", route), slog.Int("status", status),
-		slog.Int64("bytes", out.bytes), slog.Duration("took", took), slog.String("tenant", n.caller.Tenant), slog.String("user", n.caller.User)}, n.attrs...)
-	if n.caller.Token != "" {
-		attrs = append(attrs, slog.String("token", n.caller.Token))
+	attrs := append([]slog.Attr{slog.String("id", id), slog.String("method", r.Method), slog.String("route", route), slog.Int("status", status),
+		slog.Int64("bytes", out.bytes), slog.Duration("took", took), slog.String("tenant", caller.Tenant), slog.String("user", caller.User)}, notes...)
+	if caller.Token != "" {
+		attrs = append(attrs, slog.String("token", caller.Token))
 	}
 	s.o.Log.LogAttrs(context.WithoutCancel(r.Context()), level, "request", attrs...)
 }

@@ -28,11 +28,14 @@ type tally struct {
 	used web.Used
 }
 
+// maxTallies bounds what is remembered of what sessions used.
+const maxTallies = 10_000
+
 func (t *tallies) get(caller Caller, session string) *tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	name := caller.Tenant + "/" + caller.User + "/" + session
-	if t.of == nil || len(t.of) >= maxRemembered {
+	if t.of == nil || len(t.of) >= maxTallies {
 		t.of = make(map[string]*tally)
 	}
 	if t.of[name] == nil {

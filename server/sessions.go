@@ -16,8 +16,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-const sessionsPath = "/api/v1/sessions"
-
 // maxTotal is how far a list is counted: nobody pages further by number, and
 // counting reads what it counts.
 const maxTotal = 10_000

@@ -22,7 +22,6 @@ import (
 // one who made the connection for as long as it stands.
 
 const (
-	socketPath     = "/api/v1/ws"
 	socketProtocol = "tidemark"
 	tokenProtocol  = "bearer." // and the token, for browsers, which can set no header
 )
