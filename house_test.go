@@ -31,7 +31,7 @@ var floors = map[string][]string{
 	"ground": {".", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml"},
 	"craft": {"internal/grant", "store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/console", "compact", "convert/...", "render", "model/...",
 		"tool", "api", "web"},
-	"work": {"chat", "runner", "fleet", "dispatch", "server", "mcp", "acp"},
+	"work": {"chat", "runner", "fleet", "dispatch", "server/...", "mcp", "acp"},
 	"roof": {"cmd/tidemark"},
 	// Programs and helpers that prove things about the rest. They may use
 	// everything, and nothing but tests may use them.
@@ -44,7 +44,9 @@ var neighbours = []struct{ from, to, reason string }{
 	{"model/...", "model", "a provider fulfils the contract of model"},
 	{"backend/remote", "api", "client and server share the wire types"},
 	{"backend/backendtest", "backend/memory", "memory is the model that the suite compares with"},
-	{"server", "web", "the server serves the pages"},
+	{"server", "server/...", "the server is wired from its rooms"},
+	{"server/...", "server/request", "every room of the server answers requests"},
+	{"server/auth", "server/auth/authtest", "tests of the doors have an issuer"},
 	{"fleet", "runner", "a job runs its agent"},
 	{"runner", "chat", "the built-in agent is a chat"},
 	{"acp", "chat", "an editor's agent is a chat"},
@@ -84,7 +86,7 @@ var tenants = map[string]string{
 	"github.com/riverqueue/":               "dispatch",
 	"github.com/danielgtaylor/":            "server",
 	"github.com/coder/websocket":           "server",
-	"github.com/coreos/":                   "server",
+	"github.com/coreos/":                   "server/auth",
 	"go.opentelemetry.io/":                 "server",
 	"github.com/rogpeppe/":                 "tests",
 	"github.com/google/go-cmp/":            "tests",
@@ -392,7 +394,7 @@ func imports(files []*ast.File) []string {
 
 // forTests says that a room is there for the tests of others.
 func (r room) forTests() bool {
-	return r.path == "backend/backendtest" || r.path == "model/modeltest" || floorOf(r.path) == "workshop"
+	return r.path == "backend/backendtest" || r.path == "model/modeltest" || r.path == "server/auth/authtest" || floorOf(r.path) == "workshop"
 }
 
 func groundIsPure(r room) (broken []string) {

@@ -26,6 +26,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -36,19 +38,19 @@ import (
 const patient = 30 * time.Second
 
 // doors let the users of two tenants in, each by links of their own.
-type doors map[string]*LocalAuth // by tenant
+type doors map[string]*auth.LocalAuth // by tenant
 
-func (d doors) Authenticate(r *http.Request) (Caller, error) {
+func (d doors) Authenticate(r *http.Request) (request.Caller, error) {
 	for tenant, a := range d {
 		if c, err := a.Authenticate(r); err == nil {
 			c.Name, c.Operator = "jo of "+tenant, tenant == "a"
 			return c, nil
 		}
 	}
-	return Caller{}, tidemark.ErrDenied
+	return request.Caller{}, tidemark.ErrDenied
 }
 
-func (d doors) ServeSignIn(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
+func (d doors) ServeSignIn(w http.ResponseWriter, r *http.Request, show auth.ShowSignIn) {
 	tenant := r.URL.Query().Get("tenant")
 	if d[tenant] == nil {
 		tenant = "a"
@@ -75,7 +77,7 @@ func newSite(t *testing.T, chrome context.Context, open func(context.Context, ti
 	t.Helper()
 	s := &site{t: t, chrome: chrome, open: open, doors: doors{}, address: "127.0.0.1:0"}
 	for _, tenant := range []string{"a", "b"} {
-		s.doors[tenant] = Local("the secret of tenant "+tenant, tidemark.TenantOf(tenant, "jo"))
+		s.doors[tenant] = auth.Local("the secret of tenant "+tenant, tidemark.TenantOf(tenant, "jo"))
 	}
 	s.begin()
 	t.Cleanup(s.end)

@@ -5,10 +5,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 func TestOneUserDoesNotLockOutTheOthersOfTheTenant(t *testing.T) {
-	s := newTestServer(t, func(o *Options) { o.Limits = Limits{Rate: 0.001, Burst: 4} })
+	s := newTestServer(t, func(o *Options) { o.Limits = request.Limits{Rate: 0.001, Burst: 4} })
 	for range 2 {
 		s.call(t, "writer-a", "GET", "/api/v1/nothing", nil).want(t, 404)
 	}

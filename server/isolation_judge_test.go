@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/wire"
 )
 
 // matrix asks and judges. What it finds is told, and no failure yet: the test
@@ -82,7 +84,7 @@ func (m *matrix) run(n int) {
 }
 
 func phaseOf(r route) int {
-	if r.method == "GET" || r.call != "" && !backendWrites(httptest.NewRequest("POST", api.BackendPath+r.call, nil)) {
+	if r.method == "GET" || r.call != "" && !wire.Writes(httptest.NewRequest("POST", api.BackendPath+r.call, nil)) {
 		return 0
 	}
 	return 1

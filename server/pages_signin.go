@@ -5,11 +5,12 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/web"
 )
 
 // showSignIn answers with the page on which people come in.
-func showSignIn(w http.ResponseWriter, status int, v SignInView) {
+func showSignIn(w http.ResponseWriter, status int, v auth.SignInView) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", web.Policy())

@@ -8,6 +8,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 // linker makes sign-in links.
@@ -15,7 +17,7 @@ type linker interface{ NewCode() string }
 
 // signInRoutes are for programs that let a browser in.
 func (s *Server) signInRoutes() {
-	o := op("POST", "/api/v1/signin-code", "make-signin-code", "Make a code that signs a browser in, once", "admin", Admin)
+	o := op("POST", "/api/v1/signin-code", "make-signin-code", "Make a code that signs a browser in, once", "admin", request.Admin)
 	huma.Register(s.api, status(o, http.StatusCreated), s.makeSignInCode)
 }
 
@@ -28,15 +30,15 @@ type signInCodeOutput struct {
 }
 
 func (s *Server) makeSignInCode(ctx context.Context, _ *struct{}) (*signInCodeOutput, error) {
-	if c := CallerOf(ctx); !c.Operator || c.Token != "" {
-		return nil, fail(ctx, tidemark.ErrDenied)
+	if c := request.CallerOf(ctx); !c.Operator || c.Token != "" {
+		return nil, request.Fail(ctx, tidemark.ErrDenied)
 	}
 	l, ok := s.o.SignIn.(linker)
 	if !ok {
-		return nil, fail(ctx, tidemark.Unsupportedf("people sign in to this server with their organisation; there are no links"))
+		return nil, request.Fail(ctx, tidemark.Unsupportedf("people sign in to this server with their organisation; there are no links"))
 	}
 	var out signInCodeOutput
 	out.Body.Code = l.NewCode()
-	out.Body.Path, out.Body.Till = "/signin?code="+out.Body.Code, s.o.Now().Add(codeLife)
+	out.Body.Path, out.Body.Till = "/signin?code="+out.Body.Code, s.o.Now().Add(auth.CodeLife)
 	return &out, nil
 }

@@ -17,6 +17,9 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/auth/authtest"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -74,8 +77,8 @@ func (b *browser) want(status int, method, path, form string, headers ...string)
 }
 
 func TestTheLocalPageLetsInWhoHasTheToken(t *testing.T) {
-	local := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
-	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, Any(local) })
+	local := auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, auth.Any(local) })
 	b := newBrowser(t, s.URL)
 	_, page := b.want(401, "GET", "/sessions", "")
 	has(t, page, `href="/signin"`, "tidemark open")
@@ -96,8 +99,8 @@ func TestTheLocalPageLetsInWhoHasTheToken(t *testing.T) {
 }
 
 func TestWhoGuessesTheTokenHasToWait(t *testing.T) {
-	local := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
-	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, Any(local) })
+	local := auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, auth.Any(local) })
 	b := newBrowser(t, s.URL)
 	for range 50 {
 		b.do("POST", "/signin", "token=wrong")
@@ -111,8 +114,8 @@ func TestWhoGuessesTheTokenHasToWait(t *testing.T) {
 }
 
 func TestAProgramGetsALinkThatSignsInOnce(t *testing.T) {
-	local := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
-	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, Any(local) })
+	local := auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, auth.Any(local) })
 	var link struct {
 		Path string
 		Till time.Time
@@ -137,10 +140,10 @@ func TestAProgramGetsALinkThatSignsInOnce(t *testing.T) {
 // team is a server that people sign in to through an issuer.
 type team struct {
 	*testServer
-	issuer *issuer
-	key    signer // of the issuer
+	issuer *authtest.Issuer
+	key    authtest.Signer // of the issuer
 	users  *store.Store
-	in     *OIDCSignIn
+	in     *auth.OIDCSignIn
 	now    time.Time
 	tokens func(asked url.Values) map[string]any // what the issuer says of who signs in
 	asked  []url.Values
@@ -148,14 +151,14 @@ type team struct {
 
 func newTeam(t *testing.T) *team {
 	t.Helper()
-	x := &team{key: newEC(t, "ec"), users: store.New(memory.New(), nil), now: time.Now()}
-	x.issuer = newIssuer(t, x.key)
+	x := &team{key: authtest.NewEC(t, "ec"), users: store.New(memory.New(), nil), now: time.Now()}
+	x.issuer = authtest.NewIssuer(t, x.key)
 	if _, err := x.users.CreateTenant(t.Context(), store.Tenant{Name: "plain", Issuer: x.issuer.URL}); err != nil {
 		t.Fatal(err)
 	}
-	var known *OIDCAuth
+	var known *auth.OIDCAuth
 	known, x.in = x.door(t, 0)
-	x.issuer.redeem = func(w http.ResponseWriter, r *http.Request) {
+	x.issuer.Redeem = func(w http.ResponseWriter, r *http.Request) {
 		r.ParseForm()
 		id, secret, _ := r.BasicAuth()
 		r.PostForm.Set("basic", id+":"+secret)
@@ -166,9 +169,9 @@ func newTeam(t *testing.T) *team {
 			w.Write([]byte(`{"error":"invalid_grant"}`))
 			return
 		}
-		json.NewEncoder(w).Encode(map[string]string{"id_token": x.key.token(said), "token_type": "Bearer", "access_token": "none of ours"})
+		json.NewEncoder(w).Encode(map[string]string{"id_token": x.key.Token(said), "token_type": "Bearer", "access_token": "none of ours"})
 	}
-	x.testServer = newTestServer(t, func(o *Options) { o.SignIn, o.Auth = x.in, Any(ServiceTokens(x.users), known, x.in) })
+	x.testServer = newTestServer(t, func(o *Options) { o.SignIn, o.Auth = x.in, auth.Any(auth.ServiceTokens(x.users), known, x.in) })
 	return x
 }
 
@@ -176,13 +179,13 @@ func newTeam(t *testing.T) *team {
 var cookieKey = []byte(strings.Repeat("k", 32))
 
 // door is how people come in, at one of several servers.
-func (x *team) door(t *testing.T, fresh time.Duration) (*OIDCAuth, *OIDCSignIn) {
+func (x *team) door(t *testing.T, fresh time.Duration) (*auth.OIDCAuth, *auth.OIDCSignIn) {
 	t.Helper()
-	known, err := OIDC(t.Context(), OIDCOptions{Issuer: x.issuer.URL, Audience: ourAudience, Users: x.users, Fresh: fresh, Now: func() time.Time { return x.now }})
+	known, err := auth.OIDC(t.Context(), auth.OIDCOptions{Issuer: x.issuer.URL, Audience: authtest.OurAudience, Users: x.users, Fresh: fresh, Now: func() time.Time { return x.now }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := SignInWith(OIDCSignInOptions{Auth: known, ClientID: "pages", ClientSecret: "hush", Key: cookieKey})
+	in, err := auth.SignInWith(auth.OIDCSignInOptions{Auth: known, ClientID: "pages", ClientSecret: "hush", Key: cookieKey})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +220,7 @@ func TestPeopleSignInThroughTheIssuer(t *testing.T) {
 			base64.RawURLEncoding.EncodeToString(sum[:]) != asked.Get("code_challenge") {
 			return nil
 		}
-		return x.issuer.claims(saying{"aud": "pages", "nonce": asked.Get("nonce")})
+		return x.issuer.Claims(authtest.Claims{"aud": "pages", "nonce": asked.Get("nonce")})
 	}
 	res, _ := b.want(200, "GET", "/signin/callback?code=good&state="+asked.Get("state"), "", "Sec-Fetch-Site: cross-site")
 	var user *http.Cookie
@@ -262,9 +265,9 @@ func TestPeopleSignInThroughTheIssuer(t *testing.T) {
 func TestNobodySignsInWithWhatTheIssuerDidNotSayToThisBrowser(t *testing.T) {
 	x := newTeam(t)
 	var asked url.Values
-	good := func(change saying) func(url.Values) map[string]any {
+	good := func(change authtest.Claims) func(url.Values) map[string]any {
 		return func(url.Values) map[string]any {
-			return x.issuer.claims(saying{"aud": "pages", "nonce": asked.Get("nonce")}, change)
+			return x.issuer.Claims(authtest.Claims{"aud": "pages", "nonce": asked.Get("nonce")}, change)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -277,15 +280,15 @@ func TestNobodySignsInWithWhatTheIssuerDidNotSayToThisBrowser(t *testing.T) {
 		"an error":          {good(nil), func() string { return "error=access_denied&state=" + asked.Get("state") }, 401},
 		"another issuer":    {good(nil), func() string { return "code=good&iss=https://eve.example&state=" + asked.Get("state") }, 401},
 		"a bad code":        {func(url.Values) map[string]any { return nil }, nil, 401},
-		"another nonce":     {good(saying{"nonce": "other"}), nil, 401},
-		"no nonce":          {good(saying{"nonce": nil}), nil, 401},
-		"for the API":       {good(saying{"aud": ourAudience}), nil, 401},
-		"for another":       {good(saying{"aud": "eve"}), nil, 401},
-		"by another azp":    {good(saying{"azp": "eve"}), nil, 401},
-		"by the API's azp":  {good(saying{"azp": ourAudience}), nil, 401},
-		"of another issuer": {good(saying{"iss": "https://eve.example"}), nil, 401},
-		"old":               {good(saying{"exp": 1000}), nil, 401},
-		"nobody":            {good(saying{"sub": ""}), nil, 403},
+		"another nonce":     {good(authtest.Claims{"nonce": "other"}), nil, 401},
+		"no nonce":          {good(authtest.Claims{"nonce": nil}), nil, 401},
+		"for the API":       {good(authtest.Claims{"aud": authtest.OurAudience}), nil, 401},
+		"for another":       {good(authtest.Claims{"aud": "eve"}), nil, 401},
+		"by another azp":    {good(authtest.Claims{"azp": "eve"}), nil, 401},
+		"by the API's azp":  {good(authtest.Claims{"azp": authtest.OurAudience}), nil, 401},
+		"of another issuer": {good(authtest.Claims{"iss": "https://eve.example"}), nil, 401},
+		"old":               {good(authtest.Claims{"exp": 1000}), nil, 401},
+		"nobody":            {good(authtest.Claims{"sub": ""}), nil, 403},
 	} {
 		b := newBrowser(t, x.URL)
 		asked = x.start(b)
@@ -312,7 +315,7 @@ func TestNobodySignsInWithWhatTheIssuerDidNotSayToThisBrowser(t *testing.T) {
 func TestACookieOfOneKindIsNoneOfAnother(t *testing.T) {
 	x := newTeam(t)
 	claims := map[string]any{"tenant": "t", "user": "u", "until": x.now.Add(time.Hour)}
-	forged, other := signedCookie(cookieKey, "tidemark-flow", claims), signedCookie([]byte(strings.Repeat("x", 32)), "tidemark-user", claims)
+	forged, other := authtest.Cookie(cookieKey, "tidemark-flow", claims), authtest.Cookie([]byte(strings.Repeat("x", 32)), "tidemark-user", claims)
 	for name, value := range map[string]string{"the flow": forged, "another key": other, "nothing": "", "junk": "AAAA"} {
 		if res, _ := newBrowser(t, x.URL).do("GET", "/sessions", "", "Cookie: tidemark-user="+value); res.StatusCode != http.StatusUnauthorized {
 			t.Errorf("a cookie of %s: %d", name, res.StatusCode)
@@ -322,9 +325,9 @@ func TestACookieOfOneKindIsNoneOfAnother(t *testing.T) {
 
 func TestACopyOfACookieIsVoidAfterSigningOut(t *testing.T) {
 	x := newTeam(t)
-	local := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	local := auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
 	local.SetUsers(x.users)
-	again := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	again := auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
 	again.SetUsers(x.users)
 	tenant, err := x.users.TenantOfIssuer(t.Context(), x.issuer.URL, "")
 	if err != nil {
@@ -334,11 +337,11 @@ func TestACopyOfACookieIsVoidAfterSigningOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	ofUser := func() string {
-		return signedCookie(cookieKey, "tidemark-user", map[string]any{"tenant": tenant.ID, "user": store.UserID(tenant.Name, x.issuer.URL, "ada"), "until": x.now.Add(time.Hour), "nonce": rand.Text()})
+		return authtest.Cookie(cookieKey, "tidemark-user", map[string]any{"tenant": tenant.ID, "user": store.UserID(tenant.Name, x.issuer.URL, "ada"), "until": x.now.Add(time.Hour), "nonce": rand.Text()})
 	}
 	ofLink := func() string {
 		w := httptest.NewRecorder()
-		local.ServeSignIn(w, httptest.NewRequest("GET", "/signin?code="+local.NewCode(), nil), func(http.ResponseWriter, int, SignInView) {})
+		local.ServeSignIn(w, httptest.NewRequest("GET", "/signin?code="+local.NewCode(), nil), func(http.ResponseWriter, int, auth.SignInView) {})
 		return w.Result().Cookies()[0].Value
 	}
 	// What is remembered of somebody does not outlive their signing out.
@@ -347,11 +350,11 @@ func TestACopyOfACookieIsVoidAfterSigningOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		cookie string
 		make   func() string
-		here   SignIn
-		others []Authenticator // of this server and of another one on the store
+		here   auth.SignIn
+		others []request.Authenticator // of this server and of another one on the store
 	}{
-		"local":      {"tidemark", ofLink, local, []Authenticator{local, again}},
-		"the issuer": {"tidemark-user", ofUser, here, []Authenticator{here, elsewhere}},
+		"local":      {"tidemark", ofLink, local, []request.Authenticator{local, again}},
+		"the issuer": {"tidemark-user", ofUser, here, []request.Authenticator{here, elsewhere}},
 	} {
 		mine, other := c.make(), c.make()
 		with := func(value string) *http.Request {

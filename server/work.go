@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -84,7 +85,7 @@ func (s *Server) attach(ctx context.Context, st *store.Store, id tidemark.Sessio
 // another who has a session of the same id is another queue: nobody waits for
 // it, nor learns from waiting that it is there.
 func workName(ctx context.Context, id tidemark.SessionID) string {
-	c := CallerOf(ctx)
+	c := request.CallerOf(ctx)
 	return c.Tenant + "/" + c.User + "/" + string(id)
 }
 
@@ -93,7 +94,7 @@ func workName(ctx context.Context, id tidemark.SessionID) string {
 // is told so writes it again.
 func (s *Server) release(ctx context.Context, st *store.Store, w *store.Writer) {
 	if err := w.Close(context.WithoutCancel(ctx)); err != nil {
-		note(ctx, "lease not released", err.Error())
+		request.Note(ctx, "lease not released", err.Error())
 		s.abandon(ctx, st, w.ID())
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
 )
@@ -63,7 +64,7 @@ func (a *app) converseWith(ctx context.Context, s *store.Store, o server.ChatOpt
 	if err != nil {
 		return nil, err
 	}
-	set.Holder = a.holderNamed("tidemark serve, for " + server.CallerOf(ctx).Name)
+	set.Holder = a.holderNamed("tidemark serve, for " + request.CallerOf(ctx).Name)
 	set.Show = v.show
 	if o.ForceNew {
 		set.FreshInterpreter = "asked for with force_new_session"
