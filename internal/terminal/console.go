@@ -1,4 +1,4 @@
-// Package console is where a person types and an agent answers: a line that
+// Package terminal is where a person types and an agent answers: a line that
 // can be edited at the bottom of a terminal, while output streams above it
 // and scrolls away as in any other program. In a pipe, and on a terminal that
 // can do nothing, it reads plain lines and writes plain output.
@@ -12,10 +12,10 @@
 // shown as Text.Clean returns it; of what is written, only colours reach the
 // terminal as sequences.
 //
-//	c, err := console.Open(console.Options{In: os.Stdin, Out: os.Stdout, Terminal: true, Raw: raw, Size: size, Text: text})
+//	c, err := terminal.Open(terminal.Options{In: os.Stdin, Out: os.Stdout, Terminal: true, Raw: raw, Size: size, Text: text})
 //	defer c.Close()
 //	in, err := c.Read(ctx)
-package console
+package terminal
 
 import (
 	"bufio"
