@@ -28,10 +28,10 @@ const module = "github.com/tidemark-sessions/tidemark"
 // floors lists the rooms by floor. A name with /... stands for every room
 // below it, too.
 var floors = map[string][]string{
-	"ground": {".", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml"},
+	"ground": {".", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml", "internal/hint"},
 	"craft": {"internal/grant", "store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/console", "compact", "convert/...", "render", "model/...",
 		"tool", "api", "web"},
-	"work": {"chat", "runner", "fleet", "dispatch", "server", "mcp", "acp"},
+	"work": {"chat", "agent/...", "runner", "fleet", "dispatch", "server", "mcp", "acp"},
 	"roof": {"cmd/tidemark"},
 	// Programs and helpers that prove things about the rest. They may use
 	// everything, and nothing but tests may use them.
@@ -47,6 +47,8 @@ var neighbours = []struct{ from, to, reason string }{
 	{"server", "web", "the server serves the pages"},
 	{"fleet", "runner", "a job runs its agent"},
 	{"runner", "chat", "the built-in agent is a chat"},
+	{"agent/...", "chat", "a conversation is a chat with all that it needs"},
+	{"agent/...", "agent", "what people type in a conversation is over how it is assembled"},
 	{"acp", "chat", "an editor's agent is a chat"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
