@@ -29,7 +29,7 @@ const module = "github.com/tidemark-sessions/tidemark"
 // below it, too.
 var floors = map[string][]string{
 	"ground": {".", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml"},
-	"craft": {"internal/grant", "store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/console", "compact", "convert/...", "render", "model/...",
+	"craft": {"internal/grant", "store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/terminal", "compact", "convert/...", "render", "model/...",
 		"tool", "api", "web"},
 	"work": {"chat", "runner", "fleet", "dispatch", "server", "mcp", "acp"},
 	"roof": {"cmd/tidemark"},
@@ -62,7 +62,7 @@ var tenants = map[string]string{
 	"github.com/goccy/go-yaml":         "tests",
 	"golang.org/x/term":                "cmd/tidemark",
 	"golang.org/x/text":                "search",
-	"github.com/muesli/":               "internal/console",
+	"github.com/muesli/":               "internal/terminal",
 	"mvdan.cc/sh/":                     "tool",
 	"github.com/coder/acp":             "runner acp",
 	"github.com/modelcontextprotocol/": "mcp",
