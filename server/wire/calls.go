@@ -140,9 +140,9 @@ func (q *exchange) run(open func(*http.Request) (tidemark.Backend, error)) (err 
 
 // ofOwner returns a Backend for what one owner keeps.
 func ofOwner(be tidemark.Backend, owner string) (tidemark.Backend, error) {
-	s, ok := be.(tidemark.Sharer)
-	if !ok {
-		return nil, lacks("share: it has one owner")
+	s, err := tidemark.Ability[tidemark.Sharer](be)
+	if err != nil {
+		return nil, err
 	}
 	return s.Of(owner)
 }
@@ -342,12 +342,7 @@ func wait(q *exchange) error {
 	}
 	ctx, stop := context.WithTimeout(q.r.Context(), longestWait)
 	defer stop()
-	var err error
-	if w, ok := q.be.(tidemark.Watcher); ok {
-		err = w.Wait(ctx, k.Key, k.After)
-	} else {
-		err = tidemark.ErrUnsupported
-	}
+	err := q.be.Wait(ctx, k.Key, k.After)
 	if errors.Is(err, tidemark.ErrUnsupported) {
 		err = poll(ctx, q.be, k)
 	}
@@ -380,15 +375,8 @@ func poll(ctx context.Context, be tidemark.Backend, k api.KeyQuestion) error {
 	}
 }
 
-// lacks is the answer where the Backend has no such ability.
-func lacks(what string) error { return tidemark.Unsupportedf("this store cannot %s", what) }
-
 func (q *exchange) searcher() (tidemark.Searcher, error) {
-	s, ok := q.be.(tidemark.Searcher)
-	if !ok {
-		return nil, lacks("search")
-	}
-	return s, nil
+	return tidemark.Ability[tidemark.Searcher](q.be)
 }
 
 func search(q *exchange) error {
@@ -454,11 +442,7 @@ func walk(q *exchange) error {
 	if err := q.question(&wq); err != nil {
 		return err
 	}
-	w, ok := q.be.(tidemark.Walker)
-	if !ok {
-		return lacks("name everything in it")
-	}
-	return answerAll(q, w.Walk(q.r.Context(), wq.After), func(k tidemark.Key) api.Element { return api.Element{Key: &k} })
+	return answerAll(q, q.be.Walk(q.r.Context(), wq.After), func(k tidemark.Key) api.Element { return api.Element{Key: &k} })
 }
 
 // sharer returns the ability to share, and the session that is asked about.
@@ -471,11 +455,8 @@ func (q *exchange) sharer() (tidemark.Sharer, tidemark.SessionID, *tidemark.Scop
 	if err != nil {
 		return nil, "", nil, err
 	}
-	s, ok := q.be.(tidemark.Sharer)
-	if !ok {
-		return nil, "", nil, lacks("share: it has one owner")
-	}
-	return s, id, sq.With, nil
+	s, err := tidemark.Ability[tidemark.Sharer](q.be)
+	return s, id, sq.With, err
 }
 
 func share(q *exchange) error {
