@@ -155,7 +155,7 @@ func TestEveryPageFitsAndIsAccessible(t *testing.T) {
 }
 
 func TestEveryTroubleHasWords(t *testing.T) {
-	for _, status := range troubles {
+	for _, status := range []int{400, 401, 403, 404, 409, 423, 500, 503} {
 		for _, key := range []string{fmt.Sprintf("error.%d", status), fmt.Sprintf("error.%d.help", status)} {
 			if web.Say("", key) == key {
 				t.Errorf("there is no text %s", key)

@@ -40,8 +40,7 @@ func (s *Server) followEntries(ctx context.Context, in *followInput) (*huma.Stre
 			return
 		}
 		s.stream(w, r, func(ctx context.Context, send func(event) error) error {
-			f := &following{s: s, st: st, v: v, worker: in.Worker, after: after, send: send}
-			return f.run(ctx)
+			return s.follow(ctx, &following{st: st, v: v, worker: in.Worker, after: after, send: send})
 		})
 	}}, nil
 }
@@ -54,6 +53,13 @@ type following struct {
 	worker string
 	after  int64 // the last seq that was sent
 	send   func(event) error
+}
+
+// follow sends what is written to a session until the client goes away or the
+// session does.
+func (s *Server) follow(ctx context.Context, f *following) error {
+	f.s = s
+	return f.run(ctx)
 }
 
 var errGone = errors.New("the session is gone")

@@ -1,9 +1,7 @@
 package server
 
 import (
-	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -17,7 +15,7 @@ var open = []string{"/healthz", "/readyz", "/openapi.json", "/openapi.yaml", "/o
 
 // guarded lets through who is known, calls us by our name, and asks for no
 // more than their tenant may.
-func (s *Server) guarded(calls, pages http.Handler) http.Handler {
+func (s *Server) guarded(calls, site http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	limits := request.NewQuotas(s.o.Limits)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -71,7 +69,7 @@ func (s *Server) guarded(calls, pages http.Handler) http.Handler {
 		}
 		to := calls
 		if !isCall(r) {
-			to = pages
+			to = site
 		}
 		s.serveCaller(w, r, to, limits, caller)
 	})
@@ -141,38 +139,11 @@ func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.H
 // addressed refuses requests that were meant for somebody else: a page that
 // made its own name point at this server finds nobody at home.
 func (s *Server) addressed(r *http.Request) error {
-	if s.o.Hosts == nil || s.ours(r.Host) {
+	if s.o.Hosts == nil || Hosts(s.o.Hosts).Ours(r.Host) {
 		return nil
 	}
 	return &api.Problem{Status: http.StatusMisdirectedRequest, Title: "Misdirected Request", Code: "denied", Detail: "this server has another name",
 		Hint: "name it with --host"}
-}
-
-// ours reports whether a host is one that this server answers to.
-func (s *Server) ours(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.ToLower(strings.Trim(name, "[]"))
-	if name == "localhost" {
-		return true
-	}
-	if ip := net.ParseIP(name); ip != nil && ip.IsLoopback() {
-		return true
-	}
-	return slices.ContainsFunc(s.o.Hosts, func(h string) bool { return strings.EqualFold(h, name) || strings.EqualFold(h, host) })
-}
-
-// ourOrigin reports whether a page may open a WebSocket: it came from here, or
-// no browser asks.
-func (s *Server) ourOrigin(r *http.Request) bool {
-	origin := r.Header.Get("Origin")
-	if origin == "" {
-		return true
-	}
-	u, err := url.Parse(origin)
-	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host) && (s.o.Hosts == nil || s.ours(u.Host))
 }
 
 // isStream reports whether an answer stays open.

@@ -34,10 +34,11 @@ func (b *torn) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Sp
 // Entries are read from the end in parts. One that is damaged where a part
 // begins does not tell what is before it, and must neither hide nor double that.
 func TestDamageWhereAPartBeginsHidesNothingBeforeIt(t *testing.T) {
-	const entries = 3*lastAtOnce + 10
+	const newestPart = 64 // entries that are held at a time
+	const entries = 3*newestPart + 10
 	for first, last := range map[int64]int64{
-		entries - lastAtOnce + 1: entries - lastAtOnce + 1, // the first of the newest part
-		entries - lastAtOnce:     entries - lastAtOnce + 2, // and around it
+		entries - newestPart + 1: entries - newestPart + 1, // the first of the newest part
+		entries - newestPart:     entries - newestPart + 2, // and around it
 		1:                        2,                        // the first of all
 	} {
 		b := &torn{Backend: memory.New()}

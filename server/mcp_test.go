@@ -23,7 +23,7 @@ import (
 func withMCP(o *Options) {
 	o.MCP = func(c MCP) http.Handler {
 		return mcp.Handler(mcp.Options{Write: c.Write, Open: c.Open, Fleet: c.Fleet, Holder: c.Holder, Doing: c.Doing, Wrote: c.Wrote, Tell: c.Tell,
-			Since: func(s string) (time.Time, error) { return timeOf("since", s) }})
+			Since: func(s string) (time.Time, error) { return time.Parse(time.DateOnly, s) }})
 	}
 }
 

@@ -182,7 +182,7 @@ func TestEveryListAndEveryPageNamesTheOwner(t *testing.T) {
 	if d := cmp.Diff(want, listed); d != "" {
 		t.Errorf("sessions (-want +got):\n%s", d)
 	}
-	var found searchOutput
+	var found struct{ Body struct{ Items []SearchHit } }
 	m.call(t, "cy", "GET", "/api/v1/search?q=tides", nil).into(t, &found.Body)
 	var refs []string
 	for _, h := range found.Body.Items {

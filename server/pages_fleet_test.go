@@ -162,7 +162,7 @@ func TestThePagesShowHostileCallsWholeAndAllowOne(t *testing.T) {
 func TestJobsAreFilteredListedPageByPageAndDrawn(t *testing.T) {
 	s := newTestServer(t, withFleetPages)
 	st := withAgent(t, s)
-	for range listedJobs + 3 {
+	for range 50 + 3 {
 		if _, err := st.OrderJob(t.Context(), store.Order{Agent: "coder"}); err != nil {
 			t.Fatal(err)
 		}
@@ -187,8 +187,8 @@ func TestJobsAreFilteredListedPageByPageAndDrawn(t *testing.T) {
 			path = "/fleet/jobs.json?cursor=" + v.Next
 		}
 	}
-	if len(seen) != listedJobs+4 {
-		t.Errorf("%d jobs, want %d", len(seen), listedJobs+4)
+	if len(seen) != 50+4 {
+		t.Errorf("%d jobs, want %d", len(seen), 50+4)
 	}
 	s.call(t, "reader-a", "GET", "/fleet/jobs?agent=coder", nil).want(t, 200).sees(t, "Older jobs", "agent=coder&amp;cursor=", "every 4s")
 	s.call(t, "reader-a", "GET", "/fleet/jobs?status=running&since=1h", nil).want(t, 200).sees(t, j.ID, "not", "Older jobs")
@@ -222,7 +222,7 @@ func TestAJobIsRunAnsweredCancelledAndRepeatedFromThePages(t *testing.T) {
 		}
 
 		run := askWrite(t, st)
-		asked := jobPath(run.Job().ID)
+		asked := jobPage(run.Job().ID)
 		s.call(t, "writer-a", "GET", asked, nil).want(t, 200).sees(t, "Tidy &lt;up&gt;.", "wants to use", `value="call/1?"`)
 		s.post(t, "writer-a", asked+"/answer", url.Values{"call": {"call/1?"}, "answer": {"perhaps"}}).want(t, 400)
 		s.post(t, "writer-a", asked+"/answer", url.Values{"call": {"another"}, "answer": {"approve"}, "shown": {"x"}}).want(t, 404)
@@ -271,7 +271,7 @@ func TestReadersAndOtherTenantsCannotActOnAFleet(t *testing.T) {
 	s := newTestServer(t, withFleetPages)
 	st := withAgent(t, s)
 	run := askWrite(t, st)
-	job := jobPath(run.Job().ID)
+	job := jobPage(run.Job().ID)
 	for _, path := range []string{"/fleet/agents/coder/run", "/fleet/agents/coder/send", "/fleet/agents/coder/reset", "/fleet/agents/coder/schedules",
 		job + "/cancel", job + "/retry", job + "/fork", job + "/answer"} {
 		form := url.Values{"text": {"x"}, "schedule": {"nightly"}, "do": {"run"}, "call": {"call/1?"}, "answer": {"approve"}}
@@ -291,7 +291,7 @@ func TestOnlyFormsOfAnotherStateAreTakenOver(t *testing.T) {
 	s := newTestServer(t, withFleetPages)
 	st := withAgent(t, s)
 	run := askWrite(t, st)
-	path := jobPath(run.Job().ID)
+	path := jobPage(run.Job().ID)
 	page := string(s.call(t, "writer-a", "GET", path, nil).want(t, 200).Body)
 	_, after, _ := strings.Cut(page, `hx-get="`+path+"?was=")
 	was, _, ok := strings.Cut(after, `"`)
@@ -361,7 +361,7 @@ func TestOutputIsFollowedAsPartsOfThePageAndGoneOnWith(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		path := jobPath(j.ID)
+		path := jobPage(j.ID)
 		s.call(t, "reader-a", "GET", path, nil).want(t, 200).sees(t, `sse-connect="`+path+`/live?after=5"`, `<details class="tool">`, `id="e2"`, "&lt;img src=x",
 			"not", "<img src=x", "<script>alert", "<iframe", "<b>x", "\x1b")
 		ids, parts, _ := liveParts(t, s, path+"/live?after=1", "", 4)
@@ -393,24 +393,27 @@ func TestLongOutputIsShownFromItsEndInParts(t *testing.T) {
 	}
 	run := runJob(t, st, j.ID)
 	var events []tidemark.Event
-	for range shownEvents + 50 {
+	for range 200 + 50 {
 		events = append(events, tidemark.Event{Type: tidemark.EventAssistant, Content: "line", Timestamp: time.Now()})
 	}
-	events = append(events, tidemark.Event{Type: tidemark.EventAssistant, Content: strings.Repeat("é", shownBytes), Timestamp: time.Now()})
+	events = append(events, tidemark.Event{Type: tidemark.EventAssistant, Content: strings.Repeat("é", (16 << 10)), Timestamp: time.Now()})
 	if err := run.Emit(t.Context(), events...); err != nil {
 		t.Fatal(err)
 	}
 	endJob(t, run)
 	var v web.JobView
-	s.call(t, "reader-a", "GET", jobPath(j.ID)+".json", nil).want(t, 200).into(t, &v)
-	if len(v.Output.Events) != shownEvents || v.Output.First != 52 || v.Output.Last != 251 || !v.Output.Events[shownEvents-1].Cut {
+	s.call(t, "reader-a", "GET", jobPage(j.ID)+".json", nil).want(t, 200).into(t, &v)
+	if len(v.Output.Events) != 200 || v.Output.First != 52 || v.Output.Last != 251 || !v.Output.Events[200-1].Cut {
 		t.Errorf("%d events from %d to %d", len(v.Output.Events), v.Output.First, v.Output.Last)
 	}
-	s.call(t, "reader-a", "GET", jobPath(j.ID), nil).want(t, 200).sees(t, "?before=52", "/output?offset=250&amp;limit=1")
-	s.call(t, "reader-a", "GET", jobPath(j.ID)+".json?before=52", nil).want(t, 200).into(t, &v)
+	s.call(t, "reader-a", "GET", jobPage(j.ID), nil).want(t, 200).sees(t, "?before=52", "/output?offset=250&amp;limit=1")
+	s.call(t, "reader-a", "GET", jobPage(j.ID)+".json?before=52", nil).want(t, 200).into(t, &v)
 	if len(v.Output.Events) != 51 || v.Output.First != 1 || v.Output.Newest {
 		t.Errorf("%d events from %d", len(v.Output.Events), v.Output.First)
 	}
-	s.call(t, "reader-a", "GET", jobPath(j.ID)+"?before=1", nil).want(t, 200)
-	s.call(t, "reader-a", "GET", jobPath(j.ID)+"?before=0", nil).want(t, 400)
+	s.call(t, "reader-a", "GET", jobPage(j.ID)+"?before=1", nil).want(t, 200)
+	s.call(t, "reader-a", "GET", jobPage(j.ID)+"?before=0", nil).want(t, 400)
 }
+
+// jobPage is where the page of a job is.
+func jobPage(id string) string { return "/fleet/jobs/" + url.PathEscape(id) }

@@ -47,14 +47,13 @@ func (s *Server) sessionLive(w http.ResponseWriter, r *http.Request) {
 	}
 	frame := s.frame(r, "session")
 	s.stream(w, r, func(ctx context.Context, send func(event) error) error {
-		f := &following{s: s, st: l.st, v: l.log, worker: l.worker, after: after, send: func(e event) error {
+		return s.follow(ctx, &following{st: l.st, v: l.log, worker: l.worker, after: after, send: func(e event) error {
 			shown, err := l.shown(ctx, frame, e)
 			if err != nil {
 				return err
 			}
 			return send(shown)
-		}}
-		return f.run(ctx)
+		}})
 	})
 }
 

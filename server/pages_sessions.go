@@ -33,7 +33,6 @@ func (s *Server) sessionPages() {
 	s.pages.HandleFunc("GET /sessions/{id}/live", s.sessionLive)
 	s.pages.HandleFunc("GET /sessions/{id}/raw/{seq}", s.rawEntry)
 	s.sessionActs()
-	s.signInRoutes()
 }
 
 // sessionsPage lists sessions, or what was found in them.

@@ -82,7 +82,7 @@ func withToken(r *http.Request, token string) *http.Request {
 }
 
 func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
-	if !s.ourOrigin(r) {
+	if !Hosts(s.o.Hosts).OurOrigin(r) {
 		request.AnswerProblem(w, tidemark.ErrDenied)
 		return
 	}

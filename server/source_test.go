@@ -61,7 +61,8 @@ func TestAFollowerThatIsFarBehindMissesNothing(t *testing.T) {
 	s := newTestServer(t)
 	path := newSession(t, s, wA, "tides")
 	first := s.follow(t, wA, path+"/entries/stream", "")
-	const entries = 2*sourceEvents + 7
+	const kept = 256 // events that a source keeps
+	const entries = 2*kept + 7
 	for i := 0; i < entries; i += 50 {
 		var texts []string
 		for n := i; n < min(i+50, entries); n++ {
