@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/auth/authtest"
 	"github.com/tidemark-sessions/tidemark/server/request"
@@ -67,7 +68,7 @@ func newNode(t *testing.T, db *postgres.Database, issuer string) *node {
 				return ctx.Err()
 			}, nil
 		}
-		o.MCP = func(MCP) http.Handler {
+		o.MCP = func(routes.MCP) http.Handler {
 			return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				n.busy <- struct{}{}
 				<-r.Context().Done()

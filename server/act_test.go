@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/server/stores"
 	"github.com/tidemark-sessions/tidemark/server/wire"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -30,7 +31,7 @@ func (c complete) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receip
 		return !store.IsOperators(k) && k != tidemark.Keyring() && k != tidemark.PlainMark()
 	}
 	if who := request.CallerOf(ctx); who.Tenant != "" && slices.ContainsFunc(slices.Collect(wire.KeysOf(b)), others) && !store.Housekeeping(b) && !slices.ContainsFunc(b.Appends, isAct) {
-		c.t.Errorf("%s changes %v, and no line of the audit log is in the same commit", deedOf(ctx).action, slices.Collect(wire.KeysOf(b)))
+		c.t.Errorf("%s changes %v, and no line of the audit log is in the same commit", stores.DeedOf(ctx).Action, slices.Collect(wire.KeysOf(b)))
 	}
 	return c.Backend.Commit(ctx, b)
 }
@@ -41,17 +42,17 @@ func TestAChangeAndItsLineAreOneCommit(t *testing.T) {
 	s.call(t, wA, "POST", session+"/entries", map[string]any{"entries": []map[string]any{{"role": "user", "content": "more"}}}).want(t, 201)
 	s.call(t, wA, "POST", session+"/lease", map[string]any{"holder": "my editor"}).want(t, 201)
 	// Nothing was flushed: what is there is what a kill would leave.
-	users, err := s.operators(t.Context())
+	users, err := s.stores.Operators(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	tenant := tidemark.TenantOf("a", "").Tenant
 	told := func() (did []string) {
-		from, err := s.acts(t.Context(), tenant)
+		from, err := s.stores.Acts(t.Context(), tenant)
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines, err := s.unchained(t.Context(), users, tenant, 100)
+		lines, err := s.stores.Unchained(t.Context(), users, tenant, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +76,7 @@ func TestAChangeAndItsLineAreOneCommit(t *testing.T) {
 	if did := told(); !slices.Equal(slices.Compact(did), want) {
 		t.Errorf("%q, want %q", did, want)
 	}
-	if err := s.FlushAudit(t.Context()); err != nil {
+	if err := s.stores.FlushAudit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if did := told(); !slices.Equal(slices.Compact(did), want) {
@@ -109,7 +110,7 @@ func TestWhatCannotBeWrittenDownIsNotDone(t *testing.T) {
 		}
 	})
 	session := newSession(t, s, wA, "tides", "hello")
-	if err := s.FlushAudit(t.Context()); err != nil {
+	if err := s.stores.FlushAudit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	full = true
@@ -138,7 +139,7 @@ func TestAServerWithoutAnAuditLogSaysSo(t *testing.T) {
 	if got := s.call(t, "admin-a", "GET", "/api/v1/audit", nil); got.Status != http.StatusNotImplemented || !strings.Contains(string(got.Body), "no audit log") {
 		t.Errorf("%d %s", got.Status, got.Body)
 	}
-	if heads, err := s.AnchorAudit(t.Context()); err != nil || len(heads) > 0 {
+	if heads, err := s.stores.AnchorAudit(t.Context()); err != nil || len(heads) > 0 {
 		t.Errorf("%v, %v", heads, err)
 	}
 }

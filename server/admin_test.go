@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -25,7 +26,7 @@ func administered(t *testing.T, change ...func(*Options)) *testServer {
 
 func TestTokensAreMadeByAdminsForTheirTenantAlone(t *testing.T) {
 	s := administered(t)
-	var made NewToken
+	var made routes.NewToken
 	got := s.call(t, "admin-a", "POST", "/api/v1/tokens", map[string]any{"name": "ci", "role": "writer", "as": "tenant"})
 	if got.into(t, &made); got.Status != http.StatusCreated || !strings.HasPrefix(made.Text, "tmk_") || made.Tenant != tidemark.TenantOf("a", "").Tenant || made.ExpiresAt.IsZero() {
 		t.Fatalf("%d %s", got.Status, got.Body)
@@ -40,7 +41,7 @@ func TestTokensAreMadeByAdminsForTheirTenantAlone(t *testing.T) {
 	if foreign.Status != 404 || absent.Status != 404 || foreign.problem(t).Code != absent.problem(t).Code {
 		t.Errorf("a foreign token answers %d, an absent one %d", foreign.Status, absent.Status)
 	}
-	var page Page[store.Token]
+	var page routes.Page[store.Token]
 	s.call(t, "admin-a", "GET", "/api/v1/tokens", nil).into(t, &page)
 	if len(page.Items) != 1 || page.Items[0].ID != made.ID {
 		t.Errorf("listed %+v", page)
@@ -48,7 +49,7 @@ func TestTokensAreMadeByAdminsForTheirTenantAlone(t *testing.T) {
 	if body := string(s.call(t, "admin-a", "GET", "/api/v1/tokens", nil).Body); strings.Contains(body, "sha256") || strings.Contains(body, made.Text) {
 		t.Errorf("the list tells too much: %s", body)
 	}
-	var other Page[store.Token]
+	var other routes.Page[store.Token]
 	s.call(t, "admin-b", "GET", "/api/v1/tokens", nil).into(t, &other)
 	if len(other.Items) != 0 {
 		t.Errorf("b sees %+v", other)
@@ -84,12 +85,12 @@ func TestTenantsAreTheOperatorsAlone(t *testing.T) {
 			t.Errorf("%v: %d %s", c, got.Status, got.Body)
 		}
 	}
-	var page Page[store.Tenant]
+	var page routes.Page[store.Tenant]
 	s.call(t, "op", "GET", "/api/v1/tenants?limit=1", nil).into(t, &page)
 	if len(page.Items) != 1 || page.Next == "" {
 		t.Fatalf("%+v", page)
 	}
-	var second Page[store.Tenant]
+	var second routes.Page[store.Tenant]
 	s.call(t, "op", "GET", "/api/v1/tenants?limit=1&cursor="+page.Next, nil).into(t, &second)
 	if len(second.Items) != 1 || second.Next != "" || second.Items[0].ID == page.Items[0].ID {
 		t.Errorf("the second page: %+v", second)
@@ -106,7 +107,7 @@ func TestTenantsAreTheOperatorsAlone(t *testing.T) {
 
 func TestUsersAndWorkspacesAreTheAdmins(t *testing.T) {
 	s := administered(t)
-	users, err := s.operators(t.Context())
+	users, err := s.stores.Operators(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func TestUsersAndWorkspacesAreTheAdmins(t *testing.T) {
 	if got := s.call(t, "admin-a", "PATCH", "/api/v1/users/"+me, map[string]any{"state": "suspended"}); got.Status != 400 {
 		t.Errorf("suspended themselves: %d", got.Status)
 	}
-	var who Me
+	var who routes.Me
 	s.call(t, "reader-b", "GET", "/api/v1/me", nil).into(t, &who)
 	if who.Role != request.Reader || who.TenantName != "b" || who.Operator {
 		t.Errorf("me: %+v", who)
@@ -152,16 +153,16 @@ func TestWhatIsDoneAndWhatIsRefusedIsInTheAuditLog(t *testing.T) {
 	s.call(t, "admin-a", "DELETE", "/api/v1/tokens/absent", nil)
 	s.call(t, "reader-a", "GET", "/api/v1/users", nil)
 	s.call(t, "admin-a", "GET", "/api/v1/tokens", nil)
-	if err := s.FlushAudit(t.Context()); err != nil {
+	if err := s.stores.FlushAudit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var page Page[store.AuditLine]
+	var page routes.Page[store.AuditLine]
 	got := s.call(t, "admin-a", "GET", "/api/v1/audit?limit=3", nil)
 	got.into(t, &page)
 	if len(page.Items) != 3 || page.Next == "" {
 		t.Fatalf("%s", got.Body)
 	}
-	var rest Page[store.AuditLine]
+	var rest routes.Page[store.AuditLine]
 	s.call(t, "admin-a", "GET", "/api/v1/audit?limit=20&cursor="+page.Next, nil).into(t, &rest)
 	var told []string
 	for _, l := range append(page.Items, rest.Items...) {
@@ -183,10 +184,10 @@ func TestWhatIsDoneAndWhatIsRefusedIsInTheAuditLog(t *testing.T) {
 	if strings.Contains(string(got.Body), "secret words") {
 		t.Error("the audit log holds content")
 	}
-	if heads, err := s.AnchorAudit(t.Context()); err != nil || len(heads) != 2 {
+	if heads, err := s.stores.AnchorAudit(t.Context()); err != nil || len(heads) != 2 {
 		t.Errorf("anchors %+v, %v", heads, err)
 	}
-	var report AuditReport
+	var report routes.AuditReport
 	s.call(t, "admin-a", "POST", "/api/v1/audit/verify", map[string]any{}).into(t, &report)
 	if report.Head.Length != 10 || report.Anchors != 1 || len(report.Faults) != 0 {
 		t.Errorf("%+v", report)

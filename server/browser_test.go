@@ -27,6 +27,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -88,10 +89,10 @@ func (s *site) begin() {
 	s.t.Helper()
 	var err error
 	s.server, err = New(Options{Auth: s.doors, SignIn: s.doors, Open: s.open, Version: "test", Holder: process.Self("test"), Formats: []string{"md"},
-		Inspect: func(context.Context, tidemark.Principal) (Inspection, error) {
-			return Inspection{Kind: "sqlite", Place: "/home/jo/.tidemark/tidemark.db", Bytes: 5 << 20, Sealed: true,
-				Keys:    []KeyInfo{{ID: "k1", Type: "passphrase", Label: "laptop", CreatedAt: time.Now().Add(-72 * time.Hour), Opened: true}},
-				Backups: []BackupInfo{{What: "export", At: time.Now().Add(-time.Hour), Outcome: "done"}}}, nil
+		Inspect: func(context.Context, tidemark.Principal) (pages.Inspection, error) {
+			return pages.Inspection{Kind: "sqlite", Place: "/home/jo/.tidemark/tidemark.db", Bytes: 5 << 20, Sealed: true,
+				Keys:    []pages.KeyInfo{{ID: "k1", Type: "passphrase", Label: "laptop", CreatedAt: time.Now().Add(-72 * time.Hour), Opened: true}},
+				Backups: []pages.BackupInfo{{What: "export", At: time.Now().Add(-time.Hour), Outcome: "done"}}}, nil
 		}})
 	if err != nil {
 		s.t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -49,7 +50,7 @@ func TestServeForATrial(t *testing.T) {
 	s, err := New(Options{Auth: people(), Holder: process.Self("trial"), Limits: request.Limits{Memory: trialMemory},
 		Open:    func(context.Context, tidemark.Principal) (*store.Store, error) { return st, nil },
 		Backend: func(context.Context, tidemark.Principal) (tidemark.Backend, error) { return b, nil },
-		Import: func(_ context.Context, _ *store.Store, _ string, content io.Reader) ([]Imported, error) {
+		Import: func(_ context.Context, _ *store.Store, _ string, content io.Reader) ([]routes.Imported, error) {
 			_, err := io.ReadAll(content) // as what reads a session of another tool does
 			return nil, errors.Join(err, tidemark.Invalidf("not a session"))
 		}})

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-sessions/tidemark"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -26,7 +27,7 @@ func TestACheckpointIsReplacedWhole(t *testing.T) {
 	s.call(t, wA, "GET", path+"/checkpoint", nil).want(t, 404).problem(t)
 	s.call(t, wA, "PUT", path+"/checkpoint", `{"core_memory":{"human":"Ada","mood":"calm"},"document_paths":["/a"],"tasks":[{"id":1,"text":"sail"}]}`).want(t, 200)
 	a := s.call(t, wA, "PUT", path+"/checkpoint", `{"core_memory":{"persona":"pilot"}}`).want(t, 200)
-	var c SessionState
+	var c routes.SessionState
 	a.into(t, &c)
 	want := map[string]string{"persona": "pilot", "human": "", "scratchpad": ""}
 	if !cmp.Equal(c.CoreMemory, want) || len(c.DocumentPaths) != 0 || len(c.Tasks) != 0 || c.Seq != 2 || c.SavedAt.IsZero() {
@@ -35,7 +36,7 @@ func TestACheckpointIsReplacedWhole(t *testing.T) {
 	s.call(t, wA, "GET", path+"/checkpoint", nil, "If-None-Match: "+a.Header.Get("ETag")).want(t, 304)
 	s.call(t, wA, "PUT", path+"/checkpoint?name=before", `{"reason":"x"}`).want(t, 200)
 	s.call(t, wA, "GET", path+"/checkpoint?name=Before", nil).want(t, 200)
-	var l struct{ Items []SessionState }
+	var l struct{ Items []routes.SessionState }
 	if s.call(t, wA, "GET", path+"/checkpoints", nil).want(t, 200).into(t, &l); len(l.Items) != 2 {
 		t.Errorf("%+v", l)
 	}
@@ -93,7 +94,7 @@ func texting(o *Options) {
 			return nil
 		}, nil
 	}
-	o.Import = func(ctx context.Context, s *store.Store, name string, content io.Reader) ([]Imported, error) {
+	o.Import = func(ctx context.Context, s *store.Store, name string, content io.Reader) ([]routes.Imported, error) {
 		b, err := io.ReadAll(content)
 		if err != nil {
 			return nil, err
@@ -102,7 +103,7 @@ func texting(o *Options) {
 			return nil, tidemark.Invalidf("no tool is known to write this")
 		}
 		i, err := s.Make(ctx, tidemark.Session{Title: name})
-		return []Imported{{ID: i.ID, Title: name}}, err
+		return []routes.Imported{{ID: i.ID, Title: name}}, err
 	}
 }
 
@@ -126,7 +127,7 @@ func TestASessionGoesOutInEveryFormatAndComesIn(t *testing.T) {
 		}
 		res.Body.Close()
 	}
-	var got struct{ Sessions []Imported }
+	var got struct{ Sessions []routes.Imported }
 	s.call(t, wA, "POST", "/api/v1/import?name=a.json", `{}`).want(t, 200).into(t, &got)
 	if len(got.Sessions) != 1 || got.Sessions[0].Title != "a.json" {
 		t.Errorf("%+v", got)
@@ -143,7 +144,7 @@ func TestSearchStatsAndReferencesSeeOnesOwnSessions(t *testing.T) {
 	path := newSession(t, s, wA, "Tide tables", "when is high water", "thanks")
 	id := strings.TrimPrefix(path, request.SessionsPath+"/")
 	newSession(t, s, "writer-b", "Tide secrets", "high water")
-	var found struct{ Items []SearchHit }
+	var found struct{ Items []routes.SearchHit }
 	s.call(t, wA, "GET", "/api/v1/search?q=high+water&role=user", nil).want(t, 200).into(t, &found)
 	if len(found.Items) != 1 || found.Items[0].Ref != id+"@1" || !strings.Contains(found.Items[0].Snippet, "high water") || len(found.Items[0].Marks) == 0 {
 		t.Errorf("%+v", found)

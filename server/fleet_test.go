@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -57,7 +58,7 @@ func everyStore(t *testing.T, test func(t *testing.T, change func(*Options))) {
 // fleetOf is the store of the fleet of a tenant.
 func (s *testServer) fleetOf(t *testing.T, tenant string) *store.Store {
 	t.Helper()
-	st, err := s.storeOf(t.Context(), tidemark.TenantOf(tenant, ""))
+	st, err := s.stores.Of(t.Context(), tidemark.TenantOf(tenant, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +184,7 @@ func TestJobsHavePagesThatEndAndCursorsThatNobodyElseMakes(t *testing.T) {
 		}
 		next, first := "", ""
 		for range 10 {
-			var page Page[tidemark.Job]
+			var page routes.Page[tidemark.Job]
 			s.call(t, "reader-a", "GET", "/api/v1/jobs?agent=coder&status=pending&limit=3&cursor="+next, nil).want(t, 200).into(t, &page)
 			for _, j := range page.Items {
 				if !want[j.ID] {
@@ -290,7 +291,7 @@ func TestWhatAJobAsksIsAnsweredOnce(t *testing.T) {
 	s.call(t, "writer-a", "POST", path+"/c1", api.ReviewAnswer{Answer: "deny"}).want(t, 409).problem(t)
 	s.call(t, "writer-a", "POST", path+"/c2", api.ReviewAnswer{Answer: "deny", Reason: "Use a branch."}).want(t, 200)
 	s.call(t, "writer-a", "POST", path+"/c3", api.ReviewAnswer{Answer: "deny"}).want(t, 404).problem(t)
-	var page Page[store.Review]
+	var page routes.Page[store.Review]
 	s.call(t, "reader-a", "GET", path, nil).want(t, 200).into(t, &page)
 	got := ""
 	for _, v := range page.Items {
@@ -304,7 +305,7 @@ func TestWhatAJobAsksIsAnsweredOnce(t *testing.T) {
 func TestSchedulesAreTurnedOffOnAndRunNow(t *testing.T) {
 	s := newTestServer(t)
 	withAgent(t, s)
-	var page Page[tidemark.Schedule]
+	var page routes.Page[tidemark.Schedule]
 	s.call(t, "reader-a", "GET", "/api/v1/schedules?agent=coder&limit=1", nil).want(t, 200).into(t, &page)
 	if len(page.Items) != 1 || page.Next == "" {
 		t.Fatalf("first page %+v", page)

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -32,7 +34,7 @@ func TestAFloodOfOneUserKeepsNobodyElseFromTheirWork(t *testing.T) {
 				return err
 			}, nil
 		}
-		o.Import = func(_ context.Context, _ *store.Store, _ string, content io.Reader) ([]Imported, error) {
+		o.Import = func(_ context.Context, _ *store.Store, _ string, content io.Reader) ([]routes.Imported, error) {
 			_, err := io.Copy(io.Discard, content)
 			return nil, err
 		}
@@ -110,7 +112,7 @@ func TestWhoGuessesTokensLocksOutNobodyElsewhere(t *testing.T) {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.RemoteAddr = from
 		w := httptest.NewRecorder()
-		local.ServeSignIn(w, r, showSignIn)
+		local.ServeSignIn(w, r, pages.ShowSignIn)
 		return w.Code
 	}
 	for range 50 {

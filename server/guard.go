@@ -7,7 +7,10 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
+	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/server/stores"
 )
 
 // open paths need no caller: they tell nothing, or look after themselves.
@@ -23,7 +26,7 @@ func (s *Server) guarded(calls, site http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
 		h.Set("Referrer-Policy", "no-referrer")
-		r.Body = s.patient(w, r)
+		r.Body = s.timed(w, r)
 		if err := s.addressed(r); err != nil {
 			request.AnswerProblem(w, err)
 			return
@@ -34,31 +37,31 @@ func (s *Server) guarded(calls, site http.Handler) http.Handler {
 			return
 		case s.o.Hooks != nil && strings.HasPrefix(r.URL.Path, "/hooks/"):
 			r.Body = http.MaxBytesReader(w, r.Body, s.o.Limits.Body)
-			s.o.Hooks.ServeHTTP(w, r.WithContext(doing(r.Context(), r.Method+" /hooks", r.URL.Path)))
+			s.o.Hooks.ServeHTTP(w, r.WithContext(stores.Doing(r.Context(), r.Method+" /hooks", r.URL.Path)))
 			return
 		case s.o.SignIn == nil && !isCall(r):
 			request.AnswerProblem(w, tidemark.NotFoundf("%s: nothing is here; see /openapi.json", r.URL.Path))
 			return
 		case strings.HasPrefix(r.URL.Path, "/assets/"):
-			s.servePages(w, r)
+			s.pages.ServeHTTP(w, r)
 			return
 		case r.URL.Path == "/signin" || strings.HasPrefix(r.URL.Path, "/signin/"):
 			r.Body = http.MaxBytesReader(w, r.Body, smallBody)
-			s.o.SignIn.ServeSignIn(w, r, showSignIn)
+			s.o.SignIn.ServeSignIn(w, r, pages.ShowSignIn)
 			return
 		}
 		refuse := func(err error) {
 			if isCall(r) {
 				request.AnswerProblem(w, err)
 			} else {
-				s.pageTrouble(w, r, err)
+				s.pages.Trouble(w, r, err)
 			}
 		}
 		if err := cross.Check(r); err != nil {
 			refuse(&api.Problem{Status: http.StatusForbidden, Title: "Forbidden", Code: "denied", Detail: "a page of another origin may not do this"})
 			return
 		}
-		r, tenants := s.spaceOf(liftToken(r))
+		r, tenants := s.spaceOf(routes.LiftToken(r))
 		caller, err := s.o.Auth.Authenticate(r)
 		if err != nil {
 			refuse(request.Refused(err))
@@ -139,7 +142,7 @@ func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.H
 // addressed refuses requests that were meant for somebody else: a page that
 // made its own name point at this server finds nobody at home.
 func (s *Server) addressed(r *http.Request) error {
-	if s.o.Hosts == nil || Hosts(s.o.Hosts).Ours(r.Host) {
+	if s.o.Hosts == nil || request.Hosts(s.o.Hosts).Ours(r.Host) {
 		return nil
 	}
 	return &api.Problem{Status: http.StatusMisdirectedRequest, Title: "Misdirected Request", Code: "denied", Detail: "this server has another name",

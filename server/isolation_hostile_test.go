@@ -130,10 +130,10 @@ func TestNoNameKeepsAChangeOutOfTheAuditLog(t *testing.T) {
 	s.call(t, wA, "PUT", path+"/files/a%2Fexport", "x").want(t, 200)
 	s.call(t, wA, "PUT", path+"/files/search", "x").want(t, 200)
 	s.call(t, wA, "PUT", "/api/v1/datasets/export", `{}`).want(t, 201)
-	if err := s.FlushAudit(t.Context()); err != nil {
+	if err := s.stores.FlushAudit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	users, err := s.operators(t.Context())
+	users, err := s.stores.Operators(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

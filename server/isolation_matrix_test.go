@@ -22,6 +22,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/server/wire"
 )
@@ -52,7 +53,7 @@ func operations(i *huma.PathItem) map[string]*huma.Operation {
 // routesOf are all that a server answers to programs.
 func routesOf(t testing.TB, s *Server) (all []route) {
 	t.Helper()
-	for path, item := range s.OpenAPI().Paths {
+	for path, item := range s.api.OpenAPI().Paths {
 		for method, o := range operations(item) {
 			need, _ := o.Extensions["x-tidemark-role"].(string)
 			r := route{method: method, path: path, need: request.Role(need), query: o.Parameters}
@@ -239,9 +240,9 @@ func kindIn(path, param string) string {
 	parts := strings.Split(path, "/")
 	before := parts[max(0, slices.Index(parts, "{"+param+"}")-1)]
 	kinds := map[string]string{"sessions": "session", "jobs": "job", "agents": "agent", "schedules": "agent", "files": "file", "tokens": "token", "users": "user",
-		"members": "user", "workspaces": "workspace", "tenants": "tenant", "memory": "memory", "results": resultKind.kind, "reviews": "call", "{agent}": "schedule", "s": "session"}
-	for _, k := range itemKinds() {
-		kinds[k.path] = k.kind
+		"members": "user", "workspaces": "workspace", "tenants": "tenant", "memory": "memory", "results": routes.ResultKind.Kind, "reviews": "call", "{agent}": "schedule", "s": "session"}
+	for _, k := range routes.ItemKinds() {
+		kinds[k.Path] = k.Kind
 	}
 	return kinds[before]
 }
@@ -318,7 +319,7 @@ func (g *prober) queryOf(p *probe) string {
 func (g *prober) cursor() string {
 	them := request.Caller{Principal: g.w.lee[g.IntN(len(g.w.lee))]}
 	id := g.w.things[g.IntN(len(g.w.things))].id
-	return []string{g.s.cursor(them, id), g.s.cursor(them, map[string]any{"session": id, "from": 1, "all": true}), g.s.cursor(them, map[string]any{"id": id, "at": time.Now()}),
+	return []string{g.s.api.Cursor(them, id), g.s.api.Cursor(them, map[string]any{"session": id, "from": 1, "all": true}), g.s.api.Cursor(them, map[string]any{"id": id, "at": time.Now()}),
 		"AAAA", strings.Repeat("A", 2000), "%%%"}[g.IntN(6)]
 }
 
@@ -328,7 +329,7 @@ func (g *prober) value(p *probe, name string, s *huma.Schema) any {
 		return "x"
 	}
 	if s.Ref != "" {
-		s = g.s.OpenAPI().Components.Schemas.SchemaFromRef(s.Ref)
+		s = g.s.api.OpenAPI().Components.Schemas.SchemaFromRef(s.Ref)
 	}
 	if len(s.Enum) > 0 {
 		return s.Enum[g.IntN(len(s.Enum))]

@@ -144,7 +144,7 @@ func TestNobodySeesWhatIsAnothersOnPages(t *testing.T) {
 // What huma does not fill is empty, and an empty id could mean everything.
 func TestEveryPartOfAPathIsRead(t *testing.T) {
 	w := newWorld(t, nil)
-	for path, item := range serverOf(t, w).OpenAPI().Paths {
+	for path, item := range serverOf(t, w).api.OpenAPI().Paths {
 		for method, o := range operations(item) {
 			for _, m := range aParam.FindAllStringSubmatch(path, -1) {
 				if !slices.ContainsFunc(o.Parameters, func(p *huma.Param) bool { return p.In == "path" && p.Name == m[1] }) {

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/search"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -281,15 +282,15 @@ func (w *world) fillUser(t testing.TB, tenant, user string, p tidemark.Principal
 		w.fillSession(t, st, thing{tenant: tenant, owner: user, scope: scope}, &with)
 	}
 	said := marker(tenant, user, inPrivate)
-	for _, k := range append(itemKinds(), resultKind) {
-		for _, id := range []string{"same", k.kind + "-" + tenant + "-" + user} {
+	for _, k := range append(routes.ItemKinds(), routes.ResultKind) {
+		for _, id := range []string{"same", k.Kind + "-" + tenant + "-" + user} {
 			parent := ""
-			if k.kind == resultKind.kind {
+			if k.Kind == routes.ResultKind.Kind {
 				parent = "optimization-run-" + tenant + "-" + user
 			}
-			must[store.Item](t)(st.PutItem(t.Context(), store.Item{Kind: k.kind, ID: stored(id, parent), Title: said, Parent: parent, Data: json.RawMessage(`{"name":"` + said + `"}`)}, store.AnyVersion))
+			must[store.Item](t)(st.PutItem(t.Context(), store.Item{Kind: k.Kind, ID: routes.Stored(id, parent), Title: said, Parent: parent, Data: json.RawMessage(`{"name":"` + said + `"}`)}, store.AnyVersion))
 			if id != "same" {
-				w.add(thing{kind: k.kind, id: id, tenant: tenant, owner: user, scope: inPrivate})
+				w.add(thing{kind: k.Kind, id: id, tenant: tenant, owner: user, scope: inPrivate})
 			}
 		}
 	}

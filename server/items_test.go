@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -46,7 +47,7 @@ func TestItemsAreKeptChangedAndRemoved(t *testing.T) {
 				s.call(t, "writer-a", "PUT", one, api.PutItem{Title: "late"}, `If-None-Match: *`).want(t, 412).problem(t)
 				s.call(t, "writer-a", "PUT", url+"/absent", api.PutItem{}, `If-Match: *`).want(t, 412).problem(t)
 				s.call(t, "writer-a", "PUT", one, api.PutItem{ID: "another"}).want(t, 400).problem(t)
-				var page Page[api.Item]
+				var page routes.Page[api.Item]
 				s.call(t, "reader-a", "GET", url+"?session="+session, nil).want(t, 200).into(t, &page)
 				if len(page.Items) != 1 || page.Items[0].ID != i.ID || page.Items[0].Title != "two" || page.Items[0].Version != 2 {
 					t.Errorf("listed %+v", page)
@@ -72,7 +73,7 @@ func TestItemsHavePagesByWhatTheyAreAPartOf(t *testing.T) {
 		}
 		var got []string
 		for next := ""; ; {
-			var page Page[api.Item]
+			var page routes.Page[api.Item]
 			s.call(t, "reader-a", "GET", "/api/v1/run-steps?parent=run0&limit=2&cursor="+next, nil).want(t, 200).into(t, &page)
 			for _, i := range page.Items {
 				got = append(got, i.ID)
@@ -144,7 +145,7 @@ func TestResultsGoWithTheirRun(t *testing.T) {
 	}
 	s.call(t, "writer-a", "DELETE", "/api/v1/optimization-runs/run", nil).want(t, 204)
 	s.call(t, "writer-a", "PUT", "/api/v1/optimization-runs/run", api.PutItem{}).want(t, 201)
-	var page Page[api.Item]
+	var page routes.Page[api.Item]
 	s.call(t, "reader-a", "GET", "/api/v1/optimization-runs/run/results", nil).want(t, 200).into(t, &page)
 	if len(page.Items) != 0 {
 		t.Errorf("the results of a run that was removed: %+v", page)
@@ -164,7 +165,7 @@ func TestMemoryIsKeptOnceAndChangedAtItsVersion(t *testing.T) {
 		s.call(t, "writer-a", "PUT", one, api.PutMemory{Text: "Spaces.", Project: "/p", Session: session}, `If-Match: "1"`).want(t, 200)
 		s.call(t, "writer-a", "PUT", one, api.PutMemory{Text: "Late."}, `If-Match: "1"`).want(t, 412).problem(t)
 		for query, want := range map[string]string{"?project=/p": "[Spaces.]", "?session=" + session: "[Spaces.]", "": "[Spaces. Elsewhere.]"} {
-			var page Page[api.MemoryItem]
+			var page routes.Page[api.MemoryItem]
 			s.call(t, "reader-a", "GET", "/api/v1/memory"+query, nil).want(t, 200).into(t, &page)
 			var texts []string
 			for _, m := range page.Items {

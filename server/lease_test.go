@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -183,7 +184,7 @@ func TestCallsOfTwoNodesWithoutALeaseTakeTurns(t *testing.T) {
 func TestAProcessThatHoldsASessionIsNamed(t *testing.T) {
 	s := newTestServer(t)
 	path := newSession(t, s, wA, "tides", "one")
-	st, err := s.storeOf(t.Context(), tidemark.TenantOf("a", "jo"))
+	st, err := s.stores.Of(t.Context(), tidemark.TenantOf("a", "jo"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +217,7 @@ func TestForceNewClearsWhatTheInterpreterHeldAndNothingElse(t *testing.T) {
 	if !l.Fresh {
 		t.Errorf("%+v", l)
 	}
-	var c SessionState
+	var c routes.SessionState
 	s.call(t, wA, "GET", path+"/checkpoint", nil).want(t, 200).into(t, &c)
 	if !cmp.Equal(c.Interpreter, store.Interpreter{}) || c.CoreMemory["human"] != "Ada" || len(c.DocumentPaths) != 1 {
 		t.Errorf("%+v", c)

@@ -16,12 +16,13 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tidemark-sessions/tidemark/mcp"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // withMCP serves other agents as cmd does.
 func withMCP(o *Options) {
-	o.MCP = func(c MCP) http.Handler {
+	o.MCP = func(c routes.MCP) http.Handler {
 		return mcp.Handler(mcp.Options{Write: c.Write, Open: c.Open, Fleet: c.Fleet, Holder: c.Holder, Doing: c.Doing, Wrote: c.Wrote, Tell: c.Tell,
 			Since: func(s string) (time.Time, error) { return time.Parse(time.DateOnly, s) }})
 	}
@@ -130,7 +131,7 @@ func TestWhatAgentsChangeIsInTheAuditLogAndWhatTheyReadIsNot(t *testing.T) {
 	}
 	tellAgent(t, c, "remove_memory", map[string]any{"id": "none"})
 	tellAgent(t, c, "list_memory", nil)
-	if err := s.FlushAudit(t.Context()); err != nil {
+	if err := s.stores.FlushAudit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var page struct{ Items []store.Audited }

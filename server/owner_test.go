@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/remote"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/search"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -182,7 +183,9 @@ func TestEveryListAndEveryPageNamesTheOwner(t *testing.T) {
 	if d := cmp.Diff(want, listed); d != "" {
 		t.Errorf("sessions (-want +got):\n%s", d)
 	}
-	var found struct{ Body struct{ Items []SearchHit } }
+	var found struct {
+		Body struct{ Items []routes.SearchHit }
+	}
 	m.call(t, "cy", "GET", "/api/v1/search?q=tides", nil).into(t, &found.Body)
 	var refs []string
 	for _, h := range found.Body.Items {
@@ -263,7 +266,7 @@ func TestASessionThatIsNotSharedIsAsIfItWereNotThere(t *testing.T) {
 		text := strings.NewReplacer(owner, "OWNER", id, "ID", a.Header.Get("X-Request-Id"), "").Replace(b.String() + string(a.Body))
 		return fmt.Sprint(a.Status, requestIDs.ReplaceAllString(text, "REQUEST"))
 	}
-	for path, item := range m.OpenAPI().Paths {
+	for path, item := range m.api.OpenAPI().Paths {
 		if !strings.HasPrefix(path, request.SessionsPath+"/{id}") {
 			continue
 		}

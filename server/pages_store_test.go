@@ -13,8 +13,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/server/pages"
+	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/store"
-	"github.com/tidemark-sessions/tidemark/web"
 )
 
 func (s *testServer) overview(t *testing.T, who string) *web.StoreOverview {
@@ -122,9 +123,9 @@ func TestTheIndexIsBroughtUpToDateFromThePage(t *testing.T) {
 
 func TestKeysAreNamedToAdminsAndNeverShown(t *testing.T) {
 	s := newTestServer(t, withPages, func(o *Options) {
-		o.Inspect = func(_ context.Context, p tidemark.Principal) (Inspection, error) {
-			return Inspection{Kind: "sqlite", Place: "/data/store.db", Bytes: 4_100_000, Sealed: true, Keys: []KeyInfo{{ID: "k1", Type: "passphrase", Label: "<i>mine</i>", Opened: true}},
-				Backups: []BackupInfo{{What: "export", At: time.Now(), Outcome: "done"}}}, nil
+		o.Inspect = func(_ context.Context, p tidemark.Principal) (pages.Inspection, error) {
+			return pages.Inspection{Kind: "sqlite", Place: "/data/store.db", Bytes: 4_100_000, Sealed: true, Keys: []pages.KeyInfo{{ID: "k1", Type: "passphrase", Label: "<i>mine</i>", Opened: true}},
+				Backups: []pages.BackupInfo{{What: "export", At: time.Now(), Outcome: "done"}}}, nil
 		}
 	})
 	page := string(s.call(t, "admin-a", "GET", "/store", nil).want(t, 200).Body)
@@ -215,7 +216,7 @@ func TestTheAuditLogIsReadByPageAndVerified(t *testing.T) {
 
 func TestUsersAndTenantsAreChangedByWhoMay(t *testing.T) {
 	s := administered(t, withPages)
-	users, err := s.operators(t.Context())
+	users, err := s.stores.Operators(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +256,7 @@ var unsaid = regexp.MustCompile(`>\s*(usage|store|task|list|role|nav|keys)\.[a-z
 
 func TestEveryTabSaysWhatItShouldInEveryState(t *testing.T) {
 	s := administered(t, withPages)
-	users, err := s.operators(t.Context())
+	users, err := s.stores.Operators(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,10 +299,10 @@ func TestEveryTabSaysWhatItShouldInEveryState(t *testing.T) {
 		return nil, nil
 	}
 	p := tidemark.TenantOf("a", "jo")
-	s.begin(t.Context(), taskName(p, "verify"), wait)
-	s.begin(t.Context(), taskName(p, "audit/"+tenant.ID), wait)
-	s.begin(t.Context(), taskName(p, "reindex"), wait)
-	s.begin(t.Context(), taskName(p, "usage/x"), wait)
+	s.pages.Begin(t.Context(), pages.TaskName(p, "verify"), wait)
+	s.pages.Begin(t.Context(), pages.TaskName(p, "audit/"+tenant.ID), wait)
+	s.pages.Begin(t.Context(), pages.TaskName(p, "reindex"), wait)
+	s.pages.Begin(t.Context(), pages.TaskName(p, "usage/x"), wait)
 	paths = []string{"/store", "/store/audit", "/usage?since=2026-01-02"}
 	look()
 	if page := string(s.call(t, "admin-a", "GET", "/store", nil).want(t, 200).Body); !strings.Contains(page, "3 sessions verified so far") || !strings.Contains(page, "hx-trigger") {

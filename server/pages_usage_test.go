@@ -14,8 +14,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/store"
-	"github.com/tidemark-sessions/tidemark/web"
 )
 
 // withPages lets browsers in. Who they are is still said by the token.
@@ -38,7 +38,7 @@ func (s *testServer) form(t *testing.T, who, path string, pairs ...string) answe
 // something.
 func used(t *testing.T, s *testServer, p tidemark.Principal, sess tidemark.Session, tokens int64, usd float64, at time.Time) tidemark.SessionID {
 	t.Helper()
-	st, err := s.storeOf(t.Context(), p)
+	st, err := s.stores.Of(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestUsageIsCountedByModelAgentProjectAndUser(t *testing.T) {
 
 func TestAdminsSeeTheNumbersOfTheirUsersAndNothingElseOfThem(t *testing.T) {
 	s := newTestServer(t, withPages)
-	users, err := s.operators(t.Context())
+	users, err := s.stores.Operators(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

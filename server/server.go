@@ -11,22 +11,20 @@ package server
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidemark-sessions/tidemark"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/server/stores"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -48,9 +46,9 @@ type Options struct {
 	// Formats lists those that there are. Import takes what a client sent.
 	Export  func(ctx context.Context, s *store.Store, at store.Point, format string) (mediaType string, write func(io.Writer) error, err error)
 	Formats []string
-	Import  func(ctx context.Context, s *store.Store, name string, content io.Reader) ([]Imported, error)
+	Import  func(ctx context.Context, s *store.Store, name string, content io.Reader) ([]routes.Imported, error)
 	// Chat opens conversations for the WebSocket; nil: there is none.
-	Chat func(ctx context.Context, s *store.Store, o ChatOptions) (Conversation, error)
+	Chat func(ctx context.Context, s *store.Store, o routes.ChatOptions) (routes.Conversation, error)
 	// SignIn lets browsers in; nil: there are no pages.
 	SignIn auth.SignIn
 	// Backend returns what is kept for a principal as it is kept, for clients
@@ -66,9 +64,9 @@ type Options struct {
 	NoAudit bool
 	// Inspect tells what the pages say of where things are kept: how large that
 	// is, by which keys it opens, what copies there are; nil: nothing is known.
-	Inspect func(context.Context, tidemark.Principal) (Inspection, error)
+	Inspect func(context.Context, tidemark.Principal) (pages.Inspection, error)
 	// MCP makes what answers other agents at /mcp; nil: nothing does.
-	MCP func(MCP) http.Handler
+	MCP func(routes.MCP) http.Handler
 	// Hooks takes webhooks, which prove themselves; nil: there are none.
 	Hooks http.Handler
 	// Tracer is told what each request took; nil: nobody is.
@@ -86,63 +84,17 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Imported is one session that came in.
-type Imported struct {
-	ID      tidemark.SessionID `json:"id"`
-	Title   string             `json:"title,omitempty"`
-	Entries int64              `json:"entries"`
-	Known   bool               `json:"known"` // it was there already
-	Lost    []string           `json:"lost,omitempty"`
-}
-
-// ChatOptions say which conversation to open.
-type ChatOptions struct {
-	Session  tidemark.SessionID // "": a new one
-	ForceNew bool               // with fresh interpreters and buffers
-	Model    string
-	// Emit is told what happens between turns. A value that is emitted becomes
-	// one JSON message.
-	Emit func(any) error
-}
-
-// Conversation is a session that a client talks to. Nothing of it is left
-// after Close.
-type Conversation interface {
-	ID() tidemark.SessionID
-	// Send takes what the user says, and tells what happens until the turn is
-	// over. A value that is emitted becomes one JSON message.
-	Send(ctx context.Context, text string, emit func(any) error) error
-	// Answer is the answer to a question that was emitted.
-	Answer(call string, allow bool) error
-	Close(ctx context.Context) error
-}
-
 // Server is an http.Handler.
 type Server struct {
-	o       Options
-	api     huma.API
-	mux     *http.ServeMux // the API
-	pages   *http.ServeMux
-	handler http.Handler
-	metrics *metrics
-
-	mu     sync.Mutex
-	stores map[string]*opened
-
-	work    sessionWork // what is under way with single sessions
-	sources sources     // what is followed
-
-	tallies tallies // what sessions used
-
-	audits auditQueue  // what is not in the audit log yet
-	boots  boots       // what is written down with each change
-	reads  auth.Seldom // who read the audit log
-
-	access *auth.Access // who may do what
-
-	tasks tasks // what pages began and do not wait for
-
+	o        Options
+	mux      *http.ServeMux // the calls of programs
+	stores   *stores.Stores
+	api      *routes.Server
+	pages    *pages.Site
+	access   *auth.Access // who may do what
 	shutdown *request.Shutdown
+	metrics  *metrics
+	handler  http.Handler
 }
 
 // New returns a Server.
@@ -153,23 +105,15 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.CursorKey == nil {
-		o.CursorKey = newCursorKey()
-	}
 	o.Limits = o.Limits.WithDefaults()
-	s := &Server{o: o, mux: http.NewServeMux(), pages: http.NewServeMux(), stores: make(map[string]*opened), shutdown: request.NewShutdown(), access: auth.NewAccess(o.Auth, o.Limits.Recheck), metrics: newMetrics(o.Version)}
-	s.api = humago.New(s.mux, config(o.Version))
-	s.sessionRoutes()
-	s.entryRoutes()
-	s.leaseRoutes()
-	s.fleetRoutes()
-	s.itemRoutes()
-	s.adminRoutes()
-	s.socketRoutes()
-	s.mcpRoutes()
-	s.plainRoutes()
-	s.pageRoutes()
-	s.handler = s.watched(s.guarded(s.audited(s.mux, s.mux), s.audited(s.pages, http.HandlerFunc(s.servePages))))
+	s := &Server{o: o, mux: http.NewServeMux(), shutdown: request.NewShutdown(), access: auth.NewAccess(o.Auth, o.Limits.Recheck), metrics: newMetrics(o.Version)}
+	s.stores = stores.New(stores.Options{Open: o.Open, Holder: o.Holder, Acts: o.Acts, Together: o.Together, NoAudit: o.NoAudit, Log: o.Log, Now: o.Now,
+		Access: s.access, Shutdown: s.shutdown})
+	s.api = routes.New(s.mux, routes.Options{Stores: s.stores, Access: s.access, Shutdown: s.shutdown, Holder: o.Holder, Hosts: o.Hosts, Limits: o.Limits,
+		Export: o.Export, Formats: o.Formats, Import: o.Import, Chat: o.Chat, SignIn: o.SignIn, MCP: o.MCP, NoAudit: o.NoAudit, CursorKey: o.CursorKey, Version: o.Version, Now: o.Now})
+	s.healthRoutes()
+	s.pages = pages.New(pages.Options{Stores: s.stores, API: s.api, Shutdown: s.shutdown, SignIn: o.SignIn, Inspect: o.Inspect, Formats: o.Formats, NoAudit: o.NoAudit, Version: o.Version, Now: o.Now})
+	s.handler = s.watched(s.guarded(s.stores.Audited(s.mux, s.mux), s.stores.Audited(s.pages.Routes(), s.pages)))
 	return s, nil
 }
 
@@ -179,55 +123,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // OpenAPI returns the description of everything that the server answers.
 func (s *Server) OpenAPI() *huma.OpenAPI { return s.api.OpenAPI() }
 
-// principalName tells principals apart, and what each of them may read.
-func principalName(p tidemark.Principal) string {
-	return strings.Join(append([]string{p.Tenant, p.User}, p.Workspaces...), "/")
+// FlushAudit returns when everything that was done is in the audit log, or
+// with the error of ctx. Whoever ends the server calls it after the last
+// request.
+func (s *Server) FlushAudit(ctx context.Context) error { return s.stores.FlushAudit(ctx) }
+
+// AnchorAudit chains what servers did not live to chain, keeps the head of every
+// tenant's audit log beside it, and returns the heads. Whoever runs the server
+// calls it now and then, and puts what it returns where the store does not
+// reach: a file, another machine.
+func (s *Server) AnchorAudit(ctx context.Context) ([]store.Anchor, error) {
+	return s.stores.AnchorAudit(ctx)
 }
 
-// storeOf returns the store of a principal.
-func (s *Server) storeOf(ctx context.Context, p tidemark.Principal) (*store.Store, error) {
-	name := principalName(p)
-	s.mu.Lock()
-	o := s.stores[name]
-	if o == nil {
-		o = new(opened)
-		s.stores[name] = o
-	}
-	s.mu.Unlock()
-	// One that takes long to open keeps nobody else waiting.
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.store != nil {
-		// Its owner may have sealed it since, from elsewhere.
-		err := o.store.Standing(ctx)
-		if !errors.Is(err, tidemark.ErrSealed) {
-			return o.store, err
-		}
-		o.store = nil
-	}
-	st, err := s.o.Open(ctx, p)
-	if err == nil {
-		o.given.Store(st)
-		st = st.With(s.writtenDown(p, false))
-		o.store = st
-	}
-	return st, err
-}
-
-// opened is the store of a principal, once it is open.
-type opened struct {
-	mu    sync.Mutex
-	store *store.Store
-	given atomic.Pointer[store.Store] // the same, as it was opened
-}
-
-// store returns the caller's store.
-func (s *Server) store(ctx context.Context) (*store.Store, error) {
-	return s.storeOf(ctx, request.CallerOf(ctx).Principal)
-}
-
-// fleet returns the store of the caller's tenant, which owns the fleet.
-func (s *Server) fleet(ctx context.Context) (*store.Store, error) {
-	p := request.CallerOf(ctx).Principal
-	return s.storeOf(ctx, tidemark.Principal{Tenant: p.Tenant, User: p.Tenant})
-}
+// WrittenDown adds to each commit in a store of a principal who made it, for a
+// store that somebody else opened and that answers requests of this server.
+func (s *Server) WrittenDown(p tidemark.Principal) store.Also { return s.stores.Also(p, false) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -182,7 +183,7 @@ func TestForgedAndBorrowedCursorsAreRefused(t *testing.T) {
 func TestForeignAbsentAndInvalidIDsAnswerAlike(t *testing.T) {
 	s := newTestServer(t)
 	foreign := strings.TrimPrefix(newSession(t, s, "writer-b", "secret", "hello"), request.SessionsPath+"/")
-	for route, item := range s.OpenAPI().Paths {
+	for route, item := range s.api.OpenAPI().Paths {
 		if !strings.HasPrefix(route, request.SessionsPath+"/{id}") {
 			continue
 		}
@@ -392,7 +393,7 @@ func TestOnlyItsOwnerChangesWhatIsShared(t *testing.T) {
 		o.Auth = people
 	})
 	path := newSession(t, s, wA, "tides", "hello")
-	var got shareBody
+	var got routes.ShareBody
 	s.call(t, wA, "PUT", path+"/share", `{"with":"workspace"}`).want(t, 200).into(t, &got)
 	if got.With != "workspace" || got.Workspace != work {
 		t.Errorf("%+v", got)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -37,11 +38,11 @@ type parrots struct {
 	most    atomic.Int64 // how many there were at once
 	mu      sync.Mutex
 	all     []*parrot
-	options []ChatOptions
+	options []routes.ChatOptions
 	callers []request.Caller
 }
 
-func (h *parrots) chat(ctx context.Context, s *store.Store, o ChatOptions) (Conversation, error) {
+func (h *parrots) chat(ctx context.Context, s *store.Store, o routes.ChatOptions) (routes.Conversation, error) {
 	p := &parrot{h: h, gone: make(chan error, 1)}
 	who := tidemark.Holder{Program: "parrot", PID: 1, Host: "here"}
 	if o.Session == "" {
@@ -203,7 +204,7 @@ func newSocketServer(t *testing.T, change ...func(*Options)) (*testServer, *parr
 // free fails unless nobody holds the lease of a session.
 func free(t *testing.T, s *testServer, user string, id string) {
 	t.Helper()
-	st, err := s.storeOf(t.Context(), tidemark.TenantOf("a", user))
+	st, err := s.stores.Of(t.Context(), tidemark.TenantOf("a", user))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +360,7 @@ func TestAConnectionThatIsCutLosesNothingThatWasKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		free(t, s, "jo", a.Session)
-		st, err := s.storeOf(t.Context(), tidemark.TenantOf("a", "jo"))
+		st, err := s.stores.Of(t.Context(), tidemark.TenantOf("a", "jo"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/grant"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/runner"
-	"github.com/tidemark-sessions/tidemark/server"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -209,7 +209,7 @@ func (w *world) takers(a *app, s *store.Store) map[string]func() chat.Options {
 			return o
 		},
 		"the server": func() chat.Options {
-			v, err := a.converseWith(w.t.Context(), s, server.ChatOptions{}, p)
+			v, err := a.converseWith(w.t.Context(), s, routes.ChatOptions{}, p)
 			if err != nil {
 				w.t.Fatal(err)
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/server"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -95,7 +96,7 @@ func (m *mcpServing) run(cmd *cobra.Command) error {
 	if m.addr != "" {
 		return m.overHTTP(cmd, folder)
 	}
-	o := m.forAgents(server.MCP{Write: m.write, Open: m.openOnce, Holder: func(context.Context) tidemark.Holder { return m.holder(cmd) }}, folder)
+	o := m.forAgents(routes.MCP{Write: m.write, Open: m.openOnce, Holder: func(context.Context) tidemark.Holder { return m.holder(cmd) }}, folder)
 	if m.verbose {
 		o.Log = slog.New(slog.NewTextHandler(m.err, nil))
 	}
@@ -137,7 +138,7 @@ func (m *mcpServing) overHTTP(cmd *cobra.Command, folder string) error {
 		Open:   func(ctx context.Context, _ tidemark.Principal) (*store.Store, error) { return m.openOnce(ctx) },
 		Auth:   auth.Any(auth.Local(token, tidemark.TenantOf(store.DefaultTenant, ""))),
 		Holder: m.holder(cmd), Hosts: append([]string{}, m.hosts...), Log: m.logger(), Version: version,
-		MCP: func(c server.MCP) http.Handler {
+		MCP: func(c routes.MCP) http.Handler {
 			c.Write = c.Write && m.write
 			return mcp.Handler(m.forAgents(c, folder))
 		},
@@ -156,7 +157,7 @@ func (m *mcpServing) overHTTP(cmd *cobra.Command, folder string) error {
 }
 
 // forAgents is what agents are shown of a store.
-func (a *app) forAgents(c server.MCP, folder string) mcp.Options {
+func (a *app) forAgents(c routes.MCP, folder string) mcp.Options {
 	return mcp.Options{Open: c.Open, Fleet: c.Fleet, Write: c.Write, Holder: c.Holder, Doing: c.Doing, Wrote: c.Wrote, Tell: c.Tell, Project: folder, Version: version,
 		Since: func(text string) (time.Time, error) { return parseSince(text, time.Now()) }, Hint: agentHint}
 }

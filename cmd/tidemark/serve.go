@@ -26,6 +26,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/server"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -208,7 +209,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 		o.SignIn = v.local
 		// A conversation has tools that run on this machine as this user: that
 		// is for who has the machine, not for everybody with a token.
-		o.Chat = func(ctx context.Context, s *store.Store, c server.ChatOptions) (server.Conversation, error) {
+		o.Chat = func(ctx context.Context, s *store.Store, c routes.ChatOptions) (routes.Conversation, error) {
 			if who := request.CallerOf(ctx); !who.Operator || who.Token != "" {
 				return nil, tidemark.ErrDenied
 			}
@@ -239,7 +240,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 		return err
 	}
 	o.Inspect = t.inspect
-	o.MCP = func(c server.MCP) http.Handler { return mcp.Handler(v.forAgents(c, "")) }
+	o.MCP = func(c routes.MCP) http.Handler { return mcp.Handler(v.forAgents(c, "")) }
 	if s, err = server.New(o); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
-	"github.com/tidemark-sessions/tidemark/server"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -105,7 +105,7 @@ func zipOut(w io.Writer, dir string, files []string) error {
 
 // serveImport brings in what a client of the server sent: a session of any
 // known tool in one file, or an archive.
-func (a *app) serveImport(ctx context.Context, s *store.Store, name string, content io.Reader) (in []server.Imported, err error) {
+func (a *app) serveImport(ctx context.Context, s *store.Store, name string, content io.Reader) (in []routes.Imported, err error) {
 	dir, remove, err := throwAway()
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (a *app) serveImport(ctx context.Context, s *store.Store, name string, cont
 	}
 	for _, row := range i.rows {
 		if row.Session != "" {
-			in = append(in, server.Imported{ID: row.Session, Title: row.Title, Entries: int64(row.Entries), Known: row.State == "known", Lost: row.Lost})
+			in = append(in, routes.Imported{ID: row.Session, Title: row.Title, Entries: int64(row.Entries), Known: row.State == "known", Lost: row.Lost})
 		}
 	}
 	return in, i.index()

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/server"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
@@ -41,7 +41,7 @@ const servedLook = 2 * time.Second
 // conversation opens a conversation for a client of the server: a new session,
 // or one to go on with. Its tools work in the folder that the server was
 // started in.
-func (a *app) conversation(ctx context.Context, s *store.Store, o server.ChatOptions) (server.Conversation, error) {
+func (a *app) conversation(ctx context.Context, s *store.Store, o routes.ChatOptions) (routes.Conversation, error) {
 	var last modelChoice
 	if o.Session != "" {
 		c, err := s.Checkpoint(ctx, o.Session, "")
@@ -57,7 +57,7 @@ func (a *app) conversation(ctx context.Context, s *store.Store, o server.ChatOpt
 }
 
 // converseWith is conversation with a model that was chosen.
-func (a *app) converseWith(ctx context.Context, s *store.Store, o server.ChatOptions, p provider) (server.Conversation, error) {
+func (a *app) converseWith(ctx context.Context, s *store.Store, o routes.ChatOptions, p provider) (routes.Conversation, error) {
 	v := &served{s: s, lost: make(chan error, 1), emit: o.Emit, asks: make(map[string]chan bool)}
 	t := &talk{app: a, s: s, provider: p, approve: v.approve, screen: &chatScreen{app: a}, cmd: &cobra.Command{Use: "tidemark serve"}}
 	set, err := t.chatOptions(ctx)

@@ -28,6 +28,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/model/demo"
 	"github.com/tidemark-sessions/tidemark/server"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -132,7 +133,7 @@ func serveChat(t *testing.T, b tidemark.Backend, m *overheard) (*store.Store, *s
 	a, st := newApp(), store.New(b, nil)
 	s, err := server.New(server.Options{Auth: anybody{}, Holder: a.holderNamed("test"),
 		Open: func(context.Context, tidemark.Principal) (*store.Store, error) { return st, nil },
-		Chat: func(ctx context.Context, s *store.Store, o server.ChatOptions) (server.Conversation, error) {
+		Chat: func(ctx context.Context, s *store.Store, o routes.ChatOptions) (routes.Conversation, error) {
 			return a.converseWith(ctx, s, o, provider{name: "demo", model: "demo", client: m})
 		}})
 	if err != nil {

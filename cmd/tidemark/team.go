@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/seal"
-	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -207,13 +207,13 @@ func (t *team) acts(ctx context.Context, tenant string) ([]tidemark.Backend, err
 }
 
 // inspect says what is known of the place where a principal's things are kept.
-func (t *team) inspect(ctx context.Context, p tidemark.Principal) (server.Inspection, error) {
+func (t *team) inspect(ctx context.Context, p tidemark.Principal) (pages.Inspection, error) {
 	b, err := t.backend(ctx, p)
 	if err != nil {
-		return server.Inspection{}, err
+		return pages.Inspection{}, err
 	}
 	kind, _, _ := strings.Cut(t.url, ":")
-	is := server.Inspection{Kind: kind, Place: withoutPassword(t.url)}
+	is := pages.Inspection{Kind: kind, Place: withoutPassword(t.url)}
 	if t.db != nil {
 		if is.Bytes, err = t.db.Size(ctx); err != nil {
 			return is, err
@@ -226,7 +226,7 @@ func (t *team) inspect(ctx context.Context, p tidemark.Principal) (server.Inspec
 	}
 	header, err := seal.Inspect(ctx, b)
 	for _, s := range header.Slots {
-		is.Keys = append(is.Keys, server.KeyInfo{ID: s.ID, Type: string(s.Type), Label: s.Label, CreatedAt: s.CreatedAt})
+		is.Keys = append(is.Keys, pages.KeyInfo{ID: s.ID, Type: string(s.Type), Label: s.Label, CreatedAt: s.CreatedAt})
 	}
 	return is, err
 }

@@ -1,0 +1,79 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/server/stores"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// MCP is what a handler of the Model Context Protocol gets to know. All of it is
+// asked with the context of a request, and is about whoever makes that request.
+type MCP struct {
+	Write  bool // the handler is for callers who may write
+	Open   func(context.Context) (*store.Store, error)
+	Fleet  func(context.Context) (*store.Store, error) // knows the agents
+	Holder func(context.Context) tidemark.Holder
+	// Doing says that a tool is about to change something: what is done with the
+	// context that it returns is written down as that.
+	Doing func(ctx context.Context, tool string) context.Context
+	// Wrote is told how that ended.
+	Wrote func(ctx context.Context, tool, thing string, err error)
+	Tell  func(context.Context, error) error // an error as the caller may see it
+}
+
+// mcpRoutes mounts the handlers: one for those who may write, one for those who
+// may not.
+func (s *Server) mcpRoutes() {
+	if s.o.MCP == nil {
+		s.mux.HandleFunc(request.MCPPath, func(w http.ResponseWriter, _ *http.Request) {
+			request.AnswerProblem(w, tidemark.NotFoundf("this server has nothing for other agents"))
+		})
+		return
+	}
+	of := func(write bool) http.Handler {
+		return s.o.MCP(MCP{Write: write, Open: known(s.stores.Mine), Fleet: known(s.stores.Fleet), Holder: s.Asked, Doing: mcpDoing, Wrote: s.mcpWrote, Tell: request.Fail})
+	}
+	reads, writes := of(false), of(true)
+	s.mux.HandleFunc(request.MCPPath, func(w http.ResponseWriter, r *http.Request) {
+		switch role := request.CallerOf(r.Context()).Role; {
+		case role.May(request.Writer):
+			writes.ServeHTTP(w, r)
+		case role.May(request.Reader):
+			reads.ServeHTTP(w, r)
+		default:
+			request.AnswerProblem(w, tidemark.ErrDenied)
+		}
+	})
+}
+
+// known opens a store only for a caller who is known: a context that lost its
+// caller on the way through the protocol is nobody's.
+func known(open func(context.Context) (*store.Store, error)) func(context.Context) (*store.Store, error) {
+	return func(ctx context.Context) (*store.Store, error) {
+		if request.CallerOf(ctx).Tenant == "" {
+			return nil, tidemark.ErrDenied
+		}
+		return open(ctx)
+	}
+}
+
+func mcpDoing(ctx context.Context, tool string) context.Context {
+	return stores.Doing(ctx, "MCP "+tool, request.MCPPath)
+}
+
+// mcpWrote writes down what a tool did: the request does not tell, as all calls
+// of the protocol look alike from outside.
+func (s *Server) mcpWrote(ctx context.Context, tool, thing string, err error) {
+	outcome := store.AuditDone
+	switch {
+	case err != nil:
+		outcome = store.AuditFailed
+	case stores.Carried(ctx):
+		return
+	}
+	s.stores.AuditLater(ctx, "MCP "+tool, thing, outcome)
+}

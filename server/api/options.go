@@ -1,0 +1,110 @@
+// Package api has the routes for programs: sessions and their entries, leases,
+// items, the fleet, who may do what, streams and the WebSocket of conversations.
+// Each route says who may call it, asks for the store of the caller and leaves
+// the rules to package store. Errors are problem+json.
+//
+//	s := api.New(mux, api.Options{Stores: all, Access: access})
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/server/stores"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// Options are what the routes need. Stores, Access and Shutdown are required;
+// the others are those of the server.
+type Options struct {
+	Stores   *stores.Stores
+	Access   *auth.Access
+	Shutdown *request.Shutdown
+
+	Holder tidemark.Holder // this server as the holder of leases
+	Hosts  request.Hosts   // the names that it answers to
+	Limits request.Limits
+
+	Export  func(ctx context.Context, s *store.Store, at store.Point, format string) (mediaType string, write func(io.Writer) error, err error)
+	Formats []string
+	Import  func(ctx context.Context, s *store.Store, name string, content io.Reader) ([]Imported, error)
+	Chat    func(ctx context.Context, s *store.Store, o ChatOptions) (Conversation, error)
+	SignIn  auth.SignIn
+	MCP     func(MCP) http.Handler
+
+	NoAudit   bool
+	CursorKey []byte // nil: a random one
+	Version   string
+	Now       func() time.Time
+}
+
+// Server answers the calls of programs.
+type Server struct {
+	o        Options
+	huma     huma.API
+	mux      *http.ServeMux
+	stores   *stores.Stores
+	access   *auth.Access
+	shutdown *request.Shutdown
+
+	work    activity // what is under way with single sessions
+	sources sources  // what is followed
+}
+
+// New puts the routes into mux.
+func New(mux *http.ServeMux, o Options) *Server {
+	if o.CursorKey == nil {
+		o.CursorKey = newCursorKey()
+	}
+	s := &Server{o: o, mux: mux, stores: o.Stores, access: o.Access, shutdown: o.Shutdown}
+	s.huma = humago.New(mux, humaConfig(o.Version))
+	s.sessionRoutes()
+	s.entryRoutes()
+	s.leaseRoutes()
+	s.fleetRoutes()
+	s.itemRoutes()
+	s.adminRoutes()
+	s.signInRoutes()
+	s.socketRoutes()
+	s.mcpRoutes()
+	return s
+}
+
+// Imported is one session that came in.
+type Imported struct {
+	ID      tidemark.SessionID `json:"id"`
+	Title   string             `json:"title,omitempty"`
+	Entries int64              `json:"entries"`
+	Known   bool               `json:"known"` // it was there already
+	Lost    []string           `json:"lost,omitempty"`
+}
+
+// ChatOptions say which conversation to open.
+type ChatOptions struct {
+	Session  tidemark.SessionID // "": a new one
+	ForceNew bool               // with fresh interpreters and buffers
+	Model    string
+	// Emit is told what happens between turns. A value that is emitted becomes
+	// one JSON message.
+	Emit func(any) error
+}
+
+// Conversation is a session that a client talks to. Nothing of it is left
+// after Close.
+type Conversation interface {
+	ID() tidemark.SessionID
+	// Send takes what the user says, and tells what happens until the turn is
+	// over. A value that is emitted becomes one JSON message.
+	Send(ctx context.Context, text string, emit func(any) error) error
+	// Answer is the answer to a question that was emitted.
+	Answer(call string, allow bool) error
+	Close(ctx context.Context) error
+}

@@ -1,0 +1,162 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
+)
+
+// heartbeat is how often a quiet stream says that it lives: below what
+// proxies take for death.
+const heartbeat = 15 * time.Second
+
+// writeTimeout is how long a client may take to read what was sent.
+const writeTimeout = 30 * time.Second
+
+// Event is one message of a stream.
+type Event struct {
+	ID   int64  // 0: none
+	Name string // "": message
+	Data any
+	sent string // the whole of it as it is sent, where that was written already
+}
+
+// Stream answers with server-sent events until follow returns, the client goes
+// away or the server drains. What follow sends it sends from one goroutine.
+func (s *Server) Stream(w http.ResponseWriter, r *http.Request, follow func(ctx context.Context, send func(Event) error) error) {
+	out := http.NewResponseController(w)
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	write := func(text string) error {
+		out.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if _, err := w.Write([]byte(text)); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	if write(": tidemark\n\n") != nil {
+		return
+	}
+	events, done := make(chan Event), make(chan error, 1)
+	go func() {
+		done <- follow(ctx, func(e Event) error {
+			select {
+			case events <- e:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		var text string
+		select {
+		case e := <-events:
+			var err error
+			if text, err = e.text(); err != nil {
+				text, _ = Event{Name: "problem", Data: request.Problem(err)}.text()
+			}
+		case <-beat.C:
+			text = ": alive\n\n"
+		case err := <-done:
+			switch {
+			case ctx.Err() != nil: // that is why it ended
+				write(lastWord(ctx))
+			case err != nil:
+				request.Note(ctx, "error", err.Error())
+				text, _ = Event{Name: "problem", Data: request.Problem(err)}.text()
+				write(text)
+			default:
+				write("event: end\ndata: {}\n\n")
+			}
+			return
+		case <-s.shutdown.Begun():
+			write(comeBack)
+			return
+		case <-ctx.Done():
+			write(lastWord(ctx))
+			return
+		}
+		if write(text) != nil {
+			return
+		}
+	}
+}
+
+// comeBack is for clients that shall ask again: another server, or with what
+// they may do now.
+const comeBack = "retry: 1000\nevent: bye\ndata: {}\n\n"
+
+// lastWord says why a stream ended whose context did; "" to a client that went
+// away.
+func lastWord(ctx context.Context) string {
+	err := request.RefusedSince(ctx)
+	switch {
+	case errors.Is(context.Cause(ctx), request.ErrOtherRights):
+		return comeBack
+	case err != nil:
+		text, _ := Event{Name: "problem", Data: request.Problem(err)}.text()
+		return text
+	}
+	return ""
+}
+
+// text is an event as it is sent: HTML as it is, for pages that take it in, and
+// anything else as JSON.
+func (e Event) text() (string, error) {
+	if e.sent != "" {
+		return e.sent, nil
+	}
+	var data []byte
+	if html, ok := e.Data.(template.HTML); ok {
+		// Each line is a line of data; the browser joins them again.
+		data = []byte(strings.ReplaceAll(strings.ReplaceAll(string(html), "\r", ""), "\n", "\ndata: "))
+	} else {
+		var err error
+		if data, err = json.Marshal(e.Data); err != nil {
+			return "", err
+		}
+	}
+	var b strings.Builder
+	if e.ID != 0 {
+		fmt.Fprintf(&b, "id: %d\n", e.ID)
+	}
+	if e.Name != "" {
+		fmt.Fprintf(&b, "event: %s\n", e.Name)
+	}
+	fmt.Fprintf(&b, "data: %s\n\n", data)
+	return b.String(), nil
+}
+
+// LastEvent is the id of the last event that the client saw: its header, or
+// ?after= for clients that cannot set one; 0 when it saw none.
+func LastEvent(r *http.Request) (int64, error) {
+	text := r.Header.Get("Last-Event-ID")
+	if text == "" {
+		text = r.URL.Query().Get("after")
+	}
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, tidemark.Invalidf("Last-Event-ID %q: want a number", text)
+	}
+	return n, nil
+}

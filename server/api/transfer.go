@@ -1,0 +1,175 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// manifest is the format of an export that names none: what fleet-rlm reads.
+const manifest = "fleet-rlm"
+
+// transferRoutes are those by which sessions go out, come in, and are shown to
+// others.
+func (s *Server) transferRoutes() {
+	export := op("POST", request.SessionsPath+"/{id}/export", "export-session", "Write a session in a format", "exchange", request.Reader)
+	export.Description = "The manifest of fleet-rlm unless a format is named. Formats: " + strings.Join(s.o.Formats, ", ") + "."
+	export.Responses = streamed("application/octet-stream", "the session; its media type is that of the format")
+	huma.Register(s.huma, export, s.exportSession)
+	// A link of a page can only get.
+	export.Method, export.OperationID = http.MethodGet, "download-session"
+	huma.Register(s.huma, export, s.exportSession)
+	bring := op("POST", "/api/v1/import", "import-sessions", "Take in what another tool or another store wrote", "exchange", request.Writer)
+	bring.RequestBody = rawBody("a session file or an archive, of any tool that is known; what comes in replaces the state that a session had")
+	huma.Register(s.huma, bring, s.importSessions)
+	huma.Register(s.huma, op("GET", request.SessionsPath+"/{id}/share", "get-share", "Who else may read a session", "exchange", request.Reader), s.getShare)
+	huma.Register(s.huma, s.takes(op("PUT", request.SessionsPath+"/{id}/share", "share-session", "Say who else may read a session", "exchange", request.Writer)), s.ShareSession)
+}
+
+type exportInput struct {
+	SessionInput
+	Format string `query:"format" maxLength:"64" doc:"the manifest of fleet-rlm when absent"`
+	At     string `query:"at" maxLength:"1000" doc:"up to this node (n3), entry (12) or label; the head when absent"`
+}
+
+func (s *Server) exportSession(ctx context.Context, in *exportInput) (*huma.StreamResponse, error) {
+	st, v, err := s.View(ctx, in.ID)
+	if err != nil {
+		return nil, request.Fail(ctx, err)
+	}
+	format := in.Format
+	if format == "" {
+		format = manifest
+	}
+	if s.o.Export == nil || !slices.Contains(s.o.Formats, format) {
+		return nil, request.Fail(ctx, tidemark.Invalidf("format %.40q: want one of %s", format, strings.Join(s.o.Formats, ", ")))
+	}
+	seq, err := v.At(ctx, in.At)
+	if err != nil {
+		return nil, request.Fail(ctx, err)
+	}
+	mediaType, write, err := s.o.Export(ctx, st, store.Point{View: v, Seq: seq}, format)
+	if err != nil {
+		return nil, request.Fail(ctx, err)
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		hc.SetHeader("Content-Type", mediaType)
+		// A page that somebody else wrote is saved and not shown: it would be
+		// of our origin.
+		hc.SetHeader("Content-Disposition", "attachment")
+		hc.SetStatus(http.StatusOK)
+		Cut(ctx, write(hc.BodyWriter()))
+	}}, nil
+}
+
+type importInput struct {
+	BodyInput
+	Name string `query:"name" maxLength:"255" doc:"the name of the file, where the tool can be told by it"`
+}
+
+type importOutput struct {
+	Body struct {
+		Sessions []Imported `json:"sessions" nullable:"false"`
+	}
+}
+
+func (s *Server) importSessions(ctx context.Context, in *importInput) (*importOutput, error) {
+	if s.o.Import == nil {
+		return nil, request.Fail(ctx, tidemark.Unsupportedf("this server takes nothing in"))
+	}
+	st, err := s.stores.Mine(ctx)
+	if err != nil {
+		return nil, request.Fail(ctx, err)
+	}
+	content, err := request.WeighedImport(ctx, in.Name, in.body)
+	var brought []Imported
+	if err == nil {
+		brought, err = s.o.Import(ctx, st, in.Name, content)
+	}
+	if over := new(api.Problem); errors.As(err, &over) && in.body.err == nil {
+		_, _ = io.Copy(io.Discard, in.body) // who still sends does not hear
+	}
+	if err != nil {
+		return nil, request.Fail(ctx, in.explain(err))
+	}
+	var out importOutput
+	out.Body.Sessions = append([]Imported{}, brought...)
+	return &out, nil
+}
+
+// ShareBody is with whom a session is shared.
+type ShareBody struct {
+	With      string `json:"with" enum:"private,workspace,tenant"`
+	Workspace string `json:"workspace,omitempty" maxLength:"64" doc:"with workspace: which; the only one that you are in when absent"`
+	Owner     string `json:"owner,omitempty" doc:"whose the session is; told, not taken"`
+}
+
+// ShareInput says with whom to share.
+type ShareInput struct {
+	SessionInput
+	Body ShareBody
+}
+
+type shareOutput struct {
+	Body ShareBody
+}
+
+func (s *Server) getShare(ctx context.Context, in *SessionInput) (*shareOutput, error) {
+	st, v, err := s.View(ctx, in.ID)
+	if err != nil {
+		return nil, request.Fail(ctx, err)
+	}
+	with, owner, err := st.Shared(ctx, v.ID)
+	if err != nil {
+		return nil, request.Fail(ctx, err)
+	}
+	return &shareOutput{ShareBody{With: with.With, Workspace: with.Workspace, Owner: owner}}, nil
+}
+
+// ShareSession says who else may read a session.
+func (s *Server) ShareSession(ctx context.Context, in *ShareInput) (*shareOutput, error) {
+	st, i, err := s.Owned(ctx, in.ID)
+	if err != nil {
+		return nil, request.Fail(ctx, err)
+	}
+	with, err := shareScope(request.CallerOf(ctx), in.Body)
+	if err != nil {
+		return nil, request.Fail(ctx, err)
+	}
+	if err := st.Share(ctx, i.ID, with); err != nil {
+		return nil, request.Fail(ctx, err)
+	}
+	s.work.ended(request.CallerOf(ctx).Tenant, i.ID) // for those whom it was shared with before, maybe
+	return s.getShare(ctx, &in.SessionInput)
+}
+
+// shareScope returns with whom the caller wants to share. Nobody shares with a
+// workspace that they are not in.
+func shareScope(c request.Caller, b ShareBody) (tidemark.Scope, error) {
+	if b.With != tidemark.InWorkspace {
+		if b.Workspace != "" {
+			return tidemark.Scope{}, tidemark.Invalidf("workspace: goes with %q", tidemark.InWorkspace)
+		}
+		return tidemark.Scope{With: b.With}, nil
+	}
+	switch {
+	case b.Workspace == "" && len(c.Workspaces) == 1:
+		b.Workspace = c.Workspaces[0]
+	case b.Workspace == "":
+		return tidemark.Scope{}, tidemark.Invalidf("workspace: want one of yours, of which there are %d", len(c.Workspaces))
+	case !slices.Contains(c.Workspaces, b.Workspace):
+		return tidemark.Scope{}, fmt.Errorf("workspace: you are not in it: %w", tidemark.ErrDenied)
+	}
+	return tidemark.Scope{With: b.With, Workspace: b.Workspace}, nil
+}

@@ -1,0 +1,298 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/pages/web"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// pageOf is which part of a list a page asks for.
+func (s *Site) pageOf(r *http.Request) (routes.PageInput, error) {
+	in := routes.PageInput{Limit: 50, Cursor: r.URL.Query().Get("cursor")}
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return in, tidemark.Invalidf("limit %.20q: want a number from 1", text)
+		}
+		in.Limit = n
+	}
+	return in, nil
+}
+
+// back is a tab of the page of the store, of the tenant that was looked at.
+func back(r *http.Request, part string) string {
+	path := "/store/" + part
+	if tenant := r.FormValue("tenant"); tenant != "" {
+		path += "?" + url.Values{"tenant": {tenant}}.Encode()
+	}
+	return path
+}
+
+// auditPages are who did what.
+func (s *Site) auditPages() {
+	s.page("/store/audit", request.Admin, func(r *http.Request) (view, error) {
+		a, err := s.gatherAudit(r)
+		return s.storeView(r, web.Store{Part: "audit", Audit: a}), err
+	})
+	s.act("/store/audit/verify", request.Admin, func(r *http.Request) (string, string, error) {
+		ctx := r.Context()
+		in := &routes.VerifyAuditInput{Tenant: r.FormValue("tenant")}
+		// Whose log it is, is settled before anything goes on behind the page.
+		_, t, err := s.api.Administered(ctx, in.Tenant)
+		if err != nil {
+			return "", "", err
+		}
+		s.stores.AuditLater(ctx, "audit.verify", t.ID, store.AuditDone)
+		s.Begin(ctx, TaskName(request.CallerOf(ctx).Principal, "audit/"+t.ID), func(ctx context.Context, _ func(int64)) (any, error) {
+			out, err := s.api.VerifyAudit(ctx, in)
+			if err != nil {
+				return nil, err
+			}
+			return &out.Body, nil
+		}).wait(ctx, glance)
+		return back(r, "audit"), web.Say("", "store.audit.begun"), nil
+	})
+}
+
+func (s *Site) gatherAudit(r *http.Request) (*web.StoreAudit, error) {
+	ctx := r.Context()
+	in, err := s.pageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	_, tenant, err := s.api.Administered(ctx, r.FormValue("tenant"))
+	if err != nil {
+		return nil, err
+	}
+	if s.o.NoAudit {
+		return &web.StoreAudit{Lines: []web.AuditLine{}, None: true}, nil
+	}
+	out, err := s.api.ListAudit(ctx, &routes.ListInput{Tenant: r.FormValue("tenant"), PageInput: in})
+	if err != nil {
+		return nil, err
+	}
+	a := &web.StoreAudit{Lines: []web.AuditLine{}, Next: out.Body.Next}
+	for _, l := range out.Body.Items {
+		a.Lines = append(a.Lines, web.AuditLine{Seq: l.Seq, At: l.At, Who: render.CleanLine(cmp.Or(l.Name, l.Who)), Token: l.Token,
+			Action: render.CleanLine(l.Action), Thing: render.CleanLine(l.Thing), Outcome: render.CleanLine(l.Outcome)})
+	}
+	t := s.task(TaskName(request.CallerOf(ctx).Principal, "audit/"+tenant.ID))
+	if a.Verify = taskView(t); t != nil && t.over() {
+		if report, err := taskResult[*routes.AuditReport](t); err == nil {
+			a.Report = &web.AuditReport{Length: report.Head.Length, Hash: report.Head.Hash, Anchors: report.Anchors, Faults: []web.StoreDamage{}}
+			for _, f := range report.Faults[:min(len(report.Faults), maxDamageShown)] {
+				a.Report.Faults = append(a.Report.Faults, web.StoreDamage{Seq: f.Seq, What: render.CleanLine(f.What)})
+			}
+		}
+	}
+	return a, nil
+}
+
+// TokenScopes are the parts of the server that a token may be for. An operator
+// may also give one MetricsScope.
+var TokenScopes = []string{"sessions", "search", "resolve", "import", "stats", "memory", "agents", "schedules", "jobs", "fleet", "backend", "ws",
+	"datasets", "optimization-runs", "run-steps", "sandbox-snapshots", "workspaces", "users", "tenants", "tokens", "audit", request.MCPPath[1:]}
+
+// tokenPages are the service tokens.
+func (s *Site) tokenPages() {
+	s.page("/store/tokens", request.Admin, func(r *http.Request) (view, error) {
+		t, err := s.gatherTokens(r)
+		return s.storeView(r, web.Store{Part: "tokens", Tokens: t}), err
+	})
+	// The text of a token is shown once, in the answer itself: it goes into no
+	// cookie and no address.
+	s.pages.HandleFunc("POST /store/tokens", func(w http.ResponseWriter, r *http.Request) {
+		made, err := s.makeToken(r)
+		if err != nil {
+			s.Trouble(w, r, err)
+			return
+		}
+		t, err := s.gatherTokens(r)
+		if err != nil {
+			t = &web.StoreTokens{} // the token is there, and nobody would ever see it
+		}
+		shown := s.tokenView(r, made.Token)
+		t.New, t.Text = &shown, made.Text
+		s.show(w, r, http.StatusCreated, s.storeView(r, web.Store{Part: "tokens", Tokens: t}))
+	})
+	s.act("/store/tokens/{id}/revoke", request.Admin, func(r *http.Request) (string, string, error) {
+		ctx := r.Context()
+		users, t, err := s.api.Administered(ctx, r.FormValue("tenant"))
+		if err != nil {
+			return "", "", err
+		}
+		token, err := users.RevokeToken(ctx, t.ID, r.PathValue("id"))
+		if err == nil {
+			err = s.stores.AuditIn(ctx, t.ID, "token.revoke", token.ID, store.AuditDone)
+		}
+		return back(r, "tokens"), web.Say("", "store.token.revoked", render.CleanLine(token.Name)), err
+	})
+}
+
+// maxTokenDays is the longest life that the page offers to type.
+const maxTokenDays = 3650
+
+func (s *Site) makeToken(r *http.Request) (routes.NewToken, error) {
+	ctx := r.Context()
+	if !request.CallerOf(ctx).Role.May(request.Admin) {
+		return routes.NewToken{}, tidemark.ErrDenied
+	}
+	in := &routes.NewTokenInput{Tenant: r.FormValue("tenant")}
+	in.Body.Name, in.Body.Role = strings.TrimSpace(r.FormValue("name")), request.Role(r.FormValue("role"))
+	in.Body.As, in.Body.Scopes = r.FormValue("as"), r.Form["scope"]
+	days, err := strconv.Atoi(cmp.Or(r.FormValue("days"), "90"))
+	if err != nil || days < 1 || days > maxTokenDays {
+		return routes.NewToken{}, tidemark.Invalidf("a token lives from 1 to %d days", maxTokenDays)
+	}
+	if err := store.CheckRole(string(in.Body.Role)); err != nil {
+		return routes.NewToken{}, err
+	}
+	in.Body.ExpiresAt = s.o.Now().Add(time.Duration(days) * 24 * time.Hour)
+	out, err := s.api.CreateToken(ctx, in)
+	if err != nil {
+		return routes.NewToken{}, err
+	}
+	return out.Body, nil
+}
+
+func (s *Site) gatherTokens(r *http.Request) (*web.StoreTokens, error) {
+	ctx := r.Context()
+	in, err := s.pageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	users, t, err := s.api.Administered(ctx, r.FormValue("tenant"))
+	if err != nil {
+		return nil, err
+	}
+	page, err := routes.Paged(s.api, ctx, in, func(after string) iter.Seq2[store.Token, error] { return users.Tokens(ctx, t.ID, after) }, func(t store.Token) string { return t.ID })
+	if err != nil {
+		return nil, err
+	}
+	v := &web.StoreTokens{Tokens: []web.Token{}, Next: page.Body.Next, Making: request.CallerOf(ctx).Token == "", Roles: []string{"reader", "writer", "admin"}, Scopes: TokenScopes}
+	if request.CallerOf(ctx).Operator {
+		v.Scopes = append(slices.Clone(TokenScopes), auth.MetricsScope)
+	}
+	for _, t := range page.Body.Items {
+		v.Tokens = append(v.Tokens, s.tokenView(r, t))
+	}
+	return v, nil
+}
+
+func (s *Site) tokenView(r *http.Request, t store.Token) web.Token {
+	v := web.Token{ID: t.ID, Name: render.CleanLine(t.Name), Role: t.Role, Scopes: t.Scopes, For: t.User, State: t.State, CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, UsedAt: t.UsedAt}
+	switch t.User {
+	case t.Tenant:
+		v.For = "tenant"
+	case request.CallerOf(r.Context()).User:
+		v.For = "me"
+	}
+	if v.State == store.Active && !t.ExpiresAt.IsZero() && !s.o.Now().Before(t.ExpiresAt) {
+		v.State = "expired"
+	}
+	return v
+}
+
+// peoplePages are users for admins, and tenants for the operator.
+func (s *Site) peoplePages() {
+	s.page("/store/users", request.Admin, func(r *http.Request) (view, error) {
+		u, err := s.gatherUsers(r)
+		return s.storeView(r, web.Store{Part: "users", Users: u}), err
+	})
+	s.act("/store/users/{id}", request.Admin, func(r *http.Request) (string, string, error) {
+		in := &routes.ChangeUserInput{Tenant: r.FormValue("tenant"), ID: r.PathValue("id")}
+		in.Body.Role, in.Body.State = request.Role(r.FormValue("role")), r.FormValue("state")
+		if in.Body.Role != "" {
+			if err := store.CheckRole(string(in.Body.Role)); err != nil {
+				return "", "", err
+			}
+		}
+		out, err := s.api.ChangeUser(r.Context(), in)
+		if err != nil {
+			return "", "", err
+		}
+		u := out.Body
+		return back(r, "users"), web.Say("", "store.user.changed", render.CleanLine(cmp.Or(u.Name, u.Subject)), u.Role, u.State), nil
+	})
+	s.page("/store/tenants", request.Admin, func(r *http.Request) (view, error) {
+		t, err := s.gatherTenants(r)
+		return s.storeView(r, web.Store{Part: "tenants", Tenants: t}), err
+	})
+	s.act("/store/tenants/{id}", request.Admin, func(r *http.Request) (string, string, error) {
+		ctx := r.Context()
+		users, err := s.api.Operate(ctx)
+		if err != nil {
+			return "", "", err
+		}
+		state, err := choose("state", r.FormValue("state"), store.Active, store.Suspended)
+		if err != nil {
+			return "", "", err
+		}
+		if state == store.Suspended && r.PathValue("id") == request.CallerOf(ctx).Tenant {
+			return "", "", tidemark.Invalidf("nobody suspends their own tenant: somebody has to be left to undo it")
+		}
+		t, err := users.SetTenantState(ctx, r.PathValue("id"), state)
+		if err == nil {
+			verb := map[string]string{store.Active: "resume", store.Suspended: "suspend"}[state]
+			err = s.stores.AuditIn(ctx, t.ID, "tenant."+verb, t.ID, store.AuditDone)
+		}
+		return "/store/tenants", web.Say("", "store.tenant.changed", t.Name, t.State), err
+	})
+}
+
+func (s *Site) gatherUsers(r *http.Request) (*web.StoreUsers, error) {
+	ctx := r.Context()
+	in, err := s.pageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	users, t, err := s.api.Administered(ctx, r.FormValue("tenant"))
+	if err != nil {
+		return nil, err
+	}
+	page, err := routes.Paged(s.api, ctx, in, func(after string) iter.Seq2[store.User, error] { return users.Users(ctx, t.ID, after) }, func(u store.User) string { return u.ID })
+	if err != nil {
+		return nil, err
+	}
+	v := &web.StoreUsers{Users: []web.User{}, Next: page.Body.Next, Roles: []string{"reader", "writer", "admin"}}
+	for _, u := range page.Body.Items {
+		v.Users = append(v.Users, web.User{ID: u.ID, Name: render.CleanLine(cmp.Or(u.Name, u.Subject)), Email: render.CleanLine(u.Email), Role: u.Role, State: u.State,
+			LastSeenAt: u.LastSeenAt, Self: u.ID == request.CallerOf(ctx).User})
+	}
+	return v, nil
+}
+
+func (s *Site) gatherTenants(r *http.Request) (*web.StoreTenants, error) {
+	ctx := r.Context()
+	in, err := s.pageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	users, err := s.api.Operate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page, err := routes.Paged(s.api, ctx, in, func(after string) iter.Seq2[store.Tenant, error] { return users.Tenants(ctx, after) }, func(t store.Tenant) string { return t.ID })
+	if err != nil {
+		return nil, err
+	}
+	v := &web.StoreTenants{Tenants: []web.Tenant{}, Next: page.Body.Next}
+	for _, t := range page.Body.Items {
+		v.Tenants = append(v.Tenants, web.Tenant{ID: t.ID, Name: render.CleanLine(t.Name), State: t.State, Issuer: render.CleanLine(t.Issuer), CreatedAt: t.CreatedAt, Self: t.ID == request.CallerOf(ctx).Tenant})
+	}
+	return v, nil
+}

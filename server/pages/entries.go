@@ -1,0 +1,281 @@
+package pages
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"html/template"
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
+	"github.com/tidemark-sessions/tidemark/server/pages/web"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+const (
+	// partEntries is how many entries come at once: some screens, and small
+	// enough that a browser lays them out between two frames.
+	partEntries = 40
+	// entryBytes is how much text of one entry is shown, entryImage how much of
+	// its images; all of it is a click away.
+	entryBytes = 64 << 10
+	entryImage = 1 << 20
+	// entryBlocks bounds the parts of one entry.
+	entryBlocks = 200
+)
+
+// part is the run of entries that was asked for. It costs the same however
+// long the session is, but around an entry of a session with branches.
+func (s *Site) part(ctx context.Context, l *looking, beside *bool) (web.PartView, error) {
+	p := web.PartView{Session: l.v.Name(), Entries: []web.EntryView{}}
+	labels, err := l.labels(ctx)
+	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+		return p, err
+	}
+	t := &render.Transcript{Labels: labels}
+	add := func(entries iter.Seq2[tidemark.Entry, error]) error {
+		for e, err := range entries {
+			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return err
+			}
+			p.Entries = append(p.Entries, l.entryView(t, e, err))
+		}
+		return nil
+	}
+	switch {
+	case l.before > 0:
+		err = add(l.upTo(ctx))
+	case l.at > 0:
+		if err = add(l.log.Tail(ctx, l.at, partEntries/2)); err == nil {
+			err = add(l.after(ctx, partEntries/2, beside))
+		}
+	case l.log.Entries > 0:
+		err = add(l.log.Tail(ctx, l.tip, partEntries))
+	}
+	if err != nil {
+		return p, err
+	}
+	l.links(&p)
+	return p, nil
+}
+
+// upTo yields what came before an entry. Where that entry cannot be read, what
+// it hangs on is not known, and the one before it is the best guess.
+func (l *looking) upTo(ctx context.Context) iter.Seq2[tidemark.Entry, error] {
+	if _, err := entryAt(ctx, l.log, l.before); errors.Is(err, tidemark.ErrCorrupt) && l.before > 1 {
+		return l.log.Tail(ctx, l.before-1, partEntries)
+	}
+	return l.log.Before(ctx, l.before, partEntries)
+}
+
+// labels of the session; a worker has none.
+func (l *looking) labels(ctx context.Context) (map[int64]string, error) {
+	if l.worker != "" {
+		return nil, nil
+	}
+	return l.v.Labels(ctx)
+}
+
+// links says where it goes on.
+func (l *looking) links(p *web.PartView) {
+	n := len(p.Entries)
+	if n == 0 {
+		return
+	}
+	first, last := p.Entries[0], p.Entries[n-1]
+	if first.Seq > 1 && (first.Entry.Parent > 0 || first.Damage != "") {
+		p.Older = l.path("before", first.Seq)
+		p.OlderPart = strings.Replace(p.Older, l.v.Name(), l.v.Name()+"/part", 1)
+	}
+	if l.at == 0 && l.before == 0 {
+		return
+	}
+	p.ToEnd = l.path("at", 0)
+	if l.before > 0 || last.Seq > l.at && n > partEntries/2 {
+		p.Newer = l.path("at", last.Seq)
+	}
+}
+
+// after yields what follows the entry that was asked for on the branch that is
+// shown. It yields nothing, and says so, for one that lies beside that.
+func (l *looking) after(ctx context.Context, n int, beside *bool) iter.Seq2[tidemark.Entry, error] {
+	return func(yield func(tidemark.Entry, error) bool) {
+		left, follows := n, false
+		for e, err := range l.log.PathRange(ctx, l.tip, l.at, 0) {
+			if err == nil && !follows && e.Seq != l.at && e.Parent != l.at {
+				break
+			}
+			if follows = true; e.Seq == l.at {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+			if left--; left == 0 {
+				return
+			}
+		}
+		*beside = !follows
+	}
+}
+
+// entryView is an entry as it is shown, cut when it is long.
+func (l *looking) entryView(t *render.Transcript, e tidemark.Entry, damage error) web.EntryView {
+	v := web.EntryView{Session: l.v.Name(), Worker: l.worker, Seq: e.Seq, Mine: l.mine}
+	v.Entry, v.Bytes = cutEntry(e)
+	if damage != nil {
+		v.Damage = render.CleanLine(damage.Error())
+	}
+	var html bytes.Buffer
+	// The only error is the damage, which is written in its place.
+	_ = t.Entries(&html, func(yield func(tidemark.Entry, error) bool) { yield(v.Entry, damage) })
+	v.HTML = template.HTML(html.String())
+	return v
+}
+
+// cutEntry returns as much of an entry as a page shows, and the size of the
+// whole when that is less.
+func cutEntry(e tidemark.Entry) (tidemark.Entry, int) {
+	c := cutting{text: entryBytes, image: entryImage, blocks: entryBlocks}
+	size := routes.SizeOf(e.Blocks)
+	if size <= entryBytes && len(e.Blocks) <= entryBlocks {
+		return e, 0
+	}
+	e.Blocks = c.all(e.Blocks)
+	if !c.cut {
+		size = 0
+	}
+	return e, size
+}
+
+// cutting is what may still be shown of an entry.
+type cutting struct {
+	text, image, blocks int
+	cut                 bool
+}
+
+func (c *cutting) all(blocks []tidemark.Block) []tidemark.Block {
+	var out []tidemark.Block
+	for _, b := range blocks {
+		if c.blocks--; c.blocks < 0 || c.text <= 0 && b.Type != tidemark.BlockImage {
+			c.cut = true
+			break
+		}
+		out = append(out, c.one(b))
+	}
+	return out
+}
+
+func (c *cutting) one(b tidemark.Block) tidemark.Block {
+	b.Text = c.take(b.Text)
+	if len(b.Input) > c.text {
+		// A part of JSON is none, but a text that looks like it.
+		if text, err := json.Marshal(c.take(string(b.Input))); err == nil {
+			b.Input = text
+		}
+	} else {
+		c.text -= len(b.Input)
+	}
+	b.Raw = c.take(b.Raw)
+	if len(b.Data) > c.image {
+		b.Data, c.cut = nil, true
+	}
+	c.image -= len(b.Data)
+	b.Blocks = c.all(b.Blocks)
+	return b
+}
+
+// take returns the beginning of a text that may still be shown.
+func (c *cutting) take(text string) string {
+	if len(text) <= c.text {
+		c.text -= len(text)
+		return text
+	}
+	end := max(c.text, 0)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	c.text, c.cut = 0, true
+	return text[:end] + " …"
+}
+
+// sessionPart answers with a run of entries alone, for a page that is open.
+func (s *Site) sessionPart(w http.ResponseWriter, r *http.Request) {
+	s.fragment(w, r, func() (string, any, error) {
+		l, err := s.look(r)
+		if err != nil {
+			return "", nil, err
+		}
+		var beside bool
+		p, err := s.part(r.Context(), l, &beside)
+		return "part", p, err
+	})
+}
+
+// fragment answers with a part of the page of a session.
+func (s *Site) fragment(w http.ResponseWriter, r *http.Request, gather func() (name string, data any, err error)) {
+	if !request.CallerOf(r.Context()).Role.May(request.Reader) {
+		s.Trouble(w, r, tidemark.ErrDenied)
+		return
+	}
+	name, data, err := gather()
+	var body bytes.Buffer
+	if err == nil {
+		err = web.Fragment(&body, s.frame(r, "session"), name, data)
+	}
+	if err != nil {
+		s.Trouble(w, r, err)
+		return
+	}
+	answerBody(w, r, http.StatusOK, "text/html; charset=utf-8", body.Bytes())
+}
+
+// rawEntry answers with one entry as it is kept, whole. It is saved and not
+// shown: a browser need not lay out what a page would not.
+func (s *Site) rawEntry(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	if !request.CallerOf(ctx).Role.May(request.Reader) {
+		s.Trouble(w, r, tidemark.ErrDenied)
+		return
+	}
+	l, err := s.look(r)
+	if err != nil {
+		s.Trouble(w, r, err)
+		return
+	}
+	seq, err := strconv.ParseInt(r.PathValue("seq"), 10, 64)
+	if err != nil || seq < 1 {
+		s.Trouble(w, r, tidemark.NotFoundf("entry %.20q: not found", r.PathValue("seq")))
+		return
+	}
+	e, err := entryAt(ctx, l.log, seq)
+	if err != nil {
+		s.Trouble(w, r, err)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Disposition", `attachment; filename="entry-`+strconv.FormatInt(seq, 10)+`.json"`)
+	routes.Cut(ctx, json.NewEncoder(w).Encode(e))
+}
+
+func entryAt(ctx context.Context, v *store.View, seq int64) (tidemark.Entry, error) {
+	for e, err := range v.LogRange(ctx, seq, seq) {
+		return e, err
+	}
+	return tidemark.Entry{}, tidemark.NotFoundf("session %s: entry %d: not found", v.ID, seq)
+}
+
+// entryAddress leads to an entry of a session, behind the address of that.
+func entryAddress(seq int64) string {
+	n := strconv.FormatInt(seq, 10)
+	return "?at=" + n + "#e" + n
+}

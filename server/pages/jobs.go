@@ -1,0 +1,211 @@
+package pages
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
+	"github.com/tidemark-sessions/tidemark/server/pages/web"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+const (
+	// listedJobs are those on one page of the list.
+	listedJobs = 50
+	// drawnJobs are those in one picture: more of them are a blot.
+	drawnJobs = 500
+)
+
+// spans are how far back a list or a picture of jobs may reach.
+var spans = map[string]time.Duration{"1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
+
+var jobStatuses = tidemark.JobStatuses()
+
+// jobItem is a job as a page shows it.
+func (s *Site) jobItem(j tidemark.Job) web.JobItem {
+	j = routes.Shown(j)
+	for _, text := range []*string{&j.ErrorMessage, &j.Prompt, &j.Summary} {
+		*text = render.Clean(*text)
+	}
+	for _, text := range []*string{&j.Status, &j.ExitReason, &j.Trigger, &j.Schedule, &j.Node, &j.SessionID, &j.ForkedFrom} {
+		*text = render.CleanLine(*text)
+	}
+	item := web.JobItem{Job: j}
+	switch {
+	case j.Status == tidemark.JobRunning:
+		item.Took = max(s.o.Now().Sub(j.StartedAt), 0)
+	case !j.FinishedAt.IsZero():
+		item.Took = max(j.FinishedAt.Sub(j.StartedAt), 0)
+	}
+	return item
+}
+
+// jobsWanted reads what the address of the page asks for.
+func jobsWanted(r *http.Request) (web.JobsView, error) {
+	q := r.URL.Query()
+	v := web.JobsView{Items: []web.JobItem{}, Agents: []string{}, Agent: q.Get("agent"), Status: q.Get("status"), Since: q.Get("since"), View: q.Get("view"), By: q.Get("by")}
+	if v.View == "" {
+		v.View = "list"
+	}
+	if v.View == "timeline" {
+		if v.By == "" {
+			v.By = "agent"
+		}
+		if v.Since == "" {
+			v.Since = "24h"
+		}
+	} else {
+		v.By = ""
+	}
+	switch {
+	case v.View != "list" && v.View != "timeline":
+		return v, tidemark.Invalidf("view: want list or timeline")
+	case v.By != "" && v.By != "agent" && v.By != "node":
+		return v, tidemark.Invalidf("by: want agent or node")
+	case v.Since != "" && spans[v.Since] == 0:
+		return v, tidemark.Invalidf("since: want 1h, 6h, 24h or 7d")
+	case v.Status != "" && !slices.Contains(jobStatuses, v.Status):
+		return v, tidemark.Invalidf("status: want one of %s", jobStatuses)
+	case v.Agent != "" && tidemark.CheckID(v.Agent) != nil:
+		return v, tidemark.Invalidf("agent: not a name")
+	}
+	return v, nil
+}
+
+func (s *Site) jobsPage(r *http.Request) (view, error) {
+	ctx := r.Context()
+	v, err := jobsWanted(r)
+	if err != nil {
+		return view{}, err
+	}
+	st, err := s.stores.Fleet(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	for a, err := range st.Agents(ctx) {
+		if err == nil {
+			v.Agents = append(v.Agents, a.Name)
+		} else if !errors.Is(err, tidemark.ErrCorrupt) {
+			return view{}, err
+		}
+	}
+	if v.Agent != "" && !slices.Contains(v.Agents, v.Agent) {
+		v.Agents = append(v.Agents, v.Agent) // its jobs may be left
+	}
+	now := s.o.Now()
+	if v.View == "timeline" {
+		err = s.drawJobs(ctx, st, &v, now)
+	} else {
+		err = s.listJobItems(r, st, &v, now)
+	}
+	if err != nil {
+		return view{}, err
+	}
+	running, err := st.Running(ctx, "")
+	if err != nil {
+		return view{}, err
+	}
+	v.Poll.Live = len(running) > 0
+	watched(&v.Poll, r, nil)
+	return view{s.frame(r, "jobs"), v}, nil
+}
+
+// listJobItems gathers one page of the list.
+func (s *Site) listJobItems(r *http.Request, st *store.Store, v *web.JobsView, now time.Time) error {
+	caller := request.CallerOf(r.Context())
+	var after store.Mark
+	if text := r.URL.Query().Get("cursor"); text != "" {
+		if err := s.api.Uncursor(caller, text, &after); err != nil {
+			return err
+		}
+		v.Cursor = true
+	}
+	last := after
+	for j, err := range st.JobsAfter(r.Context(), store.JobFilter{Agent: v.Agent, Status: v.Status, Limit: listedJobs + 1}, after) {
+		switch {
+		case errors.Is(err, tidemark.ErrCorrupt):
+			continue // verify names it
+		case err != nil:
+			return err
+		case v.Since != "" && j.Mark.At.Before(now.Add(-spans[v.Since])):
+			return nil // all that follow changed even longer ago
+		case len(v.Items) == listedJobs:
+			v.Next = s.api.Cursor(caller, last)
+			return nil
+		}
+		v.Items, last = append(v.Items, s.jobItem(j.Job)), j.Mark
+	}
+	return nil
+}
+
+// drawJobs gathers the jobs of a picture: what changed in its time, and what
+// runs, however long it does.
+func (s *Site) drawJobs(ctx context.Context, st *store.Store, v *web.JobsView, now time.Time) error {
+	from := now.Add(-spans[v.Since])
+	drawn := make(map[string]bool)
+	add := func(j tidemark.Job) {
+		if !drawn[j.ID] {
+			drawn[j.ID] = true
+			v.Items = append(v.Items, s.jobItem(j))
+		}
+	}
+	running, err := st.Running(ctx, v.Agent)
+	if err != nil {
+		return err
+	}
+	for _, id := range running {
+		j, err := st.Job(ctx, id)
+		if err == nil && (v.Status == "" || v.Status == j.Status) {
+			add(j)
+		}
+	}
+	for j, err := range st.JobsAfter(ctx, store.JobFilter{Agent: v.Agent, Status: v.Status}, store.Mark{}) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue // verify names it
+		}
+		if err != nil {
+			return err
+		}
+		if j.Mark.At.Before(from) {
+			break
+		}
+		if len(v.Items) >= drawnJobs {
+			v.Cut = true
+			break
+		}
+		add(j.Job)
+	}
+	slices.SortFunc(v.Items, func(a, b web.JobItem) int { return b.StartedAt.Compare(a.StartedAt) })
+	lane := func(j web.JobItem) string { return j.Agent }
+	if v.By == "node" {
+		lane = func(j web.JobItem) string { return j.Node }
+	}
+	v.Timeline = web.NewTimeline(v.Items, from, now, lane)
+	return nil
+}
+
+// watched says what the forms of a page are about, and whether the page that
+// asks still has those.
+func watched(p *web.Poll, r *http.Request, waiting []web.ReviewItem, more ...string) {
+	h := sha256.New()
+	for _, w := range waiting {
+		h.Write([]byte(w.Job + "\x00" + w.Call + "\x00"))
+	}
+	for _, m := range more {
+		h.Write([]byte(m + "\x00"))
+	}
+	p.State = hex.EncodeToString(h.Sum(nil)[:6])
+	q := r.URL.Query()
+	p.Changed = q.Has("was") && q.Get("was") != p.State
+	p.Live = p.Live || len(waiting) > 0
+	q.Set("was", p.State)
+	p.Path = r.URL.Path + "?" + q.Encode()
+}

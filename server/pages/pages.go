@@ -1,0 +1,295 @@
+// Package pages is what people see of the server with a browser: sessions, the
+// fleet, usage, the store. A page gathers what it shows, and package web below it
+// knows how that looks; what a form asks for is done by the routes of programs,
+// so that both have one set of rules.
+//
+//	http.Handle("/", pages.New(pages.Options{Stores: all, API: calls}))
+package pages
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/pages/web"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/server/stores"
+)
+
+// Options are what the pages need; SignIn and Inspect may be nil.
+type Options struct {
+	Stores   *stores.Stores
+	API      *routes.Server // does what a form asks for
+	Shutdown *request.Shutdown
+	SignIn   auth.SignIn
+	// Inspect tells what the pages say of where things are kept: how large that
+	// is, by which keys it opens, what copies there are; nil: nothing is known.
+	Inspect func(context.Context, tidemark.Principal) (Inspection, error)
+	Formats []string // of an export
+	NoAudit bool
+	Version string
+	Now     func() time.Time
+}
+
+// Site is all pages, as an http.Handler.
+type Site struct {
+	o        Options
+	pages    *http.ServeMux
+	stores   *stores.Stores
+	api      *routes.Server
+	shutdown *request.Shutdown
+
+	tallies tallies // what sessions used
+	tasks   tasks   // what pages began and do not wait for
+}
+
+// New returns the pages.
+func New(o Options) *Site {
+	s := &Site{o: o, pages: http.NewServeMux(), stores: o.Stores, api: o.API, shutdown: o.Shutdown}
+	s.pageRoutes()
+	return s
+}
+
+// Routes tells what the pages are called.
+func (s *Site) Routes() *http.ServeMux { return s.pages }
+
+// view is what a page shows: a value that its template takes, and that goes out
+// as JSON when that was asked for.
+type view struct {
+	web.Frame
+	Data any
+}
+
+// pageRoutes are the pages. Each is registered with what it needs, and gathers
+// what it shows; how that looks is package web's.
+func (s *Site) pageRoutes() {
+	s.pages.HandleFunc("GET /assets/{name}", serveAsset)
+	s.pages.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/sessions", http.StatusSeeOther) })
+	s.pages.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.Trouble(w, r, tidemark.NotFoundf("%s: nothing is here", r.URL.Path))
+	})
+	s.pages.HandleFunc("POST /signout", func(w http.ResponseWriter, r *http.Request) {
+		if s.o.SignIn != nil {
+			if err := s.o.SignIn.SignOut(w, r); err != nil {
+				s.Trouble(w, r, err) // a copy of the cookie may still be good
+				return
+			}
+		}
+		http.Redirect(w, r, "/signin", http.StatusSeeOther)
+	})
+	s.sessionPages()
+	s.fleetPages()
+	s.usagePages()
+	s.storePages()
+}
+
+// page registers a page that is read.
+func (s *Site) page(pattern string, need request.Role, gather func(*http.Request) (view, error)) {
+	s.pages.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
+		if !request.CallerOf(r.Context()).Role.May(need) {
+			s.Trouble(w, r, tidemark.ErrDenied)
+			return
+		}
+		v, err := gather(r)
+		if err != nil {
+			s.Trouble(w, r, err)
+			return
+		}
+		s.show(w, r, http.StatusOK, v)
+	})
+}
+
+// act registers what a form of a page does. It returns where the browser goes
+// next, with what to say there.
+func (s *Site) act(pattern string, need request.Role, do func(*http.Request) (next, notice string, err error)) {
+	s.pages.HandleFunc("POST "+pattern, func(w http.ResponseWriter, r *http.Request) {
+		if !request.CallerOf(r.Context()).Role.May(need) {
+			s.Trouble(w, r, tidemark.ErrDenied)
+			return
+		}
+		next, notice, err := do(r)
+		if err != nil {
+			s.Trouble(w, r, err)
+			return
+		}
+		if notice != "" {
+			http.SetCookie(w, noticeCookie(r, base64.RawURLEncoding.EncodeToString([]byte(notice)), 10))
+		}
+		http.Redirect(w, r, next, http.StatusSeeOther)
+	})
+}
+
+// noticeCookie carries what an action did to the page that comes next. It is no
+// part of the address, which anybody could make up.
+func noticeCookie(r *http.Request, value string, seconds int) *http.Cookie {
+	return &http.Cookie{Name: "tidemark-notice", Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode}
+}
+
+func noticeOf(r *http.Request) string {
+	c, err := r.Cookie("tidemark-notice")
+	if err != nil {
+		return ""
+	}
+	text, err := base64.RawURLEncoding.DecodeString(c.Value)
+	if err != nil || len(text) > 500 {
+		return ""
+	}
+	return render.CleanLine(string(text))
+}
+
+// frame is what stands around every page.
+func (s *Site) frame(r *http.Request, page string) web.Frame {
+	c := request.CallerOf(r.Context())
+	path := r.URL.Path
+	if r.URL.RawQuery != "" {
+		path += "?" + r.URL.Query().Encode()
+	}
+	return web.Frame{Page: page, User: c.Name, Tenant: c.Tenant, Role: string(c.Role), Path: path, Query: r.URL.Query().Get("q"),
+		Now: s.o.Now(), Notice: noticeOf(r), Version: s.o.Version}
+}
+
+type asJSONKey struct{}
+
+// wantsJSON reports whether a page was asked for as JSON: PATH.json.
+func wantsJSON(r *http.Request) bool {
+	is, _ := r.Context().Value(asJSONKey{}).(bool)
+	return is
+}
+
+// ServeHTTP answers everything that is no call of the API.
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Security-Policy", web.Policy())
+	// Without a referrer, browsers call the origin of a form null, and we could
+	// not tell our own pages from others.
+	w.Header().Set("Referrer-Policy", "same-origin")
+	w.Header().Set("Cross-Origin-Opener-Policy", "same-origin")
+	if path, ok := strings.CutSuffix(r.URL.Path, ".json"); ok && !strings.HasPrefix(path, "/assets/") {
+		r = r.Clone(context.WithValue(r.Context(), asJSONKey{}, true))
+		r.URL.Path, r.URL.RawPath = path, ""
+	}
+	s.pages.ServeHTTP(w, r)
+}
+
+// show answers with a page, or with what it shows as JSON.
+func (s *Site) show(w http.ResponseWriter, r *http.Request, status int, v view) {
+	if v.Notice != "" {
+		http.SetCookie(w, noticeCookie(r, "", -1))
+	}
+	var body bytes.Buffer
+	var err error
+	media := "text/html; charset=utf-8"
+	if wantsJSON(r) {
+		media = "application/json"
+		enc := json.NewEncoder(&body)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(v.Data)
+	} else {
+		err = web.Render(&body, v.Frame, v.Data)
+	}
+	if err != nil {
+		request.Note(r.Context(), "error", err.Error())
+		http.Error(w, "the page could not be written", http.StatusInternalServerError)
+		return
+	}
+	answerBody(w, r, status, media, body.Bytes())
+}
+
+// smallestPacked is below what packing saves.
+const smallestPacked = 1024
+
+// answerBody answers with a body that the client may have already, packed when
+// it can take that.
+func answerBody(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", media)
+	h.Set("Vary", "Accept-Encoding, Cookie, Authorization")
+	if status == http.StatusOK && r.Method != http.MethodPost {
+		sum := sha256.Sum256(body)
+		tag := `"` + hex.EncodeToString(sum[:12]) + `"`
+		h.Set("ETag", tag)
+		if h.Get("Cache-Control") == "no-store" {
+			h.Set("Cache-Control", "private, no-cache")
+		}
+		if strings.Contains(r.Header.Get("If-None-Match"), tag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	if len(body) < smallestPacked || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.WriteHeader(status)
+		w.Write(body)
+		return
+	}
+	h.Set("Content-Encoding", "gzip")
+	w.WriteHeader(status)
+	z := gzip.NewWriter(w)
+	z.Write(body)
+	z.Close()
+}
+
+// trouble is what the page of an error shows.
+type trouble struct {
+	Status  int    `json:"status"`
+	Detail  string `json:"detail"`
+	Request string `json:"request"`
+}
+
+// troubles are the errors that have words of their own.
+var troubles = []int{400, 401, 403, 404, 409, 423, 500, 503}
+
+// Trouble answers with a page that helps.
+func (s *Site) Trouble(w http.ResponseWriter, r *http.Request, err error) {
+	p := request.Problem(err)
+	status, known := p.Status, p.Status
+	if !slices.Contains(troubles, known) {
+		known = 500
+		if status < 500 {
+			known = 400
+		}
+	}
+	if status >= 500 {
+		request.Note(r.Context(), "error", err.Error())
+	}
+	if p.RetryAfter > 0 {
+		w.Header().Set("Retry-After", "2")
+	}
+	if status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
+		w.Header().Set("Refresh", "5") // the page says that it tries again
+	}
+	detail := p.Detail
+	if errors.Is(err, tidemark.ErrDenied) {
+		detail = ""
+	}
+	f := s.frame(r, "error")
+	s.show(w, r, status, view{f, trouble{Status: known, Detail: render.CleanLine(detail), Request: request.ID(r.Context())}})
+}
+
+// serveAsset answers with a file that pages load. Its address changes with it.
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	a, ok := web.AssetNamed(name)
+	if name == "transcript.css" {
+		a, ok = web.Asset{Content: []byte(render.Style()), MediaType: "text/css; charset=utf-8"}, true
+	}
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	if a.Version != "" && r.URL.Query().Get("v") == a.Version {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	answerBody(w, r, http.StatusOK, a.MediaType, a.Content)
+}

@@ -1,0 +1,275 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/pages/web"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+const (
+	// treeAtOnce is up to how many entries a page draws the tree of a session
+	// itself: the tree takes a reading of everything, and the page opens first.
+	treeAtOnce = 1000
+	// shownForks, findHits bound what stands beside a session.
+	shownForks = 20
+	findHits   = 100
+)
+
+// looking is somebody who looks at a session, and what they look at.
+type looking struct {
+	st     *store.Store
+	v      *store.View // the session
+	log    *store.View // what is shown: the session, or a worker of it
+	worker string
+	node   string // the end of the branch, as it was asked for
+	tip    int64  // and its entry, 0: the head
+	at     int64  // the entry that was asked for
+	before int64  // what came before this entry was
+	find   string
+	mine   bool
+}
+
+// look reads what the address of a page asks for.
+func (s *Site) look(r *http.Request) (*looking, error) {
+	ctx, q := r.Context(), r.URL.Query()
+	st, v, err := s.api.View(ctx, r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	l := &looking{st: st, v: v, log: v, worker: q.Get("worker"), node: q.Get("node"), find: strings.TrimSpace(q.Get("find"))}
+	if l.worker != "" {
+		if l.log, err = v.Worker(ctx, l.worker); err != nil {
+			return nil, err
+		}
+	}
+	if l.node != "" {
+		if l.tip, err = l.log.At(ctx, l.node); err != nil {
+			return nil, err
+		}
+	}
+	if at := q.Get("at"); at != "" {
+		if l.at, err = l.log.At(ctx, at); err != nil {
+			return nil, err
+		}
+	}
+	if before := q.Get("before"); before != "" {
+		l.before, err = strconv.ParseInt(before, 10, 64)
+		if err != nil || l.before < 1 {
+			return nil, tidemark.Invalidf("before %.20q: want the number of an entry", before)
+		}
+	}
+	l.mine = v.Owner == ""
+	return l, nil
+}
+
+// atEnd reports whether the newest entry is shown, where more may come.
+func (l *looking) atEnd() bool { return l.node == "" && l.at == 0 && l.before == 0 }
+
+// path is the address of the page with what it shows, but for the place.
+func (l *looking) path(name string, value int64) string {
+	q := url.Values{}
+	for k, text := range map[string]string{"worker": l.worker, "node": l.node, "find": l.find} {
+		if text != "" {
+			q.Set(k, text)
+		}
+	}
+	text := ""
+	if value > 0 {
+		text = strconv.FormatInt(value, 10)
+	}
+	return address("/sessions/"+l.v.Name(), q, name, text)
+}
+
+// sessionPageOf shows one session.
+func (s *Site) sessionPageOf(r *http.Request) (view, error) {
+	ctx := r.Context()
+	l, err := s.look(r)
+	if err != nil {
+		return view{}, err
+	}
+	i := l.v.Info
+	v := web.SessionView{ID: string(i.ID), Name: i.Name(), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
+		Model: render.CleanLine(i.Model), Mode: i.Mode, ForeignID: render.CleanLine(i.ForeignID), Tags: cleanAll(i.Tags), State: i.State,
+		Pinned: i.Pinned, OnHold: i.OnHold, CreatedAt: i.CreatedAt, UpdatedAt: i.UpdatedAt, Turns: i.Nodes, Messages: i.Messages, Length: i.Entries,
+		Worker: render.CleanLine(l.worker), Node: render.CleanLine(l.node), At: l.at, Find: render.CleanLine(l.find), Mine: l.mine, Formats: s.o.Formats}
+	if v.Part, err = s.part(ctx, l, &v.Beside); err != nil {
+		return view{}, err
+	}
+	if l.atEnd() && i.State == store.Live {
+		v.Live = s.livePath(l, v.Part)
+	}
+	for _, gather := range []func(context.Context, *looking, *web.SessionView) error{s.gatherEnd, gatherKin, s.gatherTree, gatherKept, s.gatherFound, gatherShare} {
+		err := gather(ctx, l, &v)
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			v.Damage = append(v.Damage, render.CleanLine(err.Error()))
+			err = nil
+		}
+		if err != nil {
+			return view{}, err
+		}
+	}
+	f := s.frame(r, "session")
+	if f.Title = v.Title; f.Title == "" {
+		f.Title = v.ID[:8]
+	}
+	return view{f, v}, nil
+}
+
+// gatherEnd tells how the session ended and what it used.
+func (s *Site) gatherEnd(ctx context.Context, l *looking, v *web.SessionView) error {
+	lease, err := l.st.Lease(ctx, l.v.ID)
+	if err != nil {
+		return err
+	}
+	if v.End, err = sessionEnd(ctx, l.st, l.v, lease); err != nil {
+		return err
+	}
+	budget := countBudget
+	v.Usage, err = s.used(ctx, l.v, &budget)
+	return err
+}
+
+// gatherKin tells what the session came from, what came of it, and who helped.
+func gatherKin(ctx context.Context, l *looking, v *web.SessionView) error {
+	title := func(id tidemark.SessionID) (string, bool) {
+		i, err := l.st.Session(ctx, id)
+		return render.CleanLine(i.Title), err == nil
+	}
+	if b := l.v.Base; b != nil {
+		v.Base = sessionRef(l.v.Owner, b.Session)
+		v.Base.Seq = b.Seq
+		if t, there := title(b.Session); there {
+			v.Base.Title = t
+		} else {
+			v.Base.ID = "" // it is gone; its past is kept with this one
+		}
+	}
+	var err error
+	if v.Workers, err = l.v.Workers(ctx); err != nil {
+		return err
+	}
+	forks, err := l.v.Forks(ctx, shownForks)
+	for _, id := range forks {
+		if t, there := title(id); there {
+			fork := sessionRef(l.v.Owner, id)
+			fork.Title = t
+			v.Forks = append(v.Forks, *fork)
+		}
+	}
+	return err
+}
+
+// gatherTree draws the tree, when that is quick.
+func (s *Site) gatherTree(ctx context.Context, l *looking, v *web.SessionView) error {
+	if l.worker != "" || l.v.Nodes < 2 {
+		return nil
+	}
+	if v.TreeLater = l.v.Entries > treeAtOnce; v.TreeLater {
+		return nil
+	}
+	var err error
+	v.Tree, err = l.tree(ctx, false)
+	return err
+}
+
+// tree draws the branches of the session.
+func (l *looking) tree(ctx context.Context, all bool) (*web.TreeView, error) {
+	nodes, err := l.v.Tree(ctx)
+	if err != nil {
+		return nil, err
+	}
+	drawn := make([]web.TreeNode, len(nodes))
+	shown := int64(-1)
+	for i, n := range nodes {
+		drawn[i] = web.TreeNode{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: render.CleanLine(n.Label), Current: n.Current}
+		if l.tip > 0 && n.First <= l.tip && l.tip <= n.Last {
+			shown = n.Number
+		}
+	}
+	return web.DrawTree(drawn, shown, all), nil
+}
+
+// treePage is the picture of the branches alone.
+func (s *Site) treePage(r *http.Request) (view, error) {
+	l, err := s.look(r)
+	if err != nil {
+		return view{}, err
+	}
+	v := web.TreePage{ID: string(l.v.ID), Name: l.v.Name(), Title: render.CleanLine(l.v.Title)}
+	if v.Tree, err = l.tree(r.Context(), r.URL.Query().Get("tree") == "all"); err != nil {
+		return view{}, err
+	}
+	return view{s.frame(r, "tree"), v}, nil
+}
+
+// gatherKept tells what is kept with the session.
+func gatherKept(ctx context.Context, l *looking, v *web.SessionView) error {
+	points, err := l.st.Checkpoints(ctx, l.v.ID)
+	if err != nil {
+		return err
+	}
+	for _, c := range points {
+		v.Checkpoints = append(v.Checkpoints, web.CheckpointRow{Name: render.CleanLine(c.Name), Reason: render.CleanLine(c.Reason), Seq: c.Seq, SavedAt: c.SavedAt})
+	}
+	files, err := l.st.Files(ctx, l.v.ID)
+	for _, f := range files {
+		v.Files = append(v.Files, web.FileRow{Name: render.CleanLine(f.Name), Path: "/api/v1/sessions/" + l.v.Name() + "/files/" + url.PathEscape(f.Name),
+			Size: f.Size, ModifiedAt: f.ModifiedAt})
+	}
+	return err
+}
+
+// gatherFound looks for words in the session.
+func (s *Site) gatherFound(ctx context.Context, l *looking, v *web.SessionView) error {
+	if l.find == "" {
+		return nil
+	}
+	query, answer, err := ask(ctx, l.st, l.find, store.Question{Session: l.v.ID, Trash: l.v.State != store.Live, Limit: findHits})
+	if errors.Is(err, tidemark.ErrInvalid) {
+		v.Problem = render.CleanLine(err.Error())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	v.Cut = answer.Cut
+	for _, f := range answer.Found {
+		if f.Seq == 0 {
+			continue // the title is on the page
+		}
+		h := foundHit(query, f)
+		h.Here = f.Seq == l.at && f.Worker == l.worker
+		v.Hits = append(v.Hits, h)
+	}
+	sort.SliceStable(v.Hits, func(i, j int) bool { return v.Hits[i].Seq < v.Hits[j].Seq })
+	for _, h := range v.Hits {
+		switch {
+		case h.Worker != l.worker:
+		case l.at == 0 || h.Seq < l.at:
+			v.Previous = h.Seq // the newest that came before what is shown
+		case h.Seq > l.at && v.Next == 0:
+			v.Next = h.Seq
+		}
+	}
+	return nil
+}
+
+// gatherShare tells who else may read the session.
+func gatherShare(ctx context.Context, l *looking, v *web.SessionView) error {
+	with, owner, err := l.st.Shared(ctx, l.v.ID)
+	if errors.Is(err, tidemark.ErrUnsupported) || err == nil && owner == "" {
+		return nil // nobody else could read it
+	}
+	v.Share = &web.ShareView{With: with.With, Workspace: with.Workspace, Workspaces: request.CallerOf(ctx).Workspaces}
+	return err
+}

@@ -1,0 +1,159 @@
+// Package web is what the pages look like: templates, style, a small script and
+// every word that they say. It knows nothing of where data comes from: package
+// pages gathers it into the views below and hands them over.
+//
+// It never touches a request, a store or the network.
+//
+//	err := web.Render(w, web.Frame{Page: "sessions"}, view)
+package web
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+	"time"
+)
+
+//go:embed templates assets text
+var files embed.FS
+
+// Frame is what stands around every page.
+type Frame struct {
+	Page    string // the name of its template and of its texts
+	Title   string // "": the text PAGE.title
+	Query   string // what was searched for
+	User    string // who is signed in, "" when nobody is
+	Tenant  string // of the user, for people; "" on one machine
+	Role    string // reader, writer, admin
+	Path    string // of the page itself, with its query
+	Lang    string // "": English
+	Now     time.Time
+	Notice  string // what the last action did
+	Version string
+}
+
+// May reports whether who looks at the page may do what needs a role.
+func (f Frame) May(role string) bool {
+	rank := map[string]int{"reader": 1, "writer": 2, "admin": 3}
+	return rank[f.Role] >= rank[role] && rank[role] > 0
+}
+
+// shown is what a template gets.
+type shown struct {
+	Frame
+	View any
+}
+
+// Render writes a page.
+func Render(w io.Writer, f Frame, view any) error {
+	t, err := templates()
+	if err != nil {
+		return err
+	}
+	page := t[f.Page]
+	if page == nil {
+		return fmt.Errorf("page %q: there is no such template", f.Page)
+	}
+	// A page is written whole or not at all.
+	var buf bytes.Buffer
+	if err := page.ExecuteTemplate(&buf, "layout", shown{f, view}); err != nil {
+		return fmt.Errorf("page %q: %w", f.Page, err)
+	}
+	_, err = w.Write(buf.Bytes())
+	return err
+}
+
+// Fragment writes a part of a page: the template of that name in the page's
+// file.
+func Fragment(w io.Writer, f Frame, name string, view any) error {
+	t, err := templates()
+	if err != nil {
+		return err
+	}
+	page := t[f.Page]
+	if page == nil || page.Lookup(name) == nil {
+		return fmt.Errorf("page %q: there is no part %q", f.Page, name)
+	}
+	var buf bytes.Buffer
+	if err := page.ExecuteTemplate(&buf, name, shown{f, view}); err != nil {
+		return fmt.Errorf("page %q: %s: %w", f.Page, name, err)
+	}
+	_, err = w.Write(buf.Bytes())
+	return err
+}
+
+// templates are parsed when the first page is asked for: a program that serves
+// none does not pay for them. Each page is the layout, the parts that pages
+// share, and its own file.
+var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
+	base, err := template.New("").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/parts.html")
+	if err != nil {
+		return nil, err
+	}
+	names, err := fs.Glob(files, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]*template.Template)
+	for _, file := range names {
+		name := strings.TrimSuffix(path.Base(file), ".html")
+		if name == "layout" || name == "parts" {
+			continue
+		}
+		t, err := base.Clone()
+		if err != nil {
+			return nil, err
+		}
+		if all[name], err = t.ParseFS(files, file); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+})
+
+// Asset is one file that pages load.
+type Asset struct {
+	Content   []byte
+	MediaType string
+	Version   string // changes with the content
+}
+
+// assets are all files by name.
+var assets = sync.OnceValue(func() map[string]Asset {
+	all := make(map[string]Asset)
+	list, err := files.ReadDir("assets")
+	if err != nil {
+		return all // they are part of the program
+	}
+	for _, e := range list {
+		content, err := files.ReadFile("assets/" + e.Name())
+		if err != nil {
+			continue
+		}
+		sum := sha256.Sum256(content)
+		all[e.Name()] = Asset{Content: content, MediaType: mediaTypes[path.Ext(e.Name())], Version: hex.EncodeToString(sum[:6])}
+	}
+	return all
+})
+
+var mediaTypes = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+
+// AssetNamed returns a file that pages load.
+func AssetNamed(name string) (Asset, bool) {
+	a, ok := assets()[name]
+	return a, ok
+}
+
+// Policy is what a browser may do on our pages: nothing that is not ours, and
+// no script or style that stands in the page itself.
+func Policy() string {
+	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+}

@@ -1,0 +1,242 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// A change that a server makes and the line that says who made it are one
+// commit, so that no kill comes between them (ADR 0022). What is no commit of a
+// store, or changes who may do what, is written down before it is done.
+
+// deed is what a request is about, as the audit log says it.
+type deed struct {
+	Action, thing string
+	leases        bool        // to become, or to stop being, the writer is what it is about
+	carried       atomic.Bool // a commit says so
+}
+
+type deedKey struct{}
+
+// DeedOf returns what the request of ctx is about, nil: there is none.
+func DeedOf(ctx context.Context) *deed {
+	d, _ := ctx.Value(deedKey{}).(*deed)
+	return d
+}
+
+// Doing returns a context of what is done to a thing.
+func Doing(ctx context.Context, action, thing string) context.Context {
+	return context.WithValue(ctx, deedKey{}, &deed{Action: action, thing: thing, leases: strings.Contains(thing, "lease")})
+}
+
+// Carried reports whether a commit of the request says already what was done.
+func Carried(ctx context.Context) bool {
+	d := DeedOf(ctx)
+	return d != nil && d.carried.Load()
+}
+
+// boots are those of this server, by what it writes to. One that was begun is
+// for ever.
+type boots struct {
+	mu sync.Mutex
+	of map[string]*store.Boot
+}
+
+// bootOf returns the boot for what is done in the store of a principal.
+func (s *Stores) bootOf(ctx context.Context, p tidemark.Principal, below bool) (*store.Boot, error) {
+	users, err := s.Operators(ctx)
+	if err != nil {
+		return nil, err
+	}
+	name := p.Tenant
+	if !s.o.Together {
+		name += "." + p.User
+	}
+	if below {
+		name += " below"
+	}
+	s.boots.mu.Lock()
+	defer s.boots.mu.Unlock()
+	if s.boots.of == nil {
+		s.boots.of = make(map[string]*store.Boot)
+	}
+	b := s.boots.of[name]
+	if b == nil {
+		b = users.NewBoot(p.Tenant, s.o.Holder.Host, below)
+		s.boots.of[name] = b
+	}
+	return b, nil
+}
+
+// Also adds to each commit in the store of a principal who made it. Below
+// the rules, where a client sends batches as they are kept, of each one; above
+// them not of what is no more than housekeeping.
+func (s *Stores) Also(p tidemark.Principal, below bool) store.Also {
+	if s.o.NoAudit || p.Tenant == tidemark.Operator().Tenant {
+		return nil
+	}
+	return func(ctx context.Context, b *tidemark.Batch) (func(error), error) {
+		d := DeedOf(ctx)
+		if !below && store.Housekeeping(*b) && (d == nil || !d.leases) {
+			return func(error) {}, nil
+		}
+		boot, err := s.bootOf(ctx, p, below)
+		if err != nil {
+			return nil, err
+		}
+		did := s.auditedBy(ctx, "server", "", store.AuditDone)
+		if did.Who == "" {
+			did.Who = p.User
+		}
+		if d != nil {
+			did.Action, did.Thing = d.Action, d.thing
+		}
+		act, ended, err := boot.Add(ctx, b, did)
+		if err != nil {
+			return nil, err
+		}
+		return func(err error) {
+			if err == nil {
+				if d != nil {
+					d.carried.Store(true)
+				}
+				s.chainLater(p.Tenant, boot, act)
+			}
+			ended(err)
+		}, nil
+	}
+}
+
+// acts are what waits to be chained, by the boot that did it.
+type acts map[*store.Boot][]store.Act
+
+// chainLater hands what is written down to who chains it. What does not fit is
+// chained by whoever looks for what was left.
+func (s *Stores) chainLater(tenant string, boot *store.Boot, act store.Act) {
+	s.queueAudit(tenant, func(w *waitingAudits) bool {
+		if w.n >= maxAuditQueue {
+			return false
+		}
+		if w.acts == nil {
+			w.acts = make(acts)
+		}
+		w.acts[boot] = append(w.acts[boot], act)
+		return true
+	})
+}
+
+// leftFor is for how long what is written down is left to the server that did
+// it to chain: the others look for what is older.
+const leftFor = 10 * time.Second
+
+// chainLeft chains what servers did in a tenant and did not live to chain.
+func (s *Stores) chainLeft(ctx context.Context, users *store.Store, tenant string) error {
+	from, err := s.Acts(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	_, err = users.ChainLeft(ctx, tenant, s.o.Now().Add(-leftFor), from...)
+	return err
+}
+
+// Acts returns the places where it is written down who did what in a tenant.
+func (s *Stores) Acts(ctx context.Context, tenant string) ([]tidemark.Backend, error) {
+	if s.o.Acts != nil {
+		return s.o.Acts(ctx, tenant)
+	}
+	if _, err := s.Operators(ctx); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := make(map[*store.Store]bool) // one may be everybody's
+	var from []tidemark.Backend
+	for name, o := range s.stores {
+		st := o.given.Load()
+		if st == nil || known[st] || !strings.HasPrefix(name, tenant+"/") && !strings.HasPrefix(name, tidemark.Operator().Tenant+"/") {
+			continue
+		}
+		known[st] = true
+		from = append(from, st.Backend())
+	}
+	return from, nil
+}
+
+// Unchained returns the newest lines of the audit log of a tenant that are
+// written down and not chained yet, the newest first.
+func (s *Stores) Unchained(ctx context.Context, users *store.Store, tenant string, most int) ([]store.AuditLine, error) {
+	lines := []store.AuditLine{}
+	from, err := s.Acts(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	for l, err := range users.Unchained(ctx, tenant, from...) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return nil, err
+		}
+		if err == nil {
+			lines = append(lines, l)
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b store.AuditLine) int { return b.At.Compare(a.At) })
+	return lines[:min(len(lines), most)], nil
+}
+
+// ErrNoAudit says why there is nothing to read.
+func ErrNoAudit() error {
+	return tidemark.Unsupportedf("a store of files has no audit log")
+}
+
+// isAhead reports whether a call is written down before it is done: it changes
+// who may do what, lets somebody else read, destroys, or takes along. The
+// reading of the audit log itself is one of them.
+func isAhead(r *http.Request, route string) bool {
+	p, change := r.URL.Path, changes(r, route)
+	switch {
+	case strings.HasSuffix(route, "/{id}/export"), readsAudit(p):
+		return true
+	case slices.Contains([]string{"tokens", "tenants", "users", "workspaces"}, auth.ScopeOf(p)), strings.HasPrefix(p, "/store/"):
+		return change
+	case strings.HasSuffix(p, "/share"), strings.HasSuffix(p, "/purge"):
+		return change
+	}
+	return r.Method == http.MethodDelete && r.URL.Query().Has("purge")
+}
+
+func readsAudit(path string) bool {
+	return auth.ScopeOf(path) == "audit" || path == "/store/audit" || strings.HasPrefix(path, "/store/audit.") || strings.HasPrefix(path, "/store/audit/")
+}
+
+// writeAhead writes down that something is about to be done. What cannot be
+// written down is not done.
+func (s *Stores) writeAhead(ctx context.Context, d *deed, r *http.Request) error {
+	c := request.CallerOf(ctx)
+	if readsAudit(r.URL.Path) && r.Method == http.MethodGet && !s.reads.First(auth.Refusal{Tenant: c.Tenant, User: c.User, Token: c.Token, Why: d.Action}, s.o.Now()) {
+		return nil // a page that is looked at asks all the time
+	}
+	ctx, stop := context.WithTimeout(ctx, auditTimeout)
+	defer stop()
+	return s.AuditIn(ctx, c.Tenant, d.Action, d.thing, store.AuditBegun)
+}
+
+// endBoots says that this server does nothing more. It comes after FlushAudit.
+func (s *Stores) endBoots(ctx context.Context) error {
+	s.boots.mu.Lock()
+	defer s.boots.mu.Unlock()
+	var errs []error
+	for _, b := range s.boots.of {
+		errs = append(errs, b.End(ctx))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,116 @@
+// Package stores has the store of each caller, and sees to it that what is done
+// in one brings its line of the audit log. It has no routes: it is told by the
+// context of a request who does what.
+//
+//	all := stores.New(stores.Options{Open: open})
+//	st, err := all.Mine(ctx) // the store of whoever makes the request
+package stores
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// Options are what Stores need. Open is required.
+type Options struct {
+	// Open returns the store of a principal. It may return the same one for
+	// every call, and is asked once for each principal that is at work.
+	Open func(context.Context, tidemark.Principal) (*store.Store, error)
+	// Holder is this server as the holder of leases.
+	Holder tidemark.Holder
+	// Acts returns the places where it is written down who did what in a tenant;
+	// nil: the stores that were opened.
+	Acts func(ctx context.Context, tenant string) ([]tidemark.Backend, error)
+	// Together says that what all principals of a tenant do is written down in
+	// one place, and not in a store of each.
+	Together bool
+	// NoAudit says that the store cannot keep an audit log.
+	NoAudit bool
+	Log     *slog.Logger
+	Now     func() time.Time
+	// Access is told when somebody may do more or less than before.
+	Access   *auth.Access
+	Shutdown *request.Shutdown
+}
+
+// Stores are those of all callers. It may be used concurrently.
+type Stores struct {
+	o        Options
+	access   *auth.Access
+	shutdown *request.Shutdown
+
+	mu     sync.Mutex
+	stores map[string]*opened
+
+	audits auditQueue  // what is not in the audit log yet
+	boots  boots       // what is written down with each change
+	reads  auth.Seldom // who read the audit log
+}
+
+// New returns Stores of which none is open yet.
+func New(o Options) *Stores {
+	return &Stores{o: o, access: o.Access, shutdown: o.Shutdown, stores: make(map[string]*opened)}
+}
+
+// NameOf tells principals apart, and what each of them may read.
+func NameOf(p tidemark.Principal) string {
+	return strings.Join(append([]string{p.Tenant, p.User}, p.Workspaces...), "/")
+}
+
+// Of returns the store of a principal.
+func (s *Stores) Of(ctx context.Context, p tidemark.Principal) (*store.Store, error) {
+	name := NameOf(p)
+	s.mu.Lock()
+	o := s.stores[name]
+	if o == nil {
+		o = new(opened)
+		s.stores[name] = o
+	}
+	s.mu.Unlock()
+	// One that takes long to open keeps nobody else waiting.
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.store != nil {
+		// Its owner may have sealed it since, from elsewhere.
+		err := o.store.Standing(ctx)
+		if !errors.Is(err, tidemark.ErrSealed) {
+			return o.store, err
+		}
+		o.store = nil
+	}
+	st, err := s.o.Open(ctx, p)
+	if err == nil {
+		o.given.Store(st)
+		st = st.With(s.Also(p, false))
+		o.store = st
+	}
+	return st, err
+}
+
+// opened is the store of a principal, once it is open.
+type opened struct {
+	mu    sync.Mutex
+	store *store.Store
+	given atomic.Pointer[store.Store] // the same, as it was opened
+}
+
+// Mine returns the caller's store.
+func (s *Stores) Mine(ctx context.Context) (*store.Store, error) {
+	return s.Of(ctx, request.CallerOf(ctx).Principal)
+}
+
+// Fleet returns the store of the caller's tenant, which owns the fleet.
+func (s *Stores) Fleet(ctx context.Context) (*store.Store, error) {
+	p := request.CallerOf(ctx).Principal
+	return s.Of(ctx, tidemark.Principal{Tenant: p.Tenant, User: p.Tenant})
+}
