@@ -28,10 +28,10 @@ const module = "github.com/tidemark-sessions/tidemark"
 // floors lists the rooms by floor. A name with /... stands for every room
 // below it, too.
 var floors = map[string][]string{
-	"ground": {".", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml"},
+	"ground": {".", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml", "internal/hint", "internal/project"},
 	"craft": {"internal/grant", "store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/console", "compact", "convert/...", "render", "model/...",
 		"tool", "api", "web"},
-	"work": {"chat", "runner", "fleet", "dispatch", "server", "mcp", "acp"},
+	"work": {"chat", "runner", "fleet", "dispatch", "server", "mcp", "acp", "open", "transfer"},
 	"roof": {"cmd/tidemark"},
 	// Programs and helpers that prove things about the rest. They may use
 	// everything, and nothing but tests may use them.
@@ -48,6 +48,8 @@ var neighbours = []struct{ from, to, reason string }{
 	{"fleet", "runner", "a job runs its agent"},
 	{"runner", "chat", "the built-in agent is a chat"},
 	{"acp", "chat", "an editor's agent is a chat"},
+	{"transfer", "open", "what is transferred goes into a store that is opened, and out of one"},
+	{"internal/project", "internal/durable", "a work tree belongs to this user"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
 	{"internal/durable/...", "internal/durable", "its fake disk fulfils its contract"},

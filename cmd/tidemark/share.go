@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
 // shared is what share answers.
@@ -43,7 +44,7 @@ user, and cannot share.`,
 			if err != nil {
 				return err
 			}
-			sharer, ok := a.backend.(tidemark.Sharer)
+			sharer, ok := a.opened.Backend.(tidemark.Sharer)
 			if p.Owner != "" {
 				sharer, ok = s.Backend().(tidemark.Sharer)
 			}
@@ -81,7 +82,7 @@ func (a *app) share(ctx context.Context, sharer tidemark.Sharer, id tidemark.Ses
 	if err != nil {
 		return err
 	}
-	if workspace != "" && isPostgres(place) {
+	if workspace != "" && open.IsPostgres(place) {
 		if scope.Workspace, err = postgres.WorkspaceIn(place, workspace); err != nil {
 			return err
 		}
