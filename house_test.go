@@ -23,7 +23,7 @@ const module = "github.com/tidemark-sessions/tidemark"
 var floors = map[string][]string{
 	"ground": {
 		".", "internal/records", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml", "internal/text",
-		"internal/hint",
+		"internal/hint", "internal/project",
 	},
 	"craft": {
 		"store", "fleet/file", "fleet/due", "internal/tenant",
@@ -57,6 +57,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"agent/...", "agent", "what people type in a conversation is over how it is assembled"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
+	{"internal/project", "internal/durable", "a work tree belongs to this user"},
 	{"internal/durable/...", "internal/durable", "its fake disk fulfils its contract"},
 }
 
