@@ -52,7 +52,7 @@ func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, err
 	case "http", "https":
 		return k.remote(ctx, url)
 	}
-	return nil, hint.Add(tidemark.Invalidf("store %q: unknown kind", url), "write sqlite:%s or files:%s", url, url)
+	return nil, hint.With(tidemark.Invalidf("store %q: unknown kind", url), "write sqlite:%s or files:%s", url, url)
 }
 
 // remote opens the store of a server. Its token comes from the environment; that
@@ -60,10 +60,10 @@ func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, err
 func (k *opener) remote(ctx context.Context, address string) (tidemark.Backend, error) {
 	b, err := remote.Open(ctx, address, &remote.Options{ReadOnly: k.Access == Read, Token: k.serverToken(address)})
 	if errors.Is(err, tidemark.ErrDenied) {
-		return nil, hint.Add(err, "set $TIDEMARK_TOKEN, or $TIDEMARK_TOKEN_FILE, to a token of that server: tidemark token create")
+		return nil, hint.With(err, "set $TIDEMARK_TOKEN, or $TIDEMARK_TOKEN_FILE, to a token of that server: tidemark token create")
 	}
 	if errors.Is(err, tidemark.ErrNoStore) {
-		return nil, hint.Add(err, "see whether a server answers there: tidemark version --server %s; start one with: tidemark serve", address)
+		return nil, hint.With(err, "see whether a server answers there: tidemark version --server %s; start one with: tidemark serve", address)
 	}
 	if err != nil {
 		return nil, err
@@ -140,9 +140,9 @@ const DatabaseOwner = "TIDEMARK_DATABASE_OWNER"
 func DatabaseHint(err error) error {
 	switch {
 	case errors.Is(err, tidemark.ErrNoStore):
-		return hint.Add(err, "make its tables with: %s=postgres://OWNER@… tidemark database migrate; the database itself is made by: createdb", DatabaseOwner)
+		return hint.With(err, "make its tables with: %s=postgres://OWNER@… tidemark database migrate; the database itself is made by: createdb", DatabaseOwner)
 	case errors.Is(err, tidemark.ErrDenied):
-		return hint.Add(err, "check the role in the URL and its password ($PGPASSWORD, ~/.pgpass), and what the database lets it do: tidemark database check")
+		return hint.With(err, "check the role in the URL and its password ($PGPASSWORD, ~/.pgpass), and what the database lets it do: tidemark database check")
 	}
 	return err
 }

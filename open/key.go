@@ -136,7 +136,7 @@ func readKeyFile(name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w: is a folder", name, tidemark.ErrSealed)
 	}
 	if wide := i.Mode().Perm() & 0o077; wide != 0 && i.Mode().IsRegular() && runtime.GOOS != "windows" {
-		return nil, hint.Add(fmt.Errorf("%s: %w: others can read it (mode %#o)", name, tidemark.ErrSealed, i.Mode().Perm()), "chmod 600 %s", name)
+		return nil, hint.With(fmt.Errorf("%s: %w: others can read it (mode %#o)", name, tidemark.ErrSealed, i.Mode().Perm()), "chmod 600 %s", name)
 	}
 	return io.ReadAll(io.LimitReader(f, maxKeyBytes+1))
 }

@@ -162,7 +162,7 @@ func MakeSealed(ctx context.Context, url string, o *Options, slots func(context.
 		return h, err
 	}
 	if sealed {
-		return h, hint.Add(fmt.Errorf("the store %s is encrypted already: %w", url, tidemark.ErrExists), "tidemark key show")
+		return h, hint.With(fmt.Errorf("the store %s is encrypted already: %w", url, tidemark.ErrExists), "tidemark key show")
 	}
 	var key newKey
 	if slots == nil {
@@ -179,7 +179,7 @@ func MakeSealed(ctx context.Context, url string, o *Options, slots func(context.
 	if err != nil {
 		key.undo(ctx, inner)
 		if errors.Is(err, tidemark.ErrInvalid) {
-			err = hint.Add(err, "copy it into an encrypted one with: tidemark migrate --to sqlite:PATH")
+			err = hint.With(err, "copy it into an encrypted one with: tidemark migrate --to sqlite:PATH")
 		}
 		return h, err
 	}

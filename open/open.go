@@ -208,7 +208,7 @@ func secretsIn(r *redact.Redactor) func(tidemark.Entry) []store.Secret {
 }
 
 func errPlainVault() error {
-	return hint.Add(tidemark.Invalidf("redact: vault keeps secrets in a sealed record, and this store is not encrypted"), "set redact: mask")
+	return hint.With(tidemark.Invalidf("redact: vault keeps secrets in a sealed record, and this store is not encrypted"), "set redact: mask")
 }
 
 // keepIndexed keeps the search index up with what this process writes.
@@ -295,7 +295,7 @@ func IsAbsent(url string) bool {
 
 // IsEmpty reports whether nothing at all is kept.
 func IsEmpty(ctx context.Context, b tidemark.Backend) (bool, error) {
-	for _, err := range b.(tidemark.Walker).Walk(ctx, tidemark.Key{}) {
+	for _, err := range b.Walk(ctx, tidemark.Key{}) {
 		return false, err
 	}
 	return true, nil

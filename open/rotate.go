@@ -50,7 +50,7 @@ func Rotate(ctx context.Context, b *seal.Backend, o *Options, progress func(int)
 		if r.fresh != "" && !r.used {
 			err = errors.Join(err, removeKey(r.fresh)) // the old one still opens the store
 		}
-		return Rotated{}, hint.Add(err, "the store opens as before, or with either key; run it again to finish")
+		return Rotated{}, hint.With(err, "the store opens as before, or with either key; run it again to finish")
 	}
 	return r.finish()
 }
@@ -114,7 +114,7 @@ func (r *rotation) prepare(ctx context.Context) (err error) {
 			return err
 		}
 		if keysIn(contents) > 1 {
-			return hint.Add(tidemark.Invalidf("%s holds other keys as well, which a rotation would take out of it", r.old), "give the store a key file of its own: tidemark key add --file FILE")
+			return hint.With(tidemark.Invalidf("%s holds other keys as well, which a rotation would take out of it", r.old), "give the store a key file of its own: tidemark key add --file FILE")
 		}
 	}
 	contents := seal.NewKeyFile()

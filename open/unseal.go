@@ -30,7 +30,7 @@ func (k *opener) unseal(ctx context.Context, inner tidemark.Backend) (tidemark.B
 	}
 	switch {
 	case sealed && k.Plain:
-		return nil, hint.Add(tidemark.Invalidf("the store %s is encrypted, and stays so", k.url),
+		return nil, hint.With(tidemark.Invalidf("the store %s is encrypted, and stays so", k.url),
 			"copy it into a plain one with: tidemark migrate --to sqlite:PATH --no-encrypt")
 	case sealed:
 		return k.openSealed(ctx, inner)
@@ -55,7 +55,7 @@ func (k *opener) unseal(ctx context.Context, inner tidemark.Backend) (tidemark.B
 		}
 		return inner, err
 	case !fresh && k.key().given():
-		return nil, hint.Add(tidemark.Invalidf("%s: the store is not encrypted", k.key().Origin),
+		return nil, hint.With(tidemark.Invalidf("%s: the store is not encrypted", k.key().Origin),
 			"copy it into an encrypted one with: tidemark migrate --to sqlite:PATH")
 	}
 	return inner, nil
@@ -87,11 +87,11 @@ func (k *opener) sealedHint(err error, h seal.Header) error {
 	if dir, dirErr := KeyDir(k.Environ); dirErr == nil && !k.key().given() {
 		for _, s := range h.Slots {
 			if s.Type == seal.TypeFile {
-				return hint.Add(err, "put its key file at %s, or name it with --key-file", filepath.Join(dir, s.ID+".key"))
+				return hint.With(err, "put its key file at %s, or name it with --key-file", filepath.Join(dir, s.ID+".key"))
 			}
 		}
 	}
-	return hint.Add(err, "name another one with --key-file, $TIDEMARK_KEY_COMMAND or $TIDEMARK_PASSPHRASE_FILE; a recovery key in a file is a key file")
+	return hint.With(err, "name another one with --key-file, $TIDEMARK_KEY_COMMAND or $TIDEMARK_PASSPHRASE_FILE; a recovery key in a file is a key file")
 }
 
 // unlockers returns what may open the store.

@@ -120,7 +120,7 @@ func (t *restoring) target(ctx context.Context, sealed bool) error {
 func (t *restoring) below(ctx context.Context) error {
 	create := t.how(open.Create)
 	if create.Plain {
-		return hint.Add(tidemark.Invalidf("the archive is of an encrypted store, and stays so"), "import it, then: tidemark migrate --to sqlite:PATH --no-encrypt")
+		return hint.With(tidemark.Invalidf("the archive is of an encrypted store, and stays so"), "import it, then: tidemark migrate --to sqlite:PATH --no-encrypt")
 	}
 	var err error
 	if t.inner, err = open.Backend(ctx, t.URL, create); err != nil {
@@ -133,7 +133,7 @@ func (t *restoring) below(ctx context.Context) error {
 	}
 	empty, err := open.IsEmpty(ctx, t.inner)
 	if err == nil && !empty && !isSealed {
-		err = hint.Add(tidemark.Invalidf("the archive is of an encrypted store, and %s is a plain one", t.URL), "restore it elsewhere: tidemark --store sqlite:PATH import ARCHIVE")
+		err = hint.With(tidemark.Invalidf("the archive is of an encrypted store, and %s is a plain one", t.URL), "restore it elsewhere: tidemark --store sqlite:PATH import ARCHIVE")
 	}
 	return err
 }

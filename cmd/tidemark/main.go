@@ -128,7 +128,7 @@ func exitOf(err error) int {
 }
 
 // withHint adds a way out to an error that has none yet.
-func withHint(err error, text string, args ...any) error { return hint.Add(err, text, args...) }
+func withHint(err error, format string, args ...any) error { return hint.With(err, format, args...) }
 
 // complain says what went wrong and, where there is one, the way out.
 func (a *app) complain(err error) {
@@ -138,8 +138,8 @@ func (a *app) complain(err error) {
 		return
 	}
 	fmt.Fprintf(a.err, "tidemark: %s\n", render.Clean(err.Error()))
-	if help := hintFor(err); help != "" {
-		fmt.Fprintf(a.err, "hint: %s\n", render.Clean(help))
+	if way := hintFor(err); way != "" {
+		fmt.Fprintf(a.err, "hint: %s\n", render.Clean(way))
 	}
 }
 
@@ -149,9 +149,9 @@ func hintFor(err error) string {
 	var refused *model.Error
 	var told *api.Problem
 	var newer *tidemark.NewerError
-	switch {
-	case hint.Of(err) != "":
-		return hint.Of(err)
+	switch given := hint.Of(err); {
+	case given != "":
+		return given
 	case errors.Is(err, postgres.ErrAway):
 		return "nothing that was acknowledged is lost; try again when the database is there"
 	case errors.As(err, &told) && told.Hint != "":

@@ -72,12 +72,8 @@ func (a *app) forgetWords(ctx context.Context) error {
 	if a.opened == nil || a.opened.Sealed() != nil {
 		return nil
 	}
-	c, ok := a.opened.Backend.(tidemark.Compactor)
-	if !ok {
-		return nil
-	}
 	a.progress("clearing the search index")
-	_, err := c.Compact(ctx)
+	_, err := a.opened.Store.Compact(ctx)
 	a.progressDone()
 	return a.compacted(err)
 }
