@@ -23,12 +23,12 @@ const module = "github.com/tidemark-sessions/tidemark"
 var floors = map[string][]string{
 	"ground": {
 		".", "internal/records", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml", "internal/text",
-		"internal/hint",
+		"internal/hint", "internal/project",
 	},
 	"craft": {
 		"store", "fleet/file", "fleet/due", "internal/tenant",
 		"backend/...", "seal", "redact", "search", "archive", "compact", "convert/...", "render", "model/...", "tool", "api",
-		"internal/grant", "internal/terminal", "internal/picker", "web",
+		"internal/grant", "internal/terminal", "internal/picker",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet", "fleet/daemon", "dispatch"},
 	"doors": {"open", "transfer", "server/...", "mcp", "acp"},
@@ -44,7 +44,6 @@ var neighbours = []struct{ from, to, reason string }{
 	{"model/...", "model", "a provider fulfils the contract of model"},
 	{"backend/remote", "api", "client and server share the wire types"},
 	{"backend/backendtest", "backend/memory", "memory is the model that the suite compares with"},
-	{"server", "web", "the server serves the pages"},
 	{"fleet", "runner", "a job runs its agent"},
 	{"fleet/daemon", "runner", "a job runs its agent"},
 	{"fleet/daemon", "fleet", "the daemon follows the rules of fleets"},
@@ -57,6 +56,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"agent/...", "agent", "what people type in a conversation is over how it is assembled"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
+	{"internal/project", "internal/durable", "a work tree belongs to this user"},
 	{"internal/durable/...", "internal/durable", "its fake disk fulfils its contract"},
 }
 
