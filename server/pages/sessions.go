@@ -94,7 +94,7 @@ func (s *Site) listPage(r *http.Request, st *store.Store, in *routes.ListSession
 			return err
 		}
 		if len(v.Sessions) == listRows {
-			v.Older = address("/sessions", q, "cursor", s.api.Cursor(request.CallerOf(ctx), routes.SessionsCursor{in.Asked(), last.ID, last.UpdatedAt, last.Owner}))
+			v.Older = address("/sessions", q, "cursor", s.api.Cursor(request.CallerOf(ctx), routes.SessionsCursor{Of: in.Asked(), ID: last.ID, At: last.UpdatedAt, Owner: last.Owner}))
 			break
 		}
 		last = i
