@@ -50,6 +50,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"agent/...", "chat", "a conversation is a chat with all that it needs"},
 	{"agent/...", "agent", "what people type in a conversation is over how it is assembled"},
 	{"acp", "chat", "an editor's agent is a chat"},
+	{"acp", "agent/...", "a model that an editor chooses is one of the agent's"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
 	{"internal/durable/...", "internal/durable", "its fake disk fulfils its contract"},

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark/acp"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/console"
 	"github.com/tidemark-sessions/tidemark/render"
@@ -69,8 +70,8 @@ type editorAgent struct {
 func (e *editorAgent) run(ctx context.Context) error {
 	e.noInput = true // stdin is the editor's
 	var err error
-	if e.f.provider != "" {
-		if _, err = makerOf(e.f.provider); err != nil {
+	if e.f.choice.Provider != "" {
+		if err = agent.CheckProvider(e.f.choice.Provider); err != nil {
 			return err
 		}
 	}
@@ -85,11 +86,11 @@ func (e *editorAgent) run(ctx context.Context) error {
 	e.hearUnlessIgnored(syscall.SIGHUP)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	o := acp.Options{
-		Store: e.s, Version: version, Chat: e.options, Models: e.models(), Commands: e.commands(),
+		Store: e.s, Version: version, Chat: e.options, Models: e.setup(e.config).Models(), Commands: e.commands(),
 		Project: projectAt, Folder: e.project(), Log: e.say, Hint: e.hint,
-		Model: func(c *chat.Chat, name string) (acp.Model, error) {
-			p, err := e.talk(c, "").another(name)
-			return acp.Model{Client: p.client, Provider: p.name, Name: p.model, Remote: p.remote}, err
+		Model: func(c *chat.Chat, name string) (agent.Model, error) {
+			provider, _ := c.ModelName()
+			return e.setup(e.config).Another(provider, e.f.choice.BaseURL, name)
 		},
 		Left: func(c *chat.Chat) {
 			if !c.Exists() {
@@ -116,43 +117,21 @@ func (e *editorAgent) run(ctx context.Context) error {
 func (e *editorAgent) talk(c *chat.Chat, folder string) *talk {
 	t := &talk{app: e.app, cmd: e.cmd, f: e.f, folder: folder, person: true, s: e.s, c: c, screen: &chatScreen{app: e.app, side: e.err}}
 	if c != nil {
-		t.provider.name, t.provider.model = c.ModelName()
+		t.model.Provider, t.model.Name = c.ModelName()
 	}
 	return t
 }
 
 // options are those of a conversation that the editor opens.
 func (e *editorAgent) options(ctx context.Context, o acp.Opening) (chat.Options, error) {
-	var last modelChoice
-	if o.Session != "" {
-		if c, err := e.s.Checkpoint(ctx, o.Session, ""); err == nil {
-			last.provider, last.model = chat.ModelOf(c)
-		}
-	}
-	t := e.talk(nil, o.Folder)
-	var err error
-	if t.provider, err = e.model(e.f.modelChoice, last); err != nil {
-		return chat.Options{}, err
-	}
-	set, err := t.chatOptions(ctx)
-	if t.fence.says != "" {
-		e.say("%s", t.fence.says)
+	set, err := e.talk(nil, o.Folder).assemble(ctx, o.Session)
+	if set.Fence.Says != "" {
+		e.say("%s", set.Fence.Says)
 	}
 	if name := render.Truncate(render.CleanLine(o.Client), 40); name != "" {
-		set.Holder = e.holderNamed(e.cmd.CommandPath() + ", in " + name)
+		set.Chat.Holder = e.holderNamed(e.cmd.CommandPath() + ", in " + name)
 	}
-	return set, err
-}
-
-// models are what an editor may choose from without typing: those that there is
-// a key for.
-func (e *editorAgent) models() (names []string) {
-	for _, m := range makers() {
-		if firstEnv(m.keyVars) != "" {
-			names = append(names, m.name+"/"+m.model)
-		}
-	}
-	return names
+	return set.Chat, err
 }
 
 // repl is the conversation as its commands know it, with another place to write

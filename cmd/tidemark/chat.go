@@ -3,46 +3,26 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/compact"
-	"github.com/tidemark-sessions/tidemark/internal/sandbox"
-	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/internal/grant"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// chatSettings is what a configuration file may say of chat.
-type chatSettings struct {
-	Compaction     string `yaml:"compaction"`
-	MaxMessages    int    `yaml:"max_messages"`
-	MaxBytes       int    `yaml:"max_bytes"`
-	MaxTokens      int    `yaml:"max_tokens"`
-	Keep           int    `yaml:"keep"`
-	ToolBudget     int    `yaml:"tool_budget"`
-	UserBudget     int    `yaml:"user_budget"`
-	AnswerBudget   int    `yaml:"assistant_budget"`
-	ToolRounds     int    `yaml:"tool_rounds"`
-	OutputBytes    int    `yaml:"output_bytes"`
-	ToolsInContext int    `yaml:"tools_in_context"`
-	Workers        int    `yaml:"workers"`
-	Thinking       int    `yaml:"thinking"`
-}
-
 // chatFlags are the flags of chat.
 type chatFlags struct {
-	modelChoice
+	choice    agent.Choice
 	cont      bool
 	anywhere  bool
 	session   string
@@ -131,14 +111,14 @@ more asks for it, and says what it would get.`,
 // to.
 func (f *chatFlags) agentFlags(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.model, "model", "", "the `MODEL` to ask")
-	fl.StringVar(&f.provider, "provider", "", "anthropic, openai (or what speaks like it), ollama, demo")
-	fl.StringVar(&f.baseURL, "base-url", "", "where the provider is: `URL`")
+	fl.StringVar(&f.choice.Model, "model", "", "the `MODEL` to ask")
+	fl.StringVar(&f.choice.Provider, "provider", "", "anthropic, openai (or what speaks like it), ollama, demo")
+	fl.StringVar(&f.choice.BaseURL, "base-url", "", "where the provider is: `URL`")
 	fl.StringVar(&f.system, "system", "", "a `FILE` with the system prompt of a new session")
 	fl.StringVar(&f.compact, "compaction", "", "how a long conversation is made short: simple, code-aware, role-budget, model")
 	fl.BoolVar(&f.remote, "remote", false, "allow remote models and network tools in a local-only session")
 	fl.StringVar(&f.sandbox, "sandbox", "", "on: programs see the project and nothing else; off: they may do all that you may ($TIDEMARK_SANDBOX)")
-	completeFlag(cmd, "sandbox", sandboxOn, sandboxOff)
+	completeFlag(cmd, "sandbox", agent.SandboxOn, agent.SandboxOff)
 	completeFlag(cmd, "provider", "anthropic", "openai", "ollama", "demo")
 	completeFlag(cmd, "compaction", compact.Simple, compact.CodeAware, compact.RoleBudget, compact.Model)
 }
@@ -158,7 +138,7 @@ func (f *chatFlags) check(cmd *cobra.Command) error {
 			named++
 		}
 	}
-	if err := checkMode("--sandbox", f.sandbox); err != nil {
+	if err := agent.CheckSandboxMode("--sandbox", f.sandbox); err != nil {
 		return err
 	}
 	oneShot := cmd.Flags().Changed("prompt")
@@ -192,9 +172,9 @@ type talk struct {
 	person bool   // somebody at this machine's terminal or editor, who makes grants
 	// unattended says that nobody sees what is asked.
 	unattended bool
-	fence      fence // what holds its programs
+	fence      agent.Fence // what holds its programs
 	s          *store.Store
-	provider   provider
+	model      agent.Model
 	c          *chat.Chat
 	attached   atomic.Pointer[chat.Chat] // c, for whoever is in a hurry
 	screen     *chatScreen
@@ -209,20 +189,28 @@ func (t *talk) project() string {
 	return t.app.project()
 }
 
-// root is the workspace of its tools.
-func (t *talk) root() string { return t.project() }
-
-// start is the folder that they start in: the one that the person stands in,
-// or that the editor has open.
+// start is the folder that its tools start in: the one that the person stands
+// in, or that the editor has open.
 func (t *talk) start() string {
-	here := t.folder
-	if here == "" {
-		here, _ = os.Getwd()
+	if t.folder == "" {
+		return currentFolder()
 	}
-	if real, err := filepath.EvalSymlinks(here); err == nil {
-		here = real
+	return realPath(t.folder)
+}
+
+// currentFolder is where this process is, by its real path; "" where that cannot
+// be told.
+func currentFolder() string {
+	here, _ := os.Getwd()
+	return realPath(here)
+}
+
+// realPath is a path without links, or as it is where that cannot be told.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
 	}
-	return here
+	return path
 }
 
 func (t *talk) run(ctx context.Context) error {
@@ -230,7 +218,7 @@ func (t *talk) run(ctx context.Context) error {
 	how := creates
 	if t.f.cont || t.f.session != "" || t.f.resume != "" {
 		how = writes
-	} else if _, err := t.model(t.f.modelChoice, modelChoice{}); err != nil {
+	} else if _, err := t.setup(t.config).Choose(t.f.choice, agent.Choice{}); err != nil {
 		return err // before a store and its key are made for nothing
 	}
 	if t.s, err = t.open(ctx, how); err != nil {
@@ -301,136 +289,63 @@ func (t *talk) attach(ctx context.Context, id tidemark.SessionID, seq int64) err
 }
 
 func (t *talk) begin(ctx context.Context, id tidemark.SessionID, seq int64) error {
-	var last modelChoice
-	if id != "" {
-		if c, err := t.s.Checkpoint(ctx, id, ""); err == nil {
-			last.provider, last.model = chat.ModelOf(c)
-		}
-	}
-	var err error
-	if t.provider, err = t.model(t.f.modelChoice, last); err != nil {
-		return err
-	}
-	o, err := t.chatOptions(ctx)
+	set, err := t.assemble(ctx, id)
 	if err != nil {
 		return err
 	}
-	if id == "" {
-		t.c, err = chat.New(o)
-		return err
+	t.model, t.fence = set.Model, set.Fence
+	r := &agent.Resume{Session: id, From: seq}
+	if t.f.takeOver {
+		r.Asking = func(held error) { t.say("Asking for the session: %s", held) }
 	}
-	t.c, err = chat.Resume(ctx, o, id)
-	if errors.Is(err, tidemark.ErrHeld) && t.f.takeOver {
-		t.c, err = t.takeOver(ctx, o, id, err)
-	}
-	var holder *store.HeldError
-	if errors.As(err, &holder) {
-		err = withHint(err, "read along with: tidemark tail -f %.8s, or ask for it: tidemark chat --resume %.8s --take-over", id, id)
-	}
-	if err == nil && seq != 0 {
-		err = t.c.Branch(ctx, seq)
-	}
-	if err != nil && strings.Contains(err.Error(), "local-only") {
-		err = withHint(err, "allow it with --remote, or say with --base-url where it is on this machine")
-	}
+	t.c, err = set.Begin(ctx, r)
 	return err
 }
 
-// takeOverPatience is how long whoever holds a session has to hand it over.
-const takeOverPatience = 30 * time.Second
-
-// takeOver asks whoever holds a session for it and waits.
-func (t *talk) takeOver(ctx context.Context, o chat.Options, id tidemark.SessionID, held error) (*chat.Chat, error) {
-	t.say("Asking for the session: %s", held)
-	if err := t.s.AskHandOver(ctx, id, o.Holder); err != nil {
-		return nil, err
-	}
-	ctx, stop := context.WithTimeout(ctx, takeOverPatience)
-	defer stop()
-	for {
-		c, err := chat.Resume(ctx, o, id)
-		if !errors.Is(err, tidemark.ErrHeld) {
-			return c, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
+// assemble puts the conversation together, to go on with a session or, with "",
+// to begin one.
+func (t *talk) assemble(ctx context.Context, id tidemark.SessionID) (agent.Assembly, error) {
+	o := t.options()
+	o.Session = id
+	return t.setup(t.config).Assemble(ctx, o)
 }
 
-// chatOptions are what the conversation gets from the configuration and the
-// command line.
-func (t *talk) chatOptions(ctx context.Context) (chat.Options, error) {
-	t.fence = t.howFenced()
-	environ := toolEnviron()
-	if t.fence.sandbox != nil {
-		environ = sandbox.Environ(environ)
-	}
-	o := t.app.chatOptions(surroundings{store: t.s, holder: t.holder(t.cmd), provider: t.provider, root: t.root(), start: t.start(), environ: environ, fence: t.fence})
-	o.Allow, o.Approve, o.Show = t.f.remote, t.approve, t.screen.show
-	o.Session = tidemark.Session{Title: t.f.name, Agent: "tidemark", Project: t.project()}
-	o.Compact.Strategy = cmp.Or(t.f.compact, o.Compact.Strategy)
-	o.Grants, o.Unattended = t.granted(), t.unattended
-	if t.f.remote {
-		o.Session.Mode = tidemark.ModeRemote
+// options are what the conversation gets from the command line.
+func (t *talk) options() agent.Options {
+	o := agent.Options{Store: t.s, Holder: t.holder(t.cmd), Title: t.f.name, Choice: t.f.choice, AllowRemote: t.f.remote, Project: t.project(), Folder: t.start(),
+		Compaction: t.f.compact, SandboxMode: t.f.sandbox, Unattended: t.unattended, Approve: t.approve, Show: t.screen.show, Grants: t.granted()}
+	if t.f.system != "" {
+		o.Instructions = func() (string, error) { return readSystemPrompt(t.f.system) }
 	}
 	if t.f.forceNew {
 		o.FreshInterpreter = "asked for with --force-new"
 	}
-	var err error
-	o.System, err = t.systemPrompt(ctx)
-	return o, err
+	return o
 }
 
-// maxLearned is how many things that were learned in a project a new session
-// is told, and maxSystemBytes how long a system prompt may be.
-const (
-	maxLearned     = 20
-	maxSystemBytes = 1 << 20
-)
+// granted is what the person granted in the project; nil where nobody does.
+func (t *talk) granted() *grant.Scope {
+	if !t.person {
+		return nil
+	}
+	return t.grants().For(t.project())
+}
 
-const defaultSystem = `You are a careful agent in a person's terminal. You work in the folder of their project with the tools you have. Look before you change something, keep changes small, and say in plain words what you did and what is left. When you are not sure what is wanted, ask.`
+// maxSystemBytes is how long a system prompt may be.
+const maxSystemBytes = 1 << 20
 
-// systemPrompt is that of a new session: what the user gave, where we are, and
-// what was learned in the project.
-func (t *talk) systemPrompt(ctx context.Context) (string, error) {
-	text := defaultSystem
-	if t.f.system != "" {
-		f, err := os.Open(t.f.system)
-		if err != nil {
-			return "", tidemark.NotFoundf("--system: %w", err)
-		}
-		defer f.Close()
-		b, err := io.ReadAll(io.LimitReader(f, maxSystemBytes+1))
-		if err != nil || len(b) > maxSystemBytes {
-			return "", tidemark.Invalidf("--system %s: cannot be read, or is over %d bytes", t.f.system, maxSystemBytes)
-		}
-		text = strings.ToValidUTF8(strings.TrimSpace(string(b)), "\uFFFD")
+// readSystemPrompt reads the file that --system names.
+func readSystemPrompt(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", tidemark.NotFoundf("--system: %w", err)
 	}
-	text += fmt.Sprintf("\n\nThe project is in %s.", t.root())
-	if start := t.start(); start != "" && start != t.root() {
-		text += fmt.Sprintf(" The shell starts in %s.", start)
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxSystemBytes+1))
+	if err != nil || len(b) > maxSystemBytes {
+		return "", tidemark.Invalidf("--system %s: cannot be read, or is over %d bytes", file, maxSystemBytes)
 	}
-	text += fmt.Sprintf(" Today is %s.", time.Now().Format("2006-01-02"))
-	n := 0
-	for m, err := range t.s.Memories(ctx, t.project()) {
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue
-		}
-		if err != nil || m.Project == "" {
-			break // what cannot be read is not told
-		}
-		if n == 0 {
-			text += "\n\nLearned in earlier sessions of this project:"
-		}
-		if n++; n > maxLearned {
-			break
-		}
-		text += "\n- " + render.CleanLine(m.Text)
-	}
-	return text, nil
+	return strings.ToValidUTF8(strings.TrimSpace(string(b)), "\uFFFD"), nil
 }
 
 // encrypted says how the session is kept.

@@ -330,32 +330,19 @@ func (r *repl) nameIt(ctx context.Context, title string) error {
 
 func (r *repl) switchModel(_ context.Context, name string) error {
 	if name == "" {
-		r.print("%s/%s", r.provider.name, render.CleanLine(r.provider.model))
+		r.print("%s/%s", r.model.Provider, render.CleanLine(r.model.Name))
 		return nil
 	}
-	p, err := r.another(name)
+	m, err := r.setup(r.config).Another(r.model.Provider, r.f.choice.BaseURL, name)
 	if err != nil {
 		return err
 	}
-	if err := r.c.SetModel(p.client, p.name, p.model, p.remote); err != nil {
+	if err := r.c.SetModel(m.Client, m.Provider, m.Name, m.Remote); err != nil {
 		return withHint(err, "allow it with: tidemark chat --remote --resume %.8s", r.c.ID())
 	}
-	r.provider = p
-	r.screen.note("Now asking %s/%s.", p.name, p.model)
+	r.model = m
+	r.screen.note("Now asking %s/%s.", m.Provider, m.Name)
 	return nil
-}
-
-// another is the model of a name: NAME of the same provider, or PROVIDER/NAME.
-func (t *talk) another(name string) (provider, error) {
-	choice := modelChoice{provider: t.provider.name, model: name, baseURL: t.f.baseURL}
-	if maker, rest, ok := strings.Cut(name, "/"); ok && maker != t.provider.name {
-		if _, err := makerOf(maker); err == nil {
-			choice = modelChoice{provider: maker, model: rest}
-		}
-	} else if ok {
-		choice.model = rest
-	}
-	return t.model(choice, modelChoice{})
 }
 
 func (r *repl) listTools(context.Context, string) error {
@@ -478,8 +465,8 @@ func (r *repl) cancelLoop(ctx context.Context, id string) error {
 
 func (r *repl) statusOf(ctx context.Context, _ string) error {
 	if !r.c.Exists() {
-		r.print("A new session, %s/%s; nothing was said yet.", r.provider.name, render.CleanLine(r.provider.model))
-		r.print("sandbox    %s", render.CleanLine(r.sandboxStatus()))
+		r.print("A new session, %s/%s; nothing was said yet.", r.model.Provider, render.CleanLine(r.model.Name))
+		r.print("sandbox    %s", render.CleanLine(r.setup(r.config).FenceFor(r.options()).Status()))
 		return nil
 	}
 	v, err := r.s.View(ctx, r.c.ID())
@@ -504,13 +491,13 @@ func (r *repl) statusOf(ctx context.Context, _ string) error {
 	r.print("title      %s", orDash(i.Title))
 	r.print("project    %s", orDash(i.Project))
 	r.print("mode       %s", i.Mode)
-	r.print("model      %s/%s", r.provider.name, render.CleanLine(r.provider.model))
+	r.print("model      %s/%s", r.model.Provider, render.CleanLine(r.model.Name))
 	r.print("messages   %d on this branch, %d entries, %d nodes", i.Messages, i.Entries, i.Nodes)
 	r.print("used       %s tokens in, %s out, cost %s", short(used.InputTokens+used.CacheReadTokens+used.CacheWriteTokens), short(used.OutputTokens), r.cost(used.Cost))
 	for _, note := range r.costNotes(used.Cost) {
 		r.print("           %s", note)
 	}
-	r.print("sandbox    %s", render.CleanLine(r.sandboxStatus()))
+	r.print("sandbox    %s", render.CleanLine(r.setup(r.config).FenceFor(r.options()).Status()))
 	r.print("approvals  %d, loops %d, tasks %d, documents %d", len(state.Approvals), len(state.Loops), len(state.Tasks), len(state.DocumentPaths))
 	return nil
 }

@@ -47,7 +47,7 @@ func (r *repl) consent(ctx context.Context) error {
 		r.withheld()
 		return nil
 	}
-	r.screen.note("This session brings %d thing(s) that were not granted on this machine, in %s:", len(open), render.CleanLine(r.root()))
+	r.screen.note("This session brings %d thing(s) that were not granted on this machine, in %s:", len(open), render.CleanLine(r.project()))
 	for i, p := range open {
 		r.screen.note("  %d. %s", i+1, proposalText(p))
 	}

@@ -369,7 +369,7 @@ func (t *talk) learn(ctx context.Context, x *waysOut) {
 	asking, done := context.WithCancel(ctx)
 	defer context.AfterFunc(x.patient, done)()
 	defer done()
-	learned, err := t.c.Learn(asking, t.provider.name == "demo" || x.quick())
+	learned, err := t.c.Learn(asking, t.model.Provider == "demo" || x.quick())
 	if err != nil && x.quick() {
 		learned, err = t.c.Learn(ctx, true)
 	}

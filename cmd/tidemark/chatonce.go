@@ -170,7 +170,7 @@ func (t *talk) printTurn(turn chat.Turn, took time.Duration, err error) error {
 		return err
 	}
 	r := turnResult{Type: "result", Session: t.c.ID(), Result: turn.Text, Stop: turn.Stop, Turns: turn.Rounds, Usage: turn.Usage,
-		Model: t.provider.model, DurationMS: took.Milliseconds()}
+		Model: t.model.Name, DurationMS: took.Milliseconds()}
 	if err != nil {
 		r.IsError, r.Error = true, err.Error()
 	}

@@ -394,11 +394,11 @@ func noLongerThan(lines []render.ApprovalLine, cells int) (all []render.Approval
 
 // greet says what was resumed, and shows its end.
 func (r *repl) greet(ctx context.Context, id tidemark.SessionID, seq int64) {
-	if r.fence.says != "" {
-		r.screen.note("%s", r.fence.says)
+	if r.fence.Says != "" {
+		r.screen.note("%s", r.fence.Says)
 	}
 	if id == "" {
-		if r.provider.name == "demo" {
+		if r.model.Provider == "demo" {
 			r.screen.note("This is the demo model: it needs no network and knows little. Type /help for the commands.")
 		}
 		return

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/render"
 )
@@ -110,12 +110,12 @@ func (s *chatScreen) show(e chat.Event) {
 		return
 	}
 	if e.Notice != "" {
-		s.noteLocked("%s", withWorker(e.Worker, e.Notice))
+		s.noteLocked("%s", agent.WithWorker(e.Worker, e.Notice))
 		return
 	}
 	if s.format != "" {
 		if e.Wait != nil {
-			s.dim(waitText(e))
+			s.dim(agent.WaitText(e))
 		}
 		return
 	}
@@ -164,7 +164,7 @@ func (s *chatScreen) live(e chat.Event) {
 			s.dim(fmt.Sprintf("  … %d lines more", s.shown-maxShown))
 		}
 	case e.Wait != nil:
-		s.dim(waitText(e))
+		s.dim(agent.WaitText(e))
 	case e.Ended != nil:
 		s.flush()
 		if e.Ended.Stop == chat.StopCancelled {
@@ -185,57 +185,17 @@ func (s *chatScreen) width() int {
 	return -1
 }
 
-func withWorker(worker, text string) string {
-	if worker == "" {
-		return text
-	}
-	return "[" + worker + "] " + text
-}
-
-func waitText(e chat.Event) string {
-	return withWorker(e.Worker, fmt.Sprintf("%s; asking again in %s", e.Wait.Why, e.Wait.For.Round(100_000_000)))
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return render.Truncate(render.CleanLine(line), 100)
-}
+func firstLine(text string) string { return render.Phrase(text) }
 
 // callText is a tool call in one line.
-func callText(tool string, input json.RawMessage) string {
-	var fields map[string]any
-	if json.Unmarshal(input, &fields) == nil {
-		for _, name := range []string{"command", "path", "url", "pattern", "name", "key", "code"} {
-			if v, ok := fields[name].(string); ok {
-				return tool + ": " + firstLine(v)
-			}
-		}
-	}
-	return tool + ": " + firstLine(rawText(input))
-}
+func callText(tool string, input json.RawMessage) string { return render.Call(tool, input) }
 
 // rawText is JSON as people read it: a text without its quotes.
-func rawText(b json.RawMessage) string {
-	var s string
-	if json.Unmarshal(b, &s) == nil {
-		return s
-	}
-	return string(b)
-}
+func rawText(b json.RawMessage) string { return render.JSONText(b) }
 
 // askText is what a call wants, in one line.
 func askText(a chat.ApprovalRequest) string {
-	return withWorker(a.Worker, callText(a.Tool, a.Input))
-}
-
-// streamed is one line of stream-json.
-type streamed struct {
-	Type    string             `json:"type"`
-	Subtype string             `json:"subtype,omitempty"`
-	Session tidemark.SessionID `json:"session_id,omitempty"`
-	Worker  string             `json:"worker,omitempty"`
-	Text    string             `json:"text,omitempty"`
-	Entry   *tidemark.Entry    `json:"entry,omitempty"`
+	return agent.WithWorker(a.Worker, callText(a.Tool, a.Input))
 }
 
 // delta prints more of an answer. There are thousands of them.
@@ -252,32 +212,7 @@ func (s *chatScreen) delta(text string) {
 func (s *chatScreen) stream(e chat.Event) {
 	if e.Text != "" && e.Worker == "" {
 		s.delta(e.Text)
-	} else if out, ok := streamedOf(e); ok {
+	} else if out, ok := agent.EventOf(e); ok {
 		s.jsonLine(out)
 	}
-}
-
-// streamedOf is an event for programs: deltas as they come, entries once they
-// are durable. Some are only for people.
-func streamedOf(e chat.Event) (streamed, bool) {
-	out := streamed{Worker: e.Worker}
-	switch {
-	case e.Created != "":
-		out.Type, out.Subtype, out.Session = "system", "init", e.Created
-	case e.Text != "":
-		out.Type, out.Text = "delta", e.Text
-	case e.Thinking != "":
-		out.Type, out.Subtype, out.Text = "delta", "thinking", e.Thinking
-	case e.Wait != nil:
-		out.Type, out.Subtype, out.Text = "system", "retry", waitText(e)
-	case e.Notice != "":
-		out.Type, out.Subtype, out.Text = "system", "notice", e.Notice
-	case e.Kept != nil && e.Kept.Kind == tidemark.KindMessage:
-		out.Type, out.Entry = string(e.Kept.Role), e.Kept
-	case e.Kept != nil:
-		out.Type, out.Subtype, out.Entry = "system", e.Kept.Kind, e.Kept
-	default:
-		return out, false
-	}
-	return out, true
 }

@@ -214,7 +214,7 @@ func (r *repl) status(ctx context.Context) {
 		return
 	}
 	var parts []string
-	if r.fence.sandbox == nil {
+	if r.fence.Sandbox == nil {
 		parts = append(parts, "sandbox off")
 	}
 	all, err := r.c.Workers(ctx)

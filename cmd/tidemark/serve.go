@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/mcp"
@@ -210,7 +211,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 			if who := server.CallerOf(ctx); !who.Operator || who.Token != "" {
 				return nil, tidemark.ErrDenied
 			}
-			return v.conversation(ctx, s, c)
+			return v.conversation(ctx, s, c, nil)
 		}
 	}
 	if v.signIn != nil {
@@ -266,7 +267,7 @@ func (v *serving) hooks(ctx context.Context, t *team, by func() *server.Server) 
 		return func(error) {}, nil // there is no audit log
 	})
 	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, File: v.fleet, Secret: os.Getenv,
-		Tell: func(agent, text string) { v.say("%s", withWorker(agent, text)) }})
+		Tell: func(name, text string) { v.say("%s", agent.WithWorker(name, text)) }})
 	return d.Handler(os.Getenv), nil
 }
 

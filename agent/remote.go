@@ -1,4 +1,4 @@
-package main
+package agent
 
 import (
 	"context"
@@ -8,19 +8,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/server"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
-// served is a chat that somebody talks to over the network. What needs an
-// answer is asked there, and everything that it has it has for itself.
-type served struct {
+// Remote is a conversation with a client over the network. What needs an answer
+// is asked there, and nothing of it is left after Close. Its methods may be
+// called concurrently; turns wait for each other.
+type Remote struct {
 	c    *chat.Chat
 	s    *store.Store
 	stop func() // ends watch, and waits for it
@@ -28,50 +26,29 @@ type served struct {
 
 	turning sync.Mutex // held while a turn is under way
 
-	mu   sync.Mutex
-	emit func(any) error // to whoever listens now
-	asks map[string]chan bool
+	mu      sync.Mutex
+	emit    func(any) error      // to whoever listens now
+	waiting map[string]chan bool // calls that wait for an answer
 }
 
-// servedLook is how often a conversation looks whether its session is still
+// leaseInterval is how often a conversation looks whether its session is still
 // its own.
-const servedLook = 2 * time.Second
+const leaseInterval = 2 * time.Second
 
-// conversation opens a conversation for a client of the server: a new session,
-// or one to go on with. Its tools work in the folder that the server was
-// started in.
-func (a *app) conversation(ctx context.Context, s *store.Store, o server.ChatOptions) (server.Conversation, error) {
-	var last modelChoice
-	if o.Session != "" {
-		c, err := s.Checkpoint(ctx, o.Session, "")
-		if err == nil {
-			last.provider, last.model = chat.ModelOf(c)
-		}
-	}
-	p, err := a.model(modelChoice{model: o.Model}, last)
+// OpenRemote opens a conversation for a client: a new session, or the one that
+// Options names. Emit is told what happens between turns; each value is a
+// RemoteEvent. Approve and Show of the Options are not used.
+func (s *Setup) OpenRemote(ctx context.Context, o Options, emit func(any) error) (*Remote, error) {
+	v := &Remote{s: o.Store, lost: make(chan error, 1), emit: emit, waiting: make(map[string]chan bool)}
+	o.Approve, o.Show = v.approve, v.show
+	a, err := s.Assemble(ctx, o)
 	if err != nil {
 		return nil, err
-	}
-	return a.converseWith(ctx, s, o, p)
-}
-
-// converseWith is conversation with a model that was chosen.
-func (a *app) converseWith(ctx context.Context, s *store.Store, o server.ChatOptions, p provider) (server.Conversation, error) {
-	v := &served{s: s, lost: make(chan error, 1), emit: o.Emit, asks: make(map[string]chan bool)}
-	t := &talk{app: a, s: s, provider: p, approve: v.approve, screen: &chatScreen{app: a}, cmd: &cobra.Command{Use: "tidemark serve"}}
-	set, err := t.chatOptions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	set.Holder = a.holderNamed("tidemark serve, for " + server.CallerOf(ctx).Name)
-	set.Show = v.show
-	if o.ForceNew {
-		set.FreshInterpreter = "asked for with force_new_session"
 	}
 	if o.Session == "" {
-		v.c, err = chat.New(set)
+		v.c, err = chat.New(a.Chat)
 	} else {
-		v.c, err = chat.Resume(ctx, set, o.Session)
+		v.c, err = chat.Resume(ctx, a.Chat, o.Session)
 	}
 	if err != nil {
 		return nil, err
@@ -80,25 +57,27 @@ func (a *app) converseWith(ctx context.Context, s *store.Store, o server.ChatOpt
 	return v, nil
 }
 
-func (v *served) ID() tidemark.SessionID { return v.c.ID() }
+// ID is that of the session, also before it exists.
+func (v *Remote) ID() tidemark.SessionID { return v.c.ID() }
 
 // Gone has an error once the session is somebody else's.
-func (v *served) Gone() <-chan error { return v.lost }
+func (v *Remote) Gone() <-chan error { return v.lost }
 
-func (v *served) Send(ctx context.Context, text string, emit func(any) error) error {
+// Send takes what the user says, and emits what happens until the turn is over.
+func (v *Remote) Send(ctx context.Context, text string, emit func(any) error) error {
 	v.turning.Lock()
 	defer v.turning.Unlock()
 	between := v.listen(emit)
 	defer func() { v.listen(between) }()
 	turn, err := v.c.Send(ctx, tidemark.Text(text))
 	if err == nil && turn.Stop != chat.StopCancelled {
-		v.tell(servedEvent{streamed: streamed{Type: "result", Subtype: turn.Stop, Text: turn.Text}, Usage: &turn.Usage})
+		v.tell(RemoteEvent{Event: Event{Type: "result", Subtype: turn.Stop, Text: turn.Text}, Usage: &turn.Usage})
 	}
 	return err
 }
 
 // listen says who is told what happens, and returns who was before.
-func (v *served) listen(emit func(any) error) func(any) error {
+func (v *Remote) listen(emit func(any) error) func(any) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	before := v.emit
@@ -107,7 +86,7 @@ func (v *served) listen(emit func(any) error) func(any) error {
 }
 
 // tell emits something. A client that is gone ends the conversation by itself.
-func (v *served) tell(e servedEvent) {
+func (v *Remote) tell(e RemoteEvent) {
 	v.mu.Lock()
 	emit := v.emit
 	v.mu.Unlock()
@@ -116,10 +95,10 @@ func (v *served) tell(e servedEvent) {
 	}
 }
 
-// servedEvent is what a client is told: what stream-json tells, and what it
-// takes to answer.
-type servedEvent struct {
-	streamed
+// RemoteEvent is what a client is told: what stream-json tells, and what it
+// takes to answer a question.
+type RemoteEvent struct {
+	Event
 	Call   string          `json:"call,omitempty"`
 	Tool   string          `json:"tool,omitempty"`
 	Scope  string          `json:"scope,omitempty"`
@@ -130,8 +109,8 @@ type servedEvent struct {
 	Usage *tidemark.Usage       `json:"usage,omitempty"`
 }
 
-func (v *served) show(e chat.Event) {
-	out := servedEvent{streamed: streamed{Worker: e.Worker}}
+func (v *Remote) show(e chat.Event) {
+	out := RemoteEvent{Event: Event{Worker: e.Worker}}
 	switch {
 	case e.Call != nil:
 		out.Type, out.Call, out.Tool, out.Scope, out.Input = "call", e.Call.ID, e.Call.Tool, e.Call.Scope, e.Call.Input
@@ -139,7 +118,7 @@ func (v *served) show(e chat.Event) {
 		out.Type, out.Text = "output", e.Output
 	default:
 		var ok bool
-		if out.streamed, ok = streamedOf(e); !ok {
+		if out.Event, ok = EventOf(e); !ok {
 			return
 		}
 	}
@@ -147,20 +126,20 @@ func (v *served) show(e chat.Event) {
 }
 
 // approve asks the client, and waits for its answer or for the end of the turn.
-func (v *served) approve(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
+func (v *Remote) approve(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 	if err := a.Readable(); err != nil {
 		return chat.Deny, err
 	}
 	answer := make(chan bool, 1)
 	v.mu.Lock()
-	v.asks[a.ID] = answer
+	v.waiting[a.ID] = answer
 	v.mu.Unlock()
 	defer func() {
 		v.mu.Lock()
-		delete(v.asks, a.ID)
+		delete(v.waiting, a.ID)
 		v.mu.Unlock()
 	}()
-	v.tell(servedEvent{streamed: streamed{Type: "question", Worker: a.Worker}, Call: a.ID, Tool: a.Tool, Scope: a.Scope, Effect: a.Effect, Input: a.Input, Lines: a.Lines})
+	v.tell(RemoteEvent{Event: Event{Type: "question", Worker: a.Worker}, Call: a.ID, Tool: a.Tool, Scope: a.Scope, Effect: a.Effect, Input: a.Input, Lines: a.Lines})
 	select {
 	case allow := <-answer:
 		if allow {
@@ -172,27 +151,29 @@ func (v *served) approve(ctx context.Context, a chat.ApprovalRequest) (chat.Deci
 	}
 }
 
-func (v *served) Answer(call string, allow bool) error {
+// Answer is the answer to a question that was emitted: ErrNotFound when no such
+// call waits.
+func (v *Remote) Answer(call string, allow bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	answer := v.asks[call]
+	answer := v.waiting[call]
 	if answer == nil {
 		return tidemark.NotFoundf("no call %.80q waits for an answer", call)
 	}
-	delete(v.asks, call)
+	delete(v.waiting, call)
 	answer <- allow
 	return nil
 }
 
 // watch finds out when the session is not ours any more, or somebody asks for
 // it: then it is handed over as soon as no turn is under way.
-func (v *served) watch() {
+func (v *Remote) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	v.stop = func() { cancel(); <-done }
 	go func() {
 		defer close(done)
-		look := time.NewTicker(servedLook)
+		look := time.NewTicker(leaseInterval)
 		defer look.Stop()
 		var since time.Time // when our lease began
 		for {
@@ -214,7 +195,7 @@ func (v *served) watch() {
 
 // ours is ErrConflict when the lease that began at since is not ours any more.
 // Storage that fails for a while ends nothing.
-func (v *served) ours(ctx context.Context, since *time.Time) error {
+func (v *Remote) ours(ctx context.Context, since *time.Time) error {
 	if !v.c.Exists() {
 		return nil
 	}
@@ -232,8 +213,8 @@ func (v *served) ours(ctx context.Context, since *time.Time) error {
 }
 
 // handOver waits for the end of the turn.
-func (v *served) handOver(ctx context.Context, a store.Ask) {
-	v.tell(servedEvent{streamed: streamed{Type: "system", Subtype: "notice", Text: fmt.Sprintf("%s asks for this session; it is handed over when this turn is done.", a.From)}})
+func (v *Remote) handOver(ctx context.Context, a store.Ask) {
+	v.tell(RemoteEvent{Event: Event{Type: "system", Subtype: "notice", Text: fmt.Sprintf("%s asks for this session; it is handed over when this turn is done.", a.From)}})
 	idle := make(chan struct{})
 	go func() {
 		v.turning.Lock()
@@ -248,7 +229,7 @@ func (v *served) handOver(ctx context.Context, a store.Ask) {
 }
 
 // Close lets go of the session. What it leaves is what is kept.
-func (v *served) Close(ctx context.Context) error {
+func (v *Remote) Close(ctx context.Context) error {
 	v.stop()
 	err := v.c.Close(ctx)
 	v.listen(nil)
