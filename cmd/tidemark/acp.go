@@ -17,7 +17,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -130,14 +129,13 @@ func (e *editorAgent) agentOptions(folder string) agent.Options {
 
 // commands are what an editor may be told behind a slash.
 func (e *editorAgent) commands() (all []acp.Command) {
-	_, sealed := e.backend.(*seal.Backend)
 	for _, k := range slash.Commands() {
 		if k.NeedsFront {
 			continue
 		}
 		all = append(all, acp.Command{Name: strings.TrimPrefix(k.Name, "/"), Input: k.Args, Help: k.Help,
 			Run: func(ctx context.Context, c *chat.Chat, folder, input string, out io.Writer) error {
-				talk := &slash.Conversation{Chat: c, Store: e.s, Setup: e.setup(e.config), Options: e.agentOptions(folder), Encrypted: sealed, People: e.terminal, Out: out}
+				talk := &slash.Conversation{Chat: c, Store: e.s, Setup: e.setup(e.config), Options: e.agentOptions(folder), Encrypted: e.opened.Sealed() != nil, People: e.terminal, Out: out}
 				talk.Model.Provider, talk.Model.Name = c.ModelName()
 				return k.Run(talk, ctx, input)
 			}})

@@ -21,7 +21,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/agent/repl"
 	"github.com/tidemark-sessions/tidemark/compact"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -208,8 +207,7 @@ func (t *talk) run(ctx context.Context) error {
 	if id == "" && t.f.resume == pickOne {
 		return nil // nothing was picked
 	}
-	_, sealed := t.backend.(*seal.Backend)
-	o := repl.Options{Setup: t.setup(t.config), Agent: t.f.options(t.app, t.s, t.project(), currentFolder()), Session: id, From: seq, TakeOver: t.f.takeOver, Encrypted: sealed,
+	o := repl.Options{Setup: t.setup(t.config), Agent: t.f.options(t.app, t.s, t.project(), currentFolder()), Session: id, From: seq, TakeOver: t.f.takeOver, Encrypted: t.opened.Sealed() != nil,
 		Display: repl.Display{Out: t.out, Err: t.err, Terminal: t.terminal, Color: t.color, Quiet: t.quiet, Say: t.say}}
 	o.Agent.Holder = t.holder(t.cmd)
 	if !t.cmd.Flags().Changed("prompt") {

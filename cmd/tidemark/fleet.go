@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -249,7 +250,7 @@ func fleetKey() (fleet.Key, error) {
 
 // waker goes on with the chats of this person that sleep.
 func (f *fleetRoom) waker() *agent.Waker {
-	return &agent.Waker{Store: f.store, Holder: f.holderNamed("tidemark fleet"), Grants: f.grants(), Untrusted: f.complain,
+	return &agent.Waker{Store: f.opened.Store, Holder: f.holderNamed("tidemark fleet"), Grants: f.grants(), Untrusted: f.complain,
 		Setup: func(project string) (*agent.Setup, error) {
 			c, err := loadSettings(f.configFile, project)
 			return f.setup(c), err
@@ -271,14 +272,14 @@ func (f *fleetRoom) ready(ctx context.Context, s *store.Store, who tidemark.Hold
 func (f *fleetRoom) dispatch(ctx context.Context, s *store.Store) (fleet.Dispatch, func() error, error) {
 	none := func() error { return nil }
 	place, _, err := f.location()
-	if err != nil || !isPostgres(place) {
+	if err != nil || !open.IsPostgres(place) {
 		return nil, none, err
 	}
 	p, err := postgres.PrincipalIn(place)
 	if err != nil {
 		return nil, none, err
 	}
-	db, ok := f.inner.(*postgres.Backend)
+	db, ok := f.opened.Inner.(*postgres.Backend)
 	d, err := dispatch.New(ctx, place, p, s, &dispatch.Options{PollOnly: ok && db.Pooled()})
 	if err != nil {
 		return nil, none, withHint(err, "make the tables of the queue with: tidemark database migrate")
@@ -321,7 +322,7 @@ func (f *fleetRoom) runner(a fleet.Agent) (runner.Runner, error) {
 // chatOptions are what the built-in agent of a fleet gets.
 func (f *fleetRoom) chatOptions(ctx context.Context, a fleet.Agent, t runner.Task) (chat.Options, error) {
 	fence := f.fenceFor(a, t)
-	set, err := f.setup(f.config).Assemble(ctx, agent.Options{Store: f.store, Holder: f.holderNamed("tidemark fleet"), Agent: a.Name, Project: t.Dir,
+	set, err := f.setup(f.config).Assemble(ctx, agent.Options{Store: f.opened.Store, Holder: f.holderNamed("tidemark fleet"), Agent: a.Name, Project: t.Dir,
 		Choice: agent.Choice{Provider: a.Provider, Model: a.Model, BaseURL: a.BaseURL}, System: cmp.Or(t.System, agent.DefaultInstructions),
 		Environ: append([]string{}, t.Environ...), Fence: &fence, Unattended: true})
 	if err != nil {
@@ -331,7 +332,7 @@ func (f *fleetRoom) chatOptions(ctx context.Context, a fleet.Agent, t runner.Tas
 	o.Limits.ToolRounds = cmp.Or(a.Limits.ToolRounds, o.Limits.ToolRounds)
 	o.Tools, o.Without = f.daemon.ScheduleTools(a), a.Without()
 	o.Wake = func(ctx context.Context, id tidemark.SessionID, at time.Time) error {
-		return f.store.PutWake(ctx, f.key.Sign(store.Wake{Session: id, Agent: a.Name, At: at}))
+		return f.opened.Store.PutWake(ctx, f.key.Sign(store.Wake{Session: id, Agent: a.Name, At: at}))
 	}
 	return o, nil
 }
