@@ -1,22 +1,26 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
-	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/agent/repl"
 	"github.com/tidemark-sessions/tidemark/compact"
-	"github.com/tidemark-sessions/tidemark/internal/grant"
-	"github.com/tidemark-sessions/tidemark/seal"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -83,8 +87,7 @@ more asks for it, and says what it would get.`,
 			if err := f.check(cmd); err != nil {
 				return err
 			}
-			t := &talk{app: a, cmd: cmd, f: f, person: true}
-			return t.run(cmd.Context())
+			return (&talk{app: a, cmd: cmd, f: f}).run(cmd.Context())
 		},
 	}
 	fl := cmd.Flags()
@@ -163,39 +166,12 @@ func (f *chatFlags) check(cmd *cobra.Command) error {
 	return tidemark.Invalidf("--compaction %q: want simple, code-aware, role-budget or model", f.compact)
 }
 
-// talk is a chat under way.
+// talk is one run of the command chat.
 type talk struct {
 	*app
-	cmd    *cobra.Command
-	f      chatFlags
-	folder string // where its tools work, when that is not where we are
-	person bool   // somebody at this machine's terminal or editor, who makes grants
-	// unattended says that nobody sees what is asked.
-	unattended bool
-	fence      agent.Fence // what holds its programs
-	s          *store.Store
-	model      agent.Model
-	c          *chat.Chat
-	attached   atomic.Pointer[chat.Chat] // c, for whoever is in a hurry
-	screen     *chatScreen
-	approve    func(context.Context, chat.ApprovalRequest) (chat.Decision, error)
-}
-
-// project is what the chat belongs to.
-func (t *talk) project() string {
-	if t.folder != "" {
-		return projectAt(t.folder)
-	}
-	return t.app.project()
-}
-
-// start is the folder that its tools start in: the one that the person stands
-// in, or that the editor has open.
-func (t *talk) start() string {
-	if t.folder == "" {
-		return currentFolder()
-	}
-	return realPath(t.folder)
+	cmd *cobra.Command
+	f   chatFlags
+	s   *store.Store
 }
 
 // currentFolder is where this process is, by its real path; "" where that cannot
@@ -231,10 +207,96 @@ func (t *talk) run(ctx context.Context) error {
 	if id == "" && t.f.resume == pickOne {
 		return nil // nothing was picked
 	}
-	if t.cmd.Flags().Changed("prompt") {
-		return t.once(ctx, id, seq)
+	o := repl.Options{Setup: t.setup(t.config), Agent: t.f.options(t.app, t.s, t.project(), currentFolder()), Session: id, From: seq, TakeOver: t.f.takeOver, Encrypted: t.opened.Sealed() != nil,
+		Display: repl.Display{Out: t.out, Err: t.err, Terminal: t.terminal, Color: t.color, Quiet: t.quiet, Say: t.say}}
+	o.Agent.Holder = t.holder(t.cmd)
+	if !t.cmd.Flags().Changed("prompt") {
+		err = repl.Run(ctx, o, t.onTerminal())
+	} else if prompt, promptErr := t.fullPrompt(); promptErr != nil {
+		return promptErr
+	} else {
+		t.hearUnlessIgnored(syscall.SIGHUP) // a terminal that goes leaves no tool running behind
+		err = repl.Once(ctx, o, repl.Prompt{Text: prompt, Format: t.f.format, Yes: t.f.yes})
 	}
-	return t.converse(ctx, id, seq)
+	return ofChat(err)
+}
+
+// ofChat is the end of a chat as the command line has it.
+func ofChat(err error) error {
+	var by *repl.Stopped
+	if errors.As(err, &by) {
+		return &stopped{signal: by.Signal, quiet: true}
+	}
+	return err
+}
+
+// fullPrompt is what -p says, and what was piped in.
+func (t *talk) fullPrompt() (string, error) {
+	var piped io.Reader
+	if info, err := os.Stdin.Stat(); err == nil && (info.Mode()&os.ModeNamedPipe != 0 || info.Mode().IsRegular()) {
+		piped = t.in
+	}
+	return repl.FullPrompt(t.f.prompt, piped)
+}
+
+// onTerminal is the terminal of this process, and what a chat may ask of the
+// other commands.
+func (t *talk) onTerminal() repl.TerminalOptions {
+	keys, screen := int(os.Stdin.Fd()), int(os.Stdout.Fd())
+	return repl.TerminalOptions{
+		In: t.in, NoInput: t.noInput, Person: t.terminal && !t.noInput && term.IsTerminal(keys) && term.IsTerminal(screen),
+		ErrIsTerminal: term.IsTerminal(int(os.Stderr.Fd())), Plain: os.Getenv("TERM") == "dumb",
+		Raw: func() (func() error, error) {
+			was, err := term.MakeRaw(keys)
+			return func() error { return term.Restore(keys, was) }, err
+		},
+		Size: func() (int, int, error) { return term.GetSize(screen) }, Suspend: t.suspend, Listen: t.listen,
+		Exit: func(err error) { os.Exit(exitOf(ofChat(err))) },
+		Pick: func(ctx context.Context, heading string) (string, error) { return t.pick(ctx, t.cmd, heading) },
+		Export: func(_ context.Context, id tidemark.SessionID, format, file string) error {
+			return t.exportOne(t.cmd, string(id), exporting{format: format, output: file})
+		},
+		Hint: hintFor, Branch: strings.TrimPrefix(t.f.branch, "@"), NoLoops: t.f.noLoops, HibernateMinutes: t.f.hibernate,
+	}
+}
+
+// listen takes the signals: in a conversation they are ways to leave it.
+func (t *talk) listen(c repl.Control) {
+	hear := func(s os.Signal) {
+		switch s {
+		case sigCont:
+			c.Continue()
+		case sigWinch:
+			c.Resize()
+		case sigStop:
+			go c.Suspend()
+		case sigQuit:
+			c.GiveBack()
+			quit()
+		default:
+			c.Leave(s)
+		}
+	}
+	t.onSignal.Store(&hear)
+	signal.Notify(t.signals, sigCont, sigWinch, sigQuit)
+	t.hearUnlessIgnored(syscall.SIGHUP, sigStop)
+}
+
+// suspend stops the process, with the terminal as it was.
+func (t *talk) suspend() {
+	signal.Reset(sigStop) // so that it does what it does everywhere
+	suspend()
+	t.hearUnlessIgnored(sigStop)
+}
+
+// hearUnlessIgnored takes signals, but not those that the program was started to
+// survive: nohup does that.
+func (a *app) hearUnlessIgnored(signals ...os.Signal) {
+	for _, s := range signals {
+		if !signal.Ignored(s) {
+			signal.Notify(a.signals, s)
+		}
+	}
 }
 
 // which returns the session to go on with, "" for a new one, and the entry to
@@ -281,54 +343,18 @@ func (t *talk) which(ctx context.Context) (tidemark.SessionID, int64, error) {
 	return p.ID, p.Seq, nil
 }
 
-// attach begins a conversation, or goes on with one.
-func (t *talk) attach(ctx context.Context, id tidemark.SessionID, seq int64) error {
-	err := t.begin(ctx, id, seq)
-	t.attached.Store(t.c)
-	return err
-}
-
-func (t *talk) begin(ctx context.Context, id tidemark.SessionID, seq int64) error {
-	set, err := t.assemble(ctx, id)
-	if err != nil {
-		return err
+// options are what a conversation gets from the command line, with tools that
+// work in a project and start in a folder, for a person who makes grants.
+func (f *chatFlags) options(a *app, s *store.Store, project, folder string) agent.Options {
+	o := agent.Options{Store: s, Title: f.name, Choice: f.choice, AllowRemote: f.remote, Project: project, Folder: folder,
+		Compaction: f.compact, SandboxMode: f.sandbox, Grants: a.grants().For(project)}
+	if f.system != "" {
+		o.Instructions = func() (string, error) { return readSystemPrompt(f.system) }
 	}
-	t.model, t.fence = set.Model, set.Fence
-	r := &agent.Resume{Session: id, From: seq}
-	if t.f.takeOver {
-		r.Asking = func(held error) { t.say("Asking for the session: %s", held) }
-	}
-	t.c, err = set.Begin(ctx, r)
-	return err
-}
-
-// assemble puts the conversation together, to go on with a session or, with "",
-// to begin one.
-func (t *talk) assemble(ctx context.Context, id tidemark.SessionID) (agent.Assembly, error) {
-	o := t.options()
-	o.Session = id
-	return t.setup(t.config).Assemble(ctx, o)
-}
-
-// options are what the conversation gets from the command line.
-func (t *talk) options() agent.Options {
-	o := agent.Options{Store: t.s, Holder: t.holder(t.cmd), Title: t.f.name, Choice: t.f.choice, AllowRemote: t.f.remote, Project: t.project(), Folder: t.start(),
-		Compaction: t.f.compact, SandboxMode: t.f.sandbox, Unattended: t.unattended, Approve: t.approve, Show: t.screen.show, Grants: t.granted()}
-	if t.f.system != "" {
-		o.Instructions = func() (string, error) { return readSystemPrompt(t.f.system) }
-	}
-	if t.f.forceNew {
+	if f.forceNew {
 		o.FreshInterpreter = "asked for with --force-new"
 	}
 	return o
-}
-
-// granted is what the person granted in the project; nil where nobody does.
-func (t *talk) granted() *grant.Scope {
-	if !t.person {
-		return nil
-	}
-	return t.grants().For(t.project())
 }
 
 // maxSystemBytes is how long a system prompt may be.
@@ -348,10 +374,34 @@ func readSystemPrompt(file string) (string, error) {
 	return strings.ToValidUTF8(strings.TrimSpace(string(b)), "\uFFFD"), nil
 }
 
-// encrypted says how the session is kept.
-func (t *talk) encrypted() string {
-	if _, sealed := t.opened.Backend.(*seal.Backend); sealed {
-		return "encrypted"
+// goesElsewhere asks whether to go on with a session of another project, where
+// this one has none. Where nobody can be asked, a new one begins.
+func (t *talk) goesElsewhere(ctx context.Context, i store.Info) (bool, error) {
+	if t.cmd.Flags().Changed("prompt") || t.noInput || !t.terminal || !term.IsTerminal(int(os.Stdin.Fd())) {
+		t.say("This project has no session: a new one begins. The newest from elsewhere: tidemark chat -c -A")
+		return false, nil
 	}
-	return "not encrypted"
+	where := i.Project
+	if where == "" {
+		where = "no project"
+	}
+	fmt.Fprintf(t.err, "This project has no session. Go on with the newest from elsewhere, %q in %s? [y/N] ", render.CleanLine(i.Title), render.CleanLine(where))
+	var line string
+	var err error
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		line, err = bufio.NewReader(io.LimitReader(os.Stdin, 256)).ReadString('\n')
+	}()
+	select {
+	case <-answered:
+	case <-ctx.Done(): // Ctrl-C is an answer, too; who reads ends with the program
+		fmt.Fprintln(t.err)
+		return false, context.Cause(ctx)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, tidemark.Invalidf("stdin: %w", err)
+	}
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes", nil
 }

@@ -223,6 +223,13 @@ func (a *app) runTemplate(w io.Writer, v any) error {
 	return err
 }
 
+// jsonLine prints a value as one line of JSON.
+func (a *app) jsonLine(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
 // say tells people something on stderr, unless they asked for quiet.
 func (a *app) say(format string, args ...any) {
 	if !a.quiet {

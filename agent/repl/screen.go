@@ -1,4 +1,4 @@
-package main
+package repl
 
 import (
 	"encoding/json"
@@ -15,10 +15,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
-// chatScreen shows what happens in a chat. What the model and its tools say is
+// screen shows what happens in a chat. What the model and its tools say is
 // foreign text: it goes through package render, and never as it is.
-type chatScreen struct {
-	*app
+type screen struct {
+	Display
 	side   io.Writer // notices: stderr, or the console
 	format string    // of -p; "": a conversation
 	over   func()    // told when all that is left of a turn is to keep it; nil: nobody is
@@ -35,43 +35,43 @@ type chatScreen struct {
 }
 
 // note says one line.
-func (s *chatScreen) note(format string, args ...any) {
+func (s *screen) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.noteLocked(format, args...)
 }
 
-func (s *chatScreen) noteLocked(format string, args ...any) {
+func (s *screen) noteLocked(format string, args ...any) {
 	s.flush()
 	fmt.Fprintln(s.side, render.CleanLine(fmt.Sprintf(format, args...)))
 }
 
 // dim says one line that is less important.
-func (s *chatScreen) dim(text string) {
-	if s.quiet {
+func (s *screen) dim(text string) {
+	if s.Quiet {
 		return
 	}
 	s.flush()
 	fmt.Fprintln(s.side, s.style("2", render.CleanLine(strings.ReplaceAll(text, "\t", "    "))))
 }
 
-func (s *chatScreen) style(code, text string) string {
-	if !s.color {
+func (s *screen) style(code, text string) string {
+	if !s.Color {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
 // plain makes a text harmless that goes out as it is.
-func (s *chatScreen) plain(text string) string {
-	if !s.terminal {
+func (s *screen) plain(text string) string {
+	if !s.Terminal {
 		return strings.ToValidUTF8(text, "\uFFFD")
 	}
 	return render.Clean(text)
 }
 
 // flush ends the answer that is being shown.
-func (s *chatScreen) flush() {
+func (s *screen) flush() {
 	s.thinking = false
 	if s.text != nil {
 		s.text.Flush()
@@ -80,14 +80,14 @@ func (s *chatScreen) flush() {
 }
 
 // pause ends the answer that is being shown, before something else is.
-func (s *chatScreen) pause() {
+func (s *screen) pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flush()
 }
 
 // look changes the thread that is looked at.
-func (s *chatScreen) look(worker string) {
+func (s *screen) look(worker string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flush()
@@ -95,7 +95,7 @@ func (s *chatScreen) look(worker string) {
 }
 
 // show is told by the chat what happens.
-func (s *chatScreen) show(e chat.Event) {
+func (s *screen) show(e chat.Event) {
 	if (e.Answered || e.Ended != nil) && e.Worker == "" && s.over != nil {
 		s.over()
 	}
@@ -121,7 +121,7 @@ func (s *chatScreen) show(e chat.Event) {
 	}
 	if e.Worker != s.view {
 		if e.Ended != nil && e.Worker != "" {
-			s.dim(fmt.Sprintf("[%s] %s", e.Worker, firstLine(e.Ended.Text)))
+			s.dim(fmt.Sprintf("[%s] %s", e.Worker, render.Phrase(e.Ended.Text)))
 		}
 		return
 	}
@@ -129,12 +129,12 @@ func (s *chatScreen) show(e chat.Event) {
 }
 
 // live shows what happens in the thread that is looked at.
-func (s *chatScreen) live(e chat.Event) {
+func (s *screen) live(e chat.Event) {
 	switch {
 	case e.Text != "":
 		if s.text == nil {
 			s.flush()
-			s.text = render.NewTerminal(s.body, &render.TerminalOptions{Columns: s.width(), Color: s.color})
+			s.text = render.NewTerminal(s.body, &render.TerminalOptions{Columns: s.width(), Color: s.Color})
 		}
 		if s.resized.Swap(false) {
 			s.text.SetColumns(s.width())
@@ -147,7 +147,7 @@ func (s *chatScreen) live(e chat.Event) {
 		}
 	case e.Call != nil:
 		s.shown = 0
-		s.dim("▸ " + callText(e.Call.Tool, e.Call.Input))
+		s.dim("▸ " + render.Call(e.Call.Tool, e.Call.Input))
 	case e.Output != "":
 		for line := range strings.Lines(e.Output) {
 			if s.shown++; s.shown > maxShown {
@@ -157,9 +157,9 @@ func (s *chatScreen) live(e chat.Event) {
 		}
 	case e.Result != nil:
 		if e.Result.IsError {
-			s.dim("  ✗ " + firstLine(e.Result.Text))
+			s.dim("  ✗ " + render.Phrase(e.Result.Text))
 		} else if s.shown == 0 && e.Result.Text != "" {
-			s.dim("  " + firstLine(e.Result.Text))
+			s.dim("  " + render.Phrase(e.Result.Text))
 		} else if s.shown > maxShown {
 			s.dim(fmt.Sprintf("  … %d lines more", s.shown-maxShown))
 		}
@@ -178,41 +178,35 @@ func (s *chatScreen) live(e chat.Event) {
 const maxShown = 12
 
 // width is how wide text may be; in a pipe nothing is wrapped.
-func (s *chatScreen) width() int {
-	if c, ok := s.body.(interface{ Columns() int }); ok && s.terminal {
+func (s *screen) width() int {
+	if c, ok := s.body.(interface{ Columns() int }); ok && s.Terminal {
 		return c.Columns()
 	}
 	return -1
 }
 
-func firstLine(text string) string { return render.Phrase(text) }
-
-// callText is a tool call in one line.
-func callText(tool string, input json.RawMessage) string { return render.Call(tool, input) }
-
-// rawText is JSON as people read it: a text without its quotes.
-func rawText(b json.RawMessage) string { return render.JSONText(b) }
-
-// askText is what a call wants, in one line.
-func askText(a chat.ApprovalRequest) string {
-	return agent.WithWorker(a.Worker, callText(a.Tool, a.Input))
-}
-
 // delta prints more of an answer. There are thousands of them.
-func (s *chatScreen) delta(text string) {
+func (s *screen) delta(text string) {
 	line, err := jsontext.AppendQuote(append(s.line[:0], `{"type":"delta","text":`...), text)
 	if err != nil {
 		return // it is not UTF-8, and comes once more with the whole answer
 	}
 	s.line = append(line, "}\n"...)
-	s.out.Write(s.line)
+	s.Out.Write(s.line)
 }
 
 // stream prints an event as a line of JSON.
-func (s *chatScreen) stream(e chat.Event) {
+func (s *screen) stream(e chat.Event) {
 	if e.Text != "" && e.Worker == "" {
 		s.delta(e.Text)
 	} else if out, ok := agent.EventOf(e); ok {
-		s.jsonLine(out)
+		writeJSON(s.Out, out)
 	}
+}
+
+// writeJSON writes a value as one line.
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
 }

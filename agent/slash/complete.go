@@ -1,4 +1,4 @@
-package main
+package slash
 
 import (
 	"cmp"
@@ -11,24 +11,23 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// complete offers commands, and behind them nodes, sessions, workers or files.
-func (r *repl) complete(ctx context.Context, line string, pos int) (int, []string) {
+// Complete offers what could stand in the place of line[from:pos]: commands, and behind them nodes, sessions, workers or files.
+func (c *Conversation) Complete(ctx context.Context, line string, pos int) (from int, found []string) {
 	before := line[:min(pos, len(line))]
 	name, arg, inArg := strings.Cut(before, " ")
 	if !strings.HasPrefix(name, "/") {
-		from := strings.LastIndexAny(before, " \n") + 1
+		from = strings.LastIndexAny(before, " \n") + 1
 		return from, fileNames(before[from:])
 	}
-	var found []string
 	if !inArg {
-		for _, s := range slashes() {
-			if strings.HasPrefix(s.name, name) {
-				found = append(found, s.name+" ")
+		for _, k := range Commands() {
+			if strings.HasPrefix(k.Name, name) {
+				found = append(found, k.Name+" ")
 			}
 		}
 		return 0, found
 	}
-	from := len(name) + 1
+	from = len(name) + 1
 	add := func(candidate string) {
 		if strings.HasPrefix(candidate, arg) {
 			found = append(found, candidate)
@@ -36,7 +35,7 @@ func (r *repl) complete(ctx context.Context, line string, pos int) (int, []strin
 	}
 	switch name {
 	case "/branch":
-		if v, err := r.begun(ctx); err == nil {
+		if v, err := c.begun(ctx); err == nil {
 			if nodes, err := v.Tree(ctx); err == nil {
 				for _, n := range nodes {
 					add(fmt.Sprintf("n%d", n.Number))
@@ -47,19 +46,19 @@ func (r *repl) complete(ctx context.Context, line string, pos int) (int, []strin
 			}
 		}
 	case "/resume":
-		for i, err := range r.s.Sessions(ctx, store.Filter{Limit: 50}) {
+		for i, err := range c.Store.Sessions(ctx, store.Filter{Limit: 50}) {
 			if err == nil {
 				add(string(i.ID)[:8])
 			}
 		}
 	case "/view", "/send", "/stop":
-		if all, err := r.c.Workers(ctx); err == nil {
+		if all, err := c.Chat.Workers(ctx); err == nil {
 			for _, w := range all {
 				add(w.Name)
 			}
 		}
 	case "/cancel":
-		for _, l := range r.c.State().Loops {
+		for _, l := range c.Chat.State().Loops {
 			add(l.ID)
 		}
 	case "/doc":

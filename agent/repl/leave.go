@@ -1,26 +1,25 @@
-package main
+package repl
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// The time that leaving may take: learning, then everything else; and all that
-// is left to do once the person has said twice that they want to go. The last
-// one is longer than what a tool has to end, so that none outlives the chat.
+// The time that leaving may take: everything but learning; and all that is left
+// to do once the person has said twice that they want to go. The last one is
+// longer than what a tool has to end, so that none outlives the chat.
 const (
-	learnPatience = 20 * time.Second
-	closePatience = 5 * time.Second
+	CloseTimeout  = 5 * time.Second
 	hurryPatience = 700 * time.Millisecond
 )
 
@@ -48,6 +47,12 @@ type waysOut struct {
 	stopped bool               // the person stopped something, and said nothing since
 	by      os.Signal          // the first that meant to leave; it decides the exit code
 }
+
+// Stopped is the end of a conversation by a signal, or by Ctrl-C. Everything
+// that there is to say was said.
+type Stopped struct{ Signal os.Signal }
+
+func (*Stopped) Error() string { return "interrupted" }
 
 // errLeaving is why nobody answers a question any more.
 var errLeaving = errors.New("the user is leaving")
@@ -182,48 +187,34 @@ func (x *waysOut) code() error {
 	if x.by == nil {
 		return nil
 	}
-	return &stopped{signal: x.by, quiet: true}
+	return &Stopped{Signal: x.by}
 }
 
-// listen takes the signals: in a conversation they are ways to leave it.
-func (r *repl) listen() {
-	hear := func(s os.Signal) {
-		switch s {
-		case sigCont:
-			r.console.Continue()
-		case sigWinch:
-			r.console.Resize()
-			r.screen.resized.Store(true)
-		case sigStop:
-			go r.console.Lend(func() error { r.suspend(); return nil })
-		case sigQuit:
-			r.console.Abandon("")
-			quit()
-		default:
-			r.wish(s)
-		}
-	}
-	r.onSignal.Store(&hear)
-	signal.Notify(r.app.signals, sigCont, sigWinch, sigQuit)
-	r.hearUnlessIgnored(syscall.SIGHUP, sigStop)
+// Control is what a conversation at a terminal does about signals. Whoever
+// catches them tells it.
+type Control struct{ r *repl }
+
+// Continue is for SIGCONT: the shell had the terminal meanwhile.
+func (c Control) Continue() { c.r.console.Continue() }
+
+// Resize is for SIGWINCH.
+func (c Control) Resize() {
+	c.r.console.Resize()
+	c.r.screen.resized.Store(true)
 }
 
-// suspend stops the process, with the terminal as it was.
-func (r *repl) suspend() {
-	signal.Reset(sigStop) // so that it does what it does everywhere
-	suspend()
-	r.hearUnlessIgnored(sigStop)
+// Suspend is for SIGTSTP: it stops the process, with the terminal as it was, and
+// returns when that goes on.
+func (c Control) Suspend() {
+	c.r.console.Lend(func() error { c.r.t.Suspend(); return nil })
 }
 
-// hearUnlessIgnored takes signals, but not those that the program was started to
-// survive: nohup does that.
-func (a *app) hearUnlessIgnored(signals ...os.Signal) {
-	for _, s := range signals {
-		if !signal.Ignored(s) {
-			signal.Notify(a.signals, s)
-		}
-	}
-}
+// GiveBack puts the terminal back as it was, for a process that ends now.
+func (c Control) GiveBack() { c.r.console.Abandon("") }
+
+// Leave is for every other signal: it is a wish to stop what is under way, or to
+// leave.
+func (c Control) Leave(s os.Signal) { c.r.wish(s) }
 
 // wish obeys a signal, or Ctrl-C where nobody reads keys.
 func (r *repl) wish(s os.Signal) {
@@ -242,15 +233,10 @@ func (r *repl) heard(in terminal.Input) bool {
 		return false
 	case in.Kind == terminal.Interrupt && (in.Text == "" || !r.exits.idle()):
 		r.part(os.Interrupt)
-	case in.Kind == terminal.EOF, in.Kind == terminal.Line && isExit(in.Text):
+	case in.Kind == terminal.EOF, in.Kind == terminal.Line && slash.IsExit(in.Text):
 		r.part(nil)
 	}
 	return true
-}
-
-func isExit(line string) bool {
-	name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-	return name == "/exit" || name == "/quit" || name == "/q"
 }
 
 // part notes a wish to leave, and sees to it that the second one is fulfilled
@@ -270,7 +256,7 @@ func (r *repl) abandon() {
 		words = fmt.Sprintf("Left at once; what was said is kept.\nResume: tidemark chat --resume %s\n", c.ID())
 	}
 	r.console.Abandon(words)
-	os.Exit(exitOf(r.exits.code()))
+	r.t.Exit(r.exits.code())
 }
 
 // gone is the way out when the terminal is no more.
@@ -303,32 +289,32 @@ func (r *repl) leave(ctx context.Context) error {
 		go r.hearOn(ctx)
 	}
 	for _, line := range r.queue {
-		if !isExit(line) {
+		if !slash.IsExit(line) {
 			r.screen.note("Not sent: %s", line)
 		}
 	}
-	if r.c.Exists() && l.err == nil {
+	if r.Chat.Exists() && l.err == nil {
 		if l.to != nil {
 			r.screen.note("Handed over to %s.", l.to.From)
 		}
-		r.learn(ctx, r.exits)
+		agent.Learn(ctx, r.Chat, agent.Learning{Note: r.screen.note, Patient: r.exits.patient, InHurry: r.exits.quick})
 	}
-	closing, stop := context.WithTimeout(ctx, closePatience)
+	closing, stop := context.WithTimeout(ctx, CloseTimeout)
 	defer stop()
 	reason := "left"
 	if l.hibernated {
 		reason = "hibernated"
 	}
 	err := l.err
-	if r.c.Exists() && err == nil {
-		err = r.c.Checkpoint(closing, "", reason)
+	if r.Chat.Exists() && err == nil {
+		err = r.Chat.Checkpoint(closing, "", reason)
 	}
-	if closeErr := r.c.Close(closing); err == nil {
+	if closeErr := r.Chat.Close(closing); err == nil {
 		err = closeErr
 	}
-	if err == nil && r.c.Exists() {
+	if err == nil && r.Chat.Exists() {
 		if l.hibernated {
-			r.screen.note("Hibernated: session saved after %g minute(s) without a word.", r.f.hibernate)
+			r.screen.note("Hibernated: session saved after %g minute(s) without a word.", r.t.HibernateMinutes)
 		}
 		r.saved()
 	}
@@ -354,33 +340,4 @@ func (r *repl) hearOn(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// learn keeps what the person said that later sessions should know. A person
-// who does not want to wait for a model gets what rules find.
-func (t *talk) learn(ctx context.Context, x *waysOut) {
-	said := len(t.c.Steered())
-	if said == 0 {
-		return
-	}
-	t.screen.note("Extracting learnings from %d message(s)…", said)
-	ctx, stop := context.WithTimeout(ctx, learnPatience)
-	defer stop()
-	asking, done := context.WithCancel(ctx)
-	defer context.AfterFunc(x.patient, done)()
-	defer done()
-	learned, err := t.c.Learn(asking, t.model.Provider == "demo" || x.quick())
-	if err != nil && x.quick() {
-		learned, err = t.c.Learn(ctx, true)
-	}
-	if err != nil {
-		t.screen.note("Nothing was learned: %s", err)
-		return
-	}
-	t.screen.note("Found %d steering insight(s)", len(learned))
-	if _, err := t.c.KeepLearned(ctx, learned); err != nil {
-		t.screen.note("They could not be kept: %s", err)
-		return
-	}
-	t.screen.note("Insight synthesis complete")
 }
