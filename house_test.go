@@ -30,8 +30,8 @@ const module = "github.com/tidemark-sessions/tidemark"
 var floors = map[string][]string{
 	"ground": {".", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml"},
 	"craft": {"internal/grant", "store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/console", "compact", "convert/...", "render", "model/...",
-		"tool", "api", "web"},
-	"work": {"chat", "runner", "fleet", "dispatch", "server", "mcp", "acp"},
+		"tool", "api", "web", "fleet", "fleet/file", "fleet/due"},
+	"work": {"chat", "runner", "fleet/daemon", "dispatch", "server", "mcp", "acp"},
 	"roof": {"cmd/tidemark"},
 	// Programs and helpers that prove things about the rest. They may use
 	// everything, and nothing but tests may use them.
@@ -45,7 +45,12 @@ var neighbours = []struct{ from, to, reason string }{
 	{"backend/remote", "api", "client and server share the wire types"},
 	{"backend/backendtest", "backend/memory", "memory is the model that the suite compares with"},
 	{"server", "web", "the server serves the pages"},
-	{"fleet", "runner", "a job runs its agent"},
+	{"fleet/daemon", "runner", "a job runs its agent"},
+	{"fleet/file", "fleet", "the file is written in the words of the fleet"},
+	{"fleet/due", "fleet", "a schedule is due by the words of the fleet"},
+	{"fleet/file", "fleet/due", "a cron expression in a file is checked by what reads it later"},
+	{"fleet/file", "redact", "what looks like a secret does not belong into a file"},
+	{"fleet/file", "convert/herdctl", "a configuration of herdctl becomes a file"},
 	{"runner", "chat", "the built-in agent is a chat"},
 	{"acp", "chat", "an editor's agent is a chat"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
@@ -66,7 +71,7 @@ var tenants = map[string]string{
 	"mvdan.cc/sh/":                     "tool",
 	"github.com/coder/acp":             "runner acp",
 	"github.com/modelcontextprotocol/": "mcp",
-	"github.com/netresearch/":          "fleet",
+	"github.com/netresearch/":          "fleet/due",
 	// AgentZero derives the keys of its sessions as this house does.
 	"golang.org/x/crypto/argon2":           "seal convert/agentzero",
 	"golang.org/x/crypto/chacha20poly1305": "seal",

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/runner"
 )
@@ -14,7 +15,7 @@ import (
 // policyOf is what every program of an agent may do before its file and its
 // runner add to it. The fleet's file is not among what it may change, although
 // it may lie in the agent's folder: it says what holds the agent.
-func (f *fleetRoom) policyOf(a fleet.Agent) (sandbox.Policy, error) {
+func (f *fleetRoom) policyOf(a file.Agent) (sandbox.Policy, error) {
 	p, err := f.policy(a.Dir)
 	if err != nil {
 		return p, err
@@ -33,7 +34,7 @@ func (f *fleetRoom) policyOf(a fleet.Agent) (sandbox.Policy, error) {
 }
 
 // fenceFor is what holds the tools of the built-in agent: what its file says.
-func (f *fleetRoom) fenceFor(a fleet.Agent, t runner.Task) fence {
+func (f *fleetRoom) fenceFor(a file.Agent, t runner.Task) fence {
 	switch {
 	case a.Sandbox.Off:
 		p, _ := f.policy(t.Dir) // what it hides is hidden as far as it is known
@@ -47,7 +48,7 @@ func (f *fleetRoom) fenceFor(a fleet.Agent, t runner.Task) fence {
 // environ is the environment of an agent's program: what programs need, and what
 // its file names. In a container the paths and the user of this machine mean
 // nothing: the image has its own.
-func (f *fleetRoom) environ(a fleet.Agent) []string {
+func (f *fleetRoom) environ(a file.Agent) []string {
 	var environ []string
 	pass := func(names ...string) {
 		for _, name := range names {
