@@ -43,7 +43,7 @@ func newBringer(i *importer, tool convert.Tool, o store.Options) *bringer {
 }
 
 // all brings every session of a place.
-func (b *bringer) all(ctx context.Context, p convert.Place, from string) error {
+func (b *bringer) all(ctx context.Context, p convert.Source, from string) error {
 	for f, err := range b.tool.Import(ctx, p) {
 		if err == nil {
 			err = b.one(ctx, f, from)

@@ -71,7 +71,7 @@ func toolNamed(name string) (convert.Tool, error) {
 }
 
 // detect returns the tool that a place is of.
-func detect(ctx context.Context, p convert.Place) (convert.Tool, bool) {
+func detect(ctx context.Context, p convert.Source) (convert.Tool, bool) {
 	for _, t := range tools() {
 		if t.Detect != nil && t.Detect(ctx, p) {
 			return t, true
@@ -126,7 +126,7 @@ func canExport(t convert.Tool) bool { return t.Export != nil || t.ExportFleet !=
 
 func canImport(t convert.Tool) bool { return t.Import != nil || t.Fleet != nil }
 
-func (i *importer) bringAll(tool convert.Tool, p convert.Place, path string) error {
+func (i *importer) bringAll(tool convert.Tool, p convert.Source, path string) error {
 	if _, err := i.openFor(i.dryRun); err != nil {
 		return err
 	}
