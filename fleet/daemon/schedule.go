@@ -14,7 +14,8 @@ import (
 )
 
 // sync makes the schedules in the store what the file says, once for each file.
-// Schedules that agents and people added stay.
+// Schedules that agents and people added stay, and so do those of agents that
+// only other files have: each file rules over its own agents alone.
 func (d *Daemon) sync(ctx context.Context, now time.Time) error {
 	d.mu.Lock()
 	holds, synced := d.file, d.synced
@@ -48,6 +49,10 @@ func (d *Daemon) sync(ctx context.Context, now time.Time) error {
 			}
 		}
 	}
+	ours, err := d.ownAgents(ctx, holds, synced)
+	if err != nil {
+		return err
+	}
 	for s, err := range d.o.Store.Schedules(ctx, "") {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue
@@ -55,7 +60,7 @@ func (d *Daemon) sync(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		if s.By == fleet.ByFile && !want[[2]string{s.Agent, s.Name}] {
+		if s.By == fleet.ByFile && ours[s.Agent] && !want[[2]string{s.Agent, s.Name}] {
 			if err := d.o.Store.RemoveSchedule(ctx, s.Agent, s.Name); err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 				return err
 			}
@@ -70,6 +75,28 @@ func (d *Daemon) sync(ctx context.Context, now time.Time) error {
 	d.synced = holds
 	d.mu.Unlock()
 	return nil
+}
+
+// ownAgents are the agents whose schedules a file rules over: those that it has,
+// and those that the file before it had, unless another daemon that is up has
+// them. Of any other agent it cannot be told whether the fleet that it belongs
+// to is only down.
+func (d *Daemon) ownAgents(ctx context.Context, now, before *file.File) (map[string]bool, error) {
+	ours := make(map[string]bool)
+	if before != nil {
+		if err := d.lookAround(ctx); err != nil {
+			return nil, err
+		}
+		d.mu.Lock()
+		for _, name := range agentNames(before) {
+			ours[name] = !d.absent.unsure && !d.absent.elsewhere[name]
+		}
+		d.mu.Unlock()
+	}
+	for _, name := range agentNames(now) {
+		ours[name] = true
+	}
+	return ours, nil
 }
 
 func agentNames(f *file.File) []string {
