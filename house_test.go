@@ -76,7 +76,6 @@ var tenants = map[string]string{
 	"mvdan.cc/sh/":                     "tool",
 	"github.com/coder/acp":             "runner acp",
 	"github.com/modelcontextprotocol/": "mcp",
-	"github.com/netresearch/":          "fleet/due",
 	// AgentZero derives the keys of its sessions as this house does.
 	"golang.org/x/crypto/argon2":           "seal convert/agentzero",
 	"golang.org/x/crypto/chacha20poly1305": "seal",

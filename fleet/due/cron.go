@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/netresearch/go-cron"
 	"github.com/tidemark-sessions/tidemark"
 )
 
@@ -14,46 +13,21 @@ import (
 // shorter.
 const maxCron = 512
 
-// wallOptions is the language: five fields, or six with seconds first, and
-// names such as @daily.
-const wallOptions = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom
-
-// cronStar marks a field that the parser read as *.
-const cronStar = 1 << 63
-
-// parseWalls reads a cron expression. The parser is asked for the fields
-// alone: how they fall on instants is decided here, since it fires twice when
-// clocks are put back, and knows only jumps of an hour.
-func parseWalls(expression string) (w walls, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = tidemark.Invalidf("cron %.60q: cannot be read: %v", expression, cause)
-		}
-	}()
+// parseWalls reads a cron expression, and refuses one that never fires.
+func parseWalls(expression string) (walls, error) {
 	if len(expression) > maxCron {
 		return walls{}, tidemark.Invalidf("cron %.60q...: %d bytes, at most %d are read", expression, len(expression), maxCron)
 	}
 	if strings.Contains(expression, "=") {
 		return walls{}, tidemark.Invalidf("cron %.60q: a zone does not belong into it; it has a setting of its own", expression)
 	}
-	// In capitals the parser takes the H of THU for another thing.
 	text := strings.ToLower(strings.TrimSpace(expression))
-	fields := strings.Fields(text)
-	if err := checkFields(fields); err != nil {
+	if err := checkFields(strings.Fields(text)); err != nil {
 		return walls{}, tidemark.Invalidf("cron %.60q: %w", expression, err)
 	}
-	parsed, err := cron.MustNewParser(wallOptions).Parse(text)
+	w, err := readWalls(text)
 	if err != nil {
 		return walls{}, tidemark.Invalidf("cron %.60q: %w", expression, err)
-	}
-	spec, ok := parsed.(*cron.SpecSchedule)
-	if !ok {
-		return walls{}, tidemark.Invalidf("cron %.60q: want five or six fields, or a name such as @daily", expression)
-	}
-	w = walls{
-		second: spec.Second &^ cronStar, minute: spec.Minute &^ cronStar, hour: spec.Hour &^ cronStar,
-		dom: spec.Dom &^ cronStar, month: spec.Month &^ cronStar, dow: spec.Dow &^ cronStar,
-		either: spec.Dom&cronStar == 0 && spec.Dow&cronStar == 0,
 	}
 	const year2000 = 946684800
 	if _, ok := w.next(year2000, year2000+cronSeconds); !ok {
@@ -62,9 +36,9 @@ func parseWalls(expression string) (w walls, err error) {
 	return w, nil
 }
 
-// checkFields refuses what the parser reads as something else: it leaves out
-// empty parts of a list, and miscounts steps over the end of a week, which it
-// takes to have eight days.
+// checkFields refuses what people read in different ways: an empty part of a
+// list, and steps in a range of week days, since a week has seven days and Sunday
+// two numbers.
 func checkFields(fields []string) error {
 	if len(fields) == 0 {
 		return fmt.Errorf("is empty")
