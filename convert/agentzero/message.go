@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 // What AgentZero puts around the results of tools.
@@ -35,13 +36,7 @@ const (
 
 // call is what AgentZero keeps of the call of a tool. It has no id there; one
 // that comes from another tool keeps its own, which AgentZero passes over.
-type call struct {
-	ID       string `json:"id,omitempty"`
-	Function struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-	} `json:"function"`
-}
+type call = wire.Call
 
 // calls returns the calls of a message.
 func calls(msg object) []call {

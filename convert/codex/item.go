@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 // provider is whose payload a reasoning item is: it may be encrypted, and goes
@@ -183,7 +184,7 @@ func piece(raw json.RawMessage, usual string, images bool) (*tidemark.Block, par
 	text(item["type"], &kind)
 	switch {
 	case takeString(item, "image_url", &url):
-		b := image(url)
+		b := wire.Linked(tidemark.Block{Type: tidemark.BlockImage}, url)
 		return &b, part{Item: mustJSON(item)}, false
 	case item["encrypted_content"] != nil:
 		return &tidemark.Block{Type: tidemark.BlockText, Provider: provider, Raw: string(raw)}, part{}, false
@@ -199,13 +200,6 @@ func piece(raw json.RawMessage, usual string, images bool) (*tidemark.Block, par
 	plain := kind == usual && len(item) == 1 && p.Prefix == ""
 	p.Item = mustJSON(item)
 	return &b, p, plain
-}
-
-func image(url string) tidemark.Block {
-	if media, data, ok := convert.DataURL(url); ok {
-		return tidemark.Block{Type: tidemark.BlockImage, MediaType: media, Data: data}
-	}
-	return tidemark.Block{Type: tidemark.BlockImage, URL: url}
 }
 
 // reasoning makes a block of the model's thinking: what may be read, and the

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 // item is one item of a history: a message and what the tool knows about it.
@@ -51,19 +52,13 @@ func (it *item) UnmarshalJSON(b []byte) error {
 }
 
 type message struct {
-	Role       string          `json:"role"`
-	Content    json.RawMessage `json:"content"`
-	ToolCallID string          `json:"toolCallId"`
-	ToolCalls  []struct {
-		ID       string `json:"id"`
-		Function struct {
-			Name      string          `json:"name"`
-			Arguments json.RawMessage `json:"arguments"`
-		} `json:"function"`
-	} `json:"toolCalls"`
-	Signature        string `json:"signature"`
-	RedactedThinking string `json:"redactedThinking"`
-	Usage            usage  `json:"usage"`
+	Role             string          `json:"role"`
+	Content          json.RawMessage `json:"content"`
+	ToolCallID       string          `json:"toolCallId"`
+	ToolCalls        []wire.Call     `json:"toolCalls"`
+	Signature        string          `json:"signature"`
+	RedactedThinking string          `json:"redactedThinking"`
+	Usage            usage           `json:"usage"`
 }
 
 type usage struct {
@@ -223,28 +218,9 @@ func (it *item) thoughts() []tidemark.Block {
 func (m message) calls() []tidemark.Block {
 	var all []tidemark.Block
 	for _, c := range m.ToolCalls {
-		all = append(all, tidemark.Block{Type: tidemark.BlockToolUse, ID: c.ID, Name: c.Function.Name, Input: arguments(c.Function.Arguments)})
+		all = append(all, c.Block())
 	}
 	return all
-}
-
-// arguments are JSON in a string. What a model wrote that is no JSON stays a
-// string.
-func arguments(raw json.RawMessage) json.RawMessage {
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		if len(raw) == 0 {
-			return nil
-		}
-		return raw
-	}
-	if json.Valid([]byte(text)) {
-		return json.RawMessage(text)
-	}
-	if text == "" {
-		return nil
-	}
-	return raw
 }
 
 // results are the results in the states of calls; a call that is still open
@@ -290,20 +266,12 @@ func blocks(content json.RawMessage) []tidemark.Block {
 	for _, p := range parts {
 		switch {
 		case p.ImageURL.URL != "":
-			all = append(all, image(p.ImageURL.URL))
+			all = append(all, wire.Linked(tidemark.Block{Type: tidemark.BlockImage}, p.ImageURL.URL))
 		case p.Text != "":
 			all = append(all, tidemark.Text(p.Text))
 		}
 	}
 	return all
-}
-
-// image is an image in a data URL, or one that is kept elsewhere.
-func image(link string) tidemark.Block {
-	if media, data, ok := convert.DataURL(link); ok {
-		return tidemark.Block{Type: tidemark.BlockImage, MediaType: media, Data: data}
-	}
-	return tidemark.Block{Type: tidemark.BlockImage, URL: link}
 }
 
 func plain(content json.RawMessage) string {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 // stream makes entries of the events of a session, or of one helper in it: the
@@ -258,7 +259,7 @@ func (s *stream) answer(out convert.Entry, e *event) (convert.Entry, bool) {
 			continue
 		}
 		s.calls[r.ToolCallID] = true
-		out.Blocks = append(out.Blocks, tidemark.Block{Type: tidemark.BlockToolUse, ID: r.ToolCallID, Name: r.Name, Input: input(r.Arguments)})
+		out.Blocks = append(out.Blocks, tidemark.Block{Type: tidemark.BlockToolUse, ID: r.ToolCallID, Name: r.Name, Input: wire.Input(r.Arguments)})
 	}
 	if out.Usage = s.usages[d.APICallID]; out.Usage != nil {
 		delete(s.usages, d.APICallID)
@@ -305,7 +306,7 @@ func (s *stream) call(out convert.Entry, e *event) (convert.Entry, bool) {
 	}
 	s.calls[d.ToolCallID] = true
 	out.Role, out.Model = tidemark.Assistant, d.Model
-	out.Blocks = []tidemark.Block{{Type: tidemark.BlockToolUse, ID: d.ToolCallID, Name: d.ToolName, Input: input(d.Arguments)}}
+	out.Blocks = []tidemark.Block{{Type: tidemark.BlockToolUse, ID: d.ToolCallID, Name: d.ToolName, Input: wire.Input(d.Arguments)}}
 	return out, true
 }
 
@@ -393,14 +394,6 @@ func (s *stream) usage(e *event) {
 		s.order = append(s.order, call)
 	}
 	s.usages[call] = d.Usage.take()
-}
-
-// input is a call's input; nil when there is none.
-func input(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil
-	}
-	return raw
 }
 
 func value(data json.RawMessage, key string) json.RawMessage {
