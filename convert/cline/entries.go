@@ -56,7 +56,7 @@ func entries(fsys fs.FS, file string) iter.Seq2[convert.Entry, error] {
 		var last time.Time
 		if t.SystemPrompt != "" {
 			e := convert.Entry{ID: "system"}
-			e.Kind, e.Blocks = "context", []tidemark.Block{tidemark.Text(t.SystemPrompt)}
+			e.Kind, e.Blocks = convert.KindContext, []tidemark.Block{tidemark.Text(t.SystemPrompt)}
 			if first := (message{}); len(t.Messages) > 0 && convert.Loose(t.Messages[0], &first) == nil {
 				e.At = first.at()
 			}
@@ -155,7 +155,7 @@ func (m *message) chain(results, own, added []tidemark.Block, extra json.RawMess
 	if len(all) > 0 && mode != "" && all[len(all)-1].Role == tidemark.User {
 		all[len(all)-1].Extra, _ = json.Marshal(map[string]any{name: map[string]string{"mode": mode}})
 	}
-	add("#context", "context", "", added)
+	add("#context", convert.KindContext, "", added)
 	if len(all) > 0 && extra != nil && all[0].Extra == nil {
 		all[0].Extra = extra
 	}

@@ -82,12 +82,12 @@ func (r *reader) message(e convert.Entry, k kept, fields map[string]json.RawMess
 		announced := r.announced != "" && r.announced == e.Text()
 		r.announced = ""
 		if known && !own {
-			k.Role, e.Kind, e.Role = role, kindContext, ""
+			k.Role, e.Kind, e.Role = role, convert.KindContext, ""
 		}
 		r.put(e, k)
 		r.undecided = !known && !announced
 	default:
-		k.Role, e.Kind = role, kindContext
+		k.Role, e.Kind = role, convert.KindContext
 		r.put(e, k)
 	}
 }
@@ -115,16 +115,6 @@ var marks = []string{
 	"<agent_message_board_notification>", "<recommended_plugins>", "<model_switch>", "<personality_spec>",
 	"<realtime_conversation>", "<goal_context>", "<user_action>", "<hook_prompt", "<tool_context>", "<reasoning_context>",
 	"<pinned_notes>",
-}
-
-func isClients(text string) bool {
-	text = strings.TrimSpace(text)
-	for _, mark := range marks {
-		if strings.HasPrefix(text, mark) {
-			return true
-		}
-	}
-	return false
 }
 
 // isWrapper reports whether a text is one of the tags that the client puts
@@ -318,11 +308,7 @@ func shownText(item map[string]json.RawMessage) string {
 
 // takeString moves a string out of fields; false leaves them as they are.
 func takeString(fields map[string]json.RawMessage, key string, s *string) bool {
-	if !text(fields[key], s) {
-		return false
-	}
-	delete(fields, key)
-	return true
+	return convert.Object(fields).Take(key, s)
 }
 
 // rest is nil for no fields, so that it is left out.

@@ -109,14 +109,14 @@ func (w *writer) entry(e convert.Entry) {
 		w.turn = ""
 	case e.Kind == "" || e.Kind == tidemark.KindMessage:
 		w.message(e, k)
-	case e.Kind == kindContext:
+	case e.Kind == convert.KindContext:
 		role := "developer"
 		if k.Role != "" {
 			role = k.Role
 		}
 		w.say(e, k, role, e.Blocks)
 		w.usage(e)
-	case e.Kind == kindCompaction:
+	case e.Kind == convert.KindCompaction:
 		w.usage(e)
 		p := fields(k.Item)
 		p["message"] = mustJSON(e.Text())

@@ -148,7 +148,7 @@ func (it *item) entries(id string, m message, answered map[string]bool) []conver
 		main.Role = tidemark.Tool
 		main.Blocks = []tidemark.Block{{Type: tidemark.BlockToolResult, ToolUseID: m.ToolCallID, Text: plain(m.Content)}}
 	case "system":
-		main.Kind = "context"
+		main.Kind = convert.KindContext
 	}
 	all := []convert.Entry{main}
 	for _, c := range it.ContextItems {
@@ -156,7 +156,7 @@ func (it *item) entries(id string, m message, answered map[string]bool) []conver
 	}
 	if len(added) > 0 {
 		context := convert.Entry{ID: id + "#context"}
-		context.Kind = "context"
+		context.Kind = convert.KindContext
 		for _, text := range added {
 			context.Blocks = append(context.Blocks, tidemark.Text(text))
 		}
@@ -169,7 +169,7 @@ func (it *item) entries(id string, m message, answered map[string]bool) []conver
 	}
 	if it.Summary != "" {
 		e := convert.Entry{ID: id + "#summary"}
-		e.Kind, e.Blocks = "compaction", []tidemark.Block{tidemark.Text(it.Summary)}
+		e.Kind, e.Blocks = convert.KindCompaction, []tidemark.Block{tidemark.Text(it.Summary)}
 		if plain(m.Content) == it.Summary {
 			all = all[1:] // the message is the summary and nothing else
 			e.Model, e.Usage = main.Model, main.Usage

@@ -116,7 +116,7 @@ func (s *stream) entry(e *event) (convert.Entry, bool) {
 			return out, false
 		}
 		s.prompts[sum] = true
-		out.Kind, out.Extra = "context", extra(e.Data, "content")
+		out.Kind, out.Extra = convert.KindContext, extra(e.Data, "content")
 		out.Blocks = []tidemark.Block{tidemark.Text(string(text(e.Data, "content")))}
 		return out, true
 	case "session.compaction_complete":
@@ -137,7 +137,7 @@ func (s *stream) entry(e *event) (convert.Entry, bool) {
 		s.tip, s.moved = convert.Root, true
 		return out, false
 	case "session.error", "session.warning", "session.info", "abort", "system.notification", "session.task_complete":
-		out.Kind, out.Extra = "notice", extra(e.Data, "content", "message", "reason", "summary")
+		out.Kind, out.Extra = convert.KindNotice, extra(e.Data, "content", "message", "reason", "summary")
 		for _, key := range []string{"content", "message", "reason", "summary"} {
 			if b := text(e.Data, key); len(b) > 0 {
 				out.Blocks = append(out.Blocks, tidemark.Text(string(b)))
@@ -152,7 +152,7 @@ func (s *stream) entry(e *event) (convert.Entry, bool) {
 	if e.Data != nil {
 		kept["data"] = e.Data
 	}
-	out.Kind = "event"
+	out.Kind = convert.KindEvent
 	out.Extra, _ = json.Marshal(map[string]any{name: kept})
 	return out, true
 }
@@ -190,7 +190,7 @@ func (s *stream) prompt(out convert.Entry, e *event) (convert.Entry, bool) {
 	}
 	out.Role = tidemark.User
 	if d.Source != "" && d.Source != "user" && s.agent == "" {
-		out.Role, out.Kind = "", "context" // the tool speaks as the user
+		out.Role, out.Kind = "", convert.KindContext // the tool speaks as the user
 	}
 	if d.Content != "" {
 		out.Blocks = []tidemark.Block{tidemark.Text(d.Content)}
@@ -357,9 +357,9 @@ func compaction(out convert.Entry, e *event) (convert.Entry, bool) {
 	if convert.Loose(e.Data, &d) != nil {
 		return out, false
 	}
-	out.Kind, out.Usage, out.Extra = "compaction", d.Used.take(), extra(e.Data, "summaryContent", "compactionTokensUsed")
+	out.Kind, out.Usage, out.Extra = convert.KindCompaction, d.Used.take(), extra(e.Data, "summaryContent", "compactionTokensUsed")
 	if d.Success != nil && !*d.Success {
-		out.Kind = "notice"
+		out.Kind = convert.KindNotice
 	}
 	if d.SummaryContent != "" {
 		out.Blocks = []tidemark.Block{tidemark.Text(d.SummaryContent)}

@@ -166,9 +166,9 @@ func (e *emitter) build(i int, m *message) []convert.Entry {
 	own, added := m.split()
 	switch {
 	case it.role == aContext:
-		main.Kind, main.Blocks = "context", blocksOf(own)
+		main.Kind, main.Blocks = convert.KindContext, blocksOf(own)
 	case it.role == aCompaction:
-		main.Kind, main.Blocks = "compaction", blocksOf(own)
+		main.Kind, main.Blocks = convert.KindCompaction, blocksOf(own)
 	case m.Type == "gemini":
 		main.Role, main.Model, main.Usage = tidemark.Assistant, m.Model, m.Tokens.usage()
 		main.Blocks = m.answer()
@@ -177,7 +177,7 @@ func (e *emitter) build(i int, m *message) []convert.Entry {
 	case m.Type == "user":
 		main.Role, main.Blocks = tidemark.User, blocksOf(own)
 	default:
-		main.Kind, main.Blocks = "notice", blocksOf(own)
+		main.Kind, main.Blocks = convert.KindNotice, blocksOf(own)
 	}
 	all := []convert.Entry{main}
 	behind := convert.Entry{ID: e.r.last(i), Parent: it.id}
@@ -195,7 +195,7 @@ func (e *emitter) build(i int, m *message) []convert.Entry {
 		}
 		all = append(all, behind)
 	case it.id + theContext:
-		behind.Kind = "context"
+		behind.Kind = convert.KindContext
 		for _, text := range added {
 			behind.Blocks = append(behind.Blocks, tidemark.Text(text))
 		}
