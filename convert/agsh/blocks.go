@@ -57,8 +57,8 @@ func takeResult(b *tidemark.Block, content json.RawMessage, nesting int) (err er
 	return err
 }
 
-func takeImage(p wire.Part, _ json.RawMessage) (b tidemark.Block, known []string, ok bool) {
-	b, _ = wire.Media(p)
+func takeImage(p wire.Part, raw json.RawMessage) (b tidemark.Block, known []string, ok bool) {
+	b, _ = wire.Media(p, raw)
 	return b, []string{"type", "source"}, p.Type == "image"
 }
 

@@ -50,11 +50,11 @@ func takeResult(b *tidemark.Block, content json.RawMessage, depth int) error {
 	return nil
 }
 
-func mediaOf(p wire.Part, _ json.RawMessage) (b tidemark.Block, known []string, ok bool) {
+func mediaOf(p wire.Part, raw json.RawMessage) (b tidemark.Block, known []string, ok bool) {
 	if p.Type != "image" && p.Type != "document" {
 		return b, nil, false
 	}
-	b, whole := wire.Media(p)
+	b, whole := wire.Media(p, raw)
 	if whole {
 		return b, []string{"type", "source", "title"}, true
 	}

@@ -54,11 +54,8 @@ func mediaOf(p wire.Part, raw json.RawMessage) (b tidemark.Block, known []string
 		b, known, ok = wire.LinkedMedia(p, raw)
 		return b, known, ok && p.Type != ""
 	}
-	var in struct {
-		Source json.RawMessage `json:"source"`
-	}
-	_ = json.Unmarshal(raw, &in) // it was JSON when p was read from it
-	if b, _ = wire.Media(p); !wire.HasMore(in.Source, "type", "media_type", "data", "url") {
+	b, whole := wire.Media(p, raw)
+	if whole {
 		known = []string{"type", "source", "title"}
 	}
 	return b, known, true

@@ -96,8 +96,9 @@ func (d *Decoder) decode(p Part, raw json.RawMessage, depth int) (b tidemark.Blo
 }
 
 // Media reads an image, or a document, which is a file. Whole says that
-// nothing of its source is lost in the block.
-func Media(p Part) (b tidemark.Block, whole bool) {
+// nothing of its source is lost in the block: a text is, for it would be
+// written as base64, and so is what does not decode or is not known.
+func Media(p Part, raw json.RawMessage) (b tidemark.Block, whole bool) {
 	b = tidemark.Block{Type: tidemark.BlockFile, Name: p.Title}
 	if p.Type == "image" {
 		b.Type = tidemark.BlockImage
@@ -112,5 +113,15 @@ func Media(p Part) (b tidemark.Block, whole bool) {
 	} else if data, err := base64.StdEncoding.DecodeString(s.Data); err == nil && len(data) > 0 {
 		b.Data = data
 	}
-	return b, s.Type == "base64" && b.Data != nil || s.Type == "url" && b.URL != ""
+	var in struct {
+		Source json.RawMessage `json:"source"`
+	}
+	_ = json.Unmarshal(raw, &in) // it was JSON when p was read from it
+	switch s.Type {
+	case "base64":
+		whole = b.Data != nil && !HasMore(in.Source, "type", "media_type", "data")
+	case "url":
+		whole = b.URL != "" && !HasMore(in.Source, "type", "url")
+	}
+	return b, whole
 }

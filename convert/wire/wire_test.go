@@ -23,7 +23,7 @@ func loose() *Decoder {
 			if p.Source == nil {
 				return LinkedMedia(p, raw)
 			}
-			b, whole := Media(p)
+			b, whole := Media(p, raw)
 			if !whole {
 				return b, nil, true
 			}
@@ -35,24 +35,27 @@ func loose() *Decoder {
 
 func TestABlockGoesAlongWholeWhereOursDoesNotSayAllOfIt(t *testing.T) {
 	for raw, want := range map[string]tidemark.Block{
-		`{"type":"text","text":"a"}`:                                        {Type: "text", Text: "a"},
-		`{"type":"text","text":"a","citations":[]}`:                         {Type: "text", Text: "a", Raw: "+"},
-		`{"type":"text","text":7}`:                                          {Type: "text"},
-		`{"type":"thinking","thinking":"hm"}`:                               {Type: "thinking", Text: "hm", Raw: "+"},
-		`{"type":"redacted_thinking","data":"x"}`:                           {Type: "thinking", Raw: "+"},
-		`{"type":"tool_use","id":"c","name":"ls","input":{"a":1}}`:          {Type: "tool_use", ID: "c", Name: "ls", Input: json.RawMessage(`{"a":1}`)},
-		`{"type":"server_tool_use","id":"c"}`:                               {Type: "file", Name: "server_tool_use", Raw: "+"},
-		`{"type":"tool_result","tool_use_id":"c","content":"a"}`:            {Type: "tool_result", ToolUseID: "c", Text: "a"},
-		`{"type":"tool_result","tool_use_id":"c","is_error":true}`:          {Type: "tool_result", ToolUseID: "c", IsError: true},
-		`{"type":"image","source":{"type":"base64","data":"aGk="}}`:         {Type: "image", Data: []byte("hi")},
-		`{"type":"image","source":{"type":"base64","data":"?"}}`:            {Type: "image", Raw: "+"},
-		`{"type":"document","title":"t","source":{"type":"url","url":"u"}}`: {Type: "file", Name: "t", URL: "u"},
-		`{"type":"image_url","image_url":{"url":"data:i/p;base64,aGk="}}`:   {Type: "image", MediaType: "i/p", Data: []byte("hi")},
-		`{"type":"image_url","image_url":{"url":"u","detail":"low"}}`:       {Type: "image", URL: "u", Raw: "+"},
-		`{"type":"file","file":{"filename":"f","file_data":"u"}}`:           {Type: "file", Name: "f", URL: "u"},
-		`{"type":"file","file":{"file_id":"f"}}`:                            {Type: "file", Raw: "+"},
-		`{}`:                                                                {Type: "file", Raw: "+"},
-		`"text"`:                                                            {Type: "file", Raw: "+"},
+		`{"type":"text","text":"a"}`:                                          {Type: "text", Text: "a"},
+		`{"type":"text","text":"a","citations":[]}`:                           {Type: "text", Text: "a", Raw: "+"},
+		`{"type":"text","text":7}`:                                            {Type: "text"},
+		`{"type":"thinking","thinking":"hm"}`:                                 {Type: "thinking", Text: "hm", Raw: "+"},
+		`{"type":"redacted_thinking","data":"x"}`:                             {Type: "thinking", Raw: "+"},
+		`{"type":"tool_use","id":"c","name":"ls","input":{"a":1}}`:            {Type: "tool_use", ID: "c", Name: "ls", Input: json.RawMessage(`{"a":1}`)},
+		`{"type":"server_tool_use","id":"c"}`:                                 {Type: "file", Name: "server_tool_use", Raw: "+"},
+		`{"type":"tool_result","tool_use_id":"c","content":"a"}`:              {Type: "tool_result", ToolUseID: "c", Text: "a"},
+		`{"type":"tool_result","tool_use_id":"c","is_error":true}`:            {Type: "tool_result", ToolUseID: "c", IsError: true},
+		`{"type":"image","source":{"type":"base64","data":"aGk="}}`:           {Type: "image", Data: []byte("hi")},
+		`{"type":"image","source":{"type":"base64","data":"?"}}`:              {Type: "image", Raw: "+"},
+		`{"type":"image","source":{"type":"base64","data":"aGk=","more":1}}`:  {Type: "image", Data: []byte("hi"), Raw: "+"},
+		`{"type":"image","source":{"type":"url","url":"u","media_type":"m"}}`: {Type: "image", URL: "u", MediaType: "m", Raw: "+"},
+		`{"type":"document","source":{"type":"text","data":"hi"}}`:            {Type: "file", Data: []byte("hi"), Raw: "+"},
+		`{"type":"document","title":"t","source":{"type":"url","url":"u"}}`:   {Type: "file", Name: "t", URL: "u"},
+		`{"type":"image_url","image_url":{"url":"data:i/p;base64,aGk="}}`:     {Type: "image", MediaType: "i/p", Data: []byte("hi")},
+		`{"type":"image_url","image_url":{"url":"u","detail":"low"}}`:         {Type: "image", URL: "u", Raw: "+"},
+		`{"type":"file","file":{"filename":"f","file_data":"u"}}`:             {Type: "file", Name: "f", URL: "u"},
+		`{"type":"file","file":{"file_id":"f"}}`:                              {Type: "file", Raw: "+"},
+		`{}`:                                                                  {Type: "file", Raw: "+"},
+		`"text"`:                                                              {Type: "file", Raw: "+"},
 	} {
 		if want.Raw != "" {
 			want.Provider, want.Raw = "p", raw
