@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -137,8 +138,8 @@ so do its sessions. An agent that a fleet still has is refused: it would come ba
 // inFleetFile refuses an agent that the fleet file of this folder would bring
 // back. A file that cannot be read says nothing.
 func (a *app) inFleetFile(name string) error {
-	file, err := (&fleetRoom{app: a, file: fleetFile}).read()
-	if err != nil || !slices.ContainsFunc(file.Agents, func(g fleet.Agent) bool { return g.Name == name }) {
+	f, err := (&fleetRoom{app: a, file: fleetFile}).read()
+	if err != nil || !slices.ContainsFunc(f.Agents, func(g file.Agent) bool { return g.Name == name }) {
 		return nil
 	}
 	return withHint(tidemark.Conflictf("agent %s is in %s, which would bring it back", name, fleetFile), "take it out of the file first")

@@ -21,6 +21,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/grant"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -220,8 +222,8 @@ func (w *world) takers(a *app, s *store.Store) map[string]func() chat.Options {
 			return assembled(agent.Options{})
 		},
 		"a fleet": func() chat.Options {
-			f := &fleetRoom{app: a, daemon: fleet.NewDaemon(fleet.DaemonOptions{Store: s, File: &fleet.File{}})}
-			o, err := f.chatOptions(w.t.Context(), fleet.Agent{Name: "scout", Provider: "demo"}, runner.Task{Dir: w.project, Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir}})
+			f := &fleetRoom{app: a, daemon: daemon.New(daemon.Options{Store: s, File: &file.File{}})}
+			o, err := f.chatOptions(w.t.Context(), file.Agent{Name: "scout", Provider: "demo"}, runner.Task{Dir: w.project, Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir}})
 			if err != nil {
 				w.t.Fatal(err)
 			}
@@ -320,7 +322,7 @@ func (w *world) judge(route string) (cases int) {
 		}
 	}
 	due, err := s.DueWakes(w.t.Context(), time.Now().Add(time.Hour))
-	if err != nil || slices.ContainsFunc(due, f.key.Signed) {
+	if err != nil || slices.ContainsFunc(due, func(w store.Wake) bool { return daemon.SignedWake(f.key, w) }) {
 		w.t.Errorf("%s: wakes %v, %v", route, due, err)
 	}
 	return cases

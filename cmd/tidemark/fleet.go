@@ -21,6 +21,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/runner"
@@ -51,8 +53,8 @@ processes may run the same fleet on one store.`,
 type fleetRoom struct {
 	*app
 	file   string
-	daemon *fleet.Daemon // while it is up
-	key    fleet.Key     // likewise
+	daemon *daemon.Daemon // while it is up
+	key    fleet.Key      // likewise
 }
 
 func (f *fleetRoom) init() *cobra.Command {
@@ -64,7 +66,7 @@ func (f *fleetRoom) init() *cobra.Command {
 			if _, err := os.Stat(f.file); err == nil {
 				return withHint(tidemark.Existsf("%s is there already", f.file), "name another one with --file")
 			}
-			if err := f.write(fleet.Template()); err != nil {
+			if err := f.write(file.Template()); err != nil {
 				return err
 			}
 			f.say("Wrote %s. Change it, then: tidemark fleet validate, tidemark fleet up", f.file)
@@ -95,7 +97,7 @@ func (f *fleetRoom) write(text []byte) error {
 const maxFleetFile = 1 << 20
 
 // read reads the fleet file.
-func (f *fleetRoom) read() (*fleet.File, error) {
+func (f *fleetRoom) read() (*file.File, error) {
 	in, err := os.Open(f.file)
 	if err != nil {
 		return nil, withHint(tidemark.NotFoundf("%w", err), "write one with: tidemark fleet init")
@@ -109,12 +111,12 @@ func (f *fleetRoom) read() (*fleet.File, error) {
 }
 
 // parse reads the text of the fleet file.
-func (f *fleetRoom) parse(data []byte) (*fleet.File, error) {
+func (f *fleetRoom) parse(data []byte) (*file.File, error) {
 	folder, err := filepath.Abs(filepath.Dir(f.file))
 	if err != nil {
 		return nil, err
 	}
-	return fleet.Parse(f.file, data, &fleet.Options{Files: os.DirFS(folder), Dir: func(written string) (string, error) {
+	return file.Parse(f.file, data, &file.Options{Files: os.DirFS(folder), Dir: func(written string) (string, error) {
 		if !filepath.IsAbs(written) {
 			written = filepath.Join(folder, written)
 		}
@@ -184,7 +186,7 @@ each job is run by one of them that has its agent in its file.`,
 }
 
 // run runs a daemon until the command ends.
-func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) error {
+func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *file.File) error {
 	who := f.holder(cmd)
 	full, err := filepath.Abs(f.file)
 	if err != nil {
@@ -204,7 +206,7 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) er
 		return err
 	}
 	defer letGo()
-	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Dispatch: hands, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Policy: f.policyOf, Engine: engineEnviron(os.Environ()), Session: f.session, MayWake: wakes.MayWake, Wake: wakes.Wake, Key: f.key,
+	d := daemon.New(daemon.Options{Store: s, Dispatch: hands, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Policy: f.policyOf, Engine: engineEnviron(os.Environ()), Session: f.session, MayWake: wakes.MayWake, Wake: wakes.Wake, Key: f.key,
 		Secret: os.Getenv, Inbox: filepath.Dir(full), Round: n.alive, Ready: func() { f.ready(cmd.Context(), s, who, n) },
 		Tell: func(name, text string) {
 			f.say("%s %s", time.Now().Format(time.TimeOnly), agent.WithWorker(name, text))
@@ -269,7 +271,7 @@ func (f *fleetRoom) ready(ctx context.Context, s *store.Store, who tidemark.Hold
 
 // dispatch is what hands out jobs: where several machines may share the store,
 // a queue in the same database; else nil, and the daemon does it itself.
-func (f *fleetRoom) dispatch(ctx context.Context, s *store.Store) (fleet.Dispatch, func() error, error) {
+func (f *fleetRoom) dispatch(ctx context.Context, s *store.Store) (daemon.Dispatch, func() error, error) {
 	none := func() error { return nil }
 	place, _, err := f.location()
 	if err != nil || !open.IsPostgres(place) {
@@ -303,7 +305,7 @@ func engineEnviron(all []string) []string {
 }
 
 // runner makes what runs an agent.
-func (f *fleetRoom) runner(a fleet.Agent) (runner.Runner, error) {
+func (f *fleetRoom) runner(a file.Agent) (runner.Runner, error) {
 	switch a.Runner {
 	case fleet.RunnerCommand:
 		return runner.Command(a.Command), nil
@@ -320,7 +322,7 @@ func (f *fleetRoom) runner(a fleet.Agent) (runner.Runner, error) {
 }
 
 // chatOptions are what the built-in agent of a fleet gets.
-func (f *fleetRoom) chatOptions(ctx context.Context, a fleet.Agent, t runner.Task) (chat.Options, error) {
+func (f *fleetRoom) chatOptions(ctx context.Context, a file.Agent, t runner.Task) (chat.Options, error) {
 	fence := f.fenceFor(a, t)
 	set, err := f.setup(f.config).Assemble(ctx, agent.Options{Store: f.opened.Store, Holder: f.holderNamed("tidemark fleet"), Agent: a.Name, Project: t.Dir,
 		Choice: agent.Choice{Provider: a.Provider, Model: a.Model, BaseURL: a.BaseURL}, System: cmp.Or(t.System, agent.DefaultInstructions),
@@ -332,7 +334,7 @@ func (f *fleetRoom) chatOptions(ctx context.Context, a fleet.Agent, t runner.Tas
 	o.Limits.ToolRounds = cmp.Or(a.Limits.ToolRounds, o.Limits.ToolRounds)
 	o.Tools, o.Without = f.daemon.ScheduleTools(a), a.Without()
 	o.Wake = func(ctx context.Context, id tidemark.SessionID, at time.Time) error {
-		return f.opened.Store.PutWake(ctx, f.key.Sign(store.Wake{Session: id, Agent: a.Name, At: at}))
+		return f.opened.Store.PutWake(ctx, daemon.SignWake(f.key, store.Wake{Session: id, Agent: a.Name, At: at}))
 	}
 	return o, nil
 }

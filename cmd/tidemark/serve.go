@@ -23,6 +23,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -60,7 +62,7 @@ type serving struct {
 	local           *server.LocalAuth  // with --auth local
 	signIn          *server.OIDCSignIn // with --oidc-client-id
 	oidc            *server.OIDCAuth   // with --auth oidc
-	fleet           *fleet.File        // with --fleet
+	fleet           *file.File         // with --fleet
 }
 
 func serveCommand(a *app) *cobra.Command {
@@ -266,7 +268,7 @@ func (v *serving) hooks(ctx context.Context, t *team, by func() *server.Server) 
 		}
 		return func(error) {}, nil // there is no audit log
 	})
-	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, File: v.fleet, Secret: os.Getenv,
+	d := daemon.New(daemon.Options{Store: s, File: v.fleet, Secret: os.Getenv,
 		Tell: func(name, text string) { v.say("%s", agent.WithWorker(name, text)) }})
 	return d.Handler(os.Getenv), nil
 }
