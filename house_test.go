@@ -41,6 +41,7 @@ var floors = map[string][]string{
 // neighbours are the rooms of one floor that may know each other.
 var neighbours = []struct{ from, to, reason string }{
 	{"convert/...", "convert", "a foreign format fulfils the contract of convert"},
+	{"convert/...", "convert/wire", "tools that took over the shape of a model's interface share its decoder"},
 	{"model/...", "model", "a provider fulfils the contract of model"},
 	{"backend/remote", "api", "client and server share the wire types"},
 	{"backend/backendtest", "backend/memory", "memory is the model that the suite compares with"},
