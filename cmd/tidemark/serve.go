@@ -28,6 +28,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -58,10 +60,10 @@ type serving struct {
 	migrate         bool
 	requireDatabase bool
 	fleetFile       string
-	local           *server.LocalAuth  // with --auth local
-	signIn          *server.OIDCSignIn // with --oidc-client-id
-	oidc            *server.OIDCAuth   // with --auth oidc
-	fleet           *file.File         // with --fleet
+	local           *auth.LocalAuth  // with --auth local
+	signIn          *auth.OIDCSignIn // with --oidc-client-id
+	oidc            *auth.OIDCAuth   // with --auth oidc
+	fleet           *file.File       // with --fleet
 }
 
 func serveCommand(a *app) *cobra.Command {
@@ -209,7 +211,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 		// A conversation has tools that run on this machine as this user: that
 		// is for who has the machine, not for everybody with a token.
 		o.Chat = func(ctx context.Context, s *store.Store, c server.ChatOptions) (server.Conversation, error) {
-			if who := server.CallerOf(ctx); !who.Operator || who.Token != "" {
+			if who := request.CallerOf(ctx); !who.Operator || who.Token != "" {
 				return nil, tidemark.ErrDenied
 			}
 			return v.conversation(ctx, s, c, nil)

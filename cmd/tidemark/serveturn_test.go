@@ -29,6 +29,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/model/demo"
 	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -63,8 +64,8 @@ func (m *overheard) heard() string {
 // anybody lets everybody in as one user.
 type anybody struct{}
 
-func (anybody) Authenticate(*http.Request) (server.Caller, error) {
-	return server.Caller{Principal: tidemark.TenantOf("a", "jo"), Name: "jo", Role: server.Writer}, nil
+func (anybody) Authenticate(*http.Request) (request.Caller, error) {
+	return request.Caller{Principal: tidemark.TenantOf("a", "jo"), Name: "jo", Role: request.Writer}, nil
 }
 
 // speaker is a client of a served chat.
