@@ -29,7 +29,7 @@ const module = "github.com/tidemark-sessions/tidemark"
 // below it, too.
 var floors = map[string][]string{
 	"ground": {".", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml"},
-	"craft": {"internal/grant", "store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/terminal", "compact", "convert/...", "render", "model/...",
+	"craft": {"internal/grant", "store", "backend/...", "seal", "redact", "search", "archive", "internal/terminal", "compact", "convert/...", "render", "model/...",
 		"tool", "api", "web"},
 	"work": {"chat", "runner", "fleet", "dispatch", "server", "mcp", "acp"},
 	"roof": {"cmd/tidemark"},
@@ -73,8 +73,6 @@ var tenants = map[string]string{
 	"filippo.io/age":                       "seal",
 	"github.com/klauspost/":                "archive",
 	"github.com/yuin/goldmark":             "render",
-	"charm.land/":                          "internal/picker",
-	"github.com/charmbracelet/":            "internal/picker",
 	"github.com/chromedp/":                 "tests",
 	"github.com/creack/pty":                "tests",
 	"github.com/hinshun/vt10x":             "tests",

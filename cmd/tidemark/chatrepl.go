@@ -90,12 +90,7 @@ func (r *repl) consoleOptions(ctx context.Context, onTerminal bool) terminal.Opt
 	return terminal.Options{
 		In: r.in, Out: r.out, Terminal: onTerminal, Plain: os.Getenv("TERM") == "dumb", Color: r.color, Prompt: "you> ",
 		Text: terminal.Text{Clean: render.CleanLine, Width: render.Width},
-		Raw: func() (func() error, error) {
-			fd := int(os.Stdin.Fd())
-			was, err := term.MakeRaw(fd)
-			return func() error { return term.Restore(fd, was) }, err
-		},
-		Size:      func() (int, int, error) { return term.GetSize(int(os.Stdout.Fd())) },
+		Raw:  rawTerminal, Size: terminalSize,
 		Suspend:   func() { r.suspend() },
 		Interrupt: func() { r.wish(os.Interrupt) },
 		Complete:  func(ctx context.Context, line string, pos int) (int, []string) { return r.complete(ctx, line, pos) },
