@@ -25,7 +25,6 @@ import (
 type source struct {
 	ctx     context.Context
 	from    tidemark.Backend
-	walker  tidemark.Walker
 	skip    func(tidemark.Key) bool
 	since   []Kept
 	damaged func(error) // nil: damage ends it
@@ -35,12 +34,8 @@ type source struct {
 	said map[string]bool // damage that was told of
 }
 
-func newSource(ctx context.Context, from tidemark.Backend) (*source, error) {
-	w, ok := from.(tidemark.Walker)
-	if !ok {
-		return nil, tidemark.Unsupportedf("archive: this store cannot name everything that it keeps")
-	}
-	return &source{ctx: ctx, from: from, walker: w, said: make(map[string]bool)}, nil
+func newSource(ctx context.Context, from tidemark.Backend) *source {
+	return &source{ctx: ctx, from: from, said: make(map[string]bool)}
 }
 
 func compareKeys(a, b tidemark.Key) int {
@@ -94,7 +89,7 @@ const maxWalks = 5
 func (s *source) names() error {
 	for range maxWalks {
 		var keys []Kept
-		for k, err := range s.walker.Walk(s.ctx, tidemark.Key{}) {
+		for k, err := range s.from.Walk(s.ctx, tidemark.Key{}) {
 			if err != nil {
 				return err
 			}
@@ -144,7 +139,7 @@ func (s *source) get(k tidemark.Key) (tidemark.Record, error) {
 	r = tidemark.Record{Key: k}
 	for l, err := range s.from.Lines(s.ctx, k, tidemark.Span{Newest: 1}) {
 		if err == nil {
-			r.Head = tidemark.Head{Length: l.Seq, UpdatedAt: l.At, Place: l.Place, Chain: l.Chain}
+			r.Head = tidemark.Head{Length: l.Seq, UpdatedAt: l.At, Position: l.Position, Chain: l.Chain}
 		} else if !s.damage(err) {
 			return r, err
 		}
@@ -227,8 +222,8 @@ const gapBatch = "damaged"
 // gap returns a line that stands in the place of a damaged one, so that those
 // behind it can be told. Made again it is the same.
 func gap(log tidemark.Key, seq int64, before tidemark.Line) tidemark.Line {
-	l := tidemark.Line{Seq: seq, Kind: tidemark.KindGap, At: before.At, Place: before.Place, Batch: gapBatch}
-	if l.Place.Parent = before.Seq; before.At.IsZero() {
+	l := tidemark.Line{Seq: seq, Kind: tidemark.KindGap, At: before.At, Position: before.Position, Batch: gapBatch}
+	if l.Position.Parent = before.Seq; before.At.IsZero() {
 		l.At = time.Unix(0, 0).UTC()
 	}
 	l.Sum = l.Checksum(log)
@@ -357,7 +352,7 @@ func (s *source) vanished() error {
 	for range maxWalks {
 		there := s.keys[:0:0]
 		i := 0
-		for k, err := range s.walker.Walk(s.ctx, tidemark.Key{}) {
+		for k, err := range s.from.Walk(s.ctx, tidemark.Key{}) {
 			if err != nil {
 				return err
 			}

@@ -138,9 +138,7 @@ func New(b tidemark.Backend, o *Options) *Store {
 	if o != nil {
 		s.o = *o
 	}
-	if sealer, ok := b.(tidemark.Sealer); ok && sealer.Sealed() {
-		s.settled.Store(true)
-	}
+	s.settled.Store(tidemark.IsSealed(b))
 	if s.o.Now == nil {
 		s.o.Now = time.Now
 	}
@@ -163,9 +161,9 @@ func (s *Store) Of(owner string) (*Store, error) {
 	if owner == "" {
 		return s, nil
 	}
-	sharer, ok := s.backend.(tidemark.Sharer)
-	if !ok {
-		return nil, tidemark.Unsupportedf("this store has one user")
+	sharer, err := tidemark.Ability[tidemark.Sharer](s.backend)
+	if err != nil {
+		return nil, err
 	}
 	b, err := sharer.Of(owner)
 	if err != nil {
@@ -354,7 +352,7 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // hash names what may be any text: a title, a label, a project.
 func (s *Store) hash(parts ...string) string {
-	if h, ok := s.backend.(tidemark.Hasher); ok {
+	if h, err := tidemark.Ability[tidemark.Hasher](s.backend); err == nil {
 		return h.Hash(parts...)
 	}
 	h := sha256.New()

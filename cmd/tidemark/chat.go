@@ -198,7 +198,7 @@ type talk struct {
 	c          *chat.Chat
 	attached   atomic.Pointer[chat.Chat] // c, for whoever is in a hurry
 	screen     *chatScreen
-	approve    func(context.Context, chat.Ask) (chat.Decision, error)
+	approve    func(context.Context, chat.ApprovalRequest) (chat.Decision, error)
 }
 
 // project is what the chat belongs to.
@@ -435,7 +435,7 @@ func (t *talk) systemPrompt(ctx context.Context) (string, error) {
 
 // encrypted says how the session is kept.
 func (t *talk) encrypted() string {
-	if _, sealed := t.backend.(*seal.Backend); sealed {
+	if _, sealed := t.opened.Backend.(*seal.Backend); sealed {
 		return "encrypted"
 	}
 	return "not encrypted"

@@ -295,7 +295,7 @@ func (r *repl) fail(err error) {
 }
 
 // ask asks the person about a call.
-func (r *repl) ask(ctx context.Context, a chat.Ask) (chat.Decision, error) {
+func (r *repl) ask(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 	if err := a.Readable(); err != nil {
 		return chat.Deny, err
 	}

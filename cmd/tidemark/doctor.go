@@ -120,7 +120,7 @@ func (d *doctor) recover(ctx context.Context, url string) error {
 
 // keys looks at how the store is encrypted.
 func (d *doctor) keys(ctx context.Context) error {
-	b, ok := d.backend.(*seal.Backend)
+	b, ok := d.opened.Backend.(*seal.Backend)
 	if !ok {
 		d.add("encryption", warning, "off: everything is kept as plain text").Fix = "tidemark migrate --to sqlite:PATH"
 		return nil
@@ -157,11 +157,7 @@ func (d *doctor) sandbox() {
 
 // mend lets the backend repair itself.
 func (d *doctor) mend(ctx context.Context, s *store.Store) error {
-	m, ok := s.Backend().(tidemark.Mender)
-	if !ok {
-		return nil
-	}
-	for did, err := range m.Mend(ctx) {
+	for did, err := range s.Mend(ctx) {
 		switch {
 		case errors.Is(err, tidemark.ErrUnsupported):
 			return nil
