@@ -102,7 +102,7 @@ func FuzzLine(f *testing.F) {
 		if columns < minColumns || columns > 1000 {
 			columns = minColumns
 		}
-		c := &Console{text: text, line: line{text: text}, arrived: make(chan struct{}, 1)}
+		c := &Console{text: screenText, line: line{text: screenText}, arrived: make(chan struct{}, 1)}
 		c.paint = newPainter(nil, &c.mu, nil)
 		c.obey(taken(p))
 		s := c.line.String()
@@ -117,7 +117,7 @@ func FuzzLine(f *testing.F) {
 			t.Errorf("%d rows, the cursor in %d", len(b.rows), b.cursor)
 		}
 		for _, r := range b.rows {
-			if w := text.Width(r.text); w >= columns && columns > 8 {
+			if w := screenText.Width(r.text); w >= columns && columns > 8 {
 				t.Errorf("a row of %d columns in %d: %q", w, columns, r.text)
 			}
 		}

@@ -321,7 +321,7 @@ func TestAPanicPutsTheTerminalBack(t *testing.T) {
 
 func TestCtrlCLeavesAListThatTheTerminalDoesNotTake(t *testing.T) {
 	keys, typed := io.Pipe()
-	o := &PickOptions{In: keys, Out: blocked{t.Context()}, Text: text, Raw: func() (func() error, error) { return func() error { return nil }, nil },
+	o := &PickOptions{In: keys, Out: blocked{t.Context()}, Text: screenText, Raw: func() (func() error, error) { return func() error { return nil }, nil },
 		Size: func() (int, int, error) { return 80, 24, nil }}
 	ended := make(chan error, 1)
 	go func() {

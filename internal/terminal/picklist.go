@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
 // pickRow is an item with what the filter compares, made once when it is loaded.
@@ -51,7 +53,7 @@ func (r *pickRow) refold() {
 // newline parts the fields: no filter holds one, so nothing matches across two
 // fields.
 func writeKey(b *strings.Builder, it Item) {
-	writeFolded(b, clip(it.Title))
+	writeFolded(b, text.Clip(it.Title, maxText))
 	for _, field := range [...]string{it.Agent, lastName(it.Project), shortID(it.ID)} {
 		b.WriteByte('\n')
 		writeFolded(b, field)

@@ -3,6 +3,8 @@ package terminal
 import (
 	"slices"
 	"strings"
+
+	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
 // look draws the preview: what is known of the session, and below it the end
@@ -79,10 +81,10 @@ func (m *picker) tail(said []PreviewLine, width, n int) []string {
 
 // wrap cleans a text and breaks it into lines of at most width columns, at
 // spaces where there are some. Newlines in it break it, too.
-func (m *picker) wrap(text string, width int) []string {
+func (m *picker) wrap(said string, width int) []string {
 	var lines []string
-	text = strings.ReplaceAll(clip(text), "\t", "    ")
-	for part := range strings.SplitSeq(text, "\n") {
+	said = strings.ReplaceAll(text.Clip(said, maxText), "\t", "    ")
+	for part := range strings.SplitSeq(said, "\n") {
 		part = m.clean(strings.TrimSuffix(part, "\r"))
 		for {
 			head := m.o.Text.truncate(part, width)

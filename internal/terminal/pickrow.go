@@ -16,18 +16,6 @@ const (
 	forkRoom = 22
 )
 
-// clip cuts a text at maxText bytes, not within a character.
-func clip(s string) string {
-	if len(s) <= maxText {
-		return s
-	}
-	end := maxText
-	for end > maxText-utf8.UTFMax && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end]
-}
-
 // row draws one session in exactly width columns.
 func (m *picker) row(i, width int, c cellWidths) string {
 	r, current := m.list.at(i), i == m.cursor

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
 // Looks are attributes and the first colours, which every theme keeps readable.
@@ -26,7 +28,7 @@ func (m *picker) as(look, text string) string {
 }
 
 // clean is the only way from a source to the screen.
-func (m *picker) clean(s string) string { return m.o.Text.Clean(clip(s)) }
+func (m *picker) clean(s string) string { return m.o.Text.Clean(text.Clip(s, maxText)) }
 
 // fit makes text exactly so wide.
 func (m *picker) fit(text string, width int) string {

@@ -20,7 +20,7 @@ var (
 
 // drawn is a model that never ran: it has a size and items, and no terminal.
 func drawn(width, height int, o PickOptions, items ...Item) *picker {
-	o.Text = text
+	o.Text = screenText
 	o.Now = func() time.Time { return noon }
 	m := newPicker(context.Background(), context.Background(), nil, o)
 	m.width, m.height = width, height
