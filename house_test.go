@@ -28,7 +28,7 @@ var floors = map[string][]string{
 	"craft": {
 		"store", "fleet", "fleet/file", "fleet/due", "internal/tenant",
 		"backend/...", "seal", "redact", "search", "archive", "compact", "convert/...", "render", "model/...", "tool", "api",
-		"internal/grant", "internal/terminal", "internal/picker", "web",
+		"internal/grant", "internal/terminal", "web",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet/daemon", "dispatch"},
 	"doors": {"open", "transfer", "server/...", "mcp", "acp"},
@@ -84,8 +84,6 @@ var tenants = map[string]string{
 	"filippo.io/age":                       "seal",
 	"github.com/klauspost/":                "archive",
 	"github.com/yuin/goldmark":             "render",
-	"charm.land/":                          "internal/picker",
-	"github.com/charmbracelet/":            "internal/picker",
 	"github.com/chromedp/":                 "tests",
 	"github.com/creack/pty":                "tests",
 	"github.com/hinshun/vt10x":             "tests",

@@ -11,11 +11,6 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/render"
-<<<<<<< HEAD:agent/remote.go
-=======
-	"github.com/tidemark-sessions/tidemark/server"
-	"github.com/tidemark-sessions/tidemark/server/request"
->>>>>>> serv:cmd/tidemark/serveturn.go
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
 )
@@ -50,25 +45,6 @@ func (s *Setup) OpenRemote(ctx context.Context, o Options, emit func(any) error)
 	if err != nil {
 		return nil, err
 	}
-<<<<<<< HEAD:agent/remote.go
-=======
-	return a.converseWith(ctx, s, o, p)
-}
-
-// converseWith is conversation with a model that was chosen.
-func (a *app) converseWith(ctx context.Context, s *store.Store, o server.ChatOptions, p provider) (server.Conversation, error) {
-	v := &served{s: s, lost: make(chan error, 1), emit: o.Emit, asks: make(map[string]chan bool)}
-	t := &talk{app: a, s: s, provider: p, approve: v.approve, screen: &chatScreen{app: a}, cmd: &cobra.Command{Use: "tidemark serve"}}
-	set, err := t.chatOptions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	set.Holder = a.holderNamed("tidemark serve, for " + request.CallerOf(ctx).Name)
-	set.Show = v.show
-	if o.ForceNew {
-		set.FreshInterpreter = "asked for with force_new_session"
-	}
->>>>>>> serv:cmd/tidemark/serveturn.go
 	if o.Session == "" {
 		v.c, err = chat.New(a.Chat)
 	} else {

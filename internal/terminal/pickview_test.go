@@ -1,4 +1,4 @@
-package picker
+package terminal
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -15,16 +14,15 @@ import (
 )
 
 var (
-	text  = Text{Clean: render.CleanLine, Width: render.Width, Truncate: render.Truncate}
 	noon  = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	looks = regexp.MustCompile("\x1b\\[[0-9;]*m")
 )
 
 // drawn is a model that never ran: it has a size and items, and no terminal.
-func drawn(width, height int, o Options, items ...Item) *model {
-	o.Text = text
+func drawn(width, height int, o PickOptions, items ...Item) *picker {
+	o.Text = screenText
 	o.Now = func() time.Time { return noon }
-	m := newModel(context.Background(), context.Background(), nil, o)
+	m := newPicker(context.Background(), context.Background(), nil, o)
 	m.width, m.height = width, height
 	m.list.add(newRows(items))
 	return m
@@ -41,22 +39,21 @@ func TestAScreenOfAnySizeIsFilledExactly(t *testing.T) {
 				Live: rapid.Bool().Draw(t, "live"), Messages: rapid.Int64Min(0).Draw(t, "messages"), UpdatedAt: noon.Add(-time.Duration(rapid.Int64Min(0).Draw(t, "age")))})
 		}
 		plain := rapid.Bool().Draw(t, "plain")
-		m := drawn(rapid.IntRange(1, 300).Draw(t, "width"), rapid.IntRange(1, 100).Draw(t, "height"), Options{Plain: plain, Heading: words.Draw(t, "heading")}, items...)
-		m.update(tea.PasteMsg{Content: words.Draw(t, "filter")})
+		m := drawn(rapid.IntRange(1, 300).Draw(t, "width"), rapid.IntRange(1, 100).Draw(t, "height"), PickOptions{Plain: plain, Heading: words.Draw(t, "heading")}, items...)
+		m.update(key{name: "paste", text: words.Draw(t, "filter")})
 		found := Item{ID: "found", Title: words.Draw(t, "title"), Snippet: words.Draw(t, "snippet")}
 		m.update(foundMsg{search: m.search, rows: newRows([]Item{found})})
 		if r := m.selected(); r != nil {
-			m.update(previewMsg{id: r.ID, lines: []Line{{Text: words.Draw(t, "who"), Head: true}, {Text: words.Draw(t, "said")}}})
+			m.update(previewMsg{id: r.ID, lines: []PreviewLine{{Text: words.Draw(t, "who"), Head: true}, {Text: words.Draw(t, "said")}}})
 			m.subject = r.Item
 		}
 		m.mode = rapid.SampledFrom([]mode{browsing, renaming, asking, helping}).Draw(t, "mode")
-		m.name = newLine(words.Draw(t, "new title"))
-		v := m.View()
-		lines := strings.Split(v.Content, "\n")
-		if len(lines) != m.height {
-			t.Fatalf("%d lines on a screen of %d:\n%s", len(lines), m.height, v.Content)
+		m.name = newField(words.Draw(t, "new title"))
+		v := m.view()
+		if len(v.rows) != m.height {
+			t.Fatalf("%d lines on a screen of %d:\n%s", len(v.rows), m.height, strings.Join(v.rows, "\n"))
 		}
-		for _, l := range lines {
+		for _, l := range v.rows {
 			bare := looks.ReplaceAllString(l, "")
 			if plain && bare != l {
 				t.Fatalf("a plain screen has a look: %q", l)
@@ -68,20 +65,20 @@ func TestAScreenOfAnySizeIsFilledExactly(t *testing.T) {
 				t.Fatalf("not clean: %q", bare)
 			}
 		}
-		if c := v.Cursor; c != nil && (c.X >= m.width || c.Y >= m.height || c.X < 0) {
-			t.Fatalf("cursor at %d, %d on a screen of %d x %d", c.X, c.Y, m.width, m.height)
+		if v.cursor && (v.x >= m.width || v.y >= m.height || v.x < 0) {
+			t.Fatalf("cursor at %d, %d on a screen of %d x %d", v.x, v.y, m.width, m.height)
 		}
 	})
 }
 
 func TestAScreenLooksLikeThePicture(t *testing.T) {
-	m := drawn(78, 13, Options{Plain: true, Project: "/src/harbour"},
+	m := drawn(78, 13, PickOptions{Plain: true, Project: "/src/harbour"},
 		Item{ID: "7f3a0001-a", Title: "Why does the lease expire?", Agent: "demo", Project: "/src/harbour", Messages: 12, UpdatedAt: noon.Add(-5 * time.Minute), Live: true},
 		Item{ID: "7f3a0002-a", Title: "Release notes", Agent: "codex", Project: "/src/pier", Messages: 140, UpdatedAt: noon.Add(-3 * time.Hour), Tags: []string{"urgent"}},
 		Item{ID: "7f3a0003-a", Title: "Shorter notes", Agent: "codex", Messages: 4, UpdatedAt: noon.Add(-48 * time.Hour), ForkOf: Fork{ID: "7f3a0002-a"}},
 		Item{ID: "7f3a0004-a", Agent: "codex", UpdatedAt: noon.Add(-500 * 24 * time.Hour), ForkOf: Fork{ID: "gone", Title: "long ago"}},
 	)
-	m.update(tea.KeyPressMsg{Code: tea.KeyDown})
+	m.update(key{name: "down"})
 	want := `
 Open > type to filter titles and content                      4 · all projects
 ──────────────────────────────────────────────────────────────────────────────
@@ -97,7 +94,7 @@ Open > type to filter titles and content                      4 · all projects
 
 Enter open   ? help   ^A this project   ^R rename   ^D trash it   ^T see trash`
 	var got strings.Builder
-	for l := range strings.SplitSeq(m.View().Content, "\n") {
+	for _, l := range m.view().rows {
 		got.WriteString("\n" + strings.TrimRight(l, " "))
 	}
 	if diff := cmp.Diff(want, got.String()); diff != "" {
@@ -106,7 +103,7 @@ Enter open   ? help   ^A this project   ^R rename   ^D trash it   ^T see trash`
 }
 
 func TestAPageThatArrivesDoesNotPutOffThePreview(t *testing.T) {
-	m := drawn(120, 30, Options{}, Item{ID: "a"}, Item{ID: "b"})
+	m := drawn(120, 30, PickOptions{}, Item{ID: "a"}, Item{ID: "b"})
 	if m.preview() == nil {
 		t.Fatal("no preview is asked for")
 	}
@@ -115,7 +112,7 @@ func TestAPageThatArrivesDoesNotPutOffThePreview(t *testing.T) {
 	if m.looks != asked {
 		t.Error("a page gave up the preview that was asked for")
 	}
-	m.update(tea.KeyPressMsg{Code: tea.KeyDown})
+	m.update(key{name: "down"})
 	if m.looks != asked+1 {
 		t.Error("the next session has no preview of its own")
 	}
@@ -136,7 +133,7 @@ func TestAgesAreShort(t *testing.T) {
 }
 
 func TestALineIsEditedWhereItsCursorIs(t *testing.T) {
-	l := newLine("one two\n")
+	l := newField("one two\n")
 	for _, step := range []struct{ key, text, want string }{
 		{"", "!\x1b", "one two! |"},
 		{"backspace", "", "one two!|"},

@@ -1,6 +1,6 @@
 //go:build !windows
 
-package picker
+package terminal
 
 import (
 	"bytes"
@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,9 +23,6 @@ import (
 	"github.com/hinshun/vt10x"
 	"golang.org/x/term"
 )
-
-// patience bounds how long a test waits for a screen; no test takes it.
-const patience = 30 * time.Second
 
 // shelf is a Source in memory. Content is what Search looks through, by id.
 type shelf struct {
@@ -86,10 +85,10 @@ func (s *shelf) Search(ctx context.Context, sc Scope, text string) ([]Item, erro
 	return found, nil
 }
 
-func (s *shelf) Preview(ctx context.Context, it Item) ([]Line, error) {
+func (s *shelf) Preview(ctx context.Context, it Item) ([]PreviewLine, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return []Line{{Text: "user", Head: true}, {Text: s.content[it.ID]}, {Text: "end of " + it.ID}}, nil
+	return []PreviewLine{{Text: "user", Head: true}, {Text: s.content[it.ID]}, {Text: "end of " + it.ID}}, nil
 }
 
 func (s *shelf) change(ctx context.Context, it Item, f func(*Item)) error {
@@ -137,9 +136,9 @@ func harbour() *shelf {
 	}, content: map[string]string{"s1": "the heartbeat was late", "s4": "bring the barnacle scraper"}}
 }
 
-// terminal is a picker on a real pseudo-terminal, and an emulator that shows
+// pickTerminal is a picker on a real pseudo-terminal, and an emulator that shows
 // what a person would see.
-type terminal struct {
+type pickTerminal struct {
 	t       testing.TB
 	tty     *os.File // the side of the person
 	slave   *os.File // the side of the program
@@ -156,7 +155,13 @@ type terminal struct {
 	err  error
 }
 
-func open(t testing.TB, ctx context.Context, src Source, cols, rows int, o Options) *terminal {
+// pickOn returns the options of a picker on a terminal.
+func pickOn(tty *os.File) *PickOptions {
+	o := ofFiles(tty, tty)
+	return &PickOptions{In: o.In, Out: o.Out, Raw: o.Raw, Size: o.Size, Text: o.Text}
+}
+
+func openPick(t testing.TB, ctx context.Context, src Source, cols, rows int, o PickOptions) *pickTerminal {
 	t.Helper()
 	tty, slave, err := pty.Open()
 	if err != nil {
@@ -166,21 +171,24 @@ func open(t testing.TB, ctx context.Context, src Source, cols, rows int, o Optio
 	if err != nil {
 		t.Fatal(err)
 	}
-	term := &terminal{t: t, tty: tty, slave: slave, before: before, changed: make(chan struct{}, 1), done: make(chan struct{}),
+	term := &pickTerminal{t: t, tty: tty, slave: slave, before: before, changed: make(chan struct{}, 1), done: make(chan struct{}),
 		screen: vt10x.New(vt10x.WithSize(cols, rows))}
 	if err := pty.Setsize(tty, &pty.Winsize{Cols: uint16(cols), Rows: uint16(rows)}); err != nil {
 		t.Fatal(err)
 	}
-	o.Text = text
-	o.Environ = []string{"TERM=xterm-256color"}
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, syscall.SIGWINCH)
+	device := pickOn(slave)
+	o.In, o.Out, o.Raw, o.Size, o.Text, o.Resized = device.In, device.Out, device.Raw, device.Size, device.Text, resized
 	ctx, cancel := context.WithCancel(ctx)
 	read := make(chan struct{})
 	go term.read(read)
 	go func() {
-		term.item, term.ok, term.err = Run(ctx, slave, slave, src, &o)
+		term.item, term.ok, term.err = Pick(ctx, src, &o)
 		io.WriteString(slave, finis)
 	}()
 	t.Cleanup(func() {
+		signal.Stop(resized)
 		cancel()
 		<-term.done
 		slave.Close()
@@ -190,12 +198,8 @@ func open(t testing.TB, ctx context.Context, src Source, cols, rows int, o Optio
 	return term
 }
 
-// finis is written behind what the picker writes: whoever has read it has seen
-// everything.
-const finis = "\x00"
-
 // read feeds the emulator.
-func (term *terminal) read(done chan struct{}) {
+func (term *pickTerminal) read(done chan struct{}) {
 	defer close(done)
 	chunk := make([]byte, 1<<16)
 	for {
@@ -220,22 +224,22 @@ func (term *terminal) read(done chan struct{}) {
 	}
 }
 
-func (term *terminal) text() string {
+func (term *pickTerminal) text() string {
 	term.mu.Lock()
 	defer term.mu.Unlock()
 	return term.screen.String()
 }
 
-func (term *terminal) bytes() string {
+func (term *pickTerminal) bytes() string {
 	term.mu.Lock()
 	defer term.mu.Unlock()
 	return string(term.raw)
 }
 
-func (term *terminal) press(keys string) { fmt.Fprint(term.tty, keys) }
+func (term *pickTerminal) press(keys string) { fmt.Fprint(term.tty, keys) }
 
 // until waits for a screen, looking at each one that the program draws.
-func (term *terminal) until(what string, seen func(screen string) bool) {
+func (term *pickTerminal) until(what string, seen func(screen string) bool) {
 	term.t.Helper()
 	late := time.NewTimer(patience)
 	defer late.Stop()
@@ -255,7 +259,7 @@ func (term *terminal) until(what string, seen func(screen string) bool) {
 
 // sees waits until all of some texts are on the screen, and none of those that
 // begin with a !.
-func (term *terminal) sees(texts ...string) {
+func (term *pickTerminal) sees(texts ...string) {
 	term.t.Helper()
 	term.until(fmt.Sprintf("screen with %q", texts), func(screen string) bool {
 		for _, s := range texts {
@@ -268,7 +272,7 @@ func (term *terminal) sees(texts ...string) {
 }
 
 // ends waits for the end of the picker.
-func (term *terminal) ends() (Item, bool, error) {
+func (term *pickTerminal) ends() (Item, bool, error) {
 	term.t.Helper()
 	select {
 	case <-term.done:

@@ -1,11 +1,11 @@
-package picker
+package terminal
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 
-	tea "charm.land/bubbletea/v2"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
 // Looks are attributes and the first colours, which every theme keeps readable.
@@ -20,7 +20,7 @@ const (
 )
 
 // as gives text a look. The text is clean already.
-func (m *model) as(look, text string) string {
+func (m *picker) as(look, text string) string {
 	if m.o.Plain || text == "" {
 		return text
 	}
@@ -28,27 +28,36 @@ func (m *model) as(look, text string) string {
 }
 
 // clean is the only way from a source to the screen.
-func (m *model) clean(s string) string { return m.o.Text.Clean(clip(s)) }
+func (m *picker) clean(s string) string { return m.o.Text.Clean(text.Clip(s, maxText)) }
 
 // fit makes text exactly so wide.
-func (m *model) fit(text string, width int) string {
-	text = m.o.Text.Truncate(text, width)
+func (m *picker) fit(text string, width int) string {
+	text = m.o.Text.truncate(text, width)
 	return text + strings.Repeat(" ", max(width-m.o.Text.Width(text), 0))
 }
 
-// View draws the whole screen. The program sends what changed.
-func (m *model) View() tea.View {
-	v := tea.View{AltScreen: true}
+// picture is a whole screen: its rows, and where the cursor is if it is seen.
+type picture struct {
+	rows    []string
+	cursor  bool
+	x, y    int
+	columns int // of the screen it was drawn for
+}
+
+// view draws the whole screen.
+func (m *picker) view() picture {
+	v := picture{columns: m.width}
 	if m.width < 1 || m.height < 1 {
 		return v
 	}
 	if m.width < minWidth || m.height < minHeight {
 		const text = "Make the window larger, or leave with ^C."
-		v.Content = m.o.Text.Truncate(text, m.width) + strings.Repeat("\n", m.height-1)
+		v.rows = make([]string, m.height)
+		v.rows[0] = m.o.Text.truncate(text, m.width)
 		return v
 	}
 	if m.mode == helping {
-		v.Content = strings.Join(m.help(), "\n")
+		v.rows = m.help()
 		return v
 	}
 	l := m.layout()
@@ -74,23 +83,17 @@ func (m *model) View() tea.View {
 	if m.mode == renaming {
 		x, y = at, m.height-1
 	}
-	lines = append(lines[:min(len(lines), m.height-1)], foot)
-	v.Content = strings.Join(lines, "\n")
-	if m.mode != asking && x < m.width {
-		// A bar, since the library gives the shape of the cursor back only if
-		// it is not its own default.
-		v.Cursor = tea.NewCursor(x, y)
-		v.Cursor.Shape, v.Cursor.Blink = tea.CursorBar, false
-	}
+	v.rows = append(lines[:min(len(lines), m.height-1)], foot)
+	v.cursor, v.x, v.y = m.mode != asking && x < m.width, x, y
 	return v
 }
 
-func (m *model) rule() string { return m.as(dim, strings.Repeat("─", m.width)) }
+func (m *picker) rule() string { return m.as(dim, strings.Repeat("─", m.width)) }
 
 // head is the filter, and at its right what is listed. It returns the column
 // of the cursor, too.
-func (m *model) head() (text string, cursor int) {
-	label := m.o.Text.Truncate(m.clean(m.o.Heading), m.width/3) + " > "
+func (m *picker) head() (text string, cursor int) {
+	label := m.o.Text.truncate(m.clean(m.o.Heading), m.width/3) + " > "
 	room := m.width - m.o.Text.Width(label)
 	typed, at := m.typing(m.input, room-1)
 	used := m.o.Text.Width(typed)
@@ -102,7 +105,7 @@ func (m *model) head() (text string, cursor int) {
 		used = len(hint)
 	}
 	if free := room - used - 2; free >= 8 {
-		right := m.o.Text.Truncate(m.counts()+" · "+m.scopeText(), free)
+		right := m.o.Text.truncate(m.counts()+" · "+m.scopeText(), free)
 		gap := room - used - m.o.Text.Width(right)
 		text += strings.Repeat(" ", max(gap, 0)) + m.as(dim, right)
 	}
@@ -110,7 +113,7 @@ func (m *model) head() (text string, cursor int) {
 }
 
 // typing returns as much of a line as fits, and where the cursor is in it.
-func (m *model) typing(l line, room int) (text string, cursor int) {
+func (m *picker) typing(l field, room int) (text string, cursor int) {
 	before := []rune(l.before())
 	shown := m.clean(string(before))
 	for len(before) > 0 && m.o.Text.Width(shown) > room {
@@ -119,10 +122,10 @@ func (m *model) typing(l line, room int) (text string, cursor int) {
 	}
 	at := m.o.Text.Width(shown)
 	rest := m.clean(string(l.text[l.at:]))
-	return shown + m.o.Text.Truncate(rest, room-at), at
+	return shown + m.o.Text.truncate(rest, room-at), at
 }
 
-func (m *model) counts() string {
+func (m *picker) counts() string {
 	all := thousands(len(m.list.rows))
 	if m.loading {
 		all += "+"
@@ -140,7 +143,7 @@ func (m *model) counts() string {
 	return text
 }
 
-func (m *model) scopeText() string {
+func (m *picker) scopeText() string {
 	var parts []string
 	if m.scope.Trash {
 		parts = append(parts, "trash")
@@ -157,7 +160,7 @@ func (m *model) scopeText() string {
 }
 
 // rows draws the part of the list that is seen, each line as wide as the list.
-func (m *model) rows(l layout) []string {
+func (m *picker) rows(l layout) []string {
 	lines := make([]string, 0, l.rows)
 	cols := m.columns(l.width)
 	for i := m.top; i < m.list.len() && len(lines) < l.rows; i++ {
@@ -173,7 +176,7 @@ func (m *model) rows(l layout) []string {
 }
 
 // nothing says why the list is empty.
-func (m *model) nothing() string {
+func (m *picker) nothing() string {
 	switch {
 	case m.loading:
 		return "loading…"
@@ -193,13 +196,13 @@ func (m *model) nothing() string {
 
 // foot is the last line: a question, a title being typed, what happened, or
 // the keys. It returns the column of the cursor in a title, too.
-func (m *model) foot() (text string, cursor int) {
+func (m *picker) foot() (text string, cursor int) {
 	switch {
 	case m.mode == asking:
 		const end = " to the trash? y/n"
-		title := m.o.Text.Truncate(quote(m.clean(m.subject.Title)), m.width-len("Move ")-len(end))
+		title := m.o.Text.truncate(quote(m.clean(m.subject.Title)), m.width-len("Move ")-len(end))
 		if m.subject.Live {
-			title = "the live " + m.o.Text.Truncate(title, m.width-len("Move the live ")-len(end))
+			title = "the live " + m.o.Text.truncate(title, m.width-len("Move the live ")-len(end))
 		}
 		return m.as(warning, m.fit("Move "+title+end, m.width)), 0
 	case m.mode == renaming:
@@ -207,7 +210,7 @@ func (m *model) foot() (text string, cursor int) {
 		typed, at := m.typing(m.name, m.width-len(label)-1)
 		return m.as(bold, label) + typed, len(label) + at
 	case m.status != "":
-		return m.as(warning, m.o.Text.Truncate(m.clean(m.status), m.width)), 0
+		return m.as(warning, m.o.Text.truncate(m.clean(m.status), m.width)), 0
 	}
 	return m.keyLine(), 0
 }
@@ -216,7 +219,7 @@ func (m *model) foot() (text string, cursor int) {
 type hint struct{ key, does string }
 
 // hints are the keys that matter now, those first that are needed most.
-func (m *model) hints() []hint {
+func (m *picker) hints() []hint {
 	typed := len(m.input.text) > 0
 	hints := []hint{{"Enter", m.clean(strings.ToLower(m.o.Heading))}}
 	if typed {
@@ -251,7 +254,7 @@ func (m *model) hints() []hint {
 }
 
 // keyLine draws as many hints as fit.
-func (m *model) keyLine() string {
+func (m *picker) keyLine() string {
 	var b strings.Builder
 	used, gap := 0, ""
 	for _, h := range m.hints() {
@@ -265,17 +268,17 @@ func (m *model) keyLine() string {
 	return b.String()
 }
 
-func (m *model) help() []string {
-	lines := []string{m.as(bold, m.o.Text.Truncate("Keys", m.width))}
-	for _, k := range keys {
-		left := m.o.Text.Truncate("  "+m.fit(k.key, 13), m.width)
-		lines = append(lines, m.as(accent, left)+m.o.Text.Truncate(k.does, m.width-15))
+func (m *picker) help() []string {
+	lines := []string{m.as(bold, m.o.Text.truncate("Keys", m.width))}
+	for _, k := range pickKeys {
+		left := m.o.Text.truncate("  "+m.fit(k.key, 13), m.width)
+		lines = append(lines, m.as(accent, left)+m.o.Text.truncate(k.does, m.width-15))
 	}
 	lines = lines[:min(len(lines), m.height-1)]
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
 	}
-	return append(lines, m.as(dim, m.o.Text.Truncate("any key goes back", m.width)))
+	return append(lines, m.as(dim, m.o.Text.truncate("any key goes back", m.width)))
 }
 
 func quote(s string) string { return "“" + s + "”" }

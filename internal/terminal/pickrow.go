@@ -1,4 +1,4 @@
-package picker
+package terminal
 
 import (
 	"strings"
@@ -16,20 +16,8 @@ const (
 	forkRoom = 22
 )
 
-// clip cuts a text at maxText bytes, not within a character.
-func clip(s string) string {
-	if len(s) <= maxText {
-		return s
-	}
-	end := maxText
-	for end > maxText-utf8.UTFMax && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end]
-}
-
 // row draws one session in exactly width columns.
-func (m *model) row(i, width int, c columns) string {
+func (m *picker) row(i, width int, c cellWidths) string {
 	r, current := m.list.at(i), i == m.cursor
 	look := m.as
 	if current {
@@ -54,11 +42,11 @@ func (m *model) row(i, width int, c columns) string {
 
 // names writes what tells a session from others, in at most room columns, and
 // returns how many it took.
-func (m *model) names(b *strings.Builder, look func(look, text string) string, i, room int) int {
+func (m *picker) names(b *strings.Builder, look func(look, text string) string, i, room int) int {
 	r := m.list.at(i)
 	used := 0
 	put := func(style, text string, limit int) {
-		text = m.o.Text.Truncate(text, min(limit, room-used))
+		text = m.o.Text.truncate(text, min(limit, room-used))
 		used += m.o.Text.Width(text)
 		if style == matched {
 			b.WriteString(m.highlight(look, text))
@@ -104,7 +92,7 @@ func (m *model) names(b *strings.Builder, look func(look, text string) string, i
 
 // forkTitle is the title of what a session was forked from: the current one,
 // if that session is listed.
-func (m *model) forkTitle(r *row) string {
+func (m *picker) forkTitle(r *pickRow) string {
 	if at, ok := m.list.byID[r.ForkOf.ID]; ok && m.list.rows[at].Title != "" {
 		return m.list.rows[at].Title
 	}
@@ -115,7 +103,7 @@ func (m *model) forkTitle(r *row) string {
 }
 
 // cells draws what stands in columns behind the names.
-func (m *model) cells(it *Item, c columns) string {
+func (m *picker) cells(it *Item, c cellWidths) string {
 	var b strings.Builder
 	cell := func(text string, width int) {
 		if width > 0 {
@@ -169,7 +157,7 @@ func age(now, then time.Time) string {
 }
 
 // highlight gives the parts of clean text that match the filter a look.
-func (m *model) highlight(look func(look, text string) string, text string) string {
+func (m *picker) highlight(look func(look, text string) string, text string) string {
 	if len(m.list.terms) == 0 {
 		return text
 	}

@@ -1,6 +1,6 @@
 //go:build !windows
 
-package picker
+package terminal
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
 	"github.com/creack/pty"
 )
 
@@ -49,25 +48,20 @@ func BenchmarkKey(b *testing.B) {
 		{"end", "", "end"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			m := drawn(200, 60, Options{}, items...)
+			m := drawn(200, 60, PickOptions{}, items...)
 			var took time.Duration
 			for b.Loop() {
 				b.StopTimer()
-				m.input = newLine(c.typed)
+				m.input = newField(c.typed)
 				m.refilter()
 				b.StartTimer()
 				start := time.Now()
-				switch c.key {
-				case "backspace":
-					m.update(tea.KeyPressMsg{Code: tea.KeyBackspace})
-				case "down":
-					m.update(tea.KeyPressMsg{Code: tea.KeyDown})
-				case "end":
-					m.update(tea.KeyPressMsg{Code: tea.KeyEnd})
-				default:
-					m.update(tea.KeyPressMsg{Code: rune(c.key[0]), Text: c.key})
+				if len(c.key) > 1 {
+					m.update(key{name: c.key})
+				} else {
+					m.update(key{text: c.key})
 				}
-				m.View()
+				m.view()
 				took = max(took, time.Since(start))
 			}
 			b.ReportMetric(float64(took.Microseconds())/1000, "worst-ms")
@@ -80,12 +74,12 @@ func BenchmarkPage(b *testing.B) {
 	items := manyItems()
 	var worst time.Duration
 	for b.Loop() {
-		m := drawn(200, 60, Options{})
+		m := drawn(200, 60, PickOptions{})
 		for at := 0; at < many; at += nextPage {
 			rows := newRows(items[at : at+nextPage])
 			start := time.Now()
 			m.update(pageMsg{rows: rows, next: "more"})
-			m.View()
+			m.view()
 			worst = max(worst, time.Since(start))
 		}
 	}
@@ -110,7 +104,7 @@ func onTerminal(b *testing.B, src Source) *watched {
 	}
 	w := &watched{tty: tty, buf: make([]byte, 1<<16), done: make(chan error, 1)}
 	go func() {
-		_, _, err := Run(b.Context(), slave, slave, src, &Options{Text: text, Environ: []string{"TERM=xterm-256color"}})
+		_, _, err := Pick(b.Context(), src, pickOn(slave))
 		w.done <- err
 		slave.Close()
 	}()
@@ -138,7 +132,7 @@ func (w *watched) end(b *testing.B) {
 	w.tty.Close()
 }
 
-// BenchmarkFirstPaint measures from Run to the last line of the first screen,
+// BenchmarkFirstPaint measures from Pick to the last line of the first screen,
 // at the other end of a terminal. The goal is 100 ms.
 func BenchmarkFirstPaint(b *testing.B) {
 	src := &shelf{items: manyItems()}

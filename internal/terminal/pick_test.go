@@ -1,6 +1,6 @@
 //go:build !windows
 
-package picker
+package terminal
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -34,16 +35,16 @@ const (
 )
 
 func TestTheNewestIsFirstAndEnterPicksIt(t *testing.T) {
-	term := open(t, t.Context(), harbour(), 80, 24, Options{Heading: "Resume"})
+	term := openPick(t, t.Context(), harbour(), 80, 24, PickOptions{Heading: "Resume"})
 	term.sees("Resume >", "> Why does the lease", "Release notes", "Picnic", "4 · all projects", "end of s1")
 	term.press(enter)
 	if it, ok, err := term.ends(); it.ID != "s1" || !ok || err != nil {
-		t.Errorf("Run = %v, %v, %v", it, ok, err)
+		t.Errorf("Pick = %v, %v, %v", it, ok, err)
 	}
 }
 
 func TestKeysMoveThroughTheList(t *testing.T) {
-	term := open(t, t.Context(), harbour(), 80, 24, Options{})
+	term := openPick(t, t.Context(), harbour(), 80, 24, PickOptions{})
 	term.sees("> Why")
 	for _, step := range []struct{ keys, want string }{
 		{down, "> Release"}, {"\x0e", "> └ ⑂ Shorter"}, {up, "> Release"}, {"\x10", "> Why"}, {up, "> Why"},
@@ -55,7 +56,7 @@ func TestKeysMoveThroughTheList(t *testing.T) {
 }
 
 func TestTypingNarrowsTitlesAndFindsContent(t *testing.T) {
-	term := open(t, t.Context(), harbour(), 80, 24, Options{})
+	term := openPick(t, t.Context(), harbour(), 80, 24, PickOptions{})
 	term.sees("> Why")
 	term.press("notes")
 	term.sees("> Release notes", "Shorter notes  ⑂ fork of Release", "!Picnic", "!Why does", "2/4")
@@ -63,7 +64,7 @@ func TestTypingNarrowsTitlesAndFindsContent(t *testing.T) {
 	term.sees("0/4 +1 by content", "> Picnic  bring the barnacle scraper")
 	term.press(enter)
 	if it, ok, err := term.ends(); it.ID != "s4" || !ok || err != nil {
-		t.Errorf("Run = %v, %v, %v", it, ok, err)
+		t.Errorf("Pick = %v, %v, %v", it, ok, err)
 	}
 }
 
@@ -72,7 +73,7 @@ func TestTheRestOfTheListFollowsTheFirstPage(t *testing.T) {
 	for i := range firstPage + 2*nextPage + 1 {
 		src.items = append(src.items, Item{ID: strconv.Itoa(i), Title: fmt.Sprintf("session %d.", i)})
 	}
-	term := open(t, t.Context(), src, 80, 24, Options{Filter: "4120."})
+	term := openPick(t, t.Context(), src, 80, 24, PickOptions{Filter: "4120."})
 	term.sees("> session 4120.", "1/4,121 ·")
 	term.press(esc)
 	term.sees("> session 0.")
@@ -81,19 +82,19 @@ func TestTheRestOfTheListFollowsTheFirstPage(t *testing.T) {
 }
 
 func TestEscClearsTheFilterAndThenLeaves(t *testing.T) {
-	term := open(t, t.Context(), harbour(), 80, 24, Options{Filter: "picnic"})
+	term := openPick(t, t.Context(), harbour(), 80, 24, PickOptions{Filter: "picnic"})
 	term.sees("> Picnic", "!Why")
 	term.press(esc)
 	term.sees("> Why", "Picnic")
 	term.press(esc)
 	if it, ok, err := term.ends(); it.ID != "" || ok || err != nil {
-		t.Errorf("Run = %v, %v, %v", it, ok, err)
+		t.Errorf("Pick = %v, %v, %v", it, ok, err)
 	}
 }
 
 func TestARenamedSessionIsShownAndKept(t *testing.T) {
 	src := harbour()
-	term := open(t, t.Context(), src, 80, 24, Options{})
+	term := openPick(t, t.Context(), src, 80, 24, PickOptions{})
 	term.sees("> Why")
 	term.press(down + ctrlR)
 	term.sees("Title: Release notes")
@@ -111,7 +112,7 @@ func TestARenamedSessionIsShownAndKept(t *testing.T) {
 
 func TestTrashAsksAndCanBeUndone(t *testing.T) {
 	src := harbour()
-	term := open(t, t.Context(), src, 80, 24, Options{})
+	term := openPick(t, t.Context(), src, 80, 24, PickOptions{})
 	term.sees("> Why")
 	term.press(down + ctrlD)
 	term.sees("Move “Release notes” to the trash? y/n")
@@ -142,7 +143,7 @@ func TestTrashAsksAndCanBeUndone(t *testing.T) {
 func TestInTheTrashASessionIsRestored(t *testing.T) {
 	src := harbour()
 	src.items[3].State = "trash"
-	term := open(t, t.Context(), src, 80, 24, Options{Scope: Scope{Trash: true}})
+	term := openPick(t, t.Context(), src, 80, 24, PickOptions{Scope: Scope{Trash: true}})
 	term.sees("> Picnic", "1 · trash")
 	term.press(ctrlD)
 	term.sees("in the trash already")
@@ -153,7 +154,7 @@ func TestInTheTrashASessionIsRestored(t *testing.T) {
 }
 
 func TestScopeKeysTurnToProjectAndAgent(t *testing.T) {
-	term := open(t, t.Context(), harbour(), 100, 24, Options{Project: "/src/pier"})
+	term := openPick(t, t.Context(), harbour(), 100, 24, PickOptions{Project: "/src/pier"})
 	term.sees("> Why", "4 · all projects", "^A this project")
 	term.press(ctrlA)
 	term.sees("> Release", "2 · pier", "!Picnic", "^A all projects")
@@ -166,7 +167,7 @@ func TestScopeKeysTurnToProjectAndAgent(t *testing.T) {
 }
 
 func TestHelpIsShownWhileNothingIsTyped(t *testing.T) {
-	term := open(t, t.Context(), harbour(), 80, 24, Options{})
+	term := openPick(t, t.Context(), harbour(), 80, 24, PickOptions{})
 	term.sees("> Why")
 	term.press("?")
 	term.sees("any key goes back", "rename the session")
@@ -177,7 +178,7 @@ func TestHelpIsShownWhileNothingIsTyped(t *testing.T) {
 }
 
 func TestTheScreenFollowsTheWindow(t *testing.T) {
-	term := open(t, t.Context(), harbour(), 80, 24, Options{})
+	term := openPick(t, t.Context(), harbour(), 80, 24, PickOptions{})
 	term.sees("> Why", "end of s1")
 	for _, size := range []struct {
 		cols, rows int
@@ -214,28 +215,28 @@ func TestTheScreenFollowsTheWindow(t *testing.T) {
 }
 
 func TestLeavingPutsTheTerminalBack(t *testing.T) {
-	for name, leave := range map[string]func(*terminal, context.CancelFunc){
-		"with ctrl-c":           func(term *terminal, _ context.CancelFunc) { term.press(ctrlC) },
-		"with ctrl-c in a name": func(term *terminal, _ context.CancelFunc) { term.press(ctrlR + "x" + ctrlC) },
-		"with enter":            func(term *terminal, _ context.CancelFunc) { term.press(enter) },
-		"by the context":        func(_ *terminal, cancel context.CancelFunc) { cancel() },
+	for name, leave := range map[string]func(*pickTerminal, context.CancelFunc){
+		"with ctrl-c":           func(term *pickTerminal, _ context.CancelFunc) { term.press(ctrlC) },
+		"with ctrl-c in a name": func(term *pickTerminal, _ context.CancelFunc) { term.press(ctrlR + "x" + ctrlC) },
+		"with enter":            func(term *pickTerminal, _ context.CancelFunc) { term.press(enter) },
+		"by the context":        func(_ *pickTerminal, cancel context.CancelFunc) { cancel() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			src := &slow{shelf: harbour(), asked: make(chan struct{}), stopped: make(chan struct{})}
-			terminal := open(t, ctx, src, 80, 24, Options{})
+			terminal := openPick(t, ctx, src, 80, 24, PickOptions{})
 			terminal.sees("> Why")
 			<-src.asked
 			leave(terminal, cancel)
 			_, _, err := terminal.ends()
 			if ctx.Err() != nil && !errors.Is(err, context.Canceled) || ctx.Err() == nil && err != nil {
-				t.Errorf("Run = %v", err)
+				t.Errorf("Pick = %v", err)
 			}
 			select {
 			case <-src.stopped:
 			default:
-				t.Error("Run returned while a call of the source was under way")
+				t.Error("Pick returned while a call of the source was under way")
 			}
 			after, err := term.GetState(int(terminal.slave.Fd()))
 			if err != nil {
@@ -267,7 +268,7 @@ func TestATerminalThatGoesAwayEndsThePicker(t *testing.T) {
 	defer slave.Close()
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := Run(t.Context(), slave, slave, harbour(), &Options{Text: text})
+		_, _, err := Pick(t.Context(), harbour(), pickOn(slave))
 		ended <- err
 	}()
 	if _, err := tty.Read(make([]byte, 1)); err != nil { // it has begun to draw
@@ -277,8 +278,73 @@ func TestATerminalThatGoesAwayEndsThePicker(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-ended; !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("Run = %v, want ErrUnexpectedEOF", err)
+		t.Errorf("Pick = %v, want ErrUnexpectedEOF", err)
 	}
+}
+
+// faulty is a shelf whose previews are a mistake in the program.
+type faulty struct{ *shelf }
+
+func (faulty) Preview(context.Context, Item) ([]PreviewLine, error) { panic("no such page") }
+
+func TestAPanicPutsTheTerminalBack(t *testing.T) {
+	tty, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tty.Close()
+	defer slave.Close()
+	if err := pty.Setsize(tty, &pty.Winsize{Cols: 120, Rows: 30}); err != nil {
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, tty)
+	before, err := term.GetState(int(slave.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fault := func() (fault any) {
+		defer func() { fault = recover() }()
+		_, _, _ = Pick(t.Context(), faulty{harbour()}, pickOn(slave))
+		return nil
+	}()
+	if s, _ := fault.(string); !strings.Contains(s, "no such page") || !strings.Contains(s, "Preview") {
+		t.Errorf("Pick panicked with %v", fault)
+	}
+	after, err := term.GetState(int(slave.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(before, after) {
+		t.Errorf("terminal settings: %v, before %v", after, before)
+	}
+}
+
+func TestCtrlCLeavesAListThatTheTerminalDoesNotTake(t *testing.T) {
+	keys, typed := io.Pipe()
+	o := &PickOptions{In: keys, Out: blocked{t.Context()}, Text: screenText, Raw: func() (func() error, error) { return func() error { return nil }, nil },
+		Size: func() (int, int, error) { return 80, 24, nil }}
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := Pick(t.Context(), harbour(), o)
+		ended <- err
+	}()
+	io.WriteString(typed, ctrlC)
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("Pick = %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Ctrl-C is not heard")
+	}
+}
+
+// blocked is a terminal that takes nothing as long as the test lasts.
+type blocked struct{ context.Context }
+
+func (b blocked) Write([]byte) (int, error) {
+	<-b.Done()
+	return 0, b.Err()
 }
 
 // slow is a shelf whose previews last until they are given up.
@@ -287,7 +353,7 @@ type slow struct {
 	asked, stopped chan struct{}
 }
 
-func (s *slow) Preview(ctx context.Context, _ Item) ([]Line, error) {
+func (s *slow) Preview(ctx context.Context, _ Item) ([]PreviewLine, error) {
 	close(s.asked)
 	<-ctx.Done()
 	close(s.stopped)
@@ -297,7 +363,7 @@ func (s *slow) Preview(ctx context.Context, _ Item) ([]Line, error) {
 func TestWhatWasConfirmedIsFinishedBeforeThePickerEnds(t *testing.T) {
 	src := harbour()
 	src.hold = make(chan struct{})
-	term := open(t, t.Context(), src, 80, 24, Options{})
+	term := openPick(t, t.Context(), src, 80, 24, PickOptions{})
 	term.sees("> Why")
 	term.press(ctrlR + ctrlU + "Kept" + enter)
 	term.sees("> Why", "!Title:")
@@ -305,7 +371,7 @@ func TestWhatWasConfirmedIsFinishedBeforeThePickerEnds(t *testing.T) {
 	term.sees("Finishing")
 	close(src.hold)
 	if it, ok, err := term.ends(); it.ID != "s2" || !ok || err != nil {
-		t.Errorf("Run = %v, %v, %v", it, ok, err)
+		t.Errorf("Pick = %v, %v, %v", it, ok, err)
 	}
 	if got := src.item("s1").Title; got != "Kept" {
 		t.Errorf("kept title: %q", got)
@@ -315,29 +381,29 @@ func TestWhatWasConfirmedIsFinishedBeforeThePickerEnds(t *testing.T) {
 func TestAFailedLastWriteIsReturned(t *testing.T) {
 	src := harbour()
 	src.hold = make(chan struct{})
-	term := open(t, t.Context(), src, 80, 24, Options{})
+	term := openPick(t, t.Context(), src, 80, 24, PickOptions{})
 	term.sees("> Why")
 	term.press(ctrlD + "y" + enter)
 	term.sees("Finishing")
 	src.fail(errBroken)
 	close(src.hold)
 	if _, _, err := term.ends(); !errors.Is(err, errBroken) {
-		t.Errorf("Run = %v, want %v", err, errBroken)
+		t.Errorf("Pick = %v, want %v", err, errBroken)
 	}
 }
 
 func TestAListThatCannotBeReadIsAnError(t *testing.T) {
 	src := harbour()
 	src.fail(errBroken)
-	term := open(t, t.Context(), src, 80, 24, Options{})
+	term := openPick(t, t.Context(), src, 80, 24, PickOptions{})
 	if _, ok, err := term.ends(); ok || !errors.Is(err, errBroken) {
-		t.Errorf("Run = %v, %v, want %v", ok, err, errBroken)
+		t.Errorf("Pick = %v, %v, want %v", ok, err, errBroken)
 	}
 }
 
 func TestASearchThatFailsLeavesTheTitles(t *testing.T) {
 	src := harbour()
-	term := open(t, t.Context(), src, 80, 24, Options{})
+	term := openPick(t, t.Context(), src, 80, 24, PickOptions{})
 	term.sees("> Why")
 	src.fail(errBroken)
 	term.press("notes")
@@ -345,8 +411,8 @@ func TestASearchThatFailsLeavesTheTitles(t *testing.T) {
 }
 
 func TestWithoutTextNothingIsShown(t *testing.T) {
-	if _, _, err := Run(t.Context(), nil, nil, harbour(), nil); !errors.Is(err, tidemark.ErrInvalid) {
-		t.Errorf("Run = %v, want ErrInvalid", err)
+	if _, _, err := Pick(t.Context(), harbour(), nil); !errors.Is(err, tidemark.ErrInvalid) {
+		t.Errorf("Pick = %v, want ErrInvalid", err)
 	}
 }
 
@@ -360,7 +426,7 @@ func TestHostileTextReachesTheTerminalOnlyAsText(t *testing.T) {
 			ForkOf: Fork{ID: "gone" + e, Title: e}})
 		src.content[id] = "said " + e
 	}
-	term := open(t, t.Context(), src, 200, 50, Options{Heading: "Open" + evil[0], Project: evil[1], Filter: ""})
+	term := openPick(t, t.Context(), src, 200, 50, PickOptions{Heading: "Open" + evil[0], Project: evil[1], Filter: ""})
 	term.sees("> ● title", `\x1b]0;owned\x07`)
 	for range evil {
 		term.press(down)
@@ -416,7 +482,7 @@ func onlyText(t *testing.T, raw string) {
 }
 
 func TestAPlainScreenHasNoLooks(t *testing.T) {
-	term := open(t, t.Context(), harbour(), 80, 24, Options{Plain: true})
+	term := openPick(t, t.Context(), harbour(), 80, 24, PickOptions{Plain: true})
 	term.sees("> Why", "end of s1")
 	term.press("notes")
 	term.sees("> Release", "2/4", "!searching")

@@ -1,4 +1,4 @@
-package picker
+package terminal
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"io"
 	"strings"
 	"time"
-
-	tea "charm.land/bubbletea/v2"
 )
 
 const (
@@ -17,7 +15,7 @@ const (
 	// between two pages are not noticed to wait.
 	nextPage = 2000
 	// paintPause is how long the rest of the list waits for the first screen.
-	paintPause = 3 * time.Second / framesPerSecond
+	paintPause = 3 * frameTime
 	// searchPause is how long somebody has to stop typing before the content
 	// is searched, previewPause how long they have to stay on a session.
 	searchPause  = 120 * time.Millisecond
@@ -26,13 +24,13 @@ const (
 	keptPreviews = 64
 )
 
-// model is everything the screen shows. The program calls it from one
-// goroutine; what runs beside it answers with a message.
-type model struct {
+// picker is everything the screen shows. It is changed by one message after the
+// other; what runs beside it answers with a message.
+type picker struct {
 	ctx   context.Context // of the whole run: a write is finished under it
 	reads context.Context // ends with the screen
 	src   Source
-	o     Options
+	o     PickOptions
 	calls gate // calls of the source that are under way
 
 	width, height int
@@ -47,7 +45,7 @@ type model struct {
 	list    *list
 	loading bool
 
-	input     line
+	input     field
 	search    int // counts the filters: answers to an earlier one are dropped
 	stopFind  context.CancelFunc
 	searching bool
@@ -58,19 +56,20 @@ type model struct {
 	looks    int    // counts the previews that were asked for
 	looked   string // the session of the newest of them
 	stopLook context.CancelFunc
-	previews map[string][]Line
+	previews map[string][]PreviewLine
 
-	name    line // the title being typed
-	subject Item // of the rename or the question
+	name    field // the title being typed
+	subject Item  // of the rename or the question
 	trashed []Item
 	writing int // writes under way
 
+	over   bool // nothing is shown any more
 	picked Item
 	ok     bool
 	err    error
 }
 
-func newModel(ctx, reads context.Context, src Source, o Options) *model {
+func newPicker(ctx, reads context.Context, src Source, o PickOptions) *picker {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -78,8 +77,8 @@ func newModel(ctx, reads context.Context, src Source, o Options) *model {
 		o.Heading = "Open"
 	}
 	nothing := func() {}
-	m := &model{ctx: ctx, reads: reads, src: src, o: o, scope: o.Scope, list: newList(), input: newLine(o.Filter),
-		stop: nothing, stopFind: nothing, stopLook: nothing, previews: map[string][]Line{}}
+	m := &picker{ctx: ctx, reads: reads, src: src, o: o, scope: o.Scope, list: newList(), input: newField(o.Filter),
+		stop: nothing, stopFind: nothing, stopLook: nothing, previews: map[string][]PreviewLine{}}
 	m.list.filter(o.Filter)
 	return m
 }
@@ -87,20 +86,20 @@ func newModel(ctx, reads context.Context, src Source, o Options) *model {
 type (
 	pageMsg struct {
 		load int
-		rows []row
+		rows []pickRow
 		next string
 		err  error
 	}
 	findMsg  struct{ search int } // the pause is over
 	foundMsg struct {
 		search int
-		rows   []row
+		rows   []pickRow
 		err    error
 	}
 	lookMsg    struct{ look int } // the pause is over
 	previewMsg struct {
 		id    string
-		lines []Line
+		lines []PreviewLine
 		err   error
 	}
 	writtenMsg struct {
@@ -109,6 +108,7 @@ type (
 		title string
 		err   error
 	}
+	sizeMsg struct{ columns, rows int }
 	lostMsg struct{} // there will be no more keys
 )
 
@@ -121,23 +121,22 @@ const (
 	restored deed = "restore"
 )
 
-func (m *model) Init() tea.Cmd {
-	return tea.Batch(m.open(m.scope), m.refilter())
+// begin asks for what is seen first.
+func (m *picker) begin() command {
+	return together(m.open(m.scope), m.refilter())
 }
 
-func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	return m, m.update(msg)
-}
-
-func (m *model) update(msg tea.Msg) tea.Cmd {
+func (m *picker) update(msg message) command {
 	switch msg := msg.(type) {
-	case tea.WindowSizeMsg:
-		m.width, m.height = msg.Width, msg.Height
+	case sizeMsg:
+		m.width, m.height = msg.columns, msg.rows
 		return m.goTo(m.cursor)
-	case tea.KeyPressMsg:
+	case key:
+		switch msg.name {
+		case "paste", "paste+cut":
+			return m.typed(msg.text)
+		}
 		return m.key(msg)
-	case tea.PasteMsg:
-		return m.typed(msg.Content)
 	case pageMsg:
 		return m.page(msg)
 	case findMsg:
@@ -151,20 +150,20 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 	case writtenMsg:
 		return m.written(msg)
 	case lostMsg:
-		m.err = fmt.Errorf("picker: the terminal is gone: %w", io.ErrUnexpectedEOF)
-		return tea.Quit
+		m.err = fmt.Errorf("terminal: it is gone: %w", io.ErrUnexpectedEOF)
+		return m.end()
 	}
 	return nil
 }
 
 // turn shows another scope.
-func (m *model) turn(s Scope) tea.Cmd {
+func (m *picker) turn(s Scope) command {
 	m.list = newList()
-	return tea.Batch(m.open(s), m.refilter())
+	return together(m.open(s), m.refilter())
 }
 
 // open begins to load a scope.
-func (m *model) open(s Scope) tea.Cmd {
+func (m *picker) open(s Scope) command {
 	m.stop()
 	m.scope, m.loading = s, true
 	m.load++
@@ -173,9 +172,9 @@ func (m *model) open(s Scope) tea.Cmd {
 }
 
 // askPage wants a page of the list.
-func (m *model) askPage(cursor string, n int) tea.Cmd {
+func (m *picker) askPage(cursor string, n int) command {
 	ctx, load, scope := m.pages, m.load, m.scope
-	return m.calls.through(func() tea.Msg {
+	return m.calls.through(func() message {
 		p, err := m.src.Sessions(ctx, scope, cursor, n)
 		return pageMsg{load: load, rows: newRows(p.Items), next: p.Next, err: err}
 	})
@@ -183,7 +182,7 @@ func (m *model) askPage(cursor string, n int) tea.Cmd {
 
 // page takes a page and asks for the one after it, until the list is whole:
 // only then does a filter see every title.
-func (m *model) page(msg pageMsg) tea.Cmd {
+func (m *picker) page(msg pageMsg) command {
 	if msg.load != m.load {
 		return nil
 	}
@@ -191,7 +190,7 @@ func (m *model) page(msg pageMsg) tea.Cmd {
 		m.loading = false
 		if msg.load == 1 && len(m.list.rows) == 0 {
 			m.err = msg.err
-			return tea.Quit
+			return m.end()
 		}
 		m.status = "The list is not whole: " + msg.err.Error()
 		return nil
@@ -203,13 +202,13 @@ func (m *model) page(msg pageMsg) tea.Cmd {
 	}
 	ask := m.askPage(msg.next, nextPage)
 	if first := len(m.list.rows) == len(msg.rows); first {
-		return tea.Batch(m.preview(), tea.Tick(paintPause, func(time.Time) tea.Msg { return ask() }))
+		return together(m.preview(), after(paintPause, ask))
 	}
-	return tea.Batch(m.preview(), ask)
+	return together(m.preview(), ask)
 }
 
 // refilter obeys a filter that changed: titles at once, content after a pause.
-func (m *model) refilter() tea.Cmd {
+func (m *picker) refilter() command {
 	text := m.input.String()
 	m.list.filter(text)
 	m.cursor, m.top = 0, 0
@@ -220,26 +219,26 @@ func (m *model) refilter() tea.Cmd {
 		return m.preview()
 	}
 	search := m.search
-	pause := tea.Tick(searchPause, func(time.Time) tea.Msg { return findMsg{search} })
-	return tea.Batch(m.preview(), pause)
+	pause := after(searchPause, func() message { return findMsg{search} })
+	return together(m.preview(), pause)
 }
 
 // find searches the content, if nothing was typed since.
-func (m *model) find(msg findMsg) tea.Cmd {
+func (m *picker) find(msg findMsg) command {
 	if msg.search != m.search {
 		return nil
 	}
 	ctx, stop := context.WithCancel(m.reads)
 	m.stopFind = stop
 	scope, text := m.scope, strings.TrimSpace(m.input.String())
-	return m.calls.through(func() tea.Msg {
+	return m.calls.through(func() message {
 		defer stop()
 		items, err := m.src.Search(ctx, scope, text)
 		return foundMsg{search: msg.search, rows: newRows(items), err: err}
 	})
 }
 
-func (m *model) found(msg foundMsg) tea.Cmd {
+func (m *picker) found(msg foundMsg) command {
 	if msg.search != m.search {
 		return nil
 	}
@@ -254,7 +253,7 @@ func (m *model) found(msg foundMsg) tea.Cmd {
 
 // preview asks for the end of the selected session, once somebody stays on it.
 // Pages that arrive meanwhile do not begin the stay anew.
-func (m *model) preview() tea.Cmd {
+func (m *picker) preview() command {
 	id := ""
 	if r := m.selected(); r != nil && m.layout().preview() {
 		id = r.ID
@@ -269,10 +268,10 @@ func (m *model) preview() tea.Cmd {
 		return nil
 	}
 	look := m.looks
-	return tea.Tick(previewPause, func(time.Time) tea.Msg { return lookMsg{look} })
+	return after(previewPause, func() message { return lookMsg{look} })
 }
 
-func (m *model) lookNow(msg lookMsg) tea.Cmd {
+func (m *picker) lookNow(msg lookMsg) command {
 	r := m.selected()
 	if msg.look != m.looks || r == nil {
 		return nil
@@ -280,7 +279,7 @@ func (m *model) lookNow(msg lookMsg) tea.Cmd {
 	ctx, stop := context.WithCancel(m.reads)
 	m.stopLook = stop
 	it := r.Item
-	return m.calls.through(func() tea.Msg {
+	return m.calls.through(func() message {
 		defer stop()
 		lines, err := m.src.Preview(ctx, it)
 		if ctx.Err() != nil && err != nil {
@@ -290,24 +289,24 @@ func (m *model) lookNow(msg lookMsg) tea.Cmd {
 	})
 }
 
-func (m *model) previewed(msg previewMsg) {
+func (m *picker) previewed(msg previewMsg) {
 	if len(m.previews) >= keptPreviews {
 		clear(m.previews)
 	}
 	if msg.err != nil {
-		msg.lines = []Line{{Text: "no preview: " + msg.err.Error()}}
+		msg.lines = []PreviewLine{{Text: "no preview: " + msg.err.Error()}}
 	}
 	m.previews[msg.id] = msg.lines
 }
 
 // write starts a change that was confirmed.
-func (m *model) write(do func() writtenMsg) tea.Cmd {
+func (m *picker) write(do func() writtenMsg) command {
 	m.writing++
-	return m.calls.through(func() tea.Msg { return do() })
+	return m.calls.through(func() message { return do() })
 }
 
-func (m *model) written(msg writtenMsg) tea.Cmd {
-	var cmd tea.Cmd
+func (m *picker) written(msg writtenMsg) command {
+	var cmd command
 	m.writing--
 	title := quote(msg.item.Title)
 	switch {
@@ -320,7 +319,7 @@ func (m *model) written(msg writtenMsg) tea.Cmd {
 			m.err = fmt.Errorf("%s session %s: %w", msg.did, msg.item.ID, msg.err)
 		}
 	case msg.did == renamed:
-		m.keep(func() { m.list.change(msg.item.ID, func(r *row) { r.Title = msg.title }) })
+		m.keep(func() { m.list.change(msg.item.ID, func(r *pickRow) { r.Title = msg.title }) })
 		m.status = "Renamed to " + quote(msg.title) + "."
 	case msg.did == trashed:
 		m.trashed = append(m.trashed, msg.item)
@@ -331,19 +330,19 @@ func (m *model) written(msg writtenMsg) tea.Cmd {
 		cmd = m.moved(msg.item.ID, !m.scope.Trash)
 	}
 	if m.leaving && m.writing == 0 {
-		return tea.Quit
+		return m.end()
 	}
-	return tea.Batch(cmd, m.preview())
+	return together(cmd, m.preview())
 }
 
 // moved takes a session off the list, or puts it there and goes to it. One
 // that was away when the list was loaded is in none of its pages: then the
 // list is loaded anew.
-func (m *model) moved(id string, here bool) tea.Cmd {
+func (m *picker) moved(id string, here bool) command {
 	if _, loaded := m.list.byID[id]; here && !loaded {
 		return m.turn(m.scope)
 	}
-	m.keep(func() { m.list.change(id, func(r *row) { r.gone = !here }) })
+	m.keep(func() { m.list.change(id, func(r *pickRow) { r.gone = !here }) })
 	if at, listed := m.list.where(id, m.cursor); listed {
 		m.cursor = at
 		m.see()
@@ -352,10 +351,10 @@ func (m *model) moved(id string, here bool) tea.Cmd {
 }
 
 // selected returns the row under the cursor, or nil when nothing is listed.
-func (m *model) selected() *row { return m.list.at(m.cursor) }
+func (m *picker) selected() *pickRow { return m.list.at(m.cursor) }
 
 // goTo moves the cursor, and the list so that the cursor is seen.
-func (m *model) goTo(i int) tea.Cmd {
+func (m *picker) goTo(i int) command {
 	m.cursor = i
 	m.see()
 	return m.preview()
@@ -363,7 +362,7 @@ func (m *model) goTo(i int) tea.Cmd {
 
 // keep lets the list change, and leaves the cursor on the session it is on. A
 // list that was scrolled leaves it at its height on the screen, too.
-func (m *model) keep(change func()) {
+func (m *picker) keep(change func()) {
 	r, height := m.selected(), m.cursor-m.top
 	change()
 	if r != nil {
@@ -378,7 +377,7 @@ func (m *model) keep(change func()) {
 }
 
 // see keeps the cursor in the list and the list on the screen.
-func (m *model) see() {
+func (m *picker) see() {
 	n, rows := m.list.len(), m.layout().rows
 	m.cursor = max(min(m.cursor, n-1), 0)
 	m.top = max(min(m.top, m.cursor, n-rows), m.cursor-rows+1, 0)

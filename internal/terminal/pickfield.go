@@ -1,4 +1,4 @@
-package picker
+package terminal
 
 import (
 	"slices"
@@ -10,26 +10,26 @@ import (
 // paste into the wrong window.
 const maxLine = 500
 
-// line is one line of text being typed, with a cursor in it.
-type line struct {
+// field is one line of text being typed, a filter or a title, with a cursor in it.
+type field struct {
 	text []rune
 	at   int
 }
 
-func newLine(s string) line {
-	var l line
+func newField(s string) field {
+	var l field
 	l.insert(s)
 	return l
 }
 
-func (l line) String() string { return string(l.text) }
+func (l field) String() string { return string(l.text) }
 
 // before returns the text in front of the cursor.
-func (l line) before() string { return string(l.text[:l.at]) }
+func (l field) before() string { return string(l.text[:l.at]) }
 
 // insert puts typed or pasted text at the cursor. Controls and newlines become
 // spaces, since neither a filter nor a title has a use for them.
-func (l *line) insert(s string) {
+func (l *field) insert(s string) {
 	s = strings.TrimRight(s, "\r\n")
 	added := make([]rune, 0, min(len(s), maxLine))
 	for _, r := range s {
@@ -46,7 +46,7 @@ func (l *line) insert(s string) {
 }
 
 // edit obeys the keys of a line, and reports whether it knew the key.
-func (l *line) edit(key string) bool {
+func (l *field) edit(key string) bool {
 	switch key {
 	case "left", "ctrl+b":
 		l.at = max(l.at-1, 0)
@@ -65,13 +65,13 @@ func (l *line) edit(key string) bool {
 }
 
 // cut removes what stands between a place and the cursor.
-func (l *line) cut(from int) {
+func (l *field) cut(from int) {
 	from = max(from, 0)
 	l.text = slices.Delete(l.text, from, l.at)
 	l.at = from
 }
 
-func (l line) wordStart() int {
+func (l field) wordStart() int {
 	at := l.at
 	for at > 0 && l.text[at-1] == ' ' {
 		at--

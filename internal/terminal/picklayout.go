@@ -1,4 +1,4 @@
-package picker
+package terminal
 
 const (
 	minWidth    = 24  // below which nothing can be read
@@ -21,7 +21,7 @@ type layout struct {
 
 func (l layout) preview() bool { return l.side || l.below }
 
-func (m *model) layout() layout {
+func (m *picker) layout() layout {
 	l := layout{head: 1, width: m.width}
 	if m.height >= ruleHeight {
 		l.head = 2
@@ -43,12 +43,12 @@ func (m *model) layout() layout {
 	return l
 }
 
-// columns are how wide the cells behind a title are; 0 leaves one out. The
+// cellWidths are how wide the cells behind a title are; 0 leaves one out. The
 // narrower the list, the fewer there are, and the title has at least half.
-type columns struct{ agent, project, messages, id, age int }
+type cellWidths struct{ agent, project, messages, id, age int }
 
-func (m *model) columns(width int) columns {
-	var c columns
+func (m *picker) columns(width int) cellWidths {
+	var c cellWidths
 	if width >= 30 {
 		c.age = 4
 	}
@@ -68,7 +68,7 @@ func (m *model) columns(width int) columns {
 }
 
 // total is what the cells take, each with a gap of two columns before it.
-func (c columns) total() int {
+func (c cellWidths) total() int {
 	sum := 0
 	for _, w := range [...]int{c.agent, c.project, c.messages, c.id, c.age} {
 		if w > 0 {

@@ -1,13 +1,15 @@
-package picker
+package terminal
 
 import (
 	"slices"
 	"strings"
+
+	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
 // look draws the preview: what is known of the session, and below it the end
 // of its conversation. It returns as many lines as the preview is high.
-func (m *model) look(l layout) []string {
+func (m *picker) look(l layout) []string {
 	lines := make([]string, 0, l.lookRows)
 	if r := m.selected(); r != nil {
 		lines = m.facts(r, l)
@@ -24,12 +26,12 @@ func (m *model) look(l layout) []string {
 }
 
 // facts are a few lines about a session, at most half of the preview.
-func (m *model) facts(r *row, l layout) []string {
+func (m *picker) facts(r *pickRow, l layout) []string {
 	title := r.Title
 	if title == "" {
 		title = "untitled"
 	}
-	cut := func(s string) string { return m.o.Text.Truncate(m.clean(s), l.lookWidth) }
+	cut := func(s string) string { return m.o.Text.truncate(m.clean(s), l.lookWidth) }
 	lines := []string{m.as(bold, cut(title))}
 	about := []string{shortID(r.ID)}
 	for _, word := range [...]string{r.Agent, r.Model, r.Project} {
@@ -58,7 +60,7 @@ func (m *model) facts(r *row, l layout) []string {
 
 // tail wraps lines and returns the last n of what comes out. It works from the
 // end, so that a long preview costs no more than what is seen of it.
-func (m *model) tail(said []Line, width, n int) []string {
+func (m *picker) tail(said []PreviewLine, width, n int) []string {
 	var lines []string
 	for i := len(said) - 1; i >= 0 && len(lines) < n; i-- {
 		parts := m.wrap(said[i].Text, width)
@@ -79,13 +81,13 @@ func (m *model) tail(said []Line, width, n int) []string {
 
 // wrap cleans a text and breaks it into lines of at most width columns, at
 // spaces where there are some. Newlines in it break it, too.
-func (m *model) wrap(text string, width int) []string {
+func (m *picker) wrap(said string, width int) []string {
 	var lines []string
-	text = strings.ReplaceAll(clip(text), "\t", "    ")
-	for part := range strings.SplitSeq(text, "\n") {
+	said = strings.ReplaceAll(text.Clip(said, maxText), "\t", "    ")
+	for part := range strings.SplitSeq(said, "\n") {
 		part = m.clean(strings.TrimSuffix(part, "\r"))
 		for {
-			head := m.o.Text.Truncate(part, width)
+			head := m.o.Text.truncate(part, width)
 			if head == part || width < 2 {
 				lines = append(lines, head)
 				break

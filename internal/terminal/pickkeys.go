@@ -1,9 +1,7 @@
-package picker
+package terminal
 
 import (
 	"slices"
-
-	tea "charm.land/bubbletea/v2"
 )
 
 // mode is what the keys mean at the moment.
@@ -16,8 +14,8 @@ const (
 	helping       // any key goes back
 )
 
-// keys are all keys, as the help shows them.
-var keys = []struct{ key, does string }{
+// pickKeys are all keys, as the help shows them.
+var pickKeys = []struct{ key, does string }{
 	{"type", "filter by title, agent, project, tag and content"},
 	{"↑ ↓  ^P ^N", "move; PgUp PgDn Home End too"},
 	{"Enter", "pick the session"},
@@ -33,9 +31,8 @@ var keys = []struct{ key, does string }{
 	{"?", "this help, while nothing is typed"},
 }
 
-func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
-	name := k.Keystroke()
-	if name == "ctrl+c" {
+func (m *picker) key(k key) command {
+	if k.name == "ctrl+c" {
 		return m.leave()
 	}
 	if m.leaving {
@@ -47,31 +44,31 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 		m.mode = browsing
 		return nil
 	case asking:
-		return m.answer(k.Text)
+		return m.answer(k.text)
 	case renaming:
-		return m.title(name, k.Text)
+		return m.title(k.name, k.text)
 	}
-	if cmd, known := m.move(name); known {
+	if cmd, known := m.move(k.name); known {
 		return cmd
 	}
-	if cmd, known := m.act(name); known {
+	if cmd, known := m.act(k.name); known {
 		return cmd
 	}
-	if was := m.input.String(); m.input.edit(name) {
+	if was := m.input.String(); m.input.edit(k.name) {
 		if m.input.String() == was {
 			return nil
 		}
 		return m.refilter()
 	}
-	if k.Text == "?" && len(m.input.text) == 0 {
+	if k.text == "?" && len(m.input.text) == 0 {
 		m.mode = helping
 		return nil
 	}
-	return m.typed(k.Text)
+	return m.typed(k.text)
 }
 
 // typed takes text of the keyboard or of the clipboard.
-func (m *model) typed(text string) tea.Cmd {
+func (m *picker) typed(text string) command {
 	switch {
 	case text == "" || m.leaving:
 		return nil
@@ -86,7 +83,7 @@ func (m *model) typed(text string) tea.Cmd {
 }
 
 // move obeys the keys that go through the list.
-func (m *model) move(name string) (cmd tea.Cmd, known bool) {
+func (m *picker) move(name string) (cmd command, known bool) {
 	page := max(m.layout().rows-1, 1)
 	switch name {
 	case "up", "ctrl+p":
@@ -106,13 +103,13 @@ func (m *model) move(name string) (cmd tea.Cmd, known bool) {
 }
 
 // act obeys the keys that do something.
-func (m *model) act(name string) (cmd tea.Cmd, known bool) {
+func (m *picker) act(name string) (cmd command, known bool) {
 	switch name {
 	case "enter":
 		return m.pick(), true
 	case "esc":
 		if len(m.input.text) > 0 {
-			m.input = line{}
+			m.input = field{}
 			return m.refilter(), true
 		}
 		return m.leave(), true
@@ -130,7 +127,7 @@ func (m *model) act(name string) (cmd tea.Cmd, known bool) {
 	case "ctrl+r":
 		if r := m.selected(); r != nil {
 			m.mode, m.subject = renaming, r.Item
-			m.name = newLine(r.Title)
+			m.name = newField(r.Title)
 		}
 	case "ctrl+d", "delete":
 		m.ask()
@@ -142,7 +139,7 @@ func (m *model) act(name string) (cmd tea.Cmd, known bool) {
 	return nil, true
 }
 
-func (m *model) turnProject() tea.Cmd {
+func (m *picker) turnProject() command {
 	s := m.scope
 	switch {
 	case s.Project != "":
@@ -156,7 +153,7 @@ func (m *model) turnProject() tea.Cmd {
 	return m.turn(s)
 }
 
-func (m *model) turnAgent() tea.Cmd {
+func (m *picker) turnAgent() command {
 	s := m.scope
 	r := m.selected()
 	switch {
@@ -172,7 +169,7 @@ func (m *model) turnAgent() tea.Cmd {
 }
 
 // ask wants a yes before a session is moved to the trash.
-func (m *model) ask() {
+func (m *picker) ask() {
 	r := m.selected()
 	switch {
 	case r == nil:
@@ -183,7 +180,7 @@ func (m *model) ask() {
 	}
 }
 
-func (m *model) answer(text string) tea.Cmd {
+func (m *picker) answer(text string) command {
 	m.mode = browsing
 	if text != "y" && text != "Y" {
 		m.status = "Left where it is."
@@ -196,7 +193,7 @@ func (m *model) answer(text string) tea.Cmd {
 }
 
 // undo restores what was trashed last, or in the trash the selected session.
-func (m *model) undo() tea.Cmd {
+func (m *picker) undo() command {
 	var it Item
 	switch r := m.selected(); {
 	case m.scope.Trash && r != nil:
@@ -215,7 +212,7 @@ func (m *model) undo() tea.Cmd {
 }
 
 // title obeys the keys while a session is being renamed.
-func (m *model) title(name, text string) tea.Cmd {
+func (m *picker) title(name, text string) command {
 	switch {
 	case name == "esc":
 		m.mode = browsing
@@ -232,7 +229,7 @@ func (m *model) title(name, text string) tea.Cmd {
 	return nil
 }
 
-func (m *model) rename() tea.Cmd {
+func (m *picker) rename() command {
 	m.mode = browsing
 	it, to := m.subject, m.name.String()
 	switch to {
@@ -247,7 +244,7 @@ func (m *model) rename() tea.Cmd {
 	})
 }
 
-func (m *model) pick() tea.Cmd {
+func (m *picker) pick() command {
 	r := m.selected()
 	if r == nil {
 		return nil
@@ -258,11 +255,17 @@ func (m *model) pick() tea.Cmd {
 
 // leave ends the picker, once what was confirmed is kept. Asked a second time
 // it does not wait any longer.
-func (m *model) leave() tea.Cmd {
+func (m *picker) leave() command {
 	if m.writing > 0 && !m.leaving {
 		m.leaving = true
 		m.status = "Finishing; ^C leaves at once."
 		return nil
 	}
-	return tea.Quit
+	return m.end()
+}
+
+// end ends the picker at once.
+func (m *picker) end() command {
+	m.over = true
+	return nil
 }

@@ -1,4 +1,4 @@
-package picker
+package terminal
 
 import (
 	"fmt"
@@ -84,7 +84,7 @@ func TestAForkStandsBelowItsSourceUnlessItIsNewer(t *testing.T) {
 	if diff := cmp.Diff(want, shown(l)); diff != "" {
 		t.Errorf("grouped (-want +got):\n%s", diff)
 	}
-	l.change("root", func(r *row) { r.gone = true })
+	l.change("root", func(r *pickRow) { r.gone = true })
 	want = []string{"newest", "old", ".older", "x", "self", "y", "lost"}
 	if diff := cmp.Diff(want, shown(l)); diff != "" {
 		t.Errorf("with the source in the trash (-want +got):\n%s", diff)
@@ -129,7 +129,7 @@ func TestNarrowingShowsWhatFilteringAnewShows(t *testing.T) {
 			case "trash":
 				if len(all) > 0 {
 					i := rapid.IntRange(0, len(all)-1).Draw(t, "which")
-					l.change(all[i].ID, func(r *row) { r.gone = true })
+					l.change(all[i].ID, func(r *pickRow) { r.gone = true })
 					all[i].State = "trash"
 				}
 			}

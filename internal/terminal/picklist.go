@@ -1,14 +1,16 @@
-package picker
+package terminal
 
 import (
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
-// row is an item with what the filter compares, made once when it is loaded.
-type row struct {
+// pickRow is an item with what the filter compares, made once when it is loaded.
+type pickRow struct {
 	Item
 	key  string // the folded title, agent, project, short id and tags
 	gone bool   // moved to or out of the trash while it was listed
@@ -20,8 +22,8 @@ const goneKey = "\n"
 
 // newRows folds the items of a page. The keys of a page lie behind each other
 // in one piece of memory, so that a filter over all of them reads straight on.
-func newRows(items []Item) []row {
-	rows := make([]row, len(items))
+func newRows(items []Item) []pickRow {
+	rows := make([]pickRow, len(items))
 	ends := make([]int, len(items))
 	var b strings.Builder
 	for i, it := range items {
@@ -37,7 +39,7 @@ func newRows(items []Item) []row {
 	return rows
 }
 
-func (r *row) refold() {
+func (r *pickRow) refold() {
 	if r.gone {
 		r.key = goneKey
 		return
@@ -51,7 +53,7 @@ func (r *row) refold() {
 // newline parts the fields: no filter holds one, so nothing matches across two
 // fields.
 func writeKey(b *strings.Builder, it Item) {
-	writeFolded(b, clip(it.Title))
+	writeFolded(b, text.Clip(it.Title, maxText))
 	for _, field := range [...]string{it.Agent, lastName(it.Project), shortID(it.ID)} {
 		b.WriteByte('\n')
 		writeFolded(b, field)
@@ -96,7 +98,7 @@ const none = -1
 // list is what was loaded of one scope, and which of it the filter lets
 // through. It is not safe for concurrent use.
 type list struct {
-	rows  []*row
+	rows  []*pickRow
 	keys  []string // of the rows, apart from them: a filter reads nothing else
 	byID  map[string]int32
 	above []int32   // for each row the source that it stands below, or none
@@ -104,9 +106,9 @@ type list struct {
 
 	order []int32 // all rows as they stand when nothing is filtered
 	terms []string
-	hits  []int32 // what is shown: order, or the rows that match all terms
-	found []row   // what the content search returned
-	below []*row  // what of it is shown: those that are no hits already
+	hits  []int32    // what is shown: order, or the rows that match all terms
+	found []pickRow  // what the content search returned
+	below []*pickRow // what of it is shown: those that are no hits already
 }
 
 func newList() *list {
@@ -115,7 +117,7 @@ func newList() *list {
 
 // add takes the next page. Sessions that came to be listed twice, because they
 // were written to between two pages, stay where they were first.
-func (l *list) add(page []row) {
+func (l *list) add(page []pickRow) {
 	first := len(l.rows)
 	grouped := false
 	for i := range page {
@@ -229,7 +231,7 @@ func (l *list) matches(key string) bool {
 }
 
 // find takes what the content search returned.
-func (l *list) find(found []row) {
+func (l *list) find(found []pickRow) {
 	l.found = found
 	l.mergeFound()
 }
@@ -252,7 +254,7 @@ func (l *list) mergeFound() {
 func (l *list) len() int { return len(l.hits) + len(l.below) }
 
 // at returns what is shown in one place, or nil beyond the end.
-func (l *list) at(i int) *row {
+func (l *list) at(i int) *pickRow {
 	switch {
 	case i < 0 || i >= l.len():
 		return nil
@@ -292,7 +294,7 @@ func (l *list) where(id string, was int) (int, bool) {
 }
 
 // change lets f change all that is known of one session, and shows the rest.
-func (l *list) change(id string, f func(*row)) {
+func (l *list) change(id string, f func(*pickRow)) {
 	if at, ok := l.byID[id]; ok {
 		f(l.rows[at])
 		l.rows[at].refold()
