@@ -21,7 +21,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -62,7 +64,7 @@ type serving struct {
 	local           *auth.LocalAuth  // with --auth local
 	signIn          *auth.OIDCSignIn // with --oidc-client-id
 	oidc            *auth.OIDCAuth   // with --auth oidc
-	fleet           *fleet.File      // with --fleet
+	fleet           *file.File       // with --fleet
 }
 
 func serveCommand(a *app) *cobra.Command {
@@ -213,7 +215,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 			if who := request.CallerOf(ctx); !who.Operator || who.Token != "" {
 				return nil, tidemark.ErrDenied
 			}
-			return v.conversation(ctx, s, c)
+			return v.conversation(ctx, s, c, nil)
 		}
 	}
 	if v.signIn != nil {
@@ -268,8 +270,8 @@ func (v *serving) hooks(ctx context.Context, t *team, by func() *server.Server) 
 		}
 		return func(error) {}, nil // there is no audit log
 	})
-	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, File: v.fleet, Secret: os.Getenv,
-		Tell: func(agent, text string) { v.say("%s", withWorker(agent, text)) }})
+	d := daemon.New(daemon.Options{Store: s, File: v.fleet, Secret: os.Getenv,
+		Tell: func(name, text string) { v.say("%s", agent.WithWorker(name, text)) }})
 	return d.Handler(os.Getenv), nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
@@ -101,7 +102,7 @@ func (c *speaker) until(kind string) (api.SocketReply, string) {
 		}
 		said.Write(b)
 		said.WriteByte('\n')
-		var e servedEvent
+		var e agent.RemoteEvent
 		if m.Type == api.SocketEvent && json.Unmarshal(m.Data, &e) == nil && e.Type == "question" {
 			c.say(api.SocketRequest{Type: api.SocketAnswer, Call: e.Call, Allow: true})
 		}
@@ -134,7 +135,7 @@ func serveChat(t *testing.T, b tidemark.Backend, m *overheard) (*store.Store, *s
 	s, err := server.New(server.Options{Auth: anybody{}, Holder: a.holderNamed("test"),
 		Open: func(context.Context, tidemark.Principal) (*store.Store, error) { return st, nil },
 		Chat: func(ctx context.Context, s *store.Store, o routes.ChatOptions) (routes.Conversation, error) {
-			return a.converseWith(ctx, s, o, provider{name: "demo", model: "demo", client: m})
+			return a.conversation(ctx, s, o, &agent.Model{Provider: "demo", Name: "demo", Client: m})
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +167,7 @@ func backends(t *testing.T) map[string]tidemark.Backend {
 }
 
 func TestNothingOfOneServedSessionReachesTheNext(t *testing.T) {
-	t.Setenv(sandboxVariable, sandboxOff) // in a sandbox a shell does not know its number out here
+	t.Setenv(sandboxVariable, agent.SandboxOff) // in a sandbox a shell does not know its number out here
 	for name, b := range backends(t) {
 		t.Run(name, func(t *testing.T) {
 			m := &overheard{Client: demo.New(demo.Options{Delay: -1})}
