@@ -45,7 +45,6 @@ var neighbours = []struct{ from, to, reason string }{
 	{"model/...", "model", "a provider fulfils the contract of model"},
 	{"backend/remote", "api", "client and server share the wire types"},
 	{"backend/backendtest", "backend/memory", "memory is the model that the suite compares with"},
-	{"server", "the server serves the pages"},
 	{"fleet/daemon", "runner", "a job runs its agent"},
 	{"fleet/file", "fleet", "the file is written in the words of the fleet"},
 	{"fleet/due", "fleet", "a schedule is due by the words of the fleet"},
