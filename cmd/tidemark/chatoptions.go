@@ -8,6 +8,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/compact"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // surroundings are where a conversation takes place, and whose it is.
@@ -28,7 +29,7 @@ func (a *app) chatOptions(in surroundings) chat.Options {
 	set := a.config.Chat
 	return chat.Options{
 		Store: in.store, Holder: in.holder, Model: in.provider.client, Name: in.provider.model, Provider: in.provider.name, Remote: in.provider.remote,
-		Thinking: set.Thinking, Workers: set.Workers, Title: titleOf, System: defaultSystem, Root: in.root,
+		Thinking: set.Thinking, Workers: set.Workers, Title: transfer.TitleOf, System: defaultSystem, Root: in.root,
 		Limits: store.Limits{ToolRounds: set.ToolRounds, OutputBytes: set.OutputBytes, ToolsInContext: set.ToolsInContext},
 		Compact: compact.Options{Strategy: set.Compaction, MaxMessages: set.MaxMessages, MaxBytes: set.MaxBytes, MaxTokens: set.MaxTokens,
 			Keep: set.Keep, Budgets: compact.Budgets{Tool: set.ToolBudget, User: set.UserBudget, Assistant: set.AnswerBudget}},
