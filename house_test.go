@@ -55,9 +55,9 @@ var neighbours = []struct{ from, to, reason string }{
 	{"runner", "chat", "the built-in agent is a chat"},
 	{"agent/...", "chat", "a conversation is a chat with all that it needs"},
 	{"agent/...", "agent", "what people type in a conversation is over how it is assembled"},
-	{"internal/project", "internal/durable", "a work tree belongs to this user"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
+	{"internal/project", "internal/durable", "a work tree belongs to this user"},
 	{"internal/durable/...", "internal/durable", "its fake disk fulfils its contract"},
 }
 
