@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -187,7 +188,7 @@ func (x *Export) document(ctx context.Context) (render.Document, error) {
 			n.Text = x.s.MaskText(n.Text)
 		}
 		if len(nodes) > 1 { // else there is nothing to choose from
-			d.Tree = append(d.Tree, drawn(n))
+			d.Tree = append(d.Tree, slash.Node(n))
 		}
 	}
 	if err == nil && x.Worker == "" {
@@ -311,10 +312,4 @@ func encode(v any) ([]byte, error) {
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(v)
 	return bytes.TrimRight(buf.Bytes(), "\n"), err
-}
-
-// drawn is a node as it is drawn in a document.
-func drawn(n store.Node) render.Node {
-	return render.Node{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: n.Label, Current: n.Current, Seq: n.Last,
-		At: n.At, Text: n.Text}
 }

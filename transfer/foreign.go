@@ -385,13 +385,7 @@ func promptOf(e tidemark.Entry) string {
 	if e.Role != tidemark.User || e.Context() {
 		return ""
 	}
-	return TitleOf(e.Said())
-}
-
-// TitleOf makes a title of what was asked, which may follow what a tool said.
-func TitleOf(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return render.Truncate(render.CleanLine(line), maxPrompt)
+	return render.FirstLine(e.Said(), maxPrompt)
 }
 
 // fork makes a session that shares the past of one that was imported before.
