@@ -23,12 +23,12 @@ const module = "github.com/tidemark-sessions/tidemark"
 var floors = map[string][]string{
 	"ground": {
 		".", "internal/records", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml", "internal/text",
-		"internal/hint",
+		"internal/hint", "internal/project",
 	},
 	"craft": {
 		"store", "fleet", "fleet/file", "fleet/due", "internal/tenant",
 		"backend/...", "seal", "redact", "search", "archive", "compact", "convert/...", "render", "model/...", "tool", "api",
-		"internal/grant", "internal/terminal", "internal/picker", "web",
+		"internal/grant", "internal/terminal", "web",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet/daemon", "dispatch"},
 	"doors": {"open", "transfer", "server/...", "mcp", "acp"},
@@ -41,6 +41,7 @@ var floors = map[string][]string{
 // neighbours are the rooms of one floor that may know each other.
 var neighbours = []struct{ from, to, reason string }{
 	{"convert/...", "convert", "a foreign format fulfils the contract of convert"},
+	{"convert/...", "convert/wire", "tools that took over the shape of a model's interface share its decoder"},
 	{"model/...", "model", "a provider fulfils the contract of model"},
 	{"backend/remote", "api", "client and server share the wire types"},
 	{"backend/backendtest", "backend/memory", "memory is the model that the suite compares with"},
@@ -60,6 +61,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"agent/...", "agent", "what people type in a conversation is over how it is assembled"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
+	{"internal/project", "internal/durable", "a work tree belongs to this user"},
 	{"internal/durable/...", "internal/durable", "its fake disk fulfils its contract"},
 }
 
@@ -82,8 +84,6 @@ var tenants = map[string]string{
 	"filippo.io/age":                       "seal",
 	"github.com/klauspost/":                "archive",
 	"github.com/yuin/goldmark":             "render",
-	"charm.land/":                          "internal/picker",
-	"github.com/charmbracelet/":            "internal/picker",
 	"github.com/chromedp/":                 "tests",
 	"github.com/creack/pty":                "tests",
 	"github.com/hinshun/vt10x":             "tests",

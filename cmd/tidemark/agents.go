@@ -41,7 +41,7 @@ func agentsCommand(a *app) *cobra.Command {
 					if g.Node != "" && g.Node != a.host() {
 						current += " on " + g.Node
 					}
-					t.row(g.Name, g.Status, current, orDash(g.LastJob), orDash(g.NextSchedule), due(g.NextTriggerAt), orDash(g.FailedJob), firstLine(g.ErrorMessage))
+					t.row(g.Name, g.Status, current, orDash(g.LastJob), orDash(g.NextSchedule), due(g.NextTriggerAt), orDash(g.FailedJob), render.Phrase(g.ErrorMessage))
 				}
 				return t.print(w)
 			})
@@ -210,7 +210,7 @@ func schedulesCommand(a *app) *cobra.Command {
 					if d.Proposed {
 						status = "proposed"
 					}
-					t.row(d.Agent+"/"+d.Name, status, scheduleText(d.Schedule), due(d.NextRunAt), due(d.LastRunAt), skipped, firstLine(d.LastError))
+					t.row(d.Agent+"/"+d.Name, status, scheduleText(d.Schedule), due(d.NextRunAt), due(d.LastRunAt), skipped, render.Phrase(d.LastError))
 				}
 				return t.print(w)
 			})

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
@@ -16,7 +17,7 @@ import (
 // runner add to it. The fleet's file is not among what it may change, although
 // it may lie in the agent's folder: it says what holds the agent.
 func (f *fleetRoom) policyOf(a file.Agent) (sandbox.Policy, error) {
-	p, err := f.policy(a.Dir)
+	p, err := f.setup(f.config).Policy(a.Dir)
 	if err != nil {
 		return p, err
 	}
@@ -34,15 +35,16 @@ func (f *fleetRoom) policyOf(a file.Agent) (sandbox.Policy, error) {
 }
 
 // fenceFor is what holds the tools of the built-in agent: what its file says.
-func (f *fleetRoom) fenceFor(a file.Agent, t runner.Task) fence {
+func (f *fleetRoom) fenceFor(a file.Agent, t runner.Task) agent.Fence {
+	setup := f.setup(f.config)
 	switch {
 	case a.Sandbox.Off:
-		p, _ := f.policy(t.Dir) // what it hides is hidden as far as it is known
-		return unheld(p, "")
+		p, _ := setup.Policy(t.Dir) // what it hides is hidden as far as it is known
+		return agent.Unheld(p, "")
 	case t.Sandbox != nil:
-		return f.heldBy(*t.Sandbox, nil, nil)
+		return setup.HeldBy(*t.Sandbox)
 	}
-	return f.fenceOf(t.Dir, sandboxOn, nil)
+	return setup.FenceFor(agent.Options{Project: t.Dir, SandboxMode: agent.SandboxOn})
 }
 
 // environ is the environment of an agent's program: what programs need, and what

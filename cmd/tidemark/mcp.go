@@ -17,8 +17,10 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -82,7 +84,7 @@ func (m *mcpServing) run(cmd *cobra.Command) error {
 		if err != nil {
 			return tidemark.Invalidf("--project %s: %w", m.folder, err)
 		}
-		folder = workTree(abs)
+		folder = project.WorkTree(abs, homeDir())
 	}
 	ctx := cmd.Context()
 	switch _, err := m.openOnce(ctx); {
@@ -134,7 +136,7 @@ func (m *mcpServing) overHTTP(cmd *cobra.Command, folder string) error {
 	}
 	s, err := server.New(server.Options{
 		Open:   func(ctx context.Context, _ tidemark.Principal) (*store.Store, error) { return m.openOnce(ctx) },
-		Auth:   server.Any(server.Local(token, tidemark.TenantOf(store.DefaultTenant, ""))),
+		Auth:   auth.Any(auth.Local(token, tidemark.TenantOf(store.DefaultTenant, ""))),
 		Holder: m.holder(cmd), Hosts: append([]string{}, m.hosts...), Log: m.logger(), Version: version,
 		MCP: func(c server.MCP) http.Handler {
 			c.Write = c.Write && m.write

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,11 +21,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/mcp"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -57,10 +60,10 @@ type serving struct {
 	migrate         bool
 	requireDatabase bool
 	fleetFile       string
-	local           *server.LocalAuth  // with --auth local
-	signIn          *server.OIDCSignIn // with --oidc-client-id
-	oidc            *server.OIDCAuth   // with --auth oidc
-	fleet           *file.File        // with --fleet
+	local           *auth.LocalAuth  // with --auth local
+	signIn          *auth.OIDCSignIn // with --oidc-client-id
+	oidc            *auth.OIDCAuth   // with --auth oidc
+	fleet           *file.File       // with --fleet
 }
 
 func serveCommand(a *app) *cobra.Command {
@@ -208,10 +211,10 @@ func (v *serving) run(cmd *cobra.Command) error {
 		// A conversation has tools that run on this machine as this user: that
 		// is for who has the machine, not for everybody with a token.
 		o.Chat = func(ctx context.Context, s *store.Store, c server.ChatOptions) (server.Conversation, error) {
-			if who := server.CallerOf(ctx); !who.Operator || who.Token != "" {
+			if who := request.CallerOf(ctx); !who.Operator || who.Token != "" {
 				return nil, tidemark.ErrDenied
 			}
-			return v.conversation(ctx, s, c)
+			return v.conversation(ctx, s, c, nil)
 		}
 	}
 	if v.signIn != nil {
@@ -267,7 +270,7 @@ func (v *serving) hooks(ctx context.Context, t *team, by func() *server.Server) 
 		return func(error) {}, nil // there is no audit log
 	})
 	d := daemon.New(daemon.Options{Store: s, File: v.fleet, Secret: os.Getenv,
-		Tell: func(agent, text string) { v.say("%s", withWorker(agent, text)) }})
+		Tell: func(name, text string) { v.say("%s", agent.WithWorker(name, text)) }})
 	return d.Handler(os.Getenv), nil
 }
 
@@ -322,44 +325,17 @@ func (v *serving) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(v.err, nil))
 }
 
-// tokenName is the file with the token of the local user.
-const tokenName = "server.token"
-
-// tokenPath is where the token of the local user is for clients, who do not
-// know which store their server answers from.
-func tokenPath(named string) (string, error) {
-	if named != "" {
-		return named, nil
-	}
-	dir, err := dataDir()
-	return filepath.Join(dir, tokenName), err
-}
-
 // besideStore is where the token of a server lies: beside its store or, where
 // that is no place on this machine, where clients look.
 func (a *app) besideStore(named string) (string, error) {
 	place, _, err := a.location()
 	if scheme, path, _ := strings.Cut(place, ":"); err == nil && named == "" && (scheme == "sqlite" || scheme == "files") {
-		return filepath.Join(filepath.Dir(path), tokenName), nil
+		return filepath.Join(filepath.Dir(path), open.TokenName), nil
 	}
 	if err != nil {
 		return "", err
 	}
-	return tokenPath(named)
-}
-
-// readToken reads a token from a file, "" when there is none.
-func readToken(path string) (string, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", tidemark.Invalidf("%w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 8<<10))
-	return strings.TrimSpace(string(b)), err
+	return open.TokenPath(os.Environ(), named)
 }
 
 // serverToken returns the token of the local user, and where it is. One user
@@ -369,12 +345,12 @@ func (v *serving) serverToken() (token, path string, err error) {
 	if path, err = v.besideStore(v.tokenFile); err != nil {
 		return "", "", err
 	}
-	clients, err := tokenPath(v.tokenFile)
+	clients, err := open.TokenPath(os.Environ(), v.tokenFile)
 	if err != nil {
 		return "", "", err
 	}
 	for _, p := range []string{path, clients} {
-		if token, err = readToken(p); token != "" || err != nil {
+		if token, err = open.ReadToken(p); token != "" || err != nil {
 			break
 		}
 	}
@@ -401,7 +377,7 @@ func newLocalToken() string {
 // keepToken returns the token in a file, after it put the given one there if
 // there was none.
 func keepToken(path, token string) (string, error) {
-	if is, err := readToken(path); is != "" || err != nil {
+	if is, err := open.ReadToken(path); is != "" || err != nil {
 		return is, err
 	}
 	if err := durable.MakeDir(filepath.Dir(path)); err != nil {

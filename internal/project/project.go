@@ -1,0 +1,191 @@
+// Package project says which project a folder belongs to, and what a project
+// is known by wherever it lies. It reads folders and asks git; it changes
+// nothing, and it lets no repository start a program.
+//
+//	folder = project.At(folder, home)
+package project
+
+import (
+	"context"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+// At is the project that a folder is in: the root of the work tree, or else the
+// folder itself. It is named by the one path that it has whatever links lead to
+// it, as every tool records it whose sessions are imported. A folder that is not
+// on this machine keeps its name as it is written. Home is the home folder of the
+// user, "" where it is not known.
+func At(folder, home string) string {
+	if folder == "" || !Exists(folder) {
+		return folder
+	}
+	if path, err := filepath.Abs(folder); err == nil {
+		folder = path
+	}
+	if path, err := filepath.EvalSymlinks(folder); err == nil {
+		folder = path
+	}
+	return WorkTree(folder, home)
+}
+
+// WorkTree is the root of the work tree that a folder is in, or the folder
+// itself. A .git that somebody else put above it, or that is none, makes no work
+// tree; and a home folder, / or one that everybody may write to is too wide to
+// be one, whatever lies in it.
+func WorkTree(folder, home string) string {
+	for dir := folder; ; dir = filepath.Dir(dir) {
+		if Allowed(dir, home) && hasGit(dir) {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return folder
+		}
+	}
+}
+
+// Allowed reports whether a folder may be a project at all: not /, not the home
+// folder, and not one that everybody may write to.
+func Allowed(dir, home string) bool {
+	if dir == filepath.Dir(dir) {
+		return false
+	}
+	if home != "" {
+		if real, err := filepath.EvalSymlinks(home); err == nil {
+			home = real
+		}
+		if dir == home {
+			return false
+		}
+	}
+	info, err := os.Stat(dir)
+	return err == nil && info.Mode()&os.ModeSticky == 0
+}
+
+// gitHead is what a HEAD of git says: a branch, or a commit.
+var gitHead = regexp.MustCompile(`^(ref: refs/\S+|[0-9a-f]{40}|[0-9a-f]{64})\s*$`)
+
+// hasGit reports whether a folder is the root of a work tree of this user.
+func hasGit(dir string) bool {
+	git := filepath.Join(dir, ".git")
+	info, err := os.Lstat(git)
+	if err != nil || !durable.OwnedByUs(info) {
+		return false
+	}
+	if info.Mode().IsRegular() { // a linked work tree, or a submodule
+		to, ok := strings.CutPrefix(readShort(git), "gitdir: ")
+		if !ok {
+			return false
+		}
+		if git = strings.TrimSpace(to); !filepath.IsAbs(git) {
+			git = filepath.Join(dir, git)
+		}
+		if info, err = os.Stat(git); err != nil || !durable.OwnedByUs(info) {
+			return false
+		}
+	}
+	head := filepath.Join(git, "HEAD")
+	info, err = os.Lstat(head)
+	if err == nil && info.Mode()&os.ModeSymlink != 0 { // as old versions of git made it
+		to, err := os.Readlink(head)
+		return err == nil && strings.HasPrefix(to, "refs/")
+	}
+	return err == nil && info.Mode().IsRegular() && gitHead.MatchString(readShort(head))
+}
+
+// readShort is the beginning of a small file, "" when it cannot be read.
+func readShort(name string) string {
+	f, err := os.Open(name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(io.LimitReader(f, 4<<10))
+	return string(b)
+}
+
+// gitTimeout bounds how long git may look for the beginning of a history. A
+// project whose history is so long that this does not suffice most likely has an
+// address.
+const gitTimeout = 300 * time.Millisecond
+
+// Marks are what a project is known by wherever it lies: the address that it is
+// fetched from, and the first commit of its history. A folder that is no work
+// tree, or a machine without git, has none. Environ is what git is given of the
+// environment, less what would lead it elsewhere.
+func Marks(ctx context.Context, folder string, environ []string) []string {
+	if !hasGit(folder) {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, gitTimeout)
+	defer stop()
+	git := func(args ...string) string {
+		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", folder, "-c", "core.fsmonitor=false"}, args...)...)
+		cmd.Env = gitEnviron(environ)
+		cmd.WaitDelay = gitTimeout // what git started may keep its output open
+		out, err := cmd.Output()
+		if err != nil {
+			return ""
+		}
+		first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		return first
+	}
+	var marks []string
+	if remote := RemoteMark(git("config", "--get", "remote.origin.url")); remote != "" {
+		marks = append(marks, remote)
+	}
+	// The first parents lead to one root, whatever else was merged in, and that
+	// is a short way through a large history.
+	if root := git("rev-list", "--max-parents=0", "--first-parent", "HEAD"); root != "" {
+		marks = append(marks, "root:"+root)
+	}
+	return marks
+}
+
+// gitEnviron is what git gets to know: nothing that leads it to another
+// repository than the one that is asked about, and nothing that lets the
+// configuration of that repository start a program. A repository that claims to
+// be a part of another one would else be completed by a command that it names.
+func gitEnviron(environ []string) []string {
+	kept := slices.DeleteFunc(slices.Clone(environ), func(s string) bool {
+		return strings.HasPrefix(s, "GIT_") && !strings.HasPrefix(s, "GIT_CONFIG_")
+	})
+	return append(kept, "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
+}
+
+// RemoteMark is the mark of an address: the same for all the ways to write it,
+// and without a name or password that may be in it.
+func RemoteMark(address string) string {
+	address = strings.TrimSpace(address)
+	if address == "" || strings.HasPrefix(address, "/") || strings.HasPrefix(address, ".") {
+		return "" // a path says nothing once things were moved
+	}
+	if !strings.Contains(address, "://") {
+		host, path, ok := strings.Cut(address, ":")
+		if !ok {
+			return ""
+		}
+		address = "ssh://" + host + "/" + path
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	path := strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
+	return "remote:" + strings.ToLower(u.Hostname()+"/"+path)
+}
+
+// Exists reports whether something lies at a path.
+func Exists(path string) bool {
+	_, err := os.Stat(path)
+	return !os.IsNotExist(err)
+}
