@@ -101,6 +101,7 @@ var tenants = map[string]string{
 	"golang.org/x/sys/":                    "internal/durable internal/process internal/sandbox internal/terminal backend/sqlite",
 	"github.com/rogpeppe/":                 "tests",
 	"github.com/google/go-cmp/":            "tests",
+	"github.com/google/jsonschema-go":      "tests",
 	"pgregory.net/rapid":                   "tests",
 }
 
