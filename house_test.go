@@ -28,8 +28,8 @@ const module = "github.com/tidemark-sessions/tidemark"
 // floors lists the rooms by floor. A name with /... stands for every room
 // below it, too.
 var floors = map[string][]string{
-	"ground": {".", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml"},
-	"craft": {"internal/grant", "store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/console", "compact", "convert/...", "render", "model/...",
+	"ground": {".", "internal/records", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml"},
+	"craft": {"internal/grant", "internal/tenant", "store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/console", "compact", "convert/...", "render", "model/...",
 		"tool", "api", "web"},
 	"work": {"chat", "runner", "fleet", "dispatch", "server", "mcp", "acp"},
 	"roof": {"cmd/tidemark"},

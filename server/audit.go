@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 )
 
 const (
@@ -34,20 +34,24 @@ type auditQueue struct {
 // waitingAudits is what waits for a tenant: lines that nothing else holds, and
 // what is written down already and waits to be chained.
 type waitingAudits struct {
-	lines []store.Audited
+	lines []tenant.Audited
 	acts  acts
 	n     int // all of it
 }
 
 // operators is the store that says who may do what.
-func (s *Server) operators(ctx context.Context) (*store.Store, error) {
-	return s.storeOf(ctx, tidemark.Operator())
+func (s *Server) operators(ctx context.Context) (*tenant.Directory, error) {
+	st, err := s.storeOf(ctx, tidemark.Operator())
+	if err != nil {
+		return nil, err
+	}
+	return tenant.NewDirectory(st.Records()), nil
 }
 
 // auditedBy is what a caller did.
-func (s *Server) auditedBy(ctx context.Context, action, thing, outcome string) store.Audited {
+func (s *Server) auditedBy(ctx context.Context, action, thing, outcome string) tenant.Audited {
 	c := CallerOf(ctx)
-	return store.Audited{At: s.o.Now(), Who: c.User, Name: c.Name, Token: c.Token, Action: action, Thing: thing, Outcome: outcome, Request: requestID(ctx)}
+	return tenant.Audited{At: s.o.Now(), Who: c.User, Name: c.Name, Token: c.Token, Action: action, Thing: thing, Outcome: outcome, Request: requestID(ctx)}
 }
 
 // auditIn writes down what the caller of ctx did to the log of a tenant that
@@ -70,8 +74,8 @@ func (s *Server) auditLater(ctx context.Context, action, thing, outcome string) 
 	if s.o.NoAudit {
 		return
 	}
-	tenant, did := CallerOf(ctx).Tenant, s.auditedBy(ctx, action, thing, outcome)
-	queued := s.queueAudit(tenant, func(w *waitingAudits) bool {
+	of, did := CallerOf(ctx).Tenant, s.auditedBy(ctx, action, thing, outcome)
+	queued := s.queueAudit(of, func(w *waitingAudits) bool {
 		if w.n >= maxAuditQueue {
 			return false
 		}
@@ -79,7 +83,7 @@ func (s *Server) auditLater(ctx context.Context, action, thing, outcome string) 
 		return true
 	})
 	if !queued {
-		if err := s.writeAudit(ctx, tenant, waitingAudits{lines: []store.Audited{did}}); err != nil {
+		if err := s.writeAudit(ctx, of, waitingAudits{lines: []tenant.Audited{did}}); err != nil {
 			note(ctx, "audit", err.Error())
 		}
 	}
@@ -204,7 +208,7 @@ func (s *Server) FlushAudit(ctx context.Context) error {
 // AnchorAudit chains what servers did not live to chain, keeps the head of every
 // tenant's audit log beside it, and returns the heads. Whoever runs the server calls it now and then, and puts what it
 // returns where the store does not reach: a file, another machine.
-func (s *Server) AnchorAudit(ctx context.Context) ([]store.Anchor, error) {
+func (s *Server) AnchorAudit(ctx context.Context) ([]tenant.Anchor, error) {
 	if s.o.NoAudit {
 		return nil, nil
 	}
@@ -212,7 +216,7 @@ func (s *Server) AnchorAudit(ctx context.Context) ([]store.Anchor, error) {
 	if err != nil {
 		return nil, err
 	}
-	tenants := []string{tidemark.TenantOf(store.DefaultTenant, "").Tenant}
+	tenants := []string{tidemark.TenantOf(tenant.DefaultTenant, "").Tenant}
 	for t, err := range users.Tenants(ctx, "") {
 		if err != nil {
 			return nil, err
@@ -221,7 +225,7 @@ func (s *Server) AnchorAudit(ctx context.Context) ([]store.Anchor, error) {
 			tenants = append(tenants, t.ID)
 		}
 	}
-	var heads []store.Anchor
+	var heads []tenant.Anchor
 	for _, id := range tenants {
 		if err := s.chainLeft(ctx, users, id); err != nil {
 			return heads, err
@@ -282,9 +286,9 @@ func (s *Server) audited(routes *http.ServeMux, next http.Handler) http.Handler 
 			switch {
 			case out.status == http.StatusForbidden, !ahead && !changes(r, route), carried(ctx) && !failed:
 			case failed && changes(r, route):
-				s.auditLater(ctx, action, r.URL.Path, store.AuditFailed)
+				s.auditLater(ctx, action, r.URL.Path, tenant.AuditFailed)
 			case !failed && !auditsItself(r) && !readsAudit(r.URL.Path):
-				s.auditLater(ctx, action, r.URL.Path, store.AuditDone)
+				s.auditLater(ctx, action, r.URL.Path, tenant.AuditDone)
 			}
 		}()
 		next.ServeHTTP(out, r)
@@ -295,7 +299,7 @@ func (s *Server) audited(routes *http.ServeMux, next http.Handler) http.Handler 
 func (s *Server) auditRefused(ctx context.Context, action, thing string) {
 	within, stop := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
 	defer stop()
-	if err := s.auditIn(within, CallerOf(ctx).Tenant, action, thing, store.AuditRefused); err != nil {
+	if err := s.auditIn(within, CallerOf(ctx).Tenant, action, thing, tenant.AuditRefused); err != nil {
 		note(ctx, "audit", err.Error())
 	}
 }
@@ -332,7 +336,7 @@ const refusalEvery = time.Minute
 
 // AuditRefusals returns what a Gate tells of those who were not let in and
 // whose tenant is known: it writes them to the audit log.
-func AuditRefusals(users *store.Store) func(context.Context, Refusal) {
+func AuditRefusals(users *tenant.Directory) func(context.Context, Refusal) {
 	var told seldom
 	return func(ctx context.Context, why Refusal) {
 		if why.Tenant == "" || !told.first(why, time.Now()) {
@@ -340,7 +344,7 @@ func AuditRefusals(users *store.Store) func(context.Context, Refusal) {
 		}
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
 		defer stop()
-		did := store.Audited{Who: why.User, Token: why.Token, Action: "sign-in", Thing: why.Why, Outcome: store.AuditRefused, Request: requestID(ctx)}
+		did := tenant.Audited{Who: why.User, Token: why.Token, Action: "sign-in", Thing: why.Why, Outcome: tenant.AuditRefused, Request: requestID(ctx)}
 		if err := users.Audit(ctx, why.Tenant, did); err != nil {
 			note(ctx, "audit", err.Error())
 		}

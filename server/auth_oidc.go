@@ -19,7 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 )
 
 // EntraIssuer is the issuer of every organisation in Microsoft Entra.
@@ -61,7 +61,7 @@ type OIDCOptions struct {
 	Clients []string
 	// Users is the operator's store. Where it is opened only after the issuer
 	// was found to be right, it is given by OIDCAuth.SetUsers instead.
-	Users *store.Store
+	Users *tenant.Directory
 	// Role is what somebody may do who comes for the first time. The default
 	// is Reader.
 	Role Role
@@ -141,7 +141,7 @@ func OIDC(ctx context.Context, o OIDCOptions) (*OIDCAuth, error) {
 }
 
 // SetUsers says in which store the users are, before the first request.
-func (a *OIDCAuth) SetUsers(users *store.Store) { a.o.Users = users }
+func (a *OIDCAuth) SetUsers(users *tenant.Directory) { a.o.Users = users }
 
 // newVerifier checks signatures and for whom a token is. Issuer and times are
 // checked by verify: the library knows no issuer for many tenants, no leeway,
@@ -301,31 +301,31 @@ func (a *OIDCAuth) caller(ctx context.Context, c claims) (Caller, error) {
 	if a.o.Users == nil {
 		return Caller{}, errors.New("oidc: no store of users was set")
 	}
-	tenant, err := a.o.Users.TenantOfIssuer(ctx, iss, foreign)
+	in, err := a.o.Users.TenantOfIssuer(ctx, iss, foreign)
 	if errors.Is(err, tidemark.ErrNotFound) {
 		return Caller{}, refuse("unknown tenant")
 	}
 	if err != nil {
 		return Caller{}, err
 	}
-	if tenant.State != store.Active {
-		return Caller{}, &Refusal{Why: "suspended tenant", Tenant: tenant.ID, User: store.UserID(tenant.Name, iss, subject)}
+	if in.State != tenant.Active {
+		return Caller{}, &Refusal{Why: "suspended tenant", Tenant: in.ID, User: tenant.UserID(in.Name, iss, subject)}
 	}
-	u, _, err := a.o.Users.SeeUser(ctx, store.Sighting{Tenant: tenant, Issuer: iss, Subject: subject, Role: string(role), Decides: a.o.RoleClaim != "",
+	u, _, err := a.o.Users.UpsertUser(ctx, tenant.Claims{Tenant: in, Issuer: iss, Subject: subject, Role: string(role), Decides: a.o.RoleClaim != "",
 		Name: c.any("name", "preferred_username", "email"), Email: c.any("email", "preferred_username")})
 	switch {
 	case errors.Is(err, tidemark.ErrInvalid):
 		return Caller{}, refuse("subject")
 	case err != nil:
 		return Caller{}, err
-	case u.State != store.Active:
-		return Caller{}, &Refusal{Why: "suspended user", Tenant: tenant.ID, User: u.ID}
+	case u.State != tenant.Active:
+		return Caller{}, &Refusal{Why: "suspended user", Tenant: in.ID, User: u.ID}
 	}
 	name := u.Name
 	if name == "" {
 		name = u.ID
 	}
-	return Caller{Principal: tidemark.Principal{Tenant: tenant.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: Role(u.Role)}, nil
+	return Caller{Principal: tidemark.Principal{Tenant: in.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: Role(u.Role)}, nil
 }
 
 // role is what the claims let somebody do: the most of what they say. Who is

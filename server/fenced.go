@@ -5,18 +5,19 @@ import (
 	"iter"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 )
 
 // fenced is a Backend without what says who may do what. Where one store holds
 // both, a caller who could write there could make themselves an admin.
 type fenced struct {
 	tidemark.Backend
-	whole bool       // nothing is hidden: the caller is the operator
-	also  store.Also // adds to each batch who sent it
+	whole bool         // nothing is hidden: the caller is the operator
+	also  records.Also // adds to each batch who sent it
 }
 
-func (f fenced) hides(k tidemark.Key) bool { return !f.whole && store.IsOperators(k) }
+func (f fenced) hides(k tidemark.Key) bool { return !f.whole && tenant.IsOperators(k) }
 
 func (f fenced) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, error) {
 	if f.hides(key) {

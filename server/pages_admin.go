@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
 
@@ -53,7 +53,7 @@ func (s *Server) auditPages() {
 		if err != nil {
 			return "", "", err
 		}
-		s.auditLater(ctx, "audit.verify", t.ID, store.AuditDone)
+		s.auditLater(ctx, "audit.verify", t.ID, tenant.AuditDone)
 		s.begin(ctx, taskName(CallerOf(ctx).Principal, "audit/"+t.ID), func(ctx context.Context, _ func(int64)) (any, error) {
 			out, err := s.verifyAudit(ctx, in)
 			if err != nil {
@@ -134,7 +134,7 @@ func (s *Server) tokenPages() {
 		}
 		token, err := users.RevokeToken(ctx, t.ID, r.PathValue("id"))
 		if err == nil {
-			err = s.auditIn(ctx, t.ID, "token.revoke", token.ID, store.AuditDone)
+			err = s.auditIn(ctx, t.ID, "token.revoke", token.ID, tenant.AuditDone)
 		}
 		return back(r, "tokens"), web.Say("", "store.token.revoked", render.CleanLine(token.Name)), err
 	})
@@ -155,7 +155,7 @@ func (s *Server) makeToken(r *http.Request) (NewToken, error) {
 	if err != nil || days < 1 || days > maxTokenDays {
 		return NewToken{}, tidemark.Invalidf("a token lives from 1 to %d days", maxTokenDays)
 	}
-	if err := store.CheckRole(string(in.Body.Role)); err != nil {
+	if err := tenant.CheckRole(string(in.Body.Role)); err != nil {
 		return NewToken{}, err
 	}
 	in.Body.ExpiresAt = s.o.Now().Add(time.Duration(days) * 24 * time.Hour)
@@ -176,7 +176,7 @@ func (s *Server) gatherTokens(r *http.Request) (*web.StoreTokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := paged(s, ctx, in, func(after string) iter.Seq2[store.Token, error] { return users.Tokens(ctx, t.ID, after) }, func(t store.Token) string { return t.ID })
+	page, err := paged(s, ctx, in, func(after string) iter.Seq2[tenant.Token, error] { return users.Tokens(ctx, t.ID, after) }, func(t tenant.Token) string { return t.ID })
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (s *Server) gatherTokens(r *http.Request) (*web.StoreTokens, error) {
 	return v, nil
 }
 
-func (s *Server) tokenView(r *http.Request, t store.Token) web.Token {
+func (s *Server) tokenView(r *http.Request, t tenant.Token) web.Token {
 	v := web.Token{ID: t.ID, Name: render.CleanLine(t.Name), Role: t.Role, Scopes: t.Scopes, For: t.User, State: t.State, CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, UsedAt: t.UsedAt}
 	switch t.User {
 	case t.Tenant:
@@ -198,7 +198,7 @@ func (s *Server) tokenView(r *http.Request, t store.Token) web.Token {
 	case CallerOf(r.Context()).User:
 		v.For = "me"
 	}
-	if v.State == store.Active && !t.ExpiresAt.IsZero() && !s.o.Now().Before(t.ExpiresAt) {
+	if v.State == tenant.Active && !t.ExpiresAt.IsZero() && !s.o.Now().Before(t.ExpiresAt) {
 		v.State = "expired"
 	}
 	return v
@@ -214,7 +214,7 @@ func (s *Server) peoplePages() {
 		in := &changeUserInput{Tenant: r.FormValue("tenant"), ID: r.PathValue("id")}
 		in.Body.Role, in.Body.State = Role(r.FormValue("role")), r.FormValue("state")
 		if in.Body.Role != "" {
-			if err := store.CheckRole(string(in.Body.Role)); err != nil {
+			if err := tenant.CheckRole(string(in.Body.Role)); err != nil {
 				return "", "", err
 			}
 		}
@@ -235,17 +235,17 @@ func (s *Server) peoplePages() {
 		if err != nil {
 			return "", "", err
 		}
-		state, err := choose("state", r.FormValue("state"), store.Active, store.Suspended)
+		state, err := choose("state", r.FormValue("state"), tenant.Active, tenant.Suspended)
 		if err != nil {
 			return "", "", err
 		}
-		if state == store.Suspended && r.PathValue("id") == CallerOf(ctx).Tenant {
+		if state == tenant.Suspended && r.PathValue("id") == CallerOf(ctx).Tenant {
 			return "", "", tidemark.Invalidf("nobody suspends their own tenant: somebody has to be left to undo it")
 		}
 		t, err := users.SetTenantState(ctx, r.PathValue("id"), state)
 		if err == nil {
-			verb := map[string]string{store.Active: "resume", store.Suspended: "suspend"}[state]
-			err = s.auditIn(ctx, t.ID, "tenant."+verb, t.ID, store.AuditDone)
+			verb := map[string]string{tenant.Active: "resume", tenant.Suspended: "suspend"}[state]
+			err = s.auditIn(ctx, t.ID, "tenant."+verb, t.ID, tenant.AuditDone)
 		}
 		return "/store/tenants", web.Say("", "store.tenant.changed", t.Name, t.State), err
 	})
@@ -261,7 +261,7 @@ func (s *Server) gatherUsers(r *http.Request) (*web.StoreUsers, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := paged(s, ctx, in, func(after string) iter.Seq2[store.User, error] { return users.Users(ctx, t.ID, after) }, func(u store.User) string { return u.ID })
+	page, err := paged(s, ctx, in, func(after string) iter.Seq2[tenant.User, error] { return users.Users(ctx, t.ID, after) }, func(u tenant.User) string { return u.ID })
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func (s *Server) gatherTenants(r *http.Request) (*web.StoreTenants, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := paged(s, ctx, in, func(after string) iter.Seq2[store.Tenant, error] { return users.Tenants(ctx, after) }, func(t store.Tenant) string { return t.ID })
+	page, err := paged(s, ctx, in, func(after string) iter.Seq2[tenant.Tenant, error] { return users.Tenants(ctx, after) }, func(t tenant.Tenant) string { return t.ID })
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
@@ -189,7 +190,7 @@ func (s *Server) actVerify(r *http.Request) (string, string, error) {
 	if err != nil {
 		return "", "", err
 	}
-	s.auditLater(ctx, "store.verify", r.URL.Path, store.AuditDone)
+	s.auditLater(ctx, "store.verify", r.URL.Path, tenant.AuditDone)
 	s.begin(ctx, taskName(CallerOf(ctx).Principal, "verify"), func(ctx context.Context, progress func(int64)) (any, error) {
 		return verifyStore(ctx, st, progress)
 	}).wait(ctx, glance)
@@ -251,8 +252,8 @@ func (s *Server) fillLeases(ctx context.Context, st *store.Store, o *web.StoreOv
 			o.LeasesLeft = true
 			return nil
 		}
-		v := web.StoreLease{Session: string(l.Session), Holder: render.CleanLine(holderText(l.Holder)), Since: l.Since, HeardAt: l.HeardAt, State: "alive"}
-		if i, err := st.Session(ctx, l.Session); err == nil {
+		v := web.StoreLease{Session: string(l.Session()), Holder: render.CleanLine(holderText(l.Holder)), Since: l.Since, HeardAt: l.HeardAt, State: "alive"}
+		if i, err := st.Session(ctx, l.Session()); err == nil {
 			v.Title = render.CleanLine(i.Title)
 		}
 		switch {
@@ -279,12 +280,12 @@ func (s *Server) actRelease(r *http.Request) (string, string, error) {
 		return "", "", err
 	}
 	if l.Held && !l.Dead {
-		return "", "", &store.HeldError{Session: i.ID, Lease: l, Now: s.o.Now()}
+		return "", "", &store.HeldError{Lease: l, Now: s.o.Now()}
 	}
 	if err := st.Release(ctx, i.ID, false); err != nil {
 		return "", "", err
 	}
-	s.auditLater(ctx, "lease.release", string(i.ID), store.AuditDone)
+	s.auditLater(ctx, "lease.release", string(i.ID), tenant.AuditDone)
 	return "/store#leases", web.Say("", "store.release.done"), nil
 }
 
@@ -316,7 +317,7 @@ func (s *Server) actReindex(r *http.Request) (string, string, error) {
 		return "", "", err
 	}
 	again := cmp.Or(r.FormValue("how"), "behind") == "all"
-	s.auditLater(ctx, "store.reindex", r.URL.Path, store.AuditDone)
+	s.auditLater(ctx, "store.reindex", r.URL.Path, tenant.AuditDone)
 	s.begin(ctx, taskName(CallerOf(ctx).Principal, "reindex"), func(ctx context.Context, progress func(int64)) (any, error) {
 		if again {
 			return st.Reindex(ctx, progress)

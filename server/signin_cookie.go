@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 )
 
 // signedInUser is what a cookie says: who, and until when. What they may do is
@@ -49,7 +49,7 @@ func (a *OIDCSignIn) Authenticate(r *http.Request) (Caller, error) {
 }
 
 // stillSignedIn refuses a cookie whose owner signed out.
-func stillSignedIn(ctx context.Context, users *store.Store, cookie string) error {
+func stillSignedIn(ctx context.Context, users *tenant.Directory, cookie string) error {
 	out, err := users.SignedOut(ctx, cookie)
 	if out {
 		return refuse("signed out")
@@ -61,11 +61,11 @@ func stillSignedIn(ctx context.Context, users *store.Store, cookie string) error
 func (a *OIDCSignIn) lookUp(ctx context.Context, who signedInUser) (Caller, error) {
 	users := a.o.Auth.o.Users
 	why := &Refusal{Tenant: who.Tenant, User: who.User}
-	tenant, err := users.Tenant(ctx, who.Tenant)
+	in, err := users.Tenant(ctx, who.Tenant)
 	if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 		return Caller{}, err
 	}
-	if tenant.State != store.Active {
+	if in.State != tenant.Active {
 		why.Why = "suspended tenant"
 		return Caller{}, why
 	}
@@ -76,7 +76,7 @@ func (a *OIDCSignIn) lookUp(ctx context.Context, who signedInUser) (Caller, erro
 		return Caller{}, why
 	case err != nil:
 		return Caller{}, err
-	case u.State != store.Active:
+	case u.State != tenant.Active:
 		why.Why = "suspended user"
 		return Caller{}, why
 	}
@@ -84,5 +84,5 @@ func (a *OIDCSignIn) lookUp(ctx context.Context, who signedInUser) (Caller, erro
 	if name == "" {
 		name = u.ID
 	}
-	return Caller{Principal: tidemark.Principal{Tenant: tenant.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: Role(u.Role)}, nil
+	return Caller{Principal: tidemark.Principal{Tenant: in.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: Role(u.Role)}, nil
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 )
 
 // browser is a client that keeps cookies and goes where it is sent, but not to
@@ -218,20 +218,20 @@ func TestPeopleSignInThroughTheIssuer(t *testing.T) {
 	b.want(401, "GET", "/signin/callback?code=good&state="+asked.Get("state"), "")
 
 	// What somebody may do is looked up all the while.
-	tenant, err := x.users.TenantOfIssuer(t.Context(), x.issuer.URL, "")
+	org, err := x.users.TenantOfIssuer(t.Context(), x.issuer.URL, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := store.UserID(tenant.Name, x.issuer.URL, "ada")
-	change := func(f func(*store.User)) {
+	id := tenant.UserID(org.Name, x.issuer.URL, "ada")
+	change := func(f func(*tenant.User)) {
 		t.Helper()
-		if _, err := x.users.ChangeUser(t.Context(), tenant.ID, id, func(u *store.User) error { f(u); return nil }); err != nil {
+		if _, err := x.users.ChangeUser(t.Context(), org.ID, id, func(u *tenant.User) error { f(u); return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	change(func(u *store.User) { u.State = store.Suspended })
+	change(func(u *tenant.User) { u.State = tenant.Suspended })
 	b.want(401, "GET", "/sessions", "")
-	change(func(u *store.User) { u.State, u.Role = store.Active, store.RoleAdmin })
+	change(func(u *tenant.User) { u.State, u.Role = tenant.Active, tenant.RoleAdmin })
 	b.want(200, "GET", "/sessions", "")
 	x.now = x.now.Add(userCookieLife)
 	b.want(401, "GET", "/sessions", "")
@@ -309,16 +309,16 @@ func TestACopyOfACookieIsVoidAfterSigningOut(t *testing.T) {
 	local.SetUsers(x.users)
 	again := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
 	again.SetUsers(x.users)
-	tenant, err := x.users.TenantOfIssuer(t.Context(), x.issuer.URL, "")
+	org, err := x.users.TenantOfIssuer(t.Context(), x.issuer.URL, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := x.users.SeeUser(t.Context(), store.Sighting{Tenant: tenant, Issuer: x.issuer.URL, Subject: "ada", Role: store.RoleReader}); err != nil {
+	if _, _, err := x.users.UpsertUser(t.Context(), tenant.Claims{Tenant: org, Issuer: x.issuer.URL, Subject: "ada", Role: tenant.RoleReader}); err != nil {
 		t.Fatal(err)
 	}
 	x.plain.o.Fresh = time.Hour // what is remembered of somebody does not outlive their signing out
 	ofUser := func() string {
-		return x.in.signed(userCookie, signedInUser{Tenant: tenant.ID, User: store.UserID(tenant.Name, x.issuer.URL, "ada"), Until: x.now.Add(time.Hour), Nonce: rand.Text()})
+		return x.in.signed(userCookie, signedInUser{Tenant: org.ID, User: tenant.UserID(org.Name, x.issuer.URL, "ada"), Until: x.now.Add(time.Hour), Nonce: rand.Text()})
 	}
 	elsewhere := &OIDCSignIn{o: x.in.o, ids: x.in.ids}
 	for name, c := range map[string]struct {

@@ -342,7 +342,7 @@ const takeOverPatience = 30 * time.Second
 // takeOver asks whoever holds a session for it and waits.
 func (t *talk) takeOver(ctx context.Context, o chat.Options, id tidemark.SessionID, held error) (*chat.Chat, error) {
 	t.say("Asking for the session: %s", held)
-	if err := t.s.AskHandOver(ctx, id, o.Holder); err != nil {
+	if err := t.s.RequestHandover(ctx, id, o.Holder); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithTimeout(ctx, takeOverPatience)

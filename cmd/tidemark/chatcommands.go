@@ -296,7 +296,7 @@ func (r *repl) resume(ctx context.Context, ref string) error {
 		return err
 	}
 	if l.Held && !l.Dead && !l.Expired {
-		return &store.HeldError{Session: p.ID, Lease: l, Now: time.Now()}
+		return &store.HeldError{Lease: l, Now: time.Now()}
 	}
 	old := r.c
 	if err := old.Close(ctx); err != nil {

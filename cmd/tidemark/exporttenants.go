@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 )
 
 // tenantArchive is the archive of what one principal has in a database.
@@ -37,7 +37,7 @@ func (a *app) exportTenants(cmd *cobra.Command, only []string, dir string) error
 	if err != nil {
 		return err
 	}
-	users, err := a.operatorStore(cmd.Context(), reads)
+	users, err := a.directory(cmd.Context(), reads)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ type tenantExport struct {
 }
 
 // tenant writes what a tenant and each of its users have.
-func (e *tenantExport) tenant(users *store.Store, t store.Tenant) error {
+func (e *tenantExport) tenant(users *tenant.Directory, t tenant.Tenant) error {
 	own := tidemark.Principal{Tenant: t.ID, User: t.ID}
 	if err := e.principal(own, tenantArchive{Tenant: t.Name, File: filepath.Join(t.Name, "tenant.tidemark")}); err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/server"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -133,7 +134,7 @@ func (v *serving) settle(cmd *cobra.Command) error {
 	default:
 		return tidemark.Invalidf("--auth %q: want local, oidc or entra", v.auth)
 	}
-	if !slices.Contains([]string{store.RoleReader, store.RoleWriter, store.RoleAdmin}, v.role) {
+	if !slices.Contains([]string{tenant.RoleReader, tenant.RoleWriter, tenant.RoleAdmin}, v.role) {
 		return tidemark.Invalidf("--default-role %q: want reader, writer or admin", v.role)
 	}
 	if v.auth != authLocal && v.audience == "" {

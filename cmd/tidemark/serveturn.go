@@ -232,7 +232,7 @@ func (v *served) ours(ctx context.Context, since *time.Time) error {
 }
 
 // handOver waits for the end of the turn.
-func (v *served) handOver(ctx context.Context, a store.Ask) {
+func (v *served) handOver(ctx context.Context, a store.HandoverRequest) {
 	v.tell(servedEvent{streamed: streamed{Type: "system", Subtype: "notice", Text: fmt.Sprintf("%s asks for this session; it is handed over when this turn is done.", a.From)}})
 	idle := make(chan struct{})
 	go func() {
