@@ -34,7 +34,7 @@ CRASHSTATES ?= 1000000
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build the static program into bin/tidemark
@@ -47,6 +47,10 @@ run: build ## build, and take the tour: two minutes, offline, on a throw-away st
 .PHONY: deps
 deps: ## install the programs that tests use, where they are missing
 	@bash scripts/deps.sh
+
+.PHONY: quick
+quick: bin/tally ## what needs no PostgreSQL, no browser and no other programs, with few random trials: two minutes
+	bash scripts/quick.sh
 
 # One room may take more than Go's ten minutes on a small machine that is busy.
 .PHONY: test
@@ -97,6 +101,10 @@ cross: ## build the program for six platforms into bin/
 .PHONY: release
 release: ## build what people install for six platforms, into bin/release, with SBOMs and checksums
 	bash scripts/release.sh
+
+.PHONY: releasecheck
+releasecheck: deps bin/tally ## build a release for this machine twice, compare, look into it, install and remove it
+	TIDEMARK_TEST_RELEASE=1 $(GO) test -count=1 -timeout=30m -json ./scripts | bin/tally
 
 .PHONY: packages
 packages: ## the same for Linux alone: archives, deb (dpkg-deb) and rpm (rpmbuild)

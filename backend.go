@@ -65,26 +65,50 @@ type Backend interface {
 	// with every record and line that it wrote, so that reading one decides.
 	Commit(ctx context.Context, b Batch) (Receipt, error)
 
+	// Wait returns nil when log is, or may be, longer than after. It may
+	// return early; the caller looks and waits again. It returns the error of
+	// ctx when that ends first. ErrUnsupported: nobody is woken for this log,
+	// and the caller has to look now and then.
+	Wait(ctx context.Context, log Key, after int64) error
+
+	// Walk yields each key that has a record, a log or both, once, by kind and
+	// then id, beginning behind after.
+	Walk(ctx context.Context, after Key) iter.Seq2[Key, error]
+
 	// Close waits for commits under way and releases what is held. Calls after
 	// Close fail. Closing twice is harmless.
 	Close() error
 }
 
-// Watcher is the ability to wait for growth.
-type Watcher interface {
-	// Wait returns nil when log is, or may be, longer than after. It may
-	// return early; the caller looks and waits again. It returns the error of
-	// ctx when that ends first.
-	Wait(ctx context.Context, log Key, after int64) error
+// Ability returns what only some Backends can do, as one of the interfaces
+// below: Searcher, Hasher, Sealer, Checker, Mender, Compactor, Sharer.
+// ErrUnsupported: this one cannot. A Backend that wraps another has the methods
+// whether or not the one underneath does, and they return ErrUnsupported where
+// it does not; a caller treats both alike.
+func Ability[T any](b Backend) (T, error) {
+	able, ok := b.(T)
+	if ok {
+		return able, nil
+	}
+	what := "cannot do that"
+	switch any((*T)(nil)).(type) {
+	case *Searcher:
+		what = "cannot search"
+	case *Checker:
+		what = "cannot look for damage of its own"
+	case *Mender:
+		what = "cannot be repaired"
+	case *Compactor:
+		what = "cannot be compacted"
+	case *Sharer:
+		what = "has one user: nobody else could read what is shared"
+	}
+	return able, Unsupportedf("this store %s", what)
 }
 
 // Searcher is the ability to find lines by words. The index is made from
 // lines that are kept already, by whoever can read them: an append never pays
 // for it, a sealed store has one, and it can be made anew at any time.
-//
-// Backends that wrap others have the methods of Searcher, Watcher, Walker and
-// the other abilities whether or not the one underneath does; where it does
-// not, they return ErrUnsupported, and the caller goes on as without them.
 type Searcher interface {
 	// Search yields the indexed lines that a asks for, newest first; lines of
 	// about the same minute may come in any order. It knows nothing of
@@ -105,13 +129,6 @@ type Searcher interface {
 	Unindex(ctx context.Context) error
 }
 
-// Walker is the ability to name everything that is kept.
-type Walker interface {
-	// Walk yields each key that has a record, a log or both, once, by kind and
-	// then id, beginning behind after.
-	Walk(ctx context.Context, after Key) iter.Seq2[Key, error]
-}
-
 // Hasher is the ability to name things without telling what they are called.
 // Sealed stores hash with a key of their own.
 type Hasher interface {
@@ -126,6 +143,12 @@ type Hasher interface {
 type Sealer interface {
 	// Sealed reports whether bodies are encrypted on their way down.
 	Sealed() bool
+}
+
+// IsSealed reports whether a Backend encrypts what it is given.
+func IsSealed(b Backend) bool {
+	sealer, err := Ability[Sealer](b)
+	return err == nil && sealer.Sealed()
 }
 
 // Keyring and PlainMark name the records that say what a store is: a sealed

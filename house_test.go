@@ -28,11 +28,18 @@ const module = "github.com/tidemark-sessions/tidemark"
 // floors lists the rooms by floor. A name with /... stands for every room
 // below it, too.
 var floors = map[string][]string{
-	"ground": {".", "internal/records", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml"},
-	"craft": {"internal/grant", "internal/tenant", "store", "backend/...", "seal", "redact", "search", "archive", "internal/picker", "internal/console", "compact", "convert/...", "render", "model/...",
-		"tool", "api", "web"},
-	"work": {"chat", "runner", "fleet", "dispatch", "server", "mcp", "acp"},
-	"roof": {"cmd/tidemark"},
+	"ground": {
+		".", "internal/records", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml", "internal/text",
+		"internal/hint",
+	},
+	"craft": {
+		"store", "fleet/file", "fleet/due", "internal/tenant",
+		"backend/...", "seal", "redact", "search", "archive", "compact", "convert/...", "render", "model/...", "tool", "api",
+		"internal/grant", "internal/terminal", "internal/picker", "web",
+	},
+	"work":  {"chat", "agent/...", "runner", "fleet", "fleet/daemon", "dispatch"},
+	"doors": {"open", "transfer", "server/...", "mcp", "acp"},
+	"roof":  {"cmd/tidemark"},
 	// Programs and helpers that prove things about the rest. They may use
 	// everything, and nothing but tests may use them.
 	"workshop": {"workshop/...", "scripts/...", "examples/..."},
@@ -46,8 +53,15 @@ var neighbours = []struct{ from, to, reason string }{
 	{"backend/backendtest", "backend/memory", "memory is the model that the suite compares with"},
 	{"server", "web", "the server serves the pages"},
 	{"fleet", "runner", "a job runs its agent"},
+	{"fleet/daemon", "runner", "a job runs its agent"},
+	{"fleet/daemon", "fleet", "the daemon follows the rules of fleets"},
+	{"runner", "agent", "the built-in agent is a conversation"},
+	{"transfer", "open", "what is brought in or out lies in a store that somebody opens"},
+	{"server/...", "server/...", "the rooms of the server are made for each other"},
+	{"server/...", "transfer", "people bring sessions in and out over HTTP"},
 	{"runner", "chat", "the built-in agent is a chat"},
-	{"acp", "chat", "an editor's agent is a chat"},
+	{"agent/...", "chat", "a conversation is a chat with all that it needs"},
+	{"agent/...", "agent", "what people type in a conversation is over how it is assembled"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
 	{"internal/durable/...", "internal/durable", "its fake disk fulfils its contract"},
@@ -62,7 +76,7 @@ var tenants = map[string]string{
 	"github.com/goccy/go-yaml":         "tests",
 	"golang.org/x/term":                "cmd/tidemark",
 	"golang.org/x/text":                "search",
-	"github.com/muesli/":               "internal/console",
+	"github.com/muesli/":               "internal/terminal",
 	"mvdan.cc/sh/":                     "tool",
 	"github.com/coder/acp":             "runner acp",
 	"github.com/modelcontextprotocol/": "mcp",
@@ -361,7 +375,7 @@ func matches(pattern, room string) bool {
 // floorOf returns the floor of a room, "" when the plan does not name it. The
 // workshop has what no other floor claims.
 func floorOf(room string) string {
-	for _, floor := range []string{"ground", "craft", "work", "roof", "workshop"} {
+	for _, floor := range []string{"ground", "craft", "work", "doors", "roof", "workshop"} {
 		for _, pattern := range floors[floor] {
 			if matches(pattern, room) {
 				return floor
@@ -417,8 +431,9 @@ func importsPointDown(r room) (broken []string) {
 		"ground":   {},
 		"craft":    {"ground"},
 		"work":     {"ground", "craft"},
-		"roof":     {"ground", "craft", "work"},
-		"workshop": {"ground", "craft", "work", "roof"},
+		"doors":    {"ground", "craft", "work"},
+		"roof":     {"ground", "craft", "work", "doors"},
+		"workshop": {"ground", "craft", "work", "doors", "roof"},
 	}
 	from := floorOf(r.path)
 	for _, p := range imports(r.files) {

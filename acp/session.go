@@ -394,7 +394,7 @@ const (
 
 // approve asks the editor about a call, and waits for its answer or for the end
 // of the turn.
-func (s *session) approve(ctx context.Context, a chat.Ask) (chat.Decision, error) {
+func (s *session) approve(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 	if err := a.Readable(); err != nil {
 		return chat.Deny, err
 	}

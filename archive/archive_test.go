@@ -156,7 +156,7 @@ func read(t testing.TB, data []byte, into tidemark.Backend) archive.Manifest {
 func all(t testing.TB, be tidemark.Backend) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
-	for k, err := range be.(tidemark.Walker).Walk(ctx, tidemark.Key{}) {
+	for k, err := range be.Walk(ctx, tidemark.Key{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

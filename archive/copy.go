@@ -40,10 +40,7 @@ func Copy(ctx context.Context, from, into tidemark.Backend, o *CopyOptions) (Sta
 	if o == nil {
 		o = &CopyOptions{}
 	}
-	s, err := newSource(ctx, from)
-	if err != nil {
-		return Stats{}, err
-	}
+	s := newSource(ctx, from)
 	s.skip, s.damaged = o.Skip, o.Damaged
 	m := Manifest{Kinds: make(map[string]Count)}
 	a := newAdopter(ctx, into, false)
@@ -75,12 +72,7 @@ func Same(ctx context.Context, a, b tidemark.Backend, skip func(tidemark.Key) bo
 // compare wants everything of a in b, and, both ways, nothing else there.
 func compare(ctx context.Context, a, b tidemark.Backend, o *CopyOptions, bothWays bool) error {
 	skip := o.Skip
-	from, ok := a.(tidemark.Walker)
-	other, also := b.(tidemark.Walker)
-	if !ok || !also && bothWays {
-		return tidemark.Unsupportedf("archive: this store cannot name everything that it keeps")
-	}
-	for k, err := range from.Walk(ctx, tidemark.Key{}) {
+	for k, err := range a.Walk(ctx, tidemark.Key{}) {
 		if err != nil {
 			return err
 		}
@@ -93,7 +85,7 @@ func compare(ctx context.Context, a, b tidemark.Backend, o *CopyOptions, bothWay
 	if !bothWays {
 		return nil
 	}
-	for k, err := range other.Walk(ctx, tidemark.Key{}) {
+	for k, err := range b.Walk(ctx, tidemark.Key{}) {
 		if err != nil {
 			return err
 		}

@@ -93,11 +93,7 @@ func fits(ctx context.Context, flags uint16, into tidemark.Backend) error {
 	case has || flags&flagSealed == 0:
 		return nil
 	}
-	w, ok := into.(tidemark.Walker)
-	if !ok {
-		return nil
-	}
-	for k, err := range w.Walk(ctx, tidemark.Key{}) {
+	for k, err := range into.Walk(ctx, tidemark.Key{}) {
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func TestTheArchiveOfASealedStoreIsSealedAndNeedsItsKey(t *testing.T) {
 	read(t, data, restored)
 	same(t, inner, restored)
 	for name, place := range map[string]tidemark.Backend{"the source": inner, "the target": restored} {
-		for k := range place.(tidemark.Walker).Walk(ctx, tidemark.Key{}) {
+		for k := range place.Walk(ctx, tidemark.Key{}) {
 			r, _ := place.Get(ctx, k)
 			if bytes.Contains(r.Body, []byte(canary)) {
 				t.Errorf("%s: %s is in the clear", name, k)

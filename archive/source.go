@@ -25,7 +25,6 @@ import (
 type source struct {
 	ctx     context.Context
 	from    tidemark.Backend
-	walker  tidemark.Walker
 	skip    func(tidemark.Key) bool
 	since   []Kept
 	damaged func(error) // nil: damage ends it
@@ -35,12 +34,8 @@ type source struct {
 	said map[string]bool // damage that was told of
 }
 
-func newSource(ctx context.Context, from tidemark.Backend) (*source, error) {
-	w, ok := from.(tidemark.Walker)
-	if !ok {
-		return nil, tidemark.Unsupportedf("archive: this store cannot name everything that it keeps")
-	}
-	return &source{ctx: ctx, from: from, walker: w, said: make(map[string]bool)}, nil
+func newSource(ctx context.Context, from tidemark.Backend) *source {
+	return &source{ctx: ctx, from: from, said: make(map[string]bool)}
 }
 
 func compareKeys(a, b tidemark.Key) int {
@@ -94,7 +89,7 @@ const maxWalks = 5
 func (s *source) names() error {
 	for range maxWalks {
 		var keys []Kept
-		for k, err := range s.walker.Walk(s.ctx, tidemark.Key{}) {
+		for k, err := range s.from.Walk(s.ctx, tidemark.Key{}) {
 			if err != nil {
 				return err
 			}
@@ -357,7 +352,7 @@ func (s *source) vanished() error {
 	for range maxWalks {
 		there := s.keys[:0:0]
 		i := 0
-		for k, err := range s.walker.Walk(s.ctx, tidemark.Key{}) {
+		for k, err := range s.from.Walk(s.ctx, tidemark.Key{}) {
 			if err != nil {
 				return err
 			}

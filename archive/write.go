@@ -32,17 +32,13 @@ type WriteOptions struct {
 // was the newest at such an instant, and no record is newer than any log.
 // Keys that were made after the beginning may be left out.
 //
-// ErrUnsupported: from is no tidemark.Walker. ErrConflict: the keyring was
-// changed meanwhile. After an error, what was written is not an archive, and
+// ErrConflict: the keyring was changed meanwhile. After an error, what was written is not an archive, and
 // reading it says so.
 func Write(ctx context.Context, w io.Writer, from tidemark.Backend, o *WriteOptions) (Manifest, error) {
 	if o == nil {
 		o = &WriteOptions{}
 	}
-	s, err := newSource(ctx, from)
-	if err != nil {
-		return Manifest{}, err
-	}
+	s := newSource(ctx, from)
 	m := Manifest{Format: Format, MadeAt: time.Now().UTC().Truncate(time.Second), Describe: o.Describe, Kinds: make(map[string]Count)}
 	flags := uint16(0)
 	if o.Since != nil {
@@ -53,6 +49,7 @@ func Write(ctx context.Context, w io.Writer, from tidemark.Backend, o *WriteOpti
 		m.Since = &Base{MadeAt: o.Since.MadeAt, Digest: o.Since.Digest}
 		flags |= flagSince
 	}
+	var err error
 	if m.Sealed, err = sealed(ctx, from); err != nil {
 		return Manifest{}, err
 	}

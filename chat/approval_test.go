@@ -25,7 +25,7 @@ func TestAPersonIsShownEverythingAndGetsExactlyThat(t *testing.T) {
 		}
 	}
 	var shown []string
-	r.decide = func(_ context.Context, a chat.Ask) (chat.Decision, error) {
+	r.decide = func(_ context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 		shown = append(shown, render.ApprovalText(a.Lines))
 		switch a.ID {
 		case "c2":

@@ -18,7 +18,7 @@ import (
 // endowed is a session with every kind of authority, made by the person here.
 func endowed(t *testing.T, r *rig) tidemark.SessionID {
 	t.Helper()
-	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Always, nil }
+	r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) { return chat.Always, nil }
 	c := r.new()
 	r.send(c, "work")
 	if _, err := c.AddLoop(t.Context(), "ship it", time.Hour); err != nil {
@@ -140,7 +140,7 @@ func TestWhatIsRevokedElsewhereStopsInAnOpenChat(t *testing.T) {
 	dir := t.TempDir()
 	r.o.Grants = grant.Open(dir, "ada").For(r.dir)
 	c := r.resume(endowed(t, r))
-	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Deny, nil }
+	r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) { return chat.Deny, nil }
 	if _, err := grant.Open(dir, "ada").Revoke(t.Context(), func(grant.Grant) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestAnApprovalForTheWholeSessionHoldsOnceItIsGranted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Deny, nil }
+	r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) { return chat.Deny, nil }
 	c = r.resume(c.ID())
 	r.send(c, "look")
 	if got := results(r.path(c.ID())); !got["c1"].IsError || !got["c2"].IsError {
@@ -215,7 +215,7 @@ func TestAnApprovalForTheWholeSessionCoversWhatOnlyLooksAndWhatStaysInTheProject
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Deny, nil }
+	r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) { return chat.Deny, nil }
 	c = r.resume(c.ID())
 	if err := c.Accept(t.Context(), c.Proposals()); err != nil {
 		t.Fatal(err)

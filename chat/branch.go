@@ -21,7 +21,7 @@ const wholeSession = "session"
 // is for a call: of what runs programs commands of vetted forms, of what writes
 // the workspace, without hidden folders such as .git, where others find
 // programs to run, and the session's own storage.
-func coveredBySession(a Ask) bool {
+func coveredBySession(a ApprovalRequest) bool {
 	switch a.Effect {
 	case tool.Runs:
 		return len(tool.Forms(a.Scope)) > 0
@@ -33,7 +33,7 @@ func coveredBySession(a Ask) bool {
 
 // approval is what "always" means for a call. A program that is called as the
 // scope above is told apart from it.
-func approval(a Ask) store.Approval {
+func approval(a ApprovalRequest) store.Approval {
 	if a.Scope == wholeSession {
 		return store.Approval{Tool: a.Tool, Scope: "exactly " + wholeSession}
 	}

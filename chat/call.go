@@ -45,7 +45,7 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 	about := Call{ID: call.ID, Tool: call.Name, Scope: scope, Input: call.Input}
 	seen := tool.Seen{Scope: scope}
 	if ask {
-		question := Ask{Worker: t.worker, Call: about, Effect: found.Effect}
+		question := ApprovalRequest{Worker: t.worker, Call: about, Effect: found.Effect}
 		if found.Widens != nil {
 			question.Widens = found.Widens(call.Input)
 		}
@@ -53,7 +53,7 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 			question.EachTime = found.EachTime(call.Input)
 		}
 		seen.Widens = question.Widens
-		d, err := t.c.approve(ctx, question, func(a *Ask) { seen.Change = a.fill(ctx, *found) })
+		d, err := t.c.approve(ctx, question, func(a *ApprovalRequest) { seen.Change = a.fill(ctx, *found) })
 		switch {
 		case ctx.Err() != nil:
 			return refuse(cancelled)
@@ -126,7 +126,7 @@ func (c *Chat) mayReach(t tool.Tool) error {
 // another question to be answered stops waiting when ctx ends.
 //
 // fill adds what the person decides by, which takes a look at files.
-func (c *Chat) approve(ctx context.Context, a Ask, fill func(*Ask)) (Decision, error) {
+func (c *Chat) approve(ctx context.Context, a ApprovalRequest, fill func(*ApprovalRequest)) (Decision, error) {
 	select {
 	case c.asking <- struct{}{}:
 	case <-ctx.Done():
@@ -168,7 +168,7 @@ func (c *Chat) approve(ctx context.Context, a Ask, fill func(*Ask)) (Decision, e
 }
 
 // unattended says why nobody but a person can allow a call.
-func (a Ask) unattended() error {
+func (a ApprovalRequest) unattended() error {
 	if a.EachTime != "" {
 		return fmt.Errorf("%s, and nobody is there to ask", a.EachTime)
 	}
@@ -177,7 +177,7 @@ func (a Ask) unattended() error {
 
 // fill adds the lines of what a call would do, and returns the hash of the
 // change that is among them.
-func (a *Ask) fill(ctx context.Context, t tool.Tool) (hash string) {
+func (a *ApprovalRequest) fill(ctx context.Context, t tool.Tool) (hash string) {
 	a.Whole = true
 	defer func() {
 		if !a.Widens.Empty() {

@@ -19,7 +19,7 @@ func cancelled(t *testing.T, r *rig, c *chat.Chat, text string, when func(chat.E
 	defer cancel()
 	r.mu.Lock()
 	decide := r.decide
-	r.decide = func(ctx context.Context, a chat.Ask) (chat.Decision, error) {
+	r.decide = func(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 		if when == nil {
 			cancel()
 		}
@@ -72,7 +72,7 @@ func TestACancelledToolSaysSoAndTheRestIsNotRun(t *testing.T) {
 
 func TestACancelledQuestionRunsNothing(t *testing.T) {
 	r := newRig(t, memory.New(), map[string][]reply{"go": {calls(use("c1", "bash", `{"command":"touch never"}`), use("c2", "ls", `{}`))}})
-	r.decide = func(ctx context.Context, _ chat.Ask) (chat.Decision, error) {
+	r.decide = func(ctx context.Context, _ chat.ApprovalRequest) (chat.Decision, error) {
 		<-ctx.Done()
 		return chat.Always, nil // too late
 	}

@@ -79,7 +79,7 @@ type Options struct {
 
 	// Approve decides about a call that has effects. It is called by one
 	// goroutine at a time. Nil denies.
-	Approve func(context.Context, Ask) (Decision, error)
+	Approve func(context.Context, ApprovalRequest) (Decision, error)
 	// Unattended says that nobody is there who sees what is asked: Approve
 	// answers by rule. What a person has to decide about each time is refused
 	// then, and so is what would widen the sandbox.
@@ -128,8 +128,8 @@ type Call struct {
 	Input           json.RawMessage
 }
 
-// Ask is a question to a person: may this run?
-type Ask struct {
+// ApprovalRequest asks a person: may this run?
+type ApprovalRequest struct {
 	Worker string
 	Call
 	Effect tool.Effect
@@ -147,7 +147,7 @@ type Ask struct {
 
 // Readable returns why nobody can be asked about a call: it is longer than a
 // person reads. Whoever would ask refuses it with that.
-func (a Ask) Readable() error {
+func (a ApprovalRequest) Readable() error {
 	n := 0
 	for _, l := range a.Lines {
 		n += len(l.Sign()) + len(l.Text) + 2
@@ -158,7 +158,7 @@ func (a Ask) Readable() error {
 	return nil
 }
 
-// Decision is the answer to an Ask.
+// Decision is the answer to an ApprovalRequest.
 type Decision string
 
 // What a person may say to a call: this once, all like it in this session, no.
@@ -253,7 +253,7 @@ func prepare(o Options) *Chat {
 		o.Show = func(Event) {}
 	}
 	if o.Approve == nil {
-		o.Approve = func(context.Context, Ask) (Decision, error) { return Deny, nil }
+		o.Approve = func(context.Context, ApprovalRequest) (Decision, error) { return Deny, nil }
 	}
 	if o.Now == nil {
 		o.Now = time.Now

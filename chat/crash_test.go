@@ -90,7 +90,7 @@ func TestWhoeverDiesAnywhereGoesOn(t *testing.T) {
 	}
 	everyDeath(t, func(t *testing.T, inner tidemark.Backend, m *mortal) bool {
 		r := newRig(t, m, script)
-		r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Always, nil }
+		r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) { return chat.Always, nil }
 		c := r.new()
 		var err error
 		for _, text := range []string{"work", "more"} {
@@ -170,7 +170,7 @@ func TestADeadHoldersApprovalsAndShellAreThere(t *testing.T) {
 			"move": {calls(use("c1", "bash", `{"command":"mkdir -p sub && cd sub && export COLOUR=blue"}`))},
 			"look": {calls(use("c2", "bash", `{"command":"echo $COLOUR in ${PWD##*/}"}`))},
 		})
-		r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Always, nil }
+		r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) { return chat.Always, nil }
 		c := r.new()
 		r.send(c, "move")
 		m.mu.Lock()
@@ -181,7 +181,7 @@ func TestADeadHoldersApprovalsAndShellAreThere(t *testing.T) {
 		next := newRig(t, b, nil)
 		next.dir, next.o.Box, next.model.answer = r.dir, r.o.Box, r.model.answer
 		next.o.Root, next.o.Grants = r.o.Root, r.o.Grants
-		next.decide = func(_ context.Context, a chat.Ask) (chat.Decision, error) { return chat.Once, nil }
+		next.decide = func(_ context.Context, a chat.ApprovalRequest) (chat.Decision, error) { return chat.Once, nil }
 		c = next.resume(c.ID())
 		next.send(c, "look")
 		if got := results(next.path(c.ID()))["c2"].Text; !strings.HasPrefix(got, "blue in sub") {

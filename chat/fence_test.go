@@ -51,7 +51,7 @@ func TestWhatWidensTheSandboxIsAskedForOnceOrForTheProject(t *testing.T) {
 	book := grant.Open(t.TempDir(), "ada")
 	r.o.Grants = book.For(r.dir)
 	answer := chat.Once
-	r.decide = func(_ context.Context, a chat.Ask) (chat.Decision, error) { return answer, nil }
+	r.decide = func(_ context.Context, a chat.ApprovalRequest) (chat.Decision, error) { return answer, nil }
 	hosts := func() string { return strings.Join((*started)[len(*started)-1].Hosts, " ") }
 	c := r.new()
 
@@ -108,7 +108,7 @@ func TestNobodyButAPersonAtThisMachineWidensTheSandboxForGood(t *testing.T) {
 	script := map[string][]reply{"wider": {calls(use("w", "bash", wider))}}
 	r, started := fencedRig(t, script)
 	r.o.Grants = nil // the server's clients, a fleet's reviewers
-	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Always, nil }
+	r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) { return chat.Always, nil }
 	c := r.new()
 	r.send(c, "wider")
 	if r.send(c, "wider"); len(r.asks) != 2 || len(*started) != 2 {
@@ -116,7 +116,7 @@ func TestNobodyButAPersonAtThisMachineWidensTheSandboxForGood(t *testing.T) {
 	}
 	r, started = fencedRig(t, script)
 	r.o.Unattended = true // -p --yes, a wake, a fleet's agent
-	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Always, nil }
+	r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) { return chat.Always, nil }
 	c = r.new()
 	r.send(c, "wider")
 	if len(r.asks) != 0 || len(*started) != 0 || !r.noticed(`Denied bash: it would widen the sandbox to connect to "modules.example.org", and nobody is there to ask.`) {
@@ -136,7 +136,7 @@ func TestWhatIsAskedForEachTimeIsCoveredByNoApproval(t *testing.T) {
 	r.o.Box = func(s tool.State, f tool.Files, _ store.Limits, out func(string, []byte)) (*tool.Box, error) {
 		return tool.New(tool.Options{Root: r.dir, Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir}, State: s, Files: f, Output: out, Unfenced: unfenced})
 	}
-	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Always, nil }
+	r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) { return chat.Always, nil }
 	c := r.new()
 	for _, prompt := range []string{"run", "run", "write", "write", "plain", "plain"} {
 		r.send(c, prompt)

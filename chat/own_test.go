@@ -231,7 +231,7 @@ func TestNothingOfOneSessionReachesAnother(t *testing.T) {
 		"get": {calls(use("c5", "bash", `{"command":"echo \"[$COLOUR] ${PWD##*/}\""}`), use("c6", "python", `{"code":"print('secret' in globals())"}`))},
 	}
 	r := newRig(t, memory.New(), script)
-	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Always, nil }
+	r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) { return chat.Always, nil }
 	a, b := r.new(), r.new()
 	hasPython := has(a, "python")
 	r.send(a, "set")

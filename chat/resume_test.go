@@ -289,7 +289,7 @@ func TestADamagedCheckpointGivesDefaultsAndANotice(t *testing.T) {
 		t.Error("why the interpreter is a fresh one is not recorded")
 	}
 	c = r.resume(c.ID())
-	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Always, nil }
+	r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) { return chat.Always, nil }
 	r.send(c, "go")
 	same(t, results(r.path(c.ID()))["c"].IsError, false)
 }

@@ -165,9 +165,9 @@ type rig struct {
 
 	mu     sync.Mutex
 	events []chat.Event
-	asks   []chat.Ask
+	asks   []chat.ApprovalRequest
 	hear   func(chat.Event)
-	decide func(context.Context, chat.Ask) (chat.Decision, error)
+	decide func(context.Context, chat.ApprovalRequest) (chat.Decision, error)
 }
 
 // allDead lets every earlier holder be replaced at once.
@@ -177,7 +177,7 @@ func newRig(t testing.TB, b tidemark.Backend, script map[string][]reply) *rig {
 	t.Helper()
 	r := &rig{t: t, backend: b, model: &scripted{answer: byPrompt(script)}, dir: t.TempDir()}
 	r.store = store.New(b, &store.Options{Dead: allDead})
-	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Once, nil }
+	r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) { return chat.Once, nil }
 	r.o = chat.Options{
 		Store: r.store, Holder: tidemark.Holder{Program: "test", PID: 1, Host: "here"},
 		Model: r.model, Name: "m1", Provider: "scripted", System: "Be brief.",
@@ -196,7 +196,7 @@ func newRig(t testing.TB, b tidemark.Backend, script map[string][]reply) *rig {
 				hear(e)
 			}
 		},
-		Approve: func(ctx context.Context, a chat.Ask) (chat.Decision, error) {
+		Approve: func(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 			r.mu.Lock()
 			r.asks = append(r.asks, a)
 			decide := r.decide

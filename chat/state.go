@@ -205,7 +205,7 @@ func (c *Chat) Change(ctx context.Context, change func(*store.Checkpoint) error)
 
 // approved reports whether a call needs no more asking. A command of several
 // forms is approved when each of them is.
-func (c *Chat) approved(asked Ask) bool {
+func (c *Chat) approved(asked ApprovalRequest) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := approval(asked)

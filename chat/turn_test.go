@@ -225,13 +225,13 @@ func TestApprovalsAreByToolAndScopeAndCarryOver(t *testing.T) {
 		"more":   {calls(cat("c6"))},
 	})
 	said := chat.Deny
-	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return said, nil }
+	r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) { return said, nil }
 	c := r.new()
 	r.send(c, "deny")
 	said = chat.Once
 	r.send(c, "once")
 	same(t, len(r.asks), 2)
-	r.decide = func(_ context.Context, a chat.Ask) (chat.Decision, error) {
+	r.decide = func(_ context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 		if a.Scope == "vetted: ls" {
 			// The approval before it was kept before its tool ran.
 			kept, err := r.store.Checkpoint(t.Context(), c.ID(), "")
@@ -294,7 +294,7 @@ func TestLocalOnlyRefusesWhatIsElsewhere(t *testing.T) {
 	if len(r.asks) > 0 {
 		t.Errorf("asked for what is refused: %v", r.asks)
 	}
-	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) { return chat.Deny, nil }
+	r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) { return chat.Deny, nil }
 	r.send(c, "go")
 	same(t, len(r.asks), 1) // allowed now, and asked for
 }
@@ -374,7 +374,7 @@ func TestACallIsNotTakenForAnEarlierOneOfTheSameID(t *testing.T) {
 	})
 	c := r.new()
 	r.send(c, "first")
-	r.decide = func(context.Context, chat.Ask) (chat.Decision, error) {
+	r.decide = func(context.Context, chat.ApprovalRequest) (chat.Decision, error) {
 		f.set(0) // what says that it begins cannot be kept
 		return chat.Once, nil
 	}

@@ -225,7 +225,7 @@ func TestOneQuestionAtATimeAndAWaitingWorkerCanBeStopped(t *testing.T) {
 	}
 	var now, most atomic.Int32
 	first, answer := make(chan string, 9), make(chan struct{})
-	r.decide = func(_ context.Context, a chat.Ask) (chat.Decision, error) {
+	r.decide = func(_ context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 		most.Store(max(most.Load(), now.Add(1)))
 		first <- a.Worker
 		<-answer

@@ -34,6 +34,9 @@ type browser struct {
 // has none.
 func launch(t *testing.T) *browser {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("make quick leaves out what needs a browser")
+	}
 	var path string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if p, err := exec.LookPath(name); err == nil {

@@ -119,8 +119,8 @@ func lost(t Task, err error) error {
 }
 
 // approval asks whoever answers for the task.
-func approval(t Task) func(context.Context, chat.Ask) (chat.Decision, error) {
-	return func(ctx context.Context, a chat.Ask) (chat.Decision, error) {
+func approval(t Task) func(context.Context, chat.ApprovalRequest) (chat.Decision, error) {
+	return func(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 		if t.Ask == nil {
 			return chat.Deny, nil
 		}

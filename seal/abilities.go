@@ -11,26 +11,15 @@ import (
 
 // What the Backend underneath can do and a seal does not change.
 
-func lacks(what string) error { return tidemark.Unsupportedf("this store cannot %s", what) }
-
 // Wait waits for growth.
 func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error {
-	w, ok := b.inner.(tidemark.Watcher)
-	if !ok {
-		return lacks("wait for growth")
-	}
-	return w.Wait(ctx, log, after)
+	return b.inner.Wait(ctx, log, after)
 }
 
 // Walk names everything but what the room keeps for itself.
 func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
 	return func(yield func(tidemark.Key, error) bool) {
-		w, ok := b.inner.(tidemark.Walker)
-		if !ok {
-			yield(tidemark.Key{}, lacks("name everything in it"))
-			return
-		}
-		for k, err := range w.Walk(ctx, after) {
+		for k, err := range b.inner.Walk(ctx, after) {
 			if hidden(k.Kind) && err == nil {
 				continue
 			}
@@ -44,9 +33,9 @@ func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidema
 // Mend repairs what can be repaired without the keys.
 func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		m, ok := b.inner.(tidemark.Mender)
-		if !ok {
-			yield("", lacks("be repaired"))
+		m, err := tidemark.Ability[tidemark.Mender](b.inner)
+		if err != nil {
+			yield("", err)
 			return
 		}
 		m.Mend(ctx)(yield)
@@ -55,9 +44,9 @@ func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
 
 // Compact gives space back.
 func (b *Backend) Compact(ctx context.Context) (int64, error) {
-	c, ok := b.inner.(tidemark.Compactor)
-	if !ok {
-		return 0, lacks("be compacted")
+	c, err := tidemark.Ability[tidemark.Compactor](b.inner)
+	if err != nil {
+		return 0, err
 	}
 	return c.Compact(ctx)
 }
@@ -68,7 +57,7 @@ func (b *Backend) Compact(ctx context.Context) (int64, error) {
 func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		c := checking{b: b, yield: yield}
-		if inner, ok := b.inner.(tidemark.Checker); ok {
+		if inner, err := tidemark.Ability[tidemark.Checker](b.inner); err == nil {
 			for err := range inner.Check(ctx) {
 				if !c.report(err) {
 					return

@@ -67,7 +67,7 @@ func (a *actor) Commit(c ctxT, b tidemark.Batch) (tidemark.Receipt, error) {
 
 func (a *actor) Walk(c ctxT, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
 	a.wait()
-	return a.Backend.(tidemark.Walker).Walk(c, after)
+	return a.Backend.Walk(c, after)
 }
 
 // interleave lets actors make their calls one by one, in an order that the seed

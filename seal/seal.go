@@ -179,14 +179,7 @@ func errIsSealed() error { return fmt.Errorf("the store is sealed: %w", tidemark
 
 // empty returns an error when something is kept in inner.
 func empty(ctx context.Context, inner tidemark.Backend) error {
-	w, ok := inner.(tidemark.Walker)
-	if !ok {
-		return nil
-	}
-	for k, err := range w.Walk(ctx, tidemark.Key{}) {
-		if errors.Is(err, tidemark.ErrUnsupported) {
-			return nil
-		}
+	for k, err := range inner.Walk(ctx, tidemark.Key{}) {
 		if err != nil {
 			return err
 		}

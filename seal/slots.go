@@ -159,7 +159,8 @@ func (b *Backend) SetIndex(ctx context.Context, allowed bool) error {
 	if err != nil || allowed {
 		return err
 	}
-	if s, ok := b.inner.(tidemark.Searcher); ok {
+	s, err := tidemark.Ability[tidemark.Searcher](b.inner)
+	if err == nil {
 		err = s.Unindex(ctx)
 	}
 	if errors.Is(err, tidemark.ErrUnsupported) {

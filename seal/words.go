@@ -79,9 +79,9 @@ func (b *Backend) hashes(word string) hashed {
 // searcher returns the ability underneath: ErrUnsupported when there is none,
 // or when the store is to have no index.
 func (b *Backend) searcher(ctx context.Context) (tidemark.Searcher, error) {
-	s, ok := b.inner.(tidemark.Searcher)
-	if !ok {
-		return nil, lacks("search")
+	s, err := tidemark.Ability[tidemark.Searcher](b.inner)
+	if err != nil {
+		return nil, err
 	}
 	r, err := b.reload(ctx)
 	if errors.Is(err, tidemark.ErrSealed) {

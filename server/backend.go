@@ -128,9 +128,9 @@ func (q *backendRequest) run(open func(*http.Request) (tidemark.Backend, error))
 
 // ofOwner returns a Backend for what one owner keeps.
 func ofOwner(be tidemark.Backend, owner string) (tidemark.Backend, error) {
-	s, ok := be.(tidemark.Sharer)
-	if !ok {
-		return nil, backendLacks("share: it has one owner")
+	s, err := tidemark.Ability[tidemark.Sharer](be)
+	if err != nil {
+		return nil, err
 	}
 	return s.Of(owner)
 }
@@ -330,12 +330,7 @@ func backendWaits(q *backendRequest) error {
 	}
 	ctx, stop := context.WithTimeout(q.r.Context(), backendWait)
 	defer stop()
-	var err error
-	if w, ok := q.be.(tidemark.Watcher); ok {
-		err = w.Wait(ctx, k.Key, k.After)
-	} else {
-		err = tidemark.ErrUnsupported
-	}
+	err := q.be.Wait(ctx, k.Key, k.After)
 	if errors.Is(err, tidemark.ErrUnsupported) {
 		err = backendPoll(ctx, q.be, k)
 	}
@@ -368,15 +363,8 @@ func backendPoll(ctx context.Context, be tidemark.Backend, k api.KeyQuestion) er
 	}
 }
 
-// backendLacks is the answer where the Backend has no such ability.
-func backendLacks(what string) error { return tidemark.Unsupportedf("this store cannot %s", what) }
-
 func (q *backendRequest) searcher() (tidemark.Searcher, error) {
-	s, ok := q.be.(tidemark.Searcher)
-	if !ok {
-		return nil, backendLacks("search")
-	}
-	return s, nil
+	return tidemark.Ability[tidemark.Searcher](q.be)
 }
 
 func backendSearch(q *backendRequest) error {
@@ -442,11 +430,7 @@ func backendWalk(q *backendRequest) error {
 	if err := q.question(&wq); err != nil {
 		return err
 	}
-	w, ok := q.be.(tidemark.Walker)
-	if !ok {
-		return backendLacks("name everything in it")
-	}
-	return backendWhole(q, w.Walk(q.r.Context(), wq.After), func(k tidemark.Key) api.Element { return api.Element{Key: &k} })
+	return backendWhole(q, q.be.Walk(q.r.Context(), wq.After), func(k tidemark.Key) api.Element { return api.Element{Key: &k} })
 }
 
 // sharer returns the ability to share, and the session that is asked about.
@@ -459,11 +443,8 @@ func (q *backendRequest) sharer() (tidemark.Sharer, tidemark.SessionID, *tidemar
 	if err != nil {
 		return nil, "", nil, err
 	}
-	s, ok := q.be.(tidemark.Sharer)
-	if !ok {
-		return nil, "", nil, backendLacks("share: it has one owner")
-	}
-	return s, id, sq.With, nil
+	s, err := tidemark.Ability[tidemark.Sharer](q.be)
+	return s, id, sq.With, err
 }
 
 func backendShare(q *backendRequest) error {

@@ -161,7 +161,7 @@ func backendSameReading(t *testing.T, kept *memory.Backend, far tidemark.Backend
 		q.Kind = "job"
 		backendSame(t, fmt.Sprintf("list %+v", q), backendAll(t, kept.List(ctx, q)), backendAll(t, far.List(ctx, q)))
 	}
-	backendSame(t, "walk", backendAll(t, kept.Walk(ctx, tidemark.Key{})), backendAll(t, far.(tidemark.Walker).Walk(ctx, tidemark.Key{})))
+	backendSame(t, "walk", backendAll(t, kept.Walk(ctx, tidemark.Key{})), backendAll(t, far.Walk(ctx, tidemark.Key{})))
 	ask := tidemark.Ask{All: [][]tidemark.Term{{{Word: "message"}}}}
 	hits := backendAll(t, far.(tidemark.Searcher).Search(ctx, ask))
 	slices.SortFunc(hits, func(a, b tidemark.Hit) int { return int(b.Seq - a.Seq) })

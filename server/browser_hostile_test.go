@@ -39,9 +39,6 @@ func TestHostileTranscriptsRunAndLoadNothing(t *testing.T) {
 	w := s.window(t)
 	w.signsIn("a")
 	sessions, entries := 20, 0
-	if testing.Short() {
-		sessions = 5
-	}
 	if n, err := strconv.Atoi(os.Getenv("TIDEMARK_HOSTILE")); err == nil {
 		sessions = max(1, n/10) // a third of thirty entries is such that a store takes it
 	}

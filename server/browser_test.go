@@ -178,6 +178,9 @@ func without(t *testing.T, what string) {
 // chromium starts a browser for the test.
 func chromium(t *testing.T) context.Context {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("make quick leaves out what needs a browser")
+	}
 	var path string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if p, err := exec.LookPath(name); err == nil {

@@ -135,24 +135,12 @@ type shareOutput struct {
 	Body shareBody
 }
 
-// sharer returns the ability to share, where there is one.
-func sharer(st *store.Store) (tidemark.Sharer, error) {
-	if sh, ok := st.Backend().(tidemark.Sharer); ok {
-		return sh, nil
-	}
-	return nil, tidemark.Unsupportedf("the store of this server belongs to one user; nobody else could read what is shared")
-}
-
 func (s *Server) getShare(ctx context.Context, in *SessionInput) (*shareOutput, error) {
 	st, v, err := s.view(ctx, in.ID)
 	if err != nil {
 		return nil, fail(ctx, err)
 	}
-	sh, err := sharer(st)
-	if err != nil {
-		return nil, fail(ctx, err)
-	}
-	with, owner, err := sh.Shared(ctx, v.ID)
+	with, owner, err := st.Shared(ctx, v.ID)
 	if err != nil {
 		return nil, fail(ctx, err)
 	}
@@ -164,15 +152,11 @@ func (s *Server) shareSession(ctx context.Context, in *shareInput) (*shareOutput
 	if err != nil {
 		return nil, fail(ctx, err)
 	}
-	sh, err := sharer(st)
-	if err != nil {
-		return nil, fail(ctx, err)
-	}
 	with, err := shareScope(CallerOf(ctx), in.Body)
 	if err != nil {
 		return nil, fail(ctx, err)
 	}
-	if err := sh.Share(ctx, i.ID, with); err != nil {
+	if err := st.Share(ctx, i.ID, with); err != nil {
 		return nil, fail(ctx, err)
 	}
 	s.work.ended(CallerOf(ctx).Tenant, i.ID) // for those whom it was shared with before, maybe

@@ -85,12 +85,7 @@ func keysOf(b tidemark.Batch) iter.Seq[tidemark.Key] {
 
 func (f fenced) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
 	return func(yield func(tidemark.Key, error) bool) {
-		w, ok := f.Backend.(tidemark.Walker)
-		if !ok {
-			yield(tidemark.Key{}, tidemark.Unsupportedf("this store cannot name all that it keeps"))
-			return
-		}
-		for k, err := range w.Walk(ctx, after) {
+		for k, err := range f.Backend.Walk(ctx, after) {
 			if err == nil && f.hides(k) {
 				continue
 			}
@@ -102,17 +97,14 @@ func (f fenced) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark
 }
 
 func (f fenced) Wait(ctx context.Context, log tidemark.Key, after int64) error {
-	if w, ok := f.Backend.(tidemark.Watcher); ok && !f.hides(log) {
-		return w.Wait(ctx, log, after)
+	if f.hides(log) {
+		return tidemark.Unsupportedf("this store wakes nobody")
 	}
-	return tidemark.Unsupportedf("this store wakes nobody")
+	return f.Backend.Wait(ctx, log, after)
 }
 
 func (f fenced) searcher() (tidemark.Searcher, error) {
-	if s, ok := f.Backend.(tidemark.Searcher); ok {
-		return s, nil
-	}
-	return nil, tidemark.Unsupportedf("this store has no index")
+	return tidemark.Ability[tidemark.Searcher](f.Backend)
 }
 
 func (f fenced) Search(ctx context.Context, a tidemark.Ask) iter.Seq2[tidemark.Hit, error] {
@@ -148,10 +140,11 @@ func (f fenced) Unindex(ctx context.Context) error {
 }
 
 func (f fenced) Share(ctx context.Context, id tidemark.SessionID, with tidemark.Scope) error {
-	if s, ok := f.Backend.(tidemark.Sharer); ok {
-		return s.Share(ctx, id, with)
+	s, err := tidemark.Ability[tidemark.Sharer](f.Backend)
+	if err != nil {
+		return err
 	}
-	return tidemark.Unsupportedf("this store has one user")
+	return s.Share(ctx, id, with)
 }
 
 func (f fenced) Of(owner string) (tidemark.Backend, error) {
@@ -164,8 +157,9 @@ func (f fenced) Of(owner string) (tidemark.Backend, error) {
 }
 
 func (f fenced) Shared(ctx context.Context, id tidemark.SessionID) (tidemark.Scope, string, error) {
-	if s, ok := f.Backend.(tidemark.Sharer); ok {
-		return s.Shared(ctx, id)
+	s, err := tidemark.Ability[tidemark.Sharer](f.Backend)
+	if err != nil {
+		return tidemark.Scope{}, "", err
 	}
-	return tidemark.Scope{}, "", tidemark.Unsupportedf("this store has one user")
+	return s.Shared(ctx, id)
 }

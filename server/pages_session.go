@@ -265,11 +265,7 @@ func (s *Server) gatherFound(ctx context.Context, l *looking, v *web.SessionView
 
 // gatherShare tells who else may read the session.
 func gatherShare(ctx context.Context, l *looking, v *web.SessionView) error {
-	sh, ok := l.st.Backend().(tidemark.Sharer)
-	if !ok {
-		return nil
-	}
-	with, owner, err := sh.Shared(ctx, l.v.ID)
+	with, owner, err := l.st.Shared(ctx, l.v.ID)
 	if errors.Is(err, tidemark.ErrUnsupported) || err == nil && owner == "" {
 		return nil // nobody else could read it
 	}

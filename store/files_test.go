@@ -27,7 +27,7 @@ func putFile(t *testing.T, w *store.Writer, name string, content []byte) {
 // keys counts everything that is kept under a kind.
 func keys(t *testing.T, b tidemark.Backend, kind string) (n int) {
 	t.Helper()
-	for k, err := range b.(tidemark.Walker).Walk(t.Context(), tidemark.Key{}) {
+	for k, err := range b.Walk(t.Context(), tidemark.Key{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,10 +40,8 @@ func (v *View) Follow(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, 
 
 // wait returns when log may be longer than after.
 func (s *Store) wait(ctx context.Context, log tidemark.Key, after int64) error {
-	if w, ok := s.backend.(tidemark.Watcher); ok {
-		if err := w.Wait(ctx, log, after); !errors.Is(err, tidemark.ErrUnsupported) {
-			return err
-		}
+	if err := s.backend.Wait(ctx, log, after); !errors.Is(err, tidemark.ErrUnsupported) {
+		return err
 	}
 	select {
 	case <-ctx.Done():

@@ -42,7 +42,7 @@ func (s *Store) signal() {
 
 // searcher returns the index, nil where there is none.
 func (s *Store) searcher() tidemark.Searcher {
-	if i, ok := s.backend.(tidemark.Searcher); ok && s.o.Words != nil {
+	if i, err := tidemark.Ability[tidemark.Searcher](s.backend); err == nil && s.o.Words != nil {
 		return i
 	}
 	return nil

@@ -18,7 +18,7 @@ func plainWords(e tidemark.Entry) []string { return strings.Fields(strings.ToLow
 
 func indexed() *store.Store { return store.New(memory.New(), &store.Options{Words: plainWords}) }
 
-// bare hides what a Backend can do beyond the five methods.
+// bare hides what a Backend can do beyond the seven methods.
 type bare struct{ tidemark.Backend }
 
 func lookFor(word string) store.Question {

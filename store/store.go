@@ -125,9 +125,9 @@ func (s *Store) Of(owner string) (*Store, error) {
 	if owner == "" {
 		return s, nil
 	}
-	sharer, ok := s.backend.(tidemark.Sharer)
-	if !ok {
-		return nil, tidemark.Unsupportedf("this store has one user")
+	sharer, err := tidemark.Ability[tidemark.Sharer](s.backend)
+	if err != nil {
+		return nil, err
 	}
 	b, err := sharer.Of(owner)
 	if err != nil {

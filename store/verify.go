@@ -113,7 +113,7 @@ func (s *Store) VerifyAll(ctx context.Context, progress func(Info)) iter.Seq[err
 			seen[err.Error()] = true
 			return each(err)
 		}
-		if c, ok := s.backend.(tidemark.Checker); ok {
+		if c, err := tidemark.Ability[tidemark.Checker](s.backend); err == nil {
 			for err := range c.Check(ctx) {
 				if errors.Is(err, tidemark.ErrUnsupported) {
 					break

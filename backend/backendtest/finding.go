@@ -223,10 +223,7 @@ func anyWords(b *bench) {
 }
 
 func walks(b *bench) {
-	w, ok := b.backend().(tidemark.Walker)
-	if !ok {
-		return
-	}
+	w := b.backend()
 	both, record, log := key("session", "both"), key("lease", "r"), key("notes", "l")
 	b.keep(NewRecord(both, 1, `{}`), NewRecord(record, 1, `{}`), NewRecord(key("session", "gone"), 1, `{}`), run(both, 1, 1), run(log, 1, 2))
 	b.keep(tidemark.Batch{Deletes: []tidemark.Need{{Key: key("session", "gone"), Version: 1}}})

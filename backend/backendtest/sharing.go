@@ -177,10 +177,7 @@ func closed(b *bench) {
 }
 
 func watches(b *bench) {
-	w, ok := b.backend().(tidemark.Watcher)
-	if !ok {
-		return
-	}
+	w := b.backend()
 	second := b.open()
 	defer second.Close()
 	log := key("session", "s")

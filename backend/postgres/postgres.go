@@ -167,9 +167,7 @@ type who struct{ tenant, user id }
 
 var (
 	_ tidemark.Backend  = (*Backend)(nil)
-	_ tidemark.Watcher  = (*Backend)(nil)
 	_ tidemark.Searcher = (*Backend)(nil)
-	_ tidemark.Walker   = (*Backend)(nil)
 	_ tidemark.Checker  = (*Backend)(nil)
 	_ tidemark.Sharer   = (*Backend)(nil)
 )

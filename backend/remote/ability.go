@@ -189,8 +189,6 @@ func (b *Backend) Of(owner string) (tidemark.Backend, error) {
 
 var (
 	_ tidemark.Backend  = (*Backend)(nil)
-	_ tidemark.Watcher  = (*Backend)(nil)
 	_ tidemark.Searcher = (*Backend)(nil)
-	_ tidemark.Walker   = (*Backend)(nil)
 	_ tidemark.Sharer   = (*Backend)(nil)
 )

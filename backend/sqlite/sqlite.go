@@ -51,9 +51,7 @@ type Backend struct {
 
 var (
 	_ tidemark.Backend   = (*Backend)(nil)
-	_ tidemark.Watcher   = (*Backend)(nil)
 	_ tidemark.Searcher  = (*Backend)(nil)
-	_ tidemark.Walker    = (*Backend)(nil)
 	_ tidemark.Checker   = (*Backend)(nil)
 	_ tidemark.Mender    = (*Backend)(nil)
 	_ tidemark.Compactor = (*Backend)(nil)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark/acp"
 	"github.com/tidemark-sessions/tidemark/chat"
-	"github.com/tidemark-sessions/tidemark/internal/console"
+	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -160,7 +160,7 @@ func (e *editorAgent) models() (names []string) {
 func (e *editorAgent) repl(c *chat.Chat, folder string, out io.Writer) (*repl, func()) {
 	r := &repl{talk: e.talk(c, folder)}
 	// A console without a terminal has nothing that could go wrong.
-	r.console, _ = console.Open(console.Options{In: strings.NewReader(""), Out: out, Text: console.Text{Clean: render.CleanLine, Width: render.Width}})
+	r.console, _ = terminal.Open(terminal.Options{In: strings.NewReader(""), Out: out, Text: terminal.Text{Clean: render.CleanLine, Width: render.Width}})
 	r.screen.side, r.screen.body = r.console, r.console
 	return r, func() { r.console.Close() }
 }

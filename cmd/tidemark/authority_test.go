@@ -236,7 +236,7 @@ func (w *world) takers(a *app, s *store.Store) map[string]func() chat.Options {
 // attack goes on with a session, and says what is wrong.
 func (w *world) attack(o chat.Options, id tidemark.SessionID) error {
 	env := ""
-	o.Approve = func(_ context.Context, a chat.Ask) (chat.Decision, error) {
+	o.Approve = func(_ context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 		if strings.Contains(string(a.Input), "env; pwd") {
 			return chat.Once, nil
 		}

@@ -198,7 +198,7 @@ type talk struct {
 	c          *chat.Chat
 	attached   atomic.Pointer[chat.Chat] // c, for whoever is in a hurry
 	screen     *chatScreen
-	approve    func(context.Context, chat.Ask) (chat.Decision, error)
+	approve    func(context.Context, chat.ApprovalRequest) (chat.Decision, error)
 }
 
 // project is what the chat belongs to.

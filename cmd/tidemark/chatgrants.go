@@ -13,7 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
-	"github.com/tidemark-sessions/tidemark/internal/console"
+	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -51,7 +51,7 @@ func (r *repl) consent(ctx context.Context) error {
 	for i, p := range open {
 		r.screen.note("  %d. %s", i+1, proposalText(p))
 	}
-	key, err := r.choose(ctx, "Grant them to this session?", console.Choice{Key: 'a', Text: "all"}, console.Choice{Key: 's', Text: "some"}, console.Choice{Key: 'n', Text: "none"})
+	key, err := r.choose(ctx, "Grant them to this session?", terminal.Choice{Key: 'a', Text: "all"}, terminal.Choice{Key: 's', Text: "some"}, terminal.Choice{Key: 'n', Text: "none"})
 	if err != nil {
 		return r.notNow(err)
 	}
@@ -61,7 +61,7 @@ func (r *repl) consent(ctx context.Context) error {
 		case 'a':
 			yes = append(yes, p)
 		case 's':
-			one, err := r.choose(ctx, "Grant: "+proposalText(p)+"?", console.Choice{Key: 'y', Text: "yes"}, console.Choice{Key: 'n', Text: "no"})
+			one, err := r.choose(ctx, "Grant: "+proposalText(p)+"?", terminal.Choice{Key: 'y', Text: "yes"}, terminal.Choice{Key: 'n', Text: "no"})
 			if err != nil {
 				return r.notNow(err)
 			}
@@ -79,14 +79,14 @@ func (r *repl) consent(ctx context.Context) error {
 
 // notNow leaves everything off when the question got no answer.
 func (r *repl) notNow(err error) error {
-	if errors.Is(err, console.ErrInterrupted) || errors.Is(err, io.EOF) {
+	if errors.Is(err, terminal.ErrInterrupted) || errors.Is(err, io.EOF) {
 		r.screen.note("Nothing was granted; you are asked again the next time.")
 		return nil
 	}
 	return err
 }
 
-func (r *repl) choose(ctx context.Context, question string, choices ...console.Choice) (rune, error) {
+func (r *repl) choose(ctx context.Context, question string, choices ...terminal.Choice) (rune, error) {
 	r.screen.pause()
 	return r.console.Ask(ctx, question, choices...)
 }

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tidemark-sessions/tidemark/internal/console"
+	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -236,13 +236,13 @@ func (r *repl) wish(s os.Signal) {
 
 // heard hears the wish to leave in an input, and reports whether something is
 // left to do about it.
-func (r *repl) heard(in console.Input) bool {
+func (r *repl) heard(in terminal.Input) bool {
 	switch {
-	case in.Kind == console.Interrupt && r.exits.stops():
+	case in.Kind == terminal.Interrupt && r.exits.stops():
 		return false
-	case in.Kind == console.Interrupt && (in.Text == "" || !r.exits.idle()):
+	case in.Kind == terminal.Interrupt && (in.Text == "" || !r.exits.idle()):
 		r.part(os.Interrupt)
-	case in.Kind == console.EOF, in.Kind == console.Line && isExit(in.Text):
+	case in.Kind == terminal.EOF, in.Kind == terminal.Line && isExit(in.Text):
 		r.part(nil)
 	}
 	return true

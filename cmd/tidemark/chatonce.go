@@ -31,7 +31,7 @@ func (t *talk) once(ctx context.Context, id tidemark.SessionID, seq int64) error
 		t.out = gathered
 		defer gathered.Close()
 	}
-	t.approve = func(_ context.Context, a chat.Ask) (chat.Decision, error) {
+	t.approve = func(_ context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 		if t.f.yes {
 			return chat.Once, nil
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
-	"github.com/tidemark-sessions/tidemark/internal/console"
+	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -25,9 +25,9 @@ const painted = 50
 // repl is a conversation with a person.
 type repl struct {
 	*talk
-	console *console.Console
+	console *terminal.Console
 	exits   *waysOut
-	inputs  chan console.Input
+	inputs  chan terminal.Input
 	broken  chan error // why there is no more input
 	reading bool       // an input is awaited
 	// interactive says that keys are heard while something else happens.
@@ -44,14 +44,14 @@ type repl struct {
 
 // converse talks until somebody leaves.
 func (t *talk) converse(ctx context.Context, id tidemark.SessionID, seq int64) error {
-	r := &repl{talk: t, exits: newWaysOut(), inputs: make(chan console.Input), broken: make(chan error, 1), idle: time.Now()}
+	r := &repl{talk: t, exits: newWaysOut(), inputs: make(chan terminal.Input), broken: make(chan error, 1), idle: time.Now()}
 	onTerminal := t.terminal && !t.noInput && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
 	o := r.consoleOptions(ctx, onTerminal)
 	r.interactive, r.onTerminal = onTerminal && !o.Plain, onTerminal
 	var err error
-	if r.console, err = console.Open(o); err != nil && r.interactive {
+	if r.console, err = terminal.Open(o); err != nil && r.interactive {
 		o.Plain, r.interactive = true, false // a terminal that cannot be made raw still has lines
-		r.console, err = console.Open(o)
+		r.console, err = terminal.Open(o)
 	}
 	if err != nil {
 		return err
@@ -86,10 +86,10 @@ func (t *talk) converse(ctx context.Context, id tidemark.SessionID, seq int64) e
 	return r.leave(ctx)
 }
 
-func (r *repl) consoleOptions(ctx context.Context, onTerminal bool) console.Options {
-	return console.Options{
+func (r *repl) consoleOptions(ctx context.Context, onTerminal bool) terminal.Options {
+	return terminal.Options{
 		In: r.in, Out: r.out, Terminal: onTerminal, Plain: os.Getenv("TERM") == "dumb", Color: r.color, Prompt: "you> ",
-		Text: console.Text{Clean: render.CleanLine, Width: render.Width},
+		Text: terminal.Text{Clean: render.CleanLine, Width: render.Width},
 		Raw: func() (func() error, error) {
 			fd := int(os.Stdin.Fd())
 			was, err := term.MakeRaw(fd)
@@ -165,22 +165,22 @@ func (r *repl) timers() (sleep, loop <-chan time.Time) {
 }
 
 // input does what the person did.
-func (r *repl) input(ctx context.Context, in console.Input) {
+func (r *repl) input(ctx context.Context, in terminal.Input) {
 	switch in.Kind {
-	case console.Line:
+	case terminal.Line:
 		r.line(ctx, in.Text)
-	case console.EOF:
+	case terminal.EOF:
 		r.leaving = &leaving{}
-	case console.Interrupt:
+	case terminal.Interrupt:
 		// Something is typed: it is dropped, as in a shell. Otherwise it leaves.
 		if in.Text != "" {
 			r.console.SetLine("")
 			return
 		}
 		r.leaving = &leaving{}
-	case console.Hangup:
+	case terminal.Hangup:
 		r.gone(nil)
-	case console.Older:
+	case terminal.Older:
 		r.history(ctx)
 	default:
 		r.switchView(ctx, in.Kind)
@@ -244,19 +244,19 @@ func (r *repl) turn(whole context.Context, work func(context.Context) error) {
 }
 
 // during is what can be done while the agent works.
-func (r *repl) during(ctx context.Context, in console.Input) {
+func (r *repl) during(ctx context.Context, in terminal.Input) {
 	switch in.Kind {
-	case console.Interrupt: // the turn was stopped before, or has nothing left to stop
+	case terminal.Interrupt: // the turn was stopped before, or has nothing left to stop
 		if in.Text != "" && !r.exits.wished() {
 			r.console.SetLine("")
 		} else if r.leaving == nil {
 			r.leaving = &leaving{}
 		}
-	case console.EOF:
-		r.during(ctx, console.Input{Kind: console.Line, Text: "/exit"})
-	case console.Hangup:
+	case terminal.EOF:
+		r.during(ctx, terminal.Input{Kind: terminal.Line, Text: "/exit"})
+	case terminal.Hangup:
 		r.gone(nil)
-	case console.Line:
+	case terminal.Line:
 		if name, _, _ := strings.Cut(in.Text, " "); anytime[name] {
 			r.command(ctx, in.Text)
 			return
@@ -265,9 +265,9 @@ func (r *repl) during(ctx context.Context, in console.Input) {
 		if isExit(in.Text) {
 			r.screen.note("Leaving when this is done; once more leaves now.")
 		}
-	case console.Older:
+	case terminal.Older:
 		r.history(ctx)
-	case console.LeaveView:
+	case terminal.LeaveView:
 		if r.screen.view == "" {
 			r.exits.stops() // Esc stops the turn, like Ctrl-C
 			return
@@ -300,12 +300,12 @@ func (r *repl) fail(err error) {
 }
 
 // ask asks the person about a call.
-func (r *repl) ask(ctx context.Context, a chat.Ask) (chat.Decision, error) {
+func (r *repl) ask(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 	if err := a.Readable(); err != nil {
 		return chat.Deny, err
 	}
 	question := "Allow " + askText(a) + "?"
-	choices := []console.Choice{{Key: 'y', Text: "once"}}
+	choices := []terminal.Choice{{Key: 'y', Text: "once"}}
 	if a.Whole {
 		always := "always"
 		switch {
@@ -314,9 +314,9 @@ func (r *repl) ask(ctx context.Context, a chat.Ask) (chat.Decision, error) {
 		case a.Scope != "":
 			always = "always (" + firstLine(a.Scope) + ")"
 		}
-		choices = append(choices, console.Choice{Key: 'a', Text: always})
+		choices = append(choices, terminal.Choice{Key: 'a', Text: always})
 	}
-	choices = append(choices, console.Choice{Key: 'n', Text: "deny"})
+	choices = append(choices, terminal.Choice{Key: 'n', Text: "deny"})
 	r.screen.pause()
 	ctx, stop := r.exits.whileStaying(ctx)
 	defer stop()
@@ -325,7 +325,7 @@ func (r *repl) ask(ctx context.Context, a chat.Ask) (chat.Decision, error) {
 		key, err = r.console.Ask(ctx, question, choices...)
 	}
 	switch {
-	case errors.Is(err, console.ErrInterrupted):
+	case errors.Is(err, terminal.ErrInterrupted):
 		r.wish(os.Interrupt)
 		return chat.Deny, errors.New("the user cancelled the turn")
 	case errors.Is(err, io.EOF), errors.Is(err, errLeaving):
@@ -365,7 +365,7 @@ func (r *repl) lookThrough(ctx context.Context, lines []render.ApprovalLine) (ru
 		if len(lines) == 0 {
 			break
 		}
-		key, err := r.console.Ask(ctx, fmt.Sprintf("%d more lines", len(lines)), console.Choice{Key: 'm', Text: "more"}, console.Choice{Key: 'e', Text: "everything"}, console.Choice{Key: 'n', Text: "deny"})
+		key, err := r.console.Ask(ctx, fmt.Sprintf("%d more lines", len(lines)), terminal.Choice{Key: 'm', Text: "more"}, terminal.Choice{Key: 'e', Text: "everything"}, terminal.Choice{Key: 'n', Text: "deny"})
 		if err != nil || key == 'n' {
 			return key, err
 		}

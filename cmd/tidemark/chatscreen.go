@@ -224,7 +224,7 @@ func rawText(b json.RawMessage) string {
 }
 
 // askText is what a call wants, in one line.
-func askText(a chat.Ask) string {
+func askText(a chat.ApprovalRequest) string {
 	return withWorker(a.Worker, callText(a.Tool, a.Input))
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
-	"github.com/tidemark-sessions/tidemark/internal/console"
+	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
@@ -84,8 +84,8 @@ func (r *repl) look(ctx context.Context, name string) {
 }
 
 // switchView goes to the next or previous worker, or back.
-func (r *repl) switchView(ctx context.Context, kind console.Kind) {
-	if kind == console.LeaveView {
+func (r *repl) switchView(ctx context.Context, kind terminal.Kind) {
+	if kind == terminal.LeaveView {
 		if r.screen.view != "" {
 			r.look(ctx, "")
 		}
@@ -102,7 +102,7 @@ func (r *repl) switchView(ctx context.Context, kind console.Kind) {
 	}
 	i := slices.Index(views, r.screen.view)
 	step := 1
-	if kind == console.PreviousView {
+	if kind == terminal.PreviousView {
 		step = len(views) - 1
 	}
 	r.look(ctx, views[(max(i, 0)+step)%len(views)])

@@ -157,11 +157,7 @@ func (d *doctor) sandbox() {
 
 // mend lets the backend repair itself.
 func (d *doctor) mend(ctx context.Context, s *store.Store) error {
-	m, ok := s.Backend().(tidemark.Mender)
-	if !ok {
-		return nil
-	}
-	for did, err := range m.Mend(ctx) {
+	for did, err := range s.Mend(ctx) {
 		switch {
 		case errors.Is(err, tidemark.ErrUnsupported):
 			return nil

@@ -83,13 +83,12 @@ func (a *app) clean(cmd *cobra.Command, s *store.Store, c *cleaned) error {
 	if err := a.finishPurges(cmd, s, c); err != nil {
 		return err
 	}
-	compactor, ok := s.Backend().(tidemark.Compactor)
-	if c.DryRun || !ok {
+	if c.DryRun {
 		return nil
 	}
 	a.progress("giving back space")
 	var err error
-	c.FreedBytes, err = compactor.Compact(cmd.Context())
+	c.FreedBytes, err = s.Compact(cmd.Context())
 	return a.compacted(err)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/render"
@@ -126,22 +127,8 @@ func exitOf(err error) int {
 	return tidemark.CodeOf(err).Exit
 }
 
-// hinted is an error with a way out.
-type hinted struct {
-	error
-	hint string
-}
-
-func (h *hinted) Unwrap() error { return h.error }
-
 // withHint adds a way out to an error that has none yet.
-func withHint(err error, hint string, args ...any) error {
-	var have *hinted
-	if err == nil || errors.As(err, &have) {
-		return err
-	}
-	return &hinted{err, fmt.Sprintf(hint, args...)}
-}
+func withHint(err error, format string, args ...any) error { return hint.With(err, format, args...) }
 
 // complain says what went wrong and, where there is one, the way out.
 func (a *app) complain(err error) {
@@ -151,21 +138,20 @@ func (a *app) complain(err error) {
 		return
 	}
 	fmt.Fprintf(a.err, "tidemark: %s\n", render.Clean(err.Error()))
-	if hint := hintFor(err); hint != "" {
-		fmt.Fprintf(a.err, "hint: %s\n", render.Clean(hint))
+	if way := hintFor(err); way != "" {
+		fmt.Fprintf(a.err, "hint: %s\n", render.Clean(way))
 	}
 }
 
 // hintFor returns the way out of an error.
 func hintFor(err error) string {
-	var given *hinted
 	var holder *store.HeldError
 	var refused *model.Error
 	var told *api.Problem
 	var newer *tidemark.NewerError
-	switch {
-	case errors.As(err, &given):
-		return given.hint
+	switch given := hint.Of(err); {
+	case given != "":
+		return given
 	case errors.Is(err, postgres.ErrAway):
 		return "nothing that was acknowledged is lost; try again when the database is there"
 	case errors.As(err, &told) && told.Hint != "":

@@ -147,7 +147,7 @@ func (v *served) show(e chat.Event) {
 }
 
 // approve asks the client, and waits for its answer or for the end of the turn.
-func (v *served) approve(ctx context.Context, a chat.Ask) (chat.Decision, error) {
+func (v *served) approve(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 	if err := a.Readable(); err != nil {
 		return chat.Deny, err
 	}

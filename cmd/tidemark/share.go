@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // shared is what share answers.
@@ -43,20 +44,13 @@ user, and cannot share.`,
 			if err != nil {
 				return err
 			}
-			sharer, ok := a.backend.(tidemark.Sharer)
-			if p.Owner != "" {
-				sharer, ok = s.Backend().(tidemark.Sharer)
-			}
-			if !ok {
-				return tidemark.Unsupportedf("this store has one user: nobody else could read it")
-			}
 			if len(args) == 2 {
-				if err := a.share(cmd.Context(), sharer, p.ID, args[1], workspace); err != nil {
+				if err := a.share(cmd.Context(), s, p.ID, args[1], workspace); err != nil {
 					return err
 				}
 			}
 			is := shared{Session: p.ID}
-			if is.Scope, is.Owner, err = sharer.Shared(cmd.Context(), p.ID); err != nil {
+			if is.Scope, is.Owner, err = s.Shared(cmd.Context(), p.ID); err != nil {
 				return err
 			}
 			return a.print(is, func(w io.Writer) error {
@@ -69,7 +63,7 @@ user, and cannot share.`,
 	return cmd
 }
 
-func (a *app) share(ctx context.Context, sharer tidemark.Sharer, id tidemark.SessionID, with, workspace string) error {
+func (a *app) share(ctx context.Context, s *store.Store, id tidemark.SessionID, with, workspace string) error {
 	if !slices.Contains([]string{tidemark.Private, tidemark.InWorkspace, tidemark.InTenant}, with) {
 		return tidemark.Invalidf("%q: want private, workspace or tenant", with)
 	}
@@ -86,5 +80,5 @@ func (a *app) share(ctx context.Context, sharer tidemark.Sharer, id tidemark.Ses
 			return err
 		}
 	}
-	return sharer.Share(ctx, id, scope)
+	return s.Share(ctx, id, scope)
 }

@@ -73,12 +73,8 @@ func (a *app) forgetWords(ctx context.Context) error {
 	if _, sealed := a.backend.(*seal.Backend); sealed || a.backend == nil {
 		return nil
 	}
-	c, ok := a.backend.(tidemark.Compactor)
-	if !ok {
-		return nil
-	}
 	a.progress("clearing the search index")
-	_, err := c.Compact(ctx)
+	_, err := a.store.Compact(ctx)
 	a.progressDone()
 	return a.compacted(err)
 }

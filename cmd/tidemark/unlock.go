@@ -97,7 +97,7 @@ func (a *app) unseal(ctx context.Context, inner tidemark.Backend, how access) (t
 
 // isEmpty reports whether nothing at all is kept.
 func isEmpty(ctx context.Context, b tidemark.Backend) (bool, error) {
-	for _, err := range b.(tidemark.Walker).Walk(ctx, tidemark.Key{}) {
+	for _, err := range b.Walk(ctx, tidemark.Key{}) {
 		return false, err
 	}
 	return true, nil

@@ -94,10 +94,7 @@ func (k *Kernel) Over(b tidemark.Backend) *Kernel {
 func (k *Kernel) Backend() tidemark.Backend { return k.backend }
 
 // Sealed reports whether what is written is encrypted on its way down.
-func (k *Kernel) Sealed() bool {
-	sealer, ok := k.backend.(tidemark.Sealer)
-	return ok && sealer.Sealed()
-}
+func (k *Kernel) Sealed() bool { return tidemark.IsSealed(k.backend) }
 
 // Now is the time as every backend can keep it.
 func (k *Kernel) Now() time.Time { return Keepable(k.o.Now()) }
@@ -179,7 +176,7 @@ func List[T any](ctx context.Context, k *Kernel, q tidemark.Query) iter.Seq2[T, 
 
 // Hash names what may be any text: a title, a label, a project.
 func (k *Kernel) Hash(parts ...string) string {
-	if h, ok := k.backend.(tidemark.Hasher); ok {
+	if h, err := tidemark.Ability[tidemark.Hasher](k.backend); err == nil {
 		return h.Hash(parts...)
 	}
 	h := sha256.New()

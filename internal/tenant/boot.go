@@ -313,13 +313,8 @@ func actsOf(ctx context.Context, b tidemark.Backend, begin string, chained map[s
 // actLogs yields the logs of acts whose ids begin so.
 func actLogs(ctx context.Context, b tidemark.Backend, begin string) iter.Seq2[tidemark.Key, error] {
 	return func(yield func(tidemark.Key, error) bool) {
-		w, ok := b.(tidemark.Walker)
-		if !ok {
-			yield(tidemark.Key{}, tidemark.Unsupportedf("this store cannot name all that it keeps"))
-			return
-		}
 		for _, kind := range []string{tidemark.ActKind, tidemark.SealedActKind} {
-			for k, err := range w.Walk(ctx, tidemark.Key{Kind: kind, ID: begin}) {
+			for k, err := range b.Walk(ctx, tidemark.Key{Kind: kind, ID: begin}) {
 				if err == nil && (k.Kind != kind || !strings.HasPrefix(k.ID, begin)) {
 					break
 				}

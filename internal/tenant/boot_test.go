@@ -63,7 +63,7 @@ func writeMany(t *testing.T, s *store.Store, writers, entries int) {
 // a line of the audit log names.
 func batches(t *testing.T, s place) (wrote, told []string) {
 	t.Helper()
-	for k, err := range s.Backend().(tidemark.Walker).Walk(t.Context(), tidemark.Key{}) {
+	for k, err := range s.Backend().Walk(t.Context(), tidemark.Key{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,9 +94,6 @@ func batches(t *testing.T, s place) (wrote, told []string) {
 
 func TestEveryCommitBringsItsLineWhoeverChainsIt(t *testing.T) {
 	onEach(t, func(t *testing.T, s place) {
-		if _, ok := s.Backend().(tidemark.Walker); !ok {
-			t.Fatal("cannot walk")
-		}
 		boot := s.NewBoot(audited, "Node.1", false)
 		does, acts := writesDown(s, boot)
 		writeMany(t, does, 6, 5)
@@ -160,7 +157,7 @@ type unsure struct {
 }
 
 func (u *unsure) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
-	return u.Backend.(tidemark.Walker).Walk(ctx, after)
+	return u.Backend.Walk(ctx, after)
 }
 
 func (u *unsure) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {

@@ -5,6 +5,7 @@
 // test was skipped for a reason that is not in skips.txt.
 //
 //	go test -json ./... | tally
+//	go test -json -short ./... | tally -quick
 package main
 
 import (
@@ -20,7 +21,7 @@ import (
 )
 
 func main() {
-	leave, err := leaves(skips, runtime.GOOS, os.Geteuid())
+	leave, err := leaves(skips, runtime.GOOS, os.Geteuid(), slices.Contains(os.Args[1:], "-quick"))
 	if err == nil {
 		var ok bool
 		if ok, err = tally(os.Stdin, os.Stdout, leave); ok && err == nil {

@@ -68,7 +68,7 @@ func TestTallyIsRedWhenATestIsSkippedWithoutLeave(t *testing.T) {
 		"always | /b TestLess: .*tmux | it may":    false,
 		"always | /a TestLess: .*bash | it may":    false,
 	} {
-		leave, err := leaves(list, "linux", 0)
+		leave, err := leaves(list, "linux", 0, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,17 +81,22 @@ func TestTallyIsRedWhenATestIsSkippedWithoutLeave(t *testing.T) {
 			t.Errorf("with leave %q it says\n%s", list, &out)
 		}
 	}
-	if leave, err := leaves("user | tmux | it may\nelsewhere | tmux | it may", "darwin", 501); err != nil || len(leave) != 2 {
+	for _, quick := range []bool{true, false} {
+		if leave, err := leaves("quick | postgres | it may", "linux", 0, quick); err != nil || (len(leave) == 1) != quick {
+			t.Errorf("quick %v: %d lines hold, %v", quick, len(leave), err)
+		}
+	}
+	if leave, err := leaves("user | tmux | it may\nelsewhere | tmux | it may", "darwin", 501, false); err != nil || len(leave) != 2 {
 		t.Errorf("elsewhere: %v, %v", leave, err)
 	}
 }
 
 func TestTheListOfSkipsIsWellFormed(t *testing.T) {
-	if all, err := leaves(skips, "linux", 0); err != nil || len(all) == 0 {
+	if all, err := leaves(skips, "linux", 0, false); err != nil || len(all) == 0 {
 		t.Errorf("%d lines, %v", len(all), err)
 	}
 	for _, wrong := range []string{"tmux", "always | tmux", "never | tmux | why", "always | ( | why"} {
-		if _, err := leaves(wrong, "linux", 0); err == nil {
+		if _, err := leaves(wrong, "linux", 0, false); err == nil {
 			t.Errorf("%q is taken", wrong)
 		}
 	}

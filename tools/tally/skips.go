@@ -23,9 +23,10 @@ type leave struct {
 	why string
 }
 
-// leaves reads the list, and keeps what holds for a system and a user.
-func leaves(list, system string, user int) (all []leave, err error) {
-	holds := map[string]bool{"always": true, "user": user != 0, "elsewhere": system != "linux"}
+// leaves reads the list, and keeps what holds for a system, a user and a quick
+// run.
+func leaves(list, system string, user int, quick bool) (all []leave, err error) {
+	holds := map[string]bool{"always": true, "quick": quick, "user": user != 0, "elsewhere": system != "linux"}
 	for line := range strings.Lines(list) {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -35,7 +36,7 @@ func leaves(list, system string, user int) (all []leave, err error) {
 		pattern, why, _ := strings.Cut(rest, " | ")
 		when = strings.TrimSpace(when)
 		if _, known := holds[when]; !known || strings.TrimSpace(why) == "" {
-			return nil, fmt.Errorf("skips.txt: %q: want always, user or elsewhere | PATTERN | REASON", line)
+			return nil, fmt.Errorf("skips.txt: %q: want always, quick, user or elsewhere | PATTERN | REASON", line)
 		}
 		re, err := regexp.Compile(strings.TrimSpace(pattern))
 		if err != nil {

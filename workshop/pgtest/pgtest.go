@@ -68,6 +68,7 @@ var shared struct {
 // fails when the environment says CI=true.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
+	quick(t)
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.cluster == nil && shared.err == nil {
@@ -79,6 +80,7 @@ func Start(t testing.TB) *Cluster {
 // New starts a cluster for this test alone, which ends with it.
 func New(t testing.TB, o Options) *Cluster {
 	t.Helper()
+	quick(t)
 	c, err := start(o)
 	c = given(t, c, err)
 	t.Cleanup(c.end)
@@ -103,6 +105,14 @@ func Main(m *testing.M) int {
 type missing string
 
 func (m missing) Error() string { return string(m) }
+
+// quick ends a test that make quick leaves out.
+func quick(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make quick leaves out what needs PostgreSQL")
+	}
+}
 
 func given(t testing.TB, c *Cluster, err error) *Cluster {
 	t.Helper()

@@ -1,4 +1,4 @@
-// Package console is where a person types and an agent answers: a line that
+// Package terminal is where a person types and an agent answers: a line that
 // can be edited at the bottom of a terminal, while output streams above it
 // and scrolls away as in any other program. In a pipe, and on a terminal that
 // can do nothing, it reads plain lines and writes plain output.
@@ -12,10 +12,10 @@
 // shown as Text.Clean returns it; of what is written, only colours reach the
 // terminal as sequences.
 //
-//	c, err := console.Open(console.Options{In: os.Stdin, Out: os.Stdout, Terminal: true, Raw: raw, Size: size, Text: text})
+//	c, err := terminal.Open(terminal.Options{In: os.Stdin, Out: os.Stdout, Terminal: true, Raw: raw, Size: size, Text: text})
 //	defer c.Close()
 //	in, err := c.Read(ctx)
-package console
+package terminal
 
 import (
 	"bufio"
@@ -80,19 +80,14 @@ type Console struct {
 
 	lending sync.Mutex // held while the terminal changes hands
 	restore func() error
-	ear     *ear
 	back    time.Time // when the terminal came back last
 
 	mu      sync.Mutex
-	drawn   *sync.Cond    // something reached the terminal
-	wake    chan struct{} // there is something to draw
-	done    chan struct{} // nothing is drawn any more
+	paint   *painter
+	keys    listener
 	arrived chan struct{} // there is something to read
 	asking  chan struct{} // held by the one who asks
 
-	keys     keyboard
-	fed      int // counts what came from the keyboard
-	ahead    int // bytes that were typed before the start, and not read yet
 	lastKey  time.Time
 	line     line
 	history  history
@@ -124,16 +119,17 @@ func Open(o Options) (*Console, error) {
 	editing := o.Terminal && !o.Plain
 	switch {
 	case o.In == nil || o.Out == nil:
-		return nil, fmt.Errorf("console: no In or no Out: %w", tidemark.ErrInvalid)
+		return nil, fmt.Errorf("terminal: no In or no Out: %w", tidemark.ErrInvalid)
 	case o.Text.Clean == nil || o.Text.Width == nil:
-		return nil, fmt.Errorf("console: no Text: what is typed would reach the terminal as it is: %w", tidemark.ErrInvalid)
+		return nil, fmt.Errorf("terminal: no Text: what is typed would reach the terminal as it is: %w", tidemark.ErrInvalid)
 	case editing && (o.Raw == nil || o.Size == nil):
-		return nil, fmt.Errorf("console: a terminal without Raw or Size: %w", tidemark.ErrInvalid)
+		return nil, fmt.Errorf("terminal: a terminal without Raw or Size: %w", tidemark.ErrInvalid)
 	}
 	c := &Console{o: o, text: o.Text, color: o.Color, editing: editing,
-		wake: make(chan struct{}, 1), done: make(chan struct{}), arrived: make(chan struct{}, 1), asking: make(chan struct{}, 1),
+		arrived: make(chan struct{}, 1), asking: make(chan struct{}, 1),
 		line: line{text: o.Text}, history: newHistory(o.History), lastKey: time.Now()}
-	c.drawn = sync.NewCond(&c.mu)
+	c.paint = newPainter(o.Out, &c.mu, c.frame)
+	c.keys = listener{in: o.In, mu: &c.mu, obey: c.obey, end: c.end}
 	c.prompt = o.Text.Clean(o.Prompt)
 	if !editing {
 		c.lines = bufio.NewReader(o.In)
@@ -141,18 +137,18 @@ func Open(o Options) (*Console, error) {
 	}
 	restore, err := o.Raw()
 	if err != nil {
-		return nil, fmt.Errorf("console: %w", err)
+		return nil, fmt.Errorf("terminal: %w", err)
 	}
 	c.restore = restore
 	if f, ok := o.In.(interface{ Fd() uintptr }); ok {
-		c.ahead = typedAhead(f.Fd())
+		c.keys.ahead = typedAhead(f.Fd())
 	}
 	c.screen.out = output{text: o.Text, color: o.Color}
 	c.screen.columns, c.screen.rows = c.size()
 	c.screen.out.columns = c.screen.columns
-	c.touch()
-	go c.paint()
-	c.listen()
+	c.paint.touch()
+	go c.paint.run()
+	c.keys.listen()
 	return c, nil
 }
 
@@ -171,20 +167,17 @@ func (c *Console) Close() error {
 	if c.question != nil {
 		c.question.end(0, fs.ErrClosed)
 	}
-	c.touch()
-	c.drawn.Broadcast()
+	c.paint.touch()
+	c.paint.drawn.Broadcast()
 	c.mu.Unlock()
 	c.arrive()
 	if again || !c.editing {
 		return nil
 	}
-	c.ear.stop()
-	select {
-	case <-c.done:
-	case <-time.After(closeWait):
-	}
+	c.keys.stop()
+	c.paint.wait(closeWait)
 	if err := c.restore(); err != nil {
-		return fmt.Errorf("console: %w", err)
+		return fmt.Errorf("terminal: %w", err)
 	}
 	return nil
 }
@@ -205,12 +198,9 @@ func (c *Console) Abandon(words string) {
 		c.say(words)
 	}
 	c.closed = true
-	c.touch()
+	c.paint.touch()
 	c.mu.Unlock()
-	select {
-	case <-c.done:
-	case <-time.After(abandonWait):
-	}
+	c.paint.wait(abandonWait)
 	_ = c.restore() // there is nobody left to tell
 }
 
@@ -229,16 +219,16 @@ func (c *Console) Lend(f func() error) error {
 		return fs.ErrClosed
 	}
 	c.lent = true
-	c.touch()
-	c.flush()
+	c.paint.touch()
+	c.paint.flush()
 	c.mu.Unlock()
-	c.ear.stop()
+	c.keys.stop()
 	err := c.restore()
 	if err == nil {
 		err = f()
 	}
 	if lost := c.takeBack(); lost != nil {
-		return errors.Join(err, fmt.Errorf("console: %w", lost))
+		return errors.Join(err, fmt.Errorf("terminal: %w", lost))
 	}
 	return err
 }
@@ -250,9 +240,9 @@ func (c *Console) takeBack() error {
 	c.mu.Lock()
 	c.lent = false
 	c.back = time.Now()
-	c.touch()
+	c.paint.touch()
 	c.mu.Unlock()
-	c.listen()
+	c.keys.listen()
 	return err
 }
 
@@ -261,7 +251,7 @@ func (c *Console) takeBack() error {
 func (c *Console) Resize() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.touch()
+	c.paint.touch()
 }
 
 // sameStop is how soon after a suspension that the console knows of Continue
@@ -284,7 +274,7 @@ func (c *Console) Continue() {
 	// If it cannot be made raw now, the next key tells.
 	_, _ = c.o.Raw()
 	c.screen.lost()
-	c.touch()
+	c.paint.touch()
 }
 
 // SetPrompt changes what stands in front of the line.
@@ -292,7 +282,7 @@ func (c *Console) SetPrompt(s string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.prompt = c.text.Clean(s)
-	c.touch()
+	c.paint.touch()
 }
 
 // SetLine puts text into the line, in the place of what was typed.
@@ -301,7 +291,7 @@ func (c *Console) SetLine(s string) {
 	defer c.mu.Unlock()
 	c.settle()
 	c.line.set(s)
-	c.touch()
+	c.paint.touch()
 }
 
 // Status shows one line below the prompt; "" takes it away. It is not shown in
@@ -311,7 +301,7 @@ func (c *Console) Status(s string) {
 	defer c.mu.Unlock()
 	if s != c.status {
 		c.status = s
-		c.touch()
+		c.paint.touch()
 	}
 }
 
@@ -356,11 +346,11 @@ func (c *Console) Write(p []byte) (int, error) {
 		return c.writePlain(p)
 	}
 	defer c.mu.Unlock()
-	for len(c.screen.pending) > maxPending && !c.closed && !c.lent && c.screen.err == nil {
-		c.drawn.Wait()
+	for len(c.screen.pending) > maxPending && !c.closed && !c.lent && c.paint.err == nil {
+		c.paint.drawn.Wait()
 	}
-	if c.screen.err != nil {
-		return 0, c.screen.err
+	if c.paint.err != nil {
+		return 0, c.paint.err
 	}
 	if c.closed {
 		return 0, fs.ErrClosed
@@ -374,9 +364,9 @@ func (c *Console) Flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.editing && !c.lent {
-		c.flush()
+		c.paint.flush()
 	}
-	return c.screen.err
+	return c.paint.err
 }
 
 // put takes output in.
@@ -386,7 +376,7 @@ func (c *Console) put(p []byte) {
 	}
 	c.screen.pending = append(c.screen.pending, p...)
 	c.midLine = !endsLine(p, !c.midLine)
-	c.touch()
+	c.paint.touch()
 }
 
 // say puts lines of the console's own above the prompt, behind what is there.

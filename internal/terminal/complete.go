@@ -1,4 +1,4 @@
-package console
+package terminal
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func (c *Console) complete() {
 		defer c.mu.Unlock()
 		if ctx.Err() == nil && !c.closed { // no key came in between
 			c.offer(from, candidates)
-			c.touch()
+			c.paint.touch()
 		}
 	}()
 }

@@ -1,4 +1,4 @@
-package console
+package terminal
 
 import (
 	"context"
@@ -81,7 +81,7 @@ func (c *Console) Ask(ctx context.Context, text string, choices ...Choice) (rune
 		}
 	default:
 	}
-	c.touch()
+	c.paint.touch()
 	if a.err != nil {
 		return 0, a.err
 	}
@@ -118,7 +118,7 @@ func (c *Console) pose(text string, q *question) error {
 	c.question = q
 	c.menu, c.search = nil, nil
 	if c.editing {
-		c.touch()
+		c.paint.touch()
 		return nil
 	}
 	c.say(strings.Join(q.words(), "  ") + "\n")

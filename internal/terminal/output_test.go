@@ -1,4 +1,4 @@
-package console
+package terminal
 
 import (
 	"io"
@@ -66,7 +66,8 @@ func FuzzOutput(f *testing.F) {
 
 // BenchmarkDelta is what one piece of a stream costs until it is drawn.
 func BenchmarkDelta(b *testing.B) {
-	c := &Console{text: text, color: true, line: line{text: text}, wake: make(chan struct{}, 1), status: "2 workers", prompt: "> ", o: Options{Out: io.Discard}}
+	c := &Console{text: text, color: true, line: line{text: text}, status: "2 workers", prompt: "> ", o: Options{Out: io.Discard}}
+	c.paint = newPainter(io.Discard, &c.mu, c.frame)
 	c.screen.out = output{text: text, color: true, columns: 80}
 	c.screen.columns = 80
 	c.line.set("something that is half typed")

@@ -1,4 +1,4 @@
-package console
+package terminal
 
 import (
 	"strings"
@@ -85,7 +85,8 @@ func FuzzLine(f *testing.F) {
 		if columns < minColumns || columns > 1000 {
 			columns = minColumns
 		}
-		c := &Console{text: text, line: line{text: text}, arrived: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+		c := &Console{text: text, line: line{text: text}, arrived: make(chan struct{}, 1)}
+		c.paint = newPainter(nil, &c.mu, nil)
 		c.obey(taken(p))
 		s := c.line.String()
 		if !utf8.ValidString(s) || s != printable(s) {

@@ -1,78 +1,10 @@
-package console
+package terminal
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"syscall"
 	"time"
-
-	"github.com/muesli/cancelreader"
 )
-
-// escapeWait is how long an Esc may be the start of a sequence. Terminals send
-// a sequence at once; a slow network tears it apart by less than this.
-const escapeWait = 100 * time.Millisecond
-
-// ear listens to the keyboard until it is stopped. A keyboard that is no file
-// cannot be left while it is waited for; its ear listens for ever.
-type ear struct {
-	io.Reader
-	file cancelreader.CancelReader // nil: no file
-	done chan struct{}
-}
-
-// listen begins to take keys in.
-func (c *Console) listen() {
-	if c.ear != nil && c.ear.file == nil {
-		return
-	}
-	e := &ear{Reader: c.o.In, done: make(chan struct{})}
-	if _, ok := c.o.In.(cancelreader.File); ok {
-		r, err := cancelreader.NewReader(c.o.In)
-		if err != nil {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.end(fmt.Errorf("keyboard: %w", err))
-			return
-		}
-		e.Reader, e.file = r, r
-	}
-	c.ear = e
-	go c.hear(e)
-}
-
-// stop leaves the keyboard to others. Keys that were not taken yet stay there.
-func (e *ear) stop() {
-	if e != nil && e.file != nil && e.file.Cancel() {
-		<-e.done
-		e.file.Close()
-	}
-}
-
-func (c *Console) hear(e *ear) {
-	defer close(e.done)
-	p := make([]byte, 64<<10)
-	for {
-		n, err := e.Read(p)
-		if n > 0 {
-			c.typed(p[:n])
-		}
-		if err == nil {
-			continue
-		}
-		if !errors.Is(err, cancelreader.ErrCanceled) {
-			if errors.Is(err, syscall.EIO) {
-				err = io.EOF // the terminal went away
-			}
-			c.mu.Lock()
-			c.end(err)
-			c.mu.Unlock()
-		}
-		return
-	}
-}
 
 // end is the end of the input.
 func (c *Console) end(err error) {
@@ -83,52 +15,20 @@ func (c *Console) end(err error) {
 	c.arrive()
 }
 
-// typed takes bytes of the keyboard in.
-func (c *Console) typed(p []byte) {
-	c.mu.Lock()
-	c.fed++
-	if n := min(c.ahead, len(p)); n > 0 {
-		// The terminal was not raw yet, and had turned Enter into a newline.
-		copy(p, bytes.ReplaceAll(p[:n], []byte("\n"), []byte("\r")))
-		c.ahead -= n
-	}
-	calls := c.obey(c.keys.feed(p))
-	if fed := c.fed; c.keys.waits() {
-		time.AfterFunc(escapeWait, func() { c.stale(fed) })
-	}
-	c.mu.Unlock()
-	for range calls {
-		// Whoever is told may close the console, which waits for the goroutine
-		// that hears the keys: this one.
-		go c.o.Interrupt()
-	}
-}
-
-// stale takes an Esc for the key, when nothing followed it.
-func (c *Console) stale(fed int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.fed == fed {
-		c.obey(c.keys.flush())
-	}
-}
-
-// obey does what keys say, and returns how often the caller is to be told of
-// an interruption.
-func (c *Console) obey(keys []key) (calls int) {
+// obey does what keys say.
+func (c *Console) obey(keys []key) {
 	for _, k := range keys {
-		if k.name == "ctrl+c" {
-			if c.interrupt() {
-				calls++
-			}
-			continue
+		if k.name != "ctrl+c" {
+			c.press(k)
+		} else if c.interrupt() {
+			// Whoever is told may close the console, which waits for the
+			// goroutine that hears the keys: this one.
+			go c.o.Interrupt()
 		}
-		c.press(k)
 	}
 	if len(keys) > 0 {
-		c.touch()
+		c.paint.touch()
 	}
-	return calls
 }
 
 // settle gives up what a key began that asks for more keys.

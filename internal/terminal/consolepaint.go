@@ -1,47 +1,18 @@
-package console
+package terminal
 
-import (
-	"fmt"
-	"time"
-)
-
-const (
-	// frameTime is how long what is drawn stays at least: a stream of single
-	// words is drawn as often as a person could notice, not more.
-	frameTime = 8 * time.Millisecond
-	// maxPending bounds the output that waits for the terminal.
-	maxPending = 256 << 10
-)
-
-// The sequences that are used, all of them.
-const (
-	beginFrame = "\x1b[?2026h" // hold the picture, where that is known
-	endFrame   = "\x1b[?2026l"
-	pasteOn    = "\x1b[?2004h" // tell pastes from keys
-	pasteOff   = "\x1b[?2004l"
-	wrapOff    = "\x1b[?7l"
-	wrapOn     = "\x1b[?7h"
-	plainStyle = "\x1b[m"
-	eraseRow   = "\x1b[K"
-	// eraseBelow erases the row and all below it. It never erases from the
-	// first row on, which tmux takes for a screen to be put into its history.
-	eraseBelow = eraseRow + "\x1b7\x1b[B\x1b[J\x1b8"
-	eraseAll   = "\x1b[H\x1b[2J"
-)
+// maxPending bounds the output that waits for the terminal.
+const maxPending = 256 << 10
 
 // screen is what the terminal shows, as far as it is known.
 type screen struct {
 	out     output
 	pending []byte // written, not drawn
-	err     error  // of the terminal; it stays
 
 	columns, rows int
 	shown         block
 	up            int  // rows from where the output goes on down to the cursor
 	entered       bool // the prompt is there, and pastes are told
 	clear         bool
-
-	asked, drawn int // count what is to be drawn, and what has been
 }
 
 // lost forgets where on the screen things are.
@@ -51,50 +22,13 @@ func (s *screen) lost() {
 	s.shown = block{}
 }
 
-// touch says that there is something to draw.
-func (c *Console) touch() {
-	c.screen.asked++
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
+// frame returns what makes the screen look as it should. The one after Close
+// is the last.
+func (c *Console) frame() (frame []byte, last bool) { return c.changes(), c.closed }
 
-// flush waits until what is to be drawn now has been.
-func (c *Console) flush() {
-	for asked := c.screen.asked; c.screen.drawn < asked && c.screen.err == nil; {
-		c.drawn.Wait()
-	}
-}
-
-// paint draws. It alone writes to the terminal, and holds no lock meanwhile:
-// a terminal that takes nothing must not stop the keys.
-func (c *Console) paint() {
-	defer close(c.done)
-	for range c.wake {
-		c.mu.Lock()
-		asked, closed := c.screen.asked, c.closed
-		frame, err := c.frame(), c.screen.err
-		c.mu.Unlock()
-		if len(frame) > 0 && err == nil {
-			_, err = c.o.Out.Write(frame)
-		}
-		c.mu.Lock()
-		if err != nil && c.screen.err == nil {
-			c.screen.err = fmt.Errorf("console: %w", err)
-		}
-		c.screen.drawn = asked
-		c.drawn.Broadcast()
-		c.mu.Unlock()
-		if closed {
-			return
-		}
-		time.Sleep(frameTime)
-	}
-}
-
-// frame returns what makes the screen look as it should.
-func (c *Console) frame() []byte {
+// changes returns what is to be written so that the screen shows what it
+// should.
+func (c *Console) changes() []byte {
 	s := &c.screen
 	away := c.lent || c.closed
 	if away && !s.entered && (c.lent || len(s.pending) == 0) {
@@ -148,10 +82,10 @@ func (s *screen) erase(f []byte) []byte {
 	case s.clear:
 		return append(f, eraseAll...)
 	case s.out.partial():
-		f = append(up(f, s.up-1), eraseBelow...)
-		return up(f, 1)
+		f = append(moveUp(f, s.up-1), eraseBelow...)
+		return moveUp(f, 1)
 	}
-	return append(up(f, s.up), eraseBelow...)
+	return append(moveUp(f, s.up), eraseBelow...)
 }
 
 // draw appends the rows, and leaves the cursor where it belongs. It gets there
@@ -166,7 +100,7 @@ func (b *block) draw(f []byte) []byte {
 		f = append(f, r.text...)
 	}
 	f = append(f, '\r')
-	f = up(f, len(b.rows)-1-b.cursor)
+	f = moveUp(f, len(b.rows)-1-b.cursor)
 	f = append(f, b.left...)
 	return append(f, wrapOn...)
 }
@@ -195,11 +129,4 @@ func (c *Console) resized() bool {
 		}
 	}
 	return true
-}
-
-func up(f []byte, n int) []byte {
-	if n > 0 {
-		f = fmt.Appendf(f, "\x1b[%dA", n)
-	}
-	return f
 }

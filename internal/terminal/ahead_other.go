@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-package console
+package terminal
 
 // typedAhead would return how many bytes a terminal has that were typed
 // already. Where that is not known, an Enter among them is a new line of the

@@ -1,4 +1,4 @@
-package console
+package terminal
 
 import (
 	"context"
@@ -66,7 +66,7 @@ func (c *Console) Read(ctx context.Context) (Input, error) {
 		case errors.Is(c.ended, io.EOF):
 			return Input{Kind: EOF}, nil
 		case c.ended != nil:
-			return Input{}, fmt.Errorf("console: %w", c.ended)
+			return Input{}, fmt.Errorf("terminal: %w", c.ended)
 		case ctx.Err() != nil:
 			return Input{}, context.Cause(ctx)
 		}
@@ -101,7 +101,7 @@ func (c *Console) take() Input {
 		c.say(e.echo)
 	}
 	if c.editing {
-		c.touch()
+		c.paint.touch()
 	}
 	return e.Input
 }
