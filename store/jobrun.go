@@ -184,7 +184,7 @@ func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember f
 		}
 		// Nobody else can renew the lease meanwhile. A lease that is lost is found
 		// out by the next try.
-		if r.held.IsOld(r.s.k.Now()) {
+		if r.held.IsOld() {
 			_ = r.held.Renew(ctx)
 		}
 	}

@@ -59,6 +59,10 @@ const (
 type Options struct {
 	// Now tells the time. The default is time.Now.
 	Now func() time.Time
+	// ChangedAt tells when what is written was changed, for an import: a session
+	// of another tool was last changed when that tool changed it. The default is
+	// now. Leases go by Now all the same.
+	ChangedAt func() time.Time
 	// Dead reports whether a holder is proven dead. The default is to ask the
 	// operating system about processes of this host.
 	Dead func(tidemark.Holder) bool
@@ -111,7 +115,7 @@ func New(b tidemark.Backend, o *Options) *Store {
 	if s.o.Dead == nil {
 		s.o.Dead = process.Dead
 	}
-	s.k = records.New(b, records.Options{Now: s.o.Now, Dead: s.o.Dead, Lease: s.o.Lease, Mask: s.withoutSecrets, Grown: s.signal})
+	s.k = records.New(b, records.Options{Now: s.o.Now, ChangedAt: s.o.ChangedAt, Dead: s.o.Dead, Lease: s.o.Lease, Mask: s.withoutSecrets, Grown: s.signal})
 	return s
 }
 

@@ -26,7 +26,7 @@ func (s *Store) notHeld(ctx context.Context, id tidemark.SessionID, b *tidemark.
 		return err
 	}
 	if l.Living() {
-		return &HeldError{Lease: l, Now: s.k.Now()}
+		return &HeldError{Lease: l, Now: s.k.Clock()}
 	}
 	b.Require = append(b.Require, l.Need())
 	return nil

@@ -219,7 +219,7 @@ func settle(r tidemark.Receipt, entries []tidemark.Entry, left []int, seqs []int
 func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tidemark.Receipt, error) {
 	b := tidemark.Batch{At: now, Appends: []tidemark.Append{{Log: t.log, Lines: p.lines}}}
 	attached, lease := w.held.IsTaken(), w.held.Lease()
-	renew := attached && w.held.IsOld(b.At)
+	renew := attached && w.held.IsOld()
 	var err error
 	if attached {
 		err = w.held.Guard(&b, renew)
@@ -249,7 +249,7 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 	}
 	w.held.Taken(lease)
 	if renew {
-		w.held.Renewed(b.At)
+		w.held.Renewed()
 	}
 	return receipt, nil
 }

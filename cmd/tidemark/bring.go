@@ -25,7 +25,7 @@ import (
 type bringer struct {
 	*importer
 	tool    convert.Tool
-	s       *store.Store // its clock is that of what is brought
+	s       *store.Store // what it writes was changed when its tool changed it
 	clock   time.Time
 	folder  string // the project of a session that does not say
 	skipped []string
@@ -35,7 +35,7 @@ type bringer struct {
 func newBringer(i *importer, tool convert.Tool, o store.Options) *bringer {
 	b := &bringer{importer: i, tool: tool}
 	// An imported session was last changed when its tool changed it, not now.
-	o.Now = func() time.Time { return b.clock }
+	o.ChangedAt = func() time.Time { return b.clock }
 	if i.backend != nil {
 		b.s = store.New(i.backend, &o)
 	}
@@ -73,8 +73,7 @@ func (b *bringer) skip(err error) {
 }
 
 // setClock makes what is brought next last changed at the first of these times
-// that is known. To a clock in the future every lease would seem to have run
-// out, so it is now at the latest.
+// that is known, and now at the latest.
 func (b *bringer) setClock(times ...time.Time) {
 	now := time.Now()
 	if b.clock = cmp.Or(cmp.Or(times...), now); b.clock.After(now) {

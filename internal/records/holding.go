@@ -60,7 +60,7 @@ func (h *Holding) KeepAlive(ctx context.Context, look func(), ends func(error) b
 func (h *Holding) renewIfOld(ctx context.Context) error {
 	h.Lock()
 	defer h.Unlock()
-	if h.Ended() || !h.IsTaken() || !h.IsOld(h.k.Now()) {
+	if h.Ended() || !h.IsTaken() || !h.IsOld() {
 		return nil
 	}
 	return h.Renew(ctx)
@@ -68,19 +68,19 @@ func (h *Holding) renewIfOld(ctx context.Context) error {
 
 // IsOld reports whether a third of the lease has passed, so that two missed
 // chances to renew it do not lose it. The caller has the mutex.
-func (h *Holding) IsOld(now time.Time) bool { return now.Sub(h.lease.HeardAt) >= h.k.o.Lease/3 }
+func (h *Holding) IsOld() bool { return h.k.Clock().Sub(h.lease.HeardAt) >= h.k.o.Lease/3 }
 
 // Renew says that the holder is alive: ErrConflict when the lease is lost. The
 // caller has the mutex.
 func (h *Holding) Renew(ctx context.Context) error {
 	for first := true; ; first = false {
-		b := tidemark.Batch{At: h.k.Now()}
+		b := tidemark.Batch{At: h.k.Clock()}
 		if err := h.Guard(&b, true); err != nil {
 			return err
 		}
 		_, err := h.k.Commit(ctx, b)
 		if err == nil {
-			h.Renewed(b.At)
+			h.Renewed()
 			return nil
 		}
 		if !first || !errors.Is(err, tidemark.ErrConflict) || !h.Holds(ctx) {
@@ -96,15 +96,15 @@ func (h *Holding) Guard(b *tidemark.Batch, renew bool) error {
 	if !renew {
 		return nil
 	}
-	r, err := Put(pulseKey(h.lease.Of), h.lease.pulse, pulse{})
+	r, err := Put(pulseKey(h.lease.Of), h.lease.pulse, h.k.beat())
 	b.Puts = append(b.Puts, r)
 	return err
 }
 
 // Renewed notes a renewal that was committed. The caller has the mutex.
-func (h *Holding) Renewed(at time.Time) {
+func (h *Holding) Renewed() {
 	h.lease.pulse++
-	h.lease.HeardAt = at
+	h.lease.HeardAt = h.k.Clock()
 }
 
 // Holds reports whether the lease is still ours. The caller has the mutex.

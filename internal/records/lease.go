@@ -74,8 +74,19 @@ func (e *HeldError) Error() string {
 // Is makes a HeldError answer to ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == tidemark.ErrHeld }
 
-// pulse is the body of the pulse record. Its time is the record's UpdatedAt.
-type pulse struct{}
+// pulse is the body of the pulse record. Its time is the record's UpdatedAt,
+// unless that is the time of something that was kept elsewhere before.
+type pulse struct {
+	At time.Time `json:"at,omitzero"`
+}
+
+// beat is the pulse of a holder that is heard now.
+func (k *Kernel) beat() pulse {
+	if k.o.ChangedAt == nil {
+		return pulse{}
+	}
+	return pulse{At: k.Clock()}
+}
 
 // LeaseTime is how long a holder may be silent.
 func (k *Kernel) LeaseTime() time.Duration { return k.o.Lease }
@@ -88,16 +99,20 @@ func (k *Kernel) Lease(ctx context.Context, of tidemark.Key) (Lease, error) {
 	if err != nil {
 		return l, err
 	}
-	p, err := k.Get(ctx, pulseKey(of), &pulse{})
+	var beat pulse
+	p, err := k.Get(ctx, pulseKey(of), &beat)
 	if err != nil {
 		return l, err
 	}
 	l.Of, l.Version, l.pulse = of, r.Version, p.Version
 	l.Held = r.State == held
 	l.HeardAt = p.UpdatedAt
+	if !beat.At.IsZero() {
+		l.HeardAt = beat.At
+	}
 	if l.Held {
 		l.Dead = k.o.Dead(l.Holder)
-		l.Expired = k.Now().Sub(l.HeardAt) > k.o.Lease
+		l.Expired = k.Clock().Sub(l.HeardAt) > k.o.Lease
 	}
 	return l, nil
 }
@@ -129,22 +144,23 @@ func (k *Kernel) Take(ctx context.Context, of tidemark.Key, who tidemark.Holder)
 		return old, tidemark.Batch{}, err
 	}
 	if old.Living() {
-		return old, tidemark.Batch{}, &HeldError{Lease: old, Now: k.Now()}
+		return old, tidemark.Batch{}, &HeldError{Lease: old, Now: k.Clock()}
 	}
 	return k.LeaseAfter(old, who)
 }
 
 // LeaseAfter returns the lease for who that follows old, and the batch that
 // writes it down. What nobody ever held has a lease of which only Of is known.
+// The records may go into a batch of another time.
 func (k *Kernel) LeaseAfter(old Lease, who tidemark.Holder) (Lease, tidemark.Batch, error) {
-	l := Lease{Holder: who, Since: k.Now(), Of: old.Of, Held: true, Version: old.Version + 1, pulse: old.pulse + 1}
+	l := Lease{Holder: who, Since: k.Clock(), Of: old.Of, Held: true, Version: old.Version + 1, pulse: old.pulse + 1}
 	l.HeardAt = l.Since
 	lr, err := Put(leaseKey(l.Of), old.Version, l)
 	if err != nil {
 		return l, tidemark.Batch{}, err
 	}
 	lr.State = held
-	pr, err := Put(pulseKey(l.Of), old.pulse, pulse{})
+	pr, err := Put(pulseKey(l.Of), old.pulse, k.beat())
 	return l, tidemark.Batch{At: l.Since, Puts: []tidemark.Record{lr, pr}}, err
 }
 
@@ -157,7 +173,7 @@ func (k *Kernel) Release(ctx context.Context, of tidemark.Key, force bool) error
 			return err
 		}
 		if l.Living() && !force {
-			return &HeldError{Lease: l, Now: k.Now()}
+			return &HeldError{Lease: l, Now: k.Clock()}
 		}
 		return k.Free(ctx, l)
 	})

@@ -38,6 +38,9 @@ const DefaultLease = 30 * time.Second
 type Options struct {
 	// Now tells the time. The default is time.Now.
 	Now func() time.Time
+	// ChangedAt tells when what is written was changed, for whoever brings what
+	// was kept elsewhere. The default is now. Leases go by Now all the same.
+	ChangedAt func() time.Time
 	// Dead reports whether a holder is proven dead. By default nobody ever is.
 	Dead func(tidemark.Holder) bool
 	// Lease is how long a holder may be silent before another may take its
@@ -96,8 +99,16 @@ func (k *Kernel) Backend() tidemark.Backend { return k.backend }
 // Sealed reports whether what is written is encrypted on its way down.
 func (k *Kernel) Sealed() bool { return tidemark.IsSealed(k.backend) }
 
-// Now is the time as every backend can keep it.
-func (k *Kernel) Now() time.Time { return Keepable(k.o.Now()) }
+// Now is the time of what is written now, as every backend can keep it.
+func (k *Kernel) Now() time.Time {
+	if k.o.ChangedAt != nil {
+		return Keepable(k.o.ChangedAt())
+	}
+	return k.Clock()
+}
+
+// Clock is the time that leases go by.
+func (k *Kernel) Clock() time.Time { return Keepable(k.o.Now()) }
 
 // Keepable returns a time as every backend can keep it.
 func Keepable(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
