@@ -263,22 +263,22 @@ func (r Record) Touched() time.Time {
 type Head struct {
 	Length    int64     // the Seq of the newest line, 0: there is no log
 	UpdatedAt time.Time // the At of the batch that wrote that line
-	Place     Place     // of that line
+	Position  Position  // of that line
 	Chain     []byte    // of that line
 }
 
 // Line is one element of a log. Everything but Batch is covered by Sum,
 // together with the key of the log.
 type Line struct {
-	Seq   int64
-	Kind  string    // a short word in the clear, also in sealed stores
-	Key   string    // at most MaxIDBytes; makes the append idempotent; "": none
-	At    time.Time // UTC, whole microseconds
-	Place Place     // where an entry stands in the tree of its session
-	Chain []byte    // in sealed stores, a MAC chained over the log; at most 64 bytes
-	Body  []byte
-	Batch string // the ID of the batch that wrote it; set by Commit
-	Sum   uint32 // Checksum of the line, made by whoever made the body
+	Seq      int64
+	Kind     string    // a short word in the clear, also in sealed stores
+	Key      string    // at most MaxIDBytes; makes the append idempotent; "": none
+	At       time.Time // UTC, whole microseconds
+	Position Position  // where an entry stands in the tree of its session
+	Chain    []byte    // in sealed stores, a MAC chained over the log; at most 64 bytes
+	Body     []byte
+	Batch    string // the ID of the batch that wrote it; set by Commit
+	Sum      uint32 // Checksum of the line, made by whoever made the body
 }
 
 // Query says which records List yields, and in which order.

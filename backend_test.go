@@ -23,7 +23,7 @@ func goodRecord() Record {
 var logKey = Key{"session", "a"}
 
 func goodLine(seq int64) Line {
-	l := Line{Seq: seq, Kind: "user", Key: "k" + string(rune('0'+seq)), At: noon, Place: Place{seq - 1, seq, 1, 0}, Chain: []byte("mac"), Body: []byte("x")}
+	l := Line{Seq: seq, Kind: "user", Key: "k" + string(rune('0'+seq)), At: noon, Position: Position{seq - 1, seq, 1, 0}, Chain: []byte("mac"), Body: []byte("x")}
 	l.Sum = l.Checksum(logKey)
 	return l
 }
@@ -244,7 +244,7 @@ func TestChecksumsAreTheseValues(t *testing.T) {
 		}
 		return string(b)
 	}
-	l := Line{Seq: 7, Kind: "user", Key: "key", At: noon, Place: Place{Parent: 6, Depth: 5, Nodes: 4, Turn: 3}, Chain: []byte{1, 2}, Body: []byte("body")}
+	l := Line{Seq: 7, Kind: "user", Key: "key", At: noon, Position: Position{Parent: 6, Depth: 5, Nodes: 4, Turn: 3}, Chain: []byte{1, 2}, Body: []byte("body")}
 	laid := le(7) + le(uint64(noon.UnixMicro())) + le(6) + le(5) + le(4) + le(3) +
 		"\x07\x00session" + "\x01\x00a" + "\x04\x00user" + "\x03\x00key" + "\x02\x00\x01\x02" + "body"
 	if got, want := l.Checksum(logKey), crc32.Checksum([]byte(laid), crc32.MakeTable(crc32.Castagnoli)); got != want {
@@ -274,8 +274,8 @@ func TestEveryCoveredFieldChangesTheSum(t *testing.T) {
 	}
 	for what, change := range map[string]func(*Line){
 		"seq": func(l *Line) { l.Seq++ }, "kind": func(l *Line) { l.Kind = "tool" }, "key": func(l *Line) { l.Key = "" },
-		"at": func(l *Line) { l.At = l.At.Add(time.Microsecond) }, "parent": func(l *Line) { l.Place.Parent++ }, "depth": func(l *Line) { l.Place.Depth++ },
-		"nodes": func(l *Line) { l.Place.Nodes++ }, "turn": func(l *Line) { l.Place.Turn++ }, "chain": func(l *Line) { l.Chain = nil },
+		"at": func(l *Line) { l.At = l.At.Add(time.Microsecond) }, "parent": func(l *Line) { l.Position.Parent++ }, "depth": func(l *Line) { l.Position.Depth++ },
+		"nodes": func(l *Line) { l.Position.Nodes++ }, "turn": func(l *Line) { l.Position.Turn++ }, "chain": func(l *Line) { l.Chain = nil },
 		"body": func(l *Line) { l.Body = []byte("y") }, "the border of kind and key": func(l *Line) { l.Kind, l.Key = l.Kind+"k", l.Key[1:] },
 		"the border of chain and body": func(l *Line) { l.Chain, l.Body = []byte("macx"), nil },
 	} {

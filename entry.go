@@ -29,10 +29,10 @@ const (
 	KindGap     = "gap"     // stands where an entry of another branch stood before a purge
 )
 
-// Place is where an entry stands in the tree of its session. The log is the
+// Position is where an entry stands in the tree of its session. The log is the
 // tree: each entry names its parent, and these numbers make a path, a count
 // and a node cost no scan. They stay in the clear in sealed stores.
-type Place struct {
+type Position struct {
 	Parent int64 `json:"parent,omitempty"` // the seq it follows, 0: the root
 	Depth  int64 `json:"depth,omitempty"`  // messages on its path, itself included
 	Nodes  int64 `json:"nodes,omitempty"`  // nodes begun in the log so far, its own included
@@ -42,7 +42,7 @@ type Place struct {
 // Entry is one line of a session's log: what somebody said, or what happened.
 type Entry struct {
 	Seq int64 `json:"seq"`
-	Place
+	Position
 	At     time.Time       `json:"at"`
 	Kind   string          `json:"kind"`
 	Role   Role            `json:"role,omitempty"`
@@ -118,7 +118,7 @@ type body struct {
 }
 
 // Line returns the line that keeps e, with its body but without a Sum: Seq
-// and Place may still change. A message's line has its role as Kind, so that
+// and Position may still change. A message's line has its role as Kind, so that
 // roles can be told in a sealed store. What would not come back as it was is
 // ErrInvalid: a message without a role, a role on anything else, a block
 // without a type, JSON that is none.
@@ -134,7 +134,7 @@ func (e Entry) Line() (Line, error) {
 	if err != nil {
 		return Line{}, Invalidf("entry: %w", err)
 	}
-	return Line{Seq: e.Seq, Kind: kind, Key: e.Key, At: e.At, Place: e.Place, Body: b}, nil
+	return Line{Seq: e.Seq, Kind: kind, Key: e.Key, At: e.At, Position: e.Position, Body: b}, nil
 }
 
 // isMessage reports whether e is a message; one without a kind is.
@@ -162,7 +162,7 @@ func (e Entry) check() error {
 // EntryOf returns the entry that a line keeps. A body that is not an entry's
 // is ErrCorrupt.
 func EntryOf(l Line) (Entry, error) {
-	e := Entry{Seq: l.Seq, Place: l.Place, At: l.At, Kind: l.Kind, Key: l.Key}
+	e := Entry{Seq: l.Seq, Position: l.Position, At: l.At, Kind: l.Kind, Key: l.Key}
 	if r := Role(l.Kind); r.Valid() {
 		e.Kind, e.Role = KindMessage, r
 	}

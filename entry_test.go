@@ -25,11 +25,11 @@ func roundTrip(t fataler, e Entry) Entry {
 func TestAnEntryComesBackFromItsLine(t *testing.T) {
 	for _, e := range []Entry{
 		{Seq: 1, At: noon, Kind: KindMessage, Role: User, Blocks: []Block{Text("hello\n")}},
-		{Seq: 2, Place: Place{1, 2, 1, 0}, At: noon, Kind: KindMessage, Role: Assistant, Model: "m", Key: "k", Usage: &Usage{OutputTokens: 3, CostUSD: 0.5},
+		{Seq: 2, Position: Position{1, 2, 1, 0}, At: noon, Kind: KindMessage, Role: Assistant, Model: "m", Key: "k", Usage: &Usage{OutputTokens: 3, CostUSD: 0.5},
 			Blocks: []Block{{Type: BlockThinking, Provider: "anthropic", Raw: "{ \"signature\": \"x\" }"}, {Type: BlockToolUse, ID: "1", Name: "bash", Input: json.RawMessage(`{"a":1}`)}}},
 		{Seq: 3, At: noon, Kind: KindMessage, Role: Tool, Blocks: []Block{{Type: BlockToolResult, ToolUseID: "1", IsError: true, Text: "no"}}},
 		{Seq: 4, At: noon, Kind: KindMessage, Role: System},
-		{Seq: 5, Place: Place{Parent: 2}, At: noon, Kind: KindBranch},
+		{Seq: 5, Position: Position{Parent: 2}, At: noon, Kind: KindBranch},
 		{Seq: 6, At: noon, Kind: KindGap, Extra: json.RawMessage(`{"was":[1,2]}`)},
 		{Seq: 7, At: noon, Kind: "unheard_of"},
 	} {

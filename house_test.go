@@ -1,19 +1,12 @@
 package tidemark_test
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io"
 	"maps"
-	"os/exec"
-	"path"
-	"path/filepath"
+	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -30,7 +23,7 @@ const module = "github.com/tidemark-sessions/tidemark"
 var floors = map[string][]string{
 	"ground": {
 		".", "internal/records", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml", "internal/text",
-		"internal/hint",
+		"internal/hint", "internal/project",
 	},
 	"craft": {
 		"store", "fleet/file", "fleet/due", "internal/tenant",
@@ -64,6 +57,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"agent/...", "agent", "what people type in a conversation is over how it is assembled"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
+	{"internal/project", "internal/durable", "a work tree belongs to this user"},
 	{"internal/durable/...", "internal/durable", "its fake disk fulfils its contract"},
 }
 
@@ -96,10 +90,13 @@ var tenants = map[string]string{
 	"github.com/jackc/":                    "backend/postgres dispatch",
 	"github.com/pressly/":                  "backend/postgres",
 	"github.com/riverqueue/":               "dispatch",
-	"github.com/danielgtaylor/":            "server",
-	"github.com/coder/websocket":           "server",
-	"github.com/coreos/":                   "server",
-	"go.opentelemetry.io/":                 "server",
+	"github.com/danielgtaylor/":            "server/...",
+	"github.com/coder/websocket":           "server/...",
+	"github.com/coreos/":                   "server/...",
+	"go.opentelemetry.io/":                 "server/...",
+	"github.com/go-json-experiment/":       "server/... cmd/tidemark",
+	"golang.org/x/time/":                   "server/...",
+	"golang.org/x/sys/":                    "internal/durable internal/process internal/sandbox internal/terminal backend/sqlite",
 	"github.com/rogpeppe/":                 "tests",
 	"github.com/google/go-cmp/":            "tests",
 	"pgregory.net/rapid":                   "tests",
@@ -252,6 +249,102 @@ func TestEveryHouseRuleCanTurnRed(t *testing.T) {
 	}
 }
 
+// folders are edges between the folders at the top of the tree: which imports
+// which. The plan is also kept by somebody who looks at folders alone.
+type folders map[string]map[string]bool
+
+// foldersOf draws the house folder by folder. Tests are not drawn: the tests of
+// a room may use rooms above it.
+func foldersOf(rooms []room) folders {
+	top := func(path string) string { first, _, _ := strings.Cut(path, "/"); return first }
+	drawn := make(folders)
+	for _, r := range rooms {
+		for _, p := range imports(r.files) {
+			from, to := top(r.path), top(relative(p))
+			if relative(p) == "" || from == to {
+				continue
+			}
+			if drawn[from] == nil {
+				drawn[from] = make(map[string]bool)
+			}
+			drawn[from][to] = true
+		}
+	}
+	return drawn
+}
+
+// circle returns folders that import each other in a circle, nil when none do.
+func (f folders) circle() []string {
+	done := make(map[string]bool)
+	var walk func(path []string) []string
+	walk = func(path []string) []string {
+		here := path[len(path)-1]
+		if i := slices.Index(path[:len(path)-1], here); i >= 0 {
+			return path[i:]
+		}
+		if done[here] {
+			return nil
+		}
+		for _, next := range slices.Sorted(maps.Keys(f[here])) {
+			if found := walk(append(slices.Clone(path), next)); found != nil {
+				return found
+			}
+		}
+		done[here] = true
+		return nil
+	}
+	for _, from := range slices.Sorted(maps.Keys(f)) {
+		if found := walk([]string{from}); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+func TestFoldersImportEachOtherOneWay(t *testing.T) {
+	if found := foldersOf(load(t)).circle(); found != nil {
+		t.Errorf("folders import each other in a circle: %s", strings.Join(found, " → "))
+	}
+	planted := folders{"store": {"internal": true}, "internal": {"render": true}, "render": {"store": true}}
+	if planted.circle() == nil {
+		t.Error("a planted circle is not found")
+	}
+}
+
+// unwatched returns the modules that go.mod names itself and nothing here knows.
+func unwatched(mod string) (found []string) {
+	for line := range strings.Lines(mod) {
+		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "require "))
+		name, version, ok := strings.Cut(line, " ")
+		if !ok || !strings.HasPrefix(version, "v") || strings.Contains(version, "// indirect") {
+			continue
+		}
+		known := func(tenant string) bool {
+			return strings.HasPrefix(name+"/", tenant) || strings.HasPrefix(tenant, name+"/") || name == tenant
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(tenants)), known) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+func TestEveryDirectDependencyIsWatched(t *testing.T) {
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(mod), "github.com/spf13/cobra v") {
+		t.Fatal("go.mod does not even name cobra")
+	}
+	for _, name := range unwatched(string(mod)) {
+		t.Errorf("%s: nobody says which room it lives in; name it in tenants", name)
+	}
+	if planted := unwatched("require (\n\texample.org/new v1.0.0\n\texample.org/deep v1.0.0 // indirect\n)"); len(planted) != 1 {
+		t.Errorf("planted modules: %q are unwatched, want the direct one", planted)
+	}
+}
+
 // heavy are packages that must not be linked into the program, because what
 // they do when it starts costs every command, or because they do not belong
 // in it.
@@ -276,345 +369,4 @@ func TestProgramStartsWithoutHeavyPackages(t *testing.T) {
 			}
 		}
 	}
-}
-
-// room is one package: its path below the module, "." for the root, and its
-// files for all platforms, those of its tests apart.
-type room struct {
-	path, name string
-	fset       *token.FileSet
-	files      []*ast.File
-	tests      []*ast.File
-}
-
-// at says where something is: the file in its room, the line and the column.
-func (r room) at(n ast.Node) string {
-	p := r.fset.Position(n.Pos())
-	p.Filename = filepath.Base(p.Filename)
-	return p.String()
-}
-
-func load(t *testing.T) []room {
-	t.Helper()
-	var rooms []room
-	dec := json.NewDecoder(strings.NewReader(goList(t, "-e", "-find", "-json=Dir,ImportPath,Name", "./...")))
-	for {
-		var p struct{ Dir, ImportPath, Name string }
-		err := dec.Decode(&p)
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		rooms = append(rooms, parse(t, p.Dir, p.ImportPath, p.Name))
-	}
-	if len(rooms) < 2 {
-		t.Fatalf("go list found %d packages", len(rooms))
-	}
-	return rooms
-}
-
-// parse reads every Go file of a room, so that the rules hold for platforms
-// other than the one that runs the test, too.
-func parse(t *testing.T, dir, importPath, name string) room {
-	t.Helper()
-	r := room{path: relative(importPath), name: name, fset: token.NewFileSet()}
-	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range names {
-		f, err := parser.ParseFile(r.fset, n, nil, parser.ParseComments)
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case strings.HasSuffix(n, "_test.go"):
-			r.tests = append(r.tests, f)
-		default:
-			r.files = append(r.files, f)
-		}
-	}
-	return r
-}
-
-func goList(t *testing.T, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("go", append([]string{"list"}, args...)...)
-	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		t.Fatalf("%s: %v\n%s", cmd, err, exit.Stderr)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
-}
-
-// relative returns the path of a package below the module, "." for the root
-// and "" for a package from elsewhere.
-func relative(importPath string) string {
-	if importPath == module {
-		return "."
-	}
-	below, ok := strings.CutPrefix(importPath, module+"/")
-	if !ok {
-		return ""
-	}
-	return below
-}
-
-// matches reports whether a room is, or with /... lies in, what a pattern
-// names.
-func matches(pattern, room string) bool {
-	top, below := strings.CutSuffix(pattern, "/...")
-	return room == top || below && strings.HasPrefix(room, top+"/")
-}
-
-// floorOf returns the floor of a room, "" when the plan does not name it. The
-// workshop has what no other floor claims.
-func floorOf(room string) string {
-	for _, floor := range []string{"ground", "craft", "work", "doors", "roof", "workshop"} {
-		for _, pattern := range floors[floor] {
-			if matches(pattern, room) {
-				return floor
-			}
-		}
-	}
-	return ""
-}
-
-func onlyIf(broken bool, what string) []string {
-	if !broken {
-		return nil
-	}
-	return []string{what}
-}
-
-// imports returns the paths that files import, each once.
-func imports(files []*ast.File) []string {
-	seen := make(map[string]bool)
-	for _, f := range files {
-		for _, spec := range f.Imports {
-			p, _ := strconv.Unquote(spec.Path.Value)
-			seen[p] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(seen))
-}
-
-// forTests says that a room is there for the tests of others.
-func (r room) forTests() bool {
-	return r.path == "backend/backendtest" || r.path == "model/modeltest" || floorOf(r.path) == "workshop"
-}
-
-func groundIsPure(r room) (broken []string) {
-	if r.path != "." {
-		return nil
-	}
-	for _, p := range imports(r.files) {
-		if first, _, _ := strings.Cut(p, "/"); strings.Contains(first, ".") {
-			broken = append(broken, "imports "+p+", which is not in the standard library")
-		}
-		for _, o := range outside {
-			if p == o || strings.HasPrefix(p, o+"/") {
-				broken = append(broken, "imports "+p+", which does I/O")
-			}
-		}
-	}
-	return broken
-}
-
-func importsPointDown(r room) (broken []string) {
-	below := map[string][]string{
-		"ground":   {},
-		"craft":    {"ground"},
-		"work":     {"ground", "craft"},
-		"doors":    {"ground", "craft", "work"},
-		"roof":     {"ground", "craft", "work", "doors"},
-		"workshop": {"ground", "craft", "work", "doors", "roof"},
-	}
-	from := floorOf(r.path)
-	for _, p := range imports(r.files) {
-		to := relative(p)
-		if to == "" || slices.Contains(below[from], floorOf(to)) {
-			continue
-		}
-		// Ground rooms other than the words themselves may use the words.
-		if from == "ground" && to == "." {
-			continue
-		}
-		if !knows(r.path, to) {
-			broken = append(broken, fmt.Sprintf("on floor %q imports %s on floor %q", from, to, floorOf(to)))
-		}
-	}
-	return broken
-}
-
-func knows(from, to string) bool {
-	for _, n := range neighbours {
-		if matches(n.from, from) && matches(n.to, to) {
-			return true
-		}
-	}
-	return false
-}
-
-func tenantsStayHome(r room) (broken []string) {
-	for _, p := range imports(r.files) {
-		for tenant, home := range tenants {
-			if strings.HasPrefix(p, tenant) && !slices.Contains(strings.Fields(home), r.path) && !r.forTests() {
-				broken = append(broken, "imports "+p+", which lives in "+home)
-			}
-		}
-	}
-	return broken
-}
-
-// uses returns where a room uses what names lists, by import path.
-func (r room) uses(names map[string][]string) (found []string) {
-	for _, f := range r.files {
-		local := make(map[string]string) // import path by the name it has in this file
-		for _, spec := range f.Imports {
-			p, _ := strconv.Unquote(spec.Path.Value)
-			name := path.Base(p)
-			if spec.Name != nil {
-				name = spec.Name.Name
-			}
-			local[name] = p
-		}
-		ast.Inspect(f, func(n ast.Node) bool {
-			sel, ok := n.(*ast.SelectorExpr)
-			if !ok {
-				return true
-			}
-			x, ok := sel.X.(*ast.Ident)
-			if !ok || x.Obj != nil { // a variable that is called like a package
-				return true
-			}
-			if p := local[x.Name]; slices.Contains(names[p], sel.Sel.Name) {
-				found = append(found, fmt.Sprintf("%s: %s.%s", r.at(sel), p, sel.Sel.Name))
-			}
-			return true
-		})
-	}
-	return found
-}
-
-// disksAreDurables also wants that a room which calls a method Sync, Rename or
-// Flock has its files from durable: what it cannot open itself it cannot sync
-// itself.
-func disksAreDurables(r room) []string {
-	if matches("internal/durable/...", r.path) || r.forTests() {
-		return nil
-	}
-	broken := r.uses(diskCalls)
-	if slices.Contains(imports(r.files), module+"/internal/durable") {
-		return broken
-	}
-	for _, f := range r.files {
-		ast.Inspect(f, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			sel, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok {
-				return true
-			}
-			switch name, args := sel.Sel.Name, len(call.Args); {
-			case name == "Sync" && args == 0, name == "Rename" && args == 2 && isBackend(r), name == "Flock", name == "Fdatasync":
-				broken = append(broken, fmt.Sprintf("%s: calls %s without internal/durable", r.at(call), name))
-			}
-			return true
-		})
-	}
-	return broken
-}
-
-// isBackend tells the rooms in which a Rename of two arguments means files;
-// elsewhere it may be a session's.
-func isBackend(r room) bool { return strings.HasPrefix(r.path, "backend/") }
-
-func callersAreCmds(r room) []string {
-	if floorOf(r.path) == "roof" || r.name == "main" && floorOf(r.path) == "workshop" || r.path == "backend/backendtest" || r.path == "workshop/pgtest" {
-		return nil
-	}
-	return r.uses(callerWorld)
-}
-
-func modesAreNarrow(r room) (broken []string) {
-	for _, f := range r.files {
-		ast.Inspect(f, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			for _, arg := range call.Args {
-				lit, ok := arg.(*ast.BasicLit)
-				if !ok || lit.Kind != token.INT || !strings.HasPrefix(lit.Value, "0") {
-					continue
-				}
-				mode, err := strconv.ParseInt(lit.Value, 0, 64)
-				if octal := !strings.ContainsAny(lit.Value, "xXbB"); err == nil && octal && mode <= 0o7777 && mode&0o700 != 0 && mode&0o077 != 0 {
-					broken = append(broken, fmt.Sprintf("%s: mode %s", r.at(lit), lit.Value))
-				}
-			}
-			return true
-		})
-	}
-	return broken
-}
-
-func noInits(r room) (broken []string) {
-	for _, f := range r.files {
-		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-				broken = append(broken, fmt.Sprintf("%s: an init function", r.at(fn)))
-			}
-		}
-	}
-	return broken
-}
-
-func oneComment(r room) []string {
-	want := "Package " + r.name
-	if r.name == "main" {
-		want = "Command " + path.Base(r.path)
-	}
-	var comments []string
-	for _, f := range r.files {
-		if f.Doc != nil {
-			comments = append(comments, f.Doc.Text())
-		}
-	}
-	switch {
-	case len(r.files) == 0:
-		return nil // tests alone, as in a room of end-to-end tests
-	case len(comments) != 1:
-		return []string{fmt.Sprintf("has %d package comments", len(comments))}
-	}
-	rest, ok := strings.CutPrefix(comments[0], want)
-	return onlyIf(!ok || strings.Trim(rest[:1], " \n,") != "", fmt.Sprintf("its package comment does not begin with %q", want))
-}
-
-func namesSaySomething(r room) []string {
-	var broken []string
-	for _, part := range strings.Split(r.path, "/") {
-		broken = append(broken, onlyIf(slices.Contains(drawers, part), "is called "+part)...)
-	}
-	named := r.path == "." || r.name == "main" || r.name == path.Base(r.path)
-	return append(broken, onlyIf(!named, "holds package "+r.name)...)
-}
-
-func plainTests(r room) (broken []string) {
-	for _, p := range imports(append(slices.Clone(r.tests), r.files...)) {
-		for _, framework := range []string{"github.com/stretchr/", "go.uber.org/mock", "github.com/golang/mock", "github.com/onsi/", "gotest.tools"} {
-			if strings.HasPrefix(p, framework) {
-				broken = append(broken, "imports "+p)
-			}
-		}
-	}
-	return broken
 }

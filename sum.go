@@ -29,7 +29,7 @@ func (l Line) Checksum(log Key) uint32 {
 	buf := sumBuffers.Get().(*[512]byte)
 	defer sumBuffers.Put(buf)
 	n := buf[:0]
-	for _, v := range [...]int64{l.Seq, l.At.UnixMicro(), l.Place.Parent, l.Place.Depth, l.Place.Nodes, l.Place.Turn} {
+	for _, v := range [...]int64{l.Seq, l.At.UnixMicro(), l.Position.Parent, l.Position.Depth, l.Position.Nodes, l.Position.Turn} {
 		n = binary.LittleEndian.AppendUint64(n, uint64(v))
 	}
 	n = appendSized(n, log.Kind)

@@ -87,7 +87,7 @@ type Record struct {
 type Head struct {
 	Length    int64     `json:"length"`
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
-	tidemark.Place
+	tidemark.Position
 	Chain []byte `json:"chain,omitempty"`
 }
 
@@ -97,7 +97,7 @@ type Line struct {
 	Kind string    `json:"kind,omitempty"`
 	Key  string    `json:"key,omitempty"`
 	At   time.Time `json:"at,omitzero"`
-	tidemark.Place
+	tidemark.Position
 	Chain []byte `json:"chain,omitempty"`
 	Body  []byte `json:"body,omitempty"`
 	Batch string `json:"batch,omitempty"`
@@ -109,7 +109,7 @@ func RecordOf(r tidemark.Record) *Record {
 	w := &Record{Key: r.Key, Version: r.Version, Group: r.Group, State: r.State, Due: r.Due,
 		UpdatedAt: r.UpdatedAt, Batch: r.Batch, Body: r.Body, Sum: r.Sum, Owner: r.Owner}
 	if h := r.Head; h.Length != 0 {
-		w.Head = &Head{h.Length, h.UpdatedAt, h.Place, h.Chain}
+		w.Head = &Head{h.Length, h.UpdatedAt, h.Position, h.Chain}
 	}
 	return w
 }
@@ -119,19 +119,19 @@ func (w *Record) Record() tidemark.Record {
 	r := tidemark.Record{Key: w.Key, Version: w.Version, Group: w.Group, State: w.State, Due: w.Due,
 		UpdatedAt: w.UpdatedAt, Batch: w.Batch, Body: w.Body, Sum: w.Sum, Owner: w.Owner}
 	if h := w.Head; h != nil {
-		r.Head = tidemark.Head{Length: h.Length, UpdatedAt: h.UpdatedAt, Place: h.Place, Chain: h.Chain}
+		r.Head = tidemark.Head{Length: h.Length, UpdatedAt: h.UpdatedAt, Position: h.Position, Chain: h.Chain}
 	}
 	return r
 }
 
 // LineOf returns l as it goes over the wire.
 func LineOf(l tidemark.Line) *Line {
-	return &Line{l.Seq, l.Kind, l.Key, l.At, l.Place, l.Chain, l.Body, l.Batch, l.Sum}
+	return &Line{l.Seq, l.Kind, l.Key, l.At, l.Position, l.Chain, l.Body, l.Batch, l.Sum}
 }
 
 // Line returns what came over the wire.
 func (w *Line) Line() tidemark.Line {
-	return tidemark.Line{Seq: w.Seq, Kind: w.Kind, Key: w.Key, At: w.At, Place: w.Place,
+	return tidemark.Line{Seq: w.Seq, Kind: w.Kind, Key: w.Key, At: w.At, Position: w.Position,
 		Chain: w.Chain, Body: w.Body, Batch: w.Batch, Sum: w.Sum}
 }
 

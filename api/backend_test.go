@@ -118,7 +118,7 @@ func someBatch(r *rapid.T) tidemark.Batch {
 			a := tidemark.Append{Log: k, At: at()}
 			for i := range int64(rapid.IntRange(1, 3).Draw(r, "lines")) {
 				l := tidemark.Line{Seq: 5 + i, Kind: "user", Key: fmt.Sprint(rapid.StringN(0, 9, 99).Draw(r, "key"), i), At: at(), Chain: body.Draw(r, "chain"), Body: body.Draw(r, "body"),
-					Place: tidemark.Place{Parent: 4, Depth: rapid.Int64().Draw(r, "depth"), Nodes: 2, Turn: 1}, Batch: id.Draw(r, "of")}
+					Position: tidemark.Position{Parent: 4, Depth: rapid.Int64().Draw(r, "depth"), Nodes: 2, Turn: 1}, Batch: id.Draw(r, "of")}
 				l.Sum = l.Checksum(k)
 				a.Lines = append(a.Lines, l)
 			}

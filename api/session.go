@@ -101,7 +101,7 @@ type NewEntry struct {
 // Entry returns what is appended.
 func (e NewEntry) Entry() tidemark.Entry {
 	out := tidemark.Entry{Kind: e.Kind, Role: e.Role, Blocks: e.Blocks, Model: e.Model, Usage: e.Usage, Key: e.Key, At: e.At, Extra: e.Extra,
-		Place: tidemark.Place{Parent: e.Parent}}
+		Position: tidemark.Position{Parent: e.Parent}}
 	if e.Content != "" {
 		out.Blocks = append([]tidemark.Block{tidemark.Text(e.Content)}, e.Blocks...)
 	}

@@ -75,7 +75,7 @@ func (f *filler) lines(log tidemark.Key, bodies ...string) {
 	for i, body := range bodies {
 		f.made++
 		l := tidemark.Line{Seq: length + int64(i) + 1, Kind: "user", At: f.now, Body: []byte(body),
-			Place: tidemark.Place{Parent: length + int64(i), Depth: 3, Nodes: 2, Turn: 1}}
+			Position: tidemark.Position{Parent: length + int64(i), Depth: 3, Nodes: 2, Turn: 1}}
 		if f.made%3 == 0 {
 			l.Key, l.Chain = fmt.Sprintf("key-%d", f.made), []byte{1, 2, byte(f.made)}
 		}
@@ -168,13 +168,13 @@ func all(t testing.TB, be tidemark.Backend) map[string]string {
 			found[k.String()] = fmt.Sprintf("v%d %q %q %v %v %s %08x %x", r.Version, r.Group, r.State, r.Due, r.UpdatedAt, r.Batch, r.Sum, sha256.Sum256(r.Body))
 		}
 		if r.Head.Length > 0 {
-			found[k.String()+" head"] = fmt.Sprintf("%d %v %v %x", r.Head.Length, r.Head.UpdatedAt, r.Head.Place, r.Head.Chain)
+			found[k.String()+" head"] = fmt.Sprintf("%d %v %v %x", r.Head.Length, r.Head.UpdatedAt, r.Head.Position, r.Head.Chain)
 		}
 		for l, err := range be.Lines(ctx, k) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found[fmt.Sprintf("%s@%d", k, l.Seq)] = fmt.Sprintf("%q %q %v %v %x %s %08x %x", l.Kind, l.Key, l.At, l.Place, l.Chain, l.Batch, l.Sum, sha256.Sum256(l.Body))
+			found[fmt.Sprintf("%s@%d", k, l.Seq)] = fmt.Sprintf("%q %q %v %v %x %s %08x %x", l.Kind, l.Key, l.At, l.Position, l.Chain, l.Batch, l.Sum, sha256.Sum256(l.Body))
 		}
 	}
 	return found

@@ -127,7 +127,7 @@ func compareKey(ctx context.Context, a, b tidemark.Backend, k tidemark.Key, o *C
 		return tidemark.Conflictf("%s: the two sides differ: version %d and version %d", k, x.Version, y.Version)
 	}
 	g, h := x.Head, y.Head
-	if g.Length != h.Length || !g.UpdatedAt.Equal(h.UpdatedAt) || g.Place != h.Place || !bytes.Equal(g.Chain, h.Chain) {
+	if g.Length != h.Length || !g.UpdatedAt.Equal(h.UpdatedAt) || g.Position != h.Position || !bytes.Equal(g.Chain, h.Chain) {
 		return tidemark.Conflictf("%s: the two sides differ: %d lines and %d lines", k, g.Length, h.Length)
 	}
 	if g.Length == 0 {

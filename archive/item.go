@@ -81,7 +81,7 @@ func appendRecordHead(b []byte, r *tidemark.Record) []byte {
 }
 
 func appendLine(b []byte, l *tidemark.Line) []byte {
-	for _, v := range [...]int64{l.At.UnixMicro(), l.Place.Parent, l.Place.Depth, l.Place.Nodes, l.Place.Turn} {
+	for _, v := range [...]int64{l.At.UnixMicro(), l.Position.Parent, l.Position.Depth, l.Position.Nodes, l.Position.Turn} {
 		b = appendInt(b, v)
 	}
 	b = binary.LittleEndian.AppendUint32(b, l.Sum)
@@ -245,7 +245,7 @@ func (p *parser) lines() (a tidemark.Append) {
 		l := &a.Lines[i]
 		l.Seq = first + int64(i)
 		l.At = p.time()
-		l.Place = tidemark.Place{Parent: p.int(), Depth: p.int(), Nodes: p.int(), Turn: p.int()}
+		l.Position = tidemark.Position{Parent: p.int(), Depth: p.int(), Nodes: p.int(), Turn: p.int()}
 		l.Sum = p.uint32()
 		l.Kind = p.word(last.Kind)
 		l.Key = p.text()

@@ -32,7 +32,7 @@ func someLines(log tidemark.Key) tidemark.Append {
 	at := time.Date(2026, 3, 14, 9, 26, 53, 589793000, time.UTC)
 	a := tidemark.Append{Log: log, At: at.Add(time.Second)}
 	for seq := range int64(2) {
-		l := tidemark.Line{Seq: seq + 1, Kind: "user", At: at, Place: tidemark.Place{Parent: seq, Depth: seq + 1, Nodes: 1}, Body: []byte(`{"text":"When is high tide?"}`), Batch: "AQIDBAUGBwgJCgsM"}
+		l := tidemark.Line{Seq: seq + 1, Kind: "user", At: at, Position: tidemark.Position{Parent: seq, Depth: seq + 1, Nodes: 1}, Body: []byte(`{"text":"When is high tide?"}`), Batch: "AQIDBAUGBwgJCgsM"}
 		if seq == 1 {
 			l.Key, l.Chain = "msg-2", []byte{1, 2, 3}
 		}

@@ -139,7 +139,7 @@ func (s *source) get(k tidemark.Key) (tidemark.Record, error) {
 	r = tidemark.Record{Key: k}
 	for l, err := range s.from.Lines(s.ctx, k, tidemark.Span{Newest: 1}) {
 		if err == nil {
-			r.Head = tidemark.Head{Length: l.Seq, UpdatedAt: l.At, Place: l.Place, Chain: l.Chain}
+			r.Head = tidemark.Head{Length: l.Seq, UpdatedAt: l.At, Position: l.Position, Chain: l.Chain}
 		} else if !s.damage(err) {
 			return r, err
 		}
@@ -222,8 +222,8 @@ const gapBatch = "damaged"
 // gap returns a line that stands in the place of a damaged one, so that those
 // behind it can be told. Made again it is the same.
 func gap(log tidemark.Key, seq int64, before tidemark.Line) tidemark.Line {
-	l := tidemark.Line{Seq: seq, Kind: tidemark.KindGap, At: before.At, Place: before.Place, Batch: gapBatch}
-	if l.Place.Parent = before.Seq; before.At.IsZero() {
+	l := tidemark.Line{Seq: seq, Kind: tidemark.KindGap, At: before.At, Position: before.Position, Batch: gapBatch}
+	if l.Position.Parent = before.Seq; before.At.IsZero() {
 		l.At = time.Unix(0, 0).UTC()
 	}
 	l.Sum = l.Checksum(log)

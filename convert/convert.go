@@ -2,7 +2,7 @@
 // sessions it takes in and gives back. Each tool has a room of its own below
 // this one; this one has the words they share, and knows none of them.
 //
-// A converter reads a Place and never writes to it, follows no link out of it,
+// A converter reads a Source and never writes to it, follows no link out of it,
 // and reads no credential. What it cannot read it yields as a *Skip and goes
 // on. It knows nothing of stores: whoever calls it keeps what comes.
 //
@@ -36,29 +36,29 @@ type Tool struct {
 	// keeps them there and does not say which project that is; "": it does not.
 	Local string
 
-	// Detect reports whether what lies at the Place is of this tool. It looks
+	// Detect reports whether what lies at the Source is of this tool. It looks
 	// at names and first bytes only, and is false when in doubt.
-	Detect func(ctx context.Context, p Place) bool
+	Detect func(ctx context.Context, p Source) bool
 
-	// Import yields the sessions at the Place, sources before their forks; nil:
+	// Import yields the sessions at the Source, sources before their forks; nil:
 	// the tool is only written. An
 	// error that is a *Skip stands for one item that could not be taken, and
 	// more may follow; any other error ends it.
-	Import func(ctx context.Context, p Place) iter.Seq2[*Session, error]
+	Import func(ctx context.Context, p Source) iter.Seq2[*Session, error]
 
 	// Export writes a session as the tool would have, and returns what the
 	// tool has no place for. Nil: the tool is only read.
 	Export func(ctx context.Context, out Out, s *Session) ([]string, error)
 
-	// Fleet returns the agents, schedules and jobs at the Place, of a tool that
+	// Fleet returns the agents, schedules and jobs at the Source, of a tool that
 	// runs agents; nil: it does not. ExportFleet writes them as the tool would
 	// have, and returns what it has no place for.
-	Fleet       func(ctx context.Context, p Place) (*Fleet, error)
+	Fleet       func(ctx context.Context, p Source) (*Fleet, error)
 	ExportFleet func(ctx context.Context, out Out, f *Fleet) ([]string, error)
 }
 
-// Place is a file or folder of another tool, opened to be read.
-type Place struct {
+// Source is a file or folder of another tool, opened to be read.
+type Source struct {
 	FS   fs.FS  // of a folder; no link leads out of it
 	Path string // in FS: "." for the folder itself, or a file in it
 
@@ -72,7 +72,7 @@ type Place struct {
 }
 
 // Env returns a variable of the environment, "" when it is not set.
-func (p Place) Env(name string) string {
+func (p Source) Env(name string) string {
 	if p.Getenv == nil {
 		return ""
 	}
@@ -84,7 +84,7 @@ type Database interface {
 	// Query yields the rows of one statement. Values are int64, float64,
 	// string, []byte or nil.
 	Query(ctx context.Context, statement string, args ...any) iter.Seq2[[]any, error]
-	// Exec runs one statement; in a Place it is ErrUnsupported.
+	// Exec runs one statement; in a Source it is ErrUnsupported.
 	Exec(ctx context.Context, statement string, args ...any) error
 	Close() error
 }
@@ -97,7 +97,7 @@ type Out interface {
 	// SQL makes a new SQLite database, or opens one that an earlier session
 	// was exported into.
 	SQL(ctx context.Context, name string) (Database, error)
-	// Getenv is as for a Place.
+	// Getenv is as for a Source.
 	Getenv(string) string
 }
 
@@ -151,7 +151,7 @@ type Fork struct {
 	Entry   string // the ID of the last entry that is shared; "": all of it
 }
 
-// Entry is one entry on its way. Seq and Place of the embedded one are not
+// Entry is one entry on its way. Seq and Position of the embedded one are not
 // used; Key is made from ID by whoever keeps it.
 type Entry struct {
 	tidemark.Entry
@@ -209,7 +209,7 @@ type Job struct {
 // Transcript is a session file of another tool.
 type Transcript struct {
 	Tool string // the Name of that tool
-	Path string // in the FS of the Place
+	Path string // in the FS of the Source
 }
 
 // Skip is something that could not be taken over.

@@ -17,19 +17,19 @@ const SQLiteMagic = "SQLite format 3\x00"
 // means harm.
 const maxCell = 1 << 20
 
-// Source is a database of a Place that sessions are read from.
-type Source struct {
-	Place Place
-	Name  string   // in the Place
-	db    Database // nil: closed
+// SourceDatabase is a database of a Source that sessions are read from.
+type SourceDatabase struct {
+	Source Source
+	Name   string   // in the Source
+	db     Database // nil: closed
 }
 
 // Open opens the database. It is ErrUnsupported where none can be read.
-func (s *Source) Open(ctx context.Context) error {
-	if s.Place.SQL == nil {
+func (s *SourceDatabase) Open(ctx context.Context) error {
+	if s.Source.SQL == nil {
 		return tidemark.Unsupportedf("databases cannot be read here")
 	}
-	db, err := s.Place.SQL(ctx, s.Name)
+	db, err := s.Source.SQL(ctx, s.Name)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (s *Source) Open(ctx context.Context) error {
 }
 
 // Close lets the database go. A Query after it still works.
-func (s *Source) Close() {
+func (s *SourceDatabase) Close() {
 	if s.db != nil {
 		s.db.Close()
 	}
@@ -47,12 +47,12 @@ func (s *Source) Close() {
 
 // Query asks the database, and opens it once more where entries are read after
 // the import has ended.
-func (s *Source) Query(ctx context.Context, statement string, args ...any) iter.Seq2[[]any, error] {
+func (s *SourceDatabase) Query(ctx context.Context, statement string, args ...any) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		db := s.db
 		if db == nil {
 			var err error
-			if db, err = s.Place.SQL(ctx, s.Name); err != nil {
+			if db, err = s.Source.SQL(ctx, s.Name); err != nil {
 				yield(nil, err)
 				return
 			}
@@ -68,7 +68,7 @@ func (s *Source) Query(ctx context.Context, statement string, args ...any) iter.
 
 // Columns returns the columns of tables, of those that are there; versions of
 // a tool differ in them. Views do not count.
-func (s *Source) Columns(ctx context.Context, tables ...string) (map[string][]string, error) {
+func (s *SourceDatabase) Columns(ctx context.Context, tables ...string) (map[string][]string, error) {
 	args := make([]any, len(tables))
 	for i, t := range tables {
 		args[i] = t

@@ -18,7 +18,7 @@ func TestADatabaseIsReadAlsoAfterItWasClosed(t *testing.T) {
 	converttest.Exec(t, filepath.Join(dir, "a.db"), sqlite.OpenForeign,
 		`CREATE TABLE s (id, "odd ""name", large)`, `CREATE VIEW v AS SELECT id FROM s`,
 		`INSERT INTO s VALUES (7, 1.5, zeroblob(2000000)), ('x', x'6869', NULL)`)
-	src := convert.Source{Place: converttest.Disk(t, dir, ".", sqlite.OpenForeign), Name: "a.db"}
+	src := convert.SourceDatabase{Source: converttest.Disk(t, dir, ".", sqlite.OpenForeign), Name: "a.db"}
 	if err := src.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestADatabaseIsReadAlsoAfterItWasClosed(t *testing.T) {
 }
 
 func TestAPlaceWithoutDatabasesSaysSo(t *testing.T) {
-	src := convert.Source{Name: "a.db"}
+	src := convert.SourceDatabase{Name: "a.db"}
 	if err := src.Open(t.Context()); !errors.Is(err, tidemark.ErrUnsupported) {
 		t.Errorf("%v", err)
 	}

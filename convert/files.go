@@ -78,9 +78,9 @@ func Sniff(files []string, right func(file string) bool) bool {
 }
 
 // IDs finds the sessions of a tool that keeps each in files with the id in
-// their names: the folder, which may lie below that of the Place, and the ids.
-// idOf tells the id by a name. A Place that is one file has the one id.
-func (p Place) IDs(idOf func(name string) (string, bool), below ...string) (dir string, ids []string, err error) {
+// their names: the folder, which may lie below that of the Source, and the ids.
+// idOf tells the id by a name. A Source that is one file has the one id.
+func (p Source) IDs(idOf func(name string) (string, bool), below ...string) (dir string, ids []string, err error) {
 	if !IsDir(p.FS, p.Path) {
 		if _, err := fs.Stat(p.FS, p.Path); err != nil {
 			return p.Path, nil, err

@@ -77,13 +77,13 @@ func TestSessionsAreFoundByTheirNames(t *testing.T) {
 		return id, ok
 	}
 	for at, want := range map[string][]string{".": {"a", "b"}, ".x": {"a", "b"}, ".x/sessions": {"a", "b"}, ".x/sessions/a.log": {"a"}} {
-		dir, ids, err := convert.Place{FS: files, Path: at}.IDs(idOf, ".x/sessions", "sessions")
+		dir, ids, err := convert.Source{FS: files, Path: at}.IDs(idOf, ".x/sessions", "sessions")
 		if d := cmp.Diff(want, ids); d != "" || dir != ".x/sessions" || err != nil {
 			t.Errorf("at %s: in %s, %v: %s", at, dir, err, d)
 		}
 	}
 	for at, want := range map[string]error{".x/sessions/c.txt": tidemark.ErrInvalid, "none": fs.ErrNotExist} {
-		if _, _, err := (convert.Place{FS: files, Path: at}).IDs(idOf); !errors.Is(err, want) {
+		if _, _, err := (convert.Source{FS: files, Path: at}).IDs(idOf); !errors.Is(err, want) {
 			t.Errorf("at %s: %v", at, err)
 		}
 	}

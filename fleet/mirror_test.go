@@ -143,7 +143,7 @@ func TestAMirrorIsWhatHerdctlWouldHaveWritten(t *testing.T) {
 	if text := g.read("logs/a.log"); !strings.Contains(text, "hello") {
 		t.Error(text)
 	}
-	fleet, err := herdctl.Tool().Fleet(t.Context(), convert.Place{FS: os.DirFS(g.dir), Path: "."})
+	fleet, err := herdctl.Tool().Fleet(t.Context(), convert.Source{FS: os.DirFS(g.dir), Path: "."})
 	if err != nil {
 		t.Fatal(err)
 	}

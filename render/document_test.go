@@ -111,7 +111,7 @@ The loop stops at **any** error, also at ` + "`io.EOF`" + ` with text before it:
 
 > Text is <b>text</b>, and ![a picture](https://example.org/p.png) is a link.
 `)}})
-	add(tidemark.Entry{Kind: tidemark.KindBranch, Place: tidemark.Place{Parent: 4}})
+	add(tidemark.Entry{Kind: tidemark.KindBranch, Position: tidemark.Position{Parent: 4}})
 	add(tidemark.Say(tidemark.User, "שלום! What about the \u202eother\u202c way?\x1b[2J"))
 	d := Document{
 		Session: tidemark.Session{ID: "7f3a9c1e-2b4d-4f6a-8c0e-1d2f3a4b5c6d", Title: "Why is the last line lost?", Agent: "builder",

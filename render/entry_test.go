@@ -78,7 +78,7 @@ func TestHeadsSayWhatAnEntryIs(t *testing.T) {
 	}{
 		{tidemark.Entry{Seq: 1, Kind: tidemark.KindMessage, Role: tidemark.User}, &Options{All: true}, "#1 user\n"},
 		{tidemark.Entry{Seq: 1, At: noon, Kind: tidemark.KindMessage, Role: tidemark.User}, ago, "#1 user · 3 h ago\n"},
-		{tidemark.Entry{Seq: 5, Place: tidemark.Place{Parent: 3}, Kind: tidemark.KindBranch}, nil, "#5 branch · from #3\n"},
+		{tidemark.Entry{Seq: 5, Position: tidemark.Position{Parent: 3}, Kind: tidemark.KindBranch}, nil, "#5 branch · from #3\n"},
 		{tidemark.Entry{Seq: 5, Kind: tidemark.KindGap}, nil, "#5 gap\n"},
 		{tidemark.Entry{Seq: 5, Kind: "evil\x1b[2J\nkind", Model: "m\u202e"}, &Options{All: true}, `#5 evil\x1b[2J\nkind · m\u202e` + "\n"},
 	} {

@@ -119,7 +119,7 @@ func (c *checking) head(ctx context.Context, key tidemark.Key) error {
 		if err != nil {
 			return nil
 		}
-		if l.Place == r.Head.Place && bytes.Equal(l.Chain, r.Head.Chain) {
+		if l.Position == r.Head.Position && bytes.Equal(l.Chain, r.Head.Chain) {
 			return nil
 		}
 	}

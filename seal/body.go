@@ -123,7 +123,7 @@ func lineBound(room []byte, store storeID, form byte, log tidemark.Key, l *tidem
 	room = append(room, form)
 	room = bindText(room, log.Kind)
 	room = bindText(room, log.ID)
-	for _, v := range [...]int64{l.Seq, l.At.UnixMicro(), l.Place.Parent, l.Place.Depth, l.Place.Nodes, l.Place.Turn} {
+	for _, v := range [...]int64{l.Seq, l.At.UnixMicro(), l.Position.Parent, l.Position.Depth, l.Position.Nodes, l.Position.Turn} {
 		room = binary.LittleEndian.AppendUint64(room, uint64(v))
 	}
 	room = bindText(room, l.Kind)

@@ -81,7 +81,7 @@ func TestWhatIsNotAsItWasSealedIsDamage(t *testing.T) {
 		{"another kind", func(c content) { c.log(t, logOne).Lines[2].Kind = "assistant" }, []string{line(3)}, "does not open"},
 		{"another key", func(c content) { c.log(t, logOne).Lines[1].Key = "other" }, []string{line(2)}, "does not open"},
 		{"another time", func(c content) { l := &c.log(t, logOne).Lines[2]; l.At = l.At.Add(time.Second) }, []string{line(3)}, "does not open"},
-		{"another place", func(c content) { c.log(t, logOne).Lines[2].Place.Parent = 1 }, []string{line(3)}, "does not open"},
+		{"another place", func(c content) { c.log(t, logOne).Lines[2].Position.Parent = 1 }, []string{line(3)}, "does not open"},
 		{"a middle line dropped and the rest renumbered", func(c content) {
 			a := c.log(t, logOne)
 			a.Lines = slices.Delete(a.Lines, 1, 2)
@@ -269,7 +269,7 @@ func TestAHeadThatDoesNotAgreeWithItsLogIsFoundByACheck(t *testing.T) {
 func (h headless) Get(c ctxT, k tidemark.Key) (tidemark.Record, error) {
 	r, err := h.Backend.Get(c, k)
 	if r.Head.Length > 0 {
-		r.Head.Place.Depth++
+		r.Head.Position.Depth++
 	}
 	return r, err
 }

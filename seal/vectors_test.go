@@ -87,8 +87,8 @@ var (
 	vectorLog   = tidemark.Key{Kind: "session", ID: "7f3a0c1e-5b2d-4c3e-9f10-0123456789ab"}
 	vectorTime  = time.Date(2026, 3, 14, 9, 26, 53, 589793000, time.UTC)
 	vectorLines = []tidemark.Line{
-		{Seq: 1, Kind: "user", At: vectorTime, Place: tidemark.Place{Depth: 1, Nodes: 1}, Body: []byte(`{"blocks":[]}`)},
-		{Seq: 2, Kind: "assistant", Key: "msg-2", At: vectorTime, Place: tidemark.Place{Parent: 1, Depth: 2, Nodes: 1}, Body: []byte(`{"blocks":[]}`)},
+		{Seq: 1, Kind: "user", At: vectorTime, Position: tidemark.Position{Depth: 1, Nodes: 1}, Body: []byte(`{"blocks":[]}`)},
+		{Seq: 2, Kind: "assistant", Key: "msg-2", At: vectorTime, Position: tidemark.Position{Parent: 1, Depth: 2, Nodes: 1}, Body: []byte(`{"blocks":[]}`)},
 	}
 )
 

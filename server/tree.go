@@ -87,7 +87,7 @@ func (s *Server) branchSession(ctx context.Context, in *branchInput) (*branchOut
 	if err != nil {
 		return nil, fail(ctx, err)
 	}
-	marks := []tidemark.Entry{{Kind: tidemark.KindBranch, Place: tidemark.Place{Parent: seq}}}
+	marks := []tidemark.Entry{{Kind: tidemark.KindBranch, Position: tidemark.Position{Parent: seq}}}
 	if in.Key != "" {
 		if _, err := once(ctx, st, "branch-session/"+string(i.ID), in.Key, in.Body.At); err != nil {
 			return nil, fail(ctx, err)

@@ -106,7 +106,7 @@ func TestEverySessionIsListedWhateverItIsMadeOf(t *testing.T) {
 
 func TestABranchThatBeginsAnewHasNoHeadAndEnds(t *testing.T) {
 	s := open(t)
-	w := begin(t, s, user("1"), assistant("a"), tidemark.Entry{Kind: tidemark.KindBranch, Place: tidemark.Place{Parent: store.Root}})
+	w := begin(t, s, user("1"), assistant("a"), tidemark.Entry{Kind: tidemark.KindBranch, Position: tidemark.Position{Parent: store.Root}})
 	v := view(t, s, w.ID())
 	if seq, err := v.Head(t.Context()); seq != 0 || err != nil {
 		t.Errorf("Head = %d, %v, want 0", seq, err)

@@ -59,7 +59,7 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 			return err
 		}
 		forked = Info{Session: sess, State: Live, UpdatedAt: b.At, version: 1,
-			Messages: point.Place.Depth, Nodes: point.Place.Nodes, Entries: point.Seq + 1}
+			Messages: point.Position.Depth, Nodes: point.Position.Nodes, Entries: point.Seq + 1}
 		return nil
 	})
 	return forked, err
@@ -127,7 +127,7 @@ func (v *View) spoken(ctx context.Context, seq int64) (tidemark.Line, error) {
 		if err != nil || l.Kind != tidemark.KindBranch {
 			return l, err
 		}
-		seq = l.Place.Parent
+		seq = l.Position.Parent
 	}
 	return tidemark.Line{}, nil
 }
@@ -166,7 +166,7 @@ func (s *Store) forkBatch(sess tidemark.Session, source Info, point tidemark.Lin
 	b.Puts = append(b.Puts, r) // last: with it the session is there
 	mark := tidemark.Entry{Kind: tidemark.KindBranch, At: b.At}
 	mark.Seq = 1
-	mark.Place = placeAfter(mark, point, point)
+	mark.Position = placeAfter(mark, point, point)
 	l, err := mark.Line()
 	if err != nil {
 		return b, err

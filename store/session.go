@@ -30,7 +30,7 @@ func infoOf(r tidemark.Record) (Info, error) {
 		return Info{}, tidemark.NotFoundf("session %s: not found", r.ID)
 	}
 	i := Info{Owner: r.Owner, State: r.State, UpdatedAt: r.Touched(), version: r.Version,
-		Messages: r.Head.Place.Depth, Nodes: r.Head.Place.Nodes, Entries: r.Head.Length}
+		Messages: r.Head.Position.Depth, Nodes: r.Head.Position.Nodes, Entries: r.Head.Length}
 	if err := records.Decode(r, &i.Session); err != nil {
 		i.ID = tidemark.SessionID(r.ID)
 		return i, err

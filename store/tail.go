@@ -17,7 +17,7 @@ const Root = -1
 type tail struct {
 	log    tidemark.Key
 	offset int64         // an entry's seq is its line's plus this
-	newest tidemark.Line // Seq counted as an entry's; only Seq, Kind and Place are set
+	newest tidemark.Line // Seq counted as an entry's; only Seq, Kind and Position are set
 }
 
 func newTail(log tidemark.Key, offset int64) *tail { return &tail{log: log, offset: offset} }
@@ -29,7 +29,7 @@ func (t *tail) load(ctx context.Context, s *Store) error {
 		if err != nil {
 			return err
 		}
-		t.newest = tidemark.Line{Seq: l.Seq + t.offset, Kind: l.Kind, Place: l.Place}
+		t.newest = tidemark.Line{Seq: l.Seq + t.offset, Kind: l.Kind, Position: l.Position}
 	}
 	return nil
 }
@@ -66,13 +66,13 @@ func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, no
 		if err != nil {
 			return p, err
 		}
-		e.Place = placeAfter(e, parent, newest)
+		e.Position = placeAfter(e, parent, newest)
 		l, err := e.Line()
 		if err != nil {
 			return p, tidemark.Invalidf("entry %d of %d: %w", i+1, len(entries), err)
 		}
 		planned = append(planned, l)
-		newest = tidemark.Line{Seq: l.Seq, Kind: l.Kind, Place: l.Place}
+		newest = tidemark.Line{Seq: l.Seq, Kind: l.Kind, Position: l.Position}
 	}
 	for i := range planned {
 		planned[i].Seq -= t.offset
@@ -111,8 +111,8 @@ func (w *Writer) parentOf(ctx context.Context, t *tail, e tidemark.Entry, newest
 // user, with the first message that is not the system's, and wherever an entry
 // does not follow the newest one. So the number of a node is the count of
 // nodes before it, and both its ends are found by bisection.
-func placeAfter(e tidemark.Entry, parent, newest tidemark.Line) tidemark.Place {
-	p := tidemark.Place{Parent: parent.Seq, Depth: parent.Place.Depth, Nodes: newest.Place.Nodes, Turn: parent.Place.Turn}
+func placeAfter(e tidemark.Entry, parent, newest tidemark.Line) tidemark.Position {
+	p := tidemark.Position{Parent: parent.Seq, Depth: parent.Position.Depth, Nodes: newest.Position.Nodes, Turn: parent.Position.Turn}
 	if e.Kind == tidemark.KindBranch {
 		p.Turn = turnEnd(parent)
 		return p
@@ -134,8 +134,8 @@ func placeAfter(e tidemark.Entry, parent, newest tidemark.Line) tidemark.Place {
 func turnEnd(parent tidemark.Line) int64 {
 	switch {
 	case parent.Kind == tidemark.KindBranch:
-		return parent.Place.Turn
-	case parent.Place.Nodes == 0:
+		return parent.Position.Turn
+	case parent.Position.Nodes == 0:
 		return 0
 	}
 	return parent.Seq

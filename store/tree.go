@@ -138,7 +138,7 @@ func (v *View) nodeEnd(ctx context.Context, number int64) (int64, error) {
 	if head.Seq > 0 && head.Kind == "" {
 		return 0, tidemark.ErrCorrupt
 	}
-	if head.Seq == 0 || number < 0 || number >= max(head.Place.Nodes, 1) {
+	if head.Seq == 0 || number < 0 || number >= max(head.Position.Nodes, 1) {
 		return 0, tidemark.NotFoundf("session %s: there is no node n%d", v.ID, number)
 	}
 	shared := v.sharedUpTo()
@@ -148,7 +148,7 @@ func (v *View) nodeEnd(ctx context.Context, number int64) (int64, error) {
 			return 0, err
 		}
 	}
-	if number < past.Place.Nodes {
+	if number < past.Position.Nodes {
 		return v.sharedNodeEnd(ctx, segments, past, number)
 	}
 	// The first entry of the next node, found by bisection on the count of
@@ -160,7 +160,7 @@ func (v *View) nodeEnd(ctx context.Context, number int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if l.Place.Nodes > number+1 {
+		if l.Position.Nodes > number+1 {
 			high = mid
 		} else {
 			low = mid + 1
@@ -172,14 +172,14 @@ func (v *View) nodeEnd(ctx context.Context, number int64) (int64, error) {
 // sharedNodeEnd looks for a node on the path that a fork shares.
 func (v *View) sharedNodeEnd(ctx context.Context, segments []segment, l tidemark.Line, number int64) (int64, error) {
 	for {
-		if l.Kind != tidemark.KindBranch && l.Place.Nodes == number+1 {
+		if l.Kind != tidemark.KindBranch && l.Position.Nodes == number+1 {
 			return l.Seq, nil
 		}
-		if l.Place.Turn == 0 {
+		if l.Position.Turn == 0 {
 			return 0, tidemark.NotFoundf("session %s: node n%d is on a branch that this fork does not share", v.ID, number)
 		}
 		var err error
-		if l, err = v.line(ctx, segments, l.Place.Turn); err != nil {
+		if l, err = v.line(ctx, segments, l.Position.Turn); err != nil {
 			return 0, err
 		}
 	}
@@ -212,23 +212,23 @@ func (v *View) Up(ctx context.Context, seq int64, n int) (int64, error) {
 			return 0, err
 		}
 		if l.Kind == tidemark.KindBranch {
-			if l, err = v.line(ctx, segments, l.Place.Turn); err != nil {
+			if l, err = v.line(ctx, segments, l.Position.Turn); err != nil {
 				return 0, err
 			}
 		}
-		if seq = l.Place.Turn; seq == 0 {
+		if seq = l.Position.Turn; seq == 0 {
 			return 0, tidemark.NotFoundf("session %s: there are not %d turns above", v.ID, n)
 		}
 	}
 	return seq, nil
 }
 
-// Place returns where an entry stands: ErrNotFound.
-func (v *View) Place(ctx context.Context, seq int64) (tidemark.Place, error) {
+// Position returns where an entry stands: ErrNotFound.
+func (v *View) Position(ctx context.Context, seq int64) (tidemark.Position, error) {
 	segments, err := v.trail(ctx)
 	if err != nil {
-		return tidemark.Place{}, err
+		return tidemark.Position{}, err
 	}
 	l, err := v.line(ctx, segments, seq)
-	return l.Place, err
+	return l.Position, err
 }

@@ -61,7 +61,7 @@ func (s *Store) Verify(ctx context.Context, id tidemark.SessionID) iter.Seq[erro
 
 // verifyTree recomputes the place of every entry that it can.
 func (v *View) verifyTree(ctx context.Context, yield func(error) bool) bool {
-	places := make(map[int64]tidemark.Line) // by seq; only Seq, Kind and Place
+	places := make(map[int64]tidemark.Line) // by seq; only Seq, Kind and Position
 	newest := tidemark.Line{}
 	missed := false // an unread entry makes what follows it unknowable
 	for e, err := range v.Log(ctx) {
@@ -79,7 +79,7 @@ func (v *View) verifyTree(ctx context.Context, yield func(error) bool) bool {
 		if kind == tidemark.KindMessage {
 			kind = string(e.Role)
 		}
-		line := tidemark.Line{Seq: e.Seq, Kind: kind, Place: e.Place}
+		line := tidemark.Line{Seq: e.Seq, Kind: kind, Position: e.Position}
 		parent, known := places[e.Parent]
 		if e.Parent == 0 {
 			known = true
@@ -90,7 +90,7 @@ func (v *View) verifyTree(ctx context.Context, yield func(error) bool) bool {
 			if !yield(&tidemark.Damage{Key: v.log(), Seq: e.Seq, What: fmt.Sprintf("follows entry %d, which is not there", e.Parent)}) {
 				return false
 			}
-		case known && !missed && !shared && placeAfter(e, parent, newest) != e.Place:
+		case known && !missed && !shared && placeAfter(e, parent, newest) != e.Position:
 			if !yield(&tidemark.Damage{Key: v.log(), Seq: e.Seq, What: "its place in the tree does not fit"}) {
 				return false
 			}

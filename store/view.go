@@ -60,7 +60,7 @@ func (v *View) Worker(ctx context.Context, name string) (*View, error) {
 	}
 	w := &View{Info: v.Info, s: v.s, worker: name}
 	w.Base = nil
-	w.Messages, w.Nodes, w.Entries = r.Head.Place.Depth, r.Head.Place.Nodes, r.Head.Length
+	w.Messages, w.Nodes, w.Entries = r.Head.Position.Depth, r.Head.Position.Nodes, r.Head.Length
 	return w, nil
 }
 
@@ -76,7 +76,7 @@ type WorkerInfo struct {
 
 func workerOf(r tidemark.Record) WorkerInfo {
 	id, name := sessionOf(r.Key)
-	return WorkerInfo{Session: id, Name: name, Entries: r.Head.Length, Messages: r.Head.Place.Depth, UpdatedAt: r.Touched(), Owner: r.Owner}
+	return WorkerInfo{Session: id, Name: name, Entries: r.Head.Length, Messages: r.Head.Position.Depth, UpdatedAt: r.Touched(), Owner: r.Owner}
 }
 
 // WorkerInfos lists the session's workers by name.
@@ -231,7 +231,7 @@ func (v *View) Head(ctx context.Context) (int64, error) {
 	if err != nil || l.Kind != tidemark.KindBranch {
 		return l.Seq, err
 	}
-	l, err = v.spoken(ctx, l.Place.Parent)
+	l, err = v.spoken(ctx, l.Position.Parent)
 	return l.Seq, err
 }
 
@@ -275,7 +275,7 @@ func (v *View) walk(ctx context.Context, segments []segment, seq int64, hint int
 					// The damaged entry came from another branch. The end of
 					// the node before is known to be on the path.
 					damaged = false
-					want = child.Place.Turn
+					want = child.Position.Turn
 					break
 				}
 				if !yield(l, err) {
@@ -284,7 +284,7 @@ func (v *View) walk(ctx context.Context, segments []segment, seq int64, hint int
 				if damaged = err != nil; damaged {
 					want--
 				} else {
-					child, want = l, l.Place.Parent
+					child, want = l, l.Position.Parent
 				}
 				if want <= seg.offset {
 					break
@@ -309,11 +309,11 @@ func follows(l, child tidemark.Line) bool {
 	if child.Seq == 0 {
 		return true
 	}
-	apart := child.Place.Depth - l.Place.Depth
+	apart := child.Position.Depth - l.Position.Depth
 	if apart < 0 || apart > child.Seq-l.Seq {
 		return false
 	}
-	return child.Place.Turn >= l.Seq || child.Place.Turn == l.Place.Turn
+	return child.Position.Turn >= l.Seq || child.Position.Turn == l.Position.Turn
 }
 
 // Path yields the entries on the path to seq, oldest first; to the head when
@@ -365,7 +365,7 @@ func (v *View) runs(ctx context.Context, segments []segment, seq int64) ([]seqRu
 			return nil, err
 		}
 		seq = l.Seq
-		if l.Seq > 0 && l.Place.Depth == l.Seq {
+		if l.Seq > 0 && l.Position.Depth == l.Seq {
 			return []seqRun{{1, l.Seq}}, nil // as many messages as entries: nothing lies beside the path
 		}
 	}
@@ -473,10 +473,10 @@ func (v *View) Before(ctx context.Context, seq int64, n int) iter.Seq2[tidemark.
 			yield(tidemark.Entry{}, err)
 			return
 		}
-		if l.Place.Parent == 0 {
+		if l.Position.Parent == 0 {
 			return
 		}
-		v.Tail(ctx, l.Place.Parent, n)(yield)
+		v.Tail(ctx, l.Position.Parent, n)(yield)
 	}
 }
 
@@ -545,7 +545,7 @@ func (v *View) onPath(ctx context.Context, seq int64) (tidemark.Line, error) {
 		if l.Seq == seq {
 			return target, nil
 		}
-		if l.Place.Turn < seq {
+		if l.Position.Turn < seq {
 			// It is in the node that l ends, or beside the path.
 			for l, err := range v.walk(ctx, segments, at, 64) {
 				if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
@@ -560,7 +560,7 @@ func (v *View) onPath(ctx context.Context, seq int64) (tidemark.Line, error) {
 			}
 			break
 		}
-		at = l.Place.Turn
+		at = l.Position.Turn
 	}
 	return target, tidemark.Invalidf("session %s: entry %d is on a branch that this fork does not share", v.ID, seq)
 }

@@ -297,7 +297,7 @@ func (s *Store) addNames(b *tidemark.Batch, sess tidemark.Session) error {
 // Branch moves the head to an earlier entry: what is appended next follows it.
 // Nothing is taken away; the entries after it stay as a branch of their own.
 func (w *Writer) Branch(ctx context.Context, seq int64) error {
-	_, err := w.Append(ctx, tidemark.Entry{Kind: tidemark.KindBranch, Place: tidemark.Place{Parent: seq}})
+	_, err := w.Append(ctx, tidemark.Entry{Kind: tidemark.KindBranch, Position: tidemark.Position{Parent: seq}})
 	return err
 }
 

@@ -258,7 +258,7 @@ func adopts(b *bench) {
 		b.Fatalf("Commit = %v", err)
 	}
 	want := r
-	want.Head = tidemark.Head{Length: 3, UpdatedAt: a.At, Place: a.Lines[2].Place}
+	want.Head = tidemark.Head{Length: 3, UpdatedAt: a.At, Position: a.Lines[2].Position}
 	b.same(b.get(k), want)
 	b.same(b.lines(k), a.Lines)
 	other := b.open()

@@ -203,7 +203,7 @@ func allOrNothing(b *bench) {
 func heads(b *bench) {
 	log := key("session", "s")
 	one := b.keep(run(log, 1, 3))
-	want := tidemark.Head{Length: 3, UpdatedAt: one.At, Place: NewLine(log, 3, ``).Place}
+	want := tidemark.Head{Length: 3, UpdatedAt: one.At, Position: NewLine(log, 3, ``).Position}
 	got := b.get(log)
 	b.same(got.Head, want)
 	if got.Version != 0 || got.Body != nil || got.Key != log {
@@ -215,7 +215,7 @@ func heads(b *bench) {
 	l = sealed(log, l)
 	three := b.keep(tidemark.Append{Log: log, Lines: []tidemark.Line{l}})
 	got = b.get(log)
-	b.same(got.Head, tidemark.Head{Length: 4, UpdatedAt: three.At, Place: l.Place, Chain: l.Chain})
+	b.same(got.Head, tidemark.Head{Length: 4, UpdatedAt: three.At, Position: l.Position, Chain: l.Chain})
 	b.same(got.UpdatedAt, two.At)
 	b.same(b.list(tidemark.Query{Kind: "session"})[0].Head, got.Head)
 }

@@ -121,8 +121,8 @@ func NewRecord(k tidemark.Key, version int64, body string) tidemark.Record {
 func NewLine(log tidemark.Key, seq int64, body string) tidemark.Line {
 	l := tidemark.Line{
 		Seq: seq, Kind: "user", Body: []byte(body),
-		At:    time.Date(2026, 1, 1, 0, 0, 0, int(seq%1000)*1000, time.UTC),
-		Place: tidemark.Place{Parent: seq - 1, Depth: seq, Nodes: (seq + 1) / 2, Turn: seq / 2},
+		At:       time.Date(2026, 1, 1, 0, 0, 0, int(seq%1000)*1000, time.UTC),
+		Position: tidemark.Position{Parent: seq - 1, Depth: seq, Nodes: (seq + 1) / 2, Turn: seq / 2},
 	}
 	return sealed(log, l)
 }

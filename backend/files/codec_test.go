@@ -21,7 +21,7 @@ func someLine(seq, micros int64, kind, key, batch string, chain, body []byte) li
 		at = time.UnixMicro(0).UTC()
 	}
 	l.Line = tidemark.Line{Seq: max(seq, 1), At: at, Kind: kind, Key: key, Batch: batch, Chain: chain, Body: body,
-		Place: tidemark.Place{Parent: seq - 1, Depth: seq, Turn: seq / 2}}
+		Position: tidemark.Position{Parent: seq - 1, Depth: seq, Turn: seq / 2}}
 	l.batchAt = at
 	if seq > 1 && seq%2 == 0 {
 		l.part, l.parts, l.batchAt = 2, 2, time.UnixMicro(micros/2).UTC()
@@ -123,7 +123,7 @@ func FuzzRecord(f *testing.F) {
 }
 
 func FuzzHead(f *testing.F) {
-	h := head{Head: tidemark.Head{Length: 3, UpdatedAt: time.Unix(2, 0).UTC(), Place: tidemark.Place{Parent: 2, Depth: 3}, Chain: []byte("c")}, end: 400, life: "ab"}
+	h := head{Head: tidemark.Head{Length: 3, UpdatedAt: time.Unix(2, 0).UTC(), Position: tidemark.Position{Parent: 2, Depth: 3}, Chain: []byte("c")}, end: 400, life: "ab"}
 	f.Add(appendHead(nil, fuzzLog, &h))
 	f.Add([]byte("{}"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -286,7 +286,7 @@ func encodeLines(batch *tidemark.Batch, i int) []byte {
 func (c *commit) appended(i int, before state) {
 	t, lines := c.targets[i], c.batch.Appends[i].Lines
 	last := &lines[len(lines)-1]
-	t.st.Head = tidemark.Head{Length: last.Seq, UpdatedAt: c.batch.HeadAt(c.batch.Appends[i]), Place: last.Place, Chain: last.Chain}
+	t.st.Head = tidemark.Head{Length: last.Seq, UpdatedAt: c.batch.HeadAt(c.batch.Appends[i]), Position: last.Position, Chain: last.Chain}
 	t.writeHead()
 	c.b.appended(t, before, lines)
 }

@@ -12,7 +12,7 @@ func FilesOf(k tidemark.Key, r tidemark.Record, l tidemark.Line, at time.Time) m
 	row := line{Line: l, batchAt: at, part: 1, parts: 1}
 	row.Batch = "made"
 	log := appendLine(nil, k, &row)
-	h := head{Head: tidemark.Head{Length: l.Seq, UpdatedAt: at, Place: l.Place, Chain: l.Chain}, end: int64(len(log)), life: "made"}
+	h := head{Head: tidemark.Head{Length: l.Seq, UpdatedAt: at, Position: l.Position, Chain: l.Chain}, end: int64(len(log)), life: "made"}
 	return map[string][]byte{
 		recordPath(k): appendRecord(nil, &r),
 		logPath(k):    log,

@@ -33,7 +33,7 @@ func appendHead(dst []byte, log tidemark.Key, h *head) []byte {
 	dst = appendText(dst, h.life)
 	dst = append(dst, `,"updated_at":`...)
 	dst = appendTime(dst, h.UpdatedAt)
-	dst = appendPlace(dst, h.Place, h.Chain)
+	dst = appendPosition(dst, h.Position, h.Chain)
 	sum := headSum(log, dst[start:])
 	dst = append(dst, `,"sum":"`...)
 	dst = appendHex32(dst, sum)
@@ -59,7 +59,7 @@ func parseHead(b []byte, log tidemark.Key, h *head) bool {
 		return false
 	}
 	life, ok := s.text()
-	if !ok || !s.literal(`,"updated_at":"`) || !s.instant(&h.UpdatedAt) || !s.place(&h.Place, &h.Chain) {
+	if !ok || !s.literal(`,"updated_at":"`) || !s.instant(&h.UpdatedAt) || !s.position(&h.Position, &h.Chain) {
 		return false
 	}
 	h.life = string(life)

@@ -78,7 +78,7 @@ func appendLine(dst []byte, log tidemark.Key, l *line) []byte {
 	if l.Key != "" {
 		dst = appendString(dst, `,"`, "key", ":", l.Key)
 	}
-	dst = appendPlace(dst, l.Place, l.Chain)
+	dst = appendPosition(dst, l.Position, l.Chain)
 	if l.parts != 1 {
 		dst = append(dst, `,"part":[`...)
 		dst = strconv.AppendInt(dst, l.part, 10)
@@ -104,7 +104,7 @@ func appendLine(dst []byte, log tidemark.Key, l *line) []byte {
 	return append(dst, '}', '\n')
 }
 
-func appendPlace(dst []byte, p tidemark.Place, chain []byte) []byte {
+func appendPosition(dst []byte, p tidemark.Position, chain []byte) []byte {
 	for _, n := range [...]struct {
 		name string
 		v    int64
@@ -122,8 +122,8 @@ func appendPlace(dst []byte, p tidemark.Place, chain []byte) []byte {
 	return dst
 }
 
-// place reads what appendPlace wrote.
-func (s *scanner) place(p *tidemark.Place, chain *[]byte) bool {
+// position reads what appendPosition wrote.
+func (s *scanner) position(p *tidemark.Position, chain *[]byte) bool {
 	for _, n := range [...]struct {
 		name string
 		v    *int64
@@ -181,7 +181,7 @@ func scanLine(b []byte, l *line) bool {
 		}
 		l.Key = string(t)
 	}
-	if !s.place(&l.Place, &l.Chain) {
+	if !s.position(&l.Position, &l.Chain) {
 		return false
 	}
 	if s.literal(`,"part":[`) && !(s.number(&l.part) && s.literal(",") && s.number(&l.parts) && s.literal("]") && l.parts != 1) {
@@ -261,7 +261,7 @@ func unmarshalLine(b []byte, l *line) error {
 		Kind64 []byte    `json:"kind64"`
 		Key    string    `json:"key"`
 		Key64  []byte    `json:"key64"`
-		tidemark.Place
+		tidemark.Position
 		Chain   []byte          `json:"chain"`
 		Part    *[2]int64       `json:"part"`
 		Batch   string          `json:"batch"`
@@ -276,7 +276,7 @@ func unmarshalLine(b []byte, l *line) error {
 	}
 	*l = line{part: 1, parts: 1, by: v.By, tie: v.Sum.tie, scratch: l.scratch}
 	l.Line = tidemark.Line{Seq: v.Seq, At: v.At.UTC(), Kind: v.Kind + string(v.Kind64), Key: v.Key + string(v.Key64),
-		Place: v.Place, Chain: v.Chain, Batch: v.Batch, Sum: v.Sum.sum, Body: v.Body}
+		Position: v.Position, Chain: v.Chain, Batch: v.Batch, Sum: v.Sum.sum, Body: v.Body}
 	if v.Data != nil {
 		l.Body = v.Data
 	}

@@ -211,6 +211,6 @@ func (t *tally) add(l *line, stop int64) {
 	t.next++
 	if l.part == l.parts && l.Seq > t.Length {
 		t.end = stop
-		t.Head = tidemark.Head{Length: l.Seq, UpdatedAt: l.batchAt, Place: l.Place, Chain: l.Chain}
+		t.Head = tidemark.Head{Length: l.Seq, UpdatedAt: l.batchAt, Position: l.Position, Chain: l.Chain}
 	}
 }

@@ -243,7 +243,7 @@ func (k *kept) apply(b tidemark.Batch) {
 			if line.Key != "" {
 				l.keys[line.Key] = line.Seq
 			}
-			l.head = tidemark.Head{Length: line.Seq, UpdatedAt: b.HeadAt(a), Place: line.Place, Chain: line.Chain}
+			l.head = tidemark.Head{Length: line.Seq, UpdatedAt: b.HeadAt(a), Position: line.Position, Chain: line.Chain}
 		}
 	}
 	for _, key := range b.Drops {

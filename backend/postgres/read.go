@@ -81,7 +81,7 @@ func scanRecord(rows pgx.Rows, key tidemark.Key, before ...any) (r tidemark.Reco
 	r.Key = key
 	h := &r.Head
 	err = rows.Scan(append(before, &r.Version, &r.Group, &r.State, &due, &updated, &r.Batch, &sum, &r.Body,
-		&h.Length, &headUpdated, &h.Place.Parent, &h.Place.Depth, &h.Place.Nodes, &h.Place.Turn, &h.Chain)...)
+		&h.Length, &headUpdated, &h.Position.Parent, &h.Position.Depth, &h.Position.Nodes, &h.Position.Turn, &h.Chain)...)
 	if err != nil {
 		return r, nil, err
 	}
@@ -247,7 +247,7 @@ func (p *pager) scan(rows pgx.Rows, first, last *int64) (f foundLine, err error)
 	if key != nil {
 		l.Key = fromText(*key)
 	}
-	l.Place = tidemark.Place{Parent: *parent, Depth: *depth, Nodes: *nodes, Turn: *turn}
+	l.Position = tidemark.Position{Parent: *parent, Depth: *depth, Nodes: *nodes, Turn: *turn}
 	if l.Sum = uint32(*sum); *sum != int64(l.Sum) || l.Sum != l.Checksum(p.key) {
 		return foundLine{tidemark.Line{Seq: *seq}, p.damage(*seq, "the line does not match its sum")}, nil
 	}

@@ -140,7 +140,7 @@ func (a *applying) append(w *writing, b *tidemark.Batch, ap *tidemark.Append) {
 	session, scope := a.scopeOf(ap.Log)
 	out.sessions, out.scopes = append(out.sessions, session), append(out.scopes, scope)
 	out.lengths, out.updated = append(out.lengths, last.Seq), append(out.updated, b.HeadAt(*ap))
-	out.places.add(last.Place)
+	out.places.add(last.Position)
 	out.chains = append(out.chains, chainOut(last.Chain))
 	for i := range ap.Lines {
 		w.lines.add(w, s.log, &ap.Lines[i], b.StampLine(ap.Lines[i]).Batch)
@@ -163,7 +163,7 @@ func bodyOut(body []byte) []byte {
 
 type placesOut struct{ parents, depths, nodes, turns []int64 }
 
-func (o *placesOut) add(p tidemark.Place) {
+func (o *placesOut) add(p tidemark.Position) {
 	o.parents, o.depths = append(o.parents, p.Parent), append(o.depths, p.Depth)
 	o.nodes, o.turns = append(o.nodes, p.Nodes), append(o.turns, p.Turn)
 }
@@ -201,7 +201,7 @@ func (o *linesOut) add(w *writing, log id, l *tidemark.Line, batch string) {
 	}
 	o.logs, o.seqs, o.kinds, o.keys = append(o.logs, log), append(o.seqs, l.Seq), append(o.kinds, toText(l.Kind)), append(o.keys, key)
 	o.ats, o.chains = append(o.ats, l.At), append(o.chains, chainOut(l.Chain))
-	o.places.add(l.Place)
+	o.places.add(l.Position)
 	o.batch, o.sums, o.bodies = append(o.batch, batch), append(o.sums, int64(l.Sum)), append(o.bodies, bodyOut(l.Body))
 	o.bytes += len(l.Body)
 }

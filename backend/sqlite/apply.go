@@ -271,10 +271,10 @@ func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
 			st.setText(2, l.Kind)
 			st.setTextOrNull(3, l.Key)
 			st.setInt(4, l.At.UnixMicro())
-			st.setInt(5, l.Place.Parent)
-			st.setInt(6, l.Place.Depth)
-			st.setInt(7, l.Place.Nodes)
-			st.setInt(8, l.Place.Turn)
+			st.setInt(5, l.Position.Parent)
+			st.setInt(6, l.Position.Depth)
+			st.setInt(7, l.Position.Nodes)
+			st.setInt(8, l.Position.Turn)
 			st.setChain(9, l.Chain)
 			st.setText(10, b.StampLine(*l).Batch)
 			st.setInt(11, int64(l.Sum))
@@ -285,7 +285,7 @@ func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
 		}
 	}
 	l := &a.Lines[len(a.Lines)-1]
-	s.head.Head = tidemark.Head{Length: l.Seq, UpdatedAt: b.HeadAt(*a), Place: l.Place, Chain: append([]byte(nil), l.Chain...)}
+	s.head.Head = tidemark.Head{Length: l.Seq, UpdatedAt: b.HeadAt(*a), Position: l.Position, Chain: append([]byte(nil), l.Chain...)}
 	grow := sqlGrow
 	if !s.behind {
 		s.behind, grow = true, sqlGrowMark
@@ -294,10 +294,10 @@ func (w *writer) append(b *tidemark.Batch, a *tidemark.Append) error {
 		st.setInt(1, s.head.number)
 		st.setInt(2, l.Seq)
 		st.setInt(3, s.head.UpdatedAt.UnixMicro())
-		st.setInt(4, l.Place.Parent)
-		st.setInt(5, l.Place.Depth)
-		st.setInt(6, l.Place.Nodes)
-		st.setInt(7, l.Place.Turn)
+		st.setInt(4, l.Position.Parent)
+		st.setInt(5, l.Position.Depth)
+		st.setInt(6, l.Position.Nodes)
+		st.setInt(7, l.Position.Turn)
 		st.setChain(8, l.Chain)
 		st.setInt(9, int64(s.head.sum(a.Log)))
 	}, nil)

@@ -29,7 +29,7 @@ func benchStore(b *testing.B) *Backend {
 
 func benchLine(log tidemark.Key, seq int64) tidemark.Line {
 	l := tidemark.Line{Seq: seq, Kind: "user", Body: benchBody, At: time.UnixMicro(1_790_000_000_000_000 + seq).UTC(),
-		Place: tidemark.Place{Parent: seq - 1, Depth: seq, Nodes: seq, Turn: seq}}
+		Position: tidemark.Position{Parent: seq - 1, Depth: seq, Nodes: seq, Turn: seq}}
 	l.Sum = l.Checksum(log)
 	return l
 }

@@ -108,7 +108,7 @@ func headFault(c *conn, h head, key tidemark.Key, sum int64) (what string, err e
 	}
 	err = c.do(`SELECT `+lineColumns+` FROM line WHERE id = ?1`, func(s *stmt) { s.setInt(1, h.number<<seqBits|last) }, func(s *stmt) {
 		l, damage := (&scanner{log: key}).line(s)
-		if damage == nil && (l.Place != h.Place || string(l.Chain) != string(h.Chain)) {
+		if damage == nil && (l.Position != h.Position || string(l.Chain) != string(h.Chain)) {
 			what = "the head is not that of the newest line"
 		}
 	})

@@ -42,7 +42,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func (h head) sum(key tidemark.Key) uint32 {
 	var room [256]byte
 	b := room[:0]
-	for _, v := range [...]int64{h.number, h.Length, h.UpdatedAt.UnixMicro(), h.Place.Parent, h.Place.Depth, h.Place.Nodes, h.Place.Turn} {
+	for _, v := range [...]int64{h.number, h.Length, h.UpdatedAt.UnixMicro(), h.Position.Parent, h.Position.Depth, h.Position.Nodes, h.Position.Turn} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
 	b = append(b, byte(len(key.Kind)))
@@ -75,7 +75,7 @@ func (h head) check(key tidemark.Key, sum int64) error {
 
 func scanHead(s *stmt) (h head, sum int64) {
 	h.number, h.Length, h.UpdatedAt = s.int(0), s.int(1), timeOf(s.int(2))
-	h.Place = tidemark.Place{Parent: s.int(3), Depth: s.int(4), Nodes: s.int(5), Turn: s.int(6)}
+	h.Position = tidemark.Position{Parent: s.int(3), Depth: s.int(4), Nodes: s.int(5), Turn: s.int(6)}
 	h.Chain = s.bytes(7)
 	return h, s.int(8)
 }
@@ -134,7 +134,7 @@ func (sc *scanner) line(s *stmt) (l tidemark.Line, err error) {
 	}
 	l.Kind, l.Batch = sc.kind, sc.batch
 	l.Key, l.At = s.text(2), timeOf(s.int(3))
-	l.Place = tidemark.Place{Parent: s.int(4), Depth: s.int(5), Nodes: s.int(6), Turn: s.int(7)}
+	l.Position = tidemark.Position{Parent: s.int(4), Depth: s.int(5), Nodes: s.int(6), Turn: s.int(7)}
 	l.Chain, l.Body = s.bytes(8), s.bytes(11)
 	sum := s.int(10)
 	if l.Sum = uint32(sum); sum != int64(l.Sum) || l.Sum != l.Checksum(sc.log) {

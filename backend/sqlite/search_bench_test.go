@@ -64,7 +64,7 @@ func corpusStore(b *testing.B, lines int) *built {
 		for seq := int64(1); seq <= session; seq++ {
 			n++
 			at = at.Add(time.Duration(c.rnd.IntN(60_000)) * time.Millisecond)
-			l := tidemark.Line{Seq: seq, Kind: "user", Body: []byte(`{}`), At: at, Place: tidemark.Place{Parent: seq - 1, Depth: seq}}
+			l := tidemark.Line{Seq: seq, Kind: "user", Body: []byte(`{}`), At: at, Position: tidemark.Position{Parent: seq - 1, Depth: seq}}
 			l.Sum = l.Checksum(log)
 			a.Lines = append(a.Lines, l)
 			words, size := c.text()

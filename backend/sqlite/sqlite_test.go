@@ -46,7 +46,7 @@ var at = time.Date(2026, 3, 4, 5, 6, 7, 89_000, time.UTC)
 
 func line(log tidemark.Key, seq int64, kind, body string) tidemark.Line {
 	l := tidemark.Line{Seq: seq, Kind: kind, Body: []byte(body), At: at.Add(time.Duration(seq) * time.Second),
-		Place: tidemark.Place{Parent: seq - 1, Depth: seq}}
+		Position: tidemark.Position{Parent: seq - 1, Depth: seq}}
 	l.Sum = l.Checksum(log)
 	return l
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"strconv"
@@ -18,9 +17,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
-	"github.com/tidemark-sessions/tidemark/redact"
-	"github.com/tidemark-sessions/tidemark/seal"
-	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -49,12 +46,8 @@ type app struct {
 	columns  int
 	color    bool
 	config   settings
-	backend  tidemark.Backend // what store works on
-	inner    tidemark.Backend // the same without encryption
-	store    *store.Store
-	others   []*app       // that were opened beside it
-	given    *newKey      // what a new store is to be opened with, once it was read
-	indexing func() error // ends the follower that indexes
+	opened   *open.Opened   // the store, once it was opened
+	others   []*open.Opened // stores that were opened beside it
 
 	signals  chan os.Signal
 	onSignal *atomic.Pointer[func(os.Signal)] // set by a command that takes signals itself
@@ -133,104 +126,74 @@ func (a *app) holder(cmd *cobra.Command) tidemark.Holder {
 // stands for.
 func (a *app) holderNamed(program string) tidemark.Holder { return process.Self(program) }
 
-// access is what a command does to the store.
-type access int
-
+// What a command does to the store.
 const (
-	reads access = iota
-	writes
-	creates
+	reads   = open.Read
+	writes  = open.Write
+	creates = open.Create
 )
 
 // open returns the store, opened as far as the command needs.
-func (a *app) open(ctx context.Context, how access) (*store.Store, error) {
-	if a.store != nil {
-		return a.store, nil
+func (a *app) open(ctx context.Context, how open.Access) (*store.Store, error) {
+	if a.opened != nil {
+		return a.opened.Store, nil
 	}
 	url, _, err := a.location()
 	if err != nil {
 		return nil, err
 	}
-	if how == creates {
-		if err := a.readyToMake(ctx, url); err != nil {
-			return nil, err
-		}
-	}
-	if a.inner, err = a.openBackend(ctx, url, how); err != nil {
+	if a.opened, err = open.Open(ctx, url, a.opening(how)); err != nil {
+		a.opened = nil
 		return nil, err
 	}
-	if a.backend, err = a.unseal(ctx, a.inner, how); err != nil {
-		return nil, errors.Join(err, a.inner.Close())
-	}
-	o, err := a.options()
-	if err != nil {
-		return nil, errors.Join(err, a.backend.Close())
-	}
-	a.store = store.New(a.backend, o)
-	if how != reads {
-		a.index(ctx)
-	}
-	return a.store, nil
+	return a.opened.Store, nil
 }
 
-// readyToMake refuses what would keep a store that is not there yet from being
-// used, before it is made: settings that do not hold, a key that is no key.
-func (a *app) readyToMake(ctx context.Context, place string) error {
-	if _, path, _ := strings.Cut(place, ":"); !isAbsent(place, path) {
-		return nil
+// location returns where the store is, and who says so.
+func (a *app) location() (url, origin string, err error) {
+	switch env := os.Getenv("TIDEMARK_STORE"); {
+	case a.storeURL != "":
+		return a.storeURL, "flag --store", nil
+	case env != "":
+		return env, "environment TIDEMARK_STORE", nil
+	case a.config.Store != "":
+		return a.config.Store, a.config.origins["store"], nil
 	}
-	if a.noEncrypt && a.config.redaction() == store.RedactVault {
-		return errPlainVault()
-	}
-	if _, err := a.price(); err != nil {
-		return err
-	}
-	if _, err := redact.New(a.config.RedactRules); err != nil || a.noEncrypt {
-		return err
-	}
-	return a.readGivenKey(ctx)
+	url, err = open.DefaultURL(os.Environ())
+	return url, "default", err
 }
 
-// isAbsent reports whether nothing lies where a store on this machine would.
-func isAbsent(place, path string) bool {
-	if !strings.HasPrefix(place, "sqlite:") && !strings.HasPrefix(place, "files:") {
-		return false
+// opening says how this command opens stores.
+func (a *app) opening(how open.Access) *open.Options {
+	o := &open.Options{
+		Access: how, Environ: os.Environ(), Plain: a.noEncrypt, Ask: a.askPassphrase, KeyCommandErrors: os.Stderr,
+		Redact: a.config.redaction(), RedactRules: a.config.RedactRules,
+		Upgrading: func(from, to int64, backup string) {
+			a.say("tidemark: the store has format %d and is upgraded to format %d; what it is now is kept as %s", from, to, backup)
+		},
+		Damaged: func(what string) {
+			a.say("tidemark: the store is damaged, and its sessions are still there: %s. Repair it with: tidemark doctor --fix", what)
+		},
+		KeyMade: func(file string) {
+			a.say("The store is encrypted. Its key is in %s: without it nothing can be read.\nKeep a recovery key elsewhere: tidemark key export-recovery", file)
+		},
+		SecretsMet: a.warnOfSecrets,
 	}
-	_, err := os.Stat(path)
-	return errors.Is(err, fs.ErrNotExist)
-}
-
-func errPlainVault() error {
-	return withHint(tidemark.Invalidf("redact: vault keeps secrets in a sealed record, and this store is not encrypted"), "set redact: mask")
-}
-
-// options are what the store takes from other rooms.
-func (a *app) options() (*store.Options, error) {
-	mode := a.config.redaction()
-	if _, sealed := a.backend.(*seal.Backend); !sealed && mode == store.RedactVault {
-		return nil, errPlainVault()
+	if a.keyFile != "" {
+		o.Key = open.Key{File: a.keyFile, Origin: "flag --key-file"}
 	}
-	finder, err := redact.New(a.config.RedactRules)
-	if err != nil {
-		return nil, err
+	if a.newPassphraseOnly {
+		o.Environ = open.Without(o.Environ, open.PassphraseVariable)
 	}
-	price, err := a.price()
-	if err != nil {
-		return nil, err
+	if name := a.config.Prices; name != "" {
+		o.Prices = open.Beside(o.Environ, a.config.origins["prices"], name)
 	}
-	return &store.Options{
-		Price:   price,
-		Words:   search.EntryWords,
-		Secrets: secretsIn(finder),
-		Redact:  mode,
-		Marks:   projectMarks,
-		There:   thereIs,
-		Warn:    func(id tidemark.SessionID, found []store.Secret) { a.warnOfSecrets(mode, id, found) },
-	}, nil
+	return o
 }
 
 // warnOfSecrets says what kind of secret was met, never which.
-func (a *app) warnOfSecrets(mode store.Redaction, id tidemark.SessionID, found []store.Secret) {
+func (a *app) warnOfSecrets(id tidemark.SessionID, found []store.Secret) {
+	mode := a.config.redaction()
 	for _, s := range found {
 		if mode == store.RedactWarn {
 			a.say("tidemark: this looks like a secret (%s) and is kept as it is; mask it with: tidemark scan %.8s --mask", s.Rule, id)
@@ -240,46 +203,19 @@ func (a *app) warnOfSecrets(mode store.Redaction, id tidemark.SessionID, found [
 	}
 }
 
-// index keeps the search index up with what this process writes.
-func (a *app) index(ctx context.Context) {
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan error, 1)
-	go func() { ended <- a.store.KeepIndexed(ctx) }()
-	a.indexing = func() error {
-		stop()
-		return <-ended
-	}
-}
-
-// lastIndexing bounds how long a command that is done stays to index: what is
-// left is indexed by the next one, and found meanwhile by reading.
-const lastIndexing = time.Second
-
 func (a *app) close() error {
 	for _, o := range a.others {
-		defer o.close() // they were read
+		defer o.Close() // they were read
 	}
-	if a.store == nil {
-		if a.inner != nil {
-			return a.inner.Close()
-		}
+	if a.opened == nil {
 		return nil
 	}
-	if a.indexing != nil {
-		// What went wrong with the index shows when somebody searches; what
-		// was written is kept all the same.
-		if err := a.indexing(); err == nil && a.store.Pending() {
-			ctx, stop := context.WithTimeout(context.Background(), lastIndexing)
-			a.store.CatchUp(ctx, nil)
-			stop()
-		}
-	}
-	return a.store.Close()
+	return a.opened.Close()
 }
 
 // resolve opens the store and finds what a reference means. It returns the store
 // as the owner of the session has it.
-func (a *app) resolve(ctx context.Context, how access, ref string) (*store.Store, store.Point, error) {
+func (a *app) resolve(ctx context.Context, how open.Access, ref string) (*store.Store, store.Point, error) {
 	s, err := a.open(ctx, how)
 	if err != nil {
 		return nil, store.Point{}, err

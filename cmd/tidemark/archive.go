@@ -13,8 +13,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
-	"github.com/tidemark-sessions/tidemark/seal"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // stages shows how far something is: a line on a terminal, with a bar where the
@@ -69,7 +69,7 @@ func (a *app) exportAll(cmd *cobra.Command, x exporting) error {
 	if err != nil {
 		return err
 	}
-	inner, err := a.openBackend(cmd.Context(), url, reads)
+	inner, err := open.Backend(cmd.Context(), url, a.opening(reads))
 	if err != nil {
 		return err
 	}
@@ -117,11 +117,11 @@ func (a *app) restore(cmd *cobra.Command, r io.Reader, size int64, sealed, dryRu
 		}
 		return a.print(m, func(w io.Writer) error { return manifest(w, "holds", m) })
 	}
-	into, change, err := a.target(ctx, sealed)
+	url, _, err := a.location()
 	if err != nil {
 		return err
 	}
-	m, err := archive.Read(ctx, r, into, &archive.ReadOptions{Progress: a.stages("Read", size), Change: change})
+	done, err := transfer.Restore(ctx, r, sealed, transfer.RestoreOptions{URL: url, Open: a.opening(creates), Opened: a.opened, Progress: a.stages("Read", size)})
 	a.progressDone()
 	switch {
 	case errors.Is(err, tidemark.ErrConflict):
@@ -129,9 +129,16 @@ func (a *app) restore(cmd *cobra.Command, r io.Reader, size int64, sealed, dryRu
 	case err != nil:
 		return goOn(err, "what was read is kept; run it again to go on")
 	}
-	if err := a.indexRestored(ctx); err != nil {
-		return err
+	if a.opened = done.Opened; a.opened == nil {
+		a.say("The store is restored. Its key is not here: put it in place, then index it with: tidemark doctor --fix")
+	} else {
+		_, err := a.opened.Store.CatchUp(ctx, func(n int64) { a.progress("%d entries indexed", n) })
+		a.progressDone()
+		if err := supported(err); err != nil {
+			return err
+		}
 	}
+	m := done.Manifest
 	err = a.print(m, func(w io.Writer) error { return manifest(w, "restored", m) })
 	if err == nil && m.Damaged > 0 {
 		err = fmt.Errorf("%d thing(s) could not be read when the archive was made, and are not in it: %w", m.Damaged, tidemark.ErrCorrupt)
@@ -149,30 +156,6 @@ func goOn(err error, hint string) error {
 	return withHint(err, "%s", hint)
 }
 
-// indexRestored makes the index of what was restored. Where the key is not at
-// hand, whoever has it does that later.
-func (a *app) indexRestored(ctx context.Context) error {
-	if a.store == nil {
-		b, err := a.unseal(ctx, a.inner, writes)
-		if errors.Is(err, tidemark.ErrSealed) {
-			a.say("The store is restored. Its key is not here: put it in place, then index it with: tidemark doctor --fix")
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		a.backend = b
-		o, err := a.options()
-		if err != nil {
-			return err
-		}
-		a.store = store.New(b, o)
-	}
-	_, err := a.store.CatchUp(ctx, func(n int64) { a.progress("%d entries indexed", n) })
-	a.progressDone()
-	return supported(err)
-}
-
 func manifest(w io.Writer, verb string, m archive.Manifest) error {
 	kind := "plain"
 	if m.Sealed {
@@ -180,56 +163,4 @@ func manifest(w io.Writer, verb string, m archive.Manifest) error {
 	}
 	_, err := fmt.Fprintf(w, "%s: %d records, %d entries (%s, made %s)\n", verb, m.Records, m.Lines, kind, m.MadeAt.Format(time.RFC3339))
 	return err
-}
-
-// target opens what an archive goes into.
-func (a *app) target(ctx context.Context, sealed bool) (tidemark.Backend, func(tidemark.Record) (tidemark.Record, error), error) {
-	if !sealed && a.noEncrypt {
-		// The archive brings the mark of a plain store itself.
-		url, _, err := a.location()
-		if err != nil {
-			return nil, nil, err
-		}
-		if a.inner, err = a.openBackend(ctx, url, creates); err != nil {
-			return nil, nil, err
-		}
-		if fresh, err := isEmpty(ctx, a.inner); fresh || err != nil {
-			return a.inner, nil, err
-		}
-		if err := a.inner.Close(); err != nil {
-			return nil, nil, err
-		}
-		a.inner = nil
-	}
-	if !sealed {
-		s, err := a.open(ctx, creates)
-		if err != nil {
-			return nil, nil, err
-		}
-		if _, ok := a.backend.(*seal.Backend); !ok {
-			return a.backend, nil, nil
-		}
-		return a.backend, s.Refile, nil
-	}
-	url, _, err := a.location()
-	if err != nil {
-		return nil, nil, err
-	}
-	if a.noEncrypt {
-		return nil, nil, withHint(tidemark.Invalidf("the archive is of an encrypted store, and stays so"), "import it, then: tidemark migrate --to sqlite:PATH --no-encrypt")
-	}
-	inner, err := a.openBackend(ctx, url, creates)
-	if err != nil {
-		return nil, nil, err
-	}
-	a.inner = inner
-	isSealed, err := seal.IsSealed(ctx, inner)
-	if err != nil {
-		return nil, nil, err
-	}
-	empty, err := isEmpty(ctx, inner)
-	if err == nil && !empty && !isSealed {
-		err = withHint(tidemark.Invalidf("the archive is of an encrypted store, and %s is a plain one", url), "restore it elsewhere: tidemark --store sqlite:PATH import ARCHIVE")
-	}
-	return inner, nil, err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
@@ -199,16 +200,16 @@ func (a *app) unchained(ctx context.Context, s *tenant.Directory, of string, fro
 // acts returns the places where servers of the operator's store wrote down who
 // did what in a tenant.
 func (a *app) acts(ctx context.Context, tenant string) ([]tidemark.Backend, error) {
-	if o, ok := a.inner.(operatorBackend); ok {
+	if o, ok := a.opened.Inner.(operatorBackend); ok {
 		return []tidemark.Backend{o.db.For(tidemark.AuditorOf(tenant))}, nil
 	}
 	place, _, err := a.location()
 	if err != nil {
 		return nil, err
 	}
-	t := &team{app: a, url: place, open: make(map[string]*app)}
+	t := &team{app: a, url: place, opened: make(map[string]*open.Opened)}
 	from, err := t.acts(ctx, tenant)
-	a.others = append(a.others, slices.Collect(maps.Values(t.open))...)
+	a.others = append(a.others, slices.Collect(maps.Values(t.opened))...)
 	return from, err
 }
 

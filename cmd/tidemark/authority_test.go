@@ -24,6 +24,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/grant"
 	"github.com/tidemark-sessions/tidemark/model"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/server"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -301,7 +302,7 @@ func (w *world) judge(route string) (cases int) {
 	}
 	s, done := w.at(w.mine())
 	defer done()
-	a.store = s
+	a.opened = &open.Opened{Store: s}
 	f := &fleetRoom{app: a, key: fleet.Key(bytes.Repeat([]byte{7}, 32))}
 	if f.mayWake() != nil {
 		w.t.Errorf("%s: a fleet would wake something", route)

@@ -40,7 +40,7 @@ with another branch.`,
 			if p.Seq == 0 {
 				return withHint(tidemark.Invalidf("%q names no node to branch from", args[0]), "see them with: tidemark tree %s", args[0])
 			}
-			place, err := p.Place(cmd.Context(), p.Seq)
+			place, err := p.Position(cmd.Context(), p.Seq)
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func labelCommand(a *app) *cobra.Command {
 			if err := s.Label(cmd.Context(), p.ID, seq, args[1]); err != nil {
 				return err
 			}
-			place, err := p.Place(cmd.Context(), seq)
+			place, err := p.Position(cmd.Context(), seq)
 			if err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -36,14 +37,14 @@ func newBringer(i *importer, tool convert.Tool, o store.Options) *bringer {
 	b := &bringer{importer: i, tool: tool}
 	// An imported session was last changed when its tool changed it, not now.
 	o.ChangedAt = func() time.Time { return b.clock }
-	if i.backend != nil {
-		b.s = store.New(i.backend, &o)
+	if i.opened != nil {
+		b.s = store.New(i.opened.Backend, &o)
 	}
 	return b
 }
 
 // all brings every session of a place.
-func (b *bringer) all(ctx context.Context, p convert.Place, from string) error {
+func (b *bringer) all(ctx context.Context, p convert.Source, from string) error {
 	for f, err := range b.tool.Import(ctx, p) {
 		if err == nil {
 			err = b.one(ctx, f, from)
@@ -224,7 +225,7 @@ func (g *guest) fill(ctx context.Context) error {
 	if err := g.state(ctx); err != nil || g.dryRun {
 		return err
 	}
-	return g.s.KnowProject(ctx, remoteMark(g.from.Remote), cmp.Or(g.from.Project, g.folder))
+	return g.s.KnowProject(ctx, project.RemoteMark(g.from.Remote), cmp.Or(g.from.Project, g.folder))
 }
 
 // kindImported is the entry that begins a session in which nothing was said.

@@ -11,7 +11,7 @@ import (
 )
 
 // fleet brings the agents, schedules and jobs of a place.
-func (b *bringer) fleet(ctx context.Context, p convert.Place, from string) error {
+func (b *bringer) fleet(ctx context.Context, p convert.Source, from string) error {
 	f, err := b.tool.Fleet(ctx, p)
 	if err != nil || f == nil {
 		return err

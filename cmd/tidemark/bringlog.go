@@ -116,7 +116,7 @@ func sumOf(e tidemark.Entry) shortSum {
 		u.CostUSD = 0
 		e.Usage = &u
 	}
-	e.Seq, e.Place, e.Key = 0, tidemark.Place{}, ""
+	e.Seq, e.Position, e.Key = 0, tidemark.Position{}, ""
 	l, err := e.Line()
 	if err != nil {
 		return shortSum{}

@@ -435,7 +435,7 @@ func (t *talk) systemPrompt(ctx context.Context) (string, error) {
 
 // encrypted says how the session is kept.
 func (t *talk) encrypted() string {
-	if _, sealed := t.backend.(*seal.Backend); sealed {
+	if _, sealed := t.opened.Backend.(*seal.Backend); sealed {
 		return "encrypted"
 	}
 	return "not encrypted"

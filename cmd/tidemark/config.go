@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/yaml"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/redact"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -45,9 +45,6 @@ type settings struct {
 
 // projectFile is a project's own configuration, at its root.
 const projectFile = ".tidemark.yaml"
-
-// maxConfigBytes keeps a wrong file from being read whole.
-const maxConfigBytes = 1 << 20
 
 // loadSettings reads the user's file, or the one named, and the project's.
 func loadSettings(named, project string) (settings, error) {
@@ -102,7 +99,7 @@ func (s *settings) read(file string, required bool) error {
 	if info, err := f.Stat(); err == nil && info.IsDir() && !required {
 		return nil
 	}
-	if err := decodeYAML("configuration", file, f, s); err != nil {
+	if err := yaml.ReadSettings("configuration", file, f, s); err != nil {
 		return err
 	}
 	if s.Store != "" {
@@ -146,17 +143,6 @@ func (s settings) redaction() store.Redaction {
 	return store.Redaction(cmp.Or(s.Redact, string(store.RedactWarn)))
 }
 
-func configDir() (string, error) {
-	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "tidemark"), nil
-	}
-	dir, err := os.UserConfigDir()
-	if err != nil {
-		return "", tidemark.Invalidf("no folder for configuration: %w", err)
-	}
-	return filepath.Join(dir, "tidemark"), nil
-}
-
 // setting is one row of `config show`.
 type setting struct {
 	Name   string `json:"name"`
@@ -177,7 +163,7 @@ func configCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := []setting{{"store", withoutPassword(url), from}, {"color", fmt.Sprint(a.color), a.colorOrigin()},
+			rows := []setting{{"store", open.WithoutPassword(url), from}, {"color", fmt.Sprint(a.color), a.colorOrigin()},
 				{"retention", a.config.retention(), cmp.Or(a.config.origins["retention"], "default")},
 				{"redact", string(a.config.redaction()), cmp.Or(a.config.origins["redact"], "default")}}
 			rows = append(append(rows, a.modelSettings()...), a.sandboxSetting())
@@ -206,19 +192,4 @@ func (a *app) colorOrigin() string {
 		return a.config.origins["color"]
 	}
 	return "default"
-}
-
-// decodeYAML reads a file that a person wrote for this program. ErrInvalid says
-// where it is wrong; what names the kind of file.
-func decodeYAML(what, file string, r io.Reader, into any) error {
-	b, err := io.ReadAll(io.LimitReader(r, maxConfigBytes+1))
-	if err != nil {
-		return tidemark.Invalidf("%s %s: %w", what, file, err)
-	}
-	limits := yaml.Limits{Bytes: maxConfigBytes, Parts: 100_000, Keys: 1000, Depth: 16, Anchors: 100, Values: 100_000}
-	if problems := yaml.Decode(b, limits, into); len(problems) > 0 {
-		p := problems[0]
-		return tidemark.Invalidf("%s %s:%d:%d: %s", what, file, p.Line, p.Column, p.Message)
-	}
-	return nil
 }

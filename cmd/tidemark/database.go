@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
 func databaseCommand(a *app) *cobra.Command {
@@ -17,7 +18,7 @@ func databaseCommand(a *app) *cobra.Command {
 		Long: `A store on PostgreSQL has two roles: one owns the tables and changes them, the
 other is what servers and nodes log in as, and can see only what the policies
 let it see. --store names the database with the second role; the URL of the
-owner is in $` + ownerVariable + `, because it holds a password.`,
+owner is in $` + open.DatabaseOwner + `, because it holds a password.`,
 		Args: usage(cobra.NoArgs), RunE: help,
 	}
 	cmd.AddCommand(databaseMigrateCommand(a), databaseCheckCommand(a))
@@ -37,7 +38,7 @@ is kept is changed or lost.
 The tables of an older version are changed only with --backed-up: an older
 program cannot use them afterwards. Each step is a transaction, so what is
 interrupted can be run again.`,
-		Example: `  export ` + ownerVariable + `=postgres://owner@db/tidemark
+		Example: `  export ` + open.DatabaseOwner + `=postgres://owner@db/tidemark
   tidemark --store postgres://tidemark@db/tidemark database migrate
   pg_dump -Fc -f before.dump postgres://postgres@db/tidemark
   tidemark --store postgres://tidemark@db/tidemark database migrate --backed-up`,
@@ -81,7 +82,7 @@ they have to be: what serve does before it answers anybody.`,
 			}
 			db, err := postgres.Connect(cmd.Context(), place, nil)
 			if err != nil {
-				return databaseHint(err)
+				return open.DatabaseHint(err)
 			}
 			defer db.Close()
 			bytes, err := db.Size(cmd.Context())
@@ -99,7 +100,7 @@ they have to be: what serve does before it answers anybody.`,
 // databaseURL is the store's, which has to be a database.
 func (a *app) databaseURL() (string, error) {
 	place, _, err := a.location()
-	if err == nil && !isPostgres(place) {
+	if err == nil && !open.IsPostgres(place) {
 		err = withHint(tidemark.Invalidf("the store is no database"), "name one with --store postgres://ROLE@HOST/DATABASE")
 	}
 	return place, err

@@ -120,7 +120,7 @@ func (d *doctor) recover(ctx context.Context, url string) error {
 
 // keys looks at how the store is encrypted.
 func (d *doctor) keys(ctx context.Context) error {
-	b, ok := d.backend.(*seal.Backend)
+	b, ok := d.opened.Backend.(*seal.Backend)
 	if !ok {
 		d.add("encryption", warning, "off: everything is kept as plain text").Fix = "tidemark migrate --to sqlite:PATH"
 		return nil

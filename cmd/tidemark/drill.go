@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // drilled is what a restore drill answers.
@@ -69,44 +71,33 @@ func (a *app) restoreDrill(cmd *cobra.Command, path string) error {
 		return err
 	}
 	defer remove()
-	trial := *a
-	trial.storeURL, trial.noEncrypt = "sqlite:"+filepath.Join(dir, "drill.db"), !sealed
-	trial.store, trial.backend, trial.inner, trial.indexing = nil, nil, nil, nil
-	into, change, err := trial.target(cmd.Context(), sealed)
-	if err != nil {
-		return err
-	}
-	defer trial.close()
-	m, err := archive.Read(cmd.Context(), f, into, &archive.ReadOptions{Progress: a.stages("Restored", info.Size()), Change: change})
+	how := a.opening(creates)
+	how.Plain = !sealed
+	done, err := transfer.Restore(cmd.Context(), f, sealed, transfer.RestoreOptions{URL: "sqlite:" + filepath.Join(dir, "drill.db"), Open: how, Progress: a.stages("Restored", info.Size())})
 	a.progressDone()
+	if done.Opened != nil {
+		defer done.Opened.Close()
+	}
 	if err != nil {
 		return fmt.Errorf("%s cannot be restored: %w", path, err)
 	}
+	m := done.Manifest
 	result := drilled{Archive: path, MadeAt: m.MadeAt, Sealed: m.Sealed, Records: m.Records, Lines: m.Lines, Damage: []finding{}}
-	sealedErr := trial.readAll(cmd, &result)
-	if sealedErr != nil && !errors.Is(sealedErr, tidemark.ErrSealed) {
-		return sealedErr
+	if done.Opened != nil {
+		if err := a.readAll(cmd.Context(), done.Opened.Store, &result); err != nil {
+			return err
+		}
 	}
 	result.Seconds = time.Since(begun).Round(time.Millisecond).Seconds()
 	if m.Damaged > 0 {
 		result.Damage = append(result.Damage, finding{What: fmt.Sprintf("%d thing(s) could not be read when the archive was made", m.Damaged)})
 	}
-	return errors.Join(a.print(result, result.print), verified{Damage: result.Damage}.err(), sealedErr)
+	return errors.Join(a.print(result, result.print), verified{Damage: result.Damage}.err(), done.KeyMissing)
 }
 
 // readAll reads everything in the trial store, as a restore would be used.
-func (a *app) readAll(cmd *cobra.Command, result *drilled) error {
-	b, err := a.unseal(cmd.Context(), a.inner, writes)
-	if err != nil {
-		return err
-	}
-	a.backend = b
-	o, err := a.options()
-	if err != nil {
-		return err
-	}
-	a.store = store.New(b, o)
-	for err := range a.store.VerifyAll(cmd.Context(), func(store.Info) {
+func (a *app) readAll(ctx context.Context, s *store.Store, result *drilled) error {
+	for err := range s.VerifyAll(ctx, func(store.Info) {
 		result.Sessions++
 		a.progress("%d sessions read", result.Sessions)
 	}) {

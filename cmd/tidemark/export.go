@@ -193,7 +193,7 @@ func (x exporting) entries(ctx context.Context, v *store.View, seq int64) (iter.
 				return nil, err
 			}
 		}
-		place, err := v.Place(ctx, seq)
+		place, err := v.Position(ctx, seq)
 		if err != nil {
 			return nil, err
 		}

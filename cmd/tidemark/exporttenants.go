@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
 // tenantArchive is the archive of what one principal has in a database.
@@ -43,7 +44,7 @@ func (a *app) exportTenants(cmd *cobra.Command, only []string, dir string) error
 	}
 	db, err := postgres.Connect(cmd.Context(), place, nil)
 	if err != nil {
-		return databaseHint(err)
+		return open.DatabaseHint(err)
 	}
 	defer db.Close()
 	e := &tenantExport{app: a, ctx: cmd.Context(), db: db, dir: dir, rows: []tenantArchive{}}
@@ -115,7 +116,7 @@ func (e *tenantExport) tenant(users *tenant.Directory, t tenant.Tenant) error {
 func (e *tenantExport) principal(p tidemark.Principal, row tenantArchive) error {
 	b := e.db.For(p)
 	defer b.Close()
-	if empty, err := isEmpty(e.ctx, b); empty || err != nil {
+	if empty, err := open.IsEmpty(e.ctx, b); empty || err != nil {
 		return err
 	}
 	file := filepath.Join(e.dir, row.File)

@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -260,14 +261,14 @@ func (f *fleetRoom) ready(ctx context.Context, s *store.Store, who tidemark.Hold
 func (f *fleetRoom) dispatch(ctx context.Context, s *store.Store) (fleet.Dispatch, func() error, error) {
 	none := func() error { return nil }
 	place, _, err := f.location()
-	if err != nil || !isPostgres(place) {
+	if err != nil || !open.IsPostgres(place) {
 		return nil, none, err
 	}
 	p, err := postgres.PrincipalIn(place)
 	if err != nil {
 		return nil, none, err
 	}
-	db, ok := f.inner.(*postgres.Backend)
+	db, ok := f.opened.Inner.(*postgres.Backend)
 	d, err := dispatch.New(ctx, place, p, s, &dispatch.Options{PollOnly: ok && db.Pooled()})
 	if err != nil {
 		return nil, none, withHint(err, "make the tables of the queue with: tidemark database migrate")
@@ -313,14 +314,14 @@ func (f *fleetRoom) chatOptions(a fleet.Agent, t runner.Task) (chat.Options, err
 	if err != nil {
 		return chat.Options{}, err
 	}
-	o := f.app.chatOptions(surroundings{store: f.store, holder: f.holderNamed("tidemark fleet"), provider: p, root: t.Dir, environ: t.Environ, fence: f.fenceFor(a, t)})
+	o := f.app.chatOptions(surroundings{store: f.opened.Store, holder: f.holderNamed("tidemark fleet"), provider: p, root: t.Dir, environ: t.Environ, fence: f.fenceFor(a, t)})
 	o.Unattended = true
 	o.System = cmp.Or(t.System, o.System)
 	o.Session = tidemark.Session{Agent: a.Name, Project: t.Dir}
 	o.Limits.ToolRounds = cmp.Or(a.Limits.ToolRounds, o.Limits.ToolRounds)
 	o.Tools, o.Without = f.daemon.ScheduleTools(a), a.Without()
 	o.Wake = func(ctx context.Context, id tidemark.SessionID, at time.Time) error {
-		return f.store.PutWake(ctx, f.key.Sign(store.Wake{Session: id, Agent: a.Name, At: at}))
+		return f.opened.Store.PutWake(ctx, f.key.Sign(store.Wake{Session: id, Agent: a.Name, At: at}))
 	}
 	return o, nil
 }

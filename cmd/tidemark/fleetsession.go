@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/claudecode"
 	"github.com/tidemark-sessions/tidemark/convert/codex"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -36,7 +37,7 @@ func (f *fleetRoom) session(ctx context.Context, a fleet.Agent, t *runner.Task) 
 	case v.State != store.Live:
 		return "", fmt.Errorf("session %s: %w: it is in the trash", t.Session, runner.ErrSession)
 	case keeps:
-		return client.give(ctx, f.store, v, t)
+		return client.give(ctx, f.opened.Store, v, t)
 	case a.Runner == fleet.RunnerACP:
 		t.Session = cmp.Or(v.ForeignID, string(v.ID))
 	default:
@@ -51,14 +52,14 @@ func (f *fleetRoom) viewOf(ctx context.Context, ref, tool string) (*store.View, 
 	if err != nil {
 		return nil, tidemark.NotFoundf("no session here is called %q", ref)
 	}
-	v, err := f.store.View(ctx, id)
+	v, err := f.opened.Store.View(ctx, id)
 	if !errors.Is(err, tidemark.ErrNotFound) {
 		return v, err
 	}
-	foreign, lookErr := f.store.Foreign(ctx, ref)
+	foreign, lookErr := f.opened.Store.Foreign(ctx, ref)
 	for _, i := range foreign {
 		if from := originOf(i.Session).Tool; tool == "" || from == tool {
-			return f.store.View(ctx, i.ID)
+			return f.opened.Store.View(ctx, i.ID)
 		}
 	}
 	return nil, cmp.Or(lookErr, err)
@@ -161,7 +162,7 @@ func (c sessionClient) has(id string) (here, elsewhere bool) {
 	if c.tool.Name == claudecode.Tool().Name {
 		at := filepath.Join(c.home, "projects", claudecode.Folder(c.dir), id+".jsonl")
 		other, _ := filepath.Glob(filepath.Join(c.home, "projects", "*", id+".jsonl"))
-		here = thereIs(at)
+		here = project.Exists(at)
 		return here, !here && len(other) > 0
 	}
 	filepath.WalkDir(filepath.Join(c.home, "sessions"), func(_ string, e fs.DirEntry, err error) error {

@@ -58,7 +58,7 @@ func (f *fleetRoom) grantedWake(id tidemark.SessionID, c store.Checkpoint, now t
 // there to ask: everything else is denied.
 func (f *fleetRoom) wake(ctx context.Context, id tidemark.SessionID) error {
 	now := time.Now()
-	c, err := f.store.Checkpoint(ctx, id, "")
+	c, err := f.opened.Store.Checkpoint(ctx, id, "")
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (f *fleetRoom) wake(ctx context.Context, id tidemark.SessionID) error {
 	if own.config, err = loadSettings(f.configFile, project); err != nil {
 		return err
 	}
-	t := &talk{app: &own, cmd: &cobra.Command{Use: "tidemark fleet"}, folder: project, person: true, unattended: true, s: f.store, screen: &chatScreen{app: &own}}
+	t := &talk{app: &own, cmd: &cobra.Command{Use: "tidemark fleet"}, folder: project, person: true, unattended: true, s: f.opened.Store, screen: &chatScreen{app: &own}}
 	var last modelChoice
 	last.provider, last.model = chat.ModelOf(c)
 	if t.provider, err = own.model(modelChoice{}, last); err != nil {

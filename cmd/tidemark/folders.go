@@ -1,48 +1,37 @@
 package main
 
 import (
-	"cmp"
 	"os"
-	"path/filepath"
-	"runtime"
 
-	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/project"
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
-// dataDir is where this platform keeps the data of programs.
-func dataDir() (string, error) {
-	return userDir("XDG_DATA_HOME", "APPDATA", map[string]string{
-		"windows": "AppData/Roaming/tidemark",
-		"darwin":  "Library/Application Support/tidemark",
-		"":        ".local/share/tidemark",
-	})
-}
+// The folders of whoever runs this program.
 
-// stateDir is where this platform keeps what programs know of one machine, and
-// what does not move with a person's data.
-func stateDir() (string, error) {
-	return userDir("XDG_STATE_HOME", "LOCALAPPDATA", map[string]string{
-		"windows": "AppData/Local/tidemark",
-		"darwin":  "Library/Application Support/tidemark/state",
-		"":        ".local/state/tidemark",
-	})
-}
+func configDir() (string, error) { return open.ConfigDir(os.Environ()) }
 
-// userDir is a folder of ours that a variable names, else its usual place below
-// the home folder; "" is that of all systems that are not listed. On Windows the
-// system sets a variable of its own. A relative XDG path is not valid and is to
-// be ignored.
-func userDir(xdg, windows string, usual map[string]string) (string, error) {
-	dir := os.Getenv(xdg)
-	if runtime.GOOS == "windows" {
-		dir = os.Getenv(windows)
-	}
-	if filepath.IsAbs(dir) {
-		return filepath.Join(dir, "tidemark"), nil
-	}
-	home, err := os.UserHomeDir()
+func dataDir() (string, error) { return open.DataDir(os.Environ()) }
+
+func stateDir() (string, error) { return open.StateDir(os.Environ()) }
+
+// project is the folder that sessions made here belong to.
+func (a *app) project() string {
+	here, err := os.Getwd()
 	if err != nil {
-		return "", tidemark.Invalidf("no home folder: %w", err)
+		return ""
 	}
-	return filepath.Join(home, filepath.FromSlash(cmp.Or(usual[runtime.GOOS], usual[""]))), nil
+	return projectAt(here)
+}
+
+// projectAt is the project that a folder is in, for this user.
+func projectAt(folder string) string { return project.At(folder, homeDir()) }
+
+// isProject reports whether a folder may be a project, for this user.
+func isProject(folder string) bool { return project.Allowed(folder, homeDir()) }
+
+// homeDir is the home folder, "" where it is not known.
+func homeDir() string {
+	home, _ := os.UserHomeDir()
+	return home
 }

@@ -136,10 +136,10 @@ func (i *importer) paths(paths []string) error {
 
 // index makes what came in findable at once.
 func (i *importer) index() error {
-	if i.dryRun || i.store == nil {
+	if i.dryRun || i.opened == nil {
 		return nil
 	}
-	_, err := i.store.CatchUp(i.cmd.Context(), func(n int64) { i.progress("%d entries indexed", n) })
+	_, err := i.opened.Store.CatchUp(i.cmd.Context(), func(n int64) { i.progress("%d entries indexed", n) })
 	return supported(err)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -114,7 +115,7 @@ func (f *fleetRoom) service() (s service, err error) {
 
 // named adds the files that flags and environment name.
 func (f *fleetRoom) named(command []string) ([]string, error) {
-	for _, n := range [][2]string{{"--config", f.configFile}, {"--key-file", f.keySource().file}} {
+	for _, n := range [][2]string{{"--config", f.configFile}, {"--key-file", cmp.Or(f.keyFile, os.Getenv("TIDEMARK_KEY_FILE"))}} {
 		if n[1] == "" {
 			continue
 		}

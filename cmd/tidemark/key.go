@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/seal"
 )
 
@@ -34,12 +34,12 @@ the whole store; slots can be added and removed at any time.`,
 }
 
 // sealedStore opens the store and returns its encryption.
-func (a *app) sealedStore(ctx context.Context, how access) (*seal.Backend, error) {
+func (a *app) sealedStore(ctx context.Context, how open.Access) (*seal.Backend, error) {
 	if _, err := a.open(ctx, how); err != nil {
 		return nil, err
 	}
-	b, ok := a.backend.(*seal.Backend)
-	if !ok {
+	b := a.opened.Sealed()
+	if b == nil {
 		return nil, withHint(tidemark.Invalidf("the store is not encrypted"), "copy it into an encrypted one with: tidemark migrate --to sqlite:PATH")
 	}
 	return b, nil
@@ -84,7 +84,7 @@ func (n *newSlots) slots(ctx context.Context, a *app) ([]seal.NewSlot, error) {
 		all = append(all, s)
 	}
 	if n.file != "" { // last: it may be made
-		s, err := a.fileSlot(ctx, n.file, n.label)
+		s, err := open.FileSlot(ctx, n.file, n.label)
 		if err != nil {
 			return nil, err
 		}
@@ -93,27 +93,10 @@ func (n *newSlots) slots(ctx context.Context, a *app) ([]seal.NewSlot, error) {
 	return all, nil
 }
 
-// fileSlot is the slot of a key file, which is made when it is not there.
-func (a *app) fileSlot(ctx context.Context, name, label string) (seal.NewSlot, error) {
-	contents, err := readKey(ctx, name)
-	missing := errors.Is(err, fs.ErrNotExist)
-	if missing {
-		contents, err = seal.NewKeyFile(), nil
-	}
-	if err != nil {
-		return seal.NewSlot{}, err
-	}
-	slot, err := seal.FileSlot(label, contents)
-	if err == nil && missing {
-		err = writeKey(name, contents)
-	}
-	return slot, err
-}
-
 // newPassphrase asks twice, or reads the file that holds it.
 func (a *app) newPassphrase(ctx context.Context) ([]byte, error) {
-	if file := os.Getenv("TIDEMARK_PASSPHRASE_FILE"); file != "" {
-		return keySource{passphrase: file}.read(ctx)
+	if file := os.Getenv(open.PassphraseVariable); file != "" {
+		return open.ReadPassphrase(ctx, file)
 	}
 	first, err := a.askPassphrase(ctx, "New passphrase: ")
 	if err != nil {
@@ -156,48 +139,11 @@ func (a *app) keyInit(ctx context.Context, n *newSlots) error {
 	if err != nil {
 		return err
 	}
-	var slots []seal.NewSlot
-	if _, path, _ := strings.Cut(url, ":"); n.none() {
-		err = a.readyToMake(ctx, url)
-	} else if isAbsent(url, path) { // nothing is made for a key that is none
-		slots, err = n.slots(ctx, a)
+	var slots func(context.Context) ([]seal.NewSlot, error)
+	if !n.none() {
+		slots = func(ctx context.Context) ([]seal.NewSlot, error) { return n.slots(ctx, a) }
 	}
-	if err != nil {
-		return err
-	}
-	inner, err := a.openBackend(ctx, url, creates)
-	if err != nil {
-		return err
-	}
-	defer inner.Close()
-	sealed, err := seal.IsSealed(ctx, inner)
-	if err != nil {
-		return err
-	}
-	if sealed {
-		return withHint(fmt.Errorf("the store %s is encrypted already: %w", url, tidemark.ErrExists), "tidemark key show")
-	}
-	var key newKey
-	if n.none() {
-		if key, err = a.newKey(ctx); err == nil {
-			slots = []seal.NewSlot{key.slot}
-		}
-	} else if slots == nil {
-		slots, err = n.slots(ctx, a)
-	}
-	if err != nil {
-		return err
-	}
-	b, err := seal.Create(ctx, inner, slots...)
-	if err != nil {
-		key.undo(ctx, inner)
-		if errors.Is(err, tidemark.ErrInvalid) {
-			err = withHint(err, "copy it into an encrypted one with: tidemark migrate --to sqlite:PATH")
-		}
-		return err
-	}
-	a.tellKey(key)
-	h, err := b.Header(ctx)
+	h, err := open.MakeSealed(ctx, url, a.opening(creates), slots)
 	if err != nil {
 		return err
 	}
@@ -366,7 +312,7 @@ occur, not which. Off, nothing is indexed, and a search decrypts and reads.`,
 			if args[0] == "off" {
 				return nil
 			}
-			n, err := a.store.CatchUp(cmd.Context(), func(n int64) { a.progress("%d entries indexed", n) })
+			n, err := a.opened.Store.CatchUp(cmd.Context(), func(n int64) { a.progress("%d entries indexed", n) })
 			a.progressDone()
 			if errors.Is(err, tidemark.ErrUnsupported) {
 				err = nil
@@ -377,20 +323,72 @@ occur, not which. Off, nothing is indexed, and a search decrypts and reads.`,
 	}
 }
 
-// ownKeyFile is the name of the key file that opened the store, "" when
-// something else did.
-func (a *app) ownKeyFile(h seal.Header) (string, error) {
-	for _, s := range h.Slots {
-		if !s.Opened || s.Type != seal.TypeFile {
-			continue
-		}
-		switch src := a.keySource(); {
-		case src.file != "":
-			return src.file, nil
-		case src == (keySource{}):
-			dir, err := keyDir()
-			return filepath.Join(dir, s.ID+".key"), err
-		}
+// askPassphrase asks on the terminal, and returns nothing where there is none
+// or nothing may be asked.
+func (a *app) askPassphrase(ctx context.Context, prompt string) ([]byte, error) {
+	fd := int(os.Stdin.Fd())
+	if a.noInput || !term.IsTerminal(fd) {
+		return nil, nil
 	}
-	return "", nil
+	fmt.Fprint(a.err, prompt)
+	defer fmt.Fprintln(a.err)
+	before, err := term.GetState(fd)
+	if err != nil {
+		return nil, fmt.Errorf("passphrase: %w", err)
+	}
+	type typed struct {
+		text []byte
+		err  error
+	}
+	answer := make(chan typed, 1)
+	go func() {
+		p, err := term.ReadPassword(fd)
+		answer <- typed{p, err}
+	}()
+	select {
+	case p := <-answer:
+		if p.err != nil {
+			return nil, fmt.Errorf("passphrase: %w", p.err)
+		}
+		return p.text, nil
+	case <-ctx.Done():
+		term.Restore(fd, before) // the one who reads waits on, and the terminal would stay silent
+		return nil, context.Cause(ctx)
+	}
+}
+
+func keyRotateCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rotate",
+		Short: "Give the store another key",
+		Long: `Makes another store key and wraps the key of every session in it; no entry is
+rewritten. A store that a key file opened gets a new key file in its place; the
+other slots stay as they are.
+
+It can be interrupted, or killed, at any step: the store opens with the old or
+the new key then, and rotate, run again, finishes.`,
+		Example: "  tidemark key rotate",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b, err := a.sealedStore(cmd.Context(), writes)
+			if err != nil {
+				return err
+			}
+			r, err := open.Rotate(cmd.Context(), b, a.opening(writes), func(n int) { a.progress("%d keys wrapped", n) })
+			a.progressDone()
+			if r.Finished {
+				a.say("The rotation is finished. The key file is %s.", r.KeyFile)
+			}
+			switch {
+			case err != nil || r.Finished:
+			case r.KeyFile == "":
+				a.say("The store has another key. What opens it is what opened it before.")
+			case r.Named:
+				a.say("The store has another key. The new key file is %s.\nThe old one is kept as %s: it opens copies that were made before, and other stores that it was given to.", r.KeyFile, r.Old)
+			default:
+				a.say("The store has another key. The new key file is %s.\nThe old one, %s, opens only copies that were made before: remove it when you need none of them.", r.KeyFile, r.Old)
+			}
+			return err
+		},
+	}
 }

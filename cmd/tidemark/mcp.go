@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/server"
@@ -83,7 +84,7 @@ func (m *mcpServing) run(cmd *cobra.Command) error {
 		if err != nil {
 			return tidemark.Invalidf("--project %s: %w", m.folder, err)
 		}
-		folder = workTree(abs)
+		folder = project.WorkTree(abs, homeDir())
 	}
 	ctx := cmd.Context()
 	switch _, err := m.openOnce(ctx); {

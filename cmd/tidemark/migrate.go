@@ -11,7 +11,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
-	"github.com/tidemark-sessions/tidemark/seal"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -56,19 +56,21 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 	if _, err := a.open(cmd.Context(), reads); err != nil {
 		return err
 	}
-	target := *a
-	target.storeURL, target.keyFile, target.noEncrypt = to, keyFile, plain
-	target.store, target.backend, target.inner, target.indexing = nil, nil, nil, nil
-	into, err := target.open(cmd.Context(), creates)
+	how := a.opening(creates)
+	how.Plain, how.Key = plain, open.Key{}
+	if keyFile != "" {
+		how.Key = open.Key{File: keyFile, Origin: "flag --key-file"}
+	}
+	target, err := open.Open(cmd.Context(), to, how)
 	if err != nil {
 		return fmt.Errorf("--to %s: %w", to, err)
 	}
 	var damage error
-	change := into.Refile
-	if _, sealed := target.backend.(*seal.Backend); !sealed {
-		change = a.withoutVault(into.Refile)
+	change := target.Store.Refile
+	if target.Sealed() == nil {
+		change = a.withoutVault(change)
 	}
-	stats, err := archive.Copy(cmd.Context(), a.backend, target.backend, &archive.CopyOptions{
+	stats, err := archive.Copy(cmd.Context(), a.opened.Backend, target.Backend, &archive.CopyOptions{
 		Progress: a.stages("Copied", 0), Change: change,
 		Damaged: func(err error) {
 			damage = err
@@ -77,11 +79,11 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 	})
 	a.progressDone()
 	if err == nil {
-		_, err = into.CatchUp(cmd.Context(), func(n int64) { a.progress("%d entries indexed", n) })
+		_, err = target.Store.CatchUp(cmd.Context(), func(n int64) { a.progress("%d entries indexed", n) })
 		err = supported(err)
 		a.progressDone()
 	}
-	if closeErr := target.close(); err == nil {
+	if closeErr := target.Close(); err == nil {
 		err = closeErr
 	}
 	if err != nil {

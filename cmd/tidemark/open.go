@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
 // opening is what open was asked for.
@@ -60,9 +62,9 @@ func (o *opening) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	token, err := readToken(path)
-	if clients, dirErr := tokenPath(""); token == "" && err == nil && o.tokenFile == "" && dirErr == nil {
-		token, err = readToken(clients)
+	token, err := open.ReadToken(path)
+	if clients, dirErr := open.TokenPath(os.Environ(), ""); token == "" && err == nil && o.tokenFile == "" && dirErr == nil {
+		token, err = open.ReadToken(clients)
 	}
 	if err != nil {
 		return err

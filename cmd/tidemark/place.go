@@ -20,7 +20,7 @@ import (
 )
 
 // openPlace opens a file or folder of another tool. No link in it leads out.
-func openPlace(name string) (p convert.Place, done func(), err error) {
+func openPlace(name string) (p convert.Source, done func(), err error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return p, nil, tidemark.NotFoundf("%w", errors.Unwrap(err))

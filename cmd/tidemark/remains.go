@@ -10,9 +10,9 @@ import (
 // remains says what a purge has done to a session in this store, and what may
 // still hold it.
 func (a *app) remains() string {
-	_, sealed := a.backend.(*seal.Backend)
+	_, sealed := a.opened.Backend.(*seal.Backend)
 	done, left := "The rows were deleted and overwritten in the database file", "its WAL file until that is written over, file-system snapshots, blocks that a disk took out of use and backups"
-	switch a.inner.(type) {
+	switch a.opened.Inner.(type) {
 	case *files.Backend:
 		done, left = "The files were overwritten and removed", "the file system (journal, snapshots, copies on write), blocks that a disk took out of use and backups"
 	case *postgres.Backend, operatorBackend:

@@ -9,6 +9,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/backend/remote"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/seal"
 )
 
@@ -16,8 +17,8 @@ func TestPurgeSaysWhatMayStillHoldTheSession(t *testing.T) {
 	for what, inner := range map[string]tidemark.Backend{
 		"overwritten and removed": &files.Backend{}, "its WAL file": &sqlite.Backend{}, "VACUUM": &postgres.Backend{}, "the server": &remote.Backend{},
 	} {
-		plain := (&app{backend: inner, inner: inner}).remains()
-		sealed := (&app{backend: &seal.Backend{}, inner: inner}).remains()
+		plain := (&app{opened: &open.Opened{Backend: inner, Inner: inner}}).remains()
+		sealed := (&app{opened: &open.Opened{Backend: &seal.Backend{}, Inner: inner}}).remains()
 		if !strings.Contains(plain, what) || !strings.Contains(plain, "not encrypted") || strings.Contains(plain, "data key") {
 			t.Errorf("plain: %q", plain)
 		}

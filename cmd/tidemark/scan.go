@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/redact"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -73,7 +73,7 @@ type scan struct {
 	damage   error
 }
 
-func (f *scan) all(cmd *cobra.Command, how access) error {
+func (f *scan) all(cmd *cobra.Command, how open.Access) error {
 	s, err := f.open(cmd.Context(), how)
 	if err != nil {
 		return err
@@ -208,21 +208,4 @@ func (f *scan) err() error {
 		return withHint(fmt.Errorf("%d secret(s) are in what is said of sessions, where nothing is masked", open), "change them: tidemark tag SESSION -x, tidemark label SESSION@N TEXT")
 	}
 	return withHint(fmt.Errorf("%d secret(s) found", open), "mask them for every reader with: tidemark scan --mask")
-}
-
-// secretsIn finds the secrets of an entry, as the store wants them.
-func secretsIn(r *redact.Redactor) func(tidemark.Entry) []store.Secret {
-	return func(e tidemark.Entry) (found []store.Secret) {
-		e.EachText(func(i int, text string, raw bool) string {
-			find := r.Find
-			if raw {
-				find = r.FindJSON
-			}
-			for _, s := range find(text) {
-				found = append(found, store.Secret{Text: i, From: s.From, To: s.To, Rule: s.Rule})
-			}
-			return text
-		})
-		return found
-	}
 }

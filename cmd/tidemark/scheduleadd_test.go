@@ -11,6 +11,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -19,12 +20,12 @@ func TestAPersonAddsAndRemovesSchedules(t *testing.T) {
 	t.Setenv("LOCALAPPDATA", t.TempDir())
 	a := newApp()
 	var out bytes.Buffer
-	a.out, a.err, a.store = &out, io.Discard, store.New(memory.New(), nil)
-	if _, err := a.store.PutAgent(t.Context(), tidemark.Agent{Name: "coder", Status: tidemark.Idle}); err != nil {
+	a.out, a.err, a.opened = &out, io.Discard, &open.Opened{Store: store.New(memory.New(), nil)}
+	if _, err := a.opened.Store.PutAgent(t.Context(), tidemark.Agent{Name: "coder", Status: tidemark.Idle}); err != nil {
 		t.Fatal(err)
 	}
 	ofFile := fleet.Schedule{Name: "file", Type: fleet.TypeInterval, Every: time.Hour}
-	if _, err := fleet.AddSchedule(t.Context(), a.store, nil, "coder", ofFile, fleet.ByFile, time.Now()); err != nil {
+	if _, err := fleet.AddSchedule(t.Context(), a.opened.Store, nil, "coder", ofFile, fleet.ByFile, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
@@ -61,7 +62,7 @@ func TestAPersonAddsAndRemovesSchedules(t *testing.T) {
 			t.Errorf("%s: %v, want %v", step.args, err, step.want)
 		}
 	}
-	have, err := a.store.Schedule(t.Context(), "coder", "nightly")
+	have, err := a.opened.Store.Schedule(t.Context(), "coder", "nightly")
 	if err != nil || have.By != fleet.ByPerson || have.Zone != "Europe/Berlin" || have.Missed != fleet.MissedAll || !have.Resume || !have.NextRunAt.After(time.Now()) {
 		t.Errorf("%+v, %v", have, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -26,6 +25,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/mcp"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/server"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -322,44 +322,17 @@ func (v *serving) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(v.err, nil))
 }
 
-// tokenName is the file with the token of the local user.
-const tokenName = "server.token"
-
-// tokenPath is where the token of the local user is for clients, who do not
-// know which store their server answers from.
-func tokenPath(named string) (string, error) {
-	if named != "" {
-		return named, nil
-	}
-	dir, err := dataDir()
-	return filepath.Join(dir, tokenName), err
-}
-
 // besideStore is where the token of a server lies: beside its store or, where
 // that is no place on this machine, where clients look.
 func (a *app) besideStore(named string) (string, error) {
 	place, _, err := a.location()
 	if scheme, path, _ := strings.Cut(place, ":"); err == nil && named == "" && (scheme == "sqlite" || scheme == "files") {
-		return filepath.Join(filepath.Dir(path), tokenName), nil
+		return filepath.Join(filepath.Dir(path), open.TokenName), nil
 	}
 	if err != nil {
 		return "", err
 	}
-	return tokenPath(named)
-}
-
-// readToken reads a token from a file, "" when there is none.
-func readToken(path string) (string, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", tidemark.Invalidf("%w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 8<<10))
-	return strings.TrimSpace(string(b)), err
+	return open.TokenPath(os.Environ(), named)
 }
 
 // serverToken returns the token of the local user, and where it is. One user
@@ -369,12 +342,12 @@ func (v *serving) serverToken() (token, path string, err error) {
 	if path, err = v.besideStore(v.tokenFile); err != nil {
 		return "", "", err
 	}
-	clients, err := tokenPath(v.tokenFile)
+	clients, err := open.TokenPath(os.Environ(), v.tokenFile)
 	if err != nil {
 		return "", "", err
 	}
 	for _, p := range []string{path, clients} {
-		if token, err = readToken(p); token != "" || err != nil {
+		if token, err = open.ReadToken(p); token != "" || err != nil {
 			break
 		}
 	}
@@ -401,7 +374,7 @@ func newLocalToken() string {
 // keepToken returns the token in a file, after it put the given one there if
 // there was none.
 func keepToken(path, token string) (string, error) {
-	if is, err := readToken(path); is != "" || err != nil {
+	if is, err := open.ReadToken(path); is != "" || err != nil {
 		return is, err
 	}
 	if err := durable.MakeDir(filepath.Dir(path)); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/server"
 )
 
@@ -73,7 +74,7 @@ func (v *serving) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if v.requireDatabase && !isPostgres(place) {
+	if v.requireDatabase && !open.IsPostgres(place) {
 		return withHint(tidemark.Invalidf("a database is required, and the store is none"), "name one with --store postgres://…, or say --require-database=false")
 	}
 	if v.cert != "" {
@@ -89,7 +90,7 @@ func (v *serving) check(ctx context.Context) error {
 	if v.auth == authLocal {
 		path, err := v.besideStore(v.tokenFile)
 		if err == nil {
-			_, err = readToken(path)
+			_, err = open.ReadToken(path)
 		}
 		return err
 	}

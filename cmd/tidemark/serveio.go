@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/server"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -137,7 +138,7 @@ func (a *app) serveImport(ctx context.Context, s *store.Store, name string, cont
 	cmd := &cobra.Command{Use: "serve"}
 	cmd.SetContext(ctx)
 	one := *a
-	one.store, one.backend, one.inner, one.out, one.err, one.quiet = s, s.Backend(), s.Backend(), io.Discard, io.Discard, true
+	one.opened, one.out, one.err, one.quiet = &open.Opened{Store: s, Backend: s.Backend(), Inner: s.Backend()}, io.Discard, io.Discard, true
 	i := &importer{app: &one, cmd: cmd, rows: []brought{}, upload: true}
 	if err := i.path(filepath.Join(dir, name)); err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -75,7 +76,7 @@ func (a *app) share(ctx context.Context, s *store.Store, id tidemark.SessionID, 
 	if err != nil {
 		return err
 	}
-	if workspace != "" && isPostgres(place) {
+	if workspace != "" && open.IsPostgres(place) {
 		if scope.Workspace, err = postgres.WorkspaceIn(place, workspace); err != nil {
 			return err
 		}

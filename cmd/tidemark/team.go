@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/server"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -26,11 +27,11 @@ type team struct {
 	single   bool   // one store for everybody, because there is one user
 	url      string // of the store that was named
 
-	mu   sync.Mutex
-	open map[string]*app // embedded stores of principals, when there are many
-	life context.Context
-	end  context.CancelFunc
-	work sync.WaitGroup
+	mu     sync.Mutex
+	opened map[string]*open.Opened // embedded stores of principals, when there are many
+	life   context.Context
+	end    context.CancelFunc
+	work   sync.WaitGroup
 }
 
 // openTeam opens what the server answers from.
@@ -39,9 +40,9 @@ func (v *serving) openTeam(ctx context.Context) (*team, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &team{app: v.app, url: place, single: v.auth == authLocal, open: make(map[string]*app)}
+	t := &team{app: v.app, url: place, single: v.auth == authLocal, opened: make(map[string]*open.Opened)}
 	t.life, t.end = context.WithCancel(context.WithoutCancel(ctx))
-	if !isPostgres(place) {
+	if !open.IsPostgres(place) {
 		_, err := v.open(ctx, creates)
 		return t, err
 	}
@@ -52,28 +53,9 @@ func (v *serving) openTeam(ctx context.Context) (*team, error) {
 	}
 	t.database = true
 	if t.db, err = postgres.Connect(ctx, place, nil); err != nil {
-		return nil, databaseHint(err)
+		return nil, open.DatabaseHint(err)
 	}
 	return t, nil
-}
-
-func isPostgres(url string) bool {
-	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
-}
-
-// ownerVariable names the URL of who owns the tables of the database. It has a
-// password in it, so it is no flag.
-const ownerVariable = "TIDEMARK_DATABASE_OWNER"
-
-// databaseHint says what to do when a database is not ready to be used.
-func databaseHint(err error) error {
-	switch {
-	case errors.Is(err, tidemark.ErrNoStore):
-		return withHint(err, "make its tables with: %s=postgres://OWNER@… tidemark database migrate; the database itself is made by: createdb", ownerVariable)
-	case errors.Is(err, tidemark.ErrDenied):
-		return withHint(err, "check the role in the URL and its password ($PGPASSWORD, ~/.pgpass), and what the database lets it do: tidemark database check")
-	}
-	return err
 }
 
 // principal is who the local user of the server is.
@@ -89,7 +71,7 @@ func (t *team) ready(ctx context.Context) error {
 	if t.db != nil {
 		return t.db.Ping(ctx)
 	}
-	_, err := t.app.backend.Get(ctx, tidemark.Key{Kind: "fleet", ID: "fleet"})
+	_, err := t.app.opened.Backend.Get(ctx, tidemark.Key{Kind: "fleet", ID: "fleet"})
 	if errors.Is(err, tidemark.ErrNotFound) {
 		return nil
 	}
@@ -102,41 +84,41 @@ func (t *team) backend(ctx context.Context, p tidemark.Principal) (tidemark.Back
 	if t.db != nil {
 		return t.db.For(p), nil
 	}
-	a, err := t.embedded(ctx, p)
+	o, err := t.embedded(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	return a.inner, nil
+	return o.Inner, nil
 }
 
 // store returns the store of a principal, with its index kept up.
 func (t *team) store(ctx context.Context, p tidemark.Principal) (*store.Store, error) {
 	if t.db == nil {
-		a, err := t.embedded(ctx, p)
+		o, err := t.embedded(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		return a.store, nil
+		return o.Store, nil
 	}
-	one := *t.app
-	one.inner = t.db.For(p)
-	sealed, err := seal.IsSealed(ctx, one.inner)
+	how := t.app.opening(open.Write)
+	how.Plain = false
+	b := tidemark.Backend(t.db.For(p))
+	sealed, err := seal.IsSealed(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	one.backend = one.inner
 	if sealed {
-		if one.backend, err = one.openSealed(ctx, one.inner); err != nil {
+		if b, err = open.Unseal(ctx, b, how); err != nil {
 			return nil, withHint(err, "this store was encrypted by its user: only tidemark --store https://… with the key can read it")
 		}
 	}
-	o, err := one.options()
+	o, err := open.Rules(b, how)
 	if err != nil {
 		return nil, err
 	}
 	// What a client says of its folders is not looked for on this machine.
 	o.Marks, o.There = nil, nil
-	s := store.New(one.backend, o)
+	s := store.New(b, o)
 	t.work.Go(func() { s.KeepIndexed(t.life) })
 	return s, nil
 }
@@ -153,27 +135,26 @@ func (t *team) operator(ctx context.Context) (*tenant.Directory, error) {
 // embedded returns the store on this machine that belongs to a principal. With
 // one user it is the one that was named; with several each has a place of
 // their own beside it, so that no rule has to keep them apart.
-func (t *team) embedded(ctx context.Context, p tidemark.Principal) (*app, error) {
+func (t *team) embedded(ctx context.Context, p tidemark.Principal) (*open.Opened, error) {
 	if t.single || p.Tenant == tidemark.Operator().Tenant {
-		return t.app, nil
+		return t.app.opened, nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	name := p.Tenant + "." + p.User
-	if a := t.open[name]; a != nil {
-		return a, nil
+	if o := t.opened[name]; o != nil {
+		return o, nil
 	}
-	one := *t.app
-	one.store, one.backend, one.inner, one.indexing = nil, nil, nil, nil
-	one.storeURL = t.url + ".tenants/" + name
+	url := t.url + ".tenants/" + name
 	if strings.HasPrefix(t.url, "memory:") {
-		one.storeURL = t.url
+		url = t.url
 	}
-	if _, err := one.open(context.WithoutCancel(ctx), creates); err != nil {
+	o, err := open.Open(context.WithoutCancel(ctx), url, t.app.opening(open.Create))
+	if err != nil {
 		return nil, err
 	}
-	t.open[name] = &one
-	return &one, nil
+	t.opened[name] = o
+	return o, nil
 }
 
 // acts returns the places where it is written down who did what in a tenant:
@@ -183,7 +164,7 @@ func (t *team) acts(ctx context.Context, tenant string) ([]tidemark.Backend, err
 	if t.db != nil {
 		return []tidemark.Backend{t.db.For(tidemark.AuditorOf(tenant))}, nil
 	}
-	from := []tidemark.Backend{t.app.backend}
+	from := []tidemark.Backend{t.app.opened.Backend}
 	if t.single {
 		return from, nil
 	}
@@ -203,9 +184,9 @@ func (t *team) acts(ctx context.Context, tenant string) ([]tidemark.Backend, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for name, a := range t.open {
+	for name, o := range t.opened {
 		if strings.HasPrefix(name, tenant+".") {
-			from = append(from, a.backend)
+			from = append(from, o.Backend)
 		}
 	}
 	return from, nil
@@ -218,7 +199,7 @@ func (t *team) inspect(ctx context.Context, p tidemark.Principal) (server.Inspec
 		return server.Inspection{}, err
 	}
 	kind, _, _ := strings.Cut(t.url, ":")
-	is := server.Inspection{Kind: kind, Place: withoutPassword(t.url)}
+	is := server.Inspection{Kind: kind, Place: open.WithoutPassword(t.url)}
 	if t.db != nil {
 		if is.Bytes, err = t.db.Size(ctx); err != nil {
 			return is, err
@@ -241,8 +222,8 @@ func (t *team) close() error {
 	t.end()
 	t.work.Wait()
 	var errs []error
-	for _, a := range t.open {
-		errs = append(errs, a.close())
+	for _, o := range t.opened {
+		errs = append(errs, o.Close())
 	}
 	if t.db != nil {
 		t.db.Close()
@@ -253,10 +234,10 @@ func (t *team) close() error {
 // migrateDatabase brings the tables up to date, as their owner, for the role
 // that the store's URL logs in with.
 func migrateDatabase(ctx context.Context, place string, m postgres.Migration) (role string, err error) {
-	owner := os.Getenv(ownerVariable)
+	owner := os.Getenv(open.DatabaseOwner)
 	if owner == "" {
-		return "", withHint(tidemark.Invalidf("%s is not set: tables are made by their owner, who is not the one that servers log in as", ownerVariable),
-			"%s=postgres://OWNER:PASSWORD@HOST/DB tidemark …", ownerVariable)
+		return "", withHint(tidemark.Invalidf("%s is not set: tables are made by their owner, who is not the one that servers log in as", open.DatabaseOwner),
+			"%s=postgres://OWNER:PASSWORD@HOST/DB tidemark …", open.DatabaseOwner)
 	}
 	u, err := url.Parse(place)
 	if err != nil {
@@ -281,7 +262,7 @@ func onlyWithABackup(from, to int64) error {
 }
 
 // directory opens what who runs the server keeps of its tenants.
-func (a *app) directory(ctx context.Context, how access) (*tenant.Directory, error) {
+func (a *app) directory(ctx context.Context, how open.Access) (*tenant.Directory, error) {
 	s, err := a.operatorStore(ctx, how)
 	if err != nil {
 		return nil, err
@@ -291,7 +272,7 @@ func (a *app) directory(ctx context.Context, how access) (*tenant.Directory, err
 
 // operatorStore opens the store of who runs the server. Where one store serves
 // everybody it is that one; in a database it is a place of its own.
-func (a *app) operatorStore(ctx context.Context, how access) (*store.Store, error) {
+func (a *app) operatorStore(ctx context.Context, how open.Access) (*store.Store, error) {
 	place, _, err := a.location()
 	if err != nil {
 		return nil, err
@@ -299,23 +280,21 @@ func (a *app) operatorStore(ctx context.Context, how access) (*store.Store, erro
 	switch {
 	case strings.HasPrefix(place, "http"):
 		return nil, withHint(tidemark.Unsupportedf("who may use a server is said where its store is"), "run this on the machine of the server, with the --store that it serves, or use the API of the server")
-	case !isPostgres(place):
+	case !open.IsPostgres(place):
 		return a.open(ctx, how)
-	case a.store != nil:
-		return a.store, nil
+	case a.opened != nil:
+		return a.opened.Store, nil
 	}
 	db, err := postgres.Connect(ctx, place, nil)
 	if err != nil {
-		return nil, databaseHint(err)
+		return nil, open.DatabaseHint(err)
 	}
-	a.inner = operatorBackend{db.For(tidemark.Operator()), db}
-	a.backend = a.inner
-	o, err := a.options()
-	if err != nil {
-		return nil, errors.Join(err, a.inner.Close())
+	b := operatorBackend{db.For(tidemark.Operator()), db}
+	if a.opened, err = open.Over(b, b, a.opening(how)); err != nil {
+		a.opened = nil
+		return nil, errors.Join(err, b.Close())
 	}
-	a.store = store.New(a.backend, o)
-	return a.store, nil
+	return a.opened.Store, nil
 }
 
 // operatorBackend lets go of the database when it is closed.

@@ -27,6 +27,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/opencode"
 	"github.com/tidemark-sessions/tidemark/convert/pi"
 	"github.com/tidemark-sessions/tidemark/convert/qwen"
+	"github.com/tidemark-sessions/tidemark/internal/project"
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
 // tools are the tools whose sessions come in and go out. The order is that of
@@ -71,7 +73,7 @@ func toolNamed(name string) (convert.Tool, error) {
 }
 
 // detect returns the tool that a place is of.
-func detect(ctx context.Context, p convert.Place) (convert.Tool, bool) {
+func detect(ctx context.Context, p convert.Source) (convert.Tool, bool) {
 	for _, t := range tools() {
 		if t.Detect != nil && t.Detect(ctx, p) {
 			return t, true
@@ -115,7 +117,7 @@ func (i *importer) projectOf(tool convert.Tool, path string) string {
 				return projectAt(filepath.Dir(at))
 			}
 		}
-		if thereIs(filepath.Join(path, tool.Local)) {
+		if project.Exists(filepath.Join(path, tool.Local)) {
 			return projectAt(path)
 		}
 	}
@@ -126,23 +128,27 @@ func canExport(t convert.Tool) bool { return t.Export != nil || t.ExportFleet !=
 
 func canImport(t convert.Tool) bool { return t.Import != nil || t.Fleet != nil }
 
-func (i *importer) bringAll(tool convert.Tool, p convert.Place, path string) error {
+func (i *importer) bringAll(tool convert.Tool, p convert.Source, path string) error {
 	if _, err := i.openFor(i.dryRun); err != nil {
 		return err
 	}
-	o, err := i.options()
+	var b tidemark.Backend
+	if i.opened != nil {
+		b = i.opened.Backend
+	}
+	o, err := open.Rules(b, i.opening(writes))
 	if err != nil {
 		return err
 	}
-	b := newBringer(i, tool, *o)
-	b.folder = i.projectOf(tool, path)
+	br := newBringer(i, tool, *o)
+	br.folder = i.projectOf(tool, path)
 	if tool.Import != nil {
-		err = b.all(i.cmd.Context(), p, path)
+		err = br.all(i.cmd.Context(), p, path)
 	}
 	if err == nil && tool.Fleet != nil {
-		err = b.fleet(i.cmd.Context(), p, path)
+		err = br.fleet(i.cmd.Context(), p, path)
 	}
-	i.skipped += len(b.skipped)
+	i.skipped += len(br.skipped)
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
 // tourStep is one thing that the tour shows.
@@ -225,6 +226,9 @@ func checkSearch(_ context.Context, t *tour) (string, error) {
 }
 
 // filesWith returns which files have a word in them, in any case of letters,
+// maxAnswer bounds what the tour reads of an answer.
+const maxAnswer = 1 << 20
+
 // and how many were looked at.
 func filesWith(in fs.FS, word string) (files int, size int64, holding []string, err error) {
 	err = fs.WalkDir(in, ".", func(path string, d fs.DirEntry, err error) error {
@@ -281,7 +285,7 @@ func checkServe(ctx context.Context, t *tour) (string, error) {
 			return 0, nil, err
 		}
 		defer res.Body.Close()
-		body, err := io.ReadAll(io.LimitReader(res.Body, maxConfigBytes))
+		body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 		return res.StatusCode, body, err
 	}
 	code, _, err := get("/healthz", "")
@@ -292,7 +296,7 @@ func checkServe(ctx context.Context, t *tour) (string, error) {
 	if code, _, err = get(path, ""); err != nil || code != http.StatusUnauthorized {
 		return "", fmt.Errorf("%s without a token answers %d, %w", path, code, err)
 	}
-	token, err := readToken(t.told["token"])
+	token, err := open.ReadToken(t.told["token"])
 	if err != nil {
 		return "", err
 	}

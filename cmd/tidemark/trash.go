@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -70,11 +69,11 @@ database or a backup may still hold is said.`,
 // index keeps them until it is compacted. In an encrypted one they were hashed
 // with a key of the store, and say nothing.
 func (a *app) forgetWords(ctx context.Context) error {
-	if _, sealed := a.backend.(*seal.Backend); sealed || a.backend == nil {
+	if a.opened == nil || a.opened.Sealed() != nil {
 		return nil
 	}
 	a.progress("clearing the search index")
-	_, err := a.store.Compact(ctx)
+	_, err := a.opened.Store.Compact(ctx)
 	a.progressDone()
 	return a.compacted(err)
 }

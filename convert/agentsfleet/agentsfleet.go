@@ -44,7 +44,7 @@ func Tool() convert.Tool {
 // sniffBytes of a file tell whether it is a session.
 const sniffBytes = 64 << 10
 
-func detect(_ context.Context, p convert.Place) bool {
+func detect(_ context.Context, p convert.Source) bool {
 	if convert.IsFile(p.FS, p.Path) {
 		return isSession(p.FS, p.Path)
 	}
@@ -55,7 +55,7 @@ func detect(_ context.Context, p convert.Place) bool {
 // find lists the sessions of a home folder, of what is called .fleet there, or
 // of a folder of sessions: those with a file of their own, and those of which
 // only the transcript is left.
-func find(p convert.Place) (dir string, ids []string, err error) {
+func find(p convert.Source) (dir string, ids []string, err error) {
 	return p.IDs(idOf, ".fleet/sessions", "sessions")
 }
 
@@ -118,7 +118,7 @@ func beginsAsTranscript(fsys fs.FS, name string) bool {
 	return false
 }
 
-func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		dir, ids, err := find(p)
 		if err != nil && !yield(nil, &convert.Skip{What: dir, Why: err}) {

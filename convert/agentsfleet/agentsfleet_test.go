@@ -31,7 +31,7 @@ func folder(files map[string]string) fstest.MapFS {
 	return all
 }
 
-func place(fsys fs.FS) convert.Place { return convert.Place{FS: fsys, Path: "."} }
+func place(fsys fs.FS) convert.Source { return convert.Source{FS: fsys, Path: "."} }
 
 func read(t *testing.T, fsys fs.FS) converttest.Taken {
 	t.Helper()
@@ -446,7 +446,7 @@ func TestDetectIsFalseWhenInDoubt(t *testing.T) {
 		"nothing":             {nil, ".", false},
 		"no such file":        {nil, "a.json", false},
 	} {
-		if got := agentsfleet.Tool().Detect(t.Context(), convert.Place{FS: folder(c.files), Path: c.path}); got != c.want {
+		if got := agentsfleet.Tool().Detect(t.Context(), convert.Source{FS: folder(c.files), Path: c.path}); got != c.want {
 			t.Errorf("%s: Detect = %v", name, got)
 		}
 	}

@@ -44,7 +44,7 @@ func Tool() convert.Tool {
 // sniffBytes of a file tell whether it is a session.
 const sniffBytes = 64 << 10
 
-func detect(_ context.Context, p convert.Place) bool {
+func detect(_ context.Context, p convert.Source) bool {
 	if convert.IsFile(p.FS, p.Path) {
 		return isSession(p.FS, p.Path)
 	}
@@ -56,7 +56,7 @@ func detect(_ context.Context, p convert.Place) bool {
 
 // find lists the sessions of a project, of what is called .agentzero there, or
 // of a folder of sessions.
-func find(p convert.Place) (dir string, ids []string, err error) {
+func find(p convert.Source) (dir string, ids []string, err error) {
 	return p.IDs(idOf, ".agentzero/sessions", "sessions")
 }
 
@@ -128,7 +128,7 @@ func looksLikeSession(dec *json.Decoder, named bool) bool {
 		seen["session_id"] && (seen["session_approvals"] || seen["mode"] || named && (seen["model"] || seen["version"])))
 }
 
-func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		dir, ids, err := find(p)
 		if err != nil && !yield(nil, &convert.Skip{What: dir, Why: err}) {

@@ -41,8 +41,8 @@ func (v vars) get(name string) string { return v[name] }
 // here is where the samples were made.
 var here = vars{"HOSTNAME": "devbox", "USER": "alice"}
 
-func place(fsys fs.FS, env vars) convert.Place {
-	return convert.Place{FS: fsys, Path: ".", Getenv: env.get}
+func place(fsys fs.FS, env vars) convert.Source {
+	return convert.Source{FS: fsys, Path: ".", Getenv: env.get}
 }
 
 func read(t testing.TB, fsys fs.FS) converttest.Taken {
@@ -516,7 +516,7 @@ func TestDetectIsFalseWhenInDoubt(t *testing.T) {
 		"nothing":              {nil, ".", false},
 		"no such file":         {nil, id + ".json", false},
 	} {
-		if got := agentzero.Tool().Detect(t.Context(), convert.Place{FS: folder(c.files), Path: c.path}); got != c.want {
+		if got := agentzero.Tool().Detect(t.Context(), convert.Source{FS: folder(c.files), Path: c.path}); got != c.want {
 			t.Errorf("%s: Detect = %v", name, got)
 		}
 	}

@@ -24,7 +24,7 @@ func FuzzImport(f *testing.F) {
 	f.Add(session, "", `{"current":"n1","nodes":[{"id":"n0","message_count":2},{"id":"n1","parent":"n0","message_count":4,"label":"idea"},{"id":"n2","parent":"n0"}]}`)
 	f.Fuzz(func(t *testing.T, plain, check, tree string) {
 		files := fstest.MapFS{"s.json": {Data: []byte(plain)}, "s.checkpoint.json": {Data: []byte(check)}, "s.tree.json": {Data: []byte(tree)}}
-		for _, s := range converttest.Read(t, Tool(), convert.Place{FS: files, Path: "."}).Sessions {
+		for _, s := range converttest.Read(t, Tool(), convert.Source{FS: files, Path: "."}).Sessions {
 			again := *s.Session
 			again.Entries = convert.All(s.Entries)
 			written, err := filesOf(context.Background(), &again, "s", convert.Losses{})
@@ -39,7 +39,7 @@ func FuzzImport(f *testing.F) {
 				}
 				files["s"+f.end] = &fstest.MapFile{Data: b}
 			}
-			back := converttest.Read(t, Tool(), convert.Place{FS: files, Path: "."})
+			back := converttest.Read(t, Tool(), convert.Source{FS: files, Path: "."})
 			if len(back.Sessions) != 1 || len(back.Skips) > 0 {
 				t.Fatalf("what was written is not read: %q", back.Skips)
 			}

@@ -52,8 +52,8 @@ func homes() []string {
 // headBytes are enough to hold the statements that made the first tables.
 const headBytes = 64 << 10
 
-// candidates are the files at the Place that may hold sessions.
-func candidates(p convert.Place) []string {
+// candidates are the files at the Source that may hold sessions.
+func candidates(p convert.Source) []string {
 	info, err := fs.Stat(p.FS, p.Path)
 	if err != nil {
 		return nil
@@ -75,7 +75,7 @@ func candidates(p convert.Place) []string {
 
 // detect asks a database for its columns only when its name or its first bytes
 // speak for agsh: to ask means to copy it.
-func detect(ctx context.Context, p convert.Place) bool {
+func detect(ctx context.Context, p convert.Source) bool {
 	for _, name := range candidates(p) {
 		b, _ := convert.Head(p.FS, name, headBytes)
 		switch {
@@ -96,8 +96,8 @@ func detect(ctx context.Context, p convert.Place) bool {
 
 func named(name string) bool { return path.Base(name) == mekaDB || path.Base(name) == agshDB }
 
-// importAll yields the sessions of every database at the Place, each id once.
-func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+// importAll yields the sessions of every database at the Source, each id once.
+func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		names := candidates(p)
 		if len(names) == 0 {

@@ -20,7 +20,7 @@ import (
 )
 
 // place opens a folder as the program does.
-func place(t testing.TB, dir, path string) convert.Place {
+func place(t testing.TB, dir, path string) convert.Source {
 	return converttest.Disk(t, dir, path, sqlite.OpenForeign)
 }
 
@@ -85,13 +85,13 @@ func ask(t testing.TB, db, statement string) (rows []string) {
 }
 
 // old is a store of agsh 0.1, and new one of meka.
-func old(t testing.TB) convert.Place {
+func old(t testing.TB) convert.Source {
 	dir := t.TempDir()
 	script(t, "agsh.sql", filepath.Join(dir, "sessions.db"))
 	return place(t, dir, ".")
 }
 
-func meka(t testing.TB) convert.Place {
+func meka(t testing.TB) convert.Source {
 	dir := t.TempDir()
 	script(t, "meka.sql", filepath.Join(dir, "meka.db"))
 	return place(t, dir, ".")
@@ -222,7 +222,7 @@ func TestARepairPutsMessagesInPlaceOfOthers(t *testing.T) {
 	}
 }
 
-func again(t *testing.T, p convert.Place) string {
+func again(t *testing.T, p convert.Source) string {
 	dir := t.TempDir()
 	twice(t, p, dir)
 	return dir
@@ -298,7 +298,7 @@ func texts(s converttest.Session) []string {
 }
 
 // twice exports everything two times over: the second one replaces the first.
-func twice(t *testing.T, p convert.Place, dir string) {
+func twice(t *testing.T, p convert.Source, dir string) {
 	t.Helper()
 	to := folder(t, dir)
 	for range 2 {

@@ -15,7 +15,7 @@ import (
 
 // source is a database of agsh.
 type source struct {
-	convert.Source
+	convert.SourceDatabase
 	columns []string // of sessions
 	meka    bool
 	events  bool // rows are only ever added
@@ -24,8 +24,8 @@ type source struct {
 
 // open opens a database and looks at its columns. One that is not agsh's is
 // ErrInvalid.
-func open(ctx context.Context, p convert.Place, name string) (*source, error) {
-	src := &source{Source: convert.Source{Place: p, Name: name}}
+func open(ctx context.Context, p convert.Source, name string) (*source, error) {
+	src := &source{SourceDatabase: convert.SourceDatabase{Source: p, Name: name}}
 	if err := src.Open(ctx); err != nil {
 		return nil, err
 	}

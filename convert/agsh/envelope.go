@@ -50,7 +50,7 @@ func isEnvelope(b []byte) bool {
 }
 
 // importEnvelope yields the sessions of an exported file.
-func importEnvelope(ctx context.Context, p convert.Place, name string) iter.Seq2[*convert.Session, error] {
+func importEnvelope(ctx context.Context, p convert.Source, name string) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		env, err := readEnvelope(p.FS, name)
 		if err != nil {

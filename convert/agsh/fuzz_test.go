@@ -22,7 +22,7 @@ func FuzzRows(f *testing.F) {
 	f.Add("user", "<context>\n</context>\nhi", "assistant", `[{"type":"new"}]`, "9999-12-31T23:59:59+00:00")
 	f.Fuzz(func(t *testing.T, role1, content1, role2, content2, at string) {
 		db := answers{{int64(1), role1, content1, at}, {int64(2), role2, content2, at}, {int64(3), "user", "last", at}}
-		p := convert.Place{FS: fstest.MapFS{"sessions.db": {Data: []byte("SQLite format 3\x00")}}, Path: ".",
+		p := convert.Source{FS: fstest.MapFS{"sessions.db": {Data: []byte("SQLite format 3\x00")}}, Path: ".",
 			SQL: func(context.Context, string) (convert.Database, error) { return db, nil }}
 		got := converttest.Read(t, agsh.Tool(), p)
 		if len(got.Sessions) != 1 {
@@ -41,7 +41,7 @@ func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte(`{"format_version":1,"meka_version":"1","sessions":[{"id":"a","parent_id":"a","events":[]}]}`))
 	f.Add([]byte(`{"format_version":1,"meka_version":"1","sessions":[{"id":"a","events":[{"at":"","event":{"Append":{"role":"user","content":[]}}},{"event":{"Repair":{}}}],"tool_outputs":{"..":"x"}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p := convert.Place{FS: fstest.MapFS{"a.json": {Data: data}}, Path: "a.json"}
+		p := convert.Source{FS: fstest.MapFS{"a.json": {Data: data}}, Path: "a.json"}
 		converttest.Read(t, agsh.Tool(), p)
 	})
 }

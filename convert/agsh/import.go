@@ -25,7 +25,7 @@ type log interface {
 }
 
 // importDB yields the sessions of one database.
-func importDB(ctx context.Context, p convert.Place, name string) iter.Seq2[*convert.Session, error] {
+func importDB(ctx context.Context, p convert.Source, name string) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		src, err := open(ctx, p, name)
 		if ctx.Err() != nil {

@@ -32,7 +32,7 @@ func (s *source) holder(one *session) string {
 	if !s.meka || !fs.ValidPath(name) || strings.ContainsAny(one.id, `/\`) {
 		return ""
 	}
-	info, err := fs.Stat(s.Place.FS, name)
+	info, err := fs.Stat(s.Source.FS, name)
 	if err != nil || !isLocked(info) {
 		return ""
 	}

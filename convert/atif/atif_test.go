@@ -174,7 +174,7 @@ func TestATrajectoryNeedsAStep(t *testing.T) {
 
 func TestNothingIsTakenIn(t *testing.T) {
 	for _, tool := range []convert.Tool{Tool(), OTel()} {
-		p := convert.Place{FS: os.DirFS("."), Path: "."}
+		p := convert.Source{FS: os.DirFS("."), Path: "."}
 		if tool.Detect(t.Context(), p) {
 			t.Errorf("%s detects something", tool.Name)
 		}
@@ -188,7 +188,7 @@ func TestSessionsOfOtherToolsGoOut(t *testing.T) {
 	for dir, tool := range map[string]convert.Tool{
 		"gemini": gemini.Tool(), "copilot": copilot.Tool(), "cline": cline.Tool(), "continuecli": continuecli.Tool(),
 	} {
-		got := converttest.Read(t, tool, convert.Place{FS: os.DirFS("../" + dir + "/testdata/home"), Path: "."})
+		got := converttest.Read(t, tool, convert.Source{FS: os.DirFS("../" + dir + "/testdata/home"), Path: "."})
 		if len(got.Sessions) == 0 {
 			t.Errorf("%s: no sessions", dir)
 		}

@@ -25,7 +25,7 @@ import (
 func written(name, title string, export func(context.Context, convert.Out, *convert.Session) ([]string, error)) convert.Tool {
 	return convert.Tool{
 		Name: name, Title: title, Export: export,
-		Detect: func(context.Context, convert.Place) bool { return false },
+		Detect: func(context.Context, convert.Source) bool { return false },
 	}
 }
 

@@ -31,7 +31,7 @@ func BenchmarkImport(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		n := 0
-		for s, err := range claudecode.Tool().Import(b.Context(), convert.Place{FS: files, Path: "."}) {
+		for s, err := range claudecode.Tool().Import(b.Context(), convert.Source{FS: files, Path: "."}) {
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -56,7 +56,7 @@ func file(session string) string { return ".claude/projects/-w-demo/" + session 
 
 func read(t testing.TB, files fstest.MapFS) converttest.Taken {
 	t.Helper()
-	return converttest.Read(t, claudecode.Tool(), convert.Place{FS: files, Path: "."})
+	return converttest.Read(t, claudecode.Tool(), convert.Source{FS: files, Path: "."})
 }
 
 func TestRecordsOfOneReplyAreOneEntryAndPaidOnce(t *testing.T) {
@@ -387,7 +387,7 @@ func TestDetectKnowsItsOwn(t *testing.T) {
 		"another tool":  {fstest.MapFS{"a.jsonl": converttest.Lines(`{"type":"session_meta","payload":{}}`)}, "a.jsonl", false},
 		"no such place": {fstest.MapFS{}, "gone", false},
 	} {
-		if got := claudecode.Tool().Detect(t.Context(), convert.Place{FS: c.files, Path: c.path}); got != c.want {
+		if got := claudecode.Tool().Detect(t.Context(), convert.Source{FS: c.files, Path: c.path}); got != c.want {
 			t.Errorf("%s: Detect = %v, want %v", name, got, c.want)
 		}
 	}
@@ -406,7 +406,7 @@ func FuzzImport(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		again := converttest.Read(t, claudecode.Tool(), out.Place())
+		again := converttest.Read(t, claudecode.Tool(), out.Source())
 		for _, s := range got.Sessions {
 			back := again.Find(s.ForeignID)
 			if len(s.Entries) > 0 && (back == nil || len(back.Entries) != len(s.Entries)) {

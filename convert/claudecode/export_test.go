@@ -56,7 +56,7 @@ func TestASessionFromElsewhereIsWrittenAsTheClientWould(t *testing.T) {
 	if out.Files["projects/-w-my----d/"+one+".jsonl"] == nil {
 		t.Errorf("no transcript in the folder of its project")
 	}
-	got := converttest.Read(t, claudecode.Tool(), out.Place())
+	got := converttest.Read(t, claudecode.Tool(), out.Source())
 	if len(got.Sessions) != 1 || len(got.Skips) > 0 {
 		t.Fatalf("%d sessions, skipped %q", len(got.Sessions), got.Skips)
 	}
@@ -132,7 +132,7 @@ func TestASessionThatWentOnElsewhereGoesBack(t *testing.T) {
 	if _, err := claudecode.Tool().Export(t.Context(), out, &s); err != nil {
 		t.Fatal(err)
 	}
-	back := converttest.Read(t, claudecode.Tool(), out.Place()).Sessions[0]
+	back := converttest.Read(t, claudecode.Tool(), out.Source()).Sessions[0]
 	if len(back.Entries) != 3 || back.Entries[2].Parent != "a1" || back.Head != back.Entries[2].ID {
 		t.Errorf("%v at %q", converttest.Shape(back.Entries), back.Head)
 	}

@@ -23,7 +23,7 @@ type source struct {
 
 // find returns the transcripts at a place: a home folder, .claude, projects,
 // or the folder of one project.
-func find(p convert.Place) (found []source, skips []error) {
+func find(p convert.Source) (found []source, skips []error) {
 	for _, below := range []string{".claude/projects", ".config/claude/projects", "projects"} {
 		dir := path.Join(p.Path, below)
 		dirs, err := fs.ReadDir(p.FS, dir)
@@ -53,7 +53,7 @@ func find(p convert.Place) (found []source, skips []error) {
 
 // findBare looks for transcripts right in the folder or one below it. Their
 // names tell nothing there, so only what looks like a transcript is taken.
-func findBare(p convert.Place) (found []source, skips []error) {
+func findBare(p convert.Source) (found []source, skips []error) {
 	dirs := []string{p.Path}
 	entries, _ := fs.ReadDir(p.FS, p.Path)
 	for _, d := range entries {
@@ -95,7 +95,7 @@ func inProject(fsys fs.FS, dir, home string) ([]source, error) {
 }
 
 // one is the single transcript that a place is.
-func one(p convert.Place) ([]source, []error) {
+func one(p convert.Source) ([]source, []error) {
 	if strings.HasPrefix(path.Base(p.Path), "agent-") {
 		return nil, []error{convert.Skipf(p.Path, "is the transcript of a helper agent: it comes with its session")}
 	}

@@ -50,7 +50,7 @@ func TestWhatWasDoneInClaudeCodeComesIn(t *testing.T) {
 func TestWhatIsExportedComesInAsItWas(t *testing.T) {
 	for _, s := range converttest.Samples(t, os.DirFS("../testdata/claude-code")) {
 		t.Run(s.Name, func(t *testing.T) {
-			got := converttest.Read(t, claudecode.Tool(), s.Place)
+			got := converttest.Read(t, claudecode.Tool(), s.Source)
 			out := converttest.NewOut()
 			for _, one := range got.Sessions {
 				if lost, err := claudecode.Tool().Export(t.Context(), out, one.Session); err != nil || len(lost) > 0 {
@@ -58,11 +58,11 @@ func TestWhatIsExportedComesInAsItWas(t *testing.T) {
 				}
 				one.Lost = nil // request logs are left behind once
 			}
-			again := converttest.Read(t, claudecode.Tool(), out.Place())
+			again := converttest.Read(t, claudecode.Tool(), out.Source())
 			if d := cmp.Diff(strings.Split(got.Dump(t), "\n"), strings.Split(again.Dump(t), "\n")); d != "" {
 				t.Errorf("export and import changed it:\n%.4000s", d)
 			}
-			sameLines(t, s.Place.FS, out.Files)
+			sameLines(t, s.Source.FS, out.Files)
 		})
 	}
 }

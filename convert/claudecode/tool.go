@@ -39,7 +39,7 @@ func Tool() convert.Tool {
 	}
 }
 
-func detect(_ context.Context, p convert.Place) bool {
+func detect(_ context.Context, p convert.Source) bool {
 	if convert.IsFile(p.FS, p.Path) {
 		return strings.HasSuffix(p.Path, ".jsonl") && looksRight(p.FS, p.Path)
 	}
@@ -78,7 +78,7 @@ func looksRight(fsys fs.FS, file string) bool {
 	return false
 }
 
-func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		found, skips := find(p)
 		if convert.IsFile(p.FS, p.Path) {

@@ -34,7 +34,7 @@ func Tool() convert.Tool {
 	}
 }
 
-func detect(_ context.Context, p convert.Place) bool {
+func detect(_ context.Context, p convert.Source) bool {
 	if !convert.IsDir(p.FS, p.Path) {
 		return begins(p.FS, messagesOf(p.Path)) == nil
 	}
@@ -52,7 +52,7 @@ func messagesOf(file string) string {
 
 // find returns the files of messages below a folder: a home, its .cline, the
 // data or the sessions in it, or one session.
-func find(p convert.Place) (files []string, skips []error) {
+func find(p convert.Source) (files []string, skips []error) {
 	dir := convert.Folder(p.FS, p.Path, ".cline/data/sessions", "data/sessions", "sessions")
 	list(p.FS, dir, 1, &files, &skips)
 	return files, skips
@@ -160,7 +160,7 @@ type found struct {
 	owner string
 }
 
-func imports(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		info, err := fs.Stat(p.FS, p.Path)
 		if err != nil {

@@ -23,7 +23,7 @@ func TestSamplesOfTheToolComeInWhole(t *testing.T) {
 
 func home(t *testing.T) converttest.Taken {
 	t.Helper()
-	return converttest.ReadWhole(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
+	return converttest.ReadWhole(t, Tool(), convert.Source{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 // outline is one line for each entry: id, who and what.
@@ -108,19 +108,19 @@ func TestEveryFolderOnTheWayIsDetected(t *testing.T) {
 	sessions := ".cline/data/sessions"
 	for dir, n := range map[string]int{".": 2, ".cline": 2, ".cline/data": 2, sessions: 2, sessions + "/200_b": 1,
 		sessions + "/100_a/100_a.json": 1, sessions + "/100_a/100_a.messages.json": 1} {
-		p := convert.Place{FS: os.DirFS("testdata/home"), Path: dir}
+		p := convert.Source{FS: os.DirFS("testdata/home"), Path: dir}
 		if got := len(converttest.Read(t, Tool(), p).Sessions); got != n || !Tool().Detect(t.Context(), p) {
 			t.Errorf("%s: %d sessions, want %d, detected", dir, got, n)
 		}
 	}
-	if Tool().Detect(t.Context(), convert.Place{FS: fstest.MapFS{"a/a.messages.json": {Data: []byte(`[]`)}}, Path: "."}) {
+	if Tool().Detect(t.Context(), convert.Source{FS: fstest.MapFS{"a/a.messages.json": {Data: []byte(`[]`)}}, Path: "."}) {
 		t.Error("a folder of another tool is detected")
 	}
 }
 
 func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
-	place := func(data string) convert.Place {
-		return convert.Place{FS: fstest.MapFS{"sessions/s/s.messages.json": {Data: []byte(data)}}, Path: "."}
+	place := func(data string) convert.Source {
+		return convert.Source{FS: fstest.MapFS{"sessions/s/s.messages.json": {Data: []byte(data)}}, Path: "."}
 	}
 	converttest.CheckDamage(t, Tool(), place, map[string]converttest.Damaged{
 		"a picture that is none": {Data: `{"version":1,"messages":[{"id":"a","role":"user","content":[{"type":"text","text":"see"},{"type":"image","source":{"data":"?"}}]}]}`, Sessions: 1, Entries: 1},
@@ -133,7 +133,7 @@ func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 }
 
 func TestAReaderMayStopAnywhere(t *testing.T) {
-	converttest.CheckStops(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
+	converttest.CheckStops(t, Tool(), convert.Source{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 func FuzzImport(f *testing.F) {
@@ -149,6 +149,6 @@ func FuzzImport(f *testing.F) {
 	f.Add(messages, about)
 	f.Fuzz(func(t *testing.T, messages, about []byte) {
 		files := fstest.MapFS{"s.messages.json": {Data: messages}, "s.json": {Data: about}}
-		converttest.Read(t, Tool(), convert.Place{FS: files, Path: "s.json"})
+		converttest.Read(t, Tool(), convert.Source{FS: files, Path: "s.json"})
 	})
 }

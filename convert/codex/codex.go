@@ -35,7 +35,7 @@ func Tool() convert.Tool {
 }
 
 // detect looks for one rollout and at how it begins.
-func detect(ctx context.Context, p convert.Place) bool {
+func detect(ctx context.Context, p convert.Source) bool {
 	info, err := fs.Stat(p.FS, p.Path)
 	if err != nil {
 		return false

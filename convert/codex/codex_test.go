@@ -20,7 +20,7 @@ import (
 
 func id(n int) string { return fmt.Sprintf("0199aaaa-0000-7000-8000-%012x", n) }
 
-func home() convert.Place { return convert.Place{FS: os.DirFS("testdata/home"), Path: "."} }
+func home() convert.Source { return convert.Source{FS: os.DirFS("testdata/home"), Path: "."} }
 
 // outline writes entries one a line: id, parent where it is not the one
 // before, kind or role, and text, call or result.
@@ -172,7 +172,7 @@ func TestEveryWayToNameAStoreIsDetected(t *testing.T) {
 	files := os.DirFS("testdata/home")
 	day := ".codex/sessions/2025/11/01"
 	for _, name := range []string{".", ".codex", ".codex/sessions", ".codex/archived_sessions", day, day + "/" + rolloutName(1)} {
-		p := convert.Place{FS: files, Path: name}
+		p := convert.Source{FS: files, Path: name}
 		if !codex.Tool().Detect(t.Context(), p) {
 			t.Errorf("%s is not detected", name)
 		}
@@ -185,7 +185,7 @@ func TestEveryWayToNameAStoreIsDetected(t *testing.T) {
 		"chat.json": `{"sessionId":"session_meta","payload":`, "rollout-x.jsonl": "\x00\x01", "note.txt": "session_meta payload",
 	} {
 		for _, at := range []string{name, "."} {
-			p := convert.Place{FS: fstest.MapFS{name: {Data: []byte(text)}}, Path: at}
+			p := convert.Source{FS: fstest.MapFS{name: {Data: []byte(text)}}, Path: at}
 			if codex.Tool().Detect(t.Context(), p) {
 				t.Errorf("%s with %q is detected at %s", name, text, at)
 			}
@@ -216,7 +216,7 @@ func TestOnlySessionFilesAreOpened(t *testing.T) {
 		"sessions/auth.json":                    {Data: []byte("{}")},
 		"session_index.jsonl":                   {Data: []byte("{}")},
 	}
-	p := convert.Place{FS: watched{files, &names}, Path: "."}
+	p := convert.Source{FS: watched{files, &names}, Path: "."}
 	codex.Tool().Detect(t.Context(), p)
 	if got := converttest.Read(t, codex.Tool(), p); len(got.Sessions) != 1 {
 		t.Fatalf("%d sessions", len(got.Sessions))
@@ -232,7 +232,7 @@ func TestOnlySessionFilesAreOpened(t *testing.T) {
 
 func TestAFileAloneComesInWithWhatItGoesOnFrom(t *testing.T) {
 	dir := ".codex/sessions/2025/11/01/"
-	p := convert.Place{FS: os.DirFS("testdata/home"), Path: dir + "rollout-2025-11-01T08-00-00-" + id(4) + ".jsonl"}
+	p := convert.Source{FS: os.DirFS("testdata/home"), Path: dir + "rollout-2025-11-01T08-00-00-" + id(4) + ".jsonl"}
 	got := converttest.Read(t, codex.Tool(), p)
 	if len(got.Sessions) != 1 || got.Sessions[0].Copied != id(3) || got.Sessions[0].Fork != nil {
 		t.Fatalf("came in as %+v", got.Sessions)

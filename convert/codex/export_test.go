@@ -105,7 +105,7 @@ func TestASessionOfAnotherToolCanGoOn(t *testing.T) {
 	if d := cmp.Diff(want, lost); d != "" {
 		t.Errorf("lost: %s", d)
 	}
-	got := converttest.Read(t, codex.Tool(), out.Place())
+	got := converttest.Read(t, codex.Tool(), out.Source())
 	if len(got.Sessions) != 1 || len(got.Skips) > 0 {
 		t.Fatalf("%d sessions, skips %v", len(got.Sessions), got.Skips)
 	}

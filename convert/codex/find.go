@@ -282,7 +282,7 @@ func readTitles(fsys fs.FS, name string, known map[string]*thread) {
 
 // find reads the heads of all rollouts at a place and puts the files of one
 // thread together. What cannot be read goes to skip.
-func find(ctx context.Context, p convert.Place, skip func(error) bool) (map[string]*thread, []*thread, bool) {
+func find(ctx context.Context, p convert.Source, skip func(error) bool) (map[string]*thread, []*thread, bool) {
 	threads, files := map[string]*thread{}, map[string]*rollout{}
 	var order []*thread
 	for name, err := range rollouts(ctx, p.FS, p.Path) {

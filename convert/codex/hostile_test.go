@@ -57,7 +57,7 @@ func TestAFolderWithoutRightsIsSkipped(t *testing.T) {
 	p := store(map[int]string{1: meta(1) + user("One?")})
 	files := p.FS.(fstest.MapFS)
 	files["sessions/2025/11/02/"+rolloutName(2)] = &fstest.MapFile{Data: []byte(meta(2))}
-	got := converttest.Read(t, codex.Tool(), convert.Place{FS: converttest.Locked{MapFS: files, Folder: "/02"}, Path: "."})
+	got := converttest.Read(t, codex.Tool(), convert.Source{FS: converttest.Locked{MapFS: files, Folder: "/02"}, Path: "."})
 	if len(got.Sessions) != 1 || len(got.Skips) != 1 {
 		t.Errorf("%d sessions, skips %v", len(got.Sessions), got.Skips)
 	}

@@ -52,12 +52,12 @@ func user(text string) string {
 func client(text string) string { return message("user", "input_text", text) }
 func reply(text string) string  { return message("assistant", "output_text", text) }
 
-func store(files map[int]string) convert.Place {
+func store(files map[int]string) convert.Source {
 	all := fstest.MapFS{}
 	for n, text := range files {
 		all["sessions/2025/11/01/"+rolloutName(n)] = &fstest.MapFile{Data: []byte(text)}
 	}
-	return convert.Place{FS: all, Path: "."}
+	return convert.Source{FS: all, Path: "."}
 }
 
 func TestWhatLinesBecome(t *testing.T) {

@@ -25,10 +25,10 @@ func roundTrip(t *testing.T, got converttest.Taken, one converttest.Session) con
 	for _, l := range lost {
 		t.Logf("%s: lost: %s", one.ForeignID, l)
 	}
-	if !codex.Tool().Detect(t.Context(), out.Place()) {
+	if !codex.Tool().Detect(t.Context(), out.Source()) {
 		t.Errorf("%s: what was written is not detected", one.ForeignID)
 	}
-	again := converttest.Read(t, codex.Tool(), out.Place())
+	again := converttest.Read(t, codex.Tool(), out.Source())
 	for _, skip := range again.Skips {
 		t.Errorf("%s: skipped: %s", one.ForeignID, skip)
 	}

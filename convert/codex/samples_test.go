@@ -41,7 +41,7 @@ func TestEverySampleComesInAsItWasHeld(t *testing.T) {
 func TestEverySampleComesBackFromAnExport(t *testing.T) {
 	for _, s := range converttest.Samples(t, os.DirFS(samples)) {
 		t.Run(s.Name, func(t *testing.T) {
-			got := converttest.Read(t, codex.Tool(), s.Place)
+			got := converttest.Read(t, codex.Tool(), s.Source)
 			for _, one := range got.Sessions {
 				again := roundTrip(t, got, one)
 				sameEntries(t, got, one, again)

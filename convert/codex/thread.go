@@ -101,7 +101,7 @@ type importer struct {
 	root    map[string]*thread // of a helper agent: the session it works for
 }
 
-func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		skip := func(err error) bool { return yield(nil, err) && convert.IsSkip(err) }
 		info, err := fs.Stat(p.FS, p.Path)
@@ -422,7 +422,7 @@ func (im *importer) file(r *rollout, t *thread, parent string, end int64, prefix
 
 // importFile takes one file alone. What it goes on from is read from the
 // folder it lies in, when it is there.
-func importFile(p convert.Place, yield func(*convert.Session, error) bool) {
+func importFile(p convert.Source, yield func(*convert.Session, error) bool) {
 	files, threads := map[string]*rollout{}, map[string]*thread{}
 	r, err := readHead(p.FS, p.Path)
 	if err != nil {

@@ -35,7 +35,7 @@ func Tool() convert.Tool {
 	}
 }
 
-func detect(_ context.Context, p convert.Place) bool {
+func detect(_ context.Context, p convert.Source) bool {
 	if !convert.IsDir(p.FS, p.Path) {
 		return begins(p.FS, p.Path) == nil
 	}
@@ -48,7 +48,7 @@ const index = "sessions.json"
 
 // find returns the files of sessions below a folder: a home, its .continue, or
 // the sessions in it.
-func find(p convert.Place) (files []string, skips []error) {
+func find(p convert.Source) (files []string, skips []error) {
 	for _, below := range []string{".continue/sessions", "sessions", "."} {
 		dir := path.Join(p.Path, below)
 		list, err := fs.ReadDir(p.FS, dir)
@@ -134,7 +134,7 @@ type survey struct {
 	inherited        int        // items whose cost the session does not count as its own
 }
 
-func imports(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		info, err := fs.Stat(p.FS, p.Path)
 		if err != nil {

@@ -22,7 +22,7 @@ func TestSamplesOfTheToolComeInWhole(t *testing.T) {
 
 func home(t *testing.T) converttest.Taken {
 	t.Helper()
-	return converttest.Read(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
+	return converttest.Read(t, Tool(), convert.Source{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 // outline is one line for each entry: id, who and what.
@@ -94,20 +94,20 @@ func TestAForkIsKnownByTheTokensItDoesNotCount(t *testing.T) {
 
 func TestEveryFolderOnTheWayIsDetected(t *testing.T) {
 	for dir, n := range map[string]int{".": 6, ".continue": 6, ".continue/sessions": 6, ".continue/sessions/tools.json": 1} {
-		p := convert.Place{FS: os.DirFS("testdata/home"), Path: dir}
+		p := convert.Source{FS: os.DirFS("testdata/home"), Path: dir}
 		if got := len(converttest.Read(t, Tool(), p).Sessions); got != n || !Tool().Detect(t.Context(), p) {
 			t.Errorf("%s: %d sessions, want %d, detected", dir, got, n)
 		}
 	}
 	other := fstest.MapFS{"package.json": {Data: []byte(`{"name":"x"}`)}}
-	if Tool().Detect(t.Context(), convert.Place{FS: other, Path: "."}) {
+	if Tool().Detect(t.Context(), convert.Source{FS: other, Path: "."}) {
 		t.Error("a folder of another tool is detected")
 	}
 }
 
 func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
-	place := func(data string) convert.Place {
-		return convert.Place{FS: fstest.MapFS{"sessions/s.json": {Data: []byte(data)}, "sessions/sessions.json": {Data: []byte("[{]")}}, Path: "."}
+	place := func(data string) convert.Source {
+		return convert.Source{FS: fstest.MapFS{"sessions/s.json": {Data: []byte(data)}, "sessions/sessions.json": {Data: []byte("[{]")}}, Path: "."}
 	}
 	converttest.CheckDamage(t, Tool(), place, map[string]converttest.Damaged{
 		"zero bytes":           {Data: "", Skips: 1},
@@ -121,7 +121,7 @@ func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 }
 
 func TestAReaderMayStopAnywhere(t *testing.T) {
-	converttest.CheckStops(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
+	converttest.CheckStops(t, Tool(), convert.Source{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 func FuzzImport(f *testing.F) {
@@ -133,6 +133,6 @@ func FuzzImport(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		converttest.Read(t, Tool(), convert.Place{FS: fstest.MapFS{"s.json": {Data: data}}, Path: "s.json"})
+		converttest.Read(t, Tool(), convert.Source{FS: fstest.MapFS{"s.json": {Data: data}}, Path: "s.json"})
 	})
 }

@@ -21,14 +21,14 @@ import (
 // not counted; one that is not named at all is an error.
 func (s Sample) Check(t *testing.T, tool convert.Tool, names map[string][]string) Taken {
 	t.Helper()
-	if !tool.Detect(t.Context(), s.Place) {
+	if !tool.Detect(t.Context(), s.Source) {
 		t.Errorf("%s does not detect its own store", tool.Name)
 	}
-	got := Read(t, tool, s.Place)
+	got := Read(t, tool, s.Source)
 	for _, skip := range got.Skips {
 		t.Errorf("skipped: %s", skip)
 	}
-	if got.Dump(t) != Read(t, tool, s.Place).Dump(t) {
+	if got.Dump(t) != Read(t, tool, s.Source).Dump(t) {
 		t.Error("a second import is not equal to the first")
 	}
 	claimed := map[string]bool{}

@@ -20,11 +20,11 @@ import (
 )
 
 // Sample is a home folder as a tool left it, and what was done in it. Set
-// Place.SQL before Check for a tool that needs it.
+// Source.SQL before Check for a tool that needs it.
 type Sample struct {
-	Name  string
-	Place convert.Place
-	Want  []Want
+	Name   string
+	Source convert.Source
+	Want   []Want
 	// Unnoted are sessions that lie in the sample although expected.json does
 	// not tell of them, by their id, each with the reason.
 	Unnoted map[string]string
@@ -76,7 +76,7 @@ func Samples(t testing.TB, root fs.FS) []Sample {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, Sample{path.Dir(name), convert.Place{FS: sub, Path: "."}, file.Sessions, nil})
+		all = append(all, Sample{path.Dir(name), convert.Source{FS: sub, Path: "."}, file.Sessions, nil})
 	}
 	return all
 }
@@ -103,7 +103,7 @@ type Worker struct {
 // Read imports a place and checks what holds for every tool: sources come
 // before their forks, ids are there once, parents come first, and the store
 // would keep each entry as it is.
-func Read(t testing.TB, tool convert.Tool, p convert.Place) Taken {
+func Read(t testing.TB, tool convert.Tool, p convert.Source) Taken {
 	t.Helper()
 	var got Taken
 	seen := map[string]bool{}
@@ -226,7 +226,7 @@ func Texts(entries []convert.Entry, role tidemark.Role) []string {
 }
 
 // ReadWhole is Read of a place in which nothing is wrong.
-func ReadWhole(t testing.TB, tool convert.Tool, p convert.Place) Taken {
+func ReadWhole(t testing.TB, tool convert.Tool, p convert.Source) Taken {
 	t.Helper()
 	got := Read(t, tool, p)
 	for _, skip := range got.Skips {

@@ -47,5 +47,5 @@ func (o *Out) SQL(context.Context, string) (convert.Database, error) {
 // Getenv finds nothing set.
 func (o *Out) Getenv(string) string { return "" }
 
-// Place is what was written, to be read.
-func (o *Out) Place() convert.Place { return convert.Place{FS: o.Files, Path: "."} }
+// Source is what was written, to be read.
+func (o *Out) Source() convert.Source { return convert.Source{FS: o.Files, Path: "."} }

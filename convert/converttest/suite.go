@@ -22,7 +22,7 @@ type Damaged struct {
 }
 
 // CheckDamage imports bad files, each in a place of its own.
-func CheckDamage(t *testing.T, tool convert.Tool, place func(data string) convert.Place, files map[string]Damaged) {
+func CheckDamage(t *testing.T, tool convert.Tool, place func(data string) convert.Source, files map[string]Damaged) {
 	t.Helper()
 	for name, want := range files {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func CheckDamage(t *testing.T, tool convert.Tool, place func(data string) conver
 
 // CheckStops ends an import after every number of sessions and entries: whoever
 // reads may have enough at any of them.
-func CheckStops(t *testing.T, tool convert.Tool, p convert.Place) {
+func CheckStops(t *testing.T, tool convert.Tool, p convert.Source) {
 	t.Helper()
 	for stop, more := 0, true; more; stop++ {
 		n := 0
@@ -104,9 +104,9 @@ type OpenDatabase[D convert.Database] func(file string, readOnly bool) (D, error
 
 // Disk is a folder on disk, opened as the program does: databases are copied
 // first, with their logs.
-func Disk[D convert.Database](t testing.TB, dir, path string, open OpenDatabase[D]) convert.Place {
+func Disk[D convert.Database](t testing.TB, dir, path string, open OpenDatabase[D]) convert.Source {
 	fsys := os.DirFS(dir)
-	return convert.Place{FS: fsys, Path: path, SQL: func(_ context.Context, name string) (convert.Database, error) {
+	return convert.Source{FS: fsys, Path: path, SQL: func(_ context.Context, name string) (convert.Database, error) {
 		tmp := t.TempDir()
 		to, err := durable.OpenDir(tmp)
 		if err != nil {

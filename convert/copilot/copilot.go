@@ -32,7 +32,7 @@ func Tool() convert.Tool {
 	}
 }
 
-func detect(_ context.Context, p convert.Place) bool {
+func detect(_ context.Context, p convert.Source) bool {
 	if !convert.IsDir(p.FS, p.Path) {
 		return begins(p.FS, p.Path) == nil
 	}
@@ -42,7 +42,7 @@ func detect(_ context.Context, p convert.Place) bool {
 
 // find returns the files of events below a folder: a home, its .copilot, the
 // session-state in it, or one session of that.
-func find(p convert.Place) (files []string, skips []error) {
+func find(p convert.Source) (files []string, skips []error) {
 	dir := convert.Folder(p.FS, p.Path, ".copilot/session-state", "session-state")
 	list, err := fs.ReadDir(p.FS, dir)
 	if err != nil {
@@ -78,7 +78,7 @@ func begins(fsys fs.FS, name string) error {
 	return nil
 }
 
-func imports(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		info, err := fs.Stat(p.FS, p.Path)
 		if err != nil {

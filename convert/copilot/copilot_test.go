@@ -22,7 +22,7 @@ func TestSamplesOfTheToolComeInWhole(t *testing.T) {
 
 func home(t *testing.T) converttest.Taken {
 	t.Helper()
-	return converttest.ReadWhole(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
+	return converttest.ReadWhole(t, Tool(), convert.Source{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 // outline is one line for each entry: id, parent, who and what.
@@ -118,16 +118,16 @@ func TestAFileThatBeginsWithAnotherSessionIsACopyOfIt(t *testing.T) {
 
 func TestEveryFolderOnTheWayIsDetected(t *testing.T) {
 	for dir, n := range map[string]int{".": 3, ".copilot": 3, ".copilot/session-state": 3, ".copilot/session-state/one": 1, ".copilot/session-state/one/events.jsonl": 1} {
-		p := convert.Place{FS: os.DirFS("testdata/home"), Path: dir}
+		p := convert.Source{FS: os.DirFS("testdata/home"), Path: dir}
 		if got := len(converttest.Read(t, Tool(), p).Sessions); got != n || !Tool().Detect(t.Context(), p) {
 			t.Errorf("%s: %d sessions, want %d, detected", dir, got, n)
 		}
 	}
-	alone := convert.Place{FS: os.DirFS("testdata/home/.copilot/session-state/one"), Path: "events.jsonl"}
+	alone := convert.Source{FS: os.DirFS("testdata/home/.copilot/session-state/one"), Path: "events.jsonl"}
 	if converttest.Read(t, Tool(), alone).Find("one") == nil {
 		t.Error("a file alone does not tell its session")
 	}
-	if Tool().Detect(t.Context(), convert.Place{FS: fstest.MapFS{"a/events.jsonl": {Data: []byte(`{"type":"turn"}`)}}, Path: "."}) {
+	if Tool().Detect(t.Context(), convert.Source{FS: fstest.MapFS{"a/events.jsonl": {Data: []byte(`{"type":"turn"}`)}}, Path: "."}) {
 		t.Error("a file of another tool is detected")
 	}
 }
@@ -135,8 +135,8 @@ func TestEveryFolderOnTheWayIsDetected(t *testing.T) {
 func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 	head := `{"type":"session.start","data":{"sessionId":"s"},"id":"0"}` + "\n"
 	say := `{"type":"user.message","data":{"content":"hi"},"id":"1","timestamp":"2999-01-01T00:00:00Z"}` + "\n"
-	place := func(data string) convert.Place {
-		return convert.Place{FS: fstest.MapFS{"session-state/s/events.jsonl": {Data: []byte(data)}}, Path: "."}
+	place := func(data string) convert.Source {
+		return convert.Source{FS: fstest.MapFS{"session-state/s/events.jsonl": {Data: []byte(data)}}, Path: "."}
 	}
 	converttest.CheckDamage(t, Tool(), place, map[string]converttest.Damaged{
 		"a picture that is none": {Data: head + `{"type":"user.message","data":{"content":"see","attachments":[{"data":"?"}]}}` + "\n", Sessions: 1, Entries: 1},
@@ -150,7 +150,7 @@ func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 }
 
 func TestAReaderMayStopAnywhere(t *testing.T) {
-	converttest.CheckStops(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
+	converttest.CheckStops(t, Tool(), convert.Source{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 func FuzzImport(f *testing.F) {
@@ -168,6 +168,6 @@ func FuzzImport(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, events, about []byte) {
 		files := fstest.MapFS{"s/events.jsonl": {Data: events}, "s/workspace.yaml": {Data: about}}
-		converttest.Read(t, Tool(), convert.Place{FS: files, Path: "."})
+		converttest.Read(t, Tool(), convert.Source{FS: files, Path: "."})
 	})
 }

@@ -223,7 +223,7 @@ func TestManyFilesAreBounded(t *testing.T) {
 	for _, name := range strings.Fields("a b c d e f g h i j") {
 		fsys["artifacts/"+name] = &fstest.MapFile{Data: large}
 	}
-	s := only(t, convert.Place{FS: fsys, Path: "."})
+	s := only(t, convert.Source{FS: fsys, Path: "."})
 	if len(s.Files) != 8 || len(s.Lost) != 3 {
 		t.Errorf("%d files, lost %q", len(s.Files), s.Lost)
 	}

@@ -42,7 +42,7 @@ func Tool() convert.Tool {
 // statements that made the first tables of a database.
 const sniffBytes = 64 << 10
 
-func detect(ctx context.Context, p convert.Place) bool {
+func detect(ctx context.Context, p convert.Source) bool {
 	info, err := fs.Stat(p.FS, p.Path)
 	if err != nil {
 		return false
@@ -130,7 +130,7 @@ func firstKeys(b []byte) (keys, inState map[string]bool, ok bool) {
 
 // isSidecar asks a database for its columns when its name or its first bytes
 // speak for it: to ask means to copy it.
-func isSidecar(ctx context.Context, p convert.Place, name string) bool {
+func isSidecar(ctx context.Context, p convert.Source, name string) bool {
 	b, err := convert.Head(p.FS, name, sniffBytes)
 	if err != nil || !bytes.HasPrefix(b, []byte(convert.SQLiteMagic)) || p.SQL == nil {
 		return false

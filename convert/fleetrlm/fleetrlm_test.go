@@ -25,9 +25,9 @@ import (
 )
 
 // place opens a folder as the program does: databases are copied first.
-func place(t testing.TB, dir, path string) convert.Place {
+func place(t testing.TB, dir, path string) convert.Source {
 	fsys := os.DirFS(dir)
-	return convert.Place{FS: fsys, Path: path, SQL: func(_ context.Context, name string) (convert.Database, error) {
+	return convert.Source{FS: fsys, Path: path, SQL: func(_ context.Context, name string) (convert.Database, error) {
 		b, err := fs.ReadFile(fsys, name)
 		if err != nil {
 			return nil, err
@@ -71,21 +71,21 @@ func sidecar(t testing.TB, dir string, more ...string) {
 }
 
 // files is a volume in memory.
-func files(all map[string]string) convert.Place {
+func files(all map[string]string) convert.Source {
 	fsys := fstest.MapFS{}
 	for name, text := range all {
 		fsys[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o600}
 	}
-	return convert.Place{FS: fsys, Path: "."}
+	return convert.Source{FS: fsys, Path: "."}
 }
 
-func read(t testing.TB, p convert.Place) converttest.Taken {
+func read(t testing.TB, p convert.Source) converttest.Taken {
 	t.Helper()
 	return converttest.Read(t, fleetrlm.Tool(), p)
 }
 
 // only returns the one session of a place, with nothing passed over.
-func only(t testing.TB, p convert.Place) *converttest.Session {
+func only(t testing.TB, p convert.Source) *converttest.Session {
 	t.Helper()
 	got := read(t, p)
 	if len(got.Sessions) != 1 || len(got.Skips) > 0 {
@@ -145,14 +145,14 @@ func again(t testing.TB, s *converttest.Session) *convert.Session {
 	return &c
 }
 
-func export(t testing.TB, s *convert.Session) (convert.Place, []string) {
+func export(t testing.TB, s *convert.Session) (convert.Source, []string) {
 	t.Helper()
 	out := converttest.NewOut()
 	lost, err := fleetrlm.Tool().Export(t.Context(), out, s)
 	if err != nil {
 		t.Fatalf("export: %v", err)
 	}
-	return out.Place(), lost
+	return out.Source(), lost
 }
 
 func outline(entries []convert.Entry) (lines []string) {

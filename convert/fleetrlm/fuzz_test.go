@@ -33,7 +33,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add(`{"state":{"document_paths":["a"],"turns":[{"user_message":"a"}]},"history":[],"tidemark":7,"timestamp":1e300}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		const name = "meta/workspaces/w/users/u/react-session-s.json"
-		place := convert.Place{FS: fstest.MapFS{name: {Data: []byte(body)}}, Path: "."}
+		place := convert.Source{FS: fstest.MapFS{name: {Data: []byte(body)}}, Path: "."}
 		got := converttest.Read(t, Tool(), place)
 		if len(got.Sessions)+len(got.Skips) != 1 {
 			t.Fatalf("%d sessions, skipped %q", len(got.Sessions), got.Skips)
@@ -60,7 +60,7 @@ func FuzzManifest(f *testing.F) {
 			if back, err := convert.Encode(written.without(blockKey)); err != nil || !convert.SameJSON(source, back) {
 				t.Errorf("%s\nbecame\n%s", source, back)
 			}
-			second := converttest.Read(t, Tool(), out.Place())
+			second := converttest.Read(t, Tool(), out.Source())
 			if len(second.Sessions) != 1 {
 				t.Fatalf("what was written is not read: %q", second.Skips)
 			}

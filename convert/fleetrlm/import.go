@@ -26,7 +26,7 @@ type item struct {
 	volume *volume // that its files are on, nil: none
 }
 
-func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		f, err := look(p)
 		if err != nil {
@@ -72,8 +72,8 @@ func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session,
 	}
 }
 
-// look finds what is at a Place, which may be one file.
-func look(p convert.Place) (found, error) {
+// look finds what is at a Source, which may be one file.
+func look(p convert.Source) (found, error) {
 	info, err := fs.Stat(p.FS, p.Path)
 	if err != nil {
 		return found{}, err
@@ -95,7 +95,7 @@ func look(p convert.Place) (found, error) {
 	return found{manifests: []source{{name: p.Path, id: id, owner: ownerOf(p.Path)}}}, nil
 }
 
-func readSidecar(ctx context.Context, p convert.Place, name string) (*sidecar, []row, error) {
+func readSidecar(ctx context.Context, p convert.Source, name string) (*sidecar, []row, error) {
 	db, err := openSidecar(ctx, p, name)
 	if err != nil {
 		return nil, nil, err
@@ -123,7 +123,7 @@ func itemsOf(f found) (items []*item, skips []error) {
 	return items, skips
 }
 
-// key is what tells the sessions at a Place apart.
+// key is what tells the sessions at a Source apart.
 type key struct {
 	owner owner
 	id    string
@@ -203,7 +203,7 @@ func attach(fsys fs.FS, root string, items []*item) []error {
 }
 
 // yield yields the session, and before it why its manifest could not be read.
-func (it *item) yield(ctx context.Context, p convert.Place, db *sidecar, yield func(*convert.Session, error) bool) bool {
+func (it *item) yield(ctx context.Context, p convert.Source, db *sidecar, yield func(*convert.Session, error) bool) bool {
 	if err := ctx.Err(); err != nil {
 		yield(nil, err)
 		return false

@@ -16,7 +16,7 @@ import (
 const samples = "../testdata/fleet-rlm"
 
 // sample is a place among the samples, or its copy in another folder.
-func sample(t *testing.T, name, file string) convert.Place {
+func sample(t *testing.T, name, file string) convert.Source {
 	t.Helper()
 	if _, err := os.Stat(path.Join(samples, name)); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestSamplesComeInAndOutAsTheyWere(t *testing.T) {
 }
 
 // manifestAt is the only file at a place.
-func manifestAt(t *testing.T, p convert.Place) (b []byte) {
+func manifestAt(t *testing.T, p convert.Source) (b []byte) {
 	t.Helper()
 	err := fs.WalkDir(p.FS, p.Path, func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {

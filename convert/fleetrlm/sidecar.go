@@ -22,14 +22,14 @@ const (
 
 // sidecar is the database of local runs.
 type sidecar struct {
-	convert.Source
+	convert.SourceDatabase
 	sessionColumns, turnColumns []string
 }
 
 // openSidecar opens a database and looks at its columns, for they differ by
 // version. One that is not fleet-rlm's is ErrInvalid.
-func openSidecar(ctx context.Context, p convert.Place, name string) (*sidecar, error) {
-	db := &sidecar{Source: convert.Source{Place: p, Name: name}}
+func openSidecar(ctx context.Context, p convert.Source, name string) (*sidecar, error) {
+	db := &sidecar{SourceDatabase: convert.SourceDatabase{Source: p, Name: name}}
 	if err := db.Open(ctx); err != nil {
 		return nil, err
 	}

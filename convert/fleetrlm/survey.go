@@ -26,7 +26,7 @@ func durableFolders() []string { return []string{memoryFolder, "artifacts", "buf
 // puts a hash of tenant and user in the first, and the workspace in the second.
 type owner struct{ workspace, user string }
 
-// found is what lies at a Place.
+// found is what lies at a Source.
 type found struct {
 	volume    string   // its folder, "": no volume
 	manifests []source // of the volume, or alone
@@ -50,7 +50,7 @@ func (f found) names() (all []string) {
 }
 
 // survey looks for a volume, manifests and the sidecar in a folder.
-func survey(p convert.Place) found {
+func survey(p convert.Source) found {
 	var f found
 	for _, dir := range []string{p.Path, path.Join(p.Path, memoryFolder)} {
 		if f.lookFor(p.FS, dir); len(f.manifests) > 0 {

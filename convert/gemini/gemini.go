@@ -36,7 +36,7 @@ type file struct {
 	head op
 }
 
-func detect(_ context.Context, p convert.Place) bool {
+func detect(_ context.Context, p convert.Source) bool {
 	files := []string{p.Path}
 	if convert.IsDir(p.FS, p.Path) {
 		files = chats(p).main
@@ -56,7 +56,7 @@ type found struct {
 
 // chats looks into a folder: a home, its .gemini, the tmp in it, one project
 // of that, or the chats themselves.
-func chats(p convert.Place) (all found) {
+func chats(p convert.Source) (all found) {
 	for _, below := range []string{".gemini/tmp/*/chats", "tmp/*/chats", "*/chats", "chats", "."} {
 		for _, dir := range convert.Glob(p.FS, p.Path, below) {
 			all.list(p.FS, dir, false)
@@ -141,7 +141,7 @@ func (o *op) readStart(start []byte) error {
 	return convert.Loose(whole, o)
 }
 
-func imports(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		info, err := fs.Stat(p.FS, p.Path)
 		if err != nil {
@@ -202,7 +202,7 @@ func isWorker(groups map[string][]file, f file) bool {
 // session makes one session of the files that carry its id; nil when nothing
 // was said in it. The tool leaves such a file at each start, and a second one
 // of a session that was resumed.
-func session(p convert.Place, groups map[string][]file, id string) (*convert.Session, error) {
+func session(p convert.Source, groups map[string][]file, id string) (*convert.Session, error) {
 	files := groups[id]
 	slices.SortStableFunc(files, func(a, b file) int {
 		return cmp.Or(cmp.Compare(a.head.StartTime, b.head.StartTime), cmp.Compare(a.name, b.name))
@@ -226,7 +226,7 @@ func session(p convert.Place, groups map[string][]file, id string) (*convert.Ses
 }
 
 // addWorkers adds the helpers of a session, and the helpers of those.
-func addWorkers(p convert.Place, groups map[string][]file, s *convert.Session, r *replay) {
+func addWorkers(p convert.Source, groups map[string][]file, s *convert.Session, r *replay) {
 	calls := r.agents
 	done := map[string]bool{s.ForeignID: true}
 	for queue := []string{s.ForeignID}; len(queue) > 0; queue = queue[1:] {
@@ -264,7 +264,7 @@ func ownedBy(groups map[string][]file, owner string) []string {
 }
 
 // addFiles takes along the long tool output that lies beside a session.
-func addFiles(p convert.Place, first string, s *convert.Session) {
+func addFiles(p convert.Source, first string, s *convert.Session) {
 	if !fs.ValidPath(s.ForeignID) || strings.Contains(s.ForeignID, "/") {
 		return
 	}
@@ -280,7 +280,7 @@ func addFiles(p convert.Place, first string, s *convert.Session) {
 
 // project is the folder that a session worked in. The tool keeps it beside
 // the chats; a file that came alone tells it in its first message.
-func project(p convert.Place, f file, r *replay) string {
+func project(p convert.Source, f file, r *replay) string {
 	dir := path.Dir(f.name)
 	for range 3 {
 		if b, err := fs.ReadFile(p.FS, path.Join(dir, ".project_root")); err == nil {

@@ -30,7 +30,7 @@ func TestSamplesOfTheToolComeInWhole(t *testing.T) {
 
 func home(t *testing.T) converttest.Taken {
 	t.Helper()
-	return converttest.ReadWhole(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
+	return converttest.ReadWhole(t, Tool(), convert.Source{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 // outline is one line for each entry: id, parent, who and what.
@@ -141,7 +141,7 @@ func TestWhatIsSaidAlongWithAResultIsTheUsers(t *testing.T) {
 {"id":"r","type":"user","content":[{"functionResponse":{"id":"c","response":{"output":"x"}}},{"text":"faster, please"}]}
 {"id":"b","type":"gemini","content":"ok"}
 `
-	got := converttest.Read(t, Tool(), convert.Place{FS: fstest.MapFS{"session-x.jsonl": {Data: []byte(data)}}, Path: "session-x.jsonl"})
+	got := converttest.Read(t, Tool(), convert.Source{FS: fstest.MapFS{"session-x.jsonl": {Data: []byte(data)}}, Path: "session-x.jsonl"})
 	want := []string{"a <- root assistant: call c", "r <- a tool: result c x", "r#text <- r user: faster, please", "b <- r#text assistant: ok"}
 	if d := cmp.Diff(want, outline(got.Sessions[0].Entries)); d != "" {
 		t.Error(d)
@@ -155,7 +155,7 @@ func TestASessionInWhichNothingWasSaidIsNoSession(t *testing.T) {
 }
 
 func TestOneFileAloneTellsItsProject(t *testing.T) {
-	p := convert.Place{FS: os.DirFS("testdata/home/.gemini/tmp/demo/chats"), Path: "session-2026-03-01T10-10-srewi.jsonl"}
+	p := convert.Source{FS: os.DirFS("testdata/home/.gemini/tmp/demo/chats"), Path: "session-2026-03-01T10-10-srewi.jsonl"}
 	if !Tool().Detect(t.Context(), p) {
 		t.Error("not detected")
 	}
@@ -167,7 +167,7 @@ func TestOneFileAloneTellsItsProject(t *testing.T) {
 
 func TestEveryFolderOnTheWayIsDetected(t *testing.T) {
 	for _, dir := range []string{".", ".gemini", ".gemini/tmp", ".gemini/tmp/demo", ".gemini/tmp/demo/chats"} {
-		p := convert.Place{FS: os.DirFS("testdata/home"), Path: dir}
+		p := convert.Source{FS: os.DirFS("testdata/home"), Path: dir}
 		if !Tool().Detect(t.Context(), p) {
 			t.Errorf("%s is not detected", dir)
 		}
@@ -175,11 +175,11 @@ func TestEveryFolderOnTheWayIsDetected(t *testing.T) {
 			t.Errorf("%s: %d sessions, want 3", dir, n)
 		}
 	}
-	alone := converttest.Read(t, Tool(), convert.Place{FS: os.DirFS("testdata/home/.gemini/tmp/demo/chats"), Path: "."})
+	alone := converttest.Read(t, Tool(), convert.Source{FS: os.DirFS("testdata/home/.gemini/tmp/demo/chats"), Path: "."})
 	if s := alone.Find("s-tools"); s == nil || len(s.Workers) != 1 {
 		t.Errorf("chats alone: %+v", s)
 	}
-	if Tool().Detect(t.Context(), convert.Place{FS: fstest.MapFS{"chats/session-1.jsonl": {Data: []byte(`{"type":"user"}`)}}, Path: "."}) {
+	if Tool().Detect(t.Context(), convert.Source{FS: fstest.MapFS{"chats/session-1.jsonl": {Data: []byte(`{"type":"user"}`)}}, Path: "."}) {
 		t.Error("a file of another tool is detected")
 	}
 }
@@ -187,8 +187,8 @@ func TestEveryFolderOnTheWayIsDetected(t *testing.T) {
 func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 	head := `{"sessionId":"s","projectHash":"0","startTime":"2026-01-01T00:00:00Z"}` + "\n"
 	say := `{"id":"p","timestamp":"2999-01-01T00:00:00Z","type":"user","content":"hi"}` + "\n"
-	place := func(data string) convert.Place {
-		return convert.Place{FS: fstest.MapFS{"chats/session-x.jsonl": {Data: []byte(data)}}, Path: "."}
+	place := func(data string) convert.Source {
+		return convert.Source{FS: fstest.MapFS{"chats/session-x.jsonl": {Data: []byte(data)}}, Path: "."}
 	}
 	converttest.CheckDamage(t, Tool(), place, map[string]converttest.Damaged{
 		"a picture that is none": {Data: head + `{"id":"q","type":"user","content":[{"text":"see"},{"inlineData":{"data":"?","mimeType":"image/png"}}]}` + "\n", Sessions: 1, Entries: 1},
@@ -205,7 +205,7 @@ func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 }
 
 func TestAReaderMayStopAnywhere(t *testing.T) {
-	converttest.CheckStops(t, Tool(), convert.Place{FS: os.DirFS("testdata/home"), Path: "."})
+	converttest.CheckStops(t, Tool(), convert.Source{FS: os.DirFS("testdata/home"), Path: "."})
 }
 
 func FuzzImport(f *testing.F) {
@@ -221,7 +221,7 @@ func FuzzImport(f *testing.F) {
 		if lines {
 			name += "l"
 		}
-		converttest.Read(t, Tool(), convert.Place{FS: fstest.MapFS{name: {Data: data}}, Path: name})
+		converttest.Read(t, Tool(), convert.Source{FS: fstest.MapFS{name: {Data: data}}, Path: name})
 	})
 }
 

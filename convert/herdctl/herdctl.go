@@ -46,7 +46,7 @@ func Tool() convert.Tool {
 	}
 }
 
-func detect(ctx context.Context, p convert.Place) bool {
+func detect(ctx context.Context, p convert.Source) bool {
 	info, err := fs.Stat(p.FS, p.Path)
 	switch {
 	case err != nil || ctx.Err() != nil:
@@ -65,8 +65,8 @@ func detect(ctx context.Context, p convert.Place) bool {
 		(convert.IsDir(p.FS, path.Join(p.Path, jobsDir)) || convert.IsDir(p.FS, path.Join(p.Path, sessionsDir)))
 }
 
-// root returns the state folder of a Place that detect knows.
-func root(p convert.Place) string {
+// root returns the state folder of a Source that detect knows.
+func root(p convert.Source) string {
 	info, err := fs.Stat(p.FS, p.Path)
 	if err == nil && !info.IsDir() {
 		return path.Dir(p.Path)

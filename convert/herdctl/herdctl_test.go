@@ -52,7 +52,7 @@ func (got taken) job(id string) *tidemark.Job {
 }
 
 // take reads a fleet and checks what holds for every one.
-func take(t testing.TB, p convert.Place) taken {
+func take(t testing.TB, p convert.Source) taken {
 	t.Helper()
 	f, err := Tool().Fleet(context.Background(), p)
 	if err != nil {
@@ -106,7 +106,7 @@ func take(t testing.TB, p convert.Place) taken {
 }
 
 // give exports a fleet, and checks it against herdctl's schemas.
-func give(t testing.TB, p convert.Place) (*converttest.Out, []string) {
+func give(t testing.TB, p convert.Source) (*converttest.Out, []string) {
 	t.Helper()
 	f, err := Tool().Fleet(context.Background(), p)
 	if err != nil {
@@ -126,15 +126,15 @@ func giveFleet(t testing.TB, f *convert.Fleet) (*converttest.Out, []string) {
 	return out, lost
 }
 
-func herd(files map[string]string) convert.Place {
+func herd(files map[string]string) convert.Source {
 	all := fstest.MapFS{}
 	for name, text := range files {
 		all[path.Join(folder, name)] = &fstest.MapFile{Data: []byte(text), ModTime: time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)}
 	}
-	return convert.Place{FS: all, Path: "."}
+	return convert.Source{FS: all, Path: "."}
 }
 
-func own() convert.Place { return convert.Place{FS: os.DirFS("testdata/fleet"), Path: "."} }
+func own() convert.Source { return convert.Source{FS: os.DirFS("testdata/fleet"), Path: "."} }
 
 func at(s string) time.Time {
 	t, err := time.Parse(time.RFC3339, s)
@@ -147,19 +147,19 @@ func at(s string) time.Time {
 func TestDetectKnowsAFolderOfHerdctl(t *testing.T) {
 	root := os.DirFS("testdata")
 	for name, c := range map[string]struct {
-		p    convert.Place
+		p    convert.Source
 		want bool
 	}{
-		"the folder":             {convert.Place{FS: root, Path: "fleet/.herdctl"}, true},
-		"what holds it":          {convert.Place{FS: root, Path: "fleet"}, true},
+		"the folder":             {convert.Source{FS: root, Path: "fleet/.herdctl"}, true},
+		"what holds it":          {convert.Source{FS: root, Path: "fleet"}, true},
 		"what holds it, as root": {own(), true},
-		"the folder, as root":    {convert.Place{FS: os.DirFS("testdata/fleet/.herdctl"), Path: "."}, true},
-		"its state":              {convert.Place{FS: root, Path: "fleet/.herdctl/state.yaml"}, true},
-		"a job alone":            {convert.Place{FS: root, Path: "fleet/.herdctl/jobs/job-2026-03-01-aaaaaa.yaml"}, false},
-		"further up":             {convert.Place{FS: root, Path: "."}, false},
-		"nothing":                {convert.Place{FS: root, Path: "gone"}, false},
+		"the folder, as root":    {convert.Source{FS: os.DirFS("testdata/fleet/.herdctl"), Path: "."}, true},
+		"its state":              {convert.Source{FS: root, Path: "fleet/.herdctl/state.yaml"}, true},
+		"a job alone":            {convert.Source{FS: root, Path: "fleet/.herdctl/jobs/job-2026-03-01-aaaaaa.yaml"}, false},
+		"further up":             {convert.Source{FS: root, Path: "."}, false},
+		"nothing":                {convert.Source{FS: root, Path: "gone"}, false},
 		"a state of zero bytes":  {herd(map[string]string{"state.yaml": ""}), true},
-		"another state":          {convert.Place{FS: fstest.MapFS{"state.yaml": {Data: []byte("terraform: 1\n")}, "jobs/x": {}}, Path: "."}, false},
+		"another state":          {convert.Source{FS: fstest.MapFS{"state.yaml": {Data: []byte("terraform: 1\n")}, "jobs/x": {}}, Path: "."}, false},
 	} {
 		if got := Tool().Detect(t.Context(), c.p); got != c.want {
 			t.Errorf("%s: %t", name, got)
@@ -261,7 +261,7 @@ func TestImportingTwiceIsTheSame(t *testing.T) {
 func TestWhatIsExportedIsImportedAgain(t *testing.T) {
 	first := take(t, own())
 	out, lost := give(t, own())
-	second := take(t, out.Place())
+	second := take(t, out.Source())
 	// The listed losses: an exit reason of the other page, a null that herdctl
 	// does not take, and what is no part of the fleet.
 	j := first.job("job-2026-02-28-cccccc")
@@ -281,7 +281,7 @@ func TestWhatIsExportedIsImportedAgain(t *testing.T) {
 	if d := cmp.Diff(want, lost); d != "" {
 		t.Error(d)
 	}
-	again, _ := give(t, out.Place())
+	again, _ := give(t, out.Source())
 	if d := cmp.Diff(out.Files, again.Files); d != "" {
 		t.Error(d)
 	}
@@ -406,7 +406,7 @@ func TestWhatHerdctlHasNoPlaceForIsTold(t *testing.T) {
 	if d := cmp.Diff([]string{"jobs/job-2026-03-01-aaaaaa.jsonl", "jobs/job-2026-03-01-aaaaaa.yaml", "logs/c.log", "sessions/a.json", "state.yaml"}, names); d != "" {
 		t.Error(d)
 	}
-	got := take(t, out.Place())
+	got := take(t, out.Source())
 	if len(got.Schedules) != 3 || got.agent("new") == nil || !got.Schedules[2].Once || got.Output["job-2026-03-01-aaaaaa"][0].Usage.InputTokens != 3 {
 		t.Errorf("read again: %+v", got)
 	}

@@ -181,7 +181,7 @@ func TestAStateThatIsAFolderIsSkipped(t *testing.T) {
 
 func TestAFolderThatIsNotThereIsAnError(t *testing.T) {
 	for _, at := range []string{"gone", "../x"} {
-		if _, err := Tool().Fleet(t.Context(), convert.Place{FS: fstest.MapFS{"a": {}}, Path: at}); err == nil {
+		if _, err := Tool().Fleet(t.Context(), convert.Source{FS: fstest.MapFS{"a": {}}, Path: at}); err == nil {
 			t.Error("no error")
 		}
 	}
@@ -220,7 +220,7 @@ func TestLines(t *testing.T) {
 				t.Errorf("%d events, skipped %q", n, got.skips)
 			}
 			out, _ := give(t, p)
-			again := take(t, out.Place())
+			again := take(t, out.Source())
 			if n := len(again.Output["job-2026-03-01-aaaaaa"]); n != c.events+2 || len(again.skips) > 0 {
 				t.Errorf("exported: %d events, skipped %q", n, again.skips)
 			}
@@ -365,7 +365,7 @@ func sameAgain(t *testing.T, yaml, lines []byte) {
 	p := herd(map[string]string{"jobs/job-2026-03-01-aaaaaa.yaml": string(yaml), "jobs/job-2026-03-01-aaaaaa.jsonl": string(lines)})
 	first := take(t, p)
 	out, _ := give(t, p)
-	second := take(t, out.Place())
+	second := take(t, out.Source())
 	if len(first.Jobs) == 0 || !isJobID(first.Jobs[0].ID) {
 		return
 	}

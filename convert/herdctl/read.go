@@ -44,9 +44,9 @@ type agent struct {
 	adopted, channels object
 }
 
-// fleet returns what lies at a Place. Only what keeps the folder itself from
+// fleet returns what lies at a Source. Only what keeps the folder itself from
 // being read is an error.
-func fleet(ctx context.Context, p convert.Place) (*convert.Fleet, error) {
+func fleet(ctx context.Context, p convert.Source) (*convert.Fleet, error) {
 	r := &reader{ctx: ctx, fs: p.FS, dir: root(p), fleet: &convert.Fleet{}, agents: map[string]*agent{}, due: map[[2]string]bool{}, output: map[string]bool{}}
 	if !convert.IsDir(r.fs, r.dir) {
 		return nil, tidemark.NotFoundf("%s: is no folder of herdctl", r.dir)

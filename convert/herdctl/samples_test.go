@@ -145,7 +145,7 @@ func TestAnExportEqualsItsSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, _ := give(t, convert.Place{FS: source, Path: "."})
+	out, _ := give(t, convert.Source{FS: source, Path: "."})
 	sameTree(t, source, out.Files, []string{
 		"herdctl.pid",
 		"docker-sessions/33333333-0000-4000-8000-000000000003.jsonl",
@@ -166,7 +166,7 @@ func TestSamples(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := os.DirFS(path.Join(samples, name))
-			place := convert.Place{FS: root, Path: "."}
+			place := convert.Source{FS: root, Path: "."}
 			if !Tool().Detect(t.Context(), place) {
 				t.Error("is not known as herdctl's")
 			}
@@ -181,7 +181,7 @@ func TestSamples(t *testing.T) {
 			out, lost := give(t, place)
 			t.Logf("lost: %q", append(got.Lost, lost...))
 			sameTree(t, root, out.Files, c.lost)
-			again := take(t, out.Place())
+			again := take(t, out.Source())
 			again.Lost, again.skips, got.Lost, got.skips = nil, nil, nil, nil
 			if d := cmp.Diff(got, again, cmp.AllowUnexported(taken{})); d != "" {
 				t.Error(d)
@@ -223,7 +223,7 @@ func TestFiveThousandJobs(t *testing.T) {
 			some[name] = all[name]
 		}
 	}
-	got := take(t, convert.Place{FS: all, Path: "."})
+	got := take(t, convert.Source{FS: all, Path: "."})
 	events := 0
 	for _, all := range got.Output {
 		events += len(all)
@@ -231,7 +231,7 @@ func TestFiveThousandJobs(t *testing.T) {
 	if len(got.Jobs) != 5002 || events != 40_000 || len(got.skips) > 0 {
 		t.Errorf("%d jobs, %d events, skipped %q", len(got.Jobs), events, got.skips)
 	}
-	out, lost := give(t, convert.Place{FS: some, Path: "."})
+	out, lost := give(t, convert.Source{FS: some, Path: "."})
 	if len(lost) > 0 {
 		t.Errorf("lost %q", lost)
 	}

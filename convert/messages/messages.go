@@ -50,7 +50,7 @@ func (f *format) tool(title string) convert.Tool {
 const maxLook = 256 << 10
 
 // detect is for single files: a folder may hold anything.
-func (f *format) detect(_ context.Context, p convert.Place) bool {
+func (f *format) detect(_ context.Context, p convert.Source) bool {
 	info, err := fs.Stat(p.FS, p.Path)
 	if ext := path.Ext(p.Path); err != nil || !info.Mode().IsRegular() || ext != ".json" && ext != ".jsonl" {
 		return false
@@ -163,7 +163,7 @@ func signOf(raw json.RawMessage) (sign string, ok bool) {
 
 // imports reads one file: an array, an object that holds one, or a line for
 // each conversation.
-func (f *format) imports(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+func (f *format) imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		info, err := fs.Stat(p.FS, p.Path)
 		if err != nil {

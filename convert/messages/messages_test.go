@@ -17,7 +17,7 @@ import (
 
 func read(t *testing.T, tool convert.Tool, file string) converttest.Taken {
 	t.Helper()
-	return converttest.Read(t, tool, convert.Place{FS: os.DirFS("testdata"), Path: file})
+	return converttest.Read(t, tool, convert.Source{FS: os.DirFS("testdata"), Path: file})
 }
 
 // outline is one line for each entry: id, who and what.
@@ -92,7 +92,7 @@ func TestEachLineIsAConversation(t *testing.T) {
 
 func TestConversationsInFilesOfOneNameAreTwo(t *testing.T) {
 	id := func(data string) string {
-		p := convert.Place{FS: fstest.MapFS{"chat.json": {Data: []byte(data)}}, Path: "chat.json"}
+		p := convert.Source{FS: fstest.MapFS{"chat.json": {Data: []byte(data)}}, Path: "chat.json"}
 		return converttest.Read(t, OpenAI(), p).Sessions[0].ForeignID
 	}
 	one := id(`[{"role":"system","content":"s"},{"role":"user","content":"one"}]`)
@@ -113,7 +113,7 @@ func TestWhatCameInGoesOutAndComesInAgain(t *testing.T) {
 			if err != nil || len(lost) > 0 {
 				t.Fatalf("lost %v, %v", lost, err)
 			}
-			p := out.Place()
+			p := out.Source()
 			p.Path = first.ForeignID + "." + tool.Name + ".json"
 			if !tool.Detect(t.Context(), p) {
 				t.Errorf("not detected: %s", out.Files[p.Path].Data)
@@ -249,7 +249,7 @@ func TestFilesAreToldApart(t *testing.T) {
 		`{"type":"user","message":{}}`:       "",
 		"":                                   "",
 	} {
-		p := convert.Place{FS: fstest.MapFS{"a.json": {Data: []byte(data)}}, Path: "a.json"}
+		p := convert.Source{FS: fstest.MapFS{"a.json": {Data: []byte(data)}}, Path: "a.json"}
 		for _, tool := range []convert.Tool{OpenAI(), Anthropic()} {
 			if got := tool.Detect(t.Context(), p); got != (tool.Name == want) {
 				t.Errorf("%s detects %s: %v", tool.Name, data, got)
@@ -268,7 +268,7 @@ func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 		`[{"role":"wizard","content":"a"},{"role":"user","content":8}]`: {1, 1},
 	} {
 		for _, tool := range []convert.Tool{OpenAI(), Anthropic()} {
-			got := converttest.Read(t, tool, convert.Place{FS: fstest.MapFS{"a.json": {Data: []byte(data)}}, Path: "a.json"})
+			got := converttest.Read(t, tool, convert.Source{FS: fstest.MapFS{"a.json": {Data: []byte(data)}}, Path: "a.json"})
 			said := 0
 			for _, s := range got.Sessions {
 				said += len(s.Entries)
@@ -281,7 +281,7 @@ func TestDamageIsSkippedAndTheRestComesIn(t *testing.T) {
 }
 
 func TestAReaderMayStopAnywhere(t *testing.T) {
-	converttest.CheckStops(t, OpenAI(), convert.Place{FS: os.DirFS("testdata"), Path: "tuning.jsonl"})
+	converttest.CheckStops(t, OpenAI(), convert.Source{FS: os.DirFS("testdata"), Path: "tuning.jsonl"})
 }
 
 func FuzzImportAndExport(f *testing.F) {
@@ -294,14 +294,14 @@ func FuzzImportAndExport(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, tool := range []convert.Tool{OpenAI(), Anthropic()} {
-			p := convert.Place{FS: fstest.MapFS{"a.json": {Data: data}}, Path: "a.json"}
+			p := convert.Source{FS: fstest.MapFS{"a.json": {Data: data}}, Path: "a.json"}
 			tool.Detect(t.Context(), p)
 			for _, s := range converttest.Read(t, tool, p).Sessions {
 				out := converttest.NewOut()
 				if _, err := tool.Export(t.Context(), out, s.Session); err != nil {
 					t.Fatal(err)
 				}
-				back := out.Place()
+				back := out.Source()
 				for name := range out.Files {
 					back.Path = name
 				}

@@ -17,7 +17,7 @@ import (
 // database is a store in SQLite. Tables beside session, message, part and todo
 // are not named here: some hold secrets.
 type database struct {
-	convert.Source
+	convert.SourceDatabase
 	columns []string // of session
 	todos   bool
 	later   bool // it has a table for messages in a later form
@@ -187,7 +187,7 @@ func (d *database) todo(ctx context.Context, session string) json.RawMessage {
 }
 
 func (d *database) outputs() fs.FS {
-	return folder(d.Place.FS, path.Join(path.Dir(d.Name), outputFolder))
+	return folder(d.Source.FS, path.Join(path.Dir(d.Name), outputFolder))
 }
 
 func number(v any) float64 {

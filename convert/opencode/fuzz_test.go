@@ -17,7 +17,7 @@ func FuzzTree(f *testing.F) {
 	f.Add([]byte(`{"id":"ses_a"}`), []byte(`{"role":"assistant","tokens":{"input":1e300},"summary":true}`), []byte(`{"type":"tool","state":{"status":"completed","input":[1],"attachments":[{}]}}`), []byte(`{"type":"step-finish","cost":1}`))
 	f.Add([]byte(`{"id":"ses_a","time":null}`), []byte(`{"role":"assistant","error":{"name":"x"}}`), []byte(`{"type":"reasoning","metadata":{"a":{}}}`), []byte(`null`))
 	f.Fuzz(func(t *testing.T, session, message, part1, part2 []byte) {
-		got := converttest.Read(t, opencode.Tool(), convert.Place{Path: ".", FS: fstest.MapFS{
+		got := converttest.Read(t, opencode.Tool(), convert.Source{Path: ".", FS: fstest.MapFS{
 			"storage/session/p/ses_a.json":   {Data: session},
 			"storage/message/ses_a/m_1.json": {Data: message},
 			"storage/part/m_1/prt_1.json":    {Data: part1},
@@ -34,6 +34,6 @@ func FuzzExport(f *testing.F) {
 	f.Add([]byte(`{"info":{"id":"ses_a"},"messages":[{"info":{"id":"m","role":"user"},"parts":[{"type":"text","text":"x"}]},{"info":{"id":"m"},"parts":[]}]}`))
 	f.Add([]byte(`{"info":{"id":"ses_`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		converttest.Read(t, opencode.Tool(), convert.Place{Path: "a.json", FS: fstest.MapFS{"a.json": {Data: data}}})
+		converttest.Read(t, opencode.Tool(), convert.Source{Path: "a.json", FS: fstest.MapFS{"a.json": {Data: data}}})
 	})
 }

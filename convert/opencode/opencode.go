@@ -46,7 +46,7 @@ type found struct {
 
 // look finds the stores at a place: a home, the data folder in it, its storage
 // folder, or one file.
-func look(p convert.Place) (f found) {
+func look(p convert.Source) (f found) {
 	info, err := fs.Stat(p.FS, p.Path)
 	if err != nil {
 		return f
@@ -73,7 +73,7 @@ func look(p convert.Place) (f found) {
 }
 
 // file looks at a single file.
-func (f *found) file(p convert.Place) {
+func (f *found) file(p convert.Source) {
 	b, _ := convert.Head(p.FS, p.Path, headBytes)
 	root := path.Dir(path.Dir(path.Dir(p.Path)))
 	switch base := path.Base(p.Path); {
@@ -89,7 +89,7 @@ func (f *found) file(p convert.Place) {
 	}
 }
 
-func detect(_ context.Context, p convert.Place) bool {
+func detect(_ context.Context, p convert.Source) bool {
 	f := look(p)
 	for _, db := range f.databases {
 		if b, _ := convert.Head(p.FS, db, headBytes); bytes.HasPrefix(b, []byte(convert.SQLiteMagic)) {
@@ -106,12 +106,12 @@ func detect(_ context.Context, p convert.Place) bool {
 
 // importAll yields the sessions of every store at the place, each id once. A
 // database comes before a tree: it has taken over what the tree held.
-func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		f := look(p)
 		var stores []store
 		for _, db := range f.databases {
-			stores = append(stores, &database{Source: convert.Source{Place: p, Name: db}})
+			stores = append(stores, &database{SourceDatabase: convert.SourceDatabase{Source: p, Name: db}})
 		}
 		for _, t := range f.trees {
 			stores = append(stores, t)

@@ -18,7 +18,7 @@ import (
 )
 
 // place opens a folder as the program does.
-func place(t testing.TB, dir, path string) convert.Place {
+func place(t testing.TB, dir, path string) convert.Source {
 	return converttest.Disk(t, dir, path, sqlite.OpenForeign)
 }
 

@@ -29,7 +29,7 @@ func unnoted() map[string]map[string]string {
 func TestTheSamplesOfOpencodeComeIn(t *testing.T) {
 	for _, s := range converttest.Samples(t, os.DirFS(samples)) {
 		t.Run(s.Name, func(t *testing.T) {
-			s.Place = place(t, filepath.Join(samples, s.Name), ".")
+			s.Source = place(t, filepath.Join(samples, s.Name), ".")
 			s.Unnoted = unnoted()[s.Name]
 			got := s.Check(t, opencode.Tool(), tools())
 			t.Logf("%d sessions", len(got.Sessions))

@@ -30,7 +30,7 @@ func Tool() convert.Tool {
 	}
 }
 
-func detect(_ context.Context, p convert.Place) bool {
+func detect(_ context.Context, p convert.Source) bool {
 	info, err := fs.Stat(p.FS, p.Path)
 	if err != nil {
 		return false
@@ -124,7 +124,7 @@ func parseHeader(line []byte) (header, error) {
 	return h, tidemark.CheckID(h.ID)
 }
 
-func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		info, err := fs.Stat(p.FS, p.Path)
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 
 func id(n int) string { return fmt.Sprintf("0199bbbb-0000-7000-8000-%012x", n) }
 
-func home() convert.Place { return convert.Place{FS: os.DirFS("testdata/home"), Path: "."} }
+func home() convert.Source { return convert.Source{FS: os.DirFS("testdata/home"), Path: "."} }
 
 // outline writes entries one a line: id, parent where it is not the one
 // before, kind or role, and what is in the blocks.
@@ -100,13 +100,13 @@ func TestAStoreComesInWhole(t *testing.T) {
 func TestEveryWayToNameAStoreIsDetected(t *testing.T) {
 	project := ".pi/agent/sessions/--home-ada-tea--"
 	for _, name := range []string{".", ".pi", ".pi/agent", ".pi/agent/sessions", project, project + "/2025-11-01T10-00-00-000Z_" + id(1) + ".jsonl"} {
-		p := convert.Place{FS: os.DirFS("testdata/home"), Path: name}
+		p := convert.Source{FS: os.DirFS("testdata/home"), Path: name}
 		if !pi.Tool().Detect(t.Context(), p) || len(converttest.Read(t, pi.Tool(), p).Sessions) == 0 {
 			t.Errorf("%s is not detected", name)
 		}
 	}
 	for _, text := range []string{"", "{}", `{"type":"session"}`, `{"type":"session_meta","payload":{}}`, "\x00"} {
-		p := convert.Place{FS: fstest.MapFS{"a.jsonl": {Data: []byte(text)}}, Path: "."}
+		p := convert.Source{FS: fstest.MapFS{"a.jsonl": {Data: []byte(text)}}, Path: "."}
 		if pi.Tool().Detect(t.Context(), p) {
 			t.Errorf("%q is detected", text)
 		}
@@ -121,12 +121,12 @@ func said(id, parent, text string) string {
 	return fmt.Sprintf(`{"type":"message","id":%q,"parentId":%q,"timestamp":"2025-11-01T10:00:01.000Z","message":{"role":"user","content":%q}}`, id, parent, text) + "\n"
 }
 
-func store(texts ...string) convert.Place {
+func store(texts ...string) convert.Source {
 	files := fstest.MapFS{}
 	for i, text := range texts {
 		files[fmt.Sprintf(".pi/agent/sessions/--tea--/%d.jsonl", i)] = &fstest.MapFile{Data: []byte(text)}
 	}
-	return convert.Place{FS: files, Path: "."}
+	return convert.Source{FS: files, Path: "."}
 }
 
 func TestABadFileIsSkippedAndTheOthersComeIn(t *testing.T) {
@@ -150,7 +150,7 @@ func TestBadLinesAndLinksDoNotStopASession(t *testing.T) {
 func TestAFolderWithoutRightsIsSkipped(t *testing.T) {
 	files := store(head(1)).FS.(fstest.MapFS)
 	files[".pi/agent/sessions/--locked--/1.jsonl"] = &fstest.MapFile{Data: []byte(head(2))}
-	got := converttest.Read(t, pi.Tool(), convert.Place{FS: converttest.Locked{MapFS: files, Folder: "--locked--"}, Path: "."})
+	got := converttest.Read(t, pi.Tool(), convert.Source{FS: converttest.Locked{MapFS: files, Folder: "--locked--"}, Path: "."})
 	if len(got.Sessions) != 1 || len(got.Skips) != 1 {
 		t.Errorf("%d sessions, skips %v", len(got.Sessions), got.Skips)
 	}

@@ -31,7 +31,7 @@ func Tool() convert.Tool {
 	return convert.Tool{Name: name, Title: "Qwen Code", Homes: []string{".qwen"}, Detect: detect, Import: importAll}
 }
 
-func detect(_ context.Context, p convert.Place) bool {
+func detect(_ context.Context, p convert.Source) bool {
 	if convert.IsFile(p.FS, p.Path) {
 		return path.Ext(p.Path) == ".jsonl" && looksRight(p.FS, p.Path)
 	}
@@ -64,7 +64,7 @@ func looksRight(fsys fs.FS, file string) bool {
 
 // find returns the transcripts at a place: a home folder, .qwen, projects, the
 // folder of a project or its chats.
-func find(p convert.Place) (files []string, skips []error) {
+func find(p convert.Source) (files []string, skips []error) {
 	for _, pattern := range []string{".qwen/projects/*/chats", "projects/*/chats", "*/chats", "chats", "."} {
 		for _, dir := range convert.Glob(p.FS, p.Path, pattern) {
 			entries, err := fs.ReadDir(p.FS, dir)
@@ -94,7 +94,7 @@ type source struct {
 	telemetry             int
 }
 
-func importAll(ctx context.Context, p convert.Place) iter.Seq2[*convert.Session, error] {
+func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		files, skips := find(p)
 		if convert.IsFile(p.FS, p.Path) {

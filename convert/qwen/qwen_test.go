@@ -64,7 +64,7 @@ func file(session string) string { return ".qwen/projects/-w-demo/chats/" + sess
 
 func read(t testing.TB, files fstest.MapFS) converttest.Taken {
 	t.Helper()
-	return converttest.Read(t, qwen.Tool(), convert.Place{FS: files, Path: "."})
+	return converttest.Read(t, qwen.Tool(), convert.Source{FS: files, Path: "."})
 }
 
 func TestATurnComesInWithoutItsTelemetry(t *testing.T) {
@@ -196,7 +196,7 @@ func TestDetectKnowsItsOwn(t *testing.T) {
 		"its cousin":   {fstest.MapFS{"a.jsonl": cousin}, "a.jsonl", false},
 		"their folder": {fstest.MapFS{".claude/projects/-w/a.jsonl": cousin}, ".", false},
 	} {
-		if got := qwen.Tool().Detect(t.Context(), convert.Place{FS: c.files, Path: c.path}); got != c.want {
+		if got := qwen.Tool().Detect(t.Context(), convert.Source{FS: c.files, Path: c.path}); got != c.want {
 			t.Errorf("%s: Detect = %v, want %v", name, got, c.want)
 		}
 	}

@@ -1,8 +1,11 @@
-// Package hint adds the way out to an error: what a person can do about it, in
-// one line that is not part of the error's text. It prints nothing; whoever
-// shows an error asks Of for its hint and puts it where it belongs.
+// Package hint adds the way out to an error: what a person can type or change
+// so that it does not happen again. The text of the error stays what it was;
+// whoever shows it asks for the hint and shows that beside it.
 //
-//	return hint.With(err, "see its nodes with: tidemark tree %.8s", id)
+// It never prints anything, and it never replaces a hint that is there: the
+// room that is nearest to what went wrong knows best.
+//
+//	return hint.With(err, "chmod 600 %s", name)
 package hint
 
 import (
@@ -10,6 +13,7 @@ import (
 	"fmt"
 )
 
+// hinted is an error with a way out.
 type hinted struct {
 	error
 	hint string
@@ -17,8 +21,11 @@ type hinted struct {
 
 func (h *hinted) Unwrap() error { return h.error }
 
-// With adds a hint to an error that has none yet. The error that With returns
-// has the text of err and unwraps to it; nil stays nil.
+// Hint returns the way out. Other programs find it by
+// errors.As(err, &h) with an h of type interface{ Hint() string }.
+func (h *hinted) Hint() string { return h.hint }
+
+// With adds a way out to an error that has none yet. Nil stays nil.
 func With(err error, format string, args ...any) error {
 	if err == nil || Of(err) != "" {
 		return err
@@ -26,11 +33,11 @@ func With(err error, format string, args ...any) error {
 	return &hinted{err, fmt.Sprintf(format, args...)}
 }
 
-// Of returns the hint of an error, "" when it has none.
+// Of returns the way out of an error, "" when it has none.
 func Of(err error) string {
-	var h *hinted
-	if errors.As(err, &h) {
-		return h.hint
+	var have *hinted
+	if !errors.As(err, &have) {
+		return ""
 	}
-	return ""
+	return have.hint
 }

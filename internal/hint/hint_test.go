@@ -9,16 +9,19 @@ import (
 )
 
 func TestTheFirstHintStays(t *testing.T) {
-	cause := errors.New("no such session")
-	err := hint.With(cause, "see them with: tidemark %s", "ls")
-	err = hint.With(fmt.Errorf("show: %w", err), "something vaguer")
-	if got := hint.Of(err); got != "see them with: tidemark ls" {
+	cause := errors.New("no")
+	err := hint.With(fmt.Errorf("file: %w", hint.With(cause, "chmod %d", 600)), "another")
+	if got := hint.Of(err); got != "chmod 600" {
 		t.Errorf("hint %q", got)
 	}
-	if !errors.Is(err, cause) || err.Error() != "show: no such session" {
-		t.Errorf("the error is %v", err)
+	if err.Error() != "file: no" || !errors.Is(err, cause) {
+		t.Errorf("the error became %v", err)
 	}
-	if hint.With(nil, "none") != nil || hint.Of(cause) != "" {
-		t.Error("a hint came from nowhere")
+	if hint.With(nil, "x") != nil || hint.Of(nil) != "" || hint.Of(cause) != "" {
+		t.Error("a hint without an error, or the other way round")
+	}
+	var public interface{ Hint() string }
+	if !errors.As(err, &public) || public.Hint() != "chmod 600" {
+		t.Error("other programs cannot find it")
 	}
 }

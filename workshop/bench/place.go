@@ -210,7 +210,7 @@ func say(seq int64) tidemark.Entry {
 func placed(seq int64) tidemark.Entry {
 	e := say(seq)
 	e.Seq, e.At = seq, time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC).Add(time.Duration(seq)*time.Millisecond)
-	e.Place = tidemark.Place{Parent: seq - 1, Depth: seq, Nodes: (seq + 1) / 2, Turn: (seq - 1) / 2 * 2}
+	e.Position = tidemark.Position{Parent: seq - 1, Depth: seq, Nodes: (seq + 1) / 2, Turn: (seq - 1) / 2 * 2}
 	return e
 }
 

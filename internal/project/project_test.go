@@ -1,4 +1,4 @@
-package main
+package project
 
 import (
 	"os"
@@ -12,8 +12,7 @@ func TestAWorkspaceIsAWorkTreeOfThisUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("HOME", root+"/home")
-	t.Setenv("USERPROFILE", root+"/home")
+	home := root + "/home"
 	make := func(dir, head string) string {
 		t.Helper()
 		dir = filepath.Join(root, dir)
@@ -33,10 +32,10 @@ func TestAWorkspaceIsAWorkTreeOfThisUser(t *testing.T) {
 	good := make("good", "ref: refs/heads/main\n")
 	detached := make("detached", "0123456789012345678901234567890123456789\n")
 	for name, dir := range map[string]string{"good": good, "detached": detached} {
-		if got := projectAt(dir + "/a/b"); got != dir {
+		if got := At(dir+"/a/b", home); got != dir {
 			t.Errorf("%s: %s", name, got)
 		}
-		if !isProject(dir) {
+		if !Allowed(dir, home) {
 			t.Errorf("%s is no project", name)
 		}
 	}
@@ -47,7 +46,7 @@ func TestAWorkspaceIsAWorkTreeOfThisUser(t *testing.T) {
 	if err := os.WriteFile(linked+"/.git", []byte("gitdir: ../good/.git\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := projectAt(linked + "/a"); got != linked {
+	if got := At(linked+"/a", home); got != linked {
 		t.Errorf("a linked work tree: %s", got)
 	}
 	for name, dir := range map[string]string{
@@ -55,11 +54,11 @@ func TestAWorkspaceIsAWorkTreeOfThisUser(t *testing.T) {
 		"with another one": make("other", "#!/bin/sh\n"),
 		"home":             make("home", "ref: refs/heads/main\n"),
 	} {
-		if got := projectAt(dir + "/a/b"); got != dir+"/a/b" {
+		if got := At(dir+"/a/b", home); got != dir+"/a/b" {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	if isProject(root+"/home") || isProject(filepath.VolumeName(root)+string(filepath.Separator)) {
+	if Allowed(root+"/home", home) || Allowed(filepath.VolumeName(root)+string(filepath.Separator), home) {
 		t.Error("home or / is a project")
 	}
 	if runtime.GOOS == "windows" {
@@ -69,7 +68,7 @@ func TestAWorkspaceIsAWorkTreeOfThisUser(t *testing.T) {
 	if err := os.Chmod(sticky, 0o777|os.ModeSticky); err != nil {
 		t.Fatal(err)
 	}
-	if got := projectAt(sticky + "/a"); got != sticky+"/a" || isProject(sticky) {
+	if got := At(sticky+"/a", home); got != sticky+"/a" || Allowed(sticky, home) {
 		t.Errorf("a sticky folder: %s", got)
 	}
 	if os.Geteuid() == 0 {
@@ -77,7 +76,7 @@ func TestAWorkspaceIsAWorkTreeOfThisUser(t *testing.T) {
 		if err := os.Chown(foreign+"/.git", 4711, 4711); err != nil {
 			t.Fatal(err)
 		}
-		if got := projectAt(foreign + "/a"); got != foreign+"/a" {
+		if got := At(foreign+"/a", home); got != foreign+"/a" {
 			t.Errorf("somebody else's: %s", got)
 		}
 	}

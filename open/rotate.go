@@ -1,4 +1,4 @@
-package main
+package open
 
 import (
 	"context"
@@ -6,60 +6,59 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/seal"
 )
 
-func keyRotateCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "rotate",
-		Short: "Give the store another key",
-		Long: `Makes another store key and wraps the key of every session in it; no entry is
-rewritten. A store that a key file opened gets a new key file in its place; the
-other slots stay as they are.
+// Rotated is what a rotation did to the key file that opened the store.
+type Rotated struct {
+	// KeyFile is the key file that opens the store from now on, and Old where the
+	// one before is kept: it opens copies that were made before. Both are "" when
+	// something else than a key file opened the store.
+	KeyFile, Old string
+	// Named says that KeyFile has the name that a person gave it, so that the old
+	// file had to be moved.
+	Named bool
+	// Finished says that a rotation that was cut off was finished: no new key file
+	// was needed.
+	Finished bool
+}
 
-It can be interrupted, or killed, at any step: the store opens with the old or
-the new key then, and rotate, run again, finishes.`,
-		Example: "  tidemark key rotate",
-		Args:    usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := a.sealedStore(cmd.Context(), writes)
-			if err != nil {
-				return err
-			}
-			h, err := b.Header(cmd.Context())
-			if err != nil {
-				return err
-			}
-			unlock, err := a.lockKeys(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer unlock()
-			r := &rotation{app: a, header: h}
-			if err := r.prepare(cmd.Context()); err != nil {
-				return err
-			}
-			err = b.Rotate(cmd.Context(), seal.Rotation{New: r.slot, Keep: r.keep, Progress: func(n int) { a.progress("%d keys wrapped", n) }})
-			a.progressDone()
-			if err != nil {
-				if r.fresh != "" && !r.used {
-					err = errors.Join(err, removeKey(r.fresh)) // the old one still opens the store
-				}
-				return withHint(err, "the store opens as before, or with either key; run it again to finish")
-			}
-			return r.finish()
-		},
+// Rotate gives the store another key and wraps the key of every session in it; no
+// entry is rewritten. A store that a key file opened gets a new key file in its
+// place; the other slots stay. It can be killed at any step: the store opens with
+// the old or the new key then, and Rotate, called again, finishes. Progress is
+// told how many keys are wrapped.
+func Rotate(ctx context.Context, b *seal.Backend, o *Options, progress func(int)) (Rotated, error) {
+	k := newOpener(o)
+	h, err := b.Header(ctx)
+	if err != nil {
+		return Rotated{}, err
 	}
+	unlock, err := k.lockKeys(ctx)
+	if err != nil {
+		return Rotated{}, err
+	}
+	defer unlock()
+	r := &rotation{opener: k, header: h}
+	if err := r.prepare(ctx); err != nil {
+		return Rotated{}, err
+	}
+	if err := b.Rotate(ctx, seal.Rotation{New: r.slot, Keep: r.keep, Progress: progress}); err != nil {
+		if r.fresh != "" && !r.used {
+			err = errors.Join(err, removeKey(r.fresh)) // the old one still opens the store
+		}
+		return Rotated{}, hint.With(err, "the store opens as before, or with either key; run it again to finish")
+	}
+	return r.finish()
 }
 
 // lockKeys keeps two rotations of this user apart: both would put a key file
 // into the place of the same one.
-func (a *app) lockKeys(ctx context.Context) (unlock func(), err error) {
-	dir, err := keyDir()
+func (k *opener) lockKeys(ctx context.Context) (unlock func(), err error) {
+	dir, err := KeyDir(k.Environ)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +92,7 @@ func openedLabel(h seal.Header) string {
 // file is ever lost by it: the old one may open another store, or a copy of
 // this one.
 type rotation struct {
-	*app
+	*opener
 	header seal.Header
 	slot   seal.NewSlot // zero: something else than a key file opened the store
 	old    string       // the key file that opened it
@@ -108,14 +107,14 @@ func (r *rotation) prepare(ctx context.Context) (err error) {
 	if r.old, err = r.ownKeyFile(r.header); err != nil || r.old == "" {
 		return err
 	}
-	r.named = r.keySource().file != ""
+	r.named = r.key().File != ""
 	if r.named {
 		contents, err := readKey(ctx, r.old)
 		if err != nil {
 			return err
 		}
 		if keysIn(contents) > 1 {
-			return withHint(tidemark.Invalidf("%s holds other keys as well, which a rotation would take out of it", r.old), "give the store a key file of its own: tidemark key add --file FILE")
+			return hint.With(tidemark.Invalidf("%s holds other keys as well, which a rotation would take out of it", r.old), "give the store a key file of its own: tidemark key add --file FILE")
 		}
 	}
 	contents := seal.NewKeyFile()
@@ -175,17 +174,32 @@ func (r *rotation) aside() string {
 
 // finish says where the key is, and takes a file away that was not needed: a
 // rotation that was cut off, and was opened with its new key, needs no other.
-func (r *rotation) finish() error {
+func (r *rotation) finish() (Rotated, error) {
 	switch {
 	case r.old == "":
-		r.say("The store has another key. What opens it is what opened it before.")
+		return Rotated{}, nil
 	case !r.used:
-		r.say("The rotation is finished. The key file is %s.", r.old)
-		return removeKey(r.fresh)
+		return Rotated{KeyFile: r.old, Finished: true}, removeKey(r.fresh)
 	case r.named:
-		r.say("The store has another key. The new key file is %s.\nThe old one is kept as %s: it opens copies that were made before, and other stores that it was given to.", r.old, r.aside())
-	default:
-		r.say("The store has another key. The new key file is %s.\nThe old one, %s, opens only copies that were made before: remove it when you need none of them.", r.fresh, r.old)
+		return Rotated{KeyFile: r.old, Old: r.aside(), Named: true}, nil
 	}
-	return nil
+	return Rotated{KeyFile: r.fresh, Old: r.old}, nil
+}
+
+// ownKeyFile is the name of the key file that opened the store, "" when
+// something else did.
+func (k *opener) ownKeyFile(h seal.Header) (string, error) {
+	for _, s := range h.Slots {
+		if !s.Opened || s.Type != seal.TypeFile {
+			continue
+		}
+		switch src := k.key(); {
+		case src.File != "":
+			return src.File, nil
+		case !src.given():
+			dir, err := KeyDir(k.Environ)
+			return filepath.Join(dir, s.ID+".key"), err
+		}
+	}
+	return "", nil
 }

@@ -1,4 +1,9 @@
-package main
+// Package project says which project a folder belongs to, and what a project
+// is known by wherever it lies. It reads folders and asks git; it changes
+// nothing, and it lets no repository start a program.
+//
+//	folder = project.At(folder, home)
+package project
 
 import (
 	"context"
@@ -15,22 +20,13 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// project is the folder that sessions made here belong to: the root of the
-// work tree, or else the current folder.
-func (a *app) project() string {
-	here, err := os.Getwd()
-	if err != nil {
-		return ""
-	}
-	return projectAt(here)
-}
-
-// projectAt is the project that a folder is in, by the one path that it has
-// whatever links lead to it: so does every tool record it whose sessions come
-// in. A folder that is not here, as that of a session from another machine, is
-// called as it is written.
-func projectAt(folder string) string {
-	if folder == "" || !thereIs(folder) {
+// At is the project that a folder is in: the root of the work tree, or else the
+// folder itself. It is named by the one path that it has whatever links lead to
+// it, as every tool records it whose sessions are imported. A folder that is not
+// on this machine keeps its name as it is written. Home is the home folder of the
+// user, "" where it is not known.
+func At(folder, home string) string {
+	if folder == "" || !Exists(folder) {
 		return folder
 	}
 	if path, err := filepath.Abs(folder); err == nil {
@@ -39,16 +35,16 @@ func projectAt(folder string) string {
 	if path, err := filepath.EvalSymlinks(folder); err == nil {
 		folder = path
 	}
-	return workTree(folder)
+	return WorkTree(folder, home)
 }
 
-// workTree is the root of the work tree that a folder is in, or the folder
+// WorkTree is the root of the work tree that a folder is in, or the folder
 // itself. A .git that somebody else put above it, or that is none, makes no work
-// tree; and a home folder, / or one that everybody may write to is too much to
+// tree; and a home folder, / or one that everybody may write to is too wide to
 // be one, whatever lies in it.
-func workTree(folder string) string {
+func WorkTree(folder, home string) string {
 	for dir := folder; ; dir = filepath.Dir(dir) {
-		if isProject(dir) && hasGit(dir) {
+		if Allowed(dir, home) && hasGit(dir) {
 			return dir
 		}
 		if dir == filepath.Dir(dir) {
@@ -57,13 +53,13 @@ func workTree(folder string) string {
 	}
 }
 
-// isProject reports whether a folder may be a workspace: looking around in it is
-// not asked for.
-func isProject(dir string) bool {
+// Allowed reports whether a folder may be a project at all: not /, not the home
+// folder, and not one that everybody may write to.
+func Allowed(dir, home string) bool {
 	if dir == filepath.Dir(dir) {
 		return false
 	}
-	if home, err := os.UserHomeDir(); err == nil {
+	if home != "" {
 		if real, err := filepath.EvalSymlinks(home); err == nil {
 			home = real
 		}
@@ -117,23 +113,25 @@ func readShort(name string) string {
 	return string(b)
 }
 
-// gitPatience bounds how long git may look for the beginning of a history. One
-// that is so long that this does not suffice has an address, most likely.
-const gitPatience = 300 * time.Millisecond
+// gitTimeout bounds how long git may look for the beginning of a history. A
+// project whose history is so long that this does not suffice most likely has an
+// address.
+const gitTimeout = 300 * time.Millisecond
 
-// projectMarks are what a project is known by wherever it lies: the address
-// that it is fetched from, and the first commit of its history. A folder that
-// is no work tree, or a machine without git, has none.
-func projectMarks(ctx context.Context, folder string) []string {
+// Marks are what a project is known by wherever it lies: the address that it is
+// fetched from, and the first commit of its history. A folder that is no work
+// tree, or a machine without git, has none. Environ is what git is given of the
+// environment, less what would lead it elsewhere.
+func Marks(ctx context.Context, folder string, environ []string) []string {
 	if !hasGit(folder) {
 		return nil
 	}
-	ctx, stop := context.WithTimeout(ctx, gitPatience)
+	ctx, stop := context.WithTimeout(ctx, gitTimeout)
 	defer stop()
 	git := func(args ...string) string {
 		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", folder, "-c", "core.fsmonitor=false"}, args...)...)
-		cmd.Env = gitEnviron(os.Environ())
-		cmd.WaitDelay = gitPatience // what git started may keep its output open
+		cmd.Env = gitEnviron(environ)
+		cmd.WaitDelay = gitTimeout // what git started may keep its output open
 		out, err := cmd.Output()
 		if err != nil {
 			return ""
@@ -142,7 +140,7 @@ func projectMarks(ctx context.Context, folder string) []string {
 		return first
 	}
 	var marks []string
-	if remote := remoteMark(git("config", "--get", "remote.origin.url")); remote != "" {
+	if remote := RemoteMark(git("config", "--get", "remote.origin.url")); remote != "" {
 		marks = append(marks, remote)
 	}
 	// The first parents lead to one root, whatever else was merged in, and that
@@ -164,9 +162,9 @@ func gitEnviron(environ []string) []string {
 	return append(kept, "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
 }
 
-// remoteMark is the mark of an address: the same for all the ways to write it,
+// RemoteMark is the mark of an address: the same for all the ways to write it,
 // and without a name or password that may be in it.
-func remoteMark(address string) string {
+func RemoteMark(address string) string {
 	address = strings.TrimSpace(address)
 	if address == "" || strings.HasPrefix(address, "/") || strings.HasPrefix(address, ".") {
 		return "" // a path says nothing once things were moved
@@ -186,8 +184,8 @@ func remoteMark(address string) string {
 	return "remote:" + strings.ToLower(u.Hostname()+"/"+path)
 }
 
-// thereIs reports whether something lies at a path.
-func thereIs(path string) bool {
+// Exists reports whether something lies at a path.
+func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return !os.IsNotExist(err)
 }

@@ -1,0 +1,156 @@
+package open
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	neturl "net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/files"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/backend/remote"
+	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+)
+
+// Backend opens what a store URL names as it is kept: what is encrypted stays
+// so. Unseal opens that.
+func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, error) {
+	k := newOpener(o)
+	scheme, path, _ := strings.Cut(url, ":")
+	if (scheme == "sqlite" || scheme == "files") && path == "" {
+		return nil, tidemark.Invalidf("store %q: a path is missing", url)
+	}
+	switch scheme {
+	case "sqlite":
+		b, err := sqlite.Open(ctx, path, &sqlite.Options{ReadOnly: k.Access == Read, Create: k.Access == Create, Upgrading: k.Upgrading, Damaged: k.Damaged})
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	case "files":
+		b, err := files.Open(ctx, path, &files.Options{ReadOnly: k.Access == Read, Create: k.Access == Create, Upgrading: k.Upgrading})
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	case "memory":
+		return memory.New(), nil
+	case "postgres", "postgresql":
+		b, err := postgres.Open(ctx, url, nil)
+		if err != nil {
+			return nil, DatabaseHint(err)
+		}
+		return b, nil
+	case "http", "https":
+		return k.remote(ctx, url)
+	}
+	return nil, hint.With(tidemark.Invalidf("store %q: unknown kind", url), "write sqlite:%s or files:%s", url, url)
+}
+
+// remote opens the store of a server. Its token comes from the environment; that
+// of a server on this machine lies where it put it.
+func (k *opener) remote(ctx context.Context, address string) (tidemark.Backend, error) {
+	b, err := remote.Open(ctx, address, &remote.Options{ReadOnly: k.Access == Read, Token: k.serverToken(address)})
+	if errors.Is(err, tidemark.ErrDenied) {
+		return nil, hint.With(err, "set $TIDEMARK_TOKEN, or $TIDEMARK_TOKEN_FILE, to a token of that server: tidemark token create")
+	}
+	if errors.Is(err, tidemark.ErrNoStore) {
+		return nil, hint.With(err, "see whether a server answers there: tidemark version --server %s; start one with: tidemark serve", address)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// serverToken returns what tells the token for a server, "" when there is none.
+// The one that a server on this machine made is for that one alone.
+func (k *opener) serverToken(address string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) {
+		file := Getenv(k.Environ, "TIDEMARK_TOKEN_FILE")
+		if token := Getenv(k.Environ, "TIDEMARK_TOKEN"); token != "" {
+			return token, nil
+		}
+		if file == "" && !onThisMachine(address) {
+			return "", nil
+		}
+		path, err := TokenPath(k.Environ, file)
+		if err != nil {
+			return "", err
+		}
+		return ReadToken(path)
+	}
+}
+
+func onThisMachine(address string) bool {
+	u, err := neturl.Parse(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// TokenName is the file with the token of the local user of a server.
+const TokenName = "server.token"
+
+// TokenPath is where the token of the local user of a server is for clients, who
+// do not know which store their server answers from: in the file that is named,
+// else in the folder of data.
+func TokenPath(environ []string, named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	dir, err := DataDir(environ)
+	return filepath.Join(dir, TokenName), err
+}
+
+// ReadToken reads a token from a file, "" when there is none.
+func ReadToken(path string) (string, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", tidemark.Invalidf("%w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 8<<10))
+	return strings.TrimSpace(string(b)), err
+}
+
+// IsPostgres reports whether a store URL names a PostgreSQL database.
+func IsPostgres(url string) bool {
+	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
+}
+
+// DatabaseOwner is the environment variable with the URL of who owns the tables
+// of a database. It holds a password, so it is no flag.
+const DatabaseOwner = "TIDEMARK_DATABASE_OWNER"
+
+// DatabaseHint adds what to do when a database is not ready to be used.
+func DatabaseHint(err error) error {
+	switch {
+	case errors.Is(err, tidemark.ErrNoStore):
+		return hint.With(err, "make its tables with: %s=postgres://OWNER@… tidemark database migrate; the database itself is made by: createdb", DatabaseOwner)
+	case errors.Is(err, tidemark.ErrDenied):
+		return hint.With(err, "check the role in the URL and its password ($PGPASSWORD, ~/.pgpass), and what the database lets it do: tidemark database check")
+	}
+	return err
+}
+
+// WithoutPassword is a store URL as it may be shown.
+func WithoutPassword(store string) string {
+	if u, err := neturl.Parse(store); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return store
+}

@@ -1,0 +1,129 @@
+package open
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/prices"
+	"github.com/tidemark-sessions/tidemark/internal/yaml"
+	"github.com/tidemark-sessions/tidemark/redact"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// DefaultURL is where a user's store is when neither they nor their environment
+// and configuration say.
+func DefaultURL(environ []string) (string, error) {
+	dir, err := DataDir(environ)
+	return "sqlite:" + filepath.Join(dir, "tidemark.db"), err
+}
+
+// own is where the user's own store is. What their configuration says of secrets
+// and prices holds for it, too, where no option says otherwise.
+func (k *opener) own() (string, error) {
+	c, err := k.userConfig()
+	if err != nil {
+		return "", err
+	}
+	if k.Redact == store.RedactWarn && c.Redact != "" {
+		k.Redact = store.Redaction(c.Redact)
+	}
+	if k.RedactRules == nil {
+		k.RedactRules = c.RedactRules
+	}
+	if k.Prices == "" {
+		k.Prices = c.Prices
+	}
+	if url := Getenv(k.Environ, "TIDEMARK_STORE"); url != "" {
+		return url, nil
+	}
+	if c.Store != "" {
+		return c.Store, nil
+	}
+	return DefaultURL(k.Environ)
+}
+
+// userConfig is what of the user's configuration concerns the store. The rest of
+// it is the program's.
+type userConfig struct {
+	Store       string         `yaml:"store"`
+	Redact      string         `yaml:"redact"`
+	RedactRules []redact.Rule  `yaml:"redact_rules"`
+	Prices      string         `yaml:"prices"`
+	Rest        map[string]any `yaml:",inline"`
+}
+
+// userConfig reads the user's config.yaml, where there is one.
+func (k *opener) userConfig() (c userConfig, err error) {
+	dir, err := ConfigDir(k.Environ)
+	if err != nil {
+		return c, err
+	}
+	file := filepath.Join(dir, "config.yaml")
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return c, tidemark.Invalidf("configuration: %w", err)
+	}
+	defer f.Close()
+	if err := yaml.ReadSettings("configuration", file, f, &c); err != nil {
+		return c, err
+	}
+	if c.Prices != "" {
+		c.Prices = Beside(k.Environ, file, c.Prices)
+	}
+	return c, nil
+}
+
+// Beside is where a file is that a configuration names: ~ is the home folder,
+// and a relative path starts at the configuration.
+func Beside(environ []string, config, name string) string {
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		if home, err := homeDir(environ); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(config), name)
+}
+
+// price returns what says how much an answer costs: the table in the program,
+// with what the file says that the options name.
+func (k *opener) price() (func(string, time.Time, tidemark.Usage) (store.Estimate, bool), error) {
+	table := prices.BuiltIn()
+	if k.Prices != "" {
+		var err error
+		if table, err = readPrices(table, k.Prices); err != nil {
+			return nil, err
+		}
+	}
+	return func(model string, at time.Time, u tidemark.Usage) (store.Estimate, bool) {
+		usd, known := table.Cost(model, at, u)
+		asOf, _ := table.AsOf(model)
+		return store.Estimate{USD: usd, AsOf: asOf}, known
+	}, nil
+}
+
+func readPrices(table *prices.Table, name string) (*prices.Table, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, tidemark.Invalidf("configuration: prices: %w", err)
+	}
+	defer f.Close()
+	var said prices.File
+	if err := yaml.ReadSettings("prices", name, f, &said); err != nil {
+		return nil, err
+	}
+	if table, err = table.With(said); err != nil {
+		return nil, tidemark.Invalidf("prices %s: %w", name, err)
+	}
+	return table, nil
+}

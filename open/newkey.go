@@ -1,0 +1,233 @@
+package open
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/seal"
+)
+
+// newKey is what opens a store that is about to be made.
+type newKey struct {
+	slot seal.NewSlot
+	made string // the key file that was made for it, "": none was
+}
+
+// undo takes a key file that was made away again, when nothing can need it: it
+// has a name that nobody else knows, and the store has no slot for it.
+func (k newKey) undo(ctx context.Context, inner tidemark.Backend) {
+	if k.made == "" || !strings.HasSuffix(k.made, k.slot.ID()+".key") {
+		return
+	}
+	h, err := seal.Inspect(ctx, inner)
+	if err == nil && !slices.ContainsFunc(h.Slots, func(s seal.Slot) bool { return s.ID == k.slot.ID() }) {
+		removeKey(k.made)
+	}
+}
+
+// tellKey says once where the key is.
+func (k *opener) tellKey(key newKey) {
+	if key.made != "" {
+		k.KeyMade(key.made)
+	}
+}
+
+// newKey returns the slot for the key that was given, or makes a key file. The
+// file is durable before the store knows of it: a store whose key was lost in a
+// power cut would be lost, too.
+func (k *opener) newKey(ctx context.Context) (made newKey, err error) {
+	src := k.key()
+	if !src.given() {
+		return k.newKeyFile("")
+	}
+	if k.given != nil {
+		return *k.given, nil
+	}
+	if src.File != "" {
+		// Of several processes one makes the file, and the others read it whole.
+		unlock, err := k.lockKeys(ctx)
+		if err != nil {
+			return made, err
+		}
+		defer unlock()
+	}
+	contents, err := k.read(ctx, src)
+	if errors.Is(err, fs.ErrNotExist) && src.File != "" {
+		return k.newKeyFile(src.File)
+	}
+	if err == nil {
+		made.slot, err = src.slot(contents)
+	}
+	return made, err
+}
+
+// slot is what the key that was given makes of a new store.
+func (k Key) slot(contents []byte) (seal.NewSlot, error) {
+	if k.PassphraseFile != "" {
+		return seal.PassphraseSlot("", contents, nil)
+	}
+	return seal.FileSlot("", contents)
+}
+
+// readGivenKey reads the key that was given for a new store, before that is
+// made. A key file that is not there is made with the store.
+func (k *opener) readGivenKey(ctx context.Context) error {
+	src := k.key()
+	if !src.given() {
+		return nil
+	}
+	contents, err := k.read(ctx, src)
+	if errors.Is(err, fs.ErrNotExist) && src.File != "" {
+		return nil
+	}
+	if src.File != "" && err == nil && len(contents) == 0 {
+		return nil // another process is making it: newKey waits for that
+	}
+	var given newKey
+	if err == nil {
+		given.slot, err = src.slot(contents)
+	}
+	if err == nil && src.File == "" {
+		k.given = &given // who was asked for it once is not asked again
+	}
+	return err
+}
+
+// newKeyFile makes a key file; an empty name means the place for it.
+func (k *opener) newKeyFile(name string) (key newKey, err error) {
+	contents := seal.NewKeyFile()
+	if key.slot, err = seal.FileSlot("", contents); err != nil {
+		return key, err
+	}
+	if name == "" {
+		dir, err := KeyDir(k.Environ)
+		if err != nil {
+			return key, err
+		}
+		name = filepath.Join(dir, key.slot.ID()+".key")
+	}
+	key.made = name
+	return key, writeKey(name, contents)
+}
+
+// FileSlot is the slot of a key file, which is made when it is not there.
+func FileSlot(ctx context.Context, name, label string) (seal.NewSlot, error) {
+	contents, err := readKey(ctx, name)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if missing {
+		contents, err = seal.NewKeyFile(), nil
+	}
+	if err != nil {
+		return seal.NewSlot{}, err
+	}
+	slot, err := seal.FileSlot(label, contents)
+	if err == nil && missing {
+		err = writeKey(name, contents)
+	}
+	return slot, err
+}
+
+// MakeSealed makes a new, empty, encrypted store and returns what opens it. It
+// opens with the slots that slots makes; where slots is nil, with the key of the
+// options, or a key file that is made. ErrExists: it is encrypted already;
+// ErrInvalid: something is in it in the clear.
+func MakeSealed(ctx context.Context, url string, o *Options, slots func(context.Context) ([]seal.NewSlot, error)) (h seal.Header, err error) {
+	k := newOpener(o)
+	k.url, k.Access = url, Create
+	var all []seal.NewSlot
+	if slots == nil {
+		err = k.readyToMake(ctx)
+	} else if IsAbsent(url) { // nothing is made for a key that is none
+		all, err = slots(ctx)
+	}
+	if err != nil {
+		return h, err
+	}
+	inner, err := Backend(ctx, url, &k.Options)
+	if err != nil {
+		return h, err
+	}
+	defer inner.Close()
+	sealed, err := seal.IsSealed(ctx, inner)
+	if err != nil {
+		return h, err
+	}
+	if sealed {
+		return h, hint.With(fmt.Errorf("the store %s is encrypted already: %w", url, tidemark.ErrExists), "tidemark key show")
+	}
+	var key newKey
+	if slots == nil {
+		if key, err = k.newKey(ctx); err == nil {
+			all = []seal.NewSlot{key.slot}
+		}
+	} else if all == nil {
+		all, err = slots(ctx)
+	}
+	if err != nil {
+		return h, err
+	}
+	b, err := seal.Create(ctx, inner, all...)
+	if err != nil {
+		key.undo(ctx, inner)
+		if errors.Is(err, tidemark.ErrInvalid) {
+			err = hint.With(err, "copy it into an encrypted one with: tidemark migrate --to sqlite:PATH")
+		}
+		return h, err
+	}
+	k.tellKey(key)
+	return b.Header(ctx)
+}
+
+// writeKey makes a key file that was not there, durable when it returns.
+func writeKey(name string, contents []byte) error {
+	return inKeyDir(name, func(dir durable.FS, base string) error {
+		if err := durable.Create(dir, base, contents); err != nil {
+			return err
+		}
+		return durable.SyncDir(dir, ".")
+	})
+}
+
+func removeKey(name string) error {
+	return inKeyDir(name, func(dir durable.FS, base string) error {
+		if err := dir.Remove(base); err != nil {
+			return err
+		}
+		return durable.SyncDir(dir, ".")
+	})
+}
+
+func inKeyDir(name string, work func(durable.FS, string) error) error {
+	full, err := filepath.Abs(name)
+	if err != nil {
+		return tidemark.Invalidf("key file %s: %w", name, err)
+	}
+	// A folder that is there may be shared with other things, and stays as
+	// it is.
+	if _, err := os.Stat(filepath.Dir(full)); errors.Is(err, fs.ErrNotExist) {
+		if err := durable.MakeDir(filepath.Dir(full)); err != nil {
+			return tidemark.Storagef("key file %s: %w", name, err)
+		}
+	}
+	dir, err := durable.OpenDir(filepath.Dir(full))
+	if err != nil {
+		return tidemark.Storagef("key file %s: %w", name, err)
+	}
+	defer dir.Close()
+	switch err := work(dir, filepath.Base(full)); {
+	case errors.Is(err, fs.ErrExist):
+		return tidemark.Invalidf("key file %s: is there already", name)
+	case err != nil:
+		return tidemark.Storagef("key file %s: %w", name, err)
+	}
+	return nil
+}
