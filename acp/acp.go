@@ -26,6 +26,7 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -39,7 +40,7 @@ type Options struct {
 	// Model returns a model by its name, NAME or PROVIDER/NAME, for a chat that
 	// asks another one now. Nil: it cannot be changed. Models are the ones that
 	// the editor offers, as PROVIDER/NAME.
-	Model  func(c *chat.Chat, name string) (Model, error)
+	Model  func(c *chat.Chat, name string) (agent.Model, error)
 	Models []string
 	// Commands are what a prompt that begins with a slash may name.
 	Commands []Command
@@ -61,21 +62,14 @@ type Opening struct {
 	Client  string             // the editor, as it calls itself
 }
 
-// Model is a model that can be asked.
-type Model struct {
-	Client         chat.Model
-	Provider, Name string
-	Remote         bool
-}
-
 // Command is something to do in a session, besides talking.
 type Command struct {
 	Name, Input, Help string // without the slash; what follows it, "" for nothing
 	Run               func(ctx context.Context, c *chat.Chat, folder, input string, out io.Writer) error
 }
 
-// agent is this side of one connection.
-type agent struct {
+// connection is this side of the one with an editor.
+type connection struct {
 	o       Options
 	conn    *sdk.Connection
 	wire    *wire
@@ -105,7 +99,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	if o.Left == nil {
 		o.Left = func(*chat.Chat) {}
 	}
-	a := &agent{o: o, wire: newWire(in, out), sessions: make(map[tidemark.SessionID]*session)}
+	a := &connection{o: o, wire: newWire(in, out), sessions: make(map[tidemark.SessionID]*session)}
 	a.methods = a.table()
 	a.conn = sdk.NewConnection(a.handle, a.wire, a.wire)
 	a.conn.SetLogger(slog.New(diagnostics{o.Log}))
@@ -139,7 +133,7 @@ type method func(context.Context, json.RawMessage) (any, error)
 
 // table has the methods of the protocol. It is ours and not the SDK's, which
 // does not know session/delete yet, and lets a second prompt end the first.
-func (a *agent) table() map[string]method {
+func (a *connection) table() map[string]method {
 	return map[string]method{
 		sdk.AgentMethodInitialize:             on(a.initialize),
 		sdk.AgentMethodSessionNew:             on(a.newSession),
@@ -174,7 +168,7 @@ func on[P, R any](do func(context.Context, P) (R, error)) method {
 	}
 }
 
-func (a *agent) handle(ctx context.Context, name string, params json.RawMessage) (any, *sdk.RequestError) {
+func (a *connection) handle(ctx context.Context, name string, params json.RawMessage) (any, *sdk.RequestError) {
 	do := a.methods[name]
 	if do == nil {
 		return nil, sdk.NewMethodNotFound(name)
@@ -199,7 +193,7 @@ const codeNotFound = -32002
 
 // refusal is an error as an editor shows it: many show the message alone, so it
 // says everything.
-func (a *agent) refusal(err error) *sdk.RequestError {
+func (a *connection) refusal(err error) *sdk.RequestError {
 	r := sdk.NewInternalError(nil)
 	switch {
 	case errors.Is(err, tidemark.ErrNotFound):
@@ -220,7 +214,7 @@ func (a *agent) refusal(err error) *sdk.RequestError {
 }
 
 // hint is the way out of an error, from inside an editor where there is one.
-func (a *agent) hint(err error) string {
+func (a *connection) hint(err error) string {
 	var holder *store.HeldError
 	if errors.As(err, &holder) {
 		return fmt.Sprintf("what is written there is shown here; to write here, close it there, or send /%s, or run: tidemark lock %.8s --hand-over", takeOver, holder.Lease.Session())
@@ -244,7 +238,7 @@ type greeting struct {
 
 // initialize says what this agent can. It speaks one version of the protocol:
 // an editor that wants another one decides whether that will do.
-func (a *agent) initialize(_ context.Context, p sdk.InitializeRequest) (g greeting, err error) {
+func (a *connection) initialize(_ context.Context, p sdk.InitializeRequest) (g greeting, err error) {
 	if p.ClientInfo != nil {
 		a.mu.Lock()
 		a.client = p.ClientInfo.Name
@@ -264,7 +258,7 @@ func (a *agent) initialize(_ context.Context, p sdk.InitializeRequest) (g greeti
 }
 
 // find returns a session that is open.
-func (a *agent) find(id sdk.SessionId) (*session, error) {
+func (a *connection) find(id sdk.SessionId) (*session, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.sessions[tidemark.SessionID(id)]
@@ -275,7 +269,7 @@ func (a *agent) find(id sdk.SessionId) (*session, error) {
 }
 
 // enter returns the session of an id, which need not be open yet.
-func (a *agent) enter(id tidemark.SessionID, folder string) (*session, error) {
+func (a *connection) enter(id tidemark.SessionID, folder string) (*session, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closing {
@@ -290,7 +284,7 @@ func (a *agent) enter(id tidemark.SessionID, folder string) (*session, error) {
 }
 
 // forget takes a session out of those that are open.
-func (a *agent) forget(s *session) {
+func (a *connection) forget(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sessions[s.id] == s {
@@ -299,7 +293,7 @@ func (a *agent) forget(s *session) {
 }
 
 // closeAll lets go of all sessions, each as if it were closed alone.
-func (a *agent) closeAll() {
+func (a *connection) closeAll() {
 	a.mu.Lock()
 	a.closing = true
 	var all []*session

@@ -19,7 +19,7 @@ const page = 50
 
 // list lists the sessions of a project, or all, the one that changed last
 // first.
-func (a *agent) list(ctx context.Context, p sdk.ListSessionsRequest) (sdk.ListSessionsResponse, error) {
+func (a *connection) list(ctx context.Context, p sdk.ListSessionsRequest) (sdk.ListSessionsResponse, error) {
 	r := sdk.ListSessionsResponse{Sessions: []sdk.SessionInfo{}}
 	f := store.Filter{Limit: page + 1}
 	folder := deref(p.Cwd)
@@ -58,7 +58,7 @@ func (a *agent) list(ctx context.Context, p sdk.ListSessionsRequest) (sdk.ListSe
 
 // infoOf is a session in a list. Its folder is the one that was asked for,
 // which may be another one of the same project: it goes on there.
-func (a *agent) infoOf(i store.Info, folder string) sdk.SessionInfo {
+func (a *connection) infoOf(i store.Info, folder string) sdk.SessionInfo {
 	info := sdk.SessionInfo{SessionId: sdk.SessionId(i.ID), Cwd: folder, UpdatedAt: stamp(i.UpdatedAt)}
 	if info.Cwd == "" {
 		info.Cwd = i.Project

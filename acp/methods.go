@@ -15,7 +15,7 @@ import (
 )
 
 // newSession begins a session. Nothing is kept of it until something is said.
-func (a *agent) newSession(ctx context.Context, p sdk.NewSessionRequest) (r sdk.NewSessionResponse, err error) {
+func (a *connection) newSession(ctx context.Context, p sdk.NewSessionRequest) (r sdk.NewSessionResponse, err error) {
 	folder, err := folderOf(p.Cwd)
 	if err != nil {
 		return r, err
@@ -43,7 +43,7 @@ func (a *agent) newSession(ctx context.Context, p sdk.NewSessionRequest) (r sdk.
 }
 
 // add makes a session one of those that are open.
-func (a *agent) add(s *session) error {
+func (a *connection) add(s *session) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closing {
@@ -92,7 +92,7 @@ func (s *session) announce() {
 }
 
 // load goes on with a session, and shows its past first.
-func (a *agent) load(ctx context.Context, p sdk.LoadSessionRequest) (r sdk.LoadSessionResponse, err error) {
+func (a *connection) load(ctx context.Context, p sdk.LoadSessionRequest) (r sdk.LoadSessionResponse, err error) {
 	s, unused, err := a.reopen(ctx, p.SessionId, p.Cwd, p.McpServers, true)
 	if err != nil {
 		return r, err
@@ -102,7 +102,7 @@ func (a *agent) load(ctx context.Context, p sdk.LoadSessionRequest) (r sdk.LoadS
 }
 
 // resume goes on with a session whose past the editor has.
-func (a *agent) resume(ctx context.Context, p sdk.ResumeSessionRequest) (r sdk.ResumeSessionResponse, err error) {
+func (a *connection) resume(ctx context.Context, p sdk.ResumeSessionRequest) (r sdk.ResumeSessionResponse, err error) {
 	s, unused, err := a.reopen(ctx, p.SessionId, p.Cwd, p.McpServers, false)
 	if err != nil {
 		return r, err
@@ -112,7 +112,7 @@ func (a *agent) resume(ctx context.Context, p sdk.ResumeSessionRequest) (r sdk.R
 }
 
 // reopen opens a session that is kept, and names the MCP servers that go unused.
-func (a *agent) reopen(ctx context.Context, id sdk.SessionId, cwd string, servers []sdk.McpServer, past bool) (*session, []string, error) {
+func (a *connection) reopen(ctx context.Context, id sdk.SessionId, cwd string, servers []sdk.McpServer, past bool) (*session, []string, error) {
 	folder, err := folderOf(cwd)
 	if err != nil {
 		return nil, nil, err
@@ -151,7 +151,7 @@ type forkRequest struct {
 }
 
 // fork makes a new session that shares the past of another one, and opens it.
-func (a *agent) fork(ctx context.Context, p forkRequest) (r sdk.NewSessionResponse, err error) {
+func (a *connection) fork(ctx context.Context, p forkRequest) (r sdk.NewSessionResponse, err error) {
 	id, err := tidemark.ParseSessionID(string(p.SessionID))
 	if err != nil {
 		return r, tidemark.NotFoundf("session %.80q: not found", p.SessionID)
@@ -170,7 +170,7 @@ func (a *agent) fork(ctx context.Context, p forkRequest) (r sdk.NewSessionRespon
 }
 
 // prompt is one turn, or a command.
-func (a *agent) prompt(ctx context.Context, p sdk.PromptRequest) (r sdk.PromptResponse, err error) {
+func (a *connection) prompt(ctx context.Context, p sdk.PromptRequest) (r sdk.PromptResponse, err error) {
 	s, err := a.find(p.SessionId)
 	if err != nil {
 		return r, err
@@ -220,7 +220,7 @@ func (a *agent) prompt(ctx context.Context, p sdk.PromptRequest) (r sdk.PromptRe
 
 // outcome is the answer to a prompt. What was ended by the editor ended as it
 // wished.
-func (a *agent) outcome(ctx context.Context, turn chat.Turn, err error) (r sdk.PromptResponse, _ error) {
+func (a *connection) outcome(ctx context.Context, turn chat.Turn, err error) (r sdk.PromptResponse, _ error) {
 	if err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) {
 		return r, err
 	}
@@ -295,7 +295,7 @@ func fenced(text string) string {
 }
 
 // cancel ends what is under way in a session, if anything is.
-func (a *agent) cancel(_ context.Context, p sdk.CancelNotification) (any, error) {
+func (a *connection) cancel(_ context.Context, p sdk.CancelNotification) (any, error) {
 	if s, err := a.find(p.SessionId); err == nil {
 		s.interrupt()
 	}
@@ -303,7 +303,7 @@ func (a *agent) cancel(_ context.Context, p sdk.CancelNotification) (any, error)
 }
 
 // close lets go of a session, as every way out of a chat does.
-func (a *agent) close(_ context.Context, p sdk.CloseSessionRequest) (r sdk.CloseSessionResponse, err error) {
+func (a *connection) close(_ context.Context, p sdk.CloseSessionRequest) (r sdk.CloseSessionResponse, err error) {
 	s, err := a.find(p.SessionId)
 	if err != nil {
 		return r, err
@@ -316,7 +316,7 @@ type deleteRequest struct {
 }
 
 // remove moves a session to the trash; one that is open here is closed first.
-func (a *agent) remove(ctx context.Context, p deleteRequest) (struct{}, error) {
+func (a *connection) remove(ctx context.Context, p deleteRequest) (struct{}, error) {
 	none := struct{}{}
 	if s, err := a.find(p.SessionID); err == nil {
 		c := s.chat()

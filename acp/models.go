@@ -64,7 +64,7 @@ func (s *session) models() *sdk.SessionModelState {
 	return m
 }
 
-func (a *agent) setConfig(_ context.Context, p sdk.SetSessionConfigOptionRequest) (r sdk.SetSessionConfigOptionResponse, err error) {
+func (a *connection) setConfig(_ context.Context, p sdk.SetSessionConfigOptionRequest) (r sdk.SetSessionConfigOptionResponse, err error) {
 	if p.ValueId == nil || p.ValueId.ConfigId != modelOption {
 		return r, tidemark.Invalidf("there is one thing to choose: %s", modelOption)
 	}
@@ -75,13 +75,13 @@ func (a *agent) setConfig(_ context.Context, p sdk.SetSessionConfigOptionRequest
 	return sdk.SetSessionConfigOptionResponse{ConfigOptions: s.config()}, nil
 }
 
-func (a *agent) setModel(_ context.Context, p sdk.UnstableSetSessionModelRequest) (r sdk.UnstableSetSessionModelResponse, err error) {
+func (a *connection) setModel(_ context.Context, p sdk.UnstableSetSessionModelRequest) (r sdk.UnstableSetSessionModelResponse, err error) {
 	_, err = a.choose(p.SessionId, string(p.ModelId))
 	return r, err
 }
 
 // choose makes another model answer from the next request on.
-func (a *agent) choose(id sdk.SessionId, name string) (*session, error) {
+func (a *connection) choose(id sdk.SessionId, name string) (*session, error) {
 	s, err := a.find(id)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/acp"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/grant"
 	"github.com/tidemark-sessions/tidemark/model"
@@ -71,12 +72,12 @@ func newRig(t testing.TB) *rig {
 		}, nil
 	}
 	r.o = acp.Options{Store: r.store, Version: "test", Chat: talk, Folder: r.dir, Models: []string{"demo/other"},
-		Model: func(_ *chat.Chat, name string) (acp.Model, error) {
+		Model: func(_ *chat.Chat, name string) (agent.Model, error) {
 			provider, name, ok := strings.Cut(name, "/")
 			if !ok || provider != "demo" {
-				return acp.Model{}, tidemark.Invalidf("no model %s", name)
+				return agent.Model{}, tidemark.Invalidf("no model %s", name)
 			}
-			return acp.Model{Client: demo.New(demo.Options{Delay: -1}), Provider: provider, Name: name}, nil
+			return agent.Model{Client: demo.New(demo.Options{Delay: -1}), Provider: provider, Name: name}, nil
 		},
 		Commands: []acp.Command{{Name: "count", Input: "WORD", Help: "counts", Run: func(ctx context.Context, c *chat.Chat, folder, input string, out io.Writer) error {
 			if input == "" {

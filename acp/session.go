@@ -21,7 +21,7 @@ import (
 // session is one that the editor has open: it is written to from here, or, while
 // somebody else does, read along.
 type session struct {
-	a      *agent
+	a      *connection
 	id     tidemark.SessionID
 	screen *screen
 	slot   chan struct{} // has a token while something is under way
@@ -39,7 +39,7 @@ type session struct {
 	follow func()        // ends the reading along and waits for it; nil: there is none
 }
 
-func newSession(a *agent, id tidemark.SessionID, folder string) *session {
+func newSession(a *connection, id tidemark.SessionID, folder string) *session {
 	s := &session{a: a, id: id, folder: folder, slot: make(chan struct{}, 1)}
 	s.screen = newScreen(folder, s.tell)
 	return s

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark/internal/grant"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
 )
@@ -186,8 +187,8 @@ func within(root, path string) bool {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	rel, err := filepath.Rel(root, path)
-	return root != "" && err == nil && filepath.IsLocal(rel)
+	_, ok := sandbox.Below(root, path)
+	return root != "" && ok
 }
 
 // ProposalsOf lists what a checkpoint would have in a project that is not in

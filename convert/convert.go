@@ -159,15 +159,6 @@ type Entry struct {
 	Parent string // the ID of the entry that it follows; "": the one before; Root: none
 }
 
-// The kinds of entries that converters make beside messages, so that all of
-// them use the same words.
-const (
-	KindContext     = tidemark.KindContext // what the tool added to a prompt
-	KindCompaction  = "compaction"         // a summary that stands for what was before
-	KindInterrupted = "interrupted"        // a turn ended before its time
-	KindError       = "error"              // what went wrong on the way to the model
-)
-
 // Root, as the Parent of an Entry, makes it a root of its own.
 const Root = "\x00root"
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
-	"strings"
 )
 
 // Loose decodes JSON and does not mind a field of another type than expected:
@@ -104,21 +103,6 @@ func Blob(s string) []byte {
 		return b
 	}
 	return []byte(s)
-}
-
-// DataURL returns what stands in an address itself; ok is false when it is the
-// address of something else.
-func DataURL(address string) (mediaType string, data []byte, ok bool) {
-	rest, ok := strings.CutPrefix(address, "data:")
-	if !ok {
-		return "", nil, false
-	}
-	mediaType, text, ok := strings.Cut(rest, ";base64,")
-	if !ok {
-		return "", nil, false
-	}
-	data, err := base64.StdEncoding.DecodeString(text)
-	return mediaType, data, err == nil
 }
 
 // Elements yields the elements of a list, none for anything else.

@@ -11,7 +11,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/dispatch"
-	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
@@ -60,7 +61,7 @@ func benchmarkJobs(b *testing.B, kept string, nodes int, byRiver bool) {
 	db := river(b)
 	open := opener(b, kept, db)
 	s := open()
-	f := &fleet.File{Limits: fleet.FleetLimits{MaxConcurrent: 8}}
+	f := &file.File{Limits: file.FleetLimits{MaxConcurrent: 8}}
 	for i := range 4 {
 		f.Agents = append(f.Agents, agent(fmt.Sprint("agent-", i), 4))
 	}
@@ -76,8 +77,8 @@ func benchmarkJobs(b *testing.B, kept string, nodes int, byRiver bool) {
 	b.ResetTimer()
 	for i := range nodes {
 		s := open()
-		o := fleet.DaemonOptions{Store: s, Holder: tidemark.Holder{Program: "bench", PID: 1, Host: fmt.Sprint("node-", i)}, File: f,
-			Runner: func(fleet.Agent) (runner.Runner, error) { return idle{left.Done}, nil }}
+		o := daemon.Options{Store: s, Holder: tidemark.Holder{Program: "bench", PID: 1, Host: fmt.Sprint("node-", i)}, File: f,
+			Runner: func(file.Agent) (runner.Runner, error) { return idle{left.Done}, nil }}
 		end := func() error { return nil }
 		if byRiver {
 			d, err := dispatch.New(ctx, db.Server, tidemark.TenantOf("bench", ""), s, nil)
@@ -87,7 +88,7 @@ func benchmarkJobs(b *testing.B, kept string, nodes int, byRiver bool) {
 			o.Dispatch, end = d, d.Close
 		}
 		up.Go(func() {
-			if err := errors.Join(fleet.NewDaemon(o).Run(ctx), end()); err != nil && ctx.Err() == nil {
+			if err := errors.Join(daemon.New(o).Run(ctx), end()); err != nil && ctx.Err() == nil {
 				b.Error(err)
 			}
 		})

@@ -16,6 +16,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
@@ -94,20 +96,20 @@ func (p play) Run(ctx context.Context, t runner.Task) (runner.Outcome, error) {
 	return runner.Outcome{ExitReason: tidemark.ExitSuccess}, nil
 }
 
-func agent(name string, most int) fleet.Agent {
-	return fleet.Agent{Name: name, Runner: fleet.RunnerCommand, Limits: fleet.Limits{MaxConcurrent: most}, Retries: fleet.Retries{Attempts: 1}, RunMode: fleet.RunAutonomous}
+func agent(name string, most int) file.Agent {
+	return file.Agent{Name: name, Runner: fleet.RunnerCommand, Limits: file.Limits{MaxConcurrent: most}, Retries: file.Retries{Attempts: 1}, RunMode: fleet.RunAutonomous}
 }
 
 // up runs a node until the test ends, or until the func that it returns is
 // called.
-func (s *stage) up(name string, f *fleet.File, url string, o *dispatch.Options) (stop func()) {
+func (s *stage) up(name string, f *file.File, url string, o *dispatch.Options) (stop func()) {
 	s.t.Helper()
 	d, err := dispatch.New(s.t.Context(), url, s.of, s.store, o)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	daemon := fleet.NewDaemon(fleet.DaemonOptions{Store: s.store, Holder: tidemark.Holder{Program: name, PID: 1, Host: name}, File: f, Dispatch: d,
-		Runner: func(fleet.Agent) (runner.Runner, error) { return play{s, name}, nil },
+	daemon := daemon.New(daemon.Options{Store: s.store, Holder: tidemark.Holder{Program: name, PID: 1, Host: name}, File: f, Dispatch: d,
+		Runner: func(file.Agent) (runner.Runner, error) { return play{s, name}, nil },
 		Tell: func(agent, text string) {
 			if agent == "" {
 				s.t.Logf("%s: %s", name, text)
@@ -200,7 +202,7 @@ func query(t *testing.T, url string, to any, sql string, args ...any) error {
 
 func TestEveryJobRunsOnceAndLimitsHoldOverThreeNodes(t *testing.T) {
 	s := newStage(t)
-	f := &fleet.File{Limits: fleet.FleetLimits{MaxConcurrent: 4}, Agents: []fleet.Agent{agent("a", 3), agent("b", 1), agent("c", 5)}}
+	f := &file.File{Limits: file.FleetLimits{MaxConcurrent: 4}, Agents: []file.Agent{agent("a", 3), agent("b", 1), agent("c", 5)}}
 	for i := range 90 {
 		s.add(tidemark.Job{Agent: string("abc"[i%3])})
 	}
@@ -223,7 +225,7 @@ func TestLongQueueOfOneAgentDoesNotHideTheOthers(t *testing.T) {
 	for range 1100 { // more than one sweep looks at
 		s.add(tidemark.Job{Agent: "slow"})
 	}
-	s.up("one", &fleet.File{Agents: []fleet.Agent{agent("slow", 1), agent("quick", 1)}}, s.db.Server, nil)
+	s.up("one", &file.File{Agents: []file.Agent{agent("slow", 1), agent("quick", 1)}}, s.db.Server, nil)
 	until(t, "a job runs", func() bool { return s.count()[tidemark.JobRunning] == 1 })
 	last := s.add(tidemark.Job{Agent: "quick"})
 	until(t, "the job of the other agent runs", func() bool {
@@ -238,7 +240,7 @@ func TestEmptiedRiverLosesNothing(t *testing.T) {
 	for range 8 {
 		s.add(tidemark.Job{Agent: "a"})
 	}
-	s.up("one", &fleet.File{Agents: []fleet.Agent{agent("a", 1)}}, s.db.Server, nil)
+	s.up("one", &file.File{Agents: []file.Agent{agent("a", 1)}}, s.db.Server, nil)
 	until(t, "a job runs", func() bool { return s.count()[tidemark.JobRunning] == 1 })
 	s.sql(s.db.Owner, "truncate river.river_job")
 	close(s.hold)
@@ -260,14 +262,14 @@ func TestJobHandedToADeadNodeBeginsElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.sql(s.db.Owner, `update river.river_job set state = 'running', attempt = 1, attempted_at = now() - interval '1 minute', attempted_by = array['dead']`)
-	s.up("one", &fleet.File{Agents: []fleet.Agent{agent("a", 1)}}, s.db.Server, nil)
+	s.up("one", &file.File{Agents: []file.Agent{agent("a", 1)}}, s.db.Server, nil)
 	s.done(1)
 }
 
 func TestCancelledJobThatWaitsNeverRuns(t *testing.T) {
 	s := newStage(t)
 	s.hold = make(chan struct{})
-	s.up("one", &fleet.File{Agents: []fleet.Agent{agent("a", 1)}}, s.db.Server, nil)
+	s.up("one", &file.File{Agents: []file.Agent{agent("a", 1)}}, s.db.Server, nil)
 	s.add(tidemark.Job{Agent: "a"})
 	until(t, "a job runs", func() bool { return s.count()[tidemark.JobRunning] == 1 })
 	waits := s.add(tidemark.Job{Agent: "a"})
@@ -293,7 +295,7 @@ func TestCancelledJobThatWaitsNeverRuns(t *testing.T) {
 func TestRunningJobIsCancelledFromAnywhere(t *testing.T) {
 	s := newStage(t)
 	s.hold = make(chan struct{})
-	s.up("one", &fleet.File{Agents: []fleet.Agent{agent("a", 1)}}, s.db.Server, nil)
+	s.up("one", &file.File{Agents: []file.Agent{agent("a", 1)}}, s.db.Server, nil)
 	id := s.add(tidemark.Job{Agent: "a"})
 	until(t, "a job runs", func() bool { return s.count()[tidemark.JobRunning] == 1 })
 	if _, err := s.store.CancelJob(t.Context(), id, tidemark.Holder{Program: "jobs", Host: "elsewhere"}); err != nil {
@@ -307,8 +309,8 @@ func TestJobGoesToTheNodeThatHasItsAgent(t *testing.T) {
 	for i := range 20 {
 		s.add(tidemark.Job{Agent: string("ab"[i%2])})
 	}
-	s.up("has a", &fleet.File{Agents: []fleet.Agent{agent("a", 2)}}, s.db.Server, nil)
-	s.up("has b", &fleet.File{Agents: []fleet.Agent{agent("b", 2)}}, s.db.Server, nil)
+	s.up("has a", &file.File{Agents: []file.Agent{agent("a", 2)}}, s.db.Server, nil)
+	s.up("has b", &file.File{Agents: []file.Agent{agent("b", 2)}}, s.db.Server, nil)
 	s.done(20)
 	for j, err := range s.store.Jobs(t.Context(), store.JobFilter{}) {
 		if err != nil || j.Node != "has "+j.Agent {
@@ -320,13 +322,13 @@ func TestJobGoesToTheNodeThatHasItsAgent(t *testing.T) {
 func TestJobThatNobodyCanRunIsLeftAloneUntilSomebodyCan(t *testing.T) {
 	s := newStage(t)
 	id := s.add(tidemark.Job{Agent: "bee"})
-	s.up("one", &fleet.File{Agents: []fleet.Agent{agent("ant", 1)}}, s.db.Server, nil)
+	s.up("one", &file.File{Agents: []file.Agent{agent("ant", 1)}}, s.db.Server, nil)
 	var state string
 	until(t, "it is put off for long", func() bool {
 		err := query(t, s.db.Super, &state, `select coalesce(max(state::text), '') from river.river_job where scheduled_at > now() + interval '1 minute'`)
 		return err == nil && state == "scheduled"
 	})
-	s.up("two", &fleet.File{Agents: []fleet.Agent{agent("bee", 1)}}, s.db.Server, nil)
+	s.up("two", &file.File{Agents: []file.Agent{agent("bee", 1)}}, s.db.Server, nil)
 	s.done(1)
 	if s.ran[id][0] != "two" {
 		t.Errorf("it ran on %v", s.ran[id])
@@ -348,7 +350,7 @@ func TestJobThatIsToWaitWaits(t *testing.T) {
 	if err := errors.Join(d.Added(t.Context(), []tidemark.Job{j}), d.Close()); err != nil {
 		t.Fatal(err)
 	}
-	s.up("one", &fleet.File{Agents: []fleet.Agent{agent("a", 1)}}, s.db.Server, nil)
+	s.up("one", &file.File{Agents: []file.Agent{agent("a", 1)}}, s.db.Server, nil)
 	s.done(1)
 	if j, err = s.store.Job(t.Context(), id); err != nil || j.StartedAt.Before(at.Truncate(time.Microsecond)) {
 		t.Errorf("started at %v, %v; not before %v", j.StartedAt, err, at)
@@ -360,7 +362,7 @@ func TestFleetsThatShareRiverDoNotMeet(t *testing.T) {
 	db := river(t)
 	one, two := on(t, db), on(t, db)
 	two.of = tidemark.TenantOf("another", "")
-	f := &fleet.File{Agents: []fleet.Agent{agent("a", 2)}}
+	f := &file.File{Agents: []file.Agent{agent("a", 2)}}
 	for _, s := range []*stage{one, two} {
 		for range 10 {
 			s.add(tidemark.Job{Agent: "a"})
@@ -380,7 +382,7 @@ func TestFleetsThatShareRiverDoNotMeet(t *testing.T) {
 
 func TestRiverHasIDsAndNoContent(t *testing.T) {
 	s := newStage(t)
-	s.up("one", &fleet.File{Agents: []fleet.Agent{agent("reader-of-mail", 2)}}, s.db.Server, nil)
+	s.up("one", &file.File{Agents: []file.Agent{agent("reader-of-mail", 2)}}, s.db.Server, nil)
 	s.add(tidemark.Job{Agent: "reader-of-mail", Prompt: "xyzzy", SessionID: "0f-session"})
 	s.done(1)
 	var all string
@@ -400,7 +402,7 @@ func TestRiverHasIDsAndNoContent(t *testing.T) {
 func TestNodeThatStopsLeavesWhatWaitsToTheOthers(t *testing.T) {
 	s := newStage(t)
 	s.hold = make(chan struct{})
-	f := &fleet.File{Agents: []fleet.Agent{agent("a", 1)}}
+	f := &file.File{Agents: []file.Agent{agent("a", 1)}}
 	stop := s.up("one", f, s.db.Server, nil)
 	for range 5 {
 		s.add(tidemark.Job{Agent: "a"})
@@ -415,7 +417,7 @@ func TestNodeThatStopsLeavesWhatWaitsToTheOthers(t *testing.T) {
 func TestPoolerIsEnoughForANodeThatPolls(t *testing.T) {
 	s := newStage(t)
 	url := pgtest.Bouncer(t, s.db)
-	f := &fleet.File{Agents: []fleet.Agent{agent("a", 2)}}
+	f := &file.File{Agents: []file.Agent{agent("a", 2)}}
 	s.up("one", f, url, &dispatch.Options{PollOnly: true})
 	s.up("two", f, url, &dispatch.Options{PollOnly: true})
 	for range 30 {
@@ -432,7 +434,7 @@ func TestNodesGoOnWhenTheDatabaseComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := on(t, db)
-	f := &fleet.File{Agents: []fleet.Agent{agent("a", 2)}}
+	f := &file.File{Agents: []file.Agent{agent("a", 2)}}
 	s.up("one", f, db.Server, nil)
 	s.up("two", f, db.Server, nil)
 	s.add(tidemark.Job{Agent: "a"})
@@ -532,4 +534,4 @@ func TestStoreAddressIsUnderstood(t *testing.T) {
 	}
 }
 
-var _ fleet.Dispatch = (*dispatch.Dispatch)(nil)
+var _ daemon.Dispatch = (*dispatch.Dispatch)(nil)

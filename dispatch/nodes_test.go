@@ -22,6 +22,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -48,14 +50,14 @@ var (
 	nodesAtOnce = 6
 )
 
-func nodeFile(trace string) *fleet.File {
-	f := &fleet.File{Limits: fleet.FleetLimits{MaxConcurrent: nodesAtOnce}}
+func nodeFile(trace string) *file.File {
+	f := &file.File{Limits: file.FleetLimits{MaxConcurrent: nodesAtOnce}}
 	for name, most := range nodeAgents {
 		a := agent(name, most)
 		// The order of the lines is what counts: a program that ended has
 		// written its last before its slot is free.
 		a.Command = []string{"/bin/sh", "-c", `echo "s $TIDEMARK_JOB" >>"$0"; sleep 0.03; echo "e $TIDEMARK_JOB" >>"$0"`, trace}
-		a.Schedules = []fleet.Schedule{{Name: "tick", Type: fleet.TypeInterval, Every: time.Second, Missed: fleet.MissedAll,
+		a.Schedules = []file.Schedule{{Name: "tick", Type: fleet.TypeInterval, Every: time.Second, Missed: fleet.MissedAll,
 			Overlap: fleet.OverlapQueue, From: fleet.FromStart}}
 		f.Agents = append(f.Agents, a)
 	}
@@ -101,9 +103,9 @@ func runNode(ctx context.Context) error {
 	if name := os.Getenv(nodeName); name != "" {
 		who.Host = name
 	}
-	daemon := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Holder: who, File: nodeFile(os.Getenv(nodeTrace)), Dispatch: d,
-		Runner:  func(a fleet.Agent) (runner.Runner, error) { return runner.Command(a.Command), nil },
-		Environ: func(fleet.Agent) []string { return []string{"PATH=/usr/local/bin:/usr/bin:/bin"} },
+	daemon := daemon.New(daemon.Options{Store: s, Holder: who, File: nodeFile(os.Getenv(nodeTrace)), Dispatch: d,
+		Runner:  func(a file.Agent) (runner.Runner, error) { return runner.Command(a.Command), nil },
+		Environ: func(file.Agent) []string { return []string{"PATH=/usr/local/bin:/usr/bin:/bin"} },
 		Tell: func(agent, text string) {
 			if agent == "" {
 				fmt.Fprintln(os.Stderr, text)
@@ -456,7 +458,7 @@ func TestRestartedNodeEndsProgramsWhoseJobsOthersEnded(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	up := make(chan error, 1)
 	go func() {
-		up <- fleet.NewDaemon(fleet.DaemonOptions{Store: s, Holder: who, File: &fleet.File{}}).Run(ctx)
+		up <- daemon.New(daemon.Options{Store: s, Holder: who, File: &file.File{}}).Run(ctx)
 	}()
 	select {
 	case <-ended:

@@ -1,13 +1,12 @@
-// Package fleet runs agents by a file: fleet.yaml says which agents there are
-// and when each is due, and of every due instant it is known whether it ran,
-// once, or why it did not.
+// Package fleet has the words and the rules of a fleet: agents that run by a
+// file, when each is due, and who may say so.
 //
-// The file is read by [Parse], which finds all that is wrong with it and says
-// where; [Template] is the one to begin with, and [File.Changes] is what a
-// reload would do. A schedule's instants are absolute, whatever the clocks of
-// its zone do. What is kept, is kept by the store: nothing here writes a row of
-// its own, reads the environment, or prints; files it makes only in an inbox
-// and in a mirror.
+// It says which runners, run modes and types of schedules there are, what a
+// name looks like, how a length of time is written, and with which [Key] a
+// fleet knows its own schedules and wakes again. The rooms below share it:
+// fleet/file reads fleet.yaml, fleet/due answers when a schedule is due, and
+// fleet/daemon runs the agents. Nothing here runs, reads a fleet file, or looks
+// into a store.
 //
-//	file, err := fleet.Parse("fleet.yaml", data, &fleet.Options{Files: os.DirFS(folder)})
+//	key, err := fleet.OpenKey(stateFolder)
 package fleet

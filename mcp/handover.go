@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -158,7 +159,7 @@ func handedOver(p store.Point, in handOverIn, from, resume string) string {
 // clientOf is what a client calls itself.
 func clientOf(req *sdk.CallToolRequest) string {
 	if who := req.ClientInfo(); who != nil && who.Name != "" {
-		return clip(render.CleanLine(who.Name), 100)
+		return text.Clip(render.CleanLine(who.Name), 100)
 	}
 	return "a client of its MCP server"
 }

@@ -10,6 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -42,9 +43,9 @@ type learned struct {
 }
 
 func memoryOf(m store.Memory, most int) learned {
-	text := render.Clean(m.Text)
-	out := learned{ID: m.ID, Text: clip(text, most), Project: render.CleanLine(m.Project), Session: render.CleanLine(string(m.Session)), At: m.At}
-	out.Cut = len(out.Text) < len(text)
+	whole := render.Clean(m.Text)
+	out := learned{ID: m.ID, Text: text.Clip(whole, most), Project: render.CleanLine(m.Project), Session: render.CleanLine(string(m.Session)), At: m.At}
+	out.Cut = len(out.Text) < len(whole)
 	return out
 }
 
@@ -236,7 +237,7 @@ func (o removeMemoryOut) text() string { return "Forgot " + o.Removed + ".\n" }
 
 func (r *room) removeMemory(ctx context.Context, _ *sdk.CallToolRequest, in removeMemoryIn) (out removeMemoryOut, err error) {
 	ctx = r.doing(ctx, "remove_memory")
-	defer func() { r.wrote(ctx, "remove_memory", clip(in.ID, tidemark.MaxIDBytes), err) }()
+	defer func() { r.wrote(ctx, "remove_memory", text.Clip(in.ID, tidemark.MaxIDBytes), err) }()
 	s, err := r.o.Open(ctx)
 	if err != nil {
 		return out, err

@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -334,11 +334,12 @@ func (p *passage) entry(k kept, offset, most int) entry {
 	if k.e.Kind != tidemark.KindMessage {
 		e.Kind = render.CleanLine(k.e.Kind)
 	}
-	text := body(k.e)
-	e.Bytes = len(text)
-	rest := clip(text[len(clip(text, offset)):], most)
+	said := body(k.e)
+	e.Bytes = len(said)
+	before := len(text.Clip(said, offset))
+	rest := text.Clip(said[before:], most)
 	if end := min(offset, e.Bytes) + len(rest); end < e.Bytes {
-		e.Cut = fmt.Sprintf("%d of %d bytes; go on with %s", len(rest), e.Bytes, p.call(e.Seq, fmt.Sprintf(`"where": "only", "offset": %d`, len(clip(text, offset))+len(rest))))
+		e.Cut = fmt.Sprintf("%d of %d bytes; go on with %s", len(rest), e.Bytes, p.call(e.Seq, fmt.Sprintf(`"where": "only", "offset": %d`, before+len(rest))))
 	}
 	e.Text = rest
 	return e
@@ -355,17 +356,6 @@ func body(e tidemark.Entry) string {
 		lines[i] = strings.TrimPrefix(l, "  ")
 	}
 	return strings.Join(lines, "\n")
-}
-
-// clip returns the beginning of s, at most n bytes and no half characters.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 func (o readOut) text() string {

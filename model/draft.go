@@ -5,9 +5,9 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
 const (
@@ -131,7 +131,7 @@ func (d *Draft) call(a *Answer, p *Piece, b *tidemark.Block, ids map[string]bool
 	if a.Broken == nil {
 		a.Broken = make(map[string]string)
 	}
-	a.Broken[b.ID] = clip(p.Text(), maxBroken)
+	a.Broken[b.ID] = text.Clip(p.Text(), maxBroken)
 }
 
 // object returns arguments as a JSON object without blanks, and {} and false
@@ -149,14 +149,3 @@ func object(s string) (json.RawMessage, bool) {
 }
 
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
-
-// clip cuts s between characters.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}

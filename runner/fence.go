@@ -14,7 +14,7 @@ import (
 func (r *run) fence(cmd *exec.Cmd) (*sandbox.Fence, error) {
 	p := *r.t.Sandbox
 	for _, path := range installed(cmd.Path, r.t.Dir) {
-		if !within(path, p.Root) {
+		if _, ok := sandbox.Below(p.Root, path); !ok {
 			p.Read = append(slices.Clip(p.Read), path)
 		}
 	}
@@ -41,10 +41,4 @@ func installed(path, dir string) []string {
 		}
 	}
 	return slices.Compact(found)
-}
-
-// within reports whether a path is a folder or below it.
-func within(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }

@@ -17,6 +17,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/auth/authtest"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -27,7 +30,7 @@ import (
 type node struct {
 	*testServer
 	users *tenant.Directory
-	in    *OIDCSignIn
+	in    *auth.OIDCSignIn
 	ahead atomic.Int64  // how far its clock goes ahead, for what expires
 	busy  chan struct{} // gets something when an export or a tool began
 }
@@ -39,18 +42,18 @@ func newNode(t *testing.T, db *postgres.Database, issuer string) *node {
 	operator := store.New(db.For(tidemark.Operator()), &store.Options{Now: now})
 	n.users = tenant.NewDirectory(operator.Records())
 	const soon = 20 * time.Millisecond // of the seconds that it is in a server
-	tokens := ServiceTokens(n.users)
+	tokens := auth.ServiceTokens(n.users)
 	tokens.Fresh = soon
-	auth, err := OIDC(t.Context(), OIDCOptions{Issuer: issuer, Audience: ourAudience, Users: n.users, Fresh: soon, Now: now})
+	known, err := auth.OIDC(t.Context(), auth.OIDCOptions{Issuer: issuer, Audience: authtest.OurAudience, Users: n.users, Fresh: soon, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.in, err = SignInWith(OIDCSignInOptions{Auth: auth, ClientID: "pages", ClientSecret: "hush", Key: []byte(strings.Repeat("k", 32))}); err != nil {
+	if n.in, err = auth.SignInWith(auth.OIDCSignInOptions{Auth: known, ClientID: "pages", ClientSecret: "hush", Key: cookieKey}); err != nil {
 		t.Fatal(err)
 	}
 	h := &parrots{}
 	n.testServer = newTestServer(t, func(o *Options) {
-		o.Auth, o.SignIn, o.Chat, o.Limits.Recheck = Any(tokens, n.in), n.in, h.chat, soon
+		o.Auth, o.SignIn, o.Chat, o.Limits.Recheck = auth.Any(tokens, n.in), n.in, h.chat, soon
 		o.Open = func(_ context.Context, p tidemark.Principal) (*store.Store, error) {
 			if p.Tenant == tidemark.Operator().Tenant {
 				return operator, nil
@@ -127,7 +130,7 @@ func newPair(t *testing.T, db *postgres.Database, here, there *node, name string
 	_, p.adminToken = token("", tenant.RoleAdmin)
 	_, p.adaToken = token(p.ada, tenant.RoleWriter)
 	p.bobTokenID, p.bobToken = token(p.bob, tenant.RoleWriter)
-	p.bobCookie = there.in.signed(userCookie, signedInUser{Tenant: p.org, User: p.bob, Until: time.Now().Add(time.Hour), Nonce: name})
+	p.bobCookie = authtest.Cookie(cookieKey, "tidemark-user", map[string]any{"tenant": p.org, "user": p.bob, "until": time.Now().Add(time.Hour), "nonce": name})
 	p.share(t, `{"with":"workspace","workspace":"`+p.room+`"}`)
 	return p
 }
@@ -135,18 +138,18 @@ func newPair(t *testing.T, db *postgres.Database, here, there *node, name string
 func (p *pair) share(t *testing.T, with string) {
 	t.Helper()
 	_, id := tidemark.CutOwner(p.shared)
-	p.here.call(t, p.adaToken, "PUT", sessionsPath+"/"+id+"/share", with).want(t, 200)
+	p.here.call(t, p.adaToken, "PUT", request.SessionsPath+"/"+id+"/share", with).want(t, 200)
 }
 
 // openAnswers are the answers that stay open, as bob asks for them.
 var openAnswers = map[string]func(*testing.T, *pair) *http.Request{
 	"followed entries": func(t *testing.T, p *pair) *http.Request {
-		return streamRequest(t, "GET", p.there.URL+sessionsPath+"/"+p.shared+"/entries/stream", p.bobToken, "")
+		return streamRequest(t, "GET", p.there.URL+request.SessionsPath+"/"+p.shared+"/entries/stream", p.bobToken, "")
 	},
 	"the page of a session": func(t *testing.T, p *pair) *http.Request {
 		r := streamRequest(t, "GET", p.there.URL+"/sessions/"+p.shared+"/live", "", "")
 		r.Header.Del("Authorization")
-		r.AddCookie(&http.Cookie{Name: userCookie, Value: p.bobCookie})
+		r.AddCookie(&http.Cookie{Name: "tidemark-user", Value: p.bobCookie})
 		r.Header.Set("Sec-Fetch-Site", "same-origin")
 		return r
 	},
@@ -157,10 +160,10 @@ var openAnswers = map[string]func(*testing.T, *pair) *http.Request{
 		return r
 	},
 	"a tool of MCP": func(t *testing.T, p *pair) *http.Request {
-		return streamRequest(t, "POST", p.there.URL+mcpPath, p.bobToken, "{}")
+		return streamRequest(t, "POST", p.there.URL+request.MCPPath, p.bobToken, "{}")
 	},
 	"a long export": func(t *testing.T, p *pair) *http.Request {
-		return streamRequest(t, "GET", p.there.URL+sessionsPath+"/"+p.shared+"/export?format=slow", p.bobToken, "")
+		return streamRequest(t, "GET", p.there.URL+request.SessionsPath+"/"+p.shared+"/export?format=slow", p.bobToken, "")
 	},
 }
 
@@ -185,7 +188,7 @@ var accessEnds = map[string]func(*testing.T, *pair){
 	"signed out": func(t *testing.T, p *pair) {
 		r := streamRequest(t, "POST", p.here.URL+"/signout", "", "")
 		r.Header.Del("Authorization")
-		r.AddCookie(&http.Cookie{Name: userCookie, Value: p.bobCookie})
+		r.AddCookie(&http.Cookie{Name: "tidemark-user", Value: p.bobCookie})
 		r.Header.Set("Sec-Fetch-Site", "same-origin")
 		res, err := http.DefaultTransport.RoundTrip(r)
 		if err != nil || res.StatusCode != http.StatusSeeOther {
@@ -196,7 +199,7 @@ var accessEnds = map[string]func(*testing.T, *pair){
 	"session unshared": func(t *testing.T, p *pair) { p.share(t, `{"with":"private"}`) },
 	"session trashed": func(t *testing.T, p *pair) {
 		_, id := tidemark.CutOwner(p.shared)
-		p.here.call(t, p.adaToken, "DELETE", sessionsPath+"/"+id, nil).want(t, 200)
+		p.here.call(t, p.adaToken, "DELETE", request.SessionsPath+"/"+id, nil).want(t, 200)
 	},
 }
 
@@ -216,9 +219,9 @@ func concerns(cause, stream string) bool {
 }
 
 func TestWhoMayNotGoOnLosesWhatIsOpenAtEveryServer(t *testing.T) {
-	made, h := newDatabase(t), newHouse(t)
+	made, house := newDatabase(t), authtest.NewIssuer(t)
 	here, there := connectTo(t, made, nil), connectTo(t, made, nil)
-	one := newNode(t, here, h.issuer.URL)
+	one := newNode(t, here, house.URL)
 	n := 0
 	for cause, change := range accessEnds {
 		for stream, open := range openAnswers {
@@ -227,7 +230,7 @@ func TestWhoMayNotGoOnLosesWhatIsOpenAtEveryServer(t *testing.T) {
 			}
 			n++
 			t.Run(cause+", "+stream, func(t *testing.T) {
-				p := newPair(t, here, one, newNode(t, there, h.issuer.URL), fmt.Sprint("tenant-", n))
+				p := newPair(t, here, one, newNode(t, there, house.URL), fmt.Sprint("tenant-", n))
 				ended := make(chan string, 1)
 				begun := make(chan struct{})
 				go func() {
@@ -244,9 +247,7 @@ func TestWhoMayNotGoOnLosesWhatIsOpenAtEveryServer(t *testing.T) {
 				switch stream {
 				case "a long poll": // it answers at its end
 					eventually(t, "it waits", func() bool {
-						p.there.access.mu.Lock()
-						defer p.there.access.mu.Unlock()
-						return p.there.access.next != nil
+						return p.there.access.Waiting()
 					})
 				case "a long export", "a tool of MCP":
 					<-p.there.busy
@@ -269,11 +270,11 @@ func TestWhoMayNotGoOnLosesWhatIsOpenAtEveryServer(t *testing.T) {
 }
 
 func TestAConversationEndsAtEveryServerWithTheRightToHaveIt(t *testing.T) {
-	made, h := newDatabase(t), newHouse(t)
+	made, house := newDatabase(t), authtest.NewIssuer(t)
 	here, there := connectTo(t, made, nil), connectTo(t, made, nil)
-	one := newNode(t, here, h.issuer.URL)
+	one := newNode(t, here, house.URL)
 	for i, cause := range []string{"out of the workspace", "user suspended", "tenant suspended", "role lowered", "token revoked", "token expired"} {
-		p := newPair(t, here, one, newNode(t, there, h.issuer.URL), fmt.Sprint("tenant-", i))
+		p := newPair(t, here, one, newNode(t, there, house.URL), fmt.Sprint("tenant-", i))
 		c := connect(t, p.there.testServer, p.bobToken)
 		c.say(api.SocketRequest{Type: api.SocketAttach, Session: p.own})
 		c.until(api.SocketAttached)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 // changingPeople is a table whose people are changed while they are at work.
@@ -20,7 +21,7 @@ type changingPeople struct {
 	forgot int
 }
 
-func (c *changingPeople) Authenticate(r *http.Request) (Caller, error) {
+func (c *changingPeople) Authenticate(r *http.Request) (request.Caller, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.table.Authenticate(r)
@@ -32,7 +33,7 @@ func (c *changingPeople) Forget() {
 	c.forgot++
 }
 
-func (c *changingPeople) change(who string, f func(*Caller)) {
+func (c *changingPeople) change(who string, f func(*request.Caller)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	caller := c.table[who]
@@ -50,7 +51,7 @@ var streams = map[string]struct {
 		return streamRequest(t, "GET", s.URL+session+"/entries/stream", who, "")
 	}, `"status":401`, "event: bye"},
 	"a long poll": {func(t *testing.T, s *testServer, who, session string) *http.Request {
-		r := streamRequest(t, "POST", s.URL+"/api/v1/backend/wait", who, `{"kind":"session","id":"`+strings.TrimPrefix(session, sessionsPath+"/")+`","after":1000}`)
+		r := streamRequest(t, "POST", s.URL+"/api/v1/backend/wait", who, `{"kind":"session","id":"`+strings.TrimPrefix(session, request.SessionsPath+"/")+`","after":1000}`)
 		r.Header.Set("Content-Type", api.MediaJSON)
 		return r
 	}, `"status":401`, `"status":503`},
@@ -72,15 +73,15 @@ func streamRequest(t *testing.T, method, url, who, body string) *http.Request {
 // Nothing is looked at in between here: what ends the streams is the change.
 func TestWhoLosesWhatTheyMayLosesTheirStreamsWithTheChange(t *testing.T) {
 	for name, c := range streams {
-		for what, f := range map[string]func(*Caller){
-			"another user":              func(c *Caller) { c.User = "x" },
-			"no role any more":          func(c *Caller) { c.Role = "" },
-			"out of a workspace":        func(c *Caller) { c.Workspaces = []string{"w2"} },
-			"a writer who only reads":   func(c *Caller) { c.Role = Reader },
-			"in a workspace more, only": func(c *Caller) { c.Workspaces = []string{"w1", "w2", "w3"} },
+		for what, f := range map[string]func(*request.Caller){
+			"another user":              func(c *request.Caller) { c.User = "x" },
+			"no role any more":          func(c *request.Caller) { c.Role = "" },
+			"out of a workspace":        func(c *request.Caller) { c.Workspaces = []string{"w2"} },
+			"a writer who only reads":   func(c *request.Caller) { c.Role = request.Reader },
+			"in a workspace more, only": func(c *request.Caller) { c.Workspaces = []string{"w1", "w2", "w3"} },
 		} {
 			auth := &changingPeople{table: people()}
-			auth.change(wA, func(c *Caller) { c.Workspaces = []string{"w1", "w2"} })
+			auth.change(wA, func(c *request.Caller) { c.Workspaces = []string{"w1", "w2"} })
 			s := newTestServer(t, func(o *Options) {
 				o.Auth, o.Limits.Recheck = auth, time.Hour
 				o.SignIn = noDoor{}
@@ -107,9 +108,9 @@ func TestWhoLosesWhatTheyMayLosesTheirStreamsWithTheChange(t *testing.T) {
 				b, _ := io.ReadAll(res.Body)
 				answer <- string(b)
 			}()
-			eventually(t, "it waits", func() bool { s.access.mu.Lock(); defer s.access.mu.Unlock(); return s.access.next != nil })
+			eventually(t, "it waits", s.access.Waiting)
 			auth.change(wA, f)
-			s.accessChanged()
+			s.access.Changed()
 			want := c.changed
 			switch what {
 			case "another user", "no role any more":
@@ -134,8 +135,8 @@ func TestACallThatChangesWhoMayDoWhatIsFeltAtOnce(t *testing.T) {
 	s := newTestServer(t, func(o *Options) { o.Auth, o.Limits.Recheck = auth, time.Hour })
 	f := s.follow(t, wA, newSession(t, s, wA, "tides", "hello")+"/entries/stream", "")
 	defer f.close()
-	eventually(t, "it waits", func() bool { s.access.mu.Lock(); defer s.access.mu.Unlock(); return s.access.next != nil })
-	auth.change(wA, func(c *Caller) { c.Role = "" })
+	eventually(t, "it waits", s.access.Waiting)
+	auth.change(wA, func(c *request.Caller) { c.Role = "" })
 	s.call(t, "op", "POST", "/api/v1/tenants", `{"name":"new"}`).want(t, 201)
 	for {
 		name, data := f.event()

@@ -13,6 +13,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -209,7 +211,7 @@ func isAhead(r *http.Request, route string) bool {
 	switch {
 	case strings.HasSuffix(route, "/{id}/export"), readsAudit(p):
 		return true
-	case slices.Contains([]string{"tokens", "tenants", "users", "workspaces"}, partOf(p)), strings.HasPrefix(p, "/store/"):
+	case slices.Contains([]string{"tokens", "tenants", "users", "workspaces"}, auth.ScopeOf(p)), strings.HasPrefix(p, "/store/"):
 		return change
 	case strings.HasSuffix(p, "/share"), strings.HasSuffix(p, "/purge"):
 		return change
@@ -218,39 +220,19 @@ func isAhead(r *http.Request, route string) bool {
 }
 
 func readsAudit(path string) bool {
-	return partOf(path) == "audit" || path == "/store/audit" || strings.HasPrefix(path, "/store/audit.") || strings.HasPrefix(path, "/store/audit/")
+	return auth.ScopeOf(path) == "audit" || path == "/store/audit" || strings.HasPrefix(path, "/store/audit.") || strings.HasPrefix(path, "/store/audit/")
 }
 
 // writeAhead writes down that something is about to be done. What cannot be
 // written down is not done.
 func (s *Server) writeAhead(ctx context.Context, d *deed, r *http.Request) error {
-	c := CallerOf(ctx)
-	if readsAudit(r.URL.Path) && r.Method == http.MethodGet && !s.reads.first(Refusal{Tenant: c.Tenant, User: c.User, Token: c.Token, Why: d.action}, s.o.Now()) {
+	c := request.CallerOf(ctx)
+	if readsAudit(r.URL.Path) && r.Method == http.MethodGet && !s.reads.First(auth.Refusal{Tenant: c.Tenant, User: c.User, Token: c.Token, Why: d.action}, s.o.Now()) {
 		return nil // a page that is looked at asks all the time
 	}
 	ctx, stop := context.WithTimeout(ctx, auditPatience)
 	defer stop()
 	return s.auditIn(ctx, c.Tenant, d.action, d.thing, tenant.AuditBegun)
-}
-
-// seldom says what came for the first time in a while.
-type seldom struct {
-	mu   sync.Mutex
-	last map[Refusal]time.Time
-}
-
-// first reports whether it is the first time in a minute.
-func (s *seldom) first(what Refusal, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now.Sub(s.last[what]) < refusalEvery {
-		return false
-	}
-	if s.last == nil || len(s.last) >= maxRemembered {
-		s.last = make(map[Refusal]time.Time)
-	}
-	s.last[what] = now
-	return true
 }
 
 // endBoots says that this server does nothing more. It comes after FlushAudit.

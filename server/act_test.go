@@ -13,6 +13,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/server/wire"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -29,8 +31,8 @@ func (c complete) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receip
 	others := func(k tidemark.Key) bool {
 		return !tenant.IsOperators(k) && k != tidemark.Keyring() && k != tidemark.PlainMark()
 	}
-	if who := CallerOf(ctx); who.Tenant != "" && slices.ContainsFunc(slices.Collect(keysOf(b)), others) && !tenant.Housekeeping(b) && !slices.ContainsFunc(b.Appends, isAct) {
-		c.t.Errorf("%s changes %v, and no line of the audit log is in the same commit", deedOf(ctx).action, slices.Collect(keysOf(b)))
+	if who := request.CallerOf(ctx); who.Tenant != "" && slices.ContainsFunc(slices.Collect(wire.KeysOf(b)), others) && !tenant.Housekeeping(b) && !slices.ContainsFunc(b.Appends, isAct) {
+		c.t.Errorf("%s changes %v, and no line of the audit log is in the same commit", deedOf(ctx).action, slices.Collect(wire.KeysOf(b)))
 	}
 	return c.Backend.Commit(ctx, b)
 }

@@ -13,18 +13,20 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 // Me is who calls, as the server sees it.
 type Me struct {
-	Tenant     string   `json:"tenant"`
-	TenantName string   `json:"tenant_name,omitempty"`
-	User       string   `json:"user"`
-	Name       string   `json:"name"`
-	Role       Role     `json:"role" enum:"reader,writer,admin"`
-	Token      string   `json:"token,omitempty" doc:"the id of the service token"`
-	Operator   bool     `json:"operator"`
-	Workspaces []string `json:"workspaces" nullable:"false"`
+	Tenant     string       `json:"tenant"`
+	TenantName string       `json:"tenant_name,omitempty"`
+	User       string       `json:"user"`
+	Name       string       `json:"name"`
+	Role       request.Role `json:"role" enum:"reader,writer,admin"`
+	Token      string       `json:"token,omitempty" doc:"the id of the service token"`
+	Operator   bool         `json:"operator"`
+	Workspaces []string     `json:"workspaces" nullable:"false"`
 }
 
 // NewToken is a service token with the text that is shown once.
@@ -54,14 +56,14 @@ type listInput struct {
 // adminRoutes are about who may do what: tokens, users, workspaces and the
 // audit log for the admins of a tenant, tenants for the operator.
 func (s *Server) adminRoutes() {
-	huma.Register(s.api, op("GET", "/api/v1/me", "get-me", "Who calls", "admin", Reader), s.getMe)
+	huma.Register(s.api, op("GET", "/api/v1/me", "get-me", "Who calls", "admin", request.Reader), s.getMe)
 	s.tokenRoutes()
 	s.tenantRoutes()
 	s.userRoutes()
 	s.workspaceRoutes()
-	huma.Register(s.api, op("GET", "/api/v1/audit", "list-audit", "Who did what, newest first", "admin", Admin), s.listAudit)
-	huma.Register(s.api, op("POST", "/api/v1/audit/verify", "verify-audit", "Verify the audit log, also against anchors kept elsewhere", "admin", Admin), s.verifyAudit)
-	huma.Register(s.api, op("GET", "/api/v1/audit/anchor", "get-audit-anchor", "The head of the audit log, to keep elsewhere", "admin", Admin), s.getAnchor)
+	huma.Register(s.api, op("GET", "/api/v1/audit", "list-audit", "Who did what, newest first", "admin", request.Admin), s.listAudit)
+	huma.Register(s.api, op("POST", "/api/v1/audit/verify", "verify-audit", "Verify the audit log, also against anchors kept elsewhere", "admin", request.Admin), s.verifyAudit)
+	huma.Register(s.api, op("GET", "/api/v1/audit/anchor", "get-audit-anchor", "The head of the audit log, to keep elsewhere", "admin", request.Admin), s.getAnchor)
 }
 
 func created(o huma.Operation) huma.Operation {
@@ -77,7 +79,7 @@ func (s *Server) administered(ctx context.Context, name string) (*tenant.Directo
 	if err != nil {
 		return nil, tenant.Tenant{}, err
 	}
-	c := CallerOf(ctx)
+	c := request.CallerOf(ctx)
 	if name == "" || name == c.Tenant {
 		t, err := s.ownTenant(ctx, users, c)
 		return users, t, err
@@ -91,7 +93,7 @@ func (s *Server) administered(ctx context.Context, name string) (*tenant.Directo
 
 // ownTenant is the tenant of the caller. That of a server for one person is
 // made when it is first needed.
-func (s *Server) ownTenant(ctx context.Context, users *tenant.Directory, c Caller) (tenant.Tenant, error) {
+func (s *Server) ownTenant(ctx context.Context, users *tenant.Directory, c request.Caller) (tenant.Tenant, error) {
 	if c.Operator && c.Tenant == tidemark.TenantOf(tenant.DefaultTenant, "").Tenant {
 		if t, err := users.CreateTenant(ctx, tenant.Tenant{Name: tenant.DefaultTenant}); err == nil {
 			return t, nil
@@ -107,16 +109,16 @@ func (s *Server) ownTenant(ctx context.Context, users *tenant.Directory, c Calle
 
 // paged collects a page of a list by id.
 func paged[T any](s *Server, ctx context.Context, in PageInput, list func(after string) iter.Seq2[T, error], id func(T) string) (*struct{ Body Page[T] }, error) {
-	caller, after := CallerOf(ctx), ""
+	caller, after := request.CallerOf(ctx), ""
 	if in.Cursor != "" {
 		if err := s.uncursor(caller, in.Cursor, &after); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 	}
 	page, most := Page[T]{Items: []T{}}, s.limit(in.Limit)
 	for v, err := range list(after) {
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		if len(page.Items) == most {
 			page.Next = s.cursor(caller, id(page.Items[most-1]))
@@ -128,7 +130,7 @@ func paged[T any](s *Server, ctx context.Context, in PageInput, list func(after 
 }
 
 func (s *Server) getMe(ctx context.Context, _ *struct{}) (*struct{ Body Me }, error) {
-	c := CallerOf(ctx)
+	c := request.CallerOf(ctx)
 	me := Me{Tenant: c.Tenant, User: c.User, Name: c.Name, Role: c.Role, Token: c.Token, Operator: c.Operator, Workspaces: append([]string{}, c.Workspaces...)}
 	if users, err := s.operators(ctx); err == nil {
 		if t, err := users.Tenant(ctx, c.Tenant); err == nil {
@@ -141,11 +143,11 @@ func (s *Server) getMe(ctx context.Context, _ *struct{}) (*struct{ Body Me }, er
 type newTokenInput struct {
 	Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
 	Body   struct {
-		Name      string    `json:"name" minLength:"1" maxLength:"200"`
-		Role      Role      `json:"role" enum:"reader,writer,admin"`
-		Scopes    []string  `json:"scopes,omitempty" maxItems:"32" doc:"the parts of the server that it is for, as in paths: sessions, jobs; none: all"`
-		As        string    `json:"as,omitempty" enum:"me,tenant" default:"me" doc:"on whose behalf it acts"`
-		ExpiresAt time.Time `json:"expires_at,omitzero" doc:"the default is in 90 days"`
+		Name      string       `json:"name" minLength:"1" maxLength:"200"`
+		Role      request.Role `json:"role" enum:"reader,writer,admin"`
+		Scopes    []string     `json:"scopes,omitempty" maxItems:"32" doc:"the parts of the server that it is for, as in paths: sessions, jobs; none: all"`
+		As        string       `json:"as,omitempty" enum:"me,tenant" default:"me" doc:"on whose behalf it acts"`
+		ExpiresAt time.Time    `json:"expires_at,omitzero" doc:"the default is in 90 days"`
 	}
 }
 
@@ -154,39 +156,39 @@ type newTokenInput struct {
 const tokenLife = 90 * 24 * time.Hour
 
 func (s *Server) tokenRoutes() {
-	huma.Register(s.api, created(op("POST", "/api/v1/tokens", "create-token", "Make a service token", "admin", Admin)), s.createToken)
-	huma.Register(s.api, op("GET", "/api/v1/tokens", "list-tokens", "List the service tokens", "admin", Admin), func(ctx context.Context, in *listInput) (*struct{ Body Page[tenant.Token] }, error) {
+	huma.Register(s.api, created(op("POST", "/api/v1/tokens", "create-token", "Make a service token", "admin", request.Admin)), s.createToken)
+	huma.Register(s.api, op("GET", "/api/v1/tokens", "list-tokens", "List the service tokens", "admin", request.Admin), func(ctx context.Context, in *listInput) (*struct{ Body Page[tenant.Token] }, error) {
 		users, t, err := s.administered(ctx, in.Tenant)
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		return paged(s, ctx, in.PageInput, func(after string) iter.Seq2[tenant.Token, error] { return users.Tokens(ctx, t.ID, after) }, func(t tenant.Token) string { return t.ID })
 	})
-	huma.Register(s.api, op("DELETE", "/api/v1/tokens/{id}", "revoke-token", "Revoke a service token", "admin", Admin), func(ctx context.Context, in *byID) (*struct{ Body tenant.Token }, error) {
+	huma.Register(s.api, op("DELETE", "/api/v1/tokens/{id}", "revoke-token", "Revoke a service token", "admin", request.Admin), func(ctx context.Context, in *byID) (*struct{ Body tenant.Token }, error) {
 		users, t, err := s.administered(ctx, in.Tenant)
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		token, err := users.RevokeToken(ctx, t.ID, in.ID)
 		if err == nil {
 			err = s.auditIn(ctx, t.ID, "token.revoke", token.ID, tenant.AuditDone)
 		}
-		return &struct{ Body tenant.Token }{token}, fail(ctx, err)
+		return &struct{ Body tenant.Token }{token}, request.Fail(ctx, err)
 	})
 }
 
 func (s *Server) createToken(ctx context.Context, in *newTokenInput) (*struct{ Body NewToken }, error) {
-	c := CallerOf(ctx)
+	c := request.CallerOf(ctx)
 	// A token that makes tokens outlives its own end, and its own scopes.
 	if c.Token != "" || !c.Role.May(in.Body.Role) {
-		return nil, fail(ctx, tidemark.ErrDenied)
+		return nil, request.Fail(ctx, tidemark.ErrDenied)
 	}
 	users, t, err := s.administered(ctx, in.Tenant)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
-	if slices.Contains(in.Body.Scopes, MetricsScope) && !c.Operator {
-		return nil, fail(ctx, tidemark.ErrDenied)
+	if slices.Contains(in.Body.Scopes, auth.MetricsScope) && !c.Operator {
+		return nil, request.Fail(ctx, tidemark.ErrDenied)
 	}
 	token := tenant.Token{Tenant: t.ID, User: t.ID, Name: in.Body.Name, Role: string(in.Body.Role), Scopes: in.Body.Scopes, CreatedBy: c.User, ExpiresAt: in.Body.ExpiresAt}
 	if in.Body.As != "tenant" && t.ID == c.Tenant {
@@ -200,7 +202,7 @@ func (s *Server) createToken(ctx context.Context, in *newTokenInput) (*struct{ B
 		err = s.auditIn(ctx, t.ID, "token.create", token.ID, tenant.AuditDone)
 	}
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &struct{ Body NewToken }{NewToken{token, text}}, nil
 }
@@ -215,38 +217,38 @@ type newTenantInput struct {
 
 // operate returns the operator's store for operators alone.
 func (s *Server) operate(ctx context.Context) (*tenant.Directory, error) {
-	if !CallerOf(ctx).Operator {
+	if !request.CallerOf(ctx).Operator {
 		return nil, tidemark.ErrDenied
 	}
 	return s.operators(ctx)
 }
 
 func (s *Server) tenantRoutes() {
-	huma.Register(s.api, created(op("POST", "/api/v1/tenants", "create-tenant", "Make a tenant", "operator", Admin)), func(ctx context.Context, in *newTenantInput) (*struct{ Body tenant.Tenant }, error) {
+	huma.Register(s.api, created(op("POST", "/api/v1/tenants", "create-tenant", "Make a tenant", "operator", request.Admin)), func(ctx context.Context, in *newTenantInput) (*struct{ Body tenant.Tenant }, error) {
 		users, err := s.operate(ctx)
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		t, err := users.CreateTenant(ctx, tenant.Tenant{Name: in.Body.Name, Issuer: in.Body.Issuer, Foreign: in.Body.Foreign})
 		if err == nil {
 			err = s.auditIn(ctx, t.ID, "tenant.create", t.ID, tenant.AuditDone)
 		}
-		return &struct{ Body tenant.Tenant }{t}, fail(ctx, err)
+		return &struct{ Body tenant.Tenant }{t}, request.Fail(ctx, err)
 	})
-	huma.Register(s.api, op("GET", "/api/v1/tenants", "list-tenants", "List the tenants", "operator", Admin), func(ctx context.Context, in *PageInput) (*struct{ Body Page[tenant.Tenant] }, error) {
+	huma.Register(s.api, op("GET", "/api/v1/tenants", "list-tenants", "List the tenants", "operator", request.Admin), func(ctx context.Context, in *PageInput) (*struct{ Body Page[tenant.Tenant] }, error) {
 		users, err := s.operate(ctx)
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		return paged(s, ctx, *in, func(after string) iter.Seq2[tenant.Tenant, error] { return users.Tenants(ctx, after) }, func(t tenant.Tenant) string { return t.ID })
 	})
 	for verb, state := range map[string]string{"suspend": tenant.Suspended, "resume": tenant.Active} {
-		huma.Register(s.api, op("POST", "/api/v1/tenants/{id}/"+verb, verb+"-tenant", tenantVerbs[verb], "operator", Admin), func(ctx context.Context, in *struct {
+		huma.Register(s.api, op("POST", "/api/v1/tenants/{id}/"+verb, verb+"-tenant", tenantVerbs[verb], "operator", request.Admin), func(ctx context.Context, in *struct {
 			ID string `path:"id" maxLength:"128" doc:"its name or id"`
 		}) (*struct{ Body tenant.Tenant }, error) {
 			users, err := s.operate(ctx)
 			if err != nil {
-				return nil, fail(ctx, err)
+				return nil, request.Fail(ctx, err)
 			}
 			t, err := users.TenantNamed(ctx, in.ID)
 			if err == nil {
@@ -255,7 +257,7 @@ func (s *Server) tenantRoutes() {
 			if err == nil {
 				err = s.auditIn(ctx, t.ID, "tenant."+verb, t.ID, tenant.AuditDone)
 			}
-			return &struct{ Body tenant.Tenant }{t}, fail(ctx, err)
+			return &struct{ Body tenant.Tenant }{t}, request.Fail(ctx, err)
 		})
 	}
 }
@@ -266,33 +268,33 @@ type changeUserInput struct {
 	Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
 	ID     string `path:"id" maxLength:"128"`
 	Body   struct {
-		Role  Role   `json:"role,omitempty" enum:"reader,writer,admin"`
-		State string `json:"state,omitempty" enum:"active,suspended"`
+		Role  request.Role `json:"role,omitempty" enum:"reader,writer,admin"`
+		State string       `json:"state,omitempty" enum:"active,suspended"`
 	}
 }
 
 func (s *Server) userRoutes() {
-	huma.Register(s.api, op("GET", "/api/v1/users", "list-users", "List the users of the tenant", "admin", Admin), func(ctx context.Context, in *listInput) (*struct{ Body Page[tenant.User] }, error) {
+	huma.Register(s.api, op("GET", "/api/v1/users", "list-users", "List the users of the tenant", "admin", request.Admin), func(ctx context.Context, in *listInput) (*struct{ Body Page[tenant.User] }, error) {
 		users, t, err := s.administered(ctx, in.Tenant)
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		return paged(s, ctx, in.PageInput, func(after string) iter.Seq2[tenant.User, error] { return users.Users(ctx, t.ID, after) }, func(u tenant.User) string { return u.ID })
 	})
-	huma.Register(s.api, op("PATCH", "/api/v1/users/{id}", "change-user", "Give a user another role, suspend the user or not", "admin", Admin), s.changeUser)
+	huma.Register(s.api, op("PATCH", "/api/v1/users/{id}", "change-user", "Give a user another role, suspend the user or not", "admin", request.Admin), s.changeUser)
 }
 
 func (s *Server) changeUser(ctx context.Context, in *changeUserInput) (*struct{ Body tenant.User }, error) {
-	c := CallerOf(ctx)
+	c := request.CallerOf(ctx)
 	if in.ID == c.User && in.Body.State == tenant.Suspended {
-		return nil, fail(ctx, tidemark.Invalidf("nobody suspends themselves: somebody has to be left to undo it"))
+		return nil, request.Fail(ctx, tidemark.Invalidf("nobody suspends themselves: somebody has to be left to undo it"))
 	}
 	if in.Body.Role == "" && in.Body.State == "" {
-		return nil, fail(ctx, tidemark.Invalidf("neither a role nor a state"))
+		return nil, request.Fail(ctx, tidemark.Invalidf("neither a role nor a state"))
 	}
 	users, t, err := s.administered(ctx, in.Tenant)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	u, err := users.ChangeUser(ctx, t.ID, in.ID, func(u *tenant.User) error {
 		if in.Body.Role != "" {
@@ -309,7 +311,7 @@ func (s *Server) changeUser(ctx context.Context, in *changeUserInput) (*struct{ 
 	if err == nil && in.Body.State != "" {
 		err = s.auditIn(ctx, t.ID, "user."+u.State, u.ID, tenant.AuditDone)
 	}
-	return &struct{ Body tenant.User }{u}, fail(ctx, err)
+	return &struct{ Body tenant.User }{u}, request.Fail(ctx, err)
 }
 
 type newWorkspaceInput struct {
@@ -320,21 +322,21 @@ type newWorkspaceInput struct {
 }
 
 func (s *Server) workspaceRoutes() {
-	huma.Register(s.api, created(op("POST", "/api/v1/workspaces", "create-workspace", "Make a workspace", "admin", Admin)), func(ctx context.Context, in *newWorkspaceInput) (*struct{ Body tenant.Workspace }, error) {
+	huma.Register(s.api, created(op("POST", "/api/v1/workspaces", "create-workspace", "Make a workspace", "admin", request.Admin)), func(ctx context.Context, in *newWorkspaceInput) (*struct{ Body tenant.Workspace }, error) {
 		users, t, err := s.administered(ctx, in.Tenant)
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		w, err := users.CreateWorkspace(ctx, t.ID, in.Body.Name)
 		if err == nil {
 			err = s.auditIn(ctx, t.ID, "workspace.create", w.ID, tenant.AuditDone)
 		}
-		return &struct{ Body tenant.Workspace }{w}, fail(ctx, err)
+		return &struct{ Body tenant.Workspace }{w}, request.Fail(ctx, err)
 	})
-	huma.Register(s.api, op("GET", "/api/v1/workspaces", "list-workspaces", "List the workspaces of the tenant", "admin", Reader), func(ctx context.Context, in *listInput) (*struct{ Body Page[tenant.Workspace] }, error) {
+	huma.Register(s.api, op("GET", "/api/v1/workspaces", "list-workspaces", "List the workspaces of the tenant", "admin", request.Reader), func(ctx context.Context, in *listInput) (*struct{ Body Page[tenant.Workspace] }, error) {
 		users, t, err := s.administered(ctx, in.Tenant)
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		return paged(s, ctx, in.PageInput, func(after string) iter.Seq2[tenant.Workspace, error] { return users.Workspaces(ctx, t.ID, after) }, func(w tenant.Workspace) string { return w.ID })
 	})
@@ -343,36 +345,36 @@ func (s *Server) workspaceRoutes() {
 		if !member {
 			id, summary = "remove-member", "End a user's membership of a workspace"
 		}
-		huma.Register(s.api, op(method, "/api/v1/workspaces/{id}/members/{user}", id, summary, "admin", Admin), func(ctx context.Context, in *struct {
+		huma.Register(s.api, op(method, "/api/v1/workspaces/{id}/members/{user}", id, summary, "admin", request.Admin), func(ctx context.Context, in *struct {
 			Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
 			ID     string `path:"id" maxLength:"128"`
 			User   string `path:"user" maxLength:"128"`
 		}) (*struct{ Body tenant.User }, error) {
 			users, t, err := s.administered(ctx, in.Tenant)
 			if err != nil {
-				return nil, fail(ctx, err)
+				return nil, request.Fail(ctx, err)
 			}
 			u, err := users.Join(ctx, t.ID, in.ID, in.User, member)
 			if err == nil {
 				err = s.auditIn(ctx, t.ID, "workspace."+id, in.ID+"/"+in.User, tenant.AuditDone)
 			}
-			return &struct{ Body tenant.User }{u}, fail(ctx, err)
+			return &struct{ Body tenant.User }{u}, request.Fail(ctx, err)
 		})
 	}
 }
 
 func (s *Server) listAudit(ctx context.Context, in *listInput) (*struct{ Body Page[tenant.AuditLine] }, error) {
 	if s.o.NoAudit {
-		return nil, fail(ctx, errNoAudit())
+		return nil, request.Fail(ctx, errNoAudit())
 	}
 	users, t, err := s.administered(ctx, in.Tenant)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
-	caller, before := CallerOf(ctx), int64(0)
+	caller, before := request.CallerOf(ctx), int64(0)
 	if in.Cursor != "" {
 		if err := s.uncursor(caller, in.Cursor, &before); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 	}
 	most := s.limit(in.Limit)
@@ -380,7 +382,7 @@ func (s *Server) listAudit(ctx context.Context, in *listInput) (*struct{ Body Pa
 	var fresh []tenant.AuditLine
 	if in.Cursor == "" {
 		if fresh, err = s.unchained(ctx, users, t.ID, most); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 	}
 	// One is a line; before the first there is nothing.
@@ -408,28 +410,28 @@ type verifyAuditInput struct {
 
 func (s *Server) verifyAudit(ctx context.Context, in *verifyAuditInput) (*struct{ Body AuditReport }, error) {
 	if s.o.NoAudit {
-		return nil, fail(ctx, errNoAudit())
+		return nil, request.Fail(ctx, errNoAudit())
 	}
 	users, t, err := s.administered(ctx, in.Tenant)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	anchors, err := users.Anchors(ctx, t.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	anchors = append(anchors, in.Body.Anchors...)
 	fresh, err := s.unchained(ctx, users, t.ID, math.MaxInt)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	from, err := s.acts(ctx, t.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	head, faults, err := users.VerifyAudit(ctx, t.ID, from, anchors...)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &struct{ Body AuditReport }{AuditReport{Head: head, Unchained: len(fresh), Anchors: len(anchors), Faults: append([]tenant.AuditFault{}, faults...)}}, nil
 }
@@ -439,8 +441,8 @@ func (s *Server) getAnchor(ctx context.Context, in *struct {
 }) (*struct{ Body tenant.Anchor }, error) {
 	users, t, err := s.administered(ctx, in.Tenant)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	head, err := users.AuditHead(ctx, t.ID)
-	return &struct{ Body tenant.Anchor }{head}, fail(ctx, err)
+	return &struct{ Body tenant.Anchor }{head}, request.Fail(ctx, err)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 // administered returns a server that has the tenants a and b.
@@ -139,7 +140,7 @@ func TestUsersAndWorkspacesAreTheAdmins(t *testing.T) {
 	}
 	var who Me
 	s.call(t, "reader-b", "GET", "/api/v1/me", nil).into(t, &who)
-	if who.Role != Reader || who.TenantName != "b" || who.Operator {
+	if who.Role != request.Reader || who.TenantName != "b" || who.Operator {
 		t.Errorf("me: %+v", who)
 	}
 }

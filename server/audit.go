@@ -10,6 +10,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 const (
@@ -50,8 +52,8 @@ func (s *Server) operators(ctx context.Context) (*tenant.Directory, error) {
 
 // auditedBy is what a caller did.
 func (s *Server) auditedBy(ctx context.Context, action, thing, outcome string) tenant.Audited {
-	c := CallerOf(ctx)
-	return tenant.Audited{At: s.o.Now(), Who: c.User, Name: c.Name, Token: c.Token, Action: action, Thing: thing, Outcome: outcome, Request: requestID(ctx)}
+	c := request.CallerOf(ctx)
+	return tenant.Audited{At: s.o.Now(), Who: c.User, Name: c.Name, Token: c.Token, Action: action, Thing: thing, Outcome: outcome, Request: request.ID(ctx)}
 }
 
 // auditIn writes down what the caller of ctx did to the log of a tenant that
@@ -74,7 +76,7 @@ func (s *Server) auditLater(ctx context.Context, action, thing, outcome string) 
 	if s.o.NoAudit {
 		return
 	}
-	of, did := CallerOf(ctx).Tenant, s.auditedBy(ctx, action, thing, outcome)
+	of, did := request.CallerOf(ctx).Tenant, s.auditedBy(ctx, action, thing, outcome)
 	queued := s.queueAudit(of, func(w *waitingAudits) bool {
 		if w.n >= maxAuditQueue {
 			return false
@@ -84,7 +86,7 @@ func (s *Server) auditLater(ctx context.Context, action, thing, outcome string) 
 	})
 	if !queued {
 		if err := s.writeAudit(ctx, of, waitingAudits{lines: []tenant.Audited{did}}); err != nil {
-			note(ctx, "audit", err.Error())
+			request.Note(ctx, "audit", err.Error())
 		}
 	}
 }
@@ -120,7 +122,7 @@ func (s *Server) writeAudits(tenant string) {
 	for {
 		select {
 		case <-time.After(pause):
-		case <-s.draining:
+		case <-s.shutdown.Begun():
 			if pause > auditLinger {
 				time.Sleep(auditLinger) // the store is away: do not spin
 			}
@@ -246,9 +248,9 @@ func (s *Server) AnchorAudit(ctx context.Context) ([]tenant.Anchor, error) {
 // does not is written down here. routes knows what calls are called.
 func (s *Server) audited(routes *http.ServeMux, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		out, ok := w.(*recorder)
+		out, ok := w.(*request.Recorder)
 		if !ok {
-			out = &recorder{ResponseWriter: w}
+			out = &request.Recorder{ResponseWriter: w}
 		}
 		_, route := routes.Handler(r)
 		action := route
@@ -260,31 +262,31 @@ func (s *Server) audited(routes *http.ServeMux, next http.Handler) http.Handler 
 		r = r.WithContext(doing(r.Context(), action, r.URL.Path))
 		ctx := r.Context()
 		defer func() {
-			if out.status < 400 && changes(r, route) && changesAccess(r) {
-				s.accessChanged()
+			if out.Status < 400 && changes(r, route) && changesAccess(r) {
+				s.access.Changed()
 			}
 		}()
-		if s.o.NoAudit || CallerOf(ctx).Tenant == "" {
+		if s.o.NoAudit || request.CallerOf(ctx).Tenant == "" {
 			next.ServeHTTP(out, r)
 			return
 		}
 		ahead := isAhead(r, route)
 		if ahead {
 			if err := s.writeAhead(ctx, deedOf(ctx), r); err != nil {
-				note(ctx, "audit", err.Error())
-				answerProblem(out, away("what you ask for is written down first, and that failed: nothing was done"))
+				request.Note(ctx, "audit", err.Error())
+				request.AnswerProblem(out, request.Unavailable("what you ask for is written down first, and that failed: nothing was done"))
 				return
 			}
 		}
-		out.before = func(status int) {
+		out.Before = func(status int) {
 			if status == http.StatusForbidden {
 				s.auditRefused(ctx, action, r.URL.Path)
 			}
 		}
 		defer func() {
-			failed := out.status == 0 || out.status >= 400
+			failed := out.Status == 0 || out.Status >= 400
 			switch {
-			case out.status == http.StatusForbidden, !ahead && !changes(r, route), carried(ctx) && !failed:
+			case out.Status == http.StatusForbidden, !ahead && !changes(r, route), carried(ctx) && !failed:
 			case failed && changes(r, route):
 				s.auditLater(ctx, action, r.URL.Path, tenant.AuditFailed)
 			case !failed && !auditsItself(r) && !readsAudit(r.URL.Path):
@@ -299,8 +301,8 @@ func (s *Server) audited(routes *http.ServeMux, next http.Handler) http.Handler 
 func (s *Server) auditRefused(ctx context.Context, action, thing string) {
 	within, stop := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
 	defer stop()
-	if err := s.auditIn(within, CallerOf(ctx).Tenant, action, thing, tenant.AuditRefused); err != nil {
-		note(ctx, "audit", err.Error())
+	if err := s.auditIn(within, request.CallerOf(ctx).Tenant, action, thing, tenant.AuditRefused); err != nil {
+		request.Note(ctx, "audit", err.Error())
 	}
 }
 
@@ -315,10 +317,10 @@ func changes(r *http.Request, route string) bool {
 	if call, ok := strings.CutPrefix(r.URL.Path, "/api/v1/backend/"); ok {
 		return call == "commit" || call == "share"
 	}
-	if r.URL.Path == mcpPath {
+	if r.URL.Path == request.MCPPath {
 		return false // its tools say what they changed
 	}
-	return route != "POST "+sessionsPath+"/{id}/export"
+	return route != "POST "+request.SessionsPath+"/{id}/export"
 }
 
 // auditsItself reports whether the handler of a call writes it down, with what
@@ -327,26 +329,11 @@ func auditsItself(r *http.Request) bool {
 	if strings.HasPrefix(r.URL.Path, "/store/") {
 		return true // the pages of the same calls
 	}
-	return slices.Contains([]string{"tokens", "tenants", "users", "workspaces"}, partOf(r.URL.Path))
+	return slices.Contains([]string{"tokens", "tenants", "users", "workspaces"}, auth.ScopeOf(r.URL.Path))
 }
 
-// refusalEvery is how often it is written down that one and the same caller
-// was refused: whoever tries on should not fill the log.
-const refusalEvery = time.Minute
-
-// AuditRefusals returns what a Gate tells of those who were not let in and
-// whose tenant is known: it writes them to the audit log.
-func AuditRefusals(users *tenant.Directory) func(context.Context, Refusal) {
-	var told seldom
-	return func(ctx context.Context, why Refusal) {
-		if why.Tenant == "" || !told.first(why, time.Now()) {
-			return
-		}
-		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
-		defer stop()
-		did := tenant.Audited{Who: why.User, Token: why.Token, Action: "sign-in", Thing: why.Why, Outcome: tenant.AuditRefused, Request: requestID(ctx)}
-		if err := users.Audit(ctx, why.Tenant, did); err != nil {
-			note(ctx, "audit", err.Error())
-		}
-	}
+// changesAccess reports whether a call that was done may have changed who may
+// do what.
+func changesAccess(r *http.Request) bool {
+	return auditsItself(r) || r.URL.Path == "/signout"
 }

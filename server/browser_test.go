@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"net"
 	"net/http"
@@ -27,6 +26,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -37,29 +38,24 @@ import (
 const patient = 30 * time.Second
 
 // doors let the users of two tenants in, each by links of their own.
-type doors map[string]*LocalAuth // by tenant
+type doors map[string]*auth.LocalAuth // by tenant
 
-func (d doors) Authenticate(r *http.Request) (Caller, error) {
-	for _, a := range d {
+func (d doors) Authenticate(r *http.Request) (request.Caller, error) {
+	for tenant, a := range d {
 		if c, err := a.Authenticate(r); err == nil {
+			c.Name, c.Operator = "jo of "+tenant, tenant == "a"
 			return c, nil
 		}
 	}
-	return Caller{}, tidemark.ErrDenied
+	return request.Caller{}, tidemark.ErrDenied
 }
 
-func (d doors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	sum := sha256.Sum256([]byte(r.URL.Query().Get("code")))
-	for _, a := range d {
-		a.mu.Lock()
-		_, mine := a.codes[sum]
-		a.mu.Unlock()
-		if mine {
-			a.ServeHTTP(w, r)
-			return
-		}
+func (d doors) ServeSignIn(w http.ResponseWriter, r *http.Request, show auth.ShowSignIn) {
+	tenant := r.URL.Query().Get("tenant")
+	if d[tenant] == nil {
+		tenant = "a"
 	}
-	d["a"].ServeHTTP(w, r)
+	d[tenant].ServeSignIn(w, r, show)
 }
 
 func (d doors) SignOut(w http.ResponseWriter, r *http.Request) error { return d["a"].SignOut(w, r) }
@@ -81,9 +77,7 @@ func newSite(t *testing.T, chrome context.Context, open func(context.Context, ti
 	t.Helper()
 	s := &site{t: t, chrome: chrome, open: open, doors: doors{}, address: "127.0.0.1:0"}
 	for _, tenant := range []string{"a", "b"} {
-		s.doors[tenant] = Local("the secret of tenant "+tenant, tidemark.TenantOf(tenant, "jo"))
-		s.doors[tenant].caller.Name = "jo of " + tenant
-		s.doors[tenant].caller.Operator = tenant == "a"
+		s.doors[tenant] = auth.Local("the secret of tenant "+tenant, tidemark.TenantOf(tenant, "jo"))
 	}
 	s.begin()
 	t.Cleanup(s.end)
@@ -385,7 +379,7 @@ func (w *window) fills(selector, text string) {
 // signsIn opens a link that lets a user in once.
 func (w *window) signsIn(tenant string) {
 	w.t.Helper()
-	w.opens("/signin?code=" + w.site.doors[tenant].NewCode())
+	w.opens("/signin?tenant=" + tenant + "&code=" + w.site.doors[tenant].NewCode())
 	w.until(`location.pathname === "/sessions" && document.readyState === "complete"`)
 }
 

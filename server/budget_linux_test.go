@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -45,7 +46,7 @@ func TestServeForATrial(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := store.New(b, nil)
-	s, err := New(Options{Auth: people(), Holder: process.Self("trial"), Limits: Limits{Memory: trialMemory},
+	s, err := New(Options{Auth: people(), Holder: process.Self("trial"), Limits: request.Limits{Memory: trialMemory},
 		Open:    func(context.Context, tidemark.Principal) (*store.Store, error) { return st, nil },
 		Backend: func(context.Context, tidemark.Principal) (tidemark.Backend, error) { return b, nil },
 		Import: func(_ context.Context, _ *store.Store, _ string, content io.Reader) ([]Imported, error) {
@@ -148,7 +149,7 @@ func TestTheWorstBodiesStayWithinTheBudget(t *testing.T) {
 		"an import of one line": {path: bring, body: filled(64<<20, `{"a":"`, `x`, `"}`)},
 		"an import of objects":  {path: bring, body: filled(64<<20, `[`, `{},`, `{}]`)},
 		"an import of zeros":    {path: bring, body: make([]byte, 64<<20)},
-		"not a database":        {path: bring, body: append([]byte(sqliteBegin), make([]byte, 64<<20)...)},
+		"not a database":        {path: bring, body: append([]byte("SQLite format 3\x00"), make([]byte, 64<<20)...)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, peak := onTrial(t)

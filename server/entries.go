@@ -10,19 +10,20 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-const entriesPath = sessionsPath + "/{id}/entries"
+const entriesPath = request.SessionsPath + "/{id}/entries"
 
 // pageBytes bounds the text of a page: entries may be large, and what a page
 // holds is held in memory.
 const pageBytes = 16 << 20
 
 func (s *Server) entryRoutes() {
-	huma.Register(s.api, status(s.takes(op("POST", entriesPath, "append-entries", "Append to a session", "entries", Writer)), http.StatusCreated), s.appendEntries)
-	huma.Register(s.api, op("GET", entriesPath, "list-entries", "Read a session: a branch, or the whole log", "entries", Reader), s.listEntries)
-	follow := op("GET", entriesPath+"/stream", "follow-entries", "Follow a session as it grows", "entries", Reader)
+	huma.Register(s.api, status(s.takes(op("POST", entriesPath, "append-entries", "Append to a session", "entries", request.Writer)), http.StatusCreated), s.appendEntries)
+	huma.Register(s.api, op("GET", entriesPath, "list-entries", "Read a session: a branch, or the whole log", "entries", request.Reader), s.listEntries)
+	follow := op("GET", entriesPath+"/stream", "follow-entries", "Follow a session as it grows", "entries", request.Reader)
 	follow.Description = "Server-sent events: the id of each is the seq of an entry, its data the entry. Last-Event-ID, or ?after=, goes on behind an entry. " +
 		"An event named gone says that the session was removed, bye that the server goes down."
 	follow.Responses = streamed("text/event-stream", "entries as they are written")
@@ -46,18 +47,18 @@ type appendInput struct {
 func (s *Server) appendEntries(ctx context.Context, in *appendInput) (*struct{ Body api.Appended }, error) {
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	entries, err := newEntries(in.Body.Entries)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if in.Key != "" {
 		// The lease may be another one when a client comes back.
 		asked := in.Body
 		asked.Lease = ""
 		if _, err := once(ctx, st, "append-entries/"+string(i.ID), in.Key, asked); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		keyed(entries, in.Key)
 	}
@@ -71,7 +72,7 @@ func (s *Server) appendEntries(ctx context.Context, in *appendInput) (*struct{ B
 		return err
 	})
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &struct{ Body api.Appended }{api.Appended{Seqs: seqs}}, nil
 }
@@ -135,24 +136,24 @@ type entriesOutput struct {
 
 func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*entriesOutput, error) {
 	if err := in.check(); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	_, v, err := s.view(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	c := entriesCursor{Session: v.ID, Worker: in.Worker, From: max(in.From, 1), To: in.To, All: in.All}
 	if in.Cursor != "" {
-		if err := s.uncursor(CallerOf(ctx), in.Cursor, &c); err != nil {
-			return nil, fail(ctx, err)
+		if err := s.uncursor(request.CallerOf(ctx), in.Cursor, &c); err != nil {
+			return nil, request.Fail(ctx, err)
 		}
 		if c.Session != v.ID {
-			return nil, fail(ctx, tidemark.Invalidf("cursor: of another session; begin again without it"))
+			return nil, request.Fail(ctx, tidemark.Invalidf("cursor: of another session; begin again without it"))
 		}
 	}
 	if c.Worker != "" {
 		if v, err = v.Worker(ctx, c.Worker); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 	}
 	tag := tagOf(v.Info)
@@ -161,12 +162,12 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*entrie
 	}
 	if in.Cursor == "" && !c.All && v.Entries > 0 {
 		if c.At, err = s.end(ctx, v, in.At); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 	}
 	page, err := s.entryPage(ctx, v, in, c)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &entriesOutput{Status: http.StatusOK, ETag: tag, Body: page}, nil
 }
@@ -195,7 +196,7 @@ func (s *Server) entryPage(ctx context.Context, v *store.View, in *listEntriesIn
 		}
 		if len(page.Items) == limit || size > pageBytes {
 			c.From = e.Seq
-			page.Next = s.cursor(CallerOf(ctx), c)
+			page.Next = s.cursor(request.CallerOf(ctx), c)
 			return page, nil
 		}
 		page.Items = append(page.Items, logEntry(e, err))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -121,7 +122,7 @@ func TestAForkSharesItsPastAndAsksForItsOwn(t *testing.T) {
 		t.Errorf("%s and %s", f.ID, again.ID)
 	}
 	s.call(t, wA, "POST", path+"/fork", `{"at":"n1","title":"other"}`, "Idempotency-Key: f").want(t, 422).problem(t)
-	fork := sessionsPath + "/" + string(f.ID)
+	fork := request.SessionsPath + "/" + string(f.ID)
 	s.append(t, fork, said("mine"))
 	want := []string{"1 one", "2 re one", "3 two", "4 re two", "6 mine"}
 	if got := texts(s.entries(t, fork+"/entries").Items); !cmp.Equal(got, want) {
@@ -151,7 +152,7 @@ func TestWhatIsSentAgainIsAppendedOnce(t *testing.T) {
 	// For another session it is another request. Another caller's keys are their own.
 	other := newSession(t, s, wA, "other", "one")
 	s.call(t, wA, "POST", other+"/entries", said("a", "b"), "Idempotency-Key: k1").want(t, 422).problem(t)
-	s.call(t, "writer-b", "POST", sessionsPath, `{"title":"x"}`, "Idempotency-Key: k1").want(t, 201)
+	s.call(t, "writer-b", "POST", request.SessionsPath, `{"title":"x"}`, "Idempotency-Key: k1").want(t, 201)
 	own := said("x")
 	own.Entries[0].Key = "mine"
 	if a, b := s.append(t, path, own), s.append(t, path, own); !cmp.Equal(a, b) {
@@ -162,14 +163,14 @@ func TestWhatIsSentAgainIsAppendedOnce(t *testing.T) {
 	}
 	var one, two api.SessionInfo
 	body := `{"title":"once","entries":[{"role":"user","content":"hello"}]}`
-	s.call(t, wA, "POST", sessionsPath, body, "Idempotency-Key: c1").want(t, 201).into(t, &one)
-	s.call(t, wA, "POST", sessionsPath, body, "Idempotency-Key: c1").want(t, 201).into(t, &two)
+	s.call(t, wA, "POST", request.SessionsPath, body, "Idempotency-Key: c1").want(t, 201).into(t, &one)
+	s.call(t, wA, "POST", request.SessionsPath, body, "Idempotency-Key: c1").want(t, 201).into(t, &two)
 	if one.ID != two.ID || two.Entries != 1 {
 		t.Errorf("%s and %s with %d entries", one.ID, two.ID, two.Entries)
 	}
-	s.call(t, wA, "POST", sessionsPath, `{"title":"twice"}`, "Idempotency-Key: c1").want(t, 422).problem(t)
-	s.call(t, wA, "POST", sessionsPath, `{"title":"bare"}`, "Idempotency-Key: c2").want(t, 201).into(t, &one)
-	s.call(t, wA, "POST", sessionsPath, `{"title":"bare"}`, "Idempotency-Key: c2").want(t, 201).into(t, &two)
+	s.call(t, wA, "POST", request.SessionsPath, `{"title":"twice"}`, "Idempotency-Key: c1").want(t, 422).problem(t)
+	s.call(t, wA, "POST", request.SessionsPath, `{"title":"bare"}`, "Idempotency-Key: c2").want(t, 201).into(t, &one)
+	s.call(t, wA, "POST", request.SessionsPath, `{"title":"bare"}`, "Idempotency-Key: c2").want(t, 201).into(t, &two)
 	if one.ID != two.ID {
 		t.Errorf("%s and %s", one.ID, two.ID)
 	}

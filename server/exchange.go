@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -23,18 +23,18 @@ const manifest = "fleet-rlm"
 // exchangeRoutes are those by which sessions go out, come in, and are shown to
 // others.
 func (s *Server) exchangeRoutes() {
-	export := op("POST", sessionsPath+"/{id}/export", "export-session", "Write a session in a format", "exchange", Reader)
+	export := op("POST", request.SessionsPath+"/{id}/export", "export-session", "Write a session in a format", "exchange", request.Reader)
 	export.Description = "The manifest of fleet-rlm unless a format is named. Formats: " + strings.Join(s.o.Formats, ", ") + "."
 	export.Responses = streamed("application/octet-stream", "the session; its media type is that of the format")
 	huma.Register(s.api, export, s.exportSession)
 	// A link of a page can only get.
 	export.Method, export.OperationID = http.MethodGet, "download-session"
 	huma.Register(s.api, export, s.exportSession)
-	bring := op("POST", "/api/v1/import", "import-sessions", "Take in what another tool or another store wrote", "exchange", Writer)
+	bring := op("POST", "/api/v1/import", "import-sessions", "Take in what another tool or another store wrote", "exchange", request.Writer)
 	bring.RequestBody = rawBody("a session file or an archive, of any tool that is known; what comes in replaces the state that a session had")
 	huma.Register(s.api, bring, s.importSessions)
-	huma.Register(s.api, op("GET", sessionsPath+"/{id}/share", "get-share", "Who else may read a session", "exchange", Reader), s.getShare)
-	huma.Register(s.api, s.takes(op("PUT", sessionsPath+"/{id}/share", "share-session", "Say who else may read a session", "exchange", Writer)), s.shareSession)
+	huma.Register(s.api, op("GET", request.SessionsPath+"/{id}/share", "get-share", "Who else may read a session", "exchange", request.Reader), s.getShare)
+	huma.Register(s.api, s.takes(op("PUT", request.SessionsPath+"/{id}/share", "share-session", "Say who else may read a session", "exchange", request.Writer)), s.shareSession)
 }
 
 type exportInput struct {
@@ -46,22 +46,22 @@ type exportInput struct {
 func (s *Server) exportSession(ctx context.Context, in *exportInput) (*huma.StreamResponse, error) {
 	st, v, err := s.view(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	format := in.Format
 	if format == "" {
 		format = manifest
 	}
 	if s.o.Export == nil || !slices.Contains(s.o.Formats, format) {
-		return nil, fail(ctx, tidemark.Invalidf("format %.40q: want one of %s", format, strings.Join(s.o.Formats, ", ")))
+		return nil, request.Fail(ctx, tidemark.Invalidf("format %.40q: want one of %s", format, strings.Join(s.o.Formats, ", ")))
 	}
 	seq, err := v.At(ctx, in.At)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	mediaType, write, err := s.o.Export(ctx, st, store.Point{View: v, Seq: seq}, format)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		hc.SetHeader("Content-Type", mediaType)
@@ -86,13 +86,13 @@ type importOutput struct {
 
 func (s *Server) importSessions(ctx context.Context, in *importInput) (*importOutput, error) {
 	if s.o.Import == nil {
-		return nil, fail(ctx, tidemark.Unsupportedf("this server takes nothing in"))
+		return nil, request.Fail(ctx, tidemark.Unsupportedf("this server takes nothing in"))
 	}
 	st, err := s.store(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
-	content, err := weighedImport(ctx, in.Name, in.body)
+	content, err := request.WeighedImport(ctx, in.Name, in.body)
 	var brought []Imported
 	if err == nil {
 		brought, err = s.o.Import(ctx, st, in.Name, content)
@@ -101,23 +101,11 @@ func (s *Server) importSessions(ctx context.Context, in *importInput) (*importOu
 		_, _ = io.Copy(io.Discard, in.body) // who still sends does not hear
 	}
 	if err != nil {
-		return nil, fail(ctx, in.explain(err))
+		return nil, request.Fail(ctx, in.explain(err))
 	}
 	var out importOutput
 	out.Body.Sessions = append([]Imported{}, brought...)
 	return &out, nil
-}
-
-// arrived explains the error of reading a body: it is the client's.
-func arrived(err error) error {
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return tooLarge(large.Limit)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &api.Problem{Status: http.StatusRequestTimeout, Title: "Request Timeout", Code: "invalid", Detail: "the body took too long to arrive"}
-	}
-	return tidemark.Invalidf("the body did not arrive whole")
 }
 
 type shareBody struct {
@@ -138,11 +126,11 @@ type shareOutput struct {
 func (s *Server) getShare(ctx context.Context, in *SessionInput) (*shareOutput, error) {
 	st, v, err := s.view(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	with, owner, err := st.Shared(ctx, v.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &shareOutput{shareBody{With: with.With, Workspace: with.Workspace, Owner: owner}}, nil
 }
@@ -150,22 +138,22 @@ func (s *Server) getShare(ctx context.Context, in *SessionInput) (*shareOutput, 
 func (s *Server) shareSession(ctx context.Context, in *shareInput) (*shareOutput, error) {
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
-	with, err := shareScope(CallerOf(ctx), in.Body)
+	with, err := shareScope(request.CallerOf(ctx), in.Body)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if err := st.Share(ctx, i.ID, with); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
-	s.work.ended(CallerOf(ctx).Tenant, i.ID) // for those whom it was shared with before, maybe
+	s.work.ended(request.CallerOf(ctx).Tenant, i.ID) // for those whom it was shared with before, maybe
 	return s.getShare(ctx, &in.SessionInput)
 }
 
 // shareScope returns with whom the caller wants to share. Nobody shares with a
 // workspace that they are not in.
-func shareScope(c Caller, b shareBody) (tidemark.Scope, error) {
+func shareScope(c request.Caller, b shareBody) (tidemark.Scope, error) {
 	if b.With != tidemark.InWorkspace {
 		if b.Workspace != "" {
 			return tidemark.Scope{}, tidemark.Invalidf("workspace: goes with %q", tidemark.InWorkspace)

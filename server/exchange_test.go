@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -140,7 +141,7 @@ func TestASessionGoesOutInEveryFormatAndComesIn(t *testing.T) {
 func TestSearchStatsAndReferencesSeeOnesOwnSessions(t *testing.T) {
 	s := newTestServer(t)
 	path := newSession(t, s, wA, "Tide tables", "when is high water", "thanks")
-	id := strings.TrimPrefix(path, sessionsPath+"/")
+	id := strings.TrimPrefix(path, request.SessionsPath+"/")
 	newSession(t, s, "writer-b", "Tide secrets", "high water")
 	var found struct{ Items []SearchHit }
 	s.call(t, wA, "GET", "/api/v1/search?q=high+water&role=user", nil).want(t, 200).into(t, &found)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -18,13 +19,13 @@ import (
 // slashes: escaped in the documented path, or as they are in the one that is
 // registered beside it.
 func (s *Server) fileRoutes() {
-	dir := sessionsPath + "/{id}/files"
-	huma.Register(s.api, op("GET", dir, "list-files", "The durable files of a session", "files", Reader), s.listFiles)
-	get := op("GET", dir+"/{name}", "get-file", "The content of a file", "files", Reader)
+	dir := request.SessionsPath + "/{id}/files"
+	huma.Register(s.api, op("GET", dir, "list-files", "The durable files of a session", "files", request.Reader), s.listFiles)
+	get := op("GET", dir+"/{name}", "get-file", "The content of a file", "files", request.Reader)
 	get.Responses = streamed("application/octet-stream", "the content")
-	put := op("PUT", dir+"/{name}", "put-file", "Keep a file, in place of one that is there", "files", Writer)
+	put := op("PUT", dir+"/{name}", "put-file", "Keep a file, in place of one that is there", "files", request.Writer)
 	put.RequestBody = rawBody("the content")
-	remove := op("DELETE", dir+"/{name}", "delete-file", "Remove a file", "files", Writer)
+	remove := op("DELETE", dir+"/{name}", "delete-file", "Remove a file", "files", request.Writer)
 	for _, end := range []string{"/{name}", "/{name...}"} {
 		for _, o := range []*huma.Operation{&get, &put, &remove} {
 			o.Path, o.Hidden = dir+end, end == "/{name...}"
@@ -70,7 +71,7 @@ func (b *BodyInput) Resolve(ctx huma.Context) []error {
 // explain tells an error of the body from one of what was done with it.
 func (b *BodyInput) explain(err error) error {
 	if b.body.err != nil {
-		return arrived(b.body.err)
+		return request.BodyProblem(b.body.err)
 	}
 	return err
 }
@@ -83,11 +84,11 @@ type listInSession struct {
 func (s *Server) listFiles(ctx context.Context, in *listInSession) (*madeOf[Page[store.File]], error) {
 	st, v, err := s.view(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	files, err := st.Files(ctx, v.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return pageOf(s, ctx, files, in.PageInput)
 }
@@ -108,14 +109,14 @@ type getFileInput struct {
 func (s *Server) getFile(ctx context.Context, in *getFileInput) (*huma.StreamResponse, error) {
 	st, v, err := s.view(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if err := store.CheckFile(in.Name); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	f, err := st.StatFile(ctx, v.ID, in.Name)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		tag := `"` + f.SHA256 + `"`
@@ -137,7 +138,7 @@ func (s *Server) getFile(ctx context.Context, in *getFileInput) (*huma.StreamRes
 // nobody takes a part for all of it.
 func cut(ctx context.Context, err error) {
 	if err != nil {
-		note(ctx, "error", err.Error())
+		request.Note(ctx, "error", err.Error())
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -156,10 +157,10 @@ type fileOutput struct {
 func (s *Server) putFile(ctx context.Context, in *putFileInput) (*fileOutput, error) {
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if err := store.CheckFile(in.Name); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	var out fileOutput
 	put := func(w *store.Writer) (err error) {
@@ -176,7 +177,7 @@ func (s *Server) putFile(ctx context.Context, in *putFileInput) (*fileOutput, er
 		}
 	}
 	if err != nil {
-		return nil, fail(ctx, in.explain(err))
+		return nil, request.Fail(ctx, in.explain(err))
 	}
 	out.ETag = `"` + out.Body.SHA256 + `"`
 	return &out, nil
@@ -190,14 +191,14 @@ type deleteFileInput struct {
 func (s *Server) deleteFile(ctx context.Context, in *deleteFileInput) (*okOutput, error) {
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if err := store.CheckFile(in.Name); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	err = s.write(ctx, st, i.ID, in.Lease, func(w *store.Writer) error { return w.RemoveFile(ctx, in.Name) })
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return ok(), nil
 }

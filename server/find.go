@@ -10,6 +10,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -18,9 +19,9 @@ const snippetWidth = 160
 
 // findRoutes are those that look through all sessions.
 func (s *Server) findRoutes() {
-	huma.Register(s.api, op("GET", "/api/v1/search", "search", "Find entries by their words", "find", Reader), s.search)
-	huma.Register(s.api, op("GET", "/api/v1/resolve", "resolve", "What a reference means", "find", Reader), s.resolve)
-	huma.Register(s.api, op("GET", "/api/v1/stats", "stats", "Count tokens, cost, turns, messages and sessions", "find", Reader), s.stats)
+	huma.Register(s.api, op("GET", "/api/v1/search", "search", "Find entries by their words", "find", request.Reader), s.search)
+	huma.Register(s.api, op("GET", "/api/v1/resolve", "resolve", "What a reference means", "find", request.Reader), s.resolve)
+	huma.Register(s.api, op("GET", "/api/v1/stats", "stats", "Count tokens, cost, turns, messages and sessions", "find", request.Reader), s.stats)
 }
 
 type searchInput struct {
@@ -60,20 +61,20 @@ type searchOutput struct {
 func (s *Server) search(ctx context.Context, in *searchInput) (*searchOutput, error) {
 	query, err := search.Parse(in.Q)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	q := store.Question{Role: in.Role, Agent: in.Agent, Project: in.Project, Trash: in.Trash, Limit: s.limit(in.Limit)}
 	if q.Since, err = timeOf("since", in.Since); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	st, err := s.store(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if in.Session != "" {
 		of, v, err := s.view(ctx, in.Session)
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		st, q.Session = of, v.ID
 	}
@@ -81,7 +82,7 @@ func (s *Server) search(ctx context.Context, in *searchInput) (*searchOutput, er
 	q.Match = func(e tidemark.Entry) bool { return query.Match(search.Text(e)) }
 	answer, err := st.Search(ctx, q)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	var out searchOutput
 	out.Body.Items = []SearchHit{}
@@ -125,11 +126,11 @@ type resolveOutput struct {
 func (s *Server) resolve(ctx context.Context, in *resolveInput) (*resolveOutput, error) {
 	st, err := s.store(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	p, err := st.Resolve(ctx, in.Ref, in.Project)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	var out resolveOutput
 	b := &out.Body
@@ -156,20 +157,20 @@ type statsOutput struct {
 func (s *Server) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {
 	since, err := timeOf("since", in.Since)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	zone, err := time.LoadLocation(in.Zone)
 	if err != nil || in.Zone == "Local" {
-		return nil, fail(ctx, tidemark.Invalidf("zone %.64q: not known", in.Zone))
+		return nil, request.Fail(ctx, tidemark.Invalidf("zone %.64q: not known", in.Zone))
 	}
 	st, err := s.store(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	var out statsOutput
 	rows, err := st.Count(ctx, store.Counting{By: in.By, Zone: zone, Since: since, Damaged: func(error) { out.Body.Damaged++ }})
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	out.Body.Items = []store.Tally{}
 	for _, t := range rows {

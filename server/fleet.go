@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -66,10 +67,10 @@ func pageOf[T any](s *Server, ctx context.Context, all []T, in PageInput) (*made
 	var at struct {
 		From int `json:"from"`
 	}
-	caller := CallerOf(ctx)
+	caller := request.CallerOf(ctx)
 	if in.Cursor != "" {
 		if err := s.uncursor(caller, in.Cursor, &at); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 	}
 	at.From = min(max(at.From, 0), len(all))
@@ -85,7 +86,7 @@ func pageOf[T any](s *Server, ctx context.Context, all []T, in PageInput) (*made
 // asked is this server as whoever the caller is, for what others read of it.
 func (s *Server) asked(ctx context.Context) tidemark.Holder {
 	h := s.o.Holder
-	h.Program = "tidemark serve, for " + CallerOf(ctx).Name
+	h.Program = "tidemark serve, for " + request.CallerOf(ctx).Name
 	return h
 }
 
@@ -95,14 +96,14 @@ type AgentInput struct {
 }
 
 func (s *Server) fleetRoutes() {
-	huma.Register(s.api, op("GET", "/api/v1/fleet", "get-fleet", "The fleet as a whole", fleetGroup, Reader), s.getFleet)
-	huma.Register(s.api, op("GET", "/api/v1/agents", "list-agents", "List the agents and what they do", fleetGroup, Reader), s.listAgents)
-	huma.Register(s.api, op("GET", "/api/v1/agents/{name}", "get-agent", "Show an agent", fleetGroup, Reader), s.getAgent)
-	huma.Register(s.api, op("POST", "/api/v1/agents/{name}/reset", "reset-agent", "Forget the session and the error of an agent", fleetGroup, Writer), s.resetAgent)
-	huma.Register(s.api, op("DELETE", "/api/v1/agents/{name}", "remove-agent", "Remove an agent that no fleet has, with its schedules; jobs that wait for it are cancelled", fleetGroup, Writer), s.removeAgent)
-	huma.Register(s.api, s.takes(made(op("POST", "/api/v1/agents/{name}/run", "run-agent", "Have an agent do something now", fleetGroup, Writer))), s.runAgent)
-	huma.Register(s.api, s.takes(made(op("POST", "/api/v1/agents/{name}/messages", "send-message", "Write to an agent", fleetGroup, Writer))), s.sendMessage)
-	huma.Register(s.api, op("GET", "/api/v1/agents/{name}/log", "get-agent-log", "What an agent logged", fleetGroup, Reader), s.agentLog)
+	huma.Register(s.api, op("GET", "/api/v1/fleet", "get-fleet", "The fleet as a whole", fleetGroup, request.Reader), s.getFleet)
+	huma.Register(s.api, op("GET", "/api/v1/agents", "list-agents", "List the agents and what they do", fleetGroup, request.Reader), s.listAgents)
+	huma.Register(s.api, op("GET", "/api/v1/agents/{name}", "get-agent", "Show an agent", fleetGroup, request.Reader), s.getAgent)
+	huma.Register(s.api, op("POST", "/api/v1/agents/{name}/reset", "reset-agent", "Forget the session and the error of an agent", fleetGroup, request.Writer), s.resetAgent)
+	huma.Register(s.api, op("DELETE", "/api/v1/agents/{name}", "remove-agent", "Remove an agent that no fleet has, with its schedules; jobs that wait for it are cancelled", fleetGroup, request.Writer), s.removeAgent)
+	huma.Register(s.api, s.takes(made(op("POST", "/api/v1/agents/{name}/run", "run-agent", "Have an agent do something now", fleetGroup, request.Writer))), s.runAgent)
+	huma.Register(s.api, s.takes(made(op("POST", "/api/v1/agents/{name}/messages", "send-message", "Write to an agent", fleetGroup, request.Writer))), s.sendMessage)
+	huma.Register(s.api, op("GET", "/api/v1/agents/{name}/log", "get-agent-log", "What an agent logged", fleetGroup, request.Reader), s.agentLog)
 	s.jobRoutes()
 	s.scheduleRoutes()
 }
@@ -110,23 +111,23 @@ func (s *Server) fleetRoutes() {
 func (s *Server) getFleet(ctx context.Context, _ *struct{}) (*madeOf[api.Fleet], error) {
 	st, err := s.fleet(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	about, err := st.Fleet(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	out := &madeOf[api.Fleet]{Body: api.Fleet{StartedAt: about.StartedAt, Daemons: []api.Daemon{}, Running: []api.RunningJob{}}}
 	daemons, err := st.Daemons(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	for _, d := range daemons {
 		out.Body.Daemons = append(out.Body.Daemons, api.Daemon{Node: d.Holder.Host, Program: d.Holder.Program, PID: d.Holder.PID, StartedAt: d.StartedAt, Dead: d.Dead})
 	}
 	running, err := st.Running(ctx, "")
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	for _, id := range running {
 		j, err := st.Job(ctx, id)
@@ -134,13 +135,13 @@ func (s *Server) getFleet(ctx context.Context, _ *struct{}) (*madeOf[api.Fleet],
 			continue
 		}
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		out.Body.Running = append(out.Body.Running, api.RunningJob{ID: j.ID, Agent: j.Agent, Node: j.Node})
 	}
 	agents, err := st.AgentStates(ctx)
 	out.Body.Agents = len(agents)
-	return out, fail(ctx, err)
+	return out, request.Fail(ctx, err)
 }
 
 // agentOf adds where its job runs to an agent.
@@ -157,11 +158,11 @@ func agentOf(ctx context.Context, st *store.Store, a tidemark.Agent) api.Agent {
 func (s *Server) listAgents(ctx context.Context, in *PageInput) (*madeOf[Page[api.Agent]], error) {
 	st, err := s.fleet(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	agents, err := st.AgentStates(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	all := make([]api.Agent, len(agents))
 	for i, a := range agents {
@@ -176,11 +177,11 @@ func (s *Server) getAgent(ctx context.Context, in *struct {
 }) (*tagged[api.Agent], error) {
 	st, err := s.fleet(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	a, err := st.Agent(ctx, in.Name)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	out := agentOf(ctx, st, a)
 	return oneThing(out, contentTag(out), in.IfNoneMatch), nil
@@ -189,28 +190,28 @@ func (s *Server) getAgent(ctx context.Context, in *struct {
 func (s *Server) resetAgent(ctx context.Context, in *AgentInput) (*madeOf[api.Agent], error) {
 	st, err := s.fleet(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if err := tidemark.CheckID(in.Name); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if err := st.ResetAgent(ctx, in.Name); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	a, err := st.Agent(ctx, in.Name)
-	return &madeOf[api.Agent]{agentOf(ctx, st, a)}, fail(ctx, err)
+	return &madeOf[api.Agent]{agentOf(ctx, st, a)}, request.Fail(ctx, err)
 }
 
 func (s *Server) removeAgent(ctx context.Context, in *AgentInput) (*madeOf[api.RemovedAgent], error) {
 	st, err := s.fleet(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if err := tidemark.CheckID(in.Name); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	gone, err := st.RemoveAgent(ctx, in.Name, s.asked(ctx))
-	return &madeOf[api.RemovedAgent]{api.RemovedAgent(gone)}, fail(ctx, err)
+	return &madeOf[api.RemovedAgent]{api.RemovedAgent(gone)}, request.Fail(ctx, err)
 }
 
 func (s *Server) runAgent(ctx context.Context, in *struct {
@@ -219,7 +220,7 @@ func (s *Server) runAgent(ctx context.Context, in *struct {
 }) (*madeOf[tidemark.Job], error) {
 	st, err := s.fleet(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	o := store.Order{Agent: in.Name, Prompt: in.Body.Prompt, Schedule: in.Body.Schedule}
 	// In this order, so that of two that are not there always the same is named.
@@ -239,12 +240,12 @@ func (s *Server) runAgent(ctx context.Context, in *struct {
 			o.Entry, err = v.At(ctx, point)
 		}
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 	}
 	j, err := st.OrderJob(ctx, o)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &madeOf[tidemark.Job]{shown(j)}, nil
 }
@@ -255,11 +256,11 @@ func (s *Server) sendMessage(ctx context.Context, in *struct {
 }) (*madeOf[tidemark.Job], error) {
 	st, err := s.fleet(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	j, err := st.SendMessage(ctx, s.asked(ctx), in.Name, in.Body.Text)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &madeOf[tidemark.Job]{shown(j)}, nil
 }
@@ -270,16 +271,16 @@ func (s *Server) agentLog(ctx context.Context, in *struct {
 }) (*madeOf[api.JobOutput], error) {
 	st, err := s.fleet(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if _, err := st.AgentRecord(ctx, in.Name); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	length, err := st.AgentLogLength(ctx, in.Name)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	span := in.span(s, length)
 	out, err := outputOf(st.NumberedAgentLog(ctx, in.Name, span), length)
-	return out, fail(ctx, err)
+	return out, request.Fail(ctx, err)
 }

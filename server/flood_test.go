@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -18,11 +20,11 @@ import (
 func TestAFloodOfOneUserKeepsNobodyElseFromTheirWork(t *testing.T) {
 	work, over := make(chan struct{}, 100), make(chan struct{})
 	s := newTestServer(t, func(o *Options) {
-		o.Limits = Limits{Concurrent: 8, Streams: 8, Memory: 64 << 20}
+		o.Limits = request.Limits{Concurrent: 8, Streams: 8, Memory: 64 << 20}
 		o.Formats = []string{"text"}
 		o.Export = func(ctx context.Context, _ *store.Store, _ store.Point, _ string) (string, func(io.Writer) error, error) {
 			return "text/plain", func(w io.Writer) error {
-				if CallerOf(ctx).Name == people()["writer-a"].Name {
+				if request.CallerOf(ctx).Name == people()["writer-a"].Name {
 					work <- struct{}{}
 					<-over
 				}
@@ -83,7 +85,7 @@ func TestAFloodOfOneUserKeepsNobodyElseFromTheirWork(t *testing.T) {
 			method, path, body string
 			want               int
 		}{
-			{"GET", sessionsPath, "", 200}, {"GET", calm + "/entries", "", 200}, {"GET", "/api/v1/search?q=tides", "", 200}, {"GET", calm + "/export?format=text", "", 200},
+			{"GET", request.SessionsPath, "", 200}, {"GET", calm + "/entries", "", 200}, {"GET", "/api/v1/search?q=tides", "", 200}, {"GET", calm + "/export?format=text", "", 200},
 			{"POST", calm + "/entries", `{"entries":[{"role":"user","content":"` + strings.Repeat("x", 2<<20) + `"}]}`, 201},
 			{"POST", "/api/v1/import?name=a.jsonl", strings.Repeat("x", 4<<20), 200},
 		} {
@@ -102,16 +104,16 @@ func TestAFloodOfOneUserKeepsNobodyElseFromTheirWork(t *testing.T) {
 // There are no passwords and no names to guess them for: whoever guesses tokens
 // is slowed down by where they come from, and nobody else is.
 func TestWhoGuessesTokensLocksOutNobodyElsewhere(t *testing.T) {
-	local := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	local := auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
 	form := func(from, token string) int {
 		r := httptest.NewRequest("POST", "/signin", strings.NewReader(url.Values{"token": {token}}.Encode()))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.RemoteAddr = from
 		w := httptest.NewRecorder()
-		local.ServeHTTP(w, r)
+		local.ServeSignIn(w, r, showSignIn)
 		return w.Code
 	}
-	for range failuresAtOnce {
+	for range 50 {
 		form("192.0.2.1:1", "guess")
 	}
 	if got := form("192.0.2.1:2", "0123456789abcdef"); got != http.StatusTooManyRequests {

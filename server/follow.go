@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -29,13 +30,13 @@ func (s *Server) followEntries(ctx context.Context, in *followInput) (*huma.Stre
 		v, err = v.Worker(ctx, in.Worker)
 	}
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		r, w := humago.Unwrap(hc)
 		after, err := lastEvent(r)
 		if err != nil {
-			answerProblem(w, err)
+			request.AnswerProblem(w, err)
 			return
 		}
 		s.stream(w, r, func(ctx context.Context, send func(event) error) error {
@@ -68,7 +69,7 @@ func (f *following) run(ctx context.Context) error {
 	if err := f.past(within); err != nil {
 		return f.over(ctx, within, err)
 	}
-	src, leave := f.s.sources.join(sourceOf{principalName(CallerOf(ctx).Principal), f.v.Name(), f.worker}, f.v)
+	src, leave := f.s.sources.join(sourceOf{principalName(request.CallerOf(ctx).Principal), f.v.Name(), f.worker}, f.v)
 	defer leave()
 	for {
 		events, floor, news, err := src.after(f.after)
@@ -135,7 +136,7 @@ func (f *following) one(e tidemark.Entry, damage error) error {
 
 // watch ends the following when the session is removed.
 func (f *following) watch(ctx context.Context, stop context.CancelCauseFunc) {
-	end, done := f.s.work.watchEnd(CallerOf(ctx).Tenant, f.v.ID)
+	end, done := f.s.work.watchEnd(request.CallerOf(ctx).Tenant, f.v.ID)
 	defer done()
 	look := time.NewTicker(endLook)
 	defer look.Stop()

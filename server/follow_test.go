@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 // follower is a client of a stream.
@@ -138,7 +139,7 @@ func TestWorkersAreFollowedAndAfterIsLastEventID(t *testing.T) {
 	for query, want := range map[string]int{"?worker=lost": 404, "?after=x": 400, "?after=-1": 400} {
 		s.call(t, wA, "GET", path+"/entries/stream"+query, nil).want(t, want).problem(t)
 	}
-	s.call(t, wA, "GET", sessionsPath+"/"+absent+"/entries/stream", nil).want(t, 404).problem(t)
+	s.call(t, wA, "GET", request.SessionsPath+"/"+absent+"/entries/stream", nil).want(t, 404).problem(t)
 }
 
 func TestAFollowerOfARemovedSessionIsTold(t *testing.T) {

@@ -1,19 +1,15 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
-
-	"golang.org/x/time/rate"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 // open paths need no caller: they tell nothing, or look after themselves.
@@ -23,7 +19,7 @@ var open = []string{"/healthz", "/readyz", "/openapi.json", "/openapi.yaml", "/o
 // more than their tenant may.
 func (s *Server) guarded(calls, pages http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
-	limits := newCallerLimits(s.o.Limits)
+	limits := request.NewQuotas(s.o.Limits)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -31,7 +27,7 @@ func (s *Server) guarded(calls, pages http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		r.Body = s.patient(w, r)
 		if err := s.addressed(r); err != nil {
-			answerProblem(w, err)
+			request.AnswerProblem(w, err)
 			return
 		}
 		switch {
@@ -43,19 +39,19 @@ func (s *Server) guarded(calls, pages http.Handler) http.Handler {
 			s.o.Hooks.ServeHTTP(w, r.WithContext(doing(r.Context(), r.Method+" /hooks", r.URL.Path)))
 			return
 		case s.o.SignIn == nil && !isCall(r):
-			answerProblem(w, tidemark.NotFoundf("%s: nothing is here; see /openapi.json", r.URL.Path))
+			request.AnswerProblem(w, tidemark.NotFoundf("%s: nothing is here; see /openapi.json", r.URL.Path))
 			return
 		case strings.HasPrefix(r.URL.Path, "/assets/"):
 			s.servePages(w, r)
 			return
 		case r.URL.Path == "/signin" || strings.HasPrefix(r.URL.Path, "/signin/"):
 			r.Body = http.MaxBytesReader(w, r.Body, smallBody)
-			s.o.SignIn.ServeHTTP(w, r)
+			s.o.SignIn.ServeSignIn(w, r, showSignIn)
 			return
 		}
 		refuse := func(err error) {
 			if isCall(r) {
-				answerProblem(w, err)
+				request.AnswerProblem(w, err)
 			} else {
 				s.pageTrouble(w, r, err)
 			}
@@ -67,7 +63,7 @@ func (s *Server) guarded(calls, pages http.Handler) http.Handler {
 		r, tenants := s.spaceOf(liftToken(r))
 		caller, err := s.o.Auth.Authenticate(r)
 		if err != nil {
-			refuse(refused(err))
+			refuse(request.Refused(err))
 			return
 		}
 		if tenants {
@@ -86,7 +82,7 @@ const smallBody = 64 << 10
 
 // isCall reports whether a request is for a program, not for a browser.
 func isCall(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, tenantSpace) || r.URL.Path == "/metrics" || r.URL.Path == mcpPath
+	return strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, tenantSpace) || r.URL.Path == "/metrics" || r.URL.Path == request.MCPPath
 }
 
 // tenantSpace is what stands before the calls of a Backend for what the tenant
@@ -107,11 +103,11 @@ func (s *Server) spaceOf(r *http.Request) (*http.Request, bool) {
 
 // serveCaller answers somebody who is known, within the limits of the user and
 // of the tenant.
-func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.Handler, limits *callerLimits, caller Caller) {
-	noteCaller(r.Context(), caller)
-	leave, err := limits.enter(caller, isStream(r))
+func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.Handler, limits *request.Quotas, caller request.Caller) {
+	request.NoteCaller(r.Context(), caller)
+	leave, err := limits.Enter(caller, isStream(r))
 	if err != nil {
-		answerProblem(w, err)
+		request.AnswerProblem(w, err)
 		return
 	}
 	defer leave()
@@ -121,48 +117,25 @@ func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.H
 		size = s.o.Limits.Import
 	}
 	if r.ContentLength > size {
-		answerProblem(w, tooLarge(size))
+		request.AnswerProblem(w, request.TooLarge(size))
 		return
 	}
-	holds := limits.holding(caller)
-	defer holds.release()
-	r = r.WithContext(context.WithValue(withCaller(r.Context(), caller), holdingKey{}, holds))
+	holds := limits.Holding(caller)
+	defer holds.Release()
+	r = r.WithContext(request.WithHolding(request.WithCaller(r.Context(), caller), holds))
 	r.Body = http.MaxBytesReader(w, r.Body, size)
 	if !bulk && r.Method != http.MethodGet && r.Method != http.MethodHead {
-		if err := whole(r); err != nil {
-			answerProblem(w, err)
+		if err := request.ReadBody(r); err != nil {
+			request.AnswerProblem(w, err)
 			return
 		}
 	}
-	if r.URL.Path != socketPath { // which asks again itself
+	if r.URL.Path != request.SocketPath { // which asks again itself
 		var end func()
-		r, end = s.whileAllowed(r, isStream(r) || r.URL.Path == mcpPath)
+		r, end = s.access.WhileAllowed(r, isStream(r) || r.URL.Path == request.MCPPath)
 		defer end()
 	}
 	next.ServeHTTP(w, r)
-}
-
-// refused is the answer to somebody who is not known. It does not say why: who
-// has a right to know finds it in the log.
-func refused(err error) error {
-	p := problem(err)
-	if !errors.Is(err, tidemark.ErrDenied) {
-		return p // the database is away: not the caller's fault
-	}
-	if known := new(api.Problem); errors.As(err, &known) {
-		return p // who it is was found out, and what they may not do is said
-	}
-	return &api.Problem{Status: http.StatusUnauthorized, Title: "Unauthorized", Code: "denied", Detail: "no valid token was sent",
-		Hint: "send Authorization: Bearer TOKEN"}
-}
-
-func tooMany(what string, after int) error {
-	return &api.Problem{Status: http.StatusTooManyRequests, Title: "Too Many Requests", Code: "limited", Detail: what, RetryAfter: after}
-}
-
-func tooLarge(limit int64) *api.Problem {
-	return &api.Problem{Status: http.StatusRequestEntityTooLarge, Title: "Request Entity Too Large", Code: "invalid",
-		Detail: "the body is larger than this server takes", Errors: []api.FieldError{{Where: "body", What: "at most " + bytesText(limit)}}}
 }
 
 // addressed refuses requests that were meant for somebody else: a page that
@@ -212,96 +185,4 @@ func isStream(r *http.Request) bool {
 func (s *Server) isBulk(r *http.Request) bool {
 	_, route := s.mux.Handler(r)
 	return strings.HasSuffix(route, " /api/v1/import") || route == api.BackendPath || strings.Contains(route, "/{id}/files/{name")
-}
-
-// callerLimits keep one tenant, and one user of a tenant, from taking what is
-// there for all.
-type callerLimits struct {
-	l       Limits
-	process *budget
-	mu      sync.Mutex
-	of      map[string]*callerLimit
-}
-
-func newCallerLimits(l Limits) *callerLimits {
-	return &callerLimits{l: l, process: &budget{free: l.Memory}, of: make(map[string]*callerLimit)}
-}
-
-// callerLimit is what one tenant or one user has.
-type callerLimit struct {
-	rate              *rate.Limiter
-	requests, streams chan struct{}
-	memory            *budget
-}
-
-func (t *callerLimits) limit(name string, made func() *callerLimit) *callerLimit {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.of[name]
-	if l == nil {
-		l = made()
-		t.of[name] = l
-	}
-	return l
-}
-
-// limits are those of a caller: the user's, and the tenant's. Tokens of the
-// tenant itself are programs that know nothing of each other: each is a user.
-func (t *callerLimits) limits(c Caller) []*callerLimit {
-	user := c.Tenant + "/" + c.User
-	if c.User == c.Tenant {
-		user += "/" + c.Token
-	}
-	return []*callerLimit{
-		t.limit(user, func() *callerLimit {
-			u := t.l.User
-			return newCallerLimit(u.Rate, u.Burst, u.Concurrent, u.Streams, t.l.Memory/2)
-		}),
-		t.limit(c.Tenant, func() *callerLimit {
-			return newCallerLimit(t.l.Rate, t.l.Burst, t.l.Concurrent, t.l.Streams, t.l.Memory/4*3)
-		}),
-	}
-}
-
-func newCallerLimit(each float64, burst, concurrent, streams int, memory int64) *callerLimit {
-	return &callerLimit{rate: rate.NewLimiter(rate.Limit(each), burst), requests: make(chan struct{}, concurrent), streams: make(chan struct{}, streams), memory: &budget{free: memory}}
-}
-
-// enter takes a place for a request. The user is asked first: what they may not
-// do takes nothing from the tenant.
-func (t *callerLimits) enter(c Caller, stream bool) (leave func(), err error) {
-	var taken []chan struct{}
-	leave = func() {
-		for _, slots := range taken {
-			<-slots
-		}
-	}
-	for _, l := range t.limits(c) {
-		slots := l.requests
-		if stream {
-			slots = l.streams
-		}
-		if !l.rate.Allow() {
-			leave()
-			return nil, tooMany("too many requests", 1)
-		}
-		select {
-		case slots <- struct{}{}:
-			taken = append(taken, slots)
-		default:
-			leave()
-			return nil, tooMany("too many requests at the same time", 1)
-		}
-	}
-	return leave, nil
-}
-
-// holding is for what a request of a caller makes the server hold.
-func (t *callerLimits) holding(c Caller) *holding {
-	h := &holding{most: t.l.Memory / 2}
-	for _, l := range t.limits(c) {
-		h.of = append(h.of, l.memory)
-	}
-	h.of = append(h.of, t.process)
-	return h
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -63,7 +64,10 @@ func TestAnotherNameAndAnotherOriginAreRefused(t *testing.T) {
 }
 
 func TestATenantHasItsLimitsAndTheOthersGoOn(t *testing.T) {
-	s := newTestServer(t, func(o *Options) { o.Limits = Limits{Rate: 0.001, Burst: 3, Body: 1000}; o.Limits.User.Burst = 3 })
+	s := newTestServer(t, func(o *Options) {
+		o.Limits = request.Limits{Rate: 0.001, Burst: 3, Body: 1000}
+		o.Limits.User.Burst = 3
+	})
 	for range 3 {
 		s.call(t, "writer-a", "GET", "/api/v1/nothing", nil).want(t, 404)
 	}
@@ -125,14 +129,14 @@ func TestAStoreThatIsAwayIsNobodysFault(t *testing.T) {
 }
 
 func TestARoleMayWhatTheRolesBeforeItMay(t *testing.T) {
-	for i, r := range roles {
-		for j, want := range roles {
+	for i, r := range request.Roles {
+		for j, want := range request.Roles {
 			if r.May(want) != (i >= j) {
 				t.Errorf("%s may %s: %v", r, want, r.May(want))
 			}
 		}
 	}
-	if Role("").May(Reader) || Role("x").May("y") || Admin.May("x") {
+	if request.Role("").May(request.Reader) || request.Role("x").May("y") || request.Admin.May("x") {
 		t.Error("a role that is none may something")
 	}
 }

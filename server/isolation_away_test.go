@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
@@ -129,7 +130,7 @@ func TestAWebSocketLeadsToOnesOwnSessionsAlone(t *testing.T) {
 	flock := &parrots{}
 	s := newTestServer(t, func(o *Options) { o.Open, o.Backend, o.Auth, o.Chat = w.open, w.backend, w, flock.chat })
 	for _, who := range w.callers {
-		if !who.known || who.Operator || who.Role == Reader || who.Token != "" {
+		if !who.known || who.Operator || who.Role == request.Reader || who.Token != "" {
 			continue
 		}
 		c := connect(t, s, who.token)

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
@@ -22,15 +23,15 @@ import (
 // its protections, and the matrix has to find it.
 
 // authFunc is an Authenticator that errs.
-type authFunc func(*http.Request) (Caller, error)
+type authFunc func(*http.Request) (request.Caller, error)
 
-func (f authFunc) Authenticate(r *http.Request) (Caller, error) { return f(r) }
+func (f authFunc) Authenticate(r *http.Request) (request.Caller, error) { return f(r) }
 
 func TestTheMatrixFindsFaultsOfAServer(t *testing.T) {
 	for name, plant := range map[string]func(w *world, o *Options) func(http.Handler) http.Handler{
 		"nothing": func(*world, *Options) func(http.Handler) http.Handler { return nil },
 		"one route is answered from the store of another tenant": func(w *world, o *Options) func(http.Handler) http.Handler {
-			o.Auth = authFunc(func(r *http.Request) (Caller, error) {
+			o.Auth = authFunc(func(r *http.Request) (request.Caller, error) {
 				c, err := w.Authenticate(r)
 				if err == nil && strings.HasPrefix(r.URL.Path, "/api/v1/run-steps") {
 					c.Principal = w.table["bravo-jo"].Principal
@@ -63,7 +64,7 @@ func TestTheMatrixFindsFaultsOfAServer(t *testing.T) {
 					if slices.ContainsFunc(w.things, func(th thing) bool {
 						return th.tenant == "bravo" && r.URL.Path == "/api/v1/jobs/"+th.id
 					}) {
-						answerProblem(out, tidemark.ErrDenied)
+						request.AnswerProblem(out, tidemark.ErrDenied)
 						return
 					}
 					next.ServeHTTP(out, r)
@@ -83,17 +84,17 @@ func TestTheMatrixFindsFaultsOfAServer(t *testing.T) {
 			}
 		},
 		"a reader may write": func(w *world, o *Options) func(http.Handler) http.Handler {
-			o.Auth = authFunc(func(r *http.Request) (Caller, error) {
+			o.Auth = authFunc(func(r *http.Request) (request.Caller, error) {
 				c, err := w.Authenticate(r)
-				if c.Role == Reader {
-					c.Role = Writer
+				if c.Role == request.Reader {
+					c.Role = request.Writer
 				}
 				return c, err
 			})
 			return nil
 		},
 		"an expired token is taken": func(w *world, o *Options) func(http.Handler) http.Handler {
-			o.Auth = authFunc(func(r *http.Request) (Caller, error) {
+			o.Auth = authFunc(func(r *http.Request) (request.Caller, error) {
 				c, err := w.Authenticate(r)
 				if err != nil && strings.Contains(r.Header.Get("Authorization"), tenant.TokenPrefix) {
 					return w.table["jo-reader"], nil
@@ -190,7 +191,7 @@ func aimed(w *world, s *Server) (all []probe) {
 		all = append(all, probe{route: route{method: method, path: target}, who: who, target: target, media: media, body: []byte(body)})
 	}
 	for _, who := range w.callers[3:] {
-		if who.Token != "" && who.User != who.Tenant || !who.known || who.Role == Reader {
+		if who.Token != "" && who.User != who.Tenant || !who.known || who.Role == request.Reader {
 			continue
 		}
 		for _, list := range []string{"sessions", "datasets", "memory", "jobs", "agents", "schedules", "stats", "search?q=tides", "search?q=^zq", "users", "tokens"} {

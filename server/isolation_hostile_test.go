@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 // raw sends bytes as they are and returns all that comes back until the server
@@ -158,11 +158,11 @@ type fickle struct {
 	table
 }
 
-func (f *fickle) Authenticate(r *http.Request) (Caller, error) {
+func (f *fickle) Authenticate(r *http.Request) (request.Caller, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.out {
-		return Caller{}, tidemark.ErrDenied
+		return request.Caller{}, tidemark.ErrDenied
 	}
 	return f.table.Authenticate(r)
 }
@@ -193,22 +193,6 @@ func TestAStreamEndsWithTheTokenItWasBegunWith(t *testing.T) {
 	}
 	if !slices.Contains(rest, "event: problem") || !strings.Contains(strings.Join(rest, "\n"), `"status":401`) {
 		t.Errorf("ended with %q", rest)
-	}
-}
-
-func TestAnAttemptIsItsCallersWhateverTheHeader(t *testing.T) {
-	repeats := newBackendRepeats()
-	done := 0
-	for _, user := range []string{"jo", "kim", ""} {
-		r := httptest.NewRequest("POST", "/api/v1/backend/commit", nil)
-		r.Header.Set(api.AttemptHeader, "one")
-		r = r.WithContext(withCaller(r.Context(), Caller{Principal: tidemark.TenantOf("a", user)}))
-		if _, repeated, err := repeats.once(r, [32]byte{1}, func() (tidemark.Receipt, error) { done++; return tidemark.Receipt{}, nil }); repeated || err != nil {
-			t.Errorf("%q: repeated %v, %v", user, repeated, err)
-		}
-	}
-	if done != 3 {
-		t.Errorf("%d of 3 were done", done)
 	}
 }
 

@@ -5,12 +5,16 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/wire"
 )
 
 // matrix asks and judges. What it finds is told, and no failure yet: the test
@@ -80,7 +84,7 @@ func (m *matrix) run(n int) {
 }
 
 func phaseOf(r route) int {
-	if r.method == "GET" || r.call != "" && !backendByName[r.call].writes {
+	if r.method == "GET" || r.call != "" && !wire.Writes(httptest.NewRequest("POST", api.BackendPath+r.call, nil)) {
 		return 0
 	}
 	return 1

@@ -22,6 +22,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/server/wire"
 )
 
 // The matrix: every route of the description, every call of a Backend and
@@ -31,7 +33,7 @@ import (
 // route is one thing that can be asked for.
 type route struct {
 	method, path string
-	need         Role // "": its handler decides
+	need         request.Role // "": its handler decides
 	body         *huma.Schema
 	raw          bool // the body is no JSON
 	query        []*huma.Param
@@ -53,7 +55,7 @@ func routesOf(t testing.TB, s *Server) (all []route) {
 	for path, item := range s.OpenAPI().Paths {
 		for method, o := range operations(item) {
 			need, _ := o.Extensions["x-tidemark-role"].(string)
-			r := route{method: method, path: path, need: Role(need), query: o.Parameters}
+			r := route{method: method, path: path, need: request.Role(need), query: o.Parameters}
 			if o.RequestBody != nil {
 				if m := o.RequestBody.Content["application/json"]; m != nil {
 					r.body = m.Schema
@@ -64,7 +66,7 @@ func routesOf(t testing.TB, s *Server) (all []route) {
 			all = append(all, r)
 		}
 	}
-	for call := range backendByName {
+	for _, call := range wire.Names() {
 		for _, space := range []string{"", "/tenant"} {
 			all = append(all, route{method: "POST", path: space + api.BackendPath + call, call: call})
 		}
@@ -89,7 +91,7 @@ func pagesOf(t testing.TB) (all []route) {
 			t.Fatal(err)
 		}
 		for _, m := range aPage.FindAllStringSubmatch(string(text), -1) {
-			r := route{method: "GET", path: m[2], need: map[string]Role{"Reader": Reader, "Writer": Writer, "Admin": Admin}[m[3]]}
+			r := route{method: "GET", path: m[2], need: map[string]request.Role{"Reader": request.Reader, "Writer": request.Writer, "Admin": request.Admin}[m[3]]}
 			if m[1] == "act" {
 				r.method, r.raw = "POST", true
 			}
@@ -277,7 +279,7 @@ func (g *prober) probe(r route, class, with string, who somebody) probe {
 		p.header["X-HTTP-Method-Override"] = "DELETE"
 		p.header["X-Forwarded-User"], p.header["X-Tenant"] = "lee", "bravo"
 	}
-	if r.need != Reader && len(p.swap) == 0 && g.IntN(3) == 0 {
+	if r.need != request.Reader && len(p.swap) == 0 && g.IntN(3) == 0 {
 		p.header["Idempotency-Key"] = fmt.Sprintf("key-%d", g.IntN(40))
 	}
 	return p
@@ -314,7 +316,7 @@ func (g *prober) queryOf(p *probe) string {
 
 // cursor is one that this server gave to somebody, or that nobody did.
 func (g *prober) cursor() string {
-	them := Caller{Principal: g.w.lee[g.IntN(len(g.w.lee))]}
+	them := request.Caller{Principal: g.w.lee[g.IntN(len(g.w.lee))]}
 	id := g.w.things[g.IntN(len(g.w.things))].id
 	return []string{g.s.cursor(them, id), g.s.cursor(them, map[string]any{"session": id, "from": 1, "all": true}), g.s.cursor(them, map[string]any{"id": id, "at": time.Now()}),
 		"AAAA", strings.Repeat("A", 2000), "%%%"}[g.IntN(6)]

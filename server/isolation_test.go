@@ -12,6 +12,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
@@ -33,14 +35,16 @@ func requests(t testing.TB, few int) int {
 // noDoor is a SignIn that lets nobody in: pages are asked for with a token.
 type noDoor struct{}
 
-func (noDoor) ServeHTTP(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+func (noDoor) ServeSignIn(w http.ResponseWriter, _ *http.Request, _ auth.ShowSignIn) {
+	w.WriteHeader(http.StatusNoContent)
+}
 func (noDoor) SignOut(http.ResponseWriter, *http.Request) error { return nil }
 
 // serverOf serves a world to everybody in it.
 func serverOf(t testing.TB, w *world, change ...func(*Options)) *Server {
 	t.Helper()
 	o := Options{Open: w.open, Backend: w.backend, Auth: w, Holder: process.Self("serve"), SignIn: noDoor{}, CursorKey: []byte("a key of this test"),
-		Limits: Limits{Rate: 1e9, Burst: 1e9}}
+		Limits: request.Limits{Rate: 1e9, Burst: 1e9}}
 	for _, c := range change {
 		c(&o)
 	}
@@ -147,7 +151,7 @@ func TestEveryPartOfAPathIsRead(t *testing.T) {
 					t.Errorf("%s %s: nobody reads %s", method, path, m[1])
 				}
 			}
-			if role, _ := o.Extensions["x-tidemark-role"].(string); !slices.Contains(roles, Role(role)) {
+			if role, _ := o.Extensions["x-tidemark-role"].(string); !slices.Contains(request.Roles, request.Role(role)) {
 				t.Errorf("%s %s: needs the role %q", method, path, role)
 			}
 		}

@@ -22,6 +22,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
@@ -59,7 +61,7 @@ type thing struct {
 type somebody struct {
 	name, token   string
 	tenant, owner string // as in markers; owner "": the tenant itself
-	Caller
+	request.Caller
 	known bool // let in at all
 }
 
@@ -77,7 +79,7 @@ func (c somebody) sees(org, owner, scope string) bool {
 	case inHouse, inTenant, inRooms:
 		return true
 	case inAdmin:
-		return c.Role == Admin
+		return c.Role == request.Admin
 	}
 	rooms := map[string]string{"jo": inRoom, "kim": inRoom + inAttic, "lee": inAttic}
 	return owner == c.owner || scope != inPrivate && strings.Contains(rooms[c.owner], scope)
@@ -124,9 +126,9 @@ func (w *world) open(ctx context.Context, p tidemark.Principal) (*store.Store, e
 }
 
 // Authenticate knows people by a table, and service tokens as servers do.
-func (w *world) Authenticate(r *http.Request) (Caller, error) {
+func (w *world) Authenticate(r *http.Request) (request.Caller, error) {
 	if strings.HasPrefix(r.Header.Get("Authorization"), "Bearer "+tenant.TokenPrefix) {
-		return ServiceTokens(w.users).Authenticate(r)
+		return auth.ServiceTokens(w.users).Authenticate(r)
 	}
 	return w.table.Authenticate(r)
 }
@@ -148,7 +150,7 @@ func newWorld(t testing.TB, served *postgres.Database) *world {
 	w.users = tenant.NewDirectory(must[*store.Store](t)(w.open(t.Context(), tidemark.Operator())).Records())
 	w.somebody(somebody{name: "nobody"})
 	w.somebody(somebody{name: "a made-up token", token: "made-up"})
-	w.somebody(somebody{name: "the operator", token: "operator", known: true, Caller: Caller{Principal: tidemark.Operator(), Name: "op", Role: Admin, Operator: true}})
+	w.somebody(somebody{name: "the operator", token: "operator", known: true, Caller: request.Caller{Principal: tidemark.Operator(), Name: "op", Role: request.Admin, Operator: true}})
 	for _, org := range []string{"alpha", "bravo"} {
 		w.fillTenant(t, org)
 	}
@@ -214,24 +216,24 @@ func (w *world) fillTenant(t testing.TB, name string) {
 // enlist makes those who call. Only those of alpha do.
 func (w *world) enlist(t testing.TB, org, user string, p tidemark.Principal) {
 	t.Helper()
-	w.table[org+"-"+user] = Caller{Principal: p, Name: user, Role: Writer} // nobody has this token
+	w.table[org+"-"+user] = request.Caller{Principal: p, Name: user, Role: request.Writer} // nobody has this token
 	if org != "alpha" || user == "lee" {
 		return
 	}
 	w.actors[user] = p
-	for _, role := range roles {
-		if user == "kim" && role != Writer {
+	for _, role := range request.Roles {
+		if user == "kim" && role != request.Writer {
 			continue
 		}
 		w.somebody(somebody{name: user + " as " + string(role), token: user + "-" + string(role), tenant: org, owner: user, known: true,
-			Caller: Caller{Principal: p, Name: user, Role: role}})
+			Caller: request.Caller{Principal: p, Name: user, Role: role}})
 	}
 	if user == "jo" {
 		token, text, err := w.users.CreateToken(t.Context(), tenant.Token{Tenant: p.Tenant, User: p.User, Name: "scoped", Role: tenant.RoleWriter, Scopes: []string{"sessions", "jobs", "datasets"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.somebody(somebody{name: "a scoped token of jo", token: text, tenant: org, owner: user, known: true, Caller: Caller{Principal: p, Name: "t", Role: Writer, Token: token.ID}})
+		w.somebody(somebody{name: "a scoped token of jo", token: text, tenant: org, owner: user, known: true, Caller: request.Caller{Principal: p, Name: "t", Role: request.Writer, Token: token.ID}})
 	}
 }
 
@@ -250,7 +252,7 @@ func (w *world) tokens(t testing.TB, name, org string) {
 		w.add(thing{kind: "token", id: token.ID, tenant: name, scope: inAdmin})
 		if name == "alpha" {
 			w.somebody(somebody{name: "a token of the tenant, " + what, token: text, tenant: name, known: what == "good",
-				Caller: Caller{Principal: tidemark.Principal{Tenant: org, User: org}, Role: Admin, Token: token.ID}})
+				Caller: request.Caller{Principal: tidemark.Principal{Tenant: org, User: org}, Role: request.Admin, Token: token.ID}})
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -67,7 +68,7 @@ func (k itemKind) described() string {
 	return "In data these fields are known, and have to be of their type when they are there: " + strings.Join(fields, ", ") + ". Others are kept as they came."
 }
 
-func (k itemKind) op(method, more, verb, summary string, need Role) huma.Operation {
+func (k itemKind) op(method, more, verb, summary string, need request.Role) huma.Operation {
 	o := op(method, "/api/v1/"+k.path+more, verb+"-"+k.kind, summary, itemGroup, need)
 	o.Description = k.described()
 	return o
@@ -168,7 +169,7 @@ func (c Condition) fail(ctx context.Context, err error) error {
 	if (errors.Is(err, tidemark.ErrConflict) || errors.Is(err, tidemark.ErrExists)) && (c.IfMatch != "" || c.IfNoneMatch != "") {
 		err = outdated("what is there")
 	}
-	return fail(ctx, err)
+	return request.Fail(ctx, err)
 }
 
 func versionTag(v int64) string { return `"` + strconv.FormatInt(v, 10) + `"` }
@@ -202,22 +203,22 @@ type removeItemInput struct {
 }
 
 func (s *Server) itemCalls(k itemKind) {
-	huma.Register(s.api, k.op("GET", "", "list", "List "+k.plural+", the one that changed last first", Reader),
+	huma.Register(s.api, k.op("GET", "", "list", "List "+k.plural+", the one that changed last first", request.Reader),
 		func(ctx context.Context, in *itemsInput) (*madeOf[Page[api.Item]], error) {
 			return s.listItems(ctx, k, in.PageInput, in.Session, in.Parent)
 		})
-	huma.Register(s.api, s.takes(made(k.op("POST", "", "create", "Keep one more", Writer))),
+	huma.Register(s.api, s.takes(made(k.op("POST", "", "create", "Keep one more", request.Writer))),
 		func(ctx context.Context, in *struct{ Body api.PutItem }) (*tagged[api.Item], error) {
 			return s.makeItem(ctx, k, in.Body, "")
 		})
-	huma.Register(s.api, k.op("GET", "/{id}", "get", "Show one", Reader), func(ctx context.Context, in *getItemInput) (*tagged[api.Item], error) {
+	huma.Register(s.api, k.op("GET", "/{id}", "get", "Show one", request.Reader), func(ctx context.Context, in *getItemInput) (*tagged[api.Item], error) {
 		return s.getItem(ctx, k, in.ID, "", in.IfNoneMatch)
 	})
-	huma.Register(s.api, s.takes(k.op("PUT", "/{id}", "put", "Keep one under its id, in place of what is there", Writer)),
+	huma.Register(s.api, s.takes(k.op("PUT", "/{id}", "put", "Keep one under its id, in place of what is there", request.Writer)),
 		func(ctx context.Context, in *putItemInput) (*tagged[api.Item], error) {
 			return s.putItem(ctx, k, in.ID, "", in.Body, in.Condition)
 		})
-	huma.Register(s.api, k.op("DELETE", "/{id}", "delete", "Remove one", Writer), func(ctx context.Context, in *removeItemInput) (*struct{}, error) {
+	huma.Register(s.api, k.op("DELETE", "/{id}", "delete", "Remove one", request.Writer), func(ctx context.Context, in *removeItemInput) (*struct{}, error) {
 		return nil, s.removeItem(ctx, k, in.ID, "", Condition{IfMatch: in.IfMatch})
 	})
 }
@@ -225,42 +226,42 @@ func (s *Server) itemCalls(k itemKind) {
 // resultCalls are itemCalls for items that are a part of another one, which is
 // in their path.
 func (s *Server) resultCalls(k itemKind) {
-	huma.Register(s.api, k.op("GET", "", "list", "List the "+k.plural+", the one that changed last first", Reader), func(ctx context.Context, in *struct {
+	huma.Register(s.api, k.op("GET", "", "list", "List the "+k.plural+", the one that changed last first", request.Reader), func(ctx context.Context, in *struct {
 		ItemPath
 		PageInput
 		Session string `query:"session" maxLength:"64" doc:"those of this session"`
 	}) (*madeOf[Page[api.Item]], error) {
 		if err := s.haveRun(ctx, in.ID); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		return s.listItems(ctx, k, in.PageInput, in.Session, in.ID)
 	})
-	huma.Register(s.api, s.takes(made(k.op("POST", "", "create", "Keep one more", Writer))), func(ctx context.Context, in *struct {
+	huma.Register(s.api, s.takes(made(k.op("POST", "", "create", "Keep one more", request.Writer))), func(ctx context.Context, in *struct {
 		ItemPath
 		Body api.PutItem
 	}) (*tagged[api.Item], error) {
 		if err := s.haveRun(ctx, in.ID); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		return s.makeItem(ctx, k, in.Body, in.ID)
 	})
-	huma.Register(s.api, k.op("GET", "/{result}", "get", "Show one", Reader), func(ctx context.Context, in *struct {
+	huma.Register(s.api, k.op("GET", "/{result}", "get", "Show one", request.Reader), func(ctx context.Context, in *struct {
 		ResultPath
 		NoneMatch
 	}) (*tagged[api.Item], error) {
 		return s.getItem(ctx, k, in.Result, in.ID, in.IfNoneMatch)
 	})
-	huma.Register(s.api, s.takes(k.op("PUT", "/{result}", "put", "Keep one under its id, in place of what is there", Writer)), func(ctx context.Context, in *struct {
+	huma.Register(s.api, s.takes(k.op("PUT", "/{result}", "put", "Keep one under its id, in place of what is there", request.Writer)), func(ctx context.Context, in *struct {
 		ResultPath
 		Condition
 		Body api.PutItem
 	}) (*tagged[api.Item], error) {
 		if err := s.haveRun(ctx, in.ID); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		return s.putItem(ctx, k, in.Result, in.ID, in.Body, in.Condition)
 	})
-	huma.Register(s.api, k.op("DELETE", "/{result}", "delete", "Remove one", Writer), func(ctx context.Context, in *struct {
+	huma.Register(s.api, k.op("DELETE", "/{result}", "delete", "Remove one", request.Writer), func(ctx context.Context, in *struct {
 		ResultPath
 		IfMatch string `header:"If-Match" doc:"it is removed only if this is its tag"`
 	}) (*struct{}, error) {
@@ -300,13 +301,13 @@ func oneItem(ctx context.Context, st *store.Store, kind, id, parent string) (sto
 func (s *Server) listItems(ctx context.Context, k itemKind, in PageInput, session, parent string) (*madeOf[Page[api.Item]], error) {
 	st, err := s.store(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
-	limit, caller := s.limit(in.Limit), CallerOf(ctx)
+	limit, caller := s.limit(in.Limit), request.CallerOf(ctx)
 	f := store.ItemFilter{Kind: k.kind, Session: tidemark.SessionID(session), Parent: parent, Limit: limit + 1}
 	if in.Cursor != "" {
 		if err := s.uncursor(caller, in.Cursor, &f.After); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 	}
 	out := &madeOf[Page[api.Item]]{Body: Page[api.Item]{Items: []api.Item{}}}
@@ -316,7 +317,7 @@ func (s *Server) listItems(ctx context.Context, k itemKind, in PageInput, sessio
 			continue // verify names it
 		}
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		if bytes += len(i.Data); len(out.Body.Items) == limit || bytes > maxPageBytes && len(out.Body.Items) > 0 {
 			out.Body.Next = s.cursor(caller, f.After)
@@ -334,11 +335,11 @@ func (s *Server) listItems(ctx context.Context, k itemKind, in PageInput, sessio
 func (s *Server) getItem(ctx context.Context, k itemKind, id, parent, ifNoneMatch string) (*tagged[api.Item], error) {
 	st, err := s.store(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	i, err := oneItem(ctx, st, k.kind, id, parent)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return oneThing(itemOut(i), versionTag(i.Version), ifNoneMatch), nil
 }
@@ -351,7 +352,7 @@ func (s *Server) makeItem(ctx context.Context, k itemKind, body api.PutItem, par
 	body.ID = ""
 	out, err := s.putItem(ctx, k, id, parent, body, Condition{IfNoneMatch: "*"})
 	if p := (*api.Problem)(nil); errors.As(err, &p) && p.Status == http.StatusPreconditionFailed {
-		return nil, fail(ctx, tidemark.Existsf("%s %s is there already", k.kind, id))
+		return nil, request.Fail(ctx, tidemark.Existsf("%s %s is there already", k.kind, id))
 	}
 	return out, err
 }
@@ -359,18 +360,18 @@ func (s *Server) makeItem(ctx context.Context, k itemKind, body api.PutItem, par
 func (s *Server) putItem(ctx context.Context, k itemKind, id, parent string, body api.PutItem, c Condition) (*tagged[api.Item], error) {
 	st, err := s.store(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if body.ID != "" && body.ID != id || parent != "" && body.Parent != "" && body.Parent != parent {
-		return nil, fail(ctx, tidemark.Invalidf("the body has another id or parent than the path"))
+		return nil, request.Fail(ctx, tidemark.Invalidf("the body has another id or parent than the path"))
 	}
 	if parent != "" {
 		if body.Parent = parent; strings.Contains(id, ".") {
-			return nil, fail(ctx, tidemark.Invalidf("id %.40q: that of a part has no dot", id))
+			return nil, request.Fail(ctx, tidemark.Invalidf("id %.40q: that of a part has no dot", id))
 		}
 	}
 	if err := k.check(body.Data); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	want, err := c.version()
 	if err == nil && c.IfMatch == "*" {
@@ -380,7 +381,7 @@ func (s *Server) putItem(ctx context.Context, k itemKind, id, parent string, bod
 		}
 	}
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	i, err := st.PutItem(ctx, store.Item{Kind: k.kind, ID: stored(id, parent), Title: body.Title, Session: tidemark.SessionID(body.Session),
 		Parent: body.Parent, Data: body.Data}, want)
@@ -400,22 +401,22 @@ func (s *Server) putItem(ctx context.Context, k itemKind, id, parent string, bod
 func (s *Server) removeItem(ctx context.Context, k itemKind, id, parent string, c Condition) error {
 	st, err := s.store(ctx)
 	if err != nil {
-		return fail(ctx, err)
+		return request.Fail(ctx, err)
 	}
 	want, err := c.version()
 	if err != nil {
-		return fail(ctx, err)
+		return request.Fail(ctx, err)
 	}
 	i, err := oneItem(ctx, st, k.kind, id, parent)
 	if err != nil {
-		return fail(ctx, err)
+		return request.Fail(ctx, err)
 	}
 	if want != store.AnyVersion && want != i.Version {
-		return fail(ctx, outdated("what is there"))
+		return request.Fail(ctx, outdated("what is there"))
 	}
 	if k.kind == "optimization-run" {
 		if err := st.RemoveParts(ctx, resultKind.kind, id); err != nil {
-			return fail(ctx, err)
+			return request.Fail(ctx, err)
 		}
 	}
 	return c.fail(ctx, st.RemoveItem(ctx, k.kind, stored(id, parent), want))

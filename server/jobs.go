@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -32,16 +33,16 @@ type OutputInput struct {
 const maxPageBytes = 4 << 20
 
 func (s *Server) jobRoutes() {
-	huma.Register(s.api, op("GET", "/api/v1/jobs", "list-jobs", "List jobs, the one that changed last first", fleetGroup, Reader), s.listJobs)
-	huma.Register(s.api, op("GET", "/api/v1/jobs/{id}", "get-job", "Show a job", fleetGroup, Reader), s.getJob)
-	huma.Register(s.api, op("POST", "/api/v1/jobs/{id}/cancel", "cancel-job", "End a job, wherever it runs", fleetGroup, Writer), s.cancelJob)
-	huma.Register(s.api, s.takes(made(op("POST", "/api/v1/jobs/{id}/retry", "retry-job", "Do a job once more, in its session", fleetGroup, Writer))), s.repeatJob(false))
-	huma.Register(s.api, s.takes(made(op("POST", "/api/v1/jobs/{id}/fork", "fork-job", "Do a job once more, in a copy of its session", fleetGroup, Writer))), s.repeatJob(true))
-	huma.Register(s.api, op("GET", "/api/v1/jobs/{id}/output", "get-job-output", "What a job put out", fleetGroup, Reader), s.jobOutput)
+	huma.Register(s.api, op("GET", "/api/v1/jobs", "list-jobs", "List jobs, the one that changed last first", fleetGroup, request.Reader), s.listJobs)
+	huma.Register(s.api, op("GET", "/api/v1/jobs/{id}", "get-job", "Show a job", fleetGroup, request.Reader), s.getJob)
+	huma.Register(s.api, op("POST", "/api/v1/jobs/{id}/cancel", "cancel-job", "End a job, wherever it runs", fleetGroup, request.Writer), s.cancelJob)
+	huma.Register(s.api, s.takes(made(op("POST", "/api/v1/jobs/{id}/retry", "retry-job", "Do a job once more, in its session", fleetGroup, request.Writer))), s.repeatJob(false))
+	huma.Register(s.api, s.takes(made(op("POST", "/api/v1/jobs/{id}/fork", "fork-job", "Do a job once more, in a copy of its session", fleetGroup, request.Writer))), s.repeatJob(true))
+	huma.Register(s.api, op("GET", "/api/v1/jobs/{id}/output", "get-job-output", "What a job put out", fleetGroup, request.Reader), s.jobOutput)
 	huma.Register(s.api, asStream(op("GET", "/api/v1/jobs/{id}/output/stream", "stream-job-output",
-		"What a job puts out, as it comes, until the job has ended", fleetGroup, Reader)), s.streamOutput)
-	huma.Register(s.api, op("GET", "/api/v1/jobs/{id}/reviews", "list-reviews", "What a job asks, answered or not", fleetGroup, Reader), s.listReviews)
-	huma.Register(s.api, op("POST", "/api/v1/jobs/{id}/reviews/{call}", "answer-review", "Approve or deny what a job asks", fleetGroup, Writer), s.answerReview)
+		"What a job puts out, as it comes, until the job has ended", fleetGroup, request.Reader)), s.streamOutput)
+	huma.Register(s.api, op("GET", "/api/v1/jobs/{id}/reviews", "list-reviews", "What a job asks, answered or not", fleetGroup, request.Reader), s.listReviews)
+	huma.Register(s.api, op("POST", "/api/v1/jobs/{id}/reviews/{call}", "answer-review", "Approve or deny what a job asks", fleetGroup, request.Writer), s.answerReview)
 }
 
 // asStream describes an answer that is a stream of events.
@@ -78,13 +79,13 @@ func (s *Server) listJobs(ctx context.Context, in *struct {
 }) (*madeOf[Page[tidemark.Job]], error) {
 	st, err := s.fleet(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	var after store.Mark
-	caller := CallerOf(ctx)
+	caller := request.CallerOf(ctx)
 	if in.Cursor != "" {
 		if err := s.uncursor(caller, in.Cursor, &after); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 	}
 	limit := s.limit(in.Limit)
@@ -94,7 +95,7 @@ func (s *Server) listJobs(ctx context.Context, in *struct {
 			continue // verify names it
 		}
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		if len(out.Body.Items) == limit {
 			out.Body.Next = s.cursor(caller, after)
@@ -111,7 +112,7 @@ func (s *Server) getJob(ctx context.Context, in *struct {
 }) (*tagged[tidemark.Job], error) {
 	_, j, err := s.jobOf(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return oneThing(j, contentTag(j), in.IfNoneMatch), nil
 }
@@ -119,10 +120,10 @@ func (s *Server) getJob(ctx context.Context, in *struct {
 func (s *Server) cancelJob(ctx context.Context, in *JobInput) (*madeOf[api.Cancelled], error) {
 	st, _, err := s.jobOf(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	ended, err := st.CancelJob(ctx, in.ID, s.asked(ctx))
-	return &madeOf[api.Cancelled]{api.Cancelled{ID: in.ID, Ended: ended}}, fail(ctx, err)
+	return &madeOf[api.Cancelled]{api.Cancelled{ID: in.ID, Ended: ended}}, request.Fail(ctx, err)
 }
 
 type repeatInput struct {
@@ -134,7 +135,7 @@ func (s *Server) repeatJob(fork bool) func(context.Context, *repeatInput) (*made
 	return func(ctx context.Context, in *repeatInput) (*madeOf[tidemark.Job], error) {
 		st, _, err := s.jobOf(ctx, in.ID)
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		prompt := ""
 		if in.Body != nil {
@@ -142,7 +143,7 @@ func (s *Server) repeatJob(fork bool) func(context.Context, *repeatInput) (*made
 		}
 		j, err := st.RepeatJob(ctx, in.ID, prompt, fork)
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		return &madeOf[tidemark.Job]{shown(j)}, nil
 	}
@@ -200,14 +201,14 @@ func (s *Server) jobOutput(ctx context.Context, in *struct {
 }) (*madeOf[api.JobOutput], error) {
 	st, _, err := s.jobOf(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	length, err := st.OutputLength(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	out, err := outputOf(st.NumberedOutput(ctx, in.ID, in.span(s, length)), length)
-	return out, fail(ctx, err)
+	return out, request.Fail(ctx, err)
 }
 
 func (s *Server) streamOutput(ctx context.Context, in *struct {
@@ -217,13 +218,13 @@ func (s *Server) streamOutput(ctx context.Context, in *struct {
 }) (*huma.StreamResponse, error) {
 	st, _, err := s.jobOf(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		r, w := humago.Unwrap(hc)
 		after, err := lastEvent(r)
 		if err != nil {
-			answerProblem(w, err)
+			request.AnswerProblem(w, err)
 			return
 		}
 		s.stream(w, r, func(ctx context.Context, send func(event) error) error {
@@ -247,11 +248,11 @@ func (s *Server) listReviews(ctx context.Context, in *struct {
 }) (*madeOf[Page[store.Review]], error) {
 	st, _, err := s.jobOf(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	all, err := st.Reviews(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return pageOf(s, ctx, all, in.PageInput)
 }
@@ -263,10 +264,10 @@ func (s *Server) answerReview(ctx context.Context, in *struct {
 }) (*madeOf[api.ReviewAnswered], error) {
 	st, _, err := s.jobOf(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if in.Call == "" {
-		return nil, fail(ctx, &api.Problem{Status: http.StatusNotFound, Title: "Not Found", Code: "not_found", Detail: "no call is named"})
+		return nil, request.Fail(ctx, &api.Problem{Status: http.StatusNotFound, Title: "Not Found", Code: "not_found", Detail: "no call is named"})
 	}
 	out := api.ReviewAnswered{Job: in.ID, Call: in.Call, State: store.ReviewDenied}
 	allow := in.Body.Answer == "approve"
@@ -279,7 +280,7 @@ func (s *Server) answerReview(ctx context.Context, in *struct {
 		_, err = st.AnswerReview(ctx, in.ID, in.Call, allow, s.asked(ctx), in.Body.Reason)
 	}
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &madeOf[api.ReviewAnswered]{out}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -186,7 +187,7 @@ func TestAProcessThatHoldsASessionIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := st.Attach(t.Context(), tidemark.SessionID(strings.TrimPrefix(path, sessionsPath+"/")), process.Self("tidemark chat"))
+	w, err := st.Attach(t.Context(), tidemark.SessionID(strings.TrimPrefix(path, request.SessionsPath+"/")), process.Self("tidemark chat"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,17 +10,18 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-const leasePath = sessionsPath + "/{id}/lease"
+const leasePath = request.SessionsPath + "/{id}/lease"
 
 func (s *Server) leaseRoutes() {
-	huma.Register(s.api, op("GET", leasePath, "get-lease", "Who writes to a session", "leases", Reader), s.getLease)
-	huma.Register(s.api, status(s.takes(op("POST", leasePath, "acquire-lease", "Become the one who writes to a session", "leases", Writer)), http.StatusCreated), s.acquireLease)
-	huma.Register(s.api, s.takes(op("PUT", leasePath, "renew-lease", "Say that the holder is alive", "leases", Writer)), s.renewLease)
-	huma.Register(s.api, s.takes(op("POST", leasePath+"/hand-over", "hand-over-lease", "Give a lease to somebody else, or ask its holder for it", "leases", Writer)), s.handOverLease)
-	huma.Register(s.api, op("DELETE", leasePath, "release-lease", "Stop writing to a session", "leases", Writer), s.releaseLease)
+	huma.Register(s.api, op("GET", leasePath, "get-lease", "Who writes to a session", "leases", request.Reader), s.getLease)
+	huma.Register(s.api, status(s.takes(op("POST", leasePath, "acquire-lease", "Become the one who writes to a session", "leases", request.Writer)), http.StatusCreated), s.acquireLease)
+	huma.Register(s.api, s.takes(op("PUT", leasePath, "renew-lease", "Say that the holder is alive", "leases", request.Writer)), s.renewLease)
+	huma.Register(s.api, s.takes(op("POST", leasePath+"/hand-over", "hand-over-lease", "Give a lease to somebody else, or ask its holder for it", "leases", request.Writer)), s.handOverLease)
+	huma.Register(s.api, op("DELETE", leasePath, "release-lease", "Stop writing to a session", "leases", request.Writer), s.releaseLease)
 }
 
 // holderOf is a client as the holder of a lease: a name, and who calls. No
@@ -29,7 +30,7 @@ func holderOf(ctx context.Context, name string) tidemark.Holder {
 	if name == "" {
 		name = "a client"
 	}
-	return tidemark.Holder{Program: name, Host: CallerOf(ctx).Name}
+	return tidemark.Holder{Program: name, Host: request.CallerOf(ctx).Name}
 }
 
 // holderText names a holder for people.
@@ -55,11 +56,11 @@ func leaseOf(st *store.Store, l store.Lease) *leaseOutput {
 func (s *Server) getLease(ctx context.Context, in *SessionInput) (*leaseOutput, error) {
 	st, v, err := s.view(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	l, err := st.Lease(ctx, v.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return leaseOf(st, l), nil
 }
@@ -76,7 +77,7 @@ type acquireInput struct {
 func (s *Server) acquireLease(ctx context.Context, in *acquireInput) (*leaseOutput, error) {
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	name, fresh := "", in.ForceNew
 	if in.Body != nil {
@@ -84,12 +85,12 @@ func (s *Server) acquireLease(ctx context.Context, in *acquireInput) (*leaseOutp
 	}
 	token, l, err := st.IssueToken(ctx, i.ID, holderOf(ctx, name))
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if fresh {
 		err := st.WithToken(ctx, i.ID, token, func(w *store.Writer) error { return freshen(ctx, st, w) })
 		if err != nil {
-			return nil, fail(ctx, errors.Join(err, st.ReturnToken(context.WithoutCancel(ctx), i.ID, token)))
+			return nil, request.Fail(ctx, errors.Join(err, st.ReturnToken(context.WithoutCancel(ctx), i.ID, token)))
 		}
 	}
 	out := leaseOf(st, l)
@@ -144,11 +145,11 @@ type renewInput struct {
 func (s *Server) renewLease(ctx context.Context, in *renewInput) (*leaseOutput, error) {
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	l, asked, err := st.RenewToken(ctx, i.ID, in.Body.Token)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	out := leaseOf(st, l)
 	if asked != nil {
@@ -173,16 +174,16 @@ type handOverOutput struct {
 func (s *Server) handOverLease(ctx context.Context, in *handOverInput) (*handOverOutput, error) {
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	to := holderOf(ctx, in.Body.To)
 	if in.Body.Token == "" {
 		if err := st.RequestHandover(ctx, i.ID, to); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		l, err := st.Lease(ctx, i.ID)
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		body := leaseOf(st, l).Body
 		body.AskedBy = holderText(to)
@@ -190,7 +191,7 @@ func (s *Server) handOverLease(ctx context.Context, in *handOverInput) (*handOve
 	}
 	token, l, err := st.TransferToken(ctx, i.ID, in.Body.Token, to)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	body := leaseOf(st, l).Body
 	body.Token = token
@@ -206,7 +207,7 @@ type releaseInput struct {
 func (s *Server) releaseLease(ctx context.Context, in *releaseInput) (*okOutput, error) {
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if in.Lease != "" {
 		err = st.ReturnToken(ctx, i.ID, in.Lease)
@@ -214,7 +215,7 @@ func (s *Server) releaseLease(ctx context.Context, in *releaseInput) (*okOutput,
 		err = st.Release(ctx, i.ID, in.Force)
 	}
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return ok(), nil
 }

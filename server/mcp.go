@@ -6,11 +6,9 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
-
-// mcpPath is where other agents find the Model Context Protocol.
-const mcpPath = "/mcp"
 
 // MCP is what a handler of the Model Context Protocol gets to know. All of it is
 // asked with the context of a request, and is about whoever makes that request.
@@ -31,23 +29,23 @@ type MCP struct {
 // may not.
 func (s *Server) mcpRoutes() {
 	if s.o.MCP == nil {
-		s.mux.HandleFunc(mcpPath, func(w http.ResponseWriter, _ *http.Request) {
-			answerProblem(w, tidemark.NotFoundf("this server has nothing for other agents"))
+		s.mux.HandleFunc(request.MCPPath, func(w http.ResponseWriter, _ *http.Request) {
+			request.AnswerProblem(w, tidemark.NotFoundf("this server has nothing for other agents"))
 		})
 		return
 	}
 	of := func(write bool) http.Handler {
-		return s.o.MCP(MCP{Write: write, Open: known(s.store), Fleet: known(s.fleet), Holder: s.asked, Doing: mcpDoing, Wrote: s.mcpWrote, Tell: fail})
+		return s.o.MCP(MCP{Write: write, Open: known(s.store), Fleet: known(s.fleet), Holder: s.asked, Doing: mcpDoing, Wrote: s.mcpWrote, Tell: request.Fail})
 	}
 	reads, writes := of(false), of(true)
-	s.mux.HandleFunc(mcpPath, func(w http.ResponseWriter, r *http.Request) {
-		switch role := CallerOf(r.Context()).Role; {
-		case role.May(Writer):
+	s.mux.HandleFunc(request.MCPPath, func(w http.ResponseWriter, r *http.Request) {
+		switch role := request.CallerOf(r.Context()).Role; {
+		case role.May(request.Writer):
 			writes.ServeHTTP(w, r)
-		case role.May(Reader):
+		case role.May(request.Reader):
 			reads.ServeHTTP(w, r)
 		default:
-			answerProblem(w, tidemark.ErrDenied)
+			request.AnswerProblem(w, tidemark.ErrDenied)
 		}
 	})
 }
@@ -56,7 +54,7 @@ func (s *Server) mcpRoutes() {
 // caller on the way through the protocol is nobody's.
 func known(open func(context.Context) (*store.Store, error)) func(context.Context) (*store.Store, error) {
 	return func(ctx context.Context) (*store.Store, error) {
-		if CallerOf(ctx).Tenant == "" {
+		if request.CallerOf(ctx).Tenant == "" {
 			return nil, tidemark.ErrDenied
 		}
 		return open(ctx)
@@ -64,7 +62,7 @@ func known(open func(context.Context) (*store.Store, error)) func(context.Contex
 }
 
 func mcpDoing(ctx context.Context, tool string) context.Context {
-	return doing(ctx, "MCP "+tool, mcpPath)
+	return doing(ctx, "MCP "+tool, request.MCPPath)
 }
 
 // mcpWrote writes down what a tool did: the request does not tell, as all calls

@@ -9,17 +9,18 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // Memory items are what sessions learned, as tidemark memory shows it.
 
 func (s *Server) memoryRoutes() {
-	huma.Register(s.api, op("GET", "/api/v1/memory", "list-memory", "List what was learned, the newest first", itemGroup, Reader), s.listMemory)
-	huma.Register(s.api, made(op("POST", "/api/v1/memory", "create-memory", "Remember something; the same text in the same project is kept once", itemGroup, Writer)), s.remember)
-	huma.Register(s.api, op("GET", "/api/v1/memory/{id}", "get-memory", "Show one memory", itemGroup, Reader), s.getMemory)
-	huma.Register(s.api, op("PUT", "/api/v1/memory/{id}", "put-memory", "Keep a memory under its id, in place of what is there", itemGroup, Writer), s.putMemory)
-	huma.Register(s.api, op("DELETE", "/api/v1/memory/{id}", "delete-memory", "Forget something", itemGroup, Writer),
+	huma.Register(s.api, op("GET", "/api/v1/memory", "list-memory", "List what was learned, the newest first", itemGroup, request.Reader), s.listMemory)
+	huma.Register(s.api, made(op("POST", "/api/v1/memory", "create-memory", "Remember something; the same text in the same project is kept once", itemGroup, request.Writer)), s.remember)
+	huma.Register(s.api, op("GET", "/api/v1/memory/{id}", "get-memory", "Show one memory", itemGroup, request.Reader), s.getMemory)
+	huma.Register(s.api, op("PUT", "/api/v1/memory/{id}", "put-memory", "Keep a memory under its id, in place of what is there", itemGroup, request.Writer), s.putMemory)
+	huma.Register(s.api, op("DELETE", "/api/v1/memory/{id}", "delete-memory", "Forget something", itemGroup, request.Writer),
 		func(ctx context.Context, in *removeItemInput) (*struct{}, error) {
 			return nil, s.forget(ctx, in.ID, Condition{IfMatch: in.IfMatch})
 		})
@@ -36,13 +37,13 @@ func (s *Server) listMemory(ctx context.Context, in *struct {
 }) (*madeOf[Page[api.MemoryItem]], error) {
 	st, err := s.store(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	var after store.Mark
-	limit, caller := s.limit(in.Limit), CallerOf(ctx)
+	limit, caller := s.limit(in.Limit), request.CallerOf(ctx)
 	if in.Cursor != "" {
 		if err := s.uncursor(caller, in.Cursor, &after); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 	}
 	out := &madeOf[Page[api.MemoryItem]]{Body: Page[api.MemoryItem]{Items: []api.MemoryItem{}}}
@@ -51,7 +52,7 @@ func (s *Server) listMemory(ctx context.Context, in *struct {
 			continue
 		}
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		if len(out.Body.Items) == limit {
 			out.Body.Next = s.cursor(caller, after)
@@ -65,19 +66,19 @@ func (s *Server) listMemory(ctx context.Context, in *struct {
 func (s *Server) remember(ctx context.Context, in *struct{ Body api.PutMemory }) (*tagged[api.MemoryItem], error) {
 	st, err := s.store(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	id, err := memorySession(in.Body)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	kept, isNew, err := st.Remember(ctx, store.Memory{Text: in.Body.Text, Project: in.Body.Project, Session: id})
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	m, err := st.MemoryAt(ctx, kept.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	out := oneThing(memoryOut(m), versionTag(m.Version), "")
 	if isNew {
@@ -96,11 +97,11 @@ func memorySession(in api.PutMemory) (tidemark.SessionID, error) {
 func (s *Server) getMemory(ctx context.Context, in *getItemInput) (*tagged[api.MemoryItem], error) {
 	st, err := s.store(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	m, err := st.MemoryAt(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return oneThing(memoryOut(m), versionTag(m.Version), in.IfNoneMatch), nil
 }
@@ -112,7 +113,7 @@ func (s *Server) putMemory(ctx context.Context, in *struct {
 }) (*tagged[api.MemoryItem], error) {
 	st, err := s.store(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	want, err := in.version()
 	if err == nil && in.IfMatch == "*" {
@@ -121,11 +122,11 @@ func (s *Server) putMemory(ctx context.Context, in *struct {
 		}
 	}
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	id, err := memorySession(in.Body)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	m, err := st.PutMemory(ctx, store.Memory{ID: in.ID, Text: in.Body.Text, Project: in.Body.Project, Session: id}, want)
 	if err != nil {
@@ -141,11 +142,11 @@ func (s *Server) putMemory(ctx context.Context, in *struct {
 func (s *Server) forget(ctx context.Context, id string, c Condition) error {
 	st, err := s.store(ctx)
 	if err != nil {
-		return fail(ctx, err)
+		return request.Fail(ctx, err)
 	}
 	want, err := c.version()
 	if err != nil {
-		return fail(ctx, err)
+		return request.Fail(ctx, err)
 	}
 	return c.fail(ctx, st.ForgetAt(ctx, id, want))
 }

@@ -2,15 +2,11 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -20,87 +16,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
-
-// notes are what the log says about one request beyond its first line.
-type notes struct {
-	mu     sync.Mutex
-	id     string
-	caller Caller
-	attrs  []slog.Attr
-}
-
-type notesKey struct{}
-
-// note adds to the log line of the request that ctx belongs to.
-func note(ctx context.Context, key, value string) {
-	if n, ok := ctx.Value(notesKey{}).(*notes); ok {
-		n.mu.Lock()
-		n.attrs = append(n.attrs, slog.String(key, value))
-		n.mu.Unlock()
-	}
-}
-
-func noteCaller(ctx context.Context, c Caller) {
-	if n, ok := ctx.Value(notesKey{}).(*notes); ok {
-		n.mu.Lock()
-		n.caller = c
-		n.mu.Unlock()
-	}
-}
-
-// requestID is the id of the request that ctx belongs to.
-func requestID(ctx context.Context) string {
-	if n, ok := ctx.Value(notesKey{}).(*notes); ok {
-		return n.id
-	}
-	return ""
-}
-
-// newRequestID takes the client's id when it is one that can stand in a log.
-func newRequestID(r *http.Request) string {
-	if id := r.Header.Get("X-Request-Id"); id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(c rune) bool {
-		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.')
-	}) {
-		return id
-	}
-	var b [12]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
-
-// recorder remembers what was answered.
-type recorder struct {
-	http.ResponseWriter
-	status int
-	bytes  int64
-	id     string
-	before func(status int) // is told before the answer begins; nil: nobody is
-}
-
-func (w *recorder) begin(status int) {
-	if w.status == 0 {
-		w.status = status
-		if w.before != nil {
-			w.before(status)
-		}
-	}
-}
-
-func (w *recorder) WriteHeader(status int) {
-	w.begin(status)
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *recorder) Write(b []byte) (int, error) {
-	w.begin(http.StatusOK)
-	n, err := w.ResponseWriter.Write(b)
-	w.bytes += int64(n)
-	return n, err
-}
-
-// Unwrap lets http.ResponseController reach what is underneath.
-func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // watched gives each request an id, and tells the log, the metrics and the
 // tracer what became of it.
@@ -112,10 +29,11 @@ func (s *Server) watched(next http.Handler) http.Handler {
 	propagator := propagation.TraceContext{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := s.o.Now()
-		n := &notes{id: newRequestID(r)}
-		out := &recorder{ResponseWriter: w, id: n.id}
-		out.Header().Set("X-Request-Id", n.id)
-		ctx := propagator.Extract(context.WithValue(r.Context(), notesKey{}, n), propagation.HeaderCarrier(r.Header))
+		n := request.NewNotes(r)
+		id, _, _ := n.Told()
+		out := &request.Recorder{ResponseWriter: w}
+		out.Header().Set("X-Request-Id", id)
+		ctx := propagator.Extract(request.WithNotes(r.Context(), n), propagation.HeaderCarrier(r.Header))
 		ctx, span := tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer))
 		r = r.WithContext(ctx)
 		s.metrics.active.Add(1)
@@ -128,10 +46,10 @@ func (s *Server) watched(next http.Handler) http.Handler {
 			if p == http.ErrAbortHandler {
 				defer panic(p) // the connection is to be cut
 			} else if p != nil {
-				note(ctx, "panic", fmt.Sprint(p))
-				note(ctx, "stack", string(debug.Stack()))
-				if out.status == 0 {
-					answerProblem(out, &api.Problem{Status: 500, Title: "Internal Server Error", Code: "failed", Instance: n.id})
+				request.Note(ctx, "panic", fmt.Sprint(p))
+				request.Note(ctx, "stack", string(debug.Stack()))
+				if out.Status == 0 {
+					request.AnswerProblem(out, &api.Problem{Status: 500, Title: "Internal Server Error", Code: "failed", Instance: id})
 				}
 			}
 			s.metrics.active.Add(-1)
@@ -145,7 +63,7 @@ func (s *Server) watched(next http.Handler) http.Handler {
 }
 
 // tell says what became of a request.
-func (s *Server) tell(r *http.Request, out *recorder, n *notes, span trace.Span, began time.Time) {
+func (s *Server) tell(r *http.Request, out *request.Recorder, n *request.Notes, span trace.Span, began time.Time) {
 	took := s.o.Now().Sub(began)
 	_, route := s.mux.Handler(r)
 	if _, path, ok := strings.Cut(route, " "); ok {
@@ -154,7 +72,7 @@ func (s *Server) tell(r *http.Request, out *recorder, n *notes, span trace.Span,
 	if route == "" {
 		route = "other"
 	}
-	status := out.status
+	status := out.Status
 	if status == 0 {
 		status = 499 // the client went away first
 	}
@@ -166,16 +84,15 @@ func (s *Server) tell(r *http.Request, out *recorder, n *notes, span trace.Span,
 		span.SetStatus(codes.Error, http.StatusText(status))
 	}
 	span.End()
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	id, caller, notes := n.Told()
 	level := slog.LevelInfo
 	if status >= 500 {
 		level = slog.LevelError
 	}
-	attrs := append([]slog.Attr{slog.String("id", n.id), slog.String("method", r.Method), slog.String("route", route), slog.Int("status", status),
-		slog.Int64("bytes", out.bytes), slog.Duration("took", took), slog.String("tenant", n.caller.Tenant), slog.String("user", n.caller.User)}, n.attrs...)
-	if n.caller.Token != "" {
-		attrs = append(attrs, slog.String("token", n.caller.Token))
+	attrs := append([]slog.Attr{slog.String("id", id), slog.String("method", r.Method), slog.String("route", route), slog.Int("status", status),
+		slog.Int64("bytes", out.Bytes), slog.Duration("took", took), slog.String("tenant", caller.Tenant), slog.String("user", caller.User)}, notes...)
+	if caller.Token != "" {
+		attrs = append(attrs, slog.String("token", caller.Token))
 	}
 	s.o.Log.LogAttrs(context.WithoutCancel(r.Context()), level, "request", attrs...)
 }
@@ -188,16 +105,4 @@ func methodOf(r *http.Request) string {
 		return r.Method
 	}
 	return "other"
-}
-
-func bytesText(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return strconv.FormatInt(n>>30, 10) + " GiB"
-	case n >= 1<<20:
-		return strconv.FormatInt(n>>20, 10) + " MiB"
-	case n >= 1<<10:
-		return strconv.FormatInt(n>>10, 10) + " KiB"
-	}
-	return strconv.FormatInt(n, 10) + " bytes"
 }

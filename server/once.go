@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -52,7 +53,7 @@ func once(ctx context.Context, st *store.Store, call, key string, body any) (*cl
 	}
 	if rand.IntN(sweepOdds) == 0 {
 		if _, err := c.saved.Forget(ctx, sweepSize); err != nil {
-			note(ctx, "sweep", err.Error())
+			request.Note(ctx, "sweep", err.Error())
 		}
 	}
 	return c, err
@@ -66,7 +67,7 @@ func (c *claim) keep(ctx context.Context, answer any) {
 		err = c.saved.Save(context.WithoutCancel(ctx), c.key, c.sum, kept)
 	}
 	if err != nil {
-		note(ctx, "answer not kept", err.Error())
+		request.Note(ctx, "answer not kept", err.Error())
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/remote"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -45,7 +46,7 @@ func newCrew(t *testing.T, names ...string) *crew {
 	m := &crew{db: connectTo(t, newDatabase(t), nil)}
 	auth := table{}
 	for _, name := range names {
-		auth[name] = Caller{Principal: teammate(name), Name: name, Role: Writer}
+		auth[name] = request.Caller{Principal: teammate(name), Name: name, Role: request.Writer}
 	}
 	h := &parrots{}
 	m.testServer = newTestServer(t, withMCP, func(o *Options) {
@@ -110,7 +111,7 @@ func TestALinkLeadsToTheSessionOfTheOwnerThatItNames(t *testing.T) {
 		m.talkOf(t, who, sameID, with)
 	}
 	for _, owner := range []string{"ada", "bob", "cy"} {
-		api := sessionsPath + "/" + nameOf(owner)
+		api := request.SessionsPath + "/" + nameOf(owner)
 		page := "/sessions/" + nameOf(owner)
 		for _, path := range []string{api, api + "/entries", api + "/turns", api + "/export?format=text", api + "/files/note.md", api + "/checkpoint", api + "/entries?worker=helper",
 			page, page + ".json", page + "?worker=helper", page + "?find=tides", page + "/raw/1", "/api/v1/search?q=tides&session=" + nameOf(owner),
@@ -169,7 +170,7 @@ func TestEveryListAndEveryPageNamesTheOwner(t *testing.T) {
 	var listed []string
 	for cursor := ""; ; { // a page may end between two of the same id
 		var page api.SessionList
-		m.call(t, "cy", "GET", sessionsPath+"?limit=1&cursor="+cursor, nil).into(t, &page)
+		m.call(t, "cy", "GET", request.SessionsPath+"?limit=1&cursor="+cursor, nil).into(t, &page)
 		for _, i := range page.Items {
 			listed = append(listed, tidemark.SessionName(i.Owner, i.ID))
 		}
@@ -263,7 +264,7 @@ func TestASessionThatIsNotSharedIsAsIfItWereNotThere(t *testing.T) {
 		return fmt.Sprint(a.Status, requestIDs.ReplaceAllString(text, "REQUEST"))
 	}
 	for path, item := range m.OpenAPI().Paths {
-		if !strings.HasPrefix(path, sessionsPath+"/{id}") {
+		if !strings.HasPrefix(path, request.SessionsPath+"/{id}") {
 			continue
 		}
 		for method := range operations(item) {
@@ -318,7 +319,7 @@ func TestAnArchiveComesBackBesideASharedSessionOfTheSameID(t *testing.T) {
 	var kept bytes.Buffer
 	must[archive.Manifest](t)(archive.Write(t.Context(), &kept, before.Backend(), nil))
 	must[archive.Manifest](t)(archive.Read(t.Context(), &kept, m.db.For(teammate("cy")), nil))
-	a := m.call(t, "cy", "GET", sessionsPath+"/"+string(sameID), nil)
+	a := m.call(t, "cy", "GET", request.SessionsPath+"/"+string(sameID), nil)
 	if a.Status != http.StatusOK || !slices.Equal(wordsOf(string(a.Body)), []string{"cy"}) {
 		t.Errorf("%d %s, want what came back", a.Status, a.Body)
 	}

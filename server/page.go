@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 // Page is a part of a list.
@@ -37,7 +38,7 @@ func newCursorKey() []byte {
 
 // cursor writes where a list goes on. It says nothing that the caller did not
 // see, and nobody else can make one.
-func (s *Server) cursor(caller Caller, v any) string {
+func (s *Server) cursor(caller request.Caller, v any) string {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return ""
@@ -46,7 +47,7 @@ func (s *Server) cursor(caller Caller, v any) string {
 }
 
 // uncursor reads what cursor wrote for the same caller.
-func (s *Server) uncursor(caller Caller, text string, into any) error {
+func (s *Server) uncursor(caller request.Caller, text string, into any) error {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(b) < 16 || !hmac.Equal(b[:16], s.cursorSum(caller, b[16:])) {
 		return tidemark.Invalidf("cursor: not one that this server gave; begin again without it")
@@ -57,7 +58,7 @@ func (s *Server) uncursor(caller Caller, text string, into any) error {
 	return nil
 }
 
-func (s *Server) cursorSum(caller Caller, body []byte) []byte {
+func (s *Server) cursorSum(caller request.Caller, body []byte) []byte {
 	m := hmac.New(sha256.New, s.o.CursorKey)
 	m.Write([]byte(caller.Tenant + "/" + caller.User + "/"))
 	m.Write(body)

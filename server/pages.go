@@ -15,17 +15,9 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/web"
 )
-
-// SignIn lets people in with a browser.
-type SignIn interface {
-	// ServeHTTP answers below /signin: a form, a link, what an issuer sends
-	// back. It sets the cookie that Authenticate then takes.
-	http.Handler
-	// SignOut makes the browser forget who it is, and its cookie void.
-	SignOut(http.ResponseWriter, *http.Request) error
-}
 
 // view is what a page shows: a value that its template takes, and that goes out
 // as JSON when that was asked for.
@@ -58,9 +50,9 @@ func (s *Server) pageRoutes() {
 }
 
 // page registers a page that is read.
-func (s *Server) page(pattern string, need Role, gather func(*http.Request) (view, error)) {
+func (s *Server) page(pattern string, need request.Role, gather func(*http.Request) (view, error)) {
 	s.pages.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
-		if !CallerOf(r.Context()).Role.May(need) {
+		if !request.CallerOf(r.Context()).Role.May(need) {
 			s.pageTrouble(w, r, tidemark.ErrDenied)
 			return
 		}
@@ -75,9 +67,9 @@ func (s *Server) page(pattern string, need Role, gather func(*http.Request) (vie
 
 // act registers what a form of a page does. It returns where the browser goes
 // next, with what to say there.
-func (s *Server) act(pattern string, need Role, do func(*http.Request) (next, notice string, err error)) {
+func (s *Server) act(pattern string, need request.Role, do func(*http.Request) (next, notice string, err error)) {
 	s.pages.HandleFunc("POST "+pattern, func(w http.ResponseWriter, r *http.Request) {
-		if !CallerOf(r.Context()).Role.May(need) {
+		if !request.CallerOf(r.Context()).Role.May(need) {
 			s.pageTrouble(w, r, tidemark.ErrDenied)
 			return
 		}
@@ -113,7 +105,7 @@ func noticeOf(r *http.Request) string {
 
 // frame is what stands around every page.
 func (s *Server) frame(r *http.Request, page string) web.Frame {
-	c := CallerOf(r.Context())
+	c := request.CallerOf(r.Context())
 	path := r.URL.Path
 	if r.URL.RawQuery != "" {
 		path += "?" + r.URL.Query().Encode()
@@ -161,7 +153,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, v view
 		err = web.Render(&body, v.Frame, v.Data)
 	}
 	if err != nil {
-		note(r.Context(), "error", err.Error())
+		request.Note(r.Context(), "error", err.Error())
 		http.Error(w, "the page could not be written", http.StatusInternalServerError)
 		return
 	}
@@ -213,7 +205,7 @@ var troubles = []int{400, 401, 403, 404, 409, 423, 500, 503}
 
 // pageTrouble answers with a page that helps.
 func (s *Server) pageTrouble(w http.ResponseWriter, r *http.Request, err error) {
-	p := problem(err)
+	p := request.Problem(err)
 	status, known := p.Status, p.Status
 	if !slices.Contains(troubles, known) {
 		known = 500
@@ -222,7 +214,7 @@ func (s *Server) pageTrouble(w http.ResponseWriter, r *http.Request, err error) 
 		}
 	}
 	if status >= 500 {
-		note(r.Context(), "error", err.Error())
+		request.Note(r.Context(), "error", err.Error())
 	}
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", "2")
@@ -235,7 +227,7 @@ func (s *Server) pageTrouble(w http.ResponseWriter, r *http.Request, err error) 
 		detail = ""
 	}
 	f := s.frame(r, "error")
-	s.show(w, r, status, view{f, trouble{Status: known, Detail: render.CleanLine(detail), Request: requestID(r.Context())}})
+	s.show(w, r, status, view{f, trouble{Status: known, Detail: render.CleanLine(detail), Request: request.ID(r.Context())}})
 }
 
 // serveAsset answers with a file that pages load. Its address changes with it.

@@ -14,6 +14,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/web"
 )
 
@@ -41,11 +43,11 @@ func back(r *http.Request, part string) string {
 
 // auditPages are who did what.
 func (s *Server) auditPages() {
-	s.page("/store/audit", Admin, func(r *http.Request) (view, error) {
+	s.page("/store/audit", request.Admin, func(r *http.Request) (view, error) {
 		a, err := s.gatherAudit(r)
 		return s.storeView(r, web.Store{Part: "audit", Audit: a}), err
 	})
-	s.act("/store/audit/verify", Admin, func(r *http.Request) (string, string, error) {
+	s.act("/store/audit/verify", request.Admin, func(r *http.Request) (string, string, error) {
 		ctx := r.Context()
 		in := &verifyAuditInput{Tenant: r.FormValue("tenant")}
 		// Whose log it is, is settled before anything goes on behind the page.
@@ -54,7 +56,7 @@ func (s *Server) auditPages() {
 			return "", "", err
 		}
 		s.auditLater(ctx, "audit.verify", t.ID, tenant.AuditDone)
-		s.begin(ctx, taskName(CallerOf(ctx).Principal, "audit/"+t.ID), func(ctx context.Context, _ func(int64)) (any, error) {
+		s.begin(ctx, taskName(request.CallerOf(ctx).Principal, "audit/"+t.ID), func(ctx context.Context, _ func(int64)) (any, error) {
 			out, err := s.verifyAudit(ctx, in)
 			if err != nil {
 				return nil, err
@@ -87,7 +89,7 @@ func (s *Server) gatherAudit(r *http.Request) (*web.StoreAudit, error) {
 		a.Lines = append(a.Lines, web.AuditLine{Seq: l.Seq, At: l.At, Who: render.CleanLine(cmp.Or(l.Name, l.Who)), Token: l.Token,
 			Action: render.CleanLine(l.Action), Thing: render.CleanLine(l.Thing), Outcome: render.CleanLine(l.Outcome)})
 	}
-	t := s.task(taskName(CallerOf(ctx).Principal, "audit/"+tenant.ID))
+	t := s.task(taskName(request.CallerOf(ctx).Principal, "audit/"+tenant.ID))
 	if a.Verify = taskView(t); t != nil && t.over() {
 		if report, err := taskResult[*AuditReport](t); err == nil {
 			a.Report = &web.AuditReport{Length: report.Head.Length, Hash: report.Head.Hash, Anchors: report.Anchors, Faults: []web.StoreDamage{}}
@@ -102,11 +104,11 @@ func (s *Server) gatherAudit(r *http.Request) (*web.StoreAudit, error) {
 // TokenScopes are the parts of the server that a token may be for. An operator
 // may also give one MetricsScope.
 var TokenScopes = []string{"sessions", "search", "resolve", "import", "stats", "memory", "agents", "schedules", "jobs", "fleet", "backend", "ws",
-	"datasets", "optimization-runs", "run-steps", "sandbox-snapshots", "workspaces", "users", "tenants", "tokens", "audit", mcpPath[1:]}
+	"datasets", "optimization-runs", "run-steps", "sandbox-snapshots", "workspaces", "users", "tenants", "tokens", "audit", request.MCPPath[1:]}
 
 // tokenPages are the service tokens.
 func (s *Server) tokenPages() {
-	s.page("/store/tokens", Admin, func(r *http.Request) (view, error) {
+	s.page("/store/tokens", request.Admin, func(r *http.Request) (view, error) {
 		t, err := s.gatherTokens(r)
 		return s.storeView(r, web.Store{Part: "tokens", Tokens: t}), err
 	})
@@ -126,7 +128,7 @@ func (s *Server) tokenPages() {
 		t.New, t.Text = &shown, made.Text
 		s.show(w, r, http.StatusCreated, s.storeView(r, web.Store{Part: "tokens", Tokens: t}))
 	})
-	s.act("/store/tokens/{id}/revoke", Admin, func(r *http.Request) (string, string, error) {
+	s.act("/store/tokens/{id}/revoke", request.Admin, func(r *http.Request) (string, string, error) {
 		ctx := r.Context()
 		users, t, err := s.administered(ctx, r.FormValue("tenant"))
 		if err != nil {
@@ -145,11 +147,11 @@ const maxTokenDays = 3650
 
 func (s *Server) makeToken(r *http.Request) (NewToken, error) {
 	ctx := r.Context()
-	if !CallerOf(ctx).Role.May(Admin) {
+	if !request.CallerOf(ctx).Role.May(request.Admin) {
 		return NewToken{}, tidemark.ErrDenied
 	}
 	in := &newTokenInput{Tenant: r.FormValue("tenant")}
-	in.Body.Name, in.Body.Role = strings.TrimSpace(r.FormValue("name")), Role(r.FormValue("role"))
+	in.Body.Name, in.Body.Role = strings.TrimSpace(r.FormValue("name")), request.Role(r.FormValue("role"))
 	in.Body.As, in.Body.Scopes = r.FormValue("as"), r.Form["scope"]
 	days, err := strconv.Atoi(cmp.Or(r.FormValue("days"), "90"))
 	if err != nil || days < 1 || days > maxTokenDays {
@@ -180,9 +182,9 @@ func (s *Server) gatherTokens(r *http.Request) (*web.StoreTokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &web.StoreTokens{Tokens: []web.Token{}, Next: page.Body.Next, Making: CallerOf(ctx).Token == "", Roles: []string{"reader", "writer", "admin"}, Scopes: TokenScopes}
-	if CallerOf(ctx).Operator {
-		v.Scopes = append(slices.Clone(TokenScopes), MetricsScope)
+	v := &web.StoreTokens{Tokens: []web.Token{}, Next: page.Body.Next, Making: request.CallerOf(ctx).Token == "", Roles: []string{"reader", "writer", "admin"}, Scopes: TokenScopes}
+	if request.CallerOf(ctx).Operator {
+		v.Scopes = append(slices.Clone(TokenScopes), auth.MetricsScope)
 	}
 	for _, t := range page.Body.Items {
 		v.Tokens = append(v.Tokens, s.tokenView(r, t))
@@ -195,7 +197,7 @@ func (s *Server) tokenView(r *http.Request, t tenant.Token) web.Token {
 	switch t.User {
 	case t.Tenant:
 		v.For = "tenant"
-	case CallerOf(r.Context()).User:
+	case request.CallerOf(r.Context()).User:
 		v.For = "me"
 	}
 	if v.State == tenant.Active && !t.ExpiresAt.IsZero() && !s.o.Now().Before(t.ExpiresAt) {
@@ -206,13 +208,13 @@ func (s *Server) tokenView(r *http.Request, t tenant.Token) web.Token {
 
 // peoplePages are users for admins, and tenants for the operator.
 func (s *Server) peoplePages() {
-	s.page("/store/users", Admin, func(r *http.Request) (view, error) {
+	s.page("/store/users", request.Admin, func(r *http.Request) (view, error) {
 		u, err := s.gatherUsers(r)
 		return s.storeView(r, web.Store{Part: "users", Users: u}), err
 	})
-	s.act("/store/users/{id}", Admin, func(r *http.Request) (string, string, error) {
+	s.act("/store/users/{id}", request.Admin, func(r *http.Request) (string, string, error) {
 		in := &changeUserInput{Tenant: r.FormValue("tenant"), ID: r.PathValue("id")}
-		in.Body.Role, in.Body.State = Role(r.FormValue("role")), r.FormValue("state")
+		in.Body.Role, in.Body.State = request.Role(r.FormValue("role")), r.FormValue("state")
 		if in.Body.Role != "" {
 			if err := tenant.CheckRole(string(in.Body.Role)); err != nil {
 				return "", "", err
@@ -225,11 +227,11 @@ func (s *Server) peoplePages() {
 		u := out.Body
 		return back(r, "users"), web.Say("", "store.user.changed", render.CleanLine(cmp.Or(u.Name, u.Subject)), u.Role, u.State), nil
 	})
-	s.page("/store/tenants", Admin, func(r *http.Request) (view, error) {
+	s.page("/store/tenants", request.Admin, func(r *http.Request) (view, error) {
 		t, err := s.gatherTenants(r)
 		return s.storeView(r, web.Store{Part: "tenants", Tenants: t}), err
 	})
-	s.act("/store/tenants/{id}", Admin, func(r *http.Request) (string, string, error) {
+	s.act("/store/tenants/{id}", request.Admin, func(r *http.Request) (string, string, error) {
 		ctx := r.Context()
 		users, err := s.operate(ctx)
 		if err != nil {
@@ -239,7 +241,7 @@ func (s *Server) peoplePages() {
 		if err != nil {
 			return "", "", err
 		}
-		if state == tenant.Suspended && r.PathValue("id") == CallerOf(ctx).Tenant {
+		if state == tenant.Suspended && r.PathValue("id") == request.CallerOf(ctx).Tenant {
 			return "", "", tidemark.Invalidf("nobody suspends their own tenant: somebody has to be left to undo it")
 		}
 		t, err := users.SetTenantState(ctx, r.PathValue("id"), state)
@@ -268,7 +270,7 @@ func (s *Server) gatherUsers(r *http.Request) (*web.StoreUsers, error) {
 	v := &web.StoreUsers{Users: []web.User{}, Next: page.Body.Next, Roles: []string{"reader", "writer", "admin"}}
 	for _, u := range page.Body.Items {
 		v.Users = append(v.Users, web.User{ID: u.ID, Name: render.CleanLine(cmp.Or(u.Name, u.Subject)), Email: render.CleanLine(u.Email), Role: u.Role, State: u.State,
-			LastSeenAt: u.LastSeenAt, Self: u.ID == CallerOf(ctx).User})
+			LastSeenAt: u.LastSeenAt, Self: u.ID == request.CallerOf(ctx).User})
 	}
 	return v, nil
 }
@@ -289,7 +291,7 @@ func (s *Server) gatherTenants(r *http.Request) (*web.StoreTenants, error) {
 	}
 	v := &web.StoreTenants{Tenants: []web.Tenant{}, Next: page.Body.Next}
 	for _, t := range page.Body.Items {
-		v.Tenants = append(v.Tenants, web.Tenant{ID: t.ID, Name: render.CleanLine(t.Name), State: t.State, Issuer: render.CleanLine(t.Issuer), CreatedAt: t.CreatedAt, Self: t.ID == CallerOf(ctx).Tenant})
+		v.Tenants = append(v.Tenants, web.Tenant{ID: t.ID, Name: render.CleanLine(t.Name), State: t.State, Issuer: render.CleanLine(t.Issuer), CreatedAt: t.CreatedAt, Self: t.ID == request.CallerOf(ctx).Tenant})
 	}
 	return v, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/files"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -32,7 +33,7 @@ func TestADamagedEntryIsShownInItsPlaceAndTheRestIsRead(t *testing.T) {
 	}
 	spoil(t, dir, "mangoword", "mangoworX")
 	s := newTestServer(t, func(o *Options) {
-		o.SignIn = Local(strings.Repeat("x", 32), people()["reader-a"].Principal)
+		o.SignIn = auth.Local(strings.Repeat("x", 32), people()["reader-a"].Principal)
 		o.Open = func(context.Context, tidemark.Principal) (*store.Store, error) { return kept, nil }
 	})
 	s.call(t, "reader-a", "GET", "/sessions", nil).want(t, 200)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
@@ -220,7 +221,7 @@ func (s *Server) sessionPart(w http.ResponseWriter, r *http.Request) {
 
 // fragment answers with a part of the page of a session.
 func (s *Server) fragment(w http.ResponseWriter, r *http.Request, gather func() (name string, data any, err error)) {
-	if !CallerOf(r.Context()).Role.May(Reader) {
+	if !request.CallerOf(r.Context()).Role.May(request.Reader) {
 		s.pageTrouble(w, r, tidemark.ErrDenied)
 		return
 	}
@@ -240,7 +241,7 @@ func (s *Server) fragment(w http.ResponseWriter, r *http.Request, gather func() 
 // shown: a browser need not lay out what a page would not.
 func (s *Server) rawEntry(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
-	if !CallerOf(ctx).Role.May(Reader) {
+	if !request.CallerOf(ctx).Role.May(request.Reader) {
 		s.pageTrouble(w, r, tidemark.ErrDenied)
 		return
 	}

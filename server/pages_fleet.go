@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
@@ -29,13 +30,13 @@ const (
 // fleetPages are the pages of the fleet, and what can be done there. Whoever
 // may only read is shown no buttons, and refused should they post anyway.
 func (s *Server) fleetPages() {
-	s.page("/fleet", Reader, s.fleetPage)
-	s.page("/fleet/agents/{name}", Reader, s.agentPage)
-	s.act("/fleet/agents/{name}/run", Writer, s.actRun)
-	s.act("/fleet/agents/{name}/send", Writer, s.actSend)
-	s.act("/fleet/agents/{name}/reset", Writer, s.actReset)
-	s.act("/fleet/agents/{name}/schedules", Writer, s.actSchedule)
-	s.page("/fleet/jobs", Reader, s.jobsPage)
+	s.page("/fleet", request.Reader, s.fleetPage)
+	s.page("/fleet/agents/{name}", request.Reader, s.agentPage)
+	s.act("/fleet/agents/{name}/run", request.Writer, s.actRun)
+	s.act("/fleet/agents/{name}/send", request.Writer, s.actSend)
+	s.act("/fleet/agents/{name}/reset", request.Writer, s.actReset)
+	s.act("/fleet/agents/{name}/schedules", request.Writer, s.actSchedule)
+	s.page("/fleet/jobs", request.Reader, s.jobsPage)
 	s.jobPages()
 }
 
@@ -245,7 +246,7 @@ func (s *Server) sessionHere(ctx context.Context, id string) string {
 	if err != nil {
 		return ""
 	}
-	if house, err := st.Of(CallerOf(ctx).Tenant); err == nil {
+	if house, err := st.Of(request.CallerOf(ctx).Tenant); err == nil {
 		if i, err := house.Session(ctx, parsed); err == nil {
 			return i.Name()
 		}
@@ -262,7 +263,7 @@ func formText(r *http.Request, name string) (string, error) {
 	if err := r.ParseForm(); err != nil {
 		var large *http.MaxBytesError
 		if errors.As(err, &large) {
-			return "", tooLarge(large.Limit)
+			return "", request.TooLarge(large.Limit)
 		}
 		return "", tidemark.Invalidf("the form cannot be read")
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 	"github.com/tidemark-sessions/tidemark/workshop/hostile"
@@ -22,7 +23,7 @@ import (
 
 // withFleetPages lets browsers in.
 func withFleetPages(o *Options) {
-	o.SignIn = Local("0123456789abcdef0123", tidemark.TenantOf("a", "jo"))
+	o.SignIn = auth.Local("0123456789abcdef0123", tidemark.TenantOf("a", "jo"))
 }
 
 // post sends a form as a browser does and does not go where it is sent.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
@@ -21,12 +22,12 @@ import (
 const searchedAttempts = 200
 
 func (s *Server) jobPages() {
-	s.page("/fleet/jobs/{id}", Reader, s.jobPage)
+	s.page("/fleet/jobs/{id}", request.Reader, s.jobPage)
 	s.pages.HandleFunc("GET /fleet/jobs/{id}/live", s.jobLive)
-	s.act("/fleet/jobs/{id}/cancel", Writer, s.actCancel)
-	s.act("/fleet/jobs/{id}/retry", Writer, s.actRepeat(false))
-	s.act("/fleet/jobs/{id}/fork", Writer, s.actRepeat(true))
-	s.act("/fleet/jobs/{id}/answer", Writer, s.actAnswer)
+	s.act("/fleet/jobs/{id}/cancel", request.Writer, s.actCancel)
+	s.act("/fleet/jobs/{id}/retry", request.Writer, s.actRepeat(false))
+	s.act("/fleet/jobs/{id}/fork", request.Writer, s.actRepeat(true))
+	s.act("/fleet/jobs/{id}/answer", request.Writer, s.actAnswer)
 }
 
 func (s *Server) jobPage(r *http.Request) (view, error) {
@@ -86,7 +87,7 @@ func (s *Server) attempts(ctx context.Context, st *store.Store, j tidemark.Job) 
 
 // jobLive sends what a job puts out as parts of its page, until it has ended.
 func (s *Server) jobLive(w http.ResponseWriter, r *http.Request) {
-	if !CallerOf(r.Context()).Role.May(Reader) {
+	if !request.CallerOf(r.Context()).Role.May(request.Reader) {
 		s.pageTrouble(w, r, tidemark.ErrDenied)
 		return
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
@@ -118,7 +119,7 @@ func (s *Server) jobsPage(r *http.Request) (view, error) {
 
 // listJobItems gathers one page of the list.
 func (s *Server) listJobItems(r *http.Request, st *store.Store, v *web.JobsView, now time.Time) error {
-	caller := CallerOf(r.Context())
+	caller := request.CallerOf(r.Context())
 	var after store.Mark
 	if text := r.URL.Query().Get("cursor"); text != "" {
 		if err := s.uncursor(caller, text, &after); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/web"
 )
 
@@ -31,7 +32,7 @@ func (s *Server) livePath(l *looking, p web.PartView) string {
 // of each event is the seq of its entry, so that a browser that was cut off
 // goes on where it was.
 func (s *Server) sessionLive(w http.ResponseWriter, r *http.Request) {
-	if !CallerOf(r.Context()).Role.May(Reader) {
+	if !request.CallerOf(r.Context()).Role.May(request.Reader) {
 		s.pageTrouble(w, r, tidemark.ErrDenied)
 		return
 	}

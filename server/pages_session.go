@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
@@ -269,6 +270,6 @@ func gatherShare(ctx context.Context, l *looking, v *web.SessionView) error {
 	if errors.Is(err, tidemark.ErrUnsupported) || err == nil && owner == "" {
 		return nil // nobody else could read it
 	}
-	v.Share = &web.ShareView{With: with.With, Workspace: with.Workspace, Workspaces: CallerOf(ctx).Workspaces}
+	v.Share = &web.ShareView{With: with.With, Workspace: with.Workspace, Workspaces: request.CallerOf(ctx).Workspaces}
 	return err
 }

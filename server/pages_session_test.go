@@ -13,19 +13,20 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
 
 // noSignIn is for tests that come with a token.
-type noSignIn struct{ *LocalAuth }
+type noSignIn struct{ *auth.LocalAuth }
 
 // pagesServer serves pages over one store, which it returns.
 func pagesServer(t *testing.T) (*testServer, *store.Store) {
 	t.Helper()
 	st := store.New(memory.New(), &store.Options{Words: search.EntryWords})
 	s := newTestServer(t, func(o *Options) {
-		o.SignIn = noSignIn{Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))}
+		o.SignIn = noSignIn{auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))}
 		o.Formats = []string{"md"}
 		open := o.Open
 		o.Open = func(ctx context.Context, p tidemark.Principal) (*store.Store, error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/web"
 )
 
@@ -18,7 +19,7 @@ func (s *Server) sessionActs() {
 		"label": s.labelAct, "branch": s.branchAct, "fork": s.forkAct,
 		"trash": s.trashAct, "restore": s.restoreAct, "purge": s.purgeAct, "share": s.shareAct,
 	} {
-		s.act("/sessions/{id}/"+name, Writer, func(r *http.Request) (string, string, error) {
+		s.act("/sessions/{id}/"+name, request.Writer, func(r *http.Request) (string, string, error) {
 			f := &form{id: SessionInput{ID: r.PathValue("id")}, next: "/sessions/" + r.PathValue("id"), notice: "session.did." + name}
 			if err := r.ParseForm(); err != nil {
 				return "", "", tidemark.Invalidf("form: %w", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
@@ -25,9 +26,9 @@ const (
 
 // sessionPages are those about sessions.
 func (s *Server) sessionPages() {
-	s.page("/sessions", Reader, s.sessionsPage)
-	s.page("/sessions/{id}", Reader, s.sessionPageOf)
-	s.page("/sessions/{id}/tree", Reader, s.treePage)
+	s.page("/sessions", request.Reader, s.sessionsPage)
+	s.page("/sessions/{id}", request.Reader, s.sessionPageOf)
+	s.page("/sessions/{id}/tree", request.Reader, s.treePage)
 	s.pages.HandleFunc("GET /sessions/{id}/part", s.sessionPart)
 	s.pages.HandleFunc("GET /sessions/{id}/live", s.sessionLive)
 	s.pages.HandleFunc("GET /sessions/{id}/raw/{seq}", s.rawEntry)
@@ -72,7 +73,7 @@ func (s *Server) listPage(r *http.Request, st *store.Store, in *listSessionsInpu
 	ctx, q := r.Context(), r.URL.Query()
 	if text := q.Get("cursor"); text != "" {
 		var c sessionsCursor
-		if err := s.uncursor(CallerOf(ctx), text, &c); err != nil {
+		if err := s.uncursor(request.CallerOf(ctx), text, &c); err != nil {
 			return err
 		}
 		if c.Of != in.asked() {
@@ -93,7 +94,7 @@ func (s *Server) listPage(r *http.Request, st *store.Store, in *listSessionsInpu
 			return err
 		}
 		if len(v.Sessions) == listRows {
-			v.Older = address("/sessions", q, "cursor", s.cursor(CallerOf(ctx), sessionsCursor{in.asked(), last.ID, last.UpdatedAt, last.Owner}))
+			v.Older = address("/sessions", q, "cursor", s.cursor(request.CallerOf(ctx), sessionsCursor{in.asked(), last.ID, last.UpdatedAt, last.Owner}))
 			break
 		}
 		last = i

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
@@ -27,13 +28,13 @@ const (
 
 // storePages are what the store knows of itself, and who may do what.
 func (s *Server) storePages() {
-	s.page("/store", Reader, func(r *http.Request) (view, error) {
+	s.page("/store", request.Reader, func(r *http.Request) (view, error) {
 		o, err := s.gatherStore(r.Context())
 		return s.storeView(r, web.Store{Part: "overview", Overview: o}), err
 	})
-	s.act("/store/verify", Writer, s.actVerify)
-	s.act("/store/reindex", Writer, s.actReindex)
-	s.act("/store/release", Writer, s.actRelease)
+	s.act("/store/verify", request.Writer, s.actVerify)
+	s.act("/store/reindex", request.Writer, s.actReindex)
+	s.act("/store/release", request.Writer, s.actRelease)
 	s.auditPages()
 	s.tokenPages()
 	s.peoplePages()
@@ -41,9 +42,9 @@ func (s *Server) storePages() {
 
 // storeView is a tab of the page.
 func (s *Server) storeView(r *http.Request, v web.Store) view {
-	c := CallerOf(r.Context())
+	c := request.CallerOf(r.Context())
 	v.Parts = []string{"overview"}
-	if c.Role.May(Admin) {
+	if c.Role.May(request.Admin) {
 		v.Parts = append(v.Parts, "audit", "tokens", "users")
 	}
 	if c.Operator {
@@ -80,7 +81,7 @@ func (s *Server) inspect(ctx context.Context, o *web.StoreOverview) error {
 	if s.o.Inspect == nil {
 		return nil
 	}
-	c := CallerOf(ctx)
+	c := request.CallerOf(ctx)
 	i, err := s.o.Inspect(ctx, c.Principal)
 	if errors.Is(err, tidemark.ErrUnsupported) || errors.Is(err, tidemark.ErrNotFound) {
 		return nil
@@ -93,7 +94,7 @@ func (s *Server) inspect(ctx context.Context, o *web.StoreOverview) error {
 		o.Backups = append(o.Backups, web.StoreBackup{What: b.What, At: b.At, Outcome: render.CleanLine(b.Outcome)})
 	}
 	// Where things are and by which keys they open is for who looks after it.
-	if c.Role.May(Admin) {
+	if c.Role.May(request.Admin) {
 		o.Place = render.CleanLine(i.Place)
 		for _, k := range i.Keys {
 			o.Keys = append(o.Keys, web.StoreKey{ID: k.ID, Type: k.Type, Label: render.CleanLine(k.Label), CreatedAt: k.CreatedAt, Opened: k.Opened})
@@ -113,7 +114,7 @@ type census struct {
 // the page does not wait for it.
 func (s *Server) fillCensus(ctx context.Context, o *web.StoreOverview) {
 	today := dayOf(s.o.Now(), time.UTC)
-	name := taskName(CallerOf(ctx).Principal, "census")
+	name := taskName(request.CallerOf(ctx).Principal, "census")
 	t := s.task(name)
 	if t == nil || !t.fresh(s.o.Now()) {
 		t = s.begin(ctx, name, func(ctx context.Context, progress func(int64)) (any, error) {
@@ -174,7 +175,7 @@ func (s *Server) takeCensus(ctx context.Context, from int, progress func(int64))
 			c.born[dayOf(i.CreatedAt, time.UTC)]++
 		}
 	}
-	return c, c.used.count(ctx, st, counting{zone: time.UTC, since: startOf(from)}, CallerOf(ctx).User, progress)
+	return c, c.used.count(ctx, st, counting{zone: time.UTC, since: startOf(from)}, request.CallerOf(ctx).User, progress)
 }
 
 // verified is what verifying found.
@@ -191,7 +192,7 @@ func (s *Server) actVerify(r *http.Request) (string, string, error) {
 		return "", "", err
 	}
 	s.auditLater(ctx, "store.verify", r.URL.Path, tenant.AuditDone)
-	s.begin(ctx, taskName(CallerOf(ctx).Principal, "verify"), func(ctx context.Context, progress func(int64)) (any, error) {
+	s.begin(ctx, taskName(request.CallerOf(ctx).Principal, "verify"), func(ctx context.Context, progress func(int64)) (any, error) {
 		return verifyStore(ctx, st, progress)
 	}).wait(ctx, glance)
 	return "/store#damage", web.Say("", "store.verify.begun"), nil
@@ -230,7 +231,7 @@ func damageView(err error) web.StoreDamage {
 }
 
 func (s *Server) fillVerified(ctx context.Context, o *web.StoreOverview) {
-	t := s.task(taskName(CallerOf(ctx).Principal, "verify"))
+	t := s.task(taskName(request.CallerOf(ctx).Principal, "verify"))
 	o.Verify = taskView(t)
 	if t == nil || !t.over() {
 		return
@@ -291,7 +292,7 @@ func (s *Server) actRelease(r *http.Request) (string, string, error) {
 
 func (s *Server) fillIndex(ctx context.Context, st *store.Store, o *web.StoreOverview) error {
 	n, err := st.Unindexed(ctx)
-	o.Reindex = taskView(s.task(taskName(CallerOf(ctx).Principal, "reindex")))
+	o.Reindex = taskView(s.task(taskName(request.CallerOf(ctx).Principal, "reindex")))
 	switch {
 	case errors.Is(err, tidemark.ErrUnsupported):
 		o.Index = "none"
@@ -318,7 +319,7 @@ func (s *Server) actReindex(r *http.Request) (string, string, error) {
 	}
 	again := cmp.Or(r.FormValue("how"), "behind") == "all"
 	s.auditLater(ctx, "store.reindex", r.URL.Path, tenant.AuditDone)
-	s.begin(ctx, taskName(CallerOf(ctx).Principal, "reindex"), func(ctx context.Context, progress func(int64)) (any, error) {
+	s.begin(ctx, taskName(request.CallerOf(ctx).Principal, "reindex"), func(ctx context.Context, progress func(int64)) (any, error) {
 		if again {
 			return st.Reindex(ctx, progress)
 		}

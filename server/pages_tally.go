@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
@@ -28,11 +29,14 @@ type tally struct {
 	used web.Used
 }
 
-func (t *tallies) get(caller Caller, session string) *tally {
+// maxTallies bounds what is remembered of what sessions used.
+const maxTallies = 10_000
+
+func (t *tallies) get(caller request.Caller, session string) *tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	name := caller.Tenant + "/" + caller.User + "/" + session
-	if t.of == nil || len(t.of) >= maxRemembered {
+	if t.of == nil || len(t.of) >= maxTallies {
 		t.of = make(map[string]*tally)
 	}
 	if t.of[name] == nil {
@@ -48,7 +52,7 @@ func (s *Server) used(ctx context.Context, v *store.View, budget *int) (web.Used
 	if err != nil {
 		return web.Used{}, err
 	}
-	t := s.tallies.get(CallerOf(ctx), v.Name())
+	t := s.tallies.get(request.CallerOf(ctx), v.Name())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	whole := true

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/web"
 )
 
@@ -76,7 +77,7 @@ func (s *Server) begin(ctx context.Context, name string, run func(ctx context.Co
 	go func() {
 		defer stop()
 		select {
-		case <-s.draining:
+		case <-s.shutdown.Begun():
 			stop()
 		case <-t.done:
 		}
@@ -188,7 +189,7 @@ func taskView(t *task) *web.Task {
 	defer t.mu.Unlock()
 	v.Done, v.EndedAt = t.progress, t.ended
 	if t.err != nil {
-		v.Trouble = problem(t.err).Detail
+		v.Trouble = request.Problem(t.err).Detail
 	}
 	return v
 }

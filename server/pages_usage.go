@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/prices"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
@@ -43,12 +44,12 @@ type usageAsk struct {
 
 // usagePages are what was used, over time and by part.
 func (s *Server) usagePages() {
-	s.page("/usage", Reader, func(r *http.Request) (view, error) {
+	s.page("/usage", request.Reader, func(r *http.Request) (view, error) {
 		v, err := s.gatherUsage(r)
 		return view{s.frame(r, "usage"), v}, err
 	})
 	s.pages.HandleFunc("GET /usage.csv", s.usageCSV)
-	s.act("/usage/recount", Reader, func(r *http.Request) (string, string, error) {
+	s.act("/usage/recount", request.Reader, func(r *http.Request) (string, string, error) {
 		ask, err := s.usageAsk(r, r.FormValue)
 		if err != nil {
 			return "", "", err
@@ -112,7 +113,7 @@ func (s *Server) usageAsk(r *http.Request, value func(string) string) (usageAsk,
 		y, m, d := startOf(a.from).Date()
 		a.counting.since = time.Date(y, m, d, 0, 0, 0, 0, a.zone)
 	}
-	a.everybody = a.by == "user" && CallerOf(r.Context()).Role.May(Admin)
+	a.everybody = a.by == "user" && request.CallerOf(r.Context()).Role.May(request.Admin)
 	return a, nil
 }
 
@@ -138,7 +139,7 @@ func (a usageAsk) query() url.Values {
 
 // usageName is under which name a counting is kept: whose numbers, since when,
 // in which zone.
-func usageName(caller Caller, a usageAsk) string {
+func usageName(caller request.Caller, a usageAsk) string {
 	whose := "own"
 	if a.everybody {
 		whose = "all"
@@ -151,7 +152,7 @@ func usageName(caller Caller, a usageAsk) string {
 }
 
 func (s *Server) startUsage(ctx context.Context, a usageAsk) *task {
-	return s.begin(ctx, usageName(CallerOf(ctx), a), func(ctx context.Context, progress func(int64)) (any, error) {
+	return s.begin(ctx, usageName(request.CallerOf(ctx), a), func(ctx context.Context, progress func(int64)) (any, error) {
 		return s.countUsage(ctx, a.counting, progress)
 	})
 }
@@ -159,7 +160,7 @@ func (s *Server) startUsage(ctx context.Context, a usageAsk) *task {
 // usageTask returns the counting that answers a question, a new one when there
 // is none that is fresh.
 func (s *Server) usageTask(ctx context.Context, a usageAsk) *task {
-	t := s.task(usageName(CallerOf(ctx), a))
+	t := s.task(usageName(request.CallerOf(ctx), a))
 	if t == nil || !t.fresh(s.o.Now()) {
 		t = s.startUsage(ctx, a)
 	}
@@ -373,7 +374,7 @@ const csvPatience = 5 * time.Minute
 
 // usageCSV answers with every number, a line for each bucket and part.
 func (s *Server) usageCSV(w http.ResponseWriter, r *http.Request) {
-	if !CallerOf(r.Context()).Role.May(Reader) {
+	if !request.CallerOf(r.Context()).Role.May(request.Reader) {
 		s.pageTrouble(w, r, tidemark.ErrDenied)
 		return
 	}
@@ -384,7 +385,7 @@ func (s *Server) usageCSV(w http.ResponseWriter, r *http.Request) {
 	}
 	t := s.usageTask(r.Context(), a)
 	if !t.wait(r.Context(), csvPatience) {
-		s.pageTrouble(w, r, away("the counting is not over yet; it goes on, ask again later"))
+		s.pageTrouble(w, r, request.Unavailable("the counting is not over yet; it goes on, ask again later"))
 		return
 	}
 	u, err := taskResult[*usage](t)

@@ -16,13 +16,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/web"
 )
 
 // withPages lets browsers in. Who they are is still said by the token.
 func withPages(o *Options) {
-	o.SignIn = Local(strings.Repeat("a token ", 4), tidemark.TenantOf("default", ""))
+	o.SignIn = auth.Local(strings.Repeat("a token ", 4), tidemark.TenantOf("default", ""))
 }
 
 // form sends a form of a page, as somebody.

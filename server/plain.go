@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/server/wire"
 )
 
 // plainRoutes are those that machines ask: whether the server lives, whether
@@ -18,14 +20,14 @@ func (s *Server) plainRoutes() {
 	})
 	s.mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.ready(r.Context()); err != nil {
-			answerProblem(w, err)
+			request.AnswerProblem(w, err)
 			return
 		}
 		w.Write([]byte("ready\n"))
 	})
 	s.mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if c := CallerOf(r.Context()); !c.Operator && !slices.Contains(c.Scopes, MetricsScope) {
-			answerProblem(w, tidemark.ErrDenied)
+		if c := request.CallerOf(r.Context()); !c.Operator && !slices.Contains(c.Scopes, auth.MetricsScope) {
+			request.AnswerProblem(w, tidemark.ErrDenied)
 			return
 		}
 		w.Header().Set("Content-Type", metricsType)
@@ -33,22 +35,17 @@ func (s *Server) plainRoutes() {
 	})
 	s.mux.Handle("/api/v1/backend/", s.backendCalls())
 	s.mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
-		answerProblem(w, tidemark.NotFoundf("%s %s: no such call; see /openapi.json", r.Method, r.URL.Path))
+		request.AnswerProblem(w, tidemark.NotFoundf("%s %s: no such call; see /openapi.json", r.Method, r.URL.Path))
 	})
 }
 
 // readyPatience is how long the store may take to say that it is there.
 const readyPatience = 3 * time.Second
 
-// away is the answer while the server cannot work.
-func away(detail string) error {
-	return &api.Problem{Status: http.StatusServiceUnavailable, Title: "Service Unavailable", Code: "storage", Detail: detail, RetryAfter: 2}
-}
-
 func (s *Server) ready(ctx context.Context) error {
 	select {
-	case <-s.draining:
-		return away("the server is going down")
+	case <-s.shutdown.Begun():
+		return request.Unavailable("the server is going down")
 	default:
 	}
 	if s.o.Ready == nil {
@@ -57,33 +54,30 @@ func (s *Server) ready(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, readyPatience)
 	defer stop()
 	if err := s.o.Ready(ctx); err != nil {
-		note(ctx, "error", err.Error())
-		return away("the store cannot be reached")
+		request.Note(ctx, "error", err.Error())
+		return request.Unavailable("the store cannot be reached")
 	}
 	return nil
 }
 
 // Drain ends streams, so that a server that goes down need not wait for them.
 // Readiness is gone at once, for whoever balances load.
-func (s *Server) Drain() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-s.draining:
-	default:
-		close(s.draining)
-	}
-}
+func (s *Server) Drain() { s.shutdown.Begin() }
+
+// Wait returns when every conversation is closed, or ctx ends. It is called
+// after Drain: a server that goes down does not know of connections that became
+// WebSockets.
+func (s *Server) Wait(ctx context.Context) error { return s.shutdown.Wait(ctx) }
 
 // backendCalls answers clients that bring their own rules: who may read reads,
 // who may write writes, and nobody but the operator touches what says who may
 // do what.
 func (s *Server) backendCalls() http.Handler {
-	return backendRoutes(func(r *http.Request) (tidemark.Backend, error) {
-		c := CallerOf(r.Context())
-		need := Reader
-		if backendWrites(r) {
-			need = Writer
+	return wire.Handler(func(r *http.Request) (tidemark.Backend, error) {
+		c := request.CallerOf(r.Context())
+		need := request.Reader
+		if wire.Writes(r) {
+			need = request.Writer
 		}
 		if !c.Role.May(need) {
 			return nil, tidemark.ErrDenied
@@ -92,6 +86,6 @@ func (s *Server) backendCalls() http.Handler {
 			return nil, tidemark.NotFoundf("this server has no store for such clients")
 		}
 		b, err := s.o.Backend(r.Context(), c.Principal)
-		return fenced{Backend: b, whole: c.Operator && c.Token == "", also: s.writtenDown(c.Principal, true)}, err
+		return wire.Fence{Backend: b, Whole: c.Operator && c.Token == "", Also: s.writtenDown(c.Principal, true)}, err
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -18,12 +19,12 @@ type ScheduleInput struct {
 
 func (s *Server) scheduleRoutes() {
 	const path = "/api/v1/schedules/{agent}/{name}"
-	huma.Register(s.api, op("GET", "/api/v1/schedules", "list-schedules", "List the schedules and when they are due", fleetGroup, Reader), s.listSchedules)
-	huma.Register(s.api, op("GET", path, "get-schedule", "Show a schedule", fleetGroup, Reader), s.getSchedule)
-	huma.Register(s.api, op("POST", path+"/enable", "enable-schedule", "Let a schedule run", fleetGroup, Writer), s.turnSchedule(tidemark.Idle))
-	huma.Register(s.api, op("POST", path+"/disable", "disable-schedule", "Keep a schedule from running, also after a reload", fleetGroup, Writer), s.turnSchedule(tidemark.Disabled))
-	huma.Register(s.api, made(op("POST", path+"/run-now", "run-schedule", "Do what a schedule does, now", fleetGroup, Writer)), s.runSchedule)
-	huma.Register(s.api, op("GET", path+"/skips", "list-skips", "What of a schedule did not run and why, the newest first", fleetGroup, Reader), s.listSkips)
+	huma.Register(s.api, op("GET", "/api/v1/schedules", "list-schedules", "List the schedules and when they are due", fleetGroup, request.Reader), s.listSchedules)
+	huma.Register(s.api, op("GET", path, "get-schedule", "Show a schedule", fleetGroup, request.Reader), s.getSchedule)
+	huma.Register(s.api, op("POST", path+"/enable", "enable-schedule", "Let a schedule run", fleetGroup, request.Writer), s.turnSchedule(tidemark.Idle))
+	huma.Register(s.api, op("POST", path+"/disable", "disable-schedule", "Keep a schedule from running, also after a reload", fleetGroup, request.Writer), s.turnSchedule(tidemark.Disabled))
+	huma.Register(s.api, made(op("POST", path+"/run-now", "run-schedule", "Do what a schedule does, now", fleetGroup, request.Writer)), s.runSchedule)
+	huma.Register(s.api, op("GET", path+"/skips", "list-skips", "What of a schedule did not run and why, the newest first", fleetGroup, request.Reader), s.listSkips)
 }
 
 func (s *Server) listSchedules(ctx context.Context, in *struct {
@@ -32,7 +33,7 @@ func (s *Server) listSchedules(ctx context.Context, in *struct {
 }) (*madeOf[Page[tidemark.Schedule]], error) {
 	st, err := s.fleet(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	var all []tidemark.Schedule
 	for d, err := range st.Schedules(ctx, in.Agent) {
@@ -40,7 +41,7 @@ func (s *Server) listSchedules(ctx context.Context, in *struct {
 			continue // verify names it
 		}
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		all = append(all, d)
 	}
@@ -67,7 +68,7 @@ func (s *Server) getSchedule(ctx context.Context, in *struct {
 }) (*tagged[tidemark.Schedule], error) {
 	_, d, err := s.scheduleOf(ctx, in.ScheduleInput)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return oneThing(d, contentTag(d), in.IfNoneMatch), nil
 }
@@ -76,7 +77,7 @@ func (s *Server) turnSchedule(status string) func(context.Context, *ScheduleInpu
 	return func(ctx context.Context, in *ScheduleInput) (*madeOf[tidemark.Schedule], error) {
 		st, _, err := s.scheduleOf(ctx, *in)
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		var now tidemark.Schedule
 		err = st.ChangeSchedule(ctx, in.Agent, in.Name, func(d *tidemark.Schedule) error {
@@ -85,7 +86,7 @@ func (s *Server) turnSchedule(status string) func(context.Context, *ScheduleInpu
 			return nil
 		})
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		return &madeOf[tidemark.Schedule]{now}, nil
 	}
@@ -94,11 +95,11 @@ func (s *Server) turnSchedule(status string) func(context.Context, *ScheduleInpu
 func (s *Server) runSchedule(ctx context.Context, in *ScheduleInput) (*madeOf[tidemark.Job], error) {
 	st, d, err := s.scheduleOf(ctx, *in)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	j, err := st.AddJob(ctx, tidemark.Job{Agent: d.Agent, Schedule: d.Name, Trigger: tidemark.TriggerManual, Prompt: d.Prompt})
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &madeOf[tidemark.Job]{shown(j)}, nil
 }
@@ -109,11 +110,11 @@ func (s *Server) listSkips(ctx context.Context, in *struct {
 }) (*madeOf[Page[store.Skipped]], error) {
 	st, _, err := s.scheduleOf(ctx, in.ScheduleInput)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	skips, err := st.Skips(ctx, in.Agent, in.Name, s.limit(in.Limit))
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &madeOf[Page[store.Skipped]]{Page[store.Skipped]{Items: append([]store.Skipped{}, skips...)}}, nil
 }

@@ -4,11 +4,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 func TestEveryPartOfTheAPIIsAScopeAndNothingElse(t *testing.T) {
 	// What is no scope, and what stands beside the description.
-	parts := []string{"me", "signin-code", "backend", mcpPath[1:]}
+	parts := []string{"me", "signin-code", "backend", request.MCPPath[1:]}
 	for path := range newTestServer(t).OpenAPI().Paths {
 		rest, ours := strings.CutPrefix(path, "/api/v1/")
 		part, _, _ := strings.Cut(rest, "/")

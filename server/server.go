@@ -25,6 +25,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -34,7 +36,7 @@ type Options struct {
 	// every call, and is asked once for each principal that is at work.
 	Open func(context.Context, tidemark.Principal) (*store.Store, error)
 	// Auth says who makes a request.
-	Auth Authenticator
+	Auth request.Authenticator
 	// Holder is this server as the holder of leases.
 	Holder tidemark.Holder
 	// Hosts are the names under which the server may be called, besides
@@ -50,7 +52,7 @@ type Options struct {
 	// Chat opens conversations for the WebSocket; nil: there is none.
 	Chat func(ctx context.Context, s *store.Store, o ChatOptions) (Conversation, error)
 	// SignIn lets browsers in; nil: there are no pages.
-	SignIn SignIn
+	SignIn auth.SignIn
 	// Backend returns what is kept for a principal as it is kept, for clients
 	// that bring their own rules and keys; nil: none can.
 	Backend func(context.Context, tidemark.Principal) (tidemark.Backend, error)
@@ -74,7 +76,7 @@ type Options struct {
 	// Log gets one line a request, without content. The default is none.
 	Log *slog.Logger
 	// Limits bound what callers may do.
-	Limits Limits
+	Limits request.Limits
 	// CursorKey makes cursors that nobody else can; servers that share it take
 	// each other's. The default is a random one.
 	CursorKey []byte
@@ -132,16 +134,15 @@ type Server struct {
 
 	tallies tallies // what sessions used
 
-	audits auditQueue // what is not in the audit log yet
-	boots  boots      // what is written down with each change
-	reads  seldom     // who read the audit log
+	audits auditQueue  // what is not in the audit log yet
+	boots  boots       // what is written down with each change
+	reads  auth.Seldom // who read the audit log
 
-	access accessChanges // who may do what
+	access *auth.Access // who may do what
 
 	tasks tasks // what pages began and do not wait for
 
-	sockets  sync.WaitGroup
-	draining chan struct{} // closed when no more requests are taken
+	shutdown *request.Shutdown
 }
 
 // New returns a Server.
@@ -155,8 +156,8 @@ func New(o Options) (*Server, error) {
 	if o.CursorKey == nil {
 		o.CursorKey = newCursorKey()
 	}
-	o.Limits = o.Limits.withDefaults()
-	s := &Server{o: o, mux: http.NewServeMux(), pages: http.NewServeMux(), stores: make(map[string]*opened), draining: make(chan struct{}), metrics: newMetrics(o.Version)}
+	o.Limits = o.Limits.WithDefaults()
+	s := &Server{o: o, mux: http.NewServeMux(), pages: http.NewServeMux(), stores: make(map[string]*opened), shutdown: request.NewShutdown(), access: auth.NewAccess(o.Auth, o.Limits.Recheck), metrics: newMetrics(o.Version)}
 	s.api = humago.New(s.mux, config(o.Version))
 	s.sessionRoutes()
 	s.entryRoutes()
@@ -222,11 +223,11 @@ type opened struct {
 
 // store returns the caller's store.
 func (s *Server) store(ctx context.Context) (*store.Store, error) {
-	return s.storeOf(ctx, CallerOf(ctx).Principal)
+	return s.storeOf(ctx, request.CallerOf(ctx).Principal)
 }
 
 // fleet returns the store of the caller's tenant, which owns the fleet.
 func (s *Server) fleet(ctx context.Context) (*store.Store, error) {
-	p := CallerOf(ctx).Principal
+	p := request.CallerOf(ctx).Principal
 	return s.storeOf(ctx, tidemark.Principal{Tenant: p.Tenant, User: p.Tenant})
 }

@@ -16,30 +16,31 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/search"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // table is an Authenticator for tests: token to caller.
-type table map[string]Caller
+type table map[string]request.Caller
 
-func (t table) Authenticate(r *http.Request) (Caller, error) {
+func (t table) Authenticate(r *http.Request) (request.Caller, error) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	c, ok := t[token]
 	if !ok {
-		return Caller{}, tidemark.ErrDenied
+		return request.Caller{}, tidemark.ErrDenied
 	}
 	return c, nil
 }
 
 // people are who calls in tests: ROLE-TENANT, and op for the operator.
 func people() table {
-	t := table{"op": {Principal: tidemark.Operator(), Name: "op", Role: Admin, Operator: true}}
+	t := table{"op": {Principal: tidemark.Operator(), Name: "op", Role: request.Admin, Operator: true}}
 	for _, tenant := range []string{"a", "b"} {
-		for _, role := range roles {
+		for _, role := range request.Roles {
 			name := string(role) + "-" + tenant
-			t[name] = Caller{Principal: tidemark.TenantOf(tenant, "jo"), Name: name, Role: role}
+			t[name] = request.Caller{Principal: tidemark.TenantOf(tenant, "jo"), Name: name, Role: role}
 		}
-		t["other-"+tenant] = Caller{Principal: tidemark.TenantOf(tenant, "kim"), Name: "other-" + tenant, Role: Writer}
+		t["other-"+tenant] = request.Caller{Principal: tidemark.TenantOf(tenant, "kim"), Name: "other-" + tenant, Role: request.Writer}
 	}
 	return t
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -166,7 +167,7 @@ type sessionOutput struct {
 func answerSession(ctx context.Context, st *store.Store, i store.Info, status int) (*sessionOutput, error) {
 	body, err := detailOf(ctx, st, i)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &sessionOutput{Status: status, ETag: tagOf(i), Body: &body}, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -30,8 +31,8 @@ func newSession(t *testing.T, s *testServer, who, title string, texts ...string)
 			api.NewEntry{Role: tidemark.Assistant, Content: "re " + text, Usage: &tidemark.Usage{InputTokens: 3, OutputTokens: 2}})
 	}
 	var i api.SessionInfo
-	s.call(t, who, "POST", sessionsPath, body).want(t, 201).into(t, &i)
-	return sessionsPath + "/" + string(i.ID)
+	s.call(t, who, "POST", request.SessionsPath, body).want(t, 201).into(t, &i)
+	return request.SessionsPath + "/" + string(i.ID)
 }
 
 func texts(items []api.LogEntry) (out []string) {
@@ -113,7 +114,7 @@ func TestSessionsAreListedByOffsetAndByCursor(t *testing.T) {
 	next := ""
 	for {
 		var l api.SessionList
-		s.call(t, wA, "GET", sessionsPath+"?search=tide&limit=3&cursor="+next, nil).want(t, 200).into(t, &l)
+		s.call(t, wA, "GET", request.SessionsPath+"?search=tide&limit=3&cursor="+next, nil).want(t, 200).into(t, &l)
 		for _, i := range l.Items {
 			byCursor = append(byCursor, i.Title)
 		}
@@ -123,7 +124,7 @@ func TestSessionsAreListedByOffsetAndByCursor(t *testing.T) {
 	}
 	for offset := 0; ; offset += 3 {
 		var l api.SessionList
-		s.call(t, wA, "GET", fmt.Sprintf("%s?search=TIDE&limit=3&offset=%d", sessionsPath, offset), nil).want(t, 200).into(t, &l)
+		s.call(t, wA, "GET", fmt.Sprintf("%s?search=TIDE&limit=3&offset=%d", request.SessionsPath, offset), nil).want(t, 200).into(t, &l)
 		if *l.Total != 7 || l.Limit != 3 || l.Offset != int64(offset) {
 			t.Errorf("page %+v", l)
 		}
@@ -140,12 +141,12 @@ func TestSessionsAreListedByOffsetAndByCursor(t *testing.T) {
 	}
 	for query, want := range map[string]int{"": 8, "?status=archived": 0, "?trash=true": 0, "?agent=ada": 8, "?agent=x": 0, "?project=/p": 8, "?label=x": 0, "?since=2999-01-01": 0} {
 		var l api.SessionList
-		if s.call(t, wA, "GET", sessionsPath+query, nil).want(t, 200).into(t, &l); len(l.Items) != want {
+		if s.call(t, wA, "GET", request.SessionsPath+query, nil).want(t, 200).into(t, &l); len(l.Items) != want {
 			t.Errorf("%s: %d sessions, want %d", query, len(l.Items), want)
 		}
 	}
-	s.call(t, wA, "GET", sessionsPath+"?status=lost", nil).want(t, 422).problem(t)
-	s.call(t, wA, "GET", sessionsPath+"?since=soon", nil).want(t, 400).problem(t)
+	s.call(t, wA, "GET", request.SessionsPath+"?status=lost", nil).want(t, 422).problem(t)
+	s.call(t, wA, "GET", request.SessionsPath+"?since=soon", nil).want(t, 400).problem(t)
 }
 
 func TestForgedAndBorrowedCursorsAreRefused(t *testing.T) {
@@ -156,13 +157,13 @@ func TestForgedAndBorrowedCursorsAreRefused(t *testing.T) {
 	}
 	path := newSession(t, s, wA, "long", "one", "two", "three")
 	var l api.SessionList
-	s.call(t, wA, "GET", sessionsPath+"?limit=1", nil).want(t, 200).into(t, &l)
+	s.call(t, wA, "GET", request.SessionsPath+"?limit=1", nil).want(t, 200).into(t, &l)
 	flipped := []byte(l.Next)
 	flipped[len(flipped)-3] ^= 1
 	for who, urls := range map[string][]string{
-		wA: {sessionsPath + "?limit=1&search=x&cursor=" + l.Next, sessionsPath + "?cursor=" + string(flipped), sessionsPath + "?cursor=e30",
-			path + "/turns?cursor=" + l.Next, path + "/entries?cursor=e30", sessionsPath + "?offset=1&cursor=" + l.Next},
-		"writer-b": {sessionsPath + "?limit=1&cursor=" + l.Next},
+		wA: {request.SessionsPath + "?limit=1&search=x&cursor=" + l.Next, request.SessionsPath + "?cursor=" + string(flipped), request.SessionsPath + "?cursor=e30",
+			path + "/turns?cursor=" + l.Next, path + "/entries?cursor=e30", request.SessionsPath + "?offset=1&cursor=" + l.Next},
+		"writer-b": {request.SessionsPath + "?limit=1&cursor=" + l.Next},
 	} {
 		for _, url := range urls {
 			s.call(t, who, "GET", url, nil).want(t, 400).problem(t)
@@ -180,9 +181,9 @@ func TestForgedAndBorrowedCursorsAreRefused(t *testing.T) {
 
 func TestForeignAbsentAndInvalidIDsAnswerAlike(t *testing.T) {
 	s := newTestServer(t)
-	foreign := strings.TrimPrefix(newSession(t, s, "writer-b", "secret", "hello"), sessionsPath+"/")
+	foreign := strings.TrimPrefix(newSession(t, s, "writer-b", "secret", "hello"), request.SessionsPath+"/")
 	for route, item := range s.OpenAPI().Paths {
-		if !strings.HasPrefix(route, sessionsPath+"/{id}") {
+		if !strings.HasPrefix(route, request.SessionsPath+"/{id}") {
 			continue
 		}
 		for method, o := range map[string]any{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
@@ -208,7 +209,7 @@ func TestForeignAbsentAndInvalidIDsAnswerAlike(t *testing.T) {
 
 // validBody is a body that a route takes.
 func validBody(method, route string) any {
-	switch method + " " + strings.TrimPrefix(route, sessionsPath+"/{id}") {
+	switch method + " " + strings.TrimPrefix(route, request.SessionsPath+"/{id}") {
 	case "PATCH ", "POST /fork", "PUT /checkpoint", "POST /lease", "POST /lease/hand-over":
 		return "{}"
 	case "POST /entries":
@@ -324,7 +325,7 @@ func TestStateCountsWhatAttachedSessionsHold(t *testing.T) {
 	path := newSession(t, s, wA, "tides", "one", "two")
 	newSession(t, s, wA, "nobody's", "one")
 	var l api.AttachedList
-	s.call(t, wA, "GET", sessionsPath+"/state", nil).want(t, 200).into(t, &l)
+	s.call(t, wA, "GET", request.SessionsPath+"/state", nil).want(t, 200).into(t, &l)
 	if !l.OK || len(l.Sessions) != 0 {
 		t.Errorf("%+v", l)
 	}
@@ -332,7 +333,7 @@ func TestStateCountsWhatAttachedSessionsHold(t *testing.T) {
 	s.call(t, wA, "PUT", path+"/files/artifacts%2Freport.md", "hi").want(t, 200)
 	s.call(t, wA, "PUT", path+"/files/memory/notes.md", "hi").want(t, 200)
 	s.call(t, wA, "POST", path+"/lease", `{"holder":"editor"}`).want(t, 201)
-	s.call(t, "reader-a", "GET", sessionsPath+"/state", nil).want(t, 200).into(t, &l)
+	s.call(t, "reader-a", "GET", request.SessionsPath+"/state", nil).want(t, 200).into(t, &l)
 	if len(l.Sessions) != 1 {
 		t.Fatalf("%+v", l)
 	}
@@ -340,7 +341,7 @@ func TestStateCountsWhatAttachedSessionsHold(t *testing.T) {
 	if got.HistoryTurns != 2 || got.DocumentCount != 2 || got.MemoryCount != 2 || got.ArtifactCount != 1 || got.LogCount != 4 || got.HeldBy != "editor of writer-a" {
 		t.Errorf("%+v", got)
 	}
-	s.call(t, "writer-b", "GET", sessionsPath+"/state", nil).want(t, 200).into(t, &l)
+	s.call(t, "writer-b", "GET", request.SessionsPath+"/state", nil).want(t, 200).into(t, &l)
 	if len(l.Sessions) != 0 {
 		t.Errorf("another tenant sees %+v", l)
 	}
@@ -415,16 +416,16 @@ func TestAListLeavesOutWhatOtherToolsKeepWithASession(t *testing.T) {
 	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.System, "Be brief."), tidemark.Entry{Kind: "call", Extra: json.RawMessage(`{}`)}, tidemark.Say(tidemark.User, "hello")); err != nil {
 		t.Fatal(err)
 	}
-	list := s.call(t, wA, "GET", sessionsPath+"?tool=codex", nil).want(t, 200)
+	list := s.call(t, wA, "GET", request.SessionsPath+"?tool=codex", nil).want(t, 200)
 	var l api.SessionList
 	if list.into(t, &l); len(l.Items) != 1 || l.Items[0].Extra != nil || l.Items[0].Tool != "codex" || len(list.Body) > 2000 {
 		t.Errorf("%d sessions in %d bytes", len(l.Items), len(list.Body))
 	}
-	if s.call(t, wA, "GET", sessionsPath+"?tool=tidemark", nil).want(t, 200).into(t, &l); len(l.Items) != 0 {
+	if s.call(t, wA, "GET", request.SessionsPath+"?tool=tidemark", nil).want(t, 200).into(t, &l); len(l.Items) != 0 {
 		t.Errorf("%d sessions were begun here", len(l.Items))
 	}
 	var i api.SessionInfo
-	if s.call(t, wA, "GET", sessionsPath+"/"+string(w.ID()), nil).want(t, 200).into(t, &i); len(i.Extra) < 100_000 {
+	if s.call(t, wA, "GET", request.SessionsPath+"/"+string(w.ID()), nil).want(t, 200).into(t, &i); len(i.Extra) < 100_000 {
 		t.Errorf("the session itself has %d bytes of it", len(i.Extra))
 	}
 	page := s.read(t, wA, "/sessions/"+string(w.ID()), 200)
@@ -433,7 +434,7 @@ func TestAListLeavesOutWhatOtherToolsKeepWithASession(t *testing.T) {
 		t.Error("the page shows an entry in which there is nothing")
 	}
 	var f api.SessionInfo
-	if s.call(t, wA, "POST", sessionsPath+"/"+string(w.ID())+"/fork", map[string]any{}).want(t, 201).into(t, &f); f.Title != "tide (fork)" {
+	if s.call(t, wA, "POST", request.SessionsPath+"/"+string(w.ID())+"/fork", map[string]any{}).want(t, 201).into(t, &f); f.Title != "tide (fork)" {
 		t.Errorf("the fork is called %q", f.Title)
 	}
 }

@@ -13,10 +13,9 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
-
-const sessionsPath = "/api/v1/sessions"
 
 // maxTotal is how far a list is counted: nobody pages further by number, and
 // counting reads what it counts.
@@ -26,15 +25,15 @@ const maxTotal = 10_000
 const maxDamage = 1000
 
 func (s *Server) sessionRoutes() {
-	huma.Register(s.api, op("GET", sessionsPath+"/state", "attached-sessions", "The sessions that somebody writes to now", "sessions", Reader), s.attachedSessions)
-	huma.Register(s.api, op("GET", sessionsPath, "list-sessions", "List sessions, the one that changed last first, without their extra", "sessions", Reader), s.listSessions)
-	huma.Register(s.api, status(s.takes(op("POST", sessionsPath, "create-session", "Make a session", "sessions", Writer)), http.StatusCreated), s.createSession)
-	huma.Register(s.api, op("GET", sessionsPath+"/{id}", "get-session", "One session", "sessions", Reader), s.getSession)
-	huma.Register(s.api, s.takes(op("PATCH", sessionsPath+"/{id}", "change-session", "Change what is said about a session", "sessions", Writer)), s.changeSession)
-	huma.Register(s.api, op("DELETE", sessionsPath+"/{id}", "delete-session", "Move a session to the trash, or destroy it", "sessions", Writer), s.deleteSession)
-	huma.Register(s.api, op("POST", sessionsPath+"/{id}/restore", "restore-session", "Take a session out of the trash", "sessions", Writer), s.restoreSession)
-	huma.Register(s.api, op("POST", sessionsPath+"/{id}/verify", "verify-session", "Look for damage in a session", "sessions", Reader), s.verifySession)
-	huma.Register(s.api, op("GET", sessionsPath+"/{id}/turns", "list-turns", "What was asked and answered", "sessions", Reader), s.listTurns)
+	huma.Register(s.api, op("GET", request.SessionsPath+"/state", "attached-sessions", "The sessions that somebody writes to now", "sessions", request.Reader), s.attachedSessions)
+	huma.Register(s.api, op("GET", request.SessionsPath, "list-sessions", "List sessions, the one that changed last first, without their extra", "sessions", request.Reader), s.listSessions)
+	huma.Register(s.api, status(s.takes(op("POST", request.SessionsPath, "create-session", "Make a session", "sessions", request.Writer)), http.StatusCreated), s.createSession)
+	huma.Register(s.api, op("GET", request.SessionsPath+"/{id}", "get-session", "One session", "sessions", request.Reader), s.getSession)
+	huma.Register(s.api, s.takes(op("PATCH", request.SessionsPath+"/{id}", "change-session", "Change what is said about a session", "sessions", request.Writer)), s.changeSession)
+	huma.Register(s.api, op("DELETE", request.SessionsPath+"/{id}", "delete-session", "Move a session to the trash, or destroy it", "sessions", request.Writer), s.deleteSession)
+	huma.Register(s.api, op("POST", request.SessionsPath+"/{id}/restore", "restore-session", "Take a session out of the trash", "sessions", request.Writer), s.restoreSession)
+	huma.Register(s.api, op("POST", request.SessionsPath+"/{id}/verify", "verify-session", "Look for damage in a session", "sessions", request.Reader), s.verifySession)
+	huma.Register(s.api, op("GET", request.SessionsPath+"/{id}/turns", "list-turns", "What was asked and answered", "sessions", request.Reader), s.listTurns)
 	s.exchangeRoutes()
 	s.findRoutes()
 }
@@ -91,25 +90,25 @@ func (in *listSessionsInput) filter() (store.Filter, error) {
 func (s *Server) listSessions(ctx context.Context, in *listSessionsInput) (*struct{ Body api.SessionList }, error) {
 	f, err := in.filter()
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if in.Cursor != "" {
 		var c sessionsCursor
-		if err := s.uncursor(CallerOf(ctx), in.Cursor, &c); err != nil {
-			return nil, fail(ctx, err)
+		if err := s.uncursor(request.CallerOf(ctx), in.Cursor, &c); err != nil {
+			return nil, request.Fail(ctx, err)
 		}
 		if c.Of != in.asked() || in.Offset > 0 {
-			return nil, fail(ctx, tidemark.Invalidf("cursor: of another list; begin again without it"))
+			return nil, request.Fail(ctx, tidemark.Invalidf("cursor: of another list; begin again without it"))
 		}
 		f.After = c.after()
 	}
 	st, err := s.store(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	page, err := s.sessionPage(ctx, st, f, in)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &struct{ Body api.SessionList }{page}, nil
 }
@@ -147,7 +146,7 @@ func (s *Server) sessionPage(ctx context.Context, st *store.Store, f store.Filte
 	}
 	if page.HasMore {
 		last := page.Items[len(page.Items)-1]
-		page.Next = s.cursor(CallerOf(ctx), sessionsCursor{in.asked(), last.ID, last.UpdatedAt, last.Owner})
+		page.Next = s.cursor(request.CallerOf(ctx), sessionsCursor{in.asked(), last.ID, last.UpdatedAt, last.Owner})
 	}
 	return page, nil
 }
@@ -160,29 +159,29 @@ type createSessionInput struct {
 func (s *Server) createSession(ctx context.Context, in *createSessionInput) (*sessionOutput, error) {
 	st, err := s.store(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	b := in.Body
 	if err := checkSize("title", b.Title); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	sess := tidemark.Session{Title: b.Title, Agent: b.Agent, Model: b.Model, Project: b.Project, Mode: b.Mode, Tags: b.Tags}
 	entries, err := newEntries(b.Entries)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if in.Key != "" {
 		if _, err := once(ctx, st, "create-session", in.Key, b); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		// What is asked again makes the same session, and not a second one.
-		c := CallerOf(ctx)
+		c := request.CallerOf(ctx)
 		sess.ID = tidemark.SessionID(tidemark.IDOf("session", c.Tenant, c.User, in.Key))
 		keyed(entries, in.Key)
 	}
 	i, err := s.makeSession(ctx, st, sess, entries)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return answerSession(ctx, st, i, http.StatusCreated)
 }
@@ -225,7 +224,7 @@ type getSessionInput struct {
 func (s *Server) getSession(ctx context.Context, in *getSessionInput) (*sessionOutput, error) {
 	st, v, err := s.view(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if tag := tagOf(v.Info); unchanged(in.IfNoneMatch, tag) {
 		return &sessionOutput{Status: http.StatusNotModified, ETag: tag}, nil
@@ -242,7 +241,7 @@ type changeSessionInput struct {
 func (s *Server) changeSession(ctx context.Context, in *changeSessionInput) (*sessionOutput, error) {
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	b := in.Body
 	i, err = st.Change(ctx, i.ID, store.Patch{Title: b.Title, Tags: b.Tags, Pinned: b.Pinned, OnHold: b.Hold, If: func(i store.Info) error {
@@ -252,7 +251,7 @@ func (s *Server) changeSession(ctx context.Context, in *changeSessionInput) (*se
 		return nil
 	}})
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return answerSession(ctx, st, i, http.StatusOK)
 }
@@ -265,7 +264,7 @@ type deleteSessionInput struct {
 func (s *Server) deleteSession(ctx context.Context, in *deleteSessionInput) (*okOutput, error) {
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if in.Purge {
 		err = st.Purge(ctx, i.ID, s.o.Holder)
@@ -273,22 +272,22 @@ func (s *Server) deleteSession(ctx context.Context, in *deleteSessionInput) (*ok
 		err = st.Trash(ctx, i.ID)
 	}
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
-	s.work.ended(CallerOf(ctx).Tenant, i.ID)
+	s.work.ended(request.CallerOf(ctx).Tenant, i.ID)
 	return ok(), nil
 }
 
 func (s *Server) restoreSession(ctx context.Context, in *SessionInput) (*sessionOutput, error) {
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if err := st.Restore(ctx, i.ID); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if i, err = st.Session(ctx, i.ID); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return answerSession(ctx, st, i, http.StatusOK)
 }
@@ -304,13 +303,13 @@ type verifyOutput struct {
 func (s *Server) verifySession(ctx context.Context, in *SessionInput) (*verifyOutput, error) {
 	st, v, err := s.view(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	var out verifyOutput
 	out.Body.Damage = []string{}
 	for err := range st.Verify(ctx, v.ID) {
 		if !errors.Is(err, tidemark.ErrCorrupt) {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		if out.Body.More = len(out.Body.Damage) == maxDamage; out.Body.More {
 			break

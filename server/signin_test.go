@@ -16,7 +16,12 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/auth/authtest"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 // browser is a client that keeps cookies and goes where it is sent, but not to
@@ -73,8 +78,8 @@ func (b *browser) want(status int, method, path, form string, headers ...string)
 }
 
 func TestTheLocalPageLetsInWhoHasTheToken(t *testing.T) {
-	local := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
-	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, Any(local) })
+	local := auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, auth.Any(local) })
 	b := newBrowser(t, s.URL)
 	_, page := b.want(401, "GET", "/sessions", "")
 	has(t, page, `href="/signin"`, "tidemark open")
@@ -95,10 +100,10 @@ func TestTheLocalPageLetsInWhoHasTheToken(t *testing.T) {
 }
 
 func TestWhoGuessesTheTokenHasToWait(t *testing.T) {
-	local := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
-	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, Any(local) })
+	local := auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, auth.Any(local) })
 	b := newBrowser(t, s.URL)
-	for range failuresAtOnce {
+	for range 50 {
 		b.do("POST", "/signin", "token=wrong")
 	}
 	for range 3 { // some of the tries are given back meanwhile
@@ -110,8 +115,8 @@ func TestWhoGuessesTheTokenHasToWait(t *testing.T) {
 }
 
 func TestAProgramGetsALinkThatSignsInOnce(t *testing.T) {
-	local := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
-	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, Any(local) })
+	local := auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	s := newTestServer(t, func(o *Options) { o.SignIn, o.Auth = local, auth.Any(local) })
 	var link struct {
 		Path string
 		Till time.Time
@@ -135,9 +140,11 @@ func TestAProgramGetsALinkThatSignsInOnce(t *testing.T) {
 
 // team is a server that people sign in to through an issuer.
 type team struct {
-	*house
 	*testServer
-	in     *OIDCSignIn
+	issuer *authtest.Issuer
+	key    authtest.Signer // of the issuer
+	users  *tenant.Directory
+	in     *auth.OIDCSignIn
 	now    time.Time
 	tokens func(asked url.Values) map[string]any // what the issuer says of who signs in
 	asked  []url.Values
@@ -145,16 +152,14 @@ type team struct {
 
 func newTeam(t *testing.T) *team {
 	t.Helper()
-	h := newHouse(t)
-	x := &team{house: h, now: time.Now()}
-	h.plain.o.Now = func() time.Time { return x.now }
-	var err error
-	x.in, err = SignInWith(OIDCSignInOptions{Auth: h.plain, ClientID: "pages", ClientSecret: "hush", Key: []byte(strings.Repeat("k", 32))})
-	if err != nil {
+	x := &team{key: authtest.NewEC(t, "ec"), users: tenant.NewDirectory(records.New(memory.New(), records.Options{})), now: time.Now()}
+	x.issuer = authtest.NewIssuer(t, x.key)
+	if _, err := x.users.CreateTenant(t.Context(), tenant.Tenant{Name: "plain", Issuer: x.issuer.URL}); err != nil {
 		t.Fatal(err)
 	}
-	x.in.ids.keys.pace = h.plain.keys.pace
-	h.issuer.redeem = func(w http.ResponseWriter, r *http.Request) {
+	var known *auth.OIDCAuth
+	known, x.in = x.door(t, 0)
+	x.issuer.Redeem = func(w http.ResponseWriter, r *http.Request) {
 		r.ParseForm()
 		id, secret, _ := r.BasicAuth()
 		r.PostForm.Set("basic", id+":"+secret)
@@ -165,10 +170,27 @@ func newTeam(t *testing.T) *team {
 			w.Write([]byte(`{"error":"invalid_grant"}`))
 			return
 		}
-		json.NewEncoder(w).Encode(map[string]string{"id_token": h.rsa.token(said), "token_type": "Bearer", "access_token": "none of ours"})
+		json.NewEncoder(w).Encode(map[string]string{"id_token": x.key.Token(said), "token_type": "Bearer", "access_token": "none of ours"})
 	}
-	x.testServer = newTestServer(t, func(o *Options) { o.SignIn, o.Auth = x.in, Any(ServiceTokens(h.users), h.plain, x.in) })
+	x.testServer = newTestServer(t, func(o *Options) { o.SignIn, o.Auth = x.in, auth.Any(auth.ServiceTokens(x.users), known, x.in) })
 	return x
+}
+
+// cookieKey signs the cookies of a team.
+var cookieKey = []byte(strings.Repeat("k", 32))
+
+// door is how people come in, at one of several servers.
+func (x *team) door(t *testing.T, fresh time.Duration) (*auth.OIDCAuth, *auth.OIDCSignIn) {
+	t.Helper()
+	known, err := auth.OIDC(t.Context(), auth.OIDCOptions{Issuer: x.issuer.URL, Audience: authtest.OurAudience, Users: x.users, Fresh: fresh, Now: func() time.Time { return x.now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := auth.SignInWith(auth.OIDCSignInOptions{Auth: known, ClientID: "pages", ClientSecret: "hush", Key: cookieKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return known, in
 }
 
 // start begins to sign in, and returns what the issuer is asked.
@@ -199,16 +221,16 @@ func TestPeopleSignInThroughTheIssuer(t *testing.T) {
 			base64.RawURLEncoding.EncodeToString(sum[:]) != asked.Get("code_challenge") {
 			return nil
 		}
-		return x.issuer.claims(saying{"aud": "pages", "nonce": asked.Get("nonce")})
+		return x.issuer.Claims(authtest.Claims{"aud": "pages", "nonce": asked.Get("nonce")})
 	}
 	res, _ := b.want(200, "GET", "/signin/callback?code=good&state="+asked.Get("state"), "", "Sec-Fetch-Site: cross-site")
 	var user *http.Cookie
 	for _, c := range res.Cookies() {
-		if c.Name == userCookie {
+		if c.Name == "tidemark-user" {
 			user = c
 		}
 	}
-	if user == nil || !user.HttpOnly || user.SameSite != http.SameSiteStrictMode || user.MaxAge != int(userCookieLife.Seconds()) {
+	if user == nil || !user.HttpOnly || user.SameSite != http.SameSiteStrictMode || user.MaxAge != int((12*time.Hour).Seconds()) {
 		t.Fatalf("the cookie %+v", user)
 	}
 	_, page = b.want(200, "GET", "/sessions", "")
@@ -233,7 +255,7 @@ func TestPeopleSignInThroughTheIssuer(t *testing.T) {
 	b.want(401, "GET", "/sessions", "")
 	change(func(u *tenant.User) { u.State, u.Role = tenant.Active, tenant.RoleAdmin })
 	b.want(200, "GET", "/sessions", "")
-	x.now = x.now.Add(userCookieLife)
+	x.now = x.now.Add(12 * time.Hour)
 	b.want(401, "GET", "/sessions", "")
 	x.now = x.now.Add(-time.Hour)
 	b.want(200, "GET", "/sessions", "")
@@ -244,9 +266,9 @@ func TestPeopleSignInThroughTheIssuer(t *testing.T) {
 func TestNobodySignsInWithWhatTheIssuerDidNotSayToThisBrowser(t *testing.T) {
 	x := newTeam(t)
 	var asked url.Values
-	good := func(change saying) func(url.Values) map[string]any {
+	good := func(change authtest.Claims) func(url.Values) map[string]any {
 		return func(url.Values) map[string]any {
-			return x.issuer.claims(saying{"aud": "pages", "nonce": asked.Get("nonce")}, change)
+			return x.issuer.Claims(authtest.Claims{"aud": "pages", "nonce": asked.Get("nonce")}, change)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -259,15 +281,15 @@ func TestNobodySignsInWithWhatTheIssuerDidNotSayToThisBrowser(t *testing.T) {
 		"an error":          {good(nil), func() string { return "error=access_denied&state=" + asked.Get("state") }, 401},
 		"another issuer":    {good(nil), func() string { return "code=good&iss=https://eve.example&state=" + asked.Get("state") }, 401},
 		"a bad code":        {func(url.Values) map[string]any { return nil }, nil, 401},
-		"another nonce":     {good(saying{"nonce": "other"}), nil, 401},
-		"no nonce":          {good(saying{"nonce": nil}), nil, 401},
-		"for the API":       {good(saying{"aud": ourAudience}), nil, 401},
-		"for another":       {good(saying{"aud": "eve"}), nil, 401},
-		"by another azp":    {good(saying{"azp": "eve"}), nil, 401},
-		"by the API's azp":  {good(saying{"azp": ourAudience}), nil, 401},
-		"of another issuer": {good(saying{"iss": "https://eve.example"}), nil, 401},
-		"old":               {good(saying{"exp": 1000}), nil, 401},
-		"nobody":            {good(saying{"sub": ""}), nil, 403},
+		"another nonce":     {good(authtest.Claims{"nonce": "other"}), nil, 401},
+		"no nonce":          {good(authtest.Claims{"nonce": nil}), nil, 401},
+		"for the API":       {good(authtest.Claims{"aud": authtest.OurAudience}), nil, 401},
+		"for another":       {good(authtest.Claims{"aud": "eve"}), nil, 401},
+		"by another azp":    {good(authtest.Claims{"azp": "eve"}), nil, 401},
+		"by the API's azp":  {good(authtest.Claims{"azp": authtest.OurAudience}), nil, 401},
+		"of another issuer": {good(authtest.Claims{"iss": "https://eve.example"}), nil, 401},
+		"old":               {good(authtest.Claims{"exp": 1000}), nil, 401},
+		"nobody":            {good(authtest.Claims{"sub": ""}), nil, 403},
 	} {
 		b := newBrowser(t, x.URL)
 		asked = x.start(b)
@@ -287,17 +309,16 @@ func TestNobodySignsInWithWhatTheIssuerDidNotSayToThisBrowser(t *testing.T) {
 	newBrowser(t, x.URL).want(401, "GET", "/signin/callback?code=good&state="+asked.Get("state"), "")
 	late := newBrowser(t, x.URL)
 	asked = x.start(late)
-	x.now = x.now.Add(flowLife)
+	x.now = x.now.Add(10 * time.Minute)
 	late.want(401, "GET", "/signin/callback?code=good&state="+asked.Get("state"), "")
 }
 
 func TestACookieOfOneKindIsNoneOfAnother(t *testing.T) {
 	x := newTeam(t)
-	forged := x.in.signed(flowCookie, signedInUser{Tenant: "t", User: "u", Until: x.now.Add(time.Hour)})
-	other := &OIDCSignIn{o: x.in.o}
-	other.o.Key = []byte(strings.Repeat("x", 32))
-	for name, value := range map[string]string{"the flow": forged, "another key": other.signed(userCookie, signedInUser{Tenant: "t", User: "u", Until: x.now.Add(time.Hour)}), "nothing": "", "junk": "AAAA"} {
-		if res, _ := newBrowser(t, x.URL).do("GET", "/sessions", "", "Cookie: "+userCookie+"="+value); res.StatusCode != http.StatusUnauthorized {
+	claims := map[string]any{"tenant": "t", "user": "u", "until": x.now.Add(time.Hour)}
+	forged, other := authtest.Cookie(cookieKey, "tidemark-flow", claims), authtest.Cookie([]byte(strings.Repeat("x", 32)), "tidemark-user", claims)
+	for name, value := range map[string]string{"the flow": forged, "another key": other, "nothing": "", "junk": "AAAA"} {
+		if res, _ := newBrowser(t, x.URL).do("GET", "/sessions", "", "Cookie: tidemark-user="+value); res.StatusCode != http.StatusUnauthorized {
 			t.Errorf("a cookie of %s: %d", name, res.StatusCode)
 		}
 	}
@@ -305,9 +326,9 @@ func TestACookieOfOneKindIsNoneOfAnother(t *testing.T) {
 
 func TestACopyOfACookieIsVoidAfterSigningOut(t *testing.T) {
 	x := newTeam(t)
-	local := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	local := auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
 	local.SetUsers(x.users)
-	again := Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
+	again := auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
 	again.SetUsers(x.users)
 	org, err := x.users.TenantOfIssuer(t.Context(), x.issuer.URL, "")
 	if err != nil {
@@ -316,19 +337,25 @@ func TestACopyOfACookieIsVoidAfterSigningOut(t *testing.T) {
 	if _, _, err := x.users.UpsertUser(t.Context(), tenant.Claims{Tenant: org, Issuer: x.issuer.URL, Subject: "ada", Role: tenant.RoleReader}); err != nil {
 		t.Fatal(err)
 	}
-	x.plain.o.Fresh = time.Hour // what is remembered of somebody does not outlive their signing out
 	ofUser := func() string {
-		return x.in.signed(userCookie, signedInUser{Tenant: org.ID, User: tenant.UserID(org.Name, x.issuer.URL, "ada"), Until: x.now.Add(time.Hour), Nonce: rand.Text()})
+		return authtest.Cookie(cookieKey, "tidemark-user", map[string]any{"tenant": org.ID, "user": tenant.UserID(org.Name, x.issuer.URL, "ada"), "until": x.now.Add(time.Hour), "nonce": rand.Text()})
 	}
-	elsewhere := &OIDCSignIn{o: x.in.o, ids: x.in.ids}
+	ofLink := func() string {
+		w := httptest.NewRecorder()
+		local.ServeSignIn(w, httptest.NewRequest("GET", "/signin?code="+local.NewCode(), nil), func(http.ResponseWriter, int, auth.SignInView) {})
+		return w.Result().Cookies()[0].Value
+	}
+	// What is remembered of somebody does not outlive their signing out.
+	_, here := x.door(t, time.Hour)
+	_, elsewhere := x.door(t, time.Hour)
 	for name, c := range map[string]struct {
 		cookie string
 		make   func() string
-		here   SignIn
-		others []Authenticator // of this server and of another one on the store
+		here   auth.SignIn
+		others []request.Authenticator // of this server and of another one on the store
 	}{
-		"local":      {cookieName, local.newCookie, local, []Authenticator{local, again}},
-		"the issuer": {userCookie, ofUser, x.in, []Authenticator{x.in, elsewhere}},
+		"local":      {"tidemark", ofLink, local, []request.Authenticator{local, again}},
+		"the issuer": {"tidemark-user", ofUser, here, []request.Authenticator{here, elsewhere}},
 	} {
 		mine, other := c.make(), c.make()
 		with := func(value string) *http.Request {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 // A WebSocket is one caller who talks in one session at a time. To talk in
@@ -22,7 +23,6 @@ import (
 // one who made the connection for as long as it stands.
 
 const (
-	socketPath     = "/api/v1/ws"
 	socketProtocol = "tidemark"
 	tokenProtocol  = "bearer." // and the token, for browsers, which can set no header
 )
@@ -44,13 +44,13 @@ type Goner interface {
 }
 
 func (s *Server) socketRoutes() {
-	o := op("GET", socketPath, "open-socket", "Talk in sessions over a WebSocket", "chat", Writer)
+	o := op("GET", request.SocketPath, "open-socket", "Talk in sessions over a WebSocket", "chat", request.Writer)
 	o.Description = "Messages are JSON: {type: attach|send|answer|cancel|detach|auth|ping, id, …} one way, {type: attached|detached|event|ended|problem|done|pong, id, …} the other. " +
 		"Attaching to another session closes the first one whole, before it. A browser sends its token as a protocol: Sec-WebSocket-Protocol: tidemark, bearer.TOKEN."
 	o.Responses = map[string]*huma.Response{"101": {Description: "a WebSocket"}}
 	huma.Register(s.api, o, func(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {
 		if s.o.Chat == nil {
-			return nil, fail(ctx, tidemark.Unsupportedf("this server holds no conversations: chat where you are, with it as the store"))
+			return nil, request.Fail(ctx, tidemark.Unsupportedf("this server holds no conversations: chat where you are, with it as the store"))
 		}
 		return &huma.StreamResponse{Body: func(hc huma.Context) {
 			r, w := humago.Unwrap(hc)
@@ -62,7 +62,7 @@ func (s *Server) socketRoutes() {
 // liftToken returns a request to open a WebSocket with the token where all
 // others have it: browsers can send it only as the name of a protocol.
 func liftToken(r *http.Request) *http.Request {
-	if r.URL.Path != socketPath || r.Header.Get("Authorization") != "" {
+	if r.URL.Path != request.SocketPath || r.Header.Get("Authorization") != "" {
 		return r
 	}
 	for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
@@ -81,56 +81,26 @@ func withToken(r *http.Request, token string) *http.Request {
 	return r
 }
 
-// Wait returns when every conversation is closed, or ctx ends. It is called
-// after Drain: a server that goes down does not know of connections that became
-// WebSockets.
-func (s *Server) Wait(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		s.sockets.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// enter counts a connection that Wait waits for, unless the server drains.
-func (s *Server) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-s.draining:
-		return false
-	default:
-		s.sockets.Add(1)
-		return true
-	}
-}
-
 func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	if !s.ourOrigin(r) {
-		answerProblem(w, tidemark.ErrDenied)
+		request.AnswerProblem(w, tidemark.ErrDenied)
 		return
 	}
-	if !s.enter() {
-		answerProblem(w, away("the server is going down"))
+	if !s.shutdown.Enter() {
+		request.AnswerProblem(w, request.Unavailable("the server is going down"))
 		return
 	}
-	defer s.sockets.Done()
+	defer s.shutdown.Leave()
 	// The origin was looked at above, by the names that this server has.
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{socketProtocol}, InsecureSkipVerify: true})
 	if err != nil {
-		note(r.Context(), "error", err.Error())
+		request.Note(r.Context(), "error", err.Error())
 		return
 	}
 	conn.SetReadLimit(socketBytes)
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer stop(nil)
-	k := &socket{s: s, conn: conn, ctx: ctx, stop: stop, caller: CallerOf(ctx), proof: liftToken(r)}
+	k := &socket{s: s, conn: conn, ctx: ctx, stop: stop, caller: request.CallerOf(ctx), proof: liftToken(r)}
 	code, reason := k.serve()
 	k.detach()
 	conn.Close(code, reason)
@@ -143,7 +113,7 @@ type socket struct {
 	conn   *websocket.Conn
 	ctx    context.Context
 	stop   context.CancelCauseFunc
-	caller Caller
+	caller request.Caller
 	proof  *http.Request // with a token that proves who the caller is
 	now    *attached     // nil: nothing is attached
 }
@@ -160,12 +130,12 @@ func (k *socket) serve() (websocket.StatusCode, string) {
 	recheck := time.NewTicker(k.s.o.Limits.Recheck)
 	defer recheck.Stop()
 	for {
-		changed := k.s.access.wait()
+		changed := k.s.access.Wait()
 		again := false
 		select {
 		case m := <-inbox:
 			if err := k.handle(m); err != nil {
-				k.tell(api.SocketReply{Type: api.SocketProblem, ID: m.ID, Problem: problem(err)})
+				k.tell(api.SocketReply{Type: api.SocketProblem, ID: m.ID, Problem: request.Problem(err)})
 			}
 		case err := <-k.now.gone():
 			k.drop(err)
@@ -173,7 +143,7 @@ func (k *socket) serve() (websocket.StatusCode, string) {
 			again = true
 		case <-changed:
 			again = true
-		case <-k.s.draining:
+		case <-k.s.shutdown.Begun():
 			return websocket.StatusGoingAway, "the server is going down"
 		case <-k.ctx.Done():
 			switch cause := context.Cause(k.ctx); {
@@ -192,10 +162,10 @@ func (k *socket) serve() (websocket.StatusCode, string) {
 			continue
 		}
 		switch err := k.mayStay(k.proof); {
-		case errors.Is(err, errOtherRights):
+		case errors.Is(err, request.ErrOtherRights):
 			return websocket.StatusServiceRestart, "what the caller may do has changed"
 		case err != nil:
-			k.tell(api.SocketReply{Type: api.SocketProblem, Problem: problem(refused(err))})
+			k.tell(api.SocketReply{Type: api.SocketProblem, Problem: request.Problem(request.Refused(err))})
 			return websocket.StatusPolicyViolation, "the token is not valid any more"
 		}
 	}
@@ -266,8 +236,8 @@ func (k *socket) tell(m api.SocketReply) error {
 // no conversation.
 func (k *socket) mayStay(proof *http.Request) error {
 	was := k.caller
-	was.Role = Writer // who may do more needs it for nothing here
-	return k.s.mayGoOn(proof.WithContext(k.ctx), was, Writer)
+	was.Role = request.Writer // who may do more needs it for nothing here
+	return k.s.access.MayGoOn(proof.WithContext(k.ctx), was, request.Writer)
 }
 
 // handle does one thing that the client asks for.
@@ -309,7 +279,7 @@ func (k *socket) prove(m api.SocketRequest) error {
 	if err := k.mayStay(proof); err != nil {
 		k.detach()
 		k.stop(tidemark.ErrDenied)
-		return refused(err)
+		return request.Refused(err)
 	}
 	k.proof = proof
 	return k.tell(api.SocketReply{Type: api.SocketDone, ID: m.ID})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -37,7 +38,7 @@ type parrots struct {
 	mu      sync.Mutex
 	all     []*parrot
 	options []ChatOptions
-	callers []Caller
+	callers []request.Caller
 }
 
 func (h *parrots) chat(ctx context.Context, s *store.Store, o ChatOptions) (Conversation, error) {
@@ -57,7 +58,7 @@ func (h *parrots) chat(ctx context.Context, s *store.Store, o ChatOptions) (Conv
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.all, h.options, h.callers = append(h.all, p), append(h.options, o), append(h.callers, CallerOf(ctx))
+	h.all, h.options, h.callers = append(h.all, p), append(h.options, o), append(h.callers, request.CallerOf(ctx))
 	return p, nil
 }
 
@@ -112,13 +113,13 @@ func (p *parrot) Close(ctx context.Context) error {
 	return p.w.Close(ctx)
 }
 
-// wire is a client of a WebSocket.
-type wire struct {
+// talker is a client of a WebSocket.
+type talker struct {
 	*websocket.Conn
 	t *testing.T
 }
 
-func dial(t *testing.T, s *testServer, who string, change ...func(*websocket.DialOptions)) (*wire, *http.Response, error) {
+func dial(t *testing.T, s *testServer, who string, change ...func(*websocket.DialOptions)) (*talker, *http.Response, error) {
 	t.Helper()
 	o := &websocket.DialOptions{HTTPHeader: http.Header{}}
 	if who != "" {
@@ -133,10 +134,10 @@ func dial(t *testing.T, s *testServer, who string, change ...func(*websocket.Dia
 	}
 	c.SetReadLimit(1 << 20)
 	t.Cleanup(func() { c.CloseNow() })
-	return &wire{c, t}, res, nil
+	return &talker{c, t}, res, nil
 }
 
-func connect(t *testing.T, s *testServer, who string) *wire {
+func connect(t *testing.T, s *testServer, who string) *talker {
 	t.Helper()
 	c, _, err := dial(t, s, who)
 	if err != nil {
@@ -145,7 +146,7 @@ func connect(t *testing.T, s *testServer, who string) *wire {
 	return c
 }
 
-func (c *wire) say(m api.SocketRequest) {
+func (c *talker) say(m api.SocketRequest) {
 	c.t.Helper()
 	b, err := json.Marshal(m)
 	if err == nil {
@@ -156,7 +157,7 @@ func (c *wire) say(m api.SocketRequest) {
 	}
 }
 
-func (c *wire) hear() (api.SocketReply, error) {
+func (c *talker) hear() (api.SocketReply, error) {
 	var m api.SocketReply
 	_, b, err := c.Read(c.t.Context())
 	if err == nil {
@@ -166,7 +167,7 @@ func (c *wire) hear() (api.SocketReply, error) {
 }
 
 // until hears messages up to one of a type.
-func (c *wire) until(kind string) (api.SocketReply, string) {
+func (c *talker) until(kind string) (api.SocketReply, string) {
 	c.t.Helper()
 	said := ""
 	for {
@@ -185,7 +186,7 @@ func (c *wire) until(kind string) (api.SocketReply, string) {
 }
 
 // code hears until the connection is closed, and returns how.
-func (c *wire) code() websocket.StatusCode {
+func (c *talker) code() websocket.StatusCode {
 	for {
 		if _, err := c.hear(); err != nil {
 			return websocket.CloseStatus(err)
@@ -435,7 +436,7 @@ type changing struct {
 	table
 }
 
-func (c *changing) Authenticate(r *http.Request) (Caller, error) {
+func (c *changing) Authenticate(r *http.Request) (request.Caller, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.table.Authenticate(r)

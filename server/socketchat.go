@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 // attached is the conversation that a connection is in.
@@ -124,9 +125,9 @@ func (k *socket) send(m api.SocketRequest) error {
 		err := a.talk.Send(ctx, m.Text, a.emit)
 		end := api.SocketReply{Type: api.SocketEnded, ID: m.ID, Session: string(a.talk.ID())}
 		if err != nil {
-			end.Problem = problem(err)
+			end.Problem = request.Problem(err)
 			if end.Problem.Status >= 500 {
-				note(k.ctx, "error", err.Error())
+				request.Note(k.ctx, "error", err.Error())
 			}
 		}
 		close(t.over)
@@ -172,7 +173,7 @@ func (k *socket) detach() error {
 		return errStuck
 	case err != nil:
 		// What was acknowledged is kept; the client can do nothing about the rest.
-		note(k.ctx, "error", err.Error())
+		request.Note(k.ctx, "error", err.Error())
 	}
 	return nil
 }
@@ -183,7 +184,7 @@ func (k *socket) drop(why error) {
 	k.detach()
 	reply := api.SocketReply{Type: api.SocketDetached, Session: id}
 	if why != nil {
-		reply.Reason, reply.Problem = why.Error(), problem(why)
+		reply.Reason, reply.Problem = why.Error(), request.Problem(why)
 	}
 	k.tell(reply)
 }

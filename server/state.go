@@ -14,14 +14,15 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func (s *Server) stateRoutes() {
-	path := sessionsPath + "/{id}/checkpoint"
-	huma.Register(s.api, op("GET", path, "get-checkpoint", "What a restart needs beyond the messages", "state", Reader), s.getCheckpoint)
-	huma.Register(s.api, s.takes(op("PUT", path, "put-checkpoint", "Replace what a restart needs", "state", Writer)), s.putCheckpoint)
-	huma.Register(s.api, op("GET", path+"s", "list-checkpoints", "The checkpoints of a session, the newest first", "state", Reader), s.listCheckpoints)
+	path := request.SessionsPath + "/{id}/checkpoint"
+	huma.Register(s.api, op("GET", path, "get-checkpoint", "What a restart needs beyond the messages", "state", request.Reader), s.getCheckpoint)
+	huma.Register(s.api, s.takes(op("PUT", path, "put-checkpoint", "Replace what a restart needs", "state", request.Writer)), s.putCheckpoint)
+	huma.Register(s.api, op("GET", path+"s", "list-checkpoints", "The checkpoints of a session, the newest first", "state", request.Reader), s.listCheckpoints)
 }
 
 // tagOfJSON is the ETag of something small: of what it says.
@@ -68,11 +69,11 @@ type checkpointOutput struct {
 func (s *Server) getCheckpoint(ctx context.Context, in *getCheckpointInput) (*checkpointOutput, error) {
 	st, v, err := s.view(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	c, err := st.Checkpoint(ctx, v.ID, in.Name)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	body := SessionState(c)
 	tag := tagOfJSON(body)
@@ -92,17 +93,17 @@ type putCheckpointInput struct {
 func (s *Server) putCheckpoint(ctx context.Context, in *putCheckpointInput) (*checkpointOutput, error) {
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	c := store.Checkpoint(in.Body)
 	if in.Name != "" {
 		c.Name = in.Name
 	}
 	if c.Seq > i.Entries {
-		return nil, fail(ctx, tidemark.Invalidf("seq %d: the newest entry is %d", c.Seq, i.Entries))
+		return nil, request.Fail(ctx, tidemark.Invalidf("seq %d: the newest entry is %d", c.Seq, i.Entries))
 	}
 	if err := s.write(ctx, st, i.ID, in.Lease, func(w *store.Writer) error { return w.SaveCheckpoint(ctx, c) }); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return s.getCheckpoint(ctx, &getCheckpointInput{SessionInput: in.SessionInput, Name: c.Name})
 }
@@ -110,11 +111,11 @@ func (s *Server) putCheckpoint(ctx context.Context, in *putCheckpointInput) (*ch
 func (s *Server) listCheckpoints(ctx context.Context, in *listInSession) (*madeOf[Page[SessionState]], error) {
 	st, v, err := s.view(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	kept, err := st.Checkpoints(ctx, v.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	all := make([]SessionState, len(kept))
 	for i, c := range kept {
@@ -127,20 +128,20 @@ func (s *Server) listCheckpoints(ctx context.Context, in *listInSession) (*madeO
 func (s *Server) attachedSessions(ctx context.Context, _ *struct{}) (*struct{ Body api.AttachedList }, error) {
 	st, err := s.store(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	list := api.AttachedList{OK: true, Sessions: []api.AttachedSession{}}
 	var learned map[tidemark.SessionID]int64
 	for l, err := range st.Leases(ctx) {
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		if l.Dead || l.Expired || !l.Held || len(list.Sessions) == s.o.Limits.Page {
 			continue
 		}
 		if learned == nil {
 			if learned, err = learnedIn(ctx, st); err != nil {
-				return nil, fail(ctx, err)
+				return nil, request.Fail(ctx, err)
 			}
 		}
 		a, err := s.attachedSession(ctx, st, l)
@@ -148,7 +149,7 @@ func (s *Server) attachedSessions(ctx context.Context, _ *struct{}) (*struct{ Bo
 			continue // it ended meanwhile
 		}
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		a.MemoryCount += learned[l.Session()]
 		list.Sessions = append(list.Sessions, a)
@@ -172,7 +173,7 @@ func learnedIn(ctx context.Context, st *store.Store) (map[tidemark.SessionID]int
 }
 
 func (s *Server) attachedSession(ctx context.Context, st *store.Store, l store.Lease) (api.AttachedSession, error) {
-	caller := CallerOf(ctx)
+	caller := request.CallerOf(ctx)
 	a := api.AttachedSession{Key: caller.Tenant + ":" + caller.User + ":" + string(l.Session()), UserID: caller.User, SessionID: string(l.Session()),
 		HeldBy: holderText(l.Holder), HeldSince: l.Since, HeardAt: l.HeardAt}
 	if len(caller.Workspaces) > 0 {

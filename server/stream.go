@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 // heartbeat is how often a quiet stream says that it lives: below what
@@ -69,7 +70,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, follow func(ctx 
 		case e := <-events:
 			var err error
 			if text, err = e.text(); err != nil {
-				text, _ = event{Name: "problem", Data: problem(err)}.text()
+				text, _ = event{Name: "problem", Data: request.Problem(err)}.text()
 			}
 		case <-beat.C:
 			text = ": alive\n\n"
@@ -78,14 +79,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, follow func(ctx 
 			case ctx.Err() != nil: // that is why it ended
 				write(lastWord(ctx))
 			case err != nil:
-				note(ctx, "error", err.Error())
-				text, _ = event{Name: "problem", Data: problem(err)}.text()
+				request.Note(ctx, "error", err.Error())
+				text, _ = event{Name: "problem", Data: request.Problem(err)}.text()
 				write(text)
 			default:
 				write("event: end\ndata: {}\n\n")
 			}
 			return
-		case <-s.draining:
+		case <-s.shutdown.Begun():
 			write(comeBack)
 			return
 		case <-ctx.Done():
@@ -105,12 +106,12 @@ const comeBack = "retry: 1000\nevent: bye\ndata: {}\n\n"
 // lastWord says why a stream ended whose context did; "" to a client that went
 // away.
 func lastWord(ctx context.Context) string {
-	err := refusedSince(ctx)
+	err := request.RefusedSince(ctx)
 	switch {
-	case errors.Is(context.Cause(ctx), errOtherRights):
+	case errors.Is(context.Cause(ctx), request.ErrOtherRights):
 		return comeBack
 	case err != nil:
-		text, _ := event{Name: "problem", Data: problem(err)}.text()
+		text, _ := event{Name: "problem", Data: request.Problem(err)}.text()
 		return text
 	}
 	return ""

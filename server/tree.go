@@ -8,14 +8,15 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func (s *Server) treeRoutes() {
-	huma.Register(s.api, op("GET", sessionsPath+"/{id}/tree", "get-tree", "The turns of a session with all branches", "tree", Reader), s.getTree)
-	huma.Register(s.api, status(s.takes(op("POST", sessionsPath+"/{id}/branch", "branch-session", "Go on from an earlier point of a session", "tree", Writer)), http.StatusCreated), s.branchSession)
-	huma.Register(s.api, status(s.takes(op("POST", sessionsPath+"/{id}/fork", "fork-session", "Make a session that shares the past of another", "tree", Writer)), http.StatusCreated), s.forkSession)
-	huma.Register(s.api, status(s.takes(op("POST", sessionsPath+"/{id}/labels", "label-entry", "Give a point of a session a name", "tree", Writer)), http.StatusCreated), s.labelEntry)
+	huma.Register(s.api, op("GET", request.SessionsPath+"/{id}/tree", "get-tree", "The turns of a session with all branches", "tree", request.Reader), s.getTree)
+	huma.Register(s.api, status(s.takes(op("POST", request.SessionsPath+"/{id}/branch", "branch-session", "Go on from an earlier point of a session", "tree", request.Writer)), http.StatusCreated), s.branchSession)
+	huma.Register(s.api, status(s.takes(op("POST", request.SessionsPath+"/{id}/fork", "fork-session", "Make a session that shares the past of another", "tree", request.Writer)), http.StatusCreated), s.forkSession)
+	huma.Register(s.api, status(s.takes(op("POST", request.SessionsPath+"/{id}/labels", "label-entry", "Give a point of a session a name", "tree", request.Writer)), http.StatusCreated), s.labelEntry)
 }
 
 type treeInput struct {
@@ -35,15 +36,15 @@ type treeOutput struct {
 func (s *Server) getTree(ctx context.Context, in *treeInput) (*treeOutput, error) {
 	_, v, err := s.view(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	nodes, err := v.Tree(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	workers, err := v.Workers(ctx)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	out := &treeOutput{Status: http.StatusOK}
 	out.Body = new(struct {
@@ -77,20 +78,20 @@ type branchOutput struct {
 func (s *Server) branchSession(ctx context.Context, in *branchInput) (*branchOutput, error) {
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	v, err := st.View(ctx, i.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	seq, err := v.At(ctx, in.Body.At)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	marks := []tidemark.Entry{{Kind: tidemark.KindBranch, Position: tidemark.Position{Parent: seq}}}
 	if in.Key != "" {
 		if _, err := once(ctx, st, "branch-session/"+string(i.ID), in.Key, in.Body.At); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		keyed(marks, in.Key)
 	}
@@ -103,7 +104,7 @@ func (s *Server) branchSession(ctx context.Context, in *branchInput) (*branchOut
 		return err
 	})
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return &out, nil
 }
@@ -124,41 +125,41 @@ func (s *Server) forkSession(ctx context.Context, in *forkInput) (*sessionOutput
 	// on the past of its source, and the source can be made private again.
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if err := checkSize("title", in.Body.Title); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	var c *claim
 	if in.Key != "" {
 		if c, err = once(ctx, st, "fork-session/"+string(i.ID), in.Key, in.Body); err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		var before tidemark.SessionID
 		if c.answer != nil && json.Unmarshal(c.answer, &before) == nil {
 			if i, err = st.Session(ctx, before); err != nil {
-				return nil, fail(ctx, err)
+				return nil, request.Fail(ctx, err)
 			}
 			return answerSession(ctx, st, i, http.StatusCreated)
 		}
 	}
 	v, err := st.View(ctx, i.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	seq, err := v.At(ctx, in.Body.At)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	forked, err := st.ForkAs(ctx, i.ID, seq, tidemark.Session{Title: in.Body.Title, Agent: in.Body.Agent, Model: in.Body.Model})
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if c != nil {
 		c.keep(ctx, forked.ID)
 	}
 	if forked, err = st.Session(ctx, forked.ID); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	return answerSession(ctx, st, forked, http.StatusCreated)
 }
@@ -181,18 +182,18 @@ type labelOutput struct {
 func (s *Server) labelEntry(ctx context.Context, in *labelInput) (*labelOutput, error) {
 	st, i, err := s.owned(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	v, err := st.View(ctx, i.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	seq, err := s.end(ctx, v, in.Body.At)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	if err := st.Label(ctx, i.ID, seq, in.Body.Text); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	var out labelOutput
 	out.Body.Seq, out.Body.Text = seq, in.Body.Text

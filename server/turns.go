@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -30,23 +31,23 @@ type turnsCursor struct {
 func (s *Server) listTurns(ctx context.Context, in *listTurnsInput) (*struct{ Body api.TurnList }, error) {
 	_, v, err := s.view(ctx, in.ID)
 	if err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	c := turnsCursor{Session: v.ID, Offset: in.Offset}
 	if in.Cursor != "" {
-		if err := s.uncursor(CallerOf(ctx), in.Cursor, &c); err != nil {
-			return nil, fail(ctx, err)
+		if err := s.uncursor(request.CallerOf(ctx), in.Cursor, &c); err != nil {
+			return nil, request.Fail(ctx, err)
 		}
 		if c.Session != v.ID || in.Offset > 0 || in.At != "" {
-			return nil, fail(ctx, tidemark.Invalidf("cursor: of another list; begin again without it"))
+			return nil, request.Fail(ctx, tidemark.Invalidf("cursor: of another list; begin again without it"))
 		}
 	} else if c.At, err = s.end(ctx, v, in.At); err != nil {
-		return nil, fail(ctx, err)
+		return nil, request.Fail(ctx, err)
 	}
 	page := api.TurnList{Items: []api.SessionTurn{}, Offset: int64(c.Offset), Limit: s.limit(in.Limit)}
 	for t, err := range v.Turns(ctx, c.At) {
 		if err != nil {
-			return nil, fail(ctx, err)
+			return nil, request.Fail(ctx, err)
 		}
 		if page.Total >= page.Offset && len(page.Items) < page.Limit {
 			page.Items = append(page.Items, turnOf(t, page.Total))
@@ -55,7 +56,7 @@ func (s *Server) listTurns(ctx context.Context, in *listTurnsInput) (*struct{ Bo
 	}
 	c.Offset += len(page.Items)
 	if page.HasMore = int64(c.Offset) < page.Total && len(page.Items) > 0; page.HasMore {
-		page.Next = s.cursor(CallerOf(ctx), c)
+		page.Next = s.cursor(request.CallerOf(ctx), c)
 	}
 	return &struct{ Body api.TurnList }{page}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -77,7 +78,7 @@ type counting struct {
 // used. Of other people only numbers come out, by user and by model.
 func (s *Server) countUsage(ctx context.Context, c counting, progress func(int64)) (*usage, error) {
 	u := &usage{cells: make(map[cell]*store.Tally), names: make(map[string]string)}
-	caller := CallerOf(ctx)
+	caller := request.CallerOf(ctx)
 	if !c.everybody {
 		st, err := s.store(ctx)
 		if err != nil {
@@ -119,7 +120,7 @@ func (s *Server) countUsage(ctx context.Context, c counting, progress func(int64
 }
 
 // usersOf lists the caller, the tenant itself and its users, with their names.
-func (s *Server) usersOf(ctx context.Context, caller Caller, names map[string]string) ([]string, error) {
+func (s *Server) usersOf(ctx context.Context, caller request.Caller, names map[string]string) ([]string, error) {
 	ids := []string{caller.User}
 	names[caller.User] = caller.Name
 	if caller.Tenant != caller.User {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -84,7 +85,7 @@ func (s *Server) attach(ctx context.Context, st *store.Store, id tidemark.Sessio
 // another who has a session of the same id is another queue: nobody waits for
 // it, nor learns from waiting that it is there.
 func workName(ctx context.Context, id tidemark.SessionID) string {
-	c := CallerOf(ctx)
+	c := request.CallerOf(ctx)
 	return c.Tenant + "/" + c.User + "/" + string(id)
 }
 
@@ -93,7 +94,7 @@ func workName(ctx context.Context, id tidemark.SessionID) string {
 // is told so writes it again.
 func (s *Server) release(ctx context.Context, st *store.Store, w *store.Writer) {
 	if err := w.Close(context.WithoutCancel(ctx)); err != nil {
-		note(ctx, "lease not released", err.Error())
+		request.Note(ctx, "lease not released", err.Error())
 		s.abandon(ctx, st, w.ID())
 	}
 }
@@ -107,12 +108,12 @@ const abandonPatience = 20 * time.Second
 // knows whether it is there, and all others wait for a holder that lives and
 // does nothing. Where the process ends, that is seen by whoever comes next.
 func (s *Server) abandon(ctx context.Context, st *store.Store, id tidemark.SessionID) {
-	if !s.enter() {
+	if !s.shutdown.Enter() {
 		return
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), abandonPatience)
 	go func() {
-		defer s.sockets.Done()
+		defer s.shutdown.Leave()
 		defer stop()
 		for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 			if s.releaseOwn(ctx, st, id) == nil {
@@ -120,7 +121,7 @@ func (s *Server) abandon(ctx context.Context, st *store.Store, id tidemark.Sessi
 			}
 			select {
 			case <-time.After(pause + rand.N(pause)):
-			case <-s.draining:
+			case <-s.shutdown.Begun():
 				return
 			case <-ctx.Done():
 				return

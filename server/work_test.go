@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -140,12 +141,12 @@ func TestASessionThatWasMadeWithoutAnAnswerCanBeWrittenTo(t *testing.T) {
 	one, two, b := brokenPair(t)
 	b.next("held", true)
 	body := api.NewSession{Title: "tides", Entries: []api.NewEntry{{Role: tidemark.User, Content: "first"}}}
-	if a := one.call(t, wA, "POST", sessionsPath, body, "Idempotency-Key: once"); a.Status/100 != 5 || !b.broken() {
+	if a := one.call(t, wA, "POST", request.SessionsPath, body, "Idempotency-Key: once"); a.Status/100 != 5 || !b.broken() {
 		t.Fatalf("with a broken connection: %d %s", a.Status, a.Body)
 	}
 	var i api.SessionInfo
-	two.call(t, wA, "POST", sessionsPath, body, "Idempotency-Key: once").want(t, 201).into(t, &i)
-	path := sessionsPath + "/" + string(i.ID)
+	two.call(t, wA, "POST", request.SessionsPath, body, "Idempotency-Key: once").want(t, 201).into(t, &i)
+	path := request.SessionsPath + "/" + string(i.ID)
 	two.call(t, wA, "POST", path+"/entries", api.Appending{Entries: []api.NewEntry{{Role: tidemark.User, Content: "second"}}}).want(t, 201)
 	if d := cmp.Diff([]string{"1 first", "2 second"}, texts(one.entries(t, path+"/entries").Items)); d != "" {
 		t.Error(d)

@@ -149,6 +149,23 @@ func TestHTMLBecomesReadableText(t *testing.T) {
 	}
 }
 
+func TestAPageCannotChooseNotToBeRead(t *testing.T) {
+	for _, page := range []string{
+		strings.Repeat("<div>", 100_000) + "the end",
+		strings.Repeat("<b><p>", 10_000) + "the end",
+		strings.Repeat("<table><tr><td>", 10_000) + "the end",
+		strings.Repeat("</ul>", 100_000) + "the end",
+		"<table><tr><th>a<th>b<tr><td>1<td>2</table><p" + strings.Repeat(" x=1", 100_000) + ">the end",
+	} {
+		if got := htmlText(page); !strings.HasSuffix(got, "the end") {
+			t.Errorf("%.60q…: %.100q", page, got)
+		}
+	}
+	if got, want := htmlText("<table><tr><th>a<th>b<tr><td>1<td>2</table>"), "a b\n1 2"; got != want {
+		t.Errorf("a table: %q, want %q", got, want)
+	}
+}
+
 func FuzzHTMLText(f *testing.F) {
 	for _, s := range []string{"<p>a", "<a href='x'>", "<!--", "<pre><li>", "</", "<script", "&#x0;&amp", "<head><title>x</head>", "<h1><h9>"} {
 		f.Add(s)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
 // A path that a model names is one of three places:
@@ -84,8 +85,8 @@ func below(root, abs string) (string, bool) {
 	if root == "" {
 		return "", false
 	}
-	rel, err := filepath.Rel(root, abs)
-	if err != nil || !filepath.IsLocal(rel) {
+	rel, ok := sandbox.Below(root, abs)
+	if !ok {
 		return "", false
 	}
 	return filepath.ToSlash(rel), true

@@ -271,11 +271,3 @@ type ShareView struct {
 	Workspace  string   `json:"workspace,omitempty"`
 	Workspaces []string `json:"workspaces,omitempty"` // of who looks
 }
-
-// SignInView is the page on which people come in.
-type SignInView struct {
-	Done   bool   `json:"done,omitempty"`
-	Token  bool   `json:"token,omitempty"`  // a token can be given
-	Issuer string `json:"issuer,omitempty"` // the organisation that people sign in with
-	Wrong  string `json:"wrong,omitempty"`  // what did not work: link, token, issuer, tenant, state
-}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -14,16 +13,12 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark/acp"
+	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/chat"
-	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
-
-// editorCommands are the commands of a conversation that make sense in an
-// editor, which has a list of sessions, a history and a way to leave of its own.
-var editorCommands = []string{"/tree", "/branch", "/rewind", "/label", "/checkpoint", "/compact", "/search", "/sessions", "/name", "/model", "/tools",
-	"/approvals", "/memory", "/task", "/workers", "/status", "/doctor"}
 
 func acpCommand(a *app) *cobra.Command {
 	f := chatFlags{format: "text"}
@@ -69,8 +64,8 @@ type editorAgent struct {
 func (e *editorAgent) run(ctx context.Context) error {
 	e.noInput = true // stdin is the editor's
 	var err error
-	if e.f.provider != "" {
-		if _, err = makerOf(e.f.provider); err != nil {
+	if e.f.choice.Provider != "" {
+		if err = agent.CheckProvider(e.f.choice.Provider); err != nil {
 			return err
 		}
 	}
@@ -85,23 +80,21 @@ func (e *editorAgent) run(ctx context.Context) error {
 	e.hearUnlessIgnored(syscall.SIGHUP)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	o := acp.Options{
-		Store: e.s, Version: version, Chat: e.options, Models: e.models(), Commands: e.commands(),
+		Store: e.s, Version: version, Chat: e.options, Models: e.setup(e.config).Models(), Commands: e.commands(),
 		Project: projectAt, Folder: e.project(), Log: e.say, Hint: e.hint,
-		Model: func(c *chat.Chat, name string) (acp.Model, error) {
-			p, err := e.talk(c, "").another(name)
-			return acp.Model{Client: p.client, Provider: p.name, Name: p.model, Remote: p.remote}, err
+		Model: func(c *chat.Chat, name string) (agent.Model, error) {
+			provider, _ := c.ModelName()
+			return e.setup(e.config).Another(provider, e.f.choice.BaseURL, name)
 		},
 		Left: func(c *chat.Chat) {
 			if !c.Exists() {
 				return
 			}
-			notes := io.Discard // an editor shows stderr as trouble
+			note := func(string, ...any) {} // an editor shows stderr as trouble
 			if e.verbose {
-				notes = e.err
+				note = e.say
 			}
-			r, done := e.repl(c, "", notes)
-			defer done()
-			r.learn(context.WithoutCancel(ctx), newWaysOut())
+			agent.Learn(context.WithoutCancel(ctx), c, agent.Learning{Note: note})
 		},
 	}
 	err = acp.Serve(ctx, e.in, e.out, o)
@@ -112,72 +105,39 @@ func (e *editorAgent) run(ctx context.Context) error {
 	return err
 }
 
-// talk is a chat of the editor, as the rest of this package knows them.
-func (e *editorAgent) talk(c *chat.Chat, folder string) *talk {
-	t := &talk{app: e.app, cmd: e.cmd, f: e.f, folder: folder, person: true, s: e.s, c: c, screen: &chatScreen{app: e.app, side: e.err}}
-	if c != nil {
-		t.provider.name, t.provider.model = c.ModelName()
-	}
-	return t
-}
-
 // options are those of a conversation that the editor opens.
 func (e *editorAgent) options(ctx context.Context, o acp.Opening) (chat.Options, error) {
-	var last modelChoice
-	if o.Session != "" {
-		if c, err := e.s.Checkpoint(ctx, o.Session, ""); err == nil {
-			last.provider, last.model = chat.ModelOf(c)
-		}
-	}
-	t := e.talk(nil, o.Folder)
-	var err error
-	if t.provider, err = e.model(e.f.modelChoice, last); err != nil {
-		return chat.Options{}, err
-	}
-	set, err := t.chatOptions(ctx)
-	if t.fence.says != "" {
-		e.say("%s", t.fence.says)
-	}
+	all := e.agentOptions(o.Folder)
+	all.Session, all.Holder = o.Session, e.holder(e.cmd)
 	if name := render.Truncate(render.CleanLine(o.Client), 40); name != "" {
-		set.Holder = e.holderNamed(e.cmd.CommandPath() + ", in " + name)
+		all.Holder = e.holderNamed(e.cmd.CommandPath() + ", in " + name)
 	}
-	return set, err
-}
-
-// models are what an editor may choose from without typing: those that there is
-// a key for.
-func (e *editorAgent) models() (names []string) {
-	for _, m := range makers() {
-		if firstEnv(m.keyVars) != "" {
-			names = append(names, m.name+"/"+m.model)
-		}
+	set, err := e.setup(e.config).Assemble(ctx, all)
+	if set.Fence.Says != "" {
+		e.say("%s", set.Fence.Says)
 	}
-	return names
+	return set.Chat, err
 }
 
-// repl is the conversation as its commands know it, with another place to write
-// to than a terminal.
-func (e *editorAgent) repl(c *chat.Chat, folder string, out io.Writer) (*repl, func()) {
-	r := &repl{talk: e.talk(c, folder)}
-	// A console without a terminal has nothing that could go wrong.
-	r.console, _ = terminal.Open(terminal.Options{In: strings.NewReader(""), Out: out, Text: terminal.Text{Clean: render.CleanLine, Width: render.Width}})
-	r.screen.side, r.screen.body = r.console, r.console
-	return r, func() { r.console.Close() }
+// agentOptions are those of every conversation in a folder of the editor.
+func (e *editorAgent) agentOptions(folder string) agent.Options {
+	if folder == "" {
+		return e.f.options(e.app, e.s, e.project(), currentFolder())
+	}
+	return e.f.options(e.app, e.s, projectAt(folder), realPath(folder))
 }
 
+// commands are what an editor may be told behind a slash.
 func (e *editorAgent) commands() (all []acp.Command) {
-	for _, s := range slashes() {
-		if !slices.Contains(editorCommands, s.name) {
+	for _, k := range slash.Commands() {
+		if k.NeedsFront {
 			continue
 		}
-		all = append(all, acp.Command{Name: strings.TrimPrefix(s.name, "/"), Input: s.args, Help: s.help,
+		all = append(all, acp.Command{Name: strings.TrimPrefix(k.Name, "/"), Input: k.Args, Help: k.Help,
 			Run: func(ctx context.Context, c *chat.Chat, folder, input string, out io.Writer) error {
-				r, done := e.repl(c, folder, out)
-				defer done()
-				if s.name == "/compact" {
-					return c.Compact(ctx, input) // the prompt is its turn
-				}
-				return s.run(r, ctx, input)
+				talk := &slash.Conversation{Chat: c, Store: e.s, Setup: e.setup(e.config), Options: e.agentOptions(folder), Encrypted: e.opened.Sealed() != nil, People: e.terminal, Out: out}
+				talk.Model.Provider, talk.Model.Name = c.ModelName()
+				return k.Run(talk, ctx, input)
 			}})
 	}
 	return all

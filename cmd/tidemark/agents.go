@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -40,7 +41,7 @@ func agentsCommand(a *app) *cobra.Command {
 					if g.Node != "" && g.Node != a.host() {
 						current += " on " + g.Node
 					}
-					t.row(g.Name, g.Status, current, orDash(g.LastJob), orDash(g.NextSchedule), due(g.NextTriggerAt), orDash(g.FailedJob), firstLine(g.ErrorMessage))
+					t.row(g.Name, g.Status, current, orDash(g.LastJob), orDash(g.NextSchedule), due(g.NextTriggerAt), orDash(g.FailedJob), render.Phrase(g.ErrorMessage))
 				}
 				return t.print(w)
 			})
@@ -137,8 +138,8 @@ so do its sessions. An agent that a fleet still has is refused: it would come ba
 // inFleetFile refuses an agent that the fleet file of this folder would bring
 // back. A file that cannot be read says nothing.
 func (a *app) inFleetFile(name string) error {
-	file, err := (&fleetRoom{app: a, file: fleetFile}).read()
-	if err != nil || !slices.ContainsFunc(file.Agents, func(g fleet.Agent) bool { return g.Name == name }) {
+	f, err := (&fleetRoom{app: a, file: fleetFile}).read()
+	if err != nil || !slices.ContainsFunc(f.Agents, func(g file.Agent) bool { return g.Name == name }) {
 		return nil
 	}
 	return withHint(tidemark.Conflictf("agent %s is in %s, which would bring it back", name, fleetFile), "take it out of the file first")
@@ -209,7 +210,7 @@ func schedulesCommand(a *app) *cobra.Command {
 					if d.Proposed {
 						status = "proposed"
 					}
-					t.row(d.Agent+"/"+d.Name, status, scheduleText(d.Schedule), due(d.NextRunAt), due(d.LastRunAt), skipped, firstLine(d.LastError))
+					t.row(d.Agent+"/"+d.Name, status, scheduleText(d.Schedule), due(d.NextRunAt), due(d.LastRunAt), skipped, render.Phrase(d.LastError))
 				}
 				return t.print(w)
 			})

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -95,7 +96,7 @@ func (a *app) prepare() error {
 		return err
 	}
 	a.color = a.terminal && !a.noColor && wantsColor(a.config)
-	if err := checkMode(sandboxVariable, os.Getenv(sandboxVariable)); err != nil {
+	if err := agent.CheckSandboxMode(sandboxVariable, os.Getenv(sandboxVariable)); err != nil {
 		return err
 	}
 	if a.jq != "" && a.template != "" {

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/internal/process"
@@ -127,10 +128,10 @@ func TestClientsOfAServerAreShownHostileCallsWholeAndAllowOne(t *testing.T) {
 	for name, command := range hostile.Commands() {
 		said, want := commandCall(t, strings.ReplaceAll(command, hostile.Hidden, "true "+hostile.Hidden)) // it runs
 		for round := range 2 {                                                                            // what was allowed once is asked again
-			var question servedEvent
+			var question agent.RemoteEvent
 			for line := range strings.SplitSeq(c.turn(said), "\n") {
 				var m api.SocketReply
-				var e servedEvent
+				var e agent.RemoteEvent
 				if json.Unmarshal([]byte(line), &m) == nil && json.Unmarshal(m.Data, &e) == nil && e.Type == "question" {
 					question = e
 				}

@@ -16,12 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/grant"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -199,36 +200,34 @@ func (m attacker) Stream(_ context.Context, r model.Request) iter.Seq2[model.Eve
 // takers go on with a session: as the person, as a client of the server, as the
 // fleet. Each is asked before anything runs, and lets the last command run.
 func (w *world) takers(a *app, s *store.Store) map[string]func() chat.Options {
-	p := provider{name: "attacker", model: "m", client: attacker{w.canary}}
+	p := agent.Model{Provider: "attacker", Name: "m", Client: attacker{w.canary}}
+	assembled := func(o agent.Options) chat.Options {
+		o.Store, o.Holder, o.Model, o.Project, o.Folder = s, a.holderNamed("test"), &p, w.project, w.project
+		set, err := a.setup(a.config).Assemble(w.t.Context(), o)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return set.Chat
+	}
 	return map[string]func() chat.Options{
 		"a person": func() chat.Options {
-			t := &talk{app: a, cmd: &cobra.Command{Use: "test"}, s: s, provider: p, folder: w.project, person: true, screen: &chatScreen{app: a}}
-			o, err := t.chatOptions(w.t.Context())
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			return o
+			return assembled(agent.Options{Grants: a.grants().For(w.project)})
 		},
 		"the server": func() chat.Options {
-			v, err := a.converseWith(w.t.Context(), s, server.ChatOptions{}, p)
+			v, err := a.conversation(w.t.Context(), s, server.ChatOptions{}, &p)
 			if err != nil {
 				w.t.Fatal(err)
 			}
 			defer v.Close(w.t.Context())
-			t := &talk{app: a, cmd: &cobra.Command{Use: "test"}, s: s, provider: p, folder: w.project, screen: &chatScreen{app: a}}
-			o, err := t.chatOptions(w.t.Context())
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			return o
+			return assembled(agent.Options{})
 		},
 		"a fleet": func() chat.Options {
-			f := &fleetRoom{app: a, daemon: fleet.NewDaemon(fleet.DaemonOptions{Store: s, File: &fleet.File{}})}
-			o, err := f.chatOptions(fleet.Agent{Name: "scout", Provider: "demo"}, runner.Task{Dir: w.project, Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir}})
+			f := &fleetRoom{app: a, daemon: daemon.New(daemon.Options{Store: s, File: &file.File{}})}
+			o, err := f.chatOptions(w.t.Context(), file.Agent{Name: "scout", Provider: "demo"}, runner.Task{Dir: w.project, Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir}})
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			o.Model, o.AskAlways, o.Wake = p.client, true, nil
+			o.Model, o.AskAlways, o.Wake = p.Client, true, nil
 			return o
 		},
 	}
@@ -304,7 +303,7 @@ func (w *world) judge(route string) (cases int) {
 	defer done()
 	a.opened = &open.Opened{Store: s}
 	f := &fleetRoom{app: a, key: fleet.Key(bytes.Repeat([]byte{7}, 32))}
-	if f.mayWake() != nil {
+	if f.waker().MayWake() != nil {
 		w.t.Errorf("%s: a fleet would wake something", route)
 	}
 	all := w.sessions(w.mine())
@@ -314,7 +313,7 @@ func (w *world) judge(route string) (cases int) {
 	for who, options := range w.takers(a, s) {
 		for title, id := range all {
 			cases++
-			if err := f.wake(w.t.Context(), id); err == nil {
+			if err := f.waker().Wake(w.t.Context(), id); err == nil {
 				w.t.Errorf("%s, %s: it was woken", route, title)
 			}
 			if err := w.attack(options(), id); err != nil {
@@ -323,7 +322,7 @@ func (w *world) judge(route string) (cases int) {
 		}
 	}
 	due, err := s.DueWakes(w.t.Context(), time.Now().Add(time.Hour))
-	if err != nil || slices.ContainsFunc(due, f.key.Signed) {
+	if err != nil || slices.ContainsFunc(due, func(w store.Wake) bool { return daemon.SignedWake(f.key, w) }) {
 		w.t.Errorf("%s: wakes %v, %v", route, due, err)
 	}
 	return cases

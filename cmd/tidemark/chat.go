@@ -1,48 +1,32 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"time"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/repl"
 	"github.com/tidemark-sessions/tidemark/compact"
-	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// chatSettings is what a configuration file may say of chat.
-type chatSettings struct {
-	Compaction     string `yaml:"compaction"`
-	MaxMessages    int    `yaml:"max_messages"`
-	MaxBytes       int    `yaml:"max_bytes"`
-	MaxTokens      int    `yaml:"max_tokens"`
-	Keep           int    `yaml:"keep"`
-	ToolBudget     int    `yaml:"tool_budget"`
-	UserBudget     int    `yaml:"user_budget"`
-	AnswerBudget   int    `yaml:"assistant_budget"`
-	ToolRounds     int    `yaml:"tool_rounds"`
-	OutputBytes    int    `yaml:"output_bytes"`
-	ToolsInContext int    `yaml:"tools_in_context"`
-	Workers        int    `yaml:"workers"`
-	Thinking       int    `yaml:"thinking"`
-}
-
 // chatFlags are the flags of chat.
 type chatFlags struct {
-	modelChoice
+	choice    agent.Choice
 	cont      bool
 	anywhere  bool
 	session   string
@@ -103,8 +87,7 @@ more asks for it, and says what it would get.`,
 			if err := f.check(cmd); err != nil {
 				return err
 			}
-			t := &talk{app: a, cmd: cmd, f: f, person: true}
-			return t.run(cmd.Context())
+			return (&talk{app: a, cmd: cmd, f: f}).run(cmd.Context())
 		},
 	}
 	fl := cmd.Flags()
@@ -131,14 +114,14 @@ more asks for it, and says what it would get.`,
 // to.
 func (f *chatFlags) agentFlags(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.model, "model", "", "the `MODEL` to ask")
-	fl.StringVar(&f.provider, "provider", "", "anthropic, openai (or what speaks like it), ollama, demo")
-	fl.StringVar(&f.baseURL, "base-url", "", "where the provider is: `URL`")
+	fl.StringVar(&f.choice.Model, "model", "", "the `MODEL` to ask")
+	fl.StringVar(&f.choice.Provider, "provider", "", "anthropic, openai (or what speaks like it), ollama, demo")
+	fl.StringVar(&f.choice.BaseURL, "base-url", "", "where the provider is: `URL`")
 	fl.StringVar(&f.system, "system", "", "a `FILE` with the system prompt of a new session")
 	fl.StringVar(&f.compact, "compaction", "", "how a long conversation is made short: simple, code-aware, role-budget, model")
 	fl.BoolVar(&f.remote, "remote", false, "allow remote models and network tools in a local-only session")
 	fl.StringVar(&f.sandbox, "sandbox", "", "on: programs see the project and nothing else; off: they may do all that you may ($TIDEMARK_SANDBOX)")
-	completeFlag(cmd, "sandbox", sandboxOn, sandboxOff)
+	completeFlag(cmd, "sandbox", agent.SandboxOn, agent.SandboxOff)
 	completeFlag(cmd, "provider", "anthropic", "openai", "ollama", "demo")
 	completeFlag(cmd, "compaction", compact.Simple, compact.CodeAware, compact.RoleBudget, compact.Model)
 }
@@ -158,7 +141,7 @@ func (f *chatFlags) check(cmd *cobra.Command) error {
 			named++
 		}
 	}
-	if err := checkMode("--sandbox", f.sandbox); err != nil {
+	if err := agent.CheckSandboxMode("--sandbox", f.sandbox); err != nil {
 		return err
 	}
 	oneShot := cmd.Flags().Changed("prompt")
@@ -183,46 +166,27 @@ func (f *chatFlags) check(cmd *cobra.Command) error {
 	return tidemark.Invalidf("--compaction %q: want simple, code-aware, role-budget or model", f.compact)
 }
 
-// talk is a chat under way.
+// talk is one run of the command chat.
 type talk struct {
 	*app
-	cmd    *cobra.Command
-	f      chatFlags
-	folder string // where its tools work, when that is not where we are
-	person bool   // somebody at this machine's terminal or editor, who makes grants
-	// unattended says that nobody sees what is asked.
-	unattended bool
-	fence      fence // what holds its programs
-	s          *store.Store
-	provider   provider
-	c          *chat.Chat
-	attached   atomic.Pointer[chat.Chat] // c, for whoever is in a hurry
-	screen     *chatScreen
-	approve    func(context.Context, chat.ApprovalRequest) (chat.Decision, error)
+	cmd *cobra.Command
+	f   chatFlags
+	s   *store.Store
 }
 
-// project is what the chat belongs to.
-func (t *talk) project() string {
-	if t.folder != "" {
-		return projectAt(t.folder)
-	}
-	return t.app.project()
+// currentFolder is where this process is, by its real path; "" where that cannot
+// be told.
+func currentFolder() string {
+	here, _ := os.Getwd()
+	return realPath(here)
 }
 
-// root is the workspace of its tools.
-func (t *talk) root() string { return t.project() }
-
-// start is the folder that they start in: the one that the person stands in,
-// or that the editor has open.
-func (t *talk) start() string {
-	here := t.folder
-	if here == "" {
-		here, _ = os.Getwd()
+// realPath is a path without links, or as it is where that cannot be told.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
 	}
-	if real, err := filepath.EvalSymlinks(here); err == nil {
-		here = real
-	}
-	return here
+	return path
 }
 
 func (t *talk) run(ctx context.Context) error {
@@ -230,7 +194,7 @@ func (t *talk) run(ctx context.Context) error {
 	how := creates
 	if t.f.cont || t.f.session != "" || t.f.resume != "" {
 		how = writes
-	} else if _, err := t.model(t.f.modelChoice, modelChoice{}); err != nil {
+	} else if _, err := t.setup(t.config).Choose(t.f.choice, agent.Choice{}); err != nil {
 		return err // before a store and its key are made for nothing
 	}
 	if t.s, err = t.open(ctx, how); err != nil {
@@ -243,10 +207,96 @@ func (t *talk) run(ctx context.Context) error {
 	if id == "" && t.f.resume == pickOne {
 		return nil // nothing was picked
 	}
-	if t.cmd.Flags().Changed("prompt") {
-		return t.once(ctx, id, seq)
+	o := repl.Options{Setup: t.setup(t.config), Agent: t.f.options(t.app, t.s, t.project(), currentFolder()), Session: id, From: seq, TakeOver: t.f.takeOver, Encrypted: t.opened.Sealed() != nil,
+		Display: repl.Display{Out: t.out, Err: t.err, Terminal: t.terminal, Color: t.color, Quiet: t.quiet, Say: t.say}}
+	o.Agent.Holder = t.holder(t.cmd)
+	if !t.cmd.Flags().Changed("prompt") {
+		err = repl.Run(ctx, o, t.onTerminal())
+	} else if prompt, promptErr := t.fullPrompt(); promptErr != nil {
+		return promptErr
+	} else {
+		t.hearUnlessIgnored(syscall.SIGHUP) // a terminal that goes leaves no tool running behind
+		err = repl.Once(ctx, o, repl.Prompt{Text: prompt, Format: t.f.format, Yes: t.f.yes})
 	}
-	return t.converse(ctx, id, seq)
+	return ofChat(err)
+}
+
+// ofChat is the end of a chat as the command line has it.
+func ofChat(err error) error {
+	var by *repl.Stopped
+	if errors.As(err, &by) {
+		return &stopped{signal: by.Signal, quiet: true}
+	}
+	return err
+}
+
+// fullPrompt is what -p says, and what was piped in.
+func (t *talk) fullPrompt() (string, error) {
+	var piped io.Reader
+	if info, err := os.Stdin.Stat(); err == nil && (info.Mode()&os.ModeNamedPipe != 0 || info.Mode().IsRegular()) {
+		piped = t.in
+	}
+	return repl.FullPrompt(t.f.prompt, piped)
+}
+
+// onTerminal is the terminal of this process, and what a chat may ask of the
+// other commands.
+func (t *talk) onTerminal() repl.TerminalOptions {
+	keys, screen := int(os.Stdin.Fd()), int(os.Stdout.Fd())
+	return repl.TerminalOptions{
+		In: t.in, NoInput: t.noInput, Person: t.terminal && !t.noInput && term.IsTerminal(keys) && term.IsTerminal(screen),
+		ErrIsTerminal: term.IsTerminal(int(os.Stderr.Fd())), Plain: os.Getenv("TERM") == "dumb",
+		Raw: func() (func() error, error) {
+			was, err := term.MakeRaw(keys)
+			return func() error { return term.Restore(keys, was) }, err
+		},
+		Size: func() (int, int, error) { return term.GetSize(screen) }, Suspend: t.suspend, Listen: t.listen,
+		Exit: func(err error) { os.Exit(exitOf(ofChat(err))) },
+		Pick: func(ctx context.Context, heading string) (string, error) { return t.pick(ctx, t.cmd, heading) },
+		Export: func(_ context.Context, id tidemark.SessionID, format, file string) error {
+			return t.exportOne(t.cmd, string(id), exporting{format: format, output: file})
+		},
+		Hint: hintFor, Branch: strings.TrimPrefix(t.f.branch, "@"), NoLoops: t.f.noLoops, HibernateMinutes: t.f.hibernate,
+	}
+}
+
+// listen takes the signals: in a conversation they are ways to leave it.
+func (t *talk) listen(c repl.Control) {
+	hear := func(s os.Signal) {
+		switch s {
+		case sigCont:
+			c.Continue()
+		case sigWinch:
+			c.Resize()
+		case sigStop:
+			go c.Suspend()
+		case sigQuit:
+			c.GiveBack()
+			quit()
+		default:
+			c.Leave(s)
+		}
+	}
+	t.onSignal.Store(&hear)
+	signal.Notify(t.signals, sigCont, sigWinch, sigQuit)
+	t.hearUnlessIgnored(syscall.SIGHUP, sigStop)
+}
+
+// suspend stops the process, with the terminal as it was.
+func (t *talk) suspend() {
+	signal.Reset(sigStop) // so that it does what it does everywhere
+	suspend()
+	t.hearUnlessIgnored(sigStop)
+}
+
+// hearUnlessIgnored takes signals, but not those that the program was started to
+// survive: nohup does that.
+func (a *app) hearUnlessIgnored(signals ...os.Signal) {
+	for _, s := range signals {
+		if !signal.Ignored(s) {
+			signal.Notify(a.signals, s)
+		}
+	}
 }
 
 // which returns the session to go on with, "" for a new one, and the entry to
@@ -293,150 +343,65 @@ func (t *talk) which(ctx context.Context) (tidemark.SessionID, int64, error) {
 	return p.ID, p.Seq, nil
 }
 
-// attach begins a conversation, or goes on with one.
-func (t *talk) attach(ctx context.Context, id tidemark.SessionID, seq int64) error {
-	err := t.begin(ctx, id, seq)
-	t.attached.Store(t.c)
-	return err
-}
-
-func (t *talk) begin(ctx context.Context, id tidemark.SessionID, seq int64) error {
-	var last modelChoice
-	if id != "" {
-		if c, err := t.s.Checkpoint(ctx, id, ""); err == nil {
-			last.provider, last.model = chat.ModelOf(c)
-		}
+// options are what a conversation gets from the command line, with tools that
+// work in a project and start in a folder, for a person who makes grants.
+func (f *chatFlags) options(a *app, s *store.Store, project, folder string) agent.Options {
+	o := agent.Options{Store: s, Title: f.name, Choice: f.choice, AllowRemote: f.remote, Project: project, Folder: folder,
+		Compaction: f.compact, SandboxMode: f.sandbox, Grants: a.grants().For(project)}
+	if f.system != "" {
+		o.Instructions = func() (string, error) { return readSystemPrompt(f.system) }
 	}
-	var err error
-	if t.provider, err = t.model(t.f.modelChoice, last); err != nil {
-		return err
-	}
-	o, err := t.chatOptions(ctx)
-	if err != nil {
-		return err
-	}
-	if id == "" {
-		t.c, err = chat.New(o)
-		return err
-	}
-	t.c, err = chat.Resume(ctx, o, id)
-	if errors.Is(err, tidemark.ErrHeld) && t.f.takeOver {
-		t.c, err = t.takeOver(ctx, o, id, err)
-	}
-	var holder *store.HeldError
-	if errors.As(err, &holder) {
-		err = withHint(err, "read along with: tidemark tail -f %.8s, or ask for it: tidemark chat --resume %.8s --take-over", id, id)
-	}
-	if err == nil && seq != 0 {
-		err = t.c.Branch(ctx, seq)
-	}
-	if err != nil && strings.Contains(err.Error(), "local-only") {
-		err = withHint(err, "allow it with --remote, or say with --base-url where it is on this machine")
-	}
-	return err
-}
-
-// takeOverPatience is how long whoever holds a session has to hand it over.
-const takeOverPatience = 30 * time.Second
-
-// takeOver asks whoever holds a session for it and waits.
-func (t *talk) takeOver(ctx context.Context, o chat.Options, id tidemark.SessionID, held error) (*chat.Chat, error) {
-	t.say("Asking for the session: %s", held)
-	if err := t.s.RequestHandover(ctx, id, o.Holder); err != nil {
-		return nil, err
-	}
-	ctx, stop := context.WithTimeout(ctx, takeOverPatience)
-	defer stop()
-	for {
-		c, err := chat.Resume(ctx, o, id)
-		if !errors.Is(err, tidemark.ErrHeld) {
-			return c, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-}
-
-// chatOptions are what the conversation gets from the configuration and the
-// command line.
-func (t *talk) chatOptions(ctx context.Context) (chat.Options, error) {
-	t.fence = t.howFenced()
-	environ := toolEnviron()
-	if t.fence.sandbox != nil {
-		environ = sandbox.Environ(environ)
-	}
-	o := t.app.chatOptions(surroundings{store: t.s, holder: t.holder(t.cmd), provider: t.provider, root: t.root(), start: t.start(), environ: environ, fence: t.fence})
-	o.Allow, o.Approve, o.Show = t.f.remote, t.approve, t.screen.show
-	o.Session = tidemark.Session{Title: t.f.name, Agent: "tidemark", Project: t.project()}
-	o.Compact.Strategy = cmp.Or(t.f.compact, o.Compact.Strategy)
-	o.Grants, o.Unattended = t.granted(), t.unattended
-	if t.f.remote {
-		o.Session.Mode = tidemark.ModeRemote
-	}
-	if t.f.forceNew {
+	if f.forceNew {
 		o.FreshInterpreter = "asked for with --force-new"
 	}
+	return o
+}
+
+// maxSystemBytes is how long a system prompt may be.
+const maxSystemBytes = 1 << 20
+
+// readSystemPrompt reads the file that --system names.
+func readSystemPrompt(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", tidemark.NotFoundf("--system: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxSystemBytes+1))
+	if err != nil || len(b) > maxSystemBytes {
+		return "", tidemark.Invalidf("--system %s: cannot be read, or is over %d bytes", file, maxSystemBytes)
+	}
+	return strings.ToValidUTF8(strings.TrimSpace(string(b)), "\uFFFD"), nil
+}
+
+// goesElsewhere asks whether to go on with a session of another project, where
+// this one has none. Where nobody can be asked, a new one begins.
+func (t *talk) goesElsewhere(ctx context.Context, i store.Info) (bool, error) {
+	if t.cmd.Flags().Changed("prompt") || t.noInput || !t.terminal || !term.IsTerminal(int(os.Stdin.Fd())) {
+		t.say("This project has no session: a new one begins. The newest from elsewhere: tidemark chat -c -A")
+		return false, nil
+	}
+	where := i.Project
+	if where == "" {
+		where = "no project"
+	}
+	fmt.Fprintf(t.err, "This project has no session. Go on with the newest from elsewhere, %q in %s? [y/N] ", render.CleanLine(i.Title), render.CleanLine(where))
+	var line string
 	var err error
-	o.System, err = t.systemPrompt(ctx)
-	return o, err
-}
-
-// maxLearned is how many things that were learned in a project a new session
-// is told, and maxSystemBytes how long a system prompt may be.
-const (
-	maxLearned     = 20
-	maxSystemBytes = 1 << 20
-)
-
-const defaultSystem = `You are a careful agent in a person's terminal. You work in the folder of their project with the tools you have. Look before you change something, keep changes small, and say in plain words what you did and what is left. When you are not sure what is wanted, ask.`
-
-// systemPrompt is that of a new session: what the user gave, where we are, and
-// what was learned in the project.
-func (t *talk) systemPrompt(ctx context.Context) (string, error) {
-	text := defaultSystem
-	if t.f.system != "" {
-		f, err := os.Open(t.f.system)
-		if err != nil {
-			return "", tidemark.NotFoundf("--system: %w", err)
-		}
-		defer f.Close()
-		b, err := io.ReadAll(io.LimitReader(f, maxSystemBytes+1))
-		if err != nil || len(b) > maxSystemBytes {
-			return "", tidemark.Invalidf("--system %s: cannot be read, or is over %d bytes", t.f.system, maxSystemBytes)
-		}
-		text = strings.ToValidUTF8(strings.TrimSpace(string(b)), "\uFFFD")
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		line, err = bufio.NewReader(io.LimitReader(os.Stdin, 256)).ReadString('\n')
+	}()
+	select {
+	case <-answered:
+	case <-ctx.Done(): // Ctrl-C is an answer, too; who reads ends with the program
+		fmt.Fprintln(t.err)
+		return false, context.Cause(ctx)
 	}
-	text += fmt.Sprintf("\n\nThe project is in %s.", t.root())
-	if start := t.start(); start != "" && start != t.root() {
-		text += fmt.Sprintf(" The shell starts in %s.", start)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, tidemark.Invalidf("stdin: %w", err)
 	}
-	text += fmt.Sprintf(" Today is %s.", time.Now().Format("2006-01-02"))
-	n := 0
-	for m, err := range t.s.Memories(ctx, t.project()) {
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue
-		}
-		if err != nil || m.Project == "" {
-			break // what cannot be read is not told
-		}
-		if n == 0 {
-			text += "\n\nLearned in earlier sessions of this project:"
-		}
-		if n++; n > maxLearned {
-			break
-		}
-		text += "\n- " + render.CleanLine(m.Text)
-	}
-	return text, nil
-}
-
-// encrypted says how the session is kept.
-func (t *talk) encrypted() string {
-	if _, sealed := t.opened.Backend.(*seal.Backend); sealed {
-		return "encrypted"
-	}
-	return "not encrypted"
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes", nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/internal/yaml"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/redact"
@@ -36,7 +37,7 @@ type settings struct {
 	// Prices is a file that says what models cost.
 	Prices string `yaml:"prices"`
 	// Chat is how chat behaves.
-	Chat chatSettings `yaml:"chat"`
+	Chat agent.Settings `yaml:"chat"`
 	// Sandbox is what programs of conversations run in.
 	Sandbox sandboxSettings `yaml:"sandbox"`
 
@@ -73,7 +74,7 @@ func loadSettings(named, project string) (settings, error) {
 	// long they stay, what of them is masked, who reads them, and what programs
 	// may do.
 	for name, set := range map[string]bool{"store": p.Store != "", "retention": p.Retention != "", "redact": p.Redact != "", "redact_rules": p.RedactRules != nil,
-		"provider": p.Provider != "", "model": p.Model != "", "base_url": p.BaseURL != "", "prices": p.Prices != "", "chat": p.Chat != (chatSettings{}),
+		"provider": p.Provider != "", "model": p.Model != "", "base_url": p.BaseURL != "", "prices": p.Prices != "", "chat": p.Chat != (agent.Settings{}),
 		"sandbox": p.Sandbox.isSet()} {
 		if set {
 			return s, tidemark.Invalidf("%s: %s: only your own configuration can set it", local, name)
@@ -166,7 +167,7 @@ func configCommand(a *app) *cobra.Command {
 			rows := []setting{{"store", open.WithoutPassword(url), from}, {"color", fmt.Sprint(a.color), a.colorOrigin()},
 				{"retention", a.config.retention(), cmp.Or(a.config.origins["retention"], "default")},
 				{"redact", string(a.config.redaction()), cmp.Or(a.config.origins["redact"], "default")}}
-			rows = append(append(rows, a.modelSettings()...), a.sandboxSetting())
+			rows = append(rows, a.agentSettings()...)
 			t := a.table("NAME", "VALUE")
 			if origin {
 				t = a.table("NAME", "VALUE", "ORIGIN")

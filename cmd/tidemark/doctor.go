@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/seal"
@@ -143,7 +144,7 @@ func (d *doctor) keys(ctx context.Context) error {
 
 // sandbox says what holds the programs that are run in one, layer by layer.
 func (d *doctor) sandbox() {
-	if mode, origin := d.sandboxMode(""); mode == sandboxOff {
+	if mode, origin := sandboxMode(d.config); mode == agent.SandboxOff {
 		d.add("sandbox", warning, "off (%s): programs of chats run with all that you may do", origin).Fix = "take sandbox: off out"
 	}
 	for _, l := range sandbox.Layers() {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -283,7 +284,7 @@ func (x exporting) document(ctx context.Context, s *store.Store, p store.Point, 
 			n.Text = s.MaskText(n.Text)
 		}
 		if len(nodes) > 1 { // else there is nothing to choose from
-			d.Tree = append(d.Tree, drawn(n))
+			d.Tree = append(d.Tree, slash.Node(n))
 		}
 	}
 	if err == nil && x.worker == "" {

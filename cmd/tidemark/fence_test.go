@@ -13,8 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -74,17 +73,16 @@ func TestAMachineThatCanEnforceNothingIsSaid(t *testing.T) {
 	}}
 	project := t.TempDir()
 	for mode, want := range map[string]string{"": "Each program is asked for: programs cannot be held in a sandbox here (this system has no sandbox: namespaces: operation not permitted); --sandbox off",
-		sandboxOff: "The sandbox is off (flag --sandbox)"} {
-		f := a.fenceOf(project, mode, nil)
-		if f.sandbox != nil || !strings.HasPrefix(f.says, want) || (f.unfenced != "") != (mode == "") {
+		agent.SandboxOff: "The sandbox is off (flag --sandbox)"} {
+		f := a.setup(a.config).FenceFor(agent.Options{Project: project, SandboxMode: mode})
+		if f.Sandbox != nil || !strings.HasPrefix(f.Says, want) || (f.Unfenced != "") != (mode == "") {
 			t.Errorf("--sandbox %q: %+v", mode, f)
 		}
 	}
 	s := store.New(memory.New(), nil)
-	talk := &talk{app: a, cmd: &cobra.Command{Use: "test"}, s: s, folder: project, person: true, unattended: true, screen: &chatScreen{app: a}}
-	o, err := talk.chatOptions(t.Context())
-	if err != nil || !o.Unattended {
-		t.Fatalf("%v %v", o.Unattended, err)
+	o, err := a.setup(a.config).Assemble(t.Context(), agent.Options{Store: s, Model: &agent.Model{}, Project: project, Unattended: true})
+	if err != nil || !o.Chat.Unattended {
+		t.Fatalf("%v %v", o.Chat.Unattended, err)
 	}
 	// Hosts that are configured and cannot be allowed leave the network off.
 	a.confine = func(p sandbox.Policy, _ *exec.Cmd) (*sandbox.Fence, error) {
@@ -94,8 +92,8 @@ func TestAMachineThatCanEnforceNothingIsSaid(t *testing.T) {
 		return nil, nil
 	}
 	a.config.Sandbox = sandboxSettings{Hosts: []string{"modules.example.org"}, Write: []string{"/data"}}
-	f := a.fenceOf(project, "", nil)
-	if f.sandbox == nil || len(f.sandbox.Policy().Hosts) > 0 || !slices.Equal(f.sandbox.Policy().Write, []string{"/data"}) || !strings.HasPrefix(f.says, "Hosts cannot be allowed here") {
+	f := a.setup(a.config).FenceFor(agent.Options{Project: project})
+	if f.Sandbox == nil || len(f.Sandbox.Policy().Hosts) > 0 || !slices.Equal(f.Sandbox.Policy().Write, []string{"/data"}) || !strings.HasPrefix(f.Says, "Hosts cannot be allowed here") {
 		t.Errorf("%+v", f)
 	}
 }

@@ -10,17 +10,19 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/runner"
@@ -50,10 +52,9 @@ processes may run the same fleet on one store.`,
 // fleetRoom is what the commands about the fleet share.
 type fleetRoom struct {
 	*app
-	file       string
-	daemon     *fleet.Daemon // while it is up
-	key        fleet.Key     // likewise
-	grantsTold sync.Once     // that the grants are not trusted
+	file   string
+	daemon *daemon.Daemon // while it is up
+	key    fleet.Key      // likewise
 }
 
 func (f *fleetRoom) init() *cobra.Command {
@@ -65,7 +66,7 @@ func (f *fleetRoom) init() *cobra.Command {
 			if _, err := os.Stat(f.file); err == nil {
 				return withHint(tidemark.Existsf("%s is there already", f.file), "name another one with --file")
 			}
-			if err := f.write(fleet.Template()); err != nil {
+			if err := f.write(file.Template()); err != nil {
 				return err
 			}
 			f.say("Wrote %s. Change it, then: tidemark fleet validate, tidemark fleet up", f.file)
@@ -96,7 +97,7 @@ func (f *fleetRoom) write(text []byte) error {
 const maxFleetFile = 1 << 20
 
 // read reads the fleet file.
-func (f *fleetRoom) read() (*fleet.File, error) {
+func (f *fleetRoom) read() (*file.File, error) {
 	in, err := os.Open(f.file)
 	if err != nil {
 		return nil, withHint(tidemark.NotFoundf("%w", err), "write one with: tidemark fleet init")
@@ -110,12 +111,12 @@ func (f *fleetRoom) read() (*fleet.File, error) {
 }
 
 // parse reads the text of the fleet file.
-func (f *fleetRoom) parse(data []byte) (*fleet.File, error) {
+func (f *fleetRoom) parse(data []byte) (*file.File, error) {
 	folder, err := filepath.Abs(filepath.Dir(f.file))
 	if err != nil {
 		return nil, err
 	}
-	return fleet.Parse(f.file, data, &fleet.Options{Files: os.DirFS(folder), Dir: func(written string) (string, error) {
+	return file.Parse(f.file, data, &file.Options{Files: os.DirFS(folder), Dir: func(written string) (string, error) {
 		if !filepath.IsAbs(written) {
 			written = filepath.Join(folder, written)
 		}
@@ -185,7 +186,7 @@ each job is run by one of them that has its agent in its file.`,
 }
 
 // run runs a daemon until the command ends.
-func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) error {
+func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *file.File) error {
 	who := f.holder(cmd)
 	full, err := filepath.Abs(f.file)
 	if err != nil {
@@ -198,15 +199,18 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *fleet.File) er
 	if f.key, err = fleetKey(); err != nil {
 		return err
 	}
+	wakes := f.waker()
 	n := newNotifier(os.Getenv)
 	hands, letGo, err := f.dispatch(cmd.Context(), s)
 	if err != nil {
 		return err
 	}
 	defer letGo()
-	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, Dispatch: hands, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Policy: f.policyOf, Engine: engineEnviron(os.Environ()), Session: f.session, MayWake: f.mayWake, Wake: f.wake, Key: f.key,
+	d := daemon.New(daemon.Options{Store: s, Dispatch: hands, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Policy: f.policyOf, Engine: engineEnviron(os.Environ()), Session: f.session, MayWake: wakes.MayWake, Wake: wakes.Wake, Key: f.key,
 		Secret: os.Getenv, Inbox: filepath.Dir(full), Round: n.alive, Ready: func() { f.ready(cmd.Context(), s, who, n) },
-		Tell: func(agent, text string) { f.say("%s %s", time.Now().Format(time.TimeOnly), withWorker(agent, text)) }})
+		Tell: func(name, text string) {
+			f.say("%s %s", time.Now().Format(time.TimeOnly), agent.WithWorker(name, text))
+		}})
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
@@ -246,6 +250,15 @@ func fleetKey() (fleet.Key, error) {
 	return fleet.OpenKey(state)
 }
 
+// waker goes on with the chats of this person that sleep.
+func (f *fleetRoom) waker() *agent.Waker {
+	return &agent.Waker{Store: f.opened.Store, Holder: f.holderNamed("tidemark fleet"), Grants: f.grants(), Untrusted: f.complain,
+		Setup: func(project string) (*agent.Setup, error) {
+			c, err := loadSettings(f.configFile, project)
+			return f.setup(c), err
+		}}
+}
+
 // ready says that the fleet is up to whoever waits for it: in the log first, so
 // that it is there for whoever waited.
 func (f *fleetRoom) ready(ctx context.Context, s *store.Store, who tidemark.Holder, n *notifier) {
@@ -258,7 +271,7 @@ func (f *fleetRoom) ready(ctx context.Context, s *store.Store, who tidemark.Hold
 
 // dispatch is what hands out jobs: where several machines may share the store,
 // a queue in the same database; else nil, and the daemon does it itself.
-func (f *fleetRoom) dispatch(ctx context.Context, s *store.Store) (fleet.Dispatch, func() error, error) {
+func (f *fleetRoom) dispatch(ctx context.Context, s *store.Store) (daemon.Dispatch, func() error, error) {
 	none := func() error { return nil }
 	place, _, err := f.location()
 	if err != nil || !open.IsPostgres(place) {
@@ -292,7 +305,7 @@ func engineEnviron(all []string) []string {
 }
 
 // runner makes what runs an agent.
-func (f *fleetRoom) runner(a fleet.Agent) (runner.Runner, error) {
+func (f *fleetRoom) runner(a file.Agent) (runner.Runner, error) {
 	switch a.Runner {
 	case fleet.RunnerCommand:
 		return runner.Command(a.Command), nil
@@ -303,25 +316,25 @@ func (f *fleetRoom) runner(a fleet.Agent) (runner.Runner, error) {
 	case fleet.RunnerACP:
 		return runner.ACP(a.Command), nil
 	}
-	return runner.Builtin(func(_ context.Context, t runner.Task) (chat.Options, error) {
-		return f.chatOptions(a, t)
+	return runner.Builtin(func(ctx context.Context, t runner.Task) (chat.Options, error) {
+		return f.chatOptions(ctx, a, t)
 	}), nil
 }
 
 // chatOptions are what the built-in agent of a fleet gets.
-func (f *fleetRoom) chatOptions(a fleet.Agent, t runner.Task) (chat.Options, error) {
-	p, err := f.model(modelChoice{provider: a.Provider, model: a.Model, baseURL: a.BaseURL}, modelChoice{})
+func (f *fleetRoom) chatOptions(ctx context.Context, a file.Agent, t runner.Task) (chat.Options, error) {
+	fence := f.fenceFor(a, t)
+	set, err := f.setup(f.config).Assemble(ctx, agent.Options{Store: f.opened.Store, Holder: f.holderNamed("tidemark fleet"), Agent: a.Name, Project: t.Dir,
+		Choice: agent.Choice{Provider: a.Provider, Model: a.Model, BaseURL: a.BaseURL}, System: cmp.Or(t.System, agent.DefaultInstructions),
+		Environ: append([]string{}, t.Environ...), Fence: &fence, Unattended: true})
 	if err != nil {
 		return chat.Options{}, err
 	}
-	o := f.app.chatOptions(surroundings{store: f.opened.Store, holder: f.holderNamed("tidemark fleet"), provider: p, root: t.Dir, environ: t.Environ, fence: f.fenceFor(a, t)})
-	o.Unattended = true
-	o.System = cmp.Or(t.System, o.System)
-	o.Session = tidemark.Session{Agent: a.Name, Project: t.Dir}
+	o := set.Chat
 	o.Limits.ToolRounds = cmp.Or(a.Limits.ToolRounds, o.Limits.ToolRounds)
 	o.Tools, o.Without = f.daemon.ScheduleTools(a), a.Without()
 	o.Wake = func(ctx context.Context, id tidemark.SessionID, at time.Time) error {
-		return f.opened.Store.PutWake(ctx, f.key.Sign(store.Wake{Session: id, Agent: a.Name, At: at}))
+		return f.opened.Store.PutWake(ctx, daemon.SignWake(f.key, store.Wake{Session: id, Agent: a.Name, At: at}))
 	}
 	return o, nil
 }

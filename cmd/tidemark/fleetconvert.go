@@ -12,7 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert/herdctl"
-	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
@@ -114,7 +114,7 @@ func (f *fleetRoom) converted(name string, c converting) error {
 
 // readHerdctl makes a fleet file of a herdctl.yaml. Folders are written as
 // seen from where the file will lie.
-func readHerdctl(name string, c converting) (*fleet.File, []herdctl.Left, error) {
+func readHerdctl(name string, c converting) (*file.File, []herdctl.Left, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		name = filepath.Join(name, "herdctl.yaml")
 	}
@@ -137,7 +137,7 @@ func readHerdctl(name string, c converting) (*fleet.File, []herdctl.Left, error)
 		return nil, nil, tidemark.NotFoundf("%w", err)
 	}
 	defer dir.Close()
-	config, err := herdctl.ReadConfig(dir.ReadOnly(), filepath.ToSlash(inside), herdctl.ConfigOptions{Root: filepath.ToSlash(root), Env: fleet.PlainVariable(os.LookupEnv)})
+	config, err := herdctl.ReadConfig(dir.ReadOnly(), filepath.ToSlash(inside), herdctl.ConfigOptions{Root: filepath.ToSlash(root), Env: file.PlainVariable(os.LookupEnv)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -145,7 +145,7 @@ func readHerdctl(name string, c converting) (*fleet.File, []herdctl.Left, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	file, left := fleet.FromHerdctl(config, filepath.ToSlash(inside), fleet.HerdctlOptions{Zone: c.zone, Dir: func(abs string) string {
+	file, left := file.FromHerdctl(config, filepath.ToSlash(inside), file.HerdctlOptions{Zone: c.zone, Dir: func(abs string) string {
 		if rel, err := filepath.Rel(base, filepath.FromSlash(abs)); err == nil {
 			return filepath.ToSlash(rel)
 		}

@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/runner"
 )
@@ -14,8 +16,8 @@ import (
 // policyOf is what every program of an agent may do before its file and its
 // runner add to it. The fleet's file is not among what it may change, although
 // it may lie in the agent's folder: it says what holds the agent.
-func (f *fleetRoom) policyOf(a fleet.Agent) (sandbox.Policy, error) {
-	p, err := f.policy(a.Dir)
+func (f *fleetRoom) policyOf(a file.Agent) (sandbox.Policy, error) {
+	p, err := f.setup(f.config).Policy(a.Dir)
 	if err != nil {
 		return p, err
 	}
@@ -33,21 +35,22 @@ func (f *fleetRoom) policyOf(a fleet.Agent) (sandbox.Policy, error) {
 }
 
 // fenceFor is what holds the tools of the built-in agent: what its file says.
-func (f *fleetRoom) fenceFor(a fleet.Agent, t runner.Task) fence {
+func (f *fleetRoom) fenceFor(a file.Agent, t runner.Task) agent.Fence {
+	setup := f.setup(f.config)
 	switch {
 	case a.Sandbox.Off:
-		p, _ := f.policy(t.Dir) // what it hides is hidden as far as it is known
-		return unheld(p, "")
+		p, _ := setup.Policy(t.Dir) // what it hides is hidden as far as it is known
+		return agent.Unheld(p, "")
 	case t.Sandbox != nil:
-		return f.heldBy(*t.Sandbox, nil, nil)
+		return setup.HeldBy(*t.Sandbox)
 	}
-	return f.fenceOf(t.Dir, sandboxOn, nil)
+	return setup.FenceFor(agent.Options{Project: t.Dir, SandboxMode: agent.SandboxOn})
 }
 
 // environ is the environment of an agent's program: what programs need, and what
 // its file names. In a container the paths and the user of this machine mean
 // nothing: the image has its own.
-func (f *fleetRoom) environ(a fleet.Agent) []string {
+func (f *fleetRoom) environ(a file.Agent) []string {
 	var environ []string
 	pass := func(names ...string) {
 		for _, name := range names {

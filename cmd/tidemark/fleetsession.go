@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/claudecode"
 	"github.com/tidemark-sessions/tidemark/convert/codex"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -24,7 +25,7 @@ import (
 // that is here as they have it goes out by their id, and everything else (an
 // earlier node, a session of another tool, one that was gone on with here) is
 // written where they look, as a session of theirs.
-func (f *fleetRoom) session(ctx context.Context, a fleet.Agent, t *runner.Task) (did string, err error) {
+func (f *fleetRoom) session(ctx context.Context, a file.Agent, t *runner.Task) (did string, err error) {
 	client, keeps := clientOf(a, *t)
 	v, err := f.viewOf(ctx, t.Session, client.tool.Name)
 	switch {
@@ -74,7 +75,7 @@ type sessionClient struct {
 
 // clientOf is the client that an agent runs; false for runners that keep no
 // sessions of their own.
-func clientOf(a fleet.Agent, t runner.Task) (c sessionClient, keeps bool) {
+func clientOf(a file.Agent, t runner.Task) (c sessionClient, keeps bool) {
 	moved, usual := "", ""
 	switch a.Runner {
 	case fleet.RunnerClaude:

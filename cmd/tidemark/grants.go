@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/internal/grant"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -134,7 +135,7 @@ grant.`,
 			return a.print(rows, func(w io.Writer) error {
 				t := a.table("SESSION", "STATE", "KIND", "PROJECT", "WHAT")
 				for _, r := range rows {
-					t.row(cmp.Or(fmt.Sprintf("%.8s", r.Session), "all"), r.State, string(r.Kind), r.Project, firstLine(cmp.Or(r.Text, "sha256:"+r.Hash)))
+					t.row(cmp.Or(fmt.Sprintf("%.8s", r.Session), "all"), r.State, string(r.Kind), r.Project, render.Phrase(cmp.Or(r.Text, "sha256:"+r.Hash)))
 				}
 				return t.print(w)
 			})

@@ -49,7 +49,7 @@ func jobsCommand(a *app) *cobra.Command {
 				}
 				t := a.table(columns...)
 				for _, j := range rows {
-					row := []string{j.ID, j.Agent, j.Status, orDash(j.ExitReason), j.Trigger, a.when(j.StartedAt), firstLine(cmp.Or(j.Summary, j.ErrorMessage))}
+					row := []string{j.ID, j.Agent, j.Status, orDash(j.ExitReason), j.Trigger, a.when(j.StartedAt), render.Phrase(cmp.Or(j.Summary, j.ErrorMessage))}
 					if several {
 						row = append(row, orDash(j.Node))
 					}
@@ -84,7 +84,7 @@ func jobCommand(a *app) *cobra.Command {
 				for _, line := range [][2]string{{"id", j.ID}, {"agent", j.Agent}, {"schedule", orDash(j.Schedule)}, {"trigger", j.Trigger}, {"status", j.Status},
 					{"reason", orDash(j.ExitReason)}, {"error", orDash(j.ErrorMessage)}, {"session", orDash(j.SessionID)}, {"forked from", orDash(j.ForkedFrom)},
 					{"node", orDash(j.Node)}, {"attempt", fmt.Sprint(j.Attempt)}, {"started", a.when(j.StartedAt)}, {"took", fmt.Sprintf("%.1f s", j.DurationSeconds)},
-					{"prompt", orDash(firstLine(j.Prompt))}, {"summary", orDash(firstLine(j.Summary))}} {
+					{"prompt", orDash(render.Phrase(j.Prompt))}, {"summary", orDash(render.Phrase(j.Summary))}} {
 					if _, err := fmt.Fprintf(w, "%-12s %s\n", line[0], render.CleanLine(line[1])); err != nil {
 						return err
 					}
@@ -193,11 +193,11 @@ func eventText(e tidemark.Event) string {
 	text := cmp.Or(e.Content, e.Subtype)
 	switch e.Type {
 	case tidemark.EventToolUse:
-		text = "▸ " + callText(e.ToolName, e.Input)
+		text = "▸ " + render.Call(e.ToolName, e.Input)
 	case tidemark.EventToolResult:
-		text = "  " + firstLine(rawText(e.Result))
+		text = "  " + render.Phrase(render.JSONText(e.Result))
 		if e.Error != "" {
-			text = "  ✗ " + firstLine(e.Error)
+			text = "  ✗ " + render.Phrase(e.Error)
 		}
 	case tidemark.EventError:
 		text = "error: " + e.Message

@@ -15,6 +15,7 @@ import (
 	_ "time/tzdata" // zones of schedules, also where the machine has none
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
@@ -161,7 +162,7 @@ func hintFor(err error) string {
 	case errors.As(err, &newer):
 		return "use a newer tidemark; nothing was changed"
 	case errors.As(err, &refused):
-		return modelHint(refused)
+		return agent.ModelHint(refused)
 	case errors.As(err, &holder):
 		return fmt.Sprintf("close it there, or read along with: tidemark tail -f %.8s", holder.Lease.Session())
 	case errors.Is(err, tidemark.ErrNoStore):

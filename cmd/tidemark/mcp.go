@@ -21,6 +21,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -136,7 +137,7 @@ func (m *mcpServing) overHTTP(cmd *cobra.Command, folder string) error {
 	}
 	s, err := server.New(server.Options{
 		Open:   func(ctx context.Context, _ tidemark.Principal) (*store.Store, error) { return m.openOnce(ctx) },
-		Auth:   server.Any(server.Local(token, tidemark.TenantOf(tenant.DefaultTenant, ""))),
+		Auth:   auth.Any(auth.Local(token, tidemark.TenantOf(tenant.DefaultTenant, ""))),
 		Holder: m.holder(cmd), Hosts: append([]string{}, m.hosts...), Log: m.logger(), Version: version,
 		MCP: func(c server.MCP) http.Handler {
 			c.Write = c.Write && m.write

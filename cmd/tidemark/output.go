@@ -223,6 +223,13 @@ func (a *app) runTemplate(w io.Writer, v any) error {
 	return err
 }
 
+// jsonLine prints a value as one line of JSON.
+func (a *app) jsonLine(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
 // say tells people something on stderr, unless they asked for quiet.
 func (a *app) say(format string, args ...any) {
 	if !a.quiet {
@@ -231,24 +238,7 @@ func (a *app) say(format string, args ...any) {
 }
 
 // ago is how long ago t was, in the largest fitting unit.
-func ago(t, now time.Time) string {
-	d := now.Sub(t)
-	switch {
-	case t.IsZero():
-		return "never"
-	case d < 0:
-		return "in the future"
-	case d < time.Minute:
-		return fmt.Sprintf("%d s ago", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%d min ago", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h ago", int(d.Hours()))
-	case d < 60*24*time.Hour:
-		return fmt.Sprintf("%d days ago", int(d.Hours()/24))
-	}
-	return t.Local().Format("2006-01-02")
-}
+func ago(t, now time.Time) string { return render.Ago(t, now) }
 
 // when is a time for people: relative on a terminal, exact in a pipe.
 func (a *app) when(t time.Time) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/internal/picker"
+	"github.com/tidemark-sessions/tidemark/internal/terminal"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -35,21 +36,32 @@ func (a *app) pick(ctx context.Context, cmd *cobra.Command, heading string) (str
 	if err != nil {
 		return "", err
 	}
-	o := &picker.Options{
-		Text:    picker.Text{Clean: render.CleanLine, Width: render.Width, Truncate: render.Truncate},
-		Heading: heading, Project: a.project(), Plain: !a.color, Environ: os.Environ(),
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, sigWinch)
+	defer signal.Stop(resized)
+	o := &terminal.PickOptions{In: os.Stdin, Out: os.Stdout, Raw: rawTerminal, Size: terminalSize, Resized: resized,
+		Text:    terminal.Text{Clean: render.CleanLine, Width: render.Width},
+		Heading: heading, Project: a.project(), Plain: !a.color,
 	}
 	if here, err := hasSessions(ctx, s, o.Project); err == nil && here {
 		o.Scope.Project = o.Project
 	}
-	// With it set, the terminal library writes every screen to a file.
-	os.Unsetenv("TEA_TRACE")
-	item, ok, err := picker.Run(ctx, os.Stdin, os.Stdout, &sessionSource{s: s, pages: map[string]store.Info{}}, o)
+	item, ok, err := terminal.Pick(ctx, &sessionSource{s: s, pages: map[string]store.Info{}}, o)
 	if !ok || err != nil {
 		return "", err
 	}
 	return item.ID, nil
 }
+
+// rawTerminal switches the terminal to single keys, and returns what puts it
+// back as it was.
+func rawTerminal() (restore func() error, err error) {
+	fd := int(os.Stdin.Fd())
+	was, err := term.MakeRaw(fd)
+	return func() error { return term.Restore(fd, was) }, err
+}
+
+func terminalSize() (columns, rows int, err error) { return term.GetSize(int(os.Stdout.Fd())) }
 
 func hasSessions(ctx context.Context, s *store.Store, project string) (bool, error) {
 	for _, err := range s.Sessions(ctx, store.Filter{Project: project, Limit: 1}) {
@@ -66,7 +78,7 @@ type sessionSource struct {
 	pages map[string]store.Info // by the id that ended a page
 }
 
-func (src *sessionSource) Sessions(ctx context.Context, scope picker.Scope, cursor string, n int) (picker.Page, error) {
+func (src *sessionSource) Sessions(ctx context.Context, scope terminal.Scope, cursor string, n int) (terminal.Page, error) {
 	f := filterOf(scope)
 	f.Limit = n
 	src.mu.Lock()
@@ -76,9 +88,9 @@ func (src *sessionSource) Sessions(ctx context.Context, scope picker.Scope, curs
 	src.mu.Unlock()
 	live, err := src.live(ctx)
 	if err != nil {
-		return picker.Page{}, err
+		return terminal.Page{}, err
 	}
-	var page picker.Page
+	var page terminal.Page
 	var last store.Info
 	for i, err := range src.s.Sessions(ctx, f) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
@@ -100,7 +112,7 @@ func (src *sessionSource) Sessions(ctx context.Context, scope picker.Scope, curs
 	return page, nil
 }
 
-func filterOf(scope picker.Scope) store.Filter {
+func filterOf(scope terminal.Scope) store.Filter {
 	f := store.Filter{Project: scope.Project, Agent: scope.Agent}
 	if scope.Trash {
 		f.State = store.Trash
@@ -120,8 +132,8 @@ func (src *sessionSource) live(ctx context.Context) (map[tidemark.SessionID]bool
 	return live, nil
 }
 
-func (src *sessionSource) item(ctx context.Context, i store.Info) picker.Item {
-	item := picker.Item{ID: string(i.ID), Title: i.Title, Agent: i.Agent, Model: i.Model, Project: i.Project, State: i.State,
+func (src *sessionSource) item(ctx context.Context, i store.Info) terminal.Item {
+	item := terminal.Item{ID: string(i.ID), Title: i.Title, Agent: i.Agent, Model: i.Model, Project: i.Project, State: i.State,
 		Tags: i.Tags, Messages: i.Messages, UpdatedAt: i.UpdatedAt}
 	if i.Base != nil {
 		item.ForkOf.ID = string(i.Base.Session)
@@ -144,7 +156,7 @@ func stillTyped(text string) string {
 // pickedHits bounds what a search in the picker returns.
 const pickedHits = 50
 
-func (src *sessionSource) Search(ctx context.Context, scope picker.Scope, text string) ([]picker.Item, error) {
+func (src *sessionSource) Search(ctx context.Context, scope terminal.Scope, text string) ([]terminal.Item, error) {
 	query, err := search.Parse(stillTyped(text))
 	if err != nil {
 		return nil, nil // not a query yet: it is still being typed
@@ -153,7 +165,7 @@ func (src *sessionSource) Search(ctx context.Context, scope picker.Scope, text s
 	if err != nil {
 		return nil, err
 	}
-	var items []picker.Item
+	var items []terminal.Item
 	seen := make(map[tidemark.SessionID]bool)
 	for _, f := range answer.Found {
 		if seen[f.Info.ID] {
@@ -170,15 +182,15 @@ func (src *sessionSource) Search(ctx context.Context, scope picker.Scope, text s
 // previewEntries is how much of the end of a session a preview shows.
 const previewEntries = 20
 
-func (src *sessionSource) Preview(ctx context.Context, it picker.Item) ([]picker.Line, error) {
+func (src *sessionSource) Preview(ctx context.Context, it terminal.Item) ([]terminal.PreviewLine, error) {
 	v, err := src.s.View(ctx, tidemark.SessionID(it.ID))
 	if err != nil {
 		return nil, err
 	}
-	var lines []picker.Line
+	var lines []terminal.PreviewLine
 	for e, err := range v.Tail(ctx, 0, previewEntries) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			lines = append(lines, picker.Line{Text: "[damaged]"})
+			lines = append(lines, terminal.PreviewLine{Text: "[damaged]"})
 			continue
 		}
 		if err != nil {
@@ -191,9 +203,9 @@ func (src *sessionSource) Preview(ctx context.Context, it picker.Item) ([]picker
 		if who == "" {
 			who = e.Kind
 		}
-		lines = append(lines, picker.Line{Text: who + "  " + ago(e.At, time.Now()), Head: true})
+		lines = append(lines, terminal.PreviewLine{Text: who + "  " + ago(e.At, time.Now()), Head: true})
 		for _, l := range strings.Split(strings.TrimRight(previewText(e), "\n"), "\n") {
-			lines = append(lines, picker.Line{Text: l})
+			lines = append(lines, terminal.PreviewLine{Text: l})
 		}
 	}
 	return lines, nil
@@ -207,14 +219,14 @@ func previewText(e tidemark.Entry) string {
 	return search.Text(e)
 }
 
-func (src *sessionSource) Rename(ctx context.Context, it picker.Item, title string) error {
+func (src *sessionSource) Rename(ctx context.Context, it terminal.Item, title string) error {
 	return src.s.Rename(ctx, tidemark.SessionID(it.ID), title)
 }
 
-func (src *sessionSource) Trash(ctx context.Context, it picker.Item) error {
+func (src *sessionSource) Trash(ctx context.Context, it terminal.Item) error {
 	return src.s.Trash(ctx, tidemark.SessionID(it.ID))
 }
 
-func (src *sessionSource) Restore(ctx context.Context, it picker.Item) error {
+func (src *sessionSource) Restore(ctx context.Context, it terminal.Item) error {
 	return src.s.Restore(ctx, tidemark.SessionID(it.ID))
 }

@@ -76,7 +76,7 @@ func (e *exited) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 func (a *app) runConfined(args []string, more sandbox.Widening) error {
 	project := a.project()
-	p, err := a.policy(project)
+	p, err := a.setup(a.config).Policy(project)
 	if err != nil {
 		return err
 	}

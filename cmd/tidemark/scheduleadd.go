@@ -11,6 +11,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 )
 
 // newSchedule is a schedule as the flags say it, in the keys of the fleet file.
@@ -65,7 +67,7 @@ proposed.`,
 			if err != nil {
 				return err
 			}
-			kept, err := fleet.AddSchedule(cmd.Context(), s, key, agent, parsed, fleet.ByPerson, time.Now())
+			kept, err := daemon.AddSchedule(cmd.Context(), s, key, agent, parsed, fleet.ByPerson, time.Now())
 			if errors.Is(err, tidemark.ErrExists) {
 				return withHint(err, "remove it with: tidemark schedule remove %s", args[0])
 			}
@@ -92,14 +94,14 @@ proposed.`,
 }
 
 // parse checks the schedule as one of a fleet file.
-func (n newSchedule) parse() (fleet.Schedule, error) {
+func (n newSchedule) parse() (file.Schedule, error) {
 	raw, err := json.Marshal(n)
 	if err != nil {
-		return fleet.Schedule{}, err
+		return file.Schedule{}, err
 	}
 	// Whether the agent needs a prompt is not known without the file.
-	parsed, err := new(fleet.File).ParseSchedule(fleet.Agent{Runner: fleet.RunnerCommand}, raw)
-	var problems *fleet.Problems
+	parsed, err := new(file.File).ParseSchedule(file.Agent{Runner: fleet.RunnerCommand}, raw)
+	var problems *file.Problems
 	if errors.As(err, &problems) && len(problems.List) > 0 {
 		first := problems.List[0]
 		err = tidemark.Invalidf("%s", first.Message)
@@ -121,7 +123,7 @@ func scheduleRemoveCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = fleet.RemoveSchedule(cmd.Context(), s, agent, name)
+			err = daemon.RemoveSchedule(cmd.Context(), s, agent, name)
 			if errors.Is(err, tidemark.ErrInvalid) {
 				return withHint(err, "keep it from running with: tidemark schedule disable %s", args[0])
 			}

@@ -11,6 +11,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -24,8 +26,8 @@ func TestAPersonAddsAndRemovesSchedules(t *testing.T) {
 	if _, err := a.opened.Store.PutAgent(t.Context(), tidemark.Agent{Name: "coder", Status: tidemark.Idle}); err != nil {
 		t.Fatal(err)
 	}
-	ofFile := fleet.Schedule{Name: "file", Type: fleet.TypeInterval, Every: time.Hour}
-	if _, err := fleet.AddSchedule(t.Context(), a.opened.Store, nil, "coder", ofFile, fleet.ByFile, time.Now()); err != nil {
+	ofFile := file.Schedule{Name: "file", Type: fleet.TypeInterval, Every: time.Hour}
+	if _, err := daemon.AddSchedule(t.Context(), a.opened.Store, nil, "coder", ofFile, fleet.ByFile, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {

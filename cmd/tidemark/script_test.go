@@ -16,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
@@ -37,7 +38,7 @@ func (m ofAnyStarter) Run() int {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	if !canHold() {
-		os.Setenv(sandboxVariable, sandboxOff)
+		os.Setenv(sandboxVariable, agent.SandboxOff)
 	}
 	return m.M.Run()
 }

@@ -21,12 +21,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -57,10 +61,10 @@ type serving struct {
 	migrate         bool
 	requireDatabase bool
 	fleetFile       string
-	local           *server.LocalAuth  // with --auth local
-	signIn          *server.OIDCSignIn // with --oidc-client-id
-	oidc            *server.OIDCAuth   // with --auth oidc
-	fleet           *fleet.File        // with --fleet
+	local           *auth.LocalAuth  // with --auth local
+	signIn          *auth.OIDCSignIn // with --oidc-client-id
+	oidc            *auth.OIDCAuth   // with --auth oidc
+	fleet           *file.File       // with --fleet
 }
 
 func serveCommand(a *app) *cobra.Command {
@@ -208,10 +212,10 @@ func (v *serving) run(cmd *cobra.Command) error {
 		// A conversation has tools that run on this machine as this user: that
 		// is for who has the machine, not for everybody with a token.
 		o.Chat = func(ctx context.Context, s *store.Store, c server.ChatOptions) (server.Conversation, error) {
-			if who := server.CallerOf(ctx); !who.Operator || who.Token != "" {
+			if who := request.CallerOf(ctx); !who.Operator || who.Token != "" {
 				return nil, tidemark.ErrDenied
 			}
-			return v.conversation(ctx, s, c)
+			return v.conversation(ctx, s, c, nil)
 		}
 	}
 	if v.signIn != nil {
@@ -266,8 +270,8 @@ func (v *serving) hooks(ctx context.Context, t *team, by func() *server.Server) 
 		}
 		return func(error) {}, nil // there is no audit log
 	})
-	d := fleet.NewDaemon(fleet.DaemonOptions{Store: s, File: v.fleet, Secret: os.Getenv,
-		Tell: func(agent, text string) { v.say("%s", withWorker(agent, text)) }})
+	d := daemon.New(daemon.Options{Store: s, File: v.fleet, Secret: os.Getenv,
+		Tell: func(name, text string) { v.say("%s", agent.WithWorker(name, text)) }})
 	return d.Handler(os.Getenv), nil
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
 // freshCaller is for how long an answer about a user or a token is good: so
@@ -20,14 +22,14 @@ import (
 const freshCaller = 2 * time.Second
 
 // authenticator says who may call, as was asked for.
-func (v *serving) authenticator(ctx context.Context, t *team) (server.Authenticator, error) {
+func (v *serving) authenticator(ctx context.Context, t *team) (request.Authenticator, error) {
 	users, err := t.operator(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tokens := server.ServiceTokens(users)
+	tokens := auth.ServiceTokens(users)
 	tokens.Fresh = freshCaller
-	var gate *server.Gate
+	var gate *auth.Gate
 	if v.auth == authLocal {
 		token, path, err := v.serverToken()
 		if err != nil {
@@ -37,13 +39,13 @@ func (v *serving) authenticator(ctx context.Context, t *team) (server.Authentica
 		if err != nil {
 			return nil, err
 		}
-		v.local = server.Local(token, p)
+		v.local = auth.Local(token, p)
 		v.local.SetUsers(users)
 		v.say("The token is in %s", path)
-		gate = server.Any(tokens, v.local)
+		gate = auth.Any(tokens, v.local)
 	} else {
 		v.oidc.SetUsers(users)
-		auths := []server.Authenticator{tokens, v.oidc}
+		auths := []request.Authenticator{tokens, v.oidc}
 		if v.clientID != "" {
 			key, err := users.ServerKey(ctx, "cookie")
 			if err != nil {
@@ -54,17 +56,17 @@ func (v *serving) authenticator(ctx context.Context, t *team) (server.Authentica
 			}
 			auths = append(auths, v.signIn)
 		}
-		gate = server.Any(auths...)
+		gate = auth.Any(auths...)
 	}
 	if !isFiles(t.url) {
-		gate.Refused = server.AuditRefusals(users)
+		gate.Refused = auth.AuditRefusals(users)
 	}
 	return gate, nil
 }
 
 // browsers lets people sign in with a browser, through the issuer.
-func (v *serving) browsers(key []byte) (*server.OIDCSignIn, error) {
-	return server.SignInWith(server.OIDCSignInOptions{Auth: v.oidc, ClientID: v.clientID, ClientSecret: os.Getenv("OIDC_CLIENT_SECRET"), Key: key, URL: v.publicURL})
+func (v *serving) browsers(key []byte) (*auth.OIDCSignIn, error) {
+	return auth.SignInWith(auth.OIDCSignInOptions{Auth: v.oidc, ClientID: v.clientID, ClientSecret: os.Getenv("OIDC_CLIENT_SECRET"), Key: key, URL: v.publicURL})
 }
 
 // check looks at everything that could keep the server from starting, before
@@ -99,8 +101,8 @@ func (v *serving) check(ctx context.Context) error {
 
 // checkIssuer asks the issuer where its keys are.
 func (v *serving) checkIssuer(ctx context.Context) (err error) {
-	v.oidc, err = server.OIDC(ctx, server.OIDCOptions{Issuer: v.issuer, Audience: v.audience, Entra: v.auth == authEntra, Clients: v.clients,
-		Role: server.Role(v.role), RoleClaim: v.roleClaim, Fresh: freshCaller})
+	v.oidc, err = auth.OIDC(ctx, auth.OIDCOptions{Issuer: v.issuer, Audience: v.audience, Entra: v.auth == authEntra, Clients: v.clients,
+		Role: request.Role(v.role), RoleClaim: v.roleClaim, Fresh: freshCaller})
 	if err != nil {
 		return withHint(err, "check --oidc-issuer, and that this machine reaches it")
 	}

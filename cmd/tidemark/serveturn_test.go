@@ -22,12 +22,14 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/model/demo"
 	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -62,8 +64,8 @@ func (m *overheard) heard() string {
 // anybody lets everybody in as one user.
 type anybody struct{}
 
-func (anybody) Authenticate(*http.Request) (server.Caller, error) {
-	return server.Caller{Principal: tidemark.TenantOf("a", "jo"), Name: "jo", Role: server.Writer}, nil
+func (anybody) Authenticate(*http.Request) (request.Caller, error) {
+	return request.Caller{Principal: tidemark.TenantOf("a", "jo"), Name: "jo", Role: request.Writer}, nil
 }
 
 // speaker is a client of a served chat.
@@ -99,7 +101,7 @@ func (c *speaker) until(kind string) (api.SocketReply, string) {
 		}
 		said.Write(b)
 		said.WriteByte('\n')
-		var e servedEvent
+		var e agent.RemoteEvent
 		if m.Type == api.SocketEvent && json.Unmarshal(m.Data, &e) == nil && e.Type == "question" {
 			c.say(api.SocketRequest{Type: api.SocketAnswer, Call: e.Call, Allow: true})
 		}
@@ -132,7 +134,7 @@ func serveChat(t *testing.T, b tidemark.Backend, m *overheard) (*store.Store, *s
 	s, err := server.New(server.Options{Auth: anybody{}, Holder: a.holderNamed("test"),
 		Open: func(context.Context, tidemark.Principal) (*store.Store, error) { return st, nil },
 		Chat: func(ctx context.Context, s *store.Store, o server.ChatOptions) (server.Conversation, error) {
-			return a.converseWith(ctx, s, o, provider{name: "demo", model: "demo", client: m})
+			return a.conversation(ctx, s, o, &agent.Model{Provider: "demo", Name: "demo", Client: m})
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +166,7 @@ func backends(t *testing.T) map[string]tidemark.Backend {
 }
 
 func TestNothingOfOneServedSessionReachesTheNext(t *testing.T) {
-	t.Setenv(sandboxVariable, sandboxOff) // in a sandbox a shell does not know its number out here
+	t.Setenv(sandboxVariable, agent.SandboxOff) // in a sandbox a shell does not know its number out here
 	for name, b := range backends(t) {
 		t.Run(name, func(t *testing.T) {
 			m := &overheard{Client: demo.New(demo.Options{Delay: -1})}

@@ -222,12 +222,7 @@ func (a *app) workers(ctx context.Context, w io.Writer, v *store.View, worker st
 	return nil
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return render.CleanLine(s)
-}
+func orDash(s string) string { return render.OrDash(s) }
 
 // entries prints entries for people, live ones as they come, and counts those
 // that it folded. Damage is shown in its place, the rest is

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/internal/prices"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -163,52 +161,16 @@ func (a *app) quantity(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// short writes a number in at most five characters, up to a limit that no
-// count reaches.
-func short(n int64) string {
-	if n < 10_000 {
-		return strconv.FormatInt(n, 10)
-	}
-	f := float64(n)
-	for _, unit := range "kMGTPE" {
-		f /= 1000
-		switch {
-		case f < 99.95:
-			return fmt.Sprintf("%.1f%c", f, unit)
-		case f < 999.5:
-			return fmt.Sprintf("%.0f%c", f, unit)
-		}
-	}
-	return fmt.Sprintf("%.0fE", f)
-}
+// short writes a number in at most five characters.
+func short(n int64) string { return render.Count(n) }
 
-// cost is what something cost for people: a dash where that is not known.
+// cost is what something cost for people, and all its digits in a pipe.
 func (a *app) cost(c tidemark.Cost) string {
-	switch {
-	case c.CostUSD == nil:
-		return "–"
-	case !a.terminal:
-		return strconv.FormatFloat(*c.CostUSD, 'f', -1, 64)
-	case c.UnpricedMessages > 0:
-		return fmt.Sprintf("≥ $%.2f", *c.CostUSD)
+	if a.terminal {
+		return render.Cost(c)
 	}
-	return fmt.Sprintf("$%.2f", *c.CostUSD)
+	return render.ExactCost(c)
 }
 
 // costNotes say what the numbers of a cost are worth.
-func (a *app) costNotes(c tidemark.Cost) []string {
-	var notes []string
-	switch c.CostSource {
-	case tidemark.CostEstimated:
-		notes = append(notes, "The cost is an estimate: tokens times prices of "+c.PricesAsOf+".")
-	case tidemark.CostMixed:
-		notes = append(notes, "A part of the cost is what tools recorded, the rest an estimate: tokens times prices of "+c.PricesAsOf+".")
-	}
-	if prices.Old(c.PricesAsOf, time.Now()) {
-		notes = append(notes, "These prices are more than 90 days old; give newer ones in a file: tidemark help prices")
-	}
-	if c.UnpricedMessages > 0 {
-		notes = append(notes, fmt.Sprintf("The cost of %d answer(s) is not known: the table has no price for the model.", c.UnpricedMessages))
-	}
-	return notes
-}
+func (a *app) costNotes(c tidemark.Cost) []string { return render.CostNotes(c, time.Now()) }

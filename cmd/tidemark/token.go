@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server"
+	"github.com/tidemark-sessions/tidemark/server/auth"
 )
 
 // newToken is a token with the text that is shown once.
@@ -53,7 +54,7 @@ scope backend, or none.`,
 			if err != nil {
 				return err
 			}
-			known := append(slices.Clone(server.TokenScopes), server.MetricsScope)
+			known := append(slices.Clone(server.TokenScopes), auth.MetricsScope)
 			for _, scope := range scopes {
 				if !slices.Contains(known, scope) {
 					return withHint(tidemark.Invalidf("--scope %q: there is no such part of a server", scope), "one of: %s", strings.Join(known, ", "))

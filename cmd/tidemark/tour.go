@@ -19,6 +19,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/repl"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/render"
 )
@@ -375,7 +377,7 @@ func (t *tour) talk(ctx context.Context) error {
 	chat.Stdin, chat.Stdout, chat.Stderr = os.Stdin, os.Stdout, os.Stderr
 	// It has its own way to leave, and bounds how long that takes.
 	chat.Cancel = func() error { return tellProcess(chat.Process.Pid, syscall.SIGTERM) }
-	chat.WaitDelay = learnPatience + closePatience
+	chat.WaitDelay = agent.LearnTimeout + repl.CloseTimeout
 	t.talking.Store(true)
 	defer t.talking.Store(false)
 	err := chat.Run()
@@ -447,7 +449,10 @@ func (t *tour) tell(style, format string, args ...any) {
 }
 
 func (t *tour) style(code, text string) string {
-	return (&chatScreen{app: t.app}).style(code, text)
+	if !t.color {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
 // print writes to people. When nobody reads any more, the tour ends.

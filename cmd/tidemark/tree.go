@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -40,17 +41,11 @@ Any node can be branched from.`,
 	}
 }
 
-// drawn is a node as it is drawn.
-func drawn(n store.Node) render.Node {
-	return render.Node{Number: n.Number, Parent: n.Parent, Messages: n.Messages, Label: n.Label, Current: n.Current, Seq: n.Last,
-		At: n.At, Text: n.Text}
-}
-
 // drawTree draws a tree for people: to fit on a terminal, whole in a pipe.
 func (a *app) drawTree(w io.Writer, nodes []store.Node) error {
 	all := make([]render.Node, len(nodes))
 	for i, n := range nodes {
-		all[i] = drawn(n)
+		all[i] = slash.Node(n)
 		all[i].Current = n.Current && a.terminal
 	}
 	if !a.terminal {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
@@ -148,21 +147,8 @@ func (o object) isError() bool {
 	return string(o["isError"]) == "true" || string(o["success"]) == "false"
 }
 
-// text returns the text under a key, "" when there is something else. Most
-// texts have nothing to unescape, and most of a transcript is text.
-func (o object) text(key string) (s string) {
-	raw := o[key]
-	if len(raw) < 2 || raw[0] != '"' {
-		return ""
-	}
-	if in := raw[1 : len(raw)-1]; bytes.IndexByte(in, '\\') < 0 && utf8.Valid(in) {
-		return string(in)
-	}
-	if json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
-}
+// text returns the text under a key, "" when there is something else.
+func (o object) text(key string) string { return convert.Object(o).Text(key) }
 
 // take removes a text and returns it. Another value, or an empty text, stays.
 func (o object) take(key string) string {
@@ -201,11 +187,7 @@ func parseTime(raw json.RawMessage) (t time.Time, text string) {
 	return t.UTC().Truncate(time.Microsecond), text
 }
 
-func (o object) set(key string, value any) {
-	if b, err := convert.Encode(value); err == nil {
-		o[key] = b
-	}
-}
+func (o object) set(key string, value any) { convert.Object(o).Set(key, value) }
 
 // offer sets a key that is not there.
 func (o object) offer(key string, value any) {

@@ -57,7 +57,7 @@ const made = "tidemark_made"
 // readCheckpoint returns what a checkpoint file says. All of its fields but the
 // messages stay in Extra.
 func readCheckpoint(fields object) checkpoint {
-	c := checkpoint{SavedAt: fields.time("created_at"), Reason: fields.text("idle_reason")}
+	c := checkpoint{SavedAt: timeAt(fields, "created_at"), Reason: fields.Text("idle_reason")}
 	var approvals, tools []string
 	if json.Unmarshal(fields["session_approvals"], &approvals) == nil {
 		for _, tool := range approvals {
@@ -69,10 +69,10 @@ func readCheckpoint(fields object) checkpoint {
 			c.DynamicTools = append(c.DynamicTools, dynamicTool{name})
 		}
 	}
-	config := fields.object("config")
-	c.Limits.ToolRounds, _ = config.number("max_tool_rounds")
-	c.Limits.OutputBytes, _ = config.number("max_output_bytes")
-	c.Limits.ToolsInContext, _ = config.number("max_tools_in_context")
+	config := inside(fields, "config")
+	c.Limits.ToolRounds, _ = number(config, "max_tool_rounds")
+	c.Limits.OutputBytes, _ = number(config, "max_output_bytes")
+	c.Limits.ToolsInContext, _ = number(config, "max_tools_in_context")
 	var wakes []json.RawMessage
 	if json.Unmarshal(fields["wake_triggers"], &wakes) == nil {
 		for _, w := range wakes {
@@ -94,10 +94,10 @@ func readWake(raw json.RawMessage) (wakeTrigger, bool) {
 		return wakeTrigger{}, false
 	}
 	if tagged["Timer"] != nil {
-		t := wakeTrigger{Kind: wakeTimer, At: tagged.object("Timer").time("at")}
+		t := wakeTrigger{Kind: wakeTimer, At: timeAt(inside(tagged, "Timer"), "at")}
 		return t, !t.At.IsZero()
 	}
-	from := tagged.object("GatewayMessage").text("gateway")
+	from := inside(tagged, "GatewayMessage").Text("gateway")
 	return wakeTrigger{Kind: wakeMessage, From: from}, from != ""
 }
 
@@ -121,17 +121,17 @@ func writeCheckpoint(raw json.RawMessage, savedAt time.Time, lost convert.Losses
 	}
 	put := func(key string, then, now, value any) {
 		if fields[key] == nil || !reflect.DeepEqual(then, now) {
-			fields.set(key, value)
+			fields.Set(key, value)
 		}
 	}
 	if fields["version"] == nil {
-		fields.set("version", 1)
+		fields.Set("version", 1)
 	}
 	if !c.SavedAt.IsZero() {
 		savedAt = c.SavedAt.UTC()
 	}
 	if len(raw) == 0 {
-		fields.set(made, true)
+		fields.Set(made, true)
 	}
 	put("created_at", was.SavedAt, c.SavedAt, stamp(savedAt))
 	put("session_approvals", was.Approvals, c.Approvals, approved(c.Approvals, lost))
@@ -141,7 +141,7 @@ func writeCheckpoint(raw json.RawMessage, savedAt time.Time, lost convert.Losses
 	if c.Reason != "" {
 		put("idle_reason", was.Reason, c.Reason, c.Reason)
 	} else if !own || was.Reason != "" {
-		fields.set("idle_reason", nil)
+		fields.Set("idle_reason", nil)
 	}
 	return fields
 }

@@ -58,8 +58,8 @@ func (f *forest) add(parent int, msg object) int {
 	msg, when, model := metaOf(msg)
 	if msg["content"] == nil {
 		// AgentZero reads no message without it, so none is written.
-		msg = msg.without()
-		msg.set("content", "")
+		msg = msg.Without()
+		msg.Set("content", "")
 	}
 	h := sha256.New()
 	if parent != nowhere {
@@ -76,7 +76,7 @@ func (f *forest) add(parent int, msg object) int {
 		return n
 	}
 	l.root = len(f.all)
-	l.tool = msg.text("role") == "tool"
+	l.tool = msg.Text("role") == "tool"
 	if parent != nowhere {
 		before := f.all[parent]
 		l.depth, l.root = before.depth+1, before.root

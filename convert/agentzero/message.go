@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 // What AgentZero puts around the results of tools.
@@ -35,13 +36,7 @@ const (
 
 // call is what AgentZero keeps of the call of a tool. It has no id there; one
 // that comes from another tool keeps its own, which AgentZero passes over.
-type call struct {
-	ID       string `json:"id,omitempty"`
-	Function struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-	} `json:"function"`
-}
+type call = wire.Call
 
 // calls returns the calls of a message.
 func calls(msg object) []call {
@@ -68,7 +63,7 @@ func callID(c call, depth, n int) string {
 // messages after calls answer them in their order.
 func (f *forest) answers(n int, msg object) string {
 	m := f.all[n]
-	if id := msg.text(answered); id != "" {
+	if id := msg.Text(answered); id != "" {
 		return id
 	}
 	if m.caller < 0 {
@@ -85,9 +80,9 @@ func (f *forest) answers(n int, msg object) string {
 // as the message did stays in its Extra.
 func (f *forest) entryOf(n int) tidemark.Entry {
 	m, msg := f.all[n], f.msg(n)
-	rest := msg.without("role")
-	role, text := tidemark.Role(msg.text("role")), msg.text("content")
-	if msg.isText("content") {
+	rest := msg.Without("role")
+	role, text := tidemark.Role(msg.Text("role")), msg.Text("content")
+	if _, ok := convert.Text(msg["content"]); ok {
 		delete(rest, "content")
 	}
 	e := tidemark.Entry{Kind: tidemark.KindMessage, Role: role, At: m.at, Model: m.model}
@@ -99,11 +94,11 @@ func (f *forest) entryOf(n int) tidemark.Entry {
 			delete(rest, "role")
 		}
 	case role == tidemark.System && isSummary(text):
-		e.Kind, e.Role = "compaction", ""
+		e.Kind, e.Role = convert.KindCompaction, ""
 	case role == tidemark.Tool:
 		e.Blocks = []tidemark.Block{resultOf(text, rest)}
 		e.Blocks[0].ToolUseID = f.answers(n, msg)
-		e.Extra = rest.extra()
+		e.Extra = extraOf(rest)
 		return e
 	}
 	if text != "" {
@@ -113,7 +108,7 @@ func (f *forest) entryOf(n int) tidemark.Entry {
 	if written := callsOf(e.Blocks, false); written != nil && convert.SameJSON(written, msg["tool_calls"]) {
 		delete(rest, "tool_calls")
 	}
-	e.Extra = rest.extra()
+	e.Extra = extraOf(rest)
 	return e
 }
 
@@ -186,9 +181,9 @@ func messagesOf(e tidemark.Entry, lost convert.Losses) []object {
 	delete(rest, bare)
 	switch {
 	case e.Role != "":
-		rest.set("role", e.Role)
-	case e.Kind == "compaction":
-		rest.set("role", tidemark.System)
+		rest.Set("role", e.Role)
+	case e.Kind == convert.KindCompaction:
+		rest.Set("role", tidemark.System)
 	}
 	text := e.Text()
 	for _, b := range e.Blocks {
@@ -197,7 +192,7 @@ func messagesOf(e tidemark.Entry, lost convert.Losses) []object {
 		}
 	}
 	if _, odd := rest["content"]; !odd {
-		rest.set("content", text)
+		rest.Set("content", text)
 	}
 	if _, odd := rest["tool_calls"]; !odd {
 		if c := callsOf(e.Blocks, false); c != nil {
@@ -228,7 +223,7 @@ func foreignMessages(e tidemark.Entry, lost convert.Losses) (all []object) {
 		lost.Add("what other tools keep with an entry")
 	}
 	message := e.Role != ""
-	if !message && e.Kind != "compaction" {
+	if !message && e.Kind != convert.KindCompaction {
 		lost.Add("entries of kind " + e.Kind)
 		return nil
 	}
@@ -239,10 +234,10 @@ func foreignMessages(e tidemark.Entry, lost convert.Losses) (all []object) {
 		case tidemark.BlockToolResult:
 			b.Text = lost.ResultText(b)
 			o := object{}
-			o.set("role", tidemark.Tool)
-			o.set("content", wrap(b, false))
+			o.Set("role", tidemark.Tool)
+			o.Set("content", wrap(b, false))
 			if b.ToolUseID != "" {
-				o.set(answered, b.ToolUseID)
+				o.Set(answered, b.ToolUseID)
 			}
 			results = append(results, o)
 		default:
@@ -256,18 +251,18 @@ func foreignMessages(e tidemark.Entry, lost convert.Losses) (all []object) {
 	o := object{}
 	switch {
 	case !message && !isSummary(text):
-		o.set("role", tidemark.System)
+		o.Set("role", tidemark.System)
 		text = lateSummary + "\n" + text
 	case !message:
-		o.set("role", tidemark.System)
+		o.Set("role", tidemark.System)
 	case uses != nil:
 		// A call is the assistant's, whoever tells of it.
-		o.set("role", tidemark.Assistant)
+		o.Set("role", tidemark.Assistant)
 		o["tool_calls"] = uses
 	default:
-		o.set("role", e.Role)
+		o.Set("role", e.Role)
 	}
-	o.set("content", text)
+	o.Set("content", text)
 	return append([]object{o}, results...)
 }
 
@@ -276,6 +271,6 @@ func metaOf(msg object) (rest object, at time.Time, model string) {
 	if msg[ours] == nil {
 		return msg, time.Time{}, ""
 	}
-	meta := msg.object(ours)
-	return msg.without(ours), meta.time("at"), meta.text("model")
+	meta := inside(msg, ours)
+	return msg.Without(ours), timeAt(meta, "at"), meta.Text("model")
 }

@@ -9,61 +9,27 @@ import (
 )
 
 // object is a JSON object whose values are as they were written.
-type object map[string]json.RawMessage
+type object = convert.Object
 
-// text returns the text under a key, "" when there is something else.
-func (o object) text(key string) (s string) {
-	if json.Unmarshal(o[key], &s) != nil {
-		return ""
-	}
-	return s
-}
-
-// isText reports whether there is a text under a key.
-func (o object) isText(key string) bool {
-	return len(o[key]) > 0 && o[key][0] == '"'
-}
-
-// object returns the object under a key, never nil.
-func (o object) object(key string) object {
-	var in object
-	if json.Unmarshal(o[key], &in) != nil || in == nil {
-		return object{}
-	}
+// inside returns the object under a key, never nil.
+func inside(o object, key string) object {
+	in, _ := o.Object(key)
 	return in
 }
 
 // number returns the whole number under a key.
-func (o object) number(key string) (n int, ok bool) {
+func number(o object, key string) (n int, ok bool) {
 	err := json.Unmarshal(o[key], &n)
 	return n, err == nil && o[key] != nil && string(o[key]) != "null"
 }
 
-// time returns the time under a key, zero when there is none.
-func (o object) time(key string) time.Time {
-	return convert.ParseTime(o.text(key))
+// timeAt returns the time under a key, zero when there is none.
+func timeAt(o object, key string) time.Time {
+	return convert.ParseTime(o.Text(key))
 }
 
-func (o object) set(key string, value any) {
-	if b, err := convert.Encode(value); err == nil {
-		o[key] = b
-	}
-}
-
-// without returns a copy of o that lacks keys.
-func (o object) without(keys ...string) object {
-	rest := make(object, len(o))
-	for k, v := range o {
-		rest[k] = v
-	}
-	for _, k := range keys {
-		delete(rest, k)
-	}
-	return rest
-}
-
-// extra returns what an entry, session or checkpoint keeps of o.
-func (o object) extra() json.RawMessage {
+// extraOf returns what an entry, session or checkpoint keeps of o.
+func extraOf(o object) json.RawMessage {
 	b, err := convert.Encode(map[string]object{toolName: o})
 	if err != nil {
 		return nil
@@ -71,7 +37,7 @@ func (o object) extra() json.RawMessage {
 	return b
 }
 
-// kept returns what extra kept; own is false for what came from elsewhere.
+// kept returns what extraOf kept; own is false for what came from elsewhere.
 func kept(extra json.RawMessage) (o object, own bool) {
 	var tools object
 	if json.Unmarshal(extra, &tools) == nil && json.Unmarshal(tools[toolName], &o) == nil && o != nil {

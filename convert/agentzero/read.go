@@ -75,19 +75,19 @@ func firstSource(all ...*source) *source {
 
 // describe fills in what is said about the session as a whole.
 func (r *reading) describe(s *convert.Session, checkpointed, saved *source, t *tree) {
-	s.Title = t.fields.text("title")
-	s.Model, s.UpdatedAt = saved.fields.text("model"), saved.at
+	s.Title = t.fields.Text("title")
+	s.Model, s.UpdatedAt = saved.fields.Text("model"), saved.at
 	s.CreatedAt = saved.at
 	if checkpointed != nil {
 		describeCheckpoint(s, checkpointed)
 	}
 	for key, at := range map[string]*time.Time{"created_at": &s.CreatedAt, "updated_at": &s.UpdatedAt} {
-		if given := t.fields.time(key); !given.IsZero() {
+		if given := timeAt(t.fields, key); !given.IsZero() {
 			*at = given
 		}
 	}
 	extra := object{}
-	mode := saved.fields.text("mode")
+	mode := saved.fields.Text("mode")
 	known := false
 	if s.Mode, known = modes[mode]; !known {
 		// What is not said to be remote stays here.
@@ -96,20 +96,20 @@ func (r *reading) describe(s *convert.Session, checkpointed, saved *source, t *t
 			extra["mode"] = saved.fields["mode"]
 		}
 	}
-	if given := saved.fields.text("session_id"); given != r.id && given != "" {
+	if given := saved.fields.Text("session_id"); given != r.id && given != "" {
 		s.Lost = append(s.Lost, "the session id inside the file, which is not the file's")
 	}
-	if rest := saved.fields.without("session_id", "model", "mode", "message_count"); len(rest) > 0 {
-		extra.set("session", rest)
+	if rest := saved.fields.Without("session_id", "model", "mode", "message_count"); len(rest) > 0 {
+		extra.Set("session", rest)
 	}
 	if rest := t.rest(); len(rest) > 0 {
-		extra.set("tree", rest)
+		extra.Set("tree", rest)
 	}
-	s.Extra = extra.extra()
+	s.Extra = extraOf(extra)
 }
 
 func describeCheckpoint(s *convert.Session, src *source) {
-	if m := src.fields.text("model"); m != "" {
+	if m := src.fields.Text("model"); m != "" {
 		if s.Model != "" && s.Model != m {
 			s.Lost = append(s.Lost, "the model of the session file, which is not the checkpoint's")
 		}
@@ -125,7 +125,7 @@ func describeCheckpoint(s *convert.Session, src *source) {
 	if s.CreatedAt.IsZero() || s.UpdatedAt.Before(s.CreatedAt) {
 		s.CreatedAt = s.UpdatedAt
 	}
-	c.Extra = src.fields.without("session_id", "model").extra()
+	c.Extra = extraOf(src.fields.Without("session_id", "model"))
 	s.Checkpoint, _ = convert.Encode(c)
 }
 
@@ -147,7 +147,7 @@ func (r *reading) load(f *forest, end string, open func([]byte) ([]byte, error))
 		r.skip(end, err)
 		return nil
 	}
-	src := &source{fields: fields.without("messages"), end: nowhere, at: at}
+	src := &source{fields: fields.Without("messages"), end: nowhere, at: at}
 	bad := 0
 	for raw := range convert.Elements(fields["messages"]) {
 		var m object

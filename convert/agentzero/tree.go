@@ -169,13 +169,13 @@ func parseNode(o object, raw json.RawMessage) *node {
 			n.parent = name(o[k])
 		}
 	}
-	n.label = o.text("label")
+	n.label = o.Text("label")
 	for _, k := range countKeys {
-		if c, ok := o.number(k); ok && n.count == 0 && c > 0 {
+		if c, ok := number(o, k); ok && n.count == 0 && c > 0 {
 			n.count = c
 		}
 	}
-	if k, ok := o.number("keeps"); ok && k >= 0 {
+	if k, ok := number(o, "keeps"); ok && k >= 0 {
 		n.keeps = k
 	}
 	for raw := range convert.Elements(o["messages"]) {
@@ -334,7 +334,7 @@ func (t *tree) labels(f *forest) map[string]string {
 
 // rest returns what the session keeps of the tree.
 func (t *tree) rest() object {
-	rest := t.fields.without("version", "session_id", "title", "created_at", "updated_at")
+	rest := t.fields.Without("version", "session_id", "title", "created_at", "updated_at")
 	var homeless []json.RawMessage
 	for _, n := range t.nodes {
 		if n.state != placed {
@@ -342,7 +342,7 @@ func (t *tree) rest() object {
 		}
 	}
 	if len(homeless) > 0 && rest["unplaced"] == nil {
-		rest.set("unplaced", homeless)
+		rest.Set("unplaced", homeless)
 	}
 	return rest
 }

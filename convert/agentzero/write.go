@@ -60,9 +60,9 @@ func filesOf(ctx context.Context, s *convert.Session, id string, lost convert.Lo
 	extra, _ := kept(s.Extra)
 	plain := sessionFile(s, id, said, extra)
 	check := writeCheckpoint(s.Checkpoint, firstTime(s.UpdatedAt, s.CreatedAt, w.last), lost)
-	check.set("session_id", id)
-	check.set("model", s.Model)
-	check.set("messages", said)
+	check.Set("session_id", id)
+	check.Set("model", s.Model)
+	check.Set("messages", said)
 	return []file{{sealedEnd, plain}, {treeEnd, w.tree(s, id, extra, lost)}, {checkpointEnd, check}, {plainEnd, plain}}, nil
 }
 
@@ -98,18 +98,18 @@ func listLost(s *convert.Session, lost convert.Losses) {
 
 // sessionFile returns the session file: the conversation as it stands.
 func sessionFile(s *convert.Session, id string, said []object, extra object) object {
-	fields := extra.object("session")
-	fields.set("session_id", id)
-	fields.set("model", s.Model)
-	fields.set("message_count", len(said))
-	fields.set("messages", said)
+	fields := inside(extra, "session")
+	fields.Set("session_id", id)
+	fields.Set("model", s.Model)
+	fields.Set("message_count", len(said))
+	fields.Set("messages", said)
 	switch {
 	case s.Mode == tidemark.ModeRemote:
-		fields.set("mode", "default")
+		fields.Set("mode", "default")
 	case extra["mode"] != nil:
 		fields["mode"] = extra["mode"]
 	default:
-		fields.set("mode", "local-only")
+		fields.Set("mode", "local-only")
 	}
 	return fields
 }
@@ -175,11 +175,11 @@ func (w *writing) add(parent int, m written) int {
 	m.parent, m.depth = parent, w.depth(parent)+1
 	if n > 0 {
 		m.node = w.all[n-1].node
-		if parent != n-1 || m.msg.text("role") == "user" && w.spoken {
+		if parent != n-1 || m.msg.Text("role") == "user" && w.spoken {
 			m.node++
 		}
 	}
-	w.spoken = w.spoken || m.msg.text("role") != "system"
+	w.spoken = w.spoken || m.msg.Text("role") != "system"
 	w.all = append(w.all, m)
 	return n
 }
@@ -237,21 +237,21 @@ func (w *writing) tree(s *convert.Session, id string, extra object, lost convert
 			nodes[w.all[at].node].Label = s.Labels[entry]
 		}
 	}
-	fields := extra.object("tree")
-	fields.set("version", 1)
-	fields.set("session_id", id)
-	fields.set("nodes", nodes)
+	fields := inside(extra, "tree")
+	fields.Set("version", 1)
+	fields.Set("session_id", id)
+	fields.Set("nodes", nodes)
 	if w.head != nowhere {
-		fields.set("current", nodes[w.all[w.head].node].ID)
+		fields.Set("current", nodes[w.all[w.head].node].ID)
 	}
 	if s.Title != "" {
-		fields.set("title", s.Title)
+		fields.Set("title", s.Title)
 	}
 	if !s.CreatedAt.IsZero() {
-		fields.set("created_at", s.CreatedAt.UTC().Format(time.RFC3339Nano))
+		fields.Set("created_at", s.CreatedAt.UTC().Format(time.RFC3339Nano))
 	}
 	if !s.UpdatedAt.IsZero() {
-		fields.set("updated_at", s.UpdatedAt.UTC().Format(time.RFC3339Nano))
+		fields.Set("updated_at", s.UpdatedAt.UTC().Format(time.RFC3339Nano))
 	}
 	return fields
 }
@@ -260,14 +260,14 @@ func (w *writing) tree(s *convert.Session, id string, extra object, lost convert
 func (m written) withMeta() object {
 	meta := object{}
 	if !m.at.IsZero() {
-		meta.set("at", m.at.UTC().Format(time.RFC3339Nano))
+		meta.Set("at", m.at.UTC().Format(time.RFC3339Nano))
 	}
 	if m.model != "" {
-		meta.set("model", m.model)
+		meta.Set("model", m.model)
 	}
-	o := m.msg.without()
+	o := m.msg.Without()
 	if len(meta) > 0 {
-		o.set(ours, meta)
+		o.Set(ours, meta)
 	}
 	return o
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 // A message's content is a JSON array of blocks in the shape of Anthropic's.
@@ -18,27 +19,6 @@ const maxNesting = 4
 
 // anthropic is whose shape a signed block has.
 const anthropic = "anthropic"
-
-// wireBlock has the fields of all types of blocks.
-type wireBlock struct {
-	Type      string          `json:"type"`
-	Text      string          `json:"text"`
-	Thinking  string          `json:"thinking"`
-	ID        string          `json:"id"`
-	Name      string          `json:"name"`
-	Input     json.RawMessage `json:"input"`
-	ToolUseID string          `json:"tool_use_id"`
-	Content   json.RawMessage `json:"content"`
-	IsError   bool            `json:"is_error"`
-	Source    wireSource      `json:"source"`
-}
-
-type wireSource struct {
-	Type      string `json:"type"`
-	MediaType string `json:"media_type,omitempty"`
-	Data      string `json:"data,omitempty"` // base64
-	URL       string `json:"url,omitempty"`
-}
 
 // decodeBlocks reads an array of blocks.
 func decodeBlocks(content []byte, nesting int) ([]tidemark.Block, error) {
@@ -61,93 +41,61 @@ func decodeBlocks(content []byte, nesting int) ([]tidemark.Block, error) {
 }
 
 func decodeBlock(raw json.RawMessage, nesting int) (tidemark.Block, error) {
-	var w wireBlock
-	if err := json.Unmarshal(raw, &w); err != nil {
-		return tidemark.Block{}, tidemark.Invalidf("block: %w", err)
+	d := wire.Decoder{Provider: "agsh", Strict: true, Result: takeResult, Media: takeImage, Unknown: takeUnknown,
+		Same: func(b tidemark.Block, raw json.RawMessage) bool { return convert.SameJSON(encodeBlock(b), raw) }}
+	b, err := d.Block(raw, nesting)
+	if b.Type == tidemark.BlockThinking {
+		b.Provider = anthropic
 	}
-	b := tidemark.Block{Type: w.Type}
-	switch w.Type {
-	case "text":
-		b.Text = w.Text
-	case "thinking":
-		b.Text, b.Provider, b.Raw = w.Thinking, anthropic, string(raw)
-	case "redacted_thinking":
-		b = tidemark.Block{Type: tidemark.BlockThinking, Provider: anthropic, Raw: string(raw)}
-	case "tool_use":
-		b.ID, b.Name, b.Input = w.ID, w.Name, w.Input
-	case "tool_result":
-		b.ToolUseID, b.IsError = w.ToolUseID, w.IsError
-		if json.Unmarshal(w.Content, &b.Text) != nil && len(w.Content) > 0 {
-			var err error
-			if b.Blocks, err = decodeBlocks(w.Content, nesting+1); err != nil {
-				return b, err
-			}
-		}
-	case "image":
-		b.MediaType, b.URL = w.Source.MediaType, w.Source.URL
-		if data, err := base64.StdEncoding.DecodeString(w.Source.Data); err == nil {
-			b.Data = data
-		}
-	default:
-		// A type of a later version: shown by its name, and given back as it is.
-		b = tidemark.Block{Type: tidemark.BlockFile, Name: w.Type, MediaType: "application/json", Provider: "agsh", Raw: string(raw)}
+	return b, err
+}
+
+func takeResult(b *tidemark.Block, content json.RawMessage, nesting int) (err error) {
+	if json.Unmarshal(content, &b.Text) != nil && len(content) > 0 {
+		b.Blocks, err = decodeBlocks(content, nesting+1)
 	}
-	if b.Raw == "" && !convert.SameJSON(encodeBlock(b), raw) {
-		b.Provider, b.Raw = "agsh", string(raw)
-	}
-	return b, nil
+	return err
+}
+
+func takeImage(p wire.Part, raw json.RawMessage) (b tidemark.Block, known []string, ok bool) {
+	b, _ = wire.Media(p, raw)
+	return b, []string{"type", "source"}, p.Type == "image"
+}
+
+// takeUnknown shows a type of a later version by its name; it is given back as
+// it is.
+func takeUnknown(p wire.Part) tidemark.Block {
+	return tidemark.Block{Type: tidemark.BlockFile, Name: p.Type, MediaType: "application/json"}
 }
 
 // encodeBlock writes a block as meka does, nil for one that it has no type for.
 func encodeBlock(b tidemark.Block) json.RawMessage {
-	if b.Raw != "" && (b.Provider == "agsh" || b.Provider == anthropic && isThinking(b.Raw)) {
-		return json.RawMessage(b.Raw)
-	}
-	switch b.Type {
-	case tidemark.BlockText:
-		return marshal(struct {
-			Type string `json:"type"`
-			Text string `json:"text"`
-		}{"text", b.Text})
-	case tidemark.BlockThinking:
-		return marshal(struct {
-			Type      string  `json:"type"`
-			Thinking  string  `json:"thinking"`
-			Signature *string `json:"signature"`
-		}{"thinking", b.Text, nil})
-	case tidemark.BlockToolUse:
-		return marshal(struct {
-			Type  string          `json:"type"`
-			ID    string          `json:"id"`
-			Name  string          `json:"name"`
-			Input json.RawMessage `json:"input"`
-		}{"tool_use", b.ID, b.Name, orEmpty(b.Input)})
-	case tidemark.BlockToolResult:
-		return encodeResult(b)
-	case tidemark.BlockImage:
-		src := wireSource{Type: "base64", MediaType: b.MediaType, Data: base64.StdEncoding.EncodeToString(b.Data)}
+	e := wire.Encoder{Input: orEmpty, Says: true,
+		Whole: func(b tidemark.Block) bool {
+			return b.Provider == "agsh" || b.Provider == anthropic && isThinking(b.Raw)
+		},
+		Result: func(b tidemark.Block) any {
+			if b.Blocks != nil {
+				return encodeBlocks(b.Blocks)
+			}
+			return b.Text
+		}}
+	object, raw := e.Block(b)
+	switch {
+	case raw != nil:
+		return raw
+	case b.Type == tidemark.BlockThinking:
+		object = wire.Fields{{Key: "type", Value: "thinking"}, {Key: "thinking", Value: b.Text}, {Key: "signature", Value: nil}}
+	case b.Type == tidemark.BlockImage:
+		src := wire.Source{Type: "base64", MediaType: b.MediaType, Data: base64.StdEncoding.EncodeToString(b.Data)}
 		if len(b.Data) == 0 {
-			src = wireSource{Type: "url", URL: b.URL}
+			src = wire.Source{Type: "url", URL: b.URL}
 		}
-		return marshal(struct {
-			Type   string     `json:"type"`
-			Source wireSource `json:"source"`
-		}{"image", src})
+		object = wire.Fields{{Key: "type", Value: "image"}, {Key: "source", Value: src}}
+	case b.Type == tidemark.BlockFile, object == nil:
+		return nil
 	}
-	return nil
-}
-
-func encodeResult(b tidemark.Block) json.RawMessage {
-	content := marshal(b.Text)
-	if b.Blocks != nil {
-		content = encodeBlocks(b.Blocks)
-	}
-	return marshal(struct {
-		Type      string          `json:"type"`
-		ToolUseID string          `json:"tool_use_id"`
-		Content   json.RawMessage `json:"content"`
-		IsError   bool            `json:"is_error"`
-	}{"tool_result", b.ToolUseID, content, b.IsError})
+	return marshal(object)
 }
 
 // encodeBlocks writes the blocks that meka has types for.
@@ -170,7 +118,7 @@ func isThinking(raw string) bool {
 }
 
 // orEmpty stands in for arguments that are missing or are no JSON.
-func orEmpty(input json.RawMessage) json.RawMessage {
+func orEmpty(input json.RawMessage) any {
 	if !json.Valid(input) {
 		return json.RawMessage("{}")
 	}

@@ -118,7 +118,7 @@ func (r *replay) compact(w row) ([]convert.Entry, error) {
 	}
 	at, raw := parseTime(w.at)
 	n := note{CreatedAt: raw, Boundary: b.rest, Kept: r.kept[w.id]}
-	e := convert.Entry{ID: w.id, Entry: tidemark.Entry{At: at, Kind: kindCompaction, Blocks: blocks}}
+	e := convert.Entry{ID: w.id, Entry: tidemark.Entry{At: at, Kind: convert.KindCompaction, Blocks: blocks}}
 	if role, content := encode(e, n); role != w.role || !convert.SameJSON([]byte(content), []byte(w.content)) {
 		n.Role, n.Content = w.role, w.content
 	}

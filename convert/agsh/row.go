@@ -21,13 +21,6 @@ const (
 // summaryMark begins the text that stands for what was compacted away.
 const summaryMark = "[Conversation summary from session compaction]"
 
-// The kinds of entries that are no messages.
-const (
-	kindCompaction = "compaction"
-	kindContext    = "context" // what agsh put before the user's words
-	kindEvent      = "event"   // a row of a role that is not known
-)
-
 // row is a message as it is kept.
 type row struct {
 	id, role, content, at string
@@ -44,7 +37,7 @@ func decode(w row) ([]convert.Entry, error) {
 	case roleUser:
 		e.Role, e.Blocks = tidemark.User, []tidemark.Block{tidemark.Text(w.content)}
 		if strings.HasPrefix(w.content, summaryMark) {
-			e.Kind, e.Role = kindCompaction, ""
+			e.Kind, e.Role = convert.KindCompaction, ""
 		}
 	case roleBlocks:
 		e.Role = tidemark.User
@@ -58,7 +51,7 @@ func decode(w row) ([]convert.Entry, error) {
 			e.Blocks, n.Plain, err = []tidemark.Block{tidemark.Text(w.content)}, true, nil
 		}
 	default:
-		e.Kind, n.Role, n.Content = kindEvent, w.role, w.content
+		e.Kind, n.Role, n.Content = convert.KindEvent, w.role, w.content
 	}
 	if err != nil {
 		return nil, err
@@ -88,7 +81,7 @@ func splitContext(e convert.Entry, n note) []convert.Entry {
 		return []convert.Entry{e}
 	}
 	n.Joined = true
-	added := convert.Entry{ID: e.ID + "c", Entry: tidemark.Entry{At: e.At, Kind: kindContext, Extra: n.extra(),
+	added := convert.Entry{ID: e.ID + "c", Entry: tidemark.Entry{At: e.At, Kind: convert.KindContext, Extra: n.extra(),
 		Blocks: []tidemark.Block{tidemark.Text(strings.TrimSuffix(text, rest))}}}
 	e.Blocks[0].Text = rest
 	return []convert.Entry{added, e}
@@ -100,9 +93,9 @@ func encode(e convert.Entry, n note) (role, content string) {
 	switch {
 	case n.Role != "":
 		return n.Role, n.Content
-	case e.Kind == kindCompaction && n.Boundary != nil:
+	case e.Kind == convert.KindCompaction && n.Boundary != nil:
 		return roleBoundary, string(encodeBoundary(e, n))
-	case e.Kind == kindCompaction:
+	case e.Kind == convert.KindCompaction:
 		return roleUser, e.Text()
 	case e.Role == tidemark.Assistant && n.Plain:
 		return roleAssistant, e.Text()

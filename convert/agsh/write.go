@@ -90,7 +90,7 @@ func (w *writer) entry(e convert.Entry) error {
 		e.Blocks[0].Text = w.joined + e.Blocks[0].Text
 	}
 	w.joined = ""
-	if w.meka && e.Kind == kindCompaction && (n.Boundary != nil || !strings.HasPrefix(e.Text(), summaryMark)) {
+	if w.meka && e.Kind == convert.KindCompaction && (n.Boundary != nil || !strings.HasPrefix(e.Text(), summaryMark)) {
 		return w.compaction(e, n, one)
 	}
 	role, content := w.content(e, n)
@@ -126,7 +126,7 @@ func (w *writer) content(e convert.Entry, n note) (role, content string) {
 	if !w.meka && n.Role == "" {
 		e = w.plainBlocks(e)
 		n.Boundary = nil
-		if e.Kind == kindCompaction && !strings.HasPrefix(e.Text(), summaryMark) {
+		if e.Kind == convert.KindCompaction && !strings.HasPrefix(e.Text(), summaryMark) {
 			e.Blocks = []tidemark.Block{tidemark.Text(summaryMark + "\n\n" + e.Text())}
 		}
 		if len(e.Blocks) == 0 && e.Role != "" {

@@ -268,9 +268,9 @@ func assistantRecord(r record, k kept) (tidemark.Entry, kept) {
 	}
 	switch {
 	case r.APIError:
-		e.Role, e.Kind, e.Model = "", kindAPIError, ""
+		e.Role, e.Kind, e.Model = "", convert.KindError, ""
 	case m.Model == synthetic:
-		e.Role, e.Kind, e.Model = "", kindContext, ""
+		e.Role, e.Kind, e.Model = "", convert.KindContext, ""
 	}
 	if isString {
 		k.strip(shapeText, 1)
@@ -304,7 +304,7 @@ func attachmentRecord(r record, k kept) (tidemark.Entry, kept) {
 		Meta   bool            `json:"isMeta"`
 		Text   string          `json:"content"`
 	}
-	e := tidemark.Entry{Kind: kindContext}
+	e := tidemark.Entry{Kind: convert.KindContext}
 	if convert.Loose(r.Attached, &a) != nil {
 		return e, k
 	}
@@ -349,7 +349,7 @@ func systemRecord(r record) tidemark.Entry {
 	case "local_command":
 		own, kind := typed(text)
 		if e.Kind = kind; kind == "" {
-			e.Kind = kindCommand
+			e.Kind = convert.KindCommand
 			e.Blocks = []tidemark.Block{tidemark.Text(own)}
 		}
 	}

@@ -9,27 +9,20 @@ import (
 
 // The kinds of entries that are no messages.
 const (
-	kindContext      = "context"        // what the client told the model
-	kindCompaction   = "compaction"     // a summary that stands for what came before
-	kindBoundary     = "compaction_cut" // where the client cut
-	kindCommand      = "command"        // a command of the client
-	kindOutput       = "command_output"
-	kindInterruption = "interrupted"
-	kindAPIError     = "error"
-	kindOther        = "other"
+	kindBoundary = "compaction_cut" // where the client cut
 )
 
 // clientTags open texts in the user's role that the client wrote.
 var clientTags = [...]struct{ tag, kind string }{
-	{"<system-reminder>", kindContext},
-	{"<task-notification>", kindContext},
-	{"<teammate-message", kindContext},
-	{"<local-command-caveat>", kindContext},
-	{"<ide_", kindContext},
-	{"<local-command-stdout>", kindOutput},
-	{"<local-command-stderr>", kindOutput},
-	{"<bash-stdout>", kindOutput},
-	{"<bash-stderr>", kindOutput},
+	{"<system-reminder>", convert.KindContext},
+	{"<task-notification>", convert.KindContext},
+	{"<teammate-message", convert.KindContext},
+	{"<local-command-caveat>", convert.KindContext},
+	{"<ide_", convert.KindContext},
+	{"<local-command-stdout>", convert.KindCommandOutput},
+	{"<local-command-stderr>", convert.KindCommandOutput},
+	{"<bash-stdout>", convert.KindCommandOutput},
+	{"<bash-stderr>", convert.KindCommandOutput},
 }
 
 // notTheUsers returns the kind of a record in the user's role that the user
@@ -38,11 +31,11 @@ func notTheUsers(r record, text string) string {
 	origin := convert.Field(r.Origin, "kind")
 	switch {
 	case r.Summarizes:
-		return kindCompaction
+		return convert.KindCompaction
 	case r.Meta, origin != "" && origin != "human", r.Source == "system":
-		return kindContext
+		return convert.KindContext
 	case strings.HasPrefix(text, "[Request interrupted by user") && strings.HasSuffix(text, "]") && len(text) < 80:
-		return kindInterruption
+		return convert.KindInterrupted
 	}
 	return ""
 }
@@ -62,7 +55,7 @@ func typed(text string) (own, kind string) {
 	}
 	if own = stripReminders(trimmed); own != trimmed {
 		if own == "" {
-			return text, kindContext
+			return text, convert.KindContext
 		}
 		return own, ""
 	}
@@ -142,14 +135,8 @@ func kindOf(word string) string {
 		}
 		return -1
 	}, word)
-	taken := []string{"", tidemark.KindMessage, tidemark.KindBranch, tidemark.KindGap}
-	for _, t := range taken {
-		if word == t {
-			return kindOther
-		}
-	}
-	if len(word) > 32 || tidemark.Role(word).Valid() {
-		return kindOther
+	if !convert.IsKind(word) {
+		return convert.KindOther
 	}
 	return word
 }

@@ -239,9 +239,9 @@ func (w *writer) made(e convert.Entry, parent string) error {
 			return nil
 		}
 		return w.say(e, parent, map[string]any{"type": "user", "message": map[string]any{"role": "user", "content": content}})
-	case e.Kind == kindCompaction:
+	case e.Kind == convert.KindCompaction:
 		return w.compaction(e, parent)
-	case e.Kind == kindContext && e.Text() != "":
+	case e.Kind == convert.KindContext && e.Text() != "":
 		return w.say(e, parent, map[string]any{"type": "user", "isMeta": true,
 			"message": map[string]any{"role": "user", "content": e.Text()}})
 	case e.Kind == tidemark.KindBranch:

@@ -35,9 +35,6 @@ func Tool() convert.Tool {
 }
 
 func detect(_ context.Context, p convert.Source) bool {
-	if !convert.IsDir(p.FS, p.Path) {
-		return begins(p.FS, messagesOf(p.Path)) == nil
-	}
 	files, _ := find(p)
 	return convert.Sniff(files, func(file string) bool { return begins(p.FS, file) == nil })
 }
@@ -51,8 +48,11 @@ func messagesOf(file string) string {
 }
 
 // find returns the files of messages below a folder: a home, its .cline, the
-// data or the sessions in it, or one session.
+// data or the sessions in it, or one session. A file stands for its session.
 func find(p convert.Source) (files []string, skips []error) {
+	if !convert.IsDir(p.FS, p.Path) {
+		return []string{messagesOf(p.Path)}, nil
+	}
 	dir := convert.Folder(p.FS, p.Path, ".cline/data/sessions", "data/sessions", "sessions")
 	list(p.FS, dir, 1, &files, &skips)
 	return files, skips
@@ -161,48 +161,21 @@ type found struct {
 }
 
 func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
-	return func(yield func(*convert.Session, error) bool) {
-		info, err := fs.Stat(p.FS, p.Path)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		files, skips := []string{messagesOf(p.Path)}, []error(nil)
-		if info.IsDir() {
-			files, skips = find(p)
-		}
-		byID, order := map[string]found{}, []string{}
-		for _, file := range files {
-			if ctx.Err() != nil {
-				yield(nil, ctx.Err())
-				return
-			}
-			f, err := session(p.FS, file)
-			if err != nil {
-				skips = append(skips, &convert.Skip{What: file, Why: err})
-				continue
-			}
-			if id := f.out.ForeignID; byID[id].out == nil {
-				byID[id] = f
-				order = append(order, id)
-			}
-		}
-		for _, skip := range skips {
-			if !yield(nil, skip) {
-				return
-			}
-		}
-		for _, s := range attach(byID, order) {
-			if !yield(s, nil) {
-				return
-			}
-		}
-	}
+	look := func(file string) (found, error) { return session(p.FS, file) }
+	return convert.Survey(ctx, p, find, look, attach)
 }
 
 // attach makes workers of sessions that belong to others. The tool gives a
-// helper an id that begins with that of its session and two underscores.
-func attach(byID map[string]found, order []string) []*convert.Session {
+// helper an id that begins with that of its session and two underscores. Of
+// sessions with one id the first counts.
+func attach(read []found) []*convert.Session {
+	byID, order := map[string]found{}, []string{}
+	for _, f := range read {
+		if id := f.out.ForeignID; byID[id].out == nil {
+			byID[id] = f
+			order = append(order, id)
+		}
+	}
 	slices.SortStableFunc(order, func(a, b string) int {
 		return cmp.Or(byID[a].out.CreatedAt.Compare(byID[b].out.CreatedAt), cmp.Compare(a, b))
 	})

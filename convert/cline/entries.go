@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 type message struct {
@@ -35,26 +36,12 @@ type message struct {
 
 func (m *message) at() time.Time { return convert.Milli(m.TS) }
 
-// part is a part of a message; it is made like one of Anthropic's.
-type part struct {
-	Type      string          `json:"type"`
-	Text      string          `json:"text"`
-	Thinking  string          `json:"thinking"`
-	Signature string          `json:"signature"`
-	ID        string          `json:"id"`
-	Name      string          `json:"name"`
-	Input     json.RawMessage `json:"input"`
-	ToolUseID string          `json:"tool_use_id"`
-	Content   json.RawMessage `json:"content"`
-	IsError   bool            `json:"is_error"`
-	Data      string          `json:"data"`
-	MediaType string          `json:"mediaType"`
-	Path      string          `json:"path"`
-	Source    *struct {
-		MediaType string `json:"media_type"`
-		Data      string `json:"data"`
-		URL       string `json:"url"`
-	} `json:"source"`
+// media has what the tool adds to Anthropic's block of a picture or a file.
+type media struct {
+	wire.Part
+	Data      string `json:"data"`
+	MediaType string `json:"mediaType"`
+	Path      string `json:"path"`
 }
 
 // entries reads the messages again: what is in them is held only meanwhile.
@@ -69,7 +56,7 @@ func entries(fsys fs.FS, file string) iter.Seq2[convert.Entry, error] {
 		var last time.Time
 		if t.SystemPrompt != "" {
 			e := convert.Entry{ID: "system"}
-			e.Kind, e.Blocks = "context", []tidemark.Block{tidemark.Text(t.SystemPrompt)}
+			e.Kind, e.Blocks = convert.KindContext, []tidemark.Block{tidemark.Text(t.SystemPrompt)}
 			if first := (message{}); len(t.Messages) > 0 && convert.Loose(t.Messages[0], &first) == nil {
 				e.At = first.at()
 			}
@@ -113,8 +100,8 @@ func unique(ids map[string]bool, id string) string {
 // entries makes the entries of a message. One of the user may hold results of
 // tools, what was typed, and what the client added; each is an entry.
 func (m *message) entries(raw json.RawMessage) []convert.Entry {
-	parts, raws := m.parts()
-	extra := m.extra(raw)
+	blocks, unknown := m.blocks()
+	extra := m.extra(raw, unknown)
 	if m.Role == "assistant" {
 		e := convert.Entry{ID: m.ID}
 		e.Role, e.Model, e.Extra = tidemark.Assistant, m.ModelInfo.ID, extra
@@ -124,19 +111,13 @@ func (m *message) entries(raw json.RawMessage) []convert.Entry {
 				CacheReadTokens: u.CacheReadTokens, CacheWriteTokens: u.CacheWriteTokens, CostUSD: u.Cost,
 			}
 		}
-		for i, p := range parts {
-			if b, ok := p.block(raws[i], m.ModelInfo.Provider); ok {
-				e.Blocks = append(e.Blocks, b)
-			}
-		}
+		e.Blocks = blocks
 		return []convert.Entry{e}
 	}
 	var results, own, added []tidemark.Block
 	mode := ""
-	for i, p := range parts {
-		b, ok := p.block(raws[i], m.ModelInfo.Provider)
+	for _, b := range blocks {
 		switch {
-		case !ok:
 		case b.Type == tidemark.BlockToolResult:
 			results = append(results, b)
 		case b.Type != tidemark.BlockText:
@@ -174,7 +155,7 @@ func (m *message) chain(results, own, added []tidemark.Block, extra json.RawMess
 	if len(all) > 0 && mode != "" && all[len(all)-1].Role == tidemark.User {
 		all[len(all)-1].Extra, _ = json.Marshal(map[string]any{name: map[string]string{"mode": mode}})
 	}
-	add("#context", "context", "", added)
+	add("#context", convert.KindContext, "", added)
 	if len(all) > 0 && extra != nil && all[0].Extra == nil {
 		all[0].Extra = extra
 	}
@@ -221,81 +202,76 @@ func split(text string, theirs bool) (typed, around []string, mode string) {
 	return typed, around, mode
 }
 
-// parts reads content, which is a text or a list of parts.
-func (m *message) parts() (all []part, raws []json.RawMessage) {
-	var text string
-	if json.Unmarshal(m.Content, &text) == nil {
-		return []part{{Type: "text", Text: text}}, []json.RawMessage{nil}
+// blocks reads content, which is a text or a list of parts, and returns the
+// parts that are not known here beside its blocks. A text without a letter is
+// neither.
+func (m *message) blocks() (all []tidemark.Block, unknown []json.RawMessage) {
+	text, list, _ := wire.Content(m.Content)
+	if text != "" {
+		return []tidemark.Block{tidemark.Text(text)}, nil
 	}
-	var list []json.RawMessage
-	if json.Unmarshal(m.Content, &list) != nil {
-		return nil, nil
-	}
+	d := wire.Decoder{Provider: cmp.Or(m.ModelInfo.Provider, "anthropic"), Result: takeResult, Media: takeMedia,
+		Unknown: func(wire.Part) tidemark.Block { return tidemark.Block{} },
+		Same:    func(tidemark.Block, json.RawMessage) bool { return true }}
 	for _, raw := range list {
-		var p part
-		if convert.Loose(raw, &p) == nil {
-			all, raws = append(all, p), append(raws, raw)
+		b, err := d.Block(raw, 0)
+		if b.Type == tidemark.BlockThinking && !isSigned(raw) {
+			b.Provider, b.Raw = "", ""
+		}
+		b.Input = wire.Input(b.Input)
+		switch {
+		case b.Type == tidemark.BlockText && b.Text == "":
+		case err != nil, b.Type == "", b.Type == tidemark.BlockThinking && b.Text == "" && b.Raw == "":
+			unknown = append(unknown, raw)
+		default:
+			all = append(all, b)
 		}
 	}
-	return all, raws
+	return all, unknown
 }
 
-func (p part) block(raw json.RawMessage, provider string) (tidemark.Block, bool) {
-	switch p.Type {
-	case "text":
-		return tidemark.Text(p.Text), p.Text != ""
-	case "thinking", "redacted_thinking":
-		b := tidemark.Block{Type: tidemark.BlockThinking, Text: p.Thinking}
-		if p.Signature != "" || p.Data != "" {
-			b.Provider, b.Raw = cmp.Or(provider, "anthropic"), string(raw)
-		}
-		return b, b.Text != "" || b.Raw != ""
-	case "tool_use":
-		b := tidemark.Block{Type: tidemark.BlockToolUse, ID: p.ID, Name: p.Name}
-		if string(p.Input) != "null" {
-			b.Input = p.Input
-		}
-		return b, true
-	case "tool_result":
-		b := tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: p.ToolUseID, IsError: p.IsError}
-		p.result(&b)
-		return b, true
-	case "image", "file", "document":
-		return p.file(), true
+func isSigned(raw json.RawMessage) bool {
+	return convert.Field(raw, "signature") != "" || convert.Field(raw, "data") != ""
+}
+
+func takeMedia(p wire.Part, raw json.RawMessage) (b tidemark.Block, known []string, ok bool) {
+	var m media
+	if p.Type != "image" && p.Type != "file" && p.Type != "document" || convert.Loose(raw, &m) != nil {
+		return b, nil, false
 	}
-	return tidemark.Block{}, false
+	return m.block(), []string{"type"}, true
 }
 
-func (p part) file() tidemark.Block {
-	b := tidemark.Block{Type: tidemark.BlockFile, Name: p.Path, MediaType: p.MediaType, Text: p.Text}
-	if p.Type == "image" {
+func (m media) block() tidemark.Block {
+	b := tidemark.Block{Type: tidemark.BlockFile, Name: m.Path, MediaType: m.MediaType, Text: m.Text}
+	if m.Type == "image" {
 		b.Type = tidemark.BlockImage
 	}
-	if s := p.Source; s != nil {
+	if s := m.Source; s != nil {
 		b.MediaType, b.Data, b.URL = cmp.Or(s.MediaType, b.MediaType), convert.Blob(s.Data), s.URL
 		return b
 	}
-	b.Data = convert.Blob(p.Data)
+	b.Data = convert.Blob(m.Data)
 	var text string
-	if json.Unmarshal(p.Content, &text) == nil && text != "" {
+	if json.Unmarshal(m.Content, &text) == nil && text != "" {
 		b.Data = []byte(text)
 	}
 	return b
 }
 
-// result reads what a tool gave: a text, parts, or the list of outcomes that
-// the tool keeps for several commands, which stays the JSON it is.
-func (p part) result(b *tidemark.Block) {
-	if json.Unmarshal(p.Content, &b.Text) == nil {
-		return
+// takeResult reads what a tool gave: a text, parts, or the list of outcomes
+// that the tool keeps for several commands, which stays the JSON it is.
+func takeResult(b *tidemark.Block, content json.RawMessage, _ int) error {
+	if json.Unmarshal(content, &b.Text) == nil {
+		return nil
 	}
-	b.Text = string(p.Content)
+	b.Text = string(content)
 	var list []struct {
-		part
+		media
 		Success *bool
 	}
-	if convert.Loose(p.Content, &list) != nil || len(list) == 0 {
-		return
+	if convert.Loose(content, &list) != nil || len(list) == 0 {
+		return nil
 	}
 	failed, plain := 0, 0
 	var words []string
@@ -308,7 +284,7 @@ func (p part) result(b *tidemark.Block) {
 			words = append(words, one.Text)
 			plain++
 		case "image":
-			b.Blocks = append(b.Blocks, one.file())
+			b.Blocks = append(b.Blocks, one.block())
 			plain++
 		}
 	}
@@ -318,24 +294,18 @@ func (p part) result(b *tidemark.Block) {
 		b.Blocks = nil
 	}
 	b.IsError = b.IsError || failed == len(list)
+	return nil
 }
 
 // extra is what a message has beyond what its entries hold: fields and parts
 // that are not known here.
-func (m *message) extra(raw json.RawMessage) json.RawMessage {
+func (m *message) extra(raw json.RawMessage, unknown []json.RawMessage) json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	if json.Unmarshal(raw, &fields) != nil {
 		return nil
 	}
 	for _, k := range []string{"id", "role", "content", "ts", "metrics"} {
 		delete(fields, k)
-	}
-	var unknown []json.RawMessage
-	parts, raws := m.parts()
-	for i, p := range parts {
-		if _, ok := p.block(raws[i], ""); !ok && p.Type != "text" && raws[i] != nil {
-			unknown = append(unknown, raws[i])
-		}
 	}
 	if unknown != nil {
 		fields["parts"], _ = json.Marshal(unknown)

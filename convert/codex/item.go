@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 // provider is whose payload a reasoning item is: it may be encrypted, and goes
@@ -81,12 +82,12 @@ func (r *reader) message(e convert.Entry, k kept, fields map[string]json.RawMess
 		announced := r.announced != "" && r.announced == e.Text()
 		r.announced = ""
 		if known && !own {
-			k.Role, e.Kind, e.Role = role, kindContext, ""
+			k.Role, e.Kind, e.Role = role, convert.KindContext, ""
 		}
 		r.put(e, k)
 		r.undecided = !known && !announced
 	default:
-		k.Role, e.Kind = role, kindContext
+		k.Role, e.Kind = role, convert.KindContext
 		r.put(e, k)
 	}
 }
@@ -114,16 +115,6 @@ var marks = []string{
 	"<agent_message_board_notification>", "<recommended_plugins>", "<model_switch>", "<personality_spec>",
 	"<realtime_conversation>", "<goal_context>", "<user_action>", "<hook_prompt", "<tool_context>", "<reasoning_context>",
 	"<pinned_notes>",
-}
-
-func isClients(text string) bool {
-	text = strings.TrimSpace(text)
-	for _, mark := range marks {
-		if strings.HasPrefix(text, mark) {
-			return true
-		}
-	}
-	return false
 }
 
 // isWrapper reports whether a text is one of the tags that the client puts
@@ -183,7 +174,7 @@ func piece(raw json.RawMessage, usual string, images bool) (*tidemark.Block, par
 	text(item["type"], &kind)
 	switch {
 	case takeString(item, "image_url", &url):
-		b := image(url)
+		b := wire.Linked(tidemark.Block{Type: tidemark.BlockImage}, url)
 		return &b, part{Item: mustJSON(item)}, false
 	case item["encrypted_content"] != nil:
 		return &tidemark.Block{Type: tidemark.BlockText, Provider: provider, Raw: string(raw)}, part{}, false
@@ -199,13 +190,6 @@ func piece(raw json.RawMessage, usual string, images bool) (*tidemark.Block, par
 	plain := kind == usual && len(item) == 1 && p.Prefix == ""
 	p.Item = mustJSON(item)
 	return &b, p, plain
-}
-
-func image(url string) tidemark.Block {
-	if media, data, ok := convert.DataURL(url); ok {
-		return tidemark.Block{Type: tidemark.BlockImage, MediaType: media, Data: data}
-	}
-	return tidemark.Block{Type: tidemark.BlockImage, URL: url}
 }
 
 // reasoning makes a block of the model's thinking: what may be read, and the
@@ -324,11 +308,7 @@ func shownText(item map[string]json.RawMessage) string {
 
 // takeString moves a string out of fields; false leaves them as they are.
 func takeString(fields map[string]json.RawMessage, key string, s *string) bool {
-	if !text(fields[key], s) {
-		return false
-	}
-	delete(fields, key)
-	return true
+	return convert.Object(fields).Take(key, s)
 }
 
 // rest is nil for no fields, so that it is left out.

@@ -14,14 +14,10 @@ import (
 
 // The kinds of entries beside messages.
 const (
-	kindContext     = "context"     // what the client told the model
-	kindCompaction  = "compaction"  // a summary that replaces what came before
-	kindInterrupted = "interrupted" // a turn that somebody stopped
-	kindError       = "error"       // a turn that failed
-	kindRewind      = "rewind"      // the thread went back to its parent
-	kindAgent       = "agent_message"
-	kindItem        = "item"  // an item that is neither a message nor a call
-	kindUsage       = "usage" // tokens of an answer that is not there
+	kindRewind = "rewind" // the thread went back to its parent
+	kindAgent  = "agent_message"
+	kindItem   = "item"  // an item that is neither a message nor a call
+	kindUsage  = "usage" // tokens of an answer that is not there
 )
 
 // maxBefore bounds what is kept of the lines between two entries. A turn has a
@@ -244,7 +240,7 @@ func (r *reader) flush() {
 // client it is the user's if the file ends here, or never says.
 func (r *reader) decide(ends bool) {
 	r.undecided = false
-	if isClients(r.held.Text()) || r.hasEvents && !ends {
+	if convert.Begins(r.held.Text(), marks...) || r.hasEvents && !ends {
 		r.toContext("user")
 	}
 }
@@ -253,7 +249,7 @@ func (r *reader) decide(ends bool) {
 func (r *reader) toContext(role string) {
 	k := keptOf(r.held.Extra)
 	k.Role = role
-	r.held.Kind, r.held.Role, r.held.Extra = kindContext, "", k.extra()
+	r.held.Kind, r.held.Role, r.held.Extra = convert.KindContext, "", k.extra()
 }
 
 // event handles what the client showed. Most of it shows again what is an item
@@ -273,10 +269,10 @@ func (r *reader) event(rec record, l convert.Line) {
 		r.tokenCount(fields["info"])
 	case "turn_aborted":
 		text(fields["reason"], &message)
-		r.happened(kindInterrupted, message, rec)
+		r.happened(convert.KindInterrupted, message, rec)
 	case "error":
 		text(fields["message"], &message)
-		r.happened(kindError, message, rec)
+		r.happened(convert.KindError, message, rec)
 	case "task_complete", "turn_complete":
 		failure := split(fields["error"])
 		if failure == nil {
@@ -284,7 +280,7 @@ func (r *reader) event(rec record, l convert.Line) {
 			return
 		}
 		text(failure["message"], &message)
-		r.happened(kindError, message, rec)
+		r.happened(convert.KindError, message, rec)
 	case "thread_rolled_back":
 		var n int
 		_ = json.Unmarshal(fields["num_turns"], &n)
@@ -366,7 +362,7 @@ func (r *reader) compacted(rec record, number int) {
 			r.toContext(string(tidemark.Assistant))
 		}
 	}
-	e := convert.Entry{Entry: tidemark.Entry{Kind: kindCompaction, At: rec.at(), Usage: r.pending}}
+	e := convert.Entry{Entry: tidemark.Entry{Kind: convert.KindCompaction, At: rec.at(), Usage: r.pending}}
 	r.pending = nil
 	if message != "" {
 		e.Blocks = []tidemark.Block{tidemark.Text(message)}

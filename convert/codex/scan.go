@@ -3,7 +3,8 @@ package codex
 import (
 	"bytes"
 	"encoding/json"
-	"unicode/utf8"
+
+	"github.com/tidemark-sessions/tidemark/convert"
 )
 
 // Lines are checked once and then taken apart without being checked again:
@@ -100,14 +101,11 @@ func stringEnd(b []byte) int {
 	return len(b)
 }
 
-// text reads a JSON string; false for anything else.
+// text reads a JSON string; false for anything else, which leaves s as it is.
 func text(raw []byte, s *string) bool {
-	if len(raw) < 2 || raw[0] != '"' {
-		return false
+	t, ok := convert.Text(raw)
+	if ok {
+		*s = t
 	}
-	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
-		*s = string(inner)
-		return true
-	}
-	return json.Unmarshal(raw, s) == nil
+	return ok
 }

@@ -2,7 +2,6 @@ package codex
 
 import (
 	"bufio"
-	"encoding/base64"
 	"encoding/json"
 	"io"
 	"maps"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 // writer writes the lines of one rollout.
@@ -109,14 +109,14 @@ func (w *writer) entry(e convert.Entry) {
 		w.turn = ""
 	case e.Kind == "" || e.Kind == tidemark.KindMessage:
 		w.message(e, k)
-	case e.Kind == kindContext:
+	case e.Kind == convert.KindContext:
 		role := "developer"
 		if k.Role != "" {
 			role = k.Role
 		}
 		w.say(e, k, role, e.Blocks)
 		w.usage(e)
-	case e.Kind == kindCompaction:
+	case e.Kind == convert.KindCompaction:
 		w.usage(e)
 		p := fields(k.Item)
 		p["message"] = mustJSON(e.Text())
@@ -391,7 +391,7 @@ func (w *writer) piece(b tidemark.Block, p part, usual string) json.RawMessage {
 		usual = "input_image"
 		m["image_url"] = mustJSON(b.URL)
 		if b.Data != nil {
-			m["image_url"] = mustJSON("data:" + b.MediaType + ";base64," + base64.StdEncoding.EncodeToString(b.Data))
+			m["image_url"] = mustJSON(wire.DataURL(b))
 		}
 	default:
 		w.lost["block of type "+b.Type]++

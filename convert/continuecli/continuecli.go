@@ -36,9 +36,6 @@ func Tool() convert.Tool {
 }
 
 func detect(_ context.Context, p convert.Source) bool {
-	if !convert.IsDir(p.FS, p.Path) {
-		return begins(p.FS, p.Path) == nil
-	}
 	files, _ := find(p)
 	return convert.Sniff(files, func(file string) bool { return begins(p.FS, file) == nil })
 }
@@ -47,8 +44,11 @@ func detect(_ context.Context, p convert.Source) bool {
 const index = "sessions.json"
 
 // find returns the files of sessions below a folder: a home, its .continue, or
-// the sessions in it.
+// the sessions in it. A file stands for itself.
 func find(p convert.Source) (files []string, skips []error) {
+	if !convert.IsDir(p.FS, p.Path) {
+		return []string{p.Path}, nil
+	}
 	for _, below := range []string{".continue/sessions", "sessions", "."} {
 		dir := path.Join(p.Path, below)
 		list, err := fs.ReadDir(p.FS, dir)
@@ -135,46 +135,21 @@ type survey struct {
 }
 
 func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
-	return func(yield func(*convert.Session, error) bool) {
-		info, err := fs.Stat(p.FS, p.Path)
-		if err != nil {
-			yield(nil, err)
-			return
+	// All files of a Source lie in one folder, and so does the list of them.
+	made := map[string]map[string]time.Time{}
+	look := func(file string) (*survey, error) {
+		list := path.Join(path.Dir(file), index)
+		if _, ok := made[list]; !ok {
+			made[list] = dates(p.FS, list)
 		}
-		files, skips := []string{p.Path}, []error(nil)
-		if info.IsDir() {
-			files, skips = find(p)
-		}
-		var found []*survey
-		if len(files) > 0 {
-			dates := dates(p.FS, path.Join(path.Dir(files[0]), index))
-			for _, file := range files {
-				s, err := look(p.FS, file, dates)
-				if err == nil {
-					err = ctx.Err()
-				}
-				if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-					yield(nil, err)
-					return
-				}
-				if err != nil {
-					skips = append(skips, &convert.Skip{What: file, Why: err})
-					continue
-				}
-				found = append(found, s)
-			}
-		}
-		for _, skip := range skips {
-			if !yield(nil, skip) {
-				return
-			}
-		}
-		for _, s := range link(found) {
-			if !yield(s.out, nil) {
-				return
-			}
-		}
+		return look(p.FS, file, made[list])
 	}
+	return convert.Survey(ctx, p, find, look, func(found []*survey) (all []*convert.Session) {
+		for _, s := range link(found) {
+			all = append(all, s.out)
+		}
+		return all
+	})
 }
 
 // dates reads when sessions were made; the sessions themselves do not tell.

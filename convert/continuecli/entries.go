@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 // item is one item of a history: a message and what the tool knows about it.
@@ -51,19 +52,13 @@ func (it *item) UnmarshalJSON(b []byte) error {
 }
 
 type message struct {
-	Role       string          `json:"role"`
-	Content    json.RawMessage `json:"content"`
-	ToolCallID string          `json:"toolCallId"`
-	ToolCalls  []struct {
-		ID       string `json:"id"`
-		Function struct {
-			Name      string          `json:"name"`
-			Arguments json.RawMessage `json:"arguments"`
-		} `json:"function"`
-	} `json:"toolCalls"`
-	Signature        string `json:"signature"`
-	RedactedThinking string `json:"redactedThinking"`
-	Usage            usage  `json:"usage"`
+	Role             string          `json:"role"`
+	Content          json.RawMessage `json:"content"`
+	ToolCallID       string          `json:"toolCallId"`
+	ToolCalls        []wire.Call     `json:"toolCalls"`
+	Signature        string          `json:"signature"`
+	RedactedThinking string          `json:"redactedThinking"`
+	Usage            usage           `json:"usage"`
 }
 
 type usage struct {
@@ -153,7 +148,7 @@ func (it *item) entries(id string, m message, answered map[string]bool) []conver
 		main.Role = tidemark.Tool
 		main.Blocks = []tidemark.Block{{Type: tidemark.BlockToolResult, ToolUseID: m.ToolCallID, Text: plain(m.Content)}}
 	case "system":
-		main.Kind = "context"
+		main.Kind = convert.KindContext
 	}
 	all := []convert.Entry{main}
 	for _, c := range it.ContextItems {
@@ -161,7 +156,7 @@ func (it *item) entries(id string, m message, answered map[string]bool) []conver
 	}
 	if len(added) > 0 {
 		context := convert.Entry{ID: id + "#context"}
-		context.Kind = "context"
+		context.Kind = convert.KindContext
 		for _, text := range added {
 			context.Blocks = append(context.Blocks, tidemark.Text(text))
 		}
@@ -174,7 +169,7 @@ func (it *item) entries(id string, m message, answered map[string]bool) []conver
 	}
 	if it.Summary != "" {
 		e := convert.Entry{ID: id + "#summary"}
-		e.Kind, e.Blocks = "compaction", []tidemark.Block{tidemark.Text(it.Summary)}
+		e.Kind, e.Blocks = convert.KindCompaction, []tidemark.Block{tidemark.Text(it.Summary)}
 		if plain(m.Content) == it.Summary {
 			all = all[1:] // the message is the summary and nothing else
 			e.Model, e.Usage = main.Model, main.Usage
@@ -223,28 +218,9 @@ func (it *item) thoughts() []tidemark.Block {
 func (m message) calls() []tidemark.Block {
 	var all []tidemark.Block
 	for _, c := range m.ToolCalls {
-		all = append(all, tidemark.Block{Type: tidemark.BlockToolUse, ID: c.ID, Name: c.Function.Name, Input: arguments(c.Function.Arguments)})
+		all = append(all, c.Block())
 	}
 	return all
-}
-
-// arguments are JSON in a string. What a model wrote that is no JSON stays a
-// string.
-func arguments(raw json.RawMessage) json.RawMessage {
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
-		if len(raw) == 0 {
-			return nil
-		}
-		return raw
-	}
-	if json.Valid([]byte(text)) {
-		return json.RawMessage(text)
-	}
-	if text == "" {
-		return nil
-	}
-	return raw
 }
 
 // results are the results in the states of calls; a call that is still open
@@ -290,20 +266,12 @@ func blocks(content json.RawMessage) []tidemark.Block {
 	for _, p := range parts {
 		switch {
 		case p.ImageURL.URL != "":
-			all = append(all, image(p.ImageURL.URL))
+			all = append(all, wire.Linked(tidemark.Block{Type: tidemark.BlockImage}, p.ImageURL.URL))
 		case p.Text != "":
 			all = append(all, tidemark.Text(p.Text))
 		}
 	}
 	return all
-}
-
-// image is an image in a data URL, or one that is kept elsewhere.
-func image(link string) tidemark.Block {
-	if media, data, ok := convert.DataURL(link); ok {
-		return tidemark.Block{Type: tidemark.BlockImage, MediaType: media, Data: data}
-	}
-	return tidemark.Block{Type: tidemark.BlockImage, URL: link}
 }
 
 func plain(content json.RawMessage) string {

@@ -33,16 +33,16 @@ func Tool() convert.Tool {
 }
 
 func detect(_ context.Context, p convert.Source) bool {
-	if !convert.IsDir(p.FS, p.Path) {
-		return begins(p.FS, p.Path) == nil
-	}
 	files, _ := find(p)
 	return convert.Sniff(files, func(file string) bool { return begins(p.FS, file) == nil })
 }
 
 // find returns the files of events below a folder: a home, its .copilot, the
-// session-state in it, or one session of that.
+// session-state in it, or one session of that. A file stands for itself.
 func find(p convert.Source) (files []string, skips []error) {
+	if !convert.IsDir(p.FS, p.Path) {
+		return []string{p.Path}, nil
+	}
 	dir := convert.Folder(p.FS, p.Path, ".copilot/session-state", "session-state")
 	list, err := fs.ReadDir(p.FS, dir)
 	if err != nil {
@@ -79,40 +79,13 @@ func begins(fsys fs.FS, name string) error {
 }
 
 func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
-	return func(yield func(*convert.Session, error) bool) {
-		info, err := fs.Stat(p.FS, p.Path)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		files, skips := []string{p.Path}, []error(nil)
-		if info.IsDir() {
-			files, skips = find(p)
-		}
-		var found []*survey
-		for _, file := range files {
-			if ctx.Err() != nil {
-				yield(nil, ctx.Err())
-				return
-			}
-			s, err := look(p.FS, file)
-			if err != nil {
-				skips = append(skips, &convert.Skip{What: file, Why: err})
-				continue
-			}
-			found = append(found, s)
-		}
-		for _, skip := range skips {
-			if !yield(nil, skip) {
-				return
-			}
-		}
+	look := func(file string) (*survey, error) { return look(p.FS, file) }
+	return convert.Survey(ctx, p, find, look, func(found []*survey) (all []*convert.Session) {
 		for _, s := range inOrder(found) {
-			if !yield(s.session(p.FS), nil) {
-				return
-			}
+			all = append(all, s.session(p.FS))
 		}
-	}
+		return all
+	})
 }
 
 // inOrder puts sources before the sessions that were copied from them, and

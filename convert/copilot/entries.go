@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 // stream makes entries of the events of a session, or of one helper in it: the
@@ -115,7 +116,7 @@ func (s *stream) entry(e *event) (convert.Entry, bool) {
 			return out, false
 		}
 		s.prompts[sum] = true
-		out.Kind, out.Extra = "context", extra(e.Data, "content")
+		out.Kind, out.Extra = convert.KindContext, extra(e.Data, "content")
 		out.Blocks = []tidemark.Block{tidemark.Text(string(text(e.Data, "content")))}
 		return out, true
 	case "session.compaction_complete":
@@ -136,7 +137,7 @@ func (s *stream) entry(e *event) (convert.Entry, bool) {
 		s.tip, s.moved = convert.Root, true
 		return out, false
 	case "session.error", "session.warning", "session.info", "abort", "system.notification", "session.task_complete":
-		out.Kind, out.Extra = "notice", extra(e.Data, "content", "message", "reason", "summary")
+		out.Kind, out.Extra = convert.KindNotice, extra(e.Data, "content", "message", "reason", "summary")
 		for _, key := range []string{"content", "message", "reason", "summary"} {
 			if b := text(e.Data, key); len(b) > 0 {
 				out.Blocks = append(out.Blocks, tidemark.Text(string(b)))
@@ -151,7 +152,7 @@ func (s *stream) entry(e *event) (convert.Entry, bool) {
 	if e.Data != nil {
 		kept["data"] = e.Data
 	}
-	out.Kind = "event"
+	out.Kind = convert.KindEvent
 	out.Extra, _ = json.Marshal(map[string]any{name: kept})
 	return out, true
 }
@@ -189,7 +190,7 @@ func (s *stream) prompt(out convert.Entry, e *event) (convert.Entry, bool) {
 	}
 	out.Role = tidemark.User
 	if d.Source != "" && d.Source != "user" && s.agent == "" {
-		out.Role, out.Kind = "", "context" // the tool speaks as the user
+		out.Role, out.Kind = "", convert.KindContext // the tool speaks as the user
 	}
 	if d.Content != "" {
 		out.Blocks = []tidemark.Block{tidemark.Text(d.Content)}
@@ -258,7 +259,7 @@ func (s *stream) answer(out convert.Entry, e *event) (convert.Entry, bool) {
 			continue
 		}
 		s.calls[r.ToolCallID] = true
-		out.Blocks = append(out.Blocks, tidemark.Block{Type: tidemark.BlockToolUse, ID: r.ToolCallID, Name: r.Name, Input: input(r.Arguments)})
+		out.Blocks = append(out.Blocks, tidemark.Block{Type: tidemark.BlockToolUse, ID: r.ToolCallID, Name: r.Name, Input: wire.Input(r.Arguments)})
 	}
 	if out.Usage = s.usages[d.APICallID]; out.Usage != nil {
 		delete(s.usages, d.APICallID)
@@ -305,7 +306,7 @@ func (s *stream) call(out convert.Entry, e *event) (convert.Entry, bool) {
 	}
 	s.calls[d.ToolCallID] = true
 	out.Role, out.Model = tidemark.Assistant, d.Model
-	out.Blocks = []tidemark.Block{{Type: tidemark.BlockToolUse, ID: d.ToolCallID, Name: d.ToolName, Input: input(d.Arguments)}}
+	out.Blocks = []tidemark.Block{{Type: tidemark.BlockToolUse, ID: d.ToolCallID, Name: d.ToolName, Input: wire.Input(d.Arguments)}}
 	return out, true
 }
 
@@ -356,9 +357,9 @@ func compaction(out convert.Entry, e *event) (convert.Entry, bool) {
 	if convert.Loose(e.Data, &d) != nil {
 		return out, false
 	}
-	out.Kind, out.Usage, out.Extra = "compaction", d.Used.take(), extra(e.Data, "summaryContent", "compactionTokensUsed")
+	out.Kind, out.Usage, out.Extra = convert.KindCompaction, d.Used.take(), extra(e.Data, "summaryContent", "compactionTokensUsed")
 	if d.Success != nil && !*d.Success {
-		out.Kind = "notice"
+		out.Kind = convert.KindNotice
 	}
 	if d.SummaryContent != "" {
 		out.Blocks = []tidemark.Block{tidemark.Text(d.SummaryContent)}
@@ -393,14 +394,6 @@ func (s *stream) usage(e *event) {
 		s.order = append(s.order, call)
 	}
 	s.usages[call] = d.Usage.take()
-}
-
-// input is a call's input; nil when there is none.
-func input(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil
-	}
-	return raw
 }
 
 func value(data json.RawMessage, key string) json.RawMessage {

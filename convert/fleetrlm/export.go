@@ -100,7 +100,7 @@ func writeManifest(ctx context.Context, s *convert.Session, n note, lost convert
 	}
 	top := w.compose(writeState(c, w.fresh))
 	if b := w.block(top); !b.isEmpty() {
-		top.set(blockKey, b)
+		top.Set(blockKey, b)
 	}
 	raw, err := convert.Encode(top)
 	if err != nil || n.Shape != flat {
@@ -159,7 +159,7 @@ type writing struct {
 // compose puts the parts of a manifest where they were, or where they are
 // documented.
 func (w *writing) compose(state object) object {
-	top := w.note.Manifest.without()
+	top := w.note.Manifest.Without()
 	h := w.note.History.orDefault()
 	if w.fresh {
 		w.begin(top)
@@ -180,33 +180,33 @@ func (w *writing) compose(state object) object {
 	}
 	if w.note.History != nil || len(said) > 0 || w.fresh {
 		if h.Wrapper != nil {
-			wrapped := h.Wrapper.without()
-			wrapped.set(messagesKey, said)
-			holder.set(h.Key, wrapped)
+			wrapped := h.Wrapper.Without()
+			wrapped.Set(messagesKey, said)
+			holder.Set(h.Key, wrapped)
 		} else {
-			holder.set(h.Key, said)
+			holder.Set(h.Key, said)
 		}
 	}
 	if w.note.Shape == nested || w.note.Shape == "" && len(state) > 0 {
-		top.set("state", state)
+		top.Set("state", state)
 	}
 	return top
 }
 
 // begin fills in what a manifest has beside the state.
 func (w *writing) begin(top object) {
-	top.set("rev", 1)
-	top.set("generated_docs", []string{})
-	top.set("artifacts", []string{})
+	top.Set("rev", 1)
+	top.Set("generated_docs", []string{})
+	top.Set("artifacts", []string{})
 	w.log(top, 0)
 	metadata := object{}
-	metadata.set("history_turns", len(w.turns))
-	metadata.set("document_count", 0)
-	metadata.set("artifact_count", 0)
+	metadata.Set("history_turns", len(w.turns))
+	metadata.Set("document_count", 0)
+	metadata.Set("artifact_count", 0)
 	if at := firstTime(w.session.UpdatedAt, w.lastTime()); !at.IsZero() {
-		metadata.set("updated_at", stamp(at))
+		metadata.Set("updated_at", stamp(at))
 	}
-	top.set("metadata", metadata)
+	top.Set("metadata", metadata)
 }
 
 // grow tells of turns that were added or left out since the manifest was read.
@@ -214,18 +214,18 @@ func (w *writing) grow(top object) {
 	at := firstTime(w.lastTime(), w.session.UpdatedAt)
 	if w.note.Shape == flat {
 		if _, there := top["timestamp"]; there && !at.IsZero() {
-			top.set("timestamp", json.Number(fmt.Sprintf("%d.%06d", at.Unix(), at.Nanosecond()/1000)))
+			top.Set("timestamp", json.Number(fmt.Sprintf("%d.%06d", at.Unix(), at.Nanosecond()/1000)))
 		}
 		return
 	}
-	top.set("rev", top.whole("rev")+1)
+	top.Set("rev", whole(top, "rev")+1)
 	w.log(top, w.note.Turns)
-	metadata, _ := top.object("metadata")
-	metadata.set("history_turns", len(w.turns))
+	metadata, _ := top.Object("metadata")
+	metadata.Set("history_turns", len(w.turns))
 	if !at.IsZero() {
-		metadata.set("updated_at", stamp(at))
+		metadata.Set("updated_at", stamp(at))
 	}
-	top.set("metadata", metadata)
+	top.Set("metadata", metadata)
 }
 
 func (w *writing) lastTime() (at time.Time) {
@@ -248,12 +248,12 @@ func (w *writing) log(top object, from int) {
 		}
 		content := []rune(t.request)
 		entry, remembered := object{}, object{}
-		entry.set("user_message", t.request)
-		entry.set("history_turns", i+1)
-		remembered.set("content", string(content[:min(len(content), maxRemembered)]))
+		entry.Set("user_message", t.request)
+		entry.Set("history_turns", i+1)
+		remembered.Set("content", string(content[:min(len(content), maxRemembered)]))
 		if !t.at.IsZero() {
-			entry.set("timestamp", stamp(t.at))
-			remembered.set("timestamp", stamp(t.at))
+			entry.Set("timestamp", stamp(t.at))
+			remembered.Set("timestamp", stamp(t.at))
 		}
 		raw, _ := convert.Encode(entry)
 		logs = append(logs, raw)
@@ -264,13 +264,13 @@ func (w *writing) log(top object, from int) {
 		if all == nil {
 			all = []json.RawMessage{}
 		}
-		top.set(key, all)
+		top.Set(key, all)
 	}
 }
 
 // block returns what a reader of the manifest would not find in it.
 func (w *writing) block(top object) block {
-	m := takeApart(top.without())
+	m := takeApart(top.Without())
 	s := w.session
 	b := block{Title: s.Title, Model: s.Model, Project: s.Project, Tags: s.Tags, Row: w.note.Row, Turns: map[string]blockTurn{}}
 	if w.isFirstPrompt(s.Title) {

@@ -49,7 +49,7 @@ func FuzzManifest(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			source, err := convert.Encode(top.without(blockKey))
+			source, err := convert.Encode(top.Without(blockKey))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +57,7 @@ func FuzzManifest(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if back, err := convert.Encode(written.without(blockKey)); err != nil || !convert.SameJSON(source, back) {
+			if back, err := convert.Encode(written.Without(blockKey)); err != nil || !convert.SameJSON(source, back) {
 				t.Errorf("%s\nbecame\n%s", source, back)
 			}
 			second := converttest.Read(t, Tool(), out.Source())

@@ -257,7 +257,7 @@ func readManifest(fsys fs.FS, it *item) (*manifest, error) {
 		if !m.isOne() {
 			return nil, tidemark.Invalidf("is not a manifest: it has no turns and no state")
 		}
-		it.id = safeName(m.rest.text("session_id"), safeName(strings.TrimSuffix(path.Base(it.name), manifestEnd), "default-session"))
+		it.id = safeName(m.rest.Text("session_id"), safeName(strings.TrimSuffix(path.Base(it.name), manifestEnd), "default-session"))
 		it.known = it.id
 	}
 	return m, nil

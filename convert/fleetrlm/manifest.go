@@ -95,7 +95,7 @@ func takeApart(top object) *manifest {
 	} else {
 		m.block = block{}
 	}
-	if state, ok := top.object("state"); ok {
+	if state, ok := top.Object("state"); ok {
 		m.shape, m.state = nested, state
 		delete(top, "state")
 		if !m.takeHistory(m.state, false) {
@@ -124,8 +124,8 @@ func (m *manifest) takeHistory(o object, top bool) bool {
 	for _, key := range historyKeys() {
 		h := history{Key: key, Top: top}
 		list := o[key]
-		if in, ok := o.object(key); ok && isList(in[messagesKey]) {
-			h.Wrapper, list = in.without(messagesKey), in[messagesKey]
+		if in, ok := o.Object(key); ok && isList(in[messagesKey]) {
+			h.Wrapper, list = in.Without(messagesKey), in[messagesKey]
 		}
 		if isList(list) {
 			delete(o, key)
@@ -183,7 +183,7 @@ func (m *manifest) logTimes(turns []turn) {
 	for raw := range convert.Elements(m.rest["logs"]) {
 		var o object
 		if json.Unmarshal(raw, &o) == nil {
-			logs = append(logs, logged{o.text("user_message"), o.time("timestamp")})
+			logs = append(logs, logged{o.Text("user_message"), timeAt(o, "timestamp")})
 		}
 	}
 	at := len(logs) - 1
@@ -199,11 +199,11 @@ func (m *manifest) logTimes(turns []turn) {
 
 // updatedAt is when the manifest was written.
 func (m *manifest) updatedAt() time.Time {
-	metadata, _ := m.rest.object("metadata")
-	if t := metadata.time("updated_at"); !t.IsZero() {
+	metadata, _ := m.rest.Object("metadata")
+	if t := timeAt(metadata, "updated_at"); !t.IsZero() {
 		return t
 	}
-	return m.rest.time("timestamp")
+	return timeAt(m.rest, "timestamp")
 }
 
 // createdAt is when the first message was logged, as far as it is known.
@@ -214,7 +214,7 @@ func (m *manifest) createdAt() time.Time {
 	for raw := range convert.Elements(m.rest["logs"]) {
 		var o object
 		if json.Unmarshal(raw, &o) == nil {
-			if t := o.time("timestamp"); !t.IsZero() {
+			if t := timeAt(o, "timestamp"); !t.IsZero() {
 				return t
 			}
 		}

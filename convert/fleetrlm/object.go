@@ -3,7 +3,6 @@ package fleetrlm
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"math"
 	"strings"
 	"time"
@@ -14,7 +13,7 @@ import (
 )
 
 // object is a JSON object whose values are as they were written.
-type object map[string]json.RawMessage
+type object = convert.Object
 
 // maxManifest bounds a manifest, which is held whole. It has the text of the
 // documents in it, so it is large for what it says.
@@ -50,35 +49,19 @@ func parseObject(b []byte) (object, error) {
 	return o, nil
 }
 
-// text returns the text under a key, "" when there is something else.
-func (o object) text(key string) (s string) {
-	if json.Unmarshal(o[key], &s) != nil {
-		return ""
-	}
-	return s
-}
-
 // said returns a text under the first of the keys that has one.
-func (o object) said(keys []string) (text, key string) {
+func said(o object, keys []string) (text, key string) {
 	for _, k := range keys {
-		if raw := o[k]; len(raw) > 0 && raw[0] == '"' {
-			return o.text(k), k
+		if text, ok := convert.Text(o[k]); ok {
+			return text, k
 		}
 	}
 	return "", ""
 }
 
-// object returns the object under a key; ok is false when there is none.
-func (o object) object(key string) (in object, ok bool) {
-	if json.Unmarshal(o[key], &in) != nil || in == nil {
-		return object{}, false
-	}
-	return in, true
-}
-
 // texts returns the texts in the list under a key; nil when there is another
 // thing.
-func (o object) texts(key string) (all []string) {
+func texts(o object, key string) (all []string) {
 	if json.Unmarshal(o[key], &all) != nil {
 		return nil
 	}
@@ -86,23 +69,23 @@ func (o object) texts(key string) (all []string) {
 }
 
 // whole returns the whole number under a key, also when it is text.
-func (o object) whole(key string) (n int64) {
+func whole(o object, key string) (n int64) {
 	if json.Unmarshal(o[key], &n) == nil {
 		return n
 	}
-	if json.Unmarshal([]byte(o.text(key)), &n) != nil {
+	if json.Unmarshal([]byte(o.Text(key)), &n) != nil {
 		return 0
 	}
 	return n
 }
 
-// time returns the time under a key: text, or seconds since 1970.
-func (o object) time(key string) time.Time {
+// timeAt returns the time under a key: text, or seconds since 1970.
+func timeAt(o object, key string) time.Time {
 	var seconds float64
 	if json.Unmarshal(o[key], &seconds) == nil && seconds > 0 && seconds < 253402300800 {
 		return time.UnixMicro(int64(math.Round(seconds * 1e6))).UTC()
 	}
-	return parseTime(o.text(key))
+	return parseTime(o.Text(key))
 }
 
 // parseTime reads a time as Python writes it. One without an offset is UTC.
@@ -121,24 +104,6 @@ func stamp(t time.Time) string {
 		layout += ".000000"
 	}
 	return t.UTC().Format(layout + "+00:00")
-}
-
-func (o object) set(key string, value any) {
-	if b, err := convert.Encode(value); err == nil {
-		o[key] = b
-	}
-}
-
-// without returns a copy that lacks keys.
-func (o object) without(keys ...string) object {
-	rest := maps.Clone(o)
-	if rest == nil {
-		rest = object{}
-	}
-	for _, k := range keys {
-		delete(rest, k)
-	}
-	return rest
 }
 
 // isList reports whether a value is a list.

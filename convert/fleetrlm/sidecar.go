@@ -90,7 +90,7 @@ func (r row) object() object {
 			v = string(b)
 		}
 		if v != nil {
-			o.set(k, v)
+			o.Set(k, v)
 		}
 	}
 	return o

@@ -61,35 +61,35 @@ func readState(state object, at time.Time) json.RawMessage {
 
 func decodeState(state object) checkpoint {
 	var c checkpoint
-	memory, _ := state.object(memoryKey)
+	memory, _ := state.Object(memoryKey)
 	for k, raw := range memory {
 		if len(raw) > 0 && raw[0] == '"' {
 			if c.CoreMemory == nil {
 				c.CoreMemory = map[string]string{}
 			}
-			c.CoreMemory[k] = memory.text(k)
+			c.CoreMemory[k] = memory.Text(k)
 		}
 	}
-	in, ok := state.object(interpreterKey)
+	in, ok := state.Object(interpreterKey)
 	if !ok {
-		in, _ = state.object(daytonaKey)
+		in, _ = state.Object(daytonaKey)
 	}
 	for k, to := range c.Interpreter.texts() {
-		*to = in.text(k)
+		*to = in.Text(k)
 	}
-	c.Interpreter.ContextPaths = in.texts(contextKey)
+	c.Interpreter.ContextPaths = texts(in, contextKey)
 	c.DocumentPaths = documentPaths(state, in)
 	return c
 }
 
 func documentPaths(state, in object) []string {
 	if isList(state[documentsKey]) {
-		return state.texts(documentsKey)
+		return texts(state, documentsKey)
 	}
 	if in[loadedKey] == nil {
-		in, _ = state.object(daytonaKey)
+		in, _ = state.Object(daytonaKey)
 	}
-	return in.texts(loadedKey)
+	return texts(in, loadedKey)
 }
 
 // writeState returns the state that gives c back. What did not change since it
@@ -101,22 +101,22 @@ func writeState(c checkpoint, fresh bool) object {
 	}
 	was := decodeState(state)
 	writeMemory(state, c.CoreMemory, fresh)
-	_, documented := state.object(interpreterKey)
-	_, real := state.object(daytonaKey)
+	_, documented := state.Object(interpreterKey)
+	_, real := state.Object(daytonaKey)
 	moved := !was.Interpreter.equal(c.Interpreter)
 	loaded := !slices.Equal(was.DocumentPaths, c.DocumentPaths)
 	for key, there := range map[string]bool{interpreterKey: documented, daytonaKey: real} {
 		if moved && (there || !documented && !real) || loaded && there || fresh && !there {
-			in, _ := state.object(key)
+			in, _ := state.Object(key)
 			writeInterpreter(in, c.Interpreter)
 			if (loaded || fresh) && (key == daytonaKey || in[loadedKey] != nil) {
-				in.set(loadedKey, list(c.DocumentPaths))
+				in.Set(loadedKey, list(c.DocumentPaths))
 			}
-			state.set(key, in)
+			state.Set(key, in)
 		}
 	}
 	if _, there := state[documentsKey]; loaded && (there || !real) || fresh && !there {
-		state.set(documentsKey, list(c.DocumentPaths))
+		state.Set(documentsKey, list(c.DocumentPaths))
 	}
 	return state
 }
@@ -134,37 +134,37 @@ func (i interpreter) equal(j interpreter) bool {
 // writeMemory sets what changed. A memory that is empty and one that is not
 // there are the same to a restart.
 func writeMemory(state object, now map[string]string, fresh bool) {
-	memory, there := state.object(memoryKey)
+	memory, there := state.Object(memoryKey)
 	changed := fresh && !there
 	for k, raw := range memory {
-		if _, stays := now[k]; !stays && len(raw) > 0 && raw[0] == '"' && memory.text(k) != "" {
+		if _, stays := now[k]; !stays && len(raw) > 0 && raw[0] == '"' && memory.Text(k) != "" {
 			delete(memory, k)
 			changed = true
 		}
 	}
 	for k, text := range now {
-		if memory.text(k) != text {
-			memory.set(k, text)
+		if memory.Text(k) != text {
+			memory.Set(k, text)
 			changed = true
 		}
 	}
 	if changed {
-		state.set(memoryKey, memory)
+		state.Set(memoryKey, memory)
 	}
 }
 
 func writeInterpreter(in object, now interpreter) {
 	for k, text := range now.texts() {
 		switch {
-		case in.text(k) == *text:
+		case in.Text(k) == *text:
 		case *text == "":
-			in.set(k, nil)
+			in.Set(k, nil)
 		default:
-			in.set(k, *text)
+			in.Set(k, *text)
 		}
 	}
-	if !slices.Equal(in.texts(contextKey), now.ContextPaths) {
-		in.set(contextKey, list(now.ContextPaths))
+	if !slices.Equal(texts(in, contextKey), now.ContextPaths) {
+		in.Set(contextKey, list(now.ContextPaths))
 	}
 }
 

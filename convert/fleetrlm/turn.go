@@ -69,8 +69,8 @@ func spellingOf(turns []json.RawMessage) spelling {
 		if json.Unmarshal(raw, &o) != nil {
 			continue
 		}
-		_, request := o.said(userKeys())
-		_, answer := o.said(answerKeys())
+		_, request := said(o, userKeys())
+		_, answer := said(o, answerKeys())
 		if request != "" && answer != "" {
 			return spelling{request, answer}
 		}
@@ -86,9 +86,9 @@ func (sp spelling) decodeTurn(raw json.RawMessage) turn {
 	}
 	var t turn
 	var request, answer string
-	t.request, request = o.said(userKeys())
-	t.answer, answer = o.said(answerKeys())
-	if rest := o.without(request, answer); len(rest) > 0 {
+	t.request, request = said(o, userKeys())
+	t.answer, answer = said(o, answerKeys())
+	if rest := o.Without(request, answer); len(rest) > 0 {
 		t.note.Fields = rest
 	}
 	if request != sp.Request {
@@ -110,7 +110,7 @@ func (sp spelling) encode(t turn) any {
 			return t.note.Turn
 		}
 	}
-	o := t.note.Fields.without()
+	o := t.note.Fields.Without()
 	for _, f := range []struct {
 		own  *string
 		key  string
@@ -120,7 +120,7 @@ func (sp spelling) encode(t turn) any {
 			f.key = *f.own
 		}
 		if f.key != "" {
-			o.set(f.key, f.text)
+			o.Set(f.key, f.text)
 		}
 	}
 	return o

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 // entries reads the files again and yields what the first reading found, in
@@ -165,9 +166,9 @@ func (e *emitter) build(i int, m *message) []convert.Entry {
 	own, added := m.split()
 	switch {
 	case it.role == aContext:
-		main.Kind, main.Blocks = "context", blocksOf(own)
+		main.Kind, main.Blocks = convert.KindContext, blocksOf(own)
 	case it.role == aCompaction:
-		main.Kind, main.Blocks = "compaction", blocksOf(own)
+		main.Kind, main.Blocks = convert.KindCompaction, blocksOf(own)
 	case m.Type == "gemini":
 		main.Role, main.Model, main.Usage = tidemark.Assistant, m.Model, m.Tokens.usage()
 		main.Blocks = m.answer()
@@ -176,7 +177,7 @@ func (e *emitter) build(i int, m *message) []convert.Entry {
 	case m.Type == "user":
 		main.Role, main.Blocks = tidemark.User, blocksOf(own)
 	default:
-		main.Kind, main.Blocks = "notice", blocksOf(own)
+		main.Kind, main.Blocks = convert.KindNotice, blocksOf(own)
 	}
 	all := []convert.Entry{main}
 	behind := convert.Entry{ID: e.r.last(i), Parent: it.id}
@@ -194,7 +195,7 @@ func (e *emitter) build(i int, m *message) []convert.Entry {
 		}
 		all = append(all, behind)
 	case it.id + theContext:
-		behind.Kind = "context"
+		behind.Kind = convert.KindContext
 		for _, text := range added {
 			behind.Blocks = append(behind.Blocks, tidemark.Text(text))
 		}
@@ -230,7 +231,7 @@ func (m *message) answer() []tidemark.Block {
 		if slices.ContainsFunc(all, func(b tidemark.Block) bool { return b.Type == tidemark.BlockToolUse && b.ID == id }) {
 			continue
 		}
-		all = append(all, tidemark.Block{Type: tidemark.BlockToolUse, ID: id, Name: c.Name, Input: object(c.Args)})
+		all = append(all, tidemark.Block{Type: tidemark.BlockToolUse, ID: id, Name: c.Name, Input: wire.Input(c.Args)})
 	}
 	return all
 }
@@ -276,7 +277,7 @@ func (p part) block() (tidemark.Block, bool) {
 	switch {
 	case p.FunctionCall != nil:
 		c := p.FunctionCall
-		return tidemark.Block{Type: tidemark.BlockToolUse, ID: c.ID, Name: c.Name, Input: object(c.Args)}, true
+		return tidemark.Block{Type: tidemark.BlockToolUse, ID: c.ID, Name: c.Name, Input: wire.Input(c.Args)}, true
 	case p.FunctionResponse != nil:
 		r := p.FunctionResponse
 		b := tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: r.ID}
@@ -321,14 +322,6 @@ func responseText(raw json.RawMessage) (text string, failed bool) {
 		}
 	}
 	return string(raw), failed
-}
-
-// object is an input as it is kept; nil when there is none.
-func object(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil
-	}
-	return raw
 }
 
 // extra is what a message has beyond what its entries hold: fields that are

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 // writer collects messages and what has no place in them.
@@ -159,43 +159,43 @@ func (w *writer) part(b tidemark.Block) any {
 	}
 	type object = map[string]any
 	openai := w.format.name == "openai"
-	encoded := base64.StdEncoding.EncodeToString(b.Data)
 	switch b.Type {
 	case tidemark.BlockText:
 		if b.Text == "" {
 			return nil
 		}
-		return object{"type": "text", "text": b.Text}
 	case tidemark.BlockToolUse:
-		return object{"type": "tool_use", "id": b.ID, "name": b.Name, "input": asObject(b.Input)}
 	case tidemark.BlockImage, tidemark.BlockFile:
-		image := b.Type == tidemark.BlockImage
-		link := cmp.Or(b.URL, "data:"+b.MediaType+";base64,"+encoded)
 		switch {
 		case len(b.Data) == 0 && b.URL == "":
 			w.lose("files that are not in the session")
 			return nil
-		case openai && image:
-			return object{"type": "image_url", "image_url": object{"url": link}}
+		case openai && b.Type == tidemark.BlockImage:
+			return object{"type": "image_url", "image_url": object{"url": wire.Link(b)}}
 		case openai:
-			return object{"type": "file", "file": object{"filename": b.Name, "file_data": link}}
+			return object{"type": "file", "file": object{"filename": b.Name, "file_data": wire.Link(b)}}
+		case b.URL != "":
+			b.Data = nil
 		}
-		p := object{"type": "document", "source": object{"type": "base64", "media_type": b.MediaType, "data": encoded}}
-		if image {
-			p["type"] = "image"
-		} else if b.Name != "" {
-			p["title"] = b.Name
-		}
-		if b.URL != "" {
-			p["source"] = object{"type": "url", "url": b.URL}
-		}
-		return p
 	case tidemark.BlockThinking:
 		w.lose("thoughts that are not signed for it")
+		return nil
 	default:
 		w.lose("blocks of type " + b.Type)
+		return nil
 	}
-	return nil
+	return w.object(b)
+}
+
+// object is a block in Anthropic's shape.
+func (w *writer) object(b tidemark.Block) any {
+	e := wire.Encoder{Input: asObject, Result: w.resultContent,
+		Whole: func(b tidemark.Block) bool { return b.Provider == w.format.name && json.Valid([]byte(b.Raw)) }}
+	object, raw := e.Block(b)
+	if raw != nil {
+		return raw
+	}
+	return object.Map()
 }
 
 // asObject is a call's input, which has to be an object there.
@@ -223,7 +223,7 @@ func anthropicMessages(w *writer, e convert.Entry) []map[string]any {
 	case tidemark.Tool:
 		for _, b := range e.Blocks {
 			if b.Type == tidemark.BlockToolResult {
-				parts = append(parts, w.result(b))
+				parts = append(parts, w.object(b))
 			} else if p := w.part(b); p != nil {
 				parts = append(parts, p)
 			}
@@ -242,22 +242,16 @@ func anthropicMessages(w *writer, e convert.Entry) []map[string]any {
 	return []map[string]any{m}
 }
 
-func (w *writer) result(b tidemark.Block) any {
-	if b.Raw != "" && b.Provider == "anthropic" && json.Valid([]byte(b.Raw)) {
-		return json.RawMessage(b.Raw)
+// resultContent is what a tool gave: a text, or parts.
+func (w *writer) resultContent(b tidemark.Block) any {
+	if len(b.Blocks) == 0 {
+		return b.Text
 	}
-	p := map[string]any{"type": "tool_result", "tool_use_id": b.ToolUseID, "content": b.Text}
-	if len(b.Blocks) > 0 {
-		inner := b.Blocks
-		if b.Text != "" && !slices.ContainsFunc(inner, func(b tidemark.Block) bool { return b.Type == tidemark.BlockText }) {
-			inner = append([]tidemark.Block{tidemark.Text(b.Text)}, inner...)
-		}
-		p["content"] = w.content(inner)
+	inner := b.Blocks
+	if b.Text != "" && !slices.ContainsFunc(inner, func(b tidemark.Block) bool { return b.Type == tidemark.BlockText }) {
+		inner = append([]tidemark.Block{tidemark.Text(b.Text)}, inner...)
 	}
-	if b.IsError {
-		p["is_error"] = true
-	}
-	return p
+	return w.content(inner)
 }
 
 func fill(fields map[string]json.RawMessage) map[string]any {
@@ -286,7 +280,7 @@ func openaiMessages(w *writer, e convert.Entry) []map[string]any {
 			continue
 		}
 		calls = append(calls, map[string]any{"id": b.ID, "type": "function",
-			"function": map[string]any{"name": b.Name, "arguments": argumentText(b.Input)}})
+			"function": map[string]any{"name": b.Name, "arguments": wire.ArgumentText(b.Input)}})
 	}
 	if len(calls) > 0 {
 		m["tool_calls"] = calls
@@ -331,16 +325,4 @@ func (w *writer) toolMessages(e convert.Entry, extra map[string]json.RawMessage)
 		all = append(all, m)
 	}
 	return all
-}
-
-// argumentText is a call's input as the text that a model wrote.
-func argumentText(input json.RawMessage) string {
-	var text string
-	switch {
-	case len(input) == 0 || string(input) == "null":
-		return "{}"
-	case json.Unmarshal(input, &text) == nil:
-		return text
-	}
-	return string(input)
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
 // format is one of the two.
@@ -149,9 +150,9 @@ func signOf(raw json.RawMessage) (sign string, ok bool) {
 	if m.ToolCalls != nil || m.FunctionCall != nil {
 		return "openai", true
 	}
-	parts, _ := m.parts()
-	for _, p := range parts {
-		switch p.Type {
+	_, parts, _ := wire.Content(m.Content)
+	for _, raw := range parts {
+		switch convert.Field(raw, "type") {
 		case "tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document":
 			return "anthropic", true
 		case "image_url", "input_audio", "file", "refusal":
@@ -265,8 +266,7 @@ func (f *format) read(what string, system json.RawMessage, list []json.RawMessag
 		if system != nil {
 			e := convert.Entry{ID: "system"}
 			e.Role = tidemark.System
-			m := &message{Content: system}
-			e.Blocks = m.blocks("anthropic")
+			e.Blocks = blocksOf(system, "anthropic", false)
 			if !yield(e, nil) {
 				return
 			}

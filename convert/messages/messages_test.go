@@ -177,6 +177,28 @@ func export(t *testing.T, tool convert.Tool, s *convert.Session) (string, []stri
 	return "", nil
 }
 
+func TestADocumentThatIsATextGoesOutAsOne(t *testing.T) {
+	const said = `[{"role":"user","content":[{"type":"document","source":{"type":"text","media_type":"text/plain","data":"a<b"}},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"?"}}]}]`
+	fsys := fstest.MapFS{"a.json": {Data: []byte(said)}}
+	for s, err := range Anthropic().Import(t.Context(), convert.Source{FS: fsys, Path: "a.json"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := converttest.NewOut()
+		if _, err := Anthropic().Export(t.Context(), out, s); err != nil {
+			t.Fatal(err)
+		}
+		for name, f := range out.Files {
+			if !convert.SameJSON(f.Data, []byte(said)) {
+				t.Errorf("%s: %s", name, f.Data)
+			}
+		}
+		if len(out.Files) != 1 {
+			t.Errorf("%d files", len(out.Files))
+		}
+	}
+}
+
 func TestOnlyThePathToTheHeadGoesOut(t *testing.T) {
 	context := convert.Entry{ID: "x", Parent: "a"}
 	context.Kind = "context"

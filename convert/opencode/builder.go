@@ -249,11 +249,11 @@ func (b *builder) prompts() (all []convert.Entry) {
 	}
 	switch {
 	case len(b.added) > 0 && len(all) > 0:
-		all = append(all, b.entry("c", kindContext, b.added))
+		all = append(all, b.entry("c", convert.KindContext, b.added))
 	case len(b.added) > 0:
-		all = append(all, b.entry("", kindContext, b.added))
+		all = append(all, b.entry("", convert.KindContext, b.added))
 	case len(all) == 0:
-		all = append(all, b.entry("", kindEvent, nil))
+		all = append(all, b.entry("", convert.KindEvent, nil))
 	}
 	return all
 }
@@ -272,7 +272,7 @@ func (b *builder) answers() (all []convert.Entry) {
 		e := b.entry(suffix, "", s.blocks)
 		e.Role, e.Model = tidemark.Assistant, b.msg.model()
 		if string(b.msg.Summary) == "true" {
-			e.Kind, e.Role = kindCompaction, ""
+			e.Kind, e.Role = convert.KindCompaction, ""
 		}
 		if b.costs > 1 {
 			e.Usage, idle = sum(idle, s.usage), nil
@@ -293,10 +293,10 @@ func (b *builder) answers() (all []convert.Entry) {
 		if len(all) > 0 {
 			suffix = "e"
 		}
-		all = append(all, b.entry(suffix, kindError, []tidemark.Block{tidemark.Text(why)}))
+		all = append(all, b.entry(suffix, convert.KindError, []tidemark.Block{tidemark.Text(why)}))
 	}
 	if len(all) == 0 {
-		all = append(all, b.entry("", kindInterrupted, nil))
+		all = append(all, b.entry("", convert.KindInterrupted, nil))
 	}
 	all[0].Usage = sum(all[0].Usage, idle)
 	if b.costs <= 1 {

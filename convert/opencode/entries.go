@@ -14,15 +14,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// The kinds of entries that are no messages.
-const (
-	kindCompaction  = "compaction"
-	kindContext     = "context"     // what opencode added to a prompt
-	kindError       = "error"       // why an answer ended
-	kindEvent       = "event"       // a message that says nothing, such as the wish to compact
-	kindInterrupted = "interrupted" // an answer that was begun and has nothing in it
-)
-
 // wireMessage is a message without its parts.
 type wireMessage struct {
 	Role    string `json:"role"`

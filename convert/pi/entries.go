@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -121,7 +120,7 @@ func (r *reader) nameOf(id string, line int) string {
 func message(e *convert.Entry, fields map[string]json.RawMessage) {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(fields["message"], &m) != nil || m == nil {
-		e.Kind = "other"
+		e.Kind = convert.KindOther
 		return
 	}
 	var role, failure string
@@ -136,7 +135,7 @@ func message(e *convert.Entry, fields map[string]json.RawMessage) {
 		take(m, "model", &e.Model)
 		e.Usage = usage(m)
 		if take(m, "errorMessage", &failure); failure != "" && len(e.Blocks) == 0 {
-			e.Kind, e.Role, e.Blocks = "error", "", []tidemark.Block{tidemark.Text(failure)}
+			e.Kind, e.Role, e.Blocks = convert.KindError, "", []tidemark.Block{tidemark.Text(failure)}
 		} else if failure != "" {
 			m["errorMessage"] = quote(failure)
 		}
@@ -144,12 +143,12 @@ func message(e *convert.Entry, fields map[string]json.RawMessage) {
 		e.Role, e.Blocks = tidemark.Tool, []tidemark.Block{result(m)}
 		e.Usage = usage(m)
 	case "bashExecution":
-		e.Kind, e.Blocks = "command", command(m)
+		e.Kind, e.Blocks = convert.KindCommand, command(m)
 	case "compactionSummary", "branchSummary":
-		e.Kind, e.Blocks = "context", summary(m)
+		e.Kind, e.Blocks = convert.KindContext, summary(m)
 		m["role"] = quote(role)
 	default: // of extensions
-		e.Kind, e.Blocks = "context", content(m, "")
+		e.Kind, e.Blocks = convert.KindContext, content(m, "")
 		m["role"] = quote(role)
 	}
 	delete(fields, "message")
@@ -164,16 +163,14 @@ func message(e *convert.Entry, fields map[string]json.RawMessage) {
 func other(e *convert.Entry, kind string, fields map[string]json.RawMessage) {
 	e.Kind = kind
 	switch kind {
-	case "compaction", "branch_summary":
+	case convert.KindCompaction, "branch_summary":
 		e.Blocks = summary(fields)
 	case "custom_message":
-		e.Kind, e.Blocks = "context", content(fields, "")
+		e.Kind, e.Blocks = convert.KindContext, content(fields, "")
 		fields["type"] = quote(kind)
 	}
-	// A word of our own, or none that can be a kind.
-	word := kind != "" && len(kind) <= 32 && strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz_") == ""
-	if !word || tidemark.Role(kind).Valid() || kind == tidemark.KindBranch || kind == tidemark.KindGap {
-		e.Kind = "other"
+	if !convert.IsKind(kind) {
+		e.Kind = convert.KindOther
 		fields["type"] = quote(kind)
 	}
 }
@@ -290,12 +287,7 @@ func usage(m map[string]json.RawMessage) *tidemark.Usage {
 
 // take moves a string out of fields; false leaves them as they are.
 func take(fields map[string]json.RawMessage, key string, s *string) bool {
-	raw, ok := fields[key]
-	if !ok || string(raw) == "null" || json.Unmarshal(raw, s) != nil {
-		return false
-	}
-	delete(fields, key)
-	return true
+	return convert.Object(fields).Take(key, s)
 }
 
 func quote(s string) json.RawMessage {

@@ -17,15 +17,6 @@ import (
 // provider names the form that raw parts have.
 const provider = "google"
 
-// The kinds of entries that are no messages.
-const (
-	kindContext    = "context"
-	kindCompaction = "compaction"
-	kindCommand    = "command"
-	kindOutput     = "command_output"
-	kindOther      = "other"
-)
-
 // attached is what the client puts before the files that a prompt names.
 const attached = "--- Content from referenced files ---"
 
@@ -119,7 +110,7 @@ func entryOf(it item) tidemark.Entry {
 func userEntry(r record, e *tidemark.Entry) bool {
 	e.Blocks = blocksOf(r.Message.Parts)
 	if r.Provenance != "" && r.Provenance != "real_user" || r.Subtype == "notification" || r.Subtype == "cron" {
-		e.Kind = kindContext
+		e.Kind = convert.KindContext
 		return false
 	}
 	e.Role = tidemark.User
@@ -157,19 +148,19 @@ func systemEntry(r record, e *tidemark.Entry) {
 	}
 	switch {
 	case r.Subtype == "chat_compression":
-		e.Kind = kindCompaction
+		e.Kind = convert.KindCompaction
 		if len(p.History) > 0 {
 			e.Blocks = blocksOf(p.History[0].Parts)
 		}
 	case r.Subtype == "slash_command" && p.Phase == "result":
-		e.Kind = kindOutput
+		e.Kind = convert.KindCommandOutput
 		for _, item := range p.Items {
 			if item.Text != "" {
 				e.Blocks = append(e.Blocks, tidemark.Text(string(item.Text)))
 			}
 		}
 	case r.Subtype == "slash_command":
-		e.Kind = kindCommand
+		e.Kind = convert.KindCommand
 		e.Blocks = []tidemark.Block{tidemark.Text(string(p.Command))}
 	}
 }
@@ -330,10 +321,8 @@ func usageOf(raw json.RawMessage) *tidemark.Usage {
 // kindOf makes a kind of entry from a word of the client.
 func kindOf(word string) string {
 	word = strings.ReplaceAll(strings.ToLower(word), "-", "_")
-	switch {
-	case word == "", len(word) > 32, strings.Trim(word, "abcdefghijklmnopqrstuvwxyz_") != "", tidemark.Role(word).Valid(),
-		word == tidemark.KindMessage, word == tidemark.KindBranch, word == tidemark.KindGap:
-		return kindOther
+	if !convert.IsKind(word) {
+		return convert.KindOther
 	}
 	return word
 }

@@ -131,17 +131,14 @@ func (p Policy) withoutSpaces() error {
 			continue // it is not there
 		}
 		for _, open := range slices.Concat([]string{p.Root}, p.Write, p.Read, p.Forget) {
-			if open, err := filepath.EvalSymlinks(open); err == nil && isBelow(real, open) {
+			if open, err := filepath.EvalSymlinks(open); err != nil {
+				continue
+			} else if _, ok := Below(open, real); ok {
 				return fmt.Errorf("%s cannot be hidden without them", path)
 			}
 		}
 	}
 	return nil
-}
-
-// isBelow reports whether a path is a folder or below it.
-func isBelow(path, dir string) bool {
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // abandon closes a fence that nobody attends.

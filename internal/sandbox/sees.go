@@ -3,7 +3,6 @@ package sandbox
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // Sees reports whether a confined program finds at a path what is there
@@ -19,9 +18,17 @@ func (p Policy) Sees(path string) bool {
 
 func isBelowAny(tops []string, path string) bool {
 	return slices.ContainsFunc(tops, func(top string) bool {
-		rel, err := filepath.Rel(followed(top), followed(path))
-		return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+		_, ok := Below(followed(top), followed(path))
+		return ok
 	})
+}
+
+// Below returns how to get from a folder to a path in it, "." for the folder
+// itself; ok is false for a path that is not in it. It compares names: links are
+// the caller's to follow.
+func Below(dir, path string) (rel string, ok bool) {
+	rel, err := filepath.Rel(dir, path)
+	return rel, err == nil && filepath.IsLocal(rel)
 }
 
 // followed is a path without links, where it is there.

@@ -150,13 +150,28 @@ func textOf(cs []cell) string {
 	return b.String()
 }
 
+// truncate returns clean text cut to so many columns, with … if it was cut.
+func (t Text) truncate(s string, columns int) string {
+	if columns <= 0 {
+		return ""
+	}
+	cut, _ := t.fit(s, columns)
+	if cut == s {
+		return s
+	}
+	cut, _ = t.fit(s, columns-1)
+	return cut + "…"
+}
+
 // fit returns as much of a clean line as fits into some columns, and how many
 // it takes.
 func (t Text) fit(s string, columns int) (string, int) {
 	used, at := 0, 0
 	for at < len(s) {
-		n := t.sign(s[at:])
-		w := t.Width(s[at : at+n])
+		n, w := t.sign(s[at:]), 1
+		if n > 1 || s[at] < ' ' || s[at] >= 0x7f {
+			w = t.Width(s[at : at+n])
+		}
 		if used+w > columns {
 			break
 		}

@@ -1,20 +1,3 @@
-// Package terminal is where a person types and an agent answers: a line that
-// can be edited at the bottom of a terminal, while output streams above it
-// and scrolls away as in any other program. In a pipe, and on a terminal that
-// can do nothing, it reads plain lines and writes plain output.
-//
-// A key never waits for output, nor output for a key: what is typed is drawn
-// by one goroutine that alone writes to the terminal, and Ctrl-C is heard even
-// when the terminal takes nothing any more.
-//
-// The package reads no environment, handles no signal and knows no session.
-// What makes a terminal raw and how wide it is comes from its caller. Text is
-// shown as Text.Clean returns it; of what is written, only colours reach the
-// terminal as sequences.
-//
-//	c, err := terminal.Open(terminal.Options{In: os.Stdin, Out: os.Stdout, Terminal: true, Raw: raw, Size: size, Text: text})
-//	defer c.Close()
-//	in, err := c.Read(ctx)
 package terminal
 
 import (
@@ -135,7 +118,7 @@ func Open(o Options) (*Console, error) {
 		c.lines = bufio.NewReader(o.In)
 		return c, nil
 	}
-	restore, err := o.Raw()
+	restore, err := takeTerminal(o.Raw, o.Out)
 	if err != nil {
 		return nil, fmt.Errorf("terminal: %w", err)
 	}
@@ -236,7 +219,7 @@ func (c *Console) Lend(f func() error) error {
 // takeBack takes the terminal back. What it was at the start is known; what
 // the other one left may be anything.
 func (c *Console) takeBack() error {
-	_, err := c.o.Raw()
+	_, err := takeTerminal(c.o.Raw, c.o.Out)
 	c.mu.Lock()
 	c.lent = false
 	c.back = time.Now()
@@ -272,7 +255,7 @@ func (c *Console) Continue() {
 		return
 	}
 	// If it cannot be made raw now, the next key tells.
-	_, _ = c.o.Raw()
+	_, _ = takeTerminal(c.o.Raw, c.o.Out)
 	c.screen.lost()
 	c.paint.touch()
 }

@@ -185,13 +185,8 @@ func (c *Console) candidates(width int) (rows []row) {
 
 // dim returns one row of something that is said aside.
 func (c *Console) dim(s string, width int) row {
-	s = c.text.Clean(s)
-	cut, w := c.text.fit(s, width)
-	if cut != s {
-		cut, w = c.text.fit(s, width-1)
-		cut, w = cut+"…", w+1
-	}
-	return row{c.styled("2", cut), w}
+	cut := c.text.truncate(c.text.Clean(s), width)
+	return row{c.styled("2", cut), c.text.Width(cut)}
 }
 
 // flow wraps clean text at spaces.

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 // ofFiles returns the options that cmd fills in, for two files.
 func ofFiles(in, out *os.File) Options {
-	return Options{In: in, Out: out, Terminal: term.IsTerminal(int(in.Fd())), Color: true, Text: text, Prompt: "> ",
+	return Options{In: in, Out: out, Terminal: term.IsTerminal(int(in.Fd())), Color: true, Text: screenText, Prompt: "> ",
 		Raw: func() (func() error, error) {
 			old, err := term.MakeRaw(int(in.Fd()))
 			return func() error { return term.Restore(int(in.Fd()), old) }, err

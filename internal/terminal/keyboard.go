@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -271,10 +272,16 @@ func csiKey(params string, final byte) key {
 	case '~':
 		name = numberName(args[0])
 		if args[0] == "27" && len(args) == 3 { // modifyOtherKeys
-			return modified(codeName(args[2]), args[1])
+			if name = codeName(args[2]); name == "" {
+				return letterKey(args[2], args[1])
+			}
+			return modified(name, args[1])
 		}
 	case 'u':
 		name = codeName(args[0])
+		if name == "" && len(args) > 1 {
+			return letterKey(args[0], args[1])
+		}
 	case 'Z':
 		return key{name: "shift+tab"}
 	default:
@@ -286,12 +293,44 @@ func csiKey(params string, final byte) key {
 	return modified(name, modifier)
 }
 
+// lockBits are set in a modifier while Caps Lock or Num Lock is on.
+const lockBits = 64 | 128
+
+// letterKey returns the key of a character that a terminal sent by its number,
+// with the modifiers that another number stands for.
+func letterKey(code, modifier string) key {
+	r, err := strconv.ParseInt(code, 10, 32)
+	if err != nil || r <= ' ' || r >= 0x7f {
+		if code == "32" && modifier == "5" {
+			return key{name: "ctrl+space"}
+		}
+		return key{}
+	}
+	s := string(rune(r))
+	switch withoutLocks(modifier) {
+	case "3", "9":
+		return key{name: "alt+" + s}
+	case "5":
+		return key{name: "ctrl+" + strings.ToLower(s)}
+	}
+	return key{}
+}
+
+// withoutLocks returns a modifier as it is when no key is locked.
+func withoutLocks(modifier string) string {
+	n, err := strconv.Atoi(modifier)
+	if err != nil || n < 1 || n > 256 {
+		return modifier
+	}
+	return strconv.Itoa((n-1)&^lockBits + 1)
+}
+
 // modified returns a key with the modifiers that a number stands for.
 func modified(name, modifier string) key {
 	if name == "" {
 		return key{}
 	}
-	switch modifier {
+	switch withoutLocks(modifier) {
 	case "2":
 		name = "shift+" + name
 	case "3", "9":
@@ -339,7 +378,8 @@ func numberName(s string) string {
 	return ""
 }
 
-// codeName names the keys that terminals send by the number of a character.
+// codeName names the keys that terminals send by the number of a character, or
+// on the number pad by one beyond all characters.
 func codeName(s string) string {
 	switch s {
 	case "13":
@@ -350,6 +390,26 @@ func codeName(s string) string {
 		return "esc"
 	case "127":
 		return "backspace"
+	case "57414":
+		return "enter"
+	case "57417":
+		return "left"
+	case "57418":
+		return "right"
+	case "57419":
+		return "up"
+	case "57420":
+		return "down"
+	case "57421":
+		return "pgup"
+	case "57422":
+		return "pgdown"
+	case "57423":
+		return "home"
+	case "57424":
+		return "end"
+	case "57426":
+		return "delete"
 	}
 	return ""
 }

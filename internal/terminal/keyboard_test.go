@@ -31,7 +31,7 @@ func taken(p []byte, cuts ...int) (keys []key) {
 }
 
 var keySeeds = []string{"", "abc", "\x1b", "\x1b[A", "\x1b[1;3C", "\x1b\x1b[C", "\x1bOP", "\x1b[200~a\nb\x1b[201~c", "\x1b[200~\x1b[201", "\x1b]0;x\x07y",
-	"\x1bP\x1b\\", "\xe6\xbc", "漢", "\xff\xfe", "\x1b[[A", "\x1b[99999;99;9u", "\x1b\r", "\x00\x03\x1b\x03", "\x1b[<1;2;3M", "\u009b"}
+	"\x1bP\x1b\\", "\xe6\xbc", "漢", "\xff\xfe", "\x1b[[A", "\x1b[99999;99;9u", "\x1b[99;5u", "\x1b[27;5;97~", "\x1b\r", "\x00\x03\x1b\x03", "\x1b[<1;2;3M", "\u009b"}
 
 func TestKeysAreTheSameHoweverTheyAreCut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -54,6 +54,23 @@ func TestCtrlCIsAWayOutOfAPasteThatDoesNotEnd(t *testing.T) {
 	}
 	if got := k.feed([]byte("x")); len(got) != 1 || got[0].text != "x" {
 		t.Errorf("%v", got)
+	}
+}
+
+func TestKeysThatAreSentAsNumbersAreTheSameKeys(t *testing.T) {
+	for sent, want := range map[string]string{
+		"\x1b[99;5u": "ctrl+c", "\x1b[97;5u": "ctrl+a", "\x1b[65;5u": "ctrl+a", "\x1b[27;5;99~": "ctrl+c", "\x1b[97;3u": "alt+a",
+		"\x1b[27u": "esc", "\x1b[13;2u": "shift+enter", "\x1b[127;3u": "alt+backspace", "\x1b[57414u": "enter", "\x1b[57419u": "up",
+		"\x1b[32;5u": "ctrl+space", "\x1b[99;69u": "ctrl+c", "\x1b[1;129A": "up", "\x1b[1;133C": "ctrl+right",
+		"\x1b[99;6u": "", "\x1b[1089;5u": "", "\x1b[99999999999;5u": "", "\x1b[99;99999999999u": "",
+	} {
+		var got string
+		for _, k := range taken([]byte(sent)) {
+			got += k.name + k.text
+		}
+		if got != want {
+			t.Errorf("%q is %q, want %q", sent, got, want)
+		}
 	}
 }
 
@@ -85,7 +102,7 @@ func FuzzLine(f *testing.F) {
 		if columns < minColumns || columns > 1000 {
 			columns = minColumns
 		}
-		c := &Console{text: text, line: line{text: text}, arrived: make(chan struct{}, 1)}
+		c := &Console{text: screenText, line: line{text: screenText}, arrived: make(chan struct{}, 1)}
 		c.paint = newPainter(nil, &c.mu, nil)
 		c.obey(taken(p))
 		s := c.line.String()
@@ -100,7 +117,7 @@ func FuzzLine(f *testing.F) {
 			t.Errorf("%d rows, the cursor in %d", len(b.rows), b.cursor)
 		}
 		for _, r := range b.rows {
-			if w := text.Width(r.text); w >= columns && columns > 8 {
+			if w := screenText.Width(r.text); w >= columns && columns > 8 {
 				t.Errorf("a row of %d columns in %d: %q", w, columns, r.text)
 			}
 		}

@@ -17,9 +17,9 @@ func TestOutputIsTheSameHoweverItIsCut(t *testing.T) {
 		s := []byte(strings.Join(rapid.SliceOfN(rapid.SampledFrom(outputSeeds), 0, 12).Draw(t, "output"), ""))
 		columns := rapid.IntRange(4, 20).Draw(t, "columns")
 		cut := rapid.IntRange(0, len(s)).Draw(t, "cut")
-		whole := output{text: text, color: true, columns: columns}
+		whole := output{text: screenText, color: true, columns: columns}
 		want := whole.write(nil, s)
-		parts := output{text: text, color: true, columns: columns}
+		parts := output{text: screenText, color: true, columns: columns}
 		got := parts.write(nil, s[:cut])
 		got = parts.write(got, s[cut:])
 		if string(got) != string(want) {
@@ -32,7 +32,7 @@ func TestOutputIsTheSameHoweverItIsCut(t *testing.T) {
 }
 
 func TestALineIsWrappedAnewAfterAResize(t *testing.T) {
-	o := output{text: text, color: true, columns: 10}
+	o := output{text: screenText, color: true, columns: 10}
 	o.write(nil, []byte("gone\n\x1b[1mabc漢字defghijk"))
 	if got := string(o.again(nil)); got != "\x1b[1mghijk" {
 		t.Errorf("the last row is %q", got)
@@ -53,7 +53,7 @@ func FuzzOutput(f *testing.F) {
 	}
 	harmless := regexp.MustCompile(`^(\x1b\[[0-9;:]*m|\r\n|[^\x00-\x1f\x7f\x{80}-\x{9f}])*$`)
 	f.Fuzz(func(t *testing.T, p []byte, color bool) {
-		o := output{text: text, color: color, columns: 20}
+		o := output{text: screenText, color: color, columns: 20}
 		got := o.write(nil, p)
 		if !harmless.Match(got) {
 			t.Errorf("%q became %q", p, got)
@@ -66,9 +66,9 @@ func FuzzOutput(f *testing.F) {
 
 // BenchmarkDelta is what one piece of a stream costs until it is drawn.
 func BenchmarkDelta(b *testing.B) {
-	c := &Console{text: text, color: true, line: line{text: text}, status: "2 workers", prompt: "> ", o: Options{Out: io.Discard}}
+	c := &Console{text: screenText, color: true, line: line{text: screenText}, status: "2 workers", prompt: "> ", o: Options{Out: io.Discard}}
 	c.paint = newPainter(io.Discard, &c.mu, c.frame)
-	c.screen.out = output{text: text, color: true, columns: 80}
+	c.screen.out = output{text: screenText, color: true, columns: 80}
 	c.screen.columns = 80
 	c.line.set("something that is half typed")
 	b.ReportAllocs()
@@ -81,7 +81,7 @@ func BenchmarkDelta(b *testing.B) {
 // BenchmarkOutput is the speed of a lot of output.
 func BenchmarkOutput(b *testing.B) {
 	p := []byte(strings.Repeat("some words of a line, and \x1b[1mmore\x1b[m of it\n", 1000))
-	o := output{text: text, color: true, columns: 80}
+	o := output{text: screenText, color: true, columns: 80}
 	b.SetBytes(int64(len(p)))
 	var dst []byte
 	for b.Loop() {

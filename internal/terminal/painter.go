@@ -107,6 +107,20 @@ func (p *painter) wait(limit time.Duration) {
 	}
 }
 
+// takeTerminal makes a terminal raw and has it obey sequences, and returns what
+// puts it back as it was.
+func takeTerminal(raw func() (func() error, error), out io.Writer) (restore func() error, err error) {
+	keys, err := raw()
+	if err != nil {
+		return nil, err
+	}
+	sequences := takeSequences(out)
+	return func() error {
+		sequences()
+		return keys()
+	}, nil
+}
+
 func moveUp(f []byte, n int) []byte {
 	if n > 0 {
 		f = fmt.Appendf(f, "\x1b[%dA", n)

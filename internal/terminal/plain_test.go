@@ -16,13 +16,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
-var text = Text{Clean: render.CleanLine, Width: render.Width}
+// screenText is what cmd fills in.
+var screenText = Text{Clean: render.CleanLine, Width: render.Width}
 
 // inPipe opens a console whose input is a text.
 func inPipe(t *testing.T, in string, change func(*Options)) (*Console, *bytes.Buffer) {
 	t.Helper()
 	var out bytes.Buffer
-	o := Options{In: strings.NewReader(in), Out: &out, Text: text, Prompt: "> "}
+	o := Options{In: strings.NewReader(in), Out: &out, Text: screenText, Prompt: "> "}
 	if change != nil {
 		change(&o)
 	}
@@ -161,7 +162,7 @@ type typist struct {
 func newTypist(t *testing.T) typist {
 	t.Helper()
 	r, w := io.Pipe()
-	c, err := Open(Options{In: r, Out: io.Discard, Terminal: true, Text: text,
+	c, err := Open(Options{In: r, Out: io.Discard, Terminal: true, Text: screenText,
 		Raw:  func() (func() error, error) { return func() error { return nil }, nil },
 		Size: func() (int, int, error) { return 80, 24, nil }})
 	if err != nil {
@@ -294,8 +295,8 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	for _, o := range []Options{
 		{},
 		{In: strings.NewReader(""), Out: io.Discard},
-		{In: strings.NewReader(""), Out: io.Discard, Text: text, Terminal: true},
-		{In: strings.NewReader(""), Out: io.Discard, Text: text, Terminal: true, Size: func() (int, int, error) { return 0, 0, nil },
+		{In: strings.NewReader(""), Out: io.Discard, Text: screenText, Terminal: true},
+		{In: strings.NewReader(""), Out: io.Discard, Text: screenText, Terminal: true, Size: func() (int, int, error) { return 0, 0, nil },
 			Raw: func() (func() error, error) { return nil, errors.New("no terminal") }},
 	} {
 		if c, err := Open(o); err == nil {
@@ -308,7 +309,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 // to the question, every other line to whoever reads, and none is lost.
 func TestAQuestionDoesNotTakeLinesThatAreForOthers(t *testing.T) {
 	in, feed := io.Pipe()
-	c, err := Open(Options{In: in, Out: io.Discard, Text: text})
+	c, err := Open(Options{In: in, Out: io.Discard, Text: screenText})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -252,11 +254,11 @@ func (r *run) herdAppends(ctx context.Context, _ herded) error {
 // idleAgents are the agents of fleets whose schedules are not due.
 const idleAgents = 20
 
-func idleFile() *fleet.File {
-	f := &fleet.File{}
+func idleFile() *file.File {
+	f := &file.File{}
 	for i := range idleAgents {
-		f.Agents = append(f.Agents, fleet.Agent{Name: fmt.Sprintf("agent-%d", i), Runner: fleet.RunnerCommand, Limits: fleet.Limits{MaxConcurrent: 1},
-			Retries: fleet.Retries{Attempts: 1}, RunMode: fleet.RunAutonomous})
+		f.Agents = append(f.Agents, file.Agent{Name: fmt.Sprintf("agent-%d", i), Runner: fleet.RunnerCommand, Limits: file.Limits{MaxConcurrent: 1},
+			Retries: file.Retries{Attempts: 1}, RunMode: fleet.RunAutonomous})
 	}
 	return f
 }
@@ -347,9 +349,9 @@ func (r *run) ticking(ctx context.Context, p *place) (tick func() error, stop fu
 	began := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	d := rounds{p.Store, make(chan struct{})}
-	daemon := fleet.NewDaemon(fleet.DaemonOptions{Store: p.Store, Holder: p.who, File: idleFile(), Dispatch: d,
+	daemon := daemon.New(daemon.Options{Store: p.Store, Holder: p.who, File: idleFile(), Dispatch: d,
 		Now:    func() time.Time { return began.Add(time.Duration(seconds.Load()) * time.Second) },
-		Runner: func(fleet.Agent) (runner.Runner, error) { return atOnce{}, nil }})
+		Runner: func(file.Agent) (runner.Runner, error) { return atOnce{}, nil }})
 	ended := make(chan error, 1)
 	go func() { ended <- daemon.Run(ctx) }()
 	tick = func() error {
@@ -441,7 +443,7 @@ func (p *place) startJobs(ctx context.Context, n, limit int) (sample, error) {
 			close(all)
 		}
 	}}
-	d := fleet.NewDaemon(fleet.DaemonOptions{Store: p.Store, Holder: p.who, File: f, Runner: func(fleet.Agent) (runner.Runner, error) { return count, nil }})
+	d := daemon.New(daemon.Options{Store: p.Store, Holder: p.who, File: f, Runner: func(file.Agent) (runner.Runner, error) { return count, nil }})
 	ended := make(chan error, 1)
 	begin := time.Now()
 	go func() { ended <- d.Run(ctx) }()

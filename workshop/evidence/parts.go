@@ -141,10 +141,10 @@ func isolationParts() []part {
 			command: everyProtection("^TestTheMatrixFindsWhatADatabaseLacks$", "TIDEMARK_HTTP_REQUESTS", http),
 			tally:   tally{says: "%d are seen over HTTP:", counts: []int{0}, figures: []string{"the others, too, keep the server from starting"}}},
 		{name: "tokens", goal: "R9", what: "hostile tokens", short: 1, full: 1, wanted: 250,
-			command: tests("^TestHostileTokensAreRefused$", "", http),
+			command: tests("^TestHostileTokensAreRefused$", "", "./server/auth"),
 			tally:   tally{says: "%d hostile tokens refused", counts: []int{0}, figures: []string{"all refused, each with the same answer"}}},
 		{name: "rotations", goal: "R9", what: "key rotations under load", short: 20, full: 1_000, wanted: 1_000,
-			command: tests("^TestKeysChangeUnderLoadAndNoGoodTokenIsRefused$", "TIDEMARK_ROTATIONS", http),
+			command: tests("^TestKeysChangeUnderLoadAndNoGoodTokenIsRefused$", "TIDEMARK_ROTATIONS", "./server/auth"),
 			tally:   tally{figures: []string{"no valid token refused, no made-up key taken"}}},
 	})
 }

@@ -1,0 +1,197 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/compact"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/tool"
+)
+
+// Assembly is a conversation that is put together and not begun: what chat
+// needs, who answers, and what holds the programs. The caller may change Chat
+// before Begin.
+type Assembly struct {
+	Chat  chat.Options
+	Model Model
+	Fence Fence
+}
+
+// Assemble puts a conversation together. ErrInvalid says that there is no model
+// that could answer; the error of Options.Instructions is returned as it is.
+func (s *Setup) Assemble(ctx context.Context, o Options) (Assembly, error) {
+	var a Assembly
+	var err error
+	if o.Model != nil {
+		a.Model = *o.Model
+	} else if a.Model, err = s.Choose(o.Choice, lastModel(ctx, o.Store, o.Session)); err != nil {
+		return a, err
+	}
+	if o.Fence != nil {
+		a.Fence = *o.Fence
+	} else {
+		a.Fence = s.FenceFor(o)
+	}
+	a.Chat = s.chatOptions(o, a)
+	if o.System == "" {
+		a.Chat.System, err = s.systemPrompt(ctx, o)
+	}
+	return a, err
+}
+
+// lastModel is who answered in a session when it was last used, as far as that
+// is known.
+func lastModel(ctx context.Context, s *store.Store, id tidemark.SessionID) (last Choice) {
+	if id == "" {
+		return last
+	}
+	if c, err := s.Checkpoint(ctx, id, ""); err == nil {
+		last.Provider, last.Model = chat.ModelOf(c)
+	}
+	return last
+}
+
+func (s *Setup) chatOptions(o Options, a Assembly) chat.Options {
+	set := s.Chat
+	environ := o.Environ
+	if environ == nil {
+		if environ = s.toolEnviron(); a.Fence.Sandbox != nil {
+			environ = sandbox.Environ(environ)
+		}
+	}
+	session := tidemark.Session{Title: o.Title, Agent: cmp.Or(o.Agent, "tidemark"), Project: o.Project}
+	if o.AllowRemote {
+		session.Mode = tidemark.ModeRemote
+	}
+	return chat.Options{
+		Store: o.Store, Holder: o.Holder, Model: a.Model.Client, Name: a.Model.Name, Provider: a.Model.Provider, Remote: a.Model.Remote,
+		Thinking: set.Thinking, Workers: set.Workers, Title: Title, System: o.System, Session: session, Root: o.Project,
+		Allow: o.AllowRemote, Grants: o.Grants, Unattended: o.Unattended, Approve: o.Approve, Show: o.Show, FreshInterpreter: o.FreshInterpreter,
+		Limits: store.Limits{ToolRounds: set.ToolRounds, OutputBytes: set.OutputBytes, ToolsInContext: set.ToolsInContext},
+		Compact: compact.Options{Strategy: cmp.Or(o.Compaction, set.Compaction), MaxMessages: set.MaxMessages, MaxBytes: set.MaxBytes, MaxTokens: set.MaxTokens,
+			Keep: set.Keep, Budgets: compact.Budgets{Tool: set.ToolBudget, User: set.UserBudget, Assistant: set.AnswerBudget}},
+		Box: func(state tool.State, files tool.Files, limits store.Limits, output func(string, []byte)) (*tool.Box, error) {
+			return tool.New(tool.Options{Root: o.Project, Start: cmp.Or(o.Folder, o.Project), AskToLook: !s.IsProject(o.Project), Environ: environ,
+				Sandbox: a.Fence.Sandbox, Unfenced: a.Fence.Unfenced, Hidden: a.Fence.Hidden, State: state, Files: files,
+				OutputBytes: limits.OutputBytes, Output: output})
+		},
+	}
+}
+
+// maxTitle is how long a title is that is made of a message.
+const maxTitle = 80
+
+// Title is the title of a session whose first message this is.
+func Title(first string) string { return render.FirstLine(first, maxTitle) }
+
+// maxLearned is how many things that were learned in a project a new session
+// is told.
+const maxLearned = 20
+
+// DefaultInstructions are what an agent is told that nobody told anything else.
+const DefaultInstructions = `You are a careful agent in a person's terminal. You work in the folder of their project with the tools you have. Look before you change something, keep changes small, and say in plain words what you did and what is left. When you are not sure what is wanted, ask.`
+
+// systemPrompt is that of a new session: what the user gave, where the agent
+// works, and what was learned in the project.
+func (s *Setup) systemPrompt(ctx context.Context, o Options) (string, error) {
+	text := DefaultInstructions
+	if o.Instructions != nil {
+		var err error
+		if text, err = o.Instructions(); err != nil {
+			return "", err
+		}
+	}
+	text += fmt.Sprintf("\n\nThe project is in %s.", o.Project)
+	if o.Folder != "" && o.Folder != o.Project {
+		text += fmt.Sprintf(" The shell starts in %s.", o.Folder)
+	}
+	text += fmt.Sprintf(" Today is %s.", time.Now().Format("2006-01-02"))
+	n := 0
+	for m, err := range o.Store.Memories(ctx, o.Project) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue
+		}
+		if err != nil || m.Project == "" {
+			break // what cannot be read is not told
+		}
+		if n == 0 {
+			text += "\n\nLearned in earlier sessions of this project:"
+		}
+		if n++; n > maxLearned {
+			break
+		}
+		text += "\n- " + render.CleanLine(m.Text)
+	}
+	return text, nil
+}
+
+// Resume says where a conversation begins that is not a new one.
+type Resume struct {
+	Session tidemark.SessionID
+	From    int64 // the entry to branch from; 0: go on at the end
+	// Asking is told that whoever holds the session is asked to hand it over,
+	// and why. Nil: nobody is asked, and the session is ErrHeld.
+	Asking func(held error)
+}
+
+// Begin begins the conversation, or goes on with one. The errors are those of
+// chat.New and chat.Resume, with a hint for the person.
+func (a Assembly) Begin(ctx context.Context, r *Resume) (*chat.Chat, error) {
+	if r == nil || r.Session == "" {
+		return chat.New(a.Chat)
+	}
+	c, err := chat.Resume(ctx, a.Chat, r.Session)
+	if errors.Is(err, tidemark.ErrHeld) && r.Asking != nil {
+		r.Asking(err)
+		c, err = a.takeOver(ctx, r.Session)
+	}
+	var holder *store.HeldError
+	if errors.As(err, &holder) {
+		err = hint.With(err, "read along with: tidemark tail -f %.8s, or ask for it: tidemark chat --resume %.8s --take-over", r.Session, r.Session)
+	}
+	if err == nil && r.From != 0 {
+		if err = c.Branch(ctx, r.From); err != nil {
+			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
+		}
+	}
+	if err != nil {
+		if strings.Contains(err.Error(), "local-only") {
+			err = hint.With(err, "allow it with --remote, or say with --base-url where it is on this machine")
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// handOverPatience is how long whoever holds a session has to hand it over.
+const handOverPatience = 30 * time.Second
+
+// takeOver asks whoever holds a session for it and waits.
+func (a Assembly) takeOver(ctx context.Context, id tidemark.SessionID) (*chat.Chat, error) {
+	if err := a.Chat.Store.RequestHandover(ctx, id, a.Chat.Holder); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeout(ctx, handOverPatience)
+	defer stop()
+	for {
+		c, err := chat.Resume(ctx, a.Chat, id)
+		if !errors.Is(err, tidemark.ErrHeld) {
+			return c, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}

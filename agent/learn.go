@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark/chat"
+)
+
+// LearnTimeout is how long learning may take.
+const LearnTimeout = 20 * time.Second
+
+// Learning is how Learn goes about it.
+type Learning struct {
+	// Note is told what happens, one line at a time.
+	Note func(format string, args ...any)
+	// Patient ends when the person does not want to wait for a model any more,
+	// and InHurry says that they do not. Nil: they wait.
+	Patient context.Context
+	InHurry func() bool
+}
+
+// Learn keeps what the person said in a conversation that later sessions should
+// know. One who does not want to wait for a model gets what rules find.
+func Learn(ctx context.Context, c *chat.Chat, l Learning) {
+	said := len(c.Steered())
+	if said == 0 {
+		return
+	}
+	if l.Patient == nil {
+		l.Patient = context.Background()
+	}
+	if l.InHurry == nil {
+		l.InHurry = func() bool { return false }
+	}
+	l.Note("Extracting learnings from %d message(s)…", said)
+	ctx, stop := context.WithTimeout(ctx, LearnTimeout)
+	defer stop()
+	asking, done := context.WithCancel(ctx)
+	defer context.AfterFunc(l.Patient, done)()
+	defer done()
+	provider, _ := c.ModelName()
+	learned, err := c.Learn(asking, provider == "demo" || l.InHurry())
+	if err != nil && l.InHurry() {
+		learned, err = c.Learn(ctx, true)
+	}
+	if err != nil {
+		l.Note("Nothing was learned: %s", err)
+		return
+	}
+	l.Note("Found %d steering insight(s)", len(learned))
+	if _, err := c.KeepLearned(ctx, learned); err != nil {
+		l.Note("They could not be kept: %s", err)
+		return
+	}
+	l.Note("Insight synthesis complete")
+}

@@ -1,0 +1,240 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/tool"
+)
+
+// Remote is a conversation with a client over the network. What needs an answer
+// is asked there, and nothing of it is left after Close. Its methods may be
+// called concurrently; turns wait for each other.
+type Remote struct {
+	c    *chat.Chat
+	s    *store.Store
+	stop func() // ends watch, and waits for it
+	lost chan error
+
+	turning sync.Mutex // held while a turn is under way
+
+	mu      sync.Mutex
+	emit    func(any) error      // to whoever listens now
+	waiting map[string]chan bool // calls that wait for an answer
+}
+
+// leaseInterval is how often a conversation looks whether its session is still
+// its own.
+const leaseInterval = 2 * time.Second
+
+// OpenRemote opens a conversation for a client: a new session, or the one that
+// Options names. Emit is told what happens between turns; each value is a
+// RemoteEvent. Approve and Show of the Options are not used.
+func (s *Setup) OpenRemote(ctx context.Context, o Options, emit func(any) error) (*Remote, error) {
+	v := &Remote{s: o.Store, lost: make(chan error, 1), emit: emit, waiting: make(map[string]chan bool)}
+	o.Approve, o.Show = v.approve, v.show
+	a, err := s.Assemble(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if o.Session == "" {
+		v.c, err = chat.New(a.Chat)
+	} else {
+		v.c, err = chat.Resume(ctx, a.Chat, o.Session)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v.watch()
+	return v, nil
+}
+
+// ID is that of the session, also before it exists.
+func (v *Remote) ID() tidemark.SessionID { return v.c.ID() }
+
+// Gone has an error once the session is somebody else's.
+func (v *Remote) Gone() <-chan error { return v.lost }
+
+// Send takes what the user says, and emits what happens until the turn is over.
+func (v *Remote) Send(ctx context.Context, text string, emit func(any) error) error {
+	v.turning.Lock()
+	defer v.turning.Unlock()
+	between := v.listen(emit)
+	defer func() { v.listen(between) }()
+	turn, err := v.c.Send(ctx, tidemark.Text(text))
+	if err == nil && turn.Stop != chat.StopCancelled {
+		v.tell(RemoteEvent{Event: Event{Type: "result", Subtype: turn.Stop, Text: turn.Text}, Usage: &turn.Usage})
+	}
+	return err
+}
+
+// listen says who is told what happens, and returns who was before.
+func (v *Remote) listen(emit func(any) error) func(any) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before := v.emit
+	v.emit = emit
+	return before
+}
+
+// tell emits something. A client that is gone ends the conversation by itself.
+func (v *Remote) tell(e RemoteEvent) {
+	v.mu.Lock()
+	emit := v.emit
+	v.mu.Unlock()
+	if emit != nil {
+		emit(e)
+	}
+}
+
+// RemoteEvent is what a client is told: what stream-json tells, and what it
+// takes to answer a question.
+type RemoteEvent struct {
+	Event
+	Call   string          `json:"call,omitempty"`
+	Tool   string          `json:"tool,omitempty"`
+	Scope  string          `json:"scope,omitempty"`
+	Effect tool.Effect     `json:"effect,omitempty"`
+	Input  json.RawMessage `json:"input,omitempty"`
+	// Lines are what a person decides by, the same as everywhere else.
+	Lines []render.ApprovalLine `json:"lines,omitempty"`
+	Usage *tidemark.Usage       `json:"usage,omitempty"`
+}
+
+func (v *Remote) show(e chat.Event) {
+	out := RemoteEvent{Event: Event{Worker: e.Worker}}
+	switch {
+	case e.Call != nil:
+		out.Type, out.Call, out.Tool, out.Scope, out.Input = "call", e.Call.ID, e.Call.Tool, e.Call.Scope, e.Call.Input
+	case e.Output != "":
+		out.Type, out.Text = "output", e.Output
+	default:
+		var ok bool
+		if out.Event, ok = EventOf(e); !ok {
+			return
+		}
+	}
+	v.tell(out)
+}
+
+// approve asks the client, and waits for its answer or for the end of the turn.
+func (v *Remote) approve(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
+	if err := a.Readable(); err != nil {
+		return chat.Deny, err
+	}
+	answer := make(chan bool, 1)
+	v.mu.Lock()
+	v.waiting[a.ID] = answer
+	v.mu.Unlock()
+	defer func() {
+		v.mu.Lock()
+		delete(v.waiting, a.ID)
+		v.mu.Unlock()
+	}()
+	v.tell(RemoteEvent{Event: Event{Type: "question", Worker: a.Worker}, Call: a.ID, Tool: a.Tool, Scope: a.Scope, Effect: a.Effect, Input: a.Input, Lines: a.Lines})
+	select {
+	case allow := <-answer:
+		if allow {
+			return chat.Once, nil
+		}
+		return chat.Deny, nil
+	case <-ctx.Done():
+		return chat.Deny, ctx.Err()
+	}
+}
+
+// Answer is the answer to a question that was emitted: ErrNotFound when no such
+// call waits.
+func (v *Remote) Answer(call string, allow bool) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	answer := v.waiting[call]
+	if answer == nil {
+		return tidemark.NotFoundf("no call %.80q waits for an answer", call)
+	}
+	delete(v.waiting, call)
+	answer <- allow
+	return nil
+}
+
+// watch finds out when the session is not ours any more, or somebody asks for
+// it: then it is handed over as soon as no turn is under way.
+func (v *Remote) watch() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	v.stop = func() { cancel(); <-done }
+	go func() {
+		defer close(done)
+		look := time.NewTicker(leaseInterval)
+		defer look.Stop()
+		var since time.Time // when our lease began
+		for {
+			if err := v.ours(ctx, &since); err != nil {
+				v.lost <- err
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case a := <-v.c.Handed():
+				v.handOver(ctx, a)
+				return
+			case <-look.C:
+			}
+		}
+	}()
+}
+
+// ours is ErrConflict when the lease that began at since is not ours any more.
+// Storage that fails for a while ends nothing.
+func (v *Remote) ours(ctx context.Context, since *time.Time) error {
+	if !v.c.Exists() {
+		return nil
+	}
+	l, err := v.s.Lease(ctx, v.c.ID())
+	switch {
+	case err != nil:
+	case since.IsZero() && l.Held:
+		*since = l.Since
+	case !since.IsZero() && !l.Held:
+		return tidemark.Conflictf("session %s: the lease was released", v.c.ID())
+	case !since.IsZero() && !l.Since.Equal(*since):
+		return tidemark.Conflictf("session %s: the lease was lost to %s", v.c.ID(), l.Holder)
+	}
+	return nil
+}
+
+// handOver waits for the end of the turn.
+func (v *Remote) handOver(ctx context.Context, a store.HandoverRequest) {
+	v.tell(RemoteEvent{Event: Event{Type: "system", Subtype: "notice", Text: fmt.Sprintf("%s asks for this session; it is handed over when this turn is done.", a.From)}})
+	idle := make(chan struct{})
+	go func() {
+		v.turning.Lock()
+		defer v.turning.Unlock()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		v.lost <- tidemark.Conflictf("session %s was handed over to %s", v.c.ID(), a.From)
+	case <-ctx.Done():
+	}
+}
+
+// Close lets go of the session. What it leaves is what is kept.
+func (v *Remote) Close(ctx context.Context) error {
+	v.stop()
+	err := v.c.Close(ctx)
+	v.listen(nil)
+	if errors.Is(err, tidemark.ErrConflict) {
+		return nil // it was not ours any more
+	}
+	return err
+}

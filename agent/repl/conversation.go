@@ -1,0 +1,119 @@
+// Package repl is a conversation with a person: on a terminal, where they type
+// while the agent works and every way out saves, in a pipe, where each line is a
+// message, and as one turn of a script.
+//
+// It catches no signal, reads no environment and never ends the process: who
+// has the terminal gives it the keyboard, the screen and what to do about them,
+// and tells it of signals by a Control. What the model and its tools say is
+// foreign text, and reaches the screen through package render alone.
+//
+//	err := repl.Run(ctx, repl.Options{Setup: setup, Agent: options, Display: display}, repl.TerminalOptions{In: os.Stdin, …})
+package repl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
+	"github.com/tidemark-sessions/tidemark/chat"
+)
+
+// Options are what every conversation here needs.
+type Options struct {
+	Setup *agent.Setup
+	// Agent is what the conversation is assembled with. Who is asked and who is
+	// shown is settled here.
+	Agent agent.Options
+	// Session is the one to go on with, "" for a new one; From the entry in it
+	// to branch from, 0 for none.
+	Session   tidemark.SessionID
+	From      int64
+	TakeOver  bool // whoever holds the session is asked to hand it over
+	Encrypted bool // the store is; said when the session is saved
+	Display
+}
+
+// Display is where the conversation is shown, and how.
+type Display struct {
+	Out, Err io.Writer
+	Terminal bool // Out is one
+	Color    bool
+	Quiet    bool
+	// Say tells people something beside the conversation.
+	Say func(format string, args ...any)
+}
+
+// TerminalOptions are what a conversation needs of the terminal that it is held
+// on, and of the program around it.
+type TerminalOptions struct {
+	In io.Reader
+	// Person says that one sits at In and Out, and can be asked; ErrIsTerminal
+	// that Err is their screen, too; Plain that it can show lines and nothing
+	// else. NoInput says that nobody is to be asked.
+	Person, ErrIsTerminal, Plain, NoInput bool
+	// Raw, Size and Suspend are those of terminal.Options.
+	Raw     func() (restore func() error, err error)
+	Size    func() (columns, rows int, err error)
+	Suspend func()
+
+	// Listen is called once, before anything else happens: from then on signals
+	// are told to the Control.
+	Listen func(Control)
+	// Exit ends the process at once, because the person said twice that they want
+	// to go. The error is what Run would have returned.
+	Exit func(error)
+	// Pick lets the person pick a session, "" for none; Export writes a session
+	// to a file; Hint is the way out of an error.
+	Pick   func(ctx context.Context, heading string) (string, error)
+	Export func(ctx context.Context, id tidemark.SessionID, format, file string) error
+	Hint   func(error) string
+
+	Branch           string  // what the person called Options.From
+	NoLoops          bool    // the loops of the session stay off
+	HibernateMinutes float64 // without a word, after which it saves and leaves; 0: never
+}
+
+// conversation is one under way.
+type conversation struct {
+	slash.Conversation
+	o        Options
+	fence    agent.Fence               // what holds its programs
+	attached atomic.Pointer[chat.Chat] // Chat, for whoever is in a hurry
+	screen   *screen
+}
+
+func newConversation(o Options) *conversation {
+	return &conversation{o: o, Conversation: slash.Conversation{Store: o.Agent.Store, Setup: o.Setup, Options: o.Agent, Encrypted: o.Encrypted, People: o.Terminal}}
+}
+
+// attach begins a conversation, or goes on with one.
+func (t *conversation) attach(ctx context.Context, id tidemark.SessionID, from int64) error {
+	t.Options.Session = id
+	set, err := t.Setup.Assemble(ctx, t.Options)
+	t.Model, t.fence = set.Model, set.Fence
+	if err == nil {
+		r := &agent.Resume{Session: id, From: from}
+		if t.o.TakeOver {
+			r.Asking = func(held error) { t.o.Say("Asking for the session: %s", held) }
+		}
+		t.Chat, err = set.Begin(ctx, r)
+	}
+	t.attached.Store(t.Chat)
+	return err
+}
+
+// saved says where to find the session again.
+func (t *conversation) saved() {
+	t.screen.note("Session saved: %s (%s)", t.Chat.ID(), t.EncryptionText())
+	t.screen.note("Resume: tidemark chat --resume %s", t.Chat.ID())
+}
+
+// print shows text that is ours or was made harmless.
+func (r *repl) print(format string, args ...any) {
+	r.screen.pause()
+	fmt.Fprintf(r.console, format+"\n", args...)
+}

@@ -1,0 +1,77 @@
+package repl
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// front is what the commands of the conversation ask of its screen and keys.
+type front struct{ r *repl }
+
+func (f front) Turn(ctx context.Context, work func(context.Context) error) { f.r.turn(ctx, work) }
+
+func (f front) History(ctx context.Context) { f.r.history(ctx) }
+
+func (f front) View(ctx context.Context, worker string) { f.r.look(ctx, worker) }
+
+func (f front) Export(ctx context.Context, format, file string) error {
+	return f.r.t.Export(ctx, f.r.Chat.ID(), format, file)
+}
+
+func (f front) Leave() { f.r.leaving = &leaving{} }
+
+// Resume leaves this session for another one. Everything of the old one is gone
+// before the new one attaches: its shell, its interpreter, its memory.
+func (f front) Resume(ctx context.Context, ref string) error {
+	r := f.r
+	if ref == "" {
+		if !r.interactive {
+			return tidemark.Invalidf("which session?")
+		}
+		err := r.console.Lend(func() error {
+			var err error
+			ref, err = r.t.Pick(ctx, "Go on with")
+			return err
+		})
+		if err != nil || ref == "" {
+			return err
+		}
+	}
+	p, err := r.Store.Resolve(ctx, ref, r.Options.Project)
+	if err != nil {
+		return hint.With(err, "see them with /sessions")
+	}
+	if p.ID == r.Chat.ID() {
+		return tidemark.Invalidf("this is that session")
+	}
+	l, err := r.Store.Lease(ctx, p.ID)
+	if err != nil {
+		return err
+	}
+	if l.Held && !l.Dead && !l.Expired {
+		return &store.HeldError{Lease: l, Now: time.Now()}
+	}
+	old := r.Chat
+	if err := old.Close(ctx); err != nil {
+		return err
+	}
+	if old.Exists() {
+		r.saved()
+	}
+	r.oldest, r.screen.view = 0, ""
+	r.Documents() // those of the old one
+	if err := r.attach(ctx, p.ID, p.Seq); err != nil {
+		// There is nothing to go back to: a new session begins.
+		if again := r.attach(ctx, "", 0); again != nil {
+			r.leaving = &leaving{err: errors.Join(err, again)}
+		}
+		return err
+	}
+	r.greet(ctx, p.ID, p.Seq)
+	return nil
+}

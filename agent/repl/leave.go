@@ -1,0 +1,343 @@
+package repl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
+	"github.com/tidemark-sessions/tidemark/internal/terminal"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// The time that leaving may take: everything but learning; and all that is left
+// to do once the person has said twice that they want to go. The last one is
+// longer than what a tool has to end, so that none outlives the chat.
+const (
+	CloseTimeout  = 5 * time.Second
+	hurryPatience = 700 * time.Millisecond
+)
+
+// leaving is a way out. All of them are one path.
+type leaving struct {
+	hibernated bool
+	to         *store.HandoverRequest // handed over
+	err        error                  // what went wrong
+}
+
+// waysOut hears every wish to stop or to leave, from a key or a signal, by
+// whichever goroutine it comes and whatever the others are busy with. The first
+// one is obeyed in order; the next one ends the program, also when what is in
+// its way never ends.
+type waysOut struct {
+	called chan struct{} // closed by the first signal that is a wish to leave
+
+	// staying ends with the first wish to leave, patient with the one after it.
+	staying, patient context.Context
+	leave            context.CancelCauseFunc
+	hurry            context.CancelFunc
+
+	mu      sync.Mutex
+	stop    context.CancelFunc // ends what is under way; nil: nothing is
+	stopped bool               // the person stopped something, and said nothing since
+	by      os.Signal          // the first that meant to leave; it decides the exit code
+}
+
+// Stopped is the end of a conversation by a signal, or by Ctrl-C. Everything
+// that there is to say was said.
+type Stopped struct{ Signal os.Signal }
+
+func (*Stopped) Error() string { return "interrupted" }
+
+// errLeaving is why nobody answers a question any more.
+var errLeaving = errors.New("the user is leaving")
+
+func newWaysOut() *waysOut {
+	x := &waysOut{called: make(chan struct{})}
+	x.staying, x.leave = context.WithCancelCause(context.Background())
+	x.patient, x.hurry = context.WithCancel(context.Background())
+	return x
+}
+
+// busy returns a context for something that the person may stop, and what to
+// call when it is done.
+func (x *waysOut) busy(ctx context.Context) (context.Context, func()) {
+	ctx, stop := context.WithCancel(ctx)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before := x.stop
+	x.stop = stop
+	if x.staying.Err() == nil {
+		x.stopped = false // they said something else since
+	}
+	if x.patient.Err() != nil {
+		stop()
+	}
+	return ctx, func() {
+		stop()
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.stop = before
+	}
+}
+
+// answered notes that what is under way cannot be stopped any more, only
+// awaited: Ctrl-C is what it is at an idle prompt, unless the person wanted to
+// stop it before.
+func (x *waysOut) answered() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.stopped && x.staying.Err() == nil {
+		x.stop = nil
+	}
+}
+
+// whileStaying returns a context for a question: it ends when the person leaves.
+func (x *waysOut) whileStaying(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(x.staying, func() { cancel(errLeaving) })
+	return ctx, func() { unhook(); cancel(nil) }
+}
+
+// stops takes Ctrl-C for the wish to stop what is under way, and reports
+// whether it was that and nothing more.
+func (x *waysOut) stops() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.stop == nil || x.stopped || x.staying.Err() != nil {
+		return false
+	}
+	x.stopped = true
+	x.stop()
+	return true
+}
+
+// wish takes a wish to leave, by a signal or, when that is nil, by Ctrl-D or a
+// command. It reports whether the program has to end now: because that was
+// wished before, or because what was stopped does not end.
+func (x *waysOut) wish(s os.Signal) (now bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.by == nil {
+		x.by = s
+	}
+	again := x.staying.Err() != nil
+	x.leave(errLeaving)
+	now = again || x.stopped && x.stop != nil
+	if now {
+		x.hurry()
+	}
+	if x.stop != nil && (now || s != nil) {
+		x.stop()
+	}
+	return now
+}
+
+// hungUp notes that the terminal is no more. That is no wish of its own: a
+// signal tells of the same thing.
+func (x *waysOut) hungUp() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.by == nil {
+		x.by = syscall.SIGHUP
+	}
+	if x.stop != nil {
+		x.stop()
+	}
+}
+
+// idle reports whether nothing is under way, not even leaving.
+func (x *waysOut) idle() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.stop == nil && x.staying.Err() == nil
+}
+
+// wished reports whether somebody wants to leave.
+func (x *waysOut) wished() bool { return x.staying.Err() != nil }
+
+// quick reports whether the person should not have to wait for a model: they
+// are in a hurry, or stopped one already.
+func (x *waysOut) quick() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.stopped || x.patient.Err() != nil
+}
+
+// call makes the conversation end where it does not read the wish itself.
+func (x *waysOut) call() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	select {
+	case <-x.called:
+	default:
+		close(x.called)
+	}
+}
+
+// code is what the program exits with: the first signal, else success.
+func (x *waysOut) code() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.by == nil {
+		return nil
+	}
+	return &Stopped{Signal: x.by}
+}
+
+// Control is what a conversation at a terminal does about signals. Whoever
+// catches them tells it.
+type Control struct{ r *repl }
+
+// Continue is for SIGCONT: the shell had the terminal meanwhile.
+func (c Control) Continue() { c.r.console.Continue() }
+
+// Resize is for SIGWINCH.
+func (c Control) Resize() {
+	c.r.console.Resize()
+	c.r.screen.resized.Store(true)
+}
+
+// Suspend is for SIGTSTP: it stops the process, with the terminal as it was, and
+// returns when that goes on.
+func (c Control) Suspend() {
+	c.r.console.Lend(func() error { c.r.t.Suspend(); return nil })
+}
+
+// GiveBack puts the terminal back as it was, for a process that ends now.
+func (c Control) GiveBack() { c.r.console.Abandon("") }
+
+// Leave is for every other signal: it is a wish to stop what is under way, or to
+// leave.
+func (c Control) Leave(s os.Signal) { c.r.wish(s) }
+
+// wish obeys a signal, or Ctrl-C where nobody reads keys.
+func (r *repl) wish(s os.Signal) {
+	if s == os.Interrupt && r.exits.stops() {
+		return
+	}
+	r.part(s)
+	r.exits.call()
+}
+
+// heard hears the wish to leave in an input, and reports whether something is
+// left to do about it.
+func (r *repl) heard(in terminal.Input) bool {
+	switch {
+	case in.Kind == terminal.Interrupt && r.exits.stops():
+		return false
+	case in.Kind == terminal.Interrupt && (in.Text == "" || !r.exits.idle()):
+		r.part(os.Interrupt)
+	case in.Kind == terminal.EOF, in.Kind == terminal.Line && slash.IsExit(in.Text):
+		r.part(nil)
+	}
+	return true
+}
+
+// part notes a wish to leave, and sees to it that the second one is fulfilled
+// whatever else happens.
+func (r *repl) part(s os.Signal) {
+	if r.exits.wish(s) {
+		time.AfterFunc(hurryPatience, r.abandon)
+		r.exits.call()
+	}
+}
+
+// abandon ends the program as it is. What was acknowledged is kept; whoever
+// comes next finds that the holder of the session is gone.
+func (r *repl) abandon() {
+	words := ""
+	if c := r.attached.Load(); c != nil && c.Exists() {
+		words = fmt.Sprintf("Left at once; what was said is kept.\nResume: tidemark chat --resume %s\n", c.ID())
+	}
+	r.console.Abandon(words)
+	r.t.Exit(r.exits.code())
+}
+
+// gone is the way out when the terminal is no more.
+func (r *repl) gone(err error) {
+	if err != nil {
+		r.screen.note("tidemark: no more input: %s", err)
+	}
+	r.hungUp = true
+	r.exits.hungUp()
+	if r.leaving == nil {
+		r.leaving = &leaving{}
+	}
+}
+
+// notAttached is the end of a conversation that did not begin.
+func (r *repl) notAttached(err error) error {
+	if code := r.exits.code(); code != nil && errors.Is(err, context.Canceled) {
+		return code
+	}
+	return err
+}
+
+// leave is the one way out: learn, save, say where to find it again.
+func (r *repl) leave(ctx context.Context) error {
+	l := r.leaving
+	if !r.hungUp {
+		r.exits.leave(errLeaving) // from here on, one more wish ends the program
+	}
+	if r.interactive && !r.hungUp {
+		go r.hearOn(ctx)
+	}
+	for _, line := range r.queue {
+		if !slash.IsExit(line) {
+			r.screen.note("Not sent: %s", line)
+		}
+	}
+	if r.Chat.Exists() && l.err == nil {
+		if l.to != nil {
+			r.screen.note("Handed over to %s.", l.to.From)
+		}
+		agent.Learn(ctx, r.Chat, agent.Learning{Note: r.screen.note, Patient: r.exits.patient, InHurry: r.exits.quick})
+	}
+	closing, stop := context.WithTimeout(ctx, CloseTimeout)
+	defer stop()
+	reason := "left"
+	if l.hibernated {
+		reason = "hibernated"
+	}
+	err := l.err
+	if r.Chat.Exists() && err == nil {
+		err = r.Chat.Checkpoint(closing, "", reason)
+	}
+	if closeErr := r.Chat.Close(closing); err == nil {
+		err = closeErr
+	}
+	if err == nil && r.Chat.Exists() {
+		if l.hibernated {
+			r.screen.note("Hibernated: session saved after %g minute(s) without a word.", r.t.HibernateMinutes)
+		}
+		r.saved()
+	}
+	closeErr := r.console.Close()
+	if err != nil {
+		return err
+	}
+	if by := r.exits.code(); by != nil {
+		return by // the terminal may be gone, and cannot be put back
+	}
+	return closeErr
+}
+
+// hearOn hears keys while everything is saved: one more wish to leave is one.
+// What else is typed then is nobody's.
+func (r *repl) hearOn(ctx context.Context) {
+	for {
+		r.read(ctx)
+		select {
+		case <-r.inputs:
+			r.reading = false
+		case <-r.broken:
+			return
+		}
+	}
+}

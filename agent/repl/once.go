@@ -1,0 +1,185 @@
+package repl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/chat"
+)
+
+// The formats of what Once prints.
+const (
+	FormatText       = "text"
+	FormatJSON       = "json"
+	FormatStreamJSON = "stream-json"
+)
+
+// Prompt is what is said in one turn.
+type Prompt struct {
+	Text   string
+	Format string // of the answer: one of the Format constants
+	Yes    bool   // everything that the agent wants to do is approved
+}
+
+// Once is one turn: the answer goes to Out. Nobody is asked.
+func Once(ctx context.Context, o Options, p Prompt) error {
+	if p.Format == FormatStreamJSON {
+		gathered := gather(o.Out)
+		o.Out = gathered
+		defer gathered.Close()
+	}
+	t := newConversation(o)
+	t.screen = &screen{Display: o.Display, side: o.Err, format: p.Format}
+	t.Options.Show, t.Options.Unattended = t.screen.show, true
+	t.Options.Approve = func(_ context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
+		if p.Yes {
+			return chat.Once, nil
+		}
+		o.Say("Denied: %s; nobody is there to ask. Allow everything with --yes.", askText(a))
+		return chat.Deny, nil
+	}
+	if err := t.attach(ctx, o.Session, o.From); err != nil {
+		return err
+	}
+	t.withheld()
+	began := time.Now()
+	turn, err := t.Chat.Send(ctx, tidemark.Text(p.Text))
+	if cause := context.Cause(ctx); cause != nil && err == nil {
+		err = cause
+	}
+	closing, stop := context.WithTimeout(context.WithoutCancel(ctx), CloseTimeout)
+	defer stop()
+	if closeErr := t.Chat.Close(closing); err == nil {
+		err = closeErr
+	}
+	if printErr := t.printTurn(p.Format, turn, time.Since(began), err); err == nil {
+		err = printErr
+	}
+	if err == nil && turn.Stop == chat.StopRounds {
+		o.Say("Stopped after %d rounds of tools.", turn.Rounds)
+	}
+	if t.Chat.Exists() && !errors.Is(err, tidemark.ErrStorage) {
+		t.saved()
+	}
+	return err
+}
+
+// turnResult is how a turn ended, for programs.
+type turnResult struct {
+	Type       string             `json:"type"`
+	Session    tidemark.SessionID `json:"session_id"`
+	Result     string             `json:"result"`
+	Stop       string             `json:"stop_reason"`
+	Turns      int                `json:"num_turns"`
+	Usage      tidemark.Usage     `json:"usage"`
+	Model      string             `json:"model"`
+	DurationMS int64              `json:"duration_ms"`
+	IsError    bool               `json:"is_error"`
+	Error      string             `json:"error,omitempty"`
+}
+
+func (t *conversation) printTurn(format string, turn chat.Turn, took time.Duration, err error) error {
+	if format == FormatText {
+		if turn.Text == "" {
+			return nil
+		}
+		_, err := fmt.Fprintln(t.o.Out, t.screen.plain(turn.Text))
+		return err
+	}
+	r := turnResult{Type: "result", Session: t.Chat.ID(), Result: turn.Text, Stop: turn.Stop, Turns: turn.Rounds, Usage: turn.Usage,
+		Model: t.Model.Name, DurationMS: took.Milliseconds()}
+	if err != nil {
+		r.IsError, r.Error = true, err.Error()
+	}
+	return writeJSON(t.o.Out, r)
+}
+
+// maxPromptBytes bounds what is piped into a prompt.
+const maxPromptBytes = 32 << 20
+
+// FullPrompt is a prompt, and what was piped in: nil when nothing was.
+// ErrInvalid: it is too long, or there is nothing to say.
+func FullPrompt(prompt string, piped io.Reader) (string, error) {
+	if piped != nil {
+		b, err := io.ReadAll(io.LimitReader(piped, maxPromptBytes+1))
+		if err != nil {
+			return "", tidemark.Storagef("stdin: %w", err)
+		}
+		if len(b) > maxPromptBytes {
+			return "", tidemark.Invalidf("stdin is over %d bytes", maxPromptBytes)
+		}
+		prompt = strings.TrimSpace(prompt + "\n\n" + strings.ToValidUTF8(string(b), "\uFFFD"))
+	}
+	if strings.TrimSpace(prompt) == "" {
+		return "", tidemark.Invalidf("-p: nothing to say")
+	}
+	return prompt, nil
+}
+
+// gatherer writes what came while the last write was under way in one go: a
+// model says a thousand words in a second, and nobody reads them one by one.
+type gatherer struct {
+	to   io.Writer
+	mu   sync.Mutex
+	more sync.Cond
+	buf  []byte
+	err  error
+	end  bool
+	done chan struct{}
+}
+
+func gather(to io.Writer) *gatherer {
+	g := &gatherer{to: to, done: make(chan struct{})}
+	g.more.L = &g.mu
+	go g.run()
+	return g
+}
+
+func (g *gatherer) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err != nil {
+		return 0, g.err
+	}
+	g.buf = append(g.buf, p...)
+	g.more.Signal()
+	return len(p), nil
+}
+
+func (g *gatherer) run() {
+	defer close(g.done)
+	var out []byte
+	for {
+		g.mu.Lock()
+		for len(g.buf) == 0 && !g.end {
+			g.more.Wait()
+		}
+		if len(g.buf) == 0 || g.err != nil {
+			g.mu.Unlock()
+			return
+		}
+		out, g.buf = g.buf, out[:0]
+		g.mu.Unlock()
+		if _, err := g.to.Write(out); err != nil {
+			g.mu.Lock()
+			g.err = err
+			g.mu.Unlock()
+		}
+	}
+}
+
+// Close returns when all is written.
+func (g *gatherer) Close() error {
+	g.mu.Lock()
+	g.end = true
+	g.more.Signal()
+	g.mu.Unlock()
+	<-g.done
+	return g.err
+}

@@ -1,0 +1,303 @@
+package repl
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/terminal"
+	"github.com/tidemark-sessions/tidemark/render"
+)
+
+// repl is a conversation with a person.
+type repl struct {
+	*conversation
+	t       TerminalOptions
+	console *terminal.Console
+	exits   *waysOut
+	inputs  chan terminal.Input
+	broken  chan error // why there is no more input
+	reading bool       // an input is awaited
+	// interactive says that keys are heard while something else happens.
+	interactive bool
+	queue       []string // lines that were typed during a turn
+	oldest      int64    // the first entry that was shown, for /history
+	// leaving is why the conversation ends: nil while it goes on.
+	leaving *leaving
+	hungUp  bool      // the terminal is no more
+	idle    time.Time // when the person last did something
+}
+
+// Run talks with the person at a terminal, or with whoever writes lines into a
+// pipe, until somebody leaves. The error is *Stopped when a signal or Ctrl-C
+// ended it.
+func Run(ctx context.Context, o Options, t TerminalOptions) error {
+	r := &repl{conversation: newConversation(o), t: t, exits: newWaysOut(), inputs: make(chan terminal.Input), broken: make(chan error, 1), idle: time.Now()}
+	r.NoLoops, r.Front = t.NoLoops, front{r}
+	set := r.consoleOptions()
+	r.interactive = t.Person && !set.Plain
+	var err error
+	if r.console, err = terminal.Open(set); err != nil && r.interactive {
+		set.Plain, r.interactive = true, false // a terminal that cannot be made raw still has lines
+		r.console, err = terminal.Open(set)
+	}
+	if err != nil {
+		return err
+	}
+	defer r.console.Close()
+	r.screen = &screen{Display: o.Display, side: o.Err, body: r.console, over: r.exits.answered}
+	if t.Person && t.ErrIsTerminal {
+		r.screen.side = r.console // beside the prompt, nobody else may write there
+	}
+	r.Out, r.Note, r.Pause, r.Columns = r.console, r.screen.note, r.screen.pause, r.console.Columns
+	r.Options.Show, r.Options.Approve, r.Options.Unattended = r.screen.show, r.ask, t.NoInput
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // signals are heard here
+	defer stop()
+	t.Listen(Control{r})
+	attaching, done := r.exits.busy(ctx)
+	err = r.attach(attaching, o.Session, o.From)
+	left := attaching.Err() != nil
+	done()
+	if left && r.exits.code() == nil {
+		r.exits.wish(os.Interrupt) // there was no turn that Ctrl-C could stop
+	}
+	switch {
+	case err != nil:
+		return r.notAttached(err)
+	case left:
+		r.leaving = &leaving{}
+	default:
+		r.greet(ctx, o.Session, o.From)
+	}
+	for r.leaving == nil {
+		r.step(ctx)
+	}
+	return r.leave(ctx)
+}
+
+func (r *repl) consoleOptions() terminal.Options {
+	return terminal.Options{
+		In: r.t.In, Out: r.o.Out, Terminal: r.t.Person, Plain: r.t.Plain, Color: r.o.Color, Prompt: "you> ",
+		Text:      terminal.Text{Clean: render.CleanLine, Width: render.Width},
+		Raw:       r.t.Raw,
+		Size:      r.t.Size,
+		Suspend:   r.t.Suspend,
+		Interrupt: func() { r.wish(os.Interrupt) },
+		Complete:  func(ctx context.Context, line string, pos int) (int, []string) { return r.Complete(ctx, line, pos) },
+	}
+}
+
+// read asks for the next input, unless that was done already. Wishes to leave
+// are heard here, also when nobody has time for the input.
+func (r *repl) read(ctx context.Context) {
+	if r.reading {
+		return
+	}
+	r.reading = true
+	go func() {
+		for {
+			in, err := r.console.Read(ctx)
+			if err != nil {
+				r.broken <- err
+				return
+			}
+			if r.heard(in) {
+				r.inputs <- in
+				return
+			}
+		}
+	}()
+}
+
+// step waits for the next thing to happen, and does it.
+func (r *repl) step(ctx context.Context) {
+	if len(r.queue) > 0 {
+		line := r.queue[0]
+		r.queue = r.queue[1:]
+		r.line(ctx, line)
+		return
+	}
+	r.status(ctx)
+	r.read(ctx)
+	sleep, loop := r.timers()
+	select {
+	case in := <-r.inputs:
+		r.reading, r.idle = false, time.Now()
+		r.input(ctx, in)
+	case err := <-r.broken:
+		r.gone(err)
+	case <-r.exits.called:
+		r.leaving = &leaving{}
+	case a := <-r.Chat.Handed():
+		r.leaving = &leaving{to: &a}
+	case <-sleep:
+		r.leaving = &leaving{hibernated: true}
+	case <-loop:
+		r.loop(ctx)
+	}
+}
+
+// timers are what happens when nobody does anything: sleep, and loops.
+func (r *repl) timers() (sleep, loop <-chan time.Time) {
+	if r.t.HibernateMinutes > 0 {
+		after := time.Duration(r.t.HibernateMinutes * float64(time.Minute))
+		sleep = time.After(time.Until(r.idle.Add(after)))
+	}
+	if next, ok := r.Chat.NextLoop(); ok && !r.NoLoops {
+		loop = time.After(time.Until(next.NextAt))
+	}
+	return sleep, loop
+}
+
+// input does what the person did.
+func (r *repl) input(ctx context.Context, in terminal.Input) {
+	switch in.Kind {
+	case terminal.Line:
+		r.line(ctx, in.Text)
+	case terminal.EOF:
+		r.leaving = &leaving{}
+	case terminal.Interrupt:
+		// Something is typed: it is dropped, as in a shell. Otherwise it leaves.
+		if in.Text != "" {
+			r.console.SetLine("")
+			return
+		}
+		r.leaving = &leaving{}
+	case terminal.Hangup:
+		r.gone(nil)
+	case terminal.Older:
+		r.history(ctx)
+	default:
+		r.switchView(ctx, in.Kind)
+	}
+}
+
+// line is a command or a message.
+func (r *repl) line(ctx context.Context, line string) {
+	if slash.Is(line) {
+		ctx, done := r.exits.busy(ctx)
+		defer done()
+		r.fail(r.Conversation.Run(ctx, line))
+		return
+	}
+	if r.screen.view != "" {
+		r.fail(r.Chat.Tell(ctx, r.screen.view, line))
+		return
+	}
+	r.turn(ctx, func(ctx context.Context) error {
+		_, err := r.Chat.Send(ctx, append(r.Documents(), tidemark.Text(strings.TrimPrefix(line, "/")))...)
+		return err
+	})
+}
+
+// turn does something that takes a while, and that Ctrl-C stops. What is typed
+// meanwhile is done afterwards, but for commands that are about what happens
+// now.
+func (r *repl) turn(whole context.Context, work func(context.Context) error) {
+	ctx, over := r.exits.busy(whole)
+	defer over()
+	called := r.exits.called
+	done := make(chan error, 1)
+	go func() { done <- work(ctx) }()
+	for {
+		inputs := r.inputs
+		if r.interactive && !r.hungUp {
+			r.read(whole) // what is read outlives the turn
+		} else if !r.reading {
+			inputs = nil
+		}
+		select {
+		case err := <-done:
+			r.idle = time.Now()
+			r.fail(err)
+			return
+		case in := <-inputs:
+			r.reading = false
+			r.during(whole, in)
+		case err := <-r.broken:
+			r.gone(err)
+		case <-called:
+			called = nil
+			if r.leaving == nil {
+				r.leaving = &leaving{}
+			}
+		case a := <-r.Chat.Handed():
+			r.screen.note("%s asks for this session; it is handed over when this turn is done.", a.From)
+			r.leaving = &leaving{to: &a}
+		}
+	}
+}
+
+// during is what can be done while the agent works.
+func (r *repl) during(ctx context.Context, in terminal.Input) {
+	switch in.Kind {
+	case terminal.Interrupt: // the turn was stopped before, or has nothing left to stop
+		if in.Text != "" && !r.exits.wished() {
+			r.console.SetLine("")
+		} else if r.leaving == nil {
+			r.leaving = &leaving{}
+		}
+	case terminal.EOF:
+		r.during(ctx, terminal.Input{Kind: terminal.Line, Text: "/exit"})
+	case terminal.Hangup:
+		r.gone(nil)
+	case terminal.Line:
+		if slash.IsAnytime(in.Text) {
+			r.fail(r.Conversation.Run(ctx, in.Text))
+			return
+		}
+		r.queue = append(r.queue, in.Text)
+		if slash.IsExit(in.Text) {
+			r.screen.note("Leaving when this is done; once more leaves now.")
+		}
+	case terminal.Older:
+		r.history(ctx)
+	case terminal.LeaveView:
+		if r.screen.view == "" {
+			r.exits.stops() // Esc stops the turn, like Ctrl-C
+			return
+		}
+		r.switchView(ctx, in.Kind)
+	default:
+		r.switchView(ctx, in.Kind)
+	}
+}
+
+// fail says what went wrong. When something could not be kept, that is all that
+// matters: nothing more is shown as if it were.
+func (r *repl) fail(err error) {
+	switch {
+	case err == nil || errors.Is(err, context.Canceled):
+	case errors.Is(err, tidemark.ErrStorage), errors.Is(err, tidemark.ErrConflict): // no room, or the lease is lost
+		r.screen.note("%s", strings.Repeat("!", 60))
+		r.screen.note("NOT SAVED: %s", err)
+		r.screen.note("%s", strings.Repeat("!", 60))
+		if errors.Is(err, tidemark.ErrConflict) {
+			err = hint.With(err, "what was kept before is there: tidemark chat --resume %.8s", r.Chat.ID())
+		}
+		r.leaving = &leaving{err: err}
+	default:
+		r.screen.note("tidemark: %s", err)
+		if way := r.t.Hint(err); way != "" {
+			r.screen.note("hint: %s", way)
+		}
+	}
+}
+
+// loop does one round of the loop that is due.
+func (r *repl) loop(ctx context.Context) {
+	next, ok := r.Chat.NextLoop()
+	if !ok {
+		return
+	}
+	r.screen.note("[%s] %s", next.ID, slash.LoopText(next))
+	r.turn(ctx, func(ctx context.Context) error {
+		_, err := r.Chat.RunLoop(ctx, next)
+		return err
+	})
+}

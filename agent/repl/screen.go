@@ -1,0 +1,212 @@
+package repl
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/render"
+)
+
+// screen shows what happens in a chat. What the model and its tools say is
+// foreign text: it goes through package render, and never as it is.
+type screen struct {
+	Display
+	side   io.Writer // notices: stderr, or the console
+	format string    // of -p; "": a conversation
+	over   func()    // told when all that is left of a turn is to keep it; nil: nobody is
+
+	resized atomic.Bool // the terminal has another width
+
+	mu       sync.Mutex
+	body     io.Writer        // answers: stdout, or the console; nil: they are not streamed
+	text     *render.Terminal // the answer that is being shown
+	thinking bool
+	view     string // the worker that is looked at, "" for the conversation
+	shown    int    // lines of the running tool's output
+	line     []byte // of JSON, used again and again
+}
+
+// note says one line.
+func (s *screen) note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noteLocked(format, args...)
+}
+
+func (s *screen) noteLocked(format string, args ...any) {
+	s.flush()
+	fmt.Fprintln(s.side, render.CleanLine(fmt.Sprintf(format, args...)))
+}
+
+// dim says one line that is less important.
+func (s *screen) dim(text string) {
+	if s.Quiet {
+		return
+	}
+	s.flush()
+	fmt.Fprintln(s.side, s.style("2", render.CleanLine(strings.ReplaceAll(text, "\t", "    "))))
+}
+
+func (s *screen) style(code, text string) string {
+	if !s.Color {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// plain makes a text harmless that goes out as it is.
+func (s *screen) plain(text string) string {
+	if !s.Terminal {
+		return strings.ToValidUTF8(text, "\uFFFD")
+	}
+	return render.Clean(text)
+}
+
+// flush ends the answer that is being shown.
+func (s *screen) flush() {
+	s.thinking = false
+	if s.text != nil {
+		s.text.Flush()
+		s.text = nil
+	}
+}
+
+// pause ends the answer that is being shown, before something else is.
+func (s *screen) pause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flush()
+}
+
+// look changes the thread that is looked at.
+func (s *screen) look(worker string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flush()
+	s.view = worker
+}
+
+// show is told by the chat what happens.
+func (s *screen) show(e chat.Event) {
+	if (e.Answered || e.Ended != nil) && e.Worker == "" && s.over != nil {
+		s.over()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.format == "stream-json" {
+		s.stream(e)
+		return
+	}
+	if e.Created != "" {
+		s.noteLocked("Session: %s", e.Created)
+		return
+	}
+	if e.Notice != "" {
+		s.noteLocked("%s", agent.WithWorker(e.Worker, e.Notice))
+		return
+	}
+	if s.format != "" {
+		if e.Wait != nil {
+			s.dim(agent.WaitText(e))
+		}
+		return
+	}
+	if e.Worker != s.view {
+		if e.Ended != nil && e.Worker != "" {
+			s.dim(fmt.Sprintf("[%s] %s", e.Worker, render.Phrase(e.Ended.Text)))
+		}
+		return
+	}
+	s.live(e)
+}
+
+// live shows what happens in the thread that is looked at.
+func (s *screen) live(e chat.Event) {
+	switch {
+	case e.Text != "":
+		if s.text == nil {
+			s.flush()
+			s.text = render.NewTerminal(s.body, &render.TerminalOptions{Columns: s.width(), Color: s.Color})
+		}
+		if s.resized.Swap(false) {
+			s.text.SetColumns(s.width())
+		}
+		s.text.WriteString(e.Text)
+	case e.Thinking != "":
+		if !s.thinking {
+			s.dim("(thinking)")
+			s.thinking = true
+		}
+	case e.Call != nil:
+		s.shown = 0
+		s.dim("▸ " + render.Call(e.Call.Tool, e.Call.Input))
+	case e.Output != "":
+		for line := range strings.Lines(e.Output) {
+			if s.shown++; s.shown > maxShown {
+				break
+			}
+			s.dim("  " + strings.TrimRight(line, "\n"))
+		}
+	case e.Result != nil:
+		if e.Result.IsError {
+			s.dim("  ✗ " + render.Phrase(e.Result.Text))
+		} else if s.shown == 0 && e.Result.Text != "" {
+			s.dim("  " + render.Phrase(e.Result.Text))
+		} else if s.shown > maxShown {
+			s.dim(fmt.Sprintf("  … %d lines more", s.shown-maxShown))
+		}
+	case e.Wait != nil:
+		s.dim(agent.WaitText(e))
+	case e.Ended != nil:
+		s.flush()
+		if e.Ended.Stop == chat.StopCancelled {
+			s.dim("(stopped)")
+		}
+	}
+}
+
+// maxShown is how many lines of a tool's output are shown as it runs; all of it
+// is in the session.
+const maxShown = 12
+
+// width is how wide text may be; in a pipe nothing is wrapped.
+func (s *screen) width() int {
+	if c, ok := s.body.(interface{ Columns() int }); ok && s.Terminal {
+		return c.Columns()
+	}
+	return -1
+}
+
+// delta prints more of an answer. There are thousands of them.
+func (s *screen) delta(text string) {
+	line, err := jsontext.AppendQuote(append(s.line[:0], `{"type":"delta","text":`...), text)
+	if err != nil {
+		return // it is not UTF-8, and comes once more with the whole answer
+	}
+	s.line = append(line, "}\n"...)
+	s.Out.Write(s.line)
+}
+
+// stream prints an event as a line of JSON.
+func (s *screen) stream(e chat.Event) {
+	if e.Text != "" && e.Worker == "" {
+		s.delta(e.Text)
+	} else if out, ok := agent.EventOf(e); ok {
+		writeJSON(s.Out, out)
+	}
+}
+
+// writeJSON writes a value as one line.
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

@@ -1,0 +1,219 @@
+// Package slash has the commands of a conversation: what a person types behind a
+// slash, in a terminal or in an editor, to look at the session or to change it.
+//
+// A command writes what it has to say to Conversation.Out, as text that was made
+// harmless, and returns what went wrong with a hint; it knows no terminal. What
+// only one that has a screen and keys can do (leave, look at another worker,
+// page through the history) it asks of a Front.
+//
+//	c := &slash.Conversation{Chat: talk, Store: s, Setup: setup, Out: w}
+//	err := c.Run(ctx, "/tree")
+package slash
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// Conversation is what commands work on. Chat, Store, Setup and Out are
+// required.
+type Conversation struct {
+	Chat    *chat.Chat
+	Store   *store.Store
+	Setup   *agent.Setup
+	Options agent.Options // that the conversation was assembled with
+	Model   agent.Model   // who answers; /model changes it
+
+	Encrypted bool // the store is
+	NoLoops   bool // loops are kept and stay off
+	People    bool // numbers are for people, not for programs
+
+	Out io.Writer
+	// Note says something beside what was asked for; nil: to Out, too.
+	Note func(format string, args ...any)
+	// Pause is called before something is written to Out; nil: nothing is.
+	Pause func()
+	// Columns is how wide Out is; nil: 80.
+	Columns func() int
+	// Front is nil where there is neither a screen nor a keyboard of ours. The
+	// commands that need one must not be run then.
+	Front Front
+
+	// documents go with the next message.
+	documents []tidemark.Block
+}
+
+// Front is what shows the conversation and hears the person.
+type Front interface {
+	// Turn does something that takes a while, so that the person can stop it.
+	Turn(ctx context.Context, work func(context.Context) error)
+	// History shows what was before.
+	History(ctx context.Context)
+	// View looks at a worker, "" for the conversation.
+	View(ctx context.Context, worker string)
+	// Resume leaves this session for another one, "" for one that is picked.
+	Resume(ctx context.Context, ref string) error
+	// Export writes the session to a file.
+	Export(ctx context.Context, format, file string) error
+	// Leave ends the conversation.
+	Leave()
+}
+
+// Command is one of them.
+type Command struct {
+	Name, Args, Help string // with the slash; what follows it, "" for nothing
+	Run              func(*Conversation, context.Context, string) error
+	// Anytime says that it is about what happens now, and is not put off until
+	// a turn is over.
+	Anytime bool
+	// NeedsFront says that it is for a Front alone, or makes sense in none but
+	// ours: an editor has a list of sessions, a history and a way to leave of its
+	// own.
+	NeedsFront bool
+}
+
+// Commands are all of them, in the order in which people are told.
+func Commands() []Command {
+	const anytime, front = true, true
+	return []Command{
+		{"/tree", "", "the branches of this session", (*Conversation).tree, false, false},
+		{"/branch", "NODE", "go on from an earlier node, such as n1", (*Conversation).branch, false, false},
+		{"/rewind", "[N]", "go back N turns (1)", (*Conversation).rewind, false, false},
+		{"/label", "TEXT", "name the current node", (*Conversation).label, false, false},
+		{"/checkpoint", "[NAME]", "keep the state of the session", (*Conversation).checkpoint, false, false},
+		{"/compact", "[STRATEGY]", "make the context shorter now", (*Conversation).compact, false, false},
+		{"/history", "", "what was before (PageUp)", func(c *Conversation, ctx context.Context, _ string) error { c.Front.History(ctx); return nil }, anytime, front},
+		{"/search", "TEXT", "find something in all sessions", (*Conversation).search, false, false},
+		{"/export", "[FORMAT] [FILE]", "write the session to a file", (*Conversation).export, false, front},
+		{"/sessions", "", "the sessions of this project", (*Conversation).sessions, false, false},
+		{"/resume", "[SESSION]", "go on with another session", func(c *Conversation, ctx context.Context, ref string) error { return c.Front.Resume(ctx, ref) }, false, front},
+		{"/name", "TITLE", "give the session a title", (*Conversation).rename, false, false},
+		{"/model", "[MODEL]", "the model, or take [PROVIDER/]NAME", (*Conversation).model, false, false},
+		{"/tools", "", "what the agent can do", (*Conversation).tools, false, false},
+		{"/approvals", "[clear]", "what may be done without asking", (*Conversation).approvals, false, false},
+		{"/memory", "[KEY TEXT]", "core memory of this session", (*Conversation).memory, false, false},
+		{"/doc", "[PATH]", "a document, sent with your next message", (*Conversation).document, false, front},
+		{"/workers", "", "the helper agents", (*Conversation).workers, anytime, false},
+		{"/spawn", "NAME PROMPT", "start a helper agent", (*Conversation).spawn, anytime, front},
+		{"/view", "[WORKER]", "look at a worker, or back (Ctrl-], Ctrl-\\)", (*Conversation).view, anytime, front},
+		{"/send", "WORKER TEXT", "say something to a worker", (*Conversation).send, anytime, front},
+		{"/stop", "WORKER", "stop a worker", (*Conversation).stop, anytime, front},
+		{"/task", "add TEXT|done N|ls", "the task list", (*Conversation).task, anytime, false},
+		{"/start", "", "work through the task list, every 5 minutes", (*Conversation).start, false, front},
+		{"/loop", `"GOAL" INTERVAL`, "repeat a goal", (*Conversation).loop, false, front},
+		{"/loop-target", `INTERVAL ["GOAL"]`, "repeat a goal, or work through the task list", (*Conversation).loop, false, front},
+		{"/loops", "", "what is repeated", (*Conversation).loops, anytime, front},
+		{"/cancel", "LOOP", "end a loop", (*Conversation).cancelLoop, anytime, front},
+		{"/wake", "AFTER", "wake this session after a time", (*Conversation).wake, false, front},
+		{"/status", "", "what this session is", (*Conversation).status, anytime, false},
+		{"/doctor", "", "look for damage in this session", (*Conversation).check, false, false},
+		{"/help", "", "this list", (*Conversation).help, anytime, front},
+		{"/exit", "", "save and leave (/quit, /q, Ctrl-D)", func(c *Conversation, _ context.Context, _ string) error { c.Front.Leave(); return nil }, false, front},
+	}
+}
+
+// Is reports whether a line is a command, and not a message: one that begins
+// with a slash begins with two.
+func Is(line string) bool { return strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "//") }
+
+// IsExit reports whether a line is the command to leave.
+func IsExit(line string) bool {
+	name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+	return name == "/exit" || name == "/quit" || name == "/q"
+}
+
+// IsAnytime reports whether a line is a command that is about what happens now.
+func IsAnytime(line string) bool {
+	name, _, _ := strings.Cut(line, " ")
+	for _, k := range Commands() {
+		if k.Name == name {
+			return k.Anytime
+		}
+	}
+	return false
+}
+
+// Run runs the command that a line is: ErrInvalid when there is none.
+func (c *Conversation) Run(ctx context.Context, line string) error {
+	name, arg, _ := strings.Cut(strings.TrimSpace(line), " ")
+	if IsExit(name) {
+		name = "/exit"
+	}
+	for _, k := range Commands() {
+		if k.Name == name {
+			return k.Run(c, ctx, strings.TrimSpace(arg))
+		}
+	}
+	return hint.With(tidemark.Invalidf("there is no command %s", name), "see /help; a message that begins with a slash begins with two")
+}
+
+// Documents are what was loaded since they were last asked for. They go with
+// the next message.
+func (c *Conversation) Documents() []tidemark.Block {
+	loaded := c.documents
+	c.documents = nil
+	return loaded
+}
+
+// print shows text that is ours or was made harmless.
+func (c *Conversation) print(format string, args ...any) {
+	c.pause()
+	fmt.Fprintf(c.Out, format+"\n", args...)
+}
+
+func (c *Conversation) pause() {
+	if c.Pause != nil {
+		c.Pause()
+	}
+}
+
+// note says one line beside what was asked for.
+func (c *Conversation) note(format string, args ...any) {
+	if c.Note != nil {
+		c.Note(format, args...)
+		return
+	}
+	fmt.Fprintln(c.Out, render.CleanLine(fmt.Sprintf(format, args...)))
+}
+
+// defaultColumns is how wide it is where nobody knows.
+const defaultColumns = 80
+
+func (c *Conversation) columns() int {
+	if c.Columns == nil {
+		return defaultColumns
+	}
+	return c.Columns()
+}
+
+// EncryptionText says how the session is kept.
+func (c *Conversation) EncryptionText() string {
+	if c.Encrypted {
+		return "encrypted"
+	}
+	return "not encrypted"
+}
+
+func (c *Conversation) help(context.Context, string) error {
+	for _, k := range Commands() {
+		c.print("  %-32s %s", k.Name+" "+k.Args, k.Help)
+	}
+	return nil
+}
+
+// begun is the session as it is kept, for what needs one.
+func (c *Conversation) begun(ctx context.Context) (*store.View, error) {
+	if !c.Chat.Exists() {
+		return nil, tidemark.Invalidf("nothing was said yet")
+	}
+	return c.Chat.View(ctx)
+}

@@ -1,0 +1,70 @@
+package convert
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"unicode/utf8"
+)
+
+// Object is a JSON object whose values are as they were written.
+type Object map[string]json.RawMessage
+
+// Text returns the text under a key, "" when there is something else.
+func (o Object) Text(key string) string {
+	s, _ := Text(o[key])
+	return s
+}
+
+// Object returns the object under a key, never nil; ok is false when there is
+// none.
+func (o Object) Object(key string) (in Object, ok bool) {
+	if json.Unmarshal(o[key], &in) != nil || in == nil {
+		return Object{}, false
+	}
+	return in, true
+}
+
+// Take moves the text under a key out of o; false leaves o as it is.
+func (o Object) Take(key string, s *string) bool {
+	text, ok := Text(o[key])
+	if ok {
+		*s = text
+		delete(o, key)
+	}
+	return ok
+}
+
+// Set puts a value under a key; one that cannot be written is left out.
+func (o Object) Set(key string, value any) {
+	if b, err := Encode(value); err == nil {
+		o[key] = b
+	}
+}
+
+// Without returns a copy that lacks keys, never nil.
+func (o Object) Without(keys ...string) Object {
+	rest := maps.Clone(o)
+	if rest == nil {
+		rest = Object{}
+	}
+	for _, k := range keys {
+		delete(rest, k)
+	}
+	return rest
+}
+
+// Text reads a JSON string; ok is false for anything else. Most texts have
+// nothing to unescape, and most of a transcript is text.
+func Text(raw []byte) (s string, ok bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		return string(inner), true
+	}
+	if json.Unmarshal(raw, &s) != nil {
+		return "", false
+	}
+	return s, true
+}

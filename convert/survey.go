@@ -1,0 +1,46 @@
+package convert
+
+import (
+	"context"
+	"io/fs"
+	"iter"
+)
+
+// Survey imports the sessions of a tool that keeps each in a file. It looks at
+// every file that find names before it yields the first session: which comes
+// first, and which belongs to which, only all of them tell. What cannot be
+// read is yielded as a *Skip; the rest goes through sessions, which puts it in
+// order.
+func Survey[T any](ctx context.Context, p Source, find func(Source) (files []string, skips []error),
+	look func(file string) (T, error), sessions func([]T) []*Session) iter.Seq2[*Session, error] {
+	return func(yield func(*Session, error) bool) {
+		if _, err := fs.Stat(p.FS, p.Path); err != nil {
+			yield(nil, err)
+			return
+		}
+		files, skips := find(p)
+		var found []T
+		for _, file := range files {
+			if ctx.Err() != nil {
+				yield(nil, ctx.Err())
+				return
+			}
+			one, err := look(file)
+			if err != nil {
+				skips = append(skips, &Skip{What: file, Why: err})
+				continue
+			}
+			found = append(found, one)
+		}
+		for _, skip := range skips {
+			if !yield(nil, skip) {
+				return
+			}
+		}
+		for _, s := range sessions(found) {
+			if !yield(s, nil) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package wire
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+)
+
+// Decoder makes blocks of ours from those of Anthropic. Where ours does not
+// say all that was there, the block goes along whole in Raw, byte for byte:
+// always for thinking, which is signed, and for what is not known.
+type Decoder struct {
+	// Provider is the name under which a block goes along whole.
+	Provider string
+	// Strict makes a field of another type than expected an error; otherwise
+	// it stays empty.
+	Strict bool
+	// ServerTools takes every type that ends in tool_use or tool_result for a
+	// call or a result: tools that run at the provider have types of their own.
+	ServerTools bool
+	// Result takes over what a tool gave: the content of a result that lies
+	// depth results deep. Nil: there are no results.
+	Result func(b *tidemark.Block, content json.RawMessage, depth int) error
+	// Media makes a block of an image or a file; ok is false for anything
+	// else. known are the fields of which the block says all.
+	Media func(p Part, raw json.RawMessage) (b tidemark.Block, known []string, ok bool)
+	// Unknown stands for a block of a type that is not known.
+	Unknown func(p Part) tidemark.Block
+	// Same reports whether the block says all that raw does. Nil: it does when
+	// there are no fields but known ones.
+	Same func(b tidemark.Block, raw json.RawMessage) bool
+}
+
+// Block decodes one block. The error is that of the JSON, or of Result.
+func (d *Decoder) Block(raw json.RawMessage, depth int) (tidemark.Block, error) {
+	var p Part
+	err := d.parse(raw, &p)
+	if err != nil {
+		return tidemark.Block{}, tidemark.Invalidf("block: %w", err)
+	}
+	b, known, err := d.decode(p, raw, depth)
+	if err != nil {
+		return b, err
+	}
+	same := known != nil
+	if same && d.Same != nil {
+		same = d.Same(b, raw)
+	} else if same {
+		same = !HasMore(raw, known...)
+	}
+	if !same {
+		b.Provider, b.Raw = d.Provider, string(raw)
+	}
+	return b, nil
+}
+
+func (d *Decoder) parse(raw json.RawMessage, p *Part) error {
+	if d.Strict {
+		return json.Unmarshal(raw, &p.Block)
+	}
+	return convert.Loose(raw, p)
+}
+
+// decode returns the block and the fields of which it says all; nil for a
+// block that goes along whole.
+func (d *Decoder) decode(p Part, raw json.RawMessage, depth int) (b tidemark.Block, known []string, err error) {
+	switch kind := p.Type; {
+	case kind == "text":
+		return tidemark.Text(p.Text), []string{"type", "text"}, nil
+	case kind == "thinking", kind == "redacted_thinking":
+		return tidemark.Block{Type: tidemark.BlockThinking, Text: p.Thinking}, nil, nil
+	case kind == "tool_use", d.ServerTools && strings.HasSuffix(kind, "tool_use"):
+		b = tidemark.Block{Type: tidemark.BlockToolUse, ID: p.ID, Name: p.Name, Input: p.Input}
+		if kind == "tool_use" {
+			known = []string{"type", "id", "name", "input"}
+		}
+		return b, known, nil
+	case kind == "tool_result", d.ServerTools && strings.HasSuffix(kind, "tool_result"):
+		if d.Result == nil {
+			break
+		}
+		b = tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: p.ToolUseID, IsError: p.IsError}
+		if kind == "tool_result" {
+			known = []string{"type", "tool_use_id", "content", "is_error"}
+		}
+		err = d.Result(&b, p.Content, depth)
+		return b, known, err
+	}
+	if b, known, ok := d.Media(p, raw); ok {
+		return b, known, nil
+	}
+	return d.Unknown(p), nil, nil
+}
+
+// Media reads an image, or a document, which is a file. Whole says that
+// nothing of its source is lost in the block: a text is, for it would be
+// written as base64, and so is what does not decode or is not known.
+func Media(p Part, raw json.RawMessage) (b tidemark.Block, whole bool) {
+	b = tidemark.Block{Type: tidemark.BlockFile, Name: p.Title}
+	if p.Type == "image" {
+		b.Type = tidemark.BlockImage
+	}
+	s := p.Source
+	if s == nil {
+		return b, false
+	}
+	b.MediaType, b.URL = s.MediaType, s.URL
+	if s.Type == "text" {
+		b.Data = []byte(s.Data)
+	} else if data, err := base64.StdEncoding.DecodeString(s.Data); err == nil && len(data) > 0 {
+		b.Data = data
+	}
+	var in struct {
+		Source json.RawMessage `json:"source"`
+	}
+	_ = json.Unmarshal(raw, &in) // it was JSON when p was read from it
+	switch s.Type {
+	case "base64":
+		whole = b.Data != nil && !HasMore(in.Source, "type", "media_type", "data")
+	case "url":
+		whole = b.URL != "" && !HasMore(in.Source, "type", "url")
+	}
+	return b, whole
+}

@@ -1,0 +1,86 @@
+// Package wire decodes and encodes what the content of a message is made of,
+// in the two shapes that most tools took over from the interfaces of models:
+// the blocks of Anthropic, and the parts and tool calls of OpenAI's chat
+// completions. Tools differ in what they write and in what they want back;
+// each says so in the fields of a Decoder or an Encoder. It knows no tool,
+// reads no file, and sends nothing anywhere.
+//
+//	d := wire.Decoder{Provider: "anthropic", Media: media, Unknown: unknown}
+//	b, err := d.Block(raw, 0)
+package wire
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// Block has the fields of all of Anthropic's types of blocks.
+type Block struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	Thinking  string          `json:"thinking"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+	ToolUseID string          `json:"tool_use_id"`
+	Content   json.RawMessage `json:"content"`
+	IsError   bool            `json:"is_error"`
+	Source    *Source         `json:"source"`
+}
+
+// Source is where the bytes of an image or a document are.
+type Source struct {
+	Type      string `json:"type"`
+	MediaType string `json:"media_type,omitempty"`
+	Data      string `json:"data,omitempty"` // base64, or a text where the type is "text"
+	URL       string `json:"url,omitempty"`
+}
+
+// Part is a Block, or a part of a message as chat completions have it.
+type Part struct {
+	Block
+	Title    string `json:"title"`
+	ImageURL *struct {
+		URL string `json:"url"`
+	} `json:"image_url"`
+	File *struct {
+		Filename string `json:"filename"`
+		FileData string `json:"file_data"`
+	} `json:"file"`
+}
+
+// Content splits the content of a message, which is a text or a list. Anything
+// else is neither.
+func Content(raw json.RawMessage) (text string, list []json.RawMessage, isText bool) {
+	switch {
+	case len(raw) == 0:
+	case raw[0] == '"':
+		isText = json.Unmarshal(raw, &text) == nil
+	case raw[0] == '[' && json.Unmarshal(raw, &list) != nil:
+		list = nil
+	}
+	return text, list, isText
+}
+
+// HasMore reports whether an object has other fields than those known.
+// Anything but an object has.
+func HasMore(object json.RawMessage, known ...string) bool {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(object, &fields) != nil {
+		return true
+	}
+	for k := range fields {
+		if !slices.Contains(known, k) {
+			return true
+		}
+	}
+	return false
+}
+
+// Input is the input of a call; nil when there is none.
+func Input(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	return raw
+}

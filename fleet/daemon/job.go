@@ -1,0 +1,462 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
+	"github.com/tidemark-sessions/tidemark/runner"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// start takes a job and runs it beside everything else: ErrBusy when it has to
+// wait for another one to end, ErrUnsupported when another daemon has to run it,
+// store.ErrNobody when none has its agent.
+func (d *Daemon) start(ctx context.Context, j tidemark.Job) error {
+	a, ok := d.agent(j.Agent)
+	if !ok {
+		return d.notHere(j.Agent)
+	}
+	if !d.begin() {
+		return tidemark.Unsupportedf("this daemon ends")
+	}
+	run, err := d.o.Store.StartJob(ctx, j.ID, d.o.Holder, d.limits(a))
+	if err != nil {
+		d.wg.Done()
+	}
+	switch {
+	case errors.Is(err, tidemark.ErrConflict), errors.Is(err, tidemark.ErrHeld), errors.Is(err, tidemark.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	// A run outlives the loop that began it: it is told when to end.
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	d.mu.Lock()
+	d.runs[j.ID] = cancel
+	if d.ending { // since begin
+		cancel(runner.ErrInterrupted)
+	}
+	d.mu.Unlock()
+	go func() {
+		defer d.wg.Done()
+		d.work(ctx, cancel, a, run)
+		d.mu.Lock()
+		delete(d.runs, j.ID)
+		d.mu.Unlock()
+		d.Wake()
+	}()
+	return nil
+}
+
+// begin counts one more that stop waits for, unless that waits already.
+func (d *Daemon) begin() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ending {
+		return false
+	}
+	d.wg.Add(1)
+	return true
+}
+
+// errCancelled is the cause of a run that somebody cancelled.
+var errCancelled = errors.New("cancelled")
+
+// tookTooLong is the cause of a run that reached its time limit.
+type tookTooLong time.Duration
+
+func (t tookTooLong) Error() string {
+	return fmt.Sprintf("it took longer than its limit of %s", time.Duration(t))
+}
+
+// Is makes it a timeout for the runner.
+func (tookTooLong) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// work runs a job to its end.
+func (d *Daemon) work(ctx context.Context, cancel context.CancelCauseFunc, a file.Agent, run *store.JobRun) {
+	defer cancel(nil)
+	// The lease is kept until the end is, also of a run that is told to end.
+	keeping, letGo := context.WithCancel(context.WithoutCancel(ctx))
+	defer letGo()
+	defer context.AfterFunc(d.quit, letGo)()
+	run.Delayed = d.delayed(run.Job())
+	go func() {
+		if err := run.KeepAlive(keeping, func(store.HandoverRequest) { cancel(errCancelled) }); err != nil {
+			cancel(err) // it is somebody else's now: stop at once
+		}
+	}()
+	if a.Limits.Timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, a.Limits.Timeout, tookTooLong(a.Limits.Timeout))
+		defer stop()
+	}
+	d.o.Tell(a.Name, run.Job().ID+" started")
+	out, told, err := d.run(ctx, a, run)
+	if err != nil && err.Error() != told && !errors.Is(err, tidemark.ErrConflict) {
+		e := tidemark.Event{Type: tidemark.EventError, Message: err.Error(), Timestamp: d.o.Now()}
+		if emitErr := run.Emit(keeping, e); emitErr != nil {
+			d.o.Tell(a.Name, fmt.Sprintf("%s: %s", run.Job().ID, emitErr))
+		}
+	}
+	if err := d.finish(keeping, a, run, out, err); err != nil {
+		d.o.Tell(a.Name, fmt.Sprintf("%s: %s", run.Job().ID, err))
+	}
+	if j := run.Job(); j.Status != tidemark.JobRunning {
+		d.Wake() // its slot is free; hooks may take a while
+		d.hooks(keeping, a, j)
+	}
+}
+
+// delayedEvery is how often it is told why the end of a job is not kept yet.
+const delayedEvery = 30 * time.Second
+
+// delayed tells why the end of a job is not kept yet. That others were quicker
+// is told only when it goes on.
+func (d *Daemon) delayed(j tidemark.Job) func(error) {
+	said, last := false, d.o.Now()
+	return func(err error) {
+		now := d.o.Now()
+		if now.Sub(last) < delayedEvery && (said || errors.Is(err, tidemark.ErrConflict)) {
+			return
+		}
+		said, last = true, now
+		d.o.Tell(j.Agent, fmt.Sprintf("%s: its end cannot be kept yet: %s", j.ID, err))
+	}
+}
+
+// run lets the agent's program do it; once more with a fresh session when the
+// one that the agent used last is not there any more. One that somebody named
+// has to be. told is the newest error that the runner put into the output itself.
+func (d *Daemon) run(ctx context.Context, a file.Agent, run *store.JobRun) (out runner.Outcome, told string, err error) {
+	out.ExitReason = tidemark.ExitError
+	r, err := d.o.Runner(a)
+	if err != nil {
+		return out, told, err
+	}
+	want := wanted(run.Job())
+	t, err := d.task(ctx, a, run)
+	if err != nil {
+		return out, told, err
+	}
+	emit := t.Emit
+	t.Emit = func(e tidemark.Event) error {
+		if e.Type == tidemark.EventError {
+			told = e.Message
+		}
+		return emit(e)
+	}
+	out, err = r.Run(ctx, t)
+	if !errors.Is(err, runner.ErrSession) || want != nil {
+		return out, told, notHeld(a, err)
+	}
+	said := fmt.Sprintf("session %s cannot be resumed; %s starts fresh", t.Session, t.Job)
+	d.o.Tell(a.Name, said)
+	if err := t.Emit(d.notice(said)); err != nil {
+		return out, told, err
+	}
+	t.Session, t.Fork, t.Spent = "", false, nil
+	out, err = r.Run(ctx, t)
+	return out, told, err
+}
+
+// notice is an event for people to read.
+func (d *Daemon) notice(text string) tidemark.Event {
+	return tidemark.Event{Type: tidemark.EventSystem, Subtype: "warning", Content: text, Timestamp: d.o.Now().UTC()}
+}
+
+// wanted is the session that somebody named for a job, nil when nobody did. Jobs
+// that an earlier version made say it by what started them.
+func wanted(j tidemark.Job) *tidemark.Resume {
+	byHand := j.Trigger == tidemark.TriggerManual || j.Trigger == tidemark.TriggerFork
+	if j.Resume == nil && j.SessionID != "" && byHand && j.Attempt <= 1 {
+		return &tidemark.Resume{Session: j.SessionID, Fork: j.ForkedFrom != ""}
+	}
+	return j.Resume
+}
+
+// named gives a task the session that somebody named for its job.
+func (d *Daemon) named(ctx context.Context, a file.Agent, want *tidemark.Resume, t *runner.Task) error {
+	t.Session, t.Fork, t.Entry = want.Session, want.Fork, want.Entry
+	if d.o.Session == nil {
+		return nil
+	}
+	did, err := d.o.Session(ctx, a, t)
+	if err != nil || did == "" {
+		return err
+	}
+	return t.Emit(d.notice(did))
+}
+
+// task is what the runner is told.
+func (d *Daemon) task(ctx context.Context, a file.Agent, run *store.JobRun) (runner.Task, error) {
+	j := run.Job()
+	keeping := context.WithoutCancel(ctx)
+	prompt, err := d.o.Store.JobPrompt(ctx, j)
+	if err != nil {
+		return runner.Task{}, err
+	}
+	t := runner.Task{Job: j.ID, Agent: a.Name, Prompt: prompt, System: a.System.Text, Model: a.Model, Dir: a.Dir, Session: j.SessionID,
+		Fork: j.ForkedFrom != "", Mint: string(tidemark.NewSessionID()), MaxTurns: a.Limits.MaxTurns, RunMode: a.RunMode, OutputBytes: a.Limits.OutputBytes}
+	if d.o.Environ != nil {
+		t.Environ = d.o.Environ(a)
+	}
+	if a.Container != nil {
+		t.Container = containerOf(*a.Container)
+		t.Container.Environ = d.o.Engine
+	}
+	if t.Sandbox, err = d.fence(a, func(p sandbox.Policy) (sandbox.Policy, error) { return confined(a, p, t.Environ) }); err != nil {
+		return t, err
+	}
+	t.Emit = func(e tidemark.Event) error { return run.Emit(keeping, e) }
+	if want := wanted(j); want != nil {
+		if err := d.named(ctx, a, want, &t); err != nil {
+			return t, err
+		}
+	} else if t.Session == "" && d.resumes(ctx, a, j) {
+		session, err := d.lastSession(ctx, a)
+		if err != nil {
+			return t, err
+		}
+		t.Session = session
+	}
+	if t.Session != "" {
+		t.Spent = d.spentOf(ctx, a.Name, t.Session)
+	}
+	t.Ask, t.Args = d.ask(a, run), append(providerArgs(a), permissionArgs(a)...)
+	t.Running = func(p runner.Process) error {
+		b, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		return run.Note(keeping, func(j *tidemark.Job) {
+			j.Process, j.ContainerID = b, p.Container
+			j.SessionID = cmp.Or(p.Session, j.SessionID)
+			if j.Resume != nil && j.Resume.Session == p.Session {
+				going := *j.Resume
+				going.Entry = 0 // that is behind it: whoever goes on with the job goes on from its end
+				j.Resume = &going
+			}
+		})
+	}
+	// Whoever is started is found by this mark, also when we die before we know
+	// who it is.
+	t.Mark = runner.NewMark()
+	p := runner.Process{Job: j.ID, Mark: t.Mark}
+	p.Host, p.BootID, p.Namespace = d.o.Holder.Host, d.o.Holder.BootID, d.o.Holder.Namespace
+	return t, t.Running(p)
+}
+
+// fence returns what a program of an agent is held in, nil where its file says
+// that it is not. The tools of the built-in agent are held by what makes them.
+func (d *Daemon) fence(a file.Agent, more func(sandbox.Policy) (sandbox.Policy, error)) (*sandbox.Policy, error) {
+	if d.o.Policy == nil || a.Sandbox.Off || a.Container != nil {
+		return nil, nil
+	}
+	p, err := d.o.Policy(a)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	holds := d.file
+	d.mu.Unlock()
+	p.Read = append(slices.Clip(p.Read), guards(holds, d.o.Inbox)...)
+	if p, err = more(p); err != nil {
+		return nil, err
+	}
+	return &p, nil
+}
+
+// notHeld says what to do where a program cannot be held in a sandbox.
+func notHeld(a file.Agent, err error) error {
+	if !errors.Is(err, sandbox.ErrNone) {
+		return err
+	}
+	return fmt.Errorf("%w; nothing was run. tidemark doctor says what this machine can enforce; with sandbox: off, agent %s runs without", err, a.Name)
+}
+
+// spentOf is what a session had used after the newest job of an agent in it.
+func (d *Daemon) spentOf(ctx context.Context, agent, session string) *tidemark.Usage {
+	for j, err := range d.o.Store.Jobs(ctx, store.JobFilter{Agent: agent, Limit: recentJobs}) {
+		if err == nil && j.SessionID == session && j.Spent != nil {
+			return j.Spent
+		}
+	}
+	return nil
+}
+
+// recentJobs is how far back a session is looked for.
+const recentJobs = 200
+
+// resumes reports whether a job goes on with the agent's session.
+func (d *Daemon) resumes(ctx context.Context, a file.Agent, j tidemark.Job) bool {
+	if j.Schedule == "" {
+		return false
+	}
+	s, err := d.o.Store.Schedule(ctx, a.Name, j.Schedule)
+	s, ok := d.held(s)
+	return err == nil && ok && s.Resume
+}
+
+// lastSession is the session that an agent used last, unless that is too long
+// ago.
+func (d *Daemon) lastSession(ctx context.Context, a file.Agent) (string, error) {
+	have, err := d.o.Store.AgentRecord(ctx, a.Name)
+	switch {
+	case errors.Is(err, tidemark.ErrNotFound), errors.Is(err, tidemark.ErrCorrupt):
+		return "", nil
+	case err != nil:
+		return "", err
+	case have.Session == nil || d.o.Now().Sub(have.Session.LastUsedAt) >= a.SessionTimeout:
+		return "", nil
+	}
+	return have.Session.ID, nil
+}
+
+// finish writes down how a job ended, and whether it is tried again.
+func (d *Daemon) finish(ctx context.Context, a file.Agent, run *store.JobRun, out runner.Outcome, cause error) error {
+	now := d.o.Now().UTC().Truncate(time.Microsecond)
+	end := func(j *tidemark.Job) {
+		j.Status, j.ExitReason = statusFor(out.ExitReason), out.ExitReason
+		j.SessionID, j.Summary = cmp.Or(out.Session, j.SessionID), out.Summary
+		j.Turns, j.CostUSD, j.Usage, j.Spent = out.Turns, out.CostUSD, out.Usage, out.Spent
+		if cause != nil {
+			j.ErrorMessage = cause.Error()
+		}
+		if j.Resume != nil && errors.Is(cause, runner.ErrSession) {
+			j.SessionID = j.Resume.Session // it never came into one of its own
+		}
+		j.FinishedAt = now
+	}
+	remember := func(state *tidemark.Agent, j tidemark.Job) {
+		switch j.Status {
+		case tidemark.JobCompleted:
+			state.LastJob, state.Status, state.ErrorMessage, state.FailedJob = j.ID, tidemark.Idle, "", ""
+		case tidemark.JobFailed:
+			state.Status, state.ErrorMessage, state.FailedJob = tidemark.Failing, j.ErrorMessage, j.ID
+		}
+		if j.SessionID == "" || errors.Is(cause, runner.ErrSession) {
+			return
+		}
+		if state.Session == nil || state.Session.ID != j.SessionID {
+			state.Session = &tidemark.AgentSession{ID: j.SessionID, CreatedAt: now}
+		}
+		state.Session.LastUsedAt, state.Session.RunMode, state.Session.WorkingDirectory = now, a.RunMode, a.Dir
+		state.Session.Jobs++
+	}
+	ended := run.Job()
+	end(&ended)
+	next, err := run.Finish(ctx, end, remember, again(a, ended, now))
+	if err != nil {
+		return err
+	}
+	j := run.Job()
+	d.o.Tell(a.Name, fmt.Sprintf("%s ended: %s", j.ID, j.ExitReason))
+	if err := d.o.Store.EndReviews(ctx, j.ID); err != nil {
+		d.o.Tell(a.Name, fmt.Sprintf("%s: %s", j.ID, err))
+	}
+	if next.ID != "" {
+		d.o.Tell(j.Agent, fmt.Sprintf("%s is tried again as %s in %s", j.ID, next.ID, next.NotBefore.Sub(now)))
+		if err := d.o.Dispatch.Added(ctx, []tidemark.Job{next}); err != nil {
+			return err
+		}
+	}
+	return d.ended(ctx, j, now)
+}
+
+// statusFor is the status of a job that ended for a reason.
+func statusFor(reason string) string {
+	switch reason {
+	case tidemark.ExitSuccess, tidemark.ExitEndTurn, tidemark.ExitStopSequence, tidemark.ExitMaxTokens, tidemark.ExitMaxTurns:
+		return tidemark.JobCompleted
+	case tidemark.ExitCancelled:
+		return tidemark.JobCancelled
+	case tidemark.ExitInterrupt:
+		return tidemark.JobInterrupted
+	}
+	return tidemark.JobFailed
+}
+
+// ended tells the schedule of a job: one that counts from completion has its
+// next instant now.
+func (d *Daemon) ended(ctx context.Context, j tidemark.Job, now time.Time) error {
+	if j.Schedule == "" {
+		return nil
+	}
+	err := d.o.Store.ChangeSchedule(ctx, j.Agent, j.Schedule, func(s *tidemark.Schedule) error {
+		s.LastError = ""
+		if j.Status == tidemark.JobFailed {
+			s.LastError = j.ErrorMessage
+		}
+		if s.From != fleet.FromCompletion || s.Job != j.ID {
+			return nil
+		}
+		// A clock that was set back must not make an instant come again.
+		next, err := d.book.Next(timingOf(*s), idOf(*s), later(now, j.Occurrence))
+		s.NextRunAt = next
+		return err
+	})
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// again is another attempt of a job that failed, nil when there is none. It
+// waits, longer each time, and is kept together with the end of the first.
+func again(a file.Agent, j tidemark.Job, now time.Time) *tidemark.Job {
+	if j.Status != tidemark.JobFailed || j.Attempt >= a.Retries.Attempts {
+		return nil
+	}
+	wait := a.Retries.Backoff << min(max(j.Attempt-1, 0), 10)
+	next := &tidemark.Job{Agent: j.Agent, Schedule: j.Schedule, Trigger: j.Trigger, Prompt: j.Prompt, SessionID: j.SessionID,
+		Occurrence: j.Occurrence, Attempt: j.Attempt + 1, NotBefore: now.Add(wait)}
+	if j.Resume != nil {
+		if next.Resume = j.Next(); next.Resume != nil && next.Resume.Fork {
+			next.ForkedFrom = j.ForkedFrom
+		}
+	}
+	return next
+}
+
+// end ends what is left of a job's program.
+func (d *Daemon) end(ctx context.Context, j tidemark.Job) error {
+	var p runner.Process
+	if err := json.Unmarshal(j.Process, &p); err != nil {
+		return err
+	}
+	return runner.End(ctx, p, d.o.Engine)
+}
+
+// containerOf is a container as the runner wants it.
+func containerOf(c file.Container) *runner.Container {
+	r := &runner.Container{Engine: c.Engine, Image: c.Image}
+	for _, m := range c.Mounts {
+		r.Mounts = append(r.Mounts, runner.Mount(m))
+	}
+	if c.Network != "" {
+		r.Options = append(r.Options, "--network="+c.Network)
+	}
+	if c.Memory > 0 {
+		r.Options = append(r.Options, fmt.Sprintf("--memory=%d", c.Memory))
+	}
+	if c.CPUs > 0 {
+		r.Options = append(r.Options, fmt.Sprintf("--cpus=%g", c.CPUs))
+	}
+	return r
+}

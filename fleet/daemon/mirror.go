@@ -1,0 +1,450 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/herdctl"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// A mirror is a folder in the shape of herdctl's, for scripts that read one. It
+// is made of the store alone and never read back; what the words of herdctl do
+// not have is written as an export writes it. Only what changed is written: an
+// idle fleet leaves its mirror alone.
+
+const (
+	// mirrorMark is the file that makes a folder a mirror. Who keeps the mirror
+	// has it locked.
+	mirrorMark = ".tidemark-mirror"
+	mirrorText = "This folder mirrors the fleet of a Tidemark store, for programs that read herdctl's.\nIt is made from the store: what is changed here is lost.\n"
+	// mirrorSlack is how many jobs in a row have to be as they were before a
+	// look at the newest ones ends: the clocks of machines that share a store
+	// differ, and put jobs a little out of order.
+	mirrorSlack = 64
+	// mirrorRest is how many times as long as a look the rest after it is, so
+	// that a large fleet does not keep the machine busy with its mirror.
+	mirrorRest = 20
+)
+
+// keepMirror keeps the mirror that the file asks for, beside everything else,
+// until ctx ends. The function that it returns waits for that, and brings the
+// mirror up to date a last time.
+func (d *Daemon) keepMirror(ctx context.Context) (last func()) {
+	m, ended := new(mirrored), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			began := time.Now()
+			d.mirror(ctx, m)
+			select {
+			case <-ctx.Done():
+			case <-time.After(max(lookEvery, mirrorRest*time.Since(began))):
+			}
+		}
+	}()
+	return func() {
+		<-ended
+		d.mirror(context.WithoutCancel(ctx), m)
+		m.close()
+	}
+}
+
+// mirror brings the mirror up to date. What goes wrong is told once.
+func (d *Daemon) mirror(ctx context.Context, m *mirrored) {
+	d.mu.Lock()
+	dir := d.file.Mirror.Dir
+	d.mu.Unlock()
+	if dir != m.path {
+		m.close()
+	}
+	said := ""
+	if dir != "" {
+		if err := m.update(ctx, d.o.Store, dir); err != nil && !errors.Is(err, context.Canceled) {
+			said = "mirror " + dir + ": " + err.Error()
+		}
+	}
+	if said != "" && said != m.said {
+		d.o.Tell("", said)
+	}
+	m.said = said
+}
+
+// mirrored is what is known of a mirror.
+type mirrored struct {
+	path   string
+	dir    *durable.Dir // nil: not open
+	fs     durable.FS
+	mark   durable.File
+	whole  bool // every job was looked at since it was opened
+	jobs   map[string]mirroredJob
+	open   map[string]bool // jobs that have not ended
+	tails  map[string]tail // files that grow, by name
+	files  map[string][sha256.Size]byte
+	length map[string]int64 // of the logs that files in the making are of
+	wrote  map[string]bool  // in this update
+	said   string
+}
+
+type mirroredJob struct {
+	sum   [sha256.Size]byte
+	lines int64
+	done  bool
+}
+
+// tail is how much of a log is in its file.
+type tail struct{ lines, bytes int64 }
+
+// update makes dir what the store says.
+func (m *mirrored) update(ctx context.Context, s *store.Store, dir string) error {
+	if m.dir == nil {
+		if err := m.begin(dir); err != nil {
+			m.close()
+			return err
+		}
+	}
+	err := m.write(ctx, s)
+	if errors.Is(err, fs.ErrNotExist) {
+		m.close() // somebody took the folder away: it is made anew
+	}
+	return err
+}
+
+// begin opens the folder: one that is not there, is empty, or is a mirror.
+func (m *mirrored) begin(dir string) error {
+	d, err := durable.OpenDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := durable.MakeDir(dir); err != nil {
+			return tidemark.Storagef("%w", err)
+		}
+		d, err = durable.OpenDir(dir)
+	}
+	if err != nil {
+		return tidemark.Storagef("%w", err)
+	}
+	*m = mirrored{path: dir, dir: d, fs: durable.Patient(d), said: m.said, jobs: map[string]mirroredJob{}, open: map[string]bool{},
+		tails: map[string]tail{}, files: map[string][sha256.Size]byte{}, length: map[string]int64{}}
+	if err := m.claim(); err != nil {
+		return err
+	}
+	if err := durable.MakeDir(dir); err != nil { // it is ours: narrow it
+		return tidemark.Storagef("%w", err)
+	}
+	for _, sub := range []string{"jobs", "sessions", "logs"} {
+		if err := durable.MkdirAll(m.fs, sub); err != nil {
+			return tidemark.Storagef("%w", err)
+		}
+	}
+	return nil
+}
+
+// claim takes the mark of the folder, and makes it in an empty one.
+func (m *mirrored) claim() error {
+	names, err := m.fs.Names(".")
+	if err != nil {
+		return tidemark.Storagef("%w", err)
+	}
+	if _, err := m.fs.Stat(mirrorMark); err != nil {
+		if len(names) > 0 {
+			return tidemark.Existsf("there are files in the folder, and it is no mirror: name another one, or empty it")
+		}
+		if err := durable.Create(m.fs, mirrorMark, []byte(mirrorText)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return tidemark.Storagef("%w", err)
+		}
+	}
+	if m.mark, err = m.fs.OpenFile(mirrorMark, os.O_RDWR); err != nil {
+		return tidemark.Storagef("%w", err)
+	}
+	mine, err := m.mark.TryLock()
+	if err != nil {
+		return tidemark.Storagef("%w", err)
+	}
+	if !mine {
+		return tidemark.Existsf("another process keeps it")
+	}
+	return nil
+}
+
+func (m *mirrored) close() {
+	if m.mark != nil {
+		m.mark.Close() // which lets go of the lock
+	}
+	if m.dir != nil {
+		m.dir.Close()
+	}
+	*m = mirrored{said: m.said}
+}
+
+// write writes what changed.
+func (m *mirrored) write(ctx context.Context, s *store.Store) error {
+	f, err := m.fleet(ctx, s)
+	if err != nil {
+		return err
+	}
+	m.wrote = map[string]bool{}
+	f.Jobs = m.changed(ctx, s)
+	if _, err := herdctl.Tool().ExportFleet(ctx, mirrorOut{m}, f); err != nil {
+		return err
+	}
+	if err := m.sweep(); err != nil {
+		return tidemark.Storagef("%w", err)
+	}
+	m.whole = true
+	return nil
+}
+
+// fleet is what the store says of the fleet, but for its jobs.
+func (m *mirrored) fleet(ctx context.Context, s *store.Store) (*convert.Fleet, error) {
+	f := new(convert.Fleet)
+	var err error
+	if f.Fleet, err = s.Fleet(ctx); err != nil {
+		return nil, err
+	}
+	agents, err := s.AgentStates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range agents {
+		log, err := m.log(ctx, s, a.Name)
+		if err != nil {
+			return nil, err
+		}
+		f.Agents = append(f.Agents, convert.Agent{Agent: a, Log: log})
+	}
+	running, err := s.Running(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	runs := make(map[string]bool)
+	for _, id := range running {
+		runs[id] = true
+	}
+	for d, err := range s.Schedules(ctx, "") {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			continue // verify names it
+		}
+		if err != nil {
+			return nil, err
+		}
+		if runs[d.Job] && d.Status != tidemark.Disabled {
+			d.Status = tidemark.Running
+		}
+		f.Schedules = append(f.Schedules, d)
+	}
+	return f, nil
+}
+
+// log is what an agent logged since; nil: nothing.
+func (m *mirrored) log(ctx context.Context, s *store.Store, agent string) (iter.Seq2[tidemark.Event, error], error) {
+	length, err := s.AgentLogLength(ctx, agent)
+	if err != nil {
+		return nil, err
+	}
+	name := path.Join("logs", agent+".log")
+	from := m.from(name)
+	if from >= length {
+		return nil, nil
+	}
+	m.length[name] = length
+	return readable(s.AgentLog(ctx, agent, tidemark.Span{From: from + 1, To: length})), nil
+}
+
+// changed yields the jobs that are not in the mirror as they are.
+func (m *mirrored) changed(ctx context.Context, s *store.Store) iter.Seq2[convert.Job, error] {
+	return func(yield func(convert.Job, error) bool) {
+		same, seen := 0, make(map[string]bool)
+		one := func(j tidemark.Job) bool {
+			job, sum, err := m.compare(ctx, s, j)
+			if err != nil {
+				yield(job, err)
+				return false
+			}
+			if sum == nil {
+				same++
+				return true
+			}
+			same = 0
+			if !yield(job, nil) {
+				return false
+			}
+			m.remember(j.ID, *sum) // it is written now
+			return true
+		}
+		for j, err := range s.Jobs(ctx, store.JobFilter{}) {
+			if errors.Is(err, tidemark.ErrCorrupt) {
+				continue
+			}
+			if err != nil {
+				yield(convert.Job{}, err)
+				return
+			}
+			seen[j.ID] = true
+			if !one(j) {
+				return
+			}
+			if m.whole && same >= mirrorSlack {
+				break
+			}
+		}
+		for id := range m.open {
+			if seen[id] {
+				continue
+			}
+			j, err := s.Job(ctx, id)
+			switch {
+			case errors.Is(err, tidemark.ErrNotFound), errors.Is(err, tidemark.ErrCorrupt):
+				delete(m.open, id)
+			case err != nil:
+				yield(convert.Job{}, err)
+				return
+			case !one(j):
+				return
+			}
+		}
+	}
+}
+
+// compare returns what of a job has to be written, and what is known of it
+// then; nil: nothing has to.
+func (m *mirrored) compare(ctx context.Context, s *store.Store, j tidemark.Job) (job convert.Job, now *mirroredJob, err error) {
+	raw, err := json.Marshal(j)
+	if err != nil {
+		return job, nil, err
+	}
+	now = &mirroredJob{sum: sha256.Sum256(raw), done: j.Status != tidemark.JobPending && j.Status != tidemark.JobRunning}
+	have, known := m.jobs[j.ID]
+	if known && have.sum == now.sum && have.done {
+		return job, nil, nil
+	}
+	if now.lines, err = s.OutputLength(ctx, j.ID); err != nil {
+		return job, nil, err
+	}
+	if known && have == *now {
+		return job, nil, nil
+	}
+	job.Job = j
+	if job.OutputFile = j.ID + ".jsonl"; now.lines == 0 {
+		job.OutputFile = ""
+		return job, now, nil
+	}
+	name := path.Join("jobs", job.OutputFile)
+	from := m.from(name)
+	if !known && now.done && m.ended(j.ID) {
+		from = now.lines
+	}
+	if from < now.lines {
+		m.length[name] = now.lines
+		job.Output = readable(s.Output(ctx, j.ID, tidemark.Span{From: from + 1, To: now.lines}))
+	}
+	return job, now, nil
+}
+
+func (m *mirrored) remember(id string, j mirroredJob) {
+	m.jobs[id] = j
+	if !j.done {
+		m.open[id] = true
+		return
+	}
+	delete(m.open, id)
+	delete(m.tails, path.Join("jobs", id+".jsonl"))
+}
+
+// from returns how many lines of a log are in its file; 0 when the file is not
+// as it was left.
+func (m *mirrored) from(name string) int64 {
+	t := m.tails[name]
+	if info, err := m.fs.Stat(name); err != nil || info.Size != t.bytes {
+		delete(m.tails, name)
+		return 0
+	}
+	return t.lines
+}
+
+// ended reports whether an earlier process wrote the end of a job. It did so
+// after all of the job's output.
+func (m *mirrored) ended(id string) bool {
+	b, err := durable.ReadFile(m.fs, path.Join("jobs", id+".yaml"))
+	if err != nil {
+		return false
+	}
+	if _, err := m.fs.Stat(path.Join("jobs", id+".jsonl")); err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if status, ok := strings.CutPrefix(line, "status: "); ok {
+			status = strings.TrimSpace(status)
+			return status != tidemark.JobPending && status != tidemark.JobRunning
+		}
+	}
+	return false
+}
+
+// sweep removes what the store does not have any more, and what an earlier
+// process left half done.
+func (m *mirrored) sweep() error {
+	for name := range m.files {
+		if path.Dir(name) == "sessions" && !m.wrote[name] {
+			delete(m.files, name)
+			if err := m.remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	if m.whole {
+		return nil
+	}
+	for dir, gone := range map[string]func(string) bool{
+		"sessions": func(name string) bool { return !m.wrote[path.Join("sessions", name)] },
+		"jobs": func(name string) bool {
+			_, there := m.jobs[strings.TrimSuffix(name, path.Ext(name))]
+			return !there || path.Ext(name) == ".tmp"
+		},
+		"logs": func(name string) bool { return path.Ext(name) == ".tmp" },
+	} {
+		names, err := m.fs.Names(dir)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if !gone(name) {
+				continue
+			}
+			if err := m.remove(path.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (m *mirrored) remove(name string) error {
+	if err := m.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// readable leaves out what is damaged: verify names it.
+func readable(all iter.Seq2[tidemark.Event, error]) iter.Seq2[tidemark.Event, error] {
+	return func(yield func(tidemark.Event, error) bool) {
+		for e, err := range all {
+			if errors.Is(err, tidemark.ErrCorrupt) {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/runner"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// What an agent may do is asked for call by call. The permissions of the file
+// come first: what they deny is denied, what they allow is done. The rest is
+// denied in autonomous mode, where nobody can be asked: an agent of a file that
+// allows nothing may look at its folder and change nothing. In the modes
+// interactive and review the rest waits in the store for a person.
+
+// ask returns what answers the questions of a run.
+func (d *Daemon) ask(a file.Agent, run *store.JobRun) func(context.Context, runner.Question) (runner.Answer, error) {
+	return func(ctx context.Context, q runner.Question) (runner.Answer, error) {
+		allowed, denial := judge(a, q)
+		switch {
+		case allowed:
+			// Never for good: the file may say something else tomorrow.
+			return runner.Answer{Allow: true}, nil
+		case denial != "":
+			return runner.Answer{Reason: denial}, nil
+		case a.RunMode != fleet.RunInteractive && a.RunMode != fleet.RunReview:
+			return runner.Answer{Reason: unlisted(a, q)}, nil
+		}
+		return d.review(ctx, a, run, q)
+	}
+}
+
+const (
+	// reviewLook is how often it is looked whether somebody answered.
+	reviewLook = 250 * time.Millisecond
+	// maxAsked bounds how often a run may ask about calls of one name.
+	maxAsked = 1000
+	// subtypeReview marks what a job's output says about questions.
+	subtypeReview = "review"
+)
+
+// review puts a question to people and waits for their answer. The output of
+// the job says what was asked and what was answered, before anything is done.
+func (d *Daemon) review(ctx context.Context, a file.Agent, run *store.JobRun, q runner.Question) (runner.Answer, error) {
+	job, wait := run.Job().ID, cmp.Or(a.ReviewTimeout, file.DefaultReviewTimeout)
+	shown := cmp.Or(q.Text, render.ApprovalText(render.ApprovalLines(q.Tool, q.Input, nil)))
+	if len(shown) > store.MaxReviewShown {
+		return runner.Answer{Reason: fmt.Sprintf("denied: it is %d bytes long, more than a person can be shown (%d); do it in smaller steps", len(shown), store.MaxReviewShown)}, nil
+	}
+	v := store.Review{Job: job, Agent: a.Name, Tool: q.Tool, Title: q.Title, Input: q.Input, Text: shown,
+		UntilAt: d.o.Now().Add(wait).UTC().Truncate(time.Microsecond)}
+	if err := d.askReview(ctx, &v, callName(q.ID)); err != nil {
+		return runner.Answer{}, err
+	}
+	text := asks(a, q)
+	if err := d.note(ctx, run, v, fmt.Sprintf("waits for an answer until %s: %s (tidemark approve %s %s)", v.UntilAt.Format(time.RFC3339), text, job, v.Call)); err != nil {
+		return runner.Answer{}, err
+	}
+	d.o.Tell(a.Name, fmt.Sprintf("%s asks: %s; answer with: tidemark approve %s %s, or deny", job, text, job, v.Call))
+	asked := d.o.Store.Shown(v).Digest()
+	v, err := d.awaitReview(ctx, v, wait)
+	if err != nil {
+		return runner.Answer{}, err
+	}
+	reason := ""
+	if v.Reason != "" {
+		reason = ": " + v.Reason
+	}
+	if err := d.note(ctx, run, v, fmt.Sprintf("%s by %s%s", v.State, v.By, reason)); err != nil {
+		return runner.Answer{}, err
+	}
+	switch {
+	case v.State == store.ReviewApproved && v.Digest() != asked:
+		// Somebody changed the question in the store: it was not this call that a
+		// person saw.
+		return runner.Answer{Reason: "what was approved is not what was asked"}, nil
+	case v.State == store.ReviewApproved:
+		return runner.Answer{Allow: true}, nil
+	}
+	return runner.Answer{Reason: "denied" + reason}, nil
+}
+
+// askReview keeps the question under a name that the job has not used: a
+// program that asks twice about one call may mean something else.
+func (d *Daemon) askReview(ctx context.Context, v *store.Review, name string) error {
+	v.Call = name
+	err := d.o.Store.AskReview(ctx, *v)
+	for n := 2; n <= maxAsked && errors.Is(err, tidemark.ErrExists); n++ {
+		v.Call = fmt.Sprintf("%s-%d", name, n)
+		err = d.o.Store.AskReview(ctx, *v)
+	}
+	return err
+}
+
+// awaitReview waits until the question has its answer: somebody's, or the
+// daemon's own when it is late or the run ends.
+func (d *Daemon) awaitReview(ctx context.Context, v store.Review, wait time.Duration) (store.Review, error) {
+	tick := time.NewTicker(reviewLook)
+	defer tick.Stop()
+	deny := func(ctx context.Context, reason string) error {
+		_, err := d.o.Store.AnswerReview(ctx, v.Job, v.Call, false, d.o.Holder, reason)
+		if errors.Is(err, tidemark.ErrConflict) {
+			return nil // somebody was quicker
+		}
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return v, errors.Join(context.Cause(ctx), deny(context.WithoutCancel(ctx), "the run ended"))
+		case <-tick.C:
+		}
+		// The wall clock decides, which goes on while a machine sleeps.
+		if !d.o.Now().Before(v.UntilAt) {
+			if err := deny(ctx, fmt.Sprintf("nobody answered within %s", wait)); err != nil {
+				return v, err
+			}
+		}
+		have, err := d.o.Store.Review(ctx, v.Job, v.Call)
+		switch {
+		case errors.Is(err, tidemark.ErrNotFound):
+			return v, err
+		case err != nil:
+			// A store that is away for a moment is no answer. When it stays
+			// away the lease is lost, and with it the run.
+		case have.State != store.ReviewWaiting:
+			return have, nil
+		}
+	}
+}
+
+// note adds to the output of the job what becomes of a question.
+func (d *Daemon) note(ctx context.Context, run *store.JobRun, v store.Review, text string) error {
+	return run.Emit(context.WithoutCancel(ctx), tidemark.Event{Type: tidemark.EventSystem, Subtype: subtypeReview, Content: text,
+		ToolName: clip(v.Tool), ToolUseID: v.Call, Timestamp: d.o.Now()})
+}
+
+// callName is what people call a question: the id of the call where that can
+// be typed, else a hash of it.
+func callName(id string) string {
+	const most = 80
+	if len(id) <= most && tidemark.CheckID(id) == nil && id[0] != '-' {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:6])
+}
+
+// asks is a question in a line.
+func asks(a file.Agent, q runner.Question) string {
+	what := q.Title
+	if a.Runner == fleet.RunnerBuiltin || what == "" {
+		what = string(q.Input)
+	}
+	return clip(q.Tool) + " " + clip(what)
+}
+
+// clip is the beginning of what a program says, in a line.
+func clip(text string) string {
+	const most = 200
+	text = strings.Join(strings.Fields(text[:min(len(text), 10*most)]), " ")
+	if len(text) <= most {
+		return strings.ToValidUTF8(text, "")
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

@@ -1,0 +1,124 @@
+package due
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// maxCron is the longest cron expression. One that names every second is
+// shorter.
+const maxCron = 512
+
+// parseWalls reads a cron expression, and refuses one that never fires.
+func parseWalls(expression string) (walls, error) {
+	if len(expression) > maxCron {
+		return walls{}, tidemark.Invalidf("cron %.60q...: %d bytes, at most %d are read", expression, len(expression), maxCron)
+	}
+	if strings.Contains(expression, "=") {
+		return walls{}, tidemark.Invalidf("cron %.60q: a zone does not belong into it; it has a setting of its own", expression)
+	}
+	text := strings.ToLower(strings.TrimSpace(expression))
+	if err := checkFields(strings.Fields(text)); err != nil {
+		return walls{}, tidemark.Invalidf("cron %.60q: %w", expression, err)
+	}
+	w, err := readWalls(text)
+	if err != nil {
+		return walls{}, tidemark.Invalidf("cron %.60q: %w", expression, err)
+	}
+	const year2000 = 946684800
+	if _, ok := w.next(year2000, year2000+cronSeconds); !ok {
+		return walls{}, tidemark.Invalidf("cron %.60q: never fires: there is no such date", expression)
+	}
+	return w, nil
+}
+
+// checkFields refuses what people read in different ways: an empty part of a
+// list, and steps in a range of week days, since a week has seven days and Sunday
+// two numbers.
+func checkFields(fields []string) error {
+	if len(fields) == 0 {
+		return fmt.Errorf("is empty")
+	}
+	for i, field := range fields {
+		for part := range strings.SplitSeq(field, ",") {
+			if part == "" {
+				return fmt.Errorf("field %d, %.20q, has an empty part", i+1, field)
+			}
+		}
+	}
+	if days := fields[len(fields)-1]; len(fields) >= 5 && strings.Contains(days, "/") && strings.Contains(days, "-") {
+		return fmt.Errorf("steps in a range of week days, %.20q: name the days", days)
+	}
+	return nil
+}
+
+// LoadZone returns a zone by its name in the time zone database; "" is UTC.
+func LoadZone(name string) (*time.Location, error) {
+	if len(name) > 64 {
+		return nil, tidemark.Invalidf("zone %.40q...: is not a time zone", name)
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, tidemark.Invalidf("zone %q: is not a time zone that is known here; one is called like Europe/Berlin", name)
+	}
+	return zone, nil
+}
+
+// bookSize is how many cron expressions and how many zones a Book keeps, at
+// most twice: those that were asked for since it was full last, and those
+// before. There are some 600 zones.
+const bookSize = 2048
+
+// Book answers when schedules are due. It keeps the cron expressions and zones
+// that it read, and nothing else: no clock, no file. The zero Book is ready
+// and may be used by many at once.
+type Book struct {
+	crons shelf[walls]
+	zones shelf[*time.Location]
+}
+
+// cron returns the instants of an expression in a zone.
+func (b *Book) cron(expression, zone string) (*cronGrid, error) {
+	w, err := b.crons.get(expression, parseWalls)
+	if err != nil {
+		return nil, err
+	}
+	location, err := b.zones.get(zone, LoadZone)
+	if err != nil {
+		return nil, err
+	}
+	return &cronGrid{wallClock{w, location}}, nil
+}
+
+// shelf keeps what was read by what it was read from, as long as it is asked
+// for.
+type shelf[V any] struct {
+	mu    sync.Mutex
+	young map[string]V
+	old   map[string]V
+}
+
+// get returns what read makes of key. An error is not kept.
+func (s *shelf[V]) get(key string, read func(string) (V, error)) (V, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v, ok := s.young[key]; ok {
+		return v, nil
+	}
+	v, ok := s.old[key]
+	if !ok {
+		var err error
+		if v, err = read(key); err != nil {
+			return v, err
+		}
+	}
+	if s.young == nil || len(s.young) >= bookSize {
+		s.young, s.old = make(map[string]V), s.young
+	}
+	s.young[key] = v
+	return v, nil
+}

@@ -1,0 +1,325 @@
+package due
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
+)
+
+// Standing is how things are with a schedule: what is kept of it, and whether
+// it runs.
+type Standing struct {
+	Next    time.Time // of the last Plan, or of First
+	Settled time.Time // of the last Plan
+	Job     string    // of this schedule that runs, or waits to; "" is none
+	Since   time.Time // when that started; zero while it waits to
+}
+
+// Plan is what is to be done now, if Next and Settled are still those of the
+// Standing when it is committed: both are compared, and all of the Plan is one
+// commit. Of two who planned at once the second forgets its Plan. So each
+// instant is once in Run, once in Skipped, or still due.
+type Plan struct {
+	Run     []time.Time // start a job for each, oldest first; at most one, with MissedAll at most MaxRuns
+	Skipped []Skip      // write these down, oldest first
+	Replace bool        // cancel the job that runs first
+	Waits   bool        // something is due and waits for the end of the job that runs
+	Next    time.Time   // to keep. Not after now: ask again when the job has ended, or at once when none runs
+	Settled time.Time   // to keep: not zero while Next waits in the queue, and all up to here but Next has its answer
+}
+
+// Skip says of one instant, or of many on end, why it does not run.
+type Skip struct {
+	From, To time.Time // the first and the last; the same for one
+	Count    int64
+	Why      string // one of the Skip constants
+	Reason   string // a sentence for people
+}
+
+// Why an instant does not run.
+const (
+	SkipMissed   = "missed"   // nobody saw it in time
+	SkipNewer    = "newer"    // a newer one runs in its place
+	SkipRunning  = "running"  // an earlier one still runs
+	SkipWaiting  = "waiting"  // an earlier one still runs, and another waits
+	SkipReplaced = "replaced" // a newer one replaces the one that runs
+)
+
+const (
+	// MaxRuns is how many instants one Plan starts; the rest stays due.
+	MaxRuns = 16
+	// MaxSkips is how many instants that are skipped for one reason are listed
+	// one by one; more of them are one Skip.
+	MaxSkips = 16
+)
+
+// Due says what to do about a schedule now. A clock that was set back finds
+// nothing due until it is where it was; one that was set forward finds what a
+// downtime leaves. Where nothing is due the Plan is the Standing's Next and
+// Settled, and nothing was read or counted for it.
+//
+// The Standing's Next is an instant of the schedule in any case, even if its
+// timing was changed since, or somebody set it by hand.
+//
+// With FromCompletion one instant is due at a time. When the job has ended,
+// keep Book.Next of that end; until then Next is only a time to look again.
+func (b *Book) Due(t Timing, id string, s Standing, now time.Time) (Plan, error) {
+	if s.Next.IsZero() {
+		return Plan{}, tidemark.Invalidf("schedule %s: has no next instant", id)
+	}
+	if s.Next.After(now) {
+		return Plan{Next: s.Next, Settled: s.Settled}, nil
+	}
+	t, err := t.complete()
+	if err != nil {
+		return Plan{}, fmt.Errorf("schedule %s: %w", id, err)
+	}
+	if t.From == fleet.FromCompletion {
+		return t.dueAfterRun(id, s, now), nil
+	}
+	g, err := b.grid(t, id)
+	if err != nil {
+		return Plan{}, fmt.Errorf("schedule %s: %w", id, err)
+	}
+	r := round{grid: g, timing: t, standing: s, next: s.Next.UnixMilli(), now: now.UnixMilli()}
+	r.queued = !s.Settled.IsZero() && !s.Settled.Before(s.Next)
+	r.plan = Plan{Next: s.Next, Settled: s.Settled}
+	switch {
+	case s.Job != "":
+		r.whileRunning()
+	case r.queued:
+		r.run(r.next)
+		r.moveTo(s.Settled.UnixMilli())
+	case t.Missed == fleet.MissedAll:
+		r.runAll()
+	default:
+		r.runNewest()
+	}
+	if r.err != nil {
+		return Plan{}, fmt.Errorf("schedule %s: %w", id, r.err)
+	}
+	return r.plan, nil
+}
+
+// dueAfterRun is Due for a schedule that counts from the end of its last run.
+// One that is skipped ends when that is decided.
+func (t Timing) dueAfterRun(id string, s Standing, now time.Time) Plan {
+	plan := Plan{Next: t.afterRun(id, now)}
+	switch {
+	case s.Job != "":
+		plan.Waits = true
+	case t.Missed == fleet.MissedSkip && now.Sub(s.Next) > t.Grace:
+		plan.Skipped = []Skip{{s.Next.UTC(), s.Next.UTC(), 1, SkipMissed, missedReason(now.Sub(s.Next))}}
+	default:
+		plan.Run = []time.Time{s.Next.UTC()}
+	}
+	return plan
+}
+
+// round is one look at a schedule that has something due.
+type round struct {
+	grid      grid
+	timing    Timing
+	standing  Standing
+	queued    bool
+	next, now int64
+	plan      Plan
+	err       error
+}
+
+// stretch is instants on end, none when count is 0.
+type stretch struct{ from, to, count int64 }
+
+// upTo returns the instants from one on, which is one by itself, up to a time.
+func (r *round) upTo(from, to int64) stretch {
+	if from > to {
+		return stretch{}
+	}
+	s := stretch{from, from, 1}
+	if last, ok := r.grid.last(from, to); ok {
+		s.to, s.count = last, 1+r.grid.count(from, to)
+	}
+	return s
+}
+
+// butLast returns s without its last instant.
+func (r *round) butLast(s stretch) stretch {
+	if s.count < 2 {
+		return stretch{}
+	}
+	before, ok := r.grid.last(s.from, s.to-1)
+	if !ok {
+		before = s.from
+	}
+	return stretch{s.from, before, s.count - 1}
+}
+
+// after returns the instant that follows one.
+func (r *round) after(at int64) int64 {
+	next, ok := r.grid.next(at)
+	if !ok {
+		r.err = tidemark.Invalidf("cron %.60q: does not fire within years after %s", r.timing.Cron, instant(at).Format(time.RFC3339))
+	}
+	return next
+}
+
+func (r *round) run(at int64) { r.plan.Run = append(r.plan.Run, instant(at)) }
+
+// moveTo makes the instant that follows one the next: all up to it has its
+// answer.
+func (r *round) moveTo(at int64) { r.plan.Next, r.plan.Settled = instant(r.after(at)), time.Time{} }
+
+// skip writes down that the instants of a stretch do not run.
+func (r *round) skip(s stretch, why, reason string) {
+	if s.count > MaxSkips {
+		r.plan.Skipped = append(r.plan.Skipped, Skip{instant(s.from), instant(s.to), s.count, why, reason})
+		return
+	}
+	for at, left := s.from, s.count; left > 0; left-- {
+		r.plan.Skipped = append(r.plan.Skipped, Skip{instant(at), instant(at), 1, why, reason})
+		if left > 1 {
+			at = r.after(at)
+		}
+	}
+}
+
+func (r *round) skipMissed(s stretch) {
+	r.skip(s, SkipMissed, missedReason(time.Duration(r.now-s.from)*time.Millisecond))
+}
+
+func (r *round) skipNewer(s stretch, newer int64) {
+	r.skip(s, SkipNewer, "missed: "+said(newer)+", the newest, runs for all")
+}
+
+// runAll starts each instant, some a round.
+func (r *round) runAll() {
+	newest := r.next
+	for at := newest; at <= r.now && len(r.plan.Run) < MaxRuns && r.err == nil; at = r.after(at) {
+		r.run(at)
+		newest = at
+	}
+	r.moveTo(newest)
+}
+
+// runNewest starts the newest instant, unless it was missed and those are
+// skipped, and none of the others.
+func (r *round) runNewest() {
+	due := r.upTo(r.next, r.now)
+	skipping := r.timing.Missed == fleet.MissedSkip
+	switch {
+	case skipping && r.late(due.to):
+		r.skipMissed(due)
+	case skipping:
+		r.skipMissed(r.butLast(due))
+		r.run(due.to)
+	default:
+		r.skipNewer(r.butLast(due), due.to)
+		r.run(due.to)
+	}
+	r.moveTo(due.to)
+}
+
+func (r *round) late(at int64) bool { return r.now-at > r.timing.Grace.Milliseconds() }
+
+// whileRunning decides about instants that are due while a job runs: those
+// that were missed before it started by what Missed says, the others by what
+// Overlap says.
+func (r *round) whileRunning() {
+	first := r.next
+	if r.queued {
+		first = r.after(r.standing.Settled.UnixMilli())
+	}
+	due := r.upTo(first, r.now)
+	missed, came := r.split(due)
+	switch {
+	case due.count == 0 || missed.count > 0 && r.timing.Missed == fleet.MissedAll:
+		r.plan.Waits = true
+		return
+	case r.timing.Missed == fleet.MissedSkip:
+		r.skipMissed(missed)
+	case came.count > 0:
+		r.skipNewer(missed, came.to)
+	default:
+		came = stretch{missed.to, missed.to, 1}
+		r.skipNewer(r.butLast(missed), missed.to)
+	}
+	r.overlap(came, due.to)
+}
+
+// split parts the instants that were missed before the job started from the
+// others, which are newer.
+func (r *round) split(due stretch) (missed, came stretch) {
+	started := r.now
+	if !r.standing.Since.IsZero() {
+		started = r.standing.Since.UnixMilli()
+	}
+	before := min(started, r.now-r.timing.Grace.Milliseconds())
+	missed = r.upTo(due.from, min(before-1, due.to))
+	if missed.count == 0 || missed.count == due.count {
+		return missed, stretch{due.from, due.to, due.count - missed.count}
+	}
+	return missed, stretch{r.after(missed.to), due.to, due.count - missed.count}
+}
+
+// overlap decides about instants that came while a job runs. All up to last
+// has its answer then.
+func (r *round) overlap(came stretch, last int64) {
+	running := "still running job " + r.standing.Job
+	switch {
+	case r.queued:
+		// What waits goes on waiting, even if Overlap was changed since.
+		r.skip(came, SkipWaiting, running+", and "+said(r.next)+" waits already")
+		r.plan.Settled, r.plan.Waits = instant(last), true
+	case came.count == 0:
+		r.moveTo(last)
+	case r.timing.Overlap == fleet.OverlapQueue:
+		r.skip(r.butLast(came), SkipWaiting, running+", and "+said(came.to)+" waits already")
+		r.plan.Next, r.plan.Settled, r.plan.Waits = instant(came.to), instant(last), true
+	case r.timing.Overlap == fleet.OverlapReplace:
+		r.skip(r.butLast(came), SkipReplaced, "replaced by "+said(came.to))
+		r.run(came.to)
+		r.plan.Replace = true
+		r.moveTo(last)
+	default:
+		r.skip(came, SkipRunning, running)
+		r.moveTo(last)
+	}
+}
+
+func missedReason(late time.Duration) string {
+	return fmt.Sprintf("missed: seen %s late, and what is missed is skipped", late.Round(time.Second))
+}
+
+func said(at int64) string { return instant(at).Format(time.RFC3339) }
+
+// How far ahead the instants of a cron expression are looked at. What comes
+// closer than allowed does so every day, or at the seams of months.
+const (
+	lookAhead     = 2 * 366 * 24 * time.Hour
+	lookAheadMost = 3000
+)
+
+// Shortest is the shortest time between two instants after now.
+func (b *Book) Shortest(t Timing, now time.Time) (time.Duration, error) {
+	if t.Every > 0 {
+		return t.Every, nil
+	}
+	gap := time.Duration(maxEvery)
+	at, err := b.Next(t, "", now)
+	if err != nil {
+		return 0, err
+	}
+	for range lookAheadMost {
+		next, err := b.Next(t, "", at)
+		if err != nil {
+			break // it fires once in years
+		}
+		gap = min(gap, next.Sub(at))
+		if at = next; at.Sub(now) > lookAhead {
+			break
+		}
+	}
+	return gap, nil
+}

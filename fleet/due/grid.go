@@ -1,0 +1,131 @@
+package due
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+)
+
+// grid is the instants of one schedule, in milliseconds since 1970 UTC and in
+// order. None of its methods takes longer for more instants.
+type grid interface {
+	// next returns the first instant strictly after another.
+	next(after int64) (int64, bool)
+	// last returns the last instant in (after, to].
+	last(after, to int64) (int64, bool)
+	// count is how many instants there are in (after, to].
+	count(after, to int64) int64
+}
+
+// everyGrid is anchor + every, anchor + 2 every, and so on for ever.
+type everyGrid struct{ anchor, every int64 }
+
+// upTo is how many instants there are up to one.
+func (g everyGrid) upTo(at int64) int64 { return max(0, floorDiv(at-g.anchor, g.every)) }
+
+func (g everyGrid) next(after int64) (int64, bool) {
+	return g.anchor + (g.upTo(after)+1)*g.every, true
+}
+
+func (g everyGrid) last(after, to int64) (int64, bool) {
+	return g.anchor + g.upTo(to)*g.every, g.count(after, to) > 0
+}
+
+func (g everyGrid) count(after, to int64) int64 { return max(0, g.upTo(to)-g.upTo(after)) }
+
+// cronSeconds is how far the next instant of a cron expression is looked for.
+// The longest wait for a date is from one 29 February over a year without one,
+// such as 2100, to the next.
+const cronSeconds = 9 * 366 * daySeconds
+
+// cronGrid is the instants of a cron expression: whole seconds.
+type cronGrid struct{ clock wallClock }
+
+func (g *cronGrid) next(after int64) (int64, bool) {
+	from := floorDiv(after, 1000) + 1
+	at, ok := g.clock.first(from, from+cronSeconds)
+	return at * 1000, ok
+}
+
+func (g *cronGrid) last(after, to int64) (int64, bool) {
+	at, ok := g.clock.last(floorDiv(after, 1000)+1, floorDiv(to, 1000)+1)
+	return at * 1000, ok
+}
+
+func (g *cronGrid) count(after, to int64) int64 {
+	return g.clock.count(floorDiv(after, 1000)+1, floorDiv(to, 1000)+1)
+}
+
+// jitterGrid is another grid whose instants are each a little later. An
+// instant stays before the next one of the plain grid, however great the
+// jitter: so the order stays, and the plain instant behind one that was kept
+// is the last plain instant up to it.
+type jitterGrid struct {
+	plain  grid
+	id     string
+	jitter int64
+}
+
+// late returns when the plain instant at is due.
+func (g jitterGrid) late(at int64) int64 {
+	span := g.jitter
+	if next, ok := g.plain.next(at); ok {
+		span = min(span, next-at)
+	}
+	return at + delay(g.id, at, span)
+}
+
+func (g jitterGrid) next(after int64) (int64, bool) {
+	if plain, ok := g.plain.last(after-g.jitter, after); ok && g.late(plain) > after {
+		return g.late(plain), true
+	}
+	plain, ok := g.plain.next(after)
+	if !ok {
+		return 0, false
+	}
+	return g.late(plain), true
+}
+
+func (g jitterGrid) last(after, to int64) (int64, bool) {
+	for end := to; ; {
+		plain, ok := g.plain.last(after-g.jitter, end)
+		if !ok {
+			return 0, false
+		}
+		// Of the plain instants up to the end, only the last can be due after it.
+		if late := g.late(plain); late <= to {
+			return late, late > after
+		}
+		end = plain - 1
+	}
+}
+
+func (g jitterGrid) count(after, to int64) int64 {
+	if after >= to {
+		return 0
+	}
+	return g.plain.count(after, to) + g.open(after) - g.open(to)
+}
+
+// open is 1 when a plain instant has come and is not due yet.
+func (g jitterGrid) open(at int64) int64 {
+	if plain, ok := g.plain.last(at-g.jitter, at); ok && g.late(plain) > at {
+		return 1
+	}
+	return 0
+}
+
+// delay returns a number below span that looks random, and is always the same
+// for an id and an instant.
+func delay(id string, at, span int64) int64 {
+	if span <= 1 {
+		return 0
+	}
+	h := fnv.New64a()
+	h.Write([]byte(id))
+	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(at)))
+	// The low bits of the sum of instants that differ in little do so, too;
+	// multiplying and folding spreads them.
+	x := h.Sum64()
+	x = (x ^ x>>31) * 0x9e3779b97f4a7c15
+	return int64((x ^ x>>29) % uint64(span))
+}

@@ -1,0 +1,69 @@
+package file
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/tidemark-sessions/tidemark/internal/sandbox"
+	"github.com/tidemark-sessions/tidemark/internal/yaml"
+)
+
+// Sandbox is what holds the programs of an agent: its own, those of its tools
+// and its hooks. The zero value lets them see the agent's folder, what its
+// runner needs, and nothing else.
+type Sandbox struct {
+	Off   bool     // they run with all that the daemon's user may do
+	Read  []string `key:"allow_read"`  // more that they may read
+	Write []string `key:"allow_write"` // more that they may read and write
+	Hosts []string `key:"allow_hosts"` // hosts that they may reach
+}
+
+// Widening is what an agent's programs may do beside what all may.
+func (s Sandbox) Widening() sandbox.Widening {
+	return sandbox.Widening{Write: s.Write, Hosts: s.Hosts}
+}
+
+const sandboxHint = "write off, or {allow_read: [], allow_write: [], allow_hosts: []}"
+
+// sandbox reads what holds an agent's programs: a word, or what they may do in
+// addition.
+func (c *checker) sandbox(n *yaml.Node) (s Sandbox) {
+	if n.Shape != yaml.Map {
+		switch n.Text {
+		case "off", "false":
+			s.Off = true
+		case "on", "true":
+		default:
+			c.at(n, fmt.Sprintf("sandbox is %s", described(n)), sandboxHint)
+		}
+		return s
+	}
+	paths := func(what string, into *[]string) func(*yaml.Node) {
+		return func(n *yaml.Node) {
+			c.list(n, what, "write it like [/srv/data, ../shared]", func(item *yaml.Node) {
+				path := c.folder(item, what)
+				if err := (sandbox.Widening{Write: []string{path}}).Check(); err != nil && filepath.IsAbs(path) {
+					c.at(item, fmt.Sprintf("%s is %s: everything would be in it", what, described(item)), "name the folder that is needed")
+				} else if path != "" {
+					*into = append(*into, path)
+				}
+			})
+		}
+	}
+	c.mapping(n, "sandbox", fields{
+		"allow_read":  paths("allow_read", &s.Read),
+		"allow_write": paths("allow_write", &s.Write),
+		"allow_hosts": func(n *yaml.Node) {
+			const hint = "write it like [modules.example.org, \"*.example.org\", \"localhost:8080\"]"
+			c.list(n, "allow_hosts", hint, func(item *yaml.Node) {
+				host := c.text(item, "a host")
+				if err := (sandbox.Widening{Hosts: []string{host}}).Check(); err != nil {
+					c.at(item, fmt.Sprintf("%s is not a host", described(item)), hint)
+					return
+				}
+				s.Hosts = append(s.Hosts, host)
+			})
+		},
+	})
+	return s
+}

@@ -1,0 +1,39 @@
+package text
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestClipLeavesWholeCharacters(t *testing.T) {
+	for _, c := range []struct {
+		s    string
+		n    int
+		want string
+	}{
+		{"", 0, ""}, {"", 5, ""}, {"abc", 3, "abc"}, {"abc", 2, "ab"}, {"abc", 0, ""}, {"abc", -1, ""},
+		{"aé", 2, "a"}, {"aé", 3, "aé"}, {"日本", 5, "日"}, {"日本", 3, "日"}, {"日本", 2, ""}, {"🙂", 3, ""}, {"🙂x", 4, "🙂"},
+		{"\x80\x80\x80\x80\x80\x80", 5, "\x80"},
+	} {
+		if got := Clip(c.s, c.n); got != c.want {
+			t.Errorf("Clip(%q, %d) = %q, want %q", c.s, c.n, got, c.want)
+		}
+	}
+}
+
+func FuzzClip(f *testing.F) {
+	f.Add("日本語", 4)
+	f.Add("\xff\xfe", 1)
+	f.Fuzz(func(t *testing.T, s string, n int) {
+		got := Clip(s, n)
+		switch {
+		case !strings.HasPrefix(s, got), len(got) > max(n, 0):
+			t.Errorf("Clip(%q, %d) = %q", s, n, got)
+		case utf8.ValidString(s) && !utf8.ValidString(got):
+			t.Errorf("Clip(%q, %d) = %q, a part of a character", s, n, got)
+		case n >= 0 && len(got) < min(n, len(s))-utf8.UTFMax:
+			t.Errorf("Clip(%q, %d) = %q, too little", s, n, got)
+		}
+	})
+}

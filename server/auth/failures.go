@@ -1,0 +1,62 @@
+package auth
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// After so many failures an address waits for each further one: a person
+	// who mistypes never gets there, a program that guesses does at once.
+	failuresAtOnce = 50
+	failuresEvery  = time.Second
+)
+
+// failures slow down those who guess, each address by itself: whoever guesses
+// locks out nobody elsewhere. Its zero value is ready.
+type failures struct {
+	mu   sync.Mutex
+	from map[string]*rate.Limiter
+}
+
+// tooMany reports whether an address has to wait.
+func (f *failures) tooMany(address string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l := f.from[address]
+	return l != nil && l.Tokens() < 1
+}
+
+func (f *failures) add(address string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.from == nil || len(f.from) >= maxRemembered {
+		f.from = make(map[string]*rate.Limiter)
+	}
+	l := f.from[address]
+	if l == nil {
+		l = rate.NewLimiter(rate.Every(failuresEvery), failuresAtOnce)
+		f.from[address] = l
+	}
+	l.Allow()
+}
+
+// addressOf is where a request comes from. One household has many addresses of
+// version 6, and one prefix.
+func addressOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	if a, err := netip.ParseAddr(host); err == nil && a.Is6() && !a.Is4In6() {
+		if p, err := a.WithZone("").Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return host
+}

@@ -1,0 +1,251 @@
+package auth
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/binary"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/request"
+)
+
+const (
+	// CodeLife is how long a sign-in link works: long enough to click it.
+	CodeLife = 2 * time.Minute
+	// maxCodes bounds the links that wait to be clicked.
+	maxCodes = 100
+	// cookieLife is how long a browser stays signed in.
+	cookieLife = 7 * 24 * time.Hour
+	// minLocalToken is below what this program makes itself, and above what a
+	// person would make up.
+	minLocalToken = 16
+)
+
+// The cookie's name over TLS binds it to this very host, as browsers see to.
+const (
+	cookieName       = "tidemark"
+	secureCookieName = "__Host-tidemark"
+)
+
+// LocalAuth knows the one user of a server on their own machine, by a token
+// or, in a browser, by a cookie that a sign-in link set. The token is needed
+// also on loopback: other users and every web page can reach that, too.
+type LocalAuth struct {
+	token  [32]byte // its hash: equally long whatever is compared with it
+	usable bool
+	key    []byte // signs cookies; another token makes all of them void
+	caller request.Caller
+	now    func() time.Time
+	tries  failures          // of tokens that are typed into the page
+	users  *tenant.Directory // knows which cookies were signed out; nil: none were
+
+	mu    sync.Mutex
+	codes map[[32]byte]time.Time
+}
+
+// Local returns the Authenticator of a server for one user. A token that is
+// too short to be a secret lets nobody in.
+func Local(token string, p tidemark.Principal) *LocalAuth {
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte("tidemark cookie"))
+	return &LocalAuth{token: sha256.Sum256([]byte(token)), usable: len(token) >= minLocalToken, key: mac.Sum(nil), now: time.Now,
+		caller: request.Caller{Principal: p, Name: "local", Role: request.Admin, Operator: true}, codes: make(map[[32]byte]time.Time)}
+}
+
+// SetUsers says in which store it is kept that a browser signed out, before the
+// first request. Without it a copy of a cookie is good until it ends.
+func (a *LocalAuth) SetUsers(users *tenant.Directory) { a.users = users }
+
+func (a *LocalAuth) takes(token string, r *http.Request) bool {
+	return token != "" || cookieOf(r) != ""
+}
+
+// Authenticate lets the user in.
+func (a *LocalAuth) Authenticate(r *http.Request) (request.Caller, error) {
+	token, sent, err := bearer(r)
+	if err != nil {
+		return request.Caller{}, err
+	}
+	if sent {
+		sum := sha256.Sum256([]byte(token))
+		if subtle.ConstantTimeCompare(sum[:], a.token[:]) != 1 || !a.usable {
+			return request.Caller{}, refuse("unknown token")
+		}
+		return a.caller, nil
+	}
+	if !a.usable || !a.cookieHolds(cookieOf(r)) {
+		return request.Caller{}, refuse("no token")
+	}
+	if !fromOurPage(r) {
+		return request.Caller{}, refuse("cookie from another page")
+	}
+	if a.users != nil {
+		if err := stillSignedIn(r.Context(), a.users, cookieOf(r)); err != nil {
+			return request.Caller{}, err
+		}
+	}
+	return a.caller, nil
+}
+
+// fromOurPage reports whether a request that a browser signed in by itself was
+// asked for by a page of this server. SameSite=Strict leaves out pages of the
+// same site on another port; what a browser says about itself does not.
+func fromOurPage(r *http.Request) bool {
+	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
+	sameOrigin := false
+	if u, err := url.Parse(origin); err == nil && origin != "" {
+		sameOrigin = u.Host != "" && strings.EqualFold(u.Host, r.Host)
+	}
+	if origin != "" && !sameOrigin {
+		return false
+	}
+	safe := (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Upgrade") == ""
+	switch site {
+	case "same-origin":
+		return true
+	case "none": // typed, or a bookmark
+		return safe
+	case "": // a browser of old, or none
+		return safe || sameOrigin
+	}
+	return false
+}
+
+// NewCode returns a code that signs a browser in, once, within two minutes:
+// /signin?code=CODE.
+func (a *LocalAuth) NewCode() string {
+	code := rand.Text()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for sum, until := range a.codes {
+		if !a.now().Before(until) || len(a.codes) >= maxCodes {
+			delete(a.codes, sum)
+		}
+	}
+	a.codes[sha256.Sum256([]byte(code))] = a.now().Add(CodeLife)
+	return code
+}
+
+// redeem reports whether a code is one that was given and not used.
+func (a *LocalAuth) redeem(code string) bool {
+	sum := sha256.Sum256([]byte(code))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	until, ok := a.codes[sum]
+	delete(a.codes, sum)
+	return ok && a.now().Before(until)
+}
+
+// newCookie makes the value of a cookie: when it ends, and proof that we made
+// it.
+func (a *LocalAuth) newCookie() string {
+	b := make([]byte, 24, 24+sha256.Size)
+	rand.Read(b[:16])
+	binary.BigEndian.PutUint64(b[16:], uint64(a.now().Add(cookieLife).Unix()))
+	return base64.RawURLEncoding.EncodeToString(append(b, a.sign(b)...))
+}
+
+func (a *LocalAuth) sign(b []byte) []byte {
+	mac := hmac.New(sha256.New, a.key)
+	mac.Write(b)
+	return mac.Sum(nil)
+}
+
+func (a *LocalAuth) cookieHolds(value string) bool {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(value)
+	if err != nil || len(b) != 24+sha256.Size || !hmac.Equal(b[24:], a.sign(b[:24])) {
+		return false
+	}
+	return a.now().Unix() < int64(binary.BigEndian.Uint64(b[16:24]))
+}
+
+// cookieOf is the value of our cookie, "" when there is none or more than one.
+func cookieOf(r *http.Request) string {
+	name := cookieName
+	if r.TLS != nil {
+		name = secureCookieName
+	}
+	found := r.CookiesNamed(name)
+	if len(found) != 1 {
+		return ""
+	}
+	return found[0].Value
+}
+
+// ServeSignIn answers /signin: a page that says how, /signin?code=CODE, and a
+// token that somebody typed into its form.
+func (a *LocalAuth) ServeSignIn(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
+	switch {
+	case r.URL.Path != "/signin":
+		show(w, http.StatusNotFound, SignInView{Token: true})
+	case r.Method == http.MethodPost:
+		a.takeToken(w, r, show)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	case !r.URL.Query().Has("code"):
+		show(w, http.StatusOK, SignInView{Token: true})
+	case !a.usable || !a.redeem(r.URL.Query().Get("code")):
+		show(w, http.StatusUnauthorized, SignInView{Token: true, Wrong: "link"})
+	default:
+		a.letIn(w, r)
+		show(w, http.StatusOK, SignInView{Done: true})
+	}
+}
+
+// takeToken lets somebody in who typed the token. A page of another origin
+// cannot: it would choose who its visitors are here.
+func (a *LocalAuth) takeToken(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
+	if http.NewCrossOriginProtection().Check(r) != nil {
+		show(w, http.StatusForbidden, SignInView{Token: true, Wrong: "origin"})
+		return
+	}
+	address := addressOf(r)
+	if a.tries.tooMany(address) {
+		w.Header().Set("Retry-After", "5")
+		show(w, http.StatusTooManyRequests, SignInView{Token: true, Wrong: "often"})
+		return
+	}
+	sum := sha256.Sum256([]byte(strings.TrimSpace(r.PostFormValue("token"))))
+	if subtle.ConstantTimeCompare(sum[:], a.token[:]) != 1 || !a.usable {
+		a.tries.add(address)
+		show(w, http.StatusUnauthorized, SignInView{Token: true, Wrong: "token"})
+		return
+	}
+	a.letIn(w, r)
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// letIn gives a browser the cookie of the user.
+func (a *LocalAuth) letIn(w http.ResponseWriter, r *http.Request) {
+	c := &http.Cookie{Name: cookieName, Value: a.newCookie(), Path: "/", MaxAge: int(cookieLife.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode}
+	if r.TLS != nil {
+		c.Name, c.Secure = secureCookieName, true
+	}
+	http.SetCookie(w, c)
+}
+
+// SignOut makes the browser forget who it is, and its cookie void where SetUsers
+// said that this can be kept.
+func (a *LocalAuth) SignOut(w http.ResponseWriter, r *http.Request) error {
+	if value := cookieOf(r); a.users != nil && a.cookieHolds(value) {
+		if err := a.users.SignOut(r.Context(), value, a.now().Add(cookieLife)); err != nil {
+			return err
+		}
+	}
+	c := &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+	if r.TLS != nil {
+		c.Name, c.Secure = secureCookieName, true
+	}
+	http.SetCookie(w, c)
+	return nil
+}

@@ -1,0 +1,560 @@
+package auth
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"math"
+	"net/http"
+	"net/url"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/time/rate"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/request"
+)
+
+// EntraIssuer is the issuer of every organisation in Microsoft Entra.
+const EntraIssuer = "https://login.microsoftonline.com/organizations/v2.0"
+
+// entraTenant stands for the tenant in the issuer that Entra describes.
+const entraTenant = "{tenantid}"
+
+const (
+	// clockLeeway is how much the clocks of issuer and server may differ.
+	clockLeeway = time.Minute
+	// maxTokenLife bounds how long a token may still be good: one that never
+	// ends cannot be taken back.
+	maxTokenLife = 366 * 24 * time.Hour
+	// issuerTimeout is how long an issuer may take to answer.
+	issuerTimeout = 10 * time.Second
+	// Keys are fetched when a token names one that is not known. So many of
+	// these at once, then one in so long: who sends made-up names makes us ask
+	// no more often than that, and a new key is known as soon.
+	keyFetches     = 10
+	keyFetchEvery  = 2 * time.Second
+	maxIssuerBytes = 1 << 20
+)
+
+// signatures are the algorithms that a token may be signed with. Those that
+// share a secret with the issuer are not among them, nor is none.
+var signatures = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA}
+
+// OIDCOptions say whose tokens are taken, and what for.
+type OIDCOptions struct {
+	Issuer   string // required but with Entra
+	Audience string // whom tokens must be for; required
+	// Entra takes the tokens of organisations in Microsoft Entra: who it is
+	// stands in tid and oid, and each tid is a tenant.
+	Entra bool
+	// Clients are the programs that may bring tokens, by azp, or client_id where
+	// that is what a token says. With none, a token has to be one that Audience
+	// got for itself, or say nothing of who got it.
+	Clients []string
+	// Users is the operator's store. Where it is opened only after the issuer
+	// was found to be right, it is given by OIDCAuth.SetUsers instead.
+	Users *tenant.Directory
+	// Role is what somebody may do who comes for the first time. The default
+	// is Reader.
+	Role request.Role
+	// RoleClaim is the claim that says what somebody may do, each time; ""
+	// leaves it to the admins of the tenant. Roles says which of our roles its
+	// values stand for; without it they are ours.
+	RoleClaim string
+	Roles     map[string]request.Role
+	// Fresh is for how long an answer of the store is good. The default is to
+	// ask each time.
+	Fresh time.Duration
+	HTTP  *http.Client
+	Now   func() time.Time
+}
+
+// OIDCAuth knows the users of an issuer by its tokens.
+type OIDCAuth struct {
+	o        OIDCOptions
+	issuer   string // with entraTenant in it when it speaks for many
+	verifier *oidc.IDTokenVerifier
+	keys     *issuerKeys
+	seen     recent[request.Caller]
+	doors    issuerDoors
+}
+
+// issuerDoors are where an issuer lets people in.
+type issuerDoors struct {
+	Authorize string   `json:"authorization_endpoint"`
+	Token     string   `json:"token_endpoint"`
+	Methods   []string `json:"token_endpoint_auth_methods_supported"`
+}
+
+// OIDC returns the Authenticator of an issuer, after it asked that issuer
+// where its keys are.
+func OIDC(ctx context.Context, o OIDCOptions) (*OIDCAuth, error) {
+	if o.Entra && o.Issuer == "" {
+		o.Issuer = EntraIssuer
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.HTTP == nil {
+		o.HTTP = &http.Client{}
+	}
+	if o.Role == "" {
+		o.Role = request.Reader
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	client := *o.HTTP
+	client.Timeout = issuerTimeout
+	ctx = oidc.ClientContext(ctx, &client)
+	if o.Entra {
+		// The description is that of all organisations: its issuer has a
+		// place for the tenant, and is compared below.
+		ctx = oidc.InsecureIssuerURLContext(ctx, o.Issuer)
+	}
+	provider, err := oidc.NewProvider(ctx, o.Issuer)
+	if err != nil {
+		return nil, tidemark.Invalidf("issuer %s: %w", o.Issuer, err)
+	}
+	var said struct {
+		Issuer string `json:"issuer"`
+		Keys   string `json:"jwks_uri"`
+		issuerDoors
+	}
+	if err := provider.Claims(&said); err != nil {
+		return nil, tidemark.Invalidf("issuer %s: %w", o.Issuer, err)
+	}
+	if err := errors.Join(sameHost(o.Issuer, said.Issuer), checkIssuerURL(said.Keys)); err != nil {
+		return nil, err
+	}
+	a := &OIDCAuth{o: o, issuer: said.Issuer, keys: newIssuerKeys(client, said.Keys), doors: said.issuerDoors}
+	a.verifier = a.newVerifier()
+	return a, nil
+}
+
+// SetUsers says in which store the users are, before the first request.
+func (a *OIDCAuth) SetUsers(users *tenant.Directory) { a.o.Users = users }
+
+// newVerifier checks signatures and for whom a token is. Issuer and times are
+// checked by verify: the library knows no issuer for many tenants, no leeway,
+// and no iat.
+func (a *OIDCAuth) newVerifier() *oidc.IDTokenVerifier {
+	return oidc.NewVerifier(a.issuer, a.keys, &oidc.Config{ClientID: a.o.Audience, SupportedSigningAlgs: signatures, SkipIssuerCheck: true, SkipExpiryCheck: true})
+}
+
+func (o OIDCOptions) check() error {
+	switch {
+	case o.Audience == "":
+		return tidemark.Invalidf("oidc: whom tokens must be for is not said")
+	case !slices.Contains(request.Roles, o.Role):
+		return tidemark.Invalidf("oidc: role %q", o.Role)
+	}
+	for value, role := range o.Roles {
+		if !slices.Contains(request.Roles, role) {
+			return tidemark.Invalidf("oidc: role %q of %q", role, value)
+		}
+	}
+	return checkIssuerURL(o.Issuer)
+}
+
+// checkIssuerURL refuses keys that come over a wire that others can write to.
+func checkIssuerURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return tidemark.Invalidf("issuer %q: want a URL like https://issuer.example", text)
+	}
+	host := u.Hostname()
+	if u.Scheme != "https" && !(u.Scheme == "http" && (host == "localhost" || host == "127.0.0.1" || host == "::1")) {
+		return tidemark.Invalidf("issuer %q: want https", text)
+	}
+	return nil
+}
+
+func sameHost(a, b string) error {
+	// A place for the tenant is no part of a URL that could be parsed.
+	ua, errA := url.Parse(a)
+	ub, errB := url.Parse(strings.ReplaceAll(b, entraTenant, "tenant"))
+	if errA != nil || errB != nil || ua.Scheme != ub.Scheme || ua.Host != ub.Host {
+		return tidemark.Invalidf("issuer %s: it describes another one, %q", a, b)
+	}
+	return nil
+}
+
+// Forget makes it ask the store again about everybody.
+func (a *OIDCAuth) Forget() { a.seen.forget() }
+
+func (a *OIDCAuth) takes(token string, _ *http.Request) bool { return strings.Count(token, ".") == 2 }
+
+// Authenticate says whom a token speaks of.
+func (a *OIDCAuth) Authenticate(r *http.Request) (request.Caller, error) {
+	token, sent, err := bearer(r)
+	if err != nil || !sent {
+		return request.Caller{}, errors.Join(err, refuse("no token"))
+	}
+	c, err := a.verify(r.Context(), token)
+	if err != nil {
+		return request.Caller{}, err
+	}
+	return a.seen.get(token, a.o.Fresh, func() (request.Caller, error) { return a.caller(r.Context(), c) })
+}
+
+// verify reads a token that is meant for us, by an issuer of ours, now.
+func (a *OIDCAuth) verify(ctx context.Context, token string) (claims, error) {
+	if err := checkHeader(token); err != nil {
+		return nil, err
+	}
+	var silent bool
+	verified, err := a.verifier.Verify(context.WithValue(ctx, silentKey{}, &silent), token)
+	switch {
+	case silent && err != nil:
+		request.Note(ctx, "error", "the issuer does not answer: "+err.Error())
+		return nil, request.Unavailable("the issuer of the token does not answer")
+	case err != nil:
+		request.Note(ctx, "token", err.Error())
+		return nil, refuse("not valid")
+	}
+	var raw jsontext.Value
+	if err := verified.Claims(&raw); err != nil {
+		return nil, refuse("claims")
+	}
+	c, err := parseClaims(raw)
+	if err != nil {
+		return nil, err
+	}
+	// The library reads names without regard to case, and the last of two.
+	if sub, _ := c.text("sub"); sub != verified.Subject {
+		return nil, refuse("subject")
+	}
+	return c, errors.Join(a.checkIssuer(c), a.checkAudience(c), c.checkTimes(a.o.Now()))
+}
+
+// checkIssuer compares who made the token with who may.
+func (a *OIDCAuth) checkIssuer(c claims) error {
+	issuer := a.issuer
+	if a.o.Entra {
+		tid, ok := c.uuid("tid")
+		if !ok {
+			return refuse("tid")
+		}
+		issuer = strings.ReplaceAll(issuer, entraTenant, tid)
+	}
+	if iss, ok := c.text("iss"); !ok || iss != issuer {
+		return refuse("issuer")
+	}
+	return nil
+}
+
+// checkAudience compares whom the token is for with whom we are, and which
+// program it was given to with those that may bring one: any program that an
+// issuer knows can ask people for a token that names us. A token for several
+// has to say which program that is.
+func (a *OIDCAuth) checkAudience(c claims) error {
+	aud, ok := c.texts("aud")
+	if !ok || !slices.Contains(aud, a.o.Audience) {
+		return refuse("audience")
+	}
+	said := false
+	for _, name := range []string{"azp", "client_id"} {
+		if _, has := c[name]; !has {
+			continue
+		}
+		client, ok := c.text(name)
+		switch {
+		case !ok || client == "":
+			return refuse(name)
+		case client != a.o.Audience && !slices.Contains(a.o.Clients, client):
+			return refuse("client " + client)
+		}
+		said = said || name == "azp" || len(aud) == 1
+	}
+	if !said && (len(aud) > 1 || len(a.o.Clients) > 0) {
+		return refuse("azp")
+	}
+	return nil
+}
+
+// caller finds, or makes, the user that claims speak of.
+func (a *OIDCAuth) caller(ctx context.Context, c claims) (request.Caller, error) {
+	iss, _ := c.text("iss")
+	subject, ok := c.text("sub")
+	foreign := ""
+	if a.o.Entra {
+		// sub differs between programs; oid is the user.
+		foreign, _ = c.uuid("tid")
+		subject, ok = c.uuid("oid")
+	}
+	if !ok || subject == "" {
+		return request.Caller{}, refuse("subject")
+	}
+	role, err := a.role(c)
+	if err != nil {
+		return request.Caller{}, err
+	}
+	if a.o.Users == nil {
+		return request.Caller{}, errors.New("oidc: no store of users was set")
+	}
+	in, err := a.o.Users.TenantOfIssuer(ctx, iss, foreign)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return request.Caller{}, refuse("unknown tenant")
+	}
+	if err != nil {
+		return request.Caller{}, err
+	}
+	if in.State != tenant.Active {
+		return request.Caller{}, &Refusal{Why: "suspended tenant", Tenant: in.ID, User: tenant.UserID(in.Name, iss, subject)}
+	}
+	u, _, err := a.o.Users.UpsertUser(ctx, tenant.Claims{Tenant: in, Issuer: iss, Subject: subject, Role: string(role), Decides: a.o.RoleClaim != "",
+		Name: c.any("name", "preferred_username", "email"), Email: c.any("email", "preferred_username")})
+	switch {
+	case errors.Is(err, tidemark.ErrInvalid):
+		return request.Caller{}, refuse("subject")
+	case err != nil:
+		return request.Caller{}, err
+	case u.State != tenant.Active:
+		return request.Caller{}, &Refusal{Why: "suspended user", Tenant: in.ID, User: u.ID}
+	}
+	name := u.Name
+	if name == "" {
+		name = u.ID
+	}
+	return request.Caller{Principal: tidemark.Principal{Tenant: in.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: request.Role(u.Role)}, nil
+}
+
+// role is what the claims let somebody do: the most of what they say. Who is
+// said nothing of that we know gets what newcomers get.
+func (a *OIDCAuth) role(c claims) (request.Role, error) {
+	role := a.o.Role
+	if _, has := c[a.o.RoleClaim]; a.o.RoleClaim == "" || !has {
+		return role, nil
+	}
+	values, ok := c.texts(a.o.RoleClaim)
+	if !ok {
+		return role, refuse("roles")
+	}
+	for _, v := range values {
+		said := request.Role(v)
+		if a.o.Roles != nil {
+			said = a.o.Roles[v]
+		}
+		if said.May(role) {
+			role = said
+		}
+	}
+	return role, nil
+}
+
+// checkHeader refuses what is no signed token in its one compact form, before
+// anything is done with it.
+func checkHeader(token string) error {
+	head, _, _ := strings.Cut(token, ".")
+	if strings.Count(token, ".") != 2 {
+		return refuse("malformed")
+	}
+	for part := range strings.SplitSeq(token, ".") {
+		if _, err := base64.RawURLEncoding.Strict().DecodeString(part); err != nil || part == "" {
+			return refuse("malformed")
+		}
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(head)
+	if err != nil {
+		return refuse("malformed")
+	}
+	h, err := parseClaims(raw)
+	if err != nil {
+		return refuse("header")
+	}
+	if alg, ok := h.text("alg"); !ok || !slices.Contains(signatures, alg) {
+		return refuse("algorithm")
+	}
+	if _, has := h["crit"]; has {
+		return refuse("header")
+	}
+	if _, has := h["typ"]; has {
+		typ, _ := h.text("typ")
+		if typ = strings.TrimPrefix(strings.ToLower(typ), "application/"); typ != "jwt" && typ != "at+jwt" {
+			return refuse("type")
+		}
+	}
+	if kid, ok := h.text("kid"); len(h["kid"]) > 0 && (!ok || len(kid) > 256) {
+		return refuse("key")
+	}
+	return nil
+}
+
+// claims are what a token says, read to the letter: no name twice, and no name
+// for another that differs in case.
+type claims map[string]jsontext.Value
+
+func parseClaims(raw []byte) (claims, error) {
+	var c claims
+	if err := jsonv2.Unmarshal(raw, &c); err != nil || c == nil {
+		return nil, refuse("claims")
+	}
+	folded := make(map[string]bool, len(c))
+	for name := range c {
+		lower := strings.ToLower(name)
+		if folded[lower] {
+			return nil, refuse("claims")
+		}
+		folded[lower] = true
+	}
+	return c, nil
+}
+
+// text is the value of a claim that is a text.
+func (c claims) text(name string) (string, bool) {
+	raw, ok := c[name]
+	if !ok || raw.Kind() != '"' {
+		return "", false
+	}
+	var s string
+	err := jsonv2.Unmarshal(raw, &s)
+	return s, err == nil
+}
+
+// any is the first of several claims that is a text with something in it.
+func (c claims) any(names ...string) string {
+	for _, name := range names {
+		if s, ok := c.text(name); ok && s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// texts is the value of a claim that is a text, or several.
+func (c claims) texts(name string) ([]string, bool) {
+	if s, ok := c.text(name); ok {
+		return []string{s}, true
+	}
+	raw, ok := c[name]
+	if !ok || raw.Kind() != '[' {
+		return nil, false
+	}
+	var each []jsontext.Value
+	if jsonv2.Unmarshal(raw, &each) != nil {
+		return nil, false
+	}
+	all := make([]string, 0, len(each))
+	for _, v := range each {
+		s, ok := claims{"": v}.text("")
+		if !ok {
+			return nil, false
+		}
+		all = append(all, s)
+	}
+	return all, true
+}
+
+// uuid is the value of a claim that is a UUID, in the one form that it has.
+func (c claims) uuid(name string) (string, bool) {
+	s, ok := c.text(name)
+	if !ok {
+		return "", false
+	}
+	id, err := tidemark.ParseSessionID(s)
+	return s, err == nil && string(id) == s
+}
+
+// time is the value of a claim that is a time; has tells whether it is there.
+func (c claims) time(name string) (at time.Time, has, ok bool) {
+	raw, has := c[name]
+	if !has {
+		return at, false, true
+	}
+	var seconds float64
+	if raw.Kind() != '0' || jsonv2.Unmarshal(raw, &seconds) != nil || math.IsNaN(seconds) || seconds < 0 || seconds > 1<<37 {
+		return at, true, false
+	}
+	return time.Unix(int64(seconds), 0), true, true
+}
+
+// checkTimes refuses a token that is not good now.
+func (c claims) checkTimes(now time.Time) error {
+	exp, has, ok := c.time("exp")
+	switch {
+	case !has || !ok:
+		return refuse("exp")
+	case !now.Before(exp.Add(clockLeeway)):
+		return refuse("expired")
+	case exp.Sub(now) > maxTokenLife:
+		return refuse("exp")
+	}
+	for _, name := range []string{"nbf", "iat"} {
+		if at, has, ok := c.time(name); !ok || has && at.After(now.Add(clockLeeway)) {
+			return refuse(name)
+		}
+	}
+	return nil
+}
+
+// issuerKeys are the keys of an issuer, fetched as they are met, but not more
+// often than an issuer should have to bear.
+type issuerKeys struct {
+	remote  *oidc.RemoteKeySet
+	under   http.RoundTripper
+	pace    *rate.Limiter
+	fetches atomic.Int64 // how many were begun
+}
+
+// silentKey leads to the place to say that an issuer does not answer: the
+// library passes on the words of an error, and not the error.
+type silentKey struct{}
+
+func newIssuerKeys(client http.Client, address string) *issuerKeys {
+	k := &issuerKeys{under: client.Transport, pace: rate.NewLimiter(rate.Every(keyFetchEvery), keyFetches)}
+	if k.under == nil {
+		k.under = http.DefaultTransport
+	}
+	client.Transport = k
+	k.remote = oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), &client), address)
+	return k
+}
+
+// staleTries bounds how often keys are compared that were on their way before
+// the token came. They are put away within a moment.
+const staleTries = 100
+
+// VerifySignature fulfils oidc.KeySet. Keys that do not fit may have been on
+// their way before the issuer had the one that is needed: only those count
+// that were asked for after the token came.
+func (k *issuerKeys) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
+	came := k.fetches.Load()
+	for range staleTries {
+		fresh := k.fetches.Load() > came
+		payload, err = k.remote.VerifySignature(ctx, token)
+		if err == nil || fresh || ctx.Err() != nil {
+			return payload, err
+		}
+		var lost *url.Error
+		if silent, ok := ctx.Value(silentKey{}).(*bool); ok && errors.As(err, &lost) {
+			*silent = true
+			return payload, err
+		}
+		runtime.Gosched()
+	}
+	return payload, err
+}
+
+// RoundTrip fetches keys when it is time to. Everybody who waits for keys waits
+// for the same fetch.
+func (k *issuerKeys) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := k.pace.Wait(r.Context()); err != nil {
+		return nil, err
+	}
+	k.fetches.Add(1)
+	answer, err := k.under.RoundTrip(r)
+	if err == nil {
+		answer.Body = http.MaxBytesReader(nil, answer.Body, maxIssuerBytes)
+	}
+	return answer, err
+}

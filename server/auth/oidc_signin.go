@@ -1,0 +1,314 @@
+package auth
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/server/request"
+)
+
+const (
+	// userCookieLife is how long somebody stays signed in: a working day. Who
+	// they are and what they may do is looked up all the while.
+	userCookieLife = 12 * time.Hour
+	// flowLife is how long somebody may take to sign in at the issuer.
+	flowLife = 10 * time.Minute
+	// The cookies of people who came through an issuer, and of those on the way.
+	userCookie = "tidemark-user"
+	flowCookie = "tidemark-flow"
+	// hostPrefix binds a cookie to this very host, as browsers see to over TLS.
+	hostPrefix = "__Host-"
+)
+
+// OIDCSignInOptions say how browsers come in through an issuer.
+type OIDCSignInOptions struct {
+	Auth         *OIDCAuth // the issuer; required
+	ClientID     string    // what the issuer knows this server as; required
+	ClientSecret string    // "": the issuer asks for none
+	// Key signs cookies; servers that share it take each other's. Required.
+	Key []byte
+	// URL is how people reach this server, https://tides.example.com; "":
+	// as the request says, which is not right behind a proxy that has the TLS.
+	URL string
+}
+
+// OIDCSignIn lets browsers in through an issuer, with the authorization code
+// flow and PKCE, and knows them by a cookie afterwards.
+type OIDCSignIn struct {
+	o    OIDCSignInOptions
+	ids  *OIDCAuth // takes the tokens that say who signed in
+	seen recent[request.Caller]
+}
+
+// SignInWith returns the SignIn of an issuer, which is an Authenticator of the
+// cookies that it sets as well.
+func SignInWith(o OIDCSignInOptions) (*OIDCSignIn, error) {
+	switch {
+	case o.Auth == nil || o.ClientID == "":
+		return nil, tidemark.Invalidf("oidc: no client id to sign in with")
+	case len(o.Key) < 32:
+		return nil, tidemark.Invalidf("oidc: no key for cookies")
+	case o.URL != "" && !strings.HasPrefix(o.URL, "https://") && !strings.HasPrefix(o.URL, "http://"):
+		return nil, tidemark.Invalidf("%q: want the URL of this server, such as https://tides.example.com", o.URL)
+	}
+	o.URL = strings.TrimSuffix(o.URL, "/")
+	for _, door := range []string{o.Auth.doors.Authorize, o.Auth.doors.Token} {
+		if err := checkIssuerURL(door); err != nil {
+			return nil, tidemark.Invalidf("it lets nobody sign in: %w", err)
+		}
+	}
+	// A token about somebody is for the client; one for the API is for the
+	// audience.
+	ids := &OIDCAuth{o: o.Auth.o, issuer: o.Auth.issuer, keys: o.Auth.keys}
+	ids.o.Audience, ids.o.Clients = o.ClientID, nil
+	ids.verifier = ids.newVerifier()
+	return &OIDCSignIn{o: o, ids: ids}, nil
+}
+
+// secure reports whether the browser speaks TLS, with us or with a proxy.
+func (a *OIDCSignIn) secure(r *http.Request) bool {
+	return r.TLS != nil || strings.HasPrefix(a.o.URL, "https://")
+}
+
+// callback is where the issuer sends people back to.
+func (a *OIDCSignIn) callback(r *http.Request) string {
+	base := a.o.URL
+	if base == "" {
+		base = "http://" + r.Host
+		if r.TLS != nil {
+			base = "https://" + r.Host
+		}
+	}
+	return base + "/signin/callback"
+}
+
+// ServeSignIn answers below /signin.
+func (a *OIDCSignIn) ServeSignIn(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	switch r.URL.Path {
+	case "/signin":
+		a.page(w, show, http.StatusOK, "")
+	case "/signin/start":
+		a.start(w, r, show)
+	case "/signin/callback":
+		a.finish(w, r, show)
+	default:
+		a.page(w, show, http.StatusNotFound, "")
+	}
+}
+
+func (a *OIDCSignIn) page(w http.ResponseWriter, show ShowSignIn, status int, wrong string) {
+	name := a.o.Auth.o.Issuer
+	if u, err := url.Parse(name); err == nil {
+		name = u.Host
+	}
+	show(w, status, SignInView{Issuer: name, Wrong: wrong})
+}
+
+// flow is what a browser brings back from the issuer: that it left from here,
+// and what proves it to the issuer.
+type flow struct {
+	State    string    `json:"state"`
+	Nonce    string    `json:"nonce"`
+	Verifier string    `json:"verifier"`
+	Until    time.Time `json:"until"`
+}
+
+// start sends a browser to the issuer.
+func (a *OIDCSignIn) start(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
+	f := flow{State: rand.Text(), Nonce: rand.Text(), Verifier: rand.Text() + rand.Text(), Until: a.now().Add(flowLife)}
+	challenge := sha256.Sum256([]byte(f.Verifier))
+	door, err := url.Parse(a.o.Auth.doors.Authorize)
+	if err != nil {
+		a.page(w, show, http.StatusBadGateway, "issuer")
+		return
+	}
+	q := door.Query()
+	for name, value := range map[string]string{
+		"response_type": "code", "client_id": a.o.ClientID, "redirect_uri": a.callback(r), "scope": "openid profile email",
+		"state": f.State, "nonce": f.Nonce, "code_challenge": base64.RawURLEncoding.EncodeToString(challenge[:]), "code_challenge_method": "S256",
+	} {
+		q.Set(name, value)
+	}
+	door.RawQuery = q.Encode()
+	// Lax: the browser comes back from another site, and has to bring it.
+	a.setCookie(w, r, flowCookie, a.signed(flowCookie, f), int(flowLife.Seconds()), http.SameSiteLaxMode)
+	w.Header().Set("Cache-Control", "no-store")
+	http.Redirect(w, r, door.String(), http.StatusSeeOther)
+}
+
+// finish takes a browser back from the issuer.
+func (a *OIDCSignIn) finish(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
+	q := r.URL.Query()
+	var f flow
+	known := a.unsigned(flowCookie, a.cookie(r, flowCookie), &f) && a.now().Before(f.Until)
+	a.setCookie(w, r, flowCookie, "", -1, http.SameSiteLaxMode)
+	if !known || subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(f.State)) != 1 {
+		a.page(w, show, http.StatusUnauthorized, "state")
+		return
+	}
+	if from := q.Get("iss"); from != "" && !a.ids.o.Entra && from != a.ids.issuer || q.Get("error") != "" || q.Get("code") == "" {
+		request.Note(r.Context(), "refused", "issuer: "+q.Get("error"))
+		a.page(w, show, http.StatusUnauthorized, "issuer")
+		return
+	}
+	caller, err := a.exchange(r.Context(), q.Get("code"), a.callback(r), f)
+	switch {
+	case err == nil:
+	case request.Problem(err).Status >= http.StatusInternalServerError:
+		request.Note(r.Context(), "error", err.Error())
+		a.page(w, show, http.StatusServiceUnavailable, "away")
+		return
+	case errors.Is(err, errDeniedHere):
+		a.page(w, show, http.StatusForbidden, "denied")
+		return
+	default:
+		request.Note(r.Context(), "refused", err.Error())
+		a.page(w, show, http.StatusUnauthorized, "issuer")
+		return
+	}
+	value := a.signed(userCookie, signedInUser{Tenant: caller.Tenant, User: caller.User, Until: a.now().Add(userCookieLife), Nonce: rand.Text()})
+	a.setCookie(w, r, userCookie, value, int(userCookieLife.Seconds()), http.SameSiteStrictMode)
+	show(w, http.StatusOK, SignInView{Done: true})
+}
+
+// errDeniedHere is for somebody whom the issuer knows and we do not let in.
+var errDeniedHere = errors.New("the issuer vouches for somebody who may not come in")
+
+// exchange gives a code for who it stands for.
+func (a *OIDCSignIn) exchange(ctx context.Context, code, callback string, f flow) (request.Caller, error) {
+	token, err := a.redeem(ctx, code, callback, f.Verifier)
+	if err != nil {
+		return request.Caller{}, err
+	}
+	c, err := a.ids.verify(ctx, token)
+	if err != nil {
+		return request.Caller{}, err
+	}
+	if nonce, _ := c.text("nonce"); subtle.ConstantTimeCompare([]byte(nonce), []byte(f.Nonce)) != 1 {
+		return request.Caller{}, refuse("nonce")
+	}
+	caller, err := a.ids.caller(ctx, c)
+	if errors.Is(err, tidemark.ErrDenied) {
+		return caller, errors.Join(errDeniedHere, err)
+	}
+	return caller, err
+}
+
+// redeem asks the issuer for the token that a code stands for.
+func (a *OIDCSignIn) redeem(ctx context.Context, code, callback, verifier string) (string, error) {
+	form := url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {callback}, "code_verifier": {verifier}, "client_id": {a.o.ClientID}}
+	inForm := len(a.o.Auth.doors.Methods) > 0 && !slices.Contains(a.o.Auth.doors.Methods, "client_secret_basic")
+	if a.o.ClientSecret != "" && inForm {
+		form.Set("client_secret", a.o.ClientSecret)
+	}
+	ctx, stop := context.WithTimeout(ctx, issuerTimeout)
+	defer stop()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.o.Auth.doors.Token, strings.NewReader(form.Encode()))
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Accept", "application/json")
+	if a.o.ClientSecret != "" && !inForm {
+		r.SetBasicAuth(url.QueryEscape(a.o.ClientID), url.QueryEscape(a.o.ClientSecret))
+	}
+	client := *a.o.Auth.o.HTTP
+	// What it is asked for holds a secret, which goes nowhere else.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	res, err := client.Do(r)
+	if err != nil {
+		request.Note(ctx, "error", "the issuer does not answer: "+err.Error())
+		return "", request.Unavailable("the issuer does not answer")
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxIssuerBytes))
+	if err != nil || res.StatusCode >= 500 {
+		return "", request.Unavailable("the issuer does not answer")
+	}
+	var said struct {
+		IDToken string `json:"id_token"`
+	}
+	if res.StatusCode != http.StatusOK || json.Unmarshal(body, &said) != nil || said.IDToken == "" || len(said.IDToken) > maxBearer {
+		return "", refuse("code")
+	}
+	return said.IDToken, nil
+}
+
+func (a *OIDCSignIn) now() time.Time { return a.o.Auth.o.Now() }
+
+// SignOut makes the browser forget who it is, and its cookie void at every
+// server.
+func (a *OIDCSignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
+	value := a.cookie(r, userCookie)
+	var who signedInUser
+	if a.unsigned(userCookie, value, &who) {
+		if err := a.o.Auth.o.Users.SignOut(r.Context(), value, who.Until); err != nil {
+			return err
+		}
+	}
+	a.setCookie(w, r, userCookie, "", -1, http.SameSiteStrictMode)
+	return nil
+}
+
+func (a *OIDCSignIn) setCookie(w http.ResponseWriter, r *http.Request, name, value string, seconds int, site http.SameSite) {
+	c := &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, SameSite: site}
+	if a.secure(r) {
+		c.Name, c.Secure = hostPrefix+name, true
+	}
+	http.SetCookie(w, c)
+}
+
+// cookie is the value of one of ours, "" when there is none or more than one.
+func (a *OIDCSignIn) cookie(r *http.Request, name string) string {
+	if a.secure(r) {
+		name = hostPrefix + name
+	}
+	found := r.CookiesNamed(name)
+	if len(found) != 1 {
+		return ""
+	}
+	return found[0].Value
+}
+
+// signed writes a value with proof that we did. What it is for is part of the
+// proof, so that no cookie passes for another.
+func (a *OIDCSignIn) signed(what string, v any) string {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(append(a.proof(what, body), body...))
+}
+
+func (a *OIDCSignIn) unsigned(what, text string, into any) bool {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(b) <= sha256.Size || !hmac.Equal(b[:sha256.Size], a.proof(what, b[sha256.Size:])) {
+		return false
+	}
+	return json.Unmarshal(b[sha256.Size:], into) == nil
+}
+
+func (a *OIDCSignIn) proof(what string, body []byte) []byte {
+	m := hmac.New(sha256.New, a.o.Key)
+	m.Write([]byte(what + "\x00"))
+	m.Write(body)
+	return m.Sum(nil)
+}

@@ -1,0 +1,150 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server/request"
+)
+
+// maxBearer bounds the text of a token. Those of large directories, with many
+// groups in them, have some 8 KiB.
+const maxBearer = 16 << 10
+
+// bearer returns the token that a request brings; ok is false when it brings
+// none, and the error says that it brings something that cannot be one.
+func bearer(r *http.Request) (token string, ok bool, err error) {
+	values := r.Header.Values("Authorization")
+	switch {
+	case len(values) == 0:
+		return "", false, nil
+	case len(values) > 1:
+		return "", true, refuse("several tokens")
+	}
+	scheme, token, found := strings.Cut(values[0], " ")
+	if !found || !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxBearer {
+		return "", true, refuse("malformed")
+	}
+	for i := range len(token) {
+		switch c := token[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '-', c == '.', c == '_', c == '~', c == '+', c == '/', c == '=':
+		default:
+			return "", true, refuse("malformed")
+		}
+	}
+	return token, true, nil
+}
+
+// MetricsScope lets a token read what the server counts. It is of all tenants
+// together, so only the operator gives it, and no token has it unsaid.
+const MetricsScope = "metrics"
+
+// TokenAuth knows service tokens.
+type TokenAuth struct {
+	users *tenant.Directory
+	// Fresh is for how long an answer of the store is good: a token that was
+	// revoked works for so long, and the store is asked so much less. The
+	// default is to ask each time.
+	Fresh time.Duration
+
+	seen recent[knownToken]
+}
+
+type knownToken struct {
+	token  tenant.Token
+	caller request.Caller
+}
+
+// ServiceTokens returns the Authenticator of the service tokens that the
+// operator's store keeps.
+func ServiceTokens(users *tenant.Directory) *TokenAuth { return &TokenAuth{users: users} }
+
+// Forget makes it ask the store again about everybody.
+func (a *TokenAuth) Forget() { a.seen.forget() }
+
+func (a *TokenAuth) takes(token string, _ *http.Request) bool {
+	return strings.HasPrefix(token, tenant.TokenPrefix)
+}
+
+// Authenticate says whose service token a request brings.
+func (a *TokenAuth) Authenticate(r *http.Request) (request.Caller, error) {
+	text, sent, err := bearer(r)
+	if err != nil || !sent {
+		return request.Caller{}, errors.Join(err, refuse("no token"))
+	}
+	known, err := a.seen.get(text, a.Fresh, func() (knownToken, error) { return a.look(r.Context(), text) })
+	if err != nil {
+		return request.Caller{}, err
+	}
+	if scope := ScopeOf(r.URL.Path); !known.token.InScope(scope) {
+		return request.Caller{}, &api.Problem{Status: http.StatusForbidden, Title: "Forbidden", Code: "denied", Detail: "the token is not for this part of the server"}
+	}
+	return known.caller, nil
+}
+
+// ScopeOf is the part of the server that a path belongs to, "" for none that a
+// token could be scoped to.
+func ScopeOf(p string) string {
+	if p == "/"+MetricsScope || p == request.MCPPath {
+		return p[1:]
+	}
+	rest, ok := strings.CutPrefix(p, "/api/v1/")
+	if !ok || path.Clean(p) != strings.TrimSuffix(p, "/") {
+		return ""
+	}
+	scope, _, _ := strings.Cut(rest, "/")
+	return scope
+}
+
+// look asks the store about a token.
+func (a *TokenAuth) look(ctx context.Context, text string) (knownToken, error) {
+	t, err := a.users.UseToken(ctx, text)
+	why := &Refusal{Tenant: t.Tenant, User: t.User, Token: t.ID}
+	switch {
+	case errors.Is(err, tidemark.ErrNotFound):
+		return knownToken{}, refuse("unknown token")
+	case errors.Is(err, tidemark.ErrDenied) && t.State == tenant.Revoked:
+		why.Why = "revoked token"
+		return knownToken{}, why
+	case errors.Is(err, tidemark.ErrDenied):
+		why.Why = "expired token"
+		return knownToken{}, why
+	case err != nil:
+		return knownToken{}, err
+	}
+	in, err := a.users.Tenant(ctx, t.Tenant)
+	if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
+		return knownToken{}, err
+	}
+	if in.State != tenant.Active {
+		why.Why = "suspended tenant"
+		return knownToken{}, why
+	}
+	caller := request.Caller{Principal: tidemark.Principal{Tenant: t.Tenant, User: t.User}, Name: t.Name, Role: request.Role(t.Role), Token: t.ID, Scopes: t.Scopes}
+	if t.User == t.Tenant {
+		return knownToken{t, caller}, nil
+	}
+	switch u, err := a.users.User(ctx, t.Tenant, t.User); {
+	case errors.Is(err, tidemark.ErrNotFound): // one that the operator named, and that no issuer vouched for yet
+	case err != nil:
+		return knownToken{}, err
+	case u.State != tenant.Active:
+		why.Why = "suspended user"
+		return knownToken{}, why
+	default:
+		caller.Workspaces = u.Workspaces
+		// Who may do less than before has no token that may do more.
+		if tenant.RoleWithin(u.Role, t.Role) {
+			caller.Role = request.Role(u.Role)
+		}
+	}
+	return knownToken{t, caller}, nil
+}

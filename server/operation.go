@@ -1,0 +1,119 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
+)
+
+// op describes one call: who may make it stands in the description itself, so
+// that whatever is generated from it knows as well.
+func op(method, path, id, summary, group string, need request.Role) huma.Operation {
+	return huma.Operation{
+		Method: method, Path: path, OperationID: id, Summary: summary, Tags: []string{group},
+		Security:     []map[string][]string{{"bearer": {}}},
+		Extensions:   map[string]any{"x-tidemark-role": string(need)},
+		MaxBodyBytes: -1, BodyReadTimeout: -1, // the guard and the listener bound both
+		Errors: []int{400, 401, 403, 404, 409, 413, 422, 429, 503},
+		Middlewares: huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
+			if !request.CallerOf(ctx.Context()).Role.May(need) {
+				writeProblem(ctx, tidemark.ErrDenied)
+				return
+			}
+			next(ctx)
+		}},
+	}
+}
+
+const (
+	// maxFieldErrors and maxFieldText bound what is said about a body: one with
+	// a thousand things wrong is not answered with a larger one.
+	maxFieldErrors = 20
+	maxFieldText   = 300
+)
+
+// clipText cuts what was made of what a client sent.
+func clipText(s string) string {
+	if len(s) <= maxFieldText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxFieldText], "") + "…"
+}
+
+// writeProblem answers a request of huma's with an error.
+func writeProblem(ctx huma.Context, err error) {
+	p := request.Named(request.Problem(err), request.ID(ctx.Context()))
+	ctx.SetHeader("Content-Type", "application/problem+json")
+	if p.RetryAfter > 0 {
+		ctx.SetHeader("Retry-After", strconv.Itoa(p.RetryAfter))
+	}
+	ctx.SetStatus(p.Status)
+	json.NewEncoder(ctx.BodyWriter()).Encode(p)
+}
+
+// config is what huma does, but for three of its ways: pages that load scripts
+// from elsewhere, links that echo the host of the request, and errors that
+// echo what was sent.
+func config(version string) huma.Config {
+	ownProblems()
+	c := huma.DefaultConfig("Tidemark", version)
+	c.DocsPath = ""
+	c.CreateHooks = nil
+	c.Info.Description = "Durable sessions for AI agents. Errors are problem+json; lists have cursors; streams resume by Last-Event-ID."
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"bearer": {Type: "http", Scheme: "bearer", Description: "the token of the local server, a service token, or one of the issuer"},
+	}
+	return c
+}
+
+// unreadBody is what huma says of a body that ended before its end, or is not
+// in chunks as it says.
+const unreadBody = "cannot read request body"
+
+// ownProblems makes huma's own errors problems of ours. It is a variable of
+// that package, so it is set once for the whole process.
+var ownProblems = sync.OnceFunc(func() {
+	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
+		if message == unreadBody {
+			status = http.StatusBadRequest // the client's doing
+		}
+		p := &api.Problem{Status: status, Title: http.StatusText(status), Detail: clipText(message), Code: "invalid"}
+		for _, err := range errs {
+			if len(p.Errors) == maxFieldErrors {
+				break
+			}
+			var large *http.MaxBytesError
+			if errors.As(err, &large) {
+				return request.TooLarge(large.Limit)
+			}
+			var d *huma.ErrorDetail
+			switch {
+			case errors.As(err, &d):
+				p.Errors = append(p.Errors, api.FieldError{Where: clipText(d.Location), What: clipText(d.Message)})
+			case err != nil && status < 500:
+				p.Errors = append(p.Errors, api.FieldError{What: clipText(err.Error())})
+			}
+		}
+		if status >= 500 {
+			p.Code = tidemark.CodeOf(errors.New("failed")).Name
+		}
+		return p
+	}
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
+		err := huma.NewError(status, message, errs...)
+		var p *api.Problem
+		if errors.As(err, &p) {
+			return request.Named(p, request.ID(ctx.Context()))
+		}
+		return err
+	}
+})

@@ -1,0 +1,75 @@
+package request
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Notes are what the log says about one request beyond its first line.
+type Notes struct {
+	mu     sync.Mutex
+	id     string
+	caller Caller
+	attrs  []slog.Attr
+}
+
+type notesKey struct{}
+
+// NewNotes returns the notes of a request, with its id.
+func NewNotes(r *http.Request) *Notes { return &Notes{id: newRequestID(r)} }
+
+// WithNotes returns a context whose request n is about.
+func WithNotes(ctx context.Context, n *Notes) context.Context {
+	return context.WithValue(ctx, notesKey{}, n)
+}
+
+// Told is what there is to say.
+func (n *Notes) Told() (id string, c Caller, attrs []slog.Attr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.id, n.caller, slices.Clone(n.attrs)
+}
+
+// Note adds to the log line of the request that ctx belongs to.
+func Note(ctx context.Context, key, value string) {
+	if n, ok := ctx.Value(notesKey{}).(*Notes); ok {
+		n.mu.Lock()
+		n.attrs = append(n.attrs, slog.String(key, value))
+		n.mu.Unlock()
+	}
+}
+
+// NoteCaller says who makes the request that ctx belongs to.
+func NoteCaller(ctx context.Context, c Caller) {
+	if n, ok := ctx.Value(notesKey{}).(*Notes); ok {
+		n.mu.Lock()
+		n.caller = c
+		n.mu.Unlock()
+	}
+}
+
+// ID is the id of the request that ctx belongs to.
+func ID(ctx context.Context) string {
+	if n, ok := ctx.Value(notesKey{}).(*Notes); ok {
+		return n.id
+	}
+	return ""
+}
+
+// newRequestID takes the client's id when it is one that can stand in a log.
+func newRequestID(r *http.Request) string {
+	if id := r.Header.Get("X-Request-Id"); id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(c rune) bool {
+		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.')
+	}) {
+		return id
+	}
+	var b [12]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,8 @@
+package request
+
+// Paths that more than one part of the server has to know.
+const (
+	SessionsPath = "/api/v1/sessions"
+	MCPPath      = "/mcp"       // where other agents find the Model Context Protocol
+	SocketPath   = "/api/v1/ws" // where conversations are held
+)

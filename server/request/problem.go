@@ -1,0 +1,144 @@
+package request
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"strconv"
+	"syscall"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/api"
+)
+
+// Problem is an error as a client gets it.
+func Problem(err error) *api.Problem {
+	var p *api.Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	p = api.ProblemOf(err)
+	if p.Code == "storage" && !errors.Is(err, syscall.ENOSPC) {
+		// Most often the database is away, and a client that tries again finds
+		// it there. Where it is, is nobody's business.
+		p = Unavailable("the store cannot be reached; nothing was changed by halves").(*api.Problem)
+	}
+	var database interface{ SQLState() string }
+	if p.Status < 500 && errors.As(err, &database) {
+		// What a database says names it, its tables and its role.
+		p.Detail = "the store does not take this"
+	}
+	return p
+}
+
+// Fail returns an error for huma to write. What went wrong inside is for the
+// log; a client is told only what it can do something about.
+func Fail(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if late := RefusedSince(ctx); late != nil && errors.Is(err, context.Canceled) {
+		err = late
+	}
+	p := Named(Problem(err), ID(ctx))
+	if p.Status >= 500 {
+		Note(ctx, "error", err.Error())
+	}
+	return p
+}
+
+// Named returns p with the id of the request, by which whoever runs the server
+// finds it in the log.
+func Named(p *api.Problem, request string) *api.Problem {
+	if p.Instance != "" {
+		return p
+	}
+	q := *p // some are shared
+	q.Instance = request
+	return &q
+}
+
+// AnswerProblem answers any request with an error.
+func AnswerProblem(w http.ResponseWriter, err error) {
+	p := Named(Problem(err), w.Header().Get("X-Request-Id"))
+	w.Header().Set("Content-Type", "application/problem+json")
+	if p.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(p.RetryAfter))
+	}
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="tidemark"`)
+	}
+	w.WriteHeader(p.Status)
+	json.NewEncoder(w).Encode(p)
+}
+
+// ErrOtherRights says that a caller may do other things than when an answer
+// began: whoever asks again is told what is right now.
+var ErrOtherRights = Unavailable("what the caller may do has changed; ask again")
+
+// RefusedSince is the problem of a caller who may not go on, nil when that is
+// not why ctx ended.
+func RefusedSince(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, ErrOtherRights) || errors.Is(cause, tidemark.ErrDenied) {
+		return Refused(cause)
+	}
+	return nil
+}
+
+// BodyProblem explains the error of reading a body: it is the client's.
+func BodyProblem(err error) error {
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return TooLarge(large.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &api.Problem{Status: http.StatusRequestTimeout, Title: "Request Timeout", Code: "invalid", Detail: "the body took too long to arrive"}
+	}
+	return tidemark.Invalidf("the body did not arrive whole")
+}
+
+// Refused is the answer to somebody who is not known. It does not say why: who
+// has a right to know finds it in the log.
+func Refused(err error) error {
+	p := Problem(err)
+	if !errors.Is(err, tidemark.ErrDenied) {
+		return p // the database is away: not the caller's fault
+	}
+	if known := new(api.Problem); errors.As(err, &known) {
+		return p // who it is was found out, and what they may not do is said
+	}
+	return &api.Problem{Status: http.StatusUnauthorized, Title: "Unauthorized", Code: "denied", Detail: "no valid token was sent",
+		Hint: "send Authorization: Bearer TOKEN"}
+}
+
+// TooMany is the answer to who asks for more than they may, and when to come
+// back.
+func TooMany(what string, after int) error {
+	return &api.Problem{Status: http.StatusTooManyRequests, Title: "Too Many Requests", Code: "limited", Detail: what, RetryAfter: after}
+}
+
+// TooLarge is the answer to a body that is larger than a limit.
+func TooLarge(limit int64) *api.Problem {
+	return &api.Problem{Status: http.StatusRequestEntityTooLarge, Title: "Request Entity Too Large", Code: "invalid",
+		Detail: "the body is larger than this server takes", Errors: []api.FieldError{{Where: "body", What: "at most " + bytesText(limit)}}}
+}
+
+func bytesText(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return strconv.FormatInt(n>>30, 10) + " GiB"
+	case n >= 1<<20:
+		return strconv.FormatInt(n>>20, 10) + " MiB"
+	case n >= 1<<10:
+		return strconv.FormatInt(n>>10, 10) + " KiB"
+	}
+	return strconv.FormatInt(n, 10) + " bytes"
+}
+
+// Unavailable is the answer while the server cannot work.
+func Unavailable(detail string) error {
+	return &api.Problem{Status: http.StatusServiceUnavailable, Title: "Service Unavailable", Code: "storage", Detail: detail, RetryAfter: 2}
+}

@@ -1,0 +1,100 @@
+package request
+
+import (
+	"sync"
+
+	"golang.org/x/time/rate"
+)
+
+// Quotas keep one tenant, and one user of a tenant, from taking what is
+// there for all.
+type Quotas struct {
+	l       Limits
+	process *budget
+	mu      sync.Mutex
+	quotas  map[string]*quota
+}
+
+// NewQuotas returns what callers have within limits.
+func NewQuotas(l Limits) *Quotas {
+	return &Quotas{l: l, process: &budget{free: l.Memory}, quotas: make(map[string]*quota)}
+}
+
+// quota is what one tenant or one user has.
+type quota struct {
+	rate              *rate.Limiter
+	requests, streams chan struct{}
+	memory            *budget
+}
+
+func (t *Quotas) quota(name string, made func() *quota) *quota {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.quotas[name]
+	if l == nil {
+		l = made()
+		t.quotas[name] = l
+	}
+	return l
+}
+
+// of are those of a caller: the user's, and the tenant's. Tokens of the
+// tenant itself are programs that know nothing of each other: each is a user.
+func (t *Quotas) of(c Caller) []*quota {
+	user := c.Tenant + "/" + c.User
+	if c.User == c.Tenant {
+		user += "/" + c.Token
+	}
+	return []*quota{
+		t.quota(user, func() *quota {
+			u := t.l.User
+			return newQuota(u.Rate, u.Burst, u.Concurrent, u.Streams, t.l.Memory/2)
+		}),
+		t.quota(c.Tenant, func() *quota {
+			return newQuota(t.l.Rate, t.l.Burst, t.l.Concurrent, t.l.Streams, t.l.Memory/4*3)
+		}),
+	}
+}
+
+func newQuota(each float64, burst, concurrent, streams int, memory int64) *quota {
+	return &quota{rate: rate.NewLimiter(rate.Limit(each), burst), requests: make(chan struct{}, concurrent), streams: make(chan struct{}, streams), memory: &budget{free: memory}}
+}
+
+// Enter takes a place for a request. The user is asked first: what they may not
+// do takes nothing from the tenant.
+func (t *Quotas) Enter(c Caller, stream bool) (leave func(), err error) {
+	var taken []chan struct{}
+	leave = func() {
+		for _, slots := range taken {
+			<-slots
+		}
+	}
+	for _, l := range t.of(c) {
+		slots := l.requests
+		if stream {
+			slots = l.streams
+		}
+		if !l.rate.Allow() {
+			leave()
+			return nil, TooMany("too many requests", 1)
+		}
+		select {
+		case slots <- struct{}{}:
+			taken = append(taken, slots)
+		default:
+			leave()
+			return nil, TooMany("too many requests at the same time", 1)
+		}
+	}
+	return leave, nil
+}
+
+// Holding is for what a request of a caller makes the server hold.
+func (t *Quotas) Holding(c Caller) *Holding {
+	h := &Holding{most: t.l.Memory / 2}
+	for _, l := range t.of(c) {
+		h.of = append(h.of, l.memory)
+	}
+	h.of = append(h.of, t.process)
+	return h
+}

@@ -1,0 +1,37 @@
+package request
+
+import (
+	"net/http"
+)
+
+// Recorder remembers what was answered.
+type Recorder struct {
+	http.ResponseWriter
+	Status int
+	Bytes  int64
+	Before func(status int) // is told before the answer begins; nil: nobody is
+}
+
+func (w *Recorder) begin(status int) {
+	if w.Status == 0 {
+		w.Status = status
+		if w.Before != nil {
+			w.Before(status)
+		}
+	}
+}
+
+func (w *Recorder) WriteHeader(status int) {
+	w.begin(status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *Recorder) Write(b []byte) (int, error) {
+	w.begin(http.StatusOK)
+	n, err := w.ResponseWriter.Write(b)
+	w.Bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach what is underneath.
+func (w *Recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

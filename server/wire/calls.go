@@ -1,0 +1,486 @@
+// Package wire answers the calls of a Backend over HTTP, for clients that bring
+// their own rules and keys. It checks sizes, order and sums, and remembers which
+// commits were done, so that one that is sent again is not done again. Who may
+// call is not its business: it is given the Backend of each request.
+//
+//	mux.Handle(api.BackendPath, wire.Handler(open))
+package wire
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
+)
+
+const (
+	// longestWait bounds a long poll: below what proxies take for death.
+	longestWait = 25 * time.Second
+	// pollEvery is how often a log is looked at whose Backend wakes nobody.
+	pollEvery = 500 * time.Millisecond
+	// commitTimeout bounds a commit whose client went away: it is finished all
+	// the same, so that the client learns what became of it when it asks again.
+	commitTimeout = 2 * time.Minute
+)
+
+// call is one call: what it may be sent, and whether it changes
+// something.
+type call struct {
+	serve  func(*exchange) error
+	media  string
+	most   int64
+	writes bool
+}
+
+var calls = map[string]call{
+	"get":       {serve: get},
+	"list":      {serve: list},
+	"lines":     {serve: lines},
+	"commit":    {serve: commit, media: api.MediaLines, most: api.MaxRequestBytes, writes: true},
+	"wait":      {serve: wait},
+	"search":    {serve: search},
+	"unindexed": {serve: unindexed},
+	"index":     {serve: index, media: api.MediaLines, most: api.MaxRequestBytes, writes: true},
+	"unindex":   {serve: unindex, writes: true},
+	"walk":      {serve: walk},
+	"share":     {serve: share, writes: true},
+	"shared":    {serve: shared},
+}
+
+// Names are the calls that there are, in the order of the alphabet.
+func Names() []string { return slices.Sorted(maps.Keys(calls)) }
+
+// Writes reports whether a request to one of these calls asks for a
+// change, so that whoever lets it through can ask for more than a reader.
+func Writes(r *http.Request) bool {
+	return calls[strings.TrimPrefix(r.URL.Path, api.BackendPath)].writes
+}
+
+// Handler answers the calls of a Backend under api.BackendPath. It asks
+// open for the Backend of each request, after which the request is known to be
+// allowed; an error of open is answered before anything is done. The Backend
+// stays open: whoever opened it closes it.
+func Handler(open func(*http.Request) (tidemark.Backend, error)) http.Handler {
+	repeats := newRepeats()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, ok := strings.CutPrefix(r.URL.Path, api.BackendPath)
+		call, known := calls[name]
+		want := http.MethodPost
+		if name == "" {
+			want, known = http.MethodGet, true
+		}
+		switch {
+		case !ok || !known:
+			request.AnswerProblem(w, tidemark.NotFoundf("%s: no such call", r.URL.Path))
+			return
+		case r.Method != want:
+			w.Header().Set("Allow", want)
+			request.AnswerProblem(w, problem(http.StatusMethodNotAllowed, "this call wants "+want))
+			return
+		}
+		q := &exchange{w: w, r: r, call: call, repeats: repeats}
+		defer q.out.release()
+		if err := q.run(open); err != nil {
+			q.fail(err)
+		}
+	})
+}
+
+func problem(status int, detail string) *api.Problem {
+	return &api.Problem{Status: status, Title: http.StatusText(status), Code: "invalid", Detail: detail}
+}
+
+// exchange is one request.
+type exchange struct {
+	w       http.ResponseWriter
+	r       *http.Request
+	be      tidemark.Backend
+	call    call
+	repeats *repeats
+	out     answerStream
+}
+
+func (q *exchange) run(open func(*http.Request) (tidemark.Backend, error)) (err error) {
+	if q.be, err = open(q.r); err != nil {
+		if errors.Is(err, tidemark.ErrNoStore) || errors.Is(err, tidemark.ErrStorage) {
+			p := *api.ProblemOf(err)
+			p.Status, p.RetryAfter = http.StatusServiceUnavailable, max(p.RetryAfter, 1)
+			p.Title = http.StatusText(p.Status)
+			return &p
+		}
+		return err
+	}
+	if owner := q.r.URL.Query().Get("owner"); owner != "" {
+		if q.be, err = ofOwner(q.be, owner); err != nil {
+			return err
+		}
+		q.w.Header().Set(api.OwnerHeader, owner)
+	}
+	if q.call.serve == nil {
+		return q.answer(api.About{Service: api.Service, Format: api.BackendFormat, MaxRequestBytes: api.MaxRequestBytes})
+	}
+	if err := q.body(); err != nil {
+		return err
+	}
+	return q.call.serve(q)
+}
+
+// ofOwner returns a Backend for what one owner keeps.
+func ofOwner(be tidemark.Backend, owner string) (tidemark.Backend, error) {
+	s, err := tidemark.Ability[tidemark.Sharer](be)
+	if err != nil {
+		return nil, err
+	}
+	return s.Of(owner)
+}
+
+// fail answers with an error, in the stream when one has begun.
+func (q *exchange) fail(err error) {
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		err = problem(http.StatusRequestEntityTooLarge, "the request is larger than this call takes")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		err = tidemark.Invalidf("the request was cut off")
+	}
+	if q.out.n > 0 {
+		if q.out.send(api.Element{Problem: api.ProblemOf(err), End: true}) == nil {
+			q.out.finish()
+		}
+		return
+	}
+	if late := request.RefusedSince(q.r.Context()); late != nil {
+		err = late
+	} else if errors.Is(err, context.Canceled) && q.r.Context().Err() != nil {
+		return // nobody is there any more
+	}
+	request.AnswerProblem(q.w, err)
+}
+
+// body puts bounds on what is read of a request, packed and unpacked.
+func (q *exchange) body() error {
+	media, most := q.call.media, q.call.most
+	if media == "" {
+		media, most = api.MediaJSON, api.MaxQuestionBytes
+	}
+	if is, _, err := mime.ParseMediaType(q.r.Header.Get("Content-Type")); err != nil || is != media {
+		return problem(http.StatusUnsupportedMediaType, "this call wants "+media)
+	}
+	q.r.Body = http.MaxBytesReader(q.w, q.r.Body, most)
+	switch enc := q.r.Header.Get("Content-Encoding"); enc {
+	case "", "identity":
+	case "gzip":
+		z, err := gzip.NewReader(q.r.Body)
+		if err != nil {
+			return tidemark.Invalidf("the request is not what gzip makes: %w", err)
+		}
+		q.r.Body = http.MaxBytesReader(q.w, z, most)
+	default:
+		return problem(http.StatusUnsupportedMediaType, "a request may be packed with gzip or not at all")
+	}
+	by := request.JSONWeights
+	if media == api.MediaLines {
+		by = request.LineWeights
+	}
+	q.r.Body = io.NopCloser(request.Weighed(q.r.Context(), q.r.Body, by))
+	return nil
+}
+
+// question reads a request that is one JSON object.
+func (q *exchange) question(into any) error {
+	text, err := io.ReadAll(q.r.Body)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return tidemark.Invalidf("the request is not what it should be: %w", err)
+	}
+	return nil
+}
+
+// answer writes one JSON object.
+func (q *exchange) answer(v any) error {
+	q.out.begin(q.w, q.r, api.MediaJSON)
+	if err := q.out.send(v); err != nil {
+		return err
+	}
+	q.out.finish()
+	return nil
+}
+
+func get(q *exchange) error {
+	var k api.KeyQuestion
+	if err := q.question(&k); err != nil {
+		return err
+	}
+	if err := k.Key.Check(); err != nil {
+		return err
+	}
+	r, err := q.be.Get(q.r.Context(), k.Key)
+	if err != nil {
+		return err
+	}
+	return q.answer(api.Element{Record: api.RecordOf(r)})
+}
+
+// sendAll sends what seq yields, item by item, and the end. An element
+// that cannot be read goes with its problem; any other error ends the answer.
+func sendAll[T any](q *exchange, seq iter.Seq2[T, error], item func(T) api.Element) error {
+	for v, err := range seq {
+		i := item(v)
+		if err != nil {
+			if !errors.Is(err, tidemark.ErrCorrupt) {
+				return err
+			}
+			i.Problem = api.ProblemOf(err)
+		}
+		if err := q.out.send(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answerAll sends all of an answer that is one sequence.
+func answerAll[T any](q *exchange, seq iter.Seq2[T, error], item func(T) api.Element) error {
+	q.out.begin(q.w, q.r, api.MediaLines)
+	if err := sendAll(q, seq, item); err != nil {
+		return err
+	}
+	return q.end()
+}
+
+func (q *exchange) end() error {
+	if err := q.out.send(api.Element{End: true}); err != nil {
+		return err
+	}
+	q.out.finish()
+	return nil
+}
+
+func list(q *exchange) error {
+	var l api.ListQuestion
+	if err := q.question(&l); err != nil {
+		return err
+	}
+	query, err := l.Query()
+	if err != nil {
+		return err
+	}
+	return answerAll(q, q.be.List(q.r.Context(), query), func(r tidemark.Record) api.Element {
+		return api.Element{Record: api.RecordOf(r)}
+	})
+}
+
+// lines reads span by span, because a client that goes on behind a cut
+// needs to know in which one it was.
+func lines(q *exchange) error {
+	var l api.LinesQuestion
+	if err := q.question(&l); err != nil {
+		return err
+	}
+	if err := l.Key.Check(); err != nil {
+		return err
+	}
+	if len(l.Spans) > api.MaxSpans {
+		return tidemark.Invalidf("%d spans, at most %d are allowed", len(l.Spans), api.MaxSpans)
+	}
+	q.out.begin(q.w, q.r, api.MediaLines)
+	for i, s := range l.Spans {
+		err := sendAll(q, q.be.Lines(q.r.Context(), l.Key, tidemark.Span(s)), func(l tidemark.Line) api.Element {
+			return api.Element{Span: i, Line: api.LineOf(l)}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return q.end()
+}
+
+func commit(q *exchange) error {
+	sum := sha256.New()
+	batch, err := api.DecodeBatch(io.TeeReader(q.r.Body, sum))
+	if err != nil {
+		return err
+	}
+	// The end of the batch was read; what is behind it is nobody's.
+	commit := func() (tidemark.Receipt, error) {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(q.r.Context()), commitTimeout)
+		defer stop()
+		return q.be.Commit(ctx, batch)
+	}
+	receipt, repeated, err := q.repeats.once(q.r, [sha256.Size]byte(sum.Sum(nil)), commit)
+	if repeated {
+		q.w.Header().Set(api.RepeatedHeader, "true")
+	}
+	if err != nil {
+		return api.ProblemOf(err).WithReceipt(receipt)
+	}
+	return q.answer(api.Done{Done: true, Batch: batch.ID})
+}
+
+func wait(q *exchange) error {
+	var k api.KeyQuestion
+	if err := q.question(&k); err != nil {
+		return err
+	}
+	if err := k.Key.Check(); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(q.r.Context(), longestWait)
+	defer stop()
+	err := q.be.Wait(ctx, k.Key, k.After)
+	if errors.Is(err, tidemark.ErrUnsupported) {
+		err = poll(ctx, q.be, k)
+	}
+	if errors.Is(err, context.DeadlineExceeded) && q.r.Context().Err() == nil {
+		return q.answer(api.Grown{})
+	}
+	if err != nil {
+		return err
+	}
+	return q.answer(api.Grown{Longer: true})
+}
+
+// poll waits for growth by looking.
+func poll(ctx context.Context, be tidemark.Backend, k api.KeyQuestion) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		r, err := be.Get(ctx, k.Key)
+		switch {
+		case err != nil && !errors.Is(err, tidemark.ErrNotFound) && !errors.Is(err, tidemark.ErrCorrupt):
+			return err
+		case r.Head.Length > k.After:
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (q *exchange) searcher() (tidemark.Searcher, error) {
+	return tidemark.Ability[tidemark.Searcher](q.be)
+}
+
+func search(q *exchange) error {
+	var sq api.SearchQuestion
+	if err := q.question(&sq); err != nil {
+		return err
+	}
+	ask, err := sq.Ask()
+	if err != nil {
+		return err
+	}
+	s, err := q.searcher()
+	if err != nil {
+		return err
+	}
+	return answerAll(q, s.Search(q.r.Context(), ask), func(h tidemark.Hit) api.Element {
+		return api.Element{Hit: &api.Hit{Log: h.Log, Seq: h.Seq, At: h.At, Owner: h.Owner}}
+	})
+}
+
+func unindexed(q *exchange) error {
+	var kq api.KindsQuestion
+	if err := q.question(&kq); err != nil {
+		return err
+	}
+	s, err := q.searcher()
+	if err != nil {
+		return err
+	}
+	return answerAll(q, s.Unindexed(q.r.Context(), kq.Kinds...), func(l tidemark.Lag) api.Element {
+		return api.Element{Lag: &api.Lag{Log: l.Log, From: l.From, To: l.To}}
+	})
+}
+
+func index(q *exchange) error {
+	lines, err := api.DecodeIndex(q.r.Body)
+	if err != nil {
+		return err
+	}
+	s, err := q.searcher()
+	if err != nil {
+		return err
+	}
+	if err := s.Index(q.r.Context(), lines...); err != nil {
+		return err
+	}
+	return q.answer(api.Done{Done: true})
+}
+
+func unindex(q *exchange) error {
+	s, err := q.searcher()
+	if err != nil {
+		return err
+	}
+	if err := s.Unindex(q.r.Context()); err != nil {
+		return err
+	}
+	return q.answer(api.Done{Done: true})
+}
+
+func walk(q *exchange) error {
+	var wq api.WalkQuestion
+	if err := q.question(&wq); err != nil {
+		return err
+	}
+	return answerAll(q, q.be.Walk(q.r.Context(), wq.After), func(k tidemark.Key) api.Element { return api.Element{Key: &k} })
+}
+
+// sharer returns the ability to share, and the session that is asked about.
+func (q *exchange) sharer() (tidemark.Sharer, tidemark.SessionID, *tidemark.Scope, error) {
+	var sq api.ShareQuestion
+	if err := q.question(&sq); err != nil {
+		return nil, "", nil, err
+	}
+	id, err := tidemark.ParseSessionID(sq.Session)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	s, err := tidemark.Ability[tidemark.Sharer](q.be)
+	return s, id, sq.With, err
+}
+
+func share(q *exchange) error {
+	s, id, with, err := q.sharer()
+	if err != nil {
+		return err
+	}
+	if with == nil {
+		return tidemark.Invalidf("share: with whom?")
+	}
+	if err := s.Share(q.r.Context(), id, *with); err != nil {
+		return err
+	}
+	return q.answer(api.Done{Done: true})
+}
+
+func shared(q *exchange) error {
+	s, id, _, err := q.sharer()
+	if err != nil {
+		return err
+	}
+	with, owner, err := s.Shared(q.r.Context(), id)
+	if err != nil {
+		return err
+	}
+	return q.answer(api.SharedAnswer{With: with, Owner: owner})
+}
