@@ -59,6 +59,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"runner", "chat", "the built-in agent is a chat"},
 	{"agent/...", "chat", "a conversation is a chat with all that it needs"},
 	{"agent/...", "agent", "what people type in a conversation is over how it is assembled"},
+	{"agent/repl", "agent/slash", "the conversation at a terminal has commands that people type"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
 	{"internal/project", "internal/durable", "a work tree belongs to this user"},
@@ -95,11 +96,12 @@ var tenants = map[string]string{
 	"github.com/coder/websocket":           "server/...",
 	"github.com/coreos/":                   "server/...",
 	"go.opentelemetry.io/":                 "server/...",
-	"github.com/go-json-experiment/":       "server/... cmd/tidemark",
+	"github.com/go-json-experiment/":       "server/... transfer agent/repl",
 	"golang.org/x/time/":                   "server/...",
 	"golang.org/x/sys/":                    "internal/durable internal/process internal/sandbox internal/terminal backend/sqlite",
 	"github.com/rogpeppe/":                 "tests",
 	"github.com/google/go-cmp/":            "tests",
+	"github.com/google/jsonschema-go":      "tests",
 	"pgregory.net/rapid":                   "tests",
 }
 

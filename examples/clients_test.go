@@ -64,7 +64,7 @@ func try(dir string, env []string, name string, args ...string) (string, error) 
 }
 
 func TestTheEmbeddedStoreKeepsWhatItAcknowledgedWhenItIsKilled(t *testing.T) {
-	bin, db := build(t, "./embed"), filepath.Join(t.TempDir(), "sessions.db")
+	bin, db := build(t, "./lines"), filepath.Join(t.TempDir(), "sessions.db")
 	cmd := exec.Command(bin, db)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -86,7 +86,7 @@ func TestTheEmbeddedStoreKeepsWhatItAcknowledgedWhenItIsKilled(t *testing.T) {
 	}
 	// While it lives, nobody else writes.
 	second := exec.Command(bin, db)
-	if said, err := second.CombinedOutput(); err == nil || !strings.Contains(string(said), fmt.Sprintf("embed (pid %d", cmd.Process.Pid)) {
+	if said, err := second.CombinedOutput(); err == nil || !strings.Contains(string(said), fmt.Sprintf("lines (pid %d", cmd.Process.Pid)) {
 		t.Errorf("a second one: %v, %s", err, said)
 	}
 	if err := cmd.Process.Kill(); err != nil {

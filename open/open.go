@@ -163,6 +163,12 @@ func Over(b, inner tidemark.Backend, o *Options) (*Opened, error) {
 	return &Opened{Store: store.New(b, rules), Backend: b, Inner: inner}, nil
 }
 
+// Around is a store that was opened elsewhere, with its parts: below its Backend
+// nothing is known.
+func Around(s *store.Store) *Opened {
+	return &Opened{Store: s, Backend: s.Backend(), Inner: s.Backend()}
+}
+
 // Rules are what a store over b takes from other rooms: words, secrets, prices
 // and projects.
 func Rules(b tidemark.Backend, o *Options) (*store.Options, error) {

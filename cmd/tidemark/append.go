@@ -4,26 +4,16 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
-
-// maxLineBytes bounds one line of input: an entry's body and what is around it.
-const maxLineBytes = tidemark.MaxBodyBytes + 1<<20
-
-// maxDepth bounds how deep JSON from outside may nest. Parsers give up at
-// 10,000; what is kept is wrapped a few levels more, and no message needs it.
-const maxDepth = 1000
 
 func appendCommand(a *app) *cobra.Command {
 	var worker, meta string
@@ -91,7 +81,7 @@ func (a *app) writer(cmd *cobra.Command, ref, meta string) (*store.Writer, error
 func (a *app) newSession(meta string) (tidemark.Session, error) {
 	var sess tidemark.Session
 	if meta != "" {
-		if err := strictJSON([]byte(meta), &sess); err != nil {
+		if err := transfer.DecodeStrict([]byte(meta), &sess); err != nil {
 			return sess, tidemark.Invalidf("--session-meta: %w", err)
 		}
 	}
@@ -127,7 +117,7 @@ func (f *feed) run(ctx context.Context) error {
 			stop(err)
 		}
 	}()
-	lines := make(chan input)
+	lines := make(chan transfer.Line)
 	go read(ctx, f.in, lines)
 	for {
 		select {
@@ -148,18 +138,18 @@ func (f *feed) run(ctx context.Context) error {
 }
 
 // take keeps one line, or says why it cannot be kept.
-func (f *feed) take(ctx context.Context, in input) error {
+func (f *feed) take(ctx context.Context, in transfer.Line) error {
 	f.line++
-	if in.err != nil && !errors.Is(in.err, tidemark.ErrInvalid) {
-		return in.err
+	if in.Err != nil && !errors.Is(in.Err, tidemark.ErrInvalid) {
+		return in.Err
 	}
-	if in.err == nil && len(bytes.TrimSpace(in.text)) == 0 {
+	if in.Err == nil && len(bytes.TrimSpace(in.Text)) == 0 {
 		return nil
 	}
 	var e tidemark.Entry
-	err := in.err
+	err := in.Err
 	if err == nil {
-		e, err = parseEntry(in.text)
+		e, err = transfer.ParseEntry(in.Text)
 	}
 	var seqs []int64
 	switch {
@@ -181,20 +171,14 @@ func (f *feed) take(ctx context.Context, in input) error {
 	return err
 }
 
-// input is one line, or why there is none.
-type input struct {
-	text []byte
-	err  error
-}
-
 // read sends the lines of r until it ends. A line over maxLineBytes is passed
 // over without being held in memory.
-func read(ctx context.Context, r io.Reader, lines chan<- input) {
+func read(ctx context.Context, r io.Reader, lines chan<- transfer.Line) {
 	defer close(lines)
 	buf := bufio.NewReaderSize(r, 1<<16)
 	for {
-		in, last := readLine(buf)
-		if len(in.text) == 0 && in.err == nil && last {
+		in, last := transfer.ReadLine(buf)
+		if len(in.Text) == 0 && in.Err == nil && last {
 			return
 		}
 		select {
@@ -206,98 +190,4 @@ func read(ctx context.Context, r io.Reader, lines chan<- input) {
 			return
 		}
 	}
-}
-
-func readLine(r *bufio.Reader) (in input, last bool) {
-	size := 0
-	for {
-		part, err := r.ReadSlice('\n')
-		size += len(part)
-		if size <= maxLineBytes {
-			in.text = append(in.text, part...)
-		} else {
-			in.text = nil
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if size > maxLineBytes {
-			in.err = tidemark.Invalidf("%d bytes, at most %d are allowed", size, maxLineBytes)
-		}
-		if err != nil && err != io.EOF {
-			in.err = err
-		}
-		return in, err != nil
-	}
-}
-
-// given is an entry as people write it: content instead of blocks is enough.
-// What only the store can know is accepted, so that the output of cat can be
-// appended elsewhere, and not used.
-type given struct {
-	tidemark.Entry
-	At      *time.Time `json:"at"`
-	Content *string    `json:"content"`
-	Seq     *int64     `json:"seq"`
-	Depth   *int64     `json:"depth"`
-	Nodes   *int64     `json:"nodes"`
-	Turn    *int64     `json:"turn"`
-}
-
-func parseEntry(line []byte) (tidemark.Entry, error) {
-	var g given
-	if err := strictJSON(line, &g); err != nil {
-		return g.Entry, tidemark.Invalidf("%w", err)
-	}
-	e := g.Entry
-	e.Seq, e.Depth, e.Nodes, e.Turn = 0, 0, 0, 0
-	if g.At != nil {
-		e.At = *g.At
-	}
-	if e.At.Year() > 9999 || e.At.Year() < 1 {
-		return e, tidemark.Invalidf("at: the year %d", e.At.Year())
-	}
-	switch {
-	case g.Content != nil && e.Blocks != nil:
-		return e, tidemark.Invalidf("has both content and blocks")
-	case g.Content != nil:
-		e.Blocks = []tidemark.Block{tidemark.Text(*g.Content)}
-	case e.Blocks == nil && (e.Kind == "" || e.Kind == tidemark.KindMessage):
-		return e, tidemark.Invalidf("has neither content nor blocks")
-	}
-	if e.Kind == tidemark.KindGap {
-		return e, tidemark.Invalidf("kind %q is for the store to write", e.Kind)
-	}
-	return e, nil
-}
-
-// strictJSON decodes one JSON value and refuses what would be read differently
-// by different programs: names given twice, invalid UTF-8, unknown fields,
-// anything behind the value, nesting over maxDepth.
-func strictJSON(b []byte, into any) error {
-	dec := jsontext.NewDecoder(bytes.NewReader(b))
-	for {
-		_, err := dec.ReadToken()
-		if err == io.EOF {
-			return errors.New("no JSON value")
-		}
-		if err != nil {
-			return errors.New(strings.TrimPrefix(err.Error(), "jsontext: "))
-		}
-		if dec.StackDepth() > maxDepth {
-			return fmt.Errorf("nested deeper than %d", maxDepth)
-		}
-		if dec.StackDepth() == 0 {
-			break
-		}
-	}
-	if _, err := dec.ReadToken(); err != io.EOF {
-		return errors.New("something stands behind the JSON value")
-	}
-	strict := json.NewDecoder(bytes.NewReader(b))
-	strict.DisallowUnknownFields()
-	if err := strict.Decode(into); err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
-	}
-	return nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/open"
-	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // stages shows how far something is: a line on a terminal, with a bar where the
@@ -104,56 +103,6 @@ func inspect(ctx context.Context, path string) (archive.Manifest, error) {
 	}
 	defer f.Close()
 	return archive.Inspect(ctx, f)
-}
-
-// restore brings an archive back. One of an encrypted store goes in as it is,
-// below the encryption; a plain one goes through it.
-func (a *app) restore(cmd *cobra.Command, r io.Reader, size int64, sealed, dryRun bool) error {
-	ctx := cmd.Context()
-	if dryRun {
-		m, err := archive.Inspect(ctx, r)
-		if err != nil {
-			return err
-		}
-		return a.print(m, func(w io.Writer) error { return manifest(w, "holds", m) })
-	}
-	url, _, err := a.location()
-	if err != nil {
-		return err
-	}
-	done, err := transfer.Restore(ctx, r, sealed, transfer.RestoreOptions{URL: url, Open: a.opening(creates), Opened: a.opened, Progress: a.stages("Read", size)})
-	a.progressDone()
-	switch {
-	case errors.Is(err, tidemark.ErrConflict):
-		return withHint(err, "nothing here was overwritten. Restore it into a store of its own: tidemark --store sqlite:NEW.db import FILE; what changed since an earlier archive is written by: tidemark export --all --since EARLIER")
-	case err != nil:
-		return goOn(err, "what was read is kept; run it again to go on")
-	}
-	if a.opened = done.Opened; a.opened == nil {
-		a.say("The store is restored. Its key is not here: put it in place, then index it with: tidemark doctor --fix")
-	} else {
-		_, err := a.opened.Store.CatchUp(ctx, func(n int64) { a.progress("%d entries indexed", n) })
-		a.progressDone()
-		if err := supported(err); err != nil {
-			return err
-		}
-	}
-	m := done.Manifest
-	err = a.print(m, func(w io.Writer) error { return manifest(w, "restored", m) })
-	if err == nil && m.Damaged > 0 {
-		err = fmt.Errorf("%d thing(s) could not be read when the archive was made, and are not in it: %w", m.Damaged, tidemark.ErrCorrupt)
-	}
-	return err
-}
-
-// goOn adds the hint to go on where that can help.
-func goOn(err error, hint string) error {
-	for _, final := range []error{tidemark.ErrConflict, tidemark.ErrInvalid, tidemark.ErrUnsupported, tidemark.ErrCorrupt} {
-		if errors.Is(err, final) {
-			return err
-		}
-	}
-	return withHint(err, "%s", hint)
 }
 
 func manifest(w io.Writer, verb string, m archive.Manifest) error {

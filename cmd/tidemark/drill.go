@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
@@ -66,14 +67,14 @@ func (a *app) restoreDrill(cmd *cobra.Command, path string) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return tidemark.Storagef("%w", err)
 	}
-	dir, remove, err := throwAway()
+	scratch, err := durable.NewScratch("tidemark")
 	if err != nil {
-		return err
+		return tidemark.Storagef("%w", err)
 	}
-	defer remove()
+	defer scratch.Close()
 	how := a.opening(creates)
 	how.Plain = !sealed
-	done, err := transfer.Restore(cmd.Context(), f, sealed, transfer.RestoreOptions{URL: "sqlite:" + filepath.Join(dir, "drill.db"), Open: how, Progress: a.stages("Restored", info.Size())})
+	done, err := transfer.Restore(cmd.Context(), f, sealed, transfer.RestoreOptions{URL: "sqlite:" + filepath.Join(scratch.Dir(), "drill.db"), Open: how, Progress: a.stages("Restored", info.Size())})
 	a.progressDone()
 	if done.Opened != nil {
 		defer done.Opened.Close()

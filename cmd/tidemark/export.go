@@ -2,25 +2,19 @@ package main
 
 import (
 	"bufio"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/agent/slash"
-	"github.com/tidemark-sessions/tidemark/internal/durable"
-	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // exporting is what an export was asked for.
@@ -37,9 +31,6 @@ type exporting struct {
 	tenant   []string
 }
 
-// formats are the ways to write one session.
-var formats = []string{"md", "html", "json", "ndjson"}
-
 func exportCommand(a *app) *cobra.Command {
 	var x exporting
 	cmd := &cobra.Command{
@@ -55,7 +46,7 @@ store is, and opens with the same keys.
 
 --format TOOL writes a session, or with --all every one of them and the agents
 and jobs of a fleet, as another tool would have, into a folder, and says what
-that tool has no place for: ` + known(canExport) + `.`,
+that tool has no place for: ` + toolNames(transfer.CanExport) + `.`,
 		Example: `  tidemark export last > session.md
   tidemark export 7f3a@n2 --format html -o session.html
   tidemark export last --all-branches --format json --redact
@@ -75,7 +66,7 @@ that tool has no place for: ` + known(canExport) + `.`,
 			case x.all && len(args) > 0:
 				return tidemark.Invalidf("--all and a session exclude each other")
 			case x.all && x.format != "":
-				tool, err := toolNamed(x.format)
+				tool, err := transfer.ToolNamed(x.format)
 				if err != nil {
 					return err
 				}
@@ -90,7 +81,7 @@ that tool has no place for: ` + known(canExport) + `.`,
 			case x.since != "":
 				return tidemark.Invalidf("--since goes with --all")
 			}
-			if tool, err := toolNamed(x.format); err == nil {
+			if tool, err := transfer.ToolNamed(x.format); err == nil {
 				return a.exportTo(cmd, args[0], tool, x)
 			}
 			return a.exportOne(cmd, args[0], x)
@@ -110,17 +101,6 @@ that tool has no place for: ` + known(canExport) + `.`,
 	return cmd
 }
 
-// exportFormats are all formats that a session can be written in.
-func exportFormats() []string {
-	all := slices.Clone(formats)
-	for _, t := range tools() {
-		if canExport(t) {
-			all = append(all, t.Name)
-		}
-	}
-	return all
-}
-
 // formatOf chooses by flag, then by the name of the file.
 func (x exporting) formatOf() (string, error) {
 	format := x.format
@@ -129,12 +109,12 @@ func (x exporting) formatOf() (string, error) {
 		switch {
 		case format == "htm":
 			format = "html"
-		case !slices.Contains(formats, format):
+		case !transfer.IsDocument(format):
 			format = "md"
 		}
 	}
-	if !slices.Contains(formats, format) {
-		return "", tidemark.Invalidf("format %q: want one of %s", x.format, strings.Join(exportFormats(), ", "))
+	if !transfer.IsDocument(format) {
+		return "", tidemark.Invalidf("format %q: want one of %s", x.format, strings.Join(transfer.Formats(), ", "))
 	}
 	return format, nil
 }
@@ -153,25 +133,15 @@ func (a *app) exportOne(cmd *cobra.Command, ref string, x exporting) error {
 	if err != nil {
 		return err
 	}
-	entries, err := x.entries(ctx, v, p.Seq)
+	o := transfer.ExportOptions{Format: format, Redact: x.redact, AllBranches: x.branches, OnlyNode: x.only, Worker: x.worker}
+	_, o.Node, _ = strings.Cut(ref, "@")
+	session, err := transfer.NewExport(ctx, s, store.Point{View: v, Seq: p.Seq}, o)
 	if err != nil {
 		return err
-	}
-	about := *v // what is said of the session, which may have to be masked
-	labels, err := v.Labels(ctx)
-	if err != nil {
-		return err
-	}
-	if x.redact {
-		entries = masked(s, entries)
-		about.Session = s.MaskSession(v.Session)
-		for seq, label := range labels {
-			labels[seq] = s.MaskText(label)
-		}
 	}
 	var damage error
 	err = a.toFile(x.output, func(w io.Writer) error {
-		err := x.write(ctx, s, w, format, store.Point{View: &about, Seq: p.Seq}, labels, ref, entries)
+		err := session.Write(ctx, w)
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			damage, err = err, nil // what can be read is written
 		}
@@ -180,243 +150,51 @@ func (a *app) exportOne(cmd *cobra.Command, ref string, x exporting) error {
 	return errors.Join(err, damage)
 }
 
-// entries are what was asked for of a session.
-func (x exporting) entries(ctx context.Context, v *store.View, seq int64) (iter.Seq2[tidemark.Entry, error], error) {
+// exportTo writes a session, or with --all every one of them and the fleet, as
+// another tool would have, into a folder.
+func (a *app) exportTo(cmd *cobra.Command, ref string, tool convert.Tool, x exporting) error {
 	switch {
-	case x.branches && (x.only || seq != 0):
-		return nil, tidemark.Invalidf("--all-branches goes with a whole session")
-	case x.branches:
-		return v.Log(ctx), nil
-	case x.only:
-		if seq == 0 {
-			var err error
-			if seq, err = v.Head(ctx); err != nil {
-				return nil, err
-			}
-		}
-		place, err := v.Position(ctx, seq)
-		if err != nil {
-			return nil, err
-		}
-		return func(yield func(tidemark.Entry, error) bool) {
-			for e, err := range v.Path(ctx, seq) {
-				if e.Seq > place.Turn && !yield(e, err) {
-					return
-				}
-			}
-		}, nil
+	case tool.Export == nil && tool.ExportFleet == nil:
+		return tidemark.Unsupportedf("format %q: sessions of %s only come in", tool.Name, tool.Title)
+	case tool.Export == nil && !x.all:
+		return withHint(tidemark.Unsupportedf("format %q: %s keeps no conversations", tool.Name, tool.Title), "its agents and jobs go out with: tidemark export --all --format %s -o DIR", tool.Name)
+	case x.output == "-":
+		return withHint(tidemark.Invalidf("%s keeps sessions in a folder", tool.Title), "name one: -o DIR")
 	}
-	return v.Path(ctx, seq), nil
-}
-
-// masked masks the secrets of entries on their way.
-func masked(s *store.Store, entries iter.Seq2[tidemark.Entry, error]) iter.Seq2[tidemark.Entry, error] {
-	return func(yield func(tidemark.Entry, error) bool) {
-		for e, err := range entries {
-			if !yield(s.Mask(e), err) {
-				return
-			}
-		}
-	}
-}
-
-// state adds what is kept beside the conversation, when all of it goes out.
-func (x exporting) state(ctx context.Context, s *store.Store, f *sessionFile) error {
-	if x.worker != "" || x.only {
-		return nil
-	}
+	e := &transfer.ToolExport{Tool: tool, Redact: x.redact, Progress: func(n, of int) { a.progress("%d of %d sessions", n, of) }}
+	var at store.Point
 	var err error
-	if f.Checkpoint, f.Files, err = stateOfSession(ctx, s, f.Session.ID); err != nil || !x.redact {
-		return err
+	if x.all {
+		e.Store, err = a.open(cmd.Context(), reads)
+	} else {
+		e.Store, at, err = a.resolve(cmd.Context(), reads, ref)
 	}
-	f.Checkpoint = maskedJSON(s, f.Checkpoint)
-	for name, content := range f.Files {
-		f.Files[name] = []byte(s.MaskText(string(content)))
-	}
-	return nil
-}
-
-func (x exporting) write(ctx context.Context, s *store.Store, w io.Writer, format string, p store.Point, labels map[int64]string, ref string, entries iter.Seq2[tidemark.Entry, error]) error {
-	switch format {
-	case "md", "html":
-		d, err := x.document(ctx, s, p, labels, ref, entries)
-		if err != nil {
-			return err
-		}
-		if format == "html" {
-			return render.HTML(w, d, entries)
-		}
-		return render.Markdown(w, d, entries)
-	case "json":
-		f := sessionFile{Session: p.Session, Labels: labels}
-		if err := x.state(ctx, s, &f); err != nil {
-			return err
-		}
-		return exportJSON(w, f, entries)
-	}
-	return eachLine(w, entries, func(e tidemark.Entry) ([]byte, error) {
-		b, err := marshal(e)
-		return append(b, '\n'), err
-	})
-}
-
-// document is what the readable formats say of a session.
-func (x exporting) document(ctx context.Context, s *store.Store, p store.Point, labels map[int64]string, ref string, entries iter.Seq2[tidemark.Entry, error]) (render.Document, error) {
-	v := p.View
-	d := render.Document{Session: v.Session, UpdatedAt: v.UpdatedAt, Messages: v.Messages, ExportedAt: time.Now()}
-	if v.State != store.Live {
-		d.State = v.State
-	}
-	if _, node, ok := strings.Cut(ref, "@"); ok {
-		d.Node = node
-	}
-	d.Labels = labels
-	nodes, err := v.Tree(ctx)
-	told := x.told(nodes, p.Seq)
-	for _, n := range nodes {
-		if n.Label != "" {
-			n.Label = labels[n.Last]
-		}
-		switch {
-		case !told(n):
-			n.Text = "" // what is not exported is not told by its first words either
-		case x.redact:
-			n.Text = s.MaskText(n.Text)
-		}
-		if len(nodes) > 1 { // else there is nothing to choose from
-			d.Tree = append(d.Tree, slash.Node(n))
-		}
-	}
-	if err == nil && x.worker == "" {
-		d.Workers, err = x.workers(ctx, s, p, entries)
-	}
-	return d, err
-}
-
-// told returns a function that reports whether a node is among what is exported:
-// on the way to seq, 0 for the head.
-func (x exporting) told(nodes []store.Node, seq int64) func(store.Node) bool {
-	parents, tip := make(map[int64]int64, len(nodes)), int64(-1)
-	for _, n := range nodes {
-		parents[n.Number] = n.Parent
-		if seq == 0 && n.Current || n.First <= seq && seq <= n.Last {
-			tip = n.Number
-		}
-	}
-	way := make(map[int64]bool)
-	for n := tip; n >= 0 && !way[n]; {
-		if way[n] = true; x.only {
-			break
-		}
-		n = parents[n]
-	}
-	return func(n store.Node) bool { return x.branches || way[n.Number] }
-}
-
-// workers are those whose transcripts belong to what is exported: all of a whole
-// session, those that were started in it of a part.
-func (x exporting) workers(ctx context.Context, s *store.Store, p store.Point, entries iter.Seq2[tidemark.Entry, error]) ([]render.Worker, error) {
-	names, err := p.Workers(ctx)
-	if err != nil || len(names) == 0 {
-		return nil, err
-	}
-	part := p.Seq != 0 || x.only
-	calls := make(map[string]bool)
-	for e := range entries {
-		if !part {
-			break
-		}
-		for _, b := range e.Blocks {
-			calls[b.ID] = calls[b.ID] || b.Type == tidemark.BlockToolUse
-		}
-	}
-	var all []render.Worker
-	for _, name := range names {
-		v, err := p.Worker(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		from, err := workerOriginOf(ctx, v, name)
-		if err != nil {
-			return nil, err
-		}
-		if part && !calls[from.Call] {
-			continue
-		}
-		log := v.Path(ctx, 0)
-		if x.redact {
-			log = masked(s, log)
-		}
-		all = append(all, render.Worker{Name: name, Call: from.Call, Entries: log})
-	}
-	return all, nil
-}
-
-// eachLine writes entries as they come. Damaged ones are left out, and the
-// first damage is the error in the end.
-func eachLine(w io.Writer, entries iter.Seq2[tidemark.Entry, error], encode func(tidemark.Entry) ([]byte, error)) error {
-	var damage error
-	for e, err := range entries {
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			if damage == nil {
-				damage = err
-			}
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		b, err := encode(e)
-		if err != nil {
-			return err
-		}
-		if _, err := w.Write(b); err != nil {
-			return err
-		}
-	}
-	return damage
-}
-
-// sessionFile is how one session is exported as JSON, and imported again.
-type sessionFile struct {
-	Format  string           `json:"format"`
-	Version int              `json:"version"`
-	Session tidemark.Session `json:"session"`
-	Labels  map[int64]string `json:"labels,omitempty"`
-	// Checkpoint and Files are what a restart needs beyond the messages.
-	Checkpoint json.RawMessage   `json:"checkpoint,omitempty"`
-	Files      map[string][]byte `json:"files,omitempty"`
-	Entries    []tidemark.Entry  `json:"entries"`
-}
-
-// The format of a sessionFile.
-const (
-	sessionFormat  = "tidemark-session"
-	sessionVersion = 1
-)
-
-// exportJSON writes a sessionFile without holding the entries in memory.
-func exportJSON(w io.Writer, f sessionFile, entries iter.Seq2[tidemark.Entry, error]) error {
-	f.Format, f.Version, f.Entries = sessionFormat, sessionVersion, []tidemark.Entry{}
-	head, err := marshal(f)
 	if err != nil {
 		return err
 	}
-	if _, err := w.Write(head[:len(head)-len("]}")]); err != nil {
+	if e.Folder, err = transfer.OpenFolder(x.output, os.Environ()); err != nil {
 		return err
 	}
-	between := "\n"
-	err = eachLine(w, entries, func(e tidemark.Entry) ([]byte, error) {
-		b, err := marshal(e)
-		b = append([]byte(between), b...)
-		between = ",\n"
-		return b, err
+	if x.all {
+		err = e.All(cmd.Context())
+	} else {
+		err = e.Session(cmd.Context(), at)
+	}
+	if err = errors.Join(err, e.Folder.Close()); err != nil {
+		return err
+	}
+	a.progressDone()
+	for _, l := range e.Lost {
+		a.say("not in the %s format: %s", tool.Title, l)
+	}
+	result := map[string]any{"format": tool.Name, "folder": x.output, "sessions": e.Sessions, "lost": e.Lost}
+	if !x.all {
+		result["session"] = e.Sessions[0]
+	}
+	return a.print(result, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, x.output)
+		return err
 	})
-	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-		return err
-	}
-	_, endErr := io.WriteString(w, "\n]}\n")
-	return errors.Join(err, endErr)
 }
 
 // toFile gives write a file that takes its name only when it is whole, or
@@ -430,69 +208,9 @@ func (a *app) toFile(name string, write func(io.Writer) error) error {
 		}
 		return w.Flush()
 	}
-	full, err := filepath.Abs(name)
-	if err != nil {
-		return tidemark.Invalidf("%s: %w", name, err)
-	}
-	i, err := os.Stat(full)
-	if err == nil && !i.Mode().IsRegular() {
-		return tidemark.Invalidf("%s: is not a file", name)
-	}
-	if err := a.notTheStore(full, i); err != nil {
-		return err
-	}
-	dir, err := durable.OpenDir(filepath.Dir(full))
-	if err != nil {
-		return tidemark.Storagef("%s: %w", name, err)
-	}
-	defer dir.Close()
-	base := filepath.Base(full)
-	var failed error // keeps what it is, beside what is storage's
-	var disk *diskWriter
-	err = durable.Stream(dir, fmt.Sprintf(".%s.%d.tmp", base, os.Getpid()), base, func(w io.Writer) error {
-		disk = &diskWriter{w: w}
-		failed = write(disk)
-		return failed
-	})
-	if err != nil && (failed == nil || disk.err != nil) {
-		return tidemark.Storagef("%s: %w", name, err)
-	}
-	return failed
-}
-
-// notTheStore refuses to write over the store itself.
-func (a *app) notTheStore(file string, is os.FileInfo) error {
 	url, _, err := a.location()
 	if err != nil {
 		return err
 	}
-	scheme, at, _ := strings.Cut(url, ":")
-	at, err = filepath.Abs(at)
-	if err != nil {
-		return err
-	}
-	inside := scheme == "files" && strings.HasPrefix(file, at+string(filepath.Separator))
-	for _, end := range []string{"", "-wal", "-shm", "-journal", ".lock"} {
-		if store, err := os.Stat(at + end); err == nil && scheme == "sqlite" && is != nil && os.SameFile(store, is) {
-			inside = true
-		}
-	}
-	if inside {
-		return tidemark.Invalidf("%s: is a part of the store itself", file)
-	}
-	return nil
-}
-
-// diskWriter tells errors of the disk from those of what is written.
-type diskWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (d *diskWriter) Write(p []byte) (int, error) {
-	n, err := d.w.Write(p)
-	if err != nil {
-		d.err = err
-	}
-	return n, err
+	return transfer.ToFile(name, url, write)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // session makes the session that somebody named for a task the one that the
@@ -59,7 +61,7 @@ func (f *fleetRoom) viewOf(ctx context.Context, ref, tool string) (*store.View, 
 	}
 	foreign, lookErr := f.opened.Store.Foreign(ctx, ref)
 	for _, i := range foreign {
-		if from := originOf(i.Session).Tool; tool == "" || from == tool {
+		if from := transfer.OriginTool(i.Session); tool == "" || from == tool {
 			return f.opened.Store.View(ctx, i.ID)
 		}
 	}
@@ -110,7 +112,7 @@ func (c sessionClient) give(ctx context.Context, s *store.Store, v *store.View, 
 		return "", err
 	}
 	at, asItIs := cmp.Or(t.Entry, head), false
-	if at == head && originOf(v.Session).Tool == c.tool.Name && v.ForeignID != "" {
+	if at == head && transfer.OriginTool(v.Session) == c.tool.Name && v.ForeignID != "" {
 		if asItIs, err = c.unchanged(ctx, v, head); err != nil {
 			return "", err
 		}
@@ -149,7 +151,7 @@ func (c sessionClient) unchanged(ctx context.Context, v *store.View, head int64)
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return false, err
 		}
-		mark := e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap || e.Kind == kindImported
+		mark := e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap || e.Kind == transfer.KindImported
 		if e.Seq == head && !strings.HasPrefix(e.Key, c.tool.Name+":") || e.Seq > head && !mark {
 			return false, nil
 		}
@@ -179,7 +181,7 @@ func (c sessionClient) has(id string) (here, elsewhere bool) {
 // write writes the path to a point as a session of the client, and returns what
 // that one has no place for.
 func (c sessionClient) write(ctx context.Context, s *store.Store, p store.Point, id string) ([]string, error) {
-	f, err := outgoing(ctx, s, p, c.tool)
+	f, err := transfer.Outgoing(ctx, s, p, c.tool)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +190,7 @@ func (c sessionClient) write(ctx context.Context, s *store.Store, p store.Point,
 	}
 	f.ID, f.ForeignID, f.Project, f.Head, f.Tags = tidemark.SessionID(id), id, c.dir, "", nil
 	f.Checkpoint, f.Labels = nil, nil // of this house: a transcript has no use for them
-	out, err := openOut(c.home)
+	out, err := transfer.OpenFolder(c.home, os.Environ())
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // FuzzEntryLine feeds lines to append's parser: what it accepts can be kept
@@ -21,7 +22,7 @@ func FuzzEntryLine(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		e, err := parseEntry(line)
+		e, err := transfer.ParseEntry(line)
 		if err != nil {
 			if !errors.Is(err, tidemark.ErrInvalid) {
 				t.Fatalf("error %v, want ErrInvalid", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 func migrateCommand(a *app) *cobra.Command {
@@ -87,7 +88,7 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 		err = closeErr
 	}
 	if err != nil {
-		return goOn(err, "what was copied is kept; run it again to go on")
+		return transfer.GoOn(err, "what was copied is kept; run it again to go on")
 	}
 	err = a.print(stats, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s: %d records and %d entries copied and compared\n", to, stats.Records, stats.Lines)

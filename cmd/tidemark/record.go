@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // recordView is a record as programs see it.
@@ -141,7 +142,7 @@ and due time stay as they are unless they are given.`,
 				return err
 			}
 			var v json.RawMessage
-			if err := strictJSON(body, &v); err != nil {
+			if err := transfer.DecodeStrict(body, &v); err != nil {
 				return tidemark.Invalidf("stdin: %w", err)
 			}
 			if r.Body, err = marshal(v); err != nil {

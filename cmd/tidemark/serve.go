@@ -32,6 +32,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 // The ways to know who calls.
@@ -199,7 +200,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 	if isFiles(t.url) {
 		v.say("tidemark: warning: %s", noAudit)
 	}
-	o := server.Options{Open: t.store, Backend: t.backend, Holder: v.holder(cmd), Ready: t.ready, Export: serveExport, Formats: exportFormats(),
+	o := server.Options{Open: t.store, Backend: t.backend, Holder: v.holder(cmd), Ready: t.ready, Export: serveExport, Formats: transfer.Formats(),
 		Acts: t.acts, Together: t.db != nil || t.single, NoAudit: isFiles(t.url), Import: v.serveImport, Version: version, Hosts: v.hosts, Log: v.logger()}
 	if o.Hosts == nil && v.auth == authLocal {
 		o.Hosts = []string{}
@@ -248,6 +249,24 @@ func (v *serving) run(cmd *cobra.Command) error {
 	}
 	defer v.keepAnchors(ctx, s)()
 	return v.serve(ctx, s, s, listener)
+}
+
+// serveExport writes a session for a client.
+func serveExport(ctx context.Context, s *store.Store, at store.Point, format string) (string, func(io.Writer) error, error) {
+	return transfer.Download(ctx, s, at, format, os.Environ())
+}
+
+// serveImport imports what a client sent.
+func (v *serving) serveImport(ctx context.Context, s *store.Store, name string, content io.Reader) (in []server.Imported, err error) {
+	how := v.opening(writes)
+	how.SecretsMet = nil // they are somebody else's
+	results, err := transfer.Upload(ctx, s, name, content, v.holderNamed("serve"), how)
+	for _, r := range results {
+		if r.Session != "" {
+			in = append(in, server.Imported{ID: r.Session, Title: r.Title, Entries: int64(r.Entries), Known: r.State == "known", Lost: r.Lost})
+		}
+	}
+	return in, err
 }
 
 // hooks takes the webhooks of a fleet file; nil when there is none.

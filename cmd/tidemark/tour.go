@@ -114,10 +114,11 @@ func (t *tour) run(ctx context.Context) (err error) {
 	defer t.cancel(nil)
 	t.hearSignals()
 	t.asks = t.terminal && !t.noInput && !t.wantsJSON() && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
-	var remove func() error
-	if t.dir, remove, err = throwAway(); err != nil {
-		return withHint(err, "name a folder for temporary files with $TMPDIR")
+	scratch, err := durable.NewScratch("tidemark")
+	if err != nil {
+		return withHint(tidemark.Storagef("%w", err), "name a folder for temporary files with $TMPDIR")
 	}
+	t.dir = scratch.Dir()
 	defer func() {
 		t.stop()
 		if cause := context.Cause(ctx); cause != nil {
@@ -127,7 +128,7 @@ func (t *tour) run(ctx context.Context) (err error) {
 			t.kept(context.WithoutCancel(ctx))
 			return
 		}
-		if removeErr := remove(); removeErr != nil {
+		if removeErr := scratch.Close(); removeErr != nil {
 			err = errors.Join(err, tidemark.Storagef("%w", removeErr))
 			return
 		}

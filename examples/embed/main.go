@@ -1,74 +1,55 @@
-// Command embed keeps what it reads, each line as a message, in a store of its
-// own, and shows the newest ten:
+// Command embed imports a session of Claude Code into your own store, the one
+// that the tidemark program uses, and searches everything that is there:
 //
-//	go run ./examples/embed sessions.db < lines
-//
-// A line is acknowledged with its number when it is durable: not before, so
-// what has a number is there however the program ends. Started again, it goes
-// on with the same session.
+//	go run ./examples/embed ~/.claude/projects/-home-ada-tides/7f3a….jsonl flood gate
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
 	"os"
+	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		log.Fatal("usage: embed FILE")
+	if len(os.Args) < 3 {
+		log.Fatal("usage: embed FILE WORD…")
 	}
-	if err := keep(context.Background(), os.Args[1], os.Stdin, os.Stdout); err != nil {
-		log.Fatal(err)
+	if err := run(context.Background(), os.Environ(), os.Args[1], strings.Join(os.Args[2:], " "), os.Stdout); err != nil {
+		log.Fatalf("%v\n%s", err, open.Hint(err))
 	}
 }
 
-func keep(ctx context.Context, path string, in io.Reader, out io.Writer) error {
-	backend, err := sqlite.Open(ctx, path, &sqlite.Options{Create: true})
+func run(ctx context.Context, environ []string, file, words string, out io.Writer) error {
+	s, err := open.Store(ctx, "", &open.Options{Access: open.Create, Environ: environ})
 	if err != nil {
 		return err
 	}
-	s := store.New(backend, nil)
 	defer s.Close()
-
-	me := store.Self("embed")
-	id := tidemark.SessionID(tidemark.IDOf("example", "embed")) // a name makes an id
-	w, err := s.Attach(ctx, id, me)
-	if errors.Is(err, tidemark.ErrNotFound) {
-		w, err = s.Create(tidemark.Session{ID: id, Title: "embed"}, me), nil
-	}
+	results, err := transfer.Import(ctx, s, file, nil)
 	if err != nil {
-		return err // ErrHeld names who has it
+		return err
 	}
-	defer w.Close(ctx)
-	go w.KeepAlive(ctx, nil) // lines may be far apart
-
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		seqs, err := w.Append(ctx, tidemark.Say(tidemark.User, lines.Text()))
-		if err != nil {
-			return err // ErrConflict: the lease is lost
-		}
-		fmt.Fprintln(out, "kept", seqs[0])
+	for _, r := range results {
+		fmt.Fprintf(out, "%s: %s, %d new entries\n", r.State, r.Title, r.Entries)
 	}
-
-	v, err := s.View(ctx, id)
+	query, err := search.Parse(words)
 	if err != nil {
-		return errors.Join(lines.Err(), err)
+		return err
 	}
-	for e, err := range v.Tail(ctx, 0, 10) {
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(out, e.Seq, e.Text())
+	q := store.Question{Match: func(e tidemark.Entry) bool { return query.Match(search.Text(e)) }}
+	q.All, q.None, _ = query.Ask()
+	answer, err := s.Search(ctx, q)
+	for _, hit := range answer.Found {
+		fmt.Fprintln(out, hit.Ref(), hit.Info.Title)
 	}
-	return lines.Err()
+	return err
 }

@@ -83,6 +83,9 @@ func (c *checker) file(root *yaml.Node) *File {
 	return f
 }
 
+// ownOfSchedules are the keys of a schedule that no default is for.
+var ownOfSchedules = []string{"name", "type", "every", "cron", "secret_env"}
+
 // defaults checks the defaults by themselves: there may be no agent to see
 // them.
 func (c *checker) defaults(n *yaml.Node) {
@@ -93,7 +96,7 @@ func (c *checker) defaults(n *yaml.Node) {
 	f["schedule"] = func(n *yaml.Node) {
 		var s Schedule
 		f := c.scheduleFields(&s)
-		for _, key := range []string{"name", "type", "every", "cron", "secret_env"} {
+		for _, key := range ownOfSchedules {
 			delete(f, key)
 		}
 		c.mapping(n, "defaults.schedule", f)

@@ -1,4 +1,4 @@
-package main
+package transfer
 
 import (
 	"bytes"
@@ -31,21 +31,21 @@ type stateKeeper struct {
 }
 
 // state keeps what the session keeps beside what was said.
-func (g *guest) state(ctx context.Context) error {
+func (g *sessionImport) state(ctx context.Context) error {
 	if err := g.extra(ctx); err != nil {
 		return err
 	}
-	k := stateKeeper{s: g.s, id: g.row.Session, from: g.from.ForeignID, write: g.changed, skip: g.skip}
+	k := stateKeeper{s: g.s, id: g.result.Session, from: g.from.ForeignID, write: g.changed, skip: g.skip}
 	return k.keep(ctx, g.from.Checkpoint, g.from.Files)
 }
 
 // changed notes that something other than entries is new, and returns the
 // writer for it; nil in a dry run.
-func (g *guest) changed(ctx context.Context) (*store.Writer, error) {
-	if g.row.State == "known" {
-		g.row.State = "changed"
+func (g *sessionImport) changed(ctx context.Context) (*store.Writer, error) {
+	if g.result.State == "known" {
+		g.result.State = "changed"
 	}
-	if g.dryRun {
+	if g.DryRun {
 		return nil, nil
 	}
 	err := g.attach(ctx)
@@ -53,7 +53,7 @@ func (g *guest) changed(ctx context.Context) (*store.Writer, error) {
 }
 
 // extra renews what the tool keeps with a session that is here.
-func (g *guest) extra(ctx context.Context) error {
+func (g *sessionImport) extra(ctx context.Context) error {
 	if g.here == nil {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (g *guest) extra(ctx context.Context) error {
 	if g.here.Tool == g.tool.Name && (sameJSON(g.here.Extra, extra) || sameJSON(g.here.Extra, masked)) {
 		return nil
 	}
-	if r := g.config.redaction(); r == store.RedactMask || r == store.RedactVault {
+	if r := g.redaction(); r == store.RedactMask || r == store.RedactVault {
 		extra = masked
 	}
 	w, err := g.changed(ctx)
@@ -168,16 +168,16 @@ func (k stateKeeper) files(ctx context.Context, files map[string][]byte) error {
 	return nil
 }
 
-// beatEvery is how often others are told that a long session is still on its
+// renewEvery is how often others are told that a long session is still on its
 // way: well before its lease runs out.
-const beatEvery = 5 * time.Second
+const renewEvery = 5 * time.Second
 
-// beat renews the lease while much is read and nothing is appended.
-func (g *guest) beat(ctx context.Context) error {
+// renew renews the lease while much is read and nothing is appended.
+func (g *sessionImport) renew(ctx context.Context) error {
 	now := time.Now()
-	if now.Sub(g.beaten) < beatEvery {
+	if now.Sub(g.renewed) < renewEvery {
 		return nil
 	}
-	g.beaten = now
+	g.renewed = now
 	return g.w.Renew(ctx)
 }

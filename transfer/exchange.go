@@ -1,4 +1,4 @@
-package main
+package transfer
 
 import (
 	"archive/zip"
@@ -9,64 +9,53 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/spf13/cobra"
-
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/open"
-	"github.com/tidemark-sessions/tidemark/server"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// mediaTypes are those of the formats that are one file.
-var mediaTypes = map[string]string{"md": "text/markdown; charset=utf-8", "html": "text/html; charset=utf-8", "json": "application/json", "ndjson": "application/x-ndjson"}
-
-// serveExport writes a session for a client of the server. A tool that keeps a
-// session in several files gets them as a zip.
-func serveExport(ctx context.Context, s *store.Store, at store.Point, format string) (string, func(io.Writer) error, error) {
-	if media, ok := mediaTypes[format]; ok {
-		var x exporting
-		entries, err := x.entries(ctx, at.View, at.Seq)
+// Download prepares a session for a client of a server: its media type, and what
+// writes it. A tool that keeps a session in several files gets them as a zip.
+// Environ is what tools are told by their environment.
+func Download(ctx context.Context, s *store.Store, at store.Point, format string, environ []string) (media string, write func(io.Writer) error, err error) {
+	if IsDocument(format) {
+		x, err := NewExport(ctx, s, at, ExportOptions{Format: format})
 		if err != nil {
 			return "", nil, err
 		}
-		labels, err := at.View.Labels(ctx)
-		if err != nil {
-			return "", nil, err
-		}
-		return media, func(w io.Writer) error {
-			return x.write(ctx, s, w, format, at, labels, string(at.ID), entries)
-		}, nil
+		return documents[format], func(w io.Writer) error { return x.Write(ctx, w) }, nil
 	}
-	tool, err := toolNamed(format)
+	tool, err := ToolNamed(format)
 	if err != nil {
 		return "", nil, err
 	}
 	if tool.Export == nil {
 		return "", nil, tidemark.Unsupportedf("format %q: %s keeps no conversations", tool.Name, tool.Title)
 	}
-	dir, remove, err := throwAway()
+	scratch, err := durable.NewScratch("tidemark")
 	if err != nil {
-		return "", nil, err
+		return "", nil, tidemark.Storagef("%w", err)
 	}
-	e := &exportInto{tool: tool, s: s}
-	if e.out, err = openOut(dir); err == nil {
-		err = errors.Join(e.session(ctx, at), e.out.Close())
+	dir := scratch.Dir()
+	e := &ToolExport{Tool: tool, Store: s}
+	if e.Folder, err = OpenFolder(dir, environ); err == nil {
+		err = errors.Join(e.Session(ctx, at), e.Folder.Close())
 	}
 	var files []string
 	if err == nil {
 		files, err = filesIn(dir)
 	}
 	if err != nil {
-		return "", nil, errors.Join(err, remove())
+		return "", nil, errors.Join(err, scratch.Close())
 	}
 	if len(files) == 1 && filepath.Ext(files[0]) == ".json" {
 		return "application/json", func(w io.Writer) error {
-			return errors.Join(copyOut(w, dir, files[0]), remove())
+			return errors.Join(copyOut(w, dir, files[0]), scratch.Close())
 		}, nil
 	}
-	return "application/zip", func(w io.Writer) error { return errors.Join(zipOut(w, dir, files), remove()) }, nil
+	return "application/zip", func(w io.Writer) error { return errors.Join(zipOut(w, dir, files), scratch.Close()) }, nil
 }
 
 // filesIn lists the files below a folder, as paths in it.
@@ -104,18 +93,19 @@ func zipOut(w io.Writer, dir string, files []string) error {
 	return z.Close()
 }
 
-// serveImport brings in what a client of the server sent: a session of any
-// known tool in one file, or an archive.
-func (a *app) serveImport(ctx context.Context, s *store.Store, name string, content io.Reader) (in []server.Imported, err error) {
-	dir, remove, err := throwAway()
+// Upload imports what a client of a server sent: a session of any known tool in
+// one file, or an archive. How says how the store is opened that s is; nothing of
+// the machine of the server becomes part of what comes in.
+func Upload(ctx context.Context, s *store.Store, name string, content io.Reader, who tidemark.Holder, how *open.Options) (in []Result, err error) {
+	scratch, err := durable.NewScratch("tidemark")
 	if err != nil {
-		return nil, err
+		return nil, tidemark.Storagef("%w", err)
 	}
-	defer func() { err = errors.Join(err, remove()) }()
+	defer func() { err = errors.Join(err, scratch.Close()) }()
 	if name = filepath.Base(filepath.Clean("/" + name)); name == "/" || name == "." {
 		name = "import"
 	}
-	d, err := durable.OpenDir(dir)
+	d, err := durable.OpenDir(scratch.Dir())
 	if err != nil {
 		return nil, tidemark.Storagef("%w", err)
 	}
@@ -135,18 +125,5 @@ func (a *app) serveImport(ctx context.Context, s *store.Store, name string, cont
 	if err = errors.Join(err, d.Close()); err != nil {
 		return nil, err
 	}
-	cmd := &cobra.Command{Use: "serve"}
-	cmd.SetContext(ctx)
-	one := *a
-	one.opened, one.out, one.err, one.quiet = &open.Opened{Store: s, Backend: s.Backend(), Inner: s.Backend()}, io.Discard, io.Discard, true
-	i := &importer{app: &one, cmd: cmd, rows: []brought{}, upload: true}
-	if err := i.path(filepath.Join(dir, name)); err != nil {
-		return nil, err
-	}
-	for _, row := range i.rows {
-		if row.Session != "" {
-			in = append(in, server.Imported{ID: row.Session, Title: row.Title, Entries: int64(row.Entries), Known: row.State == "known", Lost: row.Lost})
-		}
-	}
-	return in, i.index()
+	return Import(ctx, s, filepath.Join(scratch.Dir(), name), &Importer{Open: how, Holder: who, Upload: true})
 }

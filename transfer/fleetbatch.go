@@ -1,4 +1,4 @@
-package main
+package transfer
 
 import (
 	"context"
@@ -11,25 +11,25 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// fleetGuest is a fleet on its way in. What is new of it waits, and is kept
+// fleetImport is a fleet on its way in. What is new of it waits, and is kept
 // with many others in one commit: a sync for each of thousands of jobs would
 // take a minute. Killed in between, an import has kept whole commits, and run
 // again it finds them and goes on.
-type fleetGuest struct {
-	*bringer
+type fleetImport struct {
+	*toolImport
 	from      string
 	whole     bool // everything could be read
 	agents    map[string]bool
 	schedules map[[2]string]bool
-	waiting   []arrival
+	waiting   []pendingItem
 	size      int
 }
 
-// arrival is something new, and how it is kept if it turns out to be here.
-type arrival struct {
+// pendingItem is something new, and how it is kept if it turns out to be here.
+type pendingItem struct {
 	store.Imported
-	row   brought
-	alone func(context.Context) (brought, error)
+	result Result
+	alone  func(context.Context) (Result, error)
 }
 
 const (
@@ -39,7 +39,7 @@ const (
 )
 
 // look learns which agents and schedules are here.
-func (g *fleetGuest) look(ctx context.Context) error {
+func (g *fleetImport) look(ctx context.Context) error {
 	g.agents, g.schedules = map[string]bool{}, map[[2]string]bool{}
 	if g.s == nil {
 		return nil
@@ -59,45 +59,45 @@ func (g *fleetGuest) look(ctx context.Context) error {
 	return nil
 }
 
-// agent brings the state of an agent, and what it logged. One that is here
+// agent imports the state of an agent, and what it logged. One that is here
 // keeps its state unless the whole of it could be read.
-func (g *fleetGuest) agent(ctx context.Context, a convert.Agent) error {
+func (g *fleetImport) agent(ctx context.Context, a convert.Agent) error {
 	isNew := !g.agents[a.Name]
-	alone := func(ctx context.Context) (row brought, err error) {
-		row = brought{From: g.from, Kind: "agent", Title: a.Name}
+	alone := func(ctx context.Context) (result Result, err error) {
+		result = Result{From: g.from, Kind: "agent", Title: a.Name}
 		changed := isNew
-		if !g.dryRun && (isNew || g.whole) {
+		if !g.DryRun && (isNew || g.whole) {
 			if changed, err = g.s.PutAgent(ctx, a.Agent); err != nil {
-				return row, err
+				return result, err
 			}
 		}
-		row.Entries, err = g.events(ctx, eventLog{g.s, a.Name, (*store.Store).AgentLogLength, (*store.Store).AppendAgentLog}, a.Log)
-		row.State = stateOf(isNew, changed, row.Entries)
-		return row, err
+		result.Entries, err = g.events(ctx, eventLog{g.s, a.Name, (*store.Store).AgentLogLength, (*store.Store).AppendAgentLog}, a.Log)
+		result.State = stateOf(isNew, changed, result.Entries)
+		return result, err
 	}
-	row := brought{From: g.from, Kind: "agent", Title: a.Name, State: "new"}
-	return g.arrive(ctx, isNew, arrival{store.Imported{Agent: &a.Agent, At: g.clock}, row, alone}, a.Log)
+	result := Result{From: g.from, Kind: "agent", Title: a.Name, State: "new"}
+	return g.arrive(ctx, isNew, pendingItem{store.Imported{Agent: &a.Agent, At: g.clock}, result, alone}, a.Log)
 }
 
-func (g *fleetGuest) schedule(ctx context.Context, d tidemark.Schedule) error {
+func (g *fleetImport) schedule(ctx context.Context, d tidemark.Schedule) error {
 	isNew := !g.schedules[[2]string{d.Agent, d.Name}]
-	row := brought{From: g.from, Kind: "schedule", Title: d.Agent + "/" + d.Name, State: "new"}
-	alone := func(ctx context.Context) (brought, error) {
+	result := Result{From: g.from, Kind: "schedule", Title: d.Agent + "/" + d.Name, State: "new"}
+	alone := func(ctx context.Context) (Result, error) {
 		changed := isNew
 		var err error
-		if !g.dryRun {
+		if !g.DryRun {
 			changed, err = g.s.PutSchedule(ctx, d)
 		}
-		row := row
-		row.State = stateOf(isNew, changed, 0)
-		return row, err
+		result := result
+		result.State = stateOf(isNew, changed, 0)
+		return result, err
 	}
-	return g.arrive(ctx, isNew, arrival{store.Imported{Schedule: &d, At: g.clock}, row, alone}, nil)
+	return g.arrive(ctx, isNew, pendingItem{store.Imported{Schedule: &d, At: g.clock}, result, alone}, nil)
 }
 
-// job brings a job and its output. One that waits elsewhere is run by nobody
+// job imports a job and its output. One that waits elsewhere is run by nobody
 // here.
-func (g *fleetGuest) job(ctx context.Context, j convert.Job) error {
+func (g *fleetImport) job(ctx context.Context, j convert.Job) error {
 	if j.Status == tidemark.JobPending {
 		j.Status, j.ErrorMessage = tidemark.JobAbandoned, "it waited in "+g.tool.Title+" when it was imported, and is not run here"
 	}
@@ -106,31 +106,31 @@ func (g *fleetGuest) job(ctx context.Context, j convert.Job) error {
 	if g.s != nil {
 		_, err := g.s.Job(ctx, j.ID)
 		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
-			return g.keep(brought{}, err)
+			return g.keepItem(Result{}, err)
 		}
 		isNew = err != nil
 	}
-	alone := func(ctx context.Context) (row brought, err error) {
-		row = brought{From: g.from, Kind: "job", Title: j.ID}
+	alone := func(ctx context.Context) (result Result, err error) {
+		result = Result{From: g.from, Kind: "job", Title: j.ID}
 		g.setClock(at)
-		if row.Entries, err = g.events(ctx, eventLog{g.s, j.ID, (*store.Store).OutputLength, (*store.Store).AppendOutput}, j.Output); err != nil {
-			return row, err
+		if result.Entries, err = g.events(ctx, eventLog{g.s, j.ID, (*store.Store).OutputLength, (*store.Store).AppendOutput}, j.Output); err != nil {
+			return result, err
 		}
 		changed := isNew
-		if !g.dryRun {
+		if !g.DryRun {
 			changed, err = g.s.PutJob(ctx, j.Job)
 		}
-		row.State = stateOf(isNew, changed, row.Entries)
-		return row, err
+		result.State = stateOf(isNew, changed, result.Entries)
+		return result, err
 	}
-	row := brought{From: g.from, Kind: "job", Title: j.ID, State: "new"}
-	return g.arrive(ctx, isNew, arrival{store.Imported{Job: &j.Job, At: at}, row, alone}, j.Output)
+	result := Result{From: g.from, Kind: "job", Title: j.ID, State: "new"}
+	return g.arrive(ctx, isNew, pendingItem{store.Imported{Job: &j.Job, At: at}, result, alone}, j.Output)
 }
 
 // arrive lets what is new wait for a commit with others. What is here, or is
 // too long to wait, is kept at once, after what waits.
-func (g *fleetGuest) arrive(ctx context.Context, isNew bool, a arrival, events iter.Seq2[tidemark.Event, error]) error {
-	size, ok := 0, isNew && !g.dryRun
+func (g *fleetImport) arrive(ctx context.Context, isNew bool, a pendingItem, events iter.Seq2[tidemark.Event, error]) error {
+	size, ok := 0, isNew && !g.DryRun
 	if ok {
 		var err error
 		a.Events, size, ok, err = g.short(events)
@@ -142,12 +142,12 @@ func (g *fleetGuest) arrive(ctx context.Context, isNew bool, a arrival, events i
 		if err := g.flush(ctx); err != nil {
 			return err
 		}
-		return g.keep(a.alone(ctx))
+		return g.keepItem(a.alone(ctx))
 	}
 	if j := a.Job; j != nil {
 		size += len(j.Prompt) + len(j.Summary) + len(j.Extra)
 	}
-	a.row.Entries = len(a.Events)
+	a.result.Entries = len(a.Events)
 	g.waiting = append(g.waiting, a)
 	if g.size += size; len(g.waiting) < fleetChunk && g.size < fleetBytes {
 		return nil
@@ -157,7 +157,7 @@ func (g *fleetGuest) arrive(ctx context.Context, isNew bool, a arrival, events i
 
 // short returns the events of a log that is short enough to wait, and whether
 // it is.
-func (g *fleetGuest) short(events iter.Seq2[tidemark.Event, error]) (all []tidemark.Event, size int, ok bool, err error) {
+func (g *fleetImport) short(events iter.Seq2[tidemark.Event, error]) (all []tidemark.Event, size int, ok bool, err error) {
 	if events == nil {
 		return nil, 0, true, nil
 	}
@@ -181,9 +181,9 @@ func (g *fleetGuest) short(events iter.Seq2[tidemark.Event, error]) (all []tidem
 	return all, size, true, nil
 }
 
-// flush keeps what waits in one commit. If somebody else brought some of it
+// flush keeps what waits in one commit. If somebody else imported some of it
 // meanwhile, or half of it is here, each is kept by itself.
-func (g *fleetGuest) flush(ctx context.Context) error {
+func (g *fleetImport) flush(ctx context.Context) error {
 	waiting := g.waiting
 	g.waiting, g.size = nil, 0
 	if len(waiting) == 0 {
@@ -198,9 +198,9 @@ func (g *fleetGuest) flush(ctx context.Context) error {
 	for _, a := range waiting {
 		switch {
 		case err == nil:
-			g.rows = append(g.rows, a.row)
+			g.keep(a.result)
 		case isItem(err) || errors.Is(err, tidemark.ErrExists):
-			if err := g.keep(a.alone(ctx)); err != nil {
+			if err := g.keepItem(a.alone(ctx)); err != nil {
 				return err
 			}
 		default:

@@ -1,4 +1,4 @@
-package main
+package transfer
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// fleet brings the agents, schedules and jobs of a place.
-func (b *bringer) fleet(ctx context.Context, p convert.Source, from string) error {
+// fleet imports the agents, schedules and jobs of a source.
+func (b *toolImport) fleet(ctx context.Context, p convert.Source, from string) error {
 	f, err := b.tool.Fleet(ctx, p)
 	if err != nil || f == nil {
 		return err
@@ -21,16 +21,18 @@ func (b *bringer) fleet(ctx context.Context, p convert.Source, from string) erro
 		b.skip(skipped)
 	}
 	for _, lost := range f.Lost {
-		b.say("%s: %s", from, lost)
+		if b.Lost != nil {
+			b.Lost(from, lost)
+		}
 	}
 	// What could not be read this time is no reason to forget what is here.
 	whole := len(f.Skipped) == 0
-	if !b.dryRun && (whole || !reflect.DeepEqual(f.Fleet, tidemark.Fleet{})) {
+	if !b.DryRun && (whole || !reflect.DeepEqual(f.Fleet, tidemark.Fleet{})) {
 		if err := b.s.PutFleet(ctx, f.Fleet); err != nil {
 			return err
 		}
 	}
-	g := &fleetGuest{bringer: b, from: from, whole: whole}
+	g := &fleetImport{toolImport: b, from: from, whole: whole}
 	if err := g.look(ctx); err != nil {
 		return err
 	}
@@ -48,37 +50,37 @@ func (b *bringer) fleet(ctx context.Context, p convert.Source, from string) erro
 		if err == nil {
 			err = g.job(ctx, job)
 		} else {
-			err = b.keep(brought{}, err)
+			err = b.keepItem(Result{}, err)
 		}
 		if err != nil {
 			return err
 		}
-		b.progress("%d jobs", len(b.rows))
+		b.progress(len(b.Results), "jobs")
 	}
 	if err := g.flush(ctx); err != nil {
 		return err
 	}
 	for _, t := range f.Transcripts {
-		tool, err := toolNamed(t.Tool)
+		tool, err := ToolNamed(t.Tool)
 		if err != nil {
 			return err
 		}
 		p.Path = t.Path
-		if err := b.bringAll(tool, p, t.Path); err != nil {
+		if err := b.fromTool(ctx, tool, p, t.Path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// keep notes what came of one thing; what could not be taken is left out.
-func (b *bringer) keep(row brought, err error) error {
+// keepItem notes what came of one thing; what could not be taken is left out.
+func (b *toolImport) keepItem(result Result, err error) error {
 	if isItem(err) {
 		b.skip(err)
 		return nil
 	}
 	if err == nil {
-		b.rows = append(b.rows, row)
+		b.keep(result)
 	}
 	return err
 }
@@ -106,7 +108,7 @@ type eventLog struct {
 
 // events adds what of a log is not here yet, and returns how many that were. A
 // log only grows, so what comes first is here.
-func (b *bringer) events(ctx context.Context, l eventLog, events iter.Seq2[tidemark.Event, error]) (int, error) {
+func (b *toolImport) events(ctx context.Context, l eventLog, events iter.Seq2[tidemark.Event, error]) (int, error) {
 	if events == nil {
 		return 0, nil
 	}
@@ -140,7 +142,7 @@ func (b *bringer) events(ctx context.Context, l eventLog, events iter.Seq2[tidem
 			continue
 		}
 		added++
-		if !b.dryRun {
+		if !b.DryRun {
 			pending = append(pending, e)
 		}
 		if len(pending) == importChunk {

@@ -1,4 +1,4 @@
-package main
+package transfer
 
 import (
 	"cmp"
@@ -19,32 +19,31 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// bringer keeps sessions of another tool. Each entry has a key made of the
-// tool's own id for it, so that a second import finds what is here: the same
-// again is nothing, more of it is added, and one that was changed becomes a
+// toolImport imports what one tool left at one place. Each entry has a key made
+// of the tool's own id for it, so that a second import finds what is here: the
+// same again is nothing, more of it is added, and one that was changed becomes a
 // branch beside what it was.
-type bringer struct {
-	*importer
-	tool    convert.Tool
-	s       *store.Store // what it writes was changed when its tool changed it
-	clock   time.Time
-	folder  string // the project of a session that does not say
-	skipped []string
+type toolImport struct {
+	*Importer
+	tool   convert.Tool
+	s      *store.Store // what it writes was changed when its tool changed it; nil: there is none yet
+	clock  time.Time
+	folder string // the project of a session that does not say
 }
 
-// newBringer returns a bringer over the store that is open.
-func newBringer(i *importer, tool convert.Tool, o store.Options) *bringer {
-	b := &bringer{importer: i, tool: tool}
+// newToolImport returns a toolImport over the store that is open.
+func newToolImport(i *Importer, tool convert.Tool, o store.Options) *toolImport {
+	b := &toolImport{Importer: i, tool: tool}
 	// An imported session was last changed when its tool changed it, not now.
 	o.ChangedAt = func() time.Time { return b.clock }
-	if i.opened != nil {
-		b.s = store.New(i.opened.Backend, &o)
+	if i.Opened != nil {
+		b.s = store.New(i.Opened.Backend, &o)
 	}
 	return b
 }
 
-// all brings every session of a place.
-func (b *bringer) all(ctx context.Context, p convert.Source, from string) error {
+// all imports every session of a source.
+func (b *toolImport) all(ctx context.Context, p convert.Source, from string) error {
 	for f, err := range b.tool.Import(ctx, p) {
 		if err == nil {
 			err = b.one(ctx, f, from)
@@ -56,7 +55,7 @@ func (b *bringer) all(ctx context.Context, p convert.Source, from string) error 
 		default:
 			return err
 		}
-		b.progress("%d sessions", len(b.rows))
+		b.progress(len(b.Results), "sessions")
 	}
 	return nil
 }
@@ -68,27 +67,29 @@ func isItem(err error) bool {
 }
 
 // skip says what is left out.
-func (b *bringer) skip(err error) {
-	b.skipped = append(b.skipped, err.Error())
-	b.say("tidemark: %s: skipped", err)
+func (b *toolImport) skip(err error) {
+	b.Skipped++
+	if b.Skip != nil {
+		b.Skip(err)
+	}
 }
 
-// setClock makes what is brought next last changed at the first of these times
+// setClock makes what is imported next last changed at the first of these times
 // that is known, and now at the latest.
-func (b *bringer) setClock(times ...time.Time) {
+func (b *toolImport) setClock(times ...time.Time) {
 	now := time.Now()
 	if b.clock = cmp.Or(cmp.Or(times...), now); b.clock.After(now) {
 		b.clock = now
 	}
 }
 
-// one brings one session, whole or not at all when it is new.
-func (b *bringer) one(ctx context.Context, f *convert.Session, from string) error {
+// one imports one session, whole or not at all when it is new.
+func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) error {
 	if f.ForeignID == "" {
 		return convert.Skipf(from, "a session without an id")
 	}
 	b.setClock(f.UpdatedAt, f.CreatedAt)
-	g := &guest{bringer: b, from: f, row: brought{From: from, Tool: b.tool.Name, ForeignID: f.ForeignID, Title: strings.TrimSpace(f.Title), State: "new"}}
+	g := &sessionImport{toolImport: b, from: f, result: Result{From: from, Tool: b.tool.Name, ForeignID: f.ForeignID, Title: strings.TrimSpace(f.Title), State: "new"}}
 	if err := g.find(ctx); err != nil {
 		return err
 	}
@@ -99,24 +100,17 @@ func (b *bringer) one(ctx context.Context, f *convert.Session, from string) erro
 	if err != nil {
 		return errors.Join(err, g.undo(context.WithoutCancel(ctx)))
 	}
-	for _, lost := range f.Lost {
-		if b.verbose {
-			b.say("%s: %s", f.ForeignID, lost)
-		}
-	}
-	if g.row.Lost = f.Lost; len(f.Lost) > 0 {
-		b.lossy++
-	}
-	b.rows = append(b.rows, g.row)
+	g.result.Lost = f.Lost
+	b.keep(g.result)
 	return nil
 }
 
-// undo takes a session that could not be brought whole away again.
-func (g *guest) undo(ctx context.Context) error {
+// undo takes a session that could not be imported whole away again.
+func (g *sessionImport) undo(ctx context.Context) error {
 	if g.w == nil || g.here != nil {
 		return nil
 	}
-	who := g.holder(g.cmd)
+	who := g.Holder
 	if l, err := g.s.Lease(ctx, g.w.ID()); err != nil || l.Holder != who {
 		return err // somebody else wrote to it meanwhile, and was told that it is kept
 	}
@@ -127,17 +121,17 @@ func (g *guest) undo(ctx context.Context) error {
 	return err
 }
 
-// guest is one session on its way in.
-type guest struct {
-	*bringer
-	from *convert.Session
-	row  brought
-	here *store.View // nil: not yet
-	w    *store.Writer
-	sole bool // no other import was seen to bring it
-	bare bool // nothing was said in it
+// sessionImport is one session of another tool on its way in.
+type sessionImport struct {
+	*toolImport
+	from   *convert.Session
+	result Result
+	here   *store.View // nil: not yet
+	w      *store.Writer
+	alone  bool // no other import was seen to import it
+	bare   bool // nothing was said in it
 
-	beaten time.Time // when its lease was last renewed
+	renewed time.Time // when its lease was last renewed
 }
 
 // origin is what a session keeps of where it came from.
@@ -147,6 +141,10 @@ type origin struct {
 	Head   string          `json:"head,omitempty"` // where the tool stood; "": not known
 	Extra  json.RawMessage `json:"extra,omitempty"`
 }
+
+// OriginTool is the tool that a session was imported from, "" for one that was
+// begun here.
+func OriginTool(s tidemark.Session) string { return originOf(s).Tool }
 
 // originOf returns where a session came from.
 func originOf(s tidemark.Session) origin {
@@ -160,7 +158,7 @@ func originOf(s tidemark.Session) origin {
 }
 
 // origin is what the session keeps of where it came from.
-func (g *guest) origin() (json.RawMessage, error) {
+func (g *sessionImport) origin() (json.RawMessage, error) {
 	return json.Marshal(map[string]origin{"imported": {Tool: g.tool.Name, Copied: g.from.Copied, Head: headName(g.from), Extra: g.from.Extra}})
 }
 
@@ -175,22 +173,22 @@ func headName(f *convert.Session) string {
 	return f.Head
 }
 
-// find looks for the session among those that were brought before.
-func (g *guest) find(ctx context.Context) error {
+// find looks for the session among those that were imported before.
+func (g *sessionImport) find(ctx context.Context) error {
 	if g.s == nil {
 		return nil
 	}
-	i, ok, err := g.known(ctx, g.from.ForeignID)
+	i, ok, err := g.imported(ctx, g.from.ForeignID)
 	if err != nil || !ok {
 		return err
 	}
-	g.row.State, g.row.Session, g.row.Title = "known", i.ID, i.Title
+	g.result.State, g.result.Session, g.result.Title = "known", i.ID, i.Title
 	g.here, err = g.s.View(ctx, i.ID)
 	return err
 }
 
-// known returns the session that was brought from this tool under an id.
-func (g *guest) known(ctx context.Context, foreign string) (store.Info, bool, error) {
+// imported returns the session that was imported from this tool under an id.
+func (g *sessionImport) imported(ctx context.Context, foreign string) (store.Info, bool, error) {
 	found, err := g.s.Foreign(ctx, foreign)
 	for _, i := range found {
 		if i.Tool == g.tool.Name && i.Owner == "" { // another's cannot be gone on with
@@ -200,8 +198,8 @@ func (g *guest) known(ctx context.Context, foreign string) (store.Info, bool, er
 	return store.Info{}, false, err
 }
 
-// fill brings what was said, then what the session keeps beside that.
-func (g *guest) fill(ctx context.Context) error {
+// fill imports what was said, then what the session keeps beside that.
+func (g *sessionImport) fill(ctx context.Context) error {
 	if err := g.log(ctx, "", g.from.Entries); err != nil {
 		return err
 	}
@@ -210,26 +208,26 @@ func (g *guest) fill(ctx context.Context) error {
 			return err
 		}
 	}
-	if g.here == nil && g.row.Entries == 0 {
+	if g.here == nil && g.result.Entries == 0 {
 		if g.from.Checkpoint == nil && len(g.from.Files) == 0 {
-			g.row.State = "empty"
+			g.result.State = "empty"
 			return nil
 		}
 		// What a session remembers is worth keeping though nothing was said.
 		g.bare = true
-		begun := convert.Entry{Entry: tidemark.Entry{Kind: kindImported, At: g.clock}, ID: "@imported"}
+		begun := convert.Entry{Entry: tidemark.Entry{Kind: KindImported, At: g.clock}, ID: "@imported"}
 		if err := g.log(ctx, "", convert.All([]convert.Entry{begun})); err != nil {
 			return err
 		}
 	}
-	if err := g.state(ctx); err != nil || g.dryRun {
+	if err := g.state(ctx); err != nil || g.DryRun {
 		return err
 	}
 	return g.s.KnowProject(ctx, project.RemoteMark(g.from.Remote), cmp.Or(g.from.Project, g.folder))
 }
 
-// kindImported is the entry that begins a session in which nothing was said.
-const kindImported = "imported"
+// KindImported is the entry that begins a session in which nothing was said.
+const KindImported = "imported"
 
 // kindWorker is the entry that says, at the beginning of the log of a worker,
 // what its tool called it and which call started it.
@@ -294,8 +292,8 @@ func workerName(w convert.Worker) string {
 }
 
 // open makes the writer at the first entry that is new.
-func (l *guestLog) open(ctx context.Context) error {
-	g := l.guest
+func (l *logImport) open(ctx context.Context) error {
+	g := l.sessionImport
 	if g.w != nil || g.here != nil {
 		return g.attach(ctx)
 	}
@@ -308,7 +306,7 @@ func (l *guestLog) open(ctx context.Context) error {
 	sess.Extra = extra
 	sess.Agent = cmp.Or(sess.Agent, g.tool.Name)
 	sess.Tool, sess.Project = g.tool.Name, cmp.Or(sess.Project, g.folder)
-	if sess.Title, err = g.title(ctx, cmp.Or(g.row.Title, l.firstPrompt())); err != nil {
+	if sess.Title, err = g.title(ctx, cmp.Or(g.result.Title, l.firstPrompt())); err != nil {
 		return err
 	}
 	// Its tool asked a model somewhere, unless it said otherwise.
@@ -316,18 +314,18 @@ func (l *guestLog) open(ctx context.Context) error {
 	if g.from.Fork != nil {
 		return l.fork(ctx, sess)
 	}
-	g.w = g.s.Create(sess, g.holder(g.cmd))
-	g.row.Session, g.row.Title = g.w.ID(), sess.Title
+	g.w = g.s.Create(sess, g.Holder)
+	g.result.Session, g.result.Title = g.w.ID(), sess.Title
 	return nil
 }
 
 // title is what the session is called here. One that begins with a copy of
 // another is a fork, and does not bear the other's title without a mark.
-func (g *guest) title(ctx context.Context, title string) (string, error) {
+func (g *sessionImport) title(ctx context.Context, title string) (string, error) {
 	if g.from.Copied == "" || g.s == nil {
 		return title, nil
 	}
-	source, ok, err := g.known(ctx, g.from.Copied)
+	source, ok, err := g.imported(ctx, g.from.Copied)
 	if ok && strings.EqualFold(source.Title, title) {
 		title = store.MarkFork(title)
 	}
@@ -335,11 +333,11 @@ func (g *guest) title(ctx context.Context, title string) (string, error) {
 }
 
 // attach makes the writer of a session that is here.
-func (g *guest) attach(ctx context.Context) error {
+func (g *sessionImport) attach(ctx context.Context) error {
 	if g.w != nil {
 		return nil
 	}
-	w, err := g.s.Attach(ctx, g.here.ID, g.holder(g.cmd))
+	w, err := g.s.Attach(ctx, g.here.ID, g.Holder)
 	if errors.Is(err, tidemark.ErrNotFound) { // thrown away: that of the others goes on
 		return &convert.Skip{What: g.from.ForeignID, Why: err}
 	}
@@ -355,9 +353,9 @@ func (g *guest) attach(ctx context.Context) error {
 	return err
 }
 
-// alone makes sure that no other import began the same session meanwhile:
+// checkAlone makes sure that no other import began the same session meanwhile:
 // whoever sees that gives way, so that nothing is here twice.
-func (g *guest) alone(ctx context.Context) error {
+func (g *sessionImport) checkAlone(ctx context.Context) error {
 	found, err := g.s.Foreign(ctx, g.from.ForeignID)
 	for _, i := range found {
 		if i.ID != g.w.ID() && i.Tool == g.tool.Name && i.Owner == "" {
@@ -372,7 +370,7 @@ const maxPrompt = 80
 
 // firstPrompt is the beginning of what was asked first: what a session without
 // a title is known by.
-func (l *guestLog) firstPrompt() string {
+func (l *logImport) firstPrompt() string {
 	for _, e := range l.pending {
 		if title := promptOf(e); title != "" {
 			return title
@@ -386,19 +384,13 @@ func promptOf(e tidemark.Entry) string {
 	if e.Role != tidemark.User || e.Context() {
 		return ""
 	}
-	return titleOf(e.Said())
+	return render.FirstLine(e.Said(), maxPrompt)
 }
 
-// titleOf makes a title of what was asked, which may follow what a tool said.
-func titleOf(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return render.Truncate(render.CleanLine(line), maxPrompt)
-}
-
-// fork makes a session that shares the past of one that was brought before.
-func (l *guestLog) fork(ctx context.Context, sess tidemark.Session) error {
-	g := l.guest
-	source, ok, err := g.known(ctx, g.from.Fork.Session)
+// fork makes a session that shares the past of one that was imported before.
+func (l *logImport) fork(ctx context.Context, sess tidemark.Session) error {
+	g := l.sessionImport
+	source, ok, err := g.imported(ctx, g.from.Fork.Session)
 	if err != nil {
 		return err
 	}
@@ -424,12 +416,12 @@ func (l *guestLog) fork(ctx context.Context, sess tidemark.Session) error {
 	if err != nil {
 		return err
 	}
-	g.row.Session, g.row.Title = forked.ID, forked.Title
+	g.result.Session, g.result.Title = forked.ID, forked.Title
 	l.end = forked.Entries
 	l.last = forked.Entries
-	if g.w, err = g.s.Attach(ctx, forked.ID, g.holder(g.cmd)); err != nil {
+	if g.w, err = g.s.Attach(ctx, forked.ID, g.Holder); err != nil {
 		return err
 	}
-	g.sole = true
-	return g.alone(ctx)
+	g.alone = true
+	return g.checkAlone(ctx)
 }

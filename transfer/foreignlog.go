@@ -1,4 +1,4 @@
-package main
+package transfer
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// log brings the entries of the session, or of one of its workers.
-func (g *guest) log(ctx context.Context, worker string, entries iter.Seq2[convert.Entry, error]) error {
+// log imports the entries of the session, or of one of its workers.
+func (g *sessionImport) log(ctx context.Context, worker string, entries iter.Seq2[convert.Entry, error]) error {
 	if entries == nil {
 		return nil
 	}
-	l := &guestLog{guest: g, worker: worker, seqs: make(map[shortSum]int64), kept: make(map[shortSum]keptEntry)}
+	l := &logImport{sessionImport: g, worker: worker, seqs: make(map[shortSum]int64), kept: make(map[shortSum]keptEntry)}
 	if err := l.look(ctx); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (g *guest) log(ctx context.Context, worker string, entries iter.Seq2[conver
 	if worker != "" {
 		return nil
 	}
-	if g.from.Fork != nil && g.here == nil && !g.dryRun {
+	if g.from.Fork != nil && g.here == nil && !g.DryRun {
 		// A fork in which nothing was said yet is one all the same.
 		if err := l.open(ctx); err != nil {
 			return err
@@ -65,9 +65,9 @@ func shortSumOf(text string) shortSum {
 	return shortSum(sum[:16])
 }
 
-// guestLog is a log on its way in.
-type guestLog struct {
-	*guest
+// logImport is the log of a session, or of a worker, on its way in.
+type logImport struct {
+	*sessionImport
 	worker  string
 	kept    map[shortSum]keptEntry // by key
 	seqs    map[shortSum]int64     // by the tool's id
@@ -78,7 +78,7 @@ type guestLog struct {
 }
 
 // look reads what is here, by key.
-func (l *guestLog) look(ctx context.Context) error {
+func (l *logImport) look(ctx context.Context) error {
 	if l.here == nil {
 		return nil
 	}
@@ -126,7 +126,7 @@ func sumOf(e tidemark.Entry) shortSum {
 }
 
 // keyOf makes a key of the tool's id for an entry.
-func (l *guestLog) keyOf(id string) string {
+func (l *logImport) keyOf(id string) string {
 	key := l.tool.Name + ":" + id
 	if len(key) > tidemark.MaxIDBytes {
 		sum := sha256.Sum256([]byte(id))
@@ -136,7 +136,7 @@ func (l *guestLog) keyOf(id string) string {
 }
 
 // add takes one entry: it is here, it is new, or it was changed.
-func (l *guestLog) add(ctx context.Context, e convert.Entry) error {
+func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 	if _, again := l.seqs[shortSumOf(e.ID)]; again && e.ID != "" {
 		return nil
 	}
@@ -158,14 +158,14 @@ func (l *guestLog) add(ctx context.Context, e convert.Entry) error {
 			return nil
 		}
 	}
-	l.row.Entries++
-	if l.row.State == "known" {
-		l.row.State = "grown"
+	l.result.Entries++
+	if l.result.State == "known" {
+		l.result.State = "grown"
 	}
-	if l.row.Title == "" && l.worker == "" {
-		l.row.Title = promptOf(kept)
+	if l.result.Title == "" && l.worker == "" {
+		l.result.Title = promptOf(kept)
 	}
-	if l.dryRun {
+	if l.DryRun {
 		l.seqs[shortSumOf(e.ID)] = 0
 		return nil
 	}
@@ -190,14 +190,14 @@ func (l *guestLog) add(ctx context.Context, e convert.Entry) error {
 	if err := l.flush(ctx); err != nil {
 		return err
 	}
-	return l.beat(ctx)
+	return l.renew(ctx)
 }
 
 // importBytes bounds what waits to be kept.
 const importBytes = 4 << 20
 
 // parent is the seq that an entry follows here.
-func (l *guestLog) parent(e convert.Entry) int64 {
+func (l *logImport) parent(e convert.Entry) int64 {
 	switch seq, ok := l.seqs[shortSumOf(e.Parent)]; {
 	case e.Parent == convert.Root && l.end > 0:
 		return store.Root
@@ -209,7 +209,7 @@ func (l *guestLog) parent(e convert.Entry) int64 {
 	return 0
 }
 
-func (l *guestLog) flush(ctx context.Context) error {
+func (l *logImport) flush(ctx context.Context) error {
 	if len(l.pending) == 0 {
 		return nil
 	}
@@ -223,21 +223,21 @@ func (l *guestLog) flush(ctx context.Context) error {
 		_, err = l.w.AppendTo(ctx, l.worker, l.pending...)
 	}
 	l.pending, l.size = nil, 0
-	if err == nil && l.here == nil && !l.sole {
-		l.sole = true
-		err = l.alone(ctx)
+	if err == nil && l.here == nil && !l.alone {
+		l.alone = true
+		err = l.checkAlone(ctx)
 	}
 	return err
 }
 
 // finish gives the session its labels and puts its head where it was.
-func (l *guestLog) finish(ctx context.Context) error {
+func (l *logImport) finish(ctx context.Context) error {
 	if err := l.goTo(ctx); err != nil || l.w == nil {
 		return err
 	}
 	for id, label := range l.from.Labels {
 		if seq, ok := l.seqs[shortSumOf(id)]; ok && strings.TrimSpace(label) != "" {
-			if err := l.s.Label(ctx, l.row.Session, seq, label); err != nil {
+			if err := l.s.Label(ctx, l.result.Session, seq, label); err != nil {
 				return err
 			}
 		}
@@ -248,7 +248,7 @@ func (l *guestLog) finish(ctx context.Context) error {
 // goTo puts the head where the tool has it. Of a session that is here, only when
 // the tool has it elsewhere than at the last import: what was said here since
 // is else where it goes on.
-func (l *guestLog) goTo(ctx context.Context) error {
+func (l *logImport) goTo(ctx context.Context) error {
 	head, ok := l.last, l.last > 0
 	switch l.from.Head {
 	case "":

@@ -1,102 +1,72 @@
-package main
+package transfer
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// exportTo writes a session, or with --all every one of them and the fleet, as
-// another tool would have, into a folder.
-func (a *app) exportTo(cmd *cobra.Command, ref string, tool convert.Tool, x exporting) error {
-	switch {
-	case tool.Export == nil && tool.ExportFleet == nil:
-		return tidemark.Unsupportedf("format %q: sessions of %s only come in", tool.Name, tool.Title)
-	case tool.Export == nil && !x.all:
-		return withHint(tidemark.Unsupportedf("format %q: %s keeps no conversations", tool.Name, tool.Title), "its agents and jobs go out with: tidemark export --all --format %s -o DIR", tool.Name)
-	case x.output == "-":
-		return withHint(tidemark.Invalidf("%s keeps sessions in a folder", tool.Title), "name one: -o DIR")
-	}
-	e := &exportInto{app: a, tool: tool, redact: x.redact}
-	var points []store.Point
-	var err error
-	if x.all {
-		if e.s, err = a.open(cmd.Context(), reads); err == nil && tool.Export != nil {
-			points, err = e.everySession(cmd.Context())
-		}
-	} else {
-		points = make([]store.Point, 1)
-		e.s, points[0], err = a.resolve(cmd.Context(), reads, ref)
-	}
-	if err != nil {
-		return err
-	}
-	if e.out, err = openOut(x.output); err != nil {
-		return err
-	}
-	for n, p := range points {
-		if err = e.session(cmd.Context(), p); err != nil {
-			break
-		}
-		a.progress("%d of %d sessions", n+1, len(points))
-	}
-	if err == nil && x.all && tool.ExportFleet != nil {
-		err = e.fleet(cmd.Context())
-	}
-	if err = errors.Join(err, e.out.Close()); err != nil {
-		return err
-	}
-	a.progressDone()
-	for _, l := range e.lost {
-		a.say("not in the %s format: %s", tool.Title, l)
-	}
-	result := map[string]any{"format": tool.Name, "folder": x.output, "sessions": e.sessions, "lost": e.lost}
-	if !x.all {
-		result["session"] = e.sessions[0]
-	}
-	return a.print(result, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, x.output)
-		return err
-	})
+// ToolExport writes sessions, and the fleet, as another tool would have, into a
+// folder.
+type ToolExport struct {
+	Store  *store.Store
+	Tool   convert.Tool
+	Folder *Folder
+	// Redact masks secrets.
+	Redact bool
+	// Progress is told how many sessions of how many went out; nil: nobody is.
+	Progress func(n, of int)
+
+	// Sessions are those that went out, and Lost what the tool has no place for.
+	Sessions []tidemark.SessionID
+	Lost     []string
 }
 
-// exportInto is an export into the format of another tool.
-type exportInto struct {
-	*app
-	s        *store.Store
-	tool     convert.Tool
-	redact   bool
-	out      *outFolder
-	sessions []tidemark.SessionID
-	lost     []string
+// All writes every session and the fleet, as far as the tool has them.
+func (e *ToolExport) All(ctx context.Context) error {
+	if e.Tool.Export != nil {
+		points, err := e.everySession(ctx)
+		if err != nil {
+			return err
+		}
+		for n, p := range points {
+			if err := e.Session(ctx, p); err != nil {
+				return err
+			}
+			if e.Progress != nil {
+				e.Progress(n+1, len(points))
+			}
+		}
+	}
+	if e.Tool.ExportFleet != nil {
+		return e.fleet(ctx)
+	}
+	return nil
 }
 
 // everySession lists what is to go out, the oldest first: what was forked
 // comes after what it was forked from.
-func (e *exportInto) everySession(ctx context.Context) ([]store.Point, error) {
+func (e *ToolExport) everySession(ctx context.Context) ([]store.Point, error) {
 	var all []store.Point
-	for i, err := range e.s.Sessions(ctx, store.Filter{}) {
+	for i, err := range e.Store.Sessions(ctx, store.Filter{}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			e.lost = append(e.lost, fmt.Sprintf("session %.8s, which is damaged", i.ID))
+			e.Lost = append(e.Lost, fmt.Sprintf("session %.8s, which is damaged", i.ID))
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		v, err := e.s.View(ctx, i.ID)
+		v, err := e.Store.View(ctx, i.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -106,50 +76,51 @@ func (e *exportInto) everySession(ctx context.Context) ([]store.Point, error) {
 	return all, nil
 }
 
-func (e *exportInto) session(ctx context.Context, p store.Point) error {
-	f, err := outgoing(ctx, e.s, p, e.tool)
+// Session writes one session; a point in it means the path to it alone.
+func (e *ToolExport) Session(ctx context.Context, p store.Point) error {
+	f, err := Outgoing(ctx, e.Store, p, e.Tool)
 	if err != nil {
 		return err
 	}
-	if e.redact {
-		f.Session, f.Entries = e.s.MaskSession(f.Session), maskedForeign(e.s, f.Entries)
+	if e.Redact {
+		f.Session, f.Entries = e.Store.MaskSession(f.Session), maskedForeign(e.Store, f.Entries)
 		for i := range f.Workers {
-			f.Workers[i].Entries = maskedForeign(e.s, f.Workers[i].Entries)
+			f.Workers[i].Entries = maskedForeign(e.Store, f.Workers[i].Entries)
 		}
 		for id, label := range f.Labels {
-			f.Labels[id] = e.s.MaskText(label)
+			f.Labels[id] = e.Store.MaskText(label)
 		}
 		for name, content := range f.Files {
-			f.Files[name] = []byte(e.s.MaskText(string(content)))
+			f.Files[name] = []byte(e.Store.MaskText(string(content)))
 		}
-		f.Checkpoint = maskedJSON(e.s, f.Checkpoint)
+		f.Checkpoint = maskedJSON(e.Store, f.Checkpoint)
 	}
-	lost, err := e.tool.Export(ctx, e.out, f)
-	e.lost = append(e.lost, lost...)
-	e.sessions = append(e.sessions, p.ID)
+	lost, err := e.Tool.Export(ctx, e.Folder, f)
+	e.Lost = append(e.Lost, lost...)
+	e.Sessions = append(e.Sessions, p.ID)
 	return err
 }
 
 // fleet writes the agents, schedules and jobs.
-func (e *exportInto) fleet(ctx context.Context) error {
+func (e *ToolExport) fleet(ctx context.Context) error {
 	f := &convert.Fleet{}
 	var err error
-	if f.Fleet, err = e.s.Fleet(ctx); err == nil {
+	if f.Fleet, err = e.Store.Fleet(ctx); err == nil {
 		err = e.mask(&f.Fleet)
 	}
 	if err != nil {
 		return err
 	}
-	for agent, err := range e.s.Agents(ctx) {
+	for agent, err := range e.Store.Agents(ctx) {
 		if err == nil {
 			err = e.mask(&agent)
 		}
 		if err != nil {
 			return err
 		}
-		f.Agents = append(f.Agents, convert.Agent{Agent: agent, Log: e.events(e.s.AgentLog(ctx, agent.Name))})
+		f.Agents = append(f.Agents, convert.Agent{Agent: agent, Log: e.events(e.Store.AgentLog(ctx, agent.Name))})
 	}
-	for schedule, err := range e.s.Schedules(ctx, "") {
+	for schedule, err := range e.Store.Schedules(ctx, "") {
 		if err == nil {
 			err = e.mask(&schedule)
 		}
@@ -159,7 +130,7 @@ func (e *exportInto) fleet(ctx context.Context) error {
 		f.Schedules = append(f.Schedules, schedule)
 	}
 	var jobs []tidemark.Job
-	for job, err := range e.s.Jobs(ctx, store.JobFilter{}) {
+	for job, err := range e.Store.Jobs(ctx, store.JobFilter{}) {
 		if err != nil {
 			return err
 		}
@@ -170,26 +141,26 @@ func (e *exportInto) fleet(ctx context.Context) error {
 		for _, job := range jobs {
 			id := job.ID
 			err := e.mask(&job)
-			if !yield(convert.Job{Job: job, Output: e.events(e.s.Output(ctx, id))}, err) || err != nil {
+			if !yield(convert.Job{Job: job, Output: e.events(e.Store.Output(ctx, id))}, err) || err != nil {
 				return
 			}
 		}
 	}
-	lost, err := e.tool.ExportFleet(ctx, e.out, f)
-	e.lost = append(e.lost, lost...)
+	lost, err := e.Tool.ExportFleet(ctx, e.Folder, f)
+	e.Lost = append(e.Lost, lost...)
 	return err
 }
 
 // mask masks every text of a record when that is asked for.
-func (e *exportInto) mask(record any) error {
-	if !e.redact {
+func (e *ToolExport) mask(record any) error {
+	if !e.Redact {
 		return nil
 	}
 	b, err := json.Marshal(record)
 	if err != nil {
 		return err
 	}
-	masked := maskedJSON(e.s, b)
+	masked := maskedJSON(e.Store, b)
 	if masked == nil {
 		return tidemark.Invalidf("a record that cannot be masked")
 	}
@@ -200,16 +171,16 @@ func (e *exportInto) mask(record any) error {
 
 // events masks what is put out when that is asked for; what is damaged is left
 // out and said.
-func (e *exportInto) events(all iter.Seq2[tidemark.Event, error]) iter.Seq2[tidemark.Event, error] {
+func (e *ToolExport) events(all iter.Seq2[tidemark.Event, error]) iter.Seq2[tidemark.Event, error] {
 	return func(yield func(tidemark.Event, error) bool) {
 		for event, err := range all {
 			if errors.Is(err, tidemark.ErrCorrupt) {
-				e.lost = append(e.lost, err.Error())
+				e.Lost = append(e.Lost, err.Error())
 				continue
 			}
-			if err == nil && e.redact {
-				event.Content, event.Message = e.s.MaskText(event.Content), e.s.MaskText(event.Message)
-				event.Input, event.Result = maskedJSON(e.s, event.Input), maskedJSON(e.s, event.Result)
+			if err == nil && e.Redact {
+				event.Content, event.Message = e.Store.MaskText(event.Content), e.Store.MaskText(event.Message)
+				event.Input, event.Result = maskedJSON(e.Store, event.Input), maskedJSON(e.Store, event.Result)
 			}
 			if !yield(event, err) {
 				return
@@ -238,9 +209,9 @@ func maskedForeign(s *store.Store, entries iter.Seq2[convert.Entry, error]) iter
 	}
 }
 
-// outgoing is a session as converters see it. A point in it means the path to
-// it alone.
-func outgoing(ctx context.Context, s *store.Store, p store.Point, tool convert.Tool) (*convert.Session, error) {
+// Outgoing is a session as converters see it. A point in it means the path to it
+// alone.
+func Outgoing(ctx context.Context, s *store.Store, p store.Point, tool convert.Tool) (*convert.Session, error) {
 	f := &convert.Session{Session: p.Session, UpdatedAt: p.UpdatedAt}
 	from := originOf(p.Session)
 	if from.Tool == tool.Name {
@@ -369,7 +340,7 @@ func (n *outgoingNames) entries(all iter.Seq2[tidemark.Entry, error]) iter.Seq2[
 			if !known || e.Parent == 0 {
 				parent = convert.Root
 			}
-			if e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap || e.Kind == kindWorker || e.Kind == kindImported {
+			if e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap || e.Kind == kindWorker || e.Kind == KindImported {
 				n.ids[e.Seq] = parent
 				continue
 			}

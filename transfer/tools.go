@@ -1,6 +1,7 @@
-package main
+package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,13 +28,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/opencode"
 	"github.com/tidemark-sessions/tidemark/convert/pi"
 	"github.com/tidemark-sessions/tidemark/convert/qwen"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/open"
 )
 
-// tools are the tools whose sessions come in and go out. The order is that of
+// Tools are the tools whose sessions come in and go out. The order is that of
 // detection: what is more particular comes first.
-func tools() []convert.Tool {
+func Tools() []convert.Tool {
 	return []convert.Tool{
 		claudecode.Tool(), codex.Tool(), opencode.Tool(), gemini.Tool(), qwen.Tool(), copilot.Tool(), pi.Tool(), continuecli.Tool(), cline.Tool(),
 		agentsfleet.Tool(), agentzero.Tool(), agsh.Tool(), fleetrlm.Tool(), herdctl.Tool(),
@@ -41,29 +43,10 @@ func tools() []convert.Tool {
 	}
 }
 
-// known names the tools that can do something, in lines that fit a help page.
-func known(can func(convert.Tool) bool) string {
-	var b strings.Builder
-	width := 20
-	for _, t := range tools() {
-		if !can(t) {
-			continue
-		}
-		if width > 20 {
-			b.WriteString(", ")
-		}
-		if width += len(t.Name) + 2; width > 78 {
-			b.WriteString("\n")
-			width = 21
-		}
-		b.WriteString(t.Name)
-	}
-	return b.String()
-}
-
-func toolNamed(name string) (convert.Tool, error) {
+// ToolNamed returns the tool of a name. ErrInvalid: none is known by it.
+func ToolNamed(name string) (convert.Tool, error) {
 	var names []string
-	for _, t := range tools() {
+	for _, t := range Tools() {
 		if t.Name == name {
 			return t, nil
 		}
@@ -72,9 +55,9 @@ func toolNamed(name string) (convert.Tool, error) {
 	return convert.Tool{}, tidemark.Invalidf("tool %q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// detect returns the tool that a place is of.
+// detect returns the tool that wrote what lies at a source.
 func detect(ctx context.Context, p convert.Source) (convert.Tool, bool) {
-	for _, t := range tools() {
+	for _, t := range Tools() {
 		if t.Detect != nil && t.Detect(ctx, p) {
 			return t, true
 		}
@@ -82,119 +65,119 @@ func detect(ctx context.Context, p convert.Source) (convert.Tool, bool) {
 	return convert.Tool{}, false
 }
 
-// foreign brings what another tool left at a path. An empty name means that
+// foreign imports what another tool left at a path. An empty name means that
 // the tool is to be found out.
-func (i *importer) foreign(path, name string) error {
-	p, done, err := openPlace(path)
+func (i *Importer) foreign(ctx context.Context, path, name string) error {
+	p, done, err := openSource(path, i.getenv)
 	if err != nil {
 		return err
 	}
 	defer done()
-	ctx := i.cmd.Context()
 	var tool convert.Tool
 	if name != "" {
-		tool, err = toolNamed(name)
+		tool, err = ToolNamed(name)
 	} else if found, ok := detect(ctx, p); ok {
 		tool = found
 	} else {
-		err = withHint(tidemark.Invalidf("no tool is known to write this"), "name the tool with --from; see which are known: tidemark import --help")
+		err = hint.With(tidemark.Invalidf("no tool is known to write this"), "name the tool with --from; see which are known: tidemark import --help")
 	}
 	if err != nil {
 		return err
 	}
-	if !canImport(tool) {
+	if !CanImport(tool) {
 		return tidemark.Unsupportedf("%s: sessions only go out in this format", tool.Name)
 	}
-	return i.bringAll(tool, p, path)
+	return i.fromTool(ctx, tool, p, path)
 }
 
 // projectOf is the project of sessions that lie in it, "" where that is not
 // known.
-func (i *importer) projectOf(tool convert.Tool, path string) string {
-	if path, err := filepath.Abs(path); err == nil && tool.Local != "" && !i.upload {
+func (i *Importer) projectOf(tool convert.Tool, path string) string {
+	if path, err := filepath.Abs(path); err == nil && tool.Local != "" && !i.Upload {
 		for at := path; at != filepath.Dir(at); at = filepath.Dir(at) {
 			if filepath.Base(at) == tool.Local {
-				return projectAt(filepath.Dir(at))
+				return project.At(filepath.Dir(at), i.home())
 			}
 		}
 		if project.Exists(filepath.Join(path, tool.Local)) {
-			return projectAt(path)
+			return project.At(path, i.home())
 		}
 	}
 	return ""
 }
 
-func canExport(t convert.Tool) bool { return t.Export != nil || t.ExportFleet != nil }
+// CanExport reports whether anything goes out in the format of a tool.
+func CanExport(t convert.Tool) bool { return t.Export != nil || t.ExportFleet != nil }
 
-func canImport(t convert.Tool) bool { return t.Import != nil || t.Fleet != nil }
+// CanImport reports whether anything comes in from a tool.
+func CanImport(t convert.Tool) bool { return t.Import != nil || t.Fleet != nil }
 
-func (i *importer) bringAll(tool convert.Tool, p convert.Source, path string) error {
-	if _, err := i.openFor(i.dryRun); err != nil {
+// home is the home folder of whoever imports, "" where it is not known.
+func (i *Importer) home() string {
+	return cmp.Or(i.getenv("HOME"), i.getenv("USERPROFILE"))
+}
+
+// fromTool imports what a tool left at a source.
+func (i *Importer) fromTool(ctx context.Context, tool convert.Tool, p convert.Source, path string) error {
+	if _, err := i.open(ctx); err != nil {
 		return err
 	}
 	var b tidemark.Backend
-	if i.opened != nil {
-		b = i.opened.Backend
+	if i.Opened != nil {
+		b = i.Opened.Backend
 	}
-	o, err := open.Rules(b, i.opening(writes))
+	o, err := open.Rules(b, i.how(open.Write))
 	if err != nil {
 		return err
 	}
-	br := newBringer(i, tool, *o)
-	br.folder = i.projectOf(tool, path)
+	t := newToolImport(i, tool, *o)
+	t.folder = i.projectOf(tool, path)
 	if tool.Import != nil {
-		err = br.all(i.cmd.Context(), p, path)
+		err = t.all(ctx, p, path)
 	}
 	if err == nil && tool.Fleet != nil {
-		err = br.fleet(i.cmd.Context(), p, path)
+		err = t.fleet(ctx, p, path)
 	}
-	i.skipped += len(br.skipped)
 	return err
 }
 
-// everywhere brings what every known tool left in the home folder.
-func (i *importer) everywhere() error {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return tidemark.Invalidf("no home folder: %w", err)
-	}
-	found := false
-	for _, t := range tools() {
+// Homes imports what every known tool left in a home folder, and reports whether
+// any did.
+func (i *Importer) Homes(ctx context.Context, home string) (found bool, err error) {
+	for _, t := range Tools() {
 		for _, at := range t.Homes {
 			path := filepath.Join(home, filepath.FromSlash(at))
-			if !i.isOf(t, path) {
+			if !i.isOf(ctx, t, path) {
 				continue
 			}
 			found = true
-			i.say("%s: %s", t.Title, path)
-			if err := i.foreign(path, t.Name); err != nil {
+			if i.Source != nil {
+				i.Source(t, path)
+			}
+			if err := i.foreign(ctx, path, t.Name); err != nil {
 				if !isPathError(err) {
-					return fmt.Errorf("%s: %w", path, err)
+					return found, fmt.Errorf("%s: %w", path, err)
 				}
-				i.skipped++
-				i.complain(err)
+				i.refuse(err)
 			}
 		}
 	}
-	if !found {
-		i.say("No known tool has left sessions in %s.", home)
-	}
-	return nil
+	return found, nil
 }
 
 // isOf reports whether what lies at a path is of a tool: a folder of that name
 // may be anybody's. What cannot be looked at is taken for it, so that it is not
 // passed over in silence.
-func (i *importer) isOf(t convert.Tool, path string) bool {
+func (i *Importer) isOf(ctx context.Context, t convert.Tool, path string) bool {
 	if _, err := os.Stat(path); err != nil {
 		return false
 	}
-	p, done, err := openPlace(path)
+	p, done, err := openSource(path, i.getenv)
 	if err != nil {
 		return true
 	}
 	defer done()
-	return t.Detect == nil || t.Detect(i.cmd.Context(), p)
+	return t.Detect == nil || t.Detect(ctx, p)
 }
 
 // isPathError reports whether an error is that of what is imported, and not of

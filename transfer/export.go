@@ -1,0 +1,315 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
+	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// ExportOptions say what of a session goes out, and how.
+type ExportOptions struct {
+	// Format is md, html, json or ndjson; the formats of tools go out by
+	// ToolExport.
+	Format string
+	// Redact masks secrets.
+	Redact bool
+	// AllBranches is the whole log, in the order it was written; OnlyNode only the
+	// entries of the node that is named, and not what leads to it.
+	AllBranches, OnlyNode bool
+	// Worker says that the view is that of a worker of this name.
+	Worker string
+	// Node is what the node that is exported is called; "": the head.
+	Node string
+}
+
+// documents are the formats that are one file, with their media types.
+var documents = map[string]string{"md": "text/markdown; charset=utf-8", "html": "text/html; charset=utf-8", "json": "application/json", "ndjson": "application/x-ndjson"}
+
+// IsDocument reports whether a format is one file, and not that of a tool.
+func IsDocument(format string) bool { return documents[format] != "" }
+
+// Formats are all formats that a session can be written in.
+func Formats() []string {
+	all := []string{"md", "html", "json", "ndjson"}
+	for _, t := range Tools() {
+		if CanExport(t) {
+			all = append(all, t.Name)
+		}
+	}
+	return all
+}
+
+// Export is a session on its way out, as one file.
+type Export struct {
+	ExportOptions
+	s       *store.Store
+	at      store.Point // what is said of the session may be masked in it
+	labels  map[int64]string
+	entries iter.Seq2[tidemark.Entry, error]
+}
+
+// NewExport prepares the export of the path to a point of a session, of which
+// nothing but what was asked for is read. ErrInvalid: the options exclude each
+// other.
+func NewExport(ctx context.Context, s *store.Store, at store.Point, o ExportOptions) (*Export, error) {
+	x := &Export{ExportOptions: o, s: s}
+	if !IsDocument(o.Format) {
+		return nil, tidemark.Invalidf("format %q: want one of %s", o.Format, strings.Join(Formats(), ", "))
+	}
+	var err error
+	if x.entries, err = x.choose(ctx, at.View, at.Seq); err != nil {
+		return nil, err
+	}
+	about := *at.View
+	if x.labels, err = at.View.Labels(ctx); err != nil {
+		return nil, err
+	}
+	if o.Redact {
+		x.entries = masked(s, x.entries)
+		about.Session = s.MaskSession(at.Session)
+		for seq, label := range x.labels {
+			x.labels[seq] = s.MaskText(label)
+		}
+	}
+	x.at = store.Point{View: &about, Seq: at.Seq}
+	return x, nil
+}
+
+// choose returns the entries that were asked for.
+func (x *Export) choose(ctx context.Context, v *store.View, seq int64) (iter.Seq2[tidemark.Entry, error], error) {
+	switch {
+	case x.AllBranches && (x.OnlyNode || seq != 0):
+		return nil, tidemark.Invalidf("--all-branches goes with a whole session")
+	case x.AllBranches:
+		return v.Log(ctx), nil
+	case x.OnlyNode:
+		if seq == 0 {
+			var err error
+			if seq, err = v.Head(ctx); err != nil {
+				return nil, err
+			}
+		}
+		place, err := v.Position(ctx, seq)
+		if err != nil {
+			return nil, err
+		}
+		return func(yield func(tidemark.Entry, error) bool) {
+			for e, err := range v.Path(ctx, seq) {
+				if e.Seq > place.Turn && !yield(e, err) {
+					return
+				}
+			}
+		}, nil
+	}
+	return v.Path(ctx, seq), nil
+}
+
+// masked masks the secrets of entries on their way.
+func masked(s *store.Store, entries iter.Seq2[tidemark.Entry, error]) iter.Seq2[tidemark.Entry, error] {
+	return func(yield func(tidemark.Entry, error) bool) {
+		for e, err := range entries {
+			if !yield(s.Mask(e), err) {
+				return
+			}
+		}
+	}
+}
+
+// state adds what is kept beside the conversation, when all of it goes out.
+func (x *Export) state(ctx context.Context, f *sessionFile) error {
+	if x.Worker != "" || x.OnlyNode {
+		return nil
+	}
+	var err error
+	if f.Checkpoint, f.Files, err = stateOfSession(ctx, x.s, f.Session.ID); err != nil || !x.Redact {
+		return err
+	}
+	f.Checkpoint = maskedJSON(x.s, f.Checkpoint)
+	for name, content := range f.Files {
+		f.Files[name] = []byte(x.s.MaskText(string(content)))
+	}
+	return nil
+}
+
+// Write writes the session. ErrCorrupt: something of it is damaged, and all that
+// can be read was written.
+func (x *Export) Write(ctx context.Context, w io.Writer) error {
+	switch x.Format {
+	case "md", "html":
+		d, err := x.document(ctx)
+		if err != nil {
+			return err
+		}
+		if x.Format == "html" {
+			return render.HTML(w, d, x.entries)
+		}
+		return render.Markdown(w, d, x.entries)
+	case "json":
+		f := sessionFile{Session: x.at.Session, Labels: x.labels}
+		if err := x.state(ctx, &f); err != nil {
+			return err
+		}
+		return exportJSON(w, f, x.entries)
+	}
+	return eachLine(w, x.entries, func(e tidemark.Entry) ([]byte, error) {
+		b, err := encode(e)
+		return append(b, '\n'), err
+	})
+}
+
+// document is what the readable formats say of a session.
+func (x *Export) document(ctx context.Context) (render.Document, error) {
+	v := x.at.View
+	d := render.Document{Session: v.Session, UpdatedAt: v.UpdatedAt, Messages: v.Messages, ExportedAt: time.Now()}
+	if v.State != store.Live {
+		d.State = v.State
+	}
+	d.Node, d.Labels = x.Node, x.labels
+	nodes, err := v.Tree(ctx)
+	told := x.told(nodes)
+	for _, n := range nodes {
+		if n.Label != "" {
+			n.Label = x.labels[n.Last]
+		}
+		switch {
+		case !told(n):
+			n.Text = "" // what is not exported is not told by its first words either
+		case x.Redact:
+			n.Text = x.s.MaskText(n.Text)
+		}
+		if len(nodes) > 1 { // else there is nothing to choose from
+			d.Tree = append(d.Tree, slash.Node(n))
+		}
+	}
+	if err == nil && x.Worker == "" {
+		d.Workers, err = x.workers(ctx)
+	}
+	return d, err
+}
+
+// told returns a function that reports whether a node is among what is exported.
+func (x *Export) told(nodes []store.Node) func(store.Node) bool {
+	seq := x.at.Seq
+	parents, tip := make(map[int64]int64, len(nodes)), int64(-1)
+	for _, n := range nodes {
+		parents[n.Number] = n.Parent
+		if seq == 0 && n.Current || n.First <= seq && seq <= n.Last {
+			tip = n.Number
+		}
+	}
+	way := make(map[int64]bool)
+	for n := tip; n >= 0 && !way[n]; {
+		if way[n] = true; x.OnlyNode {
+			break
+		}
+		n = parents[n]
+	}
+	return func(n store.Node) bool { return x.AllBranches || way[n.Number] }
+}
+
+// workers are those whose transcripts belong to what is exported: all of a whole
+// session, those that were started in it of a part.
+func (x *Export) workers(ctx context.Context) ([]render.Worker, error) {
+	names, err := x.at.Workers(ctx)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	part := x.at.Seq != 0 || x.OnlyNode
+	calls := make(map[string]bool)
+	for e := range x.entries {
+		if !part {
+			break
+		}
+		for _, b := range e.Blocks {
+			calls[b.ID] = calls[b.ID] || b.Type == tidemark.BlockToolUse
+		}
+	}
+	var all []render.Worker
+	for _, name := range names {
+		v, err := x.at.Worker(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		from, err := workerOriginOf(ctx, v, name)
+		if err != nil {
+			return nil, err
+		}
+		if part && !calls[from.Call] {
+			continue
+		}
+		log := v.Path(ctx, 0)
+		if x.Redact {
+			log = masked(x.s, log)
+		}
+		all = append(all, render.Worker{Name: name, Call: from.Call, Entries: log})
+	}
+	return all, nil
+}
+
+// eachLine writes entries as they come. Damaged ones are left out, and the
+// first damage is the error in the end.
+func eachLine(w io.Writer, entries iter.Seq2[tidemark.Entry, error], encode func(tidemark.Entry) ([]byte, error)) error {
+	var damage error
+	for e, err := range entries {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			if damage == nil {
+				damage = err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		b, err := encode(e)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	return damage
+}
+
+// exportJSON writes a sessionFile without holding the entries in memory.
+func exportJSON(w io.Writer, f sessionFile, entries iter.Seq2[tidemark.Entry, error]) error {
+	f.Format, f.Version, f.Entries = sessionFormat, sessionVersion, []tidemark.Entry{}
+	head, err := encode(f)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(head[:len(head)-len("]}")]); err != nil {
+		return err
+	}
+	between := "\n"
+	err = eachLine(w, entries, func(e tidemark.Entry) ([]byte, error) {
+		b, err := encode(e)
+		b = append([]byte(between), b...)
+		between = ",\n"
+		return b, err
+	})
+	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+		return err
+	}
+	_, endErr := io.WriteString(w, "\n]}\n")
+	return errors.Join(err, endErr)
+}
+
+// encode is JSON as it is kept: nothing in it is escaped for HTML.
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimRight(buf.Bytes(), "\n"), err
+}

@@ -1,0 +1,108 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/open"
+)
+
+// Folder is a folder that sessions are exported into, in the formats of other
+// tools. A file in it takes its name when it is whole.
+type Folder struct {
+	path    string
+	environ []string
+	dir     *durable.Dir
+	dbs     map[string]*sqlite.Foreign
+}
+
+// OpenFolder opens a folder, and makes it where it is not there. Environ is what
+// tools were told by their environment.
+func OpenFolder(name string, environ []string) (*Folder, error) {
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		if err := durable.MakeDir(name); err != nil {
+			return nil, tidemark.Storagef("%w", err)
+		}
+	}
+	dir, err := durable.OpenDir(name)
+	if err != nil {
+		return nil, tidemark.Invalidf("%s: want a folder: %w", name, err)
+	}
+	return &Folder{path: name, environ: environ, dir: dir, dbs: make(map[string]*sqlite.Foreign)}, nil
+}
+
+// Getenv returns a variable of the environment.
+func (o *Folder) Getenv(name string) string { return open.Getenv(o.environ, name) }
+
+// Create makes a file that takes its name when it is closed.
+func (o *Folder) Create(name string) (convert.File, error) {
+	if !fs.ValidPath(name) || name == "." {
+		return nil, tidemark.Invalidf("%q: not a name in a folder", name)
+	}
+	if err := durable.MkdirAll(o.dir, path.Dir(name)); err != nil {
+		return nil, tidemark.Storagef("%s: %w", name, err)
+	}
+	r, w := io.Pipe()
+	f := &outFile{w: w, done: make(chan error, 1)}
+	go func() {
+		err := durable.Stream(o.dir, fmt.Sprintf("%s.%d.tmp", name, os.Getpid()), name, func(to io.Writer) error {
+			_, err := io.Copy(to, r)
+			return err
+		})
+		r.CloseWithError(err)
+		f.done <- err
+	}()
+	return f, nil
+}
+
+type outFile struct {
+	w    *io.PipeWriter
+	done chan error
+}
+
+func (f *outFile) Write(b []byte) (int, error) { return f.w.Write(b) }
+
+func (f *outFile) Close() error {
+	f.w.Close()
+	return <-f.done
+}
+
+func (f *outFile) CloseWithError(err error) error {
+	f.w.CloseWithError(err)
+	<-f.done
+	return err
+}
+
+// SQL makes a database, or opens the one of an earlier session.
+func (o *Folder) SQL(_ context.Context, name string) (convert.Database, error) {
+	if db := o.dbs[name]; db != nil {
+		return db, nil
+	}
+	if !fs.ValidPath(name) || path.Dir(name) != "." {
+		return nil, tidemark.Invalidf("%q: not a name in a folder", name)
+	}
+	db, err := sqlite.OpenForeign(filepath.Join(o.path, name), false)
+	if err == nil {
+		o.dbs[name] = db
+	}
+	return db, err
+}
+
+// Close closes the folder and its databases.
+func (o *Folder) Close() error {
+	var errs []error
+	for _, db := range o.dbs {
+		errs = append(errs, db.Close())
+	}
+	return errors.Join(append(errs, o.dir.Close())...)
+}
