@@ -217,7 +217,7 @@ func (a *connection) refusal(err error) *sdk.RequestError {
 func (a *connection) hint(err error) string {
 	var holder *store.HeldError
 	if errors.As(err, &holder) {
-		return fmt.Sprintf("what is written there is shown here; to write here, close it there, or send /%s, or run: tidemark lock %.8s --hand-over", takeOver, holder.Session)
+		return fmt.Sprintf("what is written there is shown here; to write here, close it there, or send /%s, or run: tidemark lock %.8s --hand-over", takeOver, holder.Lease.Session())
 	}
 	return a.o.Hint(err)
 }

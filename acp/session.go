@@ -332,7 +332,7 @@ func (s *session) close() error {
 
 // handOver gives the session to whoever asks, when nothing is under way, and
 // reads along from then on.
-func (s *session) handOver(c *chat.Chat, done chan struct{}, a store.Ask) {
+func (s *session) handOver(c *chat.Chat, done chan struct{}, a store.HandoverRequest) {
 	s.screen.note("%s asks for this session; it is handed over when nothing is under way.", a.From)
 	select {
 	case s.slot <- struct{}{}:
@@ -365,7 +365,7 @@ const (
 func (s *session) ask(ctx context.Context) error {
 	o, err := s.options(ctx, s.id)
 	if err == nil {
-		err = s.a.o.Store.AskHandOver(ctx, s.id, o.Holder)
+		err = s.a.o.Store.RequestHandover(ctx, s.id, o.Holder)
 	}
 	if err != nil {
 		return err

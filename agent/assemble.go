@@ -178,7 +178,7 @@ const handOverPatience = 30 * time.Second
 
 // takeOver asks whoever holds a session for it and waits.
 func (a Assembly) takeOver(ctx context.Context, id tidemark.SessionID) (*chat.Chat, error) {
-	if err := a.Chat.Store.AskHandOver(ctx, id, a.Chat.Holder); err != nil {
+	if err := a.Chat.Store.RequestHandover(ctx, id, a.Chat.Holder); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithTimeout(ctx, handOverPatience)

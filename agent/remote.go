@@ -213,7 +213,7 @@ func (v *Remote) ours(ctx context.Context, since *time.Time) error {
 }
 
 // handOver waits for the end of the turn.
-func (v *Remote) handOver(ctx context.Context, a store.Ask) {
+func (v *Remote) handOver(ctx context.Context, a store.HandoverRequest) {
 	v.tell(RemoteEvent{Event: Event{Type: "system", Subtype: "notice", Text: fmt.Sprintf("%s asks for this session; it is handed over when this turn is done.", a.From)}})
 	idle := make(chan struct{})
 	go func() {

@@ -191,7 +191,7 @@ type Chat struct {
 	id     tidemark.SessionID
 	box    *tool.Box
 	main   *thread
-	handed chan store.Ask
+	handed chan store.HandoverRequest
 
 	show   sync.Mutex    // one goroutine tells at a time
 	asking chan struct{} // holds a token while a question is asked
@@ -262,7 +262,7 @@ func prepare(o Options) *Chat {
 		o.Workers = DefaultWorkers
 	}
 	c := &Chat{o: o, with: with{o.Model, o.Provider, o.Name}, workers: make(map[string]*worker),
-		handed: make(chan store.Ask, 1), asking: make(chan struct{}, 1)}
+		handed: make(chan store.HandoverRequest, 1), asking: make(chan struct{}, 1)}
 	c.main = &thread{c: c}
 	return c
 }
@@ -398,7 +398,7 @@ func (c *Chat) ModelName() (provider, name string) {
 }
 
 // Handed is told when somebody asks for the session.
-func (c *Chat) Handed() <-chan store.Ask { return c.handed }
+func (c *Chat) Handed() <-chan store.HandoverRequest { return c.handed }
 
 // keepAlive renews the lease while the conversation is open. Storage that
 // fails for a while does not end it: only who lost the lease gives up.
@@ -409,7 +409,7 @@ func (c *Chat) keepAlive() {
 	w := c.w
 	c.alive = func() { stop(); <-done }
 	c.mu.Unlock()
-	asked := func(a store.Ask) {
+	asked := func(a store.HandoverRequest) {
 		select {
 		case c.handed <- a:
 		default:

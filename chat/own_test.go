@@ -336,7 +336,7 @@ func TestAnAskForTheSessionIsHeard(t *testing.T) {
 		c := r.new()
 		r.send(c, "hello")
 		time.Sleep(3 * time.Second)
-		if err := r.store.AskHandOver(t.Context(), c.ID(), tidemark.Holder{Program: "other"}); err != nil {
+		if err := r.store.RequestHandover(t.Context(), c.ID(), tidemark.Holder{Program: "other"}); err != nil {
 			t.Fatal(err)
 		}
 		if a := <-c.Handed(); a.From.Program != "other" {

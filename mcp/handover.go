@@ -121,7 +121,7 @@ func (r *room) handOver(ctx context.Context, req *sdk.CallToolRequest, in handOv
 	// client hand it over again.
 	lease, err := s.Lease(ctx, p.ID)
 	if err == nil && lease.Held && !lease.Dead && !lease.Expired {
-		if err = s.AskHandOver(ctx, p.ID, r.o.Holder(ctx)); err == nil {
+		if err = s.RequestHandover(ctx, p.ID, r.o.Holder(ctx)); err == nil {
 			out.Asked = render.CleanLine(lease.Holder.String())
 		}
 	}

@@ -280,10 +280,10 @@ func TestASessionIsHandedOverToWhoeverComesNext(t *testing.T) {
 	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "dark")); err != nil {
 		t.Fatal(err)
 	}
-	asked := make(chan store.Ask, 1)
+	asked := make(chan store.HandoverRequest, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	go w.KeepAlive(ctx, func(a store.Ask) { asked <- a })
+	go w.KeepAlive(ctx, func(a store.HandoverRequest) { asked <- a })
 	c := h.connect("stream", "")
 	out, text := call[handOverOut](h, c, "hand_over", map[string]any{"session": "last@1", "note": "The lamp is ordered.", "to": "Jo", "keep_open": true})
 	if out.Asked != "" {

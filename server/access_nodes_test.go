@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/auth/authtest"
@@ -29,7 +30,7 @@ import (
 // node is one of the servers, as tidemark serve makes it but for its clocks.
 type node struct {
 	*testServer
-	users *store.Store
+	users *tenant.Directory
 	in    *auth.OIDCSignIn
 	ahead atomic.Int64  // how far its clock goes ahead, for what expires
 	busy  chan struct{} // gets something when an export or a tool began
@@ -39,7 +40,8 @@ func newNode(t *testing.T, db *postgres.Database, issuer string) *node {
 	t.Helper()
 	n := &node{busy: make(chan struct{}, 10)}
 	now := func() time.Time { return time.Now().Add(time.Duration(n.ahead.Load())) }
-	n.users = store.New(db.For(tidemark.Operator()), &store.Options{Now: now})
+	operator := store.New(db.For(tidemark.Operator()), &store.Options{Now: now})
+	n.users = tenant.NewDirectory(operator.Records())
 	const soon = 20 * time.Millisecond // of the seconds that it is in a server
 	tokens := auth.ServiceTokens(n.users)
 	tokens.Fresh = soon
@@ -55,7 +57,7 @@ func newNode(t *testing.T, db *postgres.Database, issuer string) *node {
 		o.Auth, o.SignIn, o.Chat, o.Limits.Recheck = auth.Any(tokens, n.in), n.in, h.chat, soon
 		o.Open = func(_ context.Context, p tidemark.Principal) (*store.Store, error) {
 			if p.Tenant == tidemark.Operator().Tenant {
-				return n.users, nil
+				return operator, nil
 			}
 			return store.New(db.For(p), nil), nil
 		}
@@ -81,36 +83,36 @@ func newNode(t *testing.T, db *postgres.Database, issuer string) *node {
 // pair is the two servers with a tenant: ada shares a session with a workspace
 // that bob is in, and bob has one of his own.
 type pair struct {
-	here, there            *node
-	tenant, room, ada, bob string
-	shared, own            string // sessions, as links have them
-	adminToken, adaToken   string
-	bobToken, bobTokenID   string
-	bobCookie              string
+	here, there          *node
+	org, room, ada, bob  string
+	shared, own          string // sessions, as links have them
+	adminToken, adaToken string
+	bobToken, bobTokenID string
+	bobCookie            string
 }
 
 func newPair(t *testing.T, db *postgres.Database, here, there *node, name string) *pair {
 	t.Helper()
 	ctx, users := t.Context(), here.users
 	p := &pair{here: here, there: there}
-	tenant := must[store.Tenant](t)(users.CreateTenant(ctx, store.Tenant{Name: name}))
-	room := must[store.Workspace](t)(users.CreateWorkspace(ctx, tenant.ID, "room"))
-	p.tenant, p.room = tenant.ID, room.ID
+	org := must[tenant.Tenant](t)(users.CreateTenant(ctx, tenant.Tenant{Name: name}))
+	room := must[tenant.Workspace](t)(users.CreateWorkspace(ctx, org.ID, "room"))
+	p.org, p.room = org.ID, room.ID
 	token := func(user, role string) (id, text string) {
-		k, text, err := users.CreateToken(ctx, store.Token{Tenant: p.tenant, User: user, Name: "t", Role: role, ExpiresAt: time.Now().Add(time.Hour)})
+		k, text, err := users.CreateToken(ctx, tenant.Token{Tenant: p.org, User: user, Name: "t", Role: role, ExpiresAt: time.Now().Add(time.Hour)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return k.ID, text
 	}
 	for who, id := range map[string]*string{"ada": &p.ada, "bob": &p.bob} {
-		u, _, err := users.SeeUser(ctx, store.Sighting{Tenant: tenant, Issuer: "i", Subject: who, Name: who, Role: store.RoleWriter})
+		u, _, err := users.UpsertUser(ctx, tenant.Claims{Tenant: org, Issuer: "i", Subject: who, Name: who, Role: tenant.RoleWriter})
 		if err != nil {
 			t.Fatal(err)
 		}
 		*id = u.ID
-		must[store.User](t)(users.Join(ctx, p.tenant, p.room, u.ID, true))
-		st := store.New(db.For(tidemark.Principal{Tenant: p.tenant, User: u.ID}), nil)
+		must[tenant.User](t)(users.Join(ctx, p.org, p.room, u.ID, true))
+		st := store.New(db.For(tidemark.Principal{Tenant: p.org, User: u.ID}), nil)
 		w := st.Create(tidemark.Session{Title: "of " + who}, process.Self(who))
 		must[[]int64](t)(w.Append(ctx, sayMarked("user", "before the change")))
 		if err := w.Close(ctx); err != nil {
@@ -120,16 +122,16 @@ func newPair(t *testing.T, db *postgres.Database, here, there *node, name string
 			p.shared = tidemark.SessionName(p.ada, w.ID())
 		}
 	}
-	for i, err := range store.New(db.For(tidemark.Principal{Tenant: p.tenant, User: p.bob}), nil).Sessions(ctx, store.Filter{}) {
+	for i, err := range store.New(db.For(tidemark.Principal{Tenant: p.org, User: p.bob}), nil).Sessions(ctx, store.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.own = string(i.ID)
 	}
-	_, p.adminToken = token("", store.RoleAdmin)
-	_, p.adaToken = token(p.ada, store.RoleWriter)
-	p.bobTokenID, p.bobToken = token(p.bob, store.RoleWriter)
-	p.bobCookie = authtest.Cookie(cookieKey, "tidemark-user", map[string]any{"tenant": p.tenant, "user": p.bob, "until": time.Now().Add(time.Hour), "nonce": name})
+	_, p.adminToken = token("", tenant.RoleAdmin)
+	_, p.adaToken = token(p.ada, tenant.RoleWriter)
+	p.bobTokenID, p.bobToken = token(p.bob, tenant.RoleWriter)
+	p.bobCookie = authtest.Cookie(cookieKey, "tidemark-user", map[string]any{"tenant": p.org, "user": p.bob, "until": time.Now().Add(time.Hour), "nonce": name})
 	p.share(t, `{"with":"workspace","workspace":"`+p.room+`"}`)
 	return p
 }
@@ -175,7 +177,7 @@ var accessEnds = map[string]func(*testing.T, *pair){
 		p.here.call(t, p.adminToken, "PATCH", "/api/v1/users/"+p.bob, `{"state":"suspended"}`).want(t, 200)
 	},
 	"tenant suspended": func(t *testing.T, p *pair) {
-		must[store.Tenant](t)(p.here.users.SetTenantState(t.Context(), p.tenant, store.Suspended))
+		must[tenant.Tenant](t)(p.here.users.SetTenantState(t.Context(), p.org, tenant.Suspended))
 	},
 	"role lowered": func(t *testing.T, p *pair) {
 		p.here.call(t, p.adminToken, "PATCH", "/api/v1/users/"+p.bob, `{"role":"reader"}`).want(t, 200)

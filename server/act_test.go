@@ -11,6 +11,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/server/stores"
 	"github.com/tidemark-sessions/tidemark/server/wire"
@@ -28,9 +30,9 @@ type complete struct {
 func (c complete) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
 	isAct := func(a tidemark.Append) bool { return a.Log.Kind == tidemark.ActKind }
 	others := func(k tidemark.Key) bool {
-		return !store.IsOperators(k) && k != tidemark.Keyring() && k != tidemark.PlainMark()
+		return !tenant.IsOperators(k) && k != tidemark.Keyring() && k != tidemark.PlainMark()
 	}
-	if who := request.CallerOf(ctx); who.Tenant != "" && slices.ContainsFunc(slices.Collect(wire.KeysOf(b)), others) && !store.Housekeeping(b) && !slices.ContainsFunc(b.Appends, isAct) {
+	if who := request.CallerOf(ctx); who.Tenant != "" && slices.ContainsFunc(slices.Collect(wire.KeysOf(b)), others) && !tenant.Housekeeping(b) && !slices.ContainsFunc(b.Appends, isAct) {
 		c.t.Errorf("%s changes %v, and no line of the audit log is in the same commit", stores.DeedOf(ctx).Action, slices.Collect(wire.KeysOf(b)))
 	}
 	return c.Backend.Commit(ctx, b)
@@ -46,28 +48,28 @@ func TestAChangeAndItsLineAreOneCommit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant := tidemark.TenantOf("a", "").Tenant
+	org := tidemark.TenantOf("a", "").Tenant
 	told := func() (did []string) {
-		from, err := s.stores.Acts(t.Context(), tenant)
+		from, err := s.stores.Acts(t.Context(), org)
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines, err := s.stores.Unchained(t.Context(), users, tenant, 100)
+		lines, err := s.stores.Unchained(t.Context(), users, org, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var chained []store.AuditLine
-		for l, err := range users.AuditLines(t.Context(), tenant, tidemark.Span{}) {
+		var chained []tenant.AuditLine
+		for l, err := range users.AuditLines(t.Context(), org, tidemark.Span{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			chained = append(chained, l)
 		}
-		for _, l := range append(store.NotIn(lines, chained), chained...) {
+		for _, l := range append(tenant.NotIn(lines, chained), chained...) {
 			did = append(did, l.Action+" "+l.Outcome)
 		}
 		slices.Sort(did)
-		if _, faults, err := users.VerifyAudit(t.Context(), tenant, from); err != nil || len(faults) > 0 {
+		if _, faults, err := users.VerifyAudit(t.Context(), org, from); err != nil || len(faults) > 0 {
 			t.Errorf("%v, %v", faults, err)
 		}
 		return did
@@ -148,7 +150,7 @@ func TestAServerWithoutAnAuditLogSaysSo(t *testing.T) {
 func TestVerifyNamesWhatSomebodyDidToTheTable(t *testing.T) {
 	made := newDatabase(t)
 	ada, other := tidemark.TenantOf("acme", "ada"), tidemark.TenantOf("other", "").Tenant
-	for _, c := range []struct{ name, sql, tenant, want string }{
+	for _, c := range []struct{ name, sql, org, want string }{
 		{"nothing", "select 1", ada.Tenant, ""},
 		{"a removed row", "delete from tidemark.act where n = 2", ada.Tenant, "line 2 of boot"},
 		{"a removed row that is not chained", "delete from tidemark.act where n = 5", ada.Tenant, "line 5 of boot"},
@@ -165,11 +167,11 @@ func TestVerifyNamesWhatSomebodyDidToTheTable(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer served.Close()
-			users := store.New(served.For(tidemark.Operator()), nil)
+			users := tenant.NewDirectory(records.New(served.For(tidemark.Operator()), records.Options{}))
 			boot := users.NewBoot(ada.Tenant, "node", false)
-			var acts []store.Act
+			var acts []tenant.Act
 			own := store.New(served.For(ada), nil).With(func(ctx context.Context, b *tidemark.Batch) (func(error), error) {
-				act, ended, err := boot.Add(ctx, b, store.Audited{Who: "ada", Action: "append", Outcome: store.AuditDone})
+				act, ended, err := boot.Add(ctx, b, tenant.Audited{Who: "ada", Action: "append", Outcome: tenant.AuditDone})
 				acts = append(acts, act)
 				return ended, err
 			})
@@ -183,11 +185,11 @@ func TestVerifyNamesWhatSomebodyDidToTheTable(t *testing.T) {
 				t.Fatal(err)
 			}
 			asSuperuser(t, db, c.sql)
-			_, faults, err := users.VerifyAudit(t.Context(), c.tenant, []tidemark.Backend{served.For(tidemark.AuditorOf(c.tenant))})
+			_, faults, err := users.VerifyAudit(t.Context(), c.org, []tidemark.Backend{served.For(tidemark.AuditorOf(c.org))})
 			if err != nil {
 				t.Fatal(err)
 			}
-			named := slices.ContainsFunc(faults, func(f store.AuditFault) bool { return strings.Contains(f.What, c.want) })
+			named := slices.ContainsFunc(faults, func(f tenant.AuditFault) bool { return strings.Contains(f.What, c.want) })
 			if c.want == "" && len(faults) > 0 || c.want != "" && !named {
 				t.Errorf("found %v, want %q", faults, c.want)
 			}

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // administered returns a server that has the tenants a and b.
@@ -41,7 +41,7 @@ func TestTokensAreMadeByAdminsForTheirTenantAlone(t *testing.T) {
 	if foreign.Status != 404 || absent.Status != 404 || foreign.problem(t).Code != absent.problem(t).Code {
 		t.Errorf("a foreign token answers %d, an absent one %d", foreign.Status, absent.Status)
 	}
-	var page routes.Page[store.Token]
+	var page routes.Page[tenant.Token]
 	s.call(t, "admin-a", "GET", "/api/v1/tokens", nil).into(t, &page)
 	if len(page.Items) != 1 || page.Items[0].ID != made.ID {
 		t.Errorf("listed %+v", page)
@@ -49,7 +49,7 @@ func TestTokensAreMadeByAdminsForTheirTenantAlone(t *testing.T) {
 	if body := string(s.call(t, "admin-a", "GET", "/api/v1/tokens", nil).Body); strings.Contains(body, "sha256") || strings.Contains(body, made.Text) {
 		t.Errorf("the list tells too much: %s", body)
 	}
-	var other routes.Page[store.Token]
+	var other routes.Page[tenant.Token]
 	s.call(t, "admin-b", "GET", "/api/v1/tokens", nil).into(t, &other)
 	if len(other.Items) != 0 {
 		t.Errorf("b sees %+v", other)
@@ -85,19 +85,19 @@ func TestTenantsAreTheOperatorsAlone(t *testing.T) {
 			t.Errorf("%v: %d %s", c, got.Status, got.Body)
 		}
 	}
-	var page routes.Page[store.Tenant]
+	var page routes.Page[tenant.Tenant]
 	s.call(t, "op", "GET", "/api/v1/tenants?limit=1", nil).into(t, &page)
 	if len(page.Items) != 1 || page.Next == "" {
 		t.Fatalf("%+v", page)
 	}
-	var second routes.Page[store.Tenant]
+	var second routes.Page[tenant.Tenant]
 	s.call(t, "op", "GET", "/api/v1/tenants?limit=1&cursor="+page.Next, nil).into(t, &second)
 	if len(second.Items) != 1 || second.Next != "" || second.Items[0].ID == page.Items[0].ID {
 		t.Errorf("the second page: %+v", second)
 	}
-	var suspended store.Tenant
+	var suspended tenant.Tenant
 	s.call(t, "op", "POST", "/api/v1/tenants/a/suspend", nil).into(t, &suspended)
-	if suspended.State != store.Suspended {
+	if suspended.State != tenant.Suspended {
 		t.Errorf("%+v", suspended)
 	}
 	if got := s.call(t, "op", "POST", "/api/v1/tenants", map[string]any{"name": "a"}); got.Status != http.StatusConflict {
@@ -115,15 +115,15 @@ func TestUsersAndWorkspacesAreTheAdmins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, _, err := users.SeeUser(t.Context(), store.Sighting{Tenant: a, Issuer: "i", Subject: "ada", Role: store.RoleReader})
+	u, _, err := users.UpsertUser(t.Context(), tenant.Claims{Tenant: a, Issuer: "i", Subject: "ada", Role: tenant.RoleReader})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var w store.Workspace
+	var w tenant.Workspace
 	s.call(t, "admin-a", "POST", "/api/v1/workspaces", map[string]any{"name": "core"}).into(t, &w)
-	var got store.User
+	var got tenant.User
 	s.call(t, "admin-a", "PATCH", "/api/v1/users/"+u.ID, map[string]any{"role": "writer", "state": "suspended"}).into(t, &got)
-	if got.Role != store.RoleWriter || got.State != store.Suspended {
+	if got.Role != tenant.RoleWriter || got.State != tenant.Suspended {
 		t.Errorf("%+v", got)
 	}
 	s.call(t, "admin-a", "PUT", "/api/v1/workspaces/"+w.ID+"/members/"+u.ID, nil).into(t, &got)
@@ -156,13 +156,13 @@ func TestWhatIsDoneAndWhatIsRefusedIsInTheAuditLog(t *testing.T) {
 	if err := s.stores.FlushAudit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var page routes.Page[store.AuditLine]
+	var page routes.Page[tenant.AuditLine]
 	got := s.call(t, "admin-a", "GET", "/api/v1/audit?limit=3", nil)
 	got.into(t, &page)
 	if len(page.Items) != 3 || page.Next == "" {
 		t.Fatalf("%s", got.Body)
 	}
-	var rest routes.Page[store.AuditLine]
+	var rest routes.Page[tenant.AuditLine]
 	s.call(t, "admin-a", "GET", "/api/v1/audit?limit=20&cursor="+page.Next, nil).into(t, &rest)
 	var told []string
 	for _, l := range append(page.Items, rest.Items...) {
@@ -192,8 +192,8 @@ func TestWhatIsDoneAndWhatIsRefusedIsInTheAuditLog(t *testing.T) {
 	if report.Head.Length != 10 || report.Anchors != 1 || len(report.Faults) != 0 {
 		t.Errorf("%+v", report)
 	}
-	forged := store.Anchor{Tenant: tidemark.TenantOf("a", "").Tenant, Length: 99, Hash: "x"}
-	s.call(t, "admin-a", "POST", "/api/v1/audit/verify", map[string]any{"anchors": []store.Anchor{forged}}).into(t, &report)
+	forged := tenant.Anchor{Tenant: tidemark.TenantOf("a", "").Tenant, Length: 99, Hash: "x"}
+	s.call(t, "admin-a", "POST", "/api/v1/audit/verify", map[string]any{"anchors": []tenant.Anchor{forged}}).into(t, &report)
 	if len(report.Faults) != 1 || report.Faults[0].Seq < 6 {
 		t.Errorf("against an anchor of 99 lines: %+v", report)
 	}

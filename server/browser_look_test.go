@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -44,12 +45,12 @@ func furnished(t *testing.T, s *site) map[string]string {
 	must[tidemark.Job](t)(fleet.OrderJob(ctx, store.Order{Agent: "coder", Prompt: "Later."}))
 	job := askWrite(t, fleet)
 	put(t, job, "one line", "another line")
-	users := must[*store.Store](t)(s.open(ctx, tidemark.Operator()))
-	tenant := must[store.Tenant](t)(users.CreateTenant(ctx, store.Tenant{Name: "a"}))
-	if _, _, err := users.CreateToken(ctx, store.Token{Tenant: tenant.ID, Name: "ci", Role: store.RoleReader}); err != nil {
+	users := tenant.NewDirectory(must[*store.Store](t)(s.open(ctx, tidemark.Operator())).Records())
+	org := must[tenant.Tenant](t)(users.CreateTenant(ctx, tenant.Tenant{Name: "a"}))
+	if _, _, err := users.CreateToken(ctx, tenant.Token{Tenant: org.ID, Name: "ci", Role: tenant.RoleReader}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := users.SeeUser(ctx, store.Sighting{Tenant: tenant, Issuer: "https://id.example", Subject: "jo", Name: "Jo Tide", Role: store.RoleAdmin}); err != nil {
+	if _, _, err := users.UpsertUser(ctx, tenant.Claims{Tenant: org, Issuer: "https://id.example", Subject: "jo", Name: "Jo Tide", Role: tenant.RoleAdmin}); err != nil {
 		t.Fatal(err)
 	}
 	return map[string]string{

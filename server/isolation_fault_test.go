@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
@@ -95,7 +96,7 @@ func TestTheMatrixFindsFaultsOfAServer(t *testing.T) {
 		"an expired token is taken": func(w *world, o *Options) func(http.Handler) http.Handler {
 			o.Auth = authFunc(func(r *http.Request) (request.Caller, error) {
 				c, err := w.Authenticate(r)
-				if err != nil && strings.Contains(r.Header.Get("Authorization"), store.TokenPrefix) {
+				if err != nil && strings.Contains(r.Header.Get("Authorization"), tenant.TokenPrefix) {
 					return w.table["jo-reader"], nil
 				}
 				return c, err
@@ -176,7 +177,9 @@ func asSuperuser(t testing.TB, db *pgtest.Database, sql string) {
 // in is the same world in another database.
 func (w *world) in(db *pgtest.Database, served *postgres.Database) *world {
 	other := &world{db: db, served: served, stores: make(map[string]*store.Store), things: w.things, callers: w.callers, table: w.table, lee: w.lee, actors: w.actors}
-	other.users, _ = other.open(context.Background(), tidemark.Operator())
+	if operator, err := other.open(context.Background(), tidemark.Operator()); err == nil {
+		other.users = tenant.NewDirectory(operator.Records())
+	}
 	return other
 }
 

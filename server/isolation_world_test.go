@@ -19,6 +19,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/search"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
@@ -65,13 +67,13 @@ type somebody struct {
 }
 
 // sees reports whether somebody may see what a marker or a thing says.
-func (c somebody) sees(tenant, owner, scope string) bool {
+func (c somebody) sees(org, owner, scope string) bool {
 	switch {
 	case !c.known:
 		return false
 	case c.Operator && (scope == inAdmin || scope == inRooms):
 		return true
-	case tenant != c.tenant:
+	case org != c.tenant:
 		return false
 	}
 	switch scope {
@@ -90,7 +92,7 @@ type world struct {
 	mu      sync.Mutex
 	memory  map[string]*memory.Backend
 	stores  map[string]*store.Store
-	users   *store.Store
+	users   *tenant.Directory
 	things  []thing
 	callers []somebody
 	table   table
@@ -126,7 +128,7 @@ func (w *world) open(ctx context.Context, p tidemark.Principal) (*store.Store, e
 
 // Authenticate knows people by a table, and service tokens as servers do.
 func (w *world) Authenticate(r *http.Request) (request.Caller, error) {
-	if strings.HasPrefix(r.Header.Get("Authorization"), "Bearer "+store.TokenPrefix) {
+	if strings.HasPrefix(r.Header.Get("Authorization"), "Bearer "+tenant.TokenPrefix) {
 		return auth.ServiceTokens(w.users).Authenticate(r)
 	}
 	return w.table.Authenticate(r)
@@ -146,12 +148,12 @@ func must[T any](t testing.TB) func(T, error) T {
 func newWorld(t testing.TB, served *postgres.Database) *world {
 	t.Helper()
 	w := &world{served: served, memory: make(map[string]*memory.Backend), stores: make(map[string]*store.Store), table: table{}, actors: map[string]tidemark.Principal{}}
-	w.users = must[*store.Store](t)(w.open(t.Context(), tidemark.Operator()))
+	w.users = tenant.NewDirectory(must[*store.Store](t)(w.open(t.Context(), tidemark.Operator())).Records())
 	w.somebody(somebody{name: "nobody"})
 	w.somebody(somebody{name: "a made-up token", token: "made-up"})
 	w.somebody(somebody{name: "the operator", token: "operator", known: true, Caller: request.Caller{Principal: tidemark.Operator(), Name: "op", Role: request.Admin, Operator: true}})
-	for _, tenant := range []string{"alpha", "bravo"} {
-		w.fillTenant(t, tenant)
+	for _, org := range []string{"alpha", "bravo"} {
+		w.fillTenant(t, org)
 	}
 	w.suspended(t)
 	return w
@@ -159,7 +161,7 @@ func newWorld(t testing.TB, served *postgres.Database) *world {
 
 func (w *world) somebody(c somebody) {
 	w.callers = append(w.callers, c)
-	if c.known && !strings.HasPrefix(c.token, store.TokenPrefix) {
+	if c.known && !strings.HasPrefix(c.token, tenant.TokenPrefix) {
 		w.table[c.token] = c.Caller
 	}
 }
@@ -173,23 +175,23 @@ func (w *world) add(th thing) thing {
 func (w *world) fillTenant(t testing.TB, name string) {
 	t.Helper()
 	ctx := t.Context()
-	tenant := must[store.Tenant](t)(w.users.CreateTenant(ctx, store.Tenant{Name: name, Issuer: "https://" + name + ".example"}))
-	w.add(thing{kind: "tenant", id: tenant.ID, tenant: name, scope: inRooms})
+	org := must[tenant.Tenant](t)(w.users.CreateTenant(ctx, tenant.Tenant{Name: name, Issuer: "https://" + name + ".example"}))
+	w.add(thing{kind: "tenant", id: org.ID, tenant: name, scope: inRooms})
 	rooms := make(map[string]string)
 	for _, room := range []string{inRoom, inAttic} {
-		ws := must[store.Workspace](t)(w.users.CreateWorkspace(ctx, tenant.ID, room+"."+marker(name, "x", inRooms)))
+		ws := must[tenant.Workspace](t)(w.users.CreateWorkspace(ctx, org.ID, room+"."+marker(name, "x", inRooms)))
 		rooms[room] = ws.ID
 		w.add(thing{kind: "workspace", id: ws.ID, tenant: name, scope: inRooms})
 	}
 	members := map[string][]string{"jo": {inRoom}, "kim": {inRoom, inAttic}, "lee": {inAttic}}
 	for _, user := range []string{"jo", "kim", "lee"} {
-		u, _, err := w.users.SeeUser(ctx, store.Sighting{Tenant: tenant, Issuer: "i", Subject: user, Name: marker(name, user, inAdmin), Role: store.RoleAdmin})
+		u, _, err := w.users.UpsertUser(ctx, tenant.Claims{Tenant: org, Issuer: "i", Subject: user, Name: marker(name, user, inAdmin), Role: tenant.RoleAdmin})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := tidemark.Principal{Tenant: tenant.ID, User: u.ID}
+		p := tidemark.Principal{Tenant: org.ID, User: u.ID}
 		for _, room := range members[user] {
-			must[store.User](t)(w.users.Join(ctx, tenant.ID, rooms[room], u.ID, true))
+			must[tenant.User](t)(w.users.Join(ctx, org.ID, rooms[room], u.ID, true))
 			p.Workspaces = append(p.Workspaces, rooms[room])
 		}
 		w.add(thing{kind: "user", id: u.ID, tenant: name, owner: user, scope: inAdmin})
@@ -199,24 +201,24 @@ func (w *world) fillTenant(t testing.TB, name string) {
 		}
 		w.enlist(t, name, user, p)
 	}
-	house := tidemark.Principal{Tenant: tenant.ID, User: tenant.ID}
+	house := tidemark.Principal{Tenant: org.ID, User: org.ID}
 	w.fillHouse(t, name, house)
 	if name == "bravo" {
 		w.lee = append(w.lee, house)
 	}
-	w.tokens(t, name, tenant.ID)
+	w.tokens(t, name, org.ID)
 	for range 3 {
-		if err := w.users.Audit(ctx, tenant.ID, store.Audited{At: time.Now(), Who: tenant.ID, Name: marker(name, "x", inAdmin), Action: "test", Thing: marker(name, "x", inAdmin), Outcome: store.AuditDone}); err != nil {
+		if err := w.users.Audit(ctx, org.ID, tenant.Audited{At: time.Now(), Who: org.ID, Name: marker(name, "x", inAdmin), Action: "test", Thing: marker(name, "x", inAdmin), Outcome: tenant.AuditDone}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
 // enlist makes those who call. Only those of alpha do.
-func (w *world) enlist(t testing.TB, tenant, user string, p tidemark.Principal) {
+func (w *world) enlist(t testing.TB, org, user string, p tidemark.Principal) {
 	t.Helper()
-	w.table[tenant+"-"+user] = request.Caller{Principal: p, Name: user, Role: request.Writer} // nobody has this token
-	if tenant != "alpha" || user == "lee" {
+	w.table[org+"-"+user] = request.Caller{Principal: p, Name: user, Role: request.Writer} // nobody has this token
+	if org != "alpha" || user == "lee" {
 		return
 	}
 	w.actors[user] = p
@@ -224,46 +226,46 @@ func (w *world) enlist(t testing.TB, tenant, user string, p tidemark.Principal) 
 		if user == "kim" && role != request.Writer {
 			continue
 		}
-		w.somebody(somebody{name: user + " as " + string(role), token: user + "-" + string(role), tenant: tenant, owner: user, known: true,
+		w.somebody(somebody{name: user + " as " + string(role), token: user + "-" + string(role), tenant: org, owner: user, known: true,
 			Caller: request.Caller{Principal: p, Name: user, Role: role}})
 	}
 	if user == "jo" {
-		token, text, err := w.users.CreateToken(t.Context(), store.Token{Tenant: p.Tenant, User: p.User, Name: "scoped", Role: store.RoleWriter, Scopes: []string{"sessions", "jobs", "datasets"}})
+		token, text, err := w.users.CreateToken(t.Context(), tenant.Token{Tenant: p.Tenant, User: p.User, Name: "scoped", Role: tenant.RoleWriter, Scopes: []string{"sessions", "jobs", "datasets"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.somebody(somebody{name: "a scoped token of jo", token: text, tenant: tenant, owner: user, known: true, Caller: request.Caller{Principal: p, Name: "t", Role: request.Writer, Token: token.ID}})
+		w.somebody(somebody{name: "a scoped token of jo", token: text, tenant: org, owner: user, known: true, Caller: request.Caller{Principal: p, Name: "t", Role: request.Writer, Token: token.ID}})
 	}
 }
 
 // tokens makes service tokens of a tenant: one that works, and two that do not.
-func (w *world) tokens(t testing.TB, name, tenant string) {
+func (w *world) tokens(t testing.TB, name, org string) {
 	t.Helper()
-	past := store.New(w.users.Backend(), &store.Options{Now: func() time.Time { return time.Now().Add(-time.Hour) }})
-	for what, st := range map[string]*store.Store{"good": w.users, "expired": past, "revoked": w.users} {
-		token, text, err := st.CreateToken(t.Context(), store.Token{Tenant: tenant, Name: marker(name, "x", inAdmin), Role: store.RoleAdmin, ExpiresAt: time.Now().Add(map[string]time.Duration{"expired": -time.Minute}[what]).Add(map[string]time.Duration{"good": time.Hour, "revoked": time.Hour}[what])})
+	past := tenant.NewDirectory(records.New(w.users.Backend(), records.Options{Now: func() time.Time { return time.Now().Add(-time.Hour) }}))
+	for what, st := range map[string]*tenant.Directory{"good": w.users, "expired": past, "revoked": w.users} {
+		token, text, err := st.CreateToken(t.Context(), tenant.Token{Tenant: org, Name: marker(name, "x", inAdmin), Role: tenant.RoleAdmin, ExpiresAt: time.Now().Add(map[string]time.Duration{"expired": -time.Minute}[what]).Add(map[string]time.Duration{"good": time.Hour, "revoked": time.Hour}[what])})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if what == "revoked" {
-			must[store.Token](t)(w.users.RevokeToken(t.Context(), tenant, token.ID))
+			must[tenant.Token](t)(w.users.RevokeToken(t.Context(), org, token.ID))
 		}
 		w.add(thing{kind: "token", id: token.ID, tenant: name, scope: inAdmin})
 		if name == "alpha" {
 			w.somebody(somebody{name: "a token of the tenant, " + what, token: text, tenant: name, known: what == "good",
-				Caller: request.Caller{Principal: tidemark.Principal{Tenant: tenant, User: tenant}, Role: request.Admin, Token: token.ID}})
+				Caller: request.Caller{Principal: tidemark.Principal{Tenant: org, User: org}, Role: request.Admin, Token: token.ID}})
 		}
 	}
 }
 
 func (w *world) suspended(t testing.TB) {
 	t.Helper()
-	tenant := must[store.Tenant](t)(w.users.CreateTenant(t.Context(), store.Tenant{Name: "charlie"}))
-	_, text, err := w.users.CreateToken(t.Context(), store.Token{Tenant: tenant.ID, Name: "x", Role: store.RoleAdmin})
+	org := must[tenant.Tenant](t)(w.users.CreateTenant(t.Context(), tenant.Tenant{Name: "charlie"}))
+	_, text, err := w.users.CreateToken(t.Context(), tenant.Token{Tenant: org.ID, Name: "x", Role: tenant.RoleAdmin})
 	if err != nil {
 		t.Fatal(err)
 	}
-	must[store.Tenant](t)(w.users.SetTenantState(t.Context(), tenant.ID, store.Suspended))
+	must[tenant.Tenant](t)(w.users.SetTenantState(t.Context(), org.ID, tenant.Suspended))
 	w.somebody(somebody{name: "a token of a suspended tenant", token: text, tenant: "charlie"})
 }
 
@@ -337,7 +339,7 @@ func (w *world) fillSession(t testing.TB, st *store.Store, th thing, with *tidem
 		t.Fatal(err)
 	}
 	if th.scope == inTenant {
-		if _, _, err := st.Lend(ctx, out.ID(), tidemark.Holder{Program: said, Host: "x"}); err != nil {
+		if _, _, err := st.IssueToken(ctx, out.ID(), tidemark.Holder{Program: said, Host: "x"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,9 +15,9 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // withMCP serves other agents as cmd does.
@@ -134,7 +134,7 @@ func TestWhatAgentsChangeIsInTheAuditLogAndWhatTheyReadIsNot(t *testing.T) {
 	if err := s.stores.FlushAudit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var page struct{ Items []store.Audited }
+	var page struct{ Items []tenant.Audited }
 	got := s.call(t, "admin-a", "GET", "/api/v1/audit", nil).want(t, http.StatusOK)
 	got.into(t, &page)
 	var did []string

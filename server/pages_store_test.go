@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
@@ -151,12 +152,12 @@ func TestATokenIsMadeOnThePageShownOnceAndRevoked(t *testing.T) {
 	if a.Header.Get("Cache-Control") != "no-store" || len(a.Header.Values("Set-Cookie")) > 0 || a.Header.Get("ETag") != "" {
 		t.Errorf("headers %v", a.Header)
 	}
-	at := bytes.Index(a.Body, []byte(store.TokenPrefix))
+	at := bytes.Index(a.Body, []byte(tenant.TokenPrefix))
 	if at < 0 || bytes.Contains(a.Body, []byte("ci <b>")) {
 		t.Fatalf("%s", a.Body)
 	}
 	text := string(a.Body[at : at+73])
-	if _, _, err := store.ParseToken(text); err != nil {
+	if _, _, err := tenant.ParseToken(text); err != nil {
 		t.Fatalf("%q: %v", text, err)
 	}
 	var v web.Store
@@ -220,11 +221,11 @@ func TestUsersAndTenantsAreChangedByWhoMay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant, err := users.TenantNamed(t.Context(), "a")
+	org, err := users.TenantNamed(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	kim, _, err := users.SeeUser(t.Context(), store.Sighting{Tenant: tenant, Issuer: "https://id.example", Subject: "kim-1", Name: "Kim", Role: store.RoleReader})
+	kim, _, err := users.UpsertUser(t.Context(), tenant.Claims{Tenant: org, Issuer: "https://id.example", Subject: "kim-1", Name: "Kim", Role: tenant.RoleReader})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,13 +240,13 @@ func TestUsersAndTenantsAreChangedByWhoMay(t *testing.T) {
 		t.Errorf("%+v", v.Users)
 	}
 	s.call(t, "admin-a", "GET", "/store/tenants", nil).want(t, 403)
-	s.form(t, "admin-a", "/store/tenants/"+tenant.ID, "state", "suspended").want(t, 403)
-	s.form(t, "op", "/store/tenants/"+tenant.ID, "state", "suspended").want(t, 200)
+	s.form(t, "admin-a", "/store/tenants/"+org.ID, "state", "suspended").want(t, 403)
+	s.form(t, "op", "/store/tenants/"+org.ID, "state", "suspended").want(t, 200)
 	page := string(s.call(t, "op", "GET", "/store/tenants", nil).want(t, 200).Body)
 	if !strings.Contains(page, "suspended") || !strings.Contains(page, `data-danger="b"`) {
 		t.Error(page)
 	}
-	if got, err := users.Tenant(t.Context(), tenant.ID); err != nil || got.State != store.Suspended {
+	if got, err := users.Tenant(t.Context(), org.ID); err != nil || got.State != tenant.Suspended {
 		t.Errorf("%+v %v", got, err)
 	}
 }
@@ -260,7 +261,7 @@ func TestEveryTabSaysWhatItShouldInEveryState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant, err := users.TenantNamed(t.Context(), "a")
+	org, err := users.TenantNamed(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +283,7 @@ func TestEveryTabSaysWhatItShouldInEveryState(t *testing.T) {
 	}
 	look()
 	used(t, s, tidemark.TenantOf("a", "jo"), tidemark.Session{Model: "m", Agent: "a", Project: "/p"}, 9, 1, time.Now())
-	if _, _, err := users.SeeUser(t.Context(), store.Sighting{Tenant: tenant, Issuer: "https://id.example", Subject: "kim-1", Role: store.RoleReader}); err != nil {
+	if _, _, err := users.UpsertUser(t.Context(), tenant.Claims{Tenant: org, Issuer: "https://id.example", Subject: "kim-1", Role: tenant.RoleReader}); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/store/verify", "/store/audit/verify", "/store/reindex", "/usage/recount"} {
@@ -300,7 +301,7 @@ func TestEveryTabSaysWhatItShouldInEveryState(t *testing.T) {
 	}
 	p := tidemark.TenantOf("a", "jo")
 	s.pages.Begin(t.Context(), pages.TaskName(p, "verify"), wait)
-	s.pages.Begin(t.Context(), pages.TaskName(p, "audit/"+tenant.ID), wait)
+	s.pages.Begin(t.Context(), pages.TaskName(p, "audit/"+org.ID), wait)
 	s.pages.Begin(t.Context(), pages.TaskName(p, "reindex"), wait)
 	s.pages.Begin(t.Context(), pages.TaskName(p, "usage/x"), wait)
 	paths = []string{"/store", "/store/audit", "/usage?since=2026-01-02"}

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -108,17 +109,17 @@ func TestAdminsSeeTheNumbersOfTheirUsersAndNothingElseOfThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant, err := users.CreateTenant(t.Context(), store.Tenant{Name: "a", Issuer: "https://id.example"})
+	org, err := users.CreateTenant(t.Context(), tenant.Tenant{Name: "a", Issuer: "https://id.example"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	kim, _, err := users.SeeUser(t.Context(), store.Sighting{Tenant: tenant, Issuer: "https://id.example", Subject: "kim-1", Name: "Kim", Role: store.RoleWriter})
+	kim, _, err := users.UpsertUser(t.Context(), tenant.Claims{Tenant: org, Issuer: "https://id.example", Subject: "kim-1", Name: "Kim", Role: tenant.RoleWriter})
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
 	used(t, s, tidemark.TenantOf("a", "jo"), tidemark.Session{Model: "m"}, 9, 0, now)
-	used(t, s, tidemark.Principal{Tenant: tenant.ID, User: kim.ID}, tidemark.Session{Model: "m", Project: "/secret"}, 19, 0, now)
+	used(t, s, tidemark.Principal{Tenant: org.ID, User: kim.ID}, tidemark.Session{Model: "m", Project: "/secret"}, 19, 0, now)
 	used(t, s, tidemark.TenantOf("a", ""), tidemark.Session{Model: "m"}, 29, 0, now)
 	var v web.UsagePage
 	s.call(t, "admin-a", "GET", "/usage.json?by=user", nil).want(t, 200).into(t, &v)

@@ -20,6 +20,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/pages"
@@ -132,10 +134,10 @@ func (s *Server) FlushAudit(ctx context.Context) error { return s.stores.FlushAu
 // tenant's audit log beside it, and returns the heads. Whoever runs the server
 // calls it now and then, and puts what it returns where the store does not
 // reach: a file, another machine.
-func (s *Server) AnchorAudit(ctx context.Context) ([]store.Anchor, error) {
+func (s *Server) AnchorAudit(ctx context.Context) ([]tenant.Anchor, error) {
 	return s.stores.AnchorAudit(ctx)
 }
 
 // WrittenDown adds to each commit in a store of a principal who made it, for a
 // store that somebody else opened and that answers requests of this server.
-func (s *Server) WrittenDown(p tidemark.Principal) store.Also { return s.stores.Also(p, false) }
+func (s *Server) WrittenDown(p tidemark.Principal) records.Also { return s.stores.Also(p, false) }

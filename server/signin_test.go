@@ -17,10 +17,11 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/auth/authtest"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // browser is a client that keeps cookies and goes where it is sent, but not to
@@ -142,7 +143,7 @@ type team struct {
 	*testServer
 	issuer *authtest.Issuer
 	key    authtest.Signer // of the issuer
-	users  *store.Store
+	users  *tenant.Directory
 	in     *auth.OIDCSignIn
 	now    time.Time
 	tokens func(asked url.Values) map[string]any // what the issuer says of who signs in
@@ -151,9 +152,9 @@ type team struct {
 
 func newTeam(t *testing.T) *team {
 	t.Helper()
-	x := &team{key: authtest.NewEC(t, "ec"), users: store.New(memory.New(), nil), now: time.Now()}
+	x := &team{key: authtest.NewEC(t, "ec"), users: tenant.NewDirectory(records.New(memory.New(), records.Options{})), now: time.Now()}
 	x.issuer = authtest.NewIssuer(t, x.key)
-	if _, err := x.users.CreateTenant(t.Context(), store.Tenant{Name: "plain", Issuer: x.issuer.URL}); err != nil {
+	if _, err := x.users.CreateTenant(t.Context(), tenant.Tenant{Name: "plain", Issuer: x.issuer.URL}); err != nil {
 		t.Fatal(err)
 	}
 	var known *auth.OIDCAuth
@@ -239,20 +240,20 @@ func TestPeopleSignInThroughTheIssuer(t *testing.T) {
 	b.want(401, "GET", "/signin/callback?code=good&state="+asked.Get("state"), "")
 
 	// What somebody may do is looked up all the while.
-	tenant, err := x.users.TenantOfIssuer(t.Context(), x.issuer.URL, "")
+	org, err := x.users.TenantOfIssuer(t.Context(), x.issuer.URL, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := store.UserID(tenant.Name, x.issuer.URL, "ada")
-	change := func(f func(*store.User)) {
+	id := tenant.UserID(org.Name, x.issuer.URL, "ada")
+	change := func(f func(*tenant.User)) {
 		t.Helper()
-		if _, err := x.users.ChangeUser(t.Context(), tenant.ID, id, func(u *store.User) error { f(u); return nil }); err != nil {
+		if _, err := x.users.ChangeUser(t.Context(), org.ID, id, func(u *tenant.User) error { f(u); return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	change(func(u *store.User) { u.State = store.Suspended })
+	change(func(u *tenant.User) { u.State = tenant.Suspended })
 	b.want(401, "GET", "/sessions", "")
-	change(func(u *store.User) { u.State, u.Role = store.Active, store.RoleAdmin })
+	change(func(u *tenant.User) { u.State, u.Role = tenant.Active, tenant.RoleAdmin })
 	b.want(200, "GET", "/sessions", "")
 	x.now = x.now.Add(12 * time.Hour)
 	b.want(401, "GET", "/sessions", "")
@@ -329,15 +330,15 @@ func TestACopyOfACookieIsVoidAfterSigningOut(t *testing.T) {
 	local.SetUsers(x.users)
 	again := auth.Local("0123456789abcdef", tidemark.TenantOf("a", "jo"))
 	again.SetUsers(x.users)
-	tenant, err := x.users.TenantOfIssuer(t.Context(), x.issuer.URL, "")
+	org, err := x.users.TenantOfIssuer(t.Context(), x.issuer.URL, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := x.users.SeeUser(t.Context(), store.Sighting{Tenant: tenant, Issuer: x.issuer.URL, Subject: "ada", Role: store.RoleReader}); err != nil {
+	if _, _, err := x.users.UpsertUser(t.Context(), tenant.Claims{Tenant: org, Issuer: x.issuer.URL, Subject: "ada", Role: tenant.RoleReader}); err != nil {
 		t.Fatal(err)
 	}
 	ofUser := func() string {
-		return authtest.Cookie(cookieKey, "tidemark-user", map[string]any{"tenant": tenant.ID, "user": store.UserID(tenant.Name, x.issuer.URL, "ada"), "until": x.now.Add(time.Hour), "nonce": rand.Text()})
+		return authtest.Cookie(cookieKey, "tidemark-user", map[string]any{"tenant": org.ID, "user": tenant.UserID(org.Name, x.issuer.URL, "ada"), "until": x.now.Add(time.Hour), "nonce": rand.Text()})
 	}
 	ofLink := func() string {
 		w := httptest.NewRecorder()

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // AgentStates lists the agents as they are now: what runs, what is due next,
@@ -68,7 +69,7 @@ func (s *Store) AgentRecord(ctx context.Context, name string) (tidemark.Agent, e
 	if tidemark.CheckID(name) != nil { // nothing can be called so
 		return a, tidemark.NotFoundf("agent %q: not found", name)
 	}
-	r, err := s.get(ctx, agentKey(name), &a)
+	r, err := s.k.Get(ctx, agentKey(name), &a)
 	if err == nil && r.Version == 0 {
 		err = tidemark.NotFoundf("agent %q: not found", name)
 	}
@@ -135,9 +136,9 @@ func (s *Store) nextTriggers(ctx context.Context, agent string) (map[string]tide
 
 // ResetAgent forgets the session and the error of an agent: ErrNotFound.
 func (s *Store) ResetAgent(ctx context.Context, name string) error {
-	return retry(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		var a tidemark.Agent
-		r, err := s.get(ctx, agentKey(name), &a)
+		r, err := s.k.Get(ctx, agentKey(name), &a)
 		if err != nil {
 			return err
 		}
@@ -145,12 +146,12 @@ func (s *Store) ResetAgent(ctx context.Context, name string) error {
 			return tidemark.NotFoundf("agent %q: not found", name)
 		}
 		a.Session, a.ErrorMessage, a.FailedJob, a.Status = nil, "", "", tidemark.Idle
-		p, err := put(r.Key, r.Version, a)
+		p, err := records.Put(r.Key, r.Version, a)
 		if err != nil {
 			return err
 		}
 		p.State = a.Status
-		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
+		_, err = s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
 		return err
 	})
 }

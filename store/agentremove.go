@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Removed is what went with an agent.
@@ -47,14 +48,14 @@ func (s *Store) RemoveAgent(ctx context.Context, name string, by tidemark.Holder
 		}
 		b.Deletes, b.Drops = append(b.Deletes, tidemark.Need{Key: d.Key, Version: d.Version}), append(b.Drops, d.Key)
 		var known tidemark.Schedule
-		if decode(d, &known) == nil {
+		if records.Decode(d, &known) == nil {
 			gone.Schedules = append(gone.Schedules, known.Name)
 		}
 	}
 	if err := s.forgetSecrets(ctx, &b, name); err != nil {
 		return gone, err
 	}
-	_, err = s.commit(ctx, b)
+	_, err = s.k.Commit(ctx, b)
 	return gone, err
 }
 

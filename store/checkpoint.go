@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Checkpoint is what a restart needs beyond the messages. Loading one replaces
@@ -104,19 +105,19 @@ func (s *Store) checkpointKey(id tidemark.SessionID, name string) tidemark.Key {
 	if name == "" {
 		return keyOf(kindCheckpoint, id)
 	}
-	return keyOf(kindCheckpoint, id, s.hash("checkpoint", fold(name)))
+	return keyOf(kindCheckpoint, id, s.k.Hash("checkpoint", fold(name)))
 }
 
 // SaveCheckpoint keeps c under its name, replacing an earlier one of that name;
 // the one without a name is what a resume looks for. ErrConflict: the lease is
 // lost.
 func (w *Writer) SaveCheckpoint(ctx context.Context, c Checkpoint) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.attached {
+	w.held.Lock()
+	defer w.held.Unlock()
+	if !w.held.IsTaken() {
 		return tidemark.NotFoundf("session %s: nothing was said yet", w.id)
 	}
-	b := tidemark.Batch{At: w.s.now()}
+	b := tidemark.Batch{At: w.s.k.Now()}
 	c.SavedAt = b.At
 	if c.Seq == 0 {
 		c.Seq = w.main.newest.Seq
@@ -129,11 +130,11 @@ func (w *Writer) SaveCheckpoint(ctx context.Context, c Checkpoint) error {
 	if err := w.s.vault(ctx, &b, w.id, secrets); err != nil {
 		return err
 	}
-	old, err := w.s.get(ctx, key, &Checkpoint{})
+	old, err := w.s.k.Get(ctx, key, &Checkpoint{})
 	if err != nil && !(errors.Is(err, tidemark.ErrCorrupt) && old.Version > 0) {
 		return err // a damaged one is replaced
 	}
-	r, err := put(key, old.Version, c)
+	r, err := records.Put(key, old.Version, c)
 	if err != nil {
 		return err
 	}
@@ -141,11 +142,11 @@ func (w *Writer) SaveCheckpoint(ctx context.Context, c Checkpoint) error {
 		r.Due = c.wakesAt()
 	}
 	b.Puts = append(b.Puts, r)
-	if err := w.guard(&b, false); err != nil {
+	if err := w.held.Guard(&b, false); err != nil {
 		return err
 	}
-	_, err = w.s.commit(ctx, b)
-	return w.lost(ctx, err)
+	_, err = w.s.k.Commit(ctx, b)
+	return w.held.Lost(ctx, err)
 }
 
 // wakesAt is when the first timer of a checkpoint fires; zero: never.
@@ -153,7 +154,7 @@ func (c Checkpoint) wakesAt() time.Time {
 	var first time.Time
 	for _, t := range c.WakeTriggers {
 		if t.Kind == WakeTimer && !t.At.IsZero() && (first.IsZero() || t.At.Before(first)) {
-			first = keepable(t.At)
+			first = records.Keepable(t.At)
 		}
 	}
 	return first
@@ -164,7 +165,7 @@ func (c Checkpoint) wakesAt() time.Time {
 // may asks for that, before anything is read of it.
 func (s *Store) Sleepers(ctx context.Context, now time.Time, may func(tidemark.SessionID) bool) ([]tidemark.SessionID, error) {
 	var ids []tidemark.SessionID
-	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindCheckpoint, DueBy: keepable(now), Order: tidemark.ByDue}) {
+	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindCheckpoint, DueBy: records.Keepable(now), Order: tidemark.ByDue}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue // verify names it
 		}
@@ -183,7 +184,7 @@ func (s *Store) Sleepers(ctx context.Context, now time.Time, may func(tidemark.S
 		if err != nil {
 			return ids, err
 		}
-		if !l.Held || l.Dead || l.Expired {
+		if !l.Living() {
 			ids = append(ids, id)
 		}
 	}
@@ -194,7 +195,7 @@ func (s *Store) Sleepers(ctx context.Context, now time.Time, may func(tidemark.S
 // the checkpoint does not mention is at its default, core memory included.
 func (s *Store) Checkpoint(ctx context.Context, id tidemark.SessionID, name string) (Checkpoint, error) {
 	var c Checkpoint
-	r, err := s.get(ctx, s.checkpointKey(id, name), &c)
+	r, err := s.k.Get(ctx, s.checkpointKey(id, name), &c)
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -215,7 +216,7 @@ func (s *Store) Checkpoints(ctx context.Context, id tidemark.SessionID) ([]Check
 			return all, err
 		}
 		var c Checkpoint
-		if err := decode(r, &c); err != nil {
+		if err := records.Decode(r, &c); err != nil {
 			return all, err
 		}
 		all = append(all, c)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Daemon is a process that runs a fleet on this store.
@@ -49,10 +50,10 @@ func safeName(host string) string {
 
 // AddDaemon says that a process runs the fleet.
 func (s *Store) AddDaemon(ctx context.Context, d Daemon) error {
-	d.StartedAt = s.now()
+	d.StartedAt = s.k.Now()
 	d.SeenAt = d.StartedAt
 	key := daemonKey(d.Holder)
-	_, err := s.replace(ctx, key, func(version int64) (tidemark.Record, error) { return put(key, version, d) })
+	_, err := s.replace(ctx, key, func(version int64) (tidemark.Record, error) { return records.Put(key, version, d) })
 	return err
 }
 
@@ -61,7 +62,7 @@ func (s *Store) AddDaemon(ctx context.Context, d Daemon) error {
 // runs it.
 func (s *Store) DaemonReady(ctx context.Context, h tidemark.Holder) error {
 	return s.changeDaemon(ctx, h, func(d *Daemon) bool {
-		d.ReadyAt = s.now()
+		d.ReadyAt = s.k.Now()
 		return true
 	})
 }
@@ -80,17 +81,17 @@ func (s *Store) DaemonAgents(ctx context.Context, h tidemark.Holder, agents []st
 // worth a write.
 func (s *Store) DaemonAlive(ctx context.Context, h tidemark.Holder) error {
 	return s.changeDaemon(ctx, h, func(d *Daemon) bool {
-		old := s.now().Sub(d.SeenAt) >= daemonBeat
-		d.SeenAt = s.now()
+		old := s.k.Now().Sub(d.SeenAt) >= daemonBeat
+		d.SeenAt = s.k.Now()
 		return old
 	})
 }
 
 // changeDaemon changes what a daemon says of itself, when change says so.
 func (s *Store) changeDaemon(ctx context.Context, h tidemark.Holder, change func(*Daemon) bool) error {
-	return retry(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		var d Daemon
-		r, err := s.get(ctx, daemonKey(h), &d)
+		r, err := s.k.Get(ctx, daemonKey(h), &d)
 		if err != nil {
 			return err
 		}
@@ -100,18 +101,18 @@ func (s *Store) changeDaemon(ctx context.Context, h tidemark.Holder, change func
 		if !change(&d) {
 			return nil
 		}
-		p, err := put(r.Key, r.Version, d)
+		p, err := records.Put(r.Key, r.Version, d)
 		if err != nil {
 			return err
 		}
-		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
+		_, err = s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
 		return err
 	})
 }
 
 // RemoveDaemon says that it does not any more.
 func (s *Store) RemoveDaemon(ctx context.Context, h tidemark.Holder) error {
-	return retry(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		r, err := s.backend.Get(ctx, daemonKey(h))
 		if errors.Is(err, tidemark.ErrNotFound) {
 			return nil
@@ -119,7 +120,7 @@ func (s *Store) RemoveDaemon(ctx context.Context, h tidemark.Holder) error {
 		if err != nil {
 			return err
 		}
-		_, err = s.commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}})
+		_, err = s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}})
 		return err
 	})
 }
@@ -127,14 +128,14 @@ func (s *Store) RemoveDaemon(ctx context.Context, h tidemark.Holder) error {
 // Daemons lists the processes that said that they run the fleet.
 func (s *Store) Daemons(ctx context.Context) ([]Daemon, error) {
 	var all []Daemon
-	for d, err := range listed[Daemon](ctx, s, tidemark.Query{Kind: kindDaemon, Order: tidemark.ByID}) {
+	for d, err := range records.List[Daemon](ctx, s.k, tidemark.Query{Kind: kindDaemon, Order: tidemark.ByID}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue // verify names it
 		}
 		if err != nil {
 			return all, err
 		}
-		d.Dead = s.o.Dead(d.Holder) || !d.SeenAt.IsZero() && s.now().Sub(d.SeenAt) > daemonSilence
+		d.Dead = s.o.Dead(d.Holder) || !d.SeenAt.IsZero() && s.k.Now().Sub(d.SeenAt) > daemonSilence
 		all = append(all, d)
 	}
 	return all, nil

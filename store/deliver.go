@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Delivery is something that came in for a schedule of type webhook or chat, and
@@ -56,11 +57,11 @@ func (s *Store) Deliver(ctx context.Context, from tidemark.Holder, now time.Time
 	var extra json.RawMessage
 	if of := (origin{in.ID, in.File}); of != (origin{}) {
 		var err error
-		if extra, err = encode(of); err != nil {
+		if extra, err = records.Encode(of); err != nil {
 			return Delivered{}, err
 		}
 	}
-	now = keepable(now)
+	now = records.Keepable(now)
 	for range deliverTries {
 		d, err := s.Schedule(ctx, in.Agent, in.Schedule)
 		if err != nil {

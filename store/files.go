@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // File is a durable file of a session: what its agent wrote to be there after
@@ -48,7 +49,7 @@ func CheckFile(name string) error {
 }
 
 func (s *Store) fileKey(id tidemark.SessionID, name string) tidemark.Key {
-	return keyOf(kindFile, id, s.hash("file", name))
+	return keyOf(kindFile, id, s.k.Hash("file", name))
 }
 
 // PutFile keeps a file under a name, replacing one that is there, and returns
@@ -58,9 +59,9 @@ func (w *Writer) PutFile(ctx context.Context, name string, content io.Reader) (F
 	if err := CheckFile(name); err != nil {
 		return File{}, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.attached {
+	w.held.Lock()
+	defer w.held.Unlock()
+	if !w.held.IsTaken() {
 		return File{}, tidemark.NotFoundf("session %s: nothing was said yet", w.id)
 	}
 	f := File{Name: name, Content: rand.Text()}
@@ -76,8 +77,8 @@ func (w *Writer) PutFile(ctx context.Context, name string, content io.Reader) (F
 	}
 	if err != nil {
 		// What was written leads nowhere.
-		_, dropErr := w.s.commit(context.WithoutCancel(ctx), tidemark.Batch{Deletes: c.record, Drops: []tidemark.Key{c.log}})
-		return File{}, errors.Join(w.lost(ctx, err), dropErr)
+		_, dropErr := w.s.k.Commit(context.WithoutCancel(ctx), tidemark.Batch{Deletes: c.record, Drops: []tidemark.Key{c.log}})
+		return File{}, errors.Join(w.held.Lost(ctx, err), dropErr)
 	}
 	return f, nil
 }
@@ -85,17 +86,17 @@ func (w *Writer) PutFile(ctx context.Context, name string, content io.Reader) (F
 // putFile makes f what its name leads to, and drops what it led to before. The
 // record beside its content has served. The vault keeps what was masked in it.
 func (w *Writer) putFile(ctx context.Context, f *File, beside []tidemark.Need, secrets map[string]vaulted) error {
-	b := tidemark.Batch{At: w.s.now(), Deletes: beside}
+	b := tidemark.Batch{At: w.s.k.Now(), Deletes: beside}
 	if err := w.s.vault(ctx, &b, w.id, secrets); err != nil {
 		return err
 	}
 	f.ModifiedAt = b.At
 	var old File
-	was, err := w.s.get(ctx, w.s.fileKey(w.id, f.Name), &old)
+	was, err := w.s.k.Get(ctx, w.s.fileKey(w.id, f.Name), &old)
 	if err != nil {
 		return err
 	}
-	r, err := put(was.Key, was.Version, f)
+	r, err := records.Put(was.Key, was.Version, f)
 	if err != nil {
 		return err
 	}
@@ -103,10 +104,10 @@ func (w *Writer) putFile(ctx context.Context, f *File, beside []tidemark.Need, s
 	if old.Content != "" {
 		b.Drops = append(b.Drops, keyOf(kindFile, w.id, old.Content))
 	}
-	if err := w.guard(&b, false); err != nil {
+	if err := w.held.Guard(&b, false); err != nil {
 		return err
 	}
-	_, err = w.s.commit(ctx, b)
+	_, err = w.s.k.Commit(ctx, b)
 	return err
 }
 
@@ -143,22 +144,22 @@ func (c *chunks) add(ctx context.Context, chunk []byte) error {
 	c.seq++
 	c.size += int64(len(chunk))
 	c.sum.Write(chunk)
-	b := tidemark.Batch{At: c.w.s.now()}
+	b := tidemark.Batch{At: c.w.s.k.Now()}
 	l := tidemark.Line{Seq: c.seq, Kind: "chunk", At: b.At, Body: bytes.Clone(chunk)}
 	l.Sum = l.Checksum(c.log)
 	b.Appends = []tidemark.Append{{Log: c.log, Lines: []tidemark.Line{l}}}
 	if c.seq == 1 {
-		r, err := put(c.log, 0, File{Content: c.content})
+		r, err := records.Put(c.log, 0, File{Content: c.content})
 		if err != nil {
 			return err
 		}
 		r.State = filling
 		b.Puts = append(b.Puts, r)
 	}
-	if err := c.w.guard(&b, false); err != nil {
+	if err := c.w.held.Guard(&b, false); err != nil {
 		return err
 	}
-	_, err := c.w.s.commit(ctx, b)
+	_, err := c.w.s.k.Commit(ctx, b)
 	if err == nil && c.seq == 1 {
 		c.record = []tidemark.Need{{Key: c.log, Version: 1}}
 	}
@@ -167,23 +168,23 @@ func (c *chunks) add(ctx context.Context, chunk []byte) error {
 
 // RemoveFile removes a file: ErrNotFound. ErrConflict: the lease is lost.
 func (w *Writer) RemoveFile(ctx context.Context, name string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.held.Lock()
+	defer w.held.Unlock()
 	f, r, err := w.s.file(ctx, w.id, name)
 	if err != nil {
 		return err
 	}
 	b := tidemark.Batch{Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}, Drops: []tidemark.Key{keyOf(kindFile, w.id, f.Content)}}
-	if err := w.guard(&b, false); err != nil {
+	if err := w.held.Guard(&b, false); err != nil {
 		return err
 	}
-	_, err = w.s.commit(ctx, b)
-	return w.lost(ctx, err)
+	_, err = w.s.k.Commit(ctx, b)
+	return w.held.Lost(ctx, err)
 }
 
 func (s *Store) file(ctx context.Context, id tidemark.SessionID, name string) (File, tidemark.Record, error) {
 	var f File
-	r, err := s.get(ctx, s.fileKey(id, name), &f)
+	r, err := s.k.Get(ctx, s.fileKey(id, name), &f)
 	if err == nil && r.Version == 0 {
 		err = tidemark.NotFoundf("session %s: file %q: not found", id, name)
 	}
@@ -201,7 +202,7 @@ func (s *Store) Files(ctx context.Context, id tidemark.SessionID) ([]File, error
 			continue
 		}
 		var f File
-		if err := decode(r, &f); err != nil {
+		if err := records.Decode(r, &f); err != nil {
 			return all, err
 		}
 		all = append(all, f)
@@ -243,7 +244,7 @@ func (s *Store) CopyFile(ctx context.Context, id tidemark.SessionID, name string
 // ReadFile returns the content of a file of a session.
 func (s *Store) ReadFile(ctx context.Context, id tidemark.SessionID, name string) ([]byte, error) {
 	var buf bytes.Buffer
-	err := retry(ctx, func() error {
+	err := records.Retry(ctx, func() error {
 		buf.Reset()
 		_, err := s.CopyFile(ctx, id, name, &buf)
 		return err

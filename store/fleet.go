@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // fleetID is the id of the record of the fleet: a store has one.
@@ -18,7 +19,7 @@ const fleetID = "fleet"
 func agentKey(name string) tidemark.Key { return tidemark.Key{Kind: kindAgent, ID: name} }
 
 func (s *Store) scheduleKey(agent, name string) tidemark.Key {
-	return tidemark.Key{Kind: kindSchedule, ID: agent + "." + s.hash("schedule", name)}
+	return tidemark.Key{Kind: kindSchedule, ID: agent + "." + s.k.Hash("schedule", name)}
 }
 
 func jobKey(id string) tidemark.Key { return tidemark.Key{Kind: kindJob, ID: id} }
@@ -26,20 +27,20 @@ func jobKey(id string) tidemark.Key { return tidemark.Key{Kind: kindJob, ID: id}
 // Fleet returns what is known of the fleet; the zero Fleet when nothing is.
 func (s *Store) Fleet(ctx context.Context) (tidemark.Fleet, error) {
 	var f tidemark.Fleet
-	_, err := s.get(ctx, tidemark.Key{Kind: kindFleet, ID: fleetID}, &f)
+	_, err := s.k.Get(ctx, tidemark.Key{Kind: kindFleet, ID: fleetID}, &f)
 	return f, err
 }
 
 // PutFleet keeps what is known of the fleet.
 func (s *Store) PutFleet(ctx context.Context, f tidemark.Fleet) error {
 	key := tidemark.Key{Kind: kindFleet, ID: fleetID}
-	_, err := s.replace(ctx, key, func(version int64) (tidemark.Record, error) { return put(key, version, f) })
+	_, err := s.replace(ctx, key, func(version int64) (tidemark.Record, error) { return records.Put(key, version, f) })
 	return err
 }
 
 // Agents lists the agents by name.
 func (s *Store) Agents(ctx context.Context) iter.Seq2[tidemark.Agent, error] {
-	return listed[tidemark.Agent](ctx, s, tidemark.Query{Kind: kindAgent, Order: tidemark.ByID})
+	return records.List[tidemark.Agent](ctx, s.k, tidemark.Query{Kind: kindAgent, Order: tidemark.ByID})
 }
 
 // PutAgent keeps the state of an agent and reports whether it changed anything.
@@ -55,7 +56,7 @@ func (s *Store) agentRecord(ctx context.Context, a tidemark.Agent, version int64
 	if err := s.keepSecrets(ctx, a.Name, s.hideAgent(&a)); err != nil {
 		return tidemark.Record{}, err
 	}
-	r, err := put(agentKey(a.Name), version, a)
+	r, err := records.Put(agentKey(a.Name), version, a)
 	r.State = a.Status
 	return r, err
 }
@@ -64,7 +65,7 @@ func (s *Store) agentRecord(ctx context.Context, a tidemark.Agent, version int64
 // is disabled has no next instant.
 func (s *Store) Schedules(ctx context.Context, agent string) iter.Seq2[tidemark.Schedule, error] {
 	return func(yield func(tidemark.Schedule, error) bool) {
-		for d, err := range listed[tidemark.Schedule](ctx, s, tidemark.Query{Kind: kindSchedule, Group: agent, Order: tidemark.ByID}) {
+		for d, err := range records.List[tidemark.Schedule](ctx, s.k, tidemark.Query{Kind: kindSchedule, Group: agent, Order: tidemark.ByID}) {
 			if !yield(asDue(d), err) {
 				return
 			}
@@ -108,12 +109,12 @@ func (s *Store) hideSchedule(d *tidemark.Schedule) map[string]vaulted {
 func fileSchedule(r *tidemark.Record, d tidemark.Schedule) {
 	r.Group, r.State = d.Agent, d.Status
 	if !d.NextRunAt.IsZero() && d.Status != tidemark.Disabled {
-		r.Due = keepable(d.NextRunAt)
+		r.Due = records.Keepable(d.NextRunAt)
 	}
 }
 
 func (s *Store) scheduleRecord(d tidemark.Schedule, version int64) (tidemark.Record, error) {
-	r, err := put(s.scheduleKey(d.Agent, d.Name), version, d)
+	r, err := records.Put(s.scheduleKey(d.Agent, d.Name), version, d)
 	fileSchedule(&r, d)
 	return r, err
 }
@@ -139,13 +140,13 @@ func (s *Store) Jobs(ctx context.Context, f JobFilter) iter.Seq2[tidemark.Job, e
 	if err := f.check(); err != nil {
 		return func(yield func(tidemark.Job, error) bool) { yield(tidemark.Job{}, err) }
 	}
-	return listed[tidemark.Job](ctx, s, tidemark.Query{Kind: kindJob, Group: f.Agent, State: f.Status, Limit: f.Limit})
+	return records.List[tidemark.Job](ctx, s.k, tidemark.Query{Kind: kindJob, Group: f.Agent, State: f.Status, Limit: f.Limit})
 }
 
 // Job returns one job: ErrNotFound.
 func (s *Store) Job(ctx context.Context, id string) (tidemark.Job, error) {
 	var j tidemark.Job
-	r, err := s.get(ctx, jobKey(id), &j)
+	r, err := s.k.Get(ctx, jobKey(id), &j)
 	if err == nil && r.Version == 0 {
 		err = tidemark.NotFoundf("job %s: not found", id)
 	}
@@ -167,7 +168,7 @@ func (s *Store) keptJobRecord(ctx context.Context, j tidemark.Job, version int64
 			return tidemark.Record{}, err
 		}
 	}
-	r, err := put(jobKey(j.ID), version, j)
+	r, err := records.Put(jobKey(j.ID), version, j)
 	r.Group, r.State = j.Agent, j.Status
 	return r, err
 }
@@ -233,7 +234,7 @@ func (s *Store) appendEvents(ctx context.Context, log tidemark.Key, from int64, 
 	if err != nil {
 		return err
 	}
-	_, err = s.commit(ctx, tidemark.Batch{Appends: []tidemark.Append{a}})
+	_, err = s.k.Commit(ctx, tidemark.Batch{Appends: []tidemark.Append{a}})
 	return err
 }
 
@@ -259,7 +260,7 @@ func (s *Store) eventLines(ctx context.Context, log tidemark.Key, from int64, ev
 // replace puts a record, unless it says the same already.
 func (s *Store) replace(ctx context.Context, key tidemark.Key, record func(version int64) (tidemark.Record, error)) (bool, error) {
 	changed := false
-	err := retry(ctx, func() error {
+	err := records.Retry(ctx, func() error {
 		old, err := s.backend.Get(ctx, key)
 		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 			return err
@@ -271,7 +272,7 @@ func (s *Store) replace(ctx context.Context, key tidemark.Key, record func(versi
 		if changed = !bytes.Equal(r.Body, old.Body); !changed {
 			return nil
 		}
-		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+		_, err = s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
 		return err
 	})
 	return changed, err
@@ -284,7 +285,7 @@ func listed[T any](ctx context.Context, s *Store, q tidemark.Query) iter.Seq2[T,
 		for r, err := range s.backend.List(ctx, q) {
 			var v T
 			if err == nil {
-				err = decode(r, &v)
+				err = records.Decode(r, &v)
 			}
 			if !yield(v, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Fork makes a new session that shares the past of another one up to seq, by
@@ -23,7 +24,7 @@ func (s *Store) Fork(ctx context.Context, id tidemark.SessionID, seq int64, titl
 // does not say is taken from the source, its title with a mark.
 func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as tidemark.Session) (Info, error) {
 	var forked Info
-	err := retry(ctx, func() error {
+	err := records.Retry(ctx, func() error {
 		v, err := s.View(ctx, id)
 		if err != nil {
 			return err
@@ -41,8 +42,8 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 		sess.Title = forkTitle(title, v.Session)
 		sess.Agent, sess.Model = cmp.Or(sess.Agent, v.Agent), cmp.Or(sess.Model, v.Model)
 		sess.Mode, sess.Project = cmp.Or(sess.Mode, v.Mode), cmp.Or(sess.Project, v.Project)
-		if sess.CreatedAt = keepable(sess.CreatedAt); as.CreatedAt.IsZero() {
-			sess.CreatedAt = s.now()
+		if sess.CreatedAt = records.Keepable(sess.CreatedAt); as.CreatedAt.IsZero() {
+			sess.CreatedAt = s.k.Now()
 		}
 		source := v.Info
 		if sess.Base.Session != source.ID {
@@ -54,7 +55,7 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 		if err != nil {
 			return err
 		}
-		if _, err := s.commit(ctx, b); err != nil {
+		if _, err := s.k.Commit(ctx, b); err != nil {
 			return err
 		}
 		forked = Info{Session: sess, State: Live, UpdatedAt: b.At, version: 1,
@@ -89,7 +90,7 @@ func MarkFork(title string) string {
 	if n > 1 {
 		mark = fmt.Sprintf(" (fork %d)", n)
 	}
-	return strings.TrimSpace(clipText(title, maxTitleBytes-len(mark))) + mark
+	return strings.TrimSpace(clipText(title, records.MaxTextBytes-len(mark))) + mark
 }
 
 // forkPoint returns the line to fork from, at the head for 0; it is never a
@@ -143,7 +144,7 @@ func (v *View) ownerOf(seq int64) tidemark.SessionID {
 // forkBatch creates a session whose log begins with a marker: it says how many
 // messages lie before, so that a listing needs no look at the source.
 func (s *Store) forkBatch(sess tidemark.Session, source Info, point tidemark.Line) (tidemark.Batch, error) {
-	b := tidemark.Batch{At: s.now()}
+	b := tidemark.Batch{At: s.k.Now()}
 	if source.State == purging {
 		return b, tidemark.NotFoundf("session %s is being destroyed", source.ID)
 	}
@@ -154,7 +155,7 @@ func (s *Store) forkBatch(sess tidemark.Session, source Info, point tidemark.Lin
 	if err != nil {
 		return b, err
 	}
-	f, err := put(keyOf(kindFork, source.ID, string(sess.ID)), 0, struct{}{})
+	f, err := records.Put(keyOf(kindFork, source.ID, string(sess.ID)), 0, struct{}{})
 	if err != nil {
 		return b, err
 	}

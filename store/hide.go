@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Entries are not all that is written. What else people and programs put into
@@ -88,7 +89,7 @@ func (s *Store) hideCheckpoint(id tidemark.SessionID, c Checkpoint) (Checkpoint,
 	if !s.looks() {
 		return c, nil, nil
 	}
-	b, err := encode(c)
+	b, err := records.Encode(c)
 	if err != nil {
 		return c, nil, err
 	}
@@ -126,7 +127,7 @@ func (s *Store) hideCheckpoint(id tidemark.SessionID, c Checkpoint) (Checkpoint,
 // place of masks, as somebody who goes on with the session needs it.
 func (s *Store) RevealCheckpoint(ctx context.Context, id tidemark.SessionID, c Checkpoint) (Checkpoint, error) {
 	v := &View{s: s, Info: Info{Session: tidemark.Session{ID: id}}}
-	b, err := encode(c)
+	b, err := records.Encode(c)
 	if err != nil {
 		return c, err
 	}
@@ -136,7 +137,7 @@ func (s *Store) RevealCheckpoint(ctx context.Context, id tidemark.SessionID, c C
 		if err != nil {
 			failed = err
 		}
-		quoted, err := encode(kept.Value)
+		quoted, err := records.Encode(kept.Value)
 		if err != nil || !ok {
 			return "", false
 		}
@@ -159,12 +160,12 @@ func (s *Store) keepSecrets(ctx context.Context, owner string, values map[string
 	if len(values) == 0 {
 		return nil
 	}
-	return retry(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		var b tidemark.Batch
 		if err := s.vault(ctx, &b, tidemark.SessionID(owner), values); err != nil || len(b.Puts) == 0 {
 			return err
 		}
-		_, err := s.commit(ctx, b)
+		_, err := s.k.Commit(ctx, b)
 		return err
 	})
 }
@@ -195,14 +196,14 @@ func (s *Store) RevealText(ctx context.Context, text string) (string, error) {
 		}
 		var kept vaulted
 		if err == nil {
-			err = decode(r, &kept)
+			err = records.Decode(r, &kept)
 		}
 		if err != nil {
 			return text, err
 		}
 		values[mark] = kept.Value
 		if quote {
-			b, err := encode(kept.Value)
+			b, err := records.Encode(kept.Value)
 			if err != nil {
 				return text, err
 			}
@@ -221,7 +222,7 @@ func (s *Store) JobPrompt(ctx context.Context, j tidemark.Job) (string, error) {
 	var failed error
 	text := tidemark.Unmask(j.Prompt, func(mark string) (string, bool) {
 		var kept vaulted
-		r, err := s.get(ctx, keyOf(kindSecret, tidemark.SessionID(j.ID), mark), &kept)
+		r, err := s.k.Get(ctx, keyOf(kindSecret, tidemark.SessionID(j.ID), mark), &kept)
 		if err != nil {
 			failed = err
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Imported is an agent, a schedule or a job of another tool, with what it put
@@ -26,7 +27,7 @@ func (s *Store) Import(ctx context.Context, all ...Imported) error {
 		if err != nil {
 			return err
 		}
-		r.UpdatedAt, r.Batch = keepable(i.At), b.ID
+		r.UpdatedAt, r.Batch = records.Keepable(i.At), b.ID
 		b.Puts = append(b.Puts, r)
 		if len(i.Events) == 0 {
 			continue
@@ -44,7 +45,7 @@ func (s *Store) Import(ctx context.Context, all ...Imported) error {
 	if len(b.Puts) == 0 {
 		return nil
 	}
-	_, err := s.commit(ctx, b)
+	_, err := s.k.Commit(ctx, b)
 	return err
 }
 

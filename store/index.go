@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // The index of a Searcher is made here, behind the writers: a line is indexed
@@ -284,7 +285,7 @@ func searchable(log tidemark.Key, l tidemark.Line) (tidemark.Entry, error) {
 		return tidemark.EntryOf(l)
 	}
 	var n Note
-	if err := decode(tidemark.Record{Key: log, Body: l.Body}, &n); err != nil {
+	if err := records.Decode(tidemark.Record{Key: log, Body: l.Body}, &n); err != nil {
 		return tidemark.Entry{}, err
 	}
 	e := titleEntry(n.Text)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Item is something that programs keep beside sessions: a step of a run, a
@@ -63,7 +64,7 @@ func (s *Store) itemKey(kind, id string) (tidemark.Key, error) {
 	if err == nil {
 		err = tidemark.CheckID(id)
 	}
-	return tidemark.Key{Kind: record, ID: s.hash("item", kind, id)}, err
+	return tidemark.Key{Kind: record, ID: s.k.Hash("item", kind, id)}, err
 }
 
 // itemGroup is what items of one parent have in common, itemState those of one
@@ -72,18 +73,18 @@ func (s *Store) itemGroup(parent string) string {
 	if parent == "" {
 		return ""
 	}
-	return s.hash("item parent", parent)
+	return s.k.Hash("item parent", parent)
 }
 
 func (s *Store) itemState(id tidemark.SessionID) string {
 	if id == "" {
 		return ""
 	}
-	return s.hash("item session", string(id))
+	return s.k.Hash("item session", string(id))
 }
 
 func (s *Store) itemRecord(i Item, key tidemark.Key, version int64) (tidemark.Record, error) {
-	r, err := put(key, version, i)
+	r, err := records.Put(key, version, i)
 	r.Group, r.State = s.itemGroup(i.Parent), s.itemState(i.Session)
 	return r, err
 }
@@ -133,14 +134,14 @@ func (s *Store) PutItem(ctx context.Context, i Item, want int64) (Item, error) {
 	}
 	err = untilSettled(ctx, func() error {
 		var old Item
-		r, err := s.get(ctx, key, &old)
+		r, err := s.k.Get(ctx, key, &old)
 		if err == nil {
 			err = i.stands(r.Version, want)
 		}
 		if err != nil {
 			return err
 		}
-		b := tidemark.Batch{At: s.now()}
+		b := tidemark.Batch{At: s.k.Now()}
 		i.CreatedAt, i.UpdatedAt, i.Version = b.At, b.At, r.Version+1
 		if r.Version > 0 {
 			i.CreatedAt = old.CreatedAt
@@ -150,7 +151,7 @@ func (s *Store) PutItem(ctx context.Context, i Item, want int64) (Item, error) {
 			return err
 		}
 		b.Puts = append(b.Puts, p)
-		_, err = s.commit(ctx, b)
+		_, err = s.k.Commit(ctx, b)
 		return err
 	})
 	return i, err
@@ -175,7 +176,7 @@ func (s *Store) Item(ctx context.Context, kind, id string) (Item, error) {
 	if err != nil {
 		return i, err
 	}
-	r, err := s.get(ctx, key, &i)
+	r, err := s.k.Get(ctx, key, &i)
 	if err == nil && r.Version == 0 {
 		err = tidemark.NotFoundf("%s %s: not found", kind, id)
 	}
@@ -202,7 +203,7 @@ func (s *Store) RemoveItem(ctx context.Context, kind, id string, want int64) err
 		if err := s.forgetSecrets(ctx, &b, key.ID); err != nil {
 			return err
 		}
-		_, err = s.commit(ctx, b)
+		_, err = s.k.Commit(ctx, b)
 		return err
 	})
 }
@@ -243,7 +244,7 @@ func (m Mark) record(kind, id string) *tidemark.Record {
 	if m.ID == "" {
 		return nil
 	}
-	return &tidemark.Record{Key: tidemark.Key{Kind: kind, ID: id}, UpdatedAt: keepable(m.At)}
+	return &tidemark.Record{Key: tidemark.Key{Kind: kind, ID: id}, UpdatedAt: records.Keepable(m.At)}
 }
 
 // ItemFilter says which items to list. Zero fields but Kind ask for nothing.
@@ -268,11 +269,11 @@ func (s *Store) Items(ctx context.Context, f ItemFilter) iter.Seq2[Item, error] 
 			return
 		}
 		q := tidemark.Query{Kind: record, Group: s.itemGroup(f.Parent), State: s.itemState(f.Session), Limit: f.Limit,
-			After: f.After.record(record, s.hash("item", f.Kind, f.After.ID))}
+			After: f.After.record(record, s.k.Hash("item", f.Kind, f.After.ID))}
 		for r, err := range s.backend.List(ctx, q) {
 			var i Item
 			if err == nil {
-				err = decode(r, &i)
+				err = records.Decode(r, &i)
 			}
 			i.UpdatedAt, i.Version = r.UpdatedAt, r.Version
 			if !yield(i, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
@@ -285,7 +286,7 @@ func (s *Store) Items(ctx context.Context, f ItemFilter) iter.Seq2[Item, error] 
 // refileItem is Refile for an item.
 func (s *Store) refileItem(r tidemark.Record) (tidemark.Record, error) {
 	var i Item
-	if err := decode(r, &i); err != nil {
+	if err := records.Decode(r, &i); err != nil {
 		return r, err
 	}
 	key, err := s.itemKey(i.Kind, i.ID)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // A job is a record and the log of its output. Whoever runs it holds a lease
@@ -39,12 +40,12 @@ func (s *Store) jobRecord(ctx context.Context, j *tidemark.Job, version int64) (
 
 // fileJob makes a job found by its agent, by its state, and by when it is due.
 func fileJob(j *tidemark.Job, version int64) (tidemark.Record, error) {
-	r, err := put(jobKey(j.ID), version, *j)
+	r, err := records.Put(jobKey(j.ID), version, *j)
 	r.Group, r.State = j.Agent, j.Status
 	if j.Status == tidemark.JobPending {
-		r.Due = keepable(j.StartedAt)
+		r.Due = records.Keepable(j.StartedAt)
 		if !j.NotBefore.IsZero() {
-			r.Due = keepable(j.NotBefore)
+			r.Due = records.Keepable(j.NotBefore)
 		}
 	}
 	return r, err
@@ -56,12 +57,12 @@ func (s *Store) newJob(j tidemark.Job) (tidemark.Job, []tidemark.Record, error) 
 	if err := tidemark.CheckID(j.Agent); err != nil {
 		return j, nil, tidemark.Invalidf("agent: %w", err)
 	}
-	now := s.now()
+	now := s.k.Now()
 	j.ID, j.Status, j.StartedAt = jobID(now), tidemark.JobPending, now
 	j.OutputFile = j.ID + ".jsonl"
 	var all []tidemark.Record
 	for mark, v := range s.hideJob(&j) {
-		r, err := put(keyOf(kindSecret, tidemark.SessionID(j.ID), mark), 0, v)
+		r, err := records.Put(keyOf(kindSecret, tidemark.SessionID(j.ID), mark), 0, v)
 		if err != nil {
 			return j, nil, err
 		}
@@ -74,13 +75,13 @@ func (s *Store) newJob(j tidemark.Job) (tidemark.Job, []tidemark.Record, error) 
 // AddJob keeps a job that is to run, under an id that no other has.
 func (s *Store) AddJob(ctx context.Context, j tidemark.Job) (tidemark.Job, error) {
 	var added tidemark.Job
-	err := retry(ctx, func() error {
+	err := records.Retry(ctx, func() error {
 		var puts []tidemark.Record
 		var err error
 		if added, puts, err = s.newJob(j); err != nil {
 			return err
 		}
-		_, err = s.commit(ctx, tidemark.Batch{Puts: puts})
+		_, err = s.k.Commit(ctx, tidemark.Batch{Puts: puts})
 		return err
 	})
 	return added, err
@@ -89,8 +90,8 @@ func (s *Store) AddJob(ctx context.Context, j tidemark.Job) (tidemark.Job, error
 // DueJobs lists the jobs that wait to run, the one that waits longest first.
 func (s *Store) DueJobs(ctx context.Context, now time.Time, limit int) ([]tidemark.Job, error) {
 	var due []tidemark.Job
-	q := tidemark.Query{Kind: kindJob, State: tidemark.JobPending, DueBy: keepable(now), Order: tidemark.ByDue, Limit: limit}
-	for j, err := range listed[tidemark.Job](ctx, s, q) {
+	q := tidemark.Query{Kind: kindJob, State: tidemark.JobPending, DueBy: records.Keepable(now), Order: tidemark.ByDue, Limit: limit}
+	for j, err := range records.List[tidemark.Job](ctx, s.k, q) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue
 		}
@@ -115,7 +116,7 @@ func (s *Store) job(ctx context.Context, id string) (tidemark.Job, int64, error)
 
 // jobAt is job with all of its record.
 func (s *Store) jobAt(ctx context.Context, id string, j *tidemark.Job) (tidemark.Record, error) {
-	r, err := s.get(ctx, jobKey(id), j)
+	r, err := s.k.Get(ctx, jobKey(id), j)
 	if err == nil && r.Version == 0 {
 		err = tidemark.NotFoundf("job %s: not found", id)
 	}
@@ -125,16 +126,11 @@ func (s *Store) jobAt(ctx context.Context, id string, j *tidemark.Job) (tidemark
 // end adds to a batch what ends a job: it goes through while the lease and its
 // pulse stand as they were judged, and removes both, with the lanes.
 func (s *Store) end(ctx context.Context, b *tidemark.Batch, j *tidemark.Job, version int64, l Lease, lanes []tidemark.Need, remember func(*tidemark.Agent, tidemark.Job)) error {
-	id := tidemark.SessionID(j.ID)
-	ask, err := s.get(ctx, keyOf(kindAsk, id), &Ask{})
-	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+	deletes, err := s.k.Forget(ctx, l)
+	if err != nil {
 		return err
 	}
-	for kind, v := range map[string]int64{kindLease: l.token, kindPulse: l.pulse, kindAsk: ask.Version} {
-		if v > 0 {
-			b.Deletes = append(b.Deletes, tidemark.Need{Key: keyOf(kind, id), Version: v})
-		}
-	}
+	b.Deletes = append(b.Deletes, deletes...)
 	b.Deletes = append(b.Deletes, lanes...)
 	if j.FinishedAt.IsZero() {
 		j.FinishedAt = b.At
@@ -155,7 +151,7 @@ func (s *Store) remembered(ctx context.Context, b *tidemark.Batch, j tidemark.Jo
 		return nil
 	}
 	a := tidemark.Agent{Name: j.Agent, Status: tidemark.Idle}
-	old, err := s.get(ctx, agentKey(j.Agent), &a)
+	old, err := s.k.Get(ctx, agentKey(j.Agent), &a)
 	if errors.Is(err, tidemark.ErrCorrupt) {
 		return nil
 	}
@@ -166,7 +162,7 @@ func (s *Store) remembered(ctx context.Context, b *tidemark.Batch, j tidemark.Jo
 	if err := s.keepSecrets(ctx, a.Name, s.hideAgent(&a)); err != nil {
 		return err
 	}
-	r, err := put(agentKey(j.Agent), old.Version, a)
+	r, err := records.Put(agentKey(j.Agent), old.Version, a)
 	r.State = a.Status
 	b.Puts = append(b.Puts, r)
 	return err
@@ -183,21 +179,21 @@ func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) 
 		}
 		switch j.Status {
 		case tidemark.JobRunning:
-			l, err := s.Lease(ctx, tidemark.SessionID(id))
+			l, err := s.k.Lease(ctx, jobKey(id))
 			if err != nil {
 				return err
 			}
-			if l.token != 0 {
-				return s.AskHandOver(ctx, tidemark.SessionID(id), from)
+			if l.Version != 0 {
+				return s.k.RequestHandover(ctx, jobKey(id), from)
 			}
 			fallthrough
 		case tidemark.JobPending:
-			j.Status, j.ExitReason, j.FinishedAt = tidemark.JobCancelled, tidemark.ExitCancelled, s.now()
+			j.Status, j.ExitReason, j.FinishedAt = tidemark.JobCancelled, tidemark.ExitCancelled, s.k.Now()
 			r, err := s.jobRecord(ctx, &j, version)
 			if err != nil {
 				return err
 			}
-			_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+			_, err = s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
 			ended = err == nil
 			return err
 		}
@@ -219,12 +215,12 @@ func (s *Store) AbandonJob(ctx context.Context, id, why string) (tidemark.Job, e
 		if j.Status != tidemark.JobPending {
 			return &settled{tidemark.Conflictf("job %s is %s", id, j.Status)}
 		}
-		j.Status, j.ErrorMessage, j.FinishedAt = tidemark.JobAbandoned, why, s.now()
+		j.Status, j.ErrorMessage, j.FinishedAt = tidemark.JobAbandoned, why, s.k.Now()
 		r, err := s.jobRecord(ctx, &j, version)
 		if err != nil {
 			return err
 		}
-		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+		_, err = s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
 		return err
 	})
 	return j, err
@@ -248,7 +244,7 @@ func (s *Store) RemoveJob(ctx context.Context, id string) error {
 		return err
 	}
 	b.Deletes = append(b.Deletes, tidemark.Need{Key: jobKey(id), Version: version})
-	_, err = s.commit(ctx, b)
+	_, err = s.k.Commit(ctx, b)
 	return err
 }
 
@@ -278,8 +274,8 @@ func (s *Store) Interrupt(ctx context.Context, before ...func(tidemark.Job)) ([]
 
 // interruptIfGone ends one job if its owner is gone, and reports whether it did.
 func (s *Store) interruptIfGone(ctx context.Context, id string, before []func(tidemark.Job)) (tidemark.Job, bool, error) {
-	l, err := s.Lease(ctx, tidemark.SessionID(id))
-	if err != nil || l.Held && !l.Dead && !l.Expired {
+	l, err := s.k.Lease(ctx, jobKey(id))
+	if err != nil || l.Living() {
 		return tidemark.Job{}, false, err
 	}
 	if l.Dead {
@@ -311,7 +307,7 @@ func (s *Store) interrupt(ctx context.Context, id string, l Lease) (tidemark.Job
 	if j.Status == tidemark.JobRunning {
 		j.Status, j.ExitReason, j.ErrorMessage = tidemark.JobInterrupted, tidemark.ExitInterrupt, "its owner "+l.Holder.String()+" is gone"
 	}
-	b := tidemark.Batch{At: s.now()}
+	b := tidemark.Batch{At: s.k.Now()}
 	lanes, err := s.standsIn(ctx, j)
 	if err != nil {
 		return j, false, err
@@ -322,7 +318,7 @@ func (s *Store) interrupt(ctx context.Context, id string, l Lease) (tidemark.Job
 	if err := s.end(ctx, &b, &j, version, l, lanes, nil); err != nil {
 		return j, false, err
 	}
-	if _, err := s.commit(ctx, b); err != nil {
+	if _, err := s.k.Commit(ctx, b); err != nil {
 		if errors.Is(err, tidemark.ErrConflict) {
 			return j, false, nil // somebody else was quicker, or it lives
 		}

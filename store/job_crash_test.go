@@ -170,7 +170,7 @@ func TestACancelThatComesBeforeTheFirstLookIsHeeded(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		asked := 0
-		if err := r.KeepAlive(ctx, func(store.Ask) { asked++ }); err != nil || asked != 1 {
+		if err := r.KeepAlive(ctx, func(store.HandoverRequest) { asked++ }); err != nil || asked != 1 {
 			t.Errorf("asked %d times, %v", asked, err)
 		}
 	})

@@ -169,9 +169,9 @@ func TestAJobCanBeCancelledFromAnywhere(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		r := startJob(t, s, running.ID, "daemon", store.SlotLimits{})
-		asked := make(chan store.Ask, 1)
+		asked := make(chan store.HandoverRequest, 1)
 		ctx, stop := context.WithCancel(t.Context())
-		go r.KeepAlive(ctx, func(a store.Ask) { asked <- a })
+		go r.KeepAlive(ctx, func(a store.HandoverRequest) { asked <- a })
 		synctest.Wait()
 		if ended, err := s.CancelJob(t.Context(), running.ID, who("me")); err != nil || ended {
 			t.Errorf("a running one: %v, %v", ended, err)

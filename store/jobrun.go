@@ -3,11 +3,11 @@ package store
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // JobRun is a job that this process runs. Its methods may be called
@@ -17,9 +17,8 @@ type JobRun struct {
 	// is not; nil: nobody is told.
 	Delayed func(error)
 
-	s *Store
-	// w holds the lease; a job has no entries of its own to append with it.
-	w       *Writer
+	s       *Store
+	held    *records.Holding // its mutex guards what follows
 	job     tidemark.Job
 	version int64
 	length  int64           // of the output
@@ -39,7 +38,7 @@ func (s *Store) StartJob(ctx context.Context, id string, who tidemark.Holder, li
 		if j.Status != tidemark.JobPending {
 			return &settled{tidemark.Conflictf("job %s is %s", id, j.Status)}
 		}
-		l, b, err := s.take(ctx, tidemark.SessionID(id), who)
+		l, b, err := s.k.Take(ctx, jobKey(id), who)
 		if err != nil {
 			return err
 		}
@@ -57,8 +56,7 @@ func (s *Store) StartJob(ctx context.Context, id string, who tidemark.Holder, li
 		if err := s.decide(ctx, b); err != nil {
 			return err
 		}
-		w := &Writer{s: s, id: tidemark.SessionID(id), closed: make(chan struct{}), attached: true, lease: l}
-		run = &JobRun{s: s, w: w, job: j, version: r.Version, length: old.Head.Length, lanes: lanes}
+		run = &JobRun{s: s, held: s.k.Hold(l), job: j, version: r.Version, length: old.Head.Length, lanes: lanes}
 		return nil
 	})
 	return run, err
@@ -70,17 +68,17 @@ func (s *Store) StartJob(ctx context.Context, id string, who tidemark.Holder, li
 // ends; then the caller is ended too, and its lease tells.
 func (s *Store) decide(ctx context.Context, b tidemark.Batch) error {
 	b.ID = tidemark.NewBatchID()
-	_, err := s.commit(context.WithoutCancel(ctx), b)
+	_, err := s.k.Commit(context.WithoutCancel(ctx), b)
 	for try := 0; errors.Is(err, tidemark.ErrUnknown); try++ {
-		if backOff(ctx, try) != nil {
+		if records.BackOff(ctx, try) != nil {
 			return err
 		}
-		switch took, lookErr := s.took(ctx, b); {
+		switch took, lookErr := s.k.Took(ctx, b); {
 		case lookErr != nil: // still away
 		case took:
 			return nil
 		default:
-			_, err = s.commit(context.WithoutCancel(ctx), b)
+			_, err = s.k.Commit(context.WithoutCancel(ctx), b)
 		}
 	}
 	return err
@@ -88,8 +86,8 @@ func (s *Store) decide(ctx context.Context, b tidemark.Batch) error {
 
 // Job is the job as it is kept now.
 func (r *JobRun) Job() tidemark.Job {
-	r.w.mu.Lock()
-	defer r.w.mu.Unlock()
+	r.held.Lock()
+	defer r.held.Unlock()
 	return r.job
 }
 
@@ -98,19 +96,19 @@ func (r *JobRun) Emit(ctx context.Context, events ...tidemark.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	r.w.mu.Lock()
-	defer r.w.mu.Unlock()
-	b := tidemark.Batch{At: r.s.now()}
+	r.held.Lock()
+	defer r.held.Unlock()
+	b := tidemark.Batch{At: r.s.k.Now()}
 	a, err := r.s.eventLines(ctx, jobKey(r.job.ID), r.length, events)
 	if err != nil {
 		return err
 	}
 	b.Appends = append(b.Appends, a)
-	if err := r.w.guard(&b, false); err != nil {
+	if err := r.held.Guard(&b, false); err != nil {
 		return err
 	}
-	if _, err := r.s.commit(ctx, b); err != nil {
-		return r.w.lost(ctx, err)
+	if _, err := r.s.k.Commit(ctx, b); err != nil {
+		return r.held.Lost(ctx, err)
 	}
 	r.length += int64(len(events))
 	return nil
@@ -118,21 +116,21 @@ func (r *JobRun) Emit(ctx context.Context, events ...tidemark.Event) error {
 
 // Note writes down something about the job while it runs, such as its session.
 func (r *JobRun) Note(ctx context.Context, change func(*tidemark.Job)) error {
-	r.w.mu.Lock()
-	defer r.w.mu.Unlock()
+	r.held.Lock()
+	defer r.held.Unlock()
 	j := r.job
 	change(&j)
-	b := tidemark.Batch{At: r.s.now()}
+	b := tidemark.Batch{At: r.s.k.Now()}
 	p, err := r.s.jobRecord(ctx, &j, r.version)
 	if err != nil {
 		return err
 	}
 	b.Puts = append(b.Puts, p)
-	if err := r.w.guard(&b, false); err != nil {
+	if err := r.held.Guard(&b, false); err != nil {
 		return err
 	}
-	if _, err := r.s.commit(ctx, b); err != nil {
-		return r.w.lost(ctx, err)
+	if _, err := r.s.k.Commit(ctx, b); err != nil {
+		return r.held.Lost(ctx, err)
 	}
 	r.job, r.version = j, r.version+1
 	return nil
@@ -143,28 +141,16 @@ func (r *JobRun) Note(ctx context.Context, change func(*tidemark.Job)) error {
 //
 // Unlike Writer.KeepAlive it heeds a wish from before its first look: a job has
 // one run, so whoever asked meant this one.
-func (r *JobRun) KeepAlive(ctx context.Context, cancelled func(Ask)) error {
-	ticker := time.NewTicker(min(askLook, r.s.o.Lease/6))
-	defer ticker.Stop()
+func (r *JobRun) KeepAlive(ctx context.Context, cancelled func(HandoverRequest)) error {
 	told := false
-	for {
-		var a Ask
-		if ask, err := r.s.get(ctx, keyOf(kindAsk, r.w.id), &a); err == nil && ask.Version > 0 && !told {
+	look := func() {
+		if q, request, err := r.s.k.Handover(ctx, jobKey(r.job.ID)); err == nil && request.Version > 0 && !told {
 			told = true
-			cancelled(a)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.w.closed:
-			return nil
-		case <-ticker.C:
-		}
-		// Anything but a conflict may pass, and the lease outlasts some of it.
-		if err := r.w.renewIfOld(ctx); errors.Is(err, tidemark.ErrConflict) {
-			return err
+			cancelled(q)
 		}
 	}
+	// Anything but a conflict may pass, and the lease outlasts some of it.
+	return r.held.KeepAlive(ctx, look, func(err error) bool { return errors.Is(err, tidemark.ErrConflict) })
 }
 
 // Finish ends the job: its record, its lanes, what its agent remembers and the
@@ -176,8 +162,8 @@ func (r *JobRun) KeepAlive(ctx context.Context, cancelled func(Ask)) error {
 // lease is lost or ctx ends. After that whoever finds the owner dead or silent
 // interrupts the job.
 func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember func(*tidemark.Agent, tidemark.Job), follow *tidemark.Job) (tidemark.Job, error) {
-	r.w.mu.Lock()
-	defer r.w.mu.Unlock()
+	r.held.Lock()
+	defer r.held.Unlock()
 	e := ending{run: r, job: r.job, remember: remember, follow: follow}
 	end(&e.job)
 	for try := 0; ; try++ {
@@ -186,7 +172,7 @@ func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember f
 		switch {
 		case err == nil:
 			r.job = e.job
-			close(r.w.closed)
+			r.held.End()
 			return e.next, nil
 		case errors.As(err, &done):
 			return tidemark.Job{}, done.error
@@ -198,8 +184,8 @@ func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember f
 		}
 		// Nobody else can renew the lease meanwhile. A lease that is lost is found
 		// out by the next try.
-		if r.s.now().Sub(r.w.lease.HeardAt) >= r.s.o.Lease/3 {
-			_ = r.w.renew(ctx)
+		if r.held.IsOld() {
+			_ = r.held.Renew(ctx)
 		}
 	}
 }
@@ -210,7 +196,7 @@ const longEndWait = 2 * time.Second
 
 // endWait is backOff for as long as it takes.
 func endWait(ctx context.Context, try int) error {
-	return wait(ctx, rand.N(min(firstWait<<min(try, 16), longEndWait))+1)
+	return records.BackOffUpTo(ctx, try, longEndWait)
 }
 
 // passes reports whether an error may be gone at the next try.
@@ -237,7 +223,7 @@ type ending struct {
 // try keeps the end: a settled conflict when the job is somebody else's.
 func (e *ending) try(ctx context.Context) error {
 	r, s := e.run, e.run.s
-	b := tidemark.Batch{ID: tidemark.NewBatchID(), At: s.now()}
+	b := tidemark.Batch{ID: tidemark.NewBatchID(), At: s.k.Now()}
 	if e.follow != nil {
 		again := *e.follow
 		var err error
@@ -250,10 +236,10 @@ func (e *ending) try(ctx context.Context) error {
 		}
 		e.next, b.Puts = added, append(b.Puts, puts...)
 	}
-	if err := s.end(ctx, &b, &e.job, r.version, r.w.lease, r.lanes, e.remember); err != nil {
+	if err := s.end(ctx, &b, &e.job, r.version, r.held.Lease(), r.lanes, e.remember); err != nil {
 		return err
 	}
-	_, err := s.commit(ctx, b)
+	_, err := s.k.Commit(ctx, b)
 	switch {
 	case errors.Is(err, tidemark.ErrUnknown):
 		e.sent = append(e.sent, b.ID)
@@ -266,7 +252,7 @@ func (e *ending) try(ctx context.Context) error {
 // met explains a conflict: nil when an earlier try took effect after all.
 func (e *ending) met(ctx context.Context, conflict error) error {
 	r := e.run
-	ours, err := r.w.ours(ctx)
+	ours, err := r.held.Ours(ctx)
 	if err != nil {
 		return err
 	}
@@ -278,7 +264,7 @@ func (e *ending) met(ctx context.Context, conflict error) error {
 	case slices.Contains(e.sent, record.Batch):
 		return nil
 	case !ours:
-		return &settled{r.w.lost(ctx, conflict)}
+		return &settled{r.held.Lost(ctx, conflict)}
 	}
 	// While the lease is ours nobody else changes the job and its lanes: what is
 	// otherwise than thought is so by a commit of ours whose outcome was unknown.

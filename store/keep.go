@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Pin keeps a session out of retention, or lets it in again. It needs no
@@ -77,37 +78,37 @@ func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 		return tidemark.Record{}, nil // each store says for itself that it is plain
 	case r.Kind == kindName:
 		var n name
-		if err := decode(r, &n); err != nil {
+		if err := records.Decode(r, &n); err != nil {
 			return r, err
 		}
 		r.Key, r.Group = s.nameKey(n), s.nameGroup(n.Class, n.Text)
 	case r.Kind == kindSession:
 		var sess tidemark.Session
-		if err := decode(r, &sess); err != nil {
+		if err := records.Decode(r, &sess); err != nil {
 			return r, err
 		}
 		r.Group = s.projectGroup(sess.Project)
 	case r.Kind == kindCheckpoint && more != "":
 		var c Checkpoint
-		if err := decode(r, &c); err != nil {
+		if err := records.Decode(r, &c); err != nil {
 			return r, err
 		}
 		r.Key = s.checkpointKey(id, c.Name)
 	case r.Kind == kindSchedule:
 		var d tidemark.Schedule
-		if err := decode(r, &d); err != nil {
+		if err := records.Decode(r, &d); err != nil {
 			return r, err
 		}
 		r.Key = s.scheduleKey(d.Agent, d.Name)
 	case r.Kind == kindProject:
 		var p project
-		if err := decode(r, &p); err != nil {
+		if err := records.Decode(r, &p); err != nil {
 			return r, err
 		}
 		r.Key = s.projectKey(p.Mark)
 	case r.Kind == kindMemory:
 		var m Memory
-		if err := decode(r, &m); err != nil {
+		if err := records.Decode(r, &m); err != nil {
 			return r, err
 		}
 		r.Group = s.projectGroup(m.Project)
@@ -118,7 +119,7 @@ func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 		}
 	case r.Kind == kindFile:
 		var f File
-		if err := decode(r, &f); err != nil {
+		if err := records.Decode(r, &f); err != nil {
 			return r, err
 		}
 		if r.State != filling {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // A job that runs stands in a lane of its agent and, where the fleet has a
@@ -70,7 +71,7 @@ func (s *Store) lanes(ctx context.Context, of string) ([]taken, error) {
 		}
 		t := taken{Need: tidemark.Need{Key: r.Key, Version: r.Version}, of: r.ID[:at], name: r.ID[at+1:], at: r.UpdatedAt}
 		var body lane
-		if err == nil && decode(r, &body) == nil {
+		if err == nil && records.Decode(r, &body) == nil {
 			t.job = body.Job
 		}
 		all = append(all, t)
@@ -90,7 +91,7 @@ func slotsKey(of string) tidemark.Key { return tidemark.Key{Kind: kindSlots, ID:
 // earlier returns the jobs that an earlier program runs.
 func (s *Store) earlier(ctx context.Context, of string) ([]string, error) {
 	var have slots
-	_, err := s.get(ctx, slotsKey(of), &have)
+	_, err := s.k.Get(ctx, slotsKey(of), &have)
 	return have.Running, err
 }
 
@@ -123,7 +124,7 @@ func (s *Store) enter(ctx context.Context, b *tidemark.Batch, j tidemark.Job, li
 		if name == "" {
 			return nil, ErrBusy
 		}
-		r, err := put(laneKey(whose[i], name), 0, lane{Job: j.ID})
+		r, err := records.Put(laneKey(whose[i], name), 0, lane{Job: j.ID})
 		if err != nil {
 			return nil, err
 		}
@@ -209,7 +210,7 @@ func (s *Store) standsIn(ctx context.Context, j tidemark.Job) ([]tidemark.Need, 
 func (s *Store) leaveEarlier(ctx context.Context, b *tidemark.Batch, j tidemark.Job) error {
 	for _, of := range []string{j.Agent, ofFleet} {
 		var have slots
-		r, err := s.get(ctx, slotsKey(of), &have)
+		r, err := s.k.Get(ctx, slotsKey(of), &have)
 		if err != nil {
 			return err
 		}
@@ -217,7 +218,7 @@ func (s *Store) leaveEarlier(ctx context.Context, b *tidemark.Batch, j tidemark.
 			continue
 		}
 		have.Running = slices.DeleteFunc(have.Running, func(id string) bool { return id == j.ID })
-		p, err := put(slotsKey(of), r.Version, have)
+		p, err := records.Put(slotsKey(of), r.Version, have)
 		if err != nil {
 			return err
 		}

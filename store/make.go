@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Make makes a session in which nothing was said yet, and which nobody holds:
@@ -13,16 +14,16 @@ import (
 // say something.
 func (s *Store) Make(ctx context.Context, sess tidemark.Session) (Info, error) {
 	w := s.Create(sess, tidemark.Holder{})
-	b := tidemark.Batch{At: s.now()}
+	b := tidemark.Batch{At: s.k.Now()}
 	if _, err := w.creation(ctx, &b); err != nil {
 		return Info{}, err
 	}
 	for i := range b.Puts {
-		if b.Puts[i].Kind == kindLease {
-			b.Puts[i].State = free
+		if b.Puts[i].Kind == records.KindLease {
+			b.Puts[i].State = records.Free
 		}
 	}
-	if _, err := s.commit(ctx, b); err != nil {
+	if _, err := s.k.Commit(ctx, b); err != nil {
 		if errors.Is(err, tidemark.ErrConflict) {
 			return Info{}, tidemark.Existsf("session %s: already there", w.id)
 		}
@@ -66,7 +67,7 @@ func (s *Store) Change(ctx context.Context, id tidemark.SessionID, p Patch) (Inf
 func (s *Store) patch(ctx context.Context, i *Info, b *tidemark.Batch, p Patch) error {
 	var notes []Note
 	if p.Title != nil {
-		title, err := checkText("title", *p.Title)
+		title, err := records.CheckText("title", *p.Title)
 		if err != nil {
 			return err
 		}
@@ -105,7 +106,7 @@ func (s *Store) patch(ctx context.Context, i *Info, b *tidemark.Batch, p Patch) 
 func (s *Store) retag(ctx context.Context, i *Info, want []string) (tags []string, notes []Note, err error) {
 	have := i.Tags
 	for _, t := range want {
-		if t, err = checkText("tag", t); err != nil {
+		if t, err = records.CheckText("tag", t); err != nil {
 			return nil, nil, err
 		}
 		if t, err = s.hidden(ctx, string(i.ID), t); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Memory is something that was learned in a project and that later sessions
@@ -42,16 +43,16 @@ func (s *Store) Remember(ctx context.Context, m Memory) (Memory, bool, error) {
 			return have, false, nil
 		}
 	}
-	m.ID, m.At = strings.ToLower(rand.Text()[:12]), s.now()
+	m.ID, m.At = strings.ToLower(rand.Text()[:12]), s.k.Now()
 	if err := s.keepSecrets(ctx, m.ID, s.secretsIn(said)); err != nil {
 		return m, false, err
 	}
-	r, err := put(memoryKey(m.ID), 0, m)
+	r, err := records.Put(memoryKey(m.ID), 0, m)
 	if err != nil {
 		return m, false, err
 	}
 	r.Group = s.projectGroup(m.Project)
-	_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+	_, err = s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
 	return m, true, err
 }
 
@@ -72,7 +73,7 @@ func (s *Store) Memories(ctx context.Context, project string) iter.Seq2[Memory, 
 		for r, err := range s.inGroups(ctx, tidemark.Query{Kind: kindMemory}, groups) {
 			var m Memory
 			if err == nil {
-				err = decode(r, &m)
+				err = records.Decode(r, &m)
 			}
 			if !yield(m, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return
@@ -85,7 +86,7 @@ func (s *Store) Memories(ctx context.Context, project string) iter.Seq2[Memory, 
 // ErrInvalid when it leads to several.
 func (s *Store) Memory(ctx context.Context, id string) (Memory, error) {
 	var found []Memory
-	for m, err := range listed[Memory](ctx, s, tidemark.Query{Kind: kindMemory, Prefix: strings.ToLower(id), Limit: 2}) {
+	for m, err := range records.List[Memory](ctx, s.k, tidemark.Query{Kind: kindMemory, Prefix: strings.ToLower(id), Limit: 2}) {
 		if err != nil {
 			return m, err
 		}
@@ -110,6 +111,6 @@ func (s *Store) Forget(ctx context.Context, id string) error {
 	if err := s.forgetSecrets(ctx, &b, id); err != nil {
 		return err
 	}
-	_, err = s.commit(ctx, b)
+	_, err = s.k.Commit(ctx, b)
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // KeptMemory is a memory with its version and with where a listing goes on
@@ -27,7 +28,7 @@ func (s *Store) MemoriesAfter(ctx context.Context, project string, after Mark) i
 		for r, err := range s.backend.List(ctx, q) {
 			m := KeptMemory{Version: r.Version, Mark: Mark{ID: r.ID, At: r.UpdatedAt}}
 			if err == nil {
-				err = decode(r, &m.Memory)
+				err = records.Decode(r, &m.Memory)
 			}
 			if !yield(m, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 				return
@@ -42,7 +43,7 @@ func (s *Store) MemoryAt(ctx context.Context, id string) (KeptMemory, error) {
 	if tidemark.CheckID(id) != nil {
 		return m, tidemark.NotFoundf("memory %.40q: not found", id)
 	}
-	r, err := s.get(ctx, memoryKey(id), &m.Memory)
+	r, err := s.k.Get(ctx, memoryKey(id), &m.Memory)
 	if err == nil && r.Version == 0 {
 		err = tidemark.NotFoundf("memory %q: not found", id)
 	}
@@ -66,25 +67,25 @@ func (s *Store) PutMemory(ctx context.Context, m Memory, want int64) (KeptMemory
 	out := KeptMemory{}
 	err = untilSettled(ctx, func() error {
 		var old Memory
-		r, err := s.get(ctx, memoryKey(m.ID), &old)
+		r, err := s.k.Get(ctx, memoryKey(m.ID), &old)
 		if err == nil {
 			err = (Item{Kind: kindMemory, ID: m.ID}).stands(r.Version, want)
 		}
 		if err != nil {
 			return err
 		}
-		b := tidemark.Batch{At: s.now()}
+		b := tidemark.Batch{At: s.k.Now()}
 		if m.At = b.At; r.Version > 0 {
 			m.At = old.At
 		}
-		p, err := put(r.Key, r.Version, m)
+		p, err := records.Put(r.Key, r.Version, m)
 		if err != nil {
 			return err
 		}
 		p.Group = s.projectGroup(m.Project)
 		b.Puts = append(b.Puts, p)
 		out = KeptMemory{Memory: m, Version: p.Version, Mark: Mark{ID: m.ID, At: b.At}}
-		_, err = s.commit(ctx, b)
+		_, err = s.k.Commit(ctx, b)
 		return err
 	})
 	return out, err
@@ -105,7 +106,7 @@ func (s *Store) ForgetAt(ctx context.Context, id string, want int64) error {
 		if err := s.forgetSecrets(ctx, &b, id); err != nil {
 			return err
 		}
-		_, err = s.commit(ctx, b)
+		_, err = s.k.Commit(ctx, b)
 		return err
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // The classes of names that lead to a session or to a point in one.
@@ -53,7 +54,7 @@ type name struct {
 }
 
 // nameGroup is what all names of one text in one class have in common.
-func (s *Store) nameGroup(class, text string) string { return s.hash(class, fold(text)) }
+func (s *Store) nameGroup(class, text string) string { return s.k.Hash(class, fold(text)) }
 
 // fold makes names match whatever their case.
 func fold(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
@@ -64,7 +65,7 @@ func (s *Store) nameKey(n name) tidemark.Key {
 
 // nameRecord returns the record that keeps n, to replace the one at n.version.
 func (s *Store) nameRecord(n name) (tidemark.Record, error) {
-	r, err := put(s.nameKey(n), n.version, n)
+	r, err := records.Put(s.nameKey(n), n.version, n)
 	r.Group = s.nameGroup(n.Class, n.Text)
 	return r, err
 }
@@ -78,7 +79,7 @@ func (s *Store) names(ctx context.Context, q tidemark.Query) iter.Seq2[name, err
 			var n name
 			if err == nil {
 				n.version, n.given, n.owner = r.Version, r.UpdatedAt, r.Owner
-				err = decode(r, &n)
+				err = records.Decode(r, &n)
 			}
 			if !yield(n, err) {
 				return

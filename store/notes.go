@@ -5,20 +5,15 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // What is said about a session, as opposed to in it, goes to a log of its own:
 // the notes. It needs no lease, so that a session can be labelled while it is
 // open elsewhere, and it keeps every label and title that ever was.
-
-// maxTitleBytes bounds titles, labels and tags: longer ones are pasted by
-// mistake.
-const maxTitleBytes = 1000
 
 // The kinds of notes.
 const (
@@ -46,7 +41,7 @@ func (v *View) Notes(ctx context.Context) iter.Seq2[Note, error] {
 		for l, err := range v.s.backend.Lines(ctx, keyOf(kindNotes, v.ID)) {
 			var n Note
 			if err == nil {
-				err = decode(tidemark.Record{Key: keyOf(kindNotes, v.ID), Body: l.Body}, &n)
+				err = records.Decode(tidemark.Record{Key: keyOf(kindNotes, v.ID), Body: l.Body}, &n)
 			}
 			if !yield(n, err) {
 				return
@@ -58,16 +53,16 @@ func (v *View) Notes(ctx context.Context) iter.Seq2[Note, error] {
 // addNote appends a note to a batch.
 func (s *Store) addNote(ctx context.Context, b *tidemark.Batch, id tidemark.SessionID, n Note) error {
 	log := keyOf(kindNotes, id)
-	r, err := s.get(ctx, log, nil)
+	r, err := s.k.Get(ctx, log, nil)
 	if err != nil {
 		return err
 	}
-	body, err := encode(n)
+	body, err := records.Encode(n)
 	if err != nil {
 		return err
 	}
 	if b.At.IsZero() {
-		b.At = s.now()
+		b.At = s.k.Now()
 	}
 	l := tidemark.Line{Seq: r.Head.Length + 1, Kind: n.Kind, At: b.At, Body: body}
 	l.Sum = l.Checksum(log)
@@ -75,31 +70,18 @@ func (s *Store) addNote(ctx context.Context, b *tidemark.Batch, id tidemark.Sess
 	return nil
 }
 
-func checkText(what, text string) (string, error) {
-	text = strings.TrimSpace(text)
-	switch {
-	case text == "":
-		return "", tidemark.Invalidf("an empty %s", what)
-	case len(text) > maxTitleBytes:
-		return "", tidemark.Invalidf("%s of %d bytes, at most %d are allowed", what, len(text), maxTitleBytes)
-	case !utf8.ValidString(text):
-		return "", tidemark.Invalidf("%s: not valid UTF-8", what)
-	}
-	return text, nil
-}
-
 // Label gives an entry a name that leads to it: ErrInvalid, ErrNotFound. A
 // label leads to one entry of a session, the one that got it last. It needs no
 // lease.
 func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, text string) error {
-	text, err := checkText("label", text)
+	text, err := records.CheckText("label", text)
 	if err != nil {
 		return err
 	}
 	if text, err = s.hidden(ctx, string(id), text); err != nil {
 		return err
 	}
-	return retry(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		v, err := s.View(ctx, id)
 		if err != nil {
 			return err
@@ -108,7 +90,7 @@ func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, tex
 			return err
 		}
 		n := name{Class: classLabel, Text: text, Session: id, Seq: seq}
-		old, err := s.get(ctx, s.nameKey(n), &name{})
+		old, err := s.k.Get(ctx, s.nameKey(n), &name{})
 		if err != nil {
 			return err
 		}
@@ -120,7 +102,7 @@ func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, tex
 		if err := s.addNote(ctx, &b, id, Note{Kind: noteLabel, Seq: seq, Text: text}); err != nil {
 			return err
 		}
-		_, err = s.commit(ctx, b)
+		_, err = s.k.Commit(ctx, b)
 		return err
 	})
 }
@@ -144,7 +126,7 @@ func (v *View) Labels(ctx context.Context) (map[int64]string, error) {
 // seqOfLabel returns the entry that a label leads to: ErrNotFound.
 func (v *View) seqOfLabel(ctx context.Context, text string) (int64, error) {
 	n := name{Class: classLabel, Text: text, Session: v.ID}
-	r, err := v.s.get(ctx, v.s.nameKey(n), &n)
+	r, err := v.s.k.Get(ctx, v.s.nameKey(n), &n)
 	if err == nil && r.Version == 0 {
 		err = tidemark.NotFoundf("session %s: there is no node, entry or label %q", v.ID, text)
 	}
@@ -153,7 +135,7 @@ func (v *View) seqOfLabel(ctx context.Context, text string) (int64, error) {
 
 // Rename gives a session another title. It needs no lease.
 func (s *Store) Rename(ctx context.Context, id tidemark.SessionID, title string) error {
-	title, err := checkText("title", title)
+	title, err := records.CheckText("title", title)
 	if err != nil {
 		return err
 	}
@@ -172,7 +154,7 @@ func (s *Store) Rename(ctx context.Context, id tidemark.SessionID, title string)
 func (s *Store) retitle(ctx context.Context, i *Info, b *tidemark.Batch, title string) error {
 	old := name{Class: classTitle, Text: i.Title, Session: i.ID}
 	fresh := name{Class: classTitle, Text: title, Session: i.ID}
-	r, err := s.get(ctx, s.nameKey(old), &name{})
+	r, err := s.k.Get(ctx, s.nameKey(old), &name{})
 	if err != nil {
 		return err
 	}
@@ -194,7 +176,7 @@ func (s *Store) Tag(ctx context.Context, id tidemark.SessionID, add, remove []st
 			notes = append(notes, Note{Kind: noteTag, Text: t, Remove: true})
 		}
 		for _, t := range add {
-			t, err := checkText("tag", t)
+			t, err := records.CheckText("tag", t)
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Skipped says why an occurrence of a schedule did not run. Count is 1, or how
@@ -35,7 +36,7 @@ type Occurrence struct {
 // kept together or not at all.
 func (s *Store) ClaimOccurrence(ctx context.Context, o Occurrence) ([]tidemark.Job, error) {
 	var jobs []tidemark.Job
-	err := retry(ctx, func() error {
+	err := records.Retry(ctx, func() error {
 		d, version, err := s.schedule(ctx, o.Of.Agent, o.Of.Name)
 		if err != nil {
 			return err
@@ -43,7 +44,7 @@ func (s *Store) ClaimOccurrence(ctx context.Context, o Occurrence) ([]tidemark.J
 		if !d.NextRunAt.Equal(o.Of.NextRunAt) || !d.SettledAt.Equal(o.Of.SettledAt) || d.Status == tidemark.Disabled || d.Job != o.Of.Job {
 			return tidemark.Existsf("schedule %s/%s: its occurrence at %s was taken", d.Agent, d.Name, o.Of.NextRunAt.Format(time.RFC3339))
 		}
-		b := tidemark.Batch{At: s.now()}
+		b := tidemark.Batch{At: s.k.Now()}
 		jobs = nil
 		for _, j := range o.Jobs {
 			j.Agent, j.Schedule = d.Agent, d.Name
@@ -65,7 +66,7 @@ func (s *Store) ClaimOccurrence(ctx context.Context, o Occurrence) ([]tidemark.J
 			return err
 		}
 		b.Puts = append(b.Puts, r) // last: with it the occurrence is taken
-		_, err = s.commit(ctx, b)
+		_, err = s.k.Commit(ctx, b)
 		return err
 	})
 	return jobs, err
@@ -80,7 +81,7 @@ func (s *Store) noteSkips(ctx context.Context, b *tidemark.Batch, o Occurrence) 
 	}
 	a := tidemark.Append{Log: log}
 	for i, skip := range o.Skipped {
-		body, err := encode(skip)
+		body, err := records.Encode(skip)
 		if err != nil {
 			return err
 		}
@@ -100,7 +101,7 @@ func (s *Store) Skips(ctx context.Context, agent, name string, n int) ([]Skipped
 			return all, err
 		}
 		var skip Skipped
-		if err := decode(tidemark.Record{Key: s.scheduleKey(agent, name), Body: l.Body}, &skip); err != nil {
+		if err := records.Decode(tidemark.Record{Key: s.scheduleKey(agent, name), Body: l.Body}, &skip); err != nil {
 			return all, err
 		}
 		all = append(all, skip)
@@ -110,7 +111,7 @@ func (s *Store) Skips(ctx context.Context, agent, name string, n int) ([]Skipped
 
 func (s *Store) schedule(ctx context.Context, agent, name string) (tidemark.Schedule, int64, error) {
 	var d tidemark.Schedule
-	r, err := s.get(ctx, s.scheduleKey(agent, name), &d)
+	r, err := s.k.Get(ctx, s.scheduleKey(agent, name), &d)
 	if err == nil && r.Version == 0 {
 		err = tidemark.NotFoundf("schedule %s/%s: not found", agent, name)
 	}
@@ -144,7 +145,7 @@ func (s *Store) changeSchedule(ctx context.Context, agent, name string, change f
 	if err := tidemark.CheckID(s.scheduleKey(agent, name).ID); err != nil || name == "" {
 		return tidemark.Invalidf("schedule %q of agent %q: not a name", name, agent)
 	}
-	return retry(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		d, version, err := s.schedule(ctx, agent, name)
 		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 			return err
@@ -161,20 +162,20 @@ func (s *Store) changeSchedule(ctx context.Context, agent, name string, change f
 		if err != nil || version > 0 && bytes.Equal(r.Body, old.Body) {
 			return err
 		}
-		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+		_, err = s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
 		return err
 	})
 }
 
 // RemoveSchedule removes a schedule with its history: ErrNotFound.
 func (s *Store) RemoveSchedule(ctx context.Context, agent, name string) error {
-	return retry(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		_, version, err := s.schedule(ctx, agent, name)
 		if err != nil {
 			return err
 		}
 		key := s.scheduleKey(agent, name)
-		_, err = s.commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{{Key: key, Version: version}}, Drops: []tidemark.Key{key}})
+		_, err = s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{{Key: key, Version: version}}, Drops: []tidemark.Key{key}})
 		return err
 	})
 }
@@ -183,7 +184,7 @@ func (s *Store) RemoveSchedule(ctx context.Context, agent, name string) error {
 // reads no others.
 func (s *Store) DueSchedules(ctx context.Context, now time.Time) ([]tidemark.Schedule, error) {
 	var due []tidemark.Schedule
-	for d, err := range listed[tidemark.Schedule](ctx, s, tidemark.Query{Kind: kindSchedule, DueBy: keepable(now), Order: tidemark.ByDue}) {
+	for d, err := range records.List[tidemark.Schedule](ctx, s.k, tidemark.Query{Kind: kindSchedule, DueBy: records.Keepable(now), Order: tidemark.ByDue}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue // verify names it
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Order is what an agent is to do now because somebody wants it.
@@ -99,7 +100,7 @@ func (s *Store) SendMessage(ctx context.Context, from tidemark.Holder, agent, te
 		return tidemark.Job{}, tidemark.Conflictf("schedule %s/%s: %w", to.Agent, to.Name, ErrDisabled)
 	}
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	got, err := s.Deliver(ctx, from, s.now(), Delivery{Agent: to.Agent, Schedule: to.Name, Trigger: tidemark.TriggerChat,
+	got, err := s.Deliver(ctx, from, s.k.Now(), Delivery{Agent: to.Agent, Schedule: to.Name, Trigger: tidemark.TriggerChat,
 		Text: func(prompt string) string { return Message(prompt, text) }})
 	if err == nil && got.Skipped != "" {
 		err = tidemark.Conflictf("schedule %s/%s skips it: %s", to.Agent, to.Name, got.Skipped)
@@ -147,7 +148,7 @@ func (s *Store) JobsAfter(ctx context.Context, f JobFilter, after Mark) iter.Seq
 		for r, err := range s.backend.List(ctx, q) {
 			var j KeptJob
 			if err == nil {
-				err = decode(r, &j.Job)
+				err = records.Decode(r, &j.Job)
 			}
 			j.Mark = Mark{ID: r.ID, At: r.Touched()}
 			if !yield(j, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
@@ -247,8 +248,8 @@ func (s *Store) over(ctx context.Context, id string) (bool, error) {
 	if j.Status != tidemark.JobRunning {
 		return true, nil
 	}
-	l, err := s.Lease(ctx, tidemark.SessionID(id))
-	if err != nil || l.Held && !l.Dead && !l.Expired {
+	l, err := s.k.Lease(ctx, jobKey(id))
+	if err != nil || l.Living() {
 		return false, err
 	}
 	// It may have ended between the two looks; then the next look tells.

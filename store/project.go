@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // project is what is known of a project by one of its marks: something that
@@ -25,7 +26,7 @@ func pathMark(path string) string { return "path:" + path }
 const maxPaths = 100
 
 func (s *Store) projectKey(mark string) tidemark.Key {
-	return tidemark.Key{Kind: kindProject, ID: s.hash("mark", mark)}
+	return tidemark.Key{Kind: kindProject, ID: s.k.Hash("mark", mark)}
 }
 
 // KnowProject remembers that a project with this mark was seen at a path.
@@ -33,18 +34,18 @@ func (s *Store) KnowProject(ctx context.Context, mark, path string) error {
 	if mark == "" || path == "" {
 		return nil
 	}
-	return retry(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		p := project{Mark: mark}
-		old, err := s.get(ctx, s.projectKey(mark), &p)
+		old, err := s.k.Get(ctx, s.projectKey(mark), &p)
 		if err != nil || slices.Contains(p.Paths, path) {
 			return err
 		}
 		p.Paths = append([]string{path}, p.Paths[:min(len(p.Paths), maxPaths-1)]...)
-		r, err := put(old.Key, old.Version, p)
+		r, err := records.Put(old.Key, old.Version, p)
 		if err != nil {
 			return err
 		}
-		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+		_, err = s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
 		return err
 	})
 }
@@ -52,7 +53,7 @@ func (s *Store) KnowProject(ctx context.Context, mark, path string) error {
 // ProjectPaths returns where a project with this mark was seen.
 func (s *Store) ProjectPaths(ctx context.Context, mark string) ([]string, error) {
 	var p project
-	_, err := s.get(ctx, s.projectKey(mark), &p)
+	_, err := s.k.Get(ctx, s.projectKey(mark), &p)
 	return p.Paths, err
 }
 
@@ -64,7 +65,7 @@ func (s *Store) knowPlace(ctx context.Context, path string) {
 	}
 	key := s.projectKey(pathMark(path))
 	p := project{Mark: pathMark(path)}
-	old, err := s.get(ctx, key, &p)
+	old, err := s.k.Get(ctx, key, &p)
 	if err != nil || old.Version > 0 {
 		return // it is known
 	}
@@ -74,8 +75,8 @@ func (s *Store) knowPlace(ctx context.Context, path string) {
 			return
 		}
 	}
-	if r, err := put(key, 0, p); err == nil {
-		s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}}) // another one that was quicker says the same
+	if r, err := records.Put(key, 0, p); err == nil {
+		s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}}) // another one that was quicker says the same
 	}
 }
 
@@ -86,7 +87,7 @@ func (s *Store) marksOfProject(ctx context.Context, path string) ([]string, erro
 		return nil, nil
 	}
 	var p project
-	r, err := s.get(ctx, s.projectKey(pathMark(path)), &p)
+	r, err := s.k.Get(ctx, s.projectKey(pathMark(path)), &p)
 	if err != nil || r.Version > 0 {
 		return p.Marks, err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // minPrefix is the shortest part of an id that counts as a reference: shorter
@@ -117,7 +118,7 @@ func splitRef(ref string) (session, point string, up int) {
 // find returns the session that a reference without a point means.
 func (s *Store) find(ctx context.Context, ref, project string) (Info, error) {
 	missing := tidemark.NotFoundf("no session is called %q", ref)
-	if len(ref) > maxTitleBytes {
+	if len(ref) > records.MaxTextBytes {
 		return Info{}, tidemark.NotFoundf("no session is called %.40q…", ref)
 	}
 	if id, err := tidemark.ParseSessionID(ref); err == nil {

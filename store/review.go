@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // A review is a question of a job that runs: may this call of a tool be made?
@@ -77,11 +78,11 @@ const (
 )
 
 func (s *Store) reviewKey(job, call string) tidemark.Key {
-	return tidemark.Key{Kind: kindReview, ID: job + "." + s.hash("review", call)}
+	return tidemark.Key{Kind: kindReview, ID: job + "." + s.k.Hash("review", call)}
 }
 
 func (s *Store) reviewRecord(v Review, version int64) (tidemark.Record, error) {
-	r, err := put(s.reviewKey(v.Job, v.Call), version, v)
+	r, err := records.Put(s.reviewKey(v.Job, v.Call), version, v)
 	r.Group, r.State = v.Job, v.State
 	return r, err
 }
@@ -96,7 +97,7 @@ func (v Review) bounded() Review {
 		v.InputBytes = len(v.Input)
 	}
 	// A text can always be written as JSON.
-	v.Input, _ = encode(clipText(string(v.Input), maxReviewInput))
+	v.Input, _ = records.Encode(clipText(string(v.Input), maxReviewInput))
 	return v
 }
 
@@ -117,7 +118,7 @@ func (s *Store) running(ctx context.Context, job string) (tidemark.Need, error) 
 // untilSettled is retry for changes that can find that there is nothing to change any
 // more.
 func untilSettled(ctx context.Context, change func() error) error {
-	err := retry(ctx, change)
+	err := records.Retry(ctx, change)
 	var done *settled
 	if errors.As(err, &done) {
 		return done.error
@@ -156,21 +157,21 @@ func (s *Store) AskReview(ctx context.Context, v Review) error {
 		if err != nil {
 			return err
 		}
-		old, err := s.get(ctx, s.reviewKey(v.Job, v.Call), &Review{})
+		old, err := s.k.Get(ctx, s.reviewKey(v.Job, v.Call), &Review{})
 		if err != nil {
 			return err
 		}
 		if old.Version > 0 {
 			return tidemark.Existsf("job %s: the call %s was asked about before", v.Job, v.Call)
 		}
-		b := tidemark.Batch{At: s.now(), Require: []tidemark.Need{need}}
+		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Need{need}}
 		v.AskedAt = b.At
 		r, err := s.reviewRecord(v, 0)
 		if err != nil {
 			return err
 		}
 		b.Puts = append(b.Puts, r)
-		_, err = s.commit(ctx, b)
+		_, err = s.k.Commit(ctx, b)
 		return err
 	})
 }
@@ -183,7 +184,7 @@ func (s *Store) Review(ctx context.Context, job, call string) (Review, error) {
 
 func (s *Store) review(ctx context.Context, job, call string) (Review, int64, error) {
 	var v Review
-	r, err := s.get(ctx, s.reviewKey(job, call), &v)
+	r, err := s.k.Get(ctx, s.reviewKey(job, call), &v)
 	if err == nil && r.Version == 0 {
 		err = tidemark.NotFoundf("job %s: no call %s waits for an answer", job, call)
 	}
@@ -203,7 +204,7 @@ func (s *Store) WaitingReviews(ctx context.Context, job string) ([]Review, error
 
 func (s *Store) reviews(ctx context.Context, q tidemark.Query) ([]Review, error) {
 	var all []Review
-	for v, err := range listed[Review](ctx, s, q) {
+	for v, err := range records.List[Review](ctx, s.k, q) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue // verify names it
 		}
@@ -296,14 +297,14 @@ func (s *Store) answer(ctx context.Context, job, call string, answer Review) err
 		if answer.Shown != "" && answer.Shown != v.Digest() {
 			return &settled{tidemark.Conflictf("job %s: the call %s is not what was shown any more", job, call)}
 		}
-		b := tidemark.Batch{At: s.now(), Require: []tidemark.Need{need}}
+		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Need{need}}
 		v.State, v.By, v.Reason, v.AnsweredAt, v.Shown = answer.State, answer.By, answer.Reason, b.At, v.Digest()
 		r, err := s.reviewRecord(v, version)
 		if err != nil {
 			return err
 		}
 		b.Puts = append(b.Puts, r)
-		_, err = s.commit(ctx, b)
+		_, err = s.k.Commit(ctx, b)
 		return err
 	})
 }
@@ -319,7 +320,7 @@ func (s *Store) EndReviews(ctx context.Context, job string) error {
 	if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 		return err
 	}
-	return retry(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		var keys []tidemark.Need
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindReview, Group: job}) {
 			if err != nil {
@@ -328,7 +329,7 @@ func (s *Store) EndReviews(ctx context.Context, job string) error {
 			keys = append(keys, tidemark.Need{Key: r.Key, Version: r.Version})
 		}
 		for some := range slices.Chunk(keys, 100) {
-			if _, err := s.commit(ctx, tidemark.Batch{Deletes: some}); err != nil {
+			if _, err := s.k.Commit(ctx, tidemark.Batch{Deletes: some}); err != nil {
 				return err
 			}
 		}

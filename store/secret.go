@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Redaction is what happens to a secret that is about to be written.
@@ -40,7 +41,7 @@ type vaulted struct {
 // fingerprint tells two secrets apart without telling them; in a sealed store
 // nobody else can compute it.
 func (s *Store) fingerprint(value string) string {
-	return s.hash("secret", value)[:12]
+	return s.k.Hash("secret", value)[:12]
 }
 
 // mask returns e with masks in place of secrets, and the values by their
@@ -153,14 +154,14 @@ func (s *Store) MaskSession(sess tidemark.Session) tidemark.Session {
 func (s *Store) vault(ctx context.Context, b *tidemark.Batch, id tidemark.SessionID, values map[string]vaulted) error {
 	for mark, v := range values {
 		key := keyOf(kindSecret, id, mark)
-		have, err := s.get(ctx, key, &vaulted{})
+		have, err := s.k.Get(ctx, key, &vaulted{})
 		if err != nil {
 			return err
 		}
 		if have.Version > 0 {
 			continue
 		}
-		r, err := put(key, 0, v)
+		r, err := records.Put(key, 0, v)
 		if err != nil {
 			return err
 		}
@@ -188,7 +189,7 @@ func (v *View) Reveal(ctx context.Context, e tidemark.Entry) (tidemark.Entry, er
 // came from.
 func (v *View) vaulted(ctx context.Context, mark string) (kept vaulted, ok bool, err error) {
 	for id := v.ID; ; {
-		r, err := v.s.get(ctx, keyOf(kindSecret, id, mark), &kept)
+		r, err := v.s.k.Get(ctx, keyOf(kindSecret, id, mark), &kept)
 		if err != nil || r.Version > 0 {
 			return kept, r.Version > 0, err
 		}

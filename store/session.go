@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Info is a session together with what its log and its lease say of it.
@@ -30,7 +31,7 @@ func infoOf(r tidemark.Record) (Info, error) {
 	}
 	i := Info{Owner: r.Owner, State: r.State, UpdatedAt: r.Touched(), version: r.Version,
 		Messages: r.Head.Position.Depth, Nodes: r.Head.Position.Nodes, Entries: r.Head.Length}
-	if err := decode(r, &i.Session); err != nil {
+	if err := records.Decode(r, &i.Session); err != nil {
 		i.ID = tidemark.SessionID(r.ID)
 		return i, err
 	}
@@ -216,12 +217,12 @@ func (s *Store) projectGroup(project string) string {
 	if project == "" {
 		return ""
 	}
-	return s.hash("project", project)
+	return s.k.Hash("project", project)
 }
 
 // record returns the record that keeps a session, to replace one at version.
 func (s *Store) record(sess tidemark.Session, state string, version int64) (tidemark.Record, error) {
-	r, err := put(keyOf(kindSession, sess.ID), version, sess)
+	r, err := records.Put(keyOf(kindSession, sess.ID), version, sess)
 	r.Group, r.State = s.projectGroup(sess.Project), state
 	return r, err
 }
@@ -262,7 +263,7 @@ func (s *Store) SetExtra(ctx context.Context, id tidemark.SessionID, extra json.
 // update changes a session's record together with whatever else change adds to
 // the batch, and tries again when somebody else changed it meanwhile.
 func (s *Store) update(ctx context.Context, id tidemark.SessionID, change func(*Info, *tidemark.Batch) error) error {
-	return retry(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		i, err := s.Session(ctx, id)
 		if err != nil {
 			return err
@@ -276,7 +277,7 @@ func (s *Store) update(ctx context.Context, id tidemark.SessionID, change func(*
 			return err
 		}
 		b.Puts = append(b.Puts, r)
-		_, err = s.commit(ctx, b)
+		_, err = s.k.Commit(ctx, b)
 		return err
 	})
 }

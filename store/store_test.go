@@ -207,12 +207,12 @@ func TestHolderHearsWhoAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		w := begin(t, s, user("one"))
-		asked := make(chan store.Ask, 1)
+		asked := make(chan store.HandoverRequest, 1)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		go w.KeepAlive(ctx, func(a store.Ask) { asked <- a })
+		go w.KeepAlive(ctx, func(a store.HandoverRequest) { asked <- a })
 		synctest.Wait()
-		if err := s.AskHandOver(t.Context(), w.ID(), who("other")); err != nil {
+		if err := s.RequestHandover(t.Context(), w.ID(), who("other")); err != nil {
 			t.Fatal(err)
 		}
 		if a := <-asked; a.From != who("other") {

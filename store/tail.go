@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Root, as the Parent of an entry that is appended, makes it a root of its
@@ -54,7 +55,7 @@ func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, no
 		if e.At.IsZero() {
 			e.At = now
 		}
-		e.At = keepable(e.At)
+		e.At = records.Keepable(e.At)
 		e, secrets := w.s.redact(w.id, e)
 		if p.secrets == nil {
 			p.secrets = secrets

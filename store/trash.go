@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // purging is the state of a session that is being destroyed: nothing may be
@@ -24,10 +25,10 @@ func (s *Store) notHeld(ctx context.Context, id tidemark.SessionID, b *tidemark.
 	if err != nil {
 		return err
 	}
-	if l.Held && !l.Dead && !l.Expired {
-		return &HeldError{Session: id, Lease: l, Now: s.now()}
+	if l.Living() {
+		return &HeldError{Lease: l, Now: s.k.Clock()}
 	}
-	b.Require = append(b.Require, tidemark.Need{Key: keyOf(kindLease, id), Version: l.token})
+	b.Require = append(b.Require, l.Need())
 	return nil
 }
 
@@ -96,13 +97,13 @@ func (s *Store) takeForPurge(ctx context.Context, id tidemark.SessionID, who tid
 	if i.OnHold {
 		return l, onHold(id)
 	}
-	err = retry(ctx, func() error {
+	err = records.Retry(ctx, func() error {
 		var b tidemark.Batch
-		if l, b, err = s.take(ctx, id, who); err != nil {
+		if l, b, err = s.k.Take(ctx, keyOf(kindSession, id), who); err != nil {
 			return err
 		}
 		b.Frees = true
-		_, err := s.commit(ctx, b)
+		_, err := s.k.Commit(ctx, b)
 		return err
 	})
 	return l, err
@@ -118,14 +119,14 @@ func (s *Store) ownPast(ctx context.Context, id tidemark.SessionID, link tidemar
 	unlink := tidemark.Need{Key: link.Key, Version: link.Version}
 	v, err := s.View(ctx, id)
 	if errors.Is(err, tidemark.ErrNotFound) {
-		_, err := s.commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{unlink}})
+		_, err := s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{unlink}})
 		return err
 	}
 	if err != nil {
 		return err
 	}
 	if v.Base == nil || v.Base.Owned {
-		_, err := s.commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{unlink}})
+		_, err := s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{unlink}})
 		return err
 	}
 	if err := v.copyPast(ctx); err != nil {
@@ -143,7 +144,7 @@ func (s *Store) ownPast(ctx context.Context, id tidemark.SessionID, link tidemar
 // copyPast fills the log of the fork's own past from where it ends.
 func (v *View) copyPast(ctx context.Context) error {
 	log := keyOf(kindPast, v.ID)
-	have, err := v.s.get(ctx, log, nil)
+	have, err := v.s.k.Get(ctx, log, nil)
 	if err != nil {
 		return err
 	}
@@ -204,18 +205,18 @@ func (v *View) ownSecrets(ctx context.Context, segments []segment, runs []seqRun
 			return err
 		}
 		key := keyOf(kindSecret, v.ID, mark)
-		have, err := v.s.get(ctx, key, &vaulted{})
+		have, err := v.s.k.Get(ctx, key, &vaulted{})
 		if err != nil {
 			return err
 		}
 		if !ok || have.Version > 0 {
 			continue
 		}
-		r, err := put(key, 0, value)
+		r, err := records.Put(key, 0, value)
 		if err != nil {
 			return err
 		}
-		if _, err := v.s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}}); err != nil && !errors.Is(err, tidemark.ErrConflict) {
+		if _, err := v.s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}}); err != nil && !errors.Is(err, tidemark.ErrConflict) {
 			return err
 		}
 	}
@@ -244,7 +245,7 @@ func (c *pastCopy) add(ctx context.Context, e tidemark.Entry) error {
 
 func (c *pastCopy) fill(ctx context.Context, upTo int64) error {
 	for c.next < upTo {
-		if err := c.line(ctx, tidemark.Line{Seq: c.next, Kind: tidemark.KindGap, At: c.s.now()}); err != nil {
+		if err := c.line(ctx, tidemark.Line{Seq: c.next, Kind: tidemark.KindGap, At: c.s.k.Now()}); err != nil {
 			return err
 		}
 	}
@@ -265,7 +266,7 @@ func (c *pastCopy) flush(ctx context.Context) error {
 	if len(c.lines) == 0 {
 		return nil
 	}
-	_, err := c.s.commit(ctx, tidemark.Batch{Appends: []tidemark.Append{{Log: c.log, Lines: c.lines}}})
+	_, err := c.s.k.Commit(ctx, tidemark.Batch{Appends: []tidemark.Append{{Log: c.log, Lines: c.lines}}})
 	c.lines = nil
 	return err
 }
@@ -287,8 +288,8 @@ func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) err
 			remove(link)
 		}
 	}
-	for _, kind := range []string{kindLease, kindPulse, kindAsk} {
-		if r, err := s.get(ctx, keyOf(kind, id), &struct{}{}); err != nil {
+	for _, kind := range []string{records.KindLease, records.KindPulse, records.KindHandover} {
+		if r, err := s.k.Get(ctx, keyOf(kind, id), &struct{}{}); err != nil {
 			return err
 		} else if r.Version > 0 {
 			remove(r)
@@ -305,13 +306,13 @@ func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) err
 				b.Drops = append(b.Drops, r.Key)
 			case kindFile:
 				var f File
-				if err := decode(r, &f); err == nil {
+				if err := records.Decode(r, &f); err == nil {
 					b.Drops = append(b.Drops, keyOf(kindFile, id, f.Content))
 				}
 			}
 		}
 	}
-	b.Require = append(b.Require, tidemark.Need{Key: keyOf(kindLease, id), Version: l.token})
-	_, err = s.commit(ctx, b)
+	b.Require = append(b.Require, l.Need())
+	_, err = s.k.Commit(ctx, b)
 	return err
 }

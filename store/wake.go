@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Wake is when the session of a fleet's agent is to be gone on with, because
@@ -22,17 +23,17 @@ type Wake struct {
 // PutWake keeps when a session is to be woken, in place of what was kept before.
 func (s *Store) PutWake(ctx context.Context, w Wake) error {
 	key := keyOf(kindWake, w.Session)
-	return retry(ctx, func() error {
-		old, err := s.get(ctx, key, &Wake{})
+	return records.Retry(ctx, func() error {
+		old, err := s.k.Get(ctx, key, &Wake{})
 		if err != nil && !(errors.Is(err, tidemark.ErrCorrupt) && old.Version > 0) {
 			return err
 		}
-		r, err := put(key, old.Version, w)
+		r, err := records.Put(key, old.Version, w)
 		if err != nil {
 			return err
 		}
-		r.Group, r.Due = w.Agent, keepable(w.At)
-		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+		r.Group, r.Due = w.Agent, records.Keepable(w.At)
+		_, err = s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
 		return err
 	})
 }
@@ -41,10 +42,10 @@ func (s *Store) PutWake(ctx context.Context, w Wake) error {
 // Whether the fleet made them is for the fleet to say.
 func (s *Store) DueWakes(ctx context.Context, now time.Time) ([]Wake, error) {
 	var due []Wake
-	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindWake, DueBy: keepable(now), Order: tidemark.ByDue}) {
+	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindWake, DueBy: records.Keepable(now), Order: tidemark.ByDue}) {
 		var w Wake
 		if err == nil {
-			err = decode(r, &w)
+			err = records.Decode(r, &w)
 		}
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue // verify names it
@@ -71,6 +72,6 @@ func (s *Store) TakeWake(ctx context.Context, w Wake, j tidemark.Job) (tidemark.
 			return j, err
 		}
 	}
-	_, err = s.commit(ctx, b)
+	_, err = s.k.Commit(ctx, b)
 	return j, err
 }

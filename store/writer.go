@@ -5,26 +5,34 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Writer may append to one session while it holds its lease. Its methods may
 // be called concurrently; appends are kept in the order in which they return.
 type Writer struct {
-	s      *Store
-	id     tidemark.SessionID
-	closed chan struct{}
+	s    *Store
+	id   tidemark.SessionID
+	held *records.Holding // its mutex guards what follows
 
-	mu       sync.Mutex
-	session  tidemark.Session // what the first append creates
-	attached bool             // the session and the lease are there
-	lease    Lease
-	main     *tail
-	workers  map[string]*tail
-	shared   *View // resolves entries of a fork's shared past
+	session tidemark.Session // what the first append creates
+	main    *tail
+	workers map[string]*tail
+	shared  *View // resolves entries of a fork's shared past
+}
+
+// writer returns the Writer of a session that is there, under a lease that was
+// committed. Its tail is not loaded yet.
+func (s *Store) writer(i Info, l Lease) *Writer {
+	w := &Writer{s: s, id: i.ID, held: s.k.Hold(l), session: i.Session, main: newTail(keyOf(kindSession, i.ID), 0)}
+	if i.Base != nil {
+		w.main.offset = i.Base.Seq
+		w.shared = &View{s: s, Info: i}
+	}
+	return w
 }
 
 // Create returns a Writer of a session that does not exist yet: the first
@@ -37,8 +45,8 @@ func (s *Store) Create(sess tidemark.Session, who tidemark.Holder) *Writer {
 	if sess.Mode == "" {
 		sess.Mode = tidemark.ModeLocal
 	}
-	return &Writer{s: s, id: sess.ID, closed: make(chan struct{}), session: sess,
-		lease: Lease{Holder: who}, main: newTail(keyOf(kindSession, sess.ID), 0)}
+	key := keyOf(kindSession, sess.ID)
+	return &Writer{s: s, id: sess.ID, held: s.k.Hold(Lease{Of: key, Holder: who}), session: sess, main: newTail(key, 0)}
 }
 
 // Attach returns the Writer of a session: ErrNotFound when there is none or it
@@ -54,13 +62,13 @@ func (s *Store) Attach(ctx context.Context, id tidemark.SessionID, who tidemark.
 		return nil, tidemark.NotFoundf("session %s is in the trash", id)
 	}
 	var l Lease
-	err = retry(ctx, func() error {
+	err = records.Retry(ctx, func() error {
 		var b tidemark.Batch
-		if l, b, err = s.take(ctx, id, who); err != nil {
+		if l, b, err = s.k.Take(ctx, keyOf(kindSession, id), who); err != nil {
 			return err
 		}
 		b.Require = append(b.Require, tidemark.Need{Key: keyOf(kindSession, id), Version: i.version})
-		_, err := s.commit(ctx, b)
+		_, err := s.k.Commit(ctx, b)
 		if errors.Is(err, tidemark.ErrConflict) {
 			if again, lookErr := s.Session(ctx, id); lookErr != nil || again.State == Trash {
 				return errors.Join(tidemark.NotFoundf("session %s: not found", id), lookErr)
@@ -73,12 +81,7 @@ func (s *Store) Attach(ctx context.Context, id tidemark.SessionID, who tidemark.
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{s: s, id: id, closed: make(chan struct{}), session: i.Session, attached: true, lease: l}
-	w.main = newTail(keyOf(kindSession, id), 0)
-	if i.Base != nil {
-		w.main.offset = i.Base.Seq
-		w.shared = &View{s: s, Info: i}
-	}
+	w := s.writer(i, l)
 	if err := w.main.load(ctx, s); err != nil {
 		return nil, errors.Join(err, w.Close(ctx))
 	}
@@ -90,8 +93,8 @@ func (w *Writer) ID() tidemark.SessionID { return w.id }
 
 // Head returns the seq of the newest entry, 0 when there is none.
 func (w *Writer) Head() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.held.Lock()
+	defer w.held.Unlock()
 	return w.main.newest.Seq
 }
 
@@ -103,8 +106,8 @@ func (w *Writer) Head() int64 {
 // ErrInvalid: an entry that could not be kept, or a Parent that is not there.
 // ErrConflict: the lease is lost. Nothing was kept then.
 func (w *Writer) Append(ctx context.Context, entries ...tidemark.Entry) ([]int64, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.held.Lock()
+	defer w.held.Unlock()
 	return w.append(ctx, w.main, entries)
 }
 
@@ -114,8 +117,8 @@ func (w *Writer) AppendTo(ctx context.Context, worker string, entries ...tidemar
 	if err := CheckWorker(worker); err != nil {
 		return nil, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.held.Lock()
+	defer w.held.Unlock()
 	t := w.workers[worker]
 	if t == nil {
 		t = newTail(keyOf(kindWorker, w.id, worker), 0)
@@ -143,7 +146,7 @@ func CheckWorker(name string) error {
 }
 
 func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) ([]int64, error) {
-	if w.isClosed() {
+	if w.held.Ended() {
 		return nil, tidemark.Conflictf("session %s: the writer is closed", w.id)
 	}
 	seqs := make([]int64, len(entries))
@@ -151,7 +154,7 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 	for i := range entries {
 		left[i] = i
 	}
-	for range tries {
+	for range records.Tries {
 		if len(left) == 0 {
 			return seqs, nil
 		}
@@ -159,7 +162,7 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 		for i, at := range left {
 			todo[i] = entries[at]
 		}
-		now := w.s.now()
+		now := w.s.k.Now()
 		planned, err := w.plan(ctx, t, todo, now)
 		if err != nil {
 			return nil, err
@@ -177,21 +180,21 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 		case errors.Is(err, tidemark.ErrConflict):
 			// A writer that holds its lease is only ever behind its own log,
 			// after an append whose outcome it never learned.
-			was, pulse := t.newest.Seq, w.lease.pulse
-			if !w.holds(ctx) {
-				return nil, w.lost(ctx, err)
+			was, pulse := t.newest.Seq, w.held.Renewals()
+			if !w.held.Holds(ctx) {
+				return nil, w.held.Lost(ctx, err)
 			}
 			if err := t.load(ctx, w.s); err != nil {
 				return nil, err
 			}
-			if t.newest.Seq == was && w.lease.pulse == pulse {
+			if t.newest.Seq == was && w.held.Renewals() == pulse {
 				return nil, err
 			}
 		default:
 			return nil, err
 		}
 	}
-	return nil, tidemark.Conflictf("session %s: lost the race %d times", w.id, tries)
+	return nil, tidemark.Conflictf("session %s: lost the race %d times", w.id, records.Tries)
 }
 
 // settle takes the entries that are kept already out of what is left.
@@ -211,33 +214,15 @@ func settle(r tidemark.Receipt, entries []tidemark.Entry, left []int, seqs []int
 	return still
 }
 
-// holds reports whether w still has the lease.
-func (w *Writer) holds(ctx context.Context) bool {
-	ours, err := w.ours(ctx)
-	return err == nil && ours
-}
-
-// ours is holds with the error of the look. A renewal whose outcome nobody could
-// tell may have taken effect: nobody else touches the pulse of a lease that is
-// ours, so it is as it stands.
-func (w *Writer) ours(ctx context.Context) (bool, error) {
-	l, err := w.s.Lease(ctx, w.id)
-	if err != nil || !w.attached || l.token != w.lease.token || !l.Held {
-		return false, err
-	}
-	w.lease.pulse = l.pulse
-	return true, nil
-}
-
 // send commits lines together with what has to happen with them: the creation
 // of the session, of the worker, a renewal that is due.
 func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tidemark.Receipt, error) {
 	b := tidemark.Batch{At: now, Appends: []tidemark.Append{{Log: t.log, Lines: p.lines}}}
-	beat := w.attached && b.At.Sub(w.lease.HeardAt) >= w.s.o.Lease/3
-	lease := w.lease
+	attached, lease := w.held.IsTaken(), w.held.Lease()
+	renew := attached && w.held.IsOld()
 	var err error
-	if w.attached {
-		err = w.guard(&b, beat)
+	if attached {
+		err = w.held.Guard(&b, renew)
 	} else {
 		lease, err = w.creation(ctx, &b)
 	}
@@ -245,7 +230,7 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 		return tidemark.Receipt{}, err
 	}
 	if t != w.main && t.newest.Seq == 0 {
-		r, err := put(t.log, 0, struct{}{})
+		r, err := records.Put(t.log, 0, struct{}{})
 		if err != nil {
 			return tidemark.Receipt{}, err
 		}
@@ -255,16 +240,16 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 	if err := w.s.vault(ctx, &b, w.id, p.secrets); err != nil {
 		return tidemark.Receipt{}, err
 	}
-	receipt, err := w.s.commit(ctx, b)
+	receipt, err := w.s.k.Commit(ctx, b)
 	if err != nil {
 		return receipt, err
 	}
-	if !w.attached {
+	if !attached {
 		w.s.knowPlace(ctx, w.session.Project)
 	}
-	w.lease, w.attached = lease, true
-	if beat {
-		w.heard(b.At)
+	w.held.Taken(lease)
+	if renew {
+		w.held.Renewed()
 	}
 	return receipt, nil
 }
@@ -275,7 +260,7 @@ func (w *Writer) creation(ctx context.Context, b *tidemark.Batch) (Lease, error)
 	if w.session.CreatedAt.IsZero() {
 		w.session.CreatedAt = b.At
 	}
-	w.session.CreatedAt = keepable(w.session.CreatedAt)
+	w.session.CreatedAt = records.Keepable(w.session.CreatedAt)
 	if w.s.o.Redact == RedactMask || w.s.o.Redact == RedactVault {
 		said := append([]string{w.session.Title, w.session.Agent, w.session.Model}, w.session.Tags...)
 		kept := w.s.secretsIn(said...)
@@ -290,7 +275,7 @@ func (w *Writer) creation(ctx context.Context, b *tidemark.Batch) (Lease, error)
 	if err != nil {
 		return Lease{}, err
 	}
-	l, lb, err := w.s.lease(w.id, w.lease.Holder, Lease{})
+	l, lb, err := w.s.k.LeaseAfter(Lease{Of: keyOf(kindSession, w.id)}, w.held.Lease().Holder)
 	if err != nil {
 		return l, err
 	}
@@ -318,28 +303,4 @@ func (w *Writer) Branch(ctx context.Context, seq int64) error {
 
 // Close releases the lease. Closing a Writer that lost its lease, or that never
 // appended, is no error, and so is closing twice.
-func (w *Writer) Close(ctx context.Context) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.isClosed() {
-		return nil
-	}
-	close(w.closed)
-	if !w.attached {
-		return nil
-	}
-	err := w.s.free(ctx, w.id, w.lease)
-	if errors.Is(err, tidemark.ErrConflict) {
-		return nil
-	}
-	return err
-}
-
-func (w *Writer) isClosed() bool {
-	select {
-	case <-w.closed:
-		return true
-	default:
-		return false
-	}
-}
+func (w *Writer) Close(ctx context.Context) error { return w.held.Close(ctx) }

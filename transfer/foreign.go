@@ -26,7 +26,7 @@ import (
 type toolImport struct {
 	*Importer
 	tool   convert.Tool
-	s      *store.Store // its clock is that of what is imported; nil: there is none yet
+	s      *store.Store // what it writes was changed when its tool changed it; nil: there is none yet
 	clock  time.Time
 	folder string // the project of a session that does not say
 }
@@ -35,7 +35,7 @@ type toolImport struct {
 func newToolImport(i *Importer, tool convert.Tool, o store.Options) *toolImport {
 	b := &toolImport{Importer: i, tool: tool}
 	// An imported session was last changed when its tool changed it, not now.
-	o.Now = func() time.Time { return b.clock }
+	o.ChangedAt = func() time.Time { return b.clock }
 	if i.Opened != nil {
 		b.s = store.New(i.Opened.Backend, &o)
 	}
@@ -75,8 +75,7 @@ func (b *toolImport) skip(err error) {
 }
 
 // setClock makes what is imported next last changed at the first of these times
-// that is known. To a clock in the future every lease would seem to have run
-// out, so it is now at the latest.
+// that is known, and now at the latest.
 func (b *toolImport) setClock(times ...time.Time) {
 	now := time.Now()
 	if b.clock = cmp.Or(cmp.Or(times...), now); b.clock.After(now) {

@@ -54,7 +54,7 @@ func (f front) Resume(ctx context.Context, ref string) error {
 		return err
 	}
 	if l.Held && !l.Dead && !l.Expired {
-		return &store.HeldError{Session: p.ID, Lease: l, Now: time.Now()}
+		return &store.HeldError{Lease: l, Now: time.Now()}
 	}
 	old := r.Chat
 	if err := old.Close(ctx); err != nil {

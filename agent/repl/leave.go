@@ -26,8 +26,8 @@ const (
 // leaving is a way out. All of them are one path.
 type leaving struct {
 	hibernated bool
-	to         *store.Ask // handed over
-	err        error      // what went wrong
+	to         *store.HandoverRequest // handed over
+	err        error                  // what went wrong
 }
 
 // waysOut hears every wish to stop or to leave, from a key or a signal, by

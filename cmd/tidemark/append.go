@@ -110,7 +110,7 @@ func (f *feed) run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	go func() {
-		err := f.w.KeepAlive(ctx, func(ask store.Ask) {
+		err := f.w.KeepAlive(ctx, func(ask store.HandoverRequest) {
 			stop(withHint(fmt.Errorf("%w: handed over to %s", tidemark.ErrHeld, ask.From), "go on later with: tidemark append %.8s", f.w.ID()))
 		})
 		if err != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // auditReport is what verifying found.
 type auditReport struct {
-	Head      store.Anchor       `json:"head"`
-	Unchained int                `json:"unchained"`
-	Anchors   int                `json:"anchors"`
-	Faults    []store.AuditFault `json:"faults"`
+	Head      tenant.Anchor       `json:"head"`
+	Unchained int                 `json:"unchained"`
+	Anchors   int                 `json:"anchors"`
+	Faults    []tenant.AuditFault `json:"faults"`
 }
 
 func auditCommand(a *app) *cobra.Command {
@@ -37,7 +37,7 @@ the one before it. A store of files has no audit log.
 Run this where the store of the server can be opened, with the same --store.`,
 		Args: usage(cobra.NoArgs), RunE: help,
 	}
-	tenant := cmd.PersistentFlags().String("tenant", store.DefaultTenant, "whose audit log")
+	tenant := cmd.PersistentFlags().String("tenant", tenant.DefaultTenant, "whose audit log")
 	cmd.AddCommand(auditListCommand(a, tenant), auditVerifyCommand(a, tenant))
 	return cmd
 }
@@ -48,19 +48,19 @@ const noAudit = "a store of files has no audit log: nobody will know who did wha
 func isFiles(url string) bool { return strings.HasPrefix(url, "files:") }
 
 // auditedTenant opens the store and finds whose audit log is meant.
-func (a *app) auditedTenant(cmd *cobra.Command, name string) (*store.Store, string, error) {
-	s, err := a.operatorStore(cmd.Context(), reads)
+func (a *app) auditedTenant(cmd *cobra.Command, name string) (*tenant.Directory, string, error) {
+	s, err := a.directory(cmd.Context(), reads)
 	if place, _, unknown := a.location(); err == nil && unknown == nil && isFiles(place) {
 		err = withHint(tidemark.Unsupportedf("a store of files has no audit log"), "serve a store of sqlite or PostgreSQL: tidemark migrate")
 	}
-	if err != nil || name == store.DefaultTenant {
-		return s, tidemark.TenantOf(store.DefaultTenant, "").Tenant, err
+	if err != nil || name == tenant.DefaultTenant {
+		return s, tidemark.TenantOf(tenant.DefaultTenant, "").Tenant, err
 	}
 	t, err := s.TenantNamed(cmd.Context(), name)
 	return s, t.ID, withHint(err, "see them with: tidemark tenant ls")
 }
 
-func auditListCommand(a *app, tenant *string) *cobra.Command {
+func auditListCommand(a *app, name *string) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List who did what, the newest last", Example: "  tidemark audit ls\n  tidemark audit ls --tenant acme -n 1000 --json",
@@ -69,7 +69,7 @@ func auditListCommand(a *app, tenant *string) *cobra.Command {
 			if limit < 1 {
 				return tidemark.Invalidf("--limit %d: want at least 1", limit)
 			}
-			s, id, err := a.auditedTenant(cmd, *tenant)
+			s, id, err := a.auditedTenant(cmd, *name)
 			if err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ func auditListCommand(a *app, tenant *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := []store.AuditLine{}
+			rows := []tenant.AuditLine{}
 			for l, err := range s.AuditLines(cmd.Context(), id, tidemark.Span{Newest: limit}) {
 				if errors.Is(err, tidemark.ErrCorrupt) {
 					a.say("tidemark: %s: skipped", err)
@@ -92,7 +92,7 @@ func auditListCommand(a *app, tenant *string) *cobra.Command {
 				}
 				rows = append(rows, l)
 			}
-			rows = append(rows, store.NotIn(fresh, rows)...)
+			rows = append(rows, tenant.NotIn(fresh, rows)...)
 			rows = rows[max(0, len(rows)-limit):]
 			return a.print(rows, func(w io.Writer) error {
 				t := a.table("SEQ", "AT", "WHO", "ACTION", "THING", "OUTCOME")
@@ -115,7 +115,7 @@ func auditListCommand(a *app, tenant *string) *cobra.Command {
 	return cmd
 }
 
-func auditVerifyCommand(a *app, tenant *string) *cobra.Command {
+func auditVerifyCommand(a *app, name *string) *cobra.Command {
 	var files []string
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Find lines of the audit log that were changed, removed, inserted, moved or cut off",
@@ -128,19 +128,19 @@ whole new log.`,
 		Example: "  tidemark audit verify\n  tidemark audit verify --tenant acme --anchors /mnt/elsewhere/anchors.jsonl",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var anchors []store.Anchor
+			var anchors []tenant.Anchor
 			for _, file := range files {
 				text, err := os.ReadFile(file)
 				if err != nil {
 					return tidemark.Invalidf("--anchors: %w", err)
 				}
-				more, err := store.ParseAnchors(text)
+				more, err := tenant.ParseAnchors(text)
 				if err != nil {
 					return fmt.Errorf("%s: %w", file, err)
 				}
 				anchors = append(anchors, more...)
 			}
-			s, id, err := a.auditedTenant(cmd, *tenant)
+			s, id, err := a.auditedTenant(cmd, *name)
 			if err != nil {
 				return err
 			}
@@ -161,7 +161,7 @@ whole new log.`,
 			if err != nil {
 				return err
 			}
-			report := auditReport{Head: head, Unchained: len(fresh), Anchors: len(anchors), Faults: append([]store.AuditFault{}, faults...)}
+			report := auditReport{Head: head, Unchained: len(fresh), Anchors: len(anchors), Faults: append([]tenant.AuditFault{}, faults...)}
 			if len(faults) > 0 {
 				return withHint(&tidemark.Damage{Key: tidemark.Key{Kind: "audit", ID: id}, Seq: faults[0].Seq, What: auditFaults(faults)},
 					"whoever can write the store did this, or the disk; compare with a backup")
@@ -182,8 +182,8 @@ whole new log.`,
 
 // unchained returns the lines that are written down and not chained yet, oldest
 // first.
-func (a *app) unchained(ctx context.Context, s *store.Store, tenant string, from []tidemark.Backend) (lines []store.AuditLine, err error) {
-	for l, err := range s.Unchained(ctx, tenant, from...) {
+func (a *app) unchained(ctx context.Context, s *tenant.Directory, of string, from []tidemark.Backend) (lines []tenant.AuditLine, err error) {
+	for l, err := range s.Unchained(ctx, of, from...) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			a.say("tidemark: %s: skipped", err)
 			continue
@@ -193,7 +193,7 @@ func (a *app) unchained(ctx context.Context, s *store.Store, tenant string, from
 		}
 		lines = append(lines, l)
 	}
-	slices.SortStableFunc(lines, func(x, y store.AuditLine) int { return x.At.Compare(y.At) })
+	slices.SortStableFunc(lines, func(x, y tenant.AuditLine) int { return x.At.Compare(y.At) })
 	return lines, nil
 }
 
@@ -214,7 +214,7 @@ func (a *app) acts(ctx context.Context, tenant string) ([]tidemark.Backend, erro
 }
 
 // auditFaults says the first fault, and how many more there are.
-func auditFaults(faults []store.AuditFault) string {
+func auditFaults(faults []tenant.AuditFault) string {
 	text := render.CleanLine(faults[0].What)
 	if n := len(faults) - 1; n > 0 {
 		text += fmt.Sprintf(" (and %d more, the last at line %d)", n, faults[n].Seq)

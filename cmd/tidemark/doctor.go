@@ -235,7 +235,7 @@ func (d *doctor) leases(ctx context.Context, s *store.Store) error {
 			continue
 		}
 		if dead++; d.fix {
-			if err := s.Release(ctx, l.Session, false); err != nil && !errors.Is(err, tidemark.ErrHeld) {
+			if err := s.Release(ctx, l.Session(), false); err != nil && !errors.Is(err, tidemark.ErrHeld) {
 				return err
 			}
 		}

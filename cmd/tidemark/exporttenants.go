@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/open"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // tenantArchive is the archive of what one principal has in a database.
@@ -38,7 +38,7 @@ func (a *app) exportTenants(cmd *cobra.Command, only []string, dir string) error
 	if err != nil {
 		return err
 	}
-	users, err := a.operatorStore(cmd.Context(), reads)
+	users, err := a.directory(cmd.Context(), reads)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ type tenantExport struct {
 }
 
 // tenant writes what a tenant and each of its users have.
-func (e *tenantExport) tenant(users *store.Store, t store.Tenant) error {
+func (e *tenantExport) tenant(users *tenant.Directory, t tenant.Tenant) error {
 	own := tidemark.Principal{Tenant: t.ID, User: t.ID}
 	if err := e.principal(own, tenantArchive{Tenant: t.Name, File: filepath.Join(t.Name, "tenant.tidemark")}); err != nil {
 		return err

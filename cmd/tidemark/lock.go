@@ -104,7 +104,7 @@ func (a *app) handOver(cmd *cobra.Command, s *store.Store, id tidemark.SessionID
 	if l, err := s.Lease(cmd.Context(), id); err != nil || !l.Held || l.Dead || l.Expired {
 		return err
 	}
-	if err := s.AskHandOver(cmd.Context(), id, a.holder(cmd)); err != nil {
+	if err := s.RequestHandover(cmd.Context(), id, a.holder(cmd)); err != nil {
 		return err
 	}
 	a.say("Asked; waiting for the holder to finish.")
@@ -120,7 +120,7 @@ func (a *app) handOver(cmd *cobra.Command, s *store.Store, id tidemark.SessionID
 			if err := cmd.Context().Err(); err != nil {
 				return err
 			}
-			return &store.HeldError{Session: id, Lease: l, Now: time.Now()}
+			return &store.HeldError{Lease: l, Now: time.Now()}
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

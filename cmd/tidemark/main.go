@@ -164,7 +164,7 @@ func hintFor(err error) string {
 	case errors.As(err, &refused):
 		return agent.ModelHint(refused)
 	case errors.As(err, &holder):
-		return fmt.Sprintf("close it there, or read along with: tidemark tail -f %.8s", holder.Session)
+		return fmt.Sprintf("close it there, or read along with: tidemark tail -f %.8s", holder.Lease.Session())
 	case errors.Is(err, tidemark.ErrNoStore):
 		return "the first entry creates it: tidemark chat, or tidemark import --all"
 	case errors.Is(err, tidemark.ErrDenied) && strings.Contains(err.Error(), "is on hold"):

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/project"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/server"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
@@ -137,7 +138,7 @@ func (m *mcpServing) overHTTP(cmd *cobra.Command, folder string) error {
 	}
 	s, err := server.New(server.Options{
 		Open:   func(ctx context.Context, _ tidemark.Principal) (*store.Store, error) { return m.openOnce(ctx) },
-		Auth:   auth.Any(auth.Local(token, tidemark.TenantOf(store.DefaultTenant, ""))),
+		Auth:   auth.Any(auth.Local(token, tidemark.TenantOf(tenant.DefaultTenant, ""))),
 		Holder: m.holder(cmd), Hosts: append([]string{}, m.hosts...), Log: m.logger(), Version: version,
 		MCP: func(c routes.MCP) http.Handler {
 			c.Write = c.Write && m.write

@@ -127,7 +127,7 @@ func (src *sessionSource) live(ctx context.Context) (map[tidemark.SessionID]bool
 		if err != nil {
 			return nil, err
 		}
-		live[l.Session] = !l.Dead && !l.Expired
+		live[l.Session()] = !l.Dead && !l.Expired
 	}
 	return live, nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/server"
@@ -139,7 +140,7 @@ func (v *serving) settle(cmd *cobra.Command) error {
 	default:
 		return tidemark.Invalidf("--auth %q: want local, oidc or entra", v.auth)
 	}
-	if !slices.Contains([]string{store.RoleReader, store.RoleWriter, store.RoleAdmin}, v.role) {
+	if !slices.Contains([]string{tenant.RoleReader, tenant.RoleWriter, tenant.RoleAdmin}, v.role) {
 		return tidemark.Invalidf("--default-role %q: want reader, writer or admin", v.role)
 	}
 	if v.auth != authLocal && v.audience == "" {

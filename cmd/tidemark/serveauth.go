@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/server"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // freshCaller is for how long an answer about a user or a token is good: so
@@ -153,7 +153,7 @@ func (v *serving) anchor(ctx context.Context, s *server.Server) error {
 }
 
 // appendAnchors adds heads to the file that keeps them, one JSON object a line.
-func (v *serving) appendAnchors(heads []store.Anchor) error {
+func (v *serving) appendAnchors(heads []tenant.Anchor) error {
 	old, err := os.ReadFile(v.anchorFile)
 	if err != nil && !os.IsNotExist(err) {
 		return tidemark.Storagef("%w", err)

@@ -268,7 +268,7 @@ func TestAServedChatIsHandedOverToWhoAsks(t *testing.T) {
 	defer stop()
 	go func() {
 		for ctx.Err() == nil {
-			st.AskHandOver(ctx, id, tidemark.Holder{Program: "somebody", PID: 1, Host: "there"})
+			st.RequestHandover(ctx, id, tidemark.Holder{Program: "somebody", PID: 1, Host: "there"})
 			select {
 			case <-ctx.Done():
 			case <-time.After(300 * time.Millisecond):

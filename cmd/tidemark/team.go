@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/dispatch"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/seal"
 	"github.com/tidemark-sessions/tidemark/server/pages"
@@ -122,9 +123,13 @@ func (t *team) store(ctx context.Context, p tidemark.Principal) (*store.Store, e
 	return s, nil
 }
 
-// operator returns the store of who runs the server.
-func (t *team) operator(ctx context.Context) (*store.Store, error) {
-	return t.store(ctx, tidemark.Operator())
+// operator returns what who runs the server keeps of its tenants.
+func (t *team) operator(ctx context.Context) (*tenant.Directory, error) {
+	s, err := t.store(ctx, tidemark.Operator())
+	if err != nil {
+		return nil, err
+	}
+	return tenant.NewDirectory(s.Records()), nil
 }
 
 // embedded returns the store on this machine that belongs to a principal. With
@@ -254,6 +259,15 @@ func migrateDatabase(ctx context.Context, place string, m postgres.Migration) (r
 func onlyWithABackup(from, to int64) error {
 	return withHint(tidemark.Invalidf("the tables have version %d, and bringing them to version %d cannot be taken back", from, to),
 		"back the database up, with pg_dump as a superuser or a snapshot, then run: tidemark database migrate --backed-up")
+}
+
+// directory opens what who runs the server keeps of its tenants.
+func (a *app) directory(ctx context.Context, how open.Access) (*tenant.Directory, error) {
+	s, err := a.operatorStore(ctx, how)
+	if err != nil {
+		return nil, err
+	}
+	return tenant.NewDirectory(s.Records()), nil
 }
 
 // operatorStore opens the store of who runs the server. Where one store serves

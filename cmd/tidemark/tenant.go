@@ -10,17 +10,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 )
 
 // entraIssuer is the issuer of one organisation in Microsoft Entra.
 func entraIssuer(tid string) string { return "https://login.microsoftonline.com/" + tid + "/v2.0" }
 
 // tenantNamed finds a tenant. The default one is made when it is first needed.
-func tenantNamed(ctx context.Context, s *store.Store, name string) (store.Tenant, error) {
+func tenantNamed(ctx context.Context, s *tenant.Directory, name string) (tenant.Tenant, error) {
 	t, err := s.TenantNamed(ctx, name)
-	if errors.Is(err, tidemark.ErrNotFound) && name == store.DefaultTenant {
-		if t, err = s.CreateTenant(ctx, store.Tenant{Name: name}); errors.Is(err, tidemark.ErrExists) {
+	if errors.Is(err, tidemark.ErrNotFound) && name == tenant.DefaultTenant {
+		if t, err = s.CreateTenant(ctx, tenant.Tenant{Name: name}); errors.Is(err, tidemark.ErrExists) {
 			t, err = s.TenantNamed(ctx, name)
 		}
 	}
@@ -28,11 +28,11 @@ func tenantNamed(ctx context.Context, s *store.Store, name string) (store.Tenant
 }
 
 // userNamed finds a user of a tenant by id, email or subject.
-func userNamed(ctx context.Context, s *store.Store, t store.Tenant, name string) (store.User, error) {
+func userNamed(ctx context.Context, s *tenant.Directory, t tenant.Tenant, name string) (tenant.User, error) {
 	if u, err := s.User(ctx, t.ID, name); !errors.Is(err, tidemark.ErrNotFound) {
 		return u, err
 	}
-	var found []store.User
+	var found []tenant.User
 	for u, err := range s.Users(ctx, t.ID, "") {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue
@@ -46,11 +46,11 @@ func userNamed(ctx context.Context, s *store.Store, t store.Tenant, name string)
 	}
 	switch len(found) {
 	case 0:
-		return store.User{}, withHint(tidemark.NotFoundf("user %q: not found", name), "see them with: tidemark user ls --tenant %s", t.Name)
+		return tenant.User{}, withHint(tidemark.NotFoundf("user %q: not found", name), "see them with: tidemark user ls --tenant %s", t.Name)
 	case 1:
 		return found[0], nil
 	}
-	return store.User{}, tidemark.Invalidf("user %q: there are several; name one by its id", name)
+	return tenant.User{}, tidemark.Invalidf("user %q: there are several; name one by its id", name)
 }
 
 // readable collects what a list holds and can be read.
@@ -80,8 +80,8 @@ Run this where the store of the server can be opened, with the same --store.`,
 		Args: usage(cobra.NoArgs), RunE: help,
 	}
 	cmd.AddCommand(tenantCreateCommand(a), tenantListCommand(a), tenantBindCommand(a),
-		tenantStateCommand(a, "suspend", "Keep the users and tokens of a tenant out", store.Suspended),
-		tenantStateCommand(a, "resume", "Let the users and tokens of a tenant in again", store.Active))
+		tenantStateCommand(a, "suspend", "Keep the users and tokens of a tenant out", tenant.Suspended),
+		tenantStateCommand(a, "resume", "Let the users and tokens of a tenant in again", tenant.Active))
 	return cmd
 }
 
@@ -118,14 +118,14 @@ func tenantCreateCommand(a *app) *cobra.Command {
 			if err := by.settle(); err != nil {
 				return err
 			}
-			s, err := a.operatorStore(cmd.Context(), creates)
+			s, err := a.directory(cmd.Context(), creates)
 			if err != nil {
 				return err
 			}
 			if err := a.begin(cmd, s, tidemark.TenantOf(args[0], "").Tenant, "tenant.create", args[0]); err != nil {
 				return err
 			}
-			t, err := s.CreateTenant(cmd.Context(), store.Tenant{Name: args[0], Issuer: by.issuer, Foreign: by.foreign})
+			t, err := s.CreateTenant(cmd.Context(), tenant.Tenant{Name: args[0], Issuer: by.issuer, Foreign: by.foreign})
 			if err != nil {
 				return err
 			}
@@ -152,7 +152,7 @@ have stays theirs.`,
 			if by.issuer == "" {
 				return withHint(tidemark.Invalidf("which issuer?"), "tidemark tenant bind %s --issuer URL", args[0])
 			}
-			s, err := a.operatorStore(cmd.Context(), writes)
+			s, err := a.directory(cmd.Context(), writes)
 			if err != nil {
 				return err
 			}
@@ -174,7 +174,7 @@ have stays theirs.`,
 }
 
 // tenantChanged writes down and says what was done to a tenant.
-func (a *app) tenantChanged(cmd *cobra.Command, s *store.Store, t store.Tenant, action string) error {
+func (a *app) tenantChanged(cmd *cobra.Command, s *tenant.Directory, t tenant.Tenant, action string) error {
 	if err := a.audit(cmd, s, t.ID, action, t.ID); err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func tenantListCommand(a *app) *cobra.Command {
 		Use: "ls", Short: "List the tenants", Example: "  tidemark tenant ls\n  tidemark tenant ls --json=name,state",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.operatorStore(cmd.Context(), reads)
+			s, err := a.directory(cmd.Context(), reads)
 			if err != nil {
 				return err
 			}
@@ -213,7 +213,7 @@ func tenantStateCommand(a *app, verb, short, state string) *cobra.Command {
 		Use: verb + " NAME", Short: short, Example: "  tidemark tenant " + verb + " acme",
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.operatorStore(cmd.Context(), writes)
+			s, err := a.directory(cmd.Context(), writes)
 			if err != nil {
 				return err
 			}
@@ -247,19 +247,19 @@ users, workspaces and tokens of the tenant.
 Run this where the store of the server can be opened, with the same --store.`,
 		Args: usage(cobra.NoArgs), RunE: help,
 	}
-	tenant := cmd.PersistentFlags().String("tenant", store.DefaultTenant, "whose users they are")
+	of := cmd.PersistentFlags().String("tenant", tenant.DefaultTenant, "whose users they are")
 	list := &cobra.Command{
 		Use: "ls", Short: "List the users of a tenant", Example: "  tidemark user ls --tenant acme\n  tidemark user ls --tenant acme --json=id,email,role",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.operatorStore(cmd.Context(), reads)
+			s, err := a.directory(cmd.Context(), reads)
 			if err != nil {
 				return err
 			}
 			// Reading makes no tenant: that of nobody has no users.
-			id := tidemark.TenantOf(store.DefaultTenant, "").Tenant
-			if *tenant != store.DefaultTenant {
-				t, err := tenantNamed(cmd.Context(), s, *tenant)
+			id := tidemark.TenantOf(tenant.DefaultTenant, "").Tenant
+			if *of != tenant.DefaultTenant {
+				t, err := tenantNamed(cmd.Context(), s, *of)
 				if err != nil {
 					return err
 				}
@@ -278,15 +278,15 @@ Run this where the store of the server can be opened, with the same --store.`,
 			})
 		},
 	}
-	change := func(use, short, example string, args int, action func(args []string) (string, func(*store.User) error)) *cobra.Command {
+	change := func(use, short, example string, args int, action func(args []string) (string, func(*tenant.User) error)) *cobra.Command {
 		return &cobra.Command{
 			Use: use, Short: short, Example: example, Args: usage(cobra.ExactArgs(args)),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				s, err := a.operatorStore(cmd.Context(), writes)
+				s, err := a.directory(cmd.Context(), writes)
 				if err != nil {
 					return err
 				}
-				t, err := s.TenantNamed(cmd.Context(), *tenant)
+				t, err := s.TenantNamed(cmd.Context(), *of)
 				if err != nil {
 					return withHint(err, "see them with: tidemark tenant ls")
 				}
@@ -310,13 +310,13 @@ Run this where the store of the server can be opened, with the same --store.`,
 		}
 	}
 	state := func(verb, short, state string) *cobra.Command {
-		return change(verb+" USER", short, "  tidemark user "+verb+" ada@example.org --tenant acme", 1, func([]string) (string, func(*store.User) error) {
-			return "user." + state, func(u *store.User) error { u.State = state; return nil }
+		return change(verb+" USER", short, "  tidemark user "+verb+" ada@example.org --tenant acme", 1, func([]string) (string, func(*tenant.User) error) {
+			return "user." + state, func(u *tenant.User) error { u.State = state; return nil }
 		})
 	}
-	cmd.AddCommand(list, state("suspend", "Keep a user out", store.Suspended), state("resume", "Let a user in again", store.Active),
-		change("role USER ROLE", "Give a user another role: reader, writer, admin", "  tidemark user role ada@example.org writer --tenant acme", 2, func(args []string) (string, func(*store.User) error) {
-			return "user.role." + args[1], func(u *store.User) error { u.Role = args[1]; return nil }
+	cmd.AddCommand(list, state("suspend", "Keep a user out", tenant.Suspended), state("resume", "Let a user in again", tenant.Active),
+		change("role USER ROLE", "Give a user another role: reader, writer, admin", "  tidemark user role ada@example.org writer --tenant acme", 2, func(args []string) (string, func(*tenant.User) error) {
+			return "user.role." + args[1], func(u *tenant.User) error { u.Role = args[1]; return nil }
 		}))
 	return cmd
 }

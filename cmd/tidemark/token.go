@@ -11,14 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/pages"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // newToken is a token with the text that is shown once.
 type newToken struct {
-	store.Token
+	tenant.Token
 	Text string `json:"text"`
 }
 
@@ -36,7 +36,7 @@ Run this where the store of the server can be opened, with the same --store.`,
 }
 
 func tokenCreateCommand(a *app) *cobra.Command {
-	var tenant, role, as, expires string
+	var of, role, as, expires string
 	var scopes []string
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make a service token and print it once",
@@ -49,7 +49,7 @@ scope backend, or none.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			life, err := parseLife(expires)
 			if err == nil {
-				err = store.CheckRole(role)
+				err = tenant.CheckRole(role)
 			}
 			if err != nil {
 				return err
@@ -60,15 +60,15 @@ scope backend, or none.`,
 					return withHint(tidemark.Invalidf("--scope %q: there is no such part of a server", scope), "one of: %s", strings.Join(known, ", "))
 				}
 			}
-			s, err := a.operatorStore(cmd.Context(), creates)
+			s, err := a.directory(cmd.Context(), creates)
 			if err != nil {
 				return err
 			}
-			t, err := tenantNamed(cmd.Context(), s, tenant)
+			t, err := tenantNamed(cmd.Context(), s, of)
 			if err != nil {
 				return err
 			}
-			token := store.Token{Tenant: t.ID, Name: args[0], Role: role, Scopes: scopes, CreatedBy: "command line"}
+			token := tenant.Token{Tenant: t.ID, Name: args[0], Role: role, Scopes: scopes, CreatedBy: "command line"}
 			if as != "" {
 				u, err := userNamed(cmd.Context(), s, t, as)
 				if err != nil {
@@ -97,8 +97,8 @@ scope backend, or none.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&tenant, "tenant", store.DefaultTenant, "whose token it is")
-	f.StringVar(&role, "role", store.RoleReader, "what it may do: reader, writer, admin")
+	f.StringVar(&of, "tenant", tenant.DefaultTenant, "whose token it is")
+	f.StringVar(&role, "role", tenant.RoleReader, "what it may do: reader, writer, admin")
 	f.StringArrayVar(&scopes, "scope", nil, "a `PART` of the server that it is for, as in /api/v1/PART: sessions, jobs, backend; again for more; the default is all")
 	f.StringVar(&as, "as", "", "the `USER` on whose behalf it acts: an id or an email; the default is the tenant itself")
 	f.StringVar(&expires, "expires", "90d", "how long it works, like 12h or 30d; never")
@@ -119,24 +119,24 @@ func parseLife(text string) (time.Duration, error) {
 }
 
 func tokenListCommand(a *app) *cobra.Command {
-	var tenant string
+	var of string
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the service tokens", Example: "  tidemark token ls\n  tidemark token ls --tenant acme --json=id,name,expires_at",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.operatorStore(cmd.Context(), reads)
+			s, err := a.directory(cmd.Context(), reads)
 			if err != nil {
 				return err
 			}
 			id := ""
-			if tenant != "" {
-				t, err := tenantNamed(cmd.Context(), s, tenant)
+			if of != "" {
+				t, err := tenantNamed(cmd.Context(), s, of)
 				if err != nil {
 					return err
 				}
 				id = t.ID
 			}
-			rows := []store.Token{}
+			rows := []tenant.Token{}
 			for t, err := range s.Tokens(cmd.Context(), id, "") {
 				if errors.Is(err, tidemark.ErrCorrupt) {
 					a.say("tidemark: %s: skipped", err)
@@ -151,7 +151,7 @@ func tokenListCommand(a *app) *cobra.Command {
 				t := a.table("ID", "NAME", "ROLE", "SCOPES", "STATE", "EXPIRES", "USED")
 				for _, r := range rows {
 					state := r.State
-					if state == store.Active && !r.ExpiresAt.IsZero() && time.Now().After(r.ExpiresAt) {
+					if state == tenant.Active && !r.ExpiresAt.IsZero() && time.Now().After(r.ExpiresAt) {
 						state = "expired"
 					}
 					t.row(r.ID, r.Name, r.Role, orDash(strings.Join(r.Scopes, ",")), state, due(r.ExpiresAt), due(r.UsedAt))
@@ -160,7 +160,7 @@ func tokenListCommand(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "those of this tenant")
+	cmd.Flags().StringVar(&of, "tenant", "", "those of this tenant")
 	return cmd
 }
 
@@ -169,7 +169,7 @@ func tokenRevokeCommand(a *app) *cobra.Command {
 		Use: "revoke ID", Short: "End a service token for ever", Example: "  tidemark token revoke k3vq7x2mzp4a6tnb",
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.operatorStore(cmd.Context(), writes)
+			s, err := a.directory(cmd.Context(), writes)
 			if err != nil {
 				return err
 			}
@@ -193,20 +193,20 @@ func tokenRevokeCommand(a *app) *cobra.Command {
 }
 
 // begin writes down what is about to be done at the command line, before it is.
-func (a *app) begin(cmd *cobra.Command, s *store.Store, tenant, action, thing string) error {
-	return a.writeDown(cmd, s, tenant, action, thing, store.AuditBegun)
+func (a *app) begin(cmd *cobra.Command, s *tenant.Directory, of, action, thing string) error {
+	return a.writeDown(cmd, s, of, action, thing, tenant.AuditBegun)
 }
 
 // audit writes down what was done at the command line, which is there for who
 // can open the store itself.
-func (a *app) audit(cmd *cobra.Command, s *store.Store, tenant, action, thing string) error {
-	return a.writeDown(cmd, s, tenant, action, thing, store.AuditDone)
+func (a *app) audit(cmd *cobra.Command, s *tenant.Directory, of, action, thing string) error {
+	return a.writeDown(cmd, s, of, action, thing, tenant.AuditDone)
 }
 
-func (a *app) writeDown(cmd *cobra.Command, s *store.Store, tenant, action, thing, outcome string) error {
+func (a *app) writeDown(cmd *cobra.Command, s *tenant.Directory, of, action, thing, outcome string) error {
 	if place, _, err := a.location(); err != nil || isFiles(place) {
 		return err
 	}
 	who := tidemark.Operator().User
-	return s.Audit(cmd.Context(), tenant, store.Audited{Who: who, Name: "command line on " + a.holder(cmd).Host, Action: action, Thing: thing, Outcome: outcome})
+	return s.Audit(cmd.Context(), of, tenant.Audited{Who: who, Name: "command line on " + a.holder(cmd).Host, Action: action, Thing: thing, Outcome: outcome})
 }

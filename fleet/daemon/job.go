@@ -90,7 +90,7 @@ func (d *Daemon) work(ctx context.Context, cancel context.CancelCauseFunc, a fil
 	defer context.AfterFunc(d.quit, letGo)()
 	run.Delayed = d.delayed(run.Job())
 	go func() {
-		if err := run.KeepAlive(keeping, func(store.Ask) { cancel(errCancelled) }); err != nil {
+		if err := run.KeepAlive(keeping, func(store.HandoverRequest) { cancel(errCancelled) }); err != nil {
 			cancel(err) // it is somebody else's now: stop at once
 		}
 	}()

@@ -75,8 +75,8 @@ func TestACallReplacesTheOneThatRuns(t *testing.T) {
 	if code, answer := call(t, g, "2", "second"); code != http.StatusAccepted {
 		t.Fatalf("%d %s", code, answer)
 	}
-	asked := make(chan store.Ask, 1)
-	go run.KeepAlive(t.Context(), func(a store.Ask) { asked <- a })
+	asked := make(chan store.HandoverRequest, 1)
+	go run.KeepAlive(t.Context(), func(a store.HandoverRequest) { asked <- a })
 	<-asked
 	var second tidemark.Job
 	for _, j := range s.jobs() {

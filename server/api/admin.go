@@ -12,10 +12,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/server/stores"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // Me is who calls, as the server sees it.
@@ -32,16 +32,16 @@ type Me struct {
 
 // NewToken is a service token with the text that is shown once.
 type NewToken struct {
-	store.Token
+	tenant.Token
 	Text string `json:"text" doc:"shown now and never again"`
 }
 
 // AuditReport is what verifying an audit log found.
 type AuditReport struct {
-	Head      store.Anchor       `json:"head"`
-	Unchained int                `json:"unchained" doc:"how many lines are written down and not chained yet"`
-	Anchors   int                `json:"anchors" doc:"how many anchors it was compared with"`
-	Faults    []store.AuditFault `json:"faults" nullable:"false"`
+	Head      tenant.Anchor       `json:"head"`
+	Unchained int                 `json:"unchained" doc:"how many lines are written down and not chained yet"`
+	Anchors   int                 `json:"anchors" doc:"how many anchors it was compared with"`
+	Faults    []tenant.AuditFault `json:"faults" nullable:"false"`
 }
 
 type byID struct {
@@ -76,35 +76,35 @@ func created(o huma.Operation) huma.Operation {
 // Administered returns the operator's store, and the tenant that the caller
 // means: an operator may mean any, others their own, and a foreign one is as
 // absent as one that there is not.
-func (s *Server) Administered(ctx context.Context, tenant string) (*store.Store, store.Tenant, error) {
+func (s *Server) Administered(ctx context.Context, name string) (*tenant.Directory, tenant.Tenant, error) {
 	users, err := s.stores.Operators(ctx)
 	if err != nil {
-		return nil, store.Tenant{}, err
+		return nil, tenant.Tenant{}, err
 	}
 	c := request.CallerOf(ctx)
-	if tenant == "" || tenant == c.Tenant {
+	if name == "" || name == c.Tenant {
 		t, err := s.ownTenant(ctx, users, c)
 		return users, t, err
 	}
-	t, err := users.TenantNamed(ctx, tenant)
+	t, err := users.TenantNamed(ctx, name)
 	if err == nil && t.ID != c.Tenant && !c.Operator {
-		err = tidemark.NotFoundf("tenant %s: not found", tenant)
+		err = tidemark.NotFoundf("tenant %s: not found", name)
 	}
 	return users, t, err
 }
 
 // ownTenant is the tenant of the caller. That of a server for one person is
 // made when it is first needed.
-func (s *Server) ownTenant(ctx context.Context, users *store.Store, c request.Caller) (store.Tenant, error) {
-	if c.Operator && c.Tenant == tidemark.TenantOf(store.DefaultTenant, "").Tenant {
-		if t, err := users.CreateTenant(ctx, store.Tenant{Name: store.DefaultTenant}); err == nil {
+func (s *Server) ownTenant(ctx context.Context, users *tenant.Directory, c request.Caller) (tenant.Tenant, error) {
+	if c.Operator && c.Tenant == tidemark.TenantOf(tenant.DefaultTenant, "").Tenant {
+		if t, err := users.CreateTenant(ctx, tenant.Tenant{Name: tenant.DefaultTenant}); err == nil {
 			return t, nil
 		}
 	}
 	t, err := users.Tenant(ctx, c.Tenant)
 	if errors.Is(err, tidemark.ErrNotFound) {
 		// Whoever vouched for the caller vouched for the tenant.
-		return store.Tenant{ID: c.Tenant, State: store.Active}, nil
+		return tenant.Tenant{ID: c.Tenant, State: tenant.Active}, nil
 	}
 	return t, err
 }
@@ -160,23 +160,23 @@ const tokenLife = 90 * 24 * time.Hour
 
 func (s *Server) tokenRoutes() {
 	huma.Register(s.huma, created(op("POST", "/api/v1/tokens", "create-token", "Make a service token", "admin", request.Admin)), s.CreateToken)
-	huma.Register(s.huma, op("GET", "/api/v1/tokens", "list-tokens", "List the service tokens", "admin", request.Admin), func(ctx context.Context, in *ListInput) (*struct{ Body Page[store.Token] }, error) {
+	huma.Register(s.huma, op("GET", "/api/v1/tokens", "list-tokens", "List the service tokens", "admin", request.Admin), func(ctx context.Context, in *ListInput) (*struct{ Body Page[tenant.Token] }, error) {
 		users, t, err := s.Administered(ctx, in.Tenant)
 		if err != nil {
 			return nil, request.Fail(ctx, err)
 		}
-		return Paged(s, ctx, in.PageInput, func(after string) iter.Seq2[store.Token, error] { return users.Tokens(ctx, t.ID, after) }, func(t store.Token) string { return t.ID })
+		return Paged(s, ctx, in.PageInput, func(after string) iter.Seq2[tenant.Token, error] { return users.Tokens(ctx, t.ID, after) }, func(t tenant.Token) string { return t.ID })
 	})
-	huma.Register(s.huma, op("DELETE", "/api/v1/tokens/{id}", "revoke-token", "Revoke a service token", "admin", request.Admin), func(ctx context.Context, in *byID) (*struct{ Body store.Token }, error) {
+	huma.Register(s.huma, op("DELETE", "/api/v1/tokens/{id}", "revoke-token", "Revoke a service token", "admin", request.Admin), func(ctx context.Context, in *byID) (*struct{ Body tenant.Token }, error) {
 		users, t, err := s.Administered(ctx, in.Tenant)
 		if err != nil {
 			return nil, request.Fail(ctx, err)
 		}
 		token, err := users.RevokeToken(ctx, t.ID, in.ID)
 		if err == nil {
-			err = s.stores.AuditIn(ctx, t.ID, "token.revoke", token.ID, store.AuditDone)
+			err = s.stores.AuditIn(ctx, t.ID, "token.revoke", token.ID, tenant.AuditDone)
 		}
-		return &struct{ Body store.Token }{token}, request.Fail(ctx, err)
+		return &struct{ Body tenant.Token }{token}, request.Fail(ctx, err)
 	})
 }
 
@@ -194,7 +194,7 @@ func (s *Server) CreateToken(ctx context.Context, in *NewTokenInput) (*struct{ B
 	if slices.Contains(in.Body.Scopes, auth.MetricsScope) && !c.Operator {
 		return nil, request.Fail(ctx, tidemark.ErrDenied)
 	}
-	token := store.Token{Tenant: t.ID, User: t.ID, Name: in.Body.Name, Role: string(in.Body.Role), Scopes: in.Body.Scopes, CreatedBy: c.User, ExpiresAt: in.Body.ExpiresAt}
+	token := tenant.Token{Tenant: t.ID, User: t.ID, Name: in.Body.Name, Role: string(in.Body.Role), Scopes: in.Body.Scopes, CreatedBy: c.User, ExpiresAt: in.Body.ExpiresAt}
 	if in.Body.As != "tenant" && t.ID == c.Tenant {
 		token.User = c.User
 	}
@@ -203,7 +203,7 @@ func (s *Server) CreateToken(ctx context.Context, in *NewTokenInput) (*struct{ B
 	}
 	token, text, err := users.CreateToken(ctx, token)
 	if err == nil {
-		err = s.stores.AuditIn(ctx, t.ID, "token.create", token.ID, store.AuditDone)
+		err = s.stores.AuditIn(ctx, t.ID, "token.create", token.ID, tenant.AuditDone)
 	}
 	if err != nil {
 		return nil, request.Fail(ctx, err)
@@ -220,7 +220,7 @@ type newTenantInput struct {
 }
 
 // Operate returns the operator's store for operators alone.
-func (s *Server) Operate(ctx context.Context) (*store.Store, error) {
+func (s *Server) Operate(ctx context.Context) (*tenant.Directory, error) {
 	if !request.CallerOf(ctx).Operator {
 		return nil, tidemark.ErrDenied
 	}
@@ -228,28 +228,28 @@ func (s *Server) Operate(ctx context.Context) (*store.Store, error) {
 }
 
 func (s *Server) tenantRoutes() {
-	huma.Register(s.huma, created(op("POST", "/api/v1/tenants", "create-tenant", "Make a tenant", "operator", request.Admin)), func(ctx context.Context, in *newTenantInput) (*struct{ Body store.Tenant }, error) {
+	huma.Register(s.huma, created(op("POST", "/api/v1/tenants", "create-tenant", "Make a tenant", "operator", request.Admin)), func(ctx context.Context, in *newTenantInput) (*struct{ Body tenant.Tenant }, error) {
 		users, err := s.Operate(ctx)
 		if err != nil {
 			return nil, request.Fail(ctx, err)
 		}
-		t, err := users.CreateTenant(ctx, store.Tenant{Name: in.Body.Name, Issuer: in.Body.Issuer, Foreign: in.Body.Foreign})
+		t, err := users.CreateTenant(ctx, tenant.Tenant{Name: in.Body.Name, Issuer: in.Body.Issuer, Foreign: in.Body.Foreign})
 		if err == nil {
-			err = s.stores.AuditIn(ctx, t.ID, "tenant.create", t.ID, store.AuditDone)
+			err = s.stores.AuditIn(ctx, t.ID, "tenant.create", t.ID, tenant.AuditDone)
 		}
-		return &struct{ Body store.Tenant }{t}, request.Fail(ctx, err)
+		return &struct{ Body tenant.Tenant }{t}, request.Fail(ctx, err)
 	})
-	huma.Register(s.huma, op("GET", "/api/v1/tenants", "list-tenants", "List the tenants", "operator", request.Admin), func(ctx context.Context, in *PageInput) (*struct{ Body Page[store.Tenant] }, error) {
+	huma.Register(s.huma, op("GET", "/api/v1/tenants", "list-tenants", "List the tenants", "operator", request.Admin), func(ctx context.Context, in *PageInput) (*struct{ Body Page[tenant.Tenant] }, error) {
 		users, err := s.Operate(ctx)
 		if err != nil {
 			return nil, request.Fail(ctx, err)
 		}
-		return Paged(s, ctx, *in, func(after string) iter.Seq2[store.Tenant, error] { return users.Tenants(ctx, after) }, func(t store.Tenant) string { return t.ID })
+		return Paged(s, ctx, *in, func(after string) iter.Seq2[tenant.Tenant, error] { return users.Tenants(ctx, after) }, func(t tenant.Tenant) string { return t.ID })
 	})
-	for verb, state := range map[string]string{"suspend": store.Suspended, "resume": store.Active} {
+	for verb, state := range map[string]string{"suspend": tenant.Suspended, "resume": tenant.Active} {
 		huma.Register(s.huma, op("POST", "/api/v1/tenants/{id}/"+verb, verb+"-tenant", tenantVerbs[verb], "operator", request.Admin), func(ctx context.Context, in *struct {
 			ID string `path:"id" maxLength:"128" doc:"its name or id"`
-		}) (*struct{ Body store.Tenant }, error) {
+		}) (*struct{ Body tenant.Tenant }, error) {
 			users, err := s.Operate(ctx)
 			if err != nil {
 				return nil, request.Fail(ctx, err)
@@ -259,9 +259,9 @@ func (s *Server) tenantRoutes() {
 				t, err = users.SetTenantState(ctx, t.ID, state)
 			}
 			if err == nil {
-				err = s.stores.AuditIn(ctx, t.ID, "tenant."+verb, t.ID, store.AuditDone)
+				err = s.stores.AuditIn(ctx, t.ID, "tenant."+verb, t.ID, tenant.AuditDone)
 			}
-			return &struct{ Body store.Tenant }{t}, request.Fail(ctx, err)
+			return &struct{ Body tenant.Tenant }{t}, request.Fail(ctx, err)
 		})
 	}
 }
@@ -279,20 +279,20 @@ type ChangeUserInput struct {
 }
 
 func (s *Server) userRoutes() {
-	huma.Register(s.huma, op("GET", "/api/v1/users", "list-users", "List the users of the tenant", "admin", request.Admin), func(ctx context.Context, in *ListInput) (*struct{ Body Page[store.User] }, error) {
+	huma.Register(s.huma, op("GET", "/api/v1/users", "list-users", "List the users of the tenant", "admin", request.Admin), func(ctx context.Context, in *ListInput) (*struct{ Body Page[tenant.User] }, error) {
 		users, t, err := s.Administered(ctx, in.Tenant)
 		if err != nil {
 			return nil, request.Fail(ctx, err)
 		}
-		return Paged(s, ctx, in.PageInput, func(after string) iter.Seq2[store.User, error] { return users.Users(ctx, t.ID, after) }, func(u store.User) string { return u.ID })
+		return Paged(s, ctx, in.PageInput, func(after string) iter.Seq2[tenant.User, error] { return users.Users(ctx, t.ID, after) }, func(u tenant.User) string { return u.ID })
 	})
 	huma.Register(s.huma, op("PATCH", "/api/v1/users/{id}", "change-user", "Give a user another role, suspend the user or not", "admin", request.Admin), s.ChangeUser)
 }
 
 // ChangeUser changes what a user may do.
-func (s *Server) ChangeUser(ctx context.Context, in *ChangeUserInput) (*struct{ Body store.User }, error) {
+func (s *Server) ChangeUser(ctx context.Context, in *ChangeUserInput) (*struct{ Body tenant.User }, error) {
 	c := request.CallerOf(ctx)
-	if in.ID == c.User && in.Body.State == store.Suspended {
+	if in.ID == c.User && in.Body.State == tenant.Suspended {
 		return nil, request.Fail(ctx, tidemark.Invalidf("nobody suspends themselves: somebody has to be left to undo it"))
 	}
 	if in.Body.Role == "" && in.Body.State == "" {
@@ -302,7 +302,7 @@ func (s *Server) ChangeUser(ctx context.Context, in *ChangeUserInput) (*struct{ 
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	u, err := users.ChangeUser(ctx, t.ID, in.ID, func(u *store.User) error {
+	u, err := users.ChangeUser(ctx, t.ID, in.ID, func(u *tenant.User) error {
 		if in.Body.Role != "" {
 			u.Role = string(in.Body.Role)
 		}
@@ -312,12 +312,12 @@ func (s *Server) ChangeUser(ctx context.Context, in *ChangeUserInput) (*struct{ 
 		return nil
 	})
 	if err == nil && in.Body.Role != "" {
-		err = s.stores.AuditIn(ctx, t.ID, "user.role."+u.Role, u.ID, store.AuditDone)
+		err = s.stores.AuditIn(ctx, t.ID, "user.role."+u.Role, u.ID, tenant.AuditDone)
 	}
 	if err == nil && in.Body.State != "" {
-		err = s.stores.AuditIn(ctx, t.ID, "user."+u.State, u.ID, store.AuditDone)
+		err = s.stores.AuditIn(ctx, t.ID, "user."+u.State, u.ID, tenant.AuditDone)
 	}
-	return &struct{ Body store.User }{u}, request.Fail(ctx, err)
+	return &struct{ Body tenant.User }{u}, request.Fail(ctx, err)
 }
 
 type newWorkspaceInput struct {
@@ -328,23 +328,23 @@ type newWorkspaceInput struct {
 }
 
 func (s *Server) workspaceRoutes() {
-	huma.Register(s.huma, created(op("POST", "/api/v1/workspaces", "create-workspace", "Make a workspace", "admin", request.Admin)), func(ctx context.Context, in *newWorkspaceInput) (*struct{ Body store.Workspace }, error) {
+	huma.Register(s.huma, created(op("POST", "/api/v1/workspaces", "create-workspace", "Make a workspace", "admin", request.Admin)), func(ctx context.Context, in *newWorkspaceInput) (*struct{ Body tenant.Workspace }, error) {
 		users, t, err := s.Administered(ctx, in.Tenant)
 		if err != nil {
 			return nil, request.Fail(ctx, err)
 		}
 		w, err := users.CreateWorkspace(ctx, t.ID, in.Body.Name)
 		if err == nil {
-			err = s.stores.AuditIn(ctx, t.ID, "workspace.create", w.ID, store.AuditDone)
+			err = s.stores.AuditIn(ctx, t.ID, "workspace.create", w.ID, tenant.AuditDone)
 		}
-		return &struct{ Body store.Workspace }{w}, request.Fail(ctx, err)
+		return &struct{ Body tenant.Workspace }{w}, request.Fail(ctx, err)
 	})
-	huma.Register(s.huma, op("GET", "/api/v1/workspaces", "list-workspaces", "List the workspaces of the tenant", "admin", request.Reader), func(ctx context.Context, in *ListInput) (*struct{ Body Page[store.Workspace] }, error) {
+	huma.Register(s.huma, op("GET", "/api/v1/workspaces", "list-workspaces", "List the workspaces of the tenant", "admin", request.Reader), func(ctx context.Context, in *ListInput) (*struct{ Body Page[tenant.Workspace] }, error) {
 		users, t, err := s.Administered(ctx, in.Tenant)
 		if err != nil {
 			return nil, request.Fail(ctx, err)
 		}
-		return Paged(s, ctx, in.PageInput, func(after string) iter.Seq2[store.Workspace, error] { return users.Workspaces(ctx, t.ID, after) }, func(w store.Workspace) string { return w.ID })
+		return Paged(s, ctx, in.PageInput, func(after string) iter.Seq2[tenant.Workspace, error] { return users.Workspaces(ctx, t.ID, after) }, func(w tenant.Workspace) string { return w.ID })
 	})
 	for method, member := range map[string]bool{"PUT": true, "DELETE": false} {
 		id, summary := "add-member", "Make a user a member of a workspace"
@@ -355,22 +355,22 @@ func (s *Server) workspaceRoutes() {
 			Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
 			ID     string `path:"id" maxLength:"128"`
 			User   string `path:"user" maxLength:"128"`
-		}) (*struct{ Body store.User }, error) {
+		}) (*struct{ Body tenant.User }, error) {
 			users, t, err := s.Administered(ctx, in.Tenant)
 			if err != nil {
 				return nil, request.Fail(ctx, err)
 			}
 			u, err := users.Join(ctx, t.ID, in.ID, in.User, member)
 			if err == nil {
-				err = s.stores.AuditIn(ctx, t.ID, "workspace."+id, in.ID+"/"+in.User, store.AuditDone)
+				err = s.stores.AuditIn(ctx, t.ID, "workspace."+id, in.ID+"/"+in.User, tenant.AuditDone)
 			}
-			return &struct{ Body store.User }{u}, request.Fail(ctx, err)
+			return &struct{ Body tenant.User }{u}, request.Fail(ctx, err)
 		})
 	}
 }
 
 // ListAudit reads the audit log, the newest first.
-func (s *Server) ListAudit(ctx context.Context, in *ListInput) (*struct{ Body Page[store.AuditLine] }, error) {
+func (s *Server) ListAudit(ctx context.Context, in *ListInput) (*struct{ Body Page[tenant.AuditLine] }, error) {
 	if s.o.NoAudit {
 		return nil, request.Fail(ctx, stores.ErrNoAudit())
 	}
@@ -385,8 +385,8 @@ func (s *Server) ListAudit(ctx context.Context, in *ListInput) (*struct{ Body Pa
 		}
 	}
 	most := s.limit(in.Limit)
-	page := Page[store.AuditLine]{Items: []store.AuditLine{}}
-	var fresh []store.AuditLine
+	page := Page[tenant.AuditLine]{Items: []tenant.AuditLine{}}
+	var fresh []tenant.AuditLine
 	if in.Cursor == "" {
 		if fresh, err = s.stores.Unchained(ctx, users, t.ID, most); err != nil {
 			return nil, request.Fail(ctx, err)
@@ -404,15 +404,15 @@ func (s *Server) ListAudit(ctx context.Context, in *ListInput) (*struct{ Body Pa
 	if n := len(page.Items); n == most && page.Items[n-1].Seq > 1 {
 		page.Next = s.Cursor(caller, page.Items[n-1].Seq)
 	}
-	page.Items = append(store.NotIn(fresh, page.Items), page.Items...)
-	return &struct{ Body Page[store.AuditLine] }{page}, nil
+	page.Items = append(tenant.NotIn(fresh, page.Items), page.Items...)
+	return &struct{ Body Page[tenant.AuditLine] }{page}, nil
 }
 
 // VerifyAuditInput says which audit log, and which head it had before.
 type VerifyAuditInput struct {
 	Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
 	Body   struct {
-		Anchors []store.Anchor `json:"anchors,omitempty" maxItems:"10000" doc:"heads that the log once had, kept elsewhere"`
+		Anchors []tenant.Anchor `json:"anchors,omitempty" maxItems:"10000" doc:"heads that the log once had, kept elsewhere"`
 	}
 }
 
@@ -442,16 +442,16 @@ func (s *Server) VerifyAudit(ctx context.Context, in *VerifyAuditInput) (*struct
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	return &struct{ Body AuditReport }{AuditReport{Head: head, Unchained: len(fresh), Anchors: len(anchors), Faults: append([]store.AuditFault{}, faults...)}}, nil
+	return &struct{ Body AuditReport }{AuditReport{Head: head, Unchained: len(fresh), Anchors: len(anchors), Faults: append([]tenant.AuditFault{}, faults...)}}, nil
 }
 
 func (s *Server) getAnchor(ctx context.Context, in *struct {
 	Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
-}) (*struct{ Body store.Anchor }, error) {
+}) (*struct{ Body tenant.Anchor }, error) {
 	users, t, err := s.Administered(ctx, in.Tenant)
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
 	head, err := users.AuditHead(ctx, t.ID)
-	return &struct{ Body store.Anchor }{head}, request.Fail(ctx, err)
+	return &struct{ Body tenant.Anchor }{head}, request.Fail(ctx, err)
 }

@@ -151,7 +151,7 @@ func (s *Server) attachedSessions(ctx context.Context, _ *struct{}) (*struct{ Bo
 		if err != nil {
 			return nil, request.Fail(ctx, err)
 		}
-		a.MemoryCount += learned[l.Session]
+		a.MemoryCount += learned[l.Session()]
 		list.Sessions = append(list.Sessions, a)
 	}
 	return &struct{ Body api.AttachedList }{list}, nil
@@ -174,12 +174,12 @@ func learnedIn(ctx context.Context, st *store.Store) (map[tidemark.SessionID]int
 
 func (s *Server) attachedSession(ctx context.Context, st *store.Store, l store.Lease) (api.AttachedSession, error) {
 	caller := request.CallerOf(ctx)
-	a := api.AttachedSession{Key: caller.Tenant + ":" + caller.User + ":" + string(l.Session), UserID: caller.User, SessionID: string(l.Session),
+	a := api.AttachedSession{Key: caller.Tenant + ":" + caller.User + ":" + string(l.Session()), UserID: caller.User, SessionID: string(l.Session()),
 		HeldBy: HolderText(l.Holder), HeldSince: l.Since, HeardAt: l.HeardAt}
 	if len(caller.Workspaces) > 0 {
 		a.WorkspaceID = caller.Workspaces[0]
 	}
-	v, err := st.View(ctx, l.Session)
+	v, err := st.View(ctx, l.Session())
 	if err != nil {
 		return a, err
 	}

@@ -172,7 +172,7 @@ func (s *Server) putFile(ctx context.Context, in *putFileInput) (*fileOutput, er
 	} else {
 		// The body can be read once: somebody else who was quicker wins.
 		var w *store.Writer
-		if w, err = st.Rejoin(ctx, i.ID, in.Lease); err == nil {
+		if w, err = st.AttachWithToken(ctx, i.ID, in.Lease); err == nil {
 			err = put(w)
 		}
 	}

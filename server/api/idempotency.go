@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -31,7 +32,7 @@ const (
 
 // keyedCall is a call that is made under a key.
 type keyedCall struct {
-	st       *store.Store
+	saved    tenant.Responses
 	key, sum string
 	answer   json.RawMessage // what it was answered before, nil: that is not known
 }
@@ -44,14 +45,14 @@ func idempotent(ctx context.Context, st *store.Store, call, key string, body any
 		return nil, err
 	}
 	sum := sha256.Sum256(append([]byte(call+"\x00"), text...))
-	c := &keyedCall{st: st, key: key, sum: hex.EncodeToString(sum[:16])}
-	c.answer, err = st.Request(ctx, key, c.sum)
+	c := &keyedCall{saved: tenant.NewResponses(st.Records()), key: key, sum: hex.EncodeToString(sum[:16])}
+	c.answer, err = c.saved.Begin(ctx, key, c.sum)
 	if errors.Is(err, tidemark.ErrConflict) {
 		return nil, &api.Problem{Status: http.StatusUnprocessableEntity, Title: "Unprocessable Entity", Code: "conflict",
 			Detail: "this Idempotency-Key was sent before with another request", Hint: "make a new key for each request"}
 	}
 	if rand.IntN(sweepOdds) == 0 {
-		if _, err := st.ForgetRequests(ctx, sweepSize); err != nil {
+		if _, err := c.saved.Forget(ctx, sweepSize); err != nil {
 			request.Note(ctx, "sweep", err.Error())
 		}
 	}
@@ -63,7 +64,7 @@ func idempotent(ctx context.Context, st *store.Store, call, key string, body any
 func (c *keyedCall) keep(ctx context.Context, answer any) {
 	kept, err := json.Marshal(answer)
 	if err == nil {
-		err = c.st.Answered(context.WithoutCancel(ctx), c.key, c.sum, kept)
+		err = c.saved.Save(context.WithoutCancel(ctx), c.key, c.sum, kept)
 	}
 	if err != nil {
 		request.Note(ctx, "answer not kept", err.Error())

@@ -83,14 +83,14 @@ func (s *Server) acquireLease(ctx context.Context, in *acquireInput) (*leaseOutp
 	if in.Body != nil {
 		name, fresh = in.Body.Holder, fresh || in.Body.ForceNew
 	}
-	token, l, err := st.Lend(ctx, i.ID, holderOf(ctx, name))
+	token, l, err := st.IssueToken(ctx, i.ID, holderOf(ctx, name))
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
 	if fresh {
 		err := st.WithToken(ctx, i.ID, token, func(w *store.Writer) error { return freshen(ctx, st, w) })
 		if err != nil {
-			return nil, request.Fail(ctx, errors.Join(err, st.GiveBack(context.WithoutCancel(ctx), i.ID, token)))
+			return nil, request.Fail(ctx, errors.Join(err, st.ReturnToken(context.WithoutCancel(ctx), i.ID, token)))
 		}
 	}
 	out := leaseOf(st, l)
@@ -178,7 +178,7 @@ func (s *Server) handOverLease(ctx context.Context, in *handOverInput) (*handOve
 	}
 	to := holderOf(ctx, in.Body.To)
 	if in.Body.Token == "" {
-		if err := st.AskHandOver(ctx, i.ID, to); err != nil {
+		if err := st.RequestHandover(ctx, i.ID, to); err != nil {
 			return nil, request.Fail(ctx, err)
 		}
 		l, err := st.Lease(ctx, i.ID)
@@ -189,7 +189,7 @@ func (s *Server) handOverLease(ctx context.Context, in *handOverInput) (*handOve
 		body.AskedBy = HolderText(to)
 		return &handOverOutput{http.StatusAccepted, body}, nil
 	}
-	token, l, err := st.PassOn(ctx, i.ID, in.Body.Token, to)
+	token, l, err := st.TransferToken(ctx, i.ID, in.Body.Token, to)
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
@@ -210,7 +210,7 @@ func (s *Server) releaseLease(ctx context.Context, in *releaseInput) (*okOutput,
 		return nil, request.Fail(ctx, err)
 	}
 	if in.Lease != "" {
-		err = st.GiveBack(ctx, i.ID, in.Lease)
+		err = st.ReturnToken(ctx, i.ID, in.Lease)
 	} else {
 		err = st.Release(ctx, i.ID, in.Force)
 	}

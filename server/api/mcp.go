@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/server/stores"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -68,10 +69,10 @@ func mcpDoing(ctx context.Context, tool string) context.Context {
 // mcpWrote writes down what a tool did: the request does not tell, as all calls
 // of the protocol look alike from outside.
 func (s *Server) mcpWrote(ctx context.Context, tool, thing string, err error) {
-	outcome := store.AuditDone
+	outcome := tenant.AuditDone
 	switch {
 	case err != nil:
-		outcome = store.AuditFailed
+		outcome = tenant.AuditFailed
 	case stores.Carried(ctx):
 		return
 	}

@@ -19,9 +19,9 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/auth/authtest"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // rotations is how often keys are changed: a few here, a thousand in make soak.
@@ -36,7 +36,7 @@ func TestKeysChangeUnderLoadAndNoGoodTokenIsRefused(t *testing.T) {
 	first := authtest.NewEC(t, "key 0")
 	i := authtest.NewIssuer(t, first)
 	h := newHouse(t)
-	if _, err := h.users.CreateTenant(t.Context(), store.Tenant{Name: "rotating", Issuer: i.URL}); err != nil {
+	if _, err := h.users.CreateTenant(t.Context(), tenant.Tenant{Name: "rotating", Issuer: i.URL}); err != nil {
 		t.Fatal(err)
 	}
 	auth, err := OIDC(t.Context(), OIDCOptions{Issuer: i.URL, Audience: authtest.OurAudience, Users: h.users})
@@ -214,26 +214,26 @@ func TestSuspendedTenantsAndUsersAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := func(state string) {
-		if _, err := h.users.ChangeUser(t.Context(), c.Tenant, c.User, func(u *store.User) error { u.State = state; return nil }); err != nil {
+		if _, err := h.users.ChangeUser(t.Context(), c.Tenant, c.User, func(u *tenant.User) error { u.State = state; return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	gate := Any(h.plain)
 	gate.Refused = AuditRefusals(h.users)
-	set(store.Suspended)
+	set(tenant.Suspended)
 	for range 3 {
 		if _, err := gate.Authenticate(authtest.Bringing(token)); !errors.Is(err, tidemark.ErrDenied) {
 			t.Errorf("a suspended user: %v", err)
 		}
 	}
-	set(store.Active)
-	if _, err := h.users.SetTenantState(t.Context(), c.Tenant, store.Suspended); err != nil {
+	set(tenant.Active)
+	if _, err := h.users.SetTenantState(t.Context(), c.Tenant, tenant.Suspended); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := gate.Authenticate(authtest.Bringing(token)); !errors.Is(err, tidemark.ErrDenied) {
 		t.Errorf("a user of a suspended tenant: %v", err)
 	}
-	if _, err := h.users.SetTenantState(t.Context(), c.Tenant, store.Active); err != nil {
+	if _, err := h.users.SetTenantState(t.Context(), c.Tenant, tenant.Active); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := gate.Authenticate(authtest.Bringing(token)); err != nil {
@@ -241,7 +241,7 @@ func TestSuspendedTenantsAndUsersAreRefused(t *testing.T) {
 	}
 	var told []string
 	for l, err := range h.users.AuditLines(t.Context(), c.Tenant, tidemark.Span{}) {
-		if err != nil || l.Who != c.User || l.Outcome != store.AuditRefused {
+		if err != nil || l.Who != c.User || l.Outcome != tenant.AuditRefused {
 			t.Errorf("%+v, %v", l, err)
 		}
 		told = append(told, l.Thing)
@@ -276,7 +276,7 @@ func TestRolesComeFromTheIssuerWhenItIsAsked(t *testing.T) {
 
 func TestAScopedTokenIsForItsPartOfTheServer(t *testing.T) {
 	h := newHouse(t)
-	_, text, err := h.users.CreateToken(t.Context(), store.Token{Tenant: tidemark.TenantOf("plain", "").Tenant, Name: "ci", Role: store.RoleAdmin, Scopes: []string{"sessions"}})
+	_, text, err := h.users.CreateToken(t.Context(), tenant.Token{Tenant: tidemark.TenantOf("plain", "").Tenant, Name: "ci", Role: tenant.RoleAdmin, Scopes: []string{"sessions"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func TestATokenMayDoNoMoreThanItsUserMayNow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, err := h.users.CreateToken(t.Context(), store.Token{Tenant: c.Tenant, User: c.User, Name: "mine", Role: store.RoleAdmin})
+	_, text, err := h.users.CreateToken(t.Context(), tenant.Token{Tenant: c.Tenant, User: c.User, Name: "mine", Role: tenant.RoleAdmin})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,8 +334,8 @@ func TestWhoFailsTooOftenWaitsAndWhoIsGoodDoesNot(t *testing.T) {
 
 func TestEachTokenGoesToTheOneWhoKnowsItsKind(t *testing.T) {
 	h := newHouse(t)
-	tenant := tidemark.TenantOf("plain", "").Tenant
-	_, service, err := h.users.CreateToken(t.Context(), store.Token{Tenant: tenant, Name: "ci", Role: store.RoleReader})
+	org := tidemark.TenantOf("plain", "").Tenant
+	_, service, err := h.users.CreateToken(t.Context(), tenant.Token{Tenant: org, Name: "ci", Role: tenant.RoleReader})
 	if err != nil {
 		t.Fatal(err)
 	}

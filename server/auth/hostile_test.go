@@ -20,9 +20,10 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/auth/authtest"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // door is a way in, with who must not come through it.
@@ -331,9 +332,9 @@ func tokenRows(t *testing.T, h *house) (*TokenAuth, map[string]string) {
 	rows := map[string]string{}
 	ctx := t.Context()
 	clock := time.Now()
-	users := store.New(h.users.Backend(), &store.Options{Now: func() time.Time { return clock }})
-	make := func(tenant, user string, ends time.Time) (store.Token, string) {
-		token, text, err := users.CreateToken(ctx, store.Token{Tenant: tidemark.TenantOf(tenant, "").Tenant, User: user, Name: "x", Role: store.RoleWriter, ExpiresAt: ends})
+	users := tenant.NewDirectory(records.New(h.users.Backend(), records.Options{Now: func() time.Time { return clock }}))
+	make := func(org, user string, ends time.Time) (tenant.Token, string) {
+		token, text, err := users.CreateToken(ctx, tenant.Token{Tenant: tidemark.TenantOf(org, "").Tenant, User: user, Name: "x", Role: tenant.RoleWriter, ExpiresAt: ends})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,12 +350,12 @@ func tokenRows(t *testing.T, h *house) (*TokenAuth, map[string]string) {
 	_, text3 := make("plain", "", clock.Add(time.Hour))
 	clock = clock.Add(time.Hour)
 	add(rows, "token: expired", text3)
-	gone, err := users.CreateTenant(ctx, store.Tenant{Name: "gone"})
+	gone, err := users.CreateTenant(ctx, tenant.Tenant{Name: "gone"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, text4 := make("gone", "", time.Time{})
-	if _, err := users.SetTenantState(ctx, gone.ID, store.Suspended); err != nil {
+	if _, err := users.SetTenantState(ctx, gone.ID, tenant.Suspended); err != nil {
 		t.Fatal(err)
 	}
 	add(rows, "token: of a suspended tenant", text4)
@@ -362,17 +363,17 @@ func tokenRows(t *testing.T, h *house) (*TokenAuth, map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, _, err := users.SeeUser(ctx, store.Sighting{Tenant: plain, Issuer: "i", Subject: "fired", Role: store.RoleWriter})
+	u, _, err := users.UpsertUser(ctx, tenant.Claims{Tenant: plain, Issuer: "i", Subject: "fired", Role: tenant.RoleWriter})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, text5 := make("plain", u.ID, time.Time{})
-	if _, err := users.ChangeUser(ctx, plain.ID, u.ID, func(u *store.User) error { u.State = store.Suspended; return nil }); err != nil {
+	if _, err := users.ChangeUser(ctx, plain.ID, u.ID, func(u *tenant.User) error { u.State = tenant.Suspended; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	add(rows, "token: of a suspended user", text5)
-	id, secret, _ := store.ParseToken(text)
-	_, other, _ := store.ParseToken(second)
+	id, secret, _ := tenant.ParseToken(text)
+	_, other, _ := tenant.ParseToken(second)
 	for name, wrong := range map[string]string{
 		"cut": text[:len(text)-1], "longer": text + "a", "in capitals": strings.ToUpper(text), "the secret in capitals": "tmk_" + id + "_" + strings.ToUpper(secret), "another's secret": "tmk_" + id + "_" + other, "no secret": "tmk_" + id + "_", "no id": "tmk__" + secret, "the id alone": "tmk_" + id,
 		"an unknown id": "tmk_" + strings.Repeat("a", 16) + "_" + secret, "secret and id changed over": "tmk_" + secret + "_" + id, "another beginning": "tmx_" + id + "_" + secret, "a dash": "tmk-" + id + "-" + secret, "an id with a path": "tmk_../../../../../x_" + secret, "the beginning alone": "tmk_", "twice": text + text,

@@ -6,14 +6,15 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/auth/authtest"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // house is a server's doors with everything behind them.
 type house struct {
 	issuer *authtest.Issuer
-	users  *store.Store
+	users  *tenant.Directory
 	plain  *OIDCAuth
 	entra  *OIDCAuth
 	rsa    authtest.Signer
@@ -24,7 +25,7 @@ type house struct {
 
 func newHouse(t testing.TB) *house {
 	t.Helper()
-	h := &house{rsa: authtest.Signer{Kid: "rsa", Alg: "RS256", Key: authtest.IssuerRSA()[0]}, ec: authtest.NewEC(t, "ec"), ed: authtest.NewEd(t, "ed"), pss: authtest.Signer{Kid: "pss", Alg: "PS256", Key: authtest.IssuerRSA()[1]}, users: store.New(memory.New(), nil)}
+	h := &house{rsa: authtest.Signer{Kid: "rsa", Alg: "RS256", Key: authtest.IssuerRSA()[0]}, ec: authtest.NewEC(t, "ec"), ed: authtest.NewEd(t, "ed"), pss: authtest.Signer{Kid: "pss", Alg: "PS256", Key: authtest.IssuerRSA()[1]}, users: tenant.NewDirectory(records.New(memory.New(), records.Options{}))}
 	h.issuer = authtest.NewIssuer(t, h.rsa, h.ec, h.ed, h.pss)
 	var err error
 	if h.plain, err = OIDC(t.Context(), OIDCOptions{Issuer: h.issuer.URL, Audience: authtest.OurAudience, Users: h.users}); err != nil {
@@ -36,7 +37,7 @@ func newHouse(t testing.TB) *house {
 	// Made-up keys are asked for without end here; the pace has its own test.
 	h.plain.keys.pace, h.entra.keys.pace = rate.NewLimiter(rate.Inf, 0), rate.NewLimiter(rate.Inf, 0)
 	for name, of := range map[string][2]string{"plain": {h.issuer.URL, ""}, "acme": {h.issuer.URL + "/" + authtest.OurTID + "/v2.0", authtest.OurTID}, "other": {h.issuer.URL + "/" + authtest.OtherTID + "/v2.0", authtest.OtherTID}} {
-		if _, err := h.users.CreateTenant(t.Context(), store.Tenant{Name: name, Issuer: of[0], Foreign: of[1]}); err != nil {
+		if _, err := h.users.CreateTenant(t.Context(), tenant.Tenant{Name: name, Issuer: of[0], Foreign: of[1]}); err != nil {
 			t.Fatal(err)
 		}
 	}

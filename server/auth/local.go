@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 const (
@@ -45,8 +45,8 @@ type LocalAuth struct {
 	key    []byte // signs cookies; another token makes all of them void
 	caller request.Caller
 	now    func() time.Time
-	tries  failures     // of tokens that are typed into the page
-	users  *store.Store // knows which cookies were signed out; nil: none were
+	tries  failures          // of tokens that are typed into the page
+	users  *tenant.Directory // knows which cookies were signed out; nil: none were
 
 	mu    sync.Mutex
 	codes map[[32]byte]time.Time
@@ -63,7 +63,7 @@ func Local(token string, p tidemark.Principal) *LocalAuth {
 
 // SetUsers says in which store it is kept that a browser signed out, before the
 // first request. Without it a copy of a cookie is good until it ends.
-func (a *LocalAuth) SetUsers(users *store.Store) { a.users = users }
+func (a *LocalAuth) SetUsers(users *tenant.Directory) { a.users = users }
 
 func (a *LocalAuth) takes(token string, r *http.Request) bool {
 	return token != "" || cookieOf(r) != ""

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // EntraIssuer is the issuer of every organisation in Microsoft Entra.
@@ -62,7 +62,7 @@ type OIDCOptions struct {
 	Clients []string
 	// Users is the operator's store. Where it is opened only after the issuer
 	// was found to be right, it is given by OIDCAuth.SetUsers instead.
-	Users *store.Store
+	Users *tenant.Directory
 	// Role is what somebody may do who comes for the first time. The default
 	// is Reader.
 	Role request.Role
@@ -142,7 +142,7 @@ func OIDC(ctx context.Context, o OIDCOptions) (*OIDCAuth, error) {
 }
 
 // SetUsers says in which store the users are, before the first request.
-func (a *OIDCAuth) SetUsers(users *store.Store) { a.o.Users = users }
+func (a *OIDCAuth) SetUsers(users *tenant.Directory) { a.o.Users = users }
 
 // newVerifier checks signatures and for whom a token is. Issuer and times are
 // checked by verify: the library knows no issuer for many tenants, no leeway,
@@ -302,31 +302,31 @@ func (a *OIDCAuth) caller(ctx context.Context, c claims) (request.Caller, error)
 	if a.o.Users == nil {
 		return request.Caller{}, errors.New("oidc: no store of users was set")
 	}
-	tenant, err := a.o.Users.TenantOfIssuer(ctx, iss, foreign)
+	in, err := a.o.Users.TenantOfIssuer(ctx, iss, foreign)
 	if errors.Is(err, tidemark.ErrNotFound) {
 		return request.Caller{}, refuse("unknown tenant")
 	}
 	if err != nil {
 		return request.Caller{}, err
 	}
-	if tenant.State != store.Active {
-		return request.Caller{}, &Refusal{Why: "suspended tenant", Tenant: tenant.ID, User: store.UserID(tenant.Name, iss, subject)}
+	if in.State != tenant.Active {
+		return request.Caller{}, &Refusal{Why: "suspended tenant", Tenant: in.ID, User: tenant.UserID(in.Name, iss, subject)}
 	}
-	u, _, err := a.o.Users.SeeUser(ctx, store.Sighting{Tenant: tenant, Issuer: iss, Subject: subject, Role: string(role), Decides: a.o.RoleClaim != "",
+	u, _, err := a.o.Users.UpsertUser(ctx, tenant.Claims{Tenant: in, Issuer: iss, Subject: subject, Role: string(role), Decides: a.o.RoleClaim != "",
 		Name: c.any("name", "preferred_username", "email"), Email: c.any("email", "preferred_username")})
 	switch {
 	case errors.Is(err, tidemark.ErrInvalid):
 		return request.Caller{}, refuse("subject")
 	case err != nil:
 		return request.Caller{}, err
-	case u.State != store.Active:
-		return request.Caller{}, &Refusal{Why: "suspended user", Tenant: tenant.ID, User: u.ID}
+	case u.State != tenant.Active:
+		return request.Caller{}, &Refusal{Why: "suspended user", Tenant: in.ID, User: u.ID}
 	}
 	name := u.Name
 	if name == "" {
 		name = u.ID
 	}
-	return request.Caller{Principal: tidemark.Principal{Tenant: tenant.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: request.Role(u.Role)}, nil
+	return request.Caller{Principal: tidemark.Principal{Tenant: in.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: request.Role(u.Role)}, nil
 }
 
 // role is what the claims let somebody do: the most of what they say. Who is

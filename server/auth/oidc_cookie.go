@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // signedInUser is what a cookie says: who, and until when. What they may do is
@@ -50,7 +50,7 @@ func (a *OIDCSignIn) Authenticate(r *http.Request) (request.Caller, error) {
 }
 
 // stillSignedIn refuses a cookie whose owner signed out.
-func stillSignedIn(ctx context.Context, users *store.Store, cookie string) error {
+func stillSignedIn(ctx context.Context, users *tenant.Directory, cookie string) error {
 	out, err := users.SignedOut(ctx, cookie)
 	if out {
 		return refuse("signed out")
@@ -62,11 +62,11 @@ func stillSignedIn(ctx context.Context, users *store.Store, cookie string) error
 func (a *OIDCSignIn) lookUp(ctx context.Context, who signedInUser) (request.Caller, error) {
 	users := a.o.Auth.o.Users
 	why := &Refusal{Tenant: who.Tenant, User: who.User}
-	tenant, err := users.Tenant(ctx, who.Tenant)
+	in, err := users.Tenant(ctx, who.Tenant)
 	if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 		return request.Caller{}, err
 	}
-	if tenant.State != store.Active {
+	if in.State != tenant.Active {
 		why.Why = "suspended tenant"
 		return request.Caller{}, why
 	}
@@ -77,7 +77,7 @@ func (a *OIDCSignIn) lookUp(ctx context.Context, who signedInUser) (request.Call
 		return request.Caller{}, why
 	case err != nil:
 		return request.Caller{}, err
-	case u.State != store.Active:
+	case u.State != tenant.Active:
 		why.Why = "suspended user"
 		return request.Caller{}, why
 	}
@@ -85,5 +85,5 @@ func (a *OIDCSignIn) lookUp(ctx context.Context, who signedInUser) (request.Call
 	if name == "" {
 		name = u.ID
 	}
-	return request.Caller{Principal: tidemark.Principal{Tenant: tenant.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: request.Role(u.Role)}, nil
+	return request.Caller{Principal: tidemark.Principal{Tenant: in.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: request.Role(u.Role)}, nil
 }

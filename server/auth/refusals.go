@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // Seldom says what came for the first time in a while.
@@ -39,7 +39,7 @@ const refusalEvery = time.Minute
 
 // AuditRefusals returns what a Gate tells of those who were not let in and
 // whose tenant is known: it writes them to the audit log.
-func AuditRefusals(users *store.Store) func(context.Context, Refusal) {
+func AuditRefusals(users *tenant.Directory) func(context.Context, Refusal) {
 	var told Seldom
 	return func(ctx context.Context, why Refusal) {
 		if why.Tenant == "" || !told.First(why, time.Now()) {
@@ -47,7 +47,7 @@ func AuditRefusals(users *store.Store) func(context.Context, Refusal) {
 		}
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), refusalTimeout)
 		defer stop()
-		did := store.Audited{Who: why.User, Token: why.Token, Action: "sign-in", Thing: why.Why, Outcome: store.AuditRefused, Request: request.ID(ctx)}
+		did := tenant.Audited{Who: why.User, Token: why.Token, Action: "sign-in", Thing: why.Why, Outcome: tenant.AuditRefused, Request: request.ID(ctx)}
 		if err := users.Audit(ctx, why.Tenant, did); err != nil {
 			request.Note(ctx, "audit", err.Error())
 		}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // maxBearer bounds the text of a token. Those of large directories, with many
@@ -49,7 +49,7 @@ const MetricsScope = "metrics"
 
 // TokenAuth knows service tokens.
 type TokenAuth struct {
-	users *store.Store
+	users *tenant.Directory
 	// Fresh is for how long an answer of the store is good: a token that was
 	// revoked works for so long, and the store is asked so much less. The
 	// default is to ask each time.
@@ -59,19 +59,19 @@ type TokenAuth struct {
 }
 
 type knownToken struct {
-	token  store.Token
+	token  tenant.Token
 	caller request.Caller
 }
 
 // ServiceTokens returns the Authenticator of the service tokens that the
 // operator's store keeps.
-func ServiceTokens(users *store.Store) *TokenAuth { return &TokenAuth{users: users} }
+func ServiceTokens(users *tenant.Directory) *TokenAuth { return &TokenAuth{users: users} }
 
 // Forget makes it ask the store again about everybody.
 func (a *TokenAuth) Forget() { a.seen.forget() }
 
 func (a *TokenAuth) takes(token string, _ *http.Request) bool {
-	return strings.HasPrefix(token, store.TokenPrefix)
+	return strings.HasPrefix(token, tenant.TokenPrefix)
 }
 
 // Authenticate says whose service token a request brings.
@@ -111,7 +111,7 @@ func (a *TokenAuth) look(ctx context.Context, text string) (knownToken, error) {
 	switch {
 	case errors.Is(err, tidemark.ErrNotFound):
 		return knownToken{}, refuse("unknown token")
-	case errors.Is(err, tidemark.ErrDenied) && t.State == store.Revoked:
+	case errors.Is(err, tidemark.ErrDenied) && t.State == tenant.Revoked:
 		why.Why = "revoked token"
 		return knownToken{}, why
 	case errors.Is(err, tidemark.ErrDenied):
@@ -120,11 +120,11 @@ func (a *TokenAuth) look(ctx context.Context, text string) (knownToken, error) {
 	case err != nil:
 		return knownToken{}, err
 	}
-	tenant, err := a.users.Tenant(ctx, t.Tenant)
+	in, err := a.users.Tenant(ctx, t.Tenant)
 	if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 		return knownToken{}, err
 	}
-	if tenant.State != store.Active {
+	if in.State != tenant.Active {
 		why.Why = "suspended tenant"
 		return knownToken{}, why
 	}
@@ -136,13 +136,13 @@ func (a *TokenAuth) look(ctx context.Context, text string) (knownToken, error) {
 	case errors.Is(err, tidemark.ErrNotFound): // one that the operator named, and that no issuer vouched for yet
 	case err != nil:
 		return knownToken{}, err
-	case u.State != store.Active:
+	case u.State != tenant.Active:
 		why.Why = "suspended user"
 		return knownToken{}, why
 	default:
 		caller.Workspaces = u.Workspaces
 		// Who may do less than before has no token that may do more.
-		if store.RoleWithin(u.Role, t.Role) {
+		if tenant.RoleWithin(u.Role, t.Role) {
 			caller.Role = request.Role(u.Role)
 		}
 	}

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/render"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // pageOf is which part of a list a page asks for.
@@ -56,7 +56,7 @@ func (s *Site) auditPages() {
 		if err != nil {
 			return "", "", err
 		}
-		s.stores.AuditLater(ctx, "audit.verify", t.ID, store.AuditDone)
+		s.stores.AuditLater(ctx, "audit.verify", t.ID, tenant.AuditDone)
 		s.Begin(ctx, TaskName(request.CallerOf(ctx).Principal, "audit/"+t.ID), func(ctx context.Context, _ func(int64)) (any, error) {
 			out, err := s.api.VerifyAudit(ctx, in)
 			if err != nil {
@@ -137,7 +137,7 @@ func (s *Site) tokenPages() {
 		}
 		token, err := users.RevokeToken(ctx, t.ID, r.PathValue("id"))
 		if err == nil {
-			err = s.stores.AuditIn(ctx, t.ID, "token.revoke", token.ID, store.AuditDone)
+			err = s.stores.AuditIn(ctx, t.ID, "token.revoke", token.ID, tenant.AuditDone)
 		}
 		return back(r, "tokens"), web.Say("", "store.token.revoked", render.CleanLine(token.Name)), err
 	})
@@ -158,7 +158,7 @@ func (s *Site) makeToken(r *http.Request) (routes.NewToken, error) {
 	if err != nil || days < 1 || days > maxTokenDays {
 		return routes.NewToken{}, tidemark.Invalidf("a token lives from 1 to %d days", maxTokenDays)
 	}
-	if err := store.CheckRole(string(in.Body.Role)); err != nil {
+	if err := tenant.CheckRole(string(in.Body.Role)); err != nil {
 		return routes.NewToken{}, err
 	}
 	in.Body.ExpiresAt = s.o.Now().Add(time.Duration(days) * 24 * time.Hour)
@@ -179,7 +179,7 @@ func (s *Site) gatherTokens(r *http.Request) (*web.StoreTokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := routes.Paged(s.api, ctx, in, func(after string) iter.Seq2[store.Token, error] { return users.Tokens(ctx, t.ID, after) }, func(t store.Token) string { return t.ID })
+	page, err := routes.Paged(s.api, ctx, in, func(after string) iter.Seq2[tenant.Token, error] { return users.Tokens(ctx, t.ID, after) }, func(t tenant.Token) string { return t.ID })
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (s *Site) gatherTokens(r *http.Request) (*web.StoreTokens, error) {
 	return v, nil
 }
 
-func (s *Site) tokenView(r *http.Request, t store.Token) web.Token {
+func (s *Site) tokenView(r *http.Request, t tenant.Token) web.Token {
 	v := web.Token{ID: t.ID, Name: render.CleanLine(t.Name), Role: t.Role, Scopes: t.Scopes, For: t.User, State: t.State, CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, UsedAt: t.UsedAt}
 	switch t.User {
 	case t.Tenant:
@@ -201,7 +201,7 @@ func (s *Site) tokenView(r *http.Request, t store.Token) web.Token {
 	case request.CallerOf(r.Context()).User:
 		v.For = "me"
 	}
-	if v.State == store.Active && !t.ExpiresAt.IsZero() && !s.o.Now().Before(t.ExpiresAt) {
+	if v.State == tenant.Active && !t.ExpiresAt.IsZero() && !s.o.Now().Before(t.ExpiresAt) {
 		v.State = "expired"
 	}
 	return v
@@ -217,7 +217,7 @@ func (s *Site) peoplePages() {
 		in := &routes.ChangeUserInput{Tenant: r.FormValue("tenant"), ID: r.PathValue("id")}
 		in.Body.Role, in.Body.State = request.Role(r.FormValue("role")), r.FormValue("state")
 		if in.Body.Role != "" {
-			if err := store.CheckRole(string(in.Body.Role)); err != nil {
+			if err := tenant.CheckRole(string(in.Body.Role)); err != nil {
 				return "", "", err
 			}
 		}
@@ -238,17 +238,17 @@ func (s *Site) peoplePages() {
 		if err != nil {
 			return "", "", err
 		}
-		state, err := choose("state", r.FormValue("state"), store.Active, store.Suspended)
+		state, err := choose("state", r.FormValue("state"), tenant.Active, tenant.Suspended)
 		if err != nil {
 			return "", "", err
 		}
-		if state == store.Suspended && r.PathValue("id") == request.CallerOf(ctx).Tenant {
+		if state == tenant.Suspended && r.PathValue("id") == request.CallerOf(ctx).Tenant {
 			return "", "", tidemark.Invalidf("nobody suspends their own tenant: somebody has to be left to undo it")
 		}
 		t, err := users.SetTenantState(ctx, r.PathValue("id"), state)
 		if err == nil {
-			verb := map[string]string{store.Active: "resume", store.Suspended: "suspend"}[state]
-			err = s.stores.AuditIn(ctx, t.ID, "tenant."+verb, t.ID, store.AuditDone)
+			verb := map[string]string{tenant.Active: "resume", tenant.Suspended: "suspend"}[state]
+			err = s.stores.AuditIn(ctx, t.ID, "tenant."+verb, t.ID, tenant.AuditDone)
 		}
 		return "/store/tenants", web.Say("", "store.tenant.changed", t.Name, t.State), err
 	})
@@ -264,7 +264,7 @@ func (s *Site) gatherUsers(r *http.Request) (*web.StoreUsers, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := routes.Paged(s.api, ctx, in, func(after string) iter.Seq2[store.User, error] { return users.Users(ctx, t.ID, after) }, func(u store.User) string { return u.ID })
+	page, err := routes.Paged(s.api, ctx, in, func(after string) iter.Seq2[tenant.User, error] { return users.Users(ctx, t.ID, after) }, func(u tenant.User) string { return u.ID })
 	if err != nil {
 		return nil, err
 	}
@@ -286,7 +286,7 @@ func (s *Site) gatherTenants(r *http.Request) (*web.StoreTenants, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := routes.Paged(s.api, ctx, in, func(after string) iter.Seq2[store.Tenant, error] { return users.Tenants(ctx, after) }, func(t store.Tenant) string { return t.ID })
+	page, err := routes.Paged(s.api, ctx, in, func(after string) iter.Seq2[tenant.Tenant, error] { return users.Tenants(ctx, after) }, func(t tenant.Tenant) string { return t.ID })
 	if err != nil {
 		return nil, err
 	}

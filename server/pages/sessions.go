@@ -138,7 +138,7 @@ func leasesOf(ctx context.Context, st *store.Store) (map[tidemark.SessionID]stor
 		if err != nil {
 			return nil, err
 		}
-		all[l.Session] = l
+		all[l.Session()] = l
 	}
 	return all, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/render"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
@@ -191,7 +192,7 @@ func (s *Site) actVerify(r *http.Request) (string, string, error) {
 	if err != nil {
 		return "", "", err
 	}
-	s.stores.AuditLater(ctx, "store.verify", r.URL.Path, store.AuditDone)
+	s.stores.AuditLater(ctx, "store.verify", r.URL.Path, tenant.AuditDone)
 	s.Begin(ctx, TaskName(request.CallerOf(ctx).Principal, "verify"), func(ctx context.Context, progress func(int64)) (any, error) {
 		return verifyStore(ctx, st, progress)
 	}).wait(ctx, glance)
@@ -253,8 +254,8 @@ func (s *Site) fillLeases(ctx context.Context, st *store.Store, o *web.StoreOver
 			o.LeasesLeft = true
 			return nil
 		}
-		v := web.StoreLease{Session: string(l.Session), Holder: render.CleanLine(routes.HolderText(l.Holder)), Since: l.Since, HeardAt: l.HeardAt, State: "alive"}
-		if i, err := st.Session(ctx, l.Session); err == nil {
+		v := web.StoreLease{Session: string(l.Session()), Holder: render.CleanLine(routes.HolderText(l.Holder)), Since: l.Since, HeardAt: l.HeardAt, State: "alive"}
+		if i, err := st.Session(ctx, l.Session()); err == nil {
 			v.Title = render.CleanLine(i.Title)
 		}
 		switch {
@@ -281,12 +282,12 @@ func (s *Site) actRelease(r *http.Request) (string, string, error) {
 		return "", "", err
 	}
 	if l.Held && !l.Dead {
-		return "", "", &store.HeldError{Session: i.ID, Lease: l, Now: s.o.Now()}
+		return "", "", &store.HeldError{Lease: l, Now: s.o.Now()}
 	}
 	if err := st.Release(ctx, i.ID, false); err != nil {
 		return "", "", err
 	}
-	s.stores.AuditLater(ctx, "lease.release", string(i.ID), store.AuditDone)
+	s.stores.AuditLater(ctx, "lease.release", string(i.ID), tenant.AuditDone)
 	return "/store#leases", web.Say("", "store.release.done"), nil
 }
 
@@ -318,7 +319,7 @@ func (s *Site) actReindex(r *http.Request) (string, string, error) {
 		return "", "", err
 	}
 	again := cmp.Or(r.FormValue("how"), "behind") == "all"
-	s.stores.AuditLater(ctx, "store.reindex", r.URL.Path, store.AuditDone)
+	s.stores.AuditLater(ctx, "store.reindex", r.URL.Path, tenant.AuditDone)
 	s.Begin(ctx, TaskName(request.CallerOf(ctx).Principal, "reindex"), func(ctx context.Context, progress func(int64)) (any, error) {
 		if again {
 			return st.Reindex(ctx, progress)

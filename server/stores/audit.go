@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 const (
@@ -36,20 +36,24 @@ type auditQueue struct {
 // waitingAudits is what waits for a tenant: lines that nothing else holds, and
 // what is written down already and waits to be chained.
 type waitingAudits struct {
-	lines []store.Audited
+	lines []tenant.Audited
 	acts  acts
 	n     int // all of it
 }
 
 // Operators is the store that says who may do what.
-func (s *Stores) Operators(ctx context.Context) (*store.Store, error) {
-	return s.Of(ctx, tidemark.Operator())
+func (s *Stores) Operators(ctx context.Context) (*tenant.Directory, error) {
+	st, err := s.Of(ctx, tidemark.Operator())
+	if err != nil {
+		return nil, err
+	}
+	return tenant.NewDirectory(st.Records()), nil
 }
 
 // auditedBy is what a caller did.
-func (s *Stores) auditedBy(ctx context.Context, action, thing, outcome string) store.Audited {
+func (s *Stores) auditedBy(ctx context.Context, action, thing, outcome string) tenant.Audited {
 	c := request.CallerOf(ctx)
-	return store.Audited{At: s.o.Now(), Who: c.User, Name: c.Name, Token: c.Token, Action: action, Thing: thing, Outcome: outcome, Request: request.ID(ctx)}
+	return tenant.Audited{At: s.o.Now(), Who: c.User, Name: c.Name, Token: c.Token, Action: action, Thing: thing, Outcome: outcome, Request: request.ID(ctx)}
 }
 
 // AuditIn writes down what the caller of ctx did to the log of a tenant that
@@ -72,8 +76,8 @@ func (s *Stores) AuditLater(ctx context.Context, action, thing, outcome string) 
 	if s.o.NoAudit {
 		return
 	}
-	tenant, did := request.CallerOf(ctx).Tenant, s.auditedBy(ctx, action, thing, outcome)
-	queued := s.queueAudit(tenant, func(w *waitingAudits) bool {
+	of, did := request.CallerOf(ctx).Tenant, s.auditedBy(ctx, action, thing, outcome)
+	queued := s.queueAudit(of, func(w *waitingAudits) bool {
 		if w.n >= maxAuditQueue {
 			return false
 		}
@@ -81,7 +85,7 @@ func (s *Stores) AuditLater(ctx context.Context, action, thing, outcome string) 
 		return true
 	})
 	if !queued {
-		if err := s.writeAudit(ctx, tenant, waitingAudits{lines: []store.Audited{did}}); err != nil {
+		if err := s.writeAudit(ctx, of, waitingAudits{lines: []tenant.Audited{did}}); err != nil {
 			request.Note(ctx, "audit", err.Error())
 		}
 	}
@@ -206,7 +210,7 @@ func (s *Stores) FlushAudit(ctx context.Context) error {
 // AnchorAudit chains what servers did not live to chain, keeps the head of every
 // tenant's audit log beside it, and returns the heads. Whoever runs the server calls it now and then, and puts what it
 // returns where the store does not reach: a file, another machine.
-func (s *Stores) AnchorAudit(ctx context.Context) ([]store.Anchor, error) {
+func (s *Stores) AnchorAudit(ctx context.Context) ([]tenant.Anchor, error) {
 	if s.o.NoAudit {
 		return nil, nil
 	}
@@ -214,7 +218,7 @@ func (s *Stores) AnchorAudit(ctx context.Context) ([]store.Anchor, error) {
 	if err != nil {
 		return nil, err
 	}
-	tenants := []string{tidemark.TenantOf(store.DefaultTenant, "").Tenant}
+	tenants := []string{tidemark.TenantOf(tenant.DefaultTenant, "").Tenant}
 	for t, err := range users.Tenants(ctx, "") {
 		if err != nil {
 			return nil, err
@@ -223,7 +227,7 @@ func (s *Stores) AnchorAudit(ctx context.Context) ([]store.Anchor, error) {
 			tenants = append(tenants, t.ID)
 		}
 	}
-	var heads []store.Anchor
+	var heads []tenant.Anchor
 	for _, id := range tenants {
 		if err := s.chainLeft(ctx, users, id); err != nil {
 			return heads, err
@@ -284,9 +288,9 @@ func (s *Stores) Audited(routes *http.ServeMux, next http.Handler) http.Handler 
 			switch {
 			case out.Status == http.StatusForbidden, !ahead && !changes(r, route), Carried(ctx) && !failed:
 			case failed && changes(r, route):
-				s.AuditLater(ctx, action, r.URL.Path, store.AuditFailed)
+				s.AuditLater(ctx, action, r.URL.Path, tenant.AuditFailed)
 			case !failed && !auditsItself(r) && !readsAudit(r.URL.Path):
-				s.AuditLater(ctx, action, r.URL.Path, store.AuditDone)
+				s.AuditLater(ctx, action, r.URL.Path, tenant.AuditDone)
 			}
 		}()
 		next.ServeHTTP(out, r)
@@ -297,7 +301,7 @@ func (s *Stores) Audited(routes *http.ServeMux, next http.Handler) http.Handler 
 func (s *Stores) auditRefused(ctx context.Context, action, thing string) {
 	within, stop := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
 	defer stop()
-	if err := s.AuditIn(within, request.CallerOf(ctx).Tenant, action, thing, store.AuditRefused); err != nil {
+	if err := s.AuditIn(within, request.CallerOf(ctx).Tenant, action, thing, tenant.AuditRefused); err != nil {
 		request.Note(ctx, "audit", err.Error())
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -50,11 +52,11 @@ func Carried(ctx context.Context) bool {
 // for ever.
 type boots struct {
 	mu sync.Mutex
-	of map[string]*store.Boot
+	of map[string]*tenant.Boot
 }
 
 // bootOf returns the boot for what is done in the store of a principal.
-func (s *Stores) bootOf(ctx context.Context, p tidemark.Principal, below bool) (*store.Boot, error) {
+func (s *Stores) bootOf(ctx context.Context, p tidemark.Principal, below bool) (*tenant.Boot, error) {
 	users, err := s.Operators(ctx)
 	if err != nil {
 		return nil, err
@@ -69,7 +71,7 @@ func (s *Stores) bootOf(ctx context.Context, p tidemark.Principal, below bool) (
 	s.boots.mu.Lock()
 	defer s.boots.mu.Unlock()
 	if s.boots.of == nil {
-		s.boots.of = make(map[string]*store.Boot)
+		s.boots.of = make(map[string]*tenant.Boot)
 	}
 	b := s.boots.of[name]
 	if b == nil {
@@ -82,20 +84,20 @@ func (s *Stores) bootOf(ctx context.Context, p tidemark.Principal, below bool) (
 // Also adds to each commit in the store of a principal who made it. Below
 // the rules, where a client sends batches as they are kept, of each one; above
 // them not of what is no more than housekeeping.
-func (s *Stores) Also(p tidemark.Principal, below bool) store.Also {
+func (s *Stores) Also(p tidemark.Principal, below bool) records.Also {
 	if s.o.NoAudit || p.Tenant == tidemark.Operator().Tenant {
 		return nil
 	}
 	return func(ctx context.Context, b *tidemark.Batch) (func(error), error) {
 		d := DeedOf(ctx)
-		if !below && store.Housekeeping(*b) && (d == nil || !d.leases) {
+		if !below && tenant.Housekeeping(*b) && (d == nil || !d.leases) {
 			return func(error) {}, nil
 		}
 		boot, err := s.bootOf(ctx, p, below)
 		if err != nil {
 			return nil, err
 		}
-		did := s.auditedBy(ctx, "server", "", store.AuditDone)
+		did := s.auditedBy(ctx, "server", "", tenant.AuditDone)
 		if did.Who == "" {
 			did.Who = p.User
 		}
@@ -119,11 +121,11 @@ func (s *Stores) Also(p tidemark.Principal, below bool) store.Also {
 }
 
 // acts are what waits to be chained, by the boot that did it.
-type acts map[*store.Boot][]store.Act
+type acts map[*tenant.Boot][]tenant.Act
 
 // chainLater hands what is written down to who chains it. What does not fit is
 // chained by whoever looks for what was left.
-func (s *Stores) chainLater(tenant string, boot *store.Boot, act store.Act) {
+func (s *Stores) chainLater(tenant string, boot *tenant.Boot, act tenant.Act) {
 	s.queueAudit(tenant, func(w *waitingAudits) bool {
 		if w.n >= maxAuditQueue {
 			return false
@@ -141,7 +143,7 @@ func (s *Stores) chainLater(tenant string, boot *store.Boot, act store.Act) {
 const leftFor = 10 * time.Second
 
 // chainLeft chains what servers did in a tenant and did not live to chain.
-func (s *Stores) chainLeft(ctx context.Context, users *store.Store, tenant string) error {
+func (s *Stores) chainLeft(ctx context.Context, users *tenant.Directory, tenant string) error {
 	from, err := s.Acts(ctx, tenant)
 	if err != nil {
 		return err
@@ -175,13 +177,13 @@ func (s *Stores) Acts(ctx context.Context, tenant string) ([]tidemark.Backend, e
 
 // Unchained returns the newest lines of the audit log of a tenant that are
 // written down and not chained yet, the newest first.
-func (s *Stores) Unchained(ctx context.Context, users *store.Store, tenant string, most int) ([]store.AuditLine, error) {
-	lines := []store.AuditLine{}
-	from, err := s.Acts(ctx, tenant)
+func (s *Stores) Unchained(ctx context.Context, users *tenant.Directory, of string, most int) ([]tenant.AuditLine, error) {
+	lines := []tenant.AuditLine{}
+	from, err := s.Acts(ctx, of)
 	if err != nil {
 		return nil, err
 	}
-	for l, err := range users.Unchained(ctx, tenant, from...) {
+	for l, err := range users.Unchained(ctx, of, from...) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return nil, err
 		}
@@ -189,7 +191,7 @@ func (s *Stores) Unchained(ctx context.Context, users *store.Store, tenant strin
 			lines = append(lines, l)
 		}
 	}
-	slices.SortStableFunc(lines, func(a, b store.AuditLine) int { return b.At.Compare(a.At) })
+	slices.SortStableFunc(lines, func(a, b tenant.AuditLine) int { return b.At.Compare(a.At) })
 	return lines[:min(len(lines), most)], nil
 }
 
@@ -227,7 +229,7 @@ func (s *Stores) writeAhead(ctx context.Context, d *deed, r *http.Request) error
 	}
 	ctx, stop := context.WithTimeout(ctx, auditTimeout)
 	defer stop()
-	return s.AuditIn(ctx, c.Tenant, d.Action, d.thing, store.AuditBegun)
+	return s.AuditIn(ctx, c.Tenant, d.Action, d.thing, tenant.AuditBegun)
 }
 
 // endBoots says that this server does nothing more. It comes after FlushAudit.

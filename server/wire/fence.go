@@ -5,18 +5,19 @@ import (
 	"iter"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 )
 
 // Fence is a Backend without what says who may do what. Where one store holds
 // both, a caller who could write there could make themselves an admin.
 type Fence struct {
 	tidemark.Backend
-	Whole bool       // nothing is hidden: the caller is the operator
-	Also  store.Also // adds to each batch who sent it
+	Whole bool         // nothing is hidden: the caller is the operator
+	Also  records.Also // adds to each batch who sent it
 }
 
-func (f Fence) hides(k tidemark.Key) bool { return !f.Whole && store.IsOperators(k) }
+func (f Fence) hides(k tidemark.Key) bool { return !f.Whole && tenant.IsOperators(k) }
 
 func (f Fence) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, error) {
 	if f.hides(key) {

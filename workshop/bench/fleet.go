@@ -232,7 +232,7 @@ func (r *run) herdAppends(ctx context.Context, _ herded) error {
 		if err != nil {
 			return err
 		}
-		go work.KeepAlive(ctx, func(store.Ask) {}) // its end is the next append's error
+		go work.KeepAlive(ctx, func(store.HandoverRequest) {}) // its end is the next append's error
 		said := 0
 		contenders = append(contenders, contender{backend, times(r.size.appends, func() error {
 			said++

@@ -10,7 +10,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 )
 
 // lookAtAudit compares what is in the sessions with what the audit log says:
@@ -83,10 +84,10 @@ func (t *trial) compare(ctx context.Context) (faults []string, err error) {
 }
 
 // told counts the lines about entries by the batch that they speak of.
-func (t *trial) told(lines []store.AuditLine) map[string]int {
+func (t *trial) told(lines []tenant.AuditLine) map[string]int {
 	told := make(map[string]int)
 	for _, l := range lines {
-		if strings.HasSuffix(l.Action, "/entries") && l.Outcome == store.AuditDone && l.Batch != "" {
+		if strings.HasSuffix(l.Action, "/entries") && l.Outcome == tenant.AuditDone && l.Batch != "" {
 			told[l.Batch]++
 			t.book.audit.all++
 			if l.Seq == 0 {
@@ -99,7 +100,7 @@ func (t *trial) told(lines []store.AuditLine) map[string]int {
 
 // lookInFile reads the audit log with the program, which has the key of the
 // store, and verifies it. The batches that wrote entries are in the clear.
-func (t *trial) lookInFile(ctx context.Context) (_ tidemark.Backend, said []store.AuditLine, faults []string, err error) {
+func (t *trial) lookInFile(ctx context.Context) (_ tidemark.Backend, said []tenant.AuditLine, faults []string, err error) {
 	out, err := t.place.Tell(ctx, "audit", "ls", "-n", "100000000", "--json")
 	if err == nil {
 		err = json.Unmarshal(out, &said)
@@ -115,7 +116,7 @@ func (t *trial) lookInFile(ctx context.Context) (_ tidemark.Backend, said []stor
 }
 
 // lookInDatabase reads what servers wrote down and the chain, and verifies it.
-func (t *trial) lookInDatabase(ctx context.Context) (own tidemark.Backend, said []store.AuditLine, faults []string, err error) {
+func (t *trial) lookInDatabase(ctx context.Context) (own tidemark.Backend, said []tenant.AuditLine, faults []string, err error) {
 	p, err := postgres.PrincipalIn(t.place.Store)
 	if err != nil {
 		return nil, nil, nil, err
@@ -125,8 +126,8 @@ func (t *trial) lookInDatabase(ctx context.Context) (own tidemark.Backend, said 
 		return nil, nil, nil, err
 	}
 	defer db.Close()
-	operator, acts := store.New(db.For(tidemark.Operator()), nil), db.For(tidemark.AuditorOf(p.Tenant))
-	for _, some := range []func(func(store.AuditLine, error) bool){operator.AuditLines(ctx, p.Tenant, tidemark.Span{}), operator.Unchained(ctx, p.Tenant, acts)} {
+	operator, acts := tenant.NewDirectory(records.New(db.For(tidemark.Operator()), records.Options{})), db.For(tidemark.AuditorOf(p.Tenant))
+	for _, some := range []func(func(tenant.AuditLine, error) bool){operator.AuditLines(ctx, p.Tenant, tidemark.Span{}), operator.Unchained(ctx, p.Tenant, acts)} {
 		for l, err := range some {
 			if err != nil {
 				return nil, nil, nil, err

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 )
 
 func TestNothingIsLostDoubledOrOutOfOrderWhileServersAreStruck(t *testing.T) {
@@ -47,11 +47,11 @@ func TestAWriteWithoutALineBreaksThePromise(t *testing.T) {
 		}
 	}
 	tr := &trial{book: &book{}}
-	told := tr.told([]store.AuditLine{
-		{Seq: 1, Audited: store.Audited{Action: "POST /api/v1/sessions/{id}/entries", Outcome: store.AuditDone, Batch: "a"}},
-		{Audited: store.Audited{Action: "POST /api/v1/sessions/{id}/entries", Outcome: store.AuditDone, Batch: "a"}},
-		{Seq: 2, Audited: store.Audited{Action: "POST /api/v1/sessions/{id}/entries", Outcome: store.AuditFailed}},
-		{Seq: 3, Audited: store.Audited{Action: "POST /api/v1/sessions", Outcome: store.AuditDone, Batch: "b"}},
+	told := tr.told([]tenant.AuditLine{
+		{Seq: 1, Audited: tenant.Audited{Action: "POST /api/v1/sessions/{id}/entries", Outcome: tenant.AuditDone, Batch: "a"}},
+		{Audited: tenant.Audited{Action: "POST /api/v1/sessions/{id}/entries", Outcome: tenant.AuditDone, Batch: "a"}},
+		{Seq: 2, Audited: tenant.Audited{Action: "POST /api/v1/sessions/{id}/entries", Outcome: tenant.AuditFailed}},
+		{Seq: 3, Audited: tenant.Audited{Action: "POST /api/v1/sessions", Outcome: tenant.AuditDone, Batch: "b"}},
 	})
 	if len(told) != 1 || told["a"] != 2 || tr.book.audit.all != 2 || tr.book.audit.unchained != 1 {
 		t.Errorf("%v, %+v", told, tr.book.audit)

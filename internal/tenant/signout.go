@@ -1,4 +1,4 @@
-package store
+package tenant
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // A cookie proves by itself who somebody is, until it ends. That they signed out
@@ -24,35 +25,35 @@ func signOutKey(cookie string) tidemark.Key {
 
 // SignOut makes a cookie that would be good until then void, for every server of
 // the store, before it returns.
-func (s *Store) SignOut(ctx context.Context, cookie string, until time.Time) error {
-	r, err := put(signOutKey(cookie), 0, struct {
+func (d *Directory) SignOut(ctx context.Context, cookie string, until time.Time) error {
+	r, err := records.Put(signOutKey(cookie), 0, struct {
 		Until time.Time `json:"until"`
-	}{keepable(until)})
+	}{records.Keepable(until)})
 	if err != nil {
 		return err
 	}
-	r.Due = keepable(until)
+	r.Due = records.Keepable(until)
 	r.Sum = r.Checksum()
 	b := tidemark.Batch{Puts: []tidemark.Record{r}}
-	if _, err := s.commit(ctx, b); err != nil && !errors.Is(err, tidemark.ErrConflict) { // they did so before
+	if _, err := d.k.Commit(ctx, b); err != nil && !errors.Is(err, tidemark.ErrConflict) { // they did so before
 		return err
 	}
 	var over tidemark.Batch
-	for old, err := range s.backend.List(ctx, tidemark.Query{Kind: kindSignOut, DueBy: s.now(), Order: tidemark.ByDue, Limit: signOutsSwept}) {
+	for old, err := range d.k.Backend().List(ctx, tidemark.Query{Kind: kindSignOut, DueBy: d.k.Now(), Order: tidemark.ByDue, Limit: signOutsSwept}) {
 		if err != nil {
 			return nil // what is over does no harm
 		}
 		over.Deletes = append(over.Deletes, tidemark.Need{Key: old.Key, Version: old.Version})
 	}
 	if len(over.Deletes) > 0 {
-		s.commit(ctx, over) // somebody else may sweep as well
+		d.k.Commit(ctx, over) // somebody else may sweep as well
 	}
 	return nil
 }
 
 // SignedOut reports whether whoever had a cookie signed out with it.
-func (s *Store) SignedOut(ctx context.Context, cookie string) (bool, error) {
-	_, err := s.backend.Get(ctx, signOutKey(cookie))
+func (d *Directory) SignedOut(ctx context.Context, cookie string) (bool, error) {
+	_, err := d.k.Backend().Get(ctx, signOutKey(cookie))
 	if errors.Is(err, tidemark.ErrNotFound) {
 		return false, nil
 	}

@@ -1,4 +1,4 @@
-package store
+package tenant
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // A service token lets a program in. Its text is shown once, to whoever made
@@ -92,43 +93,43 @@ func tokenHash(text string) string {
 
 // CreateToken makes a service token of a tenant that is there. It returns the
 // text, which is kept nowhere: ErrInvalid, ErrNotFound.
-func (s *Store) CreateToken(ctx context.Context, t Token) (Token, string, error) {
-	name, err := checkText("name", t.Name)
+func (d *Directory) CreateToken(ctx context.Context, t Token) (Token, string, error) {
+	name, err := records.CheckText("name", t.Name)
 	if err != nil {
 		return t, "", err
 	}
 	if err := errors.Join(CheckRole(t.Role), checkScopes(t.Scopes)); err != nil {
 		return t, "", err
 	}
-	if _, err := s.Tenant(ctx, t.Tenant); err != nil {
+	if _, err := d.Tenant(ctx, t.Tenant); err != nil {
 		return t, "", err
 	}
 	if t.User == "" {
 		t.User = t.Tenant
 	}
-	now := s.now()
+	now := d.k.Now()
 	if !t.ExpiresAt.IsZero() {
-		if t.ExpiresAt = keepable(t.ExpiresAt); !t.ExpiresAt.After(now) {
+		if t.ExpiresAt = records.Keepable(t.ExpiresAt); !t.ExpiresAt.After(now) {
 			return t, "", tidemark.Invalidf("token %s: it would have expired before it is made", name)
 		}
 	}
 	var random [10 + 32]byte
 	rand.Read(random[:])
-	t.ID, t.Name, t.State, t.CreatedAt = tokenLetters.EncodeToString(random[:10]), s.withoutSecrets(name), Active, now
+	t.ID, t.Name, t.State, t.CreatedAt = tokenLetters.EncodeToString(random[:10]), d.k.Mask(name), Active, now
 	t.UsedAt, t.RevokedAt = time.Time{}, time.Time{}
 	text := TokenPrefix + t.ID + "_" + tokenLetters.EncodeToString(random[10:])
 	r, err := tokenRecord(keptToken{Token: t, Hash: tokenHash(text)}, 0)
 	if err != nil {
 		return t, "", err
 	}
-	if _, err := s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}}); err != nil {
+	if _, err := d.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}}); err != nil {
 		return t, "", err
 	}
 	return t, text, nil
 }
 
 func tokenRecord(t keptToken, version int64) (tidemark.Record, error) {
-	r, err := put(tokenKey(t.ID), version, t)
+	r, err := records.Put(tokenKey(t.ID), version, t)
 	r.Group, r.State = t.Tenant, t.State
 	return r, err
 }
@@ -152,13 +153,13 @@ var errNoToken = tidemark.NotFoundf("no such token")
 // UseToken returns the token whose text this is. It is ErrNotFound when there
 // is none, and a token with ErrDenied when it was revoked or has expired. That
 // it was used is written down at most once a minute.
-func (s *Store) UseToken(ctx context.Context, text string) (Token, error) {
+func (d *Directory) UseToken(ctx context.Context, text string) (Token, error) {
 	id, _, err := ParseToken(text)
 	if err != nil {
 		return Token{}, errNoToken
 	}
 	var t keptToken
-	r, err := s.get(ctx, tokenKey(id), &t)
+	r, err := d.k.Get(ctx, tokenKey(id), &t)
 	if err != nil {
 		return Token{}, err
 	}
@@ -167,7 +168,7 @@ func (s *Store) UseToken(ctx context.Context, text string) (Token, error) {
 	if subtle.ConstantTimeCompare([]byte(tokenHash(text)), []byte(t.Hash)) != 1 || r.Version == 0 {
 		return Token{}, errNoToken
 	}
-	now := s.now()
+	now := d.k.Now()
 	if t.State != Active || !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt) {
 		return t.Token, tidemark.ErrDenied
 	}
@@ -176,19 +177,19 @@ func (s *Store) UseToken(ctx context.Context, text string) (Token, error) {
 		// Who loses this race was used within the minute all the same, and a
 		// store that cannot write still lets its readers in.
 		if p, err := tokenRecord(t, r.Version); err == nil {
-			s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
+			d.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
 		}
 	}
 	return t.Token, nil
 }
 
-func (s *Store) token(ctx context.Context, tenant, id string) (keptToken, int64, error) {
+func (d *Directory) token(ctx context.Context, tenant, id string) (keptToken, int64, error) {
 	var t keptToken
 	missing := tidemark.NotFoundf("token %s: not found", clipped(id))
 	if tidemark.CheckID(id) != nil {
 		return t, 0, missing
 	}
-	r, err := s.get(ctx, tokenKey(id), &t)
+	r, err := d.k.Get(ctx, tokenKey(id), &t)
 	if err == nil && (r.Version == 0 || tenant != "" && t.Tenant != tenant) {
 		return keptToken{}, 0, missing
 	}
@@ -197,9 +198,9 @@ func (s *Store) token(ctx context.Context, tenant, id string) (keptToken, int64,
 
 // Tokens lists the tokens of a tenant, or of all when that is "", by id,
 // beginning behind after.
-func (s *Store) Tokens(ctx context.Context, tenant, after string) iter.Seq2[Token, error] {
+func (d *Directory) Tokens(ctx context.Context, tenant, after string) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
-		for t, err := range listed[keptToken](ctx, s, behind(tidemark.Query{Kind: kindToken, Group: tenant}, after)) {
+		for t, err := range records.List[keptToken](ctx, d.k, behind(tidemark.Query{Kind: kindToken, Group: tenant}, after)) {
 			if !yield(t.Token, err) {
 				return
 			}
@@ -208,27 +209,27 @@ func (s *Store) Tokens(ctx context.Context, tenant, after string) iter.Seq2[Toke
 }
 
 // Token returns a token of a tenant, or of any when that is "": ErrNotFound.
-func (s *Store) Token(ctx context.Context, tenant, id string) (Token, error) {
-	t, _, err := s.token(ctx, tenant, id)
+func (d *Directory) Token(ctx context.Context, tenant, id string) (Token, error) {
+	t, _, err := d.token(ctx, tenant, id)
 	return t.Token, err
 }
 
 // RevokeToken ends a token of a tenant, or of any when that is "", for ever:
 // ErrNotFound. Revoking it again changes nothing.
-func (s *Store) RevokeToken(ctx context.Context, tenant, id string) (Token, error) {
+func (d *Directory) RevokeToken(ctx context.Context, tenant, id string) (Token, error) {
 	var t keptToken
-	err := retry(ctx, func() error {
+	err := records.Retry(ctx, func() error {
 		var version int64
 		var err error
-		if t, version, err = s.token(ctx, tenant, id); err != nil || t.State == Revoked {
+		if t, version, err = d.token(ctx, tenant, id); err != nil || t.State == Revoked {
 			return err
 		}
-		t.State, t.RevokedAt = Revoked, s.now()
+		t.State, t.RevokedAt = Revoked, d.k.Now()
 		p, err := tokenRecord(t, version)
 		if err != nil {
 			return err
 		}
-		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
+		_, err = d.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
 		return err
 	})
 	return t.Token, err

@@ -1,4 +1,4 @@
-package store
+package tenant
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // Tenants, their users and workspaces are records of the operator's store. The
@@ -139,18 +140,18 @@ func clipped(s string) string {
 
 // CreateTenant keeps a tenant that is new: ErrExists when the name, or the
 // issuer with what it calls the tenant, is taken; ErrInvalid.
-func (s *Store) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
+func (d *Directory) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 	if err := checkName("tenant", t.Name); err != nil {
 		return t, err
 	}
-	t.ID, t.State, t.CreatedAt = tidemark.TenantOf(t.Name, "").Tenant, Active, s.now()
-	err := retry(ctx, func() error {
-		if r, err := s.get(ctx, tenantKey(t.ID), &Tenant{}); err != nil || r.Version > 0 {
+	t.ID, t.State, t.CreatedAt = tidemark.TenantOf(t.Name, "").Tenant, Active, d.k.Now()
+	err := records.Retry(ctx, func() error {
+		if r, err := d.k.Get(ctx, tenantKey(t.ID), &Tenant{}); err != nil || r.Version > 0 {
 			return orExists(err, "tenant %s: already there", t.Name)
 		}
-		b, err := s.tenantBatch(ctx, t, 0)
+		b, err := d.tenantBatch(ctx, t, 0)
 		if err == nil {
-			_, err = s.commit(ctx, b)
+			_, err = d.k.Commit(ctx, b)
 		}
 		return err
 	})
@@ -165,25 +166,25 @@ func orExists(err error, format string, args ...any) error {
 }
 
 // tenantBatch is the batch that keeps a tenant and what its issuer calls it.
-func (s *Store) tenantBatch(ctx context.Context, t Tenant, version int64) (tidemark.Batch, error) {
+func (d *Directory) tenantBatch(ctx context.Context, t Tenant, version int64) (tidemark.Batch, error) {
 	var b tidemark.Batch
 	if t.Issuer != "" {
 		key := issuerKey(t.Issuer, t.Foreign)
 		have := issued{Tenant: t.ID}
-		r, err := s.get(ctx, key, &have)
+		r, err := d.k.Get(ctx, key, &have)
 		if err != nil {
 			return b, err
 		}
 		if have.Tenant != t.ID {
 			return b, tidemark.Existsf("issuer %s: it speaks for another tenant already", clipped(t.Issuer))
 		}
-		p, err := put(key, r.Version, issued{Issuer: t.Issuer, Foreign: t.Foreign, Tenant: t.ID})
+		p, err := records.Put(key, r.Version, issued{Issuer: t.Issuer, Foreign: t.Foreign, Tenant: t.ID})
 		if err != nil {
 			return b, err
 		}
 		b.Puts = append(b.Puts, p)
 	}
-	p, err := put(tenantKey(t.ID), version, t)
+	p, err := records.Put(tenantKey(t.ID), version, t)
 	p.State = t.State
 	b.Puts = append(b.Puts, p)
 	return b, err
@@ -191,10 +192,10 @@ func (s *Store) tenantBatch(ctx context.Context, t Tenant, version int64) (tidem
 
 // BindTenant says which issuer speaks for a tenant, and what it calls it:
 // ErrNotFound, ErrExists.
-func (s *Store) BindTenant(ctx context.Context, id, issuer, foreign string) (Tenant, error) {
-	return s.changeTenant(ctx, id, func(t *Tenant, b *tidemark.Batch) error {
+func (d *Directory) BindTenant(ctx context.Context, id, issuer, foreign string) (Tenant, error) {
+	return d.changeTenant(ctx, id, func(t *Tenant, b *tidemark.Batch) error {
 		if t.Issuer != "" && (t.Issuer != issuer || t.Foreign != foreign) {
-			old, err := s.get(ctx, issuerKey(t.Issuer, t.Foreign), &issued{})
+			old, err := d.k.Get(ctx, issuerKey(t.Issuer, t.Foreign), &issued{})
 			if err != nil {
 				return err
 			}
@@ -208,11 +209,11 @@ func (s *Store) BindTenant(ctx context.Context, id, issuer, foreign string) (Ten
 }
 
 // SetTenantState suspends a tenant or lets it work again: ErrNotFound.
-func (s *Store) SetTenantState(ctx context.Context, id, state string) (Tenant, error) {
+func (d *Directory) SetTenantState(ctx context.Context, id, state string) (Tenant, error) {
 	if err := checkState(state); err != nil {
 		return Tenant{}, err
 	}
-	return s.changeTenant(ctx, id, func(t *Tenant, _ *tidemark.Batch) error { t.State = state; return nil })
+	return d.changeTenant(ctx, id, func(t *Tenant, _ *tidemark.Batch) error { t.State = state; return nil })
 }
 
 func checkState(state string) error {
@@ -222,11 +223,11 @@ func checkState(state string) error {
 	return nil
 }
 
-func (s *Store) changeTenant(ctx context.Context, id string, change func(*Tenant, *tidemark.Batch) error) (Tenant, error) {
+func (d *Directory) changeTenant(ctx context.Context, id string, change func(*Tenant, *tidemark.Batch) error) (Tenant, error) {
 	var t Tenant
-	err := retry(ctx, func() error {
+	err := records.Retry(ctx, func() error {
 		t = Tenant{}
-		r, err := s.get(ctx, tenantKey(id), &t)
+		r, err := d.k.Get(ctx, tenantKey(id), &t)
 		if err == nil && r.Version == 0 {
 			err = tidemark.NotFoundf("tenant %s: not found", clipped(id))
 		}
@@ -237,24 +238,24 @@ func (s *Store) changeTenant(ctx context.Context, id string, change func(*Tenant
 		if err := change(&t, &changes); err != nil {
 			return err
 		}
-		b, err := s.tenantBatch(ctx, t, r.Version)
+		b, err := d.tenantBatch(ctx, t, r.Version)
 		if err != nil {
 			return err
 		}
 		b.Deletes = changes.Deletes
-		_, err = s.commit(ctx, b)
+		_, err = d.k.Commit(ctx, b)
 		return err
 	})
 	return t, err
 }
 
 // Tenant returns a tenant by its id: ErrNotFound.
-func (s *Store) Tenant(ctx context.Context, id string) (Tenant, error) {
+func (d *Directory) Tenant(ctx context.Context, id string) (Tenant, error) {
 	var t Tenant
 	if tidemark.CheckID(id) != nil {
 		return t, tidemark.NotFoundf("tenant %s: not found", clipped(id))
 	}
-	r, err := s.get(ctx, tenantKey(id), &t)
+	r, err := d.k.Get(ctx, tenantKey(id), &t)
 	if err == nil && r.Version == 0 {
 		err = tidemark.NotFoundf("tenant %s: not found", clipped(id))
 	}
@@ -262,10 +263,10 @@ func (s *Store) Tenant(ctx context.Context, id string) (Tenant, error) {
 }
 
 // TenantNamed returns a tenant by its name or its id: ErrNotFound.
-func (s *Store) TenantNamed(ctx context.Context, name string) (Tenant, error) {
-	t, err := s.Tenant(ctx, tidemark.TenantOf(name, "").Tenant)
+func (d *Directory) TenantNamed(ctx context.Context, name string) (Tenant, error) {
+	t, err := d.Tenant(ctx, tidemark.TenantOf(name, "").Tenant)
 	if errors.Is(err, tidemark.ErrNotFound) {
-		if byID, err := s.Tenant(ctx, name); !errors.Is(err, tidemark.ErrNotFound) {
+		if byID, err := d.Tenant(ctx, name); !errors.Is(err, tidemark.ErrNotFound) {
 			return byID, err
 		}
 		err = tidemark.NotFoundf("tenant %s: not found", clipped(name))
@@ -275,21 +276,21 @@ func (s *Store) TenantNamed(ctx context.Context, name string) (Tenant, error) {
 
 // TenantOfIssuer returns the tenant that an issuer means by foreign:
 // ErrNotFound.
-func (s *Store) TenantOfIssuer(ctx context.Context, issuer, foreign string) (Tenant, error) {
+func (d *Directory) TenantOfIssuer(ctx context.Context, issuer, foreign string) (Tenant, error) {
 	var i issued
-	r, err := s.get(ctx, issuerKey(issuer, foreign), &i)
+	r, err := d.k.Get(ctx, issuerKey(issuer, foreign), &i)
 	if err != nil {
 		return Tenant{}, err
 	}
 	if r.Version == 0 {
 		return Tenant{}, tidemark.NotFoundf("no tenant has this issuer")
 	}
-	return s.Tenant(ctx, i.Tenant)
+	return d.Tenant(ctx, i.Tenant)
 }
 
 // Tenants lists the tenants by id, beginning behind after.
-func (s *Store) Tenants(ctx context.Context, after string) iter.Seq2[Tenant, error] {
-	return listed[Tenant](ctx, s, behind(tidemark.Query{Kind: kindTenant}, after))
+func (d *Directory) Tenants(ctx context.Context, after string) iter.Seq2[Tenant, error] {
+	return records.List[Tenant](ctx, d.k, behind(tidemark.Query{Kind: kindTenant}, after))
 }
 
 // behind makes q a listing by id that goes on behind one.
@@ -301,8 +302,8 @@ func behind(q tidemark.Query, after string) tidemark.Query {
 	return q
 }
 
-// Sighting is what a valid token says about somebody.
-type Sighting struct {
+// Claims is what a valid token says about somebody.
+type Claims struct {
 	Tenant  Tenant
 	Issuer  string
 	Subject string
@@ -321,56 +322,56 @@ func UserID(tenant, issuer, subject string) string {
 	return tidemark.IDOf("user", tenant, issuer, subject)
 }
 
-// SeeUser returns the user that a token speaks of, made now when this is the
+// UpsertUser returns the user that a token speaks of, made now when this is the
 // first time, and reports whether it is. It looks at no state: who was
 // suspended is returned as such.
-func (s *Store) SeeUser(ctx context.Context, seen Sighting) (User, bool, error) {
-	if err := CheckRole(seen.Role); err != nil {
+func (d *Directory) UpsertUser(ctx context.Context, c Claims) (User, bool, error) {
+	if err := CheckRole(c.Role); err != nil {
 		return User{}, false, err
 	}
-	if seen.Subject == "" || len(seen.Subject) > maxSubjectBytes {
-		return User{}, false, tidemark.Invalidf("subject of %d bytes: want 1 to %d", len(seen.Subject), maxSubjectBytes)
+	if c.Subject == "" || len(c.Subject) > maxSubjectBytes {
+		return User{}, false, tidemark.Invalidf("subject of %d bytes: want 1 to %d", len(c.Subject), maxSubjectBytes)
 	}
-	id := UserID(seen.Tenant.Name, seen.Issuer, seen.Subject)
+	id := UserID(c.Tenant.Name, c.Issuer, c.Subject)
 	var u User
 	fresh := false
-	err := retry(ctx, func() error {
+	err := records.Retry(ctx, func() error {
 		u = User{}
-		r, err := s.get(ctx, userKey(seen.Tenant.ID, id), &u)
+		r, err := d.k.Get(ctx, userKey(c.Tenant.ID, id), &u)
 		if err != nil {
 			return err
 		}
-		now := s.now()
+		now := d.k.Now()
 		if fresh = r.Version == 0; fresh {
-			u = User{ID: id, Tenant: seen.Tenant.ID, Issuer: seen.Issuer, Subject: seen.Subject, Role: seen.Role, State: Active, FirstSeenAt: now}
+			u = User{ID: id, Tenant: c.Tenant.ID, Issuer: c.Issuer, Subject: c.Subject, Role: c.Role, State: Active, FirstSeenAt: now}
 		}
-		moved := seen.Decides && u.Role != seen.Role
+		moved := c.Decides && u.Role != c.Role
 		if !fresh && !moved && now.Sub(u.LastSeenAt) < seenEvery {
 			return nil
 		}
 		if moved {
-			u.Role = seen.Role
+			u.Role = c.Role
 		}
-		u.Name, u.Email, u.LastSeenAt = s.withoutSecrets(auditText(seen.Name)), s.withoutSecrets(auditText(seen.Email)), now
-		p, err := put(r.Key, r.Version, u)
+		u.Name, u.Email, u.LastSeenAt = d.k.Mask(auditText(c.Name)), d.k.Mask(auditText(c.Email)), now
+		p, err := records.Put(r.Key, r.Version, u)
 		if err != nil {
 			return err
 		}
 		p.State = u.State
-		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
+		_, err = d.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
 		return err
 	})
 	return u, fresh, err
 }
 
 // User returns a user of a tenant: ErrNotFound.
-func (s *Store) User(ctx context.Context, tenant, id string) (User, error) {
+func (d *Directory) User(ctx context.Context, tenant, id string) (User, error) {
 	var u User
 	key := userKey(tenant, id)
 	if key.Check() != nil {
 		return u, tidemark.NotFoundf("user %s: not found", clipped(id))
 	}
-	r, err := s.get(ctx, key, &u)
+	r, err := d.k.Get(ctx, key, &u)
 	if err == nil && r.Version == 0 {
 		err = tidemark.NotFoundf("user %s: not found", clipped(id))
 	}
@@ -378,8 +379,8 @@ func (s *Store) User(ctx context.Context, tenant, id string) (User, error) {
 }
 
 // Users lists the users of a tenant by id, beginning behind after.
-func (s *Store) Users(ctx context.Context, tenant, after string) iter.Seq2[User, error] {
-	return listed[User](ctx, s, within(kindUser, tenant, after))
+func (d *Directory) Users(ctx context.Context, tenant, after string) iter.Seq2[User, error] {
+	return records.List[User](ctx, d.k, within(kindUser, tenant, after))
 }
 
 // within lists what belongs to a tenant.
@@ -392,15 +393,15 @@ func within(kind, tenant, after string) tidemark.Query {
 
 // ChangeUser changes the role, the state or the workspaces of a user:
 // ErrNotFound, ErrInvalid.
-func (s *Store) ChangeUser(ctx context.Context, tenant, id string, change func(*User) error) (User, error) {
+func (d *Directory) ChangeUser(ctx context.Context, tenant, id string, change func(*User) error) (User, error) {
 	var u User
 	key := userKey(tenant, id)
 	if key.Check() != nil {
 		return u, tidemark.NotFoundf("user %s: not found", clipped(id))
 	}
-	err := retry(ctx, func() error {
+	err := records.Retry(ctx, func() error {
 		u = User{}
-		r, err := s.get(ctx, key, &u)
+		r, err := d.k.Get(ctx, key, &u)
 		if err == nil && r.Version == 0 {
 			err = tidemark.NotFoundf("user %s: not found", clipped(id))
 		}
@@ -413,12 +414,12 @@ func (s *Store) ChangeUser(ctx context.Context, tenant, id string, change func(*
 		if err := errors.Join(CheckRole(u.Role), checkState(u.State)); err != nil {
 			return err
 		}
-		p, err := put(r.Key, r.Version, u)
+		p, err := records.Put(r.Key, r.Version, u)
 		if err != nil {
 			return err
 		}
 		p.State = u.State
-		_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
+		_, err = d.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
 		return err
 	})
 	return u, err
@@ -426,23 +427,23 @@ func (s *Store) ChangeUser(ctx context.Context, tenant, id string, change func(*
 
 // CreateWorkspace keeps a workspace of a tenant that is new: ErrExists,
 // ErrNotFound, ErrInvalid.
-func (s *Store) CreateWorkspace(ctx context.Context, tenant, name string) (Workspace, error) {
+func (d *Directory) CreateWorkspace(ctx context.Context, tenant, name string) (Workspace, error) {
 	if err := checkName("workspace", name); err != nil {
 		return Workspace{}, err
 	}
-	t, err := s.Tenant(ctx, tenant)
+	t, err := d.Tenant(ctx, tenant)
 	if err != nil {
 		return Workspace{}, err
 	}
-	w := Workspace{ID: tidemark.IDOf("workspace", t.Name, name), Tenant: t.ID, Name: name, CreatedAt: s.now()}
-	err = retry(ctx, func() error {
-		r, err := s.get(ctx, workspaceKey(t.ID, w.ID), &Workspace{})
+	w := Workspace{ID: tidemark.IDOf("workspace", t.Name, name), Tenant: t.ID, Name: name, CreatedAt: d.k.Now()}
+	err = records.Retry(ctx, func() error {
+		r, err := d.k.Get(ctx, workspaceKey(t.ID, w.ID), &Workspace{})
 		if err != nil || r.Version > 0 {
 			return orExists(err, "workspace %s: already there", name)
 		}
-		p, err := put(r.Key, 0, w)
+		p, err := records.Put(r.Key, 0, w)
 		if err == nil {
-			_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
+			_, err = d.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
 		}
 		return err
 	})
@@ -450,25 +451,25 @@ func (s *Store) CreateWorkspace(ctx context.Context, tenant, name string) (Works
 }
 
 // Workspaces lists the workspaces of a tenant by id, beginning behind after.
-func (s *Store) Workspaces(ctx context.Context, tenant, after string) iter.Seq2[Workspace, error] {
-	return listed[Workspace](ctx, s, within(kindWorkspace, tenant, after))
+func (d *Directory) Workspaces(ctx context.Context, tenant, after string) iter.Seq2[Workspace, error] {
+	return records.List[Workspace](ctx, d.k, within(kindWorkspace, tenant, after))
 }
 
 // Join makes a user a member of a workspace, or no member any more:
 // ErrNotFound.
-func (s *Store) Join(ctx context.Context, tenant, workspace, user string, member bool) (User, error) {
+func (d *Directory) Join(ctx context.Context, tenant, workspace, user string, member bool) (User, error) {
 	key := workspaceKey(tenant, workspace)
 	if key.Check() != nil {
 		return User{}, tidemark.NotFoundf("workspace %s: not found", clipped(workspace))
 	}
-	r, err := s.get(ctx, key, &Workspace{})
+	r, err := d.k.Get(ctx, key, &Workspace{})
 	if err == nil && r.Version == 0 {
 		err = tidemark.NotFoundf("workspace %s: not found", clipped(workspace))
 	}
 	if err != nil {
 		return User{}, err
 	}
-	return s.ChangeUser(ctx, tenant, user, func(u *User) error {
+	return d.ChangeUser(ctx, tenant, user, func(u *User) error {
 		u.Workspaces = slices.DeleteFunc(slices.Clone(u.Workspaces), func(w string) bool { return w == workspace })
 		if member {
 			u.Workspaces = append(u.Workspaces, workspace)

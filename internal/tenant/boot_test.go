@@ -1,4 +1,4 @@
-package store_test
+package tenant_test
 
 import (
 	"context"
@@ -13,16 +13,17 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // writesDown returns the store whose every batch says that ada made it, and
 // what is to be chained.
-func writesDown(s *store.Store, boot *store.Boot) (*store.Store, func() []store.Act) {
+func writesDown(s place, boot *tenant.Boot) (*store.Store, func() []tenant.Act) {
 	var mu sync.Mutex
-	var acts []store.Act
-	return s.With(func(ctx context.Context, b *tidemark.Batch) (func(error), error) {
-			act, ended, err := boot.Add(ctx, b, store.Audited{Who: "ada", Action: "append", Outcome: store.AuditDone})
+	var acts []tenant.Act
+	return s.sessions.With(func(ctx context.Context, b *tidemark.Batch) (func(error), error) {
+			act, ended, err := boot.Add(ctx, b, tenant.Audited{Who: "ada", Action: "append", Outcome: tenant.AuditDone})
 			return func(err error) {
 				if err == nil {
 					mu.Lock()
@@ -31,7 +32,7 @@ func writesDown(s *store.Store, boot *store.Boot) (*store.Store, func() []store.
 				}
 				ended(err)
 			}, err
-		}), func() []store.Act {
+		}), func() []tenant.Act {
 			mu.Lock()
 			defer mu.Unlock()
 			return slices.Clone(acts)
@@ -60,7 +61,7 @@ func writeMany(t *testing.T, s *store.Store, writers, entries int) {
 
 // batches returns the batches that wrote something to a session, and those that
 // a line of the audit log names.
-func batches(t *testing.T, s *store.Store) (wrote, told []string) {
+func batches(t *testing.T, s place) (wrote, told []string) {
 	t.Helper()
 	for k, err := range s.Backend().Walk(t.Context(), tidemark.Key{}) {
 		if err != nil {
@@ -92,7 +93,7 @@ func batches(t *testing.T, s *store.Store) (wrote, told []string) {
 }
 
 func TestEveryCommitBringsItsLineWhoeverChainsIt(t *testing.T) {
-	onEach(t, func(t *testing.T, s *store.Store) {
+	onEach(t, func(t *testing.T, s place) {
 		boot := s.NewBoot(audited, "Node.1", false)
 		does, acts := writesDown(s, boot)
 		writeMany(t, does, 6, 5)
@@ -186,7 +187,7 @@ func TestNoNumberIsMissingWhateverBecomesOfACommit(t *testing.T) {
 		}
 		return nil, nil
 	}}
-	s := store.New(u, nil)
+	s := placeOf(store.New(u, nil))
 	boot := s.NewBoot(audited, "node", false)
 	does, acts := writesDown(s, boot)
 	for i := range 40 {
@@ -226,7 +227,7 @@ func TestNoNumberIsMissingWhateverBecomesOfACommit(t *testing.T) {
 	}
 }
 
-func verifiedBy(t *testing.T, s *store.Store) []store.AuditFault {
+func verifiedBy(t *testing.T, s place) []tenant.AuditFault {
 	t.Helper()
 	_, faults, err := s.VerifyAudit(t.Context(), audited, []tidemark.Backend{s.Backend()})
 	if err != nil {
@@ -264,7 +265,7 @@ func TestVerifyNamesWhatIsMissingChangedOrMovedOfWhatServersWroteDown(t *testing
 		}, audited, "missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := store.New(memory.New(), nil)
+			s := placeOf(store.New(memory.New(), nil))
 			boot := s.NewBoot(audited, "node", false)
 			does, acts := writesDown(s, boot)
 			writeMany(t, does, 1, 6)
@@ -306,7 +307,7 @@ func (c changedRows) Lines(context.Context, tidemark.Key, ...tidemark.Span) iter
 	}
 }
 
-func withoutRows(t *testing.T, s *store.Store, log tidemark.Key, n int, change func(*tidemark.Key, []tidemark.Line) []tidemark.Line) tidemark.Backend {
+func withoutRows(t *testing.T, s place, log tidemark.Key, n int, change func(*tidemark.Key, []tidemark.Line) []tidemark.Line) tidemark.Backend {
 	t.Helper()
 	c := changedRows{Backend: s.Backend(), log: log}
 	for l, err := range s.Backend().Lines(t.Context(), log, tidemark.Span{To: int64(n)}) {

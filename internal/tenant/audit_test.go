@@ -1,4 +1,4 @@
-package store_test
+package tenant_test
 
 import (
 	"context"
@@ -12,21 +12,22 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 const audited = "0a0a0a0a-0000-8000-8000-000000000001"
 
-func audit(t *testing.T, s *store.Store, n int) {
+func audit(t *testing.T, s place, n int) {
 	t.Helper()
 	for i := range n {
-		if err := s.Audit(t.Context(), audited, store.Audited{Who: "ada", Action: "session.delete", Thing: fmt.Sprint("thing ", i), Outcome: store.AuditDone}); err != nil {
+		if err := s.Audit(t.Context(), audited, tenant.Audited{Who: "ada", Action: "session.delete", Thing: fmt.Sprint("thing ", i), Outcome: tenant.AuditDone}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func verified(t *testing.T, s *store.Store, anchors ...store.Anchor) []store.AuditFault {
+func verified(t *testing.T, s place, anchors ...tenant.Anchor) []tenant.AuditFault {
 	t.Helper()
 	_, faults, err := s.VerifyAudit(t.Context(), audited, nil, anchors...)
 	if err != nil {
@@ -37,7 +38,7 @@ func verified(t *testing.T, s *store.Store, anchors ...store.Anchor) []store.Aud
 
 // tampered returns a store whose audit log was changed by somebody who can
 // write every byte of it, checksums included.
-func tampered(t *testing.T, from *store.Store, change func([]tidemark.Line) []tidemark.Line) *store.Store {
+func tampered(t *testing.T, from place, change func([]tidemark.Line) []tidemark.Line) place {
 	t.Helper()
 	log := tidemark.Key{Kind: "audit", ID: audited}
 	var lines []tidemark.Line
@@ -58,16 +59,16 @@ func tampered(t *testing.T, from *store.Store, change func([]tidemark.Line) []ti
 	if err != nil {
 		t.Fatal(err)
 	}
-	return store.New(b, nil)
+	return placeOf(store.New(b, nil))
 }
 
 func TestAnAuditLogIsWholeAndSaysWhoDidWhat(t *testing.T) {
-	onEach(t, func(t *testing.T, s *store.Store) {
+	onEach(t, func(t *testing.T, s place) {
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
 				for range 5 {
-					did := store.Audited{Who: "ada", Action: "append", Outcome: store.AuditDone}
+					did := tenant.Audited{Who: "ada", Action: "append", Outcome: tenant.AuditDone}
 					if err := s.Audit(context.Background(), audited, did, did); err != nil {
 						t.Error(err)
 					}
@@ -92,7 +93,7 @@ func TestAnAuditLogIsWholeAndSaysWhoDidWhat(t *testing.T) {
 }
 
 func TestVerifyFindsEachKindOfTamperingAndSaysWhere(t *testing.T) {
-	s := store.New(memory.New(), nil)
+	s := placeOf(store.New(memory.New(), nil))
 	audit(t, s, 6)
 	early, err := s.AuditHead(t.Context(), audited)
 	if err != nil {
@@ -123,7 +124,7 @@ func TestVerifyFindsEachKindOfTamperingAndSaysWhere(t *testing.T) {
 		name    string
 		at      int64
 		change  func([]tidemark.Line) []tidemark.Line
-		anchors []store.Anchor
+		anchors []tenant.Anchor
 	}{
 		{"changed: who", 3, func(ls []tidemark.Line) []tidemark.Line { edit(&ls[2], `"ada"`, `"eve"`); return ls }, nil},
 		{"changed: what", 1, func(ls []tidemark.Line) []tidemark.Line { edit(&ls[0], "delete", "read"); return ls }, nil},
@@ -149,9 +150,9 @@ func TestVerifyFindsEachKindOfTamperingAndSaysWhere(t *testing.T) {
 			return slices.Insert(ls, 4, l)
 		}, nil},
 		{"reordered", 2, func(ls []tidemark.Line) []tidemark.Line { ls[1], ls[6] = ls[6], ls[1]; return ls }, nil},
-		{"cut off", 8, func(ls []tidemark.Line) []tidemark.Line { return ls[:7] }, []store.Anchor{early, late}},
-		{"cut off and filled again", 10, func(ls []tidemark.Line) []tidemark.Line { return refilled(t, ls[:9], 10) }, []store.Anchor{late}},
-		{"cut off, filled again and longer", 6, func(ls []tidemark.Line) []tidemark.Line { return refilled(t, ls[:3], 20) }, []store.Anchor{early}},
+		{"cut off", 8, func(ls []tidemark.Line) []tidemark.Line { return ls[:7] }, []tenant.Anchor{early, late}},
+		{"cut off and filled again", 10, func(ls []tidemark.Line) []tidemark.Line { return refilled(t, ls[:9], 10) }, []tenant.Anchor{late}},
+		{"cut off, filled again and longer", 6, func(ls []tidemark.Line) []tidemark.Line { return refilled(t, ls[:3], 20) }, []tenant.Anchor{early}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			faults := verified(t, tampered(t, s, c.change), c.anchors...)
@@ -167,7 +168,7 @@ func TestVerifyFindsEachKindOfTamperingAndSaysWhere(t *testing.T) {
 
 // refilled continues a log that was cut as the store itself would.
 func refilled(t *testing.T, lines []tidemark.Line, length int) []tidemark.Line {
-	cut := tampered(t, store.New(memory.New(), nil), func([]tidemark.Line) []tidemark.Line { return lines })
+	cut := tampered(t, placeOf(store.New(memory.New(), nil)), func([]tidemark.Line) []tidemark.Line { return lines })
 	audit(t, cut, length-len(lines))
 	var all []tidemark.Line
 	for l, err := range cut.Backend().Lines(t.Context(), tidemark.Key{Kind: "audit", ID: audited}) {
@@ -180,7 +181,7 @@ func refilled(t *testing.T, lines []tidemark.Line, length int) []tidemark.Line {
 }
 
 func TestADamagedLastLineDoesNotEndTheAudit(t *testing.T) {
-	s := store.New(memory.New(), nil)
+	s := placeOf(store.New(memory.New(), nil))
 	audit(t, s, 3)
 	s = tampered(t, s, func(ls []tidemark.Line) []tidemark.Line { ls[2].Body = []byte("gone"); return ls })
 	audit(t, s, 2)
@@ -190,14 +191,14 @@ func TestADamagedLastLineDoesNotEndTheAudit(t *testing.T) {
 }
 
 func TestWhatIsAuditedIsBoundedAndMasked(t *testing.T) {
-	s := store.New(memory.New(), &store.Options{Redact: store.RedactMask, Secrets: func(e tidemark.Entry) []store.Secret {
+	s := placeOf(store.New(memory.New(), &store.Options{Redact: store.RedactMask, Secrets: func(e tidemark.Entry) []store.Secret {
 		at := strings.Index(e.Text(), "hunter2")
 		if at < 0 {
 			return nil
 		}
 		return []store.Secret{{From: at, To: at + len("hunter2"), Rule: "password"}}
-	}})
-	err := s.Audit(t.Context(), audited, store.Audited{Who: "ada", Action: "x", Thing: "name hunter2"}, store.Audited{Who: strings.Repeat("é", 1000), Action: "\xff"})
+	}}))
+	err := s.Audit(t.Context(), audited, tenant.Audited{Who: "ada", Action: "x", Thing: "name hunter2"}, tenant.Audited{Who: strings.Repeat("é", 1000), Action: "\xff"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,16 +213,16 @@ func TestWhatIsAuditedIsBoundedAndMasked(t *testing.T) {
 }
 
 func TestAnchorsAreReadFromAFile(t *testing.T) {
-	a := store.Anchor{Tenant: audited, Length: 3, Hash: "abc"}
+	a := tenant.Anchor{Tenant: audited, Length: 3, Hash: "abc"}
 	line, err := json.Marshal(a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := store.ParseAnchors([]byte(string(line) + "\n\n" + string(line) + "\n"))
+	got, err := tenant.ParseAnchors([]byte(string(line) + "\n\n" + string(line) + "\n"))
 	if err != nil || len(got) != 2 || got[1] != a {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := store.ParseAnchors([]byte("{}\nnot json")); !errors.Is(err, tidemark.ErrInvalid) || !strings.Contains(err.Error(), "line 2") {
+	if _, err := tenant.ParseAnchors([]byte("{}\nnot json")); !errors.Is(err, tidemark.ErrInvalid) || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package store
+package records
 
 import (
 	"context"
@@ -17,65 +17,53 @@ import (
 // Standing returns ErrSealed when the store was sealed after it was opened as
 // a plain one: then it has to be opened again, with its key. It costs nothing
 // once it is known what the store is.
-func (s *Store) Standing(ctx context.Context) error {
-	if s.settled.Load() {
+func (k *Kernel) Standing(ctx context.Context) error {
+	if k.settled.Load() {
 		return nil
 	}
-	_, err := s.marked(ctx)
+	_, err := k.marked(ctx)
 	return err
 }
 
 // marked reports whether the store is known to be plain: ErrSealed when it has
 // a keyring.
-func (s *Store) marked(ctx context.Context) (bool, error) {
-	has, err := s.has(ctx, tidemark.PlainMark())
+func (k *Kernel) marked(ctx context.Context) (bool, error) {
+	has, err := k.Has(ctx, tidemark.PlainMark())
 	if has {
-		s.settled.Store(true)
+		k.settled.Store(true)
 	}
 	if has || err != nil {
 		return has, err
 	}
-	if has, err = s.has(ctx, tidemark.Keyring()); has {
+	if has, err = k.Has(ctx, tidemark.Keyring()); has {
 		return false, sealedSince{}
 	}
 	return false, err
 }
 
-// has reports whether a record is there, be it damaged.
-func (s *Store) has(ctx context.Context, key tidemark.Key) (bool, error) {
-	r, err := s.backend.Get(ctx, key)
-	switch {
-	case errors.Is(err, tidemark.ErrCorrupt):
-		return true, nil
-	case errors.Is(err, tidemark.ErrNotFound):
-		return false, nil
-	}
-	return r.Version > 0, err
-}
-
-// commitFirst carries out a batch of a Store that does not know yet what its
+// commitFirst carries out a batch of a Kernel that does not know yet what its
 // place is: one that is not marked is marked by it, in the same commit.
-func (s *Store) commitFirst(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
-	plain, err := s.marked(ctx)
+func (k *Kernel) commitFirst(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
+	plain, err := k.marked(ctx)
 	if err != nil {
 		return tidemark.Receipt{}, err
 	}
 	if plain {
-		return s.send(ctx, b)
+		return k.send(ctx, b)
 	}
-	receipt, err := s.send(ctx, b.MarkPlain())
+	receipt, err := k.send(ctx, b.MarkPlain())
 	if err == nil {
-		s.settled.Store(true)
+		k.settled.Store(true)
 	}
 	if !errors.Is(err, tidemark.ErrConflict) {
 		return receipt, err
 	}
-	plain, lookErr := s.marked(ctx)
+	plain, lookErr := k.marked(ctx)
 	if lookErr != nil {
 		return tidemark.Receipt{}, lookErr
 	}
 	if plain { // somebody else's first batch was quicker; it says nothing of this one
-		return s.send(ctx, b)
+		return k.send(ctx, b)
 	}
 	return receipt, err
 }

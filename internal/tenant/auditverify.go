@@ -1,4 +1,4 @@
-package store
+package tenant
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // VerifyAudit reads the audit log of a tenant and returns its head and each
@@ -20,7 +21,7 @@ import (
 // places in from. There, a gap in the numbers of a boot is a line that was
 // removed. Anchors of other tenants are passed over. The error is for what could
 // not be looked at.
-func (s *Store) VerifyAudit(ctx context.Context, tenant string, from []tidemark.Backend, anchors ...Anchor) (Anchor, []AuditFault, error) {
+func (d *Directory) VerifyAudit(ctx context.Context, tenant string, from []tidemark.Backend, anchors ...Anchor) (Anchor, []AuditFault, error) {
 	v := auditVerifier{tenant: tenant, anchors: make(map[int64][]Anchor), chained: make(map[string][]chainedAct)}
 	for _, a := range anchors {
 		if a.Tenant == tenant {
@@ -28,7 +29,7 @@ func (s *Store) VerifyAudit(ctx context.Context, tenant string, from []tidemark.
 		}
 	}
 	log := auditKey(tenant)
-	for l, err := range s.backend.Lines(ctx, log) {
+	for l, err := range d.k.Backend().Lines(ctx, log) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return v.head, v.faults, err
 		}
@@ -38,7 +39,7 @@ func (s *Store) VerifyAudit(ctx context.Context, tenant string, from []tidemark.
 			b, did, err = auditLine(log, l)
 		}
 		// What is beside the fields that are hashed was not written by us.
-		if again, _ := encode(b); err == nil && !bytes.Equal(again, l.Body) {
+		if again, _ := records.Encode(b); err == nil && !bytes.Equal(again, l.Body) {
 			err = &tidemark.Damage{Key: log, Seq: l.Seq, What: "it holds more than was written"}
 		}
 		v.line(l.Seq, b, err)
@@ -53,7 +54,7 @@ func (s *Store) VerifyAudit(ctx context.Context, tenant string, from []tidemark.
 			break
 		}
 	}
-	v.head.Tenant, v.head.At = tenant, s.now()
+	v.head.Tenant, v.head.At = tenant, d.k.Now()
 	for _, b := range from {
 		if err := v.boots(ctx, b); err != nil {
 			return v.head, v.faults, err

@@ -1,4 +1,4 @@
-package store_test
+package tenant_test
 
 import (
 	"context"
@@ -15,35 +15,44 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
+// place is a store with what the operator keeps in it.
+type place struct {
+	*tenant.Directory
+	sessions *store.Store
+}
+
+func placeOf(s *store.Store) place { return place{tenant.NewDirectory(s.Records()), s} }
+
 // onEach runs a test over a backend that forgets and over one that does not.
-func onEach(t *testing.T, test func(t *testing.T, s *store.Store)) {
-	t.Run("memory", func(t *testing.T) { test(t, store.New(memory.New(), nil)) })
+func onEach(t *testing.T, test func(t *testing.T, s place)) {
+	t.Run("memory", func(t *testing.T) { test(t, placeOf(store.New(memory.New(), nil))) })
 	t.Run("sqlite", func(t *testing.T) {
 		b, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "operator.db"), &sqlite.Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := store.New(b, nil)
-		t.Cleanup(func() { s.Close() })
+		s := placeOf(store.New(b, nil))
+		t.Cleanup(func() { s.sessions.Close() })
 		test(t, s)
 	})
 }
 
-func tenant(t *testing.T, s *store.Store, name, issuer, foreign string) store.Tenant {
+func created(t *testing.T, s place, name, issuer, foreign string) tenant.Tenant {
 	t.Helper()
-	made, err := s.CreateTenant(t.Context(), store.Tenant{Name: name, Issuer: issuer, Foreign: foreign})
+	made, err := s.CreateTenant(t.Context(), tenant.Tenant{Name: name, Issuer: issuer, Foreign: foreign})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return made
 }
 
-func see(t *testing.T, s *store.Store, in store.Tenant, subject string) store.User {
+func see(t *testing.T, s place, in tenant.Tenant, subject string) tenant.User {
 	t.Helper()
-	u, _, err := s.SeeUser(t.Context(), store.Sighting{Tenant: in, Issuer: "https://issuer.example", Subject: subject, Role: store.RoleReader})
+	u, _, err := s.UpsertUser(t.Context(), tenant.Claims{Tenant: in, Issuer: "https://issuer.example", Subject: subject, Role: tenant.RoleReader})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,20 +60,20 @@ func see(t *testing.T, s *store.Store, in store.Tenant, subject string) store.Us
 }
 
 func TestATenantIsMadeOnceAndSpokenForByOneIssuer(t *testing.T) {
-	onEach(t, func(t *testing.T, s *store.Store) {
+	onEach(t, func(t *testing.T, s place) {
 		ctx := t.Context()
-		acme := tenant(t, s, "acme", "https://issuer.example", "t1")
-		if acme.ID != tidemark.TenantOf("acme", "").Tenant || acme.State != store.Active {
+		acme := created(t, s, "acme", "https://issuer.example", "t1")
+		if acme.ID != tidemark.TenantOf("acme", "").Tenant || acme.State != tenant.Active {
 			t.Errorf("made %+v", acme)
 		}
-		if _, err := s.CreateTenant(ctx, store.Tenant{Name: "acme"}); !errors.Is(err, tidemark.ErrExists) {
+		if _, err := s.CreateTenant(ctx, tenant.Tenant{Name: "acme"}); !errors.Is(err, tidemark.ErrExists) {
 			t.Errorf("made twice: %v", err)
 		}
-		if _, err := s.CreateTenant(ctx, store.Tenant{Name: "other", Issuer: "https://issuer.example", Foreign: "t1"}); !errors.Is(err, tidemark.ErrExists) {
+		if _, err := s.CreateTenant(ctx, tenant.Tenant{Name: "other", Issuer: "https://issuer.example", Foreign: "t1"}); !errors.Is(err, tidemark.ErrExists) {
 			t.Errorf("two tenants with one issuer: %v", err)
 		}
 		for _, name := range []string{"", "Big", "a b", "-x", "../up", strings.Repeat("x", 65), "ä"} {
-			if _, err := s.CreateTenant(ctx, store.Tenant{Name: name}); !errors.Is(err, tidemark.ErrInvalid) {
+			if _, err := s.CreateTenant(ctx, tenant.Tenant{Name: name}); !errors.Is(err, tidemark.ErrInvalid) {
 				t.Errorf("tenant %q = %v", name, err)
 			}
 		}
@@ -81,10 +90,10 @@ func TestATenantIsMadeOnceAndSpokenForByOneIssuer(t *testing.T) {
 		if _, err := s.TenantOfIssuer(ctx, "https://issuer.example", "t1"); !errors.Is(err, tidemark.ErrNotFound) {
 			t.Errorf("the issuer that it had: %v", err)
 		}
-		if got, err := s.SetTenantState(ctx, acme.ID, store.Suspended); err != nil || got.State != store.Suspended || got.Issuer != "https://new.example" {
+		if got, err := s.SetTenantState(ctx, acme.ID, tenant.Suspended); err != nil || got.State != tenant.Suspended || got.Issuer != "https://new.example" {
 			t.Errorf("suspended: %+v, %v", got, err)
 		}
-		if got, err := s.TenantNamed(ctx, "acme"); err != nil || got.State != store.Suspended {
+		if got, err := s.TenantNamed(ctx, "acme"); err != nil || got.State != tenant.Suspended {
 			t.Errorf("by name: %+v, %v", got, err)
 		}
 		if got, err := s.TenantNamed(ctx, acme.ID); err != nil || got.Name != "acme" {
@@ -104,13 +113,13 @@ func TestATenantIsMadeOnceAndSpokenForByOneIssuer(t *testing.T) {
 }
 
 func TestAUserIsMadeOnceAtFirstSight(t *testing.T) {
-	onEach(t, func(t *testing.T, s *store.Store) {
-		acme := tenant(t, s, "acme", "", "")
+	onEach(t, func(t *testing.T, s place) {
+		acme := created(t, s, "acme", "", "")
 		var made atomic.Int32
 		var all sync.WaitGroup
 		for range 32 {
 			all.Go(func() {
-				_, fresh, err := s.SeeUser(context.Background(), store.Sighting{Tenant: acme, Issuer: "i", Subject: "ada", Name: "Ada", Role: store.RoleWriter})
+				_, fresh, err := s.UpsertUser(context.Background(), tenant.Claims{Tenant: acme, Issuer: "i", Subject: "ada", Name: "Ada", Role: tenant.RoleWriter})
 				if err != nil {
 					t.Error(err)
 				}
@@ -125,7 +134,7 @@ func TestAUserIsMadeOnceAtFirstSight(t *testing.T) {
 		}
 		n := 0
 		for u, err := range s.Users(t.Context(), acme.ID, "") {
-			if err != nil || u.Subject != "ada" || u.Name != "Ada" || u.Role != store.RoleWriter || u.State != store.Active {
+			if err != nil || u.Subject != "ada" || u.Name != "Ada" || u.Role != tenant.RoleWriter || u.State != tenant.Active {
 				t.Errorf("%+v, %v", u, err)
 			}
 			n++
@@ -138,15 +147,15 @@ func TestAUserIsMadeOnceAtFirstSight(t *testing.T) {
 
 func TestUsersOfTwoTenantsAndOfTwoIssuersAreNeverOne(t *testing.T) {
 	seen := map[string]string{}
-	for _, tenant := range []string{"a", "b", "ab", ""} {
+	for _, in := range []string{"a", "b", "ab", ""} {
 		for _, issuer := range []string{"", "b", "https://x", "https://x/"} {
 			for _, subject := range []string{"1", "b1", "", "/1"} {
-				id, what := store.UserID(tenant, issuer, subject), fmt.Sprintf("%q %q %q", tenant, issuer, subject)
+				id, what := tenant.UserID(in, issuer, subject), fmt.Sprintf("%q %q %q", in, issuer, subject)
 				if other, ok := seen[id]; ok {
 					t.Errorf("%s and %s are one", what, other)
 				}
 				seen[id] = what
-				if local := tidemark.TenantOf(tenant, subject); id == local.User || id == local.Tenant {
+				if local := tidemark.TenantOf(in, subject); id == local.User || id == local.Tenant {
 					t.Errorf("%s is a local principal", what)
 				}
 			}
@@ -156,8 +165,8 @@ func TestUsersOfTwoTenantsAndOfTwoIssuersAreNeverOne(t *testing.T) {
 
 func TestThatAUserWasSeenIsWrittenOnceAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := store.New(memory.New(), nil)
-		acme := tenant(t, s, "acme", "", "")
+		s := placeOf(store.New(memory.New(), nil))
+		acme := created(t, s, "acme", "", "")
 		first := see(t, s, acme, "ada")
 		time.Sleep(59 * time.Minute)
 		if u := see(t, s, acme, "ada"); !u.LastSeenAt.Equal(first.LastSeenAt) {
@@ -171,28 +180,28 @@ func TestThatAUserWasSeenIsWrittenOnceAnHour(t *testing.T) {
 }
 
 func TestTheIssuerDecidesOnRolesOnlyWhenAsked(t *testing.T) {
-	s := store.New(memory.New(), nil)
-	acme := tenant(t, s, "acme", "", "")
+	s := placeOf(store.New(memory.New(), nil))
+	acme := created(t, s, "acme", "", "")
 	u := see(t, s, acme, "ada")
-	if _, err := s.ChangeUser(t.Context(), acme.ID, u.ID, func(u *store.User) error { u.Role = store.RoleAdmin; return nil }); err != nil {
+	if _, err := s.ChangeUser(t.Context(), acme.ID, u.ID, func(u *tenant.User) error { u.Role = tenant.RoleAdmin; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if u := see(t, s, acme, "ada"); u.Role != store.RoleAdmin {
+	if u := see(t, s, acme, "ada"); u.Role != tenant.RoleAdmin {
 		t.Errorf("the role that was given is %s", u.Role)
 	}
-	u, _, err := s.SeeUser(t.Context(), store.Sighting{Tenant: acme, Issuer: "https://issuer.example", Subject: "ada", Role: store.RoleReader, Decides: true})
-	if err != nil || u.Role != store.RoleReader {
+	u, _, err := s.UpsertUser(t.Context(), tenant.Claims{Tenant: acme, Issuer: "https://issuer.example", Subject: "ada", Role: tenant.RoleReader, Decides: true})
+	if err != nil || u.Role != tenant.RoleReader {
 		t.Errorf("the issuer decides: %+v, %v", u, err)
 	}
-	if _, err := s.ChangeUser(t.Context(), acme.ID, u.ID, func(u *store.User) error { u.Role = "root"; return nil }); !errors.Is(err, tidemark.ErrInvalid) {
+	if _, err := s.ChangeUser(t.Context(), acme.ID, u.ID, func(u *tenant.User) error { u.Role = "root"; return nil }); !errors.Is(err, tidemark.ErrInvalid) {
 		t.Errorf("role root: %v", err)
 	}
 }
 
 func TestWorkspacesHaveMembersOfTheirTenantAlone(t *testing.T) {
-	onEach(t, func(t *testing.T, s *store.Store) {
+	onEach(t, func(t *testing.T, s place) {
 		ctx := t.Context()
-		a, b := tenant(t, s, "a", "", ""), tenant(t, s, "b", "", "")
+		a, b := created(t, s, "a", "", ""), created(t, s, "b", "", "")
 		u := see(t, s, a, "ada")
 		w, err := s.CreateWorkspace(ctx, a.ID, "core")
 		if err != nil {
@@ -222,14 +231,14 @@ func TestWorkspacesHaveMembersOfTheirTenantAlone(t *testing.T) {
 }
 
 func TestATokenIsShownOnceAndKeptAsAHash(t *testing.T) {
-	onEach(t, func(t *testing.T, s *store.Store) {
+	onEach(t, func(t *testing.T, s place) {
 		ctx := t.Context()
-		a, b := tenant(t, s, "a", "", ""), tenant(t, s, "b", "", "")
-		made, text, err := s.CreateToken(ctx, store.Token{Tenant: a.ID, Name: "ci", Role: store.RoleWriter, Scopes: []string{"sessions"}})
+		a, b := created(t, s, "a", "", ""), created(t, s, "b", "", "")
+		made, text, err := s.CreateToken(ctx, tenant.Token{Tenant: a.ID, Name: "ci", Role: tenant.RoleWriter, Scopes: []string{"sessions"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, secret, err := store.ParseToken(text)
+		_, secret, err := tenant.ParseToken(text)
 		if err != nil || made.User != a.ID {
 			t.Fatalf("%+v, %v", made, err)
 		}
@@ -241,7 +250,7 @@ func TestATokenIsShownOnceAndKeptAsAHash(t *testing.T) {
 		if err != nil || used.ID != made.ID || used.UsedAt.IsZero() || !used.InScope("sessions") || used.InScope("jobs") {
 			t.Errorf("used: %+v, %v", used, err)
 		}
-		_, other, err := s.CreateToken(ctx, store.Token{Tenant: b.ID, Name: "ci", Role: store.RoleReader})
+		_, other, err := s.CreateToken(ctx, tenant.Token{Tenant: b.ID, Name: "ci", Role: tenant.RoleReader})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +267,7 @@ func TestATokenIsShownOnceAndKeptAsAHash(t *testing.T) {
 			t.Errorf("still: %v", err)
 		}
 		for range 2 {
-			if got, err := s.RevokeToken(ctx, a.ID, made.ID); err != nil || got.State != store.Revoked {
+			if got, err := s.RevokeToken(ctx, a.ID, made.ID); err != nil || got.State != tenant.Revoked {
 				t.Errorf("revoked: %+v, %v", got, err)
 			}
 		}
@@ -279,30 +288,30 @@ func TestATokenIsShownOnceAndKeptAsAHash(t *testing.T) {
 }
 
 func TestATokenThatCannotBeMeantIsNotMade(t *testing.T) {
-	s := store.New(memory.New(), nil)
-	a := tenant(t, s, "a", "", "")
-	for what, token := range map[string]store.Token{
-		"no name":     {Tenant: a.ID, Role: store.RoleReader},
+	s := placeOf(store.New(memory.New(), nil))
+	a := created(t, s, "a", "", "")
+	for what, token := range map[string]tenant.Token{
+		"no name":     {Tenant: a.ID, Role: tenant.RoleReader},
 		"no role":     {Tenant: a.ID, Name: "x"},
 		"odd role":    {Tenant: a.ID, Name: "x", Role: "owner"},
-		"odd scope":   {Tenant: a.ID, Name: "x", Role: store.RoleReader, Scopes: []string{"a/b"}},
-		"long past":   {Tenant: a.ID, Name: "x", Role: store.RoleReader, ExpiresAt: time.Now().Add(-time.Hour)},
-		"many scopes": {Tenant: a.ID, Name: "x", Role: store.RoleReader, Scopes: make([]string, 33)},
+		"odd scope":   {Tenant: a.ID, Name: "x", Role: tenant.RoleReader, Scopes: []string{"a/b"}},
+		"long past":   {Tenant: a.ID, Name: "x", Role: tenant.RoleReader, ExpiresAt: time.Now().Add(-time.Hour)},
+		"many scopes": {Tenant: a.ID, Name: "x", Role: tenant.RoleReader, Scopes: make([]string, 33)},
 	} {
 		if _, text, err := s.CreateToken(t.Context(), token); !errors.Is(err, tidemark.ErrInvalid) || text != "" {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, _, err := s.CreateToken(t.Context(), store.Token{Tenant: "nowhere", Name: "x", Role: store.RoleReader}); !errors.Is(err, tidemark.ErrNotFound) {
+	if _, _, err := s.CreateToken(t.Context(), tenant.Token{Tenant: "nowhere", Name: "x", Role: tenant.RoleReader}); !errors.Is(err, tidemark.ErrNotFound) {
 		t.Errorf("no tenant: %v", err)
 	}
 }
 
 func TestATokenExpiresAndItsUseIsWrittenOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := store.New(memory.New(), nil)
-		a := tenant(t, s, "a", "", "")
-		_, text, err := s.CreateToken(t.Context(), store.Token{Tenant: a.ID, Name: "ci", Role: store.RoleReader, ExpiresAt: time.Now().Add(2 * time.Minute)})
+		s := placeOf(store.New(memory.New(), nil))
+		a := created(t, s, "a", "", "")
+		_, text, err := s.CreateToken(t.Context(), tenant.Token{Tenant: a.ID, Name: "ci", Role: tenant.RoleReader, ExpiresAt: time.Now().Add(2 * time.Minute)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,8 +343,8 @@ func FuzzParseToken(f *testing.F) {
 	f.Add("tmk_")
 	f.Add("tmk_\x00")
 	f.Fuzz(func(t *testing.T, text string) {
-		id, secret, err := store.ParseToken(text)
-		if err == nil && store.TokenPrefix+id+"_"+secret != text {
+		id, secret, err := tenant.ParseToken(text)
+		if err == nil && tenant.TokenPrefix+id+"_"+secret != text {
 			t.Errorf("%q became %q and %q", text, id, secret)
 		}
 		if err == nil && tidemark.CheckID(id) != nil {

@@ -27,7 +27,7 @@ func lentSession(t *testing.T, s *store.Store) (tidemark.SessionID, string) {
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := s.Lend(t.Context(), w.ID(), client)
+	token, _, err := s.IssueToken(t.Context(), w.ID(), client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,11 +63,11 @@ func TestATokenWritesUntilItsLeaseRunsOut(t *testing.T) {
 		if _, _, err := s.RenewToken(t.Context(), id, token); !errors.Is(err, tidemark.ErrConflict) {
 			t.Errorf("RenewToken = %v, want ErrConflict", err)
 		}
-		fresh, _, err := s.Lend(t.Context(), id, client)
+		fresh, _, err := s.IssueToken(t.Context(), id, client)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.GiveBack(t.Context(), id, token); !errors.Is(err, tidemark.ErrConflict) {
+		if err := s.ReturnToken(t.Context(), id, token); !errors.Is(err, tidemark.ErrConflict) {
 			t.Errorf("GiveBack of a lost lease = %v, want ErrConflict", err)
 		}
 		if err := sayWith(t, s, id, fresh, "again"); err != nil {
@@ -86,21 +86,21 @@ func TestATokenIsTheSecretAndNotTheNumber(t *testing.T) {
 	}
 	for bad, want := range map[string]error{"": tidemark.ErrInvalid, "x": tidemark.ErrInvalid, "x-" + secret: tidemark.ErrInvalid, number: tidemark.ErrInvalid,
 		number + "-": tidemark.ErrConflict, number + "-x": tidemark.ErrConflict, "99-" + secret: tidemark.ErrConflict, number + "-" + l.Holder.StartedAt: tidemark.ErrConflict} {
-		if _, err := s.Rejoin(t.Context(), id, bad); !errors.Is(err, want) {
+		if _, err := s.AttachWithToken(t.Context(), id, bad); !errors.Is(err, want) {
 			t.Errorf("Rejoin(%q) = %v, want %v", bad, err, want)
 		}
 	}
-	if _, err := s.Rejoin(t.Context(), tidemark.NewSessionID(), token); !errors.Is(err, tidemark.ErrNotFound) {
+	if _, err := s.AttachWithToken(t.Context(), tidemark.NewSessionID(), token); !errors.Is(err, tidemark.ErrNotFound) {
 		t.Errorf("Rejoin elsewhere = %v, want ErrNotFound", err)
 	}
 	// A process that holds a session has no token that could be guessed.
-	if err := s.GiveBack(t.Context(), id, token); err != nil {
+	if err := s.ReturnToken(t.Context(), id, token); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Attach(t.Context(), id, tidemark.Holder{Program: "chat", PID: 1, Host: "far"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Rejoin(t.Context(), id, "4-"); !errors.Is(err, tidemark.ErrConflict) {
+	if _, err := s.AttachWithToken(t.Context(), id, "4-"); !errors.Is(err, tidemark.ErrConflict) {
 		t.Errorf("Rejoin of a process = %v, want ErrConflict", err)
 	}
 }
@@ -110,7 +110,7 @@ func TestALeaseIsPassedOnWithoutAMomentFree(t *testing.T) {
 		s := store.New(memory.New(), nil)
 		id, token := lentSession(t, s)
 		time.Sleep(time.Second)
-		if err := s.AskHandOver(t.Context(), id, tidemark.Holder{Program: "phone"}); err != nil {
+		if err := s.RequestHandover(t.Context(), id, tidemark.Holder{Program: "phone"}); err != nil {
 			t.Fatal(err)
 		}
 		_, asked, err := s.RenewToken(t.Context(), id, token)
@@ -118,7 +118,7 @@ func TestALeaseIsPassedOnWithoutAMomentFree(t *testing.T) {
 			t.Fatalf("asked %+v, %v", asked, err)
 		}
 		time.Sleep(time.Second)
-		fresh, l, err := s.PassOn(t.Context(), id, token, asked.From)
+		fresh, l, err := s.TransferToken(t.Context(), id, token, asked.From)
 		if err != nil || l.Holder.Program != "phone" {
 			t.Fatalf("%+v %v", l, err)
 		}
@@ -195,38 +195,6 @@ func TestAChangeIsMadeWholeOrNotAtAll(t *testing.T) {
 	if again, err := s.Session(t.Context(), i.ID); err != nil || !cmp.Equal(again.Session, changed.Session) {
 		t.Errorf("%+v %v", again, err)
 	}
-}
-
-func TestARequestIsRememberedForADay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := store.New(memory.New(), nil)
-		ctx := t.Context()
-		for range 2 {
-			if answer, err := s.Request(ctx, "k", "sum"); err != nil || answer != nil {
-				t.Fatalf("%s %v", answer, err)
-			}
-		}
-		if err := s.Answered(ctx, "k", "sum", []byte(`"done"`)); err != nil {
-			t.Fatal(err)
-		}
-		if answer, err := s.Request(ctx, "k", "sum"); err != nil || string(answer) != `"done"` {
-			t.Errorf("%s %v", answer, err)
-		}
-		if _, err := s.Request(ctx, "k", "other"); !errors.Is(err, tidemark.ErrConflict) {
-			t.Errorf("another request: %v, want ErrConflict", err)
-		}
-		if n, err := s.ForgetRequests(ctx, 10); n != 0 || err != nil {
-			t.Errorf("%d forgotten, %v", n, err)
-		}
-		time.Sleep(25 * time.Hour)
-		if answer, err := s.Request(ctx, "k", "other"); err != nil || answer != nil {
-			t.Errorf("a day later: %s %v", answer, err)
-		}
-		time.Sleep(25 * time.Hour)
-		if n, err := s.ForgetRequests(ctx, 10); n != 1 || err != nil {
-			t.Errorf("%d forgotten, %v", n, err)
-		}
-	})
 }
 
 func TestTurnsAndRangesFollowThePath(t *testing.T) {
@@ -308,7 +276,7 @@ func FuzzNoOtherTokenIsLetIn(f *testing.F) {
 	if err := w.Close(f.Context()); err != nil {
 		f.Fatal(err)
 	}
-	token, _, err := s.Lend(f.Context(), w.ID(), client)
+	token, _, err := s.IssueToken(f.Context(), w.ID(), client)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -316,7 +284,7 @@ func FuzzNoOtherTokenIsLetIn(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, other string) {
-		if _, err := s.Rejoin(t.Context(), w.ID(), other); other != token && !errors.Is(err, tidemark.ErrInvalid) && !errors.Is(err, tidemark.ErrConflict) {
+		if _, err := s.AttachWithToken(t.Context(), w.ID(), other); other != token && !errors.Is(err, tidemark.ErrInvalid) && !errors.Is(err, tidemark.ErrConflict) {
 			t.Errorf("Rejoin(%q) = %v", other, err)
 		}
 	})

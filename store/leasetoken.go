@@ -9,9 +9,9 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // A lease can be lent to somebody who is no process that anybody could look
@@ -23,17 +23,15 @@ import (
 // lent is the namespace of holders that a token stands for.
 const lent = "token"
 
-// LeaseTime is how long a holder may be silent.
-func (s *Store) LeaseTime() time.Duration { return s.o.Lease }
-
-// Lend is Attach for somebody who comes back with a token.
-func (s *Store) Lend(ctx context.Context, id tidemark.SessionID, to tidemark.Holder) (token string, l Lease, err error) {
+// IssueToken is Attach for somebody who comes back with a token.
+func (s *Store) IssueToken(ctx context.Context, id tidemark.SessionID, to tidemark.Holder) (token string, l Lease, err error) {
 	to, secret := lentTo(to)
 	w, err := s.Attach(ctx, id, to)
 	if err != nil {
 		return "", l, err
 	}
-	return tokenOf(w.lease, secret), w.lease, nil
+	l = w.held.Lease()
+	return tokenOf(l, secret), l, nil
 }
 
 // lentTo returns the holder that whoever knows the secret is.
@@ -42,19 +40,19 @@ func lentTo(to tidemark.Holder) (tidemark.Holder, string) {
 	return tidemark.Holder{Program: to.Program, Host: to.Host, Namespace: lent, StartedAt: printOf(secret)}, secret
 }
 
-func tokenOf(l Lease, secret string) string { return strconv.FormatInt(l.token, 10) + "-" + secret }
+func tokenOf(l Lease, secret string) string { return strconv.FormatInt(l.Version, 10) + "-" + secret }
 
 func printOf(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:16])
 }
 
-// Rejoin returns a Writer for a token: ErrInvalid when it is none, ErrConflict
+// AttachWithToken returns the Writer of a token: ErrInvalid when it is none, ErrConflict
 // when the lease was lost or ran out, ErrNotFound when there is no such
 // session or it is in the trash. Several may be at work with one token at the
 // same time; WithToken lets them take turns. Closing the Writer ends the lease
 // for all of them.
-func (s *Store) Rejoin(ctx context.Context, id tidemark.SessionID, token string) (*Writer, error) {
+func (s *Store) AttachWithToken(ctx context.Context, id tidemark.SessionID, token string) (*Writer, error) {
 	i, err := s.Session(ctx, id)
 	if err != nil {
 		return nil, err
@@ -69,12 +67,7 @@ func (s *Store) Rejoin(ctx context.Context, id tidemark.SessionID, token string)
 	if l.Expired {
 		return nil, tidemark.Conflictf("session %s: the lease has run out", id)
 	}
-	w := &Writer{s: s, id: id, closed: make(chan struct{}), session: i.Session, attached: true, lease: l}
-	w.main = newTail(keyOf(kindSession, id), 0)
-	if i.Base != nil {
-		w.main.offset = i.Base.Seq
-		w.shared = &View{s: s, Info: i}
-	}
+	w := s.writer(i, l)
 	return w, w.main.load(ctx, s)
 }
 
@@ -91,7 +84,7 @@ func (s *Store) borrowed(ctx context.Context, id tidemark.SessionID, token strin
 		return l, err
 	case !l.Held:
 		return l, tidemark.Conflictf("session %s: the lease was released", id)
-	case l.token != version || l.Holder.Namespace != lent || subtle.ConstantTimeCompare([]byte(printOf(secret)), []byte(l.Holder.StartedAt)) == 0:
+	case l.Version != version || l.Holder.Namespace != lent || subtle.ConstantTimeCompare([]byte(printOf(secret)), []byte(l.Holder.StartedAt)) == 0:
 		return l, tidemark.Conflictf("session %s: the lease was lost to %s", id, l.Holder)
 	}
 	return l, nil
@@ -101,8 +94,8 @@ func (s *Store) borrowed(ctx context.Context, id tidemark.SessionID, token strin
 // user of the same token was quicker.
 func (s *Store) WithToken(ctx context.Context, id tidemark.SessionID, token string, do func(*Writer) error) error {
 	var err error
-	for range tries {
-		w, lookErr := s.Rejoin(ctx, id, token)
+	for range records.Tries {
+		w, lookErr := s.AttachWithToken(ctx, id, token)
 		if lookErr != nil {
 			return lookErr
 		}
@@ -113,40 +106,40 @@ func (s *Store) WithToken(ctx context.Context, id tidemark.SessionID, token stri
 	return err
 }
 
-// RenewToken says that whoever has the token is alive. It returns who asked
-// for the session since it was lent, nil: nobody did.
-func (s *Store) RenewToken(ctx context.Context, id tidemark.SessionID, token string) (l Lease, asked *Ask, err error) {
+// RenewToken says that whoever has the token is alive. It returns who
+// requested the session since the token was issued, nil: nobody did.
+func (s *Store) RenewToken(ctx context.Context, id tidemark.SessionID, token string) (l Lease, requested *HandoverRequest, err error) {
 	err = s.WithToken(ctx, id, token, func(w *Writer) error {
 		err := w.Renew(ctx)
-		l = w.lease
+		l = w.held.Lease()
 		return err
 	})
 	if err != nil {
 		return l, nil, err
 	}
-	asked, err = s.asked(ctx, id, l.Since)
-	return l, asked, err
+	requested, err = s.requested(ctx, l)
+	return l, requested, err
 }
 
-func (s *Store) asked(ctx context.Context, id tidemark.SessionID, since time.Time) (*Ask, error) {
-	var a Ask
-	r, err := s.get(ctx, keyOf(kindAsk, id), &a)
-	if err != nil || r.Version == 0 || r.UpdatedAt.Before(since) {
+// requested returns the newest request for a lease since it began.
+func (s *Store) requested(ctx context.Context, l Lease) (*HandoverRequest, error) {
+	q, r, err := s.k.Handover(ctx, l.Of)
+	if err != nil || r.Version == 0 || r.UpdatedAt.Before(l.Since) {
 		return nil, err
 	}
-	return &a, nil
+	return &q, nil
 }
 
-// PassOn gives a lease to somebody else, who gets a token of their own. At no
+// TransferToken gives a lease to somebody else, who gets a token of their own. At no
 // time is the session free.
-func (s *Store) PassOn(ctx context.Context, id tidemark.SessionID, token string, to tidemark.Holder) (fresh string, l Lease, err error) {
+func (s *Store) TransferToken(ctx context.Context, id tidemark.SessionID, token string, to tidemark.Holder) (fresh string, l Lease, err error) {
 	to, secret := lentTo(to)
 	err = s.WithToken(ctx, id, token, func(w *Writer) error {
 		var b tidemark.Batch
-		if l, b, err = s.lease(id, to, w.lease); err != nil {
+		if l, b, err = s.k.LeaseAfter(w.held.Lease(), to); err != nil {
 			return err
 		}
-		_, err = s.commit(ctx, b)
+		_, err = s.k.Commit(ctx, b)
 		return err
 	})
 	if err != nil {
@@ -155,9 +148,9 @@ func (s *Store) PassOn(ctx context.Context, id tidemark.SessionID, token string,
 	return tokenOf(l, secret), l, nil
 }
 
-// GiveBack ends a lease that was lent, also one that ran out. A session that
+// ReturnToken ends a lease that was lent, also one that ran out. A session that
 // nobody holds any more is no error.
-func (s *Store) GiveBack(ctx context.Context, id tidemark.SessionID, token string) error {
+func (s *Store) ReturnToken(ctx context.Context, id tidemark.SessionID, token string) error {
 	l, err := s.borrowed(ctx, id, token)
 	if errors.Is(err, tidemark.ErrConflict) && !l.Held {
 		return nil
@@ -165,5 +158,5 @@ func (s *Store) GiveBack(ctx context.Context, id tidemark.SessionID, token strin
 	if err != nil {
 		return err
 	}
-	return s.free(ctx, id, l)
+	return s.k.Free(ctx, l)
 }

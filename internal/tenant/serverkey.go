@@ -1,4 +1,4 @@
-package store
+package tenant
 
 import (
 	"context"
@@ -6,31 +6,32 @@ import (
 	"errors"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // ServerKey returns a secret that all servers of one store share, and makes it
 // when it is asked for the first time: so a cursor or a cookie of one is good
 // at the others.
-func (s *Store) ServerKey(ctx context.Context, name string) ([]byte, error) {
+func (d *Directory) ServerKey(ctx context.Context, name string) ([]byte, error) {
 	if err := tidemark.CheckID(name); err != nil {
 		return nil, err
 	}
 	key := tidemark.Key{Kind: kindServerKey, ID: name}
-	for range tries {
+	for range records.Tries {
 		var kept struct {
 			Key []byte `json:"key"`
 		}
-		r, err := s.get(ctx, key, &kept)
+		r, err := d.k.Get(ctx, key, &kept)
 		if err != nil || r.Version > 0 {
 			return kept.Key, err
 		}
 		kept.Key = make([]byte, 32)
 		rand.Read(kept.Key)
-		made, err := put(key, 0, kept)
+		made, err := records.Put(key, 0, kept)
 		if err != nil {
 			return nil, err
 		}
-		if _, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{made}}); err == nil {
+		if _, err = d.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{made}}); err == nil {
 			return kept.Key, nil
 		}
 		if !errors.Is(err, tidemark.ErrConflict) {

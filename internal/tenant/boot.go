@@ -1,4 +1,4 @@
-package store
+package tenant
 
 import (
 	"context"
@@ -13,40 +13,14 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
-
-// Also adds to a batch that is about to be committed what has to be kept with
-// it, and returns what wants to know how that ended. An error keeps the batch
-// from being committed.
-type Also func(context.Context, *tidemark.Batch) (ended func(error), err error)
-
-// With returns the same store, whose batches are added to.
-func (s *Store) With(also Also) *Store {
-	more := *s
-	more.also = also
-	return &more
-}
-
-// Commit commits a batch and what is added to it.
-func (a Also) Commit(ctx context.Context, to tidemark.Backend, b tidemark.Batch) (tidemark.Receipt, error) {
-	if a == nil {
-		return to.Commit(ctx, b)
-	}
-	b.Appends = slices.Clip(b.Appends)
-	ended, err := a(ctx, &b)
-	if err != nil {
-		return tidemark.Receipt{}, err
-	}
-	receipt, err := to.Commit(ctx, b)
-	ended(err)
-	return receipt, err
-}
 
 // Housekeeping reports whether a batch changes nothing but who may write, or
 // what was asked for under a key.
 func Housekeeping(b tidemark.Batch) bool {
 	quiet := func(k tidemark.Key) bool {
-		return slices.Contains([]string{kindLease, kindPulse, kindAsk, kindRequest}, k.Kind) || k == tidemark.PlainMark()
+		return slices.Contains([]string{records.KindLease, records.KindPulse, records.KindHandover, kindRequest}, k.Kind) || k == tidemark.PlainMark()
 	}
 	return len(b.Appends)+len(b.Drops) == 0 &&
 		!slices.ContainsFunc(b.Puts, func(r tidemark.Record) bool { return !quiet(r.Key) }) &&
@@ -67,7 +41,7 @@ type Act struct {
 // line that nobody knows of is left for ever. So a number that is missing is a
 // line that somebody removed.
 type Boot struct {
-	s            *Store // the operator's
+	d            *Directory
 	tenant, name string // NODE.BOOT
 	kind         string // of its logs
 	bare         bool   // they are in the clear, and the operator's store is not
@@ -106,10 +80,10 @@ const (
 
 const maxNodeBytes = 40
 
-// NewBoot begins a boot of this process for a tenant. s is the operator's
-// store. Where that is sealed, so is what a boot writes down, unless it is for
+// NewBoot begins a boot of this process for a tenant. Where the operator's
+// store is sealed, so is what a boot writes down, unless it is for
 // batches that come sealed and are committed below: then it names nobody.
-func (s *Store) NewBoot(tenant, node string, below bool) *Boot {
+func (d *Directory) NewBoot(tenant, node string, below bool) *Boot {
 	var b [8]byte
 	rand.Read(b[:])
 	node = strings.Map(func(c rune) rune {
@@ -118,8 +92,8 @@ func (s *Store) NewBoot(tenant, node string, below bool) *Boot {
 		}
 		return '_'
 	}, strings.ToLower(node))
-	boot := &Boot{s: s, tenant: tenant, name: node[:min(len(node), maxNodeBytes)] + "." + hex.EncodeToString(b[:]), kind: tidemark.ActKind}
-	if tidemark.IsSealed(s.backend) {
+	boot := &Boot{d: d, tenant: tenant, name: node[:min(len(node), maxNodeBytes)] + "." + hex.EncodeToString(b[:]), kind: tidemark.ActKind}
+	if d.k.Sealed() {
 		if boot.bare = below; !below {
 			boot.kind = tidemark.SealedActKind
 		}
@@ -136,11 +110,11 @@ func (b *Boot) key() tidemark.Key {
 func (b *Boot) open(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.s.now()
+	now := b.d.k.Now()
 	if now.Sub(b.kept) < bootAgain && !b.kept.IsZero() {
 		return nil
 	}
-	err := retry(ctx, func() error { return b.s.putBoot(ctx, b.key(), func(*bootRecord) string { return bootOpen }) })
+	err := records.Retry(ctx, func() error { return b.d.putBoot(ctx, b.key(), func(*bootRecord) string { return bootOpen }) })
 	if err == nil {
 		b.kept = now
 	}
@@ -149,18 +123,18 @@ func (b *Boot) open(ctx context.Context) error {
 
 // putBoot changes the record of a boot, and returns with ErrConflict when
 // somebody else did.
-func (s *Store) putBoot(ctx context.Context, key tidemark.Key, change func(*bootRecord) (state string)) error {
-	r, err := s.bootPut(ctx, key, change)
+func (d *Directory) putBoot(ctx context.Context, key tidemark.Key, change func(*bootRecord) (state string)) error {
+	r, err := d.bootPut(ctx, key, change)
 	if err != nil {
 		return err
 	}
-	_, err = s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+	_, err = d.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
 	return err
 }
 
-func (s *Store) bootPut(ctx context.Context, key tidemark.Key, change func(*bootRecord) (state string)) (tidemark.Record, error) {
-	is := bootRecord{Began: s.now()}
-	r, err := s.get(ctx, key, &is)
+func (d *Directory) bootPut(ctx context.Context, key tidemark.Key, change func(*bootRecord) (state string)) (tidemark.Record, error) {
+	is := bootRecord{Began: d.k.Now()}
+	r, err := d.k.Get(ctx, key, &is)
 	if err != nil {
 		return r, err
 	}
@@ -168,7 +142,7 @@ func (s *Store) bootPut(ctx context.Context, key tidemark.Key, change func(*boot
 		is.Chained = make(map[string]int64)
 	}
 	state := change(&is)
-	if r, err = put(key, r.Version, is); err == nil {
+	if r, err = records.Put(key, r.Version, is); err == nil {
 		r.State = state
 	}
 	return r, err
@@ -188,7 +162,7 @@ func (b *Boot) Add(ctx context.Context, batch *tidemark.Batch, did Audited) (act
 	}
 	did.Tenant, did.Node, did.Boot, did.N, did.Batch = b.tenant, node, boot, l.n+1, batch.ID
 	act = Act{Log: l.log, N: l.n + 1}
-	if act.body, act.At, err = b.s.auditedBody(did); err != nil {
+	if act.body, act.At, err = b.d.auditedBody(did); err != nil {
 		b.giveBack(l)
 		return act, nil, err
 	}
@@ -242,15 +216,15 @@ func bootOf(log tidemark.Key) (boot tidemark.Key, run string) {
 // is chained is left to ChainLeft. It can be called again, and by several at
 // once: how far a boot is chained commits with the lines.
 func (b *Boot) Chain(ctx context.Context, acts ...Act) error {
-	return b.s.chainBoot(ctx, b.tenant, b.key(), acts, false)
+	return b.d.chainBoot(ctx, b.tenant, b.key(), acts, false)
 }
 
 // chainBoot chains acts. Read are those that were read where they were written
 // down: then a number that is missing is not there.
-func (s *Store) chainBoot(ctx context.Context, tenant string, key tidemark.Key, acts []Act, read bool) error {
-	return retry(ctx, func() error {
+func (d *Directory) chainBoot(ctx context.Context, tenant string, key tidemark.Key, acts []Act, read bool) error {
+	return records.Retry(ctx, func() error {
 		var bodies [][]byte
-		r, err := s.bootPut(ctx, key, func(is *bootRecord) string {
+		r, err := d.bootPut(ctx, key, func(is *bootRecord) string {
 			for _, a := range acts {
 				if _, run := bootOf(a.Log); a.N == is.Chained[run]+1 || read && a.N > is.Chained[run] {
 					is.Chained[run] = a.N
@@ -262,7 +236,7 @@ func (s *Store) chainBoot(ctx context.Context, tenant string, key tidemark.Key, 
 		if err != nil || len(bodies) == 0 {
 			return err
 		}
-		return s.chain(ctx, tenant, bodies, r)
+		return d.chain(ctx, tenant, bodies, r)
 	})
 }
 
@@ -275,7 +249,7 @@ func (b *Boot) End(ctx context.Context) error {
 		return nil
 	}
 	b.kept = time.Time{} // whatever comes after all opens it again
-	return retry(ctx, func() error { return b.s.putBoot(ctx, b.key(), b.state) })
+	return records.Retry(ctx, func() error { return b.d.putBoot(ctx, b.key(), b.state) })
 }
 
 // state is what a boot is in that does nothing more.
@@ -294,12 +268,12 @@ func (b *Boot) state(is *bootRecord) string {
 // unchained yields the boots of a tenant that may have lines which are not
 // chained, and these lines, by boot and run. They are read from where servers
 // wrote them.
-func (s *Store) unchained(ctx context.Context, tenant string, from []tidemark.Backend) iter.Seq2[tidemark.Record, iter.Seq2[Act, error]] {
+func (d *Directory) unchained(ctx context.Context, tenant string, from []tidemark.Backend) iter.Seq2[tidemark.Record, iter.Seq2[Act, error]] {
 	return func(yield func(tidemark.Record, iter.Seq2[Act, error]) bool) {
-		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindBoot, Prefix: tenant + ".", State: bootOpen, Order: tidemark.ByID}) {
+		for r, err := range d.k.Backend().List(ctx, tidemark.Query{Kind: kindBoot, Prefix: tenant + ".", State: bootOpen, Order: tidemark.ByID}) {
 			var is bootRecord
 			if err == nil {
-				err = decode(r, &is)
+				err = records.Decode(r, &is)
 			}
 			acts := func(yield func(Act, error) bool) {
 				if err != nil {
@@ -358,12 +332,12 @@ const maxChained = 500
 // ChainLeft adds to the audit log of a tenant what servers did before a time
 // and did not live to chain, and returns how much that was. from are the places
 // where servers wrote it down.
-func (s *Store) ChainLeft(ctx context.Context, tenant string, before time.Time, from ...tidemark.Backend) (n int, err error) {
-	for r, acts := range s.unchained(ctx, tenant, from) {
+func (d *Directory) ChainLeft(ctx context.Context, tenant string, before time.Time, from ...tidemark.Backend) (n int, err error) {
+	for r, acts := range d.unchained(ctx, tenant, from) {
 		var left []Act
 		chain := func() error {
 			n += len(left)
-			err := s.chainBoot(ctx, tenant, r.Key, left, true)
+			err := d.chainBoot(ctx, tenant, r.Key, left, true)
 			left = nil
 			return err
 		}
@@ -388,8 +362,8 @@ func (s *Store) ChainLeft(ctx context.Context, tenant string, before time.Time, 
 			if err := chain(); err != nil {
 				return n, err
 			}
-		} else if len(young) == 0 && s.now().Sub(r.UpdatedAt) > bootEnds {
-			if err := s.endBoot(ctx, r); err != nil {
+		} else if len(young) == 0 && d.k.Now().Sub(r.UpdatedAt) > bootEnds {
+			if err := d.endBoot(ctx, r); err != nil {
 				return n, err
 			}
 		}
@@ -399,9 +373,9 @@ func (s *Store) ChainLeft(ctx context.Context, tenant string, before time.Time, 
 
 // endBoot closes a boot that stands as it was read. One that goes on after all
 // opens it again.
-func (s *Store) endBoot(ctx context.Context, r tidemark.Record) error {
+func (d *Directory) endBoot(ctx context.Context, r tidemark.Record) error {
 	r.Version, r.State = r.Version+1, bootDone
-	_, err := s.commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+	_, err := d.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
 	if errors.Is(err, tidemark.ErrConflict) {
 		return nil
 	}
@@ -410,9 +384,9 @@ func (s *Store) endBoot(ctx context.Context, r tidemark.Record) error {
 
 // Unchained yields the lines of the audit log of a tenant that are written
 // down and not chained yet. They have no Seq and no Hash.
-func (s *Store) Unchained(ctx context.Context, tenant string, from ...tidemark.Backend) iter.Seq2[AuditLine, error] {
+func (d *Directory) Unchained(ctx context.Context, tenant string, from ...tidemark.Backend) iter.Seq2[AuditLine, error] {
 	return func(yield func(AuditLine, error) bool) {
-		for _, acts := range s.unchained(ctx, tenant, from) {
+		for _, acts := range d.unchained(ctx, tenant, from) {
 			for a, err := range acts {
 				line := AuditLine{}
 				if err == nil {

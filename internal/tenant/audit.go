@@ -1,4 +1,4 @@
-package store
+package tenant
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // The audit log says who did what, and never what was said. Each line holds
@@ -107,38 +108,38 @@ func auditHash(tenant string, b auditBody) string {
 }
 
 // Audit adds to the audit log of a tenant, all of it or nothing.
-func (s *Store) Audit(ctx context.Context, tenant string, did ...Audited) error {
+func (d *Directory) Audit(ctx context.Context, tenant string, did ...Audited) error {
 	if len(did) == 0 {
 		return nil
 	}
 	bodies := make([][]byte, len(did))
-	for i, d := range did {
-		body, _, err := s.auditedBody(d)
+	for i, one := range did {
+		body, _, err := d.auditedBody(one)
 		if err != nil {
 			return err
 		}
 		bodies[i] = body
 	}
-	return retry(ctx, func() error { return s.chain(ctx, tenant, bodies) })
+	return records.Retry(ctx, func() error { return d.chain(ctx, tenant, bodies) })
 }
 
 // auditedBody is what was done as it is kept, and when.
-func (s *Store) auditedBody(d Audited) ([]byte, time.Time, error) {
-	if d.At.IsZero() {
-		d.At = s.now()
+func (d *Directory) auditedBody(did Audited) ([]byte, time.Time, error) {
+	if did.At.IsZero() {
+		did.At = d.k.Now()
 	}
-	d.At = keepable(d.At)
-	for _, text := range []*string{&d.Who, &d.Name, &d.Token, &d.Action, &d.Thing, &d.Outcome, &d.Request} {
-		*text = s.withoutSecrets(auditText(*text))
+	did.At = records.Keepable(did.At)
+	for _, text := range []*string{&did.Who, &did.Name, &did.Token, &did.Action, &did.Thing, &did.Outcome, &did.Request} {
+		*text = d.k.Mask(auditText(*text))
 	}
-	body, err := encode(d)
-	return body, d.At, err
+	body, err := records.Encode(did)
+	return body, did.At, err
 }
 
 // chain adds lines behind the newest one, and puts records with them. It
 // returns ErrConflict when somebody else was quicker.
-func (s *Store) chain(ctx context.Context, tenant string, bodies [][]byte, puts ...tidemark.Record) error {
-	head, err := s.AuditHead(ctx, tenant)
+func (d *Directory) chain(ctx context.Context, tenant string, bodies [][]byte, puts ...tidemark.Record) error {
+	head, err := d.AuditHead(ctx, tenant)
 	// A last line that somebody damaged is found by verify, and does not
 	// keep what happens now from being written down.
 	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
@@ -146,12 +147,12 @@ func (s *Store) chain(ctx context.Context, tenant string, bodies [][]byte, puts 
 	}
 	log := auditKey(tenant)
 	a := tidemark.Append{Log: log}
-	at, prev := s.now(), head.Hash
+	at, prev := d.k.Now(), head.Hash
 	for i, did := range bodies {
 		b := auditBody{Seq: head.Length + int64(i) + 1, Prev: prev, Did: did}
 		b.Hash = auditHash(tenant, b)
 		prev = b.Hash
-		body, err := encode(b)
+		body, err := records.Encode(b)
 		if err != nil {
 			return err
 		}
@@ -159,7 +160,7 @@ func (s *Store) chain(ctx context.Context, tenant string, bodies [][]byte, puts 
 		l.Sum = l.Checksum(log)
 		a.Lines = append(a.Lines, l)
 	}
-	_, err = s.commit(ctx, tidemark.Batch{At: at, Puts: puts, Appends: []tidemark.Append{a}})
+	_, err = d.k.Commit(ctx, tidemark.Batch{At: at, Puts: puts, Appends: []tidemark.Append{a}})
 	return err
 }
 
@@ -174,9 +175,9 @@ func auditText(text string) string {
 
 // AuditHead returns what the head of the audit log of a tenant is now; its
 // Length is 0 when there is none. Kept elsewhere, it is an anchor.
-func (s *Store) AuditHead(ctx context.Context, tenant string) (Anchor, error) {
-	head := Anchor{Tenant: tenant, At: s.now()}
-	for l, err := range s.backend.Lines(ctx, auditKey(tenant), tidemark.Span{Newest: 1}) {
+func (d *Directory) AuditHead(ctx context.Context, tenant string) (Anchor, error) {
+	head := Anchor{Tenant: tenant, At: d.k.Now()}
+	for l, err := range d.k.Backend().Lines(ctx, auditKey(tenant), tidemark.Span{Newest: 1}) {
 		head.Length = l.Seq
 		if err != nil {
 			return head, err
@@ -206,10 +207,10 @@ func auditLine(log tidemark.Key, l tidemark.Line) (auditBody, Audited, error) {
 
 // AuditLines yields lines of the audit log of a tenant. One that cannot be
 // read is yielded as its Seq with a *tidemark.Damage.
-func (s *Store) AuditLines(ctx context.Context, tenant string, span tidemark.Span) iter.Seq2[AuditLine, error] {
+func (d *Directory) AuditLines(ctx context.Context, tenant string, span tidemark.Span) iter.Seq2[AuditLine, error] {
 	log := auditKey(tenant)
 	return func(yield func(AuditLine, error) bool) {
-		for l, err := range s.backend.Lines(ctx, log, span) {
+		for l, err := range d.k.Backend().Lines(ctx, log, span) {
 			line := AuditLine{Seq: l.Seq}
 			if err == nil {
 				var b auditBody
@@ -226,16 +227,16 @@ func (s *Store) AuditLines(ctx context.Context, tenant string, span tidemark.Spa
 // KeepAnchor writes the head of the audit log of a tenant beside it, if it is
 // not the newest that was kept, and returns it. It is worth more in a file or
 // with somebody else: whoever can change one log of a store can change two.
-func (s *Store) KeepAnchor(ctx context.Context, tenant string) (Anchor, error) {
+func (d *Directory) KeepAnchor(ctx context.Context, tenant string) (Anchor, error) {
 	var head Anchor
-	err := retry(ctx, func() error {
+	err := records.Retry(ctx, func() error {
 		var err error
-		if head, err = s.AuditHead(ctx, tenant); err != nil || head.Length == 0 {
+		if head, err = d.AuditHead(ctx, tenant); err != nil || head.Length == 0 {
 			return err
 		}
 		log := anchorKey(tenant)
 		next := int64(1)
-		for l, err := range s.backend.Lines(ctx, log, tidemark.Span{Newest: 1}) {
+		for l, err := range d.k.Backend().Lines(ctx, log, tidemark.Span{Newest: 1}) {
 			var last Anchor
 			if err == nil && json.Unmarshal(l.Body, &last) == nil && last.Length == head.Length && last.Hash == head.Hash {
 				return nil
@@ -245,13 +246,13 @@ func (s *Store) KeepAnchor(ctx context.Context, tenant string) (Anchor, error) {
 			}
 			next = l.Seq + 1
 		}
-		body, err := encode(head)
+		body, err := records.Encode(head)
 		if err != nil {
 			return err
 		}
 		l := tidemark.Line{Seq: next, Kind: kindAnchor, At: head.At, Body: body}
 		l.Sum = l.Checksum(log)
-		_, err = s.commit(ctx, tidemark.Batch{At: head.At, Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{l}}}})
+		_, err = d.k.Commit(ctx, tidemark.Batch{At: head.At, Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{l}}}})
 		return err
 	})
 	return head, err
@@ -259,12 +260,12 @@ func (s *Store) KeepAnchor(ctx context.Context, tenant string) (Anchor, error) {
 
 // Anchors lists the anchors of a tenant that are kept beside its audit log,
 // oldest first.
-func (s *Store) Anchors(ctx context.Context, tenant string) ([]Anchor, error) {
+func (d *Directory) Anchors(ctx context.Context, tenant string) ([]Anchor, error) {
 	var all []Anchor
-	for l, err := range s.backend.Lines(ctx, anchorKey(tenant)) {
+	for l, err := range d.k.Backend().Lines(ctx, anchorKey(tenant)) {
 		var a Anchor
 		if err == nil {
-			err = decode(tidemark.Record{Key: anchorKey(tenant), Body: l.Body}, &a)
+			err = records.Decode(tidemark.Record{Key: anchorKey(tenant), Body: l.Body}, &a)
 		}
 		if err != nil {
 			return all, err

@@ -1,0 +1,244 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// A lease is two records. The lease itself names the holder and changes only
+// when the holder does, so that every append can require its version and a
+// renewal never disturbs one. The pulse says when the holder was last heard. A
+// takeover replaces both at the versions that it judged, so that a holder who
+// is heard in the meantime keeps its lease. The version of the lease is the
+// fencing token: a writer that slept through a takeover requires an old one.
+
+// The kinds of the records of a lease. Their ids are that of what is held.
+const (
+	KindLease    = "lease" // who may write
+	KindPulse    = "pulse" // when the holder was last heard
+	KindHandover = "ask"   // somebody wants the lease
+)
+
+// The states of a lease.
+const (
+	held = "held"
+	Free = "free" // nobody holds it
+)
+
+// Lease is who may write to something.
+type Lease struct {
+	Holder tidemark.Holder `json:"holder"`
+	Since  time.Time       `json:"since"`
+
+	Of      tidemark.Key `json:"-"` // what is held: a session, a job
+	HeardAt time.Time    `json:"-"` // the pulse's
+	Held    bool         `json:"-"`
+	Dead    bool         `json:"-"` // the holder is proven dead
+	Expired bool         `json:"-"` // the holder has been silent for too long
+
+	Version int64 `json:"-"` // of the lease: the fencing token; 0: nobody ever held it
+	pulse   int64 // the version of the pulse
+}
+
+// Session is the session that is held.
+func (l Lease) Session() tidemark.SessionID { return tidemark.SessionID(l.Of.ID) }
+
+// Living reports whether somebody holds the lease who may keep it.
+func (l Lease) Living() bool { return l.Held && !l.Dead && !l.Expired }
+
+// Need is that the lease stands as it is.
+func (l Lease) Need() tidemark.Need {
+	return tidemark.Need{Key: leaseKey(l.Of), Version: l.Version}
+}
+
+func leaseKey(of tidemark.Key) tidemark.Key    { return tidemark.Key{Kind: KindLease, ID: of.ID} }
+func pulseKey(of tidemark.Key) tidemark.Key    { return tidemark.Key{Kind: KindPulse, ID: of.ID} }
+func handoverKey(of tidemark.Key) tidemark.Key { return tidemark.Key{Kind: KindHandover, ID: of.ID} }
+
+// HeldError says who holds something. It is ErrHeld under errors.Is.
+type HeldError struct {
+	Lease Lease
+	Now   time.Time
+}
+
+func (e *HeldError) Error() string {
+	ago := e.Now.Sub(e.Lease.HeardAt).Round(time.Second)
+	return fmt.Sprintf("%s %s is open in %s, last active %s ago", e.Lease.Of.Kind, e.Lease.Of.ID, e.Lease.Holder, ago)
+}
+
+// Is makes a HeldError answer to ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == tidemark.ErrHeld }
+
+// pulse is the body of the pulse record. Its time is the record's UpdatedAt,
+// unless that is the time of something that was kept elsewhere before.
+type pulse struct {
+	At time.Time `json:"at,omitzero"`
+}
+
+// beat is the pulse of a holder that is heard now.
+func (k *Kernel) beat() pulse {
+	if k.o.ChangedAt == nil {
+		return pulse{}
+	}
+	return pulse{At: k.Clock()}
+}
+
+// LeaseTime is how long a holder may be silent.
+func (k *Kernel) LeaseTime() time.Duration { return k.o.Lease }
+
+// Lease returns who holds something. What nobody ever wrote to after its
+// creation, or whose holder has closed it, has a Lease that is not Held.
+func (k *Kernel) Lease(ctx context.Context, of tidemark.Key) (Lease, error) {
+	var l Lease
+	r, err := k.Get(ctx, leaseKey(of), &l)
+	if err != nil {
+		return l, err
+	}
+	var beat pulse
+	p, err := k.Get(ctx, pulseKey(of), &beat)
+	if err != nil {
+		return l, err
+	}
+	l.Of, l.Version, l.pulse = of, r.Version, p.Version
+	l.Held = r.State == held
+	l.HeardAt = p.UpdatedAt
+	if !beat.At.IsZero() {
+		l.HeardAt = beat.At
+	}
+	if l.Held {
+		l.Dead = k.o.Dead(l.Holder)
+		l.Expired = k.Clock().Sub(l.HeardAt) > k.o.Lease
+	}
+	return l, nil
+}
+
+// Leases lists the leases that are held, each as one of a thing of this kind:
+// what a lease keeps of a thing is its id.
+func (k *Kernel) Leases(ctx context.Context, kind string) iter.Seq2[Lease, error] {
+	return func(yield func(Lease, error) bool) {
+		for r, err := range k.backend.List(ctx, tidemark.Query{Kind: KindLease, State: held}) {
+			if errors.Is(err, tidemark.ErrCorrupt) {
+				continue // verify names it
+			}
+			var l Lease
+			if err == nil {
+				l, err = k.Lease(ctx, tidemark.Key{Kind: kind, ID: r.ID})
+			}
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+// Take returns the lease of something for who, and the batch that writes it
+// down: ErrHeld when a living holder was heard of lately.
+func (k *Kernel) Take(ctx context.Context, of tidemark.Key, who tidemark.Holder) (Lease, tidemark.Batch, error) {
+	old, err := k.Lease(ctx, of)
+	if err != nil {
+		return old, tidemark.Batch{}, err
+	}
+	if old.Living() {
+		return old, tidemark.Batch{}, &HeldError{Lease: old, Now: k.Clock()}
+	}
+	return k.LeaseAfter(old, who)
+}
+
+// LeaseAfter returns the lease for who that follows old, and the batch that
+// writes it down. What nobody ever held has a lease of which only Of is known.
+// The records may go into a batch of another time.
+func (k *Kernel) LeaseAfter(old Lease, who tidemark.Holder) (Lease, tidemark.Batch, error) {
+	l := Lease{Holder: who, Since: k.Clock(), Of: old.Of, Held: true, Version: old.Version + 1, pulse: old.pulse + 1}
+	l.HeardAt = l.Since
+	lr, err := Put(leaseKey(l.Of), old.Version, l)
+	if err != nil {
+		return l, tidemark.Batch{}, err
+	}
+	lr.State = held
+	pr, err := Put(pulseKey(l.Of), old.pulse, k.beat())
+	return l, tidemark.Batch{At: l.Since, Puts: []tidemark.Record{lr, pr}}, err
+}
+
+// Release ends a lease whose holder is dead or silent; with force, any. It
+// returns ErrHeld for a living holder, and nil when nobody holds it.
+func (k *Kernel) Release(ctx context.Context, of tidemark.Key, force bool) error {
+	return Retry(ctx, func() error {
+		l, err := k.Lease(ctx, of)
+		if err != nil || !l.Held {
+			return err
+		}
+		if l.Living() && !force {
+			return &HeldError{Lease: l, Now: k.Clock()}
+		}
+		return k.Free(ctx, l)
+	})
+}
+
+// Free writes down that nobody holds the lease any more.
+func (k *Kernel) Free(ctx context.Context, l Lease) error {
+	r, err := Freed(l)
+	if err != nil {
+		return err
+	}
+	_, err = k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+	return err
+}
+
+// Freed is the record that says that nobody holds the lease any more.
+func Freed(l Lease) (tidemark.Record, error) {
+	r, err := Put(leaseKey(l.Of), l.Version, l)
+	r.State = Free
+	return r, err
+}
+
+// Forget returns what removes all that is kept of a lease: it goes through
+// while the lease and its pulse stand as they were judged. A request for a
+// hand-over that cannot be read stays.
+func (k *Kernel) Forget(ctx context.Context, l Lease) ([]tidemark.Need, error) {
+	request, err := k.Get(ctx, handoverKey(l.Of), &HandoverRequest{})
+	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+		return nil, err
+	}
+	var deletes []tidemark.Need
+	for _, n := range []tidemark.Need{l.Need(), {Key: pulseKey(l.Of), Version: l.pulse}, {Key: handoverKey(l.Of), Version: request.Version}} {
+		if n.Version > 0 {
+			deletes = append(deletes, n)
+		}
+	}
+	return deletes, nil
+}
+
+// HandoverRequest is somebody's wish to get a lease from its holder.
+type HandoverRequest struct {
+	From tidemark.Holder `json:"from"`
+}
+
+// RequestHandover tells the holder of a lease that from wants it. The holder
+// decides; see Holding.KeepAlive.
+func (k *Kernel) RequestHandover(ctx context.Context, of tidemark.Key, from tidemark.Holder) error {
+	return Retry(ctx, func() error {
+		old, err := k.Get(ctx, handoverKey(of), &HandoverRequest{})
+		if err != nil {
+			return err
+		}
+		r, err := Put(old.Key, old.Version, HandoverRequest{From: from})
+		if err != nil {
+			return err
+		}
+		_, err = k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+		return err
+	})
+}
+
+// Handover returns the newest request for a lease, and its record, whose
+// version is 0 when there is none.
+func (k *Kernel) Handover(ctx context.Context, of tidemark.Key) (HandoverRequest, tidemark.Record, error) {
+	var q HandoverRequest
+	r, err := k.Get(ctx, handoverKey(of), &q)
+	return q, r, err
+}

@@ -1,0 +1,218 @@
+// Package records is the kernel under the rooms that keep things: store keeps
+// sessions with it, fleet keeps jobs, tenant keeps who may do what. It reads and
+// writes single records, commits batches whose outcome is certain afterwards,
+// tries again what lost a race, and says who may write to a thing, and for how
+// long (Lease, Holding).
+//
+// It knows no session, no job and no user, reads no environment, and writes
+// only what it is asked to.
+//
+//	k := records.New(backend, records.Options{})
+//	old, err := k.Get(ctx, key, &value)
+//	r, err := records.Put(key, old.Version, changed)
+//	_, err = k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
+package records
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"iter"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tidemark-sessions/tidemark"
+)
+
+// DefaultLease outlasts a long garbage collection, a slow disk and a laptop's
+// short sleep, and is short enough to wait for.
+const DefaultLease = 30 * time.Second
+
+// Options are the parts of a Kernel that its maker may choose. Each zero field
+// means the default.
+type Options struct {
+	// Now tells the time. The default is time.Now.
+	Now func() time.Time
+	// ChangedAt tells when what is written was changed, for whoever brings what
+	// was kept elsewhere. The default is now. Leases go by Now all the same.
+	ChangedAt func() time.Time
+	// Dead reports whether a holder is proven dead. By default nobody ever is.
+	Dead func(tidemark.Holder) bool
+	// Lease is how long a holder may be silent before another may take its
+	// place. The default is DefaultLease.
+	Lease time.Duration
+	// Mask replaces what should not be kept as it is in a text that people or
+	// programs gave. By default all is kept as it is.
+	Mask func(string) string
+	// Grown is told when lines were appended. By default nobody is.
+	Grown func()
+}
+
+// Kernel reads and writes the records of one Backend. It may be used
+// concurrently.
+type Kernel struct {
+	backend tidemark.Backend
+	o       Options
+	settled *atomic.Bool // the store is sealed, or marked as plain: it stays what it is
+	also    Also         // adds to each batch; nil: nothing is added
+}
+
+// New returns a Kernel over b. It does not close it.
+func New(b tidemark.Backend, o Options) *Kernel {
+	k := &Kernel{backend: b, o: o, settled: new(atomic.Bool)}
+	k.settled.Store(k.Sealed())
+	if k.o.Now == nil {
+		k.o.Now = time.Now
+	}
+	if k.o.Dead == nil {
+		k.o.Dead = func(tidemark.Holder) bool { return false }
+	}
+	if k.o.Lease == 0 {
+		k.o.Lease = DefaultLease
+	}
+	if k.o.Mask == nil {
+		k.o.Mask = func(text string) string { return text }
+	}
+	if k.o.Grown == nil {
+		k.o.Grown = func() {}
+	}
+	return k
+}
+
+// Over returns a Kernel over another view of the same store: it knows already
+// whether that is plain or sealed, and adds to batches what k adds.
+func (k *Kernel) Over(b tidemark.Backend) *Kernel {
+	over := *k
+	over.backend, over.settled = b, new(atomic.Bool)
+	over.settled.Store(k.settled.Load() || over.Sealed())
+	return &over
+}
+
+// Backend returns what the Kernel works on.
+func (k *Kernel) Backend() tidemark.Backend { return k.backend }
+
+// Sealed reports whether what is written is encrypted on its way down.
+func (k *Kernel) Sealed() bool { return tidemark.IsSealed(k.backend) }
+
+// Now is the time of what is written now, as every backend can keep it.
+func (k *Kernel) Now() time.Time {
+	if k.o.ChangedAt != nil {
+		return Keepable(k.o.ChangedAt())
+	}
+	return k.Clock()
+}
+
+// Clock is the time that leases go by.
+func (k *Kernel) Clock() time.Time { return Keepable(k.o.Now()) }
+
+// Keepable returns a time as every backend can keep it.
+func Keepable(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// Mask returns text without what should not be kept as it is.
+func (k *Kernel) Mask(text string) string { return k.o.Mask(text) }
+
+// Put returns the record that replaces one at the given version.
+func Put(key tidemark.Key, version int64, body any) (tidemark.Record, error) {
+	b, err := Encode(body)
+	if err != nil {
+		return tidemark.Record{}, tidemark.Invalidf("%s: %w", key, err)
+	}
+	r := tidemark.Record{Key: key, Version: version + 1, Body: b}
+	r.Sum = r.Checksum()
+	return r, nil
+}
+
+// Encode writes JSON for people to read: one line, nothing escaped for HTML.
+func Encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimRight(buf.Bytes(), "\n"), err
+}
+
+// Decode reads the body of a record: a *tidemark.Damage when it cannot be read.
+func Decode(r tidemark.Record, into any) error {
+	if err := json.Unmarshal(r.Body, into); err != nil {
+		return &tidemark.Damage{Key: r.Key, What: err.Error()}
+	}
+	return nil
+}
+
+// Get reads a record into a value. A record that is not there leaves the value
+// as it is and has version 0.
+func (k *Kernel) Get(ctx context.Context, key tidemark.Key, into any) (tidemark.Record, error) {
+	r, err := k.backend.Get(ctx, key)
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return tidemark.Record{Key: key}, nil
+	}
+	if err != nil || r.Version == 0 {
+		return r, err
+	}
+	return r, Decode(r, into)
+}
+
+// Has reports whether a record is there, be it damaged.
+func (k *Kernel) Has(ctx context.Context, key tidemark.Key) (bool, error) {
+	r, err := k.backend.Get(ctx, key)
+	switch {
+	case errors.Is(err, tidemark.ErrCorrupt):
+		return true, nil
+	case errors.Is(err, tidemark.ErrNotFound):
+		return false, nil
+	}
+	return r.Version > 0, err
+}
+
+// List reads the records that q asks for. One that cannot be read is yielded
+// as a *tidemark.Damage, and the listing goes on.
+func List[T any](ctx context.Context, k *Kernel, q tidemark.Query) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for r, err := range k.backend.List(ctx, q) {
+			var v T
+			if err == nil {
+				err = Decode(r, &v)
+			}
+			if !yield(v, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return
+			}
+		}
+	}
+}
+
+// Hash names what may be any text: a title, a label, a project.
+func (k *Kernel) Hash(parts ...string) string {
+	if h, err := tidemark.Ability[tidemark.Hasher](k.backend); err == nil {
+		return h.Hash(parts...)
+	}
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(p))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
+
+// MaxTextBytes bounds titles, labels, tags and names: longer ones are pasted by
+// accident.
+const MaxTextBytes = 1000
+
+// CheckText returns a title or a name as it is kept, without the space around
+// it: ErrInvalid.
+func CheckText(what, text string) (string, error) {
+	text = strings.TrimSpace(text)
+	switch {
+	case text == "":
+		return "", tidemark.Invalidf("an empty %s", what)
+	case len(text) > MaxTextBytes:
+		return "", tidemark.Invalidf("%s of %d bytes, at most %d are allowed", what, len(text), MaxTextBytes)
+	case !utf8.ValidString(text):
+		return "", tidemark.Invalidf("%s: not valid UTF-8", what)
+	}
+	return text, nil
+}

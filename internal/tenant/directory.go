@@ -1,0 +1,42 @@
+// Package tenant is the operator's part of a store: which tenants there are,
+// their users, workspaces and service tokens, who did what (the audit log), and
+// what the servers of one store have to share: their keys, who signed out, and
+// what was answered to a request that may come again.
+//
+// It never keeps the text of a token or a cookie, and never what was said in a
+// session. It does not decide what a role may do: the server does.
+//
+//	users := tenant.NewDirectory(operator.Records())
+//	acme, err := users.CreateTenant(ctx, tenant.Tenant{Name: "acme"})
+package tenant
+
+import (
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+)
+
+// The kinds of the records and logs of the operator.
+const (
+	kindTenant    = "tenant"    // record: a tenant
+	kindIssuer    = "issuer"    // record: HASH, which tenant an issuer means
+	kindUser      = "user"      // record: TENANT.USER
+	kindWorkspace = "workspace" // record: TENANT.WORKSPACE
+	kindToken     = "token"     // record: a service token, grouped by its tenant
+	kindAudit     = "audit"     // log: TENANT, who did what, each line chained to the one before
+	kindBoot      = "boot"      // record: TENANT.NODE.BOOT, how far what a server did is chained; see tidemark.ActLog
+	kindAnchor    = "anchor"    // log: TENANT, heads that the audit log had
+	kindServerKey = "serverkey" // record: NAME, a secret that all servers of the store share
+	kindSignOut   = "signout"   // record: HASH, a cookie that is not good any more
+)
+
+// Directory is the operator's part of a store. Its methods may be called
+// concurrently, by several servers at once.
+type Directory struct {
+	k *records.Kernel
+}
+
+// NewDirectory returns the Directory in the operator's records.
+func NewDirectory(k *records.Kernel) *Directory { return &Directory{k: k} }
+
+// Backend returns what the Directory works on.
+func (d *Directory) Backend() tidemark.Backend { return d.k.Backend() }
