@@ -141,7 +141,7 @@ func outlives(t *testing.T, dead *rig, inner tidemark.Backend, was *chat.Chat, a
 		found[e.Seq] = e
 	}
 	for seq, e := range acknowledged {
-		if d := cmp.Diff(e, found[seq], cmpopts.IgnoreFields(tidemark.Entry{}, "Place", "At", "Seq")); d != "" {
+		if d := cmp.Diff(e, found[seq], cmpopts.IgnoreFields(tidemark.Entry{}, "Position", "At", "Seq")); d != "" {
 			t.Errorf("entry %d (-acknowledged +found)\n%s", seq, d)
 		}
 	}
