@@ -14,7 +14,7 @@ func TestAnImportingWriterHoldsItsSessionWhileItWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, ctx := memory.New(), t.Context()
 		long := time.Now().Add(-1000 * time.Hour).UTC()
-		imports := store.New(b, &store.Options{ChangedAt: func() time.Time { return long }})
+		imports := store.New(b, nil).ChangedAt(func() time.Time { return long })
 		others := store.New(b, nil)
 		w := imports.Create(tidemark.Session{Title: "imported"}, who("import"))
 		add(t, w, user("then"))

@@ -59,10 +59,6 @@ const (
 type Options struct {
 	// Now tells the time. The default is time.Now.
 	Now func() time.Time
-	// ChangedAt tells when what is written was changed, for an import: a session
-	// of another tool was last changed when that tool changed it. The default is
-	// now. Leases go by Now all the same.
-	ChangedAt func() time.Time
 	// Dead reports whether a holder is proven dead. The default is to ask the
 	// operating system about processes of this host.
 	Dead func(tidemark.Holder) bool
@@ -115,7 +111,7 @@ func New(b tidemark.Backend, o *Options) *Store {
 	if s.o.Dead == nil {
 		s.o.Dead = process.Dead
 	}
-	s.k = records.New(b, records.Options{Now: s.o.Now, ChangedAt: s.o.ChangedAt, Dead: s.o.Dead, Lease: s.o.Lease, Mask: s.withoutSecrets, Grown: s.signal})
+	s.k = records.New(b, records.Options{Now: s.o.Now, Dead: s.o.Dead, Lease: s.o.Lease, Mask: s.withoutSecrets, Grown: s.signal})
 	return s
 }
 
@@ -160,6 +156,16 @@ func (s *Store) With(also records.Also) *Store {
 	more := *s
 	more.k = s.k.With(also)
 	return &more
+}
+
+// ChangedAt returns the same store for an import: what it writes was last changed
+// when at says, not now. Leases go by the store's own clock all the same, and
+// KeepIndexed does not hear of it: catch up at the end.
+func (s *Store) ChangedAt(at func() time.Time) *Store {
+	other := *s
+	other.grown = make(chan struct{}, 1)
+	other.k = s.k.ChangedAt(at, other.signal)
+	return &other
 }
 
 // Standing returns ErrSealed when the store was sealed after it was opened as

@@ -1,9 +1,11 @@
 package transfer
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -28,4 +30,32 @@ func TestUploadDoesNotGetTheFolderOfTheServer(t *testing.T) {
 			t.Errorf("%s: project %q, %v; want %q", name, got.Project, err, c.want)
 		}
 	}
+}
+
+// What a server adds to each commit of a caller, a line of the audit log, is in
+// those of an import, too.
+func TestEachCommitOfAnUploadIsAddedTo(t *testing.T) {
+	commits, added := &countingBackend{Backend: memory.New()}, 0
+	s := store.New(commits, nil).With(func(context.Context, *tidemark.Batch) (func(error), error) {
+		added++
+		return func(error) {}, nil
+	})
+	const line = `{"type":"user","uuid":"0c8a1f8e-2f53-4d0e-9d5b-0d4c0e5f6a7b","parentUuid":null,"sessionId":"9338e4f5-ff75-4df7-98e4-7404df13e398","timestamp":"2026-11-15T22:17:32Z","cwd":"/home/ada/tides","version":"2.1.0","message":{"role":"user","content":"hi"}}` + "\n"
+	in, err := Upload(t.Context(), s, "9338e4f5-ff75-4df7-98e4-7404df13e398.jsonl", strings.NewReader(line), store.Self("test"), nil)
+	if err != nil || len(in) != 1 || in[0].Tool != "claude-code" {
+		t.Fatalf("Upload = %+v, %v", in, err)
+	}
+	if commits.n == 0 || added != commits.n {
+		t.Errorf("%d commits, %d of them added to", commits.n, added)
+	}
+}
+
+type countingBackend struct {
+	tidemark.Backend
+	n int
+}
+
+func (c *countingBackend) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receipt, error) {
+	c.n++
+	return c.Backend.Commit(ctx, b)
 }

@@ -32,12 +32,11 @@ type toolImport struct {
 }
 
 // newToolImport returns a toolImport over the store that is open.
-func newToolImport(i *Importer, tool convert.Tool, o store.Options) *toolImport {
+func newToolImport(i *Importer, tool convert.Tool) *toolImport {
 	b := &toolImport{Importer: i, tool: tool}
-	// An imported session was last changed when its tool changed it, not now.
-	o.ChangedAt = func() time.Time { return b.clock }
 	if i.Opened != nil {
-		b.s = store.New(i.Opened.Backend, &o)
+		// An imported session was last changed when its tool changed it, not now.
+		b.s = i.Opened.Store.ChangedAt(func() time.Time { return b.clock })
 	}
 	return b
 }

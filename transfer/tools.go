@@ -30,7 +30,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/qwen"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/project"
-	"github.com/tidemark-sessions/tidemark/open"
 )
 
 // Tools are the tools whose sessions come in and go out. The order is that of
@@ -122,16 +121,9 @@ func (i *Importer) fromTool(ctx context.Context, tool convert.Tool, p convert.So
 	if _, err := i.open(ctx); err != nil {
 		return err
 	}
-	var b tidemark.Backend
-	if i.Opened != nil {
-		b = i.Opened.Backend
-	}
-	o, err := open.Rules(b, i.how(open.Write))
-	if err != nil {
-		return err
-	}
-	t := newToolImport(i, tool, *o)
+	t := newToolImport(i, tool)
 	t.folder = i.projectOf(tool, path)
+	var err error
 	if tool.Import != nil {
 		err = t.all(ctx, p, path)
 	}

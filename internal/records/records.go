@@ -93,6 +93,14 @@ func (k *Kernel) Over(b tidemark.Backend) *Kernel {
 	return &over
 }
 
+// ChangedAt returns a Kernel for what was changed elsewhere: at tells when, and
+// grown is told of what is appended. It adds to batches what k adds.
+func (k *Kernel) ChangedAt(at func() time.Time, grown func()) *Kernel {
+	other := *k
+	other.o.ChangedAt, other.o.Grown = at, grown
+	return &other
+}
+
 // Backend returns what the Kernel works on.
 func (k *Kernel) Backend() tidemark.Backend { return k.backend }
 
