@@ -251,3 +251,50 @@ func plainTests(r room) (broken []string) {
 	}
 	return broken
 }
+
+// commandsAreForPeople finds commands that nobody types, and copies of the app:
+// both are made to call another command from inside the program.
+func commandsAreForPeople(r room) (broken []string) {
+	if floorOf(r.path) != "roof" {
+		return nil
+	}
+	for _, f := range r.files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CompositeLit:
+				if sel, ok := n.Type.(*ast.SelectorExpr); ok && sel.Sel.Name == "Command" && isNamed(sel.X, "cobra") && !hasField(n, "Short") {
+					broken = append(broken, fmt.Sprintf("%s: a command without a line of help", r.at(n)))
+				}
+			case *ast.AssignStmt:
+				for _, right := range n.Rhs {
+					if star, ok := right.(*ast.StarExpr); ok && isApp(star.X) {
+						broken = append(broken, fmt.Sprintf("%s: copies the app", r.at(n)))
+					}
+				}
+			}
+			return true
+		})
+	}
+	return broken
+}
+
+func isNamed(x ast.Expr, name string) bool {
+	id, ok := x.(*ast.Ident)
+	return ok && id.Name == name
+}
+
+func hasField(lit *ast.CompositeLit, name string) bool {
+	return slices.ContainsFunc(lit.Elts, func(e ast.Expr) bool {
+		kv, ok := e.(*ast.KeyValueExpr)
+		if !ok {
+			return false
+		}
+		return isNamed(kv.Key, name)
+	})
+}
+
+// isApp tells what this room calls the app: a, or a field of that name.
+func isApp(x ast.Expr) bool {
+	sel, ok := x.(*ast.SelectorExpr)
+	return isNamed(x, "a") || ok && sel.Sel.Name == "app"
+}

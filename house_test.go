@@ -186,6 +186,13 @@ var rules = []rule{
 		planted:   "// Package store looks around.\npackage store\nimport \"os\"\nvar home = os.Getenv(\"HOME\")",
 	},
 	{
+		name:      "no command is built to call another one",
+		reason:    "what two commands do is a function of a room below; a command that nobody types drags flags, printing and exit codes along",
+		broken:    commandsAreForPeople,
+		plantedAt: "cmd/tidemark",
+		planted:   "// Command tidemark calls itself.\npackage main\nimport \"github.com/spf13/cobra\"\nvar fake = &cobra.Command{Use: \"serve\"}",
+	},
+	{
 		name:      "no file is made wider than 0600 and no directory than 0700",
 		reason:    "conversations are private, whatever the umask",
 		broken:    modesAreNarrow,
