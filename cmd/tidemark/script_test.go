@@ -47,6 +47,9 @@ func (m ofAnyStarter) Run() int {
 // durable backend.
 func TestScripts(t *testing.T) {
 	for name, url := range map[string]string{"sqlite": "", "files": "files:$WORK/store"} {
+		if testing.Short() && name != "sqlite" {
+			continue // make test tries both
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testscript.Run(t, testscript.Params{

@@ -156,8 +156,12 @@ func TestTheServerOfASealedStoreSeesNoWord(t *testing.T) {
 	}
 }
 
-// backendBare has the five calls and nothing more.
+// backendBare has the calls of the contract and nothing more, and wakes nobody.
 type backendBare struct{ tidemark.Backend }
+
+func (backendBare) Wait(context.Context, tidemark.Key, int64) error {
+	return tidemark.Unsupportedf("nobody is woken")
+}
 
 func TestAbilitiesThatTheServerLacksAreUnsupported(t *testing.T) {
 	kept := memory.New()
@@ -166,7 +170,6 @@ func TestAbilitiesThatTheServerLacksAreUnsupported(t *testing.T) {
 	for name, err := range map[string]error{
 		"search":    backendFirst(b.Search(ctx, tidemark.Ask{All: [][]tidemark.Term{{{Word: "a"}}}})),
 		"unindexed": backendFirst(b.Unindexed(ctx, "session")),
-		"walk":      backendFirst(b.Walk(ctx, tidemark.Key{})),
 		"index":     b.Index(ctx),
 		"unindex":   b.Unindex(ctx),
 		"share":     b.Share(ctx, tidemark.NewSessionID(), tidemark.Scope{With: tidemark.InTenant}),
