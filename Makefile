@@ -57,7 +57,7 @@ quick: bin/tally ## what needs no PostgreSQL, no browser and no other programs, 
 test: deps bin/tally ## install what is missing, run all tests, fuzz each target for 1 s
 	$(GO) test -C tools ./...
 	$(GO) test -vet=off -timeout=30m -json ./... | bin/tally
-	bash scripts/fuzz.sh $(TESTFUZZTIME) $$($(GO) list ./... | grep -vE '/(cmd/tidemark|server|acp|mcp|fleet/daemon|runner|workshop/nodes)$$')
+	bash scripts/fuzz.sh $(TESTFUZZTIME) $$($(GO) list ./... | grep -vE '/(cmd/tidemark|server|server/[a-z]+|acp|mcp|fleet/daemon|runner|workshop/nodes)$$')
 
 .PHONY: fresh
 fresh: ## both commands of the README on a bare Debian, as a newcomer would run them (half an hour; root, or a container engine)
