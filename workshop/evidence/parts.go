@@ -102,7 +102,7 @@ func crashParts() (parts []part) {
 func scheduleParts() []part {
 	return in("schedule", []part{
 		{name: "years", goal: "R7", what: "years of schedules in many zones in simulated time, up to three daemons: daemons that died", short: 3, full: 100, wanted: 10_000,
-			command: tests("^TestYearsOfSchedulesWithDaemonsThatAreKilled$", "TIDEMARK_YEARS", "./fleet"),
+			command: tests("^TestYearsOfSchedulesWithDaemonsThatAreKilled$", "TIDEMARK_YEARS", "./fleet/daemon"),
 			tally:   tally{says: "%d instants, %d runs, %d daemons, %d died", counts: []int{3}, figures: none("memory", "{0} instants", "{1} runs, {2} daemons")}},
 		{name: "fleet-sqlite", what: "SIGKILL of a fleet, sqlite", goal: "R7", short: 8, full: 300, command: crash("fleet", "sqlite"), read: ofCrash},
 		{name: "fleet-files", what: "SIGKILL of a fleet, files", goal: "R7", short: 8, full: 150, command: crash("fleet", "files"), read: ofCrash},
@@ -182,7 +182,7 @@ func hostileParts() []part {
 			tally: tally{says: "%d flips: in the mean %.1f of %d things lost; %d losses found by a check alone", counts: []int{0},
 				figures: []string{"0 showed wrong content; {2} losses that only a check tells"}}},
 		{name: "modes", goal: "R13", what: "stores under umask 000, and what a fleet puts out: tests", short: 1, full: 1,
-			command: tests("^(TestNothingIsOpenToOthersWhateverTheUmask|TestFilesAreNarrowWhateverTheUmask|TestFault17NobodyElseReadsWhatJobsPutOut)$", "", "./backend/files", "./backend/sqlite", "./fleet"),
+			command: tests("^(TestNothingIsOpenToOthersWhateverTheUmask|TestFilesAreNarrowWhateverTheUmask|TestFault17NobodyElseReadsWhatJobsPutOut)$", "", "./backend/files", "./backend/sqlite", "./fleet/daemon"),
 			tally:   tally{tests: true, figures: []string{"0 files wider than 0600, 0 folders wider than 0700"}}},
 	})
 }
