@@ -277,19 +277,3 @@ func (s *Store) replace(ctx context.Context, key tidemark.Key, record func(versi
 	})
 	return changed, err
 }
-
-// listed reads the records that q asks for. One that cannot be read is yielded
-// as a *tidemark.Damage, and the listing goes on.
-func listed[T any](ctx context.Context, s *Store, q tidemark.Query) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for r, err := range s.backend.List(ctx, q) {
-			var v T
-			if err == nil {
-				err = records.Decode(r, &v)
-			}
-			if !yield(v, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-				return
-			}
-		}
-	}
-}
