@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 : "${GO:=go}"
 
-list() { sed -nE "s/^$1 +([^|]*[^| ]) *\|.*/\1/p" scripts/quick.txt; }
+list() { awk -F' +[|] ' -v kind="$1" 'sub("^" kind " +", "", $1) { print $1 }' scripts/quick.txt; }
 rooms=$("$GO" list ./... | grep -vE "/($(list room | paste -sd'|' -))\$")
 skip="^($(list test | paste -sd'|' -))\$"
 
