@@ -49,7 +49,7 @@ deps: ## install the programs that tests use, where they are missing
 	@bash scripts/deps.sh
 
 .PHONY: quick
-quick: bin/tally ## what needs no PostgreSQL, no browser and no other programs, with few random trials: two minutes
+quick: bin/tally ## what needs no PostgreSQL, no browser and no other programs, with few random trials
 	bash scripts/quick.sh
 
 # One room may take more than Go's ten minutes on a small machine that is busy.
