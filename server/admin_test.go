@@ -187,7 +187,7 @@ func TestWhatIsDoneAndWhatIsRefusedIsInTheAuditLog(t *testing.T) {
 	if heads, err := s.stores.AnchorAudit(t.Context()); err != nil || len(heads) != 2 {
 		t.Errorf("anchors %+v, %v", heads, err)
 	}
-	var report routes.AuditReport
+	var report tenant.AuditReport
 	s.call(t, "admin-a", "POST", "/api/v1/audit/verify", map[string]any{}).into(t, &report)
 	if report.Head.Length != 10 || report.Anchors != 1 || len(report.Faults) != 0 {
 		t.Errorf("%+v", report)
