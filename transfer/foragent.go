@@ -1,0 +1,201 @@
+package transfer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/convert/claudecode"
+	"github.com/tidemark-sessions/tidemark/convert/codex"
+	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
+	"github.com/tidemark-sessions/tidemark/internal/project"
+	"github.com/tidemark-sessions/tidemark/runner"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// ForAgent makes the session that somebody named for a task the one that the
+// agent's own program knows. Claude Code and Codex keep sessions themselves: one
+// that is here as they have it goes out by their id, and everything else (an
+// earlier node, a session of another tool, one that was gone on with here) is
+// written where they look, as a session of theirs. What was done is for people to
+// read, "" for nothing. runner.ErrSession: the session cannot be gone on with.
+func ForAgent(ctx context.Context, s *store.Store, a file.Agent, t *runner.Task, environ []string) (did string, err error) {
+	client, keeps := clientOf(a, *t)
+	client.environ = environ
+	v, err := viewOf(ctx, s, t.Session, client.tool.Name)
+	switch {
+	case errors.Is(err, tidemark.ErrNotFound) && a.Runner != fleet.RunnerBuiltin && t.Entry == 0:
+		return "", nil // not one of ours: the program says whether it knows it
+	case errors.Is(err, tidemark.ErrNotFound):
+		return "", fmt.Errorf("session %s: %w: %w", t.Session, runner.ErrSession, err)
+	case err != nil:
+		return "", err
+	case v.State != store.Live:
+		return "", fmt.Errorf("session %s: %w: it is in the trash", t.Session, runner.ErrSession)
+	case keeps:
+		return client.give(ctx, s, v, t)
+	case a.Runner == fleet.RunnerACP:
+		t.Session = cmp.Or(v.ForeignID, string(v.ID))
+	default:
+		t.Session = string(v.ID)
+	}
+	return "", nil
+}
+
+// viewOf is a session by its id here, or by the one that a tool knows it by.
+func viewOf(ctx context.Context, s *store.Store, ref, tool string) (*store.View, error) {
+	id, err := tidemark.ParseSessionID(ref)
+	if err != nil {
+		return nil, tidemark.NotFoundf("no session here is called %q", ref)
+	}
+	v, err := s.View(ctx, id)
+	if !errors.Is(err, tidemark.ErrNotFound) {
+		return v, err
+	}
+	foreign, lookErr := s.Foreign(ctx, ref)
+	for _, i := range foreign {
+		if from := OriginTool(i.Session); tool == "" || from == tool {
+			return s.View(ctx, i.ID)
+		}
+	}
+	return nil, cmp.Or(lookErr, err)
+}
+
+// sessionClient is a program that keeps its sessions itself.
+type sessionClient struct {
+	tool convert.Tool
+	home string // where it keeps them; "": out of reach
+	dir  string // the folder that it works in, by the path that it calls it by
+	// environ is that of this process, for what its converter asks of it.
+	environ []string
+}
+
+// clientOf is the client that an agent runs; false for runners that keep no
+// sessions of their own.
+func clientOf(a file.Agent, t runner.Task) (c sessionClient, keeps bool) {
+	moved, usual := "", ""
+	switch a.Runner {
+	case fleet.RunnerClaude:
+		c.tool, moved, usual = claudecode.Tool(), "CLAUDE_CONFIG_DIR", ".claude"
+	case fleet.RunnerCodex:
+		c.tool, moved, usual = codex.Tool(), "CODEX_HOME", ".codex"
+	default:
+		return c, false
+	}
+	if t.Container != nil {
+		return c, true
+	}
+	env := make(map[string]string)
+	for _, v := range t.Environ {
+		name, value, _ := strings.Cut(v, "=")
+		env[name] = value
+	}
+	if c.home = env[moved]; c.home == "" && env["HOME"] != "" {
+		c.home = filepath.Join(env["HOME"], usual)
+	}
+	c.dir = t.Dir
+	if real, err := filepath.EvalSymlinks(t.Dir); err == nil {
+		c.dir = real
+	}
+	return c, true
+}
+
+// give hands a session to the client.
+func (c sessionClient) give(ctx context.Context, s *store.Store, v *store.View, t *runner.Task) (did string, err error) {
+	head, err := v.Head(ctx)
+	if err != nil {
+		return "", err
+	}
+	at, asItIs := cmp.Or(t.Entry, head), false
+	if at == head && OriginTool(v.Session) == c.tool.Name && v.ForeignID != "" {
+		if asItIs, err = c.unchanged(ctx, v, head); err != nil {
+			return "", err
+		}
+	}
+	here, elsewhere := false, false
+	if asItIs && c.home != "" {
+		here, elsewhere = c.has(v.ForeignID)
+	}
+	switch {
+	case asItIs && (here || c.home == ""):
+		t.Session, t.Entry = v.ForeignID, 0
+		return "", nil
+	case c.home == "":
+		return "", tidemark.Unsupportedf("session %s: %s in a container cannot be given a session that it does not have: run the agent without container:, or name a session of its own", v.ID, c.tool.Title)
+	}
+	id, fork := v.ForeignID, t.Fork
+	if !asItIs || elsewhere {
+		id, fork = cmp.Or(t.Mint, string(tidemark.NewSessionID())), false // a copy as it is
+	}
+	lost, err := c.write(ctx, s, store.Point{View: v, Seq: at}, id)
+	if err != nil {
+		return "", fmt.Errorf("session %s, written out for %s: %w", v.ID, c.tool.Title, err)
+	}
+	t.Session, t.Fork, t.Entry, t.Mint = id, fork, 0, string(tidemark.NewSessionID())
+	did = fmt.Sprintf("session %s, up to entry %d, was written out for %s as its session %s", v.ID, at, c.tool.Title, id)
+	if len(lost) > 0 {
+		did += "; it has no place for: " + strings.Join(lost, ", ")
+	}
+	return did, nil
+}
+
+// unchanged reports whether a session that came from the client is here as that
+// one has it: nothing was said in it here, and it stands where it did.
+func (c sessionClient) unchanged(ctx context.Context, v *store.View, head int64) (bool, error) {
+	for e, err := range v.LogRange(ctx, head, 0) {
+		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+			return false, err
+		}
+		mark := e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap || e.Kind == KindImported
+		if e.Seq == head && !strings.HasPrefix(e.Key, c.tool.Name+":") || e.Seq > head && !mark {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// has reports whether the client knows a session where it works, and whether it
+// knows it only from elsewhere.
+func (c sessionClient) has(id string) (here, elsewhere bool) {
+	if c.tool.Name == claudecode.Tool().Name {
+		at := filepath.Join(c.home, "projects", claudecode.Folder(c.dir), id+".jsonl")
+		other, _ := filepath.Glob(filepath.Join(c.home, "projects", "*", id+".jsonl"))
+		here = project.Exists(at)
+		return here, !here && len(other) > 0
+	}
+	filepath.WalkDir(filepath.Join(c.home, "sessions"), func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() && strings.HasPrefix(e.Name(), "rollout-") && strings.Contains(e.Name(), id) {
+			here = true
+			return fs.SkipAll
+		}
+		return nil // a folder that cannot be read has nothing for the client either
+	})
+	return here, false
+}
+
+// write writes the path to a point as a session of the client, and returns what
+// that one has no place for.
+func (c sessionClient) write(ctx context.Context, s *store.Store, p store.Point, id string) ([]string, error) {
+	f, err := Outgoing(ctx, s, p, c.tool)
+	if err != nil {
+		return nil, err
+	}
+	if f.ForeignID != "" && f.ForeignID != id {
+		f.Copied = f.ForeignID
+	}
+	f.ID, f.ForeignID, f.Project, f.Head, f.Tags = tidemark.SessionID(id), id, c.dir, "", nil
+	f.Checkpoint, f.Labels = nil, nil // of this house: a transcript has no use for them
+	out, err := OpenFolder(c.home, c.environ)
+	if err != nil {
+		return nil, err
+	}
+	lost, err := c.tool.Export(ctx, out, f)
+	return lost, errors.Join(err, out.Close())
+}
