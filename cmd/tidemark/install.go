@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 )
 
 func (f *fleetRoom) install() *cobra.Command {
@@ -59,7 +60,7 @@ type service struct {
 
 // service gathers what the fleet of these flags needs.
 func (f *fleetRoom) service() (s service, err error) {
-	file, err := f.read()
+	file, err := file.Read(f.file)
 	if err != nil {
 		return s, err
 	}

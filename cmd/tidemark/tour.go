@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/agent/repl"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
+	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
@@ -377,7 +378,7 @@ func (t *tour) talk(ctx context.Context) error {
 	chat := t.command(ctx, "chat", "--resume", "ferry")
 	chat.Stdin, chat.Stdout, chat.Stderr = os.Stdin, os.Stdout, os.Stderr
 	// It has its own way to leave, and bounds how long that takes.
-	chat.Cancel = func() error { return tellProcess(chat.Process.Pid, syscall.SIGTERM) }
+	chat.Cancel = func() error { return process.Signal(chat.Process.Pid, syscall.SIGTERM) }
 	chat.WaitDelay = agent.LearnTimeout + repl.CloseTimeout
 	t.talking.Store(true)
 	defer t.talking.Store(false)
