@@ -172,9 +172,11 @@ func (d *Daemon) Wake() {
 	}
 }
 
-// Reload makes another file hold. What runs goes on.
-func (d *Daemon) Reload(f *file.File) {
+// Reload makes another file hold, and returns what is different from the one that
+// held. What runs goes on.
+func (d *Daemon) Reload(f *file.File) []file.Change {
 	d.mu.Lock()
+	changes := f.Changes(d.file)
 	d.file = f
 	d.mu.Unlock()
 	select {
@@ -182,6 +184,7 @@ func (d *Daemon) Reload(f *file.File) {
 	default:
 	}
 	d.Wake()
+	return changes
 }
 
 // Run works until ctx ends; then it lets what runs end, and ends the rest,

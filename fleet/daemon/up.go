@@ -46,31 +46,37 @@ func Up(ctx context.Context, o Options, h Host) error {
 		n.Ready()
 	}
 	d := New(o)
-	current := o.File
-	go func() {
-		for range h.Reload {
-			next, err := file.Read(h.File)
-			if err != nil {
-				h.Complain(fmt.Errorf("the file was not taken over: %w", err))
-				continue
-			}
-			for _, c := range next.Changes(current) {
-				h.Say("%s", c)
-			}
-			current = next
-			d.Reload(next)
-		}
-	}()
+	go h.reloads(ctx, d)
 	go func() {
 		if err := d.Serve(ctx, h.Getenv); err != nil {
 			h.Complain(err)
 		}
 	}()
-	h.Say("The fleet starts: %d agent(s).", len(current.Agents))
+	h.Say("The fleet starts: %d agent(s).", len(o.File.Agents))
 	defer context.AfterFunc(ctx, n.Stopping)()
 	err := d.Run(ctx)
 	h.Say("The fleet is down.")
 	return err
+}
+
+// reloads reads the file again whenever somebody asks for it. The daemon alone
+// knows which file holds: it starts, and is reloaded, at the same time.
+func (h Host) reloads(ctx context.Context, d *Daemon) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.Reload:
+		}
+		next, err := file.Read(h.File)
+		if err != nil {
+			h.Complain(fmt.Errorf("the file was not taken over: %w", err))
+			continue
+		}
+		for _, c := range d.Reload(next) {
+			h.Say("%s", c)
+		}
+	}
 }
 
 // Living are the daemons of a store that are not proven dead.
