@@ -176,7 +176,7 @@ func (s *Store) forgetSecrets(ctx context.Context, b *tidemark.Batch, owner stri
 		if err != nil && !(errors.Is(err, tidemark.ErrCorrupt) && r.Version > 0) {
 			return err
 		}
-		b.Deletes = append(b.Deletes, tidemark.Need{Key: r.Key, Version: r.Version})
+		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: r.Key, Version: r.Version})
 	}
 	return nil
 }
