@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -165,7 +164,7 @@ func (a Assembly) Begin(ctx context.Context, r *Resume) (*chat.Chat, error) {
 		}
 	}
 	if err != nil {
-		if strings.Contains(err.Error(), "local-only") {
+		if errors.Is(err, tidemark.ErrLocalOnly) {
 			err = hint.With(err, "allow it with --remote, or say with --base-url where it is on this machine")
 		}
 		return nil, err

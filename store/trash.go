@@ -34,7 +34,7 @@ func (s *Store) notHeld(ctx context.Context, id tidemark.SessionID, b *tidemark.
 
 // onHold is the error of removing a session that somebody wants kept.
 func onHold(id tidemark.SessionID) error {
-	return fmt.Errorf("session %s is on hold: %w", id, tidemark.ErrDenied)
+	return tidemark.Errorf(tidemark.ErrOnHold, "session %s is on hold: %w", id, tidemark.ErrDenied)
 }
 
 // Restore takes a session out of the trash: ErrNotFound.

@@ -59,7 +59,7 @@ func (s *Store) Attach(ctx context.Context, id tidemark.SessionID, who tidemark.
 		return nil, err
 	}
 	if i.State == Trash {
-		return nil, tidemark.NotFoundf("session %s is in the trash", id)
+		return nil, tidemark.Errorf(tidemark.ErrTrashed, "session %s is in the trash", id)
 	}
 	var l Lease
 	err = records.Retry(ctx, func() error {
