@@ -1,8 +1,8 @@
 package file
 
 import (
-	"errors"
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
