@@ -35,7 +35,7 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 		}
 		sess := as
 		sess.ID, sess.Base = tidemark.NewSessionID(), &tidemark.Base{Session: v.ownerOf(point.Seq), Seq: point.Seq}
-		title, err := s.hidden(ctx, string(sess.ID), sess.Title)
+		title, err := s.vault.RedactText(ctx, string(sess.ID), sess.Title)
 		if err != nil {
 			return err
 		}

@@ -129,7 +129,7 @@ func (s *Store) PutItem(ctx context.Context, i Item, want int64) (Item, error) {
 		return Item{}, err
 	}
 	owner := cmp.Or(string(i.Session), key.ID)
-	if err := s.keepSecrets(ctx, owner, s.hide(i.Session, []*string{&i.Title}, &i.Data)); err != nil {
+	if err := s.vault.Keep(ctx, owner, s.vault.Redact(string(i.Session), []*string{&i.Title}, &i.Data)); err != nil {
 		return Item{}, err
 	}
 	err = untilSettled(ctx, func() error {
@@ -200,7 +200,7 @@ func (s *Store) RemoveItem(ctx context.Context, kind, id string, want int64) err
 			return err
 		}
 		b := tidemark.Batch{Deletes: []tidemark.Need{{Key: key, Version: i.Version}}}
-		if err := s.forgetSecrets(ctx, &b, key.ID); err != nil {
+		if err := s.vault.Forget(ctx, &b, key.ID); err != nil {
 			return err
 		}
 		_, err = s.k.Commit(ctx, b)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // A job is a record and the log of its output. Whoever runs it holds a lease
@@ -28,10 +29,22 @@ func jobID(at time.Time) string {
 	return fmt.Sprintf("job-%s-%s", at.Format(time.DateOnly), b[:])
 }
 
+// JobPrompt is what a job is to be told, with what the vault has in place of
+// masks. Everybody else sees the masks.
+func (s *Store) JobPrompt(ctx context.Context, j tidemark.Job) (string, error) {
+	return s.vault.Reveal(ctx, j.ID, j.Prompt)
+}
+
+// redactJob masks the secrets of a job. Its Extra is left as it is: it has ids by
+// which deliveries are known again.
+func (s *Store) redactJob(j *tidemark.Job) vault.Values {
+	return s.vault.Redact(j.ID, []*string{&j.Prompt, &j.Summary, &j.ErrorMessage})
+}
+
 // jobRecord files a job, without the secrets in it, which go to the vault.
 func (s *Store) jobRecord(ctx context.Context, j *tidemark.Job, version int64) (tidemark.Record, error) {
-	if s.o.Redact != RedactWarn { // a job is filed many times, and its prompt was warned of
-		if err := s.keepSecrets(ctx, j.ID, s.hideJob(j)); err != nil {
+	if s.vault.Redaction() != vault.Warn { // a job is filed many times, and its prompt was warned of
+		if err := s.vault.Keep(ctx, j.ID, s.redactJob(j)); err != nil {
 			return tidemark.Record{}, err
 		}
 	}
@@ -61,8 +74,8 @@ func (s *Store) newJob(j tidemark.Job) (tidemark.Job, []tidemark.Record, error) 
 	j.ID, j.Status, j.StartedAt = jobID(now), tidemark.JobPending, now
 	j.OutputFile = j.ID + ".jsonl"
 	var all []tidemark.Record
-	for mark, v := range s.hideJob(&j) {
-		r, err := records.Put(keyOf(kindSecret, tidemark.SessionID(j.ID), mark), 0, v)
+	for mark, v := range s.redactJob(&j) {
+		r, err := records.Put(vault.Key(j.ID, mark), 0, v)
 		if err != nil {
 			return j, nil, err
 		}
@@ -159,7 +172,7 @@ func (s *Store) remembered(ctx context.Context, b *tidemark.Batch, j tidemark.Jo
 		return err
 	}
 	remember(&a, j)
-	if err := s.keepSecrets(ctx, a.Name, s.hideAgent(&a)); err != nil {
+	if err := s.vault.Keep(ctx, a.Name, s.redactAgent(&a)); err != nil {
 		return err
 	}
 	r, err := records.Put(agentKey(j.Agent), old.Version, a)
@@ -240,7 +253,7 @@ func (s *Store) RemoveJob(ctx context.Context, id string) error {
 		return err
 	}
 	b := tidemark.Batch{Drops: []tidemark.Key{jobKey(id)}}
-	if err := s.forgetSecrets(ctx, &b, id); err != nil {
+	if err := s.vault.Forget(ctx, &b, id); err != nil {
 		return err
 	}
 	b.Deletes = append(b.Deletes, tidemark.Need{Key: jobKey(id), Version: version})

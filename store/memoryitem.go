@@ -57,7 +57,7 @@ func (s *Store) PutMemory(ctx context.Context, m Memory, want int64) (KeptMemory
 	if err := tidemark.CheckID(m.ID); err != nil {
 		return KeptMemory{}, err
 	}
-	text, err := s.hidden(ctx, m.ID, m.Text)
+	text, err := s.vault.RedactText(ctx, m.ID, m.Text)
 	if err != nil {
 		return KeptMemory{}, err
 	}
@@ -103,7 +103,7 @@ func (s *Store) ForgetAt(ctx context.Context, id string, want int64) error {
 			return err
 		}
 		b := tidemark.Batch{Deletes: []tidemark.Need{{Key: memoryKey(id), Version: m.Version}}}
-		if err := s.forgetSecrets(ctx, &b, id); err != nil {
+		if err := s.vault.Forget(ctx, &b, id); err != nil {
 			return err
 		}
 		_, err = s.k.Commit(ctx, b)

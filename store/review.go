@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // A review is a question of a job that runs: may this call of a tool be made?
@@ -127,15 +128,15 @@ func untilSettled(ctx context.Context, change func() error) error {
 }
 
 // Shown is a question as it is kept and shown: what is too long is cut, and what
-// is secret is hidden.
+// is secret is masked.
 func (s *Store) Shown(v Review) Review {
 	v, _ = s.shown(v)
 	return v
 }
 
-func (s *Store) shown(v Review) (Review, map[string]vaulted) {
+func (s *Store) shown(v Review) (Review, vault.Values) {
 	v = v.bounded()
-	values := s.hide(tidemark.SessionID(v.Job), []*string{&v.Title, &v.Text}, &v.Input)
+	values := s.vault.Redact(v.Job, []*string{&v.Title, &v.Text}, &v.Input)
 	return v, values
 }
 
@@ -148,7 +149,7 @@ func (s *Store) AskReview(ctx context.Context, v Review) error {
 		return tidemark.Invalidf("a review of job %s needs the name of a call", v.Job)
 	}
 	v, secrets := s.shown(v)
-	if err := s.keepSecrets(ctx, v.Job, secrets); err != nil {
+	if err := s.vault.Keep(ctx, v.Job, secrets); err != nil {
 		return err
 	}
 	v.State, v.AnsweredAt, v.By, v.Reason, v.Shown = ReviewWaiting, time.Time{}, tidemark.Holder{}, "", v.Digest()
@@ -233,7 +234,7 @@ func (s *Store) ApproveShown(ctx context.Context, job, call, digest string, by t
 // ErrConflict when the call was answered before or the job does not run any
 // more.
 func (s *Store) AnswerReview(ctx context.Context, job, call string, allow bool, by tidemark.Holder, reason string) (int, error) {
-	reason, err := s.hidden(ctx, job, reason)
+	reason, err := s.vault.RedactText(ctx, job, reason)
 	if err != nil {
 		return 0, err
 	}
