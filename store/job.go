@@ -116,11 +116,6 @@ func (s *Store) DueJobs(ctx context.Context, now time.Time, limit int) ([]tidema
 	return due, nil
 }
 
-// settled is a conflict that trying again does not help.
-type settled struct{ error }
-
-func (e *settled) Is(error) bool { return false }
-
 func (s *Store) job(ctx context.Context, id string) (tidemark.Job, int64, error) {
 	var j tidemark.Job
 	r, err := s.jobAt(ctx, id, &j)
@@ -185,7 +180,7 @@ func (s *Store) remembered(ctx context.Context, b *tidemark.Batch, j tidemark.Jo
 // reports which. One that came in as running and never had an owner here is
 // ended, too. A job that ended before is ErrConflict.
 func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) (ended bool, err error) {
-	err = untilSettled(ctx, func() error {
+	err = records.Retry(ctx, func() error {
 		j, version, err := s.job(ctx, id)
 		if err != nil {
 			return err
@@ -210,7 +205,7 @@ func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) 
 			ended = err == nil
 			return err
 		}
-		return &settled{tidemark.Conflictf("job %s is %s", id, j.Status)}
+		return records.Final(tidemark.Conflictf("job %s is %s", id, j.Status))
 	})
 	return ended, err
 }
@@ -219,14 +214,14 @@ func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) 
 // ErrConflict when it does not wait any more.
 func (s *Store) AbandonJob(ctx context.Context, id, why string) (tidemark.Job, error) {
 	var j tidemark.Job
-	err := untilSettled(ctx, func() error {
+	err := records.Retry(ctx, func() error {
 		var version int64
 		var err error
 		if j, version, err = s.job(ctx, id); err != nil {
 			return err
 		}
 		if j.Status != tidemark.JobPending {
-			return &settled{tidemark.Conflictf("job %s is %s", id, j.Status)}
+			return records.Final(tidemark.Conflictf("job %s is %s", id, j.Status))
 		}
 		j.Status, j.ErrorMessage, j.FinishedAt = tidemark.JobAbandoned, why, s.k.Now()
 		r, err := s.jobRecord(ctx, &j, version)

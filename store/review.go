@@ -111,20 +111,9 @@ func clipText(text string, most int) string {
 func (s *Store) running(ctx context.Context, job string) (tidemark.Need, error) {
 	j, version, err := s.job(ctx, job)
 	if err == nil && j.Status != tidemark.JobRunning {
-		err = &settled{tidemark.Conflictf("job %s is %s", job, j.Status)}
+		err = records.Final(tidemark.Conflictf("job %s is %s", job, j.Status))
 	}
 	return tidemark.Need{Key: jobKey(job), Version: version}, err
-}
-
-// untilSettled is retry for changes that can find that there is nothing to change any
-// more.
-func untilSettled(ctx context.Context, change func() error) error {
-	err := records.Retry(ctx, change)
-	var done *settled
-	if errors.As(err, &done) {
-		return done.error
-	}
-	return err
 }
 
 // Shown is a question as it is kept and shown: what is too long is cut, and what
@@ -153,7 +142,7 @@ func (s *Store) AskReview(ctx context.Context, v Review) error {
 		return err
 	}
 	v.State, v.AnsweredAt, v.By, v.Reason, v.Shown = ReviewWaiting, time.Time{}, tidemark.Holder{}, "", v.Digest()
-	return untilSettled(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		need, err := s.running(ctx, v.Job)
 		if err != nil {
 			return err
@@ -283,7 +272,7 @@ func (s *Store) AnswerReview(ctx context.Context, job, call string, allow bool, 
 
 // answer gives a question its one answer.
 func (s *Store) answer(ctx context.Context, job, call string, answer Review) error {
-	return untilSettled(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		need, err := s.running(ctx, job)
 		if err != nil {
 			return err
@@ -293,10 +282,10 @@ func (s *Store) answer(ctx context.Context, job, call string, answer Review) err
 			return err
 		}
 		if v.State != ReviewWaiting {
-			return &settled{tidemark.Conflictf("job %s: the call %s was %s by %s", job, call, v.State, v.By)}
+			return records.Final(tidemark.Conflictf("job %s: the call %s was %s by %s", job, call, v.State, v.By))
 		}
 		if answer.Shown != "" && answer.Shown != v.Digest() {
-			return &settled{tidemark.Conflictf("job %s: the call %s is not what was shown any more", job, call)}
+			return records.Final(tidemark.Conflictf("job %s: the call %s is not what was shown any more", job, call))
 		}
 		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Need{need}}
 		v.State, v.By, v.Reason, v.AnsweredAt, v.Shown = answer.State, answer.By, answer.Reason, b.At, v.Digest()

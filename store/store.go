@@ -33,7 +33,6 @@ const (
 	kindName       = "name"       // record: SESSION.HASH, grouped by what it resolves
 	kindFork       = "fork"       // record: SOURCE.FORK
 	kindCheckpoint = "checkpoint" // record: SESSION or SESSION.HASH
-	kindWake       = "wake"       // record: SESSION, when the fleet goes on with what its agent left
 	kindPlain      = "plain"      // record: the store is plain, see tidemark.PlainMark
 	kindFile       = "file"       // record: SESSION.HASH, a durable file; log: SESSION.RANDOM, its content
 	kindProject    = "project"    // record: HASH, where a project was seen

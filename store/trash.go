@@ -294,7 +294,7 @@ func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) err
 			remove(r)
 		}
 	}
-	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, kindWake, vault.KindSecret, kindFile} {
+	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, records.KindWake, vault.KindSecret, kindFile} {
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kind, Prefix: string(id), Order: tidemark.ByID}) {
 			if err != nil {
 				return err
