@@ -173,15 +173,15 @@ func (a Assembly) Begin(ctx context.Context, r *Resume) (*chat.Chat, error) {
 	return c, nil
 }
 
-// handOverPatience is how long whoever holds a session has to hand it over.
-const handOverPatience = 30 * time.Second
+// handoverTimeout is how long whoever holds a session has to hand it over.
+const handoverTimeout = 30 * time.Second
 
 // takeOver asks whoever holds a session for it and waits.
 func (a Assembly) takeOver(ctx context.Context, id tidemark.SessionID) (*chat.Chat, error) {
 	if err := a.Chat.Store.RequestHandover(ctx, id, a.Chat.Holder); err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithTimeout(ctx, handOverPatience)
+	ctx, stop := context.WithTimeout(ctx, handoverTimeout)
 	defer stop()
 	for {
 		c, err := chat.Resume(ctx, a.Chat, id)

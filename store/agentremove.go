@@ -41,12 +41,12 @@ func (s *Store) RemoveAgent(ctx context.Context, name string, by tidemark.Holder
 		}
 		gone.Cancelled = append(gone.Cancelled, j.ID)
 	}
-	b := tidemark.Batch{Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}, Drops: []tidemark.Key{r.Key}}
+	b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: r.Key, Version: r.Version}}, Drops: []tidemark.Key{r.Key}}
 	for d, err := range s.backend.List(ctx, tidemark.Query{Kind: kindSchedule, Group: name, Order: tidemark.ByID}) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return gone, err
 		}
-		b.Deletes, b.Drops = append(b.Deletes, tidemark.Need{Key: d.Key, Version: d.Version}), append(b.Drops, d.Key)
+		b.Deletes, b.Drops = append(b.Deletes, tidemark.Precondition{Key: d.Key, Version: d.Version}), append(b.Drops, d.Key)
 		var known tidemark.Schedule
 		if records.Decode(d, &known) == nil {
 			gone.Schedules = append(gone.Schedules, known.Name)

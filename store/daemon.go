@@ -120,7 +120,7 @@ func (s *Store) RemoveDaemon(ctx context.Context, h tidemark.Holder) error {
 		if err != nil {
 			return err
 		}
-		_, err = s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}})
+		_, err = s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Precondition{{Key: r.Key, Version: r.Version}}})
 		return err
 	})
 }

@@ -151,7 +151,7 @@ func (s *Store) forkBatch(sess tidemark.Session, source Info, point tidemark.Lin
 	}
 	// A purge of the source first changes its record, and then this batch
 	// conflicts.
-	b.Require = append(b.Require, tidemark.Need{Key: keyOf(kindSession, source.ID), Version: source.version})
+	b.Require = append(b.Require, tidemark.Precondition{Key: keyOf(kindSession, source.ID), Version: source.version})
 	r, err := s.record(sess, Live, 0)
 	if err != nil {
 		return b, err

@@ -199,7 +199,7 @@ func (s *Store) RemoveItem(ctx context.Context, kind, id string, want int64) err
 		if err != nil {
 			return err
 		}
-		b := tidemark.Batch{Deletes: []tidemark.Need{{Key: key, Version: i.Version}}}
+		b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: key, Version: i.Version}}}
 		if err := s.vault.Forget(ctx, &b, key.ID); err != nil {
 			return err
 		}

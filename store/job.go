@@ -133,7 +133,7 @@ func (s *Store) jobAt(ctx context.Context, id string, j *tidemark.Job) (tidemark
 
 // end adds to a batch what ends a job: it goes through while the lease and its
 // pulse stand as they were judged, and removes both, with the lanes.
-func (s *Store) end(ctx context.Context, b *tidemark.Batch, j *tidemark.Job, version int64, l Lease, lanes []tidemark.Need, remember func(*tidemark.Agent, tidemark.Job)) error {
+func (s *Store) end(ctx context.Context, b *tidemark.Batch, j *tidemark.Job, version int64, l Lease, lanes []tidemark.Precondition, remember func(*tidemark.Agent, tidemark.Job)) error {
 	deletes, err := s.k.Forget(ctx, l)
 	if err != nil {
 		return err
@@ -251,7 +251,7 @@ func (s *Store) RemoveJob(ctx context.Context, id string) error {
 	if err := s.vault.Forget(ctx, &b, id); err != nil {
 		return err
 	}
-	b.Deletes = append(b.Deletes, tidemark.Need{Key: jobKey(id), Version: version})
+	b.Deletes = append(b.Deletes, tidemark.Precondition{Key: jobKey(id), Version: version})
 	_, err = s.k.Commit(ctx, b)
 	return err
 }

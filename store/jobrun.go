@@ -21,8 +21,8 @@ type JobRun struct {
 	held    *records.Holding // its mutex guards what follows
 	job     tidemark.Job
 	version int64
-	length  int64           // of the output
-	lanes   []tidemark.Need // that the job stands in
+	length  int64                   // of the output
+	lanes   []tidemark.Precondition // that the job stands in
 }
 
 // StartJob makes this process the owner of a job that waits: ErrBusy when as

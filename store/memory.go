@@ -107,7 +107,7 @@ func (s *Store) Forget(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	b := tidemark.Batch{Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}}
+	b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: r.Key, Version: r.Version}}}
 	if err := s.vault.Forget(ctx, &b, id); err != nil {
 		return err
 	}

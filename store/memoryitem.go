@@ -102,7 +102,7 @@ func (s *Store) ForgetAt(ctx context.Context, id string, want int64) error {
 		if err != nil {
 			return err
 		}
-		b := tidemark.Batch{Deletes: []tidemark.Need{{Key: memoryKey(id), Version: m.Version}}}
+		b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: memoryKey(id), Version: m.Version}}}
 		if err := s.vault.Forget(ctx, &b, id); err != nil {
 			return err
 		}

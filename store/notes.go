@@ -161,7 +161,7 @@ func (s *Store) retitle(ctx context.Context, i *Info, b *tidemark.Batch, title s
 	if old.version = r.Version; s.nameKey(old) == s.nameKey(fresh) {
 		fresh.version = old.version
 	} else if old.version > 0 {
-		b.Deletes = append(b.Deletes, tidemark.Need{Key: s.nameKey(old), Version: old.version})
+		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: s.nameKey(old), Version: old.version})
 	}
 	i.Title = title
 	return s.addName(b, fresh)

@@ -191,7 +191,7 @@ func TestEveryMaskCanBeRevealed(t *testing.T) {
 			return nil
 		},
 		"session without words": func(t *testing.T, s *store.Store) error {
-			_, err := s.Make(t.Context(), tidemark.Session{Title: "the " + secret})
+			_, err := s.CreateEmpty(t.Context(), tidemark.Session{Title: "the " + secret})
 			return err
 		},
 		"extra": func(t *testing.T, s *store.Store) error { return s.SetExtra(t.Context(), begun(t, s).ID(), quoted) },

@@ -108,12 +108,12 @@ func clipText(text string, most int) string {
 }
 
 // running is the need that a job runs: ErrConflict when it does not.
-func (s *Store) running(ctx context.Context, job string) (tidemark.Need, error) {
+func (s *Store) running(ctx context.Context, job string) (tidemark.Precondition, error) {
 	j, version, err := s.job(ctx, job)
 	if err == nil && j.Status != tidemark.JobRunning {
 		err = records.Final(tidemark.Conflictf("job %s is %s", job, j.Status))
 	}
-	return tidemark.Need{Key: jobKey(job), Version: version}, err
+	return tidemark.Precondition{Key: jobKey(job), Version: version}, err
 }
 
 // Shown is a question as it is kept and shown: what is too long is cut, and what
@@ -154,7 +154,7 @@ func (s *Store) AskReview(ctx context.Context, v Review) error {
 		if old.Version > 0 {
 			return tidemark.Existsf("job %s: the call %s was asked about before", v.Job, v.Call)
 		}
-		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Need{need}}
+		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Precondition{need}}
 		v.AskedAt = b.At
 		r, err := s.reviewRecord(v, 0)
 		if err != nil {
@@ -287,7 +287,7 @@ func (s *Store) answer(ctx context.Context, job, call string, answer Review) err
 		if answer.Shown != "" && answer.Shown != v.Digest() {
 			return records.Final(tidemark.Conflictf("job %s: the call %s is not what was shown any more", job, call))
 		}
-		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Need{need}}
+		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Precondition{need}}
 		v.State, v.By, v.Reason, v.AnsweredAt, v.Shown = answer.State, answer.By, answer.Reason, b.At, v.Digest()
 		r, err := s.reviewRecord(v, version)
 		if err != nil {
@@ -311,12 +311,12 @@ func (s *Store) EndReviews(ctx context.Context, job string) error {
 		return err
 	}
 	return records.Retry(ctx, func() error {
-		var keys []tidemark.Need
+		var keys []tidemark.Precondition
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindReview, Group: job}) {
 			if err != nil {
 				return err
 			}
-			keys = append(keys, tidemark.Need{Key: r.Key, Version: r.Version})
+			keys = append(keys, tidemark.Precondition{Key: r.Key, Version: r.Version})
 		}
 		for some := range slices.Chunk(keys, 100) {
 			if _, err := s.k.Commit(ctx, tidemark.Batch{Deletes: some}); err != nil {

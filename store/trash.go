@@ -117,17 +117,17 @@ const copyLines = 1000
 // a gap stands for what lies beside the path. The copy is made in steps, each
 // durable, and counts only when the fork says so: link is deleted with that.
 func (s *Store) ownPast(ctx context.Context, id tidemark.SessionID, link tidemark.Record) error {
-	unlink := tidemark.Need{Key: link.Key, Version: link.Version}
+	unlink := tidemark.Precondition{Key: link.Key, Version: link.Version}
 	v, err := s.View(ctx, id)
 	if errors.Is(err, tidemark.ErrNotFound) {
-		_, err := s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{unlink}})
+		_, err := s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Precondition{unlink}})
 		return err
 	}
 	if err != nil {
 		return err
 	}
 	if v.Base == nil || v.Base.Owned {
-		_, err := s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{unlink}})
+		_, err := s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Precondition{unlink}})
 		return err
 	}
 	if err := v.copyPast(ctx); err != nil {
@@ -274,7 +274,7 @@ func (c *pastCopy) flush(ctx context.Context) error {
 func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) error {
 	b := tidemark.Batch{Drops: []tidemark.Key{keyOf(kindSession, id), keyOf(kindNotes, id), keyOf(kindPast, id)}}
 	remove := func(r tidemark.Record) {
-		b.Deletes = append(b.Deletes, tidemark.Need{Key: r.Key, Version: r.Version})
+		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: r.Key, Version: r.Version})
 	}
 	r, err := s.backend.Get(ctx, keyOf(kindSession, id))
 	if err != nil {

@@ -65,7 +65,7 @@ func (s *Store) DueWakes(ctx context.Context, now time.Time) ([]Wake, error) {
 // TakeWake makes a job of a wake that DueWakes returned, in one commit:
 // ErrConflict when somebody else did. With an empty job it only removes it.
 func (s *Store) TakeWake(ctx context.Context, w Wake, j tidemark.Job) (tidemark.Job, error) {
-	b := tidemark.Batch{Deletes: []tidemark.Need{{Key: keyOf(records.KindWake, w.Session), Version: w.version}}}
+	b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: keyOf(records.KindWake, w.Session), Version: w.version}}}
 	var err error
 	if j.Agent != "" {
 		if j, b.Puts, err = s.newJob(j); err != nil {

@@ -67,7 +67,7 @@ func (s *Store) Attach(ctx context.Context, id tidemark.SessionID, who tidemark.
 		if l, b, err = s.k.Take(ctx, keyOf(kindSession, id), who); err != nil {
 			return err
 		}
-		b.Require = append(b.Require, tidemark.Need{Key: keyOf(kindSession, id), Version: i.version})
+		b.Require = append(b.Require, tidemark.Precondition{Key: keyOf(kindSession, id), Version: i.version})
 		_, err := s.k.Commit(ctx, b)
 		if errors.Is(err, tidemark.ErrConflict) {
 			if again, lookErr := s.Session(ctx, id); lookErr != nil || again.State == Trash {
@@ -199,8 +199,8 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 
 // settle takes the entries that are kept already out of what is left.
 func settle(r tidemark.Receipt, entries []tidemark.Entry, left []int, seqs []int64, offset int64) []int {
-	known := make(map[string]int64, len(r.Known))
-	for _, k := range r.Known {
+	known := make(map[string]int64, len(r.Duplicates))
+	for _, k := range r.Duplicates {
 		known[k.Key] = k.Seq + offset
 	}
 	var still []int

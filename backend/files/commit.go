@@ -123,7 +123,7 @@ func (c *commit) run() (tidemark.Receipt, error) {
 		}
 		c.targets = append(c.targets, t)
 	}
-	var known []tidemark.Known
+	var known []tidemark.Duplicate
 	for i, t := range c.targets {
 		k, err := c.b.known(t, c.batch.Appends[i].Lines)
 		if err != nil {
@@ -132,7 +132,7 @@ func (c *commit) run() (tidemark.Receipt, error) {
 		known = append(known, k...)
 	}
 	if len(known) > 0 {
-		return tidemark.Receipt{Known: known}, kind(tidemark.ErrExists, "%s: line %d already has the key %q", known[0].Log, known[0].Seq, known[0].Key)
+		return tidemark.Receipt{Duplicates: known}, kind(tidemark.ErrExists, "%s: line %d already has the key %q", known[0].Log, known[0].Seq, known[0].Key)
 	}
 	if err := c.stands(); err != nil {
 		return tidemark.Receipt{}, err

@@ -304,7 +304,7 @@ func (v *Vault) Forget(ctx context.Context, b *tidemark.Batch, owner string) err
 		if err != nil && !(errors.Is(err, tidemark.ErrCorrupt) && r.Version > 0) {
 			return err
 		}
-		b.Deletes = append(b.Deletes, tidemark.Need{Key: r.Key, Version: r.Version})
+		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: r.Key, Version: r.Version})
 	}
 	return nil
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// Make makes a session in which nothing was said yet, and which nobody holds:
+// CreateEmpty makes a session in which nothing was said yet, and which nobody holds:
 // ErrExists when there is one of that id. Create is for whoever is about to
 // say something.
-func (s *Store) Make(ctx context.Context, sess tidemark.Session) (Info, error) {
+func (s *Store) CreateEmpty(ctx context.Context, sess tidemark.Session) (Info, error) {
 	w := s.Create(sess, tidemark.Holder{})
 	b := tidemark.Batch{At: s.k.Now()}
 	if _, err := w.creation(ctx, &b); err != nil {
