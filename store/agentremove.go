@@ -52,7 +52,7 @@ func (s *Store) RemoveAgent(ctx context.Context, name string, by tidemark.Holder
 			gone.Schedules = append(gone.Schedules, known.Name)
 		}
 	}
-	if err := s.forgetSecrets(ctx, &b, name); err != nil {
+	if err := s.vault.Forget(ctx, &b, name); err != nil {
 		return gone, err
 	}
 	_, err = s.k.Commit(ctx, b)

@@ -135,7 +135,7 @@ func (s *Store) Daemons(ctx context.Context) ([]Daemon, error) {
 		if err != nil {
 			return all, err
 		}
-		d.Dead = s.o.Dead(d.Holder) || !d.SeenAt.IsZero() && s.k.Now().Sub(d.SeenAt) > daemonSilence
+		d.Dead = s.k.Dead(d.Holder) || !d.SeenAt.IsZero() && s.k.Now().Sub(d.SeenAt) > daemonSilence
 		all = append(all, d)
 	}
 	return all, nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // File is a durable file of a session: what its agent wrote to be there after
@@ -66,8 +67,8 @@ func (w *Writer) PutFile(ctx context.Context, name string, content io.Reader) (F
 	}
 	f := File{Name: name, Content: rand.Text()}
 	c := &chunks{w: w, content: f.Content, log: keyOf(kindFile, w.id, f.Content), sum: sha256.New()}
-	shown := &hidingReader{s: w.s, id: w.id, from: content}
-	if w.s.looks() {
+	shown := &redactingReader{vault: w.s.vault, owner: string(w.id), from: content}
+	if w.s.vault.Looks() {
 		content = shown
 	}
 	err := c.fill(ctx, content)
@@ -85,9 +86,9 @@ func (w *Writer) PutFile(ctx context.Context, name string, content io.Reader) (F
 
 // putFile makes f what its name leads to, and drops what it led to before. The
 // record beside its content has served. The vault keeps what was masked in it.
-func (w *Writer) putFile(ctx context.Context, f *File, beside []tidemark.Precondition, secrets map[string]vaulted) error {
+func (w *Writer) putFile(ctx context.Context, f *File, beside []tidemark.Precondition, secrets vault.Values) error {
 	b := tidemark.Batch{At: w.s.k.Now(), Deletes: beside}
-	if err := w.s.vault(ctx, &b, w.id, secrets); err != nil {
+	if err := w.s.vault.Add(ctx, &b, string(w.id), secrets); err != nil {
 		return err
 	}
 	f.ModifiedAt = b.At

@@ -244,7 +244,7 @@ func (s *Store) record(sess tidemark.Session, state string, version int64) (tide
 // SetOrigin replaces the tool that a session came from, and what that keeps with
 // it. It needs no lease.
 func (s *Store) SetOrigin(ctx context.Context, id tidemark.SessionID, tool string, extra json.RawMessage) error {
-	if err := s.keepSecrets(ctx, string(id), s.hide(id, nil, &extra)); err != nil {
+	if err := s.vault.Keep(ctx, string(id), s.vault.Redact(string(id), nil, &extra)); err != nil {
 		return err
 	}
 	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
@@ -265,7 +265,7 @@ func (s *Store) fileForeign(ctx context.Context, b *tidemark.Batch, sess tidemar
 
 // SetExtra replaces what other tools keep with a session. It needs no lease.
 func (s *Store) SetExtra(ctx context.Context, id tidemark.SessionID, extra json.RawMessage) error {
-	if err := s.keepSecrets(ctx, string(id), s.hide(id, nil, &extra)); err != nil {
+	if err := s.vault.Keep(ctx, string(id), s.vault.Redact(string(id), nil, &extra)); err != nil {
 		return err
 	}
 	return s.update(ctx, id, func(i *Info, _ *tidemark.Batch) error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // purging is the state of a session that is being destroyed: nothing may be
@@ -204,19 +205,17 @@ func (v *View) ownSecrets(ctx context.Context, segments []segment, runs []seqRun
 		if err != nil {
 			return err
 		}
-		key := keyOf(kindSecret, v.ID, mark)
-		have, err := v.s.k.Get(ctx, key, &vaulted{})
+		var b tidemark.Batch
+		if ok {
+			err = v.s.vault.Add(ctx, &b, string(v.ID), vault.Values{mark: value})
+		}
 		if err != nil {
 			return err
 		}
-		if !ok || have.Version > 0 {
+		if len(b.Puts) == 0 {
 			continue
 		}
-		r, err := records.Put(key, 0, value)
-		if err != nil {
-			return err
-		}
-		if _, err := v.s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}}); err != nil && !errors.Is(err, tidemark.ErrConflict) {
+		if _, err := v.s.k.Commit(ctx, b); err != nil && !errors.Is(err, tidemark.ErrConflict) {
 			return err
 		}
 	}
@@ -295,7 +294,7 @@ func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) err
 			remove(r)
 		}
 	}
-	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, kindWake, kindSecret, kindFile} {
+	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, records.KindWake, vault.KindSecret, kindFile} {
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kind, Prefix: string(id), Order: tidemark.ByID}) {
 			if err != nil {
 				return err

@@ -237,7 +237,7 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 		r.Group = string(w.id)
 		b.Puts = append(b.Puts, r)
 	}
-	if err := w.s.vault(ctx, &b, w.id, p.secrets); err != nil {
+	if err := w.s.vault.Add(ctx, &b, string(w.id), p.secrets); err != nil {
 		return tidemark.Receipt{}, err
 	}
 	receipt, err := w.s.k.Commit(ctx, b)
@@ -261,12 +261,12 @@ func (w *Writer) creation(ctx context.Context, b *tidemark.Batch) (Lease, error)
 		w.session.CreatedAt = b.At
 	}
 	w.session.CreatedAt = records.Keepable(w.session.CreatedAt)
-	if w.s.o.Redact == RedactMask || w.s.o.Redact == RedactVault {
+	if w.s.vault.Redaction().Masks() {
 		said := append([]string{w.session.Title, w.session.Agent, w.session.Model}, w.session.Tags...)
-		kept := w.s.secretsIn(said...)
+		kept := w.s.vault.ValuesIn(said...)
 		extra := slices.Clone(w.session.Extra)
-		maps.Copy(kept, w.s.hide(w.id, nil, &extra))
-		if err := w.s.keepSecrets(ctx, string(w.id), kept); err != nil {
+		maps.Copy(kept, w.s.vault.Redact(string(w.id), nil, &extra))
+		if err := w.s.vault.Keep(ctx, string(w.id), kept); err != nil {
 			return Lease{}, err
 		}
 		w.session = w.s.MaskSession(w.session)
