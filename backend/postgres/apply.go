@@ -315,42 +315,26 @@ func (a *applying) check() (any bool) {
 }
 
 func (a *applying) checkOne(b *tidemark.Batch) (tidemark.Receipt, error) {
-	var known []tidemark.Known
+	var known []tidemark.Duplicate
 	for i := range b.Appends {
 		ap := &b.Appends[i]
 		for j := range ap.Lines {
 			key := ap.Lines[j].Key
 			if seq, ok := a.known[ap.Log][key]; ok && key != "" {
-				known = append(known, tidemark.Known{Log: ap.Log, Key: key, Seq: seq})
+				known = append(known, tidemark.Duplicate{Log: ap.Log, Key: key, Seq: seq})
 			}
 		}
 	}
 	if len(known) > 0 {
-		return tidemark.Receipt{Known: known}, fmt.Errorf("%s: key %q: %w", known[0].Log, known[0].Key, tidemark.ErrExists)
+		return tidemark.Receipt{Duplicates: known}, fmt.Errorf("%s: key %q: %w", known[0].Log, known[0].Key, tidemark.ErrExists)
 	}
 	return tidemark.Receipt{}, a.stands(b)
 }
 
 func (a *applying) stands(b *tidemark.Batch) error {
-	at := func(key tidemark.Key, want int64) error {
-		if have := a.of(key).version; have != want {
-			return tidemark.Conflictf("%s: is at version %d, not %d", key, have, want)
-		}
-		return nil
-	}
-	for i := range b.Require {
-		if err := at(b.Require[i].Key, b.Require[i].Version); err != nil {
-			return err
-		}
-	}
-	for i := range b.Puts {
-		if err := at(b.Puts[i].Key, b.Replaces(b.Puts[i])); err != nil {
-			return err
-		}
-	}
-	for i := range b.Deletes {
-		if err := at(b.Deletes[i].Key, b.Deletes[i].Version); err != nil {
-			return err
+	for n := range b.Preconditions() {
+		if have := a.of(n.Key).version; have != n.Version {
+			return tidemark.Conflictf("%s: is at version %d, not %d", n.Key, have, n.Version)
 		}
 	}
 	for i := range b.Appends {

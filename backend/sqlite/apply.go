@@ -59,7 +59,7 @@ func (w *writer) apply(b *tidemark.Batch) (tidemark.Receipt, error) {
 		return tidemark.Receipt{}, err
 	}
 	if len(known) > 0 {
-		return tidemark.Receipt{Known: known}, fmt.Errorf("%s: key %q: %w", known[0].Log, known[0].Key, tidemark.ErrExists)
+		return tidemark.Receipt{Duplicates: known}, fmt.Errorf("%s: key %q: %w", known[0].Log, known[0].Key, tidemark.ErrExists)
 	}
 	if err := w.stands(b); err != nil {
 		return tidemark.Receipt{}, err
@@ -136,7 +136,7 @@ func (w *writer) logOf(k tidemark.Key) (*standing, error) {
 
 const sqlKey = `SELECT seq FROM line WHERE log = ?1 AND "key" = ?2`
 
-func (w *writer) known(b *tidemark.Batch) (known []tidemark.Known, err error) {
+func (w *writer) known(b *tidemark.Batch) (known []tidemark.Duplicate, err error) {
 	for i := range b.Appends {
 		a := &b.Appends[i]
 		for j := range a.Lines {
@@ -155,7 +155,7 @@ func (w *writer) known(b *tidemark.Batch) (known []tidemark.Known, err error) {
 				st.setInt(1, s.head.number)
 				st.setText(2, key)
 			}, func(st *stmt) {
-				known = append(known, tidemark.Known{Log: a.Log, Key: key, Seq: st.int(0)})
+				known = append(known, tidemark.Duplicate{Log: a.Log, Key: key, Seq: st.int(0)})
 			})
 			if err != nil {
 				return nil, err
@@ -166,26 +166,13 @@ func (w *writer) known(b *tidemark.Batch) (known []tidemark.Known, err error) {
 }
 
 func (w *writer) stands(b *tidemark.Batch) error {
-	at := func(key tidemark.Key, want int64) error {
-		s, err := w.recordOf(key)
-		if err == nil && s.version != want {
-			err = tidemark.Conflictf("%s: is at version %d, not %d", key, s.version, want)
-		}
-		return err
-	}
-	for i := range b.Require {
-		if err := at(b.Require[i].Key, b.Require[i].Version); err != nil {
+	for n := range b.Preconditions() {
+		s, err := w.recordOf(n.Key)
+		if err != nil {
 			return err
 		}
-	}
-	for i := range b.Puts {
-		if err := at(b.Puts[i].Key, b.Replaces(b.Puts[i])); err != nil {
-			return err
-		}
-	}
-	for i := range b.Deletes {
-		if err := at(b.Deletes[i].Key, b.Deletes[i].Version); err != nil {
-			return err
+		if s.version != n.Version {
+			return tidemark.Conflictf("%s: is at version %d, not %d", n.Key, s.version, n.Version)
 		}
 	}
 	for i := range b.Appends {

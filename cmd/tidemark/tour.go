@@ -27,9 +27,9 @@ import (
 )
 
 const (
-	// tourPatience bounds how long one command of the tour may take, so that a
+	// tourTimeout bounds how long one command of the tour may take, so that a
 	// tour that nobody watches ends.
-	tourPatience = time.Minute
+	tourTimeout = time.Minute
 	// tourGrace is what a command has to end when it is told to.
 	tourGrace = 3 * time.Second
 	// tourLines is how much is shown of what one command prints.
@@ -275,14 +275,14 @@ func (t *tour) do(ctx context.Context, c tourLine, line string) error {
 	if err != nil {
 		return err
 	}
-	late := time.NewTimer(tourPatience)
+	late := time.NewTimer(tourTimeout)
 	defer late.Stop()
 	select {
 	case <-p.found:
 	case <-p.done:
 	case <-ctx.Done():
 	case <-late.C:
-		err = fmt.Errorf("%s: not done after %s", line, tourPatience)
+		err = fmt.Errorf("%s: not done after %s", line, tourTimeout)
 	}
 	switch {
 	case ctx.Err() != nil || err != nil:

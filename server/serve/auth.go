@@ -35,8 +35,8 @@ type OIDC struct {
 
 // access is who may call, once it is known: one of the first two.
 type access struct {
-	local    *auth.LocalAuth
-	oidc     *auth.OIDCAuth
+	local    *auth.LocalAuthenticator
+	oidc     *auth.OIDCAuthenticator
 	browsers *auth.OIDCSignIn // with OIDC.ClientID
 }
 
@@ -120,9 +120,9 @@ func (v *running) authenticator(ctx context.Context, users *tenant.Directory) (r
 			auths = append(auths, v.access.browsers)
 		}
 	}
-	gate := auth.Any(auths...)
+	callers := auth.Any(auths...)
 	if open.HasAudit(v.Store) {
-		gate.Refused = auth.AuditRefusals(users)
+		callers.Refused = auth.AuditRefusals(users)
 	}
-	return gate, nil
+	return callers, nil
 }
