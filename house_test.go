@@ -58,6 +58,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"runner", "chat", "the built-in agent is a chat"},
 	{"agent/...", "chat", "a conversation is a chat with all that it needs"},
 	{"agent/...", "agent", "what people type in a conversation is over how it is assembled"},
+	{"agent/tour", "agent/repl", "the tour ends in a chat, and waits as long as that takes to leave"},
 	{"agent/repl", "agent/slash", "the conversation at a terminal has commands that people type"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
