@@ -28,7 +28,7 @@ var floors = map[string][]string{
 	"craft": {
 		"store", "fleet", "fleet/file", "fleet/due", "internal/tenant",
 		"backend/...", "seal", "redact", "search", "archive", "compact", "convert/...", "render", "model/...", "tool", "api",
-		"internal/grant", "internal/terminal",
+		"internal/grant", "internal/terminal", "internal/manual",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet/daemon", "dispatch"},
 	"doors": {"open", "transfer", "server/...", "mcp", "acp"},
