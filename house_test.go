@@ -27,7 +27,7 @@ var floors = map[string][]string{
 	},
 	"craft": {
 		"store", "fleet", "fleet/file", "fleet/due", "internal/tenant",
-		"backend/...", "seal", "redact", "search", "archive", "compact", "convert/...", "render", "model/...", "tool", "api",
+		"backend/...", "seal", "redact", "search", "archive", "compact", "convert/...", "render", "render/data", "model/...", "tool", "api",
 		"internal/grant", "internal/terminal", "internal/manual",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet/daemon", "dispatch"},
@@ -42,6 +42,7 @@ var floors = map[string][]string{
 var neighbours = []struct{ from, to, reason string }{
 	{"convert/...", "convert", "a foreign format fulfils the contract of convert"},
 	{"convert/...", "convert/wire", "tools that took over the shape of a model's interface share its decoder"},
+	{"render/data", "render", "JSON for programs may be read on a terminal, too"},
 	{"model/...", "model", "a provider fulfils the contract of model"},
 	{"backend/remote", "api", "client and server share the wire types"},
 	{"backend/backendtest", "backend/memory", "memory is the model that the suite compares with"},
@@ -70,7 +71,7 @@ var neighbours = []struct{ from, to, reason string }{
 // import.
 var tenants = map[string]string{
 	"github.com/spf13/":                "cmd/tidemark",
-	"github.com/itchyny/gojq":          "cmd/tidemark",
+	"github.com/itchyny/gojq":          "render/data",
 	"go.yaml.in/yaml/":                 "internal/yaml",
 	"github.com/goccy/go-yaml":         "tests",
 	"golang.org/x/term":                "cmd/tidemark",

@@ -59,7 +59,7 @@ func TestEveryExitCodeIsExplained(t *testing.T) {
 }
 
 func TestEveryTemplateFunctionIsExplained(t *testing.T) {
-	text, err := os.ReadFile("output.go")
+	text, err := os.ReadFile("../../render/data/data.go")
 	if err != nil {
 		t.Fatal(err)
 	}
