@@ -26,7 +26,7 @@ var floors = map[string][]string{
 		"internal/hint", "internal/project",
 	},
 	"craft": {
-		"store", "fleet", "fleet/file", "fleet/due", "internal/tenant",
+		"store", "fleet", "fleet/file", "fleet/due", "fleet/unit", "internal/tenant",
 		"backend/...", "seal", "redact", "search", "archive", "compact", "convert/...", "render", "render/data", "model/...", "tool", "api",
 		"internal/grant", "internal/terminal", "internal/manual",
 	},
