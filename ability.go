@@ -39,7 +39,7 @@ type Searcher interface {
 	// Search yields the indexed lines that a asks for, newest first; lines of
 	// about the same minute may come in any order. It knows nothing of
 	// language: words match when they are equal, or begin as asked.
-	Search(ctx context.Context, a Ask) iter.Seq2[Hit, error]
+	Search(ctx context.Context, q IndexQuery) iter.Seq2[Hit, error]
 
 	// Unindexed yields the logs of these kinds that have lines which are not
 	// indexed, without looking at the others.
@@ -100,9 +100,9 @@ type Compactor interface {
 	Compact(ctx context.Context) (int64, error)
 }
 
-// Ask is a question to a Searcher: lines that carry one of the terms in each
+// IndexQuery is a question to a Searcher: lines that carry one of the terms in each
 // of All, and none of None.
-type Ask struct {
+type IndexQuery struct {
 	All   [][]Term // at least one
 	None  []Term
 	Limit int // 0: no limit

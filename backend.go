@@ -98,7 +98,7 @@ func (b Batch) MarkPlain() Batch {
 	}
 	mark.Sum = mark.Checksum()
 	b.Puts = append([]Record{mark}, b.Puts...)
-	b.Require = append(b.Require[:len(b.Require):len(b.Require)], Need{Key: Keyring()})
+	b.Require = append(b.Require[:len(b.Require):len(b.Require)], Precondition{Key: Keyring()})
 	return b
 }
 
@@ -232,11 +232,11 @@ func (s Span) Of(length int64) (first, last int64) {
 // the put that makes the others count comes last, and the delete that makes
 // them void comes first.
 type Batch struct {
-	ID      string    // from NewBatchID
-	At      time.Time // UTC, whole microseconds; the time of every change in it
-	Require []Need    // what must stand beside what is put or deleted
-	Puts    []Record  // each replaces the record at Version-1; at Version 1, none may be there
-	Deletes []Need    // each deletes the record at Version
+	ID      string         // from NewBatchID
+	At      time.Time      // UTC, whole microseconds; the time of every change in it
+	Require []Precondition // what must stand beside what is put or deleted
+	Puts    []Record       // each replaces the record at Version-1; at Version 1, none may be there
+	Deletes []Precondition // each deletes the record at Version
 	Appends []Append
 	Drops   []Key // logs to remove whole; one that is not there is no error
 
@@ -258,9 +258,9 @@ func (b *Batch) FreesRoom() bool {
 	return b.Frees || len(b.Appends) == 0 && len(b.Deletes)+len(b.Drops) > 0
 }
 
-// Need names a record and the version that it must stand at; 0: it must not
+// Precondition names a record and the version that it must stand at; 0: it must not
 // be there.
-type Need struct {
+type Precondition struct {
 	Key
 	Version int64
 }
@@ -275,11 +275,11 @@ type Append struct {
 
 // Receipt says what Commit found.
 type Receipt struct {
-	Known []Known // with ErrExists: each line whose Key was there
+	Duplicates []Duplicate // with ErrExists: each line whose Key was there
 }
 
-// Known is a line that was there before.
-type Known struct {
+// Duplicate is a line that was there before.
+type Duplicate struct {
 	Log Key
 	Key string
 	Seq int64

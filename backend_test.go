@@ -31,9 +31,9 @@ func goodLine(seq int64) Line {
 func goodBatch() Batch {
 	return Batch{
 		ID: NewBatchID(), At: noon,
-		Require: []Need{{Key{"lease", "a"}, 3}, {Key{"name", "x"}, 0}},
+		Require: []Precondition{{Key{"lease", "a"}, 3}, {Key{"name", "x"}, 0}},
 		Puts:    []Record{goodRecord()},
-		Deletes: []Need{{Key{"name", "y"}, 1}},
+		Deletes: []Precondition{{Key{"name", "y"}, 1}},
 		Appends: []Append{{Log: logKey, Lines: []Line{goodLine(4), goodLine(5)}}},
 		Drops:   []Key{{"notes", "b"}},
 	}
@@ -47,7 +47,7 @@ func TestABatchThatKeepsTheRulesPasses(t *testing.T) {
 		t.Errorf("an empty batch: %v", err)
 	}
 	same := goodBatch()
-	same.Require = append(same.Require, Need{same.Puts[0].Key, 0}, same.Require[0])
+	same.Require = append(same.Require, Precondition{same.Puts[0].Key, 0}, same.Require[0])
 	if err := same.Check(); err != nil {
 		t.Errorf("what is put may be required too, and twice: %v", err)
 	}

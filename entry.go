@@ -170,7 +170,7 @@ func EntryOf(l Line) (Entry, error) {
 		return e, nil
 	}
 	if err := parseBody(l.Body, &e); err != nil {
-		return e, kindf(ErrCorrupt, "line %d: its body is not an entry's: %w", l.Seq, err)
+		return e, Errorf(ErrCorrupt, "line %d: its body is not an entry's: %w", l.Seq, err)
 	}
 	return e, nil
 }

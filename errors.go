@@ -22,6 +22,15 @@ var (
 	ErrStorage     = errors.New("storage failed")
 )
 
+// Finer kinds, for callers that say what to do about it. Each answers to one of
+// the sentinels as well, whose code it has outside of Go.
+var (
+	ErrTrashed    = Errorf(ErrNotFound, "in the trash")
+	ErrNoSessions = Errorf(ErrNotFound, "there is no session yet")
+	ErrOnHold     = Errorf(ErrDenied, "on hold")
+	ErrLocalOnly  = Errorf(ErrInvalid, "local-only")
+)
+
 // Code is what one sentinel is called outside of Go.
 type Code struct {
 	Err  error
@@ -81,26 +90,31 @@ func (d *Damage) Error() string {
 // Is makes a Damage answer to ErrCorrupt.
 func (d *Damage) Is(target error) bool { return target == ErrCorrupt }
 
+// Errorf returns an error that answers to kind, and to whatever it wraps with %w.
+func Errorf(kind error, format string, args ...any) error {
+	return &kindError{kind, fmt.Errorf(format, args...)}
+}
+
 // Invalidf returns an error that answers to ErrInvalid.
-func Invalidf(format string, args ...any) error { return kindf(ErrInvalid, format, args...) }
+func Invalidf(format string, args ...any) error { return Errorf(ErrInvalid, format, args...) }
 
 // NotFoundf returns an error that answers to ErrNotFound.
-func NotFoundf(format string, args ...any) error { return kindf(ErrNotFound, format, args...) }
+func NotFoundf(format string, args ...any) error { return Errorf(ErrNotFound, format, args...) }
 
 // Conflictf returns an error that answers to ErrConflict.
-func Conflictf(format string, args ...any) error { return kindf(ErrConflict, format, args...) }
+func Conflictf(format string, args ...any) error { return Errorf(ErrConflict, format, args...) }
 
 // Existsf returns an error that answers to ErrExists.
-func Existsf(format string, args ...any) error { return kindf(ErrExists, format, args...) }
+func Existsf(format string, args ...any) error { return Errorf(ErrExists, format, args...) }
 
 // Storagef returns an error that answers to ErrStorage.
-func Storagef(format string, args ...any) error { return kindf(ErrStorage, format, args...) }
+func Storagef(format string, args ...any) error { return Errorf(ErrStorage, format, args...) }
 
 // Deniedf returns an error that answers to ErrDenied.
-func Deniedf(format string, args ...any) error { return kindf(ErrDenied, format, args...) }
+func Deniedf(format string, args ...any) error { return Errorf(ErrDenied, format, args...) }
 
 // Unsupportedf returns an error that answers to ErrUnsupported.
-func Unsupportedf(format string, args ...any) error { return kindf(ErrUnsupported, format, args...) }
+func Unsupportedf(format string, args ...any) error { return Errorf(ErrUnsupported, format, args...) }
 
 // kindError carries a sentence of its own and still answers to a sentinel, so
 // that messages need not end in the sentinel's words.
@@ -109,9 +123,6 @@ type kindError struct {
 	err  error
 }
 
-func kindf(kind error, format string, args ...any) error {
-	return &kindError{kind, fmt.Errorf(format, args...)}
-}
 
 func (e *kindError) Error() string   { return e.err.Error() }
 func (e *kindError) Unwrap() []error { return []error{e.kind, e.err} }

@@ -26,14 +26,25 @@ func sentinelNames(t *testing.T) []string {
 			continue
 		}
 		for _, s := range g.Specs {
-			for _, n := range s.(*ast.ValueSpec).Names {
-				if strings.HasPrefix(n.Name, "Err") {
+			v := s.(*ast.ValueSpec)
+			for i, n := range v.Names {
+				call, _ := v.Values[i].(*ast.CallExpr)
+				if strings.HasPrefix(n.Name, "Err") && !isErrorf(call) {
 					names = append(names, n.Name)
 				}
 			}
 		}
 	}
 	return names
+}
+
+// isErrorf reports whether a finer kind is made, which has its sentinel's row.
+func isErrorf(call *ast.CallExpr) bool {
+	if call == nil {
+		return false
+	}
+	name, ok := call.Fun.(*ast.Ident)
+	return ok && name.Name == "Errorf"
 }
 
 // exits is the contract of the command line. What is not in it is exit 1.
@@ -138,6 +149,21 @@ func TestErrorsOfAKindKeepTheirSentenceAndTheirCause(t *testing.T) {
 		for _, row := range Codes {
 			if row.Err != c.want && errors.Is(err, row.Err) {
 				t.Errorf("an error of %v answers to %v too", c.want, row.Err)
+			}
+		}
+	}
+}
+
+func TestFinerKindsAnswerToTheirSentinelAndNotToEachOther(t *testing.T) {
+	finer := map[error]error{ErrTrashed: ErrNotFound, ErrNoSessions: ErrNotFound, ErrOnHold: ErrDenied, ErrLocalOnly: ErrInvalid}
+	for kind, sentinel := range finer {
+		err := fmt.Errorf("reading: %w", Errorf(kind, "session x: %w", sentinel))
+		if !errors.Is(err, kind) || CodeOf(err).Err != sentinel {
+			t.Errorf("%v: has the row of %v, want %v", kind, CodeOf(err).Err, sentinel)
+		}
+		for other := range finer {
+			if other != kind && errors.Is(err, other) {
+				t.Errorf("%v answers to %v", kind, other)
 			}
 		}
 	}

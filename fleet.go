@@ -218,7 +218,7 @@ func (e Event) Line() (Line, error) {
 func EventOf(l Line) (Event, error) {
 	var e Event
 	if err := json.Unmarshal(l.Body, &e); err != nil {
-		return Event{Type: l.Kind, Timestamp: l.At}, kindf(ErrCorrupt, "line %d: its body is not an event's: %w", l.Seq, err)
+		return Event{Type: l.Kind, Timestamp: l.At}, Errorf(ErrCorrupt, "line %d: its body is not an event's: %w", l.Seq, err)
 	}
 	return e, nil
 }

@@ -22,7 +22,7 @@ const module = "github.com/tidemark-sessions/tidemark"
 // below it, too.
 var floors = map[string][]string{
 	"ground": {
-		".", "internal/records", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml", "internal/text",
+		".", "internal/records", "internal/vault", "internal/durable/...", "internal/process", "internal/sandbox", "internal/prices", "internal/yaml", "internal/text",
 		"internal/hint", "internal/project",
 	},
 	"craft": {
@@ -64,6 +64,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
 	{"internal/project", "internal/durable", "a work tree belongs to this user"},
+	{"internal/vault", "internal/records", "what a mask stands for is a record"},
 	{"internal/durable/...", "internal/durable", "its fake disk fulfils its contract"},
 }
 

@@ -118,16 +118,16 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	}()
 	select {
 	case <-over:
-	case <-time.After(endPatience):
+	case <-time.After(endTimeout):
 		o.Log("The end takes too long, perhaps because the editor reads nothing; what was kept is kept.")
 	}
 	a.wire.end()
 	return ctx.Err()
 }
 
-// endPatience is how long the end may take: letting go of the sessions, and what
+// endTimeout is how long the end may take: letting go of the sessions, and what
 // Left does.
-const endPatience = 30 * time.Second
+const endTimeout = 30 * time.Second
 
 type method func(context.Context, json.RawMessage) (any, error)
 

@@ -361,7 +361,7 @@ func TestListGoesNewestFirstInPages(t *testing.T) {
 		if i%2 == 1 {
 			dir = other
 		}
-		_, err := r.store.Make(context.Background(), tidemark.Session{ID: tidemark.NewSessionID(), Title: fmt.Sprint(i), Project: dir})
+		_, err := r.store.CreateEmpty(context.Background(), tidemark.Session{ID: tidemark.NewSessionID(), Title: fmt.Sprint(i), Project: dir})
 		if err != nil {
 			t.Fatal(err)
 		}

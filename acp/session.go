@@ -286,8 +286,8 @@ func (s *session) fromNow(ctx context.Context) error {
 	return err
 }
 
-// closePatience is how long letting go of a session may take.
-const closePatience = 5 * time.Second
+// closeTimeout is how long letting go of a session may take.
+const closeTimeout = 5 * time.Second
 
 // release lets go of the conversation, for whoever has the slot: its state is
 // kept, and its lease is free.
@@ -300,7 +300,7 @@ func (s *session) release() error {
 		return nil
 	}
 	close(done)
-	ctx, stop := context.WithTimeout(context.Background(), closePatience)
+	ctx, stop := context.WithTimeout(context.Background(), closeTimeout)
 	defer stop()
 	var err error
 	if c.Exists() {
@@ -354,11 +354,11 @@ func (s *session) handOver(c *chat.Chat, done chan struct{}, a store.HandoverReq
 // takeOver is the command that asks for a session that is written to elsewhere.
 const takeOver = "take-over"
 
-// takeOverPatience is how long whoever holds a session has to hand it over, and
+// takeOverTimeout is how long whoever holds a session has to hand it over, and
 // takeOverLook how often it is looked whether that was done.
 const (
-	takeOverPatience = 30 * time.Second
-	takeOverLook     = 200 * time.Millisecond
+	takeOverTimeout = 30 * time.Second
+	takeOverLook    = 200 * time.Millisecond
 )
 
 // ask asks whoever writes to the session for it, and waits.
@@ -370,7 +370,7 @@ func (s *session) ask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	patience, stop := context.WithTimeout(ctx, takeOverPatience)
+	patience, stop := context.WithTimeout(ctx, takeOverTimeout)
 	defer stop()
 	for {
 		err := s.goOn(ctx)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -165,7 +164,7 @@ func (a Assembly) Begin(ctx context.Context, r *Resume) (*chat.Chat, error) {
 		}
 	}
 	if err != nil {
-		if strings.Contains(err.Error(), "local-only") {
+		if errors.Is(err, tidemark.ErrLocalOnly) {
 			err = hint.With(err, "allow it with --remote, or say with --base-url where it is on this machine")
 		}
 		return nil, err
@@ -173,15 +172,15 @@ func (a Assembly) Begin(ctx context.Context, r *Resume) (*chat.Chat, error) {
 	return c, nil
 }
 
-// handOverPatience is how long whoever holds a session has to hand it over.
-const handOverPatience = 30 * time.Second
+// handoverTimeout is how long whoever holds a session has to hand it over.
+const handoverTimeout = 30 * time.Second
 
 // takeOver asks whoever holds a session for it and waits.
 func (a Assembly) takeOver(ctx context.Context, id tidemark.SessionID) (*chat.Chat, error) {
 	if err := a.Chat.Store.RequestHandover(ctx, id, a.Chat.Holder); err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithTimeout(ctx, handOverPatience)
+	ctx, stop := context.WithTimeout(ctx, handoverTimeout)
 	defer stop()
 	for {
 		c, err := chat.Resume(ctx, a.Chat, id)

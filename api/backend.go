@@ -222,7 +222,7 @@ type Span struct {
 	Backwards bool  `json:"backwards,omitempty"`
 }
 
-// SearchQuestion is a tidemark.Ask on the wire.
+// SearchQuestion is a tidemark.IndexQuery on the wire.
 type SearchQuestion struct {
 	All   [][]Term `json:"all"`
 	None  []Term   `json:"none,omitempty"`
@@ -236,7 +236,7 @@ type Term struct {
 }
 
 // SearchQuestionOf returns a as it goes over the wire.
-func SearchQuestionOf(a tidemark.Ask) SearchQuestion {
+func SearchQuestionOf(a tidemark.IndexQuery) SearchQuestion {
 	w := SearchQuestion{Limit: a.Limit, All: make([][]Term, len(a.All))}
 	for i, any := range a.All {
 		for _, t := range any {
@@ -249,9 +249,9 @@ func SearchQuestionOf(a tidemark.Ask) SearchQuestion {
 	return w
 }
 
-// Ask returns what came over the wire.
-func (w SearchQuestion) Ask() (tidemark.Ask, error) {
-	a := tidemark.Ask{Limit: w.Limit}
+// IndexQuery returns what came over the wire.
+func (w SearchQuestion) IndexQuery() (tidemark.IndexQuery, error) {
+	a := tidemark.IndexQuery{Limit: w.Limit}
 	terms := len(w.None) + len(w.All)
 	for _, any := range w.All {
 		terms += len(any)

@@ -12,9 +12,9 @@ import (
 // lines of an append behind it, and the end.
 type Part struct {
 	Batch   *BatchPart    `json:"batch,omitempty"`
-	Require *Need         `json:"require,omitempty"`
+	Require *Precondition `json:"require,omitempty"`
 	Put     *Record       `json:"put,omitempty"`
-	Delete  *Need         `json:"delete,omitempty"`
+	Delete  *Precondition `json:"delete,omitempty"`
 	Append  *AppendPart   `json:"append,omitempty"`
 	Line    *Line         `json:"line,omitempty"`
 	Drop    *tidemark.Key `json:"drop,omitempty"`
@@ -29,8 +29,8 @@ type BatchPart struct {
 	Frees bool      `json:"frees,omitempty"`
 }
 
-// Need is a tidemark.Need on the wire.
-type Need struct {
+// Precondition is a tidemark.Precondition on the wire.
+type Precondition struct {
 	tidemark.Key
 	Version int64 `json:"version"`
 }
@@ -51,7 +51,7 @@ func EncodeBatch(b tidemark.Batch) ([]byte, error) {
 	e := encoder{}
 	e.add(Part{Batch: &BatchPart{b.ID, b.At, b.Adopt, b.Frees}})
 	for _, n := range b.Require {
-		e.add(Part{Require: &Need{n.Key, n.Version}})
+		e.add(Part{Require: &Precondition{n.Key, n.Version}})
 	}
 	for _, r := range b.Puts {
 		e.text(r.Key, r.Group, r.State, r.Batch)
@@ -59,7 +59,7 @@ func EncodeBatch(b tidemark.Batch) ([]byte, error) {
 		e.add(Part{Put: RecordOf(r)})
 	}
 	for _, n := range b.Deletes {
-		e.add(Part{Delete: &Need{n.Key, n.Version}})
+		e.add(Part{Delete: &Precondition{n.Key, n.Version}})
 	}
 	for _, a := range b.Appends {
 		e.add(Part{Append: &AppendPart{a.Log, a.At}})
@@ -140,11 +140,11 @@ func (p *Part) into(b *tidemark.Batch) error {
 	case p.Batch != nil:
 		b.ID, b.At, b.Adopt, b.Frees = p.Batch.ID, p.Batch.At, p.Batch.Adopt, p.Batch.Frees
 	case p.Require != nil:
-		b.Require = append(b.Require, tidemark.Need{Key: p.Require.Key, Version: p.Require.Version})
+		b.Require = append(b.Require, tidemark.Precondition{Key: p.Require.Key, Version: p.Require.Version})
 	case p.Put != nil:
 		b.Puts = append(b.Puts, p.Put.Record())
 	case p.Delete != nil:
-		b.Deletes = append(b.Deletes, tidemark.Need{Key: p.Delete.Key, Version: p.Delete.Version})
+		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: p.Delete.Key, Version: p.Delete.Version})
 	case p.Append != nil:
 		b.Appends = append(b.Appends, tidemark.Append{Log: p.Append.Log, At: p.Append.At})
 	case p.Line != nil && len(b.Appends) == 0:

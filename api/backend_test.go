@@ -58,7 +58,7 @@ func TestEverySentinelCrossesTheWire(t *testing.T) {
 
 func TestDamageAndReceiptsCrossTheWire(t *testing.T) {
 	damage := &tidemark.Damage{Key: tidemark.Key{Kind: "session", ID: "s"}, Seq: 7, Place: "line 7", What: "torn"}
-	receipt := tidemark.Receipt{Known: []tidemark.Known{{Log: damage.Key, Key: "k", Seq: 3}}}
+	receipt := tidemark.Receipt{Duplicates: []tidemark.Duplicate{{Log: damage.Key, Key: "k", Seq: 3}}}
 	for _, err := range []error{damage, fmt.Errorf("reading: %w", damage)} {
 		text, _ := json.Marshal(api.ProblemOf(err))
 		back, readErr := api.ReadProblem(text)
@@ -108,9 +108,9 @@ func someBatch(r *rapid.T) tidemark.Batch {
 			b.Puts = append(b.Puts, rec)
 		}
 		if k, ok := fresh(); ok {
-			b.Deletes = append(b.Deletes, tidemark.Need{Key: k, Version: 3})
+			b.Deletes = append(b.Deletes, tidemark.Precondition{Key: k, Version: 3})
 		}
-		b.Require = append(b.Require, tidemark.Need{Key: key()})
+		b.Require = append(b.Require, tidemark.Precondition{Key: key()})
 	}
 	clear(used)
 	for range rapid.IntRange(0, 3).Draw(r, "logs") {

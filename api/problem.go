@@ -34,7 +34,7 @@ type Problem struct {
 	Damage     *Damage      `json:"damage,omitempty"` // with corrupt
 }
 
-// Known is a tidemark.Known on the wire.
+// Known is a tidemark.Duplicate on the wire.
 type Known struct {
 	Log tidemark.Key `json:"log"`
 	Key string       `json:"key"`
@@ -81,7 +81,7 @@ func ProblemOf(err error) *Problem {
 // WithReceipt adds what a commit found to the problem that it ended with.
 func (p *Problem) WithReceipt(r tidemark.Receipt) *Problem {
 	q := *p
-	for _, k := range r.Known {
+	for _, k := range r.Duplicates {
 		q.Known = append(q.Known, Known(k))
 	}
 	return &q
@@ -90,7 +90,7 @@ func (p *Problem) WithReceipt(r tidemark.Receipt) *Problem {
 // Receipt returns what a commit found.
 func (p *Problem) Receipt() (r tidemark.Receipt) {
 	for _, k := range p.Known {
-		r.Known = append(r.Known, tidemark.Known(k))
+		r.Duplicates = append(r.Duplicates, tidemark.Duplicate(k))
 	}
 	return r
 }

@@ -32,7 +32,7 @@ type adopter struct {
 	size    int
 	appends map[tidemark.Key]int // where a log is in batch.Appends
 	puts    map[tidemark.Key]bool
-	old     []tidemark.Need // records that batch.Puts replace
+	old     []tidemark.Precondition // records that batch.Puts replace
 
 	log    tidemark.Key           // the log that was appended to last
 	length int64                  // and how long it is
@@ -101,12 +101,12 @@ func (a *adopter) record(r tidemark.Record, was Mark) error {
 		case mark != was:
 			return tidemark.Conflictf("%s: the target has another one at version %d, and what comes is at version %d", r.Key, have.Version, r.Version)
 		}
-		a.old = append(a.old, tidemark.Need{Key: r.Key, Version: have.Version})
+		a.old = append(a.old, tidemark.Precondition{Key: r.Key, Version: have.Version})
 	}
 	r.Head = tidemark.Head{}
 	a.batch.Puts = append(a.batch.Puts, r)
 	if r.Kind == keyringKind {
-		a.batch.Require = append(a.batch.Require, tidemark.Need{Key: tidemark.PlainMark()})
+		a.batch.Require = append(a.batch.Require, tidemark.Precondition{Key: tidemark.PlainMark()})
 	}
 	a.puts[r.Key] = true
 	a.size += len(r.Body) + 256
@@ -224,7 +224,7 @@ func (a *adopter) gone(k Kept, what byte) error {
 		if markOf(&have) != k.Mark {
 			return tidemark.Conflictf("%s: is to be taken away, and the target has another one", k.Key)
 		}
-		b.Deletes = append(b.Deletes, tidemark.Need{Key: k.Key, Version: have.Version})
+		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: k.Key, Version: have.Version})
 	}
 	if what&goneLog != 0 && have.Head.Length > 0 {
 		same, err := a.ends(k, have.Head.Length)

@@ -89,7 +89,7 @@ func (f *filler) delete(k tidemark.Key) {
 	f.Helper()
 	b := tidemark.Batch{Drops: []tidemark.Key{k}}
 	if v := f.at(k).Version; v > 0 {
-		b.Deletes = []tidemark.Need{{Key: k, Version: v}}
+		b.Deletes = []tidemark.Precondition{{Key: k, Version: v}}
 	}
 	f.commit(b)
 }

@@ -47,7 +47,7 @@ func (b *busy) write() {
 	case b.f.at(k).Version == 0:
 	case n == 1 && b.made > 3:
 		b.f.commit(tidemark.Batch{
-			Deletes: []tidemark.Need{{Key: k, Version: b.f.at(k).Version}, {Key: key("datakey", id), Version: 1}, {Key: key("worker", id), Version: 1}},
+			Deletes: []tidemark.Precondition{{Key: k, Version: b.f.at(k).Version}, {Key: key("datakey", id), Version: 1}, {Key: key("worker", id), Version: 1}},
 			Drops:   []tidemark.Key{k}})
 	case n < 30:
 		b.f.lines(k, "more", "and more")

@@ -116,7 +116,7 @@ func (c *Chat) mayReach(t tool.Tool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t.Effect == tool.Network && c.session.Mode == tidemark.ModeLocal && !c.o.Allow {
-		return tidemark.Invalidf("this session is local-only; the user can allow it with --remote")
+		return tidemark.Errorf(tidemark.ErrLocalOnly, "this session is local-only; the user can allow it with --remote")
 	}
 	return nil
 }

@@ -332,7 +332,7 @@ func (c *Chat) resume(ctx context.Context, id tidemark.SessionID) error {
 // allowed refuses a remote model to a session that is local-only.
 func (c *Chat) allowed() error {
 	if c.o.Remote && c.session.Mode == tidemark.ModeLocal && !c.o.Allow {
-		return tidemark.Invalidf("session %.8s is local-only, and the model %s is not on this machine", c.session.ID, c.o.Name)
+		return tidemark.Errorf(tidemark.ErrLocalOnly, "session %.8s is local-only, and the model %s is not on this machine", c.session.ID, c.o.Name)
 	}
 	return nil
 }
@@ -385,7 +385,7 @@ func (c *Chat) SetModel(m Model, provider, name string, remote bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if remote && c.session.Mode == tidemark.ModeLocal && !c.o.Allow {
-		return tidemark.Invalidf("this session is local-only, and the model %s is not on this machine", name)
+		return tidemark.Errorf(tidemark.ErrLocalOnly, "this session is local-only, and the model %s is not on this machine", name)
 	}
 	c.with = with{m, provider, name}
 	return nil

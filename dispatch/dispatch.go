@@ -64,8 +64,8 @@ const (
 	// keepCompleted is how long River keeps what it handed out, for people who
 	// look at its tables.
 	keepCompleted = 10 * time.Minute
-	// closePatience bounds how long Close waits for what is being begun.
-	closePatience = handTimeout + 5*time.Second
+	// closeTimeout bounds how long Close waits for what is being begun.
+	closeTimeout = handTimeout + 5*time.Second
 )
 
 // Dispatch hands out the jobs of the fleet of one principal. It is what a
@@ -225,7 +225,7 @@ func (d *Dispatch) Close() error {
 	if !started {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if err := d.client.Stop(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("river: %w", err)

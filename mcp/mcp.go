@@ -176,7 +176,7 @@ func (r *room) find(ctx context.Context, ref string) (*store.Store, store.Point,
 }
 
 func inTrash(ref string) error {
-	return tidemark.NotFoundf("session %.60q is in the trash", ref)
+	return tidemark.Errorf(tidemark.ErrTrashed, "session %.60q is in the trash", ref)
 }
 
 // project is the folder that a client means: what it names, or this one for

@@ -48,9 +48,9 @@ type answering struct {
 	idle    chan struct{} // has something when the last one was answered
 }
 
-// answerPatience bounds how long the end waits for answers. A client that is
+// answerTimeout bounds how long the end waits for answers. A client that is
 // gone for good does not get them, and should not keep the program.
-const answerPatience = 10 * time.Second
+const answerTimeout = 10 * time.Second
 
 func (a *answering) Read(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := a.Connection.Read(ctx)
@@ -86,7 +86,7 @@ func (a *answering) Write(ctx context.Context, m jsonrpc.Message) error {
 
 // finish returns when nothing waits for an answer any more.
 func (a *answering) finish(ctx context.Context) {
-	late, stop := context.WithTimeout(ctx, answerPatience)
+	late, stop := context.WithTimeout(ctx, answerTimeout)
 	defer stop()
 	for {
 		a.mu.Lock()

@@ -79,8 +79,9 @@ type Options struct {
 	Damaged func(what string)
 	// KeyMade is told where the key file of a new store was made.
 	KeyMade func(file string)
-	// SecretsMet is told of secrets that are written, or masked, before they are.
-	SecretsMet func(tidemark.SessionID, []store.Secret)
+	// SecretsMet is told of secrets that are written, or masked, before they are,
+	// and of the id of what they are in.
+	SecretsMet func(owner string, secrets []store.Secret)
 }
 
 // Opened is an open store, and what it is made of.

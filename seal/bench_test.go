@@ -17,7 +17,7 @@ var places = map[string]backendtest.Place{"memory": inMemory, "files": inFiles, 
 
 var benchBody = fmt.Sprintf(`{"blocks":[{"type":"text","text":%q}],"model":"demo"}`, fmt.Sprintf("%0160d", 7))
 
-var benchLease = tidemark.Need{Key: key("lease", one), Version: 1}
+var benchLease = tidemark.Precondition{Key: key("lease", one), Version: 1}
 
 // pair returns a plain store and a sealed one, each with a session and a
 // lease.
@@ -54,7 +54,7 @@ func BenchmarkAppend(b *testing.B) {
 			for b.Loop() {
 				seq++
 				batch := says(logOne, seq, benchBody)
-				batch.Require = []tidemark.Need{benchLease}
+				batch.Require = []tidemark.Precondition{benchLease}
 				for i, be := range []tidemark.Backend{plain, sealed} {
 					costs[i] += timed(func() { keep(b, be, batch) })
 				}

@@ -312,7 +312,7 @@ func TestALogInPlainTextUnderneathIsDamage(t *testing.T) {
 func TestAMissingDataKeyHurtsItsSessionAlone(t *testing.T) {
 	sealed, inner, unlock := made(t)
 	talk(t, sealed)
-	keep(t, inner, tidemark.Batch{Deletes: []tidemark.Need{{Key: key("datakey", one), Version: 1}}})
+	keep(t, inner, tidemark.Batch{Deletes: []tidemark.Precondition{{Key: key("datakey", one), Version: 1}}})
 	got := readAll(t, reopened(t, inner, unlock), logs...)
 	for item, body := range got {
 		if lost := strings.Contains(item, one); lost != strings.HasPrefix(body, "!") || lost && !strings.Contains(body, "missing") {
@@ -334,10 +334,10 @@ func TestTheKeysOfTheRoomAreHidden(t *testing.T) {
 		}
 		for what, batch := range map[string]tidemark.Batch{
 			"put":     put(k, 2, "{}"),
-			"delete":  {Deletes: []tidemark.Need{{Key: k, Version: 1}}},
+			"delete":  {Deletes: []tidemark.Precondition{{Key: k, Version: 1}}},
 			"append":  says(k, 1, "x"),
 			"drop":    {Drops: []tidemark.Key{k}},
-			"require": {Require: []tidemark.Need{{Key: k, Version: 1}}},
+			"require": {Require: []tidemark.Precondition{{Key: k, Version: 1}}},
 		} {
 			if err := commit(sealed, batch); !errors.Is(err, tidemark.ErrInvalid) {
 				t.Errorf("%s of %s = %v, want ErrInvalid", what, k, err)

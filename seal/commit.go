@@ -35,12 +35,12 @@ type plan struct {
 	plain tidemark.Batch
 	out   tidemark.Batch
 
-	keys     []*dataKey       // that it seals with
-	fresh    []*dataKey       // of these, those that it makes
-	versions []int64          // at which it puts them
-	ring     *ring            // that wraps them
-	moved    []tidemark.Need  // data keys that it destroys, or touches because a log is dropped
-	known    map[known]string // the callers' keys
+	keys     []*dataKey              // that it seals with
+	fresh    []*dataKey              // of these, those that it makes
+	versions []int64                 // at which it puts them
+	ring     *ring                   // that wraps them
+	moved    []tidemark.Precondition // data keys that it destroys, or touches because a log is dropped
+	known    map[known]string        // the callers' keys
 	tails    map[tidemark.Key]tail
 	void     error // why it cannot succeed
 }
@@ -178,7 +178,7 @@ func (p *plan) seal(ctx context.Context) error {
 	if p.void != nil {
 		// No keyring has this version, so this conflicts; but first the Backend
 		// underneath looks for keys that are known.
-		p.out.Require = append(p.out.Require, tidemark.Need{Key: keyringKey, Version: math.MaxInt64})
+		p.out.Require = append(p.out.Require, tidemark.Precondition{Key: keyringKey, Version: math.MaxInt64})
 	}
 	return nil
 }
@@ -308,7 +308,7 @@ func (p *plan) ends(ctx context.Context) error {
 		if err != nil && !(destroyed && r.Version > 0 && errors.Is(err, tidemark.ErrCorrupt)) {
 			return err
 		}
-		need := tidemark.Need{Key: r.Key, Version: r.Version}
+		need := tidemark.Precondition{Key: r.Key, Version: r.Version}
 		switch {
 		case destroyed:
 			p.out.Deletes = append(p.out.Deletes, need)
@@ -327,7 +327,7 @@ func (p *plan) destroys(owner string) bool {
 	if owner == storeOwner || slices.ContainsFunc(p.keys, func(k *dataKey) bool { return k.owner == owner }) {
 		return false
 	}
-	return slices.ContainsFunc(p.plain.Deletes, func(n tidemark.Need) bool {
+	return slices.ContainsFunc(p.plain.Deletes, func(n tidemark.Precondition) bool {
 		return n.ID == owner && slices.Contains(p.plain.Drops, n.Key)
 	})
 }
@@ -336,7 +336,7 @@ func (p *plan) destroys(owner string) bool {
 func (p *plan) guard() {
 	for _, k := range p.keys {
 		if k.version > 0 {
-			p.out.Require = append(p.out.Require, tidemark.Need{Key: dataKeyKey(k.owner), Version: k.version})
+			p.out.Require = append(p.out.Require, tidemark.Precondition{Key: dataKeyKey(k.owner), Version: k.version})
 		}
 	}
 	if len(p.fresh) == 0 {
@@ -345,7 +345,7 @@ func (p *plan) guard() {
 	// A program that did not notice a rotation must not wrap a key in a store
 	// key that is about to go.
 	p.ring = p.b.ring.Load()
-	p.out.Require = append(p.out.Require, tidemark.Need{Key: keyringKey, Version: p.ring.version})
+	p.out.Require = append(p.out.Require, tidemark.Precondition{Key: keyringKey, Version: p.ring.version})
 	for _, k := range p.fresh {
 		k.body = k.wrap(p.ring)
 		r := k.record(0, k.body)
@@ -392,9 +392,9 @@ func (p *plan) forget() {
 
 // receipt gives the callers' keys back.
 func (p *plan) receipt(r tidemark.Receipt) tidemark.Receipt {
-	out := tidemark.Receipt{Known: slices.Clone(r.Known)}
-	for i, k := range out.Known {
-		out.Known[i].Key = p.known[known{k.Log, k.Key}]
+	out := tidemark.Receipt{Duplicates: slices.Clone(r.Duplicates)}
+	for i, k := range out.Duplicates {
+		out.Duplicates[i].Key = p.known[known{k.Log, k.Key}]
 	}
 	return out
 }

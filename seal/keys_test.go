@@ -180,7 +180,7 @@ func TestOnlyAnEmptyStoreIsSealed(t *testing.T) {
 	if is, err := seal.IsSealed(ctx, inner); !is || err != nil {
 		t.Errorf("IsSealed = %v, %v", is, err)
 	}
-	keep(t, inner, tidemark.Batch{Deletes: []tidemark.Need{{Key: key("keyring", "keyring"), Version: 1}}})
+	keep(t, inner, tidemark.Batch{Deletes: []tidemark.Precondition{{Key: key("keyring", "keyring"), Version: 1}}})
 	if _, err := seal.IsSealed(ctx, inner); !errors.Is(err, tidemark.ErrCorrupt) {
 		t.Errorf("IsSealed without a keyring = %v, want ErrCorrupt", err)
 	}

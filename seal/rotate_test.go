@@ -281,7 +281,7 @@ func TestAnotherProcessWorksOnDuringARotation(t *testing.T) {
 		seq++
 		keep(t, other, says(key("session", sessionID(made)), 1, "new"))
 		if gone := key("session", sessionID(1000+made)); made < 20 {
-			keep(t, other, tidemark.Batch{Deletes: []tidemark.Need{{Key: gone, Version: 1}}, Drops: []tidemark.Key{gone}})
+			keep(t, other, tidemark.Batch{Deletes: []tidemark.Precondition{{Key: gone, Version: 1}}, Drops: []tidemark.Key{gone}})
 		}
 		made++
 	}}

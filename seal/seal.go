@@ -141,7 +141,7 @@ func Create(ctx context.Context, inner tidemark.Backend, slots ...NewSlot) (*Bac
 		}
 	}
 	b := newBackend(inner, r, o)
-	err = b.put(ctx, r, tidemark.Need{Key: tidemark.PlainMark()})
+	err = b.put(ctx, r, tidemark.Precondition{Key: tidemark.PlainMark()})
 	if errors.Is(err, tidemark.ErrConflict) {
 		if err := empty(ctx, inner); err != nil {
 			return nil, err
@@ -270,7 +270,7 @@ func (b *Backend) reload(ctx context.Context) (*ring, error) {
 }
 
 // put makes r the keyring in place of the version before it.
-func (b *Backend) put(ctx context.Context, r *ring, needs ...tidemark.Need) error {
+func (b *Backend) put(ctx context.Context, r *ring, needs ...tidemark.Precondition) error {
 	body, err := encodeRing(r.header, r.bundle)
 	if err != nil {
 		return err

@@ -72,7 +72,7 @@ func TestNothingOfACanaryReachesTheBackendUnderneath(t *testing.T) {
 	if err := b.Rotate(ctx, seal.Rotation{}); err != nil {
 		t.Fatal(err)
 	}
-	keep(t, b, tidemark.Batch{Deletes: []tidemark.Need{{Key: key("session", one+"."+b.Hash("title", canary)), Version: 50}}})
+	keep(t, b, tidemark.Batch{Deletes: []tidemark.Precondition{{Key: key("session", one+"."+b.Hash("title", canary)), Version: 50}}})
 	for _, part := range []string{canary, canary[:5], "sings", "title"} {
 		if bytes.Contains(s.seen.Bytes(), []byte(part)) {
 			t.Errorf("%q went down in the clear", part)
@@ -98,7 +98,7 @@ func TestAPurgeDestroysTheDataKey(t *testing.T) {
 		t.Error("a drop without a delete destroyed the key")
 	}
 	keep(t, b, tidemark.Batch{
-		Deletes: []tidemark.Need{{Key: logOne, Version: 1}, {Key: key("lease", one), Version: 1}},
+		Deletes: []tidemark.Precondition{{Key: logOne, Version: 1}, {Key: key("lease", one), Version: 1}},
 		Drops:   []tidemark.Key{logOne, key("notes", one)},
 	})
 	if has(one) || !has(two) || !has("store") {
@@ -202,7 +202,7 @@ func TestAnIndexCanBeSwitchedOff(t *testing.T) {
 		return b.Index(ctx, tidemark.Indexed{Log: logOne, Seq: 1, Words: []string{"fish"}}, tidemark.Indexed{Log: logOne, Seq: 2})
 	}
 	find := func(b *seal.Backend, terms ...tidemark.Term) (n int, err error) {
-		for _, err = range b.Search(ctx, tidemark.Ask{All: [][]tidemark.Term{terms}}) {
+		for _, err = range b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{terms}}) {
 			n++
 		}
 		return n, err
@@ -257,7 +257,7 @@ func TestABeginningFindsAllThatHaveIt(t *testing.T) {
 		"日本語":      {7, 8},
 	} {
 		var got []int64
-		for h, err := range b.Search(ctx, tidemark.Ask{All: [][]tidemark.Term{{{Word: p, Prefix: true}}}}) {
+		for h, err := range b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: p, Prefix: true}}}}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -268,7 +268,7 @@ func TestABeginningFindsAllThatHaveIt(t *testing.T) {
 	}
 	// What must not be there is only left out where the hash says it all.
 	none := func(p string) (n int) {
-		for range b.Search(ctx, tidemark.Ask{All: [][]tidemark.Term{{{Word: "fischer"}}}, None: []tidemark.Term{{Word: p, Prefix: true}}}) {
+		for range b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "fischer"}}}, None: []tidemark.Term{{Word: p, Prefix: true}}}) {
 			n++
 		}
 		return n
@@ -302,7 +302,7 @@ func TestASessionThatComesBackHasAnotherKey(t *testing.T) {
 	talk(t, b)
 	remembers := reopened(t, inner, opens)
 	readAll(t, remembers, logOne)
-	keep(t, b, tidemark.Batch{Deletes: []tidemark.Need{{Key: logOne, Version: 1}}, Drops: []tidemark.Key{logOne}})
+	keep(t, b, tidemark.Batch{Deletes: []tidemark.Precondition{{Key: logOne, Version: 1}}, Drops: []tidemark.Key{logOne}})
 	back := says(logOne, 1, "back")
 	back.Adopt = true
 	back.Appends[0].At = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)

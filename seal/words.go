@@ -100,7 +100,7 @@ func (b *Backend) searcher(ctx context.Context) (tidemark.Searcher, error) {
 // and more, finds all lines that have it and some that have not; a shorter one
 // is ErrUnsupported. What must not be there is left to whoever asked where it
 // cannot be told by hashes.
-func (b *Backend) Search(ctx context.Context, a tidemark.Ask) iter.Seq2[tidemark.Hit, error] {
+func (b *Backend) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	return func(yield func(tidemark.Hit, error) bool) {
 		s, err := b.searcher(ctx)
 		if err == nil {
@@ -115,8 +115,8 @@ func (b *Backend) Search(ctx context.Context, a tidemark.Ask) iter.Seq2[tidemark
 }
 
 // blind returns the question as the index underneath understands it.
-func (b *Backend) blind(a tidemark.Ask) (tidemark.Ask, error) {
-	out := tidemark.Ask{Limit: a.Limit}
+func (b *Backend) blind(a tidemark.IndexQuery) (tidemark.IndexQuery, error) {
+	out := tidemark.IndexQuery{Limit: a.Limit}
 	for _, any := range a.All {
 		terms := make([]tidemark.Term, 0, len(any))
 		for _, t := range any {

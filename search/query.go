@@ -90,7 +90,7 @@ func (p *parser) finish() error {
 	case len(p.query.groups) == 0:
 		return tidemark.Invalidf("nothing to look for")
 	}
-	if all, _, _ := p.query.Ask(); len(all) > 0 {
+	if all, _, _ := p.query.Terms(); len(all) > 0 {
 		return nil
 	}
 	for _, g := range p.query.groups {

@@ -136,7 +136,7 @@ func TestWhatAQueryAsksAnIndexFor(t *testing.T) {
 		{"全文検索", "全文 & 文検 & 検索"},
 		{"cat '--", "cat ?"},
 	} {
-		all, none, verify := parse(t, tt.query).Ask()
+		all, none, verify := parse(t, tt.query).Terms()
 		var s []string
 		for _, a := range all {
 			s = append(s, show(a, "|"))
@@ -156,12 +156,12 @@ func TestWhatAQueryAsksAnIndexFor(t *testing.T) {
 
 func TestManyAlternativesOfManyPartsAreAskedForInShort(t *testing.T) {
 	wide := strings.Repeat("aa.bb.cc.dd | ", 20) + "longest.e"
-	all, _, verify := parse(t, wide).Ask()
+	all, _, verify := parse(t, wide).Terms()
 	if len(all) != 1 || !verify {
 		t.Errorf("asks %d clauses, verify %v; want one that is verified", len(all), verify)
 	}
 	long := strings.Repeat("語彙", 200)
-	if all, _, verify := parse(t, "'"+long+"彙語漢字").Ask(); len(all) > 64 || !verify {
+	if all, _, verify := parse(t, "'"+long+"彙語漢字").Terms(); len(all) > 64 || !verify {
 		t.Errorf("asks %d clauses, verify %v", len(all), verify)
 	}
 }
@@ -244,8 +244,8 @@ func TestIndexFindsWhatTheQueryMatches(t *testing.T) {
 		parts := drawText(t, "text", 30)
 		text := strings.Join(parts, "")
 		query, q := drawQuery(t, parts)
-		all, none, verify := q.Ask()
-		hit := indexed(t, text, tidemark.Ask{All: all, None: none})
+		all, none, verify := q.Terms()
+		hit := indexed(t, text, tidemark.IndexQuery{All: all, None: none})
 		match := q.Match(text)
 		if match && !hit {
 			t.Fatalf("%q matches %q, but the index does not find it by %v without %v", query, text, all, none)
@@ -266,7 +266,7 @@ func TestIndexFindsWhatTheQueryMatches(t *testing.T) {
 
 // indexed reports whether a search in the model of all backends finds a line
 // with the words of text.
-func indexed(t *rapid.T, text string, ask tidemark.Ask) bool {
+func indexed(t *rapid.T, text string, ask tidemark.IndexQuery) bool {
 	ctx := context.Background()
 	b := memory.New()
 	defer b.Close()
@@ -369,11 +369,11 @@ func FuzzQuery(f *testing.F) {
 			}
 			return
 		}
-		all, none, verify := q.Ask()
+		all, none, verify := q.Terms()
 		if len(all) == 0 {
 			t.Errorf("%q asks for nothing", query)
 		}
-		again, _, _ := q.Ask()
+		again, _, _ := q.Terms()
 		if diff := cmp.Diff(all, again); diff != "" {
 			t.Errorf("asked twice (-first +second):\n%s", diff)
 		}

@@ -6,7 +6,7 @@
 // pure functions over text, and safe to use from several goroutines.
 //
 //	q, err := search.Parse(`'"exit code" ^time !warning`)
-//	all, none, verify := q.Ask()
+//	all, none, verify := q.Terms()
 package search
 
 import "unicode/utf8"

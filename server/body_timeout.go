@@ -15,7 +15,7 @@ func (s *Server) timed(w http.ResponseWriter, r *http.Request) io.ReadCloser {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return r.Body
 	}
-	b := &timedBody{ReadCloser: r.Body, out: http.NewResponseController(w), timeout: s.o.Limits.Patience}
+	b := &timedBody{ReadCloser: r.Body, out: http.NewResponseController(w), timeout: s.o.Limits.BodyTimeout}
 	b.until = time.Now().Add(b.timeout)
 	b.extends = s.isBulk(r) || strings.HasPrefix(r.URL.Path, tenantSpace)
 	_ = b.out.SetReadDeadline(b.until) // there is no connection in some tests

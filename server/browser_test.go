@@ -39,7 +39,7 @@ import (
 const patient = 30 * time.Second
 
 // doors let the users of two tenants in, each by links of their own.
-type doors map[string]*auth.LocalAuth // by tenant
+type doors map[string]*auth.LocalAuthenticator // by tenant
 
 func (d doors) Authenticate(r *http.Request) (request.Caller, error) {
 	for tenant, a := range d {

@@ -102,7 +102,7 @@ func texting(o *Options) {
 		if !json.Valid(b) {
 			return nil, tidemark.Invalidf("no tool is known to write this")
 		}
-		i, err := s.Make(ctx, tidemark.Session{Title: name})
+		i, err := s.CreateEmpty(ctx, tidemark.Session{Title: name})
 		return []routes.Imported{{ID: i.ID, Title: name}}, err
 	}
 }

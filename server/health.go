@@ -39,7 +39,7 @@ func (s *Server) healthRoutes() {
 	})
 }
 
-// readyPatience is how long the store may take to say that it is there.
+// readyTimeout is how long the store may take to say that it is there.
 const readyTimeout = 3 * time.Second
 
 func (s *Server) ready(ctx context.Context) error {

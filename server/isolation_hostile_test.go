@@ -45,7 +45,7 @@ func raw(t *testing.T, address, text string) string {
 
 func TestABodyThatDoesNotArriveEndsItsConnection(t *testing.T) {
 	s := newTestServer(t, func(o *Options) {
-		o.Limits.Patience = 200 * time.Millisecond
+		o.Limits.BodyTimeout = 200 * time.Millisecond
 		open := o.Open
 		o.Backend = func(ctx context.Context, p tidemark.Principal) (tidemark.Backend, error) {
 			st, err := open(ctx, p)

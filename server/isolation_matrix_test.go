@@ -435,7 +435,7 @@ func (g *prober) fillCall(p *probe) {
 	case "share":
 		v = api.ShareQuestion{Session: g.pick(p, "session", []string{foreignID, hiddenID, sharedID}[g.IntN(3)]), With: &tidemark.Scope{With: tidemark.InTenant}}
 	case "commit":
-		b := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Deletes: []tidemark.Need{{Key: key, Version: 1}}}
+		b := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Deletes: []tidemark.Precondition{{Key: key, Version: 1}}}
 		if g.IntN(2) == 0 {
 			b.Deletes, b.Drops = nil, []tidemark.Key{key}
 		}

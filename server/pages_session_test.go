@@ -19,7 +19,7 @@ import (
 )
 
 // noSignIn is for tests that come with a token.
-type noSignIn struct{ *auth.LocalAuth }
+type noSignIn struct{ *auth.LocalAuthenticator }
 
 // pagesServer serves pages over one store, which it returns.
 func pagesServer(t *testing.T) (*testServer, *store.Store) {

@@ -157,7 +157,7 @@ func newTeam(t *testing.T) *team {
 	if _, err := x.users.CreateTenant(t.Context(), tenant.Tenant{Name: "plain", Issuer: x.issuer.URL}); err != nil {
 		t.Fatal(err)
 	}
-	var known *auth.OIDCAuth
+	var known *auth.OIDCAuthenticator
 	known, x.in = x.door(t, 0)
 	x.issuer.Redeem = func(w http.ResponseWriter, r *http.Request) {
 		r.ParseForm()
@@ -180,7 +180,7 @@ func newTeam(t *testing.T) *team {
 var cookieKey = []byte(strings.Repeat("k", 32))
 
 // door is how people come in, at one of several servers.
-func (x *team) door(t *testing.T, fresh time.Duration) (*auth.OIDCAuth, *auth.OIDCSignIn) {
+func (x *team) door(t *testing.T, fresh time.Duration) (*auth.OIDCAuthenticator, *auth.OIDCSignIn) {
 	t.Helper()
 	known, err := auth.OIDC(t.Context(), auth.OIDCOptions{Issuer: x.issuer.URL, Audience: authtest.OurAudience, Users: x.users, Fresh: fresh, Now: func() time.Time { return x.now }})
 	if err != nil {

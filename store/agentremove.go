@@ -41,18 +41,18 @@ func (s *Store) RemoveAgent(ctx context.Context, name string, by tidemark.Holder
 		}
 		gone.Cancelled = append(gone.Cancelled, j.ID)
 	}
-	b := tidemark.Batch{Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}, Drops: []tidemark.Key{r.Key}}
+	b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: r.Key, Version: r.Version}}, Drops: []tidemark.Key{r.Key}}
 	for d, err := range s.backend.List(ctx, tidemark.Query{Kind: kindSchedule, Group: name, Order: tidemark.ByID}) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return gone, err
 		}
-		b.Deletes, b.Drops = append(b.Deletes, tidemark.Need{Key: d.Key, Version: d.Version}), append(b.Drops, d.Key)
+		b.Deletes, b.Drops = append(b.Deletes, tidemark.Precondition{Key: d.Key, Version: d.Version}), append(b.Drops, d.Key)
 		var known tidemark.Schedule
 		if records.Decode(d, &known) == nil {
 			gone.Schedules = append(gone.Schedules, known.Name)
 		}
 	}
-	if err := s.forgetSecrets(ctx, &b, name); err != nil {
+	if err := s.vault.Forget(ctx, &b, name); err != nil {
 		return gone, err
 	}
 	_, err = s.k.Commit(ctx, b)

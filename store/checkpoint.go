@@ -123,11 +123,11 @@ func (w *Writer) SaveCheckpoint(ctx context.Context, c Checkpoint) error {
 		c.Seq = w.main.newest.Seq
 	}
 	key := w.s.checkpointKey(w.id, c.Name)
-	c, secrets, err := w.s.hideCheckpoint(w.id, c)
+	c, secrets, err := w.s.redactCheckpoint(w.id, c)
 	if err != nil {
 		return tidemark.Invalidf("%s: %w", key, err)
 	}
-	if err := w.s.vault(ctx, &b, w.id, secrets); err != nil {
+	if err := w.s.vault.Add(ctx, &b, string(w.id), secrets); err != nil {
 		return err
 	}
 	old, err := w.s.k.Get(ctx, key, &Checkpoint{})

@@ -120,7 +120,7 @@ func (s *Store) RemoveDaemon(ctx context.Context, h tidemark.Holder) error {
 		if err != nil {
 			return err
 		}
-		_, err = s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}})
+		_, err = s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Precondition{{Key: r.Key, Version: r.Version}}})
 		return err
 	})
 }
@@ -135,7 +135,7 @@ func (s *Store) Daemons(ctx context.Context) ([]Daemon, error) {
 		if err != nil {
 			return all, err
 		}
-		d.Dead = s.o.Dead(d.Holder) || !d.SeenAt.IsZero() && s.k.Now().Sub(d.SeenAt) > daemonSilence
+		d.Dead = s.k.Dead(d.Holder) || !d.SeenAt.IsZero() && s.k.Now().Sub(d.SeenAt) > daemonSilence
 		all = append(all, d)
 	}
 	return all, nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // File is a durable file of a session: what its agent wrote to be there after
@@ -66,8 +67,8 @@ func (w *Writer) PutFile(ctx context.Context, name string, content io.Reader) (F
 	}
 	f := File{Name: name, Content: rand.Text()}
 	c := &chunks{w: w, content: f.Content, log: keyOf(kindFile, w.id, f.Content), sum: sha256.New()}
-	shown := &hidingReader{s: w.s, id: w.id, from: content}
-	if w.s.looks() {
+	shown := &redactingReader{vault: w.s.vault, owner: string(w.id), from: content}
+	if w.s.vault.Looks() {
 		content = shown
 	}
 	err := c.fill(ctx, content)
@@ -85,9 +86,9 @@ func (w *Writer) PutFile(ctx context.Context, name string, content io.Reader) (F
 
 // putFile makes f what its name leads to, and drops what it led to before. The
 // record beside its content has served. The vault keeps what was masked in it.
-func (w *Writer) putFile(ctx context.Context, f *File, beside []tidemark.Need, secrets map[string]vaulted) error {
+func (w *Writer) putFile(ctx context.Context, f *File, beside []tidemark.Precondition, secrets vault.Values) error {
 	b := tidemark.Batch{At: w.s.k.Now(), Deletes: beside}
-	if err := w.s.vault(ctx, &b, w.id, secrets); err != nil {
+	if err := w.s.vault.Add(ctx, &b, string(w.id), secrets); err != nil {
 		return err
 	}
 	f.ModifiedAt = b.At
@@ -116,7 +117,7 @@ type chunks struct {
 	w       *Writer
 	content string
 	log     tidemark.Key
-	record  []tidemark.Need // beside the log, once there is one
+	record  []tidemark.Precondition // beside the log, once there is one
 	seq     int64
 	size    int64
 	sum     hash.Hash
@@ -161,7 +162,7 @@ func (c *chunks) add(ctx context.Context, chunk []byte) error {
 	}
 	_, err := c.w.s.k.Commit(ctx, b)
 	if err == nil && c.seq == 1 {
-		c.record = []tidemark.Need{{Key: c.log, Version: 1}}
+		c.record = []tidemark.Precondition{{Key: c.log, Version: 1}}
 	}
 	return err
 }
@@ -174,7 +175,7 @@ func (w *Writer) RemoveFile(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	b := tidemark.Batch{Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}, Drops: []tidemark.Key{keyOf(kindFile, w.id, f.Content)}}
+	b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: r.Key, Version: r.Version}}, Drops: []tidemark.Key{keyOf(kindFile, w.id, f.Content)}}
 	if err := w.held.Guard(&b, false); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // fleetID is the id of the record of the fleet: a store has one.
@@ -53,7 +54,7 @@ func (s *Store) agentRecord(ctx context.Context, a tidemark.Agent, version int64
 	if err := tidemark.CheckID(a.Name); err != nil {
 		return tidemark.Record{}, tidemark.Invalidf("agent: %w", err)
 	}
-	if err := s.keepSecrets(ctx, a.Name, s.hideAgent(&a)); err != nil {
+	if err := s.vault.Keep(ctx, a.Name, s.redactAgent(&a)); err != nil {
 		return tidemark.Record{}, err
 	}
 	r, err := records.Put(agentKey(a.Name), version, a)
@@ -87,7 +88,7 @@ func (s *Store) PutSchedule(ctx context.Context, d tidemark.Schedule) (bool, err
 	if err := s.checkSchedule(d); err != nil {
 		return false, err
 	}
-	if err := s.keepSecrets(ctx, d.Agent, s.hideSchedule(&d)); err != nil {
+	if err := s.vault.Keep(ctx, d.Agent, s.redactSchedule(&d)); err != nil {
 		return false, err
 	}
 	return s.replace(ctx, s.scheduleKey(d.Agent, d.Name), func(version int64) (tidemark.Record, error) { return s.scheduleRecord(d, version) })
@@ -101,8 +102,8 @@ func (s *Store) checkSchedule(d tidemark.Schedule) error {
 	return nil
 }
 
-func (s *Store) hideSchedule(d *tidemark.Schedule) map[string]vaulted {
-	return s.hide(tidemark.SessionID(d.Agent), []*string{&d.LastError}, &d.Extra)
+func (s *Store) redactSchedule(d *tidemark.Schedule) vault.Values {
+	return s.vault.Redact(d.Agent, []*string{&d.LastError}, &d.Extra)
 }
 
 // fileSchedule makes a schedule found by its agent and by when it is due.
@@ -163,8 +164,8 @@ func (s *Store) keptJobRecord(ctx context.Context, j tidemark.Job, version int64
 	if err := tidemark.CheckID(j.ID); err != nil {
 		return tidemark.Record{}, tidemark.Invalidf("job: %w", err)
 	}
-	for _, values := range []map[string]vaulted{s.hideJob(&j), s.hide(tidemark.SessionID(j.ID), nil, &j.Extra)} {
-		if err := s.keepSecrets(ctx, j.ID, values); err != nil {
+	for _, values := range []vault.Values{s.redactJob(&j), s.vault.Redact(j.ID, nil, &j.Extra)} {
+		if err := s.vault.Keep(ctx, j.ID, values); err != nil {
 			return tidemark.Record{}, err
 		}
 	}
@@ -243,7 +244,7 @@ func (s *Store) appendEvents(ctx context.Context, log tidemark.Key, from int64, 
 func (s *Store) eventLines(ctx context.Context, log tidemark.Key, from int64, events []tidemark.Event) (tidemark.Append, error) {
 	a := tidemark.Append{Log: log, Lines: make([]tidemark.Line, len(events))}
 	for i, e := range events {
-		if err := s.keepSecrets(ctx, log.ID, s.hideEvent(log.ID, &e)); err != nil {
+		if err := s.vault.Keep(ctx, log.ID, s.redactEvent(log.ID, &e)); err != nil {
 			return a, err
 		}
 		l, err := e.Line()
@@ -255,6 +256,14 @@ func (s *Store) eventLines(ctx context.Context, log tidemark.Key, from int64, ev
 		a.Lines[i] = l
 	}
 	return a, nil
+}
+
+func (s *Store) redactEvent(id string, e *tidemark.Event) vault.Values {
+	return s.vault.Redact(id, []*string{&e.Content, &e.Error, &e.Message, &e.Stack}, &e.Input, &e.Result, &e.Extra)
+}
+
+func (s *Store) redactAgent(a *tidemark.Agent) vault.Values {
+	return s.vault.Redact(a.Name, []*string{&a.ErrorMessage}, &a.Extra)
 }
 
 // replace puts a record, unless it says the same already.

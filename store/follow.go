@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
-
-// followPoll is how often a follower looks when its Backend cannot wake it.
-const followPoll = 250 * time.Millisecond
 
 // Follow yields the entries after seq as they are written, by whatever
 // process, until ctx ends; then its last error is ctx's.
@@ -30,23 +26,10 @@ func (v *View) Follow(ctx context.Context, seq int64) iter.Seq2[tidemark.Entry, 
 				}
 				seq = e.Seq
 			}
-			if err := v.s.wait(ctx, v.log(), seq-v.sharedUpTo()); err != nil {
+			if err := v.s.k.Wait(ctx, v.log(), seq-v.sharedUpTo()); err != nil {
 				yield(tidemark.Entry{}, err)
 				return
 			}
 		}
-	}
-}
-
-// wait returns when log may be longer than after.
-func (s *Store) wait(ctx context.Context, log tidemark.Key, after int64) error {
-	if err := s.backend.Wait(ctx, log, after); !errors.Is(err, tidemark.ErrUnsupported) {
-		return err
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(followPoll):
-		return nil
 	}
 }

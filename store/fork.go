@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
 // Fork makes a new session that shares the past of another one up to seq, by
@@ -35,7 +36,7 @@ func (s *Store) ForkAs(ctx context.Context, id tidemark.SessionID, seq int64, as
 		}
 		sess := as
 		sess.ID, sess.Base = tidemark.NewSessionID(), &tidemark.Base{Session: v.ownerOf(point.Seq), Seq: point.Seq}
-		title, err := s.hidden(ctx, string(sess.ID), sess.Title)
+		title, err := s.vault.RedactText(ctx, string(sess.ID), sess.Title)
 		if err != nil {
 			return err
 		}
@@ -90,7 +91,7 @@ func MarkFork(title string) string {
 	if n > 1 {
 		mark = fmt.Sprintf(" (fork %d)", n)
 	}
-	return strings.TrimSpace(clipText(title, records.MaxTextBytes-len(mark))) + mark
+	return strings.TrimSpace(text.Clip(title, records.MaxTextBytes-len(mark))) + mark
 }
 
 // forkPoint returns the line to fork from, at the head for 0; it is never a
@@ -150,7 +151,7 @@ func (s *Store) forkBatch(sess tidemark.Session, source Info, point tidemark.Lin
 	}
 	// A purge of the source first changes its record, and then this batch
 	// conflicts.
-	b.Require = append(b.Require, tidemark.Need{Key: keyOf(kindSession, source.ID), Version: source.version})
+	b.Require = append(b.Require, tidemark.Precondition{Key: keyOf(kindSession, source.ID), Version: source.version})
 	r, err := s.record(sess, Live, 0)
 	if err != nil {
 		return b, err

@@ -59,7 +59,7 @@ func (s *Store) importedRecord(ctx context.Context, i Imported) (tidemark.Record
 		if err := s.checkSchedule(d); err != nil {
 			return tidemark.Record{}, err
 		}
-		if err := s.keepSecrets(ctx, d.Agent, s.hideSchedule(&d)); err != nil {
+		if err := s.vault.Keep(ctx, d.Agent, s.redactSchedule(&d)); err != nil {
 			return tidemark.Record{}, err
 		}
 		return s.scheduleRecord(d, 0)

@@ -129,10 +129,10 @@ func (s *Store) PutItem(ctx context.Context, i Item, want int64) (Item, error) {
 		return Item{}, err
 	}
 	owner := cmp.Or(string(i.Session), key.ID)
-	if err := s.keepSecrets(ctx, owner, s.hide(i.Session, []*string{&i.Title}, &i.Data)); err != nil {
+	if err := s.vault.Keep(ctx, owner, s.vault.Redact(string(i.Session), []*string{&i.Title}, &i.Data)); err != nil {
 		return Item{}, err
 	}
-	err = untilSettled(ctx, func() error {
+	err = records.Retry(ctx, func() error {
 		var old Item
 		r, err := s.k.Get(ctx, key, &old)
 		if err == nil {
@@ -166,7 +166,7 @@ func (i Item) stands(version, want int64) error {
 	case want == 0:
 		return tidemark.Existsf("%s %s is there already", i.Kind, i.ID)
 	}
-	return &settled{tidemark.Conflictf("%s %s stands at version %d, not %d", i.Kind, i.ID, version, want)}
+	return records.Final(tidemark.Conflictf("%s %s stands at version %d, not %d", i.Kind, i.ID, version, want))
 }
 
 // Item returns one item: ErrNotFound.
@@ -191,7 +191,7 @@ func (s *Store) RemoveItem(ctx context.Context, kind, id string, want int64) err
 	if err != nil {
 		return err
 	}
-	return untilSettled(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		i, err := s.Item(ctx, kind, id)
 		if err == nil {
 			err = i.stands(i.Version, want)
@@ -199,8 +199,8 @@ func (s *Store) RemoveItem(ctx context.Context, kind, id string, want int64) err
 		if err != nil {
 			return err
 		}
-		b := tidemark.Batch{Deletes: []tidemark.Need{{Key: key, Version: i.Version}}}
-		if err := s.forgetSecrets(ctx, &b, key.ID); err != nil {
+		b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: key, Version: i.Version}}}
+		if err := s.vault.Forget(ctx, &b, key.ID); err != nil {
 			return err
 		}
 		_, err = s.k.Commit(ctx, b)
@@ -232,20 +232,8 @@ func (s *Store) RemoveParts(ctx context.Context, kind, parent string) error {
 	}
 }
 
-// Mark is where a listing stopped: behind the element of this id, which was
-// last changed at that time.
-type Mark struct {
-	ID string    `json:"id"`
-	At time.Time `json:"at"`
-}
-
-// record is the mark as a Query has it.
-func (m Mark) record(kind, id string) *tidemark.Record {
-	if m.ID == "" {
-		return nil
-	}
-	return &tidemark.Record{Key: tidemark.Key{Kind: kind, ID: id}, UpdatedAt: records.Keepable(m.At)}
-}
+// Mark is where a listing stopped, for the next one to go on behind it.
+type Mark = records.Mark
 
 // ItemFilter says which items to list. Zero fields but Kind ask for nothing.
 type ItemFilter struct {
@@ -269,7 +257,7 @@ func (s *Store) Items(ctx context.Context, f ItemFilter) iter.Seq2[Item, error] 
 			return
 		}
 		q := tidemark.Query{Kind: record, Group: s.itemGroup(f.Parent), State: s.itemState(f.Session), Limit: f.Limit,
-			After: f.After.record(record, s.k.Hash("item", f.Kind, f.After.ID))}
+			After: f.After.After(tidemark.Key{Kind: record, ID: s.k.Hash("item", f.Kind, f.After.ID)})}
 		for r, err := range s.backend.List(ctx, q) {
 			var i Item
 			if err == nil {

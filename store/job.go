@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // A job is a record and the log of its output. Whoever runs it holds a lease
@@ -28,10 +29,22 @@ func jobID(at time.Time) string {
 	return fmt.Sprintf("job-%s-%s", at.Format(time.DateOnly), b[:])
 }
 
+// JobPrompt is what a job is to be told, with what the vault has in place of
+// masks. Everybody else sees the masks.
+func (s *Store) JobPrompt(ctx context.Context, j tidemark.Job) (string, error) {
+	return s.vault.Reveal(ctx, j.ID, j.Prompt)
+}
+
+// redactJob masks the secrets of a job. Its Extra is left as it is: it has ids by
+// which deliveries are known again.
+func (s *Store) redactJob(j *tidemark.Job) vault.Values {
+	return s.vault.Redact(j.ID, []*string{&j.Prompt, &j.Summary, &j.ErrorMessage})
+}
+
 // jobRecord files a job, without the secrets in it, which go to the vault.
 func (s *Store) jobRecord(ctx context.Context, j *tidemark.Job, version int64) (tidemark.Record, error) {
-	if s.o.Redact != RedactWarn { // a job is filed many times, and its prompt was warned of
-		if err := s.keepSecrets(ctx, j.ID, s.hideJob(j)); err != nil {
+	if s.vault.Redaction() != vault.Warn { // a job is filed many times, and its prompt was warned of
+		if err := s.vault.Keep(ctx, j.ID, s.redactJob(j)); err != nil {
 			return tidemark.Record{}, err
 		}
 	}
@@ -61,8 +74,8 @@ func (s *Store) newJob(j tidemark.Job) (tidemark.Job, []tidemark.Record, error) 
 	j.ID, j.Status, j.StartedAt = jobID(now), tidemark.JobPending, now
 	j.OutputFile = j.ID + ".jsonl"
 	var all []tidemark.Record
-	for mark, v := range s.hideJob(&j) {
-		r, err := records.Put(keyOf(kindSecret, tidemark.SessionID(j.ID), mark), 0, v)
+	for mark, v := range s.redactJob(&j) {
+		r, err := records.Put(vault.Key(j.ID, mark), 0, v)
 		if err != nil {
 			return j, nil, err
 		}
@@ -103,11 +116,6 @@ func (s *Store) DueJobs(ctx context.Context, now time.Time, limit int) ([]tidema
 	return due, nil
 }
 
-// settled is a conflict that trying again does not help.
-type settled struct{ error }
-
-func (e *settled) Is(error) bool { return false }
-
 func (s *Store) job(ctx context.Context, id string) (tidemark.Job, int64, error) {
 	var j tidemark.Job
 	r, err := s.jobAt(ctx, id, &j)
@@ -125,7 +133,7 @@ func (s *Store) jobAt(ctx context.Context, id string, j *tidemark.Job) (tidemark
 
 // end adds to a batch what ends a job: it goes through while the lease and its
 // pulse stand as they were judged, and removes both, with the lanes.
-func (s *Store) end(ctx context.Context, b *tidemark.Batch, j *tidemark.Job, version int64, l Lease, lanes []tidemark.Need, remember func(*tidemark.Agent, tidemark.Job)) error {
+func (s *Store) end(ctx context.Context, b *tidemark.Batch, j *tidemark.Job, version int64, l Lease, lanes []tidemark.Precondition, remember func(*tidemark.Agent, tidemark.Job)) error {
 	deletes, err := s.k.Forget(ctx, l)
 	if err != nil {
 		return err
@@ -159,7 +167,7 @@ func (s *Store) remembered(ctx context.Context, b *tidemark.Batch, j tidemark.Jo
 		return err
 	}
 	remember(&a, j)
-	if err := s.keepSecrets(ctx, a.Name, s.hideAgent(&a)); err != nil {
+	if err := s.vault.Keep(ctx, a.Name, s.redactAgent(&a)); err != nil {
 		return err
 	}
 	r, err := records.Put(agentKey(j.Agent), old.Version, a)
@@ -172,7 +180,7 @@ func (s *Store) remembered(ctx context.Context, b *tidemark.Batch, j tidemark.Jo
 // reports which. One that came in as running and never had an owner here is
 // ended, too. A job that ended before is ErrConflict.
 func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) (ended bool, err error) {
-	err = untilSettled(ctx, func() error {
+	err = records.Retry(ctx, func() error {
 		j, version, err := s.job(ctx, id)
 		if err != nil {
 			return err
@@ -197,7 +205,7 @@ func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) 
 			ended = err == nil
 			return err
 		}
-		return &settled{tidemark.Conflictf("job %s is %s", id, j.Status)}
+		return records.Final(tidemark.Conflictf("job %s is %s", id, j.Status))
 	})
 	return ended, err
 }
@@ -206,14 +214,14 @@ func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) 
 // ErrConflict when it does not wait any more.
 func (s *Store) AbandonJob(ctx context.Context, id, why string) (tidemark.Job, error) {
 	var j tidemark.Job
-	err := untilSettled(ctx, func() error {
+	err := records.Retry(ctx, func() error {
 		var version int64
 		var err error
 		if j, version, err = s.job(ctx, id); err != nil {
 			return err
 		}
 		if j.Status != tidemark.JobPending {
-			return &settled{tidemark.Conflictf("job %s is %s", id, j.Status)}
+			return records.Final(tidemark.Conflictf("job %s is %s", id, j.Status))
 		}
 		j.Status, j.ErrorMessage, j.FinishedAt = tidemark.JobAbandoned, why, s.k.Now()
 		r, err := s.jobRecord(ctx, &j, version)
@@ -240,10 +248,10 @@ func (s *Store) RemoveJob(ctx context.Context, id string) error {
 		return err
 	}
 	b := tidemark.Batch{Drops: []tidemark.Key{jobKey(id)}}
-	if err := s.forgetSecrets(ctx, &b, id); err != nil {
+	if err := s.vault.Forget(ctx, &b, id); err != nil {
 		return err
 	}
-	b.Deletes = append(b.Deletes, tidemark.Need{Key: jobKey(id), Version: version})
+	b.Deletes = append(b.Deletes, tidemark.Precondition{Key: jobKey(id), Version: version})
 	_, err = s.k.Commit(ctx, b)
 	return err
 }

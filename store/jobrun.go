@@ -21,22 +21,22 @@ type JobRun struct {
 	held    *records.Holding // its mutex guards what follows
 	job     tidemark.Job
 	version int64
-	length  int64           // of the output
-	lanes   []tidemark.Need // that the job stands in
+	length  int64                   // of the output
+	lanes   []tidemark.Precondition // that the job stands in
 }
 
 // StartJob makes this process the owner of a job that waits: ErrBusy when as
 // many run as are allowed, ErrConflict when it does not wait any more.
 func (s *Store) StartJob(ctx context.Context, id string, who tidemark.Holder, limits SlotLimits) (*JobRun, error) {
 	var run *JobRun
-	err := untilSettled(ctx, func() error {
+	err := records.Retry(ctx, func() error {
 		var j tidemark.Job
 		old, err := s.jobAt(ctx, id, &j)
 		if err != nil {
 			return err
 		}
 		if j.Status != tidemark.JobPending {
-			return &settled{tidemark.Conflictf("job %s is %s", id, j.Status)}
+			return records.Final(tidemark.Conflictf("job %s is %s", id, j.Status))
 		}
 		l, b, err := s.k.Take(ctx, jobKey(id), who)
 		if err != nil {
@@ -168,14 +168,14 @@ func (r *JobRun) Finish(ctx context.Context, end func(*tidemark.Job), remember f
 	end(&e.job)
 	for try := 0; ; try++ {
 		err := e.try(ctx)
-		var done *settled
+		lost, isFinal := records.IsFinal(err)
 		switch {
 		case err == nil:
 			r.job = e.job
 			r.held.End()
 			return e.next, nil
-		case errors.As(err, &done):
-			return tidemark.Job{}, done.error
+		case isFinal:
+			return tidemark.Job{}, lost
 		case !passes(err) || endWait(ctx, try) != nil:
 			return tidemark.Job{}, err
 		}
@@ -201,9 +201,9 @@ func endWait(ctx context.Context, try int) error {
 
 // passes reports whether an error may be gone at the next try.
 func passes(err error) bool {
-	for _, final := range []error{tidemark.ErrInvalid, tidemark.ErrCorrupt, tidemark.ErrSealed, tidemark.ErrDenied, tidemark.ErrNotFound, tidemark.ErrUnsupported,
+	for _, lasting := range []error{tidemark.ErrInvalid, tidemark.ErrCorrupt, tidemark.ErrSealed, tidemark.ErrDenied, tidemark.ErrNotFound, tidemark.ErrUnsupported,
 		context.Canceled} {
-		if errors.Is(err, final) {
+		if errors.Is(err, lasting) {
 			return false
 		}
 	}
@@ -220,7 +220,7 @@ type ending struct {
 	sent     []string // batches that may have taken effect
 }
 
-// try keeps the end: a settled conflict when the job is somebody else's.
+// try keeps the end: a final conflict when the job is somebody else's.
 func (e *ending) try(ctx context.Context) error {
 	r, s := e.run, e.run.s
 	b := tidemark.Batch{ID: tidemark.NewBatchID(), At: s.k.Now()}
@@ -264,7 +264,7 @@ func (e *ending) met(ctx context.Context, conflict error) error {
 	case slices.Contains(e.sent, record.Batch):
 		return nil
 	case !ours:
-		return &settled{r.held.Lost(ctx, conflict)}
+		return records.Final(r.held.Lost(ctx, conflict))
 	}
 	// While the lease is ours nobody else changes the job and its lanes: what is
 	// otherwise than thought is so by a commit of ours whose outcome was unknown.

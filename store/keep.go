@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // Pin keeps a session out of retention, or lets it in again. It needs no
@@ -131,4 +132,4 @@ func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 }
 
 // IsSecret reports whether a record keeps what a mask stands for.
-func IsSecret(k tidemark.Key) bool { return k.Kind == kindSecret }
+func IsSecret(k tidemark.Key) bool { return k.Kind == vault.KindSecret }

@@ -48,7 +48,7 @@ type lane struct {
 // taken is a lane in which a job runs. A lane whose record is damaged has no
 // job, and is taken nevertheless.
 type taken struct {
-	tidemark.Need
+	tidemark.Precondition
 	of   string // the agent, or ofFleet
 	name string
 	job  string
@@ -69,7 +69,7 @@ func (s *Store) lanes(ctx context.Context, of string) ([]taken, error) {
 		if at < 0 {
 			continue // not a key of ours
 		}
-		t := taken{Need: tidemark.Need{Key: r.Key, Version: r.Version}, of: r.ID[:at], name: r.ID[at+1:], at: r.UpdatedAt}
+		t := taken{Precondition: tidemark.Precondition{Key: r.Key, Version: r.Version}, of: r.ID[:at], name: r.ID[at+1:], at: r.UpdatedAt}
 		var body lane
 		if err == nil && records.Decode(r, &body) == nil {
 			t.job = body.Job
@@ -97,7 +97,7 @@ func (s *Store) earlier(ctx context.Context, of string) ([]string, error) {
 
 // enter puts a job into its lanes: ErrBusy when none is free. It returns what
 // has to be removed when the job ends.
-func (s *Store) enter(ctx context.Context, b *tidemark.Batch, j tidemark.Job, limits SlotLimits) ([]tidemark.Need, error) {
+func (s *Store) enter(ctx context.Context, b *tidemark.Batch, j tidemark.Job, limits SlotLimits) ([]tidemark.Precondition, error) {
 	of := j.Agent
 	if limits.Fleet > 0 {
 		of = "" // how many run in all has to be known
@@ -119,7 +119,7 @@ func (s *Store) enter(ctx context.Context, b *tidemark.Batch, j tidemark.Job, li
 		own := lanesOf(all, ofFleet)
 		names, whose = append(names, freeLane(j.ID, limits.Fleet, own, len(before)+outside(all, own))), append(whose, ofFleet)
 	}
-	var made []tidemark.Need
+	var made []tidemark.Precondition
 	for i, name := range names {
 		if name == "" {
 			return nil, ErrBusy
@@ -130,7 +130,7 @@ func (s *Store) enter(ctx context.Context, b *tidemark.Batch, j tidemark.Job, li
 		}
 		r.Group = whose[i]
 		b.Puts = append(b.Puts, r)
-		made = append(made, tidemark.Need{Key: r.Key, Version: r.Version})
+		made = append(made, tidemark.Precondition{Key: r.Key, Version: r.Version})
 	}
 	return made, nil
 }
@@ -190,8 +190,8 @@ func freeLane(job string, limit int, lanes []taken, beside int) string {
 }
 
 // standsIn finds the lanes of a job.
-func (s *Store) standsIn(ctx context.Context, j tidemark.Job) ([]tidemark.Need, error) {
-	var in []tidemark.Need
+func (s *Store) standsIn(ctx context.Context, j tidemark.Job) ([]tidemark.Precondition, error) {
+	var in []tidemark.Precondition
 	for _, of := range []string{j.Agent, ofFleet} {
 		all, err := s.lanes(ctx, of)
 		if err != nil {
@@ -199,7 +199,7 @@ func (s *Store) standsIn(ctx context.Context, j tidemark.Job) ([]tidemark.Need, 
 		}
 		for _, t := range all {
 			if t.job == j.ID {
-				in = append(in, t.Need)
+				in = append(in, t.Precondition)
 			}
 		}
 	}

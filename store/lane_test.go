@@ -231,7 +231,7 @@ func TestJobsOfAnEarlierProgramCountUntilTheyEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Deletes: []tidemark.Need{{Key: lane.Key, Version: lane.Version}}}
+	batch := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Deletes: []tidemark.Precondition{{Key: lane.Key, Version: lane.Version}}}
 	for _, of := range []string{"coder", "-"} {
 		r := tidemark.Record{Key: tidemark.Key{Kind: "slots", ID: of}, Version: 1, Body: fmt.Appendf(nil, `{"running":[%q]}`, old.ID)}
 		r.Sum = r.Checksum()

@@ -58,7 +58,7 @@ func (s *Store) AttachWithToken(ctx context.Context, id tidemark.SessionID, toke
 		return nil, err
 	}
 	if i.State != Live {
-		return nil, tidemark.NotFoundf("session %s is in the trash", id)
+		return nil, tidemark.Errorf(tidemark.ErrTrashed, "session %s is in the trash", id)
 	}
 	l, err := s.borrowed(ctx, id, token)
 	if err != nil {

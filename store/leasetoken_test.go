@@ -136,11 +136,11 @@ func TestALeaseIsPassedOnWithoutAMomentFree(t *testing.T) {
 
 func TestAMadeSessionIsEmptyAndFree(t *testing.T) {
 	s := store.New(memory.New(), nil)
-	i, err := s.Make(t.Context(), tidemark.Session{Title: "tides"})
+	i, err := s.CreateEmpty(t.Context(), tidemark.Session{Title: "tides"})
 	if err != nil || i.Entries != 0 || i.State != store.Live {
 		t.Fatalf("%+v %v", i, err)
 	}
-	if _, err := s.Make(t.Context(), tidemark.Session{ID: i.ID}); !errors.Is(err, tidemark.ErrExists) {
+	if _, err := s.CreateEmpty(t.Context(), tidemark.Session{ID: i.ID}); !errors.Is(err, tidemark.ErrExists) {
 		t.Errorf("made twice: %v, want ErrExists", err)
 	}
 	for err := range s.Verify(t.Context(), i.ID) {
@@ -160,7 +160,7 @@ func TestAMadeSessionIsEmptyAndFree(t *testing.T) {
 
 func TestAChangeIsMadeWholeOrNotAtAll(t *testing.T) {
 	s := store.New(memory.New(), nil)
-	i, err := s.Make(t.Context(), tidemark.Session{Title: "tides", Tags: []string{"a", "b"}})
+	i, err := s.CreateEmpty(t.Context(), tidemark.Session{Title: "tides", Tags: []string{"a", "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func memoryKey(id string) tidemark.Key { return tidemark.Key{Kind: kindMemory, I
 // is kept once; it returns what is kept, and whether that is new.
 func (s *Store) Remember(ctx context.Context, m Memory) (Memory, bool, error) {
 	said := m.Text
-	m.Text = strings.TrimSpace(s.withoutSecrets(m.Text))
+	m.Text = strings.TrimSpace(s.vault.MaskWritten(m.Text))
 	if m.Text == "" {
 		return m, false, tidemark.Invalidf("a memory without words")
 	}
@@ -44,7 +44,7 @@ func (s *Store) Remember(ctx context.Context, m Memory) (Memory, bool, error) {
 		}
 	}
 	m.ID, m.At = strings.ToLower(rand.Text()[:12]), s.k.Now()
-	if err := s.keepSecrets(ctx, m.ID, s.secretsIn(said)); err != nil {
+	if err := s.vault.Keep(ctx, m.ID, s.vault.ValuesIn(said)); err != nil {
 		return m, false, err
 	}
 	r, err := records.Put(memoryKey(m.ID), 0, m)
@@ -107,8 +107,8 @@ func (s *Store) Forget(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	b := tidemark.Batch{Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}}
-	if err := s.forgetSecrets(ctx, &b, id); err != nil {
+	b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: r.Key, Version: r.Version}}}
+	if err := s.vault.Forget(ctx, &b, id); err != nil {
 		return err
 	}
 	_, err = s.k.Commit(ctx, b)

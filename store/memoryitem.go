@@ -23,7 +23,7 @@ type KeptMemory struct {
 // looks at no folder, so that callers on other machines may name any. One that
 // cannot be read is yielded as a *tidemark.Damage, and the listing goes on.
 func (s *Store) MemoriesAfter(ctx context.Context, project string, after Mark) iter.Seq2[KeptMemory, error] {
-	q := tidemark.Query{Kind: kindMemory, Group: s.projectGroup(project), After: after.record(kindMemory, after.ID)}
+	q := tidemark.Query{Kind: kindMemory, Group: s.projectGroup(project), After: after.After(memoryKey(after.ID))}
 	return func(yield func(KeptMemory, error) bool) {
 		for r, err := range s.backend.List(ctx, q) {
 			m := KeptMemory{Version: r.Version, Mark: Mark{ID: r.ID, At: r.UpdatedAt}}
@@ -57,7 +57,7 @@ func (s *Store) PutMemory(ctx context.Context, m Memory, want int64) (KeptMemory
 	if err := tidemark.CheckID(m.ID); err != nil {
 		return KeptMemory{}, err
 	}
-	text, err := s.hidden(ctx, m.ID, m.Text)
+	text, err := s.vault.RedactText(ctx, m.ID, m.Text)
 	if err != nil {
 		return KeptMemory{}, err
 	}
@@ -65,7 +65,7 @@ func (s *Store) PutMemory(ctx context.Context, m Memory, want int64) (KeptMemory
 		return KeptMemory{}, tidemark.Invalidf("a memory without words")
 	}
 	out := KeptMemory{}
-	err = untilSettled(ctx, func() error {
+	err = records.Retry(ctx, func() error {
 		var old Memory
 		r, err := s.k.Get(ctx, memoryKey(m.ID), &old)
 		if err == nil {
@@ -94,7 +94,7 @@ func (s *Store) PutMemory(ctx context.Context, m Memory, want int64) (KeptMemory
 // ForgetAt removes a memory that stands at the version want, or at any:
 // ErrNotFound, ErrConflict.
 func (s *Store) ForgetAt(ctx context.Context, id string, want int64) error {
-	return untilSettled(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		m, err := s.MemoryAt(ctx, id)
 		if err == nil {
 			err = (Item{Kind: kindMemory, ID: id}).stands(m.Version, want)
@@ -102,8 +102,8 @@ func (s *Store) ForgetAt(ctx context.Context, id string, want int64) error {
 		if err != nil {
 			return err
 		}
-		b := tidemark.Batch{Deletes: []tidemark.Need{{Key: memoryKey(id), Version: m.Version}}}
-		if err := s.forgetSecrets(ctx, &b, id); err != nil {
+		b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: memoryKey(id), Version: m.Version}}}
+		if err := s.vault.Forget(ctx, &b, id); err != nil {
 			return err
 		}
 		_, err = s.k.Commit(ctx, b)

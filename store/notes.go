@@ -78,7 +78,7 @@ func (s *Store) Label(ctx context.Context, id tidemark.SessionID, seq int64, tex
 	if err != nil {
 		return err
 	}
-	if text, err = s.hidden(ctx, string(id), text); err != nil {
+	if text, err = s.vault.RedactText(ctx, string(id), text); err != nil {
 		return err
 	}
 	return records.Retry(ctx, func() error {
@@ -139,7 +139,7 @@ func (s *Store) Rename(ctx context.Context, id tidemark.SessionID, title string)
 	if err != nil {
 		return err
 	}
-	if title, err = s.hidden(ctx, string(id), title); err != nil {
+	if title, err = s.vault.RedactText(ctx, string(id), title); err != nil {
 		return err
 	}
 	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
@@ -161,7 +161,7 @@ func (s *Store) retitle(ctx context.Context, i *Info, b *tidemark.Batch, title s
 	if old.version = r.Version; s.nameKey(old) == s.nameKey(fresh) {
 		fresh.version = old.version
 	} else if old.version > 0 {
-		b.Deletes = append(b.Deletes, tidemark.Need{Key: s.nameKey(old), Version: old.version})
+		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: s.nameKey(old), Version: old.version})
 	}
 	i.Title = title
 	return s.addName(b, fresh)
@@ -180,7 +180,7 @@ func (s *Store) Tag(ctx context.Context, id tidemark.SessionID, add, remove []st
 			if err != nil {
 				return err
 			}
-			if t, err = s.hidden(ctx, string(id), t); err != nil {
+			if t, err = s.vault.RedactText(ctx, string(id), t); err != nil {
 				return err
 			}
 			if !slices.Contains(i.Tags, t) {

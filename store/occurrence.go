@@ -175,7 +175,7 @@ func (s *Store) RemoveSchedule(ctx context.Context, agent, name string) error {
 			return err
 		}
 		key := s.scheduleKey(agent, name)
-		_, err = s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{{Key: key, Version: version}}, Drops: []tidemark.Key{key}})
+		_, err = s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Precondition{{Key: key, Version: version}}, Drops: []tidemark.Key{key}})
 		return err
 	})
 }

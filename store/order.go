@@ -139,7 +139,7 @@ type KeptJob struct {
 
 // JobsAfter lists jobs as Jobs does, behind a mark of an earlier listing.
 func (s *Store) JobsAfter(ctx context.Context, f JobFilter, after Mark) iter.Seq2[KeptJob, error] {
-	q := tidemark.Query{Kind: kindJob, Group: f.Agent, State: f.Status, Limit: f.Limit, After: after.record(kindJob, after.ID)}
+	q := tidemark.Query{Kind: kindJob, Group: f.Agent, State: f.Status, Limit: f.Limit, After: after.After(jobKey(after.ID))}
 	return func(yield func(KeptJob, error) bool) {
 		if err := f.check(); err != nil {
 			yield(KeptJob{}, err)
@@ -222,7 +222,7 @@ func (s *Store) FollowOutput(ctx context.Context, job string, after int64) iter.
 				return
 			}
 			look, stop := context.WithTimeout(ctx, outputLook)
-			err = s.wait(look, jobKey(job), after)
+			err = s.k.Wait(look, jobKey(job), after)
 			stop()
 			if ctx.Err() != nil {
 				err = ctx.Err()

@@ -29,8 +29,8 @@ func (s *Store) projectKey(mark string) tidemark.Key {
 	return tidemark.Key{Kind: kindProject, ID: s.k.Hash("mark", mark)}
 }
 
-// KnowProject remembers that a project with this mark was seen at a path.
-func (s *Store) KnowProject(ctx context.Context, mark, path string) error {
+// RecordProjectPath remembers that a project with this mark was seen at a path.
+func (s *Store) RecordProjectPath(ctx context.Context, mark, path string) error {
 	if mark == "" || path == "" {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (s *Store) knowPlace(ctx context.Context, path string) {
 	}
 	p.Marks = s.o.Marks(ctx, path)
 	for _, mark := range p.Marks {
-		if s.KnowProject(ctx, mark, path) != nil {
+		if s.RecordProjectPath(ctx, mark, path) != nil {
 			return
 		}
 	}

@@ -225,7 +225,7 @@ func (s *Store) newest(ctx context.Context, project string, n int) (Info, error)
 			return Info{}, tidemark.NotFoundf("there are only %d sessions here", have)
 		}
 	}
-	return Info{}, tidemark.NotFoundf("there is no session yet")
+	return Info{}, tidemark.ErrNoSessions
 }
 
 // seqOf returns the entry that the part behind the @ means.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // A review is a question of a job that runs: may this call of a tool be made?
@@ -107,35 +108,24 @@ func clipText(text string, most int) string {
 }
 
 // running is the need that a job runs: ErrConflict when it does not.
-func (s *Store) running(ctx context.Context, job string) (tidemark.Need, error) {
+func (s *Store) running(ctx context.Context, job string) (tidemark.Precondition, error) {
 	j, version, err := s.job(ctx, job)
 	if err == nil && j.Status != tidemark.JobRunning {
-		err = &settled{tidemark.Conflictf("job %s is %s", job, j.Status)}
+		err = records.Final(tidemark.Conflictf("job %s is %s", job, j.Status))
 	}
-	return tidemark.Need{Key: jobKey(job), Version: version}, err
-}
-
-// untilSettled is retry for changes that can find that there is nothing to change any
-// more.
-func untilSettled(ctx context.Context, change func() error) error {
-	err := records.Retry(ctx, change)
-	var done *settled
-	if errors.As(err, &done) {
-		return done.error
-	}
-	return err
+	return tidemark.Precondition{Key: jobKey(job), Version: version}, err
 }
 
 // Shown is a question as it is kept and shown: what is too long is cut, and what
-// is secret is hidden.
+// is secret is masked.
 func (s *Store) Shown(v Review) Review {
 	v, _ = s.shown(v)
 	return v
 }
 
-func (s *Store) shown(v Review) (Review, map[string]vaulted) {
+func (s *Store) shown(v Review) (Review, vault.Values) {
 	v = v.bounded()
-	values := s.hide(tidemark.SessionID(v.Job), []*string{&v.Title, &v.Text}, &v.Input)
+	values := s.vault.Redact(v.Job, []*string{&v.Title, &v.Text}, &v.Input)
 	return v, values
 }
 
@@ -148,11 +138,11 @@ func (s *Store) AskReview(ctx context.Context, v Review) error {
 		return tidemark.Invalidf("a review of job %s needs the name of a call", v.Job)
 	}
 	v, secrets := s.shown(v)
-	if err := s.keepSecrets(ctx, v.Job, secrets); err != nil {
+	if err := s.vault.Keep(ctx, v.Job, secrets); err != nil {
 		return err
 	}
 	v.State, v.AnsweredAt, v.By, v.Reason, v.Shown = ReviewWaiting, time.Time{}, tidemark.Holder{}, "", v.Digest()
-	return untilSettled(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		need, err := s.running(ctx, v.Job)
 		if err != nil {
 			return err
@@ -164,7 +154,7 @@ func (s *Store) AskReview(ctx context.Context, v Review) error {
 		if old.Version > 0 {
 			return tidemark.Existsf("job %s: the call %s was asked about before", v.Job, v.Call)
 		}
-		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Need{need}}
+		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Precondition{need}}
 		v.AskedAt = b.At
 		r, err := s.reviewRecord(v, 0)
 		if err != nil {
@@ -233,7 +223,7 @@ func (s *Store) ApproveShown(ctx context.Context, job, call, digest string, by t
 // ErrConflict when the call was answered before or the job does not run any
 // more.
 func (s *Store) AnswerReview(ctx context.Context, job, call string, allow bool, by tidemark.Holder, reason string) (int, error) {
-	reason, err := s.hidden(ctx, job, reason)
+	reason, err := s.vault.RedactText(ctx, job, reason)
 	if err != nil {
 		return 0, err
 	}
@@ -282,7 +272,7 @@ func (s *Store) AnswerReview(ctx context.Context, job, call string, allow bool, 
 
 // answer gives a question its one answer.
 func (s *Store) answer(ctx context.Context, job, call string, answer Review) error {
-	return untilSettled(ctx, func() error {
+	return records.Retry(ctx, func() error {
 		need, err := s.running(ctx, job)
 		if err != nil {
 			return err
@@ -292,12 +282,12 @@ func (s *Store) answer(ctx context.Context, job, call string, answer Review) err
 			return err
 		}
 		if v.State != ReviewWaiting {
-			return &settled{tidemark.Conflictf("job %s: the call %s was %s by %s", job, call, v.State, v.By)}
+			return records.Final(tidemark.Conflictf("job %s: the call %s was %s by %s", job, call, v.State, v.By))
 		}
 		if answer.Shown != "" && answer.Shown != v.Digest() {
-			return &settled{tidemark.Conflictf("job %s: the call %s is not what was shown any more", job, call)}
+			return records.Final(tidemark.Conflictf("job %s: the call %s is not what was shown any more", job, call))
 		}
-		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Need{need}}
+		b := tidemark.Batch{At: s.k.Now(), Require: []tidemark.Precondition{need}}
 		v.State, v.By, v.Reason, v.AnsweredAt, v.Shown = answer.State, answer.By, answer.Reason, b.At, v.Digest()
 		r, err := s.reviewRecord(v, version)
 		if err != nil {
@@ -321,12 +311,12 @@ func (s *Store) EndReviews(ctx context.Context, job string) error {
 		return err
 	}
 	return records.Retry(ctx, func() error {
-		var keys []tidemark.Need
+		var keys []tidemark.Precondition
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindReview, Group: job}) {
 			if err != nil {
 				return err
 			}
-			keys = append(keys, tidemark.Need{Key: r.Key, Version: r.Version})
+			keys = append(keys, tidemark.Precondition{Key: r.Key, Version: r.Version})
 		}
 		for some := range slices.Chunk(keys, 100) {
 			if _, err := s.k.Commit(ctx, tidemark.Batch{Deletes: some}); err != nil {

@@ -16,7 +16,7 @@ import (
 // Question is what to search for. Language is the caller's: words as the index
 // has them, and Match for what only the text itself can tell.
 type Question struct {
-	All   [][]tidemark.Term         // as in tidemark.Ask
+	All   [][]tidemark.Term         // as in tidemark.IndexQuery
 	None  []tidemark.Term           //
 	Match func(tidemark.Entry) bool // decides; All and None only lead to it
 
@@ -174,8 +174,8 @@ func (h *hunt) asIndexed(ctx context.Context) error {
 }
 
 // ask adds the filters that the index has words for.
-func (h *hunt) ask() tidemark.Ask {
-	a := tidemark.Ask{All: slices.Clone(h.q.All), None: h.q.None}
+func (h *hunt) ask() tidemark.IndexQuery {
+	a := tidemark.IndexQuery{All: slices.Clone(h.q.All), None: h.q.None}
 	for class, values := range map[string][]string{filterRole: {h.q.Role}, filterAgent: {h.q.Agent}, filterProject: h.places} {
 		var terms []tidemark.Term
 		for _, value := range values {

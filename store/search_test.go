@@ -182,7 +182,7 @@ func TestAStoreIndexesWhatItAppendsWithinASecond(t *testing.T) {
 		w := begin(t, s, user("fish"))
 		time.Sleep(time.Second)
 		n := 0
-		for range b.Search(t.Context(), tidemark.Ask{All: [][]tidemark.Term{{{Word: "fish"}}}}) {
+		for range b.Search(t.Context(), tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "fish"}}}}) {
 			n++
 		}
 		same(t, n, 1)

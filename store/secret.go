@@ -1,141 +1,38 @@
 package store
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // Redaction is what happens to a secret that is about to be written.
-type Redaction string
+type Redaction = vault.Redaction
 
 const (
-	RedactOff   Redaction = "off"   // nothing is looked for
-	RedactWarn  Redaction = "warn"  // it is written, and said
-	RedactMask  Redaction = "mask"  // a mask is written in its place, and it is gone
-	RedactVault Redaction = "vault" // a mask is written, and the value kept apart in a sealed record
+	RedactOff   = vault.Off  // nothing is looked for
+	RedactWarn  = vault.Warn // it is written, and said
+	RedactMask  = vault.Mask // a mask is written in its place, and it is gone
+	RedactVault = vault.Keep // a mask is written, and the value kept apart in a sealed record
 )
 
 // Secret is a part of an entry that should not be shown: which of its texts,
 // as Entry.EachText counts them, and which bytes of that.
-type Secret struct {
-	Text        int    `json:"text"`
-	From        int    `json:"from"`
-	To          int    `json:"to"`
-	Rule        string `json:"rule"`
-	Fingerprint string `json:"fingerprint,omitempty"`
-}
+type Secret = vault.Secret
 
-// vaulted is the body of a secret record.
-type vaulted struct {
-	Rule  string `json:"rule"`
-	Value string `json:"value"`
-}
-
-// fingerprint tells two secrets apart without telling them; in a sealed store
-// nobody else can compute it.
-func (s *Store) fingerprint(value string) string {
-	return s.k.Hash("secret", value)[:12]
-}
-
-// mask returns e with masks in place of secrets, and the values by their
-// fingerprints. A secret that does not lie in its text is passed over.
-func (s *Store) mask(e tidemark.Entry, secrets []Secret) (tidemark.Entry, map[string]vaulted) {
-	values := make(map[string]vaulted)
-	masked := e.EachText(func(i int, text string, raw bool) string {
-		out := text
-		for _, secret := range slices.Backward(disjoint(secrets, i, len(text))) {
-			value := text[secret.From:secret.To]
-			mark := s.fingerprint(value)
-			values[mark] = vaulted{Rule: secret.Rule, Value: value}
-			out = out[:secret.From] + tidemark.Mask(secret.Rule, mark) + out[secret.To:]
-		}
-		if raw && out != text && !json.Valid([]byte(out)) {
-			// Better nothing than a secret, better a string than no JSON.
-			b, _ := json.Marshal(tidemark.Mask("unreadable", s.fingerprint(text)))
-			return string(b)
-		}
-		return out
-	})
-	return masked, values
-}
+// Vault returns what keeps secrets out of the store, for what is kept beside
+// sessions.
+func (s *Store) Vault() *vault.Vault { return s.vault }
 
 // Mask returns e with a mask in place of every secret that is found in it.
-func (s *Store) Mask(e tidemark.Entry) tidemark.Entry {
-	if s.o.Secrets != nil {
-		if secrets := s.o.Secrets(e); len(secrets) > 0 {
-			e, _ = s.mask(e, secrets)
-		}
-	}
-	return e
-}
-
-// disjoint returns the secrets of one text in order; those that overlap become
-// one, and those that lie outside are left out.
-func disjoint(secrets []Secret, text, length int) []Secret {
-	var of []Secret
-	for _, s := range secrets {
-		if s.Text == text && 0 <= s.From && s.From < s.To && s.To <= length {
-			of = append(of, s)
-		}
-	}
-	slices.SortFunc(of, func(a, b Secret) int { return cmp.Or(a.From-b.From, b.To-a.To) })
-	apart := of[:0]
-	for _, s := range of {
-		if n := len(apart); n > 0 && s.From < apart[n-1].To {
-			apart[n-1].To = max(apart[n-1].To, s.To)
-		} else {
-			apart = append(apart, s)
-		}
-	}
-	return apart
-}
-
-// withoutSecrets masks the text of a record of the operator, such as the name
-// of a token, where entries would be masked. Such records have no vault.
-func (s *Store) withoutSecrets(text string) string {
-	if s.o.Redact != RedactMask && s.o.Redact != RedactVault {
-		return text
-	}
-	return s.MaskText(text)
-}
-
-// hidden masks a title, a label, a tag or a memory where entries would be
-// masked. The vault of its owner keeps what the masks stand for.
-func (s *Store) hidden(ctx context.Context, owner, text string) (string, error) {
-	if err := s.keepSecrets(ctx, owner, s.secretsIn(text)); err != nil {
-		return "", err
-	}
-	return s.withoutSecrets(text), nil
-}
-
-// secretsIn is what a vault keeps of texts; nil where there is none.
-func (s *Store) secretsIn(texts ...string) map[string]vaulted {
-	if s.o.Redact != RedactVault || s.o.Secrets == nil {
-		return nil
-	}
-	all := make(map[string]vaulted)
-	for _, text := range texts {
-		e := titleEntry(text)
-		_, values := s.mask(e, s.o.Secrets(e))
-		maps.Copy(all, values)
-	}
-	return all
-}
+func (s *Store) Mask(e tidemark.Entry) tidemark.Entry { return s.vault.Mask(e) }
 
 // MaskText returns text with a mask in place of every secret in it.
-func (s *Store) MaskText(text string) string {
-	if text == "" {
-		return text
-	}
-	return s.Mask(titleEntry(text)).Text()
-}
+func (s *Store) MaskText(text string) string { return s.vault.MaskText(text) }
 
 // MaskSession returns what is said of a session with a mask in place of every
 // secret in it.
@@ -147,27 +44,6 @@ func (s *Store) MaskSession(sess tidemark.Session) tidemark.Session {
 	}
 	sess.Extra = s.Mask(tidemark.Entry{Kind: tidemark.KindMessage, Extra: sess.Extra}).Extra
 	return sess
-}
-
-// vault adds the values that the vault of a session does not have yet to a
-// batch.
-func (s *Store) vault(ctx context.Context, b *tidemark.Batch, id tidemark.SessionID, values map[string]vaulted) error {
-	for mark, v := range values {
-		key := keyOf(kindSecret, id, mark)
-		have, err := s.k.Get(ctx, key, &vaulted{})
-		if err != nil {
-			return err
-		}
-		if have.Version > 0 {
-			continue
-		}
-		r, err := records.Put(key, 0, v)
-		if err != nil {
-			return err
-		}
-		b.Puts = append(b.Puts, r)
-	}
-	return nil
 }
 
 // Reveal returns e with the values that the session's vault has in place of
@@ -187,11 +63,11 @@ func (v *View) Reveal(ctx context.Context, e tidemark.Entry) (tidemark.Entry, er
 
 // vaulted returns what a mask stands for. A fork shares the vault of what it
 // came from.
-func (v *View) vaulted(ctx context.Context, mark string) (kept vaulted, ok bool, err error) {
+func (v *View) vaulted(ctx context.Context, mark string) (kept vault.Value, ok bool, err error) {
 	for id := v.ID; ; {
-		r, err := v.s.k.Get(ctx, keyOf(kindSecret, id, mark), &kept)
-		if err != nil || r.Version > 0 {
-			return kept, r.Version > 0, err
+		kept, ok, err := v.s.vault.Value(ctx, string(id), mark)
+		if err != nil || ok {
+			return kept, ok, err
 		}
 		i, err := v.s.Session(ctx, id)
 		if err != nil || i.Base == nil || i.Base.Owned {
@@ -217,10 +93,7 @@ func (v *View) MarkSecrets(ctx context.Context, seq int64, secrets []Secret) err
 // FindSecrets returns what of an entry, read through Unmasked, is a secret and
 // not marked yet, with its fingerprint.
 func (v *View) FindSecrets(ctx context.Context, e tidemark.Entry) ([]Secret, error) {
-	if v.s.o.Secrets == nil {
-		return nil, nil
-	}
-	secrets := v.s.o.Secrets(e)
+	secrets := v.s.vault.Find(e)
 	if len(secrets) == 0 {
 		return nil, nil
 	}
@@ -236,7 +109,7 @@ func (v *View) FindSecrets(ctx context.Context, e tidemark.Entry) ([]Secret, err
 	e.EachText(func(i int, text string, _ bool) string {
 		for n, s := range secrets {
 			if s.Text == i && 0 <= s.From && s.From < s.To && s.To <= len(text) {
-				secrets[n].Fingerprint = v.s.fingerprint(text[s.From:s.To])
+				secrets[n].Fingerprint = v.s.vault.Fingerprint(text[s.From:s.To])
 			}
 		}
 		return text
@@ -304,12 +177,12 @@ func (m marks) with(more marks) marks {
 // can be found is masked: it was one of them.
 func (m marks) apply(s *Store, e tidemark.Entry) tidemark.Entry {
 	secrets := m.bySeq[e.Seq]
-	if m.lost && s.o.Secrets != nil {
-		secrets = slices.Concat(secrets, s.o.Secrets(e))
+	if m.lost {
+		secrets = slices.Concat(secrets, s.vault.Find(e))
 	}
 	if len(secrets) == 0 {
 		return e
 	}
-	e, _ = s.mask(e, secrets)
+	e, _ = s.vault.MaskSecrets(e, secrets)
 	return e
 }

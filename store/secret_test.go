@@ -118,7 +118,7 @@ func TestTheVaultGivesAMaskedSecretBack(t *testing.T) {
 func TestWarningWritesAsItIs(t *testing.T) {
 	var warned []store.Secret
 	s := store.New(memory.New(), &store.Options{Secrets: sesames, Redact: store.RedactWarn,
-		Warn: func(_ tidemark.SessionID, found []store.Secret) { warned = append(warned, found...) }})
+		Warn: func(_ string, found []store.Secret) { warned = append(warned, found...) }})
 	w := begin(t, s, user("say sesame-open"))
 	same(t, texts(t, view(t, s, w.ID()).Path(t.Context(), 0)), []string{"say sesame-open"})
 	same(t, warned, []store.Secret{{Text: 0, From: 4, To: 15, Rule: "sesame"}})

@@ -105,13 +105,6 @@ type Filter struct {
 // be read is yielded as its id with a *tidemark.Damage, and the listing goes
 // on.
 func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
-	q := tidemark.Query{Kind: kindSession, Each: f.Each}
-	if f.Agent == "" && f.Tag == "" && f.Tool == "" {
-		q.Limit = f.Limit
-	}
-	if f.After != nil {
-		q.After = &tidemark.Record{Key: keyOf(kindSession, f.After.ID), UpdatedAt: f.After.UpdatedAt, Owner: f.After.Owner}
-	}
 	return func(yield func(Info, error) bool) {
 		labelled, err := s.labelled(ctx, f.Tag, f.Each)
 		if err != nil {
@@ -124,24 +117,17 @@ func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 			return
 		}
 		n := 0
-		for r, err := range s.inStates(ctx, q, f.State, places) {
-			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+		for i, err := range listed(s.inStates(ctx, f.query(), f.State, places)) {
+			switch tooOld := i.UpdatedAt.Before(f.Since); {
+			case err != nil && !errors.Is(err, tidemark.ErrCorrupt):
 				yield(Info{}, err)
 				return
-			}
-			var i Info
-			if err == nil {
-				i, err = infoOf(r)
-			} else {
-				i.ID, i.Owner = tidemark.SessionID(r.ID), r.Owner
-			}
-			if err == nil && i.UpdatedAt.Before(f.Since) {
-				if i.State == purging {
-					continue
-				}
+			case err != nil: // it may be the one that is looked for
+			case tooOld && i.State == purging:
+				continue // these come before all others
+			case tooOld:
 				return // newest first: the rest is older still
-			}
-			if err == nil && !f.wants(i, labelled) {
+			case !f.wants(i, labelled):
 				continue
 			}
 			if !yield(i, err) {
@@ -152,6 +138,34 @@ func (s *Store) Sessions(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 			}
 		}
 	}
+}
+
+// listed reads records of sessions. One that cannot be read is its id and its
+// owner.
+func listed(records iter.Seq2[tidemark.Record, error]) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		for r, err := range records {
+			i := Info{Session: tidemark.Session{ID: tidemark.SessionID(r.ID)}, Owner: r.Owner}
+			if err == nil {
+				i, err = infoOf(r)
+			}
+			if !yield(i, err) {
+				return
+			}
+		}
+	}
+}
+
+// query is as much of a filter as a Backend knows.
+func (f *Filter) query() tidemark.Query {
+	q := tidemark.Query{Kind: kindSession, Each: f.Each}
+	if f.Agent == "" && f.Tag == "" && f.Tool == "" {
+		q.Limit = f.Limit
+	}
+	if f.After != nil {
+		q.After = &tidemark.Record{Key: keyOf(kindSession, f.After.ID), UpdatedAt: f.After.UpdatedAt, Owner: f.After.Owner}
+	}
+	return q
 }
 
 // wants reports whether what is said of a session is what the filter asks for.
@@ -230,7 +244,7 @@ func (s *Store) record(sess tidemark.Session, state string, version int64) (tide
 // SetOrigin replaces the tool that a session came from, and what that keeps with
 // it. It needs no lease.
 func (s *Store) SetOrigin(ctx context.Context, id tidemark.SessionID, tool string, extra json.RawMessage) error {
-	if err := s.keepSecrets(ctx, string(id), s.hide(id, nil, &extra)); err != nil {
+	if err := s.vault.Keep(ctx, string(id), s.vault.Redact(string(id), nil, &extra)); err != nil {
 		return err
 	}
 	return s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
@@ -251,7 +265,7 @@ func (s *Store) fileForeign(ctx context.Context, b *tidemark.Batch, sess tidemar
 
 // SetExtra replaces what other tools keep with a session. It needs no lease.
 func (s *Store) SetExtra(ctx context.Context, id tidemark.SessionID, extra json.RawMessage) error {
-	if err := s.keepSecrets(ctx, string(id), s.hide(id, nil, &extra)); err != nil {
+	if err := s.vault.Keep(ctx, string(id), s.vault.Redact(string(id), nil, &extra)); err != nil {
 		return err
 	}
 	return s.update(ctx, id, func(i *Info, _ *tidemark.Batch) error {

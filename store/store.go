@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // The kinds of records and logs that the rules know. A session's id is the
@@ -32,9 +33,7 @@ const (
 	kindName       = "name"       // record: SESSION.HASH, grouped by what it resolves
 	kindFork       = "fork"       // record: SOURCE.FORK
 	kindCheckpoint = "checkpoint" // record: SESSION or SESSION.HASH
-	kindWake       = "wake"       // record: SESSION, when the fleet goes on with what its agent left
 	kindPlain      = "plain"      // record: the store is plain, see tidemark.PlainMark
-	kindSecret     = "secret"     // record: SESSION.FINGERPRINT, what a mask stands for
 	kindFile       = "file"       // record: SESSION.HASH, a durable file; log: SESSION.RANDOM, its content
 	kindProject    = "project"    // record: HASH, where a project was seen
 	kindMemory     = "memory"     // record: something that was learned in a project
@@ -81,9 +80,10 @@ type Options struct {
 	// Price returns what an answer of a model costs that says only how many
 	// tokens it took. The default knows no price.
 	Price func(model string, at time.Time, u tidemark.Usage) (Estimate, bool)
-	// Warn is told of secrets that are written, or masked, before they are.
-	// The default tells nobody.
-	Warn func(tidemark.SessionID, []Secret)
+	// Warn is told of secrets that are written, or masked, before they are, and
+	// of the id of the session, the job or whatever else they are in. The default
+	// tells nobody.
+	Warn func(owner string, secrets []Secret)
 }
 
 // DefaultLease is how long a writer may be silent by default.
@@ -95,6 +95,7 @@ type Store struct {
 	o       Options
 	grown   chan struct{} // holds one element when something was appended and not yet indexed
 	k       *records.Kernel
+	vault   *vault.Vault
 }
 
 // Self is this process as the holder of a session, under the name that others
@@ -111,7 +112,11 @@ func New(b tidemark.Backend, o *Options) *Store {
 	if s.o.Dead == nil {
 		s.o.Dead = process.Dead
 	}
-	s.k = records.New(b, records.Options{Now: s.o.Now, Dead: s.o.Dead, Lease: s.o.Lease, Mask: s.withoutSecrets, Grown: s.signal})
+	// Names of tokens and the like are masked where entries would be. They are the
+	// operator's, who has no vault.
+	mask := func(text string) string { return s.vault.MaskWritten(text) }
+	s.k = records.New(b, records.Options{Now: s.o.Now, Dead: s.o.Dead, Lease: s.o.Lease, Mask: mask, Grown: s.signal})
+	s.vault = vault.New(s.k, vault.Options{Find: s.o.Secrets, Redact: s.o.Redact, Warn: s.o.Warn})
 	return s
 }
 
@@ -134,8 +139,8 @@ func (s *Store) Of(owner string) (*Store, error) {
 		return nil, err
 	}
 	of := *s
-	of.backend, of.k = b, s.k.Over(b)
-	return &of, nil
+	of.backend = b
+	return of.atop(s.k.Over(b)), nil
 }
 
 // of is Of for what a record says of its owner: a store that cannot be asked for
@@ -148,14 +153,19 @@ func (s *Store) of(owner string) (*Store, error) {
 	return of, err
 }
 
+// atop makes s, which is a copy, one over another Kernel.
+func (s *Store) atop(k *records.Kernel) *Store {
+	s.k, s.vault = k, s.vault.Over(k)
+	return s
+}
+
 // Records returns what the Store is built on, for what is kept beside sessions.
 func (s *Store) Records() *records.Kernel { return s.k }
 
 // With returns the same store, whose batches are added to.
 func (s *Store) With(also records.Also) *Store {
 	more := *s
-	more.k = s.k.With(also)
-	return &more
+	return more.atop(s.k.With(also))
 }
 
 // ChangedAt returns the same store for an import: what it writes was last changed
@@ -164,8 +174,7 @@ func (s *Store) With(also records.Also) *Store {
 func (s *Store) ChangedAt(at func() time.Time) *Store {
 	other := *s
 	other.grown = make(chan struct{}, 1)
-	other.k = s.k.ChangedAt(at, other.signal)
-	return &other
+	return other.atop(s.k.ChangedAt(at, other.signal))
 }
 
 // Standing returns ErrSealed when the store was sealed after it was opened as

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // Root, as the Parent of an entry that is appended, makes it a root of its
@@ -37,8 +38,8 @@ func (t *tail) load(ctx context.Context, s *Store) error {
 // plan is what an append is going to write.
 type plan struct {
 	lines   []tidemark.Line
-	newest  tidemark.Line      // the end of the log afterwards
-	secrets map[string]vaulted // what masks in the lines stand for
+	newest  tidemark.Line // the end of the log afterwards
+	secrets vault.Values  // what masks in the lines stand for
 }
 
 // plan returns the lines that keep entries behind the newest one. An entry
@@ -56,7 +57,7 @@ func (w *Writer) plan(ctx context.Context, t *tail, entries []tidemark.Entry, no
 			e.At = now
 		}
 		e.At = records.Keepable(e.At)
-		e, secrets := w.s.redact(w.id, e)
+		e, secrets := w.s.vault.RedactEntry(string(w.id), e)
 		if p.secrets == nil {
 			p.secrets = secrets
 		} else {

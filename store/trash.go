@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // purging is the state of a session that is being destroyed: nothing may be
@@ -34,7 +35,7 @@ func (s *Store) notHeld(ctx context.Context, id tidemark.SessionID, b *tidemark.
 
 // onHold is the error of removing a session that somebody wants kept.
 func onHold(id tidemark.SessionID) error {
-	return fmt.Errorf("session %s is on hold: %w", id, tidemark.ErrDenied)
+	return tidemark.Errorf(tidemark.ErrOnHold, "session %s is on hold: %w", id, tidemark.ErrDenied)
 }
 
 // Restore takes a session out of the trash: ErrNotFound.
@@ -116,17 +117,17 @@ const copyLines = 1000
 // a gap stands for what lies beside the path. The copy is made in steps, each
 // durable, and counts only when the fork says so: link is deleted with that.
 func (s *Store) ownPast(ctx context.Context, id tidemark.SessionID, link tidemark.Record) error {
-	unlink := tidemark.Need{Key: link.Key, Version: link.Version}
+	unlink := tidemark.Precondition{Key: link.Key, Version: link.Version}
 	v, err := s.View(ctx, id)
 	if errors.Is(err, tidemark.ErrNotFound) {
-		_, err := s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{unlink}})
+		_, err := s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Precondition{unlink}})
 		return err
 	}
 	if err != nil {
 		return err
 	}
 	if v.Base == nil || v.Base.Owned {
-		_, err := s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Need{unlink}})
+		_, err := s.k.Commit(ctx, tidemark.Batch{Deletes: []tidemark.Precondition{unlink}})
 		return err
 	}
 	if err := v.copyPast(ctx); err != nil {
@@ -204,19 +205,17 @@ func (v *View) ownSecrets(ctx context.Context, segments []segment, runs []seqRun
 		if err != nil {
 			return err
 		}
-		key := keyOf(kindSecret, v.ID, mark)
-		have, err := v.s.k.Get(ctx, key, &vaulted{})
+		var b tidemark.Batch
+		if ok {
+			err = v.s.vault.Add(ctx, &b, string(v.ID), vault.Values{mark: value})
+		}
 		if err != nil {
 			return err
 		}
-		if !ok || have.Version > 0 {
+		if len(b.Puts) == 0 {
 			continue
 		}
-		r, err := records.Put(key, 0, value)
-		if err != nil {
-			return err
-		}
-		if _, err := v.s.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}}); err != nil && !errors.Is(err, tidemark.ErrConflict) {
+		if _, err := v.s.k.Commit(ctx, b); err != nil && !errors.Is(err, tidemark.ErrConflict) {
 			return err
 		}
 	}
@@ -275,7 +274,7 @@ func (c *pastCopy) flush(ctx context.Context) error {
 func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) error {
 	b := tidemark.Batch{Drops: []tidemark.Key{keyOf(kindSession, id), keyOf(kindNotes, id), keyOf(kindPast, id)}}
 	remove := func(r tidemark.Record) {
-		b.Deletes = append(b.Deletes, tidemark.Need{Key: r.Key, Version: r.Version})
+		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: r.Key, Version: r.Version})
 	}
 	r, err := s.backend.Get(ctx, keyOf(kindSession, id))
 	if err != nil {
@@ -295,7 +294,7 @@ func (s *Store) destroy(ctx context.Context, id tidemark.SessionID, l Lease) err
 			remove(r)
 		}
 	}
-	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, kindWake, kindSecret, kindFile} {
+	for _, kind := range []string{kindName, kindWorker, kindCheckpoint, records.KindWake, vault.KindSecret, kindFile} {
 		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kind, Prefix: string(id), Order: tidemark.ByID}) {
 			if err != nil {
 				return err

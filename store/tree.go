@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
 // Node is the end of one turn: a point to branch from. It covers the entries
@@ -37,8 +38,8 @@ func (n *Node) tell(e tidemark.Entry) {
 	if n.Text != "" || e.Context() || e.Kind != tidemark.KindMessage {
 		return
 	}
-	text := strings.Join(strings.Fields(clipText(e.Said(), 4*maxText)), " ")
-	n.Text = clipText(text, maxText)
+	line := strings.Join(strings.Fields(text.Clip(e.Said(), 4*maxText)), " ")
+	n.Text = text.Clip(line, maxText)
 }
 
 // Tree returns the nodes of the session, in order of their numbers. Entries

@@ -22,7 +22,7 @@ type Wake struct {
 
 // PutWake keeps when a session is to be woken, in place of what was kept before.
 func (s *Store) PutWake(ctx context.Context, w Wake) error {
-	key := keyOf(kindWake, w.Session)
+	key := keyOf(records.KindWake, w.Session)
 	return records.Retry(ctx, func() error {
 		old, err := s.k.Get(ctx, key, &Wake{})
 		if err != nil && !(errors.Is(err, tidemark.ErrCorrupt) && old.Version > 0) {
@@ -42,7 +42,7 @@ func (s *Store) PutWake(ctx context.Context, w Wake) error {
 // Whether the fleet made them is for the fleet to say.
 func (s *Store) DueWakes(ctx context.Context, now time.Time) ([]Wake, error) {
 	var due []Wake
-	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindWake, DueBy: records.Keepable(now), Order: tidemark.ByDue}) {
+	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: records.KindWake, DueBy: records.Keepable(now), Order: tidemark.ByDue}) {
 		var w Wake
 		if err == nil {
 			err = records.Decode(r, &w)
@@ -65,7 +65,7 @@ func (s *Store) DueWakes(ctx context.Context, now time.Time) ([]Wake, error) {
 // TakeWake makes a job of a wake that DueWakes returned, in one commit:
 // ErrConflict when somebody else did. With an empty job it only removes it.
 func (s *Store) TakeWake(ctx context.Context, w Wake, j tidemark.Job) (tidemark.Job, error) {
-	b := tidemark.Batch{Deletes: []tidemark.Need{{Key: keyOf(kindWake, w.Session), Version: w.version}}}
+	b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: keyOf(records.KindWake, w.Session), Version: w.version}}}
 	var err error
 	if j.Agent != "" {
 		if j, b.Puts, err = s.newJob(j); err != nil {

@@ -59,7 +59,7 @@ func (s *Store) Attach(ctx context.Context, id tidemark.SessionID, who tidemark.
 		return nil, err
 	}
 	if i.State == Trash {
-		return nil, tidemark.NotFoundf("session %s is in the trash", id)
+		return nil, tidemark.Errorf(tidemark.ErrTrashed, "session %s is in the trash", id)
 	}
 	var l Lease
 	err = records.Retry(ctx, func() error {
@@ -67,7 +67,7 @@ func (s *Store) Attach(ctx context.Context, id tidemark.SessionID, who tidemark.
 		if l, b, err = s.k.Take(ctx, keyOf(kindSession, id), who); err != nil {
 			return err
 		}
-		b.Require = append(b.Require, tidemark.Need{Key: keyOf(kindSession, id), Version: i.version})
+		b.Require = append(b.Require, tidemark.Precondition{Key: keyOf(kindSession, id), Version: i.version})
 		_, err := s.k.Commit(ctx, b)
 		if errors.Is(err, tidemark.ErrConflict) {
 			if again, lookErr := s.Session(ctx, id); lookErr != nil || again.State == Trash {
@@ -199,8 +199,8 @@ func (w *Writer) append(ctx context.Context, t *tail, entries []tidemark.Entry) 
 
 // settle takes the entries that are kept already out of what is left.
 func settle(r tidemark.Receipt, entries []tidemark.Entry, left []int, seqs []int64, offset int64) []int {
-	known := make(map[string]int64, len(r.Known))
-	for _, k := range r.Known {
+	known := make(map[string]int64, len(r.Duplicates))
+	for _, k := range r.Duplicates {
 		known[k.Key] = k.Seq + offset
 	}
 	var still []int
@@ -237,7 +237,7 @@ func (w *Writer) send(ctx context.Context, t *tail, p plan, now time.Time) (tide
 		r.Group = string(w.id)
 		b.Puts = append(b.Puts, r)
 	}
-	if err := w.s.vault(ctx, &b, w.id, p.secrets); err != nil {
+	if err := w.s.vault.Add(ctx, &b, string(w.id), p.secrets); err != nil {
 		return tidemark.Receipt{}, err
 	}
 	receipt, err := w.s.k.Commit(ctx, b)
@@ -261,12 +261,12 @@ func (w *Writer) creation(ctx context.Context, b *tidemark.Batch) (Lease, error)
 		w.session.CreatedAt = b.At
 	}
 	w.session.CreatedAt = records.Keepable(w.session.CreatedAt)
-	if w.s.o.Redact == RedactMask || w.s.o.Redact == RedactVault {
+	if w.s.vault.Redaction().Masks() {
 		said := append([]string{w.session.Title, w.session.Agent, w.session.Model}, w.session.Tags...)
-		kept := w.s.secretsIn(said...)
+		kept := w.s.vault.ValuesIn(said...)
 		extra := slices.Clone(w.session.Extra)
-		maps.Copy(kept, w.s.hide(w.id, nil, &extra))
-		if err := w.s.keepSecrets(ctx, string(w.id), kept); err != nil {
+		maps.Copy(kept, w.s.vault.Redact(string(w.id), nil, &extra))
+		if err := w.s.vault.Keep(ctx, string(w.id), kept); err != nil {
 			return Lease{}, err
 		}
 		w.session = w.s.MaskSession(w.session)

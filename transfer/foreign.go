@@ -222,7 +222,7 @@ func (g *sessionImport) fill(ctx context.Context) error {
 	if err := g.state(ctx); err != nil || g.DryRun {
 		return err
 	}
-	return g.s.KnowProject(ctx, project.RemoteMark(g.from.Remote), cmp.Or(g.from.Project, g.folder))
+	return g.s.RecordProjectPath(ctx, project.RemoteMark(g.from.Remote), cmp.Or(g.from.Project, g.folder))
 }
 
 // KindImported is the entry that begins a session in which nothing was said.

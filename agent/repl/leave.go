@@ -19,8 +19,8 @@ import (
 // to do once the person has said twice that they want to go. The last one is
 // longer than what a tool has to end, so that none outlives the chat.
 const (
-	CloseTimeout  = 5 * time.Second
-	hurryPatience = 700 * time.Millisecond
+	CloseTimeout = 5 * time.Second
+	hurryTimeout = 700 * time.Millisecond
 )
 
 // leaving is a way out. All of them are one path.
@@ -243,7 +243,7 @@ func (r *repl) heard(in terminal.Input) bool {
 // whatever else happens.
 func (r *repl) part(s os.Signal) {
 	if r.exits.wish(s) {
-		time.AfterFunc(hurryPatience, r.abandon)
+		time.AfterFunc(hurryTimeout, r.abandon)
 		r.exits.call()
 	}
 }

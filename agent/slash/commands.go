@@ -139,7 +139,7 @@ func (c *Conversation) search(ctx context.Context, text string) error {
 		return err
 	}
 	question := store.Question{Limit: maxHits, Match: func(e tidemark.Entry) bool { return q.Match(search.Text(e)) }}
-	question.All, question.None, _ = q.Ask()
+	question.All, question.None, _ = q.Terms()
 	answer, err := c.Store.Search(ctx, question)
 	if err != nil {
 		return err

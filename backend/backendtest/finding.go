@@ -52,7 +52,7 @@ func hours(log tidemark.Key, from, to int64) tidemark.Append {
 	return a
 }
 
-func (b *bench) found(s tidemark.Searcher, ask tidemark.Ask) (hits []tidemark.Hit) {
+func (b *bench) found(s tidemark.Searcher, ask tidemark.IndexQuery) (hits []tidemark.Hit) {
 	b.Helper()
 	for h, err := range s.Search(context.Background(), ask) {
 		if err != nil {
@@ -101,17 +101,17 @@ func searches(b *bench) {
 	b.keep(hours(log, 1, 4))
 	b.index(s, log, 1, []string{"red", "fish"}, []string{"blue", "fish"}, []string{"red", "bird"}, []string{"fish"})
 	for _, c := range []struct {
-		ask  tidemark.Ask
+		ask  tidemark.IndexQuery
 		want []int64
 	}{
-		{tidemark.Ask{All: all("fish")}, []int64{4, 2, 1}},
-		{tidemark.Ask{All: all("fish"), Limit: 2}, []int64{4, 2}},
-		{tidemark.Ask{All: [][]tidemark.Term{{{Word: "fish"}}, {{Word: "red"}, {Word: "blue"}}}}, []int64{2, 1}},
-		{tidemark.Ask{All: [][]tidemark.Term{{{Word: "fish"}, {Word: "bird"}}}, None: []tidemark.Term{{Word: "red"}}}, []int64{4, 2}},
-		{tidemark.Ask{All: all("fis")}, nil},
-		{tidemark.Ask{All: [][]tidemark.Term{{{Word: "fis", Prefix: true}}}}, []int64{4, 2, 1}},
-		{tidemark.Ask{All: [][]tidemark.Term{{{Word: "blue", Prefix: true}, {Word: "bird"}}}}, []int64{3, 2}},
-		{tidemark.Ask{All: all("red"), None: []tidemark.Term{{Word: "fis", Prefix: true}}}, []int64{3}},
+		{tidemark.IndexQuery{All: all("fish")}, []int64{4, 2, 1}},
+		{tidemark.IndexQuery{All: all("fish"), Limit: 2}, []int64{4, 2}},
+		{tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "fish"}}, {{Word: "red"}, {Word: "blue"}}}}, []int64{2, 1}},
+		{tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "fish"}, {Word: "bird"}}}, None: []tidemark.Term{{Word: "red"}}}, []int64{4, 2}},
+		{tidemark.IndexQuery{All: all("fis")}, nil},
+		{tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "fis", Prefix: true}}}}, []int64{4, 2, 1}},
+		{tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "blue", Prefix: true}, {Word: "bird"}}}}, []int64{3, 2}},
+		{tidemark.IndexQuery{All: all("red"), None: []tidemark.Term{{Word: "fis", Prefix: true}}}, []int64{3}},
 	} {
 		var got []int64
 		for _, h := range b.found(s, c.ask) {
@@ -148,7 +148,7 @@ func indexes(b *bench) {
 			b.Errorf("Index %s = %v, want ErrConflict", what, err)
 		}
 	}
-	b.same(len(b.found(s, tidemark.Ask{All: all("b")})), 0)
+	b.same(len(b.found(s, tidemark.IndexQuery{All: all("b")})), 0)
 	lines := append(toIndex(two, 1, []string{"a", "a", "worker"}), toIndex(one, 3, []string{"a"})...)
 	if err := s.Index(context.Background(), lines...); err != nil {
 		b.Fatalf("Index = %v", err)
@@ -159,8 +159,8 @@ func indexes(b *bench) {
 	b.same(b.unindexed(s, "session"), []tidemark.Lag{{Log: one, From: 4, To: 4}})
 	other := b.open()
 	defer other.Close()
-	b.same(len(b.found(other.(tidemark.Searcher), tidemark.Ask{All: all("a")})), 3)
-	b.same(b.found(s, tidemark.Ask{All: all("worker")}), []tidemark.Hit{{Log: two, Seq: 1, At: hourly(two, 1).At}})
+	b.same(len(b.found(other.(tidemark.Searcher), tidemark.IndexQuery{All: all("a")})), 3)
+	b.same(b.found(s, tidemark.IndexQuery{All: all("worker")}), []tidemark.Hit{{Log: two, Seq: 1, At: hourly(two, 1).At}})
 }
 
 func dropsAreNotFound(b *bench) {
@@ -173,13 +173,13 @@ func dropsAreNotFound(b *bench) {
 	b.index(s, gone, 1, []string{"fish"}, []string{"fish"})
 	b.index(s, stays, 1, []string{"fish"}, []string{"fish"})
 	b.keep(tidemark.Batch{Drops: []tidemark.Key{gone}})
-	b.same(b.found(s, tidemark.Ask{All: all("fish")}), []tidemark.Hit{
+	b.same(b.found(s, tidemark.IndexQuery{All: all("fish")}), []tidemark.Hit{
 		{Log: stays, Seq: 2, At: hourly(stays, 2).At}, {Log: stays, Seq: 1, At: hourly(stays, 1).At}})
 	b.same(len(b.unindexed(s, "session")), 0)
 	b.keep(hours(gone, 1, 1))
 	b.same(b.unindexed(s, "session"), []tidemark.Lag{{Log: gone, From: 1, To: 1}})
 	b.index(s, gone, 1, []string{"bird"})
-	b.same(b.found(s, tidemark.Ask{All: all("bird")}), []tidemark.Hit{{Log: gone, Seq: 1, At: hourly(gone, 1).At}})
+	b.same(b.found(s, tidemark.IndexQuery{All: all("bird")}), []tidemark.Hit{{Log: gone, Seq: 1, At: hourly(gone, 1).At}})
 }
 
 func unindexes(b *bench) {
@@ -193,10 +193,10 @@ func unindexes(b *bench) {
 	if err := s.Unindex(context.Background()); err != nil {
 		b.Fatal(err)
 	}
-	b.same(len(b.found(s, tidemark.Ask{All: all("fish")})), 0)
+	b.same(len(b.found(s, tidemark.IndexQuery{All: all("fish")})), 0)
 	b.same(b.unindexed(s, "session"), []tidemark.Lag{{Log: log, From: 1, To: 2}})
 	b.index(s, log, 1, []string{"fish"}, []string{"bird"})
-	b.same(len(b.found(s, tidemark.Ask{All: all("fish")})), 1)
+	b.same(len(b.found(s, tidemark.IndexQuery{All: all("fish")})), 1)
 }
 
 // anyWords asks for words that a query language or a tokenizer might take
@@ -215,7 +215,7 @@ func anyWords(b *bench) {
 	}
 	b.index(s, log, 1, each...)
 	for i, w := range words {
-		hits := b.found(s, tidemark.Ask{All: all(w)})
+		hits := b.found(s, tidemark.IndexQuery{All: all(w)})
 		if len(hits) != 1 || hits[0].Seq != int64(i+1) {
 			b.Errorf("word %q is found at %v, want line %d", w, hits, i+1)
 		}
@@ -226,7 +226,7 @@ func walks(b *bench) {
 	w := b.backend()
 	both, record, log := key("session", "both"), key("lease", "r"), key("notes", "l")
 	b.keep(NewRecord(both, 1, `{}`), NewRecord(record, 1, `{}`), NewRecord(key("session", "gone"), 1, `{}`), run(both, 1, 1), run(log, 1, 2))
-	b.keep(tidemark.Batch{Deletes: []tidemark.Need{{Key: key("session", "gone"), Version: 1}}})
+	b.keep(tidemark.Batch{Deletes: []tidemark.Precondition{{Key: key("session", "gone"), Version: 1}}})
 	walk := func(after tidemark.Key) (keys []tidemark.Key) {
 		for k, err := range w.Walk(context.Background(), after) {
 			if err != nil {

@@ -56,7 +56,7 @@ func putConflicts(b *bench) {
 func deleteConflicts(b *bench) {
 	k := key("agent", "a")
 	del := func(v int64) tidemark.Batch {
-		return tidemark.Batch{Deletes: []tidemark.Need{{Key: k, Version: v}}}
+		return tidemark.Batch{Deletes: []tidemark.Precondition{{Key: k, Version: v}}}
 	}
 	b.fails(tidemark.ErrConflict, del(1))
 	b.keep(NewRecord(k, 1, `{}`))
@@ -71,7 +71,7 @@ func deleteConflicts(b *bench) {
 func requireMustStand(b *bench) {
 	k, other := key("lease", "a"), key("session", "a")
 	need := func(v int64) tidemark.Batch {
-		return tidemark.Batch{Require: []tidemark.Need{{Key: k, Version: v}}}
+		return tidemark.Batch{Require: []tidemark.Precondition{{Key: k, Version: v}}}
 	}
 	b.fails(tidemark.ErrConflict, need(1), run(other, 1, 1))
 	b.keep(need(0), run(other, 1, 1))
@@ -150,14 +150,14 @@ func keysAreKnown(b *bench) {
 	log, other, lease := key("session", "s"), key("session", "t"), key("lease", "s")
 	add := func(lines ...tidemark.Line) tidemark.Append { return tidemark.Append{Log: log, Lines: lines} }
 	b.keep(add(keyed(log, 1, "one"), keyed(log, 2, "two")))
-	known := []tidemark.Known{{Log: log, Key: "two", Seq: 2}}
+	known := []tidemark.Duplicate{{Log: log, Key: "two", Seq: 2}}
 	for _, again := range []any{
 		add(keyed(log, 3, "two")),
 		add(keyed(log, 2, "two")), // also when the length is another one
 		add(keyed(log, 3, "three"), keyed(log, 4, "two")),
 	} {
-		r := b.fails(tidemark.ErrExists, again, tidemark.Batch{Require: []tidemark.Need{{Key: lease, Version: 7}}}, NewRecord(lease, 1, `{}`))
-		b.same(r.Known, known)
+		r := b.fails(tidemark.ErrExists, again, tidemark.Batch{Require: []tidemark.Precondition{{Key: lease, Version: 7}}}, NewRecord(lease, 1, `{}`))
+		b.same(r.Duplicates, known)
 	}
 	b.same(seqs(b.lines(log)), []int64{1, 2})
 	b.keep(tidemark.Append{Log: other, Lines: []tidemark.Line{keyed(other, 1, "two")}})
@@ -168,7 +168,7 @@ func keysAreKnown(b *bench) {
 	if !errors.Is(err, tidemark.ErrExists) {
 		b.Fatalf("after opening again: %v, want ErrExists", err)
 	}
-	b.same(r.Known, []tidemark.Known{{Log: log, Key: "one", Seq: 1}})
+	b.same(r.Duplicates, []tidemark.Duplicate{{Log: log, Key: "one", Seq: 1}})
 }
 
 func keysInTheWindow(b *bench) {
@@ -182,7 +182,7 @@ func keysInTheWindow(b *bench) {
 	if !errors.Is(err, tidemark.ErrExists) {
 		b.Fatalf("Commit = %v, want ErrExists", err)
 	}
-	b.same(r.Known, []tidemark.Known{{Log: log, Key: "oldest", Seq: 1}})
+	b.same(r.Duplicates, []tidemark.Duplicate{{Log: log, Key: "oldest", Seq: 1}})
 }
 
 func allOrNothing(b *bench) {
@@ -338,8 +338,8 @@ func refuses(b *bench) {
 		bad(func(x *tidemark.Batch) { x.Puts[0].ID = id })
 		bad(func(x *tidemark.Batch) { x.Appends[0].Log.ID = id })
 		bad(func(x *tidemark.Batch) { x.Drops = []tidemark.Key{key("agent", id)} })
-		bad(func(x *tidemark.Batch) { x.Require = []tidemark.Need{{Key: key("agent", id)}} })
-		bad(func(x *tidemark.Batch) { x.Deletes = []tidemark.Need{{Key: key("agent", id), Version: 1}} })
+		bad(func(x *tidemark.Batch) { x.Require = []tidemark.Precondition{{Key: key("agent", id)}} })
+		bad(func(x *tidemark.Batch) { x.Deletes = []tidemark.Precondition{{Key: key("agent", id), Version: 1}} })
 	}
 	bad(func(x *tidemark.Batch) { x.ID = "../up" })
 	bad(func(x *tidemark.Batch) { x.Puts[0].Kind = "Up/.." })

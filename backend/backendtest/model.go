@@ -82,11 +82,11 @@ func (h *history) commit(r *rapid.T) {
 	}
 	for range rapid.IntRange(0, 1).Draw(r, "deletes") {
 		k := someKeyOf(r)
-		b.Deletes = append(b.Deletes, tidemark.Need{Key: k, Version: near(r, h.version(k))})
+		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: k, Version: near(r, h.version(k))})
 	}
 	for range rapid.IntRange(0, 1).Draw(r, "requires") {
 		k := someKeyOf(r)
-		b.Require = append(b.Require, tidemark.Need{Key: k, Version: near(r, h.version(k))})
+		b.Require = append(b.Require, tidemark.Precondition{Key: k, Version: near(r, h.version(k))})
 	}
 	for range rapid.IntRange(0, 2).Draw(r, "appends") {
 		k := someKeyOf(r)

@@ -62,7 +62,7 @@ func BenchmarkAppend(b *testing.B) {
 	for b.Loop() {
 		seq++
 		l := backendtest.NewLine(benchLog, seq, body)
-		batch := tidemark.Batch{ID: tidemark.NewBatchID(), At: l.At, Require: []tidemark.Need{{Key: lease.Key, Version: 1}},
+		batch := tidemark.Batch{ID: tidemark.NewBatchID(), At: l.At, Require: []tidemark.Precondition{{Key: lease.Key, Version: 1}},
 			Appends: []tidemark.Append{{Log: benchLog, Lines: []tidemark.Line{l}}}}
 		start := time.Now()
 		if _, err := be.Commit(context.Background(), batch); err != nil {

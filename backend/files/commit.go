@@ -43,7 +43,7 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 // writable returns why nothing may be written, if so.
 func (b *Backend) writable() error {
 	if b.readOnly {
-		return kind(tidemark.ErrDenied, "store %s: is open for reading only", b.dir)
+		return tidemark.Errorf(tidemark.ErrDenied, "store %s: is open for reading only", b.dir)
 	}
 	if broken := b.broken.Load(); broken != nil {
 		return tidemark.Storagef("store %s: keeps nothing more until it is opened again: %w", b.dir, broken.err)
@@ -123,7 +123,7 @@ func (c *commit) run() (tidemark.Receipt, error) {
 		}
 		c.targets = append(c.targets, t)
 	}
-	var known []tidemark.Known
+	var known []tidemark.Duplicate
 	for i, t := range c.targets {
 		k, err := c.b.known(t, c.batch.Appends[i].Lines)
 		if err != nil {
@@ -132,7 +132,7 @@ func (c *commit) run() (tidemark.Receipt, error) {
 		known = append(known, k...)
 	}
 	if len(known) > 0 {
-		return tidemark.Receipt{Known: known}, kind(tidemark.ErrExists, "%s: line %d already has the key %q", known[0].Log, known[0].Seq, known[0].Key)
+		return tidemark.Receipt{Duplicates: known}, tidemark.Errorf(tidemark.ErrExists, "%s: line %d already has the key %q", known[0].Log, known[0].Seq, known[0].Key)
 	}
 	if err := c.stands(); err != nil {
 		return tidemark.Receipt{}, err

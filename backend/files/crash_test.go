@@ -72,7 +72,7 @@ func (s *storyteller) tell() tidemark.Batch {
 	switch s.turn() {
 	case 0, 1, 2:
 		b.Appends = append(b.Appends, s.append(crashKeys[s.IntN(2)], 1))
-		b.Require = append(b.Require, tidemark.Need{Key: crashKeys[2], Version: s.at(crashKeys[2]).Version})
+		b.Require = append(b.Require, tidemark.Precondition{Key: crashKeys[2], Version: s.at(crashKeys[2]).Version})
 	case 3:
 		b.Appends = append(b.Appends, s.append(crashKeys[s.IntN(2)], 2+s.IntN(5)))
 	case 4:
@@ -89,20 +89,20 @@ func (s *storyteller) tell() tidemark.Batch {
 	case 8:
 		k := crashKeys[s.IntN(4)]
 		if v := s.at(k).Version; v > 0 {
-			b.Deletes = append(b.Deletes, tidemark.Need{Key: k, Version: v})
+			b.Deletes = append(b.Deletes, tidemark.Precondition{Key: k, Version: v})
 		} else {
 			b.Puts = append(b.Puts, s.put(k))
 		}
 	case 9:
 		if v := s.at(crashKeys[0]).Version; v > 0 {
-			b.Deletes = append(b.Deletes, tidemark.Need{Key: crashKeys[0], Version: v})
+			b.Deletes = append(b.Deletes, tidemark.Precondition{Key: crashKeys[0], Version: v})
 		}
 		b.Drops = append(b.Drops, crashKeys[0])
 		b.Puts = append(b.Puts, s.put(crashKeys[1]))
 		b.Appends = append(b.Appends, s.append(crashKeys[1], 2))
 	case 10:
 		if v := s.at(crashKeys[0]).Version; v > 0 && s.IntN(2) == 0 {
-			b.Deletes = append(b.Deletes, tidemark.Need{Key: crashKeys[0], Version: v})
+			b.Deletes = append(b.Deletes, tidemark.Precondition{Key: crashKeys[0], Version: v})
 			break
 		}
 		b.Drops = append(b.Drops, crashKeys[0])

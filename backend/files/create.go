@@ -32,7 +32,7 @@ func (b *Backend) readStore() (about, error) {
 	}
 	var a about
 	if err := json.Unmarshal(data, &a); err != nil || a.Format != formatName || a.Version < 1 || a.From < 0 || a.From > a.Version {
-		return about{}, kind(tidemark.ErrCorrupt, "store %s: %s does not describe a store of files", b.dir, storeFile)
+		return about{}, tidemark.Errorf(tidemark.ErrCorrupt, "store %s: %s does not describe a store of files", b.dir, storeFile)
 	}
 	if a.Version > b.set.format() {
 		newer := &tidemark.NewerError{What: "store " + b.dir, Format: int64(a.Version), Known: int64(b.set.format())}

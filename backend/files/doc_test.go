@@ -152,7 +152,7 @@ func TestTheOrderOfFileOperationsIsTheOneOnTheFormatPage(t *testing.T) {
 		{"append", []any{run(sessA, 2, 2)}},
 		{"put", []any{backendtest.NewRecord(sessA, 2, `{}`)}},
 		{"batch", []any{backendtest.NewRecord(sessA, 3, `{}`), run(sessA, 3, 4)}},
-		{"delete", []any{tidemark.Need{Key: sessA, Version: 3}}},
+		{"delete", []any{tidemark.Precondition{Key: sessA, Version: 3}}},
 		{"drop", []any{sessA}},
 	} {
 		calls = nil

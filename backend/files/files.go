@@ -151,7 +151,7 @@ func (b *Backend) start(ctx context.Context, o *Options) error {
 	case err != nil:
 		return err
 	case o.ReadOnly && a.behind(b.set):
-		return kind(tidemark.ErrUnsupported, "store %s: has format %d, this program reads format %d; opening it once for writing upgrades it, after a copy was made", b.dir, a.Version, b.set.format())
+		return tidemark.Errorf(tidemark.ErrUnsupported, "store %s: has format %d, this program reads format %d; opening it once for writing upgrades it, after a copy was made", b.dir, a.Version, b.set.format())
 	case o.ReadOnly:
 		return nil
 	case a.behind(b.set):
@@ -206,16 +206,6 @@ func storeError(dir string, err error) error {
 	return tidemark.Storagef("store %s: %w", dir, err)
 }
 
-func noStore(dir string) error { return kind(tidemark.ErrNoStore, "%s: no such store", dir) }
+func noStore(dir string) error { return tidemark.Errorf(tidemark.ErrNoStore, "%s: no such store", dir) }
 
-func denied(err error) error { return kind(tidemark.ErrDenied, "%w", err) }
-
-// sentence is an error that answers to a sentinel without ending in its words.
-type sentence struct{ kind, err error }
-
-func kind(sentinel error, format string, args ...any) error {
-	return &sentence{sentinel, fmt.Errorf(format, args...)}
-}
-
-func (s *sentence) Error() string   { return s.err.Error() }
-func (s *sentence) Unwrap() []error { return []error{s.kind, s.err} }
+func denied(err error) error { return tidemark.Errorf(tidemark.ErrDenied, "%w", err) }

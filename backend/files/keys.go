@@ -49,7 +49,7 @@ func (c *keyCache) forget(log tidemark.Key) {
 }
 
 // known returns the lines whose keys the log already has.
-func (b *Backend) known(t *target, lines []tidemark.Line) (known []tidemark.Known, err error) {
+func (b *Backend) known(t *target, lines []tidemark.Line) (known []tidemark.Duplicate, err error) {
 	var w *keyWindow
 	for i := range lines {
 		key := lines[i].Key
@@ -62,7 +62,7 @@ func (b *Backend) known(t *target, lines []tidemark.Line) (known []tidemark.Know
 			}
 		}
 		if seq, ok := w.seqs[key]; ok {
-			known = append(known, tidemark.Known{Log: t.log, Key: key, Seq: seq})
+			known = append(known, tidemark.Duplicate{Log: t.log, Key: key, Seq: seq})
 		}
 	}
 	return known, nil

@@ -43,7 +43,7 @@ func batchOf(parts ...any) tidemark.Batch {
 			b.Appends = append(b.Appends, p)
 		case tidemark.Record:
 			b.Puts = append(b.Puts, p)
-		case tidemark.Need:
+		case tidemark.Precondition:
 			b.Deletes = append(b.Deletes, p)
 		case tidemark.Key:
 			b.Drops = append(b.Drops, p)
@@ -266,7 +266,7 @@ func TestAFullDiskCanBeReadListedAndEmptied(t *testing.T) {
 	if _, err := b.Commit(ctx, batch); err != nil {
 		t.Errorf("Commit to the trash = %v", err)
 	}
-	keep(t, b, tidemark.Need{Key: sessA, Version: 2}, sessA)
+	keep(t, b, tidemark.Precondition{Key: sessA, Version: 2}, sessA)
 	disk.SetRoom(0)
 	keep(t, b, sessB)
 	keep(t, b, run(sessB, 1, 1)) // in the room that the log had

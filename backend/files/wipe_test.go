@@ -25,7 +25,7 @@ func TestWhatAPurgeRemovesIsOverwritten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	keep(t, b, tidemark.Need{Key: sessA, Version: 1}, tidemark.Need{Key: key, Version: 1}, sessA)
+	keep(t, b, tidemark.Precondition{Key: sessA, Version: 1}, tidemark.Precondition{Key: key, Version: 1}, sessA)
 	for as, name := range names {
 		data, err := os.ReadFile(filepath.Join(kept, as))
 		if err != nil || len(data) == 0 || len(bytes.Trim(data, "\x00")) > 0 {

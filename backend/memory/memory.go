@@ -161,7 +161,7 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if known := k.known(batch); len(known) > 0 {
-		return tidemark.Receipt{Known: known}, tidemark.ErrExists
+		return tidemark.Receipt{Duplicates: known}, tidemark.ErrExists
 	}
 	if err := k.stands(batch); err != nil {
 		return tidemark.Receipt{}, err
@@ -172,7 +172,7 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	return tidemark.Receipt{}, nil
 }
 
-func (k *kept) known(b tidemark.Batch) (known []tidemark.Known) {
+func (k *kept) known(b tidemark.Batch) (known []tidemark.Duplicate) {
 	for _, a := range b.Appends {
 		l := k.logs[a.Log]
 		if l == nil {
@@ -180,7 +180,7 @@ func (k *kept) known(b tidemark.Batch) (known []tidemark.Known) {
 		}
 		for _, line := range a.Lines {
 			if seq, ok := l.keys[line.Key]; ok && line.Key != "" {
-				known = append(known, tidemark.Known{Log: a.Log, Key: line.Key, Seq: seq})
+				known = append(known, tidemark.Duplicate{Log: a.Log, Key: line.Key, Seq: seq})
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // Search looks through every indexed line: it is the meaning of a search, not
 // a fast one.
-func (b *Backend) Search(ctx context.Context, ask tidemark.Ask) iter.Seq2[tidemark.Hit, error] {
+func (b *Backend) Search(ctx context.Context, ask tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	return func(yield func(tidemark.Hit, error) bool) {
 		if err := b.use(ctx); err != nil {
 			yield(tidemark.Hit{}, err)
@@ -43,7 +43,7 @@ func compareKeys(a, b tidemark.Key) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
 }
 
-func matches(ask tidemark.Ask, words []string) bool {
+func matches(ask tidemark.IndexQuery, words []string) bool {
 	has := func(t tidemark.Term) bool {
 		return slices.ContainsFunc(words, func(w string) bool {
 			return w == t.Word || t.Prefix && strings.HasPrefix(w, t.Word)

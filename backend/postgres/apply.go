@@ -315,18 +315,18 @@ func (a *applying) check() (any bool) {
 }
 
 func (a *applying) checkOne(b *tidemark.Batch) (tidemark.Receipt, error) {
-	var known []tidemark.Known
+	var known []tidemark.Duplicate
 	for i := range b.Appends {
 		ap := &b.Appends[i]
 		for j := range ap.Lines {
 			key := ap.Lines[j].Key
 			if seq, ok := a.known[ap.Log][key]; ok && key != "" {
-				known = append(known, tidemark.Known{Log: ap.Log, Key: key, Seq: seq})
+				known = append(known, tidemark.Duplicate{Log: ap.Log, Key: key, Seq: seq})
 			}
 		}
 	}
 	if len(known) > 0 {
-		return tidemark.Receipt{Known: known}, fmt.Errorf("%s: key %q: %w", known[0].Log, known[0].Key, tidemark.ErrExists)
+		return tidemark.Receipt{Duplicates: known}, fmt.Errorf("%s: key %q: %w", known[0].Log, known[0].Key, tidemark.ErrExists)
 	}
 	return tidemark.Receipt{}, a.stands(b)
 }

@@ -127,7 +127,7 @@ func through(b *testing.B, name string, writers int, backends ...*Backend) conte
 	}
 	return contender{name, func(w int) error {
 		seqs[w]++
-		return commit(backends[w%len(backends)], tidemark.Batch{Require: []tidemark.Need{{Key: key("lease", logs[w].ID), Version: 1}},
+		return commit(backends[w%len(backends)], tidemark.Batch{Require: []tidemark.Precondition{{Key: key("lease", logs[w].ID), Version: 1}},
 			Appends: []tidemark.Append{{Log: logs[w], Lines: []tidemark.Line{line(logs[w], seqs[w], "user", benchBody)}}}})
 	}}
 }

@@ -33,9 +33,9 @@ const (
 	longPause   = 500 * time.Millisecond
 )
 
-// patience is how long one round trip of a commit may take. A network that
+// commitTimeout is how long one round trip of a commit may take. A network that
 // swallows everything shall not hold commits for ever.
-const patience = time.Minute
+const commitTimeout = time.Minute
 
 // writer is the queue of one principal's batches. Whatever has queued up is
 // carried out together, in one transaction.
@@ -91,10 +91,10 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 // notYours makes plain why a batch can never succeed that changes a session
 // which somebody else shares: the record that it names is not the caller's.
 func (b *Backend) notYours(ctx context.Context, batch *tidemark.Batch, conflict error) error {
-	var needed []tidemark.Need
+	var needed []tidemark.Precondition
 	needed = append(append(needed, batch.Require...), batch.Deletes...)
 	for _, r := range batch.Puts {
-		needed = append(needed, tidemark.Need{Key: r.Key, Version: batch.Replaces(r)})
+		needed = append(needed, tidemark.Precondition{Key: r.Key, Version: batch.Replaces(r)})
 	}
 	for _, n := range needed {
 		if n.Kind != "session" || n.Version == 0 {
@@ -192,7 +192,7 @@ func (w *writer) take() (group []*pending) {
 
 func meets(b *tidemark.Batch, changed, named map[tidemark.Key]bool) bool {
 	return slices.ContainsFunc(changes(b), func(k tidemark.Key) bool { return named[k] }) ||
-		slices.ContainsFunc(b.Require, func(n tidemark.Need) bool { return changed[n.Key] })
+		slices.ContainsFunc(b.Require, func(n tidemark.Precondition) bool { return changed[n.Key] })
 }
 
 func note(b *tidemark.Batch, changed, named map[tidemark.Key]bool) {
@@ -282,7 +282,7 @@ func (db *Database) unknown(err error) error {
 // was sent, so that an error may mean anything.
 func (w *writer) transact(group []*pending) (sent bool, err error) {
 	// Callers come and go, the group does not: no caller's context ends it.
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
 	c, err := w.db.pool.Acquire(ctx)
 	if err != nil {

@@ -235,7 +235,7 @@ func (w *writer) batch(ctx context.Context) tidemark.Batch {
 	}
 	return tidemark.Batch{
 		ID: tidemark.NewBatchID(), At: now(), Appends: []tidemark.Append{a},
-		Require: []tidemark.Need{{Key: w.lease, Version: 1}},
+		Require: []tidemark.Precondition{{Key: w.lease, Version: 1}},
 		Puts:    []tidemark.Record{backendtest.NewRecord(w.count, int64(len(w.kept)+1), `{}`)},
 	}
 }

@@ -73,7 +73,7 @@ func TestTheOwnerLeadsToOneOfSeveralSessionsOfTheSameID(t *testing.T) {
 		listedOwners = append(listedOwners, r.Owner)
 	}
 	hits := make(map[string]int)
-	for h, err := range sam.Search(t.Context(), tidemark.Ask{All: [][]tidemark.Term{{{Word: "tide"}}}}) {
+	for h, err := range sam.Search(t.Context(), tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "tide"}}}}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -71,7 +71,7 @@ func (w *writer) line(t *testing.T, seq int64) string {
 		if seq == 1 {
 			b.Puts = []tidemark.Record{backendtest.NewRecord(w.lease, 1, "{}")}
 		} else {
-			b.Require = []tidemark.Need{{Key: w.lease, Version: 1}}
+			b.Require = []tidemark.Precondition{{Key: w.lease, Version: 1}}
 		}
 		_, err := w.be.Commit(t.Context(), b)
 		switch {

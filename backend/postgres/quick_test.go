@@ -15,13 +15,13 @@ func TestOnlyLinesThatGoOnTakeTheQuickWay(t *testing.T) {
 		quick bool
 	}{
 		"lines":                {tidemark.Batch{Appends: more}, true},
-		"lines under a lease":  {tidemark.Batch{Appends: more, Require: []tidemark.Need{{Key: key("lease", log.ID), Version: 3}}}, true},
+		"lines under a lease":  {tidemark.Batch{Appends: more, Require: []tidemark.Precondition{{Key: key("lease", log.ID), Version: 3}}}, true},
 		"the first line":       {tidemark.Batch{Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{line(log, 1, "user", "{}")}}}}, false},
-		"what must be missing": {tidemark.Batch{Appends: more, Require: []tidemark.Need{{Key: log}}}, false},
+		"what must be missing": {tidemark.Batch{Appends: more, Require: []tidemark.Precondition{{Key: log}}}, false},
 		"a put":                {tidemark.Batch{Appends: more, Puts: []tidemark.Record{record(log, 2, "{}")}}, false},
 		"a drop":               {tidemark.Batch{Appends: more, Drops: []tidemark.Key{key("past", "a")}}, false},
 		"adopted":              {tidemark.Batch{Appends: more, Adopt: true}, false},
-		"no lines":             {tidemark.Batch{Require: []tidemark.Need{{Key: log, Version: 1}}}, false},
+		"no lines":             {tidemark.Batch{Require: []tidemark.Precondition{{Key: log, Version: 1}}}, false},
 	} {
 		if got := newQuick([]*pending{{batch: &c.batch}}) != nil; got != c.quick {
 			t.Errorf("%s: quick is %v", name, got)

@@ -30,7 +30,7 @@ const maxPrefixBytes = maxWordBytes - 32
 // those that others share. The index is walked from the newest line with a
 // word down; the beginning of a word costs more the more lines have one that
 // begins so. ErrInvalid: a beginning is empty, or over maxPrefixBytes.
-func (b *Backend) Search(ctx context.Context, a tidemark.Ask) iter.Seq2[tidemark.Hit, error] {
+func (b *Backend) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	return func(yield func(tidemark.Hit, error) bool) {
 		s, err := b.searching(ctx, a)
 		for err == nil && !s.done {
@@ -52,7 +52,7 @@ func (b *Backend) Search(ctx context.Context, a tidemark.Ask) iter.Seq2[tidemark
 // searching carries a search from page to page.
 type searching struct {
 	b     *Backend
-	ask   tidemark.Ask // the rarest group first
+	ask   tidemark.IndexQuery // the rarest group first
 	left  int
 	size  int
 	after *hitRow
@@ -65,8 +65,8 @@ type hitRow struct {
 	owner, log id
 }
 
-func (b *Backend) searching(ctx context.Context, a tidemark.Ask) (*searching, error) {
-	s := &searching{b: b, left: a.Limit, ask: tidemark.Ask{All: slices.Clone(a.All), None: a.None}}
+func (b *Backend) searching(ctx context.Context, a tidemark.IndexQuery) (*searching, error) {
+	s := &searching{b: b, left: a.Limit, ask: tidemark.IndexQuery{All: slices.Clone(a.All), None: a.None}}
 	if a.Limit <= 0 {
 		s.left = math.MaxInt
 	}

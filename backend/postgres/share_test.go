@@ -69,7 +69,7 @@ func sees(t testing.TB, b *Backend, id string) (n [4]int) {
 			}
 		}
 	}
-	for _, err := range b.Search(t.Context(), tidemark.Ask{All: [][]tidemark.Term{{{Word: "tide"}}}}) {
+	for _, err := range b.Search(t.Context(), tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "tide"}}}}) {
 		if err != nil {
 			t.Error(err)
 		}
@@ -147,7 +147,7 @@ func TestWhatComesLaterIsSharedToo(t *testing.T) {
 		}
 	}
 	hits := 0
-	for h, err := range mate.Search(t.Context(), tidemark.Ask{All: [][]tidemark.Term{{{Word: "lat", Prefix: true}}}}) {
+	for h, err := range mate.Search(t.Context(), tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "lat", Prefix: true}}}}) {
 		if err != nil || h.Log != notes {
 			t.Errorf("hit %+v, %v", h, err)
 		}
@@ -171,9 +171,9 @@ func TestOnlyTheOwnerWritesAndShares(t *testing.T) {
 	k := key("session", string(session))
 	for name, batch := range map[string]tidemark.Batch{
 		"put":    {Puts: []tidemark.Record{record(k, 2, `{}`)}},
-		"delete": {Deletes: []tidemark.Need{{Key: k, Version: 1}}},
+		"delete": {Deletes: []tidemark.Precondition{{Key: k, Version: 1}}},
 		"append": {Appends: []tidemark.Append{{Log: k, Lines: []tidemark.Line{line(k, 2, "user", `{}`)}}}},
-		"need":   {Require: []tidemark.Need{{Key: k, Version: 1}}, Puts: []tidemark.Record{record(key("agent", "x"), 1, `{}`)}},
+		"need":   {Require: []tidemark.Precondition{{Key: k, Version: 1}}, Puts: []tidemark.Record{record(key("agent", "x"), 1, `{}`)}},
 	} {
 		// Whoever may read it is told why; a lone append looks no further than
 		// its own log, which is not there.

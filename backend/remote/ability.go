@@ -48,7 +48,7 @@ func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error
 
 // Search asks the server. When the answer is cut off it is asked for again,
 // and what came already is passed over.
-func (b *Backend) Search(ctx context.Context, a tidemark.Ask) iter.Seq2[tidemark.Hit, error] {
+func (b *Backend) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	return func(yield func(tidemark.Hit, error) bool) {
 		type line struct {
 			log   tidemark.Key

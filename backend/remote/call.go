@@ -228,7 +228,7 @@ type tries struct {
 }
 
 func (b *Backend) tries() *tries {
-	return &tries{b: b, until: time.Now().Add(b.o.Patience), pause: firstPause}
+	return &tries{b: b, until: time.Now().Add(b.o.RetryFor), pause: firstPause}
 }
 
 // progress says that something came: patience begins anew.

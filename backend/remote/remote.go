@@ -24,9 +24,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 )
 
-// DefaultPatience is how long a call is tried again when the server cannot be
+// DefaultRetryFor is how long a call is tried again when the server cannot be
 // reached: long enough for a server that is being started again.
-const DefaultPatience = 10 * time.Second
+const DefaultRetryFor = 10 * time.Second
 
 // Options are the parts that a caller may choose. Nil, and each zero field,
 // means the default.
@@ -42,9 +42,9 @@ type Options struct {
 	Plain bool
 	// ReadOnly refuses everything that changes something, here already.
 	ReadOnly bool
-	// Patience is how long a call is tried again. The default is
-	// DefaultPatience; a negative one tries once.
-	Patience time.Duration
+	// RetryFor is how long a call is tried again. The default is
+	// DefaultRetryFor; a negative one tries once.
+	RetryFor time.Duration
 }
 
 // Backend speaks to one server. Its methods may be called concurrently.
@@ -75,8 +75,8 @@ func Open(ctx context.Context, address string, o *Options) (*Backend, error) {
 	if o != nil {
 		b.o = *o
 	}
-	if b.o.Patience == 0 {
-		b.o.Patience = DefaultPatience
+	if b.o.RetryFor == 0 {
+		b.o.RetryFor = DefaultRetryFor
 	}
 	var err error
 	if b.base, err = parse(address, b.o.Plain); err != nil {

@@ -54,8 +54,8 @@ func opened(t testing.TB, address string, o *remote.Options) *remote.Backend {
 	if o == nil {
 		o = &remote.Options{}
 	}
-	if o.Patience == 0 {
-		o.Patience = -1
+	if o.RetryFor == 0 {
+		o.RetryFor = -1
 	}
 	b, err := remote.Open(context.Background(), address, o)
 	if err != nil {
@@ -269,7 +269,7 @@ func TestABusyServerIsAskedAgain(t *testing.T) {
 	if _, err := opened(t, s.URL, nil).Commit(t.Context(), batch); !errors.Is(err, tidemark.ErrStorage) || errors.Is(err, tidemark.ErrUnknown) {
 		t.Errorf("without patience: %v, want ErrStorage", err)
 	}
-	if _, err := opened(t, s.URL, &remote.Options{Patience: remote.DefaultPatience}).Commit(t.Context(), batch); err != nil {
+	if _, err := opened(t, s.URL, &remote.Options{RetryFor: remote.DefaultRetryFor}).Commit(t.Context(), batch); err != nil {
 		t.Errorf("with patience: %v", err)
 	}
 }
@@ -384,7 +384,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 		for range b.Walk(ctx, tidemark.Key{}) {
 		}
-		for range b.Search(ctx, tidemark.Ask{}) {
+		for range b.Search(ctx, tidemark.IndexQuery{}) {
 		}
 		for range b.Unindexed(ctx) {
 		}

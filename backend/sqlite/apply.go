@@ -59,7 +59,7 @@ func (w *writer) apply(b *tidemark.Batch) (tidemark.Receipt, error) {
 		return tidemark.Receipt{}, err
 	}
 	if len(known) > 0 {
-		return tidemark.Receipt{Known: known}, fmt.Errorf("%s: key %q: %w", known[0].Log, known[0].Key, tidemark.ErrExists)
+		return tidemark.Receipt{Duplicates: known}, fmt.Errorf("%s: key %q: %w", known[0].Log, known[0].Key, tidemark.ErrExists)
 	}
 	if err := w.stands(b); err != nil {
 		return tidemark.Receipt{}, err
@@ -136,7 +136,7 @@ func (w *writer) logOf(k tidemark.Key) (*standing, error) {
 
 const sqlKey = `SELECT seq FROM line WHERE log = ?1 AND "key" = ?2`
 
-func (w *writer) known(b *tidemark.Batch) (known []tidemark.Known, err error) {
+func (w *writer) known(b *tidemark.Batch) (known []tidemark.Duplicate, err error) {
 	for i := range b.Appends {
 		a := &b.Appends[i]
 		for j := range a.Lines {
@@ -155,7 +155,7 @@ func (w *writer) known(b *tidemark.Batch) (known []tidemark.Known, err error) {
 				st.setInt(1, s.head.number)
 				st.setText(2, key)
 			}, func(st *stmt) {
-				known = append(known, tidemark.Known{Log: a.Log, Key: key, Seq: st.int(0)})
+				known = append(known, tidemark.Duplicate{Log: a.Log, Key: key, Seq: st.int(0)})
 			})
 			if err != nil {
 				return nil, err

@@ -35,15 +35,15 @@ func benchLine(log tidemark.Key, seq int64) tidemark.Line {
 }
 
 // benchSession makes a session with a lease, as an append meets it.
-func benchSession(b *testing.B, s *Backend, id string) (log tidemark.Key, need tidemark.Need) {
+func benchSession(b *testing.B, s *Backend, id string) (log tidemark.Key, need tidemark.Precondition) {
 	b.Helper()
 	log, lease := tidemark.Key{Kind: "session", ID: id}, tidemark.Key{Kind: "lease", ID: id}
 	keep(b, s, tidemark.Batch{Puts: []tidemark.Record{record(log, 1, `{}`), record(lease, 1, `{}`)}})
-	return log, tidemark.Need{Key: lease, Version: 1}
+	return log, tidemark.Precondition{Key: lease, Version: 1}
 }
 
-func benchAppend(b *testing.B, s *Backend, log tidemark.Key, need tidemark.Need, seq int64) {
-	batch := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Require: []tidemark.Need{need},
+func benchAppend(b *testing.B, s *Backend, log tidemark.Key, need tidemark.Precondition, seq int64) {
+	batch := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Require: []tidemark.Precondition{need},
 		Appends: []tidemark.Append{{Log: log, Lines: []tidemark.Line{benchLine(log, seq)}}}}
 	if _, err := s.Commit(context.Background(), batch); err != nil {
 		b.Error(err)
@@ -114,7 +114,7 @@ func BenchmarkWriters(b *testing.B) {
 	for _, writers := range []int{8, 64, 256} {
 		b.Run(fmt.Sprint(writers), func(b *testing.B) {
 			s := benchStore(b)
-			logs, needs, seqs := make([]tidemark.Key, writers), make([]tidemark.Need, writers), make([]int64, writers)
+			logs, needs, seqs := make([]tidemark.Key, writers), make([]tidemark.Precondition, writers), make([]int64, writers)
 			for w := range writers {
 				logs[w], needs[w] = benchSession(b, s, fmt.Sprintf("7f3a0c1e-%04d", w))
 			}

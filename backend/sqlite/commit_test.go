@@ -181,7 +181,7 @@ func TestNothingIsAcknowledgedAfterACommitOfUnknownOutcome(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.writer.failed(&sqliteError{c.code, "made up"})
-		err := commit(b, tidemark.Batch{Require: []tidemark.Need{{Key: key("agent", "a"), Version: 1}}, Puts: []tidemark.Record{record(key("agent", fmt.Sprint(c.code)), 1, `{}`)}})
+		err := commit(b, tidemark.Batch{Require: []tidemark.Precondition{{Key: key("agent", "a"), Version: 1}}, Puts: []tidemark.Record{record(key("agent", fmt.Sprint(c.code)), 1, `{}`)}})
 		if errors.Is(err, tidemark.ErrStorage) != c.sticky {
 			t.Errorf("commit after code %d: %v", c.code, err)
 		}

@@ -29,7 +29,7 @@ const searchAhead = 64
 // lines that are indexed while a caller's loop body runs may be missed. The
 // beginning of a word is compared with all words, and costs more the more lines
 // have one that begins so; ErrInvalid: it is empty, or over a kilobyte.
-func (b *Backend) Search(ctx context.Context, a tidemark.Ask) iter.Seq2[tidemark.Hit, error] {
+func (b *Backend) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	return func(yield func(tidemark.Hit, error) bool) {
 		match, err := matchOf(a)
 		if err != nil {

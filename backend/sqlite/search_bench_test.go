@@ -121,7 +121,7 @@ func BenchmarkSearch(b *testing.B) {
 			took := make(map[string][]float64)
 			for b.Loop() {
 				for i := range 40 {
-					for name, a := range map[string]tidemark.Ask{
+					for name, a := range map[string]tidemark.IndexQuery{
 						"rare":     {All: [][]tidemark.Term{rare(i)}},
 						"frequent": {All: [][]tidemark.Term{word(i % 20)}},
 						"middling": {All: [][]tidemark.Term{word(1000 + i)}},

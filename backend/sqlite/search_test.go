@@ -20,7 +20,7 @@ import (
 )
 
 // found returns what a search for all of some words yields, as log/seq.
-func foundBy(t testing.TB, b tidemark.Searcher, a tidemark.Ask) (hits []string) {
+func foundBy(t testing.TB, b tidemark.Searcher, a tidemark.IndexQuery) (hits []string) {
 	t.Helper()
 	for h, err := range b.Search(context.Background(), a) {
 		if err != nil {
@@ -31,7 +31,7 @@ func foundBy(t testing.TB, b tidemark.Searcher, a tidemark.Ask) (hits []string) 
 	return hits
 }
 
-func allOf(words ...string) (a tidemark.Ask) {
+func allOf(words ...string) (a tidemark.IndexQuery) {
 	for _, w := range words {
 		a.All = append(a.All, []tidemark.Term{{Word: w}})
 	}
@@ -329,22 +329,22 @@ func TestQuestionsMayBeLong(t *testing.T) {
 		any = append(any, tidemark.Term{Word: w})
 	}
 	for _, c := range []struct {
-		ask  tidemark.Ask
+		ask  tidemark.IndexQuery
 		want []string
 	}{
 		{allOf(words...), []string{"s/1"}},
-		{tidemark.Ask{All: [][]tidemark.Term{any}}, []string{"s/2", "s/1"}},
-		{tidemark.Ask{All: [][]tidemark.Term{any}, None: any[3:]}, []string{"s/2"}},
+		{tidemark.IndexQuery{All: [][]tidemark.Term{any}}, []string{"s/2", "s/1"}},
+		{tidemark.IndexQuery{All: [][]tidemark.Term{any}, None: any[3:]}, []string{"s/2"}},
 		{allOf(long), []string{"s/1"}},
-		{tidemark.Ask{All: [][]tidemark.Term{any, {}}}, nil},
-		{tidemark.Ask{}, nil},
+		{tidemark.IndexQuery{All: [][]tidemark.Term{any, {}}}, nil},
+		{tidemark.IndexQuery{}, nil},
 	} {
 		if got := foundBy(t, b, c.ask); !slices.Equal(got, c.want) {
 			t.Errorf("%.60v: %v, want %v", c.ask, got, c.want)
 		}
 	}
 	for _, word := range []string{"", long} {
-		for _, err := range b.Search(t.Context(), tidemark.Ask{All: [][]tidemark.Term{{{Word: word, Prefix: true}}}}) {
+		for _, err := range b.Search(t.Context(), tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: word, Prefix: true}}}}) {
 			if !errors.Is(err, tidemark.ErrInvalid) {
 				t.Errorf("a beginning of %d bytes: %v, want ErrInvalid", len(word), err)
 			}

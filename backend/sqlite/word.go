@@ -52,7 +52,7 @@ func appendToken(b []byte, word string) []byte {
 
 // matchOf writes a question in FTS5's language; "" when no line can be the
 // answer.
-func matchOf(a tidemark.Ask) (string, error) {
+func matchOf(a tidemark.IndexQuery) (string, error) {
 	if len(a.All) == 0 {
 		return "", nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/acp"
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/agent/slash"
@@ -144,7 +145,7 @@ func (e *editorAgent) commands() (all []acp.Command) {
 }
 
 func (e *editorAgent) hint(err error) string {
-	if strings.Contains(err.Error(), "local-only") {
+	if errors.Is(err, tidemark.ErrLocalOnly) {
 		return "allow it in the settings of the editor: tidemark acp --remote"
 	}
 	return hintFor(err)

@@ -193,11 +193,11 @@ func (a *app) opening(how open.Access) *open.Options {
 }
 
 // warnOfSecrets says what kind of secret was met, never which.
-func (a *app) warnOfSecrets(id tidemark.SessionID, found []store.Secret) {
+func (a *app) warnOfSecrets(owner string, found []store.Secret) {
 	mode := a.config.redaction()
 	for _, s := range found {
 		if mode == store.RedactWarn {
-			a.say("tidemark: this looks like a secret (%s) and is kept as it is; mask it with: tidemark scan %.8s --mask", s.Rule, id)
+			a.say("tidemark: this looks like a secret (%s) and is kept as it is; mask it with: tidemark scan %.8s --mask", s.Rule, owner)
 		} else if a.verbose {
 			a.say("tidemark: masked a secret (%s)", s.Rule)
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// handOverPatience is how long a holder is waited for: it looks every second
+// handOverTimeout is how long a holder is waited for: it looks every second
 // and may have a turn to finish.
-const handOverPatience = 30 * time.Second
+const handOverTimeout = 30 * time.Second
 
 // lockView is a lease as programs see it.
 type lockView struct {
@@ -108,7 +108,7 @@ func (a *app) handOver(cmd *cobra.Command, s *store.Store, id tidemark.SessionID
 		return err
 	}
 	a.say("Asked; waiting for the holder to finish.")
-	ctx, cancel := context.WithTimeout(cmd.Context(), handOverPatience)
+	ctx, cancel := context.WithTimeout(cmd.Context(), handOverTimeout)
 	defer cancel()
 	for {
 		l, err := s.Lease(cmd.Context(), id)

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	_ "time/tzdata" // zones of schedules, also where the machine has none
 
@@ -167,11 +166,11 @@ func hintFor(err error) string {
 		return fmt.Sprintf("close it there, or read along with: tidemark tail -f %.8s", holder.Lease.Session())
 	case errors.Is(err, tidemark.ErrNoStore):
 		return "the first entry creates it: tidemark chat, or tidemark import --all"
-	case errors.Is(err, tidemark.ErrDenied) && strings.Contains(err.Error(), "is on hold"):
+	case errors.Is(err, tidemark.ErrOnHold):
 		return "let it go with: tidemark unhold SESSION"
-	case errors.Is(err, tidemark.ErrNotFound) && strings.Contains(err.Error(), "in the trash"):
+	case errors.Is(err, tidemark.ErrTrashed):
 		return "take it out with: tidemark restore SESSION"
-	case errors.Is(err, tidemark.ErrNotFound) && strings.Contains(err.Error(), "there is no session yet"):
+	case errors.Is(err, tidemark.ErrNoSessions):
 		return "begin one with: tidemark chat"
 	case errors.Is(err, tidemark.ErrNotFound):
 		return "see what is there with: tidemark ls -A"

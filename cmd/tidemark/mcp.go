@@ -170,7 +170,7 @@ func agentHint(err error) string {
 	switch {
 	case errors.Is(err, tidemark.ErrNotFound) && strings.Contains(err.Error(), "schedule of type chat"):
 		return "add - {name: inbox, type: chat} to its schedules in the fleet file, or hand over without agent"
-	case errors.Is(err, tidemark.ErrNotFound) && !strings.Contains(err.Error(), "in the trash"):
+	case errors.Is(err, tidemark.ErrNotFound) && !errors.Is(err, tidemark.ErrTrashed):
 		return "list_sessions with everywhere, or list_memory, shows what is there"
 	}
 	return hintFor(err)

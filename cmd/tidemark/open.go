@@ -111,12 +111,12 @@ func serverURL(addr string) (string, error) {
 	return scheme + "://" + net.JoinHostPort(host, port), nil
 }
 
-// openPatience is how long the server may take to make a link.
-const openPatience = 10 * time.Second
+// openTimeout is how long the server may take to make a link.
+const openTimeout = 10 * time.Second
 
 // askLink asks the server for a link.
 func askLink(ctx context.Context, base, token string) (opened, error) {
-	ctx, stop := context.WithTimeout(ctx, openPatience)
+	ctx, stop := context.WithTimeout(ctx, openTimeout)
 	defer stop()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/api/v1/signin-code", nil)
 	if err != nil {
@@ -159,7 +159,7 @@ func browse(ctx context.Context, link string) error {
 	case "windows":
 		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", link}
 	}
-	ctx, stop := context.WithTimeout(ctx, openPatience)
+	ctx, stop := context.WithTimeout(ctx, openTimeout)
 	defer stop()
 	return exec.CommandContext(ctx, name, args...).Run()
 }

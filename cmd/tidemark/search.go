@@ -90,7 +90,7 @@ text any run of characters is found.`,
 
 // question makes a query one that the store can answer.
 func question(query search.Query, q store.Question) store.Question {
-	q.All, q.None, _ = query.Ask()
+	q.All, q.None, _ = query.Terms()
 	q.Match = func(e tidemark.Entry) bool { return query.Match(search.Text(e)) }
 	return q
 }

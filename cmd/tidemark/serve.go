@@ -63,10 +63,10 @@ type serving struct {
 	migrate         bool
 	requireDatabase bool
 	fleetFile       string
-	local           *auth.LocalAuth  // with --auth local
-	signIn          *auth.OIDCSignIn // with --oidc-client-id
-	oidc            *auth.OIDCAuth   // with --auth oidc
-	fleet           *file.File       // with --fleet
+	local           *auth.LocalAuthenticator // with --auth local
+	signIn          *auth.OIDCSignIn         // with --oidc-client-id
+	oidc            *auth.OIDCAuthenticator  // with --auth oidc
+	fleet           *file.File               // with --fleet
 }
 
 func serveCommand(a *app) *cobra.Command {
@@ -234,7 +234,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 		var end func(context.Context) error
 		o.Tracer, end = server.Tracing(v.otlp, version, nil)
 		defer func() {
-			late, stop := context.WithTimeout(context.WithoutCancel(ctx), drainPatience)
+			late, stop := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 			defer stop()
 			end(late)
 		}()
@@ -295,8 +295,8 @@ func (v *serving) hooks(ctx context.Context, t *team, by func() *server.Server) 
 	return d.Handler(os.Getenv), nil
 }
 
-// drainPatience is how long requests have to end when the server is told to.
-const drainPatience = 20 * time.Second
+// drainTimeout is how long requests have to end when the server is told to.
+const drainTimeout = 20 * time.Second
 
 // serve answers with a handler of s until ctx ends, and then lets what is under
 // way end.
@@ -325,11 +325,11 @@ func (v *serving) serve(ctx context.Context, s *server.Server, handler http.Hand
 	}
 	n.stopping()
 	s.Drain()
-	late, stop := context.WithTimeout(context.WithoutCancel(ctx), drainPatience)
+	late, stop := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer stop()
 	err := errors.Join(h.Shutdown(late), s.Wait(late))
 	if errors.Is(err, context.DeadlineExceeded) {
-		v.say("tidemark: some requests did not end in %s and were cut off", drainPatience)
+		v.say("tidemark: some requests did not end in %s and were cut off", drainTimeout)
 		err = h.Close()
 	}
 	v.say("Served.")

@@ -29,7 +29,7 @@ func (v *serving) authenticator(ctx context.Context, t *team) (request.Authentic
 	}
 	tokens := auth.ServiceTokens(users)
 	tokens.Fresh = freshCaller
-	var gate *auth.Gate
+	var gate *auth.Authenticators
 	if v.auth == authLocal {
 		token, path, err := v.serverToken()
 		if err != nil {
@@ -136,7 +136,7 @@ func (v *serving) keepAnchors(ctx context.Context, s *server.Server) (end func()
 	return func() {
 		stop()
 		<-done
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainPatience)
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
 		if err := errors.Join(s.FlushAudit(late), v.anchor(late, s)); err != nil {
 			v.complain(err)

@@ -126,13 +126,13 @@ func stamped(key string) string {
 	return ""
 }
 
-// serverPatience is how long a server has to say whether it is ready; one that
+// serverTimeout is how long a server has to say whether it is ready; one that
 // takes longer is of no use to whoever asks.
-const serverPatience = 5 * time.Second
+const serverTimeout = 5 * time.Second
 
 // askServer returns what the server at a URL is, if it is ready.
 func askServer(ctx context.Context, at string) (*serverView, error) {
-	ctx, stop := context.WithTimeout(ctx, serverPatience)
+	ctx, stop := context.WithTimeout(ctx, serverTimeout)
 	defer stop()
 	var ready strings.Builder
 	if err := fetch(ctx, at+"/readyz", func(body io.Reader) error {

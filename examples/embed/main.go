@@ -46,7 +46,7 @@ func run(ctx context.Context, environ []string, file, words string, out io.Write
 		return err
 	}
 	q := store.Question{Match: func(e tidemark.Entry) bool { return query.Match(search.Text(e)) }}
-	q.All, q.None, _ = query.Ask()
+	q.All, q.None, _ = query.Terms()
 	answer, err := s.Search(ctx, q)
 	for _, hit := range answer.Found {
 		fmt.Fprintln(out, hit.Ref(), hit.Info.Title)

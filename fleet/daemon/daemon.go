@@ -111,10 +111,10 @@ const (
 	// most, so that those on one store do not all claim it at the same time.
 	lookApart  = 100 * time.Millisecond
 	sweepEvery = 5 * time.Second
-	// stopPatience is how long runs have to end when the daemon is told to.
-	stopPatience = 30 * time.Second
-	// lastPatience is how long they have when they were told once more.
-	lastPatience = 5 * time.Second
+	// stopTimeout is how long runs have to end when the daemon is told to.
+	stopTimeout = 30 * time.Second
+	// lastTimeout is how long they have when they were told once more.
+	lastTimeout = 5 * time.Second
 )
 
 // Daemon runs a fleet: it makes jobs of what is due, and runs them. Any number
@@ -410,12 +410,12 @@ func (d *Daemon) stop() {
 	select {
 	case <-done:
 		return
-	case <-time.After(stopPatience):
+	case <-time.After(stopTimeout):
 	}
 	d.giveUp()
 	select {
 	case <-done:
-	case <-time.After(lastPatience):
+	case <-time.After(lastTimeout):
 	}
 }
 

@@ -83,7 +83,7 @@ func (g *gate) hooks(ctx context.Context, a file.Agent, j tidemark.Job) {
 	if j.Status == tidemark.JobInterrupted {
 		// The daemon is about to end, and has so much patience.
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, stopPatience/2)
+		ctx, cancel = context.WithTimeout(ctx, stopTimeout/2)
 		defer cancel()
 	}
 	g.runHooks(ctx, a, j, "after_run", a.Hooks.AfterRun, body)

@@ -244,7 +244,7 @@ func TestHooksOfADaemonThatStopsAreBounded(t *testing.T) {
 		g.transport = &answers{codes: []int{0}}
 		began := time.Now()
 		g.hooks(context.WithoutCancel(t.Context()), a, ended(tidemark.JobInterrupted))
-		if took := time.Since(began); took >= stopPatience || len(*told) != 3 || len(s.logged("a")) != 3 {
+		if took := time.Since(began); took >= stopTimeout || len(*told) != 3 || len(s.logged("a")) != 3 {
 			t.Errorf("took %s, told %q", took, *told)
 		}
 	})

@@ -298,7 +298,7 @@ func (w *world) putAway() {
 			if j.Status == tidemark.JobPending || j.Status == tidemark.JobRunning {
 				continue
 			}
-			b := tidemark.Batch{ID: "away-" + r.ID, At: time.Now().UTC(), Deletes: []tidemark.Need{{Key: r.Key, Version: r.Version}}, Drops: []tidemark.Key{r.Key}}
+			b := tidemark.Batch{ID: "away-" + r.ID, At: time.Now().UTC(), Deletes: []tidemark.Precondition{{Key: r.Key, Version: r.Version}}, Drops: []tidemark.Key{r.Key}}
 			if _, err := w.backend.Commit(ctx, b); err != nil {
 				w.t.Error(err)
 				return

@@ -13,6 +13,9 @@ import (
 // shorter.
 const maxCron = 512
 
+// ErrNeverFires is a cron expression whose date no year has.
+var ErrNeverFires = tidemark.Errorf(tidemark.ErrInvalid, "never fires")
+
 // parseWalls reads a cron expression, and refuses one that never fires.
 func parseWalls(expression string) (walls, error) {
 	if len(expression) > maxCron {
@@ -31,7 +34,7 @@ func parseWalls(expression string) (walls, error) {
 	}
 	const year2000 = 946684800
 	if _, ok := w.next(year2000, year2000+cronSeconds); !ok {
-		return walls{}, tidemark.Invalidf("cron %.60q: never fires: there is no such date", expression)
+		return walls{}, tidemark.Errorf(ErrNeverFires, "cron %.60q: never fires: there is no such date", expression)
 	}
 	return w, nil
 }

@@ -2,6 +2,7 @@ package file
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -149,7 +150,7 @@ func (c *checker) cron(n *yaml.Node) string {
 	}
 	if err := c.book.Check(due.Timing{Cron: spec}); err != nil {
 		hint := `write minute, hour, day, month and weekday, like "30 3 * * MON-FRI", with seconds before them if needed, or a name like "@daily"`
-		if strings.Contains(err.Error(), "never fires") {
+		if errors.Is(err, due.ErrNeverFires) {
 			hint = "look at the day and the month"
 		}
 		c.at(n, fmt.Sprintf("%.200v", err), hint)

@@ -109,15 +109,37 @@ func (k *Kernel) Took(ctx context.Context, b tidemark.Batch) (bool, error) {
 	return false, nil
 }
 
-// Retry runs change until it does not lose a race.
+// Retry runs change until it does not lose a race. A conflict that is Final it
+// returns as it was before.
 func Retry(ctx context.Context, change func() error) error {
 	var err error
 	for try := range Tries {
 		if err = change(); !errors.Is(err, tidemark.ErrConflict) || BackOff(ctx, try) != nil {
-			return err
+			break
 		}
 	}
+	if conflict, ok := IsFinal(err); ok {
+		return conflict
+	}
 	return err
+}
+
+// final is a conflict that is not one under errors.Is.
+type final struct{ error }
+
+func (e *final) Is(error) bool { return false }
+
+// Final marks a conflict that trying again does not help: what was to be changed
+// has ended, or is not as it was.
+func Final(conflict error) error { return &final{conflict} }
+
+// IsFinal returns the conflict that was marked as Final.
+func IsFinal(err error) (conflict error, ok bool) {
+	var marked *final
+	if errors.As(err, &marked) {
+		return marked.error, true
+	}
+	return nil, false
 }
 
 // Whoever lost a race waits before the next try, longer each time: at first for

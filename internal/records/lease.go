@@ -52,8 +52,8 @@ func (l Lease) Session() tidemark.SessionID { return tidemark.SessionID(l.Of.ID)
 func (l Lease) Living() bool { return l.Held && !l.Dead && !l.Expired }
 
 // Need is that the lease stands as it is.
-func (l Lease) Need() tidemark.Need {
-	return tidemark.Need{Key: leaseKey(l.Of), Version: l.Version}
+func (l Lease) Need() tidemark.Precondition {
+	return tidemark.Precondition{Key: leaseKey(l.Of), Version: l.Version}
 }
 
 func leaseKey(of tidemark.Key) tidemark.Key    { return tidemark.Key{Kind: KindLease, ID: of.ID} }
@@ -199,13 +199,13 @@ func Freed(l Lease) (tidemark.Record, error) {
 // Forget returns what removes all that is kept of a lease: it goes through
 // while the lease and its pulse stand as they were judged. A request for a
 // hand-over that cannot be read stays.
-func (k *Kernel) Forget(ctx context.Context, l Lease) ([]tidemark.Need, error) {
+func (k *Kernel) Forget(ctx context.Context, l Lease) ([]tidemark.Precondition, error) {
 	request, err := k.Get(ctx, handoverKey(l.Of), &HandoverRequest{})
 	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 		return nil, err
 	}
-	var deletes []tidemark.Need
-	for _, n := range []tidemark.Need{l.Need(), {Key: pulseKey(l.Of), Version: l.pulse}, {Key: handoverKey(l.Of), Version: request.Version}} {
+	var deletes []tidemark.Precondition
+	for _, n := range []tidemark.Precondition{l.Need(), {Key: pulseKey(l.Of), Version: l.pulse}, {Key: handoverKey(l.Of), Version: request.Version}} {
 		if n.Version > 0 {
 			deletes = append(deletes, n)
 		}

@@ -4,7 +4,7 @@
 // tries again what lost a race, and says who may write to a thing, and for how
 // long (Lease, Holding).
 //
-// It knows no session, no job and no user, reads no environment, and writes
+// It knows no rule of a session, a job or a user, reads no environment, and writes
 // only what it is asked to.
 //
 //	k := records.New(backend, records.Options{})
@@ -101,6 +101,10 @@ func (k *Kernel) ChangedAt(at func() time.Time, grown func()) *Kernel {
 	return &other
 }
 
+// KindWake is the kind of a record that fleet keeps under the id of a session,
+// and that goes with the session: when its agent wants to go on with it.
+const KindWake = "wake"
+
 // Backend returns what the Kernel works on.
 func (k *Kernel) Backend() tidemark.Backend { return k.backend }
 
@@ -117,6 +121,9 @@ func (k *Kernel) Now() time.Time {
 
 // Clock is the time that leases go by.
 func (k *Kernel) Clock() time.Time { return Keepable(k.o.Now()) }
+
+// Dead reports whether a holder is proven dead.
+func (k *Kernel) Dead(h tidemark.Holder) bool { return k.o.Dead(h) }
 
 // Keepable returns a time as every backend can keep it.
 func Keepable(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
@@ -190,6 +197,38 @@ func List[T any](ctx context.Context, k *Kernel, q tidemark.Query) iter.Seq2[T, 
 				return
 			}
 		}
+	}
+}
+
+// Mark is where a listing stopped: behind the element of this id, which was
+// last changed at that time.
+type Mark struct {
+	ID string    `json:"id"`
+	At time.Time `json:"at"`
+}
+
+// After is the mark as a Query has it, of an element that is kept under a key;
+// nil when the listing begins.
+func (m Mark) After(key tidemark.Key) *tidemark.Record {
+	if m.ID == "" {
+		return nil
+	}
+	return &tidemark.Record{Key: key, UpdatedAt: Keepable(m.At)}
+}
+
+// poll is how often somebody who waits looks when the Backend cannot wake it.
+const poll = 250 * time.Millisecond
+
+// Wait returns when a log may be longer than after.
+func (k *Kernel) Wait(ctx context.Context, log tidemark.Key, after int64) error {
+	if err := k.backend.Wait(ctx, log, after); !errors.Is(err, tidemark.ErrUnsupported) {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(poll):
+		return nil
 	}
 }
 

@@ -24,7 +24,7 @@ func Housekeeping(b tidemark.Batch) bool {
 	}
 	return len(b.Appends)+len(b.Drops) == 0 &&
 		!slices.ContainsFunc(b.Puts, func(r tidemark.Record) bool { return !quiet(r.Key) }) &&
-		!slices.ContainsFunc(b.Deletes, func(n tidemark.Need) bool { return !quiet(n.Key) })
+		!slices.ContainsFunc(b.Deletes, func(n tidemark.Precondition) bool { return !quiet(n.Key) })
 }
 
 // Act is one change as it was written down with it.

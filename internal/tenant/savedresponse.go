@@ -92,7 +92,7 @@ func (s Responses) Forget(ctx context.Context, limit int) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		b.Deletes = append(b.Deletes, tidemark.Need{Key: r.Key, Version: r.Version})
+		b.Deletes = append(b.Deletes, tidemark.Precondition{Key: r.Key, Version: r.Version})
 	}
 	if len(b.Deletes) == 0 {
 		return 0, nil

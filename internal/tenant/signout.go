@@ -43,7 +43,7 @@ func (d *Directory) SignOut(ctx context.Context, cookie string, until time.Time)
 		if err != nil {
 			return nil // what is over does no harm
 		}
-		over.Deletes = append(over.Deletes, tidemark.Need{Key: old.Key, Version: old.Version})
+		over.Deletes = append(over.Deletes, tidemark.Precondition{Key: old.Key, Version: old.Version})
 	}
 	if len(over.Deletes) > 0 {
 		d.k.Commit(ctx, over) // somebody else may sweep as well

@@ -200,7 +200,7 @@ func (d *Directory) BindTenant(ctx context.Context, id, issuer, foreign string) 
 				return err
 			}
 			if old.Version > 0 {
-				b.Deletes = append(b.Deletes, tidemark.Need{Key: old.Key, Version: old.Version})
+				b.Deletes = append(b.Deletes, tidemark.Precondition{Key: old.Key, Version: old.Version})
 			}
 		}
 		t.Issuer, t.Foreign = issuer, foreign

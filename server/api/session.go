@@ -133,7 +133,7 @@ func outdated(what string) error {
 // takes gives a call the limits of its body.
 func (s *Server) takes(o huma.Operation) huma.Operation {
 	o.MaxBodyBytes = s.o.Limits.Body
-	o.BodyReadTimeout = s.o.Limits.Patience
+	o.BodyReadTimeout = s.o.Limits.BodyTimeout
 	return o
 }
 

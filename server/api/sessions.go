@@ -192,7 +192,7 @@ func (s *Server) createSession(ctx context.Context, in *createSessionInput) (*se
 // already gets those that it lacks.
 func (s *Server) makeSession(ctx context.Context, st *store.Store, sess tidemark.Session, entries []tidemark.Entry) (store.Info, error) {
 	if len(entries) == 0 {
-		i, err := st.Make(ctx, sess)
+		i, err := st.CreateEmpty(ctx, sess)
 		if errors.Is(err, tidemark.ErrExists) {
 			return st.Session(ctx, sess.ID)
 		}

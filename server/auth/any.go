@@ -17,8 +17,9 @@ type taker interface {
 	takes(token string, r *http.Request) bool
 }
 
-// Gate tries several ways to know who calls, and slows down those who guess.
-type Gate struct {
+// Authenticators are several ways to know who calls, tried as one; those who guess are
+// slowed down.
+type Authenticators struct {
 	// Refused is told of everybody who was not let in; nil: nobody is told.
 	Refused func(context.Context, Refusal)
 	// Address says where a request comes from; the default is the connection.
@@ -36,13 +37,13 @@ const maxRemembered = 10_000
 // Any returns the Authenticator that asks the one whose kind of token it is: a
 // service token, one of an issuer, the token or the cookie of the local
 // server. The one that is asked decides.
-func Any(auths ...request.Authenticator) *Gate {
-	return &Gate{auths: auths, good: make(map[[32]byte]bool)}
+func Any(auths ...request.Authenticator) *Authenticators {
+	return &Authenticators{auths: auths, good: make(map[[32]byte]bool)}
 }
 
 // Authenticate says who makes a request: ErrDenied, or a 429 for an address
 // that failed too often with a token that was not good before.
-func (g *Gate) Authenticate(r *http.Request) (request.Caller, error) {
+func (g *Authenticators) Authenticate(r *http.Request) (request.Caller, error) {
 	token, sent, err := bearer(r)
 	sum := sha256.Sum256([]byte(token))
 	address := g.address(r)
@@ -65,7 +66,7 @@ func (g *Gate) Authenticate(r *http.Request) (request.Caller, error) {
 	return caller, err
 }
 
-func (g *Gate) ask(token string, r *http.Request) (request.Caller, error) {
+func (g *Authenticators) ask(token string, r *http.Request) (request.Caller, error) {
 	for _, auth := range g.auths {
 		if t, ok := auth.(taker); !ok || t.takes(token, r) {
 			return auth.Authenticate(r)
@@ -75,7 +76,7 @@ func (g *Gate) ask(token string, r *http.Request) (request.Caller, error) {
 }
 
 // Forget makes all who remember somebody for a while ask the store again.
-func (g *Gate) Forget() {
+func (g *Authenticators) Forget() {
 	for _, auth := range g.auths {
 		if f, ok := auth.(forgetter); ok {
 			f.Forget()
@@ -83,14 +84,14 @@ func (g *Gate) Forget() {
 	}
 }
 
-func (g *Gate) tell(ctx context.Context, why Refusal) {
+func (g *Authenticators) tell(ctx context.Context, why Refusal) {
 	request.Note(ctx, "refused", why.Why)
 	if g.Refused != nil {
 		g.Refused(ctx, why)
 	}
 }
 
-func (g *Gate) address(r *http.Request) string {
+func (g *Authenticators) address(r *http.Request) string {
 	if g.Address != nil {
 		return g.Address(r)
 	}
@@ -99,14 +100,14 @@ func (g *Gate) address(r *http.Request) string {
 
 // mayTry reports whether a token is looked at. One that was good stays welcome:
 // behind a proxy, those who guess and those who work have one address.
-func (g *Gate) mayTry(address string, sum [32]byte) bool {
+func (g *Authenticators) mayTry(address string, sum [32]byte) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.good[sum] || !g.fails.tooMany(address)
 }
 
 // settle remembers how it went.
-func (g *Gate) settle(address string, sum [32]byte, sent bool, err error) {
+func (g *Authenticators) settle(address string, sum [32]byte, sent bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {

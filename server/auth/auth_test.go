@@ -354,7 +354,7 @@ func TestEachTokenGoesToTheOneWhoKnowsItsKind(t *testing.T) {
 }
 
 // signIn follows a link and returns what came back.
-func signIn(a *LocalAuth, code string, secure bool) *http.Response {
+func signIn(a *LocalAuthenticator, code string, secure bool) *http.Response {
 	r := httptest.NewRequest("GET", "/signin?code="+code, nil)
 	if secure {
 		r.TLS = &tls.ConnectionState{}

@@ -327,7 +327,7 @@ func entraRows(h *house) map[string]string {
 }
 
 // tokenRows are service tokens that are not good, or not any more.
-func tokenRows(t *testing.T, h *house) (*TokenAuth, map[string]string) {
+func tokenRows(t *testing.T, h *house) (*TokenAuthenticator, map[string]string) {
 	t.Helper()
 	rows := map[string]string{}
 	ctx := t.Context()

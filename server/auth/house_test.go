@@ -15,8 +15,8 @@ import (
 type house struct {
 	issuer *authtest.Issuer
 	users  *tenant.Directory
-	plain  *OIDCAuth
-	entra  *OIDCAuth
+	plain  *OIDCAuthenticator
+	entra  *OIDCAuthenticator
 	rsa    authtest.Signer
 	ec     authtest.Signer
 	ed     authtest.Signer

@@ -36,10 +36,10 @@ const (
 	secureCookieName = "__Host-tidemark"
 )
 
-// LocalAuth knows the one user of a server on their own machine, by a token
+// LocalAuthenticator knows the one user of a server on their own machine, by a token
 // or, in a browser, by a cookie that a sign-in link set. The token is needed
 // also on loopback: other users and every web page can reach that, too.
-type LocalAuth struct {
+type LocalAuthenticator struct {
 	token  [32]byte // its hash: equally long whatever is compared with it
 	usable bool
 	key    []byte // signs cookies; another token makes all of them void
@@ -54,23 +54,23 @@ type LocalAuth struct {
 
 // Local returns the Authenticator of a server for one user. A token that is
 // too short to be a secret lets nobody in.
-func Local(token string, p tidemark.Principal) *LocalAuth {
+func Local(token string, p tidemark.Principal) *LocalAuthenticator {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte("tidemark cookie"))
-	return &LocalAuth{token: sha256.Sum256([]byte(token)), usable: len(token) >= minLocalToken, key: mac.Sum(nil), now: time.Now,
+	return &LocalAuthenticator{token: sha256.Sum256([]byte(token)), usable: len(token) >= minLocalToken, key: mac.Sum(nil), now: time.Now,
 		caller: request.Caller{Principal: p, Name: "local", Role: request.Admin, Operator: true}, codes: make(map[[32]byte]time.Time)}
 }
 
 // SetUsers says in which store it is kept that a browser signed out, before the
 // first request. Without it a copy of a cookie is good until it ends.
-func (a *LocalAuth) SetUsers(users *tenant.Directory) { a.users = users }
+func (a *LocalAuthenticator) SetUsers(users *tenant.Directory) { a.users = users }
 
-func (a *LocalAuth) takes(token string, r *http.Request) bool {
+func (a *LocalAuthenticator) takes(token string, r *http.Request) bool {
 	return token != "" || cookieOf(r) != ""
 }
 
 // Authenticate lets the user in.
-func (a *LocalAuth) Authenticate(r *http.Request) (request.Caller, error) {
+func (a *LocalAuthenticator) Authenticate(r *http.Request) (request.Caller, error) {
 	token, sent, err := bearer(r)
 	if err != nil {
 		return request.Caller{}, err
@@ -122,7 +122,7 @@ func fromOurPage(r *http.Request) bool {
 
 // NewCode returns a code that signs a browser in, once, within two minutes:
 // /signin?code=CODE.
-func (a *LocalAuth) NewCode() string {
+func (a *LocalAuthenticator) NewCode() string {
 	code := rand.Text()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,7 +136,7 @@ func (a *LocalAuth) NewCode() string {
 }
 
 // redeem reports whether a code is one that was given and not used.
-func (a *LocalAuth) redeem(code string) bool {
+func (a *LocalAuthenticator) redeem(code string) bool {
 	sum := sha256.Sum256([]byte(code))
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -147,20 +147,20 @@ func (a *LocalAuth) redeem(code string) bool {
 
 // newCookie makes the value of a cookie: when it ends, and proof that we made
 // it.
-func (a *LocalAuth) newCookie() string {
+func (a *LocalAuthenticator) newCookie() string {
 	b := make([]byte, 24, 24+sha256.Size)
 	rand.Read(b[:16])
 	binary.BigEndian.PutUint64(b[16:], uint64(a.now().Add(cookieLife).Unix()))
 	return base64.RawURLEncoding.EncodeToString(append(b, a.sign(b)...))
 }
 
-func (a *LocalAuth) sign(b []byte) []byte {
+func (a *LocalAuthenticator) sign(b []byte) []byte {
 	mac := hmac.New(sha256.New, a.key)
 	mac.Write(b)
 	return mac.Sum(nil)
 }
 
-func (a *LocalAuth) cookieHolds(value string) bool {
+func (a *LocalAuthenticator) cookieHolds(value string) bool {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(value)
 	if err != nil || len(b) != 24+sha256.Size || !hmac.Equal(b[24:], a.sign(b[:24])) {
 		return false
@@ -183,7 +183,7 @@ func cookieOf(r *http.Request) string {
 
 // ServeSignIn answers /signin: a page that says how, /signin?code=CODE, and a
 // token that somebody typed into its form.
-func (a *LocalAuth) ServeSignIn(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
+func (a *LocalAuthenticator) ServeSignIn(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
 	switch {
 	case r.URL.Path != "/signin":
 		show(w, http.StatusNotFound, SignInView{Token: true})
@@ -204,7 +204,7 @@ func (a *LocalAuth) ServeSignIn(w http.ResponseWriter, r *http.Request, show Sho
 
 // takeToken lets somebody in who typed the token. A page of another origin
 // cannot: it would choose who its visitors are here.
-func (a *LocalAuth) takeToken(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
+func (a *LocalAuthenticator) takeToken(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
 	if http.NewCrossOriginProtection().Check(r) != nil {
 		show(w, http.StatusForbidden, SignInView{Token: true, Wrong: "origin"})
 		return
@@ -226,7 +226,7 @@ func (a *LocalAuth) takeToken(w http.ResponseWriter, r *http.Request, show ShowS
 }
 
 // letIn gives a browser the cookie of the user.
-func (a *LocalAuth) letIn(w http.ResponseWriter, r *http.Request) {
+func (a *LocalAuthenticator) letIn(w http.ResponseWriter, r *http.Request) {
 	c := &http.Cookie{Name: cookieName, Value: a.newCookie(), Path: "/", MaxAge: int(cookieLife.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode}
 	if r.TLS != nil {
 		c.Name, c.Secure = secureCookieName, true
@@ -236,7 +236,7 @@ func (a *LocalAuth) letIn(w http.ResponseWriter, r *http.Request) {
 
 // SignOut makes the browser forget who it is, and its cookie void where SetUsers
 // said that this can be kept.
-func (a *LocalAuth) SignOut(w http.ResponseWriter, r *http.Request) error {
+func (a *LocalAuthenticator) SignOut(w http.ResponseWriter, r *http.Request) error {
 	if value := cookieOf(r); a.users != nil && a.cookieHolds(value) {
 		if err := a.users.SignOut(r.Context(), value, a.now().Add(cookieLife)); err != nil {
 			return err

@@ -61,7 +61,7 @@ type OIDCOptions struct {
 	// got for itself, or say nothing of who got it.
 	Clients []string
 	// Users is the operator's store. Where it is opened only after the issuer
-	// was found to be right, it is given by OIDCAuth.SetUsers instead.
+	// was found to be right, it is given by OIDCAuthenticator.SetUsers instead.
 	Users *tenant.Directory
 	// Role is what somebody may do who comes for the first time. The default
 	// is Reader.
@@ -78,8 +78,8 @@ type OIDCOptions struct {
 	Now   func() time.Time
 }
 
-// OIDCAuth knows the users of an issuer by its tokens.
-type OIDCAuth struct {
+// OIDCAuthenticator knows the users of an issuer by its tokens.
+type OIDCAuthenticator struct {
 	o        OIDCOptions
 	issuer   string // with entraTenant in it when it speaks for many
 	verifier *oidc.IDTokenVerifier
@@ -97,7 +97,7 @@ type issuerDoors struct {
 
 // OIDC returns the Authenticator of an issuer, after it asked that issuer
 // where its keys are.
-func OIDC(ctx context.Context, o OIDCOptions) (*OIDCAuth, error) {
+func OIDC(ctx context.Context, o OIDCOptions) (*OIDCAuthenticator, error) {
 	if o.Entra && o.Issuer == "" {
 		o.Issuer = EntraIssuer
 	}
@@ -136,18 +136,18 @@ func OIDC(ctx context.Context, o OIDCOptions) (*OIDCAuth, error) {
 	if err := errors.Join(sameHost(o.Issuer, said.Issuer), checkIssuerURL(said.Keys)); err != nil {
 		return nil, err
 	}
-	a := &OIDCAuth{o: o, issuer: said.Issuer, keys: newIssuerKeys(client, said.Keys), doors: said.issuerDoors}
+	a := &OIDCAuthenticator{o: o, issuer: said.Issuer, keys: newIssuerKeys(client, said.Keys), doors: said.issuerDoors}
 	a.verifier = a.newVerifier()
 	return a, nil
 }
 
 // SetUsers says in which store the users are, before the first request.
-func (a *OIDCAuth) SetUsers(users *tenant.Directory) { a.o.Users = users }
+func (a *OIDCAuthenticator) SetUsers(users *tenant.Directory) { a.o.Users = users }
 
 // newVerifier checks signatures and for whom a token is. Issuer and times are
 // checked by verify: the library knows no issuer for many tenants, no leeway,
 // and no iat.
-func (a *OIDCAuth) newVerifier() *oidc.IDTokenVerifier {
+func (a *OIDCAuthenticator) newVerifier() *oidc.IDTokenVerifier {
 	return oidc.NewVerifier(a.issuer, a.keys, &oidc.Config{ClientID: a.o.Audience, SupportedSigningAlgs: signatures, SkipIssuerCheck: true, SkipExpiryCheck: true})
 }
 
@@ -190,12 +190,14 @@ func sameHost(a, b string) error {
 }
 
 // Forget makes it ask the store again about everybody.
-func (a *OIDCAuth) Forget() { a.seen.forget() }
+func (a *OIDCAuthenticator) Forget() { a.seen.forget() }
 
-func (a *OIDCAuth) takes(token string, _ *http.Request) bool { return strings.Count(token, ".") == 2 }
+func (a *OIDCAuthenticator) takes(token string, _ *http.Request) bool {
+	return strings.Count(token, ".") == 2
+}
 
 // Authenticate says whom a token speaks of.
-func (a *OIDCAuth) Authenticate(r *http.Request) (request.Caller, error) {
+func (a *OIDCAuthenticator) Authenticate(r *http.Request) (request.Caller, error) {
 	token, sent, err := bearer(r)
 	if err != nil || !sent {
 		return request.Caller{}, errors.Join(err, refuse("no token"))
@@ -208,7 +210,7 @@ func (a *OIDCAuth) Authenticate(r *http.Request) (request.Caller, error) {
 }
 
 // verify reads a token that is meant for us, by an issuer of ours, now.
-func (a *OIDCAuth) verify(ctx context.Context, token string) (claims, error) {
+func (a *OIDCAuthenticator) verify(ctx context.Context, token string) (claims, error) {
 	if err := checkHeader(token); err != nil {
 		return nil, err
 	}
@@ -238,7 +240,7 @@ func (a *OIDCAuth) verify(ctx context.Context, token string) (claims, error) {
 }
 
 // checkIssuer compares who made the token with who may.
-func (a *OIDCAuth) checkIssuer(c claims) error {
+func (a *OIDCAuthenticator) checkIssuer(c claims) error {
 	issuer := a.issuer
 	if a.o.Entra {
 		tid, ok := c.uuid("tid")
@@ -257,7 +259,7 @@ func (a *OIDCAuth) checkIssuer(c claims) error {
 // program it was given to with those that may bring one: any program that an
 // issuer knows can ask people for a token that names us. A token for several
 // has to say which program that is.
-func (a *OIDCAuth) checkAudience(c claims) error {
+func (a *OIDCAuthenticator) checkAudience(c claims) error {
 	aud, ok := c.texts("aud")
 	if !ok || !slices.Contains(aud, a.o.Audience) {
 		return refuse("audience")
@@ -283,7 +285,7 @@ func (a *OIDCAuth) checkAudience(c claims) error {
 }
 
 // caller finds, or makes, the user that claims speak of.
-func (a *OIDCAuth) caller(ctx context.Context, c claims) (request.Caller, error) {
+func (a *OIDCAuthenticator) caller(ctx context.Context, c claims) (request.Caller, error) {
 	iss, _ := c.text("iss")
 	subject, ok := c.text("sub")
 	foreign := ""
@@ -331,7 +333,7 @@ func (a *OIDCAuth) caller(ctx context.Context, c claims) (request.Caller, error)
 
 // role is what the claims let somebody do: the most of what they say. Who is
 // said nothing of that we know gets what newcomers get.
-func (a *OIDCAuth) role(c claims) (request.Role, error) {
+func (a *OIDCAuthenticator) role(c claims) (request.Role, error) {
 	role := a.o.Role
 	if _, has := c[a.o.RoleClaim]; a.o.RoleClaim == "" || !has {
 		return role, nil

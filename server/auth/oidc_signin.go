@@ -35,9 +35,9 @@ const (
 
 // OIDCSignInOptions say how browsers come in through an issuer.
 type OIDCSignInOptions struct {
-	Auth         *OIDCAuth // the issuer; required
-	ClientID     string    // what the issuer knows this server as; required
-	ClientSecret string    // "": the issuer asks for none
+	Auth         *OIDCAuthenticator // the issuer; required
+	ClientID     string             // what the issuer knows this server as; required
+	ClientSecret string             // "": the issuer asks for none
 	// Key signs cookies; servers that share it take each other's. Required.
 	Key []byte
 	// URL is how people reach this server, https://tides.example.com; "":
@@ -49,7 +49,7 @@ type OIDCSignInOptions struct {
 // flow and PKCE, and knows them by a cookie afterwards.
 type OIDCSignIn struct {
 	o    OIDCSignInOptions
-	ids  *OIDCAuth // takes the tokens that say who signed in
+	ids  *OIDCAuthenticator // takes the tokens that say who signed in
 	seen recent[request.Caller]
 }
 
@@ -72,7 +72,7 @@ func SignInWith(o OIDCSignInOptions) (*OIDCSignIn, error) {
 	}
 	// A token about somebody is for the client; one for the API is for the
 	// audience.
-	ids := &OIDCAuth{o: o.Auth.o, issuer: o.Auth.issuer, keys: o.Auth.keys}
+	ids := &OIDCAuthenticator{o: o.Auth.o, issuer: o.Auth.issuer, keys: o.Auth.keys}
 	ids.o.Audience, ids.o.Clients = o.ClientID, nil
 	ids.verifier = ids.newVerifier()
 	return &OIDCSignIn{o: o, ids: ids}, nil

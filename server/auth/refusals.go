@@ -37,7 +37,7 @@ const refusalTimeout = 30 * time.Second
 // was refused: whoever tries on should not fill the log.
 const refusalEvery = time.Minute
 
-// AuditRefusals returns what a Gate tells of those who were not let in and
+// AuditRefusals returns what Authenticators tell of those who were not let in and
 // whose tenant is known: it writes them to the audit log.
 func AuditRefusals(users *tenant.Directory) func(context.Context, Refusal) {
 	var told Seldom

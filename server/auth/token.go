@@ -47,8 +47,8 @@ func bearer(r *http.Request) (token string, ok bool, err error) {
 // together, so only the operator gives it, and no token has it unsaid.
 const MetricsScope = "metrics"
 
-// TokenAuth knows service tokens.
-type TokenAuth struct {
+// TokenAuthenticator knows service tokens.
+type TokenAuthenticator struct {
 	users *tenant.Directory
 	// Fresh is for how long an answer of the store is good: a token that was
 	// revoked works for so long, and the store is asked so much less. The
@@ -65,17 +65,19 @@ type knownToken struct {
 
 // ServiceTokens returns the Authenticator of the service tokens that the
 // operator's store keeps.
-func ServiceTokens(users *tenant.Directory) *TokenAuth { return &TokenAuth{users: users} }
+func ServiceTokens(users *tenant.Directory) *TokenAuthenticator {
+	return &TokenAuthenticator{users: users}
+}
 
 // Forget makes it ask the store again about everybody.
-func (a *TokenAuth) Forget() { a.seen.forget() }
+func (a *TokenAuthenticator) Forget() { a.seen.forget() }
 
-func (a *TokenAuth) takes(token string, _ *http.Request) bool {
+func (a *TokenAuthenticator) takes(token string, _ *http.Request) bool {
 	return strings.HasPrefix(token, tenant.TokenPrefix)
 }
 
 // Authenticate says whose service token a request brings.
-func (a *TokenAuth) Authenticate(r *http.Request) (request.Caller, error) {
+func (a *TokenAuthenticator) Authenticate(r *http.Request) (request.Caller, error) {
 	text, sent, err := bearer(r)
 	if err != nil || !sent {
 		return request.Caller{}, errors.Join(err, refuse("no token"))
@@ -105,7 +107,7 @@ func ScopeOf(p string) string {
 }
 
 // look asks the store about a token.
-func (a *TokenAuth) look(ctx context.Context, text string) (knownToken, error) {
+func (a *TokenAuthenticator) look(ctx context.Context, text string) (knownToken, error) {
 	t, err := a.users.UseToken(ctx, text)
 	why := &Refusal{Tenant: t.Tenant, User: t.User, Token: t.ID}
 	switch {

@@ -369,8 +369,8 @@ func (u *usage) fillTimes(v *web.UsagePage, days []int, series map[string][]floa
 	v.Chart = chart.Bars()
 }
 
-// csvPatience is how long a program waits for numbers that are being counted.
-const csvPatience = 5 * time.Minute
+// csvTimeout is how long a program waits for numbers that are being counted.
+const csvTimeout = 5 * time.Minute
 
 // usageCSV answers with every number, a line for each bucket and part.
 func (s *Site) usageCSV(w http.ResponseWriter, r *http.Request) {
@@ -384,7 +384,7 @@ func (s *Site) usageCSV(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t := s.usageTask(r.Context(), a)
-	if !t.wait(r.Context(), csvPatience) {
+	if !t.wait(r.Context(), csvTimeout) {
 		s.Trouble(w, r, request.Unavailable("the counting is not over yet; it goes on, ask again later"))
 		return
 	}

@@ -20,9 +20,9 @@ type Limits struct {
 	}
 	// Memory is how many bytes the requests of the process may come to when
 	// they are decoded; a tenant has three quarters of it, a user half.
-	Memory   int64
-	Patience time.Duration // how long a request may take to arrive
-	Recheck  time.Duration // how often a connection that stays open proves again whose it is
+	Memory      int64
+	BodyTimeout time.Duration // how long a request may take to arrive
+	Recheck     time.Duration // how often a connection that stays open proves again whose it is
 }
 
 // WithDefaults returns l with defaults in place of zeros.
@@ -41,8 +41,8 @@ func (l Limits) WithDefaults() Limits {
 	if l.Rate == 0 {
 		l.Rate = 2000
 	}
-	if l.Patience == 0 {
-		l.Patience = 30 * time.Second
+	if l.BodyTimeout == 0 {
+		l.BodyTimeout = 30 * time.Second
 	}
 	if l.Recheck == 0 {
 		l.Recheck = 2 * time.Second // and as much again until a cached answer is old: within 5 s

@@ -384,7 +384,7 @@ func search(q *exchange) error {
 	if err := q.question(&sq); err != nil {
 		return err
 	}
-	ask, err := sq.Ask()
+	ask, err := sq.IndexQuery()
 	if err != nil {
 		return err
 	}

@@ -162,7 +162,7 @@ func backendSameReading(t *testing.T, kept *memory.Backend, far tidemark.Backend
 		backendSame(t, fmt.Sprintf("list %+v", q), backendAll(t, kept.List(ctx, q)), backendAll(t, far.List(ctx, q)))
 	}
 	backendSame(t, "walk", backendAll(t, kept.Walk(ctx, tidemark.Key{})), backendAll(t, far.Walk(ctx, tidemark.Key{})))
-	ask := tidemark.Ask{All: [][]tidemark.Term{{{Word: "message"}}}}
+	ask := tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "message"}}}}
 	hits := backendAll(t, far.(tidemark.Searcher).Search(ctx, ask))
 	slices.SortFunc(hits, func(a, b tidemark.Hit) int { return int(b.Seq - a.Seq) })
 	near := backendAll(t, kept.Search(ctx, ask))
@@ -236,7 +236,7 @@ func TestALostAnswerIsAskedForAgain(t *testing.T) {
 		{name: "put", batch: tidemark.Batch{Puts: []tidemark.Record{backendtest.NewRecord(rec, 1, `{}`)}}},
 		{name: "put that was replaced", batch: tidemark.Batch{Puts: []tidemark.Record{backendtest.NewRecord(rec, 1, `{}`)}},
 			between: tidemark.Batch{Puts: []tidemark.Record{backendtest.NewRecord(rec, 2, `{}`)}}, two: tidemark.ErrUnknown},
-		{name: "delete", batch: tidemark.Batch{Deletes: []tidemark.Need{{Key: old, Version: 1}}}, two: tidemark.ErrUnknown},
+		{name: "delete", batch: tidemark.Batch{Deletes: []tidemark.Precondition{{Key: old, Version: 1}}}, two: tidemark.ErrUnknown},
 		{name: "conflict", batch: tidemark.Batch{Puts: []tidemark.Record{backendtest.NewRecord(old, 3, `{}`)}}, one: tidemark.ErrConflict, two: tidemark.ErrConflict},
 		{name: "refused at first", batch: tidemark.Batch{Puts: []tidemark.Record{backendtest.NewRecord(old, 3, `{}`)}},
 			between: tidemark.Batch{Puts: []tidemark.Record{backendtest.NewRecord(old, 2, `{}`)}}, one: tidemark.ErrConflict},

@@ -107,7 +107,7 @@ func (f Fence) searcher() (tidemark.Searcher, error) {
 	return tidemark.Ability[tidemark.Searcher](f.Backend)
 }
 
-func (f Fence) Search(ctx context.Context, a tidemark.Ask) iter.Seq2[tidemark.Hit, error] {
+func (f Fence) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	s, err := f.searcher()
 	if err != nil {
 		return func(yield func(tidemark.Hit, error) bool) { yield(tidemark.Hit{}, err) }

@@ -52,7 +52,7 @@ func (s *backendSpy) Index(ctx context.Context, lines ...tidemark.Indexed) error
 	return s.Backend.Index(ctx, lines...)
 }
 
-func (s *backendSpy) Search(ctx context.Context, a tidemark.Ask) iter.Seq2[tidemark.Hit, error] {
+func (s *backendSpy) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	s.note("%q", a)
 	return s.Backend.Search(ctx, a)
 }
@@ -168,7 +168,7 @@ func TestAbilitiesThatTheServerLacksAreUnsupported(t *testing.T) {
 	b := backendOpened(t, backendServed(t, backendBare{kept}).URL)
 	ctx := t.Context()
 	for name, err := range map[string]error{
-		"search":    backendFirst(b.Search(ctx, tidemark.Ask{All: [][]tidemark.Term{{{Word: "a"}}}})),
+		"search":    backendFirst(b.Search(ctx, tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: "a"}}}})),
 		"unindexed": backendFirst(b.Unindexed(ctx, "session")),
 		"index":     b.Index(ctx),
 		"unindex":   b.Unindex(ctx),

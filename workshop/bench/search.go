@@ -129,7 +129,7 @@ func (l *library) ask(ctx context.Context, backend, text string, hits int) error
 		return err
 	}
 	q := store.Question{Match: func(e tidemark.Entry) bool { return query.Match(search.Text(e)) }}
-	q.All, q.None, _ = query.Ask()
+	q.All, q.None, _ = query.Terms()
 	answer, err := l.stores[backend].Search(ctx, q)
 	switch {
 	case err != nil:
@@ -241,7 +241,7 @@ func lagOf(ctx context.Context, w *store.Writer, index tidemark.Searcher, word s
 		return 0, err
 	}
 	begin := time.Now()
-	ask := tidemark.Ask{All: [][]tidemark.Term{{{Word: word}}}, Limit: 1}
+	ask := tidemark.IndexQuery{All: [][]tidemark.Term{{{Word: word}}}, Limit: 1}
 	for {
 		for _, err := range index.Search(ctx, ask) {
 			return time.Since(begin), err

@@ -11,11 +11,11 @@ import (
 // an index. Beyond it the index is asked for less, and Match decides.
 const maxClauses = 64
 
-// Ask returns what to ask an index for: lines that have one of the terms in
+// Terms returns what to ask an index for: lines that have one of the terms in
 // each of all, and none of the terms in none. Every line that the query
 // matches is among them, as far as its words were indexed; verify says that
 // others may be, and that each has to be shown to Match.
-func (q Query) Ask() (all [][]tidemark.Term, none []tidemark.Term, verify bool) {
+func (q Query) Terms() (all [][]tidemark.Term, none []tidemark.Term, verify bool) {
 	var clauses [][]int
 	for _, group := range q.groups {
 		switch {

@@ -9,10 +9,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// Make makes a session in which nothing was said yet, and which nobody holds:
+// CreateEmpty makes a session in which nothing was said yet, and which nobody holds:
 // ErrExists when there is one of that id. Create is for whoever is about to
 // say something.
-func (s *Store) Make(ctx context.Context, sess tidemark.Session) (Info, error) {
+func (s *Store) CreateEmpty(ctx context.Context, sess tidemark.Session) (Info, error) {
 	w := s.Create(sess, tidemark.Holder{})
 	b := tidemark.Batch{At: s.k.Now()}
 	if _, err := w.creation(ctx, &b); err != nil {
@@ -71,7 +71,7 @@ func (s *Store) patch(ctx context.Context, i *Info, b *tidemark.Batch, p Patch) 
 		if err != nil {
 			return err
 		}
-		if title, err = s.hidden(ctx, string(i.ID), title); err != nil {
+		if title, err = s.vault.RedactText(ctx, string(i.ID), title); err != nil {
 			return err
 		}
 		if err := s.retitle(ctx, i, b, title); err != nil {
@@ -109,7 +109,7 @@ func (s *Store) retag(ctx context.Context, i *Info, want []string) (tags []strin
 		if t, err = records.CheckText("tag", t); err != nil {
 			return nil, nil, err
 		}
-		if t, err = s.hidden(ctx, string(i.ID), t); err != nil {
+		if t, err = s.vault.RedactText(ctx, string(i.ID), t); err != nil {
 			return nil, nil, err
 		}
 		if slices.Contains(tags, t) {
