@@ -131,7 +131,7 @@ func FuzzACPUpdate(f *testing.F) {
 		var s acpStream
 		for _, p := range [][]byte{a, b, a} {
 			if json.Valid(p) { // as it is when it was read as a part of a message
-				p = text(p)
+				p = lineText(p)
 				keepable(t, s.update(p)...)
 			}
 		}

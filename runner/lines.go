@@ -26,7 +26,7 @@ func scanLines(r io.Reader, each func(line []byte, left int64)) {
 		room := maxLine - len(long)
 		switch {
 		case err == nil && len(long) == 0 && left == 0:
-			each(text(part), 0)
+			each(lineText(part), 0)
 			continue
 		case len(part) > room && err == nil:
 			left += int64(len(part) - room - 1) // the newline is nobody's loss
@@ -40,7 +40,7 @@ func scanLines(r io.Reader, each func(line []byte, left int64)) {
 			continue
 		}
 		if err == nil || len(long) > 0 || left > 0 {
-			each(text(long), left)
+			each(lineText(long), left)
 		}
 		if err != nil {
 			return
@@ -52,8 +52,8 @@ func scanLines(r io.Reader, each func(line []byte, left int64)) {
 	}
 }
 
-// text returns a line as it is kept.
-func text(line []byte) []byte {
+// lineText returns a line as it is kept.
+func lineText(line []byte) []byte {
 	line = bytes.TrimSuffix(line, []byte("\n"))
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	if !utf8.Valid(line) {

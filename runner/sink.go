@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
 // Subtypes of the system events that this room makes itself.
@@ -136,21 +137,12 @@ func clean(s string) string {
 const maxSummary = 16 << 10
 
 func summary(s string) string {
-	s = strings.TrimSpace(clean(s))
-	if len(s) <= maxSummary {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxSummary], "") + "…"
+	return text.Shorten(strings.TrimSpace(clean(s)), maxSummary)
 }
 
 // short is for error messages.
 func short(s string) string {
-	const most = 400
-	s = strings.TrimSpace(s)
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return text.Shorten(strings.TrimSpace(s), 400)
 }
 
 // extra returns the fields of an event that have no place of their own.

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
 // asker is a connection, a pool or a transaction.
@@ -81,7 +82,7 @@ func compareMade(ctx context.Context, q asker) (faults []string, err error) {
 		case !ok:
 			faults = append(faults, what+" is missing")
 		case have != want[what]:
-			faults = append(faults, what+" is not as it was made: "+clip(have))
+			faults = append(faults, what+" is not as it was made: "+text.Shorten(have, 200))
 		}
 	}
 	for _, what := range slices.Sorted(maps.Keys(now)) {
@@ -95,13 +96,6 @@ func compareMade(ctx context.Context, q asker) (faults []string, err error) {
 		}
 	}
 	return slices.Compact(faults), nil
-}
-
-func clip(s string) string {
-	if len(s) > 200 {
-		return s[:200] + "…"
-	}
-	return s
 }
 
 // SelfTest returns nil when the database keeps tenants apart for the role that

@@ -9,13 +9,13 @@ import (
 	"io/fs"
 	"iter"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
 // read returns one session, nil when there is nothing to take, and what of it
@@ -270,7 +270,7 @@ func readWorkers(fsys fs.FS, dir, id string, roster json.RawMessage, start time.
 		skips = append(skips, skip(path.Join(dir, id+jsonEnd)+": workers", err))
 	}
 	for i, w := range rosterOf(roster) {
-		what := fmt.Sprintf("%s: worker %s", path.Join(dir, id+jsonEnd), strconv.Quote(clip(w.name(i))))
+		what := fmt.Sprintf("%s: worker %s", path.Join(dir, id+jsonEnd), strconv.Quote(text.Shorten(w.name(i), 60)))
 		file := w.file()
 		switch err := checkFile(fsys, folder, file); {
 		case errors.Is(err, fs.ErrNotExist):
@@ -372,12 +372,4 @@ func (n names) unique(name string) string {
 			return next
 		}
 	}
-}
-
-// clip keeps hostile names from flooding a message.
-func clip(s string) string {
-	if r := []rune(s); len(r) > 60 {
-		return string(slices.Concat(r[:60], []rune("…")))
-	}
-	return s
 }

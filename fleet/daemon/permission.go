@@ -126,12 +126,12 @@ func hostOnly(address string) string {
 
 // unlisted is what an agent is told that nobody can be asked for.
 func unlisted(a file.Agent, q runner.Question) string {
-	p := file.Permission{Tool: clip(q.Tool)}
+	p := file.Permission{Tool: shown(q.Tool)}
 	if scoped(a, q) {
-		p.Scope = clip(q.Title)
+		p.Scope = shown(q.Title)
 	}
 	if q.Tool == "bash" && scoped(a, q) {
-		p.Scope = clip(commandOf(q)) // what the file would have to say
+		p.Scope = shown(commandOf(q)) // what the file would have to say
 	}
 	return fmt.Sprintf("this agent runs by itself, so nobody can be asked, and the permissions of its fleet file do not allow %s", p)
 }

@@ -7,12 +7,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -143,7 +143,7 @@ func (d *Daemon) awaitReview(ctx context.Context, v store.Review, wait time.Dura
 // note adds to the output of the job what becomes of a question.
 func (d *Daemon) note(ctx context.Context, run *store.JobRun, v store.Review, text string) error {
 	return run.Emit(context.WithoutCancel(ctx), tidemark.Event{Type: tidemark.EventSystem, Subtype: subtypeReview, Content: text,
-		ToolName: clip(v.Tool), ToolUseID: v.Call, Timestamp: d.o.Now()})
+		ToolName: shown(v.Tool), ToolUseID: v.Call, Timestamp: d.o.Now()})
 }
 
 // callName is what people call a question: the id of the call where that can
@@ -163,15 +163,8 @@ func asks(a file.Agent, q runner.Question) string {
 	if a.Runner == fleet.RunnerBuiltin || what == "" {
 		what = string(q.Input)
 	}
-	return clip(q.Tool) + " " + clip(what)
+	return shown(q.Tool) + " " + shown(what)
 }
 
-// clip is the beginning of what a program says, in a line.
-func clip(text string) string {
-	const most = 200
-	text = strings.Join(strings.Fields(text[:min(len(text), 10*most)]), " ")
-	if len(text) <= most {
-		return strings.ToValidUTF8(text, "")
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
+// shown is the beginning of what a program says, in a line.
+func shown(s string) string { return text.ShortLine(s, 200) }

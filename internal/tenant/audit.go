@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidemark-sessions/tidemark/internal/text"
+
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
@@ -165,13 +167,7 @@ func (d *Directory) chain(ctx context.Context, tenant string, bodies [][]byte, p
 }
 
 // auditText makes a word of a line short and whole.
-func auditText(text string) string {
-	text = strings.ToValidUTF8(text, "�")
-	if len(text) > maxAuditText {
-		text = strings.ToValidUTF8(text[:maxAuditText], "") + "…"
-	}
-	return text
-}
+func auditText(s string) string { return text.Shorten(strings.ToValidUTF8(s, "�"), maxAuditText) }
 
 // AuditHead returns what the head of the audit log of a tenant is now; its
 // Length is 0 when there is none. Kept elsewhere, it is an anchor.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
 // Tenants, their users and workspaces are records of the operator's store. The
@@ -126,16 +127,9 @@ func checkName(what, name string) error {
 		ok = ok && ('a' <= c && c <= 'z' || '0' <= c && c <= '9' || i > 0 && (c == '-' || c == '_' || c == '.'))
 	}
 	if !ok {
-		return tidemark.Invalidf("%s %q: want 1 to %d lower-case letters, digits, dots, dashes, underscores, a letter or digit first", what, clipped(name), maxNameBytes)
+		return tidemark.Invalidf("%s %q: want 1 to %d lower-case letters, digits, dots, dashes, underscores, a letter or digit first", what, text.Shorten(name, maxNameBytes), maxNameBytes)
 	}
 	return nil
-}
-
-func clipped(s string) string {
-	if len(s) > maxNameBytes {
-		return strings.ToValidUTF8(s[:maxNameBytes], "") + "…"
-	}
-	return s
 }
 
 // CreateTenant keeps a tenant that is new: ErrExists when the name, or the
@@ -176,7 +170,7 @@ func (d *Directory) tenantBatch(ctx context.Context, t Tenant, version int64) (t
 			return b, err
 		}
 		if have.Tenant != t.ID {
-			return b, tidemark.Existsf("issuer %s: it speaks for another tenant already", clipped(t.Issuer))
+			return b, tidemark.Existsf("issuer %s: it speaks for another tenant already", text.Shorten(t.Issuer, maxNameBytes))
 		}
 		p, err := records.Put(key, r.Version, issued{Issuer: t.Issuer, Foreign: t.Foreign, Tenant: t.ID})
 		if err != nil {
@@ -218,7 +212,7 @@ func (d *Directory) SetTenantState(ctx context.Context, id, state string) (Tenan
 
 func checkState(state string) error {
 	if state != Active && state != Suspended {
-		return tidemark.Invalidf("state %q: want %s or %s", clipped(state), Active, Suspended)
+		return tidemark.Invalidf("state %q: want %s or %s", text.Shorten(state, maxNameBytes), Active, Suspended)
 	}
 	return nil
 }
@@ -229,7 +223,7 @@ func (d *Directory) changeTenant(ctx context.Context, id string, change func(*Te
 		t = Tenant{}
 		r, err := d.k.Get(ctx, tenantKey(id), &t)
 		if err == nil && r.Version == 0 {
-			err = tidemark.NotFoundf("tenant %s: not found", clipped(id))
+			err = tidemark.NotFoundf("tenant %s: not found", text.Shorten(id, maxNameBytes))
 		}
 		if err != nil {
 			return err
@@ -253,11 +247,11 @@ func (d *Directory) changeTenant(ctx context.Context, id string, change func(*Te
 func (d *Directory) Tenant(ctx context.Context, id string) (Tenant, error) {
 	var t Tenant
 	if tidemark.CheckID(id) != nil {
-		return t, tidemark.NotFoundf("tenant %s: not found", clipped(id))
+		return t, tidemark.NotFoundf("tenant %s: not found", text.Shorten(id, maxNameBytes))
 	}
 	r, err := d.k.Get(ctx, tenantKey(id), &t)
 	if err == nil && r.Version == 0 {
-		err = tidemark.NotFoundf("tenant %s: not found", clipped(id))
+		err = tidemark.NotFoundf("tenant %s: not found", text.Shorten(id, maxNameBytes))
 	}
 	return t, err
 }
@@ -269,7 +263,7 @@ func (d *Directory) TenantNamed(ctx context.Context, name string) (Tenant, error
 		if byID, err := d.Tenant(ctx, name); !errors.Is(err, tidemark.ErrNotFound) {
 			return byID, err
 		}
-		err = tidemark.NotFoundf("tenant %s: not found", clipped(name))
+		err = tidemark.NotFoundf("tenant %s: not found", text.Shorten(name, maxNameBytes))
 	}
 	return t, err
 }
@@ -369,11 +363,11 @@ func (d *Directory) User(ctx context.Context, tenant, id string) (User, error) {
 	var u User
 	key := userKey(tenant, id)
 	if key.Check() != nil {
-		return u, tidemark.NotFoundf("user %s: not found", clipped(id))
+		return u, tidemark.NotFoundf("user %s: not found", text.Shorten(id, maxNameBytes))
 	}
 	r, err := d.k.Get(ctx, key, &u)
 	if err == nil && r.Version == 0 {
-		err = tidemark.NotFoundf("user %s: not found", clipped(id))
+		err = tidemark.NotFoundf("user %s: not found", text.Shorten(id, maxNameBytes))
 	}
 	return u, err
 }
@@ -397,13 +391,13 @@ func (d *Directory) ChangeUser(ctx context.Context, tenant, id string, change fu
 	var u User
 	key := userKey(tenant, id)
 	if key.Check() != nil {
-		return u, tidemark.NotFoundf("user %s: not found", clipped(id))
+		return u, tidemark.NotFoundf("user %s: not found", text.Shorten(id, maxNameBytes))
 	}
 	err := records.Retry(ctx, func() error {
 		u = User{}
 		r, err := d.k.Get(ctx, key, &u)
 		if err == nil && r.Version == 0 {
-			err = tidemark.NotFoundf("user %s: not found", clipped(id))
+			err = tidemark.NotFoundf("user %s: not found", text.Shorten(id, maxNameBytes))
 		}
 		if err != nil {
 			return err
@@ -460,11 +454,11 @@ func (d *Directory) Workspaces(ctx context.Context, tenant, after string) iter.S
 func (d *Directory) Join(ctx context.Context, tenant, workspace, user string, member bool) (User, error) {
 	key := workspaceKey(tenant, workspace)
 	if key.Check() != nil {
-		return User{}, tidemark.NotFoundf("workspace %s: not found", clipped(workspace))
+		return User{}, tidemark.NotFoundf("workspace %s: not found", text.Shorten(workspace, maxNameBytes))
 	}
 	r, err := d.k.Get(ctx, key, &Workspace{})
 	if err == nil && r.Version == 0 {
-		err = tidemark.NotFoundf("workspace %s: not found", clipped(workspace))
+		err = tidemark.NotFoundf("workspace %s: not found", text.Shorten(workspace, maxNameBytes))
 	}
 	if err != nil {
 		return User{}, err

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidemark-sessions/tidemark/internal/text"
+
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
@@ -185,7 +187,7 @@ func (d *Directory) UseToken(ctx context.Context, text string) (Token, error) {
 
 func (d *Directory) token(ctx context.Context, tenant, id string) (keptToken, int64, error) {
 	var t keptToken
-	missing := tidemark.NotFoundf("token %s: not found", clipped(id))
+	missing := tidemark.NotFoundf("token %s: not found", text.Shorten(id, maxNameBytes))
 	if tidemark.CheckID(id) != nil {
 		return t, 0, missing
 	}

@@ -6,6 +6,7 @@
 package text
 
 import (
+	"strings"
 	"unicode/utf8"
 )
 
@@ -22,4 +23,18 @@ func Clip(s string, n int) string {
 		}
 	}
 	return s[:max(n-utf8.UTFMax, 0)]
+}
+
+// Shorten is Clip with a "…" behind what was cut, for messages and rows. What is
+// no UTF-8 in the part that is left is left out.
+func Shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(Clip(s, n), "") + "…"
+}
+
+// ShortLine is Shorten for a text of several lines, in one.
+func ShortLine(s string, n int) string {
+	return Shorten(strings.Join(strings.Fields(strings.ToValidUTF8(Clip(s, 10*n), "")), " "), n)
 }

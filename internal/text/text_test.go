@@ -37,3 +37,14 @@ func FuzzClip(f *testing.F) {
 		}
 	})
 }
+
+func TestShortenSaysThatItCut(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{Shorten("abc", 3), "abc"}, {Shorten("abcd", 3), "abc…"}, {Shorten("日本", 4), "日…"}, {Shorten("a\xffbcd", 4), "abc…"},
+		{ShortLine(" a\n\tb  c ", 5), "a b c"}, {ShortLine("a\nb\nc", 3), "a b…"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
@@ -40,14 +40,6 @@ const (
 	maxFieldErrors = 20
 	maxFieldText   = 300
 )
-
-// clipText cuts what was made of what a client sent.
-func clipText(s string) string {
-	if len(s) <= maxFieldText {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxFieldText], "") + "…"
-}
 
 // writeProblem answers a request of huma's with an error.
 func writeProblem(ctx huma.Context, err error) {
@@ -86,7 +78,7 @@ var ownProblems = sync.OnceFunc(func() {
 		if message == unreadBody {
 			status = http.StatusBadRequest // the client's doing
 		}
-		p := &api.Problem{Status: status, Title: http.StatusText(status), Detail: clipText(message), Code: "invalid"}
+		p := &api.Problem{Status: status, Title: http.StatusText(status), Detail: text.Shorten(message, maxFieldText), Code: "invalid"}
 		for _, err := range errs {
 			if len(p.Errors) == maxFieldErrors {
 				break
@@ -98,9 +90,9 @@ var ownProblems = sync.OnceFunc(func() {
 			var d *huma.ErrorDetail
 			switch {
 			case errors.As(err, &d):
-				p.Errors = append(p.Errors, api.FieldError{Where: clipText(d.Location), What: clipText(d.Message)})
+				p.Errors = append(p.Errors, api.FieldError{Where: text.Shorten(d.Location, maxFieldText), What: text.Shorten(d.Message, maxFieldText)})
 			case err != nil && status < 500:
-				p.Errors = append(p.Errors, api.FieldError{What: clipText(err.Error())})
+				p.Errors = append(p.Errors, api.FieldError{What: text.Shorten(err.Error(), maxFieldText)})
 			}
 		}
 		if status >= 500 {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/text"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -76,19 +77,14 @@ func eventItem(n store.Numbered, err error, raw string) (web.EventItem, error) {
 			e.More = string(n.Extra)
 		}
 	}
-	for _, text := range []*string{&e.Text, &e.More} {
-		if len(*text) > shownBytes {
-			e.Cut, e.Bytes = true, max(e.Bytes, len(*text))
-			*text = clip(*text)
+	for _, shown := range []*string{&e.Text, &e.More} {
+		if len(*shown) > shownBytes {
+			e.Cut, e.Bytes = true, max(e.Bytes, len(*shown))
+			*shown = text.Clip(*shown, shownBytes)
 		}
-		*text = render.Clean(*text)
+		*shown = render.Clean(*shown)
 	}
 	return e, nil
-}
-
-// clip is the beginning of a text, cut between characters.
-func clip(text string) string {
-	return strings.ToValidUTF8(text[:min(len(text), shownBytes)], "")
 }
 
 // toolHTML is what a tool was told or answered.
@@ -96,16 +92,16 @@ func toolHTML(n store.Numbered) (template.HTML, error) {
 	b := tidemark.Block{Type: tidemark.BlockToolUse, ID: n.ToolUseID, Name: n.ToolName, Input: clipJSON(n.Input)}
 	if n.Type == tidemark.EventToolResult {
 		b = tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: n.ToolUseID, IsError: n.Success != nil && !*n.Success || n.Error != ""}
-		var text string
-		if len(n.Result) > 0 && json.Unmarshal(n.Result, &text) != nil {
-			text = string(n.Result)
+		var result string
+		if len(n.Result) > 0 && json.Unmarshal(n.Result, &result) != nil {
+			result = string(n.Result)
 		}
-		if n.Error != "" && text != "" {
-			text = n.Error + "\n" + text
-		} else if text == "" {
-			text = n.Error
+		if n.Error != "" && result != "" {
+			result = n.Error + "\n" + result
+		} else if result == "" {
+			result = n.Error
 		}
-		b.Text = clip(text)
+		b.Text = text.Clip(result, shownBytes)
 	}
 	var out strings.Builder
 	var t render.Transcript
@@ -118,9 +114,9 @@ func clipJSON(raw json.RawMessage) json.RawMessage {
 	if len(raw) <= shownBytes {
 		return raw
 	}
-	text, err := json.Marshal(clip(string(raw)))
+	beginning, err := json.Marshal(text.Clip(string(raw), shownBytes))
 	if err != nil {
 		return nil
 	}
-	return text
+	return beginning
 }
