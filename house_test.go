@@ -26,7 +26,7 @@ var floors = map[string][]string{
 		"internal/hint", "internal/project",
 	},
 	"craft": {
-		"store", "fleet", "fleet/file", "fleet/due", "fleet/unit", "internal/tenant",
+		"store", "store/upkeep", "fleet", "fleet/file", "fleet/due", "fleet/unit", "internal/tenant",
 		"backend/...", "seal", "redact", "search", "archive", "compact", "convert/...", "render", "render/data", "model/...", "tool", "api",
 		"internal/grant", "internal/terminal", "internal/manual",
 	},
@@ -42,6 +42,7 @@ var floors = map[string][]string{
 var neighbours = []struct{ from, to, reason string }{
 	{"convert/...", "convert", "a foreign format fulfils the contract of convert"},
 	{"convert/...", "convert/wire", "tools that took over the shape of a model's interface share its decoder"},
+	{"store/upkeep", "store", "upkeep goes from session to session by the rules of the store"},
 	{"render/data", "render", "JSON for programs may be read on a terminal, too"},
 	{"model/...", "model", "a provider fulfils the contract of model"},
 	{"backend/remote", "api", "client and server share the wire types"},
