@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet/unit"
 )
 
 // printed is the unit of a fleet in a folder with a name that needs care.
@@ -97,7 +98,7 @@ func TestOnlyKnownUnitsArePrinted(t *testing.T) {
 		t.Errorf("%v, want ErrInvalid", err)
 	}
 	for _, bad := range []string{"a\nExecStart=/bin/sh", "a\x00"} {
-		if err := (service{command: []string{bad}}).check(); !errors.Is(err, tidemark.ErrInvalid) {
+		if err := (unit.Service{Command: []string{bad}}).Check(); !errors.Is(err, tidemark.ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
