@@ -26,9 +26,9 @@ var floors = map[string][]string{
 		"internal/hint", "internal/project",
 	},
 	"craft": {
-		"store", "fleet", "fleet/file", "fleet/due", "internal/tenant",
-		"backend/...", "seal", "redact", "search", "archive", "compact", "convert/...", "render", "model/...", "tool", "api",
-		"internal/grant", "internal/terminal",
+		"store", "store/upkeep", "fleet", "fleet/file", "fleet/due", "fleet/unit", "internal/tenant",
+		"backend/...", "seal", "redact", "search", "archive", "compact", "convert/...", "render", "render/data", "model/...", "tool", "api",
+		"internal/grant", "internal/terminal", "internal/manual",
 	},
 	"work":  {"chat", "agent/...", "runner", "fleet/daemon", "dispatch"},
 	"doors": {"open", "transfer", "server/...", "mcp", "acp"},
@@ -42,6 +42,8 @@ var floors = map[string][]string{
 var neighbours = []struct{ from, to, reason string }{
 	{"convert/...", "convert", "a foreign format fulfils the contract of convert"},
 	{"convert/...", "convert/wire", "tools that took over the shape of a model's interface share its decoder"},
+	{"store/upkeep", "store", "upkeep goes from session to session by the rules of the store"},
+	{"render/data", "render", "JSON for programs may be read on a terminal, too"},
 	{"model/...", "model", "a provider fulfils the contract of model"},
 	{"backend/remote", "api", "client and server share the wire types"},
 	{"backend/backendtest", "backend/memory", "memory is the model that the suite compares with"},
@@ -61,6 +63,7 @@ var neighbours = []struct{ from, to, reason string }{
 	{"runner", "chat", "the built-in agent is a chat"},
 	{"agent/...", "chat", "a conversation is a chat with all that it needs"},
 	{"agent/...", "agent", "what people type in a conversation is over how it is assembled"},
+	{"agent/tour", "agent/repl", "the tour ends in a chat, and waits as long as that takes to leave"},
 	{"agent/repl", "agent/slash", "the conversation at a terminal has commands that people type"},
 	{"workshop/...", "workshop/...", "the workshop may use everything, itself too"},
 	{"internal/sandbox", "internal/durable", "what a sandbox puts into its root is written like any other file"},
@@ -73,7 +76,7 @@ var neighbours = []struct{ from, to, reason string }{
 // import.
 var tenants = map[string]string{
 	"github.com/spf13/":                "cmd/tidemark",
-	"github.com/itchyny/gojq":          "cmd/tidemark",
+	"github.com/itchyny/gojq":          "render/data",
 	"go.yaml.in/yaml/":                 "internal/yaml",
 	"github.com/goccy/go-yaml":         "tests",
 	"golang.org/x/term":                "cmd/tidemark",

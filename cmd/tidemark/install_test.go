@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet/unit"
 )
 
 // printed is the unit of a fleet in a folder with a name that needs care.
@@ -94,7 +95,7 @@ func TestOnlyKnownUnitsArePrinted(t *testing.T) {
 		t.Errorf("%v, want ErrInvalid", err)
 	}
 	for _, bad := range []string{"a\nExecStart=/bin/sh", "a\x00"} {
-		if err := (service{command: []string{bad}}).check(); !errors.Is(err, tidemark.ErrInvalid) {
+		if err := (unit.Service{Command: []string{bad}}).Check(); !errors.Is(err, tidemark.ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
