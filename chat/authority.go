@@ -238,9 +238,9 @@ func mostOf(l store.Limits) store.Limits {
 	return l
 }
 
-// weigh splits the state of a resumed session into what is in force and what
+// splitByGrant splits the state of a resumed session into what is in force and what
 // is only proposed, and returns the shell that may be restored.
-func (c *Chat) weigh(shell tool.State) tool.State {
+func (c *Chat) splitByGrant(shell tool.State) tool.State {
 	said, err := c.o.Grants.Of(c.id)
 	if errors.Is(err, grant.ErrUntrusted) {
 		c.notice("What was granted to this session is not known, and is asked for again: " + err.Error())

@@ -20,7 +20,7 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 	answer := func(r tool.Result) error {
 		kept, err := t.append(keeping, resultEntry(call.ID, r))
 		if err == nil {
-			t.c.tell(Event{Worker: t.worker, Result: &kept[0].Blocks[0]})
+			t.c.emit(Event{Worker: t.worker, Result: &kept[0].Blocks[0]})
 		}
 		return err
 	}
@@ -69,7 +69,7 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 	if _, err := t.append(keeping, tidemark.Entry{Kind: kindCall, Extra: mark(m)}); err != nil {
 		return err
 	}
-	t.c.tell(Event{Worker: t.worker, Call: &about})
+	t.c.emit(Event{Worker: t.worker, Call: &about})
 	r, err := found.Run(tool.WithSeen(ctx, seen), call.Input)
 	if err != nil {
 		r.IsError = true

@@ -208,24 +208,24 @@ type Chat struct {
 	cap      store.Limits
 
 	mu      sync.Mutex // guards what follows; never held during I/O
-	with    with
+	answers answerer
 	w       *store.Writer
 	created bool // the session exists
 	closed  bool
 	session tidemark.Session
 	state   store.Checkpoint // what is in force
 	// proposed is what the session asks for and does not have.
-	proposed []claim
-	changed  bool // state was changed before the session existed
-	warned   bool // that state cannot be kept was reported
-	workers  map[string]*worker
-	steered  []string // what the user said since the session was opened
-	alive    func()   // stops renewing the lease, and waits until that has ended
+	proposed    []claim
+	changed     bool // state was changed before the session existed
+	warned      bool // that state cannot be kept was reported
+	workers     map[string]*worker
+	steered     []string // what the user said since the session was opened
+	stopRenewal func()   // stops renewing the lease, and waits until that has ended
 }
 
-// with is the model that answers. It is read once for each request, so
+// answerer is the model that answers. It is read once for each request, so
 // that a switch never affects half of one.
-type with struct {
+type answerer struct {
 	model          Model
 	provider, name string
 }
@@ -266,7 +266,7 @@ func prepare(o Options) *Chat {
 	if o.Workers == 0 {
 		o.Workers = DefaultWorkers
 	}
-	c := &Chat{o: o, with: with{o.Model, o.Provider, o.Name}, workers: make(map[string]*worker),
+	c := &Chat{o: o, answers: answerer{o.Model, o.Provider, o.Name}, workers: make(map[string]*worker),
 		handed: make(chan store.HandoverRequest, 1), asking: make(chan struct{}, 1)}
 	c.main = &thread{c: c}
 	return c
@@ -316,7 +316,7 @@ func (c *Chat) resume(ctx context.Context, id tidemark.SessionID) error {
 		return err
 	}
 	was, fresh := c.shell()
-	if err := c.open(c.weigh(was)); err != nil {
+	if err := c.open(c.splitByGrant(was)); err != nil {
 		return err
 	}
 	if err := c.main.load(ctx); err != nil {
@@ -360,11 +360,11 @@ func (c *Chat) writer() *store.Writer {
 	return c.w
 }
 
-// asked returns the model that answers now.
-func (c *Chat) asked() with {
+// answering returns the model that answers now.
+func (c *Chat) answering() answerer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.with
+	return c.answers
 }
 
 // Exists reports whether the session exists, which is from the first message
@@ -393,13 +393,13 @@ func (c *Chat) SetModel(m Model, provider, name string, remote bool) error {
 	if remote && c.session.Mode == tidemark.ModeLocal && !c.o.Allow {
 		return tidemark.Errorf(tidemark.ErrLocalOnly, "this session is local-only, and the model %s is not on this machine", name)
 	}
-	c.with = with{m, provider, name}
+	c.answers = answerer{m, provider, name}
 	return nil
 }
 
 // ModelName returns the provider and the model that answer.
 func (c *Chat) ModelName() (provider, name string) {
-	now := c.asked()
+	now := c.answering()
 	return now.provider, now.name
 }
 
@@ -413,7 +413,7 @@ func (c *Chat) keepAlive() {
 	done := make(chan struct{})
 	c.mu.Lock()
 	w := c.w
-	c.alive = func() { stop(); <-done }
+	c.stopRenewal = func() { stop(); <-done }
 	c.mu.Unlock()
 	asked := func(a store.HandoverRequest) {
 		select {
@@ -452,19 +452,19 @@ func (c *Chat) Close(ctx context.Context) error {
 	err := c.stopWorkers()
 	err = errors.Join(err, c.save(ctx))
 	c.mu.Lock()
-	alive, w := c.alive, c.w
+	stopRenewal, w := c.stopRenewal, c.w
 	c.mu.Unlock()
-	if alive != nil {
-		alive()
+	if stopRenewal != nil {
+		stopRenewal()
 	}
 	return errors.Join(err, c.box.Close(), w.Close(ctx))
 }
 
-// tell hands an event to Show.
-func (c *Chat) tell(e Event) {
+// emit hands an event to Show.
+func (c *Chat) emit(e Event) {
 	c.show.Lock()
 	defer c.show.Unlock()
 	c.o.Show(e)
 }
 
-func (c *Chat) notice(text string) { c.tell(Event{Notice: text}) }
+func (c *Chat) notice(text string) { c.emit(Event{Notice: text}) }

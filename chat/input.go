@@ -72,9 +72,9 @@ func input(entries []tidemark.Entry, asked string) []tidemark.Entry {
 			if len(out) == 0 {
 				out = append(out, tidemark.Say(tidemark.User, "(The conversation goes on from here.)"))
 			}
-			said := spoken(e)
+			said := withoutEmptyText(e)
 			if slices.ContainsFunc(said.Blocks, isThought) {
-				if by := askedThen(e); by != "" && by != asked {
+				if by := requestedModel(e); by != "" && by != asked {
 					said.Blocks = slices.DeleteFunc(said.Blocks, isThought)
 				}
 			}
@@ -85,7 +85,7 @@ func input(entries []tidemark.Entry, asked string) []tidemark.Entry {
 				out = append(out, tidemark.Entry{Kind: tidemark.KindMessage, Role: tidemark.Tool, Blocks: results, At: e.At})
 			}
 		case e.Role == tidemark.User:
-			if e = spoken(e); len(e.Blocks) > 0 {
+			if e = withoutEmptyText(e); len(e.Blocks) > 0 {
 				out = append(out, e)
 			}
 		}
@@ -95,17 +95,17 @@ func input(entries []tidemark.Entry, asked string) []tidemark.Entry {
 
 func isThought(b tidemark.Block) bool { return b.Type == tidemark.BlockThinking }
 
-// askedThen returns the name by which a model was asked for an answer; the
+// requestedModel returns the name by which a model was asked for an answer; the
 // model's own name may be longer.
-func askedThen(e tidemark.Entry) string {
+func requestedModel(e tidemark.Entry) string {
 	if sent := markOf[answerMark](e).Sent; sent != nil {
 		return sent.Model
 	}
 	return e.Model
 }
 
-// spoken leaves out empty text, which no provider accepts.
-func spoken(e tidemark.Entry) tidemark.Entry {
+// withoutEmptyText leaves out empty text, which no provider accepts.
+func withoutEmptyText(e tidemark.Entry) tidemark.Entry {
 	e.Blocks = slices.DeleteFunc(slices.Clone(e.Blocks), func(b tidemark.Block) bool {
 		return b.Type == tidemark.BlockText && b.Text == ""
 	})

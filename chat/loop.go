@@ -96,5 +96,5 @@ func (c *Chat) RunLoop(ctx context.Context, l store.Loop) (Turn, error) {
 	if err != nil {
 		return Turn{}, err
 	}
-	return c.say(ctx, []tidemark.Block{tidemark.Text(prompt)})
+	return c.mainTurn(ctx, []tidemark.Block{tidemark.Text(prompt)})
 }

@@ -38,7 +38,7 @@ func (t *thread) compaction(o compact.Options) compact.Options {
 		o.MaxBytes = -1
 	}
 	if o.MaxTokens == 0 {
-		who := t.c.asked()
+		who := t.c.answering()
 		o.MaxTokens = model.Window(who.provider, who.name) / 4 * 3
 	}
 	if t.system != nil {
@@ -90,7 +90,7 @@ func (t *thread) summarize(ctx context.Context, text string) (string, error) {
 
 // answer asks the model something outside the conversation.
 func (c *Chat) answer(ctx context.Context, system, text string) (string, error) {
-	who := c.asked()
+	who := c.answering()
 	r := model.Request{Model: who.name, System: system, Entries: []tidemark.Entry{tidemark.Say(tidemark.User, text)}}
 	for e, err := range who.model.Stream(ctx, r) {
 		if err != nil {

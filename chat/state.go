@@ -49,7 +49,7 @@ func (c *Chat) shell() (was tool.State, fresh string) {
 // open makes the tools of the session, with the shell as it was.
 func (c *Chat) open(was tool.State) error {
 	box, err := c.o.Box(was, &sessionFiles{c}, c.state.Limits, func(name string, chunk []byte) {
-		c.tell(Event{Output: strings.ToValidUTF8(string(chunk), "\uFFFD")})
+		c.emit(Event{Output: strings.ToValidUTF8(string(chunk), "\uFFFD")})
 	})
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (c *Chat) snapshot(s store.Checkpoint) (store.Checkpoint, error) {
 	if len(s.Extra) > 0 && json.Unmarshal(s.Extra, &all) != nil {
 		all = make(map[string]json.RawMessage) // not ours, and not an object
 	}
-	who := c.asked()
+	who := c.answering()
 	own, err := json.Marshal(extra{Provider: who.provider, Model: who.name, Shell: shell})
 	if err == nil {
 		err = json.Unmarshal(own, &all)

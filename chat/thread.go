@@ -109,7 +109,7 @@ func (t *thread) append(ctx context.Context, entries ...tidemark.Entry) ([]tidem
 		err = t.c.wasCreated(ctx)
 	}
 	for i := range entries {
-		t.c.tell(Event{Worker: t.worker, Kept: &entries[i]})
+		t.c.emit(Event{Worker: t.worker, Kept: &entries[i]})
 	}
 	return entries, err
 }
@@ -125,7 +125,7 @@ func (c *Chat) wasCreated(ctx context.Context) error {
 		return nil
 	}
 	c.keepAlive()
-	c.tell(Event{Created: c.id})
+	c.emit(Event{Created: c.id})
 	if !changed {
 		return nil
 	}
@@ -210,7 +210,7 @@ func (t *thread) load(ctx context.Context) error {
 		t.stale = false
 		return nil
 	}
-	path, damaged, err := back(ctx, v, head)
+	path, damaged, err := readBack(ctx, v, head)
 	if err != nil {
 		return err
 	}
@@ -278,9 +278,9 @@ func (t *thread) view(ctx context.Context) (*store.View, error) {
 	return v.Worker(ctx, t.worker)
 }
 
-// back reads the path to head, starting where the newest summary allows, and
+// readBack reads the path to head, starting where the newest summary allows, and
 // counts damaged entries on the way.
-func back(ctx context.Context, v *store.View, head int64) (path []tidemark.Entry, damaged int, err error) {
+func readBack(ctx context.Context, v *store.View, head int64) (path []tidemark.Entry, damaged int, err error) {
 	for from := int64(0); len(path) < loadMost; {
 		next := v.Tail(ctx, head, loadStep)
 		if from > 0 {
@@ -360,5 +360,5 @@ func (t *thread) mend(ctx context.Context, onBranch bool) error {
 
 // notice reports something about this thread to people.
 func (t *thread) notice(format string, args ...any) {
-	t.c.tell(Event{Worker: t.worker, Notice: fmt.Sprintf(format, args...)})
+	t.c.emit(Event{Worker: t.worker, Notice: fmt.Sprintf(format, args...)})
 }

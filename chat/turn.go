@@ -26,7 +26,7 @@ const kindError = "error"
 // When ctx ends, the Turn says StopCancelled and the error is nil.
 func (c *Chat) Send(ctx context.Context, blocks ...tidemark.Block) (Turn, error) {
 	said := tidemark.Entry{Blocks: blocks}
-	if len(spoken(said).Blocks) == 0 {
+	if len(withoutEmptyText(said).Blocks) == 0 {
 		return Turn{}, tidemark.Invalidf("a message without words")
 	}
 	text := said.Text()
@@ -35,11 +35,11 @@ func (c *Chat) Send(ctx context.Context, blocks ...tidemark.Block) (Turn, error)
 		c.steered = append(c.steered, text)
 		c.mu.Unlock()
 	}
-	return c.say(ctx, blocks)
+	return c.mainTurn(ctx, blocks)
 }
 
-// say runs a turn of the conversation itself, and keeps the resulting state.
-func (c *Chat) say(ctx context.Context, blocks []tidemark.Block) (Turn, error) {
+// mainTurn runs a turn of the conversation itself, and keeps the resulting state.
+func (c *Chat) mainTurn(ctx context.Context, blocks []tidemark.Block) (Turn, error) {
 	turn, err := c.main.turn(ctx, blocks)
 	if saveErr := c.save(context.WithoutCancel(ctx)); err == nil {
 		err = saveErr
@@ -74,7 +74,7 @@ func (t *thread) turn(ctx context.Context, blocks []tidemark.Block) (Turn, error
 	if err != nil {
 		turn.Stop = StopError
 	}
-	t.c.tell(Event{Worker: t.worker, Ended: &turn})
+	t.c.emit(Event{Worker: t.worker, Ended: &turn})
 	return turn, err
 }
 
@@ -91,7 +91,7 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 	}
 	limits := t.c.limits()
 	for turn.Rounds < limits.ToolRounds {
-		answer, err := t.askShortly(ctx)
+		answer, err := t.askCompacting(ctx)
 		if err != nil && ctx.Err() != nil && !lost(err) {
 			turn.Stop = StopCancelled
 			return turn, nil
@@ -140,8 +140,8 @@ func (t *thread) ready(ctx context.Context) error {
 	return t.mend(ctx, false)
 }
 
-// askShortly asks the model, after a compaction if the context is too long.
-func (t *thread) askShortly(ctx context.Context) (*model.Answer, error) {
+// askCompacting asks the model, after a compaction if the context is too long.
+func (t *thread) askCompacting(ctx context.Context) (*model.Answer, error) {
 	if err := t.compactIfOver(ctx); err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (t *Turn) add(u *tidemark.Usage) {
 // and the tools offered to the model.
 func (t *thread) opening() []tidemark.Entry {
 	var entries []tidemark.Entry
-	if t.tools == nil || t.untold() {
+	if t.tools == nil || t.hasNewTool() {
 		entries = append(entries, t.toolsEntry())
 	}
 	if t.system == nil {
@@ -237,16 +237,16 @@ func (t *thread) offered() []model.Tool {
 
 // retool offers the model a tool that was defined in this turn.
 func (t *thread) retool(ctx context.Context) error {
-	if !t.untold() {
+	if !t.hasNewTool() {
 		return nil
 	}
 	_, err := t.append(ctx, t.toolsEntry())
 	return err
 }
 
-// untold reports whether there is a defined tool that the model does not know,
+// hasNewTool reports whether there is a defined tool that the model does not know,
 // or knows in another form.
-func (t *thread) untold() bool {
+func (t *thread) hasNewTool() bool {
 	defined := t.box().Defined()
 	if len(defined) == 0 {
 		return false
@@ -279,7 +279,7 @@ func (t *thread) request(name string) model.Request {
 // ask asks the model and keeps its answer. An answer cut short by ctx is kept
 // as far as it came.
 func (t *thread) ask(ctx context.Context) (*model.Answer, error) {
-	who := t.c.asked()
+	who := t.c.answering()
 	r := t.request(who.name)
 	now, err := t.check(who, r)
 	if err != nil {
@@ -290,32 +290,32 @@ func (t *thread) ask(ctx context.Context) (*model.Answer, error) {
 	for e, err := range who.model.Stream(ctx, r) {
 		if err != nil {
 			if ctx.Err() != nil {
-				return t.cut(ctx, text.String(), now)
+				return t.keepPartial(ctx, text.String(), now)
 			}
 			return nil, err
 		}
 		switch {
 		case e.Text != "":
 			text.WriteString(e.Text)
-			t.c.tell(Event{Worker: t.worker, Text: e.Text})
+			t.c.emit(Event{Worker: t.worker, Text: e.Text})
 		case e.Thinking != "":
-			t.c.tell(Event{Worker: t.worker, Thinking: e.Thinking})
+			t.c.emit(Event{Worker: t.worker, Thinking: e.Thinking})
 		case e.Wait != nil:
 			text.Reset()
-			t.c.tell(Event{Worker: t.worker, Wait: e.Wait})
+			t.c.emit(Event{Worker: t.worker, Wait: e.Wait})
 		case e.Done != nil:
 			answer = e.Done
 		}
 	}
 	switch {
 	case answer == nil && ctx.Err() != nil:
-		return t.cut(ctx, text.String(), now)
+		return t.keepPartial(ctx, text.String(), now)
 	case answer == nil:
 		return nil, endedEarly(who)
 	}
 	e := answer.Entry
 	if len(callsOf(e)) == 0 {
-		t.c.tell(Event{Worker: t.worker, Answered: true})
+		t.c.emit(Event{Worker: t.worker, Answered: true})
 	}
 	m := answerMark{Sent: now}
 	if model.StopText(answer.Stop) != "" {
@@ -336,12 +336,12 @@ func (t *thread) ask(ctx context.Context) (*model.Answer, error) {
 	return answer, nil
 }
 
-func endedEarly(who with) error {
+func endedEarly(who answerer) error {
 	return &model.Error{Provider: who.provider, Message: "the answer ended before its end"}
 }
 
-// cut keeps the part of an answer that came before the user interrupted it.
-func (t *thread) cut(ctx context.Context, text string, now *sent) (*model.Answer, error) {
+// keepPartial keeps the part of an answer that came before the user interrupted it.
+func (t *thread) keepPartial(ctx context.Context, text string, now *sent) (*model.Answer, error) {
 	a := &model.Answer{Stop: StopCancelled}
 	if text == "" {
 		return a, nil
@@ -357,7 +357,7 @@ func (t *thread) cut(ctx context.Context, text string, now *sent) (*model.Answer
 
 // check compares the next request with the previous one, and returns
 // what the next answer has to remember.
-func (t *thread) check(who with, r model.Request) (*sent, error) {
+func (t *thread) check(who answerer, r model.Request) (*sent, error) {
 	parts, err := who.model.Parts(r)
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func (c *Chat) Spawn(name, prompt string) error {
 	}
 	if w.box == nil {
 		box, err := c.o.Box(tool.State{}, &sessionFiles{c}, c.state.Limits, func(_ string, chunk []byte) {
-			c.tell(Event{Worker: name, Output: strings.ToValidUTF8(string(chunk), "\uFFFD")})
+			c.emit(Event{Worker: name, Output: strings.ToValidUTF8(string(chunk), "\uFFFD")})
 		})
 		if err != nil {
 			return err
@@ -83,7 +83,7 @@ func (c *Chat) Spawn(name, prompt string) error {
 	w.stop, w.done, w.err = stop, make(chan struct{}), nil
 	// Earlier messages that it has not started on come first.
 	w.queue = append(w.queue, prompt)
-	go c.work(ctx, w, w.done)
+	go c.runWorker(ctx, w, w.done)
 	return nil
 }
 
@@ -100,8 +100,8 @@ func (w *worker) running() bool {
 	}
 }
 
-// work runs a worker until its queue is empty, or ctx ends.
-func (c *Chat) work(ctx context.Context, w *worker, done chan struct{}) {
+// runWorker runs a worker until its queue is empty, or ctx ends.
+func (c *Chat) runWorker(ctx context.Context, w *worker, done chan struct{}) {
 	err := w.thread.load(ctx)
 	if errors.Is(err, tidemark.ErrNotFound) {
 		err = nil // a new worker
@@ -200,8 +200,8 @@ func (c *Chat) Workers(ctx context.Context) ([]WorkerState, error) {
 	return all, nil
 }
 
-// knows reports whether the session has a worker of this name.
-func (c *Chat) knows(ctx context.Context, name string) (bool, error) {
+// hasWorker reports whether the session has a worker of this name.
+func (c *Chat) hasWorker(ctx context.Context, name string) (bool, error) {
 	all, err := c.Workers(ctx)
 	return slices.ContainsFunc(all, func(s WorkerState) bool { return s.Name == name }), err
 }
@@ -209,7 +209,7 @@ func (c *Chat) knows(ctx context.Context, name string) (bool, error) {
 // Tell sends a message to a worker of this session, also to one of an
 // earlier run. It may return ErrNotFound.
 func (c *Chat) Tell(ctx context.Context, name, text string) error {
-	known, err := c.knows(ctx, name)
+	known, err := c.hasWorker(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -40,8 +40,8 @@ func newSink(t Task, fail context.CancelCauseFunc) *sink {
 	return &sink{emitTo: t.Emit, fail: fail, room: t.OutputBytes}
 }
 
-// notKept is the cause of a run that was ended because an event could not be
-// kept.
+// notKept is the cause of a run that was ended because an event or its
+// process could not be recorded.
 type notKept struct{ err error }
 
 func (e *notKept) Error() string { return e.err.Error() }
