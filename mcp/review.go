@@ -13,17 +13,17 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// What a job of the fleet asks is answered by a person. The model at the other
-// end can bring it up and cannot answer it: the question goes to the person in
-// front of the client, as an elicitation, with all that would be done. An answer
-// is for that one call, bound to the hash of what was shown.
+// Questions of fleet jobs are answered by a person. The model at the other end
+// can raise one and cannot answer it: the question goes to the person in front
+// of the client, as an elicitation, with everything that would be done. An
+// answer holds for that one call, bound to the hash of what was shown.
 
 func (r *room) reviewTools(s *sdk.Server) {
 	tool(r, s, sdk.Tool{Name: "list_reviews", Title: "List what jobs ask", Annotations: readOnly(),
 		Description: `Lists the calls of tools that jobs of the fleet wait for an answer to, the one that waits longest first, with all that each would do.`}, r.listReviews)
 }
 
-// answeringTool adds the tool that has a person answer.
+// answeringTool adds the tool through which a person answers.
 func (r *room) answeringTool(s *sdk.Server) {
 	closed, destroys := false, true
 	sdk.AddTool(s, &sdk.Tool{Name: answerReview, Title: "Have the user answer what a job asks",
@@ -90,7 +90,7 @@ func (r *room) listReviews(ctx context.Context, _ *sdk.CallToolRequest, in listR
 	return out, err
 }
 
-// waiting is what jobs ask, of one or of all.
+// waiting returns the open questions of one job, or of all.
 func (r *room) waiting(ctx context.Context, job string) ([]store.Review, error) {
 	fleet, err := r.o.Fleet(ctx)
 	if err != nil {
@@ -126,8 +126,8 @@ func (o answerReviewOut) text() string {
 	return fmt.Sprintf("The user %s %s %s.\n", o.State, o.Job, o.Call)
 }
 
-// answerReview asks the person, in a first round, and does what they say in a
-// second one.
+// answerReview asks the person in a first round, and applies their answer in
+// a second one.
 func (r *room) answerReview(ctx context.Context, req *sdk.CallToolRequest, in answerReviewIn) (question *sdk.CallToolResult, out answerReviewOut, err error) {
 	v, err := r.asked(ctx, in)
 	if err != nil {
@@ -165,7 +165,7 @@ func (r *room) answerReview(ctx context.Context, req *sdk.CallToolRequest, in an
 // elicited names the question in the protocol.
 const elicited = "answer"
 
-// asked is the call that is meant.
+// asked finds the call that is meant.
 func (r *room) asked(ctx context.Context, in answerReviewIn) (store.Review, error) {
 	waiting, err := r.waiting(ctx, in.Job)
 	if err != nil {
@@ -188,13 +188,13 @@ func (r *room) asked(ctx context.Context, in answerReviewIn) (store.Review, erro
 	return found[0], nil
 }
 
-// canAsk reports whether the client can put a form to its user.
+// canAsk reports whether the client can show its user a form.
 func canAsk(req *sdk.CallToolRequest) bool {
 	c := req.ClientCapabilities()
 	return c != nil && c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
 }
 
-// reviewQuestion is what the person is asked.
+// reviewQuestion is the question to the person.
 func reviewQuestion(v store.Review) *sdk.ElicitParams {
 	return &sdk.ElicitParams{
 		Message: render.CleanLine(fmt.Sprintf("%s asks in %s. May it do this, once?", v.Agent, v.Job)) + "\n\n" + reviewText(v),
