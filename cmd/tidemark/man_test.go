@@ -1,7 +1,9 @@
 package main
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ func TestManualPagesAreWellFormed(t *testing.T) {
 	if err != nil {
 		t.Log("no groff here: pages are only looked at")
 	}
+	dir, files := t.TempDir(), []string{"-man", "-Tutf8", "-ww", "-z"}
 	eachPage(rootCommand(newApp()), func(c *cobra.Command) error {
 		page := manPage(c)
 		for _, section := range []string{".SH NAME\n", ".SH DESCRIPTION\n", ".SH SEE ALSO\n"} {
@@ -29,15 +32,16 @@ func TestManualPagesAreWellFormed(t *testing.T) {
 				t.Errorf("%s: %q is not plain ASCII", pageName(c), line)
 			}
 		}
-		if groff != "" {
-			cmd := exec.Command(groff, "-man", "-Tutf8", "-ww", "-z")
-			cmd.Stdin = strings.NewReader(page)
-			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-				t.Errorf("%s: %v\n%s", pageName(c), err, out)
-			}
-		}
-		return nil
+		files = append(files, filepath.Join(dir, pageName(c)))
+		return os.WriteFile(files[len(files)-1], []byte(page), 0o600)
 	})
+	if groff == "" {
+		return
+	}
+	// All at once: it says of which file it speaks.
+	if out, err := exec.Command(groff, files...).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("groff: %v\n%s", err, out)
+	}
 }
 
 func printable(r rune) rune {
