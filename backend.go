@@ -373,6 +373,28 @@ func (b Batch) checkAdopted() error {
 	return nil
 }
 
+// Preconditions yields what must stand before the batch is carried out: what it
+// requires, what it replaces, what it deletes.
+func (b *Batch) Preconditions() iter.Seq[Precondition] {
+	return func(yield func(Precondition) bool) {
+		for _, n := range b.Require {
+			if !yield(n) {
+				return
+			}
+		}
+		for i := range b.Puts {
+			if !yield(Precondition{b.Puts[i].Key, b.Replaces(b.Puts[i])}) {
+				return
+			}
+		}
+		for _, n := range b.Deletes {
+			if !yield(n) {
+				return
+			}
+		}
+	}
+}
+
 // Replaces returns the version that must stand before r is put.
 func (b Batch) Replaces(r Record) int64 {
 	if b.Adopt {

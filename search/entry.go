@@ -14,6 +14,9 @@ func EntryWords(e tidemark.Entry) []string {
 	return c.words
 }
 
+// MatchEntry reports whether an entry is one that the query means.
+func (q Query) MatchEntry(e tidemark.Entry) bool { return q.Match(Text(e)) }
+
 // Text returns what a query is matched with to find an entry: text, thinking,
 // names and input of tools, their results, names and addresses of files, each
 // on a line of its own. Of JSON it has keys, strings and numbers. Attached

@@ -188,25 +188,9 @@ func (k *kept) known(b tidemark.Batch) (known []tidemark.Duplicate) {
 }
 
 func (k *kept) stands(b tidemark.Batch) error {
-	at := func(key tidemark.Key, want int64) error {
-		if have := k.records[key].Version; have != want {
-			return tidemark.Conflictf("%s: is at version %d, not %d", key, have, want)
-		}
-		return nil
-	}
-	for _, n := range b.Require {
-		if err := at(n.Key, n.Version); err != nil {
-			return err
-		}
-	}
-	for _, r := range b.Puts {
-		if err := at(r.Key, b.Replaces(r)); err != nil {
-			return err
-		}
-	}
-	for _, n := range b.Deletes {
-		if err := at(n.Key, n.Version); err != nil {
-			return err
+	for n := range b.Preconditions() {
+		if have := k.records[n.Key].Version; have != n.Version {
+			return tidemark.Conflictf("%s: is at version %d, not %d", n.Key, have, n.Version)
 		}
 	}
 	for _, a := range b.Appends {

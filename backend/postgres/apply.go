@@ -332,25 +332,9 @@ func (a *applying) checkOne(b *tidemark.Batch) (tidemark.Receipt, error) {
 }
 
 func (a *applying) stands(b *tidemark.Batch) error {
-	at := func(key tidemark.Key, want int64) error {
-		if have := a.of(key).version; have != want {
-			return tidemark.Conflictf("%s: is at version %d, not %d", key, have, want)
-		}
-		return nil
-	}
-	for i := range b.Require {
-		if err := at(b.Require[i].Key, b.Require[i].Version); err != nil {
-			return err
-		}
-	}
-	for i := range b.Puts {
-		if err := at(b.Puts[i].Key, b.Replaces(b.Puts[i])); err != nil {
-			return err
-		}
-	}
-	for i := range b.Deletes {
-		if err := at(b.Deletes[i].Key, b.Deletes[i].Version); err != nil {
-			return err
+	for n := range b.Preconditions() {
+		if have := a.of(n.Key).version; have != n.Version {
+			return tidemark.Conflictf("%s: is at version %d, not %d", n.Key, have, n.Version)
 		}
 	}
 	for i := range b.Appends {

@@ -91,12 +91,7 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 // notYours makes plain why a batch can never succeed that changes a session
 // which somebody else shares: the record that it names is not the caller's.
 func (b *Backend) notYours(ctx context.Context, batch *tidemark.Batch, conflict error) error {
-	var needed []tidemark.Precondition
-	needed = append(append(needed, batch.Require...), batch.Deletes...)
-	for _, r := range batch.Puts {
-		needed = append(needed, tidemark.Precondition{Key: r.Key, Version: batch.Replaces(r)})
-	}
-	for _, n := range needed {
+	for n := range batch.Preconditions() {
 		if n.Kind != "session" || n.Version == 0 {
 			continue
 		}

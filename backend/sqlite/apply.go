@@ -166,26 +166,13 @@ func (w *writer) known(b *tidemark.Batch) (known []tidemark.Duplicate, err error
 }
 
 func (w *writer) stands(b *tidemark.Batch) error {
-	at := func(key tidemark.Key, want int64) error {
-		s, err := w.recordOf(key)
-		if err == nil && s.version != want {
-			err = tidemark.Conflictf("%s: is at version %d, not %d", key, s.version, want)
-		}
-		return err
-	}
-	for i := range b.Require {
-		if err := at(b.Require[i].Key, b.Require[i].Version); err != nil {
+	for n := range b.Preconditions() {
+		s, err := w.recordOf(n.Key)
+		if err != nil {
 			return err
 		}
-	}
-	for i := range b.Puts {
-		if err := at(b.Puts[i].Key, b.Replaces(b.Puts[i])); err != nil {
-			return err
-		}
-	}
-	for i := range b.Deletes {
-		if err := at(b.Deletes[i].Key, b.Deletes[i].Version); err != nil {
-			return err
+		if s.version != n.Version {
+			return tidemark.Conflictf("%s: is at version %d, not %d", n.Key, s.version, n.Version)
 		}
 	}
 	for i := range b.Appends {
