@@ -108,12 +108,12 @@ const findings = `axe.run(document, { resultTypes: ["violations"] }).then((r) =>
 // TestEveryPageFitsAndIsAccessible looks at each page in light and dark, on a
 // phone, a tablet and a desk.
 func TestEveryPageFitsAndIsAccessible(t *testing.T) {
+	s := onSQLite(t)
+	w := s.window(t)
 	axe, err := os.ReadFile(filepath.Join("..", "bin", "axe.min.js"))
 	if err != nil {
 		without(t, "no bin/axe.min.js: scripts/deps.sh brings it")
 	}
-	s := onSQLite(t)
-	w := s.window(t)
 	pages := furnished(t, s)
 	w.opens("/signin")
 	looked := 0

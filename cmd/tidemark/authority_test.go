@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -310,16 +311,24 @@ func (w *world) judge(route string) (cases int) {
 	if len(all) == 0 {
 		w.t.Errorf("%s: nothing came in", route)
 	}
+	var attacks sync.WaitGroup
+	slots := make(chan struct{}, 4) // most of an attack is waiting for a shell
 	for who, options := range w.takers(a, s) {
 		for title, id := range all {
 			cases++
 			if err := f.waker().Wake(w.t.Context(), id); err == nil {
 				w.t.Errorf("%s, %s: it was woken", route, title)
 			}
-			if err := w.attack(options(), id); err != nil {
-				w.t.Errorf("%s, %s goes on with %s: %v", route, who, title, err)
-			}
+			o := options()
+			slots <- struct{}{}
+			attacks.Go(func() {
+				if err := w.attack(o, id); err != nil {
+					w.t.Errorf("%s, %s goes on with %s: %v", route, who, title, err)
+				}
+				<-slots
+			})
 		}
+		attacks.Wait() // the next one goes on with the same sessions
 	}
 	due, err := fleet.Over(s).DueWakes(w.t.Context(), time.Now().Add(time.Hour))
 	if err != nil || slices.ContainsFunc(due, func(w fleet.Wake) bool { return key.SignedWake(w) }) {
