@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,75 +44,16 @@ func (a *app) sealedStore(ctx context.Context, how open.Access) (*seal.Backend, 
 	return b, nil
 }
 
-// newSlots are the slots that flags ask for.
-type newSlots struct {
-	passphrase bool
-	recipients []string
-	file       string
-	label      string
-}
-
-func (n *newSlots) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&n.passphrase, "passphrase", false, "a passphrase, asked for or read from $TIDEMARK_PASSPHRASE_FILE")
-	cmd.Flags().StringArrayVar(&n.recipients, "recipient", nil, "an age `RECIPIENT` (age1…); may be given several times")
-	cmd.Flags().StringVar(&n.file, "file", "", "a key `FILE`, made when it is not there")
-	cmd.Flags().StringVar(&n.label, "label", "", "what to call it")
-}
-
-func (n *newSlots) none() bool { return !n.passphrase && len(n.recipients) == 0 && n.file == "" }
-
-// slots makes what the flags ask for.
-func (n *newSlots) slots(ctx context.Context, a *app) ([]seal.NewSlot, error) {
-	var all []seal.NewSlot
-	if len(n.recipients) > 0 {
-		s, err := seal.AgeSlot(n.label, n.recipients...)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	if n.passphrase {
-		p, err := a.newPassphrase(ctx)
-		if err != nil {
-			return nil, err
-		}
-		s, err := seal.PassphraseSlot(n.label, p, nil)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	if n.file != "" { // last: it may be made
-		s, err := open.FileSlot(ctx, n.file, n.label)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	return all, nil
-}
-
-// newPassphrase asks twice, or reads the file that holds it.
-func (a *app) newPassphrase(ctx context.Context) ([]byte, error) {
-	if file := os.Getenv(open.PassphraseVariable); file != "" {
-		return open.ReadPassphrase(ctx, file)
-	}
-	first, err := a.askPassphrase(ctx, "New passphrase: ")
-	if err != nil {
-		return nil, err
-	}
-	if first == nil {
-		return nil, withHint(tidemark.Invalidf("there is no terminal to ask for a passphrase"), "put it into a file of mode 0600 and name it in $TIDEMARK_PASSPHRASE_FILE")
-	}
-	again, err := a.askPassphrase(ctx, "Once more: ")
-	if err == nil && !bytes.Equal(first, again) {
-		err = tidemark.Invalidf("the two passphrases differ")
-	}
-	return first, err
+// slotFlags ask for slots.
+func slotFlags(cmd *cobra.Command, n *open.NewSlots) {
+	cmd.Flags().BoolVar(&n.Passphrase, "passphrase", false, "a passphrase, asked for or read from $TIDEMARK_PASSPHRASE_FILE")
+	cmd.Flags().StringArrayVar(&n.Recipients, "recipient", nil, "an age `RECIPIENT` (age1…); may be given several times")
+	cmd.Flags().StringVar(&n.File, "file", "", "a key `FILE`, made when it is not there")
+	cmd.Flags().StringVar(&n.Label, "label", "", "what to call it")
 }
 
 func keyInitCommand(a *app) *cobra.Command {
-	var n newSlots
+	var n open.NewSlots
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make an encrypted store",
@@ -127,11 +67,11 @@ which is made, as it is by the first command that keeps something.`,
 			return a.keyInit(cmd.Context(), &n)
 		},
 	}
-	n.flags(cmd)
+	slotFlags(cmd, &n)
 	return cmd
 }
 
-func (a *app) keyInit(ctx context.Context, n *newSlots) error {
+func (a *app) keyInit(ctx context.Context, n *open.NewSlots) error {
 	if a.noEncrypt {
 		return tidemark.Invalidf("--no-encrypt: a plain store has no keys")
 	}
@@ -140,8 +80,8 @@ func (a *app) keyInit(ctx context.Context, n *newSlots) error {
 		return err
 	}
 	var slots func(context.Context) ([]seal.NewSlot, error)
-	if !n.none() {
-		slots = func(ctx context.Context) ([]seal.NewSlot, error) { return n.slots(ctx, a) }
+	if !n.None() {
+		slots = func(ctx context.Context) ([]seal.NewSlot, error) { return n.Make(ctx, os.Environ(), a.askPassphrase) }
 	}
 	h, err := open.MakeSealed(ctx, url, a.opening(creates), slots)
 	if err != nil {
@@ -198,7 +138,7 @@ func (a *app) slots(w io.Writer, h seal.Header) error {
 }
 
 func keyAddCommand(a *app) *cobra.Command {
-	var n newSlots
+	var n open.NewSlots
 	cmd := &cobra.Command{
 		Use:   "add",
 		Short: "Add something that opens the store",
@@ -207,15 +147,15 @@ func keyAddCommand(a *app) *cobra.Command {
   tidemark key add --file /media/stick/tidemark.key`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if n.none() {
+			if n.None() {
 				return withHint(tidemark.Invalidf("add what?"), "tidemark key add --passphrase, --recipient age1… or --file FILE")
 			}
-			a.newPassphraseOnly = n.passphrase
+			a.newPassphraseOnly = n.Passphrase
 			b, err := a.sealedStore(cmd.Context(), writes)
 			if err != nil {
 				return err
 			}
-			slots, err := n.slots(cmd.Context(), a)
+			slots, err := n.Make(cmd.Context(), os.Environ(), a.askPassphrase)
 			if err != nil {
 				return err
 			}
@@ -228,7 +168,7 @@ func keyAddCommand(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	n.flags(cmd)
+	slotFlags(cmd, &n)
 	return cmd
 }
 

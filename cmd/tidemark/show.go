@@ -109,7 +109,11 @@ func (a *app) show(cmd *cobra.Command, ref string, r reading) error {
 			return err
 		}
 	}
-	folded, err := a.entries(w, r.andFollow(ctx, v, entries), r)
+	o := &render.Options{Color: a.color, Full: !a.terminal || a.verbose, All: r.all, Width: a.columns}
+	if a.terminal {
+		o.Relative = sinceNow
+	}
+	folded, err := render.Entries(w, r.andFollow(ctx, v, entries), o, r.follow)
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -223,49 +227,3 @@ func (a *app) workers(ctx context.Context, w io.Writer, v *store.View, worker st
 }
 
 func orDash(s string) string { return render.OrDash(s) }
-
-// entries prints entries for people, live ones as they come, and counts those
-// that it folded. Damage is shown in its place, the rest is
-// printed, and the damage is the error in the end.
-func (a *app) entries(w *bufio.Writer, entries iter.Seq2[tidemark.Entry, error], r reading) (folded int, err error) {
-	o := &render.Options{Color: a.color, Full: !a.terminal || a.verbose, All: r.all, Width: a.columns}
-	if a.terminal {
-		o.Relative = sinceNow
-	}
-	var damage error
-	between := false // a blank line is due
-	for e, err := range entries {
-		switch {
-		case errors.Is(err, tidemark.ErrCorrupt):
-			damage = err
-			fmt.Fprintf(w, "%d [damaged: %s]\n\n", e.Seq, render.CleanLine(err.Error()))
-		case err != nil:
-			return folded, err
-		case !r.all && e.Empty():
-			continue
-		default:
-			fold := !r.all && e.Context()
-			if fold {
-				folded++
-			}
-			if between && !fold { // lines of context stand together
-				fmt.Fprintln(w)
-			}
-			if err := render.Entry(w, e, o); err != nil {
-				return folded, err
-			}
-			if between = fold; !fold {
-				fmt.Fprintln(w)
-			}
-		}
-		if r.follow {
-			if err := w.Flush(); err != nil {
-				return folded, err
-			}
-		}
-	}
-	if between {
-		fmt.Fprintln(w)
-	}
-	return folded, damage
-}
