@@ -20,6 +20,7 @@ import (
 	"regexp"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -27,6 +28,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/agent/repl"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/process"
 )
 
 const (
@@ -63,8 +65,6 @@ type Options struct {
 	Report func(StepResult) error
 	// Raw switches the terminal to single keys; nil where it cannot.
 	Raw func() (restore func() error, err error)
-	// Terminate asks a process to end.
-	Terminate func(pid int) error
 	// ReadToken reads the token of a server from a file.
 	ReadToken func(file string) (string, error)
 	// Talking is set while a chat has the terminal, which knows what Ctrl-C means.
@@ -358,7 +358,7 @@ func (t *Tour) talk(ctx context.Context) error {
 	chat := t.command(ctx, "chat", "--resume", "ferry")
 	chat.Stdin, chat.Stdout, chat.Stderr = t.In, t.Out, t.Err
 	// It has its own way to leave, and bounds how long that takes.
-	chat.Cancel = func() error { return t.Terminate(chat.Process.Pid) }
+	chat.Cancel = func() error { return process.Signal(chat.Process.Pid, syscall.SIGTERM) }
 	chat.WaitDelay = agent.LearnTimeout + repl.CloseTimeout
 	t.Talking.Store(true)
 	defer t.Talking.Store(false)

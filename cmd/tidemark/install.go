@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/fleet/unit"
 )
 
@@ -48,7 +49,7 @@ when it fails. Nothing is installed: read it, change it, and put it in its place
 
 // service gathers what the fleet of these flags needs.
 func (f *fleetRoom) service() (s unit.Service, err error) {
-	file, err := f.read()
+	file, err := file.Read(f.file)
 	if err != nil {
 		return s, err
 	}

@@ -66,7 +66,6 @@ func (a *app) tour(ctx context.Context, keep bool) error {
 		Keep: keep, Terminal: a.terminal, Color: a.color, Columns: a.columns, Talking: new(atomic.Bool),
 		Asks:      a.terminal && !a.noInput && !a.wantsJSON() && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())),
 		ReadToken: open.ReadToken,
-		Terminate: func(pid int) error { return tellProcess(pid, syscall.SIGTERM) },
 	}
 	if os.Getenv("TERM") != "dumb" {
 		o.Raw = rawTerminal
