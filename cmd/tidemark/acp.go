@@ -17,6 +17,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/agent/slash"
 	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -70,7 +72,7 @@ func (e *editorAgent) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if e.s, err = e.open(ctx, creates); err != nil {
+	if e.s, err = e.open(ctx, open.Create); err != nil {
 		return err
 	}
 	if term.IsTerminal(int(os.Stdin.Fd())) {
@@ -111,7 +113,7 @@ func (e *editorAgent) options(ctx context.Context, o acp.Opening) (chat.Options,
 	all := e.agentOptions(o.Folder)
 	all.Session, all.Holder = o.Session, e.holder(e.cmd)
 	if name := render.Truncate(render.CleanLine(o.Client), 40); name != "" {
-		all.Holder = e.holderNamed(e.cmd.CommandPath() + ", in " + name)
+		all.Holder = process.Self(e.cmd.CommandPath() + ", in " + name)
 	}
 	set, err := e.setup(e.config).Assemble(ctx, all)
 	if set.Fence.Says != "" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -122,17 +123,6 @@ func (a *app) holder(cmd *cobra.Command) tidemark.Holder {
 	return process.Self(cmd.CommandPath())
 }
 
-// holderNamed is this process under another name, for work that no command
-// stands for.
-func (a *app) holderNamed(program string) tidemark.Holder { return process.Self(program) }
-
-// What a command does to the store.
-const (
-	reads   = open.Read
-	writes  = open.Write
-	creates = open.Create
-)
-
 // open returns the store, opened as far as the command needs.
 func (a *app) open(ctx context.Context, how open.Access) (*store.Store, error) {
 	if a.opened != nil {
@@ -219,7 +209,7 @@ func (a *app) resolve(ctx context.Context, how open.Access, ref string) (*store.
 	}
 	p, err := s.Resolve(ctx, ref, a.project())
 	if err != nil && p.View != nil {
-		err = withHint(err, "see its nodes with: tidemark tree %.8s", p.ID)
+		err = hint.With(err, "see its nodes with: tidemark tree %.8s", p.ID)
 	}
 	if err != nil {
 		return nil, store.Point{}, err
@@ -260,4 +250,4 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 }
 
 // host is the name of this machine, as jobs and leases have it.
-func (a *app) host() string { return a.holderNamed("").Host }
+func (a *app) host() string { return process.Self("").Host }

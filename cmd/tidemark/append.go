@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
@@ -68,7 +70,7 @@ func (a *app) writer(cmd *cobra.Command, ref, meta string) (*store.Writer, error
 		if err != nil {
 			return nil, err
 		}
-		s, err := a.open(cmd.Context(), creates)
+		s, err := a.open(cmd.Context(), open.Create)
 		if err != nil {
 			return nil, err
 		}
@@ -77,12 +79,12 @@ func (a *app) writer(cmd *cobra.Command, ref, meta string) (*store.Writer, error
 	if meta != "" {
 		return nil, tidemark.Invalidf("--session-meta goes with new")
 	}
-	s, p, err := a.resolve(cmd.Context(), writes, ref)
+	s, p, err := a.resolve(cmd.Context(), open.Write, ref)
 	if err != nil {
 		return nil, err
 	}
 	if p.Seq != 0 {
-		return nil, withHint(tidemark.Invalidf("%q names a point: entries are appended at the head", ref), "tidemark branch %s", ref)
+		return nil, hint.With(tidemark.Invalidf("%q names a point: entries are appended at the head", ref), "tidemark branch %s", ref)
 	}
 	return s.Attach(cmd.Context(), p.ID, a.holder(cmd))
 }

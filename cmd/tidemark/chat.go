@@ -20,6 +20,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/agent/repl"
 	"github.com/tidemark-sessions/tidemark/compact"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -80,7 +82,7 @@ more asks for it, and says what it would get.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if f.resume != pickOne {
-					return withHint(tidemark.Invalidf("a session goes with --resume"), "tidemark chat --resume %s", args[0])
+					return hint.With(tidemark.Invalidf("a session goes with --resume"), "tidemark chat --resume %s", args[0])
 				}
 				f.resume = args[0]
 			}
@@ -191,9 +193,9 @@ func realPath(path string) string {
 
 func (t *talk) run(ctx context.Context) error {
 	var err error
-	how := creates
+	how := open.Create
 	if t.f.cont || t.f.session != "" || t.f.resume != "" {
-		how = writes
+		how = open.Write
 	} else if _, err := t.setup(t.config).Choose(t.f.choice, agent.Choice{}); err != nil {
 		return err // before a store and its key are made for nothing
 	}
@@ -329,7 +331,7 @@ func (t *talk) which(ctx context.Context) (tidemark.SessionID, int64, error) {
 	}
 	p, err := t.s.Resolve(ctx, ref, project)
 	if err != nil && p.View != nil {
-		err = withHint(err, "see its nodes with: tidemark tree %.8s", p.ID)
+		err = hint.With(err, "see its nodes with: tidemark tree %.8s", p.ID)
 	}
 	if err != nil {
 		return "", 0, err

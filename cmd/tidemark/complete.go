@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -28,7 +29,7 @@ func completeSession(a *app) cobra.CompletionFunc {
 		if err := a.prepare(); err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		s, err := a.open(cmd.Context(), reads)
+		s, err := a.open(cmd.Context(), open.Read)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

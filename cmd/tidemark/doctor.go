@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 )
 
@@ -44,9 +45,9 @@ func (a *app) examine(ctx context.Context, c *open.Checkup) error {
 	if err != nil {
 		return err
 	}
-	how := reads
+	how := open.Read
 	if c.Fix {
-		how = writes
+		how = open.Write
 		if err := c.Recover(ctx, url); err != nil {
 			return err
 		}
@@ -86,9 +87,9 @@ func brokenError(c *open.Checkup) error {
 	}
 	err := fmt.Errorf("something is broken: %w", tidemark.ErrCorrupt)
 	if c.Fix {
-		return withHint(err, "everything else can be read; copy it into a new store with: tidemark migrate --to sqlite:PATH")
+		return hint.With(err, "everything else can be read; copy it into a new store with: tidemark migrate --to sqlite:PATH")
 	}
-	return withHint(err, "tidemark doctor --fix")
+	return hint.With(err, "tidemark doctor --fix")
 }
 
 // supported makes the lack of an ability no error.

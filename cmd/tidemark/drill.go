@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark/archive"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
@@ -29,7 +30,7 @@ A backup that was never restored is a hope. Run this after each backup.`,
 }
 
 func (a *app) restoreDrill(cmd *cobra.Command, path string) error {
-	result, err := transfer.Drill(cmd.Context(), path, transfer.DrillOptions{Open: a.opening(creates),
+	result, err := transfer.Drill(cmd.Context(), path, transfer.DrillOptions{Open: a.opening(open.Create),
 		Progress: func(size int64) func(archive.Progress) { return a.stages("Restored", size) },
 		Read:     func(sessions int) { a.progress("%d sessions read", sessions) }})
 	a.progressDone()

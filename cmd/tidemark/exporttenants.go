@@ -10,6 +10,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
@@ -19,13 +20,13 @@ import (
 // needed: what is encrypted stays so.
 func (a *app) exportTenants(cmd *cobra.Command, only []string, dir string) error {
 	if dir == "-" {
-		return withHint(tidemark.Invalidf("several archives go into a folder"), "name it: -o DIR")
+		return hint.With(tidemark.Invalidf("several archives go into a folder"), "name it: -o DIR")
 	}
 	place, err := a.databaseURL()
 	if err != nil {
 		return err
 	}
-	users, err := a.directory(cmd.Context(), reads)
+	users, err := a.directory(cmd.Context(), open.Read)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/seal"
 )
@@ -39,7 +40,7 @@ func (a *app) sealedStore(ctx context.Context, how open.Access) (*seal.Backend, 
 	}
 	b := a.opened.Sealed()
 	if b == nil {
-		return nil, withHint(tidemark.Invalidf("the store is not encrypted"), "copy it into an encrypted one with: tidemark migrate --to sqlite:PATH")
+		return nil, hint.With(tidemark.Invalidf("the store is not encrypted"), "copy it into an encrypted one with: tidemark migrate --to sqlite:PATH")
 	}
 	return b, nil
 }
@@ -83,7 +84,7 @@ func (a *app) keyInit(ctx context.Context, n *open.NewSlots) error {
 	if !n.None() {
 		slots = func(ctx context.Context) ([]seal.NewSlot, error) { return n.Make(ctx, os.Environ(), a.askPassphrase) }
 	}
-	h, err := open.MakeSealed(ctx, url, a.opening(creates), slots)
+	h, err := open.MakeSealed(ctx, url, a.opening(open.Create), slots)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func keyShowCommand(a *app) *cobra.Command {
 		Example: "  tidemark key show\n  tidemark key show --json",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := a.sealedStore(cmd.Context(), reads)
+			b, err := a.sealedStore(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}
@@ -148,10 +149,10 @@ func keyAddCommand(a *app) *cobra.Command {
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if n.None() {
-				return withHint(tidemark.Invalidf("add what?"), "tidemark key add --passphrase, --recipient age1… or --file FILE")
+				return hint.With(tidemark.Invalidf("add what?"), "tidemark key add --passphrase, --recipient age1… or --file FILE")
 			}
 			a.newPassphraseOnly = n.Passphrase
-			b, err := a.sealedStore(cmd.Context(), writes)
+			b, err := a.sealedStore(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
@@ -181,13 +182,13 @@ copy: rotate afterwards, so that it opens nothing that is written from then on.`
 		Example: "  tidemark key remove 1f2e3d4c5b6a7988\n  tidemark key rotate",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := a.sealedStore(cmd.Context(), writes)
+			b, err := a.sealedStore(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
 			err = b.RemoveSlot(cmd.Context(), args[0])
 			if errors.Is(err, tidemark.ErrNotFound) {
-				return withHint(err, "see them with: tidemark key show")
+				return hint.With(err, "see them with: tidemark key show")
 			}
 			if err != nil {
 				return err
@@ -208,7 +209,7 @@ anywhere: write it down. A file of mode 0600 that holds it is a key file.`,
   tidemark --key-file recovered.key ls`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := a.sealedStore(cmd.Context(), writes)
+			b, err := a.sealedStore(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
@@ -242,7 +243,7 @@ occur, not which. Off, nothing is indexed, and a search decrypts and reads.`,
 			if args[0] != "on" && args[0] != "off" {
 				return tidemark.Invalidf("index %q: want on or off", args[0])
 			}
-			b, err := a.sealedStore(cmd.Context(), writes)
+			b, err := a.sealedStore(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
@@ -310,11 +311,11 @@ the new key then, and rotate, run again, finishes.`,
 		Example: "  tidemark key rotate",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := a.sealedStore(cmd.Context(), writes)
+			b, err := a.sealedStore(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
-			r, err := open.Rotate(cmd.Context(), b, a.opening(writes), func(n int) { a.progress("%d keys wrapped", n) })
+			r, err := open.Rotate(cmd.Context(), b, a.opening(open.Write), func(n int) { a.progress("%d keys wrapped", n) })
 			a.progressDone()
 			if r.Finished {
 				a.say("The rotation is finished. The key file is %s.", r.KeyFile)

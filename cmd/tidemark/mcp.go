@@ -114,9 +114,9 @@ func (m *mcpServing) run(cmd *cobra.Command) error {
 func (m *mcpServing) openOnce(ctx context.Context) (*store.Store, error) {
 	m.opening.Lock()
 	defer m.opening.Unlock()
-	how := reads
+	how := open.Read
 	if m.write {
-		how = creates
+		how = open.Create
 	}
 	return m.open(context.WithoutCancel(ctx), how)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
@@ -29,7 +30,7 @@ It can be interrupted and run again: it goes on where it was.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if to == "" {
-				return withHint(tidemark.Invalidf("where to?"), "tidemark migrate --to sqlite:PATH")
+				return hint.With(tidemark.Invalidf("where to?"), "tidemark migrate --to sqlite:PATH")
 			}
 			return a.migrate(cmd, to, keyFile)
 		},
@@ -50,10 +51,10 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 	// The flag speaks of the new store; the old one is opened as it is.
 	plain := a.noEncrypt
 	a.noEncrypt = false
-	if _, err := a.open(cmd.Context(), reads); err != nil {
+	if _, err := a.open(cmd.Context(), open.Read); err != nil {
 		return err
 	}
-	how := a.opening(creates)
+	how := a.opening(open.Create)
 	how.Plain, how.Key = plain, open.Key{}
 	if keyFile != "" {
 		how.Key = open.Key{File: keyFile, Origin: "flag --key-file"}

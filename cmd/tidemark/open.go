@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/remote"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/open"
 )
@@ -64,7 +65,7 @@ func (o *opening) run(ctx context.Context) error {
 		return err
 	}
 	if token == "" {
-		return withHint(tidemark.NotFoundf("%s: no token is there, so no server was started here yet", path), "start one with: tidemark serve")
+		return hint.With(tidemark.NotFoundf("%s: no token is there, so no server was started here yet", path), "start one with: tidemark serve")
 	}
 	link, err := remote.AskLink(ctx, base, token)
 	if err != nil {
@@ -100,7 +101,7 @@ func serverURL(addr string) (string, error) {
 		host = "127.0.0.1"
 	}
 	if ip = net.ParseIP(host); scheme == "http" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", withHint(tidemark.Invalidf("--addr %s: the token would go over the wire for all to read", addr), "put https:// in front, or name an address of this machine")
+		return "", hint.With(tidemark.Invalidf("--addr %s: the token would go over the wire for all to read", addr), "put https:// in front, or name an address of this machine")
 	}
 	return scheme + "://" + net.JoinHostPort(host, port), nil
 }

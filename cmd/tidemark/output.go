@@ -49,13 +49,10 @@ func (a *app) say(format string, args ...any) {
 	}
 }
 
-// ago is how long ago t was, in the largest fitting unit.
-func ago(t, now time.Time) string { return render.Ago(t, now) }
-
 // when is a time for people: relative on a terminal, exact in a pipe.
 func (a *app) when(t time.Time) string {
 	if a.terminal {
-		return ago(t, time.Now())
+		return render.Ago(t, time.Now())
 	}
 	return t.Format(time.RFC3339)
 }

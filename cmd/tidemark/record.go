@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render/data"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
@@ -61,12 +63,12 @@ func recordGetCommand(a *app) *cobra.Command {
 			if err := key.Check(); err != nil {
 				return err
 			}
-			if _, err := a.open(cmd.Context(), reads); err != nil {
+			if _, err := a.open(cmd.Context(), open.Read); err != nil {
 				return err
 			}
 			r, err := a.opened.Backend.Get(cmd.Context(), key)
 			if err != nil {
-				return withHint(err, "tidemark record list %s", key.Kind)
+				return hint.With(err, "tidemark record list %s", key.Kind)
 			}
 			return a.format().Print(a.out, viewOf(r))
 		},
@@ -85,7 +87,7 @@ func recordListCommand(a *app) *cobra.Command {
 			if err := (tidemark.Key{Kind: q.Kind, ID: "x"}).Check(); err != nil {
 				return err
 			}
-			if _, err := a.open(cmd.Context(), reads); err != nil {
+			if _, err := a.open(cmd.Context(), open.Read); err != nil {
 				return err
 			}
 			var damage error
@@ -139,7 +141,7 @@ and due time stay as they are unless they are given.`,
 			if r.Body, err = data.Marshal(v); err != nil {
 				return err
 			}
-			if _, err := a.open(cmd.Context(), creates); err != nil {
+			if _, err := a.open(cmd.Context(), open.Create); err != nil {
 				return err
 			}
 			old, err := a.opened.Backend.Get(cmd.Context(), r.Key)
@@ -157,7 +159,7 @@ and due time stay as they are unless they are given.`,
 			r.Sum = r.Checksum()
 			b := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Puts: []tidemark.Record{r}}
 			if _, err := a.opened.Backend.Commit(cmd.Context(), b); err != nil {
-				return withHint(err, "tidemark record get %s %s", r.Kind, r.ID)
+				return hint.With(err, "tidemark record get %s %s", r.Kind, r.ID)
 			}
 			_, err = fmt.Fprintln(a.out, r.Version)
 			return err

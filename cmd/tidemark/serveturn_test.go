@@ -26,6 +26,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/model/demo"
 	"github.com/tidemark-sessions/tidemark/server"
@@ -132,7 +133,7 @@ func serveChat(t *testing.T, b tidemark.Backend, m *overheard) (*store.Store, *s
 	t.Helper()
 	t.Chdir(t.TempDir())
 	a, st := newApp(), store.New(b, nil)
-	s, err := server.New(server.Options{Auth: anybody{}, Holder: a.holderNamed("test"),
+	s, err := server.New(server.Options{Auth: anybody{}, Holder: process.Self("test"),
 		Open: func(context.Context, tidemark.Principal) (*store.Store, error) { return st, nil },
 		Chat: func(ctx context.Context, s *store.Store, o routes.ChatOptions) (routes.Conversation, error) {
 			return a.conversation(ctx, s, o, &agent.Model{Provider: "demo", Name: "demo", Client: m})

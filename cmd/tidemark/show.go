@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -85,7 +86,7 @@ func (a *app) show(cmd *cobra.Command, ref string, r reading) error {
 		return tidemark.Invalidf("a negative number of entries")
 	}
 	ctx := cmd.Context()
-	_, p, err := a.resolve(ctx, reads, ref)
+	_, p, err := a.resolve(ctx, open.Read, ref)
 	if err != nil {
 		return err
 	}
@@ -190,9 +191,9 @@ func (a *app) heading(ctx context.Context, w io.Writer, v *store.View, worker st
 	if a.terminal {
 		between = "\n" // all of it is wider than most terminals
 	}
-	fmt.Fprintf(w, "%s%s%s  %d messages  %s  updated %s\n", v.ID, between, orDash(v.Model), v.Messages, v.Mode, a.when(v.UpdatedAt))
+	fmt.Fprintf(w, "%s%s%s  %d messages  %s  updated %s\n", v.ID, between, render.OrDash(v.Model), v.Messages, v.Mode, a.when(v.UpdatedAt))
 	if v.ForeignID != "" {
-		fmt.Fprintf(w, "from %s, where it is %s\n", orDash(v.Tool), render.CleanLine(v.ForeignID))
+		fmt.Fprintf(w, "from %s, where it is %s\n", render.OrDash(v.Tool), render.CleanLine(v.ForeignID))
 	}
 	if v.Base != nil {
 		fmt.Fprintf(w, "forked from %.8s@%d\n", v.Base.Session, v.Base.Seq)
@@ -225,5 +226,3 @@ func (a *app) workers(ctx context.Context, w io.Writer, v *store.View, worker st
 	}
 	return nil
 }
-
-func orDash(s string) string { return render.OrDash(s) }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -64,7 +65,7 @@ What cannot be read is left out and named; the exit code is 3 then.`,
 			if !slices.Contains([]string{"", "day", "model", "agent", "project"}, by) {
 				return tidemark.Invalidf("--by %q: want day, model, agent or project", by)
 			}
-			s, err := a.open(cmd.Context(), reads)
+			s, err := a.open(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}
@@ -86,7 +87,7 @@ What cannot be read is left out and named; the exit code is 3 then.`,
 				cost.Add(t.Cost)
 			}
 			if !a.wantsJSON() { // it says so itself
-				for _, note := range a.costNotes(cost) {
+				for _, note := range render.CostNotes(cost, time.Now()) {
 					a.say("%s", note)
 				}
 			}
@@ -158,13 +159,10 @@ func (a *app) statsTable(rows []*store.Tally, by string) *table {
 // quantity is a number for people: short on a terminal, exact in a pipe.
 func (a *app) quantity(n int64) string {
 	if a.terminal {
-		return short(n)
+		return render.Count(n)
 	}
 	return strconv.FormatInt(n, 10)
 }
-
-// short writes a number in at most five characters.
-func short(n int64) string { return render.Count(n) }
 
 // cost is what something cost for people, and all its digits in a pipe.
 func (a *app) cost(c tidemark.Cost) string {
@@ -173,9 +171,6 @@ func (a *app) cost(c tidemark.Cost) string {
 	}
 	return render.ExactCost(c)
 }
-
-// costNotes say what the numbers of a cost are worth.
-func (a *app) costNotes(c tidemark.Cost) []string { return render.CostNotes(c, time.Now()) }
 
 // plotStats draws tallies: by day as columns over time, else as a bar each.
 func (a *app) plotStats(w io.Writer, rows []*store.Tally, by string) error {

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/store/upkeep"
@@ -34,14 +36,14 @@ was found.`,
 			var result verified
 			var found iter.Seq[error]
 			if len(args) == 1 {
-				s, p, err := a.resolve(cmd.Context(), reads, args[0])
+				s, p, err := a.resolve(cmd.Context(), open.Read, args[0])
 				if err != nil {
 					return err
 				}
 				result.Sessions = 1
 				found = s.Verify(cmd.Context(), p.ID)
 			} else {
-				s, err := a.open(cmd.Context(), reads)
+				s, err := a.open(cmd.Context(), open.Read)
 				if err != nil {
 					return err
 				}
@@ -72,5 +74,5 @@ func (v verified) err() error {
 	if len(v.Damage) == 0 {
 		return nil
 	}
-	return withHint(fmt.Errorf("%d damage(s) found: %w", len(v.Damage), tidemark.ErrCorrupt), "everything else can still be read; keep a copy of the store before you change it")
+	return hint.With(fmt.Errorf("%d damage(s) found: %w", len(v.Damage), tidemark.ErrCorrupt), "everything else can still be read; keep a copy of the store before you change it")
 }

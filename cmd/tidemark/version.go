@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark/backend/remote"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 )
 
@@ -51,7 +52,7 @@ of a health check.`,
 			if server != "" {
 				s, err := remote.AskServer(cmd.Context(), strings.TrimRight(server, "/"))
 				if err != nil {
-					return withHint(fmt.Errorf("server %s: %w", server, err), "what it says itself: %s/readyz", strings.TrimRight(server, "/"))
+					return hint.With(fmt.Errorf("server %s: %w", server, err), "what it says itself: %s/readyz", strings.TrimRight(server, "/"))
 				}
 				v.Server = s
 			}
