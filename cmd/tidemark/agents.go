@@ -42,9 +42,9 @@ func agentsCommand(a *app) *cobra.Command {
 					if g.Node != "" && g.Node != a.host() {
 						current += " on " + g.Node
 					}
-					t.row(g.Name, g.Status, current, render.OrDash(g.LastJob), render.OrDash(g.NextSchedule), due(g.NextTriggerAt), render.OrDash(g.FailedJob), render.Phrase(g.ErrorMessage))
+					t.Row(g.Name, g.Status, current, render.OrDash(g.LastJob), render.OrDash(g.NextSchedule), due(g.NextTriggerAt), render.OrDash(g.FailedJob), render.Phrase(g.ErrorMessage))
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 		},
 	}
@@ -211,9 +211,9 @@ func schedulesCommand(a *app) *cobra.Command {
 					if d.Proposed {
 						status = "proposed"
 					}
-					t.row(d.Agent+"/"+d.Name, status, scheduleText(d.Schedule), due(d.NextRunAt), due(d.LastRunAt), skipped, render.Phrase(d.LastError))
+					t.Row(d.Agent+"/"+d.Name, status, scheduleText(d.Schedule), due(d.NextRunAt), due(d.LastRunAt), skipped, render.Phrase(d.LastError))
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 		},
 	}

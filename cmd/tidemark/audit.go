@@ -95,9 +95,9 @@ func (a *app) listAudit(ctx context.Context, log auditLog, limit int) error {
 			if l.Seq == 0 {
 				seq = "not chained yet"
 			}
-			t.row(seq, due(l.At), cmp.Or(l.Name, l.Who), l.Action, render.OrDash(l.Thing), l.Outcome)
+			t.Row(seq, due(l.At), cmp.Or(l.Name, l.Who), l.Action, render.OrDash(l.Thing), l.Outcome)
 		}
-		return t.print(w)
+		return t.Print(w)
 	})
 }
 

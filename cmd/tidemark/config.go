@@ -174,9 +174,9 @@ func configCommand(a *app) *cobra.Command {
 				t = a.table("NAME", "VALUE", "ORIGIN")
 			}
 			for _, r := range rows {
-				t.row(r.Name, r.Value, r.Origin)
+				t.Row(r.Name, r.Value, r.Origin)
 			}
-			return a.print(rows, t.print)
+			return a.print(rows, t.Print)
 		},
 	}
 	show.Flags().BoolVar(&origin, "origin", false, "say where each value comes from")

@@ -75,9 +75,9 @@ func (a *app) printDiagnoses(w io.Writer, found []open.Diagnosis) error {
 		if f.Fix != "" {
 			says += " (" + f.Fix + ")"
 		}
-		t.row(f.State, f.What, says)
+		t.Row(f.State, f.What, says)
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 // brokenError is the error while something is broken.

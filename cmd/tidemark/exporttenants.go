@@ -55,9 +55,9 @@ func (a *app) exportTenants(cmd *cobra.Command, only []string, dir string) error
 	err = a.print(e.Archives, func(w io.Writer) error {
 		t := a.table("FILE", "RECORDS", "ENTRIES")
 		for _, r := range e.Archives {
-			t.row(r.File, fmt.Sprint(r.Records), fmt.Sprint(r.Lines))
+			t.Row(r.File, fmt.Sprint(r.Records), fmt.Sprint(r.Lines))
 		}
-		return t.print(w)
+		return t.Print(w)
 	})
 	for _, r := range e.Archives {
 		if r.Damaged > 0 {

@@ -40,9 +40,9 @@ those in memory/, artifacts/, buffers/ and meta/. With a name, prints that file.
 			return a.print(rows, func(w io.Writer) error {
 				t := a.table("NAME", "BYTES", "CHANGED")
 				for _, f := range rows {
-					t.row(f.Name, fmt.Sprint(f.Size), a.when(f.ModifiedAt))
+					t.Row(f.Name, fmt.Sprint(f.Size), a.when(f.ModifiedAt))
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 		},
 	}

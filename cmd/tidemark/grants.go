@@ -116,9 +116,9 @@ grant.`,
 			return a.print(rows, func(w io.Writer) error {
 				t := a.table("SESSION", "STATE", "KIND", "PROJECT", "WHAT")
 				for _, r := range rows {
-					t.row(cmp.Or(fmt.Sprintf("%.8s", r.Session), "all"), r.State, string(r.Kind), r.Project, render.Phrase(cmp.Or(r.Text, "sha256:"+r.Hash)))
+					t.Row(cmp.Or(fmt.Sprintf("%.8s", r.Session), "all"), r.State, string(r.Kind), r.Project, render.Phrase(cmp.Or(r.Text, "sha256:"+r.Hash)))
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 		},
 	}

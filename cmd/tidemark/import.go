@@ -174,12 +174,12 @@ func (a *app) printResults(w io.Writer, results []transfer.Result) error {
 			id = r.Kind
 		}
 		if a.terminal {
-			t.row(r.State, id, fmt.Sprint(r.Entries), r.Tool, render.Truncate(r.ForeignID, foreignColumns), r.Title)
+			t.Row(r.State, id, fmt.Sprint(r.Entries), r.Tool, render.Truncate(r.ForeignID, foreignColumns), r.Title)
 		} else {
-			t.row(r.State, id, fmt.Sprint(r.Entries), r.From, r.Tool, r.ForeignID, r.Title)
+			t.Row(r.State, id, fmt.Sprint(r.Entries), r.From, r.Tool, r.ForeignID, r.Title)
 		}
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 // foreignColumns is how much of a foreign id a terminal shows: enough to tell

@@ -55,9 +55,9 @@ func jobsCommand(a *app) *cobra.Command {
 					if several {
 						row = append(row, render.OrDash(j.Node))
 					}
-					t.row(row...)
+					t.Row(row...)
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 		},
 	}

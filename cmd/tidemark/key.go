@@ -133,9 +133,9 @@ func (a *app) slots(w io.Writer, h seal.Header) error {
 		if len(s.Recipients) > 0 && label != seal.RecoveryLabel {
 			label = strings.TrimSpace(label + " " + strings.Join(s.Recipients, " "))
 		}
-		t.row(s.ID, s.Type, a.when(s.CreatedAt), opened, label)
+		t.Row(s.ID, s.Type, a.when(s.CreatedAt), opened, label)
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 func keyAddCommand(a *app) *cobra.Command {

@@ -116,16 +116,16 @@ func (a *app) list(w io.Writer, rows []store.Info, limit int) error {
 	for _, i := range rows {
 		tool, mode, messages := cmp.Or(i.Tool, store.Native), unusualMode(i), fmt.Sprint(i.Messages)
 		if !a.terminal {
-			t.row(i.Name(), i.Model, messages, mode, a.when(i.UpdatedAt), tool, i.Title)
+			t.Row(i.Name(), i.Model, messages, mode, a.when(i.UpdatedAt), tool, i.Title)
 			continue
 		}
 		title := i.Title
 		if mode != "" {
 			title = "(" + mode + ") " + title
 		}
-		t.row(a.shortID(i.ID), tool, render.Truncate(i.Model, a.modelColumns()), messages, a.when(i.UpdatedAt), title)
+		t.Row(a.shortID(i.ID), tool, render.Truncate(i.Model, a.modelColumns()), messages, a.when(i.UpdatedAt), title)
 	}
-	if err := t.print(w); err != nil || !a.terminal {
+	if err := t.Print(w); err != nil || !a.terminal {
 		return err
 	}
 	fmt.Fprintf(w, "%d session(s) found.\n", len(rows))
@@ -184,9 +184,9 @@ func (a *app) listWorkers(cmd *cobra.Command, s *store.Store, f store.Filter, sc
 			if a.terminal {
 				name = render.Truncate(name, workerColumns)
 			}
-			t.row(a.shortID(r.Session), name, fmt.Sprint(r.Entries), a.when(r.UpdatedAt), titles[r.Session])
+			t.Row(a.shortID(r.Session), name, fmt.Sprint(r.Entries), a.when(r.UpdatedAt), titles[r.Session])
 		}
-		if err := t.print(w); err != nil || !a.terminal {
+		if err := t.Print(w); err != nil || !a.terminal {
 			return err
 		}
 		_, err := fmt.Fprintf(w, "%d worker(s) found; read one with: tidemark show SESSION --worker WORKER\n", len(rows))

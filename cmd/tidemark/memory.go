@@ -64,9 +64,9 @@ func memoryLs(a *app) *cobra.Command {
 					if m.Session != "" {
 						session = a.shortID(m.Session)
 					}
-					t.row(m.ID, a.when(m.At), session, m.Text)
+					t.Row(m.ID, a.when(m.At), session, m.Text)
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 			return errors.Join(err, damage)
 		},

@@ -107,7 +107,7 @@ func (a *app) change(cmd *cobra.Command, ref string, work func(*store.Store, tid
 	}
 	return a.print(i, func(w io.Writer) error {
 		t := a.table("ID", "TITLE", "TAGS")
-		t.row(string(i.ID), i.Title, strings.Join(i.Tags, " "))
-		return t.print(w)
+		t.Row(string(i.ID), i.Title, strings.Join(i.Tags, " "))
+		return t.Print(w)
 	})
 }

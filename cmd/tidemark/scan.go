@@ -64,9 +64,9 @@ func (a *app) printLeaks(w io.Writer, found []upkeep.Leak) error {
 		if l.Seq > 0 {
 			ref = fmt.Sprintf("%s@%d", ref, l.Seq)
 		}
-		t.row(ref, l.Rule, l.Fingerprint, l.Worker)
+		t.Row(ref, l.Rule, l.Fingerprint, l.Worker)
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 // leaksError is the error while secrets are not masked.

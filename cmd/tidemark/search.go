@@ -133,9 +133,9 @@ func (a *app) hits(w io.Writer, hits []hit) error {
 	if !a.terminal {
 		t := a.table("REF", "AT", "ROLE", "TITLE", "SNIPPET")
 		for _, h := range hits {
-			t.row(h.Ref, a.when(h.At), h.Role, h.Title, h.Snippet)
+			t.Row(h.Ref, a.when(h.At), h.Role, h.Title, h.Snippet)
 		}
-		return t.print(w)
+		return t.Print(w)
 	}
 	for _, h := range hits {
 		ref := strings.Replace(h.Ref, string(h.Session), a.shortID(h.Session), 1)

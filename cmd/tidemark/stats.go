@@ -118,15 +118,15 @@ func (a *app) printStats(rows []*store.Tally, by string, plot bool) error {
 		if len(rows) > 0 {
 			t = rows[0]
 		}
-		return a.print(summary{Tally: *t}, func(w io.Writer) error { return a.summaryTable(t).print(w) })
+		return a.print(summary{Tally: *t}, func(w io.Writer) error { return a.summaryTable(t).Print(w) })
 	}
 	if rows == nil {
 		rows = []*store.Tally{} // an empty list is [] in JSON, not null
 	}
-	return a.print(rows, func(w io.Writer) error { return a.statsTable(rows, by).print(w) })
+	return a.print(rows, func(w io.Writer) error { return a.statsTable(rows, by).Print(w) })
 }
 
-func (a *app) summaryTable(t *store.Tally) *table {
+func (a *app) summaryTable(t *store.Tally) *render.Table {
 	table := a.table("NAME", "VALUE")
 	for _, r := range []struct {
 		name  string
@@ -134,23 +134,23 @@ func (a *app) summaryTable(t *store.Tally) *table {
 	}{{"sessions", t.Sessions}, {"turns", t.Turns}, {"messages", t.Messages},
 		{"input_tokens", t.InputTokens}, {"output_tokens", t.OutputTokens},
 		{"cache_read_tokens", t.CacheReadTokens}, {"cache_write_tokens", t.CacheWriteTokens}} {
-		table.row(r.name, a.quantity(r.value))
+		table.Row(r.name, a.quantity(r.value))
 	}
-	table.row("cost_usd", a.cost(t.Cost))
+	table.Row("cost_usd", a.cost(t.Cost))
 	return table
 }
 
 // otherColumns is about how wide the columns beside the name are.
 const otherColumns = 68
 
-func (a *app) statsTable(rows []*store.Tally, by string) *table {
+func (a *app) statsTable(rows []*store.Tally, by string) *render.Table {
 	table := a.table(strings.ToUpper(by), "SESSIONS", "TURNS", "MSGS", "INPUT", "OUTPUT", "CACHE-R", "CACHE-W", "COST")
 	for _, t := range rows {
 		name := titled(t)
 		if a.terminal {
 			name = render.Truncate(render.CleanLine(name), max(a.columns-otherColumns, 10))
 		}
-		table.row(name, a.quantity(t.Sessions), a.quantity(t.Turns), a.quantity(t.Messages), a.quantity(t.InputTokens),
+		table.Row(name, a.quantity(t.Sessions), a.quantity(t.Turns), a.quantity(t.Messages), a.quantity(t.InputTokens),
 			a.quantity(t.OutputTokens), a.quantity(t.CacheReadTokens), a.quantity(t.CacheWriteTokens), a.cost(t.Cost))
 	}
 	return table
