@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -60,7 +61,7 @@ func (a *app) examine(ctx context.Context, c *open.Checkup) error {
 	if err := c.Keys(ctx, a.opened); err != nil {
 		return err
 	}
-	mode, origin := sandboxMode(a.config)
+	mode, origin := a.config.SandboxMode(os.Getenv)
 	if mode != agent.SandboxOff {
 		origin = ""
 	}

@@ -51,7 +51,7 @@ Gives back space that nothing needs any more.`,
 			if err != nil {
 				return err
 			}
-			c := &cleaned{DryRun: dryRun, Retention: a.config.retention()}
+			c := &cleaned{DryRun: dryRun, Retention: a.config.RetentionText()}
 			err = a.clean(cmd, s, c)
 			a.progressDone()
 			// What was done is said, also when the rest could not be.

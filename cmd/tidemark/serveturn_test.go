@@ -23,6 +23,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/config"
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
@@ -168,7 +169,7 @@ func backends(t *testing.T) map[string]tidemark.Backend {
 }
 
 func TestNothingOfOneServedSessionReachesTheNext(t *testing.T) {
-	t.Setenv(sandboxVariable, agent.SandboxOff) // in a sandbox a shell does not know its number out here
+	t.Setenv(config.SandboxVariable, agent.SandboxOff) // in a sandbox a shell does not know its number out here
 	for name, b := range backends(t) {
 		t.Run(name, func(t *testing.T) {
 			m := &overheard{Client: demo.New(demo.Options{Delay: -1})}
