@@ -43,7 +43,9 @@ const sqlMade = `select 'policy ' || p.policyname || ' on ' || p.tablename, conc
   union all select 'rule or trigger ' || t.tgname || ' on ' || c.relname, pg_get_triggerdef(t.oid)
     from pg_trigger t join pg_class c on c.oid = t.tgrelid where c.relnamespace = 'tidemark'::regnamespace and not t.tgisinternal`
 
-func madeNow(ctx context.Context, q querier) (map[string]string, error) { return pairs(ctx, q, sqlMade) }
+func madeNow(ctx context.Context, q querier) (map[string]string, error) {
+	return pairs(ctx, q, sqlMade)
+}
 
 func pairs(ctx context.Context, q querier, sql string) (map[string]string, error) {
 	rows, err := q.Query(ctx, sql)
