@@ -82,8 +82,7 @@ func (r *room) search(ctx context.Context, _ *sdk.CallToolRequest, in searchIn) 
 	if err != nil {
 		return out, err
 	}
-	q := store.Question{Role: in.Role, Agent: in.Agent, Match: func(e tidemark.Entry) bool { return query.Match(search.Text(e)) }}
-	q.All, q.None, _ = query.Terms()
+	q := store.Question{Role: in.Role, Agent: in.Agent}.About(query)
 	if q.Limit, err = atMost(in.N, usualHits, maxHits); err != nil {
 		return out, err
 	}

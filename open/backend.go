@@ -3,12 +3,8 @@ package open
 import (
 	"context"
 	"errors"
-	"io"
-	"io/fs"
 	"net"
 	neturl "net/url"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -99,34 +95,6 @@ func onThisMachine(address string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// TokenName is the file with the token of the local user of a server.
-const TokenName = "server.token"
-
-// TokenPath is where the token of the local user of a server is for clients, who
-// do not know which store their server answers from: in the file that is named,
-// else in the folder of data.
-func TokenPath(environ []string, named string) (string, error) {
-	if named != "" {
-		return named, nil
-	}
-	dir, err := DataDir(environ)
-	return filepath.Join(dir, TokenName), err
-}
-
-// ReadToken reads a token from a file, "" when there is none.
-func ReadToken(path string) (string, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", tidemark.Invalidf("%w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 8<<10))
-	return strings.TrimSpace(string(b)), err
-}
-
 // IsPostgres reports whether a store URL names a PostgreSQL database.
 func IsPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
@@ -154,3 +122,6 @@ func WithoutPassword(store string) string {
 	}
 	return store
 }
+
+// HasAudit reports whether a store can keep an audit log. One of files cannot.
+func HasAudit(url string) bool { return !strings.HasPrefix(url, "files:") }

@@ -14,6 +14,9 @@ func EntryWords(e tidemark.Entry) []string {
 	return c.words
 }
 
+// MatchEntry reports whether the query matches an entry.
+func (q Query) MatchEntry(e tidemark.Entry) bool { return q.Match(Text(e)) }
+
 // Text returns the text that a query for entries is matched with: text,
 // thinking, names and input of tools, their results, names and URLs of files,
 // each on a line of its own. Of JSON it has keys, strings and numbers. Attached

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // administered returns a server that has the tenants a and b.
@@ -187,7 +190,7 @@ func TestWhatIsDoneAndWhatIsRefusedIsInTheAuditLog(t *testing.T) {
 	if heads, err := s.stores.AnchorAudit(t.Context()); err != nil || len(heads) != 2 {
 		t.Errorf("anchors %+v, %v", heads, err)
 	}
-	var report routes.AuditReport
+	var report tenant.AuditReport
 	s.call(t, "admin-a", "POST", "/api/v1/audit/verify", map[string]any{}).into(t, &report)
 	if report.Head.Length != 10 || report.Anchors != 1 || len(report.Faults) != 0 {
 		t.Errorf("%+v", report)
@@ -196,5 +199,33 @@ func TestWhatIsDoneAndWhatIsRefusedIsInTheAuditLog(t *testing.T) {
 	s.call(t, "admin-a", "POST", "/api/v1/audit/verify", map[string]any{"anchors": []tenant.Anchor{forged}}).into(t, &report)
 	if len(report.Faults) != 1 || report.Faults[0].Seq < 6 {
 		t.Errorf("against an anchor of 99 lines: %+v", report)
+	}
+}
+
+// An archive is adopted below the store, whose commits would carry the line.
+func TestAnImportIsInTheAuditLogBeforeItIsDone(t *testing.T) {
+	var s *testServer
+	lines := func() (n int) {
+		var page routes.Page[tenant.AuditLine]
+		s.call(t, "admin-a", "GET", "/api/v1/audit", nil).want(t, 200).into(t, &page)
+		for _, l := range page.Items {
+			if l.Action == "POST /api/v1/import" && l.Outcome == tenant.AuditBegun {
+				n++
+			}
+		}
+		return n
+	}
+	var written []int
+	s = administered(t, func(o *Options) {
+		o.Import = func(context.Context, *store.Store, string, io.Reader) ([]routes.Imported, error) {
+			written = append(written, lines())
+			return nil, nil
+		}
+	})
+	for range 2 {
+		s.call(t, wA, "POST", "/api/v1/import?name=a.json", `{}`).want(t, 200)
+	}
+	if !slices.Equal(written, []int{1, 2}) {
+		t.Errorf("lines at the time of the imports: %d, want 1 and 2", written)
 	}
 }

@@ -29,6 +29,21 @@ type Question struct {
 	Limit   int  // 0: DefaultHits
 }
 
+// Query is what somebody asked for in words; search.Query is one.
+type Query interface {
+	// Terms are what an index is asked for, as in Question.
+	Terms() (all [][]tidemark.Term, none []tidemark.Term, verify bool)
+	// MatchEntry decides whether an entry is meant.
+	MatchEntry(tidemark.Entry) bool
+}
+
+// About is the same question about what a query says.
+func (q Question) About(query Query) Question {
+	q.All, q.None, _ = query.Terms()
+	q.Match = query.MatchEntry
+	return q
+}
+
 // DefaultHits is how many hits a search returns unless it is told.
 const DefaultHits = 20
 

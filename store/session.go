@@ -101,6 +101,14 @@ type Filter struct {
 	Each bool
 }
 
+// HasSessions reports whether a project has a living session.
+func (s *Store) HasSessions(ctx context.Context, project string) (bool, error) {
+	for _, err := range s.Sessions(ctx, Filter{Project: project, Limit: 1}) {
+		return true, err
+	}
+	return false, nil
+}
+
 // Sessions lists sessions, the one that changed last first. One that cannot
 // be read is yielded as its id with a *tidemark.Damage, and the listing goes
 // on.

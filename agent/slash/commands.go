@@ -138,9 +138,7 @@ func (c *Conversation) search(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	question := store.Question{Limit: maxHits, Match: func(e tidemark.Entry) bool { return q.Match(search.Text(e)) }}
-	question.All, question.None, _ = q.Terms()
-	answer, err := c.Store.Search(ctx, question)
+	answer, err := c.Store.Search(ctx, store.Question{Limit: maxHits}.About(q))
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -138,11 +137,11 @@ so do its sessions. An agent that a fleet still has is refused: it would come ba
 // inFleetFile refuses an agent that the fleet file of this folder would bring
 // back. A file that cannot be read says nothing.
 func (a *app) inFleetFile(name string) error {
-	f, err := (&fleetRoom{app: a, file: fleetFile}).read()
-	if err != nil || !slices.ContainsFunc(f.Agents, func(g file.Agent) bool { return g.Name == name }) {
+	f, err := file.Read(file.DefaultName)
+	if err != nil || !f.Has(name) {
 		return nil
 	}
-	return withHint(tidemark.Conflictf("agent %s is in %s, which would bring it back", name, fleetFile), "take it out of the file first")
+	return withHint(tidemark.Conflictf("agent %s is in %s, which would bring it back", name, file.DefaultName), "take it out of the file first")
 }
 
 // scheduleRow is a schedule with what of it did not run lately.

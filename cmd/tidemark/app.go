@@ -47,8 +47,7 @@ type app struct {
 	columns  int
 	color    bool
 	config   settings
-	opened   *open.Opened   // the store, once it was opened
-	others   []*open.Opened // stores that were opened beside it
+	opened   *open.Opened // the store, once it was opened
 
 	signals  chan os.Signal
 	onSignal *atomic.Pointer[func(os.Signal)] // set by a command that takes signals itself
@@ -205,9 +204,6 @@ func (a *app) warnOfSecrets(owner string, found []store.Secret) {
 }
 
 func (a *app) close() error {
-	for _, o := range a.others {
-		defer o.Close() // they were read
-	}
 	if a.opened == nil {
 		return nil
 	}

@@ -1,14 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,15 +13,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/server/serve"
+	"github.com/tidemark-sessions/tidemark/server/stores"
 )
-
-// auditReport is what verifying found.
-type auditReport struct {
-	Head      tenant.Anchor       `json:"head"`
-	Unchained int                 `json:"unchained"`
-	Anchors   int                 `json:"anchors"`
-	Faults    []tenant.AuditFault `json:"faults"`
-}
 
 func auditCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -42,22 +33,37 @@ Run this where the store of the server can be opened, with the same --store.`,
 	return cmd
 }
 
-// noAudit says why there is none.
-const noAudit = "a store of files has no audit log: nobody will know who did what"
+// auditLog is the audit log of a tenant, and the places where servers of the
+// operator's store wrote down who did what.
+type auditLog struct {
+	*tenant.Directory
+	id   string
+	from []tidemark.Backend
+}
 
-func isFiles(url string) bool { return strings.HasPrefix(url, "files:") }
-
-// auditedTenant opens the store and finds whose audit log is meant.
-func (a *app) auditedTenant(cmd *cobra.Command, name string) (*tenant.Directory, string, error) {
-	s, err := a.directory(cmd.Context(), reads)
-	if place, _, unknown := a.location(); err == nil && unknown == nil && isFiles(place) {
-		err = withHint(tidemark.Unsupportedf("a store of files has no audit log"), "serve a store of sqlite or PostgreSQL: tidemark migrate")
+// withAudit runs something with the audit log of a tenant.
+func (a *app) withAudit(ctx context.Context, name string, run func(auditLog) error) error {
+	s, err := a.directory(ctx, reads)
+	if err != nil {
+		return err
 	}
-	if err != nil || name == tenant.DefaultTenant {
-		return s, tidemark.TenantOf(tenant.DefaultTenant, "").Tenant, err
+	place, _, err := a.location()
+	if err != nil {
+		return err
 	}
-	t, err := s.TenantNamed(cmd.Context(), name)
-	return s, t.ID, withHint(err, "see them with: tidemark tenant ls")
+	if !open.HasAudit(place) {
+		return withHint(stores.ErrNoAudit(), "serve a store of sqlite or PostgreSQL: tidemark migrate")
+	}
+	log := auditLog{Directory: s}
+	if log.id, err = s.TenantID(ctx, name); err != nil {
+		return err
+	}
+	beside := serve.StoresBeside(ctx, a.opened, place, a.opening)
+	defer beside.Close()
+	if log.from, err = beside.Acts(ctx, log.id); err != nil {
+		return err
+	}
+	return run(log)
 }
 
 func auditListCommand(a *app, name *string) *cobra.Command {
@@ -69,50 +75,29 @@ func auditListCommand(a *app, name *string) *cobra.Command {
 			if limit < 1 {
 				return tidemark.Invalidf("--limit %d: want at least 1", limit)
 			}
-			s, id, err := a.auditedTenant(cmd, *name)
-			if err != nil {
-				return err
-			}
-			from, err := a.acts(cmd.Context(), id)
-			if err != nil {
-				return err
-			}
-			fresh, err := a.unchained(cmd.Context(), s, id, from)
-			if err != nil {
-				return err
-			}
-			rows := []tenant.AuditLine{}
-			for l, err := range s.AuditLines(cmd.Context(), id, tidemark.Span{Newest: limit}) {
-				if errors.Is(err, tidemark.ErrCorrupt) {
-					a.say("tidemark: %s: skipped", err)
-					continue
-				}
-				if err != nil {
-					return err
-				}
-				rows = append(rows, l)
-			}
-			rows = append(rows, tenant.NotIn(fresh, rows)...)
-			rows = rows[max(0, len(rows)-limit):]
-			return a.print(rows, func(w io.Writer) error {
-				t := a.table("SEQ", "AT", "WHO", "ACTION", "THING", "OUTCOME")
-				for _, l := range rows {
-					who := l.Name
-					if who == "" {
-						who = l.Who
-					}
-					seq := fmt.Sprint(l.Seq)
-					if l.Seq == 0 {
-						seq = "not chained yet"
-					}
-					t.row(seq, due(l.At), who, l.Action, orDash(l.Thing), l.Outcome)
-				}
-				return t.print(w)
-			})
+			return a.withAudit(cmd.Context(), *name, func(log auditLog) error { return a.listAudit(cmd.Context(), log, limit) })
 		},
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "how many")
 	return cmd
+}
+
+func (a *app) listAudit(ctx context.Context, log auditLog, limit int) error {
+	rows, err := log.NewestAudit(ctx, log.id, limit, log.from, a.skipped)
+	if err != nil {
+		return err
+	}
+	return a.print(rows, func(w io.Writer) error {
+		t := a.table("SEQ", "AT", "WHO", "ACTION", "THING", "OUTCOME")
+		for _, l := range rows {
+			seq := fmt.Sprint(l.Seq)
+			if l.Seq == 0 {
+				seq = "not chained yet"
+			}
+			t.row(seq, due(l.At), cmp.Or(l.Name, l.Who), l.Action, orDash(l.Thing), l.Outcome)
+		}
+		return t.print(w)
+	})
 }
 
 func auditVerifyCommand(a *app, name *string) *cobra.Command {
@@ -140,84 +125,29 @@ whole new log.`,
 				}
 				anchors = append(anchors, more...)
 			}
-			s, id, err := a.auditedTenant(cmd, *name)
-			if err != nil {
-				return err
-			}
-			beside, err := s.Anchors(cmd.Context(), id)
-			if err != nil {
-				return err
-			}
-			anchors = append(anchors, beside...)
-			from, err := a.acts(cmd.Context(), id)
-			if err != nil {
-				return err
-			}
-			fresh, err := a.unchained(cmd.Context(), s, id, from)
-			if err != nil {
-				return err
-			}
-			head, faults, err := s.VerifyAudit(cmd.Context(), id, from, anchors...)
-			if err != nil {
-				return err
-			}
-			report := auditReport{Head: head, Unchained: len(fresh), Anchors: len(anchors), Faults: append([]tenant.AuditFault{}, faults...)}
-			if len(faults) > 0 {
-				return withHint(&tidemark.Damage{Key: tidemark.Key{Kind: "audit", ID: id}, Seq: faults[0].Seq, What: auditFaults(faults)},
-					"whoever can write the store did this, or the disk; compare with a backup")
-			}
-			return a.print(report, func(w io.Writer) error {
-				more := ""
-				if len(fresh) > 0 {
-					more = fmt.Sprintf(", and so are %d that are not chained yet", len(fresh))
-				}
-				_, err := fmt.Fprintf(w, "%d lines are as they were written, compared with %d anchors%s; the head is %s\n", head.Length, len(anchors), more, orDash(head.Hash))
-				return err
-			})
+			return a.withAudit(cmd.Context(), *name, func(log auditLog) error { return a.verifyAudit(cmd.Context(), log, anchors) })
 		},
 	}
 	cmd.Flags().StringArrayVar(&files, "anchors", nil, "a `FILE` of heads that the log once had; again for more")
 	return cmd
 }
 
-// unchained returns the lines that are written down and not chained yet, oldest
-// first.
-func (a *app) unchained(ctx context.Context, s *tenant.Directory, of string, from []tidemark.Backend) (lines []tenant.AuditLine, err error) {
-	for l, err := range s.Unchained(ctx, of, from...) {
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			a.say("tidemark: %s: skipped", err)
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		lines = append(lines, l)
-	}
-	slices.SortStableFunc(lines, func(x, y tenant.AuditLine) int { return x.At.Compare(y.At) })
-	return lines, nil
-}
-
-// acts returns the places where servers of the operator's store wrote down who
-// did what in a tenant.
-func (a *app) acts(ctx context.Context, tenant string) ([]tidemark.Backend, error) {
-	if o, ok := a.opened.Inner.(operatorBackend); ok {
-		return []tidemark.Backend{o.db.For(tidemark.AuditorOf(tenant))}, nil
-	}
-	place, _, err := a.location()
+func (a *app) verifyAudit(ctx context.Context, log auditLog, anchors []tenant.Anchor) error {
+	beside, err := log.Anchors(ctx, log.id)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	t := &team{app: a, url: place, opened: make(map[string]*open.Opened)}
-	from, err := t.acts(ctx, tenant)
-	a.others = append(a.others, slices.Collect(maps.Values(t.opened))...)
-	return from, err
-}
-
-// auditFaults says the first fault, and how many more there are.
-func auditFaults(faults []tenant.AuditFault) string {
-	text := render.CleanLine(faults[0].What)
-	if n := len(faults) - 1; n > 0 {
-		text += fmt.Sprintf(" (and %d more, the last at line %d)", n, faults[n].Seq)
+	report, err := log.ReportAudit(ctx, log.id, log.from, append(anchors, beside...), a.skipped)
+	if err != nil {
+		return err
 	}
-	return text
+	if len(report.Faults) > 0 {
+		return withHint(&tidemark.Damage{Key: tidemark.Key{Kind: "audit", ID: log.id}, Seq: report.Faults[0].Seq, What: render.CleanLine(report.Summary())},
+			"whoever can write the store did this, or the disk; compare with a backup")
+	}
+	more := ""
+	if report.Unchained > 0 {
+		more = fmt.Sprintf(", and so are %d that are not chained yet", report.Unchained)
+	}
+	return a.printf(report, "%d lines are as they were written, compared with %d anchors%s; the head is %s\n", report.Head.Length, report.Anchors, more, orDash(report.Head.Hash))
 }

@@ -222,8 +222,8 @@ func (w *world) takers(a *app, s *store.Store) map[string]func() chat.Options {
 			return assembled(agent.Options{})
 		},
 		"a fleet": func() chat.Options {
-			f := &fleetRoom{app: a, daemon: daemon.New(daemon.Options{Store: s, File: &file.File{}})}
-			o, err := f.chatOptions(w.t.Context(), file.Agent{Name: "scout", Provider: "demo"}, runner.Task{Dir: w.project, Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir}})
+			d := daemon.New(daemon.Options{Store: s, File: &file.File{}, Machine: &daemon.Machine{Setup: a.setup(a.config)}})
+			o, err := d.ChatOptions(w.t.Context(), file.Agent{Name: "scout", Provider: "demo"}, runner.Task{Dir: w.project, Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir}})
 			if err != nil {
 				w.t.Fatal(err)
 			}
@@ -302,7 +302,7 @@ func (w *world) judge(route string) (cases int) {
 	s, done := w.at(w.mine())
 	defer done()
 	a.opened = &open.Opened{Store: s}
-	f := &fleetRoom{app: a, key: fleet.Key(bytes.Repeat([]byte{7}, 32))}
+	f, key := &fleetRoom{app: a}, fleet.Key(bytes.Repeat([]byte{7}, 32))
 	if f.waker().MayWake() != nil {
 		w.t.Errorf("%s: a fleet would wake something", route)
 	}
@@ -322,7 +322,7 @@ func (w *world) judge(route string) (cases int) {
 		}
 	}
 	due, err := s.DueWakes(w.t.Context(), time.Now().Add(time.Hour))
-	if err != nil || slices.ContainsFunc(due, func(w store.Wake) bool { return daemon.SignedWake(f.key, w) }) {
+	if err != nil || slices.ContainsFunc(due, func(w store.Wake) bool { return daemon.SignedWake(key, w) }) {
 		w.t.Errorf("%s: wakes %v, %v", route, due, err)
 	}
 	return cases

@@ -103,10 +103,7 @@ func (a *app) ndjson(entries iter.Seq2[tidemark.Entry, error], live bool) error 
 	var damage error
 	for e, err := range entries {
 		if err == nil {
-			var b []byte
-			if b, err = marshal(e); err == nil {
-				err = a.printJSON(w, b)
-			}
+			err = a.format().Print(w, e)
 			if live && err == nil {
 				err = w.Flush()
 			}

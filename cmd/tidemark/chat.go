@@ -313,7 +313,7 @@ func (t *talk) which(ctx context.Context) (tidemark.SessionID, int64, error) {
 	case t.f.cont:
 		if ref = "last"; t.f.anywhere {
 			project = ""
-		} else if here, err := hasSessions(ctx, t.s, project); err != nil {
+		} else if here, err := t.s.HasSessions(ctx, project); err != nil {
 			return "", 0, err
 		} else {
 			elsewhere = !here

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/redact"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/store/upkeep"
 )
 
 // settings is what a configuration file may say. A flag beats the
@@ -129,7 +130,7 @@ func (s *settings) read(file string, required bool) error {
 	}
 	if s.Retention != "" {
 		s.origins["retention"] = file
-		if _, err := parseAge(s.Retention); err != nil {
+		if _, err := upkeep.ParseAge(s.Retention); err != nil {
 			return tidemark.Invalidf("configuration %s: retention: %w", file, err)
 		}
 	}

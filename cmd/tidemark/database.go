@@ -3,12 +3,14 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/server/serve"
 )
 
 func databaseCommand(a *app) *cobra.Command {
@@ -50,9 +52,9 @@ interrupted can be run again.`,
 			}
 			m := postgres.Migration{Partitions: partitions}
 			if !backedUp {
-				m.Upgrading = onlyWithABackup
+				m.Upgrading = serve.OnlyWithABackup
 			}
-			role, err := migrateDatabase(cmd.Context(), place, m)
+			role, err := serve.MigrateDatabase(cmd.Context(), place, os.Environ(), m)
 			if err != nil {
 				return err
 			}

@@ -49,7 +49,7 @@ func (a *app) exportTenants(cmd *cobra.Command, only []string, dir string) error
 	defer db.Close()
 	e := &tenantExport{app: a, ctx: cmd.Context(), db: db, dir: dir, rows: []tenantArchive{}}
 	for _, name := range only {
-		t, err := tenantNamed(cmd.Context(), users, name)
+		t, err := users.NeedTenant(cmd.Context(), name)
 		if err != nil {
 			return err
 		}

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,19 +16,15 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
-	"github.com/tidemark-sessions/tidemark/chat"
 	"github.com/tidemark-sessions/tidemark/dispatch"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
-	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
 )
-
-// fleetFile is where a fleet is described, unless --file says otherwise.
-const fleetFile = "fleet.yaml"
 
 func fleetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -43,7 +37,7 @@ processes may run the same fleet on one store.`,
 		Args: usage(cobra.NoArgs), RunE: help,
 	}
 	f := &fleetRoom{app: a}
-	cmd.PersistentFlags().StringVarP(&f.file, "file", "f", fleetFile, "the fleet `FILE`")
+	cmd.PersistentFlags().StringVarP(&f.file, "file", "f", file.DefaultName, "the fleet `FILE`")
 	cmd.AddCommand(f.init(), f.convert(), f.validate(), f.up(), f.status(), f.install(), f.signal("down", "Stop the fleet on this machine", syscall.SIGTERM),
 		f.signal("reload", "Make the fleet on this machine read its file again", syscall.SIGHUP))
 	return cmd
@@ -52,9 +46,7 @@ processes may run the same fleet on one store.`,
 // fleetRoom is what the commands about the fleet share.
 type fleetRoom struct {
 	*app
-	file   string
-	daemon *daemon.Daemon // while it is up
-	key    fleet.Key      // likewise
+	file string
 }
 
 func (f *fleetRoom) init() *cobra.Command {
@@ -66,7 +58,7 @@ func (f *fleetRoom) init() *cobra.Command {
 			if _, err := os.Stat(f.file); err == nil {
 				return withHint(tidemark.Existsf("%s is there already", f.file), "name another one with --file")
 			}
-			if err := f.write(file.Template()); err != nil {
+			if err := file.Write(f.file, file.Template()); err != nil {
 				return err
 			}
 			f.say("Wrote %s. Change it, then: tidemark fleet validate, tidemark fleet up", f.file)
@@ -75,73 +67,18 @@ func (f *fleetRoom) init() *cobra.Command {
 	}
 }
 
-// write writes the fleet file, whole or not at all.
-func (f *fleetRoom) write(text []byte) error {
-	dir, err := durable.OpenDir(filepath.Dir(f.file))
-	if err != nil {
-		return tidemark.Invalidf("%w", err)
-	}
-	defer dir.Close()
-	name := filepath.Base(f.file)
-	err = durable.Stream(dir, name+".tmp", name, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
-	if err != nil {
-		return tidemark.Storagef("%s: %w", f.file, err)
-	}
-	return nil
-}
-
-// maxFleetFile bounds a fleet file.
-const maxFleetFile = 1 << 20
-
-// read reads the fleet file.
-func (f *fleetRoom) read() (*file.File, error) {
-	in, err := os.Open(f.file)
-	if err != nil {
-		return nil, withHint(tidemark.NotFoundf("%w", err), "write one with: tidemark fleet init")
-	}
-	defer in.Close()
-	data, err := io.ReadAll(io.LimitReader(in, maxFleetFile+1))
-	if err != nil {
-		return nil, tidemark.Storagef("%s: %w", f.file, err)
-	}
-	return f.parse(data)
-}
-
-// parse reads the text of the fleet file.
-func (f *fleetRoom) parse(data []byte) (*file.File, error) {
-	folder, err := filepath.Abs(filepath.Dir(f.file))
-	if err != nil {
-		return nil, err
-	}
-	return file.Parse(f.file, data, &file.Options{Files: os.DirFS(folder), Dir: func(written string) (string, error) {
-		if !filepath.IsAbs(written) {
-			written = filepath.Join(folder, written)
-		}
-		return filepath.Clean(written), nil
-	}})
-}
-
 func (f *fleetRoom) validate() *cobra.Command {
 	return &cobra.Command{
 		Use: "validate", Short: "Look for mistakes in the fleet file",
 		Example: "  tidemark fleet validate",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			file, err := f.read()
+			file, err := file.Read(f.file)
 			if err != nil {
 				return err
 			}
-			schedules := 0
-			for _, a := range file.Agents {
-				schedules += len(a.Schedules)
-			}
-			return f.print(map[string]int{"agents": len(file.Agents), "schedules": schedules}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s: %d agent(s), %d schedule(s), no mistakes\n", f.file, len(file.Agents), schedules)
-				return err
-			})
+			agents, schedules := len(file.Agents), file.ScheduleCount()
+			return f.printf(map[string]int{"agents": agents, "schedules": schedules}, "%s: %d agent(s), %d schedule(s), no mistakes\n", f.file, agents, schedules)
 		},
 	}
 }
@@ -164,7 +101,7 @@ each job is run by one of them that has its agent in its file.`,
 		Example: "  tidemark fleet up\n  tidemark fleet up --detach\n  tidemark fleet up --file ops/fleet.yaml",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			file, err := f.read()
+			file, err := file.Read(f.file)
 			if err != nil {
 				return err
 			}
@@ -186,59 +123,33 @@ each job is run by one of them that has its agent in its file.`,
 }
 
 // run runs a daemon until the command ends.
-func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, file *file.File) error {
-	who := f.holder(cmd)
+func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, read *file.File) error {
 	full, err := filepath.Abs(f.file)
 	if err != nil {
 		return err
 	}
-	if err := s.AddDaemon(cmd.Context(), store.Daemon{Holder: who, File: full}); err != nil {
+	key, err := fleetKey()
+	if err != nil {
 		return err
 	}
-	defer s.RemoveDaemon(context.WithoutCancel(cmd.Context()), who)
-	if f.key, err = fleetKey(); err != nil {
-		return err
-	}
-	wakes := f.waker()
-	n := newNotifier(os.Getenv)
 	hands, letGo, err := f.dispatch(cmd.Context(), s)
 	if err != nil {
 		return err
 	}
 	defer letGo()
-	d := daemon.New(daemon.Options{Store: s, Dispatch: hands, Holder: who, File: file, Runner: f.runner, Environ: f.environ, Policy: f.policyOf, Engine: engineEnviron(os.Environ()), Session: f.session, MayWake: wakes.MayWake, Wake: wakes.Wake, Key: f.key,
-		Secret: os.Getenv, Inbox: filepath.Dir(full), Round: n.alive, Ready: func() { f.ready(cmd.Context(), s, who, n) },
-		Tell: func(name, text string) {
-			f.say("%s %s", time.Now().Format(time.TimeOnly), agent.WithWorker(name, text))
-		}})
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
-	go func() {
-		for range reload {
-			next, err := f.read()
-			if err != nil {
-				f.complain(fmt.Errorf("the file was not taken over: %w", err))
-				continue
-			}
-			for _, c := range next.Changes(file) {
-				f.say("%s", c)
-			}
-			file = next
-			d.Reload(next)
-		}
-	}()
-	go func() {
-		if err := d.Serve(cmd.Context(), os.Getenv); err != nil {
-			f.complain(err)
-		}
-	}()
-	f.say("The fleet starts: %d agent(s).", len(file.Agents))
-	defer context.AfterFunc(cmd.Context(), n.stopping)()
-	f.daemon = d
-	err = d.Run(cmd.Context())
-	f.say("The fleet is down.")
-	return err
+	wakes := f.waker()
+	o := daemon.Options{Store: s, Dispatch: hands, Holder: f.holder(cmd), File: read, MayWake: wakes.MayWake, Wake: wakes.Wake, Key: key, Secret: os.Getenv, Inbox: filepath.Dir(full),
+		Machine: &daemon.Machine{Setup: f.setup(f.config), Environ: os.Environ(), LookupEnv: os.LookupEnv, File: full},
+		Session: func(ctx context.Context, a file.Agent, t *runner.Task) (string, error) {
+			return transfer.ForAgent(ctx, s, a, t, os.Environ())
+		},
+		Tell: func(name, text string) {
+			f.say("%s %s", time.Now().Format(time.TimeOnly), agent.WithWorker(name, text))
+		}}
+	return daemon.Up(cmd.Context(), o, daemon.Host{File: f.file, Reload: reload, Getenv: os.Getenv, Say: f.say, Complain: f.complain})
 }
 
 // fleetKey is what fleets of this user on this machine know their own by.
@@ -257,16 +168,6 @@ func (f *fleetRoom) waker() *agent.Waker {
 			c, err := loadSettings(f.configFile, project)
 			return f.setup(c), err
 		}}
-}
-
-// ready says that the fleet is up to whoever waits for it: in the log first, so
-// that it is there for whoever waited.
-func (f *fleetRoom) ready(ctx context.Context, s *store.Store, who tidemark.Holder, n *notifier) {
-	f.say("The fleet is up.")
-	if err := s.DaemonReady(ctx, who); err != nil {
-		f.complain(err)
-	}
-	n.ready()
 }
 
 // dispatch is what hands out jobs: where several machines may share the store,
@@ -289,143 +190,49 @@ func (f *fleetRoom) dispatch(ctx context.Context, s *store.Store) (daemon.Dispat
 	return d, d.Close, nil
 }
 
-// engineEnviron is what the program that makes containers is told: where it and
-// its parts are, and how it reaches its service. The rest is no affair of its,
-// and a variable that both it and an agent have would be seen by all.
-func engineEnviron(all []string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(v string) bool {
-		name, _, _ := strings.Cut(strings.ToUpper(v), "=")
-		switch name {
-		case "PATH", "HOME", "USER", "LANG", "TMPDIR", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
-			"SYSTEMROOT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "TEMP", "TMP":
-			return false
-		}
-		return !slices.ContainsFunc([]string{"DOCKER_", "CONTAINER_", "CONTAINERS_", "XDG_"}, func(p string) bool { return strings.HasPrefix(name, p) })
-	})
-}
-
-// runner makes what runs an agent.
-func (f *fleetRoom) runner(a file.Agent) (runner.Runner, error) {
-	switch a.Runner {
-	case fleet.RunnerCommand:
-		return runner.Command(a.Command), nil
-	case fleet.RunnerClaude:
-		return runner.Claude(a.Command...), nil
-	case fleet.RunnerCodex:
-		return runner.Codex(a.Command...), nil
-	case fleet.RunnerACP:
-		return runner.ACP(a.Command), nil
-	}
-	return runner.Builtin(func(ctx context.Context, t runner.Task) (chat.Options, error) {
-		return f.chatOptions(ctx, a, t)
-	}), nil
-}
-
-// chatOptions are what the built-in agent of a fleet gets.
-func (f *fleetRoom) chatOptions(ctx context.Context, a file.Agent, t runner.Task) (chat.Options, error) {
-	fence := f.fenceFor(a, t)
-	set, err := f.setup(f.config).Assemble(ctx, agent.Options{Store: f.opened.Store, Holder: f.holderNamed("tidemark fleet"), Agent: a.Name, Project: t.Dir,
-		Choice: agent.Choice{Provider: a.Provider, Model: a.Model, BaseURL: a.BaseURL}, System: cmp.Or(t.System, agent.DefaultInstructions),
-		Environ: append([]string{}, t.Environ...), Fence: &fence, Unattended: true})
-	if err != nil {
-		return chat.Options{}, err
-	}
-	o := set.Chat
-	o.Limits.ToolRounds = cmp.Or(a.Limits.ToolRounds, o.Limits.ToolRounds)
-	o.Tools, o.Without = f.daemon.ScheduleTools(a), a.Without()
-	o.Wake = func(ctx context.Context, id tidemark.SessionID, at time.Time) error {
-		return f.opened.Store.PutWake(ctx, daemon.SignWake(f.key, store.Wake{Session: id, Agent: a.Name, At: at}))
-	}
-	return o, nil
-}
-
 func (f *fleetRoom) status() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "What runs the fleet, and what it does",
 		Example: "  tidemark fleet status --json",
 		Args:    usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := f.open(cmd.Context(), reads)
+		RunE: f.onStore(reads, func(cmd *cobra.Command, s *store.Store, _ []string) error {
+			is, err := daemon.StatusOf(cmd.Context(), s)
 			if err != nil {
 				return err
 			}
-			about, err := s.Fleet(cmd.Context())
-			if err != nil {
-				return err
-			}
-			daemons, err := living(cmd.Context(), s)
-			if err != nil {
-				return err
-			}
-			running, err := s.Running(cmd.Context(), "")
-			if err != nil {
-				return err
-			}
-			agents, err := s.AgentStates(cmd.Context())
-			if err != nil {
-				return err
-			}
-			out := map[string]any{"started_at": about.StartedAt, "daemons": daemons, "running": running, "agents": agents}
-			return f.print(out, func(w io.Writer) error {
-				if len(daemons) == 0 {
+			return f.print(is, func(w io.Writer) error {
+				if len(is.Daemons) == 0 {
 					fmt.Fprintln(w, "The fleet is down.")
 				}
-				for _, d := range daemons {
+				for _, d := range is.Daemons {
 					fmt.Fprintf(w, "up\t%s\tsince %s\t%s\n", d.Holder, f.when(d.StartedAt), orDash(d.File))
 				}
-				fmt.Fprintf(w, "%d agent(s), %d job(s) run\n", len(agents), len(running))
+				fmt.Fprintf(w, "%d agent(s), %d job(s) run\n", len(is.Agents), len(is.Running))
 				return nil
 			})
-		},
+		}),
 	}
-}
-
-// living are the daemons that are not proven dead.
-func living(ctx context.Context, s *store.Store) ([]store.Daemon, error) {
-	all, err := s.Daemons(ctx)
-	alive := []store.Daemon{}
-	for _, d := range all {
-		if !d.Dead {
-			alive = append(alive, d)
-		}
-	}
-	return alive, err
 }
 
 // signal is a command that tells the daemons of this machine something.
-func (f *fleetRoom) signal(name, short string, s syscall.Signal) *cobra.Command {
+func (f *fleetRoom) signal(name, short string, what syscall.Signal) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: short, Example: "  tidemark fleet " + name,
 		Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			st, err := f.open(cmd.Context(), reads)
-			if err != nil {
+		RunE: f.onStore(reads, func(cmd *cobra.Command, s *store.Store, _ []string) error {
+			told, err := daemon.Signal(cmd.Context(), s, f.holder(cmd), what, f.say)
+			if err == nil && len(told) == 0 {
+				err = withHint(tidemark.NotFoundf("no fleet runs on this machine with this store"), "start it with: tidemark fleet up")
+			}
+			if err != nil || what != syscall.SIGTERM {
 				return err
 			}
-			daemons, err := living(cmd.Context(), st)
-			if err != nil {
+			if err := daemon.AwaitGone(cmd.Context(), s, told); err != nil {
 				return err
 			}
-			here := f.holder(cmd)
-			var told []store.Daemon
-			for _, d := range daemons {
-				if d.Holder.Host != here.Host || d.Holder.BootID != here.BootID {
-					continue
-				}
-				if err := tellProcess(d.Holder.PID, s); err != nil {
-					return tidemark.Invalidf("%s: %w", d.Holder, err)
-				}
-				told = append(told, d)
-				f.say("Told %s.", d.Holder)
-			}
-			if len(told) == 0 {
-				return withHint(tidemark.NotFoundf("no fleet runs on this machine with this store"), "start it with: tidemark fleet up")
-			}
-			if s == syscall.SIGTERM {
-				return f.gone(cmd.Context(), st, told)
-			}
+			f.say("The fleet is down.")
 			return nil
-		},
+		}),
 	}
 }
 

@@ -3,23 +3,19 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/user"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/internal/grant"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // grants is the book of what this user granted on this machine. Where there is
@@ -58,24 +54,6 @@ you go on with it in chat or in an editor.`,
 	cmd.AddCommand(grantsList(a), grantsRevoke(a))
 	return cmd
 }
-
-// grantRow is a grant, or a proposal, as people see it.
-type grantRow struct {
-	Session   tidemark.SessionID `json:"session_id"`
-	Project   string             `json:"project"`
-	Kind      grant.Kind         `json:"kind"`
-	State     string             `json:"state"` // granted, declined, proposed
-	Text      string             `json:"text,omitempty"`
-	Hash      string             `json:"sha256"`
-	GrantedAt time.Time          `json:"granted_at,omitzero"`
-}
-
-// The states of a row.
-const (
-	stateGranted  = "granted"
-	stateDeclined = "declined"
-	stateProposed = "proposed"
-)
 
 // chosen are the flags that choose grants.
 type chosen struct {
@@ -125,7 +103,8 @@ grant.`,
 			if err != nil {
 				return err
 			}
-			rows, err := a.grantRows(cmd.Context(), matches)
+			s, _ := a.open(cmd.Context(), reads) // without a store the hashes are all that is known
+			rows, err := agent.GrantRows(cmd.Context(), a.grants(), s, matches)
 			if err == nil && proposed {
 				rows, err = a.proposedRows(cmd.Context(), &which)
 			}
@@ -146,79 +125,12 @@ grant.`,
 	return cmd
 }
 
-// grantRows are grants, with what they are as far as the store tells.
-func (a *app) grantRows(ctx context.Context, matches func(grant.Grant) bool) ([]grantRow, error) {
-	all, err := a.grants().All()
-	if errors.Is(err, grant.ErrUntrusted) {
-		return nil, withHint(tidemark.Deniedf("%w", err), "look at the file; the next grant puts it aside")
-	}
-	if err != nil {
-		return nil, err
-	}
-	rows := []grantRow{}
-	known := make(map[tidemark.SessionID][]chat.Proposal)
-	s, _ := a.open(ctx, reads) // without a store the hashes are all that is known
-	for _, g := range all {
-		if !matches(g) {
-			continue
-		}
-		what := ""
-		if w, ok := g.Widens(); ok {
-			what = "programs in this project may " + w.String()
-		}
-		r := grantRow{Text: what, Session: g.Session, Project: g.Project, Kind: g.Kind, State: stateGranted, Hash: g.Hash, GrantedAt: g.At}
-		if g.Declined {
-			r.State = stateDeclined
-		}
-		if _, ok := known[g.Session]; !ok && s != nil && g.Session != "" {
-			known[g.Session] = a.claimsOf(ctx, s, g.Session)
-		}
-		if i := slices.IndexFunc(known[g.Session], func(p chat.Proposal) bool { return p.Thing == g.Thing }); i >= 0 {
-			r.Text = known[g.Session][i].Text
-		}
-		rows = append(rows, r)
-	}
-	return rows, nil
-}
-
-// claimsOf is everything that a session would have.
-func (a *app) claimsOf(ctx context.Context, s *store.Store, id tidemark.SessionID) []chat.Proposal {
-	c, err := s.Checkpoint(ctx, id, "")
-	if err == nil {
-		c, err = s.RevealCheckpoint(ctx, id, c)
-	}
-	if err != nil {
-		return nil
-	}
-	return chat.ProposalsOf(c, "", nil)
-}
-
-// proposals are what a session would have in a project and was not granted.
-func (a *app) proposals(ctx context.Context, s *store.Store, id tidemark.SessionID, project string) ([]chat.Proposal, error) {
-	c, err := s.Checkpoint(ctx, id, "")
-	if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrCorrupt) {
-		return nil, nil
-	}
-	if err == nil {
-		c, err = s.RevealCheckpoint(ctx, id, c)
-	}
-	if err != nil {
-		return nil, err
-	}
-	said, err := a.grants().For(project).Of(id)
-	if errors.Is(err, grant.ErrUntrusted) {
-		err = nil // it grants nothing
-	}
-	return chat.ProposalsOf(c, project, said), err
-}
-
 // proposedRows are the proposals of one session, or of those of a project.
-func (a *app) proposedRows(ctx context.Context, which *chosen) ([]grantRow, error) {
+func (a *app) proposedRows(ctx context.Context, which *chosen) ([]agent.GrantRow, error) {
 	s, err := a.open(ctx, reads)
 	if err != nil {
 		return nil, err
 	}
-	project := projectAt(cmp.Or(which.project, a.project()))
 	var ids []tidemark.SessionID
 	if which.session != "" {
 		_, p, err := a.resolve(ctx, reads, which.session)
@@ -226,31 +138,8 @@ func (a *app) proposedRows(ctx context.Context, which *chosen) ([]grantRow, erro
 			return nil, err
 		}
 		ids = append(ids, p.ID)
-	} else {
-		for i, err := range s.Sessions(ctx, store.Filter{Project: project}) {
-			if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
-				return nil, err
-			}
-			if err == nil {
-				ids = append(ids, i.ID)
-			}
-		}
 	}
-	rows := []grantRow{}
-	for _, id := range ids {
-		open, err := a.proposals(ctx, s, id, project)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range open {
-			r := grantRow{Session: id, Project: project, Kind: p.Kind, State: stateProposed, Text: p.Text, Hash: p.Hash}
-			if p.Declined {
-				r.State = stateDeclined
-			}
-			rows = append(rows, r)
-		}
-	}
-	return rows, nil
+	return agent.ProposedRows(ctx, a.grants(), s, projectAt(cmp.Or(which.project, a.project())), ids...)
 }
 
 func grantsRevoke(a *app) *cobra.Command {

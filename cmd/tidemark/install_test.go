@@ -5,18 +5,16 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet/unit"
 )
 
 // printed is the unit of a fleet in a folder with a name that needs care.
@@ -97,47 +95,8 @@ func TestOnlyKnownUnitsArePrinted(t *testing.T) {
 		t.Errorf("%v, want ErrInvalid", err)
 	}
 	for _, bad := range []string{"a\nExecStart=/bin/sh", "a\x00"} {
-		if err := (service{command: []string{bad}}).check(); !errors.Is(err, tidemark.ErrInvalid) {
+		if err := (unit.Service{Command: []string{bad}}).Check(); !errors.Is(err, tidemark.ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-}
-
-func TestSystemdIsToldThatTheFleetIsUpAndAlive(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("there is no systemd on Windows")
-	}
-	dir, err := os.MkdirTemp("", "n") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	socket := filepath.Join(dir, "s")
-	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	env := map[string]string{"NOTIFY_SOCKET": socket, "WATCHDOG_USEC": "20000000", "WATCHDOG_PID": strconv.Itoa(os.Getpid())}
-	n := newNotifier(func(name string) string { return env[name] })
-	now := time.Now()
-	n.ready()
-	for i := range 11 { // a sign at 0, 5 and 10 s
-		n.alive(now.Add(time.Duration(i) * time.Second))
-	}
-	n.stopping()
-	for _, want := range []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1", "STOPPING=1"} {
-		b := make([]byte, 100)
-		k, err := c.Read(b)
-		if err != nil || string(b[:k]) != want {
-			t.Errorf("%q, %v, want %q", b[:k], err, want)
-		}
-	}
-	env["WATCHDOG_PID"] = "1"
-	if n := newNotifier(func(name string) string { return env[name] }); n.watchdog != 0 {
-		t.Error("the sign of another process is given")
-	}
-	none := newNotifier(func(string) string { return "" })
-	none.ready()
-	none.alive(now)
 }

@@ -4,8 +4,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-
-	"github.com/spf13/cobra"
 )
 
 func TestManualPagesAreWellFormed(t *testing.T) {
@@ -13,31 +11,30 @@ func TestManualPagesAreWellFormed(t *testing.T) {
 	if err != nil {
 		t.Log("no groff here: pages are only looked at")
 	}
-	eachPage(rootCommand(newApp()), func(c *cobra.Command) error {
-		page := manPage(c)
+	for _, p := range manualPages(rootCommand(newApp())) {
+		page := p.Roff()
 		for _, section := range []string{".SH NAME\n", ".SH DESCRIPTION\n", ".SH SEE ALSO\n"} {
 			if strings.Count(page, section) != 1 {
-				t.Errorf("%s: not one section %q", pageName(c), section)
+				t.Errorf("%s: not one section %q", p.Name, section)
 			}
 		}
 		for line := range strings.Lines(page) {
 			macro, _, _ := strings.Cut(strings.TrimRight(line, "\n"), " ")
 			if strings.HasPrefix(line, "'") || strings.HasPrefix(line, ".") && !strings.Contains(" .TH .SH .PP .TP .BR .nf .fi ", " "+macro+" ") {
-				t.Errorf("%s: %q would be an instruction", pageName(c), line)
+				t.Errorf("%s: %q would be an instruction", p.Name, line)
 			}
 			if strings.Trim(line, "\n") != strings.Map(printable, strings.Trim(line, "\n")) {
-				t.Errorf("%s: %q is not plain ASCII", pageName(c), line)
+				t.Errorf("%s: %q is not plain ASCII", p.Name, line)
 			}
 		}
 		if groff != "" {
 			cmd := exec.Command(groff, "-man", "-Tutf8", "-ww", "-z")
 			cmd.Stdin = strings.NewReader(page)
 			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-				t.Errorf("%s: %v\n%s", pageName(c), err, out)
+				t.Errorf("%s: %v\n%s", p.Name, err, out)
 			}
 		}
-		return nil
-	})
+	}
 }
 
 func printable(r rune) rune {
@@ -45,18 +42,4 @@ func printable(r rune) rune {
 		return -1
 	}
 	return r
-}
-
-func TestTextInManualPagesMeansItself(t *testing.T) {
-	for text, want := range map[string]string{
-		".so /etc/passwd":     `\&.so /etc/passwd`,
-		"'br":                 `\&\(aqbr`,
-		`a\fBb`:               `a\efBb`,
-		"--all … ~x^ \"q\" `": `\-\-all \[u2026] \(tix\(ha \(dqq\(dq \(ga`,
-		"100%":                "100%",
-	} {
-		if got := roff(text); got != want {
-			t.Errorf("roff(%q) = %q, want %q", text, got, want)
-		}
-	}
 }

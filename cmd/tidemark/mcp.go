@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/mcp"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/server"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/auth"
@@ -37,7 +38,7 @@ type mcpServing struct {
 }
 
 func mcpCommand(a *app) *cobra.Command {
-	m := &mcpServing{serving: serving{app: a, auth: authLocal, logFormat: "text"}}
+	m := &mcpServing{serving: serving{app: a, logFormat: "text"}}
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Show past sessions to other agents, over the Model Context Protocol",
@@ -61,23 +62,23 @@ It ends when stdin does, at Ctrl-C and at SIGTERM.`,
 	f := cmd.Flags()
 	f.BoolVar(&m.write, "allow-write", false, "let agents write memory, hand sessions over, and have you answer what jobs ask")
 	f.StringVar(&m.folder, "project", "", "this project is the one in `DIR` (default the current folder's)")
-	f.StringVar(&m.addr, "http", "", "answer over HTTP, at this `ADDRESS`, instead of stdin and stdout")
-	f.StringSliceVar(&m.hosts, "host", nil, "with --http: a `NAME` that this server is called by, besides localhost; again for more")
-	f.StringVar(&m.cert, "tls-cert", "", "with --http: `FILE` with the certificate")
-	f.StringVar(&m.key, "tls-key", "", "with --http: `FILE` with the key of the certificate")
-	f.StringVar(&m.tokenFile, "token-file", "", "with --http: `FILE` with the token (default mcp.token in the folder of the default store)")
+	f.StringVar(&m.Addr, "http", "", "answer over HTTP, at this `ADDRESS`, instead of stdin and stdout")
+	f.StringSliceVar(&m.Hosts, "host", nil, "with --http: a `NAME` that this server is called by, besides localhost; again for more")
+	f.StringVar(&m.CertFile, "tls-cert", "", "with --http: `FILE` with the certificate")
+	f.StringVar(&m.KeyFile, "tls-key", "", "with --http: `FILE` with the key of the certificate")
+	f.StringVar(&m.TokenFile, "token-file", "", "with --http: `FILE` with the token (default mcp.token in the folder of the default store)")
 	return cmd
 }
 
 func (m *mcpServing) run(cmd *cobra.Command) error {
 	m.noInput = true // stdin is the protocol's
-	if m.addr == "" {
+	if m.Addr == "" {
 		for _, name := range []string{"host", "tls-cert", "tls-key", "token-file"} {
 			if cmd.Flags().Changed(name) {
 				return tidemark.Invalidf("--%s goes with --http", name)
 			}
 		}
-	} else if err := m.settleListener("--http"); err != nil {
+	} else if err := m.CheckListener("--http", true); err != nil {
 		return err
 	}
 	folder := m.project()
@@ -95,7 +96,7 @@ func (m *mcpServing) run(cmd *cobra.Command) error {
 	case err != nil:
 		return err
 	}
-	if m.addr != "" {
+	if m.Addr != "" {
 		return m.overHTTP(cmd, folder)
 	}
 	o := m.forAgents(routes.MCP{Write: m.write, Open: m.openOnce, Holder: func(context.Context) tidemark.Holder { return m.holder(cmd) }}, folder)
@@ -123,23 +124,23 @@ func (m *mcpServing) openOnce(ctx context.Context) (*store.Store, error) {
 // overHTTP serves one path until the command ends.
 func (m *mcpServing) overHTTP(cmd *cobra.Command, folder string) error {
 	dir, err := dataDir()
-	if err != nil && m.tokenFile == "" {
+	if err != nil && m.TokenFile == "" {
 		return err
 	}
-	path := cmp.Or(m.tokenFile, filepath.Join(dir, "mcp.token"))
-	listener, err := net.Listen("tcp", m.addr)
+	path := cmp.Or(m.TokenFile, filepath.Join(dir, "mcp.token"))
+	listener, err := net.Listen("tcp", m.Addr)
 	if err != nil {
 		return tidemark.Invalidf("%w", err)
 	}
 	defer listener.Close()
-	token, err := localToken(path)
+	token, err := open.MakeToken(path)
 	if err != nil {
 		return err
 	}
 	s, err := server.New(server.Options{
 		Open:   func(ctx context.Context, _ tidemark.Principal) (*store.Store, error) { return m.openOnce(ctx) },
 		Auth:   auth.Any(auth.Local(token, tidemark.TenantOf(tenant.DefaultTenant, ""))),
-		Holder: m.holder(cmd), Hosts: append([]string{}, m.hosts...), Log: m.logger(), Version: version,
+		Holder: m.holder(cmd), Hosts: append([]string{}, m.Hosts...), Log: m.logger(), Version: version,
 		MCP: func(c routes.MCP) http.Handler {
 			c.Write = c.Write && m.write
 			return mcp.Handler(m.forAgents(c, folder))
@@ -149,13 +150,14 @@ func (m *mcpServing) overHTTP(cmd *cobra.Command, folder string) error {
 		return err
 	}
 	m.say("The token is in %s; the path is /mcp", path)
-	return m.serve(cmd.Context(), s, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	program := m.program(cmd)
+	return m.Serve(cmd.Context(), s, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/mcp" {
 			http.NotFound(w, r) // what else a server has is for serve
 			return
 		}
 		s.ServeHTTP(w, r)
-	}), listener)
+	}), listener, &program)
 }
 
 // forAgents is what agents are shown of a store.

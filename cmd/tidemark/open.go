@@ -58,7 +58,11 @@ func (o *opening) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	path, err := o.besideStore(o.tokenFile)
+	store, _, err := o.location()
+	if err != nil {
+		return err
+	}
+	path, err := open.TokenBeside(store, os.Environ(), o.tokenFile)
 	if err != nil {
 		return err
 	}

@@ -5,18 +5,13 @@ import (
 	"errors"
 	"os"
 	"os/signal"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent/picker"
 	"github.com/tidemark-sessions/tidemark/internal/terminal"
-	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/search"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // pick lets a person choose a session, and returns its id, "" when they left
@@ -39,18 +34,9 @@ func (a *app) pick(ctx context.Context, cmd *cobra.Command, heading string) (str
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, sigWinch)
 	defer signal.Stop(resized)
-	o := &terminal.PickOptions{In: os.Stdin, Out: os.Stdout, Raw: rawTerminal, Size: terminalSize, Resized: resized,
-		Text:    terminal.Text{Clean: render.CleanLine, Width: render.Width},
-		Heading: heading, Project: a.project(), Plain: !a.color,
-	}
-	if here, err := hasSessions(ctx, s, o.Project); err == nil && here {
-		o.Scope.Project = o.Project
-	}
-	item, ok, err := terminal.Pick(ctx, &sessionSource{s: s, pages: map[string]store.Info{}}, o)
-	if !ok || err != nil {
-		return "", err
-	}
-	return item.ID, nil
+	id, err := picker.Pick(ctx, s, a.project(), &terminal.PickOptions{In: os.Stdin, Out: os.Stdout, Raw: rawTerminal, Size: terminalSize, Resized: resized,
+		Heading: heading, Plain: !a.color})
+	return string(id), err
 }
 
 // rawTerminal switches the terminal to single keys, and returns what puts it
@@ -62,171 +48,3 @@ func rawTerminal() (restore func() error, err error) {
 }
 
 func terminalSize() (columns, rows int, err error) { return term.GetSize(int(os.Stdout.Fd())) }
-
-func hasSessions(ctx context.Context, s *store.Store, project string) (bool, error) {
-	for _, err := range s.Sessions(ctx, store.Filter{Project: project, Limit: 1}) {
-		return true, err
-	}
-	return false, nil
-}
-
-// sessionSource gives the picker what it shows.
-type sessionSource struct {
-	s *store.Store
-
-	mu    sync.Mutex
-	pages map[string]store.Info // by the id that ended a page
-}
-
-func (src *sessionSource) Sessions(ctx context.Context, scope terminal.Scope, cursor string, n int) (terminal.Page, error) {
-	f := filterOf(scope)
-	f.Limit = n
-	src.mu.Lock()
-	if last, ok := src.pages[cursor]; ok {
-		f.After = &last
-	}
-	src.mu.Unlock()
-	live, err := src.live(ctx)
-	if err != nil {
-		return terminal.Page{}, err
-	}
-	var page terminal.Page
-	var last store.Info
-	for i, err := range src.s.Sessions(ctx, f) {
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verify names it
-		}
-		if err != nil {
-			return page, err
-		}
-		item := src.item(ctx, i)
-		item.Live = live[i.ID]
-		page.Items, last = append(page.Items, item), i
-	}
-	if len(page.Items) == n {
-		page.Next = string(last.ID)
-		src.mu.Lock()
-		src.pages[page.Next] = last
-		src.mu.Unlock()
-	}
-	return page, nil
-}
-
-func filterOf(scope terminal.Scope) store.Filter {
-	f := store.Filter{Project: scope.Project, Agent: scope.Agent}
-	if scope.Trash {
-		f.State = store.Trash
-	}
-	return f
-}
-
-// live returns the sessions that somebody writes to.
-func (src *sessionSource) live(ctx context.Context) (map[tidemark.SessionID]bool, error) {
-	live := make(map[tidemark.SessionID]bool)
-	for l, err := range src.s.Leases(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		live[l.Session()] = !l.Dead && !l.Expired
-	}
-	return live, nil
-}
-
-func (src *sessionSource) item(ctx context.Context, i store.Info) terminal.Item {
-	item := terminal.Item{ID: string(i.ID), Title: i.Title, Agent: i.Agent, Model: i.Model, Project: i.Project, State: i.State,
-		Tags: i.Tags, Messages: i.Messages, UpdatedAt: i.UpdatedAt}
-	if i.Base != nil {
-		item.ForkOf.ID = string(i.Base.Session)
-		if base, err := src.s.Session(ctx, i.Base.Session); err == nil {
-			item.ForkOf.Title = base.Title
-		}
-	}
-	return item
-}
-
-// stillTyped makes the last word of a query a beginning: more of it may come.
-func stillTyped(text string) string {
-	at := strings.LastIndexByte(text, ' ') + 1
-	if last := text[at:]; len(last) >= 3 && !strings.ContainsAny(last, `'"^!|`) {
-		return text[:at] + "^" + last
-	}
-	return text
-}
-
-// pickedHits bounds what a search in the picker returns.
-const pickedHits = 50
-
-func (src *sessionSource) Search(ctx context.Context, scope terminal.Scope, text string) ([]terminal.Item, error) {
-	query, err := search.Parse(stillTyped(text))
-	if err != nil {
-		return nil, nil // not a query yet: it is still being typed
-	}
-	answer, err := src.s.Search(ctx, question(query, store.Question{Project: scope.Project, Agent: scope.Agent, Trash: scope.Trash, Limit: pickedHits}))
-	if err != nil {
-		return nil, err
-	}
-	var items []terminal.Item
-	seen := make(map[tidemark.SessionID]bool)
-	for _, f := range answer.Found {
-		if seen[f.Info.ID] {
-			continue
-		}
-		seen[f.Info.ID] = true
-		item := src.item(ctx, f.Info)
-		item.Snippet = hitOf(query, f).Snippet
-		items = append(items, item)
-	}
-	return items, nil
-}
-
-// previewEntries is how much of the end of a session a preview shows.
-const previewEntries = 20
-
-func (src *sessionSource) Preview(ctx context.Context, it terminal.Item) ([]terminal.PreviewLine, error) {
-	v, err := src.s.View(ctx, tidemark.SessionID(it.ID))
-	if err != nil {
-		return nil, err
-	}
-	var lines []terminal.PreviewLine
-	for e, err := range v.Tail(ctx, 0, previewEntries) {
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			lines = append(lines, terminal.PreviewLine{Text: "[damaged]"})
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if e.Empty() || e.Context() {
-			continue
-		}
-		who := string(e.Role)
-		if who == "" {
-			who = e.Kind
-		}
-		lines = append(lines, terminal.PreviewLine{Text: who + "  " + ago(e.At, time.Now()), Head: true})
-		for _, l := range strings.Split(strings.TrimRight(previewText(e), "\n"), "\n") {
-			lines = append(lines, terminal.PreviewLine{Text: l})
-		}
-	}
-	return lines, nil
-}
-
-// previewText is what an entry says, without what a tool put around it.
-func previewText(e tidemark.Entry) string {
-	if e.Role == tidemark.User && e.Text() != "" {
-		return e.Said()
-	}
-	return search.Text(e)
-}
-
-func (src *sessionSource) Rename(ctx context.Context, it terminal.Item, title string) error {
-	return src.s.Rename(ctx, tidemark.SessionID(it.ID), title)
-}
-
-func (src *sessionSource) Trash(ctx context.Context, it terminal.Item) error {
-	return src.s.Trash(ctx, tidemark.SessionID(it.ID))
-}
-
-func (src *sessionSource) Restore(ctx context.Context, it terminal.Item) error {
-	return src.s.Restore(ctx, tidemark.SessionID(it.ID))
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/render/data"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
@@ -68,11 +69,7 @@ func recordGetCommand(a *app) *cobra.Command {
 			if err != nil {
 				return withHint(err, "tidemark record list %s", key.Kind)
 			}
-			b, err := marshal(viewOf(r))
-			if err != nil {
-				return err
-			}
-			return a.printJSON(a.out, b)
+			return a.format().Print(a.out, viewOf(r))
 		},
 	}
 }
@@ -103,11 +100,7 @@ func recordListCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				b, err := marshal(viewOf(r))
-				if err != nil {
-					return err
-				}
-				if err := a.printJSON(a.out, b); err != nil {
+				if err := a.format().Print(a.out, viewOf(r)); err != nil {
 					return err
 				}
 			}
@@ -145,7 +138,7 @@ and due time stay as they are unless they are given.`,
 			if err := transfer.DecodeStrict(body, &v); err != nil {
 				return tidemark.Invalidf("stdin: %w", err)
 			}
-			if r.Body, err = marshal(v); err != nil {
+			if r.Body, err = data.Marshal(v); err != nil {
 				return err
 			}
 			s, err := a.open(cmd.Context(), creates)

@@ -5,6 +5,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/backend/remote"
 	"github.com/tidemark-sessions/tidemark/seal"
+	"github.com/tidemark-sessions/tidemark/server/serve"
 )
 
 // remains says what a purge has done to a session in this store, and what may
@@ -15,7 +16,7 @@ func (a *app) remains() string {
 	switch a.opened.Inner.(type) {
 	case *files.Backend:
 		done, left = "The files were overwritten and removed", "the file system (journal, snapshots, copies on write), blocks that a disk took out of use and backups"
-	case *postgres.Backend, operatorBackend:
+	case *postgres.Backend, serve.OperatorBackend:
 		done, left = "The rows were deleted", "the table's pages until VACUUM has reused them, the WAL, replicas and backups"
 	case *remote.Backend:
 		done, left = "The server deleted it", "the disk or database of the server, its logs of changes and its backups"

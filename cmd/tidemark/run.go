@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -79,7 +80,7 @@ func (a *app) addJob(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bo
 // its end.
 func (a *app) jobAdded(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bool) error {
 	if !wait {
-		if up, err := living(cmd.Context(), s); err == nil && len(up) == 0 {
+		if up, err := daemon.Living(cmd.Context(), s); err == nil && len(up) == 0 {
 			a.say("It waits: no fleet is up. Start it with: tidemark fleet up")
 		}
 		return a.print(j, func(w io.Writer) error {

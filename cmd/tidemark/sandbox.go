@@ -6,13 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
 func sandboxCommand(a *app) *cobra.Command {
@@ -62,11 +62,7 @@ func (a *app) storePath() string {
 	if err != nil {
 		return ""
 	}
-	kind, path, _ := strings.Cut(url, ":")
-	if kind != "sqlite" && kind != "files" {
-		return ""
-	}
-	return path
+	return open.LocalPath(url)
 }
 
 // exited is the end of a program by itself, which said what there is to say.

@@ -88,15 +88,8 @@ text any run of characters is found.`,
 	return cmd
 }
 
-// question makes a query one that the store can answer.
-func question(query search.Query, q store.Question) store.Question {
-	q.All, q.None, _ = query.Terms()
-	q.Match = func(e tidemark.Entry) bool { return query.Match(search.Text(e)) }
-	return q
-}
-
 func (a *app) search(cmd *cobra.Command, s *store.Store, query search.Query, q store.Question) error {
-	answer, err := s.Search(cmd.Context(), question(query, q))
+	answer, err := s.Search(cmd.Context(), q.About(query))
 	if err != nil {
 		return err
 	}

@@ -37,9 +37,3 @@ func suspend() {
 	case <-time.After(500 * time.Millisecond):
 	}
 }
-
-// ownSession keeps a process from the signals of this terminal.
-func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
-
-// tellProcess sends a signal to another process.
-func tellProcess(pid int, s syscall.Signal) error { return syscall.Kill(pid, s) }

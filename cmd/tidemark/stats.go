@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -174,3 +176,48 @@ func (a *app) cost(c tidemark.Cost) string {
 
 // costNotes say what the numbers of a cost are worth.
 func (a *app) costNotes(c tidemark.Cost) []string { return render.CostNotes(c, time.Now()) }
+
+// plotStats draws tallies: by day as columns over time, else as a bar each.
+func (a *app) plotStats(w io.Writer, rows []*store.Tally, by string) error {
+	c := render.Chart{Out: w, Width: a.columns, ASCII: !unicodeLocale()}
+	if c.Width <= 0 {
+		c.Width = render.ChartColumns
+	}
+	of := "tokens"
+	size := (*store.Tally).Tokens
+	if !hasTokens(rows) {
+		of = "messages"
+		size = func(t *store.Tally) int64 { return t.Messages }
+	}
+	bars := make([]render.Bar, len(rows))
+	for i, t := range rows {
+		bars[i] = render.Bar{Name: titled(t), Value: size(t)}
+	}
+	if len(bars) == 0 {
+		a.say("There is nothing to draw.")
+		return nil
+	}
+	if by == "day" {
+		return c.Days(bars, of)
+	}
+	return c.Bars(bars, of+" by "+by)
+}
+
+func hasTokens(rows []*store.Tally) bool {
+	for _, t := range rows {
+		if t.Tokens() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// unicodeLocale reports whether the terminal can draw more than ASCII.
+func unicodeLocale() bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToLower(os.Getenv(name)); v != "" {
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return runtime.GOOS == "windows" || runtime.GOOS == "darwin"
+}

@@ -2,71 +2,55 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
-	"iter"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/server/serve"
 )
 
-// entraIssuer is the issuer of one organisation in Microsoft Entra.
-func entraIssuer(tid string) string { return "https://login.microsoftonline.com/" + tid + "/v2.0" }
-
-// tenantNamed finds a tenant. The default one is made when it is first needed.
-func tenantNamed(ctx context.Context, s *tenant.Directory, name string) (tenant.Tenant, error) {
-	t, err := s.TenantNamed(ctx, name)
-	if errors.Is(err, tidemark.ErrNotFound) && name == tenant.DefaultTenant {
-		if t, err = s.CreateTenant(ctx, tenant.Tenant{Name: name}); errors.Is(err, tidemark.ErrExists) {
-			t, err = s.TenantNamed(ctx, name)
+// directory opens what who runs the server keeps of its tenants.
+func (a *app) directory(ctx context.Context, how open.Access) (*tenant.Directory, error) {
+	if a.opened == nil {
+		place, _, err := a.location()
+		if err != nil {
+			return nil, err
+		}
+		if a.opened, err = serve.OpenOperator(ctx, place, a.opening(how)); err != nil {
+			a.opened = nil
+			return nil, err
 		}
 	}
-	return t, withHint(err, "see them with: tidemark tenant ls")
+	return tenant.NewDirectory(a.opened.Store.Records()), nil
 }
 
-// userNamed finds a user of a tenant by id, email or subject.
-func userNamed(ctx context.Context, s *tenant.Directory, t tenant.Tenant, name string) (tenant.User, error) {
-	if u, err := s.User(ctx, t.ID, name); !errors.Is(err, tidemark.ErrNotFound) {
-		return u, err
-	}
-	var found []tenant.User
-	for u, err := range s.Users(ctx, t.ID, "") {
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue
-		}
+// onDirectory is a command on what who runs the server keeps of its tenants.
+func (a *app) onDirectory(how open.Access, run func(*cobra.Command, *tenant.Directory, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := a.directory(cmd.Context(), how)
 		if err != nil {
-			return u, err
+			return err
 		}
-		if u.Subject == name || strings.EqualFold(u.Email, name) {
-			found = append(found, u)
-		}
+		return run(cmd, s, args)
 	}
-	switch len(found) {
-	case 0:
-		return tenant.User{}, withHint(tidemark.NotFoundf("user %q: not found", name), "see them with: tidemark user ls --tenant %s", t.Name)
-	case 1:
-		return found[0], nil
-	}
-	return tenant.User{}, tidemark.Invalidf("user %q: there are several; name one by its id", name)
 }
 
-// readable collects what a list holds and can be read.
-func readable[T any](a *app, list iter.Seq2[T, error]) ([]T, error) {
-	rows := []T{}
-	for v, err := range list {
-		if errors.Is(err, tidemark.ErrCorrupt) {
-			a.say("tidemark: %s: skipped", err)
-			continue
-		}
-		if err != nil {
-			return rows, err
-		}
-		rows = append(rows, v)
+// recorded does something at the command line, which is there for who can open
+// the store itself, and writes it down in the audit log of a tenant before and
+// after; do returns the id of what it was done to.
+func (a *app) recorded(cmd *cobra.Command, s *tenant.Directory, of, action, thing string, do func() (string, error)) error {
+	place, _, err := a.location()
+	if err != nil {
+		return err
 	}
-	return rows, nil
+	if !open.HasAudit(place) {
+		_, err = do()
+		return err
+	}
+	return s.AuditAround(cmd.Context(), of, tenant.Audited{Who: tidemark.Operator().User, Name: "command line on " + a.host(), Action: action, Thing: thing}, do)
 }
 
 func tenantCommand(a *app) *cobra.Command {
@@ -104,7 +88,7 @@ func (i *issuerFlags) settle() error {
 	if err != nil || i.issuer != "" || i.foreign != "" {
 		return tidemark.Invalidf("--entra %q: want the id of an organisation, and neither --issuer nor --foreign", i.entra)
 	}
-	i.issuer, i.foreign = entraIssuer(string(tid)), string(tid)
+	i.issuer, i.foreign = tenant.EntraIssuer(string(tid)), string(tid)
 	return nil
 }
 
@@ -122,14 +106,12 @@ func tenantCreateCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.begin(cmd, s, tidemark.TenantOf(args[0], "").Tenant, "tenant.create", args[0]); err != nil {
-				return err
-			}
-			t, err := s.CreateTenant(cmd.Context(), tenant.Tenant{Name: args[0], Issuer: by.issuer, Foreign: by.foreign})
-			if err != nil {
-				return err
-			}
-			return a.tenantChanged(cmd, s, t, "tenant.create")
+			var t tenant.Tenant
+			err = a.recorded(cmd, s, tidemark.TenantOf(args[0], "").Tenant, "tenant.create", args[0], func() (_ string, err error) {
+				t, err = s.CreateTenant(cmd.Context(), tenant.Tenant{Name: args[0], Issuer: by.issuer, Foreign: by.foreign})
+				return t.ID, err
+			})
+			return a.tenantChanged(t, err)
 		},
 	}
 	by.add(cmd)
@@ -156,26 +138,24 @@ have stays theirs.`,
 			if err != nil {
 				return err
 			}
-			t, err := tenantNamed(cmd.Context(), s, args[0])
+			t, err := s.NeedTenant(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			if err := a.begin(cmd, s, t.ID, "tenant.bind", t.ID); err != nil {
-				return err
-			}
-			if t, err = s.BindTenant(cmd.Context(), t.ID, by.issuer, by.foreign); err != nil {
-				return err
-			}
-			return a.tenantChanged(cmd, s, t, "tenant.bind")
+			err = a.recorded(cmd, s, t.ID, "tenant.bind", t.ID, func() (_ string, err error) {
+				t, err = s.BindTenant(cmd.Context(), t.ID, by.issuer, by.foreign)
+				return t.ID, err
+			})
+			return a.tenantChanged(t, err)
 		},
 	}
 	by.add(cmd)
 	return cmd
 }
 
-// tenantChanged writes down and says what was done to a tenant.
-func (a *app) tenantChanged(cmd *cobra.Command, s *tenant.Directory, t tenant.Tenant, action string) error {
-	if err := a.audit(cmd, s, t.ID, action, t.ID); err != nil {
+// tenantChanged says what was done to a tenant.
+func (a *app) tenantChanged(t tenant.Tenant, err error) error {
+	if err != nil {
 		return err
 	}
 	return a.print(t, func(io.Writer) error {
@@ -188,23 +168,11 @@ func tenantListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the tenants", Example: "  tidemark tenant ls\n  tidemark tenant ls --json=name,state",
 		Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.directory(cmd.Context(), reads)
-			if err != nil {
-				return err
-			}
-			rows, err := readable(a, s.Tenants(cmd.Context(), ""))
-			if err != nil {
-				return err
-			}
-			return a.print(rows, func(w io.Writer) error {
-				t := a.table("NAME", "STATE", "ID", "ISSUER")
-				for _, r := range rows {
-					t.row(r.Name, r.State, r.ID, orDash(r.Issuer))
-				}
-				return t.print(w)
+		RunE: a.onDirectory(reads, func(cmd *cobra.Command, s *tenant.Directory, _ []string) error {
+			return printRows(a, s.Tenants(cmd.Context(), ""), []string{"NAME", "STATE", "ID", "ISSUER"}, func(r tenant.Tenant) []string {
+				return []string{r.Name, r.State, r.ID, orDash(r.Issuer)}
 			})
-		},
+		}),
 	}
 }
 
@@ -212,27 +180,20 @@ func tenantStateCommand(a *app, verb, short, state string) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " NAME", Short: short, Example: "  tidemark tenant " + verb + " acme",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.directory(cmd.Context(), writes)
-			if err != nil {
-				return err
-			}
+		RunE: a.onDirectory(writes, func(cmd *cobra.Command, s *tenant.Directory, args []string) error {
 			t, err := s.TenantNamed(cmd.Context(), args[0])
 			if err == nil {
-				err = a.begin(cmd, s, t.ID, "tenant."+verb, t.ID)
-			}
-			if err == nil {
-				t, err = s.SetTenantState(cmd.Context(), t.ID, state)
+				err = a.recorded(cmd, s, t.ID, "tenant."+verb, t.ID, func() (_ string, err error) {
+					t, err = s.SetTenantState(cmd.Context(), t.ID, state)
+					return t.ID, err
+				})
 			}
 			if err != nil {
 				return withHint(err, "see them with: tidemark tenant ls")
 			}
-			if err := a.audit(cmd, s, t.ID, "tenant."+verb, t.ID); err != nil {
-				return err
-			}
 			a.say("Tenant %s is %s.", t.Name, t.State)
 			return nil
-		},
+		}),
 	}
 }
 
@@ -251,62 +212,38 @@ Run this where the store of the server can be opened, with the same --store.`,
 	list := &cobra.Command{
 		Use: "ls", Short: "List the users of a tenant", Example: "  tidemark user ls --tenant acme\n  tidemark user ls --tenant acme --json=id,email,role",
 		Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.directory(cmd.Context(), reads)
+		RunE: a.onDirectory(reads, func(cmd *cobra.Command, s *tenant.Directory, _ []string) error {
+			id, err := s.TenantID(cmd.Context(), *of)
 			if err != nil {
 				return err
 			}
-			// Reading makes no tenant: that of nobody has no users.
-			id := tidemark.TenantOf(tenant.DefaultTenant, "").Tenant
-			if *of != tenant.DefaultTenant {
-				t, err := tenantNamed(cmd.Context(), s, *of)
-				if err != nil {
-					return err
-				}
-				id = t.ID
-			}
-			rows, err := readable(a, s.Users(cmd.Context(), id, ""))
-			if err != nil {
-				return err
-			}
-			return a.print(rows, func(w io.Writer) error {
-				t := a.table("ID", "NAME", "EMAIL", "ROLE", "STATE", "SEEN")
-				for _, u := range rows {
-					t.row(u.ID, orDash(u.Name), orDash(u.Email), u.Role, u.State, a.when(u.LastSeenAt))
-				}
-				return t.print(w)
+			return printRows(a, s.Users(cmd.Context(), id, ""), []string{"ID", "NAME", "EMAIL", "ROLE", "STATE", "SEEN"}, func(u tenant.User) []string {
+				return []string{u.ID, orDash(u.Name), orDash(u.Email), u.Role, u.State, a.when(u.LastSeenAt)}
 			})
-		},
+		}),
 	}
 	change := func(use, short, example string, args int, action func(args []string) (string, func(*tenant.User) error)) *cobra.Command {
 		return &cobra.Command{
 			Use: use, Short: short, Example: example, Args: usage(cobra.ExactArgs(args)),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				s, err := a.directory(cmd.Context(), writes)
-				if err != nil {
-					return err
-				}
+			RunE: a.onDirectory(writes, func(cmd *cobra.Command, s *tenant.Directory, args []string) error {
 				t, err := s.TenantNamed(cmd.Context(), *of)
 				if err != nil {
 					return withHint(err, "see them with: tidemark tenant ls")
 				}
-				u, err := userNamed(cmd.Context(), s, t, args[0])
+				u, err := s.UserNamed(cmd.Context(), t, args[0])
 				if err != nil {
 					return err
 				}
 				what, how := action(args)
-				if err := a.begin(cmd, s, t.ID, what, u.ID); err != nil {
-					return err
+				err = a.recorded(cmd, s, t.ID, what, u.ID, func() (_ string, err error) {
+					u, err = s.ChangeUser(cmd.Context(), t.ID, u.ID, how)
+					return u.ID, err
+				})
+				if err == nil {
+					a.say("User %s has the role %s, and is %s.", u.ID, u.Role, u.State)
 				}
-				if u, err = s.ChangeUser(cmd.Context(), t.ID, u.ID, how); err != nil {
-					return err
-				}
-				if err := a.audit(cmd, s, t.ID, what, u.ID); err != nil {
-					return err
-				}
-				a.say("User %s has the role %s, and is %s.", u.ID, u.Role, u.State)
-				return nil
-			},
+				return err
+			}),
 		}
 	}
 	state := func(verb, short, state string) *cobra.Command {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -64,13 +63,13 @@ scope backend, or none.`,
 			if err != nil {
 				return err
 			}
-			t, err := tenantNamed(cmd.Context(), s, of)
+			t, err := s.NeedTenant(cmd.Context(), of)
 			if err != nil {
 				return err
 			}
 			token := tenant.Token{Tenant: t.ID, Name: args[0], Role: role, Scopes: scopes, CreatedBy: "command line"}
 			if as != "" {
-				u, err := userNamed(cmd.Context(), s, t, as)
+				u, err := s.UserNamed(cmd.Context(), t, as)
 				if err != nil {
 					return err
 				}
@@ -79,19 +78,17 @@ scope backend, or none.`,
 			if life > 0 {
 				token.ExpiresAt = time.Now().Add(life)
 			}
-			if err := a.begin(cmd, s, t.ID, "token.create", token.Name); err != nil {
-				return err
-			}
-			made, text, err := s.CreateToken(cmd.Context(), token)
+			var made newToken
+			err = a.recorded(cmd, s, t.ID, "token.create", token.Name, func() (_ string, err error) {
+				made.Token, made.Text, err = s.CreateToken(cmd.Context(), token)
+				return made.ID, err
+			})
 			if err != nil {
 				return err
 			}
-			if err := a.audit(cmd, s, t.ID, "token.create", made.ID); err != nil {
-				return err
-			}
-			return a.print(newToken{made, text}, func(w io.Writer) error {
+			return a.print(made, func(w io.Writer) error {
 				a.say("Token %s of %s. It is shown now and never again:", made.ID, t.Name)
-				_, err := fmt.Fprintln(w, text)
+				_, err := fmt.Fprintln(w, made.Text)
 				return err
 			})
 		},
@@ -123,42 +120,23 @@ func tokenListCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the service tokens", Example: "  tidemark token ls\n  tidemark token ls --tenant acme --json=id,name,expires_at",
 		Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.directory(cmd.Context(), reads)
-			if err != nil {
-				return err
-			}
+		RunE: a.onDirectory(reads, func(cmd *cobra.Command, s *tenant.Directory, _ []string) error {
 			id := ""
 			if of != "" {
-				t, err := tenantNamed(cmd.Context(), s, of)
+				t, err := s.NeedTenant(cmd.Context(), of)
 				if err != nil {
 					return err
 				}
 				id = t.ID
 			}
-			rows := []tenant.Token{}
-			for t, err := range s.Tokens(cmd.Context(), id, "") {
-				if errors.Is(err, tidemark.ErrCorrupt) {
-					a.say("tidemark: %s: skipped", err)
-					continue
+			return printRows(a, s.Tokens(cmd.Context(), id, ""), []string{"ID", "NAME", "ROLE", "SCOPES", "STATE", "EXPIRES", "USED"}, func(r tenant.Token) []string {
+				state := r.State
+				if state == tenant.Active && !r.ExpiresAt.IsZero() && time.Now().After(r.ExpiresAt) {
+					state = "expired"
 				}
-				if err != nil {
-					return err
-				}
-				rows = append(rows, t)
-			}
-			return a.print(rows, func(w io.Writer) error {
-				t := a.table("ID", "NAME", "ROLE", "SCOPES", "STATE", "EXPIRES", "USED")
-				for _, r := range rows {
-					state := r.State
-					if state == tenant.Active && !r.ExpiresAt.IsZero() && time.Now().After(r.ExpiresAt) {
-						state = "expired"
-					}
-					t.row(r.ID, r.Name, r.Role, orDash(strings.Join(r.Scopes, ",")), state, due(r.ExpiresAt), due(r.UsedAt))
-				}
-				return t.print(w)
+				return []string{r.ID, r.Name, r.Role, orDash(strings.Join(r.Scopes, ",")), state, due(r.ExpiresAt), due(r.UsedAt)}
 			})
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&of, "tenant", "", "those of this tenant")
 	return cmd
@@ -168,45 +146,19 @@ func tokenRevokeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke ID", Short: "End a service token for ever", Example: "  tidemark token revoke k3vq7x2mzp4a6tnb",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.directory(cmd.Context(), writes)
-			if err != nil {
-				return err
-			}
+		RunE: a.onDirectory(writes, func(cmd *cobra.Command, s *tenant.Directory, args []string) error {
 			t, err := s.Token(cmd.Context(), "", args[0])
 			if err == nil {
-				err = a.begin(cmd, s, t.Tenant, "token.revoke", t.ID)
-			}
-			if err == nil {
-				t, err = s.RevokeToken(cmd.Context(), "", args[0])
+				err = a.recorded(cmd, s, t.Tenant, "token.revoke", t.ID, func() (_ string, err error) {
+					t, err = s.RevokeToken(cmd.Context(), "", args[0])
+					return t.ID, err
+				})
 			}
 			if err != nil {
 				return withHint(err, "see them with: tidemark token ls")
 			}
-			if err := a.audit(cmd, s, t.Tenant, "token.revoke", t.ID); err != nil {
-				return err
-			}
 			a.say("Token %s (%s) works no more.", t.ID, t.Name)
 			return nil
-		},
+		}),
 	}
-}
-
-// begin writes down what is about to be done at the command line, before it is.
-func (a *app) begin(cmd *cobra.Command, s *tenant.Directory, of, action, thing string) error {
-	return a.writeDown(cmd, s, of, action, thing, tenant.AuditBegun)
-}
-
-// audit writes down what was done at the command line, which is there for who
-// can open the store itself.
-func (a *app) audit(cmd *cobra.Command, s *tenant.Directory, of, action, thing string) error {
-	return a.writeDown(cmd, s, of, action, thing, tenant.AuditDone)
-}
-
-func (a *app) writeDown(cmd *cobra.Command, s *tenant.Directory, of, action, thing, outcome string) error {
-	if place, _, err := a.location(); err != nil || isFiles(place) {
-		return err
-	}
-	who := tidemark.Operator().User
-	return s.Audit(cmd.Context(), of, tenant.Audited{Who: who, Name: "command line on " + a.holder(cmd).Host, Action: action, Thing: thing, Outcome: outcome})
 }

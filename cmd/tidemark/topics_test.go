@@ -5,10 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/manual"
 )
 
 // variable is the name of a variable of the environment, as code spells it.
@@ -36,22 +38,28 @@ func TestEveryVariableThatIsReadIsExplained(t *testing.T) {
 		t.Errorf("only %d variables were found", len(named))
 	}
 	for name := range named {
-		if !strings.Contains(topicEnvironment, name) {
+		if !strings.Contains(topic("environment"), name) {
 			t.Errorf("tidemark help environment does not explain %s", name)
 		}
 	}
 }
 
+// topic is the text of a topic.
+func topic(name string) string {
+	all := manual.Topics()
+	return all[slices.IndexFunc(all, func(t manual.Topic) bool { return t.Name == name })].Text
+}
+
 func TestEveryExitCodeIsExplained(t *testing.T) {
 	for _, c := range tidemark.Codes {
-		if row := fmt.Sprintf("  %3d  %-15s  %s\n", c.Exit, c.Name, c.Err); !strings.Contains(topicExitCodes(), row) {
+		if row := fmt.Sprintf("  %3d  %-15s  %s\n", c.Exit, c.Name, c.Err); !strings.Contains(manual.ExitCodes(), row) {
 			t.Errorf("tidemark help exit-codes has no row %q", row)
 		}
 	}
 }
 
 func TestEveryTemplateFunctionIsExplained(t *testing.T) {
-	text, err := os.ReadFile("output.go")
+	text, err := os.ReadFile("../../render/data/data.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +68,7 @@ func TestEveryTemplateFunctionIsExplained(t *testing.T) {
 		t.Error("no function was found")
 	}
 	for _, m := range found {
-		if !strings.Contains(topicFormatting, "\n  "+m[1]+" ") {
+		if !strings.Contains(topic("formatting"), "\n  "+m[1]+" ") {
 			t.Errorf("tidemark help formatting does not explain %s", m[1])
 		}
 	}

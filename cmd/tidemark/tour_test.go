@@ -24,6 +24,8 @@ import (
 	"github.com/creack/pty"
 	"github.com/google/go-cmp/cmp"
 	"github.com/hinshun/vt10x"
+
+	"github.com/tidemark-sessions/tidemark/agent/tour"
 )
 
 // tourists are a home that may not change and a folder for temporary files
@@ -170,7 +172,7 @@ func TestTheTourTouchesNothingOfTheUser(t *testing.T) {
 	}
 	var names []string
 	for line := range strings.Lines(string(out)) {
-		var step tourView
+		var step tour.StepResult
 		if err := json.Unmarshal([]byte(line), &step); err != nil || !step.OK || step.Seen == "" || len(step.Commands) == 0 {
 			t.Errorf("%v: %s", err, line)
 		}
@@ -201,10 +203,10 @@ func TestTheTourTouchesNothingOfTheUser(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if files, _, holding, err := filesWith(os.DirFS(kept[1]), theirSecret); err != nil || files < 8 || len(holding) > 0 {
+	if files, _, holding, err := tour.FilesWith(os.DirFS(kept[1]), theirSecret); err != nil || files < 8 || len(holding) > 0 {
 		t.Errorf("of %d files these hold a key of the user: %v %v", files, holding, err)
 	}
-	again := tidemarkIn(t.TempDir(), typed(kept[2])...)
+	again := tidemarkIn(t.TempDir(), tour.Words(kept[2])...)
 	if out, err := again.CombinedOutput(); err != nil || !strings.Contains(string(out), "ferry") || !strings.Contains(string(out), "lamp timer") {
 		t.Errorf("%s: %v\n%s", kept[2], err, out)
 	}
@@ -342,77 +344,48 @@ func TestTheTourEndsWhenNobodyReadsIt(t *testing.T) {
 }
 
 // shortTour is a tour of steps of the test's own, in its own process.
-func shortTour(t *testing.T) (*tour, *bytes.Buffer) {
+func shortTour(t *testing.T) (*tour.Tour, *bytes.Buffer) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	a := newApp()
-	a.out, a.err, a.terminal = &out, io.Discard, false
-	tr := &tour{app: a, dir: t.TempDir(), exe: exe, name: "tidemark", told: make(map[string]string), cancel: func(error) {}}
-	for _, dir := range []string{tr.home(), tr.workDir(), tr.temp()} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+	tr, err := tour.New(t.TempDir(), tour.Options{Program: exe, Name: "tidemark", Environ: os.Environ(), Out: &out, Err: io.Discard})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return tr, &out
 }
 
 func TestAStepThatDoesNotDoWhatItClaimsFailsTheTour(t *testing.T) {
 	t.Parallel()
-	fine := func(context.Context, *tour) (string, error) { return "All is well.", nil }
-	talk := tourLine{line: `tidemark chat --provider demo --name ferry -p "The Valletta ferry is late."`}
-	for name, steps := range map[string][]tourStep{
-		"its command fails":              {{commands: []tourLine{{line: "tidemark show nobody"}}, check: fine}},
-		"its command says another thing": {{commands: []tourLine{{line: "tidemark version", find: "teapot"}}, check: fine}},
-		"what should stay has ended":     {{commands: []tourLine{{line: "tidemark version", find: "teapot", stays: true}}, check: fine}},
-		"the kill came too late": {{commands: []tourLine{talk}, check: fine},
-			{commands: []tourLine{{line: `tidemark chat -c -p "Hello"`, find: "never said", kill: true}}, check: checkKill}},
-		"an entry is gone": {{commands: []tourLine{talk}, check: func(_ context.Context, t *tour) (string, error) {
-			t.told["kept"] = "5"
+	checkOf := func(name string) func(context.Context, *tour.Tour) (string, error) {
+		steps := tour.Steps()
+		return steps[slices.IndexFunc(steps, func(s tour.Step) bool { return s.Name == name })].Check
+	}
+	fine := func(context.Context, *tour.Tour) (string, error) { return "All is well.", nil }
+	talk := tour.Command{Line: `tidemark chat --provider demo --name ferry -p "The Valletta ferry is late."`}
+	for name, steps := range map[string][]tour.Step{
+		"its command fails":              {{Commands: []tour.Command{{Line: "tidemark show nobody"}}, Check: fine}},
+		"its command says another thing": {{Commands: []tour.Command{{Line: "tidemark version", Find: "teapot"}}, Check: fine}},
+		"what should stay has ended":     {{Commands: []tour.Command{{Line: "tidemark version", Find: "teapot", Stays: true}}, Check: fine}},
+		"the kill came too late": {{Commands: []tour.Command{talk}, Check: fine},
+			{Commands: []tour.Command{{Line: `tidemark chat -c -p "Hello"`, Find: "never said", Kill: true}}, Check: checkOf("kill")}},
+		"an entry is gone": {{Commands: []tour.Command{talk}, Check: func(_ context.Context, t *tour.Tour) (string, error) {
+			t.Told["kept"] = "5"
 			return "", nil
-		}}, {commands: []tourLine{{line: `tidemark cat ferry --jq "[.seq, .kind, .role]"`}}, check: checkResume}},
-		"a word can be read": {{commands: []tourLine{{line: talk.line + " --no-encrypt"}}, check: checkSearch}},
-		"an import is short": {{commands: []tourLine{{line: "tidemark version"}}, check: checkImport}},
+		}}, {Commands: []tour.Command{{Line: `tidemark cat ferry --jq "[.seq, .kind, .role]"`}}, Check: checkOf("resume")}},
+		"a word can be read": {{Commands: []tour.Command{{Line: talk.Line + " --no-encrypt"}}, Check: checkOf("search")}},
+		"an import is short": {{Commands: []tour.Command{{Line: "tidemark version"}}, Check: checkOf("import")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tr, out := shortTour(t)
-			err := tr.walk(t.Context(), steps)
+			err := tr.Walk(t.Context(), steps)
 			if err == nil || exitOf(err) != 1 || !strings.Contains(out.String(), "✗ ") || strings.Contains(out.String(), "That was it") {
 				t.Errorf("it ended with %v:\n%s", err, out)
 			}
 		})
-	}
-}
-
-func TestWhatTheTourShowsIsWhatAShellWouldRun(t *testing.T) {
-	for _, s := range tourSteps() {
-		for _, c := range s.commands {
-			out, err := exec.Command("sh", "-c", "for word in "+c.line+"; do printf '%s\\n' \"$word\"; done").Output()
-			if got := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n"); err != nil || !slices.Equal(got, typed(c.line)) {
-				t.Errorf("%s\na shell has %q, the tour %q, %v", c.line, got, typed(c.line), err)
-			}
-			if !strings.HasPrefix(c.line, "tidemark ") {
-				t.Errorf("%s is not run by this program", c.line)
-			}
-		}
-	}
-}
-
-func TestLongLinesAreFoldedBetweenWords(t *testing.T) {
-	for _, c := range []struct{ line, indent, want string }{
-		{"", "  ", ""},
-		{"short", "  ", "  short"},
-		{"one two three four", "", "one two\nthree four"},
-		{"  a table   has gaps", "", "  a table\n  has gaps"},
-		{"a verylongwordthatstays whole", " ", " a\n verylongwordthatstays\n whole"},
-		{"日本語 日本語", "", "日本語\n日本語"},
-	} {
-		if got := folded(c.line, 10, c.indent); got != c.want {
-			t.Errorf("folded(%q, 10, %q) = %q, want %q", c.line, c.indent, got, c.want)
-		}
 	}
 }

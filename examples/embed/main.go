@@ -12,7 +12,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -45,9 +44,7 @@ func run(ctx context.Context, environ []string, file, words string, out io.Write
 	if err != nil {
 		return err
 	}
-	q := store.Question{Match: func(e tidemark.Entry) bool { return query.Match(search.Text(e)) }}
-	q.All, q.None, _ = query.Terms()
-	answer, err := s.Search(ctx, q)
+	answer, err := s.Search(ctx, store.Question{}.About(query))
 	for _, hit := range answer.Found {
 		fmt.Fprintln(out, hit.Ref(), hit.Info.Title)
 	}

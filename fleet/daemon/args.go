@@ -2,11 +2,12 @@ package daemon
 
 import (
 	"fmt"
-	"github.com/tidemark-sessions/tidemark/fleet"
-	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 )
 
 // permissionArgs hands the permissions of the file to a program that judges by

@@ -1,10 +1,11 @@
 package daemon
 
 import (
-	"github.com/tidemark-sessions/tidemark/fleet"
-	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"slices"
 	"testing"
+
+	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
 )
 
 func TestPermissionsOfCodexAreItsSandbox(t *testing.T) {

@@ -18,11 +18,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Options are what a Daemon needs. Store, File and Runner are required.
+// Options are what a Daemon needs. Store, File and a Machine, or a Runner, are
+// required.
 type Options struct {
 	Store  *store.Store
 	Holder tidemark.Holder
 	File   *file.File
+	// Machine says where agents run, which then says the four that follow.
+	Machine *Machine
 	// Runner makes what runs an agent.
 	Runner func(file.Agent) (runner.Runner, error)
 	// Environ is the environment of an agent's program, and Engine that of the
@@ -152,6 +155,9 @@ func New(o Options) *Daemon {
 	d.absent.since = make(map[string]time.Time)
 	d.quit, d.giveUp = context.WithCancel(context.Background())
 	d.gate = newGate(d, o.Secret)
+	if o.Machine != nil {
+		d.o.runOn(o.Machine, d)
+	}
 	if d.o.Dispatch == nil {
 		d.o.Dispatch = inProcess{o.Store, d.Wake}
 	}
@@ -166,9 +172,11 @@ func (d *Daemon) Wake() {
 	}
 }
 
-// Reload makes another file hold. What runs goes on.
-func (d *Daemon) Reload(f *file.File) {
+// Reload makes another file hold, and returns what is different from the one that
+// held. What runs goes on.
+func (d *Daemon) Reload(f *file.File) []file.Change {
 	d.mu.Lock()
+	changes := f.Changes(d.file)
 	d.file = f
 	d.mu.Unlock()
 	select {
@@ -176,6 +184,7 @@ func (d *Daemon) Reload(f *file.File) {
 	default:
 	}
 	d.Wake()
+	return changes
 }
 
 // Run works until ctx ends; then it lets what runs end, and ends the rest,

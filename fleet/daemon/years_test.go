@@ -125,14 +125,14 @@ func (w *world) draw(n int) int {
 	return w.r.IntN(n)
 }
 
-// process is what the agents of one daemon are run by: they die with it.
-type process struct {
+// mortalProcess is what the agents of one daemon are run by: they die with it.
+type mortalProcess struct {
 	*world
 	m      *mortal
 	inside map[string]string // its agents by job, guarded by mu; nil when it is dead
 }
 
-func (p *process) Run(ctx context.Context, t runner.Task) (runner.Outcome, error) {
+func (p *mortalProcess) Run(ctx context.Context, t runner.Task) (runner.Outcome, error) {
 	if !p.enter(t) {
 		return runner.Outcome{ExitReason: tidemark.ExitError}, errKilled
 	}
@@ -161,7 +161,7 @@ func (p *process) Run(ctx context.Context, t runner.Task) (runner.Outcome, error
 }
 
 // enter looks at the limits at each instant at which they could be broken.
-func (p *process) enter(t runner.Task) bool {
+func (p *mortalProcess) enter(t runner.Task) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.inside == nil {
@@ -183,7 +183,7 @@ func (p *process) enter(t runner.Task) bool {
 	return true
 }
 
-func (p *process) leave(job string) {
+func (p *mortalProcess) leave(job string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if agent, ok := p.inside[job]; ok {
@@ -194,7 +194,7 @@ func (p *process) leave(job string) {
 }
 
 // die makes the process one that is known to be dead, with all of its agents.
-func (p *process) die(name string) {
+func (p *mortalProcess) die(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, agent := range p.inside {
@@ -213,7 +213,7 @@ func (w *world) daemon(calls int) (*Daemon, *mortal) {
 	name := fmt.Sprint("daemon", w.daemons)
 	w.mu.Unlock()
 	m := &mortal{Backend: w.backend, died: make(chan struct{}), left: calls, late: calls%2 == 0}
-	p := &process{world: w, m: m, inside: map[string]string{}}
+	p := &mortalProcess{world: w, m: m, inside: map[string]string{}}
 	s := store.New(m, &store.Options{Dead: func(h tidemark.Holder) bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -1,12 +1,13 @@
 package file
 
 import (
-	"github.com/tidemark-sessions/tidemark/fleet"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
 // example is a line of the template that is commented out: its # stands right

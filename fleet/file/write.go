@@ -3,7 +3,6 @@ package file
 import (
 	"encoding/json"
 	"fmt"
-	"github.com/tidemark-sessions/tidemark/fleet"
 	"maps"
 	"reflect"
 	"slices"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
 // YAML returns a fleet file that Parse reads as f. What is zero is left out,

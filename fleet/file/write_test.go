@@ -8,8 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/tidemark-sessions/tidemark/fleet"
 	"pgregory.net/rapid"
+
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
 func TestAFileThatIsWrittenIsReadAsTheSame(t *testing.T) {

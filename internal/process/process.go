@@ -7,7 +7,8 @@
 // doubt counts as life: the lease still ends by itself. It never decides by
 // time passed.
 //
-// The package signals nobody but the members of a [Family], and keeps nothing.
+// The package signals nobody but the members of a [Family] and whom [Signal] is
+// asked to, and keeps nothing.
 //
 //	if process.Dead(lease.Holder) { /* take over at once */ }
 //	family, err := process.Start(cmd, "")

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -62,6 +63,77 @@ func (d *Directory) VerifyAudit(ctx context.Context, tenant string, from []tidem
 	}
 	v.gone()
 	return v.head, v.faults, nil
+}
+
+// AuditReport is what verifying an audit log found.
+type AuditReport struct {
+	Head      Anchor       `json:"head"`
+	Unchained int          `json:"unchained" doc:"how many lines are written down and not chained yet"`
+	Anchors   int          `json:"anchors" doc:"how many anchors it was compared with"`
+	Faults    []AuditFault `json:"faults" nullable:"false"`
+}
+
+// ReportAudit is VerifyAudit with what else people want to know. Damaged is told
+// of lines that are not chained yet and cannot be read; nil: nobody is.
+func (d *Directory) ReportAudit(ctx context.Context, tenant string, from []tidemark.Backend, anchors []Anchor, damaged func(error)) (AuditReport, error) {
+	fresh, err := d.unchainedLines(ctx, tenant, from, damaged)
+	if err != nil {
+		return AuditReport{}, err
+	}
+	head, faults, err := d.VerifyAudit(ctx, tenant, from, anchors...)
+	return AuditReport{Head: head, Unchained: len(fresh), Anchors: len(anchors), Faults: append([]AuditFault{}, faults...)}, err
+}
+
+// Summary is the first fault, and how many more there are; "" without any.
+func (r AuditReport) Summary() string {
+	if len(r.Faults) == 0 {
+		return ""
+	}
+	text := r.Faults[0].What
+	if n := len(r.Faults) - 1; n > 0 {
+		text += fmt.Sprintf(" (and %d more, the last at line %d)", n, r.Faults[n].Seq)
+	}
+	return text
+}
+
+// NewestAudit returns the newest lines of the audit log of a tenant, oldest
+// first, those last that are not chained yet. Damaged is told of those that
+// cannot be read; nil: nobody is.
+func (d *Directory) NewestAudit(ctx context.Context, tenant string, most int, from []tidemark.Backend, damaged func(error)) ([]AuditLine, error) {
+	fresh, err := d.unchainedLines(ctx, tenant, from, damaged)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := readable(d.AuditLines(ctx, tenant, tidemark.Span{Newest: most}), damaged)
+	if err != nil {
+		return nil, err
+	}
+	lines = append(lines, NotIn(fresh, lines)...)
+	return lines[max(0, len(lines)-most):], nil
+}
+
+// unchainedLines returns the lines that are written down and not chained yet,
+// oldest first.
+func (d *Directory) unchainedLines(ctx context.Context, tenant string, from []tidemark.Backend, damaged func(error)) ([]AuditLine, error) {
+	lines, err := readable(d.Unchained(ctx, tenant, from...), damaged)
+	slices.SortStableFunc(lines, func(a, b AuditLine) int { return a.At.Compare(b.At) })
+	return lines, err
+}
+
+// readable collects the lines that can be read.
+func readable(lines iter.Seq2[AuditLine, error], damaged func(error)) ([]AuditLine, error) {
+	all := []AuditLine{}
+	for l, err := range lines {
+		switch {
+		case err == nil:
+			all = append(all, l)
+		case !errors.Is(err, tidemark.ErrCorrupt):
+			return nil, err
+		case damaged != nil:
+			damaged(err)
+		}
+	}
+	return all, nil
 }
 
 // auditVerifier follows a chain.

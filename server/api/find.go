@@ -78,9 +78,7 @@ func (s *Server) search(ctx context.Context, in *searchInput) (*searchOutput, er
 		}
 		st, q.Session = of, v.ID
 	}
-	q.All, q.None, _ = query.Terms()
-	q.Match = func(e tidemark.Entry) bool { return query.Match(search.Text(e)) }
-	answer, err := st.Search(ctx, q)
+	answer, err := st.Search(ctx, q.About(query))
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}

@@ -30,7 +30,7 @@ func (s *Server) transferRoutes() {
 	// A link of a page can only get.
 	export.Method, export.OperationID = http.MethodGet, "download-session"
 	huma.Register(s.huma, export, s.exportSession)
-	bring := op("POST", "/api/v1/import", "import-sessions", "Take in what another tool or another store wrote", "exchange", request.Writer)
+	bring := op("POST", request.ImportPath, "import-sessions", "Take in what another tool or another store wrote", "exchange", request.Writer)
 	bring.RequestBody = rawBody("a session file or an archive, of any tool that is known; what comes in replaces the state that a session had")
 	huma.Register(s.huma, bring, s.importSessions)
 	huma.Register(s.huma, op("GET", request.SessionsPath+"/{id}/share", "get-share", "Who else may read a session", "exchange", request.Reader), s.getShare)

@@ -74,7 +74,7 @@ func (s *Site) gatherAudit(r *http.Request) (*web.StoreAudit, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, tenant, err := s.api.Administered(ctx, r.FormValue("tenant"))
+	_, of, err := s.api.Administered(ctx, r.FormValue("tenant"))
 	if err != nil {
 		return nil, err
 	}
@@ -90,9 +90,9 @@ func (s *Site) gatherAudit(r *http.Request) (*web.StoreAudit, error) {
 		a.Lines = append(a.Lines, web.AuditLine{Seq: l.Seq, At: l.At, Who: render.CleanLine(cmp.Or(l.Name, l.Who)), Token: l.Token,
 			Action: render.CleanLine(l.Action), Thing: render.CleanLine(l.Thing), Outcome: render.CleanLine(l.Outcome)})
 	}
-	t := s.task(TaskName(request.CallerOf(ctx).Principal, "audit/"+tenant.ID))
+	t := s.task(TaskName(request.CallerOf(ctx).Principal, "audit/"+of.ID))
 	if a.Verify = taskView(t); t != nil && t.over() {
-		if report, err := taskResult[*routes.AuditReport](t); err == nil {
+		if report, err := taskResult[*tenant.AuditReport](t); err == nil {
 			a.Report = &web.AuditReport{Length: report.Head.Length, Hash: report.Head.Hash, Anchors: report.Anchors, Faults: []web.StoreDamage{}}
 			for _, f := range report.Faults[:min(len(report.Faults), maxDamageShown)] {
 				a.Report.Faults = append(a.Report.Faults, web.StoreDamage{Seq: f.Seq, What: render.CleanLine(f.What)})

@@ -294,9 +294,7 @@ func ask(ctx context.Context, st *store.Store, text string, q store.Question) (s
 	if err != nil {
 		return query, store.Answer{}, err
 	}
-	q.All, q.None, _ = query.Terms()
-	q.Match = func(e tidemark.Entry) bool { return query.Match(search.Text(e)) }
-	answer, err := st.Search(ctx, q)
+	answer, err := st.Search(ctx, q.About(query))
 	return query, answer, err
 }
 

@@ -201,7 +201,8 @@ func ErrNoAudit() error {
 }
 
 // isAhead reports whether a call is written down before it is done: it changes
-// who may do what, lets somebody else read, destroys, or takes along. The
+// who may do what, lets somebody else read, destroys, takes along, or takes in: an
+// archive is adopted below the store, whose commits carry their lines otherwise. The
 // reading of the audit log itself is one of them.
 func isAhead(r *http.Request, route string) bool {
 	p, change := r.URL.Path, changes(r, route)
@@ -210,7 +211,7 @@ func isAhead(r *http.Request, route string) bool {
 		return true
 	case slices.Contains([]string{"tokens", "tenants", "users", "workspaces"}, auth.ScopeOf(p)), strings.HasPrefix(p, "/store/"):
 		return change
-	case strings.HasSuffix(p, "/share"), strings.HasSuffix(p, "/purge"):
+	case strings.HasSuffix(p, "/share"), strings.HasSuffix(p, "/purge"), p == request.ImportPath:
 		return change
 	}
 	return r.Method == http.MethodDelete && r.URL.Query().Has("purge")

@@ -128,9 +128,7 @@ func (l *library) ask(ctx context.Context, backend, text string, hits int) error
 	if err != nil {
 		return err
 	}
-	q := store.Question{Match: func(e tidemark.Entry) bool { return query.Match(search.Text(e)) }}
-	q.All, q.None, _ = query.Terms()
-	answer, err := l.stores[backend].Search(ctx, q)
+	answer, err := l.stores[backend].Search(ctx, store.Question{}.About(query))
 	switch {
 	case err != nil:
 		return err

@@ -1,10 +1,9 @@
-package main
+package tour
 
 import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -17,7 +16,7 @@ import (
 )
 
 // ask runs a command to check something, without showing it.
-func (t *tour) ask(ctx context.Context, args ...string) (string, error) {
+func (t *Tour) ask(ctx context.Context, args ...string) (string, error) {
 	cmd := t.command(ctx, args...)
 	out, err := cmd.Output()
 	if err != nil {
@@ -27,20 +26,20 @@ func (t *tour) ask(ctx context.Context, args ...string) (string, error) {
 }
 
 // command is this very program in the home of the tour.
-func (t *tour) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, t.exe, args...)
-	cmd.Args[0] = t.name
+func (t *Tour) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, t.Program, args...)
+	cmd.Args[0] = t.Name
 	cmd.Dir, cmd.Env = t.workDir(), t.environ()
-	cmd.WaitDelay = tourGrace
+	cmd.WaitDelay = stopTimeout
 	return cmd
 }
 
 // environ has what a program needs to run, and nothing that says where things
 // of the user are, which keys they have, or how they want it.
-func (t *tour) environ() []string {
+func (t *Tour) environ() []string {
 	kept := []string{"PATH", "TERM", "COLORTERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "NO_COLOR", "CLICOLOR",
 		"SystemRoot", "SystemDrive", "ComSpec", "PATHEXT"}
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+	env := slices.DeleteFunc(slices.Clone(t.Environ), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return !slices.ContainsFunc(kept, func(k string) bool { return strings.EqualFold(k, name) })
 	})
@@ -52,8 +51,8 @@ func (t *tour) environ() []string {
 	return env
 }
 
-// tourProcess is a command under way, with all that it started.
-type tourProcess struct {
+// runningCommand is a command under way, with all that it started.
+type runningCommand struct {
 	cmd    *exec.Cmd
 	family process.Family
 	done   chan struct{}
@@ -69,10 +68,10 @@ type tourProcess struct {
 // start starts this program. Its output is what it would print on a terminal
 // of the same width, without colour: colour is how the tour tells what is its
 // own.
-func (t *tour) start(args []string, wake *regexp.Regexp, show func(line string)) (*tourProcess, error) {
-	p := &tourProcess{cmd: t.command(context.Background(), args...), done: make(chan struct{}), found: make(chan struct{}), wake: wake, show: show}
+func (t *Tour) start(args []string, wake *regexp.Regexp, show func(line string)) (*runningCommand, error) {
+	p := &runningCommand{cmd: t.command(context.Background(), args...), done: make(chan struct{}), found: make(chan struct{}), wake: wake, show: show}
 	p.cmd.Env = append(p.cmd.Env, "NO_COLOR=1")
-	if t.terminal {
+	if t.Terminal {
 		p.cmd.Env = append(p.cmd.Env, "TIDEMARK_FORCE_TTY="+strconv.Itoa(t.width()-2))
 	}
 	p.cmd.Stdout, p.cmd.Stderr = p, p
@@ -90,7 +89,7 @@ func (t *tour) start(args []string, wake *regexp.Regexp, show func(line string))
 }
 
 // Write takes what the process prints.
-func (p *tourProcess) Write(b []byte) (int, error) {
+func (p *runningCommand) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out.Write(b)
@@ -111,20 +110,20 @@ func (p *tourProcess) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (p *tourProcess) text() string {
+func (p *runningCommand) text() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.out.String()
 }
 
 // mute shows nothing more of what the process prints.
-func (p *tourProcess) mute() {
+func (p *runningCommand) mute() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.show = nil
 }
 
-func (p *tourProcess) isDone() bool {
+func (p *runningCommand) isDone() bool {
 	select {
 	case <-p.done:
 		return true
@@ -134,15 +133,15 @@ func (p *tourProcess) isDone() bool {
 }
 
 // stop ends a process and all that it started.
-func (p *tourProcess) stop() {
+func (p *runningCommand) stop() {
 	if !p.isDone() {
-		p.family.Stop(tourGrace)
+		p.family.Stop(stopTimeout)
 		<-p.done
 	}
 }
 
 // stop ends what still runs.
-func (t *tour) stop() {
+func (t *Tour) stop() {
 	for _, p := range t.running {
 		p.stop()
 	}

@@ -1,4 +1,4 @@
-package main
+package upkeep
 
 import (
 	"testing"
@@ -7,13 +7,13 @@ import (
 
 func TestAgesHaveAUnitAndALength(t *testing.T) {
 	for s, want := range map[string]time.Duration{"180d": 180 * 24 * time.Hour, "36h": 36 * time.Hour, "1h30m": 90 * time.Minute} {
-		if got, err := parseAge(s); err != nil || got != want {
-			t.Errorf("parseAge(%q) = %v, %v", s, got, err)
+		if got, err := ParseAge(s); err != nil || got != want {
+			t.Errorf("ParseAge(%q) = %v, %v", s, got, err)
 		}
 	}
 	for _, s := range []string{"", "180", "d", "0d", "-1d", "0h", "-2h", "106752d", "99999999999d", "1y", "2026-11-15", "forever", "1.5d"} {
-		if got, err := parseAge(s); err == nil {
-			t.Errorf("parseAge(%q) = %v", s, got)
+		if got, err := ParseAge(s); err == nil {
+			t.Errorf("ParseAge(%q) = %v", s, got)
 		}
 	}
 }
@@ -23,8 +23,8 @@ func FuzzAge(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if d, err := parseAge(s); err == nil && d <= 0 {
-			t.Errorf("parseAge(%q) = %v", s, d)
+		if d, err := ParseAge(s); err == nil && d <= 0 {
+			t.Errorf("ParseAge(%q) = %v", s, d)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package main
+package transfer
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -19,17 +18,18 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
-	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
-// session makes the session that somebody named for a task the one that the
+// ForAgent makes the session that somebody named for a task the one that the
 // agent's own program knows. Claude Code and Codex keep sessions themselves: one
 // that is here as they have it goes out by their id, and everything else (an
 // earlier node, a session of another tool, one that was gone on with here) is
-// written where they look, as a session of theirs.
-func (f *fleetRoom) session(ctx context.Context, a file.Agent, t *runner.Task) (did string, err error) {
+// written where they look, as a session of theirs. What was done is for people to
+// read, "" for nothing. runner.ErrSession: the session cannot be gone on with.
+func ForAgent(ctx context.Context, s *store.Store, a file.Agent, t *runner.Task, environ []string) (did string, err error) {
 	client, keeps := clientOf(a, *t)
-	v, err := f.viewOf(ctx, t.Session, client.tool.Name)
+	client.environ = environ
+	v, err := viewOf(ctx, s, t.Session, client.tool.Name)
 	switch {
 	case errors.Is(err, tidemark.ErrNotFound) && a.Runner != fleet.RunnerBuiltin && t.Entry == 0:
 		return "", nil // not one of ours: the program says whether it knows it
@@ -40,7 +40,7 @@ func (f *fleetRoom) session(ctx context.Context, a file.Agent, t *runner.Task) (
 	case v.State != store.Live:
 		return "", fmt.Errorf("session %s: %w: it is in the trash", t.Session, runner.ErrSession)
 	case keeps:
-		return client.give(ctx, f.opened.Store, v, t)
+		return client.give(ctx, s, v, t)
 	case a.Runner == fleet.RunnerACP:
 		t.Session = cmp.Or(v.ForeignID, string(v.ID))
 	default:
@@ -50,19 +50,19 @@ func (f *fleetRoom) session(ctx context.Context, a file.Agent, t *runner.Task) (
 }
 
 // viewOf is a session by its id here, or by the one that a tool knows it by.
-func (f *fleetRoom) viewOf(ctx context.Context, ref, tool string) (*store.View, error) {
+func viewOf(ctx context.Context, s *store.Store, ref, tool string) (*store.View, error) {
 	id, err := tidemark.ParseSessionID(ref)
 	if err != nil {
 		return nil, tidemark.NotFoundf("no session here is called %q", ref)
 	}
-	v, err := f.opened.Store.View(ctx, id)
+	v, err := s.View(ctx, id)
 	if !errors.Is(err, tidemark.ErrNotFound) {
 		return v, err
 	}
-	foreign, lookErr := f.opened.Store.Foreign(ctx, ref)
+	foreign, lookErr := s.Foreign(ctx, ref)
 	for _, i := range foreign {
-		if from := transfer.OriginTool(i.Session); tool == "" || from == tool {
-			return f.opened.Store.View(ctx, i.ID)
+		if from := OriginTool(i.Session); tool == "" || from == tool {
+			return s.View(ctx, i.ID)
 		}
 	}
 	return nil, cmp.Or(lookErr, err)
@@ -73,6 +73,8 @@ type sessionClient struct {
 	tool convert.Tool
 	home string // where it keeps them; "": out of reach
 	dir  string // the folder that it works in, by the path that it calls it by
+	// environ is that of this process, for what its converter asks of it.
+	environ []string
 }
 
 // clientOf is the client that an agent runs; false for runners that keep no
@@ -112,7 +114,7 @@ func (c sessionClient) give(ctx context.Context, s *store.Store, v *store.View, 
 		return "", err
 	}
 	at, asItIs := cmp.Or(t.Entry, head), false
-	if at == head && transfer.OriginTool(v.Session) == c.tool.Name && v.ForeignID != "" {
+	if at == head && OriginTool(v.Session) == c.tool.Name && v.ForeignID != "" {
 		if asItIs, err = c.unchanged(ctx, v, head); err != nil {
 			return "", err
 		}
@@ -151,7 +153,7 @@ func (c sessionClient) unchanged(ctx context.Context, v *store.View, head int64)
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return false, err
 		}
-		mark := e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap || e.Kind == transfer.KindImported
+		mark := e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap || e.Kind == KindImported
 		if e.Seq == head && !strings.HasPrefix(e.Key, c.tool.Name+":") || e.Seq > head && !mark {
 			return false, nil
 		}
@@ -181,7 +183,7 @@ func (c sessionClient) has(id string) (here, elsewhere bool) {
 // write writes the path to a point as a session of the client, and returns what
 // that one has no place for.
 func (c sessionClient) write(ctx context.Context, s *store.Store, p store.Point, id string) ([]string, error) {
-	f, err := transfer.Outgoing(ctx, s, p, c.tool)
+	f, err := Outgoing(ctx, s, p, c.tool)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +192,7 @@ func (c sessionClient) write(ctx context.Context, s *store.Store, p store.Point,
 	}
 	f.ID, f.ForeignID, f.Project, f.Head, f.Tags = tidemark.SessionID(id), id, c.dir, "", nil
 	f.Checkpoint, f.Labels = nil, nil // of this house: a transcript has no use for them
-	out, err := transfer.OpenFolder(c.home, os.Environ())
+	out, err := OpenFolder(c.home, c.environ)
 	if err != nil {
 		return nil, err
 	}

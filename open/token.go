@@ -1,0 +1,126 @@
+package open
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/durable"
+)
+
+// TokenName is the file with the token of the local user of a server.
+const TokenName = "server.token"
+
+// TokenPath is where the token of the local user of a server is for clients, who
+// do not know which store their server answers from: in the file that is named,
+// else in the folder of data.
+func TokenPath(environ []string, named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	dir, err := DataDir(environ)
+	return filepath.Join(dir, TokenName), err
+}
+
+// ReadToken reads a token from a file, "" when there is none.
+func ReadToken(path string) (string, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", tidemark.Invalidf("%w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 8<<10))
+	return strings.TrimSpace(string(b)), err
+}
+
+// TokenBeside is where the token of a server lies: in the file that is named,
+// else beside the store that it serves or, where that is no place on this
+// machine, where clients look.
+func TokenBeside(url string, environ []string, named string) (string, error) {
+	if path := LocalPath(url); path != "" && named == "" {
+		return filepath.Join(filepath.Dir(path), TokenName), nil
+	}
+	return TokenPath(environ, named)
+}
+
+// LocalPath is the file or folder in which the store at a URL is, "" when it is
+// not on this machine.
+func LocalPath(url string) string {
+	kind, path, _ := strings.Cut(url, ":")
+	if kind != "sqlite" && kind != "files" {
+		return ""
+	}
+	return path
+}
+
+// ServerToken returns the token of the local user of a server, and where it is.
+// One user has one token, which lies beside each store that was served and where
+// clients look for it, so that they find it whichever store is served. The first
+// server makes it.
+func ServerToken(url string, environ []string, named string) (token, path string, err error) {
+	if path, err = TokenBeside(url, environ, named); err != nil {
+		return "", "", err
+	}
+	clients, err := TokenPath(environ, named)
+	if err != nil {
+		return "", "", err
+	}
+	for _, p := range []string{path, clients} {
+		if token, err = ReadToken(p); token != "" || err != nil {
+			break
+		}
+	}
+	if token == "" && err == nil {
+		token = newToken()
+	}
+	for _, p := range []string{path, clients} {
+		if err == nil {
+			_, err = keepToken(p, token)
+		}
+	}
+	return token, path, err
+}
+
+// MakeToken returns the token that a file holds, and makes one at first.
+func MakeToken(path string) (string, error) { return keepToken(path, newToken()) }
+
+func newToken() string {
+	var b [32]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// keepToken returns the token in a file, after it put the given one there if
+// there was none.
+func keepToken(path, token string) (string, error) {
+	if is, err := ReadToken(path); is != "" || err != nil {
+		return is, err
+	}
+	if err := durable.MakeDir(filepath.Dir(path)); err != nil {
+		return "", tidemark.Storagef("%w", err)
+	}
+	dir, err := durable.OpenDir(filepath.Dir(path))
+	if err != nil {
+		return "", tidemark.Storagef("%w", err)
+	}
+	defer dir.Close()
+	name := filepath.Base(path)
+	err = durable.Stream(dir, fmt.Sprintf("%s.%d.tmp", name, os.Getpid()), name, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, token)
+		return err
+	})
+	if err != nil {
+		return "", tidemark.Storagef("%s: %w", path, err)
+	}
+	return token, nil
+}

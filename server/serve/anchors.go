@@ -1,0 +1,74 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/server"
+)
+
+// anchorEvery is how often the head of the audit log is put down elsewhere.
+const anchorEvery = time.Minute
+
+// keepAnchors writes the heads of audit logs to a file, and returns what ends
+// that. Who changes the log would have to change the file as well.
+func (v *running) keepAnchors(ctx context.Context, s *server.Server) (end func()) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			if err := v.anchor(ctx, s); err != nil && ctx.Err() == nil {
+				v.Complain(err)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(anchorEvery):
+			}
+		}
+	}()
+	return func() {
+		stop()
+		<-done
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		if err := errors.Join(s.FlushAudit(late), v.anchor(late, s)); err != nil {
+			v.Complain(err)
+		}
+	}
+}
+
+func (v *running) anchor(ctx context.Context, s *server.Server) error {
+	heads, err := s.AnchorAudit(ctx)
+	if err != nil || v.AnchorFile == "" || len(heads) == 0 {
+		return err
+	}
+	return v.appendAnchors(heads)
+}
+
+// appendAnchors adds heads to the file that keeps them, one JSON object a line.
+func (v *running) appendAnchors(heads []tenant.Anchor) error {
+	old, err := os.ReadFile(v.AnchorFile)
+	if err != nil && !os.IsNotExist(err) {
+		return tidemark.Storagef("%w", err)
+	}
+	return v.ToFile(v.AnchorFile, func(w io.Writer) error {
+		if _, err := w.Write(old); err != nil {
+			return err
+		}
+		enc := json.NewEncoder(w)
+		for _, h := range heads {
+			if err := enc.Encode(h); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,248 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/seal"
+	"github.com/tidemark-sessions/tidemark/server/pages"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// Opener opens the stores that a server answers from. It may be used
+// concurrently.
+type Opener struct {
+	url     string // of the store that was named
+	options func(open.Access) *open.Options
+	single  bool               // one store for everybody, because there is one user
+	db      *postgres.Database // nil: embedded stores
+	own     *open.Opened       // the store that was named, when it is embedded
+	lent    bool               // somebody else closes db and own
+
+	mu     sync.Mutex
+	opened map[string]*open.Opened // embedded stores of principals, when there are many
+	life   context.Context
+	end    context.CancelFunc
+	work   sync.WaitGroup
+}
+
+// newOpener returns an Opener without a database and without a store.
+func newOpener(ctx context.Context, url string, options func(open.Access) *open.Options) *Opener {
+	t := &Opener{url: url, options: options, opened: make(map[string]*open.Opened)}
+	t.life, t.end = context.WithCancel(context.WithoutCancel(ctx))
+	return t
+}
+
+// OpenStores opens what a server answers from: the database that a URL names, or
+// the store on this machine, which is made where it is not there. With single,
+// there is one user, and that store is theirs.
+func OpenStores(ctx context.Context, url string, single bool, options func(open.Access) *open.Options) (*Opener, error) {
+	t := newOpener(ctx, url, options)
+	t.single = single
+	var err error
+	if open.IsPostgres(url) {
+		t.db, err = postgres.Connect(ctx, url, nil)
+		err = open.DatabaseHint(err)
+	} else {
+		t.own, err = open.Open(ctx, url, options(open.Create))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// StoresBeside finds what a server keeps beside the operator's store, which
+// OpenOperator returned and whoever opened it closes.
+func StoresBeside(ctx context.Context, own *open.Opened, url string, options func(open.Access) *open.Options) *Opener {
+	t := newOpener(ctx, url, options)
+	t.own, t.lent = own, true
+	if b, ok := own.Inner.(OperatorBackend); ok {
+		t.db = b.db
+	}
+	return t
+}
+
+// Principal is who the local user of the server is.
+func (t *Opener) Principal() (tidemark.Principal, error) {
+	if t.db != nil {
+		return postgres.PrincipalIn(t.url)
+	}
+	return tidemark.TenantOf(tenant.DefaultTenant, ""), nil
+}
+
+// Ready reports whether the store can be reached.
+func (t *Opener) Ready(ctx context.Context) error {
+	if t.db != nil {
+		return t.db.Ping(ctx)
+	}
+	_, err := t.own.Backend.Get(ctx, tidemark.Key{Kind: "fleet", ID: "fleet"})
+	if errors.Is(err, tidemark.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// Backend returns what is kept for a principal, as it is kept: what a client
+// sealed stays sealed.
+func (t *Opener) Backend(ctx context.Context, p tidemark.Principal) (tidemark.Backend, error) {
+	if t.db != nil {
+		return t.db.For(p), nil
+	}
+	o, err := t.embedded(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return o.Inner, nil
+}
+
+// Store returns the store of a principal, with its index kept up.
+func (t *Opener) Store(ctx context.Context, p tidemark.Principal) (*store.Store, error) {
+	if t.db == nil {
+		o, err := t.embedded(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		return o.Store, nil
+	}
+	how := t.options(open.Write)
+	how.Plain = false
+	b := tidemark.Backend(t.db.For(p))
+	sealed, err := seal.IsSealed(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	if sealed {
+		if b, err = open.Unseal(ctx, b, how); err != nil {
+			return nil, hint.With(err, "this store was encrypted by its user: only tidemark --store https://… with the key can read it")
+		}
+	}
+	o, err := open.Rules(b, how)
+	if err != nil {
+		return nil, err
+	}
+	// What a client says of its folders is not looked for on this machine.
+	o.Marks, o.There = nil, nil
+	s := store.New(b, o)
+	t.work.Go(func() { s.KeepIndexed(t.life) })
+	return s, nil
+}
+
+// Operator returns what who runs the server keeps of its tenants.
+func (t *Opener) Operator(ctx context.Context) (*tenant.Directory, error) {
+	s, err := t.Store(ctx, tidemark.Operator())
+	if err != nil {
+		return nil, err
+	}
+	return tenant.NewDirectory(s.Records()), nil
+}
+
+// embedded returns the store on this machine that belongs to a principal. With
+// one user it is the one that was named; with several each has a place of
+// their own beside it, so that no rule has to keep them apart.
+func (t *Opener) embedded(ctx context.Context, p tidemark.Principal) (*open.Opened, error) {
+	if t.single || p.Tenant == tidemark.Operator().Tenant {
+		return t.own, nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	name := p.Tenant + "." + p.User
+	if o := t.opened[name]; o != nil {
+		return o, nil
+	}
+	url := t.url + ".tenants/" + name
+	if strings.HasPrefix(t.url, "memory:") {
+		url = t.url
+	}
+	o, err := open.Open(context.WithoutCancel(ctx), url, t.options(open.Create))
+	if err != nil {
+		return nil, err
+	}
+	t.opened[name] = o
+	return o, nil
+}
+
+// Acts returns the places where it is written down who did what in a tenant:
+// in a database one, on this machine the store that was named and those of the
+// tenant's users beside it.
+func (t *Opener) Acts(ctx context.Context, tenant string) ([]tidemark.Backend, error) {
+	if t.db != nil {
+		return []tidemark.Backend{t.db.For(tidemark.AuditorOf(tenant))}, nil
+	}
+	from := []tidemark.Backend{t.own.Backend}
+	if t.single {
+		return from, nil
+	}
+	kind, path, _ := strings.Cut(t.url, ":")
+	if kind != "memory" {
+		beside, err := os.ReadDir(path + ".tenants")
+		if err != nil && !os.IsNotExist(err) {
+			return nil, tidemark.Storagef("%w", err)
+		}
+		for _, f := range beside {
+			if user, ok := strings.CutPrefix(f.Name(), tenant+"."); ok && len(user) == len(tenant) {
+				if _, err := t.embedded(ctx, tidemark.Principal{Tenant: tenant, User: user}); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, o := range t.opened {
+		if strings.HasPrefix(name, tenant+".") {
+			from = append(from, o.Backend)
+		}
+	}
+	return from, nil
+}
+
+// Inspect says what is known of the place where a principal's things are kept.
+func (t *Opener) Inspect(ctx context.Context, p tidemark.Principal) (pages.Inspection, error) {
+	b, err := t.Backend(ctx, p)
+	if err != nil {
+		return pages.Inspection{}, err
+	}
+	kind, _, _ := strings.Cut(t.url, ":")
+	is := pages.Inspection{Kind: kind, Place: open.WithoutPassword(t.url)}
+	if t.db != nil {
+		if is.Bytes, err = t.db.Size(ctx); err != nil {
+			return is, err
+		}
+	} else if info, statErr := os.Stat(strings.TrimPrefix(t.url, kind+":")); statErr == nil && info.Mode().IsRegular() {
+		is.Bytes = info.Size()
+	}
+	if is.Sealed, err = seal.IsSealed(ctx, b); err != nil || !is.Sealed {
+		return is, err
+	}
+	header, err := seal.Inspect(ctx, b)
+	for _, s := range header.Slots {
+		is.Keys = append(is.Keys, pages.KeyInfo{ID: s.ID, Type: string(s.Type), Label: s.Label, CreatedAt: s.CreatedAt})
+	}
+	return is, err
+}
+
+// Close lets go of everything that the Opener opened.
+func (t *Opener) Close() error {
+	t.end()
+	t.work.Wait()
+	var errs []error
+	for _, o := range t.opened {
+		errs = append(errs, o.Close())
+	}
+	if t.own != nil && !t.lent {
+		errs = append(errs, t.own.Close())
+	}
+	if t.db != nil && !t.lent {
+		t.db.Close()
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,82 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/dispatch"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
+)
+
+// OpenOperator opens the store of who runs a server: where one store serves
+// everybody it is that one; in a database it is a place of its own.
+// ErrUnsupported: the URL is that of a server.
+func OpenOperator(ctx context.Context, place string, o *open.Options) (*open.Opened, error) {
+	switch {
+	case strings.HasPrefix(place, "http"):
+		return nil, hint.With(tidemark.Unsupportedf("who may use a server is said where its store is"), "run this on the machine of the server, with the --store that it serves, or use the API of the server")
+	case !open.IsPostgres(place):
+		return open.Open(ctx, place, o)
+	}
+	db, err := postgres.Connect(ctx, place, nil)
+	if err != nil {
+		return nil, open.DatabaseHint(err)
+	}
+	b := OperatorBackend{db.For(tidemark.Operator()), db}
+	opened, err := open.Over(b, b, o)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return opened, nil
+}
+
+// OperatorBackend is the operator's place in a database. It lets go of the
+// database when it is closed.
+type OperatorBackend struct {
+	*postgres.Backend
+	db *postgres.Database
+}
+
+// Close lets go of the database.
+func (b OperatorBackend) Close() error {
+	err := b.Backend.Close()
+	b.db.Close()
+	return err
+}
+
+// MigrateDatabase brings the tables of a database up to date, as their owner,
+// for the role that the store's URL logs in with. The environment says who the
+// owner is: what they log in with holds a password.
+func MigrateDatabase(ctx context.Context, place string, environ []string, m postgres.Migration) (role string, err error) {
+	owner := open.Getenv(environ, open.DatabaseOwner)
+	if owner == "" {
+		return "", hint.With(tidemark.Invalidf("%s is not set: tables are made by their owner, who is not the one that servers log in as", open.DatabaseOwner),
+			"%s=postgres://OWNER:PASSWORD@HOST/DB tidemark …", open.DatabaseOwner)
+	}
+	u, err := url.Parse(place)
+	if err != nil {
+		return "", tidemark.Invalidf("the store's URL cannot be read")
+	}
+	if role = cmp.Or(u.User.Username(), u.Query().Get("user"), open.Getenv(environ, "PGUSER")); role == "" {
+		return "", hint.With(tidemark.Invalidf("the store's URL names no role"), "write postgres://ROLE@HOST/DB")
+	}
+	m.Role = role
+	if err := m.Run(ctx, owner); err != nil {
+		return role, err
+	}
+	return role, dispatch.Migrate(ctx, owner, dispatch.DefaultSchema, role)
+}
+
+// OnlyWithABackup refuses to change the tables of an older program. The owner
+// cannot copy them, because row security is forced, so whoever runs the database
+// has to say that there is a backup.
+func OnlyWithABackup(from, to int64) error {
+	return hint.With(tidemark.Invalidf("the tables have version %d, and bringing them to version %d cannot be taken back", from, to),
+		"back the database up, with pg_dump as a superuser or a snapshot, then run: tidemark database migrate --backed-up")
+}

@@ -1,0 +1,226 @@
+// Package serve is what tidemark serve does, for every Go program: it opens the
+// stores that a server answers from, says who may call it, listens, and lets
+// what is under way end when it is told to stop.
+//
+// It never reads the environment of its process, prints nothing and takes no
+// signals: whoever runs a server hands in the environment, what to say things
+// with, and a context that ends.
+//
+//	err := serve.Run(ctx, serve.Config{Listener: serve.Listener{Addr: "127.0.0.1:7433"}, Auth: serve.AuthLocal}, program)
+package serve
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/fleet/file"
+	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/server"
+	routes "github.com/tidemark-sessions/tidemark/server/api"
+	"github.com/tidemark-sessions/tidemark/server/request"
+	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/transfer"
+)
+
+// Config is what a server was asked for.
+type Config struct {
+	Listener
+	// Store is the URL of the store that it answers from. With Migrate its
+	// database is brought up to date first, and RequireDatabase refuses a store
+	// that is none.
+	Store                    string
+	Migrate, RequireDatabase bool
+	// Hosts are the names that it is called by, besides localhost. Without any,
+	// AuthLocal takes localhost alone, and the others any.
+	Hosts []string
+	// Auth says how callers are known: AuthLocal, AuthOIDC or AuthEntra.
+	Auth string
+	// TokenFile has the token of the local user; "": it lies beside the store.
+	TokenFile string
+	OIDC      OIDC
+	// AnchorFile gets the heads of the audit log every minute; "": nothing does.
+	AnchorFile string
+	// TraceEndpoint is the URL of an OpenTelemetry collector; "": there is none.
+	TraceEndpoint string
+	// Fleet is the file whose webhooks are taken; "": none are.
+	Fleet string
+}
+
+// Program is what runs a server. Everything is required.
+type Program struct {
+	Version string
+	Holder  tidemark.Holder
+	Environ []string
+	// Opening says how stores are opened.
+	Opening func(open.Access) *open.Options
+	// Chat opens a conversation for who has the machine that the server runs on.
+	Chat func(context.Context, *store.Store, routes.ChatOptions) (routes.Conversation, error)
+	// MCP makes what answers other agents.
+	MCP func(routes.MCP) http.Handler
+	// ToFile writes a file whole, or not at all.
+	ToFile func(name string, write func(io.Writer) error) error
+	// Log gets one line a request; nil: nothing does. Errors gets what goes wrong
+	// with connections, and Say and Complain what people should read.
+	Log      *slog.Logger
+	Errors   io.Writer
+	Say      func(format string, args ...any)
+	Complain func(error)
+}
+
+func (p *Program) getenv(name string) string { return open.Getenv(p.Environ, name) }
+
+// running is one run of a server.
+type running struct {
+	Config
+	Program
+	stores *Opener
+	fleet  *file.File // with Config.Fleet
+	access access
+}
+
+// NoAudit says why a store of files has no audit log.
+const NoAudit = "a store of files has no audit log: nobody will know who did what"
+
+// Run serves until ctx ends. What could keep the server from starting is looked
+// at before anything is made.
+func Run(ctx context.Context, c Config, p Program) (err error) {
+	v := &running{Config: c, Program: p}
+	if err := v.check(ctx); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", v.Addr)
+	if err != nil {
+		return tidemark.Invalidf("%w", err)
+	}
+	defer listener.Close()
+	if v.Migrate && open.IsPostgres(v.Store) {
+		if _, err := MigrateDatabase(ctx, v.Store, v.Environ, postgres.Migration{Upgrading: OnlyWithABackup}); err != nil {
+			return err
+		}
+	}
+	if v.stores, err = OpenStores(ctx, v.Store, v.Auth == AuthLocal, v.Opening); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, v.stores.Close()) }()
+	v.warn()
+	s, end, err := v.server(ctx)
+	defer end()
+	if err != nil {
+		return err
+	}
+	defer v.keepAnchors(ctx, s)()
+	return v.Serve(ctx, s, s, listener, &v.Program)
+}
+
+// warn says what somebody who runs a server may not expect.
+func (v *running) warn() {
+	if v.stores.db == nil && v.Auth != AuthLocal {
+		v.Say("tidemark: warning: sessions of all tenants are in one store on this machine; anybody with this machine has all of them")
+	}
+	if !open.HasAudit(v.Store) {
+		v.Say("tidemark: warning: %s", NoAudit)
+	}
+}
+
+// server wires the server. What it returns ends its traces.
+func (v *running) server(ctx context.Context) (s *server.Server, end func(), err error) {
+	end = func() {}
+	t := v.stores
+	o := server.Options{Open: t.Store, Backend: t.Backend, Holder: v.Holder, Ready: t.Ready, Export: v.download, Formats: transfer.Formats(),
+		Acts: t.Acts, Together: t.db != nil || t.single, NoAudit: !open.HasAudit(v.Store), Import: v.upload, Version: v.Version, Hosts: v.Hosts, Log: v.Log,
+		Inspect: t.Inspect, MCP: v.MCP}
+	if o.Hosts == nil && v.Auth == AuthLocal {
+		o.Hosts = []string{}
+	}
+	users, err := t.Operator(ctx)
+	if err != nil {
+		return nil, end, err
+	}
+	if o.Auth, err = v.authenticator(ctx, users); err != nil {
+		return nil, end, err
+	}
+	switch {
+	case v.access.local != nil:
+		o.SignIn, o.Chat = v.access.local, v.chat
+	case v.access.browsers != nil:
+		o.SignIn = v.access.browsers
+	}
+	if o.CursorKey, err = users.ServerKey(ctx, "cursor"); err != nil {
+		return nil, end, err
+	}
+	if v.TraceEndpoint != "" {
+		var flush func(context.Context) error
+		o.Tracer, flush = server.Tracing(v.TraceEndpoint, v.Version, nil)
+		end = func() {
+			late, stop := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+			defer stop()
+			flush(late)
+		}
+	}
+	if o.Hooks, err = v.hooks(ctx, func() *server.Server { return s }); err != nil {
+		return nil, end, err
+	}
+	s, err = server.New(o)
+	return s, end, err
+}
+
+// chat opens a conversation. It has tools that run on this machine as this user:
+// that is for who has the machine, not for everybody with a token.
+func (v *running) chat(ctx context.Context, s *store.Store, c routes.ChatOptions) (routes.Conversation, error) {
+	if who := request.CallerOf(ctx); !who.Operator || who.Token != "" {
+		return nil, tidemark.ErrDenied
+	}
+	return v.Chat(ctx, s, c)
+}
+
+// download writes a session for a client.
+func (v *running) download(ctx context.Context, s *store.Store, at store.Point, format string) (string, func(io.Writer) error, error) {
+	return transfer.Download(ctx, s, at, format, v.Environ)
+}
+
+// upload imports what a client sent.
+func (v *running) upload(ctx context.Context, s *store.Store, name string, content io.Reader) (in []routes.Imported, err error) {
+	how := v.Opening(open.Write)
+	how.SecretsMet = nil // they are somebody else's
+	results, err := transfer.Upload(ctx, s, name, content, process.Self("serve"), how)
+	for _, r := range results {
+		if r.Session != "" {
+			in = append(in, routes.Imported{ID: r.Session, Title: r.Title, Entries: int64(r.Entries), Known: r.State == "known", Lost: r.Lost})
+		}
+	}
+	return in, err
+}
+
+// hooks takes the webhooks of a fleet file; nil when there is none.
+func (v *running) hooks(ctx context.Context, by func() *server.Server) (http.Handler, error) {
+	if v.fleet == nil {
+		return nil, nil
+	}
+	p, err := v.stores.Principal()
+	if err != nil {
+		return nil, err
+	}
+	p = tidemark.Principal{Tenant: p.Tenant, User: p.Tenant}
+	s, err := v.stores.Store(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	s = s.With(func(ctx context.Context, b *tidemark.Batch) (func(error), error) {
+		if also := by().WrittenDown(p); also != nil {
+			return also(ctx, b)
+		}
+		return func(error) {}, nil // there is no audit log
+	})
+	d := daemon.New(daemon.Options{Store: s, File: v.fleet, Secret: v.getenv,
+		Tell: func(name, text string) { v.Say("%s", agent.WithWorker(name, text)) }})
+	return d.Handler(v.getenv), nil
+}

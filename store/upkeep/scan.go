@@ -1,0 +1,138 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/store"
+)
+
+// Leak is a secret that a Scan found. It never says the secret itself.
+type Leak struct {
+	Session     tidemark.SessionID `json:"session"`
+	Worker      string             `json:"worker,omitempty"`
+	Seq         int64              `json:"seq,omitempty"`   // 0: what is said of the session
+	Where       string             `json:"where,omitempty"` // title, tag, label, …
+	Rule        string             `json:"rule"`
+	Fingerprint string             `json:"fingerprint"`
+	Masked      bool               `json:"masked"`
+}
+
+// Scan looks for secrets in what is kept, and with Mask adds marks that mask
+// them for every reader. Nothing is rewritten.
+type Scan struct {
+	Mask     bool
+	Progress func(format string, args ...any)
+	Found    []Leak
+	Damage   error // the last thing that could not be read
+
+	sessions int
+}
+
+// All looks at every session, living and in the trash.
+func (f *Scan) All(ctx context.Context, s *store.Store) error {
+	for _, state := range []string{store.Live, store.Trash} {
+		for i, err := range s.Sessions(ctx, store.Filter{State: state}) {
+			if errors.Is(err, tidemark.ErrCorrupt) {
+				f.Damage = err
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if err := f.Session(ctx, s, i.ID); err != nil {
+				return err
+			}
+			f.sessions++
+			f.Progress("%d sessions scanned, %d secrets found", f.sessions, len(f.Found))
+		}
+	}
+	return nil
+}
+
+// Session looks at one session, its workers, and what is said of it.
+func (f *Scan) Session(ctx context.Context, s *store.Store, id tidemark.SessionID) error {
+	v, err := s.View(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := f.about(ctx, s, v); err != nil {
+		return err
+	}
+	workers, err := v.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, worker := range append([]string{""}, workers...) {
+		view := v
+		if worker != "" {
+			if view, err = v.Worker(ctx, worker); err != nil {
+				return err
+			}
+		}
+		if err := f.log(ctx, view.Unmasked(), worker); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// about looks at what is said of a session. A title can be masked by another
+// one; the rest is named, for its owner to change.
+func (f *Scan) about(ctx context.Context, s *store.Store, v *store.View) error {
+	labels, err := v.Labels(ctx)
+	if err != nil {
+		return err
+	}
+	texts := map[string]string{"title": v.Title, "agent": v.Agent, "tags": strings.Join(v.Tags, "\n"), "extra": string(v.Extra)}
+	for seq, label := range labels {
+		texts[fmt.Sprintf("label of entry %d", seq)] = label
+	}
+	for where, text := range texts {
+		masked := s.MaskText(text)
+		if masked == text {
+			continue
+		}
+		done := f.Mask && where == "title"
+		if done {
+			if err := s.Rename(ctx, v.ID, masked); err != nil {
+				return err
+			}
+		}
+		for _, mark := range tidemark.Fingerprints(masked) {
+			if !slices.Contains(tidemark.Fingerprints(text), mark) {
+				f.Found = append(f.Found, Leak{Session: v.ID, Where: where, Rule: "see " + where, Fingerprint: mark, Masked: done})
+			}
+		}
+	}
+	return nil
+}
+
+func (f *Scan) log(ctx context.Context, v *store.View, worker string) error {
+	for e, err := range v.Log(ctx) {
+		if errors.Is(err, tidemark.ErrCorrupt) {
+			f.Damage = err
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		secrets, err := v.FindSecrets(ctx, e)
+		if err != nil {
+			return err
+		}
+		if f.Mask {
+			if err := v.MarkSecrets(ctx, e.Seq, secrets); err != nil {
+				return err
+			}
+		}
+		for _, secret := range secrets {
+			f.Found = append(f.Found, Leak{Session: v.ID, Worker: worker, Seq: e.Seq, Rule: secret.Rule, Fingerprint: secret.Fingerprint, Masked: f.Mask})
+		}
+	}
+	return nil
+}
