@@ -122,6 +122,7 @@ func (s *site) of(tenant, user string) *store.Store {
 // onEveryStore runs a test with a browser on an embedded store and on
 // PostgreSQL.
 func onEveryStore(t *testing.T, test func(*testing.T, *site)) {
+	t.Parallel() // a person, and so a window, mostly waits
 	chrome := chromium(t)
 	t.Run("sqlite", func(t *testing.T) { test(t, newSite(t, chrome, sqliteStores(t))) })
 	t.Run("postgres", func(t *testing.T) {
@@ -133,6 +134,7 @@ func onEveryStore(t *testing.T, test func(*testing.T, *site)) {
 // onSQLite is for what makes no odds to a store.
 func onSQLite(t *testing.T) *site {
 	t.Helper()
+	t.Parallel()
 	return newSite(t, chromium(t), sqliteStores(t))
 }
 
