@@ -269,7 +269,7 @@ func eachLine(w io.Writer, entries iter.Seq2[tidemark.Entry, error], encode func
 		if err != nil {
 			return err
 		}
-		b, err := convert.Encode(e)
+		b, err := encode(e)
 		if err != nil {
 			return err
 		}
