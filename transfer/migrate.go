@@ -24,7 +24,7 @@ type MigrateOptions struct {
 // afterwards. It can be interrupted and called again: it goes on where it was.
 // The old store is left as it is, and the new one is closed.
 func Migrate(ctx context.Context, from tidemark.Backend, target *open.Opened, o MigrateOptions) (archive.Stats, error) {
-	change := target.Store.Refile
+	change := target.Refile
 	if target.Sealed() == nil {
 		change = withoutVault(change, o.NoVault)
 	}
