@@ -11,9 +11,9 @@ import (
 // systemPID is the kernel's own process, the first of every boot.
 const systemPID = 4
 
-// bootID is when the kernel's own process began. That is noted once, while the
-// time of the boot that the system reports moves whenever the clock is set,
-// and a moved one would look like a boot.
+// bootID is when the kernel's own process started. That is recorded once, while
+// the boot time that the system reports moves whenever the clock is set, which
+// would look like a boot.
 var bootID = sync.OnceValue(func() string {
 	for size := uint32(256 << 10); size <= 64<<20; size *= 2 {
 		list := make([]uint64, size/8) // aligned for the structures in it
@@ -45,14 +45,14 @@ func systemStart(list []uint64) string {
 	return ""
 }
 
-// namespace is empty: all processes of a host are numbered together.
+// namespace is empty: all processes of a host share one numbering.
 func namespace() string { return "" }
 
-// machine is not told here; the host name has to be enough.
+// machine is not known here; the host name has to be enough.
 func machine() string { return "" }
 
 // look opens the process. Only "invalid parameter" means that there is none;
-// "access denied" is the answer for a process of somebody else.
+// "access denied" means a process of another user.
 func look(pid int) sight {
 	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION|windows.SYNCHRONIZE, false, uint32(pid))
 	if err == windows.ERROR_INVALID_PARAMETER {
@@ -62,8 +62,8 @@ func look(pid int) sight {
 		return sight{}
 	}
 	defer windows.CloseHandle(h)
-	// A process that ended stays visible as long as anybody holds a handle on
-	// it; its handle is signalled.
+	// A process that ended stays visible as long as a handle on it is open; its
+	// handle is signalled.
 	event, err := windows.WaitForSingleObject(h, 0)
 	s := sight{gone: err == nil && event == windows.WAIT_OBJECT_0}
 	var began, ended, kernel, user windows.Filetime
