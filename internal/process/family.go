@@ -25,5 +25,5 @@ func Find(h tidemark.Holder, mark string) Family {
 // same reports whether the pid still belongs to the process that h names, or to
 // its zombie.
 func same(h tidemark.Holder) bool {
-	return h.PID > 0 && h.StartedAt != "" && look(h.PID).started == h.StartedAt
+	return h.PID > 0 && h.StartedAt != "" && lookUp(h.PID).started == h.StartedAt
 }

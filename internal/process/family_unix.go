@@ -37,7 +37,7 @@ func Start(cmd *exec.Cmd, mark string) (Family, error) {
 		return Family{}, err
 	}
 	pid := cmd.Process.Pid
-	return Family{pid: pid, mark: mark, began: look(pid).started, trusted: true}, nil
+	return Family{pid: pid, mark: mark, began: lookUp(pid).started, trusted: true}, nil
 }
 
 func familyOf(h tidemark.Holder, mark string) Family {

@@ -36,7 +36,7 @@ func Of(pid int) tidemark.Holder {
 		PID:       pid,
 		Host:      host,
 		BootID:    bootID(),
-		StartedAt: look(pid).started,
+		StartedAt: lookUp(pid).started,
 		Namespace: namespace(),
 		Machine:   machine(),
 	}
@@ -71,7 +71,7 @@ func Dead(h tidemark.Holder) bool {
 		// The host restarted, and no process survives that.
 		return true
 	}
-	s := look(h.PID)
+	s := lookUp(h.PID)
 	if s.gone {
 		return true
 	}
@@ -80,8 +80,8 @@ func Dead(h tidemark.Holder) bool {
 	return h.StartedAt != "" && s.started != "" && s.started != h.StartedAt
 }
 
-// sight is what the host tells about a pid.
-type sight struct {
+// pidState is what the host tells about a pid.
+type pidState struct {
 	gone    bool   // no process has it, or only a zombie
 	started string // when that process, or zombie, started; "": not told
 }

@@ -24,16 +24,16 @@ func machine() string { return "" }
 
 const zombie = 5 // SZOMB: ended, but its parent has not waited for it yet
 
-// look uses kill first, because the list of processes has no error that means
+// lookUp uses kill first, because the list of processes has no error that means
 // "no such pid". EPERM means a process of another user.
-func look(pid int) sight {
+func lookUp(pid int) pidState {
 	if unix.Kill(pid, 0) == unix.ESRCH {
-		return sight{gone: true}
+		return pidState{gone: true}
 	}
 	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || int(p.Proc.P_pid) != pid {
-		return sight{}
+		return pidState{}
 	}
 	t := p.Proc.P_starttime
-	return sight{gone: p.Proc.P_stat == zombie, started: fmt.Sprintf("%d.%06d", t.Sec, t.Usec)}
+	return pidState{gone: p.Proc.P_stat == zombie, started: fmt.Sprintf("%d.%06d", t.Sec, t.Usec)}
 }

@@ -40,20 +40,20 @@ func machine() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// look uses kill first: /proc may be mounted so that it hides the processes of
+// lookUp uses kill first: /proc may be mounted so that it hides the processes of
 // other users, and then a missing directory proves nothing. Any result but ESRCH
 // means that there is a process, including EPERM: it belongs to another user.
-func look(pid int) sight {
+func lookUp(pid int) pidState {
 	if unix.Kill(pid, 0) == unix.ESRCH {
-		return sight{gone: true}
+		return pidState{gone: true}
 	}
 	st, _ := statOf(pid)
-	return st.sight
+	return st.pidState
 }
 
 // stat is what /proc/<pid>/stat tells about a process.
 type stat struct {
-	sight
+	pidState
 	parent, group, session int
 }
 

@@ -51,21 +51,21 @@ func namespace() string { return "" }
 // machine is not known here; the host name has to be enough.
 func machine() string { return "" }
 
-// look opens the process. Only "invalid parameter" means that there is none;
+// lookUp opens the process. Only "invalid parameter" means that there is none;
 // "access denied" means a process of another user.
-func look(pid int) sight {
+func lookUp(pid int) pidState {
 	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION|windows.SYNCHRONIZE, false, uint32(pid))
 	if err == windows.ERROR_INVALID_PARAMETER {
-		return sight{gone: true}
+		return pidState{gone: true}
 	}
 	if err != nil {
-		return sight{}
+		return pidState{}
 	}
 	defer windows.CloseHandle(h)
 	// A process that ended stays visible as long as a handle on it is open; its
 	// handle is signalled.
 	event, err := windows.WaitForSingleObject(h, 0)
-	s := sight{gone: err == nil && event == windows.WAIT_OBJECT_0}
+	s := pidState{gone: err == nil && event == windows.WAIT_OBJECT_0}
 	var began, ended, kernel, user windows.Filetime
 	if err := windows.GetProcessTimes(h, &began, &ended, &kernel, &user); err == nil {
 		s.started = strconv.FormatInt(began.Nanoseconds(), 10)

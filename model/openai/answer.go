@@ -218,10 +218,10 @@ func (r *reader) delta(d *delta) error {
 	if thought == "" {
 		thought = d.Reasoning // never both: they are the same
 	}
-	if err := r.say(tidemark.BlockThinking, string(thought)); err != nil {
+	if err := r.addText(tidemark.BlockThinking, string(thought)); err != nil {
 		return err
 	}
-	if err := r.say(tidemark.BlockText, string(d.Content)+d.Refusal); err != nil {
+	if err := r.addText(tidemark.BlockText, string(d.Content)+d.Refusal); err != nil {
 		return err
 	}
 	for i, c := range d.ToolCalls {
@@ -233,8 +233,8 @@ func (r *reader) delta(d *delta) error {
 	return nil
 }
 
-// say adds to the growing block of this kind, or begins one.
-func (r *reader) say(kind, text string) error {
+// addText adds to the growing block of this kind, or begins one.
+func (r *reader) addText(kind, text string) error {
 	if text == "" {
 		return nil
 	}
