@@ -1,10 +1,10 @@
 // Package acp is the chat agent for editors: it speaks the Agent Client
-// Protocol, in which an editor opens sessions, sends prompts, is told what
-// happens and answers what needs approval. A session is the same as one of
-// tidemark chat, and what is shown as done is kept.
+// Protocol, in which an editor opens sessions, sends prompts, receives
+// what happens and answers requests for approval. Its sessions are those
+// of tidemark chat, and whatever is shown as done is kept.
 //
 // It prints nothing but the protocol, and reads no environment: models, keys
-// and folders are those of Options. It uses neither the files nor the terminals
+// and folders come from Options. It uses neither the files nor the terminals
 // that an editor offers, since the agent's tools have their own, and no MCP
 // servers.
 //
@@ -35,22 +35,22 @@ import (
 type Options struct {
 	Store   *store.Store
 	Version string
-	// Chat returns what a conversation needs, but for Show and Approve.
+	// Chat returns the options of a conversation, without Show and Approve.
 	Chat func(context.Context, Opening) (chat.Options, error)
 	// Model returns a model by its name, NAME or PROVIDER/NAME, for a chat that
-	// asks another one now. Nil: it cannot be changed. Models are the ones that
-	// the editor offers, as PROVIDER/NAME.
+	// switches to it. Nil: it cannot be changed. Models are the ones that the
+	// editor offers, as PROVIDER/NAME.
 	Model  func(c *chat.Chat, name string) (agent.Model, error)
 	Models []string
 	// Commands are what a prompt that begins with a slash may name.
 	Commands []Command
-	// Project is what a folder belongs to, for the list of sessions; nil: to
-	// itself. Folder stands for the folder of a session that has none.
+	// Project returns the project of a folder, for the list of sessions;
+	// nil: the folder itself. Folder is used for a session that has none.
 	Project func(folder string) string
 	Folder  string
-	// Left is told of a conversation that was closed, beside everything else.
+	// Left is called after a conversation was closed, in the background.
 	Left func(*chat.Chat)
-	// Log is told one line at a time. Hint is the way out of an error.
+	// Log receives one line at a time. Hint returns the way out of an error.
 	Log  func(format string, args ...any)
 	Hint func(error) string
 }
@@ -59,22 +59,22 @@ type Options struct {
 type Opening struct {
 	Session tidemark.SessionID // "": a new one
 	Folder  string             // where the agent works
-	Client  string             // the editor, as it calls itself
+	Client  string             // the editor's name for itself
 }
 
-// Command is something to do in a session, besides talking.
+// Command is something that can be done in a session besides talking.
 type Command struct {
 	Name, Input, Help string // without the slash; what follows it, "" for nothing
 	Run               func(ctx context.Context, c *chat.Chat, folder, input string, out io.Writer) error
 }
 
-// connection is this side of the one with an editor.
+// connection is our side of the connection with an editor.
 type connection struct {
 	o       Options
 	conn    *sdk.Connection
 	wire    *wire
 	methods map[string]method
-	leaving sync.WaitGroup // what Left still does
+	leaving sync.WaitGroup // calls of Left in progress
 	// handling are the requests that are being answered.
 	handling sync.WaitGroup
 
@@ -84,8 +84,8 @@ type connection struct {
 	sessions map[tidemark.SessionID]*session
 }
 
-// Serve talks to one editor until it closes in, or ctx ends, and then lets go
-// of every session that is open. The error is ctx's.
+// Serve serves one editor until it closes in, or ctx ends, and then closes
+// all open sessions. The error is ctx's.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	if o.Log == nil {
 		o.Log = func(string, ...any) {}
@@ -125,13 +125,12 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	return ctx.Err()
 }
 
-// endTimeout is how long the end may take: letting go of the sessions, and what
-// Left does.
+// endTimeout bounds the shutdown: closing the sessions, and the calls of Left.
 const endTimeout = 30 * time.Second
 
 type method func(context.Context, json.RawMessage) (any, error)
 
-// table has the methods of the protocol. It is ours and not the SDK's, which
+// table has the methods of the protocol. It replaces that of the SDK, which
 // does not know session/delete yet, and lets a second prompt end the first.
 func (a *connection) table() map[string]method {
 	return map[string]method{
@@ -150,7 +149,7 @@ func (a *connection) table() map[string]method {
 	}
 }
 
-// on makes a method of a function that takes the parameters as they are meant.
+// on turns a function with typed parameters into a method.
 func on[P, R any](do func(context.Context, P) (R, error)) method {
 	return func(ctx context.Context, params json.RawMessage) (any, error) {
 		var p P
@@ -188,11 +187,11 @@ func (a *connection) handle(ctx context.Context, name string, params json.RawMes
 	return r, nil
 }
 
-// codeNotFound is what the protocol has for a resource that is not there.
+// codeNotFound is the protocol's code for a missing resource.
 const codeNotFound = -32002
 
-// refusal is an error as an editor shows it: many show the message alone, so it
-// says everything.
+// refusal is an error as an editor shows it: many show only the message, so it
+// contains everything.
 func (a *connection) refusal(err error) *sdk.RequestError {
 	r := sdk.NewInternalError(nil)
 	switch {
@@ -213,7 +212,8 @@ func (a *connection) refusal(err error) *sdk.RequestError {
 	return r
 }
 
-// hint is the way out of an error, from inside an editor where there is one.
+// hint is the way out of an error, one that works inside an editor where
+// possible.
 func (a *connection) hint(err error) string {
 	var holder *store.HeldError
 	if errors.As(err, &holder) {
@@ -222,8 +222,8 @@ func (a *connection) hint(err error) string {
 	return a.o.Hint(err)
 }
 
-// greeting is what initialize answers. The SDK's own has no place for
-// session/delete.
+// greeting is the answer to initialize. The SDK's own type has no
+// field for session/delete.
 type greeting struct {
 	ProtocolVersion   int                 `json:"protocolVersion"`
 	AgentInfo         *sdk.Implementation `json:"agentInfo"`
@@ -236,8 +236,8 @@ type greeting struct {
 	} `json:"agentCapabilities"`
 }
 
-// initialize says what this agent can. It speaks one version of the protocol:
-// an editor that wants another one decides whether that will do.
+// initialize states what this agent can do. It speaks one version of the
+// protocol: an editor that wants another one decides whether that will do.
 func (a *connection) initialize(_ context.Context, p sdk.InitializeRequest) (g greeting, err error) {
 	if p.ClientInfo != nil {
 		a.mu.Lock()
@@ -268,7 +268,7 @@ func (a *connection) find(id sdk.SessionId) (*session, error) {
 	return s, nil
 }
 
-// enter returns the session of an id, which need not be open yet.
+// enter returns the session with an id, which need not be open yet.
 func (a *connection) enter(id tidemark.SessionID, folder string) (*session, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -283,7 +283,7 @@ func (a *connection) enter(id tidemark.SessionID, folder string) (*session, erro
 	return s, nil
 }
 
-// forget takes a session out of those that are open.
+// forget removes a session from the open ones.
 func (a *connection) forget(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -292,7 +292,7 @@ func (a *connection) forget(s *session) {
 	}
 }
 
-// closeAll lets go of all sessions, each as if it were closed alone.
+// closeAll closes all sessions, each as if it were closed alone.
 func (a *connection) closeAll() {
 	a.mu.Lock()
 	a.closing = true
@@ -312,8 +312,8 @@ func (a *connection) closeAll() {
 	each.Wait()
 }
 
-// diagnostics hands on what the SDK has to say, without what was said: it is
-// foreign, and may be secret.
+// diagnostics passes on the SDK's messages without their content, which is
+// foreign and may be secret.
 type diagnostics struct{ log func(string, ...any) }
 
 func (diagnostics) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
-// arguments are those of the tools that an editor can show more of than their
+// arguments are those of the tools for which an editor can show more than the
 // name.
 type arguments struct {
 	Path      string `json:"path"`
@@ -40,12 +40,13 @@ type call struct {
 
 func newCall(folder, worker, id, tool string, input json.RawMessage) call {
 	c := call{worker: worker, id: id, tool: tool, folder: folder, input: input}
-	// What does not fit is shown as it is, in the raw input; the rest stands.
+	// What does not decode is still shown in the raw input.
 	_ = json.Unmarshal(input, &c.args)
 	return c
 }
 
-// callID names a call among those of the session and of its workers.
+// callID is the id of a call, unique among those of the session and its
+// workers.
 func callID(worker, id string) sdk.ToolCallId {
 	if worker != "" {
 		id = worker + "/" + id
@@ -71,10 +72,10 @@ func (c call) kind() sdk.ToolKind {
 	return sdk.ToolKindOther
 }
 
-// maxTitle is how long the title of a call gets; the input has it all.
+// maxTitle bounds the title of a call; the input is complete.
 const maxTitle = 120
 
-// about is what the call is about, whole.
+// about is what the call is about, unabridged.
 func (c call) about() string {
 	a := c.args
 	return strings.TrimSpace(cmp.Or(a.Command, a.Path, a.URL, a.Pattern, a.Name, a.Key, a.Code, a.Action))
@@ -125,8 +126,8 @@ func (c call) locations() []sdk.ToolCallLocation {
 // maxOld bounds a file that is read to show what a write replaces.
 const maxOld = 1 << 20
 
-// diff is the change that the call makes, when it is one of a file. What a
-// write replaces is known only before it is done.
+// diff is the change that the call makes to a file, if any. What a write
+// replaces is known only before it is done.
 func (c call) diff(before bool) []sdk.ToolCallContent {
 	path := c.path()
 	switch {
@@ -145,7 +146,7 @@ func (c call) diff(before bool) []sdk.ToolCallContent {
 	return []sdk.ToolCallContent{sdk.ToolDiffContent(path, c.args.Content)}
 }
 
-// rawInput is the input as it came; what is no JSON stays away from the wire.
+// rawInput is the input as it came; input that is not JSON is not sent.
 func (c call) rawInput() any {
 	if len(c.input) == 0 || !json.Valid(c.input) {
 		return nil
@@ -161,8 +162,8 @@ func (c call) begun(before bool) sdk.SessionUpdate {
 	}}
 }
 
-// asked is the call in a question for permission, with the text that every
-// other place shows, too: nobody should allow what they were not shown.
+// asked is the call in a permission request, with the same text that is
+// shown everywhere else: nobody should allow what they were not shown.
 func (c call) asked(text string) sdk.ToolCallUpdate {
 	content := append(c.diff(true), sdk.ToolContent(sdk.TextBlock(fenced(text))))
 	return sdk.ToolCallUpdate{
@@ -171,8 +172,8 @@ func (c call) asked(text string) sdk.ToolCallUpdate {
 	}
 }
 
-// ended is the update with what came of a call. The change of a file stays
-// what is shown of it when it was made.
+// ended is the update with the outcome of a call. Where a file was
+// changed, the change remains what is shown.
 func ended(worker string, result tidemark.Block, change []sdk.ToolCallContent) sdk.SessionUpdate {
 	u := &sdk.SessionToolCallUpdate{ToolCallId: callID(worker, result.ToolUseID), Status: sdk.Ptr(sdk.ToolCallStatusCompleted)}
 	if result.IsError {

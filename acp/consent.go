@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
-// What an editor may answer about what a session brings.
+// The options of an editor's question about what a session proposes.
 const (
 	grantAll  sdk.PermissionOptionId = "grant-all"
 	grantSome sdk.PermissionOptionId = "grant-some"
@@ -20,8 +20,8 @@ const (
 )
 
 // consent asks the person in the editor, once and in one list, about what the
-// session brings and was not granted on this machine. Without an answer nothing
-// is granted, and they are asked again.
+// session proposes and was not granted on this machine. Without an answer
+// nothing is granted, and they are asked again.
 func (s *session) consent(ctx context.Context) error {
 	c := s.chat()
 	var open []chat.Proposal
@@ -73,10 +73,12 @@ func (s *session) consent(ctx context.Context) error {
 	return nil
 }
 
-// proposalText is a proposal as an editor shows it: harmless, and whole.
+// proposalText is a proposal as an editor shows it: made harmless, and
+// complete.
 func proposalText(p chat.Proposal) string { return fmt.Sprintf("%s: %s", p.Kind, render.Clean(p.Text)) }
 
-// poll asks a question that is about no call; "" when there is no answer.
+// poll asks a question that belongs to no call; it returns "" without an
+// answer.
 func (s *session) poll(ctx context.Context, id, title, about string, options ...sdk.PermissionOption) (sdk.PermissionOptionId, error) {
 	r, err := sdk.SendRequest[sdk.RequestPermissionResponse](s.a.conn, ctx, sdk.ClientMethodSessionRequestPermission, sdk.RequestPermissionRequest{
 		SessionId: sdk.SessionId(s.id), Options: options,

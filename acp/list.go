@@ -14,11 +14,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// page is how many sessions an answer lists.
+// page is how many sessions one answer lists.
 const page = 50
 
-// list lists the sessions of a project, or all, the one that changed last
-// first.
+// list lists the sessions of a project, or all of them, most recently
+// changed first.
 func (a *connection) list(ctx context.Context, p sdk.ListSessionsRequest) (sdk.ListSessionsResponse, error) {
 	r := sdk.ListSessionsResponse{Sessions: []sdk.SessionInfo{}}
 	f := store.Filter{Limit: page + 1}
@@ -57,7 +57,8 @@ func (a *connection) list(ctx context.Context, p sdk.ListSessionsRequest) (sdk.L
 }
 
 // infoOf is a session in a list. Its folder is the one that was asked for,
-// which may be another one of the same project: it goes on there.
+// which may be another one of the same project: the session continues
+// there.
 func (a *connection) infoOf(i store.Info, folder string) sdk.SessionInfo {
 	info := sdk.SessionInfo{SessionId: sdk.SessionId(i.ID), Cwd: folder, UpdatedAt: stamp(i.UpdatedAt)}
 	if info.Cwd == "" {
@@ -74,7 +75,7 @@ func (a *connection) infoOf(i store.Info, folder string) sdk.SessionInfo {
 
 func stamp(t time.Time) *string { return sdk.Ptr(t.UTC().Format(time.RFC3339Nano)) }
 
-// cursor is the session that a page ended with.
+// cursor is the last session of a page.
 type cursor struct {
 	ID tidemark.SessionID `json:"id"`
 	At time.Time          `json:"at"`

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/model"
 )
 
-// newSession begins a session. Nothing is kept of it until something is said.
+// newSession starts a session. Nothing of it is kept before the first message.
 func (a *connection) newSession(ctx context.Context, p sdk.NewSessionRequest) (r sdk.NewSessionResponse, err error) {
 	folder, err := folderOf(p.Cwd)
 	if err != nil {
@@ -42,7 +42,7 @@ func (a *connection) newSession(ctx context.Context, p sdk.NewSessionRequest) (r
 	return sdk.NewSessionResponse{SessionId: sdk.SessionId(s.id), ConfigOptions: s.config(), Models: s.models()}, nil
 }
 
-// add makes a session one of those that are open.
+// add adds a session to the open ones.
 func (a *connection) add(s *session) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,8 +54,8 @@ func (a *connection) add(s *session) error {
 }
 
 // unusedServers names the MCP servers that an editor offers. Those that every
-// agent is offered go unused, and the editor is told; one that this agent said
-// it cannot talk to is an error.
+// agent is offered are ignored, and the editor is told; one of a kind that
+// this agent said it cannot use is an error.
 func unusedServers(servers []sdk.McpServer) (names []string, err error) {
 	for _, s := range servers {
 		if s.Stdio == nil {
@@ -66,7 +66,7 @@ func unusedServers(servers []sdk.McpServer) (names []string, err error) {
 	return names, nil
 }
 
-// greet tells an editor what it should know of a session that it opened.
+// greet sends an editor what it should know about a session that it opened.
 func (s *session) greet(unused []string) {
 	s.announce()
 	s.plan()
@@ -75,7 +75,7 @@ func (s *session) greet(unused []string) {
 	}
 }
 
-// announce tells the commands that can be used now.
+// announce sends the commands that can be used now.
 func (s *session) announce() {
 	commands := []sdk.AvailableCommand{}
 	if s.chat() == nil {
@@ -91,7 +91,7 @@ func (s *session) announce() {
 	s.tell(sdk.SessionUpdate{AvailableCommandsUpdate: &sdk.SessionAvailableCommandsUpdate{AvailableCommands: commands}})
 }
 
-// load goes on with a session, and shows its past first.
+// load resumes a session, and shows its past first.
 func (a *connection) load(ctx context.Context, p sdk.LoadSessionRequest) (r sdk.LoadSessionResponse, err error) {
 	s, unused, err := a.reopen(ctx, p.SessionId, p.Cwd, p.McpServers, true)
 	if err != nil {
@@ -101,7 +101,7 @@ func (a *connection) load(ctx context.Context, p sdk.LoadSessionRequest) (r sdk.
 	return sdk.LoadSessionResponse{ConfigOptions: s.config(), Models: s.models()}, nil
 }
 
-// resume goes on with a session whose past the editor has.
+// resume resumes a session whose past the editor already has.
 func (a *connection) resume(ctx context.Context, p sdk.ResumeSessionRequest) (r sdk.ResumeSessionResponse, err error) {
 	s, unused, err := a.reopen(ctx, p.SessionId, p.Cwd, p.McpServers, false)
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *connection) resume(ctx context.Context, p sdk.ResumeSessionRequest) (r 
 	return sdk.ResumeSessionResponse{ConfigOptions: s.config(), Models: s.models()}, nil
 }
 
-// reopen opens a session that is kept, and names the MCP servers that go unused.
+// reopen opens a stored session, and names the MCP servers that are not used.
 func (a *connection) reopen(ctx context.Context, id sdk.SessionId, cwd string, servers []sdk.McpServer, past bool) (*session, []string, error) {
 	folder, err := folderOf(cwd)
 	if err != nil {
@@ -143,7 +143,8 @@ func (a *connection) reopen(ctx context.Context, id sdk.SessionId, cwd string, s
 	return s, unused, nil
 }
 
-// forkRequest is that of session/fork, without what is not looked at.
+// forkRequest is the request of session/fork, without the fields that are
+// ignored.
 type forkRequest struct {
 	SessionID sdk.SessionId   `json:"sessionId"`
 	Cwd       string          `json:"cwd"`
@@ -162,14 +163,14 @@ func (a *connection) fork(ctx context.Context, p forkRequest) (r sdk.NewSessionR
 	}
 	s, unused, err := a.reopen(ctx, sdk.SessionId(i.ID), p.Cwd, p.Servers, false)
 	if err != nil {
-		// Nobody knows of the fork, and it has nothing of its own.
+		// Nobody knows the fork yet, and it holds nothing of its own.
 		return r, errors.Join(err, a.o.Store.Trash(ctx, i.ID))
 	}
 	a.wire.after(string(s.id), func() { s.greet(unused) })
 	return sdk.NewSessionResponse{SessionId: sdk.SessionId(i.ID), ConfigOptions: s.config(), Models: s.models()}, nil
 }
 
-// prompt is one turn, or a command.
+// prompt runs one turn, or a command.
 func (a *connection) prompt(ctx context.Context, p sdk.PromptRequest) (r sdk.PromptResponse, err error) {
 	s, err := a.find(p.SessionId)
 	if err != nil {
@@ -210,7 +211,7 @@ func (a *connection) prompt(ctx context.Context, p sdk.PromptRequest) (r sdk.Pro
 	turn, err := s.chat().Send(ctx, blocks...)
 	s.settled(ctx)
 	if errors.Is(err, tidemark.ErrConflict) {
-		// The session is somebody else's now.
+		// The session now belongs to somebody else.
 		err = errors.Join(err, s.release())
 		s.readAlong()
 		s.announce()
@@ -218,8 +219,8 @@ func (a *connection) prompt(ctx context.Context, p sdk.PromptRequest) (r sdk.Pro
 	return a.outcome(ctx, turn, err)
 }
 
-// outcome is the answer to a prompt. What was ended by the editor ended as it
-// wished.
+// outcome is the answer to a prompt. A turn cancelled by the editor is no
+// error.
 func (a *connection) outcome(ctx context.Context, turn chat.Turn, err error) (r sdk.PromptResponse, _ error) {
 	if err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) {
 		return r, err
@@ -230,7 +231,7 @@ func (a *connection) outcome(ctx context.Context, turn chat.Turn, err error) (r 
 	case model.StopRefusal:
 		r.StopReason = sdk.StopReasonRefusal
 	case chat.StopRounds, model.StopPause, model.StopUnknown:
-		// It was not done: an editor may ask it to go on. A note says why.
+		// The work is not done: an editor may ask to continue. A note says why.
 		r.StopReason = sdk.StopReasonMaxTurnRequests
 	default:
 		r.StopReason = sdk.StopReasonEndTurn
@@ -245,12 +246,12 @@ func (a *connection) outcome(ctx context.Context, turn chat.Turn, err error) (r 
 	return r, nil
 }
 
-// settled tells what a turn changed of the session.
+// settled sends what a turn changed about the session.
 func (s *session) settled(ctx context.Context) {
 	s.plan()
 	i, err := s.a.o.Store.Session(context.WithoutCancel(ctx), s.id)
 	if err != nil {
-		return // there is none yet, or it is told with the next turn
+		return // there is none yet, or it is sent with the next turn
 	}
 	u := &sdk.SessionSessionInfoUpdate{UpdatedAt: stamp(i.UpdatedAt)}
 	if i.Title != "" {
@@ -259,7 +260,7 @@ func (s *session) settled(ctx context.Context) {
 	s.tell(sdk.SessionUpdate{SessionInfoUpdate: u})
 }
 
-// command carries out a command and shows what it says, which is no part of the
+// command runs a command and shows its output, which is not part of the
 // conversation.
 func (s *session) command(ctx context.Context, do Command, input string) error {
 	c := s.chat()
@@ -284,8 +285,8 @@ func (s *session) command(ctx context.Context, do Command, input string) error {
 	return ctx.Err()
 }
 
-// fenced is text that an editor shows as it is: they take what is said for
-// Markdown.
+// fenced quotes text so that an editor shows it unchanged: editors render
+// messages as Markdown.
 func fenced(text string) string {
 	fence := "```"
 	for strings.Contains(text, fence) {
@@ -294,7 +295,7 @@ func fenced(text string) string {
 	return fence + "\n" + strings.TrimSuffix(text, "\n") + "\n" + fence + "\n"
 }
 
-// cancel ends what is under way in a session, if anything is.
+// cancel ends what is in progress in a session, if anything.
 func (a *connection) cancel(_ context.Context, p sdk.CancelNotification) (any, error) {
 	if s, err := a.find(p.SessionId); err == nil {
 		s.interrupt()
@@ -302,7 +303,7 @@ func (a *connection) cancel(_ context.Context, p sdk.CancelNotification) (any, e
 	return nil, nil
 }
 
-// close lets go of a session, as every way out of a chat does.
+// close closes a session, like every other way of leaving a chat.
 func (a *connection) close(_ context.Context, p sdk.CloseSessionRequest) (r sdk.CloseSessionResponse, err error) {
 	s, err := a.find(p.SessionId)
 	if err != nil {

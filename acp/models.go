@@ -9,11 +9,11 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// modelOption is the one thing that an editor can choose for a session.
+// modelOption is the only setting that an editor can choose for a session.
 const modelOption sdk.SessionConfigId = "model"
 
-// offered are the models of a session, the one that answers among them; none
-// while somebody else writes.
+// offered returns the current model and all models of a session; none while
+// somebody else writes.
 func (s *session) offered() (now string, all []string) {
 	c := s.chat()
 	if c == nil || s.a.o.Model == nil {
@@ -27,7 +27,7 @@ func (s *session) offered() (now string, all []string) {
 	return now, all
 }
 
-// config is what can be chosen for the session.
+// config lists the settings of the session.
 func (s *session) config() []sdk.SessionConfigOption {
 	now, all := s.offered()
 	if now == "" {
@@ -43,7 +43,7 @@ func (s *session) config() []sdk.SessionConfigOption {
 	}}}
 }
 
-// current is the model that a config says answers.
+// current is the model that a config names as chosen.
 func current(config []sdk.SessionConfigOption) sdk.SessionConfigValueId {
 	if len(config) == 0 {
 		return ""
@@ -51,7 +51,7 @@ func current(config []sdk.SessionConfigOption) sdk.SessionConfigValueId {
 	return config[0].Select.CurrentValue
 }
 
-// models is the same as editors knew it before there were options.
+// models is the same for editors that do not know options yet.
 func (s *session) models() *sdk.SessionModelState {
 	now, all := s.offered()
 	if now == "" {
@@ -80,7 +80,7 @@ func (a *connection) setModel(_ context.Context, p sdk.UnstableSetSessionModelRe
 	return r, err
 }
 
-// choose makes another model answer from the next request on.
+// choose switches to another model from the next request on.
 func (a *connection) choose(id sdk.SessionId, name string) (*session, error) {
 	s, err := a.find(id)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// blocksOf returns what a prompt is as a message, and what of it the user typed.
-// What an editor embeds is a document, as in a chat; what it links to is named,
-// and the agent reads it when it wants to.
+// blocksOf converts a prompt into a message, and returns the part that the user
+// typed. What an editor embeds becomes a document, as in a chat; what it links
+// to is named, and the agent reads it if it wants to.
 func blocksOf(prompt []sdk.ContentBlock) (blocks []tidemark.Block, typed string, err error) {
 	for i, p := range prompt {
 		b, err := blockOf(p)
@@ -80,7 +80,8 @@ func deref(s *string) string {
 	return *s
 }
 
-// pathOf is the path that a file: address means; any other address is itself.
+// pathOf is the path in a file: address; any other address is returned
+// unchanged.
 func pathOf(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "file" || u.Path == "" {
@@ -93,7 +94,8 @@ func pathOf(uri string) string {
 	return filepath.FromSlash(path)
 }
 
-// contentOf is a block as an editor shows it; false: there is nothing to show.
+// contentOf is a block as an editor shows it; false if there is nothing to
+// show.
 func contentOf(b tidemark.Block) (sdk.ContentBlock, bool) {
 	switch {
 	case b.Type == tidemark.BlockText && b.Text != "":

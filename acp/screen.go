@@ -16,31 +16,31 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// screen tells an editor what happens in one session. Entries that were kept,
-// now or long ago, by us or by somebody else, are shown by the same code; a
-// turn of ours is shown while it comes, too.
+// screen shows an editor what happens in one session. Stored entries, whether
+// new or old, ours or somebody else's, are shown by the same code; our own
+// turns are also shown while they stream.
 type screen struct {
 	send func(sdk.SessionUpdate)
 
 	mu       sync.Mutex
-	folder   string   // that paths are of
-	muted    bool     // what happens is not shown, because it is going to be read
-	notes    []string // what people should know of it nevertheless
-	answers  int      // of ours, as the numbers of their messages
-	asides   int      // notes, as theirs
-	streamed bool     // something of the answer that comes was shown
+	folder   string   // base of paths
+	muted    bool     // nothing is shown, because it will be read from the log later
+	notes    []string // notes to show nevertheless
+	answers  int      // number of our answers, which names their messages
+	asides   int      // number of notes, which names theirs
+	streamed bool     // a part of the current answer was shown
 	calls    map[sdk.ToolCallId]*shownCall
 	running  map[string]*shownCall // by worker
-	tasks    []store.Task          // as they were told last
+	tasks    []store.Task          // as they were last sent
 	seq      int64                 // the newest entry that was shown
 }
 
-// shownCall is a call that has no outcome yet.
+// shownCall is a call without an outcome yet.
 type shownCall struct {
 	id      sdk.ToolCallId
 	change  []sdk.ToolCallContent
 	output  strings.Builder
-	pending bool // output is going to be shown
+	pending bool // an update of its output is scheduled
 }
 
 func newScreen(folder string, send func(sdk.SessionUpdate)) *screen {
@@ -54,7 +54,7 @@ func (s *screen) shown() int64 {
 	return s.seq
 }
 
-// from begins anew, behind an entry.
+// from restarts after an entry.
 func (s *screen) from(seq int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,14 +63,14 @@ func (s *screen) from(seq int64) {
 	clear(s.running)
 }
 
-// move makes paths those of another folder.
+// move changes the folder that paths are relative to.
 func (s *screen) move(folder string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.folder = folder
 }
 
-// mute keeps what happens from the editor until unmute.
+// mute shows nothing until unmute.
 func (s *screen) mute() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,15 +87,15 @@ func (s *screen) unmute() {
 	s.notes = nil
 }
 
-// note tells people something that nobody said.
+// note shows people a message that is not part of the conversation.
 func (s *screen) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.noteLocked(fmt.Sprintf(format, args...))
 }
 
-// noteLocked is a thought: the protocol has no notices, and a thought is not
-// taken for an answer.
+// noteLocked sends a note as a thought: the protocol has no notices, and a
+// thought is not mistaken for an answer.
 func (s *screen) noteLocked(text string) {
 	s.asides++
 	s.send(thought(text+"\n", "note-"+strconv.Itoa(s.asides)))
@@ -109,7 +109,7 @@ func (s *screen) say(text string) {
 	s.send(answer(text, s.message()))
 }
 
-// message names what is being said now. What was kept has its seq as a name.
+// message is the id of the message in progress. Stored ones use their seq.
 func (s *screen) message() string { return "now-" + strconv.Itoa(s.answers) }
 
 func answer(text, message string) sdk.SessionUpdate {
@@ -120,8 +120,8 @@ func thought(text, message string) sdk.SessionUpdate {
 	return sdk.SessionUpdate{AgentThoughtChunk: &sdk.SessionUpdateAgentThoughtChunk{Content: sdk.TextBlock(text), MessageId: &message}}
 }
 
-// event is told by the chat what happens. Of workers an editor sees what they
-// do, and not what they say: that comes as the result of a call.
+// event handles an event of the chat. Of workers an editor sees what they do,
+// and not what they say: that comes as the result of a call.
 func (s *screen) event(e chat.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,14 +148,15 @@ func (s *screen) event(e chat.Event) {
 		s.streamed = true
 		s.send(thought(e.Thinking, s.message()))
 	case e.Wait != nil:
-		// What came of this attempt is not part of the answer.
+		// The output of this attempt is not part of the answer.
 		s.streamed = false
 		s.noteLocked(fmt.Sprintf("%s; asking again in %s", e.Wait.Why, e.Wait.For.Round(time.Millisecond)))
 		s.answers++
 	}
 }
 
-// keptLocked shows what of an entry of ours was not shown while it came.
+// keptLocked shows the parts of our own entry that were not shown while it
+// streamed.
 func (s *screen) keptLocked(e tidemark.Entry, worker string) {
 	if worker == "" {
 		s.seq = max(s.seq, e.Seq)
@@ -173,7 +174,7 @@ func (s *screen) keptLocked(e tidemark.Entry, worker string) {
 	}
 }
 
-// entry shows an entry that was kept before, or by somebody else.
+// entry shows an entry that was stored earlier, or by somebody else.
 func (s *screen) entry(e tidemark.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +189,7 @@ func (s *screen) entry(e tidemark.Entry) {
 		s.send(thought("There was no answer: "+e.Text()+"\n", name))
 	case e.Role == tidemark.User:
 		for _, b := range e.Blocks {
-			// What a tool put around it is no part of what was asked.
+			// What a tool wrapped around the message is not part of it.
 			if said, context := tidemark.Spoken(b.Text); b.Type == tidemark.BlockText && len(context) > 0 {
 				if b.Text = said; said == "" {
 					continue
@@ -206,7 +207,7 @@ func (s *screen) entry(e tidemark.Entry) {
 	}
 }
 
-// spoken shows what an answer says.
+// spoken shows the text of an answer.
 func (s *screen) spoken(e tidemark.Entry) {
 	name := strconv.FormatInt(e.Seq, 10)
 	for _, b := range e.Blocks {
@@ -259,8 +260,8 @@ func (s *screen) run(worker, id string) {
 	s.send(sdk.UpdateToolCall(c.id, sdk.WithUpdateStatus(sdk.ToolCallStatusInProgress)))
 }
 
-// outputEvery is how often more of a command's output is shown. Each time it is
-// all of it: an update replaces what there was.
+// outputEvery is how often more of a command's output is shown, each time all
+// of it: an update replaces the previous one.
 const outputEvery = 100 * time.Millisecond
 
 func (s *screen) output(worker, text string) {
@@ -284,7 +285,7 @@ func (s *screen) output(worker, text string) {
 	})
 }
 
-// plan tells the task list when it is another one than it was.
+// plan sends the task list if it changed.
 func (s *screen) plan(tasks []store.Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,25 +18,25 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// session is one that the editor has open: it is written to from here, or, while
-// somebody else does, read along.
+// session is one that the editor has open: this side writes to it or, while
+// somebody else does, follows it.
 type session struct {
 	a      *connection
 	id     tidemark.SessionID
 	screen *screen
-	slot   chan struct{} // has a token while something is under way
+	slot   chan struct{} // holds a token while something is in progress
 
-	// Of whoever has the slot: where the agent works, and what the user typed
-	// of the prompt.
+	// Guarded by the slot: the folder of the agent, and the part of the
+	// prompt that the user typed.
 	folder, typed string
-	asked         bool // what the session brings was asked about
+	asked         bool // the user was asked about what the session proposes
 
 	mu     sync.Mutex
-	cancel context.CancelFunc // of what is under way
+	cancel context.CancelFunc // cancels what is in progress
 	closed bool
 	c      *chat.Chat    // nil while somebody else writes
-	done   chan struct{} // closed when c is
-	follow func()        // ends the reading along and waits for it; nil: there is none
+	done   chan struct{} // closed when c is closed
+	follow func()        // ends following and waits for that; nil if nothing is followed
 }
 
 func newSession(a *connection, id tidemark.SessionID, folder string) *session {
@@ -45,7 +45,8 @@ func newSession(a *connection, id tidemark.SessionID, folder string) *session {
 	return s
 }
 
-// tell sends an update. An editor that is gone ends everything by itself.
+// tell sends an update. An error needs no handling: the connection ends when
+// the editor is gone.
 func (s *session) tell(u sdk.SessionUpdate) {
 	err := s.a.conn.SendNotification(context.Background(), sdk.ClientMethodSessionUpdate, sdk.SessionNotification{SessionId: sdk.SessionId(s.id), Update: u})
 	if err != nil && !s.a.wire.isBroken() {
@@ -53,8 +54,8 @@ func (s *session) tell(u sdk.SessionUpdate) {
 	}
 }
 
-// begin takes the slot for something that session/cancel ends: ErrConflict when
-// something else is under way.
+// begin takes the slot for something that session/cancel ends. It returns
+// ErrConflict when something else is in progress.
 func (s *session) begin(ctx context.Context) (context.Context, func(), error) {
 	select {
 	case s.slot <- struct{}{}:
@@ -79,7 +80,7 @@ func (s *session) end() {
 	<-s.slot
 }
 
-// interrupt ends what is under way.
+// interrupt ends what is in progress.
 func (s *session) interrupt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +96,7 @@ func (s *session) chat() *chat.Chat {
 	return s.c
 }
 
-// options are those of the conversation, which shows and asks here.
+// options are those of the conversation, with Show and Approve of this session.
 func (s *session) options(ctx context.Context, id tidemark.SessionID) (chat.Options, error) {
 	s.a.mu.Lock()
 	client := s.a.client
@@ -112,7 +113,7 @@ func (s *session) options(ctx context.Context, id tidemark.SessionID) (chat.Opti
 	}
 	o.Approve = s.approve
 	if title := o.Title; title != nil {
-		// What was embedded before the first word is no title.
+		// Files embedded before the first words make no title.
 		o.Title = func(said string) string {
 			if strings.TrimSpace(s.typed) != "" {
 				said = s.typed
@@ -123,7 +124,7 @@ func (s *session) options(ctx context.Context, id tidemark.SessionID) (chat.Opti
 	return o, nil
 }
 
-// take makes c the conversation of s, for whoever has the slot.
+// take makes c the conversation of s. The caller holds the slot.
 func (s *session) take(c *chat.Chat) {
 	done := make(chan struct{})
 	s.mu.Lock()
@@ -138,8 +139,8 @@ func (s *session) take(c *chat.Chat) {
 	}()
 }
 
-// attach makes this the writer of the session, for whoever has the slot: ErrHeld
-// when somebody else is. What the editor was not shown yet, it is shown.
+// attach makes this the writer of the session; ErrHeld when there is another. It
+// shows the editor what it has not seen yet. The caller holds the slot.
 func (s *session) attach(ctx context.Context) error {
 	if s.chat() != nil {
 		return nil
@@ -162,7 +163,7 @@ func (s *session) attach(ctx context.Context) error {
 	return nil
 }
 
-// goOn is attach for somebody who has read along: what was written meanwhile is
+// goOn is attach after following somebody else: what they wrote meanwhile is
 // shown.
 func (s *session) goOn(ctx context.Context) error {
 	if s.chat() != nil {
@@ -175,7 +176,8 @@ func (s *session) goOn(ctx context.Context) error {
 	return s.catchUp(ctx)
 }
 
-// catchUp shows what was written since the editor was last shown something.
+// catchUp shows what was written since the last entry that the editor was
+// shown.
 func (s *session) catchUp(ctx context.Context) error {
 	v, err := s.a.o.Store.View(ctx, s.id)
 	if err != nil {
@@ -184,13 +186,13 @@ func (s *session) catchUp(ctx context.Context) error {
 	return s.show(v.LogRange(ctx, s.screen.shown()+1, 0))
 }
 
-// replay shows the whole conversation, as it was on the way to where it is.
+// replay shows the whole current branch of the conversation.
 func (s *session) replay(ctx context.Context) error {
 	v, err := s.a.o.Store.View(ctx, s.id)
 	if err != nil {
 		return err
 	}
-	// Other branches are no news to somebody who saw this one.
+	// Entries of other branches are not news to somebody who saw this one.
 	s.screen.from(v.Entries)
 	return s.show(v.Path(ctx, 0))
 }
@@ -209,7 +211,7 @@ func (s *session) show(entries func(func(tidemark.Entry, error) bool)) error {
 	return nil
 }
 
-// readAlong shows what somebody else writes, as it is written.
+// readAlong shows what somebody else writes, as they write it.
 func (s *session) readAlong() {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -238,8 +240,8 @@ func (s *session) unfollow() {
 	}
 }
 
-// open goes on with the session: as its writer, or, when somebody else is that,
-// by reading along. Whoever asked may want to see the past first.
+// open opens the session as its writer or, when there is another writer, to
+// follow. past asks to show the past first.
 func (s *session) open(ctx context.Context, past bool) error {
 	held := s.attach(ctx)
 	if held != nil && !errors.Is(held, tidemark.ErrHeld) {
@@ -263,8 +265,8 @@ func (s *session) open(ctx context.Context, past bool) error {
 	return nil
 }
 
-// move makes the agent work in another folder from now on, for whoever has the
-// slot: an editor may open a session that it has open elsewhere already.
+// move makes the agent work in another folder from now on: an editor may open
+// a session that it already has open elsewhere. The caller holds the slot.
 func (s *session) move(folder string) error {
 	if folder == s.folder {
 		return nil
@@ -277,7 +279,7 @@ func (s *session) move(folder string) error {
 	return s.release()
 }
 
-// fromNow takes everything that is there as seen.
+// fromNow marks every existing entry as seen.
 func (s *session) fromNow(ctx context.Context) error {
 	v, err := s.a.o.Store.View(ctx, s.id)
 	if err == nil {
@@ -286,11 +288,11 @@ func (s *session) fromNow(ctx context.Context) error {
 	return err
 }
 
-// closeTimeout is how long letting go of a session may take.
+// closeTimeout bounds closing a session.
 const closeTimeout = 5 * time.Second
 
-// release lets go of the conversation, for whoever has the slot: its state is
-// kept, and its lease is free.
+// release closes the conversation: its state is kept, and its lease is free.
+// The caller holds the slot.
 func (s *session) release() error {
 	s.mu.Lock()
 	c, done := s.c, s.done
@@ -308,7 +310,7 @@ func (s *session) release() error {
 	}
 	err = errors.Join(err, c.Close(ctx))
 	if errors.Is(err, tidemark.ErrConflict) {
-		err = nil // it was not ours any more
+		err = nil // we no longer held it
 	}
 	if err == nil && c.Exists() {
 		s.a.o.Log("Session saved: %s", s.id)
@@ -317,7 +319,7 @@ func (s *session) release() error {
 	return err
 }
 
-// close ends what is under way and lets go of the session for good.
+// close ends what is in progress and releases the session for good.
 func (s *session) close() error {
 	s.a.forget(s)
 	s.mu.Lock()
@@ -330,8 +332,8 @@ func (s *session) close() error {
 	return s.release()
 }
 
-// handOver gives the session to whoever asks, when nothing is under way, and
-// reads along from then on.
+// handOver gives the session to whoever asks for it, when nothing is in
+// progress, and follows it from then on.
 func (s *session) handOver(c *chat.Chat, done chan struct{}, a store.HandoverRequest) {
 	s.screen.note("%s asks for this session; it is handed over when nothing is under way.", a.From)
 	select {
@@ -354,14 +356,14 @@ func (s *session) handOver(c *chat.Chat, done chan struct{}, a store.HandoverReq
 // takeOver is the command that asks for a session that is written to elsewhere.
 const takeOver = "take-over"
 
-// takeOverTimeout is how long whoever holds a session has to hand it over, and
-// takeOverLook how often it is looked whether that was done.
+// takeOverTimeout is how long the holder of a session has to hand it over, and
+// takeOverLook how often that is checked.
 const (
 	takeOverTimeout = 30 * time.Second
 	takeOverLook    = 200 * time.Millisecond
 )
 
-// ask asks whoever writes to the session for it, and waits.
+// ask asks the writer of the session to hand it over, and waits.
 func (s *session) ask(ctx context.Context) error {
 	o, err := s.options(ctx, s.id)
 	if err == nil {
@@ -385,15 +387,15 @@ func (s *session) ask(ctx context.Context) error {
 	}
 }
 
-// What an editor may answer to a question.
+// The options of a permission request.
 const (
 	allowOnce   sdk.PermissionOptionId = "allow-once"
 	allowAlways sdk.PermissionOptionId = "allow-always"
 	rejectOnce  sdk.PermissionOptionId = "reject-once"
 )
 
-// approve asks the editor about a call, and waits for its answer or for the end
-// of the turn.
+// approve asks the editor about a call, and waits for the answer or the end of
+// the turn.
 func (s *session) approve(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, error) {
 	if err := a.Readable(); err != nil {
 		return chat.Deny, err
@@ -423,8 +425,8 @@ func (s *session) approve(ctx context.Context, a chat.ApprovalRequest) (chat.Dec
 	case err != nil:
 		return chat.Deny, fmt.Errorf("the editor gave no answer: %w", err)
 	case r.Outcome.Cancelled != nil:
-		// The protocol has this answer for a turn that is cancelled. That is
-		// told apart from it, and may come later.
+		// In the protocol this answer means that the turn is cancelled. The
+		// cancellation itself is a message of its own, and may come later.
 		s.interrupt()
 		return chat.Deny, errors.New("the user cancelled the turn")
 	case r.Outcome.Selected == nil:
@@ -439,7 +441,7 @@ func (s *session) approve(ctx context.Context, a chat.ApprovalRequest) (chat.Dec
 	return chat.Deny, nil
 }
 
-// plan tells the task list, when there is one and it changed.
+// plan sends the task list, if there is one and it changed.
 func (s *session) plan() {
 	if c := s.chat(); c != nil {
 		s.screen.plan(c.State().Tasks)

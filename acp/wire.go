@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// wire is the two streams of the connection. It holds back what comes until
-// the connection is set up, and knows when something has gone out.
+// wire is the two streams of the connection. It holds back input until the
+// connection is set up, and knows when a message has been sent.
 type wire struct {
 	in     io.Reader
 	out    io.Writer
-	ready  chan struct{} // closed: the connection is set up
-	broken chan struct{} // closed: nobody reads what goes out
+	ready  chan struct{} // closed when the connection is set up
+	broken chan struct{} // closed when nobody reads the output
 
 	mu    sync.Mutex
 	ended bool
@@ -45,7 +45,7 @@ func (w *wire) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// end says that nothing goes out any more.
+// end marks the output as closed.
 func (w *wire) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,7 +55,7 @@ func (w *wire) end() {
 	}
 }
 
-// isBroken reports whether nobody reads what goes out.
+// isBroken reports whether nobody reads the output any more.
 func (w *wire) isBroken() bool {
 	select {
 	case <-w.broken:
@@ -65,8 +65,8 @@ func (w *wire) isBroken() bool {
 	}
 }
 
-// after does something once an answer with this text in it has gone out. So an
-// editor is told of a session only after it knows its id.
+// after calls do once an answer that contains this text has been sent. So an
+// editor gets news of a session only after it knows its id.
 func (w *wire) after(text string, do func()) {
 	sent := make(chan struct{})
 	w.mu.Lock()

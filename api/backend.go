@@ -7,32 +7,33 @@ import (
 )
 
 // The calls of a Backend over HTTP: a POST each, under BackendPath. Questions
-// are JSON; what may be long, in either direction, is one JSON object a line
-// and ends with {"end":true}, so that what was cut off is never taken for
-// whole. docs/formats/wire.md has an example of each.
+// are JSON; what may be long, in either direction, is one JSON object per
+// line and ends with {"end":true}, so that a truncated stream is never taken
+// for a complete one. docs/formats/wire.md has an example of each.
 
-// BackendPath is where the calls are.
+// BackendPath is the path of the calls.
 const BackendPath = "/api/v1/backend/"
 
-// BackendFormat is the number of this form of the calls. A client refuses a
-// server that speaks another one.
+// BackendFormat is the version of these calls. A client refuses a server
+// that speaks another one.
 const BackendFormat = 1
 
-// Service is what a server calls itself, so that a client knows one from a
-// page that happens to be there.
+// Service is the name that a server reports, so that a client can tell it
+// from an unrelated page.
 const Service = "tidemark"
 
 // AttemptHeader names one call of Commit. A client that got no answer sends
-// the batch again under the same name, and the server then tells what became
-// of the first, instead of doing it twice. It is not Idempotency-Key, because
-// HTTP libraries send requests with that header again without telling anybody.
+// the batch again under the same name, and the server then reports what became
+// of the first, instead of committing twice. It is not Idempotency-Key,
+// because HTTP libraries silently repeat requests that have that header.
 const AttemptHeader = "Tidemark-Attempt"
 
-// OwnerHeader says in an answer whose things alone it is about: that of a
-// request with ?owner=. A server that does not know of it does not set it.
+// OwnerHeader names, in an answer, the only owner whose things it covers:
+// the one of a request with ?owner=. A server that does not know the
+// parameter does not set it.
 const OwnerHeader = "Tidemark-Owner"
 
-// RepeatedHeader is set in the answer that a first attempt would have got.
+// RepeatedHeader marks the repeated answer of a first attempt.
 const RepeatedHeader = "Tidemark-Repeated"
 
 // JSON and Lines are the media types of the calls.
@@ -41,27 +42,27 @@ const (
 	MediaLines = "application/x-ndjson"
 )
 
-// What one message may hold. Both sides keep to it, and neither believes that
-// the other does.
+// Limits of one message. Both sides keep to them, and neither trusts the
+// other to.
 const (
 	// MaxItemBytes bounds one line: a body of tidemark.MaxBodyBytes in base64
-	// and what stands around it.
+	// and the JSON around it.
 	MaxItemBytes = (tidemark.MaxBodyBytes+2)/3*4 + 64<<10
 	// MaxRequestBytes bounds a batch or the words of lines: one line of the
-	// largest kind and some more beside it.
+	// largest kind and some more.
 	MaxRequestBytes = 96 << 20
 	// MaxQuestionBytes bounds every other request.
 	MaxQuestionBytes = 4 << 20
-	// MaxParts bounds the lines of a request, each of which is larger in
-	// memory than the few bytes that it may have on the wire.
+	// MaxParts bounds the lines of a request: each is larger in memory
+	// than the few bytes that it may have on the wire.
 	MaxParts = 200_000
-	// MaxSpans bounds the spans of one question; who wants more asks again.
+	// MaxSpans bounds the spans of one question; for more, ask again.
 	MaxSpans = 10_000
 	// MaxTerms bounds the terms of one question.
 	MaxTerms = 100_000
 )
 
-// About is what a server says of itself.
+// About is what a server reports about itself.
 type About struct {
 	Service         string `json:"service"`
 	Format          int    `json:"format"`
@@ -104,7 +105,7 @@ type Line struct {
 	Sum   uint32 `json:"sum,omitempty"`
 }
 
-// RecordOf returns r as it goes over the wire.
+// RecordOf returns r in its wire form.
 func RecordOf(r tidemark.Record) *Record {
 	w := &Record{Key: r.Key, Version: r.Version, Group: r.Group, State: r.State, Due: r.Due,
 		UpdatedAt: r.UpdatedAt, Batch: r.Batch, Body: r.Body, Sum: r.Sum, Owner: r.Owner}
@@ -114,7 +115,7 @@ func RecordOf(r tidemark.Record) *Record {
 	return w
 }
 
-// Record returns what came over the wire.
+// Record returns the record from its wire form.
 func (w *Record) Record() tidemark.Record {
 	r := tidemark.Record{Key: w.Key, Version: w.Version, Group: w.Group, State: w.State, Due: w.Due,
 		UpdatedAt: w.UpdatedAt, Batch: w.Batch, Body: w.Body, Sum: w.Sum, Owner: w.Owner}
@@ -124,12 +125,12 @@ func (w *Record) Record() tidemark.Record {
 	return r
 }
 
-// LineOf returns l as it goes over the wire.
+// LineOf returns l in its wire form.
 func LineOf(l tidemark.Line) *Line {
 	return &Line{l.Seq, l.Kind, l.Key, l.At, l.Position, l.Chain, l.Body, l.Batch, l.Sum}
 }
 
-// Line returns what came over the wire.
+// Line returns the line from its wire form.
 func (w *Line) Line() tidemark.Line {
 	return tidemark.Line{Seq: w.Seq, Kind: w.Kind, Key: w.Key, At: w.At, Position: w.Position,
 		Chain: w.Chain, Body: w.Body, Batch: w.Batch, Sum: w.Sum}
@@ -143,7 +144,7 @@ type KeyQuestion struct {
 
 // Grown is the answer to wait.
 type Grown struct {
-	Longer bool `json:"longer"` // the log is, or may be
+	Longer bool `json:"longer"` // the log has grown, or may have
 }
 
 // ListQuestion is a tidemark.Query on the wire.
@@ -159,7 +160,7 @@ type ListQuestion struct {
 	Each   bool      `json:"each,omitempty"`
 }
 
-// Cursor is where a listing goes on: what the orders order by.
+// Cursor is where a listing continues: the values that it is ordered by.
 type Cursor struct {
 	ID      string    `json:"id"`
 	Touched time.Time `json:"touched_at,omitzero"`
@@ -170,7 +171,7 @@ type Cursor struct {
 // orders are the names of tidemark.Order, by number.
 var orders = [...]string{"newest", "id", "due"}
 
-// ListQuestionOf returns q as it goes over the wire.
+// ListQuestionOf returns q in its wire form.
 func ListQuestionOf(q tidemark.Query) (ListQuestion, error) {
 	w := ListQuestion{Kind: q.Kind, Prefix: q.Prefix, Group: q.Group, State: q.State, DueBy: q.DueBy, Limit: q.Limit, Each: q.Each}
 	if q.Order < 0 || int(q.Order) >= len(orders) {
@@ -185,7 +186,7 @@ func ListQuestionOf(q tidemark.Query) (ListQuestion, error) {
 	return w, nil
 }
 
-// Query returns what came over the wire.
+// Query returns the query from its wire form.
 func (w ListQuestion) Query() (tidemark.Query, error) {
 	q := tidemark.Query{Kind: w.Kind, Prefix: w.Prefix, Group: w.Group, State: w.State, DueBy: w.DueBy, Limit: w.Limit, Each: w.Each}
 	if err := (tidemark.Key{Kind: w.Kind, ID: "x"}).Check(); err != nil {
@@ -235,7 +236,7 @@ type Term struct {
 	Prefix bool   `json:"prefix,omitempty"`
 }
 
-// SearchQuestionOf returns a as it goes over the wire.
+// SearchQuestionOf returns a in its wire form.
 func SearchQuestionOf(a tidemark.IndexQuery) SearchQuestion {
 	w := SearchQuestion{Limit: a.Limit, All: make([][]Term, len(a.All))}
 	for i, any := range a.All {
@@ -249,7 +250,7 @@ func SearchQuestionOf(a tidemark.IndexQuery) SearchQuestion {
 	return w
 }
 
-// IndexQuery returns what came over the wire.
+// IndexQuery returns the query from its wire form.
 func (w SearchQuestion) IndexQuery() (tidemark.IndexQuery, error) {
 	a := tidemark.IndexQuery{Limit: w.Limit}
 	terms := len(w.None) + len(w.All)
@@ -277,32 +278,32 @@ type KindsQuestion struct {
 	Kinds []string `json:"kinds"`
 }
 
-// WalkQuestion asks for all keys behind one; an empty key is before all.
+// WalkQuestion asks for all keys after one; an empty key is before all.
 type WalkQuestion struct {
 	After tidemark.Key `json:"after"`
 }
 
-// ShareQuestion says or asks who else may read a session.
+// ShareQuestion sets or asks who else may read a session.
 type ShareQuestion struct {
 	Session string          `json:"session"`
 	With    *tidemark.Scope `json:"with,omitempty"`
 }
 
-// SharedAnswer says who else may read a session, and whose it is.
+// SharedAnswer says who else may read a session, and who owns it.
 type SharedAnswer struct {
 	With  tidemark.Scope `json:"with"`
 	Owner string         `json:"owner"`
 }
 
-// Done is the answer to a call that changed something. A page that somebody
-// on the way answers with does not look like it.
+// Done is the answer to a call that changed something. A page from some
+// proxy on the way cannot be mistaken for it.
 type Done struct {
 	Done  bool   `json:"done"`
 	Batch string `json:"batch,omitempty"` // of a commit: the batch that is durable now
 }
 
-// Element is one line of an answer. A record or line with a problem is there and
-// cannot be read; a problem with the end is why there is no more.
+// Element is one line of an answer. A record or line with a problem exists and
+// cannot be read; a problem with the end says why there is no more.
 type Element struct {
 	Span    int           `json:"span,omitempty"` // of a line: the number of its span, from 0
 	Line    *Line         `json:"line,omitempty"`

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Part is one line of a batch: first what the batch is, then each change, the
-// lines of an append behind it, and the end.
+// Part is one line of a batch: first its header, then each change, each
+// append followed by its lines, and the end.
 type Part struct {
 	Batch   *BatchPart    `json:"batch,omitempty"`
 	Require *Precondition `json:"require,omitempty"`
@@ -21,7 +21,7 @@ type Part struct {
 	End     bool          `json:"end,omitempty"`
 }
 
-// BatchPart is what a batch is.
+// BatchPart is the header of a batch.
 type BatchPart struct {
 	ID    string    `json:"id"`
 	At    time.Time `json:"at,omitzero"`
@@ -35,13 +35,13 @@ type Precondition struct {
 	Version int64 `json:"version"`
 }
 
-// AppendPart says which log the lines behind it go to.
+// AppendPart says which log the following lines go to.
 type AppendPart struct {
 	Log tidemark.Key `json:"log"`
 	At  time.Time    `json:"at,omitzero"`
 }
 
-// EncodeBatch returns a batch as it goes over the wire. ErrInvalid: it has a
+// EncodeBatch returns a batch in its wire form. ErrInvalid: it contains a
 // text that is not UTF-8, which JSON cannot carry, or breaks the rules of
 // batches.
 func EncodeBatch(b tidemark.Batch) ([]byte, error) {
@@ -90,7 +90,7 @@ func (e *encoder) add(v any) {
 	}
 }
 
-// text refuses what JSON would change.
+// text refuses texts that JSON would change.
 func (e *encoder) text(key tidemark.Key, texts ...string) {
 	for _, s := range texts {
 		if !utf8.ValidString(s) && e.err == nil {
@@ -100,7 +100,7 @@ func (e *encoder) text(key tidemark.Key, texts ...string) {
 }
 
 // DecodeBatch reads a batch. ErrInvalid: it is not one, or has too many parts;
-// whether it keeps the rules of batches is for the Backend to say.
+// the Backend checks the rules of batches.
 func DecodeBatch(r io.Reader) (tidemark.Batch, error) {
 	in := NewReader(r, MaxItemBytes)
 	var b tidemark.Batch
@@ -124,7 +124,7 @@ func DecodeBatch(r io.Reader) (tidemark.Batch, error) {
 	}
 }
 
-// one reports whether p says one thing.
+// one reports whether exactly one field of p is set.
 func (p *Part) one() bool {
 	n := 0
 	for _, is := range []bool{p.Batch != nil, p.Require != nil, p.Put != nil, p.Delete != nil, p.Append != nil, p.Line != nil, p.Drop != nil, p.End} {
@@ -158,7 +158,7 @@ func (p *Part) into(b *tidemark.Batch) error {
 	return nil
 }
 
-// IndexPart is one line of what is to be indexed.
+// IndexPart is one line of a request to index.
 type IndexPart struct {
 	Line *IndexLine `json:"line,omitempty"`
 	End  bool       `json:"end,omitempty"`
@@ -175,7 +175,7 @@ type IndexLine struct {
 // MaxIndexLineBytes bounds the words of one line.
 const MaxIndexLineBytes = 8 << 20
 
-// EncodeIndex returns lines with their words as they go over the wire.
+// EncodeIndex returns lines with their words in their wire form.
 func EncodeIndex(lines []tidemark.Indexed) ([]byte, error) {
 	e := encoder{}
 	for _, l := range lines {

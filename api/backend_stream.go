@@ -11,25 +11,25 @@ import (
 )
 
 // maxBlanks bounds the empty lines between two items. They keep a quiet
-// connection alive; endless ones are no answer.
+// connection alive; endless ones are not an answer.
 const maxBlanks = 1000
 
-// Reader reads JSON objects, one a line. It takes no more memory than the
-// longest line that is allowed, and that only as the bytes come.
+// Reader reads JSON objects, one per line. It needs no more memory than
+// the longest allowed line, and only as the bytes come.
 type Reader struct {
 	in   *bufio.Reader
 	most int
 	long []byte
 }
 
-// NewReader returns a Reader of lines of at most so many bytes.
+// NewReader returns a Reader for lines of at most most bytes.
 func NewReader(r io.Reader, most int) *Reader {
 	return &Reader{in: bufio.NewReaderSize(r, 32<<10), most: most}
 }
 
-// Next reads the next object. What is not one is ErrInvalid; an input that
-// ends before an object is io.ErrUnexpectedEOF, because every stream has a
-// last object that says so.
+// Next reads the next object. Anything else is ErrInvalid; an input that
+// ends before an object is io.ErrUnexpectedEOF, because every stream ends
+// with an object that says so.
 func (r *Reader) Next(into any) error {
 	for range maxBlanks {
 		line, err := r.line()

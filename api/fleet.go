@@ -36,14 +36,14 @@ type Agent struct {
 	Node string `json:"node,omitempty" doc:"the machine that runs its current job"`
 }
 
-// RemovedAgent is what went with an agent.
+// RemovedAgent lists what was removed with an agent.
 type RemovedAgent struct {
 	Agent     string   `json:"agent"`
 	Schedules []string `json:"schedules" nullable:"false" doc:"those that it had"`
 	Cancelled []string `json:"cancelled" nullable:"false" doc:"jobs that waited for it"`
 }
 
-// RunAgent is what an agent is to do now.
+// RunAgent is a request to run an agent now.
 type RunAgent struct {
 	Prompt   string `json:"prompt,omitempty" maxLength:"1048576" doc:"what to do"`
 	Schedule string `json:"schedule,omitempty" maxLength:"256" doc:"as this schedule of the agent would; its prompt, when there is no other"`
@@ -51,36 +51,36 @@ type RunAgent struct {
 	Fork     string `json:"fork,omitempty" doc:"goes on with a copy of this session, up to the point that is named as for resume"`
 }
 
-// RepeatJob is what is different when a job is done once more.
+// RepeatJob is what changes when a job is repeated.
 type RepeatJob struct {
 	Prompt string `json:"prompt,omitempty" maxLength:"1048576" doc:"what to do, instead of what the old one was to do"`
 }
 
-// AgentMessage is what somebody writes to an agent.
+// AgentMessage is a message to an agent.
 type AgentMessage struct {
 	Text string `json:"text" minLength:"1" maxLength:"1048576"`
 }
 
-// Cancelled says what became of a wish to end a job.
+// Cancelled is the outcome of a request to end a job.
 type Cancelled struct {
 	ID    string `json:"id"`
 	Ended bool   `json:"ended" doc:"it had not begun and is cancelled; else whoever runs it was told"`
 }
 
-// JobOutput is a part of what a job, or an agent, put out.
+// JobOutput is a part of the output of a job or an agent.
 type JobOutput struct {
 	Items  []OutputEvent `json:"items" nullable:"false"`
 	Length int64         `json:"length" doc:"how many events there are in all"`
 	Next   int64         `json:"next,omitempty" doc:"the offset of what follows; absent at the end"`
 }
 
-// OutputEvent is an event with its place, from 1.
+// OutputEvent is an event with its number, from 1.
 type OutputEvent struct {
 	Seq int64 `json:"seq"`
 	tidemark.Event
 }
 
-// ReviewAnswer answers what a job asks.
+// ReviewAnswer answers the question of a job.
 type ReviewAnswer struct {
 	Answer string `json:"answer" enum:"approve,deny"`
 	Reason string `json:"reason,omitempty" maxLength:"1024" doc:"told to the agent when it is denied"`

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Item is something that programs keep beside sessions: a step of a run, a
+// Item is something that programs keep besides sessions: a step of a run, a
 // snapshot of a sandbox, a dataset, a run of an optimizer, one of its results.
 type Item struct {
 	ID        string          `json:"id"`

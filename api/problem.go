@@ -1,5 +1,5 @@
-// Package api is what a Tidemark server and its clients say to each other:
-// the shapes on the wire and nothing that happens to them.
+// Package api holds what a Tidemark server and its clients send each
+// other: the wire types, and nothing that acts on them.
 //
 // It never opens a connection and knows no rules.
 //
@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Problem is an error on the wire, as RFC 9457 has it.
+// Problem is an error on the wire, in the form of RFC 9457.
 type Problem struct {
 	Type     string `json:"type,omitempty"`
 	Title    string `json:"title"`
@@ -27,7 +27,7 @@ type Problem struct {
 	Instance string `json:"instance,omitempty"` // the id of the request
 	Code     string `json:"code"`               // the name in tidemark.Codes
 	Hint     string `json:"hint,omitempty"`
-	// RetryAfter is in how many seconds it is worth trying again.
+	// RetryAfter is the number of seconds after which a retry may succeed.
 	RetryAfter int          `json:"retry_after,omitempty"`
 	Errors     []FieldError `json:"errors,omitempty"`
 	Known      []Known      `json:"known,omitempty"`  // with exists: the receipt
@@ -49,18 +49,18 @@ type Damage struct {
 	What  string `json:"what"`
 }
 
-// FieldError is one thing that is wrong with what was sent. It never repeats
-// the value.
+// FieldError is one thing that is wrong with a request. It never repeats the
+// value.
 type FieldError struct {
 	Where string `json:"where,omitempty"`
 	What  string `json:"what"`
 }
 
-// inside is said of errors that a client can do nothing about.
+// inside is the text for errors that a client can do nothing about.
 const inside = "something went wrong inside the server; its log says what, under the id of this request"
 
-// ProblemOf returns err as it goes over the wire. Errors that answer to no
-// sentinel tell nothing of the inside.
+// ProblemOf returns err in its wire form. Errors that match no sentinel
+// reveal nothing internal.
 func ProblemOf(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -78,7 +78,7 @@ func ProblemOf(err error) *Problem {
 	return p
 }
 
-// WithReceipt adds what a commit found to the problem that it ended with.
+// WithReceipt adds the receipt of a commit to its problem.
 func (p *Problem) WithReceipt(r tidemark.Receipt) *Problem {
 	q := *p
 	for _, k := range r.Duplicates {
@@ -87,7 +87,7 @@ func (p *Problem) WithReceipt(r tidemark.Receipt) *Problem {
 	return &q
 }
 
-// Receipt returns what a commit found.
+// Receipt returns the receipt of the commit.
 func (p *Problem) Receipt() (r tidemark.Receipt) {
 	for _, k := range p.Known {
 		r.Duplicates = append(r.Duplicates, tidemark.Duplicate(k))
@@ -98,8 +98,9 @@ func (p *Problem) Receipt() (r tidemark.Receipt) {
 // maxSaid bounds the texts of a problem that a client keeps.
 const maxSaid = 2000
 
-// ReadProblem reads a problem that a server sent. The texts of a stranger are
-// for a terminal: they are cut, and what would steer one is taken out.
+// ReadProblem reads a problem that a server sent. Its texts come from a
+// stranger and go to a terminal: they are cut, and control characters are
+// removed.
 func ReadProblem(b []byte) (*Problem, error) {
 	var p Problem
 	if err := json.Unmarshal(b, &p); err != nil {
@@ -111,7 +112,7 @@ func ReadProblem(b []byte) (*Problem, error) {
 	return p.Clean(), nil
 }
 
-// Clean returns the problem as it can be shown.
+// Clean returns the problem in a form that can be shown.
 func (p *Problem) Clean() *Problem {
 	q := *p
 	for _, s := range []*string{&q.Type, &q.Title, &q.Detail, &q.Instance, &q.Code, &q.Hint} {
@@ -137,8 +138,8 @@ func clean(s string) string {
 	}, s)
 }
 
-// Err returns the problem as the error that it was before it went over the
-// wire: a *tidemark.Damage, or p itself, which answers to its sentinel.
+// Err returns the original error of the problem: a *tidemark.Damage, or p
+// itself, which matches its sentinel.
 func (p *Problem) Err() error {
 	if d := p.Damage; d != nil && p.Is(tidemark.ErrCorrupt) {
 		return &tidemark.Damage{Key: d.Key, Seq: d.Seq, Place: d.Place, What: d.What}
@@ -154,7 +155,7 @@ func (p *Problem) Error() string {
 	return p.Title
 }
 
-// Is makes a Problem answer to the sentinel that its code names.
+// Is makes a Problem match the sentinel that its code names.
 func (p *Problem) Is(target error) bool {
 	for _, c := range tidemark.Codes {
 		if c.Name == p.Code {

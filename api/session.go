@@ -8,7 +8,8 @@ import (
 )
 
 // SessionInfo is a session as a client sees it. Status, ModelName,
-// ExternalSessionID and TurnCount are what clients of fleet-rlm know.
+// ExternalSessionID and TurnCount are fields that clients of
+// fleet-rlm know.
 type SessionInfo struct {
 	tidemark.Session
 	State             string    `json:"state" doc:"live, trash, or purging while it is being destroyed"`
@@ -34,7 +35,7 @@ type SessionList struct {
 	HasMore bool          `json:"has_more"`
 }
 
-// AttachedSession is a session that somebody writes to now.
+// AttachedSession is a session that has a writer now.
 type AttachedSession struct {
 	Key           string    `json:"key" doc:"what the session is known by over all tenants"`
 	WorkspaceID   string    `json:"workspace_id,omitempty"`
@@ -58,7 +59,7 @@ type AttachedList struct {
 	Sessions []AttachedSession `json:"sessions" nullable:"false"`
 }
 
-// SessionTurn is what was said from one message of the user to the next.
+// SessionTurn is everything from one message of the user to the next.
 type SessionTurn struct {
 	ID               string    `json:"id" doc:"its node: SESSION@id leads to it"`
 	TurnIndex        int64     `json:"turn_index" doc:"from 0, on this branch"`
@@ -83,8 +84,8 @@ type TurnList struct {
 	HasMore bool          `json:"has_more"`
 }
 
-// NewEntry is an entry that is to be appended. One without a kind is a
-// message, one without a time happens now.
+// NewEntry is an entry to append. Without a kind it is a message,
+// without a time it happens now.
 type NewEntry struct {
 	Kind    string           `json:"kind,omitempty" maxLength:"32"`
 	Role    tidemark.Role    `json:"role,omitempty" doc:"system, user, assistant or tool; messages need one"`
@@ -98,7 +99,7 @@ type NewEntry struct {
 	Extra   json.RawMessage  `json:"extra,omitempty"`
 }
 
-// Entry returns what is appended.
+// Entry returns the entry to append.
 func (e NewEntry) Entry() tidemark.Entry {
 	out := tidemark.Entry{Kind: e.Kind, Role: e.Role, Blocks: e.Blocks, Model: e.Model, Usage: e.Usage, Key: e.Key, At: e.At, Extra: e.Extra,
 		Position: tidemark.Position{Parent: e.Parent}}
@@ -108,7 +109,7 @@ func (e NewEntry) Entry() tidemark.Entry {
 	return out
 }
 
-// NewSession is a session that is to be made.
+// NewSession is a session to create.
 type NewSession struct {
 	Title   string     `json:"title,omitempty" maxLength:"1000"`
 	Agent   string     `json:"agent,omitempty" maxLength:"256"`
@@ -119,7 +120,8 @@ type NewSession struct {
 	Entries []NewEntry `json:"entries,omitempty" maxItems:"1000"`
 }
 
-// SessionChange is what to change about a session. What is absent stays.
+// SessionChange is what to change about a session. Absent fields stay as they
+// are.
 type SessionChange struct {
 	Title  *string   `json:"title,omitempty" maxLength:"1000"`
 	Tags   *[]string `json:"tags,omitempty" maxItems:"100" doc:"all of them"`
@@ -127,14 +129,14 @@ type SessionChange struct {
 	Hold   *bool     `json:"hold,omitempty" doc:"nobody may remove it"`
 }
 
-// Appending is what is to be appended to a session.
+// Appending is a request to append to a session.
 type Appending struct {
 	Entries []NewEntry `json:"entries" minItems:"1" maxItems:"1000"`
 	Worker  string     `json:"worker,omitempty" maxLength:"64" doc:"whose log it goes to; the session's own when absent"`
 	Lease   string     `json:"lease,omitempty" maxLength:"100" doc:"the token of a lease; without one the session is attached for this call"`
 }
 
-// Appended says where entries are.
+// Appended says where the appended entries are.
 type Appended struct {
 	Seqs []int64 `json:"seqs" nullable:"false" doc:"of the entries, in the order in which they were sent"`
 }

@@ -16,33 +16,34 @@ import (
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
-// What a checkpoint says of approvals, loops, wakes, tools, variables, paths
-// and limits is a proposal: it may come from anywhere. In force is what the
-// person at this machine granted of it, and that is computed here alone, for
-// everyone who goes on with a session.
+// The approvals, loops, wakes, tools, variables, paths and limits in a
+// checkpoint are only proposals, because a checkpoint may come from
+// anywhere. Only what the person at this machine granted is in force. That
+// is computed here alone, for every caller that resumes a session.
 
-// Proposal is something that a session would have, and that is not in force.
+// Proposal is something that a session asks for and that is not in force.
 type Proposal struct {
 	grant.Thing
-	Text     string `json:"text"`               // foreign: whoever shows it makes it harmless
-	Declined bool   `json:"declined,omitempty"` // the person said no before
+	Text     string `json:"text"`               // from outside: whoever shows it has to make it harmless
+	Declined bool   `json:"declined,omitempty"` // the person refused it earlier
 }
 
-// standing is the part of a checkpoint that gives authority, with that of the
-// shell, which lies in Extra.
+// standing is the part of a checkpoint that gives authority, together with
+// the authority of the shell, which is kept in Extra.
 type standing struct {
 	state store.Checkpoint
 	shell tool.State
 }
 
-// claim is one thing that a checkpoint gives, and how to put it into another.
+// claim is one thing that a checkpoint grants, and how to add it to another
+// checkpoint.
 type claim struct {
 	Proposal
 	into func(*standing)
 }
 
-// claims takes a checkpoint apart: into what anybody may say, and into what has
-// to be granted. Paths inside root and limits up to most are the former.
+// claims splits a checkpoint into what needs no grant and what has to be
+// granted. Paths inside root and limits up to most need none.
 func (s standing) claims(root string, most store.Limits) (free standing, all []claim) {
 	free = standing{cloned(s.state), tool.State{}}
 	f := &free.state
@@ -54,7 +55,8 @@ func (s standing) claims(root string, most store.Limits) (free standing, all []c
 		add(grant.Approval, a, fmt.Sprintf("use %s without asking: %s", a.Tool, orAll(a.Scope)), func(to *standing) { to.state.Approvals = append(to.state.Approvals, a) })
 	}
 	for _, l := range s.state.Loops {
-		// When it is due and how often it was done changes as it runs.
+		// The due time and the count change as the loop runs, so they are not
+		// part of the grant.
 		exact := store.Loop{Goal: l.Goal, EverySeconds: l.EverySeconds}
 		add(grant.Loop, exact, fmt.Sprintf("repeat every %s: %s", time.Duration(l.EverySeconds)*time.Second, orTasks(l.Goal)), func(to *standing) { to.state.Loops = append(to.state.Loops, l) })
 	}
@@ -94,7 +96,7 @@ func (s standing) claims(root string, most store.Limits) (free standing, all []c
 	}
 	for _, name := range slices.Sorted(maps.Keys(shell.Set)) {
 		if !tool.Restorable(name) {
-			continue // never, whoever grants it
+			continue // never allowed, whoever grants it
 		}
 		value := shell.Set[name]
 		add(grant.Variable, map[string]string{"name": name, "value": value}, fmt.Sprintf("the variable %s=%s", name, value), func(to *standing) {
@@ -112,13 +114,13 @@ func (s standing) claims(root string, most store.Limits) (free standing, all []c
 	return free, all
 }
 
-// WakeThing is a wake as it is granted.
+// WakeThing is a wake in the form in which it is granted.
 func WakeThing(w store.WakeTrigger) grant.Thing {
 	w.At = w.At.UTC()
 	return grant.Of(grant.Wake, w)
 }
 
-// limitFields are the limits by their names in JSON.
+// limitFields lists the limits by their JSON names.
 var limitFields = []struct {
 	name string
 	of   func(*store.Limits) *int
@@ -128,7 +130,8 @@ var limitFields = []struct {
 	{"tools_in_context", func(l *store.Limits) *int { return &l.ToolsInContext }},
 }
 
-// exactTool is a tool as it is granted: the same however its schema is spaced.
+// exactTool is a tool in the form in which it is granted: the same for any
+// spacing of its schema.
 func exactTool(d store.DynamicTool) map[string]any {
 	exact := map[string]any{"name": d.Name, "description": d.Description, "command": d.Command}
 	switch {
@@ -172,8 +175,8 @@ func orAnybody(from string) string {
 	return from
 }
 
-// within reports whether a path lies in the folder, also when links are
-// followed. "" is the folder itself.
+// within reports whether a path lies in the folder, also after links
+// are followed. "" is the folder itself.
 func within(root, path string) bool {
 	if path == "" {
 		return true
@@ -191,8 +194,8 @@ func within(root, path string) bool {
 	return root != "" && ok
 }
 
-// ProposalsOf lists what a checkpoint would have in a project that is not in
-// force there, without going on with its session.
+// ProposalsOf lists what a checkpoint asks for in a project and that is not
+// in force there, without resuming its session.
 func ProposalsOf(c store.Checkpoint, root string, granted grant.Answers) []Proposal {
 	_, all := standing{c, shellOf(c)}.claims(root, mostOf(store.Limits{}))
 	return proposals(all, granted)
@@ -211,7 +214,8 @@ func proposals(all []claim, said grant.Answers) []Proposal {
 	return open
 }
 
-// shellOf is the shell that a checkpoint keeps; none when it cannot be read.
+// shellOf is the shell that a checkpoint keeps, or the zero State when it
+// cannot be read.
 func shellOf(c store.Checkpoint) tool.State {
 	var x extra
 	if len(c.Extra) > 0 && json.Unmarshal(c.Extra, &x) != nil {
@@ -220,7 +224,7 @@ func shellOf(c store.Checkpoint) tool.State {
 	return x.Shell
 }
 
-// mostOf is what limits allow, with the defaults where they say nothing.
+// mostOf fills the limits that are not set with the defaults.
 func mostOf(l store.Limits) store.Limits {
 	if l.ToolRounds <= 0 {
 		l.ToolRounds = DefaultRounds
@@ -234,9 +238,9 @@ func mostOf(l store.Limits) store.Limits {
 	return l
 }
 
-// weigh parts the state of a resumed session into what is in force and what is
-// proposed, and returns the shell that may be brought back.
-func (c *Chat) weigh(shell tool.State) tool.State {
+// splitByGrant splits the state of a resumed session into what is in force and what
+// is only proposed, and returns the shell that may be restored.
+func (c *Chat) splitByGrant(shell tool.State) tool.State {
 	said, err := c.o.Grants.Of(c.id)
 	if errors.Is(err, grant.ErrUntrusted) {
 		c.notice("What was granted to this session is not known, and is asked for again: " + err.Error())
@@ -256,17 +260,18 @@ func (c *Chat) weigh(shell tool.State) tool.State {
 	return now.shell
 }
 
-// Proposals are what the session would have and does not: the person was not
-// asked yet, or declined.
+// Proposals are what the session asks for and does not have: the person was
+// not asked yet, or declined.
 func (c *Chat) Proposals() []Proposal {
-	said, _ := c.o.Grants.Of(c.id) // what is not known was not answered
+	said, _ := c.o.Grants.Of(c.id) // on an error nothing counts as answered
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return proposals(c.proposed, said)
 }
 
-// Accept puts proposals in force, after a person said yes to them; it is kept
-// before it holds. What else is proposed is declined, and not asked again.
+// Accept puts proposals in force after a person agreed to them; the grant is
+// durable before it takes effect. The remaining proposals are declined, and
+// not asked about again.
 func (c *Chat) Accept(ctx context.Context, yes []Proposal) error {
 	c.saving.Lock()
 	defer c.saving.Unlock()
@@ -315,11 +320,10 @@ func sameShell(a, b tool.State) bool {
 	return a.Dir == b.Dir && maps.Equal(a.Set, b.Set) && slices.Equal(a.Unset, b.Unset)
 }
 
-// record writes down what a state has that was not granted before, and takes
-// back what it has no more: it was made, or ended, at this machine just now. It
-// is done before the state is kept, so that nothing is in force that is not
-// granted, and nothing comes back with an older checkpoint. For whoever holds
-// saving.
+// record writes a grant for what the state has gained, and revokes what it has
+// lost: both were just done at this machine. It runs before the state is kept,
+// so that nothing is in force without a grant, and nothing comes back with an
+// older checkpoint. The caller holds saving.
 func (c *Chat) record(ctx context.Context, s store.Checkpoint, shell tool.State) error {
 	if c.o.Grants == nil {
 		return nil
@@ -348,7 +352,7 @@ func (c *Chat) record(ctx context.Context, s store.Checkpoint, shell tool.State)
 	return nil
 }
 
-// merged is a state with what is proposed beside it: a checkpoint keeps both.
+// merged is a state together with what is proposed: a checkpoint keeps both.
 func (c *Chat) merged(s store.Checkpoint, shell tool.State) (store.Checkpoint, tool.State) {
 	to := standing{cloned(s), tool.State{Dir: shell.Dir, Set: maps.Clone(shell.Set), Unset: slices.Clone(shell.Unset)}}
 	c.mu.Lock()
@@ -356,15 +360,15 @@ func (c *Chat) merged(s store.Checkpoint, shell tool.State) (store.Checkpoint, t
 	for _, one := range c.proposed {
 		one.into(&to)
 	}
-	// Where the shell is and what it set are newer than what is proposed.
+	// The shell's directory and variables are newer than what is proposed.
 	to.shell.Dir = shell.Dir
 	maps.Copy(to.shell.Set, shell.Set)
 	to.shell.Unset = slices.DeleteFunc(to.shell.Unset, func(name string) bool { _, set := shell.Set[name]; return set })
 	return to.state, to.shell
 }
 
-// refresh takes out of force what the person revoked elsewhere since. A file
-// that is not trusted any more grants nothing.
+// refresh drops what the person has revoked elsewhere since. A grant file
+// that is no longer trusted grants nothing.
 func (c *Chat) refresh() {
 	if c.o.Grants == nil {
 		return

@@ -9,18 +9,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
-// checkpoint is short for what every change of the state works on.
+// checkpoint is a short name for the state that every change works on.
 type checkpoint = store.Checkpoint
 
-// wholeSession is the scope of an approval of a tool for its session, as
-// AgentZero knows them. It was given without any call being seen, so that it
-// covers what coveredBySession says and no more.
+// wholeSession is the scope of an approval of a tool for its whole session,
+// as in AgentZero. It was given without seeing any call, so it covers only
+// what coveredBySession allows.
 const wholeSession = "session"
 
 // coveredBySession reports whether an approval of a tool for the whole session
-// is for a call: of what runs programs commands of vetted forms, of what writes
-// the workspace, without hidden folders such as .git, where others find
-// programs to run, and the session's own storage.
+// covers a call. For tools that run programs it covers commands of vetted
+// forms; for tools that write, the workspace without hidden folders such as
+// .git, where other programs look for things to run, and the session's own
+// storage.
 func coveredBySession(a ApprovalRequest) bool {
 	switch a.Effect {
 	case tool.Runs:
@@ -31,8 +32,8 @@ func coveredBySession(a ApprovalRequest) bool {
 	return true
 }
 
-// approval is what "always" means for a call. A program that is called as the
-// scope above is told apart from it.
+// approval is what "always" grants for a call. A program that happens to be
+// named like the scope above is kept apart from it.
 func approval(a ApprovalRequest) store.Approval {
 	if a.Scope == wholeSession {
 		return store.Approval{Tool: a.Tool, Scope: "exactly " + wholeSession}
@@ -40,8 +41,8 @@ func approval(a ApprovalRequest) store.Approval {
 	return store.Approval{Tool: a.Tool, Scope: a.Scope}
 }
 
-// Branch goes back to an entry: what is said next follows it. Nothing is taken
-// away.
+// Branch goes back to an entry: the next message follows it. Nothing is
+// removed.
 func (c *Chat) Branch(ctx context.Context, seq int64) error {
 	if !c.Exists() {
 		return tidemark.NotFoundf("nothing was said yet")
@@ -51,7 +52,7 @@ func (c *Chat) Branch(ctx context.Context, seq int64) error {
 	if err := c.writer().Branch(ctx, seq); err != nil {
 		return err
 	}
-	// The head has moved, whatever becomes of the rest.
+	// The head has moved, even if the rest fails.
 	c.main.stale = true
 	if err := c.main.load(ctx); err != nil {
 		return err
@@ -59,7 +60,7 @@ func (c *Chat) Branch(ctx context.Context, seq int64) error {
 	return c.main.mend(ctx, true)
 }
 
-// Messages is how many messages lie on the branch that the session is on.
+// Messages is the number of messages on the current branch.
 func (c *Chat) Messages(ctx context.Context) (int64, error) {
 	if !c.Exists() {
 		return 0, nil

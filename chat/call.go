@@ -13,14 +13,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
-// call runs one tool call and keeps its outcome. The error is one of storage;
-// what goes wrong in the tool is its result.
+// call runs one tool call and keeps its outcome. An error is always one of
+// storage; a failure of the tool is its result.
 func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) error {
 	keeping := context.WithoutCancel(ctx)
 	answer := func(r tool.Result) error {
 		kept, err := t.append(keeping, resultEntry(call.ID, r))
 		if err == nil {
-			t.c.tell(Event{Worker: t.worker, Result: &kept[0].Blocks[0]})
+			t.c.emit(Event{Worker: t.worker, Result: &kept[0].Blocks[0]})
 		}
 		return err
 	}
@@ -69,7 +69,7 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 	if _, err := t.append(keeping, tidemark.Entry{Kind: kindCall, Extra: mark(m)}); err != nil {
 		return err
 	}
-	t.c.tell(Event{Worker: t.worker, Call: &about})
+	t.c.emit(Event{Worker: t.worker, Call: &about})
 	r, err := found.Run(tool.WithSeen(ctx, seen), call.Input)
 	if err != nil {
 		r.IsError = true
@@ -92,17 +92,17 @@ func (t *thread) call(ctx context.Context, call tidemark.Block, broken string) e
 const cancelled = "not run: the user cancelled the turn."
 
 // lost reports whether an error means that nothing can be kept any more, as
-// opposed to one that the model can do something about.
+// opposed to an error that the model can react to.
 func lost(err error) bool {
 	return errors.Is(err, tidemark.ErrStorage) || errors.Is(err, tidemark.ErrConflict) || errors.Is(err, tidemark.ErrUnknown)
 }
 
-// boundSlack is what a tool may say beside its bounded output.
+// boundSlack is what a tool may add to its bounded output.
 const boundSlack = 4 << 10
 
 // bound cuts a result that is longer than the session allows, between
-// characters. Most tools bound themselves; the session's own limit may be
-// another one than theirs.
+// characters. Most tools bound themselves, but the session's limit may
+// differ from theirs.
 func bound(text string, most int) string {
 	if len(text) <= most+boundSlack {
 		return text
@@ -110,7 +110,7 @@ func bound(text string, most int) string {
 	return fmt.Sprintf("%s\n[%d bytes in all; the rest is left out]", strings.ToValidUTF8(text[:most], ""), len(text))
 }
 
-// mayReach refuses tools that talk to other machines to a session that is
+// mayReach refuses tools that contact other machines in a session that is
 // local-only.
 func (c *Chat) mayReach(t tool.Tool) error {
 	c.mu.Lock()
@@ -121,11 +121,12 @@ func (c *Chat) mayReach(t tool.Tool) error {
 	return nil
 }
 
-// approve asks a person, unless this was approved for the whole session. What
-// is approved for the session is kept before anything runs. Whoever waits for
-// another question to be answered stops waiting when ctx ends.
+// approve asks a person, unless the call is already approved for the whole
+// session. An approval for the session is kept before anything runs. A caller
+// that waits for an earlier question to be answered stops waiting when ctx
+// ends.
 //
-// fill adds what the person decides by, which takes a look at files.
+// fill adds the details that the person decides by; it reads files.
 func (c *Chat) approve(ctx context.Context, a ApprovalRequest, fill func(*ApprovalRequest)) (Decision, error) {
 	select {
 	case c.asking <- struct{}{}:
@@ -167,7 +168,7 @@ func (c *Chat) approve(ctx context.Context, a ApprovalRequest, fill func(*Approv
 	})
 }
 
-// unattended says why nobody but a person can allow a call.
+// unattended says why only a person can allow a call.
 func (a ApprovalRequest) unattended() error {
 	if a.EachTime != "" {
 		return fmt.Errorf("%s, and nobody is there to ask", a.EachTime)
@@ -175,8 +176,8 @@ func (a ApprovalRequest) unattended() error {
 	return fmt.Errorf("it would widen the sandbox to %s, and nobody is there to ask", a.Widens)
 }
 
-// fill adds the lines of what a call would do, and returns the hash of the
-// change that is among them.
+// fill adds the lines that say what a call would do, and returns the hash
+// of the change among them.
 func (a *ApprovalRequest) fill(ctx context.Context, t tool.Tool) (hash string) {
 	a.Whole = true
 	defer func() {
@@ -204,7 +205,7 @@ func (a *ApprovalRequest) fill(ctx context.Context, t tool.Tool) (hash string) {
 	return c.Hash()
 }
 
-// rawObject returns input as an object, for tools of this room.
+// rawObject decodes input as an object, for the tools of this package.
 func rawObject[T any](input json.RawMessage) (T, *tool.Result) {
 	var v T
 	if err := json.Unmarshal(input, &v); err != nil {

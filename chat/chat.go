@@ -1,9 +1,9 @@
 // Package chat is a conversation with an agent: ask a model, run tools, get
-// approval, and keep each step before the next one begins. Whoever kills it
-// anywhere can go on from what was kept.
+// approval, and keep each step before the next one begins. Killed at any
+// point, it can be resumed from what was kept.
 //
-// It prints nothing and reads no terminal: what happens is told to
-// Options.Show, and what needs a person is asked of Options.Approve.
+// It prints nothing and reads no terminal: it reports what happens to
+// Options.Show, and asks Options.Approve for what needs a person.
 //
 //	c := chat.New(chat.Options{Store: s, Model: m, …})
 //	turn, err := c.Send(ctx, tidemark.Text("hello"))
@@ -32,74 +32,76 @@ import (
 // Model asks a language model.
 type Model interface {
 	Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error]
-	// Parts is what Stream sends, in the order in which a cache reads it.
+	// Parts is what Stream sends, in the order in which a provider's cache
+	// reads it.
 	Parts(r model.Request) ([][]byte, error)
 }
 
-// Options are what a conversation needs. Store, Model and Box are required.
+// Options are the parts and settings of a conversation. Store, Model and Box
+// are required.
 type Options struct {
 	Store  *store.Store
 	Holder tidemark.Holder
 
 	Model    Model
-	Name     string // of the model
+	Name     string // name of the model
 	Provider string
 	Remote   bool // the model is not on this machine
-	Thinking int  // tokens that it may think
+	Thinking int  // most tokens of thinking
 
-	// System is the system prompt of a new session, and what a resumed one
-	// that has none gets.
+	// System is the system prompt of a new session, and of a resumed one
+	// that has none.
 	System string
-	// Session is what a new session says of itself; without a title it gets
-	// the one that Title makes of the first message.
+	// Session describes a new session; without a title it gets the one that
+	// Title makes from the first message.
 	Session tidemark.Session
 	Title   func(first string) string
 	// Box makes the tools of a session. It is called again after a switch.
 	// The limits are those of the session.
 	Box func(tool.State, tool.Files, store.Limits, func(name string, chunk []byte)) (*tool.Box, error)
-	// Tools are what the agent may use besides those of the Box; workers may
-	// not.
+	// Tools are additional to those of the Box, for the agent and not for
+	// its workers.
 	Tools []tool.Tool
-	// Without are the names of tools that neither the agent nor its workers
-	// have, in any case of letters; "*" is all of them.
+	// Without names tools that neither the agent nor its workers get, in
+	// any case of letters; "*" is all of them.
 	Without []string
 	// Allow lets a session that is local-only use remote models and tools.
 	Allow bool
-	// Root is the folder that the tools work in: paths outside of it need a
-	// grant. "": all of them do.
+	// Root is the folder that the tools work in; paths outside of it need a
+	// grant. If it is "", every path does.
 	Root string
-	// Grants are what the person at this machine granted in this project. Nil:
-	// nothing is, and what is approved or made holds until the conversation is
-	// closed; so it is wherever nobody sits at this machine's terminal or
-	// editor.
+	// Grants are what the person at this machine granted in this project. Nil
+	// grants nothing, and what is approved or made then holds until the
+	// conversation is closed; that is the case wherever nobody sits at this
+	// machine's terminal or editor.
 	Grants *grant.Scope
-	// FreshInterpreter is why no shell or interpreter of an earlier run is
-	// restored; "": they are.
+	// FreshInterpreter says why shells and interpreters of earlier runs
+	// are not restored; "" restores them.
 	FreshInterpreter string
 
 	// Approve decides about a call that has effects. It is called by one
 	// goroutine at a time. Nil denies.
 	Approve func(context.Context, ApprovalRequest) (Decision, error)
-	// Unattended says that nobody is there who sees what is asked: Approve
-	// answers by rule. What a person has to decide about each time is refused
-	// then, and so is what would widen the sandbox.
+	// Unattended means that no person sees the questions: Approve answers by
+	// rule. Calls that a person has to decide about each time are then
+	// refused, and so is anything that would widen the sandbox.
 	Unattended bool
-	// AskAlways asks also for what was approved for the session: whoever answers
-	// for a fleet decides about each call.
+	// AskAlways also asks about calls that were approved for the session: in a
+	// fleet each call is decided on its own.
 	AskAlways bool
-	// Wake is told when the agent asks to be woken, once that is kept. Nil:
-	// nobody is.
+	// Wake is called when the agent asks to be woken, after that is kept.
+	// It may be nil.
 	Wake func(context.Context, tidemark.SessionID, time.Time) error
-	// Show is told what happens, in order, by one goroutine at a time.
+	// Show receives what happens, in order, from one goroutine at a time.
 	Show func(Event)
 
 	Compact compact.Options
 	Limits  store.Limits // of a new session
-	Workers int          // at most at a time; 0: DefaultWorkers
+	Workers int          // most that run at a time; 0: DefaultWorkers
 	Now     func() time.Time
 }
 
-// The defaults of the agent's loop.
+// Defaults of the agent's loop.
 const (
 	DefaultRounds  = 50
 	DefaultTools   = 128
@@ -108,17 +110,17 @@ const (
 
 // Event is something to show: exactly one of the fields below Worker is set.
 type Event struct {
-	Worker   string // whose it is, "" for the conversation itself
-	Text     string // more of an answer
+	Worker   string // name of the worker, "" for the conversation itself
+	Text     string // the next piece of an answer
 	Thinking string
 	Call     *Call
-	Output   string // of the tool that runs
+	Output   string // output of the running tool
 	Result   *tidemark.Block
 	Wait     *model.Wait
-	Notice   string          // for people, one line
-	Kept     *tidemark.Entry // an entry that is durable now
+	Notice   string          // one line for people
+	Kept     *tidemark.Entry // an entry that is now durable
 	Created  tidemark.SessionID
-	Answered bool  // the model has ended its last answer, which is now kept
+	Answered bool  // the model has completed its last answer, which is now kept
 	Ended    *Turn // a turn is over
 }
 
@@ -128,32 +130,34 @@ type Call struct {
 	Input           json.RawMessage
 }
 
-// ApprovalRequest asks a person: may this run?
+// ApprovalRequest asks a person whether a call may run.
 type ApprovalRequest struct {
 	Worker string
 	Call
 	Effect tool.Effect
-	// Lines are everything that would run, be sent or be written: what the
-	// person decides by, wherever they are asked. Whole says that nothing is
-	// missing; without it no answer holds for more than this call.
+	// Lines are everything that would run, be sent or be written: the basis
+	// of the person's decision, wherever they are asked. Whole means that
+	// nothing is missing; without it no answer holds for more than this
+	// call.
 	Lines []render.ApprovalLine
 	Whole bool
-	// Widens is what the call would have beyond the sandbox. Always is for the
-	// project then, and for that alone: not for the call.
+	// Widens is what the call needs beyond the sandbox. Always then allows
+	// that widening for the project, and does not approve the call itself.
 	Widens sandbox.Widening
-	// EachTime is why no answer holds for more than this call; "": one may.
+	// EachTime says why no answer holds for more than this call; "" if one may.
 	EachTime string
 }
 
-// Readable returns why nobody can be asked about a call: it is longer than a
-// person reads. Whoever would ask refuses it with that.
+// Readable returns an error if a call is longer than a person can be
+// expected to read. Callers refuse such a call with that error instead of
+// asking.
 func (a ApprovalRequest) Readable() error {
 	n := 0
 	for _, l := range a.Lines {
 		n += len(l.Sign()) + len(l.Text) + 2
 	}
-	if n > store.MaxReviewShown {
-		return fmt.Errorf("it is %d bytes long, more than a person can be shown (%d); do it in smaller steps", n, store.MaxReviewShown)
+	if n > tidemark.MaxApprovalBytes {
+		return fmt.Errorf("it is %d bytes long, more than a person can be shown (%d); do it in smaller steps", n, tidemark.MaxApprovalBytes)
 	}
 	return nil
 }
@@ -161,22 +165,23 @@ func (a ApprovalRequest) Readable() error {
 // Decision is the answer to an ApprovalRequest.
 type Decision string
 
-// What a person may say to a call: this once, all like it in this session, no.
+// The answers of a person to a call: this once, all like it in this session,
+// no.
 const (
 	Once   Decision = "once"
 	Always Decision = "always"
 	Deny   Decision = "deny"
 )
 
-// Turn is what came of one Send.
+// Turn is the outcome of one Send.
 type Turn struct {
-	Text   string // of the last answer
-	Stop   string // one of model's Stop constants, or one of these below
-	Rounds int    // answers of the model
+	Text   string // text of the last answer
+	Stop   string // one of model's Stop constants, or one of those below
+	Rounds int    // number of answers of the model
 	Usage  tidemark.Usage
 }
 
-// Why a turn ended that the model did not end.
+// Reasons for the end of a turn that the model did not end.
 const (
 	StopRounds    = "max_turns"
 	StopCancelled = "cancelled"
@@ -184,8 +189,8 @@ const (
 )
 
 // Chat is one conversation. Its methods may be called concurrently; turns wait
-// for each other. Show and Approve may call all of them but Change and those
-// that change the state, and none that waits for a turn.
+// for each other. Show and Approve may call all of them except Change, methods
+// that change the state, and methods that wait for a turn.
 type Chat struct {
 	o      Options
 	id     tidemark.SessionID
@@ -193,40 +198,40 @@ type Chat struct {
 	main   *thread
 	handed chan store.HandoverRequest
 
-	show   sync.Mutex    // one goroutine tells at a time
-	asking chan struct{} // holds a token while a question is asked
-	saving sync.Mutex    // one change of the state at a time; taken before mu
+	show   sync.Mutex    // held while Show is called
+	asking chan struct{} // holds a token while a person is asked
+	saving sync.Mutex    // held during a change of the state; taken before mu
 	kept   []byte        // state as it was last kept; guarded by saving
-	// recorded are the things of the state that are written down as granted;
-	// cap are the limits that need no grant. Both are guarded by saving.
+	// recorded are the parts of the state whose grant is written; cap are
+	// the limits that need no grant. Both are guarded by saving.
 	recorded map[grant.Thing]bool
 	cap      store.Limits
 
-	mu      sync.Mutex // guards what follows, and is never held during I/O
-	with    with
+	mu      sync.Mutex // guards what follows; never held during I/O
+	answers answerer
 	w       *store.Writer
-	created bool // the session is there
+	created bool // the session exists
 	closed  bool
 	session tidemark.Session
 	state   store.Checkpoint // what is in force
-	// proposed is what the session would have beside that.
-	proposed []claim
-	changed  bool // state was changed before the session was there
-	warned   bool // that state cannot be kept
-	workers  map[string]*worker
-	steered  []string // what the user said since the session was opened
-	alive    func()   // stops the renewal of the lease, and waits for its end
+	// proposed is what the session asks for and does not have.
+	proposed    []claim
+	changed     bool // state was changed before the session existed
+	warned      bool // that state cannot be kept was reported
+	workers     map[string]*worker
+	steered     []string // what the user said since the session was opened
+	stopRenewal func()   // stops renewing the lease, and waits until that has ended
 }
 
-// with is who answers. It is taken once for each request, so that a change
-// never meets half of one.
-type with struct {
+// answerer is the model that answers. It is read once for each request, so
+// that a switch never affects half of one.
+type answerer struct {
 	model          Model
 	provider, name string
 }
 
-// New returns a conversation that does not exist yet: the first message makes
-// it.
+// New returns a conversation that does not exist yet: the first message
+// creates its session.
 func New(o Options) (*Chat, error) {
 	c := prepare(o)
 	sess := o.Session
@@ -261,14 +266,14 @@ func prepare(o Options) *Chat {
 	if o.Workers == 0 {
 		o.Workers = DefaultWorkers
 	}
-	c := &Chat{o: o, with: with{o.Model, o.Provider, o.Name}, workers: make(map[string]*worker),
+	c := &Chat{o: o, answers: answerer{o.Model, o.Provider, o.Name}, workers: make(map[string]*worker),
 		handed: make(chan store.HandoverRequest, 1), asking: make(chan struct{}, 1)}
 	c.main = &thread{c: c}
 	return c
 }
 
-// Resume goes on with a session: ErrHeld when somebody else writes to it. What
-// its last run left half done is put right first.
+// Resume continues a session; ErrHeld means that somebody else writes to it.
+// It first completes what the last run left half done.
 func Resume(ctx context.Context, o Options, id tidemark.SessionID) (*Chat, error) {
 	c := prepare(o)
 	var err error
@@ -311,7 +316,7 @@ func (c *Chat) resume(ctx context.Context, id tidemark.SessionID) error {
 		return err
 	}
 	was, fresh := c.shell()
-	if err := c.open(c.weigh(was)); err != nil {
+	if err := c.open(c.splitByGrant(was)); err != nil {
 		return err
 	}
 	if err := c.main.load(ctx); err != nil {
@@ -337,7 +342,7 @@ func (c *Chat) allowed() error {
 	return nil
 }
 
-// kindInterpreter is the entry that says why the interpreter is a fresh one.
+// kindInterpreter is the entry that says why the interpreter is fresh.
 const kindInterpreter = "interpreter"
 
 func (c *Chat) recordFresh(ctx context.Context, why string) error {
@@ -345,69 +350,70 @@ func (c *Chat) recordFresh(ctx context.Context, why string) error {
 	return err
 }
 
-// ID is that of the session, also before it exists.
+// ID is the id of the session, also before it exists.
 func (c *Chat) ID() tidemark.SessionID { return c.id }
 
-// writer appends to the session.
+// writer returns the writer of the session.
 func (c *Chat) writer() *store.Writer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.w
 }
 
-// asked is who answers now.
-func (c *Chat) asked() with {
+// answering returns the model that answers now.
+func (c *Chat) answering() answerer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.with
+	return c.answers
 }
 
-// Exists reports whether something was said.
+// Exists reports whether the session exists, which is from the first message
+// on.
 func (c *Chat) Exists() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.created
 }
 
-// Session is what the session says of itself.
+// Session returns the description of the session.
 func (c *Chat) Session() tidemark.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session
 }
 
-// View reads the session: ErrNotFound while nothing was said.
+// View reads the session. It returns ErrNotFound before the first message.
 func (c *Chat) View(ctx context.Context) (*store.View, error) { return c.o.Store.View(ctx, c.ID()) }
 
-// SetModel makes another model answer from the next request on. A remote one
-// in a session that is local-only is ErrInvalid.
+// SetModel switches to another model from the next request on. A remote
+// model in a local-only session is ErrInvalid.
 func (c *Chat) SetModel(m Model, provider, name string, remote bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if remote && c.session.Mode == tidemark.ModeLocal && !c.o.Allow {
 		return tidemark.Errorf(tidemark.ErrLocalOnly, "this session is local-only, and the model %s is not on this machine", name)
 	}
-	c.with = with{m, provider, name}
+	c.answers = answerer{m, provider, name}
 	return nil
 }
 
-// ModelName is the provider and the model that answers.
+// ModelName returns the provider and the model that answer.
 func (c *Chat) ModelName() (provider, name string) {
-	now := c.asked()
+	now := c.answering()
 	return now.provider, now.name
 }
 
-// Handed is told when somebody asks for the session.
+// Handed receives a value when somebody asks for the session.
 func (c *Chat) Handed() <-chan store.HandoverRequest { return c.handed }
 
 // keepAlive renews the lease while the conversation is open. Storage that
-// fails for a while does not end it: only who lost the lease gives up.
+// fails for a while does not end it; only the loss of the lease does.
 func (c *Chat) keepAlive() {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	c.mu.Lock()
 	w := c.w
-	c.alive = func() { stop(); <-done }
+	c.stopRenewal = func() { stop(); <-done }
 	c.mu.Unlock()
 	asked := func(a store.HandoverRequest) {
 		select {
@@ -432,8 +438,8 @@ func (c *Chat) keepAlive() {
 	}()
 }
 
-// Close lets go of the session: its workers are stopped, its tools end, its
-// state is kept. A turn that is under way has to be ended first, through its
+// Close releases the session: it stops the workers, ends the tools and keeps
+// the state. A turn that is under way has to be ended first, through its
 // ctx. Closing twice is no error.
 func (c *Chat) Close(ctx context.Context) error {
 	c.mu.Lock()
@@ -446,19 +452,19 @@ func (c *Chat) Close(ctx context.Context) error {
 	err := c.stopWorkers()
 	err = errors.Join(err, c.save(ctx))
 	c.mu.Lock()
-	alive, w := c.alive, c.w
+	stopRenewal, w := c.stopRenewal, c.w
 	c.mu.Unlock()
-	if alive != nil {
-		alive()
+	if stopRenewal != nil {
+		stopRenewal()
 	}
 	return errors.Join(err, c.box.Close(), w.Close(ctx))
 }
 
-// tell shows something.
-func (c *Chat) tell(e Event) {
+// emit hands an event to Show.
+func (c *Chat) emit(e Event) {
 	c.show.Lock()
 	defer c.show.Unlock()
 	c.o.Show(e)
 }
 
-func (c *Chat) notice(text string) { c.tell(Event{Notice: text}) }
+func (c *Chat) notice(text string) { c.emit(Event{Notice: text}) }

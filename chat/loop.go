@@ -13,8 +13,8 @@ import (
 // minLoop is the shortest interval of a loop.
 const minLoop = time.Second
 
-// AddLoop repeats a goal, or works through the task list when that is "",
-// every so often, beginning now. Loops are kept with the session.
+// AddLoop repeats a goal at the given interval, beginning now; a goal of
+// "" works through the task list. Loops are kept with the session.
 func (c *Chat) AddLoop(ctx context.Context, goal string, every time.Duration) (store.Loop, error) {
 	if every < minLoop {
 		return store.Loop{}, tidemark.Invalidf("interval %s: want at least %s", every, minLoop)
@@ -32,7 +32,7 @@ func (c *Chat) AddLoop(ctx context.Context, goal string, every time.Duration) (s
 	return l, err
 }
 
-// CancelLoop ends a loop: ErrNotFound.
+// CancelLoop ends a loop, or returns ErrNotFound.
 func (c *Chat) CancelLoop(ctx context.Context, id string) error {
 	return c.Change(ctx, func(s *checkpoint) error {
 		n := len(s.Loops)
@@ -43,7 +43,7 @@ func (c *Chat) CancelLoop(ctx context.Context, id string) error {
 	})
 }
 
-// Rearm lets loops of an earlier run go on from now, and returns them.
+// Rearm restarts the loops of an earlier run from now, and returns them.
 func (c *Chat) Rearm(ctx context.Context) ([]store.Loop, error) {
 	now := c.o.Now().UTC().Truncate(time.Second)
 	err := c.Change(ctx, func(s *checkpoint) error {
@@ -66,8 +66,9 @@ func (c *Chat) NextLoop() (store.Loop, bool) {
 	return slices.MinFunc(loops, func(a, b store.Loop) int { return a.NextAt.Compare(b.NextAt) }), true
 }
 
-// RunLoop does one round of a loop: ErrNotFound when it was cancelled
-// meanwhile. One that works through the task list ends with it.
+// RunLoop does one round of a loop. It returns ErrNotFound when the
+// loop was cancelled meanwhile. A loop over the task list ends when
+// the list does.
 func (c *Chat) RunLoop(ctx context.Context, l store.Loop) (Turn, error) {
 	c.refresh()
 	prompt := l.Goal
@@ -80,8 +81,8 @@ func (c *Chat) RunLoop(ctx context.Context, l store.Loop) (Turn, error) {
 		}
 		prompt = fmt.Sprintf("Work on task %d: %s\nSay that it is done with the task tool when it is.", tasks[i].ID, tasks[i].Text)
 	}
-	// The next instant is kept before the work begins: a crash does not make it
-	// run twice.
+	// The next time is kept before the work begins, so that a crash does not
+	// run it twice.
 	err := c.Change(context.WithoutCancel(ctx), func(s *checkpoint) error {
 		for i := range s.Loops {
 			if s.Loops[i].ID == l.ID {
@@ -95,5 +96,5 @@ func (c *Chat) RunLoop(ctx context.Context, l store.Loop) (Turn, error) {
 	if err != nil {
 		return Turn{}, err
 	}
-	return c.say(ctx, []tidemark.Block{tidemark.Text(prompt)})
+	return c.mainTurn(ctx, []tidemark.Block{tidemark.Text(prompt)})
 }

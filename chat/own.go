@@ -14,9 +14,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
-// available are the tools of a thread: those of the box, and those that work
-// on the session itself. Workers get neither workers nor a say in the
-// session's state.
+// available returns the tools of a thread: those of the box, and those that
+// work on the session itself. Workers can neither start workers nor change
+// the session's state.
 func (t *thread) available() []tool.Tool {
 	var defined, all []tool.Tool
 	names := make(map[string]bool)
@@ -40,7 +40,7 @@ func (t *thread) available() []tool.Tool {
 	})
 }
 
-// box has the tools of the thread: a worker has a shell of its own.
+// box returns the tools of the thread: a worker has a shell of its own.
 func (t *thread) box() *tool.Box {
 	t.c.mu.Lock()
 	defer t.c.mu.Unlock()
@@ -72,21 +72,21 @@ func (c *Chat) Tools() []tool.Tool { return c.main.available() }
 
 func noScope(json.RawMessage) string { return "" }
 
-// wakeScope is how long the session would sleep.
+// wakeScope is the time that the session would sleep.
 func wakeScope(in json.RawMessage) string {
 	a, _ := rawObject[struct{ After string }](in)
 	return a.After
 }
 
-// ownTools work on the session.
+// ownTools are the tools that work on the session.
 func (c *Chat) ownTools() []tool.Tool {
 	return []tool.Tool{
 		ownTool("remember", "Writes a part of this session's core memory, which is told to you again when the conversation is compacted. Keys: persona (who you are), human (whom you talk to), scratchpad (what you are at), or one of your own. Empty text removes a key of your own.",
 			`{"type":"object","properties":{"key":{"type":"string"},"text":{"type":"string"},"append":{"type":"boolean","description":"add to what is there instead of replacing it"}},"required":["key","text"]}`, c.rememberTool),
 		ownTool("task", "The task list of this session. action: add (with text), done (with id), list.",
 			`{"type":"object","properties":{"action":{"type":"string","enum":["add","done","list"]},"text":{"type":"string"},"id":{"type":"integer"}},"required":["action"]}`, c.taskTool),
-		// A session that goes on by itself works while nobody looks: a person
-		// decides about that.
+		// A session that wakes itself works while nobody watches, so a person
+		// decides about it.
 		{Name: "wake", Effect: tool.Runs, Run: c.wakeTool, Scope: wakeScope, Description: "Asks to be woken after a time when this session sleeps. after is a duration such as 30m or 2h.",
 			Schema: json.RawMessage(`{"type":"object","properties":{"after":{"type":"string"}},"required":["after"]}`)},
 		ownTool("spawn_worker", "Starts a helper agent with a conversation of its own, which works beside you. Returns at once.",
@@ -107,7 +107,7 @@ func ownTool(name, description, schema string, run func(context.Context, json.Ra
 	return tool.Tool{Name: name, Description: description, Schema: json.RawMessage(schema), Effect: tool.Reads, Scope: noScope, Run: run}
 }
 
-// asResult turns an error that the model can do something about into a result.
+// asResult turns an error that the model can react to into a result.
 func asResult(text string, err error) (tool.Result, error) {
 	if lost(err) {
 		return tool.Result{}, err
@@ -152,8 +152,8 @@ func (c *Chat) SetMemory(ctx context.Context, key, text string, add bool) error 
 	})
 }
 
-// memory is core memory as it stands at the end of a system prompt, "" when
-// there is none.
+// memory is core memory as the end of a system prompt, "" when there is
+// none.
 func (c *Chat) memory() string {
 	if text := memoryText(c.current().CoreMemory); text != "" {
 		return "\n\n" + text
@@ -161,7 +161,7 @@ func (c *Chat) memory() string {
 	return ""
 }
 
-// memoryText is core memory as the system prompt has it.
+// memoryText formats core memory for the system prompt.
 func memoryText(memory map[string]string) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(memory)) {
@@ -227,7 +227,7 @@ func (c *Chat) AddTask(ctx context.Context, text string) (store.Task, error) {
 	return task, err
 }
 
-// EndTask says that a task is done: ErrNotFound.
+// EndTask marks a task as done, or returns ErrNotFound.
 func (c *Chat) EndTask(ctx context.Context, id int) error {
 	return c.Change(ctx, func(s *checkpoint) error {
 		for i := range s.Tasks {
@@ -254,10 +254,10 @@ func (c *Chat) wakeTool(ctx context.Context, in json.RawMessage) (tool.Result, e
 	return asResult("To be woken at "+at.Format(time.RFC3339)+" when the session sleeps.", err)
 }
 
-// WakeAt keeps when the session is to be woken.
+// WakeAt stores the time at which the session is to be woken.
 func (c *Chat) WakeAt(ctx context.Context, at time.Time) error {
 	err := c.Change(ctx, func(s *checkpoint) error {
-		// A timer that has passed woke somebody, or was not needed.
+		// A time that has passed already woke somebody, or was not needed.
 		now := c.o.Now()
 		s.WakeTriggers = slices.DeleteFunc(s.WakeTriggers, func(w store.WakeTrigger) bool { return w.Kind == store.WakeTimer && w.At.Before(now) })
 		s.WakeTriggers = append(s.WakeTriggers, store.WakeTrigger{Kind: store.WakeTimer, At: at})
@@ -279,7 +279,7 @@ func (c *Chat) defineTool(ctx context.Context, in json.RawMessage) (tool.Result,
 			return asResult("", tidemark.Invalidf("tool %q: there is one of this name", d.Name))
 		}
 	}
-	// The box judges the definition; it is offered once it is kept.
+	// The box checks the definition; the tool is offered once it is kept.
 	was := slices.IndexFunc(c.box.Defined(), func(old tool.Definition) bool { return old.Name == d.Name })
 	if err := c.box.Define(d); err != nil {
 		return asResult("", err)

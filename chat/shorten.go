@@ -23,13 +23,13 @@ func (t *thread) compactIfOver(ctx context.Context) error {
 	return err
 }
 
-// defaultMessages is how many messages are sent at most unless somebody says
-// otherwise. It is well below what a resume reads of a session, loadMost
-// entries, so that a resumed session sends what it sent before.
+// defaultMessages is how many messages are sent at most by default. It is
+// well below loadMost, the number of entries that a resume reads, so that a
+// resumed session sends what it sent before.
 const defaultMessages = 250
 
-// compaction are the options of a compaction. Limits that nobody set come from
-// the model: what it can be sent, less what its answer and the tools take.
+// compaction returns the options of a compaction. Limits that are not set come
+// from the model: its context less its answer and the tools.
 func (t *thread) compaction(o compact.Options) compact.Options {
 	if o.MaxMessages == 0 {
 		o.MaxMessages = defaultMessages
@@ -38,7 +38,7 @@ func (t *thread) compaction(o compact.Options) compact.Options {
 		o.MaxBytes = -1
 	}
 	if o.MaxTokens == 0 {
-		who := t.c.asked()
+		who := t.c.answering()
 		o.MaxTokens = model.Window(who.provider, who.name) / 4 * 3
 	}
 	if t.system != nil {
@@ -48,8 +48,8 @@ func (t *thread) compaction(o compact.Options) compact.Options {
 	return o
 }
 
-// compact keeps a summary that stands for all but the newest messages.
-// Nothing is destroyed: the entries stay where they are.
+// compact keeps a summary that replaces all but the newest messages in
+// the context. Nothing is destroyed: the entries stay where they are.
 func (t *thread) compact(ctx context.Context, o compact.Options) error {
 	r, err := compact.Compact(ctx, t.context, t.compaction(o))
 	if err != nil {
@@ -88,9 +88,9 @@ func (t *thread) summarize(ctx context.Context, text string) (string, error) {
 	return t.c.answer(ctx, compact.Ask, text)
 }
 
-// answer asks the model something beside the conversation.
+// answer asks the model something outside the conversation.
 func (c *Chat) answer(ctx context.Context, system, text string) (string, error) {
-	who := c.asked()
+	who := c.answering()
 	r := model.Request{Model: who.name, System: system, Entries: []tidemark.Entry{tidemark.Say(tidemark.User, text)}}
 	for e, err := range who.model.Stream(ctx, r) {
 		if err != nil {
@@ -103,7 +103,8 @@ func (c *Chat) answer(ctx context.Context, system, text string) (string, error) 
 	return "", endedEarly(who)
 }
 
-// Compact makes the context shorter now, by a strategy or by the usual one.
+// Compact makes the context shorter now, by the named strategy, or by the
+// default one.
 func (c *Chat) Compact(ctx context.Context, strategy string) error {
 	o := c.o.Compact
 	if strategy != "" {

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
-// extra is what a chat keeps in a checkpoint beside the fields that every
-// agent has.
+// extra is what a chat keeps in a checkpoint in addition to the fields
+// that every agent has.
 type extra struct {
 	Provider string     `json:"provider,omitempty"`
 	Model    string     `json:"model,omitempty"`
@@ -33,7 +33,7 @@ func ModelOf(c store.Checkpoint) (provider, name string) {
 	return x.Provider, x.Model
 }
 
-// shell is where the shell of the session was, or why it begins anew.
+// shell returns the state of the session's shell, or why it begins anew.
 func (c *Chat) shell() (was tool.State, fresh string) {
 	if c.o.FreshInterpreter != "" || len(c.state.Extra) == 0 {
 		return tool.State{}, c.o.FreshInterpreter
@@ -46,10 +46,10 @@ func (c *Chat) shell() (was tool.State, fresh string) {
 	return x.Shell, ""
 }
 
-// open makes the tools of the session, with the shell where it was.
+// open makes the tools of the session, with the shell as it was.
 func (c *Chat) open(was tool.State) error {
 	box, err := c.o.Box(was, &sessionFiles{c}, c.state.Limits, func(name string, chunk []byte) {
-		c.tell(Event{Output: strings.ToValidUTF8(string(chunk), "\uFFFD")})
+		c.emit(Event{Output: strings.ToValidUTF8(string(chunk), "\uFFFD")})
 	})
 	if err != nil {
 		return err
@@ -63,9 +63,8 @@ func (c *Chat) open(was tool.State) error {
 	return nil
 }
 
-// save keeps the state of the session unless it is as it was kept. Where the
-// checkpoint is damaged and cannot be replaced, the conversation goes on
-// without one.
+// save keeps the state of the session if it changed. When the checkpoint is
+// damaged and cannot be replaced, the conversation continues without one.
 func (c *Chat) save(ctx context.Context) error {
 	c.saving.Lock()
 	defer c.saving.Unlock()
@@ -87,15 +86,15 @@ func (c *Chat) keepIfPossible(ctx context.Context, s store.Checkpoint) error {
 	return nil
 }
 
-// current is the state, not to be changed.
+// current returns the state, which must not be changed.
 func (c *Chat) current() store.Checkpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
 }
 
-// keep keeps a state, for whoever holds saving. Without a reason it keeps it
-// only when it is another one.
+// keep keeps a state; the caller holds saving. Without a reason it keeps it
+// only if it changed.
 func (c *Chat) keep(ctx context.Context, s store.Checkpoint, reason string) error {
 	if !c.Exists() {
 		return nil
@@ -122,24 +121,24 @@ func (c *Chat) keep(ctx context.Context, s store.Checkpoint, reason string) erro
 	return nil
 }
 
-// timeless is a state without what says when and why it was kept.
+// timeless is a state without the time and the reason of its checkpoint.
 func timeless(s store.Checkpoint) store.Checkpoint {
 	s.Name, s.SavedAt, s.Seq, s.Reason = "", time.Time{}, 0, ""
 	return s
 }
 
-// snapshot is a state with that of the tools as it is now, and with what is
+// snapshot is a state with the current state of the tools, and with what is
 // proposed. What another program keeps in Extra stays there.
 func (c *Chat) snapshot(s store.Checkpoint) (store.Checkpoint, error) {
 	s, shell := c.merged(timeless(s), c.box.State())
-	if project := c.Session().Project; project != "" { // else it is that of another program, which wants it back
+	if project := c.Session().Project; project != "" { // otherwise it belongs to another program, which wants it back
 		s.Interpreter.WorkspacePath = project
 	}
 	all := make(map[string]json.RawMessage)
 	if len(s.Extra) > 0 && json.Unmarshal(s.Extra, &all) != nil {
-		all = make(map[string]json.RawMessage) // it is not ours, and no object
+		all = make(map[string]json.RawMessage) // not ours, and not an object
 	}
-	who := c.asked()
+	who := c.answering()
 	own, err := json.Marshal(extra{Provider: who.provider, Model: who.name, Shell: shell})
 	if err == nil {
 		err = json.Unmarshal(own, &all)
@@ -150,8 +149,8 @@ func (c *Chat) snapshot(s store.Checkpoint) (store.Checkpoint, error) {
 	return s, err
 }
 
-// Checkpoint keeps the state under a name; the one without a name is what a
-// resume looks for. ErrNotFound: nothing was said yet.
+// Checkpoint keeps the state under a name; a resume looks for the one
+// without a name. ErrNotFound means that nothing was said yet.
 func (c *Chat) Checkpoint(ctx context.Context, name, reason string) error {
 	if !c.Exists() {
 		return tidemark.NotFoundf("nothing was said yet")
@@ -169,10 +168,10 @@ func (c *Chat) Checkpoint(ctx context.Context, name, reason string) error {
 	return c.writer().SaveCheckpoint(ctx, s)
 }
 
-// State returns what is in force; what is proposed beside it is not in it.
+// State returns what is in force, without what is only proposed.
 func (c *Chat) State() store.Checkpoint { return cloned(c.current()) }
 
-// cloned shares nothing with s.
+// cloned returns a copy that shares nothing with s.
 func cloned(s store.Checkpoint) store.Checkpoint {
 	s.Approvals, s.Loops, s.Tasks = slices.Clone(s.Approvals), slices.Clone(s.Loops), slices.Clone(s.Tasks)
 	s.DynamicTools, s.DocumentPaths = slices.Clone(s.DynamicTools), slices.Clone(s.DocumentPaths)
@@ -181,8 +180,9 @@ func cloned(s store.Checkpoint) store.Checkpoint {
 	return s
 }
 
-// Change changes the state and keeps it; when it cannot be kept, it is as it
-// was. Before the first message it is kept right after that.
+// Change changes the state and keeps it; if it cannot be kept, the state
+// stays as it was. A change before the first message is kept right after
+// that message.
 func (c *Chat) Change(ctx context.Context, change func(*store.Checkpoint) error) error {
 	c.saving.Lock()
 	defer c.saving.Unlock()
@@ -203,8 +203,8 @@ func (c *Chat) Change(ctx context.Context, change func(*store.Checkpoint) error)
 	return nil
 }
 
-// approved reports whether a call needs no more asking. A command of several
-// forms is approved when each of them is.
+// approved reports whether a call needs no further approval. A command of
+// several forms is approved when each of them is.
 func (c *Chat) approved(asked ApprovalRequest) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

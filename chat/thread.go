@@ -17,32 +17,32 @@ import (
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
-// thread is one line of talk with the model: the conversation itself, or a
+// thread is one dialogue with the model: the conversation itself, or a
 // worker's. It is used by one goroutine at a time.
 type thread struct {
 	c      *Chat
 	worker string
-	prompt string // what a worker's system prompt says beside the session's
+	prompt string // what a worker's system prompt adds to the session's
 
-	turning sync.Mutex // a turn is under way
-	stale   bool       // the head was moved, and what follows is not read yet
+	turning sync.Mutex // held during a turn
+	stale   bool       // the head was moved, and the context is not read again yet
 	system  *tidemark.Entry
 	tools   *tidemark.Entry
-	// context is what the model is sent, oldest first: messages, perhaps with a
-	// summary before them.
+	// context is what the model is sent, oldest first: messages, possibly after
+	// a summary.
 	context []tidemark.Entry
-	sent    *sent           // what the last answer was an answer to
+	sent    *sent           // the request that the last answer belongs to
 	began   map[string]bool // the calls of the last answer that began to run
 }
 
-// kindTools is the entry that keeps the tools that the model was told of, so
-// that a later turn tells it the same, byte for byte.
+// kindTools is the entry that lists the tools the model was offered, so that
+// a later turn offers the same, byte for byte.
 const kindTools = "tools"
 
-// kindCall is the entry that says that a tool is about to run.
+// kindCall is the entry written when a tool is about to run.
 const kindCall = "call"
 
-// callMark is what such an entry says.
+// callMark is the content of such an entry.
 type callMark struct {
 	ID    string   `json:"id"`
 	Tool  string   `json:"tool"`
@@ -50,18 +50,20 @@ type callMark struct {
 	By    Decision `json:"approved,omitempty"` // "": it needs no approval
 }
 
-// summaryMark is what the entry of a compaction says beside the summary.
+// summaryMark is what the entry of a compaction holds in addition to the
+// summary.
 type summaryMark struct {
 	From     int64  `json:"from"`             // the first entry that is kept whole
-	System   int64  `json:"system,omitempty"` // the system prompt, before that
+	System   int64  `json:"system,omitempty"` // the system prompt, which is before that
 	Tools    int64  `json:"tools,omitempty"`
 	Strategy string `json:"strategy"`
 	Before   int    `json:"before"`
 	After    int    `json:"after"`
 }
 
-// sent is what was sent for an answer: how many parts, and a hash of them. The
-// same parts have to open what is sent next, or the provider's cache is lost.
+// sent describes the request for an answer: the number of its parts, and a
+// hash of them. The next request has to begin with the same parts, or the
+// provider's cache is lost.
 type sent struct {
 	Provider string `json:"provider"`
 	Model    string `json:"model"`
@@ -71,12 +73,12 @@ type sent struct {
 
 type answerMark struct {
 	Sent        *sent  `json:"sent,omitempty"`
-	Interrupted string `json:"interrupted,omitempty"` // why it is not whole
-	Stop        string `json:"stop_reason,omitempty"` // why it ended, unless it is whole
+	Interrupted string `json:"interrupted,omitempty"` // why it is incomplete
+	Stop        string `json:"stop_reason,omitempty"` // why it ended, unless it is complete
 }
 
-// append keeps entries and returns them as they are kept. What goes wrong here
-// is the worst that can happen: nothing may be shown as kept then.
+// append keeps entries and returns them as they are kept. After an error
+// nothing may be shown as kept.
 func (t *thread) append(ctx context.Context, entries ...tidemark.Entry) ([]tidemark.Entry, error) {
 	for i := range entries {
 		if entries[i].At.IsZero() {
@@ -85,7 +87,8 @@ func (t *thread) append(ctx context.Context, entries ...tidemark.Entry) ([]tidem
 		if entries[i].Kind == "" {
 			entries[i].Kind = tidemark.KindMessage
 		}
-		// What is sent now is what a resume reads: logs hold text.
+		// What is sent now has to equal what a resume reads, and logs hold
+		// valid text.
 		entries[i] = entries[i].EachText(func(_ int, text string, _ bool) string { return strings.ToValidUTF8(text, "\uFFFD") })
 	}
 	var seqs []int64
@@ -106,13 +109,13 @@ func (t *thread) append(ctx context.Context, entries ...tidemark.Entry) ([]tidem
 		err = t.c.wasCreated(ctx)
 	}
 	for i := range entries {
-		t.c.tell(Event{Worker: t.worker, Kept: &entries[i]})
+		t.c.emit(Event{Worker: t.worker, Kept: &entries[i]})
 	}
 	return entries, err
 }
 
-// wasCreated notes that the session is there, and keeps what was settled
-// before it was.
+// wasCreated notes that the session exists, and keeps what was decided
+// before it did.
 func (c *Chat) wasCreated(ctx context.Context) error {
 	c.mu.Lock()
 	first, changed := !c.created, c.changed
@@ -122,14 +125,14 @@ func (c *Chat) wasCreated(ctx context.Context) error {
 		return nil
 	}
 	c.keepAlive()
-	c.tell(Event{Created: c.id})
+	c.emit(Event{Created: c.id})
 	if !changed {
 		return nil
 	}
 	return c.save(ctx)
 }
 
-// take makes a kept entry part of what the model is sent.
+// take adds a kept entry to what the model is sent.
 func (t *thread) take(e tidemark.Entry) {
 	switch {
 	case e.Kind == kindTools:
@@ -162,7 +165,7 @@ func after(entries []tidemark.Entry, from int64) []tidemark.Entry {
 	return entries[i:]
 }
 
-// markOf reads what an entry of ours says beside its blocks.
+// markOf reads what one of our entries holds in addition to its blocks.
 func markOf[T any](e tidemark.Entry) T {
 	var all struct {
 		Chat T `json:"chat"`
@@ -174,7 +177,7 @@ func markOf[T any](e tidemark.Entry) T {
 	return all.Chat
 }
 
-// mark returns the Extra of an entry of ours.
+// mark returns the Extra of one of our entries.
 func mark(v any) json.RawMessage {
 	b, err := json.Marshal(map[string]any{"chat": v})
 	if err != nil {
@@ -183,16 +186,16 @@ func mark(v any) json.RawMessage {
 	return b
 }
 
-// loadStep is how many entries are read at a time on the way back to where the
-// context begins, and loadMost how many at most: a session of another tool that
-// was never compacted may be endless, and no model takes that much.
+// loadStep is how many entries are read at a time on the way back to the start
+// of the context, and loadMost the most that are read: a session of another
+// tool that was never compacted may be endless, and no model takes that much.
 const (
 	loadStep  = 100
 	loadMost  = 600
-	loadRules = 8 // entries at the beginning that may have the system prompt
+	loadRules = 8 // entries at the beginning that may hold the system prompt
 )
 
-// load reads what the model was sent last, back from the head.
+// load reads what the model was last sent, backwards from the head.
 func (t *thread) load(ctx context.Context) error {
 	v, err := t.view(ctx)
 	if err != nil {
@@ -207,7 +210,7 @@ func (t *thread) load(ctx context.Context) error {
 		t.stale = false
 		return nil
 	}
-	path, damaged, err := back(ctx, v, head)
+	path, damaged, err := readBack(ctx, v, head)
 	if err != nil {
 		return err
 	}
@@ -223,7 +226,7 @@ func (t *thread) load(ctx context.Context) error {
 		return err
 	}
 	for _, e := range append(rules, path...) {
-		// What a vault keeps apart was sent, and is sent again.
+		// What the vault keeps apart was sent before, so it is sent again.
 		if e, err = v.Reveal(ctx, e); err != nil {
 			return err
 		}
@@ -233,9 +236,9 @@ func (t *thread) load(ctx context.Context) error {
 	return nil
 }
 
-// rulesBefore returns the system prompt and the tools that were told before
-// path begins, as far as they are known: by the oldest summary in it, or, in a
-// session that never had one, from where the session begins.
+// rulesBefore returns the system prompt and the tools that held before path
+// begins, as far as they are known: from the oldest summary in path or, in a
+// session that never had one, from the beginning of the session.
 func rulesBefore(ctx context.Context, v *store.View, path []tidemark.Entry) ([]tidemark.Entry, error) {
 	first := path[0]
 	if first.Parent == 0 {
@@ -246,8 +249,8 @@ func rulesBefore(ctx context.Context, v *store.View, path []tidemark.Entry) ([]t
 	if i >= 0 {
 		all, err = nil, nil
 		m := markOf[summaryMark](path[i])
-		// The summary knows what held when it was made. When it came with a new
-		// system prompt, that stands right before it, and holds instead.
+		// The summary names what held when it was made. A new system prompt
+		// that came with it stands right before it, and replaces that.
 		seqs := []int64{m.System, m.Tools}
 		if i == 0 {
 			seqs = append(seqs, first.Parent)
@@ -275,9 +278,9 @@ func (t *thread) view(ctx context.Context) (*store.View, error) {
 	return v.Worker(ctx, t.worker)
 }
 
-// back reads the path to head from where the newest summary lets it begin, and
-// counts what is damaged on the way.
-func back(ctx context.Context, v *store.View, head int64) (path []tidemark.Entry, damaged int, err error) {
+// readBack reads the path to head, starting where the newest summary allows, and
+// counts damaged entries on the way.
+func readBack(ctx context.Context, v *store.View, head int64) (path []tidemark.Entry, damaged int, err error) {
 	for from := int64(0); len(path) < loadMost; {
 		next := v.Tail(ctx, head, loadStep)
 		if from > 0 {
@@ -305,7 +308,7 @@ func back(ctx context.Context, v *store.View, head int64) (path []tidemark.Entry
 	return path, damaged, nil
 }
 
-// readable collects entries and counts what is damaged.
+// readable collects entries and counts the damaged ones.
 func readable(entries iter.Seq2[tidemark.Entry, error]) (all []tidemark.Entry, damaged int, err error) {
 	for e, err := range entries {
 		if errors.Is(err, tidemark.ErrCorrupt) {
@@ -320,15 +323,16 @@ func readable(entries iter.Seq2[tidemark.Entry, error]) (all []tidemark.Entry, d
 	return all, damaged, nil
 }
 
-// What the model is told of a call that has no outcome.
+// Results for calls that have no outcome.
 const (
 	notBegun = "interrupted before this began: it was not run."
 	begun    = "interrupted while this ran: it may have had effects, in whole or in part. It was not run again."
 	branched = "interrupted: the conversation was taken back to this point. Whatever this did on another branch stands; it was not run again."
 )
 
-// mend answers calls that have no outcome, because whoever ran them died or
-// could not keep it: the model has to know, and nothing is run again unasked.
+// mend adds results for calls that have no outcome because their process died
+// or could not keep it: the model has to know, and nothing is run again
+// unasked.
 func (t *thread) mend(ctx context.Context, onBranch bool) error {
 	open := unanswered(t.context)
 	if len(open) == 0 {
@@ -354,7 +358,7 @@ func (t *thread) mend(ctx context.Context, onBranch bool) error {
 	return nil
 }
 
-// notice tells people something of this thread.
+// notice reports something about this thread to people.
 func (t *thread) notice(format string, args ...any) {
-	t.c.tell(Event{Worker: t.worker, Notice: fmt.Sprintf(format, args...)})
+	t.c.emit(Event{Worker: t.worker, Notice: fmt.Sprintf(format, args...)})
 }

@@ -15,18 +15,18 @@ import (
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
-// kindError is the entry that says why the model did not answer.
+// kindError is the entry that says why the model gave no answer.
 const kindError = "error"
 
-// Send says something and lets the agent work until it is done, it gave up, or
-// ctx ends. The first message of a new session creates it.
+// Send adds a message of the user and lets the agent work until it is done,
+// gives up, or ctx ends. The first message of a new session creates it.
 //
 // An error is one of storage or of the model; what was kept before it stays. A
 // message without content is ErrInvalid.
 // When ctx ends, the Turn says StopCancelled and the error is nil.
 func (c *Chat) Send(ctx context.Context, blocks ...tidemark.Block) (Turn, error) {
 	said := tidemark.Entry{Blocks: blocks}
-	if len(spoken(said).Blocks) == 0 {
+	if len(withoutEmptyText(said).Blocks) == 0 {
 		return Turn{}, tidemark.Invalidf("a message without words")
 	}
 	text := said.Text()
@@ -35,11 +35,11 @@ func (c *Chat) Send(ctx context.Context, blocks ...tidemark.Block) (Turn, error)
 		c.steered = append(c.steered, text)
 		c.mu.Unlock()
 	}
-	return c.say(ctx, blocks)
+	return c.mainTurn(ctx, blocks)
 }
 
-// say is a turn of the conversation itself, and keeps the state that it left.
-func (c *Chat) say(ctx context.Context, blocks []tidemark.Block) (Turn, error) {
+// mainTurn runs a turn of the conversation itself, and keeps the resulting state.
+func (c *Chat) mainTurn(ctx context.Context, blocks []tidemark.Block) (Turn, error) {
 	turn, err := c.main.turn(ctx, blocks)
 	if saveErr := c.save(context.WithoutCancel(ctx)); err == nil {
 		err = saveErr
@@ -47,8 +47,8 @@ func (c *Chat) say(ctx context.Context, blocks []tidemark.Block) (Turn, error) {
 	return turn, err
 }
 
-// nameAfter gives a session that does not exist yet the title that its first
-// message makes.
+// nameAfter gives a session that does not exist yet a title made from its
+// first message.
 func (c *Chat) nameAfter(text string) {
 	if c.o.Title == nil || c.Exists() {
 		return
@@ -74,13 +74,13 @@ func (t *thread) turn(ctx context.Context, blocks []tidemark.Block) (Turn, error
 	if err != nil {
 		turn.Stop = StopError
 	}
-	t.c.tell(Event{Worker: t.worker, Ended: &turn})
+	t.c.emit(Event{Worker: t.worker, Ended: &turn})
 	return turn, err
 }
 
 func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error) {
 	var turn Turn
-	// What the user said is kept whatever happens next, also to ctx.
+	// The user's message is kept whatever happens next, also if ctx ends.
 	keeping := context.WithoutCancel(ctx)
 	if err := t.ready(keeping); err != nil {
 		return turn, err
@@ -91,7 +91,7 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 	}
 	limits := t.c.limits()
 	for turn.Rounds < limits.ToolRounds {
-		answer, err := t.askShortly(ctx)
+		answer, err := t.askCompacting(ctx)
 		if err != nil && ctx.Err() != nil && !lost(err) {
 			turn.Stop = StopCancelled
 			return turn, nil
@@ -130,7 +130,7 @@ func (t *thread) run(ctx context.Context, blocks []tidemark.Block) (Turn, error)
 	return turn, nil
 }
 
-// ready puts right what an earlier turn left behind because storage failed.
+// ready completes what an earlier turn left behind because storage failed.
 func (t *thread) ready(ctx context.Context) error {
 	if t.stale {
 		if err := t.load(ctx); err != nil {
@@ -140,8 +140,8 @@ func (t *thread) ready(ctx context.Context) error {
 	return t.mend(ctx, false)
 }
 
-// askShortly asks, with a context that was made shorter when it had to be.
-func (t *thread) askShortly(ctx context.Context) (*model.Answer, error) {
+// askCompacting asks the model, after a compaction if the context is too long.
+func (t *thread) askCompacting(ctx context.Context) (*model.Answer, error) {
 	if err := t.compactIfOver(ctx); err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (t *thread) askShortly(ctx context.Context) (*model.Answer, error) {
 	if !errors.Is(err, model.ErrTooLong) {
 		return answer, err
 	}
-	// The provider counts otherwise than we do: once more with less.
+	// The provider counts differently than we do: try once more with less.
 	switch compactErr := t.compact(ctx, t.c.o.Compact); {
 	case errors.Is(compactErr, compact.ErrNoGain):
 		return nil, err
@@ -159,7 +159,7 @@ func (t *thread) askShortly(ctx context.Context) (*model.Answer, error) {
 	return t.ask(ctx)
 }
 
-// add counts what an answer cost.
+// add counts the cost of an answer.
 func (t *Turn) add(u *tidemark.Usage) {
 	if u == nil {
 		return
@@ -172,10 +172,10 @@ func (t *Turn) add(u *tidemark.Usage) {
 }
 
 // opening is what a thread keeps before its first message: its system prompt,
-// and the tools that the model is told of.
+// and the tools offered to the model.
 func (t *thread) opening() []tidemark.Entry {
 	var entries []tidemark.Entry
-	if t.tools == nil || t.untold() {
+	if t.tools == nil || t.hasNewTool() {
 		entries = append(entries, t.toolsEntry())
 	}
 	if t.system == nil {
@@ -190,7 +190,8 @@ func (t *thread) opening() []tidemark.Entry {
 	return entries
 }
 
-// systemMark is what the entry of a system prompt says beside it.
+// systemMark is what the entry of a system prompt holds in addition to the
+// text.
 type systemMark struct {
 	Memory int `json:"memory,omitempty"` // bytes of core memory at its end
 }
@@ -204,7 +205,7 @@ func (t *thread) systemEntry(text string) tidemark.Entry {
 }
 
 // renewed returns the system prompt with core memory as it is now, and whether
-// that is another one. It is told anew only where the provider's cache is lost
+// that changed. It is sent anew only where the provider's cache is lost
 // anyway.
 func (t *thread) renewed() (tidemark.Entry, bool) {
 	if t.system == nil {
@@ -222,7 +223,7 @@ func (t *thread) toolsEntry() tidemark.Entry {
 	return tidemark.Entry{Kind: kindTools, Extra: mark(t.offered())}
 }
 
-// offered are the tools that the model is told of.
+// offered returns the tools that the model is offered.
 func (t *thread) offered() []model.Tool {
 	var all []model.Tool
 	for _, o := range t.available() {
@@ -234,18 +235,18 @@ func (t *thread) offered() []model.Tool {
 	return all
 }
 
-// retool tells the model of a tool that was defined in this turn.
+// retool offers the model a tool that was defined in this turn.
 func (t *thread) retool(ctx context.Context) error {
-	if !t.untold() {
+	if !t.hasNewTool() {
 		return nil
 	}
 	_, err := t.append(ctx, t.toolsEntry())
 	return err
 }
 
-// untold reports whether there is a defined tool that the model does not know,
-// or knows otherwise.
-func (t *thread) untold() bool {
+// hasNewTool reports whether there is a defined tool that the model does not know,
+// or knows in another form.
+func (t *thread) hasNewTool() bool {
 	defined := t.box().Defined()
 	if len(defined) == 0 {
 		return false
@@ -263,7 +264,7 @@ func (t *thread) untold() bool {
 	return false
 }
 
-// request is what is sent now.
+// request is the next request to the model.
 func (t *thread) request(name string) model.Request {
 	r := model.Request{Model: name, Entries: input(t.context, name), Thinking: t.c.o.Thinking}
 	if t.system != nil {
@@ -275,10 +276,10 @@ func (t *thread) request(name string) model.Request {
 	return r
 }
 
-// ask asks the model and keeps its answer. An answer that was cut short by ctx
-// is kept as far as it came.
+// ask asks the model and keeps its answer. An answer cut short by ctx is kept
+// as far as it came.
 func (t *thread) ask(ctx context.Context) (*model.Answer, error) {
-	who := t.c.asked()
+	who := t.c.answering()
 	r := t.request(who.name)
 	now, err := t.check(who, r)
 	if err != nil {
@@ -289,32 +290,32 @@ func (t *thread) ask(ctx context.Context) (*model.Answer, error) {
 	for e, err := range who.model.Stream(ctx, r) {
 		if err != nil {
 			if ctx.Err() != nil {
-				return t.cut(ctx, text.String(), now)
+				return t.keepPartial(ctx, text.String(), now)
 			}
 			return nil, err
 		}
 		switch {
 		case e.Text != "":
 			text.WriteString(e.Text)
-			t.c.tell(Event{Worker: t.worker, Text: e.Text})
+			t.c.emit(Event{Worker: t.worker, Text: e.Text})
 		case e.Thinking != "":
-			t.c.tell(Event{Worker: t.worker, Thinking: e.Thinking})
+			t.c.emit(Event{Worker: t.worker, Thinking: e.Thinking})
 		case e.Wait != nil:
 			text.Reset()
-			t.c.tell(Event{Worker: t.worker, Wait: e.Wait})
+			t.c.emit(Event{Worker: t.worker, Wait: e.Wait})
 		case e.Done != nil:
 			answer = e.Done
 		}
 	}
 	switch {
 	case answer == nil && ctx.Err() != nil:
-		return t.cut(ctx, text.String(), now)
+		return t.keepPartial(ctx, text.String(), now)
 	case answer == nil:
 		return nil, endedEarly(who)
 	}
 	e := answer.Entry
 	if len(callsOf(e)) == 0 {
-		t.c.tell(Event{Worker: t.worker, Answered: true})
+		t.c.emit(Event{Worker: t.worker, Answered: true})
 	}
 	m := answerMark{Sent: now}
 	if model.StopText(answer.Stop) != "" {
@@ -335,12 +336,12 @@ func (t *thread) ask(ctx context.Context) (*model.Answer, error) {
 	return answer, nil
 }
 
-func endedEarly(who with) error {
+func endedEarly(who answerer) error {
 	return &model.Error{Provider: who.provider, Message: "the answer ended before its end"}
 }
 
-// cut keeps what there is of an answer that the user did not wait for.
-func (t *thread) cut(ctx context.Context, text string, now *sent) (*model.Answer, error) {
+// keepPartial keeps the part of an answer that came before the user interrupted it.
+func (t *thread) keepPartial(ctx context.Context, text string, now *sent) (*model.Answer, error) {
 	a := &model.Answer{Stop: StopCancelled}
 	if text == "" {
 		return a, nil
@@ -354,9 +355,9 @@ func (t *thread) cut(ctx context.Context, text string, now *sent) (*model.Answer
 	return a, err
 }
 
-// check compares what is about to be sent with what was sent before, and
-// returns what the next answer has to remember.
-func (t *thread) check(who with, r model.Request) (*sent, error) {
+// check compares the next request with the previous one, and returns
+// what the next answer has to remember.
+func (t *thread) check(who answerer, r model.Request) (*sent, error) {
 	parts, err := who.model.Parts(r)
 	if err != nil {
 		return nil, err
@@ -377,7 +378,8 @@ func hashOf(parts [][]byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// failed keeps why there is no answer, for whoever reads the session later.
+// failed keeps the reason for a missing answer, for later readers of the
+// session.
 func (t *thread) failed(ctx context.Context, err error) error {
 	if errors.Is(err, tidemark.ErrStorage) {
 		return err

@@ -19,22 +19,22 @@ type worker struct {
 	thread *thread
 	box    *tool.Box
 	stop   context.CancelFunc
-	done   chan struct{} // closed when it has nothing to do
+	done   chan struct{} // closed when it is idle
 	last   Turn
 	err    error
-	queue  []string // what it is told, and did not come to yet
+	queue  []string // messages that it has not started on yet
 }
 
-// WorkerState is what a status line shows of a worker.
+// WorkerState describes a worker for a status line.
 type WorkerState struct {
 	Name    string
 	Running bool
 	Failed  error
-	Said    string // last
+	Said    string // its last text
 }
 
-// Spawn starts a worker, up to the limit of workers at a time. A name that a
-// worker of this session has already means that one, which goes on.
+// Spawn starts a worker, up to the limit of concurrent workers. If the
+// session already has a worker of this name, that one continues.
 func (c *Chat) Spawn(name, prompt string) error {
 	if err := store.CheckWorker(name); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (c *Chat) Spawn(name, prompt string) error {
 	}
 	if w.box == nil {
 		box, err := c.o.Box(tool.State{}, &sessionFiles{c}, c.state.Limits, func(_ string, chunk []byte) {
-			c.tell(Event{Worker: name, Output: strings.ToValidUTF8(string(chunk), "\uFFFD")})
+			c.emit(Event{Worker: name, Output: strings.ToValidUTF8(string(chunk), "\uFFFD")})
 		})
 		if err != nil {
 			return err
@@ -76,18 +76,18 @@ func (c *Chat) Spawn(name, prompt string) error {
 		w.box = box
 	}
 	for _, d := range c.state.DynamicTools {
-		// The conversation itself was told of one that cannot be used.
+		// The conversation itself was already told of an unusable definition.
 		_ = w.box.Define(tool.Definition(d))
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop, w.done, w.err = stop, make(chan struct{}), nil
-	// What it was told before and did not come to is done first.
+	// Earlier messages that it has not started on come first.
 	w.queue = append(w.queue, prompt)
-	go c.work(ctx, w, w.done)
+	go c.runWorker(ctx, w, w.done)
 	return nil
 }
 
-// running is for whoever holds mu.
+// running reports whether the worker runs; the caller holds mu.
 func (w *worker) running() bool {
 	if w.done == nil {
 		return false
@@ -100,18 +100,18 @@ func (w *worker) running() bool {
 	}
 }
 
-// work runs a worker until it has nothing left to do, or ctx ends.
-func (c *Chat) work(ctx context.Context, w *worker, done chan struct{}) {
+// runWorker runs a worker until its queue is empty, or ctx ends.
+func (c *Chat) runWorker(ctx context.Context, w *worker, done chan struct{}) {
 	err := w.thread.load(ctx)
 	if errors.Is(err, tidemark.ErrNotFound) {
-		err = nil // it is new
+		err = nil // a new worker
 	}
 	for {
 		c.mu.Lock()
 		if err != nil || ctx.Err() != nil || len(w.queue) == 0 {
 			w.err = err
 			if ctx.Err() != nil {
-				w.err, w.queue = nil, nil // it was stopped, and with it what it was told
+				w.err, w.queue = nil, nil // it was stopped, which also drops its queue
 			}
 			w.stop()
 			close(done)
@@ -129,8 +129,7 @@ func (c *Chat) work(ctx context.Context, w *worker, done chan struct{}) {
 	}
 }
 
-// StopWorker ends what a worker does, and what it was told beside that is
-// forgotten: ErrNotFound.
+// StopWorker stops a worker and drops its queue, or returns ErrNotFound.
 func (c *Chat) StopWorker(name string) error {
 	c.mu.Lock()
 	w := c.workers[name]
@@ -145,7 +144,8 @@ func (c *Chat) StopWorker(name string) error {
 	return nil
 }
 
-// stopWorkers ends all workers and their tools. Nobody starts one any more.
+// stopWorkers ends all workers and their tools. No worker can be started
+// afterwards.
 func (c *Chat) stopWorkers() error {
 	c.mu.Lock()
 	all := slices.Collect(maps.Values(c.workers))
@@ -200,16 +200,16 @@ func (c *Chat) Workers(ctx context.Context) ([]WorkerState, error) {
 	return all, nil
 }
 
-// knows reports whether the session has a worker of this name.
-func (c *Chat) knows(ctx context.Context, name string) (bool, error) {
+// hasWorker reports whether the session has a worker of this name.
+func (c *Chat) hasWorker(ctx context.Context, name string) (bool, error) {
 	all, err := c.Workers(ctx)
 	return slices.ContainsFunc(all, func(s WorkerState) bool { return s.Name == name }), err
 }
 
-// Tell says something to a worker of this session, also to one of an earlier
-// run: ErrNotFound.
+// Tell sends a message to a worker of this session, also to one of an
+// earlier run. It may return ErrNotFound.
 func (c *Chat) Tell(ctx context.Context, name, text string) error {
-	known, err := c.knows(ctx, name)
+	known, err := c.hasWorker(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (c *Chat) Tell(ctx context.Context, name, text string) error {
 	return c.Spawn(name, text)
 }
 
-// Await returns what a worker said last, once it is done.
+// Await waits until a worker is done, and returns its last turn.
 func (c *Chat) Await(ctx context.Context, name string) (Turn, error) {
 	c.mu.Lock()
 	w := c.workers[name]

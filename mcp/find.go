@@ -16,8 +16,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// What an answer may hold, so that it fits beside everything else that a model
-// has to keep in mind.
+// Limits of an answer, so that it fits beside everything else in a model's
+// context.
 const (
 	usualHits     = 20
 	maxHits       = 100
@@ -26,7 +26,7 @@ const (
 	maxSessions   = 100
 )
 
-// readOnly is what tools that change nothing say of themselves.
+// readOnly are the annotations of tools that change nothing.
 func readOnly() *sdk.ToolAnnotations {
 	return &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}
 }
@@ -150,7 +150,7 @@ func (o searchOut) text() string {
 	return b.String()
 }
 
-// stamp is a time as answers show it.
+// stamp formats a time for answers.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
 
 type listIn struct {
@@ -241,7 +241,7 @@ func (o *listOut) fill(ctx context.Context, s *store.Store, f store.Filter, limi
 	return nil
 }
 
-// mark is where a listing that ended with i goes on.
+// mark is where a listing that ended with i continues.
 func mark(i store.Info) string {
 	return i.Name() + ":" + strconv.FormatInt(i.UpdatedAt.UnixNano(), 10)
 }

@@ -26,7 +26,7 @@ func (r *room) writingTools(s *sdk.Server) {
 		Description: `Leaves a session to somebody else, with a note that says what is done and what is not. For an agent of the fleet, the note becomes a job of that agent. For anybody else it becomes a memory of the session's project, which later sessions there are told, until it is removed. Whoever has the session open is asked to let it go; what they have is kept.`}, r.handOver)
 }
 
-// refuseWriting says why a tool that changes something is not there: a client
+// refuseWriting says why a tool that changes something is missing: a client
 // may know it from elsewhere.
 func refuseWriting(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
@@ -37,7 +37,7 @@ func refuseWriting(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// doing says that a call is about to change something.
+// doing announces a call that is about to change something.
 func (r *room) doing(ctx context.Context, tool string) context.Context {
 	if r.o.Doing == nil {
 		return ctx
@@ -45,7 +45,7 @@ func (r *room) doing(ctx context.Context, tool string) context.Context {
 	return r.o.Doing(ctx, tool)
 }
 
-// wrote tells of a call that was to change something.
+// wrote reports a call that was meant to change something.
 func (r *room) wrote(ctx context.Context, tool, thing string, err error) {
 	if r.o.Wrote != nil {
 		r.o.Wrote(ctx, tool, thing, err)
@@ -117,8 +117,8 @@ func (r *room) handOver(ctx context.Context, req *sdk.CallToolRequest, in handOv
 	if err != nil || in.KeepOpen {
 		return out, err
 	}
-	// Whoever is to go on knows by now. An error from here on would have the
-	// client hand it over again.
+	// The recipient has been told by now. An error from here on would make
+	// the client hand it over again.
 	lease, err := s.Lease(ctx, p.ID)
 	if err == nil && lease.Held && !lease.Dead && !lease.Expired {
 		if err = s.RequestHandover(ctx, p.ID, r.o.Holder(ctx)); err == nil {
@@ -131,17 +131,19 @@ func (r *room) handOver(ctx context.Context, req *sdk.CallToolRequest, in handOv
 	return out, nil
 }
 
-// toAgent writes to an agent of the fleet, and returns the job that came of it.
+// toAgent sends a message to an agent of the fleet, and returns the resulting
+// job.
 func (r *room) toAgent(ctx context.Context, agent, text string) (string, error) {
-	fleet, err := r.o.Fleet(ctx)
+	agents, err := r.o.Fleet(ctx)
 	if err != nil {
 		return "", err
 	}
-	job, err := fleet.SendMessage(ctx, r.o.Holder(ctx), agent, text)
+	job, err := agents.SendMessage(ctx, r.o.Holder(ctx), agent, text)
 	return job.ID, err
 }
 
-// handedOver is what whoever goes on is told: what, by whom, why, and how.
+// handedOver is the message to the recipient: what, by whom, why, and how to
+// continue.
 func handedOver(p store.Point, in handOverIn, from, resume string) string {
 	ref := p.Name()
 	if p.Seq > 0 {
@@ -156,7 +158,7 @@ func handedOver(p store.Point, in handOverIn, from, resume string) string {
 		ref, title, render.CleanLine(strings.ToValidUTF8(to, "\uFFFD")), from, strings.TrimSpace(strings.ToValidUTF8(in.Note, "\uFFFD")), ref, resume)
 }
 
-// clientOf is what a client calls itself.
+// clientOf is the client's name for itself.
 func clientOf(req *sdk.CallToolRequest) string {
 	if who := req.ClientInfo(); who != nil && who.Name != "" {
 		return text.Clip(render.CleanLine(who.Name), 100)

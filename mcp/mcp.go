@@ -2,10 +2,9 @@
 // they search past sessions, read one around an entry, list recent ones, read
 // and, where that is allowed, write what was learned, and hand sessions over.
 //
-// It reads no environment, opens no store and does not know who calls: whoever
-// serves it says so in Options. What sessions say is data: it is made harmless
-// as package render does, bounded, and never acted on. What is in the trash is
-// not shown.
+// It reads no environment, opens no store and does not know who calls: Options
+// say so. The content of sessions is data: it is made harmless by package
+// render, bounded, and never acted on. Sessions in the trash are not shown.
 //
 //	err := mcp.Serve(ctx, mcp.Options{Open: open}, in, out)
 package mcp
@@ -20,52 +19,54 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // Options say what is shown, and to whom. Open is required.
 type Options struct {
-	// Open returns the store of who asks. It is called for every request, with
-	// the context of that request, and may be called concurrently.
+	// Open returns the store of the caller. It is called for every request,
+	// with the context of that request, and may be called concurrently.
 	Open func(context.Context) (*store.Store, error)
-	// Fleet returns the store that knows the agents of the fleet; nil: Open.
-	Fleet func(context.Context) (*store.Store, error)
-	// Write lets clients change something. Without it the tools that do are
-	// not there.
+	// Fleet returns the fleet whose agents are written to and whose reviews are
+	// answered; nil: that of the store which Open returns.
+	Fleet func(context.Context) (*fleet.Store, error)
+	// Write lets clients change something. Without it the tools that do so
+	// are missing.
 	Write bool
-	// Project is what a client means by this project; "": it has to name one.
+	// Project is the project that a client means by default; "": it has to name
+	// one.
 	Project string
 	// Holder is who asks for sessions that somebody else has open; nil: nobody
 	// in particular.
 	Holder func(context.Context) tidemark.Holder
-	// Doing is told that a tool is about to change something, and returns the
-	// context that it goes on with. It may be nil.
+	// Doing is called before a tool changes something, and returns the
+	// context for the call. It may be nil.
 	Doing func(ctx context.Context, tool string) context.Context
-	// Wrote is told of every call that was to change something: the name of
-	// the tool, the id of what it is about, and what came of it.
+	// Wrote is called after every call that was meant to change something,
+	// with the name of the tool, the id of its object, and the outcome.
 	Wrote func(ctx context.Context, tool, thing string, err error)
-	// Since reads a point in time as people write it: a date, an age like 7d;
-	// nil: RFC 3339 alone.
+	// Since parses a point in time as people write it: a date, an age like
+	// 7d; nil: only RFC 3339.
 	Since func(string) (time.Time, error)
 	// Hint is the way out of an error, "" when there is none.
 	Hint func(error) string
-	// Tell is an error as a client may see it; nil: as it is.
+	// Tell converts an error into what a client may see; nil: unchanged.
 	Tell func(context.Context, error) error
-	// Log gets what the protocol has to say; nil: nobody does.
+	// Log receives messages of the protocol; nil: none.
 	Log *slog.Logger
-	// Version is what the server says it is.
+	// Version is the version that the server reports.
 	Version string
 }
 
-// maxRequestBytes bounds what a client sends at a time: the longest is a memory
-// or a note, as JSON.
+// maxRequestBytes bounds a request: the longest is a memory or a note, as JSON.
 const maxRequestBytes = 1 << 20
 
-// Handler answers clients over HTTP. It keeps nothing between two requests, so
-// that each may be another's, and of any version of the protocol. It does not
-// ask who calls: whoever mounts it has let them in, and has looked at the Host
-// and the Origin that they name.
+// Handler serves clients over HTTP. It keeps nothing between two requests, so
+// each may come from another client, with any version of the protocol. It does
+// not authenticate: whoever mounts it has done that, and has checked the Host
+// and the Origin.
 func Handler(o Options) http.Handler {
 	s := newServer(o)
 	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{
@@ -87,7 +88,13 @@ type room struct{ o Options }
 
 func newServer(o Options) *sdk.Server {
 	if o.Fleet == nil {
-		o.Fleet = o.Open
+		o.Fleet = func(ctx context.Context) (*fleet.Store, error) {
+			s, err := o.Open(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return fleet.Over(s), nil
+		}
 	}
 	if o.Holder == nil {
 		o.Holder = func(context.Context) tidemark.Holder { return tidemark.Holder{Program: "tidemark mcp"} }
@@ -96,9 +103,10 @@ func newServer(o Options) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "tidemark", Title: "Tidemark", Version: o.Version}, &sdk.ServerOptions{
 		Instructions: instructions,
 		Logger:       o.Log,
-		// What one caller is answered is not for another, whoever is between.
+		// An answer to one caller is never for another, whatever proxy is in
+		// between.
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
-		// What there is does not change while a client is here.
+		// The lists do not change while a client is connected.
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}, Prompts: &sdk.PromptCapabilities{}},
 	})
 	r.readingTools(s)
@@ -114,8 +122,8 @@ func newServer(o Options) *sdk.Server {
 	return s
 }
 
-// tool adds a tool. Its answer is there twice: as data that fits the schema of
-// Out, and as text for whoever reads it.
+// tool adds a tool. Its answer is sent twice: as data that fits the schema of
+// Out, and as text for readers.
 func tool[In any, Out interface{ text() string }](r *room, s *sdk.Server, t sdk.Tool, do func(context.Context, *sdk.CallToolRequest, In) (Out, error)) {
 	closed := false // nothing beyond the store is touched
 	t.Annotations.OpenWorldHint = &closed
@@ -129,7 +137,7 @@ func tool[In any, Out interface{ text() string }](r *room, s *sdk.Server, t sdk.
 	})
 }
 
-// told is an error in the words of a client.
+// told is an error in words for the client.
 type told struct {
 	error
 	text string
@@ -138,7 +146,7 @@ type told struct {
 func (t *told) Error() string { return t.text }
 func (t *told) Unwrap() error { return t.error }
 
-// tell returns an error as the client gets it: harmless, and with the way out.
+// tell converts an error for the client: harmless, and with the way out.
 func (r *room) tell(ctx context.Context, err error) error {
 	hint := ""
 	if r.o.Hint != nil {
@@ -154,8 +162,8 @@ func (r *room) tell(ctx context.Context, err error) error {
 	return &told{err, text}
 }
 
-// find returns what a reference means, in a session that is not in the trash, and
-// the store as its owner has it.
+// find resolves a reference to a session that is not in the trash, and returns it
+// with the store of its owner.
 func (r *room) find(ctx context.Context, ref string) (*store.Store, store.Point, error) {
 	s, err := r.o.Open(ctx)
 	if err != nil {
@@ -165,7 +173,7 @@ func (r *room) find(ctx context.Context, ref string) (*store.Store, store.Point,
 	var several *store.AmbiguousError
 	switch {
 	case errors.As(err, &several) && several.Candidates[0].State != store.Live:
-		err = inTrash(ref) // of several that live and not, only the living are named
+		err = inTrash(ref) // when several match, only those outside the trash are named
 	case err == nil && p.State != store.Live:
 		err = inTrash(ref)
 	}
@@ -179,8 +187,8 @@ func inTrash(ref string) error {
 	return tidemark.Errorf(tidemark.ErrTrashed, "session %.60q is in the trash", ref)
 }
 
-// project is the folder that a client means: what it names, or this one for
-// ".".
+// project is the folder that a client means: the one it names, or this one
+// for ".".
 func (r *room) project(named string) (string, error) {
 	if named != "." {
 		return named, nil
@@ -191,8 +199,8 @@ func (r *room) project(named string) (string, error) {
 	return r.o.Project, nil
 }
 
-// scope is the project that a list is of: the one that a client names, else
-// this one; "" for all.
+// scope is the project to list: the one that a client names, else this one;
+// "" for all.
 func (r *room) scope(named string, everywhere bool) (string, error) {
 	switch {
 	case everywhere && named != "":
@@ -205,7 +213,7 @@ func (r *room) scope(named string, everywhere bool) (string, error) {
 	return r.project(named)
 }
 
-// since is the time that a client means, none when it names none.
+// since is the time that a client names, zero when it names none.
 func (r *room) since(text string) (time.Time, error) {
 	switch {
 	case text == "":
@@ -220,7 +228,7 @@ func (r *room) since(text string) (time.Time, error) {
 	return t, nil
 }
 
-// atMost bounds how many of something are asked for.
+// atMost checks how many of something a client asks for.
 func atMost(n, usual, most int) (int, error) {
 	switch {
 	case n < 0:

@@ -21,7 +21,8 @@ const (
 	maxMemories   = 200
 	// listedBytes is how much of one memory a list shows.
 	listedBytes = 2 << 10
-	// maxMemoryBytes bounds what one client may have every later session told.
+	// maxMemoryBytes bounds what one client can add to the context of every
+	// later session.
 	maxMemoryBytes = 16 << 10
 )
 
@@ -203,8 +204,8 @@ func (r *room) writeMemory(ctx context.Context, _ *sdk.CallToolRequest, in write
 	return writeMemoryOut{Memory: memoryOf(kept, maxBytes), Known: !isNew}, err
 }
 
-// replaceMemory gives a memory another text. What the client does not name
-// stays as it was.
+// replaceMemory changes the text of a memory. Fields that the client does
+// not name keep their value.
 func replaceMemory(ctx context.Context, s *store.Store, in writeMemoryIn, m store.Memory) (store.KeptMemory, error) {
 	old, err := s.MemoryAt(ctx, in.ID)
 	if err != nil {

@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	usualAround = 5  // entries on each side of the one that was asked for
+	usualAround = 5  // entries on each side of the requested one
 	usualAside  = 20 // entries on one side of it
 	// maxAside bounds the entries on each side. Each may be large, and they are
 	// read before they are cut.
 	maxAside = 50
-	// What an answer has of text, in bytes: usualBytes is some 8,000 tokens,
-	// which clients take without asking; maxBytes is for those that ask.
+	// Bytes of text in an answer: usualBytes is some 8,000 tokens, which
+	// clients accept without asking; maxBytes is for those that ask.
 	minBytes   = 1 << 10
 	usualBytes = 32 << 10
 	maxBytes   = 256 << 10
-	// besideShare is which part of that an entry beside the one that was asked
-	// for may take: an eighth.
+	// besideShare is the share of that, an eighth, that an entry beside the
+	// requested one may take.
 	besideShare = 8
 )
 
@@ -61,7 +61,8 @@ type readOut struct {
 	OpenIn  string  `json:"open_in,omitempty" jsonschema:"who has the session open and may write to it"`
 	Worker  string  `json:"worker,omitempty"`
 	Entries []entry `json:"entries"`
-	// Earlier and Later are calls, so that nobody has to know what counts how.
+	// Earlier and Later are ready-made calls, so that nobody has to work out
+	// the offsets.
 	Earlier string `json:"earlier,omitempty" jsonschema:"there is more before: how to read it"`
 	Later   string `json:"later,omitempty" jsonschema:"there is more after: how to read it"`
 }
@@ -83,7 +84,7 @@ type passage struct {
 	before  []kept // the newest first
 	focus   kept
 	after   []kept
-	earlier int64 // the entry before the first, 0: there is none
+	earlier int64 // the entry before the first, 0 if there is none
 	later   int64
 }
 
@@ -93,7 +94,7 @@ type kept struct {
 	err error
 }
 
-// passage reads what was asked for.
+// passage reads what was requested.
 func (r *room) passage(ctx context.Context, in readIn) (*passage, error) {
 	p := &passage{in: in, budget: in.MaxBytes}
 	if p.budget == 0 {
@@ -180,8 +181,8 @@ func (in readIn) sides(seq int64) (before, after int, err error) {
 	return 0, 0, tidemark.Invalidf("where %.20q: want around, before, after or only", in.Where)
 }
 
-// readBefore reads the entry at seq and those before it, and looks for one
-// more.
+// readBefore reads the entry at seq and those before it, plus one more to
+// know whether there are others.
 func (p *passage) readBefore(ctx context.Context, v *store.View, seq int64, n int) error {
 	var found []kept
 	for e, err := range v.Tail(ctx, seq, n+2) {
@@ -205,17 +206,18 @@ func (p *passage) readBefore(ctx context.Context, v *store.View, seq int64, n in
 }
 
 const (
-	// nearHead is how far from the head an entry may be for the way between
-	// them to be read backwards: the log alone does not tell which of several
+	// nearHead is how far from the head an entry may be for the path between
+	// them to be read backwards: the log alone does not say which of several
 	// branches the head is on.
 	nearHead = 200
-	// maxLooked bounds how far the next entry of a branch is looked for behind
-	// those of others.
+	// maxLooked bounds how far ahead the next entry of a branch is looked for
+	// among those of others.
 	maxLooked = 1000
 )
 
-// readAfter reads the entries behind the focus: those on the way to the head
-// when that is near and leads here, and else those that followed first.
+// readAfter reads the entries after the requested one: those on the path to
+// the head if that is near and leads here, and otherwise the first ones that
+// followed.
 func (p *passage) readAfter(ctx context.Context, v *store.View, n int) error {
 	at := p.focus.e.Seq
 	if at == 0 || at == v.Entries {
@@ -257,7 +259,8 @@ func (p *passage) readAfter(ctx context.Context, v *store.View, n int) error {
 	return nil
 }
 
-// follow adds an entry behind the others, and reports whether there is room.
+// follow adds an entry after the others, and reports whether there is room for
+// more.
 func (p *passage) follow(e tidemark.Entry, err error, n int) bool {
 	if len(p.after) == n {
 		p.later = e.Seq
@@ -267,8 +270,8 @@ func (p *passage) follow(e tidemark.Entry, err error, n int) bool {
 	return true
 }
 
-// show makes the passage fit: the entry that was asked for first, and then its
-// neighbours, the nearest first.
+// show makes the passage fit: the requested entry first, and then its
+// neighbours, nearest first.
 func (p *passage) show() readOut {
 	if p.focus.e.Seq == 0 {
 		return p.out
@@ -310,7 +313,7 @@ func (p *passage) show() readOut {
 	return out
 }
 
-// call is how to ask for another part of the same session.
+// call is the call that reads another part of the same session.
 func (p *passage) call(seq int64, rest string) string {
 	worker := ""
 	if p.in.Worker != "" {
@@ -319,7 +322,7 @@ func (p *passage) call(seq int64, rest string) string {
 	return fmt.Sprintf(`read_session {"session": %q, %s"entry": %d, %s}`, p.out.Session.ID, worker, seq, rest)
 }
 
-// entryBytes is about what an entry takes besides its text.
+// entryBytes is roughly what an entry takes besides its text.
 const entryBytes = 64
 
 func (e entry) size() int { return len(e.Text) + len(e.Cut) + entryBytes }
@@ -345,8 +348,7 @@ func (p *passage) entry(k kept, offset, most int) entry {
 	return e
 }
 
-// body is what an entry says, as text: render's, without the line that says
-// which entry it is.
+// body is the text of an entry: render's, without the heading line.
 func body(e tidemark.Entry) string {
 	var b strings.Builder
 	render.Entry(&b, e, &render.Options{Full: true, All: true})
@@ -380,8 +382,8 @@ func (o readOut) text() string {
 	return b.String()
 }
 
-// write shows an entry as render.Entry does: text stands to the right of what
-// says whose it is, so that nobody's text can pass for another's.
+// write formats an entry as render.Entry does: text is indented below the
+// line that says whose it is, so that nobody's text can pass for another's.
 func (e entry) write(b *strings.Builder) {
 	if e.Damage != "" {
 		fmt.Fprintf(b, "#%d [damaged: %s]\n", e.Seq, e.Damage)

@@ -17,15 +17,15 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Resources are what people pick and put before a model: a session as a page
-// of Markdown, and what was learned in this project.
+// Resources are what people pick and give to a model: a session as a page of
+// Markdown, and what was learned in this project.
 const (
 	sessionURI = "tidemark://session/"
 	memoryURI  = "tidemark://memory"
 	markdown   = "text/markdown"
-	// usualResources is how many sessions a client is offered to pick from.
+	// usualResources is how many sessions a client is offered.
 	usualResources = 50
-	// maxPageEntries bounds what is read of a session for a page.
+	// maxPageEntries bounds how many entries are read for a page.
 	maxPageEntries = 200
 )
 
@@ -45,7 +45,7 @@ func (r *room) resources(s *sdk.Server) {
 	})
 }
 
-// offer adds the newest sessions to what a client may pick from.
+// offer adds the newest sessions to the list.
 func (r *room) offer(ctx context.Context, list *sdk.ListResourcesResult) error {
 	found, err := r.list(ctx, nil, listIn{N: usualResources})
 	if errors.Is(err, tidemark.ErrNoStore) {
@@ -65,7 +65,8 @@ func (r *room) offer(ctx context.Context, list *sdk.ListResourcesResult) error {
 	return nil
 }
 
-// resourceError is an error as the protocol wants it for resources.
+// resourceError is an error in the form that the protocol requires for
+// resources.
 func (r *room) resourceError(ctx context.Context, uri string, err error) error {
 	if errors.Is(err, tidemark.ErrNotFound) {
 		return sdk.ResourceNotFoundError(uri)
@@ -120,7 +121,8 @@ func newestOf(ctx context.Context, p store.Point) ([]kept, error) {
 	slices.Reverse(all)
 	size := 0
 	for i, k := range all {
-		// Markdown adds to the text, and the page bounds itself.
+		// Markdown adds to the size of the text, and the page has a limit of
+		// its own.
 		if size += len(search.Text(k.e)) + entryBytes; size > maxBytes*3/4 && i > 0 {
 			return all[:i], nil
 		}
@@ -138,7 +140,7 @@ func oldestFirst(newest []kept) iter.Seq2[tidemark.Entry, error] {
 	}
 }
 
-// errFull ends a page that is longer than a page may be.
+// errFull ends a page that has reached its limit.
 var errFull = errors.New("the page is full")
 
 // bounded keeps the beginning of what is written to it.
@@ -164,8 +166,7 @@ func (r *room) memoryPage(ctx context.Context, req *sdk.ReadResourceRequest) (*s
 	return page("# What was learned\n\n```text\n" + strings.ReplaceAll(out.text(), "```", "'''") + "```\n"), nil
 }
 
-// resumeBytes is how much of a session is put before a model that is to go on
-// with it.
+// resumeBytes is how much of a session a model gets that is to continue it.
 const resumeBytes = 64 << 10
 
 func (r *room) prompts(s *sdk.Server) {

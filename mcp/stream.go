@@ -13,9 +13,9 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Serve answers one client over a pair of streams, a line a message, until in
-// ends or ctx does; both are no error. What was asked before in ended is
-// answered. ErrInvalid when something else than messages comes in.
+// Serve serves one client over a pair of streams, one message per line, until
+// in or ctx ends; neither is an error. Requests received before the end of in
+// are answered. It returns ErrInvalid when the input is not messages.
 func Serve(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 	err := newServer(o).Run(ctx, &stream{sdk.IOTransport{Reader: io.NopCloser(in), Writer: unclosed{out}}})
 	if err == nil || errors.Is(err, io.EOF) || ctx.Err() != nil {
@@ -24,14 +24,13 @@ func Serve(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 	return tidemark.Invalidf("what comes in is not the Model Context Protocol: %w", err)
 }
 
-// unclosed is a stream that belongs to somebody else.
+// unclosed is a stream that belongs to the caller.
 type unclosed struct{ io.Writer }
 
 func (unclosed) Close() error { return nil }
 
-// stream is a transport that does not end while something waits for an answer:
-// whoever pipes a few requests in and ends the pipe wants to know what comes
-// of them.
+// stream is a transport that does not end while a request is unanswered:
+// whoever pipes in a few requests and closes the pipe wants their answers.
 type stream struct{ sdk.IOTransport }
 
 func (s *stream) Connect(ctx context.Context) (sdk.Connection, error) {
@@ -39,17 +38,17 @@ func (s *stream) Connect(ctx context.Context) (sdk.Connection, error) {
 	return &answering{Connection: c, idle: make(chan struct{}, 1)}, err
 }
 
-// answering is a connection that knows what it has not answered yet.
+// answering is a connection that counts its unanswered requests.
 type answering struct {
 	sdk.Connection
 
 	mu      sync.Mutex
 	waiting map[jsonrpc.ID]bool
-	idle    chan struct{} // has something when the last one was answered
+	idle    chan struct{} // receives when the last one was answered
 }
 
 // answerTimeout bounds how long the end waits for answers. A client that is
-// gone for good does not get them, and should not keep the program.
+// gone for good should not keep the program running.
 const answerTimeout = 10 * time.Second
 
 func (a *answering) Read(ctx context.Context) (jsonrpc.Message, error) {

@@ -13,7 +13,7 @@ import (
 // LineKind is what a line of an approval is.
 type LineKind string
 
-// The kinds of lines: a text that will run or be sent, one that a file gets or
+// The kinds of lines: text that will run or be sent, text that a file gains or
 // loses, and what the program itself says about them.
 const (
 	PlainLine   LineKind = "plain"
@@ -22,26 +22,27 @@ const (
 	MarkerLine  LineKind = "marker"
 )
 
-// ApprovalLine is one line of what a person decides by. Its text is clean.
+// ApprovalLine is one line of what a person decides about. Its text is clean.
 type ApprovalLine struct {
 	Kind LineKind `json:"kind"`
 	Text string   `json:"text"`
 }
 
-// Sign stands in front of a line, so that its kind is seen without colours.
+// Sign is put in front of a line, so that its kind shows without colours.
 func (l ApprovalLine) Sign() string { return signs[l.Kind] }
 
 // Change is what a call does to a file.
 type Change struct {
-	Path     string // where it is, in words
+	Path     string // a description of where it is
 	Old, New string
-	Made     bool // there is no such file yet
+	Made     bool // the file does not exist yet
 }
 
 // ApprovalLines returns everything that a call would run, send or write, for
-// whoever is asked to allow it. Nothing is left out: what does not show is made
-// visible, and where much of the same is folded, the fold says how much. A
-// terminal, an editor, a page and a review show these lines and no others.
+// the person who is asked to allow it. Nothing is left out: invisible
+// characters are made visible, and where repetitions are folded, the fold says
+// how many. A terminal, an editor, a page and a review show these lines and no
+// others.
 func ApprovalLines(tool string, input json.RawMessage, change *Change) []ApprovalLine {
 	a := approval{}
 	if change != nil {
@@ -69,7 +70,8 @@ func ApprovalLines(tool string, input json.RawMessage, change *Change) []Approva
 	return a.lines
 }
 
-// repeats reports whether an object has more members than names.
+// repeats reports whether an object has more members than names, so that a name
+// is repeated.
 func repeats(input json.RawMessage, names int) bool {
 	d := json.NewDecoder(bytes.NewReader(input))
 	if _, err := d.Token(); err != nil {
@@ -113,8 +115,8 @@ func ParseApproval(text string) (lines []ApprovalLine) {
 	return lines
 }
 
-// ReviewLines are the lines of a question that is kept: its text, or for those
-// of earlier releases, which have none, what is kept of the input.
+// ReviewLines are the lines of a stored question: its text or, for those of
+// earlier releases, which have none, what is kept of the input.
 func ReviewLines(text, tool string, input json.RawMessage, inputBytes int) []ApprovalLine {
 	if text != "" {
 		return ParseApproval(text)
@@ -141,7 +143,7 @@ func ApprovalForTerminal(l ApprovalLine, color bool) string {
 	return text
 }
 
-// approval is the lines while they are made.
+// approval is the lines while they are built.
 type approval struct{ lines []ApprovalLine }
 
 func (a *approval) marker(text string) {
@@ -153,8 +155,8 @@ func (a *approval) text(kind LineKind, text string) {
 	a.add(kind, strings.Split(strings.TrimSuffix(text, "\n"), "\n"))
 }
 
-// The most that is shown as it is: more blanks in a row push what follows out
-// of sight, and more marks on one letter cover the lines around it.
+// Limits of what is shown unchanged: more blanks in a row push what follows
+// out of sight, and more marks on one letter cover the lines around it.
 const (
 	mostBlanks     = 24
 	mostMarks      = 3
@@ -176,12 +178,13 @@ func (a *approval) add(kind LineKind, lines []string) {
 	}
 }
 
-// isBlank reports whether a character shows nothing but takes room.
+// isBlank reports whether a character is invisible but takes space.
 func isBlank(r rune) bool { return r == '\t' || r == 0x2800 || unicode.Is(unicode.Zs, r) }
 
 func isMark(r rune) bool { return unicode.In(r, unicode.Mn, unicode.Me) }
 
-// visible is one line without anything that acts, hides or pushes away.
+// visible is one line without anything that acts on the terminal, hides, or
+// pushes text away.
 func visible(line string) string {
 	line = Clean(line)
 	var b strings.Builder
@@ -222,7 +225,7 @@ func leading(text string, is func(rune) bool) (n int, rest string) {
 	return n, ""
 }
 
-// change shows what becomes of a file as a unified difference.
+// change shows the change of a file as a unified diff.
 func (a *approval) change(tool string, c Change) {
 	path := visible(CleanLine(c.Path))
 	if c.Made {
@@ -265,20 +268,19 @@ func splitLines(text string) []string {
 	return lines
 }
 
-// step is a line of a difference. line is where it is, or would be, in the new
-// file.
+// step is a line of a diff. line is its number, or would be, in the new file.
 type step struct {
 	kind LineKind
 	text string
 	line int
 }
 
-// maxTable bounds the work on what differs between the same beginning and end
-// of two texts. What is larger is shown as all removed and all added, which is
-// as true, only longer.
+// maxTable bounds the work on what is between the common beginning and end of
+// two texts. Larger changes are shown as all removed and all added, which is
+// just as true, only longer.
 const maxTable = 4 << 20
 
-// difference returns the steps from old to now, empty when they are the same.
+// difference returns the steps from old to now, empty when they are equal.
 func difference(old, now []string) []step {
 	if slices.Equal(old, now) {
 		return nil
@@ -348,7 +350,7 @@ func between(old, now []string, put func(LineKind, string)) {
 // around is how many lines are shown around a change.
 const around = 3
 
-// hunks are the parts of a difference that have changes, with lines around
+// hunks are the parts of a diff that have changes, with the lines around
 // them.
 func hunks(steps []step) (all [][]step) {
 	begin, end := -1, -1

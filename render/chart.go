@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// ChartColumns is how wide a chart is that goes to no terminal.
+// ChartColumns is the width of a chart that is not written to a terminal.
 const ChartColumns = 80
 
-// chartRows is how high a chart over time is: enough to tell two days apart,
-// and low enough to leave the question on the screen.
+// chartRows is the height of a chart over time: enough to tell two days
+// apart, and low enough to leave the question on the screen.
 const chartRows = 10
 
 // Bar is one thing to draw, by its name and its size.
@@ -22,7 +22,7 @@ type Bar struct {
 	Value int64
 }
 
-// Chart is where and with what to draw. No line of it is wider than Width.
+// Chart is where and how to draw. No line of it is wider than Width.
 type Chart struct {
 	Out   io.Writer
 	Width int
@@ -74,8 +74,8 @@ const (
 	eighthsUp    = "▁▂▃▄▅▆▇█"
 )
 
-// filled returns a bar of value in proportion to most, which fills room. What
-// is not nothing is never drawn as nothing.
+// filled returns a bar of value in proportion to most, which fills room. A
+// value above 0 is always visible.
 func (c Chart) filled(value, most int64, room int) string {
 	n := eighths(value, most, room)
 	if c.ASCII {
@@ -96,8 +96,8 @@ func eighths(value, most int64, room int) int {
 	return max(int(float64(value)/float64(most)*float64(room)*8+0.5), 1)
 }
 
-// Days draws days as columns from the first to the last, those without
-// anything as well. Where there are more days than columns, a column is the
+// Days draws days as columns from the first to the last, including those
+// without a value. Where there are more days than columns, a column is the
 // sum of several.
 func (c Chart) Days(bars []Bar, of string) error {
 	first, last := dayNumber(bars[0].Name), dayNumber(bars[0].Name)
@@ -111,7 +111,7 @@ func (c Chart) Days(bars []Bar, of string) error {
 	columns := make([]Bar, (total+each-1)/each)
 	for _, b := range bars {
 		n := (dayNumber(b.Name) - first) / each
-		columns[n].Value = min(columns[n].Value, math.MaxInt64-b.Value) + b.Value // a sum that is too large stays the largest
+		columns[n].Value = min(columns[n].Value, math.MaxInt64-b.Value) + b.Value // a sum that overflows stays the largest number
 	}
 	wide := min(max(room/len(columns), 1), 6)
 	title := of + " by day"
@@ -161,7 +161,7 @@ func (c Chart) columns(columns []Bar, margin, wide int) {
 	c.line("%*s %s%s", margin, "0", corner, strings.Repeat(floor, len(columns)*wide))
 }
 
-// dayNumber counts days, so that summer time makes none shorter.
+// dayNumber counts days, so that daylight saving makes none shorter.
 func dayNumber(day string) int {
 	t, err := time.Parse(time.DateOnly, day)
 	if err != nil {

@@ -1,12 +1,12 @@
 // Package render turns entries into text for a terminal, into Markdown and into
 // HTML, and makes foreign text harmless before it gets there.
 //
-// What a model, a tool or an imported file says may hold escape sequences that
-// set a title, write to the clipboard or hide a line, invisible characters that
-// make text read otherwise than it is, and tags and links that a browser would
-// run, load or follow. The package shows them instead of sending them, and
-// drops none. It never reads a store, never asks a terminal what it is, and
-// decides nothing but looks.
+// Text from a model, a tool or an imported file may contain escape sequences
+// that set a title, write to the clipboard or hide a line, invisible characters
+// that make text read differently from what it is, and tags and links that a
+// browser would run, load or follow. The package shows them instead of sending
+// them, and drops none. It never reads a store, never queries a terminal, and
+// decides only how things look.
 //
 //	fmt.Println(render.CleanLine(session.Title))
 package render
@@ -42,14 +42,15 @@ func clean(s string, c cleaner) string {
 	return string(b)
 }
 
-// cleaner walks over text. Whether a joiner or a variation selector belongs
-// depends on its neighbours, so it remembers the character that it left.
+// cleaner processes text. Whether a joiner or a variation selector is
+// legitimate depends on its neighbours, so it remembers the previous
+// character.
 type cleaner struct {
 	line bool // newlines and tabs are shown too
-	prev rune // what stands before, 0: nothing that the next could belong to
+	prev rune // the previous character, 0 if there is none that the next could belong to
 }
 
-// append adds the clean form of s to dst and returns how much of s it used up.
+// append adds the clean form of s to dst and returns how much of s it used.
 // That is all of s when s ends the text; otherwise up to a few bytes at the
 // end wait for what follows.
 func (c *cleaner) append(dst []byte, s string, ends bool) ([]byte, int) {
@@ -67,7 +68,7 @@ func (c *cleaner) append(dst []byte, s string, ends bool) ([]byte, int) {
 	return dst, i
 }
 
-// keep returns how many bytes at the front of s stay as they are. It stops at
+// keep returns how many bytes at the front of s stay unchanged. It stops at
 // what must be shown, and with wait where that depends on bytes still to come.
 func (c *cleaner) keep(s string, ends bool) (n int, wait bool) {
 	for n < len(s) {
@@ -111,7 +112,7 @@ func (c *cleaner) show(dst []byte, s string) ([]byte, int) {
 	if b < utf8.RuneSelf {
 		switch {
 		case b == '\r' && !c.line && len(s) > 1 && s[1] == '\n':
-			return dst, 1 // the newline behind it says the same
+			return dst, 1 // the newline after it says the same
 		case b == '\n':
 			return append(dst, `\n`...), 1
 		case b == '\r':

@@ -12,29 +12,29 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Document is what Markdown and HTML say of a session besides its entries.
-// Only what is filled in appears.
+// Document is what Markdown and HTML show of a session besides its
+// entries. Only what is set appears.
 type Document struct {
 	Session    tidemark.Session
-	State      string // where the session is when it is not in use, like trash
+	State      string // state of a session that is not in use, like trash
 	UpdatedAt  time.Time
 	Messages   int64
 	Node       string           // the part that is shown, like n3; empty: all of it
-	Tree       []Node           // the nodes of the session; with Seq, they lead to their entries
-	Labels     map[int64]string // labels by the seq of the entry that they stand on
+	Tree       []Node           // the nodes of the session; with Seq, they link to their entries
+	Labels     map[int64]string // labels by the seq of their entry
 	Workers    []Worker         // helper agents, whose transcripts follow the entries
 	ExportedAt time.Time
-	Words      *Words // the words of the page itself, nil: English
+	Words      *Words // the page's own words; nil: English
 }
 
 // Worker is a helper agent inside a session, with a transcript of its own.
 type Worker struct {
-	Name    string // as the session calls it
-	Call    string // the id of the tool call that started it, "": not known
+	Name    string // the session's name for it
+	Call    string // the id of the tool call that started it, "" if unknown
 	Entries iter.Seq2[tidemark.Entry, error]
 }
 
-// callers finds the workers by the calls that started them.
+// callers maps the calls that started workers to these workers.
 func (d *Document) callers() map[string]int {
 	found := make(map[string]int)
 	for i, w := range d.Workers {
@@ -45,15 +45,15 @@ func (d *Document) callers() map[string]int {
 	return found
 }
 
-// documentTree is how a document draws the tree: no wider than code on a page.
+// documentTree limits the tree to the width of code on a page.
 var documentTree = TreeOptions{Width: 100}
 
-// bufferSize is how much of a document is gathered before it is written. No
-// more than that and one entry is held, however long the session is.
+// bufferSize is how much of a document is buffered. Memory holds no more
+// than that and one entry, however long the session is.
 const bufferSize = 64 << 10
 
-// transcribe hands on each entry, and each damaged one with its error. The
-// first damage is the error when all entries are written; any other error ends
+// transcribe passes on each entry, and each damaged one with its error. The
+// first damage is returned after all entries are written; any other error ends
 // it at once.
 func transcribe(all iter.Seq2[tidemark.Entry, error], entry func(tidemark.Entry), damaged func(tidemark.Entry, error), w *bufio.Writer) error {
 	var damage error
@@ -69,7 +69,7 @@ func transcribe(all iter.Seq2[tidemark.Entry, error], entry func(tidemark.Entry)
 		default:
 			entry(e)
 		}
-		// A bufio.Writer keeps its first error; asking for it here ends an
+		// A bufio.Writer keeps its first error; checking it here ends an
 		// export into a closed pipe before the rest of a long log is read.
 		if _, err := w.Write(nil); err != nil {
 			return err
@@ -86,7 +86,7 @@ func buffered(w io.Writer) *bufio.Writer { return bufio.NewWriterSize(w, bufferS
 // fact is a line of the table at the top of a document.
 type fact struct{ name, value string }
 
-// facts are what is known of the session, in the order of the table.
+// facts are the known facts about the session, in the order of the table.
 func (d *Document) facts(s *Words) []fact {
 	var all []fact
 	add := func(name, value string) {
@@ -122,7 +122,7 @@ func (d *Document) title(s *Words) string {
 	return d.Session.Title
 }
 
-// clock says when, in UTC, and nothing of a time that is not known.
+// clock formats a time in UTC, "" for one that is unknown.
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -130,7 +130,7 @@ func clock(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// who is the name that an entry goes by: that of its role, or its kind.
+// who is the name shown for an entry: that of its role, or its kind.
 func (s *Words) who(e *tidemark.Entry) string {
 	switch e.Role {
 	case tidemark.System:
@@ -162,7 +162,7 @@ func (s *Words) cost(u *tidemark.Usage) string {
 		strconv.FormatInt(u.OutputTokens, 10) + " " + s.TokensOut
 }
 
-// about says on one line what an image, a file or a block of another type is.
+// about describes an image, a file or a block of another type in one line.
 func (s *Words) about(b *tidemark.Block) string {
 	kind := b.Type
 	switch b.Type {

@@ -12,20 +12,20 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Options say how an entry looks. A nil *Options means none of them.
+// Options say how an entry looks. A nil *Options means the defaults.
 type Options struct {
 	Color    bool                   // with SGR sequences, which only this package writes
 	Full     bool                   // nothing is cut
-	All      bool                   // also what is empty, and context whole
-	Width    int                    // columns of the terminal, 0: there is none, and no line is folded
-	Relative func(time.Time) string // says when; nil: the time in UTC
+	All      bool                   // also empty entries, and context in full
+	Width    int                    // width of the terminal, 0: there is none, and no line is folded
+	Relative func(time.Time) string // formats a time; nil: in UTC
 }
 
 const (
 	defaultWidth = 80
 	inputLines   = 3 // of a tool's input: enough to recognise the call
 	resultLines  = 8 // of a tool's result: enough to see how it went
-	maxIndent    = 8 // levels of results within results that move to the right
+	maxIndent    = 8 // levels of nested results that indent
 )
 
 // The program's own colours.
@@ -44,13 +44,13 @@ var roleColors = map[tidemark.Role]string{
 	tidemark.System: yellow, tidemark.User: cyan, tidemark.Assistant: green, tidemark.Tool: magenta,
 }
 
-// Entry writes e as text for a terminal: a line that says which entry it is,
-// and its blocks below, moved two columns to the right, so that no line
-// of theirs can pass for the head of another entry. Foreign text is cleaned. The
-// text ends in one newline. The error is that of w.
+// Entry writes e as text for a terminal: a line that says which entry it is, and
+// below it the blocks, indented by two columns, so that none of their lines can
+// pass for the head of another entry. Foreign text is cleaned. The text ends in
+// one newline. The error is that of w.
 //
-// What a tool told the model is one line, and of an entry that is empty nothing
-// is written, unless All of it is asked for.
+// Without All, context added by a tool takes one line, and an empty entry is
+// not written.
 func Entry(w io.Writer, e tidemark.Entry, o *Options) error {
 	p := page{}
 	if o != nil {
@@ -81,11 +81,11 @@ func Entry(w io.Writer, e tidemark.Entry, o *Options) error {
 	return err
 }
 
-// page is the text of one entry while it is made.
+// page is the text of one entry while it is built.
 type page struct {
 	Options
 	bytes.Buffer
-	folds bool // at words, where the terminal would cut them
+	folds bool // fold at words, where the terminal would cut them
 }
 
 func (p *page) head(e tidemark.Entry) {
@@ -118,7 +118,7 @@ func (p *page) head(e tidemark.Entry) {
 	p.WriteByte('\n')
 }
 
-// folded writes context on one line: what it is, its first words, how much.
+// folded writes context on one line: its kind, its first words, its size.
 func (p *page) folded(e tidemark.Entry) {
 	who := string(e.Role)
 	if e.Kind == tidemark.KindContext || e.Role != tidemark.System {
@@ -139,8 +139,8 @@ func gist(text string) string {
 	return CleanLine(element + words)
 }
 
-// spoken is what a person said, and a line for each block that a tool put
-// around it.
+// spoken is what a person said, and a line for each block that a tool
+// wrapped around it.
 func (p *page) spoken(text string) string {
 	said, context := tidemark.Spoken(text)
 	if len(context) == 0 {
@@ -184,8 +184,8 @@ func (p *page) block(b tidemark.Block, depth int) {
 }
 
 func (p *page) toolUse(b tidemark.Block, depth int) {
-	// Input may come on several lines; on one, a newline within a string
-	// still shows as \n.
+	// Input may span several lines; on one line, a newline within a
+	// string still shows as \n.
 	var input bytes.Buffer
 	if json.Compact(&input, b.Input) != nil {
 		input.Reset()
@@ -226,7 +226,7 @@ func (p *page) toolResult(b tidemark.Block, depth int) {
 	}
 }
 
-// fact is what can be said on one line of a block that is not text.
+// fact describes a block that is not text in one line.
 func (p *page) fact(b tidemark.Block) string {
 	parts := []string{or(b.Type, "block without a type")}
 	for _, s := range []string{b.Name, b.MediaType} {
@@ -250,8 +250,8 @@ func (p *page) fact(b tidemark.Block) string {
 	return "[" + s + "]"
 }
 
-// excerpt returns the first lines of s, none wider than so many columns, and
-// how many more there are; with Full, all of it.
+// excerpt returns the first lines of s, cut to a number of columns, and how
+// many more there are; with Full, all of it.
 func (p *page) excerpt(s string, columns int) string {
 	if p.Full {
 		return s
@@ -260,8 +260,8 @@ func (p *page) excerpt(s string, columns int) string {
 	rest := strings.TrimSuffix(s, "\n")
 	for range resultLines {
 		line, after, more := strings.Cut(rest, "\n")
-		// Cut before it is cleaned, so that a line of megabytes costs nothing:
-		// what is cleaned is never narrower.
+		// Cut before cleaning, so that a line of megabytes costs nothing:
+		// cleaning never makes text narrower.
 		b.WriteString(Truncate(Clean(Truncate(strings.TrimSuffix(line, "\r"), columns)), columns))
 		if !more {
 			return b.String()
@@ -273,10 +273,10 @@ func (p *page) excerpt(s string, columns int) string {
 	return b.String()
 }
 
-// columns is how much room is left for text behind a mark of two columns.
+// columns is the room for text after a mark of two columns.
 func (p *page) columns(depth int) int { return max(p.Width-2*min(depth, maxIndent)-2, 20) }
 
-// lines writes what somebody said, each line behind the same mark.
+// lines writes text with the same mark before each line.
 func (p *page) lines(depth int, color, mark, text string) {
 	if p.folds {
 		text = fold(Clean(text), p.columns(depth)+2-Width(mark))
@@ -285,7 +285,7 @@ func (p *page) lines(depth int, color, mark, text string) {
 }
 
 // marked writes cleaned text, with one mark before its first line and another
-// before the rest. Where the text has its own colour, so does the mark.
+// before the others. A colour of the text also applies to the mark.
 func (p *page) marked(depth int, color, first, rest, text string) {
 	indent := strings.Repeat("  ", min(depth, maxIndent))
 	mark := first
@@ -299,8 +299,8 @@ func (p *page) marked(depth int, color, first, rest, text string) {
 	}
 }
 
-// fold puts newlines between words, so that no line is wider than so many
-// columns but for words that are.
+// fold puts newlines between words, so that no line is wider than the
+// columns except for longer words.
 func fold(text string, columns int) string {
 	var b strings.Builder
 	at := 0 // the column
@@ -341,7 +341,7 @@ func or(s, otherwise string) string {
 	return s
 }
 
-// size says how much n bytes are, in units of a thousand.
+// size formats a number of bytes, in units of a thousand.
 func size(n int) string {
 	switch {
 	case n < 1000:

@@ -8,11 +8,11 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// entityOf are the characters that mean something in HTML, within tags and
-// attributes in double quotes as well as between them.
+// entityOf are the characters that have a meaning in HTML, within tags and
+// double-quoted attributes as well as between them.
 var entityOf = [256]string{'<': "&lt;", '>': "&gt;", '&': "&amp;", '"': "&#34;", '\'': "&#39;"}
 
-// escape writes s, which is clean, as text of HTML.
+// escape writes clean s as HTML text.
 func escape(w *bufio.Writer, s string) {
 	done := 0
 	for i := range len(s) {
@@ -25,7 +25,7 @@ func escape(w *bufio.Writer, s string) {
 	w.WriteString(s[done:])
 }
 
-// preformatted writes s as the text of a <pre>, of which HTML would drop a
+// preformatted writes s as the text of a <pre>, where HTML would drop a
 // newline at the front.
 func preformatted(w *bufio.Writer, s string) {
 	if s != "" && s[0] == '\n' {
@@ -34,11 +34,12 @@ func preformatted(w *bufio.Writer, s string) {
 	escape(w, s)
 }
 
-// longestEntity is the length of the longest name of an entity, with some room.
+// longestEntity is the length of the longest entity name, with some margin.
 const longestEntity = 40
 
 // appendDecoded adds the text that Markdown means by s: a backslash before
-// punctuation is dropped, and an entity is the character that it names.
+// punctuation is dropped, and an entity becomes the character that it
+// names.
 func appendDecoded(dst, s []byte) []byte {
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {
@@ -60,7 +61,7 @@ func appendDecoded(dst, s []byte) []byte {
 }
 
 // entity returns the characters that the entity at the front of s names, and
-// its length, 0: it is none.
+// its length, 0 if it is none.
 func entity(s []byte) (string, int) {
 	end := 1
 	for end < len(s) && end < longestEntity && s[end] != ';' {

@@ -11,7 +11,7 @@ import (
 
 // What people and models write beyond plain Markdown: struck text and tables.
 // goldmark has both in its extensions, but linking those costs every start of
-// the program 0.7 ms, and their tables take time and room for cells that
+// the program 0.7 ms, and their tables take time and memory for cells that
 // nobody wrote. Task lists and bare addresses are found when text is written.
 
 var (
@@ -53,23 +53,23 @@ func (p strikeParser) Parse(_ ast.Node, block text.Reader, pc parser.Context) as
 	return d
 }
 
-// tableNode is a table, a row of it or a cell, told by its kind.
+// tableNode is a table, a row of it or a cell, distinguished by its kind.
 type tableNode struct {
 	ast.BaseBlock
 	kind  ast.NodeKind
 	head  bool
-	align byte // of a cell: l, c, r, or 0
+	align byte // alignment of a cell: l, c, r, or 0
 }
 
 func (n *tableNode) Kind() ast.NodeKind { return n.kind }
 
 func (n *tableNode) Dump(source []byte, level int) { ast.DumpHelper(n, source, level, nil, nil) }
 
-// maxColumns is how wide a table may be. Nobody reads a wider one, and the
-// dashes below the head would cost more than they show.
+// maxColumns bounds the width of a table. Nobody reads a wider one, and
+// the dashes below the head would cost more than they show.
 const maxColumns = 100
 
-// tables makes a table of the end of a paragraph whose lines look like one.
+// tables turns the end of a paragraph whose lines look like a table into one.
 type tables struct{}
 
 func (tables) Transform(p *ast.Paragraph, reader text.Reader, _ parser.Context) {
@@ -131,8 +131,8 @@ func alignments(line []byte) []byte {
 	return all
 }
 
-// row cuts a line into cells; those beyond the table's columns are left out,
-// but for the head, which tells how many there are.
+// row splits a line into cells; those beyond the table's columns are left
+// out, except in the head, which defines how many there are.
 func row(line text.Segment, source []byte, aligns []byte, head bool) *tableNode {
 	line = line.TrimLeftSpace(source)
 	line = line.TrimRightSpace(source)
@@ -161,7 +161,7 @@ func row(line text.Segment, source []byte, aligns []byte, head bool) *tableNode 
 	return r
 }
 
-// newParser returns a parser of Markdown as it is written in conversations.
+// newParser returns a parser for Markdown as it is written in conversations.
 func newParser() parser.Parser {
 	return parser.NewParser(
 		parser.WithBlockParsers(parser.DefaultBlockParsers()...),

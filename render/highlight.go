@@ -6,19 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// Code is painted here: comments, strings, keywords and numbers, as far as they
-// can be told without understanding the language. A wrong guess costs a colour
-// and nothing else, because painting never changes the text: each byte is
-// written once, in order, escaped as it would be without colours.
+// Code is coloured here: comments, strings, keywords and numbers, as far as they
+// can be recognised without understanding the language. A wrong guess costs a
+// colour and nothing else, because colouring never changes the text: each byte
+// is written once, in order, escaped as it would be without colours.
 //
-// Each byte is looked at a bounded number of times. What is opened and never
-// closed goes on to the end of its line, or of the code; nothing is tried twice.
+// Each byte is examined a bounded number of times. Something that is opened and
+// never closed extends to the end of its line, or of the code; nothing is tried
+// twice.
 
-// maxHighlight is how many bytes of code are painted in one text. More was not written to
-// be read, and each span takes room on the page and time in the browser.
+// maxHighlight is how many bytes of code are coloured in one text. More was not written
+// to be read, and each span takes space on the page and time in the browser.
 const maxHighlight = 200 << 10
 
-// What a span of code can be, as the style calls it.
+// Kinds of spans, by their names in the style sheet.
 const (
 	plain    = ""
 	comment  = "hl-c"
@@ -31,8 +32,8 @@ const (
 	deleted  = "hl-d"
 )
 
-// highlight writes code, which is clean, as text of HTML with spans around what
-// the language makes of it. No span is left open, and none stands in another.
+// highlight writes clean code as HTML text with spans around its tokens. No
+// span is left open, and none is nested.
 func highlight(w *bufio.Writer, language, code string) {
 	var g *grammar
 	if language != "" && len(code) <= maxHighlight {
@@ -51,16 +52,16 @@ func highlight(w *bufio.Writer, language, code string) {
 	escape(w, code[p.done:])
 }
 
-// painter writes s from its front to its end.
+// painter writes s from beginning to end.
 type painter struct {
 	w    *bufio.Writer
 	s    string
 	done int // how much of s is written
 }
 
-// paint puts s[from:to] in a span and returns where it ends. That is later than
-// to when the next character belongs to the one before it: a keycap is spelled
-// with a digit, and cut in two it would be a hidden character.
+// paint puts s[from:to] in a span and returns where the span ends. That is
+// after to when the next character belongs to the one before it: a keycap is
+// spelled with a digit, and cut in two it would be a hidden character.
 func (p *painter) paint(from, to int, class string) int {
 	if class == plain || from == to || p.tied(from) {
 		return to
@@ -94,7 +95,7 @@ func (p *painter) tied(at int) bool {
 // code paints s[at:end].
 func (p *painter) code(g *grammar, at, end int) {
 	s := p.s[:end]
-	first := true // nothing but blanks stands before, on this line
+	first := true // only blanks so far on this line
 	for at < end {
 		switch s[at] {
 		case '\n':
@@ -112,17 +113,17 @@ func (p *painter) code(g *grammar, at, end int) {
 		if to == at {
 			to, class = g.token(s, at)
 		}
-		first = first && g.key == ':' && s[at] == '-' && to == at+1 // an item, which may be a key
+		first = first && g.key == ':' && s[at] == '-' && to == at+1 // a list item, which may be a key
 		at = p.paint(at, to, class)
 	}
 }
 
-// maxKey is how far a line is searched for the sign behind its key. A row of
+// maxKey is how far a line is searched for the sign after its key. A row of
 // items on one line is searched from each of them.
 const maxKey = 120
 
-// front returns the end of what means something only at the front of a line,
-// at: nothing does.
+// front returns the end of what has a meaning only at the front of a line;
+// at means that there is none.
 func (g *grammar) front(s string, at int) (int, string) {
 	switch {
 	case g.directive && s[at] == '#':
@@ -169,7 +170,8 @@ func (g *grammar) token(s string, at int) (int, string) {
 	return at + 1, plain
 }
 
-// sign returns the end of the comment or string that begins at at, at: none does.
+// sign returns the end of the comment or string that begins at at; at means
+// that there is none.
 func (g *grammar) sign(s string, at int) (int, string) {
 	if !g.leads[s[at]] {
 		return at, plain
@@ -205,7 +207,7 @@ func (g *grammar) sign(s string, at int) (int, string) {
 	return at, plain
 }
 
-// number takes letters along: they are the base, the type or the unit.
+// number includes letters: they are the base, the type or the unit.
 func (g *grammar) number(s string, at int) int {
 	for at++; at < len(s); at++ {
 		c, prev := s[at], s[at-1]
@@ -224,7 +226,7 @@ func (g *grammar) inWord(c byte) bool {
 	return letter(c) || c >= '0' && c <= '9' || c == '_' || c == '$' || c >= utf8.RuneSelf || g.wordSigns != "" && strings.IndexByte(g.wordSigns, c) >= 0
 }
 
-// longestWord is longer than each keyword.
+// longestWord is longer than every keyword.
 const longestWord = 24
 
 // word returns what the word s[at:to] is.
@@ -249,7 +251,8 @@ func (g *grammar) word(s string, at, to int) string {
 	return plain
 }
 
-// styleSign returns the end of a rule's name or of a colour in a style.
+// styleSign returns the end of an at-rule's name or of a colour in a style
+// sheet.
 func (g *grammar) styleSign(s string, at int) (int, string) {
 	to := at + 1
 	for to < len(s) && g.inWord(s[to]) {
@@ -272,10 +275,11 @@ func lineEnd(s string, at int) int {
 	return len(s)
 }
 
-// maxRune is how long the name of a character can be, behind its backslash.
+// maxRune bounds the name of a character after its backslash.
 const maxRune = 12
 
-// end returns where what q opens at at ends, at: it opens nothing there.
+// end returns where what q opens at at ends; at means that it opens nothing
+// there.
 func (q quote) end(s string, at int) int {
 	i := at + len(q.open)
 	if q.single {
@@ -306,10 +310,10 @@ func (q quote) end(s string, at int) int {
 	return len(s)
 }
 
-// diff paints lines that are taken and put. The signs in front say what the
+// diff colours removed and added lines. The signs in front say what the
 // colours say.
 func (p *painter) diff() {
-	heads := 0 // how many lines of the two that name the files are still to come
+	heads := 0 // how many of the two lines that name the files are still to come
 	for at := 0; at < len(p.s); {
 		to := lineEnd(p.s, at)
 		line, below := p.s[at:to], p.s[min(to+1, len(p.s)):]

@@ -2,7 +2,7 @@ package render
 
 import "strings"
 
-// markup paints HTML and XML.
+// markup colours HTML and XML.
 func (p *painter) markup() {
 	for at := 0; at < len(p.s); {
 		n := strings.IndexByte(p.s[at:], '<')
@@ -24,8 +24,8 @@ func (p *painter) markup() {
 	}
 }
 
-// tag paints a tag, with what stands up to the end of a script or a style, and
-// returns where it ends.
+// tag colours a tag, including the content of a script or a style, and returns
+// where it ends.
 func (p *painter) tag(at int) int {
 	to := at + 2
 	for to < len(p.s) && inName(p.s[to]) {
@@ -37,7 +37,7 @@ func (p *painter) tag(at int) int {
 		to = at + 1
 		switch c := p.s[at]; {
 		case c == '<':
-			return at // the tag was none
+			return at // it is not a tag
 		case c == '>':
 			at = p.paint(at, to, tagName)
 			if name == "script" || name == "style" {
@@ -62,7 +62,7 @@ func (p *painter) tag(at int) int {
 	return at
 }
 
-// foreign paints a script or a style up to the tag that ends it.
+// foreign colours a script or a style up to its closing tag.
 func (p *painter) foreign(name string, at int) int {
 	end := at
 	for {

@@ -19,30 +19,30 @@ const (
 // grammar is what is known of a language.
 type grammar struct {
 	form      form
-	comments  []string // signs of comments to the end of the line
-	blocks    []quote  // comments with an end; they are looked for first
+	comments  []string // signs of comments up to the end of the line
+	blocks    []quote  // comments with an end; they are tried first
 	quotes    []quote
 	words     map[string]bool
-	wordSigns string // what may stand in a word beside letters, digits, _ and $
-	key       byte   // what follows the key at the front of a line, 0: there are no keys
-	fold      bool   // keywords are known in capitals, too
-	apart     bool   // a comment begins only behind a blank
+	wordSigns string // what a word may contain besides letters, digits, _ and $
+	key       byte   // what follows the key at the front of a line, 0 if there are no keys
+	fold      bool   // keywords are recognised in capitals, too
+	apart     bool   // a comment begins only after a blank
 	directive bool   // a # at the front of a line begins a directive
 	section   bool   // a line in brackets is the head of a section
 	pairs     bool   // a string before a colon is a key
 
-	leads [256]bool // the first bytes of what comments and strings begin with
+	leads [256]bool // the first bytes of comments and strings
 }
 
 // quote is a kind of string, or of comments.
 type quote struct {
 	open, close string
-	escape      bool // a backslash takes the character behind it along
-	lines       bool // it may have several lines
+	escape      bool // a backslash escapes the character after it
+	lines       bool // it may span several lines
 	single      bool // it holds one character; other apostrophes mean something else
 }
 
-// languages is made when the first code with a language is rendered.
+// languages is built when the first code with a language is rendered.
 var languages = sync.OnceValue(newLanguages)
 
 func newLanguages() map[string]*grammar {
@@ -113,7 +113,7 @@ func addBraces(add func(names, words string, g grammar)) {
 		grammar{comments: []string{"//", "# "}, blocks: []quote{slashStar}, quotes: []quote{{open: `"`, close: `"`, escape: true, lines: true}, {open: `'`, close: `'`, escape: true, lines: true}}})
 	css := grammar{form: styleForm, blocks: []quote{slashStar}, quotes: []quote{double, apostrophe}, wordSigns: "-"}
 	add("css", "", css)
-	css.comments, css.apart = []string{"//"}, true // behind a colon it is an address
+	css.comments, css.apart = []string{"//"}, true // after a colon it is an address
 	add("scss less sass", "", css)
 }
 

@@ -16,10 +16,10 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// HTML writes a session as one page of HTML that needs nothing else: no
-// script, no font, no picture from elsewhere. It opens from a file, reads well
-// on a phone, in the dark, on paper and aloud, and its own policy forbids the
-// browser to run or to load anything, should foreign text ever get through.
+// HTML writes a session as one self-contained HTML page: no script, no font,
+// no picture from elsewhere. It opens from a file, reads well on a phone, in
+// the dark, on paper and aloud, and its own policy forbids the browser to run
+// or load anything, should foreign text ever get through.
 //
 // Entries are written as they are read. A damaged one, whose error is
 // ErrCorrupt, becomes a notice in its place; the first such error is returned
@@ -51,15 +51,15 @@ func HTML(w io.Writer, d Document, entries iter.Seq2[tidemark.Entry, error]) err
 	return damage
 }
 
-// Transcript writes entries as HTML without a page around them, for pages that
-// have a shell of their own. They need Style to look right. The zero value has
-// no labels and speaks English.
+// Transcript writes entries as HTML without a page around them, for pages with
+// their own layout. They need Style to look right. The zero value has no
+// labels and is in English.
 type Transcript struct {
-	Labels map[int64]string // by the seq of the entry that they stand on
+	Labels map[int64]string // by the seq of their entry
 	Words  *Words           // nil: English
 }
 
-// Entries writes one <article> an entry. Errors are as those of HTML.
+// Entries writes one <article> per entry. Errors are as those of HTML.
 func (t *Transcript) Entries(w io.Writer, entries iter.Seq2[tidemark.Entry, error]) error {
 	h := newPage(buffered(w), t)
 	return transcribe(entries, h.entry, h.damaged, h.w)
@@ -78,7 +78,8 @@ var style string
 // Style is the style sheet of the pages and of transcripts.
 func Style() string { return style }
 
-// StyleHash is the source that a policy names to allow Style on a page.
+// StyleHash is the source that a content security policy names to allow Style
+// on a page.
 var StyleHash = sync.OnceValue(func() string {
 	sum := sha256.Sum256([]byte(style))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
@@ -92,8 +93,8 @@ type htmlPage struct {
 	md     mdHTML
 	json   []byte
 
-	callers map[string]int // the workers of the document by the calls that started them
-	within  string         // before the ids of what is written; "" for the session itself
+	callers map[string]int // the calls that started workers, with the workers' indexes
+	within  string         // prefix of ids; "" for the session itself
 }
 
 func newPage(w *bufio.Writer, t *Transcript) *htmlPage {
@@ -111,7 +112,7 @@ func (h *htmlPage) say(parts ...string) {
 // line writes text of one line.
 func (h *htmlPage) line(s string) { escape(h.w, CleanLine(s)) }
 
-// mix writes tags and text in turn, tags first.
+// mix writes tags and text alternately, tags first.
 func (h *htmlPage) mix(parts ...string) {
 	for i, p := range parts {
 		if i%2 == 0 {
@@ -146,8 +147,8 @@ func (h *htmlPage) head(d *Document) {
 // openTree is the largest tree that is shown unfolded.
 const openTree = 30
 
-// tree draws the nodes as Tree does, with links to their entries. The lines of
-// the drawing are for the eye alone.
+// tree draws the nodes as Tree does, with links to their entries. Screen
+// readers skip the lines of the drawing.
 func (h *htmlPage) tree(nodes []Node) error {
 	if len(nodes) == 0 {
 		return nil
@@ -213,8 +214,8 @@ func (h *htmlPage) foot(d *Document) {
 	h.say("</footer>\n</body>\n</html>\n")
 }
 
-// roleClass is the class that colours an entry. Its name says the same in
-// words.
+// roleClass is the class that colours an entry. The role's name is also
+// shown as text.
 func roleClass(r tidemark.Role) string {
 	if r.Valid() {
 		return string(r)
@@ -234,7 +235,7 @@ func (h *htmlPage) begin(seq int64, class, who string) {
 }
 
 func (h *htmlPage) entry(e tidemark.Entry) {
-	if e.Empty() { // there is nothing to see, and a link may lead to it
+	if e.Empty() { // there is nothing to see, but a link may lead to it
 		h.say(`<span id="`, h.within, "e", strconv.FormatInt(e.Seq, 10), "\"></span>\n")
 		return
 	}
@@ -262,7 +263,7 @@ func (h *htmlPage) entry(e tidemark.Entry) {
 	h.say("</article>\n")
 }
 
-// blocks writes what an entry says; what a tool told the model is folded.
+// blocks writes the content of an entry; context added by a tool is folded.
 func (h *htmlPage) blocks(e tidemark.Entry) {
 	if e.Context() {
 		h.folded(gist(e.Text()), e.Blocks)

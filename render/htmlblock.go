@@ -7,15 +7,15 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// pictures are the types of images that a page shows: those that are pixels
-// and nothing else. An SVG is a document.
+// pictures are the image types that a page shows: those that contain only
+// pixels. An SVG is a document.
 var pictures = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true}
 
-// hintColumns is how much of a tool call or a result is told while it is folded.
+// hintColumns is how much of a folded tool call or result is shown.
 const hintColumns = 72
 
-// block writes one block. Results may hold results; below maxIndent levels
-// they stand beside each other.
+// block writes one block. Results may contain results; below maxIndent
+// levels they are not nested further.
 func (h *htmlPage) block(b *tidemark.Block, depth int) {
 	switch b.Type {
 	case tidemark.BlockText:
@@ -45,7 +45,7 @@ func (h *htmlPage) note(s string) {
 	h.mix(`<p class="note"><bdi>`, s, "</bdi></p>\n")
 }
 
-// summary writes the line that a folded block is told by.
+// summary writes the line shown for a folded block.
 func (h *htmlPage) summary(what, name, hint string) {
 	h.mix("<summary>", what, "")
 	if name != "" {
@@ -57,11 +57,11 @@ func (h *htmlPage) summary(what, name, hint string) {
 	h.say("</summary>\n")
 }
 
-// hint returns the first line of s that says something, cut.
+// hint returns the first line of s that is not blank, cut.
 func hint(s string) string {
 	s = strings.TrimLeft(s, " \t\r\n")
 	line, _, _ := strings.Cut(s, "\n")
-	line = Truncate(strings.TrimRight(line, " \t\r"), hintColumns) // first, so that a line of megabytes costs nothing
+	line = Truncate(strings.TrimRight(line, " \t\r"), hintColumns) // cut first, so that a line of megabytes costs nothing
 	return Truncate(CleanLine(strings.ReplaceAll(line, "\t", " ")), hintColumns)
 }
 
@@ -96,8 +96,8 @@ func (h *htmlPage) toolUse(b *tidemark.Block) {
 	}
 }
 
-// members writes a tool's input a value at a time: text as it reads, without
-// the quotes and escapes of JSON, and the rest as JSON.
+// members writes a tool's input one value at a time: text without the quotes
+// and escapes of JSON, and the rest as JSON.
 func (h *htmlPage) members(all []member) {
 	h.say("<dl class=\"input\">\n")
 	for _, m := range all {
@@ -117,15 +117,15 @@ func (h *htmlPage) jsonBlock(raw []byte) {
 	h.source("json", string(h.json))
 }
 
-// pre writes foreign text of several lines as it is.
+// pre writes foreign text of several lines unchanged.
 func (h *htmlPage) pre(s string) { h.source("", s) }
 
-// source is pre for text in a language, "": in none.
+// source is pre for text in a language, "" for none.
 func (h *htmlPage) source(language, s string) {
 	s = Clean(s)
 	h.say(`<pre tabindex="0">`)
 	if strings.HasPrefix(s, "\n") {
-		h.say("\n") // of which HTML drops one
+		h.say("\n") // HTML drops one newline here
 	}
 	highlight(h.w, language, s)
 	h.say("</pre>\n")
@@ -182,7 +182,7 @@ func (h *htmlPage) toolResult(b *tidemark.Block, depth int) {
 	}
 	for i := range b.Blocks {
 		if inner := &b.Blocks[i]; inner.Type == tidemark.BlockText {
-			h.pre(inner.Text) // what a tool says is data
+			h.pre(inner.Text) // tool output is data
 		} else {
 			h.block(inner, depth+1)
 		}

@@ -14,27 +14,27 @@ import (
 )
 
 // The text of messages becomes HTML here. goldmark reads the Markdown; every
-// tag and every attribute is written by this file, so that what can appear on
-// a page is what stands below. HTML within a message is shown as the text that
-// it is, and so is what a viewer of Markdown would hide: definitions, comments,
-// and the goal of a link that may not be followed.
+// tag and every attribute is written by this file, so that a page can contain
+// only what is below. HTML within a message is shown as text, and so is what a
+// Markdown viewer would hide: definitions, comments, and the target of a link
+// that may not be followed.
 
-// markdown is made when the first message is rendered, since most commands
-// never render one.
+// markdown is created when the first message is rendered, since most
+// commands never render one.
 var markdown = sync.OnceValue(newParser)
 
-// mdHTML writes one text. It is used for one text after another.
+// mdHTML writes one text after another.
 type mdHTML struct {
 	w      *bufio.Writer
 	s      *Words
 	parser parser.Parser
 	source []byte
 	buf    []byte
-	links  int  // how many links are open, of which a page can show one
-	cells  int  // how many table cells are open
+	links  int  // number of open links, of which a page can show one
+	cells  int  // number of open table cells
 	task   bool // the next text may begin with the box of a task
-	room   int  // how many bytes of goals may still be written
-	paint  int  // how many bytes of code may still be painted
+	room   int  // how many bytes of link targets may still be written
+	paint  int  // how many bytes of code may still be coloured
 }
 
 func (h *mdHTML) text(s string) {
@@ -54,16 +54,16 @@ func (h *mdHTML) text(s string) {
 	h.children(h.parser.Parse(text.NewReader(h.source)))
 }
 
-// The limits of what is read as Markdown. Reading takes time that grows with
-// the square of these counts; what exceeds one of them was not written to be
-// read, and is shown as it is.
+// Limits of what is read as Markdown. The time for reading grows with the
+// square of these counts; what exceeds one of them was not written to be
+// read, and is shown unchanged.
 const (
 	maxMarkdown   = 1 << 20 // bytes of one text
-	maxContainers = 32      // quotes and lists within each other that begin on one line
-	maxIndented   = 400     // bytes of indentation, for lists within each other line by line
+	maxContainers = 32      // nested quotes and lists that begin on one line
+	maxIndented   = 400     // bytes of indentation, for lists nested line by line
 	maxBrackets   = 400     // opened in one paragraph
-	maxSigns      = 2000    // of emphasis in one paragraph
-	spareGoals    = 4096    // bytes of goals of links beyond four times the text
+	maxSigns      = 2000    // emphasis signs in one paragraph
+	spareGoals    = 4096    // bytes of link targets beyond four times the text
 )
 
 // tangled reports whether s exceeds a limit.
@@ -96,8 +96,8 @@ func tangled(s string) bool {
 	return false
 }
 
-// containers counts the signs of quotes and list items at the front of s, and
-// none in a rule across the page.
+// containers counts the quote and list item signs at the front of s; a
+// horizontal rule has none.
 func containers(s string) int {
 	if (s[0] == '-' || s[0] == '*') && strings.Trim(s, s[:1]+" \t") == "" {
 		return 0
@@ -128,7 +128,7 @@ func (h *mdHTML) children(n ast.Node) {
 	}
 }
 
-// within writes the children of n between a tag and its end.
+// within writes the children of n between an opening and a closing tag.
 func (h *mdHTML) within(n ast.Node, open, end string) {
 	h.say(open)
 	h.children(n)
@@ -185,7 +185,7 @@ func (h *mdHTML) list(n *ast.List) {
 	h.within(n, open, "</ol>\n")
 }
 
-// code writes a block of code. It can be scrolled, and so it takes the focus:
+// code writes a code block. It can be scrolled, so it takes the focus:
 // without a pointer there is no other way to see its end.
 func (h *mdHTML) code(n ast.Node, language string) {
 	h.say(`<pre tabindex="0"><code`)
@@ -199,14 +199,14 @@ func (h *mdHTML) code(n ast.Node, language string) {
 		h.buf = append(h.buf, line.Value(h.source)...)
 	}
 	if h.paint -= len(h.buf); h.paint < 0 {
-		language = "" // many small blocks are as much as a large one
+		language = "" // many small blocks count as much as a large one
 	}
 	highlight(h.w, language, string(h.buf))
 	h.say("</code></pre>\n")
 }
 
-// definition shows what a link's definition says: a reader should not miss
-// what a model was told.
+// definition shows the content of a link definition: a reader should not
+// miss what a model was told.
 func (h *mdHTML) definition(n *ast.LinkReferenceDefinition) {
 	h.say(`<p class="definition">[`)
 	escape(h.w, CleanLine(string(n.Label)))
@@ -288,9 +288,9 @@ func (h *mdHTML) codeSpan(n ast.Node) {
 	h.say("</code>")
 }
 
-// run writes t and the texts behind it that continue it, and returns what
-// follows. goldmark parts text at signs that turned out to mean nothing, and
-// an address may hold some of them.
+// run writes t and the texts that continue it, and returns what follows.
+// goldmark splits text at signs that turned out to mean nothing, and an
+// address may contain some of them.
 func (h *mdHTML) run(t *ast.Text) ast.Node {
 	from, to := t.Segment.Start, t.Segment.Stop
 	next := t.NextSibling()
@@ -338,8 +338,9 @@ func (h *mdHTML) box(s []byte) []byte {
 	return s[3:]
 }
 
-// decoded writes text of Markdown: entities and escapes mean a character. It
-// is cleaned again, because an entity can name one that hides.
+// decoded writes Markdown text, in which entities and escapes stand for
+// characters. It is cleaned again, because an entity can name a hidden
+// character.
 func (h *mdHTML) decoded(s []byte) {
 	if bytes.IndexByte(s, '&') < 0 && bytes.IndexByte(s, '\\') < 0 {
 		escape(h.w, string(s))
@@ -378,8 +379,8 @@ func (h *mdHTML) link(n ast.Node, destination, title []byte) {
 	h.say("</a>")
 }
 
-// affords reports whether there is room for a goal. One definition can be used
-// by ten thousand links, each of three bytes.
+// affords reports whether there is room for a link target. One definition can
+// be used by ten thousand links of three bytes each.
 func (h *mdHTML) affords(destination, title []byte) bool {
 	h.room -= len(destination) + len(title)
 	return h.room >= 0
@@ -391,15 +392,14 @@ func (h *mdHTML) open(dest string) {
 	h.say(`"`)
 }
 
-// refused shows where a link that is none would have led.
+// refused shows where a link that may not be followed would have led.
 func (h *mdHTML) refused(destination []byte) {
 	h.say(` <span class="goal">(`)
 	escape(h.w, CleanLine(string(appendDecoded(nil, destination))))
 	h.say(")</span>")
 }
 
-// image writes an image as a link to it: a page that is opened asks nobody for
-// anything.
+// image writes an image as a link to it: an opened page loads nothing.
 func (h *mdHTML) image(n *ast.Image) {
 	room := h.affords(n.Destination, nil)
 	dest, ok := "", false
@@ -437,13 +437,13 @@ func (h *mdHTML) address(s []byte, email bool) {
 		return
 	}
 	h.open(dest)
-	h.say(` class="self">`) // on paper, it need not be told twice
+	h.say(` class="self">`) // not repeated on paper
 	escape(h.w, label)
 	h.say("</a>")
 }
 
-// href returns a destination as the value of an attribute, and false unless it
-// leads to the web or to mail.
+// href returns a destination as an attribute value, and false unless it leads
+// to the web or to mail.
 func href(destination []byte, decode bool) (string, bool) {
 	if decode {
 		destination = appendDecoded(nil, destination)
@@ -458,7 +458,7 @@ func href(destination []byte, decode bool) (string, bool) {
 	return string(util.URLEscape(destination, false)), true
 }
 
-// findAddress returns where in s an address of the web stands, end 0: nowhere.
+// findAddress returns where in s a web address is; end is 0 if there is none.
 func findAddress(s []byte) (start, end int) {
 	for at := 0; ; {
 		i := bytes.Index(s[at:], []byte("://"))
@@ -487,8 +487,8 @@ func findAddress(s []byte) (start, end int) {
 
 func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// trimAddress returns how much of s is left without the signs at its end that
-// belong to the sentence around it.
+// trimAddress returns the length of s without the signs at its end that
+// belong to the surrounding sentence.
 func trimAddress(s []byte) int {
 	open, closed := bytes.Count(s, []byte{'('}), bytes.Count(s, []byte{')'})
 	n := len(s)

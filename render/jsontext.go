@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// appendJSON adds raw to dst, a value a line, or as it is when it is not JSON
-// after all. It stops moving to the right at maxIndent: ten thousand brackets
-// would else take a hundred megabytes of blanks.
+// appendJSON adds raw to dst, one value per line, or unchanged when it is not
+// JSON after all. It stops indenting at maxIndent: ten thousand brackets
+// would otherwise take a hundred megabytes of blanks.
 func appendJSON(dst, raw []byte) []byte {
 	if !json.Valid(raw) {
 		return append(dst, raw...)
@@ -54,7 +54,7 @@ func newLine(dst []byte, depth int) []byte {
 }
 
 // stringEnd returns the length of the string at the front of raw, which is all
-// of raw when nothing ends it.
+// of raw when it is not terminated.
 func stringEnd(raw []byte) int {
 	for i := 1; i < len(raw); i++ {
 		switch raw[i] {
@@ -96,11 +96,11 @@ type member struct {
 	value []byte
 }
 
-// maxMembers is how many values of a tool's input are shown one by one. An
-// object with more of them is data, and is shown as JSON.
+// maxMembers is how many values of a tool's input are shown individually.
+// An object with more of them is data, and is shown as JSON.
 const maxMembers = 64
 
-// members returns what a JSON object holds, in its order, and false when raw
+// members returns the members of a JSON object, in order, and false when raw
 // is anything else.
 func members(raw []byte) ([]member, bool) {
 	raw = bytes.TrimSpace(raw)
@@ -140,7 +140,7 @@ func jsonString(value []byte) (string, bool) {
 // edit is a replacement of one text by another.
 type edit struct{ old, new string }
 
-// editNames are what the tools that edit files call the two texts.
+// editNames are the names that editing tools use for the two texts.
 var editNames = [][2]string{
 	{"old_string", "new_string"}, {"old_str", "new_str"}, {"old_text", "new_text"},
 	{"oldString", "newString"}, {"oldText", "newText"}, {"oldStr", "newStr"},
@@ -187,7 +187,7 @@ func edits(input []member) []edit {
 	return all
 }
 
-// withoutLists keeps edits from looking for lists in lists.
+// withoutLists keeps edits from searching for lists in lists.
 func withoutLists(all []member) []member {
 	var kept []member
 	for _, m := range all {
@@ -201,8 +201,8 @@ func withoutLists(all []member) []member {
 // contextLines is how many equal lines are shown around a change.
 const contextLines = 3
 
-// split parts a replacement into the lines before and after the change that
-// are equal, and those that are taken and put.
+// split splits a replacement into the equal lines before and after the
+// change, and those removed and added.
 func (e edit) split() (before, old, new, after []string) {
 	old, new = lines(e.old), lines(e.new)
 	n := 0

@@ -14,11 +14,11 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Markdown writes a session as a document of Markdown: a title, a table of
-// what is known of it, its tree, and a section for each entry. The text of
-// messages is theirs, made safe as the comment of mdText says; the document
-// has no HTML in it but the details that thinking and context are folded into.
-// The transcripts of workers follow, each under a heading of its own.
+// Markdown writes a session as a Markdown document: a title, a table of facts,
+// its tree, and a section for each entry. The text of messages is kept, made
+// safe as the comment of mdText says; the only HTML in the document is the
+// details elements that fold thinking and context. The transcripts of workers
+// follow, each under a heading of its own.
 //
 // Entries are written as they are read. A damaged one, whose error is
 // ErrCorrupt, becomes a notice in its place; the first such error is returned
@@ -36,7 +36,7 @@ func Markdown(w io.Writer, d Document, entries iter.Seq2[tidemark.Entry, error])
 			return damage
 		}
 		m.say("## ", mdLine(m.worker(worker)), "\n\n")
-		m.level = "## " + mdLine(worker.Name) + " " // headings below are those of texts
+		m.level = "## " + mdLine(worker.Name) + " " // headings below belong to texts
 		damage = cmp.Or(damage, transcribe(worker.Entries, m.entry, m.damaged, m.w))
 	}
 	return damage
@@ -45,7 +45,7 @@ func Markdown(w io.Writer, d Document, entries iter.Seq2[tidemark.Entry, error])
 // worker is the heading of the transcript of a worker.
 func (m *mdPage) worker(w Worker) string { return m.s.Worker + " " + w.Name }
 
-// workerLink leads to that heading, by the name that readers of Markdown give
+// workerLink links to that heading, by the anchor that Markdown viewers give
 // it.
 func (m *mdPage) workerLink(w Worker) string {
 	slug := strings.Map(func(r rune) rune {
@@ -60,12 +60,12 @@ func (m *mdPage) workerLink(w Worker) string {
 	return "[" + mdLine(w.Name) + "](#" + slug + ")"
 }
 
-// mdPage is a document of Markdown while it is written.
+// mdPage is a Markdown document while it is written.
 type mdPage struct {
 	w       *bufio.Writer
 	s       *Words
 	labels  map[int64]string
-	level   string // what the heading of an entry begins with
+	level   string // the beginning of an entry's heading
 	workers []Worker
 	callers map[string]int
 	json    []byte
@@ -141,12 +141,12 @@ func (m *mdPage) entry(e tidemark.Entry) {
 	}
 }
 
-// folded writes what a tool told the model so that it opens when it is asked
-// for. The line before it is HTML, so no foreign word stands there.
+// folded writes context added by a tool so that it is folded. The line
+// before it is HTML, so it contains no foreign text.
 func (m *mdPage) folded(blocks []tidemark.Block) {
 	m.say("<details><summary>", mdLine(m.s.Context))
 	if element, _ := tidemark.Gist(blocks[0].Text); element != "" {
-		m.say(" · ", element) // one of a few that are known
+		m.say(" · ", element) // one of a few known names
 	}
 	m.say(" · ", size(sizeOf(blocks)), "</summary>\n\n")
 	for i := range blocks {
@@ -210,7 +210,7 @@ func (m *mdPage) result(b *tidemark.Block) {
 	}
 	for i := range b.Blocks {
 		if inner := &b.Blocks[i]; inner.Type == tidemark.BlockText {
-			m.fenced("", inner.Text) // what a tool says is data
+			m.fenced("", inner.Text) // tool output is data
 		} else {
 			m.block(inner)
 		}
@@ -231,7 +231,7 @@ func (m *mdPage) text(s string) {
 	m.say("\n")
 }
 
-// fenced writes s as a code block with a fence that is longer than any within.
+// fenced writes s as a code block with a fence longer than any within it.
 func (m *mdPage) fenced(language, s string) {
 	s = strings.TrimSuffix(Clean(s), "\n")
 	longest := 2

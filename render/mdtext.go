@@ -5,30 +5,31 @@ import (
 	"strings"
 )
 
-// A message is Markdown already, and an export keeps it as it is as far as one
-// message cannot reach beyond itself and no viewer runs, loads or follows what
-// it says. The rules are made so that they hold for any viewer, also for one
-// that disagrees about where a list or a paragraph ends:
+// A message is Markdown already, and an export keeps it unchanged except where
+// it could affect text outside the message, or make a viewer run, load or
+// follow something. The rules hold for any viewer, also for one that disagrees
+// about where a list or a paragraph ends:
 //
 //   - A line that opens or closes a code block is moved to the first column.
-//     There it is a fence for every viewer, in whatever list it stood, so that
-//     this package and the viewer agree on what is code. One that is left open
-//     is closed.
+//     There it is a fence for every viewer, whatever list it was in, so that
+//     this package and the viewer agree on what is code. An open one is
+//     closed.
 //   - Outside of such blocks, and of code spans that begin and end on a line
 //     that can be read in one way only, a < that could begin a tag is written
 //     as an entity, and so are the signs that make an image (it would be
-//     loaded), a link to anything but the web, mail or a place nearby, and a
-//     definition, which would reach into other messages. An entity is text to
-//     every viewer, whatever stands before it.
-//   - Headings sink by two levels, so that none passes for the head of an entry.
+//     loaded), a link to anything but the web, mail or a relative target, and
+//     a definition, which would affect other messages. An entity is text to
+//     every viewer, whatever precedes it.
+//   - Headings are lowered by two levels, so that none passes for the head of
+//     an entry.
 type mdText struct {
 	w     *bufio.Writer
 	s     string // the text
-	done  int    // how much of it is written, so that what stays is written in one piece
-	fence string // what closes the code block that is open
-	strip int    // how far its first line was indented
-	doubt bool   // this paragraph may hold a code span of several lines
-	above bool   // the line above holds text
+	done  int    // how much of it is written, so that unchanged text is written in one piece
+	fence string // what closes the open code block
+	strip int    // indentation of its first line
+	doubt bool   // this paragraph may contain a code span of several lines
+	above bool   // the line above contains text
 }
 
 // text writes s and ends it with a newline.
@@ -50,8 +51,7 @@ func (t *mdText) text(s string) {
 	}
 }
 
-// replace writes what is there before from, and with instead of what is there
-// up to to.
+// replace writes the text up to from, and with in place of the text up to to.
 func (t *mdText) replace(from, to int, with string) {
 	t.w.WriteString(t.s[t.done:from])
 	t.w.WriteString(with)
@@ -73,8 +73,8 @@ func (t *mdText) line(at, end int) {
 		return
 	}
 	if n := markers(body); n > 0 && openFence(body[n:]) > 0 {
-		// An item of a list that is a code block: the item stays, empty. A
-		// lone dash below text would make a heading of the text.
+		// A list item that is a code block: the item stays, empty. A lone
+		// dash below text would turn the text into a heading.
 		if t.above {
 			t.replace(at, at, "\n")
 		}
@@ -88,7 +88,7 @@ func (t *mdText) line(at, end int) {
 	t.above = true
 }
 
-// blanks returns how many blanks s begins with.
+// blanks returns the number of blanks at the front of s.
 func blanks(s string) int {
 	n := 0
 	for n < len(s) && (s[n] == ' ' || s[n] == '\t') {
@@ -97,7 +97,8 @@ func blanks(s string) int {
 	return n
 }
 
-// openFence returns the length of the fence at the front of s, 0: none.
+// openFence returns the length of the fence at the front of s, 0 if there is
+// none.
 func openFence(s string) int {
 	if s == "" || s[0] != '`' && s[0] != '~' {
 		return 0
@@ -118,7 +119,7 @@ func run(s string) int {
 	return n
 }
 
-// markers returns the length of the signs of list items at the front of s.
+// markers returns the length of the list item signs at the front of s.
 func markers(s string) int {
 	at := 0
 	for at < len(s) {
@@ -148,9 +149,9 @@ func markers(s string) int {
 	return at
 }
 
-// open begins a code block at the front of the line. Of what stands behind the
-// fence only a plain word stays, the language: some viewers run blocks that
-// say {r}.
+// open begins a code block at the front of the line. Of the text after the
+// fence only a plain word stays, the language: some viewers run blocks marked
+// {r}.
 func (t *mdText) open(at, end int, fence string, indent int) {
 	n := openFence(fence)
 	t.fence, t.strip = fence[:n], indent
@@ -160,8 +161,8 @@ func (t *mdText) open(at, end int, fence string, indent int) {
 	}
 }
 
-// language returns the word at the front of what stands behind a fence, when
-// it can be the name of a language.
+// language returns the word at the front of the text after a fence, if it
+// can be the name of a language.
 func language(info string) string {
 	info = strings.TrimLeft(info, " \t")
 	for i := range len(info) {
@@ -175,7 +176,7 @@ func language(info string) string {
 	return info
 }
 
-// code looks at a line of a code block, which may end it.
+// code handles a line of a code block, which may end it.
 func (t *mdText) code(at, end, indent int) {
 	body := t.s[at+indent : end]
 	if body != "" && body[0] == t.fence[0] {
@@ -196,8 +197,8 @@ func (t *mdText) code(at, end, indent int) {
 	}
 }
 
-// start looks at the signs at the front of a line that would make a heading or
-// a fence of it, and returns where the text behind them begins.
+// start handles the signs at the front of a line that would make it a heading
+// or a fence, and returns where the text after them begins.
 func (t *mdText) start(at, indent int, s string) int {
 	from := at + indent
 	switch s[0] {
@@ -217,7 +218,7 @@ func (t *mdText) start(at, indent int, s string) int {
 			t.replace(from, from+1, "&#61;")
 			return from + n
 		}
-	case '`': // no fence, but viewers that are less exact may take it for one
+	case '`': // no fence, but less exact viewers may take it for one
 		if run(s) >= 3 {
 			t.replace(from, from+1, "&#96;")
 			t.doubt = true
@@ -227,10 +228,10 @@ func (t *mdText) start(at, indent int, s string) int {
 	return from
 }
 
-// telling are the bytes that inline looks at.
+// telling are the bytes that inline handles.
 var telling = [256]bool{'<': true, '`': true, '!': true, ']': true, '\\': true}
 
-// inline looks at the text of a line.
+// inline handles the text of a line.
 func (t *mdText) inline(from, end int) {
 	s := t.s[:end]
 	asked, spans, escaped := false, false, false
@@ -278,8 +279,8 @@ func (t *mdText) inline(from, end int) {
 	}
 }
 
-// entity writes an entity for the byte at i. A backslash in front of it has
-// said the same, and would now spoil the entity.
+// entity writes an entity for the byte at i. A backslash before it is
+// dropped: it meant the same, and would now break the entity.
 func (t *mdText) entity(i int, escaped bool, entity string) {
 	from := i
 	if escaped {
@@ -289,9 +290,9 @@ func (t *mdText) entity(i int, escaped bool, entity string) {
 }
 
 // plainSpans reports whether every code span that begins on the line ends on
-// it, and within its cell should the line be a row of a table. Backslashes
-// before the signs, formulas, and addresses that could swallow a sign make it a
-// matter of opinion.
+// it, and within its cell should the line be a row of a table. With backslashes
+// before the signs, formulas, or addresses that could swallow a sign, viewers
+// differ.
 func plainSpans(s string) bool {
 	if strings.Contains(s, "\\`") || strings.IndexByte(s, '$') >= 0 {
 		return false
@@ -313,12 +314,12 @@ func plainSpans(s string) bool {
 	return true
 }
 
-// longWord is how far mayLink looks back. A word that is longer may be
+// longWord is how far back mayLink looks. A longer word may be
 // anything.
 const longWord = 200
 
-// mayLink reports whether the word at the end of s, up to its last blank, may
-// be an address that goes on behind s.
+// mayLink reports whether the word at the end of s, after its last blank, may
+// be an address that continues after s.
 func mayLink(s string) bool {
 	from := max(len(s)-longWord, 0)
 	i := strings.LastIndexAny(s[from:], " \t")
@@ -329,16 +330,16 @@ func mayLink(s string) bool {
 	return strings.ContainsAny(word, ":@") || strings.Contains(word, "www")
 }
 
-// mayMail reports whether an address of mail may begin before the span s or
-// with its first sign, and go on within.
+// mayMail reports whether a mail address may begin before the span s or
+// with its first sign, and continue within.
 func mayMail(s string) bool {
 	at := strings.IndexAny(s, " \t@")
 	return at >= 0 && s[at] == '@'
 }
 
 // mayDefine reports whether a definition may begin on the line. Viewers look
-// for definitions before they look for code spans, so that a span is no
-// shelter for the rest of it.
+// for definitions before code spans, so that a span does not protect the
+// rest of it.
 func mayDefine(s string) bool {
 	if letter(s[0]) {
 		return false
@@ -354,8 +355,8 @@ func mayDefine(s string) bool {
 	return i < 0 || s[i-1] == '\\' || i+1 < len(s) && s[i+1] == ':'
 }
 
-// spanEnd returns the length of the code span at the front of s, 0: it does
-// not end.
+// spanEnd returns the length of the code span at the front of s, 0 if it
+// does not end.
 func spanEnd(s string) int {
 	open := run(s)
 	for i := open; i < len(s); {
@@ -374,8 +375,7 @@ func spanEnd(s string) int {
 }
 
 // nearby reports whether what follows ]( leads to the web, to mail, or to a
-// place relative to the document. What is spelled with entities or escapes
-// does not.
+// relative target. A target spelled with entities or escapes does not.
 func nearby(dest string) bool {
 	dest = strings.TrimLeft(dest, " \t")
 	for i := range len(dest) {

@@ -11,21 +11,21 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/prices"
 )
 
-// FirstLine is the first line of a text that is not blank, harmless, and cut to
-// so many columns.
+// FirstLine is the first line of a text that is not blank, made harmless and
+// cut to a number of columns.
 func FirstLine(text string, columns int) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return Truncate(CleanLine(line), columns)
 }
 
-// phraseColumns is how long a phrase is that stands in a line with others.
+// phraseColumns bounds a phrase that shares its line with others.
 const phraseColumns = 100
 
-// Phrase is the first line of a text, short enough to stand beside others.
+// Phrase is the first line of a text, short enough to share a line with others.
 func Phrase(text string) string { return FirstLine(text, phraseColumns) }
 
-// Call is a tool call in one line: the tool, and the field of its input that
-// says most.
+// Call is a tool call in one line: the tool, and the most telling field of
+// its input.
 func Call(tool string, input json.RawMessage) string {
 	var fields map[string]any
 	if json.Unmarshal(input, &fields) == nil {
@@ -95,7 +95,7 @@ func Count(n int64) string {
 	return fmt.Sprintf("%.0fE", f)
 }
 
-// Cost is what something cost, for people: a dash where that is not known.
+// Cost formats a cost for people: a dash where it is unknown.
 func Cost(c tidemark.Cost) string {
 	switch {
 	case c.CostUSD == nil:
@@ -106,8 +106,8 @@ func Cost(c tidemark.Cost) string {
 	return fmt.Sprintf("$%.2f", *c.CostUSD)
 }
 
-// ExactCost is what something cost, for programs: all digits, without a unit; a
-// dash where that is not known.
+// ExactCost formats a cost for programs: all digits, without a unit; a dash
+// where it is unknown.
 func ExactCost(c tidemark.Cost) string {
 	if c.CostUSD == nil {
 		return "–"
@@ -115,7 +115,7 @@ func ExactCost(c tidemark.Cost) string {
 	return strconv.FormatFloat(*c.CostUSD, 'f', -1, 64)
 }
 
-// CostNotes say what the numbers of a cost are worth.
+// CostNotes say how reliable the numbers of a cost are.
 func CostNotes(c tidemark.Cost, now time.Time) []string {
 	var notes []string
 	switch c.CostSource {

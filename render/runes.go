@@ -16,20 +16,20 @@ func in(r rune, spans []span) bool {
 }
 
 // hiddenSpans are the characters beyond ASCII that act on a terminal, reorder
-// what stands around them, or have no look of their own, so that two texts
-// with and without them would appear the same. Spaces of every width are not
-// among them, nor characters for private use, which fonts for terminals draw,
-// nor ones not yet assigned, which are mostly newer emoji.
+// the text around them, or are invisible, so that two texts with and without
+// them would look the same. Spaces of every width are not among them, nor
+// characters for private use, which fonts for terminals draw, nor unassigned
+// ones, which are mostly newer emoji.
 //
 // The flags of England, Scotland and Wales are spelled with tag characters;
 // they are shown in pieces, because tag characters can spell any hidden text.
 var hiddenSpans = []span{
-	{0x0080, 0x009f},   // C1: one of them begins a sequence like ESC [ does
+	{0x0080, 0x009f},   // C1: one of them begins a sequence as ESC [ does
 	{0x00ad, 0x00ad},   // soft hyphen
 	{0x034f, 0x034f},   // combining grapheme joiner
 	{0x061c, 0x061c},   // Arabic letter mark: reorders
-	{0x115f, 0x1160},   // Hangul fillers: letters without a look
-	{0x17b4, 0x17b5},   // Khmer vowels without a look
+	{0x115f, 0x1160},   // Hangul fillers: invisible letters
+	{0x17b4, 0x17b5},   // invisible Khmer vowels
 	{0x180e, 0x180e},   // Mongolian vowel separator
 	{0x200b, 0x200b},   // zero width space
 	{0x200e, 0x200f},   // left-to-right and right-to-left marks
@@ -45,7 +45,7 @@ var hiddenSpans = []span{
 	{0x1bca0, 0x1bca3}, // controls of shorthand
 	{0x1d173, 0x1d17a}, // controls of music
 	{0xe0000, 0xe00ff}, // tags
-	{0xe01f0, 0xe0fff}, // set aside for more of the same
+	{0xe01f0, 0xe0fff}, // reserved for more of the same
 }
 
 func hidden(r rune) bool {
@@ -67,7 +67,7 @@ func isJoiner(r rune) bool { return r == nonJoiner || r == joiner }
 // joins reports whether a joiner between prev and next has a visible meaning.
 // Emoji of families and professions are spelled with it, and whole languages
 // write it within words; anywhere else it only hides. At the edge of a word it
-// is shown as well: that is rare, and there it would hide.
+// is shown as well, since that use is rare and could hide something.
 func joins(r, prev, next rune) bool {
 	if r == joiner && (pictographic(prev) || prev == emoji) && pictographic(next) {
 		return true
@@ -83,7 +83,8 @@ var pictographSpans = []span{
 
 func pictographic(r rune) bool { return in(r, pictographSpans) && !hidden(r) }
 
-// joiningSpans are the scripts whose letters take shape by their neighbours.
+// joiningSpans are the scripts whose letters change shape with their
+// neighbours.
 var joiningSpans = []span{
 	{0x0600, 0x08ff},                   // Arabic, Syriac, Thaana, N'Ko, Mandaic
 	{0x0900, 0x0dff},                   // the scripts of India, Sinhala
@@ -99,15 +100,15 @@ func joining(r rune) bool {
 	return in(r, joiningSpans) && (unicode.IsLetter(r) || unicode.IsMark(r)) && !hidden(r) && !isSelector(r)
 }
 
-// selectorSpans are the characters that choose among the shapes of the one
-// before them.
+// selectorSpans are the characters that choose among the shapes of the
+// previous one.
 var selectorSpans = []span{{0x180b, 0x180d}, {0x180f, 0x180f}, {0xfe00, 0xfe0f}, {0xe0100, 0xe01ef}}
 
 func isSelector(r rune) bool { return in(r, selectorSpans) }
 
-// selects reports whether the selector r can belong to prev: one, behind a
-// character that has several shapes. Rows of them, or ones behind letters,
-// carry hidden bytes.
+// selects reports whether the selector r can belong to prev: a single one,
+// after a character that has several shapes. Rows of them, or ones after
+// letters, carry hidden bytes.
 func selects(prev, r rune) bool {
 	switch {
 	case r == textStyle || r == emoji:

@@ -6,46 +6,46 @@ import (
 	"unicode/utf8"
 )
 
-// TerminalOptions say how Markdown looks on a terminal. A nil
-// *TerminalOptions means none of them.
+// TerminalOptions say how Markdown looks on a terminal. A nil *TerminalOptions
+// means the defaults.
 type TerminalOptions struct {
-	Columns int  // of the terminal, 0: defaultWidth, negative: lines are not wrapped
+	Columns int  // width of the terminal, 0: defaultWidth, negative: lines are not wrapped
 	Color   bool // with SGR sequences, which only this package writes
 }
 
-// Terminal writes Markdown to a terminal while it arrives, word by word. What
-// appears depends on the text alone, not on the pieces in which it came. Each
+// Terminal writes Markdown to a terminal while it arrives, word by word. The
+// output depends only on the text, not on the pieces in which it came. Each
 // line, and each Write, leaves the terminal without a style, so that a program
-// that dies there leaves nothing behind.
+// that dies there leaves none behind.
 //
 // Everything foreign is cleaned as Clean does. With Color, headings, emphasis
 // and code have a style instead of their marks; without, the marks stay. Links
-// are their text with the address behind it, and tables are aligned, or, when
-// they are too wide, told field by field. Lines end where the text ends them,
-// as does emphasis, and are wrapped between words to the columns there are.
+// are their text followed by the address, and tables are aligned or, when they
+// are too wide, shown field by field. Lines end where the text ends them, as
+// does emphasis, and are wrapped between words to the width of the terminal.
 //
-// What waits for more text is bounded: a word, a sign that may begin something
-// (a link, bold text) until that ends, at most some 2 kB, and a table of at
-// most 64 kB. It is not safe for concurrent use.
+// The text held back is bounded: a word, a sign that may begin something (a
+// link, bold text) until that ends, at most some 2 kB, and a table of at most
+// 64 kB. It is not safe for concurrent use.
 type Terminal struct {
 	to    io.Writer
 	err   error
 	clean cleaner
-	rest  string // the end of what came, which more bytes may complete
+	rest  string // the end of the input, which more bytes may complete
 	text  []byte // what was just cleaned
 
-	line  string // what came of this line and is not written yet
-	mode  mode   // what this line is
-	prev  byte   // what stands before line, within this line
-	shown bool   // anything was written since the text began
+	line  string // the part of this line that is not written yet
+	mode  mode   // the kind of this line
+	prev  byte   // the byte before line, within this line
+	shown bool   // something was written since the text began
 	blank bool   // an empty line is due before the next
 
-	fence fence // of the code block that is open
+	fence fence // the open code block
 	table table
 	flow
 }
 
-// mode is what a line is, as soon as that can be told.
+// mode is the kind of a line, once it is known.
 type mode int
 
 const (
@@ -53,8 +53,8 @@ const (
 	modeProse
 	modeHeading
 	modeCode
-	modeRow  // of a table
-	modeDone // all that it says is said
+	modeRow  // row of a table
+	modeDone // all of it is written
 )
 
 // NewTerminal returns a Terminal that writes to w.
@@ -70,8 +70,8 @@ func NewTerminal(w io.Writer, o *TerminalOptions) *Terminal {
 	return t
 }
 
-// SetColumns says that the terminal has another width. What is written already
-// stays; the line that is being written goes on in the new width.
+// SetColumns changes the width of the terminal. What is written already stays;
+// the current line continues in the new width.
 func (t *Terminal) SetColumns(columns int) {
 	switch {
 	case columns == 0:
@@ -82,12 +82,12 @@ func (t *Terminal) SetColumns(columns int) {
 	t.columns = columns
 }
 
-// pieceBytes is how much is worked on at a time, so that an answer of
+// pieceBytes is how much is processed at a time, so that an answer of
 // megabytes in one Write needs no more memory than one in pieces.
 const pieceBytes = 8 << 10
 
-// Write takes more of the text. After an error of the writer below it writes
-// nothing more and returns that error again.
+// Write adds more of the text. After an error of the underlying writer it
+// writes nothing more and returns that error again.
 func (t *Terminal) Write(p []byte) (int, error) {
 	for n := 0; n < len(p) && t.err == nil; n += pieceBytes {
 		t.take(string(p[n:min(n+pieceBytes, len(p))]), false)
@@ -109,8 +109,8 @@ func (t *Terminal) WriteString(s string) (int, error) {
 	return len(s), nil
 }
 
-// Flush ends the text: what waits is written, and the cursor stands at the
-// beginning of a line. Writing may go on, as a new text.
+// Flush ends the text: what was held back is written, and the cursor is at
+// the beginning of a line. Writing may continue, as a new text.
 func (t *Terminal) Flush() error {
 	t.take("", true)
 	t.clean.prev = 0
@@ -118,7 +118,7 @@ func (t *Terminal) Flush() error {
 	return t.err
 }
 
-// take works on more of the text and writes what came of it.
+// take processes more of the text and writes the result.
 func (t *Terminal) take(s string, ends bool) {
 	if t.err != nil {
 		return
@@ -168,7 +168,7 @@ func (t *Terminal) endLine() {
 	t.line, t.mode, t.prev = "", modeUnknown, 0
 }
 
-// advance writes as much of the line as can be told.
+// advance writes as much of the line as is certain.
 func (t *Terminal) advance(ended bool) {
 	if t.mode == modeUnknown {
 		n, ok := t.begin(t.line, ended)
@@ -227,7 +227,7 @@ func (t *Terminal) row(ended bool) {
 	}
 }
 
-// endTable writes the table that came to its end.
+// endTable writes the table, which is complete.
 func (t *Terminal) endTable() {
 	if len(t.table.rows) == 0 {
 		return
@@ -237,8 +237,8 @@ func (t *Terminal) endTable() {
 	t.table = table{}
 }
 
-// verbatim writes code as it is, and returns how much of s it took: all but a
-// character at the end that may go on.
+// verbatim writes code unchanged, and returns how much of s it used: all but
+// a character at the end that may continue.
 func (t *Terminal) verbatim(s string, ended bool) int {
 	at := 0
 	for at < len(s) {
@@ -252,11 +252,11 @@ func (t *Terminal) verbatim(s string, ended bool) int {
 	return at
 }
 
-// maxSign is how many bytes are looked at to tell what is drawn as one sign.
+// maxSign is how many bytes are examined to find what is drawn as one sign.
 const maxSign = 64
 
-// sign is cluster for the text of an enemy: a letter with a megabyte of
-// accents is many signs.
+// sign is cluster for hostile text: a letter with a megabyte of accents
+// is many signs.
 func sign(s string) (n, columns int) {
 	if len(s) > maxSign {
 		end := maxSign

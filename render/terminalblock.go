@@ -2,33 +2,33 @@ package render
 
 import "strings"
 
-// fence is what opened a block of code.
+// fence is the opening line of a code block.
 type fence struct {
-	sign   byte // ` or ~, 0: no block is open
+	sign   byte // ` or ~, 0 if no block is open
 	length int  // at least as many close it
-	quotes int  // marks of quotes before each of its lines
-	indent int  // blanks before it, which its lines have too
+	quotes int  // quote marks before each of its lines
+	indent int  // blanks before it, which its lines also have
 	margin string
 }
 
 const (
 	maxLead   = 256 // bytes of marks and blanks before the text of a line
-	maxBlanks = 16  // columns that a line is moved to the right by its blanks
+	maxBlanks = 16  // columns that a line's blanks indent it by
 	maxQuotes = 4   // bars that are drawn before a line
-	maxInfo   = 200 // bytes behind the fence that opens code
+	maxInfo   = 200 // bytes after the fence that opens code
 )
 
-// start is the beginning of a line, read up to its text.
+// start is the beginning of a line, up to its text.
 type start struct {
-	at     int    // how much of the line it is
-	quotes int    // marks of quotes
-	indent int    // columns of blanks behind them
-	mark   string // of a list item, with the blank behind it
+	at     int    // its length
+	quotes int    // number of quote marks
+	indent int    // columns of blanks after them
+	mark   string // mark of a list item, with the blank after it
 }
 
-// begin tells what a line is from its beginning, and returns how much of that
-// it took. ok is false while it cannot be told. A line that cannot be told by
-// maxLead bytes is text.
+// begin determines the kind of a line from its beginning, and returns how
+// much of it was used. ok is false while more is needed. A line whose kind is
+// not clear after maxLead bytes is text.
 func (t *Terminal) begin(s string, ended bool) (n int, ok bool) {
 	long := len(s) > maxLead
 	if long {
@@ -41,7 +41,7 @@ func (t *Terminal) begin(s string, ended bool) (n int, ok bool) {
 			}
 			return n, ok || long
 		}
-		t.fence = fence{} // the quote that it stood in is over
+		t.fence = fence{} // the quote that contained it is over
 	}
 	b, ok := readStart(s, ended)
 	kind := leafUnknown
@@ -57,8 +57,8 @@ func (t *Terminal) begin(s string, ended bool) (n int, ok bool) {
 	return t.beginLeaf(b, kind, n, s), true
 }
 
-// beginLeaf begins a line of a kind that is known, and returns how much of it
-// is its mark.
+// beginLeaf begins a line of a known kind, and returns the length of its
+// mark.
 func (t *Terminal) beginLeaf(b start, kind, mark int, s string) int {
 	body, plain := s[b.at:], b.quotes == 0 && b.mark == ""
 	switch {
@@ -93,7 +93,7 @@ func (t *Terminal) beginLeaf(b start, kind, mark int, s string) int {
 	return b.at
 }
 
-// readStart reads marks of quotes, blanks and the mark of a list item.
+// readStart reads quote marks, blanks and the mark of a list item.
 func readStart(s string, ended bool) (b start, ok bool) {
 	for {
 		n := blanks(s[b.at:])
@@ -121,7 +121,7 @@ func readStart(s string, ended bool) (b start, ok bool) {
 }
 
 // itemMark returns the length of the mark of a list item at the front of s,
-// with its blanks, 0: none. ok is false while it cannot be told.
+// with its blanks, 0 if there is none. ok is false while more is needed.
 func itemMark(s string, ended bool) (n int, ok bool) {
 	if s == "" {
 		return 0, ended
@@ -159,8 +159,8 @@ func itemMark(s string, ended bool) (n int, ok bool) {
 	return n + blank, true
 }
 
-// margins are what stands before the lines of the text: bars for quotes, the
-// blanks, the mark of the item and as much room below it.
+// margins are what precedes the lines of the text: bars for quotes, the
+// blanks, the mark of the item, and blanks as wide as that below it.
 func (b start) margins(color bool) (first, rest string) {
 	bar, mark := "> ", b.mark
 	if color {
@@ -173,7 +173,7 @@ func (b start) margins(color bool) (first, rest string) {
 	return front + mark, front + strings.Repeat(" ", Width(mark))
 }
 
-// What the text of a line can be.
+// Kinds of the text of a line.
 const (
 	leafUnknown = iota
 	leafProse
@@ -183,7 +183,8 @@ const (
 	leafRow
 )
 
-// leaf tells what text is from its beginning. n is the length of its mark.
+// leaf determines the kind of text from its beginning. n is the length of its
+// mark.
 func leaf(s string, ended bool) (kind, n int) {
 	if s == "" {
 		if ended {
@@ -236,10 +237,10 @@ func leaf(s string, ended bool) (kind, n int) {
 	return leafProse, 0
 }
 
-// maxRule is how long a rule is at most: it parts, it does not fill.
+// maxRule bounds a rule: it separates, it does not fill.
 const maxRule = 40
 
-// rule writes a line across.
+// rule writes a horizontal line.
 func (t *Terminal) rule(body string) {
 	n := min(t.room(), maxRule)
 	if t.color {
@@ -271,8 +272,8 @@ func (t *Terminal) openFence(b start, body string, n int, first, rest string) {
 	}
 }
 
-// beginCode begins a line of the block of code that is open, or ends the
-// block. inside is false when the line does not belong to it.
+// beginCode begins a line of the open code block, or ends the block.
+// inside is false when the line does not belong to it.
 func (t *Terminal) beginCode(s string, ended bool) (n int, ok, inside bool) {
 	at := 0
 	for range t.fence.quotes {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// looks is how text looks, as a set.
+// looks is a set of text styles.
 type looks uint8
 
 const (
@@ -18,14 +18,14 @@ const (
 	styleStrike
 )
 
-// sgr are the numbers of the styles, in the order of their bits.
+// sgr are the SGR codes of the styles, in the order of their bits.
 var sgr = [...]int{1, 2, 3, 4, 36, 9}
 
 // endless is a width that nothing reaches.
 const endless = 1 << 30
 
 // maxWordBytes is how long a word may grow before it is written without
-// knowing whether it fits. Only words of signs without a width reach it.
+// knowing whether it fits. Only words of zero-width signs reach it.
 const maxWordBytes = 4 << 10
 
 // flow breaks styled text into lines.
@@ -34,28 +34,28 @@ type flow struct {
 	color   bool
 	out     []byte
 
-	now    looks // what the terminal is set to
+	now    looks // the current style of the terminal
 	column int
-	fresh  bool   // nothing stands on this line, not even the margin
+	fresh  bool   // this line is empty, without even the margin
 	first  string // the margin of the first line of what is being written
-	rest   string // the margin of the lines that it is wrapped to
+	rest   string // the margin of its wrapped lines
 	margin int    // columns of either
 
-	word   []byte // what may not be parted
+	word   []byte // what must not be split
 	styles []bit  // the styles of word
 	wide   int    // columns of word
 	spaces int    // before word
 	tail   rune   // the last character of word that has a width
 }
 
-// bit says how word looks up to a place.
+// bit is the style of word up to a position.
 type bit struct {
 	look looks
 	to   int
 }
 
-// margins sets the margin of what follows. One that would leave too little room
-// becomes text.
+// margins sets the margin of what follows. A margin that would leave too little
+// room becomes text.
 func (f *flow) margins(first, rest string) {
 	f.first, f.rest, f.margin = first, rest, Width(first)
 	if f.margin > f.columns/2 || f.columns-f.margin < 2 {
@@ -69,8 +69,8 @@ func (f *flow) margins(first, rest string) {
 // room is how many columns a line has for text.
 func (f *flow) room() int { return max(f.columns-f.margin, 1) }
 
-// say adds text in a style, and returns how much of it was taken: all, but for
-// the last sign when more may come.
+// say adds text in a style, and returns how much of it was used: all, except
+// for the last sign when more may come.
 func (f *flow) say(look looks, s string, ends bool) int {
 	at := 0
 	for at < len(s) {
@@ -114,14 +114,14 @@ func (f *flow) add(look looks, s string, w int) {
 }
 
 // Signs that should not begin a line, and signs that should not end one, where
-// text is broken between any two characters.
+// text may be broken between any two characters.
 const (
 	noStart = "、。，．・：；？！ー々〜」』）】〕｝〉》”’…‥%％,.:;?!)]}"
 	noEnd   = "「『（【〔｛〈《“‘([{"
 )
 
-// breaks reports whether a line may end between two characters that no blank
-// parts: in the scripts that use none, and around emoji.
+// breaks reports whether a line may end between two characters without a
+// blank between them: in scripts that use none, and around emoji.
 func breaks(before, after rune) bool {
 	if before == 0 || before < 0x1100 && after < 0x1100 {
 		return false
@@ -140,7 +140,7 @@ func (f *flow) endWord() {
 		f.spaces = 0
 	}
 	if f.fresh {
-		// Blanks at the front are in the margin.
+		// Blanks at the front are part of the margin.
 		f.spaces = 0
 		f.open()
 	}
@@ -162,8 +162,8 @@ func (f *flow) endWord() {
 	f.word, f.styles, f.wide, f.spaces, f.tail = f.word[:0], f.styles[:0], 0, 0, 0
 }
 
-// put writes text that is not broken between words at once: a sign of code, or
-// a cell that is known to fit.
+// put writes unbreakable text at once: a sign of code, or a cell that is known
+// to fit.
 func (f *flow) put(look looks, s string, w int) {
 	if s == "\t" {
 		w = min(tabStop-max(f.column-f.margin, 0)%tabStop, f.room())
@@ -180,7 +180,7 @@ func (f *flow) put(look looks, s string, w int) {
 	f.column += w
 }
 
-// tabStop is how wide a tab of code is at most.
+// tabStop is the largest width of a tab in code.
 const tabStop = 4
 
 // open begins a line with its margin.
@@ -206,7 +206,7 @@ func (f *flow) newline() {
 	f.fresh, f.column = true, 0
 }
 
-// forceLine ends the line also when nothing is on it.
+// forceLine ends the line even if it is empty.
 func (f *flow) forceLine() {
 	if f.fresh {
 		if strings.TrimLeft(f.first, " ") != "" {

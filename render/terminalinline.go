@@ -2,30 +2,30 @@ package render
 
 import "strings"
 
-// How far ahead the end of something is looked for. Until it is found, or that
-// much text came, or the line ended, the text behind a sign that may begin it
+// How far ahead the end of a construct is searched. Until it is found, or that
+// much text came, or the line ended, the text after a sign that may begin it
 // waits; a stray asterisk should not hold back a paragraph.
 const (
 	maxEmphasis = 256
 	maxSpan     = 512  // a code span, the text of a link
 	maxLink     = 2048 // with its address
-	maxNested   = 4    // emphasis within emphasis
+	maxNested   = 4    // nested emphasis
 )
 
-// inline writes the text of one line, or of the part of it that came.
+// inline writes the text of one line, or the part of it that came so far.
 type inline struct {
 	s     string
 	ended bool // nothing more comes
-	prev  byte // what stands before s, 0: nothing
+	prev  byte // the byte before s, 0 if none
 	color bool
 	depth int
 	say   func(look looks, s string, ends bool) int
 }
 
-// special are the signs that may begin something.
+// special are the signs that may begin a construct.
 const special = "\\`*_~[!<"
 
-// run says as much as can be told, and returns how much of s that is.
+// run writes as much as is certain, and returns how much of s that is.
 func (i *inline) run(look looks) int {
 	at := 0
 	for at < len(i.s) {
@@ -46,8 +46,8 @@ func (i *inline) run(look looks) int {
 	return at
 }
 
-// window returns what may be looked at from a place on, and whether it will
-// not become more.
+// window returns the text that may be examined from a position on, and
+// whether it is complete.
 func (i *inline) window(at, most int) (w string, complete bool) {
 	if w = i.s[at:]; len(w) >= most {
 		return w[:most], true
@@ -55,8 +55,8 @@ func (i *inline) window(at, most int) (w string, complete bool) {
 	return w, i.ended
 }
 
-// sign says what begins at a place and returns its length, 0: more is needed
-// to tell.
+// sign writes the construct that begins at a position and returns its
+// length, 0 if more text is needed.
 func (i *inline) sign(at int, look looks) int {
 	w, complete := i.window(at, maxLink)
 	var n int
@@ -96,7 +96,7 @@ func (i *inline) sign(at int, look looks) int {
 	case n > 0:
 		return n
 	}
-	// It begins nothing. A run of signs does so as a whole.
+	// It begins nothing; this applies to a whole run of signs.
 	n = 1
 	if strings.IndexByte("`*_~", w[0]) >= 0 {
 		w, _ = i.window(at, maxEmphasis)
@@ -110,12 +110,13 @@ func isPunct(c byte) bool {
 	return c > ' ' && c < 0x7f && !isWordByte(c)
 }
 
-// isWordByte reports whether c is part of a word; all beyond ASCII is.
+// isWordByte reports whether c is part of a word, which everything beyond ASCII
+// is.
 func isWordByte(c byte) bool {
 	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c >= 0x80
 }
 
-// codeSpan says the code span at a place. n is 0 if there is none.
+// codeSpan writes the code span at a position. n is 0 if there is none.
 func (i *inline) codeSpan(at int, look looks) (n int, ok bool) {
 	w, complete := i.window(at, maxSpan)
 	open := run(w)
@@ -135,7 +136,8 @@ func (i *inline) codeSpan(at int, look looks) (n int, ok bool) {
 	return end, true
 }
 
-// codeEnd returns where the code span that begins at a place ends, -1: nowhere.
+// codeEnd returns where the code span that begins at a position ends, -1 if
+// nowhere.
 func codeEnd(w string, at int) int {
 	open := run(w[at:])
 	for j := at + open; j < len(w); {
@@ -153,7 +155,7 @@ func codeEnd(w string, at int) int {
 	return -1
 }
 
-// emphasis says the bold, italic or struck text at a place.
+// emphasis writes the bold, italic or struck text at a position.
 func (i *inline) emphasis(at int, look looks) (n int, ok bool) {
 	w, complete := i.window(at, maxEmphasis)
 	c, open := w[0], run(w)
@@ -187,15 +189,15 @@ func (i *inline) emphasis(at int, look looks) (n int, ok bool) {
 	return end, true
 }
 
-// within says text that is part of something else.
+// within writes text that is part of another construct.
 func (i *inline) within(s string, look looks) {
 	in := inline{s: s, ended: true, color: i.color, depth: i.depth + 1, say: i.say}
 	in.run(look)
 }
 
 // closing finds the signs that close what open signs c at the front of w
-// opened: where its text and where it ends. end is 0 when there are none; then
-// ok is false while they may still come.
+// opened: the ends of its text and of the whole. end is 0 when there are none;
+// then ok is false while they may still come.
 func closing(w string, c byte, open int, complete bool) (inner, end int, ok bool) {
 	for j := open; j < len(w); {
 		switch w[j] {
@@ -206,7 +208,7 @@ func closing(w string, c byte, open int, complete bool) (inner, end int, ok bool
 			e := codeEnd(w, j)
 			switch {
 			case !complete && (e < 0 || e == len(w)):
-				return 0, 0, false // what is code is not emphasis
+				return 0, 0, false // code is not emphasis
 			case e < 0:
 				e = j + run(w[j:])
 			}
@@ -230,8 +232,8 @@ func closing(w string, c byte, open int, complete bool) (inner, end int, ok bool
 	return 0, 0, complete
 }
 
-// link says the link, or behind a ! the image, at a place: its text, and its
-// address behind it.
+// link writes the link or, after a !, the image at a position: its text,
+// followed by its address.
 func (i *inline) link(at, skip int, look looks) (n int, ok bool) {
 	w, complete := i.window(at, maxLink)
 	text, url, n, ok := linkParts(w[skip:], complete)
@@ -257,12 +259,12 @@ func (i *inline) link(at, skip int, look looks) (n int, ok bool) {
 	return skip + n, true
 }
 
-// maxWithin is how deep brackets may stand within a link. It bounds what a
-// line of nothing but brackets costs.
+// maxWithin is how deep brackets may be nested in a link. It bounds the
+// cost of a line of nothing but brackets.
 const maxWithin = 8
 
-// linkParts takes a link apart. n is 0 when it is none; then ok is false while
-// it may become one.
+// linkParts splits a link. n is 0 when it is none; then ok is false while it
+// may become one.
 func linkParts(w string, complete bool) (text, url string, n int, ok bool) {
 	end, ok := linkText(w, complete)
 	if end == 0 {
@@ -276,8 +278,8 @@ func linkParts(w string, complete bool) (text, url string, n int, ok bool) {
 	return w[1:end], strings.Trim(url, "<>"), n, true
 }
 
-// linkText returns where the text of a link ends that has an address behind
-// it, 0: it is none, or not yet.
+// linkText returns where the text of a link with an address ends, 0 if it
+// is none, or not yet.
 func linkText(w string, complete bool) (end int, ok bool) {
 	depth := 0
 	for ; end < len(w) && end < maxSpan; end++ {
@@ -307,10 +309,10 @@ func linkText(w string, complete bool) (end int, ok bool) {
 	return end, true
 }
 
-// linkEnd returns where a link ends whose address begins at a place, 0: it is
-// none, or not yet.
+// linkEnd returns where a link ends whose address begins at a position, 0 if
+// it is none, or not yet.
 func linkEnd(w string, at int, complete bool) (end int, ok bool) {
-	quote := byte(0) // the title is within a pair of them
+	quote := byte(0) // the quote around the title
 	for parens := 1; at < len(w); at++ {
 		switch c := w[at]; {
 		case c == '\\':
@@ -336,7 +338,7 @@ func linkEnd(w string, at int, complete bool) (end int, ok bool) {
 	return 0, complete
 }
 
-// address says an address between < and >.
+// address writes an address between < and >.
 func (i *inline) address(at int, look looks) (n int, ok bool) {
 	w, complete := i.window(at, maxLink)
 	end := strings.IndexAny(w[1:], "<> ") + 1

@@ -5,10 +5,10 @@ import "strings"
 const (
 	maxRowBytes   = 4 << 10
 	maxTableBytes = 64 << 10
-	maxCells      = 32 // of a row
+	maxCells      = 32 // in a row
 )
 
-// table is the rows of a table until it ends and its widths are known.
+// table collects the rows of a table until it ends and its widths are known.
 type table struct {
 	rows  []string
 	bytes int
@@ -19,7 +19,7 @@ func (t *table) add(row string) {
 	t.bytes += len(row) + 16
 }
 
-// cell is a cell as it will look.
+// cell is a cell in its final look.
 type cell struct {
 	runs  []styled
 	width int
@@ -31,7 +31,7 @@ type styled struct {
 }
 
 // write writes the table as a grid, if that fits, or else each row as a list
-// of its fields. What has no row of dashes below its head is no table.
+// of its fields. Without a row of dashes below its head it is no table.
 func (t *table) write(f *flow) {
 	right, ok := dashes(t.rows)
 	if !ok {
@@ -92,8 +92,8 @@ func dashes(rows []string) (right []bool, ok bool) {
 	return right, len(fields) > 0
 }
 
-// cells splits a row. A bar behind a backslash or in a code span is text; what
-// is beyond maxCells stays in the last one.
+// cells splits a row. A bar after a backslash or in a code span is text; what
+// exceeds maxCells stays in the last one.
 func cells(row string) []string {
 	row = strings.ReplaceAll(strings.Trim(row, " \t"), "\t", " ")
 	row = strings.TrimPrefix(row, "|")
@@ -134,7 +134,7 @@ func makeCell(s string, look looks, color bool) cell {
 	return c
 }
 
-// grid writes rows whose cells stand below each other.
+// grid writes rows with aligned cells.
 func grid(f *flow, rows [][]cell, widths []int, right []bool) {
 	bar, across, cross := " | ", "-", " | "
 	if f.color {
@@ -171,8 +171,8 @@ func grid(f *flow, rows [][]cell, widths []int, right []bool) {
 	}
 }
 
-// records writes each row as lines of a head and what stands below it, for
-// terminals that are too narrow for a grid.
+// records writes each row as lines of a head and its value, for terminals
+// that are too narrow for a grid.
 func records(f *flow, rows [][]string) {
 	head := rows[0]
 	for r, row := range rows[1:] {

@@ -15,30 +15,29 @@ import (
 // Node is a node of a session's tree, as Tree draws it.
 type Node struct {
 	Number   int64
-	Parent   int64 // the number of the node before it, -1: a root
+	Parent   int64 // the number of the node before it, -1 for a root
 	Messages int64 // on its path
-	Seq      int64 // the entry that ends it, where HTML leads to; 0: nowhere
+	Seq      int64 // the entry that ends it, which HTML links to; 0: none
 	Label    string
-	Current  bool      // where the session goes on; drawn with a * behind it
-	At       time.Time // when its turn began; zero: not known
+	Current  bool      // where the session continues; drawn with a * after it
+	At       time.Time // when its turn began; zero if unknown
 	Text     string    // the first words of its turn
 }
 
-// TreeOptions say how a tree looks. A nil *TreeOptions is for a program that
-// reads it: what is said of a node stands behind tabs, and nothing is cut.
+// TreeOptions say how a tree looks. A nil *TreeOptions is for programs: the
+// details of a node follow after tabs, and nothing is cut.
 type TreeOptions struct {
-	Width    int                    // columns that there are; what is said of the nodes is aligned, and cut to fit
-	Relative func(time.Time) string // says when; nil: the time in UTC
+	Width    int                    // available columns; the details of the nodes are aligned, and cut to fit
+	Relative func(time.Time) string // formats a time; nil: in UTC
 }
 
-// treeLevels is how deep a tree moves to the right, so that one with a branch at
-// each of a hundred thousand turns does not take gigabytes of blanks. The nodes
-// below that level stand at one indentation, each behind a …, in the order in which
-// they would be drawn: a node follows its parent, or says from which node it
-// comes where another line stands between.
+// treeLevels is how far a tree indents, so that one with a branch at each of a
+// hundred thousand turns does not take gigabytes of blanks. Deeper nodes are at one
+// indentation, each after a …, in drawing order: a node follows its parent, or
+// names the node that it comes from where another line is between.
 const treeLevels = 40
 
-// nameColumns is the room that a terminal keeps for the name of a node.
+// nameColumns is the width that a terminal reserves for the name of a node.
 const nameColumns = 52
 
 // maxLabel is how much of a label a terminal shows.
@@ -53,14 +52,14 @@ const maxLabel = 40
 //	│       n5 (12 msgs)
 //	└── n3 (6 msgs)
 //
-// Only branches move to the right: a run of nodes that follow each other is one
-// column, however long it is. Behind each node stand its time and the first
-// words of its turn, where they are known.
+// Only branches indent: a run of nodes that follow each other is one column,
+// however long it is. Each node is followed by its time and the first words of
+// its turn, where they are known.
 //
-// A node whose parent is not among the nodes is drawn as a root. Numbers that
-// appear twice and circles of parents are ErrInvalid, and then nothing is
-// written; other errors are those of w. Time and output grow with the number
-// of nodes, whatever their shape.
+// A node whose parent is not among the nodes is drawn as a root. Duplicate
+// numbers and cycles of parents are ErrInvalid, and then nothing is written;
+// other errors are those of w. Time and output grow with the number of nodes,
+// whatever their shape.
 func Tree(w io.Writer, nodes []Node, o *TreeOptions) error {
 	d := newDrawing(bufio.NewWriter(w), o)
 	if err := d.drawAll(nodes); err != nil {
@@ -92,22 +91,22 @@ type way int
 const (
 	root   way = iota
 	branch     // one of several
-	onward     // the first behind a branch
-	level      // in the column of the one before
+	onward     // the first after a branch
+	level      // in the same column as the one before
 )
 
-// placed is a node with its place in the picture.
+// placed is a node with its position in the drawing.
 type placed struct {
 	node  *Node
 	depth int
 	way   way
-	last  bool  // of its siblings
-	first bool  // of all nodes
-	above int64 // the number of the node that is drawn before it
+	last  bool  // last of its siblings
+	first bool  // first of all nodes
+	above int64 // the number of the node drawn before it
 }
 
-// plant returns the nodes in the order in which they are drawn. It keeps its
-// own stack: a tree may be deeper than a goroutine's would like.
+// plant returns the nodes in drawing order. It keeps its own stack: a tree
+// may be too deep for recursion.
 func plant(nodes []Node) ([]placed, error) {
 	sorted := slices.Clone(nodes)
 	slices.SortFunc(sorted, func(a, b Node) int { return cmp.Compare(a.Number, b.Number) })
@@ -118,8 +117,8 @@ func plant(nodes []Node) ([]placed, error) {
 		}
 		index[n.Number] = i
 	}
-	// From the last to the first, so that each pile has its lowest number on
-	// top: below[i] is the first child of i, beside[i] its next sibling.
+	// From the last to the first, so that each stack has its lowest number
+	// on top: below[i] is the first child of i, beside[i] its next sibling.
 	const none = -1
 	below, beside := make([]int, len(sorted)), make([]int, len(sorted))
 	for i := range below {
@@ -167,17 +166,17 @@ func plant(nodes []Node) ([]placed, error) {
 	return order, nil
 }
 
-// drawing remembers the lines that run down from the ancestors of the node
+// drawing tracks the lines that run down from the ancestors of the node
 // that is drawn next.
 type drawing struct {
 	TreeOptions
 	w      *bufio.Writer
-	name   func(*Node)  // writes what a node is called
+	name   func(*Node)  // writes the name of a node
 	text   func(string) // writes text of one line
-	column int          // where what is said of the nodes begins
+	column int          // where the details of the nodes begin
 	levels int          // at most treeLevels
 	trunk  []byte
-	ends   [treeLevels + 2]int // trunk[:ends[d]] stands before a node of depth d
+	ends   [treeLevels + 2]int // trunk[:ends[d]] comes before a node of depth d
 }
 
 func newDrawing(w *bufio.Writer, o *TreeOptions) *drawing {
@@ -191,7 +190,7 @@ func newDrawing(w *bufio.Writer, o *TreeOptions) *drawing {
 	return d
 }
 
-// indent is how many steps to the right a node stands.
+// indent is how many steps a node is indented.
 func (d *drawing) indent(p *placed) int { return min(p.depth, d.levels+1) }
 
 func (d *drawing) draw(p *placed) {
@@ -225,7 +224,7 @@ func (d *drawing) draw(p *placed) {
 	}
 }
 
-// mark is all that a node is known by.
+// mark is everything that identifies a node.
 func (d *drawing) mark(p *placed) string { return d.called(p.node) + d.count(p) }
 
 func (d *drawing) called(n *Node) string {
@@ -260,11 +259,11 @@ func (d *drawing) count(p *placed) string {
 	return string(s)
 }
 
-// whenColumns is the room for a time, so that the words behind it stand in one
+// whenColumns is the width of a time, so that the words after it are in one
 // column.
 const whenColumns = len("2006-01-02 15:04")
 
-// about writes what is said of a node, behind so many columns.
+// about writes the details of a node, after used columns.
 func (d *drawing) about(n *Node, used int) {
 	text := CleanLine(strings.TrimSpace(n.Text))
 	switch {

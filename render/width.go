@@ -6,9 +6,9 @@ import (
 )
 
 // wideSpans are the characters that terminals draw over two columns: the
-// scripts of East Asia and emoji, in the blocks they live in. It is a table of
-// blocks, not of single characters, so that a rare sign may be off by one;
-// terminals differ among themselves by more than that.
+// scripts of East Asia and emoji, by their blocks. It is a table of blocks,
+// not of single characters, so a rare sign may be off by one; terminals differ
+// among themselves by more than that.
 var wideSpans = []span{
 	{0x1100, 0x115f}, {0x231a, 0x231b}, {0x2329, 0x232a}, {0x23e9, 0x23ec}, {0x23f0, 0x23f0}, {0x23f3, 0x23f3},
 	{0x25fd, 0x25fe}, {0x2614, 0x2615}, {0x2648, 0x2653}, {0x267f, 0x267f}, {0x2693, 0x2693}, {0x26a1, 0x26a1},
@@ -29,7 +29,7 @@ var wideSpans = []span{
 }
 
 // Width returns how many columns s takes on a terminal, for aligning tables.
-// It counts what CleanLine returns; a control character counts as nothing.
+// It measures what CleanLine returns; a control character counts as nothing.
 func Width(s string) int {
 	total := 0
 	for len(s) > 0 {
@@ -40,8 +40,8 @@ func Width(s string) int {
 	return total
 }
 
-// Truncate returns s when it fits into so many columns, and else as much of it
-// as fits with … behind it. It never cuts within what is drawn as one sign.
+// Truncate returns s when it fits into the columns, and otherwise as much of
+// it as fits, followed by …. It never cuts within what is drawn as one sign.
 func Truncate(s string, columns int) string {
 	if columns <= 0 {
 		return ""
@@ -62,11 +62,11 @@ func Truncate(s string, columns int) string {
 }
 
 // cluster returns the length and the columns of the sign at the front of s: a
-// character with all that is drawn into it. An emoji sequence is one emoji
-// wide, as terminals that know of sequences draw it.
+// character with everything that is drawn into it. An emoji sequence is one
+// emoji wide, as terminals that support sequences draw it.
 func cluster(s string) (n, columns int) {
 	if b := s[0]; b < ' ' || b == 0x7f {
-		return 1, runeWidth(rune(b)) // a tab or another control bears no accent
+		return 1, runeWidth(rune(b)) // a tab or another control carries no accent
 	}
 	if b := s[0]; b >= ' ' && b < 0x7f && (len(s) == 1 || s[1] < utf8.RuneSelf) {
 		return 1, 1

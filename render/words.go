@@ -1,7 +1,7 @@
 package render
 
-// Words are all the words that a page of Markdown or HTML says of its own, so
-// that it can speak another language. What sessions hold is never translated.
+// Words are all the words of a Markdown or HTML page itself, so that it can
+// be in another language. The content of sessions is never translated.
 type Words struct {
 	Lang string // the language of the words, as HTML names it
 
@@ -24,7 +24,7 @@ type Words struct {
 	Image, File, Untyped, KeptElsewhere             string
 }
 
-// English are the words that a page speaks unless told otherwise.
+// English are the default words of a page.
 var English = Words{
 	Lang: "en",
 

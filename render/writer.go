@@ -3,12 +3,12 @@ package render
 import "io"
 
 // Writer cleans what passes through it as Clean does, however the bytes are
-// cut: a character that arrives in two writes is one character. At most a few
-// bytes wait for what follows. It is not safe for concurrent use.
+// split: a character that arrives in two writes is one character. At most a
+// few bytes wait for what follows. It is not safe for concurrent use.
 type Writer struct {
 	to    io.Writer
 	clean cleaner
-	rest  string // the end of what came, which more bytes may complete
+	rest  string // the end of the input, which more bytes may complete
 	out   []byte
 	err   error
 }
@@ -16,8 +16,8 @@ type Writer struct {
 // NewWriter returns a Writer that passes clean text to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{to: w} }
 
-// Write passes on the clean form of p. After an error of the writer below it
-// writes nothing more and returns that error again.
+// Write passes on the clean form of p. After an error of the underlying
+// writer it writes nothing more and returns that error again.
 func (w *Writer) Write(p []byte) (int, error) {
 	if w.pass(w.rest+string(p), false); w.err != nil {
 		return 0, w.err
@@ -25,8 +25,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush ends the text: a character that never became whole is shown byte by
-// byte. Writing may go on, as a new text.
+// Flush ends the text: an incomplete character is shown byte by byte.
+// Writing may continue, as a new text.
 func (w *Writer) Flush() error {
 	w.pass(w.rest, true)
 	w.clean.prev = 0

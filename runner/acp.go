@@ -22,14 +22,14 @@ import (
 // Task.Args follow them.
 //
 // The agent works in Task.Dir, which has to be absolute. It is offered neither
-// files nor terminals of this side: it has its own. Each of its questions for
-// permission is put to Task.Ask, in every mode. The protocol has no place for
-// a system prompt, so Task.System is the first text of a fresh session; and
-// none for a limit of turns. An agent that cannot go on with sessions is
+// files nor terminals of this side: it has its own. Each of its permission
+// requests goes to Task.Ask, in every mode. The protocol has no place for a
+// system prompt, so Task.System is the first text of a fresh session; nor does
+// it have a limit of turns. An agent that cannot resume sessions is
 // ErrSession; one that cannot copy them is ErrUnsupported.
 //
-// The agent chooses the ids of its sessions. What it says of its tokens is
-// counted for the run, what it says of the cost for the session.
+// The agent chooses the ids of its sessions. The tokens that it reports
+// count for the run, the cost for the session.
 func ACP(argv []string) Runner { return agent{argv} }
 
 type agent struct{ argv []string }
@@ -77,15 +77,15 @@ func (a agent) Run(ctx context.Context, t Task) (Outcome, error) {
 type acpTalk struct {
 	r      *run
 	stream acpStream
-	over   chan struct{} // the conversation is over
-	ready  chan struct{} // the SDK reads
+	over   chan struct{} // closed when the conversation is over
+	ready  chan struct{} // closed when the SDK reads
 
-	fromAgent *io.PipeReader // what of the agent's lines is the SDK's
+	fromAgent *io.PipeReader // the agent's lines that are meant for the SDK
 	toSDK     *io.PipeWriter
 
 	conn    *acp.ClientSideConnection
-	session acp.SessionId // once conn is there and known closed
-	known   chan struct{} // the session is known
+	session acp.SessionId // valid once conn is set and known is closed
+	known   chan struct{} // closed when the session is known
 	refused atomic.Bool   // the agent answered a request with an error
 
 	// Set by talk before over is closed.
@@ -106,8 +106,8 @@ func (c *acpTalk) emit(events []tidemark.Event) {
 	}
 }
 
-// line takes a line of the agent: news of the session are for the stream,
-// requests and answers for the SDK, and what is neither is noise.
+// line handles one line of the agent: session updates go to the stream,
+// requests and answers to the SDK, and the rest is noise.
 func (c *acpTalk) line(line []byte, left int64) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
@@ -120,7 +120,8 @@ func (c *acpTalk) line(line []byte, left int64) {
 	}
 	switch err := json.Unmarshal(line, &m); {
 	case left > 0:
-		// It may have been the answer that the conversation waits for.
+		// The cut line may have been the answer that the conversation waits
+		// for.
 		c.r.sink.cut(left)
 		c.toSDK.CloseWithError(fmt.Errorf("the agent wrote a message of more than %d bytes", maxLine))
 	case err != nil || m.Method == "" && m.ID == nil:
@@ -139,7 +140,7 @@ func (c *acpTalk) line(line []byte, left int64) {
 	}
 }
 
-// talk holds the conversation from the first word to the end of the turn.
+// talk runs the conversation from the first message to the end of the turn.
 func (c *acpTalk) talk(in io.Writer) {
 	defer close(c.over)
 	c.conn = acp.NewClientSideConnection(acpClient{c}, in, c.fromAgent)
@@ -183,7 +184,7 @@ func (c *acpTalk) hello(ctx context.Context) (acp.AgentCapabilities, error) {
 	return a.AgentCapabilities, nil
 }
 
-// open makes the session of the task, or goes on with it.
+// open creates the session of the task, or resumes it.
 func (c *acpTalk) open(ctx context.Context, can acp.AgentCapabilities) (acp.SessionId, error) {
 	t := c.r.t
 	old := acp.SessionId(t.Session)
@@ -211,8 +212,8 @@ func (c *acpTalk) open(ctx context.Context, can acp.AgentCapabilities) (acp.Sess
 	default:
 		return "", fmt.Errorf("session %s: %w: the agent keeps none", t.Session, ErrSession)
 	}
-	// The SDK has one kind of error for an agent that says no and for one that
-	// says nothing because it crashed.
+	// The SDK has one kind of error for an agent that refuses and for one that
+	// does not answer because it crashed.
 	if err != nil && c.refused.Load() {
 		return "", fmt.Errorf("session %s: %w: %s", t.Session, ErrSession, short(err.Error()))
 	}
@@ -222,7 +223,8 @@ func (c *acpTalk) open(ctx context.Context, can acp.AgentCapabilities) (acp.Sess
 	return old, nil
 }
 
-// choose asks for what an agent need not have. It goes on without.
+// choose requests settings that an agent need not support, and continues
+// without them.
 func (c *acpTalk) choose(ctx context.Context) {
 	t := c.r.t
 	if t.MaxTurns > 0 {
@@ -237,7 +239,7 @@ func (c *acpTalk) choose(ctx context.Context) {
 	}
 }
 
-// blocks is the prompt.
+// blocks is the prompt as content blocks.
 func (t Task) blocks() (blocks []acp.ContentBlock) {
 	if t.System != "" && t.Session == "" {
 		blocks = append(blocks, acp.TextBlock(t.System))
@@ -245,8 +247,8 @@ func (t Task) blocks() (blocks []acp.ContentBlock) {
 	return append(blocks, acp.TextBlock(t.Prompt))
 }
 
-// quit cancels the turn as the protocol has it, and waits until the agent says
-// that it did.
+// quit cancels the turn as the protocol prescribes, and waits until the agent
+// confirms it.
 func (c *acpTalk) quit(wait time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
@@ -255,7 +257,7 @@ func (c *acpTalk) quit(wait time.Duration) {
 	default:
 		return
 	}
-	// The write may wait for an agent that reads nothing.
+	// The write may block on an agent that reads nothing.
 	go c.conn.Cancel(ctx, acp.CancelNotification{SessionId: c.session})
 	select {
 	case <-c.over:

@@ -7,17 +7,17 @@ import (
 	"github.com/coder/acp-go-sdk"
 )
 
-// acpClient is this side of the protocol: it answers for permission, and has
-// nothing else to offer.
+// acpClient is this side of the protocol: it answers permission requests,
+// and offers nothing else.
 type acpClient struct{ c *acpTalk }
 
 var _ acp.Client = acpClient{}
 
-// RequestPermission puts the question to the task. When the run is cancelled
-// meanwhile, the protocol wants that to be the answer.
+// RequestPermission passes the question to the task. When the run is
+// cancelled meanwhile, the protocol requires that as the answer.
 func (a acpClient) RequestPermission(_ context.Context, p acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
 	cancelled := acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeCancelled()}
-	// The fields of a call that is asked for are those of a call that is told.
+	// A call in a permission request has the same fields as one in an update.
 	b, err := json.Marshal(p.ToolCall)
 	var u acpUpdate
 	if err != nil || json.Unmarshal(b, &u) != nil {
@@ -37,14 +37,14 @@ func (a acpClient) RequestPermission(_ context.Context, p acp.RequestPermissionR
 	}
 	id, ok := option(p.Options, answer)
 	if !ok {
-		return cancelled, nil // it offers no way to say that
+		return cancelled, nil // the request offers no matching option
 	}
 	return acp.RequestPermissionResponse{Outcome: acp.NewRequestPermissionOutcomeSelected(id)}, nil
 }
 
-// option finds the one that says what the answer says. An answer that holds
-// once is never turned into one that holds always; one that holds always may
-// hold once instead, and a refusal may be of either kind.
+// option finds the option that matches the answer. "Allow once" is never
+// turned into "allow always"; "always" may become "once", and a refusal may
+// be of either kind.
 func option(options []acp.PermissionOption, a Answer) (acp.PermissionOptionId, bool) {
 	kinds := []acp.PermissionOptionKind{acp.PermissionOptionKindRejectOnce, acp.PermissionOptionKindRejectAlways}
 	switch {
@@ -63,7 +63,8 @@ func option(options []acp.PermissionOption, a Answer) (acp.PermissionOptionId, b
 	return "", false
 }
 
-// SessionUpdate is never called: acpTalk.line takes what it would be told.
+// SessionUpdate is never called: acpTalk.line handles these notifications
+// itself.
 func (acpClient) SessionUpdate(context.Context, acp.SessionNotification) error { return nil }
 
 func (acpClient) ReadTextFile(context.Context, acp.ReadTextFileRequest) (r acp.ReadTextFileResponse, err error) {

@@ -8,30 +8,30 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// acpStream makes events of the session/update notifications of an agent. It
-// reads them itself and not by way of the SDK: so none is lost because its
-// kind is new, none waits in a queue that can overflow, and each is handed on
-// before the answer that follows it.
+// acpStream turns the session/update notifications of an agent into events.
+// It reads them itself instead of through the SDK, so that none is lost
+// because its kind is new, none waits in a queue that can overflow, and each
+// is passed on before the answer that follows it.
 type acpStream struct {
 	mu     sync.Mutex
-	replay bool // the past of a session is told, which is no output of this run
+	replay bool // the agent repeats the past of a session, which is no output of this run
 	calls  map[string]*acpCall
-	order  []string // of calls, as they came
+	order  []string // ids of calls, in order
 	held   acpPiece
-	whole  strings.Builder // of the message that held is the last piece of
+	whole  strings.Builder // the message that held is the last piece of
 	said   string
-	cost   *float64 // of the whole session, in dollars
+	cost   *float64 // cost of the whole session, in dollars
 }
 
-// acpCall is the use of a tool. Agents tell it bit by bit.
+// acpCall is the use of a tool, which agents report piece by piece.
 type acpCall struct {
 	title, kind string
 	input       json.RawMessage
 	told        bool
 }
 
-// acpPiece is text that is not handed on yet, because it is not known whether
-// more of the same message follows.
+// acpPiece is text that is not passed on yet, because more of the same
+// message may follow.
 type acpPiece struct {
 	subtype, message string
 	text             strings.Builder
@@ -39,7 +39,7 @@ type acpPiece struct {
 
 type acpUpdate struct {
 	Kind      string          `json:"sessionUpdate"`
-	Content   json.RawMessage `json:"content"` // one block, or the list of a tool's
+	Content   json.RawMessage `json:"content"` // one block, or the list of a tool's blocks
 	Message   string          `json:"messageId"`
 	Call      string          `json:"toolCallId"`
 	Title     string          `json:"title"`
@@ -53,7 +53,7 @@ type acpUpdate struct {
 	} `json:"cost"`
 }
 
-// update returns the events that the parameters of a session/update are.
+// update returns the events for the parameters of a session/update.
 func (s *acpStream) update(params json.RawMessage) []tidemark.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *acpStream) update(params json.RawMessage) []tidemark.Event {
 	case "agent_thought_chunk":
 		return s.piece(subtypeThink, u)
 	case "user_message_chunk", "available_commands_update":
-		return nil // what was said to the agent, and what could be
+		return nil // the user's own messages, and available commands
 	}
 	events := s.flush()
 	switch u.Kind {
@@ -87,12 +87,12 @@ func (s *acpStream) update(params json.RawMessage) []tidemark.Event {
 	return append(events, tidemark.Event{Type: tidemark.EventSystem, Subtype: u.Kind, Extra: rest(p.Update, "sessionUpdate")})
 }
 
-// pieceBytes is how much text makes an event of its own while more follows:
-// agents tell their answers word by word.
+// pieceBytes is how much text becomes an event of its own while more
+// follows: agents send their answers word by word.
 const pieceBytes = 512
 
-// piece takes a piece of a message. It is partial when more of the same
-// message follows.
+// piece handles a piece of a message. Its event is partial when more of
+// the same message follows.
 func (s *acpStream) piece(subtype string, u acpUpdate) (events []tidemark.Event) {
 	var c struct {
 		Type string `json:"type"`
@@ -122,7 +122,7 @@ func (s *acpStream) take(partial bool) tidemark.Event {
 	return e
 }
 
-// flush hands on the last piece of a message.
+// flush passes on the last piece of a message.
 func (s *acpStream) flush() (events []tidemark.Event) {
 	if s.held.text.Len() > 0 {
 		events = append(events, s.take(false))
@@ -134,7 +134,7 @@ func (s *acpStream) flush() (events []tidemark.Event) {
 	return events
 }
 
-// merge adds to a call what is told of it.
+// merge adds an update to its call.
 func (s *acpStream) merge(u acpUpdate) *acpCall {
 	c := s.calls[u.Call]
 	if c == nil {
@@ -157,7 +157,7 @@ func (s *acpStream) merge(u acpUpdate) *acpCall {
 	return c
 }
 
-// given says that a field is there and holds something.
+// given reports whether a field is present and not empty.
 func given(raw json.RawMessage) bool {
 	switch string(raw) {
 	case "", "null", "{}":
@@ -169,8 +169,8 @@ func given(raw json.RawMessage) bool {
 func (s *acpStream) call(u acpUpdate) (events []tidemark.Event) {
 	c := s.merge(u)
 	done := u.Status == "completed" || u.Status == "failed"
-	// What it is given often follows its first mention; without it, the start
-	// of the work is the start of the call.
+	// The input often follows the first mention of a call; without it, the
+	// call starts when its work does.
 	if !c.told && (c.input != nil || done || u.Status == "in_progress") {
 		events = append(events, c.tell(u.Call))
 	}
@@ -227,8 +227,8 @@ func acpText(content json.RawMessage) string {
 	return strings.Join(parts, "\n")
 }
 
-// asked returns what is known of a call that permission is asked for, and the
-// events that come before the question.
+// asked returns what is known of a call that needs permission, and the events
+// that precede the question.
 func (s *acpStream) asked(u acpUpdate) (Question, []tidemark.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +244,7 @@ func (s *acpStream) asked(u acpUpdate) (Question, []tidemark.Event) {
 	return q, events
 }
 
-// end hands on what was not told yet.
+// end returns what was not passed on yet.
 func (s *acpStream) end() []tidemark.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *acpStream) replaying(on bool) {
 	s.replay = on
 }
 
-// last returns the last that the agent said, and what the session has cost.
+// last returns the agent's last text, and what the session has cost.
 func (s *acpStream) last() (said string, cost *float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
-// Builtin runs the agent of this house. options makes what its conversation
-// needs: a store, a model, tools. Approve and Show of it are filled in here. In
-// autonomous mode Ask decides, too: it is the policy then, and nobody is asked.
+// Builtin runs the built-in agent. options returns what its conversation needs:
+// a store, a model, tools. Its Approve and Show are set here. In autonomous
+// mode Ask decides as well: it is then the policy, and no person is asked.
 func Builtin(options func(context.Context, Task) (chat.Options, error)) Runner {
 	return &builtin{options}
 }
@@ -67,7 +67,7 @@ func (b *builtin) Run(ctx context.Context, t Task) (Outcome, error) {
 	return out, err
 }
 
-// exitOf is why a run ended whose turn ended so, or why it failed.
+// exitOf returns the exit reason for the end of a turn, or why the run failed.
 func exitOf(stop string) (reason string, failure error) {
 	switch stop {
 	case model.StopSequence:
@@ -82,7 +82,7 @@ func exitOf(stop string) (reason string, failure error) {
 	return tidemark.ExitEndTurn, nil
 }
 
-// open begins a conversation, goes on with one, or with a copy of one.
+// open starts a conversation, resumes one, or resumes a copy of one.
 func (b *builtin) open(ctx context.Context, t Task, o chat.Options) (*chat.Chat, error) {
 	if t.MaxTurns > 0 {
 		o.Limits.ToolRounds = t.MaxTurns
@@ -113,7 +113,7 @@ func (b *builtin) open(ctx context.Context, t Task, o chat.Options) (*chat.Chat,
 	return c, err
 }
 
-// lost says that the session of a task cannot be gone on with.
+// lost is the error for a task whose session cannot be resumed.
 func lost(t Task, err error) error {
 	return fmt.Errorf("agent %s: session %s: %w: %w", t.Agent, t.Session, ErrSession, err)
 }
@@ -139,8 +139,8 @@ func approval(t Task) func(context.Context, chat.ApprovalRequest) (chat.Decision
 	}
 }
 
-// show makes events of what happens: of entries once they are kept, so that the
-// output of a job never says more than its session.
+// show turns chat events into run events: entries only once they are kept, so
+// that the output of a job never says more than its session.
 func show(s *sink, out *Outcome, e chat.Event) {
 	switch {
 	case e.Notice != "":
@@ -159,7 +159,7 @@ func show(s *sink, out *Outcome, e chat.Event) {
 	}
 }
 
-// eventsOf are the events that a message makes.
+// eventsOf returns the events of a message.
 func eventsOf(e tidemark.Entry) []tidemark.Event {
 	var all []tidemark.Event
 	for _, b := range e.Blocks {

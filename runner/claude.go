@@ -14,25 +14,25 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Claude returns the Runner of Claude Code. command is its program with what it
-// is always told; without one it is claude.
+// Claude returns the Runner of Claude Code. command is its program with fixed
+// arguments; without one it is claude.
 //
 // It is started in print mode with its stream of JSON lines; Task.Args follow
 // the options that come from the task. A fresh session, and the copy of one,
 // get the id Task.Mint, so that it is known before anything runs. In the modes
-// interactive and review its questions for permission are put to Task.Ask, and
-// in review its settings do not widen what it does without asking; in
-// autonomous mode what its settings and flags do not allow is denied.
+// interactive and review its permission requests go to Task.Ask, and in review
+// its settings cannot add to what it does without asking; in autonomous mode
+// whatever its settings and flags do not allow is denied.
 //
-// What a run used is counted once, by model, as the result at its end says.
-// That counts a session from its beginning on; so of one that is gone on with,
-// or of a copy, it is counted less Task.Spent, for the model of the main agent.
-// Where Task.Spent is not known, helpers and the cost are not counted rather
-// than too high. A run that was cut off has no result; what its answers said
-// counts instead, without a cost.
+// Usage is counted once per model, from the result at the end of the run. That
+// result covers the session from its beginning; so for a resumed or copied
+// session Task.Spent is subtracted, for the model of the main agent. Where
+// Task.Spent is not known, helpers and the cost are not counted, rather than
+// counted too high. A run that was cut off has no result; the usage of its
+// answers counts instead, without a cost.
 func Claude(command ...string) Runner { return claude{orProgram(command, "claude")} }
 
-// orProgram is a command, or the program itself where there is none.
+// orProgram returns the command, or the program's name if there is none.
 func orProgram(command []string, name string) []string {
 	if len(command) == 0 || command[0] == "" {
 		return []string{name}
@@ -52,7 +52,7 @@ func (c claude) Run(ctx context.Context, t Task) (Outcome, error) {
 	}
 	defer cancel(nil)
 	if id := t.mints(); id != "" {
-		r.proc.Session = id // it is noted with the process
+		r.proc.Session = id // recorded together with the process
 	}
 	var s claudeStream
 	var lost sessionLost
@@ -100,15 +100,15 @@ func (c claude) Run(ctx context.Context, t Task) (Outcome, error) {
 	return r.outcome(o, e, lost.judge(t, failure))
 }
 
-// claudeLinger is how many graces Claude Code may be silent after its result:
-// what it does in the background may still bring another one.
+// claudeLinger is how many grace periods Claude Code may be silent after its
+// result: background work may still bring another one.
 const claudeLinger = 6
 
-// claudeLost is how Claude Code says that it does not know a session.
+// claudeLost is the message of Claude Code for a session that it does not know.
 const claudeLost = "No conversation found with session ID"
 
-// mints returns the id that the session of the run will have, "" when that is
-// for the program to say.
+// mints returns the id that the session of the run will have, "" when the
+// program chooses it.
 func (t Task) mints() string {
 	if t.Session == "" || t.Fork {
 		return t.Mint
@@ -145,8 +145,8 @@ func (c claude) argv(t Task, asks bool) []string {
 	return append(argv, t.Args...)
 }
 
-// sessionLost notes whether a program said that it does not know the session
-// it should go on with.
+// sessionLost notes whether a program reported that it does not know the
+// session to resume.
 type sessionLost struct {
 	mu   sync.Mutex
 	said bool
@@ -162,7 +162,7 @@ func (l *sessionLost) hear(text string, how ...string) {
 	}
 }
 
-// judge makes an ErrSession of a failure that is one.
+// judge turns a failure that means a lost session into ErrSession.
 func (l *sessionLost) judge(t Task, failure error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,15 +172,16 @@ func (l *sessionLost) judge(t Task, failure error) error {
 	return fmt.Errorf("agent %s: session %s: %w: %w", t.Agent, t.Session, ErrSession, failure)
 }
 
-// claudeDesk talks with a Claude Code that asks. Its input stays open until
-// its result is there, because the answers go in by it.
+// claudeDesk talks to a Claude Code that asks for permission. Its input
+// stays open until its result has arrived, because the answers go through
+// it.
 type claudeDesk struct {
 	answers chan []byte
 	over    <-chan struct{}
 }
 
-// talk says hello, as a host that answers questions does, then the prompt,
-// then the answers.
+// talk sends the greeting of a host that answers questions, then the
+// prompt, then the answers.
 func (d *claudeDesk) talk(there context.Context, in io.Writer, text string) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -205,7 +206,7 @@ func (d *claudeDesk) talk(there context.Context, in io.Writer, text string) {
 	}
 }
 
-// answer puts a question and writes down its answer. Claude Code waits for it,
+// answer passes on a question and queues its answer. Claude Code waits for it,
 // so the next line may wait as well.
 func (d *claudeDesk) answer(ctx context.Context, ask claudeAsk, put func(context.Context, Question) (Answer, error)) {
 	response := map[string]any{"subtype": "success", "request_id": ask.request}

@@ -9,28 +9,29 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// claudeStream reads what Claude Code writes with --output-format stream-json:
-// one JSON object a line, told apart by its type. New versions bring new types
-// and fields; what is not known becomes a system event and does no harm.
+// claudeStream reads the output of Claude Code with --output-format
+// stream-json: one JSON object per line, distinguished by its type. New
+// versions add types and fields; unknown ones become system events and do no
+// harm.
 type claudeStream struct {
 	session string
 	said    string // the last text of the main agent
-	model   string // of it
+	model   string // model of the main agent
 	result  *claudeResult
-	used    tidemark.Usage // by the main agent, in this run, as its results say
-	ask     *claudeAsk     // of the last line
+	used    tidemark.Usage // by the main agent in this run, according to its results
+	ask     *claudeAsk     // question in the last line
 	counted map[string]claudeCount
-	order   []string // of counted
+	order   []string // keys of counted, in order
 }
 
-// claudeCount is what one answer of a model used. Claude Code writes a line
+// claudeCount is the usage of one answer of a model. Claude Code writes a line
 // for each block of an answer, each with the usage of the whole answer so far.
 type claudeCount struct {
 	model string
 	usage tidemark.Usage
 }
 
-// claudeLine is the union of the lines that matter here.
+// claudeLine is the union of the lines that are used here.
 type claudeLine struct {
 	Type      string          `json:"type"`
 	Subtype   string          `json:"subtype"`
@@ -75,9 +76,9 @@ type claudeBlock struct {
 }
 
 // claudeResult is the last line of a run. Where there are several, the cost and
-// the models count what all before it did, and so they do in a session that
-// was resumed or copied, from its beginning on. The turns and the usage count
-// what came since the result before, of the main agent alone.
+// the models include all before, and in a resumed or copied session everything
+// since its beginning. The turns and the usage cover only the main agent since
+// the previous result.
 type claudeResult struct {
 	Subtype    string                       `json:"subtype"`
 	IsError    bool                         `json:"is_error"`
@@ -98,13 +99,13 @@ type claudeModelsUsage struct {
 	CostUSD    float64 `json:"costUSD"`
 }
 
-// claudeAsk is a question for permission.
+// claudeAsk is a permission request.
 type claudeAsk struct {
-	request string // its id
+	request string // id of the request
 	Question
 }
 
-// line returns the events that a line is.
+// line returns the events of a line.
 func (s *claudeStream) line(line []byte) []tidemark.Event {
 	s.ask = nil
 	if len(strings.TrimSpace(string(line))) == 0 {
@@ -114,7 +115,7 @@ func (s *claudeStream) line(line []byte) []tidemark.Event {
 	if json.Unmarshal(line, &l) != nil || l.Type == "" {
 		return []tidemark.Event{{Type: tidemark.EventSystem, Subtype: subtypeStdout, Content: string(line)}}
 	}
-	// A copy of a session tells the new id in its first line.
+	// The first line of a copied session names the new id.
 	if l.SessionID != "" {
 		s.session = l.SessionID
 	}
@@ -128,7 +129,7 @@ func (s *claudeStream) line(line []byte) []tidemark.Event {
 	case "control_request":
 		return s.control(l)
 	case "control_response", "keep_alive", "stream_event":
-		return nil // pieces of an answer are not kept: the whole follows
+		return nil // pieces of an answer are not kept: the whole answer follows
 	case "system":
 		e := tidemark.Event{Type: tidemark.EventSystem, Subtype: l.Subtype, Content: str(l.Content)}
 		told := []string{"type", "subtype", "uuid"}
@@ -141,7 +142,7 @@ func (s *claudeStream) line(line []byte) []tidemark.Event {
 	return []tidemark.Event{{Type: tidemark.EventSystem, Subtype: l.Type, Extra: rest(line, "type", "uuid")}}
 }
 
-// rest returns a line without the fields that are told elsewhere.
+// rest returns a line without the fields that are passed on elsewhere.
 func rest(line []byte, told ...string) json.RawMessage {
 	fields, ok := object(line)
 	if !ok {
@@ -205,10 +206,10 @@ func (s *claudeStream) assistant(l claudeLine) (events []tidemark.Event) {
 			e.Type, e.ToolName, e.ToolUseID, e.Input = tidemark.EventToolUse, b.Name, b.ID, b.Input
 		case strings.HasSuffix(b.Type, "tool_result"):
 			e = toolResult(b, e)
-		default: // hidden thinking, and what is yet to come
+		default: // hidden thinking, and future kinds
 			e.Subtype = b.Type
 		}
-		e.Usage, usage = usage, nil // with the first block, so that nothing is counted twice
+		e.Usage, usage = usage, nil // only with the first block, so that nothing is counted twice
 		events = append(events, e)
 	}
 	if usage != nil {
@@ -217,7 +218,7 @@ func (s *claudeStream) assistant(l claudeLine) (events []tidemark.Event) {
 	return events
 }
 
-// count notes what an answer used, and returns it the first time.
+// count records the usage of an answer, and returns it the first time.
 func (s *claudeStream) count(m claudeMessage) *tidemark.Usage {
 	if m.Usage == nil || m.Usage.usage() == (tidemark.Usage{}) {
 		return nil
@@ -249,7 +250,7 @@ func toolResult(b claudeBlock, e tidemark.Event) tidemark.Event {
 	return e
 }
 
-// flat returns the text of a content that is a string or blocks of text.
+// flat returns the text of content that is a string or text blocks.
 func flat(content json.RawMessage) string {
 	var parts []string
 	for _, b := range blocks(content) {
@@ -262,7 +263,7 @@ func flat(content json.RawMessage) string {
 
 func (s *claudeStream) user(l claudeLine) (events []tidemark.Event) {
 	if l.Replay {
-		return nil // the prompt that was given, or the past of a session
+		return nil // the prompt itself, or the past of a session
 	}
 	var m claudeMessage
 	if json.Unmarshal(l.Message, &m) != nil {
@@ -305,7 +306,7 @@ func (s *claudeStream) control(l claudeLine) []tidemark.Event {
 	}
 	s.ask = &claudeAsk{request: l.RequestID}
 	if q.Subtype != "can_use_tool" {
-		return nil // an unknown question is answered, too: silence would stop the run
+		return nil // an unknown question is answered too: silence would stop the run
 	}
 	if q.ID == "" {
 		q.ID = l.RequestID
@@ -317,12 +318,12 @@ func (s *claudeStream) control(l claudeLine) []tidemark.Event {
 	return nil
 }
 
-// outcome is what the stream says of the run of a task.
+// outcome returns what the stream says about the run of a task.
 func (s *claudeStream) outcome(t Task) (o Outcome) {
 	o.Summary = s.said
 	if s.result == nil {
-		// It was ended half-way: what its answers said of themselves is all
-		// there is. Its cost is not known.
+		// The run was ended half-way: the usage of the answers is all there
+		// is, and the cost is unknown.
 		for _, id := range s.order {
 			o.use(s.counted[id].model, s.counted[id].usage)
 		}
@@ -337,9 +338,9 @@ func (s *claudeStream) outcome(t Task) (o Outcome) {
 	return o
 }
 
-// spent counts what a run used. In a session that is older than the run the
-// result counts what runs before used, too, unless it is of an old Claude Code;
-// then it says the same by model as for the main agent.
+// spent counts the usage of a run. In a session that is older than the run, the
+// result includes the usage of earlier runs, unless it comes from an old Claude
+// Code; then the figures by model equal those of the main agent.
 func (s *claudeStream) spent(t Task, o *Outcome) {
 	var total tidemark.Usage
 	models := make(map[string]tidemark.Usage)
@@ -361,8 +362,9 @@ func (s *claudeStream) spent(t Task, o *Outcome) {
 		o.CostUSD = total.CostUSD
 		return
 	}
-	// What it grew by cannot be told by model. Where what was before is not
-	// known, the main agent is counted, and no cost rather than one too high.
+	// The increase cannot be split by model. Where the earlier usage is
+	// unknown, the main agent is counted, and no cost rather than one too
+	// high.
 	grown := s.used
 	if t.Spent != nil {
 		g := minus(total, *t.Spent)

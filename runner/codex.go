@@ -10,27 +10,26 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Codex returns the Runner of Codex. command is its program with what it is
-// always told; without one it is codex.
+// Codex returns the Runner of Codex. command is its program with fixed
+// arguments; without one it is codex.
 //
 // It is started as codex exec --json; Task.Args follow the options that come
-// from the task. What it may do is for its sandbox, so for its configuration
+// from the task. Its sandbox decides what it may do, and so its configuration
 // and Task.Args: codex exec asks nobody, and is not run in review mode
 // (ErrUnsupported). It chooses the ids of its sessions itself, also of copies,
-// which an old Codex cannot make (ErrUnsupported). It has no limit of turns,
-// which is said in an event.
+// which an old Codex cannot make (ErrUnsupported). It has no limit of turns;
+// an event says so.
 //
-// Codex counts what a session used from its beginning on, and a copy from that
-// of what it was made of. So a run of a fresh session is counted as it says,
-// and one that goes on with a session, or with a copy, by what it says less
-// Task.Spent; where that is not known, the run is not counted at all rather
-// than too high. It tells neither the model, for which Task.Model stands, nor
-// the cost.
+// Codex counts the usage of a session from its beginning, and that of a copy
+// from the beginning of the original. So a fresh session is counted as
+// reported, and a resumed or copied one less Task.Spent; where that is not
+// known, the run is not counted at all, rather than counted too high. Codex
+// reports neither the model, for which Task.Model stands, nor the cost.
 func Codex(command ...string) Runner { return codex{orProgram(command, "codex")} }
 
 type codex struct{ command []string }
 
-// How Codex says that it does not know a session.
+// codexLost are the messages of Codex for a session that it does not know.
 var codexLost = []string{"no rollout found for", "thread not found", "No saved session found", "session not found"}
 
 func (c codex) Run(ctx context.Context, t Task) (Outcome, error) {
@@ -81,11 +80,11 @@ func (c codex) Run(ctx context.Context, t Task) (Outcome, error) {
 	return r.outcome(o, e, lost.judge(t, failure))
 }
 
-// codexUsageError is how Codex ends when it does not know a command or an
+// codexUsageError is the exit code of Codex for an unknown command or
 // option.
 const codexUsageError = 2
 
-// before is what the session had used, nil if that is not known.
+// before returns what the session had used before, nil if that is not known.
 func (t Task) before() *tidemark.Usage {
 	if t.Session == "" {
 		return new(tidemark.Usage)
@@ -107,7 +106,8 @@ func (s *codexStream) judge(e ending) error {
 }
 
 func (c codex) argv(t Task) []string {
-	// Whoever made the agent chose where it works: no repository is asked for.
+	// The owner of the agent chose where it works, so it need not be a
+	// repository.
 	argv := append(slices.Clone(c.command), "exec", "--json", "--skip-git-repo-check")
 	if t.Model != "" {
 		argv = append(argv, "--model", t.Model)
@@ -126,5 +126,5 @@ func (c codex) argv(t Task) []string {
 	case t.Session != "":
 		argv = append(argv, "resume", t.Session)
 	}
-	return append(argv, "-") // the prompt comes by the standard input
+	return append(argv, "-") // the prompt comes through standard input
 }

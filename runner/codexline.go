@@ -8,17 +8,17 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// codexStream reads what codex exec --json writes: one JSON object a line,
-// told apart by its type. Threads have turns, turns have items, and items
-// start, change and complete.
+// codexStream reads the output of codex exec --json: one JSON object per
+// line, distinguished by its type. Threads have turns, turns have items,
+// and items start, change and complete.
 type codexStream struct {
 	thread    string
 	said      string
 	begun     map[string]bool // items whose start was seen
 	turns     int64
-	completed bool            // the last turn
-	failed    string          // why it did not
-	spent     *tidemark.Usage // of the whole thread; at the start, in the runs before
+	completed bool            // the last turn completed
+	failed    string          // why the last turn did not complete
+	spent     *tidemark.Usage // usage of the whole thread; at the start, that of earlier runs
 }
 
 type codexLine struct {
@@ -34,8 +34,8 @@ type codexError struct {
 	Message string `json:"message"`
 }
 
-// codexUsage counts the whole thread, also what it used in runs before this
-// one. What was read from the cache and written to it is part of the input.
+// codexUsage counts the whole thread, including earlier runs. Tokens read
+// from the cache and written to it are part of the input.
 type codexUsage struct {
 	Input      int64 `json:"input_tokens"`
 	Cached     int64 `json:"cached_input_tokens"`
@@ -67,7 +67,7 @@ type codexItem struct {
 	Query     string          `json:"query"`
 }
 
-// line returns the events that a line is.
+// line returns the events of a line.
 func (s *codexStream) line(line []byte) []tidemark.Event {
 	if len(strings.TrimSpace(string(line))) == 0 {
 		return nil
@@ -92,10 +92,10 @@ func (s *codexStream) line(line []byte) []tidemark.Event {
 		if s.failed == "" {
 			s.failed = "the turn failed"
 		}
-		// The count is noted and not shown: a failure is no answer.
+		// The usage is recorded and not shown: a failure is no answer.
 		s.count(l.Usage)
 		return []tidemark.Event{{Type: tidemark.EventError, Message: s.failed, Code: l.Type}}
-	case "error": // of the connection, which is often made anew
+	case "error": // connection errors, after which it often reconnects
 		return []tidemark.Event{{Type: tidemark.EventError, Message: l.Message, Code: l.Type}}
 	case "item.started", "item.updated", "item.completed":
 		var i codexItem
@@ -106,9 +106,9 @@ func (s *codexStream) line(line []byte) []tidemark.Event {
 	return []tidemark.Event{{Type: tidemark.EventSystem, Subtype: l.Type, Extra: rest(line, "type")}}
 }
 
-// count takes a count of the whole thread, and returns by how much it grew in
-// this run since the last one: nil for the first of a thread that was there
-// before, because how much of it is older is not known here.
+// count takes the usage of the whole thread, and returns the increase in this
+// run since the last call: nil for the first call of an older thread, because
+// it is not known here how much of it is older.
 func (s *codexStream) count(u *codexUsage) *tidemark.Usage {
 	if u == nil {
 		return nil
@@ -148,14 +148,14 @@ func (s *codexStream) item(l codexLine, i codexItem) []tidemark.Event {
 		return []tidemark.Event{{Type: tidemark.EventAssistant, Subtype: subtypeThink, Content: i.Text}}
 	case "command_execution", "file_change", "mcp_tool_call", "web_search", "collab_tool_call":
 		return s.call(l, i, done)
-	case "error": // one that it goes on after
+	case "error": // an error that it continues after
 		return []tidemark.Event{{Type: tidemark.EventSystem, Subtype: subtypeNotice, Content: i.Message}}
 	}
-	return []tidemark.Event{{Type: tidemark.EventSystem, Subtype: i.Type, Extra: rest(l.Item, "type")}} // todo_list, and what is yet to come
+	return []tidemark.Event{{Type: tidemark.EventSystem, Subtype: i.Type, Extra: rest(l.Item, "type")}} // todo_list, and future kinds
 }
 
-// call is an item that is the use of a tool. Some are told only when they are
-// done, so the start is told then.
+// call handles an item that is the use of a tool. Some are reported only when
+// they are done, so the start is reported then.
 func (s *codexStream) call(l codexLine, i codexItem, done bool) (events []tidemark.Event) {
 	if !s.begun[i.ID] || i.ID == "" && done {
 		if s.begun == nil {
@@ -166,7 +166,7 @@ func (s *codexStream) call(l codexLine, i codexItem, done bool) (events []tidema
 		events = append(events, tidemark.Event{Type: tidemark.EventToolUse, ToolName: name, ToolUseID: i.ID, Input: input})
 	}
 	if !done {
-		return events // how it grows is told when it is done
+		return events // progress is reported when it is done
 	}
 	delete(s.begun, i.ID)
 	good := i.Error == nil && (i.Status == "completed" || i.Status == "") && (i.ExitCode == nil || *i.ExitCode == 0)
@@ -177,7 +177,7 @@ func (s *codexStream) call(l codexLine, i codexItem, done bool) (events []tidema
 	return append(events, e)
 }
 
-// use returns the tool's name and what it was given.
+// use returns the tool's name and its input.
 func (i codexItem) use(raw json.RawMessage) (string, json.RawMessage) {
 	switch i.Type {
 	case "command_execution":
@@ -192,7 +192,7 @@ func (i codexItem) use(raw json.RawMessage) (string, json.RawMessage) {
 	return i.Type, rest(raw, "id", "type", "status")
 }
 
-// outcome returns what the tool gave back.
+// outcome returns the tool's result.
 func (i codexItem) outcome(raw json.RawMessage) json.RawMessage {
 	switch i.Type {
 	case "command_execution":

@@ -13,21 +13,20 @@ import (
 // Command returns the Runner of any program. argv is the program with its
 // arguments; Task.Args follow them.
 //
-// The program reads the prompt from its standard input. It finds it in
-// TIDEMARK_PROMPT, too, unless it is too long for a variable, the session to go
-// on with in TIDEMARK_SESSION, the entry to go on from in TIDEMARK_ENTRY where
-// there is one, and TIDEMARK_FORK=1 where it should be a copy: what that means is
-// its own affair, and so are the model, the system prompt and the limit of turns, which it is not
-// told. It asks nobody, so it is not run in review mode (ErrUnsupported): who
-// wants to review a command lets a person decide before it is run.
+// The program reads the prompt from its standard input. The prompt is also in TIDEMARK_PROMPT,
+// unless it is too long for a variable; the session to resume is in TIDEMARK_SESSION, the entry
+// to continue from, if any, in TIDEMARK_ENTRY, and TIDEMARK_FORK=1 asks for a copy. What these
+// mean is up to the program; it is not told the model, the system prompt or the limit of turns.
+// It asks nobody, so it is not run in review mode (ErrUnsupported): to review a command, let a
+// person decide before it is run.
 //
 // Each line of its standard output becomes an event. A JSON object whose type
 // is that of an event (system, assistant, tool_use, tool_result, error) and
 // whose fields have the types of an event's is that event; fields that an
 // event does not have, and the program's own timestamp, are in its extra. Any
 // other JSON object is a system event of the subtype json. Everything else is
-// text that the assistant says, a line an event; empty lines are skipped. A
-// line of its standard error is a system event of the subtype stderr.
+// text of the assistant, one event per line; empty lines are skipped. A line
+// of its standard error is a system event of the subtype stderr.
 //
 // Exit code 0 is success, everything else an error.
 func Command(argv []string) Runner { return command{argv} }
@@ -71,7 +70,7 @@ func (c command) Run(ctx context.Context, t Task) (Outcome, error) {
 	return r.outcome(o, e, failure)
 }
 
-// failed is the end of a run that never began.
+// failed is the outcome of a run that never began.
 func failed(err error) (Outcome, error) {
 	return Outcome{ExitReason: tidemark.ExitError, ExitCode: -1}, err
 }
@@ -90,7 +89,7 @@ func commandEnviron(t Task) (env []string) {
 	return env
 }
 
-// hear takes from an event of a command what belongs to its outcome.
+// hear takes what belongs to the outcome from an event of a command.
 func (o *Outcome) hear(e tidemark.Event, model string) {
 	if e.Type != tidemark.EventAssistant {
 		return
@@ -103,8 +102,8 @@ func (o *Outcome) hear(e tidemark.Event, model string) {
 	}
 }
 
-// use counts what a model was used for. A program that does not say which
-// model it was is counted under unknown.
+// use adds to the usage of a model. Without a model name it is counted
+// under unknown.
 func (o *Outcome) use(model string, u tidemark.Usage) {
 	u = sane(u)
 	if u == (tidemark.Usage{}) {
@@ -120,8 +119,8 @@ func (o *Outcome) use(model string, u tidemark.Usage) {
 	o.CostUSD += u.CostUSD
 }
 
-// Figures that a program may claim. They are far above any that are true, and
-// so small that sums of them stay numbers.
+// Limits of the figures that a program may report. They are far above any
+// true figure, and small enough that their sums do not overflow.
 const (
 	mostTokens = 1 << 50
 	mostUSD    = 1e9
@@ -150,8 +149,8 @@ func plus(a, b tidemark.Usage) tidemark.Usage {
 	}
 }
 
-// commandLine returns the event that a line of a command is, false for one
-// that is nothing.
+// commandLine returns the event for a line of a command, false if there is
+// none.
 func commandLine(line []byte) (e tidemark.Event, ok bool) {
 	if len(strings.TrimSpace(string(line))) == 0 {
 		return e, false
@@ -169,17 +168,17 @@ func commandLine(line []byte) (e tidemark.Event, ok bool) {
 	return tidemark.Event{Type: tidemark.EventSystem, Subtype: subtypeJSON, Content: string(line)}, true
 }
 
-// eventFields are those that an event has a place for.
+// eventFields are the fields of an event.
 const eventFields = " type subtype content partial usage tool_name tool_use_id input result success error message code stack extra "
 
-// ownEvent reads a line that is an event of this house.
+// ownEvent reads a line that is one of our events.
 func ownEvent(fields map[string]json.RawMessage) (e tidemark.Event, ok bool) {
 	switch str(fields["type"]) {
 	case tidemark.EventSystem, tidemark.EventAssistant, tidemark.EventToolUse, tidemark.EventToolResult, tidemark.EventError:
 	default:
 		return e, false
 	}
-	// Their timestamp may be anything; when it came is what counts here.
+	// The program's timestamp may be anything; the time of arrival counts here.
 	stamp := fields["timestamp"]
 	delete(fields, "timestamp")
 	b, err := json.Marshal(fields)

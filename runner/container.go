@@ -12,18 +12,19 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Container is where an agent's program runs instead of on the machine itself.
+// Container is where an agent's program runs instead of directly on the
+// machine.
 //
-// The container is created, noted (Task.Running), started with its input and
-// output attached, and removed at the end of the run, however that comes. It
-// bears the labels tidemark.job and tidemark.run, by which Containers finds
-// one that nobody removed.
+// The container is created, recorded (Task.Running), started with its input
+// and output attached, and removed when the run ends for any reason. It
+// carries the labels tidemark.job and tidemark.run, by which Containers
+// finds one that nobody removed.
 type Container struct {
 	Engine  string   // docker, podman, or the path of a program that takes their commands
-	Image   string   // is pulled by the engine if it is not there
-	Mounts  []Mount  // Task.Dir is mounted under its own name unless one of them holds it
-	Options []string // more for the engine's create, such as --network=none
-	Environ []string // what the engine is called with; Task.Environ is for the agent inside
+	Image   string   // pulled by the engine if it is missing
+	Mounts  []Mount  // Task.Dir is mounted under its own name unless one of them contains it
+	Options []string // more options for the engine's create, such as --network=none
+	Environ []string // environment of the engine itself; Task.Environ is for the agent inside
 }
 
 // Mount is a folder or file of the machine inside a container.
@@ -43,13 +44,13 @@ type box struct {
 	r       *run
 	name    string
 	path    string   // of the engine
-	argv    []string // starts it
+	argv    []string // command that starts it
 	environ []string
 }
 
-// box creates the container of the run. It is noted by its name before it is
-// created and by its id after, so that there is no instant at which one is
-// left that nobody knows of.
+// box creates the container of the run. It is recorded by name before it is
+// created and by id afterwards, so that a container is never left behind
+// unrecorded.
 func (r *run) box(ctx context.Context, argv, inside []string) (*box, error) {
 	c := r.t.Container
 	engine, err := find(c.Engine, "", c.Environ)
@@ -66,7 +67,7 @@ func (r *run) box(ctx context.Context, argv, inside []string) (*box, error) {
 	}
 	out, err := call(ctx, engine, environ, args...)
 	if err != nil {
-		b.remove() // it may have been made all the same
+		b.remove() // it may have been created all the same
 		return nil, fmt.Errorf("container of image %s: %w", c.Image, err)
 	}
 	lines := strings.Fields(out)
@@ -83,10 +84,10 @@ func (r *run) box(ctx context.Context, argv, inside []string) (*box, error) {
 	return b, nil
 }
 
-// create returns the arguments that make the container, and the environment to
-// call the engine with. Variables for the inside are handed over by name, not
-// to be read by everybody in the list of processes; a name that the engine has
-// a use for itself, like HOME, is the exception.
+// create returns the arguments that create the container, and the environment
+// to call the engine with. Variables for the inside are passed by name, so
+// that they do not show in the list of processes, except for names that the
+// engine uses itself, like HOME.
 func (c *Container) create(name string, r *run, argv, inside []string) (args, environ []string, err error) {
 	if c.Image == "" || strings.HasPrefix(c.Image, "-") {
 		return nil, nil, tidemark.Invalidf("a container of the image %q", c.Image)
@@ -136,7 +137,7 @@ func (c *Container) holds(dir string) bool {
 	return false
 }
 
-// nameable makes a name that engines take.
+// nameable turns a job into a name that engines accept.
 func nameable(job string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' {
@@ -146,7 +147,7 @@ func nameable(job string) string {
 	}, job)
 }
 
-// engineWait bounds a command of an engine that should answer at once.
+// engineWait bounds an engine command that should answer at once.
 const engineWait = 30 * time.Second
 
 func (b *box) remove() {
@@ -155,7 +156,8 @@ func (b *box) remove() {
 	}
 }
 
-// remove kills and removes a container. One that is not there is removed.
+// remove kills and removes a container. It is no error if the container does
+// not exist.
 func remove(ctx context.Context, engine, id string, environ []string) error {
 	ctx, cancel := context.WithTimeout(ctx, engineWait)
 	defer cancel()
@@ -174,7 +176,7 @@ func remove(ctx context.Context, engine, id string, environ []string) error {
 }
 
 // Containers returns the containers of runs that the engine knows, running or
-// not. Those of runs that have no owner any more are for End.
+// not. End removes those whose run has no owner any more.
 func Containers(ctx context.Context, engine string, environ []string) ([]Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, engineWait)
 	defer cancel()
@@ -201,7 +203,7 @@ func Containers(ctx context.Context, engine string, environ []string) ([]Process
 // call runs a command of an engine and returns what it printed.
 func call(ctx context.Context, engine string, environ []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, engine, args...)
-	cmd.Env = append([]string{}, environ...) // never nil: that would mean the environment of this process
+	cmd.Env = append([]string{}, environ...) // never nil, which would mean the environment of this process
 	cmd.WaitDelay = time.Second
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

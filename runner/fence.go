@@ -25,8 +25,8 @@ func (r *run) fence(cmd *exec.Cmd) (*sandbox.Fence, error) {
 	return fence, nil
 }
 
-// installed returns what belongs to a program: its file, whatever links lead to
-// it, and for one that npm installed the packages beside it.
+// installed returns the files that belong to a program: its file, every link on
+// the way to it, and for one that npm installed the packages beside it.
 func installed(path, dir string) []string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)

@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// maxLine bounds what is kept of one line. Agents put whole tool results into
-// a line; more than this is not an answer but an accident.
+// maxLine bounds how much of one line is kept. Agents put whole tool results
+// into a line; anything longer is an accident.
 const maxLine = 8 << 20
 
 // scanLines calls each with every line of r, without its newline, until r ends
-// or cannot be read. What a line has over maxLine is dropped, and left says
-// how much that was. A last line without a newline is a line. Bytes that are
-// no UTF-8 become U+FFFD, so that every line can be kept as text. The line is
-// each's until it returns.
+// or cannot be read. Of a line longer than maxLine the rest is dropped, and
+// left says how many bytes that was. A last line without a newline counts as a
+// line. Bytes that are not UTF-8 become U+FFFD, so that every line can be kept
+// as text. The slice is valid until each returns.
 func scanLines(r io.Reader, each func(line []byte, left int64)) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var long []byte // a line that is longer than the reader's buffer
@@ -29,7 +29,7 @@ func scanLines(r io.Reader, each func(line []byte, left int64)) {
 			each(lineText(part), 0)
 			continue
 		case len(part) > room && err == nil:
-			left += int64(len(part) - room - 1) // the newline is nobody's loss
+			left += int64(len(part) - room - 1) // the newline does not count as lost
 			part = part[:room]
 		case len(part) > room:
 			left += int64(len(part) - room)
@@ -47,7 +47,7 @@ func scanLines(r io.Reader, each func(line []byte, left int64)) {
 		}
 		long, left = long[:0], 0
 		if cap(long) > 1<<20 {
-			long = nil // one long line does not stay in memory
+			long = nil // do not keep one long line in memory
 		}
 	}
 }

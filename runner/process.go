@@ -17,13 +17,13 @@ import (
 
 // Process is a program that runs, or ran, for a job. It is kept with the job,
 // so that whoever finds the job without an owner can End what is left of it.
-// One without a pid, of which only the mark and the host, boot and namespace
-// of its owner are known, is enough for that on Linux.
+// On Linux the mark and the owner's host, boot and namespace are enough for
+// that, even without a pid.
 type Process struct {
-	tidemark.Holder        // the program itself; its pid is that of its group, too
+	tidemark.Holder        // the program itself; its pid is also that of its process group
 	Job             string `json:"job,omitempty"`
-	Mark            string `json:"mark,omitempty"`       // is in the environment of everybody whom the program started
-	Session         string `json:"session_id,omitempty"` // as soon as it is known
+	Mark            string `json:"mark,omitempty"`       // in the environment of every process that the program started
+	Session         string `json:"session_id,omitempty"` // set as soon as it is known
 	Engine          string `json:"engine,omitempty"`     // of the container
 	Container       string `json:"container_id,omitempty"`
 }
@@ -40,12 +40,12 @@ const (
 )
 
 // End ends what is left of a program whose owner died, and removes its
-// container. On the way to it nobody else is harmed: a pid that was given to
-// another process since is left alone, and so is every process of another
-// host. On Linux it finds whoever inherited Process.Mark, also if the program
-// itself has ended; elsewhere it finds the group while the program is there.
-// Ending what has ended already is no error. environ is what the engine of a
-// container is called with.
+// container. It harms no other process: a pid that has been reused is left
+// alone, and so is every process of another host. On Linux it finds every
+// process that inherited Process.Mark, even if the program itself has ended;
+// elsewhere it finds the process group while the program exists. Ending what
+// has ended already is no error. environ is the environment for the
+// container's engine.
 func End(ctx context.Context, p Process, environ []string) error {
 	var errs []error
 	if !process.Find(p.Holder, markOf(p)).Stop(DefaultGrace) {
@@ -60,8 +60,8 @@ func End(ctx context.Context, p Process, environ []string) error {
 // NewMark returns a mark for one run.
 func NewMark() string { return rand.Text() }
 
-// markOf returns the variable by which the family of a program is found, ""
-// if it has none.
+// markOf returns the variable by which the descendants of a program are
+// found, "" if it has none.
 func markOf(p Process) string {
 	if p.Mark == "" {
 		return ""
@@ -69,8 +69,8 @@ func markOf(p Process) string {
 	return variableMark + "=" + p.Mark
 }
 
-// find returns the path of a program, looked for where the agent's own PATH
-// says and not where that of this process does.
+// find returns the path of a program, looked up in the agent's PATH and not
+// in that of this process.
 func find(name, dir string, environ []string) (string, error) {
 	if name == "" {
 		return "", tidemark.Invalidf("an agent without a program")
@@ -78,7 +78,7 @@ func find(name, dir string, environ []string) (string, error) {
 	missing := func(where string) error {
 		return tidemark.NotFoundf("program %q: not there%s, or not to be run", name, where)
 	}
-	if runtime.GOOS == "windows" { // what may be run, and by which endings, is for the system to say
+	if runtime.GOOS == "windows" { // on Windows the system decides what can be run, and by which extensions
 		path, err := exec.LookPath(name)
 		if err != nil {
 			return "", missing("")
@@ -96,7 +96,7 @@ func find(name, dir string, environ []string) (string, error) {
 		return name, nil
 	}
 	for _, folder := range filepath.SplitList(variable(environ, "PATH")) {
-		// A folder that is not absolute would make what is run depend on
+		// A relative folder would make the choice of program depend on
 		// where the agent works.
 		if path := filepath.Join(folder, name); filepath.IsAbs(folder) && runnable(path) {
 			return path, nil
@@ -105,7 +105,8 @@ func find(name, dir string, environ []string) (string, error) {
 	return "", missing(" in PATH")
 }
 
-// variable returns the value that a program sees: the last one counts.
+// variable returns the value of a variable as a program sees it: the last one
+// counts.
 func variable(environ []string, name string) (value string) {
 	for _, v := range environ {
 		if k, val, ok := strings.Cut(v, "="); ok && k == name {

@@ -19,34 +19,35 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/process"
 )
 
-// program is what a run starts, and who talks with it.
+// program is what a run starts, and how to talk to it.
 type program struct {
 	argv    []string
-	environ []string // more than the task's
+	environ []string // in addition to the task's
 
 	// talk writes to the program's standard input, in a goroutine of its own.
 	// The input is closed when it returns, and its writes fail when the program
 	// has ended.
 	talk func(in io.Writer)
-	// out and errs get the lines, each from a goroutine of its own.
+	// out and errs receive the lines, each from a goroutine of its own.
 	out, errs func(line []byte, left int64)
-	// closed is called when there are no more lines of out. nil: nobody asks.
+	// closed is called when out has received its last line. It may be nil.
 	closed func()
-	// over is closed when the agent has said its last word. A program that is
-	// silent for linger after that and does not end is ended, and the run is
-	// as good as if it had. nil: it ends when it ends.
+	// over is closed when the agent has finished its work. A program that
+	// then stays silent for linger without ending is ended, and the run
+	// counts as if it had ended by itself. nil: wait until it ends.
 	over   <-chan struct{}
 	linger time.Duration
-	// quit asks the agent to stop before its program is asked to end, and
-	// returns when it has, or after wait. nil: the signal is all.
+	// quit asks the agent to stop before its program is signalled, and
+	// returns when it has stopped, or after wait. nil: only the signal is
+	// sent.
 	quit func(wait time.Duration)
 }
 
 // ending is how a program ended.
 type ending struct {
 	code    int
-	signal  string // that killed it
-	stopped error  // why it was ended from outside, nil if it was not
+	signal  string // the signal that killed it
+	stopped error  // why it was ended from outside, nil if it ended by itself
 	stderr  string // the last line of its standard error
 }
 
@@ -65,18 +66,18 @@ func (e ending) String() string {
 type run struct {
 	t     Task
 	sink  *sink
-	alive context.Context // ends with the program, or when it shall end
-	there context.Context // ends with the program
-	dead  func()          // ends both
+	alive context.Context // ends when the program ends or is to end
+	there context.Context // ends when the program ends
+	dead  func()          // cancels both
 
 	mu     sync.Mutex
 	proc   Process
-	heard  bool  // the program said which session it is in
-	astray error // it is in another one than it was told to go on with
+	heard  bool  // the program has named its session
+	astray error // the program is in another session than the one to resume
 }
 
-// begin checks the task and makes its run. The context ends when the caller's
-// does or when an event cannot be kept.
+// begin checks the task and creates its run. The context ends with the
+// caller's, or when an event cannot be kept.
 func begin(ctx context.Context, t Task) (*run, context.Context, context.CancelCauseFunc, error) {
 	if err := t.valid(); err != nil {
 		return nil, nil, nil, err
@@ -96,7 +97,7 @@ func begin(ctx context.Context, t Task) (*run, context.Context, context.CancelCa
 	return r, ctx, cancel, nil
 }
 
-// tell changes what is known of the process, and says it on.
+// tell updates what is known of the process, and passes it to Task.Running.
 func (r *run) tell(change func(*Process)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,8 +112,8 @@ func (r *run) tell(change func(*Process)) error {
 	return nil
 }
 
-// inSession notes the session that the program said it is in. One that should
-// go on with a session and is in another one began afresh: it is ended.
+// inSession records the session that the program named. A program that should
+// resume a session and names another one has started afresh, and is ended.
 func (r *run) inSession(id string) {
 	if id == "" || r.wentAstray(id) {
 		return
@@ -122,8 +123,8 @@ func (r *run) inSession(id string) {
 	}
 }
 
-// wentAstray looks at the first session that the program names: later it may
-// have its reasons to change it.
+// wentAstray checks only the first session that the program names: later it
+// may have reasons to change it.
 func (r *run) wentAstray(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,8 +142,8 @@ func (r *run) session() string {
 	return r.proc.Session
 }
 
-// environ is the environment of the program. The mark comes last, so that
-// nothing of the task's hides it.
+// environ returns the environment of the program. The mark comes last, so
+// that no variable of the task overrides it.
 func (r *run) environ(more []string) []string {
 	env := append([]string{}, r.t.Environ...)
 	env = append(env, more...)
@@ -150,7 +151,7 @@ func (r *run) environ(more []string) []string {
 }
 
 // do runs a program from its start until nothing of it runs any more. The
-// error is about the start; how it ended otherwise is in the ending.
+// error is about the start; how the program ended is in the ending.
 func (r *run) do(ctx context.Context, p program) (ending, error) {
 	defer r.dead()
 	if ctx.Err() != nil {
@@ -169,7 +170,7 @@ func (r *run) do(ctx context.Context, p program) (ending, error) {
 	} else {
 		box, err := r.box(ctx, p.argv, cmd.Env)
 		if ctx.Err() != nil {
-			err = nil // why is in the cause
+			err = nil // the reason is in the cause
 		}
 		if err != nil || box == nil {
 			return ending{code: -1, stopped: context.Cause(ctx)}, err
@@ -194,7 +195,7 @@ func (r *run) do(ctx context.Context, p program) (ending, error) {
 	return r.attend(ctx, c, p), nil
 }
 
-// child is a program that runs.
+// child is a running program.
 type child struct {
 	cmd           *exec.Cmd
 	family        process.Family
@@ -243,7 +244,7 @@ func (r *run) start(cmd *exec.Cmd, name string) (*child, error) {
 	holder := process.Of(cmd.Process.Pid)
 	holder.Program = name
 	if err := r.tell(func(p *Process) { p.Holder = holder }); err != nil {
-		r.sink.fail(err) // attend ends it before it got a word
+		r.sink.fail(err) // attend ends it before it has read anything
 	}
 	go func() {
 		cmd.Wait()
@@ -260,11 +261,10 @@ func (c *child) close() {
 	}
 }
 
-// attend reads what the program writes, and waits for its end or brings it
-// about.
+// attend reads the program's output, and waits for its end or ends it.
 func (r *run) attend(ctx context.Context, c *child, p program) ending {
-	var heard atomic.Int64 // when it last wrote
-	var last atomic.Value  // of its standard error
+	var heard atomic.Int64 // time of its last output
+	var last atomic.Value  // last line of its standard error
 	last.Store("")
 	var readers, writer sync.WaitGroup
 	read := func(f *pipeEnd, closed func(), each func([]byte, int64)) {
@@ -300,13 +300,13 @@ func (r *run) attend(ctx context.Context, c *child, p program) ending {
 	select {
 	case <-c.ended:
 		e.see(c.cmd.ProcessState)
-	default: // not even killing ended it
+	default: // not even killing it worked
 	}
 	return e
 }
 
-// await returns when the program has ended or was told to, and in that case
-// why.
+// await returns when the program has ended or has to be ended; in the
+// latter case it returns why.
 func (r *run) await(ctx context.Context, c *child, p program, heard *atomic.Int64) error {
 	over := p.over
 	var quiet <-chan time.Time
@@ -332,16 +332,16 @@ func (r *run) await(ctx context.Context, c *child, p program, heard *atomic.Int6
 	}
 }
 
-// finish ends everybody who is left, and lets the readers read what they
-// wrote, however long it takes to keep that. Whoever could not be ended, or
-// could not be found, may hold a pipe open; it is not waited for.
+// finish ends every process that is left, and lets the readers read what
+// was written, however long it takes to keep that. A process that could not
+// be ended or found may hold a pipe open; it is not waited for.
 func (r *run) finish(c *child, readers *sync.WaitGroup, pipes ...*pipeEnd) {
 	c.family.Stop(r.t.Grace)
 	c.family.Release()
-	r.dead() // whoever waits for an answer to the program waits no more
+	r.dead() // releases whoever waits to answer the program
 	select {
 	case <-c.ended:
-	case <-time.After(r.t.Grace): // not even killing ended it
+	case <-time.After(r.t.Grace): // not even killing it worked
 	}
 	read := make(chan struct{})
 	go func() { readers.Wait(); close(read) }()
@@ -360,14 +360,14 @@ func (r *run) finish(c *child, readers *sync.WaitGroup, pipes ...*pipeEnd) {
 	}
 }
 
-// pipeHolds is more than what the dead can have left in a pipe.
+// pipeHolds is more than dead processes can have left in a pipe.
 const pipeHolds = 1 << 20
 
 // pipeEnd is our end of a pipe. It knows whether there is anything to read.
 type pipeEnd struct {
 	f       *os.File
-	waiting atomic.Int64 // since when there is nothing to read, in Unix nanoseconds; 0: there is
-	left    atomic.Int64 // what may still come when the program has ended; 0: it has not
+	waiting atomic.Int64 // since when there is nothing to read, in Unix nanoseconds; 0: there is something
+	left    atomic.Int64 // bytes that may still come after the program has ended; 0: it has not ended
 	done    atomic.Bool
 }
 
@@ -382,15 +382,16 @@ func (p *pipeEnd) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// over reports whether nothing is to be expected from the pipe of a program
-// that has ended: it is closed, was silent for a grace, or brought more than
-// can have been in it, so that somebody else writes there.
+// over reports whether nothing more is expected from the pipe of a program
+// that has ended: the pipe is closed, was silent for a grace period, or
+// delivered more than it can have held, so that some other process writes to
+// it.
 func (p *pipeEnd) over(grace time.Duration) bool {
 	since := p.waiting.Load()
 	return p.done.Load() || p.left.Load() < 0 || since != 0 && time.Since(time.Unix(0, since)) >= grace
 }
 
-// see takes from the state of a program how it ended.
+// see records how the program ended.
 func (e *ending) see(state *os.ProcessState) {
 	e.code = state.ExitCode()
 	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -398,7 +399,7 @@ func (e *ending) see(state *os.ProcessState) {
 	}
 }
 
-// stderrLine is what every runner makes of a line of standard error.
+// stderrLine turns a line of standard error into an event, for every runner.
 func (r *run) stderrLine(line []byte, left int64) {
 	if len(line) > 0 {
 		r.sink.emit(tidemark.Event{Type: tidemark.EventSystem, Subtype: subtypeStderr, Content: string(line)})
@@ -406,13 +407,13 @@ func (r *run) stderrLine(line []byte, left int64) {
 	r.sink.cut(left)
 }
 
-// prompt is the talk of a program that reads its prompt and nothing more.
+// prompt is the talk function of a program that only reads its prompt.
 func prompt(text string) func(io.Writer) {
-	return func(in io.Writer) { io.WriteString(in, text) } // who does not read it has its reasons
+	return func(in io.Writer) { io.WriteString(in, text) } // a program that does not read it has its reasons
 }
 
 // outcome fills in what is the same for every runner. failure is why the agent
-// failed, nil if it did not; o.ExitReason is how it ended then.
+// failed, nil if it did not; o.ExitReason is then how it ended.
 func (r *run) outcome(o Outcome, e ending, failure error) (Outcome, error) {
 	o.ExitCode = e.code
 	o.Session = r.session()
@@ -434,7 +435,7 @@ func (r *run) outcome(o Outcome, e ending, failure error) (Outcome, error) {
 	return o, failure
 }
 
-// codeOf names a failure in the log of a job.
+// codeOf names a failure for the log of a job.
 func codeOf(err error) string {
 	if errors.Is(err, ErrSession) {
 		return "session"

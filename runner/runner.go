@@ -1,19 +1,19 @@
-// Package runner runs an agent once: it starts the agent's program, turns what
-// it puts out into typed events while it streams, and says how it ended.
+// Package runner runs an agent once: it starts the agent's program, turns its
+// output into typed events as it streams, and reports how it ended.
 //
 // There is one Runner for each kind of program. Command runs anything that
 // reads a prompt and writes lines, Claude runs Claude Code, Codex runs Codex,
 // ACP runs whatever speaks the Agent Client Protocol over its standard input
-// and output. Each of them can run in a container (Task.Container). A Runner
-// over something that is no program, such as a chat of this house, fulfils the
-// same interface.
+// and output. Each of them can run in a container (Task.Container). Builtin,
+// which runs no program but a chat of its own, implements the same interface.
 //
 // The package keeps nothing, decides nothing about schedules and limits, and
 // reads neither the environment nor a configuration: whatever a run needs is
 // in its Task. It never lets a program outlive its run: the program gets a
-// group of its own, and when the run ends, for whatever reason, everybody in
-// it is asked to end and then killed. Who was left behind because this very
-// process died is found again by its Process, and ended by End.
+// group of its own, and when the run ends, for whatever reason, every
+// process in it is asked to end and then killed. A process left behind
+// because this very process died is found again by its Process, and ended by
+// End.
 //
 //	out, err := runner.Claude("claude").Run(ctx, runner.Task{Job: id, Prompt: "tidy up", Environ: env, Emit: log})
 package runner
@@ -37,7 +37,7 @@ import (
 // agent ended by itself and did not fail, that is with the exit reasons
 // success, end_turn, stop_sequence and max_turns. Otherwise it says why:
 //
-//   - ErrSession: Task.Session cannot be gone on with. The caller may run the
+//   - ErrSession: Task.Session cannot be resumed. The caller may run the
 //     agent again with a fresh session. A program that begins another session
 //     instead of saying so is ended as soon as it names that one.
 //   - tidemark.ErrNotFound: the agent's program is not there.
@@ -53,13 +53,13 @@ type Runner interface {
 
 // Errors of this room.
 var (
-	// ErrSession says that the agent's program does not know the session that
-	// it should go on with, or cannot go on with any.
+	// ErrSession means that the agent's program does not know the session to
+	// resume, or cannot resume any.
 	ErrSession = errors.New("the session cannot be gone on with")
 
-	// ErrInterrupted is the cause to cancel a run with when its owner has to
-	// stop: the run ends with the reason interrupt, and can be resumed. Every
-	// other cause but a deadline is a cancelled run.
+	// ErrInterrupted is the cause for cancelling a run whose owner has to
+	// stop: the run ends with the reason interrupt, and can be resumed. With
+	// any other cause except a deadline the run is cancelled.
 	ErrInterrupted = errors.New("the owner of the run was told to stop")
 )
 
@@ -68,59 +68,60 @@ type Task struct {
 	Job    string // names the run to people, and labels its container
 	Agent  string
 	Prompt string
-	System string   // added to what the agent's program tells its model; "": nothing
+	System string   // added to the program's own system prompt; "": nothing
 	Model  string   // "": the program's own choice
-	Args   []string // more for the agent's program, such as what it may do
+	Args   []string // additional arguments, such as what it may do
 
 	Dir     string   // where the agent works; absolute, or "" for that of this process
-	Environ []string // all that the program gets, but for the TIDEMARK_ variables that this room adds
-	Mark    string   // of NewMark, by which End finds whoever is left; "": one is made
+	Environ []string // the whole environment, except for the TIDEMARK_ variables that this package adds
+	Mark    string   // from NewMark; End finds leftover processes by it. "": one is made
 
-	Session string // to go on with, "" for a fresh one
-	Fork    bool   // go on with a copy of Session, which stays as it is
-	Entry   int64  // of Session, to go on from; 0: from where it is. ErrUnsupported for programs that keep their own sessions
+	Session string // session to resume, "" for a fresh one
+	Fork    bool   // resume a copy of Session, which stays as it is
+	Entry   int64  // entry of Session to continue from; 0: its end. ErrUnsupported for programs that keep their own sessions
 	Mint    string // the id for a fresh or copied session, where the program lets us choose: a UUID that was never used
 
-	// Spent is what Session had used before this run: the Outcome.Spent of the
-	// run before. Programs that count over a whole session need it, to count
-	// nothing twice. nil: not known.
+	// Spent is the usage of Session before this run: the Outcome.Spent of the
+	// previous run. Programs that count over a whole session need it, so that
+	// nothing is counted twice. nil: not known.
 	Spent *tidemark.Usage
 
 	MaxTurns int    // 0: no limit
 	RunMode  string // autonomous, interactive, review; "" is autonomous
 
-	// Ask answers a question of the agent's program for permission. It is
-	// called by one goroutine at a time for Claude and by several for ACP, and
-	// its context ends with the run. nil denies. Claude Code asks in the modes
-	// interactive and review alone; in autonomous mode its flags (Args) decide.
+	// Ask answers a permission request of the agent's program. It is called by
+	// one goroutine at a time for Claude and by several for ACP, and its
+	// context ends with the run. nil denies. Claude Code asks only in the modes
+	// interactive and review; in autonomous mode its flags (Args) decide.
 	Ask func(context.Context, Question) (Answer, error)
 
-	// Running is called when the program runs, and again whenever more is
-	// known of it: its container before that one starts, its session. The
-	// caller keeps what it is given, so that End finds the program again. Who
-	// chose the Mark and kept that before the run leaves no gap: what was
-	// started and not noted yet is found by it.
+	// Running is called when the program has started, and again whenever more
+	// is known of it: its container (before that starts), its session. The
+	// caller keeps the Process, so that End finds the program again. A caller
+	// that chose the Mark and kept it before the run leaves no gap: what was
+	// started and not yet recorded is found by the mark.
 	Running func(Process) error
 
-	// Emit takes each event as it comes, one call at a time. nil drops them.
+	// Emit receives each event as it comes, one call at a time. nil drops them.
 	Emit func(tidemark.Event) error
 
 	OutputBytes int64         // bounds the events that are kept; 0 is DefaultOutputBytes
 	Grace       time.Duration // between asking to end and killing; 0 is DefaultGrace
 	Container   *Container    // nil: on this machine as it is
 
-	// Sandbox is what the program may do, beside reading itself. nil: what this
-	// process may, or what its container lets it. One that this machine cannot
-	// enforce is sandbox.ErrNone, and nothing runs.
+	// Sandbox is what the program may do, apart from reading its own files.
+	// nil: whatever this process or its container may. A policy that this
+	// machine cannot enforce is sandbox.ErrNone, and nothing runs.
 	Sandbox *sandbox.Policy
 }
 
 const (
-	// DefaultOutputBytes bounds the events of one run. It is far above what an
-	// agent says in a day, and far below what a program in a loop can fill.
+	// DefaultOutputBytes bounds the events of one run. It is far above the
+	// output of an agent in a day, and far below what a program in a loop can
+	// produce.
 	DefaultOutputBytes = 256 << 20
 
-	// DefaultGrace is long enough for a program to write down where it is.
+	// DefaultGrace is long enough for a program to save its state.
 	DefaultGrace = 5 * time.Second
 )
 
@@ -131,18 +132,18 @@ const (
 	Review      = "review"      // every side effect waits for a person
 )
 
-// Question is what the agent's program wants to do.
+// Question is a permission request of the agent's program.
 type Question struct {
-	ID    string          // of the call, unique in the run
+	ID    string          // id of the call, unique in the run
 	Tool  string          // the tool, or the kind of tool
 	Title string          // what it would do, in the program's words
-	Input json.RawMessage // of the tool, null where it is not told
-	// Text is everything that would be done, as render.ApprovalText has it; ""
-	// where only the program knows.
+	Input json.RawMessage // input of the tool, null if unknown
+	// Text is everything that would be done, as render.ApprovalText formats
+	// it; "" where only the program knows.
 	Text string
 }
 
-// Answer allows what a Question asks for, or not.
+// Answer allows what a Question asks for, or denies it.
 type Answer struct {
 	Allow  bool
 	Always bool   // for the rest of the session, where the program can remember it
@@ -163,17 +164,17 @@ type Answer struct {
 //   - error, otherwise.
 type Outcome struct {
 	ExitReason string // one of the Exit constants of tidemark
-	ExitCode   int    // of the program; -1 when it was killed or never ran
-	Session    string // that it ran in, "" where the program has none
-	Summary    string // the last that the agent said
+	ExitCode   int    // exit code of the program; -1 when it was killed or never ran
+	Session    string // session that it ran in, "" where the program has none
+	Summary    string // the agent's last text
 	Turns      int64
 	CostUSD    float64
 	Usage      map[string]tidemark.Usage // by model, of this run alone
-	Spent      *tidemark.Usage           // of the whole session, from programs that count so
+	Spent      *tidemark.Usage           // of the whole session, from programs that count that way
 	LeftOut    int64                     // bytes of output that were not kept
 }
 
-// reasonOf names the end of a run that was ended from outside.
+// reasonOf returns the exit reason of a run that was ended from outside.
 func reasonOf(cause error) string {
 	switch {
 	case errors.Is(cause, ErrInterrupted):
@@ -196,11 +197,11 @@ func (t Task) bound() Task {
 	return t
 }
 
-// maxArgument is what one argument or variable may hold: Linux refuses 128 KiB.
+// maxArgument bounds one argument or variable: Linux refuses 128 KiB.
 const maxArgument = 120 << 10
 
-// valid refuses what could not be handed to a program as it is meant. A value
-// that begins with a dash would be read as an option.
+// valid refuses values that a program would misread. A value that begins with
+// a dash would be taken as an option.
 func (t Task) valid() error {
 	for _, v := range []struct{ name, value string }{{"session", t.Session}, {"new session", t.Mint}, {"model", t.Model}} {
 		if strings.HasPrefix(v.value, "-") || strings.ContainsAny(v.value, "\x00\n") {
@@ -225,8 +226,8 @@ func (t Task) valid() error {
 	return nil
 }
 
-// cannotBranch refuses to go on from an earlier point with a program that has no
-// way to be told so: it would go on from the end.
+// cannotBranch refuses to continue from an earlier entry with a program that
+// cannot be told to: it would continue from the end.
 func (t Task) cannotBranch(program string) error {
 	if t.Entry == 0 {
 		return nil
@@ -234,8 +235,7 @@ func (t Task) cannotBranch(program string) error {
 	return tidemark.Unsupportedf("agent %s: %s goes on where session %s ends, not from entry %d", t.Agent, program, t.Session, t.Entry)
 }
 
-// cannotAsk refuses to review what a program does that has no way to ask: it
-// would just do it.
+// cannotAsk refuses to review a program that cannot ask: it would just act.
 func (t Task) cannotAsk(program string) error {
 	if t.RunMode != Review {
 		return nil

@@ -12,18 +12,18 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
-// Subtypes of the system events that this room makes itself.
+// Subtypes of the system events that this package makes itself.
 const (
 	subtypeStderr  = "stderr"       // a line of the program's standard error
-	subtypeStdout  = "stdout"       // a line of its standard output that is not what the program promises
+	subtypeStdout  = "stdout"       // a line of its standard output in an unexpected form
 	subtypeJSON    = "json"         // a line of a command that is JSON of its own kind
 	subtypeLimit   = "output_limit" // output was left out
-	subtypeIgnored = "ignored"      // something of the task that the program cannot do
-	subtypeNotice  = "warning"      // of the program, about itself
-	subtypeThink   = "thinking"     // of an assistant event: not said, but thought
+	subtypeIgnored = "ignored"      // a setting of the task that the program does not support
+	subtypeNotice  = "warning"      // a warning of the program about itself
+	subtypeThink   = "thinking"     // of an assistant event: thinking, not said
 )
 
-// sink hands events on, one at a time and no more than the task keeps.
+// sink passes events on, one at a time and no more than the task keeps.
 type sink struct {
 	emitTo func(tidemark.Event) error
 	fail   context.CancelCauseFunc // ends the run when an event cannot be kept
@@ -31,8 +31,8 @@ type sink struct {
 	mu      sync.Mutex
 	room    int64
 	over    bool
-	left    int64 // bytes that were left out
-	events  int64 // and events
+	left    int64 // bytes left out
+	events  int64 // events left out
 	stopped bool
 }
 
@@ -40,21 +40,22 @@ func newSink(t Task, fail context.CancelCauseFunc) *sink {
 	return &sink{emitTo: t.Emit, fail: fail, room: t.OutputBytes}
 }
 
-// notKept is why a run was ended from inside.
+// notKept is the cause of a run that was ended because an event or its
+// process could not be recorded.
 type notKept struct{ err error }
 
 func (e *notKept) Error() string { return e.err.Error() }
 func (e *notKept) Unwrap() error { return e.err }
 
-// eventOverhead is about what the names of an event's fields take.
+// eventOverhead is roughly the size of an event's field names.
 const eventOverhead = 100
 
 func sizeOf(e tidemark.Event) int64 {
 	return eventOverhead + int64(len(e.Content)+len(e.Input)+len(e.Result)+len(e.Error)+len(e.Message)+len(e.Stack)+len(e.Extra))
 }
 
-// emit hands e on, unless the task keeps no more. That is said once, when it
-// begins; close says how much it was.
+// emit passes e on, unless the task's limit is reached. That is reported
+// once when it happens; close reports how much was left out.
 func (s *sink) emit(e tidemark.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +74,7 @@ func (s *sink) emit(e tidemark.Event) {
 	s.send(e)
 }
 
-// must hands e on even if the task keeps no more. It is for what comes once.
+// must passes e on even beyond the limit. It is for events that come once.
 func (s *sink) must(e tidemark.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,8 +93,8 @@ func (s *sink) send(e tidemark.Event) {
 	}
 }
 
-// close says what was left out, and returns how much. Nothing is handed on
-// after it.
+// close reports what was left out, and returns how much. Nothing is passed
+// on after it.
 func (s *sink) close() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +106,7 @@ func (s *sink) close() int64 {
 	return s.left
 }
 
-// cut tells of a line of which only a part was kept.
+// cut reports a line of which only a part was kept.
 func (s *sink) cut(left int64) {
 	if left == 0 {
 		return
@@ -119,13 +120,13 @@ func (s *sink) cut(left int64) {
 	}
 }
 
-// notice is a short system event.
+// notice emits a short system event.
 func (s *sink) notice(subtype, format string, args ...any) {
 	s.emit(tidemark.Event{Type: tidemark.EventSystem, Subtype: subtype, Content: fmt.Sprintf(format, args...)})
 }
 
-// clean makes text that every store and every reader takes: some can keep no
-// zero byte.
+// clean makes text that every store and every reader accepts: some cannot
+// keep a zero byte.
 func clean(s string) string {
 	if !strings.ContainsRune(s, 0) {
 		return s
@@ -133,19 +134,19 @@ func clean(s string) string {
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")
 }
 
-// maxSummary bounds what is kept of an agent's last words in its job.
+// maxSummary bounds how much of an agent's last text is kept in its job.
 const maxSummary = 16 << 10
 
 func summary(s string) string {
 	return text.Shorten(strings.TrimSpace(clean(s)), maxSummary)
 }
 
-// short is for error messages.
+// short shortens text for error messages.
 func short(s string) string {
 	return text.Shorten(strings.TrimSpace(s), 400)
 }
 
-// extra returns the fields of an event that have no place of their own.
+// extra encodes the fields of an event that have no place of their own.
 func extra(fields map[string]any) json.RawMessage {
 	for k, v := range fields {
 		if v == nil || v == "" {
@@ -162,7 +163,7 @@ func extra(fields map[string]any) json.RawMessage {
 	return b
 }
 
-// object reports whether a line is a JSON object, and returns its fields.
+// object returns the fields of a line that is a JSON object.
 func object(line []byte) (map[string]json.RawMessage, bool) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(line, &fields); err != nil || fields == nil {
@@ -171,7 +172,7 @@ func object(line []byte) (map[string]json.RawMessage, bool) {
 	return fields, true
 }
 
-// str returns a field that is a string, "" for everything else.
+// str returns a field that is a string, "" for anything else.
 func str(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) != nil {

@@ -12,14 +12,13 @@ import (
 )
 
 // The arguments of a tool are a struct of strings, ints, bools and a request to
-// the sandbox. Its tags
-// are the one source of the schema that the model is shown and of the checks
-// that its calls meet:
+// the sandbox. Its tags are the only source of both the schema that the model
+// is shown and the checks of its calls:
 //
 //	Path string `json:"path" say:"what it is" need:"yes"`
 
-// schemaOf returns the JSON Schema of an arguments struct. It is made by hand
-// because the order of its bytes must never change: it is part of the prefix
+// schemaOf returns the JSON Schema of an arguments struct. It is built by
+// hand because its bytes must never change order: they are part of the prefix
 // that providers cache.
 func schemaOf(args any) json.RawMessage {
 	var props, need []string
@@ -39,7 +38,7 @@ func schemaOf(args any) json.RawMessage {
 }
 
 func quote(s string) string {
-	b, _ := json.Marshal(s) // a string always has JSON
+	b, _ := json.Marshal(s) // strings always encode
 	return string(b)
 }
 
@@ -107,7 +106,7 @@ func readField(raw json.RawMessage, v reflect.Value) error {
 		}
 		v.SetString(s)
 	case reflect.Int:
-		// Models write whole numbers as 10.0, too.
+		// Models also write whole numbers as 10.0.
 		var n float64
 		if json.Unmarshal(raw, &n) != nil || n != math.Trunc(n) || math.Abs(n) > math.MaxInt32 {
 			return fmt.Errorf("want a whole number, got %.40s", raw)
@@ -125,7 +124,7 @@ func readField(raw json.RawMessage, v reflect.Value) error {
 	return nil
 }
 
-// readRequest reads what a call asks of the sandbox.
+// readRequest reads what a call requests of the sandbox.
 func readRequest(raw json.RawMessage, into *request) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()

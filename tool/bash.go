@@ -16,17 +16,17 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
-// State is what is kept of a shell: enough to begin another one at the same
+// State is what is kept of a shell: enough to start another one at the same
 // place. It holds what the session changed and not what it was given, so that
-// the environment of the user is not written down with every session.
+// the user's environment is not stored with every session.
 type State struct {
 	Dir   string            `json:"dir,omitempty"`   // relative to the workspace, or absolute outside of it
 	Set   map[string]string `json:"set,omitempty"`   // variables that were exported
 	Unset []string          `json:"unset,omitempty"` // variables that were removed
 }
 
-// shell is the warm bash of a session. It starts with the first command, and
-// again with the next one after it ended.
+// shell is the long-running bash of a session. It starts with the first
+// command, and again with the next command after it has ended.
 type shell struct {
 	o    Options
 	turn chan struct{} // holds a token while a command runs
@@ -34,7 +34,7 @@ type shell struct {
 	mu     sync.Mutex
 	warm   *warm
 	state  State
-	at     string // where it is, "" before it began
+	at     string // its directory, "" before it began
 	closed bool
 }
 
@@ -71,7 +71,7 @@ func (s *shell) close() {
 
 var errClosed = errors.New("the tools of this session are closed")
 
-// ensure returns a living shell, and what there is to say about its start.
+// ensure returns a living shell, and notes about its start.
 func (s *shell) ensure() (w *warm, notes []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +98,8 @@ func (s *shell) ensure() (w *warm, notes []string, err error) {
 	return w, notes, nil
 }
 
-// folder returns where a program begins that should begin in dir: there, or in
-// the root where dir is no folder that it could see.
+// folder returns the folder that a program starts in: dir, or the root where
+// dir is not a folder that the program can see.
 func (o Options) folder(dir string) (at string, moved bool) {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() && o.Sandbox.sees(dir) {
 		return dir, false
@@ -107,7 +107,7 @@ func (o Options) folder(dir string) (at string, moved bool) {
 	return o.Root, true
 }
 
-// place is the folder that the shell is in, or would begin in.
+// place is the folder that the shell is in, or would start in.
 func (s *shell) place() string {
 	switch {
 	case s.warm != nil && s.at != "":
@@ -148,7 +148,7 @@ func (s State) environ(base []string) []string {
 	return env
 }
 
-// isVariable tells the names that a shell can export.
+// isVariable reports whether a shell can export a variable of this name.
 func isVariable(name string) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -159,15 +159,15 @@ func isVariable(name string) bool {
 	return name != ""
 }
 
-// maxState bounds the exported variables that are kept, because they are
-// written down with every checkpoint.
+// maxState bounds the exported variables that are kept, because every
+// checkpoint contains them.
 const maxState = 256 << 10
 
-// own are variables that each shell makes for itself.
+// own are variables that each shell sets for itself.
 var own = []string{"PWD", "SHLVL", "_", "BASHOPTS", "SHELLOPTS"}
 
-// stateOf makes a state of what a shell reported of itself. It reports false
-// when there is too much to keep.
+// stateOf builds a state from what a shell reported. It returns false when
+// there is too much to keep.
 func stateOf(root, dir string, vars, base []string) (State, bool) {
 	s := State{Dir: dir}
 	if rel, ok := below(root, dir); ok {
@@ -198,9 +198,9 @@ func stateOf(root, dir string, vars, base []string) (State, bool) {
 	return s.restorable(), size <= maxState
 }
 
-// bashSetup moves the output to 61 and the reports to 63, numbers that scripts
-// do not use, and says how a request ends. Nothing in it may fail under set
-// -e or set -u, which requests may turn on.
+// bashSetup moves the output to descriptor 61 and the reports to 63, numbers
+// that scripts do not use, and defines how a request ends. Nothing in it may
+// fail under set -e or set -u, which requests may turn on.
 const bashSetup = `exec 61>&1 63>&2 2>&1
 __tidemark_done() {
 local IFS=$'\n' __tidemark_name
@@ -216,8 +216,9 @@ builtin printf '\0'
 `
 
 // bashRequest is read whole by the shell before any of it runs, whatever the
-// command looks like. The command does not see the numbers above, and what it
-// does to its stdin, stdout and stderr with exec lasts until its end.
+// command looks like. The command does not see the descriptors above, and
+// what it does to its stdin, stdout and stderr with exec lasts only until its
+// end.
 func bashRequest(command, mark string) string {
 	quoted := "'" + strings.ReplaceAll(command, "'", `'\''`) + "'"
 	return "builtin eval " + quoted + " </dev/null >&61 2>&1 61>&- 63>&-; __tidemark_done $? " + mark + " 2>/dev/null\n"
@@ -267,18 +268,18 @@ func (b *Box) bashTool() Tool {
 	}
 }
 
-// sandboxed is what a model has to know of the sandbox before it meets it.
+// sandboxed is what a model has to know about the sandbox beforehand.
 const sandboxed = "Programs may run in a sandbox: then files outside of the workspace are not there, other machines cannot be reached, and each of bash, python and other tools has a /tmp of its own."
 
-// unfenced is why each program is asked for.
+// unfenced says why each program needs approval.
 func (b *Box) unfenced(json.RawMessage) string { return b.o.Unfenced }
 
-// runCommand runs a command in the shell of the session. One of a vetted form
-// gets a shell of its own: a function, an alias, a PATH or a variable that an
-// earlier command left must not stand for the program that was vetted. It
-// changes nothing that the session's shell would have to know. So does one that
-// may have more than the sandbox allows: what it leaves running, and what it
-// knows, must not be there for the next.
+// runCommand runs a command in the shell of the session. A command of a vetted
+// form gets a shell of its own: a function, an alias, a PATH or a variable left
+// by an earlier command must not replace the program that was vetted. It
+// changes nothing that the session's shell would have to know. A command that
+// may do more than the sandbox allows also gets its own shell: what it leaves
+// running, and what it knows, must not be available to the next one.
 func (b *Box) runCommand(ctx context.Context, command string, timeout time.Duration, more sandbox.Widening) (Result, error) {
 	s := b.shell.surroundings()
 	if !stillScoped(ctx, s.scopeIn(command)) {
@@ -301,7 +302,7 @@ func (b *Box) runCommand(ctx context.Context, command string, timeout time.Durat
 	return b.runAlone(ctx, a)
 }
 
-// timeout returns how long a call may take that asks for seconds.
+// timeout returns how long a call that asks for this many seconds may take.
 func (b *Box) timeout(seconds int) time.Duration {
 	if seconds <= 0 {
 		return b.o.Timeout
@@ -316,7 +317,7 @@ func (b *Box) live(tool string) func([]byte) {
 	return func(chunk []byte) { b.o.Output(tool, chunk) }
 }
 
-// take waits for the calls before this one.
+// take waits for earlier calls to end.
 func take(ctx context.Context, turn chan struct{}) (release func(), err error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -373,7 +374,8 @@ func (s *shell) run(ctx context.Context, command string, timeout time.Duration, 
 	return res.ended(w, notes, command), err
 }
 
-// note takes over the state that a shell reported, and says what is new.
+// note stores the state that a shell reported, and returns notes about what
+// changed.
 func (s *shell) note(w *warm, report []string) (notes []string) {
 	if report[0] != "0" {
 		notes = append(notes, "exit code "+report[0])
@@ -392,7 +394,7 @@ func (s *shell) note(w *warm, report []string) (notes []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.warm != w {
-		return notes // it was reset meanwhile
+		return notes // the shell was reset meanwhile
 	}
 	if !fits {
 		notes = append(notes, "the exported variables are too large to be kept with the session")
@@ -405,8 +407,7 @@ func (s *shell) note(w *warm, report []string) (notes []string) {
 	return notes
 }
 
-// ended is a result with what is to be said of how it came about: command is
-// what was run by w.
+// ended adds to a result how it ended: command is what w ran.
 func (r Result) ended(w *warm, notes []string, command string) Result {
 	if w.fence != nil && r.IsError {
 		if r.Refused = refusal(w.allowed, command, r.Text); r.Refused != "" {
@@ -417,7 +418,7 @@ func (r Result) ended(w *warm, notes []string, command string) Result {
 	return r
 }
 
-// withNotes adds what is to be said of a run to what it printed.
+// withNotes appends notes about a run to its output.
 func withNotes(text string, notes []string) string {
 	if text == "" && len(notes) == 0 {
 		return "(no output)"

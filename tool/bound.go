@@ -7,13 +7,13 @@ import (
 )
 
 // clip keeps the beginning and the end of what is written to it, so that a
-// command that prints a gigabyte costs no more than its limit. The end is kept
-// because that is where errors are.
+// command that prints a gigabyte needs no more memory than the limit. The end
+// is kept because errors are there.
 type clip struct {
 	limit int
 	head  []byte
 	tail  []byte // a ring when it is full
-	at    int    // where the ring goes on
+	at    int    // where the ring continues
 	total int64
 }
 
@@ -51,7 +51,7 @@ func (c *clip) text() (string, bool) {
 	if left == 0 {
 		return bound(string(c.head)+tail, c.limit)
 	}
-	// A character that was cut through would turn into a mark for a broken one.
+	// A character that was cut in two would become a replacement character.
 	head, tail := wholeEnd(string(c.head)), wholeStart(tail)
 	left = c.total - int64(len(head)+len(tail))
 	return valid(head) + cutNote(left) + valid(tail), true
@@ -59,8 +59,9 @@ func (c *clip) text() (string, bool) {
 
 func cutNote(n int64) string { return fmt.Sprintf("\n[… %d bytes left out …]\n", n) }
 
-// valid makes text of bytes: each run of bytes that is no UTF-8 becomes one
-// mark, and so does a NUL, which many places that keep text refuse.
+// valid turns bytes into text: each run of bytes that is not UTF-8 becomes
+// one replacement character, and so does a NUL, which many stores of text
+// refuse.
 func valid(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
@@ -75,7 +76,7 @@ func bound(s string, limit int) (string, bool) {
 	return head + cutNote(int64(len(s)-len(head)-len(tail))) + tail, true
 }
 
-// wholeEnd drops the first bytes of a character that s ends within.
+// wholeEnd drops an incomplete character at the end of s.
 func wholeEnd(s string) string {
 	for i := 1; i < utf8.UTFMax && i <= len(s); i++ {
 		if b := s[len(s)-i]; utf8.RuneStart(b) {
@@ -88,7 +89,7 @@ func wholeEnd(s string) string {
 	return s
 }
 
-// wholeStart drops the last bytes of a character that s begins within.
+// wholeStart drops an incomplete character at the beginning of s.
 func wholeStart(s string) string {
 	for i := 0; i < utf8.UTFMax && i < len(s); i++ {
 		if utf8.RuneStart(s[i]) {
@@ -107,8 +108,8 @@ func cutLine(s string, limit int) string {
 	return fmt.Sprintf("%s [… %d bytes more]", kept, len(s)-len(kept))
 }
 
-// looksBinary reports whether the beginning of a file is no text, as git
-// tells it: by a NUL.
+// looksBinary reports whether the beginning of a file is binary; as in
+// git, a NUL decides.
 func looksBinary(start []byte) bool {
 	return strings.IndexByte(string(start[:min(len(start), sniffBytes)]), 0) >= 0
 }

@@ -12,22 +12,23 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// An approval of a command is either for a form that the table of vetted
-// commands knows, such as git status with options that only look, or for this
-// very command. A form covers what nobody has seen yet, so everything that is
-// not understood to the last byte has none.
+// An approval of a command covers either a form in the table of vetted
+// commands, such as git status with options that only read, or exactly this
+// command. A form covers commands that nobody has seen yet, so a command that
+// is not understood to the last byte has none.
 
 const (
-	// vettedPrefix begins a scope of forms, exactPrefix one of a very command.
-	// Scopes of earlier releases begin with neither: they named a program with
-	// whatever arguments, and cover nothing any more.
+	// vettedPrefix begins a scope of forms, exactPrefix the scope of one exact
+	// command. Scopes of earlier releases begin with neither: they named a
+	// program with any arguments, and cover nothing any more.
 	vettedPrefix = "vetted: "
 	exactPrefix  = "exactly: "
 	formsBetween = ", "
 )
 
-// Forms returns the forms of a scope of bash, "git status" and "head" for
-// git status | head; none when the scope is for a very command.
+// Forms returns the forms of a scope of bash, such as "git status" and
+// "head" for git status | head; none when the scope is for an exact
+// command.
 func Forms(scope string) []string {
 	forms, ok := strings.CutPrefix(scope, vettedPrefix)
 	if !ok {
@@ -39,9 +40,10 @@ func Forms(scope string) []string {
 // FormScope is the scope of a command of one form.
 func FormScope(form string) string { return vettedPrefix + form }
 
-// ExactScope is the scope of one very command, in the folder where the shell
-// of a session begins. Long ones are named by their hash, because scopes are
-// kept with the session; so are those that read like the scope of another one.
+// ExactScope is the scope of one exact command, in the folder where the shell
+// of a session starts. Long commands are named by their hash, because scopes
+// are kept with the session; so are commands that read like the scope of
+// another one.
 func ExactScope(command string) string {
 	const most = 500
 	if len(command) <= most && !strings.HasPrefix(command, hashedPrefix) && !strings.HasPrefix(command, elsewherePrefix) {
@@ -51,46 +53,46 @@ func ExactScope(command string) string {
 	return exactPrefix + hashedPrefix + hex.EncodeToString(sum[:])
 }
 
-// What an exact scope begins with that is not the command itself.
+// Beginnings of exact scopes that are not the command itself.
 const (
 	hashedPrefix    = "the command with the SHA-256 "
 	elsewherePrefix = "in \""
 )
 
-// surroundings are what the meaning of a command depends on beside its text.
+// surroundings are what the meaning of a command depends on besides its text.
 type surroundings struct {
-	root, dir string // the workspace, and where the shell is
-	fenced    bool   // by a sandbox, of which each shell has its own
+	root, dir string // the workspace, and the shell's directory
+	fenced    bool   // in a sandbox; each shell has its own
 }
 
-// scopeIn returns what an approval of a command covers. The same words in
-// another folder are another command: make runs what the folder says.
+// scopeIn returns what an approval of a command covers. The same text in
+// another folder is another command: make runs what the folder says.
 func (s surroundings) scopeIn(command string) string {
 	if forms := s.vetted(command); forms != nil {
 		return vettedPrefix + strings.Join(forms, formsBetween)
 	}
 	if rel, ok := below(s.root, s.dir); !ok || rel != "." {
-		// Where the quoted folder ends is never in doubt.
+		// Quoting makes the end of the folder unambiguous.
 		return exactPrefix + "in " + strconv.Quote(s.dir) + ": " + strings.TrimPrefix(ExactScope(command), exactPrefix)
 	}
 	return ExactScope(command)
 }
 
-// maxVetted bounds a command that may be of a form: longer ones are scripts.
+// maxVetted bounds a command that may have a form: longer ones are scripts.
 const maxVetted = 4 << 10
 
 // vetted returns the forms of all simple commands in a command, sorted; nil
-// when one of them has none, or when there is anything else in it.
+// when one of them has none, or when the command contains anything else.
 func (s surroundings) vetted(command string) []string {
 	if _, inside := below(s.root, s.dir); s.fenced && !inside {
-		return nil // another shell would not find what this one made there
+		return nil // another shell would not find what this one left there
 	}
 	file := parsed(command)
 	if info, err := os.Stat(s.dir); file == nil || len(file.Stmts) == 0 || err != nil || !info.IsDir() || filepath.Dir(s.root) == s.root {
 		return nil
 	}
 	if !s.inside(".") {
-		return nil // many programs look at the folder they are in when nothing is named
+		return nil // many programs read the current folder when no file is named
 	}
 	var forms []string
 	ok := eachSimple(file.Stmts, func(words []string) bool {
@@ -105,8 +107,8 @@ func (s surroundings) vetted(command string) []string {
 	return slices.Compact(forms)
 }
 
-// parsed returns a command as bash reads it, nil when it is none, or when it
-// has characters that shells, terminals and people disagree about.
+// parsed returns a command as bash reads it, nil when it does not parse or
+// contains characters that shells, terminals and people read differently.
 func parsed(command string) *syntax.File {
 	if len(command) > maxVetted || strings.ContainsFunc(command, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f || r == '\uFFFD' }) {
 		return nil
@@ -118,8 +120,8 @@ func parsed(command string) *syntax.File {
 	return file
 }
 
-// eachSimple calls f for each simple command of pipes and lists, and reports
-// whether there is nothing else and f agreed to all.
+// eachSimple calls f for each simple command in pipes and lists. It returns
+// false when there is anything else, or f returned false.
 func eachSimple(all []*syntax.Stmt, f func(words []string) bool) bool {
 	for _, st := range all {
 		if len(st.Comments) > 0 || st.Negated || st.Background || st.Coprocess || st.Disown || !harmless(st.Redirs) {
@@ -142,8 +144,8 @@ func eachSimple(all []*syntax.Stmt, f func(words []string) bool) bool {
 	return true
 }
 
-// harmless are redirections that write no file: to nowhere, and of errors to
-// the output.
+// harmless reports whether redirections write no file: only to /dev/null,
+// and of errors to the output.
 func harmless(redirects []*syntax.Redirect) bool {
 	for _, r := range redirects {
 		if r.Word == nil || r.Hdoc != nil {
@@ -164,8 +166,8 @@ func harmless(redirects []*syntax.Redirect) bool {
 	return true
 }
 
-// fixedWords returns the words of a call that mean what they say: nothing in
-// them is expanded, and nothing is assigned before them.
+// fixedWords returns the words of a call that are literal: nothing in them
+// is expanded, and nothing is assigned before them.
 func fixedWords(c *syntax.CallExpr) ([]string, bool) {
 	if len(c.Assigns) > 0 || len(c.Args) == 0 {
 		return nil, false
@@ -182,7 +184,7 @@ func fixedWords(c *syntax.CallExpr) ([]string, bool) {
 		}
 		words[i] = b.String()
 		if _, quoted := w.Parts[0].(*syntax.Lit); i == 0 && (len(w.Parts) != 1 || !quoted) {
-			return nil, false // whoever quotes the name of a program hides it
+			return nil, false // quoting the name of a program hides it
 		}
 	}
 	return words, true
@@ -207,9 +209,9 @@ func fixedPart(part syntax.WordPart, before string) (text string, ok bool) {
 	return "", false
 }
 
-// bare reports whether a text without quotes is left alone by the shell. A
-// tilde is, behind a letter or a digit: HEAD~2. Globs are not: a file may be
-// named like an option.
+// bare reports whether the shell leaves an unquoted text alone. A tilde
+// after a letter or a digit is left alone: HEAD~2. Globs are not: a file may
+// be named like an option.
 func bare(text, before string) bool {
 	for i := range len(text) {
 		switch c := text[i]; {
@@ -222,10 +224,10 @@ func bare(text, before string) bool {
 	return text != "" || before != ""
 }
 
-// Programs returns the programs that a command names, wherever they lie, and
-// whether that is all that it runs: it is one program with fixed words, and
-// none that runs what its arguments say. It is for denials: nothing is allowed
-// by it.
+// Programs returns the programs that a command names, wherever they are, and
+// whether it runs nothing else: then it is one program with literal words, and
+// not one that runs its arguments. It is meant for denials: nothing is allowed
+// because of it.
 func Programs(command string) (names []string, all bool) {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), "")
 	if err != nil {
@@ -249,7 +251,7 @@ func Programs(command string) (names []string, all bool) {
 	return names, fixed && eachSimple(file.Stmts, func([]string) bool { return true }) && !strings.Contains(runsOthers, " "+base(words[0])+" ")
 }
 
-// runsOthers are programs that run what their arguments say.
+// runsOthers are programs that run what their arguments name.
 const runsOthers = " " +
 	"bash sh dash zsh ksh fish busybox env exec eval command builtin source . trap coproc alias sudo doas su chroot " +
 	"unshare nsenter setsid setpriv runuser xargs parallel find fd time timeout nice nohup stdbuf watch strace " +
@@ -258,7 +260,7 @@ const runsOthers = " " +
 	"printf test [ read mapfile readarray getopts unset "
 
 // inside reports whether a path that a command names stays in the workspace,
-// also through links. What is not there is nobody's file yet.
+// also through links. A path that does not exist is allowed.
 func (s surroundings) inside(path string) bool {
 	if filepath.IsAbs(path) || strings.HasPrefix(path, "~") || slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") {
 		return false

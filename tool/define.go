@@ -13,29 +13,29 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
-// Definition is a tool that was made while a session ran, as it is kept with
-// the session.
+// Definition is a tool that was made while a session ran, in the form in
+// which the session keeps it.
 type Definition struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	Schema      json.RawMessage `json:"schema,omitempty"` // of type object; empty: takes no arguments
-	Command     string          `json:"command"`          // for bash: the input is JSON on stdin and in TOOL_INPUT
+	Command     string          `json:"command"`          // run by bash: the input is JSON on stdin and in TOOL_INPUT
 }
 
-// builtin are the names that no definition may take, on machines without
-// python too: sessions travel.
+// builtin are the names that no definition may take, also on machines
+// without python: sessions move between machines.
 var builtin = []string{"bash", "python", "read", "write", "edit", "ls", "glob", "grep", "fetch"}
 
 const (
 	maxDefinition = 64 << 10
-	// maxInputVariable bounds TOOL_INPUT, since systems bound a variable at
-	// some 128 KiB and refuse to start a program with more.
+	// maxInputVariable bounds TOOL_INPUT: systems limit a variable to some
+	// 128 KiB and refuse to start a program with more.
 	maxInputVariable = 100_000
 )
 
 // Define adds a tool, or replaces the one of that name. The command runs in a
-// bash of its own, where the shell of the session is. What cannot be a tool
-// is ErrInvalid.
+// bash of its own, in the directory of the session's shell. An invalid
+// definition is ErrInvalid.
 func (b *Box) Define(d Definition) error {
 	schema, err := d.check(b.o.Reserved)
 	if err != nil {
@@ -61,8 +61,8 @@ func (b *Box) Undefine(name string) bool {
 	return len(b.defined) < n
 }
 
-// Defined returns the defined tools in the order in which they came, for the
-// checkpoint; Define brings each of them back.
+// Defined returns the defined tools in the order of their definition, for
+// the checkpoint; Define restores each of them.
 func (b *Box) Defined() []Definition {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +121,8 @@ func (b *Box) definedTool(d Definition) Tool {
 			return b.widening(requestIn(input))
 		},
 		EachTime: b.unfenced,
-		// The command, so that an approval does not outlive a new definition.
+		// The scope is the command, so that an approval does not outlive a new
+		// definition.
 		Scope: func(json.RawMessage) string { return ExactScope(d.Command) },
 		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {
 			fields, err := readObject(input)
@@ -158,7 +159,7 @@ func (b *Box) definedTool(d Definition) Tool {
 	}
 }
 
-// properties are those of the schema, by their names.
+// properties returns the properties of the schema, by name.
 func (d Definition) properties() (all map[string]json.RawMessage, schema map[string]json.RawMessage) {
 	if json.Unmarshal(d.Schema, &schema) != nil || json.Unmarshal(schema["properties"], &all) != nil {
 		return nil, schema
@@ -173,8 +174,8 @@ func (d Definition) ownsSandbox() bool {
 	return own
 }
 
-// offered is the schema as a model sees it: a call may ask for more than the
-// sandbox allows, unless the name is taken.
+// offered is the schema that a model sees: a call may ask for more than the
+// sandbox allows, unless the tool uses that name itself.
 func (d Definition) offered() json.RawMessage {
 	all, schema := d.properties()
 	if _, own := all["sandbox"]; own || schema == nil {
@@ -196,8 +197,8 @@ func (d Definition) offered() json.RawMessage {
 	return offered
 }
 
-// begin notes a process that Close and Reset have to end, unless the box is
-// closed.
+// begin registers a process that Close and Reset have to end. It returns
+// false when the box is closed.
 func (b *Box) begin(w *warm) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,7 +214,7 @@ func (b *Box) finish(w *warm) {
 	b.running = slices.DeleteFunc(b.running, func(o *warm) bool { return o == w })
 }
 
-// endDefined ends the defined tools that run.
+// endDefined ends the defined tools that are running.
 func (b *Box) endDefined() {
 	b.mu.Lock()
 	running := slices.Clone(b.running)
@@ -241,16 +242,16 @@ func (b *Box) runDefined(ctx context.Context, d Definition, input json.RawMessag
 	return b.runAlone(ctx, alone{name: d.Name, command: d.Command, input: string(input), dir: absolute(b.o.Root, state.Dir), environ: env, timeout: b.o.Timeout, more: more})
 }
 
-// alone is a command for a bash of its own.
+// alone is a command that runs in a bash of its own.
 type alone struct {
 	name, command, input, dir string
 	environ                   []string
 	timeout                   time.Duration
 	more                      sandbox.Widening // what it may have beyond the sandbox
-	note                      string           // to be said of the result
+	note                      string           // note to add to the result
 }
 
-// runAlone runs a command in a bash that knows nothing of the session's.
+// runAlone runs a command in a bash that shares nothing with the session's.
 func (b *Box) runAlone(ctx context.Context, a alone) (Result, error) {
 	var notes []string
 	dir, moved := b.o.folder(a.dir)

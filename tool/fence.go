@@ -14,18 +14,18 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
-// Sandbox holds the programs that the tools start.
+// Sandbox confines the programs that the tools start.
 type Sandbox struct {
-	// Policy is what programs may do now. It is asked before each of them: a
-	// shell or interpreter that was started with another policy is started
-	// anew, so that what was taken back is gone.
+	// Policy returns what programs may do now. It is called before each
+	// start: a shell or interpreter that was started under another policy is
+	// restarted, so that a revoked permission is gone.
 	Policy func() sandbox.Policy
 	// Confine puts a command into a sandbox; default sandbox.Confine.
 	Confine func(sandbox.Policy, *exec.Cmd) (*sandbox.Fence, error)
 }
 
-// confine puts a command into the sandbox, as it is now and with what was
-// allowed beyond it. Without a sandbox there is nothing to do.
+// confine puts a command into the sandbox with its current policy and
+// what was allowed beyond it. Without a sandbox it does nothing.
 func (s *Sandbox) confine(more sandbox.Widening, cmd *exec.Cmd) (sandbox.Policy, *sandbox.Fence, error) {
 	if s == nil {
 		return sandbox.Policy{}, nil, nil
@@ -39,7 +39,7 @@ func (s *Sandbox) confine(more sandbox.Widening, cmd *exec.Cmd) (sandbox.Policy,
 	return p, fence, err
 }
 
-// now is the policy that holds, nil without a sandbox.
+// now returns the current policy, nil without a sandbox.
 func (s *Sandbox) now() *sandbox.Policy {
 	if s == nil {
 		return nil
@@ -48,8 +48,8 @@ func (s *Sandbox) now() *sandbox.Policy {
 	return &p
 }
 
-// outOfDate reports whether a process was started with another policy than
-// what holds now.
+// outOfDate reports whether a process was started under another policy
+// than the current one.
 func (s *Sandbox) outOfDate(w *warm) bool {
 	return s != nil && !reflect.DeepEqual(w.policy, s.Policy())
 }
@@ -61,7 +61,7 @@ func (s *Sandbox) sees(path string) bool {
 }
 
 // belowAny reports whether a path is one of the others or lies in one of them,
-// whatever links lead there.
+// after following links.
 func belowAny(tops []string, path string) bool {
 	path = realPath(path)
 	return slices.ContainsFunc(tops, func(top string) bool {
@@ -70,7 +70,7 @@ func belowAny(tops []string, path string) bool {
 	})
 }
 
-// realPath follows all links of a path, as far as it is there.
+// realPath follows all links of a path, as far as it exists.
 func realPath(path string) string {
 	path = filepath.Clean(path)
 	for at, rest := path, ""; ; {
@@ -85,7 +85,7 @@ func realPath(path string) string {
 	}
 }
 
-// request is what a call asks of the sandbox.
+// request is what a call requests of the sandbox.
 type request struct {
 	Hosts []string `json:"allow_hosts"`
 	Write []string `json:"allow_write"`
@@ -96,9 +96,9 @@ const requestSchema = `{"type":"object","description":"what this call needs beyo
 	`"properties":{"allow_hosts":{"type":"array","items":{"type":"string"},"description":"hosts to connect to: NAME, *.NAME, NAME:PORT"},` +
 	`"allow_write":{"type":"array","items":{"type":"string"},"description":"folders and files outside of the workspace to read and write, by their absolute paths"}},"additionalProperties":false}`
 
-// missing returns what of a request the sandbox does not allow now, by real
-// paths: a person decides about what is behind a link. The error is a sentence
-// for the model.
+// missing returns the part of a request that the sandbox does not allow now,
+// by real paths: a person decides about the target of a link. The error is a
+// sentence for the model.
 func (b *Box) missing(r request) (w sandbox.Widening, err error) {
 	p := b.o.Sandbox.now()
 	if p == nil {
@@ -133,8 +133,8 @@ func (b *Box) missing(r request) (w sandbox.Widening, err error) {
 	return w, w.Check()
 }
 
-// widening returns what a call would add to the sandbox, for whoever is asked:
-// nothing for a request that its Run refuses.
+// widening returns what a call would add to the sandbox, to show to the
+// person: nothing for a request that Run refuses.
 func (b *Box) widening(r request) sandbox.Widening {
 	w, err := b.missing(r)
 	if err != nil {
@@ -145,8 +145,8 @@ func (b *Box) widening(r request) sandbox.Widening {
 
 var errNotAllowed = errors.New("not run: it would widen the sandbox, and the user did not allow exactly that")
 
-// widened returns what a call may have beyond the sandbox: what it asks for, if
-// that is what a person allowed.
+// widened returns what a call may do beyond the sandbox: what it requests, if a
+// person allowed exactly that.
 func (b *Box) widened(ctx context.Context, r request) (sandbox.Widening, error) {
 	w, err := b.missing(r)
 	if err != nil || w.Empty() {
@@ -159,8 +159,8 @@ func (b *Box) widened(ctx context.Context, r request) (sandbox.Widening, error) 
 	return w, nil
 }
 
-// requestIn reads the request of a call whose other arguments are somebody
-// else's.
+// requestIn reads the request of a call whose other arguments are read
+// elsewhere.
 func requestIn(input json.RawMessage) (r request) {
 	fields, err := readObject(input)
 	if raw, ok := fields["sandbox"]; err != nil || !ok || readRequest(raw, &r) != nil {

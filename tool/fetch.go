@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// maxFetch bounds what is read of an answer; text is made of it and cut
-	// to the limit of all results afterwards.
+	// maxFetch bounds how much of a response is read; its text is cut to
+	// the limit of all results afterwards.
 	maxFetch = 5 << 20
 	// fetchTimeout bounds a whole fetch.
 	fetchTimeout = 30 * time.Second
@@ -80,7 +80,7 @@ func readURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// hostOf returns the host and, when it is not the usual one, the port.
+// hostOf returns the host and, unless it is the default, the port.
 func hostOf(u *url.URL) string {
 	host := strings.ToLower(u.Hostname())
 	if port := u.Port(); port != "" && !(u.Scheme == "http" && port == "80") && !(u.Scheme == "https" && port == "443") {
@@ -133,14 +133,14 @@ func notFetched(outer context.Context, u *url.URL, err error) (Result, error) {
 	return failed(valid(fmt.Sprintf("%s: %v", u, err))), nil
 }
 
-// client returns a client for one fetch. It knows no proxy: a proxy would make
-// the connections, and then nobody here could tell where they lead.
+// client returns a client for one fetch. It uses no proxy: a proxy would make
+// the connections, so that nobody here could check where they lead.
 func (b *Box) client(from *url.URL) *http.Client {
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	if !b.o.PrivateNetwork {
 		// The address is checked when the connection is made, after the name
-		// was looked up: a name may well lead to a private address, and to
-		// another one each time it is asked.
+		// was resolved: a name may resolve to a private address, and to
+		// another one each time.
 		dialer.Control = func(_, address string, _ syscall.RawConn) error {
 			ap, err := netip.ParseAddrPort(address)
 			if err != nil || !isPublic(ap.Addr()) {
@@ -167,8 +167,8 @@ func (b *Box) client(from *url.URL) *http.Client {
 	}
 }
 
-// isPublic reports whether an address can belong to a machine of the open
-// Internet. Addresses that carry another one inside are judged by that.
+// isPublic reports whether an address can belong to a machine on the
+// public Internet. Addresses that embed another one are judged by that.
 func isPublic(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if !a.IsGlobalUnicast() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() {
@@ -177,7 +177,7 @@ func isPublic(a netip.Addr) bool {
 	for _, p := range []string{
 		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
 		"240.0.0.0/4", "2001:db8::/32", "fec0::/10", "100::/64",
-		// Tunnels and translations to IPv4, whose far end is anybody's guess.
+		// Tunnels and translations to IPv4, whose far end is unknown.
 		"64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96",
 	} {
 		if netip.MustParsePrefix(p).Contains(a) {
@@ -187,7 +187,7 @@ func isPublic(a netip.Addr) bool {
 	return true
 }
 
-// showPage makes a result of an answer.
+// showPage turns a response into a result.
 func (b *Box) showPage(resp *http.Response, body []byte, raw bool) Result {
 	cut := len(body) > maxFetch
 	body = body[:min(len(body), maxFetch)]
@@ -224,7 +224,7 @@ func isText(kind string) bool {
 	return top == "text" || kind == "application/xhtml+xml" || kind == "image/svg+xml"
 }
 
-// decodeText knows UTF-8 and, because old pages have it, Latin-1.
+// decodeText reads UTF-8 and, because old pages use it, Latin-1.
 func decodeText(body []byte, charset string) string {
 	switch strings.ToLower(charset) {
 	case "iso-8859-1", "latin1", "windows-1252":

@@ -6,14 +6,14 @@ import (
 	"os"
 )
 
-// maxIndex bounds an index of git that is read: some hundred thousand files.
+// maxIndex bounds the git index that is read: some hundred thousand files.
 const maxIndex = 64 << 20
 
-// safeIndex reports whether an index of git has no repository inside this one,
-// and no .gitmodules. Git looks into such a repository by its own
-// configuration, whatever ours says, when the .gitmodules of the index asks for
-// it, also where no such file is in the folder. An index that is not understood
-// to its end is not safe.
+// safeIndex reports whether a git index contains no nested repository and no
+// .gitmodules. When the index has a .gitmodules that asks for it, git enters
+// such a repository under that repository's own configuration, whatever ours
+// says, even if the folder has no such file. An index that cannot be read to
+// its end is not safe.
 func safeIndex(name string) bool {
 	info, err := os.Lstat(name)
 	if os.IsNotExist(err) {
@@ -28,16 +28,16 @@ func safeIndex(name string) bool {
 
 const (
 	indexHeader = 12 // DIRC, version, number of entries
-	indexHash   = 20 // of an object; the repository's format says that it is SHA-1
-	indexFixed  = 62 // of an entry, up to its name
-	indexMode   = 24 // where the mode is in it
+	indexHash   = 20 // size of an object's hash; the repository's format says that it is SHA-1
+	indexFixed  = 62 // size of an entry up to its name
+	indexMode   = 24 // offset of the mode in an entry
 
 	gitLink      = 0o160000
-	gitDirectory = 0o040000 // of a sparse index: what is below is not listed
+	gitDirectory = 0o040000 // in a sparse index: its content is not listed
 	moreFlags    = 0x4000
 )
 
-// plainIndex is safeIndex for what is in the file.
+// plainIndex is safeIndex for the content of the file.
 func plainIndex(data []byte) bool {
 	if len(data) < indexHeader+indexHash || string(data[:4]) != "DIRC" {
 		return false
@@ -84,8 +84,8 @@ func plainIndex(data []byte) bool {
 	return plainExtensions(rest)
 }
 
-// prefixLength reads how much of the name before is not in this one, as git
-// writes offsets; used is 0 when that is none.
+// prefixLength reads how much of the previous name is not part of this one,
+// in git's encoding of offsets; used is 0 when it is invalid.
 func prefixLength(b []byte) (n, used int) {
 	for i, c := range b[:min(len(b), 4)] {
 		if n = n<<7 | int(c&0x7f); c < 0x80 {
@@ -96,8 +96,8 @@ func prefixLength(b []byte) (n, used int) {
 	return 0, 0
 }
 
-// plainExtensions reports whether what follows the entries names no other
-// index: that of a split one has entries of its own.
+// plainExtensions reports whether the extensions after the entries name
+// no other index: a split index has its entries elsewhere.
 func plainExtensions(rest []byte) bool {
 	for len(rest) > 0 {
 		if len(rest) < 8 || string(rest[:4]) == "link" {

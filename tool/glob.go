@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// maxPattern bounds a glob pattern, and with it the expression made of it.
+// maxPattern bounds a glob pattern, and with it the regular expression.
 const maxPattern = 1000
 
-// globExpression makes a regular expression of a glob pattern: * and ? stay
-// within a name, ** crosses folders, [a-z] is a class and {a,b} a choice. It
-// is an expression because those match in linear time, whatever the pattern.
-// A pattern without a slash is for the name alone, at any depth.
+// globExpression turns a glob pattern into a regular expression: * and ?
+// stay within a name, ** crosses folders, [a-z] is a class and {a,b} a
+// choice. Go's expressions match in linear time, whatever the pattern. A
+// pattern without a slash matches the name alone, at any depth.
 func globExpression(pattern string) (*regexp.Regexp, error) {
 	switch {
 	case pattern == "":

@@ -106,7 +106,7 @@ func (g *grepper) file(fsys fs.FS, name, shown string) error {
 		return nil
 	}
 	lines := bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
-	next := 0 // the first line that was not shown yet
+	next := 0 // the first line not shown yet
 	for i, line := range lines {
 		if !g.re.Match(bytes.TrimSuffix(line, []byte("\r"))) {
 			continue
@@ -120,7 +120,8 @@ func (g *grepper) file(fsys fs.FS, name, shown string) error {
 				return err
 			}
 		}
-		// What follows the match is shown up to the next one, which marks itself.
+		// The context after a match ends at the next match, which is marked
+		// itself.
 		for j := from; j < to; j++ {
 			if j > i && g.re.Match(bytes.TrimSuffix(lines[j], []byte("\r"))) {
 				break

@@ -12,22 +12,22 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
-// What the sandbox keeps from programs, the tools that work on files
-// themselves keep, too: they open nothing that is hidden, and what runs by
-// itself later is written only when a person saw that very change.
+// The tools that work on files themselves follow the rules of the sandbox:
+// they open nothing that is hidden, and write files that run by themselves
+// later only when a person saw exactly that change.
 
-// hides reports whether a path is one that no tool opens.
+// hides reports whether no tool may open a path.
 func (b *Box) hides(path string) bool {
 	return len(b.o.Hidden) > 0 && belowAny(b.o.Hidden, path)
 }
 
-// errHidden says that a path is hidden.
+// errHidden is the error for a hidden path.
 func errHidden(path string) error {
 	return fmt.Errorf("path %q: this is where Tidemark keeps its sessions and keys, and no tool opens it", path)
 }
 
-// guarded is a folder without what is hidden in it, and without the empty
-// folders by which a sandbox keeps names from being taken.
+// guarded is a folder without the hidden files in it, and without the
+// empty folders by which a sandbox reserves names.
 type guarded struct {
 	fs.FS
 	box  *Box
@@ -36,7 +36,7 @@ type guarded struct {
 
 // without returns a folder as tools may see it.
 func (b *Box) without(fsys fs.FS, root string) fs.FS {
-	// A link in the folder could lead to whatever lies below it.
+	// A link in the folder could lead to anything below it.
 	hidden := slices.ContainsFunc(b.o.Hidden, func(path string) bool {
 		_, ok := below(realPath(root), realPath(path))
 		return ok
@@ -47,7 +47,7 @@ func (b *Box) without(fsys fs.FS, root string) fs.FS {
 	return guarded{fsys, b, root}
 }
 
-// placeholder reports whether a name is taken by a sandbox only.
+// placeholder reports whether a name exists only because a sandbox reserves it.
 func (g guarded) placeholder(name string) bool {
 	if g.box.o.Sandbox == nil || name != ".git" && !slices.Contains(sandbox.Protected, name) {
 		return false
@@ -90,14 +90,14 @@ func (g guarded) ReadDir(name string) ([]fs.DirEntry, error) {
 }
 
 // makeWay ends the programs of the session before one of the protected names is
-// written: their sandbox keeps it from being taken while they run.
+// written: their sandbox reserves it while they run.
 func (b *Box) makeWay(p place) {
 	if b.o.Sandbox != nil && p.kind == inside && runsByItself("/"+p.name) != "" {
 		b.Reset(b.State())
 	}
 }
 
-// eachWrite tells why a change of a file is asked for each time.
+// eachWrite says why a change of a file needs approval each time.
 func (b *Box) eachWrite(input json.RawMessage) string {
 	var named string
 	fields, err := readObject(input)
@@ -113,7 +113,7 @@ func (b *Box) eachWrite(input json.RawMessage) string {
 		top = b.o.Root
 	}
 	written := filepath.Join(top, filepath.FromSlash(p.name))
-	for _, way := range []string{written, realPath(written)} { // the link, and what is behind it
+	for _, way := range []string{written, realPath(written)} { // the link, and its target
 		if name := runsByItself(filepath.ToSlash(way)); name != "" {
 			return name + " is what git, editors, shells or agents run by themselves later"
 		}
@@ -125,9 +125,9 @@ func (b *Box) eachWrite(input json.RawMessage) string {
 	return ""
 }
 
-// runsByItself returns which of the protected names a path has in it, in any
-// folder. Of a repository it is all, because a configuration can be brought in
-// by more than one file.
+// runsByItself returns which of the protected names a path contains, in any
+// folder. In a repository every path counts, because a configuration can be
+// included from more than one file.
 func runsByItself(path string) string {
 	path = strings.ToLower(path) + "/"
 	for _, name := range append([]string{".git"}, sandbox.Protected...) {

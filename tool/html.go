@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// htmlText makes readable text of a page in a simple way: paragraphs and
-// headings stay apart, links keep their address, and what nobody reads is left
-// out. It is no parser of HTML: whatever it is given, it ends, and what comes
-// out is text.
+// htmlText turns a page into readable text in a simple way: paragraphs and
+// headings stay apart, links keep their address, and invisible parts are left
+// out. It is no HTML parser: it ends for any input, and its output is text.
 func htmlText(page string) string {
 	w := &textWriter{}
 	for page != "" {
@@ -44,7 +43,7 @@ type textWriter struct {
 	out   strings.Builder
 	lines int  // newlines at the end of out
 	space bool // a blank is due before the next word
-	pre   int  // how deep in <pre>
+	pre   int  // depth in <pre>
 	href  string
 	named bool // the title was looked for
 }
@@ -101,7 +100,7 @@ func (w *textWriter) tag(page string) string {
 	return rest
 }
 
-// title writes the title out of a head, which is otherwise left out.
+// title writes the title from a head, which is otherwise left out.
 func (w *textWriter) title(head string) {
 	i := indexFold(head, "<title")
 	end := indexFold(head, "</head")
@@ -113,8 +112,8 @@ func (w *textWriter) title(head string) {
 	w.breakLine(2)
 }
 
-// cutTag splits a page that begins with a tag into its name in small letters,
-// its attributes and the rest. A > inside of quotes does not end it.
+// cutTag splits a page that begins with a tag into the tag's name in lower
+// case, its attributes and the rest. A > inside quotes does not end the tag.
 func cutTag(page string) (name, attrs, rest string) {
 	var quote byte
 	end := len(page)
@@ -163,7 +162,7 @@ func attribute(attrs, name string) string {
 	return v
 }
 
-// indexFold finds an ASCII text without regard to capital letters.
+// indexFold finds an ASCII text, ignoring case.
 func indexFold(s, sub string) int {
 	for i := 0; i+len(sub) <= len(s); i++ {
 		if strings.EqualFold(s[i:i+len(sub)], sub) {

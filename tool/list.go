@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// maxListed bounds how many names a result has.
+	// maxListed bounds the number of names in a result.
 	maxListed = 1000
-	// maxWalked bounds how many files a search looks at, so that one that
-	// begins in a home folder ends.
+	// maxWalked bounds how many files a search visits, so that one that
+	// starts in a home folder ends.
 	maxWalked = 200_000
 )
 
@@ -85,7 +85,7 @@ func entryLine(e fs.DirEntry) string {
 	return fmt.Sprintf("%s\t%d", e.Name(), info.Size())
 }
 
-// lister gathers lines up to the limits.
+// lister collects lines up to the limits.
 type lister struct {
 	most int
 	out  strings.Builder
@@ -104,8 +104,8 @@ func (l *lister) add(line string) bool {
 	return true
 }
 
-// result says how many of all there are when they did not fit; all is 0 when
-// it is not known.
+// result says how many there are in total when not all fitted; all is 0 when
+// that is not known.
 func (l *lister) result(all int) Result {
 	text := l.out.String()
 	switch {
@@ -164,7 +164,7 @@ func (b *Box) glob(ctx context.Context, p place, re *regexp.Regexp) (Result, err
 	return notWhole(l.result(0), whole), nil
 }
 
-// notWhole adds what a search has to say that gave up.
+// notWhole adds a note to the result of a search that stopped early.
 func notWhole(r Result, whole bool) Result {
 	if whole {
 		return r
@@ -175,8 +175,8 @@ func notWhole(r Result, whole bool) Result {
 }
 
 // walk visits the files below a place whose paths, relative to it, match re;
-// nil matches all. shown is how results call the file. It reports false when
-// it gave up before the end.
+// nil matches all. shown is the file's name in results. It returns false
+// when it stopped early.
 func (b *Box) walk(ctx context.Context, p place, re *regexp.Regexp, visit func(fsys fs.FS, name, shown string) error) (bool, error) {
 	fsys, done, err := b.view(ctx, p)
 	if err != nil {
@@ -191,7 +191,7 @@ func (b *Box) walk(ctx context.Context, p place, re *regexp.Regexp, visit func(f
 		case err != nil && name == p.name:
 			return err
 		case err != nil:
-			return nil // a folder that may not be read hides what is in it, and no more
+			return nil // an unreadable folder hides only its own content
 		case d.IsDir() && isHistory(d.Name()) && name != p.name:
 			return fs.SkipDir
 		case d.IsDir():
@@ -218,7 +218,7 @@ func (b *Box) walk(ctx context.Context, p place, re *regexp.Regexp, visit func(f
 	return seen <= maxWalked, err
 }
 
-// show returns the path by which a model can name a file below a place.
+// show returns the path by which a model can refer to a file below a place.
 func (b *Box) show(p place, name string) string {
 	switch p.kind {
 	case stored:
@@ -229,5 +229,5 @@ func (b *Box) show(p place, name string) string {
 	return name
 }
 
-// isHistory tells the folders in which version control keeps what it knows.
+// isHistory reports whether a folder belongs to version control.
 func isHistory(name string) bool { return name == ".git" || name == ".hg" || name == ".svn" }

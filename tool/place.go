@@ -15,19 +15,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
-// A path that a model names is one of three places:
+// place is where a path that a model names leads. There are three kinds:
 //
-//   - inside the workspace: relative to its root, or absolute below it. No
-//     link leads out; one that does is refused, with the path behind it.
-//   - outside: any other path. The call is asked for, with the real folder as
-//     its scope, and no link leads out of that folder.
+//   - inside the workspace: relative to its root, or absolute below it. A
+//     link that leads out is refused, and its target named.
+//   - outside: any other path. The call needs approval, with the real folder
+//     as its scope, and no link may lead out of that folder.
 //   - the durable storage of the session: session:memory/notes.md.
 type place struct {
 	kind   placeKind
 	folder string // outside: the real folder
 	name   string // slash-separated, below the root, the folder or the storage
-	shown  string // how results call it
-	asked  string // inside: what a look is asked for, "" when it is not
+	shown  string // its name in results
+	asked  string // inside: the scope that reading needs approval for, "" when it needs none
 }
 
 type placeKind int
@@ -40,13 +40,14 @@ const (
 
 const storedPrefix = "session:"
 
-// StoredScope is the scope of what is written to the storage of the session.
+// StoredScope is the scope of writes to the storage of the session.
 const StoredScope = storedPrefix
 
 // storedFolders are the folders of a session's durable storage.
 var storedFolders = []string{"memory", "artifacts", "buffers", "meta"}
 
-// locate finds out where a path is. Its error is a sentence for the model.
+// locate determines which place a path names. Its error is a sentence for the
+// model.
 func (b *Box) locate(p string) (place, error) {
 	if strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return place{}, fmt.Errorf("path %.80q: it has a control character in it", p)
@@ -92,7 +93,7 @@ func below(root, abs string) (string, bool) {
 	return filepath.ToSlash(rel), true
 }
 
-// locateOutside follows all links first, so that the folder that is asked for
+// locateOutside follows all links first, so that the folder that is approved
 // is the one that is touched.
 func locateOutside(abs string) place {
 	real := abs
@@ -131,7 +132,7 @@ func isStoredFolder(name string) bool {
 	return false
 }
 
-// where says in a sentence where a place is.
+// where describes the place in a sentence.
 func (p place) where() string {
 	switch p.kind {
 	case inside:
@@ -142,7 +143,7 @@ func (p place) where() string {
 	return p.shown + " in the durable storage of the session"
 }
 
-// readScope is what has to be asked for before a look at a place.
+// readScope is the scope that reading a place needs approval for.
 func (p place) readScope() string {
 	if p.kind == outside {
 		return p.folder
@@ -150,8 +151,8 @@ func (p place) readScope() string {
 	return p.asked
 }
 
-// writeScope is the folder of a file that is written. Folders of the workspace
-// begin with a dot, so that none is mistaken for something else.
+// writeScope is the folder of a file to be written. Folders of the workspace
+// begin with a dot, so that none is mistaken for another scope.
 func (p place) writeScope() string {
 	switch p.kind {
 	case outside:
@@ -165,7 +166,7 @@ func (p place) writeScope() string {
 	return "."
 }
 
-// view opens a place to be read. The returned function closes it.
+// view opens a place for reading. The returned function closes it.
 func (b *Box) view(ctx context.Context, p place) (fs.FS, func(), error) {
 	switch p.kind {
 	case inside:
@@ -199,8 +200,8 @@ func (b *Box) replace(ctx context.Context, p place, data []byte) error {
 	return w.Replace(p.name, data)
 }
 
-// explain says what went wrong at a place, and what to do about it. What
-// stopped the Box itself is an error.
+// explain says what went wrong at a place, and what to do about it. A
+// failure of the Box itself is an error.
 func (b *Box) explain(ctx context.Context, p place, err error) (Result, error) {
 	if ctx.Err() != nil {
 		return failed("stopped"), ctx.Err()
@@ -220,13 +221,13 @@ func (b *Box) explain(ctx context.Context, p place, err error) (Result, error) {
 	}
 	res := failed(valid(fmt.Sprintf("%s: %v", p.shown, why)))
 	if broken := (*brokenStorage)(nil); errors.As(err, &broken) {
-		// The store itself is in trouble, and more than this call with it.
+		// The storage itself has failed, which affects more than this call.
 		return res, fmt.Errorf("%s: %w", p.shown, broken.err)
 	}
 	return res, nil
 }
 
-// leadsOut returns what is behind a link that leaves its folder.
+// leadsOut returns the target of a link that leaves its folder.
 func (b *Box) leadsOut(p place) (string, bool) {
 	root := p.folder
 	switch p.kind {

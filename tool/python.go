@@ -12,17 +12,18 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
-// python is the warm interpreter of a session. Like the shell it starts with
-// the first call and again after it ended, but nothing of it is kept.
+// python is the long-running interpreter of a session. Like the shell it
+// starts with the first call and again after it ended, but nothing of it is
+// kept.
 type python struct {
 	o    Options
 	turn chan struct{}
 
 	mu     sync.Mutex
 	warm   *warm
-	beside *warm // one of a call that may have more than the others
+	beside *warm // interpreter for one call that may do more than the others
 	closed bool
-	begun  bool // there was an interpreter before
+	begun  bool // an interpreter was started before
 }
 
 func newPython(o Options) *python { return &python{o: o, turn: make(chan struct{}, 1)} }
@@ -47,8 +48,8 @@ func (p *python) close() {
 	p.end()
 }
 
-// ensure returns a living interpreter, and whether it took the place of one
-// that ended.
+// ensure returns a living interpreter, and whether it replaced one that
+// ended.
 func (p *python) ensure() (w *warm, again bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +70,7 @@ func (p *python) ensure() (w *warm, again bool, err error) {
 	return w, again, nil
 }
 
-// alone returns an interpreter for one call that may have more than the sandbox
+// alone returns an interpreter for one call that may do more than the sandbox
 // allows. The caller kills it.
 func (p *python) alone(more sandbox.Widening) (w *warm, err error) {
 	p.mu.Lock()
@@ -88,7 +89,7 @@ func (p *python) start(more sandbox.Widening) (*warm, error) {
 
 // pythonDriver runs one cell after another in the module __main__. It keeps
 // its own copies of what cells can take away from it: the output, the streams
-// of sys, and its process, which a cell may fork.
+// of sys, and its process id, since a cell may fork.
 const pythonDriver = `
 import ast, builtins, json, linecache, os, sys, traceback, types
 def serve():
@@ -164,7 +165,8 @@ func (b *Box) pythonTool() Tool {
 			sandboxed,
 		Schema: schemaOf(pythonArguments{}),
 		Effect: Runs,
-		// Code is approved as it was shown: all of Python would be everything.
+		// Code is approved exactly as it was shown: an approval of Python as
+		// such would cover everything.
 		Scope: func(input json.RawMessage) string {
 			var a pythonArguments
 			if readArgs(input, &a) != nil {
@@ -191,8 +193,8 @@ func (b *Box) pythonTool() Tool {
 	}
 }
 
-// run runs a cell. What may have more than the sandbox allows gets an
-// interpreter of its own.
+// run runs a cell. One that may do more than the sandbox allows gets
+// an interpreter of its own.
 func (p *python) run(ctx context.Context, code string, timeout time.Duration, live func([]byte), more sandbox.Widening) (Result, error) {
 	release, err := take(ctx, p.turn)
 	if err != nil {
@@ -215,7 +217,7 @@ func (p *python) run(ctx context.Context, code string, timeout time.Duration, li
 		return failed("python3 cannot be started: " + err.Error()), nil
 	}
 	request := func(mark string) string {
-		// Strings always have JSON, and JSON has no newline.
+		// Strings always encode, and JSON has no raw newline.
 		line, _ := json.Marshal(map[string]string{"mark": mark, "code": code})
 		return string(line) + "\n"
 	}

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// readLines is how many lines read shows unless told otherwise.
+	// readLines is how many lines read shows by default.
 	readLines = 2000
 	// lineBytes bounds one shown line: minified code has lines of megabytes.
 	lineBytes = 2000
-	// maxImage is the largest image that models take.
+	// maxImage is the largest image that models accept.
 	maxImage = 5 << 20
 )
 
@@ -52,8 +52,8 @@ func (b *Box) readTool() Tool {
 	}
 }
 
-// scopeOf returns the scope of a call that has a path. Input that cannot be
-// read has none: its Run refuses it before it touches anything.
+// scopeOf returns the scope of a call with a path. Unreadable input has
+// none: Run refuses it before it touches anything.
 func (b *Box) scopeOf(input json.RawMessage, scope func(place) string) string {
 	var a struct{ Path string }
 	fields, err := readObject(input)
@@ -93,7 +93,7 @@ func (b *Box) read(ctx context.Context, p place, a readArguments) (Result, error
 
 var errNoFile = errors.New("not a regular file")
 
-// open opens a regular file. A pipe or a device could block for ever or never
+// open opens a regular file. A pipe or a device could block forever or never
 // end.
 func (b *Box) open(ctx context.Context, p place) (f fs.File, size int64, done func(), err error) {
 	fsys, closeView, err := b.view(ctx, p)
@@ -170,8 +170,8 @@ func (b *Box) numbered(ctx context.Context, r *bufio.Reader, offset, limit int) 
 	return Result{Text: out.String()}, nil
 }
 
-// readLine reads a line without its end, of which it keeps at most most bytes,
-// and returns how many it dropped.
+// readLine reads a line without its end, keeps at most most bytes of it, and
+// returns how many it dropped.
 func readLine(r *bufio.Reader, most int) (line string, cut int, err error) {
 	var buf []byte
 	some := false

@@ -10,26 +10,28 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
-// A program that the sandbox holds back says so in its own words, most of which
-// are wrong: that a host does not exist, or a file. What is known better is
-// said behind it.
+// A program that the sandbox stops reports it in its own words, and those are
+// mostly wrong: that a host does not exist, or a file. A better explanation is
+// appended where we have one.
 
 var (
-	// noNetwork is what programs say who cannot look up a name or reach a host.
+	// noNetwork matches messages of programs that cannot resolve a name or
+	// reach a host.
 	noNetwork = regexp.MustCompile(`(?i)could not resolve|name resolution|name or service not known|network is unreachable|no address associated|getaddrinfo|ENOTFOUND|EAI_AGAIN|ENETUNREACH|` +
 		`dial tcp|failed to establish a new connection|failed to lookup address|unable to resolve host|connection refused|proxyconnect|tunnel connection failed|CONNECT tunnel failed|ProxyError|address family not supported`)
-	// namedHost is where they name it.
+	// namedHost finds the host in such a message.
 	namedHost = regexp.MustCompile(`(?i)(?:the sandbox does not allow the host "|could not resolve host: |could not resolve proxy: |unable to resolve host address .|lookup |ENOTFOUND |EAI_AGAIN |https?://(?:[^/\s@]*@)?)([a-z0-9][a-z0-9.-]*\.[a-z][a-z0-9-]*)`)
-	// noFile is what they say of files that are not there, or not theirs.
+	// noFile matches messages about files that do not exist or are not
+	// accessible.
 	noFile = regexp.MustCompile(`(?i)no such file or directory|permission denied|read-only file system|operation not permitted|EROFS|EACCES|ENOENT|FileNotFoundError|PermissionError`)
-	// ownPath is what each sandbox has for itself.
+	// ownPath matches paths that each sandbox has for itself.
 	ownPath = regexp.MustCompile(`^/(dev|proc|tmp|var/tmp)(/|$)`)
-	// namedPath is an absolute path, or one in the home folder.
+	// namedPath matches an absolute path, or one in the home folder.
 	namedPath = regexp.MustCompile(`(?:^|[\s'"=:(\x60])(~?/[^\s'":,;)\x60]+)`)
 )
 
-// refusal says in a sentence what the sandbox kept from a program that failed,
-// and how to get it; "" when it was something else.
+// refusal says in a sentence what the sandbox denied to a program that failed,
+// and how to get it; "" when it failed for another reason.
 func refusal(p sandbox.Policy, command, text string) string {
 	said := command + "\n" + text
 	if noNetwork.MatchString(text) {
@@ -41,7 +43,7 @@ func refusal(p sandbox.Policy, command, text string) string {
 			}
 		}
 		if host == "HOST" && len(p.Hosts) > 0 && !strings.Contains(said, "sandbox does not allow") {
-			return "" // the hosts that it names are allowed, and fail by themselves
+			return "" // the hosts that it names are allowed, and fail for other reasons
 		}
 		return fmt.Sprintf(`the sandbox does not let programs connect to other machines; to ask the user for it, call again with "sandbox": {"allow_hosts": [%q]}`, host)
 	}
@@ -53,7 +55,8 @@ func refusal(p sandbox.Policy, command, text string) string {
 	return ""
 }
 
-// refusedPath says what the sandbox kept from whoever wrote a line about a file.
+// refusedPath says what the sandbox denied, from a program's message about a
+// file.
 func refusedPath(p sandbox.Policy, line string) string {
 	if !noFile.MatchString(line) {
 		return ""
@@ -62,7 +65,7 @@ func refusedPath(p sandbox.Policy, line string) string {
 		return fmt.Sprintf("the sandbox does not let programs change %s: what is in it runs by itself later; the write and edit tools can, and the user is asked", name)
 	}
 	missing := strings.Contains(strings.ToLower(line), "no such file")
-	// Who complains comes first, and what about last.
+	// Messages begin with who complains and end with what about.
 	for _, m := range slices.Backward(namedPath.FindAllStringSubmatch(line, -1)) {
 		path := m[1]
 		if rest, ok := strings.CutPrefix(path, "~/"); ok {
@@ -83,7 +86,7 @@ func refusedPath(p sandbox.Policy, line string) string {
 	return ""
 }
 
-// namedProtected returns what of the protected names a line is about.
+// namedProtected returns the protected name that a line mentions.
 func namedProtected(line string) string {
 	for _, name := range sandbox.Protected {
 		if strings.Contains(line, name) {

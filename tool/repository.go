@@ -12,13 +12,13 @@ import (
 )
 
 // Git runs programs that the configuration of a repository names: a file
-// system monitor, hooks, pagers, filters, drivers for differences. So a
-// repository that somebody packed runs code at git status. A command of git is
-// vetted only where the configuration has nothing but what is known to be
-// data, and it runs with the rest turned off.
+// system monitor, hooks, pagers, filters, diff drivers. So in a repository
+// that somebody packed, git status can run code. A git command is vetted only
+// where the configuration contains nothing but settings known to be data, and
+// it runs with the rest turned off.
 
-// dataSettings are settings of a repository that name no program, and no file
-// with more settings.
+// dataSettings are settings of a repository that name neither a program nor a
+// file with more settings.
 var dataSettings = []string{
 	"core.repositoryformatversion", "core.filemode", "core.bare", "core.logallrefupdates", "core.ignorecase", "core.precomposeunicode", "core.symlinks",
 	"core.autocrlf", "core.eol", "core.safecrlf", "core.quotepath", "core.abbrev",
@@ -36,10 +36,10 @@ var (
 	gitSetting = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*)[ \t]*(=[^\x00-\x08\x0b-\x1f]*)?$`)
 )
 
-// safeRepository reports whether git, started where the shell is, finds no
-// configuration that could name a program, and no history but that of the
-// workspace. Every repository above counts, because git skips those that it
-// takes for broken.
+// safeRepository reports whether git, started in the shell's directory,
+// finds no configuration that could name a program, and no history but that
+// of the workspace. Every repository above counts, because git skips those
+// that it considers broken.
 func (s surroundings) safeRepository() bool {
 	ours, above := false, false
 	for dir := s.dir; ; dir = filepath.Dir(dir) {
@@ -64,15 +64,15 @@ func exists(dir, name string) bool {
 	return err == nil
 }
 
-// bareRepository reports whether git may take a folder for a repository by
-// itself. The setting against that is not known to all versions.
+// bareRepository reports whether git may take a folder itself for a
+// repository. Not all versions know the setting that prevents it.
 func bareRepository(dir string) bool {
 	return exists(dir, "HEAD") && exists(dir, "objects") && exists(dir, "refs")
 }
 
 // safeGitDir is safeRepository for one .git, a folder or a file that names one.
-// What is elsewhere is read only when that place names this one as its
-// worktree: else a file that was unpacked here would show another project.
+// Another place is read only when it names this one as its worktree; otherwise
+// a file that was unpacked here would show another project.
 func safeGitDir(at string) bool {
 	info, err := os.Lstat(at)
 	if err != nil {
@@ -91,18 +91,18 @@ func safeGitDir(at string) bool {
 	return known && shared && samePlace(back, at) && filepath.Base(trees) == "worktrees" && samePlace(common, filepath.Dir(trees)) && safeGitFolder(to) && safeGitFolder(common)
 }
 
-// samePlace reports whether two paths are one file.
+// samePlace reports whether two paths are the same file.
 func samePlace(a, b string) bool {
 	x, err := filepath.EvalSymlinks(a)
 	y, err2 := filepath.EvalSymlinks(b)
 	return err == nil && err2 == nil && x == y
 }
 
-// safeGitFolder reports whether a folder of git is all there is, and has
-// nothing in it that runs: no submodules, whose configuration is their own, no
-// objects of other repositories, no links.
+// safeGitFolder reports whether a git folder is complete by itself and
+// contains nothing that runs: no submodules, which have their own
+// configuration, no objects of other repositories, no links.
 func safeGitFolder(dir string) bool {
-	// An empty one is a sandbox's, which keeps the name from being taken.
+	// An empty one belongs to a sandbox that reserves the name.
 	if has, err := os.ReadDir(filepath.Join(dir, "modules")); len(has) > 0 || err != nil && !os.IsNotExist(err) {
 		return false
 	}
@@ -110,12 +110,12 @@ func safeGitFolder(dir string) bool {
 		safeGitConfig(filepath.Join(dir, "config")) && safeGitConfig(filepath.Join(dir, "config.worktree")) && safeIndex(filepath.Join(dir, "index")) && linkless(dir)
 }
 
-// maxGitEntries bounds how much of a folder of git is looked at.
+// maxGitEntries bounds how much of a git folder is examined.
 const maxGitEntries = 50_000
 
-// linkless reports whether no link leads out of a folder of git: git status
-// prints parts of files that it has there. Single objects are named by their
-// content, so that whoever links to one knows it; hooks are turned off.
+// linkless reports whether no link leads out of a git folder: git status
+// prints parts of files in it. Single objects are named by their content, so
+// whoever links to one knows it already; hooks are turned off.
 func linkless(dir string) bool {
 	n := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -130,7 +130,7 @@ func linkless(dir string) bool {
 	return err == nil
 }
 
-// pointer reads a file that holds the path of a folder.
+// pointer reads a file that contains the path of a folder.
 func pointer(file, prefix string) (string, bool) {
 	data, ok := smallFile(file)
 	to, has := strings.CutPrefix(strings.TrimRight(data, "\r\n"), prefix)
@@ -153,7 +153,7 @@ func smallFile(name string) (string, bool) {
 }
 
 // safeGitConfig reports whether all settings of a file are known to be data.
-// A line that git might read otherwise makes it unsafe.
+// A line that git might read differently makes it unsafe.
 func safeGitConfig(name string) bool {
 	if _, err := os.Lstat(name); os.IsNotExist(err) {
 		return true
@@ -185,31 +185,31 @@ func safeGitConfig(name string) bool {
 	return true
 }
 
-// gitOff turns off what git runs by itself, also where a file was changed
-// since it was looked at.
+// gitOff turns off what git runs by itself, also where a file has changed
+// since it was checked.
 var gitOff = [][2]string{
 	{"core.fsmonitor", "false"}, {"core.hooksPath", os.DevNull}, {"core.pager", "cat"}, {"safe.bareRepository", "explicit"}, {"diff.ignoreSubmodules", "all"}, {"diff.submodule", "short"},
 	{"diff.autoRefreshIndex", "false"}, {"status.submoduleSummary", "false"}, {"submodule.recurse", "false"}, {"log.showSignature", "false"}, {"protocol.allow", "never"},
 }
 
-// vettedVariables are what vetted programs get of the environment. Everything
-// else may be read as a program, an option or a place to load code from.
+// vettedVariables are the only variables that vetted programs get. Any other
+// may be read as a program, an option or a place to load code from.
 var vettedVariables = []string{"HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR", "XDG_CONFIG_HOME", "SYSTEMROOT", "USERPROFILE", "TEMP", "TMP", "PATHEXT"}
 
-// plainPath is where programs are when the environment does not say.
+// plainPath is the PATH when the environment has none.
 const plainPath = "/usr/local/bin:/usr/bin:/bin"
 
 // vettedEnviron is the environment of a vetted command: no PATH into the
-// workspace, and nothing of which a shell, a loader or git makes code.
+// workspace, and nothing that a shell, a loader or git runs as code.
 func (s surroundings) vettedEnviron(base []string) []string {
 	path, _ := getenv(base, "PATH")
-	// Without one, or with an empty one, bash looks where it is.
+	// Without a PATH, or with an empty one, bash looks in the current folder.
 	env := []string{"PATH=" + cmp.Or(s.outerPath(path), plainPath)}
 	for _, kv := range base {
 		name, value, _ := strings.Cut(kv, "=")
 		upper := strings.ToUpper(name)
 		if !slices.Contains(vettedVariables, upper) && !strings.HasPrefix(upper, "LC_") || filepath.IsAbs(value) && s.within(value) {
-			continue // settings of git would come from the workspace
+			continue // git would read settings from the workspace
 		}
 		env = append(env, kv)
 	}
@@ -230,7 +230,7 @@ func (s surroundings) outerPath(path string) string {
 	return strings.Join(kept, string(os.PathListSeparator))
 }
 
-// within reports whether a folder is in the workspace, or cannot be looked at.
+// within reports whether a folder is in the workspace, or cannot be examined.
 func (s surroundings) within(dir string) bool {
 	real, err := filepath.EvalSymlinks(dir)
 	root, rootErr := filepath.EvalSymlinks(s.root)

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Variables of which a shell, a loader, an interpreter or a well-known program
-// makes code, or takes the place to find code or settings at. None of them is
-// brought back into a shell of an earlier run, whoever set it: a command that
-// was approved as "true" would run what BASH_ENV names. A session that needs
-// one sets it again, where the person sees it.
+// Variables that a shell, a loader, an interpreter or a well-known program
+// runs as code, or takes as the place to find code or settings. None of them
+// is restored into a shell of an earlier run, whoever set it: a command
+// approved as "true" would run what BASH_ENV names. A session that needs one
+// sets it again, where the person sees it.
 //
-// It is thought in classes, because nobody knows all names: what is left out
-// too much is exported again, what is left out too little runs.
+// They are listed as classes, because nobody knows all names: a variable left
+// out needlessly is exported again, one restored by mistake runs code.
 var (
 	// neverNames are exact names.
 	neverNames = []string{
@@ -29,7 +29,7 @@ var (
 		"GOBIN", "GOENV", "GOROOT", "GOAUTH", "GOPROXY", "GOTOOLCHAIN", "GOEXPERIMENT", "GOSUMDB", "GONOSUMDB", "GONOPROXY", "GOPRIVATE", "GOINSECURE", "GOVCS",
 		"GOCACHEPROG", "GOMODCACHE", "GODEBUG",
 	}
-	// neverPrefixes are families of one program or language.
+	// neverPrefixes are those of one program or language.
 	neverPrefixes = []string{
 		"BASH", "LD_", "DYLD_", "LDR_", "_RLD", "MALLOC_", "GCONV_", "GIT_", "SSH_", "GPG_", "GNUPG", "XDG_", "DBUS_",
 		"PYTHON", "PIP_", "VIRTUAL_ENV", "CONDA_", "NODE_OPTIONS", "NODE_PATH", "NODE_EXTRA", "NODE_REPL", "NPM_", "YARN_", "PNPM_", "BUN_", "DENO_",
@@ -38,8 +38,8 @@ var (
 		"CGO_", "CARGO", "RUST", "CMAKE_", "PKG_CONFIG", "DOCKER_", "PODMAN_", "BUILDKIT_", "KUBE", "TF_", "AWS_", "OPENSSL_", "SSL_",
 		"LESS_", "GREP_", "TAR_", "QT_", "GTK_", "GDK_", "GIO_", "GST_", "TIDEMARK_", "TOOL_INPUT", "PROMPT_",
 	}
-	// neverEndings are what names of commands, of places to look in, and of
-	// options that programs add to their own, end in.
+	// neverEndings are the endings of names for commands, search paths, and
+	// additional options of programs.
 	neverEndings = []string{
 		"PATH", "_HOME", "_DIR", "_DIRS", "_ROOT", "_OPTS", "_OPTIONS", "FLAGS", "_ARGS", "_COMMAND", "_CMD", "_EXEC", "_PROGRAM", "_BIN", "_SHELL", "_RSH", "_SSH",
 		"PAGER", "EDITOR", "VISUAL", "ASKPASS", "_HOOK", "_HOOKS", "_WRAPPER", "_LAUNCHER", "_PRELOAD", "_PLUGIN", "_PLUGINS", "_INIT", "STARTUP", "_RC", "_RCFILE",
@@ -47,8 +47,8 @@ var (
 	}
 )
 
-// Restorable reports whether a variable of a shell may be brought back when a
-// session goes on. Case does not count: programs differ in it.
+// Restorable reports whether a shell variable may be restored when a session
+// is resumed. Case is ignored, since programs differ in it.
 func Restorable(name string) bool {
 	upper := strings.ToUpper(name)
 	switch {
@@ -61,7 +61,7 @@ func Restorable(name string) bool {
 	return true
 }
 
-// restorable is s without what is never brought back.
+// restorable is s without what is never restored.
 func (s State) restorable() State {
 	s = s.copy()
 	maps.DeleteFunc(s.Set, func(name, _ string) bool { return !Restorable(name) })

@@ -12,14 +12,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
-// Change is what a call would do to a file, as it is now.
+// Change is what a call would do to a file in its present state.
 type Change struct {
-	Path     string // where it is, in words
+	Path     string // a description of where it is
 	Old, New []byte
-	Made     bool // there is no such file yet
+	Made     bool // the file does not exist yet
 }
 
-// Hash names exactly this change of exactly this file.
+// Hash identifies exactly this change of exactly this file.
 func (c Change) Hash() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %t %d %d ", c.Path, c.Made, len(c.Old), len(c.New))
@@ -28,23 +28,23 @@ func (c Change) Hash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Seen is what was judged of a call before it runs.
+// Seen is what was approved about a call before it runs.
 type Seen struct {
-	Scope  string // as Asks told it
-	Change string // the Hash of the change that a person was shown; "": none was
-	// Widens is what a person let this call have beyond the sandbox.
+	Scope  string // as returned by Asks
+	Change string // the Hash of the change that a person was shown, "" if none was
+	// Widens is what a person allowed this call beyond the sandbox.
 	Widens sandbox.Widening
 }
 
 type seenKey struct{}
 
-// WithSeen binds a call to what was judged of it: when its scope or its change
-// is another one by then, Run does nothing and says so.
+// WithSeen binds a call to what was approved: if its scope or its change
+// differs by then, Run does nothing and says so.
 func WithSeen(ctx context.Context, s Seen) context.Context {
 	return context.WithValue(ctx, seenKey{}, s)
 }
 
-// stillScoped reports whether a call is what was judged.
+// stillScoped reports whether a call still has the approved scope.
 func stillScoped(ctx context.Context, scope string) bool {
 	seen, ok := ctx.Value(seenKey{}).(Seen)
 	return !ok || seen.Scope == scope
@@ -55,7 +55,7 @@ func stillChange(ctx context.Context, c Change) bool {
 	return !ok || seen.Change == "" || seen.Change == c.Hash()
 }
 
-// errChanged says that what a person saw is not what would be done.
+// errChanged means that the change would differ from the one that a person saw.
 var errChanged = errors.New("it changed after it was shown to the user, and nothing was written; look at it and call again")
 
 // writeChange is what a call of write would do.

@@ -14,10 +14,10 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Files is the durable storage of a session: files of whole content in the
-// folders memory/, artifacts/, buffers/ and meta/. Names are slash-separated
-// and valid to io/fs. A file that is not there is ErrNotFound of the root
-// package or fs.ErrNotExist. When WriteFile returns nil, the file is durable.
+// Files is the durable storage of a session: whole files in the folders
+// memory/, artifacts/, buffers/ and meta/. Names are slash-separated and
+// valid for io/fs. A missing file is ErrNotFound of the root package or
+// fs.ErrNotExist. When WriteFile returns nil, the file is durable.
 type Files interface {
 	ReadFile(ctx context.Context, name string) ([]byte, error)
 	WriteFile(ctx context.Context, name string, data []byte) error
@@ -25,11 +25,11 @@ type Files interface {
 	List(ctx context.Context, prefix string) ([]string, error)
 }
 
-// storedFS shows Files as a file system, so that whatever reads the workspace
-// reads the storage as well. Folders are what the names say; the four are
-// always there.
+// storedFS shows Files as a file system, so that the tools that read the
+// workspace can read the storage as well. Folders follow from the names; the
+// four are always there.
 type storedFS struct {
-	ctx   context.Context // of the one call that looks
+	ctx   context.Context // of the call that reads
 	files Files
 }
 
@@ -56,13 +56,13 @@ func (s storedFS) read(name string) ([]byte, error) {
 	return data, storageError(err)
 }
 
-// brokenStorage is a failure of the storage that is no fault of the call.
+// brokenStorage is a failure of the storage that the call did not cause.
 type brokenStorage struct{ err error }
 
 func (e *brokenStorage) Error() string { return e.err.Error() }
 func (e *brokenStorage) Unwrap() error { return e.err }
 
-// storageError sorts what Files returned.
+// storageError classifies the errors of Files.
 func storageError(err error) error {
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, tidemark.ErrInvalid):
@@ -73,7 +73,7 @@ func storageError(err error) error {
 	return &brokenStorage{err}
 }
 
-// entries returns what is in a folder, sorted; nothing for what is none.
+// entries returns the content of a folder, sorted; nothing if it is no folder.
 func (s storedFS) entries(dir string) ([]fs.DirEntry, error) {
 	prefix := ""
 	if dir != "." {
@@ -107,7 +107,7 @@ func (s storedFS) entries(dir string) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// storedInfo is what can be told of a stored file.
+// storedInfo describes a stored file.
 type storedInfo struct {
 	name string
 	size int64
@@ -126,8 +126,8 @@ func (i storedInfo) Mode() fs.FileMode {
 	return 0o600
 }
 
-// storedEntry is a name in a folder. Its size is found out only when somebody
-// asks, because that takes a read.
+// storedEntry is a name in a folder. Its size is determined only on demand,
+// because that takes a read.
 type storedEntry struct {
 	storedInfo
 	fsys storedFS

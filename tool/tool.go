@@ -2,12 +2,12 @@
 // shell, run Python in a warm interpreter, read, write, edit and find files,
 // fetch pages, and use tools that were defined while the session ran.
 //
-// A [Box] has the tools of one session. It decides nothing: whether a call may
-// run is asked of the user by whoever holds the Box, and [Tool.Asks] says what
-// to ask. It reads no environment, keeps nothing by itself and writes files
-// only in the user's folders, through internal/durable, or in the session's
-// durable storage, through [Files]. What a tool returns is data for the model
-// and never an instruction.
+// A [Box] has the tools of one session. It decides nothing: its caller asks
+// the user whether a call may run, and [Tool.Asks] says what to ask. It reads
+// no environment, keeps nothing by itself and writes files only in the user's
+// folders, through internal/durable, or in the session's durable storage,
+// through [Files]. What a tool returns is data for the model and never an
+// instruction.
 //
 //	box, err := tool.New(tool.Options{Root: dir, Environ: environ})
 //	result, err := box.Find("bash").Run(ctx, json.RawMessage(`{"command":"ls"}`))
@@ -33,7 +33,7 @@ const (
 	Reads   Effect = "reads"   // looks at files
 	Writes  Effect = "writes"  // changes files
 	Runs    Effect = "runs"    // starts programs, which may do anything
-	Network Effect = "network" // talks to other machines
+	Network Effect = "network" // contacts other machines
 )
 
 // Tool is one thing that the agent may do.
@@ -41,76 +41,76 @@ type Tool struct {
 	Name, Description string
 	Schema            json.RawMessage // a JSON Schema of type object, the same bytes every time
 	Effect            Effect
-	// Scope names what an approval of this call covers when the user says
-	// "always": all calls of this tool with an equal Scope. bash: the vetted
-	// forms of a command, else the very command; python: the code; files: the
-	// folder; fetch: the host; a defined tool: its command. It is "" where there is nothing
-	// to tell apart, and for a look at the workspace or at the session's own
-	// storage. It is nil for no tool, and takes any input.
+	// Scope names what an approval of this call covers when the user says "always": all
+	// calls of this tool with an equal Scope. bash: the vetted forms of a command, else
+	// exactly this command; python: the code; files: the folder; fetch: the host; a defined
+	// tool: its command. It is "" where there is nothing to distinguish, and for reading
+	// the workspace or the session's own storage. It is never nil, and accepts any input.
 	Scope func(input json.RawMessage) string
-	// Command is what a defined tool runs, for whoever is asked.
+	// Command is what a defined tool runs, to be shown for approval.
 	Command string
-	// Widens tells what a call would have beyond the sandbox that programs run
+	// Widens returns what a call needs beyond the sandbox that programs run
 	// in; nil for tools that start none. A person decides about it each time,
-	// and WithSeen tells Run that they did.
+	// and WithSeen tells Run the decision.
 	Widens func(input json.RawMessage) sandbox.Widening
-	// EachTime tells why a call is asked for each time, whatever was approved;
-	// "" when it is not. Nil: it never is.
+	// EachTime returns why a call needs approval each time, whatever was
+	// approved before; "" when it does not. Nil: it never does.
 	EachTime func(input json.RawMessage) string
-	// Change tells what a call would do to a file, so that it can be shown and
-	// be bound to; nil for tools that change none by themselves. An error says
-	// why there is nothing to show.
+	// Change returns what a call would do to a file, so that it can be shown
+	// and the approval be bound to it; nil for tools that change no file
+	// themselves. An error says why there is nothing to show.
 	Change func(ctx context.Context, input json.RawMessage) (Change, error)
-	// Run does it. What is wrong with the input, or went wrong in the tool, is
-	// a Result with IsError that tells the model what to do about it. An error
-	// is returned when ctx ended, with what was put out until then, or when
-	// the Box itself cannot go on.
+	// Run runs the call. Invalid input and failures of the tool are a Result
+	// with IsError that tells the model what to do about it. An error is
+	// returned when ctx ended, with the output so far, or when the Box itself
+	// cannot continue.
 	Run func(ctx context.Context, input json.RawMessage) (Result, error)
 }
 
-// Asks reports whether a call needs the user's approval, and the scope of
-// that. Only looking inside the workspace and inside the session's own storage
-// needs none; a look elsewhere has the folder as its scope.
+// Asks reports whether a call needs the user's approval, and its scope. Only
+// reading inside the workspace and inside the session's own storage needs
+// none; reading elsewhere has the folder as its scope.
 func (t Tool) Asks(input json.RawMessage) (scope string, ask bool) {
 	scope = t.Scope(input)
 	return scope, t.Effect != Reads || scope != ""
 }
 
-// Result is what a call gives the model.
+// Result is what the model gets from a call.
 type Result struct {
 	Text      string           // valid UTF-8, at most about Options.OutputBytes
-	IsError   bool             // it did not do what was asked
-	Truncated bool             // Text is not all there was, and says so
-	Blocks    []tidemark.Block // images, beside Text
-	// Refused is what the sandbox kept from a program, in a sentence that Text
-	// has, too.
+	IsError   bool             // it did not do what the call asked for
+	Truncated bool             // Text is incomplete, and says so
+	Blocks    []tidemark.Block // images, in addition to Text
+	// Refused is what the sandbox denied to a program, in a sentence that Text
+	// also contains.
 	Refused string
 }
 
-// Options are the surroundings of a Box. Only Root is needed.
+// Options are the settings of a Box. Only Root is required.
 type Options struct {
-	// Root is the workspace: an absolute path of a folder that is there.
+	// Root is the workspace: the absolute path of an existing folder.
 	Root string
 	// Start is the folder in Root that the shell and the interpreter start in;
 	// default Root.
 	Start string
-	// AskToLook says that Root is no project, as a home folder: looking at it
-	// is asked for, as it is outside of one.
+	// AskToLook means that Root is no project but, for example, a home
+	// folder: reading in it needs approval, as it does outside of a project.
 	AskToLook bool
-	// Environ is the environment of everything that the tools start, as
-	// os.Environ has it. Whoever fills it leaves out what the agent should not
-	// see, such as the keys of models. PATH and HOME in it are used to find
-	// programs and to read ~/.
+	// Environ is the environment of everything that the tools start, in the
+	// form of os.Environ. The caller leaves out what the agent should not see,
+	// such as the keys of models. PATH and HOME in it are used to find
+	// programs and to resolve ~/.
 	Environ []string
-	// Sandbox holds everything that the tools start; nil: nothing does.
+	// Sandbox confines everything that the tools start; nil: nothing is
+	// confined.
 	Sandbox *Sandbox
-	// Unfenced is why programs should be in a sandbox and are in none: each call
-	// that starts one is asked for then. "": they are, or need not be.
+	// Unfenced says why programs that should be in a sandbox are in none: then
+	// each call that starts one needs approval. "": they are, or need not be.
 	Unfenced string
 	// Hidden are absolute paths of files and folders that no tool opens: keys,
 	// the store.
 	Hidden []string
-	// State is that of an earlier Box of the same session.
+	// State is the state of an earlier Box of the same session.
 	State State
 	// Files is the durable storage of the session; without it, paths that
 	// begin with session: are refused.
@@ -122,21 +122,22 @@ type Options struct {
 	Reserved []string
 	// OutputBytes bounds the text of a result; default 50,000.
 	OutputBytes int
-	// Timeout ends a command that names none, default 2 minutes; MostTimeout
-	// is the longest that a call may ask for, default 10 minutes.
+	// Timeout applies to commands that name none, default 2 minutes;
+	// MostTimeout is the longest that a call may ask for, default 10
+	// minutes.
 	Timeout, MostTimeout time.Duration
 	// PrivateNetwork lets fetch connect to addresses that only this machine or
-	// its own network can reach. A page that the agent reads can talk it into
-	// such a request, and behind them are routers, databases and the
-	// credentials of cloud machines; so it is off.
+	// its own network can reach. It is off by default: a page that the agent
+	// reads can talk it into such a request, and routers, databases and the
+	// credentials of cloud machines are behind such addresses.
 	PrivateNetwork bool
-	// Output is given what commands print while they run: bytes as they come,
-	// at most OutputBytes of a call. It is called from several goroutines,
-	// never twice at once for one call.
+	// Output receives what commands print while they run: bytes as they come,
+	// at most OutputBytes per call. It is called from several goroutines, but
+	// never concurrently for one call.
 	Output func(tool string, chunk []byte)
 }
 
-// The defaults of Options.
+// Defaults of Options.
 const (
 	DefaultOutputBytes = 50_000
 	DefaultTimeout     = 2 * time.Minute
@@ -150,17 +151,17 @@ type Box struct {
 	realRoot  string // Root without links, "" when it is the same
 	workspace *durable.Workspace
 	shell     *shell
-	python    *python // nil: there is no python3
+	python    *python // nil if there is no python3
 
 	mu      sync.Mutex
 	defined []Definition
-	running []*warm // defined tools
+	running []*warm // defined tools that are running
 	closed  bool
 }
 
 // New returns the tools of a session. It starts nothing: the shell and the
-// interpreter begin with their first call. Close it. A Root that is not an
-// absolute path is ErrInvalid.
+// interpreter start with their first call. The caller closes it. A Root
+// that is not an absolute path is ErrInvalid.
 func New(o Options) (*Box, error) {
 	if !filepath.IsAbs(o.Root) {
 		return nil, tidemark.Invalidf("workspace %q: not an absolute path", o.Root)
@@ -199,7 +200,8 @@ func New(o Options) (*Box, error) {
 }
 
 // Tools returns the tools that work here, always in the same order: the
-// built-in ones, then the defined ones in the order in which they came.
+// built-in ones, then the defined ones in the order of their
+// definition.
 func (b *Box) Tools() []Tool {
 	var tools []Tool
 	if b.o.Shell != "" {
@@ -215,7 +217,7 @@ func (b *Box) Tools() []Tool {
 	return tools
 }
 
-// Find returns the tool of a name, nil when there is none.
+// Find returns the tool with a name, nil when there is none.
 func (b *Box) Find(name string) *Tool {
 	tools := b.Tools()
 	i := slices.IndexFunc(tools, func(t Tool) bool { return t.Name == name })
@@ -237,13 +239,14 @@ func (b *Box) Missing() []string {
 	return missing
 }
 
-// State returns what a checkpoint keeps: where the shell is and what the
-// session changed in its environment, as of the last command that ended.
+// State returns what a checkpoint keeps: the shell's directory and what
+// the session changed in its environment, as of the last command that
+// ended.
 func (b *Box) State() State { return b.shell.current() }
 
-// Reset ends the shell, the interpreter and defined tools with all that they
-// started, and goes to a state: nothing of the one session is left when the next begins.
-// Reset(b.State()) only gives fresh ones.
+// Reset ends the shell, the interpreter and defined tools with all that they started,
+// and switches to a state: nothing of one session is left when the next begins.
+// Reset(b.State()) only restarts them.
 func (b *Box) Reset(s State) {
 	b.shell.reset(s)
 	b.endDefined()
@@ -252,7 +255,7 @@ func (b *Box) Reset(s State) {
 	}
 }
 
-// Close ends everything that the tools started. State still answers.
+// Close ends everything that the tools started. State still works afterwards.
 func (b *Box) Close() error {
 	b.mu.Lock()
 	b.closed = true

@@ -5,28 +5,29 @@ import (
 	"strings"
 )
 
-// operands says what a form does with its arguments that are no options.
+// operands says what a form does with arguments that are not options.
 type operands int
 
 const (
 	noOperands operands = iota // it takes none
-	anyText                    // texts that are no names of files
+	anyText                    // texts that are not names of files
 	onlyFiles                  // files, which have to be in the workspace
 	thenFiles                  // a pattern, then files
 )
 
-// form is a command that may be approved for good: a program, with its
-// subcommand, and the options that it may have. Every option is left out that
-// runs a program, writes or follows something, or takes names from a file.
+// form is a command that may be approved permanently: a program, with its
+// subcommand, and the options that it may have. Every option that runs a
+// program, writes or follows something, or takes names from a file is left
+// out.
 //
 // In options a short one that takes a value ends in a colon, or in a question
 // mark when the value has to be in the same word; a long one ends in an equals
-// sign; "0" stands for a number behind a dash.
+// sign; "0" stands for a number after a dash.
 type form struct {
 	name     string
 	options  string
 	operands operands
-	reason   string // why it only looks, and what was left out
+	reason   string // why it only reads, and which options were left out
 }
 
 const (
@@ -35,7 +36,7 @@ const (
 		"--no-merges --merges --reverse --follow --patch --max-count= --skip= --first-parent --abbrev-commit --date= --no-patch -p -s -n: -S: -G: -i 0"
 )
 
-// forms is the table. A row that is not here is asked for each time.
+// forms is the table. A command that is not here needs approval each time.
 var forms = []form{
 	{"git status", "--short --branch --long --porcelain --porcelain= --untracked-files= --ignored --show-stash -s -b -v", onlyFiles, "compares the folder with the index; what it could run comes from the configuration"},
 	{"git diff", gitDiffs, onlyFiles, "prints changes; without --ext-diff, --textconv, --output and --no-index, which run or write or leave the repository"},
@@ -90,7 +91,7 @@ func VettedProgram(name string) bool {
 	return false
 }
 
-// formOf returns the form that a simple command is of, "" when there is none.
+// formOf returns the form of a simple command, "" when it has none.
 func (s surroundings) formOf(words []string) string {
 	for _, f := range forms {
 		name := strings.Fields(f.name)
@@ -105,8 +106,8 @@ func (s surroundings) formOf(words []string) string {
 	return ""
 }
 
-// takes reports whether the form has all these arguments. Options are known in
-// full only: programs take beginnings of them, too.
+// takes reports whether the form accepts all these arguments. Options are
+// matched in full only, although programs accept abbreviations.
 func (f form) takes(args []string, s surroundings) bool {
 	known := strings.Fields(f.options)
 	var rest []string
@@ -135,14 +136,15 @@ func (f form) takes(args []string, s surroundings) bool {
 }
 
 // runsGPG reports whether a format may ask git for signatures, which gpg
-// checks: %G, with whatever git takes between the two, as in %+G.
+// checks: %G, also with the modifiers that git accepts in between, as in
+// %+G.
 func runsGPG(format string) bool {
 	_, behind, _ := strings.Cut(format, "%")
 	return strings.Contains(behind, "G")
 }
 
-// short reads short options in one word, and returns how many words behind it
-// belong to the last of them.
+// short reads short options in one word, and returns how many of the
+// following words belong to the last of them.
 func short(known []string, letters string, more bool) (used int, ok bool) {
 	if strings.Trim(letters, "0123456789") == "" && slices.Contains(known, "0") {
 		return 0, true
@@ -161,7 +163,7 @@ func short(known []string, letters string, more bool) (used int, ok bool) {
 	return 0, true
 }
 
-// works reports whether the form takes these operands.
+// works reports whether the form accepts these operands.
 func (f form) works(rest []string, s surroundings) bool {
 	switch f.operands {
 	case noOperands:

@@ -20,24 +20,24 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
-// A warm process is an interpreter that runs one request after another. It is
-// told requests on its stdin, its output and that of its children comes on its
-// stdout, and on its stderr it tells how a request ended; it moves these to
+// warm is an interpreter process that runs one request after another. It reads
+// requests from its stdin, its output and that of its children comes on its
+// stdout, and on its stderr it reports how a request ended; it moves these to
 // other numbers before the first request, so that requests find an ordinary
 // stdin, stdout and stderr.
 //
-// The end of a request is told twice, by a mark between NULs in the output, so
-// that all output of the request comes before it, and by a report:
+// The end of a request is signalled twice: by a mark between NULs in the
+// output, so that all output of the request comes before it, and by a report:
 //
 //	NUL mark NUL (field NUL)* NUL
 //
-// The mark is new and random each time. What is printed between two requests,
-// by children in the background, belongs to the next.
+// The mark is new and random each time. Output between two requests, by
+// children in the background, belongs to the next.
 type warm struct {
 	cmd     *exec.Cmd
 	family  process.Family
-	policy  sandbox.Policy // what held when it was started
-	allowed sandbox.Policy // the same with what it alone may have
+	policy  sandbox.Policy // the policy when it was started
+	allowed sandbox.Policy // the same with what this process alone may do
 	fence   *sandbox.Fence // nil: it is in no sandbox
 	in      *os.File
 	out     *os.File
@@ -47,29 +47,29 @@ type warm struct {
 	kept   *clip
 	mark   []byte        // what the pump looks for, nil between requests
 	marked chan struct{} // closed when the pump has found it
-	live   func([]byte)  // is given output while a request runs
-	held   []byte        // the end of the output, while it may be a part of the mark
+	live   func([]byte)  // receives output while a request runs
+	held   []byte        // the end of the output, while it may be part of the mark
 
 	reports chan []string
 	told    chan struct{} // closed when there are no more reports
-	first   []byte        // what it complained of before its first report; read it when it is dead
-	dead    chan struct{} // closed when the process has ended and was cleaned up
+	first   []byte        // its messages before the first report; to be read when it is dead
+	dead    chan struct{} // closed when the process has ended and is cleaned up
 	stop    sync.Once
 	limit   int
 	once    bool // it takes one request, and ends
-	ready   bool // it was told how to report; for whoever sends the requests
+	ready   bool // it was told how to report; used only by the sender of requests
 }
 
 const (
 	// grace is how long processes have between being asked to end and being
 	// killed.
 	grace = 500 * time.Millisecond
-	// drain is how long the output of a dead process is waited for, in case a
+	// drain is how long the output of a dead process is awaited, in case a
 	// child that escaped holds it open.
 	drain = time.Second
-	// maxReport bounds what a process tells of itself.
+	// maxReport bounds the report of a process.
 	maxReport = 4 << 20
-	// maxFirst bounds what is kept of complaints about the start.
+	// maxFirst bounds what is kept of messages at the start.
 	maxFirst = 2 << 10
 )
 
@@ -79,12 +79,12 @@ type program struct {
 	args    []string
 	dir     string
 	environ []string
-	more    sandbox.Widening // what it may have beyond the sandbox
+	more    sandbox.Widening // what it may do beyond the sandbox
 }
 
 // startWarm starts a warm process, in the sandbox if there is one: this is the
-// only place where tools start programs. It never inherits the environment of
-// this process.
+// only place where tools start programs. The process never inherits the
+// environment of this one.
 func startWarm(o Options, p program) (*warm, error) {
 	var ends []*os.File
 	pipe := func() (r, w *os.File, err error) {
@@ -135,8 +135,8 @@ func startWarm(o Options, p program) (*warm, error) {
 	return w, nil
 }
 
-// withDir adds what programs believe to be their folder. Its result is never
-// empty, for which exec would hand down the environment of this process.
+// withDir adds the variable that tells programs their folder. Its result is
+// never empty, for which exec would pass on the environment of this process.
 func withDir(environ []string, dir string) []string {
 	return append(slices.Clip(environ), "PWD="+dir)
 }
@@ -145,7 +145,7 @@ func withDir(environ []string, dir string) []string {
 // the rest of its output.
 func (w *warm) reap(pumped <-chan struct{}) {
 	w.cmd.Wait()
-	w.stop.Do(w.family.Kill) // waits for a kill that is under way
+	w.stop.Do(w.family.Kill) // waits for a kill that is in progress
 	drained := make(chan struct{})
 	go func() { <-pumped; <-w.told; close(drained) }()
 	select {
@@ -180,7 +180,7 @@ func (w *warm) pump() {
 	}
 }
 
-// take sorts output into what belongs to the request that runs, the mark of
+// take splits output into what belongs to the running request, the mark of
 // its end, and what came after.
 func (w *warm) take(b []byte) {
 	w.mu.Lock()
@@ -196,11 +196,11 @@ func (w *warm) take(b []byte) {
 	if before, rest, found := bytes.Cut(b, w.mark); found {
 		w.keep(before)
 		w.mark, w.live = nil, nil
-		w.held = bytes.Clone(rest) // of the next request
+		w.held = bytes.Clone(rest) // belongs to the next request
 		close(w.marked)
 		return
 	}
-	// The mark may have come in part. It has a NUL at both ends only.
+	// Only a part of the mark may have come. It has a NUL only at both ends.
 	for i := max(0, len(b)-len(w.mark)+1); i < len(b); i++ {
 		if bytes.HasPrefix(w.mark, b[i:]) {
 			w.held = bytes.Clone(b[i:])
@@ -245,8 +245,8 @@ func (w *warm) readReports() {
 
 var errEndless = errors.New("the report does not end")
 
-// readReport gives away what is in front of a report, such as the complaints of
-// an interpreter about how it was started.
+// readReport passes what precedes a report to before, such as messages of an
+// interpreter about its start.
 func readReport(r *bufio.Reader, before func([]byte)) (fields []string, err error) {
 	for err = bufio.ErrBufferFull; errors.Is(err, bufio.ErrBufferFull); {
 		var b []byte
@@ -278,14 +278,14 @@ type outcome struct {
 	truncated bool
 	report    []string // nil when the process did not survive the request
 	timedOut  bool
-	state     *os.ProcessState // when the process ended
-	// notStarted is why the process could not begin in its sandbox.
+	state     *os.ProcessState // set when the process ended
+	// notStarted says why the process could not start in its sandbox.
 	notStarted string
 }
 
-// run sends one request and waits for its end. The request is made for a mark.
-// A request that does not end in time, or whose ctx ends, takes the process
-// with it, and all of its children; the error is that of ctx.
+// run sends one request and waits for its end. The request is built around a
+// mark. A request that does not end in time, or whose ctx ends, ends the
+// process and all of its children; the error is that of ctx.
 func (w *warm) run(ctx context.Context, request func(mark string) string, timeout time.Duration, live func([]byte)) (outcome, error) {
 	mark := rand.Text()
 	marked := make(chan struct{})
@@ -338,7 +338,7 @@ func (w *warm) run(ctx context.Context, request func(mark string) string, timeou
 	return o, err
 }
 
-// bounded stops giving output to live after limit bytes.
+// bounded stops passing output to live after limit bytes.
 func bounded(live func([]byte), limit int) func([]byte) {
 	if live == nil {
 		return nil
@@ -352,8 +352,8 @@ func bounded(live func([]byte), limit int) func([]byte) {
 	}
 }
 
-// notStarted returns why a dead process could not begin in its sandbox, "" when
-// it could.
+// notStarted returns why a dead process could not start in its sandbox, "" when
+// it did start.
 func (w *warm) notStarted() string {
 	if w.fence == nil || w.cmd.ProcessState.ExitCode() != stageFailed {
 		return ""
@@ -369,7 +369,7 @@ func (w *warm) notStarted() string {
 // stageFailed is the exit code of a sandbox that could not start its command.
 const stageFailed = 126
 
-// alive reports whether the process has not ended.
+// alive reports whether the process is still running.
 func (w *warm) alive() bool {
 	select {
 	case <-w.dead:
@@ -388,10 +388,10 @@ func (w *warm) kill() {
 
 func (w *warm) end() { w.stop.Do(func() { w.family.Stop(grace) }) }
 
-// lookUp finds a program in the PATH of an environment, and returns "" when it
-// is not there. Folders that are not absolute are left out: what is found must
-// not depend on where this process happens to be. So are those that the sandbox
-// does not see.
+// lookUp finds a program in the PATH of an environment, and returns "" when
+// there is none. Relative folders are skipped, since the result must not depend
+// on the directory of this process. So are folders that the sandbox does not
+// see.
 func lookUp(environ []string, name string, sees func(string) bool) string {
 	if runtime.GOOS == "windows" {
 		name += ".exe"
@@ -410,7 +410,8 @@ func lookUp(environ []string, name string, sees func(string) bool) string {
 	return ""
 }
 
-// getenv returns the last value of a variable, as programs would see it.
+// getenv returns the last value of a variable, which is the one that programs
+// see.
 func getenv(environ []string, name string) (string, bool) {
 	for i := len(environ) - 1; i >= 0; i-- {
 		k, v, ok := strings.Cut(environ[i], "=")

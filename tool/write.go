@@ -53,7 +53,7 @@ func (b *Box) writeTool() Tool {
 	}
 }
 
-// locateFile is locate for what is to be a file.
+// locateFile is locate for a path that has to be a file.
 func (b *Box) locateFile(path string) (place, error) {
 	p, err := b.locate(path)
 	if err == nil && (path == "" || strings.HasSuffix(path, "/") || p.name == "." || p.kind == stored && isStoredFolder(p.name)) {
@@ -136,8 +136,8 @@ func countOf(lines []int) string {
 }
 
 // replaceText edits the text of a file, and returns the lines of the matches
-// as they were before. In a file whose lines all end in CR LF, line ends of
-// the arguments mean that, because models see and write LF alone.
+// before the edit. In a file whose lines all end in CR LF, newlines in the
+// arguments mean CR LF, because models see and write only LF.
 func replaceText(text []byte, a editArguments) (edited []byte, lines []int, err error) {
 	from, to := a.OldString, a.NewString
 	if n := bytes.Count(text, []byte("\n")); n > 0 && n == bytes.Count(text, []byte("\r\n")) {

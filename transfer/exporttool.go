@@ -13,26 +13,29 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// ToolExport writes sessions, and the fleet, as another tool would have, into a
-// folder.
+// ToolExport writes sessions, and the fleet, in the format of another tool,
+// into a folder.
 type ToolExport struct {
 	Store  *store.Store
 	Tool   convert.Tool
 	Folder *Folder
 	// Redact masks secrets.
 	Redact bool
-	// Progress is told how many sessions of how many went out; nil: nobody is.
+	// Progress receives how many sessions of how many were exported; it may be
+	// nil.
 	Progress func(n, of int)
 
-	// Sessions are those that went out, and Lost what the tool has no place for.
+	// Sessions are those that were exported, and Lost what the tool has no
+	// place for.
 	Sessions []tidemark.SessionID
 	Lost     []string
 }
 
-// All writes every session and the fleet, as far as the tool has them.
+// All exports every session and the fleet, as far as the tool supports them.
 func (e *ToolExport) All(ctx context.Context) error {
 	if e.Tool.Export != nil {
 		points, err := e.everySession(ctx)
@@ -54,8 +57,8 @@ func (e *ToolExport) All(ctx context.Context) error {
 	return nil
 }
 
-// everySession lists what is to go out, the oldest first: what was forked
-// comes after what it was forked from.
+// everySession lists what to export, oldest first: a fork comes after its
+// source.
 func (e *ToolExport) everySession(ctx context.Context) ([]store.Point, error) {
 	var all []store.Point
 	for i, err := range e.Store.Sessions(ctx, store.Filter{}) {
@@ -76,7 +79,7 @@ func (e *ToolExport) everySession(ctx context.Context) ([]store.Point, error) {
 	return all, nil
 }
 
-// Session writes one session; a point in it means the path to it alone.
+// Session writes one session; for a point in it, only the path to it.
 func (e *ToolExport) Session(ctx context.Context, p store.Point) error {
 	f, err := Outgoing(ctx, e.Store, p, e.Tool)
 	if err != nil {
@@ -103,24 +106,24 @@ func (e *ToolExport) Session(ctx context.Context, p store.Point) error {
 
 // fleet writes the agents, schedules and jobs.
 func (e *ToolExport) fleet(ctx context.Context) error {
-	f := &convert.Fleet{}
+	f, from := &convert.Fleet{}, fleet.Over(e.Store)
 	var err error
-	if f.Fleet, err = e.Store.Fleet(ctx); err == nil {
+	if f.Fleet, err = from.Fleet(ctx); err == nil {
 		err = e.mask(&f.Fleet)
 	}
 	if err != nil {
 		return err
 	}
-	for agent, err := range e.Store.Agents(ctx) {
+	for agent, err := range from.Agents(ctx) {
 		if err == nil {
 			err = e.mask(&agent)
 		}
 		if err != nil {
 			return err
 		}
-		f.Agents = append(f.Agents, convert.Agent{Agent: agent, Log: e.events(e.Store.AgentLog(ctx, agent.Name))})
+		f.Agents = append(f.Agents, convert.Agent{Agent: agent, Log: e.events(from.AgentLog(ctx, agent.Name))})
 	}
-	for schedule, err := range e.Store.Schedules(ctx, "") {
+	for schedule, err := range from.Schedules(ctx, "") {
 		if err == nil {
 			err = e.mask(&schedule)
 		}
@@ -130,7 +133,7 @@ func (e *ToolExport) fleet(ctx context.Context) error {
 		f.Schedules = append(f.Schedules, schedule)
 	}
 	var jobs []tidemark.Job
-	for job, err := range e.Store.Jobs(ctx, store.JobFilter{}) {
+	for job, err := range from.Jobs(ctx, fleet.JobFilter{}) {
 		if err != nil {
 			return err
 		}
@@ -141,7 +144,7 @@ func (e *ToolExport) fleet(ctx context.Context) error {
 		for _, job := range jobs {
 			id := job.ID
 			err := e.mask(&job)
-			if !yield(convert.Job{Job: job, Output: e.events(e.Store.Output(ctx, id))}, err) || err != nil {
+			if !yield(convert.Job{Job: job, Output: e.events(from.Output(ctx, id))}, err) || err != nil {
 				return
 			}
 		}
@@ -151,7 +154,7 @@ func (e *ToolExport) fleet(ctx context.Context) error {
 	return err
 }
 
-// mask masks every text of a record when that is asked for.
+// mask masks every text of a record if requested.
 func (e *ToolExport) mask(record any) error {
 	if !e.Redact {
 		return nil
@@ -169,8 +172,7 @@ func (e *ToolExport) mask(record any) error {
 	return json.Unmarshal(masked, record)
 }
 
-// events masks what is put out when that is asked for; what is damaged is left
-// out and said.
+// events masks output if requested; damaged events are left out and reported.
 func (e *ToolExport) events(all iter.Seq2[tidemark.Event, error]) iter.Seq2[tidemark.Event, error] {
 	return func(yield func(tidemark.Event, error) bool) {
 		for event, err := range all {
@@ -189,7 +191,7 @@ func (e *ToolExport) events(all iter.Seq2[tidemark.Event, error]) iter.Seq2[tide
 	}
 }
 
-// maskedJSON masks what is in JSON; what is not JSON afterwards is left out.
+// maskedJSON masks texts in JSON; if the result is not JSON, it is left out.
 func maskedJSON(s *store.Store, raw json.RawMessage) json.RawMessage {
 	masked := json.RawMessage(s.MaskText(string(raw)))
 	if !json.Valid(masked) {
@@ -209,8 +211,8 @@ func maskedForeign(s *store.Store, entries iter.Seq2[convert.Entry, error]) iter
 	}
 }
 
-// Outgoing is a session as converters see it. A point in it means the path to it
-// alone.
+// Outgoing is a session in the form for converters. For a point in it, only the
+// path to it.
 func Outgoing(ctx context.Context, s *store.Store, p store.Point, tool convert.Tool) (*convert.Session, error) {
 	f := &convert.Session{Session: p.Session, UpdatedAt: p.UpdatedAt}
 	from := originOf(p.Session)
@@ -249,7 +251,8 @@ func Outgoing(ctx context.Context, s *store.Store, p store.Point, tool convert.T
 	return f, err
 }
 
-// stateOfSession reads what is kept beside a conversation; nil: nothing is.
+// stateOfSession reads the state of a session besides its conversation; nil if
+// there is none.
 func stateOfSession(ctx context.Context, s *store.Store, id tidemark.SessionID) (checkpoint json.RawMessage, files map[string][]byte, err error) {
 	c, err := s.Checkpoint(ctx, id, "")
 	if err == nil {
@@ -271,14 +274,13 @@ func stateOfSession(ctx context.Context, s *store.Store, id tidemark.SessionID) 
 	return checkpoint, files, nil
 }
 
-// outgoingNames gives entries the ids that their tool knew them by, or their
-// numbers.
+// outgoingNames gives entries their tool's ids, or their numbers.
 type outgoingNames struct {
 	prefix string
-	ids    map[int64]string // by seq; of a marker, that of the entry it points at
+	ids    map[int64]string // by seq; for a marker, the id of the entry it points at
 }
 
-// idOf is what an entry is called outside.
+// idOf is the id of an entry in the export.
 func (n *outgoingNames) idOf(e tidemark.Entry) string {
 	if id, ok := strings.CutPrefix(e.Key, n.prefix); ok {
 		return id
@@ -286,8 +288,8 @@ func (n *outgoingNames) idOf(e tidemark.Entry) string {
 	return strconv.FormatInt(e.Seq, 10)
 }
 
-// points finds the entries that have a label, and the one that the session is
-// at when it is not the newest.
+// points finds the entries that have a label, and the head of the session if
+// it is not the newest entry.
 func (n *outgoingNames) points(ctx context.Context, p store.Point, f *convert.Session) error {
 	labels, err := p.Labels(ctx)
 	if err != nil {

@@ -8,15 +8,16 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
-// fleetImport is a fleet on its way in. What is new of it waits, and is kept
-// with many others in one commit: a sync for each of thousands of jobs would
-// take a minute. Killed in between, an import has kept whole commits, and run
-// again it finds them and goes on.
+// fleetImport is the import of a fleet. New items are collected and committed
+// together: a sync for each of thousands of jobs would take a minute. An
+// interrupted import has kept whole commits; run again, it finds them and
+// continues.
 type fleetImport struct {
 	*toolImport
+	to        *fleet.Store // nil: the store is not there yet, and nothing is written
 	from      string
 	whole     bool // everything could be read
 	agents    map[string]bool
@@ -25,32 +26,32 @@ type fleetImport struct {
 	size      int
 }
 
-// pendingItem is something new, and how it is kept if it turns out to be here.
+// pendingItem is a new item, and how to keep it if it turns out to exist.
 type pendingItem struct {
-	store.Imported
+	fleet.Imported
 	result Result
 	alone  func(context.Context) (Result, error)
 }
 
 const (
-	// fleetChunk and fleetBytes bound what waits for one commit.
+	// fleetChunk and fleetBytes bound what is collected for one commit.
 	fleetChunk = 512
 	fleetBytes = 4 << 20
 )
 
-// look learns which agents and schedules are here.
+// look reads which agents and schedules exist.
 func (g *fleetImport) look(ctx context.Context) error {
 	g.agents, g.schedules = map[string]bool{}, map[[2]string]bool{}
-	if g.s == nil {
+	if g.to == nil {
 		return nil
 	}
-	for a, err := range g.s.Agents(ctx) {
+	for a, err := range g.to.Agents(ctx) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return err
 		}
 		g.agents[a.Name] = true
 	}
-	for d, err := range g.s.Schedules(ctx, "") {
+	for d, err := range g.to.Schedules(ctx, "") {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return err
 		}
@@ -59,24 +60,24 @@ func (g *fleetImport) look(ctx context.Context) error {
 	return nil
 }
 
-// agent imports the state of an agent, and what it logged. One that is here
-// keeps its state unless the whole of it could be read.
+// agent imports the state of an agent, and its log. An existing one keeps
+// its state unless all of it could be read.
 func (g *fleetImport) agent(ctx context.Context, a convert.Agent) error {
 	isNew := !g.agents[a.Name]
 	alone := func(ctx context.Context) (result Result, err error) {
 		result = Result{From: g.from, Kind: "agent", Title: a.Name}
 		changed := isNew
 		if !g.DryRun && (isNew || g.whole) {
-			if changed, err = g.s.PutAgent(ctx, a.Agent); err != nil {
+			if changed, err = g.to.PutAgent(ctx, a.Agent); err != nil {
 				return result, err
 			}
 		}
-		result.Entries, err = g.events(ctx, eventLog{g.s, a.Name, (*store.Store).AgentLogLength, (*store.Store).AppendAgentLog}, a.Log)
+		result.Entries, err = g.events(ctx, eventLog{g.to, a.Name, (*fleet.Store).AgentLogLength, (*fleet.Store).AppendAgentLog}, a.Log)
 		result.State = stateOf(isNew, changed, result.Entries)
 		return result, err
 	}
 	result := Result{From: g.from, Kind: "agent", Title: a.Name, State: "new"}
-	return g.arrive(ctx, isNew, pendingItem{store.Imported{Agent: &a.Agent, At: g.clock}, result, alone}, a.Log)
+	return g.arrive(ctx, isNew, pendingItem{fleet.Imported{Agent: &a.Agent, At: g.clock}, result, alone}, a.Log)
 }
 
 func (g *fleetImport) schedule(ctx context.Context, d tidemark.Schedule) error {
@@ -86,25 +87,25 @@ func (g *fleetImport) schedule(ctx context.Context, d tidemark.Schedule) error {
 		changed := isNew
 		var err error
 		if !g.DryRun {
-			changed, err = g.s.PutSchedule(ctx, d)
+			changed, err = g.to.PutSchedule(ctx, d)
 		}
 		result := result
 		result.State = stateOf(isNew, changed, 0)
 		return result, err
 	}
-	return g.arrive(ctx, isNew, pendingItem{store.Imported{Schedule: &d, At: g.clock}, result, alone}, nil)
+	return g.arrive(ctx, isNew, pendingItem{fleet.Imported{Schedule: &d, At: g.clock}, result, alone}, nil)
 }
 
-// job imports a job and its output. One that waits elsewhere is run by nobody
+// job imports a job and its output. A job that waits elsewhere is not run
 // here.
 func (g *fleetImport) job(ctx context.Context, j convert.Job) error {
 	if j.Status == tidemark.JobPending {
 		j.Status, j.ErrorMessage = tidemark.JobAbandoned, "it waited in "+g.tool.Title+" when it was imported, and is not run here"
 	}
-	g.setClock(j.FinishedAt, j.StartedAt) // listings have the newest first
+	g.setClock(j.FinishedAt, j.StartedAt) // listings show the newest first
 	at, isNew := g.clock, true
-	if g.s != nil {
-		_, err := g.s.Job(ctx, j.ID)
+	if g.to != nil {
+		_, err := g.to.Job(ctx, j.ID)
 		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 			return g.keepItem(Result{}, err)
 		}
@@ -113,22 +114,22 @@ func (g *fleetImport) job(ctx context.Context, j convert.Job) error {
 	alone := func(ctx context.Context) (result Result, err error) {
 		result = Result{From: g.from, Kind: "job", Title: j.ID}
 		g.setClock(at)
-		if result.Entries, err = g.events(ctx, eventLog{g.s, j.ID, (*store.Store).OutputLength, (*store.Store).AppendOutput}, j.Output); err != nil {
+		if result.Entries, err = g.events(ctx, eventLog{g.to, j.ID, (*fleet.Store).OutputLength, (*fleet.Store).AppendOutput}, j.Output); err != nil {
 			return result, err
 		}
 		changed := isNew
 		if !g.DryRun {
-			changed, err = g.s.PutJob(ctx, j.Job)
+			changed, err = g.to.PutJob(ctx, j.Job)
 		}
 		result.State = stateOf(isNew, changed, result.Entries)
 		return result, err
 	}
 	result := Result{From: g.from, Kind: "job", Title: j.ID, State: "new"}
-	return g.arrive(ctx, isNew, pendingItem{store.Imported{Job: &j.Job, At: at}, result, alone}, j.Output)
+	return g.arrive(ctx, isNew, pendingItem{fleet.Imported{Job: &j.Job, At: at}, result, alone}, j.Output)
 }
 
-// arrive lets what is new wait for a commit with others. What is here, or is
-// too long to wait, is kept at once, after what waits.
+// arrive collects a new item for a common commit. Existing or long items are
+// kept at once, after what was collected.
 func (g *fleetImport) arrive(ctx context.Context, isNew bool, a pendingItem, events iter.Seq2[tidemark.Event, error]) error {
 	size, ok := 0, isNew && !g.DryRun
 	if ok {
@@ -155,8 +156,8 @@ func (g *fleetImport) arrive(ctx context.Context, isNew bool, a pendingItem, eve
 	return g.flush(ctx)
 }
 
-// short returns the events of a log that is short enough to wait, and whether
-// it is.
+// short returns the events of a log that is short enough to collect, and
+// whether it is.
 func (g *fleetImport) short(events iter.Seq2[tidemark.Event, error]) (all []tidemark.Event, size int, ok bool, err error) {
 	if events == nil {
 		return nil, 0, true, nil
@@ -172,7 +173,7 @@ func (g *fleetImport) short(events iter.Seq2[tidemark.Event, error]) (all []tide
 		}
 		all = append(all, e)
 		if size += len(e.Content) + len(e.Input) + len(e.Result) + len(e.Message) + len(e.Extra); len(all) > importChunk || size > fleetBytes {
-			return nil, 0, false, nil // what was skipped is told when it is read again
+			return nil, 0, false, nil // skipped events are reported when it is read again
 		}
 	}
 	for _, err := range skips {
@@ -181,20 +182,20 @@ func (g *fleetImport) short(events iter.Seq2[tidemark.Event, error]) (all []tide
 	return all, size, true, nil
 }
 
-// flush keeps what waits in one commit. If somebody else imported some of it
-// meanwhile, or half of it is here, each is kept by itself.
+// flush keeps the collected items in one commit. If somebody else imported
+// some of them meanwhile, or some exist already, each is kept by itself.
 func (g *fleetImport) flush(ctx context.Context) error {
 	waiting := g.waiting
 	g.waiting, g.size = nil, 0
 	if len(waiting) == 0 {
 		return nil
 	}
-	all := make([]store.Imported, len(waiting))
+	all := make([]fleet.Imported, len(waiting))
 	for i, a := range waiting {
 		all[i] = a.Imported
 	}
 	g.setClock(time.Time{})
-	err := g.s.Import(ctx, all...)
+	err := g.to.Import(ctx, all...)
 	for _, a := range waiting {
 		switch {
 		case err == nil:

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -15,9 +13,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/acp"
 	"github.com/tidemark-sessions/tidemark/agent"
-	"github.com/tidemark-sessions/tidemark/agent/slash"
-	"github.com/tidemark-sessions/tidemark/chat"
-	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -70,7 +67,7 @@ func (e *editorAgent) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if e.s, err = e.open(ctx, creates); err != nil {
+	if e.s, err = e.open(ctx, open.Create); err != nil {
 		return err
 	}
 	if term.IsTerminal(int(os.Stdin.Fd())) {
@@ -80,44 +77,25 @@ func (e *editorAgent) run(ctx context.Context) error {
 	// it saves. What is written to nobody must not end the process before that.
 	e.hearUnlessIgnored(syscall.SIGHUP)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	o := acp.Options{
-		Store: e.s, Version: version, Chat: e.options, Models: e.setup(e.config).Models(), Commands: e.commands(),
-		Project: projectAt, Folder: e.project(), Log: e.say, Hint: e.hint,
-		Model: func(c *chat.Chat, name string) (agent.Model, error) {
-			provider, _ := c.ModelName()
-			return e.setup(e.config).Another(provider, e.f.choice.BaseURL, name)
-		},
-		Left: func(c *chat.Chat) {
-			if !c.Exists() {
-				return
-			}
-			note := func(string, ...any) {} // an editor shows stderr as trouble
-			if e.verbose {
-				note = e.say
-			}
-			agent.Learn(context.WithoutCancel(ctx), c, agent.Learning{Note: note})
-		},
+	o := acp.Options{Store: e.s, Version: version, Project: projectAt, Folder: e.project(), Log: e.say, Hint: e.hint}
+	by := acp.Agent{Setup: e.setup(e.config), Options: e.agentOptions, Holder: e.holderIn, Encrypted: e.opened.Sealed() != nil, People: e.terminal}
+	if e.verbose { // an editor shows stderr as trouble
+		by.Note = e.say
 	}
-	err = acp.Serve(ctx, e.in, e.out, o)
-	var by *stopped
-	if errors.As(context.Cause(ctx), &by) {
-		return &stopped{signal: by.signal, quiet: true} // it was said what is saved
+	err = acp.Serve(ctx, e.in, e.out, o.With(ctx, by))
+	var end *stopped
+	if errors.As(context.Cause(ctx), &end) {
+		return &stopped{signal: end.signal, quiet: true} // it was said what is saved
 	}
 	return err
 }
 
-// options are those of a conversation that the editor opens.
-func (e *editorAgent) options(ctx context.Context, o acp.Opening) (chat.Options, error) {
-	all := e.agentOptions(o.Folder)
-	all.Session, all.Holder = o.Session, e.holder(e.cmd)
-	if name := render.Truncate(render.CleanLine(o.Client), 40); name != "" {
-		all.Holder = e.holderNamed(e.cmd.CommandPath() + ", in " + name)
+// holderIn is this process as what an editor runs.
+func (e *editorAgent) holderIn(editor string) tidemark.Holder {
+	if editor == "" {
+		return e.holder(e.cmd)
 	}
-	set, err := e.setup(e.config).Assemble(ctx, all)
-	if set.Fence.Says != "" {
-		e.say("%s", set.Fence.Says)
-	}
-	return set.Chat, err
+	return process.Self(e.cmd.CommandPath() + ", in " + editor)
 }
 
 // agentOptions are those of every conversation in a folder of the editor.
@@ -126,22 +104,6 @@ func (e *editorAgent) agentOptions(folder string) agent.Options {
 		return e.f.options(e.app, e.s, e.project(), currentFolder())
 	}
 	return e.f.options(e.app, e.s, projectAt(folder), realPath(folder))
-}
-
-// commands are what an editor may be told behind a slash.
-func (e *editorAgent) commands() (all []acp.Command) {
-	for _, k := range slash.Commands() {
-		if k.NeedsFront {
-			continue
-		}
-		all = append(all, acp.Command{Name: strings.TrimPrefix(k.Name, "/"), Input: k.Args, Help: k.Help,
-			Run: func(ctx context.Context, c *chat.Chat, folder, input string, out io.Writer) error {
-				talk := &slash.Conversation{Chat: c, Store: e.s, Setup: e.setup(e.config), Options: e.agentOptions(folder), Encrypted: e.opened.Sealed() != nil, People: e.terminal, Out: out}
-				talk.Model.Provider, talk.Model.Name = c.ModelName()
-				return k.Run(talk, ctx, input)
-			}})
-	}
-	return all
 }
 
 func (e *editorAgent) hint(err error) string {

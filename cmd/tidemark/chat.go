@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -20,7 +18,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/agent/repl"
 	"github.com/tidemark-sessions/tidemark/compact"
-	"github.com/tidemark-sessions/tidemark/render"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -80,7 +79,7 @@ more asks for it, and says what it would get.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if f.resume != pickOne {
-					return withHint(tidemark.Invalidf("a session goes with --resume"), "tidemark chat --resume %s", args[0])
+					return hint.With(tidemark.Invalidf("a session goes with --resume"), "tidemark chat --resume %s", args[0])
 				}
 				f.resume = args[0]
 			}
@@ -191,9 +190,9 @@ func realPath(path string) string {
 
 func (t *talk) run(ctx context.Context) error {
 	var err error
-	how := creates
+	how := open.Create
 	if t.f.cont || t.f.session != "" || t.f.resume != "" {
-		how = writes
+		how = open.Write
 	} else if _, err := t.setup(t.config).Choose(t.f.choice, agent.Choice{}); err != nil {
 		return err // before a store and its key are made for nothing
 	}
@@ -242,15 +241,10 @@ func (t *talk) fullPrompt() (string, error) {
 // onTerminal is the terminal of this process, and what a chat may ask of the
 // other commands.
 func (t *talk) onTerminal() repl.TerminalOptions {
-	keys, screen := int(os.Stdin.Fd()), int(os.Stdout.Fd())
 	return repl.TerminalOptions{
-		In: t.in, NoInput: t.noInput, Person: t.terminal && !t.noInput && term.IsTerminal(keys) && term.IsTerminal(screen),
+		In: t.in, NoInput: t.noInput, Person: t.terminal && !t.noInput && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())),
 		ErrIsTerminal: term.IsTerminal(int(os.Stderr.Fd())), Plain: os.Getenv("TERM") == "dumb",
-		Raw: func() (func() error, error) {
-			was, err := term.MakeRaw(keys)
-			return func() error { return term.Restore(keys, was) }, err
-		},
-		Size: func() (int, int, error) { return term.GetSize(screen) }, Suspend: t.suspend, Listen: t.listen,
+		Raw: rawTerminal, Size: terminalSize, Suspend: t.suspend, Listen: t.listen,
 		Exit: func(err error) { os.Exit(exitOf(ofChat(err))) },
 		Pick: func(ctx context.Context, heading string) (string, error) { return t.pick(ctx, t.cmd, heading) },
 		Export: func(_ context.Context, id tidemark.SessionID, format, file string) error {
@@ -302,45 +296,15 @@ func (a *app) hearUnlessIgnored(signals ...os.Signal) {
 // which returns the session to go on with, "" for a new one, and the entry to
 // branch from.
 func (t *talk) which(ctx context.Context) (tidemark.SessionID, int64, error) {
-	ref, project, elsewhere := cmp.Or(t.f.session, t.f.resume), t.project(), false
-	switch {
-	case ref == pickOne:
+	ref := cmp.Or(t.f.session, t.f.resume)
+	if ref == pickOne {
 		picked, err := t.pick(ctx, t.cmd, "Go on with")
 		if err != nil || picked == "" {
 			return "", 0, err
 		}
 		ref = picked
-	case t.f.cont:
-		if ref = "last"; t.f.anywhere {
-			project = ""
-		} else if here, err := t.s.HasSessions(ctx, project); err != nil {
-			return "", 0, err
-		} else {
-			elsewhere = !here
-		}
-	case ref == "":
-		return "", 0, nil
 	}
-	if t.f.branch != "" {
-		if strings.Contains(ref, "@") && !strings.HasPrefix(ref, "@-") {
-			return "", 0, tidemark.Invalidf("--branch and a point in %q exclude each other", ref)
-		}
-		ref += "@" + strings.TrimPrefix(t.f.branch, "@")
-	}
-	p, err := t.s.Resolve(ctx, ref, project)
-	if err != nil && p.View != nil {
-		err = withHint(err, "see its nodes with: tidemark tree %.8s", p.ID)
-	}
-	if err != nil {
-		return "", 0, err
-	}
-	if elsewhere {
-		yes, err := t.goesElsewhere(ctx, p.Info)
-		if err != nil || !yes {
-			return "", 0, err
-		}
-	}
-	return p.ID, p.Seq, nil
+	return repl.Wanted{Ref: ref, Newest: t.f.cont, Anywhere: t.f.anywhere, Branch: t.f.branch, Project: t.project(), Elsewhere: t.goesElsewhere}.Find(ctx, t.s)
 }
 
 // options are what a conversation gets from the command line, with tools that
@@ -349,29 +313,12 @@ func (f *chatFlags) options(a *app, s *store.Store, project, folder string) agen
 	o := agent.Options{Store: s, Title: f.name, Choice: f.choice, AllowRemote: f.remote, Project: project, Folder: folder,
 		Compaction: f.compact, SandboxMode: f.sandbox, Grants: a.grants().For(project)}
 	if f.system != "" {
-		o.Instructions = func() (string, error) { return readSystemPrompt(f.system) }
+		o.Instructions = func() (string, error) { return agent.ReadInstructions("--system", f.system) }
 	}
 	if f.forceNew {
 		o.FreshInterpreter = "asked for with --force-new"
 	}
 	return o
-}
-
-// maxSystemBytes is how long a system prompt may be.
-const maxSystemBytes = 1 << 20
-
-// readSystemPrompt reads the file that --system names.
-func readSystemPrompt(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", tidemark.NotFoundf("--system: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxSystemBytes+1))
-	if err != nil || len(b) > maxSystemBytes {
-		return "", tidemark.Invalidf("--system %s: cannot be read, or is over %d bytes", file, maxSystemBytes)
-	}
-	return strings.ToValidUTF8(strings.TrimSpace(string(b)), "\uFFFD"), nil
 }
 
 // goesElsewhere asks whether to go on with a session of another project, where
@@ -381,27 +328,5 @@ func (t *talk) goesElsewhere(ctx context.Context, i store.Info) (bool, error) {
 		t.say("This project has no session: a new one begins. The newest from elsewhere: tidemark chat -c -A")
 		return false, nil
 	}
-	where := i.Project
-	if where == "" {
-		where = "no project"
-	}
-	fmt.Fprintf(t.err, "This project has no session. Go on with the newest from elsewhere, %q in %s? [y/N] ", render.CleanLine(i.Title), render.CleanLine(where))
-	var line string
-	var err error
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		line, err = bufio.NewReader(io.LimitReader(os.Stdin, 256)).ReadString('\n')
-	}()
-	select {
-	case <-answered:
-	case <-ctx.Done(): // Ctrl-C is an answer, too; who reads ends with the program
-		fmt.Fprintln(t.err)
-		return false, context.Cause(ctx)
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, tidemark.Invalidf("stdin: %w", err)
-	}
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes", nil
+	return repl.AskElsewhere(ctx, os.Stdin, t.err, i)
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,12 +16,10 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/project"
-	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	"github.com/tidemark-sessions/tidemark/open"
-	"github.com/tidemark-sessions/tidemark/server"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
-	"github.com/tidemark-sessions/tidemark/server/auth"
+	"github.com/tidemark-sessions/tidemark/server/serve"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -114,50 +110,21 @@ func (m *mcpServing) run(cmd *cobra.Command) error {
 func (m *mcpServing) openOnce(ctx context.Context) (*store.Store, error) {
 	m.opening.Lock()
 	defer m.opening.Unlock()
-	how := reads
+	how := open.Read
 	if m.write {
-		how = creates
+		how = open.Create
 	}
 	return m.open(context.WithoutCancel(ctx), how)
 }
 
 // overHTTP serves one path until the command ends.
 func (m *mcpServing) overHTTP(cmd *cobra.Command, folder string) error {
-	dir, err := dataDir()
-	if err != nil && m.TokenFile == "" {
-		return err
+	p := m.program(cmd)
+	p.MCP = func(c routes.MCP) http.Handler {
+		c.Write = c.Write && m.write
+		return mcp.Handler(m.forAgents(c, folder))
 	}
-	path := cmp.Or(m.TokenFile, filepath.Join(dir, "mcp.token"))
-	listener, err := net.Listen("tcp", m.Addr)
-	if err != nil {
-		return tidemark.Invalidf("%w", err)
-	}
-	defer listener.Close()
-	token, err := open.MakeToken(path)
-	if err != nil {
-		return err
-	}
-	s, err := server.New(server.Options{
-		Open:   func(ctx context.Context, _ tidemark.Principal) (*store.Store, error) { return m.openOnce(ctx) },
-		Auth:   auth.Any(auth.Local(token, tidemark.TenantOf(tenant.DefaultTenant, ""))),
-		Holder: m.holder(cmd), Hosts: append([]string{}, m.Hosts...), Log: m.logger(), Version: version,
-		MCP: func(c routes.MCP) http.Handler {
-			c.Write = c.Write && m.write
-			return mcp.Handler(m.forAgents(c, folder))
-		},
-	})
-	if err != nil {
-		return err
-	}
-	m.say("The token is in %s; the path is /mcp", path)
-	program := m.program(cmd)
-	return m.Serve(cmd.Context(), s, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/mcp" {
-			http.NotFound(w, r) // what else a server has is for serve
-			return
-		}
-		s.ServeHTTP(w, r)
-	}), listener, &program)
+	return serve.RunMCP(cmd.Context(), m.Config, m.openOnce, p)
 }
 
 // forAgents is what agents are shown of a store.

@@ -13,7 +13,7 @@ import (
 // shorter.
 const maxCron = 512
 
-// ErrNeverFires is a cron expression whose date no year has.
+// ErrNeverFires means that no year has the date of a cron expression.
 var ErrNeverFires = tidemark.Errorf(tidemark.ErrInvalid, "never fires")
 
 // parseWalls reads a cron expression, and refuses one that never fires.
@@ -40,7 +40,7 @@ func parseWalls(expression string) (walls, error) {
 }
 
 // checkFields refuses what people read in different ways: an empty part of a
-// list, and steps in a range of week days, since a week has seven days and Sunday
+// list, and steps in a range of weekdays, since a week has seven days and Sunday
 // two numbers.
 func checkFields(fields []string) error {
 	if len(fields) == 0 {
@@ -71,14 +71,14 @@ func LoadZone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// bookSize is how many cron expressions and how many zones a Book keeps, at
-// most twice: those that were asked for since it was full last, and those
-// before. There are some 600 zones.
+// bookSize is the number of cron expressions and of zones in each of the
+// two generations that a Book caches: those used since it was last full,
+// and those before. There are some 600 zones.
 const bookSize = 2048
 
-// Book answers when schedules are due. It keeps the cron expressions and zones
-// that it read, and nothing else: no clock, no file. The zero Book is ready
-// and may be used by many at once.
+// Book answers when schedules are due. It caches the cron expressions and
+// zones that it parsed, and nothing else: no clock, no file. The zero Book is
+// ready, and safe for concurrent use.
 type Book struct {
 	crons shelf[walls]
 	zones shelf[*time.Location]
@@ -97,15 +97,14 @@ func (b *Book) cron(expression, zone string) (*cronGrid, error) {
 	return &cronGrid{wallClock{w, location}}, nil
 }
 
-// shelf keeps what was read by what it was read from, as long as it is asked
-// for.
+// shelf caches parsed values by their text, as long as they are used.
 type shelf[V any] struct {
 	mu    sync.Mutex
 	young map[string]V
 	old   map[string]V
 }
 
-// get returns what read makes of key. An error is not kept.
+// get returns the result of read for key. Errors are not cached.
 func (s *shelf[V]) get(key string, read func(string) (V, error)) (V, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,60 +8,60 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
-// Standing is how things are with a schedule: what is kept of it, and whether
-// it runs.
+// Standing is the state of a schedule: what is kept of it, and whether it
+// runs.
 type Standing struct {
-	Next    time.Time // of the last Plan, or of First
-	Settled time.Time // of the last Plan
-	Job     string    // of this schedule that runs, or waits to; "" is none
-	Since   time.Time // when that started; zero while it waits to
+	Next    time.Time // from the last Plan, or from First
+	Settled time.Time // from the last Plan
+	Job     string    // job of this schedule that runs or waits to run, "" if there is none
+	Since   time.Time // when that job started; zero while it waits
 }
 
-// Plan is what is to be done now, if Next and Settled are still those of the
-// Standing when it is committed: both are compared, and all of the Plan is one
-// commit. Of two who planned at once the second forgets its Plan. So each
-// instant is once in Run, once in Skipped, or still due.
+// Plan is what is to be done now, provided that Next and Settled are still
+// those of the Standing when it is committed: both are compared, and all of
+// the Plan is one commit. If two plan at once, the second discards its Plan.
+// So each instant is once in Run, once in Skipped, or still due.
 type Plan struct {
 	Run     []time.Time // start a job for each, oldest first; at most one, with MissedAll at most MaxRuns
-	Skipped []Skip      // write these down, oldest first
-	Replace bool        // cancel the job that runs first
-	Waits   bool        // something is due and waits for the end of the job that runs
-	Next    time.Time   // to keep. Not after now: ask again when the job has ended, or at once when none runs
-	Settled time.Time   // to keep: not zero while Next waits in the queue, and all up to here but Next has its answer
+	Skipped []Skip      // record these, oldest first
+	Replace bool        // cancel the running job first
+	Waits   bool        // something is due and waits for the end of the running job
+	Next    time.Time   // to keep. If not after now: ask again when the job has ended, or at once when none runs
+	Settled time.Time   // to keep: not zero while Next waits in the queue; then everything up to here except Next is decided
 }
 
-// Skip says of one instant, or of many on end, why it does not run.
+// Skip says why one instant, or a series of them, does not run.
 type Skip struct {
-	From, To time.Time // the first and the last; the same for one
+	From, To time.Time // the first and the last; equal for one
 	Count    int64
 	Why      string // one of the Skip constants
 	Reason   string // a sentence for people
 }
 
-// Why an instant does not run.
+// Reasons why an instant does not run.
 const (
 	SkipMissed   = "missed"   // nobody saw it in time
-	SkipNewer    = "newer"    // a newer one runs in its place
+	SkipNewer    = "newer"    // a newer one runs instead
 	SkipRunning  = "running"  // an earlier one still runs
-	SkipWaiting  = "waiting"  // an earlier one still runs, and another waits
-	SkipReplaced = "replaced" // a newer one replaces the one that runs
+	SkipWaiting  = "waiting"  // an earlier one still runs, and another one waits
+	SkipReplaced = "replaced" // a newer one replaces the running one
 )
 
 const (
-	// MaxRuns is how many instants one Plan starts; the rest stays due.
+	// MaxRuns is how many instants one Plan starts; the others stay due.
 	MaxRuns = 16
-	// MaxSkips is how many instants that are skipped for one reason are listed
-	// one by one; more of them are one Skip.
+	// MaxSkips is how many instants skipped for one reason are listed
+	// individually; more of them become one Skip.
 	MaxSkips = 16
 )
 
-// Due says what to do about a schedule now. A clock that was set back finds
-// nothing due until it is where it was; one that was set forward finds what a
-// downtime leaves. Where nothing is due the Plan is the Standing's Next and
-// Settled, and nothing was read or counted for it.
+// Due decides what to do about a schedule now. After a clock was set back,
+// nothing is due until it has caught up; after it was set forward, the result
+// is the same as after a downtime. When nothing is due the Plan holds the
+// Standing's Next and Settled, and nothing is parsed or counted for it.
 //
-// The Standing's Next is an instant of the schedule in any case, even if its
-// timing was changed since, or somebody set it by hand.
+// The Standing's Next always counts as an instant of the schedule, even if
+// the timing was changed since, or somebody set it by hand.
 //
 // With FromCompletion one instant is due at a time. When the job has ended,
 // keep Book.Next of that end; until then Next is only a time to look again.
@@ -104,7 +104,7 @@ func (b *Book) Due(t Timing, id string, s Standing, now time.Time) (Plan, error)
 }
 
 // dueAfterRun is Due for a schedule that counts from the end of its last run.
-// One that is skipped ends when that is decided.
+// A skipped run ends when the skip is decided.
 func (t Timing) dueAfterRun(id string, s Standing, now time.Time) Plan {
 	plan := Plan{Next: t.afterRun(id, now)}
 	switch {
@@ -118,7 +118,7 @@ func (t Timing) dueAfterRun(id string, s Standing, now time.Time) Plan {
 	return plan
 }
 
-// round is one look at a schedule that has something due.
+// round is one decision about a schedule that has something due.
 type round struct {
 	grid      grid
 	timing    Timing
@@ -129,10 +129,10 @@ type round struct {
 	err       error
 }
 
-// stretch is instants on end, none when count is 0.
+// stretch is a series of consecutive instants, empty when count is 0.
 type stretch struct{ from, to, count int64 }
 
-// upTo returns the instants from one on, which is one by itself, up to a time.
+// upTo returns the instants from from, which is itself one, up to a time.
 func (r *round) upTo(from, to int64) stretch {
 	if from > to {
 		return stretch{}
@@ -156,7 +156,7 @@ func (r *round) butLast(s stretch) stretch {
 	return stretch{s.from, before, s.count - 1}
 }
 
-// after returns the instant that follows one.
+// after returns the instant that follows at.
 func (r *round) after(at int64) int64 {
 	next, ok := r.grid.next(at)
 	if !ok {
@@ -167,11 +167,11 @@ func (r *round) after(at int64) int64 {
 
 func (r *round) run(at int64) { r.plan.Run = append(r.plan.Run, instant(at)) }
 
-// moveTo makes the instant that follows one the next: all up to it has its
-// answer.
+// moveTo makes the instant that follows at the next one: everything up to
+// at is decided.
 func (r *round) moveTo(at int64) { r.plan.Next, r.plan.Settled = instant(r.after(at)), time.Time{} }
 
-// skip writes down that the instants of a stretch do not run.
+// skip records that the instants of a stretch do not run.
 func (r *round) skip(s stretch, why, reason string) {
 	if s.count > MaxSkips {
 		r.plan.Skipped = append(r.plan.Skipped, Skip{instant(s.from), instant(s.to), s.count, why, reason})
@@ -193,7 +193,7 @@ func (r *round) skipNewer(s stretch, newer int64) {
 	r.skip(s, SkipNewer, "missed: "+said(newer)+", the newest, runs for all")
 }
 
-// runAll starts each instant, some a round.
+// runAll starts each instant, a limited number per round.
 func (r *round) runAll() {
 	newest := r.next
 	for at := newest; at <= r.now && len(r.plan.Run) < MaxRuns && r.err == nil; at = r.after(at) {
@@ -203,8 +203,8 @@ func (r *round) runAll() {
 	r.moveTo(newest)
 }
 
-// runNewest starts the newest instant, unless it was missed and those are
-// skipped, and none of the others.
+// runNewest starts only the newest instant, and not even that if it was
+// missed and missed ones are skipped.
 func (r *round) runNewest() {
 	due := r.upTo(r.next, r.now)
 	skipping := r.timing.Missed == fleet.MissedSkip
@@ -223,9 +223,8 @@ func (r *round) runNewest() {
 
 func (r *round) late(at int64) bool { return r.now-at > r.timing.Grace.Milliseconds() }
 
-// whileRunning decides about instants that are due while a job runs: those
-// that were missed before it started by what Missed says, the others by what
-// Overlap says.
+// whileRunning decides about instants that are due while a job runs: Missed
+// decides about those missed before it started, Overlap about the others.
 func (r *round) whileRunning() {
 	first := r.next
 	if r.queued {
@@ -248,7 +247,7 @@ func (r *round) whileRunning() {
 	r.overlap(came, due.to)
 }
 
-// split parts the instants that were missed before the job started from the
+// split separates the instants missed before the job started from the
 // others, which are newer.
 func (r *round) split(due stretch) (missed, came stretch) {
 	started := r.now
@@ -263,13 +262,13 @@ func (r *round) split(due stretch) (missed, came stretch) {
 	return missed, stretch{r.after(missed.to), due.to, due.count - missed.count}
 }
 
-// overlap decides about instants that came while a job runs. All up to last
-// has its answer then.
+// overlap decides about instants that came while a job runs. Everything up
+// to last is decided then.
 func (r *round) overlap(came stretch, last int64) {
 	running := "still running job " + r.standing.Job
 	switch {
 	case r.queued:
-		// What waits goes on waiting, even if Overlap was changed since.
+		// A waiting instant keeps waiting, even if Overlap was changed since.
 		r.skip(came, SkipWaiting, running+", and "+said(r.next)+" waits already")
 		r.plan.Settled, r.plan.Waits = instant(last), true
 	case came.count == 0:
@@ -294,14 +293,14 @@ func missedReason(late time.Duration) string {
 
 func said(at int64) string { return instant(at).Format(time.RFC3339) }
 
-// How far ahead the instants of a cron expression are looked at. What comes
-// closer than allowed does so every day, or at the seams of months.
+// How far ahead Shortest examines a cron expression. Instants that come too
+// close do so every day, or where months meet.
 const (
 	lookAhead     = 2 * 366 * 24 * time.Hour
 	lookAheadMost = 3000
 )
 
-// Shortest is the shortest time between two instants after now.
+// Shortest returns the shortest time between two instants after now.
 func (b *Book) Shortest(t Timing, now time.Time) (time.Duration, error) {
 	if t.Every > 0 {
 		return t.Every, nil
@@ -314,7 +313,7 @@ func (b *Book) Shortest(t Timing, now time.Time) (time.Duration, error) {
 	for range lookAheadMost {
 		next, err := b.Next(t, "", at)
 		if err != nil {
-			break // it fires once in years
+			break // it fires once in several years
 		}
 		gap = min(gap, next.Sub(at))
 		if at = next; at.Sub(now) > lookAhead {

@@ -6,28 +6,27 @@ import (
 	"strings"
 )
 
-// field is a place of a cron expression: which values it has, and what people
-// call them.
+// field is a field of a cron expression: its values, and their names.
 type field struct {
 	low, high int
 	names     []string // of low and those that follow
 }
 
-// fields are those of an expression, in their order. A week has an eighth day,
-// which is the first.
+// fields are those of an expression, in order. Weekdays have an eighth value,
+// which is the first again.
 var fields = [...]field{
 	{low: 0, high: 59}, {low: 0, high: 59}, {low: 0, high: 23}, {low: 1, high: 31},
 	{low: 1, high: 12, names: []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}},
 	{low: 0, high: 7, names: []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
 }
 
-// cronNames are expressions that have a name.
+// cronNames are the named expressions.
 var cronNames = map[string]string{
 	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
 	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
-// readWalls reads a cron expression in small letters: five fields, six with
+// readWalls reads a cron expression in lower case: five fields, six with
 // seconds first, or a name such as @daily.
 func readWalls(text string) (w walls, err error) {
 	if strings.HasPrefix(text, "@") {
@@ -75,8 +74,8 @@ func (f field) read(list string) (set uint64, all bool, err error) {
 	return set, all, nil
 }
 
-// part reads what is written like 5, 1-5, * or ?, each with a step behind a
-// slash. A range may go over the end: 22-2, fri-mon.
+// part reads a part such as 5, 1-5, * or ?, optionally with a step after a
+// slash. A range may wrap around: 22-2, fri-mon.
 func (f field) part(part string) (set uint64, all bool, err error) {
 	span, stepText, stepped := strings.Cut(part, "/")
 	from, to, ranged := strings.Cut(span, "-")

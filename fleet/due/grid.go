@@ -5,21 +5,22 @@ import (
 	"hash/fnv"
 )
 
-// grid is the instants of one schedule, in milliseconds since 1970 UTC and in
-// order. None of its methods takes longer for more instants.
+// grid is the ordered instants of one schedule, in milliseconds since 1970
+// UTC. The time that its methods take does not grow with the number of
+// instants.
 type grid interface {
 	// next returns the first instant strictly after another.
 	next(after int64) (int64, bool)
 	// last returns the last instant in (after, to].
 	last(after, to int64) (int64, bool)
-	// count is how many instants there are in (after, to].
+	// count returns the number of instants in (after, to].
 	count(after, to int64) int64
 }
 
-// everyGrid is anchor + every, anchor + 2 every, and so on for ever.
+// everyGrid is anchor + every, anchor + 2 every, and so on forever.
 type everyGrid struct{ anchor, every int64 }
 
-// upTo is how many instants there are up to one.
+// upTo is the number of instants up to at.
 func (g everyGrid) upTo(at int64) int64 { return max(0, floorDiv(at-g.anchor, g.every)) }
 
 func (g everyGrid) next(after int64) (int64, bool) {
@@ -32,9 +33,9 @@ func (g everyGrid) last(after, to int64) (int64, bool) {
 
 func (g everyGrid) count(after, to int64) int64 { return max(0, g.upTo(to)-g.upTo(after)) }
 
-// cronSeconds is how far the next instant of a cron expression is looked for.
-// The longest wait for a date is from one 29 February over a year without one,
-// such as 2100, to the next.
+// cronSeconds is how far ahead the next instant of a cron expression is
+// searched. The longest wait is from one 29 February to the next across a year
+// without one, such as 2100.
 const cronSeconds = 9 * 366 * daySeconds
 
 // cronGrid is the instants of a cron expression: whole seconds.
@@ -55,10 +56,10 @@ func (g *cronGrid) count(after, to int64) int64 {
 	return g.clock.count(floorDiv(after, 1000)+1, floorDiv(to, 1000)+1)
 }
 
-// jitterGrid is another grid whose instants are each a little later. An
-// instant stays before the next one of the plain grid, however great the
-// jitter: so the order stays, and the plain instant behind one that was kept
-// is the last plain instant up to it.
+// jitterGrid delays each instant of another grid a little. An instant stays
+// before the next one of the plain grid, however large the jitter: so the
+// order stays, and the plain instant of a kept one is the last plain instant
+// up to it.
 type jitterGrid struct {
 	plain  grid
 	id     string
@@ -106,7 +107,7 @@ func (g jitterGrid) count(after, to int64) int64 {
 	return g.plain.count(after, to) + g.open(after) - g.open(to)
 }
 
-// open is 1 when a plain instant has come and is not due yet.
+// open is 1 when a plain instant has passed and is not due yet.
 func (g jitterGrid) open(at int64) int64 {
 	if plain, ok := g.plain.last(at-g.jitter, at); ok && g.late(plain) > at {
 		return 1
@@ -123,8 +124,8 @@ func delay(id string, at, span int64) int64 {
 	h := fnv.New64a()
 	h.Write([]byte(id))
 	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(at)))
-	// The low bits of the sum of instants that differ in little do so, too;
-	// multiplying and folding spreads them.
+	// Instants that differ little have sums that differ little in the low
+	// bits; multiplying and folding spreads them.
 	x := h.Sum64()
 	x = (x ^ x>>31) * 0x9e3779b97f4a7c15
 	return int64((x ^ x>>29) % uint64(span))

@@ -8,25 +8,25 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
-// Timing is when a schedule is due, and what happens to instants at which it
-// cannot run. Either Every or Cron is set.
+// Timing is when a schedule is due, and what happens to occurrences at which
+// it cannot run. Either Every or Cron is set.
 type Timing struct {
 	Every  time.Duration // at least a second, in whole milliseconds
-	Anchor time.Time     // that Every counts from with FromStart: when the schedule came to be
+	Anchor time.Time     // with FromStart, Every counts from here: the creation of the schedule
 	Cron   string        // five fields, six with seconds first, or @yearly … @hourly; @every 90s is Every
-	Zone   string        // that Cron is read in, such as Europe/Berlin; "" is UTC, Local the machine's
-	// Jitter makes each instant later by less than this, always by the same
-	// for an id and an instant. Two instants never change places.
+	Zone   string        // zone of Cron, such as Europe/Berlin; "" is UTC, Local the machine's
+	// Jitter delays each instant by less than this, always by the same for
+	// an id and an instant. It never changes the order of instants.
 	Jitter time.Duration
-	// Grace is how late an instant may be seen and still be on time; 0 is
-	// DefaultGrace.
+	// Grace is how late an instant may be noticed and still be on time; 0
+	// is DefaultGrace.
 	Grace   time.Duration
 	From    string // one of the From constants; "" is start
 	Missed  string // one of the Missed constants; "" is once
 	Overlap string // one of the Overlap constants; "" is skip
 }
 
-// DefaultGrace is long enough for a machine that is busy, and short beside
+// DefaultGrace is long enough for a busy machine, and short compared to
 // what people call missed.
 const DefaultGrace = time.Minute
 
@@ -36,11 +36,11 @@ const (
 	maxEvery = 100 * 365 * 24 * time.Hour
 )
 
-// Check returns ErrInvalid with what is wrong with t: a cron expression that
-// never fires is, and a zone that this machine does not know.
+// Check returns ErrInvalid with what is wrong with t, including a cron
+// expression that never fires and a zone that this machine does not know.
 func (t Timing) Check() error { return new(Book).Check(t) }
 
-// Check is Timing.Check, and keeps what it read.
+// Check is Timing.Check, and caches what it parsed.
 func (b *Book) Check(t Timing) error {
 	t, err := t.complete()
 	if err != nil {
@@ -54,17 +54,17 @@ func (b *Book) Check(t Timing) error {
 	return err
 }
 
-// First returns the first instant of a schedule that came to be at created.
-// With FromStart an interval counts from there: it has to be the Anchor later.
+// First returns the first instant of a schedule created at created. With
+// FromStart an interval counts from there: created has to be the Anchor later.
 func (b *Book) First(t Timing, id string, created time.Time) (time.Time, error) {
 	t.Anchor = created
 	return b.Next(t, id, created)
 }
 
-// Next returns the first instant strictly after another time: in UTC, in whole
-// milliseconds. With FromCompletion it is the one of a schedule whose last run
-// ended then; where the clock was set back meanwhile, ask for the instant that
-// ran instead, so that none comes twice.
+// Next returns the first instant strictly after a time, in UTC and whole
+// milliseconds. With FromCompletion, after is the end of the last run; if the
+// clock was set back meanwhile, pass the instant that ran instead, so that
+// none comes twice.
 func (b *Book) Next(t Timing, id string, after time.Time) (time.Time, error) {
 	t, err := t.complete()
 	if err != nil {
@@ -84,8 +84,8 @@ func (b *Book) Next(t Timing, id string, after time.Time) (time.Time, error) {
 	return instant(at), nil
 }
 
-// complete returns t with its defaults, once it holds nothing wrong but
-// perhaps a cron expression or a zone.
+// complete returns t with its defaults, after checking everything but
+// the cron expression and the zone.
 func (t Timing) complete() (Timing, error) {
 	if text, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(t.Cron)), "@every"); ok {
 		every, err := time.ParseDuration(strings.TrimSpace(text))
@@ -145,7 +145,7 @@ func (b *Book) grid(t Timing, id string) (grid, error) {
 	return g, nil
 }
 
-// afterRun returns the instant that follows a run that ended.
+// afterRun returns the next instant after a run that ended.
 func (t Timing) afterRun(id string, ended time.Time) time.Time {
 	at := ended.UnixMilli() + t.Every.Milliseconds()
 	return instant(at + delay(id, at, t.Jitter.Milliseconds()))
@@ -160,15 +160,15 @@ func orElse(word, otherwise string) string {
 	return word
 }
 
-// maxSplay bounds how much sooner than after its interval a schedule is due for
-// the first time: enough to spread hundreds of agents, and little beside an
-// interval of which people remember when it began.
+// maxSplay bounds how much earlier than after its interval a schedule is first
+// due: enough to spread hundreds of agents, and little compared to an interval
+// whose start people remember.
 const maxSplay = time.Minute
 
-// Splay is how much before a schedule came to be its interval begins to count:
-// less than the interval, and always the same for an id. So schedules that came
-// to be together and have the same interval are not due together. A cron
-// expression says itself when it is due.
+// Splay is how long before the creation of a schedule its interval begins to
+// count: less than the interval, and always the same for an id. So schedules
+// with the same interval that were created together are not due together. A
+// cron expression has no splay, since it says itself when it is due.
 func (t Timing) Splay(id string) time.Duration {
 	t, err := t.complete()
 	if err != nil || t.Cron != "" {

@@ -8,12 +8,12 @@ import (
 
 const daySeconds = 86400
 
-// walls are the wall-clock times that a cron expression names, whatever the
-// zone. A wall time is counted in seconds, as if all clocks showed UTC, so
-// that clocks put forward and back do not exist here: wallClock knows of them.
+// walls are the wall-clock times that a cron expression names, in any zone. A
+// wall time is counted in seconds, as if all clocks showed UTC, so clock
+// changes do not exist here: wallClock handles them.
 type walls struct {
 	second, minute, hour, dom, month, dow uint64 // bit n: the value n is named
-	either                                bool   // one of dom and dow is enough, since both are restricted
+	either                                bool   // dom or dow is enough, since both are restricted
 }
 
 // next returns the first wall time in [from, to).
@@ -44,8 +44,8 @@ func (w *walls) next(from, to int64) (int64, bool) {
 	return 0, false
 }
 
-// count is how many wall times there are in [from, to). It looks at days, not
-// at seconds: ten years of every second are 3,653 additions.
+// count returns the number of wall times in [from, to). It iterates over
+// days, not seconds: ten years of every second are 3,653 additions.
 func (w *walls) count(from, to int64) int64 {
 	if from >= to {
 		return 0
@@ -82,7 +82,7 @@ func (w *walls) onDay(day int64, dom int) bool {
 	return byDom && byDow
 }
 
-// onClock returns the first second of a day that is named, from one on.
+// onClock returns the first named second of a day at or after from.
 func (w *walls) onClock(from int64) (int64, bool) {
 	h, m, s := from/3600, from/60%60, from%60
 	if w.hour>>h&1 == 1 {
@@ -101,7 +101,7 @@ func (w *walls) onClock(from int64) (int64, bool) {
 	return 0, false
 }
 
-// before is how many seconds of a day are named before one.
+// before returns the number of named seconds of a day before clock.
 func (w *walls) before(clock int64) int64 {
 	h, m, s := clock/3600, clock/60%60, clock%60
 	seconds := ones(w.second, 64)
@@ -115,10 +115,10 @@ func (w *walls) before(clock int64) int64 {
 	return n
 }
 
-// bitFrom returns the first bit that is set, from one on; 64 when there is none.
+// bitFrom returns the first set bit at or after from; 64 when there is none.
 func bitFrom(set uint64, from int64) int64 { return int64(bits.TrailingZeros64(set >> from << from)) }
 
-// ones is how many bits are set below one.
+// ones returns the number of set bits below below.
 func ones(set uint64, below int64) int64 {
 	return int64(bits.OnesCount64(set &^ (math.MaxUint64 << below)))
 }
@@ -140,13 +140,14 @@ func floorDiv(a, b int64) int64 { return (a - floorMod(a, b)) / b }
 
 func floorMod(a, b int64) int64 { return (a%b + b) % b }
 
-// wallClock is when a zone's clocks show walls. Each wall time is one instant:
+// wallClock converts walls into the instants at which a zone's clocks show
+// them. Each wall time is one instant:
 //
-//   - one that is shown twice, because the clocks were put back, is the first
-//     of the two;
-//   - one that is never shown, because they were put forward, is as long after
-//     the jump as it would have been without it: 02:30 is shown as 03:30. Where
-//     that is the instant of another wall time, both are that one instant.
+//   - a time that is shown twice, because the clocks were put back, is the
+//     first of the two;
+//   - a time that is never shown, because they were put forward, is shifted by
+//     the jump: 02:30 becomes 03:30. Where that is the instant of another wall
+//     time, both are that one instant.
 //
 // Instants are seconds since 1970 in UTC.
 type wallClock struct {
@@ -154,29 +155,29 @@ type wallClock struct {
 	zone *time.Location
 }
 
-// The ends of time: far from every year, and far from an overflow.
+// The ends of time: far from every year, and far from overflowing.
 const (
 	longAgo = math.MinInt64 / 8
 	never   = math.MaxInt64 / 8
 )
 
-// zoneReach is how long a jump of the clocks can matter for: no zone ever
-// jumped by more than a day.
+// zoneReach is how long a clock change can matter: no zone ever jumped by
+// more than a day.
 const zoneReach = 2 * daySeconds
 
-// zonePiece is a time in which a zone's clocks ran evenly.
+// zonePiece is a period in which a zone's clocks ran evenly.
 type zonePiece struct {
 	start, end int64 // [start, end)
 	offset     int64 // wall time - instant
-	passed     int64 // wall times below were shown, or jumped over, before start
+	passed     int64 // lower wall times were shown, or jumped over, before start
 	gaps       []zoneGap
 	gapsEnd    int64
 }
 
 // zoneGap is a jump forward whose wall times are shifted into a piece.
 type zoneGap struct {
-	end    int64 // of the instants that the wall times are shifted to
-	offset int64 // before the jump
+	end    int64 // end of the instants that the wall times are shifted to
+	offset int64 // offset before the jump
 	passed int64
 }
 
@@ -200,8 +201,8 @@ func (c *wallClock) plainPiece(at int64) zonePiece {
 	return p
 }
 
-// piece returns the piece that an instant is in, with the gaps that matter
-// from there on.
+// piece returns the piece that contains an instant, with the gaps that
+// matter from there on.
 func (c *wallClock) piece(at int64) zonePiece {
 	p := c.plainPiece(at)
 	past := append(make([]zonePiece, 0, 4), p) // newest first
@@ -219,7 +220,7 @@ func (c *wallClock) piece(at int64) zonePiece {
 	return p
 }
 
-// firstIn returns the first instant in [from, to), which lie in the piece.
+// firstIn returns the first instant in [from, to), which lies within the piece.
 func (c *wallClock) firstIn(p zonePiece, from, to int64) (int64, bool) {
 	found := to
 	if wall, ok := c.walls.next(max(from+p.offset, p.passed), to+p.offset); ok {
@@ -251,8 +252,8 @@ func (c *wallClock) last(from, to int64) (int64, bool) {
 	if !ok {
 		return 0, false
 	}
-	// An instant stands at low or after it, and none at high or after it. Near
-	// the end is where it is most often.
+	// There is an instant at or after low, and none at or after high. It is
+	// most often near the end.
 	low, high := found, to
 	for step := int64(60); to-step > low; step *= 8 {
 		if at, ok := c.first(to-step, high); ok {
@@ -272,14 +273,14 @@ func (c *wallClock) last(from, to int64) (int64, bool) {
 	return low, true
 }
 
-// count is how many instants there are in [from, to).
+// count returns the number of instants in [from, to).
 func (c *wallClock) count(from, to int64) int64 {
 	var n int64
 	for from < to {
 		p := c.piece(from)
 		end := min(p.end, to)
 		// After a jump forward two wall times may share an instant: these few
-		// are looked at one by one.
+		// are counted one by one.
 		for from < min(p.gapsEnd, end) {
 			at, ok := c.firstIn(p, from, min(p.gapsEnd, end))
 			if from = at + 1; ok {

@@ -18,15 +18,15 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// The audit log says who did what, and never what was said. Each line holds
-// the hash of the one before it and its own, so that nobody can change, remove,
-// insert or move a line and leave the rest as it is. Whoever can write the
-// whole store can make a whole new chain; that, and a chain whose end was cut
-// off, shows against an anchor: the length and the hash that the log once had,
-// kept where that hand does not reach.
+// The audit log says who did what, and never what was said. Each line holds the
+// hash of the previous one and its own, so that nobody can change, remove,
+// insert or move a line without breaking the chain. Whoever can write the whole
+// store can build a new chain; that, and a truncated chain, is detected with an
+// anchor: a length and a hash that the log once had, kept out of that person's
+// reach.
 
-// The outcomes of what was tried. What is begun is written down before it has
-// any effect, and what came of it in a line of its own.
+// The outcomes of an attempt. An action is recorded as begun before it has
+// any effect, and its outcome in a line of its own.
 const (
 	AuditBegun   = "begun"
 	AuditDone    = "done"
@@ -34,7 +34,7 @@ const (
 	AuditFailed  = "failed"
 )
 
-// Audited is one thing that somebody did or was kept from doing.
+// Audited is one thing that somebody did or was prevented from doing.
 type Audited struct {
 	At      time.Time `json:"at"`
 	Who     string    `json:"who"`             // the id of the user
@@ -45,9 +45,9 @@ type Audited struct {
 	Outcome string    `json:"outcome"`
 	Request string    `json:"request,omitempty"` // the id of the request
 
-	// Of what was written down in the commit of the change itself: whose log it
-	// is for, which line of which boot of which node it is (tidemark.ActLog), and
-	// the id of the batch, which stands with everything that the change wrote.
+	// For a line recorded in the commit of the change itself: whose log it is
+	// for, which line of which boot of which node it is (tidemark.ActLog), and
+	// the id of the batch, which is stored with everything that the change wrote.
 	Tenant string `json:"tenant,omitempty"`
 	Node   string `json:"node,omitempty"`
 	Boot   string `json:"boot,omitempty"`
@@ -55,16 +55,16 @@ type Audited struct {
 	Batch  string `json:"batch,omitempty"`
 }
 
-// AuditLine is a line of the audit log as people see it. One that is not
-// chained yet has neither Seq nor Hash.
+// AuditLine is a line of the audit log as people see it. An unchained
+// one has neither Seq nor Hash.
 type AuditLine struct {
 	Seq int64 `json:"seq"`
 	Audited
 	Hash string `json:"hash"`
 }
 
-// auditBody is a line as it is kept. What was done is hashed byte for byte, so
-// that lines with fields of a later version can still be verified.
+// auditBody is a line as it is kept. The act is hashed byte for byte, so that
+// lines with fields of a later version can still be verified.
 type auditBody struct {
 	Seq  int64           `json:"seq"`
 	Prev string          `json:"prev"`
@@ -72,7 +72,7 @@ type auditBody struct {
 	Did  json.RawMessage `json:"did"`
 }
 
-// Anchor is what the head of an audit log was at some time.
+// Anchor is the head of an audit log at some time.
 type Anchor struct {
 	Tenant string    `json:"tenant"`
 	Length int64     `json:"length"`
@@ -81,20 +81,20 @@ type Anchor struct {
 }
 
 // AuditFault is a place where an audit log is not as it was written. Seq is 0
-// for a line that is not chained; What names it then.
+// for an unchained line; What names it then.
 type AuditFault struct {
 	Seq  int64  `json:"seq"`
 	What string `json:"what"`
 }
 
-// maxAuditText bounds each word of a line: what is longer was not made by a
-// person or a program that means well.
+// maxAuditText bounds each text of a line: nothing longer comes from a
+// well-meaning person or program.
 const maxAuditText = 300
 
 func auditKey(tenant string) tidemark.Key  { return tidemark.Key{Kind: kindAudit, ID: tenant} }
 func anchorKey(tenant string) tidemark.Key { return tidemark.Key{Kind: kindAnchor, ID: tenant} }
 
-// auditHash chains a line to the one before it, to its place and to its log.
+// auditHash chains a line to the previous one, to its position and to its log.
 func auditHash(tenant string, b auditBody) string {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(tenant), []byte(b.Prev), b.Did} {
@@ -109,7 +109,7 @@ func auditHash(tenant string, b auditBody) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Audit adds to the audit log of a tenant, all of it or nothing.
+// Audit adds to the audit log of a tenant, all or nothing.
 func (d *Directory) Audit(ctx context.Context, tenant string, did ...Audited) error {
 	if len(did) == 0 {
 		return nil
@@ -125,7 +125,7 @@ func (d *Directory) Audit(ctx context.Context, tenant string, did ...Audited) er
 	return records.Retry(ctx, func() error { return d.chain(ctx, tenant, bodies) })
 }
 
-// auditedBody is what was done as it is kept, and when.
+// auditedBody is an act as it is kept, and its time.
 func (d *Directory) auditedBody(did Audited) ([]byte, time.Time, error) {
 	if did.At.IsZero() {
 		did.At = d.k.Now()
@@ -138,12 +138,12 @@ func (d *Directory) auditedBody(did Audited) ([]byte, time.Time, error) {
 	return body, did.At, err
 }
 
-// chain adds lines behind the newest one, and puts records with them. It
-// returns ErrConflict when somebody else was quicker.
+// chain adds lines after the newest one, and writes records with them.
+// It returns ErrConflict when somebody else was faster.
 func (d *Directory) chain(ctx context.Context, tenant string, bodies [][]byte, puts ...tidemark.Record) error {
 	head, err := d.AuditHead(ctx, tenant)
-	// A last line that somebody damaged is found by verify, and does not
-	// keep what happens now from being written down.
+	// A damaged last line is found by verify, and must not keep new
+	// lines from being recorded.
 	if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 		return err
 	}
@@ -166,10 +166,10 @@ func (d *Directory) chain(ctx context.Context, tenant string, bodies [][]byte, p
 	return err
 }
 
-// auditText makes a word of a line short and whole.
+// auditText shortens a text of a line and makes it valid.
 func auditText(s string) string { return text.Shorten(strings.ToValidUTF8(s, "�"), maxAuditText) }
 
-// AuditHead returns what the head of the audit log of a tenant is now; its
+// AuditHead returns the current head of the audit log of a tenant; its
 // Length is 0 when there is none. Kept elsewhere, it is an anchor.
 func (d *Directory) AuditHead(ctx context.Context, tenant string) (Anchor, error) {
 	head := Anchor{Tenant: tenant, At: d.k.Now()}
@@ -201,8 +201,8 @@ func auditLine(log tidemark.Key, l tidemark.Line) (auditBody, Audited, error) {
 	return b, did, nil
 }
 
-// AuditLines yields lines of the audit log of a tenant. One that cannot be
-// read is yielded as its Seq with a *tidemark.Damage.
+// AuditLines yields lines of the audit log of a tenant. An unreadable one
+// is yielded as its Seq with a *tidemark.Damage.
 func (d *Directory) AuditLines(ctx context.Context, tenant string, span tidemark.Span) iter.Seq2[AuditLine, error] {
 	log := auditKey(tenant)
 	return func(yield func(AuditLine, error) bool) {
@@ -220,8 +220,8 @@ func (d *Directory) AuditLines(ctx context.Context, tenant string, span tidemark
 	}
 }
 
-// KeepAnchor writes the head of the audit log of a tenant beside it, if it is
-// not the newest that was kept, and returns it. It is worth more in a file or
+// KeepAnchor stores the head of the audit log of a tenant beside it, unless
+// it is the newest stored one, and returns it. It is worth more in a file or
 // with somebody else: whoever can change one log of a store can change two.
 func (d *Directory) KeepAnchor(ctx context.Context, tenant string) (Anchor, error) {
 	var head Anchor
@@ -254,8 +254,7 @@ func (d *Directory) KeepAnchor(ctx context.Context, tenant string) (Anchor, erro
 	return head, err
 }
 
-// Anchors lists the anchors of a tenant that are kept beside its audit log,
-// oldest first.
+// Anchors lists the stored anchors of a tenant, oldest first.
 func (d *Directory) Anchors(ctx context.Context, tenant string) ([]Anchor, error) {
 	var all []Anchor
 	for l, err := range d.k.Backend().Lines(ctx, anchorKey(tenant)) {
@@ -271,7 +270,7 @@ func (d *Directory) Anchors(ctx context.Context, tenant string) ([]Anchor, error
 	return all, nil
 }
 
-// ParseAnchors reads anchors, a JSON object a line, as they are kept in a file.
+// ParseAnchors reads anchors from a file, one JSON object per line.
 func ParseAnchors(text []byte) ([]Anchor, error) {
 	var all []Anchor
 	for i, line := range bytes.Split(text, []byte("\n")) {

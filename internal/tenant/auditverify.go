@@ -17,11 +17,10 @@ import (
 )
 
 // VerifyAudit reads the audit log of a tenant and returns its head and each
-// place where it is not as it was written: in itself, against anchors, and
-// against what servers wrote down with each change, which is read from the
-// places in from. There, a gap in the numbers of a boot is a line that was
-// removed. Anchors of other tenants are passed over. The error is for what could
-// not be looked at.
+// fault in it. It checks the log itself, compares it with anchors, and with what
+// servers recorded with each change, which is read from the places in from.
+// There, a gap in the numbers of a boot means that a line was removed. Anchors
+// of other tenants are ignored. The error is for what could not be checked.
 func (d *Directory) VerifyAudit(ctx context.Context, tenant string, from []tidemark.Backend, anchors ...Anchor) (Anchor, []AuditFault, error) {
 	v := auditVerifier{tenant: tenant, anchors: make(map[int64][]Anchor), chained: make(map[string][]chainedAct)}
 	for _, a := range anchors {
@@ -39,7 +38,7 @@ func (d *Directory) VerifyAudit(ctx context.Context, tenant string, from []tidem
 		if err == nil {
 			b, did, err = auditLine(log, l)
 		}
-		// What is beside the fields that are hashed was not written by us.
+		// Anything besides the hashed fields was not written by us.
 		if again, _ := records.Encode(b); err == nil && !bytes.Equal(again, l.Body) {
 			err = &tidemark.Damage{Key: log, Seq: l.Seq, What: "it holds more than was written"}
 		}
@@ -140,13 +139,13 @@ func readable(lines iter.Seq2[AuditLine, error], damaged func(error)) ([]AuditLi
 type auditVerifier struct {
 	tenant  string
 	anchors map[int64][]Anchor
-	chained map[string][]chainedAct // what servers wrote down, and is not compared yet
+	chained map[string][]chainedAct // recorded by servers, and not compared yet
 	head    Anchor
-	lost    bool // the line before could not be read: what it held is not known
+	lost    bool // the previous line could not be read
 	faults  []AuditFault
 }
 
-// chainedAct is a line of the chain that was written down before by a server.
+// chainedAct is a line of the chain that a server had recorded before.
 type chainedAct struct {
 	n, seq int64
 	sum    [8]byte
@@ -161,8 +160,8 @@ func (v *auditVerifier) fault(seq int64, format string, args ...any) {
 	v.faults = append(v.faults, AuditFault{Seq: seq, What: fmt.Sprintf(format, args...)})
 }
 
-// line looks at the next line. After a fault it goes on from what the line
-// itself says, so that one fault is not told for every line behind it.
+// line checks the next line. After a fault it continues from what the line
+// itself says, so that one fault is not reported for every line after it.
 func (v *auditVerifier) line(seq int64, b auditBody, err error) {
 	before := v.head.Hash
 	switch {
@@ -186,7 +185,7 @@ func (v *auditVerifier) line(seq int64, b auditBody, err error) {
 	}
 }
 
-// boots looks at what servers wrote down in one place.
+// boots checks what servers recorded in one place.
 func (v *auditVerifier) boots(ctx context.Context, b tidemark.Backend) error {
 	for log, err := range actLogs(ctx, b, v.tenant+".") {
 		if err != nil {
@@ -217,7 +216,7 @@ func (v *auditVerifier) boots(ctx context.Context, b tidemark.Backend) error {
 	return nil
 }
 
-// gone tells of boots that are chained, and nothing of them is anywhere.
+// gone reports boots that are chained and recorded nowhere.
 func (v *auditVerifier) gone() {
 	for _, id := range slices.Sorted(maps.Keys(v.chained)) {
 		all, log := v.chained[id], tidemark.Key{Kind: tidemark.ActKind, ID: id}
@@ -225,7 +224,7 @@ func (v *auditVerifier) gone() {
 	}
 }
 
-// act compares a line that a server wrote down with what is chained of it.
+// act compares a line that a server recorded with its chained form.
 func (v *auditVerifier) act(log tidemark.Key, l tidemark.Line, err error, chained map[int64]chainedAct) {
 	c, ok := chained[l.Seq]
 	var did Audited
@@ -245,8 +244,8 @@ func (v *auditVerifier) act(log tidemark.Key, l tidemark.Line, err error, chaine
 	}
 }
 
-// missing tells of lines that a server wrote down and that are not there. seq is
-// where the first of them is chained, 0: it is not.
+// missing reports lines that a server recorded and that are gone. seq is where
+// the first of them is chained, 0 if it is not.
 func (v *auditVerifier) missing(log tidemark.Key, first, last, seq int64) {
 	when := "before it was chained"
 	if seq > 0 {

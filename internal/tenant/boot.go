@@ -16,8 +16,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// Housekeeping reports whether a batch changes nothing but who may write, or
-// what was asked for under a key.
+// Housekeeping reports whether a batch changes only leases or saved
+// responses.
 func Housekeeping(b tidemark.Batch) bool {
 	quiet := func(k tidemark.Key) bool {
 		return slices.Contains([]string{records.KindLease, records.KindPulse, records.KindHandover, kindRequest}, k.Kind) || k == tidemark.PlainMark()
@@ -27,7 +27,7 @@ func Housekeeping(b tidemark.Batch) bool {
 		!slices.ContainsFunc(b.Deletes, func(n tidemark.Precondition) bool { return !quiet(n.Key) })
 }
 
-// Act is one change as it was written down with it.
+// Act is one change as it was recorded in its own commit.
 type Act struct {
 	Log  tidemark.Key // see tidemark.ActLog
 	N    int64        // its line there
@@ -36,10 +36,10 @@ type Act struct {
 }
 
 // Boot is one start of a server, for one tenant. It numbers what the server
-// does. As a commit may fail, or its end may not be known, a number is given
-// out again when it is certain that it was not used, and a run that may have a
-// line that nobody knows of is left for ever. So a number that is missing is a
-// line that somebody removed.
+// does. A commit may fail, or its outcome may stay unknown: a number is reused
+// only when it is certain that it was not used, and a run that may contain an
+// unknown line is never used again. So a missing number means that somebody
+// removed a line.
 type Boot struct {
 	d            *Directory
 	tenant, name string // NODE.BOOT
@@ -47,19 +47,19 @@ type Boot struct {
 	bare         bool   // they are in the clear, and the operator's store is not
 	mu           sync.Mutex
 	runs         []*actRun
-	free         []*actRun // of these, those whose last commit is settled
-	left         bool      // there is one of which that will never be known
-	kept         time.Time // when its record was last put
+	free         []*actRun // runs whose last commit is settled
+	left         bool      // there is a run of which that will never be known
+	kept         time.Time // when its record was last written
 }
 
-// actRun is a run of commits of a boot, each made after the one before it was
-// settled: a log of its own.
+// actRun is a run of commits of a boot, each made after the previous one was
+// settled, with a log of its own.
 type actRun struct {
 	log tidemark.Key
 	n   int64
 }
 
-// bootRecord says how far what a boot did is chained, run by run.
+// bootRecord says how far the acts of a boot are chained, run by run.
 type bootRecord struct {
 	Began   time.Time        `json:"began"`
 	Chained map[string]int64 `json:"chained,omitempty"`
@@ -67,12 +67,12 @@ type bootRecord struct {
 
 // The states of a boot.
 const (
-	bootOpen = "open" // lines of it may not be chained yet
+	bootOpen = "open" // some of its lines may not be chained yet
 	bootDone = "done"
 )
 
-// A boot that chained nothing for so long is done when all its lines are
-// chained; one that goes on says so well before.
+// A boot that chained nothing for that long is done when all its lines
+// are chained; one that is still active updates its record well before.
 const (
 	bootEnds  = 24 * time.Hour
 	bootAgain = bootEnds / 4
@@ -81,8 +81,9 @@ const (
 const maxNodeBytes = 40
 
 // NewBoot begins a boot of this process for a tenant. Where the operator's
-// store is sealed, so is what a boot writes down, unless it is for
-// batches that come sealed and are committed below: then it names nobody.
+// store is sealed, so are the lines of a boot, unless it is for batches
+// that arrive sealed and are committed below the seal: then it names
+// nobody.
 func (d *Directory) NewBoot(tenant, node string, below bool) *Boot {
 	var b [8]byte
 	rand.Read(b[:])
@@ -105,8 +106,8 @@ func (b *Boot) key() tidemark.Key {
 	return tidemark.Key{Kind: kindBoot, ID: b.tenant + "." + b.name}
 }
 
-// open sees to it that whoever looks for lines that are not chained looks at
-// this boot, before there is one.
+// open makes sure, before the boot has its first line, that whoever looks
+// for unchained lines examines this boot.
 func (b *Boot) open(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +122,7 @@ func (b *Boot) open(ctx context.Context) error {
 	return err
 }
 
-// putBoot changes the record of a boot, and returns with ErrConflict when
+// putBoot changes the record of a boot, and returns ErrConflict when
 // somebody else did.
 func (d *Directory) putBoot(ctx context.Context, key tidemark.Key, change func(*bootRecord) (state string)) error {
 	r, err := d.bootPut(ctx, key, change)
@@ -148,9 +149,9 @@ func (d *Directory) bootPut(ctx context.Context, key tidemark.Key, change func(*
 	return r, err
 }
 
-// Add adds to a batch that did is done by it. The Act can be chained when the
-// batch was committed; ended has to be told how that went, and only then the
-// next thing is done in the same run.
+// Add adds to a batch a line saying that the batch does did. The Act can be
+// chained once the batch is committed; ended has to be called with the
+// outcome of the commit, and only then is the run free for the next act.
 func (b *Boot) Add(ctx context.Context, batch *tidemark.Batch, did Audited) (act Act, ended func(error), err error) {
 	if err := b.open(ctx); err != nil {
 		return act, nil, err
@@ -211,16 +212,16 @@ func bootOf(log tidemark.Key) (boot tidemark.Key, run string) {
 	return tidemark.Key{Kind: kindBoot, ID: log.ID[:max(i, 0)]}, log.ID[i+1:]
 }
 
-// Chain adds to the audit log of the tenant what a boot did and that is not in
-// it yet. The acts of a run come in their order; what does not follow on what
-// is chained is left to ChainLeft. It can be called again, and by several at
-// once: how far a boot is chained commits with the lines.
+// Chain adds the acts of a boot that are not in it yet to the audit log of the
+// tenant. The acts of a run come in order; what does not directly follow the
+// chained ones is left to ChainLeft. It can be called again, and concurrently:
+// how far a boot is chained is committed with the lines.
 func (b *Boot) Chain(ctx context.Context, acts ...Act) error {
 	return b.d.chainBoot(ctx, b.tenant, b.key(), acts, false)
 }
 
-// chainBoot chains acts. Read are those that were read where they were written
-// down: then a number that is missing is not there.
+// chainBoot chains acts. read means that they were read from where they were
+// recorded: then a missing number does not exist.
 func (d *Directory) chainBoot(ctx context.Context, tenant string, key tidemark.Key, acts []Act, read bool) error {
 	return records.Retry(ctx, func() error {
 		var bodies [][]byte
@@ -240,19 +241,19 @@ func (d *Directory) chainBoot(ctx context.Context, tenant string, key tidemark.K
 	})
 }
 
-// End says that the boot does nothing more. If something that it did may not
-// be chained, it stays open for ChainLeft.
+// End marks the boot as finished. If some of its acts may not be chained, it
+// stays open for ChainLeft.
 func (b *Boot) End(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.kept.IsZero() {
 		return nil
 	}
-	b.kept = time.Time{} // whatever comes after all opens it again
+	b.kept = time.Time{} // a later act opens it again
 	return records.Retry(ctx, func() error { return b.d.putBoot(ctx, b.key(), b.state) })
 }
 
-// state is what a boot is in that does nothing more.
+// state is the state of a boot that has finished.
 func (b *Boot) state(is *bootRecord) string {
 	if b.left || len(b.free) < len(b.runs) {
 		return bootOpen
@@ -265,9 +266,9 @@ func (b *Boot) state(is *bootRecord) string {
 	return bootDone
 }
 
-// unchained yields the boots of a tenant that may have lines which are not
-// chained, and these lines, by boot and run. They are read from where servers
-// wrote them.
+// unchained yields the boots of a tenant that may have unchained lines, and
+// these lines, by boot and run. They are read from where servers recorded
+// them.
 func (d *Directory) unchained(ctx context.Context, tenant string, from []tidemark.Backend) iter.Seq2[tidemark.Record, iter.Seq2[Act, error]] {
 	return func(yield func(tidemark.Record, iter.Seq2[Act, error]) bool) {
 		for r, err := range d.k.Backend().List(ctx, tidemark.Query{Kind: kindBoot, Prefix: tenant + ".", State: bootOpen, Order: tidemark.ByID}) {
@@ -293,8 +294,8 @@ func (d *Directory) unchained(ctx context.Context, tenant string, from []tidemar
 	}
 }
 
-// actsOf yields the acts of the runs whose names begin so, from behind those
-// that are chained.
+// actsOf yields the acts of the runs whose names begin with begin, after
+// those that are chained.
 func actsOf(ctx context.Context, b tidemark.Backend, begin string, chained map[string]int64, yield func(Act, error) bool) bool {
 	for log, err := range actLogs(ctx, b, begin) {
 		if err != nil {
@@ -310,7 +311,7 @@ func actsOf(ctx context.Context, b tidemark.Backend, begin string, chained map[s
 	return true
 }
 
-// actLogs yields the logs of acts whose ids begin so.
+// actLogs yields the logs of acts whose ids begin with begin.
 func actLogs(ctx context.Context, b tidemark.Backend, begin string) iter.Seq2[tidemark.Key, error] {
 	return func(yield func(tidemark.Key, error) bool) {
 		for _, kind := range []string{tidemark.ActKind, tidemark.SealedActKind} {
@@ -331,7 +332,7 @@ const maxChained = 500
 
 // ChainLeft adds to the audit log of a tenant what servers did before a time
 // and did not live to chain, and returns how much that was. from are the places
-// where servers wrote it down.
+// where servers recorded it.
 func (d *Directory) ChainLeft(ctx context.Context, tenant string, before time.Time, from ...tidemark.Backend) (n int, err error) {
 	for r, acts := range d.unchained(ctx, tenant, from) {
 		var left []Act
@@ -344,13 +345,13 @@ func (d *Directory) ChainLeft(ctx context.Context, tenant string, before time.Ti
 		young := make(map[tidemark.Key]bool)
 		for a, err := range acts {
 			if errors.Is(err, tidemark.ErrCorrupt) {
-				continue // verify names it
+				continue // verify reports it
 			}
 			if err != nil {
 				return n, err
 			}
 			if young[a.Log] = young[a.Log] || !a.At.Before(before); young[a.Log] {
-				continue // and all behind it in its run
+				continue // and everything after it in its run
 			}
 			if left = append(left, a); len(left) == maxChained {
 				if err := chain(); err != nil {
@@ -371,8 +372,8 @@ func (d *Directory) ChainLeft(ctx context.Context, tenant string, before time.Ti
 	return n, nil
 }
 
-// endBoot closes a boot that stands as it was read. One that goes on after all
-// opens it again.
+// endBoot closes a boot whose record is unchanged since it was read. A boot
+// that is still active opens itself again.
 func (d *Directory) endBoot(ctx context.Context, r tidemark.Record) error {
 	r.Version, r.State = r.Version+1, bootDone
 	_, err := d.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{r}})
@@ -382,8 +383,8 @@ func (d *Directory) endBoot(ctx context.Context, r tidemark.Record) error {
 	return err
 }
 
-// Unchained yields the lines of the audit log of a tenant that are written
-// down and not chained yet. They have no Seq and no Hash.
+// Unchained yields the lines of the audit log of a tenant that are
+// recorded and not chained yet. They have no Seq and no Hash.
 func (d *Directory) Unchained(ctx context.Context, tenant string, from ...tidemark.Backend) iter.Seq2[AuditLine, error] {
 	return func(yield func(AuditLine, error) bool) {
 		for _, acts := range d.unchained(ctx, tenant, from) {

@@ -1,9 +1,9 @@
 // Package tenant is the operator's part of a store: which tenants there are,
 // their users, workspaces and service tokens, who did what (the audit log), and
 // what the servers of one store have to share: their keys, who signed out, and
-// what was answered to a request that may come again.
+// responses to requests that may be repeated.
 //
-// It never keeps the text of a token or a cookie, and never what was said in a
+// It never keeps the text of a token or a cookie, nor the content of a
 // session. It does not decide what a role may do: the server does.
 //
 //	users := tenant.NewDirectory(operator.Records())
@@ -18,15 +18,15 @@ import (
 // The kinds of the records and logs of the operator.
 const (
 	kindTenant    = "tenant"    // record: a tenant
-	kindIssuer    = "issuer"    // record: HASH, which tenant an issuer means
+	kindIssuer    = "issuer"    // record: HASH, the tenant of an issuer
 	kindUser      = "user"      // record: TENANT.USER
 	kindWorkspace = "workspace" // record: TENANT.WORKSPACE
 	kindToken     = "token"     // record: a service token, grouped by its tenant
 	kindAudit     = "audit"     // log: TENANT, who did what, each line chained to the one before
-	kindBoot      = "boot"      // record: TENANT.NODE.BOOT, how far what a server did is chained; see tidemark.ActLog
-	kindAnchor    = "anchor"    // log: TENANT, heads that the audit log had
+	kindBoot      = "boot"      // record: TENANT.NODE.BOOT, how far the acts of a server are chained; see tidemark.ActLog
+	kindAnchor    = "anchor"    // log: TENANT, earlier heads of the audit log
 	kindServerKey = "serverkey" // record: NAME, a secret that all servers of the store share
-	kindSignOut   = "signout"   // record: HASH, a cookie that is not good any more
+	kindSignOut   = "signout"   // record: HASH, a cookie that is no longer valid
 )
 
 // Directory is the operator's part of a store. Its methods may be called

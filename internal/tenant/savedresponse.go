@@ -10,14 +10,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// kindRequest is a record: HASH, what was answered to a request that came with
-// an idempotency key, so that whoever did not hear the answer may ask again.
+// kindRequest is a record: HASH, the response to a request with an idempotency
+// key, so that a client that did not receive it may ask again.
 const kindRequest = "request"
 
-// responseLife is how long a response is kept: longer than anybody tries again.
+// responseLife is how long a response is kept: longer than any client retries.
 const responseLife = 24 * time.Hour
 
-// Responses are what a server answered to requests with an idempotency key.
+// Responses are the server's responses to requests with an idempotency key.
 // They are kept in the store that the requests are about.
 type Responses struct {
 	k *records.Kernel
@@ -28,7 +28,7 @@ func NewResponses(k *records.Kernel) Responses { return Responses{k} }
 
 // savedResponse is the body of its record.
 type savedResponse struct {
-	Sum    string          `json:"sum"` // of what was asked
+	Sum    string          `json:"sum"` // hash of the request
 	Answer json.RawMessage `json:"answer,omitempty"`
 }
 
@@ -36,10 +36,10 @@ func (s Responses) key(key string) tidemark.Key {
 	return tidemark.Key{Kind: kindRequest, ID: s.k.Hash("request", key)}
 }
 
-// Begin notes that a request came under a key, before anything is done for it.
-// It returns what was answered before, nil when that is not known: then the
-// request is new, or nobody lived to say what came of it. ErrConflict when
-// another request came under the key.
+// Begin records a request under its key before anything is done for it. It
+// returns the earlier response, nil when there is none: then the request is
+// new, or the server died before it could respond. ErrConflict when another
+// request used the key.
 func (s Responses) Begin(ctx context.Context, key, sum string) (json.RawMessage, error) {
 	var had savedResponse
 	err := records.Retry(ctx, func() error {
@@ -60,7 +60,7 @@ func (s Responses) Begin(ctx context.Context, key, sum string) (json.RawMessage,
 	return had.Answer, nil
 }
 
-// Save keeps what a request was answered.
+// Save keeps the response to a request.
 func (s Responses) Save(ctx context.Context, key, sum string, answer json.RawMessage) error {
 	return records.Retry(ctx, func() error {
 		r, err := s.k.Get(ctx, s.key(key), &savedResponse{})
@@ -81,8 +81,8 @@ func (s Responses) put(ctx context.Context, old tidemark.Record, saved savedResp
 	return err
 }
 
-// Forget removes responses that were kept for long enough, some at a time, and
-// returns how many.
+// Forget removes expired responses, at most limit of them, and returns how
+// many.
 func (s Responses) Forget(ctx context.Context, limit int) (int, error) {
 	var b tidemark.Batch
 	for r, err := range s.k.Backend().List(ctx, tidemark.Query{Kind: kindRequest, DueBy: s.k.Now(), Order: tidemark.ByDue, Limit: limit}) {

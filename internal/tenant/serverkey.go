@@ -9,9 +9,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// ServerKey returns a secret that all servers of one store share, and makes it
-// when it is asked for the first time: so a cursor or a cookie of one is good
-// at the others.
+// ServerKey returns a secret that all servers of one store share, and creates
+// it on first use: so a cursor or a cookie of one server is valid at the
+// others.
 func (d *Directory) ServerKey(ctx context.Context, name string) ([]byte, error) {
 	if err := tidemark.CheckID(name); err != nil {
 		return nil, err

@@ -11,11 +11,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// A cookie proves by itself who somebody is, until it ends. That they signed out
-// before is kept here, under the hash of the cookie, so that a copy of it is good
-// at no server of the store.
+// A cookie is proof of identity until it expires. That its user signed out
+// earlier is kept here, under the hash of the cookie, so that no server of the
+// store accepts a copy.
 
-// signOutsSwept bounds how many that are over a new one takes away.
+// signOutsSwept bounds how many expired ones a new one removes.
 const signOutsSwept = 100
 
 func signOutKey(cookie string) tidemark.Key {
@@ -23,8 +23,8 @@ func signOutKey(cookie string) tidemark.Key {
 	return tidemark.Key{Kind: kindSignOut, ID: hex.EncodeToString(sum[:])}
 }
 
-// SignOut makes a cookie that would be good until then void, for every server of
-// the store, before it returns.
+// SignOut makes a cookie that is valid until then void, for every server of the
+// store, before it returns.
 func (d *Directory) SignOut(ctx context.Context, cookie string, until time.Time) error {
 	r, err := records.Put(signOutKey(cookie), 0, struct {
 		Until time.Time `json:"until"`
@@ -35,23 +35,23 @@ func (d *Directory) SignOut(ctx context.Context, cookie string, until time.Time)
 	r.Due = records.Keepable(until)
 	r.Sum = r.Checksum()
 	b := tidemark.Batch{Puts: []tidemark.Record{r}}
-	if _, err := d.k.Commit(ctx, b); err != nil && !errors.Is(err, tidemark.ErrConflict) { // they did so before
+	if _, err := d.k.Commit(ctx, b); err != nil && !errors.Is(err, tidemark.ErrConflict) { // they had signed out before
 		return err
 	}
 	var over tidemark.Batch
 	for old, err := range d.k.Backend().List(ctx, tidemark.Query{Kind: kindSignOut, DueBy: d.k.Now(), Order: tidemark.ByDue, Limit: signOutsSwept}) {
 		if err != nil {
-			return nil // what is over does no harm
+			return nil // expired ones do no harm
 		}
 		over.Deletes = append(over.Deletes, tidemark.Precondition{Key: old.Key, Version: old.Version})
 	}
 	if len(over.Deletes) > 0 {
-		d.k.Commit(ctx, over) // somebody else may sweep as well
+		d.k.Commit(ctx, over) // another server may sweep as well
 	}
 	return nil
 }
 
-// SignedOut reports whether whoever had a cookie signed out with it.
+// SignedOut reports whether the user of a cookie signed out with it.
 func (d *Directory) SignedOut(ctx context.Context, cookie string) (bool, error) {
 	_, err := d.k.Backend().Get(ctx, signOutKey(cookie))
 	if errors.Is(err, tidemark.ErrNotFound) {

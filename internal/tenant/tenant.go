@@ -14,7 +14,8 @@ import (
 )
 
 // Tenants, their users and workspaces are records of the operator's store. The
-// ids follow from names, so that two who make the same thing at once make one.
+// ids are derived from names, so that two callers that create the same thing
+// at once create one.
 
 // The states of a tenant and of a user.
 const (
@@ -22,20 +23,19 @@ const (
 	Suspended = "suspended"
 )
 
-// The roles of a user and of a service token: each may do what the one before
-// may.
+// The roles of a user and of a service token: each includes the one before.
 const (
 	RoleReader = "reader"
 	RoleWriter = "writer"
 	RoleAdmin  = "admin"
 )
 
-// DefaultTenant is whose things are when nobody named a tenant.
+// DefaultTenant owns what was created without naming a tenant.
 const DefaultTenant = "default"
 
 var userRoles = []string{RoleReader, RoleWriter, RoleAdmin}
 
-// CheckRole returns ErrInvalid for a role that there is not.
+// CheckRole returns ErrInvalid for an unknown role.
 func CheckRole(role string) error {
 	if !slices.Contains(userRoles, role) {
 		return tidemark.Invalidf("role %q: want %s", role, strings.Join(userRoles, ", "))
@@ -43,7 +43,7 @@ func CheckRole(role string) error {
 	return nil
 }
 
-// RoleWithin reports whether role may do no more than most may.
+// RoleWithin reports whether role allows no more than most.
 func RoleWithin(role, most string) bool {
 	i := slices.Index(userRoles, role)
 	return i >= 0 && i <= slices.Index(userRoles, most)
@@ -54,17 +54,17 @@ type Tenant struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	State     string    `json:"state"`
-	Issuer    string    `json:"issuer,omitempty"`  // whose tokens its users bring
-	Foreign   string    `json:"foreign,omitempty"` // what that issuer calls the tenant
+	Issuer    string    `json:"issuer,omitempty"`  // the issuer of its users' tokens
+	Foreign   string    `json:"foreign,omitempty"` // the issuer's name for the tenant
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// User is somebody who was seen with a valid token of the tenant's issuer.
+// User is a person who was seen with a valid token of the tenant's issuer.
 type User struct {
 	ID          string    `json:"id"`
 	Tenant      string    `json:"tenant"`
 	Issuer      string    `json:"issuer,omitempty"`
-	Subject     string    `json:"subject"` // what the issuer calls the user
+	Subject     string    `json:"subject"` // the issuer's name for the user
 	Name        string    `json:"name,omitempty"`
 	Email       string    `json:"email,omitempty"`
 	Role        string    `json:"role"`
@@ -89,14 +89,14 @@ type issued struct {
 	Tenant  string `json:"tenant"`
 }
 
-// seenEvery is how often it is written down that a user was seen: finer would
-// be a write for each request.
+// seenEvery is how often it is recorded that a user was seen: more often
+// would be a write for each request.
 const seenEvery = time.Hour
 
 // maxNameBytes bounds the names of tenants and workspaces.
 const maxNameBytes = 64
 
-// maxSubjectBytes bounds what an issuer may call somebody.
+// maxSubjectBytes bounds an issuer's name for a user.
 const maxSubjectBytes = 512
 
 func tenantKey(id string) tidemark.Key { return tidemark.Key{Kind: kindTenant, ID: id} }
@@ -119,7 +119,7 @@ func IsOperators(k tidemark.Key) bool {
 	return slices.Contains([]string{kindTenant, kindIssuer, kindUser, kindWorkspace, kindToken, kindAudit, kindAnchor, kindBoot, tidemark.ActKind, tidemark.SealedActKind, kindServerKey, kindSignOut}, k.Kind)
 }
 
-// checkName returns ErrInvalid for what cannot name a tenant or a workspace.
+// checkName returns ErrInvalid for an invalid name of a tenant or a workspace.
 func checkName(what, name string) error {
 	ok := name != "" && len(name) <= maxNameBytes
 	for i := range len(name) {
@@ -132,8 +132,8 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// CreateTenant keeps a tenant that is new: ErrExists when the name, or the
-// issuer with what it calls the tenant, is taken; ErrInvalid.
+// CreateTenant keeps a new tenant. ErrExists when the name, or the issuer
+// with its name for the tenant, is taken; ErrInvalid.
 func (d *Directory) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 	if err := checkName("tenant", t.Name); err != nil {
 		return t, err
@@ -159,7 +159,7 @@ func orExists(err error, format string, args ...any) error {
 	return tidemark.Existsf(format, args...)
 }
 
-// tenantBatch is the batch that keeps a tenant and what its issuer calls it.
+// tenantBatch is the batch that keeps a tenant and the issuer's name for it.
 func (d *Directory) tenantBatch(ctx context.Context, t Tenant, version int64) (tidemark.Batch, error) {
 	var b tidemark.Batch
 	if t.Issuer != "" {
@@ -184,8 +184,8 @@ func (d *Directory) tenantBatch(ctx context.Context, t Tenant, version int64) (t
 	return b, err
 }
 
-// BindTenant says which issuer speaks for a tenant, and what it calls it:
-// ErrNotFound, ErrExists.
+// BindTenant sets the issuer of a tenant, and the issuer's name for it.
+// Errors: ErrNotFound, ErrExists.
 func (d *Directory) BindTenant(ctx context.Context, id, issuer, foreign string) (Tenant, error) {
 	return d.changeTenant(ctx, id, func(t *Tenant, b *tidemark.Batch) error {
 		if t.Issuer != "" && (t.Issuer != issuer || t.Foreign != foreign) {
@@ -202,7 +202,7 @@ func (d *Directory) BindTenant(ctx context.Context, id, issuer, foreign string) 
 	})
 }
 
-// SetTenantState suspends a tenant or lets it work again: ErrNotFound.
+// SetTenantState suspends a tenant or reactivates it, or returns ErrNotFound.
 func (d *Directory) SetTenantState(ctx context.Context, id, state string) (Tenant, error) {
 	if err := checkState(state); err != nil {
 		return Tenant{}, err
@@ -243,7 +243,7 @@ func (d *Directory) changeTenant(ctx context.Context, id string, change func(*Te
 	return t, err
 }
 
-// Tenant returns a tenant by its id: ErrNotFound.
+// Tenant returns a tenant by its id, or ErrNotFound.
 func (d *Directory) Tenant(ctx context.Context, id string) (Tenant, error) {
 	var t Tenant
 	if tidemark.CheckID(id) != nil {
@@ -256,7 +256,7 @@ func (d *Directory) Tenant(ctx context.Context, id string) (Tenant, error) {
 	return t, err
 }
 
-// TenantNamed returns a tenant by its name or its id: ErrNotFound.
+// TenantNamed returns a tenant by its name or its id, or ErrNotFound.
 func (d *Directory) TenantNamed(ctx context.Context, name string) (Tenant, error) {
 	t, err := d.Tenant(ctx, tidemark.TenantOf(name, "").Tenant)
 	if errors.Is(err, tidemark.ErrNotFound) {
@@ -268,7 +268,7 @@ func (d *Directory) TenantNamed(ctx context.Context, name string) (Tenant, error
 	return t, err
 }
 
-// TenantOfIssuer returns the tenant that an issuer means by foreign:
+// TenantOfIssuer returns the tenant that an issuer calls foreign, or
 // ErrNotFound.
 func (d *Directory) TenantOfIssuer(ctx context.Context, issuer, foreign string) (Tenant, error) {
 	var i issued
@@ -282,12 +282,12 @@ func (d *Directory) TenantOfIssuer(ctx context.Context, issuer, foreign string) 
 	return d.Tenant(ctx, i.Tenant)
 }
 
-// Tenants lists the tenants by id, beginning behind after.
+// Tenants lists the tenants by id, starting after after.
 func (d *Directory) Tenants(ctx context.Context, after string) iter.Seq2[Tenant, error] {
 	return records.List[Tenant](ctx, d.k, behind(tidemark.Query{Kind: kindTenant}, after))
 }
 
-// behind makes q a listing by id that goes on behind one.
+// behind makes q a listing by id that starts after one.
 func behind(q tidemark.Query, after string) tidemark.Query {
 	q.Order = tidemark.ByID
 	if after != "" {
@@ -296,29 +296,29 @@ func behind(q tidemark.Query, after string) tidemark.Query {
 	return q
 }
 
-// Claims is what a valid token says about somebody.
+// Claims is what a valid token says about a user.
 type Claims struct {
 	Tenant  Tenant
 	Issuer  string
 	Subject string
 	Name    string
 	Email   string
-	// Role is what a user gets who is new; with Decides, also one who is not:
-	// the issuer says who may do what.
+	// Role is the role of a new user; with Decides, also that of an existing
+	// one: the issuer then assigns the roles.
 	Role    string
 	Decides bool
 }
 
-// UserID is the id of a user of a tenant, by who vouches for the user and what
-// that calls the user. No two of them are ever equal, nor equal to one of
+// UserID is the id of a user of a tenant, derived from the issuer and its name
+// for the user. No two of them are ever equal, nor equal to one of
 // tidemark.TenantOf.
 func UserID(tenant, issuer, subject string) string {
 	return tidemark.IDOf("user", tenant, issuer, subject)
 }
 
-// UpsertUser returns the user that a token speaks of, made now when this is the
-// first time, and reports whether it is. It looks at no state: who was
-// suspended is returned as such.
+// UpsertUser returns the user of a token, created now if this is the first
+// time, and reports whether it is. It does not check the state: a suspended
+// user is returned as such.
 func (d *Directory) UpsertUser(ctx context.Context, c Claims) (User, bool, error) {
 	if err := CheckRole(c.Role); err != nil {
 		return User{}, false, err
@@ -358,7 +358,7 @@ func (d *Directory) UpsertUser(ctx context.Context, c Claims) (User, bool, error
 	return u, fresh, err
 }
 
-// User returns a user of a tenant: ErrNotFound.
+// User returns a user of a tenant, or ErrNotFound.
 func (d *Directory) User(ctx context.Context, tenant, id string) (User, error) {
 	var u User
 	key := userKey(tenant, id)
@@ -372,7 +372,7 @@ func (d *Directory) User(ctx context.Context, tenant, id string) (User, error) {
 	return u, err
 }
 
-// Users lists the users of a tenant by id, beginning behind after.
+// Users lists the users of a tenant by id, starting after after.
 func (d *Directory) Users(ctx context.Context, tenant, after string) iter.Seq2[User, error] {
 	return records.List[User](ctx, d.k, within(kindUser, tenant, after))
 }
@@ -385,8 +385,8 @@ func within(kind, tenant, after string) tidemark.Query {
 	return behind(tidemark.Query{Kind: kind, Prefix: tenant + "."}, after)
 }
 
-// ChangeUser changes the role, the state or the workspaces of a user:
-// ErrNotFound, ErrInvalid.
+// ChangeUser changes the role, the state or the workspaces of a user.
+// Errors: ErrNotFound, ErrInvalid.
 func (d *Directory) ChangeUser(ctx context.Context, tenant, id string, change func(*User) error) (User, error) {
 	var u User
 	key := userKey(tenant, id)
@@ -419,7 +419,7 @@ func (d *Directory) ChangeUser(ctx context.Context, tenant, id string, change fu
 	return u, err
 }
 
-// CreateWorkspace keeps a workspace of a tenant that is new: ErrExists,
+// CreateWorkspace keeps a new workspace of a tenant. Errors: ErrExists,
 // ErrNotFound, ErrInvalid.
 func (d *Directory) CreateWorkspace(ctx context.Context, tenant, name string) (Workspace, error) {
 	if err := checkName("workspace", name); err != nil {
@@ -444,12 +444,12 @@ func (d *Directory) CreateWorkspace(ctx context.Context, tenant, name string) (W
 	return w, err
 }
 
-// Workspaces lists the workspaces of a tenant by id, beginning behind after.
+// Workspaces lists the workspaces of a tenant by id, starting after after.
 func (d *Directory) Workspaces(ctx context.Context, tenant, after string) iter.Seq2[Workspace, error] {
 	return records.List[Workspace](ctx, d.k, within(kindWorkspace, tenant, after))
 }
 
-// Join makes a user a member of a workspace, or no member any more:
+// Join adds a user to a workspace, or removes the user from it. It may return
 // ErrNotFound.
 func (d *Directory) Join(ctx context.Context, tenant, workspace, user string, member bool) (User, error) {
 	key := workspaceKey(tenant, workspace)

@@ -19,31 +19,31 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
-// A service token lets a program in. Its text is shown once, to whoever made
-// it; what is kept cannot be turned back into it.
+// A service token admits a program. Its text is shown once, to whoever
+// created it; what is kept cannot be turned back into it.
 
 // TokenPrefix begins the text of every service token, so that people and
-// scanners know one when they see it.
+// scanners recognise one.
 const TokenPrefix = "tmk_"
 
-// The state of a token that is not Active.
+// Revoked is the state of a token that is not Active.
 const Revoked = "revoked"
 
-// usedEvery is how often it is written down that a token was used.
+// usedEvery is how often the use of a token is recorded.
 const usedEvery = time.Minute
 
-// maxTokenScopes bounds what a token is scoped to.
+// maxTokenScopes bounds the scopes of a token.
 const maxTokenScopes = 32
 
 // Token is a service token as it is kept.
 type Token struct {
 	ID     string `json:"id"`
 	Tenant string `json:"tenant"`
-	User   string `json:"user"` // on whose behalf: a user, or the tenant itself
+	User   string `json:"user"` // on whose behalf it acts: a user, or the tenant itself
 	Name   string `json:"name"`
 	Role   string `json:"role"`
-	// Scopes are the parts of the server that the token is for, as they stand
-	// in paths behind /api/v1/: sessions, jobs; none: all.
+	// Scopes are the parts of the server that the token is for, as in paths
+	// after /api/v1/: sessions, jobs; none: all.
 	Scopes    []string  `json:"scopes,omitempty"`
 	State     string    `json:"state"`
 	CreatedBy string    `json:"created_by,omitempty"`
@@ -53,7 +53,7 @@ type Token struct {
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
 }
 
-// keptToken is a token with what proves it.
+// keptToken is a token with the hash that proves it.
 type keptToken struct {
 	Token
 	Hash string `json:"sha256"` // of the whole text
@@ -62,16 +62,16 @@ type keptToken struct {
 func tokenKey(id string) tidemark.Key { return tidemark.Key{Kind: kindToken, ID: id} }
 
 // tokenLetters are those of base32, in lower case: easy to select with a
-// double click, and nothing in them means anything to a shell or a URL.
+// double click, and without a meaning to a shell or in a URL.
 var tokenLetters = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 const (
-	tokenIDLength     = 16 // 80 bits: never met twice
+	tokenIDLength     = 16 // 80 bits: never repeated
 	tokenSecretLength = 52 // 256 bits: never guessed
 )
 
-// ParseToken parts the text of a service token: ErrInvalid when it is none. It
-// says nothing about whether there is such a token.
+// ParseToken splits the text of a service token; ErrInvalid when it is none.
+// It does not check whether the token exists.
 func ParseToken(text string) (id, secret string, err error) {
 	rest, ok := strings.CutPrefix(text, TokenPrefix)
 	if !ok || len(rest) != tokenIDLength+1+tokenSecretLength || rest[tokenIDLength] != '_' {
@@ -93,8 +93,8 @@ func tokenHash(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// CreateToken makes a service token of a tenant that is there. It returns the
-// text, which is kept nowhere: ErrInvalid, ErrNotFound.
+// CreateToken creates a service token for an existing tenant. It returns the
+// text, which is kept nowhere. Errors: ErrInvalid, ErrNotFound.
 func (d *Directory) CreateToken(ctx context.Context, t Token) (Token, string, error) {
 	name, err := records.CheckText("name", t.Name)
 	if err != nil {
@@ -148,13 +148,13 @@ func checkScopes(scopes []string) error {
 	return nil
 }
 
-// errNoToken is the answer to every text that is no token which may be used:
-// whoever guesses learns nothing.
+// errNoToken is the error for every text that is no usable token: whoever
+// guesses learns nothing.
 var errNoToken = tidemark.NotFoundf("no such token")
 
-// UseToken returns the token whose text this is. It is ErrNotFound when there
-// is none, and a token with ErrDenied when it was revoked or has expired. That
-// it was used is written down at most once a minute.
+// UseToken returns the token with this text. It returns ErrNotFound when there
+// is none, and the token with ErrDenied when it was revoked or has expired.
+// Its use is recorded at most once a minute.
 func (d *Directory) UseToken(ctx context.Context, text string) (Token, error) {
 	id, _, err := ParseToken(text)
 	if err != nil {
@@ -165,7 +165,7 @@ func (d *Directory) UseToken(ctx context.Context, text string) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	// The comparison is made also where there is no token, so that both take
+	// The comparison is made even without a token, so that both cases take
 	// the same time.
 	if subtle.ConstantTimeCompare([]byte(tokenHash(text)), []byte(t.Hash)) != 1 || r.Version == 0 {
 		return Token{}, errNoToken
@@ -176,8 +176,8 @@ func (d *Directory) UseToken(ctx context.Context, text string) (Token, error) {
 	}
 	if now.Sub(t.UsedAt) >= usedEvery {
 		t.UsedAt = now
-		// Who loses this race was used within the minute all the same, and a
-		// store that cannot write still lets its readers in.
+		// If this loses a race, the use was recorded within the minute
+		// anyway; and a store that cannot write still admits its readers.
 		if p, err := tokenRecord(t, r.Version); err == nil {
 			d.k.Commit(ctx, tidemark.Batch{Puts: []tidemark.Record{p}})
 		}
@@ -199,7 +199,7 @@ func (d *Directory) token(ctx context.Context, tenant, id string) (keptToken, in
 }
 
 // Tokens lists the tokens of a tenant, or of all when that is "", by id,
-// beginning behind after.
+// starting after after.
 func (d *Directory) Tokens(ctx context.Context, tenant, after string) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		for t, err := range records.List[keptToken](ctx, d.k, behind(tidemark.Query{Kind: kindToken, Group: tenant}, after)) {
@@ -210,14 +210,14 @@ func (d *Directory) Tokens(ctx context.Context, tenant, after string) iter.Seq2[
 	}
 }
 
-// Token returns a token of a tenant, or of any when that is "": ErrNotFound.
+// Token returns a token of a tenant, or of any when that is "", or ErrNotFound.
 func (d *Directory) Token(ctx context.Context, tenant, id string) (Token, error) {
 	t, _, err := d.token(ctx, tenant, id)
 	return t.Token, err
 }
 
-// RevokeToken ends a token of a tenant, or of any when that is "", for ever:
-// ErrNotFound. Revoking it again changes nothing.
+// RevokeToken ends a token of a tenant, or of any when that is "", forever,
+// or returns ErrNotFound. Revoking it again changes nothing.
 func (d *Directory) RevokeToken(ctx context.Context, tenant, id string) (Token, error) {
 	var t keptToken
 	err := records.Retry(ctx, func() error {

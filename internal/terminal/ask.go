@@ -11,14 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// ErrInterrupted says that a question was left with Ctrl-C.
+// ErrInterrupted means that a question was left with Ctrl-C.
 var ErrInterrupted = errors.New("interrupted")
 
 const (
-	// calmEmpty is how long nobody may have typed before a key is an answer:
-	// nobody reads a question and answers it faster. calmTyping is the same
-	// when a line is half typed, which people do with pauses. A key that comes
-	// sooner belongs to the line, so that nothing is approved by accident.
+	// calmEmpty is how long nobody may have typed before a key counts as an
+	// answer: nobody reads a question and answers it faster. calmTyping is the
+	// same while a line is half typed, which people do with pauses. An earlier
+	// key belongs to the line, so that nothing is approved by accident.
 	calmEmpty  = 300 * time.Millisecond
 	calmTyping = time.Second
 )
@@ -42,9 +42,9 @@ type answer struct {
 }
 
 // Ask shows a question above the prompt and returns the key of the choice that
-// the person makes. Nothing is chosen by Enter or by Esc. In a pipe and on a
-// plain terminal the next line is the answer. Questions are asked one after
-// the other.
+// the person makes. Enter and Esc choose nothing. In a pipe and on a plain
+// terminal the next line is the answer. Questions are asked one after the
+// other.
 //
 // Ctrl-C is ErrInterrupted; Ctrl-D, which Read returns as well, and the end of
 // the input are io.EOF; a cancelled ctx is its cause, a closed console
@@ -75,7 +75,7 @@ func (c *Console) Ask(ctx context.Context, text string, choices ...Choice) (rune
 		c.question = nil
 	}
 	select {
-	case late := <-q.answers: // whoever left at the same instant was heard here alone
+	case late := <-q.answers: // an answer at the same instant was consumed by this question
 		if late.err != nil {
 			a = late
 		}
@@ -101,8 +101,8 @@ func (c *Console) cleaned(choices []Choice) []Choice {
 	return clean
 }
 
-// pose shows a question. It has all of it above the prompt, however long it
-// is: nobody should approve what they cannot see.
+// pose shows a question. All of it is above the prompt, however long it is:
+// nobody should approve what they cannot see.
 func (c *Console) pose(text string, q *question) error {
 	switch {
 	case c.closed:
@@ -135,7 +135,7 @@ func (q *question) words() []string {
 	return words
 }
 
-// calm says that nobody has typed for so long that a key is an answer.
+// calm reports whether nobody has typed for so long that a key is an answer.
 func (c *Console) calm() bool {
 	wait := calmEmpty
 	if len(c.line.cells) > 0 {
@@ -148,7 +148,7 @@ func (c *Console) calm() bool {
 func (q *question) answer(k key, calm bool) bool {
 	switch {
 	case k.name == "esc":
-		return true // not a way out of the view now
+		return true // Esc does not leave the view now
 	case !calm:
 		return false
 	case k.name != "" || utf8.RuneCountInString(k.text) != 1:
@@ -157,7 +157,7 @@ func (q *question) answer(k key, calm bool) bool {
 	return q.choose(k.text)
 }
 
-// choose takes a text for the answer whose key or words it is.
+// choose answers with a text that is a choice's key or words.
 func (q *question) choose(s string) bool {
 	s = strings.TrimSpace(s)
 	first, size := utf8.DecodeRuneInString(s)
@@ -172,7 +172,7 @@ func (q *question) choose(s string) bool {
 
 func (q *question) answered() bool { return len(q.answers) > 0 }
 
-// end answers the question, unless that has been done.
+// end answers the question, unless it has been answered.
 func (q *question) end(key rune, err error) {
 	select {
 	case q.answers <- answer{key, err}:

@@ -8,25 +8,25 @@ import (
 
 const (
 	// maxSign bounds how many characters are drawn as one sign. A letter with
-	// thousands of marks on it is an attack on whoever draws it.
+	// thousands of combining marks is an attack on the renderer.
 	maxSign = 32
-	// foldBytes and foldLines are from where on text that comes in one piece
-	// is shown as one sign that stands for it: nobody edits a log file in a
-	// prompt, and every key would have to lay it out anew.
+	// foldBytes and foldLines are the size from which pasted text is shown
+	// as one placeholder: nobody edits a log file in a prompt, and every key
+	// would have to lay it out again.
 	foldBytes = 4000
 	foldLines = 24
 	// tabShown is what a tab in the line looks like.
 	tabShown = "    "
 )
 
-// Text makes foreign text fit for a terminal. Both functions are needed.
+// Text makes foreign text safe for a terminal. Both functions are required.
 type Text struct {
-	Clean func(string) string // one line that does nothing but appear
-	Width func(string) int    // how many columns clean text takes
+	Clean func(string) string // returns one line without control characters
+	Width func(string) int    // returns how many columns clean text takes
 }
 
-// cell is one sign of the line that is being typed: what the cursor steps over
-// in one go.
+// cell is one sign of the line being typed: what the cursor steps over at
+// once.
 type cell struct {
 	text  string // what is sent
 	show  string // what is drawn
@@ -35,12 +35,12 @@ type cell struct {
 
 func (c cell) newline() bool { return c.text == "\n" }
 
-// folded says that the sign stands for text that was too long to show.
+// folded reports whether the sign stands for text that was too long to show.
 func (c cell) folded() bool {
 	return len(c.text) > foldBytes || c.text != "\n" && strings.Contains(c.text, "\n")
 }
 
-// cells splits typed text into signs, without the characters that would act.
+// cells splits typed text into signs, without control characters.
 func (t Text) cells(s string) []cell {
 	cs := make([]cell, 0, len(s))
 	for len(s) > 0 {
@@ -86,7 +86,7 @@ func (t Text) sign(s string) int {
 	return n
 }
 
-// joins says whether a character is drawn into the sign in front of it: a mark
+// joins reports whether a character is drawn into the sign before it: a mark
 // on a letter, a part of an emoji, the second half of a flag.
 func (t Text) joins(sign string, r rune) bool {
 	if r < 0x300 || sign == "" {
@@ -105,8 +105,8 @@ func isControl(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }
 
 func isInvalid(r rune, size int) bool { return r == utf8.RuneError && size <= 1 }
 
-// pieces returns text that came in one piece as signs: itself, or one that
-// stands for it when it is long.
+// pieces returns pasted text as signs: itself, or one placeholder when it
+// is long.
 func (t Text) pieces(s string) []cell {
 	s = printable(s)
 	lines := strings.Count(strings.TrimRight(s, "\n"), "\n")
@@ -127,7 +127,8 @@ func plural(n int, word string) string {
 	return fmt.Sprintf("%d %ss", n, word)
 }
 
-// printable returns s as UTF-8 with newlines and tabs as its only controls.
+// printable returns s as UTF-8 in which newlines and tabs are the only control
+// characters.
 func printable(s string) string {
 	if strings.Contains(s, "\r") {
 		s = strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\r", "\n")
@@ -141,7 +142,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// textOf returns what cells stand for.
+// textOf returns the text that cells stand for.
 func textOf(cs []cell) string {
 	var b strings.Builder
 	for _, c := range cs {
@@ -150,7 +151,7 @@ func textOf(cs []cell) string {
 	return b.String()
 }
 
-// truncate returns clean text cut to so many columns, with … if it was cut.
+// truncate cuts clean text to a number of columns, with … if it was cut.
 func (t Text) truncate(s string, columns int) string {
 	if columns <= 0 {
 		return ""

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// menu is several completions to choose from with Tab. What is chosen stands
-// in the line from a place on up to the cursor.
+// menu is several completions to choose from with Tab. The chosen one is in
+// the line, ending at the cursor.
 type menu struct {
 	candidates []string
 	from       int
@@ -20,7 +20,7 @@ func (c *Console) stopCompleting() {
 	}
 }
 
-// complete asks for completions, beside the keys: they may come from a disk.
+// complete looks up completions in the background: they may come from a disk.
 func (c *Console) complete() {
 	if c.o.Complete == nil {
 		return
@@ -65,7 +65,7 @@ func (c *Console) offer(from int, candidates []string) {
 	}
 }
 
-// cellAt returns the cell in front of the cursor that starts at some byte.
+// cellAt returns the cell before the cursor that starts at a byte position.
 func (c *Console) cellAt(pos int) (int, bool) {
 	bytes := 0
 	for i, cl := range c.line.cells[:c.line.at] {
@@ -77,7 +77,7 @@ func (c *Console) cellAt(pos int) (int, bool) {
 	return c.line.at, bytes == pos
 }
 
-// menuKey goes through the candidates; every other key takes the list away.
+// menuKey steps through the candidates; every other key closes the list.
 func (c *Console) menuKey(k key) bool {
 	m := c.menu
 	switch n := len(m.candidates); k.name {

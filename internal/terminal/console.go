@@ -14,47 +14,47 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Options are what a console is made of. In, Out and Text are needed; Raw and
-// Size too on a terminal that is not plain.
+// Options are the settings of a console. In, Out and Text are required; Raw
+// and Size too on a terminal that is not plain.
 type Options struct {
 	In  io.Reader
 	Out io.Writer
 
-	// Terminal says that a person sits at both In and Out. Otherwise there is
-	// no prompt, and lines are read as they come.
+	// Terminal means that a person sits at both In and Out. Otherwise there
+	// is no prompt, and lines are read as they come.
 	Terminal bool
-	// Plain says that no escape sequence may be written, as when TERM is dumb.
-	// Then the terminal itself edits the line.
+	// Plain means that no escape sequence may be written, as when TERM is
+	// dumb. Then the terminal itself edits the line.
 	Plain bool
 	// Color allows colours. Without it, those in the output are dropped.
 	Color bool
 
 	// Raw switches the terminal to single keys without echo and signals, and
-	// returns what puts it back as it was.
+	// returns a function that restores it.
 	Raw func() (restore func() error, err error)
-	// Size returns columns and rows. It is asked before everything is drawn,
-	// and has to be fast.
+	// Size returns columns and rows. It is called before every frame, and
+	// has to be fast.
 	Size func() (columns, rows int, err error)
-	// Suspend stops the process and returns when it goes on. The terminal is
-	// as it was at the start meanwhile. nil: Ctrl-Z does nothing.
+	// Suspend stops the process and returns when it continues. Meanwhile the
+	// terminal is as it was at the start. nil: Ctrl-Z does nothing.
 	Suspend func()
-	// Interrupt is called for Ctrl-C while nobody waits in Read or Ask. It is
-	// called by a goroutine of its own, so that it may do everything, also
-	// Close. nil: the next Read returns it.
+	// Interrupt is called for Ctrl-C while nobody waits in Read or Ask. It
+	// runs in a goroutine of its own, so it may call everything, including
+	// Close. nil: the next Read returns the interrupt.
 	Interrupt func()
 
 	Text    Text
 	Prompt  string
 	History []string // what was sent before, oldest first
-	// Complete returns what could stand in the place of line[from:pos]; the
-	// cursor is at pos. A candidate that ends a word brings its space along.
-	// It runs beside the keys, and ctx ends when another key makes it useless.
-	// nil: Tab does nothing.
+	// Complete returns candidates to replace line[from:pos]; the cursor is at
+	// pos. A candidate that ends a word includes the space after it. It runs
+	// in the background, and ctx ends when another key makes it useless. nil:
+	// Tab does nothing.
 	Complete func(ctx context.Context, line string, pos int) (from int, candidates []string)
 }
 
-// Console is an open one. Its methods may be called from several goroutines;
-// Read by one at a time.
+// Console is an open console. Its methods may be called from several
+// goroutines; Read by one at a time.
 type Console struct {
 	o       Options
 	text    Text
@@ -63,27 +63,27 @@ type Console struct {
 
 	lending sync.Mutex // held while the terminal changes hands
 	restore func() error
-	back    time.Time // when the terminal came back last
+	back    time.Time // when the terminal last came back
 
 	mu      sync.Mutex
 	paint   *painter
 	keys    listener
-	arrived chan struct{} // there is something to read
-	asking  chan struct{} // held by the one who asks
+	arrived chan struct{} // signals that there is something to read
+	asking  chan struct{} // held during a question
 
 	lastKey  time.Time
 	line     line
 	history  history
 	search   *search
 	menu     *menu
-	forget   context.CancelFunc // ends the completion that is under way
+	forget   context.CancelFunc // cancels the completion in progress
 	question *question
 	prompt   string
 	status   string
 	notice   string
 
 	events  []event
-	waiting int   // how many wait in Read
+	waiting int   // number of callers waiting in Read
 	ended   error // why nothing more comes from the keyboard
 
 	screen screen
@@ -96,8 +96,8 @@ type Console struct {
 	closed  bool
 }
 
-// Open takes the terminal. Whoever opened it has to Close it, or the terminal
-// stays in a state that people do not know how to leave.
+// Open takes the terminal. The caller has to Close it, or the terminal stays
+// in a state that people do not know how to leave.
 func Open(o Options) (*Console, error) {
 	editing := o.Terminal && !o.Plain
 	switch {
@@ -135,11 +135,11 @@ func Open(o Options) (*Console, error) {
 	return c, nil
 }
 
-// closeWait bounds how long Close waits for a terminal that takes nothing.
+// closeWait bounds how long Close waits for a terminal that accepts nothing.
 const closeWait = 2 * time.Second
 
-// Close writes what is still to be written, takes the prompt away, and puts
-// the terminal back as it was. Closing twice is closing once.
+// Close writes the remaining output, removes the prompt, and restores the
+// terminal. Closing twice is no error.
 func (c *Console) Close() error {
 	c.lending.Lock()
 	defer c.lending.Unlock()
@@ -165,12 +165,13 @@ func (c *Console) Close() error {
 	return nil
 }
 
-// abandonWait bounds how long Abandon waits for a terminal that takes nothing.
+// abandonWait bounds how long Abandon waits for a terminal that accepts
+// nothing.
 const abandonWait = 100 * time.Millisecond
 
-// Abandon is Close for a process that ends now: it waits neither for who has
-// the terminal, nor for the keyboard, nor for more than a moment until the last
-// words are drawn.
+// Abandon is Close for a process that ends now: it waits neither for a borrower
+// of the terminal, nor for the keyboard, nor for more than a moment until the
+// last words are drawn.
 func (c *Console) Abandon(words string) {
 	if !c.editing {
 		c.o.Out.Write([]byte(words))
@@ -189,7 +190,7 @@ func (c *Console) Abandon(words string) {
 
 // Lend gives the terminal to another program or part of the program, like an
 // editor or a picker, and takes it back when f returns. Output waits meanwhile.
-// It returns what f returns.
+// It returns f's error.
 func (c *Console) Lend(f func() error) error {
 	if !c.editing {
 		return f()
@@ -216,8 +217,8 @@ func (c *Console) Lend(f func() error) error {
 	return err
 }
 
-// takeBack takes the terminal back. What it was at the start is known; what
-// the other one left may be anything.
+// takeBack takes the terminal back. Its state at the start is known; the
+// borrower may have left any other.
 func (c *Console) takeBack() error {
 	_, err := takeTerminal(c.o.Raw, c.o.Out)
 	c.mu.Lock()
@@ -229,24 +230,24 @@ func (c *Console) takeBack() error {
 	return err
 }
 
-// Resize tells that the size of the terminal may have changed, as SIGWINCH
-// does. Without it, the size is noticed when something is drawn next.
+// Resize reports that the size of the terminal may have changed, as
+// SIGWINCH does. Without it, a change is noticed at the next frame.
 func (c *Console) Resize() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.paint.touch()
 }
 
-// sameStop is how soon after a suspension that the console knows of Continue
-// is about that one.
+// sameStop is how soon after a suspension of its own the console takes
+// Continue to be about that one.
 const sameStop = time.Second
 
-// Continue tells that the process goes on after somebody else stopped it, as
-// SIGCONT does: the shell had the terminal meanwhile, so it is made raw again
-// and the prompt drawn anew.
+// Continue reports that the process continues after somebody else stopped it,
+// as SIGCONT does: the shell had the terminal meanwhile, so it is made raw
+// again and the prompt redrawn.
 func (c *Console) Continue() {
 	if !c.editing || !c.lending.TryLock() {
-		return // somebody else has it, and it is taken back after them
+		return // it is lent, and taken back afterwards
 	}
 	defer c.lending.Unlock()
 	c.mu.Lock()
@@ -254,13 +255,13 @@ func (c *Console) Continue() {
 	if c.closed || time.Since(c.back) < sameStop {
 		return
 	}
-	// If it cannot be made raw now, the next key tells.
+	// If it cannot be made raw now, the next key will show it.
 	_, _ = takeTerminal(c.o.Raw, c.o.Out)
 	c.screen.lost()
 	c.paint.touch()
 }
 
-// SetPrompt changes what stands in front of the line.
+// SetPrompt changes the text in front of the line.
 func (c *Console) SetPrompt(s string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -268,7 +269,7 @@ func (c *Console) SetPrompt(s string) {
 	c.paint.touch()
 }
 
-// SetLine puts text into the line, in the place of what was typed.
+// SetLine replaces what was typed.
 func (c *Console) SetLine(s string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -277,8 +278,8 @@ func (c *Console) SetLine(s string) {
 	c.paint.touch()
 }
 
-// Status shows one line below the prompt; "" takes it away. It is not shown in
-// a pipe nor on a plain terminal.
+// Status shows one line below the prompt; "" removes it. It is not shown in a
+// pipe or on a plain terminal.
 func (c *Console) Status(s string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -295,13 +296,13 @@ func (c *Console) Idle() time.Duration {
 	return time.Since(c.lastKey)
 }
 
-// Columns returns how wide the terminal is now, 80 when it does not say.
+// Columns returns the current width of the terminal, 80 when it is unknown.
 func (c *Console) Columns() int {
 	columns, _ := c.size()
 	return columns
 }
 
-// Rows returns how high the terminal is now, 24 when it does not say.
+// Rows returns the current height of the terminal, 24 when it is unknown.
 func (c *Console) Rows() int {
 	_, rows := c.size()
 	return rows
@@ -319,13 +320,13 @@ func (c *Console) size() (columns, rows int) {
 }
 
 // Write puts output above the prompt. It returns before the terminal has it,
-// unless there is a lot to be written. An error of the terminal is returned by
-// every Write after it.
+// unless much is pending. After an error of the terminal every Write returns
+// that error.
 func (c *Console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	if !c.editing {
 		c.midLine = !endsLine(p, !c.midLine)
-		c.mu.Unlock() // whoever takes nothing must not stop an interruption
+		c.mu.Unlock() // a terminal that accepts nothing must not block an interruption
 		return c.writePlain(p)
 	}
 	defer c.mu.Unlock()
@@ -342,7 +343,7 @@ func (c *Console) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush returns when the terminal has all that was written before.
+// Flush returns when the terminal has everything written before.
 func (c *Console) Flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -362,7 +363,7 @@ func (c *Console) put(p []byte) {
 	c.paint.touch()
 }
 
-// say puts lines of the console's own above the prompt, behind what is there.
+// say puts lines of the console's own above the prompt, after what is there.
 func (c *Console) say(s string) {
 	if c.midLine {
 		s = "\n" + s
@@ -375,8 +376,8 @@ func (c *Console) say(s string) {
 	c.writePlain([]byte(s))
 }
 
-// endsLine says whether output that ends in p stands at the start of a line;
-// before says whether it stood there before p.
+// endsLine reports whether output that ends in p ends at the start of a
+// line; before says whether it was there before p.
 func endsLine(p []byte, before bool) bool {
 	s := string(p[max(0, len(p)-64):])
 	for strings.HasSuffix(s, "m") {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// end is the end of the input.
+// end handles the end of the input.
 func (c *Console) end(err error) {
 	c.ended = err
 	if c.question != nil {
@@ -15,14 +15,14 @@ func (c *Console) end(err error) {
 	c.arrive()
 }
 
-// obey does what keys say.
+// obey handles keys.
 func (c *Console) obey(keys []key) {
 	for _, k := range keys {
 		if k.name != "ctrl+c" {
 			c.press(k)
 		} else if c.interrupt() {
-			// Whoever is told may close the console, which waits for the
-			// goroutine that hears the keys: this one.
+			// Interrupt may close the console, and Close waits for the
+			// goroutine that reads the keys: this one.
 			go c.o.Interrupt()
 		}
 	}
@@ -31,7 +31,7 @@ func (c *Console) obey(keys []key) {
 	}
 }
 
-// settle gives up what a key began that asks for more keys.
+// settle cancels whatever waits for more keys.
 func (c *Console) settle() {
 	c.search, c.menu = nil, nil
 	c.stopCompleting()
@@ -40,7 +40,7 @@ func (c *Console) settle() {
 func (c *Console) press(k key) {
 	c.stopCompleting()
 	if c.question != nil && k.name == "ctrl+d" && len(c.line.cells) == 0 {
-		c.question.end(0, io.EOF) // nobody stays to answer it
+		c.question.end(0, io.EOF) // nobody is left to answer it
 		c.question = nil
 	}
 	if c.question != nil && c.question.answer(k, c.calm()) {
@@ -61,7 +61,7 @@ func (c *Console) press(k key) {
 	}
 }
 
-// command obeys the keys that are not about the line.
+// command handles the keys that do not edit the line.
 func (c *Console) command(k key) bool {
 	switch k.name {
 	case "ctrl+z":
@@ -89,7 +89,7 @@ func (c *Console) command(k key) bool {
 	return true
 }
 
-// compose obeys the keys that put text into the line.
+// compose handles the keys that put text into the line.
 func (c *Console) compose(k key) bool {
 	took := true
 	switch k.name {

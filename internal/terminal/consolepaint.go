@@ -3,31 +3,29 @@ package terminal
 // maxPending bounds the output that waits for the terminal.
 const maxPending = 256 << 10
 
-// screen is what the terminal shows, as far as it is known.
+// screen is what the terminal shows, as far as known.
 type screen struct {
 	out     output
 	pending []byte // written, not drawn
 
 	columns, rows int
 	shown         block
-	up            int  // rows from where the output goes on down to the cursor
-	entered       bool // the prompt is there, and pastes are told
+	up            int  // rows from the end of the output down to the cursor
+	entered       bool // the prompt is drawn, and pastes are marked
 	clear         bool
 }
 
-// lost forgets where on the screen things are.
+// lost forgets the positions on the screen.
 func (s *screen) lost() {
 	s.up, s.entered = 0, false
 	s.out.fresh()
 	s.shown = block{}
 }
 
-// frame returns what makes the screen look as it should. The one after Close
-// is the last.
+// frame returns what updates the screen. The frame after Close is the last.
 func (c *Console) frame() (frame []byte, last bool) { return c.changes(), c.closed }
 
-// changes returns what is to be written so that the screen shows what it
-// should.
+// changes returns what has to be written to update the screen.
 func (c *Console) changes() []byte {
 	s := &c.screen
 	away := c.lent || c.closed
@@ -73,9 +71,9 @@ func (c *Console) changes() []byte {
 	return append(f, endFrame...)
 }
 
-// erase takes the block away and goes to the start of the last row of the
-// output. That row is written over, not erased: tmux would forget that the row
-// before it goes on there, and no longer wrap the two as one line.
+// erase removes the block and goes to the start of the last row of the output.
+// That row is overwritten, not erased: tmux would forget that it continues the
+// row before, and no longer wrap the two as one line.
 func (s *screen) erase(f []byte) []byte {
 	f = append(f, '\r')
 	switch {
@@ -89,7 +87,7 @@ func (s *screen) erase(f []byte) []byte {
 }
 
 // draw appends the rows, and leaves the cursor where it belongs. It gets there
-// by writing what stands before it once more: so the terminal decides how wide
+// by writing the text before it once more: so the terminal decides how wide
 // that is, and the cursor is right even where the two differ.
 func (b *block) draw(f []byte) []byte {
 	f = append(f, wrapOff...)
@@ -105,9 +103,9 @@ func (b *block) draw(f []byte) []byte {
 	return append(f, wrapOn...)
 }
 
-// resized looks whether the size changed. Terminals wrap their rows anew when
-// they become narrower, so that the cursor is further below where the output
-// goes on than before.
+// resized checks whether the size changed. Terminals rewrap their rows when
+// they become narrower, so that the cursor is further below the end of the
+// output than before.
 func (c *Console) resized() bool {
 	s := &c.screen
 	columns, rows := c.size()

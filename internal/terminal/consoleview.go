@@ -9,7 +9,7 @@ const (
 	minColumns = 4
 	// maxChoices bounds the rows of completions below the prompt.
 	maxChoices = 5
-	// maxWaiting bounds how many lines are shown that wait to be read.
+	// maxWaiting bounds how many of the lines that wait to be read are shown.
 	maxWaiting = 3
 )
 
@@ -19,8 +19,8 @@ type row struct {
 	width int
 }
 
-// block is all that stands below the output: the lines that wait, a question,
-// the prompt with the cursor in it, completions, the status.
+// block is everything below the output: the waiting lines, a question, the
+// prompt with the cursor, completions, the status.
 type block struct {
 	rows   []row
 	cursor int    // the row of the cursor
@@ -40,15 +40,15 @@ func (b *block) same(o *block) bool {
 	return true
 }
 
-// view draws the block for a screen of some size. It leaves the last column
-// free, where terminals differ in what they do, and is always lower than the
-// screen, because what scrolled off cannot be drawn again.
+// view draws the block for a screen size. It leaves the last column free,
+// where terminals behave differently, and is always lower than the screen,
+// because what has scrolled off cannot be drawn again.
 func (c *Console) view(columns, rows int) block {
 	width := max(columns, minColumns) - 1
 	room := max(rows-1, 1)
 	above := c.above(width)
 	below := c.below(width)
-	// The prompt comes first, then what is asked, then the rest.
+	// The prompt has priority, then the question, then the rest.
 	input, cursor, left, column := c.input(width)
 	show := min(len(input), max(room/2, 1))
 	first := max(0, cursor-show+1)
@@ -57,14 +57,14 @@ func (c *Console) view(columns, rows int) block {
 	above = above[max(0, len(above)-room):]
 	room -= len(above)
 	if drop := len(below) - room; drop > 0 {
-		below = below[drop:] // the status is the last
+		below = below[drop:] // the status is the last row
 	}
 	b := block{cursor: len(above) + cursor - first, left: left, column: column}
 	b.rows = append(append(append(b.rows, above...), input...), below...)
 	return b
 }
 
-// above returns the rows over the prompt.
+// above returns the rows above the prompt.
 func (c *Console) above(width int) (rows []row) {
 	waiting := 0
 	for _, in := range c.events {
@@ -84,7 +84,7 @@ func (c *Console) above(width int) (rows []row) {
 	return rows
 }
 
-// below returns the rows under the prompt.
+// below returns the rows below the prompt.
 func (c *Console) below(width int) (rows []row) {
 	if c.menu != nil {
 		rows = append(rows, c.candidates(width)...)
@@ -98,7 +98,7 @@ func (c *Console) below(width int) (rows []row) {
 	return rows
 }
 
-// input lays out the prompt and the line behind it.
+// input lays out the prompt and the line after it.
 func (c *Console) input(width int) (rows []row, cursor int, left string, column int) {
 	prompt, used := c.text.fit(c.promptNow(), width*2/3)
 	indent := strings.Repeat(" ", used)
@@ -138,7 +138,7 @@ func (c *Console) input(width int) (rows []row, cursor int, left string, column 
 	return append(rows, row{b.String(), at}), cursor, left, column
 }
 
-// promptNow is what stands in front of the line.
+// promptNow is the text in front of the line.
 func (c *Console) promptNow() string {
 	switch s := c.search; {
 	case s == nil:
@@ -160,7 +160,7 @@ func (c *Console) candidates(width int) (rows []row) {
 	}
 	cell := min(widest+2, width)
 	across := max(width/cell, 1)
-	// Whole pages, so that the chosen one is always among those shown.
+	// Whole pages, so that the chosen one is always visible.
 	page := across * maxChoices
 	first := max(c.menu.chosen, 0) / page * page
 	for from := first; from < min(first+page, len(names)); from += across {
@@ -183,7 +183,7 @@ func (c *Console) candidates(width int) (rows []row) {
 	return rows
 }
 
-// dim returns one row of something that is said aside.
+// dim returns one row of secondary text.
 func (c *Console) dim(s string, width int) row {
 	cut := c.text.truncate(c.text.Clean(s), width)
 	return row{c.styled("2", cut), c.text.Width(cut)}

@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// history is what was sent before, oldest first, and where the person is in
-// it. What they were typing stands at its end.
+// history is what was sent before, oldest first, and the person's position
+// in it. The line being typed is at its end.
 type history struct {
 	sent  []string
 	at    int
@@ -20,7 +20,7 @@ func newHistory(sent []string) history {
 	return h
 }
 
-// add keeps what was sent. The same thing twice in a row is kept once.
+// add keeps a sent line. Repetitions are kept once.
 func (h *history) add(s string) {
 	if s = strings.TrimRight(s, "\n"); s != "" && (len(h.sent) == 0 || h.sent[len(h.sent)-1] != s) {
 		h.sent = append(h.sent, s)
@@ -29,7 +29,7 @@ func (h *history) add(s string) {
 }
 
 // step moves to an older (-1) or a newer (1) text, and returns it. ok is false
-// at either end. now is what stands in the line at present.
+// at either end. now is the current line.
 func (h *history) step(by int, now string) (s string, ok bool) {
 	to := h.at + by
 	if to < 0 || to > len(h.sent) {
@@ -45,7 +45,8 @@ func (h *history) step(by int, now string) (s string, ok bool) {
 	return h.sent[to], true
 }
 
-// find returns the newest place before a given one whose text holds a query.
+// find returns the newest position before a given one whose text contains a
+// query.
 func (h *history) find(query string, before int) (at int, ok bool) {
 	for at = min(before, len(h.sent)) - 1; at >= 0; at-- {
 		if strings.Contains(h.sent[at], query) {
@@ -55,12 +56,12 @@ func (h *history) find(query string, before int) (at int, ok bool) {
 	return 0, false
 }
 
-// search is a look for something that was sent before, with ^R.
+// search is a search in the history, with ^R.
 type search struct {
 	query  string
-	at     int // where the match is, the length of the history at first
+	at     int // position of the match, at first the length of the history
 	missed bool
-	before string // the line as it was, for giving up
+	before string // the line as it was, to return to
 }
 
 func (c *Console) searchKey(k key) bool {
@@ -80,13 +81,13 @@ func (c *Console) searchKey(k key) bool {
 		c.line.set(s.before)
 		c.search = nil
 	default:
-		c.search = nil // the match stays, and the key does what it does
+		c.search = nil // the match stays, and the key is handled as usual
 		return false
 	}
 	return true
 }
 
-// seek shows the newest match before some place.
+// seek shows the newest match before a position.
 func (c *Console) seek(before int) {
 	s := c.search
 	if s.query == "" {

@@ -19,8 +19,8 @@ const (
 	NextView                 // Ctrl-] or Alt-Right
 	PreviousView             // Ctrl-\ or Alt-Left
 	LeaveView                // Esc
-	Older                    // PageUp: wants to see what was before
-	Hangup                   // went away with the terminal
+	Older                    // PageUp: show what was before
+	Hangup                   // the terminal went away
 )
 
 func (k Kind) String() string {
@@ -45,10 +45,10 @@ type event struct {
 	echo string
 }
 
-// Read returns the next thing that the person did, in the order they did it.
-// What they type while nobody reads is kept. A line is shown above the prompt
-// when it is returned. At the end of the input, every Read returns EOF, and
-// Hangup where that is the end of a terminal whose keys are read.
+// Read returns what the person did, one thing at a time and in order. What
+// they type while nobody reads is kept. A line is shown above the prompt when
+// it is returned. At the end of the input every Read returns EOF, or Hangup
+// for a terminal whose keys are read.
 //
 // A cancelled ctx is returned as its cause, and loses nothing. After Close,
 // the error is fs.ErrClosed; an input that broke is an error, too.
@@ -111,8 +111,8 @@ func (c *Console) event(e event) {
 	c.arrive()
 }
 
-// Interrupt does what Ctrl-C does. It is for a SIGINT, which comes instead of
-// the key in a pipe and on a plain terminal.
+// Interrupt does what Ctrl-C does. It is for a SIGINT, which replaces the key
+// in a pipe and on a plain terminal.
 func (c *Console) Interrupt() {
 	c.mu.Lock()
 	call := c.interrupt()
@@ -122,9 +122,10 @@ func (c *Console) Interrupt() {
 	}
 }
 
-// interrupt gives an interruption to whoever waits, and reports whether it is
-// for the caller's function because nobody does. One who has something to read
-// does not wait any more: they will be busy with that.
+// interrupt passes an interruption to a waiting Read or Ask. If there is none,
+// it returns true, and the caller has to call Options.Interrupt. A Read that
+// already has something to return does not count as waiting: its caller will
+// be busy with that.
 func (c *Console) interrupt() (call bool) {
 	c.settle()
 	if c.question != nil {
@@ -155,7 +156,7 @@ func (c *Console) enter() {
 	c.line.set("")
 }
 
-// echo returns the prompt and the line as they stay above.
+// echo returns the prompt and the line as they remain above.
 func (c *Console) echo() string {
 	var b strings.Builder
 	b.WriteString("\x1b[m" + c.styled("1", c.prompt))

@@ -7,21 +7,20 @@ import (
 	"unicode/utf8"
 )
 
-// maxPaste bounds what is kept of one paste; what is beyond is dropped and
-// said to be.
+// maxPaste bounds one paste; the rest is dropped, and the person is told.
 const maxPaste = 64 << 20
 
-// key is one thing that a person did on the keyboard: typed text, a paste, or
-// a key with a name, like ctrl+a, alt+right or esc.
+// key is one action on the keyboard: typed text, a paste, or a named key like
+// ctrl+a, alt+right or esc.
 type key struct {
 	name string
 	text string
 }
 
-// keyboard turns the bytes of a terminal into keys. A sequence that is not
-// known is dropped as a whole, so that no part of it ends up in the line.
+// keyboard turns the bytes of a terminal into keys. An unknown sequence is
+// dropped as a whole, so that no part of it ends up in the line.
 type keyboard struct {
-	rest    []byte // of a sequence or a character that is not complete yet
+	rest    []byte // an incomplete sequence or character
 	pasting bool
 	paste   []byte
 	cut     bool // the paste was longer than maxPaste
@@ -32,9 +31,9 @@ var (
 	pasteEnd   = []byte("\x1b[201~")
 )
 
-// feed takes bytes in, and returns the keys that they complete.
+// feed adds bytes, and returns the keys that they complete.
 func (k *keyboard) feed(p []byte) (keys []key) {
-	// Some terminals die in the middle of a paste. This is the way out of it.
+	// Some terminals fail in the middle of a paste. Ctrl-C is the way out.
 	if k.pasting && len(p) == 1 && p[0] == 3 {
 		*k = keyboard{}
 		return []key{{name: "ctrl+c"}}
@@ -61,8 +60,8 @@ func (k *keyboard) feed(p []byte) (keys []key) {
 	return keys
 }
 
-// waits says that what came last may be complete already: an Esc that begins
-// no sequence. Whoever feeds calls flush when nothing follows soon.
+// waits reports whether the last bytes may already be complete: an Esc that
+// begins no sequence. The caller calls flush when nothing follows soon.
 func (k *keyboard) waits() bool { return !k.pasting && len(k.rest) > 0 }
 
 // flush gives up waiting for the rest of a sequence.
@@ -81,8 +80,8 @@ func (k *keyboard) flush() (keys []key) {
 	return nil
 }
 
-// more takes a part of a paste, and returns the paste when that was the end of
-// it. It uses up nothing when the bytes may be a part of the end.
+// more adds a part of a paste, and returns the paste when it has ended. It
+// consumes nothing when the bytes may be a part of the end mark.
 func (k *keyboard) more(p []byte) (int, key) {
 	end := bytes.Index(p, pasteEnd)
 	part, n := p, end+len(pasteEnd)
@@ -128,8 +127,8 @@ func (k *keyboard) key(p []byte) (int, key) {
 	return typed(p)
 }
 
-// typed returns the characters at the front of p up to the next key that has a
-// name. A byte that is no part of a character becomes the sign for that.
+// typed returns the characters at the front of p up to the next named key. A
+// byte that is no part of a character becomes a replacement character.
 func typed(p []byte) (n int, k key) {
 	var b strings.Builder
 	for n < len(p) && p[n] >= ' ' && p[n] != 0x7f && utf8.FullRune(p[n:]) {
@@ -158,8 +157,7 @@ func controlName(b byte) string {
 	return "ctrl+" + strings.ToLower(string(rune(b|0x40)))
 }
 
-// escape returns the key that a sequence stands for, with no name when it is
-// not known.
+// escape returns the key of a sequence, without a name when it is unknown.
 func (k *keyboard) escape(p []byte) (int, key) {
 	if len(p) == 1 {
 		return 0, key{}
@@ -174,7 +172,7 @@ func (k *keyboard) escape(p []byte) (int, key) {
 		if p[2] < '@' || p[2] > '~' {
 			return 2, key{}
 		}
-		if p[2] == 'M' { // of the number pad
+		if p[2] == 'M' { // on the number pad
 			return 3, key{name: "enter"}
 		}
 		return 3, key{name: letterName(p[2])}
@@ -209,17 +207,17 @@ func (k *keyboard) escape(p []byte) (int, key) {
 	switch {
 	case r == '\r' || r == '\n' || r == 8 || r == 0x7f:
 		return 2, key{name: "alt+" + controlName(p[1])}
-	case isControl(r): // two keys, and the second may be Ctrl-C
+	case isControl(r): // two keys, of which the second may be Ctrl-C
 		return 1, key{name: "esc"}
 	}
 	return 1 + size, key{name: "alt+" + string(r)}
 }
 
-// maxAnswer bounds how long the answer of a terminal is waited for.
+// maxAnswer bounds the answer of a terminal.
 const maxAnswer = 4096
 
-// endOfString returns the length of an answer with its terminator, -1 when the
-// terminator is not there.
+// endOfString returns the length of an answer including its terminator, -1
+// without a terminator.
 func endOfString(p []byte) int {
 	for i := 2; i < len(p); i++ {
 		switch {
@@ -296,8 +294,8 @@ func csiKey(params string, final byte) key {
 // lockBits are set in a modifier while Caps Lock or Num Lock is on.
 const lockBits = 64 | 128
 
-// letterKey returns the key of a character that a terminal sent by its number,
-// with the modifiers that another number stands for.
+// letterKey returns the key for a character code and a modifier code that a
+// terminal sent.
 func letterKey(code, modifier string) key {
 	r, err := strconv.ParseInt(code, 10, 32)
 	if err != nil || r <= ' ' || r >= 0x7f {
@@ -316,7 +314,7 @@ func letterKey(code, modifier string) key {
 	return key{}
 }
 
-// withoutLocks returns a modifier as it is when no key is locked.
+// withoutLocks returns a modifier without Caps Lock and Num Lock.
 func withoutLocks(modifier string) string {
 	n, err := strconv.Atoi(modifier)
 	if err != nil || n < 1 || n > 256 {
@@ -325,7 +323,7 @@ func withoutLocks(modifier string) string {
 	return strconv.Itoa((n-1)&^lockBits + 1)
 }
 
-// modified returns a key with the modifiers that a number stands for.
+// modified returns a key with the modifiers of a modifier code.
 func modified(name, modifier string) key {
 	if name == "" {
 		return key{}
@@ -378,8 +376,8 @@ func numberName(s string) string {
 	return ""
 }
 
-// codeName names the keys that terminals send by the number of a character, or
-// on the number pad by one beyond all characters.
+// codeName names the keys that terminals send by a character code or, for the
+// number pad, by a code beyond all characters.
 func codeName(s string) string {
 	switch s {
 	case "13":

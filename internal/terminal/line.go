@@ -8,15 +8,15 @@ import (
 )
 
 // maxCells bounds a line that is typed rather than pasted. Every key lays out
-// the whole of it, and a program that types this much can paste.
+// all of it, and whoever types this much can paste.
 const maxCells = 100_000
 
-// line is what is being typed, with a cursor in it. It may have several lines.
+// line is the text being typed, with its cursor. It may have several lines.
 type line struct {
 	text  Text
 	cells []cell
 	at    int
-	cut   []cell // what was cut last, for ^Y
+	cut   []cell // the last cut, for ^Y
 }
 
 func (l *line) String() string { return textOf(l.cells) }
@@ -26,8 +26,8 @@ func (l *line) set(s string) {
 	l.at = len(l.cells)
 }
 
-// insert puts typed text at the cursor. A mark joins the letter before it.
-// It reports false when the line is full.
+// insert puts typed text at the cursor. A combining mark joins the letter
+// before it. It returns false when the line is full.
 func (l *line) insert(s string) bool {
 	if len(l.cells)+utf8.RuneCountInString(s) > maxCells {
 		return false
@@ -51,13 +51,13 @@ func (l *line) paste(s string) bool {
 	return true
 }
 
-// replace puts cells in the place of others, and the cursor behind them.
+// replace replaces cells, and puts the cursor after them.
 func (l *line) replace(from, to int, cs []cell) {
 	l.cells = slices.Replace(l.cells, from, to, cs...)
 	l.at = from + len(cs)
 }
 
-// kill removes what stands between two places, for ^Y to bring back.
+// kill removes the text between two positions, for ^Y to restore.
 func (l *line) kill(from, to int) {
 	if from < to {
 		l.cut = slices.Clone(l.cells[from:to])
@@ -65,7 +65,7 @@ func (l *line) kill(from, to int) {
 	}
 }
 
-// edit obeys the keys of a line, and reports whether it knew the key.
+// edit handles the editing keys of a line, and reports whether the key is one.
 func (l *line) edit(key string) bool {
 	switch key {
 	case "left", "ctrl+b":
@@ -91,7 +91,7 @@ func (l *line) edit(key string) bool {
 		l.replace(at, min(at+1, len(l.cells)), nil)
 	case "ctrl+k":
 		end := l.end(l.at)
-		if end == l.at { // at the end of a line, its newline
+		if end == l.at { // at the end of a line, also its newline
 			end = min(end+1, len(l.cells))
 		}
 		l.kill(l.at, end)
@@ -111,7 +111,7 @@ func (l *line) edit(key string) bool {
 	return true
 }
 
-// start and end return where the line around a place starts and ends.
+// start and end return where the line around a position starts and ends.
 func (l *line) start(at int) int {
 	for at > 0 && !l.cells[at-1].newline() {
 		at--
@@ -148,8 +148,8 @@ func (l *line) down() bool {
 	return true
 }
 
-// back returns where the word before the cursor starts, forth where the one
-// behind it ends.
+// back returns where the word before the cursor starts, forth where the
+// word after it ends.
 func (l *line) back(in func(cell) bool) int {
 	at := l.at
 	for at > 0 && !in(l.cells[at-1]) {
@@ -179,7 +179,7 @@ func isWord(c cell) bool {
 
 func isInk(c cell) bool { return strings.TrimSpace(c.text) != "" }
 
-// continued says that the line ends in a backslash with the cursor behind it,
+// continued reports whether the line ends in a backslash before the cursor,
 // which asks for another line.
 func (l *line) continued() bool {
 	return l.at > 0 && l.at == len(l.cells) && l.cells[l.at-1].text == `\`

@@ -13,10 +13,10 @@ import (
 )
 
 // escapeWait is how long an Esc may be the start of a sequence. Terminals send
-// a sequence at once; a slow network tears it apart by less than this.
+// a sequence at once; a slow network delays its parts by less than this.
 const escapeWait = 100 * time.Millisecond
 
-// listener reads a keyboard and tells its owner which keys were pressed.
+// listener reads a keyboard and passes the keys to its owner.
 type listener struct {
 	in   io.Reader
 	mu   *sync.Mutex // the owner's: obey and end are called with it held
@@ -25,19 +25,19 @@ type listener struct {
 
 	ear   *ear
 	keys  keyboard
-	fed   int // counts what came from the keyboard
-	ahead int // bytes that were typed before the start, and not read yet
+	fed   int // number of bytes read from the keyboard
+	ahead int // bytes that were typed before the start and not read yet
 }
 
-// ear listens to the keyboard until it is stopped. A keyboard that is no file
-// cannot be left while it is waited for; its ear listens for ever.
+// ear reads the keyboard until it is stopped. A read from a keyboard that is
+// no file cannot be cancelled, so its ear runs forever.
 type ear struct {
 	io.Reader
-	file cancelreader.CancelReader // nil: no file
+	file cancelreader.CancelReader // nil if it is no file
 	done chan struct{}
 }
 
-// listen begins to take keys in.
+// listen starts to read keys.
 func (l *listener) listen() {
 	if l.ear != nil && l.ear.file == nil {
 		return
@@ -57,7 +57,7 @@ func (l *listener) listen() {
 	go l.hear(e)
 }
 
-// stop leaves the keyboard to others. Keys that were not taken yet stay there.
+// stop stops reading. Keys that were not read yet stay available to others.
 func (l *listener) stop() {
 	if e := l.ear; e != nil && e.file != nil && e.file.Cancel() {
 		<-e.done
@@ -88,7 +88,7 @@ func (l *listener) hear(e *ear) {
 	}
 }
 
-// typed takes bytes of the keyboard in.
+// typed handles bytes of the keyboard.
 func (l *listener) typed(p []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +104,7 @@ func (l *listener) typed(p []byte) {
 	}
 }
 
-// stale takes an Esc for the key, when nothing followed it.
+// stale treats an Esc as the key when nothing followed it.
 func (l *listener) stale(fed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

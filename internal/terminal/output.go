@@ -7,40 +7,40 @@ import (
 )
 
 const (
-	// maxPartial bounds what is remembered of a line that does not end, for
-	// drawing it anew when the terminal is resized.
+	// maxPartial bounds how much of an unfinished line is kept for
+	// redrawing it when the terminal is resized.
 	maxPartial = 16 << 10
-	// maxStyle bounds the colours that are remembered behind one another.
+	// maxStyle bounds the sequence of colours that is kept.
 	maxStyle = 256
 	tabStop  = 8
 )
 
-// output is the stream above the prompt. It knows where on the screen the
-// stream stands, because the prompt is drawn below its last row and the next
-// piece has to go on in that row.
+// output is the stream above the prompt. It tracks the position of the
+// stream on the screen, because the prompt is drawn below its last row and
+// the next piece has to continue in that row.
 //
-// What it is given is clean already. It looks at it once more, since it has to
-// find sequences anyway: what is not a colour is dropped.
+// Its input is clean already. It checks again, since it has to find sequences
+// anyway: anything but a colour is dropped.
 type output struct {
 	text    Text
 	color   bool
 	columns int
 
-	line   []byte // since the last newline, or since a row of a line that is too long
+	line   []byte // text since the last newline, or since a row of an overlong line
 	before string // the style at the start of line
 	row    int    // where the last row starts in line
 	rowIn  string // the style there
 	sign   int    // where the last sign starts in line
-	col    int    // where the stream stands in the last row
+	col    int    // column of the stream in the last row
 	style  string // the style now
-	rest   []byte // of a character or a sequence that is not complete yet
+	rest   []byte // an incomplete character or sequence
 }
 
-// partial says that the last row holds something, so that the prompt has to go
-// below it.
+// partial reports whether the last row holds something, so that the prompt has
+// to go below it.
 func (o *output) partial() bool { return len(o.line) > 0 }
 
-// again appends what draws the last row from its first column on.
+// again appends what redraws the last row from its first column.
 func (o *output) again(dst []byte) []byte {
 	if !o.partial() {
 		return append(dst, o.style...)
@@ -49,7 +49,7 @@ func (o *output) again(dst []byte) []byte {
 	return append(dst, o.line[o.row:]...)
 }
 
-// write appends p to dst as the terminal is to get it.
+// write appends p to dst in the form for the terminal.
 func (o *output) write(dst, p []byte) []byte {
 	if len(o.rest) > 0 {
 		p = append(o.rest, p...)
@@ -89,8 +89,8 @@ func (o *output) write(dst, p []byte) []byte {
 	return dst
 }
 
-// character appends one that is not ASCII, which may be drawn into the sign
-// before it.
+// character appends a character that is not ASCII, which may be drawn into
+// the sign before it.
 func (o *output) character(dst []byte, r rune) []byte {
 	s := string(r)
 	if o.sign < len(o.line) && len(o.line)-o.sign < maxSign*utf8.UTFMax {
@@ -109,7 +109,7 @@ func (o *output) character(dst []byte, r rune) []byte {
 }
 
 // put appends a sign of some width. The terminal wraps by itself, so that
-// what is copied from it has no newline there.
+// text copied from it has no newline there.
 func (o *output) put(dst []byte, s string, width int) []byte {
 	if o.col+width > o.columns {
 		o.wrap()
@@ -127,7 +127,7 @@ func (o *output) wrap() {
 	o.sign = len(o.line)
 }
 
-// fresh is the start of a line.
+// fresh resets to the start of a line.
 func (o *output) fresh() {
 	o.line, o.row, o.sign, o.col = o.line[:0], 0, 0, 0
 	o.before, o.rowIn = o.style, o.style
@@ -157,8 +157,8 @@ func (o *output) sequence(dst, p []byte) (_ []byte, n int, done bool) {
 	return append(dst, s...), n, true
 }
 
-// sequenceLength returns how long the escape sequence at the front of p is.
-// done is false when its end has not come yet.
+// sequenceLength returns the length of the escape sequence at the front of
+// p. done is false when its end has not come yet.
 func sequenceLength(p []byte) (n int, done bool) {
 	if len(p) < 2 {
 		return 0, false
@@ -184,8 +184,8 @@ func sequenceLength(p []byte) (n int, done bool) {
 	return n, n >= 0
 }
 
-// resize lays the last line out anew, as a terminal does that wraps its lines
-// again when its width changes.
+// resize lays out the last line again, like a terminal that rewraps its lines
+// when its width changes.
 func (o *output) resize(columns int) {
 	o.columns = columns
 	line, style := bytes.Clone(o.line), o.style

@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// frameTime is how long what is drawn stays at least: a stream of single words
-// is drawn as often as a person could notice, not more. It is also how long a
-// key waits for its picture at most: half of what a person could notice on a
-// screen that refreshes 60 times a second.
+// frameTime is the shortest time between two frames: a stream of single words
+// is drawn as often as a person could notice, not more. It is also the longest
+// that a key waits to be drawn: half of what a person could notice on a screen
+// that refreshes 60 times a second.
 const frameTime = 8 * time.Millisecond
 
-// The sequences that are used, all of them but colours and the place of the
-// cursor.
+// All sequences that are used, except colours and cursor positions.
 const (
-	beginFrame = "\x1b[?2026h" // hold the picture, where that is known
+	beginFrame = "\x1b[?2026h" // hold the picture until the frame ends, where supported
 	endFrame   = "\x1b[?2026l"
 	pasteOn    = "\x1b[?2004h" // tell pastes from keys
 	pasteOff   = "\x1b[?2004l"
@@ -24,15 +23,15 @@ const (
 	wrapOn     = "\x1b[?7h"
 	plainStyle = "\x1b[m"
 	eraseRow   = "\x1b[K"
-	// eraseBelow erases the row and all below it. It never erases from the
-	// first row on, which tmux takes for a screen to be put into its history.
+	// eraseBelow erases the row and all rows below. It never erases from the
+	// first row on, because tmux would then move the screen into its history.
 	eraseBelow = eraseRow + "\x1b7\x1b[B\x1b[J\x1b8"
 	eraseAll   = "\x1b[H\x1b[2J"
 
-	// Of the list, which has a screen of its own.
+	// For the list, which has a screen of its own.
 	ownScreen   = "\x1b[?1049h"
 	mainScreen  = "\x1b[?1049l"
-	exactKeys   = "\x1b[>1u" // tell Esc from the start of a sequence, where that is known
+	exactKeys   = "\x1b[>1u" // tell Esc from the start of a sequence, where supported
 	plainKeys   = "\x1b[<1u"
 	hideCursor  = "\x1b[?25l"
 	showCursor  = "\x1b[?25h"
@@ -40,8 +39,8 @@ const (
 	usualCursor = "\x1b[0 q"
 )
 
-// painter writes frames to a terminal. It alone writes there, and holds no lock
-// meanwhile: a terminal that takes nothing must not stop the keys.
+// painter writes frames to a terminal. Nothing else writes there, and it holds
+// no lock meanwhile: a terminal that accepts nothing must not block the keys.
 type painter struct {
 	out   io.Writer
 	mu    *sync.Mutex                      // the owner's
@@ -50,15 +49,15 @@ type painter struct {
 	wake         chan struct{} // there is something to draw
 	done         chan struct{} // nothing is drawn any more
 	drawn        *sync.Cond    // something reached the terminal
-	asked, shown int           // count what is to be drawn, and what has been
-	err          error         // of the terminal; it stays
+	asked, shown int           // numbers of frames requested and drawn
+	err          error         // first error of the terminal
 }
 
 func newPainter(out io.Writer, mu *sync.Mutex, frame func() ([]byte, bool)) *painter {
 	return &painter{out: out, mu: mu, frame: frame, wake: make(chan struct{}, 1), done: make(chan struct{}), drawn: sync.NewCond(mu)}
 }
 
-// touch says that there is something to draw.
+// touch requests a frame.
 func (p *painter) touch() {
 	p.asked++
 	select {
@@ -67,14 +66,14 @@ func (p *painter) touch() {
 	}
 }
 
-// flush waits until what is to be drawn now has been.
+// flush waits until everything requested so far is drawn.
 func (p *painter) flush() {
 	for asked := p.asked; p.shown < asked && p.err == nil; {
 		p.drawn.Wait()
 	}
 }
 
-// run draws whenever there is something to draw, up to the last frame.
+// run draws requested frames, up to the last one.
 func (p *painter) run() {
 	defer close(p.done)
 	for range p.wake {
@@ -99,7 +98,7 @@ func (p *painter) run() {
 	}
 }
 
-// wait waits for the last frame, at most for some time.
+// wait waits for the last frame, at most for limit.
 func (p *painter) wait(limit time.Duration) {
 	select {
 	case <-p.done:
@@ -107,8 +106,8 @@ func (p *painter) wait(limit time.Duration) {
 	}
 }
 
-// takeTerminal makes a terminal raw and has it obey sequences, and returns what
-// puts it back as it was.
+// takeTerminal makes a terminal raw and enables escape sequences, and returns a
+// function that restores it.
 func takeTerminal(raw func() (func() error, error), out io.Writer) (restore func() error, err error) {
 	keys, err := raw()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Item is one session as the list shows it. Its texts may hold anything.
+// Item is one session as the list shows it. Its texts may contain anything.
 type Item struct {
 	ID        string
 	Title     string
@@ -23,22 +23,22 @@ type Item struct {
 	Messages  int64
 	UpdatedAt time.Time
 	Live      bool   // somebody is writing to it
-	ForkOf    Fork   // what it was forked from, if it was
+	ForkOf    Fork   // what it was forked from, if anything
 	Snippet   string // what Search found in it
 }
 
 // Fork names the session that another one was forked from.
 type Fork struct{ ID, Title string }
 
-// Scope is which sessions are looked at. An empty word stands for all.
+// Scope is the set of sessions to show. An empty string stands for all.
 type Scope struct {
 	Project string
 	Agent   string
-	Trash   bool // those in the trash, and only those
+	Trash   bool // only those in the trash
 }
 
-// Page is a part of the list. Next is the cursor of the page after it, "" at
-// the end of the list.
+// Page is a part of the list. Next is the cursor of the next page, "" at the
+// end of the list.
 type Page struct {
 	Items []Item
 	Next  string
@@ -55,10 +55,10 @@ type PreviewLine struct {
 type Source interface {
 	// Sessions returns at most n sessions of a scope, newest first, from a
 	// cursor on; "" is the start. The first page decides how soon something is
-	// seen, so it must not cost more than what is in it.
+	// visible, so its cost must depend only on its size.
 	Sessions(ctx context.Context, s Scope, cursor string, n int) (Page, error)
-	// Search returns the sessions of a scope whose content holds the text,
-	// best first, each with a Snippet. The source bounds how many there are.
+	// Search returns the sessions of a scope whose content contains the
+	// text, best first, each with a Snippet. The source limits their number.
 	Search(ctx context.Context, s Scope, text string) ([]Item, error)
 	// Preview returns the end of a session's conversation. The picker cleans,
 	// wraps and cuts the lines.
@@ -69,34 +69,34 @@ type Source interface {
 }
 
 // PickOptions are how the list starts and looks. In, Out, Raw, Size and Text are
-// needed, and mean what they do in Options.
+// required, and mean the same as in Options.
 type PickOptions struct {
 	In   io.Reader
 	Out  io.Writer
 	Raw  func() (restore func() error, err error)
 	Size func() (columns, rows int, err error)
-	// Resized tells that the size may have changed, as SIGWINCH does. Where
-	// nobody tells, the change is seen within sizePause.
+	// Resized reports that the size may have changed, as SIGWINCH does.
+	// Without it, a change is noticed within sizePause.
 	Resized <-chan os.Signal
 
 	Text    Text
 	Heading string           // what picking does, as in "Resume"; "" is "Open"
 	Scope   Scope            // what is listed first
-	Project string           // the project that ^A turns to; "" leaves only all
+	Project string           // the project that ^A switches to; "" leaves only all
 	Filter  string           // already typed
 	Plain   bool             // no colour and no other attribute
 	Now     func() time.Time // nil: time.Now
 }
 
 // Pick lets a person choose one session on a terminal: it lists the newest
-// first, narrows by title as they type, finds by content in the background,
-// previews, renames and puts into the trash. It returns the session that was
+// first, narrows by title as they type, searches content in the background,
+// previews, renames and moves to the trash. It returns the session that was
 // picked; ok is false when the person left without picking.
 //
-// A key never waits for a store. The first page is drawn when it is there, the
-// rest of the list follows behind it, and searches and previews are given up as
-// soon as another key makes them useless. Nothing that a Source returns reaches
-// the terminal unless it went through Text.Clean.
+// A key never waits for a store. The first page is drawn when it arrives, the
+// rest of the list follows, and searches and previews are cancelled as soon as
+// another key makes them useless. Nothing from a Source reaches the terminal
+// without Text.Clean.
 //
 // An error of the first page is returned as it is, since then there is nothing
 // to pick from; later ones are shown. The terminal is put back as it was in
@@ -104,8 +104,8 @@ type PickOptions struct {
 // before Pick returns.
 //
 // A terminal that goes away is an error that wraps io.ErrUnexpectedEOF. Signals
-// are the caller's: whoever ends ctx ends the picker, and gets the cause of that
-// end as the error.
+// are up to the caller: the end of ctx ends the picker, and its cause is the
+// error.
 func Pick(ctx context.Context, src Source, o *PickOptions) (picked Item, ok bool, err error) {
 	if o == nil {
 		o = &PickOptions{}

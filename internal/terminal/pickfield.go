@@ -6,11 +6,11 @@ import (
 	"unicode"
 )
 
-// maxLine bounds a filter and a title, in characters: what is longer is a
-// paste into the wrong window.
+// maxLine bounds a filter and a title, in characters: anything longer is
+// a paste into the wrong window.
 const maxLine = 500
 
-// field is one line of text being typed, a filter or a title, with a cursor in it.
+// field is one line of text being typed, a filter or a title, with its cursor.
 type field struct {
 	text []rune
 	at   int
@@ -45,7 +45,7 @@ func (l *field) insert(s string) {
 	l.at += len(added)
 }
 
-// edit obeys the keys of a line, and reports whether it knew the key.
+// edit handles the editing keys of a line, and reports whether the key is one.
 func (l *field) edit(key string) bool {
 	switch key {
 	case "left", "ctrl+b":
@@ -64,7 +64,7 @@ func (l *field) edit(key string) bool {
 	return true
 }
 
-// cut removes what stands between a place and the cursor.
+// cut removes the text between a position and the cursor.
 func (l *field) cut(from int) {
 	from = max(from, 0)
 	l.text = slices.Delete(l.text, from, l.at)

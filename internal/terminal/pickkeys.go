@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// mode is what the keys mean at the moment.
+// mode is what the keys currently mean.
 type mode int
 
 const (
@@ -67,7 +67,7 @@ func (m *picker) key(k key) command {
 	return m.typed(k.text)
 }
 
-// typed takes text of the keyboard or of the clipboard.
+// typed handles text from the keyboard or the clipboard.
 func (m *picker) typed(text string) command {
 	switch {
 	case text == "" || m.leaving:
@@ -82,7 +82,7 @@ func (m *picker) typed(text string) command {
 	return m.refilter()
 }
 
-// move obeys the keys that go through the list.
+// move handles the keys that move through the list.
 func (m *picker) move(name string) (cmd command, known bool) {
 	page := max(m.layout().rows-1, 1)
 	switch name {
@@ -102,7 +102,7 @@ func (m *picker) move(name string) (cmd command, known bool) {
 	return nil, false
 }
 
-// act obeys the keys that do something.
+// act handles the keys that do something.
 func (m *picker) act(name string) (cmd command, known bool) {
 	switch name {
 	case "enter":
@@ -168,7 +168,7 @@ func (m *picker) turnAgent() command {
 	return m.turn(s)
 }
 
-// ask wants a yes before a session is moved to the trash.
+// ask asks for confirmation before a session is moved to the trash.
 func (m *picker) ask() {
 	r := m.selected()
 	switch {
@@ -192,7 +192,7 @@ func (m *picker) answer(text string) command {
 	})
 }
 
-// undo restores what was trashed last, or in the trash the selected session.
+// undo restores the last trashed session or, in the trash, the selected one.
 func (m *picker) undo() command {
 	var it Item
 	switch r := m.selected(); {
@@ -211,7 +211,7 @@ func (m *picker) undo() command {
 	})
 }
 
-// title obeys the keys while a session is being renamed.
+// title handles the keys while a session is being renamed.
 func (m *picker) title(name, text string) command {
 	switch {
 	case name == "esc":
@@ -253,8 +253,8 @@ func (m *picker) pick() command {
 	return m.leave()
 }
 
-// leave ends the picker, once what was confirmed is kept. Asked a second time
-// it does not wait any longer.
+// leave ends the picker once confirmed changes are kept. A second call does
+// not wait any longer.
 func (m *picker) leave() command {
 	if m.writing > 0 && !m.leaving {
 		m.leaving = true

@@ -3,12 +3,12 @@ package terminal
 const (
 	minWidth    = 24  // below which nothing can be read
 	minHeight   = 4   // a filter, two rows and the keys
-	sideWidth   = 110 // from which the preview stands beside the list
-	belowHeight = 22  // from which it stands below it
-	ruleHeight  = 12  // from which a rule parts the filter from the list
+	sideWidth   = 110 // from here on the preview is beside the list
+	belowHeight = 22  // from here on it is below the list
+	ruleHeight  = 12  // from here on a rule separates the filter from the list
 )
 
-// layout is where things stand on a screen of some size.
+// layout is the position of everything on a screen of some size.
 type layout struct {
 	head  int // lines above the list
 	rows  int // lines of the list
@@ -43,8 +43,8 @@ func (m *picker) layout() layout {
 	return l
 }
 
-// cellWidths are how wide the cells behind a title are; 0 leaves one out. The
-// narrower the list, the fewer there are, and the title has at least half.
+// cellWidths are the widths of the cells after a title; 0 leaves one out. The
+// narrower the list, the fewer cells there are; the title has at least half.
 type cellWidths struct{ agent, project, messages, id, age int }
 
 func (m *picker) columns(width int) cellWidths {
@@ -67,7 +67,7 @@ func (m *picker) columns(width int) cellWidths {
 	return c
 }
 
-// total is what the cells take, each with a gap of two columns before it.
+// total is the width of all cells, each with a gap of two columns before it.
 func (c cellWidths) total() int {
 	sum := 0
 	for _, w := range [...]int{c.agent, c.project, c.messages, c.id, c.age} {

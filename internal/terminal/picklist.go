@@ -9,19 +9,20 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
-// pickRow is an item with what the filter compares, made once when it is loaded.
+// pickRow is an item with the text that the filter compares, made once when it
+// is loaded.
 type pickRow struct {
 	Item
 	key  string // the folded title, agent, project, short id and tags
-	gone bool   // moved to or out of the trash while it was listed
+	gone bool   // moved to or out of the trash while listed
 }
 
-// goneKey is the key of a row that is gone. No filter holds a newline, and an
-// empty filter is not compared with keys.
+// goneKey is the key of a row that is gone. No filter contains a newline, and
+// an empty filter is not compared with keys.
 const goneKey = "\n"
 
-// newRows folds the items of a page. The keys of a page lie behind each other
-// in one piece of memory, so that a filter over all of them reads straight on.
+// newRows folds the items of a page. The keys of a page are contiguous in
+// memory, so that a filter reads them in sequence.
 func newRows(items []Item) []pickRow {
 	rows := make([]pickRow, len(items))
 	ends := make([]int, len(items))
@@ -49,9 +50,9 @@ func (r *pickRow) refold() {
 	r.key = b.String()
 }
 
-// writeKey adds what of an item is matched: what the list shows of it. A
-// newline parts the fields: no filter holds one, so nothing matches across two
-// fields.
+// writeKey adds what a filter matches of an item: what the list shows of it.
+// Fields are separated by newlines: no filter contains one, so nothing matches
+// across two fields.
 func writeKey(b *strings.Builder, it Item) {
 	writeFolded(b, text.Clip(it.Title, maxText))
 	for _, field := range [...]string{it.Agent, lastName(it.Project), shortID(it.ID)} {
@@ -65,7 +66,7 @@ func writeKey(b *strings.Builder, it Item) {
 }
 
 // writeFolded folds case character by character, so that the folded text has
-// as many characters as the text and a place in one is a place in the other.
+// as many characters as the original and positions in both agree.
 func writeFolded(b *strings.Builder, s string) {
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -83,7 +84,7 @@ func writeFolded(b *strings.Builder, s string) {
 	}
 }
 
-// foldRune goes over the upper case, so that ſ and s, ς and σ are one.
+// foldRune folds through upper case, so that ſ and s, ς and σ are equal.
 func foldRune(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }
 
 func fold(s string) string {
@@ -95,28 +96,28 @@ func fold(s string) string {
 // none stands for no row.
 const none = -1
 
-// list is what was loaded of one scope, and which of it the filter lets
-// through. It is not safe for concurrent use.
+// list is what was loaded of one scope, and which of it passes the
+// filter. It is not safe for concurrent use.
 type list struct {
 	rows  []*pickRow
-	keys  []string // of the rows, apart from them: a filter reads nothing else
+	keys  []string // of the rows, stored separately: a filter reads nothing else
 	byID  map[string]int32
-	above []int32   // for each row the source that it stands below, or none
-	forks [][]int32 // for each row those that stand below it
+	above []int32   // for each row the source that it is listed below, or none
+	forks [][]int32 // for each row those that are listed below it
 
-	order []int32 // all rows as they stand when nothing is filtered
+	order []int32 // all rows in their order without a filter
 	terms []string
 	hits  []int32    // what is shown: order, or the rows that match all terms
 	found []pickRow  // what the content search returned
-	below []*pickRow // what of it is shown: those that are no hits already
+	below []*pickRow // those of found that are not among the hits
 }
 
 func newList() *list {
 	return &list{byID: map[string]int32{}}
 }
 
-// add takes the next page. Sessions that came to be listed twice, because they
-// were written to between two pages, stay where they were first.
+// add adds the next page. Sessions that are in two pages, because they were
+// written to in between, stay in their first place.
 func (l *list) add(page []pickRow) {
 	first := len(l.rows)
 	grouped := false
@@ -131,9 +132,9 @@ func (l *list) add(page []pickRow) {
 		l.above = append(l.above, none)
 		l.forks = append(l.forks, nil)
 		l.byID[r.ID] = at
-		// A fork stands below its source if the source is the newer of the
-		// two. Otherwise it keeps its place, so that the newest session is
-		// always the first.
+		// A fork is listed below its source if the source is the newer of
+		// the two. Otherwise it keeps its place, so that the newest
+		// session is always first.
 		if source, ok := l.byID[r.ForkOf.ID]; ok && r.ForkOf.ID != "" && source != at {
 			l.forks[source] = append(l.forks[source], at)
 			l.above[at] = source
@@ -154,7 +155,7 @@ func (l *list) add(page []pickRow) {
 	l.mergeFound()
 }
 
-// arrange puts every fork behind its source, and the rest in the order of time.
+// arrange puts every fork after its source, and the rest in order of time.
 func (l *list) arrange() {
 	l.order = l.order[:0]
 	var put func(at int32)
@@ -190,8 +191,8 @@ func (l *list) filter(text string) {
 	l.hits = kept
 }
 
-// narrows reports whether nothing can match the new terms that did not match
-// the old ones, which is the case while somebody goes on typing.
+// narrows reports whether every match of the new terms also matched the old
+// ones, which is the case while somebody keeps typing.
 func narrows(old, new []string) bool {
 	if len(old) == 0 || len(new) < len(old) {
 		return false
@@ -200,7 +201,7 @@ func narrows(old, new []string) bool {
 	return slices.Equal(old[:last], new[:last]) && strings.Contains(new[last], old[last])
 }
 
-// show chooses anew among all rows.
+// show selects from all rows again.
 func (l *list) show() {
 	if len(l.terms) == 0 {
 		l.hits = l.hits[:0]
@@ -230,7 +231,7 @@ func (l *list) matches(key string) bool {
 	return true
 }
 
-// find takes what the content search returned.
+// find adds the results of the content search.
 func (l *list) find(found []pickRow) {
 	l.found = found
 	l.mergeFound()
@@ -253,7 +254,7 @@ func (l *list) mergeFound() {
 
 func (l *list) len() int { return len(l.hits) + len(l.below) }
 
-// at returns what is shown in one place, or nil beyond the end.
+// at returns the row shown at a position, or nil beyond the end.
 func (l *list) at(i int) *pickRow {
 	switch {
 	case i < 0 || i >= l.len():
@@ -264,7 +265,7 @@ func (l *list) at(i int) *pickRow {
 	return l.below[i-len(l.hits)]
 }
 
-// indent returns how far a shown row stands below its source, at most limit.
+// indent returns how deep a shown row is below its sources, at most limit.
 func (l *list) indent(i, limit int) int {
 	if len(l.terms) > 0 || i >= len(l.hits) {
 		return 0
@@ -280,7 +281,8 @@ func (l *list) indent(i, limit int) int {
 	return n
 }
 
-// where returns the place at which a session is shown, near where it was.
+// where returns the position at which a session is shown, searching from where
+// it was.
 func (l *list) where(id string, was int) (int, bool) {
 	if r := l.at(was); r != nil && r.ID == id {
 		return was, true
@@ -293,7 +295,7 @@ func (l *list) where(id string, was int) (int, bool) {
 	return 0, false
 }
 
-// change lets f change all that is known of one session, and shows the rest.
+// change lets f change every row of one session, and updates what is shown.
 func (l *list) change(id string, f func(*pickRow)) {
 	if at, ok := l.byID[id]; ok {
 		f(l.rows[at])

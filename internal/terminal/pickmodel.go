@@ -9,51 +9,52 @@ import (
 )
 
 const (
-	// firstPage fills the tallest screen; what is more would delay it.
+	// firstPage fills the tallest screen; a larger one would delay it.
 	firstPage = 120
-	// nextPage is a few milliseconds of a store's time: keys that arrive
-	// between two pages are not noticed to wait.
+	// nextPage takes a store a few milliseconds: keys that arrive
+	// between two pages are not noticeably delayed.
 	nextPage = 2000
 	// paintPause is how long the rest of the list waits for the first screen.
 	paintPause = 3 * frameTime
-	// searchPause is how long somebody has to stop typing before the content
-	// is searched, previewPause how long they have to stay on a session.
+	// searchPause is how long a person has to stop typing before the content
+	// is searched, previewPause how long they have to stay on a session
+	// before it is previewed.
 	searchPause  = 120 * time.Millisecond
 	previewPause = 40 * time.Millisecond
 	// keptPreviews bounds the previews that are remembered.
 	keptPreviews = 64
 )
 
-// picker is everything the screen shows. It is changed by one message after the
-// other; what runs beside it answers with a message.
+// picker is everything that the screen shows. It handles one message after the
+// other; background commands answer with a message.
 type picker struct {
-	ctx   context.Context // of the whole run: a write is finished under it
+	ctx   context.Context // for the whole run: a write is completed under it
 	reads context.Context // ends with the screen
 	src   Source
 	o     PickOptions
-	calls gate // calls of the source that are under way
+	calls sourceCalls // calls of the source in progress
 
 	width, height int
 	mode          mode
-	status        string // what happened last, until the next key
+	status        string // the last event, until the next key
 	leaving       bool
 
 	scope   Scope
-	load    int // counts the scopes: pages of an earlier one are dropped
+	load    int // number of scopes loaded: pages of an earlier one are dropped
 	pages   context.Context
 	stop    context.CancelFunc
 	list    *list
 	loading bool
 
 	input     field
-	search    int // counts the filters: answers to an earlier one are dropped
+	search    int // number of filters: answers to an earlier one are dropped
 	stopFind  context.CancelFunc
 	searching bool
 
 	cursor, top int // the selected row, the first row on the screen
 
-	hidden   bool   // the preview
-	looks    int    // counts the previews that were asked for
+	hidden   bool   // the preview is hidden
+	looks    int    // number of previews requested
 	looked   string // the session of the newest of them
 	stopLook context.CancelFunc
 	previews map[string][]PreviewLine
@@ -61,7 +62,7 @@ type picker struct {
 	name    field // the title being typed
 	subject Item  // of the rename or the question
 	trashed []Item
-	writing int // writes under way
+	writing int // writes in progress
 
 	over   bool // nothing is shown any more
 	picked Item
@@ -112,7 +113,7 @@ type (
 	lostMsg struct{} // there will be no more keys
 )
 
-// deed is what was written.
+// deed is what a write did.
 type deed string
 
 const (
@@ -121,7 +122,7 @@ const (
 	restored deed = "restore"
 )
 
-// begin asks for what is seen first.
+// begin loads what is seen first.
 func (m *picker) begin() command {
 	return together(m.open(m.scope), m.refilter())
 }
@@ -156,13 +157,13 @@ func (m *picker) update(msg message) command {
 	return nil
 }
 
-// turn shows another scope.
+// turn switches to another scope.
 func (m *picker) turn(s Scope) command {
 	m.list = newList()
 	return together(m.open(s), m.refilter())
 }
 
-// open begins to load a scope.
+// open starts to load a scope.
 func (m *picker) open(s Scope) command {
 	m.stop()
 	m.scope, m.loading = s, true
@@ -171,7 +172,7 @@ func (m *picker) open(s Scope) command {
 	return m.askPage("", firstPage)
 }
 
-// askPage wants a page of the list.
+// askPage loads a page of the list.
 func (m *picker) askPage(cursor string, n int) command {
 	ctx, load, scope := m.pages, m.load, m.scope
 	return m.calls.through(func() message {
@@ -180,8 +181,8 @@ func (m *picker) askPage(cursor string, n int) command {
 	})
 }
 
-// page takes a page and asks for the one after it, until the list is whole:
-// only then does a filter see every title.
+// page adds a page and loads the next one, until the list is complete: only
+// then does a filter see every title.
 func (m *picker) page(msg pageMsg) command {
 	if msg.load != m.load {
 		return nil
@@ -207,7 +208,8 @@ func (m *picker) page(msg pageMsg) command {
 	return together(m.preview(), ask)
 }
 
-// refilter obeys a filter that changed: titles at once, content after a pause.
+// refilter applies a changed filter: to titles at once, to content after a
+// pause.
 func (m *picker) refilter() command {
 	text := m.input.String()
 	m.list.filter(text)
@@ -223,7 +225,7 @@ func (m *picker) refilter() command {
 	return together(m.preview(), pause)
 }
 
-// find searches the content, if nothing was typed since.
+// find searches the content, unless something was typed since.
 func (m *picker) find(msg findMsg) command {
 	if msg.search != m.search {
 		return nil
@@ -251,8 +253,8 @@ func (m *picker) found(msg foundMsg) command {
 	return m.preview()
 }
 
-// preview asks for the end of the selected session, once somebody stays on it.
-// Pages that arrive meanwhile do not begin the stay anew.
+// preview loads the end of the selected session, once a person stays on it.
+// Pages that arrive meanwhile do not restart the pause.
 func (m *picker) preview() command {
 	id := ""
 	if r := m.selected(); r != nil && m.layout().preview() {
@@ -283,7 +285,7 @@ func (m *picker) lookNow(msg lookMsg) command {
 		defer stop()
 		lines, err := m.src.Preview(ctx, it)
 		if ctx.Err() != nil && err != nil {
-			return nil // given up, not failed
+			return nil // cancelled, not failed
 		}
 		return previewMsg{id: it.ID, lines: lines, err: err}
 	})
@@ -299,7 +301,7 @@ func (m *picker) previewed(msg previewMsg) {
 	m.previews[msg.id] = msg.lines
 }
 
-// write starts a change that was confirmed.
+// write starts a confirmed change.
 func (m *picker) write(do func() writtenMsg) command {
 	m.writing++
 	return m.calls.through(func() message { return do() })
@@ -335,9 +337,9 @@ func (m *picker) written(msg writtenMsg) command {
 	return together(cmd, m.preview())
 }
 
-// moved takes a session off the list, or puts it there and goes to it. One
-// that was away when the list was loaded is in none of its pages: then the
-// list is loaded anew.
+// moved removes a session from the list, or shows and selects it. A
+// session that was elsewhere when the list was loaded is in none of its
+// pages: then the list is loaded again.
 func (m *picker) moved(id string, here bool) command {
 	if _, loaded := m.list.byID[id]; here && !loaded {
 		return m.turn(m.scope)
@@ -353,15 +355,15 @@ func (m *picker) moved(id string, here bool) command {
 // selected returns the row under the cursor, or nil when nothing is listed.
 func (m *picker) selected() *pickRow { return m.list.at(m.cursor) }
 
-// goTo moves the cursor, and the list so that the cursor is seen.
+// goTo moves the cursor, and scrolls so that it is visible.
 func (m *picker) goTo(i int) command {
 	m.cursor = i
 	m.see()
 	return m.preview()
 }
 
-// keep lets the list change, and leaves the cursor on the session it is on. A
-// list that was scrolled leaves it at its height on the screen, too.
+// keep changes the list, and leaves the cursor on its session. In a list that
+// was scrolled it also stays at its height on the screen.
 func (m *picker) keep(change func()) {
 	r, height := m.selected(), m.cursor-m.top
 	change()
@@ -376,7 +378,7 @@ func (m *picker) keep(change func()) {
 	m.see()
 }
 
-// see keeps the cursor in the list and the list on the screen.
+// see keeps the cursor in the list and visible.
 func (m *picker) see() {
 	n, rows := m.list.len(), m.layout().rows
 	m.cursor = max(min(m.cursor, n-1), 0)

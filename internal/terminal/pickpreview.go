@@ -7,8 +7,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
-// look draws the preview: what is known of the session, and below it the end
-// of its conversation. It returns as many lines as the preview is high.
+// look draws the preview: facts about the session, and below them the end of
+// its conversation. It returns as many lines as the preview is high.
 func (m *picker) look(l layout) []string {
 	lines := make([]string, 0, l.lookRows)
 	if r := m.selected(); r != nil {
@@ -58,8 +58,8 @@ func (m *picker) facts(r *pickRow, l layout) []string {
 	return append(lines, "")
 }
 
-// tail wraps lines and returns the last n of what comes out. It works from the
-// end, so that a long preview costs no more than what is seen of it.
+// tail wraps lines and returns the last n of the result. It works from the
+// end, so that a long preview costs no more than its visible part.
 func (m *picker) tail(said []PreviewLine, width, n int) []string {
 	var lines []string
 	for i := len(said) - 1; i >= 0 && len(lines) < n; i-- {
@@ -80,7 +80,7 @@ func (m *picker) tail(said []PreviewLine, width, n int) []string {
 }
 
 // wrap cleans a text and breaks it into lines of at most width columns, at
-// spaces where there are some. Newlines in it break it, too.
+// spaces where possible, and at newlines.
 func (m *picker) wrap(said string, width int) []string {
 	var lines []string
 	said = strings.ReplaceAll(text.Clip(said, maxText), "\t", "    ")
@@ -97,7 +97,7 @@ func (m *picker) wrap(said string, width int) []string {
 				head = head[:at]
 			}
 			if head == "" {
-				break // a sign wider than the screen
+				break // a character wider than the screen
 			}
 			lines = append(lines, head)
 			part = strings.TrimLeft(part[len(head):], " ")

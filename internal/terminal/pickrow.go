@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	// maxText bounds how much of a text is looked at to draw it: more than a
-	// wide screen holds, and little enough to be clean within a frame.
+	// maxText bounds how much of a text is processed to draw it: more than a
+	// wide screen holds, and little enough to clean within a frame.
 	maxText = 2000
-	// maxIndent stops a long line of forks from moving off the screen.
+	// maxIndent keeps long chains of forks on the screen.
 	maxIndent = 4
-	// forkRoom is how many columns the title of a source needs to be of use.
+	// forkRoom is how many columns the title of a source needs to be useful.
 	forkRoom = 22
 )
 
@@ -21,7 +21,7 @@ func (m *picker) row(i, width int, c cellWidths) string {
 	r, current := m.list.at(i), i == m.cursor
 	look := m.as
 	if current {
-		// The whole line is reversed, so that nothing in it has a look.
+		// The whole line is reversed, so nothing in it has a style of its own.
 		look = func(_, text string) string { return text }
 	}
 	mark := "  "
@@ -40,8 +40,8 @@ func (m *picker) row(i, width int, c cellWidths) string {
 	return m.as(reversed, b.String())
 }
 
-// names writes what tells a session from others, in at most room columns, and
-// returns how many it took.
+// names writes what distinguishes a session from others, in at most room
+// columns, and returns how many it took.
 func (m *picker) names(b *strings.Builder, look func(look, text string) string, i, room int) int {
 	r := m.list.at(i)
 	used := 0
@@ -90,8 +90,8 @@ func (m *picker) names(b *strings.Builder, look func(look, text string) string, 
 	return used
 }
 
-// forkTitle is the title of what a session was forked from: the current one,
-// if that session is listed.
+// forkTitle is the title of the source of a fork: its current title, if that
+// session is listed.
 func (m *picker) forkTitle(r *pickRow) string {
 	if at, ok := m.list.byID[r.ForkOf.ID]; ok && m.list.rows[at].Title != "" {
 		return m.list.rows[at].Title
@@ -102,7 +102,7 @@ func (m *picker) forkTitle(r *pickRow) string {
 	return shortID(r.ForkOf.ID)
 }
 
-// cells draws what stands in columns behind the names.
+// cells draws the columns after the names.
 func (m *picker) cells(it *Item, c cellWidths) string {
 	var b strings.Builder
 	cell := func(text string, width int) {
@@ -121,10 +121,10 @@ func (m *picker) cells(it *Item, c cellWidths) string {
 	return b.String()
 }
 
-// shortID is as much of an id as people type.
+// shortID is the part of an id that people type.
 func shortID(id string) string { return id[:min(len(id), 8)] }
 
-// lastName is the last element of a path of whatever system.
+// lastName is the last element of a path of any operating system.
 func lastName(path string) string {
 	trimmed := strings.TrimRight(path, `/\`)
 	if name := trimmed[strings.LastIndexAny(trimmed, `/\`)+1:]; name != "" {
@@ -133,7 +133,7 @@ func lastName(path string) string {
 	return path
 }
 
-// age says in at most four columns how long ago something was.
+// age formats how long ago something was, in at most four columns.
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return "-"
@@ -156,7 +156,7 @@ func age(now, then time.Time) string {
 	return unit(365*day, "y")
 }
 
-// highlight gives the parts of clean text that match the filter a look.
+// highlight styles the parts of clean text that match the filter.
 func (m *picker) highlight(look func(look, text string) string, text string) string {
 	if len(m.list.terms) == 0 {
 		return text
@@ -186,8 +186,8 @@ func (m *picker) highlight(look func(look, text string) string, text string) str
 	return b.String()
 }
 
-// matches tells for every character of text whether it is part of a term, or
-// returns nil if none is.
+// matches reports for every character of text whether it is part of a term,
+// or returns nil if none is.
 func matches(text string, terms []string) []bool {
 	var hit []bool
 	folded := fold(text)

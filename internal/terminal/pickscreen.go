@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// sizePause is how often the size of the terminal is looked at.
+// sizePause is how often the size of the terminal is checked.
 const sizePause = 500 * time.Millisecond
 
-// pickScreen is a picker on a terminal, with a screen of its own, so that what
-// was there before is seen again when it ends.
+// pickScreen is a picker on a terminal. It uses the alternate screen, so that
+// the previous content is visible again when it ends.
 type pickScreen struct {
 	mu    sync.Mutex
 	m     *picker
@@ -24,7 +24,7 @@ type pickScreen struct {
 	shown   picture
 	entered bool
 	over    chan struct{} // closed when the picker is over
-	fault   string        // what went wrong in the program itself
+	fault   string        // a panic in the program itself
 }
 
 func newPickScreen(m *picker) *pickScreen {
@@ -34,7 +34,7 @@ func newPickScreen(m *picker) *pickScreen {
 	return s
 }
 
-// run takes the terminal, and gives it back when the picker is over.
+// run takes the terminal, and restores it when the picker is over.
 func (s *pickScreen) run(ctx context.Context) error {
 	restore, err := takeTerminal(s.m.o.Raw, s.m.o.Out)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *pickScreen) wait(ctx context.Context) {
 	}
 }
 
-// lookAtSize obeys a size that changed, and notices a terminal that takes
+// lookAtSize applies a changed size, and notices a terminal that accepts
 // nothing more.
 func (s *pickScreen) lookAtSize() {
 	s.mu.Lock()
@@ -101,7 +101,7 @@ func (s *pickScreen) resize() {
 	}
 }
 
-// tell lets the picker know what happened. The lock is held.
+// tell passes a message to the picker. The lock is held.
 func (s *pickScreen) tell(msg message) {
 	if s.m.over {
 		return
@@ -116,7 +116,7 @@ func (s *pickScreen) tell(msg message) {
 	s.settle()
 }
 
-// settle has the screen drawn anew, and ends it when the picker is over.
+// settle redraws the screen, and ends it when the picker is over.
 func (s *pickScreen) settle() {
 	s.paint.touch()
 	if !s.m.over {
@@ -129,7 +129,7 @@ func (s *pickScreen) settle() {
 	}
 }
 
-// start runs a command beside the keys.
+// start runs a command in the background.
 func (s *pickScreen) start(cmd command) {
 	if cmd == nil {
 		return
@@ -146,7 +146,7 @@ func (s *pickScreen) start(cmd command) {
 	}()
 }
 
-// obey tells the picker of keys, text character by character: the one may
+// obey passes keys to the picker, text character by character: one may
 // answer a question, and the next begin a filter.
 func (s *pickScreen) obey(keys []key) {
 	defer s.caught()
@@ -161,8 +161,8 @@ func (s *pickScreen) obey(keys []key) {
 	}
 }
 
-// recovered is for a goroutine in which a call of the source may panic: the
-// terminal is put back before the program ends.
+// recovered is deferred in goroutines in which a call of the source may
+// panic: the terminal is restored before the program ends.
 func (s *pickScreen) recovered() {
 	if fault := recover(); fault != nil {
 		s.mu.Lock()
@@ -171,7 +171,7 @@ func (s *pickScreen) recovered() {
 	}
 }
 
-// caught is the same where the lock is held.
+// caught is the same while the lock is held.
 func (s *pickScreen) caught() {
 	if fault := recover(); fault != nil {
 		s.broke(fault)
@@ -184,8 +184,8 @@ func (s *pickScreen) broke(fault any) {
 	s.settle()
 }
 
-// frame returns what makes the terminal show what it should: the rows that
-// changed. The last frame gives the terminal back.
+// frame returns what updates the terminal: the rows that changed. The last
+// frame gives the terminal back.
 func (s *pickScreen) frame() (f []byte, last bool) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -214,8 +214,8 @@ func (s *pickScreen) frame() (f []byte, last bool) {
 		}
 		changed = true
 		f = fmt.Appendf(f, "\x1b[%dH", i+1)
-		// What stood there is written over, since a row that is erased first
-		// flickers. How wide foreign signs are drawn, only the terminal knows.
+		// Rows are overwritten, since a row that is erased first flickers.
+		// Only the terminal knows how wide it draws unusual characters.
 		foreign := strings.ContainsFunc(row, isForeign)
 		if foreign {
 			f = append(f, eraseRow...)
@@ -236,13 +236,13 @@ func (s *pickScreen) frame() (f []byte, last bool) {
 	return append(f, endFrame...), false
 }
 
-// isForeign tells the signs that terminals may draw in other widths than
-// Text.Width says.
+// isForeign reports whether terminals may draw a character with another
+// width than Text.Width says.
 func isForeign(r rune) bool {
 	return r >= 0x300 && !strings.ContainsRune("─│└⑂●…“”", r)
 }
 
-// bare returns a row without its looks.
+// bare returns a row without its styles.
 func bare(row string) string {
 	var b strings.Builder
 	for {
@@ -255,7 +255,7 @@ func bare(row string) string {
 	}
 }
 
-// leave returns what takes the screen away.
+// leave returns the sequence that leaves the screen.
 func (s *pickScreen) leave() []byte {
 	if !s.entered {
 		return nil

@@ -8,7 +8,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
-// Looks are attributes and the first colours, which every theme keeps readable.
+// Styles use attributes and the first colours, which every theme keeps
+// readable.
 const (
 	bold     = "1"
 	dim      = "2"
@@ -19,7 +20,7 @@ const (
 	warning  = "33"
 )
 
-// as gives text a look. The text is clean already.
+// as gives clean text a style.
 func (m *picker) as(look, text string) string {
 	if m.o.Plain || text == "" {
 		return text
@@ -30,13 +31,14 @@ func (m *picker) as(look, text string) string {
 // clean is the only way from a source to the screen.
 func (m *picker) clean(s string) string { return m.o.Text.Clean(text.Clip(s, maxText)) }
 
-// fit makes text exactly so wide.
+// fit makes text exactly width columns wide.
 func (m *picker) fit(text string, width int) string {
 	text = m.o.Text.truncate(text, width)
 	return text + strings.Repeat(" ", max(width-m.o.Text.Width(text), 0))
 }
 
-// picture is a whole screen: its rows, and where the cursor is if it is seen.
+// picture is a whole screen: its rows, and the position of the cursor if it is
+// visible.
 type picture struct {
 	rows    []string
 	cursor  bool
@@ -90,8 +92,8 @@ func (m *picker) view() picture {
 
 func (m *picker) rule() string { return m.as(dim, strings.Repeat("─", m.width)) }
 
-// head is the filter, and at its right what is listed. It returns the column
-// of the cursor, too.
+// head is the filter, and at its right what is listed. It also returns the
+// column of the cursor.
 func (m *picker) head() (text string, cursor int) {
 	label := m.o.Text.truncate(m.clean(m.o.Heading), m.width/3) + " > "
 	room := m.width - m.o.Text.Width(label)
@@ -159,7 +161,7 @@ func (m *picker) scopeText() string {
 	return strings.Join(parts, " · ")
 }
 
-// rows draws the part of the list that is seen, each line as wide as the list.
+// rows draws the visible part of the list, each line as wide as the list.
 func (m *picker) rows(l layout) []string {
 	lines := make([]string, 0, l.rows)
 	cols := m.columns(l.width)
@@ -194,8 +196,8 @@ func (m *picker) nothing() string {
 	return "no session yet"
 }
 
-// foot is the last line: a question, a title being typed, what happened, or
-// the keys. It returns the column of the cursor in a title, too.
+// foot is the last line: a question, a title being typed, the last event,
+// or the keys. It also returns the column of the cursor in a title.
 func (m *picker) foot() (text string, cursor int) {
 	switch {
 	case m.mode == asking:
@@ -218,7 +220,7 @@ func (m *picker) foot() (text string, cursor int) {
 // hint is a key and what it does now.
 type hint struct{ key, does string }
 
-// hints are the keys that matter now, those first that are needed most.
+// hints are the keys that matter now, most important first.
 func (m *picker) hints() []hint {
 	typed := len(m.input.text) > 0
 	hints := []hint{{"Enter", m.clean(strings.ToLower(m.o.Heading))}}

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// writePlain writes output straight, as it is.
+// writePlain writes output directly.
 func (c *Console) writePlain(p []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	return c.o.Out.Write(p)
 }
 
-// wantLine begins to read a line where the terminal or a pipe has them. None
-// is read before somebody wants it, so that what is behind it stays there for
-// others.
+// wantLine starts to read a line from a plain terminal or a pipe. No line is
+// read before somebody wants it, so that the rest of the input stays
+// available to others.
 func (c *Console) wantLine() {
 	if c.editing || c.reading || c.ended != nil {
 		return
@@ -25,12 +25,12 @@ func (c *Console) wantLine() {
 	c.reading = true
 	if c.o.Terminal && c.question == nil {
 		c.say(c.prompt)
-		c.midLine = false // the person ends it
+		c.midLine = false // the person's Enter ends it
 	}
 	go c.readLine()
 }
 
-// readLine reads until there is something to give away.
+// readLine reads until there is something to pass on.
 func (c *Console) readLine() {
 	for {
 		s, err := nextLine(c.lines)
@@ -44,7 +44,7 @@ func (c *Console) readLine() {
 		}
 		if took && c.question == nil {
 			c.reading = false
-			c.arrive() // whoever waits in Read for a line of its own wants the next one
+			c.arrive() // a caller waiting in Read for its own line wants the next one
 			c.mu.Unlock()
 			return
 		}
@@ -52,7 +52,7 @@ func (c *Console) readLine() {
 	}
 }
 
-// hand gives a line to whoever waits for it, and reports whether it was one.
+// hand passes a line to whoever waits for it, and reports whether it was used.
 func (c *Console) hand(s string) bool {
 	c.lastKey = time.Now()
 	switch {
@@ -68,7 +68,7 @@ func (c *Console) hand(s string) bool {
 		if c.waiting == 0 {
 			return false
 		}
-		// Somebody waits for lines besides: this is one of them.
+		// A Read is waiting as well: the line is for it.
 	case strings.TrimSpace(s) == "":
 		if c.o.Terminal {
 			c.say(c.prompt)
@@ -80,8 +80,8 @@ func (c *Console) hand(s string) bool {
 	return true
 }
 
-// nextLine returns the next line without its newline. One that ends in a
-// backslash goes on in the line behind it. A line may come with an error.
+// nextLine returns the next line without its newline. A line that ends in
+// a backslash continues on the next one. A line may come with an error.
 func nextLine(r *bufio.Reader) (string, error) {
 	var b strings.Builder
 	for {

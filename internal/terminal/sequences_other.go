@@ -6,6 +6,6 @@ import (
 	"io"
 )
 
-// takeSequences would make a terminal obey escape sequences and return what puts
-// it back. Here every terminal does.
+// takeSequences would enable escape sequences and return a function that
+// restores the terminal. Here they are always enabled.
 func takeSequences(io.Writer) (restore func()) { return func() {} }

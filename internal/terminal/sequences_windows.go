@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// takeSequences makes a terminal obey escape sequences, and returns what puts it
-// back as it was. Older consoles of Windows do not unless they are told to.
+// takeSequences enables escape sequences, and returns a function that restores
+// the terminal. Older consoles of Windows have them off by default.
 func takeSequences(out io.Writer) (restore func()) {
 	f, ok := out.(interface{ Fd() uintptr })
 	if !ok {

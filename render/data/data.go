@@ -28,10 +28,10 @@ const All = "*"
 
 // Format is how a value is written. At most one of JQ and Template is set.
 type Format struct {
-	Fields   string // with commas between them; All and "" leave none out
+	Fields   string // separated by commas; All and "" select every field
 	JQ       string // an expression
 	Template string // of text/template
-	Terminal bool   // text that a filter or template makes goes to one
+	Terminal bool   // the result of a filter or template goes to a terminal
 }
 
 // Print writes one value.
@@ -158,8 +158,8 @@ func (f Format) runJQ(w io.Writer, v any) error {
 	}
 }
 
-// shown is text as a program asked for it: exact in a pipe, where it is data,
-// and harmless on a terminal.
+// shown is the text that a program asked for: exact in a pipe, where it is
+// data, and harmless on a terminal.
 func (f Format) shown(s string) string {
 	if f.Terminal {
 		return render.Clean(s)
@@ -167,8 +167,8 @@ func (f Format) shown(s string) string {
 	return s
 }
 
-// numbers turns the exact numbers of a decoded value into those jq computes
-// with; whole ones stay exact.
+// numbers turns the exact numbers of a decoded value into those that jq
+// computes with; integers stay exact.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:

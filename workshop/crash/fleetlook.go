@@ -7,17 +7,17 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
-// audit looks at everything that a fleet left when it was stopped.
+// audit checks everything that a stopped fleet left.
 func (c *crowd) audit(ctx context.Context) error {
 	marks, err := readMarks(c.marks)
 	if err != nil {
 		return err
 	}
 	jobs := make(map[string]tidemark.Job)
-	for j, err := range c.store.Jobs(ctx, store.JobFilter{}) {
+	for j, err := range c.fleet.Jobs(ctx, fleet.JobFilter{}) {
 		if err != nil {
 			c.t.fault(&c.t.book.unreadable, "%s: %v", c.name, err)
 			continue
@@ -25,7 +25,7 @@ func (c *crowd) audit(ctx context.Context) error {
 		jobs[j.ID] = j
 	}
 	c.t.jobs.Add(int64(len(jobs)))
-	running, err := c.store.Running(ctx, "")
+	running, err := c.fleet.Running(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -54,8 +54,8 @@ func (c *crowd) audit(ctx context.Context) error {
 	return err
 }
 
-// ranOnce holds what the agents wrote down against the jobs, and returns how
-// many lines each job printed that came to its end.
+// ranOnce compares what the agents recorded with the jobs, and returns how
+// many lines each finished job printed.
 func (c *crowd) ranOnce(marks []mark, jobs map[string]tidemark.Job) map[string]int {
 	begun, printed := make(map[string]int), make(map[string]int)
 	for _, m := range marks {
@@ -84,10 +84,10 @@ func (c *crowd) ranOnce(marks []mark, jobs map[string]tidemark.Job) map[string]i
 	return printed
 }
 
-// output looks whether what a job put out is whole and in order.
+// output checks whether the output of a job is complete and in order.
 func (c *crowd) output(ctx context.Context, j tidemark.Job, printed map[string]int) error {
 	n := 0
-	for e, err := range c.store.Output(ctx, j.ID) {
+	for e, err := range c.fleet.Output(ctx, j.ID) {
 		if err != nil {
 			c.t.fault(&c.t.book.unreadable, "%s: %s: %v", c.name, j.ID, err)
 			continue
@@ -107,9 +107,9 @@ func (c *crowd) output(ctx context.Context, j tidemark.Job, printed map[string]i
 	return nil
 }
 
-// accounts wants one answer for each instant of a schedule up to its next.
+// accounts requires one answer for each instant of a schedule up to its next.
 func (c *crowd) accounts(ctx context.Context, jobs map[string]tidemark.Job) error {
-	for s, err := range c.store.Schedules(ctx, "") {
+	for s, err := range c.fleet.Schedules(ctx, "") {
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (c *crowd) accounts(ctx context.Context, jobs map[string]tidemark.Job) erro
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		skips, err := c.store.Skips(ctx, s.Agent, s.Name, 1<<30)
+		skips, err := c.fleet.Skips(ctx, s.Agent, s.Name, 1<<30)
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (c *crowd) accounts(ctx context.Context, jobs map[string]tidemark.Job) erro
 			}
 		}
 		if s.From == "completion" {
-			continue // its instants follow from the ends of its runs
+			continue // its instants depend on the ends of its runs
 		}
 		c.grid(s, every, answers)
 	}

@@ -1,0 +1,79 @@
+package acp
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/slash"
+	"github.com/tidemark-sessions/tidemark/chat"
+	"github.com/tidemark-sessions/tidemark/render"
+)
+
+// Agent is the agent of tidemark chat, for an editor.
+type Agent struct {
+	Setup *agent.Setup
+	// Options are those of every conversation in a folder of the editor.
+	Options func(folder string) agent.Options
+	// Holder is this process as the holder of sessions; editor is what that one
+	// calls itself, "" when it does not say.
+	Holder func(editor string) tidemark.Holder
+	// Encrypted says that the store is.
+	Encrypted bool
+	// People says that somebody reads along on a terminal.
+	People bool
+	// Note is told what was learned in a conversation that ended; nil: nobody is.
+	Note func(format string, args ...any)
+}
+
+// maxEditorName bounds what is shown of the name of an editor.
+const maxEditorName = 40
+
+// With returns options with which an editor talks to the agent. ctx is that of
+// Serve; what is learned at the end of a conversation is kept also when it ended.
+func (o Options) With(ctx context.Context, a Agent) Options {
+	o.Models, o.Commands = a.Setup.Models(), a.commands(o)
+	o.Chat = func(ctx context.Context, to Opening) (chat.Options, error) {
+		all := a.Options(to.Folder)
+		all.Session = to.Session
+		all.Holder = a.Holder(render.Truncate(render.CleanLine(to.Client), maxEditorName))
+		set, err := a.Setup.Assemble(ctx, all)
+		if set.Fence.Says != "" && o.Log != nil {
+			o.Log("%s", set.Fence.Says)
+		}
+		return set.Chat, err
+	}
+	o.Model = func(c *chat.Chat, name string) (agent.Model, error) {
+		provider, _ := c.ModelName()
+		return a.Setup.Another(provider, a.Options("").Choice.BaseURL, name)
+	}
+	o.Left = func(c *chat.Chat) {
+		if !c.Exists() {
+			return
+		}
+		note := a.Note
+		if note == nil {
+			note = func(string, ...any) {}
+		}
+		agent.Learn(context.WithoutCancel(ctx), c, agent.Learning{Note: note})
+	}
+	return o
+}
+
+// commands are what an editor may be told behind a slash.
+func (a Agent) commands(o Options) (all []Command) {
+	for _, k := range slash.Commands() {
+		if k.NeedsFront {
+			continue
+		}
+		all = append(all, Command{Name: strings.TrimPrefix(k.Name, "/"), Input: k.Args, Help: k.Help,
+			Run: func(ctx context.Context, c *chat.Chat, folder, input string, out io.Writer) error {
+				talk := &slash.Conversation{Chat: c, Store: o.Store, Setup: a.Setup, Options: a.Options(folder), Encrypted: a.Encrypted, People: a.People, Out: out}
+				talk.Model.Provider, talk.Model.Name = c.ModelName()
+				return k.Run(talk, ctx, input)
+			}})
+	}
+	return all
+}
