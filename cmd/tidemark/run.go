@@ -9,12 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func runCommand(a *app) *cobra.Command {
-	var o store.Order
+	var o fleet.JobRequest
 	var resume, fork string
 	var wait bool
 	cmd := &cobra.Command{
@@ -25,7 +28,7 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
   tidemark run coder --schedule nightly`,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), writes)
+			s, err := a.open(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
@@ -39,16 +42,16 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 				}
 				p, err := s.Resolve(cmd.Context(), named.ref, a.project())
 				if err != nil && p.View != nil {
-					err = withHint(err, "see its nodes with: tidemark tree %.8s", p.ID)
+					err = hint.With(err, "see its nodes with: tidemark tree %.8s", p.ID)
 				}
 				if err != nil {
 					return err
 				}
 				*named.id, o.Entry = p.ID, p.Seq
 			}
-			j, err := s.OrderJob(cmd.Context(), o)
+			j, err := fleet.Over(s).RequestJob(cmd.Context(), o)
 			if err != nil {
-				return withHint(err, "see them with: tidemark agents, tidemark schedules; a fleet that is up makes those of its file known")
+				return hint.With(err, "see them with: tidemark agents, tidemark schedules; a fleet that is up makes those of its file known")
 			}
 			return a.jobAdded(cmd, s, j, wait)
 		},
@@ -63,13 +66,13 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 
 // agentNamed returns an agent: ErrNotFound.
 func agentNamed(cmd *cobra.Command, s *store.Store, name string) (tidemark.Agent, error) {
-	agent, err := s.Agent(cmd.Context(), name)
-	return agent, withHint(err, "see them with: tidemark agents; a fleet that is up makes those of its file known")
+	agent, err := fleet.Over(s).Agent(cmd.Context(), name)
+	return agent, hint.With(err, "see them with: tidemark agents; a fleet that is up makes those of its file known")
 }
 
 // addJob keeps a job and, when that is asked for, waits for its end.
 func (a *app) addJob(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bool) error {
-	j, err := s.AddJob(cmd.Context(), j)
+	j, err := fleet.Over(s).AddJob(cmd.Context(), j)
 	if err != nil {
 		return err
 	}
@@ -80,7 +83,7 @@ func (a *app) addJob(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bo
 // its end.
 func (a *app) jobAdded(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bool) error {
 	if !wait {
-		if up, err := daemon.Living(cmd.Context(), s); err == nil && len(up) == 0 {
+		if up, err := daemon.Living(cmd.Context(), fleet.Over(s)); err == nil && len(up) == 0 {
 			a.say("It waits: no fleet is up. Start it with: tidemark fleet up")
 		}
 		return a.print(j, func(w io.Writer) error {
@@ -92,7 +95,7 @@ func (a *app) jobAdded(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait 
 	if err := a.logs(cmd.Context(), s, j.ID, 0, true); err != nil {
 		return err
 	}
-	j, err := s.Job(cmd.Context(), j.ID)
+	j, err := fleet.Over(s).Job(cmd.Context(), j.ID)
 	if err != nil {
 		return err
 	}
@@ -109,13 +112,13 @@ func cancelCommand(a *app) *cobra.Command {
 		Example: "  tidemark cancel job-2026-11-15-3y0e8d",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), writes)
+			s, err := a.open(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
-			ended, err := s.CancelJob(cmd.Context(), args[0], a.holder(cmd))
+			ended, err := fleet.Over(s).CancelJob(cmd.Context(), args[0], a.holder(cmd))
 			if err != nil {
-				return withHint(err, "see them with: tidemark jobs")
+				return hint.With(err, "see them with: tidemark jobs")
 			}
 			if ended {
 				a.say("%s is cancelled; nobody ran it here.", args[0])
@@ -135,13 +138,13 @@ func again(a *app, name, short, example string, fork bool) *cobra.Command {
 		Use: name + " JOB", Short: short, Example: example,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), writes)
+			s, err := a.open(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
-			j, err := s.RepeatJob(cmd.Context(), args[0], prompt, fork)
+			j, err := fleet.Over(s).RepeatJob(cmd.Context(), args[0], prompt, fork)
 			if err != nil {
-				return withHint(err, "see them with: tidemark jobs")
+				return hint.With(err, "see them with: tidemark jobs")
 			}
 			return a.jobAdded(cmd, s, j, wait)
 		},

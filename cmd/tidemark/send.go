@@ -7,6 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -25,14 +28,14 @@ Whoever runs the fleet on this store starts the job, as soon as the limits allow
 			if err != nil {
 				return err
 			}
-			s, err := a.open(cmd.Context(), writes)
+			s, err := a.open(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
 			if _, err := agentNamed(cmd, s, args[0]); err != nil {
 				return err
 			}
-			job, err := s.SendMessage(cmd.Context(), a.holder(cmd), args[0], text)
+			job, err := fleet.Over(s).SendMessage(cmd.Context(), a.holder(cmd), args[0], text)
 			if err != nil {
 				return sendHint(cmd, s, args[0], err)
 			}
@@ -47,13 +50,13 @@ Whoever runs the fleet on this store starts the job, as soon as the limits allow
 func sendHint(cmd *cobra.Command, s *store.Store, agent string, err error) error {
 	switch {
 	case errors.Is(err, tidemark.ErrNotFound):
-		return withHint(err, "add - {name: inbox, type: chat} to its schedules in the fleet file, then: tidemark fleet reload")
-	case errors.Is(err, store.ErrDisabled):
-		if to, lookErr := s.ChatSchedule(cmd.Context(), agent); lookErr == nil {
-			return withHint(err, "tidemark schedule enable %s/%s", to.Agent, to.Name)
+		return hint.With(err, "add - {name: inbox, type: chat} to its schedules in the fleet file, then: tidemark fleet reload")
+	case errors.Is(err, fleet.ErrDisabled):
+		if to, lookErr := fleet.Over(s).ChatSchedule(cmd.Context(), agent); lookErr == nil {
+			return hint.With(err, "tidemark schedule enable %s/%s", to.Agent, to.Name)
 		}
 	case errors.Is(err, tidemark.ErrConflict):
-		return withHint(err, "send it again later, or set overlap: queue in the fleet file")
+		return hint.With(err, "send it again later, or set overlap: queue in the fleet file")
 	}
 	return err
 }
@@ -63,7 +66,7 @@ func messageText(in io.Reader, arg string) (string, error) {
 	if arg != "-" {
 		return arg, nil
 	}
-	b, err := io.ReadAll(io.LimitReader(in, store.MaxMessageBytes+1))
+	b, err := io.ReadAll(io.LimitReader(in, fleet.MaxMessageBytes+1))
 	if err != nil {
 		return "", tidemark.Invalidf("stdin: %w", err)
 	}
