@@ -161,8 +161,8 @@ func (b *weighedBody) weigh(p []byte) int64 {
 // sqliteBegin is the beginning of a database of another tool.
 const sqliteBegin = "SQLite format 3\x00"
 
-// isDatabase reports whether an import is read as a database: the detection of
-// tools also looks at the name, and reads files named as lines line by line.
+// isDatabase reports whether an import is read as a database, by its content
+// and its name: the detection of tools looks at both.
 func isDatabase(name string, begin []byte) bool {
 	return bytes.HasPrefix(begin, []byte(sqliteBegin)) && slices.Contains([]string{".db", ".sqlite", ".sqlite3"}, path.Ext(name))
 }

@@ -43,7 +43,7 @@ type OperatorBackend struct {
 	db *postgres.Database
 }
 
-// Close lets go of the database.
+// Close also closes the database.
 func (b OperatorBackend) Close() error {
 	err := b.Backend.Close()
 	b.db.Close()
