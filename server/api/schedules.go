@@ -38,7 +38,7 @@ func (s *Server) listSchedules(ctx context.Context, in *struct {
 	var all []tidemark.Schedule
 	for d, err := range st.Schedules(ctx, in.Agent) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verify names it
+			continue // verify reports it
 		}
 		if err != nil {
 			return nil, request.Fail(ctx, err)
