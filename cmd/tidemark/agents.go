@@ -12,6 +12,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -22,7 +24,7 @@ func agentsCommand(a *app) *cobra.Command {
 		Example: "  tidemark agents\n  tidemark agents --json=name,status,next_trigger_at",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.open(cmd.Context(), reads)
+			s, err := a.open(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}
@@ -36,13 +38,13 @@ func agentsCommand(a *app) *cobra.Command {
 			return a.print(rows, func(w io.Writer) error {
 				t := a.table("NAME", "STATUS", "CURRENT", "LAST", "NEXT", "DUE", "FAILED", "ERROR")
 				for _, g := range rows {
-					current := orDash(g.CurrentJob)
+					current := render.OrDash(g.CurrentJob)
 					if g.Node != "" && g.Node != a.host() {
 						current += " on " + g.Node
 					}
-					t.row(g.Name, g.Status, current, orDash(g.LastJob), orDash(g.NextSchedule), due(g.NextTriggerAt), orDash(g.FailedJob), render.Phrase(g.ErrorMessage))
+					t.Row(g.Name, g.Status, current, render.OrDash(g.LastJob), render.OrDash(g.NextSchedule), due(g.NextTriggerAt), render.OrDash(g.FailedJob), render.Phrase(g.ErrorMessage))
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 		},
 	}
@@ -61,7 +63,7 @@ func agentCommand(a *app) *cobra.Command {
 		Use: "show NAME", Short: "Show an agent", Example: "  tidemark agent show coder",
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), reads)
+			s, err := a.open(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}
@@ -74,8 +76,8 @@ func agentCommand(a *app) *cobra.Command {
 				if g.Session != nil {
 					session = fmt.Sprintf("%s, %d jobs, used %s", g.Session.ID, g.Session.Jobs, a.when(g.Session.LastUsedAt))
 				}
-				for _, line := range [][2]string{{"name", g.Name}, {"status", g.Status}, {"current job", orDash(g.CurrentJob)}, {"last job", orDash(g.LastJob)},
-					{"next", orDash(g.NextSchedule)}, {"due", due(g.NextTriggerAt)}, {"session", session}, {"failed job", orDash(g.FailedJob)}, {"error", orDash(g.ErrorMessage)}} {
+				for _, line := range [][2]string{{"name", g.Name}, {"status", g.Status}, {"current job", render.OrDash(g.CurrentJob)}, {"last job", render.OrDash(g.LastJob)},
+					{"next", render.OrDash(g.NextSchedule)}, {"due", due(g.NextTriggerAt)}, {"session", session}, {"failed job", render.OrDash(g.FailedJob)}, {"error", render.OrDash(g.ErrorMessage)}} {
 					if _, err := fmt.Fprintf(w, "%-12s %s\n", line[0], render.CleanLine(line[1])); err != nil {
 						return err
 					}
@@ -87,12 +89,12 @@ func agentCommand(a *app) *cobra.Command {
 		Use: "reset NAME", Short: "Forget the session and the error of an agent", Example: "  tidemark agent reset coder",
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), writes)
+			s, err := a.open(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
 			if err := fleet.Over(s).ResetAgent(cmd.Context(), args[0]); err != nil {
-				return withHint(err, "see them with: tidemark agents")
+				return hint.With(err, "see them with: tidemark agents")
 			}
 			a.say("%s begins anew: its next job has a fresh session.", args[0])
 			return nil
@@ -110,7 +112,7 @@ so do its sessions. An agent that a fleet still has is refused: it would come ba
 		Example: "  tidemark agent remove coder",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), writes)
+			s, err := a.open(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
@@ -120,9 +122,9 @@ so do its sessions. An agent that a fleet still has is refused: it would come ba
 			gone, err := fleet.Over(s).RemoveAgent(cmd.Context(), args[0], a.holder(cmd))
 			switch {
 			case errors.Is(err, tidemark.ErrNotFound):
-				return withHint(err, "see them with: tidemark agents")
+				return hint.With(err, "see them with: tidemark agents")
 			case errors.Is(err, tidemark.ErrConflict):
-				return withHint(err, "take it out of the fleet file, then: tidemark fleet reload; what runs is ended by: tidemark cancel JOB")
+				return hint.With(err, "take it out of the fleet file, then: tidemark fleet reload; what runs is ended by: tidemark cancel JOB")
 			case err != nil:
 				return err
 			}
@@ -141,7 +143,7 @@ func (a *app) inFleetFile(name string) error {
 	if err != nil || !f.Has(name) {
 		return nil
 	}
-	return withHint(tidemark.Conflictf("agent %s is in %s, which would bring it back", name, file.DefaultName), "take it out of the file first")
+	return hint.With(tidemark.Conflictf("agent %s is in %s, which would bring it back", name, file.DefaultName), "take it out of the file first")
 }
 
 // scheduleRow is a schedule with what of it did not run lately.
@@ -178,7 +180,7 @@ func schedulesCommand(a *app) *cobra.Command {
 		Example: "  tidemark schedules\n  tidemark schedules --agent coder --json",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.open(cmd.Context(), reads)
+			s, err := a.open(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}
@@ -209,9 +211,9 @@ func schedulesCommand(a *app) *cobra.Command {
 					if d.Proposed {
 						status = "proposed"
 					}
-					t.row(d.Agent+"/"+d.Name, status, scheduleText(d.Schedule), due(d.NextRunAt), due(d.LastRunAt), skipped, render.Phrase(d.LastError))
+					t.Row(d.Agent+"/"+d.Name, status, scheduleText(d.Schedule), due(d.NextRunAt), due(d.LastRunAt), skipped, render.Phrase(d.LastError))
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 		},
 	}
@@ -226,13 +228,13 @@ func scheduleText(d tidemark.Schedule) string {
 	case d.Every != "":
 		return "every " + d.Every
 	}
-	return orDash(d.Type)
+	return render.OrDash(d.Type)
 }
 
 // scheduleNamed opens the store to change a schedule, and parts AGENT/NAME.
 func (a *app) scheduleNamed(cmd *cobra.Command, ref string) (s *store.Store, agent, name string, err error) {
 	if agent, name, err = refParts(ref); err == nil {
-		s, err = a.open(cmd.Context(), writes)
+		s, err = a.open(cmd.Context(), open.Write)
 	}
 	return s, agent, name, err
 }
@@ -284,7 +286,7 @@ func scheduleCommand(a *app) *cobra.Command {
 					return nil
 				})
 				if err != nil {
-					return withHint(err, "see them with: tidemark schedules")
+					return hint.With(err, "see them with: tidemark schedules")
 				}
 				if accepted {
 					a.say("%s is accepted here: %s, it tells the agent %q.", args[0], scheduleText(kept), kept.Prompt)
@@ -308,7 +310,7 @@ func scheduleCommand(a *app) *cobra.Command {
 			}
 			d, err := fleet.Over(s).Schedule(cmd.Context(), agent, schedule)
 			if err != nil {
-				return withHint(err, "see them with: tidemark schedules")
+				return hint.With(err, "see them with: tidemark schedules")
 			}
 			return a.addJob(cmd, s, tidemark.Job{Agent: agent, Schedule: schedule, Trigger: tidemark.TriggerManual, Prompt: d.Prompt}, wait)
 		},

@@ -15,6 +15,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -26,7 +28,7 @@ func jobsCommand(a *app) *cobra.Command {
 		Example: "  tidemark jobs --agent coder --status failed\n  tidemark jobs --json=id,status",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.open(cmd.Context(), reads)
+			s, err := a.open(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}
@@ -50,13 +52,13 @@ func jobsCommand(a *app) *cobra.Command {
 				}
 				t := a.table(columns...)
 				for _, j := range rows {
-					row := []string{j.ID, j.Agent, j.Status, orDash(j.ExitReason), j.Trigger, a.when(j.StartedAt), render.Phrase(cmp.Or(j.Summary, j.ErrorMessage))}
+					row := []string{j.ID, j.Agent, j.Status, render.OrDash(j.ExitReason), j.Trigger, a.when(j.StartedAt), render.Phrase(cmp.Or(j.Summary, j.ErrorMessage))}
 					if several {
-						row = append(row, orDash(j.Node))
+						row = append(row, render.OrDash(j.Node))
 					}
-					t.row(row...)
+					t.Row(row...)
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 		},
 	}
@@ -73,19 +75,19 @@ func jobCommand(a *app) *cobra.Command {
 		Example: "  tidemark job job-2026-11-15-3y0e8d",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), reads)
+			s, err := a.open(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}
 			j, err := fleet.Over(s).Job(cmd.Context(), args[0])
 			if err != nil {
-				return withHint(err, "see them with: tidemark jobs")
+				return hint.With(err, "see them with: tidemark jobs")
 			}
 			return a.print(j, func(w io.Writer) error {
-				for _, line := range [][2]string{{"id", j.ID}, {"agent", j.Agent}, {"schedule", orDash(j.Schedule)}, {"trigger", j.Trigger}, {"status", j.Status},
-					{"reason", orDash(j.ExitReason)}, {"error", orDash(j.ErrorMessage)}, {"session", orDash(j.SessionID)}, {"forked from", orDash(j.ForkedFrom)},
-					{"node", orDash(j.Node)}, {"attempt", fmt.Sprint(j.Attempt)}, {"started", a.when(j.StartedAt)}, {"took", fmt.Sprintf("%.1f s", j.DurationSeconds)},
-					{"prompt", orDash(render.Phrase(j.Prompt))}, {"summary", orDash(render.Phrase(j.Summary))}} {
+				for _, line := range [][2]string{{"id", j.ID}, {"agent", j.Agent}, {"schedule", render.OrDash(j.Schedule)}, {"trigger", j.Trigger}, {"status", j.Status},
+					{"reason", render.OrDash(j.ExitReason)}, {"error", render.OrDash(j.ErrorMessage)}, {"session", render.OrDash(j.SessionID)}, {"forked from", render.OrDash(j.ForkedFrom)},
+					{"node", render.OrDash(j.Node)}, {"attempt", fmt.Sprint(j.Attempt)}, {"started", a.when(j.StartedAt)}, {"took", fmt.Sprintf("%.1f s", j.DurationSeconds)},
+					{"prompt", render.OrDash(render.Phrase(j.Prompt))}, {"summary", render.OrDash(render.Phrase(j.Summary))}} {
 					if _, err := fmt.Fprintf(w, "%-12s %s\n", line[0], render.CleanLine(line[1])); err != nil {
 						return err
 					}
@@ -107,7 +109,7 @@ with the job.`,
 		Example: "  tidemark logs coder -f\n  tidemark logs job-2026-11-15-3y0e8d -n 200",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), reads)
+			s, err := a.open(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}
@@ -132,7 +134,7 @@ func jobOf(ctx context.Context, s *store.Store, ref string) (string, error) {
 	for j, err := range fleet.Over(s).Jobs(ctx, fleet.JobFilter{Agent: ref, Limit: 1}) {
 		return j.ID, err
 	}
-	return "", withHint(tidemark.NotFoundf("%q is neither a job nor an agent that had one", ref), "see them with: tidemark jobs")
+	return "", hint.With(tidemark.NotFoundf("%q is neither a job nor an agent that had one", ref), "see them with: tidemark jobs")
 }
 
 // logs shows the output of a job.

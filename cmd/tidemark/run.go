@@ -11,6 +11,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -26,7 +28,7 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
   tidemark run coder --schedule nightly`,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), writes)
+			s, err := a.open(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
@@ -40,7 +42,7 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 				}
 				p, err := s.Resolve(cmd.Context(), named.ref, a.project())
 				if err != nil && p.View != nil {
-					err = withHint(err, "see its nodes with: tidemark tree %.8s", p.ID)
+					err = hint.With(err, "see its nodes with: tidemark tree %.8s", p.ID)
 				}
 				if err != nil {
 					return err
@@ -49,7 +51,7 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 			}
 			j, err := fleet.Over(s).RequestJob(cmd.Context(), o)
 			if err != nil {
-				return withHint(err, "see them with: tidemark agents, tidemark schedules; a fleet that is up makes those of its file known")
+				return hint.With(err, "see them with: tidemark agents, tidemark schedules; a fleet that is up makes those of its file known")
 			}
 			return a.jobAdded(cmd, s, j, wait)
 		},
@@ -65,7 +67,7 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 // agentNamed returns an agent: ErrNotFound.
 func agentNamed(cmd *cobra.Command, s *store.Store, name string) (tidemark.Agent, error) {
 	agent, err := fleet.Over(s).Agent(cmd.Context(), name)
-	return agent, withHint(err, "see them with: tidemark agents; a fleet that is up makes those of its file known")
+	return agent, hint.With(err, "see them with: tidemark agents; a fleet that is up makes those of its file known")
 }
 
 // addJob keeps a job and, when that is asked for, waits for its end.
@@ -110,13 +112,13 @@ func cancelCommand(a *app) *cobra.Command {
 		Example: "  tidemark cancel job-2026-11-15-3y0e8d",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), writes)
+			s, err := a.open(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
 			ended, err := fleet.Over(s).CancelJob(cmd.Context(), args[0], a.holder(cmd))
 			if err != nil {
-				return withHint(err, "see them with: tidemark jobs")
+				return hint.With(err, "see them with: tidemark jobs")
 			}
 			if ended {
 				a.say("%s is cancelled; nobody ran it here.", args[0])
@@ -136,13 +138,13 @@ func again(a *app, name, short, example string, fork bool) *cobra.Command {
 		Use: name + " JOB", Short: short, Example: example,
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), writes)
+			s, err := a.open(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
 			j, err := fleet.Over(s).RepeatJob(cmd.Context(), args[0], prompt, fork)
 			if err != nil {
-				return withHint(err, "see them with: tidemark jobs")
+				return hint.With(err, "see them with: tidemark jobs")
 			}
 			return a.jobAdded(cmd, s, j, wait)
 		},

@@ -13,6 +13,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
 // newSchedule is a schedule as the flags say it, in the keys of the fleet file.
@@ -48,15 +50,15 @@ proposed.`,
 			n.Name = name
 			switch {
 			case (n.Every == "") == (n.Cron == ""):
-				return withHint(tidemark.Invalidf("schedule %s: want --every or --cron, one of the two", args[0]), "%s --help", cmd.CommandPath())
+				return hint.With(tidemark.Invalidf("schedule %s: want --every or --cron, one of the two", args[0]), "%s --help", cmd.CommandPath())
 			case !cmd.Flags().Changed("prompt"):
-				return withHint(tidemark.Invalidf("schedule %s: it does not say what the agent should do", args[0]), `add --prompt TEXT; --prompt "" for a command that needs none`)
+				return hint.With(tidemark.Invalidf("schedule %s: it does not say what the agent should do", args[0]), `add --prompt TEXT; --prompt "" for a command that needs none`)
 			}
 			parsed, err := n.parse()
 			if err != nil {
 				return fmt.Errorf("schedule %s: %w", args[0], err)
 			}
-			s, err := a.open(cmd.Context(), writes)
+			s, err := a.open(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
@@ -69,7 +71,7 @@ proposed.`,
 			}
 			kept, err := daemon.AddSchedule(cmd.Context(), fleet.Over(s), key, agent, parsed, fleet.ByPerson, time.Now())
 			if errors.Is(err, tidemark.ErrExists) {
-				return withHint(err, "remove it with: tidemark schedule remove %s", args[0])
+				return hint.With(err, "remove it with: tidemark schedule remove %s", args[0])
 			}
 			if err != nil {
 				return err
@@ -106,7 +108,7 @@ func (n newSchedule) parse() (file.Schedule, error) {
 		first := problems.List[0]
 		err = tidemark.Invalidf("%s", first.Message)
 		if first.Hint != "" {
-			err = withHint(err, "%s", first.Hint)
+			err = hint.With(err, "%s", first.Hint)
 		}
 	}
 	return parsed, err
@@ -125,9 +127,9 @@ func scheduleRemoveCommand(a *app) *cobra.Command {
 			}
 			err = daemon.RemoveSchedule(cmd.Context(), fleet.Over(s), agent, name)
 			if errors.Is(err, tidemark.ErrInvalid) {
-				return withHint(err, "keep it from running with: tidemark schedule disable %s", args[0])
+				return hint.With(err, "keep it from running with: tidemark schedule disable %s", args[0])
 			}
-			return withHint(err, "see them with: tidemark schedules")
+			return hint.With(err, "see them with: tidemark schedules")
 		},
 	}
 }
