@@ -151,12 +151,6 @@ type scheduleRow struct {
 	Skipped  []store.Skipped `json:"skipped,omitempty"`
 }
 
-// proposed reports whether a schedule was neither made by this fleet nor
-// accepted. Where no fleet was up, nobody can tell what another one signed.
-func proposed(key fleet.Key, d tidemark.Schedule) bool {
-	return d.By != fleet.ByFile && (d.MAC == "" || key != nil) && !key.SignedSchedule(d)
-}
-
 // readFleetKey is the key of the fleet, if one was up here. One that is not
 // trusted is said, and signs nothing.
 func (a *app) readFleetKey() fleet.Key {
@@ -196,7 +190,7 @@ func schedulesCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				rows = append(rows, scheduleRow{d, proposed(key, d), skipped})
+				rows = append(rows, scheduleRow{d, key.Proposed(d), skipped})
 			}
 			return a.print(rows, func(w io.Writer) error {
 				t := a.table("SCHEDULE", "STATUS", "WHEN", "NEXT", "LAST", "SKIPPED", "ERROR")
@@ -276,7 +270,7 @@ func scheduleCommand(a *app) *cobra.Command {
 				accepted := false
 				err = s.ChangeSchedule(cmd.Context(), agent, schedule, func(d *tidemark.Schedule) error {
 					d.Status = status
-					if accepted = key != nil && proposed(key, *d); accepted {
+					if accepted = key != nil && key.Proposed(*d); accepted {
 						d.By = cmp.Or(d.By, fleet.ByPerson)
 						*d = key.SignSchedule(*d)
 					}

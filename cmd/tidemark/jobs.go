@@ -9,7 +9,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -181,26 +180,9 @@ func (a *app) events(events iter.Seq2[tidemark.Event, error]) error {
 			}
 			continue
 		}
-		if _, err := fmt.Fprintln(a.out, eventText(e)); err != nil {
+		if _, err := fmt.Fprintln(a.out, render.Event(e)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// eventText is an event in one line or more, made harmless.
-func eventText(e tidemark.Event) string {
-	text := cmp.Or(e.Content, e.Subtype)
-	switch e.Type {
-	case tidemark.EventToolUse:
-		text = "▸ " + render.Call(e.ToolName, e.Input)
-	case tidemark.EventToolResult:
-		text = "  " + render.Phrase(render.JSONText(e.Result))
-		if e.Error != "" {
-			text = "  ✗ " + render.Phrase(e.Error)
-		}
-	case tidemark.EventError:
-		text = "error: " + e.Message
-	}
-	return e.Timestamp.Local().Format(time.TimeOnly) + " " + render.Clean(text)
 }

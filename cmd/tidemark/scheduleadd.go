@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,22 +14,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 )
 
-// newSchedule is a schedule as the flags say it, in the keys of the fleet file.
-type newSchedule struct {
-	Name    string `json:"name"`
-	Every   string `json:"every,omitempty"`
-	Cron    string `json:"cron,omitempty"`
-	Zone    string `json:"zone,omitempty"`
-	Jitter  string `json:"jitter,omitempty"`
-	Missed  string `json:"missed,omitempty"`
-	Overlap string `json:"overlap,omitempty"`
-	From    string `json:"from,omitempty"`
-	Prompt  string `json:"prompt,omitempty"`
-	Resume  bool   `json:"resume,omitempty"`
-}
-
 func scheduleAddCommand(a *app) *cobra.Command {
-	var n newSchedule
+	var n file.NewSchedule
 	cmd := &cobra.Command{
 		Use: "add AGENT/NAME", Short: "Add a schedule that the fleet file does not have",
 		Long: `Adds a schedule to an agent of the fleet. It holds at once, also for a fleet that
@@ -52,7 +37,7 @@ proposed.`,
 			case !cmd.Flags().Changed("prompt"):
 				return withHint(tidemark.Invalidf("schedule %s: it does not say what the agent should do", args[0]), `add --prompt TEXT; --prompt "" for a command that needs none`)
 			}
-			parsed, err := n.parse()
+			parsed, err := n.Parse()
 			if err != nil {
 				return fmt.Errorf("schedule %s: %w", args[0], err)
 			}
@@ -91,25 +76,6 @@ proposed.`,
 	f.StringVar(&n.From, "from", "", "what --every counts from: start or completion (default start)")
 	f.BoolVar(&n.Resume, "resume", false, "go on with the agent's session instead of a fresh one")
 	return cmd
-}
-
-// parse checks the schedule as one of a fleet file.
-func (n newSchedule) parse() (file.Schedule, error) {
-	raw, err := json.Marshal(n)
-	if err != nil {
-		return file.Schedule{}, err
-	}
-	// Whether the agent needs a prompt is not known without the file.
-	parsed, err := new(file.File).ParseSchedule(file.Agent{Runner: fleet.RunnerCommand}, raw)
-	var problems *file.Problems
-	if errors.As(err, &problems) && len(problems.List) > 0 {
-		first := problems.List[0]
-		err = tidemark.Invalidf("%s", first.Message)
-		if first.Hint != "" {
-			err = withHint(err, "%s", first.Hint)
-		}
-	}
-	return parsed, err
 }
 
 func scheduleRemoveCommand(a *app) *cobra.Command {
