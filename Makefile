@@ -56,8 +56,8 @@ quick: bin/tally ## what needs no PostgreSQL, no browser and no other programs, 
 .PHONY: test
 test: deps bin/tally ## install what is missing, run all tests, fuzz each target for 1 s
 	$(GO) test -C tools ./...
-	$(GO) test -vet=off -timeout=30m -json ./... | bin/tally
-	bash scripts/fuzz.sh $(TESTFUZZTIME) $$($(GO) list ./... | grep -vE '/(cmd/tidemark|server|server/[a-z]+|acp|mcp|fleet/daemon|runner|workshop/nodes)$$')
+	$(GO) test -vet=off -timeout=30m -json $$(bash scripts/rooms.sh) | bin/tally
+	FUZZJOBS=$$(getconf _NPROCESSORS_ONLN) bash scripts/fuzz.sh $(TESTFUZZTIME) $$($(GO) list ./... | grep -vE '/(cmd/tidemark|server|server/[a-z]+|acp|mcp|fleet/daemon|runner|workshop/nodes)$$')
 
 .PHONY: fresh
 fresh: ## both commands of the README on a bare Debian, as a newcomer would run them (half an hour; root, or a container engine)

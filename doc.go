@@ -10,5 +10,6 @@
 // The package needs the standard library alone, opens nothing and writes
 // nothing. A program that wants to keep sessions starts one floor up:
 //
-//	s := store.New(sqlite.Open(ctx, path, nil))
+//	b, err := sqlite.Open(ctx, path, &sqlite.Options{Create: true})
+//	s := store.New(b, nil)
 package tidemark

@@ -222,3 +222,8 @@ func EventOf(l Line) (Event, error) {
 	}
 	return e, nil
 }
+
+// MaxApprovalBytes is the most that a person can be shown of a call of a tool.
+// Whoever asks them to approve it refuses what is longer: nobody approves what
+// they have not seen.
+const MaxApprovalBytes = 256 << 10

@@ -46,6 +46,16 @@ func (w *Waker) MayWake() func(tidemark.SessionID) bool {
 	return func(id tidemark.SessionID) bool { return may[id] }
 }
 
+// Sleepers lists the sessions that say that they are to be woken by then, of
+// those that the person let be woken and that nobody has open.
+func (w *Waker) Sleepers(ctx context.Context, by time.Time) ([]tidemark.SessionID, error) {
+	may := w.MayWake()
+	if may == nil {
+		return nil, nil
+	}
+	return w.Store.Sleepers(ctx, by, may)
+}
+
 // grantedIn is the project in which a timer of a checkpoint that has fired is
 // granted, "" when none is.
 func (w *Waker) grantedIn(id tidemark.SessionID, c store.Checkpoint, now time.Time) string {

@@ -156,8 +156,8 @@ func (a ApprovalRequest) Readable() error {
 	for _, l := range a.Lines {
 		n += len(l.Sign()) + len(l.Text) + 2
 	}
-	if n > store.MaxReviewShown {
-		return fmt.Errorf("it is %d bytes long, more than a person can be shown (%d); do it in smaller steps", n, store.MaxReviewShown)
+	if n > tidemark.MaxApprovalBytes {
+		return fmt.Errorf("it is %d bytes long, more than a person can be shown (%d); do it in smaller steps", n, tidemark.MaxApprovalBytes)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
 	"github.com/tidemark-sessions/tidemark/dispatch"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/runner"
@@ -30,22 +31,22 @@ func BenchmarkJobs(b *testing.B) {
 	}
 }
 
-// opener returns what opens the store once more.
-func opener(b *testing.B, kept string, db *pgtest.Database) func() *store.Store {
+// opener returns what opens the fleet once more.
+func opener(b *testing.B, kept string, db *pgtest.Database) func() *fleet.Store {
 	if kept == "memory" {
 		m := memory.New()
-		return func() *store.Store { return store.New(m, nil) }
+		return func() *fleet.Store { return fleet.Over(store.New(m, nil)) }
 	}
 	if err := postgres.Migrate(b.Context(), db.Owner, db.Role); err != nil {
 		b.Fatal(err)
 	}
-	return func() *store.Store {
+	return func() *fleet.Store {
 		p, err := postgres.Open(b.Context(), db.Server+"&tenant=bench", nil)
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { p.Close() })
-		return store.New(p, nil)
+		return fleet.Over(store.New(p, nil))
 	}
 }
 

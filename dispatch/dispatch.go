@@ -30,7 +30,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
 // DefaultSchema is where River has its tables.
@@ -72,7 +72,7 @@ const (
 // fleet.Daemon wants, and serves one of them. Its methods may be called
 // concurrently.
 type Dispatch struct {
-	s      *store.Store
+	s      *fleet.Store
 	of     tidemark.Principal
 	queue  string
 	log    *slog.Logger
@@ -89,7 +89,7 @@ type Dispatch struct {
 
 // New connects to River for the fleet of p, whose jobs s keeps. Nothing is
 // handed out before the first HandOut. The schema has to be there: see Migrate.
-func New(ctx context.Context, url string, p tidemark.Principal, s *store.Store, o *Options) (*Dispatch, error) {
+func New(ctx context.Context, url string, p tidemark.Principal, s *fleet.Store, o *Options) (*Dispatch, error) {
 	var opts Options
 	if o != nil {
 		opts = *o

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 type stage struct {
 	t     *testing.T
 	db    *pgtest.Database
-	store *store.Store
+	store *fleet.Store
 	of    tidemark.Principal
 
 	mu   sync.Mutex
@@ -51,7 +51,7 @@ func newStage(t *testing.T) *stage {
 }
 
 func on(t *testing.T, db *pgtest.Database) *stage {
-	return &stage{t: t, db: db, store: store.New(memory.New(), nil), of: tidemark.TenantOf(t.Name(), ""),
+	return &stage{t: t, db: db, store: fleet.Over(store.New(memory.New(), nil)), of: tidemark.TenantOf(t.Name(), ""),
 		ran: map[string][]string{}, now: map[string]int{}, most: map[string]int{}}
 }
 
@@ -144,7 +144,7 @@ func (s *stage) add(j tidemark.Job) string {
 // count is how many jobs there are in each state.
 func (s *stage) count() map[string]int {
 	n := make(map[string]int)
-	for j, err := range s.store.Jobs(s.t.Context(), store.JobFilter{}) {
+	for j, err := range s.store.Jobs(s.t.Context(), fleet.JobFilter{}) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -312,7 +312,7 @@ func TestJobGoesToTheNodeThatHasItsAgent(t *testing.T) {
 	s.up("has a", &file.File{Agents: []file.Agent{agent("a", 2)}}, s.db.Server, nil)
 	s.up("has b", &file.File{Agents: []file.Agent{agent("b", 2)}}, s.db.Server, nil)
 	s.done(20)
-	for j, err := range s.store.Jobs(t.Context(), store.JobFilter{}) {
+	for j, err := range s.store.Jobs(t.Context(), fleet.JobFilter{}) {
 		if err != nil || j.Node != "has "+j.Agent {
 			t.Errorf("the job of %s ran on %q, %v", j.Agent, j.Node, err)
 		}
@@ -472,7 +472,7 @@ func TestMigrateMayRunTwiceAndAtTheSameTime(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	d, err := dispatch.New(t.Context(), db.Server, tidemark.TenantOf("x", ""), store.New(memory.New(), nil), &dispatch.Options{Schema: "other"})
+	d, err := dispatch.New(t.Context(), db.Server, tidemark.TenantOf("x", ""), fleet.Over(store.New(memory.New(), nil)), &dispatch.Options{Schema: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -483,7 +483,7 @@ func TestMigrateMayRunTwiceAndAtTheSameTime(t *testing.T) {
 
 func TestWithoutItsTablesNothingBegins(t *testing.T) {
 	db := pgtest.Start(t).Database(t)
-	p, s := tidemark.TenantOf("x", ""), store.New(memory.New(), nil)
+	p, s := tidemark.TenantOf("x", ""), fleet.Over(store.New(memory.New(), nil))
 	if _, err := dispatch.New(t.Context(), db.Server, p, s, nil); err == nil || !strings.Contains(err.Error(), "schema river") {
 		t.Errorf("without the schema: %v", err)
 	}
@@ -525,7 +525,7 @@ func TestRoleOfANodeMayWorkOnQueuesAndNothingElse(t *testing.T) {
 
 func TestStoreAddressIsUnderstood(t *testing.T) {
 	db := river(t)
-	d, err := dispatch.New(t.Context(), db.Server+"&tenant=acme&as=ada&workspace=w", tidemark.TenantOf("acme", "ada"), store.New(memory.New(), nil), nil)
+	d, err := dispatch.New(t.Context(), db.Server+"&tenant=acme&as=ada&workspace=w", tidemark.TenantOf("acme", "ada"), fleet.Over(store.New(memory.New(), nil)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

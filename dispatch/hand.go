@@ -12,7 +12,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
 // due is what River keeps: that a job of the store is due. A job that is tried
@@ -58,9 +58,9 @@ func (w *worker) Work(ctx context.Context, r *river.Job[due]) error {
 		return nil
 	case errors.Is(err, tidemark.ErrUnsupported): // another node should come by soon
 		return river.JobSnooze(brisk())
-	case errors.Is(err, store.ErrNobody):
+	case errors.Is(err, fleet.ErrNobody):
 		return river.JobSnooze(nobodyFor)
-	case errors.Is(err, store.ErrBusy):
+	case errors.Is(err, fleet.ErrBusy):
 		if d.brisk(j.Agent) {
 			return river.JobSnooze(brisk())
 		}
@@ -108,13 +108,13 @@ type waiter struct {
 // begin starts a job, and waits a while if its agent is busy.
 func (d *Dispatch) begin(ctx context.Context, j tidemark.Job) error {
 	if !d.busy(j.Agent) {
-		if err := d.try(ctx, j); !errors.Is(err, store.ErrBusy) {
+		if err := d.try(ctx, j); !errors.Is(err, fleet.ErrBusy) {
 			return err
 		}
 	}
 	w := &waiter{job: j, done: make(chan error, 1)}
 	if !d.wait(w) {
-		return store.ErrBusy
+		return fleet.ErrBusy
 	}
 	patience := time.NewTimer(waitFor)
 	defer patience.Stop()
@@ -126,7 +126,7 @@ func (d *Dispatch) begin(ctx context.Context, j tidemark.Job) error {
 	case <-ctx.Done():
 	}
 	if d.leave(w) {
-		return store.ErrBusy
+		return fleet.ErrBusy
 	}
 	return <-w.done // it is tried just now
 }
@@ -213,7 +213,7 @@ func (d *Dispatch) again(ctx context.Context) {
 			continue
 		}
 		err := d.try(ctx, w.job)
-		if busy[w.job.Agent] = errors.Is(err, store.ErrBusy); busy[w.job.Agent] && d.wait(w) {
+		if busy[w.job.Agent] = errors.Is(err, fleet.ErrBusy); busy[w.job.Agent] && d.wait(w) {
 			continue
 		}
 		w.done <- err

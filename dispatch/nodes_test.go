@@ -95,7 +95,7 @@ func runNode(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := dispatch.New(ctx, os.Getenv(nodeStore), nodesPrincipal(), s, nil)
+	d, err := dispatch.New(ctx, os.Getenv(nodeStore), nodesPrincipal(), fleet.Over(s), nil)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func runNode(ctx context.Context) error {
 	if name := os.Getenv(nodeName); name != "" {
 		who.Host = name
 	}
-	daemon := daemon.New(daemon.Options{Store: s, Holder: who, File: nodeFile(os.Getenv(nodeTrace)), Dispatch: d,
+	daemon := daemon.New(daemon.Options{Store: fleet.Over(s), Holder: who, File: nodeFile(os.Getenv(nodeTrace)), Dispatch: d,
 		Runner:  func(a file.Agent) (runner.Runner, error) { return runner.Command(a.Command), nil },
 		Environ: func(file.Agent) []string { return []string{"PATH=/usr/local/bin:/usr/bin:/bin"} },
 		Tell: func(agent, text string) {
@@ -226,7 +226,7 @@ func (h *herd) read() (lines []line) {
 func (h *herd) jobs() map[string]tidemark.Job {
 	h.t.Helper()
 	all := make(map[string]tidemark.Job)
-	for j, err := range h.store.Jobs(h.t.Context(), store.JobFilter{}) {
+	for j, err := range fleet.Over(h.store).Jobs(h.t.Context(), fleet.JobFilter{}) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func (h *herd) jobs() map[string]tidemark.Job {
 func (h *herd) settle() {
 	h.t.Helper()
 	for name := range nodeAgents {
-		err := h.store.ChangeSchedule(h.t.Context(), name, "tick", func(s *tidemark.Schedule) error {
+		err := fleet.Over(h.store).ChangeSchedule(h.t.Context(), name, "tick", func(s *tidemark.Schedule) error {
 			h.last[name] = *s // who reads it later sees none that is next
 			s.Status = tidemark.Disabled
 			return nil
@@ -249,7 +249,7 @@ func (h *herd) settle() {
 		}
 	}
 	open := func(state string) (n int) {
-		for _, err := range h.store.Jobs(h.t.Context(), store.JobFilter{Status: state}) {
+		for _, err := range fleet.Over(h.store).Jobs(h.t.Context(), fleet.JobFilter{Status: state}) {
 			if err != nil {
 				h.t.Fatal(err)
 			}
@@ -291,7 +291,7 @@ func TestNodesKilledAtRandomLoseNothingAndRunNothingTwice(t *testing.T) {
 	began := time.Now()
 	names := []string{"ant", "bee", "cat"}
 	for i := range n {
-		if _, err := h.store.AddJob(t.Context(), tidemark.Job{Agent: names[i%len(names)], Trigger: tidemark.TriggerManual}); err != nil {
+		if _, err := fleet.Over(h.store).AddJob(t.Context(), tidemark.Job{Agent: names[i%len(names)], Trigger: tidemark.TriggerManual}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -307,7 +307,7 @@ func TestNodesKilledAtRandomLoseNothingAndRunNothingTwice(t *testing.T) {
 	h.ranOnce(jobs)
 	h.keptLimits(jobs)
 	h.everyInstant(jobs)
-	if running, err := h.store.Running(t.Context(), ""); err != nil || len(running) > 0 {
+	if running, err := fleet.Over(h.store).Running(t.Context(), ""); err != nil || len(running) > 0 {
 		t.Errorf("slots are taken by %v, %v", running, err)
 	}
 }
@@ -398,7 +398,7 @@ func (h *herd) everyInstant(jobs map[string]tidemark.Job) {
 			}
 		}
 		ran := len(answers)
-		skips, err := h.store.Skips(h.t.Context(), name, "tick", 0)
+		skips, err := fleet.Over(h.store).Skips(h.t.Context(), name, "tick", 0)
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -452,13 +452,13 @@ func TestRestartedNodeEndsProgramsWhoseJobsOthersEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.PutJob(t.Context(), tidemark.Job{ID: "job-2026-11-15-aaaaaa", Agent: "a", Status: tidemark.JobInterrupted, Node: who.Host, Process: p}); err != nil {
+	if _, err := fleet.Over(s).PutJob(t.Context(), tidemark.Job{ID: "job-2026-11-15-aaaaaa", Agent: "a", Status: tidemark.JobInterrupted, Node: who.Host, Process: p}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	up := make(chan error, 1)
 	go func() {
-		up <- daemon.New(daemon.Options{Store: s, Holder: who, File: &file.File{}}).Run(ctx)
+		up <- daemon.New(daemon.Options{Store: fleet.Over(s), Holder: who, File: &file.File{}}).Run(ctx)
 	}()
 	select {
 	case <-ended:

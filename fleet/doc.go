@@ -1,12 +1,17 @@
 // Package fleet has the words and the rules of a fleet: agents that run by a
-// file, when each is due, and who may say so.
+// file, when each is due, what ran, and who may say so.
 //
-// It says which runners, run modes and types of schedules there are, what a
-// name looks like, how a length of time is written, and with which [Key] a
-// fleet knows its own schedules and wakes again. The rooms below share it:
-// fleet/file reads fleet.yaml, fleet/due answers when a schedule is due, and
-// fleet/daemon runs the agents. Nothing here runs, reads a fleet file, or looks
-// into a store.
+// A [Store] keeps agents, schedules, jobs and reviews beside the sessions of a
+// store. Who runs a job, how many run at once, and that each occurrence of a
+// schedule becomes one job over all processes and machines is decided there, by
+// what a commit requires. With its [Key] a fleet knows its own schedules and
+// wakes again. The words say which runners, run modes and types of schedules there
+// are, what a name looks like and how a length of time is written.
 //
-//	key, err := fleet.OpenKey(stateFolder)
+// The rooms below share it: fleet/file reads fleet.yaml, fleet/due answers when a
+// schedule is due, and fleet/daemon runs the agents. Nothing here runs a program,
+// reads a fleet file or looks into a session.
+//
+//	jobs := fleet.Over(s) // the fleet in a *store.Store
+//	job, err := jobs.RequestJob(ctx, fleet.JobRequest{Agent: "coder", Prompt: "Tidy up."})
 package fleet

@@ -134,11 +134,11 @@ func (r *room) handOver(ctx context.Context, req *sdk.CallToolRequest, in handOv
 // toAgent sends a message to an agent of the fleet, and returns the resulting
 // job.
 func (r *room) toAgent(ctx context.Context, agent, text string) (string, error) {
-	fleet, err := r.o.Fleet(ctx)
+	agents, err := r.o.Fleet(ctx)
 	if err != nil {
 		return "", err
 	}
-	job, err := fleet.SendMessage(ctx, r.o.Holder(ctx), agent, text)
+	job, err := agents.SendMessage(ctx, r.o.Holder(ctx), agent, text)
 	return job.ID, err
 }
 

@@ -19,6 +19,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -28,8 +29,9 @@ type Options struct {
 	// Open returns the store of the caller. It is called for every request,
 	// with the context of that request, and may be called concurrently.
 	Open func(context.Context) (*store.Store, error)
-	// Fleet returns the store that knows the agents of the fleet; nil: Open.
-	Fleet func(context.Context) (*store.Store, error)
+	// Fleet returns the fleet whose agents are written to and whose reviews are
+	// answered; nil: that of the store which Open returns.
+	Fleet func(context.Context) (*fleet.Store, error)
 	// Write lets clients change something. Without it the tools that do so
 	// are missing.
 	Write bool
@@ -86,7 +88,13 @@ type room struct{ o Options }
 
 func newServer(o Options) *sdk.Server {
 	if o.Fleet == nil {
-		o.Fleet = o.Open
+		o.Fleet = func(ctx context.Context) (*fleet.Store, error) {
+			s, err := o.Open(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return fleet.Over(s), nil
+		}
 	}
 	if o.Holder == nil {
 		o.Holder = func(context.Context) tidemark.Holder { return tidemark.Holder{Program: "tidemark mcp"} }

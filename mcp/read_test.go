@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -313,21 +314,21 @@ func TestASessionIsHandedOverToWhoeverComesNext(t *testing.T) {
 func TestASessionIsHandedOverToAnAgentOfTheFleet(t *testing.T) {
 	h := newHouse(t)
 	h.o.Write = true
-	fleet := newHouse(t).s
-	h.o.Fleet = func(context.Context) (*store.Store, error) { return fleet, nil }
+	keepers := fleet.Over(newHouse(t).s)
+	h.o.Fleet = func(context.Context) (*fleet.Store, error) { return keepers, nil }
 	h.say("Lamp", "dark")
-	if _, err := fleet.PutAgent(t.Context(), tidemark.Agent{Name: "keeper"}); err != nil {
+	if _, err := keepers.PutAgent(t.Context(), tidemark.Agent{Name: "keeper"}); err != nil {
 		t.Fatal(err)
 	}
 	c := h.connect("http", "")
 	if said := h.refused(c, "hand_over", map[string]any{"session": "last", "note": "x", "agent": "keeper"}); !strings.Contains(said, "no schedule of type chat") {
 		t.Error(said)
 	}
-	if _, err := fleet.PutSchedule(t.Context(), tidemark.Schedule{Agent: "keeper", Name: "inbox", Type: "chat", Prompt: "You keep lamps."}); err != nil {
+	if _, err := keepers.PutSchedule(t.Context(), tidemark.Schedule{Agent: "keeper", Name: "inbox", Type: "chat", Prompt: "You keep lamps."}); err != nil {
 		t.Fatal(err)
 	}
 	out, text := call[handOverOut](h, c, "hand_over", map[string]any{"session": "last", "note": "Order a lamp.", "agent": "keeper"})
-	job, err := fleet.Job(t.Context(), out.Job)
+	job, err := keepers.Job(t.Context(), out.Job)
 	if err != nil {
 		t.Fatal(err)
 	}

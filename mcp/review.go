@@ -9,8 +9,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // Questions of fleet jobs are answered by a person. The model at the other end
@@ -91,20 +91,20 @@ func (r *room) listReviews(ctx context.Context, _ *sdk.CallToolRequest, in listR
 }
 
 // waiting returns the open questions of one job, or of all.
-func (r *room) waiting(ctx context.Context, job string) ([]store.Review, error) {
-	fleet, err := r.o.Fleet(ctx)
+func (r *room) waiting(ctx context.Context, job string) ([]fleet.Review, error) {
+	jobs, err := r.o.Fleet(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if job != "" {
-		if _, err := fleet.Job(ctx, job); err != nil {
+		if _, err := jobs.Job(ctx, job); err != nil {
 			return nil, err
 		}
 	}
-	return fleet.WaitingReviews(ctx, job)
+	return jobs.WaitingReviews(ctx, job)
 }
 
-func reviewText(v store.Review) string {
+func reviewText(v fleet.Review) string {
 	return render.ApprovalText(render.ReviewLines(v.Text, v.Tool, v.Input, v.InputBytes))
 }
 
@@ -120,7 +120,7 @@ type answerReviewOut struct {
 }
 
 func (o answerReviewOut) text() string {
-	if o.State == store.ReviewWaiting {
+	if o.State == fleet.ReviewWaiting {
 		return fmt.Sprintf("The user did not answer: %s %s waits.\n", o.Job, o.Call)
 	}
 	return fmt.Sprintf("The user %s %s %s.\n", o.State, o.Job, o.Call)
@@ -133,7 +133,7 @@ func (r *room) answerReview(ctx context.Context, req *sdk.CallToolRequest, in an
 	if err != nil {
 		return nil, out, err
 	}
-	out = answerReviewOut{Job: v.Job, Call: v.Call, State: store.ReviewWaiting}
+	out = answerReviewOut{Job: v.Job, Call: v.Call, State: fleet.ReviewWaiting}
 	said, ok := req.Params.InputResponses[elicited].(*sdk.ElicitResult)
 	if !ok || said == nil || req.Params.RequestState == "" {
 		if !canAsk(req) {
@@ -141,7 +141,7 @@ func (r *room) answerReview(ctx context.Context, req *sdk.CallToolRequest, in an
 		}
 		return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{elicited: reviewQuestion(v)}, RequestState: v.Digest()}, out, nil
 	}
-	fleet, err := r.o.Fleet(ctx)
+	jobs, err := r.o.Fleet(ctx)
 	if err != nil {
 		return nil, out, err
 	}
@@ -149,12 +149,12 @@ func (r *room) answerReview(ctx context.Context, req *sdk.CallToolRequest, in an
 	reason, _ := said.Content["reason"].(string)
 	switch {
 	case said.Action == "accept" && decision == "approve":
-		out.State = store.ReviewApproved
+		out.State = fleet.ReviewApproved
 		// The state is the hash of what the person saw.
-		err = fleet.ApproveShown(ctx, v.Job, v.Call, req.Params.RequestState, r.o.Holder(ctx))
+		err = jobs.ApproveShown(ctx, v.Job, v.Call, req.Params.RequestState, r.o.Holder(ctx))
 	case said.Action == "decline", said.Action == "accept" && decision == "deny":
-		out.State = store.ReviewDenied
-		_, err = fleet.AnswerReview(ctx, v.Job, v.Call, false, r.o.Holder(ctx), reason)
+		out.State = fleet.ReviewDenied
+		_, err = jobs.AnswerReview(ctx, v.Job, v.Call, false, r.o.Holder(ctx), reason)
 	default:
 		return nil, out, nil
 	}
@@ -166,12 +166,12 @@ func (r *room) answerReview(ctx context.Context, req *sdk.CallToolRequest, in an
 const elicited = "answer"
 
 // asked finds the call that is meant.
-func (r *room) asked(ctx context.Context, in answerReviewIn) (store.Review, error) {
+func (r *room) asked(ctx context.Context, in answerReviewIn) (fleet.Review, error) {
 	waiting, err := r.waiting(ctx, in.Job)
 	if err != nil {
-		return store.Review{}, err
+		return fleet.Review{}, err
 	}
-	var found []store.Review
+	var found []fleet.Review
 	for _, v := range waiting {
 		if in.Call == "" || v.Call == in.Call {
 			found = append(found, v)
@@ -179,11 +179,11 @@ func (r *room) asked(ctx context.Context, in answerReviewIn) (store.Review, erro
 	}
 	switch {
 	case in.Job == "":
-		return store.Review{}, tidemark.Invalidf("name the job: list_reviews has what waits")
+		return fleet.Review{}, tidemark.Invalidf("name the job: list_reviews has what waits")
 	case len(found) == 0:
-		return store.Review{}, tidemark.NotFoundf("job %s: no such call waits for an answer", in.Job)
+		return fleet.Review{}, tidemark.NotFoundf("job %s: no such call waits for an answer", in.Job)
 	case len(found) > 1:
-		return store.Review{}, tidemark.Invalidf("job %s asks about %d calls: each is answered by itself", in.Job, len(found))
+		return fleet.Review{}, tidemark.Invalidf("job %s asks about %d calls: each is answered by itself", in.Job, len(found))
 	}
 	return found[0], nil
 }
@@ -195,7 +195,7 @@ func canAsk(req *sdk.CallToolRequest) bool {
 }
 
 // reviewQuestion is the question to the person.
-func reviewQuestion(v store.Review) *sdk.ElicitParams {
+func reviewQuestion(v fleet.Review) *sdk.ElicitParams {
 	return &sdk.ElicitParams{
 		Message: render.CleanLine(fmt.Sprintf("%s asks in %s. May it do this, once?", v.Agent, v.Job)) + "\n\n" + reviewText(v),
 		RequestedSchema: map[string]any{"type": "object", "required": []string{"decision"}, "properties": map[string]any{

@@ -10,23 +10,23 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/workshop/hostile"
 )
 
 // asks makes a job that asks about a command, and returns its id.
 func (h *house) asks(call, command string) string {
 	h.Helper()
-	if _, err := h.s.PutAgent(h.Context(), tidemark.Agent{Name: "coder", Status: tidemark.Idle}); err != nil {
+	if _, err := fleet.Over(h.s).PutAgent(h.Context(), tidemark.Agent{Name: "coder", Status: tidemark.Idle}); err != nil {
 		h.Fatal(err)
 	}
-	j, err := h.s.OrderJob(h.Context(), store.Order{Agent: "coder"})
+	j, err := fleet.Over(h.s).RequestJob(h.Context(), fleet.JobRequest{Agent: "coder"})
 	if err != nil {
 		h.Fatal(err)
 	}
-	if _, err := h.s.StartJob(h.Context(), j.ID, process.Self("test"), store.SlotLimits{}); err != nil {
+	if _, err := fleet.Over(h.s).StartJob(h.Context(), j.ID, process.Self("test"), fleet.SlotLimits{}); err != nil {
 		h.Fatal(err)
 	}
 	h.asksMore(j.ID, call, command)
@@ -37,7 +37,7 @@ func (h *house) asksMore(job, call, command string) {
 	h.Helper()
 	input, err := json.Marshal(map[string]string{"command": command})
 	if err == nil {
-		err = h.s.AskReview(h.Context(), store.Review{Job: job, Agent: "coder", Call: call, Tool: "bash", Input: input, Text: render.ApprovalText(render.ApprovalLines("bash", input, nil))})
+		err = fleet.Over(h.s).AskReview(h.Context(), fleet.Review{Job: job, Agent: "coder", Call: call, Tool: "bash", Input: input, Text: render.ApprovalText(render.ApprovalLines("bash", input, nil))})
 	}
 	if err != nil {
 		h.Fatal(err)
@@ -61,7 +61,7 @@ func (h *house) person(how, version string, say func(*sdk.ElicitParams) *sdk.Eli
 
 func (h *house) state(job, call string) string {
 	h.Helper()
-	v, err := h.s.Review(h.Context(), job, call)
+	v, err := fleet.Over(h.s).Review(h.Context(), job, call)
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -83,7 +83,7 @@ var asking = map[string][2]string{"stream, newest protocol": {"stream", ""}, "st
 func TestAPersonAnswersWhatAJobAsks(t *testing.T) {
 	for name, way := range asking {
 		for _, c := range []struct{ action, decision, state string }{
-			{"accept", "approve", store.ReviewApproved}, {"accept", "deny", store.ReviewDenied}, {"decline", "", store.ReviewDenied}, {"cancel", "", store.ReviewWaiting},
+			{"accept", "approve", fleet.ReviewApproved}, {"accept", "deny", fleet.ReviewDenied}, {"decline", "", fleet.ReviewDenied}, {"cancel", "", fleet.ReviewWaiting},
 		} {
 			t.Run(name+" "+c.action+" "+c.decision, func(t *testing.T) {
 				h := newHouse(t)
@@ -117,7 +117,7 @@ func TestNobodyButAPersonAnswersOverMCP(t *testing.T) {
 			if said := h.refused(h.connect(how, ""), "answer_review", map[string]any{"job": job, "call": "c1"}); !strings.Contains(said, "tidemark approve "+job+" c1") {
 				t.Error(said)
 			}
-			if h.state(job, "c1") != store.ReviewWaiting {
+			if h.state(job, "c1") != fleet.ReviewWaiting {
 				t.Error("it was answered")
 			}
 		}
@@ -127,7 +127,7 @@ func TestNobodyButAPersonAnswersOverMCP(t *testing.T) {
 		h.o.Write = true
 		job := h.asks("c1", "rm -r x")
 		h.refused(h.person("http", "2025-11-25", approve), "answer_review", map[string]any{"job": job})
-		if h.state(job, "c1") != store.ReviewWaiting {
+		if h.state(job, "c1") != fleet.ReviewWaiting {
 			t.Error("it was answered")
 		}
 	})
@@ -151,7 +151,7 @@ func TestNobodyButAPersonAnswersOverMCP(t *testing.T) {
 			more["job"] = job
 			_, _ = client.CallTool(t.Context(), &sdk.CallToolParams{Name: "answer_review", Arguments: more}) // what it says does not matter
 		}
-		if h.state(job, "c1") != store.ReviewWaiting {
+		if h.state(job, "c1") != fleet.ReviewWaiting {
 			t.Error("it was answered")
 		}
 	})
@@ -160,7 +160,7 @@ func TestNobodyButAPersonAnswersOverMCP(t *testing.T) {
 		h.o.Write = true
 		job := h.asks("c1", "ls")
 		h.asksMore(job, "c2", "rm -r x")
-		shown, err := h.s.Review(t.Context(), job, "c1")
+		shown, err := fleet.Over(h.s).Review(t.Context(), job, "c1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestNobodyButAPersonAnswersOverMCP(t *testing.T) {
 		}
 		res, err := client.CallTool(t.Context(), &sdk.CallToolParams{Name: "answer_review", Arguments: map[string]any{"job": job, "call": "c2"},
 			InputResponses: sdk.InputResponseMap{elicited: saying("accept", "approve")}, RequestState: shown.Digest()})
-		if err != nil || !res.IsError || h.state(job, "c2") != store.ReviewWaiting {
+		if err != nil || !res.IsError || h.state(job, "c2") != fleet.ReviewWaiting {
 			t.Errorf("%+v, %v: %s", res, err, h.state(job, "c2"))
 		}
 	})

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/redact"
@@ -168,6 +169,19 @@ func Over(b, inner tidemark.Backend, o *Options) (*Opened, error) {
 // nothing is known.
 func Around(s *store.Store) *Opened {
 	return &Opened{Store: s, Backend: s.Backend(), Inner: s.Backend()}
+}
+
+// Fleet is the fleet of the store.
+func (o *Opened) Fleet() *fleet.Store { return fleet.Over(o.Store) }
+
+// Refile returns a record of another store as this one would file it, and a zero
+// one for what is not to be taken over.
+func (o *Opened) Refile(r tidemark.Record) (tidemark.Record, error) {
+	r, err := o.Store.Refile(r)
+	if err != nil {
+		return r, err
+	}
+	return o.Fleet().Refile(r)
 }
 
 // Rules are what a store over b takes from other rooms: words, secrets, prices

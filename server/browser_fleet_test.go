@@ -8,7 +8,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
 // jobHere is the job whose page a window shows.
@@ -23,16 +23,16 @@ func (w *window) jobHere() string {
 
 func (s *site) answered(t *testing.T, job string) string {
 	t.Helper()
-	v, err := s.of("a", "").Review(t.Context(), job, "call/1?")
+	v, err := fleet.Over(s.of("a", "")).Review(t.Context(), job, "call/1?")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return v.State
 }
 
-func (s *site) agent(t *testing.T) *store.Store {
+func (s *site) agent(t *testing.T) *fleet.Store {
 	t.Helper()
-	st := s.of("a", "")
+	st := fleet.Over(s.of("a", ""))
 	must[bool](t)(st.PutAgent(t.Context(), tidemark.Agent{Name: "coder", Status: tidemark.Idle}))
 	must[bool](t)(st.PutSchedule(t.Context(), tidemark.Schedule{Agent: "coder", Name: "nightly", Status: tidemark.Idle, Cron: "0 3 * * *", Prompt: "Tidy up."}))
 	return st
@@ -70,7 +70,7 @@ func TestABrowserRunsWatchesAndCancelsJobsAndAnswersReviews(t *testing.T) {
 		if j, err := st.Job(t.Context(), again); err != nil || j.Status != tidemark.JobCancelled {
 			t.Errorf("%+v, %v", j, err)
 		}
-		for answer, state := range map[string]string{"approve": store.ReviewApproved, "deny": store.ReviewDenied} {
+		for answer, state := range map[string]string{"approve": fleet.ReviewApproved, "deny": fleet.ReviewDenied} {
 			asked := askWrite(t, st).Job().ID
 			w.opens("/fleet")
 			w.sees("Write a file", "two</script>")
@@ -110,7 +110,7 @@ func quoted(s string) string { return "`" + s + "`" }
 
 func TestEveryTaskIsDoneWithTheKeyboardAlone(t *testing.T) {
 	s := onSQLite(t)
-	st, fleet := s.of("a", "jo"), s.agent(t)
+	st, agents := s.of("a", "jo"), s.agent(t)
 	talk(t, st, tidemark.Session{Title: "first"}, 2)
 	id := string(talk(t, st, tidemark.Session{Title: "second"}, 3))
 	w := s.window(t)
@@ -208,8 +208,8 @@ func TestEveryTaskIsDoneWithTheKeyboardAlone(t *testing.T) {
 	w.tabsTo(`form[action$="/fork"] button`)
 	w.leaves(func() { w.types(kb.Enter) })
 	w.sees("another way")
-	for key, state := range map[string]string{"a": store.ReviewApproved, "d": store.ReviewDenied} {
-		job := askWrite(t, fleet).Job().ID
+	for key, state := range map[string]string{"a": fleet.ReviewApproved, "d": fleet.ReviewDenied} {
+		job := askWrite(t, agents).Job().ID
 		w.opens("/fleet")
 		w.sees("Write a file")
 		w.types(key)

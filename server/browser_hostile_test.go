@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/process"
-	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/workshop/hostile"
 )
 
@@ -35,7 +35,7 @@ const foreign = `(() => {
 // for something elsewhere, or its policy had to step in.
 func TestHostileTranscriptsRunAndLoadNothing(t *testing.T) {
 	s := onSQLite(t)
-	st, fleet := s.of("a", "jo"), s.agent(t)
+	st, agents := s.of("a", "jo"), s.agent(t)
 	w := s.window(t)
 	w.signsIn("a")
 	sessions, entries := 20, 0
@@ -70,10 +70,10 @@ func TestHostileTranscriptsRunAndLoadNothing(t *testing.T) {
 			_ = st.Label(t.Context(), out.ID(), v.Entries, c.Disguise(c.Of(hostile.Payloads)))
 			clean(fmt.Sprintf("/sessions/%s?find=script", out.ID()))
 		}
-		j := must[tidemark.Job](t)(fleet.OrderJob(t.Context(), store.Order{Agent: "coder", Prompt: c.Text()}))
-		run := runJob(t, fleet, j.ID)
+		j := must[tidemark.Job](t)(agents.RequestJob(t.Context(), fleet.JobRequest{Agent: "coder", Prompt: c.Text()}))
+		run := runJob(t, agents, j.ID)
 		put(t, run, c.Text(), c.Text())
-		if err := fleet.AskReview(t.Context(), store.Review{Job: j.ID, Agent: "coder", Call: c.Of(hostile.Payloads), Tool: c.Of(hostile.Payloads), Title: c.Text(), Input: []byte(c.Text())}); err != nil {
+		if err := agents.AskReview(t.Context(), fleet.Review{Job: j.ID, Agent: "coder", Call: c.Of(hostile.Payloads), Tool: c.Of(hostile.Payloads), Title: c.Text(), Input: []byte(c.Text())}); err != nil {
 			t.Fatal(err)
 		}
 		if seed%8 == 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
@@ -24,7 +25,7 @@ import (
 // of every page by its name.
 func furnished(t *testing.T, s *site) map[string]string {
 	t.Helper()
-	ctx, st, fleet := t.Context(), s.of("a", "jo"), s.agent(t)
+	ctx, st, agents := t.Context(), s.of("a", "jo"), s.agent(t)
 	id := string(rich(t, st))
 	long := tidemark.Session{Title: strings.Repeat("A title that goes on and on ", 7), Project: "/home/jo/" + strings.Repeat("deep/", 20), Agent: "coder", Model: "claude-opus", Tags: []string{"blue", "quay"}}
 	talk(t, st, long, 1)
@@ -34,16 +35,16 @@ func furnished(t *testing.T, s *site) map[string]string {
 	if err := st.Trash(ctx, trashed); err != nil {
 		t.Fatal(err)
 	}
-	failed := must[tidemark.Job](t)(fleet.OrderJob(ctx, store.Order{Agent: "coder", Prompt: "Look after the quay."}))
-	run := runJob(t, fleet, failed.ID)
+	failed := must[tidemark.Job](t)(agents.RequestJob(ctx, fleet.JobRequest{Agent: "coder", Prompt: "Look after the quay."}))
+	run := runJob(t, agents, failed.ID)
 	put(t, run, "looking around", strings.Repeat("wide", 100))
 	if _, err := run.Finish(ctx, func(j *tidemark.Job) {
 		j.Status, j.ExitReason, j.ErrorMessage, j.Turns = tidemark.JobFailed, tidemark.ExitError, "the tide was too high for the crane", 3
 	}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	must[tidemark.Job](t)(fleet.OrderJob(ctx, store.Order{Agent: "coder", Prompt: "Later."}))
-	job := askWrite(t, fleet)
+	must[tidemark.Job](t)(agents.RequestJob(ctx, fleet.JobRequest{Agent: "coder", Prompt: "Later."}))
+	job := askWrite(t, agents)
 	put(t, job, "one line", "another line")
 	users := tenant.NewDirectory(must[*store.Store](t)(s.open(ctx, tidemark.Operator())).Records())
 	org := must[tenant.Tenant](t)(users.CreateTenant(ctx, tenant.Tenant{Name: "a"}))
@@ -107,12 +108,12 @@ const findings = `axe.run(document, { resultTypes: ["violations"] }).then((r) =>
 // TestEveryPageFitsAndIsAccessible looks at each page in light and dark, on a
 // phone, a tablet and a desk.
 func TestEveryPageFitsAndIsAccessible(t *testing.T) {
+	s := onSQLite(t)
+	w := s.window(t)
 	axe, err := os.ReadFile(filepath.Join("..", "bin", "axe.min.js"))
 	if err != nil {
 		without(t, "no bin/axe.min.js: scripts/deps.sh brings it")
 	}
-	s := onSQLite(t)
-	w := s.window(t)
 	pages := furnished(t, s)
 	w.opens("/signin")
 	looked := 0

@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -192,7 +193,7 @@ func TestTwoTenantsInOneBrowserSeeTheirOwn(t *testing.T) {
 		ids, windows := make(map[string]string), make(map[string]*window)
 		for _, tenant := range []string{"a", "b"} {
 			ids[tenant] = string(talk(t, s.of(tenant, "jo"), tidemark.Session{Title: "harbour of " + tenant}, 2))
-			must[bool](t)(s.of(tenant, "").PutAgent(t.Context(), tidemark.Agent{Name: "agent-" + tenant, Status: tidemark.Idle}))
+			must[bool](t)(fleet.Over(s.of(tenant, "")).PutAgent(t.Context(), tidemark.Agent{Name: "agent-" + tenant, Status: tidemark.Idle}))
 			windows[tenant] = s.window(t)
 		}
 		for tenant, w := range windows {

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -55,18 +56,18 @@ func everyStore(t *testing.T, test func(t *testing.T, change func(*Options))) {
 	})
 }
 
-// fleetOf is the store of the fleet of a tenant.
-func (s *testServer) fleetOf(t *testing.T, tenant string) *store.Store {
+// fleetOf is the fleet of a tenant.
+func (s *testServer) fleetOf(t *testing.T, tenant string) *fleet.Store {
 	t.Helper()
 	st, err := s.stores.Of(t.Context(), tidemark.TenantOf(tenant, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return st
+	return fleet.Over(st)
 }
 
 // withAgent gives tenant a the agent coder with two schedules.
-func withAgent(t *testing.T, s *testServer) *store.Store {
+func withAgent(t *testing.T, s *testServer) *fleet.Store {
 	t.Helper()
 	st := s.fleetOf(t, "a")
 	if _, err := st.PutAgent(t.Context(), tidemark.Agent{Name: "coder", Status: tidemark.Idle}); err != nil {
@@ -81,16 +82,16 @@ func withAgent(t *testing.T, s *testServer) *store.Store {
 	return st
 }
 
-func runJob(t *testing.T, st *store.Store, id string) *store.JobRun {
+func runJob(t *testing.T, st *fleet.Store, id string) *fleet.JobRun {
 	t.Helper()
-	run, err := st.StartJob(t.Context(), id, process.Self("test"), store.SlotLimits{})
+	run, err := st.StartJob(t.Context(), id, process.Self("test"), fleet.SlotLimits{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return run
 }
 
-func put(t *testing.T, run *store.JobRun, texts ...string) {
+func put(t *testing.T, run *fleet.JobRun, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		if err := run.Emit(t.Context(), tidemark.Event{Type: tidemark.EventSystem, Content: text, Timestamp: time.Now()}); err != nil {
@@ -99,7 +100,7 @@ func put(t *testing.T, run *store.JobRun, texts ...string) {
 	}
 }
 
-func endJob(t *testing.T, run *store.JobRun) {
+func endJob(t *testing.T, run *fleet.JobRun) {
 	t.Helper()
 	if _, err := run.Finish(t.Context(), func(j *tidemark.Job) { j.Status, j.ExitReason = tidemark.JobCompleted, tidemark.ExitSuccess }, nil, nil); err != nil {
 		t.Fatal(err)
@@ -124,10 +125,10 @@ func TestAJobIsOrderedWatchedAndRepeatedOverHTTP(t *testing.T) {
 		if agent.CurrentJob != j.ID || agent.Node != host {
 			t.Errorf("agent %+v, want job %s on %s", agent, j.ID, host)
 		}
-		var fleet api.Fleet
-		s.call(t, "reader-a", "GET", "/api/v1/fleet", nil).want(t, 200).into(t, &fleet)
-		if len(fleet.Running) != 1 || fleet.Running[0].Node != host || fleet.Agents != 1 {
-			t.Errorf("fleet %+v", fleet)
+		var about api.Fleet
+		s.call(t, "reader-a", "GET", "/api/v1/fleet", nil).want(t, 200).into(t, &about)
+		if len(about.Running) != 1 || about.Running[0].Node != host || about.Agents != 1 {
+			t.Errorf("fleet %+v", about)
 		}
 
 		var out api.JobOutput
@@ -217,7 +218,7 @@ func TestOutputIsStreamedUntilTheJobEnds(t *testing.T) {
 	everyStore(t, func(t *testing.T, change func(*Options)) {
 		s := newTestServer(t, change)
 		st := withAgent(t, s)
-		j, err := st.OrderJob(t.Context(), store.Order{Agent: "coder", Prompt: "x"})
+		j, err := st.RequestJob(t.Context(), fleet.JobRequest{Agent: "coder", Prompt: "x"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,13 +258,13 @@ func TestOutputIsStreamedUntilTheJobEnds(t *testing.T) {
 func TestAStreamOfAJobWhoseOwnerDiedEnds(t *testing.T) {
 	s := newTestServer(t)
 	st := withAgent(t, s)
-	j, err := st.OrderJob(t.Context(), store.Order{Agent: "coder", Prompt: "x"})
+	j, err := st.RequestJob(t.Context(), fleet.JobRequest{Agent: "coder", Prompt: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	dead := process.Self("test")
 	dead.PID, dead.StartedAt = 1<<22+1, "never"
-	if _, err := st.StartJob(t.Context(), j.ID, dead, store.SlotLimits{}); err != nil {
+	if _, err := st.StartJob(t.Context(), j.ID, dead, fleet.SlotLimits{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := events(t, s, "reader-a", "/api/v1/jobs/"+j.ID+"/output/stream"); !strings.Contains(got, "event: end") {
@@ -274,13 +275,13 @@ func TestAStreamOfAJobWhoseOwnerDiedEnds(t *testing.T) {
 func TestWhatAJobAsksIsAnsweredOnce(t *testing.T) {
 	s := newTestServer(t)
 	st := withAgent(t, s)
-	j, err := st.OrderJob(t.Context(), store.Order{Agent: "coder", Prompt: "x"})
+	j, err := st.RequestJob(t.Context(), fleet.JobRequest{Agent: "coder", Prompt: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	runJob(t, st, j.ID)
 	for _, call := range []string{"c1", "c2"} {
-		if err := st.AskReview(t.Context(), store.Review{Job: j.ID, Agent: "coder", Call: call, Tool: "bash"}); err != nil {
+		if err := st.AskReview(t.Context(), fleet.Review{Job: j.ID, Agent: "coder", Call: call, Tool: "bash"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -291,7 +292,7 @@ func TestWhatAJobAsksIsAnsweredOnce(t *testing.T) {
 	s.call(t, "writer-a", "POST", path+"/c1", api.ReviewAnswer{Answer: "deny"}).want(t, 409).problem(t)
 	s.call(t, "writer-a", "POST", path+"/c2", api.ReviewAnswer{Answer: "deny", Reason: "Use a branch."}).want(t, 200)
 	s.call(t, "writer-a", "POST", path+"/c3", api.ReviewAnswer{Answer: "deny"}).want(t, 404).problem(t)
-	var page routes.Page[store.Review]
+	var page routes.Page[fleet.Review]
 	s.call(t, "reader-a", "GET", path, nil).want(t, 200).into(t, &page)
 	got := ""
 	for _, v := range page.Items {
@@ -349,7 +350,7 @@ func TestMessagesBecomeJobs(t *testing.T) {
 func TestTheFleetOfAnotherTenantIsNotThere(t *testing.T) {
 	s := newTestServer(t)
 	st := withAgent(t, s)
-	j, err := st.OrderJob(t.Context(), store.Order{Agent: "coder", Prompt: "secret"})
+	j, err := st.RequestJob(t.Context(), fleet.JobRequest{Agent: "coder", Prompt: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -390,8 +391,8 @@ func TestASessionToGoOnWithHasToBeThere(t *testing.T) {
 
 func TestAJobGoesOnFromAPointOfASession(t *testing.T) {
 	s := newTestServer(t)
-	st := withAgent(t, s)
-	w := st.Create(tidemark.Session{}, tidemark.Holder{Program: "test"})
+	withAgent(t, s)
+	w := must[*store.Store](t)(s.stores.Of(t.Context(), tidemark.TenantOf("a", ""))).Create(tidemark.Session{}, tidemark.Holder{Program: "test"})
 	for _, text := range []string{"an apple", "a pear"} {
 		if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, text)); err != nil {
 			t.Fatal(err)
@@ -410,7 +411,7 @@ func TestAnAgentIsRemoved(t *testing.T) {
 	s := newTestServer(t)
 	st := withAgent(t, s)
 	who := tidemark.Holder{Program: "tidemark fleet up", Host: "ada", PID: 7}
-	if err := st.AddDaemon(t.Context(), store.Daemon{Holder: who}); err != nil {
+	if err := st.AddDaemon(t.Context(), fleet.Daemon{Holder: who}); err != nil {
 		t.Fatal(err)
 	}
 	for _, has := range [][]string{{"coder"}, {}} {

@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
@@ -362,19 +363,20 @@ func (w *world) fillHouse(t testing.TB, tenant string, p tidemark.Principal) {
 	ctx, said := t.Context(), marker(tenant, "x", inHouse)
 	st := must[*store.Store](t)(w.open(ctx, p))
 	w.fillSession(t, st, thing{tenant: tenant, owner: "x", scope: inHouse}, nil)
+	f := fleet.Over(st)
 	for _, agent := range []string{"common", "agent-" + tenant} {
-		must[bool](t)(st.PutAgent(ctx, tidemark.Agent{Name: agent, Status: tidemark.Idle, ErrorMessage: said}))
-		must[bool](t)(st.PutSchedule(ctx, tidemark.Schedule{Agent: agent, Name: "nightly", Status: tidemark.Idle, Cron: "0 3 * * *", Prompt: said}))
-		if err := st.AppendAgentLog(ctx, agent, 0, tidemark.Event{Type: tidemark.EventSystem, Content: said, Timestamp: time.Now()}); err != nil {
+		must[bool](t)(f.PutAgent(ctx, tidemark.Agent{Name: agent, Status: tidemark.Idle, ErrorMessage: said}))
+		must[bool](t)(f.PutSchedule(ctx, tidemark.Schedule{Agent: agent, Name: "nightly", Status: tidemark.Idle, Cron: "0 3 * * *", Prompt: said}))
+		if err := f.AppendAgentLog(ctx, agent, 0, tidemark.Event{Type: tidemark.EventSystem, Content: said, Timestamp: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		for _, ended := range []bool{true, false} {
-			j := must[tidemark.Job](t)(st.OrderJob(ctx, store.Order{Agent: agent, Prompt: said}))
-			run := must[*store.JobRun](t)(st.StartJob(ctx, j.ID, process.Self("world"), store.SlotLimits{}))
+			j := must[tidemark.Job](t)(f.RequestJob(ctx, fleet.JobRequest{Agent: agent, Prompt: said}))
+			run := must[*fleet.JobRun](t)(f.StartJob(ctx, j.ID, process.Self("world"), fleet.SlotLimits{}))
 			if err := run.Emit(ctx, tidemark.Event{Type: tidemark.EventSystem, Content: said, Timestamp: time.Now()}); err != nil {
 				t.Fatal(err)
 			}
-			if err := st.AskReview(ctx, store.Review{Job: j.ID, Agent: agent, Call: "call-" + tenant, Tool: "shell", Title: said}); err != nil {
+			if err := f.AskReview(ctx, fleet.Review{Job: j.ID, Agent: agent, Call: "call-" + tenant, Tool: "shell", Title: said}); err != nil {
 				t.Fatal(err)
 			}
 			if ended {

@@ -14,10 +14,10 @@ import (
 	"unicode"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
-	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/workshop/hostile"
 )
 
@@ -62,14 +62,14 @@ func (a answer) sees(t *testing.T, texts ...string) {
 }
 
 // askWrite makes a job of the agent coder that waits for an answer.
-func askWrite(t *testing.T, st *store.Store) *store.JobRun {
+func askWrite(t *testing.T, st *fleet.Store) *fleet.JobRun {
 	t.Helper()
-	j, err := st.OrderJob(t.Context(), store.Order{Agent: "coder", Prompt: "Tidy <up>."})
+	j, err := st.RequestJob(t.Context(), fleet.JobRequest{Agent: "coder", Prompt: "Tidy <up>."})
 	if err != nil {
 		t.Fatal(err)
 	}
 	run := runJob(t, st, j.ID)
-	err = st.AskReview(t.Context(), store.Review{Job: j.ID, Agent: "coder", Call: "call/1?", Tool: "write", Title: "Write a file",
+	err = st.AskReview(t.Context(), fleet.Review{Job: j.ID, Agent: "coder", Call: "call/1?", Tool: "write", Title: "Write a file",
 		Input: json.RawMessage(`{"path":"a.txt","content":"one\n<script>two</script>\u202e","deep":{"x":[1]}}`)})
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +93,8 @@ func TestTheFleetPageShowsAgentsSchedulesSkipsAndWhatWaits(t *testing.T) {
 		if _, err := st.PutSchedule(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		_, err := st.ClaimOccurrence(t.Context(), store.Occurrence{Of: d, Next: next,
-			Skipped: []store.Skipped{{Instant: next.Add(-24 * time.Hour), Count: 1, Reason: "the last run still went on"}}})
+		_, err := st.ClaimOccurrence(t.Context(), fleet.Occurrence{Of: d, Next: next,
+			Skipped: []fleet.Skipped{{Instant: next.Add(-24 * time.Hour), Count: 1, Reason: "the last run still went on"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestThePagesShowHostileCallsWholeAndAllowOne(t *testing.T) {
 		}
 		lines := render.ApprovalLines("bash", input, nil)
 		call := fmt.Sprintf("h%02d", n)
-		if err := st.AskReview(t.Context(), store.Review{Job: job, Agent: "coder", Call: call, Tool: "bash", Input: input, Text: render.ApprovalText(lines)}); err != nil {
+		if err := st.AskReview(t.Context(), fleet.Review{Job: job, Agent: "coder", Call: call, Tool: "bash", Input: input, Text: render.ApprovalText(lines)}); err != nil {
 			t.Fatal(err)
 		}
 		var want strings.Builder
@@ -145,16 +145,16 @@ func TestThePagesShowHostileCallsWholeAndAllowOne(t *testing.T) {
 		}
 	}
 	// One answer is for one call, and for what the page showed.
-	before := must[[]store.Review](t)(st.WaitingReviews(t.Context(), job))
+	before := must[[]fleet.Review](t)(st.WaitingReviews(t.Context(), job))
 	s.post(t, "writer-a", "/fleet/jobs/"+job+"/answer", url.Values{"call": {"h01"}, "answer": {"approve"}, "shown": {strings.Repeat("0", 64)}})
 	s.post(t, "writer-a", "/fleet/jobs/"+job+"/answer", url.Values{"call": {""}, "answer": {"approve"}, "shown": {before[0].Digest()}})
 	s.post(t, "writer-a", "/fleet/jobs/"+job+"/answer", url.Values{"call": {"h01"}, "answer": {"approve"}})
-	if now := must[[]store.Review](t)(st.WaitingReviews(t.Context(), job)); len(now) != len(before) {
+	if now := must[[]fleet.Review](t)(st.WaitingReviews(t.Context(), job)); len(now) != len(before) {
 		t.Errorf("%d wait, want %d: it was approved without being shown", len(now), len(before))
 	}
-	v := must[store.Review](t)(st.Review(t.Context(), job, "h01"))
+	v := must[fleet.Review](t)(st.Review(t.Context(), job, "h01"))
 	s.post(t, "writer-a", "/fleet/jobs/"+job+"/answer", url.Values{"call": {"h01"}, "answer": {"approve"}, "shown": {v.Digest()}}).want(t, 303)
-	if now := must[[]store.Review](t)(st.WaitingReviews(t.Context(), job)); len(now) != len(before)-1 {
+	if now := must[[]fleet.Review](t)(st.WaitingReviews(t.Context(), job)); len(now) != len(before)-1 {
 		t.Errorf("%d wait, want %d", len(now), len(before)-1)
 	}
 }
@@ -163,11 +163,11 @@ func TestJobsAreFilteredListedPageByPageAndDrawn(t *testing.T) {
 	s := newTestServer(t, withFleetPages)
 	st := withAgent(t, s)
 	for range 50 + 3 {
-		if _, err := st.OrderJob(t.Context(), store.Order{Agent: "coder"}); err != nil {
+		if _, err := st.RequestJob(t.Context(), fleet.JobRequest{Agent: "coder"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	j, err := st.OrderJob(t.Context(), store.Order{Agent: "coder"})
+	j, err := st.RequestJob(t.Context(), fleet.JobRequest{Agent: "coder"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestAJobIsRunAnsweredCancelledAndRepeatedFromThePages(t *testing.T) {
 			t.Errorf("goes to %q, want %q", next, asked)
 		}
 		v, err := st.Review(t.Context(), run.Job().ID, "call/1?")
-		if err != nil || v.State != store.ReviewDenied || v.Reason != "too wide" || !strings.Contains(v.By.Program, "writer-a") {
+		if err != nil || v.State != fleet.ReviewDenied || v.Reason != "too wide" || !strings.Contains(v.By.Program, "writer-a") {
 			t.Errorf("review %+v, error %v", v, err)
 		}
 		s.post(t, "writer-a", asked+"/answer", url.Values{"call": {"call/1?"}, "answer": {"approve"}, "shown": {v.Digest()}}).want(t, 409)
@@ -282,7 +282,7 @@ func TestReadersAndOtherTenantsCannotActOnAFleet(t *testing.T) {
 	for _, path := range []string{job, job + ".json", job + "/live", "/fleet/agents/coder", "/fleet/jobs/..%2f..", "/fleet/jobs/none"} {
 		s.call(t, "reader-b", "GET", path, nil).want(t, 404)
 	}
-	if v, err := st.Review(t.Context(), run.Job().ID, "call/1?"); err != nil || v.State != store.ReviewWaiting {
+	if v, err := st.Review(t.Context(), run.Job().ID, "call/1?"); err != nil || v.State != fleet.ReviewWaiting {
 		t.Errorf("review %+v, error %v", v, err)
 	}
 }
@@ -345,7 +345,7 @@ func TestOutputIsFollowedAsPartsOfThePageAndGoneOnWith(t *testing.T) {
 	everyStore(t, func(t *testing.T, change func(*Options)) {
 		s := newTestServer(t, change, withFleetPages)
 		st := withAgent(t, s)
-		j, err := st.OrderJob(t.Context(), store.Order{Agent: "coder"})
+		j, err := st.RequestJob(t.Context(), fleet.JobRequest{Agent: "coder"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -387,7 +387,7 @@ func TestOutputIsFollowedAsPartsOfThePageAndGoneOnWith(t *testing.T) {
 func TestLongOutputIsShownFromItsEndInParts(t *testing.T) {
 	s := newTestServer(t, withFleetPages)
 	st := withAgent(t, s)
-	j, err := st.OrderJob(t.Context(), store.Order{Agent: "coder"})
+	j, err := st.RequestJob(t.Context(), fleet.JobRequest{Agent: "coder"})
 	if err != nil {
 		t.Fatal(err)
 	}

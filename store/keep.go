@@ -70,7 +70,7 @@ func (s *Store) Purging(ctx context.Context) ([]tidemark.SessionID, error) {
 }
 
 // Refile returns a record of another store as this one would file it: names,
-// projects, checkpoints, files, schedules and items are found by hashes, which are a
+// projects, checkpoints, files and items are found by hashes, which are a
 // sealed store's own. It returns other records as they are, and a zero one for what is not to
 // be taken over.
 func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
@@ -95,12 +95,6 @@ func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 			return r, err
 		}
 		r.Key = s.checkpointKey(id, c.Name)
-	case r.Kind == kindSchedule:
-		var d tidemark.Schedule
-		if err := records.Decode(r, &d); err != nil {
-			return r, err
-		}
-		r.Key = s.scheduleKey(d.Agent, d.Name)
 	case r.Kind == kindProject:
 		var p project
 		if err := records.Decode(r, &p); err != nil {

@@ -11,26 +11,36 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/store"
 )
+
+func startJob(t *testing.T, s *store.Store, id string) *fleet.JobRun {
+	t.Helper()
+	r, err := fleet.Over(s).StartJob(t.Context(), id, who("daemon"), fleet.SlotLimits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
 
 // planted writes a secret into everything that is no entry.
 func planted(t *testing.T, s *store.Store, secret string) (tidemark.Job, tidemark.SessionID) {
 	t.Helper()
 	ctx := t.Context()
 	quoted, _ := json.Marshal(map[string]string{"run": "login " + secret})
-	j, err := s.AddJob(ctx, tidemark.Job{Agent: "coder", Trigger: tidemark.TriggerManual, Prompt: "use " + secret})
+	j, err := fleet.Over(s).AddJob(ctx, tidemark.Job{Agent: "coder", Trigger: tidemark.TriggerManual, Prompt: "use " + secret})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := startJob(t, s, j.ID, "daemon", store.SlotLimits{})
+	r := startJob(t, s, j.ID)
 	now := time.Now()
 	err = errors.Join(
 		r.Emit(ctx, tidemark.Event{Type: tidemark.EventAssistant, Content: "has " + secret, Timestamp: now},
 			tidemark.Event{Type: tidemark.EventToolUse, ToolName: "bash", Input: quoted, Timestamp: now},
 			tidemark.Event{Type: tidemark.EventToolResult, Result: quoted, Error: "no " + secret, Timestamp: now},
 			tidemark.Event{Type: tidemark.EventError, Message: "bad " + secret, Stack: "at " + secret, Extra: quoted, Timestamp: now}),
-		s.AskReview(ctx, store.Review{Job: j.ID, Agent: "coder", Call: "c1", Tool: "bash", Title: secret, Input: quoted}),
+		fleet.Over(s).AskReview(ctx, fleet.Review{Job: j.ID, Agent: "coder", Call: "c1", Tool: "bash", Title: secret, Input: quoted}),
 		r.Note(ctx, func(j *tidemark.Job) { j.Summary = "so far " + secret }))
 	if err != nil {
 		t.Fatal(err)
@@ -49,10 +59,10 @@ func planted(t *testing.T, s *store.Store, secret string) (tidemark.Job, tidemar
 		Loops: []store.Loop{{ID: "l", Goal: "try " + secret}}, Tasks: []store.Task{{ID: 1, Text: secret}}, Approvals: []store.Approval{{Tool: "bash", Scope: secret}},
 		DynamicTools: []store.DynamicTool{{Name: "t", Description: secret, Command: "login " + secret, Schema: quoted}},
 		CoreMemory:   map[string]string{"human": "knows " + secret}, Extra: quoted}))
-	_, agentErr := s.PutAgent(ctx, tidemark.Agent{Name: "other", ErrorMessage: secret, Extra: quoted})
-	_, jobErr := s.PutJob(ctx, tidemark.Job{ID: "job-2026-11-15-aaaaaa", Agent: "other", Prompt: secret, Summary: secret, Extra: quoted})
-	err = errors.Join(err, agentErr, jobErr, s.AppendOutput(ctx, "job-2026-11-15-aaaaaa", 0, tidemark.Event{Type: tidemark.EventAssistant, Content: secret, Timestamp: now}),
-		s.AppendAgentLog(ctx, "other", 0, tidemark.Event{Type: tidemark.EventSystem, Content: secret, Timestamp: now}), w.Close(ctx))
+	_, agentErr := fleet.Over(s).PutAgent(ctx, tidemark.Agent{Name: "other", ErrorMessage: secret, Extra: quoted})
+	_, jobErr := fleet.Over(s).PutJob(ctx, tidemark.Job{ID: "job-2026-11-15-aaaaaa", Agent: "other", Prompt: secret, Summary: secret, Extra: quoted})
+	err = errors.Join(err, agentErr, jobErr, fleet.Over(s).AppendOutput(ctx, "job-2026-11-15-aaaaaa", 0, tidemark.Event{Type: tidemark.EventAssistant, Content: secret, Timestamp: now}),
+		fleet.Over(s).AppendAgentLog(ctx, "other", 0, tidemark.Event{Type: tidemark.EventSystem, Content: secret, Timestamp: now}), w.Close(ctx))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +76,7 @@ func TestSecretsBesideEntriesAreMaskedBeforeTheyAreWritten(t *testing.T) {
 	if i := strings.Index(all, "sesame-"); i >= 0 {
 		t.Errorf("a secret was kept: …%s", all[max(0, i-200):min(len(all), i+50)])
 	}
-	if said, err := s.JobPrompt(t.Context(), j); err != nil || !strings.HasPrefix(said, "use [redacted:sesame:") {
+	if said, err := fleet.Over(s).JobPrompt(t.Context(), j); err != nil || !strings.HasPrefix(said, "use [redacted:sesame:") {
 		t.Errorf("the job is told %q, %v", said, err)
 	}
 	healthy(t, s)
@@ -84,8 +94,8 @@ func TestTheVaultKeepsWhatAJobAndACheckpointNeed(t *testing.T) {
 			t.Errorf("%s holds it: %s", k, r.Body)
 		}
 	}
-	for f, err := range s.Jobs(ctx, store.JobFilter{Agent: "coder"}) {
-		said, promptErr := s.JobPrompt(ctx, f)
+	for f, err := range fleet.Over(s).Jobs(ctx, fleet.JobFilter{Agent: "coder"}) {
+		said, promptErr := fleet.Over(s).JobPrompt(ctx, f)
 		if err := errors.Join(err, promptErr); err != nil || said != "use sesame-open" || strings.Contains(f.Prompt, "sesame-") {
 			t.Errorf("job %s is told %q, and shows %q, %v", f.ID, said, f.Prompt, err)
 		}
@@ -98,8 +108,8 @@ func TestTheVaultKeepsWhatAJobAndACheckpointNeed(t *testing.T) {
 	if err != nil || open.CoreMemory["human"] != "knows sesame-open" || open.DynamicTools[0].Command != "login sesame-open" || open.Tasks[0].Text != "sesame-open" {
 		t.Errorf("%+v, %v", open, err)
 	}
-	if statusOf(t, s, j.ID).ErrorMessage == "" {
-		t.Error("the error is gone")
+	if got, err := fleet.Over(s).Job(ctx, j.ID); err != nil || got.ErrorMessage == "" {
+		t.Errorf("the error is gone: %v", err)
 	}
 	healthy(t, s)
 }
@@ -107,8 +117,8 @@ func TestTheVaultKeepsWhatAJobAndACheckpointNeed(t *testing.T) {
 func TestWithoutRedactionNothingBesideEntriesChanges(t *testing.T) {
 	s, b := redacting(store.RedactWarn)
 	j, id := planted(t, s, "sesame-open")
-	if got := statusOf(t, s, j.ID); got.Prompt != "use sesame-open" || got.Summary != "did sesame-open" {
-		t.Errorf("%+v", got)
+	if got, err := fleet.Over(s).Job(t.Context(), j.ID); err != nil || got.Prompt != "use sesame-open" || got.Summary != "did sesame-open" {
+		t.Errorf("%+v, %v", got, err)
 	}
 	if text, err := s.ReadFile(t.Context(), id, "notes/env"); err != nil || !strings.HasSuffix(string(text), "key: sesame-open\n") {
 		t.Errorf("the file ends with %q, %v", text[max(0, len(text)-30):], err)
@@ -124,12 +134,12 @@ func TestEveryMaskCanBeRevealed(t *testing.T) {
 	const secret = "sesame-open"
 	quoted := json.RawMessage(`{"run":"login sesame-open"}`)
 	now := time.Now()
-	running := func(t *testing.T, s *store.Store) *store.JobRun {
-		j, err := s.AddJob(t.Context(), tidemark.Job{Agent: "coder", Trigger: tidemark.TriggerManual, Prompt: "go"})
+	running := func(t *testing.T, s *store.Store) *fleet.JobRun {
+		j, err := fleet.Over(s).AddJob(t.Context(), tidemark.Job{Agent: "coder", Trigger: tidemark.TriggerManual, Prompt: "go"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return startJob(t, s, j.ID, "daemon", store.SlotLimits{})
+		return startJob(t, s, j.ID)
 	}
 	event := tidemark.Event{Type: tidemark.EventToolUse, ToolName: "bash", Input: quoted, Timestamp: now}
 	for place, plant := range map[string]func(*testing.T, *store.Store) error{
@@ -139,13 +149,15 @@ func TestEveryMaskCanBeRevealed(t *testing.T) {
 		},
 		"review": func(t *testing.T, s *store.Store) error {
 			r := running(t, s)
-			return s.AskReview(t.Context(), store.Review{Job: r.Job().ID, Agent: "coder", Call: "c1", Tool: "bash", Title: secret, Input: quoted})
+			return fleet.Over(s).AskReview(t.Context(), fleet.Review{Job: r.Job().ID, Agent: "coder", Call: "c1", Tool: "bash", Title: secret, Input: quoted})
 		},
 		"agent": func(t *testing.T, s *store.Store) error {
-			_, err := s.PutAgent(t.Context(), tidemark.Agent{Name: "other", ErrorMessage: secret, Extra: quoted})
+			_, err := fleet.Over(s).PutAgent(t.Context(), tidemark.Agent{Name: "other", ErrorMessage: secret, Extra: quoted})
 			return err
 		},
-		"agent's log": func(t *testing.T, s *store.Store) error { return s.AppendAgentLog(t.Context(), "other", 0, event) },
+		"agent's log": func(t *testing.T, s *store.Store) error {
+			return fleet.Over(s).AppendAgentLog(t.Context(), "other", 0, event)
+		},
 		"what an agent remembers": func(t *testing.T, s *store.Store) error {
 			_, err := running(t, s).Finish(t.Context(), func(j *tidemark.Job) { j.Status = tidemark.JobFailed },
 				func(a *tidemark.Agent, j tidemark.Job) { a.ErrorMessage = secret }, nil)
@@ -155,23 +167,23 @@ func TestEveryMaskCanBeRevealed(t *testing.T) {
 			return running(t, s).Note(t.Context(), func(j *tidemark.Job) { j.Summary = secret })
 		},
 		"job that came in": func(t *testing.T, s *store.Store) error {
-			return s.Import(t.Context(), store.Imported{Job: &tidemark.Job{ID: "job-2026-11-15-aaaaaa", Agent: "other", Prompt: "go", Extra: quoted}, Events: []tidemark.Event{event}, At: now})
+			return fleet.Over(s).Import(t.Context(), fleet.Imported{Job: &tidemark.Job{ID: "job-2026-11-15-aaaaaa", Agent: "other", Prompt: "go", Extra: quoted}, Events: []tidemark.Event{event}, At: now})
 		},
 		"output": func(t *testing.T, s *store.Store) error { return running(t, s).Emit(t.Context(), event) },
 		"text of a review": func(t *testing.T, s *store.Store) error {
 			r := running(t, s)
-			return s.AskReview(t.Context(), store.Review{Job: r.Job().ID, Agent: "coder", Call: "c1", Tool: "bash", Title: "log in", Text: "login " + secret})
+			return fleet.Over(s).AskReview(t.Context(), fleet.Review{Job: r.Job().ID, Agent: "coder", Call: "c1", Tool: "bash", Title: "log in", Text: "login " + secret})
 		},
 		"answer to a review": func(t *testing.T, s *store.Store) error {
 			r := running(t, s)
-			if err := s.AskReview(t.Context(), store.Review{Job: r.Job().ID, Agent: "coder", Call: "c1", Tool: "bash", Title: "log in"}); err != nil {
+			if err := fleet.Over(s).AskReview(t.Context(), fleet.Review{Job: r.Job().ID, Agent: "coder", Call: "c1", Tool: "bash", Title: "log in"}); err != nil {
 				return err
 			}
-			_, err := s.AnswerReview(t.Context(), r.Job().ID, "c1", false, who("test"), "not with "+secret)
+			_, err := fleet.Over(s).AnswerReview(t.Context(), r.Job().ID, "c1", false, who("test"), "not with "+secret)
 			return err
 		},
 		"schedule": func(t *testing.T, s *store.Store) error {
-			_, err := s.PutSchedule(t.Context(), tidemark.Schedule{Agent: "coder", Name: "nightly", Type: "webhook", LastError: secret, Extra: quoted})
+			_, err := fleet.Over(s).PutSchedule(t.Context(), tidemark.Schedule{Agent: "coder", Name: "nightly", Type: "webhook", LastError: secret, Extra: quoted})
 			return err
 		},
 		"entry": func(t *testing.T, s *store.Store) error { add(t, begun(t, s), user("it is "+secret)); return nil },
@@ -279,7 +291,7 @@ func TestEveryKindOfRecordIsKnownToTheVault(t *testing.T) {
 		"token": "the operator's: masked for good", "audit": "the operator's: masked for good", "anchor": "hashes", "boot": "numbers of a server that writes the audit log", "serverkey": "a key", "signout": "a hash",
 	}
 	var files []string
-	for _, room := range []string{".", "../internal/records", "../internal/vault", "../internal/tenant"} {
+	for _, room := range []string{".", "../internal/records", "../internal/vault", "../internal/tenant", "../fleet"} {
 		some, err := filepath.Glob(filepath.Join(room, "*.go"))
 		if err != nil {
 			t.Fatal(err)

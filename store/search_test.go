@@ -220,3 +220,8 @@ func TestTwoStoresIndexOneLogOnce(t *testing.T) {
 	}
 	same(t, len(hits(t, two, lookFor("fish"))), 2)
 }
+
+func TestARoleThatNobodyHasIsAMistake(t *testing.T) {
+	_, err := open(t).Search(t.Context(), store.Question{Role: "bogus"})
+	wants(t, err, tidemark.ErrInvalid)
+}

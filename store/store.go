@@ -1,7 +1,8 @@
-// Package store is the rules over a Backend: who may write, what a branch is,
-// how a fork shares its past, what is trash and what is gone. It holds no
-// state of its own but what the Backend keeps, so any number of stores, in any
-// number of processes, may work on one place.
+// Package store is the rules of sessions over a Backend: who may write, what a
+// branch is, how a fork shares its past, what is trash and what is gone. It
+// holds no state of its own but what the Backend keeps, so any number of stores,
+// in any number of processes, may work on one place. What a fleet keeps in the
+// same place is in package fleet.
 //
 // It never reads the environment, the terminal or the network, and never
 // writes because something was read.
@@ -37,14 +38,6 @@ const (
 	kindFile       = "file"       // record: SESSION.HASH, a durable file; log: SESSION.RANDOM, its content
 	kindProject    = "project"    // record: HASH, where a project was seen
 	kindMemory     = "memory"     // record: something that was learned in a project
-	kindFleet      = "fleet"      // record: the one fleet of the store
-	kindDaemon     = "daemon"     // record: HOST-PID, a process that runs the fleet
-	kindAgent      = "agent"      // record: NAME; log: what it logged
-	kindSchedule   = "schedule"   // record: AGENT.HASH
-	kindReview     = "review"     // record: JOB.HASH, grouped by its job: a call that waits for an answer
-	kindLane       = "lane"       // record: AGENT.LANE, or -.LANE for the fleet, grouped by whose it is: the job that runs in it
-	kindSlots      = "slots"      // record: AGENT, or - for the fleet: the jobs that an earlier program runs
-	kindJob        = "job"        // record: one run; log: its output
 )
 
 // The states of a session.

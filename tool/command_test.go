@@ -261,7 +261,7 @@ func TestOnlyVettedProgramsRun(t *testing.T) {
 			vetted++
 		}
 	})
-	if vetted == 0 {
+	if vetted == 0 && !testing.Short() { // the two trials of make quick may both miss
 		t.Error("nothing was vetted, so nothing was tried")
 	}
 }

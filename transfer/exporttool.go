@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -103,24 +104,24 @@ func (e *ToolExport) Session(ctx context.Context, p store.Point) error {
 
 // fleet writes the agents, schedules and jobs.
 func (e *ToolExport) fleet(ctx context.Context) error {
-	f := &convert.Fleet{}
+	f, from := &convert.Fleet{}, fleet.Over(e.Store)
 	var err error
-	if f.Fleet, err = e.Store.Fleet(ctx); err == nil {
+	if f.Fleet, err = from.Fleet(ctx); err == nil {
 		err = e.mask(&f.Fleet)
 	}
 	if err != nil {
 		return err
 	}
-	for agent, err := range e.Store.Agents(ctx) {
+	for agent, err := range from.Agents(ctx) {
 		if err == nil {
 			err = e.mask(&agent)
 		}
 		if err != nil {
 			return err
 		}
-		f.Agents = append(f.Agents, convert.Agent{Agent: agent, Log: e.events(e.Store.AgentLog(ctx, agent.Name))})
+		f.Agents = append(f.Agents, convert.Agent{Agent: agent, Log: e.events(from.AgentLog(ctx, agent.Name))})
 	}
-	for schedule, err := range e.Store.Schedules(ctx, "") {
+	for schedule, err := range from.Schedules(ctx, "") {
 		if err == nil {
 			err = e.mask(&schedule)
 		}
@@ -130,7 +131,7 @@ func (e *ToolExport) fleet(ctx context.Context) error {
 		f.Schedules = append(f.Schedules, schedule)
 	}
 	var jobs []tidemark.Job
-	for job, err := range e.Store.Jobs(ctx, store.JobFilter{}) {
+	for job, err := range from.Jobs(ctx, fleet.JobFilter{}) {
 		if err != nil {
 			return err
 		}
@@ -141,7 +142,7 @@ func (e *ToolExport) fleet(ctx context.Context) error {
 		for _, job := range jobs {
 			id := job.ID
 			err := e.mask(&job)
-			if !yield(convert.Job{Job: job, Output: e.events(e.Store.Output(ctx, id))}, err) || err != nil {
+			if !yield(convert.Job{Job: job, Output: e.events(from.Output(ctx, id))}, err) || err != nil {
 				return
 			}
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
 // fleet imports the agents, schedules and jobs of a source.
@@ -28,11 +28,14 @@ func (b *toolImport) fleet(ctx context.Context, p convert.Source, from string) e
 	// What could not be read this time is no reason to forget what is here.
 	whole := len(f.Skipped) == 0
 	if !b.DryRun && (whole || !reflect.DeepEqual(f.Fleet, tidemark.Fleet{})) {
-		if err := b.s.PutFleet(ctx, f.Fleet); err != nil {
+		if err := fleet.Over(b.s).PutFleet(ctx, f.Fleet); err != nil {
 			return err
 		}
 	}
 	g := &fleetImport{toolImport: b, from: from, whole: whole}
+	if b.s != nil {
+		g.to = fleet.Over(b.s)
+	}
 	if err := g.look(ctx); err != nil {
 		return err
 	}
@@ -100,10 +103,10 @@ func stateOf(isNew, changed bool, events int) string {
 
 // eventLog is the log of a job or an agent.
 type eventLog struct {
-	s      *store.Store
+	s      *fleet.Store // nil: nothing is here
 	id     string
-	length func(*store.Store, context.Context, string) (int64, error)
-	append func(*store.Store, context.Context, string, int64, ...tidemark.Event) error
+	length func(*fleet.Store, context.Context, string) (int64, error)
+	append func(*fleet.Store, context.Context, string, int64, ...tidemark.Event) error
 }
 
 // events adds what of a log is not here yet, and returns how many that were. A

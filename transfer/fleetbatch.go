@@ -8,7 +8,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
 // fleetImport is a fleet on its way in. What is new of it waits, and is kept
@@ -17,6 +17,7 @@ import (
 // again it finds them and goes on.
 type fleetImport struct {
 	*toolImport
+	to        *fleet.Store // nil: the store is not there yet, and nothing is written
 	from      string
 	whole     bool // everything could be read
 	agents    map[string]bool
@@ -27,7 +28,7 @@ type fleetImport struct {
 
 // pendingItem is something new, and how it is kept if it turns out to be here.
 type pendingItem struct {
-	store.Imported
+	fleet.Imported
 	result Result
 	alone  func(context.Context) (Result, error)
 }
@@ -41,16 +42,16 @@ const (
 // look learns which agents and schedules are here.
 func (g *fleetImport) look(ctx context.Context) error {
 	g.agents, g.schedules = map[string]bool{}, map[[2]string]bool{}
-	if g.s == nil {
+	if g.to == nil {
 		return nil
 	}
-	for a, err := range g.s.Agents(ctx) {
+	for a, err := range g.to.Agents(ctx) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return err
 		}
 		g.agents[a.Name] = true
 	}
-	for d, err := range g.s.Schedules(ctx, "") {
+	for d, err := range g.to.Schedules(ctx, "") {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return err
 		}
@@ -67,16 +68,16 @@ func (g *fleetImport) agent(ctx context.Context, a convert.Agent) error {
 		result = Result{From: g.from, Kind: "agent", Title: a.Name}
 		changed := isNew
 		if !g.DryRun && (isNew || g.whole) {
-			if changed, err = g.s.PutAgent(ctx, a.Agent); err != nil {
+			if changed, err = g.to.PutAgent(ctx, a.Agent); err != nil {
 				return result, err
 			}
 		}
-		result.Entries, err = g.events(ctx, eventLog{g.s, a.Name, (*store.Store).AgentLogLength, (*store.Store).AppendAgentLog}, a.Log)
+		result.Entries, err = g.events(ctx, eventLog{g.to, a.Name, (*fleet.Store).AgentLogLength, (*fleet.Store).AppendAgentLog}, a.Log)
 		result.State = stateOf(isNew, changed, result.Entries)
 		return result, err
 	}
 	result := Result{From: g.from, Kind: "agent", Title: a.Name, State: "new"}
-	return g.arrive(ctx, isNew, pendingItem{store.Imported{Agent: &a.Agent, At: g.clock}, result, alone}, a.Log)
+	return g.arrive(ctx, isNew, pendingItem{fleet.Imported{Agent: &a.Agent, At: g.clock}, result, alone}, a.Log)
 }
 
 func (g *fleetImport) schedule(ctx context.Context, d tidemark.Schedule) error {
@@ -86,13 +87,13 @@ func (g *fleetImport) schedule(ctx context.Context, d tidemark.Schedule) error {
 		changed := isNew
 		var err error
 		if !g.DryRun {
-			changed, err = g.s.PutSchedule(ctx, d)
+			changed, err = g.to.PutSchedule(ctx, d)
 		}
 		result := result
 		result.State = stateOf(isNew, changed, 0)
 		return result, err
 	}
-	return g.arrive(ctx, isNew, pendingItem{store.Imported{Schedule: &d, At: g.clock}, result, alone}, nil)
+	return g.arrive(ctx, isNew, pendingItem{fleet.Imported{Schedule: &d, At: g.clock}, result, alone}, nil)
 }
 
 // job imports a job and its output. One that waits elsewhere is run by nobody
@@ -103,8 +104,8 @@ func (g *fleetImport) job(ctx context.Context, j convert.Job) error {
 	}
 	g.setClock(j.FinishedAt, j.StartedAt) // listings have the newest first
 	at, isNew := g.clock, true
-	if g.s != nil {
-		_, err := g.s.Job(ctx, j.ID)
+	if g.to != nil {
+		_, err := g.to.Job(ctx, j.ID)
 		if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
 			return g.keepItem(Result{}, err)
 		}
@@ -113,18 +114,18 @@ func (g *fleetImport) job(ctx context.Context, j convert.Job) error {
 	alone := func(ctx context.Context) (result Result, err error) {
 		result = Result{From: g.from, Kind: "job", Title: j.ID}
 		g.setClock(at)
-		if result.Entries, err = g.events(ctx, eventLog{g.s, j.ID, (*store.Store).OutputLength, (*store.Store).AppendOutput}, j.Output); err != nil {
+		if result.Entries, err = g.events(ctx, eventLog{g.to, j.ID, (*fleet.Store).OutputLength, (*fleet.Store).AppendOutput}, j.Output); err != nil {
 			return result, err
 		}
 		changed := isNew
 		if !g.DryRun {
-			changed, err = g.s.PutJob(ctx, j.Job)
+			changed, err = g.to.PutJob(ctx, j.Job)
 		}
 		result.State = stateOf(isNew, changed, result.Entries)
 		return result, err
 	}
 	result := Result{From: g.from, Kind: "job", Title: j.ID, State: "new"}
-	return g.arrive(ctx, isNew, pendingItem{store.Imported{Job: &j.Job, At: at}, result, alone}, j.Output)
+	return g.arrive(ctx, isNew, pendingItem{fleet.Imported{Job: &j.Job, At: at}, result, alone}, j.Output)
 }
 
 // arrive lets what is new wait for a commit with others. What is here, or is
@@ -189,12 +190,12 @@ func (g *fleetImport) flush(ctx context.Context) error {
 	if len(waiting) == 0 {
 		return nil
 	}
-	all := make([]store.Imported, len(waiting))
+	all := make([]fleet.Imported, len(waiting))
 	for i, a := range waiting {
 		all[i] = a.Imported
 	}
 	g.setClock(time.Time{})
-	err := g.s.Import(ctx, all...)
+	err := g.to.Import(ctx, all...)
 	for _, a := range waiting {
 		switch {
 		case err == nil:

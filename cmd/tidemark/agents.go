@@ -26,7 +26,7 @@ func agentsCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows, err := s.AgentStates(cmd.Context())
+			rows, err := fleet.Over(s).AgentStates(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -91,7 +91,7 @@ func agentCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := s.ResetAgent(cmd.Context(), args[0]); err != nil {
+			if err := fleet.Over(s).ResetAgent(cmd.Context(), args[0]); err != nil {
 				return withHint(err, "see them with: tidemark agents")
 			}
 			a.say("%s begins anew: its next job has a fresh session.", args[0])
@@ -117,7 +117,7 @@ so do its sessions. An agent that a fleet still has is refused: it would come ba
 			if err := a.inFleetFile(args[0]); err != nil {
 				return err
 			}
-			gone, err := s.RemoveAgent(cmd.Context(), args[0], a.holder(cmd))
+			gone, err := fleet.Over(s).RemoveAgent(cmd.Context(), args[0], a.holder(cmd))
 			switch {
 			case errors.Is(err, tidemark.ErrNotFound):
 				return withHint(err, "see them with: tidemark agents")
@@ -148,7 +148,7 @@ func (a *app) inFleetFile(name string) error {
 type scheduleRow struct {
 	tidemark.Schedule
 	Proposed bool            `json:"proposed,omitempty"` // nobody accepted it here, and no fleet runs it
-	Skipped  []store.Skipped `json:"skipped,omitempty"`
+	Skipped  []fleet.Skipped `json:"skipped,omitempty"`
 }
 
 // readFleetKey is the key of the fleet, if one was up here. One that is not
@@ -178,7 +178,7 @@ func schedulesCommand(a *app) *cobra.Command {
 			}
 			key := a.readFleetKey()
 			rows := []scheduleRow{}
-			for d, err := range s.Schedules(cmd.Context(), agent) {
+			for d, err := range fleet.Over(s).Schedules(cmd.Context(), agent) {
 				if errors.Is(err, tidemark.ErrCorrupt) {
 					a.say("tidemark: %s: skipped", err)
 					continue
@@ -186,7 +186,7 @@ func schedulesCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				skipped, err := s.Skips(cmd.Context(), d.Agent, d.Name, 10)
+				skipped, err := fleet.Over(s).Skips(cmd.Context(), d.Agent, d.Name, 10)
 				if err != nil {
 					return err
 				}
@@ -268,7 +268,7 @@ func scheduleCommand(a *app) *cobra.Command {
 				}
 				var kept tidemark.Schedule
 				accepted := false
-				err = s.ChangeSchedule(cmd.Context(), agent, schedule, func(d *tidemark.Schedule) error {
+				err = fleet.Over(s).ChangeSchedule(cmd.Context(), agent, schedule, func(d *tidemark.Schedule) error {
 					d.Status = status
 					if accepted = key != nil && key.Proposed(*d); accepted {
 						d.By = cmp.Or(d.By, fleet.ByPerson)
@@ -300,7 +300,7 @@ func scheduleCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d, err := s.Schedule(cmd.Context(), agent, schedule)
+			d, err := fleet.Over(s).Schedule(cmd.Context(), agent, schedule)
 			if err != nil {
 				return withHint(err, "see them with: tidemark schedules")
 			}

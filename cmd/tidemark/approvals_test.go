@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/model/demo"
 	"github.com/tidemark-sessions/tidemark/render"
@@ -165,7 +166,7 @@ func TestReviewsShowsHostileCallsWholeAndApprovesOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.AskReview(t.Context(), store.Review{Job: job, Agent: "coder", Call: call, Tool: "bash", Title: name, Input: input, Text: shown}); err != nil {
+		if err := fleet.Over(s).AskReview(t.Context(), fleet.Review{Job: job, Agent: "coder", Call: call, Tool: "bash", Title: name, Input: input, Text: shown}); err != nil {
 			t.Fatal(err)
 		}
 		want[call] = shown
@@ -189,7 +190,7 @@ func TestReviewsShowsHostileCallsWholeAndApprovesOne(t *testing.T) {
 	f.run(nil, "approve", job, "c01", "--store", f.mine())
 	s, done = f.at(f.mine())
 	defer done()
-	waiting, err := s.WaitingReviews(t.Context(), job)
+	waiting, err := fleet.Over(s).WaitingReviews(t.Context(), job)
 	if err != nil || len(waiting) != n-1 {
 		t.Errorf("%d wait, %v: one was approved", len(waiting), err)
 	}
@@ -201,14 +202,14 @@ func TestReviewsShowsHostileCallsWholeAndApprovesOne(t *testing.T) {
 // waitingJob is a job of the agent coder that runs.
 func waitingJob(t *testing.T, s *store.Store) string {
 	t.Helper()
-	if _, err := s.PutAgent(t.Context(), tidemark.Agent{Name: "coder", Status: tidemark.Idle}); err != nil {
+	if _, err := fleet.Over(s).PutAgent(t.Context(), tidemark.Agent{Name: "coder", Status: tidemark.Idle}); err != nil {
 		t.Fatal(err)
 	}
-	j, err := s.OrderJob(t.Context(), store.Order{Agent: "coder"})
+	j, err := fleet.Over(s).RequestJob(t.Context(), fleet.JobRequest{Agent: "coder"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.StartJob(t.Context(), j.ID, process.Self("test"), store.SlotLimits{}); err != nil {
+	if _, err := fleet.Over(s).StartJob(t.Context(), j.ID, process.Self("test"), fleet.SlotLimits{}); err != nil {
 		t.Fatal(err)
 	}
 	return j.ID

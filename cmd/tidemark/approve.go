@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func approveCommand(a *app) *cobra.Command {
@@ -69,16 +69,16 @@ func (a *app) answer(cmd *cobra.Command, args []string, allow bool, reason, show
 	}
 	n := 1
 	if allow && shown != "" {
-		err = s.ApproveShown(cmd.Context(), args[0], call, shown, a.holder(cmd))
+		err = fleet.Over(s).ApproveShown(cmd.Context(), args[0], call, shown, a.holder(cmd))
 	} else {
-		n, err = s.AnswerReview(cmd.Context(), args[0], call, allow, a.holder(cmd), reason)
+		n, err = fleet.Over(s).AnswerReview(cmd.Context(), args[0], call, allow, a.holder(cmd), reason)
 	}
 	if err != nil {
 		return withHint(err, "see what waits with: tidemark reviews")
 	}
-	out := answered{Job: args[0], State: store.ReviewDenied, Answered: n}
+	out := answered{Job: args[0], State: fleet.ReviewDenied, Answered: n}
 	if allow {
-		out.State = store.ReviewApproved
+		out.State = fleet.ReviewApproved
 	}
 	return a.print(out, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s: %d %s\n", out.Job, out.Answered, out.State)
@@ -102,17 +102,17 @@ then it is denied, after the review_timeout of the agent.`,
 			}
 			job := ""
 			if len(args) == 1 {
-				if _, err := s.Job(cmd.Context(), args[0]); err != nil {
+				if _, err := fleet.Over(s).Job(cmd.Context(), args[0]); err != nil {
 					return withHint(err, "see them with: tidemark jobs")
 				}
 				job = args[0]
 			}
-			rows, err := s.WaitingReviews(cmd.Context(), job)
+			rows, err := fleet.Over(s).WaitingReviews(cmd.Context(), job)
 			if err != nil {
 				return err
 			}
 			if rows == nil {
-				rows = []store.Review{}
+				rows = []fleet.Review{}
 			}
 			return a.print(rows, func(w io.Writer) error { return a.reviews(w, rows) })
 		},
@@ -121,7 +121,7 @@ then it is denied, after the review_timeout of the agent.`,
 
 // reviews shows what waits, each with everything that it would do: a table
 // would cut what a person decides by.
-func (a *app) reviews(w io.Writer, rows []store.Review) error {
+func (a *app) reviews(w io.Writer, rows []fleet.Review) error {
 	for _, v := range rows {
 		about := fmt.Sprintf("%s %s  %s asked %s, denied at %s", v.Job, v.Call, v.Agent, a.when(v.AskedAt), due(v.UntilAt))
 		if _, err := fmt.Fprintln(w, render.CleanLine(about)); err != nil {

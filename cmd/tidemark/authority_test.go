@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -222,7 +223,7 @@ func (w *world) takers(a *app, s *store.Store) map[string]func() chat.Options {
 			return assembled(agent.Options{})
 		},
 		"a fleet": func() chat.Options {
-			d := daemon.New(daemon.Options{Store: s, File: &file.File{}, Machine: &daemon.Machine{Setup: a.setup(a.config)}})
+			d := daemon.New(daemon.Options{Store: fleet.Over(s), File: &file.File{}, Machine: &daemon.Machine{Sessions: s, Setup: a.setup(a.config)}})
 			o, err := d.ChatOptions(w.t.Context(), file.Agent{Name: "scout", Provider: "demo"}, runner.Task{Dir: w.project, Environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir}})
 			if err != nil {
 				w.t.Fatal(err)
@@ -310,19 +311,27 @@ func (w *world) judge(route string) (cases int) {
 	if len(all) == 0 {
 		w.t.Errorf("%s: nothing came in", route)
 	}
+	var attacks sync.WaitGroup
+	slots := make(chan struct{}, 4) // most of an attack is waiting for a shell
 	for who, options := range w.takers(a, s) {
 		for title, id := range all {
 			cases++
 			if err := f.waker().Wake(w.t.Context(), id); err == nil {
 				w.t.Errorf("%s, %s: it was woken", route, title)
 			}
-			if err := w.attack(options(), id); err != nil {
-				w.t.Errorf("%s, %s goes on with %s: %v", route, who, title, err)
-			}
+			o := options()
+			slots <- struct{}{}
+			attacks.Go(func() {
+				if err := w.attack(o, id); err != nil {
+					w.t.Errorf("%s, %s goes on with %s: %v", route, who, title, err)
+				}
+				<-slots
+			})
 		}
+		attacks.Wait() // the next one goes on with the same sessions
 	}
-	due, err := s.DueWakes(w.t.Context(), time.Now().Add(time.Hour))
-	if err != nil || slices.ContainsFunc(due, func(w store.Wake) bool { return daemon.SignedWake(key, w) }) {
+	due, err := fleet.Over(s).DueWakes(w.t.Context(), time.Now().Add(time.Hour))
+	if err != nil || slices.ContainsFunc(due, func(w fleet.Wake) bool { return key.SignedWake(w) }) {
 		w.t.Errorf("%s: wakes %v, %v", route, due, err)
 	}
 	return cases

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -26,7 +27,7 @@ func (f *fleetRoom) detach(cmd *cobra.Command, s *store.Store, log string) error
 	}
 	child := exec.Command(exe, upArgs(cmd)...)
 	child.Args[0] = os.Args[0]
-	d, err := daemon.Detach(cmd.Context(), s, child, f.file, log)
+	d, err := daemon.Detach(cmd.Context(), fleet.Over(s), child, f.file, log)
 	if err != nil {
 		return err
 	}

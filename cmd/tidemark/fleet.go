@@ -141,8 +141,8 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, read *file.File) err
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
 	wakes := f.waker()
-	o := daemon.Options{Store: s, Dispatch: hands, Holder: f.holder(cmd), File: read, MayWake: wakes.MayWake, Wake: wakes.Wake, Key: key, Secret: os.Getenv, Inbox: filepath.Dir(full),
-		Machine: &daemon.Machine{Setup: f.setup(f.config), Environ: os.Environ(), LookupEnv: os.LookupEnv, File: full},
+	o := daemon.Options{Store: fleet.Over(s), Dispatch: hands, Holder: f.holder(cmd), File: read, Sleepers: wakes.Sleepers, Wake: wakes.Wake, Key: key, Secret: os.Getenv, Inbox: filepath.Dir(full),
+		Machine: &daemon.Machine{Sessions: s, Setup: f.setup(f.config), Environ: os.Environ(), LookupEnv: os.LookupEnv, File: full},
 		Session: func(ctx context.Context, a file.Agent, t *runner.Task) (string, error) {
 			return transfer.ForAgent(ctx, s, a, t, os.Environ())
 		},
@@ -183,7 +183,7 @@ func (f *fleetRoom) dispatch(ctx context.Context, s *store.Store) (daemon.Dispat
 		return nil, none, err
 	}
 	db, ok := f.opened.Inner.(*postgres.Backend)
-	d, err := dispatch.New(ctx, place, p, s, &dispatch.Options{PollOnly: ok && db.Pooled()})
+	d, err := dispatch.New(ctx, place, p, fleet.Over(s), &dispatch.Options{PollOnly: ok && db.Pooled()})
 	if err != nil {
 		return nil, none, withHint(err, "make the tables of the queue with: tidemark database migrate")
 	}
@@ -196,7 +196,7 @@ func (f *fleetRoom) status() *cobra.Command {
 		Example: "  tidemark fleet status --json",
 		Args:    usage(cobra.NoArgs),
 		RunE: f.onStore(reads, func(cmd *cobra.Command, s *store.Store, _ []string) error {
-			is, err := daemon.StatusOf(cmd.Context(), s)
+			is, err := daemon.StatusOf(cmd.Context(), fleet.Over(s))
 			if err != nil {
 				return err
 			}
@@ -220,14 +220,14 @@ func (f *fleetRoom) signal(name, short string, what syscall.Signal) *cobra.Comma
 		Use: name, Short: short, Example: "  tidemark fleet " + name,
 		Args: usage(cobra.NoArgs),
 		RunE: f.onStore(reads, func(cmd *cobra.Command, s *store.Store, _ []string) error {
-			told, err := daemon.Signal(cmd.Context(), s, f.holder(cmd), what, f.say)
+			told, err := daemon.Signal(cmd.Context(), fleet.Over(s), f.holder(cmd), what, f.say)
 			if err == nil && len(told) == 0 {
 				err = withHint(tidemark.NotFoundf("no fleet runs on this machine with this store"), "start it with: tidemark fleet up")
 			}
 			if err != nil || what != syscall.SIGTERM {
 				return err
 			}
-			if err := daemon.AwaitGone(cmd.Context(), s, told); err != nil {
+			if err := daemon.AwaitGone(cmd.Context(), fleet.Over(s), told); err != nil {
 				return err
 			}
 			f.say("The fleet is down.")

@@ -80,7 +80,7 @@ func (f *liveFleet) restore() {
 	f.fill(f.theirs())
 	s, done := f.at(f.theirs())
 	for _, name := range []string{"mate", "echo", "clock"} {
-		if _, err := s.PutAgent(f.t.Context(), tidemark.Agent{Name: name, Status: tidemark.Idle}); err != nil {
+		if _, err := fleet.Over(s).PutAgent(f.t.Context(), tidemark.Agent{Name: name, Status: tidemark.Idle}); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -107,13 +107,13 @@ func (f *liveFleet) forge(s *store.Store) {
 				f.cases++
 				d := tidemark.Schedule{Agent: agent, Name: "forged-" + by + mac, By: by, MAC: mac, Status: tidemark.Idle, Type: fleet.TypeInterval, Every: "1s", Missed: fleet.MissedOnce, Overlap: fleet.OverlapSkip, From: fleet.FromStart,
 					Prompt: f.order(), CreatedAt: past, NextRunAt: past}
-				if _, err := s.PutSchedule(f.t.Context(), d); err != nil {
+				if _, err := fleet.Over(s).PutSchedule(f.t.Context(), d); err != nil {
 					f.t.Fatal(err)
 				}
 			}
 		}
 		f.cases++
-		if err := s.PutWake(f.t.Context(), store.Wake{Session: tidemark.NewSessionID(), Agent: agent, At: past, MAC: strings.Repeat("0", 64)}); err != nil {
+		if err := fleet.Over(s).PutWake(f.t.Context(), fleet.Wake{Session: tidemark.NewSessionID(), Agent: agent, At: past, MAC: strings.Repeat("0", 64)}); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -288,7 +288,7 @@ func routesToAFleet() map[string]func(*liveFleet) (jobs int) {
 // how many go on.
 func (f *liveFleet) jobs(s *store.Store) (ticks, ended, open int) {
 	f.t.Helper()
-	for j, err := range s.Jobs(f.t.Context(), store.JobFilter{}) {
+	for j, err := range fleet.Over(s).Jobs(f.t.Context(), fleet.JobFilter{}) {
 		switch {
 		case err != nil:
 			f.t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/remote"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
@@ -137,10 +138,10 @@ func routesOfAWriter() map[string]func(*teamFleet) {
 func (f *teamFleet) forgeJobs(s *store.Store) {
 	f.t.Helper()
 	ctx := f.t.Context()
-	if _, err := s.PutAgent(ctx, tidemark.Agent{Name: "mate", Status: tidemark.Idle, Session: &tidemark.AgentSession{ID: string(tidemark.NewSessionID()), LastUsedAt: time.Now(), WorkingDirectory: f.outside}}); err != nil {
+	if _, err := fleet.Over(s).PutAgent(ctx, tidemark.Agent{Name: "mate", Status: tidemark.Idle, Session: &tidemark.AgentSession{ID: string(tidemark.NewSessionID()), LastUsedAt: time.Now(), WorkingDirectory: f.outside}}); err != nil {
 		f.t.Fatal(err)
 	}
-	j, err := s.OrderJob(ctx, store.Order{Agent: "mate", Prompt: f.order()})
+	j, err := fleet.Over(s).RequestJob(ctx, fleet.JobRequest{Agent: "mate", Prompt: f.order()})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -148,8 +149,8 @@ func (f *teamFleet) forgeJobs(s *store.Store) {
 		f.cases++
 		for _, call := range []string{"call_demo_1", "c1"} {
 			// Refused or not, it is no way to have the job do anything.
-			_ = s.AskReview(ctx, store.Review{Job: j.ID, Agent: "mate", Call: call, Tool: "bash", Input: json.RawMessage(`{"command":"true"}`)})
-			_, _ = s.AnswerReview(ctx, j.ID, call, true, tidemark.Holder{Program: "stranger"}, "")
+			_ = fleet.Over(s).AskReview(ctx, fleet.Review{Job: j.ID, Agent: "mate", Call: call, Tool: "bash", Input: json.RawMessage(`{"command":"true"}`)})
+			_, _ = fleet.Over(s).AnswerReview(ctx, j.ID, call, true, tidemark.Holder{Program: "stranger"}, "")
 		}
 	}
 }

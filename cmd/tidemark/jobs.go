@@ -13,12 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func jobsCommand(a *app) *cobra.Command {
-	var f store.JobFilter
+	var f fleet.JobFilter
 	cmd := &cobra.Command{
 		Use: "jobs", Short: "List the jobs of the fleet, the newest first",
 		Example: "  tidemark jobs --agent coder --status failed\n  tidemark jobs --json=id,status",
@@ -29,7 +30,7 @@ func jobsCommand(a *app) *cobra.Command {
 				return err
 			}
 			rows := []tidemark.Job{}
-			for j, err := range s.Jobs(cmd.Context(), f) {
+			for j, err := range fleet.Over(s).Jobs(cmd.Context(), f) {
 				if errors.Is(err, tidemark.ErrCorrupt) {
 					a.say("tidemark: %s: skipped", err)
 					continue
@@ -75,7 +76,7 @@ func jobCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			j, err := s.Job(cmd.Context(), args[0])
+			j, err := fleet.Over(s).Job(cmd.Context(), args[0])
 			if err != nil {
 				return withHint(err, "see them with: tidemark jobs")
 			}
@@ -123,11 +124,11 @@ with the job.`,
 
 // jobOf is the job that is meant: by its id, or the newest of an agent.
 func jobOf(ctx context.Context, s *store.Store, ref string) (string, error) {
-	_, err := s.Job(ctx, ref)
+	_, err := fleet.Over(s).Job(ctx, ref)
 	if err == nil || !errors.Is(err, tidemark.ErrNotFound) {
 		return ref, err
 	}
-	for j, err := range s.Jobs(ctx, store.JobFilter{Agent: ref, Limit: 1}) {
+	for j, err := range fleet.Over(s).Jobs(ctx, fleet.JobFilter{Agent: ref, Limit: 1}) {
 		return j.ID, err
 	}
 	return "", withHint(tidemark.NotFoundf("%q is neither a job nor an agent that had one", ref), "see them with: tidemark jobs")
@@ -135,7 +136,7 @@ func jobOf(ctx context.Context, s *store.Store, ref string) (string, error) {
 
 // logs shows the output of a job.
 func (a *app) logs(ctx context.Context, s *store.Store, id string, n int, follow bool) error {
-	length, err := s.OutputLength(ctx, id)
+	length, err := fleet.Over(s).OutputLength(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -144,18 +145,18 @@ func (a *app) logs(ctx context.Context, s *store.Store, id string, n int, follow
 		span.Newest = n
 	}
 	if length > 0 {
-		if err := a.events(s.Output(ctx, id, span)); err != nil {
+		if err := a.events(fleet.Over(s).Output(ctx, id, span)); err != nil {
 			return err
 		}
 	}
 	if follow {
-		return a.events(unnumbered(s.FollowOutput(ctx, id, length)))
+		return a.events(unnumbered(fleet.Over(s).FollowOutput(ctx, id, length)))
 	}
 	return nil
 }
 
 // unnumbered are events without their places.
-func unnumbered(events iter.Seq2[store.Numbered, error]) iter.Seq2[tidemark.Event, error] {
+func unnumbered(events iter.Seq2[fleet.Numbered, error]) iter.Seq2[tidemark.Event, error] {
 	return func(yield func(tidemark.Event, error) bool) {
 		for e, err := range events {
 			if !yield(e.Event, err) {

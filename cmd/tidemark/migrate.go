@@ -67,7 +67,7 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 		return fmt.Errorf("--to %s: %w", to, err)
 	}
 	var damage error
-	change := target.Store.Refile
+	change := target.Refile
 	if target.Sealed() == nil {
 		change = a.withoutVault(change)
 	}

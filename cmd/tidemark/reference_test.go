@@ -105,6 +105,7 @@ func TestEveryCommandKeepsTheConventions(t *testing.T) {
 	}
 	walk(rootCommand(newApp()), func(c *cobra.Command) {
 		t.Run(strings.ReplaceAll(c.CommandPath(), " ", "_"), func(t *testing.T) {
+			t.Parallel()
 			args := strings.Fields(c.CommandPath())[1:]
 			if c.IsAdditionalHelpTopicCommand() {
 				topicKeepsTheConventions(t, c, try)

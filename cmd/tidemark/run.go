@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func runCommand(a *app) *cobra.Command {
-	var o store.Order
+	var o fleet.JobRequest
 	var resume, fork string
 	var wait bool
 	cmd := &cobra.Command{
@@ -46,7 +47,7 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 				}
 				*named.id, o.Entry = p.ID, p.Seq
 			}
-			j, err := s.OrderJob(cmd.Context(), o)
+			j, err := fleet.Over(s).RequestJob(cmd.Context(), o)
 			if err != nil {
 				return withHint(err, "see them with: tidemark agents, tidemark schedules; a fleet that is up makes those of its file known")
 			}
@@ -63,13 +64,13 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 
 // agentNamed returns an agent: ErrNotFound.
 func agentNamed(cmd *cobra.Command, s *store.Store, name string) (tidemark.Agent, error) {
-	agent, err := s.Agent(cmd.Context(), name)
+	agent, err := fleet.Over(s).Agent(cmd.Context(), name)
 	return agent, withHint(err, "see them with: tidemark agents; a fleet that is up makes those of its file known")
 }
 
 // addJob keeps a job and, when that is asked for, waits for its end.
 func (a *app) addJob(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bool) error {
-	j, err := s.AddJob(cmd.Context(), j)
+	j, err := fleet.Over(s).AddJob(cmd.Context(), j)
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (a *app) addJob(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bo
 // its end.
 func (a *app) jobAdded(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bool) error {
 	if !wait {
-		if up, err := daemon.Living(cmd.Context(), s); err == nil && len(up) == 0 {
+		if up, err := daemon.Living(cmd.Context(), fleet.Over(s)); err == nil && len(up) == 0 {
 			a.say("It waits: no fleet is up. Start it with: tidemark fleet up")
 		}
 		return a.print(j, func(w io.Writer) error {
@@ -92,7 +93,7 @@ func (a *app) jobAdded(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait 
 	if err := a.logs(cmd.Context(), s, j.ID, 0, true); err != nil {
 		return err
 	}
-	j, err := s.Job(cmd.Context(), j.ID)
+	j, err := fleet.Over(s).Job(cmd.Context(), j.ID)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func cancelCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ended, err := s.CancelJob(cmd.Context(), args[0], a.holder(cmd))
+			ended, err := fleet.Over(s).CancelJob(cmd.Context(), args[0], a.holder(cmd))
 			if err != nil {
 				return withHint(err, "see them with: tidemark jobs")
 			}
@@ -139,7 +140,7 @@ func again(a *app, name, short, example string, fork bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			j, err := s.RepeatJob(cmd.Context(), args[0], prompt, fork)
+			j, err := fleet.Over(s).RepeatJob(cmd.Context(), args[0], prompt, fork)
 			if err != nil {
 				return withHint(err, "see them with: tidemark jobs")
 			}

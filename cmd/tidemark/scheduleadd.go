@@ -52,7 +52,7 @@ proposed.`,
 			if err != nil {
 				return err
 			}
-			kept, err := daemon.AddSchedule(cmd.Context(), s, key, agent, parsed, fleet.ByPerson, time.Now())
+			kept, err := daemon.AddSchedule(cmd.Context(), fleet.Over(s), key, agent, parsed, fleet.ByPerson, time.Now())
 			if errors.Is(err, tidemark.ErrExists) {
 				return withHint(err, "remove it with: tidemark schedule remove %s", args[0])
 			}
@@ -89,7 +89,7 @@ func scheduleRemoveCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = daemon.RemoveSchedule(cmd.Context(), s, agent, name)
+			err = daemon.RemoveSchedule(cmd.Context(), fleet.Over(s), agent, name)
 			if errors.Is(err, tidemark.ErrInvalid) {
 				return withHint(err, "keep it from running with: tidemark schedule disable %s", args[0])
 			}

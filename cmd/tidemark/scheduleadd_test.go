@@ -23,11 +23,11 @@ func TestAPersonAddsAndRemovesSchedules(t *testing.T) {
 	a := newApp()
 	var out bytes.Buffer
 	a.out, a.err, a.opened = &out, io.Discard, &open.Opened{Store: store.New(memory.New(), nil)}
-	if _, err := a.opened.Store.PutAgent(t.Context(), tidemark.Agent{Name: "coder", Status: tidemark.Idle}); err != nil {
+	if _, err := a.opened.Fleet().PutAgent(t.Context(), tidemark.Agent{Name: "coder", Status: tidemark.Idle}); err != nil {
 		t.Fatal(err)
 	}
 	ofFile := file.Schedule{Name: "file", Type: fleet.TypeInterval, Every: time.Hour}
-	if _, err := daemon.AddSchedule(t.Context(), a.opened.Store, nil, "coder", ofFile, fleet.ByFile, time.Now()); err != nil {
+	if _, err := daemon.AddSchedule(t.Context(), a.opened.Fleet(), nil, "coder", ofFile, fleet.ByFile, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
@@ -64,7 +64,7 @@ func TestAPersonAddsAndRemovesSchedules(t *testing.T) {
 			t.Errorf("%s: %v, want %v", step.args, err, step.want)
 		}
 	}
-	have, err := a.opened.Store.Schedule(t.Context(), "coder", "nightly")
+	have, err := a.opened.Fleet().Schedule(t.Context(), "coder", "nightly")
 	if err != nil || have.By != fleet.ByPerson || have.Zone != "Europe/Berlin" || have.Missed != fleet.MissedAll || !have.Resume || !have.NextRunAt.After(time.Now()) {
 		t.Errorf("%+v, %v", have, err)
 	}

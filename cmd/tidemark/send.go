@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -32,7 +33,7 @@ Whoever runs the fleet on this store starts the job, as soon as the limits allow
 			if _, err := agentNamed(cmd, s, args[0]); err != nil {
 				return err
 			}
-			job, err := s.SendMessage(cmd.Context(), a.holder(cmd), args[0], text)
+			job, err := fleet.Over(s).SendMessage(cmd.Context(), a.holder(cmd), args[0], text)
 			if err != nil {
 				return sendHint(cmd, s, args[0], err)
 			}
@@ -48,8 +49,8 @@ func sendHint(cmd *cobra.Command, s *store.Store, agent string, err error) error
 	switch {
 	case errors.Is(err, tidemark.ErrNotFound):
 		return withHint(err, "add - {name: inbox, type: chat} to its schedules in the fleet file, then: tidemark fleet reload")
-	case errors.Is(err, store.ErrDisabled):
-		if to, lookErr := s.ChatSchedule(cmd.Context(), agent); lookErr == nil {
+	case errors.Is(err, fleet.ErrDisabled):
+		if to, lookErr := fleet.Over(s).ChatSchedule(cmd.Context(), agent); lookErr == nil {
 			return withHint(err, "tidemark schedule enable %s/%s", to.Agent, to.Name)
 		}
 	case errors.Is(err, tidemark.ErrConflict):
@@ -63,7 +64,7 @@ func messageText(in io.Reader, arg string) (string, error) {
 	if arg != "-" {
 		return arg, nil
 	}
-	b, err := io.ReadAll(io.LimitReader(in, store.MaxMessageBytes+1))
+	b, err := io.ReadAll(io.LimitReader(in, fleet.MaxMessageBytes+1))
 	if err != nil {
 		return "", tidemark.Invalidf("stdin: %w", err)
 	}

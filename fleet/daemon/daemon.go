@@ -15,13 +15,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/runner"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // Options are what a Daemon needs. Store, File and a Machine, or a Runner, are
 // required.
 type Options struct {
-	Store  *store.Store
+	Store  *fleet.Store
 	Holder tidemark.Holder
 	File   *file.File
 	// Machine says where agents run, which then says the four that follow.
@@ -41,10 +40,10 @@ type Options struct {
 	// nothing. Nil: programs know sessions by their ids here.
 	Session func(context.Context, file.Agent, *runner.Task) (did string, err error)
 	// Wake goes on with a chat of the person whose fleet it is, which sleeps and
-	// whose timer fired. Nil: none is woken. MayWake tells, once a look, which
-	// chats that person let be woken.
-	Wake    func(context.Context, tidemark.SessionID) error
-	MayWake func() func(tidemark.SessionID) bool
+	// whose timer fired. Nil: none is woken. Sleepers tells at each look which
+	// chats sleep that are to be woken by then, and that the person let be woken.
+	Wake     func(context.Context, tidemark.SessionID) error
+	Sleepers func(ctx context.Context, by time.Time) ([]tidemark.SessionID, error)
 	// Key is what the wakes of this fleet's agents and the schedules that its
 	// file does not have are known by. Nil: none is.
 	Key fleet.Key
@@ -74,15 +73,15 @@ type Dispatch interface {
 	// HandOut is called with every look of a daemon. It has start called with
 	// jobs that are due: before it returns, or from then on until the daemon
 	// ends, also concurrently. start returns nil when the job needs no further
-	// care, store.ErrBusy when it has to wait for another one to end, and
-	// ErrUnsupported when another daemon has to run it, and store.ErrNobody when
+	// care, fleet.ErrBusy when it has to wait for another one to end, and
+	// ErrUnsupported when another daemon has to run it, and fleet.ErrNobody when
 	// no daemon has its agent.
 	HandOut(ctx context.Context, now time.Time, start func(context.Context, tidemark.Job) error) error
 }
 
 // inProcess hands out what the store has.
 type inProcess struct {
-	s    *store.Store
+	s    *fleet.Store
 	wake func()
 }
 
@@ -100,7 +99,7 @@ func (d inProcess) HandOut(ctx context.Context, now time.Time, start func(contex
 	busy := make(map[string]bool) // agents that have no slot free
 	for _, j := range jobs {
 		if !busy[j.Agent] {
-			busy[j.Agent] = errors.Is(start(ctx, j), store.ErrBusy)
+			busy[j.Agent] = errors.Is(start(ctx, j), fleet.ErrBusy)
 		}
 	}
 	return nil
@@ -293,7 +292,7 @@ func (d *Daemon) round(ctx context.Context, now time.Time) (next time.Time, err 
 // handed starts a job that was handed out, and tells what is wrong with it.
 func (d *Daemon) handed(ctx context.Context, j tidemark.Job) error {
 	err := d.start(ctx, j)
-	if err != nil && !errors.Is(err, store.ErrBusy) && !errors.Is(err, tidemark.ErrUnsupported) && !errors.Is(err, store.ErrNobody) {
+	if err != nil && !errors.Is(err, fleet.ErrBusy) && !errors.Is(err, tidemark.ErrUnsupported) && !errors.Is(err, fleet.ErrNobody) {
 		d.o.Tell(j.Agent, fmt.Sprintf("%s: %s", j.ID, err))
 	}
 	return err
@@ -302,14 +301,10 @@ func (d *Daemon) handed(ctx context.Context, j tidemark.Job) error {
 // wakeSleepers goes on with sessions that asked to be woken, each beside
 // everything else.
 func (d *Daemon) wakeSleepers(ctx context.Context, now time.Time) error {
-	if d.o.Wake == nil || d.o.MayWake == nil {
+	if d.o.Wake == nil || d.o.Sleepers == nil {
 		return nil
 	}
-	may := d.o.MayWake()
-	if may == nil {
-		return nil
-	}
-	ids, err := d.o.Store.Sleepers(ctx, now, may)
+	ids, err := d.o.Sleepers(ctx, now)
 	for _, id := range ids {
 		d.mu.Lock()
 		_, awake := d.runs[string(id)]
@@ -382,7 +377,7 @@ func (d *Daemon) interrupt(ctx context.Context) error {
 // before it was killed, and whose jobs a daemon of another host has ended since:
 // that one cannot reach them.
 func (d *Daemon) leftovers(ctx context.Context) {
-	for j, err := range d.o.Store.Jobs(ctx, store.JobFilter{Status: tidemark.JobInterrupted, Limit: leftMost}) {
+	for j, err := range d.o.Store.Jobs(ctx, fleet.JobFilter{Status: tidemark.JobInterrupted, Limit: leftMost}) {
 		if err == nil && j.Node == d.o.Holder.Host && len(j.Process) > 0 {
 			err = d.end(ctx, j)
 		}
@@ -440,8 +435,8 @@ func (d *Daemon) agent(name string) (file.Agent, bool) {
 	return file.Agent{}, false
 }
 
-func (d *Daemon) limits(a file.Agent) store.SlotLimits {
+func (d *Daemon) limits(a file.Agent) fleet.SlotLimits {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return store.SlotLimits{Agent: a.Limits.MaxConcurrent, Fleet: d.file.Limits.MaxConcurrent}
+	return fleet.SlotLimits{Agent: a.Limits.MaxConcurrent, Fleet: d.file.Limits.MaxConcurrent}
 }

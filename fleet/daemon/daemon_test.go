@@ -20,11 +20,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
+// fleetOn is the fleet of a store over b.
+func fleetOn(b tidemark.Backend, o *store.Options) *fleet.Store { return fleet.Over(store.New(b, o)) }
+
 // stage is a fleet whose agents only wait, in simulated time.
 type stage struct {
 	t       *testing.T
 	backend *memory.Backend
-	store   *store.Store
+	store   *fleet.Store
 
 	mu    sync.Mutex
 	began []string // agent and instant of each run
@@ -36,7 +39,7 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	b := memory.New()
-	return &stage{t: t, backend: b, store: store.New(b, nil), at: map[string]int{}, most: map[string]int{}, takes: time.Second}
+	return &stage{t: t, backend: b, store: fleetOn(b, nil), at: map[string]int{}, most: map[string]int{}, takes: time.Second}
 }
 
 func (s *stage) Run(ctx context.Context, t runner.Task) (runner.Outcome, error) {
@@ -74,7 +77,7 @@ func (s *stage) Run(ctx context.Context, t runner.Task) (runner.Outcome, error) 
 }
 
 func (s *stage) daemon(f *file.File, name string) *Daemon {
-	return New(Options{Store: store.New(s.backend, &store.Options{Dead: func(h tidemark.Holder) bool { return h.Program == "dead" }}),
+	return New(Options{Store: fleetOn(s.backend, &store.Options{Dead: func(h tidemark.Holder) bool { return h.Program == "dead" }}),
 		Holder: tidemark.Holder{Program: name, PID: 1, Host: name}, File: f, Key: bytes.Repeat([]byte{1}, fleet.KeyBytes), Runner: func(file.Agent) (runner.Runner, error) { return s, nil }})
 }
 
@@ -97,7 +100,7 @@ func (s *stage) up(for_ time.Duration, daemons ...*Daemon) {
 
 func (s *stage) jobs() (all []tidemark.Job) {
 	s.t.Helper()
-	for j, err := range s.store.Jobs(s.t.Context(), store.JobFilter{}) {
+	for j, err := range s.store.Jobs(s.t.Context(), fleet.JobFilter{}) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -210,7 +213,7 @@ func TestAfterACrashTheScheduleGoesOn(t *testing.T) {
 		if err != nil || len(waiting) != 1 {
 			t.Fatalf("%v, %v", waiting, err)
 		}
-		if _, err := dead.o.Store.StartJob(t.Context(), waiting[0].ID, dead.o.Holder, store.SlotLimits{Agent: 1}); err != nil {
+		if _, err := dead.o.Store.StartJob(t.Context(), waiting[0].ID, dead.o.Holder, fleet.SlotLimits{Agent: 1}); err != nil {
 			t.Fatal(err)
 		}
 		s.up(25*time.Second, s.daemon(f, "next"))

@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // maxLogTail is what is shown of the log of a fleet that did not come up.
@@ -28,7 +28,7 @@ type Detached struct {
 
 // Detach starts a command that runs a fleet in the background, and returns when
 // it is up. What it says goes into a log; "" is the file's name, with .log.
-func Detach(ctx context.Context, s *store.Store, child *exec.Cmd, file, log string) (Detached, error) {
+func Detach(ctx context.Context, s *fleet.Store, child *exec.Cmd, file, log string) (Detached, error) {
 	full, err := filepath.Abs(file)
 	if err != nil {
 		return Detached{}, err

@@ -63,7 +63,7 @@ func TestFault02AnIntervalCountsFromWhatTheFileSays(t *testing.T) {
 
 func TestFault03ConcurrentChangesAllSurvive(t *testing.T) {
 	b := memory.New()
-	s := store.New(b, nil)
+	s := fleetOn(b, nil)
 	if _, err := s.PutSchedule(t.Context(), tidemark.Schedule{Agent: "a", Name: "tick", Status: tidemark.Idle}); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestFault03ConcurrentChangesAllSurvive(t *testing.T) {
 	for range 50 {
 		wg.Go(func() {
 			for {
-				err := store.New(b, nil).ChangeSchedule(context.Background(), "a", "tick", func(d *tidemark.Schedule) error { d.Prompt += "x"; return nil })
+				err := fleetOn(b, nil).ChangeSchedule(context.Background(), "a", "tick", func(d *tidemark.Schedule) error { d.Prompt += "x"; return nil })
 				if !errors.Is(err, tidemark.ErrConflict) { // one that lost too often is told so, and asks again
 					if err != nil {
 						t.Error(err)
@@ -140,7 +140,7 @@ func (c *counting) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemar
 // on runs a daemon of a stage over another backend, beside the test.
 func (s *stage) on(b tidemark.Backend, f *file.File) (stop func()) {
 	d := s.daemon(f, "one")
-	d.o.Store = store.New(b, nil)
+	d.o.Store = fleetOn(b, nil)
 	d.o.Dispatch = inProcess{d.o.Store, d.Wake}
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan error, 1)
@@ -208,7 +208,7 @@ func TestFault06TwoFleetsOnOneStoreRunNothingTwice(t *testing.T) {
 			t.Errorf("%d instants, %d runs, want 12 or 13 of both", len(seen), len(s.began))
 		}
 		for _, pid := range []int{1, 2} { // and neither hides the other
-			if err := s.store.AddDaemon(t.Context(), store.Daemon{Holder: tidemark.Holder{Host: "here", PID: pid}}); err != nil {
+			if err := s.store.AddDaemon(t.Context(), fleet.Daemon{Holder: tidemark.Holder{Host: "here", PID: pid}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -222,7 +222,7 @@ func TestFault07AKilledFleetLeavesNoJobThatRunsForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		j := mustAdd(t, s.store, tidemark.Job{Agent: "a", Trigger: tidemark.TriggerManual})
-		dead, err := s.store.StartJob(t.Context(), j.ID, tidemark.Holder{Program: "dead"}, store.SlotLimits{Agent: 1})
+		dead, err := s.store.StartJob(t.Context(), j.ID, tidemark.Holder{Program: "dead"}, fleet.SlotLimits{Agent: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +238,7 @@ func TestFault07AKilledFleetLeavesNoJobThatRunsForEver(t *testing.T) {
 	})
 }
 
-func mustAdd(t *testing.T, s *store.Store, j tidemark.Job) tidemark.Job {
+func mustAdd(t *testing.T, s *fleet.Store, j tidemark.Job) tidemark.Job {
 	t.Helper()
 	j, err := s.AddJob(t.Context(), j)
 	if err != nil {
@@ -254,7 +254,7 @@ func TestFault08ACancelFromAnotherProcessEndsTheJob(t *testing.T) {
 		stop := s.on(s.backend, &file.File{Agents: []file.Agent{{Name: "a", Limits: file.Limits{MaxConcurrent: 1}, Retries: file.Retries{Attempts: 1}}}})
 		j := mustAdd(t, s.store, tidemark.Job{Agent: "a", Trigger: tidemark.TriggerManual})
 		time.Sleep(5 * time.Second)
-		if ended, err := store.New(s.backend, nil).CancelJob(t.Context(), j.ID, tidemark.Holder{Program: "me"}); err != nil || ended {
+		if ended, err := fleetOn(s.backend, nil).CancelJob(t.Context(), j.ID, tidemark.Holder{Program: "me"}); err != nil || ended {
 			t.Fatalf("%v, %v", ended, err)
 		}
 		time.Sleep(5 * time.Second)
@@ -298,7 +298,7 @@ func (b *taken) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Rece
 
 func TestFault10AJobNeverTakesTheIDOfAnother(t *testing.T) {
 	b := &taken{Backend: memory.New()}
-	s := store.New(b, nil)
+	s := fleetOn(b, nil)
 	j := mustAdd(t, s, tidemark.Job{Agent: "a"})
 	if other, err := s.Job(t.Context(), b.first.ID); err != nil || other.ID == j.ID {
 		t.Errorf("%s was replaced by %s, %v", other.ID, j.ID, err)
@@ -307,12 +307,12 @@ func TestFault10AJobNeverTakesTheIDOfAnother(t *testing.T) {
 
 // sayings is a job that says so much as it can before the power goes.
 func sayings(ctx context.Context, b tidemark.Backend) (id string, said int, err error) {
-	s := store.New(b, nil)
+	s := fleetOn(b, nil)
 	j, err := s.AddJob(ctx, tidemark.Job{Agent: "a"})
 	if err != nil {
 		return "", 0, err
 	}
-	r, err := s.StartJob(ctx, j.ID, tidemark.Holder{Program: "one"}, store.SlotLimits{})
+	r, err := s.StartJob(ctx, j.ID, tidemark.Holder{Program: "one"}, fleet.SlotLimits{})
 	for ; err == nil && said < 5; said++ {
 		if err = r.Emit(ctx, tidemark.Event{Type: tidemark.EventAssistant, Content: fmt.Sprint("line ", said), Timestamp: time.Now().UTC()}); err != nil {
 			break
@@ -340,7 +340,7 @@ func cutAt(t *testing.T, at int, loss crashfs.Loss) (over bool) {
 	if err != nil {
 		t.Fatalf("cut at %d: %v", at, err)
 	}
-	s := store.New(next, nil)
+	s := fleetOn(next, nil)
 	length, err := s.OutputLength(ctx, id)
 	if err != nil || int(length) < said {
 		t.Fatalf("cut at %d: %d lines were acknowledged, %d are there, %v", at, said, length, err)
@@ -368,7 +368,7 @@ func TestFault11ATornLineCostsNothingThatWasAcknowledged(t *testing.T) {
 }
 
 func TestFault12TheNewestOutputIsReadAndTheReadingEnds(t *testing.T) {
-	s := store.New(memory.New(), nil)
+	s := fleetOn(memory.New(), nil)
 	j := mustAdd(t, s, tidemark.Job{Agent: "a"})
 	for n := range 10 {
 		if err := s.AppendOutput(t.Context(), j.ID, int64(n), tidemark.Event{Type: tidemark.EventSystem, Content: fmt.Sprint(n), Timestamp: time.Now().UTC()}); err != nil {
@@ -388,13 +388,13 @@ func TestFault12TheNewestOutputIsReadAndTheReadingEnds(t *testing.T) {
 }
 
 func TestFault13WhoeverFollowsAJobOfADeadOwnerLearnsThatItEnded(t *testing.T) {
-	s := store.New(memory.New(), &store.Options{Dead: func(tidemark.Holder) bool { return true }})
+	s := fleetOn(memory.New(), &store.Options{Dead: func(tidemark.Holder) bool { return true }})
 	j := mustAdd(t, s, tidemark.Job{Agent: "a"})
-	if _, err := s.StartJob(t.Context(), j.ID, tidemark.Holder{Program: "dead"}, store.SlotLimits{}); err != nil {
+	if _, err := s.StartJob(t.Context(), j.ID, tidemark.Holder{Program: "dead"}, fleet.SlotLimits{}); err != nil {
 		t.Fatal(err)
 	}
 	// Before anybody sweeps, the lease tells; afterwards the job does.
-	if l, err := s.Lease(t.Context(), tidemark.SessionID(j.ID)); err != nil || !l.Dead {
+	if l, err := s.JobLease(t.Context(), j.ID); err != nil || !l.Dead {
 		t.Errorf("%+v, %v", l, err)
 	}
 	if _, err := s.Interrupt(t.Context()); err != nil {
@@ -437,7 +437,7 @@ func TestFault16ToolCallsAreInTheOutputOfAJob(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the agent is a shell script")
 	}
-	s := store.New(memory.New(), nil)
+	s := fleetOn(memory.New(), nil)
 	script := `echo '{"type":"tool_use","tool_name":"ls","tool_use_id":"1","input":{"path":"."}}'; echo '{"type":"tool_result","tool_use_id":"1","result":"a b","success":true}'`
 	d := New(Options{Store: s, Holder: tidemark.Holder{Program: "one", PID: os.Getpid()}, File: &file.File{Agents: []file.Agent{{Name: "a", RunMode: fleet.RunAutonomous, Limits: file.Limits{OutputBytes: 1 << 20}}}},
 		Environ: func(file.Agent) []string { return []string{"PATH=/usr/bin:/bin"} },

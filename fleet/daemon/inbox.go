@@ -17,7 +17,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // An agent with a schedule of type chat has an inbox, the folder inbox/AGENT: a
@@ -178,8 +177,8 @@ func (g *gate) deliver(ctx context.Context, box *durable.Dir, stem, token string
 	if err != nil {
 		return err
 	}
-	in := store.Delivery{Agent: s.Agent, Schedule: s.Name, Trigger: tidemark.TriggerChat, Look: look,
-		Text: func(prompt string) string { return store.Message(prompt, strings.ToValidUTF8(string(text), "\uFFFD")) },
+	in := fleet.Trigger{Agent: s.Agent, Schedule: s.Name, Type: tidemark.TriggerChat, Look: look,
+		Text: func(prompt string) string { return fleet.Message(prompt, strings.ToValidUTF8(string(text), "\uFFFD")) },
 		ID:   token, File: strings.ToValidUTF8(strings.TrimSuffix(stem, "."+token), "\uFFFD")}
 	got, err := g.receive(ctx, in)
 	switch {

@@ -14,12 +14,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/runner"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // start takes a job and runs it beside everything else: ErrBusy when it has to
 // wait for another one to end, ErrUnsupported when another daemon has to run it,
-// store.ErrNobody when none has its agent.
+// fleet.ErrNobody when none has its agent.
 func (d *Daemon) start(ctx context.Context, j tidemark.Job) error {
 	a, ok := d.agent(j.Agent)
 	if !ok {
@@ -82,7 +81,7 @@ func (t tookTooLong) Error() string {
 func (tookTooLong) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // work runs a job to its end.
-func (d *Daemon) work(ctx context.Context, cancel context.CancelCauseFunc, a file.Agent, run *store.JobRun) {
+func (d *Daemon) work(ctx context.Context, cancel context.CancelCauseFunc, a file.Agent, run *fleet.JobRun) {
 	defer cancel(nil)
 	// The lease is kept until the end is, also of a run that is told to end.
 	keeping, letGo := context.WithCancel(context.WithoutCancel(ctx))
@@ -90,7 +89,7 @@ func (d *Daemon) work(ctx context.Context, cancel context.CancelCauseFunc, a fil
 	defer context.AfterFunc(d.quit, letGo)()
 	run.Delayed = d.delayed(run.Job())
 	go func() {
-		if err := run.KeepAlive(keeping, func(store.HandoverRequest) { cancel(errCancelled) }); err != nil {
+		if err := run.KeepAlive(keeping, func(tidemark.Holder) { cancel(errCancelled) }); err != nil {
 			cancel(err) // it is somebody else's now: stop at once
 		}
 	}()
@@ -136,7 +135,7 @@ func (d *Daemon) delayed(j tidemark.Job) func(error) {
 // run lets the agent's program do it; once more with a fresh session when the
 // one that the agent used last is not there any more. One that somebody named
 // has to be. told is the newest error that the runner put into the output itself.
-func (d *Daemon) run(ctx context.Context, a file.Agent, run *store.JobRun) (out runner.Outcome, told string, err error) {
+func (d *Daemon) run(ctx context.Context, a file.Agent, run *fleet.JobRun) (out runner.Outcome, told string, err error) {
 	out.ExitReason = tidemark.ExitError
 	r, err := d.o.Runner(a)
 	if err != nil {
@@ -197,7 +196,7 @@ func (d *Daemon) named(ctx context.Context, a file.Agent, want *tidemark.Resume,
 }
 
 // task is what the runner is told.
-func (d *Daemon) task(ctx context.Context, a file.Agent, run *store.JobRun) (runner.Task, error) {
+func (d *Daemon) task(ctx context.Context, a file.Agent, run *fleet.JobRun) (runner.Task, error) {
 	j := run.Job()
 	keeping := context.WithoutCancel(ctx)
 	prompt, err := d.o.Store.JobPrompt(ctx, j)
@@ -285,7 +284,7 @@ func notHeld(a file.Agent, err error) error {
 
 // spentOf is what a session had used after the newest job of an agent in it.
 func (d *Daemon) spentOf(ctx context.Context, agent, session string) *tidemark.Usage {
-	for j, err := range d.o.Store.Jobs(ctx, store.JobFilter{Agent: agent, Limit: recentJobs}) {
+	for j, err := range d.o.Store.Jobs(ctx, fleet.JobFilter{Agent: agent, Limit: recentJobs}) {
 		if err == nil && j.SessionID == session && j.Spent != nil {
 			return j.Spent
 		}
@@ -322,7 +321,7 @@ func (d *Daemon) lastSession(ctx context.Context, a file.Agent) (string, error) 
 }
 
 // finish writes down how a job ended, and whether it is tried again.
-func (d *Daemon) finish(ctx context.Context, a file.Agent, run *store.JobRun, out runner.Outcome, cause error) error {
+func (d *Daemon) finish(ctx context.Context, a file.Agent, run *fleet.JobRun, out runner.Outcome, cause error) error {
 	now := d.o.Now().UTC().Truncate(time.Microsecond)
 	end := func(j *tidemark.Job) {
 		j.Status, j.ExitReason = statusFor(out.ExitReason), out.ExitReason

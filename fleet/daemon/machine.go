@@ -21,6 +21,9 @@ import (
 
 // Machine is the machine that agents run on, and the person whose fleet it is.
 type Machine struct {
+	// Sessions is where the built-in agent keeps its conversations: the store that
+	// the fleet is in.
+	Sessions *store.Store
 	// Setup is what the conversations of that person have in common.
 	Setup *agent.Setup
 	// Environ is that person's environment, and LookupEnv finds a variable of it:
@@ -56,7 +59,7 @@ func (o *Options) runOn(m *Machine, d *Daemon) {
 func (d *Daemon) ChatOptions(ctx context.Context, a file.Agent, t runner.Task) (chat.Options, error) {
 	m := d.o.Machine
 	fence := m.fence(a, t)
-	set, err := m.Setup.Assemble(ctx, agent.Options{Store: d.o.Store, Holder: process.Self("tidemark fleet"), Agent: a.Name, Project: t.Dir,
+	set, err := m.Setup.Assemble(ctx, agent.Options{Store: m.Sessions, Holder: process.Self("tidemark fleet"), Agent: a.Name, Project: t.Dir,
 		Choice: agent.Choice{Provider: a.Provider, Model: a.Model, BaseURL: a.BaseURL}, System: cmp.Or(t.System, agent.DefaultInstructions),
 		Environ: append([]string{}, t.Environ...), Fence: &fence, Unattended: true})
 	if err != nil {
@@ -66,7 +69,7 @@ func (d *Daemon) ChatOptions(ctx context.Context, a file.Agent, t runner.Task) (
 	o.Limits.ToolRounds = cmp.Or(a.Limits.ToolRounds, o.Limits.ToolRounds)
 	o.Tools, o.Without = d.ScheduleTools(a), a.Without()
 	o.Wake = func(ctx context.Context, id tidemark.SessionID, at time.Time) error {
-		return d.o.Store.PutWake(ctx, SignWake(d.o.Key, store.Wake{Session: id, Agent: a.Name, At: at}))
+		return d.o.Store.PutWake(ctx, d.o.Key.SignWake(fleet.Wake{Session: id, Agent: a.Name, At: at}))
 	}
 	return o, nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/convert/herdctl"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/durable"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // A mirror is a folder in the shape of herdctl's, for scripts that read one. It
@@ -107,7 +107,7 @@ type mirroredJob struct {
 type tail struct{ lines, bytes int64 }
 
 // update makes dir what the store says.
-func (m *mirrored) update(ctx context.Context, s *store.Store, dir string) error {
+func (m *mirrored) update(ctx context.Context, s *fleet.Store, dir string) error {
 	if m.dir == nil {
 		if err := m.begin(dir); err != nil {
 			m.close()
@@ -187,7 +187,7 @@ func (m *mirrored) close() {
 }
 
 // write writes what changed.
-func (m *mirrored) write(ctx context.Context, s *store.Store) error {
+func (m *mirrored) write(ctx context.Context, s *fleet.Store) error {
 	f, err := m.fleet(ctx, s)
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func (m *mirrored) write(ctx context.Context, s *store.Store) error {
 }
 
 // fleet is what the store says of the fleet, but for its jobs.
-func (m *mirrored) fleet(ctx context.Context, s *store.Store) (*convert.Fleet, error) {
+func (m *mirrored) fleet(ctx context.Context, s *fleet.Store) (*convert.Fleet, error) {
 	f := new(convert.Fleet)
 	var err error
 	if f.Fleet, err = s.Fleet(ctx); err != nil {
@@ -246,7 +246,7 @@ func (m *mirrored) fleet(ctx context.Context, s *store.Store) (*convert.Fleet, e
 }
 
 // log is what an agent logged since; nil: nothing.
-func (m *mirrored) log(ctx context.Context, s *store.Store, agent string) (iter.Seq2[tidemark.Event, error], error) {
+func (m *mirrored) log(ctx context.Context, s *fleet.Store, agent string) (iter.Seq2[tidemark.Event, error], error) {
 	length, err := s.AgentLogLength(ctx, agent)
 	if err != nil {
 		return nil, err
@@ -261,7 +261,7 @@ func (m *mirrored) log(ctx context.Context, s *store.Store, agent string) (iter.
 }
 
 // changed yields the jobs that are not in the mirror as they are.
-func (m *mirrored) changed(ctx context.Context, s *store.Store) iter.Seq2[convert.Job, error] {
+func (m *mirrored) changed(ctx context.Context, s *fleet.Store) iter.Seq2[convert.Job, error] {
 	return func(yield func(convert.Job, error) bool) {
 		same, seen := 0, make(map[string]bool)
 		one := func(j tidemark.Job) bool {
@@ -281,7 +281,7 @@ func (m *mirrored) changed(ctx context.Context, s *store.Store) iter.Seq2[conver
 			m.remember(j.ID, *sum) // it is written now
 			return true
 		}
-		for j, err := range s.Jobs(ctx, store.JobFilter{}) {
+		for j, err := range s.Jobs(ctx, fleet.JobFilter{}) {
 			if errors.Is(err, tidemark.ErrCorrupt) {
 				continue
 			}
@@ -317,7 +317,7 @@ func (m *mirrored) changed(ctx context.Context, s *store.Store) iter.Seq2[conver
 
 // compare returns what of a job has to be written, and what is known of it
 // then; nil: nothing has to.
-func (m *mirrored) compare(ctx context.Context, s *store.Store, j tidemark.Job) (job convert.Job, now *mirroredJob, err error) {
+func (m *mirrored) compare(ctx context.Context, s *fleet.Store, j tidemark.Job) (job convert.Job, now *mirroredJob, err error) {
 	raw, err := json.Marshal(j)
 	if err != nil {
 		return job, nil, err

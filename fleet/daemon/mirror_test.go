@@ -17,7 +17,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/herdctl"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // glass is a mirror with its store.
@@ -69,13 +68,13 @@ func (g *glass) files() map[string]fs.FileInfo {
 }
 
 // job runs a job of agent a up to where end says; "": it runs on.
-func (g *glass) job(end string, lines ...string) *store.JobRun {
+func (g *glass) job(end string, lines ...string) *fleet.JobRun {
 	g.t.Helper()
 	j, err := g.s.store.AddJob(g.t.Context(), tidemark.Job{Agent: "a", Trigger: tidemark.TriggerManual, Prompt: "go\non"})
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	run, err := g.s.store.StartJob(g.t.Context(), j.ID, tidemark.Holder{Program: "test", PID: 1}, store.SlotLimits{})
+	run, err := g.s.store.StartJob(g.t.Context(), j.ID, tidemark.Holder{Program: "test", PID: 1}, fleet.SlotLimits{})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -86,7 +85,7 @@ func (g *glass) job(end string, lines ...string) *store.JobRun {
 	return run
 }
 
-func (g *glass) emit(run *store.JobRun, lines ...string) {
+func (g *glass) emit(run *fleet.JobRun, lines ...string) {
 	g.t.Helper()
 	for _, line := range lines {
 		if err := run.Emit(g.t.Context(), tidemark.Event{Type: tidemark.EventAssistant, Content: line, Timestamp: time.Now()}); err != nil {
@@ -95,7 +94,7 @@ func (g *glass) emit(run *store.JobRun, lines ...string) {
 	}
 }
 
-func (g *glass) finish(run *store.JobRun, reason string) {
+func (g *glass) finish(run *fleet.JobRun, reason string) {
 	g.t.Helper()
 	_, err := run.Finish(g.t.Context(), func(j *tidemark.Job) {
 		j.Status, j.ExitReason, j.SessionID, j.FinishedAt = statusFor(reason), reason, "s-1", time.Now()
@@ -185,7 +184,7 @@ func TestAnIdleFleetLeavesItsMirrorAlone(t *testing.T) {
 	}
 	same("idle")
 	g.close()
-	for j := range g.s.store.Jobs(t.Context(), store.JobFilter{Status: tidemark.JobRunning}) {
+	for j := range g.s.store.Jobs(t.Context(), fleet.JobFilter{Status: tidemark.JobRunning}) {
 		// What still runs is written anew: nobody knows how its file was left.
 		delete(before, filepath.Join(g.dir, "jobs", j.ID+".jsonl"))
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
 // A job may wait for an agent that is in no file: it was taken out, misspelt, or
@@ -27,7 +27,7 @@ type absent struct {
 }
 
 // notHere says what becomes of a job whose agent is not in the file here:
-// ErrUnsupported when another daemon may have it, store.ErrNobody when none has.
+// ErrUnsupported when another daemon may have it, fleet.ErrNobody when none has.
 func (d *Daemon) notHere(agent string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -37,7 +37,7 @@ func (d *Daemon) notHere(agent string) error {
 	if _, ok := d.absent.since[agent]; !ok {
 		d.absent.since[agent] = d.o.Now()
 	}
-	return fmt.Errorf("agent %s: %w", agent, store.ErrNobody)
+	return fmt.Errorf("agent %s: %w", agent, fleet.ErrNobody)
 }
 
 // lookAround learns what the other daemons have.
@@ -101,7 +101,7 @@ func (d *Daemon) abandon(ctx context.Context, now time.Time) error {
 // abandonJobs ends the jobs of one agent that were due before a time, and
 // returns how many wait beside them.
 func (d *Daemon) abandonJobs(ctx context.Context, agent string, before time.Time, patience time.Duration) (left int, err error) {
-	for j, err := range d.o.Store.Jobs(ctx, store.JobFilter{Agent: agent, Status: tidemark.JobPending}) {
+	for j, err := range d.o.Store.Jobs(ctx, fleet.JobFilter{Agent: agent, Status: tidemark.JobPending}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue // verify names it
 		}

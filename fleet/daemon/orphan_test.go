@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/runner"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func waiting(t *testing.T, s *stage, agent string) string {
@@ -27,7 +27,7 @@ func waiting(t *testing.T, s *stage, agent string) string {
 func (s *stage) known(f *file.File, name string) *Daemon {
 	s.t.Helper()
 	d := s.daemon(f, name)
-	if err := d.o.Store.AddDaemon(s.t.Context(), store.Daemon{Holder: d.o.Holder}); err != nil {
+	if err := d.o.Store.AddDaemon(s.t.Context(), fleet.Daemon{Holder: d.o.Holder}); err != nil {
 		s.t.Fatal(err)
 	}
 	return d
@@ -112,7 +112,7 @@ func TestJobsThatNobodyCanRunCostNoCommits(t *testing.T) {
 				waiting(t, s, "gone")
 			}
 			w := &writes{Backend: s.backend}
-			d := New(Options{Store: store.New(w, nil), Holder: tidemark.Holder{Program: "one", PID: 1, Host: "one"},
+			d := New(Options{Store: fleetOn(w, nil), Holder: tidemark.Holder{Program: "one", PID: 1, Host: "one"},
 				File: &file.File{Agents: []file.Agent{every("a", 24*time.Hour, nil)}}, Runner: func(file.Agent) (runner.Runner, error) { return s, nil }})
 			s.up(8*time.Minute, d)
 			return w.n.Load()

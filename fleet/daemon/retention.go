@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // keepEvery is how often jobs are removed that are not to be kept: nobody waits
@@ -40,7 +40,7 @@ func (d *Daemon) retain(ctx context.Context, now time.Time) error {
 func (d *Daemon) retainOf(ctx context.Context, a file.Agent, now time.Time) (removed int, err error) {
 	var old []string
 	ended := 0
-	for j, err := range d.o.Store.Jobs(ctx, store.JobFilter{Agent: a.Name}) { // the one that changed last first
+	for j, err := range d.o.Store.Jobs(ctx, fleet.JobFilter{Agent: a.Name}) { // the one that changed last first
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue // verify names it
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/text"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/runner"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // What an agent may do is asked for call by call. The permissions of the file
@@ -25,7 +24,7 @@ import (
 // interactive and review the rest waits in the store for a person.
 
 // ask returns what answers the questions of a run.
-func (d *Daemon) ask(a file.Agent, run *store.JobRun) func(context.Context, runner.Question) (runner.Answer, error) {
+func (d *Daemon) ask(a file.Agent, run *fleet.JobRun) func(context.Context, runner.Question) (runner.Answer, error) {
 	return func(ctx context.Context, q runner.Question) (runner.Answer, error) {
 		allowed, denial := judge(a, q)
 		switch {
@@ -52,13 +51,13 @@ const (
 
 // review puts a question to people and waits for their answer. The output of
 // the job says what was asked and what was answered, before anything is done.
-func (d *Daemon) review(ctx context.Context, a file.Agent, run *store.JobRun, q runner.Question) (runner.Answer, error) {
+func (d *Daemon) review(ctx context.Context, a file.Agent, run *fleet.JobRun, q runner.Question) (runner.Answer, error) {
 	job, wait := run.Job().ID, cmp.Or(a.ReviewTimeout, file.DefaultReviewTimeout)
 	shown := cmp.Or(q.Text, render.ApprovalText(render.ApprovalLines(q.Tool, q.Input, nil)))
-	if len(shown) > store.MaxReviewShown {
-		return runner.Answer{Reason: fmt.Sprintf("denied: it is %d bytes long, more than a person can be shown (%d); do it in smaller steps", len(shown), store.MaxReviewShown)}, nil
+	if len(shown) > tidemark.MaxApprovalBytes {
+		return runner.Answer{Reason: fmt.Sprintf("denied: it is %d bytes long, more than a person can be shown (%d); do it in smaller steps", len(shown), tidemark.MaxApprovalBytes)}, nil
 	}
-	v := store.Review{Job: job, Agent: a.Name, Tool: q.Tool, Title: q.Title, Input: q.Input, Text: shown,
+	v := fleet.Review{Job: job, Agent: a.Name, Tool: q.Tool, Title: q.Title, Input: q.Input, Text: shown,
 		UntilAt: d.o.Now().Add(wait).UTC().Truncate(time.Microsecond)}
 	if err := d.askReview(ctx, &v, callName(q.ID)); err != nil {
 		return runner.Answer{}, err
@@ -81,11 +80,11 @@ func (d *Daemon) review(ctx context.Context, a file.Agent, run *store.JobRun, q 
 		return runner.Answer{}, err
 	}
 	switch {
-	case v.State == store.ReviewApproved && v.Digest() != asked:
+	case v.State == fleet.ReviewApproved && v.Digest() != asked:
 		// Somebody changed the question in the store: it was not this call that a
 		// person saw.
 		return runner.Answer{Reason: "what was approved is not what was asked"}, nil
-	case v.State == store.ReviewApproved:
+	case v.State == fleet.ReviewApproved:
 		return runner.Answer{Allow: true}, nil
 	}
 	return runner.Answer{Reason: "denied" + reason}, nil
@@ -93,7 +92,7 @@ func (d *Daemon) review(ctx context.Context, a file.Agent, run *store.JobRun, q 
 
 // askReview keeps the question under a name that the job has not used: a
 // program that asks twice about one call may mean something else.
-func (d *Daemon) askReview(ctx context.Context, v *store.Review, name string) error {
+func (d *Daemon) askReview(ctx context.Context, v *fleet.Review, name string) error {
 	v.Call = name
 	err := d.o.Store.AskReview(ctx, *v)
 	for n := 2; n <= maxAsked && errors.Is(err, tidemark.ErrExists); n++ {
@@ -105,7 +104,7 @@ func (d *Daemon) askReview(ctx context.Context, v *store.Review, name string) er
 
 // awaitReview waits until the question has its answer: somebody's, or the
 // daemon's own when it is late or the run ends.
-func (d *Daemon) awaitReview(ctx context.Context, v store.Review, wait time.Duration) (store.Review, error) {
+func (d *Daemon) awaitReview(ctx context.Context, v fleet.Review, wait time.Duration) (fleet.Review, error) {
 	tick := time.NewTicker(reviewLook)
 	defer tick.Stop()
 	deny := func(ctx context.Context, reason string) error {
@@ -134,14 +133,14 @@ func (d *Daemon) awaitReview(ctx context.Context, v store.Review, wait time.Dura
 		case err != nil:
 			// A store that is away for a moment is no answer. When it stays
 			// away the lease is lost, and with it the run.
-		case have.State != store.ReviewWaiting:
+		case have.State != fleet.ReviewWaiting:
 			return have, nil
 		}
 	}
 }
 
 // note adds to the output of the job what becomes of a question.
-func (d *Daemon) note(ctx context.Context, run *store.JobRun, v store.Review, text string) error {
+func (d *Daemon) note(ctx context.Context, run *fleet.JobRun, v fleet.Review, text string) error {
 	return run.Emit(context.WithoutCancel(ctx), tidemark.Event{Type: tidemark.EventSystem, Subtype: subtypeReview, Content: text,
 		ToolName: shown(v.Tool), ToolUseID: v.Call, Timestamp: d.o.Now()})
 }

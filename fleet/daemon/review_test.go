@@ -15,7 +15,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/runner"
-	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/workshop/hostile"
 )
 
@@ -132,7 +131,7 @@ func TestAFolderMayBeNamedWhole(t *testing.T) {
 type asking struct {
 	*stage
 	d   *Daemon
-	run *store.JobRun
+	run *fleet.JobRun
 	ask func(context.Context, runner.Question) (runner.Answer, error)
 }
 
@@ -145,7 +144,7 @@ func newAsking(t *testing.T, a file.Agent) *asking {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := d.o.Store.StartJob(t.Context(), j.ID, d.o.Holder, store.SlotLimits{})
+	run, err := d.o.Store.StartJob(t.Context(), j.ID, d.o.Holder, fleet.SlotLimits{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/due"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // sync makes the schedules in the store what the file says, once for each file.
@@ -128,7 +127,7 @@ func (d *Daemon) keepSchedule(ctx context.Context, a file.Agent, s file.Schedule
 // putSchedule makes a schedule of the store what it should be. Its next instant
 // stands when its timing is what it was, and so does that a person disabled it,
 // unless want says otherwise. may is asked in the same commit.
-func putSchedule(ctx context.Context, s *store.Store, key fleet.Key, book *due.Book, agent string, want file.Schedule, by string, now time.Time, may func(have tidemark.Schedule, isNew bool) error) (tidemark.Schedule, error) {
+func putSchedule(ctx context.Context, s *fleet.Store, key fleet.Key, book *due.Book, agent string, want file.Schedule, by string, now time.Time, may func(have tidemark.Schedule, isNew bool) error) (tidemark.Schedule, error) {
 	var kept tidemark.Schedule
 	err := s.MakeSchedule(ctx, agent, want.Name, func(have *tidemark.Schedule, isNew bool) error {
 		if err := may(*have, isNew); err != nil {
@@ -245,12 +244,12 @@ func (d *Daemon) occurHeld(ctx context.Context, s tidemark.Schedule, now time.Ti
 	if plan.Next.Equal(s.NextRunAt) && plan.Settled.Equal(s.SettledAt) && len(plan.Run) == 0 && len(plan.Skipped) == 0 {
 		return nil
 	}
-	o := store.Occurrence{Of: s, Next: plan.Next, Settled: plan.Settled}
+	o := fleet.Occurrence{Of: s, Next: plan.Next, Settled: plan.Settled}
 	for _, at := range plan.Run {
 		o.Jobs = append(o.Jobs, tidemark.Job{Trigger: tidemark.TriggerSchedule, Prompt: s.Prompt, SessionID: s.Session, Occurrence: at})
 	}
 	for _, skip := range plan.Skipped {
-		o.Skipped = append(o.Skipped, store.Skipped{Instant: skip.From, Until: skip.To, Count: skip.Count, Reason: skip.Reason})
+		o.Skipped = append(o.Skipped, fleet.Skipped{Instant: skip.From, Until: skip.To, Count: skip.Count, Reason: skip.Reason})
 	}
 	jobs, err := d.o.Store.ClaimOccurrence(ctx, o)
 	if errors.Is(err, tidemark.ErrExists) {

@@ -15,7 +15,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/due"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
-	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
@@ -23,7 +22,7 @@ import (
 // with its first instant. It stays until somebody removes it, whatever files
 // say, and runs in fleets with this key. ErrExists when the agent has one of
 // that name.
-func AddSchedule(ctx context.Context, s *store.Store, key fleet.Key, agent string, add file.Schedule, by string, now time.Time) (tidemark.Schedule, error) {
+func AddSchedule(ctx context.Context, s *fleet.Store, key fleet.Key, agent string, add file.Schedule, by string, now time.Time) (tidemark.Schedule, error) {
 	return putSchedule(ctx, s, key, new(due.Book), agent, add, by, now, func(_ tidemark.Schedule, isNew bool) error {
 		if !isNew {
 			return tidemark.Existsf("schedule %s/%s is there already", agent, add.Name)
@@ -34,7 +33,7 @@ func AddSchedule(ctx context.Context, s *store.Store, key fleet.Key, agent strin
 
 // RemoveSchedule removes a schedule with its history: ErrNotFound. One that is
 // in the file is ErrInvalid: it would come back.
-func RemoveSchedule(ctx context.Context, s *store.Store, agent, name string) error {
+func RemoveSchedule(ctx context.Context, s *fleet.Store, agent, name string) error {
 	have, err := s.Schedule(ctx, agent, name)
 	if err != nil {
 		return err

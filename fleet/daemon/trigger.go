@@ -6,7 +6,6 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 const (
@@ -18,12 +17,12 @@ const (
 )
 
 // receive makes a job of what came in, or says why there is none.
-func (g *gate) receive(ctx context.Context, in store.Delivery) (store.Delivered, error) {
+func (g *gate) receive(ctx context.Context, in fleet.Trigger) (fleet.Triggered, error) {
 	if s, ok := g.of.held(tidemark.Schedule{Agent: in.Agent, Name: in.Schedule, By: fleet.ByFile}); ok {
 		text := in.Text
 		in.Text = func(string) string { return text(s.Prompt) } // the file says it, whatever was written over it
 	}
-	got, err := g.of.o.Store.Deliver(ctx, g.of.o.Holder, g.of.o.Now(), in)
+	got, err := g.of.o.Store.Trigger(ctx, g.of.o.Holder, g.of.o.Now(), in)
 	switch {
 	case err != nil:
 	case got.Skipped != "":

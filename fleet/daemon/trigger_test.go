@@ -10,7 +10,6 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // incoming is a fleet whose webhooks and inboxes have an overlap.
@@ -68,15 +67,15 @@ func TestACallReplacesTheOneThatRuns(t *testing.T) {
 	g, _ := s.gateOf(incoming(fleet.OverlapReplace), "one", nil)
 	call(t, g, "1", "first")
 	first := s.jobs()[0]
-	run, err := s.store.StartJob(t.Context(), first.ID, tidemark.Holder{Program: "test", PID: 1}, store.SlotLimits{})
+	run, err := s.store.StartJob(t.Context(), first.ID, tidemark.Holder{Program: "test", PID: 1}, fleet.SlotLimits{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if code, answer := call(t, g, "2", "second"); code != http.StatusAccepted {
 		t.Fatalf("%d %s", code, answer)
 	}
-	asked := make(chan store.HandoverRequest, 1)
-	go run.KeepAlive(t.Context(), func(a store.HandoverRequest) { asked <- a })
+	asked := make(chan tidemark.Holder, 1)
+	go run.KeepAlive(t.Context(), func(by tidemark.Holder) { asked <- by })
 	<-asked
 	var second tidemark.Job
 	for _, j := range s.jobs() {
@@ -116,12 +115,12 @@ func TestAMessageWhileTheLastOneRunsIsSkipped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mail := store.Delivery{Agent: to.Agent, Schedule: to.Name, Trigger: tidemark.TriggerChat, Text: func(prompt string) string { return store.Message(prompt, "hello") }}
-	got, err := s.store.Deliver(t.Context(), tidemark.Holder{}, time.Now(), mail)
+	mail := fleet.Trigger{Agent: to.Agent, Schedule: to.Name, Type: tidemark.TriggerChat, Text: func(prompt string) string { return fleet.Message(prompt, "hello") }}
+	got, err := s.store.Trigger(t.Context(), tidemark.Holder{}, time.Now(), mail)
 	if err != nil || !got.New || got.Job.Trigger != tidemark.TriggerChat || got.Job.Prompt != "hello" {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if again, err := s.store.Deliver(t.Context(), tidemark.Holder{}, time.Now(), mail); err != nil || again.Skipped != "still running job "+got.Job.ID {
+	if again, err := s.store.Trigger(t.Context(), tidemark.Holder{}, time.Now(), mail); err != nil || again.Skipped != "still running job "+got.Job.ID {
 		t.Errorf("%+v, %v", again, err)
 	}
 	drop(t, dir, "a", "note.txt", "and here")

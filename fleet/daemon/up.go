@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/process"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // Host is the process that a daemon runs in: what tells it things, and whom it
@@ -31,7 +31,7 @@ type Host struct {
 // Up runs a fleet on its Machine until ctx ends, and has it known in the store as
 // long.
 func Up(ctx context.Context, o Options, h Host) error {
-	if err := o.Store.AddDaemon(ctx, store.Daemon{Holder: o.Holder, File: o.Machine.File}); err != nil {
+	if err := o.Store.AddDaemon(ctx, fleet.Daemon{Holder: o.Holder, File: o.Machine.File}); err != nil {
 		return err
 	}
 	defer o.Store.RemoveDaemon(context.WithoutCancel(ctx), o.Holder)
@@ -80,9 +80,9 @@ func (h Host) reloads(ctx context.Context, d *Daemon) {
 }
 
 // Living are the daemons of a store that are not proven dead.
-func Living(ctx context.Context, s *store.Store) ([]store.Daemon, error) {
+func Living(ctx context.Context, s *fleet.Store) ([]fleet.Daemon, error) {
 	all, err := s.Daemons(ctx)
-	alive := []store.Daemon{}
+	alive := []fleet.Daemon{}
 	for _, d := range all {
 		if !d.Dead {
 			alive = append(alive, d)
@@ -94,13 +94,13 @@ func Living(ctx context.Context, s *store.Store) ([]store.Daemon, error) {
 // Status is what runs a fleet, and what it does.
 type Status struct {
 	Agents    []tidemark.Agent `json:"agents"`
-	Daemons   []store.Daemon   `json:"daemons"`
+	Daemons   []fleet.Daemon   `json:"daemons"`
 	Running   []string         `json:"running"`
 	StartedAt time.Time        `json:"started_at"`
 }
 
 // StatusOf is the status of the fleet of a store.
-func StatusOf(ctx context.Context, s *store.Store) (is Status, err error) {
+func StatusOf(ctx context.Context, s *fleet.Store) (is Status, err error) {
 	about, err := s.Fleet(ctx)
 	if err != nil {
 		return is, err
@@ -118,7 +118,7 @@ func StatusOf(ctx context.Context, s *store.Store) (is Status, err error) {
 
 // Signal tells the daemons of this machine something, and says whom it told. It
 // returns those: none when no fleet runs here.
-func Signal(ctx context.Context, s *store.Store, here tidemark.Holder, what syscall.Signal, say func(format string, args ...any)) (told []store.Daemon, err error) {
+func Signal(ctx context.Context, s *fleet.Store, here tidemark.Holder, what syscall.Signal, say func(format string, args ...any)) (told []fleet.Daemon, err error) {
 	daemons, err := Living(ctx, s)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ const (
 
 // AwaitReady waits until the fleet of a process on this machine is up. Ended gets
 // how the process ended, if it does.
-func AwaitReady(ctx context.Context, s *store.Store, pid int, ended <-chan error) error {
+func AwaitReady(ctx context.Context, s *fleet.Store, pid int, ended <-chan error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("the fleet, pid %d, is not up after %s; it goes on trying", pid, readyWithin))
 	defer cancel()
 	host := process.Self("").Host
@@ -176,7 +176,7 @@ func AwaitReady(ctx context.Context, s *store.Store, pid int, ended <-chan error
 }
 
 // AwaitGone waits until daemons that were told to stop have ended.
-func AwaitGone(ctx context.Context, s *store.Store, told []store.Daemon) error {
+func AwaitGone(ctx context.Context, s *fleet.Store, told []fleet.Daemon) error {
 	late := time.Now().Add(downWithin)
 	for {
 		left, err := Living(ctx, s)

@@ -15,7 +15,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/process"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // A reload may come before the fleet has said that it starts; run with -race.
@@ -39,7 +38,7 @@ func TestAFleetIsReloadedWhileItStarts(t *testing.T) {
 	var mu sync.Mutex
 	var said []string
 	none := func(string) string { return "" }
-	err = Up(ctx, Options{Store: store.New(memory.New(), nil), Holder: process.Self("test"), File: read,
+	err = Up(ctx, Options{Store: fleetOn(memory.New(), nil), Holder: process.Self("test"), File: read,
 		Machine: &Machine{Setup: new(agent.Setup), LookupEnv: func(string) (string, bool) { return "", false }, File: name},
 	}, Host{File: name, Reload: reload, Getenv: none, Complain: func(err error) {
 		if !errors.Is(err, context.Canceled) {

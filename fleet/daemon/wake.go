@@ -8,7 +8,6 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // A fleet goes on by itself with two kinds of sessions: with what its own
@@ -16,20 +15,6 @@ import (
 // with chats of the person whose fleet it is, whose wakes that person granted.
 // What anybody else wrote into the store wakes nobody. Schedules that are not in
 // its file are known by the same key.
-
-// SignWake returns a wake with its MAC.
-func SignWake(k fleet.Key, w store.Wake) store.Wake {
-	w.At = w.At.UTC().Truncate(time.Second)
-	w.MAC = k.MAC(wakeText(w)...)
-	return w
-}
-
-// SignedWake reports whether the fleet with a key made a wake.
-func SignedWake(k fleet.Key, w store.Wake) bool { return k.Verify(w.MAC, wakeText(w)...) }
-
-func wakeText(w store.Wake) []string {
-	return []string{"tidemark wake 1", string(w.Session), w.Agent, w.At.UTC().Format(time.RFC3339Nano)}
-}
 
 // wokenPrompt is what an agent is told whose timer fired.
 const wokenPrompt = "The timer that you set has fired. Go on with what you were at."
@@ -47,7 +32,7 @@ func (d *Daemon) wakeAgents(ctx context.Context, now time.Time) error {
 	}
 	for _, w := range due {
 		// When the row says it is due is not signed, and the wake's own time is.
-		if _, ok := d.agent(w.Agent); !ok || !SignedWake(d.o.Key, w) || w.At.After(now) {
+		if _, ok := d.agent(w.Agent); !ok || !d.o.Key.SignedWake(w) || w.At.After(now) {
 			continue // that of another fleet, or of nobody, or not yet
 		}
 		j := tidemark.Job{Agent: w.Agent, Trigger: tidemark.TriggerSchedule, Prompt: wokenPrompt, SessionID: string(w.Session)}
@@ -73,8 +58,8 @@ func (d *Daemon) wakeAgents(ctx context.Context, now time.Time) error {
 
 // wentOn reports whether a session was gone on with since its timer fired: then
 // the wake was done, and is here once more because somebody put it back.
-func (d *Daemon) wentOn(ctx context.Context, w store.Wake) bool {
-	for j, err := range d.o.Store.Jobs(ctx, store.JobFilter{Agent: w.Agent, Limit: recentJobs}) {
+func (d *Daemon) wentOn(ctx context.Context, w fleet.Wake) bool {
+	for j, err := range d.o.Store.Jobs(ctx, fleet.JobFilter{Agent: w.Agent, Limit: recentJobs}) {
 		if err == nil && j.SessionID == string(w.Session) && !j.StartedAt.Before(w.At) {
 			return true
 		}

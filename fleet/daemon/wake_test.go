@@ -11,7 +11,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/runner"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // kept is a runner that goes on with the session that it is given.
@@ -27,14 +26,14 @@ func TestAFleetWakesWhatItsOwnAgentsAskedForAndNothingElse(t *testing.T) {
 		ours, others := fleet.Key(bytes.Repeat([]byte{1}, 32)), fleet.Key(bytes.Repeat([]byte{2}, 32))
 		at := time.Now().Add(10 * time.Second)
 		mine, moved := tidemark.NewSessionID(), tidemark.NewSessionID()
-		good := SignWake(ours, store.Wake{Session: mine, Agent: "a", At: at})
+		good := ours.SignWake(fleet.Wake{Session: mine, Agent: "a", At: at})
 		stolen := good
 		stolen.Session = moved // a good MAC, on another session
-		for _, w := range []store.Wake{good, stolen,
+		for _, w := range []fleet.Wake{good, stolen,
 			{Session: tidemark.NewSessionID(), Agent: "a", At: at},
-			SignWake(others, store.Wake{Session: tidemark.NewSessionID(), Agent: "a", At: at}),
-			SignWake(fleet.Key(nil), store.Wake{Session: tidemark.NewSessionID(), Agent: "a", At: at}),
-			SignWake(ours, store.Wake{Session: tidemark.NewSessionID(), Agent: "nobody", At: at})} {
+			others.SignWake(fleet.Wake{Session: tidemark.NewSessionID(), Agent: "a", At: at}),
+			fleet.Key(nil).SignWake(fleet.Wake{Session: tidemark.NewSessionID(), Agent: "a", At: at}),
+			ours.SignWake(fleet.Wake{Session: tidemark.NewSessionID(), Agent: "nobody", At: at})} {
 			if err := s.store.PutWake(t.Context(), w); err != nil {
 				t.Fatal(err)
 			}
@@ -162,7 +161,7 @@ func TestAWakeIsNotDueBeforeTheTimeThatWasSigned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		key := fleet.Key(bytes.Repeat([]byte{1}, 32))
-		if err := s.store.PutWake(t.Context(), SignWake(key, store.Wake{Session: tidemark.NewSessionID(), Agent: "a", At: time.Now().Add(time.Hour)})); err != nil {
+		if err := s.store.PutWake(t.Context(), key.SignWake(fleet.Wake{Session: tidemark.NewSessionID(), Agent: "a", At: time.Now().Add(time.Hour)})); err != nil {
 			t.Fatal(err)
 		}
 		for r, err := range s.backend.List(t.Context(), tidemark.Query{Kind: "wake"}) {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // gate is what comes in and goes out of a fleet besides its runs: hooks, calls
@@ -179,9 +178,9 @@ func (g *gate) incoming(w http.ResponseWriter, r *http.Request, agent, name stri
 		http.Error(w, fmt.Sprintf("%s has more than %d bytes", headerDelivery, maxDelivery), http.StatusBadRequest)
 		return
 	}
-	got, err := g.receive(r.Context(), store.Delivery{Agent: agent, Schedule: name, Trigger: tidemark.TriggerWebhook, Text: data(body), ID: delivery, Look: deliveriesKept})
+	got, err := g.receive(r.Context(), fleet.Trigger{Agent: agent, Schedule: name, Type: tidemark.TriggerWebhook, Text: data(body), ID: delivery, Look: deliveriesKept})
 	switch {
-	case errors.Is(err, store.ErrDisabled):
+	case errors.Is(err, fleet.ErrDisabled):
 		http.Error(w, "the schedule is disabled", http.StatusConflict)
 		return
 	case err != nil:

@@ -105,7 +105,7 @@ type world struct {
 	t       *testing.T
 	r       *rand.Rand // guarded by mu
 	backend *memory.Backend
-	store   *store.Store
+	store   *fleet.Store
 	file    *file.File
 	end     time.Time
 
@@ -214,7 +214,7 @@ func (w *world) daemon(calls int) (*Daemon, *mortal) {
 	w.mu.Unlock()
 	m := &mortal{Backend: w.backend, died: make(chan struct{}), left: calls, late: calls%2 == 0}
 	p := &mortalProcess{world: w, m: m, inside: map[string]string{}}
-	s := store.New(m, &store.Options{Dead: func(h tidemark.Holder) bool {
+	s := fleetOn(m, &store.Options{Dead: func(h tidemark.Holder) bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.dead[h.Program]
@@ -342,7 +342,7 @@ func (w *world) account() (instants int) {
 	ctx := w.t.Context()
 	ran := map[string]map[int64]int{}
 	attempts := map[string]bool{}
-	for j, err := range w.store.Jobs(ctx, store.JobFilter{}) {
+	for j, err := range w.store.Jobs(ctx, fleet.JobFilter{}) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -381,7 +381,7 @@ func (w *world) account() (instants int) {
 	return instants
 }
 
-func (w *world) grid(book *due.Book, s tidemark.Schedule, ran map[int64]int, skips []store.Skipped) (n int) {
+func (w *world) grid(book *due.Book, s tidemark.Schedule, ran map[int64]int, skips []fleet.Skipped) (n int) {
 	inside := make([]int64, len(skips))
 	for at := s.CreatedAt; ; n++ {
 		var err error
@@ -467,7 +467,7 @@ func TestYearsOfSchedulesWithDaemonsThatAreKilled(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 6))
 				time.Sleep(time.Duration(r.IntN(30*365*24)) * time.Hour) // to another year
 				b := memory.New()
-				w := &world{t: t, r: r, backend: b, store: store.New(b, nil), file: yearsFile(r), end: time.Now().Add(366 * 24 * time.Hour),
+				w := &world{t: t, r: r, backend: b, store: fleetOn(b, nil), file: yearsFile(r), end: time.Now().Add(366 * 24 * time.Hour),
 					dead: map[string]bool{}, at: map[string]int{}, begun: map[string]int{}, done: map[string]bool{}, old: map[string]tidemark.Job{}}
 				var wg sync.WaitGroup
 				for range 1 + seed%3 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -145,7 +146,7 @@ func (s *Server) getFleet(ctx context.Context, _ *struct{}) (*madeOf[api.Fleet],
 }
 
 // AgentOf adds where its job runs to an agent.
-func AgentOf(ctx context.Context, st *store.Store, a tidemark.Agent) api.Agent {
+func AgentOf(ctx context.Context, st *fleet.Store, a tidemark.Agent) api.Agent {
 	out := api.Agent{Agent: a}
 	if a.CurrentJob != "" {
 		if j, err := st.Job(ctx, a.CurrentJob); err == nil {
@@ -218,16 +219,16 @@ func (s *Server) runAgent(ctx context.Context, in *struct {
 	AgentInput
 	Body api.RunAgent
 }) (*madeOf[tidemark.Job], error) {
-	st, err := s.stores.Fleet(ctx)
+	st, err := s.stores.Tenant(ctx)
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	o := store.Order{Agent: in.Name, Prompt: in.Body.Prompt, Schedule: in.Body.Schedule}
+	wanted := fleet.JobRequest{Agent: in.Name, Prompt: in.Body.Prompt, Schedule: in.Body.Schedule}
 	// In this order, so that of two that are not there always the same is named.
 	for _, named := range []struct {
 		ref string
 		id  *tidemark.SessionID
-	}{{in.Body.Resume, &o.Resume}, {in.Body.Fork, &o.Fork}} {
+	}{{in.Body.Resume, &wanted.Resume}, {in.Body.Fork, &wanted.Fork}} {
 		if named.ref == "" {
 			continue
 		}
@@ -237,13 +238,13 @@ func (s *Server) runAgent(ctx context.Context, in *struct {
 			v, err = st.View(ctx, *named.id)
 		}
 		if err == nil && point != "" {
-			o.Entry, err = v.At(ctx, point)
+			wanted.Entry, err = v.At(ctx, point)
 		}
 		if err != nil {
 			return nil, request.Fail(ctx, err)
 		}
 	}
-	j, err := st.OrderJob(ctx, o)
+	j, err := fleet.Over(st).RequestJob(ctx, wanted)
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/api"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // JobInput is the job that a call is about.
@@ -60,7 +60,7 @@ func Shown(j tidemark.Job) tidemark.Job {
 }
 
 // JobOf returns a job of the caller's fleet, and the store that it is in.
-func (s *Server) JobOf(ctx context.Context, id string) (*store.Store, tidemark.Job, error) {
+func (s *Server) JobOf(ctx context.Context, id string) (*fleet.Store, tidemark.Job, error) {
 	if err := tidemark.CheckID(id); err != nil {
 		return nil, tidemark.Job{}, tidemark.NotFoundf("job %.40q: not found", id)
 	}
@@ -81,7 +81,7 @@ func (s *Server) listJobs(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	var after store.Mark
+	var after fleet.Mark
 	caller := request.CallerOf(ctx)
 	if in.Cursor != "" {
 		if err := s.Uncursor(caller, in.Cursor, &after); err != nil {
@@ -90,7 +90,7 @@ func (s *Server) listJobs(ctx context.Context, in *struct {
 	}
 	limit := s.limit(in.Limit)
 	out := &madeOf[Page[tidemark.Job]]{Body: Page[tidemark.Job]{Items: []tidemark.Job{}}}
-	for j, err := range st.JobsAfter(ctx, store.JobFilter{Agent: in.Agent, Status: in.Status, Limit: limit + 1}, after) {
+	for j, err := range st.JobsAfter(ctx, fleet.JobFilter{Agent: in.Agent, Status: in.Status, Limit: limit + 1}, after) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue // verify names it
 		}
@@ -160,7 +160,7 @@ func (in OutputInput) span(s *Server, length int64) tidemark.Span {
 
 // eventOf is an event on the wire. One that is damaged says so in its place, so
 // that none seems to be missing.
-func eventOf(e store.Numbered, err error) (api.OutputEvent, error) {
+func eventOf(e fleet.Numbered, err error) (api.OutputEvent, error) {
 	if errors.Is(err, tidemark.ErrCorrupt) {
 		e.Event = tidemark.Event{Type: tidemark.EventError, Code: "corrupt", Message: "this event is damaged", Timestamp: e.Timestamp}
 		err = nil
@@ -169,7 +169,7 @@ func eventOf(e store.Numbered, err error) (api.OutputEvent, error) {
 }
 
 // outputOf is a page of events.
-func outputOf(events iter.Seq2[store.Numbered, error], length int64) (*madeOf[api.JobOutput], error) {
+func outputOf(events iter.Seq2[fleet.Numbered, error], length int64) (*madeOf[api.JobOutput], error) {
 	out := &madeOf[api.JobOutput]{Body: api.JobOutput{Items: []api.OutputEvent{}, Length: length}}
 	if length == 0 {
 		return out, nil // a span up to 0 would mean the newest
@@ -245,7 +245,7 @@ func (s *Server) streamOutput(ctx context.Context, in *struct {
 func (s *Server) listReviews(ctx context.Context, in *struct {
 	JobInput
 	PageInput
-}) (*madeOf[Page[store.Review]], error) {
+}) (*madeOf[Page[fleet.Review]], error) {
 	st, _, err := s.JobOf(ctx, in.ID)
 	if err != nil {
 		return nil, request.Fail(ctx, err)
@@ -269,10 +269,10 @@ func (s *Server) answerReview(ctx context.Context, in *struct {
 	if in.Call == "" {
 		return nil, request.Fail(ctx, &api.Problem{Status: http.StatusNotFound, Title: "Not Found", Code: "not_found", Detail: "no call is named"})
 	}
-	out := api.ReviewAnswered{Job: in.ID, Call: in.Call, State: store.ReviewDenied}
+	out := api.ReviewAnswered{Job: in.ID, Call: in.Call, State: fleet.ReviewDenied}
 	allow := in.Body.Answer == "approve"
 	if allow {
-		out.State = store.ReviewApproved
+		out.State = fleet.ReviewApproved
 	}
 	if allow && in.Body.Shown != "" {
 		err = st.ApproveShown(ctx, in.ID, in.Call, in.Body.Shown, s.Asked(ctx))

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/server/stores"
@@ -16,7 +17,7 @@ import (
 type MCP struct {
 	Write  bool // the handler is for callers who may write
 	Open   func(context.Context) (*store.Store, error)
-	Fleet  func(context.Context) (*store.Store, error) // knows the agents
+	Fleet  func(context.Context) (*fleet.Store, error)
 	Holder func(context.Context) tidemark.Holder
 	// Doing says that a tool is about to change something: what is done with the
 	// context that it returns is written down as that.
@@ -53,8 +54,8 @@ func (s *Server) mcpRoutes() {
 
 // known opens a store only for a caller who is known: a context that lost its
 // caller on the way through the protocol is nobody's.
-func known(open func(context.Context) (*store.Store, error)) func(context.Context) (*store.Store, error) {
-	return func(ctx context.Context) (*store.Store, error) {
+func known[S any](open func(context.Context) (*S, error)) func(context.Context) (*S, error) {
+	return func(ctx context.Context) (*S, error) {
 		if request.CallerOf(ctx).Tenant == "" {
 			return nil, tidemark.ErrDenied
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // ScheduleInput is the schedule that a call is about.
@@ -50,7 +50,7 @@ func (s *Server) listSchedules(ctx context.Context, in *struct {
 
 // ScheduleOf returns a schedule of the caller's fleet, and the store that it is
 // in.
-func (s *Server) ScheduleOf(ctx context.Context, in ScheduleInput) (*store.Store, tidemark.Schedule, error) {
+func (s *Server) ScheduleOf(ctx context.Context, in ScheduleInput) (*fleet.Store, tidemark.Schedule, error) {
 	st, err := s.stores.Fleet(ctx)
 	if err != nil {
 		return nil, tidemark.Schedule{}, err
@@ -107,7 +107,7 @@ func (s *Server) runSchedule(ctx context.Context, in *ScheduleInput) (*madeOf[ti
 func (s *Server) listSkips(ctx context.Context, in *struct {
 	ScheduleInput
 	Limit int `query:"limit" minimum:"1" default:"50" doc:"how many, at most"`
-}) (*madeOf[Page[store.Skipped]], error) {
+}) (*madeOf[Page[fleet.Skipped]], error) {
 	st, _, err := s.ScheduleOf(ctx, in.ScheduleInput)
 	if err != nil {
 		return nil, request.Fail(ctx, err)
@@ -116,5 +116,5 @@ func (s *Server) listSkips(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	return &madeOf[Page[store.Skipped]]{Page[store.Skipped]{Items: append([]store.Skipped{}, skips...)}}, nil
+	return &madeOf[Page[fleet.Skipped]]{Page[fleet.Skipped]{Items: append([]fleet.Skipped{}, skips...)}}, nil
 }

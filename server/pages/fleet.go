@@ -12,11 +12,11 @@ import (
 	"unicode"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/render"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 const (
@@ -75,7 +75,7 @@ func (s *Site) fleetPage(r *http.Request) (view, error) {
 	return view{s.frame(r, "fleet"), v}, nil
 }
 
-func agentItem(ctx context.Context, st *store.Store, a tidemark.Agent) web.AgentItem {
+func agentItem(ctx context.Context, st *fleet.Store, a tidemark.Agent) web.AgentItem {
 	of := routes.AgentOf(ctx, st, a)
 	of.ErrorMessage = render.Clean(of.ErrorMessage)
 	return web.AgentItem{Agent: of.Agent, Node: render.CleanLine(of.Node)}
@@ -83,7 +83,7 @@ func agentItem(ctx context.Context, st *store.Store, a tidemark.Agent) web.Agent
 
 // scheduleItems are the schedules of an agent, or all, the one that is due
 // first at the top.
-func scheduleItems(ctx context.Context, st *store.Store, agent string) ([]web.ScheduleItem, error) {
+func scheduleItems(ctx context.Context, st *fleet.Store, agent string) ([]web.ScheduleItem, error) {
 	all := []web.ScheduleItem{}
 	for d, err := range st.Schedules(ctx, agent) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
@@ -146,7 +146,7 @@ func rhythm(every string) string {
 
 // waitingItems are the calls that wait for an answer, of one job or of all.
 // What is left of a job that has ended cannot be answered any more.
-func waitingItems(ctx context.Context, st *store.Store, job string) ([]web.ReviewItem, error) {
+func waitingItems(ctx context.Context, st *fleet.Store, job string) ([]web.ReviewItem, error) {
 	all := []web.ReviewItem{}
 	waiting, err := st.WaitingReviews(ctx, job)
 	if err != nil || len(waiting) == 0 {
@@ -175,7 +175,7 @@ func webLines(lines []render.ApprovalLine) (all []web.Line) {
 
 // agentNamed returns an agent that the address names, and the store of its
 // fleet.
-func (s *Site) agentNamed(r *http.Request) (*store.Store, tidemark.Agent, error) {
+func (s *Site) agentNamed(r *http.Request) (*fleet.Store, tidemark.Agent, error) {
 	st, err := s.stores.Fleet(r.Context())
 	if err != nil {
 		return nil, tidemark.Agent{}, err
@@ -208,7 +208,7 @@ func (s *Site) agentPage(r *http.Request) (view, error) {
 			v.Waiting = append(v.Waiting, w)
 		}
 	}
-	for j, err := range st.Jobs(ctx, store.JobFilter{Agent: a.Name, Limit: recentJobs}) {
+	for j, err := range st.Jobs(ctx, fleet.JobFilter{Agent: a.Name, Limit: recentJobs}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue // verify names it
 		}
@@ -289,7 +289,7 @@ func (s *Site) actRun(r *http.Request) (string, string, error) {
 	if err != nil {
 		return "", "", err
 	}
-	j, err := st.OrderJob(r.Context(), store.Order{Agent: a.Name, Prompt: prompt})
+	j, err := st.RequestJob(r.Context(), fleet.JobRequest{Agent: a.Name, Prompt: prompt})
 	return jobPath(j.ID), s.said(r, "run", j.ID), err
 }
 
@@ -329,7 +329,7 @@ func (s *Site) actSchedule(r *http.Request) (string, string, error) {
 	to := map[string]string{"enable": tidemark.Idle, "disable": tidemark.Disabled}[do]
 	switch {
 	case do == "run":
-		j, err := st.OrderJob(r.Context(), store.Order{Agent: d.Agent, Schedule: d.Name})
+		j, err := st.RequestJob(r.Context(), fleet.JobRequest{Agent: d.Agent, Schedule: d.Name})
 		return jobPath(j.ID), s.said(r, "run", j.ID), err
 	case to == "":
 		return "", "", tidemark.Invalidf("do: want enable, disable or run")

@@ -11,11 +11,11 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/render"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // searchedAttempts are the jobs of an agent among which other attempts of one
@@ -63,12 +63,12 @@ func (s *Site) jobPage(r *http.Request) (view, error) {
 
 // attempts are the tries of one occurrence of a schedule, when there were
 // several.
-func (s *Site) attempts(ctx context.Context, st *store.Store, j tidemark.Job) ([]web.JobItem, error) {
+func (s *Site) attempts(ctx context.Context, st *fleet.Store, j tidemark.Job) ([]web.JobItem, error) {
 	if j.Occurrence.IsZero() || j.Schedule == "" {
 		return nil, nil
 	}
 	var all []web.JobItem
-	for other, err := range st.Jobs(ctx, store.JobFilter{Agent: j.Agent, Limit: searchedAttempts}) {
+	for other, err := range st.Jobs(ctx, fleet.JobFilter{Agent: j.Agent, Limit: searchedAttempts}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue // verify names it
 		}

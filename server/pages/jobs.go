@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/render"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 	"github.com/tidemark-sessions/tidemark/server/request"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 const (
@@ -119,9 +119,9 @@ func (s *Site) jobsPage(r *http.Request) (view, error) {
 }
 
 // listJobItems gathers one page of the list.
-func (s *Site) listJobItems(r *http.Request, st *store.Store, v *web.JobsView, now time.Time) error {
+func (s *Site) listJobItems(r *http.Request, st *fleet.Store, v *web.JobsView, now time.Time) error {
 	caller := request.CallerOf(r.Context())
-	var after store.Mark
+	var after fleet.Mark
 	if text := r.URL.Query().Get("cursor"); text != "" {
 		if err := s.api.Uncursor(caller, text, &after); err != nil {
 			return err
@@ -129,7 +129,7 @@ func (s *Site) listJobItems(r *http.Request, st *store.Store, v *web.JobsView, n
 		v.Cursor = true
 	}
 	last := after
-	for j, err := range st.JobsAfter(r.Context(), store.JobFilter{Agent: v.Agent, Status: v.Status, Limit: listedJobs + 1}, after) {
+	for j, err := range st.JobsAfter(r.Context(), fleet.JobFilter{Agent: v.Agent, Status: v.Status, Limit: listedJobs + 1}, after) {
 		switch {
 		case errors.Is(err, tidemark.ErrCorrupt):
 			continue // verify names it
@@ -148,7 +148,7 @@ func (s *Site) listJobItems(r *http.Request, st *store.Store, v *web.JobsView, n
 
 // drawJobs gathers the jobs of a picture: what changed in its time, and what
 // runs, however long it does.
-func (s *Site) drawJobs(ctx context.Context, st *store.Store, v *web.JobsView, now time.Time) error {
+func (s *Site) drawJobs(ctx context.Context, st *fleet.Store, v *web.JobsView, now time.Time) error {
 	from := now.Add(-spans[v.Since])
 	drawn := make(map[string]bool)
 	add := func(j tidemark.Job) {
@@ -167,7 +167,7 @@ func (s *Site) drawJobs(ctx context.Context, st *store.Store, v *web.JobsView, n
 			add(j)
 		}
 	}
-	for j, err := range st.JobsAfter(ctx, store.JobFilter{Agent: v.Agent, Status: v.Status}, store.Mark{}) {
+	for j, err := range st.JobsAfter(ctx, fleet.JobFilter{Agent: v.Agent, Status: v.Status}, fleet.Mark{}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
 			continue // verify names it
 		}

@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/text"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 
 // outputPart is the newest part of an output, or with ?before= the part before
 // that place. Raw is where the API tells a single event whole.
-func outputPart(r *http.Request, read func(context.Context, string, ...tidemark.Span) iter.Seq2[store.Numbered, error], of string, length int64, raw, path string) (web.OutputPart, error) {
+func outputPart(r *http.Request, read func(context.Context, string, ...tidemark.Span) iter.Seq2[fleet.Numbered, error], of string, length int64, raw, path string) (web.OutputPart, error) {
 	part := web.OutputPart{Events: []web.EventItem{}, Length: length, Newest: true, Raw: raw, Path: path, Last: length}
 	if text := r.URL.Query().Get("before"); text != "" {
 		before, err := strconv.ParseInt(text, 10, 64)
@@ -56,7 +56,7 @@ func outputPart(r *http.Request, read func(context.Context, string, ...tidemark.
 // eventItem is an event as a page shows it: text stays text, whatever is in it,
 // and what tools were told and answered is folded by the renderer of
 // transcripts.
-func eventItem(n store.Numbered, err error, raw string) (web.EventItem, error) {
+func eventItem(n fleet.Numbered, err error, raw string) (web.EventItem, error) {
 	if errors.Is(err, tidemark.ErrCorrupt) {
 		return web.EventItem{Seq: n.Seq, Type: "damaged", At: n.Timestamp}, nil
 	}
@@ -88,7 +88,7 @@ func eventItem(n store.Numbered, err error, raw string) (web.EventItem, error) {
 }
 
 // toolHTML is what a tool was told or answered.
-func toolHTML(n store.Numbered) (template.HTML, error) {
+func toolHTML(n fleet.Numbered) (template.HTML, error) {
 	b := tidemark.Block{Type: tidemark.BlockToolUse, ID: n.ToolUseID, Name: n.ToolName, Input: clipJSON(n.Input)}
 	if n.Type == tidemark.EventToolResult {
 		b = tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: n.ToolUseID, IsError: n.Success != nil && !*n.Success || n.Error != ""}

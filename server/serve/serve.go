@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/process"
@@ -220,7 +221,7 @@ func (v *running) hooks(ctx context.Context, by func() *server.Server) (http.Han
 		}
 		return func(error) {}, nil // there is no audit log
 	})
-	d := daemon.New(daemon.Options{Store: s, File: v.fleet, Secret: v.getenv,
+	d := daemon.New(daemon.Options{Store: fleet.Over(s), File: v.fleet, Secret: v.getenv,
 		Tell: func(name, text string) { v.Say("%s", agent.WithWorker(name, text)) }})
 	return d.Handler(v.getenv), nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -109,8 +110,17 @@ func (s *Stores) Mine(ctx context.Context) (*store.Store, error) {
 	return s.Of(ctx, request.CallerOf(ctx).Principal)
 }
 
-// Fleet returns the store of the caller's tenant, which owns the fleet.
-func (s *Stores) Fleet(ctx context.Context) (*store.Store, error) {
+// Tenant returns the store of the caller's tenant, whose own the fleet is.
+func (s *Stores) Tenant(ctx context.Context) (*store.Store, error) {
 	p := request.CallerOf(ctx).Principal
 	return s.Of(ctx, tidemark.Principal{Tenant: p.Tenant, User: p.Tenant})
+}
+
+// Fleet returns the fleet of the caller's tenant.
+func (s *Stores) Fleet(ctx context.Context) (*fleet.Store, error) {
+	st, err := s.Tenant(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return fleet.Over(st), nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/workshop/nodes"
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
@@ -230,7 +230,7 @@ type seen struct {
 // look reads all jobs. One whose daemon lived and that is called interrupted, or
 // whose daemon is said to be gone, is one whose end was lost.
 func (w *watched) look(ctx context.Context, from, to time.Time) (s seen, err error) {
-	for j, err := range w.kept.Jobs(ctx, store.JobFilter{}) {
+	for j, err := range fleet.Over(w.kept).Jobs(ctx, fleet.JobFilter{}) {
 		if err != nil {
 			return s, err
 		}
@@ -288,7 +288,7 @@ func (r *run) idleShift(ctx context.Context, c *pgtest.Cluster) error {
 	defer w.leave()
 	for _, orphans := range []int{0, s.orphans} {
 		for range orphans {
-			if _, err := w.kept.AddJob(ctx, tidemark.Job{Agent: "nobody", Trigger: tidemark.TriggerManual, Prompt: "go"}); err != nil {
+			if _, err := fleet.Over(w.kept).AddJob(ctx, tidemark.Job{Agent: "nobody", Trigger: tidemark.TriggerManual, Prompt: "go"}); err != nil {
 				return err
 			}
 		}

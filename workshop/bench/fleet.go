@@ -17,7 +17,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/runner"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // What herdctl 1.5.28 takes for the same, the best that was measured of it: on
@@ -112,7 +111,7 @@ func (r *run) herdLists(ctx context.Context, h herded) error {
 			}
 			p, err := r.kept(ctx, backend, short(jobs)+" jobs", func(p *place) error {
 				return inParallel(jobs, func(i int) error {
-					_, err := p.PutJob(ctx, pastJob(i))
+					_, err := fleet.Over(p).PutJob(ctx, pastJob(i))
 					return err
 				})
 			})
@@ -165,7 +164,7 @@ func (r *run) herdLogs(ctx context.Context, h herded) error {
 	backends := []string{inFiles, inSQLite, sealed + inSQLite}
 	for _, backend := range backends {
 		p, err := r.kept(ctx, backend, short(h.lines)+" lines", func(p *place) error {
-			if _, err := p.PutJob(ctx, job); err != nil {
+			if _, err := fleet.Over(p).PutJob(ctx, job); err != nil {
 				return err
 			}
 			for from := 0; from < h.lines; from += stride {
@@ -173,7 +172,7 @@ func (r *run) herdLogs(ctx context.Context, h herded) error {
 				for i := from; i < min(from+stride, h.lines); i++ {
 					batch = append(batch, event(i))
 				}
-				if err := p.AppendOutput(ctx, job.ID, int64(from), batch...); err != nil {
+				if err := fleet.Over(p).AppendOutput(ctx, job.ID, int64(from), batch...); err != nil {
 					return err
 				}
 			}
@@ -224,15 +223,15 @@ func (r *run) herdAppends(ctx context.Context, _ herded) error {
 			return err
 		}
 		defer p.leave()
-		job, err := p.AddJob(ctx, tidemark.Job{Agent: "a", Trigger: tidemark.TriggerManual})
+		job, err := fleet.Over(p).AddJob(ctx, tidemark.Job{Agent: "a", Trigger: tidemark.TriggerManual})
 		if err != nil {
 			return err
 		}
-		work, err := p.StartJob(ctx, job.ID, p.who, store.SlotLimits{})
+		work, err := fleet.Over(p).StartJob(ctx, job.ID, p.who, fleet.SlotLimits{})
 		if err != nil {
 			return err
 		}
-		go work.KeepAlive(ctx, func(store.HandoverRequest) {}) // its end is the next append's error
+		go work.KeepAlive(ctx, func(tidemark.Holder) {}) // its end is the next append's error
 		said := 0
 		contenders = append(contenders, contender{backend, times(r.size.appends, func() error {
 			said++
@@ -266,7 +265,7 @@ func idleFile() *file.File {
 // rounds is the Dispatch of a daemon that is looked at: it says when a round
 // has come to its end.
 type rounds struct {
-	s    *store.Store
+	s    *fleet.Store
 	done chan struct{}
 }
 
@@ -336,7 +335,7 @@ func (r *run) herdTicks(ctx context.Context, h herded) error {
 func idleSchedules(ctx context.Context, p *place, n int) error {
 	now := time.Now().UTC().Truncate(time.Second)
 	return inParallel(n, func(i int) error {
-		_, err := p.PutSchedule(ctx, tidemark.Schedule{Agent: fmt.Sprintf("agent-%d", i%idleAgents), Name: fmt.Sprintf("s%d", i), Status: tidemark.Idle,
+		_, err := fleet.Over(p).PutSchedule(ctx, tidemark.Schedule{Agent: fmt.Sprintf("agent-%d", i%idleAgents), Name: fmt.Sprintf("s%d", i), Status: tidemark.Idle,
 			Type: fleet.TypeInterval, Every: "8760h0m0s", Missed: fleet.MissedOnce, Overlap: fleet.OverlapSkip, From: fleet.FromStart, By: fleet.ByPerson,
 			CreatedAt: now, NextRunAt: now.AddDate(1, 0, 0)})
 		return err
@@ -348,8 +347,8 @@ func (r *run) ticking(ctx context.Context, p *place) (tick func() error, stop fu
 	var seconds atomic.Int64
 	began := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
-	d := rounds{p.Store, make(chan struct{})}
-	daemon := daemon.New(daemon.Options{Store: p.Store, Holder: p.who, File: idleFile(), Dispatch: d,
+	d := rounds{fleet.Over(p), make(chan struct{})}
+	daemon := daemon.New(daemon.Options{Store: fleet.Over(p), Holder: p.who, File: idleFile(), Dispatch: d,
 		Now:    func() time.Time { return began.Add(time.Duration(seconds.Load()) * time.Second) },
 		Runner: func(file.Agent) (runner.Runner, error) { return atOnce{}, nil }})
 	ended := make(chan error, 1)
@@ -428,7 +427,7 @@ func (p *place) startJobs(ctx context.Context, n, limit int) (sample, error) {
 	}
 	f.Limits.MaxConcurrent = limit
 	err := inParallel(n, func(i int) error {
-		_, err := p.AddJob(ctx, tidemark.Job{Agent: f.Agents[i%idleAgents].Name, Trigger: tidemark.TriggerManual, Prompt: "go"})
+		_, err := fleet.Over(p).AddJob(ctx, tidemark.Job{Agent: f.Agents[i%idleAgents].Name, Trigger: tidemark.TriggerManual, Prompt: "go"})
 		return err
 	})
 	if err != nil {
@@ -443,7 +442,7 @@ func (p *place) startJobs(ctx context.Context, n, limit int) (sample, error) {
 			close(all)
 		}
 	}}
-	d := daemon.New(daemon.Options{Store: p.Store, Holder: p.who, File: f, Runner: func(file.Agent) (runner.Runner, error) { return count, nil }})
+	d := daemon.New(daemon.Options{Store: fleet.Over(p), Holder: p.who, File: f, Runner: func(file.Agent) (runner.Runner, error) { return count, nil }})
 	ended := make(chan error, 1)
 	begin := time.Now()
 	go func() { ended <- d.Run(ctx) }()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -98,6 +99,7 @@ type crowd struct {
 	marks   string // what the agents write down
 	file    string
 	store   *store.Store
+	fleet   *fleet.Store // in it
 	daemons []*daemon
 }
 
@@ -127,6 +129,7 @@ func (t *fleeting) oneFleet(ctx context.Context, r chooser) (err error) {
 		return err
 	}
 	defer c.store.Close()
+	c.fleet = fleet.Over(c.store)
 	defer c.killAll()
 	for range killsAFleet {
 		if t.over(ctx) {
@@ -321,12 +324,12 @@ func (c *crowd) settle(ctx context.Context) error {
 
 // leftBehind names something that nobody looks after; "" when there is nothing.
 func (c *crowd) leftBehind(ctx context.Context) (string, error) {
-	running, err := c.store.Running(ctx, "")
+	running, err := c.fleet.Running(ctx, "")
 	if err != nil {
 		return "", err
 	}
 	for _, id := range running {
-		l, err := c.store.Lease(ctx, tidemark.SessionID(id))
+		l, err := c.fleet.JobLease(ctx, id)
 		if err != nil {
 			return "", err
 		}
@@ -343,7 +346,7 @@ func (c *crowd) leftBehind(ctx context.Context) (string, error) {
 			continue
 		}
 		// The process is looked at again: it may have ended with its job.
-		if j, err := c.store.Job(ctx, m.job); err != nil || j.Status != tidemark.JobRunning && m.alive() {
+		if j, err := c.fleet.Job(ctx, m.job); err != nil || j.Status != tidemark.JobRunning && m.alive() {
 			return fmt.Sprintf("%s process %d of %s (%s) runs", m.what, m.pid, m.job, j.Status), err
 		}
 	}

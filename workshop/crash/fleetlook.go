@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
 // audit looks at everything that a fleet left when it was stopped.
@@ -17,7 +17,7 @@ func (c *crowd) audit(ctx context.Context) error {
 		return err
 	}
 	jobs := make(map[string]tidemark.Job)
-	for j, err := range c.store.Jobs(ctx, store.JobFilter{}) {
+	for j, err := range c.fleet.Jobs(ctx, fleet.JobFilter{}) {
 		if err != nil {
 			c.t.fault(&c.t.book.unreadable, "%s: %v", c.name, err)
 			continue
@@ -25,7 +25,7 @@ func (c *crowd) audit(ctx context.Context) error {
 		jobs[j.ID] = j
 	}
 	c.t.jobs.Add(int64(len(jobs)))
-	running, err := c.store.Running(ctx, "")
+	running, err := c.fleet.Running(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (c *crowd) ranOnce(marks []mark, jobs map[string]tidemark.Job) map[string]i
 // output looks whether what a job put out is whole and in order.
 func (c *crowd) output(ctx context.Context, j tidemark.Job, printed map[string]int) error {
 	n := 0
-	for e, err := range c.store.Output(ctx, j.ID) {
+	for e, err := range c.fleet.Output(ctx, j.ID) {
 		if err != nil {
 			c.t.fault(&c.t.book.unreadable, "%s: %s: %v", c.name, j.ID, err)
 			continue
@@ -109,7 +109,7 @@ func (c *crowd) output(ctx context.Context, j tidemark.Job, printed map[string]i
 
 // accounts wants one answer for each instant of a schedule up to its next.
 func (c *crowd) accounts(ctx context.Context, jobs map[string]tidemark.Job) error {
-	for s, err := range c.store.Schedules(ctx, "") {
+	for s, err := range c.fleet.Schedules(ctx, "") {
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (c *crowd) accounts(ctx context.Context, jobs map[string]tidemark.Job) erro
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		skips, err := c.store.Skips(ctx, s.Agent, s.Name, 1<<30)
+		skips, err := c.fleet.Skips(ctx, s.Agent, s.Name, 1<<30)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package store_test
+package fleet_test
 
 import (
 	"testing"
@@ -6,14 +6,15 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func TestADaemonOfAnotherMachineThatIsSilentIsGone(t *testing.T) {
 	now := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
-	s := store.New(memory.New(), &store.Options{Now: func() time.Time { return now }, Dead: func(tidemark.Holder) bool { return false }})
+	s := over(memory.New(), &store.Options{Now: func() time.Time { return now }, Dead: func(tidemark.Holder) bool { return false }})
 	who := tidemark.Holder{Program: "fleet", PID: 7, Host: "elsewhere"}
-	if err := s.AddDaemon(t.Context(), store.Daemon{Holder: who}); err != nil {
+	if err := s.AddDaemon(t.Context(), fleet.Daemon{Holder: who}); err != nil {
 		t.Fatal(err)
 	}
 	dead := func() bool {

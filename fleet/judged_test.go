@@ -1,4 +1,4 @@
-package store_test
+package fleet_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -27,11 +28,11 @@ func (m *meanwhile) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Rece
 // itself since is not overwritten by that.
 func TestAJobThatEndsWhileItIsJudgedKeepsItsEnd(t *testing.T) {
 	b := memory.New()
-	s := store.New(b, nil)
+	s := over(b, nil)
 	j := addJob(t, s, "coder")
-	run := startJob(t, s, j.ID, "daemon", store.SlotLimits{Agent: 1})
+	run := startJob(t, s, j.ID, "daemon", fleet.SlotLimits{Agent: 1})
 	m := &meanwhile{Backend: b}
-	judge := store.New(m, &store.Options{Dead: func(tidemark.Holder) bool { return true }})
+	judge := over(m, &store.Options{Dead: func(tidemark.Holder) bool { return true }})
 	m.do = func() {
 		if _, err := run.Finish(t.Context(), func(j *tidemark.Job) { j.Status = tidemark.JobCompleted }, nil, nil); err != nil {
 			t.Errorf("Finish = %v", err)

@@ -1,8 +1,9 @@
-package store
+package fleet
 
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
@@ -20,9 +21,27 @@ type Wake struct {
 	version int64
 }
 
+func wakeKey(id tidemark.SessionID) tidemark.Key {
+	return tidemark.Key{Kind: records.KindWake, ID: string(id)}
+}
+
+// SignWake returns a wake with its MAC.
+func (k Key) SignWake(w Wake) Wake {
+	w.At = w.At.UTC().Truncate(time.Second)
+	w.MAC = k.MAC(wakeText(w)...)
+	return w
+}
+
+// SignedWake reports whether the fleet with this key made a wake.
+func (k Key) SignedWake(w Wake) bool { return k.Verify(w.MAC, wakeText(w)...) }
+
+func wakeText(w Wake) []string {
+	return []string{"tidemark wake 1", string(w.Session), w.Agent, w.At.UTC().Format(time.RFC3339Nano)}
+}
+
 // PutWake keeps when a session is to be woken, in place of what was kept before.
 func (s *Store) PutWake(ctx context.Context, w Wake) error {
-	key := keyOf(records.KindWake, w.Session)
+	key := wakeKey(w.Session)
 	return records.Retry(ctx, func() error {
 		old, err := s.k.Get(ctx, key, &Wake{})
 		if err != nil && !(errors.Is(err, tidemark.ErrCorrupt) && old.Version > 0) {
@@ -42,7 +61,7 @@ func (s *Store) PutWake(ctx context.Context, w Wake) error {
 // Whether the fleet made them is for the fleet to say.
 func (s *Store) DueWakes(ctx context.Context, now time.Time) ([]Wake, error) {
 	var due []Wake
-	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: records.KindWake, DueBy: records.Keepable(now), Order: tidemark.ByDue}) {
+	for r, err := range s.k.Backend().List(ctx, tidemark.Query{Kind: records.KindWake, DueBy: records.Keepable(now), Order: tidemark.ByDue}) {
 		var w Wake
 		if err == nil {
 			err = records.Decode(r, &w)
@@ -53,7 +72,7 @@ func (s *Store) DueWakes(ctx context.Context, now time.Time) ([]Wake, error) {
 		if err != nil {
 			return due, err
 		}
-		if id, _ := sessionOf(r.Key); id != w.Session {
+		if id, _, _ := strings.Cut(r.ID, "."); id != string(w.Session) {
 			continue // put under the key of another
 		}
 		w.version = r.Version
@@ -65,7 +84,7 @@ func (s *Store) DueWakes(ctx context.Context, now time.Time) ([]Wake, error) {
 // TakeWake makes a job of a wake that DueWakes returned, in one commit:
 // ErrConflict when somebody else did. With an empty job it only removes it.
 func (s *Store) TakeWake(ctx context.Context, w Wake, j tidemark.Job) (tidemark.Job, error) {
-	b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: keyOf(records.KindWake, w.Session), Version: w.version}}}
+	b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: wakeKey(w.Session), Version: w.version}}}
 	var err error
 	if j.Agent != "" {
 		if j, b.Puts, err = s.newJob(j); err != nil {

@@ -1,4 +1,4 @@
-package store_test
+package fleet_test
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
-func addJob(t *testing.T, s *store.Store, agent string) tidemark.Job {
+func addJob(t *testing.T, s *fleet.Store, agent string) tidemark.Job {
 	t.Helper()
 	j, err := s.AddJob(t.Context(), tidemark.Job{Agent: agent, Trigger: tidemark.TriggerManual, Prompt: "go"})
 	if err != nil {
@@ -24,7 +24,7 @@ func addJob(t *testing.T, s *store.Store, agent string) tidemark.Job {
 	return j
 }
 
-func startJob(t *testing.T, s *store.Store, id, name string, limits store.SlotLimits) *store.JobRun {
+func startJob(t *testing.T, s *fleet.Store, id, name string, limits fleet.SlotLimits) *fleet.JobRun {
 	t.Helper()
 	r, err := s.StartJob(t.Context(), id, who(name), limits)
 	if err != nil {
@@ -33,7 +33,7 @@ func startJob(t *testing.T, s *store.Store, id, name string, limits store.SlotLi
 	return r
 }
 
-func statusOf(t *testing.T, s *store.Store, id string) tidemark.Job {
+func statusOf(t *testing.T, s *fleet.Store, id string) tidemark.Job {
 	t.Helper()
 	j, err := s.Job(t.Context(), id)
 	if err != nil {
@@ -48,8 +48,8 @@ func TestAJobRunsOnceAndSaysHowItEnded(t *testing.T) {
 	if due, err := s.DueJobs(t.Context(), time.Now(), 0); err != nil || len(due) != 1 {
 		t.Fatalf("DueJobs = %v, %v", due, err)
 	}
-	r := startJob(t, s, j.ID, "daemon", store.SlotLimits{})
-	if _, err := s.StartJob(t.Context(), j.ID, who("another"), store.SlotLimits{}); !errors.Is(err, tidemark.ErrConflict) {
+	r := startJob(t, s, j.ID, "daemon", fleet.SlotLimits{})
+	if _, err := s.StartJob(t.Context(), j.ID, who("another"), fleet.SlotLimits{}); !errors.Is(err, tidemark.ErrConflict) {
 		t.Errorf("a second start = %v, want ErrConflict", err)
 	}
 	at := time.Now().UTC().Truncate(time.Microsecond)
@@ -96,15 +96,15 @@ func TestLimitsHoldForEveryTriggerAndOverAllProcesses(t *testing.T) {
 	b := memory.New()
 	var ids []string
 	for range 40 {
-		ids = append(ids, addJob(t, store.New(b, nil), []string{"coder", "writer"}[len(ids)%2]).ID)
+		ids = append(ids, addJob(t, over(b, nil), []string{"coder", "writer"}[len(ids)%2]).ID)
 	}
-	limits := store.SlotLimits{Agent: 3, Fleet: 5}
+	limits := fleet.SlotLimits{Agent: 3, Fleet: 5}
 	var mu sync.Mutex
 	var started []string
 	var wg sync.WaitGroup
 	for i := range 4 { // daemons
 		wg.Go(func() {
-			s := store.New(b, nil)
+			s := over(b, nil)
 			for _, id := range ids {
 				r, err := s.StartJob(context.Background(), id, who("daemon "+string(rune('a'+i))), limits)
 				switch {
@@ -112,7 +112,7 @@ func TestLimitsHoldForEveryTriggerAndOverAllProcesses(t *testing.T) {
 					mu.Lock()
 					started = append(started, r.Job().Agent)
 					mu.Unlock()
-				case !errors.Is(err, store.ErrBusy) && !errors.Is(err, tidemark.ErrConflict) && !errors.Is(err, tidemark.ErrHeld):
+				case !errors.Is(err, fleet.ErrBusy) && !errors.Is(err, tidemark.ErrConflict) && !errors.Is(err, tidemark.ErrHeld):
 					t.Error(err)
 				}
 			}
@@ -130,7 +130,7 @@ func TestLimitsHoldForEveryTriggerAndOverAllProcesses(t *testing.T) {
 
 func TestAJobWhoseOwnerDiedIsInterruptedAndItsSlotIsFree(t *testing.T) {
 	s := open(t)
-	limits := store.SlotLimits{Agent: 1}
+	limits := fleet.SlotLimits{Agent: 1}
 	dead, alive := addJob(t, s, "coder"), addJob(t, s, "writer")
 	r := startJob(t, s, dead.ID, "dead", limits)
 	if err := r.Note(t.Context(), func(j *tidemark.Job) { j.SessionID = "s1" }); err != nil {
@@ -138,7 +138,7 @@ func TestAJobWhoseOwnerDiedIsInterruptedAndItsSlotIsFree(t *testing.T) {
 	}
 	startJob(t, s, alive.ID, "daemon", limits)
 	waiting := addJob(t, s, "coder")
-	if _, err := s.StartJob(t.Context(), waiting.ID, who("daemon"), limits); !errors.Is(err, store.ErrBusy) {
+	if _, err := s.StartJob(t.Context(), waiting.ID, who("daemon"), limits); !errors.Is(err, fleet.ErrBusy) {
 		t.Errorf("StartJob = %v, want ErrBusy", err)
 	}
 	ended, err := s.Interrupt(t.Context())
@@ -168,16 +168,16 @@ func TestAJobCanBeCancelledFromAnywhere(t *testing.T) {
 		if got := statusOf(t, s, waiting.ID); got.Status != tidemark.JobCancelled {
 			t.Errorf("%+v", got)
 		}
-		r := startJob(t, s, running.ID, "daemon", store.SlotLimits{})
-		asked := make(chan store.HandoverRequest, 1)
+		r := startJob(t, s, running.ID, "daemon", fleet.SlotLimits{})
+		asked := make(chan tidemark.Holder, 1)
 		ctx, stop := context.WithCancel(t.Context())
-		go r.KeepAlive(ctx, func(a store.HandoverRequest) { asked <- a })
+		go r.KeepAlive(ctx, func(by tidemark.Holder) { asked <- by })
 		synctest.Wait()
 		if ended, err := s.CancelJob(t.Context(), running.ID, who("me")); err != nil || ended {
 			t.Errorf("a running one: %v, %v", ended, err)
 		}
-		if a := <-asked; a.From.Program != "me" {
-			t.Errorf("asked by %v", a)
+		if by := <-asked; by.Program != "me" {
+			t.Errorf("asked by %v", by)
 		}
 		stop()
 		if _, err := r.Finish(t.Context(), func(j *tidemark.Job) { j.Status = tidemark.JobCancelled }, nil, nil); err != nil {
@@ -205,7 +205,7 @@ func TestAJobThatCameInAsRunningCanBeCancelled(t *testing.T) {
 func TestAnOccurrenceIsTakenOnce(t *testing.T) {
 	b := memory.New()
 	at := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
-	s := store.New(b, nil)
+	s := over(b, nil)
 	if _, err := s.PutSchedule(t.Context(), tidemark.Schedule{Agent: "coder", Name: "noon", Status: tidemark.Idle, NextRunAt: at}); err != nil {
 		t.Fatal(err)
 	}
@@ -223,9 +223,9 @@ func TestAnOccurrenceIsTakenOnce(t *testing.T) {
 	won := make(chan []tidemark.Job, 8)
 	for range 8 {
 		wg.Go(func() {
-			jobs, err := store.New(b, nil).ClaimOccurrence(context.Background(), store.Occurrence{Of: was,
+			jobs, err := over(b, nil).ClaimOccurrence(context.Background(), fleet.Occurrence{Of: was,
 				Jobs: []tidemark.Job{{Trigger: tidemark.TriggerSchedule, Occurrence: at}}, Next: at.Add(24 * time.Hour),
-				Skipped: []store.Skipped{{Instant: at.Add(-time.Hour), Count: 1, Reason: "the daemon was down"}}})
+				Skipped: []fleet.Skipped{{Instant: at.Add(-time.Hour), Count: 1, Reason: "the daemon was down"}}})
 			if err == nil {
 				won <- jobs
 			} else if !errors.Is(err, tidemark.ErrExists) {
@@ -242,7 +242,7 @@ func TestAnOccurrenceIsTakenOnce(t *testing.T) {
 		t.Errorf("%+v", jobs)
 	}
 	n := 0
-	for range s.Jobs(t.Context(), store.JobFilter{}) {
+	for range s.Jobs(t.Context(), fleet.JobFilter{}) {
 		n++
 	}
 	skips, err := s.Skips(t.Context(), "coder", "noon", 10)

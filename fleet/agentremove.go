@@ -1,4 +1,4 @@
-package store
+package fleet
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type Removed struct {
 // or a job of it runs.
 func (s *Store) RemoveAgent(ctx context.Context, name string, by tidemark.Holder) (Removed, error) {
 	gone := Removed{Agent: name, Schedules: []string{}, Cancelled: []string{}}
-	r, err := s.backend.Get(ctx, agentKey(name))
+	r, err := s.k.Backend().Get(ctx, agentKey(name))
 	if errors.Is(err, tidemark.ErrNotFound) || err == nil && r.Version == 0 {
 		return gone, tidemark.NotFoundf("agent %q: not found", name)
 	}
@@ -42,7 +42,7 @@ func (s *Store) RemoveAgent(ctx context.Context, name string, by tidemark.Holder
 		gone.Cancelled = append(gone.Cancelled, j.ID)
 	}
 	b := tidemark.Batch{Deletes: []tidemark.Precondition{{Key: r.Key, Version: r.Version}}, Drops: []tidemark.Key{r.Key}}
-	for d, err := range s.backend.List(ctx, tidemark.Query{Kind: kindSchedule, Group: name, Order: tidemark.ByID}) {
+	for d, err := range s.k.Backend().List(ctx, tidemark.Query{Kind: kindSchedule, Group: name, Order: tidemark.ByID}) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return gone, err
 		}

@@ -1,4 +1,4 @@
-package store_test
+package fleet_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -46,17 +47,17 @@ func TestJobsOfManyAgentsAreSeldomInEachOthersWay(t *testing.T) {
 	const agents, rounds = 300, 3
 	for _, c := range []struct {
 		name   string
-		limits store.SlotLimits
+		limits fleet.SlotLimits
 		most   float64 // conflicts a job
 	}{
-		{"without a limit of the fleet", store.SlotLimits{Agent: 1}, 0},
-		{"with room for all", store.SlotLimits{Agent: 1, Fleet: agents}, 2},
-		{"with more room than jobs", store.SlotLimits{Agent: 1, Fleet: 10 * agents}, 0.5},
+		{"without a limit of the fleet", fleet.SlotLimits{Agent: 1}, 0},
+		{"with room for all", fleet.SlotLimits{Agent: 1, Fleet: agents}, 2},
+		{"with more room than jobs", fleet.SlotLimits{Agent: 1, Fleet: 10 * agents}, 0.5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &far{Backend: memory.New()}
-				s := store.New(f, nil)
+				s := over(f, nil)
 				for range rounds {
 					var wg sync.WaitGroup
 					for i := range agents {
@@ -94,11 +95,11 @@ type crew struct {
 
 type held struct {
 	agent, daemon string
-	run           *store.JobRun
+	run           *fleet.JobRun
 }
 
-func (c *crew) store() *store.Store {
-	return store.New(c.backend, &store.Options{Dead: func(h tidemark.Holder) bool {
+func (c *crew) store() *fleet.Store {
+	return over(c.backend, &store.Options{Dead: func(h tidemark.Holder) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.dead[h.Program]
@@ -116,7 +117,7 @@ func (c *crew) count(agent string) (n int) {
 
 // start lets daemons start jobs at the same time, and holds what was started to
 // the limits. One that starts alone is busy only when there is no room.
-func (c *crew) start(ctx context.Context, n int, limits store.SlotLimits) {
+func (c *crew) start(ctx context.Context, n int, limits fleet.SlotLimits) {
 	triggers := []string{tidemark.TriggerManual, tidemark.TriggerSchedule, tidemark.TriggerWebhook, tidemark.TriggerChat, tidemark.TriggerFork, tidemark.TriggerSpawned}
 	agents := []string{"a", "b", "c.d"}
 	before := map[string]int{"": c.count("")}
@@ -142,7 +143,7 @@ func (c *crew) start(ctx context.Context, n int, limits store.SlotLimits) {
 			if err == nil {
 				started++
 				c.running[j.ID] = &held{agent, daemon, run}
-			} else if !errors.Is(err, store.ErrBusy) {
+			} else if !errors.Is(err, fleet.ErrBusy) {
 				c.t.Errorf("start: %v", err)
 			}
 		})
@@ -196,10 +197,10 @@ func TestLimitsHoldOverDaemonsForEveryTriggerWhateverIsKilled(t *testing.T) {
 	ctx := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
 		c := &crew{t: t, backend: memory.New(), dead: map[string]bool{}, daemons: 2, running: map[string]*held{}}
-		limits := store.SlotLimits{}
+		limits := fleet.SlotLimits{}
 		t.Repeat(map[string]func(*rapid.T){
 			"limits": func(t *rapid.T) {
-				limits = store.SlotLimits{Agent: rapid.IntRange(0, 3).Draw(t, "of an agent"), Fleet: rapid.IntRange(0, 4).Draw(t, "of the fleet")}
+				limits = fleet.SlotLimits{Agent: rapid.IntRange(0, 3).Draw(t, "of an agent"), Fleet: rapid.IntRange(0, 4).Draw(t, "of the fleet")}
 			},
 			"start one":     func(*rapid.T) { c.start(ctx, 1, limits) },
 			"start several": func(t *rapid.T) { c.start(ctx, rapid.IntRange(2, 6).Draw(t, "jobs"), limits) },
@@ -223,9 +224,9 @@ func TestLimitsHoldOverDaemonsForEveryTriggerWhateverIsKilled(t *testing.T) {
 
 func TestJobsOfAnEarlierProgramCountUntilTheyEnd(t *testing.T) {
 	b := memory.New()
-	s := store.New(b, &store.Options{Dead: func(h tidemark.Holder) bool { return h.Program == "earlier" }})
+	s := over(b, &store.Options{Dead: func(h tidemark.Holder) bool { return h.Program == "earlier" }})
 	old, next := addJob(t, s, "coder"), addJob(t, s, "writer")
-	startJob(t, s, old.ID, "earlier", store.SlotLimits{})
+	startJob(t, s, old.ID, "earlier", fleet.SlotLimits{})
 	// As the program before lanes left it: in a list of its agent and one of all.
 	lane, err := b.Get(t.Context(), tidemark.Key{Kind: "lane", ID: "coder." + old.ID})
 	if err != nil {
@@ -243,16 +244,16 @@ func TestJobsOfAnEarlierProgramCountUntilTheyEnd(t *testing.T) {
 	if a, err := s.Running(t.Context(), ""); err != nil || !slices.Equal(a, []string{old.ID}) {
 		t.Errorf("running: %q, %v", a, err)
 	}
-	if _, err := s.StartJob(t.Context(), next.ID, who("new"), store.SlotLimits{Fleet: 1}); !errors.Is(err, store.ErrBusy) {
+	if _, err := s.StartJob(t.Context(), next.ID, who("new"), fleet.SlotLimits{Fleet: 1}); !errors.Is(err, fleet.ErrBusy) {
 		t.Errorf("a start beside it = %v, want ErrBusy", err)
 	}
-	if _, err := s.StartJob(t.Context(), addJob(t, s, "coder").ID, who("new"), store.SlotLimits{Agent: 1}); !errors.Is(err, store.ErrBusy) {
+	if _, err := s.StartJob(t.Context(), addJob(t, s, "coder").ID, who("new"), fleet.SlotLimits{Agent: 1}); !errors.Is(err, fleet.ErrBusy) {
 		t.Errorf("a start of the same agent = %v, want ErrBusy", err)
 	}
 	if ended, err := s.Interrupt(t.Context()); err != nil || len(ended) != 1 || ended[0].ID != old.ID {
 		t.Fatalf("interrupted: %v, %v", ended, err)
 	}
-	startJob(t, s, next.ID, "new", store.SlotLimits{Agent: 1, Fleet: 1})
+	startJob(t, s, next.ID, "new", fleet.SlotLimits{Agent: 1, Fleet: 1})
 	for _, of := range []string{"coder", "-"} {
 		var left struct{ Running []string }
 		r, err := b.Get(t.Context(), tidemark.Key{Kind: "slots", ID: of})
@@ -293,39 +294,39 @@ func (c *counted) Commit(ctx context.Context, b tidemark.Batch) (tidemark.Receip
 
 func TestOneAgentIsReadAloneHoweverManyThereAre(t *testing.T) {
 	type cost struct{ calls, records int }
-	work := map[string]func(*store.Store) error{
-		"Agent": func(s *store.Store) error {
+	work := map[string]func(*fleet.Store) error{
+		"Agent": func(s *fleet.Store) error {
 			_, err := s.Agent(t.Context(), "agent-7")
 			return err
 		},
-		"OrderJob": func(s *store.Store) error {
-			_, err := s.OrderJob(t.Context(), store.Order{Agent: "agent-7", Prompt: "go", Schedule: "hourly"})
+		"OrderJob": func(s *fleet.Store) error {
+			_, err := s.RequestJob(t.Context(), fleet.JobRequest{Agent: "agent-7", Prompt: "go", Schedule: "hourly"})
 			return err
 		},
-		"SendMessage": func(s *store.Store) error {
+		"SendMessage": func(s *fleet.Store) error {
 			_, err := s.SendMessage(t.Context(), who("ada"), "agent-7", "hello")
 			return err
 		},
-		"ResetAgent": func(s *store.Store) error { return s.ResetAgent(t.Context(), "agent-7") },
-		"an agent that is not there": func(s *store.Store) error {
-			if _, err := s.OrderJob(t.Context(), store.Order{Agent: "nobody"}); !errors.Is(err, tidemark.ErrNotFound) {
+		"ResetAgent": func(s *fleet.Store) error { return s.ResetAgent(t.Context(), "agent-7") },
+		"an agent that is not there": func(s *fleet.Store) error {
+			if _, err := s.RequestJob(t.Context(), fleet.JobRequest{Agent: "nobody"}); !errors.Is(err, tidemark.ErrNotFound) {
 				return fmt.Errorf("order: %v", err)
 			}
 			return nil
 		},
-		"StartJob": func(s *store.Store) error {
+		"StartJob": func(s *fleet.Store) error {
 			j, err := s.AddJob(t.Context(), tidemark.Job{Agent: "agent-7", Trigger: tidemark.TriggerManual})
 			if err != nil {
 				return err
 			}
-			_, err = s.StartJob(t.Context(), j.ID, who("daemon"), store.SlotLimits{Agent: 1, Fleet: 5})
+			_, err = s.StartJob(t.Context(), j.ID, who("daemon"), fleet.SlotLimits{Agent: 1, Fleet: 5})
 			return err
 		},
 	}
 	costs := map[int]map[string]cost{}
 	for _, agents := range []int{10, 1000} {
 		c := &counted{Backend: memory.New()}
-		s := store.New(c, nil)
+		s := over(c, nil)
 		for i := range agents {
 			name := fmt.Sprint("agent-", i)
 			_, err := s.PutAgent(t.Context(), tidemark.Agent{Name: name, Status: tidemark.Idle})

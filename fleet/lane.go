@@ -1,4 +1,4 @@
-package store
+package fleet
 
 import (
 	"cmp"
@@ -61,7 +61,7 @@ func laneKey(of, name string) tidemark.Key { return tidemark.Key{Kind: kindLane,
 // of is "", the one that was taken first before the others.
 func (s *Store) lanes(ctx context.Context, of string) ([]taken, error) {
 	var all []taken
-	for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindLane, Group: of, Order: tidemark.ByID}) {
+	for r, err := range s.k.Backend().List(ctx, tidemark.Query{Kind: kindLane, Group: of, Order: tidemark.ByID}) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return nil, err
 		}

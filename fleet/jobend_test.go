@@ -1,4 +1,4 @@
-package store_test
+package fleet_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -54,9 +55,9 @@ func completed(j *tidemark.Job) { j.Status, j.ExitReason = tidemark.JobCompleted
 // for owners that are gone every five seconds.
 func finishing(t *testing.T, w *weather) tidemark.Job {
 	t.Helper()
-	s, other := store.New(w, nil), store.New(w.Backend, nil)
+	s, other := over(w, nil), over(w.Backend, nil)
 	j := addJob(t, other, "coder")
-	r := startJob(t, s, j.ID, "daemon", store.SlotLimits{Agent: 1, Fleet: 1})
+	r := startJob(t, s, j.ID, "daemon", fleet.SlotLimits{Agent: 1, Fleet: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for ctx.Err() == nil {
@@ -84,7 +85,7 @@ func TestTheEndOfAJobIsNotGivenUpWhileOthersAreInTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := time.Now().Add(10 * time.Minute) // twenty leases
 		w := &weather{Backend: memory.New()}
-		others := store.New(w.Backend, nil)
+		others := over(w.Backend, nil)
 		met := 0
 		w.commit = func(ctx context.Context, b tidemark.Batch) error {
 			if ends(b) && time.Now().Before(until) {
@@ -160,7 +161,7 @@ func TestAStartThatWasKeptUnheardIsAStart(t *testing.T) {
 			}
 			return nil
 		}
-		s := store.New(w, nil)
+		s := over(w, nil)
 		j := addJob(t, s, "coder")
 		w.commit = func(ctx context.Context, b tidemark.Batch) error {
 			w.commit, deaf = nil, 20
@@ -169,7 +170,7 @@ func TestAStartThatWasKeptUnheardIsAStart(t *testing.T) {
 			}
 			return tidemark.ErrUnknown
 		}
-		r := startJob(t, s, j.ID, "daemon", store.SlotLimits{Agent: 1})
+		r := startJob(t, s, j.ID, "daemon", fleet.SlotLimits{Agent: 1})
 		if _, err := r.Finish(t.Context(), completed, nil, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -182,9 +183,9 @@ func TestAStartThatWasKeptUnheardIsAStart(t *testing.T) {
 func TestAnEndIsGivenUpWhenTheProcessIsToldToStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &weather{Backend: memory.New()}
-		s := store.New(w, &store.Options{Dead: func(tidemark.Holder) bool { return true }})
+		s := over(w, &store.Options{Dead: func(tidemark.Holder) bool { return true }})
 		j := addJob(t, s, "coder")
-		r := startJob(t, s, j.ID, "daemon", store.SlotLimits{})
+		r := startJob(t, s, j.ID, "daemon", fleet.SlotLimits{})
 		away := tidemark.Storagef("the disk is full")
 		w.commit = func(context.Context, tidemark.Batch) error { return away }
 		var told error
@@ -203,10 +204,10 @@ func TestAnEndIsGivenUpWhenTheProcessIsToldToStop(t *testing.T) {
 
 func TestOneDamagedJobKeepsNoOtherFromItsEnd(t *testing.T) {
 	b := memory.New()
-	s := store.New(b, &store.Options{Dead: func(tidemark.Holder) bool { return true }})
+	s := over(b, &store.Options{Dead: func(tidemark.Holder) bool { return true }})
 	bad, good := addJob(t, s, "coder"), addJob(t, s, "writer")
 	for _, j := range []tidemark.Job{bad, good} {
-		startJob(t, s, j.ID, "gone", store.SlotLimits{})
+		startJob(t, s, j.ID, "gone", fleet.SlotLimits{})
 	}
 	key := tidemark.Key{Kind: "job", ID: bad.ID}
 	old, err := b.Get(t.Context(), key)

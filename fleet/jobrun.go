@@ -1,4 +1,4 @@
-package store
+package fleet
 
 import (
 	"context"
@@ -139,14 +139,14 @@ func (r *JobRun) Note(ctx context.Context, change func(*tidemark.Job)) error {
 // KeepAlive renews the lease of the job until ctx ends, and calls cancelled
 // when somebody wants the job to end.
 //
-// Unlike Writer.KeepAlive it heeds a wish from before its first look: a job has
+// Unlike that of a session's writer it heeds a wish from before its first look: a job has
 // one run, so whoever asked meant this one.
-func (r *JobRun) KeepAlive(ctx context.Context, cancelled func(HandoverRequest)) error {
+func (r *JobRun) KeepAlive(ctx context.Context, cancelled func(by tidemark.Holder)) error {
 	told := false
 	look := func() {
 		if q, request, err := r.s.k.Handover(ctx, jobKey(r.job.ID)); err == nil && request.Version > 0 && !told {
 			told = true
-			cancelled(q)
+			cancelled(q.From)
 		}
 	}
 	// Anything but a conflict may pass, and the lease outlasts some of it.

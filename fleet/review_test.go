@@ -1,4 +1,4 @@
-package store_test
+package fleet_test
 
 import (
 	"encoding/json"
@@ -12,17 +12,17 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
-func askReview(t *testing.T, s *store.Store, job, call string) {
+func askReview(t *testing.T, s *fleet.Store, job, call string) {
 	t.Helper()
-	if err := s.AskReview(t.Context(), store.Review{Job: job, Call: call, Tool: "bash", Input: json.RawMessage(`{"command":"git push"}`)}); err != nil {
+	if err := s.AskReview(t.Context(), fleet.Review{Job: job, Call: call, Tool: "bash", Input: json.RawMessage(`{"command":"git push"}`)}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func reviewStates(t *testing.T, s *store.Store, job string) string {
+func reviewStates(t *testing.T, s *fleet.Store, job string) string {
 	t.Helper()
 	all, err := s.Reviews(t.Context(), job)
 	if err != nil {
@@ -35,7 +35,7 @@ func reviewStates(t *testing.T, s *store.Store, job string) string {
 	return strings.Join(states, ", ")
 }
 
-func endJob(t *testing.T, s *store.Store, job string) {
+func endJob(t *testing.T, s *fleet.Store, job string) {
 	t.Helper()
 	j := statusOf(t, s, job)
 	j.Status = tidemark.JobCompleted
@@ -47,7 +47,7 @@ func endJob(t *testing.T, s *store.Store, job string) {
 func TestAReviewIsAnsweredOnce(t *testing.T) {
 	s := open(t)
 	j := addJob(t, s, "coder")
-	startJob(t, s, j.ID, "daemon", store.SlotLimits{})
+	startJob(t, s, j.ID, "daemon", fleet.SlotLimits{})
 	askReview(t, s, j.ID, "c1")
 	var won atomic.Int64
 	var wg sync.WaitGroup
@@ -65,10 +65,10 @@ func TestAReviewIsAnsweredOnce(t *testing.T) {
 		t.Errorf("%d answers were taken, want 1", won.Load())
 	}
 	v, err := s.Review(t.Context(), j.ID, "c1")
-	if err != nil || v.State == store.ReviewWaiting || v.AnsweredAt.IsZero() || !strings.HasPrefix(v.By.Program, "person") {
+	if err != nil || v.State == fleet.ReviewWaiting || v.AnsweredAt.IsZero() || !strings.HasPrefix(v.By.Program, "person") {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if (v.Reason == "no") != (v.State == store.ReviewDenied) {
+	if (v.Reason == "no") != (v.State == fleet.ReviewDenied) {
 		t.Errorf("%s with the reason %q", v.State, v.Reason)
 	}
 }
@@ -76,8 +76,8 @@ func TestAReviewIsAnsweredOnce(t *testing.T) {
 func TestWithoutACallAllThatWaitsIsDeniedAndNothingApproved(t *testing.T) {
 	s := open(t)
 	j, other := addJob(t, s, "coder"), addJob(t, s, "coder")
-	startJob(t, s, j.ID, "daemon", store.SlotLimits{})
-	startJob(t, s, other.ID, "daemon", store.SlotLimits{})
+	startJob(t, s, j.ID, "daemon", fleet.SlotLimits{})
+	startJob(t, s, other.ID, "daemon", fleet.SlotLimits{})
 	for _, call := range []string{"c1", "c2", "c3"} {
 		askReview(t, s, j.ID, call)
 	}
@@ -106,10 +106,10 @@ func TestWithoutACallAllThatWaitsIsDeniedAndNothingApproved(t *testing.T) {
 func TestANameOfACallIsNeverAskedTwice(t *testing.T) {
 	s := open(t)
 	j := addJob(t, s, "coder")
-	startJob(t, s, j.ID, "daemon", store.SlotLimits{})
+	startJob(t, s, j.ID, "daemon", fleet.SlotLimits{})
 	askReview(t, s, j.ID, "c1")
 	for _, answered := range []bool{false, true} {
-		if err := s.AskReview(t.Context(), store.Review{Job: j.ID, Call: "c1", Tool: "bash"}); !errors.Is(err, tidemark.ErrExists) {
+		if err := s.AskReview(t.Context(), fleet.Review{Job: j.ID, Call: "c1", Tool: "bash"}); !errors.Is(err, tidemark.ErrExists) {
 			t.Errorf("asked again, answered before: %t: %v, want ErrExists", answered, err)
 		}
 		if !answered {
@@ -123,10 +123,10 @@ func TestANameOfACallIsNeverAskedTwice(t *testing.T) {
 func TestNobodyAsksOrAnswersForAJobThatDoesNotRun(t *testing.T) {
 	s := open(t)
 	j := addJob(t, s, "coder")
-	if err := s.AskReview(t.Context(), store.Review{Job: j.ID, Call: "c1"}); !errors.Is(err, tidemark.ErrConflict) {
+	if err := s.AskReview(t.Context(), fleet.Review{Job: j.ID, Call: "c1"}); !errors.Is(err, tidemark.ErrConflict) {
 		t.Errorf("asked before it runs: %v, want ErrConflict", err)
 	}
-	startJob(t, s, j.ID, "daemon", store.SlotLimits{})
+	startJob(t, s, j.ID, "daemon", fleet.SlotLimits{})
 	askReview(t, s, j.ID, "c1")
 	if err := s.EndReviews(t.Context(), j.ID); !errors.Is(err, tidemark.ErrConflict) {
 		t.Errorf("removed while it runs: %v, want ErrConflict", err)
@@ -135,7 +135,7 @@ func TestNobodyAsksOrAnswersForAJobThatDoesNotRun(t *testing.T) {
 	if _, err := s.AnswerReview(t.Context(), j.ID, "c1", true, who("ada"), ""); !errors.Is(err, tidemark.ErrConflict) {
 		t.Errorf("answered after the end: %v, want ErrConflict", err)
 	}
-	if err := s.AskReview(t.Context(), store.Review{Job: j.ID, Call: "c2"}); !errors.Is(err, tidemark.ErrConflict) {
+	if err := s.AskReview(t.Context(), fleet.Review{Job: j.ID, Call: "c2"}); !errors.Is(err, tidemark.ErrConflict) {
 		t.Errorf("asked after the end: %v, want ErrConflict", err)
 	}
 	if err := s.EndReviews(t.Context(), j.ID); err != nil {
@@ -152,13 +152,13 @@ func TestNobodyAsksOrAnswersForAJobThatDoesNotRun(t *testing.T) {
 func TestAReviewIsBounded(t *testing.T) {
 	s := open(t)
 	j := addJob(t, s, "coder")
-	startJob(t, s, j.ID, "daemon", store.SlotLimits{})
+	startJob(t, s, j.ID, "daemon", fleet.SlotLimits{})
 	long, err := json.Marshal(map[string]string{"command": strings.Repeat("ä", 50_000)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for call, input := range map[string]string{"long": string(long), "broken": `{"command":`, "none": ""} {
-		v := store.Review{Job: j.ID, Call: call, Tool: "bash", Title: strings.Repeat("é", 5000), Input: json.RawMessage(input)}
+		v := fleet.Review{Job: j.ID, Call: call, Tool: "bash", Title: strings.Repeat("é", 5000), Input: json.RawMessage(input)}
 		if err := s.AskReview(t.Context(), v); err != nil {
 			t.Errorf("%s: %v", call, err)
 			continue
@@ -174,7 +174,7 @@ func TestAReviewIsBounded(t *testing.T) {
 }
 
 func TestAnApprovalIsForWhatWasShown(t *testing.T) {
-	s := store.New(memory.New(), nil)
+	s := over(memory.New(), nil)
 	if _, err := s.AddJob(t.Context(), tidemark.Job{Agent: "a", Trigger: tidemark.TriggerManual}); err != nil {
 		t.Fatal(err)
 	}
@@ -183,11 +183,11 @@ func TestAnApprovalIsForWhatWasShown(t *testing.T) {
 		t.Fatal(jobs, err)
 	}
 	job := jobs[0].ID
-	if _, err := s.StartJob(t.Context(), job, tidemark.Holder{Program: "d", PID: 1, Host: "here"}, store.SlotLimits{}); err != nil {
+	if _, err := s.StartJob(t.Context(), job, tidemark.Holder{Program: "d", PID: 1, Host: "here"}, fleet.SlotLimits{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, call := range []string{"c1", "c2"} {
-		if err := s.AskReview(t.Context(), store.Review{Job: job, Call: call, Tool: "bash", Input: json.RawMessage(`{"command": "rm -r build"}`)}); err != nil {
+		if err := s.AskReview(t.Context(), fleet.Review{Job: job, Call: call, Tool: "bash", Input: json.RawMessage(`{"command": "rm -r build"}`)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,12 +1,41 @@
-package store
+package fleet
 
 import (
 	"context"
 	"errors"
+	"iter"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
+
+// Agents lists the agents by name.
+func (s *Store) Agents(ctx context.Context) iter.Seq2[tidemark.Agent, error] {
+	return records.List[tidemark.Agent](ctx, s.k, tidemark.Query{Kind: kindAgent, Order: tidemark.ByID})
+}
+
+// PutAgent keeps the state of an agent and reports whether it changed anything.
+func (s *Store) PutAgent(ctx context.Context, a tidemark.Agent) (bool, error) {
+	return s.replace(ctx, agentKey(a.Name), func(version int64) (tidemark.Record, error) { return s.agentRecord(ctx, a, version) })
+}
+
+// agentRecord files an agent, without the secrets in it.
+func (s *Store) agentRecord(ctx context.Context, a tidemark.Agent, version int64) (tidemark.Record, error) {
+	if err := tidemark.CheckID(a.Name); err != nil {
+		return tidemark.Record{}, tidemark.Invalidf("agent: %w", err)
+	}
+	if err := s.vault.Keep(ctx, a.Name, s.redactAgent(&a)); err != nil {
+		return tidemark.Record{}, err
+	}
+	r, err := records.Put(agentKey(a.Name), version, a)
+	r.State = a.Status
+	return r, err
+}
+
+func (s *Store) redactAgent(a *tidemark.Agent) vault.Values {
+	return s.vault.Redact(a.Name, []*string{&a.ErrorMessage}, &a.Extra)
+}
 
 // AgentStates lists the agents as they are now: what runs, what is due next,
 // and what they remember. What runs is told by the lanes, which change with the

@@ -1,4 +1,4 @@
-package store
+package fleet
 
 import (
 	"context"
@@ -83,6 +83,16 @@ func (s *Store) newJob(j tidemark.Job) (tidemark.Job, []tidemark.Record, error) 
 	}
 	r, err := fileJob(&j, 0)
 	return j, append(all, r), err
+}
+
+// Lease is who runs a job: its Holder, since when, when that was last heard, and
+// whether it is Held, Dead or Expired.
+type Lease = records.Lease
+
+// JobLease returns who runs a job. One that nobody runs has a Lease that is not
+// Held.
+func (s *Store) JobLease(ctx context.Context, id string) (Lease, error) {
+	return s.k.Lease(ctx, jobKey(id))
 }
 
 // AddJob keeps a job that is to run, under an id that no other has.
@@ -187,7 +197,7 @@ func (s *Store) CancelJob(ctx context.Context, id string, from tidemark.Holder) 
 		}
 		switch j.Status {
 		case tidemark.JobRunning:
-			l, err := s.k.Lease(ctx, jobKey(id))
+			l, err := s.JobLease(ctx, id)
 			if err != nil {
 				return err
 			}
@@ -282,7 +292,7 @@ func (s *Store) Interrupt(ctx context.Context, before ...func(tidemark.Job)) ([]
 
 // interruptIfGone ends one job if its owner is gone, and reports whether it did.
 func (s *Store) interruptIfGone(ctx context.Context, id string, before []func(tidemark.Job)) (tidemark.Job, bool, error) {
-	l, err := s.k.Lease(ctx, jobKey(id))
+	l, err := s.JobLease(ctx, id)
 	if err != nil || l.Living() {
 		return tidemark.Job{}, false, err
 	}

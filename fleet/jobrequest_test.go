@@ -1,4 +1,4 @@
-package store_test
+package fleet_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
 func TestAnOrderBecomesAJob(t *testing.T) {
@@ -19,17 +19,17 @@ func TestAnOrderBecomesAJob(t *testing.T) {
 	}
 	id := tidemark.NewSessionID()
 	for name, c := range map[string]struct {
-		order store.Order
+		order fleet.JobRequest
 		want  tidemark.Job
 	}{
-		"a prompt":   {store.Order{Agent: "coder", Prompt: "Fix it."}, tidemark.Job{Trigger: tidemark.TriggerManual, Prompt: "Fix it."}},
-		"a schedule": {store.Order{Agent: "coder", Schedule: "nightly"}, tidemark.Job{Trigger: tidemark.TriggerManual, Schedule: "nightly", Prompt: "Tidy up."}},
-		"a session":  {store.Order{Agent: "coder", Resume: id}, tidemark.Job{Trigger: tidemark.TriggerManual, SessionID: string(id)}},
-		"a copy":     {store.Order{Agent: "coder", Fork: id}, tidemark.Job{Trigger: tidemark.TriggerFork, SessionID: string(id), ForkedFrom: string(id)}},
-		"a point":    {store.Order{Agent: "coder", Resume: id, Entry: 7}, tidemark.Job{Trigger: tidemark.TriggerManual, SessionID: string(id)}},
+		"a prompt":   {fleet.JobRequest{Agent: "coder", Prompt: "Fix it."}, tidemark.Job{Trigger: tidemark.TriggerManual, Prompt: "Fix it."}},
+		"a schedule": {fleet.JobRequest{Agent: "coder", Schedule: "nightly"}, tidemark.Job{Trigger: tidemark.TriggerManual, Schedule: "nightly", Prompt: "Tidy up."}},
+		"a session":  {fleet.JobRequest{Agent: "coder", Resume: id}, tidemark.Job{Trigger: tidemark.TriggerManual, SessionID: string(id)}},
+		"a copy":     {fleet.JobRequest{Agent: "coder", Fork: id}, tidemark.Job{Trigger: tidemark.TriggerFork, SessionID: string(id), ForkedFrom: string(id)}},
+		"a point":    {fleet.JobRequest{Agent: "coder", Resume: id, Entry: 7}, tidemark.Job{Trigger: tidemark.TriggerManual, SessionID: string(id)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := s.OrderJob(t.Context(), c.order)
+			got, err := s.RequestJob(t.Context(), c.order)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,11 +51,11 @@ func TestAnOrderBecomesAJob(t *testing.T) {
 			same(t, [...]string{again.Prompt, again.Trigger, again.ForkedFrom}, [...]string{got.Prompt, tidemark.TriggerFork, got.ID})
 		})
 	}
-	_, err := s.OrderJob(t.Context(), store.Order{Agent: "nobody"})
+	_, err := s.RequestJob(t.Context(), fleet.JobRequest{Agent: "nobody"})
 	wants(t, err, tidemark.ErrNotFound)
-	_, err = s.OrderJob(t.Context(), store.Order{Agent: "coder", Schedule: "never"})
+	_, err = s.RequestJob(t.Context(), fleet.JobRequest{Agent: "coder", Schedule: "never"})
 	wants(t, err, tidemark.ErrNotFound)
-	_, err = s.OrderJob(t.Context(), store.Order{Agent: "coder", Resume: id, Fork: id})
+	_, err = s.RequestJob(t.Context(), fleet.JobRequest{Agent: "coder", Resume: id, Fork: id})
 	wants(t, err, tidemark.ErrInvalid)
 }
 
@@ -68,9 +68,9 @@ func TestJobsAreListedPageByPage(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		var got []string
-		var at store.Mark
+		var at fleet.Mark
 		for pages := 0; pages < 10; pages++ {
-			for j, err := range s.JobsAfter(t.Context(), store.JobFilter{Agent: "coder", Limit: 3}, at) {
+			for j, err := range s.JobsAfter(t.Context(), fleet.JobFilter{Agent: "coder", Limit: 3}, at) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -82,7 +82,7 @@ func TestJobsAreListedPageByPage(t *testing.T) {
 }
 
 // follow gathers what a job puts out, until nothing follows.
-func follow(t *testing.T, s *store.Store, id string, after int64) <-chan []string {
+func follow(t *testing.T, s *fleet.Store, id string, after int64) <-chan []string {
 	done := make(chan []string, 1)
 	go func() {
 		var got []string
@@ -103,7 +103,7 @@ func TestAFollowerOfOutputSeesAllOfItAndTheEnd(t *testing.T) {
 		s := open(t)
 		j := addJob(t, s, "coder")
 		all := follow(t, s, j.ID, 0)
-		run := startJob(t, s, j.ID, "owner", store.SlotLimits{})
+		run := startJob(t, s, j.ID, "owner", fleet.SlotLimits{})
 		say := func(text string) {
 			if err := run.Emit(t.Context(), tidemark.Event{Type: tidemark.EventSystem, Content: text, Timestamp: time.Now()}); err != nil {
 				t.Fatal(err)
@@ -125,7 +125,7 @@ func TestAFollowerDoesNotWaitForAJobThatNobodyRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		j := addJob(t, s, "coder")
-		startJob(t, s, j.ID, "owner", store.SlotLimits{}) // and is never heard of again
+		startJob(t, s, j.ID, "owner", fleet.SlotLimits{}) // and is never heard of again
 		same(t, len(<-follow(t, s, j.ID, 0)), 0)
 	})
 }
@@ -157,7 +157,7 @@ func TestOnlyAnAgentThatNobodyHasIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.AddDaemon(ctx, store.Daemon{Holder: daemon}); err != nil {
+	if err := s.AddDaemon(ctx, fleet.Daemon{Holder: daemon}); err != nil {
 		t.Fatal(err)
 	}
 	has := func(agents ...string) {
@@ -175,7 +175,7 @@ func TestOnlyAnAgentThatNobodyHasIsRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, gone, store.Removed{Agent: "coder", Schedules: []string{"nightly"}, Cancelled: []string{j.ID}})
+	same(t, gone, fleet.Removed{Agent: "coder", Schedules: []string{"nightly"}, Cancelled: []string{j.ID}})
 	_, err = s.Agent(ctx, "coder")
 	wants(t, err, tidemark.ErrNotFound)
 	_, err = s.Schedule(ctx, "coder", "nightly")
@@ -213,12 +213,10 @@ func TestADisabledScheduleIsNotDue(t *testing.T) {
 
 func TestAStatusThatNoJobHasIsAMistake(t *testing.T) {
 	s := open(t)
-	for _, err := range s.Jobs(t.Context(), store.JobFilter{Status: "bogus"}) {
+	for _, err := range s.Jobs(t.Context(), fleet.JobFilter{Status: "bogus"}) {
 		wants(t, err, tidemark.ErrInvalid)
 	}
-	for _, err := range s.JobsAfter(t.Context(), store.JobFilter{Status: "bogus"}, store.Mark{}) {
+	for _, err := range s.JobsAfter(t.Context(), fleet.JobFilter{Status: "bogus"}, fleet.Mark{}) {
 		wants(t, err, tidemark.ErrInvalid)
 	}
-	_, err := s.Search(t.Context(), store.Question{Role: "bogus"})
-	wants(t, err, tidemark.ErrInvalid)
 }

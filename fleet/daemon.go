@@ -1,4 +1,4 @@
-package store
+package fleet
 
 import (
 	"context"
@@ -113,7 +113,7 @@ func (s *Store) changeDaemon(ctx context.Context, h tidemark.Holder, change func
 // RemoveDaemon says that it does not any more.
 func (s *Store) RemoveDaemon(ctx context.Context, h tidemark.Holder) error {
 	return records.Retry(ctx, func() error {
-		r, err := s.backend.Get(ctx, daemonKey(h))
+		r, err := s.k.Backend().Get(ctx, daemonKey(h))
 		if errors.Is(err, tidemark.ErrNotFound) {
 			return nil
 		}

@@ -1,4 +1,4 @@
-package store_test
+package fleet_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -62,14 +63,14 @@ var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 
 // lifeOfAJob is all that a daemon does about one instant of a schedule. It
 // returns how many lines of output were acknowledged.
-func lifeOfAJob(ctx context.Context, s *store.Store) (said int, err error) {
+func lifeOfAJob(ctx context.Context, s *fleet.Store) (said int, err error) {
 	d, err := s.Schedule(ctx, "coder", "noon")
 	if err != nil {
 		return 0, err
 	}
 	if d.NextRunAt.Equal(noon) {
-		if _, err := s.ClaimOccurrence(ctx, store.Occurrence{Of: d, Jobs: []tidemark.Job{{Trigger: tidemark.TriggerSchedule, Occurrence: noon}},
-			Skipped: []store.Skipped{{Instant: noon.Add(-time.Hour), Count: 1, Reason: "nobody was there"}}, Next: noon.Add(24 * time.Hour)}); err != nil {
+		if _, err := s.ClaimOccurrence(ctx, fleet.Occurrence{Of: d, Jobs: []tidemark.Job{{Trigger: tidemark.TriggerSchedule, Occurrence: noon}},
+			Skipped: []fleet.Skipped{{Instant: noon.Add(-time.Hour), Count: 1, Reason: "nobody was there"}}, Next: noon.Add(24 * time.Hour)}); err != nil {
 			return 0, err
 		}
 	}
@@ -77,7 +78,7 @@ func lifeOfAJob(ctx context.Context, s *store.Store) (said int, err error) {
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
-	r, err := s.StartJob(ctx, due[0].ID, who("dead"), store.SlotLimits{Agent: 1, Fleet: 1})
+	r, err := s.StartJob(ctx, due[0].ID, who("dead"), fleet.SlotLimits{Agent: 1, Fleet: 1})
 	if err != nil {
 		return 0, err
 	}
@@ -99,12 +100,12 @@ func TestAKillAtAnyCallLeavesAJobThatTheNextDaemonGoesOnWith(t *testing.T) {
 		whole := false
 		for call := 1; !whole; call++ {
 			b := memory.New()
-			s := store.New(b, &store.Options{Dead: func(h tidemark.Holder) bool { return h.Program == "dead" }})
+			s := over(b, &store.Options{Dead: func(h tidemark.Holder) bool { return h.Program == "dead" }})
 			if _, err := s.PutSchedule(t.Context(), tidemark.Schedule{Agent: "coder", Name: "noon", Status: tidemark.Idle, NextRunAt: noon}); err != nil {
 				t.Fatal(err)
 			}
 			ctx, end := context.WithCancel(t.Context())
-			said, err := lifeOfAJob(ctx, store.New(&lastCall{b, call, late, end}, nil))
+			said, err := lifeOfAJob(ctx, over(&lastCall{b, call, late, end}, nil))
 			end()
 			if whole = err == nil; !whole && !errors.Is(err, errGone) {
 				t.Fatalf("call %d: %v", call, err)
@@ -120,7 +121,7 @@ func TestAKillAtAnyCallLeavesAJobThatTheNextDaemonGoesOnWith(t *testing.T) {
 
 // afterTheKill looks at what the next daemon finds, lets it do the rest, and
 // looks at that.
-func afterTheKill(t *testing.T, s *store.Store, where string, said int) {
+func afterTheKill(t *testing.T, s *fleet.Store, where string, said int) {
 	t.Helper()
 	if _, err := s.Interrupt(t.Context()); err != nil {
 		t.Fatalf("%s: %v", where, err)
@@ -131,7 +132,7 @@ func afterTheKill(t *testing.T, s *store.Store, where string, said int) {
 		}
 	}
 	first, lines := 0, 0
-	for j, err := range s.Jobs(t.Context(), store.JobFilter{}) {
+	for j, err := range s.Jobs(t.Context(), fleet.JobFilter{}) {
 		if err != nil {
 			t.Fatalf("%s: %v", where, err)
 		}
@@ -163,14 +164,14 @@ func TestACancelThatComesBeforeTheFirstLookIsHeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		j := addJob(t, s, "coder")
-		r := startJob(t, s, j.ID, "daemon", store.SlotLimits{})
+		r := startJob(t, s, j.ID, "daemon", fleet.SlotLimits{})
 		if _, err := s.CancelJob(t.Context(), j.ID, who("me")); err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		asked := 0
-		if err := r.KeepAlive(ctx, func(store.HandoverRequest) { asked++ }); err != nil || asked != 1 {
+		if err := r.KeepAlive(ctx, func(tidemark.Holder) { asked++ }); err != nil || asked != 1 {
 			t.Errorf("asked %d times, %v", asked, err)
 		}
 	})
@@ -178,10 +179,10 @@ func TestACancelThatComesBeforeTheFirstLookIsHeeded(t *testing.T) {
 
 func TestAJobIsOursOnceItIsStartedEvenIfWeAreToldToStopMeanwhile(t *testing.T) {
 	b := memory.New()
-	s := store.New(b, nil)
+	s := over(b, nil)
 	j := addJob(t, s, "coder")
 	ctx, stop := context.WithCancel(t.Context())
-	r, err := store.New(&stops{b, stop}, nil).StartJob(ctx, j.ID, who("daemon"), store.SlotLimits{})
+	r, err := over(&stops{b, stop}, nil).StartJob(ctx, j.ID, who("daemon"), fleet.SlotLimits{})
 	if err != nil || r == nil {
 		t.Fatalf("%v, %v: it runs, and nobody knows", r, err)
 	}
@@ -201,16 +202,16 @@ func (b *stops) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Rece
 func TestWhatADeadOwnerLeftIsEndedWhileItsSlotIsTaken(t *testing.T) {
 	s := open(t)
 	dead, waiting := addJob(t, s, "coder"), addJob(t, s, "coder")
-	startJob(t, s, dead.ID, "dead", store.SlotLimits{Agent: 1})
+	startJob(t, s, dead.ID, "dead", fleet.SlotLimits{Agent: 1})
 	calls := 0
 	ended, err := s.Interrupt(t.Context(), func(j tidemark.Job) {
 		calls++
-		if _, err := s.StartJob(t.Context(), waiting.ID, who("daemon"), store.SlotLimits{Agent: 1}); j.ID != dead.ID || !errors.Is(err, store.ErrBusy) {
+		if _, err := s.StartJob(t.Context(), waiting.ID, who("daemon"), fleet.SlotLimits{Agent: 1}); j.ID != dead.ID || !errors.Is(err, fleet.ErrBusy) {
 			t.Errorf("beside what is left of %s another begins: %v", j.ID, err)
 		}
 	})
 	if err != nil || calls != 1 || len(ended) != 1 {
 		t.Errorf("%d calls, %v, %v", calls, ended, err)
 	}
-	startJob(t, s, waiting.ID, "daemon", store.SlotLimits{Agent: 1})
+	startJob(t, s, waiting.ID, "daemon", fleet.SlotLimits{Agent: 1})
 }

@@ -1,4 +1,4 @@
-package store
+package fleet
 
 import (
 	"cmp"
@@ -73,9 +73,6 @@ func (v Review) Digest() string {
 const (
 	maxReviewInput = 16 << 10
 	maxReviewText  = 1 << 10
-	// MaxReviewShown is the most that a person can be shown of a call. Whoever
-	// asks refuses what is longer: nobody approves what they have not seen.
-	MaxReviewShown = 256 << 10
 )
 
 func (s *Store) reviewKey(job, call string) tidemark.Key {
@@ -90,7 +87,7 @@ func (s *Store) reviewRecord(v Review, version int64) (tidemark.Record, error) {
 
 // bounded cuts what is too long, and makes JSON of an input that is none.
 func (v Review) bounded() Review {
-	v.Tool, v.Title, v.Text = clipText(v.Tool, maxReviewText), clipText(v.Title, maxReviewText), clipText(v.Text, MaxReviewShown)
+	v.Tool, v.Title, v.Text = clipText(v.Tool, maxReviewText), clipText(v.Title, maxReviewText), clipText(v.Text, tidemark.MaxApprovalBytes)
 	if len(v.Input) == 0 || len(v.Input) <= maxReviewInput && json.Valid(v.Input) {
 		return v
 	}
@@ -312,7 +309,7 @@ func (s *Store) EndReviews(ctx context.Context, job string) error {
 	}
 	return records.Retry(ctx, func() error {
 		var keys []tidemark.Precondition
-		for r, err := range s.backend.List(ctx, tidemark.Query{Kind: kindReview, Group: job}) {
+		for r, err := range s.k.Backend().List(ctx, tidemark.Query{Kind: kindReview, Group: job}) {
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,97 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
+)
+
+// JobFilter says which jobs to list. Zero fields ask for nothing.
+type JobFilter struct {
+	Agent  string
+	Status string
+	Limit  int
+}
+
+// check refuses a status that no job can have.
+func (f JobFilter) check() error {
+	if all := tidemark.JobStatuses(); f.Status != "" && !slices.Contains(all, f.Status) {
+		return tidemark.Invalidf("status %.40q: want one of %s", f.Status, strings.Join(all, ", "))
+	}
+	return nil
+}
+
+// Jobs lists jobs, the one that changed last first: ErrInvalid for a status that
+// no job can have.
+func (s *Store) Jobs(ctx context.Context, f JobFilter) iter.Seq2[tidemark.Job, error] {
+	if err := f.check(); err != nil {
+		return func(yield func(tidemark.Job, error) bool) { yield(tidemark.Job{}, err) }
+	}
+	return records.List[tidemark.Job](ctx, s.k, tidemark.Query{Kind: kindJob, Group: f.Agent, State: f.Status, Limit: f.Limit})
+}
+
+// Job returns one job: ErrNotFound.
+func (s *Store) Job(ctx context.Context, id string) (tidemark.Job, error) {
+	var j tidemark.Job
+	r, err := s.k.Get(ctx, jobKey(id), &j)
+	if err == nil && r.Version == 0 {
+		err = tidemark.NotFoundf("job %s: not found", id)
+	}
+	return j, err
+}
+
+// PutJob keeps a job and reports whether it changed anything.
+func (s *Store) PutJob(ctx context.Context, j tidemark.Job) (bool, error) {
+	return s.replace(ctx, jobKey(j.ID), func(version int64) (tidemark.Record, error) { return s.keptJobRecord(ctx, j, version) })
+}
+
+// keptJobRecord files a job that was made elsewhere, without the secrets in it.
+func (s *Store) keptJobRecord(ctx context.Context, j tidemark.Job, version int64) (tidemark.Record, error) {
+	if err := tidemark.CheckID(j.ID); err != nil {
+		return tidemark.Record{}, tidemark.Invalidf("job: %w", err)
+	}
+	for _, values := range []vault.Values{s.redactJob(&j), s.vault.Redact(j.ID, nil, &j.Extra)} {
+		if err := s.vault.Keep(ctx, j.ID, values); err != nil {
+			return tidemark.Record{}, err
+		}
+	}
+	r, err := records.Put(jobKey(j.ID), version, j)
+	r.Group, r.State = j.Agent, j.Status
+	return r, err
+}
+
+// Mark is where a listing stopped, for the next one to go on behind it.
+type Mark = records.Mark
+
+// KeptJob is a job with where a listing goes on behind it.
+type KeptJob struct {
+	tidemark.Job
+	Mark Mark
+}
+
+// JobsAfter lists jobs as Jobs does, behind a mark of an earlier listing.
+func (s *Store) JobsAfter(ctx context.Context, f JobFilter, after Mark) iter.Seq2[KeptJob, error] {
+	q := tidemark.Query{Kind: kindJob, Group: f.Agent, State: f.Status, Limit: f.Limit, After: after.After(jobKey(after.ID))}
+	return func(yield func(KeptJob, error) bool) {
+		if err := f.check(); err != nil {
+			yield(KeptJob{}, err)
+			return
+		}
+		for r, err := range s.k.Backend().List(ctx, q) {
+			var j KeptJob
+			if err == nil {
+				err = records.Decode(r, &j.Job)
+			}
+			j.Mark = Mark{ID: r.ID, At: r.Touched()}
+			if !yield(j, err) || err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
+				return
+			}
+		}
+	}
+}
