@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +40,7 @@ proposed.`,
 			if err != nil {
 				return fmt.Errorf("schedule %s: %w", args[0], err)
 			}
-			s, err := a.open(cmd.Context(), writes)
+			s, err := a.openFleet(cmd.Context(), writes)
 			if err != nil {
 				return err
 			}
@@ -52,17 +51,14 @@ proposed.`,
 			if err != nil {
 				return err
 			}
-			kept, err := daemon.AddSchedule(cmd.Context(), fleet.Over(s), key, agent, parsed, fleet.ByPerson, time.Now())
+			kept, err := daemon.AddSchedule(cmd.Context(), s, key, agent, parsed, fleet.ByPerson, time.Now())
 			if errors.Is(err, tidemark.ErrExists) {
 				return withHint(err, "remove it with: tidemark schedule remove %s", args[0])
 			}
 			if err != nil {
 				return err
 			}
-			return a.print(kept, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s is first due at %s\n", args[0], due(kept.NextRunAt))
-				return err
-			})
+			return a.printf(kept, "%s is first due at %s\n", args[0], due(kept.NextRunAt))
 		},
 	}
 	f := cmd.Flags()
@@ -89,7 +85,7 @@ func scheduleRemoveCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = daemon.RemoveSchedule(cmd.Context(), fleet.Over(s), agent, name)
+			err = daemon.RemoveSchedule(cmd.Context(), s, agent, name)
 			if errors.Is(err, tidemark.ErrInvalid) {
 				return withHint(err, "keep it from running with: tidemark schedule disable %s", args[0])
 			}
