@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Ability returns what only some Backends can do, as one of the interfaces
-// below: Searcher, Hasher, Sealer, Checker, Mender, Compactor, Sharer.
-// ErrUnsupported: this one cannot. A Backend that wraps another has the methods
-// whether or not the one underneath does, and they return ErrUnsupported where
-// it does not; a caller treats both alike.
+// Ability returns the part of b that implements T, one of the optional
+// interfaces below: Searcher, Hasher, Sealer, Checker, Mender, Compactor or
+// Sharer. It returns ErrUnsupported when b does not implement it. A Backend that
+// wraps another has these methods whether or not the one underneath does, and
+// they return ErrUnsupported where it does not; callers treat both cases alike.
 func Ability[T any](b Backend) (T, error) {
 	able, ok := b.(T)
 	if ok {
@@ -32,30 +32,31 @@ func Ability[T any](b Backend) (T, error) {
 	return able, Unsupportedf("this store %s", what)
 }
 
-// Searcher is the ability to find lines by words. The index is made from
-// lines that are kept already, by whoever can read them: an append never pays
-// for it, a sealed store has one, and it can be made anew at any time.
+// Searcher is the ability to find lines by words. The index is built from lines
+// that are already stored, by a caller that can read them: an append never pays
+// for it, a sealed store has one, and it can be rebuilt at any time.
 type Searcher interface {
-	// Search yields the indexed lines that a asks for, newest first; lines of
-	// about the same minute may come in any order. It knows nothing of
-	// language: words match when they are equal, or begin as asked.
+	// Search yields the indexed lines that match q, newest first; lines of about
+	// the same minute may come in any order. It knows nothing about language:
+	// words match when they are equal, or when they begin with a term that is a
+	// prefix.
 	Search(ctx context.Context, q IndexQuery) iter.Seq2[Hit, error]
 
-	// Unindexed yields the logs of these kinds that have lines which are not
-	// indexed, without looking at the others.
+	// Unindexed yields the logs of these kinds that have unindexed lines,
+	// without looking at the others.
 	Unindexed(ctx context.Context, kinds ...string) iter.Seq2[Lag, error]
 
-	// Index adds lines to the index. The lines of a log go on where its index
-	// ends, without a gap; ErrConflict when they do not, because somebody else
-	// was quicker, and nothing was added. What was added may be lost in a power
-	// cut, and is unindexed again then.
+	// Index adds lines to the index. The lines of a log continue where its index
+	// ends, without a gap; otherwise somebody else was quicker, nothing is added
+	// and the error is ErrConflict. A power cut may lose what was added, which
+	// then counts as unindexed again.
 	Index(ctx context.Context, lines ...Indexed) error
 
 	// Unindex empties the index: every log is unindexed again.
 	Unindex(ctx context.Context) error
 }
 
-// Hasher is the ability to name things without telling what they are called.
+// Hasher is the ability to derive names that do not reveal what they stand for.
 // Sealed stores hash with a key of their own.
 type Hasher interface {
 	// Hash returns a name of at most 32 letters and digits, equal for equal
@@ -63,9 +64,9 @@ type Hasher interface {
 	Hash(parts ...string) string
 }
 
-// Sealer is the ability to encrypt what is kept. Over a Backend that does not
-// have it, package store writes in the clear, and marks the store as plain
-// with its first change.
+// Sealer is the ability to encrypt what is stored. Over a Backend without it,
+// package store writes in the clear, and marks the store as plain with its first
+// change.
 type Sealer interface {
 	// Sealed reports whether bodies are encrypted on their way down.
 	Sealed() bool
@@ -77,31 +78,31 @@ func IsSealed(b Backend) bool {
 	return err == nil && sealer.Sealed()
 }
 
-// Checker is the ability to look for damage that reading single keys does not
-// meet: leftovers, indexes, pages.
+// Checker is the ability to look for damage that reading single keys would miss:
+// leftover files, indexes, pages.
 type Checker interface {
-	// Check yields what it finds and changes nothing. An error that is not a
-	// *Damage ends it.
+	// Check yields what damage it finds, and changes nothing. An error that is
+	// not a *Damage ends it.
 	Check(ctx context.Context) iter.Seq[error]
 }
 
 // Mender is the ability to repair what Check finds.
 type Mender interface {
-	// Mend repairs what can be repaired without losing anything that can still
-	// be read, and yields what it did, for people to read. It sets aside what
-	// it cannot keep in place, and never deletes it.
+	// Mend repairs what can be repaired without losing anything that is still
+	// readable, and yields descriptions of what it did, for people. It sets
+	// aside what it cannot keep in place, and never deletes it.
 	Mend(ctx context.Context) iter.Seq2[string, error]
 }
 
-// Compactor is the ability to give back space that nothing needs any more.
+// Compactor is the ability to free unused space.
 type Compactor interface {
-	// Compact returns how many bytes it gave back. It loses nothing and may be
+	// Compact returns how many bytes it freed. It loses no data and may be
 	// interrupted.
 	Compact(ctx context.Context) (int64, error)
 }
 
-// IndexQuery is a question to a Searcher: lines that carry one of the terms in each
-// of All, and none of None.
+// IndexQuery is a query for a Searcher: it matches lines that carry at least one
+// term of each group in All, and no term of None.
 type IndexQuery struct {
 	All   [][]Term // at least one
 	None  []Term
@@ -126,7 +127,7 @@ type Indexed struct {
 	Log   Key
 	Seq   int64
 	At    time.Time // of the line
-	Words []string  // none: the line is passed over and counts as indexed
+	Words []string  // none: the line is skipped and counts as indexed
 }
 
 // Hit is one line that a Searcher found.
@@ -134,5 +135,5 @@ type Hit struct {
 	Log   Key
 	Seq   int64
 	At    time.Time
-	Owner string // whose the log is, where that is not the principal
+	Owner string // the log's owner, when that is not the principal
 }

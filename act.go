@@ -2,20 +2,21 @@ package tidemark
 
 import "strings"
 
-// The kinds of the logs that say who did what. A line of one is committed in
-// the batch of the change that it speaks of, by whoever makes the change.
+// The kinds of audit logs: who did what. A line is committed in the same batch
+// as the change that it describes.
 const (
-	// ActKind is in the clear, also in a sealed store, for a reader who has no
-	// key. Package postgres keeps it apart, where its writer can neither change
-	// it nor read it.
+	// ActKind is in the clear even in a sealed store, for readers without a key.
+	// Package postgres keeps it in a separate table, where its writer can
+	// neither change nor read it.
 	ActKind = "act"
-	// SealedActKind is sealed as everything else, where who reads it has the key.
+	// SealedActKind is sealed like everything else, for readers that have the
+	// key.
 	SealedActKind = "sealedact"
 )
 
-// ActLog names the log of one boot: a run of commits, each made after the one
-// before it was settled, of one start of a server on a node, for a tenant. So
-// its lines have no gap. None of the names holds a dot.
+// ActLog names the audit log of one boot: one start of a server on a node, for
+// one tenant. Each commit to it is made after the one before was settled, so its
+// lines have no gap. None of the names holds a dot.
 func ActLog(kind, tenant, node, boot string) Key {
 	return Key{Kind: kind, ID: tenant + "." + node + "." + boot}
 }

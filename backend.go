@@ -11,68 +11,67 @@ import (
 // least, for a line's Key before it appends the line.
 const KeyWindow = 10_000
 
-// MaxBodyBytes bounds the body of one record or line. It is above any message
-// that a model takes or gives, and below what would make one line a burden on
+// MaxBodyBytes bounds the body of one record or line. It is larger than any
+// message that a model accepts or produces, and small enough to hold one line in
 // memory.
 const MaxBodyBytes = 64 << 20
 
-// Backend keeps records and logs for one principal, and has no rules of its
-// own. All methods may be called concurrently, from several goroutines and,
+// Backend keeps records and logs for one principal, and has no domain rules of
+// its own. All methods may be called concurrently, from several goroutines and,
 // for the backends that keep things on disk, from several processes at once.
 //
-// Reading takes no lock, never writes, and sees each key whole: a record at
-// one version, a log as a run of whole lines. A reader that looks at two keys
-// while a batch that touches both is under way may see one before it and the
-// other after it. A reader that began after Commit returned sees all of it.
+// Reading takes no lock, never writes, and sees each key whole: a record at one
+// version, a log as a run of whole lines. A reader that looks at two keys while
+// a batch that touches both is under way may see one before it and the other
+// after it. A reader that began after Commit returned sees all of it.
 //
 // Errors of the storage underneath (a full disk, a failed sync) answer to
 // ErrStorage. After a failed sync a Backend acknowledges nothing more until it
-// is opened again: what the kernel then holds is no longer known.
+// is opened again: what the kernel then holds is unknown.
 type Backend interface {
-	// Get returns what is kept under key: the record, and the Head of the log
+	// Get returns what is stored under key: the record, and the Head of the log
 	// of the same key. Where there is only a log, Version is 0 and Body nil;
 	// where there is neither, the error is ErrNotFound. A record that does not
 	// match its Sum is a *Damage.
 	Get(ctx context.Context, key Key) (Record, error)
 
-	// List yields the records that q asks for, each with the Head of the log
-	// of the same key, without reading any log. A record that cannot be read
-	// is yielded as its Key with a *Damage, and the listing goes on; any other
-	// error ends it. Records that change while the listing runs may be seen in
-	// either state.
+	// List yields the records that match q, each with the Head of the log of the
+	// same key, without reading any log. A record that cannot be read is yielded
+	// as its Key with a *Damage, and the listing goes on; any other error ends
+	// it. Records that change while the listing runs may be seen in either
+	// state.
 	List(ctx context.Context, q Query) iter.Seq2[Record, error]
 
 	// Lines yields the lines of log, span after span; without a span, all of
-	// them in order. Each span is cut to what the log holds when its turn
-	// comes; a log that is not there holds nothing. A line that cannot be read
-	// is yielded as its Seq with a *Damage, and the reading goes on; any other
-	// error ends it. A loop may stop at any line.
+	// them in order. Each span is cut to what the log holds when its turn comes;
+	// a missing log is an empty one. A line that cannot be read is yielded as
+	// its Seq with a *Damage, and the reading goes on; any other error ends it.
+	// The caller may stop at any line.
 	Lines(ctx context.Context, log Key, spans ...Span) iter.Seq2[Line, error]
 
-	// Commit carries out a batch, all of it or nothing, and returns nil when
-	// the whole of it is durable: it will be there after a crash of the
-	// process and after a power cut. After a crash during Commit, the batch is
-	// there whole or not at all.
+	// Commit carries out a batch, all of it or nothing, and returns nil when the
+	// whole of it is durable: it will be there after a crash of the process and
+	// after a power cut. After a crash during Commit, the batch is there whole
+	// or not at all.
 	//
-	// ErrInvalid: the batch breaks its own rules (see Batch.Check).
-	// ErrExists: a line carries a Key that its log already has; the Receipt
-	// says where. This is looked at first, so that a repeated batch is told
-	// that it succeeded before.
-	// ErrConflict: a record does not stand at the version that was named, or a
-	// log does not have the length that was named.
-	// After these three nothing has changed.
-	// ErrUnknown: it is not known whether the batch took effect. Its ID is kept
-	// with every record and line that it wrote, so that reading one decides.
+	// ErrInvalid: the batch breaks its own rules (see Batch.Check). ErrExists: a
+	// line carries a Key that its log already has; the Receipt says where. This
+	// is checked first, so that repeating a batch reports that it succeeded
+	// before. ErrConflict: a record does not have the version that the batch
+	// names, or a log does not have the length that it names. After these three
+	// nothing has changed. ErrUnknown: it is not known whether the batch took
+	// effect. Its ID is kept with every record and line that it wrote, so that
+	// reading one decides.
 	Commit(ctx context.Context, b Batch) (Receipt, error)
 
-	// Wait returns nil when log is, or may be, longer than after. It may
-	// return early; the caller looks and waits again. It returns the error of
-	// ctx when that ends first. ErrUnsupported: nobody is woken for this log,
-	// and the caller has to look now and then.
+	// Wait returns nil when log is, or may be, longer than after. It may return
+	// early; the caller checks and waits again. It returns the error of ctx when
+	// that ends first. ErrUnsupported: this log has no notifications, and the
+	// caller has to poll.
 	Wait(ctx context.Context, log Key, after int64) error
 
 	// Walk yields each key that has a record, a log or both, once, by kind and
-	// then id, beginning behind after.
+	// then id, starting after the key after.
 	Walk(ctx context.Context, after Key) iter.Seq2[Key, error]
 
 	// Close waits for commits under way and releases what is held. Calls after
@@ -80,17 +79,17 @@ type Backend interface {
 	Close() error
 }
 
-// Keyring and PlainMark name the records that say what a store is: a sealed
-// one has a keyring, and one that somebody wrote to in the clear has the mark.
-// Whoever puts one of them requires that the other is not there, so a store is
-// one of the two for good, however many processes open it while it is empty.
+// Keyring and PlainMark name the records that say what a store is: a sealed one
+// has a keyring, and one that was written to in the clear has the mark. Putting
+// either requires that the other is absent, so a store is one of the two for
+// good, however many processes open it while it is empty.
 func Keyring() Key { return Key{Kind: "keyring", ID: "keyring"} }
 
-// PlainMark is described at Keyring.
+// PlainMark names the mark of an unsealed store; see Keyring.
 func PlainMark() Key { return Key{Kind: "plain", ID: "plain"} }
 
-// MarkPlain adds the mark to a batch, which conflicts where a keyring is, or
-// where the mark is already.
+// MarkPlain adds the mark to a batch, which then conflicts where a keyring or
+// the mark is already present.
 func (b Batch) MarkPlain() Batch {
 	mark := Record{Key: PlainMark(), Version: 1, Body: []byte("{}")}
 	if b.Adopt {
@@ -102,9 +101,9 @@ func (b Batch) MarkPlain() Batch {
 	return b
 }
 
-// Record is a small value, replaced whole. Kind, ID and Body are covered by
-// Sum. Group, State and Due are what a listing can ask for; whoever writes the
-// record can tell them from its body or bear to lose them.
+// Record is a small value, replaced whole. Kind, ID and Body are covered by Sum.
+// Group, State and Due, which a listing can filter by, are not: the writer can
+// derive them from the body or afford to lose them.
 type Record struct {
 	Key
 	Version   int64     // 1 when first put, one more with each put
@@ -114,9 +113,9 @@ type Record struct {
 	UpdatedAt time.Time // the At of the batch that put it; set by Commit
 	Batch     string    // the ID of that batch; set by Commit
 	Body      []byte
-	Sum       uint32 // Checksum of the record, made by whoever made the body
+	Sum       uint32 // Checksum of the record, computed by whoever made the body
 	Head      Head   // of the log of the same key; set by Get and List
-	Owner     string // whose it is, where that is not the principal; set by Get and List
+	Owner     string // its owner, when that is not the principal; set by Get and List
 }
 
 // Touched is when the record or its log last changed.
@@ -127,8 +126,8 @@ func (r Record) Touched() time.Time {
 	return r.UpdatedAt
 }
 
-// Head is what can be known of a log without reading it. It commits with the
-// lines that it speaks of.
+// Head is what is known of a log without reading it. It is committed together
+// with the lines that it describes.
 type Head struct {
 	Length    int64     // the Seq of the newest line, 0: there is no log
 	UpdatedAt time.Time // the At of the batch that wrote that line
@@ -147,21 +146,21 @@ type Line struct {
 	Chain    []byte    // in sealed stores, a MAC chained over the log; at most 64 bytes
 	Body     []byte
 	Batch    string // the ID of the batch that wrote it; set by Commit
-	Sum      uint32 // Checksum of the line, made by whoever made the body
+	Sum      uint32 // Checksum of the line, computed by whoever made the body
 }
 
 // Query says which records List yields, and in which order.
 type Query struct {
 	Kind   string // required
-	Prefix string // ids that begin so
+	Prefix string // ids that begin with it
 	Group  string // "": any
 	State  string // "": any
 	DueBy  time.Time
 	Order  Order
-	After  *Record // continue behind this record of an earlier listing
+	After  *Record // continue after this record of an earlier listing
 	Limit  int     // 0: no limit
-	// Each asks for the records of all who keep one under the same key, and not
-	// only for the one that the key alone leads to.
+	// Each asks for every owner's record under a key, and not only for the one
+	// that the key alone leads to.
 	Each bool
 }
 
@@ -174,8 +173,8 @@ const (
 	ByDue               // by Due, earliest first, equal ones by ID; only records that have one
 )
 
-// Includes reports whether the listing that q asks for contains r. It is the
-// meaning of a Query, for backends that have no index to ask.
+// Includes reports whether the listing of q contains r. It defines what a Query
+// means, for backends without an index.
 func (q Query) Includes(r Record) bool {
 	switch {
 	case r.Kind != q.Kind,
@@ -202,17 +201,17 @@ func (q Query) Compare(a, b Record) int {
 	return cmp.Or(c, cmp.Compare(a.ID, b.ID), cmp.Compare(a.Owner, b.Owner))
 }
 
-// Span is a run of lines: From to To, both included, 0 standing for the first
-// and the newest; of these only the Newest n, when it is not 0; the newest
-// first when Backwards.
+// Span is a run of lines: From to To, both included, where 0 stands for the
+// first and the newest. When Newest is not 0, only that many of the newest lines
+// of the run count. Backwards yields the newest first.
 type Span struct {
 	From, To  int64
 	Newest    int
 	Backwards bool
 }
 
-// Of returns the first and last seq that s means in a log of the given
-// length; last < first when it is none.
+// Of returns the first and last seq that s covers in a log of the given length;
+// last < first when it covers none.
 func (s Span) Of(length int64) (first, last int64) {
 	first, last = max(s.From, 1), length
 	if s.To != 0 {
@@ -226,40 +225,40 @@ func (s Span) Of(length int64) (first, last int64) {
 
 // Batch is a set of changes that happen together or not at all.
 //
-// Whoever reads while a batch is carried out, or in package files after its
-// writer died and before the next one came, may see a beginning of it: its
-// appends, then its puts in their order, then its deletes, then its drops. So
-// the put that makes the others count comes last, and the delete that makes
-// them void comes first.
+// A reader may see only the first changes of a batch while it is carried out,
+// or, in package files, after its writer died and before the next one repaired
+// it: first its appends, then its puts in their order, then its deletes, then
+// its drops. So the put that makes the others count comes last, and the delete
+// that voids them comes first.
 type Batch struct {
 	ID      string         // from NewBatchID
 	At      time.Time      // UTC, whole microseconds; the time of every change in it
-	Require []Precondition // what must stand beside what is put or deleted
+	Require []Precondition // versions required of further records
 	Puts    []Record       // each replaces the record at Version-1; at Version 1, none may be there
 	Deletes []Precondition // each deletes the record at Version
 	Appends []Append
-	Drops   []Key // logs to remove whole; one that is not there is no error
+	Drops   []Key // logs to remove whole; a missing one is no error
 
-	// Adopt says that the batch brings what was kept elsewhere, as it was kept
-	// there: a put may have any Version, needs that no record is there, and
+	// Adopt says that the batch copies data from another store as it was kept
+	// there: a put may have any Version, requires that no record is there, and
 	// keeps its own UpdatedAt and Batch; lines keep their own Batch, and the
-	// head of their log the At of the Append.
+	// head of their log takes the At of the Append.
 	Adopt bool
 
-	// Frees says that the batch is a step on the way to free room, such as the
-	// lease that a purge takes: on a full disk, a Backend may use for it what it
-	// holds in reserve.
+	// Frees says that the batch is a step towards freeing space, such as the
+	// lease that a purge takes: on a full disk, a Backend may use its reserve
+	// for it.
 	Frees bool
 }
 
-// FreesRoom reports whether a batch may use what a Backend holds in reserve for
+// FreesRoom reports whether a batch may use the reserve that a Backend holds for
 // a full disk.
 func (b *Batch) FreesRoom() bool {
 	return b.Frees || len(b.Appends) == 0 && len(b.Deletes)+len(b.Drops) > 0
 }
 
-// Precondition names a record and the version that it must stand at; 0: it must not
-// be there.
+// Precondition names a record and the version that it must have; 0: it must not
+// exist.
 type Precondition struct {
 	Key
 	Version int64
@@ -278,7 +277,7 @@ type Receipt struct {
 	Duplicates []Duplicate // with ErrExists: each line whose Key was there
 }
 
-// Duplicate is a line that was there before.
+// Duplicate is a line that was already in its log.
 type Duplicate struct {
 	Log Key
 	Key string
@@ -373,8 +372,8 @@ func (b Batch) checkAdopted() error {
 	return nil
 }
 
-// Preconditions yields what must stand before the batch is carried out: what it
-// requires, what it replaces, what it deletes.
+// Preconditions yields the versions that must hold before the batch is carried
+// out: those of records it requires, replaces and deletes.
 func (b *Batch) Preconditions() iter.Seq[Precondition] {
 	return func(yield func(Precondition) bool) {
 		for _, n := range b.Require {
@@ -395,7 +394,7 @@ func (b *Batch) Preconditions() iter.Seq[Precondition] {
 	}
 }
 
-// Replaces returns the version that must stand before r is put.
+// Replaces returns the version that a record must have before r is put.
 func (b Batch) Replaces(r Record) int64 {
 	if b.Adopt {
 		return 0

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// KindContext is an entry that holds what a tool told the model beside what
-// the person said.
+// KindContext is an entry that holds what a tool told the model in addition to
+// what the person said.
 const KindContext = "context"
 
-// Context reports whether e is what a tool told the model and nobody said: a
-// system prompt, an entry of kind context, or a user's message that is nothing
-// but such blocks. Who reads a conversation wants to know that it is there, and
-// seldom what it says.
+// Context reports whether e is something a tool told the model and no person
+// said: a system prompt, an entry of kind context, or a user's message that
+// consists of such blocks only. A person who reads a conversation wants to know
+// that it is there, and seldom what it says.
 func (e Entry) Context() bool {
 	switch {
 	case slices.ContainsFunc(e.Blocks, func(b Block) bool { return b.Type == BlockImage || b.Type == BlockFile }):
@@ -34,7 +34,7 @@ func (e Entry) Context() bool {
 }
 
 // Empty reports whether there is nothing in e to read. Such entries are kept for
-// programs: that a call is about to run, that a setting was changed.
+// programs: a call is about to run, a setting was changed.
 func (e Entry) Empty() bool {
 	if e.Kind == KindBranch || e.Kind == KindGap {
 		return false
@@ -45,8 +45,8 @@ func (e Entry) Empty() bool {
 	})
 }
 
-// Said is the text of e without what a tool put around it: all of it where
-// nobody else than a tool speaks.
+// Said is the text of e without the blocks that a tool put around it. It is the
+// whole text when e holds nothing but such blocks.
 func (e Entry) Said() string {
 	text := e.Text()
 	if said, _ := Spoken(text); said != "" && e.Role == User {
@@ -55,8 +55,8 @@ func (e Entry) Said() string {
 	return text
 }
 
-// injected are the elements that tools wrap around what they tell the model in
-// the user's name.
+// injected are the elements that tools wrap around what they tell the model in a
+// user's message.
 var injected = []string{
 	"system-reminder", "task-notification", "local-command-caveat", "user-prompt-submit-hook", // Claude Code
 	"ide_opened_file", "ide_selection", "ide_diagnostics", "new-diagnostics",
@@ -67,12 +67,12 @@ var injected = []string{
 	"current_datetime", "reminderInstructions", "editorContext", "environment_info", "workspace_info", // Copilot
 }
 
-// agentsFile begins what Codex makes of a file AGENTS.md.
+// agentsFile is how the text begins that Codex makes of a file AGENTS.md.
 const agentsFile = "# AGENTS.md instructions for "
 
-// Spoken parts what a person said from the blocks that a tool put before and
-// behind it. A text without such blocks comes back as it is, but for the blanks
-// around it.
+// Spoken separates what a person said from the blocks that a tool put before and
+// after it. A text without such blocks comes back as it is, apart from white
+// space around it.
 func Spoken(text string) (said string, context []string) {
 	text = strings.TrimSpace(text)
 	for {
@@ -93,7 +93,8 @@ func Spoken(text string) (said string, context []string) {
 	}
 }
 
-// leading returns where the block ends that text begins with, 0: there is none.
+// leading returns where the block at the start of text ends, or 0 when there is
+// none.
 func leading(text string) int {
 	if strings.HasPrefix(text, agentsFile) {
 		if end := strings.Index(text, "</INSTRUCTIONS>"); end > 0 {
@@ -115,8 +116,8 @@ func leading(text string) int {
 	return 0
 }
 
-// trailing returns where the block begins that text ends with, -1: there is
-// none.
+// trailing returns where the block at the end of text begins, or -1 when there
+// is none.
 func trailing(text string) int {
 	if !strings.HasSuffix(text, ">") {
 		return -1
@@ -139,8 +140,8 @@ func opens(text, name string) bool {
 	return ok && rest != "" && strings.ContainsRune("> \n", rune(rest[0]))
 }
 
-// Gist is the beginning of what a block of context says, without its tags: which
-// element it is, "" for none, and its words on one line.
+// Gist is how a block of context begins, without its tags: the name of the
+// element, "" for none, and its words on one line.
 func Gist(text string) (element, words string) {
 	text = strings.TrimSpace(text)
 	if strings.HasPrefix(text, agentsFile) {

@@ -2,15 +2,15 @@ package tidemark
 
 import "math"
 
-// Where a cost is from.
+// Where a cost comes from.
 const (
-	CostRecorded  = "recorded"  // the tool or the provider said so
+	CostRecorded  = "recorded"  // the tool or the provider reported it
 	CostEstimated = "estimated" // tokens times a price
 	CostMixed     = "mixed"     // some of it the one, some the other
 )
 
-// Cost is what answers cost, as far as that is known. What is not known is no
-// zero: CostUSD is nil, or UnpricedMessages says what is missing in it.
+// Cost is what answers cost, as far as that is known. An unknown cost is not
+// zero: CostUSD is nil, or UnpricedMessages says how many answers it leaves out.
 type Cost struct {
 	CostUSD          *float64 `json:"cost_usd"`                    // nil: not known
 	CostSource       string   `json:"cost_source,omitempty"`       // recorded, estimated or mixed
@@ -20,12 +20,12 @@ type Cost struct {
 	nano int64 // the cost so far: sums of binary fractions drift
 }
 
-// nanoUSD is how many parts of a dollar are told apart: a token of the
-// cheapest model costs tens of them.
+// nanoUSD is the resolution, in parts of a dollar: a token of the cheapest model
+// costs tens of them.
 const nanoUSD = 1e9
 
-// Spend adds an amount that is known, and where it is from; asOf is the date of
-// the price of an estimate.
+// Spend adds a known amount and where it comes from; asOf is the date of the
+// price behind an estimate.
 func (c *Cost) Spend(usd float64, source, asOf string) {
 	c.spend(int64(min(max(math.Round(usd*nanoUSD), 0), math.MaxInt64/2)), source, asOf)
 }

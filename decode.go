@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// parseBody reads the body of an entry. It means what json.Unmarshal would
-// make of b, and keeps nothing of b. After an error e is as it was.
+// parseBody reads the body of an entry. The result is what json.Unmarshal would
+// make of b, and shares no memory with b. After an error e is unchanged.
 func parseBody(b []byte, e *Entry) error {
 	var v body
 	if p := (parser{b: b}); p.body(&v) {
@@ -110,8 +110,8 @@ func (p *parser) literal(s string) bool {
 	return true
 }
 
-// field steps over the name of a field when it is the next one. As the fields
-// are asked for in their order, none is met twice.
+// field skips the name of a field when it is the next one. As fields are read in
+// their fixed order, none is accepted twice.
 func (p *parser) field(name string) bool {
 	at := p.i
 	if p.b[at-1] != '{' && !p.eat(',') {
@@ -149,8 +149,8 @@ func (p *parser) text(to *string) bool {
 	return p.escapedText(to, s)
 }
 
-// word returns s as a string; the words that nearly every entry holds are not
-// made anew.
+// word returns s as a string; words that nearly every entry holds are not
+// allocated again.
 func word(s []byte) string {
 	switch string(s) {
 	case BlockText:
@@ -165,8 +165,8 @@ func word(s []byte) string {
 	return string(s)
 }
 
-// escapedText reads the rest of a string that begins with front and goes on
-// with an escape. It looks for the end first, to make room once.
+// escapedText reads the rest of a string that begins with front and continues
+// with an escape. It finds the end first, to allocate once.
 func (p *parser) escapedText(to *string, front []byte) bool {
 	end := p.closingQuote()
 	if end < 0 {
@@ -195,9 +195,8 @@ func (p *parser) escapedText(to *string, front []byte) bool {
 	return p.eat('"')
 }
 
-// closingQuote returns where the string ends that the parser stands in, -1
-// when it does not. A quote is escaped when the backslashes before it are odd
-// in number.
+// closingQuote returns where the string that the parser is in ends, or -1. A
+// quote is escaped when an odd number of backslashes precede it.
 func (p *parser) closingQuote() int {
 	for at := p.i; ; at++ {
 		n := bytes.IndexByte(p.b[at:], '"')
@@ -260,8 +259,8 @@ func (p *parser) hex4() (r rune, ok bool) {
 	return r, true
 }
 
-// readable returns how many bytes at the front of b are valid UTF-8 that
-// stands for itself in a JSON string.
+// readable returns how many bytes at the front of b are valid UTF-8 that needs
+// no escape in a JSON string.
 func readable(b []byte) int {
 	n := 0
 	for {
@@ -279,8 +278,8 @@ func readable(b []byte) int {
 	}
 }
 
-// data reads bytes in base64. Newlines are not JSON there, but the decoder
-// would step over them.
+// data reads bytes in base64. Newlines are not valid JSON there, but the decoder
+// would skip them.
 func (p *parser) data(to *[]byte) bool {
 	if !p.eat('"') {
 		return false
@@ -320,7 +319,7 @@ func (p *parser) float(to *float64) bool {
 	return err == nil
 }
 
-// raw reads any value without blanks, and keeps it as it stands.
+// raw reads any value without white space, and keeps it verbatim.
 func (p *parser) raw(to *json.RawMessage, depth int) bool {
 	at := p.i
 	if !p.value(depth) {
@@ -330,8 +329,8 @@ func (p *parser) raw(to *json.RawMessage, depth int) bool {
 	return true
 }
 
-// value steps over any value without blanks; depth is how many brackets are
-// open around it. Its recursion ends at maxNesting.
+// value skips any value without white space; depth is how many brackets are open
+// around it. Its recursion ends at maxNesting.
 func (p *parser) value(depth int) bool {
 	if p.i == len(p.b) {
 		return false
@@ -379,8 +378,8 @@ func (p *parser) elements(depth int) bool {
 	return false
 }
 
-// string steps over a string. Like encoding/json, it leaves bytes that are not
-// UTF-8 to whoever reads the value.
+// string skips a string. Like encoding/json, it leaves bytes that are not UTF-8
+// to whoever reads the value.
 func (p *parser) string() bool {
 	if !p.eat('"') {
 		return false
@@ -409,7 +408,7 @@ func (p *parser) string() bool {
 	}
 }
 
-// number steps over a number.
+// number skips a number.
 func (p *parser) number() bool {
 	p.eat('-')
 	if !p.eat('0') && !p.digits() {

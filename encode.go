@@ -13,12 +13,11 @@ import (
 	"unicode/utf8"
 )
 
-// The body of an entry is JSON, and every read of a session parses as many of
-// them as it shows. So the form that appendBody writes is read by a parser
-// that knows it: fields in the order of the struct, no blanks, no null.
-// Whatever is not in that form goes to encoding/json, which decides alone what
-// it means and whether it is an error. Both give the same entry for the same
-// bytes.
+// The body of an entry is JSON, and reading a session parses one for every entry
+// it shows. So the exact form that appendBody writes is read by a parser made
+// for it: fields in the order of the struct, no white space, no null. Anything
+// else goes to encoding/json, which alone decides what it means and whether it
+// is an error. Both give the same entry for the same bytes.
 
 // maxNesting is how many brackets may be open at once. It is the limit of
 // encoding/json for reading; the writer keeps to it too, so that nothing is
@@ -55,8 +54,8 @@ func appendBody(dst []byte, e *Entry) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// bodySize guesses the size of a body, a little high, so that most bodies are
-// written without moving.
+// bodySize estimates the size of a body, a little high, so that most bodies are
+// written without growing the buffer.
 func bodySize(e *Entry) int {
 	n := 160 + len(e.Model) + len(e.Extra)
 	for i := range e.Blocks {
@@ -126,7 +125,7 @@ func appendUsage(dst []byte, u *Usage) ([]byte, error) {
 		if abs := math.Abs(f); abs >= 1e-6 && abs < 1e21 {
 			dst = strconv.AppendFloat(dst, f, 'f', -1, 64)
 		} else {
-			b, err := json.Marshal(f) // exponents, and what is not finite
+			b, err := json.Marshal(f) // exponents, and numbers that are not finite
 			if err != nil {
 				return nil, err
 			}
@@ -136,8 +135,8 @@ func appendUsage(dst []byte, u *Usage) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// appendName begins a field. No value ends in an opening brace, so the byte
-// before tells whether this is the first.
+// appendName begins a field. No value ends in an opening brace, so the previous
+// byte tells whether this is the first field.
 func appendName(dst []byte, name string) []byte {
 	if dst[len(dst)-1] != '{' {
 		dst = append(dst, ',')
@@ -159,7 +158,7 @@ func appendInt(dst []byte, name string, n int64) []byte {
 	return strconv.AppendInt(appendName(dst, name), n, 10)
 }
 
-// appendRaw writes foreign JSON without its blanks.
+// appendRaw writes foreign JSON without its white space.
 func appendRaw(dst []byte, raw json.RawMessage, depth int) ([]byte, error) {
 	p := parser{b: raw}
 	if p.value(depth) && p.i == len(raw) {
@@ -171,13 +170,13 @@ func appendRaw(dst []byte, raw json.RawMessage, depth int) ([]byte, error) {
 	}
 	p = parser{b: tight.Bytes()}
 	if !p.value(depth) {
-		return nil, errNesting // all else that value refuses is refused by Compact
+		return nil, errNesting // Compact refuses everything else that value refuses
 	}
 	return append(dst, p.b...), nil
 }
 
-// appendString writes s as encoding/json does when it does not escape for
-// HTML: people read these files.
+// appendString writes s as encoding/json does without escaping for HTML: people
+// read these files.
 func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for {
@@ -227,10 +226,9 @@ func appendEscape(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }
 
-// plain returns how many bytes at the front of b are ASCII that stands for
-// itself in a JSON string. It looks at eight bytes at a time: a byte that does
-// not stand for itself leaves its highest bit set in odd, and the lowest such
-// bit is exact.
+// plain returns how many bytes at the front of b are ASCII that needs no escape
+// in a JSON string. It looks at eight bytes at a time: a byte that needs an
+// escape sets its highest bit in odd, and the lowest such bit is exact.
 func plain(b []byte) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	n := 0

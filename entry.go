@@ -21,8 +21,8 @@ func (r Role) Valid() bool {
 	return r == System || r == User || r == Assistant || r == Tool
 }
 
-// The kinds of entries that the house itself writes. Others may appear; a
-// reader that does not know a kind shows it and goes on.
+// The kinds of entries that Tidemark itself writes. Others may appear; a reader
+// shows an unknown kind and goes on.
 const (
 	KindMessage = "message" // has a role, counts as a message
 	KindBranch  = "branch"  // moves the head to its parent; the next entry grows from there
@@ -30,8 +30,8 @@ const (
 )
 
 // Position is where an entry stands in the tree of its session. The log is the
-// tree: each entry names its parent, and these numbers make a path, a count
-// and a node cost no scan. They stay in the clear in sealed stores.
+// tree: each entry names its parent, and with these numbers a path, a count or a
+// node needs no scan. They stay in the clear in sealed stores.
 type Position struct {
 	Parent int64 `json:"parent,omitempty"` // the seq it follows, 0: the root
 	Depth  int64 `json:"depth,omitempty"`  // messages on its path, itself included
@@ -49,7 +49,7 @@ type Entry struct {
 	Blocks []Block         `json:"blocks,omitempty"`
 	Model  string          `json:"model,omitempty"`
 	Usage  *Usage          `json:"usage,omitempty"`
-	Key    string          `json:"key,omitempty"`   // appended once, however often it is sent
+	Key    string          `json:"key,omitempty"`   // makes the append idempotent
 	Extra  json.RawMessage `json:"extra,omitempty"` // what other tools keep with it
 }
 
@@ -117,11 +117,11 @@ type body struct {
 	Extra  json.RawMessage `json:"extra,omitempty"`
 }
 
-// Line returns the line that keeps e, with its body but without a Sum: Seq
-// and Position may still change. A message's line has its role as Kind, so that
-// roles can be told in a sealed store. What would not come back as it was is
-// ErrInvalid: a message without a role, a role on anything else, a block
-// without a type, JSON that is none.
+// Line returns the line that keeps e, with its body but without a Sum: Seq and
+// Position may still change. A message's line has its role as Kind, so that
+// roles are known in a sealed store. An entry that would not read back the same
+// is ErrInvalid: a message without a role, a role on anything else, a block
+// without a type, invalid JSON.
 func (e Entry) Line() (Line, error) {
 	if err := e.check(); err != nil {
 		return Line{}, err
@@ -137,7 +137,7 @@ func (e Entry) Line() (Line, error) {
 	return Line{Seq: e.Seq, Kind: kind, Key: e.Key, At: e.At, Position: e.Position, Body: b}, nil
 }
 
-// isMessage reports whether e is a message; one without a kind is.
+// isMessage reports whether e is a message; an entry without a kind is one.
 func (e Entry) isMessage() bool { return e.Kind == "" || e.Kind == KindMessage }
 
 func (e Entry) check() error {

@@ -22,8 +22,8 @@ var (
 	ErrStorage     = errors.New("storage failed")
 )
 
-// Finer kinds, for callers that say what to do about it. Each answers to one of
-// the sentinels as well, whose code it has outside of Go.
+// Finer kinds, for callers that advise people what to do. Each also answers to
+// one of the sentinels above, whose code it has outside of Go.
 var (
 	ErrTrashed    = Errorf(ErrNotFound, "in the trash")
 	ErrNoSessions = Errorf(ErrNotFound, "there is no session yet")
@@ -39,7 +39,7 @@ type Code struct {
 	HTTP int    // the status of the server
 }
 
-// Codes maps each sentinel to its names outside. The first row whose Err
+// Codes maps each sentinel to its names outside of Go. The first row whose Err
 // matches wins; an error that matches none is exit 1 and status 500.
 var Codes = []Code{
 	{ErrNoStore, "no_store", 10, 503},
@@ -67,7 +67,7 @@ func CodeOf(err error) Code {
 	return Code{Err: err, Name: "failed", Exit: 1, HTTP: 500}
 }
 
-// Damage says where something kept does not match what was written. It is
+// Damage says where stored data does not match what was written. It is
 // ErrCorrupt under errors.Is.
 type Damage struct {
 	Key   Key    // the record or log
@@ -123,7 +123,6 @@ type kindError struct {
 	err  error
 }
 
-
 func (e *kindError) Error() string   { return e.err.Error() }
 func (e *kindError) Unwrap() []error { return []error{e.kind, e.err} }
 
@@ -134,7 +133,7 @@ type NewerError struct {
 	What   string // such as "store /srv/tidemark.db"
 	Format int64  // the format that it has
 	Known  int64  // the newest that this program knows
-	Backup string // the copy from before it got that format, "" when none is known
+	Backup string // the copy from before the change of format, "" when none is known
 }
 
 func (e *NewerError) Error() string {

@@ -23,8 +23,8 @@ type Agent struct {
 	ContainerID   string          `json:"container_id,omitempty"`
 	Node          string          `json:"node,omitempty"` // the host that runs the current job
 	ErrorMessage  string          `json:"error_message,omitempty"`
-	FailedJob     string          `json:"failed_job,omitempty"` // that ErrorMessage is of
-	Session       *AgentSession   `json:"session,omitempty"`    // that its next run goes on with
+	FailedJob     string          `json:"failed_job,omitempty"` // the job that ErrorMessage is about
+	Session       *AgentSession   `json:"session,omitempty"`    // the one its next run continues
 	Extra         json.RawMessage `json:"extra,omitempty"`
 }
 
@@ -36,7 +36,7 @@ const (
 	Disabled = "disabled"
 )
 
-// AgentSession is the session that an agent goes on with.
+// AgentSession is the session that an agent continues.
 type AgentSession struct {
 	ID               string          `json:"session_id"` // a session here, or the id that the agent's own program knows
 	CreatedAt        time.Time       `json:"created_at"`
@@ -55,24 +55,24 @@ type Schedule struct {
 	Type      string          `json:"type,omitempty"` // interval, cron, webhook, chat
 	Every     string          `json:"interval,omitempty"`
 	Cron      string          `json:"cron,omitempty"`
-	Zone      string          `json:"zone,omitempty"`    // that Cron is read in
-	Jitter    string          `json:"jitter,omitempty"`  // an instant is up to so much later
+	Zone      string          `json:"zone,omitempty"`    // the time zone of Cron
+	Jitter    string          `json:"jitter,omitempty"`  // an instant comes up to this much later
 	Missed    string          `json:"missed,omitempty"`  // skip, once, all
 	Overlap   string          `json:"overlap,omitempty"` // skip, queue, replace
 	From      string          `json:"from,omitempty"`    // start, completion
-	Resume    bool            `json:"resume,omitempty"`  // goes on with the agent's session
+	Resume    bool            `json:"resume,omitempty"`  // continues the agent's session
 	By        string          `json:"by,omitempty"`      // who made it: file, agent, person
-	Enabled   *bool           `json:"enabled,omitempty"` // what the file says, which holds again whenever it is read; nil: nothing
+	Enabled   *bool           `json:"enabled,omitempty"` // as the file says, and again each time it is read; nil: it does not say
 	Prompt    string          `json:"prompt,omitempty"`
-	Session   string          `json:"session_id,omitempty"` // that it wakes, "": the agent's
+	Session   string          `json:"session_id,omitempty"` // the session that it wakes, "": the agent's
 	Once      bool            `json:"once,omitempty"`
 	CreatedAt time.Time       `json:"created_at,omitzero"`
 	LastRunAt time.Time       `json:"last_run_at,omitzero"`
 	NextRunAt time.Time       `json:"next_run_at,omitzero"`
-	SettledAt time.Time       `json:"settled_at,omitzero"` // while NextRunAt waits: all up to here but that has its answer
-	Job       string          `json:"job,omitempty"`       // that it made last
+	SettledAt time.Time       `json:"settled_at,omitzero"` // while NextRunAt waits: up to here, every other instant is settled
+	Job       string          `json:"job,omitempty"`       // the job that it made last
 	LastError string          `json:"last_error,omitempty"`
-	MAC       string          `json:"mac,omitempty"` // of one that no file has, under the key of the fleet that may run it
+	MAC       string          `json:"mac,omitempty"` // of a schedule that is in no file, under the key of the fleet that may run it
 	Extra     json.RawMessage `json:"extra,omitempty"`
 }
 
@@ -86,12 +86,12 @@ type Job struct {
 	ExitReason      string           `json:"exit_reason,omitempty"`
 	SessionID       string           `json:"session_id,omitempty"` // here, or as the agent's own program knows it
 	ForkedFrom      string           `json:"forked_from,omitempty"`
-	Resume          *Resume          `json:"resume,omitempty"`    // that somebody named; nil: nobody did
+	Resume          *Resume          `json:"resume,omitempty"`    // what somebody asked for; nil: nobody did
 	Occurrence      time.Time        `json:"occurrence,omitzero"` // the instant of its schedule
 	Attempt         int              `json:"attempt,omitempty"`   // from 1, where it may be tried again
 	NotBefore       time.Time        `json:"not_before,omitzero"` // a pending one waits until then
 	Node            string           `json:"node,omitempty"`      // the host that runs it
-	Process         json.RawMessage  `json:"process,omitempty"`   // what its runner finds the agent's program by
+	Process         json.RawMessage  `json:"process,omitempty"`   // by which its runner finds the agent's program
 	ContainerID     string           `json:"container_id,omitempty"`
 	ErrorMessage    string           `json:"error_message,omitempty"`
 	StartedAt       time.Time        `json:"started_at"`
@@ -103,19 +103,19 @@ type Job struct {
 	Turns           int64            `json:"num_turns,omitempty"`
 	CostUSD         float64          `json:"total_cost_usd,omitempty"`
 	Usage           map[string]Usage `json:"usage,omitempty"` // by model
-	Spent           *Usage           `json:"spent,omitempty"` // of its whole session, from programs that count so
+	Spent           *Usage           `json:"spent,omitempty"` // of its whole session, from programs that report it that way
 	Extra           json.RawMessage  `json:"extra,omitempty"`
 }
 
-// Resume is the session that a job was told to go on with. Without it the job
-// fails: it never begins a fresh one instead.
+// Resume is the session that a job was told to continue. If it cannot, the job
+// fails: it never begins a fresh session instead.
 type Resume struct {
 	Session string `json:"session_id"`      // here, or as the agent's own program knows it
-	Entry   int64  `json:"entry,omitempty"` // to go on from; 0: from where the session is
-	Fork    bool   `json:"fork,omitempty"`  // go on with a copy
+	Entry   int64  `json:"entry,omitempty"` // to continue from; 0: from where the session is
+	Fork    bool   `json:"fork,omitempty"`  // continue with a copy
 }
 
-// Next is what another job is told that goes on where this one is; nil when it
+// Next is the Resume of another job that continues this one; nil when this one
 // has no session. A copy that was never made is still to be made.
 func (j Job) Next() *Resume {
 	if j.SessionID == "" {
@@ -138,8 +138,8 @@ const (
 	TriggerSpawned  = "spawned"
 )
 
-// The states of a job. One whose owner died is interrupted, and can be resumed;
-// one that waited and that nobody will run is abandoned.
+// The states of a job. A job whose owner died is interrupted, and can be
+// resumed; a pending one that nobody will run is abandoned.
 const (
 	JobPending     = "pending"
 	JobRunning     = "running"
@@ -150,7 +150,8 @@ const (
 	JobAbandoned   = "abandoned"
 )
 
-// JobStatuses are the states of a job, in the order in which it may be in them.
+// JobStatuses lists the states of a job, in the order in which it may pass
+// through them.
 func JobStatuses() []string {
 	return []string{JobPending, JobRunning, JobCompleted, JobFailed, JobCancelled, JobInterrupted, JobAbandoned}
 }
@@ -160,7 +161,7 @@ const (
 	ExitSuccess      = "success"       // the agent said that it is done
 	ExitEndTurn      = "end_turn"      // its model ended the turn
 	ExitStopSequence = "stop_sequence" // its model met a stop sequence
-	ExitMaxTokens    = "max_tokens"    // its last answer was cut off at the limit of its length
+	ExitMaxTokens    = "max_tokens"    // its last answer was cut off at the length limit
 	ExitMaxTurns     = "max_turns"
 	ExitTimeout      = "timeout"
 	ExitCancelled    = "cancelled"
@@ -168,7 +169,7 @@ const (
 	ExitError        = "error"
 )
 
-// Event is one line of what a job or an agent puts out.
+// Event is one line of the output of a job or an agent.
 type Event struct {
 	Type      string          `json:"type"` // one of the Event constants
 	Subtype   string          `json:"subtype,omitempty"`

@@ -12,8 +12,8 @@ import (
 // system.
 const MaxIDBytes = 128
 
-// SessionID is a random UUID (version 4) in its lower-case text form. Random
-// ids make a short prefix mean one session; time-ordered ones share their
+// SessionID is a random UUID (version 4) in its lower-case text form. With
+// random ids a short prefix identifies one session; time-ordered ids share their
 // prefix for weeks.
 type SessionID string
 

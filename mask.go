@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// Mask is what stands where a secret stood: what kind it was, and a
-// fingerprint by which two can be told to be the same. It is plain letters, so
-// that it can stand inside a JSON string.
+// Mask is the text that replaces a secret: its kind, and a fingerprint that
+// shows whether two secrets are the same. It is plain letters, so that it can
+// stand inside a JSON string.
 func Mask(rule, fingerprint string) string {
 	return "[redacted:" + rule + ":" + fingerprint + "]"
 }
 
-// masks is compiled when it is first needed: most programs meet no mask.
+// masks is compiled when it is first needed: most runs of a program see no mask.
 var masks = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\[redacted:[a-z0-9_-]{1,64}:([0-9a-f]{4,64})\]`)
 })
 
-// Unmask replaces the masks in text whose fingerprint value knows.
+// Unmask replaces the masks in text whose fingerprint value resolves.
 func Unmask(text string, value func(fingerprint string) (string, bool)) string {
 	return masks().ReplaceAllStringFunc(text, func(mask string) string {
 		if v, ok := value(masks().FindStringSubmatch(mask)[1]); ok {
@@ -37,9 +37,9 @@ func Fingerprints(text string) (found []string) {
 	return found
 }
 
-// EachText returns e with every text in it replaced by what change makes of
-// it. The texts come in an order that depends on e alone, numbered by i; raw
-// ones are JSON and have to stay it, others are plain. What change leaves as
+// EachText returns e with every text in it replaced by what change makes of it.
+// The texts come in an order that depends on e alone, numbered by i; raw ones
+// are JSON and have to stay valid JSON, others are plain. What change leaves as
 // it is shares its memory with e.
 func (e Entry) EachText(change func(i int, text string, raw bool) string) Entry {
 	c := &textChange{change: change}

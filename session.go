@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Session is one durable conversation, as it is kept. Its messages are in its
-// log, what people say about it in its notes.
+// Session is one durable conversation, as it is stored. Its messages are in its
+// log, what people add about it in its notes.
 type Session struct {
 	ID        SessionID       `json:"id"`
 	Title     string          `json:"title,omitempty"`
@@ -26,31 +26,31 @@ type Session struct {
 	Extra     json.RawMessage `json:"extra,omitempty"`
 }
 
-// What a session may reach.
+// The modes of a session: what it may reach.
 const (
 	ModeLocal  = "local-only"
 	ModeRemote = "remote"
 )
 
 // Base is what a session was forked from: the path to one entry of another
-// session. The entries up to Seq are read there, the session's own log goes on
-// with the next number. Owned says that the other session was purged and that
-// a copy of the path is kept with this session.
+// session. The entries up to Seq are read there, the session's own log continues
+// with the next number. Owned says that the other session was purged and that a
+// copy of the path is kept with this session.
 type Base struct {
 	Session SessionID `json:"session"`
 	Seq     int64     `json:"seq"`
 	Owned   bool      `json:"owned,omitempty"`
 }
 
-// Holder is who may append to a session: a process that can be told from any
-// other, also from a later one with the same pid.
+// Holder identifies who may append to a session: a process that can be told from
+// any other, even from a later one with the same pid.
 type Holder struct {
 	Program   string `json:"program"`
 	PID       int    `json:"pid"`
 	Host      string `json:"host"`
 	BootID    string `json:"boot_id,omitempty"`    // changes when the host restarts
-	StartedAt string `json:"started_at,omitempty"` // when the process began, as its host counts
-	Namespace string `json:"namespace,omitempty"`  // in which the pid counts
+	StartedAt string `json:"started_at,omitempty"` // when the process began, by its host's clock
+	Namespace string `json:"namespace,omitempty"`  // the pid namespace
 	Machine   string `json:"machine,omitempty"`    // tells machines of one host name apart
 }
 

@@ -8,9 +8,9 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sumBuffers hold the identity that goes before a body into a sum. The
-// hardware's CRC is called through a variable, so a buffer on the stack would
-// be moved to the heap each time.
+// sumBuffers hold the key that is hashed before a body. The hardware's CRC is
+// called through a variable, so a buffer on the stack would escape to the heap
+// each time.
 var sumBuffers = sync.Pool{New: func() any { return new([512]byte) }}
 
 // Checksum is the CRC-32C over the record's kind, id and body. It finds
@@ -23,8 +23,8 @@ func (r Record) Checksum() uint32 {
 	return crc32.Update(crc32.Update(0, castagnoli, n), castagnoli, r.Body)
 }
 
-// Checksum is the CRC-32C over the log's key and everything of the line that
-// stays as it was written.
+// Checksum is the CRC-32C over the log's key and every field of the line that
+// never changes after it is written.
 func (l Line) Checksum(log Key) uint32 {
 	buf := sumBuffers.Get().(*[512]byte)
 	defer sumBuffers.Put(buf)

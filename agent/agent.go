@@ -1,14 +1,14 @@
 // Package agent puts conversations together: which model answers, which tools
-// it has and what holds their programs, what the system prompt says, what the
-// person granted, and when the context is made short. Everything that talks to
-// the built-in agent (a terminal, one turn of a script, an editor, a client of
-// the server, a job of a fleet, a session that is woken) is assembled here, so
-// that all of them are the same agent.
+// it has and what confines their programs, what the system prompt says, what
+// the person granted, and when the context is compacted. Everything that talks
+// to the built-in agent (a terminal, one turn of a script, an editor, a client
+// of the server, a job of a fleet, a session that is woken) is assembled here,
+// so that all of them are the same agent.
 //
 // It reads no environment, no configuration file and no terminal, and prints
-// nothing: what the person configured comes in as a Setup, what one
-// conversation has for itself as Options, and who is asked and who is shown
-// are functions. It keeps nothing beside what package chat keeps.
+// nothing: what the person configured comes in as a Setup, the settings of
+// one conversation as Options, and approvals and display are functions. It
+// keeps nothing besides what package chat keeps.
 //
 //	setup := &agent.Setup{Getenv: os.Getenv, Environ: os.Environ(), Home: os.UserHomeDir, IsProject: isProject}
 //	a, err := setup.Assemble(ctx, agent.Options{Store: s, Holder: who, Project: dir})
@@ -35,21 +35,22 @@ type Setup struct {
 	Chat    Settings
 
 	// Getenv looks up a variable, such as ANTHROPIC_API_KEY. Environ is the
-	// environment that programs get, but for keys and for our own variables.
+	// environment for programs, from which keys and our own variables are
+	// removed.
 	Getenv  func(string) string
 	Environ []string
 
-	// IsProject reports whether a folder may be a workspace. In one that is
-	// none, looking around is asked for, and no sandbox is made of it.
+	// IsProject reports whether a folder may be a workspace. In any other
+	// folder reading needs approval, and it gets no sandbox.
 	IsProject func(dir string) bool
 	// Home is the person's home folder.
 	Home func() (string, error)
-	// PrivateDirs and PrivateFiles are ours: programs of a project neither see
-	// nor make them, wherever they lie. A path that is empty is left out.
+	// PrivateDirs and PrivateFiles are ours: programs of a project can neither
+	// see nor create them, wherever they are. An empty path is ignored.
 	PrivateDirs, PrivateFiles []string
 
-	// SandboxOffBy says who switched the sandbox off for all conversations that
-	// say nothing themselves; "": it is on.
+	// SandboxOffBy says who turned the sandbox off for all conversations that
+	// do not say themselves; "": it is on.
 	SandboxOffBy string
 	// Widening is what the person configured for programs beyond the sandbox.
 	Widening sandbox.Widening
@@ -57,8 +58,8 @@ type Setup struct {
 	Confine func(sandbox.Policy, *exec.Cmd) (*sandbox.Fence, error)
 }
 
-// Settings are what a configuration may say of all conversations. A zero leaves
-// it to the defaults of the room that it is for.
+// Settings are configured for all conversations. A zero value leaves it to the
+// default of the package concerned.
 type Settings struct {
 	Compaction     string `yaml:"compaction"`
 	MaxMessages    int    `yaml:"max_messages"`
@@ -75,36 +76,37 @@ type Settings struct {
 	Thinking       int    `yaml:"thinking"`
 }
 
-// Options are what one conversation has for itself. Store, Holder and Project
-// are required.
+// Options are the settings of one conversation. Store, Holder and Project are
+// required.
 type Options struct {
 	Store  *store.Store
 	Holder tidemark.Holder
-	// Session is the one to go on with, "" for a new one: unless somebody says
+	// Session is the session to resume, "" for a new one: unless somebody says
 	// otherwise, the model that it was last used with answers.
 	Session tidemark.SessionID
-	Title   string // of a new session; "": made of the first message
-	Agent   string // who a new session is of; "": tidemark
+	Title   string // of a new session; "": made from the first message
+	Agent   string // the agent of a new session; "": tidemark
 
-	// Choice is what somebody said of the model, and Model one that is there
-	// already, in whose favour nothing is chosen.
+	// Choice is the model that somebody asked for; Model is a given one,
+	// which makes any choice unnecessary.
 	Choice Choice
 	Model  *Model
 	// AllowRemote lets a session that is local-only use remote models and tools.
 	AllowRemote bool
 
 	// Project is the folder that the session belongs to and that its tools work
-	// in; Folder the one below it that they start in, "" for Project.
+	// in; Folder is the one below it that they start in, "" for Project.
 	Project, Folder string
 	// Instructions replace DefaultInstructions at the head of the system prompt,
-	// which goes on with the project and what was learned in it. System replaces
-	// all of that. Either is for new sessions, which keep it.
+	// which continues with the project and what was learned in it. System
+	// replaces all of that. Either is for new sessions, which keep it.
 	Instructions func() (string, error)
 	System       string
 	Compaction   string // a strategy of package compact; "": as configured
 
-	// Environ and Fence replace what Setup makes of the environment and of the
-	// sandbox. SandboxMode is SandboxOn, SandboxOff, or "" for what Setup says.
+	// Environ and Fence replace what Setup derives from the environment and for
+	// the sandbox. SandboxMode is SandboxOn, SandboxOff, or "" for what Setup
+	// says.
 	Environ     []string
 	Fence       *Fence
 	SandboxMode string

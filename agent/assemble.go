@@ -17,17 +17,17 @@ import (
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
-// Assembly is a conversation that is put together and not begun: what chat
-// needs, who answers, and what holds the programs. The caller may change Chat
-// before Begin.
+// Assembly is a conversation that is put together and not started: the
+// options of its chat, its model, and what confines its programs. The caller
+// may change Chat before Begin.
 type Assembly struct {
 	Chat  chat.Options
 	Model Model
 	Fence Fence
 }
 
-// Assemble puts a conversation together. ErrInvalid says that there is no model
-// that could answer; the error of Options.Instructions is returned as it is.
+// Assemble puts a conversation together. ErrInvalid means that no model is
+// available; the error of Options.Instructions is returned unchanged.
 func (s *Setup) Assemble(ctx context.Context, o Options) (Assembly, error) {
 	var a Assembly
 	var err error
@@ -48,8 +48,7 @@ func (s *Setup) Assemble(ctx context.Context, o Options) (Assembly, error) {
 	return a, err
 }
 
-// lastModel is who answered in a session when it was last used, as far as that
-// is known.
+// lastModel is the model that a session was last used with, as far as known.
 func lastModel(ctx context.Context, s *store.Store, id tidemark.SessionID) (last Choice) {
 	if id == "" {
 		return last
@@ -87,21 +86,22 @@ func (s *Setup) chatOptions(o Options, a Assembly) chat.Options {
 	}
 }
 
-// maxTitle is how long a title is that is made of a message.
+// maxTitle bounds a title made from a message.
 const maxTitle = 80
 
-// Title is the title of a session whose first message this is.
+// Title is the title of a session with this first message.
 func Title(first string) string { return render.FirstLine(first, maxTitle) }
 
-// maxLearned is how many things that were learned in a project a new session
-// is told.
+// maxLearned is how many of the things learned in a project a new session is
+// told.
 const maxLearned = 20
 
-// DefaultInstructions are what an agent is told that nobody told anything else.
+// DefaultInstructions are the instructions of an agent that was given no
+// others.
 const DefaultInstructions = `You are a careful agent in a person's terminal. You work in the folder of their project with the tools you have. Look before you change something, keep changes small, and say in plain words what you did and what is left. When you are not sure what is wanted, ask.`
 
-// systemPrompt is that of a new session: what the user gave, where the agent
-// works, and what was learned in the project.
+// systemPrompt is the system prompt of a new session: the user's
+// instructions, where the agent works, and what was learned in the project.
 func (s *Setup) systemPrompt(ctx context.Context, o Options) (string, error) {
 	text := DefaultInstructions
 	if o.Instructions != nil {
@@ -121,7 +121,7 @@ func (s *Setup) systemPrompt(ctx context.Context, o Options) (string, error) {
 			continue
 		}
 		if err != nil || m.Project == "" {
-			break // what cannot be read is not told
+			break // what cannot be read is left out
 		}
 		if n == 0 {
 			text += "\n\nLearned in earlier sessions of this project:"
@@ -134,16 +134,17 @@ func (s *Setup) systemPrompt(ctx context.Context, o Options) (string, error) {
 	return text, nil
 }
 
-// Resume says where a conversation begins that is not a new one.
+// Resume says which conversation to resume, and from where.
 type Resume struct {
 	Session tidemark.SessionID
-	From    int64 // the entry to branch from; 0: go on at the end
-	// Asking is told that whoever holds the session is asked to hand it over,
-	// and why. Nil: nobody is asked, and the session is ErrHeld.
+	From    int64 // the entry to branch from; 0: continue at the end
+	// Asking is called when the holder of the session is asked to hand it
+	// over, with the reason. Nil: the holder is not asked, and the session is
+	// ErrHeld.
 	Asking func(held error)
 }
 
-// Begin begins the conversation, or goes on with one. The errors are those of
+// Begin starts the conversation, or resumes one. The errors are those of
 // chat.New and chat.Resume, with a hint for the person.
 func (a Assembly) Begin(ctx context.Context, r *Resume) (*chat.Chat, error) {
 	if r == nil || r.Session == "" {
@@ -172,10 +173,10 @@ func (a Assembly) Begin(ctx context.Context, r *Resume) (*chat.Chat, error) {
 	return c, nil
 }
 
-// handoverTimeout is how long whoever holds a session has to hand it over.
+// handoverTimeout is how long the holder of a session has to hand it over.
 const handoverTimeout = 30 * time.Second
 
-// takeOver asks whoever holds a session for it and waits.
+// takeOver asks the holder of a session for it and waits.
 func (a Assembly) takeOver(ctx context.Context, id tidemark.SessionID) (*chat.Chat, error) {
 	if err := a.Chat.Store.RequestHandover(ctx, id, a.Chat.Holder); err != nil {
 		return nil, err

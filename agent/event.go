@@ -9,7 +9,7 @@ import (
 )
 
 // Event is something that happened in a conversation, for programs: a line of
-// stream-json, and the ground of what clients of a server are told.
+// stream-json, and the basis of what clients of a server receive.
 type Event struct {
 	Type    string             `json:"type"`
 	Subtype string             `json:"subtype,omitempty"`
@@ -20,7 +20,7 @@ type Event struct {
 }
 
 // EventOf is an event of a chat for programs: deltas as they come, entries once
-// they are durable. Some are only for people; then it is false.
+// they are durable. It returns false for events that are only for people.
 func EventOf(e chat.Event) (Event, bool) {
 	out := Event{Worker: e.Worker}
 	switch {
@@ -49,8 +49,8 @@ func WaitText(e chat.Event) string {
 	return WithWorker(e.Worker, fmt.Sprintf("%s; asking again in %s", e.Wait.Why, e.Wait.For.Round(100*time.Millisecond)))
 }
 
-// WithWorker is a text with the name of the worker that it is about in front,
-// "" for the conversation itself.
+// WithWorker is a text prefixed with the name of its worker, "" for the
+// conversation itself.
 func WithWorker(worker, text string) string {
 	if worker == "" {
 		return text

@@ -22,8 +22,8 @@ const (
 	SandboxOff = "off"
 )
 
-// CheckSandboxMode returns ErrInvalid for a mode that is none; "" leaves it to
-// somebody else. Name is what the mode was given by.
+// CheckSandboxMode returns ErrInvalid for an unknown mode; "" leaves the
+// choice to others. name is the flag or setting that the mode came from.
 func CheckSandboxMode(name, mode string) error {
 	if mode == "" || mode == SandboxOn || mode == SandboxOff {
 		return nil
@@ -31,18 +31,19 @@ func CheckSandboxMode(name, mode string) error {
 	return tidemark.Invalidf("%s: %q: want on or off", name, mode)
 }
 
-// Fence is how the programs of a conversation are held.
+// Fence is how the programs of a conversation are confined.
 type Fence struct {
 	Sandbox *tool.Sandbox // nil: they are not
-	// Unfenced is why they should be held and are not: each is asked for then.
+	// Unfenced is why they should be confined and are not: then each needs
+	// approval.
 	Unfenced string
 	Hidden   []string // what no tool opens
-	// Says is what the person should know, in one line; "": all is well.
+	// Says is what the person should know, in one line; "": nothing.
 	Says string
 }
 
-// FenceFor returns how the programs of a conversation are held. What was
-// granted to the project counts.
+// FenceFor returns how the programs of a conversation are confined.
+// Grants to the project count.
 func (s *Setup) FenceFor(o Options) Fence {
 	p, err := s.Policy(o.Project)
 	offBy := s.SandboxOffBy
@@ -61,15 +62,15 @@ func (s *Setup) FenceFor(o Options) Fence {
 	return s.held(p.Widen(s.Widening), err, o.Grants)
 }
 
-// HeldBy is for programs that a policy holds.
+// HeldBy confines programs by a policy.
 func (s *Setup) HeldBy(p sandbox.Policy) Fence { return s.held(p, nil, nil) }
 
-// Unheld is for programs that run with all that their user may do. Says is what
-// the person should know about it.
+// Unheld is for programs that run with all permissions of their user. says is
+// what the person should know about it.
 func Unheld(p sandbox.Policy, says string) Fence { return Fence{Hidden: p.Hide, Says: says} }
 
-// held returns how programs are held by a policy, if there is no reason against
-// it.
+// held returns how programs are confined by a policy, unless against gives a
+// reason not to.
 func (s *Setup) held(p sandbox.Policy, against error, granted *grant.Scope) Fence {
 	if runtime.GOOS == "windows" {
 		return Unheld(p, "This system has no sandbox: programs run with all that you may do.")
@@ -104,7 +105,7 @@ func (s *Setup) held(p sandbox.Policy, against error, granted *grant.Scope) Fenc
 	return f
 }
 
-// tryPolicy finds out whether this machine can enforce a policy. Nothing is
+// tryPolicy checks whether this machine can enforce a policy. Nothing is
 // started.
 func (s *Setup) tryPolicy(p sandbox.Policy) error {
 	confine := s.Confine
@@ -118,8 +119,8 @@ func (s *Setup) tryPolicy(p sandbox.Policy) error {
 	return err
 }
 
-// weakness says what holds programs less well here than elsewhere, "" when
-// nothing does.
+// weakness says what is confined less well here than on other systems, ""
+// when nothing is.
 func weakness() string {
 	for _, l := range sandbox.Layers() {
 		if l.Name == "namespaces" && !l.On {
@@ -137,13 +138,13 @@ func (s *Setup) Policy(project string) (sandbox.Policy, error) {
 		return sandbox.Policy{}, tidemark.Invalidf("no home folder: %w", err)
 	}
 	p := sandbox.Policy{Root: project, Home: home}
-	// What is not below the project is not there anyway.
+	// What is not below the project is invisible anyway.
 	for _, dir := range s.PrivateDirs {
 		if !filepath.IsAbs(dir) {
 			continue
 		}
-		// A folder that is not there yet could be made by a program, with what
-		// it likes to be found in it.
+		// A program could create a folder that does not exist yet, with
+		// content of its choice.
 		if rel, err := filepath.Rel(project, dir); err == nil && filepath.IsLocal(rel) {
 			if err := durable.MakeDir(dir); err != nil {
 				return p, err
@@ -159,7 +160,7 @@ func (s *Setup) Policy(project string) (sandbox.Policy, error) {
 	return p, nil
 }
 
-// Status says in a line how programs are held.
+// Status describes in a line how programs are confined.
 func (f Fence) Status() string {
 	if f.Sandbox == nil {
 		return f.Says

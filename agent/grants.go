@@ -31,8 +31,8 @@ const (
 	Proposed = "proposed"
 )
 
-// GrantRows are the grants in a book that match, with what they are as far as
-// the store tells. Without a store, nil, the hashes are all that is known.
+// GrantRows are the matching grants in a book, described as far as the store
+// knows them. Without a store, nil, only the hashes are known.
 func GrantRows(ctx context.Context, book *grant.Book, s *store.Store, matches func(grant.Grant) bool) ([]GrantRow, error) {
 	all, err := book.All()
 	if errors.Is(err, grant.ErrUntrusted) {
@@ -66,7 +66,7 @@ func GrantRows(ctx context.Context, book *grant.Book, s *store.Store, matches fu
 	return rows, nil
 }
 
-// claimsOf is everything that a session would have.
+// claimsOf is everything that a session asks for.
 func claimsOf(ctx context.Context, s *store.Store, id tidemark.SessionID) []chat.Proposal {
 	c, err := s.Checkpoint(ctx, id, "")
 	if err == nil {
@@ -78,7 +78,7 @@ func claimsOf(ctx context.Context, s *store.Store, id tidemark.SessionID) []chat
 	return chat.ProposalsOf(c, "", nil)
 }
 
-// ProposedRows are what sessions would have in a project and were not granted;
+// ProposedRows are what sessions ask for in a project and were not granted;
 // without ids, all sessions of the project.
 func ProposedRows(ctx context.Context, book *grant.Book, s *store.Store, project string, ids ...tidemark.SessionID) ([]GrantRow, error) {
 	if len(ids) == 0 {
@@ -108,7 +108,7 @@ func ProposedRows(ctx context.Context, book *grant.Book, s *store.Store, project
 	return rows, nil
 }
 
-// proposals are what a session would have in a project and was not granted.
+// proposals are what a session asks for in a project and was not granted.
 func proposals(ctx context.Context, book *grant.Book, s *store.Store, id tidemark.SessionID, project string) ([]chat.Proposal, error) {
 	c, err := s.Checkpoint(ctx, id, "")
 	if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrCorrupt) {

@@ -10,18 +10,18 @@ import (
 // LearnTimeout is how long learning may take.
 const LearnTimeout = 20 * time.Second
 
-// Learning is how Learn goes about it.
+// Learning says how Learn works.
 type Learning struct {
-	// Note is told what happens, one line at a time.
+	// Note receives what happens, one line at a time.
 	Note func(format string, args ...any)
-	// Patient ends when the person does not want to wait for a model any more,
-	// and InHurry says that they do not. Nil: they wait.
+	// Patient ends when the person no longer wants to wait for a model, and
+	// InHurry reports that. Nil: they wait.
 	Patient context.Context
 	InHurry func() bool
 }
 
 // Learn keeps what the person said in a conversation that later sessions should
-// know. One who does not want to wait for a model gets what rules find.
+// know. If they do not want to wait for a model, simple rules decide.
 func Learn(ctx context.Context, c *chat.Chat, l Learning) {
 	said := len(c.Steered())
 	if said == 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/model/openai"
 )
 
-// Choice is which model to ask, as far as somebody said.
+// Choice is the model to use, as far as somebody chose one.
 type Choice struct {
 	Provider, Model, BaseURL string
 }
@@ -29,12 +29,12 @@ type Model struct {
 	Remote         bool // it is not on this machine
 }
 
-// provider is what is known of one that offers models.
+// provider describes a provider of models.
 type provider struct {
-	name, model string   // its name, and the model that it is asked for unless somebody says
-	base        string   // where it is, unless somebody says
-	baseVars    []string // variables that say
-	keyVars     []string // variables with a key, the first of which is named in errors
+	name, model string   // its name, and its default model
+	base        string   // its default address
+	baseVars    []string // variables that set the address
+	keyVars     []string // variables with a key, of which errors name the first
 	client      func(base, key string) chat.Model
 }
 
@@ -53,7 +53,7 @@ func providers() []provider {
 	}
 }
 
-// CheckProvider returns ErrInvalid for a provider that nobody knows.
+// CheckProvider returns ErrInvalid for an unknown provider.
 func CheckProvider(name string) error {
 	var names []string
 	for _, p := range providers() {
@@ -65,8 +65,8 @@ func CheckProvider(name string) error {
 	return tidemark.Invalidf("provider %q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// provider returns the one that was chosen: by name, or else the first that a
-// key is there for.
+// provider returns the chosen provider: by name, or else the first for which
+// there is a key.
 func (s *Setup) provider(name string) (provider, error) {
 	for _, p := range providers() {
 		if p.name == name || name == "" && len(p.keyVars) > 0 && s.first(p.keyVars) != "" {
@@ -88,10 +88,9 @@ const (
 	BaseURLVariable  = "TIDEMARK_BASE_URL"
 )
 
-// Choose returns the model that was chosen: by what somebody said for this
-// conversation, by the environment or by the configuration, or else the one
-// that the session was last used with. ErrInvalid: there is none, or its key is
-// missing.
+// Choose returns the chosen model: by what was said for this conversation, by
+// the environment or by the configuration, or else the one that the session was
+// last used with. ErrInvalid: there is none, or its key is missing.
 func (s *Setup) Choose(said, last Choice) (Model, error) {
 	p, err := s.provider(cmp.Or(said.Provider, s.Getenv(ProviderVariable), last.Provider, s.Default.Provider))
 	if err != nil {
@@ -102,7 +101,7 @@ func (s *Setup) Choose(said, last Choice) (Model, error) {
 		base = s.Default.BaseURL
 	}
 	if base = cmp.Or(base, p.base); base != "" && !strings.Contains(base, "://") {
-		base = "http://" + base // as OLLAMA_HOST has it
+		base = "http://" + base // the form of OLLAMA_HOST
 	}
 	m := Model{Provider: p.name, Remote: isRemote(base)}
 	key := s.first(p.keyVars)
@@ -121,9 +120,8 @@ func (s *Setup) Choose(said, last Choice) (Model, error) {
 	return m, nil
 }
 
-// Another returns the model of a name, in a conversation with a model of a
-// provider: NAME of the same provider, or PROVIDER/NAME. The address is for the
-// same provider alone.
+// Another returns another model for a conversation, by name: NAME of the same
+// provider, or PROVIDER/NAME. baseURL applies only to the same provider.
 func (s *Setup) Another(provider, baseURL, name string) (Model, error) {
 	choice := Choice{Provider: provider, Model: name, BaseURL: baseURL}
 	if other, rest, ok := strings.Cut(name, "/"); ok && other != provider {
@@ -136,8 +134,8 @@ func (s *Setup) Another(provider, baseURL, name string) (Model, error) {
 	return s.Choose(choice, Choice{})
 }
 
-// Models are what somebody may choose from without typing, as PROVIDER/NAME:
-// those that there is a key for.
+// Models are the models that can be offered for choice, as PROVIDER/NAME:
+// those with a key.
 func (s *Setup) Models() (names []string) {
 	for _, p := range providers() {
 		if s.first(p.keyVars) != "" {
@@ -147,7 +145,7 @@ func (s *Setup) Models() (names []string) {
 	return names
 }
 
-// first is the value of the first of some variables that has one.
+// first is the value of the first of these variables that is set.
 func (s *Setup) first(names []string) string {
 	for _, name := range names {
 		if v := s.Getenv(name); v != "" {
@@ -171,8 +169,8 @@ func isRemote(base string) bool {
 	return host != "localhost" && !(ip != nil && (ip.IsLoopback() || ip.IsUnspecified()))
 }
 
-// toolEnviron is the environment of what the agent runs: ours, without the
-// keys of models and of the store.
+// toolEnviron is the environment of the agent's programs: ours, without
+// the keys of models and of the store.
 func (s *Setup) toolEnviron() []string {
 	return slices.DeleteFunc(slices.Clone(s.Environ), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -185,7 +183,7 @@ func (s *Setup) toolEnviron() []string {
 	})
 }
 
-// ModelHint is the way out of what a provider answered.
+// ModelHint is the way out of an error of a provider.
 func ModelHint(e *model.Error) string {
 	switch e.Status {
 	case http.StatusUnauthorized, http.StatusForbidden:

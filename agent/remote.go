@@ -15,28 +15,28 @@ import (
 	"github.com/tidemark-sessions/tidemark/tool"
 )
 
-// Remote is a conversation with a client over the network. What needs an answer
-// is asked there, and nothing of it is left after Close. Its methods may be
-// called concurrently; turns wait for each other.
+// Remote is a conversation with a client over the network. Questions go to the
+// client, and nothing of the conversation is left after Close. Its methods may
+// be called concurrently; turns wait for each other.
 type Remote struct {
 	c    *chat.Chat
 	s    *store.Store
 	stop func() // ends watch, and waits for it
 	lost chan error
 
-	turning sync.Mutex // held while a turn is under way
+	turning sync.Mutex // held during a turn
 
 	mu      sync.Mutex
-	emit    func(any) error      // to whoever listens now
+	emit    func(any) error      // the current listener
 	waiting map[string]chan bool // calls that wait for an answer
 }
 
-// leaseInterval is how often a conversation looks whether its session is still
-// its own.
+// leaseInterval is how often a conversation checks whether it still holds its
+// session.
 const leaseInterval = 2 * time.Second
 
 // OpenRemote opens a conversation for a client: a new session, or the one that
-// Options names. Emit is told what happens between turns; each value is a
+// Options names. emit receives what happens between turns; each value is a
 // RemoteEvent. Approve and Show of the Options are not used.
 func (s *Setup) OpenRemote(ctx context.Context, o Options, emit func(any) error) (*Remote, error) {
 	v := &Remote{s: o.Store, lost: make(chan error, 1), emit: emit, waiting: make(map[string]chan bool)}
@@ -57,13 +57,14 @@ func (s *Setup) OpenRemote(ctx context.Context, o Options, emit func(any) error)
 	return v, nil
 }
 
-// ID is that of the session, also before it exists.
+// ID is the id of the session, also before it exists.
 func (v *Remote) ID() tidemark.SessionID { return v.c.ID() }
 
-// Gone has an error once the session is somebody else's.
+// Gone receives an error once somebody else has the session.
 func (v *Remote) Gone() <-chan error { return v.lost }
 
-// Send takes what the user says, and emits what happens until the turn is over.
+// Send adds a message of the user, and emits what happens until the turn is
+// over.
 func (v *Remote) Send(ctx context.Context, text string, emit func(any) error) error {
 	v.turning.Lock()
 	defer v.turning.Unlock()
@@ -76,7 +77,7 @@ func (v *Remote) Send(ctx context.Context, text string, emit func(any) error) er
 	return err
 }
 
-// listen says who is told what happens, and returns who was before.
+// listen sets the listener, and returns the previous one.
 func (v *Remote) listen(emit func(any) error) func(any) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -85,7 +86,8 @@ func (v *Remote) listen(emit func(any) error) func(any) error {
 	return before
 }
 
-// tell emits something. A client that is gone ends the conversation by itself.
+// tell emits an event. When the client is gone, the conversation ends by
+// itself.
 func (v *Remote) tell(e RemoteEvent) {
 	v.mu.Lock()
 	emit := v.emit
@@ -95,8 +97,8 @@ func (v *Remote) tell(e RemoteEvent) {
 	}
 }
 
-// RemoteEvent is what a client is told: what stream-json tells, and what it
-// takes to answer a question.
+// RemoteEvent is what a client receives: the events of stream-json, and
+// what is needed to answer a question.
 type RemoteEvent struct {
 	Event
 	Call   string          `json:"call,omitempty"`
@@ -104,7 +106,7 @@ type RemoteEvent struct {
 	Scope  string          `json:"scope,omitempty"`
 	Effect tool.Effect     `json:"effect,omitempty"`
 	Input  json.RawMessage `json:"input,omitempty"`
-	// Lines are what a person decides by, the same as everywhere else.
+	// Lines are what a person decides about, the same as everywhere else.
 	Lines []render.ApprovalLine `json:"lines,omitempty"`
 	Usage *tidemark.Usage       `json:"usage,omitempty"`
 }
@@ -151,8 +153,8 @@ func (v *Remote) approve(ctx context.Context, a chat.ApprovalRequest) (chat.Deci
 	}
 }
 
-// Answer is the answer to a question that was emitted: ErrNotFound when no such
-// call waits.
+// Answer answers an emitted question. It returns ErrNotFound when no such call
+// waits.
 func (v *Remote) Answer(call string, allow bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -165,8 +167,8 @@ func (v *Remote) Answer(call string, allow bool) error {
 	return nil
 }
 
-// watch finds out when the session is not ours any more, or somebody asks for
-// it: then it is handed over as soon as no turn is under way.
+// watch notices when somebody else has the session, or asks for it: then it
+// is handed over as soon as no turn is in progress.
 func (v *Remote) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -193,8 +195,8 @@ func (v *Remote) watch() {
 	}()
 }
 
-// ours is ErrConflict when the lease that began at since is not ours any more.
-// Storage that fails for a while ends nothing.
+// ours returns ErrConflict when we no longer hold the lease that began at
+// since. Storage that fails for a while ends nothing.
 func (v *Remote) ours(ctx context.Context, since *time.Time) error {
 	if !v.c.Exists() {
 		return nil
@@ -228,13 +230,13 @@ func (v *Remote) handOver(ctx context.Context, a store.HandoverRequest) {
 	}
 }
 
-// Close lets go of the session. What it leaves is what is kept.
+// Close releases the session. Only what was kept remains.
 func (v *Remote) Close(ctx context.Context) error {
 	v.stop()
 	err := v.c.Close(ctx)
 	v.listen(nil)
 	if errors.Is(err, tidemark.ErrConflict) {
-		return nil // it was not ours any more
+		return nil // we no longer held it
 	}
 	return err
 }

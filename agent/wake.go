@@ -13,22 +13,22 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Waker goes on with sessions that sleep, when a timer has fired that the person
-// granted on this machine.
+// Waker resumes sleeping sessions when a timer has fired that the person granted
+// on this machine.
 type Waker struct {
 	Store  *store.Store
 	Holder tidemark.Holder
 	Grants *grant.Book
-	// Setup is what the person configured for a project.
+	// Setup returns what the person configured for a project.
 	Setup func(project string) (*Setup, error)
-	// Untrusted is told, once, why the grants cannot be read.
+	// Untrusted is called, once, with why the grants cannot be read.
 	Untrusted func(error)
 
 	told sync.Once
 }
 
-// MayWake tells which sessions the person let be woken: those with a wake among
-// the grants. Nil when there is none.
+// MayWake returns which sessions the person allowed to be woken: those with a
+// wake among the grants. Nil when there are none.
 func (w *Waker) MayWake() func(tidemark.SessionID) bool {
 	all, err := w.Grants.All()
 	if err != nil {
@@ -56,8 +56,8 @@ func (w *Waker) Sleepers(ctx context.Context, by time.Time) ([]tidemark.SessionI
 	return w.Store.Sleepers(ctx, by, may)
 }
 
-// grantedIn is the project in which a timer of a checkpoint that has fired is
-// granted, "" when none is.
+// grantedIn is the project in which a fired timer of a checkpoint is granted,
+// "" when none is.
 func (w *Waker) grantedIn(id tidemark.SessionID, c store.Checkpoint, now time.Time) string {
 	all, err := w.Grants.All()
 	if err != nil {
@@ -80,9 +80,9 @@ func fired(t store.WakeTrigger, now time.Time) bool {
 	return t.Kind == store.WakeTimer && !t.At.After(now)
 }
 
-// Wake goes on with a session, as a resume would: with what the person
-// configured for its project, and what they granted there. Nobody is there to
-// ask: everything else is denied. ErrDenied: no timer that has fired is granted.
+// Wake resumes a session: with what the person configured for its project, and
+// what they granted there. Nobody can be asked: everything else is denied.
+// ErrDenied: no fired timer is granted.
 func (w *Waker) Wake(ctx context.Context, id tidemark.SessionID) error {
 	now := time.Now()
 	c, err := w.Store.Checkpoint(ctx, id, "")

@@ -9,18 +9,18 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Commits are made when so much has come together: enough that the syncs of a
-// disk do not count, little enough to hold in memory. A backend that keeps a
-// file a log opens all logs of a batch at once.
+// Sizes at which a batch is committed: enough that the syncs of a disk do not
+// matter, little enough to hold in memory. A backend with one file per log opens
+// all logs of a batch at once.
 const (
 	maxBatchBytes = 4 << 20
 	maxBatchPuts  = 2000
 	maxBatchLogs  = 100
 )
 
-// adopter brings items into a Backend. What is there already and is the same
-// is passed over, so that one that was killed can be run again; what is there
-// and differs is ErrConflict, and nothing is ever overwritten.
+// adopter copies items into a Backend. What is already there and identical is
+// skipped, so that an interrupted run can be repeated; what is there and differs
+// is ErrConflict, and nothing is ever overwritten.
 type adopter struct {
 	ctx  context.Context
 	into tidemark.Backend
@@ -35,8 +35,8 @@ type adopter struct {
 	old     []tidemark.Precondition // records that batch.Puts replace
 
 	log    tidemark.Key           // the log that was appended to last
-	length int64                  // and how long it is
-	grown  map[tidemark.Key]int64 // in a dry run, how long logs would be
+	length int64                  // and its length
+	grown  map[tidemark.Key]int64 // in a dry run, the length that logs would have
 }
 
 func newAdopter(ctx context.Context, into tidemark.Backend, dry bool) *adopter {
@@ -66,11 +66,11 @@ func (a *adopter) take(it *item) error {
 	return nil
 }
 
-// get returns what the target has under a key; nothing is at version 0 with a
-// head of length 0.
+// get returns what the target has under a key; version 0 and a head of length 0
+// when there is nothing.
 func (a *adopter) get(k tidemark.Key) (tidemark.Record, error) {
 	r, err := a.into.Get(a.ctx, k)
-	if errors.Is(err, tidemark.ErrNotFound) || r.Owner != "" { // what another shares is not the target's
+	if errors.Is(err, tidemark.ErrNotFound) || r.Owner != "" { // what another owner shares is not the target's
 		return tidemark.Record{Key: k}, nil
 	}
 	return r, err
@@ -120,7 +120,8 @@ func (a *adopter) full() bool {
 	return a.size >= maxBatchBytes || len(a.batch.Puts) >= maxBatchPuts || len(a.batch.Appends) >= maxBatchLogs
 }
 
-// lengthOf returns how long a log is, with what waits to be committed.
+// lengthOf returns the length of a log, including lines that wait to be
+// committed.
 func (a *adopter) lengthOf(log tidemark.Key) (int64, error) {
 	if i, ok := a.appends[log]; ok {
 		lines := a.batch.Appends[i].Lines
@@ -159,7 +160,8 @@ func (a *adopter) lines(run tidemark.Append) error {
 		run.Lines = run.Lines[length-first+1:]
 	}
 	if i, ok := a.appends[run.Log]; ok && len(a.batch.Appends[i].Lines)+len(run.Lines) > tidemark.KeyWindow {
-		// A key may come again behind as many lines, and not in one append.
+		// A key may be repeated after that many lines, but not within one
+		// append.
 		if err := a.flush(); err != nil {
 			return err
 		}
@@ -180,11 +182,11 @@ func (a *adopter) lines(run tidemark.Append) error {
 	return nil
 }
 
-// same holds lines that come against those that are there, up to last.
+// same compares incoming lines with those that are there, up to last.
 func (a *adopter) same(run tidemark.Append, last int64) error {
 	if a.dry {
 		if have, err := a.get(run.Log); err != nil || have.Head.Length < last {
-			return err // a part of it is only imagined
+			return err // a dry run has not written a part of it
 		}
 	}
 	i := 0
@@ -209,8 +211,8 @@ func sameLine(a, b *tidemark.Line) bool {
 	return a.Seq == b.Seq && a.Sum == b.Sum && a.Batch == b.Batch && bytes.Equal(a.Body, b.Body)
 }
 
-// gone takes away what the store that is followed has no more, if it is what
-// that store had.
+// gone removes what the followed store no longer has, if the target has the
+// same.
 func (a *adopter) gone(k Kept, what byte) error {
 	if err := a.flush(); err != nil {
 		return err
@@ -236,7 +238,8 @@ func (a *adopter) gone(k Kept, what byte) error {
 		case what&goneAnew == 0:
 			return tidemark.Conflictf("%s: the log is to be taken away, and the target has another one", k.Key)
 		}
-		// A log that begins again may have begun here before: the lines tell.
+		// A log that was begun again may have been begun again here before: the
+		// lines tell.
 	}
 	if a.dry {
 		if len(b.Drops) > 0 {
@@ -259,9 +262,9 @@ func (a *adopter) ends(k Kept, length int64) (bool, error) {
 	return false, nil
 }
 
-// flush commits what waits. A record cannot be adopted over one that is there,
-// so those that are replaced go right before; whoever is killed in between
-// runs it again.
+// flush commits what waits. A record cannot be adopted over an existing one, so
+// those that are replaced are deleted right before; a run killed in between is
+// repeated.
 func (a *adopter) flush() error {
 	if len(a.batch.Puts)+len(a.batch.Appends) == 0 {
 		return nil

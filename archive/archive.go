@@ -1,9 +1,9 @@
-// Package archive writes everything that a Backend keeps as one stream, and
-// brings it back: the same records at the same versions, the same lines of the
-// same batches. It copies bodies as they are kept, so an archive of what a
-// sealed store keeps is as sealed as the store, and needs no key. It knows
-// nothing of sessions, never seeks, and never overwrites anything that
-// differs. docs/formats/archive.md describes every byte.
+// Package archive writes everything that a Backend holds as one stream, and
+// restores it: the same records at the same versions, the same lines of the same
+// batches. It copies bodies as they are stored, so an archive of a sealed store
+// is as sealed as the store, and needs no key. It knows nothing of sessions,
+// never seeks, and never overwrites anything that differs.
+// docs/formats/archive.md describes every byte.
 //
 //	m, err := archive.Write(ctx, os.Stdout, backend, nil)
 //	m, err = archive.Read(ctx, os.Stdin, empty, nil)
@@ -13,19 +13,18 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"time"
 
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// keyringKind is the kind of the records without which a sealed store cannot
-// be opened. They go first, so that a store that is sealed with other keys is
-// refused before anything is brought into it.
+// keyringKind is the kind of the records without which a sealed store cannot be
+// opened. They go first, so that a target that is sealed with other keys is
+// refused before anything is written to it.
 const keyringKind = "keyring"
 
-// Format is the number of the form of an archive that this program writes. It
-// reads that form and every one before it.
+// Format is the version of the archive format that this program writes. It reads
+// that version and all earlier ones.
 const Format = 1
 
 // Manifest is what an archive says about itself, at its end.
@@ -38,18 +37,18 @@ type Manifest struct {
 	Keyring  bool              `json:"keyring"`            // and it is among the items
 	Kinds    map[string]Count  `json:"kinds"`
 	Count                      // over all kinds
-	Gone     int64             `json:"gone"`    // keys that an incremental archive takes away
+	Gone     int64             `json:"gone"`    // keys that an incremental archive removes
 	Damaged  int64             `json:"damaged"` // things that could not be read and are left out
 	Items    int64             `json:"items"`
 	Digest   string            `json:"digest"` // SHA-256 of every byte before the manifest, in hex
 
-	// Keys is everything that the store kept when the archive was made, by
-	// kind and then id: what an incremental archive begins from. Write and
+	// Keys lists everything that the store held when the archive was made, by
+	// kind and then id: the starting point of an incremental archive. Write and
 	// Inspect set it, Read does not.
 	Keys []Kept `json:"-"`
 }
 
-// Base names the archive that an incremental one goes on from.
+// Base names the archive that an incremental one continues.
 type Base struct {
 	MadeAt time.Time `json:"made_at"`
 	Digest string    `json:"digest"`
@@ -78,7 +77,7 @@ type Kept struct {
 }
 
 // Mark tells one state of a record from any other: the beginning of a SHA-256
-// over all that is kept of it, with the sum of its body in place of the body.
+// over all its fields, with the sum of its body in place of the body.
 type Mark [16]byte
 
 func (m Mark) String() string { return hex.EncodeToString(m[:]) }
@@ -91,21 +90,15 @@ func markOf(r *tidemark.Record) Mark {
 	return Mark(sum[:16])
 }
 
-// Progress is how far something is.
+// Progress is how far an operation is.
 type Progress struct {
-	Key     tidemark.Key // at which key
+	Key     tidemark.Key // the current key
 	Records int64
 	Lines   int64
 	Bytes   int64 // of bodies
 	Packed  int64 // of the archive
 }
 
-// kindError carries a sentence of its own and answers to a sentinel.
-type kindError struct{ kind, err error }
-
-func (e *kindError) Error() string   { return e.err.Error() }
-func (e *kindError) Unwrap() []error { return []error{e.kind, e.err} }
-
 func corruptf(format string, args ...any) error {
-	return &kindError{tidemark.ErrCorrupt, fmt.Errorf("archive: "+format, args...)}
+	return tidemark.Errorf(tidemark.ErrCorrupt, "archive: "+format, args...)
 }

@@ -12,30 +12,30 @@ import (
 // CopyOptions say what is copied.
 type CopyOptions struct {
 	// Skip leaves out the keys for which it returns true, such as the keyring
-	// of a store that is sealed anew.
+	// when the target is sealed with its own.
 	Skip func(tidemark.Key) bool
-	// Change returns a record as the target files it, nil: as it is. It may
-	// give it another key, of the same kind; a zero one leaves it out.
+	// Change returns a record as the target is to store it, nil: unchanged. It
+	// may give it another key, of the same kind; a zero one leaves it out.
 	Change func(tidemark.Record) (tidemark.Record, error)
-	// Damaged is told of each record and line that cannot be read. Records are
-	// left out, a gap stands for a line, and the rest is copied. When it is
+	// Damaged is called with each record and line that cannot be read. Records
+	// are left out, a gap replaces a line, and the rest is copied. When it is
 	// nil, damage ends the copying.
 	Damaged func(error)
 	// Progress is called now and then, from the goroutine that called Copy.
 	Progress func(Progress)
 }
 
-// Stats is what Copy came by, whether it was there already or not.
+// Stats counts what Copy read, whether the target had it already or not.
 type Stats struct {
 	Count
 	Kinds map[string]Count `json:"kinds"`
 }
 
-// Copy brings everything that one Backend keeps into another, without an
-// archive in between: with the same care for what is there already, the same
-// errors and the same way to go on after a kill as Read. When it returns nil,
-// everything was read back from the target and is the same. A store that was
-// written to meanwhile is ErrConflict then: run it again.
+// Copy copies everything from one Backend into another, without an archive in
+// between. It treats what is already there, errors and a repeated run after a
+// kill as Read does. When it returns nil, everything was read back from the
+// target and is identical. A store that was written to meanwhile is ErrConflict
+// then: run it again.
 func Copy(ctx context.Context, from, into tidemark.Backend, o *CopyOptions) (Stats, error) {
 	if o == nil {
 		o = &CopyOptions{}
@@ -63,13 +63,13 @@ func Copy(ctx context.Context, from, into tidemark.Backend, o *CopyOptions) (Sta
 	return Stats{m.Count, m.Kinds}, compare(ctx, from, into, o, false)
 }
 
-// Same compares everything that two Backends keep, but the keys that skip
-// names, and returns ErrConflict with the first difference.
+// Same compares everything in two Backends, except the keys for which skip is
+// true, and returns ErrConflict with the first difference.
 func Same(ctx context.Context, a, b tidemark.Backend, skip func(tidemark.Key) bool) error {
 	return compare(ctx, a, b, &CopyOptions{Skip: skip}, true)
 }
 
-// compare wants everything of a in b, and, both ways, nothing else there.
+// compare requires that everything of a is in b and, if bothWays, nothing else.
 func compare(ctx context.Context, a, b tidemark.Backend, o *CopyOptions, bothWays bool) error {
 	skip := o.Skip
 	for k, err := range a.Walk(ctx, tidemark.Key{}) {

@@ -20,31 +20,31 @@ const (
 	itemFrameBytes = 1 + 4 + 4 // the type, the length and the sum
 )
 
-// A run of lines is cut at so many lines or bytes, so that whoever reads it
-// needs to hold little. A line that is longer stands alone.
+// A run of lines is cut at so many lines or bytes, so that a reader needs little
+// memory. A longer line is a run of its own.
 const (
 	maxRunLines = 1000
 	maxRunBytes = 1 << 20
 )
 
-// maxItemBytes is above the largest item: one body and all that is around it.
+// maxItemBytes is above the largest item: one body and everything around it.
 const maxItemBytes = tidemark.MaxBodyBytes + 4<<10
 
-// item is one of its parts, by its type.
+// item is one of the fields below, depending on its type.
 type item struct {
 	kind   byte
 	record tidemark.Record
-	was    Mark // with record: what it replaces in the archive before; zero: nothing
+	was    Mark // with record: what it replaces in the previous archive; zero: nothing
 	lines  tidemark.Append
 	kept   Kept // with goneItem: what was there
 	gone   byte // with goneItem: what of it is gone
 }
 
-// What a gone item takes away.
+// What a gone item removes.
 const (
 	goneRecord = 1 << iota
 	goneLog
-	goneAnew // the log begins again: its lines follow
+	goneAnew // the log was begun again: its lines follow
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -64,7 +64,7 @@ func appendBody(b, body []byte) []byte {
 
 func appendKey(b []byte, k tidemark.Key) []byte { return appendText(appendText(b, k.Kind), k.ID) }
 
-// appendRecordHead writes everything of a record but its body.
+// appendRecordHead writes all of a record except its body.
 func appendRecordHead(b []byte, r *tidemark.Record) []byte {
 	b = appendKey(b, r.Key)
 	b = appendInt(b, r.Version)
@@ -127,12 +127,12 @@ func appendItem(b []byte, it *item) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
 
-// lineBytes is about what a line takes in an item.
+// lineBytes is roughly the size of a line in an item.
 func lineBytes(l *tidemark.Line) int {
 	return 5*8 + 4 + 4*2 + 4 + len(l.Kind) + len(l.Key) + len(l.Batch) + len(l.Chain) + len(l.Body)
 }
 
-// size is at least what the item takes with its frame.
+// size is an upper bound of the item's size with its frame.
 func (it *item) size() int {
 	const around = 1 << 10 // keys, marks and numbers are well below it
 	n := around + len(it.record.Body)
@@ -142,12 +142,12 @@ func (it *item) size() int {
 	return n
 }
 
-// parser takes items apart. It holds the first thing that is wrong, and
-// returns zeros from then on, so that its callers look once.
+// parser parses items. It holds the first error, and returns zeros from then on,
+// so that its callers check once.
 type parser struct {
 	b    []byte
 	bad  bool
-	kind string // the last one, most often the next one too
+	kind string // the last one, usually the next one too
 }
 
 func (p *parser) take(n int) []byte {
@@ -186,7 +186,7 @@ func (p *parser) bytes() []byte {
 
 func (p *parser) text() string { return string(p.bytes()) }
 
-// word is text that is most often the same as the last time.
+// word is text that is usually the same as last time.
 func (p *parser) word(last string) string {
 	if t := p.bytes(); string(t) != last {
 		return string(t)
@@ -268,7 +268,7 @@ func (p *parser) kept() (k Kept) {
 	return k
 }
 
-// next takes the next item off what is parsed. Its bodies share that memory.
+// next parses the next item. Its bodies share the parsed memory.
 func (p *parser) next(it *item) error {
 	all := p.b
 	t := p.take(1)
@@ -305,8 +305,8 @@ func (p *parser) next(it *item) error {
 	return it.check()
 }
 
-// check refuses what no Write has written: keys that could name something
-// else, sums that do not match, times that no Backend keeps.
+// check refuses what no Write has written: keys that could name something else,
+// sums that do not match, times that no Backend accepts.
 func (it *item) check() error {
 	var err error
 	b := tidemark.Batch{ID: "archive", At: time.Unix(0, 0).UTC(), Adopt: true}

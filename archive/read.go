@@ -10,33 +10,33 @@ import (
 
 // ReadOptions say how an archive is read.
 type ReadOptions struct {
-	// DryRun holds everything against its sums and against the target, and
+	// DryRun verifies everything against its sums and against the target, and
 	// commits nothing.
 	DryRun bool
-	// Change returns a record as the target files it, nil: as it is. It may
-	// give it another key, of the same kind; a zero one leaves it out.
+	// Change returns a record as the target is to store it, nil: unchanged. It
+	// may give it another key, of the same kind; a zero one leaves it out.
 	Change func(tidemark.Record) (tidemark.Record, error)
 	// Progress is called now and then, from the goroutine that called Read.
 	Progress func(Progress)
 }
 
-// Read brings everything of an archive into a Backend, as it was kept: versions,
-// times and batches stay. Each item is held against its sums before it is
+// Read restores everything of an archive into a Backend, unchanged: versions,
+// times and batches stay. Each item is verified against its sums before it is
 // committed; at the end each key is looked up in the target, and the whole is
-// held against its digest.
+// verified against its digest.
 //
-// The target need not be empty. What it has already is passed over when it is
-// the same, so that a Read that was killed is run again and goes on; and kept
-// when the archive does not name it. An incremental archive is read into what
-// the one before was read into.
+// The target need not be empty. What it already has is skipped when it is
+// identical, so that an interrupted Read can be repeated and continues; what the
+// archive does not name is kept. An incremental archive is read into the target
+// that the previous one was read into.
 //
 // ErrConflict: the target has a record or line that differs, or is sealed with
-// other keys; nothing of it was overwritten. ErrCorrupt: the archive is
-// damaged or was cut off. ErrInvalid: it is no archive. ErrUnsupported: a newer
-// program wrote it. Whatever the error, what was committed before it is a
-// beginning that another Read goes on from.
+// other keys; nothing of it was overwritten. ErrCorrupt: the archive is damaged
+// or was cut off. ErrInvalid: it is not an archive. ErrUnsupported: a newer
+// program wrote it. Whatever the error, what was committed before stays, and
+// another Read continues from there.
 //
-// When ctx ends, Read returns; a read of r that is under way is not waited for.
+// When ctx ends, Read returns; it does not wait for a read of r in progress.
 func Read(ctx context.Context, r io.Reader, into tidemark.Backend, o *ReadOptions) (Manifest, error) {
 	if o == nil {
 		o = &ReadOptions{}
@@ -70,7 +70,7 @@ func Read(ctx context.Context, r io.Reader, into tidemark.Backend, o *ReadOption
 		}
 		return ctx.Err()
 	})
-	// What came whole is kept also when the rest did not.
+	// What arrived complete is kept even when the rest did not.
 	if ferr := a.flush(); ferr != nil && (err == nil || errors.Is(err, tidemark.ErrCorrupt)) {
 		return Manifest{}, ferr
 	}
@@ -80,8 +80,8 @@ func Read(ctx context.Context, r io.Reader, into tidemark.Backend, o *ReadOption
 	return m, nil
 }
 
-// fits refuses to mix what is sealed and what is not: nobody could read the
-// one with the key of the other.
+// fits refuses to mix sealed and plain data: nobody could read the one with the
+// key of the other.
 func fits(ctx context.Context, flags uint16, into tidemark.Backend) error {
 	has, err := sealed(ctx, into)
 	if err != nil {
@@ -103,10 +103,10 @@ func fits(ctx context.Context, flags uint16, into tidemark.Backend) error {
 }
 
 // holds reads back one key and compares it with what the store had. That also
-// finds a base that was not read to its end, or was another one.
+// finds a base that was not read to its end, or a wrong base.
 func (a *adopter) holds(k Kept) error {
 	if a.dry || a.change != nil && k.Length == 0 {
-		return nil // a record that was changed is another one, under another key
+		return nil // a changed record may be stored under another key
 	}
 	if err := a.flush(); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (a *adopter) holds(k Kept) error {
 	return nil
 }
 
-// maxKeys bounds what Inspect holds of an archive, some 150 bytes each.
+// maxKeys bounds the keys that Inspect holds of an archive, some 150 bytes each.
 const maxKeys = 10_000_000
 
 // Inspect reads an archive to its end, verifies everything that Read would

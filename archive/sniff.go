@@ -2,7 +2,7 @@ package archive
 
 import "encoding/binary"
 
-// SniffBytes is how much of the beginning of a file Sniff wants to see.
+// SniffBytes is how much of the beginning of a file Sniff needs.
 const SniffBytes = headerBytes
 
 // Sniff reports whether a file begins like an archive, and whether that is one

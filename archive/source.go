@@ -10,18 +10,17 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// source tells everything that a Backend keeps as a run of items, in an order
-// that suits whoever brings it somewhere else while the Backend goes on being
-// written to:
+// source emits everything that a Backend holds as a run of items, in an order
+// that suits a copy while the Backend is still being written to:
 //
-// First it is settled which keys there are; what is made later is left out.
-// The keyring is told first. Then the logs, each up to its head at that
-// moment. Then the records, each with what its log got meanwhile before it, so
-// that a record never tells of lines that are not there, and things become
-// visible when what belongs to them is. Then once more what logs got
-// meanwhile: a record may also tell of the lines of another log, and every log
-// is now at least as new as every record. Last, what was told and is gone, and
-// what the archive before had and is gone.
+// First it settles which keys there are; later ones are left out. The keyring
+// comes first. Then the logs, each up to its head at that moment. Then the
+// records, each preceded by the lines that its log got meanwhile, so that a
+// record never refers to missing lines, and things become visible only when what
+// belongs to them is there. Then once more the lines that logs got meanwhile: a
+// record may also refer to the lines of another log, and now every log is at
+// least as new as every record. Last, what was emitted and has disappeared, and
+// what the previous archive had and has disappeared.
 type source struct {
 	ctx     context.Context
 	from    tidemark.Backend
@@ -30,8 +29,8 @@ type source struct {
 	damaged func(error) // nil: damage ends it
 	emit    func(*item) error
 
-	keys []Kept          // what was told, by kind and id
-	said map[string]bool // damage that was told of
+	keys []Kept          // what was emitted, by kind and id
+	said map[string]bool // damage that was reported
 }
 
 func newSource(ctx context.Context, from tidemark.Backend) *source {
@@ -42,7 +41,7 @@ func compareKeys(a, b tidemark.Key) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
 }
 
-// find returns the entry of a key in a sorted list, and nil when there is none.
+// find returns the element of a key in a sorted list, or nil.
 func find(keys []Kept, k tidemark.Key) *Kept {
 	i, ok := slices.BinarySearchFunc(keys, k, func(e Kept, k tidemark.Key) int { return compareKeys(e.Key, k) })
 	if !ok {
@@ -51,7 +50,7 @@ func find(keys []Kept, k tidemark.Key) *Kept {
 	return &keys[i]
 }
 
-// base returns what the archive before knows of a key.
+// base returns what the previous archive knows of a key.
 func (s *source) base(k tidemark.Key) Kept {
 	if b := find(s.since, k); b != nil {
 		return *b
@@ -79,13 +78,13 @@ func sealed(ctx context.Context, b tidemark.Backend) (bool, error) {
 	return false, nil
 }
 
-// maxWalks bounds how often the keys are looked through. A store that makes
-// new ones all the time is told as it was found last.
+// maxWalks bounds how often the keys are walked. If a store keeps making new
+// ones, the last walk counts.
 const maxWalks = 5
 
-// names settles which keys there are. A walk takes time, so it may see a
-// session that was made meanwhile and not its key; two walks that see the same
-// saw no such thing.
+// names settles which keys there are. A walk takes time, so it may see a session
+// that was made meanwhile but not its key; two walks with the same result had no
+// such gap.
 func (s *source) names() error {
 	for range maxWalks {
 		var keys []Kept
@@ -108,7 +107,8 @@ func (s *source) names() error {
 
 func (s *source) keyring() error { return s.kind(keyringKind) }
 
-// damage reports whether err may be passed over, and tells of it once.
+// damage reports whether err is damage that may be skipped, and reports each
+// once.
 func (s *source) damage(err error) bool {
 	if s.damaged == nil || !errors.Is(err, tidemark.ErrCorrupt) {
 		return false
@@ -120,8 +120,8 @@ func (s *source) damage(err error) bool {
 	return true
 }
 
-// get returns a record with the head of its log. What is not there, or is
-// damaged and passed over, is at version 0.
+// get returns a record with the head of its log. A record that is missing, or
+// damaged and skipped, has version 0.
 func (s *source) get(k tidemark.Key) (tidemark.Record, error) {
 	r, err := s.from.Get(s.ctx, k)
 	var d *tidemark.Damage
@@ -133,9 +133,9 @@ func (s *source) get(k tidemark.Key) (tidemark.Record, error) {
 	case !s.damage(err):
 		return r, err
 	case errors.As(err, &d) && d.Seq > 0:
-		return r, nil // of the log: reading it tells how far it goes
+		return r, nil // damage of the log: reading it tells how far it goes
 	}
-	// The log of a damaged record may be whole.
+	// The log of a damaged record may be intact.
 	r = tidemark.Record{Key: k}
 	for l, err := range s.from.Lines(s.ctx, k, tidemark.Span{Newest: 1}) {
 		if err == nil {
@@ -147,7 +147,7 @@ func (s *source) get(k tidemark.Key) (tidemark.Record, error) {
 	return r, nil
 }
 
-// logs tells every log up to its head.
+// logs emits every log up to its head.
 func (s *source) logs() error {
 	for i := range s.keys {
 		kept := &s.keys[i]
@@ -165,8 +165,8 @@ func (s *source) logs() error {
 	return nil
 }
 
-// log tells what a log has beyond base, and notes it in kept. A log that is
-// not what base says was dropped and began again.
+// log emits what a log has beyond base, and notes it in kept. A log that differs
+// from base was dropped and begun again.
 func (s *source) log(base Kept, head tidemark.Head, kept *Kept) error {
 	if base.Length == head.Length && base.At.Equal(head.UpdatedAt) {
 		kept.Length, kept.Tail, kept.At = base.Length, base.Tail, base.At
@@ -183,9 +183,9 @@ func (s *source) log(base Kept, head tidemark.Head, kept *Kept) error {
 	return err
 }
 
-// lines tells the lines behind base up to head, in runs of bounded size. It
-// reads the newest line of base, too, in the same breath: when that is not
-// what base says, it has told nothing and returns false.
+// lines emits the lines after base up to head, in runs of bounded size. In the
+// same pass it reads the newest line of base: when that differs from base, it
+// has emitted nothing and returns false.
 func (s *source) lines(base Kept, head tidemark.Head, kept *Kept) (same bool, err error) {
 	if base.Length > head.Length {
 		return false, nil
@@ -198,7 +198,7 @@ func (s *source) lines(base Kept, head tidemark.Head, kept *Kept) (same bool, er
 		case err != nil && !s.damage(err):
 			return true, err
 		case err != nil && l.Seq == base.Length:
-			continue // not to be told, and it cannot be compared
+			continue // not to be emitted, and it cannot be compared
 		case err != nil:
 			l = gap(base.Key, l.Seq, before)
 			if err := r.add(&l); err != nil {
@@ -213,14 +213,14 @@ func (s *source) lines(base Kept, head tidemark.Head, kept *Kept) (same bool, er
 		}
 		before = l
 	}
-	return true, r.tell()
+	return true, r.emit()
 }
 
-// gapBatch is the batch of a line that stands for one that cannot be read.
+// gapBatch is the batch of a line that replaces an unreadable one.
 const gapBatch = "damaged"
 
-// gap returns a line that stands in the place of a damaged one, so that those
-// behind it can be told. Made again it is the same.
+// gap returns a line that replaces a damaged one, so that the lines after it can
+// follow. It is the same each time.
 func gap(log tidemark.Key, seq int64, before tidemark.Line) tidemark.Line {
 	l := tidemark.Line{Seq: seq, Kind: tidemark.KindGap, At: before.At, Position: before.Position, Batch: gapBatch}
 	if l.Position.Parent = before.Seq; before.At.IsZero() {
@@ -241,7 +241,7 @@ type run struct {
 func (r *run) add(l *tidemark.Line) error {
 	n := lineBytes(l)
 	if len(r.lines.Lines) == maxRunLines || r.size > 0 && r.size+n > maxRunBytes {
-		if err := r.tell(); err != nil {
+		if err := r.emit(); err != nil {
 			return err
 		}
 	}
@@ -250,8 +250,8 @@ func (r *run) add(l *tidemark.Line) error {
 	return nil
 }
 
-// tell leaves the lines to whoever is told.
-func (r *run) tell() error {
+// emit passes the lines on.
+func (r *run) emit() error {
 	n := len(r.lines.Lines)
 	if n == 0 {
 		return nil
@@ -263,7 +263,7 @@ func (r *run) tell() error {
 	return err
 }
 
-// records tells every record, kind by kind.
+// records emits every record, kind by kind.
 func (s *source) records() error {
 	kinds := make([]string, 0, 16)
 	for i := range s.keys {
@@ -301,7 +301,7 @@ func (s *source) kind(kind string) error {
 	return nil
 }
 
-// record tells a record, and before it what its log got meanwhile.
+// record emits a record, preceded by the lines that its log got meanwhile.
 func (s *source) record(r tidemark.Record, kept *Kept) error {
 	if r.Kind != keyringKind {
 		if err := s.grown(r.Head, kept); err != nil {
@@ -317,8 +317,8 @@ func (s *source) record(r tidemark.Record, kept *Kept) error {
 	return s.emit(&item{kind: recordItem, record: r, was: base.Mark})
 }
 
-// grown tells what a log got since it was told. One that is damaged was told
-// as far as it goes.
+// grown emits the lines that a log got since it was emitted. A damaged one was
+// emitted as far as it goes.
 func (s *source) grown(head tidemark.Head, kept *Kept) error {
 	if head.Length == 0 || head.UpdatedAt.Equal(kept.At) && (head.Length == kept.Length || s.damaged != nil) {
 		return nil
@@ -326,7 +326,7 @@ func (s *source) grown(head tidemark.Head, kept *Kept) error {
 	return s.log(*kept, head, kept)
 }
 
-// rest tells what logs got while the records were told.
+// rest emits the lines that logs got while the records were emitted.
 func (s *source) rest() error {
 	for i := range s.keys {
 		kept := &s.keys[i]
@@ -335,7 +335,8 @@ func (s *source) rest() error {
 			return err
 		}
 		if kept.Kind == keyringKind && r.Version > 0 && markOf(&r) != kept.Mark {
-			// The keys of sessions that were told are wrapped for one of the two.
+			// The session keys that were emitted are wrapped for either the old
+			// or the new keyring.
 			return tidemark.Conflictf("%s: the keys of the store were changed while it was read: begin again", kept.Key)
 		}
 		if err := s.grown(r.Head, kept); err != nil {
@@ -345,9 +346,9 @@ func (s *source) rest() error {
 	return nil
 }
 
-// vanished takes back what was told and is no longer there. A purge takes
-// several keys away at once, and a walk may see some of them and not others;
-// one that misses nothing new saw no such thing.
+// vanished withdraws what was emitted and no longer exists. A purge removes
+// several keys at once, and a walk may see some of them and not others; a walk
+// that misses nothing more had no such gap.
 func (s *source) vanished() error {
 	for range maxWalks {
 		there := s.keys[:0:0]
@@ -390,7 +391,7 @@ func (s *source) takeBack(kept *Kept) error {
 	return s.emit(&item{kind: goneItem, kept: *kept, gone: what})
 }
 
-// takenAway says what of before is not there now.
+// takenAway returns which parts of before are missing now.
 func takenAway(before, now Kept) (what byte) {
 	if before.Mark != (Mark{}) && now.Mark == (Mark{}) {
 		what |= goneRecord
@@ -401,7 +402,7 @@ func takenAway(before, now Kept) (what byte) {
 	return what
 }
 
-// gone tells what the archive before had and the store has no more.
+// gone emits what the previous archive had and the store no longer has.
 func (s *source) gone() error {
 	for _, before := range s.since {
 		var now Kept

@@ -11,29 +11,29 @@ import (
 // WriteOptions say what is written.
 type WriteOptions struct {
 	// Since makes the archive incremental: it holds what changed since the
-	// archive whose manifest this is, and says what is gone. The manifest is
-	// one of Write or Inspect.
+	// archive with this manifest, and what is gone. The manifest comes from
+	// Write or Inspect.
 	Since *Manifest
-	// Describe is kept in the manifest for people to read.
+	// Describe is stored in the manifest for people to read.
 	Describe map[string]string
-	// Damaged is told of each record and line that cannot be read. Records are
-	// left out, a gap stands for a line, and the rest is written. When it is
+	// Damaged is called with each record and line that cannot be read. Records
+	// are left out, a gap replaces a line, and the rest is written. When it is
 	// nil, damage ends the writing.
 	Damaged func(error)
 	// Progress is called now and then, from the goroutine that called Write.
 	Progress func(Progress)
 }
 
-// Write writes everything that from keeps to w. The Backend of a sealed store
-// is given without its seal: then bodies are copied as they are kept.
+// Write writes everything that from holds to w. For a sealed store, from is the
+// Backend under the seal: then bodies are copied as they are stored.
 //
-// The store may be written to meanwhile. Each record is in the archive whole,
-// as it was at some instant between begin and end, each log up to a line that
-// was the newest at such an instant, and no record is newer than any log.
-// Keys that were made after the beginning may be left out.
+// The store may be written to meanwhile. Each record in the archive is complete,
+// as it was at some moment between start and end, each log goes up to a line
+// that was the newest at such a moment, and no record is newer than any log.
+// Keys that were made after the start may be left out.
 //
-// ErrConflict: the keyring was changed meanwhile. After an error, what was written is not an archive, and
-// reading it says so.
+// ErrConflict: the keyring was changed meanwhile. After an error, what was
+// written is not an archive, and reading it says so.
 func Write(ctx context.Context, w io.Writer, from tidemark.Backend, o *WriteOptions) (Manifest, error) {
 	if o == nil {
 		o = &WriteOptions{}

@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxRunes is how many code points make one character at most. Real ones have
-// up to ten; a letter under a thousand accents counts as many characters, so
-// that a preview of 80 of them is bounded.
+// maxRunes is the maximum number of code points of one character. Real ones have
+// up to ten; a letter with a thousand accents counts as many characters, so that
+// a preview of 80 of them is bounded.
 const maxRunes = 32
 
 // char returns the length in bytes of the character at the front of s: what a
-// person would call one, as far as that can be told without tables of its own.
-// It errs on the side of too long.
+// person would call one, as far as that can be told without Unicode tables. It
+// errs on the side of too long.
 func char(s string) int {
 	r, n := utf8.DecodeRuneInString(s)
 	if r == '\r' && n < len(s) && s[n] == '\n' {
@@ -22,7 +22,7 @@ func char(s string) int {
 	first := r
 	for count := 1; n < len(s) && count < maxRunes; count++ {
 		if s[n] < utf8.RuneSelf && r != joiner {
-			break // most text: nothing of ASCII belongs to what is before it
+			break // most text: no ASCII character extends the one before it
 		}
 		next, size := utf8.DecodeRuneInString(s[n:])
 		switch {
@@ -43,8 +43,8 @@ func char(s string) int {
 
 const joiner = 0x200d // ZWJ
 
-// extends reports whether r is drawn into the character before it: accents,
-// vowel signs, joiners, selectors, skin tones, the tags of flags.
+// extends reports whether r is drawn as part of the character before it:
+// accents, vowel signs, joiners, selectors, skin tones, the tags of flags.
 func extends(r rune) bool {
 	return unicode.Is(unicode.M, r) || r == joiner || r == 0x200c ||
 		r >= 0x1f3fb && r <= 0x1f3ff || r >= 0xe0020 && r <= 0xe007f ||
@@ -57,7 +57,7 @@ func isRegional(r rune) bool { return r >= 0x1f1e6 && r <= 0x1f1ff }
 // follow.
 func isJamo(r rune) bool { return r >= 0x1100 && r <= 0x11ff }
 
-// isLinker reports whether r makes one sign of the letters around it.
+// isLinker reports whether r joins the letters around it into one character.
 func isLinker(r rune) bool {
 	switch r {
 	case 0x094d, 0x09cd, 0x0acd, 0x0b4d, 0x0c4d, 0x0d4d:
@@ -111,9 +111,9 @@ func preview(s string, n int) string {
 	return strings.TrimRight(short, " ") + "…"
 }
 
-// oneLine returns the beginning of s with each run of blanks and newlines as
-// one space and without bytes that are no text. It stops after some more than
-// enough bytes, so that megabytes are not read for a preview.
+// oneLine returns the beginning of s with each run of white space as one space
+// and without bytes that are not text. It stops soon after enough bytes, so that
+// megabytes are not read for a preview.
 func oneLine(s string, enough int) string {
 	var b strings.Builder
 	space := false

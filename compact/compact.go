@@ -1,24 +1,24 @@
 // Package compact makes a long conversation short enough for a model: entries
-// in, fewer entries out. The oldest messages become one summary, the newest
-// stay whole.
+// in, fewer entries out. The oldest messages become one summary, the newest stay
+// whole.
 //
-// It is pure: it keeps nothing, changes none of the entries it is given and
-// destroys nothing; who calls it appends the summary to the session's log and
-// sends less. The same entries and options give the same summary, except by
-// the strategy "model", which asks somebody.
+// It is pure: it stores nothing and changes none of the entries it is given; the
+// caller appends the summary to the session's log and sends less. The same
+// entries and options give the same summary, except with the strategy "model",
+// which asks a model.
 //
 // What holds for every strategy:
 //
 //   - The system prompt and the open turn, which is the newest message of the
 //     user and all that follows it, stay whole, however long they are.
 //   - The messages before it, up to Options.Keep in all, stay whole as far as
-//     the limits leave room for them and for a summary of the rest.
+//     the limits leave space for them and for a summary of the rest.
 //   - A tool call and all its results stay on one side of the cut. For that the
 //     cut moves to older messages, so that more is kept than asked for, never
 //     less.
 //   - A summary is never summarised again. Its text opens the next summary,
-//     byte for byte, as long as it is no longer than Options.Carry; then its
-//     oldest lines give way, and a line says so. A session that is compacted a
+//     byte for byte, as long as it is no longer than Options.Carry; after that its
+//     oldest lines are dropped, and a line says so. A session that is compacted a
 //     thousand times has a summary of bounded size.
 //   - Text is cut between characters as people see them: not within an accent,
 //     an emoji of several parts, or a flag.
@@ -43,7 +43,7 @@ import (
 // Tag is how the text of every summary begins.
 const Tag = "[COMPACTION SUMMARY]"
 
-// Kind is the kind of entry that keeps a summary in a log.
+// Kind is the kind of the entry that holds a summary in a log.
 const Kind = "compaction"
 
 // The strategies.
@@ -57,34 +57,34 @@ const (
 	// RoleBudget gives each role a number of characters, and spends them on its
 	// newest messages first.
 	RoleBudget = "role-budget"
-	// Model asks Options.Summarize, and is Simple when that does not work.
+	// Model asks Options.Summarize, and falls back to Simple when that fails.
 	Model = "model"
 )
 
-// ErrNoGain says that there is nothing to compact, or that the outcome would
-// not be smaller. What was there is to be sent as it is.
+// ErrNoGain says that there is nothing to compact, or that the result would not
+// be smaller. The entries are to be sent as they are.
 var ErrNoGain = errors.New("nothing to gain by compaction")
 
 // Options say when and how to compact. A zero field means its default.
 type Options struct {
 	Strategy string // default Simple
 
-	// A conversation is too long when it has more than one of these. Negative:
-	// no such limit.
+	// A conversation is too long when it exceeds one of these. Negative: no such
+	// limit.
 	MaxMessages int // default 50, the system prompt included
 	MaxBytes    int // of text, default 32,000, the system prompt included
 	MaxTokens   int // estimated; default none
 
-	Keep   int    // newest messages that stay whole where there is room, default 10
-	System string // the system prompt, when it is sent apart; it counts as a message
+	Keep   int    // newest messages that stay whole where there is space, default 10
+	System string // the system prompt, when it is sent separately; it counts as a message
 
 	// What a summary may hold. Negative: nothing.
 
-	// Carry bounds what is taken over from earlier summaries, in bytes. Default:
-	// a quarter of MaxBytes.
+	// Carry bounds what is carried over from earlier summaries, in bytes.
+	// Default: a quarter of MaxBytes.
 	Carry int
 	// Section bounds what one compaction adds to it, in bytes, code not counted.
-	// The oldest messages give way. Default: half of MaxBytes.
+	// The oldest messages are dropped first. Default: half of MaxBytes.
 	Section int
 	// Code bounds the code that CodeAware keeps, in bytes. A block stays whole
 	// or is left out, the oldest first. Default: MaxBytes.
@@ -92,13 +92,13 @@ type Options struct {
 
 	Budgets Budgets // of RoleBudget
 
-	// Summarize answers Ask about a text, for the strategy Model.
+	// Summarize answers the prompt Ask about a text, for the strategy Model.
 	Summarize func(ctx context.Context, text string) (string, error)
 }
 
-// Budgets are the characters that RoleBudget keeps of each role. Tools are the
-// most talkative and the easiest to ask again; what the assistant concluded is
-// written nowhere else. A zero field means its default, a negative one none.
+// Budgets are the characters that RoleBudget keeps of each role. Tools produce
+// the most text and can be called again; what the assistant concluded is written
+// nowhere else. A zero field means its default, a negative one none.
 type Budgets struct {
 	Tool      int // default 2,000
 	User      int // default 6,000
@@ -128,12 +128,12 @@ func (o Options) Or() Options {
 	return o
 }
 
-// leastSummary is what a summary may always have: what stays may be over the
-// limits already.
+// leastSummary is the size that a summary may always have: what stays may exceed
+// the limits already.
 const leastSummary = 1024
 
-// summaryRoom is how many bytes a summary may have beside what stays; negative
-// where nothing limits it.
+// summaryRoom is how many bytes a summary may have besides what stays; negative
+// when nothing limits it.
 func (o Options) summaryRoom(stays size) int {
 	if o.MaxBytes <= 0 && o.MaxTokens <= 0 {
 		return -1
@@ -143,14 +143,14 @@ func (o Options) summaryRoom(stays size) int {
 		left = o.MaxBytes - stays.bytes
 	}
 	if o.MaxTokens > 0 {
-		// A character of two bytes may cost a token, and what is left of the
+		// A character of two bytes may cost a token, and the remainder of the
 		// others one more.
 		left = min(left, 2*(o.MaxTokens-stays.tokens-tokensPerMessage-1))
 	}
 	return max(left, leastSummary)
 }
 
-// within makes the parts of a summary small enough for the room that it has.
+// within shrinks the limits of the parts of a summary to fit the given room.
 func (o Options) within(room int) Options {
 	if room < 0 {
 		return o
@@ -162,10 +162,10 @@ func (o Options) within(room int) Options {
 	return o
 }
 
-// summaryFrame is what the lines around the parts of a summary take.
+// summaryFrame is the size of the lines around the parts of a summary.
 const summaryFrame = 512
 
-// Result is what became of a conversation.
+// Result is the outcome of a compaction.
 type Result struct {
 	Summary tidemark.Entry // of kind Kind, one text block
 	Head    int            // entries[:Head] are system prompts, and stay
@@ -174,16 +174,16 @@ type Result struct {
 	After   int            // messages that are to be sent, the system prompt and the summary included
 
 	Strategy string // the one that was used
-	Fallback error  // why it is not the one that was asked for, nil: it is
+	Fallback error  // why it is not the requested one, nil: it is
 }
 
-// String is the line that tells people of it.
+// String is a line that tells people about it.
 func (r Result) String() string {
 	return fmt.Sprintf("[context compacted: %d → %d messages]", r.Before, r.After)
 }
 
-// Entries returns what is to be sent instead of the entries that were
-// compacted: system prompts, the summary as a message, and what stays.
+// Entries returns what is to be sent instead of entries: system prompts, the
+// summary as a message, and what stays.
 func (r Result) Entries(entries []tidemark.Entry) []tidemark.Entry {
 	out := make([]tidemark.Entry, 0, r.Head+1+len(entries)-r.From)
 	out = append(out, entries[:r.Head]...)
@@ -197,7 +197,7 @@ func (r Result) Entries(entries []tidemark.Entry) []tidemark.Entry {
 	return out
 }
 
-// Message returns a summary as the message of a user that a model reads.
+// Message returns a summary as a user's message for a model.
 func Message(summary tidemark.Entry) tidemark.Entry {
 	summary.Kind, summary.Role = tidemark.KindMessage, tidemark.User
 	return summary
@@ -213,16 +213,17 @@ func IsSummary(e tidemark.Entry) bool {
 		e.Blocks[0].Type == tidemark.BlockText && strings.HasPrefix(e.Blocks[0].Text, Tag)
 }
 
-// isMessage reports whether e is sent to a model; a summary is, as a message.
+// isMessage reports whether e is sent to a model; a summary is sent as a
+// message.
 func isMessage(e tidemark.Entry) bool {
 	return e.Kind == "" || e.Kind == tidemark.KindMessage || e.Kind == Kind
 }
 
 // Over reports whether entries are over a limit and Compact would bring them
 // closer to it. It is false when the newest messages alone are too long, until
-// enough older ones stand before them to be worth another summary: without
-// that, every turn of such a conversation would be compacted, and every
-// provider's cache be lost.
+// enough older ones precede them to be worth another summary: otherwise every
+// turn of such a conversation would be compacted, and the provider's cache lost
+// each time.
 func Over(entries []tidemark.Entry, o Options) bool {
 	o = o.Or()
 	c := divide(entries, o)
@@ -246,11 +247,13 @@ func Over(entries []tidemark.Entry, o Options) bool {
 }
 
 const (
-	// worth is which part of a limit must go when what stays is over it anyway.
+	// worth is the fraction of a limit, one in worth, that must be freed when
+	// what stays is over it anyway.
 	worth = 4
-	// leastBytes is what a summary costs even when it says little.
+	// leastBytes is the size of a summary that says little.
 	leastBytes = 512
-	// leastModelBytes is that for a summary that a model writes, and pays for.
+	// leastModelBytes is the same for a summary that a model writes, which costs
+	// money.
 	leastModelBytes = 4096
 )
 
@@ -277,7 +280,7 @@ func Compact(ctx context.Context, entries []tidemark.Entry, o Options) (Result, 
 	}
 	text := carried(c.old, o.Carry) + "\n\n" + section.text
 	if room >= 0 {
-		text = bounded(text, room) // budgets of roles, and what a model says, know nothing of it
+		text = bounded(text, room) // role budgets and a model's text do not respect it
 	}
 	before, after := c.all(), c.stays()
 	after.bytes += len(text) - c.summaries.bytes

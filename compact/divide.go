@@ -6,7 +6,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// division is a conversation with the place where it is cut.
+// division is a conversation and where it is cut.
 type division struct {
 	head, from int
 	part       []tidemark.Entry // the messages that a summary replaces, without earlier summaries
@@ -16,7 +16,7 @@ type division struct {
 
 // sizes are those of the pieces of a conversation.
 type sizes struct {
-	system    size // what is sent apart, and the head
+	system    size // what is sent separately, and the head
 	summaries size // earlier ones before the cut
 	gone      size // the part
 	kept      size
@@ -24,7 +24,7 @@ type sizes struct {
 
 func (s sizes) all() size { return s.system.plus(s.summaries).plus(s.gone).plus(s.kept) }
 
-// stays is what is left without the part, with one summary in its place.
+// stays is the size without the part, with one summary in its place.
 func (s sizes) stays() size {
 	rest := s.system.plus(s.summaries).plus(s.kept)
 	rest.messages += 1 - s.summaries.messages
@@ -32,7 +32,7 @@ func (s sizes) stays() size {
 }
 
 // divide cuts so that the newest o.Keep messages, and what belongs to them,
-// stay; fewer where those would leave no room for a summary within the limits,
+// stay; fewer where those would leave no space for a summary within the limits,
 // but always the whole of the open turn.
 func divide(entries []tidemark.Entry, o Options) division {
 	var c division
@@ -62,8 +62,8 @@ func divide(entries []tidemark.Entry, o Options) division {
 	return c
 }
 
-// openTurn returns where the newest message of the user stands, with which the
-// open turn begins; len(entries) when there is none.
+// openTurn returns the index of the user's newest message, with which the open
+// turn begins; len(entries) when there is none.
 func openTurn(entries []tidemark.Entry) int {
 	for i := len(entries) - 1; i >= 0; i-- {
 		if e := entries[i]; e.Role == tidemark.User && isMessage(e) && !isResult(e) && !IsSummary(e) {
@@ -73,8 +73,8 @@ func openTurn(entries []tidemark.Entry) int {
 	return len(entries)
 }
 
-// latestCut returns where what must stay whole begins: the open turn, and before it
-// a call whose result came late.
+// latestCut returns the beginning of what must stay whole: the open turn, and
+// before it a call whose result came late.
 func latestCut(entries []tidemark.Entry, back []int) int {
 	open := openTurn(entries)
 	for 0 < open && open < len(entries) && (back[open] < open || isResult(entries[open])) {
@@ -83,12 +83,12 @@ func latestCut(entries []tidemark.Entry, back []int) int {
 	return open
 }
 
-// room is the part of a limit that what stays may take: three quarters. The
-// rest is for a summary, and for what is said next.
+// room is the part of a limit that what stays may use: three quarters. The rest
+// is for a summary, and for what comes next.
 func room(limit int) int { return limit - limit/4 }
 
-// fit moves a cut to newer messages until what stays has room within the
-// limits, and never beyond the start of the open turn.
+// fit moves a cut to newer messages until what stays fits the limits, but never
+// past the start of the open turn.
 func fit(entries []tidemark.Entry, at int, system size, o Options) int {
 	back := bonds(entries)
 	open := latestCut(entries, back)
@@ -98,7 +98,7 @@ func fit(entries []tidemark.Entry, at int, system size, o Options) int {
 	case open <= at:
 		return open
 	}
-	// From the open turn back to older messages, as long as there is room.
+	// From the open turn back to older messages, as long as they fit.
 	kept := system
 	for _, e := range entries[open:] {
 		if isMessage(e) {
@@ -120,8 +120,8 @@ func fit(entries []tidemark.Entry, at int, system size, o Options) int {
 	return best
 }
 
-// cut returns where what stays begins: at the newest keep messages, or before
-// them where that would part a call from its results or begin with a result.
+// cut returns where what stays begins: at the newest keep messages, or earlier
+// where that would separate a call from its results or begin with a result.
 func cut(entries []tidemark.Entry, head, keep int) int {
 	at := len(entries)
 	for at > head && keep > 0 {
@@ -140,13 +140,13 @@ func cut(entries []tidemark.Entry, head, keep int) int {
 	return max(at, head)
 }
 
-// bonds returns for each place the oldest call that has a result there or
-// later: a cut goes through no call and its results where that is not before
-// it.
+// bonds returns for each position the oldest call that has a result there or
+// later. A cut at a position separates no call from its results if that call is
+// not before it.
 //
-// An id may be used again, as some servers number the calls of each answer
-// from 0: a result belongs to the newest call of its id. A call that was never
-// answered binds nothing, unless its results may still come.
+// An id may be reused, as some servers number the calls of each answer from 0: a
+// result belongs to the newest call with its id. A call that was never answered
+// binds nothing, unless its results may still come.
 func bonds(entries []tidemark.Entry) []int {
 	back := make([]int, len(entries))
 	calls := make(map[string]int) // by id, where it was called last
@@ -205,7 +205,7 @@ type size struct{ messages, bytes, tokens int }
 // model counts in its own way.
 const (
 	bytesPerToken    = 4     // of ASCII; any other character counts as a token
-	tokensPerMessage = 4     // who speaks, and the marks around it
+	tokensPerMessage = 4     // the role, and the markup around it
 	tokensPerImage   = 1_500 // or a page of a file that is not text
 )
 

@@ -5,13 +5,13 @@ import "strings"
 // fence is what opened a block of code.
 type fence struct {
 	sign   byte   // ` or ~, 0: no block is open
-	length int    // at least as many close it
-	before string // what stands before a fence on its line: blanks, marks of quotes
+	length int    // a closing fence is at least as long
+	before string // what precedes a fence on its line: spaces, quote marks
 }
 
-// line takes the next line of a text and reports whether it is code, its
-// fences included. It is generous: a fence may stand in a list, in a quote or
-// deep to the right, because what counts as code by mistake is only kept.
+// line takes the next line of a text and reports whether it is code, its fences
+// included. It is generous: a fence may be in a list, in a quote or deeply
+// indented, because what is mistaken for code is merely kept.
 func (f *fence) line(line string) bool {
 	at := 0
 	for at < len(line) && strings.IndexByte(" \t>", line[at]) >= 0 {
@@ -36,7 +36,7 @@ func (f *fence) line(line string) bool {
 	before := []byte(line[:at])
 	for i, b := range before {
 		if b != '\t' && b != '>' {
-			before[i] = ' ' // in an item of a list, only blanks stand before the next line
+			before[i] = ' ' // in a list item, only spaces precede the next line
 		}
 	}
 	*f = fence{sign: line[at], length: n, before: string(before)}
@@ -46,7 +46,7 @@ func (f *fence) line(line string) bool {
 // closer returns the line that closes an open block.
 func (f *fence) closer() string { return f.before + strings.Repeat(string(f.sign), f.length) }
 
-// run returns how often s begins with c.
+// run returns how many times c occurs at the start of s.
 func run(s string, c byte) int {
 	n := 0
 	for n < len(s) && s[n] == c {
@@ -55,8 +55,8 @@ func run(s string, c byte) int {
 	return n
 }
 
-// listMark returns the length of the mark of a list item at the front of s,
-// with the blanks behind it, 0: none.
+// listMark returns the length of a list marker at the start of s, with the
+// spaces after it, 0: none.
 func listMark(s string) int {
 	n := 0
 	for n < len(s) && n < 9 && s[n] >= '0' && s[n] <= '9' {
@@ -82,9 +82,9 @@ type piece struct {
 	code bool
 }
 
-// pieces splits Markdown into prose and code. A block that is not closed is
-// closed. Without that, and without the newline between two pieces, they are
-// the text again.
+// pieces splits Markdown into prose and code. A block that is not closed gets a
+// closing fence. Apart from that, the pieces joined by newlines are the text
+// again.
 func pieces(s string) []piece {
 	var out []piece
 	var f fence

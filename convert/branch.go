@@ -7,15 +7,16 @@ import (
 	"slices"
 )
 
-// Branch is one course of things: what a tool can be told that has no branches.
+// Branch is one path through a session, for a tool that has no branches.
 type Branch struct {
 	Entries []Entry // from the root to the head
 	Beside  int     // entries of other branches
 	Damaged int     // entries that could not be read
 }
 
-// BranchTo reads entries and returns those from the root to the one with the ID
-// head, none for Root, to the last one for "" and for an ID that is not there.
+// BranchTo reads entries and returns the path from the root to the one with the
+// ID head. It is empty for Root, and ends at the last entry for "" and for an
+// unknown ID.
 func BranchTo(ctx context.Context, entries iter.Seq2[Entry, error], head string) (Branch, error) {
 	var b Branch
 	var all []Entry

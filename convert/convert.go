@@ -1,10 +1,10 @@
-// Package convert is the contract between Tidemark and the tools whose
-// sessions it takes in and gives back. Each tool has a room of its own below
-// this one; this one has the words they share, and knows none of them.
+// Package convert is the contract between Tidemark and the tools whose sessions
+// it imports and exports. Each tool has a package of its own below this one;
+// this one has what they share, and knows none of them.
 //
 // A converter reads a Source and never writes to it, follows no link out of it,
-// and reads no credential. What it cannot read it yields as a *Skip and goes
-// on. It knows nothing of stores: whoever calls it keeps what comes.
+// and reads no credential. What it cannot read it yields as a *Skip, and
+// continues. It knows nothing about stores: the caller stores what it yields.
 //
 //	for s, err := range claudecode.Tool().Import(ctx, place) { … }
 package convert
@@ -27,27 +27,26 @@ type Tool struct {
 	Name  string // as people type it: claude-code
 	Title string // as people call it: Claude Code
 
-	// Homes are where its stores lie in a home folder, by default:
-	// slash-separated paths below it. Variables that move them are the
-	// caller's.
+	// Homes are the default locations of its stores in a home folder, as
+	// slash-separated paths. Environment variables that change them are handled
+	// by the caller.
 	Homes []string
 
-	// Local is the folder in a project that its sessions lie in, of a tool that
-	// keeps them there and does not say which project that is; "": it does not.
+	// Local is the folder of its sessions inside a project, for a tool that
+	// keeps them there without naming the project; "": it does not.
 	Local string
 
-	// Detect reports whether what lies at the Source is of this tool. It looks
-	// at names and first bytes only, and is false when in doubt.
+	// Detect reports whether the Source holds data of this tool. It looks only
+	// at names and first bytes, and is false when in doubt.
 	Detect func(ctx context.Context, p Source) bool
 
-	// Import yields the sessions at the Source, sources before their forks; nil:
-	// the tool is only written. An
-	// error that is a *Skip stands for one item that could not be taken, and
-	// more may follow; any other error ends it.
+	// Import yields the sessions at the Source, originals before their forks;
+	// nil: import is not supported. An error that is a *Skip stands for one item
+	// that could not be imported, and more may follow; any other error ends it.
 	Import func(ctx context.Context, p Source) iter.Seq2[*Session, error]
 
-	// Export writes a session as the tool would have, and returns what the
-	// tool has no place for. Nil: the tool is only read.
+	// Export writes a session as the tool would have, and returns what the tool
+	// has no place for. Nil: export is not supported.
 	Export func(ctx context.Context, out Out, s *Session) ([]string, error)
 
 	// Fleet returns the agents, schedules and jobs at the Source, of a tool that
@@ -62,12 +61,12 @@ type Source struct {
 	FS   fs.FS  // of a folder; no link leads out of it
 	Path string // in FS: "." for the folder itself, or a file in it
 
-	// SQL opens a copy of an SQLite database in FS, with its log. The original
-	// is not touched, and nothing is made beside it.
+	// SQL opens a copy of an SQLite database in FS, with its -wal file. The
+	// original is not touched, and nothing is created beside it.
 	SQL func(ctx context.Context, path string) (Database, error)
 
-	// Getenv looks up what a tool was told by its environment, such as a
-	// passphrase. Nil: nothing is set.
+	// Getenv looks up an environment variable of a tool, such as a passphrase.
+	// Nil: nothing is set.
 	Getenv func(string) string
 }
 
@@ -91,8 +90,8 @@ type Database interface {
 
 // Out is a folder to export into.
 type Out interface {
-	// Create makes a file, with the folders that it lacks, that takes its name
-	// when it is closed. It replaces one that is there.
+	// Create makes a file, with missing folders, that gets its name when it is
+	// closed. It replaces an existing one.
 	Create(name string) (File, error)
 	// SQL makes a new SQLite database, or opens one that an earlier session
 	// was exported into.
@@ -101,28 +100,28 @@ type Out interface {
 	Getenv(string) string
 }
 
-// File is a file on its way out.
+// File is a file being exported.
 type File interface {
 	io.WriteCloser
-	// CloseWithError gives the file up: what was there before stays.
+	// CloseWithError discards the file: what was there before stays.
 	CloseWithError(error) error
 }
 
-// Session is a session of another tool. ID and Base of the embedded one are
-// not used on the way in; ForeignID is the tool's own id, which is required.
+// Session is a session of another tool. ID and Base of the embedded one are not
+// used on import; ForeignID is the tool's own id, which is required.
 type Session struct {
 	tidemark.Session
 
-	// Entries are what was said, in an order in which an entry comes after its
-	// parent. A damaged one may be yielded as a *Skip.
+	// Entries are the entries in an order in which each comes after its parent.
+	// A damaged one may be yielded as a *Skip.
 	Entries iter.Seq2[Entry, error]
 	// Workers are helper agents with transcripts of their own.
 	Workers []Worker
 	// Labels are names of entries, by the ID of the entry.
 	Labels map[string]string
-	// Fork says that the session goes on from an entry of another one, by
-	// reference; its Entries then are only what is its own. A tool that copies
-	// a fork's past yields it whole and says so in Copied.
+	// Fork says that the session continues from an entry of another one, by
+	// reference; its Entries are then only its own. A tool that copies a fork's
+	// past yields all of it and sets Copied.
 	Fork *Fork
 	// Copied is the id of the session that the beginning was copied from.
 	Copied string
@@ -134,25 +133,25 @@ type Session struct {
 	Checkpoint json.RawMessage
 	// Files are durable files of the session, by slash-separated name: below
 	// memory, artifacts, buffers, meta, or a folder that is named for the tool.
-	// Not nil: they are all of them, and replace those that are there.
+	// Not nil: they are complete, and replace the existing ones.
 	Files map[string][]byte
-	// Remote is where the project of the session is fetched from, as git knows
-	// it; "": not known.
+	// Remote is the git remote of the session's project; "": not known.
 	Remote string
 	// UpdatedAt is when the tool last changed it, zero: not known.
 	UpdatedAt time.Time
-	// Lost says, for people, what of the session could not be taken over.
+	// Lost lists, for people, what of the session could not be imported or
+	// exported.
 	Lost []string
 }
 
-// Fork is where a session parted from another one.
+// Fork is where a session branched off another one.
 type Fork struct {
 	Session string // its ForeignID
 	Entry   string // the ID of the last entry that is shared; "": all of it
 }
 
-// Entry is one entry on its way. Seq and Position of the embedded one are not
-// used; Key is made from ID by whoever keeps it.
+// Entry is one entry in transit. Seq and Position of the embedded one are not
+// used; the importer derives Key from ID.
 type Entry struct {
 	tidemark.Entry
 	ID     string // unique in the session or worker, and the same at every import
@@ -174,24 +173,25 @@ type Fleet struct {
 	tidemark.Fleet
 	Agents    []Agent
 	Schedules []tidemark.Schedule
-	// Jobs are runs, the oldest first. One that could not be read is yielded
-	// as a *Skip, and more may follow; any other error ends it.
+	// Jobs are runs, the oldest first. An unreadable one is yielded as a *Skip,
+	// and more may follow; any other error ends it.
 	Jobs iter.Seq2[Job, error]
-	// Transcripts are sessions beside the fleet in the format of another tool.
+	// Transcripts are sessions kept with the fleet in the format of another
+	// tool.
 	Transcripts []Transcript
-	// Skipped and Lost say what could not be read, and what has no place here.
+	// Skipped and Lost list what could not be read, and what cannot be
+	// represented here.
 	Skipped []*Skip
 	Lost    []string
 }
 
-// Agent is an agent of a fleet, with what it logged; nil: nothing.
+// Agent is an agent of a fleet, with its log; nil: none.
 type Agent struct {
 	tidemark.Agent
 	Log iter.Seq2[tidemark.Event, error]
 }
 
-// Job is one run, with what it put out. A damaged event may be yielded as a
-// *Skip.
+// Job is one run, with its output. A damaged event may be yielded as a *Skip.
 type Job struct {
 	tidemark.Job
 	Output iter.Seq2[tidemark.Event, error]
@@ -203,7 +203,7 @@ type Transcript struct {
 	Path string // in the FS of the Source
 }
 
-// Skip is something that could not be taken over.
+// Skip is something that could not be imported.
 type Skip struct {
 	What string // which file, session or line
 	Why  error
@@ -212,7 +212,7 @@ type Skip struct {
 func (s *Skip) Error() string { return fmt.Sprintf("%s: %v", s.What, s.Why) }
 func (s *Skip) Unwrap() error { return s.Why }
 
-// Skipf returns a *Skip with a reason of its own.
+// Skipf returns a *Skip with a formatted reason.
 func Skipf(what, why string, args ...any) error { return &Skip{what, tidemark.Invalidf(why, args...)} }
 
 // IsSkip reports whether err stands for one item and not for the end.

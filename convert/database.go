@@ -13,8 +13,8 @@ import (
 // SQLiteMagic begins every SQLite file.
 const SQLiteMagic = "SQLite format 3\x00"
 
-// maxCell bounds a value of a session's row, which is small unless somebody
-// means harm.
+// maxCell bounds a value of a session's row, which is small unless it is
+// malicious.
 const maxCell = 1 << 20
 
 // SourceDatabase is a database of a Source that sessions are read from.
@@ -24,7 +24,7 @@ type SourceDatabase struct {
 	db     Database // nil: closed
 }
 
-// Open opens the database. It is ErrUnsupported where none can be read.
+// Open opens the database. It is ErrUnsupported where databases cannot be read.
 func (s *SourceDatabase) Open(ctx context.Context) error {
 	if s.Source.SQL == nil {
 		return tidemark.Unsupportedf("databases cannot be read here")
@@ -37,7 +37,7 @@ func (s *SourceDatabase) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close lets the database go. A Query after it still works.
+// Close closes the database. A Query after it still works.
 func (s *SourceDatabase) Close() {
 	if s.db != nil {
 		s.db.Close()
@@ -45,7 +45,7 @@ func (s *SourceDatabase) Close() {
 	s.db = nil
 }
 
-// Query asks the database, and opens it once more where entries are read after
+// Query runs a statement, and reopens the database when entries are read after
 // the import has ended.
 func (s *SourceDatabase) Query(ctx context.Context, statement string, args ...any) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
@@ -66,8 +66,8 @@ func (s *SourceDatabase) Query(ctx context.Context, statement string, args ...an
 	}
 }
 
-// Columns returns the columns of tables, of those that are there; versions of
-// a tool differ in them. Views do not count.
+// Columns returns the columns of those of the tables that exist; versions of a
+// tool differ in them. Views do not count.
 func (s *SourceDatabase) Columns(ctx context.Context, tables ...string) (map[string][]string, error) {
 	args := make([]any, len(tables))
 	for i, t := range tables {
@@ -85,8 +85,8 @@ func (s *SourceDatabase) Columns(ctx context.Context, tables ...string) (map[str
 	return all, nil
 }
 
-// BoundedColumns are columns to be selected, whatever their names; one whose
-// value is larger than a row of a session may hold comes as NULL.
+// BoundedColumns writes columns for a select, quoted; a value that is larger
+// than a session's row may hold comes as NULL.
 func BoundedColumns(names []string) string {
 	var all []string
 	for _, name := range names {
@@ -96,7 +96,7 @@ func BoundedColumns(names []string) string {
 	return strings.Join(all, ", ")
 }
 
-// CellText returns a value as text, whatever type somebody stored it with.
+// CellText returns a value as text, whatever its stored type.
 func CellText(v any) string {
 	switch v := v.(type) {
 	case string:

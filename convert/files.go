@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// IsFile reports whether there is a regular file, also behind a link inside
-// the place. A pipe would be waited for, and is none.
+// IsFile reports whether there is a regular file, also behind a link inside the
+// Source. A pipe does not count: reading it would block.
 func IsFile(fsys fs.FS, name string) bool {
 	info, err := fs.Stat(fsys, name)
 	return err == nil && info.Mode().IsRegular()
@@ -26,8 +26,8 @@ func IsDir(fsys fs.FS, name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// Head returns the first bytes of a file, at most n. One with nothing but
-// blanks there is ErrInvalid.
+// Head returns the first bytes of a file, at most n. If they are all white space
+// it is ErrInvalid.
 func Head(fsys fs.FS, name string, n int64) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -44,8 +44,8 @@ func Head(fsys fs.FS, name string, n int64) ([]byte, error) {
 	return b, nil
 }
 
-// Folder returns the first of the folders below dir that is there, and dir when
-// none is. One that may not be looked at is there: to read it says why.
+// Folder returns the first of the folders below dir that exists, or dir. An
+// inaccessible one counts as existing: reading it reports why.
 func Folder(fsys fs.FS, dir string, below ...string) string {
 	for _, b := range below {
 		name := path.Join(dir, b)
@@ -57,8 +57,8 @@ func Folder(fsys fs.FS, dir string, below ...string) string {
 	return dir
 }
 
-// Glob returns what a pattern names below dir, whose own name may hold the
-// signs of a pattern.
+// Glob returns what a pattern matches below dir, whose own name may hold
+// characters of a pattern.
 func Glob(fsys fs.FS, dir, pattern string) []string {
 	quoted := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 	names, err := fs.Glob(fsys, path.Join(quoted, pattern))
@@ -68,8 +68,8 @@ func Glob(fsys fs.FS, dir, pattern string) []string {
 	return names
 }
 
-// sniffed bounds the files that a folder is told by. Other tools keep other
-// things under the same names; so one alone says little.
+// sniffed bounds the files by which a folder is recognized. Other tools keep
+// other things under the same names; so one file proves little.
 const sniffed = 16
 
 // Sniff reports whether one of the first few files looks right.
@@ -77,9 +77,9 @@ func Sniff(files []string, right func(file string) bool) bool {
 	return slices.ContainsFunc(files[:min(len(files), sniffed)], right)
 }
 
-// IDs finds the sessions of a tool that keeps each in files with the id in
-// their names: the folder, which may lie below that of the Source, and the ids.
-// idOf tells the id by a name. A Source that is one file has the one id.
+// IDs finds the sessions of a tool that keeps each in files with the id in their
+// names: the folder, which may be below that of the Source, and the ids. idOf
+// extracts the id from a name. A Source that is one file has just its id.
 func (p Source) IDs(idOf func(name string) (string, bool), below ...string) (dir string, ids []string, err error) {
 	if !IsDir(p.FS, p.Path) {
 		if _, err := fs.Stat(p.FS, p.Path); err != nil {
@@ -102,12 +102,11 @@ func (p Source) IDs(idOf func(name string) (string, bool), below ...string) (dir
 	return dir, slices.Compact(ids), err
 }
 
-// MaxFiles bounds the files that are taken along with one session.
+// MaxFiles bounds the bytes of the files that are imported with one session.
 const MaxFiles = 64 << 20
 
-// Take reads a file into Files as the name it has there. One that cannot be
-// read, or is too much beside the others, is named in Lost; one that is not
-// there is not missed.
+// Take reads a file into Files under the name as. One that cannot be read, or
+// exceeds MaxFiles with the others, is named in Lost; a missing one is ignored.
 func (s *Session) Take(fsys fs.FS, file, as string) {
 	held := 0
 	for _, b := range s.Files {
@@ -130,7 +129,7 @@ func (s *Session) Take(fsys fs.FS, file, as string) {
 	s.Files[as] = b
 }
 
-// WriteFile makes a whole file. After an error, which names it, none is left
+// WriteFile writes a whole file. After an error, which names it, nothing is left
 // behind.
 func WriteFile(out Out, name string, data []byte) error {
 	f, err := out.Create(name)

@@ -8,9 +8,9 @@ import (
 	"iter"
 )
 
-// Loose decodes JSON and does not mind a field of another type than expected:
-// the field stays empty, the rest is taken. One odd field is no reason to lose
-// a message.
+// Loose decodes JSON and tolerates fields of an unexpected type: such a field
+// stays empty, the rest is decoded. One odd field is no reason to lose a
+// message.
 func Loose(data []byte, v any) error {
 	err := json.Unmarshal(data, v)
 	var wrong *json.UnmarshalTypeError
@@ -20,8 +20,8 @@ func Loose(data []byte, v any) error {
 	return err
 }
 
-// Encode is json.Marshal without the escapes that are meant for web pages: text
-// stands in the file as it was typed.
+// Encode is json.Marshal without HTML escapes: text is in the file as it was
+// typed.
 func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -42,8 +42,8 @@ func Field(object json.RawMessage, key string) string {
 	return s
 }
 
-// Keep wraps fields that have no place here for an Extra, under the name of
-// their tool; nil when there are none.
+// Keep wraps fields that cannot be represented here as an Extra, under the name
+// of their tool; nil when there are none.
 func Keep(tool string, fields map[string]json.RawMessage) json.RawMessage {
 	if len(fields) == 0 {
 		return nil
@@ -55,8 +55,8 @@ func Keep(tool string, fields map[string]json.RawMessage) json.RawMessage {
 	return b
 }
 
-// Canonical returns one form for all ways to write a value: keys in order, no
-// blanks, numbers as they are written. What is no JSON stays as it is.
+// Canonical returns one form for all ways to write a value: sorted keys, no
+// white space, numbers verbatim. Invalid JSON stays as it is.
 func Canonical(raw []byte) []byte {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -71,14 +71,15 @@ func Canonical(raw []byte) []byte {
 	return b
 }
 
-// SameJSON reports whether two texts are one value, whatever the order of keys.
+// SameJSON reports whether two texts are the same value, whatever the order of
+// keys.
 func SameJSON(a, b []byte) bool {
 	return bytes.Equal(a, b) || bytes.Equal(Canonical(a), Canonical(b))
 }
 
-// Parts counts the keys and elements in JSON, about: the commas outside of
-// texts. What is three bytes in a file is hundreds in memory, so that the
-// length alone does not say what it costs to decode it.
+// Parts estimates the number of keys and elements in JSON by the commas outside
+// strings. Three bytes in a file may be hundreds in memory, so the length alone
+// does not say what decoding costs.
 func Parts(raw []byte) (n int) {
 	text := false
 	for i := 0; i < len(raw); i++ {
@@ -94,7 +95,7 @@ func Parts(raw []byte) (n int) {
 	return n
 }
 
-// Blob decodes what is written in base 64; what is not stays as it is.
+// Blob decodes base64; anything else stays as it is.
 func Blob(s string) []byte {
 	if s == "" {
 		return nil
@@ -105,7 +106,7 @@ func Blob(s string) []byte {
 	return []byte(s)
 }
 
-// Elements yields the elements of a list, none for anything else.
+// Elements yields the elements of a JSON array, none for anything else.
 func Elements(list json.RawMessage) iter.Seq[json.RawMessage] {
 	return func(yield func(json.RawMessage) bool) {
 		dec := json.NewDecoder(bytes.NewReader(list))

@@ -6,22 +6,22 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// The kinds of entries that converters make beside messages, so that all of
+// The kinds of entries that converters make besides messages, so that all of
 // them use the same words.
 const (
 	KindContext       = tidemark.KindContext // what the tool added to a prompt
-	KindCompaction    = "compaction"         // a summary that stands for what was before
-	KindInterrupted   = "interrupted"        // a turn ended before its time
-	KindError         = "error"              // what went wrong on the way to the model
-	KindNotice        = "notice"             // what the tool told the person
-	KindCommand       = "command"            // a command of the tool, or of the shell, that a person gave
-	KindCommandOutput = "command_output"     // what the command said
+	KindCompaction    = "compaction"         // a summary that replaces what was before
+	KindInterrupted   = "interrupted"        // a turn that ended early
+	KindError         = "error"              // an error on the way to the model
+	KindNotice        = "notice"             // a message of the tool to the person
+	KindCommand       = "command"            // a command that a person gave to the tool or to the shell
+	KindCommandOutput = "command_output"     // the output of the command
 	KindEvent         = "event"              // something that happened in the tool
-	KindOther         = "other"              // what has no word that can be a kind
+	KindOther         = "other"              // anything whose name cannot be a kind
 )
 
-// IsKind reports whether a word of a tool can be the kind of an entry: short,
-// of small letters, and none that means something else here.
+// IsKind reports whether a tool's word can be the kind of an entry: short, in
+// lower case, and without another meaning here.
 func IsKind(word string) bool {
 	switch {
 	case word == "", len(word) > 32, strings.Trim(word, "abcdefghijklmnopqrstuvwxyz_") != "", tidemark.Role(word).Valid(),
@@ -31,8 +31,8 @@ func IsKind(word string) bool {
 	return true
 }
 
-// Begins reports whether a text begins, but for blanks, with one of the marks
-// that a tool puts before what it says itself in the user's role.
+// Begins reports whether a text begins, white space aside, with one of the marks
+// that a tool puts before its own text in the user's role.
 func Begins(text string, marks ...string) bool {
 	text = strings.TrimSpace(text)
 	for _, mark := range marks {

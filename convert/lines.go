@@ -11,20 +11,20 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// MaxLine bounds one line of a foreign file: what is longer is passed over
-// without being held in memory.
+// MaxLine bounds one line of a foreign file: longer ones are skipped without
+// being held in memory.
 const MaxLine = tidemark.MaxBodyBytes
 
 // Line is one line of a file.
 type Line struct {
 	Number int
-	Text   []byte // without its end; valid until the next one is read
+	Text   []byte // without its newline; valid until the next one is read
 	Torn   bool   // the last one, without a newline
 }
 
-// Lines yields the lines of a file that are not empty, split at newlines
-// alone: tools write other separators raw inside strings. A line over MaxLine
-// is yielded as its Number with a *Skip; an error of the file ends it.
+// Lines yields the lines of a file that are not empty, split only at newlines:
+// tools write other separators raw inside strings. A line over MaxLine is
+// yielded as its Number with a *Skip; an error of the file ends it.
 func Lines(fsys fs.FS, name string) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		f, err := fsys.Open(name)

@@ -9,13 +9,14 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Losses counts what had no place in another tool's format, by what it is.
+// Losses counts what could not be represented in another tool's format, by
+// description.
 type Losses map[string]int
 
 // Add counts one more.
 func (l Losses) Add(what string) { l[what]++ }
 
-// List says what was lost, for people.
+// List lists what was lost, for people.
 func (l Losses) List() []string {
 	var all []string
 	for _, what := range slices.Sorted(maps.Keys(l)) {
@@ -27,8 +28,8 @@ func (l Losses) List() []string {
 	return all
 }
 
-// ResultText returns what a tool gave as one text, for a format that has no
-// place for anything else in a result.
+// ResultText returns a tool's result as one text, for a format whose results are
+// text only.
 func (l Losses) ResultText(result tidemark.Block) string {
 	var parts []string
 	if result.Text != "" {

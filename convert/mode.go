@@ -7,13 +7,12 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// localProviders are the names that tools give to what runs a model on the same
-// machine.
+// localProviders are the names that tools use for providers that run a model on
+// the same machine.
 var localProviders = []string{"ollama", "lmstudio", "lm-studio", "llamacpp", "llama.cpp", "llama-cpp", "llamafile", "llama-server",
 	"oss", "local", "localai", "mlx", "gpt4all", "jan", "koboldcpp", "ramalama", "docker-model-runner"}
 
-// ModeOf returns what a session could reach whose tool asked this provider for
-// answers; "": that is not known.
+// ModeOf returns the mode of a session that used this provider; "": not known.
 func ModeOf(provider string) string {
 	switch provider = strings.ToLower(strings.TrimSpace(provider)); {
 	case provider == "":

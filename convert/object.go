@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Object is a JSON object whose values are as they were written.
+// Object is a JSON object with raw values.
 type Object map[string]json.RawMessage
 
-// Text returns the text under a key, "" when there is something else.
+// Text returns the string under a key, "" when there is something else.
 func (o Object) Text(key string) string {
 	s, _ := Text(o[key])
 	return s
@@ -25,7 +25,8 @@ func (o Object) Object(key string) (in Object, ok bool) {
 	return in, true
 }
 
-// Take moves the text under a key out of o; false leaves o as it is.
+// Take moves the string under a key out of o; when it returns false, o is
+// unchanged.
 func (o Object) Take(key string, s *string) bool {
 	text, ok := Text(o[key])
 	if ok {
@@ -35,14 +36,14 @@ func (o Object) Take(key string, s *string) bool {
 	return ok
 }
 
-// Set puts a value under a key; one that cannot be written is left out.
+// Set puts a value under a key; one that cannot be encoded is left out.
 func (o Object) Set(key string, value any) {
 	if b, err := Encode(value); err == nil {
 		o[key] = b
 	}
 }
 
-// Without returns a copy that lacks keys, never nil.
+// Without returns a copy without keys, never nil.
 func (o Object) Without(keys ...string) Object {
 	rest := maps.Clone(o)
 	if rest == nil {

@@ -6,11 +6,10 @@ import (
 	"iter"
 )
 
-// Survey imports the sessions of a tool that keeps each in a file. It looks at
-// every file that find names before it yields the first session: which comes
-// first, and which belongs to which, only all of them tell. What cannot be
-// read is yielded as a *Skip; the rest goes through sessions, which puts it in
-// order.
+// Survey imports the sessions of a tool that keeps each in a file. It reads
+// every file that find names before it yields the first session, because their
+// order and relations depend on all of them. What cannot be read is yielded as a
+// *Skip; the rest goes through sessions, which orders it.
 func Survey[T any](ctx context.Context, p Source, find func(Source) (files []string, skips []error),
 	look func(file string) (T, error), sessions func([]T) []*Session) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {

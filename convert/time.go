@@ -2,12 +2,12 @@ package convert
 
 import "time"
 
-// lastMilli is the end of the year 9999, behind which times are no text.
+// lastMilli is the end of the year 9999, after which times cannot be written as
+// RFC 3339.
 const lastMilli = 253402300799999
 
-// ParseTime reads RFC 3339 as tools write it, and keeps what the store keeps of
-// it: microseconds in UTC, in the years 1 to 9999. It is zero for anything
-// else.
+// ParseTime reads RFC 3339 as tools write it, to the precision of the store:
+// microseconds in UTC, in the years 1 to 9999. It is zero for anything else.
 func ParseTime(s string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if t = t.UTC(); err != nil || t.Year() < 1 || t.Year() > 9999 {
@@ -16,8 +16,7 @@ func ParseTime(s string) time.Time {
 	return t.Truncate(time.Microsecond)
 }
 
-// Milli returns a time from milliseconds since 1970, zero for one that cannot
-// be.
+// Milli returns a time from milliseconds since 1970, zero for an impossible one.
 func Milli(ms float64) time.Time {
 	if !(ms > 0 && ms <= lastMilli) {
 		return time.Time{}

@@ -16,8 +16,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 )
 
-// Backend opens what a store URL names as it is kept: what is encrypted stays
-// so. Unseal opens that.
+// Backend opens what a store URL names, as it is stored: encrypted content
+// stays encrypted. Unseal decrypts it.
 func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, error) {
 	k := newOpener(o)
 	scheme, path, _ := strings.Cut(url, ":")
@@ -52,7 +52,7 @@ func Backend(ctx context.Context, url string, o *Options) (tidemark.Backend, err
 }
 
 // remote opens the store of a server. Its token comes from the environment; that
-// of a server on this machine lies where it put it.
+// of a server on this machine is where the server put it.
 func (k *opener) remote(ctx context.Context, address string) (tidemark.Backend, error) {
 	b, err := remote.Open(ctx, address, &remote.Options{ReadOnly: k.Access == Read, Token: k.serverToken(address)})
 	if errors.Is(err, tidemark.ErrDenied) {
@@ -67,8 +67,8 @@ func (k *opener) remote(ctx context.Context, address string) (tidemark.Backend, 
 	return b, nil
 }
 
-// serverToken returns what tells the token for a server, "" when there is none.
-// The one that a server on this machine made is for that one alone.
+// serverToken returns a function for the token of a server. The token that a
+// server on this machine made is only for that server.
 func (k *opener) serverToken(address string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		file := Getenv(k.Environ, "TIDEMARK_TOKEN_FILE")
@@ -100,11 +100,11 @@ func IsPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }
 
-// DatabaseOwner is the environment variable with the URL of who owns the tables
-// of a database. It holds a password, so it is no flag.
+// DatabaseOwner is the environment variable with the URL of the role that owns
+// the tables of a database. It contains a password, so it is no flag.
 const DatabaseOwner = "TIDEMARK_DATABASE_OWNER"
 
-// DatabaseHint adds what to do when a database is not ready to be used.
+// DatabaseHint adds what to do when a database is not ready for use.
 func DatabaseHint(err error) error {
 	switch {
 	case errors.Is(err, tidemark.ErrNoStore):
@@ -115,7 +115,7 @@ func DatabaseHint(err error) error {
 	return err
 }
 
-// WithoutPassword is a store URL as it may be shown.
+// WithoutPassword is a store URL in a form that may be shown.
 func WithoutPassword(store string) string {
 	if u, err := neturl.Parse(store); err == nil && u.User != nil {
 		return u.Redacted()

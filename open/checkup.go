@@ -14,12 +14,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Diagnosis is one thing that a Checkup looked at.
+// Diagnosis is the result of one check of a Checkup.
 type Diagnosis struct {
 	What  string `json:"what"`
 	State string `json:"state"` // ok, fixed, warning, broken
 	Says  string `json:"says"`
-	Fix   string `json:"fix,omitempty"` // what helps
+	Fix   string `json:"fix,omitempty"` // what to do
 }
 
 // The states of a diagnosis.
@@ -30,10 +30,10 @@ const (
 	Broken  = "broken"
 )
 
-// Checkup looks a store over, and with Fix repairs what can be repaired.
+// Checkup examines a store, and with Fix repairs what can be repaired.
 type Checkup struct {
 	Fix      bool
-	Holder   tidemark.Holder // whose purges are finished
+	Holder   tidemark.Holder // who finishes purges
 	Progress func(format string, args ...any)
 	Found    []Diagnosis
 }
@@ -44,7 +44,7 @@ func (c *Checkup) Add(what, state, says string, args ...any) *Diagnosis {
 	return &c.Found[len(c.Found)-1]
 }
 
-// Store looks at everything that a store keeps.
+// Store checks everything that a store keeps.
 func (c *Checkup) Store(ctx context.Context, s *store.Store) error {
 	if c.Fix {
 		if err := c.mend(ctx, s); err != nil {
@@ -64,7 +64,7 @@ func (c *Checkup) Broken() bool {
 	return slices.ContainsFunc(c.Found, func(d Diagnosis) bool { return d.State == Broken })
 }
 
-// Recover repairs a file that could not be opened as it is.
+// Recover repairs a file that could not be opened otherwise.
 func (c *Checkup) Recover(ctx context.Context, url string) error {
 	path, ok := strings.CutPrefix(url, "sqlite:")
 	if !ok || path == "" {
@@ -77,7 +77,7 @@ func (c *Checkup) Recover(ctx context.Context, url string) error {
 	return err
 }
 
-// Keys looks at how the store is encrypted.
+// Keys checks how the store is encrypted.
 func (c *Checkup) Keys(ctx context.Context, o *Opened) error {
 	b, ok := o.Backend.(*seal.Backend)
 	if !ok {
@@ -100,7 +100,7 @@ func (c *Checkup) Keys(ctx context.Context, o *Opened) error {
 	return nil
 }
 
-// Sandbox says what holds the programs that are run in one, layer by layer.
+// Sandbox reports what confines programs that run in one, layer by layer.
 // offBy says who turned it off for conversations, "" when it is on.
 func (c *Checkup) Sandbox(offBy string) {
 	if offBy != "" {
@@ -155,11 +155,11 @@ func (c *Checkup) damage(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// index looks at how far the search index is.
+// index checks whether the search index is up to date.
 func (c *Checkup) index(ctx context.Context, s *store.Store) error {
 	if c.Fix {
-		// An index that is whole may still be wrong; making it is cheap beside
-		// not finding something.
+		// A complete index may still be wrong; rebuilding it is cheap compared
+		// to not finding something.
 		made, err := s.Reindex(ctx, func(n int64) { c.Progress("%d entries indexed", n) })
 		switch {
 		case errors.Is(err, tidemark.ErrUnsupported):
@@ -210,7 +210,7 @@ func (c *Checkup) leases(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// purges looks for sessions that were being destroyed.
+// purges looks for sessions whose purge was interrupted.
 func (c *Checkup) purges(ctx context.Context, s *store.Store) error {
 	ids, err := s.Purging(ctx)
 	if err != nil || len(ids) == 0 {

@@ -15,15 +15,15 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// DefaultURL is where a user's store is when neither they nor their environment
-// and configuration say.
+// DefaultURL is the URL of a user's store when neither they nor their
+// environment and configuration name one.
 func DefaultURL(environ []string) (string, error) {
 	dir, err := DataDir(environ)
 	return "sqlite:" + filepath.Join(dir, "tidemark.db"), err
 }
 
-// own is where the user's own store is. What their configuration says of secrets
-// and prices holds for it, too, where no option says otherwise.
+// own is the URL of the user's own store. The secrets and prices in their
+// configuration apply to it, where no option says otherwise.
 func (k *opener) own() (string, error) {
 	c, err := k.userConfig()
 	if err != nil {
@@ -47,8 +47,8 @@ func (k *opener) own() (string, error) {
 	return DefaultURL(k.Environ)
 }
 
-// userConfig is what of the user's configuration concerns the store. The rest of
-// it is the program's.
+// userConfig is the part of the user's configuration that concerns the store.
+// The rest is the program's.
 type userConfig struct {
 	Store       string         `yaml:"store"`
 	Redact      string         `yaml:"redact"`
@@ -81,8 +81,8 @@ func (k *opener) userConfig() (c userConfig, err error) {
 	return c, nil
 }
 
-// Beside is where a file is that a configuration names: ~ is the home folder,
-// and a relative path starts at the configuration.
+// Beside is the path of a file that a configuration names: ~ is the home
+// folder, and a relative path starts at the configuration.
 func Beside(environ []string, config, name string) string {
 	if rest, ok := strings.CutPrefix(name, "~/"); ok {
 		if home, err := homeDir(environ); err == nil {
@@ -95,8 +95,8 @@ func Beside(environ []string, config, name string) string {
 	return filepath.Join(filepath.Dir(config), name)
 }
 
-// price returns what says how much an answer costs: the table in the program,
-// with what the file says that the options name.
+// price returns the function that prices an answer: from the built-in table,
+// and the file that the options name.
 func (k *opener) price() (func(string, time.Time, tidemark.Usage) (store.Estimate, bool), error) {
 	table := prices.BuiltIn()
 	if k.Prices != "" {

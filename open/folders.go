@@ -10,8 +10,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Getenv returns a variable of an environment, as os.Getenv does of that of this
-// process.
+// Getenv returns a variable of an environment, like os.Getenv.
 func Getenv(environ []string, name string) string {
 	for _, e := range environ {
 		key, value, _ := strings.Cut(e, "=")
@@ -22,8 +21,8 @@ func Getenv(environ []string, name string) string {
 	return ""
 }
 
-// DataDir is where this platform keeps the data of programs: the default store
-// lies there.
+// DataDir is where this platform keeps the data of programs; it contains the
+// default store.
 func DataDir(environ []string) (string, error) {
 	return userDir(environ, "XDG_DATA_HOME", "APPDATA", map[string]string{
 		"windows": "AppData/Roaming/tidemark",
@@ -32,8 +31,8 @@ func DataDir(environ []string) (string, error) {
 	})
 }
 
-// StateDir is where this platform keeps what programs know of one machine, and
-// what does not move with a person's data.
+// StateDir is where this platform keeps state of programs that belongs to one
+// machine and does not move with a person's data.
 func StateDir(environ []string) (string, error) {
 	return userDir(environ, "XDG_STATE_HOME", "LOCALAPPDATA", map[string]string{
 		"windows": "AppData/Local/tidemark",
@@ -42,10 +41,10 @@ func StateDir(environ []string) (string, error) {
 	})
 }
 
-// userDir is our folder below one that a variable names, else its usual place
-// below the home folder; "" is that of all systems that are not listed. On
-// Windows the system sets a variable of its own. A relative XDG path is not valid
-// and is to be ignored.
+// userDir is our folder below the one that a variable names, else below its usual
+// place in the home folder; the entry "" is for all systems that are not listed.
+// On Windows the system sets a variable of its own. A relative XDG path is
+// invalid and has to be ignored.
 func userDir(environ []string, xdg, windows string, usual map[string]string) (string, error) {
 	dir := Getenv(environ, xdg)
 	if runtime.GOOS == "windows" {

@@ -17,16 +17,18 @@ import (
 	"github.com/tidemark-sessions/tidemark/seal"
 )
 
-// maxKeyBytes keeps a wrong file, or a wrong command, from being read whole.
+// maxKeyBytes prevents reading a wrong file, or the output of a wrong command,
+// as a whole.
 const maxKeyBytes = 1 << 20
 
-// Key is where the key of a store comes from: the first that is given, and
-// nothing else. So a wrong key is an error, however many right ones lie about.
+// Key is the source of a store's key: the first field that is set, and nothing
+// else. So a wrong key is an error, even if the right one could be found
+// elsewhere.
 type Key struct {
 	File           string // a key file, or one with age identities or a recovery key
 	Command        string // prints the contents of a key file
 	PassphraseFile string // holds a passphrase
-	Origin         string // who said so, for errors
+	Origin         string // who chose it, for errors
 }
 
 // KeyIn returns the key that an environment names, a zero one when it names none.
@@ -50,7 +52,7 @@ const PassphraseVariable = "TIDEMARK_PASSPHRASE_FILE"
 // given reports whether a key was named.
 func (k Key) given() bool { return k.File != "" || k.Command != "" || k.PassphraseFile != "" }
 
-// key is the key to use; a zero one means what lies in the folder of keys.
+// key is the key to use; a zero one means the files in the key folder.
 func (k *opener) key() Key {
 	if k.Key.given() {
 		return k.Key
@@ -58,7 +60,7 @@ func (k *opener) key() Key {
 	return KeyIn(k.Environ)
 }
 
-// unlocker reads the key from where it was said to be.
+// unlocker reads the key from its source.
 func (k *opener) unlocker(ctx context.Context, src Key) (seal.Unlocker, error) {
 	contents, err := k.read(ctx, src)
 	if err != nil {
@@ -90,7 +92,7 @@ func ReadPassphrase(ctx context.Context, file string) ([]byte, error) {
 	return bytes.TrimRight(contents, "\r\n"), err
 }
 
-// readGiven reads a file that was named: that it is not there is a missing key.
+// readGiven reads a named file: if it does not exist, the key is missing.
 func readGiven(ctx context.Context, file string) ([]byte, error) {
 	contents, err := readKey(ctx, file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +101,7 @@ func readGiven(ctx context.Context, file string) ([]byte, error) {
 	return contents, err
 }
 
-// readKey reads a file that nobody else may read. A pipe may keep it waiting,
+// readKey reads a file that nobody else may read. A pipe may make it wait,
 // but not past the end of ctx.
 func readKey(ctx context.Context, name string) ([]byte, error) {
 	type result struct {
@@ -141,8 +143,9 @@ func readKeyFile(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxKeyBytes+1))
 }
 
-// runKeyCommand runs what prints the key: a password manager, a hardware
-// token. It may ask on the terminal, and says what it has to say there.
+// runKeyCommand runs the command that prints the key: a password
+// manager, a hardware token. It may prompt and print messages on the
+// terminal.
 func (k *opener) runKeyCommand(ctx context.Context, command string) ([]byte, error) {
 	shell, flag := "/bin/sh", "-c"
 	if runtime.GOOS == "windows" {
@@ -166,8 +169,8 @@ func (k *opener) runKeyCommand(ctx context.Context, command string) ([]byte, err
 	return out.kept.Bytes(), nil
 }
 
-// keyCommandGrace is how long what a key command started may keep its output
-// open after it was stopped.
+// keyCommandGrace is how long the children of a stopped key command may keep
+// its output open.
 const keyCommandGrace = time.Second
 
 // bounded keeps what is written to it up to a bound, and refuses more.

@@ -16,14 +16,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/seal"
 )
 
-// newKey is what opens a store that is about to be made.
+// newKey is what opens a store that is about to be created.
 type newKey struct {
 	slot seal.NewSlot
-	made string // the key file that was made for it, "": none was
+	made string // the key file made for it, "" if none
 }
 
-// undo takes a key file that was made away again, when nothing can need it: it
-// has a name that nobody else knows, and the store has no slot for it.
+// undo removes a new key file when nothing can need it: nobody else knows its
+// name, and the store has no slot for it.
 func (k newKey) undo(ctx context.Context, inner tidemark.Backend) {
 	if k.made == "" || !strings.HasSuffix(k.made, k.slot.ID()+".key") {
 		return
@@ -34,16 +34,16 @@ func (k newKey) undo(ctx context.Context, inner tidemark.Backend) {
 	}
 }
 
-// tellKey says once where the key is.
+// tellKey reports once where the key is.
 func (k *opener) tellKey(key newKey) {
 	if key.made != "" {
 		k.KeyMade(key.made)
 	}
 }
 
-// newKey returns the slot for the key that was given, or makes a key file. The
-// file is durable before the store knows of it: a store whose key was lost in a
-// power cut would be lost, too.
+// newKey returns the slot for the given key, or makes a key file. The file is
+// durable before the store knows of it: a store whose key was lost in a power
+// cut would be lost, too.
 func (k *opener) newKey(ctx context.Context) (made newKey, err error) {
 	src := k.key()
 	if !src.given() {
@@ -53,7 +53,8 @@ func (k *opener) newKey(ctx context.Context) (made newKey, err error) {
 		return *k.given, nil
 	}
 	if src.File != "" {
-		// Of several processes one makes the file, and the others read it whole.
+		// Of several processes one makes the file, and the others read it
+		// complete.
 		unlock, err := k.lockKeys(ctx)
 		if err != nil {
 			return made, err
@@ -70,7 +71,7 @@ func (k *opener) newKey(ctx context.Context) (made newKey, err error) {
 	return made, err
 }
 
-// slot is what the key that was given makes of a new store.
+// slot is the slot that the given key makes in a new store.
 func (k Key) slot(contents []byte) (seal.NewSlot, error) {
 	if k.PassphraseFile != "" {
 		return seal.PassphraseSlot("", contents, nil)
@@ -78,8 +79,8 @@ func (k Key) slot(contents []byte) (seal.NewSlot, error) {
 	return seal.FileSlot("", contents)
 }
 
-// readGivenKey reads the key that was given for a new store, before that is
-// made. A key file that is not there is made with the store.
+// readGivenKey reads the given key for a new store before that is created.
+// A missing key file is made with the store.
 func (k *opener) readGivenKey(ctx context.Context) error {
 	src := k.key()
 	if !src.given() {
@@ -97,12 +98,12 @@ func (k *opener) readGivenKey(ctx context.Context) error {
 		given.slot, err = src.slot(contents)
 	}
 	if err == nil && src.File == "" {
-		k.given = &given // who was asked for it once is not asked again
+		k.given = &given // nobody is asked for it twice
 	}
 	return err
 }
 
-// newKeyFile makes a key file; an empty name means the place for it.
+// newKeyFile makes a key file; an empty name means the default place.
 func (k *opener) newKeyFile(name string) (key newKey, err error) {
 	contents := seal.NewKeyFile()
 	if key.slot, err = seal.FileSlot("", contents); err != nil {
@@ -119,7 +120,7 @@ func (k *opener) newKeyFile(name string) (key newKey, err error) {
 	return key, writeKey(name, contents)
 }
 
-// FileSlot is the slot of a key file, which is made when it is not there.
+// FileSlot is the slot of a key file, which is created if it does not exist.
 func FileSlot(ctx context.Context, name, label string) (seal.NewSlot, error) {
 	contents, err := readKey(ctx, name)
 	missing := errors.Is(err, fs.ErrNotExist)
@@ -136,17 +137,17 @@ func FileSlot(ctx context.Context, name, label string) (seal.NewSlot, error) {
 	return slot, err
 }
 
-// MakeSealed makes a new, empty, encrypted store and returns what opens it. It
-// opens with the slots that slots makes; where slots is nil, with the key of the
-// options, or a key file that is made. ErrExists: it is encrypted already;
-// ErrInvalid: something is in it in the clear.
+// MakeSealed creates a new, empty, encrypted store and returns what opens it. It
+// opens with the slots that slots returns; if slots is nil, with the key of the
+// options, or a new key file. ErrExists: it is encrypted already; ErrInvalid: it
+// contains something in the clear.
 func MakeSealed(ctx context.Context, url string, o *Options, slots func(context.Context) ([]seal.NewSlot, error)) (h seal.Header, err error) {
 	k := newOpener(o)
 	k.url, k.Access = url, Create
 	var all []seal.NewSlot
 	if slots == nil {
 		err = k.readyToMake(ctx)
-	} else if IsAbsent(url) { // nothing is made for a key that is none
+	} else if IsAbsent(url) { // nothing is created for an invalid key
 		all, err = slots(ctx)
 	}
 	if err != nil {
@@ -187,7 +188,7 @@ func MakeSealed(ctx context.Context, url string, o *Options, slots func(context.
 	return b.Header(ctx)
 }
 
-// writeKey makes a key file that was not there, durable when it returns.
+// writeKey creates a key file, durable when it returns.
 func writeKey(name string, contents []byte) error {
 	return inKeyDir(name, func(dir durable.FS, base string) error {
 		if err := durable.Create(dir, base, contents); err != nil {
@@ -211,8 +212,8 @@ func inKeyDir(name string, work func(durable.FS, string) error) error {
 	if err != nil {
 		return tidemark.Invalidf("key file %s: %w", name, err)
 	}
-	// A folder that is there may be shared with other things, and stays as
-	// it is.
+	// An existing folder may be shared with other things, and stays
+	// unchanged.
 	if _, err := os.Stat(filepath.Dir(full)); errors.Is(err, fs.ErrNotExist) {
 		if err := durable.MakeDir(filepath.Dir(full)); err != nil {
 			return tidemark.Storagef("key file %s: %w", name, err)

@@ -1,14 +1,14 @@
-// Package open opens a store by its URL, with the keys of whoever it belongs
-// to, and makes it where it is not there yet: what the tidemark program does
-// before every command, for every other Go program.
+// Package open opens a store by its URL, with the keys of its owner, and
+// creates it if it does not exist: what the tidemark program does before
+// every command, for every other Go program.
 //
-// An empty URL is the user's own store: where $TIDEMARK_STORE, their
-// configuration or else the default says. A store that is made is encrypted,
-// unless Options say otherwise, and the key is durable before the store is.
+// An empty URL is the user's own store, as set by $TIDEMARK_STORE, their
+// configuration or the default. A new store is encrypted, unless Options say
+// otherwise, and the key is durable before the store is.
 //
-// It never asks, prints or reads the environment of its process: what a person
-// has to be asked or told is a function in Options, and the environment comes in
-// as a value. Some errors know a way out, for people: see Hint.
+// It never prompts, prints or reads the environment of its process: prompts and
+// messages are functions in Options, and the environment is passed as a value.
+// Some errors carry advice for people: see Hint.
 //
 //	s, err := open.Store(ctx, "", &open.Options{Environ: os.Environ(), Access: open.Create})
 package open
@@ -39,9 +39,9 @@ type Access int
 const (
 	// Read changes nothing, not even to repair.
 	Read Access = iota
-	// Write needs a store that is there.
+	// Write needs an existing store.
 	Write
-	// Create makes the store where it is not there.
+	// Create creates the store if it does not exist.
 	Create
 )
 
@@ -49,47 +49,47 @@ const (
 type Options struct {
 	// Access is what the store is for; the default is Read.
 	Access Access
-	// Environ is the environment of the person whose store it is, as os.Environ
-	// returns it: where their folders, keys and tokens are. Without it only what
-	// the URL and the other options name is found.
+	// Environ is the environment of the store's owner, as os.Environ returns it:
+	// it says where their folders, keys and tokens are. Without it only what the
+	// URL and the other options name is found.
 	Environ []string
-	// Plain makes a new store without encryption. A store that is encrypted is
-	// refused then.
+	// Plain creates a new store without encryption. An encrypted store is then
+	// refused.
 	Plain bool
 	// Key is where the key comes from. The default is what Environ names, else
-	// what lies in the folder of keys.
+	// the files in the key folder.
 	Key Key
-	// Ask asks a person for a passphrase. It returns nil where there is nobody to
-	// ask; so does the default.
+	// Ask asks a person for a passphrase. It returns nil where nobody can be
+	// asked; so does the default.
 	Ask func(ctx context.Context, prompt string) ([]byte, error)
-	// KeyCommandErrors gets what a key command says beside the key.
+	// KeyCommandErrors receives the standard error of a key command.
 	KeyCommandErrors io.Writer
 
 	// Redact is what happens to secrets that are about to be written. The default
-	// is store.RedactWarn. RedactRules are rules beside those that are built in.
+	// is store.RedactWarn. RedactRules are added to the built-in rules.
 	Redact      store.Redaction
 	RedactRules []redact.Rule
-	// Prices is a YAML file that says what models cost, beside the table that is
-	// built in; "": that table alone.
+	// Prices is a YAML file with prices of models that are added to the built-in
+	// table; "": only that table.
 	Prices string
 
-	// Upgrading is told, before it happens, that an older store gets another
-	// format, and where a copy of what it was is kept.
+	// Upgrading is called before an older store is converted to another
+	// format, with where a copy of the old one is kept.
 	Upgrading func(from, to int64, backup string)
-	// Damaged is told of damage that the store can be used in spite of.
+	// Damaged is called for damage that does not prevent using the store.
 	Damaged func(what string)
-	// KeyMade is told where the key file of a new store was made.
+	// KeyMade is called with the path of the key file of a new store.
 	KeyMade func(file string)
-	// SecretsMet is told of secrets that are written, or masked, before they are,
-	// and of the id of what they are in.
+	// SecretsMet is called before secrets are written, or masked, with the id of
+	// what contains them.
 	SecretsMet func(owner string, secrets []store.Secret)
 }
 
 // Opened is an open store, and what it is made of.
 type Opened struct {
 	Store *store.Store
-	// Backend is what Store works on, and Inner the same below the encryption:
-	// as it is kept. They are one where the store is plain.
+	// Backend is what Store works on, and Inner the same below the encryption,
+	// as it is stored. They are equal if the store is plain.
 	Backend, Inner tidemark.Backend
 
 	stopIndexing func() error
@@ -102,11 +102,11 @@ func (o *Opened) Sealed() *seal.Backend {
 }
 
 // Store opens the store at a URL; "" is the user's own. Closing it closes
-// everything. What is written is indexed by Store.CatchUp or Store.KeepIndexed,
-// and found before that by reading; Open does it by itself.
+// everything. New entries are indexed by Store.CatchUp or Store.KeepIndexed,
+// and until then found by reading; Open does it by itself.
 //
-// ErrNoStore: nothing is there, and Access is not Create. ErrSealed: the key is
-// wrong or missing. ErrInvalid: the URL, a key or a rule is none.
+// ErrNoStore: there is no store, and Access is not Create. ErrSealed: the key
+// is wrong or missing. ErrInvalid: the URL, a key or a rule is invalid.
 func Store(ctx context.Context, url string, o *Options) (*store.Store, error) {
 	opened, err := open(ctx, url, o)
 	if err != nil {
@@ -115,8 +115,9 @@ func Store(ctx context.Context, url string, o *Options) (*store.Store, error) {
 	return opened.Store, nil
 }
 
-// Open is Store for who needs the parts as well. Unless Access is Read, the
-// search index is kept up with what this process writes, until Close.
+// Open is Store for callers that need the parts as well. Unless Access is
+// Read, it keeps the search index up to date with what this process writes,
+// until Close.
 func Open(ctx context.Context, url string, o *Options) (*Opened, error) {
 	opened, err := open(ctx, url, o)
 	if err == nil && o != nil && o.Access != Read {
@@ -154,9 +155,9 @@ func open(ctx context.Context, url string, o *Options) (*Opened, error) {
 	return opened, nil
 }
 
-// Over returns the store over a Backend that was opened, and unsealed where it
-// is encrypted, already; inner is the same below the encryption. Closing what is
-// returned closes the Backend.
+// Over returns the store over a Backend that is already open, and unsealed if it
+// is encrypted; inner is the same below the encryption. Closing the result
+// closes the Backend.
 func Over(b, inner tidemark.Backend, o *Options) (*Opened, error) {
 	rules, err := Rules(b, o)
 	if err != nil {
@@ -165,8 +166,8 @@ func Over(b, inner tidemark.Backend, o *Options) (*Opened, error) {
 	return &Opened{Store: store.New(b, rules), Backend: b, Inner: inner}, nil
 }
 
-// Around is a store that was opened elsewhere, with its parts: below its Backend
-// nothing is known.
+// Around wraps a store that was opened elsewhere: nothing is known below its
+// Backend.
 func Around(s *store.Store) *Opened {
 	return &Opened{Store: s, Backend: s.Backend(), Inner: s.Backend()}
 }
@@ -184,8 +185,8 @@ func (o *Opened) Refile(r tidemark.Record) (tidemark.Record, error) {
 	return o.Fleet().Refile(r)
 }
 
-// Rules are what a store over b takes from other rooms: words, secrets, prices
-// and projects.
+// Rules are what a store over b takes from other packages: words, secrets,
+// prices and projects.
 func Rules(b tidemark.Backend, o *Options) (*store.Options, error) {
 	k := newOpener(o)
 	if _, sealed := b.(*seal.Backend); !sealed && k.Redact == store.RedactVault {
@@ -211,7 +212,7 @@ func Rules(b tidemark.Backend, o *Options) (*store.Options, error) {
 	}, nil
 }
 
-// secretsIn finds the secrets of an entry, as the store wants them.
+// secretsIn finds the secrets of an entry, in the form that the store needs.
 func secretsIn(r *redact.Redactor) func(tidemark.Entry) []store.Secret {
 	return func(e tidemark.Entry) (found []store.Secret) {
 		e.EachText(func(i int, text string, raw bool) string {
@@ -232,7 +233,7 @@ func errPlainVault() error {
 	return hint.With(tidemark.Invalidf("redact: vault keeps secrets in a sealed record, and this store is not encrypted"), "set redact: mask")
 }
 
-// keepIndexed keeps the search index up with what this process writes.
+// keepIndexed keeps the search index up to date with what this process writes.
 func (o *Opened) keepIndexed(ctx context.Context) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
@@ -243,15 +244,15 @@ func (o *Opened) keepIndexed(ctx context.Context) {
 	}
 }
 
-// lastIndexing bounds how long a program that is done stays to index: what is
-// left is indexed by the next one, and found meanwhile by reading.
+// lastIndexing bounds how long a finished program stays to index: the rest is
+// indexed by the next one, and found by reading meanwhile.
 const lastIndexing = time.Second
 
 // Close indexes what is left, for a second at most, and closes the store.
 func (o *Opened) Close() error {
 	if o.stopIndexing != nil {
-		// What went wrong with the index shows when somebody searches; what
-		// was written is kept all the same.
+		// A failure of the index shows in the next search; what was written
+		// is kept all the same.
 		if err := o.stopIndexing(); err == nil && o.Store.Pending() {
 			ctx, stop := context.WithTimeout(context.Background(), lastIndexing)
 			o.Store.CatchUp(ctx, nil)
@@ -261,7 +262,7 @@ func (o *Opened) Close() error {
 	return o.Store.Close()
 }
 
-// opener opens one store: the options with their defaults, and what was learned
+// opener opens one store: the options with their defaults, and what was found
 // on the way.
 type opener struct {
 	Options
@@ -286,8 +287,8 @@ func newOpener(o *Options) *opener {
 	return k
 }
 
-// readyToMake refuses what would keep a store that is not there yet from being
-// used, before it is made: settings that do not hold, a key that is no key.
+// readyToMake refuses, before a new store is created, whatever would make it
+// unusable: invalid settings, an invalid key.
 func (k *opener) readyToMake(ctx context.Context) error {
 	if !IsAbsent(k.url) {
 		return nil
@@ -304,7 +305,7 @@ func (k *opener) readyToMake(ctx context.Context) error {
 	return k.readGivenKey(ctx)
 }
 
-// IsAbsent reports whether nothing lies where a store on this machine would.
+// IsAbsent reports whether a store on this machine does not exist.
 func IsAbsent(url string) bool {
 	kind, path, _ := strings.Cut(url, ":")
 	if kind != "sqlite" && kind != "files" {
@@ -314,7 +315,7 @@ func IsAbsent(url string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// IsEmpty reports whether nothing at all is kept.
+// IsEmpty reports whether a store contains nothing at all.
 func IsEmpty(ctx context.Context, b tidemark.Backend) (bool, error) {
 	for _, err := range b.Walk(ctx, tidemark.Key{}) {
 		return false, err
@@ -322,8 +323,8 @@ func IsEmpty(ctx context.Context, b tidemark.Backend) (bool, error) {
 	return true, nil
 }
 
-// Hint returns the way out of an error, as people can take it on the command
-// line of the tidemark program; "" when there is none.
+// Hint returns advice on an error, in terms of the command line of the
+// tidemark program; "" when there is none.
 func Hint(err error) string { return hint.Of(err) }
 
 // Without returns an environment without some variables.

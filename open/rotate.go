@@ -15,22 +15,22 @@ import (
 // Rotated is what a rotation did to the key file that opened the store.
 type Rotated struct {
 	// KeyFile is the key file that opens the store from now on, and Old where the
-	// one before is kept: it opens copies that were made before. Both are "" when
-	// something else than a key file opened the store.
+	// previous one is kept: it opens earlier copies. Both are "" when something
+	// other than a key file opened the store.
 	KeyFile, Old string
-	// Named says that KeyFile has the name that a person gave it, so that the old
+	// Named means that KeyFile has a name that a person gave it, so that the old
 	// file had to be moved.
 	Named bool
-	// Finished says that a rotation that was cut off was finished: no new key file
+	// Finished means that an interrupted rotation was finished: no new key file
 	// was needed.
 	Finished bool
 }
 
-// Rotate gives the store another key and wraps the key of every session in it; no
-// entry is rewritten. A store that a key file opened gets a new key file in its
-// place; the other slots stay. It can be killed at any step: the store opens with
-// the old or the new key then, and Rotate, called again, finishes. Progress is
-// told how many keys are wrapped.
+// Rotate gives the store another key and rewraps the key of every session in it;
+// no entry is rewritten. A store that a key file opened gets a new key file in
+// its place; the other slots stay. It can be killed at any step: the store then
+// opens with the old or the new key, and another call of Rotate finishes it.
+// Progress receives how many keys are wrapped.
 func Rotate(ctx context.Context, b *seal.Backend, o *Options, progress func(int)) (Rotated, error) {
 	k := newOpener(o)
 	h, err := b.Header(ctx)
@@ -55,8 +55,8 @@ func Rotate(ctx context.Context, b *seal.Backend, o *Options, progress func(int)
 	return r.finish()
 }
 
-// lockKeys keeps two rotations of this user apart: both would put a key file
-// into the place of the same one.
+// lockKeys keeps two rotations of this user apart: both would replace the
+// same key file.
 func (k *opener) lockKeys(ctx context.Context) (unlock func(), err error) {
 	dir, err := KeyDir(k.Environ)
 	if err != nil {
@@ -78,7 +78,7 @@ func (k *opener) lockKeys(ctx context.Context) (unlock func(), err error) {
 	}, nil
 }
 
-// openedLabel is what the slot that opened the store is called.
+// openedLabel is the label of the slot that opened the store.
 func openedLabel(h seal.Header) string {
 	for _, s := range h.Slots {
 		if s.Opened {
@@ -88,21 +88,20 @@ func openedLabel(h seal.Header) string {
 	return ""
 }
 
-// rotation is the part of a rotation that has to do with key files. No key
-// file is ever lost by it: the old one may open another store, or a copy of
-// this one.
+// rotation is the part of a rotation that handles key files. It never loses
+// a key file: the old one may open another store, or a copy of this one.
 type rotation struct {
 	*opener
 	header seal.Header
-	slot   seal.NewSlot // zero: something else than a key file opened the store
+	slot   seal.NewSlot // zero: something other than a key file opened the store
 	old    string       // the key file that opened it
-	fresh  string       // the key file that was made
+	fresh  string       // the new key file
 	named  bool         // fresh takes the name of the old one
 	used   bool         // the store got the new key
 }
 
-// prepare makes the key file that takes the place of the one that opened the
-// store, durable before the store knows of it.
+// prepare creates the key file that replaces the one that opened the store;
+// it is durable before the store knows of it.
 func (r *rotation) prepare(ctx context.Context) (err error) {
 	if r.old, err = r.ownKeyFile(r.header); err != nil || r.old == "" {
 		return err
@@ -139,8 +138,7 @@ func keysIn(contents []byte) (n int) {
 }
 
 // keep is called when both keys open the store. A file with a name that people
-// chose is put into its place, and the old one stays under the name of its
-// slot.
+// chose is put in its place, and the old one stays under the name of its slot.
 func (r *rotation) keep(ctx context.Context) error {
 	r.used = true
 	if !r.named {
@@ -152,7 +150,7 @@ func (r *rotation) keep(ctx context.Context) error {
 	}
 	aside := r.aside()
 	if err := writeKey(aside, contents); err != nil && !errors.Is(err, tidemark.ErrInvalid) {
-		return err // one that is there already is the same key
+		return err // an existing one holds the same key
 	}
 	return inKeyDir(r.fresh, func(dir durable.FS, base string) error {
 		if err := dir.Rename(base, filepath.Base(r.old)); err != nil {
@@ -172,8 +170,8 @@ func (r *rotation) aside() string {
 	return r.old + ".old"
 }
 
-// finish says where the key is, and takes a file away that was not needed: a
-// rotation that was cut off, and was opened with its new key, needs no other.
+// finish reports where the key is, and removes a file that was not needed: an
+// interrupted rotation that was opened with its new key needs no other.
 func (r *rotation) finish() (Rotated, error) {
 	switch {
 	case r.old == "":

@@ -18,9 +18,9 @@ import (
 // TokenName is the file with the token of the local user of a server.
 const TokenName = "server.token"
 
-// TokenPath is where the token of the local user of a server is for clients, who
-// do not know which store their server answers from: in the file that is named,
-// else in the folder of data.
+// TokenPath is where clients find the token of the local user of a server, since
+// they do not know which store their server serves: the named file, else one in
+// the data folder.
 func TokenPath(environ []string, named string) (string, error) {
 	if named != "" {
 		return named, nil
@@ -43,9 +43,9 @@ func ReadToken(path string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// TokenBeside is where the token of a server lies: in the file that is named,
-// else beside the store that it serves or, where that is no place on this
-// machine, where clients look.
+// TokenBeside is where the token of a server is: the named file, else beside
+// the store that it serves or, if that is not on this machine, where clients
+// look.
 func TokenBeside(url string, environ []string, named string) (string, error) {
 	if path := LocalPath(url); path != "" && named == "" {
 		return filepath.Join(filepath.Dir(path), TokenName), nil
@@ -64,9 +64,9 @@ func LocalPath(url string) string {
 }
 
 // ServerToken returns the token of the local user of a server, and where it is.
-// One user has one token, which lies beside each store that was served and where
-// clients look for it, so that they find it whichever store is served. The first
-// server makes it.
+// A user has one token, which is kept beside each store that was served and
+// where clients look for it, so that they find it whichever store is served. The
+// first server creates it.
 func ServerToken(url string, environ []string, named string) (token, path string, err error) {
 	if path, err = TokenBeside(url, environ, named); err != nil {
 		return "", "", err
@@ -91,7 +91,7 @@ func ServerToken(url string, environ []string, named string) (token, path string
 	return token, path, err
 }
 
-// MakeToken returns the token that a file holds, and makes one at first.
+// MakeToken returns the token in a file, and creates one at first.
 func MakeToken(path string) (string, error) { return keepToken(path, newToken()) }
 
 func newToken() string {
@@ -100,7 +100,7 @@ func newToken() string {
 	return hex.EncodeToString(b[:])
 }
 
-// keepToken returns the token in a file, after it put the given one there if
+// keepToken returns the token in a file, after writing the given one if
 // there was none.
 func keepToken(path, token string) (string, error) {
 	if is, err := ReadToken(path); is != "" || err != nil {

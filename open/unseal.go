@@ -15,7 +15,7 @@ import (
 )
 
 // Unseal opens what is sealed, seals what is new when Access is Create, and
-// leaves alone what is plain. Closing what it returns closes inner.
+// returns a plain store unchanged. Closing the result closes inner.
 func Unseal(ctx context.Context, inner tidemark.Backend, o *Options) (tidemark.Backend, error) {
 	return newOpener(o).unseal(ctx, inner)
 }
@@ -37,8 +37,8 @@ func (k *opener) unseal(ctx context.Context, inner tidemark.Backend) (tidemark.B
 	}
 	fresh, err := IsEmpty(ctx, inner)
 	if err == nil && !fresh {
-		// Another process may have sealed it between the two looks. A store is
-		// sealed before anything is in it, so this one tells.
+		// Another process may have sealed it between the two checks. A store
+		// is sealed before anything is in it, so this check decides.
 		if sealed, err = seal.IsSealed(ctx, inner); sealed {
 			return k.unseal(ctx, inner)
 		}
@@ -51,7 +51,7 @@ func (k *opener) unseal(ctx context.Context, inner tidemark.Backend) (tidemark.B
 	case fresh && k.Access == Create:
 		err := seal.KeepPlain(ctx, inner)
 		if errors.Is(err, tidemark.ErrExists) {
-			return k.unseal(ctx, inner) // another process was quicker
+			return k.unseal(ctx, inner) // another process was faster
 		}
 		return inner, err
 	case !fresh && k.key().given():
@@ -61,8 +61,8 @@ func (k *opener) unseal(ctx context.Context, inner tidemark.Backend) (tidemark.B
 	return inner, nil
 }
 
-// openSealed opens a sealed store with the key that was given, or with what
-// lies where keys are kept.
+// openSealed opens a sealed store with the given key, or with the files in
+// the key folder.
 func (k *opener) openSealed(ctx context.Context, inner tidemark.Backend) (tidemark.Backend, error) {
 	header, err := seal.Inspect(ctx, inner)
 	if err != nil {
@@ -94,7 +94,7 @@ func (k *opener) sealedHint(err error, h seal.Header) error {
 	return hint.With(err, "name another one with --key-file, $TIDEMARK_KEY_COMMAND or $TIDEMARK_PASSPHRASE_FILE; a recovery key in a file is a key file")
 }
 
-// unlockers returns what may open the store.
+// unlockers returns everything that may open the store.
 func (k *opener) unlockers(ctx context.Context, h seal.Header) ([]seal.Unlocker, error) {
 	if src := k.key(); src.given() {
 		u, err := k.unlocker(ctx, src)
@@ -106,7 +106,7 @@ func (k *opener) unlockers(ctx context.Context, h seal.Header) ([]seal.Unlocker,
 	if err != nil {
 		return nil, err
 	}
-	// The newest first: a rotation that was cut off goes on with its new key.
+	// The newest first: an interrupted rotation continues with its new key.
 	for _, s := range slices.Backward(h.Slots) {
 		asks = asks || s.Type == seal.TypePassphrase
 		if s.Type != seal.TypeFile {
@@ -137,7 +137,7 @@ func (k *opener) unlockers(ctx context.Context, h seal.Header) ([]seal.Unlocker,
 	return all, nil
 }
 
-// seal makes a new store an encrypted one.
+// seal encrypts a new store.
 func (k *opener) seal(ctx context.Context, inner tidemark.Backend) (tidemark.Backend, error) {
 	key, err := k.newKey(ctx)
 	if err != nil {
@@ -150,7 +150,7 @@ func (k *opener) seal(ctx context.Context, inner tidemark.Backend) (tidemark.Bac
 	}
 	key.undo(ctx, inner)
 	if errors.Is(err, tidemark.ErrExists) {
-		return k.openSealed(ctx, inner) // another process was quicker
+		return k.openSealed(ctx, inner) // another process was faster
 	}
 	return nil, err
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Find returns the secrets of text, in order and without overlaps. Where
-// several rules find the same, or parts of it, they become one secret, named
-// by the most specific of them. What already is a mask is not found again.
+// Find returns the secrets of text, in order and without overlaps. Overlapping
+// matches of several rules become one secret, named by the most specific of
+// them. Masks are not found again.
 func (r *Redactor) Find(text string) []Secret {
 	f := search{Redactor: r, text: text}
 	r.keywords.find(text, f.hit)
@@ -19,7 +19,7 @@ func (r *Redactor) Find(text string) []Secret {
 	return f.secrets()
 }
 
-// found is a secret with the place of its rule in the table.
+// found is a secret with the position of its rule in the table.
 type found struct{ rule, from, to int }
 
 // search is one run over a text.
@@ -27,7 +27,7 @@ type search struct {
 	*Redactor
 	text  string
 	found []found
-	until []int // by rule: what lies before is settled
+	until []int // by rule: everything before it is settled
 }
 
 func (f *search) hit(i, pos int) {
@@ -50,14 +50,14 @@ func (f *search) hit(i, pos int) {
 	end := min(len(f.text), from+r.reach)
 	if m, ok := r.next(f.text[:end], from); ok && !goesOn(f.text[:end], m.secretTo) {
 		f.keep(i, f.whole(m))
-		if !r.weak { // what it found may be given up, and hide no other then
+		if !r.weak { // its match may be dropped, and must not hide another one then
 			f.until[i] = m.secretTo
 		}
 	}
 }
 
-// whole lets a secret that is longer than what was looked at end where its
-// word does.
+// whole extends a secret that is longer than the rule's reach to the end of its
+// word.
 func (f *search) whole(m match) match {
 	for m.secretTo == m.to && goesOn(f.text, m.to) {
 		m.to++
@@ -77,7 +77,7 @@ func (f *search) everywhere(i int) {
 	}
 }
 
-// next returns the first match in text at or behind from.
+// next returns the first match in text at or after from.
 func (r *rule) next(text string, from int) (match, bool) {
 	m := r.re().FindStringSubmatchIndex(text[from:])
 	if m == nil {
@@ -99,7 +99,7 @@ func (f *search) keep(i int, m match) {
 	f.found = append(f.found, found{i, m.secretFrom, m.secretTo})
 }
 
-// secrets puts in order what was found.
+// secrets orders and merges what was found.
 func (f *search) secrets() []Secret {
 	if len(f.found) == 0 {
 		return nil
@@ -124,8 +124,8 @@ func (f *search) secrets() []Secret {
 	return secrets
 }
 
-// join makes one of two findings that overlap, of which a begins first. All of
-// both is hidden, unless one of them only guessed how long the other is.
+// join merges two overlapping findings, of which a begins first. The result
+// covers both, unless one of them only guessed its length.
 func (f *search) join(a, b found) found {
 	switch {
 	case a.from == b.from && f.rules[a.rule].weak:
@@ -136,7 +136,7 @@ func (f *search) join(a, b found) found {
 	return found{min(a.rule, b.rule), a.from, max(a.to, b.to)}
 }
 
-// maskPlaces returns where masks stand in text.
+// maskPlaces returns where masks are in text.
 func maskPlaces(text string) (places [][2]int) {
 	const opening = "[redacted:"
 	for from := 0; ; {
@@ -159,9 +159,9 @@ func isWord(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
 }
 
-// tokenStart is where a token begins that begins with its keyword. A letter in
-// front of it does not hide it when that belongs to an escape of JSON or of a
-// programming language, to an escape of a URL, or to a colour.
+// tokenStart is where a token begins that begins with its keyword. A letter
+// before it does not hide it when the letter belongs to an escape of JSON, of a
+// programming language or of a URL, or to a terminal colour code.
 func tokenStart(text string, i int) int {
 	if i == 0 || !isWord(text[i-1]) || !isWord(text[i]) {
 		return i
@@ -178,7 +178,7 @@ func tokenStart(text string, i int) int {
 }
 
 // keywordStart is where a match begins that begins with its keyword, whatever
-// stands in front of it.
+// precedes it.
 func keywordStart(_ string, i int) int { return i }
 
 // urlStart is where the scheme of a URL begins, whose :// is at i.
@@ -193,8 +193,8 @@ func urlStart(text string, i int) int {
 // maxScheme bounds the scheme of a URL, which is a short word.
 const maxScheme = 24
 
-// telegramStart is where the number begins whose : is at i; in addresses it
-// stands behind the word bot.
+// telegramStart is where the number begins whose : is at i; in URLs it follows
+// the word bot.
 func telegramStart(text string, i int) int {
 	from := i
 	for from > 0 && i-from < 11 && text[from-1] >= '0' && text[from-1] <= '9' {
@@ -216,11 +216,11 @@ func azureStart(text string, i int) int {
 
 func isHex(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f' }
 
-// goesOn reports whether a word goes on at i, so that what ends there is only
+// goesOn reports whether a word continues at i, so that what ends there is only
 // its beginning.
 func goesOn(text string, i int) bool { return i < len(text) && isWord(text[i]) && isWord(text[i-1]) }
 
-// placeholders are found in what stands for a secret in documentation.
+// placeholders occur in what stands for a secret in documentation.
 var placeholders = []string{"example", "xxxx", "placeholder", "changeme", "change-me", "change_me", "redacted", "dummy",
 	"****", "....", "${", "{{", "1234567890", "abcdefgh", "foobar"}
 
@@ -229,7 +229,7 @@ func placeholder(value string) bool {
 	return slices.ContainsFunc(placeholders, func(p string) bool { return strings.Contains(low, p) })
 }
 
-// entropy returns how many bits a byte of value carries, by the frequency of
+// entropy returns how many bits each byte of value carries, by the frequency of
 // its bytes.
 func entropy(value string) float64 {
 	var counts [256]int

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// FindJSON returns the secrets of JSON, as Find would in what its strings say:
-// an escape neither hides a secret nor ends it. The places are those in raw;
-// they lie inside of strings and cut no escape, so that a mask in their place
-// leaves JSON. Text that is not JSON is taken as it stands.
+// FindJSON returns the secrets of JSON, as Find would in its decoded strings: an
+// escape neither hides a secret nor ends it. The positions are those in raw;
+// they are inside strings and cut no escape, so that replacing them with a mask
+// leaves valid JSON. Text that is not JSON is searched as it is.
 func (r *Redactor) FindJSON(raw string) []Secret {
 	text, origin := unescape(raw)
 	found := r.Find(text)
@@ -30,8 +30,8 @@ func (r *Redactor) FindJSON(raw string) []Secret {
 	return kept
 }
 
-// origins maps places in a text to places in the JSON that it was made from.
-// A nil one maps each to itself.
+// origins maps positions in a text to positions in the JSON that it was decoded
+// from. A nil one maps each to itself.
 type origins []int32
 
 func (o origins) of(i int) int {
@@ -41,8 +41,8 @@ func (o origins) of(i int) int {
 	return int(o[i])
 }
 
-// unescape returns raw with its escapes replaced by what they mean. What is no
-// escape stays.
+// unescape returns raw with its escapes replaced by what they mean. Invalid
+// escapes stay.
 func unescape(raw string) (string, origins) {
 	if strings.IndexByte(raw, '\\') < 0 {
 		return raw, nil
@@ -82,8 +82,9 @@ func appendEscape(text []byte, s string) ([]byte, int) {
 	return append(text, s[0]), 1
 }
 
-// inString returns the longest part between from and to that lies inside one
-// string of JSON, whose quotes these are; an empty one when there is none.
+// inString returns the longest part between from and to that is inside one JSON
+// string; quotes are the positions of all quotes. It is empty when there is
+// none.
 func inString(quotes []int, from, to int) (int, int) {
 	best := [2]int{from, from}
 	for i := 0; i+1 < len(quotes) && quotes[i] < to; i += 2 {
@@ -95,7 +96,7 @@ func inString(quotes []int, from, to int) (int, int) {
 	return best[0], best[1]
 }
 
-// quotesOf returns the places of the quotes of JSON that are not escaped.
+// quotesOf returns the positions of the unescaped quotes of JSON.
 func quotesOf(raw string) (at []int) {
 	for i := 0; i < len(raw); i++ {
 		switch raw[i] {

@@ -1,16 +1,16 @@
 package redact
 
 // keywords finds many words in one pass over a text, whatever their case. Most
-// positions of a text are settled by one look at two bytes.
+// positions of a text are ruled out by looking at two bytes.
 type keywords struct {
 	class   [256]uint8      // of a byte that is among the first two of a word, from 1 on
 	classes uint8           // how many there are
-	pairs   [1 << 14]uint16 // by two classes: 1 more than the place of their words
-	words   [][]keyword     // that begin alike
+	pairs   [1 << 14]uint16 // by two classes: 1 + the index of their words
+	words   [][]keyword     // grouped by their first two bytes
 }
 
 type keyword struct {
-	word string // in small letters
+	word string // in lower case
 	rule int
 }
 
@@ -35,8 +35,8 @@ func (k *keywords) add(word string, rule int) {
 	*words = append(*words, keyword{string(low), rule})
 }
 
-// classOf returns the class of a byte in small letters, a new one when it has
-// none yet. ASCII has fewer than 128 of them.
+// classOf returns the class of a lower-case byte, a new one when it has none
+// yet. ASCII has fewer than 128 of them.
 func (k *keywords) classOf(c byte) int {
 	if k.class[c] == 0 {
 		k.classes++
@@ -66,7 +66,8 @@ func (k *keywords) find(text string, yield func(rule, at int)) {
 	}
 }
 
-// begins reports whether text begins with a word in small letters.
+// begins reports whether text begins with a lower-case word, whatever the case
+// of text.
 func begins(text, word string) bool {
 	if len(text) < len(word) {
 		return false

@@ -1,11 +1,11 @@
 // Package redact finds secrets in text before it is written: keys, tokens and
-// passwords, by rules that are a table.
+// passwords, by a table of rules.
 //
-// It says where they are and of which kind; what happens to them is decided
-// elsewhere. It reads nothing, writes nothing, asks no service whether a key
-// works, and never tells a secret in an error. Text without the words that the
-// rules look for costs about a nanosecond a byte, and no regular expression is
-// compiled before a text calls for it.
+// It returns where they are and of which kind; callers decide what happens to
+// them. It reads nothing, writes nothing, asks no service whether a key works,
+// and never puts a secret into an error. Text without the words that the rules
+// look for costs about a nanosecond per byte, and no regular expression is
+// compiled before a text needs it.
 //
 //	r, err := redact.New(nil)
 //	for _, s := range r.Find(text) { … text[s.From:s.To] … }
@@ -23,12 +23,12 @@ import (
 // Rule is a kind of secret. A text is matched with Regexp when it holds one of
 // the Keywords, whatever their case, or when there are none.
 type Rule struct {
-	ID          string   // small letters, digits, - and _; names the secret in its mask
+	ID          string   // lower-case letters, digits, - and _; names the secret in its mask
 	Description string   //
 	Keywords    []string // of at least two bytes of ASCII
 	Regexp      string   // in the syntax of package regexp
 	Group       int      // the group of Regexp that is the secret, 0: all of it
-	Entropy     float64  // in bits a byte; what has less is no secret
+	Entropy     float64  // in bits per byte; a value with less is no secret
 }
 
 // Secret is a part of a text.
@@ -45,22 +45,21 @@ type Redactor struct {
 	keywords keywords
 }
 
-// rule is a Rule and how to look for it.
+// rule is a Rule and how to search for it.
 type rule struct {
 	Rule
 	start func(text string, keyword int) int     // where a match begins, -1: nowhere; nil: anywhere in the text
-	reach int                                    // how far behind that it may end
-	weak  bool                                   // gives way to another rule that finds the beginning of the same
+	reach int                                    // how far after that it may end
+	weak  bool                                   // gives way to another rule that matches the beginning of the same text
 	test  func(value, text string, m match) bool // nil: every match counts
 	re    func() *regexp.Regexp
 }
 
-// match is the place of a match and of the secret in it.
+// match is the position of a match and of the secret in it.
 type match struct{ from, to, secretFrom, secretTo int }
 
-// New returns a Redactor with the rules of the house and with those given, of
-// which the first are the most specific. ErrInvalid names a rule that cannot
-// be used.
+// New returns a Redactor with the built-in rules and the given ones; earlier
+// given rules are more specific. ErrInvalid names a rule that cannot be used.
 func New(extra []Rule) (*Redactor, error) {
 	r := &Redactor{}
 	for i, e := range extra {
@@ -73,7 +72,7 @@ func New(extra []Rule) (*Redactor, error) {
 		}
 		r.rules = append(r.rules, own)
 	}
-	r.rules = append(r.rules, house()...)
+	r.rules = append(r.rules, builtinRules()...)
 	for i, rule := range r.rules {
 		if len(rule.Keywords) == 0 {
 			r.always = append(r.always, i)
@@ -85,16 +84,16 @@ func New(extra []Rule) (*Redactor, error) {
 	return r, nil
 }
 
-// Rules returns the rules of the house, the most specific first.
+// Rules returns the built-in rules, the most specific first.
 func Rules() []Rule {
 	var rules []Rule
-	for _, r := range house() {
+	for _, r := range builtinRules() {
 		rules = append(rules, r.Rule)
 	}
 	return rules
 }
 
-// maxID bounds the id of a rule, which stands in every mask.
+// maxID bounds the id of a rule, which is part of every mask.
 const maxID = 64
 
 func check(r Rule) (*rule, error) {
@@ -120,20 +119,20 @@ func check(r Rule) (*rule, error) {
 	return &rule{Rule: r, re: func() *regexp.Regexp { return re }}, nil
 }
 
-// builtin has the rules of the house alone.
+// builtin has only the built-in rules.
 var builtin = sync.OnceValue(func() *Redactor {
-	r, _ := New(nil) // no rule of the caller, no error
+	r, _ := New(nil) // without extra rules there is no error
 	return r
 })
 
-// Find returns the secrets that the rules of the house find in text.
+// Find returns the secrets that the built-in rules find in text.
 func Find(text string) []Secret { return builtin().Find(text) }
 
 // FindJSON is Find for JSON; see Redactor.FindJSON.
 func FindJSON(raw string) []Secret { return builtin().FindJSON(raw) }
 
-// Apply returns text with what name returns in place of each secret. The
-// secrets are in order and do not overlap, as Find returns them.
+// Apply replaces each secret in text by what name returns. The secrets are in
+// order and do not overlap, as Find returns them.
 func Apply(text string, secrets []Secret, name func(rule, value string) string) string {
 	if len(secrets) == 0 {
 		return text

@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// The reaches of the rules. A token is far shorter than tokenReach; what is
-// longer is found by its beginning and hidden up to its end.
+// The reaches of the rules. A token is far shorter than tokenReach; a longer one
+// is found by its beginning and hidden up to its end.
 const (
 	tokenReach = 4 << 10
 	blockReach = 64 << 10
 	lineReach  = 512
 )
 
-// token is a rule for secrets that begin with their keyword. Their first
-// letters were chosen by those who hand them out so that they can be found.
+// token is a rule for secrets that begin with their keyword: a prefix that the
+// issuer chose so that they can be found.
 func token(id, description, pattern string, keywords ...string) *rule {
 	return &rule{
 		Rule:  Rule{ID: id, Description: description, Keywords: keywords, Regexp: `\A(?:` + pattern + `)`, Entropy: 3},
@@ -24,7 +24,7 @@ func token(id, description, pattern string, keywords ...string) *rule {
 	}
 }
 
-// context is a rule for secrets that are told by what stands around them. The
+// context is a rule for secrets that are recognized by what surrounds them. The
 // first group is the secret.
 func context(id, description, pattern string, keywords ...string) *rule {
 	return &rule{
@@ -63,9 +63,10 @@ func (r *rule) weaker() *rule {
 	return r
 }
 
-// house returns the rules of the house, the most specific first. Their regular
-// expressions are compiled when they are first needed, once for all Redactors.
-var house = sync.OnceValue(func() []*rule {
+// builtinRules returns the built-in rules, the most specific first. Their
+// regular expressions are compiled when they are first needed, once for all
+// Redactors.
+var builtinRules = sync.OnceValue(func() []*rule {
 	rules := slices.Concat(tokens(), contexts())
 	for _, r := range rules {
 		pattern := r.Regexp
@@ -153,17 +154,17 @@ func contexts() []*rule {
 	}
 }
 
-// privateKey is the head of a key, and as its first group what follows: lines
-// of base64, the line breaks as such or written as escapes. The last lines may
-// be short. A key that was cut off is found as far as it is there.
+// privateKey is the head of a key, and as its first group what follows: lines of
+// base64, the line breaks as such or written as escapes. The last lines may be
+// short. A truncated key is found as far as it goes.
 const privateKey = `-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----` + breaks +
 	`(?:(?:Proc-Type|DEK-Info|Version|Comment|Hash):[^\n\\]{0,200}` + breaks + `)*` +
 	`([0-9A-Za-z+/=]{16,}(?:` + breaks + `[0-9A-Za-z+/=]{16,})*(?:` + breaks + `[0-9A-Za-z+/=]{1,76}){0,2})`
 
 const breaks = `(?:\s|\\+[nrt])+`
 
-// generic is a name that says secret, a sign of assignment or a blank, and as
-// its first group the value.
+// generic is a name that says secret, an assignment sign or a space, and as its
+// first group the value.
 const generic = `(?i:password|passwd|passphrase|secret|token|api[_-]?key|access_?key|auth_key|private_key|credential)` +
 	`(?:[_-]?[A-Za-z0-9]{1,20}){0,2}["'\]]{0,2}(?:\s{0,3}(?::=|=>|[:=])\s{0,3}|\s{1,3})\\?["'` + "`" + `]?([^\s"'` + "`" + `\\<>(){}\[\],;]{8,})`
 
@@ -174,12 +175,12 @@ func hasLettersAndMore(value, _ string, _ match) bool {
 
 func isLetter(r rune) bool { return r < 0x80 && (r|0x20 >= 'a' && r|0x20 <= 'z') }
 
-// notPasswords are what people write in place of one.
+// notPasswords are placeholders that people write instead of a password.
 var notPasswords = []string{"pass", "passwd", "password", "pw", "pwd", "secret", "user", "username", "token", "test", "root",
 	"admin", "postgres", "mysql", "redis", "guest", "xxx", "***", "..."}
 
 // realPassword tells the password of a URL from what documentation and local
-// databases have in its place: the name of the user again, or a variable.
+// databases put there: the name of the user again, or a variable.
 func realPassword(value, text string, m match) bool {
 	low := strings.ToLower(value)
 	if slices.Contains(notPasswords, low) || strings.ContainsAny(value[:1], "$%{<*[") {
@@ -189,8 +190,8 @@ func realPassword(value, text string, m match) bool {
 	return user != value
 }
 
-// stopWords are found in values that are no secrets; stopFronts and stopNames
-// in names that do not stand for one, in front of the keyword and behind it.
+// stopWords occur in values that are not secrets; stopFronts and stopNames in
+// names that do not stand for one, before the keyword and after it.
 var (
 	stopFronts = []string{"page", "next", "csrf", "xsrf", "cancel", "continu", "sync", "resume"}
 	stopWords  = []string{"your", "my-", "my_", "none", "null", "undefined", "true", "false", "test", "sample", "insert", "replace",
@@ -199,7 +200,7 @@ var (
 		"policy", "class"}
 )
 
-// realAssignment looks at what a value looks like, as names like token are
+// realAssignment judges a value by its form, because names like token are
 // frequent in text and code.
 func realAssignment(value, text string, m match) bool {
 	name := strings.ToLower(text[m.from:m.secretFrom])
@@ -220,11 +221,11 @@ func realAssignment(value, text string, m match) bool {
 	case quoted || !assigned:
 		return true
 	}
-	// Without quotes it may be code: a name of something, or a path to it.
+	// Without quotes it may be code: an identifier, or a path of several.
 	return len(value) >= 12 && entropy(value) >= 3.2 && !identifier(value)
 }
 
-// front returns the part of a name that ends at i, in small letters.
+// front returns the part of a name that ends at i, in lower case.
 func front(text string, i int) string {
 	from := i
 	for from > max(0, i-32) && (isWord(text[from-1]) || text[from-1] == '-') {
@@ -236,7 +237,7 @@ func front(text string, i int) string {
 // calls reports whether what ends at i is the name of a function or an array.
 func calls(text string, i int) bool { return i < len(text) && strings.IndexByte("([{", text[i]) >= 0 }
 
-// flag reports whether an option of a command begins in front of i.
+// flag reports whether a command-line option begins before i.
 func flag(text string, i int) bool {
 	from := strings.LastIndexAny(text[max(0, i-32):i], " \t\n\"'=")
 	return strings.HasPrefix(text[max(0, i-32)+from+1:], "--")

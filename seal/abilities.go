@@ -9,14 +9,14 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// What the Backend underneath can do and a seal does not change.
+// The abilities of the Backend underneath that sealing does not change.
 
-// Wait waits for growth.
+// Wait waits until a log grows.
 func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error {
 	return b.inner.Wait(ctx, log, after)
 }
 
-// Walk names everything but what the room keeps for itself.
+// Walk yields every key except those of the keyring and the data keys.
 func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
 	return func(yield func(tidemark.Key, error) bool) {
 		for k, err := range b.inner.Walk(ctx, after) {
@@ -42,7 +42,7 @@ func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// Compact gives space back.
+// Compact frees unused space.
 func (b *Backend) Compact(ctx context.Context) (int64, error) {
 	c, err := tidemark.Ability[tidemark.Compactor](b.inner)
 	if err != nil {
@@ -51,9 +51,9 @@ func (b *Backend) Compact(ctx context.Context) (int64, error) {
 	return c.Compact(ctx)
 }
 
-// Check looks at what reading single keys does not meet: whatever the Backend
-// underneath looks at, the keyring, every data key, and whether the head of
-// each log agrees with its newest line, which alone is sealed.
+// Check finds what reading single keys would miss: everything that the Backend
+// underneath checks, the keyring, every data key, and whether the head of each
+// log agrees with its newest line, which alone is sealed.
 func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		c := checking{b: b, yield: yield}
@@ -76,7 +76,7 @@ type checking struct {
 	yield func(error) bool
 }
 
-// report yields an error and reports whether to go on.
+// report yields an error and reports whether to continue.
 func (c *checking) report(err error) bool {
 	if err == nil || errors.Is(err, tidemark.ErrUnsupported) {
 		return true
@@ -111,7 +111,7 @@ func (c *checking) head(ctx context.Context, key tidemark.Key) error {
 	r, err := c.b.inner.Get(ctx, key)
 	if err != nil || r.Head.Length == 0 {
 		if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrCorrupt) {
-			return nil // purged meanwhile, or reported by whoever reads it
+			return nil // purged meanwhile, or reported when it is read
 		}
 		return err
 	}
@@ -129,13 +129,13 @@ func (c *checking) head(ctx context.Context, key tidemark.Key) error {
 	return damaged(key, "the head of its log does not agree with line %d", r.Head.Length)
 }
 
-// Share is refused: whoever it would be shared with lacks the key of this
-// store, and would see a session that nothing can open.
+// Share is refused: the others lack the key of this store, and would see a
+// session that they cannot open.
 func (b *Backend) Share(context.Context, tidemark.SessionID, tidemark.Scope) error {
 	return tidemark.Unsupportedf("the store is encrypted with a key that others do not have; export the session for them, or share from a plain store")
 }
 
-// Shared tells that nobody else can read it.
+// Shared reports that nobody else can read it.
 func (b *Backend) Shared(context.Context, tidemark.SessionID) (tidemark.Scope, string, error) {
 	return tidemark.Scope{With: tidemark.Private}, "", nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// The first byte of a sealed body. It is bound to the rest, so one cannot be
-// turned into the other.
+// The first byte of a sealed body. It is authenticated with the rest, so one
+// form cannot be turned into another.
 const (
 	formBody = 1
 	formNone = 2 // there was no body, which is not the same as an empty one
@@ -21,11 +21,11 @@ const (
 	startBytes = 1 + nonceBytes        // before the ciphertext
 	overhead   = startBytes + tagBytes // of a sealed record
 	maxChain   = 64 - tagBytes         // of a caller's chain
-	roomBytes  = 1024                  // for what is bound
+	roomBytes  = 1024                  // for the bound data
 	lineExtra  = binary.MaxVarintLen64 // at most, before the key of a line
 )
 
-// rooms hold what is bound to a sealed thing while it is sealed or opened.
+// rooms hold the bound data of a thing while it is sealed or opened.
 var rooms = sync.Pool{New: func() any { return new([roomBytes]byte) }}
 
 type nonce [nonceBytes]byte
@@ -42,7 +42,7 @@ func formOf(body []byte) byte {
 	return formBody
 }
 
-// start begins a sealed body with room for n bytes and their tag.
+// start begins a sealed body with space for n bytes and their tag.
 func start(form byte, at nonce, n int) []byte {
 	out := make([]byte, startBytes, startBytes+n+tagBytes)
 	out[0] = form
@@ -50,7 +50,7 @@ func start(form byte, at nonce, n int) []byte {
 	return out
 }
 
-// finish seals in place what stands behind the start.
+// finish seals in place what follows the start.
 func finish(a cipher.AEAD, out, bound []byte) []byte {
 	return a.Seal(out[:startBytes], out[1:startBytes], out[startBytes:], bound)
 }
@@ -77,7 +77,7 @@ func checkForm(sealed []byte) error {
 }
 
 // recordBound is what the body of a record is bound to. Version, group, state
-// and due are not among it: a listing may have to change them without the key.
+// and due are not part of it: a listing may have to change them without the key.
 func recordBound(room []byte, store storeID, form byte, key tidemark.Key) []byte {
 	room = bind(room, "record", store)
 	room = append(room, form)
@@ -116,8 +116,8 @@ func withForm(form byte, plain []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// lineBound is what the body of a line is bound to: everything of it but its
-// batch, with key and chain as the Backend underneath has them.
+// lineBound is what the body of a line is bound to: all its fields except the
+// batch, with key and chain in the form that the Backend underneath has.
 func lineBound(room []byte, store storeID, form byte, log tidemark.Key, l *tidemark.Line) []byte {
 	room = bind(room, "line", store)
 	room = append(room, form)
@@ -139,8 +139,8 @@ func tagOf(sealed []byte) (t tag) {
 	return t
 }
 
-// sealLine returns l as the Backend underneath keeps it, behind a line whose
-// tag is before.
+// sealLine returns l in the form that the Backend underneath stores, following a
+// line whose tag is before.
 func sealLine(k *dataKey, store storeID, at nonce, log tidemark.Key, l tidemark.Line, before tag) tidemark.Line {
 	key, body, form := l.Key, l.Body, formOf(l.Body)
 	chain := make([]byte, 0, tagBytes+len(l.Chain))
@@ -196,7 +196,7 @@ func chainOf(stored []byte) []byte {
 }
 
 // isSealedBody reports whether a body has the form of a sealed one. No plain
-// record of a session begins so.
+// record of a session begins like that.
 func isSealedBody(body []byte) bool {
 	return len(body) >= overhead && (body[0] == formBody || body[0] == formNone)
 }

@@ -14,10 +14,9 @@ func (id keyID) String() string { return hexOf(id[:]) }
 
 func hexOf(b []byte) string { return hex.EncodeToString(b) }
 
-// bundle is what a slot opens: every key that a store has. There is one store
-// key, and two while a rotation is under way; names and words are for the life
-// of the store, because what they made cannot be made anew without reading
-// everything.
+// bundle is what a slot opens: every key of a store. There is one store key, and
+// two during a rotation; names and words stay for the life of the store, because
+// replacing what was derived from them would mean reading everything.
 type bundle struct {
 	store   storeID
 	current keyID
@@ -58,7 +57,7 @@ func (b *bundle) withNewKey() *bundle {
 	return &next
 }
 
-// onlyCurrent returns b without the store keys that were.
+// onlyCurrent returns b without earlier store keys.
 func (b *bundle) onlyCurrent() *bundle {
 	next := *b
 	next.keys = []storeKey{{id: b.current, key: *b.currentKey()}}

@@ -10,44 +10,44 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// tail is the end of a log, as far as it is known: whoever appends needs the
-// tag of the line before.
+// tail is the end of a log, as far as it is known: an append needs the tag of
+// the line before.
 type tail struct {
-	key *dataKey // it was sealed with, at the version that stood then
+	key *dataKey // it was sealed with, at the version of that time
 	seq int64
 	tag tag
 }
 
-// known is a line's key as the Backend underneath sees it.
-type known struct {
+// storedKey is a line's key as the Backend underneath sees it.
+type storedKey struct {
 	log tidemark.Key
 	key string
 }
 
-// plan is a batch on its way down.
+// plan is a batch on its way to the Backend underneath.
 //
-// Beside what the caller asks for, it requires that the data keys it seals
-// with stand as they were read. So nothing is sealed with a key that somebody
-// destroys at the same instant, and nothing behind a line of a log that
-// somebody drops: either changes the record of the data key.
+// In addition to what the caller requires, it requires that the data keys it
+// seals with have not changed since they were read. So nothing is sealed with a
+// key that is being destroyed, and nothing is appended to a log that is being
+// dropped: either changes the record of the data key.
 type plan struct {
 	b     *Backend
 	plain tidemark.Batch
 	out   tidemark.Batch
 
-	keys     []*dataKey              // that it seals with
-	fresh    []*dataKey              // of these, those that it makes
-	versions []int64                 // at which it puts them
-	ring     *ring                   // that wraps them
-	moved    []tidemark.Precondition // data keys that it destroys, or touches because a log is dropped
-	known    map[known]string        // the callers' keys
-	tails    map[tidemark.Key]tail
-	void     error // why it cannot succeed
+	keys       []*dataKey              // that it seals with
+	fresh      []*dataKey              // of these, the new ones
+	versions   []int64                 // the versions at which it puts them
+	ring       *ring                   // that wraps them
+	moved      []tidemark.Precondition // data keys that it destroys, or touches because a log is dropped
+	callerKeys map[storedKey]string    // the callers' keys
+	tails      map[tidemark.Key]tail
+	void       error // not nil: why it cannot succeed
 }
 
-// Commit seals a batch and commits it. Beside what the contract says:
-// ErrInvalid for a key of the room's own kinds, a chain over 48 bytes, or a
-// body that has no room for its seal under MaxBodyBytes.
+// Commit seals a batch and commits it. In addition to the contract: ErrInvalid
+// for a key of this package's own kinds, a chain over 48 bytes, or a body that
+// with its seal would exceed MaxBodyBytes.
 //
 // A batch that deletes the record and drops the log of a session, and puts
 // nothing of it, destroys the session's data key as well.
@@ -85,8 +85,8 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	}
 }
 
-// errAnew says that a plan was made with a key that is no longer the right one,
-// and is to be made anew.
+// errAnew says that a plan was made with an outdated key, and is to be made
+// again.
 var errAnew = tidemark.Conflictf("the data key was changed meanwhile")
 
 // check is Batch.Check and the rules of a sealed store.
@@ -174,17 +174,17 @@ func (p *plan) seal(ctx context.Context) error {
 		return err
 	}
 	p.guard()
-	p.out.Puts = append(p.out.Puts, puts...) // behind the data keys that they need
+	p.out.Puts = append(p.out.Puts, puts...) // after the data keys that they need
 	if p.void != nil {
 		// No keyring has this version, so this conflicts; but first the Backend
-		// underneath looks for keys that are known.
+		// underneath looks for duplicate keys.
 		p.out.Require = append(p.out.Require, tidemark.Precondition{Key: keyringKey, Version: math.MaxInt64})
 	}
 	return nil
 }
 
-// key returns the data key for what is kept under key, and makes one where
-// there is none.
+// key returns the data key for what is stored under key, and makes one if there
+// is none.
 func (p *plan) key(ctx context.Context, key tidemark.Key) (*dataKey, error) {
 	owner := ownerOf(key)
 	for _, k := range p.keys {
@@ -204,7 +204,7 @@ func (p *plan) key(ctx context.Context, key tidemark.Key) (*dataKey, error) {
 	return k, nil
 }
 
-// replaces looks whether a record that is about to be replaced lost its data
+// replaces checks whether a record that is about to be replaced lost its data
 // key. A fresh key would hide that.
 func (p *plan) replaces(ctx context.Context, k *dataKey, r tidemark.Record) error {
 	if k.version > 0 || p.plain.Replaces(r) == 0 {
@@ -235,10 +235,10 @@ func (p *plan) append(ctx context.Context, a tidemark.Append) error {
 		lines[i] = sealLine(k, p.b.store, newNonce(), a.Log, l, before)
 		before = tagOf(lines[i].Body)
 		if l.Key != "" {
-			if p.known == nil {
-				p.known = make(map[known]string)
+			if p.callerKeys == nil {
+				p.callerKeys = make(map[storedKey]string)
 			}
-			p.known[known{a.Log, lines[i].Key}] = l.Key
+			p.callerKeys[storedKey{a.Log, lines[i].Key}] = l.Key
 		}
 	}
 	if p.tails == nil {
@@ -250,9 +250,9 @@ func (p *plan) append(ctx context.Context, a tidemark.Append) error {
 	return nil
 }
 
-// before returns the tag of the line that a stands behind. When there is no
-// such line the batch is void: it goes down to conflict, and cannot succeed
-// even if the line comes meanwhile.
+// before returns the tag of the line that a follows. When there is no such line
+// the batch is void: it is sent down to conflict, and cannot succeed even if the
+// line is written meanwhile.
 func (p *plan) before(ctx context.Context, k *dataKey, a tidemark.Append) (t tag, err error) {
 	seq := a.Lines[0].Seq - 1
 	if seq == 0 {
@@ -274,7 +274,7 @@ func (p *plan) before(ctx context.Context, k *dataKey, a tidemark.Append) (t tag
 			case keyErr != nil:
 				return t, keyErr
 			case again != nil:
-				return t, errAnew // the session was purged and came back
+				return t, errAnew // the session was purged and created again
 			}
 			return t, &tidemark.Damage{Key: a.Log, Seq: seq, What: err.Error()}
 		}
@@ -284,8 +284,8 @@ func (p *plan) before(ctx context.Context, k *dataKey, a tidemark.Append) (t tag
 	return t, nil
 }
 
-// ends looks for sessions that the batch destroys, and for logs that it drops
-// without.
+// ends finds the sessions that the batch destroys, and the logs that it drops on
+// their own.
 func (p *plan) ends(ctx context.Context) error {
 	if len(p.plain.Drops) == 0 {
 		return nil
@@ -313,7 +313,7 @@ func (p *plan) ends(ctx context.Context) error {
 		case destroyed:
 			p.out.Deletes = append(p.out.Deletes, need)
 		case p.plain.Adopt:
-			continue // what adopts replaces nothing
+			continue // an adopting batch replaces nothing
 		default:
 			p.out.Puts = append(p.out.Puts, (&dataKey{owner: owner}).record(r.Version, r.Body))
 		}
@@ -332,7 +332,7 @@ func (p *plan) destroys(owner string) bool {
 	})
 }
 
-// guard adds what the batch needs of data keys.
+// guard adds the batch's preconditions on data keys.
 func (p *plan) guard() {
 	for _, k := range p.keys {
 		if k.version > 0 {
@@ -343,15 +343,16 @@ func (p *plan) guard() {
 		return
 	}
 	// A program that did not notice a rotation must not wrap a key in a store
-	// key that is about to go.
+	// key that is about to be removed.
 	p.ring = p.b.ring.Load()
 	p.out.Require = append(p.out.Require, tidemark.Precondition{Key: keyringKey, Version: p.ring.version})
 	for _, k := range p.fresh {
 		k.body = k.wrap(p.ring)
 		r := k.record(0, k.body)
 		if p.plain.Adopt {
-			// What is adopted may be a session that was purged here. Another
-			// version than its first key had tells whoever remembers that one.
+			// The adopted session may have been purged here before. A version
+			// other than that of its first key tells programs that remember the
+			// old key.
 			r.Version = 1 + rand.Int64N(maxFirstVersion)
 			r.UpdatedAt, r.Batch = p.plain.At, p.plain.ID
 		}
@@ -360,10 +361,10 @@ func (p *plan) guard() {
 	}
 }
 
-// maxFirstVersion leaves room for more changes than anybody can make.
+// maxFirstVersion leaves space for more changes than anybody can make.
 const maxFirstVersion = 1 << 40
 
-// remember keeps what a batch that succeeded taught.
+// remember caches what a successful batch established.
 func (p *plan) remember() {
 	for i, k := range p.fresh {
 		k.version = p.versions[i]
@@ -390,17 +391,17 @@ func (p *plan) forget() {
 	}
 }
 
-// receipt gives the callers' keys back.
+// receipt restores the callers' keys.
 func (p *plan) receipt(r tidemark.Receipt) tidemark.Receipt {
 	out := tidemark.Receipt{Duplicates: slices.Clone(r.Duplicates)}
 	for i, k := range out.Duplicates {
-		out.Duplicates[i].Key = p.known[known{k.Log, k.Key}]
+		out.Duplicates[i].Key = p.callerKeys[storedKey{k.Log, k.Key}]
 	}
 	return out
 }
 
-// stale reports whether a conflict may be about what the plan added: then it
-// is made anew. Whatever changed meanwhile is read again.
+// stale reports whether a conflict may be about what the plan added: then the
+// plan is made again. Whatever changed meanwhile is read again.
 func (p *plan) stale(ctx context.Context) (stale bool, err error) {
 	look := func(owner string, version int64) error {
 		r, err := p.b.inner.Get(ctx, dataKeyKey(owner))

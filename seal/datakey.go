@@ -14,8 +14,8 @@ import (
 // storeOwner is the owner of everything that belongs to no session.
 const storeOwner = "store"
 
-// ownerOf returns whose data key seals what is kept under key: the session's
-// whose id the key's is or begins with, or the store's.
+// ownerOf returns the owner of the data key that seals what is stored under key:
+// the session whose id the key's id equals or begins with, or the store.
 func ownerOf(key tidemark.Key) string {
 	id, _, _ := strings.Cut(key.ID, ".")
 	if !isSession(id) {
@@ -35,7 +35,7 @@ func dataKeyKey(owner string) tidemark.Key { return tidemark.Key{Kind: kindDataK
 // version of its record makes another dataKey.
 type dataKey struct {
 	owner   string
-	version int64  // of its record, 0: not kept yet
+	version int64  // of its record, 0: not stored yet
 	body    []byte // of its record
 	print   keyPrint
 	secret  secret
@@ -60,14 +60,14 @@ func newDataKey(owner string, s secret) *dataKey {
 	return k
 }
 
-// hash returns the key of a line as the Backend underneath sees it: equal in
-// one log for equal keys, and without meaning elsewhere.
+// hash returns the key of a line in the form that the Backend underneath sees:
+// equal in one log for equal keys, and meaningless elsewhere.
 func (k *dataKey) hash(log tidemark.Key, key string) string {
 	sum := k.keys.mac(log.Kind, log.ID, key)
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// wrap returns the body of the record that keeps k under a store key.
+// wrap returns the body of the record that holds k under a store key.
 func (k *dataKey) wrap(r *ring) []byte {
 	bound := dataKeyBound(r.store, k.owner, r.current, k.print)
 	return joinDataKey(r.current, k.print, wrap(r.currentKey().derive("data keys"), k.secret[:], bound))
@@ -95,7 +95,7 @@ func dataKeyBound(store storeID, owner string, id keyID, print keyPrint) []byte 
 	return append(b, print[:]...)
 }
 
-// record returns the record that puts k, wrapped as body, behind version.
+// record returns the record that puts k, wrapped as body, after version.
 func (k *dataKey) record(version int64, body []byte) tidemark.Record {
 	r := tidemark.Record{Key: dataKeyKey(k.owner), Version: version + 1, Body: body}
 	r.Sum = r.Checksum()
@@ -110,7 +110,7 @@ func (b *Backend) dataKey(ctx context.Context, owner string) (*dataKey, error) {
 	return b.loadKey(ctx, owner)
 }
 
-// loadKey is dataKey without a look at what is remembered.
+// loadKey is dataKey without the cache.
 func (b *Backend) loadKey(ctx context.Context, owner string) (*dataKey, error) {
 	r, err := b.inner.Get(ctx, dataKeyKey(owner))
 	if errors.Is(err, tidemark.ErrNotFound) || err == nil && r.Version == 0 {
@@ -129,9 +129,9 @@ func (b *Backend) loadKey(ctx context.Context, owner string) (*dataKey, error) {
 	return k, nil
 }
 
-// openKey opens the record of a data key. A store key that is not known is
-// one of a rotation by another program: the keyring is read again. Where that
-// does not open any more, a key that was opened before still serves.
+// openKey opens the record of a data key. An unknown store key comes from a
+// rotation by another program: the keyring is then read again. If that does not
+// open any more, a key that was opened before can still be used.
 func (b *Backend) openKey(ctx context.Context, owner string, r tidemark.Record) (*dataKey, error) {
 	id, print, wrapped, ok := splitDataKey(r.Body)
 	if !ok {
@@ -158,24 +158,24 @@ func (b *Backend) openKey(ctx context.Context, owner string, r tidemark.Record) 
 	return newDataKey(owner, secret(plain)).at(r), nil
 }
 
-// at returns k as it is kept in r.
+// at returns k with the version and body of r.
 func (k *dataKey) at(r tidemark.Record) *dataKey {
 	next := *k
 	next.version, next.body = r.Version, r.Body
 	return &next
 }
 
-// keyFor returns the data key that seals what is kept under key. That there is
-// none, or that it is damaged, is damage to what is kept.
+// keyFor returns the data key that seals what is stored under key. A missing or
+// damaged one is damage to what is stored.
 func (b *Backend) keyFor(ctx context.Context, key tidemark.Key) (*dataKey, error) {
 	owner := ownerOf(key)
 	k, err := b.dataKey(ctx, owner)
 	return k, b.keyDamage(key, owner, k, err)
 }
 
-// keyAgain is keyFor with a fresh look, for what does not open with was: the
-// session may have been purged and made anew elsewhere. It returns nil when
-// the key is the same.
+// keyAgain is keyFor without the cache, for what does not open with the key was:
+// the session may have been purged and created again elsewhere. It returns nil
+// when the key is the same.
 func (b *Backend) keyAgain(ctx context.Context, key tidemark.Key, was *dataKey) (*dataKey, error) {
 	owner := ownerOf(key)
 	k, err := b.loadKey(ctx, owner)
@@ -188,7 +188,7 @@ func (b *Backend) keyAgain(ctx context.Context, key tidemark.Key, was *dataKey) 
 func (b *Backend) keyDamage(key tidemark.Key, owner string, k *dataKey, err error) error {
 	switch {
 	case errors.Is(err, tidemark.ErrCorrupt):
-		return damaged(key, "its data key %s is damaged: %s", dataKeyKey(owner), told(err))
+		return damaged(key, "its data key %s is damaged: %s", dataKeyKey(owner), damageText(err))
 	case err != nil:
 		return err
 	case k == nil:

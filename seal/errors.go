@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// sealedError answers to ErrSealed with a sentence of its own.
+// sealedError answers to ErrSealed with its own text.
 type sealedError struct{ text string }
 
 func (e *sealedError) Error() string        { return e.text }
@@ -20,9 +20,9 @@ func damaged(key tidemark.Key, format string, args ...any) error {
 	return &tidemark.Damage{Key: key, What: fmt.Sprintf(format, args...)}
 }
 
-// told returns what is wrong, without the name of the thing, when err is
-// damage; the thing is named again by whoever needed it.
-func told(err error) string {
+// damageText returns what is wrong, without the name of the thing, when err is damage;
+// the caller names the thing that it needed.
+func damageText(err error) string {
 	var d *tidemark.Damage
 	if errors.As(err, &d) {
 		return d.What

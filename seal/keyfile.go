@@ -19,13 +19,13 @@ const (
 	keyFileVersion = "1"
 	keyFileCheck   = 4 // bytes
 
-	// maxKeyFile is far above any file of keys, and far below what would
-	// trouble memory when somebody names another file by mistake.
+	// maxKeyFile is far above any file of keys, and small enough for memory when
+	// somebody names another file by mistake.
 	maxKeyFile = 1 << 20
 )
 
-// NewKeyFile returns the contents of a fresh key file, for the caller to keep
-// where nobody else reads it.
+// NewKeyFile returns the contents of a fresh key file, for the caller to store
+// where nobody else can read it.
 func NewKeyFile() []byte {
 	return formatKeyFile(newSecret())
 }
@@ -51,12 +51,12 @@ type Unlocker struct {
 	passphrase []byte
 }
 
-// Passphrase returns what opens the store with a passphrase.
+// Passphrase returns an Unlocker for a passphrase.
 func Passphrase(p []byte) Unlocker { return Unlocker{passphrase: bytes.Clone(p)} }
 
-// KeyFile returns what opens the store with the contents of a key file: one
-// made by NewKeyFile, or age identities, one a line. ErrSealed: it holds no
-// key, or one with a typing error in it, which is told from a wrong key.
+// KeyFile returns an Unlocker for the contents of a key file: one made by
+// NewKeyFile, or age identities, one per line. ErrSealed: it holds no key, or
+// one with a typing error in it, which is distinguished from a wrong key.
 // ErrUnsupported: it was made by a newer program.
 func KeyFile(contents []byte) (Unlocker, error) {
 	if len(contents) > maxKeyFile {

@@ -26,8 +26,8 @@ const (
 	kindKeyring = "keyring"
 	kindDataKey = "datakey"
 
-	// maxHeader bounds a keyring that is read: 32 slots of 32 hybrid
-	// recipients would be above it, and nobody has those.
+	// maxHeader bounds a keyring that is read: only 32 slots of 32 hybrid
+	// recipients would exceed it, and nobody has those.
 	maxHeader = 4 << 20
 )
 
@@ -45,8 +45,8 @@ type header struct {
 	Slots    []slot    `json:"slots"`
 }
 
-// rotation says that one is under way: the slot that will go, and those that
-// may take its place.
+// rotation says that one is in progress: the slot that will be removed, and
+// those that may replace it.
 type rotation struct {
 	Old string   `json:"old,omitempty"`
 	New []string `json:"new,omitempty"`
@@ -72,7 +72,7 @@ func (h *header) clone() *header {
 	return &next
 }
 
-// opensWith says what the store opens with, for people.
+// opensWith lists what opens the store, for people.
 func (h *header) opensWith() string {
 	var names []string
 	for i := range h.Slots {
@@ -83,8 +83,8 @@ func (h *header) opensWith() string {
 	return strings.Join(names, ", ")
 }
 
-// envelope is the body of the record: the header byte by byte as it was when
-// its MAC was made.
+// envelope is the body of the record: the header, byte for byte as its MAC
+// covers it.
 type envelope struct {
 	Keyring json.RawMessage `json:"keyring"`
 	MAC     string          `json:"mac"`
@@ -114,8 +114,8 @@ func ringMAC(raw []byte, keys *bundle) []byte {
 	return h.Sum(nil)
 }
 
-// parseRing reads the body of a keyring. What it returns is well-formed, and
-// not yet to be trusted. ErrUnsupported: it was written by a newer program.
+// parseRing reads the body of a keyring. The result is well-formed, but not yet
+// authenticated. ErrUnsupported: it was written by a newer program.
 func parseRing(body []byte) (*header, envelope, storeID, error) {
 	var e envelope
 	var id storeID
@@ -167,15 +167,15 @@ func parseRing(body []byte) (*header, envelope, storeID, error) {
 	return h, e, id, nil
 }
 
-// opener is what opened the keyring, kept to open it again when another
-// program changed it.
+// opener is what opened the keyring, kept to open it again after another program
+// changed it.
 type opener struct {
 	slot       string // of key
 	key        *secret
 	identities []age.Identity
 }
 
-// openRing opens the keyring in r with what was kept.
+// openRing opens the keyring in r with the opener's key.
 func (o *opener) openRing(r tidemark.Record) (*ring, error) {
 	h, e, id, err := parseRing(r.Body)
 	if err != nil {
@@ -198,7 +198,7 @@ func (o *opener) openRing(r tidemark.Record) (*ring, error) {
 	return nil, sealedf("the keys of the store were changed by another program since it was opened here; open it again (it opens with: %s)", h.opensWith())
 }
 
-// newRing checks the header against the keys that it led to.
+// newRing checks the header against the keys that were unlocked with it.
 func newRing(r tidemark.Record, h *header, e envelope, keys *bundle, opened string) (*ring, error) {
 	mac, err := hex.DecodeString(e.MAC)
 	if err != nil || !hmac.Equal(mac, ringMAC(e.Keyring, keys)) || hexOf(keys.store[:]) != h.Store {
@@ -207,8 +207,8 @@ func newRing(r tidemark.Record, h *header, e envelope, keys *bundle, opened stri
 	return &ring{bundle: keys, header: h, version: r.Version, opened: opened}, nil
 }
 
-// unlock opens the keyring in r with what the caller has. ErrSealed: none of
-// it fits. ErrCorrupt: something fits and does not open.
+// unlock opens the keyring in r with what the caller has. ErrSealed: none of it
+// fits. ErrCorrupt: something fits but does not open.
 func unlock(ctx context.Context, r tidemark.Record, unlockers []Unlocker) (*ring, *opener, error) {
 	h, e, id, err := parseRing(r.Body)
 	if err != nil {
@@ -241,8 +241,8 @@ func unlock(ctx context.Context, r tidemark.Record, unlockers []Unlocker) (*ring
 	return nil, nil, sealedf("the store is sealed, and what was given does not open it; it opens with: %s", h.opensWith())
 }
 
-// try tries one slot. It returns no keys when the slot is for somebody else,
-// and an error when it is the right one and does not open.
+// try tries one slot. It returns no keys when the slot is for somebody else, and
+// an error when it is the right one but does not open.
 func (u Unlocker) try(s *slot, id storeID) (*opener, *bundle, error) {
 	switch {
 	case s.Type == TypeFile && u.key != nil && printOf(u.key) == s.ID:

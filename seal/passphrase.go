@@ -8,16 +8,17 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Whoever has a copy of a store can try passphrases on it for as long as they
-// like, and nothing but the passphrase and the work of one guess stands
-// between. So a new one has a floor. One that was set before opens as ever.
+// Anybody with a copy of a store can try passphrases on it for as long as they
+// like; only the passphrase and the cost of a guess protect it. So a new
+// passphrase has a minimum strength. One that was set earlier still opens the
+// store.
 const (
 	minPassphrase = 12 // characters
-	minSurprises  = 8  // of them that do not follow from those before
+	minSurprises  = 8  // of them that do not follow from the ones before
 )
 
-// wellKnown are what guessing begins with. A passphrase may hold one; it
-// counts as little as it adds.
+// wellKnown are the first guesses of an attacker. A passphrase may contain one,
+// which counts as little as it adds.
 var wellKnown = []string{"password", "passphrase", "passwort", "letmein", "welcome", "iloveyou", "changeme", "trustno1", "tidemark",
 	"administrator", "admin", "dragon", "monkey", "football", "baseball", "sunshine", "princess", "superman", "starwars", "whatever",
 	"secret", "master", "shadow", "login", "hello", "qwertyuiop", "asdfghjkl", "zxcvbnm", "qwertzuiop", "azertyuiop", "qwerty", "qwertz",
@@ -39,9 +40,9 @@ func checkPassphrase(passphrase []byte) error {
 	return nil
 }
 
-// surprises counts the characters that do not follow from those before: not
+// surprises counts the characters that do not follow from the ones before: not
 // the rest of a well-known word, not the next one of a sequence such as 4567 or
-// aaaa, and not one that stood behind the same two before.
+// aaaa, and not one that followed the same two before.
 func surprises(passphrase string) int {
 	text := strings.ToLower(passphrase)
 	for _, word := range wellKnown {

@@ -8,10 +8,10 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// hidden reports whether a kind is the room's own.
+// hidden reports whether a kind is one of this package's own.
 func hidden(kind string) bool { return kind == kindKeyring || kind == kindDataKey }
 
-// Get returns a record, opened, with the head of its log.
+// Get returns a decrypted record, with the head of its log.
 func (b *Backend) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, error) {
 	if hidden(key.Kind) {
 		return tidemark.Record{}, tidemark.NotFoundf("%s: not found", key)
@@ -38,7 +38,7 @@ func (b *Backend) gone(ctx context.Context, key tidemark.Key, version int64) boo
 }
 
 // openRecord opens what the Backend underneath returned. With an error it
-// returns what can be trusted without the body.
+// returns the fields that can be trusted without the body.
 func (b *Backend) openRecord(ctx context.Context, r tidemark.Record) (tidemark.Record, error) {
 	bare := tidemark.Record{Key: r.Key, Version: r.Version}
 	if r.Head.Length > 0 {
@@ -72,7 +72,7 @@ func (b *Backend) openRecord(ctx context.Context, r tidemark.Record) (tidemark.R
 	return r, nil
 }
 
-// List yields records, opened.
+// List yields decrypted records.
 func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark.Record, error] {
 	return func(yield func(tidemark.Record, error) bool) {
 		if hidden(q.Kind) {
@@ -103,8 +103,8 @@ func (b *Backend) listed(ctx context.Context, r tidemark.Record) (tidemark.Recor
 	return tidemark.Record{Key: r.Key}, err
 }
 
-// Lines yields lines, opened. A line that does not follow the one that was
-// read just before it is damage, too.
+// Lines yields decrypted lines. A line that does not follow the one read just
+// before it is damage, too.
 func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
 	return func(yield func(tidemark.Line, error) bool) {
 		if hidden(log.Kind) {
@@ -139,9 +139,9 @@ type lineReader struct {
 	keyErr error // there is no key
 	looked bool  // and it is the newest one
 
-	last   int64 // the seq of the line before, 0: unknown
+	last   int64 // the seq of the previous line, 0: unknown
 	tag    tag   // its tag
-	before tag   // the tag that it stands behind
+	before tag   // the tag of the line before that
 }
 
 func (r *lineReader) open(ctx context.Context, sealed tidemark.Line) (tidemark.Line, error) {
@@ -156,7 +156,7 @@ func (r *lineReader) open(ctx context.Context, sealed tidemark.Line) (tidemark.L
 	}
 	if r.keyErr != nil {
 		if errors.Is(r.keyErr, tidemark.ErrCorrupt) {
-			return bad(told(r.keyErr))
+			return bad(damageText(r.keyErr))
 		}
 		return tidemark.Line{Seq: sealed.Seq}, r.keyErr
 	}
@@ -183,7 +183,7 @@ func (r *lineReader) open(ctx context.Context, sealed tidemark.Line) (tidemark.L
 }
 
 // follow compares a line with its neighbour, if that was read just before. A
-// neighbour that is damaged proves nothing against it.
+// damaged neighbour proves nothing against it.
 func (r *lineReader) follow(l tidemark.Line) (what string) {
 	t, before := tagOf(l.Body), tag(l.Chain)
 	switch {

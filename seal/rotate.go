@@ -10,43 +10,43 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Rotation is how a store gets another key.
+// Rotation says how a store gets another key.
 type Rotation struct {
-	// New takes the place of another slot. The zero value leaves all slots as
-	// they are and changes the store key alone.
+	// New replaces another slot. The zero value leaves all slots as they are and
+	// changes only the store key.
 	New NewSlot
 
-	// Replace is the id of the slot whose place New takes; "" is the one that
-	// opened the store.
+	// Replace is the id of the slot that New replaces; "" is the one that opened
+	// the store.
 	Replace string
 
-	// Keep is called once, when New opens the store and the old slot still
-	// does, and before the old one no longer does: here the caller makes the
-	// new key file durable in its place. An error stops the rotation where it
-	// is. It is not called when New is not needed (see Rotate).
+	// Keep is called once, while both New and the old slot open the store,
+	// before the old one is removed: here the caller makes the new key file
+	// durable in its place. An error stops the rotation where it is. It is not
+	// called when New is not needed (see Rotate).
 	Keep func(context.Context) error
 
-	// Progress, if there, is told how many data keys were looked at.
+	// Progress, if not nil, is called with the number of data keys done.
 	Progress func(done int)
 }
 
-// rewrapBatch is how many data keys are wrapped anew in one commit: enough
-// that a sync does not count, few enough that a conflict costs little.
+// rewrapBatch is how many data keys are rewrapped in one commit: enough that a
+// sync does not matter, few enough that a conflict costs little.
 const rewrapBatch = 200
 
 // Rotate gives the store another store key and wraps every data key in it. No
-// body is rewritten. One program may rotate a store at a time; others may use
-// it meanwhile.
+// body is rewritten. One program may rotate a store at a time; others may use it
+// meanwhile.
 //
-// Whatever step it is killed at, the store opens with the old slot or with
-// both, and Rotate, called again, finishes: with another New, which then takes
-// the place of the first; or, opened with the new slot of the rotation that
-// was cut off, without any, and New and Keep are not used.
+// Whatever step it is killed at, the store opens with the old slot or with both,
+// and Rotate, called again, finishes: with another New, which then replaces the
+// first; or, opened with the new slot of the interrupted rotation, without any,
+// and New and Keep are not used.
 //
 // ErrNotFound: there is no slot Replace. ErrConflict, ErrSealed: another program
 // rotated the store meanwhile. ErrCorrupt: a data key is damaged; the rotation
-// stays as it is then, so that the old store key is not lost to somebody who
-// repairs that record.
+// then stays unfinished, so that the old store key is still there for a repair
+// of that record.
 func (b *Backend) Rotate(ctx context.Context, r Rotation) error {
 	used, err := b.beginRotation(ctx, r)
 	if err != nil {
@@ -64,8 +64,8 @@ func (b *Backend) Rotate(ctx context.Context, r Rotation) error {
 }
 
 // beginRotation puts a keyring in which the new store key is the current one,
-// the old one is still there, and the new slot stands beside the old one. It
-// reports whether that slot is used.
+// the old one is still there, and both slots open the store. It reports whether
+// the new slot is used.
 func (b *Backend) beginRotation(ctx context.Context, r Rotation) (used bool, err error) {
 	err = b.change(ctx, func(next *ring) error {
 		used = !r.New.IsZero()
@@ -94,9 +94,9 @@ func (b *Backend) beginRotation(ctx context.Context, r Rotation) (used bool, err
 	return used, err
 }
 
-// rewrapAll wraps every data key in the current store key. Nobody makes one in
-// the old store key any more, because that needs the keyring as it was; so one
-// pass that finds nothing to do is the end.
+// rewrapAll wraps every data key in the current store key. Nobody wraps one in
+// the old store key any more, because that requires the earlier version of the
+// keyring; so one pass that finds nothing to do is the end.
 func (b *Backend) rewrapAll(ctx context.Context, progress func(int)) error {
 	for {
 		wrapped, err := b.rewrapPass(ctx, progress)
@@ -148,8 +148,8 @@ func (b *Backend) rewrapPass(ctx context.Context, progress func(int)) (wrapped i
 	return wrapped, errors.Join(broken...)
 }
 
-// putKeys puts data keys, together or, where one of them was changed
-// meanwhile, each alone. One that conflicts is met by the next pass.
+// putKeys puts data keys together or, when one of them was changed meanwhile,
+// one by one. One that conflicts is left to the next pass.
 func (b *Backend) putKeys(ctx context.Context, records []tidemark.Record) error {
 	if len(records) == 0 {
 		return nil
@@ -173,7 +173,7 @@ func (b *Backend) putKeys(ctx context.Context, records []tidemark.Record) error 
 // endRotation puts a keyring without the old store key and the slots that the
 // new one replaces.
 func (b *Backend) endRotation(ctx context.Context, n NewSlot, used bool) error {
-	moved := false // what opened the store is gone
+	moved := false // the slot that opened the store is gone
 	err := b.change(ctx, func(next *ring) error {
 		h, stays := next.header, next.opened
 		if used {

@@ -1,15 +1,16 @@
-// Package seal is a Backend that encrypts what another Backend keeps, and the
-// keys that it takes: a key file, a passphrase, age identities, any of them.
+// Package seal is a Backend that encrypts what another Backend stores, and
+// manages the keys that open it: a key file, a passphrase, age identities, or
+// several of them.
 //
 // Bodies, the keys of lines and the words of the index are sealed or hashed;
 // kinds, ids, times, places, states and sizes stay in the clear, so that the
-// Backend underneath still lists, orders and checks. Whatever in a sealed store
-// is not sealed, or stands where it was not put, is damage; a wrong key is
-// ErrSealed, and never an empty history. docs/formats/seal.md has every byte,
-// and what an attacker can and cannot do.
+// Backend underneath still lists, orders and checks. Anything in a sealed store
+// that is not sealed, or is not where it was put, is damage; a wrong key is
+// ErrSealed, and never an empty history. docs/formats/seal.md describes every
+// byte, and what an attacker can and cannot do.
 //
-// The package reads no file, no environment and no terminal: whoever opens a
-// store hands it what is in them.
+// The package reads no file, no environment and no terminal: the caller passes
+// in what they hold.
 //
 //	key, err := seal.KeyFile(contents)
 //	backend, err := seal.Open(ctx, inner, key)
@@ -32,15 +33,15 @@ const (
 	// keptKeys is how many opened data keys are kept in memory, some 600 bytes
 	// each.
 	keptKeys = 16 << 10
-	// keptTails is of how many logs the end is remembered, so that an append
+	// keptTails is how many logs have their end remembered, so that an append
 	// need not read it.
 	keptTails = 16 << 10
-	// keptWords is of how many words the hashes are remembered. A few
-	// thousand words make up most of any text.
+	// keptWords is how many words have their hashes remembered. A few thousand
+	// words make up most of any text.
 	keptWords = 64 << 10
 
-	// tries bounds how often something is done anew because another program
-	// was quicker.
+	// tries bounds how often something is repeated because another program was
+	// quicker.
 	tries = 100
 )
 
@@ -60,9 +61,9 @@ type Backend struct {
 	words *bounded[string, hashed]
 }
 
-// IsSealed reports whether inner has been sealed. ErrCorrupt: it has, and its
-// keyring is gone, so that writing to it as to a plain store would put plain
-// text among what is sealed.
+// IsSealed reports whether inner is sealed. ErrCorrupt: it is, but its keyring
+// is gone, so that writing to it as to a plain store would mix plain text with
+// sealed data.
 func IsSealed(ctx context.Context, inner tidemark.Backend) (bool, error) {
 	if has, err := hasRing(ctx, inner); has || err != nil {
 		return has, err
@@ -71,7 +72,7 @@ func IsSealed(ctx context.Context, inner tidemark.Backend) (bool, error) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
 			return false, err
 		}
-		// It may have been sealed since: the keyring comes before any key.
+		// It may have been sealed since: the keyring is written before any key.
 		if has, err := hasRing(ctx, inner); has || err != nil {
 			return has, err
 		}
@@ -80,12 +81,12 @@ func IsSealed(ctx context.Context, inner tidemark.Backend) (bool, error) {
 	return looksSealed(ctx, inner)
 }
 
-// looksSealed finds a store of which the keyring and all data keys are gone:
-// writing to it as to a plain one would put plain text among what is sealed.
+// looksSealed detects a store that lost its keyring and all data keys: writing
+// to it as to a plain store would mix plain text with sealed data.
 func looksSealed(ctx context.Context, inner tidemark.Backend) (bool, error) {
 	for r, err := range inner.List(ctx, tidemark.Query{Kind: "session", Order: tidemark.ByID, Limit: 1}) {
 		if err != nil || !isSealedBody(r.Body) {
-			break // what is damaged says so when it is read
+			break // reading reports the damage
 		}
 		if has, err := hasRing(ctx, inner); has || err != nil {
 			return has, err
@@ -95,7 +96,7 @@ func looksSealed(ctx context.Context, inner tidemark.Backend) (bool, error) {
 	return false, nil
 }
 
-// hasRing reports whether inner has a keyring, be it damaged.
+// hasRing reports whether inner has a keyring, even a damaged one.
 func hasRing(ctx context.Context, inner tidemark.Backend) (bool, error) {
 	r, err := inner.Get(ctx, keyringKey)
 	switch {
@@ -108,9 +109,9 @@ func hasRing(ctx context.Context, inner tidemark.Backend) (bool, error) {
 }
 
 // Create seals an empty store and opens it. ErrExists: it is sealed already.
-// ErrInvalid: it holds something in the clear, or no slot was given. The
-// Backend closes inner when it is closed; after an error inner is the caller's
-// still.
+// ErrInvalid: it holds something in the clear, or no slot was given. The Backend
+// closes inner when it is closed; after an error inner still belongs to the
+// caller.
 func Create(ctx context.Context, inner tidemark.Backend, slots ...NewSlot) (*Backend, error) {
 	if len(slots) == 0 {
 		return nil, tidemark.Invalidf("a sealed store needs something that opens it")
@@ -153,7 +154,7 @@ func Create(ctx context.Context, inner tidemark.Backend, slots ...NewSlot) (*Bac
 	return b, nil
 }
 
-// KeepPlain notes that a store is plain on purpose. ErrExists: it is sealed.
+// KeepPlain marks a store as plain on purpose. ErrExists: it is sealed.
 func KeepPlain(ctx context.Context, inner tidemark.Backend) error {
 	for range tries {
 		r, err := inner.Get(ctx, tidemark.PlainMark())
@@ -177,7 +178,7 @@ func KeepPlain(ctx context.Context, inner tidemark.Backend) error {
 
 func errIsSealed() error { return fmt.Errorf("the store is sealed: %w", tidemark.ErrExists) }
 
-// empty returns an error when something is kept in inner.
+// empty returns an error when inner holds anything.
 func empty(ctx context.Context, inner tidemark.Backend) error {
 	for k, err := range inner.Walk(ctx, tidemark.Key{}) {
 		if err != nil {
@@ -191,11 +192,11 @@ func empty(ctx context.Context, inner tidemark.Backend) error {
 	return nil
 }
 
-// Open opens a sealed store with whatever of unlockers fits. ErrNotFound: it
-// is not sealed. ErrSealed: none of them fits; the error says what would.
+// Open opens a sealed store with the first of unlockers that fits. ErrNotFound:
+// it is not sealed. ErrSealed: none of them fits; the error says what would.
 // ErrCorrupt: its keyring is damaged. ErrUnsupported: a newer program made it.
-// The Backend closes inner when it is closed; after an error inner is the
-// caller's still.
+// The Backend closes inner when it is closed; after an error inner still belongs
+// to the caller.
 func Open(ctx context.Context, inner tidemark.Backend, unlockers ...Unlocker) (*Backend, error) {
 	record, err := getRing(ctx, inner)
 	if err != nil {
@@ -230,10 +231,10 @@ func getRing(ctx context.Context, inner tidemark.Backend) (tidemark.Record, erro
 	return r, err
 }
 
-// Sealed reports that what is kept is encrypted.
+// Sealed reports that what is stored is encrypted.
 func (b *Backend) Sealed() bool { return true }
 
-// Close closes the Backend underneath and forgets what was opened.
+// Close closes the Backend underneath and forgets the opened keys.
 func (b *Backend) Close() error {
 	err := b.inner.Close()
 	b.keys.clear()
@@ -242,8 +243,8 @@ func (b *Backend) Close() error {
 	return err
 }
 
-// reload returns the keyring as it now is. When another program changed it,
-// it is opened again with what opened it first.
+// reload returns the current keyring. When another program changed it, it is
+// opened again with what opened it first.
 func (b *Backend) reload(ctx context.Context) (*ring, error) {
 	record, err := getRing(ctx, b.inner)
 	if errors.Is(err, tidemark.ErrNotFound) {
@@ -269,7 +270,7 @@ func (b *Backend) reload(ctx context.Context) (*ring, error) {
 	return r, nil
 }
 
-// put makes r the keyring in place of the version before it.
+// put replaces the previous version of the keyring with r.
 func (b *Backend) put(ctx context.Context, r *ring, needs ...tidemark.Precondition) error {
 	body, err := encodeRing(r.header, r.bundle)
 	if err != nil {

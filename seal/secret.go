@@ -17,11 +17,11 @@ const (
 	tagBytes   = chacha20poly1305.Overhead
 )
 
-// secret is 32 bytes that nobody may see.
+// secret is 32 bytes that must stay secret.
 type secret [chacha20poly1305.KeySize]byte
 
-// storeID tells one sealed store from another. It is part of everything that
-// is sealed, so that nothing can be carried from one store into another.
+// storeID tells one sealed store from another. It is bound to everything that is
+// sealed, so that nothing can be moved from one store into another.
 type storeID [16]byte
 
 func newSecret() (s secret) {
@@ -29,7 +29,7 @@ func newSecret() (s secret) {
 	return s
 }
 
-// derive returns a key for one purpose, so that no key ever has two.
+// derive returns a key for one purpose, so that no key ever serves two.
 func (s *secret) derive(purpose string) (d secret) {
 	h := hmac.New(sha256.New, s[:])
 	h.Write([]byte("tidemark seal 1 " + purpose))
@@ -45,8 +45,8 @@ func (s *secret) aead() cipher.AEAD {
 	return a
 }
 
-// mac is HMAC-SHA-256 over several texts, each with its length before it, so
-// that no two splits of the same bytes are equal.
+// mac is HMAC-SHA-256 over several texts, each preceded by its length, so that
+// no two splits of the same bytes are equal.
 func (s *secret) mac(parts ...string) (sum [sha256.Size]byte) {
 	h := hmac.New(sha256.New, s[:])
 	var size [4]byte
@@ -83,20 +83,20 @@ func unwrap(key secret, wrapped, bound []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// bind begins what is bound to a sealed thing: its domain and its store.
+// bind begins the bound data of a sealed thing with its domain and its store.
 func bind(room []byte, domain string, store storeID) []byte {
 	room = bindText(room, "tidemark seal 1 "+domain)
 	return append(room, store[:]...)
 }
 
-// bindText adds a text with its length before it.
+// bindText adds a text preceded by its length.
 func bindText[T string | []byte](room []byte, s T) []byte {
 	room = binary.LittleEndian.AppendUint16(room, uint16(len(s)))
 	return append(room, s...)
 }
 
-// bounded is a map that never holds more than limit things. When it is full,
-// half of them go, whichever; what is lost is read again.
+// bounded is a map that never holds more than limit things. When it is full, an
+// arbitrary half is removed; what is missing is read again.
 type bounded[K comparable, V any] struct {
 	mu    sync.RWMutex
 	limit int

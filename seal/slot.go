@@ -31,9 +31,9 @@ const (
 	maxLabel      = 100     // bytes
 	maxBundle     = 1 << 17 // bytes; the age file of 32 hybrid recipients has some 60 KB
 
-	// The bounds of what a header may ask Argon2id for. A header is read
-	// before anything in it can be trusted, and must not cost more than a
-	// strong passphrase would.
+	// The bounds of what a header may demand of Argon2id. A header is read
+	// before anything in it can be trusted, and must not cost more than a strong
+	// passphrase would.
 	maxArgonTime      = 16
 	maxArgonMemoryKiB = 1 << 20 // 1 GiB
 	maxArgonThreads   = 16
@@ -51,7 +51,7 @@ type slot struct {
 	Kept       []byte    `json:"kept,omitempty"` // the slot's key, wrapped by the store key
 }
 
-// argon is what makes a key of a passphrase.
+// argon holds the parameters that turn a passphrase into a key.
 type argon struct {
 	Time      uint32 `json:"time"`
 	MemoryKiB uint32 `json:"memory_kib"`
@@ -75,7 +75,7 @@ func (a *argon) key(passphrase []byte) secret {
 }
 
 // Cost is how much work a passphrase takes: nil means 64 MiB of memory, three
-// times over, by four threads, about half a second.
+// passes, four threads, about half a second.
 type Cost struct {
 	Time      uint32
 	MemoryKiB uint32
@@ -84,7 +84,7 @@ type Cost struct {
 
 var defaultCost = Cost{Time: 3, MemoryKiB: 64 << 10, Threads: 4}
 
-// NewSlot is a way to open a store that is about to be added to it.
+// NewSlot is a way to open a store, not yet added to it.
 type NewSlot struct {
 	slot slot
 	key  *secret // of a slot of type file or passphrase
@@ -93,11 +93,11 @@ type NewSlot struct {
 // IsZero reports whether s is no slot at all.
 func (s NewSlot) IsZero() bool { return s.slot.Type == "" }
 
-// ID is what the slot is called in the header of the store.
+// ID is the slot's id in the header of the store.
 func (s NewSlot) ID() string { return s.slot.ID }
 
-// FileSlot lets the key file with these contents open the store. They are
-// those of NewKeyFile; for age identities there is AgeSlot.
+// FileSlot lets the key file with these contents open the store. They come from
+// NewKeyFile; for age identities there is AgeSlot.
 func FileSlot(label string, contents []byte) (NewSlot, error) {
 	u, err := KeyFile(contents)
 	if err != nil {
@@ -110,8 +110,8 @@ func FileSlot(label string, contents []byte) (NewSlot, error) {
 	return s, checkLabel(label)
 }
 
-// printOf is the id of the slot of a key file: it tells which key a file is
-// for, and nothing about the key.
+// printOf is the id of the slot of a key file: it identifies the key, and
+// reveals nothing about it.
 func printOf(key *secret) string {
 	id := key.derive("slot id")
 	return hexOf(id[:slotIDBytes])
@@ -137,9 +137,9 @@ func PassphraseSlot(label string, passphrase []byte, cost *Cost) (NewSlot, error
 	return s, checkLabel(label)
 }
 
-// AgeSlot lets whoever has an identity of one of the recipients open the
-// store. Recipients with and without post-quantum keys need slots of their
-// own, because the weaker one would decide.
+// AgeSlot lets anyone with an identity of one of the recipients open the store.
+// Recipients with and without post-quantum keys need separate slots, because the
+// weaker kind would decide.
 func AgeSlot(label string, recipients ...string) (NewSlot, error) {
 	if len(recipients) > maxRecipients {
 		return NewSlot{}, tidemark.Invalidf("recipients: at most %d are allowed", maxRecipients)
@@ -162,7 +162,7 @@ func checkLabel(label string) error {
 	return nil
 }
 
-// check looks at a slot of a header that nobody vouches for yet.
+// check validates a slot of a header that is not authenticated yet.
 func (s *slot) check() error {
 	switch {
 	case tidemark.CheckID(s.ID) != nil:
@@ -194,9 +194,9 @@ func (s *slot) bound(domain string, store storeID) []byte {
 	return bindText(b, s.ID)
 }
 
-// fill wraps the keys of the store for the slot. The key of a slot that is not
-// of type age is kept too, under the store key: so the keys can be wrapped
-// anew without asking for every passphrase.
+// fill wraps the keys of the store for the slot. Unless the slot is of type age,
+// its own key is stored too, under the store key: so the keys can be rewrapped
+// without asking for every passphrase.
 func (s *slot) fill(keys *bundle, key *secret) error {
 	if s.Type == TypeAge {
 		recipients, err := parseRecipients(s.Recipients)
@@ -233,7 +233,7 @@ func (s *slot) open(key *secret, store storeID) (*bundle, error) {
 }
 
 // openAge unwraps the keys of the store with age identities; nil when none of
-// them is a recipient's.
+// them belongs to a recipient.
 func (s *slot) openAge(ids []age.Identity) (*bundle, error) {
 	r, err := age.Decrypt(bytes.NewReader(s.Bundle), ids...)
 	var none *age.NoIdentityMatchError
@@ -250,7 +250,7 @@ func (s *slot) openAge(ids []age.Identity) (*bundle, error) {
 	return decodeBundle(plain)
 }
 
-// isFor reports whether one of the identities is a recipient's.
+// isFor reports whether one of the identities belongs to a recipient.
 func (s *slot) isFor(ids []age.Identity) bool {
 	for _, id := range ids {
 		text := ""

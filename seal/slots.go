@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Header is what a keyring says in the clear.
+// Header is what a keyring holds in the clear.
 type Header struct {
 	Format   int    `json:"format"`
 	Store    string `json:"store"`
@@ -28,8 +28,9 @@ type Slot struct {
 	Opened     bool      `json:"opened"`               // it opened this Backend
 }
 
-// Inspect returns what the keyring of a store says, without opening it: nobody
-// vouches for it. ErrNotFound: the store is not sealed.
+// Inspect returns what the keyring of a store holds in the clear, without
+// opening it: nothing in it is authenticated. ErrNotFound: the store is not
+// sealed.
 func Inspect(ctx context.Context, inner tidemark.Backend) (Header, error) {
 	r, err := getRing(ctx, inner)
 	if err != nil {
@@ -42,7 +43,7 @@ func Inspect(ctx context.Context, inner tidemark.Backend) (Header, error) {
 	return h.public(""), nil
 }
 
-// Header returns what the keyring says now, and which slot opened it.
+// Header returns the header of the current keyring, and which slot opened it.
 func (b *Backend) Header(ctx context.Context) (Header, error) {
 	r, err := b.reload(ctx)
 	if err != nil {
@@ -60,7 +61,7 @@ func (h *header) public(opened string) Header {
 	return p
 }
 
-// add puts a slot that opens keys into the header.
+// add adds a slot that opens keys to the header.
 func (h *header) add(n NewSlot, keys *bundle) error {
 	switch {
 	case n.IsZero():
@@ -79,8 +80,8 @@ func (h *header) add(n NewSlot, keys *bundle) error {
 	return nil
 }
 
-// change puts a keyring that edit made from the present one, and makes it
-// anew when another program was quicker.
+// change puts a keyring that edit made from the current one, and repeats that
+// when another program was quicker.
 func (b *Backend) change(ctx context.Context, edit func(next *ring) error) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
@@ -123,12 +124,12 @@ func (b *Backend) AddSlot(ctx context.Context, n NewSlot) error {
 	return b.change(ctx, func(next *ring) error { return next.header.add(n, next.bundle) })
 }
 
-// RemoveSlot takes a way to open the store away. ErrNotFound. ErrInvalid: it
-// is the last one, or the one that opened this Backend, so that nobody locks
-// himself out, or a rotation needs it.
+// RemoveSlot removes a way to open the store. ErrNotFound. ErrInvalid: it is the
+// last one, or the one that opened this Backend, so that callers do not lock
+// themselves out, or a rotation needs it.
 //
-// Whoever had the slot and a copy of the keyring can still read what the store
-// keys of that time opened: Rotate afterwards.
+// Anyone who had the slot and a copy of the keyring can still read what the
+// store keys of that time opened: call Rotate afterwards.
 func (b *Backend) RemoveSlot(ctx context.Context, id string) error {
 	return b.change(ctx, func(next *ring) error {
 		h := next.header
@@ -147,10 +148,10 @@ func (b *Backend) RemoveSlot(ctx context.Context, id string) error {
 	})
 }
 
-// SetIndex says whether the store may have an index of hashed words. Without
-// one, the methods of Searcher return ErrUnsupported, in every program, and
-// what was indexed is removed. A program that is indexing at that instant may
-// leave the words of its last lines; a second call removes them.
+// SetIndex sets whether the store may have an index of hashed words. Without
+// one, the methods of Searcher return ErrUnsupported, in every program, and the
+// existing index is removed. A program that is indexing at that moment may leave
+// the words of its last lines; a second call removes them.
 func (b *Backend) SetIndex(ctx context.Context, allowed bool) error {
 	err := b.change(ctx, func(next *ring) error {
 		next.header.NoIndex = !allowed

@@ -13,24 +13,23 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// The lengths of the beginnings of words that are indexed beside the words.
+// The lengths of the prefixes that are indexed along with each word.
 const (
 	shortPrefix = 3
 	longPrefix  = 5
 )
 
-// wordBytes is how much of a hash stands in the index: enough that two words
-// of a store hardly ever meet, and where they do, whoever asked opens the line
-// and sees.
+// wordBytes is how much of a hash is in the index: enough that two words of a
+// store hardly ever collide; where they do, the caller opens the line and sees.
 const wordBytes = 5
 
 var wordText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// hashed is what stands in the index for one word: itself and its beginnings.
-// The unused ones are empty.
+// hashed is what the index holds for one word: the word and its prefixes. Unused
+// ones are empty.
 type hashed [3]string
 
-// What is hashed with a word, so that no beginning equals a word.
+// What is hashed with a word, so that no prefix equals a word.
 const (
 	whole     = "word"
 	beginning = "beginning"
@@ -55,7 +54,7 @@ func prefix(word string, n int) string {
 }
 
 // isFilter reports whether a word is one of the store's own, which nobody
-// asks for by its beginning.
+// searches for by prefix.
 func isFilter(word string) bool { return word != "" && word[0] == 0 }
 
 func (b *Backend) hashes(word string) hashed {
@@ -76,8 +75,8 @@ func (b *Backend) hashes(word string) hashed {
 	return h
 }
 
-// searcher returns the ability underneath: ErrUnsupported when there is none,
-// or when the store is to have no index.
+// searcher returns the ability underneath: ErrUnsupported when there is none, or
+// when the store may have no index.
 func (b *Backend) searcher(ctx context.Context) (tidemark.Searcher, error) {
 	s, err := tidemark.Ability[tidemark.Searcher](b.inner)
 	if err != nil {
@@ -85,7 +84,7 @@ func (b *Backend) searcher(ctx context.Context) (tidemark.Searcher, error) {
 	}
 	r, err := b.reload(ctx)
 	if errors.Is(err, tidemark.ErrSealed) {
-		r, err = b.ring.Load(), nil // words are hashed alike before and after a rotation
+		r, err = b.ring.Load(), nil // word hashes do not change with a rotation
 	}
 	if err != nil {
 		return nil, err
@@ -96,10 +95,10 @@ func (b *Backend) searcher(ctx context.Context) (tidemark.Searcher, error) {
 	return s, nil
 }
 
-// Search finds lines by hashed words. A beginning of three letters, or of five
-// and more, finds all lines that have it and some that have not; a shorter one
-// is ErrUnsupported. What must not be there is left to whoever asked where it
-// cannot be told by hashes.
+// Search finds lines by hashed words. A prefix of three letters, or of five and
+// more, finds all lines that have it and some that do not; a shorter one is
+// ErrUnsupported. Excluded terms that hashes cannot decide exactly are left to
+// the caller.
 func (b *Backend) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	return func(yield func(tidemark.Hit, error) bool) {
 		s, err := b.searcher(ctx)
@@ -114,7 +113,7 @@ func (b *Backend) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[t
 	}
 }
 
-// blind returns the question as the index underneath understands it.
+// blind returns the query in the form that the index underneath understands.
 func (b *Backend) blind(a tidemark.IndexQuery) (tidemark.IndexQuery, error) {
 	out := tidemark.IndexQuery{Limit: a.Limit}
 	for _, any := range a.All {
@@ -136,7 +135,7 @@ func (b *Backend) blind(a tidemark.IndexQuery) (tidemark.IndexQuery, error) {
 	return out, nil
 }
 
-// term returns the hash that stands for t, and whether it means t and nothing
+// term returns the hash that stands for t, and whether it matches t and nothing
 // more.
 func (b *Backend) term(t tidemark.Term) (hash string, exact, ok bool) {
 	h := b.hashes(t.Word)
@@ -151,7 +150,7 @@ func (b *Backend) term(t tidemark.Term) (hash string, exact, ok bool) {
 	return "", false, false
 }
 
-// Unindexed yields what is not indexed.
+// Unindexed yields the logs that have unindexed lines.
 func (b *Backend) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tidemark.Lag, error] {
 	return func(yield func(tidemark.Lag, error) bool) {
 		s, err := b.searcher(ctx)
@@ -163,7 +162,7 @@ func (b *Backend) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tide
 	}
 }
 
-// Index adds lines by hashes of their words, in no order that tells anything.
+// Index adds lines by hashes of their words, in an order that reveals nothing.
 func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
 	s, err := b.searcher(ctx)
 	if err != nil {
@@ -183,7 +182,7 @@ func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
 // minShare is how many lines are worth a goroutine.
 const minShare = 100
 
-// hashLines puts lines with hashes for words into out.
+// hashLines copies lines into out, with hashes in place of words.
 func (b *Backend) hashLines(out, lines []tidemark.Indexed) {
 	for i, l := range lines {
 		words := make([]string, 0, 3*len(l.Words))
@@ -209,7 +208,8 @@ func (b *Backend) Unindex(ctx context.Context) error {
 	return s.Unindex(ctx)
 }
 
-// Hash names things by a key of the store: nobody without it can try names.
+// Hash names things by a key of the store: nobody without the key can guess
+// names.
 func (b *Backend) Hash(parts ...string) string {
 	sum := b.ring.Load().names.mac(parts...)
 	return hexOf(sum[:12])

@@ -14,13 +14,13 @@ func EntryWords(e tidemark.Entry) []string {
 	return c.words
 }
 
-// MatchEntry reports whether an entry is one that the query means.
+// MatchEntry reports whether the query matches an entry.
 func (q Query) MatchEntry(e tidemark.Entry) bool { return q.Match(Text(e)) }
 
-// Text returns what a query is matched with to find an entry: text, thinking,
-// names and input of tools, their results, names and addresses of files, each
-// on a line of its own. Of JSON it has keys, strings and numbers. Attached
-// data and the payloads of providers are not in it.
+// Text returns the text that a query for entries is matched with: text,
+// thinking, names and input of tools, their results, names and URLs of files,
+// each on a line of its own. Of JSON it has keys, strings and numbers. Attached
+// data and the payloads of providers are left out.
 func Text(e tidemark.Entry) string {
 	var b strings.Builder
 	fields(e.Blocks, func(s string) {
@@ -46,8 +46,8 @@ func fields(blocks []tidemark.Block, yield func(string)) {
 	}
 }
 
-// jsonText returns the keys, strings and numbers of JSON, in lines. It looks
-// at the tokens alone, so neither depth nor damage stops it.
+// jsonText returns the keys, strings and numbers of JSON, one per line. It looks
+// only at tokens, so neither depth nor damage stops it.
 func jsonText(raw string) string {
 	var b strings.Builder
 	for i := 0; i < len(raw); {
@@ -94,8 +94,8 @@ func stringEnd(raw string, i int) int {
 	return len(raw)
 }
 
-// unquote returns what a JSON string says, or its inside as it stands when it
-// is none.
+// unquote returns the value of a JSON string, or its raw content when it is not
+// valid.
 func unquote(s string) string {
 	if strings.IndexByte(s, '\\') >= 0 {
 		var v string

@@ -10,29 +10,29 @@ import (
 )
 
 // class is what a byte of folded text is, as a set of one bit, so that the
-// classes of a whole run can be joined. The bytes of a character after its
+// classes of a whole run can be combined. The bytes of a character after its
 // first one are inner.
 type class uint8
 
 const (
 	other    class = 0 // between words
 	lower    class = 1 << (iota - 1)
-	upper          // folded, but an identifier is split in front of it
+	upper          // folded, but an identifier is split before it
 	digit          //
 	mark           // belongs to the character before it
-	unspaced       // of a script that writes no blanks between words
+	unspaced       // of a script without spaces between words
 	inner          //
 )
 
-// folded is text made comparable: compatibility forms and case are gone, so
-// are accents and characters without a look. class and from run parallel to
-// low when they are asked for.
+// folded is text made comparable: without compatibility forms, case, accents and
+// invisible characters. class and from run parallel to low when they are
+// requested.
 type folded struct {
 	low   []byte
 	class []class
 	from  []int32 // where in the text each byte of low came from
 
-	classes, origins bool // what to keep beside low
+	classes, origins bool // what to record besides low
 }
 
 // ascii holds, for each byte of ASCII, its folded form and its class.
@@ -54,9 +54,9 @@ var ascii = func() (t struct {
 	return t
 }()
 
-// add folds text and appends it. ASCII stands for itself but for its case. A
-// stretch beyond ASCII is normalised on its own: nothing in ASCII changes what
-// stands beside it, because accents on ASCII letters are dropped.
+// add folds text and appends it. ASCII changes only its case. A stretch beyond
+// ASCII is normalised on its own: nothing in ASCII affects its neighbours,
+// because accents on ASCII letters are dropped.
 func (f *folded) add(text string) {
 	for i := 0; i < len(text); {
 		n := asciiPrefix(text[i:])
@@ -103,12 +103,12 @@ func (f *folded) addASCII(s string, at int) {
 	}
 }
 
-// addWide folds a stretch without ASCII. Where neighbours may melt into one
-// character, the whole stretch is normalised; elsewhere, which is nearly
-// always, each character alone, which is several times faster.
+// addWide folds a stretch without ASCII. Where neighbours may combine into one
+// character, the whole stretch is normalised; elsewhere, which is nearly always,
+// each character on its own, which is several times faster.
 func (f *folded) addWide(s string, at int) {
 	for _, r := range s {
-		if melts(r) {
+		if combines(r) {
 			f.addMelted(s, at)
 			return
 		}
@@ -130,10 +130,10 @@ func (f *folded) addMelted(s string, at int) {
 	}
 }
 
-// melts reports whether r may become one character with a neighbour that is
+// combines reports whether r may become one character with a neighbour that is
 // not an accent: parts of Hangul syllables, the voicing marks of kana, and
-// whatever the scripts of India and beyond do.
-func melts(r rune) bool {
+// characters of the scripts of India and beyond.
+func combines(r rune) bool {
 	switch {
 	case r < 0x900:
 		return false
@@ -155,15 +155,15 @@ func melts(r rune) bool {
 	return r > 0xd7a3 && (r < 0xff01 || r > 0xff60) && r < 0x20000
 }
 
-// short is what becomes of a character that stays one, or goes.
+// short is the folded form of a character that becomes at most one character.
 type short struct {
-	low   rune // 0: it goes
+	low   rune // 0: it disappears
 	class class
 	known bool // false: it becomes several
 }
 
-// shorts holds the characters of the alphabets of Europe, which most text
-// beyond ASCII consists of. It is made when the first of them is met.
+// shorts holds the characters of the alphabets of Europe, which most text beyond
+// ASCII consists of. It is built when the first of them occurs.
 var shorts = sync.OnceValue(func() *[0x590]short {
 	var t [0x590]short
 	f := folded{classes: true}
@@ -181,7 +181,7 @@ var shorts = sync.OnceValue(func() *[0x590]short {
 	return &t
 })
 
-// addRune folds one character, which stands at the front of s.
+// addRune folds one character, which is at the front of s.
 func (f *folded) addRune(r rune, s string, at int) {
 	if r < 0x590 {
 		if k := shorts()[r]; k.known {
@@ -224,9 +224,8 @@ func (f *folded) takeApart(r rune, s string, at int) {
 	}
 }
 
-// addLetter folds the case of a character that cannot be taken apart any
-// further. All four letters i of Turkish become one, as do the two forms of
-// sigma.
+// addLetter folds the case of a character that cannot be decomposed any further.
+// All four Turkish letters i become one, as do the two forms of sigma.
 func (f *folded) addLetter(r rune, ccc uint8, at int) {
 	switch {
 	case r < utf8.RuneSelf:
@@ -257,17 +256,16 @@ func (f *folded) put(r rune, c class, at int) {
 	}
 }
 
-// isAccent tells marks that people leave out when they type (accents of Latin,
-// Greek and Cyrillic, points of Hebrew, vowels of Arabic) from marks that make
-// another letter (vowels of Indic scripts and Thai, voiced kana) by their
+// isAccent distinguishes marks that people leave out when they type (accents of
+// Latin, Greek and Cyrillic, points of Hebrew, vowels of Arabic) from marks that
+// make another letter (vowels of Indic scripts and Thai, voiced kana) by their
 // canonical combining class.
 func isAccent(ccc uint8) bool {
 	return ccc == 1 || ccc >= 10 && ccc <= 36 || ccc >= 200
 }
 
-// unseen reports whether r has no look of its own, so that a word with it and
-// one without it read alike. The zero width space is not among them: it parts
-// words.
+// unseen reports whether r is invisible, so that a word with it and one without
+// it look the same. The zero width space is not included: it separates words.
 func unseen(r rune) bool {
 	switch {
 	case r < 0x34f:
@@ -298,8 +296,8 @@ func classOf(r rune) class {
 	return lower
 }
 
-// unspacedSpans are the scripts that write no blanks between words, and
-// Korean, whose words take endings. Both ends are included.
+// unspacedSpans are the scripts without spaces between words, and Korean, whose
+// words take endings. Both ends are included.
 var unspacedSpans = [][2]rune{
 	{0x0e00, 0x0eff},   // Thai, Lao
 	{0x1000, 0x109f},   // Myanmar

@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// Match reports whether text is what the query asks for. Texts of several
-// fields are joined by newlines; see Text for entries.
+// Match reports whether text matches the query. Texts of several fields are
+// joined by newlines; see Text for entries.
 func (q Query) Match(text string) bool {
 	f := folded{low: make([]byte, 0, len(text))}
 	f.add(text)
 	low := string(f.low)
-	// A word that is nowhere among the letters is no word of the text. This
+	// A word that does not occur as a substring is no word of the text. This
 	// settles most texts, at the speed of a substring search.
 	may := make([]bool, len(q.terms))
 	for i, t := range q.terms {
@@ -71,7 +71,7 @@ func (q Query) find(text string) []bool {
 	return has
 }
 
-// meets calls yield with each term that a word fulfils.
+// meets calls yield with each term that a word matches.
 func (q Query) meets(word []byte, yield func(term int)) {
 	if i, ok := q.words[string(word)]; ok {
 		yield(i)
@@ -83,14 +83,14 @@ func (q Query) meets(word []byte, yield func(term int)) {
 	}
 }
 
-// in reports whether folded text has the phrase.
+// in reports whether folded text contains the phrase.
 func (p *phrase) in(low string) bool {
 	from, _ := p.next(low, 0)
 	return from >= 0
 }
 
-// next returns where the phrase first stands in folded text at or behind
-// start, -1 when it does not.
+// next returns where the phrase first occurs in folded text at or after start,
+// or -1.
 func (p *phrase) next(low string, start int) (from, to int) {
 	for start <= len(low) {
 		i := strings.Index(low[start:], p.chunks[0])
@@ -107,8 +107,7 @@ func (p *phrase) next(low string, start int) (from, to int) {
 	return -1, -1
 }
 
-// at returns where the phrase ends that stands at from, -1 when it does not
-// stand there.
+// at returns where the phrase at from ends, or -1 when it does not occur there.
 func (p *phrase) at(low string, from int) int {
 	if !p.beginsAt(low, from) {
 		return -1
@@ -128,7 +127,8 @@ func (p *phrase) at(low string, from int) int {
 	return end
 }
 
-// beginsAt reports whether a word, or something that is none, begins at from.
+// beginsAt reports whether a word, or something that is not a word, begins at
+// from.
 func (p *phrase) beginsAt(low string, from int) bool {
 	switch p.first {
 	case other, unspaced:

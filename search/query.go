@@ -9,28 +9,28 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// MaxQueryBytes bounds a query. People type some tens of bytes; a pasted
-// phrase has room.
+// MaxQueryBytes bounds a query. People type some tens of bytes; a pasted phrase
+// fits.
 const MaxQueryBytes = 4 << 10
 
 // MaxQueryTerms bounds the terms of a query, so that no query costs many times
-// what another does.
+// more than another.
 const MaxQueryTerms = 64
 
-// Query is a question that was understood. Its zero value matches nothing. It
-// never changes, and may be used from several goroutines.
+// Query is a parsed query. Its zero value matches nothing. It never changes, and
+// may be used from several goroutines.
 type Query struct {
 	groups   [][]atom // every group holds; a group holds when one of its atoms does
 	terms    []tidemark.Term
 	words    map[string]int // terms that are whole words, by their place in terms
-	prefixes []int          // terms that are beginnings
+	prefixes []int          // terms that are prefixes
 }
 
-// atom is one term as it was typed: what is said about words, which an index
-// can answer, and the phrase, which it cannot.
+// atom is one term as it was typed: conditions on words, which an index can
+// answer, and the phrase, which it cannot.
 type atom struct {
 	not     bool
-	clauses [][]int // one of the terms of each clause is there
+	clauses [][]int // one term of each clause must be there
 	phrase  *phrase
 }
 
@@ -38,13 +38,13 @@ type atom struct {
 //
 //	word       every part of it is a word of the text
 //	'exact     the text has it as such, from the beginning of a word on
-//	"a phrase" the same with blanks inside, also '"a phrase" and 'a phrase';
+//	"a phrase" the same with spaces inside, also '"a phrase" and 'a phrase';
 //	           "" is a quote in it
-//	^begin     a word begins so
+//	^begin     a word begins like this
 //	!term      not; in front of any of these
-//	a | b      one of them; binds closer than the blank, which means and
+//	a | b      one of them; binds tighter than the space, which means and
 //
-// ErrInvalid: nothing to look for, only negations, an unclosed quote, more
+// ErrInvalid: nothing to search for, only negations, an unclosed quote, more
 // than MaxQueryBytes or MaxQueryTerms.
 func Parse(text string) (Query, error) {
 	if len(text) > MaxQueryBytes {
@@ -60,7 +60,7 @@ func Parse(text string) (Query, error) {
 type parser struct {
 	rest   string
 	query  Query
-	joined bool // a | stands before the next term
+	joined bool // a | precedes the next term
 	count  int
 }
 
@@ -111,7 +111,7 @@ func negated(group []atom) bool {
 	return false
 }
 
-// cutSpace parts s at its first blank.
+// cutSpace splits s at its first space.
 func cutSpace(s string) (before, after string, found bool) {
 	i := strings.IndexFunc(s, unicode.IsSpace)
 	if i < 0 {
@@ -147,8 +147,8 @@ func (p *parser) term() error {
 	}
 	switch sign {
 	case '\'':
-		// As a phrase begins where a word begins, all its runs are words of the
-		// text but the last, which may go on there.
+		// A phrase begins at the start of a word, so all its runs are words of
+		// the text except the last, which may continue there.
 		a.phrase = newPhrase(string(f.low))
 		a.clauses = p.prefixClauses(&f)
 	case '^':
@@ -171,7 +171,7 @@ func (p *parser) eat(c byte) bool {
 	return true
 }
 
-// text reads what a term is about: up to the next blank, or in quotes.
+// text reads the text of a term: up to the next space, or in quotes.
 func (p *parser) text(sign byte) (text string, quoted bool, err error) {
 	if end := closing(p.rest); sign == '\'' && end >= 0 {
 		text, p.rest = p.rest[:end], p.rest[end+1:]
@@ -196,9 +196,9 @@ func (p *parser) text(sign byte) (text string, quoted bool, err error) {
 	}
 }
 
-// closing returns where the apostrophe is that closes an exact term, -1 when it
-// has none: it ends a word, and none that begins one is before it, as in
-// 'one 'other. Those inside of words count for nothing.
+// closing returns the position of the apostrophe that closes an exact term, or
+// -1: it ends a word, and no apostrophe that begins a word comes before it, as
+// in 'one 'other. Apostrophes inside words do not count.
 func closing(s string) int {
 	if strings.HasPrefix(s, `"`) {
 		return -1
@@ -230,7 +230,7 @@ func (p *parser) add(a atom) {
 	p.joined = false
 }
 
-// index returns the place of a term among the terms of the query.
+// index returns the index of a term among the terms of the query.
 func (p *parser) index(word string, prefix bool) int {
 	q := &p.query
 	if !prefix {
@@ -272,9 +272,9 @@ func runs(f *folded, yield func(from, to int, single bool)) {
 	}
 }
 
-// wordClauses says that each run of a term is there, as one word or by its
-// parts. Parts of one character do not count; where they leave fewer than two,
-// only the run itself will do, so that v2 is not found as v here and 2 there.
+// wordClauses requires each run of a term, as one word or by its parts. Parts of
+// one character do not count; where fewer than two parts remain, only the run
+// itself will do, so that v2 is not found as v here and 2 there.
 func (p *parser) wordClauses(f *folded) (clauses [][]int) {
 	runs(f, func(from, to int, single bool) {
 		if single {
@@ -299,7 +299,7 @@ func (p *parser) wordClauses(f *folded) (clauses [][]int) {
 	return clauses
 }
 
-// characterClauses says that the neighbours in a run of an unspaced script are
+// characterClauses requires that neighbours in a run of an unspaced script are
 // neighbours in the text, too.
 func (p *parser) characterClauses(f *folded, from, to int) (clauses [][]int) {
 	first := -1
@@ -318,8 +318,8 @@ func (p *parser) characterClauses(f *folded, from, to int) (clauses [][]int) {
 	return clauses
 }
 
-// prefixClauses says that the last run begins a word, and that the others are
-// words. Characters of unspaced scripts are words by themselves.
+// prefixClauses requires that the last run begins a word, and that the others
+// are words. Characters of unspaced scripts are words by themselves.
 func (p *parser) prefixClauses(f *folded) (clauses [][]int) {
 	runs(f, func(from, to int, single bool) {
 		if single {
@@ -332,19 +332,19 @@ func (p *parser) prefixClauses(f *folded) (clauses [][]int) {
 	return clauses
 }
 
-// trim takes blanks off the end.
+// trim removes trailing spaces.
 func (f *folded) trim() {
 	f.low = bytes.TrimRightFunc(f.low, unicode.IsSpace)
 	f.class = f.class[:len(f.low)]
 }
 
-// word returns the folded word at from, cut as words are.
+// word returns the folded word at from, cut to the maximum length.
 func (f *folded) word(from, to int) string { return string(f.low[from:cut(f.low, from, to)]) }
 
-// phrase is text that has to occur as such. A blank in it stands for any
+// phrase is text that has to occur literally. A space in it stands for any
 // number of them, so that a line break does not hide it.
 type phrase struct {
-	chunks []string // without blanks
+	chunks []string // without spaces
 	first  class    // of the first character
 }
 

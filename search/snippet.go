@@ -8,18 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// overlapBytes is how much of the text behind a chunk is looked at with it, so
+// overlapBytes is how much of the text after a chunk is searched with it, so
 // that a phrase across the border is found and what follows a match is marked.
 const overlapBytes = 16 << 10
 
-// ellipsis stands where a snippet leaves something out.
+// ellipsis marks where a snippet leaves something out.
 const ellipsis = '…'
 
-// Snippet returns the part of text around the first thing that the query looks
-// for, on one line of at most width characters, and where in it the matched
-// words are, as ranges of bytes in order. Runs of blanks and control characters
-// become one blank, and what is not UTF-8 the replacement character. A text
-// that has nothing of the query gives its beginning.
+// Snippet returns the part of text around the first match of the query, on one
+// line of at most width characters, and where in it the matched words are, as
+// ranges of bytes in order. Runs of white space and control characters become
+// one space, and invalid UTF-8 the replacement character. If nothing matches,
+// the snippet is the beginning of the text.
 //
 // A snippet is still foreign text: it may hold characters that a terminal or a
 // page has to be protected from.
@@ -37,8 +37,8 @@ func (q Query) Snippet(text string, width int) (snippet string, marks [][2]int) 
 	return s.out.String(), s.marks
 }
 
-// first returns the places of what is looked for in the first part of text
-// that has some, in order and without overlaps.
+// first returns the positions of the matches in the first part of text that has
+// some, in order and without overlaps.
 func (q Query) first(text string) [][2]int {
 	f := folded{classes: true, origins: true}
 	for start := 0; start < len(text); {
@@ -59,8 +59,8 @@ func (q Query) first(text string) [][2]int {
 	return nil
 }
 
-// places returns where in a text of size bytes, which was folded, the query's
-// positive terms are.
+// places returns where in a folded text, of size bytes before folding, the
+// query's positive terms are.
 func (q Query) places(f *folded, size int) (found [][2]int) {
 	wanted := make([]bool, len(q.terms))
 	low := string(f.low)
@@ -91,9 +91,9 @@ func (q Query) places(f *folded, size int) (found [][2]int) {
 	return merge(found)
 }
 
-// origin returns the place in the text of what stands at from in folded text.
-// Characters that were folded away behind it belong to it, and so does the
-// whole of one that was folded into several.
+// origin returns the position in the text of from to to in folded text.
+// Characters after it that were folded away belong to it, and so does the whole
+// of one that was folded into several.
 func (f *folded) origin(from, to, size int) [2]int {
 	last := f.from[to-1]
 	for to < len(f.from) && f.from[to] == last {
@@ -151,11 +151,11 @@ type snipper struct {
 	room  int      // characters left
 	out   strings.Builder
 	marks [][2]int
-	open  int // where the mark begins that is under way
+	open  int // where the open mark begins
 }
 
-// minEllipsis is the width from which on a snippet says that it left something
-// out in front of it. Below, the match needs the room.
+// minEllipsis is the width from which a snippet shows that something was left
+// out before it. Below that, the match needs the space.
 const minEllipsis = 8
 
 func (s *snipper) write(start int) {
@@ -194,7 +194,7 @@ func (s *snipper) write(start int) {
 	s.close()
 }
 
-// nothingBehind reports whether only blanks follow.
+// nothingBehind reports whether only white space follows.
 func (s *snipper) nothingBehind(i int) bool {
 	return strings.IndexFunc(s.text[i:], func(r rune) bool { return !isBlank(r) }) < 0
 }
@@ -207,7 +207,7 @@ func (s *snipper) leave(i int) {
 	}
 }
 
-// enter begins the mark that place i of the text lies in.
+// enter begins the mark that contains place i of the text.
 func (s *snipper) enter(i int) {
 	if len(s.found) > 0 && i >= s.found[0][0] && s.open < 0 {
 		s.open = s.out.Len()

@@ -8,13 +8,13 @@ import (
 )
 
 // maxClauses bounds what one group of alternatives, and a whole query, asks of
-// an index. Beyond it the index is asked for less, and Match decides.
+// an index. Beyond it the index query is less specific, and Match decides.
 const maxClauses = 64
 
-// Terms returns what to ask an index for: lines that have one of the terms in
-// each of all, and none of the terms in none. Every line that the query
-// matches is among them, as far as its words were indexed; verify says that
-// others may be, and that each has to be shown to Match.
+// Terms returns what to query an index for: lines that have one of the terms in
+// each of all, and none of the terms in none. Every line that the query matches
+// is among the result, as far as its words were indexed; verify says that there
+// may be others, and that each has to be passed to Match.
 func (q Query) Terms() (all [][]tidemark.Term, none []tidemark.Term, verify bool) {
 	var clauses [][]int
 	for _, group := range q.groups {
@@ -43,12 +43,12 @@ func (q Query) Terms() (all [][]tidemark.Term, none []tidemark.Term, verify bool
 	return all, none, verify
 }
 
-// shortBeginning is a beginning of so few letters that an index has to look
-// through many words for it, and says little beside whole words.
+// shortBeginning is the length below which a prefix makes an index look through
+// many words, and adds little to whole words.
 const shortBeginning = 5
 
-// withoutShortBeginnings leaves clauses out that ask for a short beginning of
-// a word, such as the last word of a phrase, when others remain.
+// withoutShortBeginnings leaves out clauses that search for a short prefix, such
+// as the last word of a phrase, when others remain.
 func (q Query) withoutShortBeginnings(clauses [][]int) [][]int {
 	kept := make([][]int, 0, len(clauses))
 	for _, c := range clauses {
@@ -65,8 +65,8 @@ func (q Query) withoutShortBeginnings(clauses [][]int) [][]int {
 	return kept
 }
 
-// excluded returns terms that a line must not have when the atom, which is a
-// negation, holds, and whether that is all it says.
+// excluded returns terms that a line must not have for the atom, which is a
+// negation, to hold, and whether that is all it requires.
 func (a *atom) excluded() (terms []int, whole bool) {
 	if len(a.clauses) == 0 || a.phrase != nil {
 		return nil, false
@@ -85,15 +85,15 @@ func (a *atom) excluded() (terms []int, whole bool) {
 	return terms, len(a.clauses) == 1
 }
 
-// alternatives turns "one of these" of atoms into clauses: each clause of the
-// one joined with each clause of the other. Where that would be too many, the
-// clause that fewest lines should fulfil stands for its atom.
+// alternatives turns a group of atoms, of which one must hold, into clauses:
+// each clause of the one joined with each clause of the other. Where that would
+// be too many, the clause that fewest lines should match stands for its atom.
 func (q Query) alternatives(group []atom) (clauses [][]int, whole bool) {
 	count := 1
 	whole = true
 	for i := range group {
 		if len(group[i].clauses) == 0 {
-			return nil, false // signs alone: no index knows them
+			return nil, false // punctuation only: no index has it
 		}
 		whole = whole && group[i].phrase == nil
 		count = min(count*len(group[i].clauses), maxClauses+1)
@@ -125,7 +125,8 @@ func (q Query) rarest(clauses [][]int) int {
 	return best
 }
 
-// weight guesses how rare a clause is: as rare as its shortest word is long.
+// weight estimates how rare a clause is: its shortest word decides, longer being
+// rarer.
 func (q Query) weight(clause []int) int {
 	w := MaxWordBytes
 	for _, t := range clause {

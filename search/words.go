@@ -1,9 +1,10 @@
-// Package search says what the words of a text are and what a query means.
+// Package search defines what the words of a text are and what a query means.
 //
-// Whoever keeps an index gives it [EntryWords] and asks it what [Query.Ask]
-// says; whoever has none gives each text to [Query.Match]. Both find the same.
-// The package reads nothing, keeps nothing and knows no store: it is a set of
-// pure functions over text, and safe to use from several goroutines.
+// A caller with an index fills it with [EntryWords] and queries it for
+// [Query.Terms]; a caller without one passes each text to [Query.Match]. Both
+// find the same. The package reads nothing, stores nothing and knows no store:
+// it is a set of pure functions over text, and safe to use from several
+// goroutines.
 //
 //	q, err := search.Parse(`'"exit code" ^time !warning`)
 //	all, none, verify := q.Terms()
@@ -11,19 +12,19 @@ package search
 
 import "unicode/utf8"
 
-// MaxWordBytes is where a word is cut, in texts and queries alike. What is
-// longer is data rather than language, and its beginning tells it apart.
+// MaxWordBytes is where a word is cut, in texts and queries alike. Anything
+// longer is data rather than language, and its beginning identifies it.
 const MaxWordBytes = 64
 
-// MaxWords bounds the distinct words of one text. It is what some 300 KB of
-// prose hold; more is a dump of data, and would cost the index more than
-// anyone will search for. Words that come after so many others are not in the
-// index; Match still sees them.
+// MaxWords bounds the distinct words of one text. Some 300 KB of prose hold as
+// many; a text with more is a dump of data, and would cost the index more than
+// searching it is worth. Words beyond the limit are not in the index; Match
+// still sees them.
 const MaxWords = 20_000
 
 // maxParts bounds the parts that one identifier is split into. A run that
 // changes more often between letters and digits is a hash or base64, and its
-// splinters are no words.
+// fragments are not words.
 const maxParts = 16
 
 // chunkBytes is about how much of a text is folded at a time, so that a large
@@ -34,14 +35,12 @@ const chunkBytes = 64 << 10
 // appearance.
 //
 // A word is a run of letters, digits and marks, folded: compatibility forms
-// (NFKC), accents and case are gone. A run that is an identifier also gives
-// its parts of at least two characters: parseHTTPRequest2 gives
-// parsehttprequest2, parse, http and request. Scripts without blanks between
-// words (Han, kana, Thai and their like) and Hangul give each character and
-// each pair of neighbours.
+// (NFKC), accents and case are gone. A run that is an identifier also gives its
+// parts of at least two characters: parseHTTPRequest2 gives parsehttprequest2,
+// parse, http and request. Scripts without spaces between words (Han, kana, Thai
+// and their like) and Hangul give each character and each pair of neighbours.
 //
-// Words are valid UTF-8 of at most MaxWordBytes, and there are at most
-// MaxWords.
+// Words are valid UTF-8 of at most MaxWordBytes, and there are at most MaxWords.
 func Words(text string) []string {
 	var c collector
 	c.add(text)
@@ -83,7 +82,7 @@ func (c *collector) put(word string) {
 }
 
 // chunkEnd returns where to cut text so that no word and no character is cut:
-// behind the first sign of ASCII after size bytes.
+// after the first ASCII character that is part of no word, beyond size bytes.
 func chunkEnd(text string, size int) int {
 	for i := size; i < len(text); i++ {
 		if c := text[i]; c < utf8.RuneSelf && ascii.class[c] == other {
@@ -93,7 +92,7 @@ func chunkEnd(text string, size int) int {
 	return len(text)
 }
 
-// tokens calls yield with the place of each word in folded text.
+// tokens calls yield with the position of each word in folded text.
 func tokens(low []byte, classes []class, yield func(from, to int)) {
 	var room [maxParts]part
 	for i := 0; i < len(classes); {
@@ -105,7 +104,7 @@ func tokens(low []byte, classes []class, yield func(from, to int)) {
 		default:
 			end, all := runEnd(classes, i)
 			yield(i, cut(low, i, end))
-			// Nothing but one kind of character cannot be split.
+			// A run of only one kind of character cannot be split.
 			if all &^= mark | inner; all&(all-1) != 0 {
 				for _, p := range parts(room[:0], classes[:end], i) {
 					if p.count > 1 && (p.from > i || p.to < end) {
@@ -118,7 +117,7 @@ func tokens(low []byte, classes []class, yield func(from, to int)) {
 	}
 }
 
-// runEnd returns where the run ends that begins at i, and the classes in it.
+// runEnd returns where the run that begins at i ends, and the classes in it.
 func runEnd(classes []class, i int) (end int, all class) {
 	for ; i < len(classes); i++ {
 		c := classes[i]
@@ -153,8 +152,8 @@ func characters(classes []class, i int, yield func(from, to int)) int {
 type part struct{ from, to, count int }
 
 // parts splits the run that begins at i and ends with classes: between letters
-// and digits, in front of a capital behind a small letter, and in front of the
-// last capital of several when a small letter follows it. It appends them to
+// and digits, before a capital that follows a lower-case letter, and before the
+// last of several capitals when a lower-case letter follows it. It appends to
 // found, which is empty, and returns nil for a run of too many parts.
 func parts(found []part, classes []class, i int) []part {
 	p := part{from: i}
@@ -179,7 +178,7 @@ func parts(found []part, classes []class, i int) []part {
 	return append(found, p)
 }
 
-// splits reports whether a part begins at i with class c behind class last.
+// splits reports whether a part begins at i with class c after class last.
 func splits(last, c class, classes []class, i int) bool {
 	switch {
 	case last == c:

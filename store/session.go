@@ -101,6 +101,23 @@ type Filter struct {
 	Each bool
 }
 
+// SessionsWithPrefix yields living sessions whose id begins so, at most limit. A
+// session that cannot be read is yielded as its error, and reading goes on.
+func (s *Store) SessionsWithPrefix(ctx context.Context, prefix string, limit int) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		q := tidemark.Query{Kind: kindSession, Prefix: prefix, State: Live, Order: tidemark.ByID, Limit: limit}
+		for r, err := range s.backend.List(ctx, q) {
+			var i Info
+			if err == nil {
+				i, err = s.Session(ctx, tidemark.SessionID(r.ID))
+			}
+			if !yield(i, err) {
+				return
+			}
+		}
+	}
+}
+
 // HasSessions reports whether a project has a living session.
 func (s *Store) HasSessions(ctx context.Context, project string) (bool, error) {
 	for _, err := range s.Sessions(ctx, Filter{Project: project, Limit: 1}) {

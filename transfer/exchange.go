@@ -16,9 +16,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Download prepares a session for a client of a server: its media type, and what
-// writes it. A tool that keeps a session in several files gets them as a zip.
-// Environ is what tools are told by their environment.
+// Download prepares a session for a client of a server: its media type, and a
+// function that writes it. If a tool keeps a session in several files, they are
+// sent as a zip. Environ is the environment for the tools.
 func Download(ctx context.Context, s *store.Store, at store.Point, format string, environ []string) (media string, write func(io.Writer) error, err error) {
 	if IsDocument(format) {
 		x, err := NewExport(ctx, s, at, ExportOptions{Format: format})
@@ -94,8 +94,8 @@ func zipOut(w io.Writer, dir string, files []string) error {
 }
 
 // Upload imports what a client of a server sent: a session of any known tool in
-// one file, or an archive. How says how the store is opened that s is; nothing of
-// the machine of the server becomes part of what comes in.
+// one file, or an archive. how says how the store s is opened; nothing of the
+// server's machine becomes part of the import.
 func Upload(ctx context.Context, s *store.Store, name string, content io.Reader, who tidemark.Holder, how *open.Options) (in []Result, err error) {
 	scratch, err := durable.NewScratch("tidemark")
 	if err != nil {

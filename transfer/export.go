@@ -16,26 +16,26 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// ExportOptions say what of a session goes out, and how.
+// ExportOptions say which part of a session is exported, and how.
 type ExportOptions struct {
-	// Format is md, html, json or ndjson; the formats of tools go out by
-	// ToolExport.
+	// Format is md, html, json or ndjson; ToolExport writes the formats
+	// of tools.
 	Format string
 	// Redact masks secrets.
 	Redact bool
-	// AllBranches is the whole log, in the order it was written; OnlyNode only the
-	// entries of the node that is named, and not what leads to it.
+	// AllBranches exports the whole log, in the order it was written; OnlyNode
+	// only the entries of the named node, and not those that lead to it.
 	AllBranches, OnlyNode bool
-	// Worker says that the view is that of a worker of this name.
+	// Worker means that the view is that of a worker with this name.
 	Worker string
-	// Node is what the node that is exported is called; "": the head.
+	// Node is the name of the exported node; "": the head.
 	Node string
 }
 
-// documents are the formats that are one file, with their media types.
+// documents are the formats of a single file, with their media types.
 var documents = map[string]string{"md": "text/markdown; charset=utf-8", "html": "text/html; charset=utf-8", "json": "application/json", "ndjson": "application/x-ndjson"}
 
-// IsDocument reports whether a format is one file, and not that of a tool.
+// IsDocument reports whether a format is a single file, and not that of a tool.
 func IsDocument(format string) bool { return documents[format] != "" }
 
 // Formats are all formats that a session can be written in.
@@ -49,18 +49,17 @@ func Formats() []string {
 	return all
 }
 
-// Export is a session on its way out, as one file.
+// Export is the export of a session as one file.
 type Export struct {
 	ExportOptions
 	s       *store.Store
-	at      store.Point // what is said of the session may be masked in it
+	at      store.Point // its description of the session may be masked
 	labels  map[int64]string
 	entries iter.Seq2[tidemark.Entry, error]
 }
 
-// NewExport prepares the export of the path to a point of a session, of which
-// nothing but what was asked for is read. ErrInvalid: the options exclude each
-// other.
+// NewExport prepares the export of the path to a point of a session. It reads
+// only what was requested. ErrInvalid: the options exclude each other.
 func NewExport(ctx context.Context, s *store.Store, at store.Point, o ExportOptions) (*Export, error) {
 	x := &Export{ExportOptions: o, s: s}
 	if !IsDocument(o.Format) {
@@ -85,7 +84,7 @@ func NewExport(ctx context.Context, s *store.Store, at store.Point, o ExportOpti
 	return x, nil
 }
 
-// choose returns the entries that were asked for.
+// choose returns the requested entries.
 func (x *Export) choose(ctx context.Context, v *store.View, seq int64) (iter.Seq2[tidemark.Entry, error], error) {
 	switch {
 	case x.AllBranches && (x.OnlyNode || seq != 0):
@@ -125,7 +124,7 @@ func masked(s *store.Store, entries iter.Seq2[tidemark.Entry, error]) iter.Seq2[
 	}
 }
 
-// state adds what is kept beside the conversation, when all of it goes out.
+// state adds the session's state, when the whole session is exported.
 func (x *Export) state(ctx context.Context, f *sessionFile) error {
 	if x.Worker != "" || x.OnlyNode {
 		return nil
@@ -141,8 +140,8 @@ func (x *Export) state(ctx context.Context, f *sessionFile) error {
 	return nil
 }
 
-// Write writes the session. ErrCorrupt: something of it is damaged, and all that
-// can be read was written.
+// Write writes the session. ErrCorrupt: some of it is damaged, and everything
+// readable was written.
 func (x *Export) Write(ctx context.Context, w io.Writer) error {
 	switch x.Format {
 	case "md", "html":
@@ -167,7 +166,7 @@ func (x *Export) Write(ctx context.Context, w io.Writer) error {
 	})
 }
 
-// document is what the readable formats say of a session.
+// document is what the readable formats say about a session.
 func (x *Export) document(ctx context.Context) (render.Document, error) {
 	v := x.at.View
 	d := render.Document{Session: v.Session, UpdatedAt: v.UpdatedAt, Messages: v.Messages, ExportedAt: time.Now()}
@@ -183,11 +182,11 @@ func (x *Export) document(ctx context.Context) (render.Document, error) {
 		}
 		switch {
 		case !told(n):
-			n.Text = "" // what is not exported is not told by its first words either
+			n.Text = "" // the first words of what is not exported are not shown either
 		case x.Redact:
 			n.Text = x.s.MaskText(n.Text)
 		}
-		if len(nodes) > 1 { // else there is nothing to choose from
+		if len(nodes) > 1 { // otherwise there is nothing to choose from
 			d.Tree = append(d.Tree, slash.Node(n))
 		}
 	}
@@ -197,7 +196,7 @@ func (x *Export) document(ctx context.Context) (render.Document, error) {
 	return d, err
 }
 
-// told returns a function that reports whether a node is among what is exported.
+// told returns a function that reports whether a node is exported.
 func (x *Export) told(nodes []store.Node) func(store.Node) bool {
 	seq := x.at.Seq
 	parents, tip := make(map[int64]int64, len(nodes)), int64(-1)
@@ -217,8 +216,8 @@ func (x *Export) told(nodes []store.Node) func(store.Node) bool {
 	return func(n store.Node) bool { return x.AllBranches || way[n.Number] }
 }
 
-// workers are those whose transcripts belong to what is exported: all of a whole
-// session, those that were started in it of a part.
+// workers are those whose transcripts belong to the export: all of a whole
+// session, for a part those started in it.
 func (x *Export) workers(ctx context.Context) ([]render.Worker, error) {
 	names, err := x.at.Workers(ctx)
 	if err != nil || len(names) == 0 {
@@ -257,7 +256,7 @@ func (x *Export) workers(ctx context.Context) ([]render.Worker, error) {
 }
 
 // eachLine writes entries as they come. Damaged ones are left out, and the
-// first damage is the error in the end.
+// first damage is returned at the end.
 func eachLine(w io.Writer, entries iter.Seq2[tidemark.Entry, error], encode func(tidemark.Entry) ([]byte, error)) error {
 	var damage error
 	for e, err := range entries {
@@ -305,7 +304,7 @@ func exportJSON(w io.Writer, f sessionFile, entries iter.Seq2[tidemark.Entry, er
 	return errors.Join(err, endErr)
 }
 
-// encode is JSON as it is kept: nothing in it is escaped for HTML.
+// encode is JSON in its stored form: nothing in it is escaped for HTML.
 func encode(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

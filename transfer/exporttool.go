@@ -17,23 +17,25 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// ToolExport writes sessions, and the fleet, as another tool would have, into a
-// folder.
+// ToolExport writes sessions, and the fleet, in the format of another tool,
+// into a folder.
 type ToolExport struct {
 	Store  *store.Store
 	Tool   convert.Tool
 	Folder *Folder
 	// Redact masks secrets.
 	Redact bool
-	// Progress is told how many sessions of how many went out; nil: nobody is.
+	// Progress receives how many sessions of how many were exported; it may be
+	// nil.
 	Progress func(n, of int)
 
-	// Sessions are those that went out, and Lost what the tool has no place for.
+	// Sessions are those that were exported, and Lost what the tool has no
+	// place for.
 	Sessions []tidemark.SessionID
 	Lost     []string
 }
 
-// All writes every session and the fleet, as far as the tool has them.
+// All exports every session and the fleet, as far as the tool supports them.
 func (e *ToolExport) All(ctx context.Context) error {
 	if e.Tool.Export != nil {
 		points, err := e.everySession(ctx)
@@ -55,8 +57,8 @@ func (e *ToolExport) All(ctx context.Context) error {
 	return nil
 }
 
-// everySession lists what is to go out, the oldest first: what was forked
-// comes after what it was forked from.
+// everySession lists what to export, oldest first: a fork comes after its
+// source.
 func (e *ToolExport) everySession(ctx context.Context) ([]store.Point, error) {
 	var all []store.Point
 	for i, err := range e.Store.Sessions(ctx, store.Filter{}) {
@@ -77,7 +79,7 @@ func (e *ToolExport) everySession(ctx context.Context) ([]store.Point, error) {
 	return all, nil
 }
 
-// Session writes one session; a point in it means the path to it alone.
+// Session writes one session; for a point in it, only the path to it.
 func (e *ToolExport) Session(ctx context.Context, p store.Point) error {
 	f, err := Outgoing(ctx, e.Store, p, e.Tool)
 	if err != nil {
@@ -152,7 +154,7 @@ func (e *ToolExport) fleet(ctx context.Context) error {
 	return err
 }
 
-// mask masks every text of a record when that is asked for.
+// mask masks every text of a record if requested.
 func (e *ToolExport) mask(record any) error {
 	if !e.Redact {
 		return nil
@@ -170,8 +172,7 @@ func (e *ToolExport) mask(record any) error {
 	return json.Unmarshal(masked, record)
 }
 
-// events masks what is put out when that is asked for; what is damaged is left
-// out and said.
+// events masks output if requested; damaged events are left out and reported.
 func (e *ToolExport) events(all iter.Seq2[tidemark.Event, error]) iter.Seq2[tidemark.Event, error] {
 	return func(yield func(tidemark.Event, error) bool) {
 		for event, err := range all {
@@ -190,7 +191,7 @@ func (e *ToolExport) events(all iter.Seq2[tidemark.Event, error]) iter.Seq2[tide
 	}
 }
 
-// maskedJSON masks what is in JSON; what is not JSON afterwards is left out.
+// maskedJSON masks texts in JSON; if the result is not JSON, it is left out.
 func maskedJSON(s *store.Store, raw json.RawMessage) json.RawMessage {
 	masked := json.RawMessage(s.MaskText(string(raw)))
 	if !json.Valid(masked) {
@@ -210,8 +211,8 @@ func maskedForeign(s *store.Store, entries iter.Seq2[convert.Entry, error]) iter
 	}
 }
 
-// Outgoing is a session as converters see it. A point in it means the path to it
-// alone.
+// Outgoing is a session in the form for converters. For a point in it, only the
+// path to it.
 func Outgoing(ctx context.Context, s *store.Store, p store.Point, tool convert.Tool) (*convert.Session, error) {
 	f := &convert.Session{Session: p.Session, UpdatedAt: p.UpdatedAt}
 	from := originOf(p.Session)
@@ -250,7 +251,8 @@ func Outgoing(ctx context.Context, s *store.Store, p store.Point, tool convert.T
 	return f, err
 }
 
-// stateOfSession reads what is kept beside a conversation; nil: nothing is.
+// stateOfSession reads the state of a session besides its conversation; nil if
+// there is none.
 func stateOfSession(ctx context.Context, s *store.Store, id tidemark.SessionID) (checkpoint json.RawMessage, files map[string][]byte, err error) {
 	c, err := s.Checkpoint(ctx, id, "")
 	if err == nil {
@@ -272,14 +274,13 @@ func stateOfSession(ctx context.Context, s *store.Store, id tidemark.SessionID) 
 	return checkpoint, files, nil
 }
 
-// outgoingNames gives entries the ids that their tool knew them by, or their
-// numbers.
+// outgoingNames gives entries their tool's ids, or their numbers.
 type outgoingNames struct {
 	prefix string
-	ids    map[int64]string // by seq; of a marker, that of the entry it points at
+	ids    map[int64]string // by seq; for a marker, the id of the entry it points at
 }
 
-// idOf is what an entry is called outside.
+// idOf is the id of an entry in the export.
 func (n *outgoingNames) idOf(e tidemark.Entry) string {
 	if id, ok := strings.CutPrefix(e.Key, n.prefix); ok {
 		return id
@@ -287,8 +288,8 @@ func (n *outgoingNames) idOf(e tidemark.Entry) string {
 	return strconv.FormatInt(e.Seq, 10)
 }
 
-// points finds the entries that have a label, and the one that the session is
-// at when it is not the newest.
+// points finds the entries that have a label, and the head of the session if
+// it is not the newest entry.
 func (n *outgoingNames) points(ctx context.Context, p store.Point, f *convert.Session) error {
 	labels, err := p.Labels(ctx)
 	if err != nil {

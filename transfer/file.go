@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// ToFile gives write a file that takes its name only when it is whole. It
-// refuses to write over the store at url itself.
+// ToFile gives write a file that gets its name only when it is complete.
+// It refuses to overwrite the store at url itself.
 func ToFile(name, url string, write func(io.Writer) error) error {
 	full, err := filepath.Abs(name)
 	if err != nil {
@@ -31,7 +31,7 @@ func ToFile(name, url string, write func(io.Writer) error) error {
 	}
 	defer dir.Close()
 	base := filepath.Base(full)
-	var failed error // keeps what it is, beside what is storage's
+	var failed error // keeps its own kind, apart from storage errors
 	var disk *diskWriter
 	err = durable.Stream(dir, fmt.Sprintf(".%s.%d.tmp", base, os.Getpid()), base, func(w io.Writer) error {
 		disk = &diskWriter{w: w}
@@ -44,7 +44,7 @@ func ToFile(name, url string, write func(io.Writer) error) error {
 	return failed
 }
 
-// notTheStore refuses to write over the store itself.
+// notTheStore refuses to overwrite the store itself.
 func notTheStore(file, url string, is os.FileInfo) error {
 	scheme, at, _ := strings.Cut(url, ":")
 	at, err := filepath.Abs(at)
@@ -63,7 +63,7 @@ func notTheStore(file, url string, is os.FileInfo) error {
 	return nil
 }
 
-// diskWriter tells errors of the disk from those of what is written.
+// diskWriter distinguishes errors of the disk from those of the content.
 type diskWriter struct {
 	w   io.Writer
 	err error

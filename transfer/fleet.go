@@ -25,7 +25,7 @@ func (b *toolImport) fleet(ctx context.Context, p convert.Source, from string) e
 			b.Lost(from, lost)
 		}
 	}
-	// What could not be read this time is no reason to forget what is here.
+	// What could not be read this time is no reason to forget what exists.
 	whole := len(f.Skipped) == 0
 	if !b.DryRun && (whole || !reflect.DeepEqual(f.Fleet, tidemark.Fleet{})) {
 		if err := fleet.Over(b.s).PutFleet(ctx, f.Fleet); err != nil {
@@ -76,7 +76,8 @@ func (b *toolImport) fleet(ctx context.Context, p convert.Source, from string) e
 	return nil
 }
 
-// keepItem notes what came of one thing; what could not be taken is left out.
+// keepItem records the outcome of one item; one that could not be imported is
+// left out.
 func (b *toolImport) keepItem(result Result, err error) error {
 	if isItem(err) {
 		b.skip(err)
@@ -88,7 +89,7 @@ func (b *toolImport) keepItem(result Result, err error) error {
 	return err
 }
 
-// stateOf says in one word what came of a thing.
+// stateOf describes the outcome of an item in one word.
 func stateOf(isNew, changed bool, events int) string {
 	switch {
 	case isNew:
@@ -109,8 +110,8 @@ type eventLog struct {
 	append func(*fleet.Store, context.Context, string, int64, ...tidemark.Event) error
 }
 
-// events adds what of a log is not here yet, and returns how many that were. A
-// log only grows, so what comes first is here.
+// events adds the new part of a log, and returns how many events that were. A
+// log only grows, so its beginning exists already.
 func (b *toolImport) events(ctx context.Context, l eventLog, events iter.Seq2[tidemark.Event, error]) (int, error) {
 	if events == nil {
 		return 0, nil

@@ -11,10 +11,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
-// fleetImport is a fleet on its way in. What is new of it waits, and is kept
-// with many others in one commit: a sync for each of thousands of jobs would
-// take a minute. Killed in between, an import has kept whole commits, and run
-// again it finds them and goes on.
+// fleetImport is the import of a fleet. New items are collected and committed
+// together: a sync for each of thousands of jobs would take a minute. An
+// interrupted import has kept whole commits; run again, it finds them and
+// continues.
 type fleetImport struct {
 	*toolImport
 	to        *fleet.Store // nil: the store is not there yet, and nothing is written
@@ -26,7 +26,7 @@ type fleetImport struct {
 	size      int
 }
 
-// pendingItem is something new, and how it is kept if it turns out to be here.
+// pendingItem is a new item, and how to keep it if it turns out to exist.
 type pendingItem struct {
 	fleet.Imported
 	result Result
@@ -34,12 +34,12 @@ type pendingItem struct {
 }
 
 const (
-	// fleetChunk and fleetBytes bound what waits for one commit.
+	// fleetChunk and fleetBytes bound what is collected for one commit.
 	fleetChunk = 512
 	fleetBytes = 4 << 20
 )
 
-// look learns which agents and schedules are here.
+// look reads which agents and schedules exist.
 func (g *fleetImport) look(ctx context.Context) error {
 	g.agents, g.schedules = map[string]bool{}, map[[2]string]bool{}
 	if g.to == nil {
@@ -60,8 +60,8 @@ func (g *fleetImport) look(ctx context.Context) error {
 	return nil
 }
 
-// agent imports the state of an agent, and what it logged. One that is here
-// keeps its state unless the whole of it could be read.
+// agent imports the state of an agent, and its log. An existing one keeps
+// its state unless all of it could be read.
 func (g *fleetImport) agent(ctx context.Context, a convert.Agent) error {
 	isNew := !g.agents[a.Name]
 	alone := func(ctx context.Context) (result Result, err error) {
@@ -96,13 +96,13 @@ func (g *fleetImport) schedule(ctx context.Context, d tidemark.Schedule) error {
 	return g.arrive(ctx, isNew, pendingItem{fleet.Imported{Schedule: &d, At: g.clock}, result, alone}, nil)
 }
 
-// job imports a job and its output. One that waits elsewhere is run by nobody
+// job imports a job and its output. A job that waits elsewhere is not run
 // here.
 func (g *fleetImport) job(ctx context.Context, j convert.Job) error {
 	if j.Status == tidemark.JobPending {
 		j.Status, j.ErrorMessage = tidemark.JobAbandoned, "it waited in "+g.tool.Title+" when it was imported, and is not run here"
 	}
-	g.setClock(j.FinishedAt, j.StartedAt) // listings have the newest first
+	g.setClock(j.FinishedAt, j.StartedAt) // listings show the newest first
 	at, isNew := g.clock, true
 	if g.to != nil {
 		_, err := g.to.Job(ctx, j.ID)
@@ -128,8 +128,8 @@ func (g *fleetImport) job(ctx context.Context, j convert.Job) error {
 	return g.arrive(ctx, isNew, pendingItem{fleet.Imported{Job: &j.Job, At: at}, result, alone}, j.Output)
 }
 
-// arrive lets what is new wait for a commit with others. What is here, or is
-// too long to wait, is kept at once, after what waits.
+// arrive collects a new item for a common commit. Existing or long items are
+// kept at once, after what was collected.
 func (g *fleetImport) arrive(ctx context.Context, isNew bool, a pendingItem, events iter.Seq2[tidemark.Event, error]) error {
 	size, ok := 0, isNew && !g.DryRun
 	if ok {
@@ -156,8 +156,8 @@ func (g *fleetImport) arrive(ctx context.Context, isNew bool, a pendingItem, eve
 	return g.flush(ctx)
 }
 
-// short returns the events of a log that is short enough to wait, and whether
-// it is.
+// short returns the events of a log that is short enough to collect, and
+// whether it is.
 func (g *fleetImport) short(events iter.Seq2[tidemark.Event, error]) (all []tidemark.Event, size int, ok bool, err error) {
 	if events == nil {
 		return nil, 0, true, nil
@@ -173,7 +173,7 @@ func (g *fleetImport) short(events iter.Seq2[tidemark.Event, error]) (all []tide
 		}
 		all = append(all, e)
 		if size += len(e.Content) + len(e.Input) + len(e.Result) + len(e.Message) + len(e.Extra); len(all) > importChunk || size > fleetBytes {
-			return nil, 0, false, nil // what was skipped is told when it is read again
+			return nil, 0, false, nil // skipped events are reported when it is read again
 		}
 	}
 	for _, err := range skips {
@@ -182,8 +182,8 @@ func (g *fleetImport) short(events iter.Seq2[tidemark.Event, error]) (all []tide
 	return all, size, true, nil
 }
 
-// flush keeps what waits in one commit. If somebody else imported some of it
-// meanwhile, or half of it is here, each is kept by itself.
+// flush keeps the collected items in one commit. If somebody else imported
+// some of them meanwhile, or some exist already, each is kept by itself.
 func (g *fleetImport) flush(ctx context.Context) error {
 	waiting := g.waiting
 	g.waiting, g.size = nil, 0

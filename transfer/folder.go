@@ -18,7 +18,7 @@ import (
 )
 
 // Folder is a folder that sessions are exported into, in the formats of other
-// tools. A file in it takes its name when it is whole.
+// tools. A file in it gets its name when it is complete.
 type Folder struct {
 	path    string
 	environ []string
@@ -26,8 +26,8 @@ type Folder struct {
 	dbs     map[string]*sqlite.Foreign
 }
 
-// OpenFolder opens a folder, and makes it where it is not there. Environ is what
-// tools were told by their environment.
+// OpenFolder opens a folder, and creates it if it does not exist. Environ is the
+// environment for the tools.
 func OpenFolder(name string, environ []string) (*Folder, error) {
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
 		if err := durable.MakeDir(name); err != nil {
@@ -44,7 +44,7 @@ func OpenFolder(name string, environ []string) (*Folder, error) {
 // Getenv returns a variable of the environment.
 func (o *Folder) Getenv(name string) string { return open.Getenv(o.environ, name) }
 
-// Create makes a file that takes its name when it is closed.
+// Create creates a file that gets its name when it is closed.
 func (o *Folder) Create(name string) (convert.File, error) {
 	if !fs.ValidPath(name) || name == "." {
 		return nil, tidemark.Invalidf("%q: not a name in a folder", name)
@@ -83,7 +83,7 @@ func (f *outFile) CloseWithError(err error) error {
 	return err
 }
 
-// SQL makes a database, or opens the one of an earlier session.
+// SQL creates a database, or opens the one of an earlier session.
 func (o *Folder) SQL(_ context.Context, name string) (convert.Database, error) {
 	if db := o.dbs[name]; db != nil {
 		return db, nil

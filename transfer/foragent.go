@@ -20,19 +20,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// ForAgent makes the session that somebody named for a task the one that the
-// agent's own program knows. Claude Code and Codex keep sessions themselves: one
-// that is here as they have it goes out by their id, and everything else (an
-// earlier node, a session of another tool, one that was gone on with here) is
-// written where they look, as a session of theirs. What was done is for people to
-// read, "" for nothing. runner.ErrSession: the session cannot be gone on with.
+// ForAgent converts the session named for a task into one that the agent's own
+// program knows. Claude Code and Codex keep sessions themselves: a session that
+// is unchanged here is passed by their id, and everything else (an earlier node,
+// a session of another tool, one that was continued here) is written where they
+// look, as a session of theirs. did describes for people what was done, "" for
+// nothing. runner.ErrSession: the session cannot be resumed.
 func ForAgent(ctx context.Context, s *store.Store, a file.Agent, t *runner.Task, environ []string) (did string, err error) {
 	client, keeps := clientOf(a, *t)
 	client.environ = environ
 	v, err := viewOf(ctx, s, t.Session, client.tool.Name)
 	switch {
 	case errors.Is(err, tidemark.ErrNotFound) && a.Runner != fleet.RunnerBuiltin && t.Entry == 0:
-		return "", nil // not one of ours: the program says whether it knows it
+		return "", nil // not one of ours: the program decides whether it knows it
 	case errors.Is(err, tidemark.ErrNotFound):
 		return "", fmt.Errorf("session %s: %w: %w", t.Session, runner.ErrSession, err)
 	case err != nil:
@@ -49,7 +49,7 @@ func ForAgent(ctx context.Context, s *store.Store, a file.Agent, t *runner.Task,
 	return "", nil
 }
 
-// viewOf is a session by its id here, or by the one that a tool knows it by.
+// viewOf finds a session by its id here, or by the id of a tool.
 func viewOf(ctx context.Context, s *store.Store, ref, tool string) (*store.View, error) {
 	id, err := tidemark.ParseSessionID(ref)
 	if err != nil {
@@ -68,12 +68,12 @@ func viewOf(ctx context.Context, s *store.Store, ref, tool string) (*store.View,
 	return nil, cmp.Or(lookErr, err)
 }
 
-// sessionClient is a program that keeps its sessions itself.
+// sessionClient is a program that keeps its own sessions.
 type sessionClient struct {
 	tool convert.Tool
-	home string // where it keeps them; "": out of reach
-	dir  string // the folder that it works in, by the path that it calls it by
-	// environ is that of this process, for what its converter asks of it.
+	home string // where it keeps them; "" if out of reach
+	dir  string // its working folder, by the path that it uses
+	// environ is the environment of this process, for the program's converter.
 	environ []string
 }
 
@@ -146,8 +146,8 @@ func (c sessionClient) give(ctx context.Context, s *store.Store, v *store.View, 
 	return did, nil
 }
 
-// unchanged reports whether a session that came from the client is here as that
-// one has it: nothing was said in it here, and it stands where it did.
+// unchanged reports whether a session that came from the client is still the
+// same here: nothing was added, and its head has not moved.
 func (c sessionClient) unchanged(ctx context.Context, v *store.View, head int64) (bool, error) {
 	for e, err := range v.LogRange(ctx, head, 0) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
@@ -161,8 +161,8 @@ func (c sessionClient) unchanged(ctx context.Context, v *store.View, head int64)
 	return true, nil
 }
 
-// has reports whether the client knows a session where it works, and whether it
-// knows it only from elsewhere.
+// has reports whether the client knows a session in its working folder, and
+// whether it knows it only from elsewhere.
 func (c sessionClient) has(id string) (here, elsewhere bool) {
 	if c.tool.Name == claudecode.Tool().Name {
 		at := filepath.Join(c.home, "projects", claudecode.Folder(c.dir), id+".jsonl")
@@ -175,13 +175,13 @@ func (c sessionClient) has(id string) (here, elsewhere bool) {
 			here = true
 			return fs.SkipAll
 		}
-		return nil // a folder that cannot be read has nothing for the client either
+		return nil // the client cannot read this folder either
 	})
 	return here, false
 }
 
 // write writes the path to a point as a session of the client, and returns what
-// that one has no place for.
+// the client has no place for.
 func (c sessionClient) write(ctx context.Context, s *store.Store, p store.Point, id string) ([]string, error) {
 	f, err := Outgoing(ctx, s, p, c.tool)
 	if err != nil {
@@ -191,7 +191,7 @@ func (c sessionClient) write(ctx context.Context, s *store.Store, p store.Point,
 		f.Copied = f.ForeignID
 	}
 	f.ID, f.ForeignID, f.Project, f.Head, f.Tags = tidemark.SessionID(id), id, c.dir, "", nil
-	f.Checkpoint, f.Labels = nil, nil // of this house: a transcript has no use for them
+	f.Checkpoint, f.Labels = nil, nil // a transcript has no use for them
 	out, err := OpenFolder(c.home, c.environ)
 	if err != nil {
 		return nil, err

@@ -19,23 +19,24 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// toolImport imports what one tool left at one place. Each entry has a key made
-// of the tool's own id for it, so that a second import finds what is here: the
-// same again is nothing, more of it is added, and one that was changed becomes a
-// branch beside what it was.
+// toolImport imports what one tool keeps in one place. Each entry has a key made
+// from the tool's own id for it, so that a second import finds existing entries:
+// an unchanged one is skipped, new ones are added, and a changed one becomes a
+// branch beside the old one.
 type toolImport struct {
 	*Importer
 	tool   convert.Tool
-	s      *store.Store // what it writes was changed when its tool changed it; nil: there is none yet
+	s      *store.Store // sets the tool's own times of change; nil: there is no store yet
 	clock  time.Time
-	folder string // the project of a session that does not say
+	folder string // the project of a session that names none
 }
 
-// newToolImport returns a toolImport over the store that is open.
+// newToolImport returns a toolImport into the open store.
 func newToolImport(i *Importer, tool convert.Tool) *toolImport {
 	b := &toolImport{Importer: i, tool: tool}
 	if i.Opened != nil {
-		// An imported session was last changed when its tool changed it, not now.
+		// An imported session was last changed when its tool changed it, not
+		// now.
 		b.s = i.Opened.Store.ChangedAt(func() time.Time { return b.clock })
 	}
 	return b
@@ -59,13 +60,13 @@ func (b *toolImport) all(ctx context.Context, p convert.Source, from string) err
 	return nil
 }
 
-// isItem reports whether an error is that of one thing on its way in, which
-// somebody else may have changed meanwhile, and not of the whole import.
+// isItem reports whether an error concerns one item, which somebody else
+// may have changed meanwhile, and not the whole import.
 func isItem(err error) bool {
 	return convert.IsSkip(err) || errors.Is(err, tidemark.ErrInvalid) || errors.Is(err, tidemark.ErrConflict)
 }
 
-// skip says what is left out.
+// skip reports what is left out.
 func (b *toolImport) skip(err error) {
 	b.Skipped++
 	if b.Skip != nil {
@@ -73,8 +74,8 @@ func (b *toolImport) skip(err error) {
 	}
 }
 
-// setClock makes what is imported next last changed at the first of these times
-// that is known, and now at the latest.
+// setClock sets the time of change for what is imported next to the first of
+// these times that is known, and now at the latest.
 func (b *toolImport) setClock(times ...time.Time) {
 	now := time.Now()
 	if b.clock = cmp.Or(cmp.Or(times...), now); b.clock.After(now) {
@@ -82,7 +83,7 @@ func (b *toolImport) setClock(times ...time.Time) {
 	}
 }
 
-// one imports one session, whole or not at all when it is new.
+// one imports one session; a new one completely or not at all.
 func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) error {
 	if f.ForeignID == "" {
 		return convert.Skipf(from, "a session without an id")
@@ -104,7 +105,7 @@ func (b *toolImport) one(ctx context.Context, f *convert.Session, from string) e
 	return nil
 }
 
-// undo takes a session that could not be imported whole away again.
+// undo removes a session that could not be imported completely.
 func (g *sessionImport) undo(ctx context.Context) error {
 	if g.w == nil || g.here != nil {
 		return nil
@@ -125,24 +126,24 @@ type sessionImport struct {
 	*toolImport
 	from   *convert.Session
 	result Result
-	here   *store.View // nil: not yet
+	here   *store.View // nil if it does not exist yet
 	w      *store.Writer
-	alone  bool // no other import was seen to import it
+	alone  bool // no other import of it was seen
 	bare   bool // nothing was said in it
 
 	renewed time.Time // when its lease was last renewed
 }
 
-// origin is what a session keeps of where it came from.
+// origin is what a session keeps about where it came from.
 type origin struct {
 	Tool   string          `json:"tool"`
 	Copied string          `json:"copied_from,omitempty"`
-	Head   string          `json:"head,omitempty"` // where the tool stood; "": not known
+	Head   string          `json:"head,omitempty"` // the tool's head; "" if unknown
 	Extra  json.RawMessage `json:"extra,omitempty"`
 }
 
 // OriginTool is the tool that a session was imported from, "" for one that was
-// begun here.
+// started here.
 func OriginTool(s tidemark.Session) string { return originOf(s).Tool }
 
 // originOf returns where a session came from.
@@ -156,12 +157,12 @@ func originOf(s tidemark.Session) origin {
 	return extra.Imported
 }
 
-// origin is what the session keeps of where it came from.
+// origin encodes where the session came from.
 func (g *sessionImport) origin() (json.RawMessage, error) {
 	return json.Marshal(map[string]origin{"imported": {Tool: g.tool.Name, Copied: g.from.Copied, Head: headName(g.from), Extra: g.from.Extra}})
 }
 
-// headName is how it is kept where a tool stands in a session.
+// headName is the stored form of a tool's head in a session.
 func headName(f *convert.Session) string {
 	switch f.Head {
 	case "":
@@ -190,14 +191,14 @@ func (g *sessionImport) find(ctx context.Context) error {
 func (g *sessionImport) imported(ctx context.Context, foreign string) (store.Info, bool, error) {
 	found, err := g.s.Foreign(ctx, foreign)
 	for _, i := range found {
-		if i.Tool == g.tool.Name && i.Owner == "" { // another's cannot be gone on with
+		if i.Tool == g.tool.Name && i.Owner == "" { // sessions of other owners cannot be continued
 			return i, true, err
 		}
 	}
 	return store.Info{}, false, err
 }
 
-// fill imports what was said, then what the session keeps beside that.
+// fill imports the entries, then the session's state.
 func (g *sessionImport) fill(ctx context.Context) error {
 	if err := g.log(ctx, "", g.from.Entries); err != nil {
 		return err
@@ -212,7 +213,7 @@ func (g *sessionImport) fill(ctx context.Context) error {
 			g.result.State = "empty"
 			return nil
 		}
-		// What a session remembers is worth keeping though nothing was said.
+		// The memory of a session is worth keeping even if nothing was said.
 		g.bare = true
 		begun := convert.Entry{Entry: tidemark.Entry{Kind: KindImported, At: g.clock}, ID: "@imported"}
 		if err := g.log(ctx, "", convert.All([]convert.Entry{begun})); err != nil {
@@ -225,21 +226,22 @@ func (g *sessionImport) fill(ctx context.Context) error {
 	return g.s.RecordProjectPath(ctx, project.RemoteMark(g.from.Remote), cmp.Or(g.from.Project, g.folder))
 }
 
-// KindImported is the entry that begins a session in which nothing was said.
+// KindImported is the first entry of an imported session in which nothing was
+// said.
 const KindImported = "imported"
 
-// kindWorker is the entry that says, at the beginning of the log of a worker,
-// what its tool called it and which call started it.
+// kindWorker is the first entry in the log of a worker. It holds the tool's
+// name for the worker and the call that started it.
 const kindWorker = "worker"
 
-// workerOrigin is what such an entry says.
+// workerOrigin is the content of such an entry.
 type workerOrigin struct {
 	Name string `json:"name"`
 	Call string `json:"call,omitempty"`
 }
 
-// workerOriginOf returns where a worker came from; one that was begun here has
-// its name alone.
+// workerOriginOf returns where a worker came from; one that was started here
+// has only its name.
 func workerOriginOf(ctx context.Context, v *store.View, name string) (workerOrigin, error) {
 	from := workerOrigin{Name: name}
 	for e, err := range v.LogRange(ctx, 1, 1) {
@@ -273,7 +275,7 @@ func withOrigin(w convert.Worker) iter.Seq2[convert.Entry, error] {
 	}
 }
 
-// workerName makes the name of a worker fit for an id.
+// workerName turns the name of a worker into a valid id.
 func workerName(w convert.Worker) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
@@ -290,7 +292,7 @@ func workerName(w convert.Worker) string {
 	return name
 }
 
-// open makes the writer at the first entry that is new.
+// open creates the writer at the first new entry.
 func (l *logImport) open(ctx context.Context) error {
 	g := l.sessionImport
 	if g.w != nil || g.here != nil {
@@ -308,7 +310,7 @@ func (l *logImport) open(ctx context.Context) error {
 	if sess.Title, err = g.title(ctx, cmp.Or(g.result.Title, l.firstPrompt())); err != nil {
 		return err
 	}
-	// Its tool asked a model somewhere, unless it said otherwise.
+	// Its tool used a remote model, unless it said otherwise.
 	sess.Mode = cmp.Or(sess.Mode, tidemark.ModeRemote)
 	if g.from.Fork != nil {
 		return l.fork(ctx, sess)
@@ -318,8 +320,9 @@ func (l *logImport) open(ctx context.Context) error {
 	return nil
 }
 
-// title is what the session is called here. One that begins with a copy of
-// another is a fork, and does not bear the other's title without a mark.
+// title is the title of the session here. A session that begins with a
+// copy of another is a fork, and does not get the same title without a
+// mark.
 func (g *sessionImport) title(ctx context.Context, title string) (string, error) {
 	if g.from.Copied == "" || g.s == nil {
 		return title, nil
@@ -331,20 +334,20 @@ func (g *sessionImport) title(ctx context.Context, title string) (string, error)
 	return title, err
 }
 
-// attach makes the writer of a session that is here.
+// attach becomes the writer of an existing session.
 func (g *sessionImport) attach(ctx context.Context) error {
 	if g.w != nil {
 		return nil
 	}
 	w, err := g.s.Attach(ctx, g.here.ID, g.Holder)
-	if errors.Is(err, tidemark.ErrNotFound) { // thrown away: that of the others goes on
+	if errors.Is(err, tidemark.ErrNotFound) { // trashed: the session of the others continues
 		return &convert.Skip{What: g.from.ForeignID, Why: err}
 	}
 	if err != nil {
 		return err
 	}
 	g.w = w
-	// What is new was told from what was here before nobody else could write.
+	// New entries were determined before others were locked out.
 	now, err := g.s.View(ctx, g.here.ID)
 	if err == nil && now.Entries != g.here.Entries {
 		err = tidemark.Conflictf("session %s: somebody else wrote to it meanwhile", g.here.ID)
@@ -352,8 +355,8 @@ func (g *sessionImport) attach(ctx context.Context) error {
 	return err
 }
 
-// checkAlone makes sure that no other import began the same session meanwhile:
-// whoever sees that gives way, so that nothing is here twice.
+// checkAlone makes sure that no other import started the same session
+// meanwhile: whoever notices gives way, so that nothing is duplicated.
 func (g *sessionImport) checkAlone(ctx context.Context) error {
 	found, err := g.s.Foreign(ctx, g.from.ForeignID)
 	for _, i := range found {
@@ -364,11 +367,11 @@ func (g *sessionImport) checkAlone(ctx context.Context) error {
 	return err
 }
 
-// maxPrompt is how much of a prompt makes a title.
+// maxPrompt bounds how much of a prompt becomes a title.
 const maxPrompt = 80
 
-// firstPrompt is the beginning of what was asked first: what a session without
-// a title is known by.
+// firstPrompt is the beginning of the first prompt: the title of a session
+// without one.
 func (l *logImport) firstPrompt() string {
 	for _, e := range l.pending {
 		if title := promptOf(e); title != "" {
@@ -378,7 +381,7 @@ func (l *logImport) firstPrompt() string {
 	return ""
 }
 
-// promptOf is the title that an entry makes, "" where it asks nothing.
+// promptOf is the title from an entry, "" if it is no prompt.
 func promptOf(e tidemark.Entry) string {
 	if e.Role != tidemark.User || e.Context() {
 		return ""
@@ -386,7 +389,7 @@ func promptOf(e tidemark.Entry) string {
 	return render.FirstLine(e.Said(), maxPrompt)
 }
 
-// fork makes a session that shares the past of one that was imported before.
+// fork creates a session that shares the past of one imported before.
 func (l *logImport) fork(ctx context.Context, sess tidemark.Session) error {
 	g := l.sessionImport
 	source, ok, err := g.imported(ctx, g.from.Fork.Session)

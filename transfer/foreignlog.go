@@ -42,7 +42,7 @@ func (g *sessionImport) log(ctx context.Context, worker string, entries iter.Seq
 		return nil
 	}
 	if g.from.Fork != nil && g.here == nil && !g.DryRun {
-		// A fork in which nothing was said yet is one all the same.
+		// A fork in which nothing was said yet is still a fork.
 		if err := l.open(ctx); err != nil {
 			return err
 		}
@@ -50,14 +50,14 @@ func (g *sessionImport) log(ctx context.Context, worker string, entries iter.Seq
 	return l.finish(ctx)
 }
 
-// keptEntry is an entry that is here already.
+// keptEntry is an existing entry.
 type keptEntry struct {
 	seq int64
 	sum shortSum
 }
 
 // shortSum stands for a text, so that a session of a million entries does not
-// have all their names in memory at once.
+// keep all their names in memory.
 type shortSum [16]byte
 
 func shortSumOf(text string) shortSum {
@@ -65,19 +65,19 @@ func shortSumOf(text string) shortSum {
 	return shortSum(sum[:16])
 }
 
-// logImport is the log of a session, or of a worker, on its way in.
+// logImport is the import of the log of a session or a worker.
 type logImport struct {
 	*sessionImport
 	worker  string
 	kept    map[shortSum]keptEntry // by key
 	seqs    map[shortSum]int64     // by the tool's id
-	last    int64                  // the seq of the entry before
-	end     int64                  // the seq of the newest one that is here or waits
+	last    int64                  // the seq of the previous entry
+	end     int64                  // the seq of the newest one, existing or pending
 	pending []tidemark.Entry
 	size    int
 }
 
-// look reads what is here, by key.
+// look reads the existing entries, by key.
 func (l *logImport) look(ctx context.Context) error {
 	if l.here == nil {
 		return nil
@@ -108,8 +108,8 @@ func (l *logImport) look(ctx context.Context) error {
 	return nil
 }
 
-// sumOf tells the content of two entries apart. What one cost may become known
-// later, and makes it no other entry.
+// sumOf is a hash of an entry's content. Its cost may become known later, and
+// does not make it another entry.
 func sumOf(e tidemark.Entry) shortSum {
 	if e.Usage != nil && e.Usage.CostUSD != 0 {
 		u := *e.Usage
@@ -125,7 +125,7 @@ func sumOf(e tidemark.Entry) shortSum {
 	return shortSum(sum[:16])
 }
 
-// keyOf makes a key of the tool's id for an entry.
+// keyOf turns the tool's id for an entry into a key.
 func (l *logImport) keyOf(id string) string {
 	key := l.tool.Name + ":" + id
 	if len(key) > tidemark.MaxIDBytes {
@@ -135,7 +135,7 @@ func (l *logImport) keyOf(id string) string {
 	return key
 }
 
-// add takes one entry: it is here, it is new, or it was changed.
+// add handles one entry: it exists, it is new, or it was changed.
 func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 	if _, again := l.seqs[shortSumOf(e.ID)]; again && e.ID != "" {
 		return nil
@@ -193,7 +193,7 @@ func (l *logImport) add(ctx context.Context, e convert.Entry) error {
 	return l.renew(ctx)
 }
 
-// importBytes bounds what waits to be kept.
+// importBytes bounds what is pending.
 const importBytes = 4 << 20
 
 // parent is the seq that an entry follows here.
@@ -230,7 +230,7 @@ func (l *logImport) flush(ctx context.Context) error {
 	return err
 }
 
-// finish gives the session its labels and puts its head where it was.
+// finish sets the labels and the head of the session.
 func (l *logImport) finish(ctx context.Context) error {
 	if err := l.goTo(ctx); err != nil || l.w == nil {
 		return err
@@ -245,9 +245,9 @@ func (l *logImport) finish(ctx context.Context) error {
 	return nil
 }
 
-// goTo puts the head where the tool has it. Of a session that is here, only when
-// the tool has it elsewhere than at the last import: what was said here since
-// is else where it goes on.
+// goTo moves the head to where the tool has it. In an existing session it does
+// so only if the tool moved it since the last import; otherwise what was said
+// here since would lose its place.
 func (l *logImport) goTo(ctx context.Context) error {
 	head, ok := l.last, l.last > 0
 	switch l.from.Head {

@@ -18,71 +18,73 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Result is what came of one thing that was imported.
+// Result is the outcome of importing one item.
 type Result struct {
 	From      string             `json:"from"`
 	Tool      string             `json:"tool,omitempty"`
 	Kind      string             `json:"kind,omitempty"` // agent, schedule, job; "": a session
 	Session   tidemark.SessionID `json:"session,omitempty"`
-	ForeignID string             `json:"foreign_id,omitempty"` // what its tool calls it
+	ForeignID string             `json:"foreign_id,omitempty"` // the tool's id for it
 	Title     string             `json:"title,omitempty"`
-	Entries   int                `json:"entries"` // that were new
+	Entries   int                `json:"entries"` // number of new entries
 	State     string             `json:"state"`   // new, grown, changed, known, empty
 	Lost      []string           `json:"lost,omitempty"`
 }
 
-// Importer is an import: what it goes into, what people want to know on the way,
-// and what came of it. It is for one goroutine.
+// Importer is an import: its target, its callbacks, and its results. It is for
+// one goroutine.
 type Importer struct {
-	// Opened is the store that things go into. Nil: the one at URL, which is
-	// opened as Open says when the first thing is to be kept, and made where it
-	// is not there. Whoever imports closes it.
+	// Opened is the target store. Nil: the one at URL, which is opened as Open
+	// says when the first item is to be kept, and created if it does not exist.
+	// The caller closes it.
 	Opened *open.Opened
 	URL    string
 	Open   *open.Options
 	// Holder is who writes.
 	Holder tidemark.Holder
-	// Tool names the tool that wrote what is imported; "": it is found out.
+	// Tool names the tool that wrote the input; "": it is detected.
 	Tool string
-	// Project is the project of a session that says none of its own.
+	// Project is the project of a session that names none of its own.
 	Project string
-	// Upload says that what is imported came from elsewhere: the folder that it
-	// lies in says nothing of it.
+	// Upload means that the input came from elsewhere: the folder that it is in
+	// says nothing about it.
 	Upload bool
-	// DryRun changes nothing: Results are what would come in.
+	// DryRun changes nothing: Results are what would be imported.
 	DryRun bool
 	// Stdin is what the path - means.
 	Stdin io.Reader
 
-	// What people are told on the way; each may be nil.
+	// Callbacks; each may be nil.
 
-	// Progress is told how many things of a kind came in so far.
+	// Progress receives how many items of a kind were imported so far.
 	Progress func(n int, what string)
-	// Source is told of what a tool left in the home folder, before it is read.
+	// Source is called before the files of a tool in the home folder are read.
 	Source func(tool convert.Tool, path string)
-	// Kept is told what came of one thing.
+	// Kept is called with the outcome of each item.
 	Kept func(Result)
-	// Skip is told of one item that could not be taken; what is around it goes on.
+	// Skip is called for one item that could not be imported; the others
+	// continue.
 	Skip func(error)
-	// Refuse is told of a whole path that could not be taken, where others go on.
+	// Refuse is called for a whole path that could not be imported, where
+	// others continue.
 	Refuse func(error)
-	// Lost is told what of a fleet has no place here.
+	// Lost is called with the parts of a fleet that have no place here.
 	Lost func(from, what string)
-	// Reading returns what is told how far an archive of so many bytes is, 0 when
-	// that is not known.
+	// Reading returns the progress function for an archive of a size, 0 if that
+	// is unknown.
 	Reading func(size int64) func(archive.Progress)
-	// Archive is told what came of an archive, or with DryRun what it holds.
+	// Archive is called with the outcome of an archive, or with DryRun its
+	// content.
 	Archive func(Restored) error
 
-	// Results are what came in, and Skipped counts what could not.
+	// Results are what was imported, and Skipped counts what could not be.
 	Results []Result
 	Skipped int
 }
 
-// Import imports what lies at a path into a store that is open, and makes it
-// findable. What it is is found out: an archive, a session or entries that
-// export wrote, or the sessions of a known tool. A second import adds only what
-// is new.
+// Import imports what is at a path into an open store, and indexes it. The
+// format is detected: an archive, a session or entries that export wrote, or
+// the sessions of a known tool. A second import adds only what is new.
 func Import(ctx context.Context, s *store.Store, path string, i *Importer) ([]Result, error) {
 	var one Importer
 	if i != nil {
@@ -104,7 +106,7 @@ func (i *Importer) progress(n int, what string) {
 	}
 }
 
-// keep notes what came of one thing.
+// keep records the outcome of one item.
 func (i *Importer) keep(r Result) {
 	i.Results = append(i.Results, r)
 	if i.Kept != nil {
@@ -112,7 +114,7 @@ func (i *Importer) keep(r Result) {
 	}
 }
 
-// refuse notes what could not be taken, where the rest goes on.
+// refuse records what could not be imported, where the rest continues.
 func (i *Importer) refuse(err error) {
 	i.Skipped++
 	if i.Refuse != nil {
@@ -120,7 +122,7 @@ func (i *Importer) refuse(err error) {
 	}
 }
 
-// how says how the store is opened.
+// how returns the options to open the store with.
 func (i *Importer) how(access open.Access) *open.Options {
 	var o open.Options
 	if i.Open != nil {
@@ -130,7 +132,7 @@ func (i *Importer) how(access open.Access) *open.Options {
 	return &o
 }
 
-// getenv is what tools were told by the environment.
+// getenv is the environment for the tools' files.
 func (i *Importer) getenv(name string) string {
 	if i.Open == nil {
 		return ""
@@ -138,7 +140,7 @@ func (i *Importer) getenv(name string) string {
 	return open.Getenv(i.Open.Environ, name)
 }
 
-// redaction is what happens to secrets that come in.
+// redaction is what happens to secrets in the import.
 func (i *Importer) redaction() store.Redaction {
 	if i.Open == nil || i.Open.Redact == "" {
 		return store.RedactWarn
@@ -146,8 +148,8 @@ func (i *Importer) redaction() store.Redaction {
 	return i.Open.Redact
 }
 
-// open opens the store as far as it is needed; a dry run into a store that is
-// not there has nothing to look at.
+// open opens the store if it is needed; a dry run into a missing store has
+// nothing to compare with.
 func (i *Importer) open(ctx context.Context) (*store.Store, error) {
 	if i.Opened != nil {
 		return i.Opened.Store, nil
@@ -167,8 +169,8 @@ func (i *Importer) open(ctx context.Context) (*store.Store, error) {
 	return opened.Store, nil
 }
 
-// Paths imports one path after the other; - is Stdin. What is wrong with one of
-// several does not keep the others out.
+// Paths imports one path after the other; - is Stdin. An error in one of
+// several does not stop the others.
 func (i *Importer) Paths(ctx context.Context, paths ...string) error {
 	for _, path := range paths {
 		err := i.path(ctx, path)
@@ -186,7 +188,7 @@ func (i *Importer) Paths(ctx context.Context, paths ...string) error {
 	return nil
 }
 
-// Index makes what came in findable at once.
+// Index indexes what was imported.
 func (i *Importer) Index(ctx context.Context) error {
 	if i.DryRun || i.Opened == nil {
 		return nil
@@ -198,7 +200,7 @@ func (i *Importer) Index(ctx context.Context) error {
 	return err
 }
 
-// path imports one file, by what its first bytes say it is.
+// path imports one file, by the format of its first bytes.
 func (i *Importer) path(ctx context.Context, path string) error {
 	if info, err := os.Stat(path); i.Tool != "" && i.Tool != "tidemark" || path != "-" && err == nil && info.IsDir() {
 		return i.foreign(ctx, path, i.Tool)
@@ -249,8 +251,8 @@ func (i *Importer) path(ctx context.Context, path string) error {
 	return i.sessions(ctx, r, path)
 }
 
-// restore brings an archive back, and makes what is in it findable. Where the
-// key is not at hand, whoever has it does that later.
+// restore restores an archive, and indexes it. Without the key, whoever has
+// it does that later.
 func (i *Importer) restore(ctx context.Context, r io.Reader, size int64, sealed bool) error {
 	tell := func(done Restored) error {
 		if i.Archive == nil {
@@ -289,7 +291,7 @@ func (i *Importer) restore(ctx context.Context, r io.Reader, size int64, sealed 
 	return nil
 }
 
-// GoOn adds the hint to go on where that can help.
+// GoOn adds the hint to continue where that can help.
 func GoOn(err error, text string) error {
 	for _, final := range []error{tidemark.ErrConflict, tidemark.ErrInvalid, tidemark.ErrUnsupported, tidemark.ErrCorrupt} {
 		if errors.Is(err, final) {

@@ -15,11 +15,12 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// maxLineBytes bounds one line of input: an entry's body and what is around it.
+// maxLineBytes bounds one line of input: an entry's body and the JSON around
+// it.
 const maxLineBytes = tidemark.MaxBodyBytes + 1<<20
 
 // maxDepth bounds how deep JSON from outside may nest. Parsers give up at
-// 10,000; what is kept is wrapped a few levels more, and no message needs it.
+// 10,000; stored JSON is wrapped a few levels more, and no message needs it.
 const maxDepth = 1000
 
 // Line is one line of input, or why there is none.
@@ -28,8 +29,8 @@ type Line struct {
 	Err  error
 }
 
-// ReadLine reads a line, and reports whether it is the last. One over the bound
-// for lines is passed over without being held in memory.
+// ReadLine reads a line, and reports whether it is the last. A line over the
+// bound is skipped without being held in memory.
 func ReadLine(r *bufio.Reader) (in Line, last bool) {
 	size := 0
 	for {
@@ -54,8 +55,8 @@ func ReadLine(r *bufio.Reader) (in Line, last bool) {
 }
 
 // given is an entry as people write it: content instead of blocks is enough.
-// What only the store can know is accepted, so that the output of cat can be
-// appended elsewhere, and not used.
+// Fields that only the store can set are accepted, so that the output of cat
+// can be appended elsewhere, and ignored.
 type given struct {
 	tidemark.Entry
 	At      *time.Time `json:"at"`
@@ -66,8 +67,8 @@ type given struct {
 	Turn    *int64     `json:"turn"`
 }
 
-// ParseEntry reads an entry as people and programs write it, a line of NDJSON.
-// ErrInvalid says what is wrong with it.
+// ParseEntry reads an entry from a line of NDJSON as people and programs write
+// it. ErrInvalid says what is wrong with it.
 func ParseEntry(line []byte) (tidemark.Entry, error) {
 	var g given
 	if err := DecodeStrict(line, &g); err != nil {
@@ -95,9 +96,9 @@ func ParseEntry(line []byte) (tidemark.Entry, error) {
 	return e, nil
 }
 
-// DecodeStrict decodes one JSON value and refuses what would be read differently
-// by different programs: names given twice, invalid UTF-8, unknown fields,
-// anything behind the value, nesting over maxDepth.
+// DecodeStrict decodes one JSON value and refuses what programs read
+// differently: duplicate names, invalid UTF-8, unknown fields, anything after
+// the value, nesting over maxDepth.
 func DecodeStrict(b []byte, into any) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(b))
 	for {

@@ -17,27 +17,27 @@ type RestoreOptions struct {
 	// URL is the store to restore into, and Open how it is opened.
 	URL  string
 	Open *open.Options
-	// Opened is that store where it is open already.
+	// Opened is that store if it is open already.
 	Opened *open.Opened
-	// Progress is told how far it is; nil: nobody is.
+	// Progress receives how far it is; it may be nil.
 	Progress func(archive.Progress)
 }
 
-// Restored is what came of an archive.
+// Restored is the outcome of restoring an archive.
 type Restored struct {
 	Manifest archive.Manifest
 	// Opened is the store with what was restored, not indexed yet. It is nil when
-	// its key is not at hand: KeyMissing says which, and everything is there all
-	// the same.
+	// its key is not available: KeyMissing says which, and everything is restored
+	// all the same.
 	Opened     *open.Opened
 	KeyMissing error
 }
 
-// Restore reads an archive into a store that is not there yet, or into one that
-// holds the beginning of it. An archive of an encrypted store goes in as it is,
-// below the encryption, and needs no key; a plain one goes through it. It can be
-// interrupted and called again: it goes on where it was. ErrConflict: the store
-// holds something else, and nothing of it was overwritten.
+// Restore reads an archive into a new store, or into one that contains the
+// beginning of it. An archive of an encrypted store is written unchanged, below
+// the encryption, and needs no key; a plain one goes through the encryption. It
+// can be interrupted and called again: it continues where it was. ErrConflict:
+// the store contains something else, and nothing of it was overwritten.
 func Restore(ctx context.Context, r io.Reader, sealed bool, o RestoreOptions) (Restored, error) {
 	t := &restoring{RestoreOptions: o}
 	if err := t.target(ctx, sealed); err != nil {
@@ -51,11 +51,11 @@ func Restore(ctx context.Context, r io.Reader, sealed bool, o RestoreOptions) (R
 	return Restored{Manifest: m, Opened: opened, KeyMissing: missing}, err
 }
 
-// restoring is an archive on its way into a store.
+// restoring is an archive while it is restored.
 type restoring struct {
 	RestoreOptions
-	begun  *open.Opened     // that this restore opened
-	inner  tidemark.Backend // that this restore opened below the encryption
+	begun  *open.Opened     // opened by this restore
+	inner  tidemark.Backend // opened by this restore below the encryption
 	into   tidemark.Backend
 	change func(tidemark.Record) (tidemark.Record, error)
 }
@@ -80,14 +80,14 @@ func (t *restoring) how(access open.Access) *open.Options {
 	return &o
 }
 
-// target opens what the archive goes into.
+// target opens what the archive is restored into.
 func (t *restoring) target(ctx context.Context, sealed bool) error {
 	if sealed {
 		return t.below(ctx)
 	}
 	create := t.how(open.Create)
 	if t.Opened == nil && create.Plain {
-		// The archive brings the mark of a plain store itself.
+		// The archive itself contains the mark of a plain store.
 		var err error
 		if t.inner, err = open.Backend(ctx, t.URL, create); err != nil {
 			return err
@@ -115,8 +115,8 @@ func (t *restoring) target(ctx context.Context, sealed bool) error {
 	return nil
 }
 
-// below opens the store as it is kept, for an archive that is encrypted as the
-// store is.
+// below opens the store below its encryption, for an archive that is encrypted
+// in the same way.
 func (t *restoring) below(ctx context.Context) error {
 	create := t.how(open.Create)
 	if create.Plain {

@@ -18,13 +18,13 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// sessionFile is how one session is exported as JSON, and imported again.
+// sessionFile is the JSON form in which one session is exported and imported.
 type sessionFile struct {
 	Format  string           `json:"format"`
 	Version int              `json:"version"`
 	Session tidemark.Session `json:"session"`
 	Labels  map[int64]string `json:"labels,omitempty"`
-	// Checkpoint and Files are what a restart needs beyond the messages.
+	// Checkpoint and Files are what a restart needs besides the messages.
 	Checkpoint json.RawMessage   `json:"checkpoint,omitempty"`
 	Files      map[string][]byte `json:"files,omitempty"`
 	Entries    []tidemark.Entry  `json:"entries"`
@@ -46,7 +46,7 @@ func (i *Importer) sessions(ctx context.Context, r *bufio.Reader, path string) e
 	if first.Err != nil {
 		return first.Err
 	}
-	// A store is made only when there is something to keep.
+	// A store is created only when there is something to keep.
 	if !isSessionFile(first.Text) {
 		if _, err := importedEntry(first.Text); err != nil {
 			return notOurs(err)
@@ -63,7 +63,7 @@ func (i *Importer) sessions(ctx context.Context, r *bufio.Reader, path string) e
 	return i.sessionFile(ctx, s, path, whole)
 }
 
-// isSessionFile reports whether the first line is that of exportJSON.
+// isSessionFile reports whether the first line is one of exportJSON.
 func isSessionFile(line []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(line), []byte(`{"format":"`+sessionFormat+`"`))
 }
@@ -95,7 +95,7 @@ func (i *Importer) sessionFile(ctx context.Context, s *store.Store, path string,
 	return i.entries(ctx, s, path, f, next)
 }
 
-// decodeHead reads the fields before the entries, and into the entries.
+// decodeHead reads the fields up to the start of the entries.
 func decodeHead(dec *json.Decoder, f *sessionFile) error {
 	fields := map[string]any{"format": &f.Format, "version": &f.Version, "session": &f.Session, "labels": &f.Labels, "checkpoint": &f.Checkpoint, "files": &f.Files}
 	if _, err := dec.Token(); err != nil {
@@ -121,7 +121,7 @@ func decodeHead(dec *json.Decoder, f *sessionFile) error {
 	return errors.New("it has no entries")
 }
 
-// entriesFile imports entries as cat prints them, as a new session.
+// entriesFile imports entries as printed by cat, as a new session.
 func (i *Importer) entriesFile(ctx context.Context, s *store.Store, title string, line Line, last bool, r *bufio.Reader) error {
 	f := sessionFile{Session: tidemark.Session{Title: title}}
 	next := func() (tidemark.Entry, error) {
@@ -152,13 +152,13 @@ func (i *Importer) entriesFile(ctx context.Context, s *store.Store, title string
 	return i.entries(ctx, s, title, f, next)
 }
 
-// notOurs is the error of a file that is none of those that are known.
+// notOurs is the error for a file of no known format.
 func notOurs(err error) error {
 	return hint.With(tidemark.Invalidf("neither an archive, a session nor entries: %w", err), "see what can be imported: tidemark import --help")
 }
 
-// importedEntry reads an entry as append does, but keeps the places in the
-// tree that tell how entries follow each other.
+// importedEntry reads an entry as append does, but keeps its position in
+// the tree, which says how entries follow each other.
 func importedEntry(text []byte) (tidemark.Entry, error) {
 	e, err := ParseEntry(text)
 	if err != nil {
@@ -174,8 +174,8 @@ func importedEntry(text []byte) (tidemark.Entry, error) {
 	return e, nil
 }
 
-// entries adds the entries that next gives to a session, which it creates where
-// it is not there.
+// entries adds the entries that next returns to a session, which it creates if
+// needed.
 func (i *Importer) entries(ctx context.Context, s *store.Store, from string, f sessionFile, next func() (tidemark.Entry, error)) error {
 	b := &fileImport{Importer: i, s: s, file: f, seqs: map[int64]int64{}, result: Result{From: from, Title: f.Session.Title, State: "new"}}
 	if err := b.find(ctx); err != nil {
@@ -189,7 +189,7 @@ func (i *Importer) entries(ctx context.Context, s *store.Store, from string, f s
 	return nil
 }
 
-// fill imports the entries, then what the session keeps beside them.
+// fill imports the entries, then the session's state.
 func (b *fileImport) fill(ctx context.Context, next func() (tidemark.Entry, error)) error {
 	for {
 		e, err := next()
@@ -216,13 +216,14 @@ func (b *fileImport) fill(ctx context.Context, next func() (tidemark.Entry, erro
 	return k.keep(ctx, b.file.Checkpoint, b.file.Files)
 }
 
-// leave says what is left out.
+// leave reports what is left out.
 func (b *fileImport) leave(err error) {
 	b.refuse(err)
 }
 
-// undo takes a session that could not be imported whole away again, if it was
-// begun here: its id is that of the file, and may be somebody else's meanwhile.
+// undo removes a session that could not be imported completely, if it was
+// created here: its id comes from the file, and may be in use by somebody else
+// meanwhile.
 func (b *fileImport) undo(ctx context.Context) error {
 	if b.w == nil || b.duplicate != nil {
 		return nil
@@ -241,19 +242,19 @@ func (b *fileImport) undo(ctx context.Context) error {
 // importChunk is how many entries are kept in one commit.
 const importChunk = 500
 
-// fileImport is one session of a file on its way in.
+// fileImport is the import of one session of a file.
 type fileImport struct {
 	*Importer
 	s      *store.Store
 	file   sessionFile
 	result Result
 
-	duplicate *store.View                          // the session as it is here, nil: not yet
+	duplicate *store.View                          // the existing session, nil if there is none
 	pull      func() (tidemark.Entry, error, bool) // reads it, entry by entry
 	stop      func()
 	w         *store.Writer
-	seqs      map[int64]int64 // the seq in the file → here
-	last      int64           // the seq here of the entry before
+	seqs      map[int64]int64 // seq in the file → seq here
+	last      int64           // the seq here of the previous entry
 	pending   []tidemark.Entry
 }
 
@@ -284,7 +285,7 @@ func (b *fileImport) close(ctx context.Context) error {
 	return b.w.Close(ctx)
 }
 
-// add takes one entry of the file: it is here already, or it is new.
+// add handles one entry of the file: it exists already, or it is new.
 func (b *fileImport) add(ctx context.Context, e tidemark.Entry) error {
 	if e.Kind == tidemark.KindGap {
 		return nil
@@ -307,7 +308,7 @@ func (b *fileImport) add(ctx context.Context, e tidemark.Entry) error {
 	case ok:
 		e.Parent = parent
 	default:
-		e.Parent = 0 // what it followed is not in the file: it goes on from there
+		e.Parent = 0 // its parent is not in the file: it follows the previous entry
 	}
 	if err := b.attach(ctx); err != nil {
 		return err
@@ -323,10 +324,10 @@ func (b *fileImport) add(ctx context.Context, e tidemark.Entry) error {
 	return b.flush(ctx)
 }
 
-// isHere reports whether the session here has an entry of the file. An entry
-// keeps its number where the whole session goes; a file with one branch of
-// several numbers anew where it comes in, so that what it says counts.
-// ErrConflict: the number is another one's.
+// isHere reports whether the existing session has an entry of the file. An
+// entry keeps its number when the whole session is moved; a file with one
+// branch of several gets new numbers on import, so the content decides.
+// ErrConflict: the number belongs to another entry.
 func (b *fileImport) isHere(e tidemark.Entry) (bool, error) {
 	for {
 		have, err, more := b.pull()
@@ -341,16 +342,16 @@ func (b *fileImport) isHere(e tidemark.Entry) (bool, error) {
 		case have.Seq >= e.Seq:
 			return false, hint.With(tidemark.Conflictf("session %s is here already, and differs at entry %d", b.duplicate.ID, e.Seq), "import it into another store")
 		}
-		// The file holds one branch of several.
+		// The file contains one branch of several.
 	}
 }
 
-// sameEntry reports whether two entries say the same.
+// sameEntry reports whether two entries have the same content.
 func sameEntry(a, b tidemark.Entry) bool {
 	return a.Kind == b.Kind && a.Role == b.Role && a.At.Equal(b.At) && reflect.DeepEqual(a.Blocks, b.Blocks)
 }
 
-// attach makes the writer, at the first entry that is new.
+// attach creates the writer, at the first new entry.
 func (b *fileImport) attach(ctx context.Context) error {
 	if b.w != nil {
 		return nil
@@ -372,8 +373,8 @@ func (b *fileImport) attach(ctx context.Context) error {
 	return err
 }
 
-// changed notes that something other than entries is new, and returns the
-// writer for it; nil in a dry run.
+// changed records that something other than entries is new, and returns
+// the writer for it; nil in a dry run.
 func (b *fileImport) changed(ctx context.Context) (*store.Writer, error) {
 	if b.result.State == "known" {
 		b.result.State = "changed"
@@ -395,7 +396,7 @@ func (b *fileImport) flush(ctx context.Context) error {
 	return err
 }
 
-// labels gives the entries their labels, where they are not there.
+// labels sets the labels that are missing.
 func (b *fileImport) labels(ctx context.Context) error {
 	if b.DryRun || b.w == nil {
 		return nil

@@ -49,7 +49,7 @@ func openSource(name string, getenv func(string) string) (p convert.Source, done
 	}, nil
 }
 
-// copied is the copy of a foreign database, which goes when it is closed.
+// copied is a copy of a foreign database, which is removed when it is closed.
 type copied struct {
 	*sqlite.Foreign
 	dir     *durable.Dir
@@ -76,12 +76,12 @@ func copyDatabase(ctx context.Context, fsys fs.FS, file string) (*copied, error)
 	return c, nil
 }
 
-// copyTries is how often a database is copied anew that changed meanwhile.
+// copyTries is how often a database that changes meanwhile is copied again.
 const copyTries = 10
 
-// copy copies the database with what of it lies beside it: its log, or the
-// journal of a change that is under way. Parts of two moments make no database,
-// so all of them have to be as they were before when the last one is copied.
+// copy copies the database with the files beside it: its log, or the journal of
+// a change in progress. Parts from two moments make no database, so none may
+// have changed when the last one is copied.
 func (c *copied) copy(ctx context.Context, fsys fs.FS, file string) error {
 	ends := []string{"", "-wal", "-journal"}
 	for range copyTries {
@@ -90,7 +90,7 @@ func (c *copied) copy(ctx context.Context, fsys fs.FS, file string) error {
 			err := copyInto(ctx, c.dir, "copy.db"+end, fsys, file+end)
 			switch {
 			case errors.Is(err, fs.ErrNotExist) && end != "":
-				c.dir.Remove("copy.db" + end) // that of an earlier try
+				c.dir.Remove("copy.db" + end) // from an earlier try
 			case err != nil:
 				return err
 			}
@@ -102,7 +102,7 @@ func (c *copied) copy(ctx context.Context, fsys fs.FS, file string) error {
 	return tidemark.Conflictf("it changes all the time; close what writes to it")
 }
 
-// stamps tells whether files changed.
+// stamps shows whether files changed.
 func stamps(fsys fs.FS, file string, ends []string) string {
 	var all strings.Builder
 	for _, end := range ends {

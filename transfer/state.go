@@ -17,20 +17,20 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// stateKeeper keeps what belongs to a session beside what was said. An import
-// replaces it and never merges: what was there before would leak into what is
-// meant to be another state.
+// stateKeeper keeps the state of a session besides its conversation. An
+// import replaces it and never merges: the old state would leak into another
+// one.
 type stateKeeper struct {
-	s    *store.Store       // nil: there is none yet
-	id   tidemark.SessionID // "": it is not here yet
-	from string             // what it is called where it comes from
-	// write returns the writer of the session, once something differs; nil in a
+	s    *store.Store       // nil if there is none yet
+	id   tidemark.SessionID // "" if it does not exist yet
+	from string             // its name where it comes from
+	// write returns the writer of the session once something differs; nil in a
 	// dry run.
 	write func(context.Context) (*store.Writer, error)
 	skip  func(error)
 }
 
-// state keeps what the session keeps beside what was said.
+// state keeps the session's state besides the conversation.
 func (g *sessionImport) state(ctx context.Context) error {
 	if err := g.extra(ctx); err != nil {
 		return err
@@ -39,8 +39,8 @@ func (g *sessionImport) state(ctx context.Context) error {
 	return k.keep(ctx, g.from.Checkpoint, g.from.Files)
 }
 
-// changed notes that something other than entries is new, and returns the
-// writer for it; nil in a dry run.
+// changed records that something other than entries is new, and returns
+// the writer for it; nil in a dry run.
 func (g *sessionImport) changed(ctx context.Context) (*store.Writer, error) {
 	if g.result.State == "known" {
 		g.result.State = "changed"
@@ -52,7 +52,7 @@ func (g *sessionImport) changed(ctx context.Context) (*store.Writer, error) {
 	return g.w, err
 }
 
-// extra renews what the tool keeps with a session that is here.
+// extra updates what the tool keeps with an existing session.
 func (g *sessionImport) extra(ctx context.Context) error {
 	if g.here == nil {
 		return nil
@@ -75,7 +75,7 @@ func (g *sessionImport) extra(ctx context.Context) error {
 	return g.s.SetOrigin(ctx, g.here.ID, g.tool.Name, extra)
 }
 
-// keep replaces the checkpoint, and the files; nil leaves what is there.
+// keep replaces the checkpoint, and the files; nil leaves the existing ones.
 func (k stateKeeper) keep(ctx context.Context, checkpoint json.RawMessage, files map[string][]byte) error {
 	if checkpoint != nil {
 		if err := k.checkpoint(ctx, checkpoint); err != nil {
@@ -168,8 +168,8 @@ func (k stateKeeper) files(ctx context.Context, files map[string][]byte) error {
 	return nil
 }
 
-// renewEvery is how often others are told that a long session is still on its
-// way: well before its lease runs out.
+// renewEvery is how often the lease of a long import is renewed: well before
+// it expires.
 const renewEvery = 5 * time.Second
 
 // renew renews the lease while much is read and nothing is appended.

@@ -32,8 +32,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/project"
 )
 
-// Tools are the tools whose sessions come in and go out. The order is that of
-// detection: what is more particular comes first.
+// Tools are the tools whose sessions can be imported or exported, in the
+// order of detection: the more specific comes first.
 func Tools() []convert.Tool {
 	return []convert.Tool{
 		claudecode.Tool(), codex.Tool(), opencode.Tool(), gemini.Tool(), qwen.Tool(), copilot.Tool(), pi.Tool(), continuecli.Tool(), cline.Tool(),
@@ -42,7 +42,7 @@ func Tools() []convert.Tool {
 	}
 }
 
-// ToolNamed returns the tool of a name. ErrInvalid: none is known by it.
+// ToolNamed returns the tool with a name. ErrInvalid: there is none.
 func ToolNamed(name string) (convert.Tool, error) {
 	var names []string
 	for _, t := range Tools() {
@@ -54,7 +54,7 @@ func ToolNamed(name string) (convert.Tool, error) {
 	return convert.Tool{}, tidemark.Invalidf("tool %q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// detect returns the tool that wrote what lies at a source.
+// detect returns the tool that wrote a source.
 func detect(ctx context.Context, p convert.Source) (convert.Tool, bool) {
 	for _, t := range Tools() {
 		if t.Detect != nil && t.Detect(ctx, p) {
@@ -64,8 +64,8 @@ func detect(ctx context.Context, p convert.Source) (convert.Tool, bool) {
 	return convert.Tool{}, false
 }
 
-// foreign imports what another tool left at a path. An empty name means that
-// the tool is to be found out.
+// foreign imports the files of another tool at a path. Without a name the
+// tool is detected.
 func (i *Importer) foreign(ctx context.Context, path, name string) error {
 	p, done, err := openSource(path, i.getenv)
 	if err != nil {
@@ -89,8 +89,7 @@ func (i *Importer) foreign(ctx context.Context, path, name string) error {
 	return i.fromTool(ctx, tool, p, path)
 }
 
-// projectOf is the project of sessions that lie in it, "" where that is not
-// known.
+// projectOf is the project of the sessions at a path, "" if unknown.
 func (i *Importer) projectOf(tool convert.Tool, path string) string {
 	if path, err := filepath.Abs(path); err == nil && tool.Local != "" && !i.Upload {
 		for at := path; at != filepath.Dir(at); at = filepath.Dir(at) {
@@ -105,18 +104,18 @@ func (i *Importer) projectOf(tool convert.Tool, path string) string {
 	return ""
 }
 
-// CanExport reports whether anything goes out in the format of a tool.
+// CanExport reports whether anything can be exported in the format of a tool.
 func CanExport(t convert.Tool) bool { return t.Export != nil || t.ExportFleet != nil }
 
-// CanImport reports whether anything comes in from a tool.
+// CanImport reports whether anything can be imported from a tool.
 func CanImport(t convert.Tool) bool { return t.Import != nil || t.Fleet != nil }
 
-// home is the home folder of whoever imports, "" where it is not known.
+// home is the importing user's home folder, "" if unknown.
 func (i *Importer) home() string {
 	return cmp.Or(i.getenv("HOME"), i.getenv("USERPROFILE"))
 }
 
-// fromTool imports what a tool left at a source.
+// fromTool imports a source of a tool.
 func (i *Importer) fromTool(ctx context.Context, tool convert.Tool, p convert.Source, path string) error {
 	if _, err := i.open(ctx); err != nil {
 		return err
@@ -133,8 +132,8 @@ func (i *Importer) fromTool(ctx context.Context, tool convert.Tool, p convert.So
 	return err
 }
 
-// Homes imports what every known tool left in a home folder, and reports whether
-// any did.
+// Homes imports the files of every known tool in a home folder, and reports
+// whether there were any.
 func (i *Importer) Homes(ctx context.Context, home string) (found bool, err error) {
 	for _, t := range Tools() {
 		for _, at := range t.Homes {
@@ -157,9 +156,9 @@ func (i *Importer) Homes(ctx context.Context, home string) (found bool, err erro
 	return found, nil
 }
 
-// isOf reports whether what lies at a path is of a tool: a folder of that name
-// may be anybody's. What cannot be looked at is taken for it, so that it is not
-// passed over in silence.
+// isOf reports whether a path belongs to a tool: a folder of that name may be
+// anything. A path that cannot be read counts as the tool's, so that it is not
+// skipped silently.
 func (i *Importer) isOf(ctx context.Context, t convert.Tool, path string) bool {
 	if _, err := os.Stat(path); err != nil {
 		return false
@@ -172,8 +171,8 @@ func (i *Importer) isOf(ctx context.Context, t convert.Tool, path string) bool {
 	return t.Detect == nil || t.Detect(ctx, p)
 }
 
-// isPathError reports whether an error is that of what is imported, and not of
-// the store or of the whole command.
+// isPathError reports whether an error concerns the input, and not the store
+// or the whole command.
 func isPathError(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, tidemark.ErrStorage) {
 		return false

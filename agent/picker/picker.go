@@ -1,7 +1,7 @@
 // Package picker lets a person choose a session of a store on a terminal.
 //
-// It renames, trashes and restores what the person says, and opens nothing: the
-// store and the terminal are handed in.
+// It renames, trashes and restores sessions as the person says, and opens
+// nothing: the store and the terminal are passed in.
 //
 //	id, err := picker.Pick(ctx, s, project, &terminal.PickOptions{In: os.Stdin, Out: os.Stdout, Raw: raw, Size: size, Heading: "Show"})
 package picker
@@ -20,8 +20,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Pick returns the session that was chosen, "" when the person left without one.
-// It begins with the sessions of the project, where there are some.
+// Pick returns the chosen session, "" when the person left without choosing. It
+// begins with the sessions of the project, if there are any.
 func Pick(ctx context.Context, s *store.Store, project string, o *terminal.PickOptions) (tidemark.SessionID, error) {
 	o.Project, o.Text = project, terminal.Text{Clean: render.CleanLine, Width: render.Width}
 	if here, err := s.HasSessions(ctx, project); err == nil && here {
@@ -34,7 +34,7 @@ func Pick(ctx context.Context, s *store.Store, project string, o *terminal.PickO
 	return tidemark.SessionID(item.ID), nil
 }
 
-// source gives the picker what it shows.
+// source supplies what the picker shows.
 type source struct {
 	s *store.Store
 
@@ -58,7 +58,7 @@ func (src *source) Sessions(ctx context.Context, scope terminal.Scope, cursor st
 	var last store.Info
 	for i, err := range src.s.Sessions(ctx, f) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verify names it
+			continue // verify reports it
 		}
 		if err != nil {
 			return page, err
@@ -108,7 +108,7 @@ func (src *source) item(ctx context.Context, i store.Info) terminal.Item {
 	return item
 }
 
-// stillTyped makes the last word of a query a beginning: more of it may come.
+// stillTyped makes the last word of a query a prefix: more of it may come.
 func stillTyped(text string) string {
 	at := strings.LastIndexByte(text, ' ') + 1
 	if last := text[at:]; len(last) >= 3 && !strings.ContainsAny(last, `'"^!|`) {
@@ -178,7 +178,7 @@ func (src *source) Preview(ctx context.Context, it terminal.Item) ([]terminal.Pr
 	return lines, nil
 }
 
-// previewText is what an entry says, without what a tool put around it.
+// previewText is the text of an entry, without what a tool wrapped around it.
 func previewText(e tidemark.Entry) string {
 	if e.Role == tidemark.User && e.Text() != "" {
 		return e.Said()

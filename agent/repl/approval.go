@@ -55,12 +55,12 @@ func (r *repl) ask(ctx context.Context, a chat.ApprovalRequest) (chat.Decision, 
 	return chat.Deny, nil
 }
 
-// promptRows are those that a question itself takes.
+// promptRows is how many rows the question itself takes.
 const promptRows = 4
 
-// lookThrough shows all lines of a call, a screen at a time: one key brings the
-// next, another all the rest. It cannot be allowed before its end. The key is
-// 'n' when it was denied on the way.
+// lookThrough shows all lines of a call, a screen at a time: one key shows the
+// next screen, another all the rest. The call cannot be allowed before its end
+// was shown. The key is 'n' when it was denied on the way.
 func (r *repl) lookThrough(ctx context.Context, lines []render.ApprovalLine) (rune, error) {
 	columns, rows := max(r.console.Columns(), 1), max(r.console.Rows()-promptRows, 1)
 	if r.o.Terminal {
@@ -91,8 +91,8 @@ func (r *repl) lookThrough(ctx context.Context, lines []render.ApprovalLine) (ru
 	return 0, nil
 }
 
-// noLongerThan cuts lines that take more than a part of the screen, so that no
-// part of one is gone before it was seen.
+// noLongerThan splits lines that take more than a part of the screen, so that
+// no part of one scrolls away unseen.
 func noLongerThan(lines []render.ApprovalLine, cells int) (all []render.ApprovalLine) {
 	for _, l := range lines {
 		begin, width := 0, 0
@@ -107,7 +107,7 @@ func noLongerThan(lines []render.ApprovalLine, cells int) (all []render.Approval
 	return all
 }
 
-// askText is what a call wants, in one line.
+// askText is what a call wants to do, in one line.
 func askText(a chat.ApprovalRequest) string {
 	return agent.WithWorker(a.Worker, render.Call(a.Tool, a.Input))
 }

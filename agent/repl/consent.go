@@ -11,7 +11,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
-// unanswered are the proposals of a session that the person was not asked about.
+// unanswered are the proposals of a session that the person was not asked about
+// yet.
 func unanswered(c *chat.Chat) (open []chat.Proposal) {
 	for _, p := range c.Proposals() {
 		if !p.Declined {
@@ -21,16 +22,16 @@ func unanswered(c *chat.Chat) (open []chat.Proposal) {
 	return open
 }
 
-// withheld says in one line what a session has no leave to, where nobody is
-// there who could be asked.
+// withheld says in one line what a session proposes and does not get,
+// because nobody can be asked.
 func (t *conversation) withheld() {
 	if n := len(unanswered(t.Chat)); n > 0 {
 		t.o.Say("tidemark: %d thing(s) that this session brings were not granted on this machine and are left off; grant them in: tidemark chat --resume %.8s", n, t.Chat.ID())
 	}
 }
 
-// consent asks the person, once and in one list, about what the session brings
-// and was not granted here.
+// consent asks the person, once and in one list, about what the session
+// proposes and was not granted here.
 func (r *repl) consent(ctx context.Context) error {
 	open := unanswered(r.Chat)
 	switch {

@@ -2,10 +2,10 @@
 // while the agent works and every way out saves, in a pipe, where each line is a
 // message, and as one turn of a script.
 //
-// It catches no signal, reads no environment and never ends the process: who
-// has the terminal gives it the keyboard, the screen and what to do about them,
-// and tells it of signals by a Control. What the model and its tools say is
-// foreign text, and reaches the screen through package render alone.
+// It catches no signal, reads no environment and never ends the process: its
+// caller owns the terminal, passes in the keyboard and the screen, and reports
+// signals to a Control. Text from the model and its tools is foreign, and
+// reaches the screen only through package render.
 //
 //	err := repl.Run(ctx, repl.Options{Setup: setup, Agent: options, Display: display}, repl.TerminalOptions{In: os.Stdin, …})
 package repl
@@ -25,15 +25,15 @@ import (
 // Options are what every conversation here needs.
 type Options struct {
 	Setup *agent.Setup
-	// Agent is what the conversation is assembled with. Who is asked and who is
-	// shown is settled here.
+	// Agent is what the conversation is assembled with. Approve and Show are
+	// set here.
 	Agent agent.Options
-	// Session is the one to go on with, "" for a new one; From the entry in it
-	// to branch from, 0 for none.
+	// Session is the session to resume, "" for a new one; From is the entry in
+	// it to branch from, 0 for none.
 	Session   tidemark.SessionID
 	From      int64
-	TakeOver  bool // whoever holds the session is asked to hand it over
-	Encrypted bool // the store is; said when the session is saved
+	TakeOver  bool // the holder of the session is asked to hand it over
+	Encrypted bool // the store is encrypted; mentioned when the session is saved
 	Display
 }
 
@@ -43,17 +43,17 @@ type Display struct {
 	Terminal bool // Out is one
 	Color    bool
 	Quiet    bool
-	// Say tells people something beside the conversation.
+	// Say prints a message beside the conversation.
 	Say func(format string, args ...any)
 }
 
-// TerminalOptions are what a conversation needs of the terminal that it is held
-// on, and of the program around it.
+// TerminalOptions are what a conversation needs from its terminal, and from the
+// program around it.
 type TerminalOptions struct {
 	In io.Reader
-	// Person says that one sits at In and Out, and can be asked; ErrIsTerminal
-	// that Err is their screen, too; Plain that it can show lines and nothing
-	// else. NoInput says that nobody is to be asked.
+	// Person means that a person sits at In and Out, and can be asked;
+	// ErrIsTerminal that Err is their screen, too; Plain that the terminal can
+	// show only lines. NoInput means that nobody is to be asked.
 	Person, ErrIsTerminal, Plain, NoInput bool
 	// Raw, Size and Suspend are those of terminal.Options.
 	Raw     func() (restore func() error, err error)
@@ -61,28 +61,28 @@ type TerminalOptions struct {
 	Suspend func()
 
 	// Listen is called once, before anything else happens: from then on signals
-	// are told to the Control.
+	// are reported to the Control.
 	Listen func(Control)
-	// Exit ends the process at once, because the person said twice that they want
-	// to go. The error is what Run would have returned.
+	// Exit ends the process at once, because the person asked twice to leave. The
+	// error is what Run would have returned.
 	Exit func(error)
 	// Pick lets the person pick a session, "" for none; Export writes a session
-	// to a file; Hint is the way out of an error.
+	// to a file; Hint returns the way out of an error.
 	Pick   func(ctx context.Context, heading string) (string, error)
 	Export func(ctx context.Context, id tidemark.SessionID, format, file string) error
 	Hint   func(error) string
 
-	Branch           string  // what the person called Options.From
+	Branch           string  // the person's name for Options.From
 	NoLoops          bool    // the loops of the session stay off
-	HibernateMinutes float64 // without a word, after which it saves and leaves; 0: never
+	HibernateMinutes float64 // idle time after which it saves and leaves; 0: never
 }
 
-// conversation is one under way.
+// conversation is a conversation in progress.
 type conversation struct {
 	slash.Conversation
 	o        Options
-	fence    agent.Fence               // what holds its programs
-	attached atomic.Pointer[chat.Chat] // Chat, for whoever is in a hurry
+	fence    agent.Fence               // what confines its programs
+	attached atomic.Pointer[chat.Chat] // Chat, for callers that cannot wait
 	screen   *screen
 }
 
@@ -90,7 +90,7 @@ func newConversation(o Options) *conversation {
 	return &conversation{o: o, Conversation: slash.Conversation{Store: o.Agent.Store, Setup: o.Setup, Options: o.Agent, Encrypted: o.Encrypted, People: o.Terminal}}
 }
 
-// attach begins a conversation, or goes on with one.
+// attach starts a conversation, or resumes one.
 func (t *conversation) attach(ctx context.Context, id tidemark.SessionID, from int64) error {
 	t.Options.Session = id
 	set, err := t.Setup.Assemble(ctx, t.Options)
@@ -106,7 +106,7 @@ func (t *conversation) attach(ctx context.Context, id tidemark.SessionID, from i
 	return err
 }
 
-// saved says where to find the session again.
+// saved says how to find the session again.
 func (t *conversation) saved() {
 	t.screen.note("Session saved: %s (%s)", t.Chat.ID(), t.EncryptionText())
 	t.screen.note("Resume: tidemark chat --resume %s", t.Chat.ID())

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// front is what the commands of the conversation ask of its screen and keys.
+// front is the screen and keyboard for the commands of the conversation.
 type front struct{ r *repl }
 
 func (f front) Turn(ctx context.Context, work func(context.Context) error) { f.r.turn(ctx, work) }
@@ -25,8 +25,8 @@ func (f front) Export(ctx context.Context, format, file string) error {
 
 func (f front) Leave() { f.r.leaving = &leaving{} }
 
-// Resume leaves this session for another one. Everything of the old one is gone
-// before the new one attaches: its shell, its interpreter, its memory.
+// Resume leaves this session for another one. Everything of the old one (its
+// shell, its interpreter, its memory) is gone before the new one is attached.
 func (f front) Resume(ctx context.Context, ref string) error {
 	r := f.r
 	if ref == "" {
@@ -64,9 +64,9 @@ func (f front) Resume(ctx context.Context, ref string) error {
 		r.saved()
 	}
 	r.oldest, r.screen.view = 0, ""
-	r.Documents() // those of the old one
+	r.Documents() // those of the old session
 	if err := r.attach(ctx, p.ID, p.Seq); err != nil {
-		// There is nothing to go back to: a new session begins.
+		// The old session cannot be restored: a new one begins.
 		if again := r.attach(ctx, "", 0); again != nil {
 			r.leaving = &leaving{err: errors.Join(err, again)}
 		}

@@ -15,41 +15,41 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// The time that leaving may take: everything but learning; and all that is left
-// to do once the person has said twice that they want to go. The last one is
-// longer than what a tool has to end, so that none outlives the chat.
+// How long leaving may take: everything except learning; and what is left to do
+// once the person has asked twice to leave. The last one is longer than the
+// time that a tool has to end, so that none outlives the chat.
 const (
 	CloseTimeout = 5 * time.Second
 	hurryTimeout = 700 * time.Millisecond
 )
 
-// leaving is a way out. All of them are one path.
+// leaving is why and how the conversation ends. All ways out use the same path.
 type leaving struct {
 	hibernated bool
 	to         *store.HandoverRequest // handed over
 	err        error                  // what went wrong
 }
 
-// waysOut hears every wish to stop or to leave, from a key or a signal, by
-// whichever goroutine it comes and whatever the others are busy with. The first
-// one is obeyed in order; the next one ends the program, also when what is in
-// its way never ends.
+// waysOut receives every request to stop or to leave, from a key or a signal,
+// in whichever goroutine it comes and whatever the others are doing. The first
+// one is carried out in order; the next one ends the program, even if whatever
+// blocks it never ends.
 type waysOut struct {
-	called chan struct{} // closed by the first signal that is a wish to leave
+	called chan struct{} // closed by the first signal that asks to leave
 
-	// staying ends with the first wish to leave, patient with the one after it.
+	// staying ends with the first request to leave, patient with the next one.
 	staying, patient context.Context
 	leave            context.CancelCauseFunc
 	hurry            context.CancelFunc
 
 	mu      sync.Mutex
-	stop    context.CancelFunc // ends what is under way; nil: nothing is
-	stopped bool               // the person stopped something, and said nothing since
-	by      os.Signal          // the first that meant to leave; it decides the exit code
+	stop    context.CancelFunc // stops what is in progress; nil: nothing is
+	stopped bool               // the person stopped something, and has said nothing since
+	by      os.Signal          // the first signal that asked to leave; it decides the exit code
 }
 
 // Stopped is the end of a conversation by a signal, or by Ctrl-C. Everything
-// that there is to say was said.
+// has been reported already.
 type Stopped struct{ Signal os.Signal }
 
 func (*Stopped) Error() string { return "interrupted" }
@@ -64,8 +64,8 @@ func newWaysOut() *waysOut {
 	return x
 }
 
-// busy returns a context for something that the person may stop, and what to
-// call when it is done.
+// busy returns a context for something that the person may stop, and a
+// function to call when it is done.
 func (x *waysOut) busy(ctx context.Context) (context.Context, func()) {
 	ctx, stop := context.WithCancel(ctx)
 	x.mu.Lock()
@@ -86,9 +86,9 @@ func (x *waysOut) busy(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// answered notes that what is under way cannot be stopped any more, only
-// awaited: Ctrl-C is what it is at an idle prompt, unless the person wanted to
-// stop it before.
+// answered notes that what is in progress can no longer be stopped, only
+// awaited: Ctrl-C then means the same as at an idle prompt, unless the person
+// tried to stop it before.
 func (x *waysOut) answered() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -97,15 +97,16 @@ func (x *waysOut) answered() {
 	}
 }
 
-// whileStaying returns a context for a question: it ends when the person leaves.
+// whileStaying returns a context for a question: it ends when the person
+// leaves.
 func (x *waysOut) whileStaying(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(x.staying, func() { cancel(errLeaving) })
 	return ctx, func() { unhook(); cancel(nil) }
 }
 
-// stops takes Ctrl-C for the wish to stop what is under way, and reports
-// whether it was that and nothing more.
+// stops treats Ctrl-C as a request to stop what is in progress, and
+// reports whether it was that and nothing more.
 func (x *waysOut) stops() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -117,9 +118,9 @@ func (x *waysOut) stops() bool {
 	return true
 }
 
-// wish takes a wish to leave, by a signal or, when that is nil, by Ctrl-D or a
-// command. It reports whether the program has to end now: because that was
-// wished before, or because what was stopped does not end.
+// wish records a request to leave, by a signal or, when that is nil, by Ctrl-D
+// or a command. It reports whether the program has to end now: because this
+// was requested before, or because what was stopped does not end.
 func (x *waysOut) wish(s os.Signal) (now bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -138,8 +139,8 @@ func (x *waysOut) wish(s os.Signal) (now bool) {
 	return now
 }
 
-// hungUp notes that the terminal is no more. That is no wish of its own: a
-// signal tells of the same thing.
+// hungUp notes that the terminal is gone. That is no request of its own: a
+// signal reports the same.
 func (x *waysOut) hungUp() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -151,14 +152,14 @@ func (x *waysOut) hungUp() {
 	}
 }
 
-// idle reports whether nothing is under way, not even leaving.
+// idle reports whether nothing is in progress, not even leaving.
 func (x *waysOut) idle() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.stop == nil && x.staying.Err() == nil
 }
 
-// wished reports whether somebody wants to leave.
+// wished reports whether somebody asked to leave.
 func (x *waysOut) wished() bool { return x.staying.Err() != nil }
 
 // quick reports whether the person should not have to wait for a model: they
@@ -169,7 +170,7 @@ func (x *waysOut) quick() bool {
 	return x.stopped || x.patient.Err() != nil
 }
 
-// call makes the conversation end where it does not read the wish itself.
+// call ends the conversation where it does not read the request itself.
 func (x *waysOut) call() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -180,7 +181,7 @@ func (x *waysOut) call() {
 	}
 }
 
-// code is what the program exits with: the first signal, else success.
+// code is the exit status: the first signal, else success.
 func (x *waysOut) code() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -190,8 +191,8 @@ func (x *waysOut) code() error {
 	return &Stopped{Signal: x.by}
 }
 
-// Control is what a conversation at a terminal does about signals. Whoever
-// catches them tells it.
+// Control is how a conversation at a terminal handles signals. Whoever
+// catches them calls it.
 type Control struct{ r *repl }
 
 // Continue is for SIGCONT: the shell had the terminal meanwhile.
@@ -203,20 +204,20 @@ func (c Control) Resize() {
 	c.r.screen.resized.Store(true)
 }
 
-// Suspend is for SIGTSTP: it stops the process, with the terminal as it was, and
-// returns when that goes on.
+// Suspend is for SIGTSTP: it stops the process, with the terminal restored, and
+// returns when it continues.
 func (c Control) Suspend() {
 	c.r.console.Lend(func() error { c.r.t.Suspend(); return nil })
 }
 
-// GiveBack puts the terminal back as it was, for a process that ends now.
+// GiveBack restores the terminal, for a process that ends now.
 func (c Control) GiveBack() { c.r.console.Abandon("") }
 
-// Leave is for every other signal: it is a wish to stop what is under way, or to
+// Leave is for every other signal: it asks to stop what is in progress, or to
 // leave.
 func (c Control) Leave(s os.Signal) { c.r.wish(s) }
 
-// wish obeys a signal, or Ctrl-C where nobody reads keys.
+// wish handles a signal, or Ctrl-C where nobody reads keys.
 func (r *repl) wish(s os.Signal) {
 	if s == os.Interrupt && r.exits.stops() {
 		return
@@ -225,8 +226,8 @@ func (r *repl) wish(s os.Signal) {
 	r.exits.call()
 }
 
-// heard hears the wish to leave in an input, and reports whether something is
-// left to do about it.
+// heard handles a request to leave in an input, and reports whether the input
+// still has to be handled.
 func (r *repl) heard(in terminal.Input) bool {
 	switch {
 	case in.Kind == terminal.Interrupt && r.exits.stops():
@@ -239,8 +240,8 @@ func (r *repl) heard(in terminal.Input) bool {
 	return true
 }
 
-// part notes a wish to leave, and sees to it that the second one is fulfilled
-// whatever else happens.
+// part records a request to leave, and makes sure that the second one is
+// carried out whatever else happens.
 func (r *repl) part(s os.Signal) {
 	if r.exits.wish(s) {
 		time.AfterFunc(hurryTimeout, r.abandon)
@@ -248,8 +249,8 @@ func (r *repl) part(s os.Signal) {
 	}
 }
 
-// abandon ends the program as it is. What was acknowledged is kept; whoever
-// comes next finds that the holder of the session is gone.
+// abandon ends the program at once. What was acknowledged is kept; the next
+// writer finds that the holder of the session is gone.
 func (r *repl) abandon() {
 	words := ""
 	if c := r.attached.Load(); c != nil && c.Exists() {
@@ -259,7 +260,7 @@ func (r *repl) abandon() {
 	r.t.Exit(r.exits.code())
 }
 
-// gone is the way out when the terminal is no more.
+// gone is the way out when the terminal is gone.
 func (r *repl) gone(err error) {
 	if err != nil {
 		r.screen.note("tidemark: no more input: %s", err)
@@ -279,11 +280,11 @@ func (r *repl) notAttached(err error) error {
 	return err
 }
 
-// leave is the one way out: learn, save, say where to find it again.
+// leave is the one way out: learn, save, say how to find the session again.
 func (r *repl) leave(ctx context.Context) error {
 	l := r.leaving
 	if !r.hungUp {
-		r.exits.leave(errLeaving) // from here on, one more wish ends the program
+		r.exits.leave(errLeaving) // from here on, another request ends the program
 	}
 	if r.interactive && !r.hungUp {
 		go r.hearOn(ctx)
@@ -323,13 +324,13 @@ func (r *repl) leave(ctx context.Context) error {
 		return err
 	}
 	if by := r.exits.code(); by != nil {
-		return by // the terminal may be gone, and cannot be put back
+		return by // the terminal may be gone, and cannot be restored
 	}
 	return closeErr
 }
 
-// hearOn hears keys while everything is saved: one more wish to leave is one.
-// What else is typed then is nobody's.
+// hearOn reads keys while everything is saved: another request to leave
+// counts. Anything else typed then is dropped.
 func (r *repl) hearOn(ctx context.Context) {
 	for {
 		r.read(ctx)

@@ -20,14 +20,14 @@ const (
 	FormatStreamJSON = "stream-json"
 )
 
-// Prompt is what is said in one turn.
+// Prompt is the input of one turn.
 type Prompt struct {
 	Text   string
-	Format string // of the answer: one of the Format constants
+	Format string // output format: one of the Format constants
 	Yes    bool   // everything that the agent wants to do is approved
 }
 
-// Once is one turn: the answer goes to Out. Nobody is asked.
+// Once runs one turn: the answer goes to Out. Nobody is asked.
 func Once(ctx context.Context, o Options, p Prompt) error {
 	if p.Format == FormatStreamJSON {
 		gathered := gather(o.Out)
@@ -103,8 +103,8 @@ func (t *conversation) printTurn(format string, turn chat.Turn, took time.Durati
 // maxPromptBytes bounds what is piped into a prompt.
 const maxPromptBytes = 32 << 20
 
-// FullPrompt is a prompt, and what was piped in: nil when nothing was.
-// ErrInvalid: it is too long, or there is nothing to say.
+// FullPrompt is a prompt followed by what was piped in, nil for
+// nothing. ErrInvalid: it is too long, or empty.
 func FullPrompt(prompt string, piped io.Reader) (string, error) {
 	if piped != nil {
 		b, err := io.ReadAll(io.LimitReader(piped, maxPromptBytes+1))
@@ -122,8 +122,8 @@ func FullPrompt(prompt string, piped io.Reader) (string, error) {
 	return prompt, nil
 }
 
-// gatherer writes what came while the last write was under way in one go: a
-// model says a thousand words in a second, and nobody reads them one by one.
+// gatherer combines what arrives during a write into the next write: a model
+// produces a thousand words in a second, and nobody reads them one by one.
 type gatherer struct {
 	to   io.Writer
 	mu   sync.Mutex
@@ -174,7 +174,7 @@ func (g *gatherer) run() {
 	}
 }
 
-// Close returns when all is written.
+// Close returns when everything is written.
 func (g *gatherer) Close() error {
 	g.mu.Lock()
 	g.end = true

@@ -23,19 +23,19 @@ type repl struct {
 	inputs  chan terminal.Input
 	broken  chan error // why there is no more input
 	reading bool       // an input is awaited
-	// interactive says that keys are heard while something else happens.
+	// interactive means that keys are read while something else happens.
 	interactive bool
 	queue       []string // lines that were typed during a turn
 	oldest      int64    // the first entry that was shown, for /history
-	// leaving is why the conversation ends: nil while it goes on.
+	// leaving is why the conversation ends, nil while it continues.
 	leaving *leaving
 	hungUp  bool      // the terminal is no more
 	idle    time.Time // when the person last did something
 }
 
-// Run talks with the person at a terminal, or with whoever writes lines into a
-// pipe, until somebody leaves. The error is *Stopped when a signal or Ctrl-C
-// ended it.
+// Run runs a conversation with the person at a terminal, or with whoever
+// writes lines into a pipe, until somebody leaves. The error is *Stopped when
+// a signal or Ctrl-C ended it.
 func Run(ctx context.Context, o Options, t TerminalOptions) error {
 	r := &repl{conversation: newConversation(o), t: t, exits: newWaysOut(), inputs: make(chan terminal.Input), broken: make(chan error, 1), idle: time.Now()}
 	r.NoLoops, r.Front = t.NoLoops, front{r}
@@ -52,11 +52,11 @@ func Run(ctx context.Context, o Options, t TerminalOptions) error {
 	defer r.console.Close()
 	r.screen = &screen{Display: o.Display, side: o.Err, body: r.console, over: r.exits.answered}
 	if t.Person && t.ErrIsTerminal {
-		r.screen.side = r.console // beside the prompt, nobody else may write there
+		r.screen.side = r.console // nothing else may write beside the prompt
 	}
 	r.Out, r.Note, r.Pause, r.Columns = r.console, r.screen.note, r.screen.pause, r.console.Columns
 	r.Options.Show, r.Options.Approve, r.Options.Unattended = r.screen.show, r.ask, t.NoInput
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // signals are heard here
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // signals are handled here
 	defer stop()
 	t.Listen(Control{r})
 	attaching, done := r.exits.busy(ctx)
@@ -92,8 +92,8 @@ func (r *repl) consoleOptions() terminal.Options {
 	}
 }
 
-// read asks for the next input, unless that was done already. Wishes to leave
-// are heard here, also when nobody has time for the input.
+// read requests the next input, unless that was done already. It also handles
+// requests to leave, even when nobody is ready for the input.
 func (r *repl) read(ctx context.Context) {
 	if r.reading {
 		return
@@ -114,7 +114,7 @@ func (r *repl) read(ctx context.Context) {
 	}()
 }
 
-// step waits for the next thing to happen, and does it.
+// step waits for the next event, and handles it.
 func (r *repl) step(ctx context.Context) {
 	if len(r.queue) > 0 {
 		line := r.queue[0]
@@ -142,7 +142,7 @@ func (r *repl) step(ctx context.Context) {
 	}
 }
 
-// timers are what happens when nobody does anything: sleep, and loops.
+// timers are what happens while nobody does anything: hibernation, and loops.
 func (r *repl) timers() (sleep, loop <-chan time.Time) {
 	if r.t.HibernateMinutes > 0 {
 		after := time.Duration(r.t.HibernateMinutes * float64(time.Minute))
@@ -154,7 +154,7 @@ func (r *repl) timers() (sleep, loop <-chan time.Time) {
 	return sleep, loop
 }
 
-// input does what the person did.
+// input handles what the person did.
 func (r *repl) input(ctx context.Context, in terminal.Input) {
 	switch in.Kind {
 	case terminal.Line:
@@ -162,7 +162,8 @@ func (r *repl) input(ctx context.Context, in terminal.Input) {
 	case terminal.EOF:
 		r.leaving = &leaving{}
 	case terminal.Interrupt:
-		// Something is typed: it is dropped, as in a shell. Otherwise it leaves.
+		// A half-typed line is dropped, as in a shell. Otherwise the
+		// conversation ends.
 		if in.Text != "" {
 			r.console.SetLine("")
 			return
@@ -177,7 +178,7 @@ func (r *repl) input(ctx context.Context, in terminal.Input) {
 	}
 }
 
-// line is a command or a message.
+// line handles a command or a message.
 func (r *repl) line(ctx context.Context, line string) {
 	if slash.Is(line) {
 		ctx, done := r.exits.busy(ctx)
@@ -195,9 +196,8 @@ func (r *repl) line(ctx context.Context, line string) {
 	})
 }
 
-// turn does something that takes a while, and that Ctrl-C stops. What is typed
-// meanwhile is done afterwards, but for commands that are about what happens
-// now.
+// turn runs something that takes a while, and that Ctrl-C stops. What is typed
+// meanwhile is handled afterwards, except commands about the current turn.
 func (r *repl) turn(whole context.Context, work func(context.Context) error) {
 	ctx, over := r.exits.busy(whole)
 	defer over()
@@ -233,7 +233,7 @@ func (r *repl) turn(whole context.Context, work func(context.Context) error) {
 	}
 }
 
-// during is what can be done while the agent works.
+// during handles input while the agent works.
 func (r *repl) during(ctx context.Context, in terminal.Input) {
 	switch in.Kind {
 	case terminal.Interrupt: // the turn was stopped before, or has nothing left to stop
@@ -268,12 +268,12 @@ func (r *repl) during(ctx context.Context, in terminal.Input) {
 	}
 }
 
-// fail says what went wrong. When something could not be kept, that is all that
-// matters: nothing more is shown as if it were.
+// fail reports what went wrong. When something could not be kept, that ends the
+// conversation: nothing more may be shown as if it were kept.
 func (r *repl) fail(err error) {
 	switch {
 	case err == nil || errors.Is(err, context.Canceled):
-	case errors.Is(err, tidemark.ErrStorage), errors.Is(err, tidemark.ErrConflict): // no room, or the lease is lost
+	case errors.Is(err, tidemark.ErrStorage), errors.Is(err, tidemark.ErrConflict): // no space, or the lease is lost
 		r.screen.note("%s", strings.Repeat("!", 60))
 		r.screen.note("NOT SAVED: %s", err)
 		r.screen.note("%s", strings.Repeat("!", 60))
@@ -289,7 +289,7 @@ func (r *repl) fail(err error) {
 	}
 }
 
-// loop does one round of the loop that is due.
+// loop runs one round of the loop that is due.
 func (r *repl) loop(ctx context.Context) {
 	next, ok := r.Chat.NextLoop()
 	if !ok {

@@ -15,26 +15,26 @@ import (
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
-// screen shows what happens in a chat. What the model and its tools say is
-// foreign text: it goes through package render, and never as it is.
+// screen shows what happens in a chat. Text from the model and its tools
+// is foreign: it always goes through package render.
 type screen struct {
 	Display
 	side   io.Writer // notices: stderr, or the console
-	format string    // of -p; "": a conversation
-	over   func()    // told when all that is left of a turn is to keep it; nil: nobody is
+	format string    // output format of -p; "": a conversation
+	over   func()    // called when a turn only has to be kept; may be nil
 
-	resized atomic.Bool // the terminal has another width
+	resized atomic.Bool // the width of the terminal changed
 
 	mu       sync.Mutex
 	body     io.Writer        // answers: stdout, or the console; nil: they are not streamed
-	text     *render.Terminal // the answer that is being shown
+	text     *render.Terminal // the answer being shown
 	thinking bool
-	view     string // the worker that is looked at, "" for the conversation
+	view     string // the worker that is shown, "" for the conversation
 	shown    int    // lines of the running tool's output
-	line     []byte // of JSON, used again and again
+	line     []byte // buffer for JSON, reused
 }
 
-// note says one line.
+// note prints one line.
 func (s *screen) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *screen) noteLocked(format string, args ...any) {
 	fmt.Fprintln(s.side, render.CleanLine(fmt.Sprintf(format, args...)))
 }
 
-// dim says one line that is less important.
+// dim prints one less important line.
 func (s *screen) dim(text string) {
 	if s.Quiet {
 		return
@@ -62,7 +62,7 @@ func (s *screen) style(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// plain makes a text harmless that goes out as it is.
+// plain makes a text harmless that is printed unstyled.
 func (s *screen) plain(text string) string {
 	if !s.Terminal {
 		return strings.ToValidUTF8(text, "\uFFFD")
@@ -70,7 +70,7 @@ func (s *screen) plain(text string) string {
 	return render.Clean(text)
 }
 
-// flush ends the answer that is being shown.
+// flush ends the answer being shown.
 func (s *screen) flush() {
 	s.thinking = false
 	if s.text != nil {
@@ -79,14 +79,14 @@ func (s *screen) flush() {
 	}
 }
 
-// pause ends the answer that is being shown, before something else is.
+// pause ends the answer being shown, before something else is.
 func (s *screen) pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flush()
 }
 
-// look changes the thread that is looked at.
+// look switches to another thread.
 func (s *screen) look(worker string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *screen) look(worker string) {
 	s.view = worker
 }
 
-// show is told by the chat what happens.
+// show handles an event of the chat.
 func (s *screen) show(e chat.Event) {
 	if (e.Answered || e.Ended != nil) && e.Worker == "" && s.over != nil {
 		s.over()
@@ -128,7 +128,7 @@ func (s *screen) show(e chat.Event) {
 	s.live(e)
 }
 
-// live shows what happens in the thread that is looked at.
+// live shows what happens in the current thread.
 func (s *screen) live(e chat.Event) {
 	switch {
 	case e.Text != "":
@@ -173,11 +173,11 @@ func (s *screen) live(e chat.Event) {
 	}
 }
 
-// maxShown is how many lines of a tool's output are shown as it runs; all of it
-// is in the session.
+// maxShown is how many lines of a tool's output are shown while it runs; all of
+// it is in the session.
 const maxShown = 12
 
-// width is how wide text may be; in a pipe nothing is wrapped.
+// width is the width for text; in a pipe nothing is wrapped.
 func (s *screen) width() int {
 	if c, ok := s.body.(interface{ Columns() int }); ok && s.Terminal {
 		return c.Columns()
@@ -189,7 +189,7 @@ func (s *screen) width() int {
 func (s *screen) delta(text string) {
 	line, err := jsontext.AppendQuote(append(s.line[:0], `{"type":"delta","text":`...), text)
 	if err != nil {
-		return // it is not UTF-8, and comes once more with the whole answer
+		return // not UTF-8; it comes again with the whole answer
 	}
 	s.line = append(line, "}\n"...)
 	s.Out.Write(s.line)

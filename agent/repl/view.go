@@ -55,8 +55,8 @@ func (r *repl) greet(ctx context.Context, id tidemark.SessionID, seq int64) {
 	r.screen.note("%d loop(s) go on; see /loops, end one with /cancel.", len(loops))
 }
 
-// paint shows entries of the thread that is looked at: the newest, or those
-// before one.
+// paint shows entries of the current thread: the newest, or those before
+// one.
 func (r *repl) paint(ctx context.Context, before int64) {
 	v, err := r.Chat.View(ctx)
 	if err == nil && r.screen.view != "" {
@@ -105,7 +105,7 @@ func (r *repl) paint(ctx context.Context, before int64) {
 	}
 }
 
-// history shows what was before.
+// history shows earlier entries.
 func (r *repl) history(ctx context.Context) {
 	if r.oldest == 0 {
 		r.paint(ctx, 0)
@@ -114,7 +114,7 @@ func (r *repl) history(ctx context.Context) {
 	r.paint(ctx, r.oldest)
 }
 
-// look changes what is looked at, and shows its end.
+// look switches to another thread, and shows its end.
 func (r *repl) look(ctx context.Context, name string) {
 	r.screen.look(name)
 	r.oldest = 0
@@ -154,7 +154,7 @@ func (r *repl) switchView(ctx context.Context, kind terminal.Kind) {
 	r.look(ctx, views[(max(i, 0)+step)%len(views)])
 }
 
-// status is the line below the prompt: the workers, and where we are.
+// status is the line below the prompt: the workers, and the current view.
 func (r *repl) status(ctx context.Context) {
 	if !r.interactive {
 		return

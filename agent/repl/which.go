@@ -14,19 +14,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Wanted says which session somebody wants to go on with.
+// Wanted says which session somebody wants to resume.
 type Wanted struct {
 	Ref      string // a session, or a point in one; "" for a new one
-	Newest   bool   // instead: the one that was updated last, in Project
+	Newest   bool   // instead: the most recently updated one, in Project
 	Anywhere bool   // with Newest: in any project
-	Branch   string // the node of it to go on from; "" for where it stands
+	Branch   string // the node to continue from; "" for its head
 	Project  string
-	// Elsewhere asks whether to go on with a session of another project, where
+	// Elsewhere asks whether to resume a session of another project, if
 	// Project has none.
 	Elsewhere func(context.Context, store.Info) (bool, error)
 }
 
-// Find returns the session to go on with, "" for a new one, and the entry to
+// Find returns the session to resume, "" for a new one, and the entry to
 // branch from.
 func (w Wanted) Find(ctx context.Context, s *store.Store) (tidemark.SessionID, int64, error) {
 	ref, project, elsewhere := w.Ref, w.Project, false
@@ -64,7 +64,7 @@ func (w Wanted) Find(ctx context.Context, s *store.Store) (tidemark.SessionID, i
 	return p.ID, p.Seq, nil
 }
 
-// AskElsewhere asks a person whether to go on with a session of another project.
+// AskElsewhere asks a person whether to resume a session of another project.
 func AskElsewhere(ctx context.Context, in io.Reader, out io.Writer, i store.Info) (bool, error) {
 	where := i.Project
 	if where == "" {
@@ -80,7 +80,7 @@ func AskElsewhere(ctx context.Context, in io.Reader, out io.Writer, i store.Info
 	}()
 	select {
 	case <-answered:
-	case <-ctx.Done(): // Ctrl-C is an answer, too; who reads ends with the program
+	case <-ctx.Done(): // Ctrl-C is an answer, too; the reader ends with the program
 		fmt.Fprintln(out)
 		return false, context.Cause(ctx)
 	}

@@ -117,7 +117,7 @@ func (c *Conversation) checkpoint(ctx context.Context, name string) error {
 
 func (c *Conversation) compact(ctx context.Context, strategy string) error {
 	if c.Front == nil {
-		return c.Chat.Compact(ctx, strategy) // whoever runs it knows how to stop it
+		return c.Chat.Compact(ctx, strategy) // the caller knows how to stop it
 	}
 	if _, err := c.begun(ctx); err != nil {
 		return err
@@ -166,8 +166,8 @@ func (c *Conversation) export(ctx context.Context, arg string) error {
 	}
 	err = c.Front.Export(ctx, format, file)
 	if errors.Is(err, tidemark.ErrStorage) {
-		// It is the place of the file that is wrong, not the store: the
-		// conversation goes on.
+		// The path of the file is wrong, not the store: the
+		// conversation continues.
 		return hint.With(tidemark.Invalidf("%s", err), "the session is kept; name another file")
 	}
 	if err != nil {
@@ -288,8 +288,8 @@ func memoryParts(memory map[string]string) (parts [][2]string) {
 // maxDocument bounds a document that is loaded into a conversation.
 const maxDocument = 1 << 20
 
-// document loads a document: it goes with the next message, and the session
-// remembers that it was loaded.
+// document loads a document: it is sent with the next message, and the
+// session remembers that it was loaded.
 func (c *Conversation) document(ctx context.Context, path string) error {
 	if path == "" {
 		paths := c.Chat.State().DocumentPaths
@@ -350,7 +350,7 @@ func (c *Conversation) status(ctx context.Context, _ string) error {
 	}
 	i := v.Info
 	var used store.Tally
-	own := int64(1) // behind what a fork shares
+	own := int64(1) // after what a fork shares
 	if i.Base != nil {
 		own = i.Base.Seq + 1
 	}
@@ -403,8 +403,8 @@ func (c *Conversation) check(ctx context.Context, _ string) error {
 	return nil
 }
 
-// ProposalText is a proposal in one line, harmless, and whole: what cannot be
-// seen cannot be granted.
+// ProposalText is a proposal in one line, harmless and complete: nobody
+// should grant what they cannot see.
 func ProposalText(p chat.Proposal) string {
 	return fmt.Sprintf("%s: %s", p.Kind, render.CleanLine(strings.ReplaceAll(p.Text, "\n", " ⏎ ")))
 }

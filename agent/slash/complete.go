@@ -11,7 +11,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Complete offers what could stand in the place of line[from:pos]: commands, and behind them nodes, sessions, workers or files.
+// Complete offers candidates to replace line[from:pos]: commands, and after
+// them nodes, sessions, workers or files.
 func (c *Conversation) Complete(ctx context.Context, line string, pos int) (from int, found []string) {
 	before := line[:min(pos, len(line))]
 	name, arg, inArg := strings.Cut(before, " ")

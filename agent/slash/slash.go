@@ -1,10 +1,10 @@
 // Package slash has the commands of a conversation: what a person types behind a
 // slash, in a terminal or in an editor, to look at the session or to change it.
 //
-// A command writes what it has to say to Conversation.Out, as text that was made
-// harmless, and returns what went wrong with a hint; it knows no terminal. What
-// only one that has a screen and keys can do (leave, look at another worker,
-// page through the history) it asks of a Front.
+// A command writes its output to Conversation.Out, as text that was made
+// harmless, and returns errors with a hint; it knows no terminal. Whatever needs
+// a screen and keys (leave, show another worker, page through the history) is
+// done by a Front.
 //
 //	c := &slash.Conversation{Chat: talk, Store: s, Setup: setup, Out: w}
 //	err := c.Run(ctx, "/tree")
@@ -31,34 +31,34 @@ type Conversation struct {
 	Store   *store.Store
 	Setup   *agent.Setup
 	Options agent.Options // that the conversation was assembled with
-	Model   agent.Model   // who answers; /model changes it
+	Model   agent.Model   // the model that answers; /model changes it
 
 	Encrypted bool // the store is
-	NoLoops   bool // loops are kept and stay off
-	People    bool // numbers are for people, not for programs
+	NoLoops   bool // loops are kept but do not run
+	People    bool // numbers are formatted for people, not for programs
 
 	Out io.Writer
-	// Note says something beside what was asked for; nil: to Out, too.
+	// Note prints a message besides the requested output; nil: to Out, too.
 	Note func(format string, args ...any)
-	// Pause is called before something is written to Out; nil: nothing is.
+	// Pause is called before something is written to Out; it may be nil.
 	Pause func()
 	// Columns is how wide Out is; nil: 80.
 	Columns func() int
-	// Front is nil where there is neither a screen nor a keyboard of ours. The
-	// commands that need one must not be run then.
+	// Front is nil where there is no screen and keyboard of ours. The commands
+	// that need one must not be run then.
 	Front Front
 
-	// documents go with the next message.
+	// documents are sent with the next message.
 	documents []tidemark.Block
 }
 
-// Front is what shows the conversation and hears the person.
+// Front shows the conversation and reads the person's input.
 type Front interface {
-	// Turn does something that takes a while, so that the person can stop it.
+	// Turn runs something that takes a while, so that the person can stop it.
 	Turn(ctx context.Context, work func(context.Context) error)
-	// History shows what was before.
+	// History shows earlier entries.
 	History(ctx context.Context)
-	// View looks at a worker, "" for the conversation.
+	// View shows a worker, "" for the conversation.
 	View(ctx context.Context, worker string)
 	// Resume leaves this session for another one, "" for one that is picked.
 	Resume(ctx context.Context, ref string) error
@@ -68,20 +68,19 @@ type Front interface {
 	Leave()
 }
 
-// Command is one of them.
+// Command is a slash command.
 type Command struct {
 	Name, Args, Help string // with the slash; what follows it, "" for nothing
 	Run              func(*Conversation, context.Context, string) error
-	// Anytime says that it is about what happens now, and is not put off until
-	// a turn is over.
+	// Anytime means that it concerns what happens now, and does not wait for
+	// the end of a turn.
 	Anytime bool
-	// NeedsFront says that it is for a Front alone, or makes sense in none but
-	// ours: an editor has a list of sessions, a history and a way to leave of its
-	// own.
+	// NeedsFront means that it works only with a Front, or makes sense only in
+	// ours: an editor has its own list of sessions, history and way to leave.
 	NeedsFront bool
 }
 
-// Commands are all of them, in the order in which people are told.
+// Commands lists all commands, in the order of the help.
 func Commands() []Command {
 	const anytime, front = true, true
 	return []Command{
@@ -121,8 +120,8 @@ func Commands() []Command {
 	}
 }
 
-// Is reports whether a line is a command, and not a message: one that begins
-// with a slash begins with two.
+// Is reports whether a line is a command, and not a message: a message that
+// begins with a slash is typed with two.
 func Is(line string) bool { return strings.HasPrefix(line, "/") && !strings.HasPrefix(line, "//") }
 
 // IsExit reports whether a line is the command to leave.
@@ -142,7 +141,7 @@ func IsAnytime(line string) bool {
 	return false
 }
 
-// Run runs the command that a line is: ErrInvalid when there is none.
+// Run runs the command in a line, or returns ErrInvalid when there is none.
 func (c *Conversation) Run(ctx context.Context, line string) error {
 	name, arg, _ := strings.Cut(strings.TrimSpace(line), " ")
 	if IsExit(name) {
@@ -156,8 +155,8 @@ func (c *Conversation) Run(ctx context.Context, line string) error {
 	return hint.With(tidemark.Invalidf("there is no command %s", name), "see /help; a message that begins with a slash begins with two")
 }
 
-// Documents are what was loaded since they were last asked for. They go with
-// the next message.
+// Documents returns what was loaded since the last call. It is sent with the
+// next message.
 func (c *Conversation) Documents() []tidemark.Block {
 	loaded := c.documents
 	c.documents = nil
@@ -176,7 +175,7 @@ func (c *Conversation) pause() {
 	}
 }
 
-// note says one line beside what was asked for.
+// note prints one line besides the requested output.
 func (c *Conversation) note(format string, args ...any) {
 	if c.Note != nil {
 		c.Note(format, args...)
@@ -185,7 +184,7 @@ func (c *Conversation) note(format string, args ...any) {
 	fmt.Fprintln(c.Out, render.CleanLine(fmt.Sprintf(format, args...)))
 }
 
-// defaultColumns is how wide it is where nobody knows.
+// defaultColumns is the width where it is unknown.
 const defaultColumns = 80
 
 func (c *Conversation) columns() int {
@@ -210,7 +209,7 @@ func (c *Conversation) help(context.Context, string) error {
 	return nil
 }
 
-// begun is the session as it is kept, for what needs one.
+// begun is the stored session, for commands that need one.
 func (c *Conversation) begun(ctx context.Context) (*store.View, error) {
 	if !c.Chat.Exists() {
 		return nil, tidemark.Invalidf("nothing was said yet")

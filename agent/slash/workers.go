@@ -107,7 +107,7 @@ const startEvery = 5 * time.Minute
 
 func (c *Conversation) start(ctx context.Context, _ string) error { return c.arm(ctx, "", startEvery) }
 
-// addLoop reads a goal in quotes and an interval, in either order.
+// loop reads a goal in quotes and an interval, in either order.
 func (c *Conversation) loop(ctx context.Context, arg string) error {
 	goal, every, err := parseLoop(arg)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/process"
 )
 
-// ask runs a command to check something, without showing it.
+// ask runs a command for a check, without showing it.
 func (t *Tour) ask(ctx context.Context, args ...string) (string, error) {
 	cmd := t.command(ctx, args...)
 	out, err := cmd.Output()
@@ -25,7 +25,7 @@ func (t *Tour) ask(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// command is this very program in the home of the tour.
+// command is this program, in the home of the tour.
 func (t *Tour) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, t.Program, args...)
 	cmd.Args[0] = t.Name
@@ -34,8 +34,8 @@ func (t *Tour) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// environ has what a program needs to run, and nothing that says where things
-// of the user are, which keys they have, or how they want it.
+// environ has what a program needs to run, and nothing about the user's
+// folders, keys or preferences.
 func (t *Tour) environ() []string {
 	kept := []string{"PATH", "TERM", "COLORTERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "NO_COLOR", "CLICOLOR",
 		"SystemRoot", "SystemDrive", "ComSpec", "PATHEXT"}
@@ -51,23 +51,22 @@ func (t *Tour) environ() []string {
 	return env
 }
 
-// runningCommand is a command under way, with all that it started.
+// runningCommand is a running command, with all that it started.
 type runningCommand struct {
 	cmd    *exec.Cmd
 	family process.Family
 	done   chan struct{}
-	found  chan struct{} // closed when wake is in what it printed
+	found  chan struct{} // closed when wake has matched the output
 
 	mu   sync.Mutex
 	out  bytes.Buffer
-	line int // where in out the line begins that is not shown yet
+	line int // start in out of the line that is not shown yet
 	wake *regexp.Regexp
 	show func(line string)
 }
 
 // start starts this program. Its output is what it would print on a terminal
-// of the same width, without colour: colour is how the tour tells what is its
-// own.
+// of the same width, without colour: colour marks the tour's own text.
 func (t *Tour) start(args []string, wake *regexp.Regexp, show func(line string)) (*runningCommand, error) {
 	p := &runningCommand{cmd: t.command(context.Background(), args...), done: make(chan struct{}), found: make(chan struct{}), wake: wake, show: show}
 	p.cmd.Env = append(p.cmd.Env, "NO_COLOR=1")
@@ -80,7 +79,7 @@ func (t *Tour) start(args []string, wake *regexp.Regexp, show func(line string))
 		return nil, err
 	}
 	go func() {
-		p.cmd.Wait() // how it ended is in its ProcessState
+		p.cmd.Wait() // its ProcessState says how it ended
 		p.family.Kill()
 		p.family.Release()
 		close(p.done)
@@ -116,7 +115,7 @@ func (p *runningCommand) text() string {
 	return p.out.String()
 }
 
-// mute shows nothing more of what the process prints.
+// mute shows nothing more of the output.
 func (p *runningCommand) mute() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

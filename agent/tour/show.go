@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
-// width is how wide the tour writes.
+// width is the width of the tour's output.
 func (t *Tour) width() int {
 	if t.Columns == 0 {
 		return maxColumns
@@ -16,7 +16,8 @@ func (t *Tour) width() int {
 	return min(t.Columns, maxColumns)
 }
 
-// show shows the lines of a command, and counts those that are too many.
+// show returns a function that shows the lines of a command, and counts those
+// that are too many.
 func (t *Tour) show() func(line string) {
 	n := 0
 	return func(line string) {
@@ -39,7 +40,7 @@ func (t *Tour) show() func(line string) {
 	}
 }
 
-// tell says something in the tour's own words.
+// tell prints something in the tour's own words.
 func (t *Tour) tell(style, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	lead := text[:len(text)-len(strings.TrimLeft(text, "\n"))]
@@ -63,8 +64,8 @@ func (t *Tour) print(text string) {
 	}
 }
 
-// folded breaks a line between words, so that it fits into so many columns,
-// each part behind an indent. A word that is longer stays whole.
+// folded breaks a line between words, so that it fits into the columns,
+// each part indented. A longer word stays whole.
 func folded(line string, columns int, indent string) string {
 	text := strings.TrimLeft(line, " ")
 	indent += line[:len(line)-len(text)]

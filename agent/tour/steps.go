@@ -19,26 +19,26 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// Step is one thing that the tour shows.
+// Step is one step of the tour.
 type Step struct {
 	Name, Title string
 	Why         string
 	Commands    []Command
-	// Check looks whether what the step claims is so, and says what it saw.
+	// Check checks the claim of the step, and says what it saw.
 	Check func(context.Context, *Tour) (string, error)
 }
 
 // Command is a command of a step. What is shown is what is run.
 type Command struct {
-	Line   string // as it is typed; {name} stands for what an earlier one told
-	Find   string // a regular expression that it has to print; what its named groups match is told to later ones
-	Kill   bool   // it is killed when find is there
-	Stays  bool   // it goes on in the background when find is there, until the step ends
-	Person bool   // for people: it is left out where nobody watches
+	Line   string // as it is typed; {name} stands for a value from an earlier command
+	Find   string // a regular expression for its output; its named groups are values for later commands
+	Kill   bool   // it is killed when Find has matched
+	Stays  bool   // it keeps running in the background after Find has matched, until the step ends
+	Person bool   // for people: it is skipped where nobody watches
 }
 
-// The sessions of other tools that the tour brings in, in the form in which
-// these tools keep them.
+// The sessions of other tools that the tour imports, in the formats of
+// these tools.
 var (
 	//go:embed claude-code.jsonl
 	sampleOfClaudeCode []byte
@@ -46,7 +46,7 @@ var (
 	sampleOfCodex []byte
 )
 
-// homeFiles are what lies in the home folder of the tour when it begins.
+// homeFiles are the files in the home folder of the tour at the start.
 func homeFiles() map[string][]byte {
 	return map[string][]byte{
 		".claude/projects/-home-ada-lighthouse/5b1f6c2e-8a47-4d19-9c03-7e2a64d1f0b8.jsonl":                  sampleOfClaudeCode,
@@ -160,8 +160,8 @@ func counting(n int) string {
 	return strings.Join(all, " ")
 }
 
-// seqs returns the numbers of the entries that the tour's session has, in all
-// of its branches.
+// seqs returns the numbers of the entries of the tour's session, in all of
+// its branches.
 func (t *Tour) seqs(ctx context.Context) (seqs []string, err error) {
 	out, err := t.ask(ctx, "cat", "ferry", "--all", "--jq", ".seq")
 	return strings.Fields(out), err
@@ -227,8 +227,8 @@ func checkSearch(_ context.Context, t *Tour) (string, error) {
 // maxAnswer bounds what the tour reads of an answer.
 const maxAnswer = 1 << 20
 
-// FilesWith returns which files have a word in them, in any case of letters,
-// and how many were looked at.
+// FilesWith returns which files contain a word, in any case of letters, and
+// how many were searched.
 func FilesWith(in fs.FS, word string) (files int, size int64, holding []string, err error) {
 	err = fs.WalkDir(in, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -278,7 +278,7 @@ func checkServe(ctx context.Context, t *Tour) (string, error) {
 		if token != "" {
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
-		// No proxy has a part in what this machine tells itself.
+		// Requests within this machine use no proxy.
 		res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
 		if err != nil {
 			return 0, nil, err
@@ -310,7 +310,7 @@ func checkServe(ctx context.Context, t *Tour) (string, error) {
 	return fmt.Sprintf("/healthz: 200. The session over HTTP: 401 without the token, 200 and %q with it.", session.Title), nil
 }
 
-// furnish puts into the home of the tour what a home of a person may have.
+// furnish fills the home of the tour like that of a person.
 func furnish(home string) error {
 	dir, err := durable.OpenDir(home)
 	if err != nil {

@@ -1,10 +1,10 @@
 // Package tour walks through the program on a throw-away store: each step runs
-// commands of the program as a person would, in a home of its own, and looks
-// whether they did what is claimed.
+// commands of the program as a person would, in a home of its own, and checks
+// that they did what is claimed.
 //
-// It reads nothing of the user but what it is handed: the environment is cut to
-// what a program needs to run, and everything that is written lies in one
-// temporary folder, which is removed however the walk ends.
+// It reads nothing of the user except what it is given: the environment is
+// reduced to what a program needs to run, and everything is written to one
+// temporary folder, which is removed however the tour ends.
 //
 //	err := tour.Run(ctx, tour.Options{Program: exe, Name: "tidemark", Environ: os.Environ(), Out: os.Stdout, Err: os.Stderr})
 package tour
@@ -35,50 +35,50 @@ const (
 	// commandTimeout bounds how long one command of the tour may take, so that
 	// a tour that nobody watches ends.
 	commandTimeout = time.Minute
-	// stopTimeout is what a command has to end when it is told to.
+	// stopTimeout is how long a command has to end when told to.
 	stopTimeout = 3 * time.Second
 	// shownLines is how much is shown of what one command prints.
 	shownLines = 14
 	// maxColumns is the widest that the tour writes.
 	maxColumns = 80
-	// exitInterrupted is how a chat ends that somebody left by Ctrl-C.
+	// exitInterrupted is the exit code of a chat that was left by Ctrl-C.
 	exitInterrupted = 130
 )
 
-// ErrInterrupted says that the person left by Ctrl-C.
+// ErrInterrupted means that the person left by Ctrl-C.
 var ErrInterrupted = errors.New("interrupted")
 
-// Options are what the tour needs of whoever called the program.
+// Options are what the tour needs from its caller.
 type Options struct {
-	Program  string   // the file that is run
-	Name     string   // what it was called as
-	Environ  []string // of which the commands see what they need to run
+	Program  string   // the file to run
+	Name     string   // the name it was called by
+	Environ  []string // reduced for the commands to what they need to run
 	In       io.Reader
 	Out, Err io.Writer
 
-	Keep     bool // leave the folder there, and say where it is
-	Asks     bool // somebody watches, and goes on by a key
+	Keep     bool // keep the folder, and say where it is
+	Asks     bool // somebody watches, and continues by a key
 	Terminal bool // Out is one
 	Color    bool
-	Columns  int // of the terminal, 0 when they are not known
-	// Report takes each step, instead of text for people on Out.
+	Columns  int // of the terminal, 0 if unknown
+	// Report receives each step, instead of text for people on Out.
 	Report func(StepResult) error
-	// Raw switches the terminal to single keys; nil where it cannot.
+	// Raw switches the terminal to single keys; nil if it cannot.
 	Raw func() (restore func() error, err error)
 	// ReadToken reads the token of a server from a file.
 	ReadToken func(file string) (string, error)
-	// Talking is set while a chat has the terminal, which knows what Ctrl-C means.
+	// Talking is set while a chat has the terminal, and handles Ctrl-C itself.
 	Talking *atomic.Bool
 }
 
 // Tour is one walk.
 type Tour struct {
 	Options
-	// Told is what commands printed, by the names of the groups that found it.
+	// Told is what commands printed, by the names of the matching groups.
 	Told map[string]string
 
 	dir string // everything is in here
-	// Of the step under way: what its commands printed, how the last one ended,
+	// Of the current step: what its commands printed, how the last one ended,
 	// and what still runs.
 	said    string
 	ended   *os.ProcessState
@@ -99,7 +99,7 @@ type StepResult struct {
 	Seconds  float64  `json:"seconds"`
 }
 
-// New is a tour in a folder that is there and empty.
+// New returns a tour in an existing empty folder.
 func New(dir string, o Options) (*Tour, error) {
 	t := &Tour{Options: o, Told: make(map[string]string), dir: dir, cancel: func(error) {}}
 	for _, dir := range []string{t.home(), t.workDir(), t.temp()} {
@@ -113,9 +113,9 @@ func New(dir string, o Options) (*Tour, error) {
 	return t, nil
 }
 
-// Run makes the folder, walks, and removes the folder, however the walk ended.
-// When ctx ends, its cause is the error; when the person left by Ctrl-C, it is
-// ErrInterrupted.
+// Run creates the folder, runs the tour, and removes the folder, however the
+// tour ended. When ctx ends, its cause is the error; when the person left by
+// Ctrl-C, it is ErrInterrupted.
 func Run(ctx context.Context, o Options) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -146,8 +146,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	return t.Walk(ctx, Steps())
 }
 
-// The folders of the tour: the home, with the store and its key where they
-// always are; the project that commands are run in; and temporary files.
+// The folders of the tour: the home, with the store and its key in their
+// usual places; the project that commands run in; and temporary files.
 func (t *Tour) home() string    { return filepath.Join(t.dir, "home") }
 func (t *Tour) workDir() string { return filepath.Join(t.dir, "harbour") }
 func (t *Tour) temp() string    { return filepath.Join(t.dir, "tmp") }
@@ -181,7 +181,7 @@ func (t *Tour) Walk(ctx context.Context, steps []Step) error {
 	return t.end(ctx)
 }
 
-// step runs the commands of a step and checks what came of them.
+// step runs the commands of a step and checks the result.
 func (t *Tour) step(ctx context.Context, s Step) (StepResult, error) {
 	view := StepResult{Name: s.Name, Title: s.Title}
 	t.said = ""
@@ -205,7 +205,7 @@ func (t *Tour) step(ctx context.Context, s Step) (StepResult, error) {
 	return view, nil
 }
 
-// report says how a step ended.
+// report reports how a step ended.
 func (t *Tour) report(v StepResult) error {
 	if t.Report != nil {
 		return t.Report(v)
@@ -218,7 +218,7 @@ func (t *Tour) report(v StepResult) error {
 	return nil
 }
 
-// fill puts what was told in the places of a line that ask for it.
+// fill replaces the placeholders of a line by their values.
 func (t *Tour) fill(line string) string {
 	for name, text := range t.Told {
 		line = strings.ReplaceAll(line, "{"+name+"}", text)
@@ -226,7 +226,7 @@ func (t *Tour) fill(line string) string {
 	return line
 }
 
-// Words cuts a line into words as a shell does; of its quotes the tour uses
+// Words splits a line into words like a shell; of its quotes the tour uses
 // double ones around whole words.
 func Words(line string) (words []string) {
 	for i, part := range strings.Split(line, `"`) {
@@ -239,7 +239,7 @@ func Words(line string) (words []string) {
 	return words
 }
 
-// do shows and runs one command, and takes from it what it told.
+// do shows and runs one command, and records the values that it printed.
 func (t *Tour) do(ctx context.Context, c Command, line string) error {
 	mark := ""
 	if c.Stays {
@@ -280,7 +280,7 @@ func (t *Tour) do(ctx context.Context, c Command, line string) error {
 	return err
 }
 
-// learn looks at what a command printed and how it ended.
+// learn checks the output of a command and how it ended.
 func (t *Tour) learn(p *runningCommand, c Command, line string, find *regexp.Regexp) error {
 	out := p.text()
 	t.said += out
@@ -302,10 +302,10 @@ func (t *Tour) learn(p *runningCommand, c Command, line string, find *regexp.Reg
 	return nil
 }
 
-// pause waits for a key, and reports whether to go on.
+// pause waits for a key, and reports whether to continue.
 func (t *Tour) pause(ctx context.Context) (goOn bool, err error) {
-	// Key by key where the terminal can; else a line does as well. A key that
-	// comes while the question is written must not be shown already.
+	// Single keys where the terminal can; otherwise a line does as well. A
+	// key that comes while the question is written must not be echoed.
 	if t.Raw != nil {
 		if restore, err := t.Raw(); err == nil {
 			defer func() {
@@ -319,7 +319,7 @@ func (t *Tour) pause(ctx context.Context) (goOn bool, err error) {
 	for {
 		go func() {
 			key := [1]byte{4}
-			t.In.Read(key[:]) // no more input leaves, like Ctrl-D
+			t.In.Read(key[:]) // the end of the input leaves, like Ctrl-D
 			keys <- key[0]
 		}()
 		select {
@@ -338,7 +338,7 @@ func (t *Tour) pause(ctx context.Context) (goOn bool, err error) {
 	}
 }
 
-// end is the last word: where somebody watches, it is theirs.
+// end finishes the tour; a person who watches gets the terminal.
 func (t *Tour) end(ctx context.Context) error {
 	t.tell("1", "\n%s", ruled("That was it", t.width()))
 	if path, err := exec.LookPath("tidemark"); err != nil || !sameFile(path, t.Program) {
@@ -370,7 +370,7 @@ func (t *Tour) talk(ctx context.Context) error {
 	return err
 }
 
-// kept says where the folder is, and how to open the store in it.
+// kept says where the folder is, and how to open its store.
 func (t *Tour) kept(ctx context.Context) {
 	url, err := t.ask(ctx, "config", "show", "--jq", `.[] | select(.name == "store").value`)
 	if err != nil || t.Told["key"] == "" {

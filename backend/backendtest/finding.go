@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// searcher returns the ability to search, nil where there is none: a backend
-// without one has nothing to prove here.
+// searcher returns the ability to search, or nil: a backend without one has
+// nothing to prove here.
 func (b *bench) searcher() tidemark.Searcher {
 	b.Helper()
 	s, ok := b.backend().(tidemark.Searcher)
@@ -37,7 +37,7 @@ func toIndex(log tidemark.Key, from int64, words ...[]string) (lines []tidemark.
 	return lines
 }
 
-// hourly is a line whose time tells it from its neighbours in any index.
+// hourly is a line whose time distinguishes it from its neighbours in any index.
 func hourly(log tidemark.Key, seq int64) tidemark.Line {
 	l := NewLine(log, seq, fmt.Sprintf(`{"n":%d}`, seq))
 	l.At = time.Date(2026, 1, 1, int(seq), 0, 0, 0, time.UTC)
@@ -126,8 +126,8 @@ func searches(b *bench) {
 	}
 }
 
-// indexes also looks at lines that come later but are older, as an import
-// brings them.
+// indexes also checks lines that come later but are older, as an import adds
+// them.
 func indexes(b *bench) {
 	s := b.searcher()
 	if s == nil {
@@ -199,8 +199,7 @@ func unindexes(b *bench) {
 	b.same(len(b.found(s, tidemark.IndexQuery{All: all("fish")})), 1)
 }
 
-// anyWords asks for words that a query language or a tokenizer might take
-// apart.
+// anyWords searches for words that a query language or a tokenizer might split.
 func anyWords(b *bench) {
 	s := b.searcher()
 	if s == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// What is put and appended is found again, as it was, or refused.
+// What is put and appended is read back unchanged, or refused.
 
 func recordIsFound(b *bench) {
 	r := NewRecord(key("agent", "a.b-c_D"), 1, `{"x":1}`)
@@ -153,7 +153,7 @@ func keysAreKnown(b *bench) {
 	known := []tidemark.Duplicate{{Log: log, Key: "two", Seq: 2}}
 	for _, again := range []any{
 		add(keyed(log, 3, "two")),
-		add(keyed(log, 2, "two")), // also when the length is another one
+		add(keyed(log, 2, "two")), // even when the length differs
 		add(keyed(log, 3, "three"), keyed(log, 4, "two")),
 	} {
 		r := b.fails(tidemark.ErrExists, again, tidemark.Batch{Require: []tidemark.Precondition{{Key: lease, Version: 7}}}, NewRecord(lease, 1, `{}`))

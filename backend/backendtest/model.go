@@ -18,7 +18,7 @@ import (
 )
 
 // Model runs random histories on a place and on package memory side by side,
-// opening the place again at random instants, and wants the same answers.
+// reopening the place at random moments, and expects the same results.
 func Model(t *testing.T, place Place) {
 	rapid.Check(t, func(r *rapid.T) {
 		open := place(t)
@@ -53,7 +53,7 @@ var (
 
 func someKeyOf(r *rapid.T) tidemark.Key { return key(someKind.Draw(r, "kind"), someID.Draw(r, "id")) }
 
-// near returns v, and now and then a wrong number beside it.
+// near returns v, and now and then a wrong number near it.
 func near(r *rapid.T, v int64) int64 {
 	return max(v+rapid.SampledFrom([]int64{0, 0, 0, 0, 0, 0, 1, -1}).Draw(r, "off"), 0)
 }
@@ -106,7 +106,7 @@ func (h *history) commit(r *rapid.T) {
 	h.last = b
 }
 
-// repeat sends the last batch once more, as a caller does that got no answer.
+// repeat sends the last batch once more, like a caller that got no answer.
 func (h *history) repeat(*rapid.T) {
 	if h.last.ID != "" {
 		h.both(h.last)

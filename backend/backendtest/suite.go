@@ -19,9 +19,9 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// A Place makes an empty place to keep things in, and returns how to open it.
-// Each call of open returns another handle on the same place, as another
-// process would get; handles may be open at the same time.
+// A Place makes an empty place to store things in, and returns how to open it.
+// Each call of open returns another handle on the same place, as another process
+// would get; handles may be open at the same time.
 type Place func(t testing.TB) (open func() tidemark.Backend)
 
 // Run runs the suite.
@@ -80,8 +80,8 @@ var cases = []struct {
 	{"a checker finds nothing wrong with a healthy place", checks},
 }
 
-// bench is the table that a case works at: a place, a handle, and a clock
-// that only goes forward.
+// bench is the setup of a test case: a place, a handle, and a clock that only
+// goes forward.
 type bench struct {
 	testing.TB
 	open func() tidemark.Backend
@@ -160,7 +160,7 @@ func (b *bench) keep(parts ...any) tidemark.Batch {
 	return batch
 }
 
-// fails commits and wants an error that answers to want.
+// fails commits and expects an error that answers to want.
 func (b *bench) fails(want error, parts ...any) tidemark.Receipt {
 	b.Helper()
 	r, err := b.backend().Commit(context.Background(), b.batch(parts...))

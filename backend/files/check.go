@@ -16,20 +16,20 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// settleTime is how long a check waits before it calls an intent a leftover: a
-// writer at work is done with it by then.
+// settleTime is how long a check waits before it calls an intent a leftover: an
+// active writer is done with it by then.
 const settleTime = 100 * time.Millisecond
 
-// Check reads everything: records and lines that are damaged, with file and
-// row; logs that lost their end; files that are open to others; and a batch
-// that a crashed writer left half applied, which readers may see so until the
-// next one to open the store for writing completes it. A temporary file that
-// was left is no damage: nobody reads it, and the next writer sweeps it.
+// Check reads everything and reports damaged records and lines, with file and
+// row; logs that lost their end; files that are open to others; and a batch that
+// a crashed writer left half applied, which readers may see until the next
+// process opens the store for writing and completes it. A leftover temporary
+// file is no damage: nobody reads it, and the next writer removes it.
 func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		c := check{ctx: ctx, b: b, yield: yield}
 		if err := c.all(); err != nil && !c.stopped {
-			yield(b.reading(tidemark.Key{}, err))
+			yield(b.readError(tidemark.Key{}, err))
 		}
 	}
 }
@@ -43,8 +43,8 @@ type check struct {
 
 var errStop = errors.New("stopped")
 
-// say yields a damage and returns an error when nobody wants more.
-func (c *check) say(key tidemark.Key, seq int64, place, what string) error {
+// report yields a damage and returns an error when the caller wants no more.
+func (c *check) report(key tidemark.Key, seq int64, place, what string) error {
 	if !c.yield(&tidemark.Damage{Key: key, Seq: seq, Place: place, What: what}) {
 		c.stopped = true
 		return errStop
@@ -90,7 +90,7 @@ func (c *check) mode(key tidemark.Key, name string) error {
 		return err
 	}
 	if wide := info.Mode.Perm() &^ 0o700; wide != 0 && os.PathSeparator == '/' {
-		return c.say(key, 0, name, fmt.Sprintf("open to others: mode %04o", info.Mode.Perm()))
+		return c.report(key, 0, name, fmt.Sprintf("open to others: mode %04o", info.Mode.Perm()))
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (c *check) folder(folder, ext string, file func(tidemark.Key, string) error
 			id, valid := idOf(stem)
 			if !ok || !valid {
 				if !strings.HasPrefix(n, ".") {
-					err = c.say(tidemark.Key{Kind: kind}, 0, dir+"/"+n, "not the name of a file of this store")
+					err = c.report(tidemark.Key{Kind: kind}, 0, dir+"/"+n, "not the name of a file of this store")
 				}
 			} else {
 				key := tidemark.Key{Kind: kind, ID: id}
@@ -149,28 +149,28 @@ func (c *check) record(key tidemark.Key, name string) error {
 	_, _, err := c.b.readRecord(key)
 	var d *tidemark.Damage
 	if errors.As(err, &d) {
-		return c.say(key, 0, d.Place, d.What)
+		return c.report(key, 0, d.Place, d.What)
 	}
 	if _, herr := c.b.fs.Stat(headPath(key)); err == nil && errors.Is(herr, fs.ErrNotExist) {
-		return c.gone(key) // no head will tell
+		return c.gone(key) // there is no head that could tell
 	}
 	return err
 }
 
-// head reports a log that is gone while its head says that it was there. A
-// head that cannot be read is no damage: it is not synced, so a power cut may
-// tear it, and the next append writes it anew.
+// head reports a log that is gone although its head says that it existed. An
+// unreadable head is no damage: it is not synced, so a power cut may tear it,
+// and the next append rewrites it.
 func (c *check) head(key tidemark.Key, name string) error {
 	return c.gone(key)
 }
 
-// gone reports a log that is not there and should be.
+// gone reports a log that is missing and should exist.
 func (c *check) gone(key tidemark.Key) error {
 	st, err := c.b.look(key)
 	if err != nil || st.exists || st.lost == nil {
 		return err
 	}
-	return c.say(key, st.lost.Seq, logPath(key), st.lost.What)
+	return c.report(key, st.lost.Seq, logPath(key), st.lost.What)
 }
 
 // log reads every line.
@@ -180,7 +180,7 @@ func (c *check) log(key tidemark.Key, name string) error {
 		return err
 	}
 	if st.lost != nil {
-		if err := c.say(key, st.lost.Seq, name, st.lost.What); err != nil {
+		if err := c.report(key, st.lost.Seq, name, st.lost.What); err != nil {
 			return err
 		}
 	}
@@ -195,8 +195,8 @@ func (c *check) log(key tidemark.Key, name string) error {
 	return c.rows(key, name, &forward{f: f, limit: st.end}, &st)
 }
 
-// rows reports each row that is not one whole line, and each line that is not
-// the next one.
+// rows reports each row that is not one whole line, and each line that is out of
+// sequence.
 func (c *check) rows(key tidemark.Key, name string, r *forward, st *state) error {
 	var l line
 	next := int64(1)
@@ -216,7 +216,7 @@ func (c *check) rows(key tidemark.Key, name string, r *forward, st *state) error
 				seq = 0
 				next = glued[len(glued)-1].Seq + 1
 			}
-			if err := c.say(key, seq, place, whatIsWrong(got, key)); err != nil {
+			if err := c.report(key, seq, place, whatIsWrong(got, key)); err != nil {
 				return err
 			}
 			if len(glued) == 0 {
@@ -226,11 +226,11 @@ func (c *check) rows(key tidemark.Key, name string, r *forward, st *state) error
 		}
 		switch {
 		case l.Seq < next:
-			err = c.say(key, l.Seq, place, "the line is there twice or out of order")
+			err = c.report(key, l.Seq, place, "the line is there twice or out of order")
 		case l.Seq > next:
-			err = c.say(key, next, place, fmt.Sprintf("lines %d to %d are missing before it", next, l.Seq-1))
+			err = c.report(key, next, place, fmt.Sprintf("lines %d to %d are missing before it", next, l.Seq-1))
 		case !got.newline:
-			err = c.say(key, l.Seq, place, "the line does not end in a newline")
+			err = c.report(key, l.Seq, place, "the line does not end in a newline")
 		}
 		if err != nil {
 			return err
@@ -238,12 +238,12 @@ func (c *check) rows(key tidemark.Key, name string, r *forward, st *state) error
 		next = max(next, l.Seq+1)
 	}
 	if next <= st.Length && st.lost == nil {
-		return c.say(key, next, name, fmt.Sprintf("the log ends at line %d, and %d were kept", next-1, st.Length))
+		return c.report(key, next, name, fmt.Sprintf("the log ends at line %d, and %d were kept", next-1, st.Length))
 	}
 	return nil
 }
 
-// pending returns the intents that are there now.
+// pending returns the intents that exist now.
 func (c *check) pending() (names []string, err error) {
 	in, err := c.names(intentsDir)
 	for _, n := range in {
@@ -252,7 +252,7 @@ func (c *check) pending() (names []string, err error) {
 	return names, err
 }
 
-// leftovers reports what was there before and still is.
+// leftovers reports the intents of before that still exist.
 func (c *check) leftovers(before []string) error {
 	if len(before) == 0 {
 		return nil
@@ -266,7 +266,7 @@ func (c *check) leftovers(before []string) error {
 		if _, err := c.b.fs.Stat(name); err != nil {
 			continue
 		}
-		if err := c.say(tidemark.Key{}, 0, name, "a batch that was not completed; the next writer completes it"); err != nil {
+		if err := c.report(tidemark.Key{}, 0, name, "a batch that was not completed; the next writer completes it"); err != nil {
 			return err
 		}
 	}

@@ -37,10 +37,10 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	c := commit{b: b, batch: &batch, which: which}
 	defer c.close()
 	receipt, err := c.run()
-	return receipt, b.writing(err)
+	return receipt, b.writeError(err)
 }
 
-// writable returns why nothing may be written, if so.
+// writable returns why nothing may be written, or nil.
 func (b *Backend) writable() error {
 	if b.readOnly {
 		return tidemark.Errorf(tidemark.ErrDenied, "store %s: is open for reading only", b.dir)
@@ -72,10 +72,10 @@ func checkNames(batch *tidemark.Batch) error {
 	return err
 }
 
-// writing gives an error of a commit its sentence and its sentinel. After a
-// failed sync, or a step that could not be taken back, nothing is acknowledged
-// any more: what the disk holds is not known before the store is opened again.
-func (b *Backend) writing(err error) error {
+// writeError gives the error of a commit its text and its sentinel. After a
+// failed sync, or a step that could not be undone, nothing is acknowledged any
+// more: what the disk holds is unknown until the store is opened again.
+func (b *Backend) writeError(err error) error {
 	var (
 		sync  *durable.SyncError
 		stuck *stuckError
@@ -95,7 +95,7 @@ func (b *Backend) writing(err error) error {
 	return tidemark.Storagef("store %s: %w", b.dir, err)
 }
 
-// commit is one batch under way.
+// commit is one batch in progress.
 type commit struct {
 	b       *Backend
 	batch   *tidemark.Batch
@@ -125,7 +125,7 @@ func (c *commit) run() (tidemark.Receipt, error) {
 	}
 	var known []tidemark.Duplicate
 	for i, t := range c.targets {
-		k, err := c.b.known(t, c.batch.Appends[i].Lines)
+		k, err := c.b.duplicates(t, c.batch.Appends[i].Lines)
 		if err != nil {
 			return tidemark.Receipt{}, err
 		}
@@ -134,7 +134,7 @@ func (c *commit) run() (tidemark.Receipt, error) {
 	if len(known) > 0 {
 		return tidemark.Receipt{Duplicates: known}, tidemark.Errorf(tidemark.ErrExists, "%s: line %d already has the key %q", known[0].Log, known[0].Seq, known[0].Key)
 	}
-	if err := c.stands(); err != nil {
+	if err := c.checkStanding(); err != nil {
 		return tidemark.Receipt{}, err
 	}
 	if err := c.carryOut(); err != nil {
@@ -147,8 +147,8 @@ func (c *commit) run() (tidemark.Receipt, error) {
 	return tidemark.Receipt{}, nil
 }
 
-// stands checks every version and length that the batch names.
-func (c *commit) stands() error {
+// checkStanding checks every version and length that the batch names.
+func (c *commit) checkStanding() error {
 	for _, n := range c.batch.Require {
 		have, err := c.b.required(n.Key)
 		if err != nil {
@@ -159,14 +159,14 @@ func (c *commit) stands() error {
 		}
 	}
 	for i := range c.batch.Puts {
-		floor, err := c.at(c.batch.Puts[i].Key, c.batch.Replaces(c.batch.Puts[i]))
+		floor, err := c.checkVersion(c.batch.Puts[i].Key, c.batch.Replaces(c.batch.Puts[i]))
 		if err != nil {
 			return err
 		}
 		c.floors = append(c.floors, c.raised(c.batch.Puts[i].Key, floor))
 	}
 	for _, n := range c.batch.Deletes {
-		if _, err := c.at(n.Key, n.Version); err != nil {
+		if _, err := c.checkVersion(n.Key, n.Version); err != nil {
 			return err
 		}
 	}
@@ -178,8 +178,8 @@ func (c *commit) stands() error {
 	return nil
 }
 
-// at checks the version of a record, and returns the floor of its log.
-func (c *commit) at(key tidemark.Key, want int64) (floor int64, err error) {
+// checkVersion checks the version of a record, and returns the floor of its log.
+func (c *commit) checkVersion(key tidemark.Key, want int64) (floor int64, err error) {
 	r, sound, err := c.b.readRecord(key)
 	if err != nil && !sound {
 		return 0, err
@@ -202,7 +202,7 @@ func (c *commit) carryOut() error {
 	case parts == 0:
 		return nil
 	case parts > 1 && b.FreesRoom() && len(b.Appends) == 0:
-		return c.b.withReserve(c.several) // it makes room; the lease of a writer does not
+		return c.b.withReserve(c.several) // it frees space; the lease of a writer does not
 	case parts > 1:
 		return c.several()
 	case len(b.Appends) == 1 && c.targets[0].f != nil:
@@ -227,10 +227,10 @@ func (c *commit) carryOut() error {
 	})
 }
 
-// flagged runs what takes several steps, with the flags set meanwhile. They
-// stay set when it is not known how far it came.
+// flagged runs work that takes several steps, with the flags set meanwhile. They
+// stay set when it is not known how far it got.
 func (c *commit) flagged(work func() error) error {
-	if err := c.b.flag(c.which, flagSet); err != nil {
+	if err := c.b.setFlags(c.which, flagSet); err != nil {
 		return err
 	}
 	err := work()
@@ -239,14 +239,13 @@ func (c *commit) flagged(work func() error) error {
 		stuck *stuckError
 	)
 	if !errors.As(err, &sync) && !errors.As(err, &stuck) {
-		c.b.flag(c.which, flagClear)
+		c.b.setFlags(c.which, flagClear)
 	}
 	return err
 }
 
-// appendAlone is the everyday path: one write and one sync of the log. Only a
-// log that begins also needs its name synced, and that before the head may
-// speak of it.
+// appendAlone is the common path: one write and one sync of the log. Only a new
+// log also needs its name synced, and that before a head may mention it.
 func (c *commit) appendAlone() error {
 	t := c.targets[0]
 	before := t.st
@@ -282,7 +281,7 @@ func encodeLines(batch *tidemark.Batch, i int) []byte {
 	return data
 }
 
-// appended brings the head and the known keys up to date.
+// appended brings the head and the key cache up to date.
 func (c *commit) appended(i int, before state) {
 	t, lines := c.targets[i], c.batch.Appends[i].Lines
 	last := &lines[len(lines)-1]
@@ -301,8 +300,8 @@ func (c *commit) putAlone() error {
 	return durable.Replace(c.b.fs, c.b.tmpName(), name, appendRecord(nil, &r))
 }
 
-// dropAlone drops a log whose record stays and must not miss it. On a full disk
-// the record can be written only in the room that the log had.
+// dropAlone drops a log whose record stays and must not expect it any more. On a
+// full disk the record can be written only in the space that the log had.
 func (c *commit) dropAlone(log tidemark.Key) error {
 	full := c.b.setFloor(log, 0)
 	if full != nil && !durable.IsFull(full) {
@@ -314,8 +313,8 @@ func (c *commit) dropAlone(log tidemark.Key) error {
 	return c.b.setFloor(log, 0)
 }
 
-// drop removes a log. Its head goes first and for good: a head that came back
-// after a power cut would call a new log of that name too short.
+// drop removes a log. Its head goes first and durably: a head that came back
+// after a power cut would make a new log of that name look too short.
 func (b *Backend) drop(log tidemark.Key) error {
 	for _, name := range []string{headPath(log), logPath(log)} {
 		err := b.wipe(name)
@@ -334,13 +333,13 @@ func (b *Backend) drop(log tidemark.Key) error {
 	}
 	b.keys.forget(log)
 	if t := b.handles.takeLog(log); t != nil {
-		t.close() // frees its room
+		t.close() // frees its disk space
 	}
 	return b.dropAside(log)
 }
 
-// dropAside removes what was set aside of a log: whoever drops it wants its
-// content gone.
+// dropAside removes what was set aside of a log: dropping it means that its
+// content has to go.
 func (b *Backend) dropAside(log tidemark.Key) error {
 	dir := path.Join(tornDir, log.Kind)
 	names, err := b.fs.Names(dir)

@@ -12,29 +12,29 @@ import (
 )
 
 // tornFor is how long a torn tail is kept: long enough for somebody who misses
-// something to come and look.
+// something to notice.
 const tornFor = 30 * 24 * time.Hour
 
-// Compact removes what nothing needs any more.
+// Compact removes what is no longer needed.
 //
-// Unfinished files in tmp/ go when all locks are held: then their writers are
-// dead, and what they wrote is in an intent, or was never promised.
+// Unfinished files in tmp/ are removed while all locks are held: their writers
+// are then dead, and what they wrote is in an intent, or was never acknowledged.
 //
-// A torn tail goes when it is thirty days old and holds no newline: it is then
-// the beginning of one line whose end was never written, so its append was
-// never acknowledged. One that holds a newline stays for good. It is most often an
-// append that was cut off, too; but where a head was lost as well, a line that
-// was kept and is damaged looks the same, and this is its only copy. Heads
-// that were set aside also stay.
+// A torn tail is removed when it is thirty days old and holds no newline: it is
+// then the beginning of one line whose end was never written, so its append was
+// never acknowledged. One that holds a newline stays for good. It is usually an
+// append that was cut off, too; but if the head was lost as well, a damaged line
+// that was acknowledged looks the same, and this is its only copy. Heads that
+// were set aside also stay.
 func (b *Backend) Compact(ctx context.Context) (int64, error) {
 	var freed int64
-	err := b.alone(ctx, func() error {
+	err := b.exclusively(ctx, func() error {
 		n, err := b.sizes(tmpDir)
 		if err != nil {
 			return err
 		}
 		if n > 0 {
-			// An intent is completed before the sweep: its parts may be there.
+			// An intent is completed before the sweep: its parts may be in tmp/.
 			if err := b.recovered(); err != nil {
 				return err
 			}
@@ -104,7 +104,7 @@ func (b *Backend) compactTail(name string, freed *int64) error {
 }
 
 // isTornTail reports whether a file under torn/ has the name of a torn tail:
-// that of its log and eight digits behind it.
+// that of its log, followed by eight digits.
 func isTornTail(name string) bool {
 	dot := strings.LastIndexByte(name, '.')
 	if dot < 1 || len(name)-dot-1 != 8 {

@@ -16,8 +16,8 @@ import (
 
 const formatName = "tidemark-files"
 
-// readStore reads what the store says of itself, and refuses what this program
-// does not know.
+// readStore reads the description of the store, and refuses a format that this
+// program does not know.
 func (b *Backend) readStore() (about, error) {
 	info, err := b.fs.Stat(storeFile)
 	var data []byte
@@ -43,8 +43,8 @@ func (b *Backend) readStore() (about, error) {
 	return a, nil
 }
 
-// create makes the store. Of two processes that do so at once, one does it
-// and the other finds it; what a crash left half made is completed.
+// create makes the store. If two processes do so at once, one makes it and the
+// other finds it made; a store left half made by a crash is completed.
 func (b *Backend) create(ctx context.Context) error {
 	names, err := b.fs.Names(".")
 	if err != nil {
@@ -76,7 +76,7 @@ func (b *Backend) create(ctx context.Context) error {
 	if err := b.fillReserve(); err != nil {
 		return storeError(b.dir, err)
 	}
-	// The folders first: what says that this is a store must not outlive them.
+	// The folders first: the file that marks the store must not outlive them.
 	if err := durable.SyncDir(b.fs, "."); err != nil {
 		return storeError(b.dir, err)
 	}

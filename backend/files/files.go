@@ -1,8 +1,8 @@
-// Package files is a Backend that keeps a JSON file a record and an NDJSON
-// file a log in one directory, so that cat, jq, git and rsync read it. It
-// makes no rules, keeps no index that could be wrong, and leaves syncing,
-// renaming and locking to package durable. Reading never writes and never
-// locks. docs/formats/files.md describes every file.
+// Package files is a Backend that keeps each record as a JSON file and each log
+// as an NDJSON file in one directory, so that cat, jq, git and rsync work on it.
+// It has no domain rules, keeps no index that could be wrong, and leaves
+// syncing, renaming and locking to package durable. Reading never writes and
+// never locks. docs/formats/files.md describes every file.
 //
 //	b, err := files.Open(ctx, dir, &files.Options{Create: true})
 package files
@@ -26,7 +26,7 @@ var errClosed = errors.New("files: closed")
 // Options say how a store is opened.
 type Options struct {
 	ReadOnly bool       // nothing is ever written, not even a lock
-	Create   bool       // make the store when it is not there
+	Create   bool       // make the store when there is none
 	FS       durable.FS // in place of the directory, for tests
 
 	// Upgrading is called before a store of an older format is upgraded, with
@@ -37,7 +37,7 @@ type Options struct {
 // Backend is one handle on a store. All methods may be called concurrently.
 type Backend struct {
 	fs       durable.FS
-	disk     durable.FS // the same, as it was given
+	disk     durable.FS // the same, as it was passed in
 	dir      string
 	set      setting
 	readOnly bool
@@ -45,8 +45,8 @@ type Backend struct {
 
 	closed  atomic.Bool
 	ending  chan struct{}  // closed by Close
-	commits sync.WaitGroup // under way
-	gate    sync.Mutex     // orders the begin of a commit and Close
+	commits sync.WaitGroup // in progress
+	closing sync.Mutex     // orders the start of a commit and Close
 	broken  atomic.Pointer[brokenError]
 
 	locks   [stripes]stripe
@@ -57,18 +57,18 @@ type Backend struct {
 	grown   grown
 }
 
-// brokenError is why nothing is acknowledged any more.
+// brokenError says why nothing is acknowledged any more.
 type brokenError struct{ err error }
 
 // Open opens the store in dir.
 //
-// ErrNoStore: there is none and o does not ask to create it. ErrInvalid: dir
-// is a file, or a directory that holds other things. ErrUnsupported: a newer
+// ErrNoStore: there is none and o does not say to create it. ErrInvalid: dir is
+// a file, or a directory that holds other things. ErrUnsupported: a newer
 // program wrote it, a *tidemark.NewerError; nothing was changed.
 //
-// Opening for writing completes what a crashed writer left half done. A store
-// of an older format is upgraded, after a copy of it was made durable beside it
-// as dir.bak-vN-TIME.
+// Opening for writing completes what a crashed writer left half done. A store of
+// an older format is upgraded, after a durable copy of it was made beside it as
+// dir.bak-vN-TIME.
 func Open(ctx context.Context, dir string, o *Options) (*Backend, error) {
 	return open(ctx, dir, o, here)
 }
@@ -123,8 +123,8 @@ func openDir(dir string, o *Options) (*durable.Dir, error) {
 	return d, nil
 }
 
-// narrow makes an empty directory that becomes a store private. One that holds
-// something is left as it is: it may not be ours.
+// narrow makes an empty directory that becomes a store private. One that is not
+// empty is left alone: it may not be ours.
 func narrow(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -162,11 +162,11 @@ func (b *Backend) start(ctx context.Context, o *Options) error {
 	return b.tidy(ctx)
 }
 
-// Close waits for commits under way and releases what is held.
+// Close waits for commits in progress and releases locks and open files.
 func (b *Backend) Close() error {
-	b.gate.Lock()
+	b.closing.Lock()
 	first := !b.closed.Swap(true)
-	b.gate.Unlock()
+	b.closing.Unlock()
 	b.commits.Wait()
 	if !first {
 		return nil
@@ -177,7 +177,7 @@ func (b *Backend) Close() error {
 	return b.fs.Close()
 }
 
-// use returns an error when no call may be served any more.
+// use returns an error when the Backend is closed or ctx is done.
 func (b *Backend) use(ctx context.Context) error {
 	if b.closed.Load() {
 		return errClosed
@@ -188,10 +188,10 @@ func (b *Backend) use(ctx context.Context) error {
 	return b.current()
 }
 
-// begin lets Close wait for a commit.
+// begin registers a commit, so that Close waits for it.
 func (b *Backend) begin(ctx context.Context) error {
-	b.gate.Lock()
-	defer b.gate.Unlock()
+	b.closing.Lock()
+	defer b.closing.Unlock()
 	if err := b.use(ctx); err != nil {
 		return err
 	}

@@ -11,17 +11,17 @@ import (
 )
 
 // The record of the same key as a log keeps a floor: a number of lines that the
-// log is known to have. It is raised when the record is written anyway, so it
-// costs an append nothing, and it is durable where a head is not. A log that is
-// shorter, because it was emptied, removed, put back to how it was, or because
-// it is another log under this name, has lost lines.
+// log is known to have. It is raised whenever the record is written anyway, so
+// it costs an append nothing, and it is durable where a head is not. A log that
+// is shorter, because it was emptied, removed, rolled back or replaced by
+// another log under this name, has lost lines.
 
-// floorUnread stands for a floor that nobody has read. It is read when there is
-// no head that can tell instead.
+// floorUnread stands for a floor that has not been read yet. It is read when
+// there is no head to rely on.
 const floorUnread = -1
 
-// appendFloor writes a floor with a sum of its own: that of the record is
-// checked by earlier programs, which do not know of floors.
+// appendFloor writes a floor with a sum of its own: the record's sum is checked
+// by earlier programs, which do not know of floors.
 func appendFloor(dst []byte, key tidemark.Key, floor int64) []byte {
 	dst = strconv.AppendInt(dst, floor, 10)
 	return appendHex32(append(dst, ' '), floorSum(key, floor))
@@ -41,7 +41,7 @@ func floorSum(key tidemark.Key, floor int64) uint32 {
 	return crc32.Checksum(strconv.AppendInt([]byte(key.String()+" "), floor, 10), castagnoli)
 }
 
-// floor returns what the record says of the log, 0 when it says nothing.
+// floor returns the floor in the record of the log, 0 when it has none.
 func (b *Backend) floor(log tidemark.Key) int64 {
 	r, _, err := b.readRecord(log)
 	if err != nil {
@@ -50,18 +50,19 @@ func (b *Backend) floor(log tidemark.Key) int64 {
 	return r.Head.Length
 }
 
-// setFloor says in the record, if there is one, how long the log is now.
+// setFloor writes the current length of the log into the record, if there is
+// one.
 func (b *Backend) setFloor(log tidemark.Key, floor int64) error {
 	r, _, err := b.readRecord(log)
 	if err != nil || r.Version == 0 || r.Head.Length == floor {
-		return nil // a damaged record says nothing
+		return nil // a damaged record has no floor
 	}
 	r.Head.Length = floor
 	return durable.Replace(b.fs, b.tmpName(), recordPath(log), appendRecord(nil, &r))
 }
 
 // raised returns the floor that a record gets when it is put, from the one that
-// it had. Only lines that are durable count: those that the head speaks of, and
+// it had. Only lines that are durable count: those that the head covers, and
 // those of this very batch.
 func (c *commit) raised(key tidemark.Key, floor int64) int64 {
 	for _, a := range c.batch.Appends {
@@ -79,8 +80,8 @@ func (c *commit) raised(key tidemark.Key, floor int64) int64 {
 }
 
 // atLeast marks a log as having lost lines when it is shorter than its floor. A
-// head is made after the sync of the first lines, so that where there is a file
-// for it, readable or not, there were lines.
+// head is created after the sync of the first lines, so where its file exists,
+// readable or not, there were lines.
 func (st *state) atLeast(log tidemark.Key, floor int64, head bool) {
 	if head {
 		floor = max(floor, 1)
@@ -93,8 +94,8 @@ func (st *state) atLeast(log tidemark.Key, floor int64, head bool) {
 	st.Length, st.end, st.synced = floor, st.size, st.size
 }
 
-// ofAnother reports whether a log of which no line can be read begins with a
-// whole line of another one: a torn line is not whole.
+// ofAnother reports whether a log without any readable line of its own begins
+// with a whole line of another log: a torn line is not whole.
 func ofAnother(f durable.File, log tidemark.Key, size int64) bool {
 	r := forward{f: f, limit: size}
 	row, err := r.next()

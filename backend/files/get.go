@@ -9,8 +9,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// Get reads one record and the head of its log. A log that is shorter than it
-// was is a *tidemark.Damage beside the record.
+// Get reads one record and the head of its log. A log that became shorter is a
+// *tidemark.Damage beside the record.
 func (b *Backend) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, error) {
 	if err := b.use(ctx); err != nil {
 		return tidemark.Record{}, err
@@ -20,11 +20,11 @@ func (b *Backend) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, e
 	}
 	r, _, err := b.readRecord(key)
 	if err != nil {
-		return r, b.reading(key, err)
+		return r, b.readError(key, err)
 	}
 	st, err := b.lookFor(key, r.Head.Length)
 	if err != nil {
-		return r, b.reading(key, err)
+		return r, b.readError(key, err)
 	}
 	if r.Version == 0 && st.Length == 0 {
 		return r, tidemark.NotFoundf("%s: not found", key)
@@ -36,9 +36,9 @@ func (b *Backend) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, e
 	return r, nil
 }
 
-// readRecord returns the record of key, at version 0 when there is none. With
-// a *tidemark.Damage, sound says that its version still is to be trusted. The
-// length in its Head is the floor of its log.
+// readRecord returns the record of key, at version 0 when there is none. With a
+// *tidemark.Damage, sound says that its version can still be trusted. The length
+// in its Head is the floor of its log.
 func (b *Backend) readRecord(key tidemark.Key) (r tidemark.Record, sound bool, err error) {
 	name := recordPath(key)
 	data, err := durable.ReadFile(b.fs, name)

@@ -15,10 +15,10 @@ import (
 const maxHandles = 128
 
 // handles keeps the logs that are appended to and the records that appends
-// require open, so that the next append need not open and read them again. A
-// file that is open keeps its identity to itself: as long as the name leads to
-// the same one, and the size is the one that was left, nobody else changed it.
-// Where files have no identity, nothing is kept.
+// require open, so that the next append need not open and read them again. The
+// identity of an open file is not reused: as long as the name leads to the same
+// file, and its size is the last one seen, nobody else changed it. Where files
+// have no identity, nothing is kept open.
 type handles struct {
 	mu      sync.Mutex
 	logs    map[tidemark.Key]*target
@@ -32,7 +32,8 @@ type required struct {
 	version int64
 }
 
-// takeLog hands out a log that was kept; the taker closes it or keeps it again.
+// takeLog hands out a log that was kept open; the caller closes it or puts it
+// back.
 func (h *handles) takeLog(log tidemark.Key) *target {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,9 +102,9 @@ func (h *handles) close() {
 	h.logs, h.records = nil, nil
 }
 
-// required returns the version of a record that a batch requires. It is asked
-// for with every append of a session, and changes when the session changes
-// hands.
+// required returns the version of a record that a batch requires. It is needed
+// for every append to a session, and changes when another writer takes over the
+// session.
 func (b *Backend) required(key tidemark.Key) (int64, error) {
 	r := b.handles.takeRecord(key)
 	if r != nil {

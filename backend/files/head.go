@@ -8,18 +8,18 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// headBytes is the size of a head's file: one disk sector, written in place
-// in one piece.
+// headBytes is the size of a head's file: one disk sector, written in place with
+// one write.
 const headBytes = 512
 
-// head is what a log's head file says: how far the log is known to be
-// durable. It is written after the sync of the lines it speaks of and is not
-// synced itself, so it may lag behind the log and is never ahead of it.
+// head is what a log's head file says: how far the log is known to be durable.
+// It is written after the sync of the lines it covers and is not synced itself,
+// so it may lag behind the log but is never ahead of it.
 type head struct {
 	tidemark.Head
 	end  int64  // where the newest line ends
-	file bool   // there is one, whether it can be read or not
-	life string // drawn when the file is made: tells a log from an earlier one of its name
+	file bool   // there is a head file, readable or not
+	life string // random, set when the file is made: tells a log from an earlier one of the same name
 }
 
 // appendHead writes h, padded to headBytes.
@@ -49,8 +49,8 @@ func headSum(log tidemark.Key, b []byte) uint32 {
 	return crc32.Update(c, castagnoli, b)
 }
 
-// parseHead reads what appendHead wrote. Anything else is no head: it is only
-// a hint, and the log itself tells the same.
+// parseHead reads what appendHead wrote. Anything else is ignored: a head is
+// only a hint, and the log itself tells the same.
 func parseHead(b []byte, log tidemark.Key, h *head) bool {
 	*h = head{}
 	s := scanner{b: b}

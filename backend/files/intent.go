@@ -11,9 +11,9 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// intent is a batch of several parts, written whole before any of them. It
-// holds the very bytes that go into the files, so that completing it needs
-// nothing else.
+// intent is a batch of several parts, written whole before any of them. It holds
+// the exact bytes that go into the files, so that completing it needs nothing
+// else.
 type intent struct {
 	Batch   string         `json:"batch"`
 	At      time.Time      `json:"at"`
@@ -37,7 +37,8 @@ type intentAppend struct {
 	Lines string `json:"lines"`
 }
 
-// intentOf writes a batch down; floors are those of the logs of its puts.
+// intentOf returns the intent of a batch; floors are those of the logs of its
+// puts.
 func intentOf(batch *tidemark.Batch, floors []int64) *intent {
 	in := &intent{Batch: batch.ID, At: batch.At, Adopt: batch.Adopt, Drops: batch.Drops}
 	for i, r := range batch.Puts {
@@ -54,7 +55,7 @@ func intentOf(batch *tidemark.Batch, floors []int64) *intent {
 	return in
 }
 
-// replaces returns the version that stands as long as p is not done.
+// replaces returns the version that the record has before p is done.
 func (in *intent) replaces(p intentPut) int64 {
 	if in.Adopt {
 		return 0
@@ -87,8 +88,7 @@ func (in *intent) encode() ([]byte, error) {
 	return append(b, "\"}\n"...), nil
 }
 
-// parseIntent reads what encode wrote. One that is not there whole was never
-// promised.
+// parseIntent reads what encode wrote. An incomplete one was never acknowledged.
 func parseIntent(b []byte) (*intent, error) {
 	at := len(b) - intentSumBytes
 	if at < 0 {
@@ -106,7 +106,7 @@ func parseIntent(b []byte) (*intent, error) {
 	return in, in.check()
 }
 
-// check keeps an intent that somebody made up from naming a file outside.
+// check keeps a forged intent from naming a file outside the store.
 func (in *intent) check() error {
 	keys := append([]tidemark.Key(nil), in.Drops...)
 	for _, p := range append(append([]intentPut(nil), in.Puts...), in.Deletes...) {

@@ -19,10 +19,10 @@ type keyCache struct {
 	total int
 }
 
-// keyWindow is touched only by the holder of its log's stripe.
+// keyWindow is used only by the holder of its log's stripe.
 type keyWindow struct {
 	life string // of the log that was read
-	end  int64  // up to where
+	end  int64  // where that reading ended
 	seqs map[string]int64
 }
 
@@ -48,8 +48,8 @@ func (c *keyCache) forget(log tidemark.Key) {
 	delete(c.logs, log)
 }
 
-// known returns the lines whose keys the log already has.
-func (b *Backend) known(t *target, lines []tidemark.Line) (known []tidemark.Duplicate, err error) {
+// duplicates returns the lines whose keys the log already has.
+func (b *Backend) duplicates(t *target, lines []tidemark.Line) (known []tidemark.Duplicate, err error) {
 	var w *keyWindow
 	for i := range lines {
 		key := lines[i].Key
@@ -119,7 +119,7 @@ func (w *keyWindow) add(key string, seq int64) {
 	}
 }
 
-// appended tells the window of what this process added itself.
+// appended adds what this process itself appended to the window.
 func (b *Backend) appended(t *target, before state, lines []tidemark.Line) {
 	w := b.keys.get(t.log)
 	if w == nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// line is a line as it stands in a file: with the instant of its batch, and
-// which of how many lines of one append it is, so that a reader can tell a
-// whole append from one that was cut off.
+// line is a line as it is written in a file: with the time of its batch, and its
+// number among the lines of its append, so that a reader can tell a whole append
+// from one that was cut off.
 type line struct {
 	tidemark.Line
 	batchAt     time.Time
@@ -24,8 +24,8 @@ type line struct {
 	scratch     []byte // for sums, kept from line to line
 }
 
-// sums returns the checksum of the line, and the sum that binds to it what that
-// does not cover: a changed batch id or part would otherwise pass unnoticed.
+// sums returns the checksum of the line, and a second sum over what the first
+// does not cover: a changed batch id or part would otherwise go unnoticed.
 func (l *line) sums(log tidemark.Key) (sum, tie uint32) {
 	sum = l.Checksum(log)
 	return sum, l.tieTo(sum)
@@ -146,8 +146,8 @@ func (s *scanner) position(p *tidemark.Position, chain *[]byte) bool {
 	return true
 }
 
-// parseLine reads b, a line without its newline, into l and holds it against
-// its sums. The body of l is a part of b.
+// parseLine reads b, a line without its newline, into l and verifies its sums.
+// The body of l is a part of b.
 func parseLine(b []byte, log tidemark.Key, l *line) error {
 	if scanLine(b, l) && l.matches(log) {
 		return nil
@@ -161,10 +161,10 @@ func parseLine(b []byte, log tidemark.Key, l *line) error {
 	return nil
 }
 
-// scanLine reads a line in the form that appendLine gives it. It takes the
-// body as it is; the sum tells whether it is the right one.
+// scanLine reads a line in the form that appendLine writes. It takes the body as
+// it is; the sum tells whether it is intact.
 func scanLine(b []byte, l *line) bool {
-	kind, batch, by := l.Kind, l.Batch, l.by // of the line before: most often the same
+	kind, batch, by := l.Kind, l.Batch, l.by // of the previous line: usually the same
 	*l = line{part: 1, parts: 1, scratch: l.scratch}
 	s := scanner{b: b}
 	if !s.literal(`{"seq":`) || !s.number(&l.Seq) || !s.literal(`,"at":"`) || !s.instant(&l.At) || !s.literal(`,"kind":"`) {
@@ -243,7 +243,7 @@ func (s *scanner) body(body *[]byte, verbatim, encoded, end string) bool {
 	return false
 }
 
-// reuse returns last when it is the text, which saves making it anew.
+// reuse returns last when it equals text, which saves an allocation.
 func reuse(last string, text []byte) string {
 	if string(text) == last {
 		return last

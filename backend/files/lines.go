@@ -14,9 +14,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// Lines reads a log without a lock. Lines that were never promised are not
-// seen; a line that was kept and cannot be read is a *tidemark.Damage with the
-// file and the number of its row.
+// Lines reads a log without a lock. Lines that were never acknowledged are not
+// seen; a line that was acknowledged and cannot be read is a *tidemark.Damage
+// with the file and the number of its row.
 func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
 	if len(spans) == 0 {
 		spans = []tidemark.Span{{}}
@@ -32,7 +32,7 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 			}
 			w := walk{ctx: ctx, b: b, log: log, yield: yield}
 			if err := w.span(span); err != nil {
-				yield(tidemark.Line{}, b.reading(log, err))
+				yield(tidemark.Line{}, b.readError(log, err))
 				return
 			}
 			if w.stopped {
@@ -42,8 +42,8 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 	}
 }
 
-// reading says which thing a failed read was about.
-func (b *Backend) reading(key tidemark.Key, err error) error {
+// readError adds to a failed read what it was about.
+func (b *Backend) readError(key tidemark.Key, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, tidemark.ErrCorrupt) {
 		return err
 	}
@@ -56,7 +56,7 @@ func (b *Backend) reading(key tidemark.Key, err error) error {
 	return tidemark.Storagef("%s: %w", key, err)
 }
 
-// walk is one reading of a span.
+// walk is one pass over a span.
 type walk struct {
 	ctx     context.Context
 	b       *Backend
@@ -64,7 +64,7 @@ type walk struct {
 	f       durable.File
 	yield   func(tidemark.Line, error) bool
 	stopped bool
-	bad     []row // rows that are no lines, since the last one that was
+	bad     []row // rows that are no lines, since the last line
 	number  rowNumber
 }
 
@@ -87,7 +87,7 @@ func (w *walk) span(span tidemark.Span) error {
 	w.f, w.number.f = f, f
 	st, err := settle(f, w.log, h, known)
 	if err == nil && (st.lost != nil || !known) {
-		st, err = w.b.look(w.log) // a log that was dropped meanwhile is not lost
+		st, err = w.b.look(w.log) // a log that was dropped meanwhile is no damage
 	}
 	if err != nil {
 		return err
@@ -97,25 +97,25 @@ func (w *walk) span(span tidemark.Span) error {
 		return nil
 	}
 	if span.Backwards {
-		return w.back(&st, first, last)
+		return w.backwards(&st, first, last)
 	}
 	r, err := seek(f, w.log, &st, first)
 	if err != nil {
 		return err
 	}
 	r.chunk = chunkFor(&st, last-first+1)
-	return w.ahead(r, first, last)
+	return w.forwards(r, first, last)
 }
 
-// chunkFor returns how much to read at once for n lines, by the mean of the
-// log and a little more.
+// chunkFor returns how much to read at once for n lines: their average size in
+// the log and a little more.
 func chunkFor(st *state, n int64) int {
 	mean := st.end/max(st.Length, 1) + 1
 	return int(min(max((n+closeLines)*mean, 4<<10), readBytes))
 }
 
-// ahead yields first to last in order.
-func (w *walk) ahead(r *forward, first, last int64) error {
+// forwards yields first to last in order.
+func (w *walk) forwards(r *forward, first, last int64) error {
 	var l line
 	next := first
 	for next <= last && !w.stopped {
@@ -145,9 +145,9 @@ func (w *walk) ahead(r *forward, first, last int64) error {
 	return nil
 }
 
-// step yields l when its turn has come, after what is missing before it, and
-// returns the seq that comes next. Lines before next were asked for by nobody
-// or seen already.
+// step yields l when its turn has come, preceded by the damage for missing
+// lines, and returns the seq that comes next. Lines before next were not
+// requested, or were already yielded.
 func (w *walk) step(l *line, next, last int64) int64 {
 	if l.Seq < next || next > last || w.stopped {
 		if l.Seq < next {
@@ -165,8 +165,8 @@ func (w *walk) step(l *line, next, last int64) int64 {
 	return l.Seq + 1
 }
 
-// back yields last to first.
-func (w *walk) back(st *state, first, last int64) error {
+// backwards yields last to first.
+func (w *walk) backwards(st *state, first, last int64) error {
 	end := st.end
 	if last < st.Length {
 		var err error
@@ -217,7 +217,7 @@ func (w *walk) stepBack(l *line, next, first int64) int64 {
 	return l.Seq - 1
 }
 
-// endOf returns where the first line behind seq begins.
+// endOf returns where the line after seq begins.
 func (w *walk) endOf(st *state, seq int64) (int64, error) {
 	r, err := seek(w.f, w.log, st, seq)
 	if err != nil {
@@ -237,14 +237,14 @@ func (w *walk) endOf(st *state, seq int64) (int64, error) {
 		}
 		for _, g := range salvage(row, w.log) {
 			if g.Seq > seq {
-				return row.stop, nil // the row also holds what lies before
+				return row.stop, nil // the row also holds earlier lines
 			}
 		}
 	}
 }
 
-// still returns the last seq that the log has now: a log may have been dropped
-// while it was read.
+// still returns the last seq that the log has now, at most last: a log may be
+// dropped while it is read.
 func (w *walk) still(last int64) int64 {
 	st, err := w.b.look(w.log)
 	if err != nil {
@@ -253,8 +253,8 @@ func (w *walk) still(last int64) int64 {
 	return min(last, st.Length)
 }
 
-// missing yields a Damage for each seq from first to last. When as many rows
-// could not be read, each seq has its own.
+// missing yields a Damage for each seq from first to last. When as many rows are
+// unreadable, each seq is matched to its row.
 func (w *walk) missing(first, last int64, backwards bool) {
 	rows := w.bad
 	for i := int64(0); first+i <= last && !w.stopped; i++ {
@@ -276,7 +276,7 @@ func (w *walk) missing(first, last int64, backwards bool) {
 }
 
 // rowNumber counts rows of a file. Only damage needs the number of its row, so
-// it is counted when asked for, from the last answer on.
+// it is counted on demand, starting from the last result.
 type rowNumber struct {
 	f      durable.File
 	at     int64

@@ -18,9 +18,9 @@ import (
 // some 400 bytes each.
 const maxListed = 100_000
 
-// listCache remembers what a listing needs of records and logs whose files
-// have not changed. What it says is only ever used when the file still has
-// the size, time and identity that it had.
+// listCache remembers what a listing needs of records and logs whose files have
+// not changed. An element is used only while the file still has the size, time
+// and identity that it had.
 type listCache struct {
 	mu   sync.Mutex
 	rows map[tidemark.Key]*listed
@@ -33,9 +33,8 @@ type listed struct {
 	damage          error
 }
 
-// List reads the directory of a kind. It orders by what files say about
-// themselves, and reads only those that changed since the last listing, and
-// those that it yields.
+// List reads the directory of a kind. It reads only files that changed since the
+// last listing, and those of the records that it yields.
 func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark.Record, error] {
 	return func(yield func(tidemark.Record, error) bool) {
 		if err := b.use(ctx); err != nil {
@@ -44,7 +43,7 @@ func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark
 		}
 		found, err := b.find(ctx, q)
 		if err != nil {
-			yield(tidemark.Record{}, b.reading(tidemark.Key{Kind: q.Kind}, err))
+			yield(tidemark.Record{}, b.readError(tidemark.Key{Kind: q.Kind}, err))
 			return
 		}
 		slices.SortFunc(found, func(x, y *listed) int { return q.Compare(x.Record, y.Record) })
@@ -64,8 +63,8 @@ func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark
 	}
 }
 
-// find returns what the query includes, in no order, and every record that is
-// damaged and could be meant.
+// find returns the records that the query includes, unordered, and every damaged
+// record that might be one of them.
 func (b *Backend) find(ctx context.Context, q tidemark.Query) (found []*listed, err error) {
 	if (tidemark.Key{Kind: q.Kind, ID: "x"}).Check() != nil {
 		return nil, nil
@@ -122,7 +121,7 @@ func (b *Backend) names(folder, kind, ext string) ([]string, error) {
 	return ids, nil
 }
 
-// listed returns what is known of a record, and nil when it is gone.
+// listed returns what is known of a record, or nil when it is gone.
 func (b *Backend) listed(key tidemark.Key, hasLog bool) (*listed, error) {
 	record, err := b.fs.Stat(recordPath(key))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -162,8 +161,8 @@ func (b *Backend) listed(key tidemark.Key, hasLog bool) (*listed, error) {
 	return l, nil
 }
 
-// racyFor is more than the grain of the times that file systems keep: a file
-// that changed just now can change again and look the same.
+// racyFor is more than the resolution of file system times: a file that changed
+// just now can change again and look the same.
 const racyFor = 100 * time.Millisecond
 
 func settled(i durable.Info) bool { return time.Since(i.ModTime) > racyFor }

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// stripe is one lock of a store: a turn inside the process, then the lock of a
-// file between processes.
+// stripe is one lock of a store: a token inside the process, then a file lock
+// between processes.
 type stripe struct {
 	turn chan struct{} // holds one token while nobody has the stripe
 	file durable.File  // opened when first needed
@@ -40,8 +40,8 @@ func (b *Backend) closeLocks() {
 	}
 }
 
-// How long a writer waits before it asks again for a lock that another
-// process has: at first less than a sync takes, then longer.
+// How long a writer waits before it retries a lock that another process has: at
+// first less than a sync takes, then longer.
 const (
 	firstLockWait = 50 * time.Microsecond
 	maxLockWait   = 5 * time.Millisecond
@@ -93,7 +93,7 @@ func (b *Backend) release(which []int) {
 }
 
 // takeSome takes the stripes in order, so that no two writers wait for each
-// other. Whoever waited may find that the store was upgraded meanwhile.
+// other. The store may have been upgraded during the wait.
 func (b *Backend) takeSome(ctx context.Context, which []int) error {
 	for n, i := range which {
 		if err := b.take(ctx, i); err != nil {
@@ -117,19 +117,19 @@ var everyStripe = func() (all []int) {
 
 func (b *Backend) takeAll(ctx context.Context) (release func(), err error) {
 	if err := b.takeSome(ctx, everyStripe); err != nil {
-		return nil, b.writing(err)
+		return nil, b.writeError(err)
 	}
 	return func() { b.release(everyStripe) }, nil
 }
 
-// lock takes the stripes of a batch. When a flag says that somebody died
-// half-way, it first completes what they began, under all locks: then nobody
-// else can be at work.
+// lock takes the stripes of a batch. When a flag says that a writer died
+// half-way, it first completes what that writer began, under all locks, so that
+// nobody else can be writing.
 func (b *Backend) lock(ctx context.Context, batch *tidemark.Batch) ([]int, error) {
 	which := stripesOf(batch)
 	for {
 		if err := b.takeSome(ctx, which); err != nil {
-			return nil, b.writing(err)
+			return nil, b.writeError(err)
 		}
 		flagged, err := b.flagged(which)
 		if err == nil && !flagged {
@@ -140,7 +140,7 @@ func (b *Backend) lock(ctx context.Context, batch *tidemark.Batch) ([]int, error
 			err = b.recover(ctx)
 		}
 		if err != nil {
-			return nil, b.writing(err)
+			return nil, b.writeError(err)
 		}
 	}
 }
@@ -172,19 +172,19 @@ func stripesOf(batch *tidemark.Batch) []int {
 	return which
 }
 
-// Each stripe has a flag, a byte in the file locks/flags. It is set while
-// something is done in several steps, so whoever gets the lock of a writer
-// that died between two of them knows, without reading a directory, that there
-// is something to complete. The bytes are there from the beginning, so that
-// setting one needs no room on a full disk.
+// Each stripe has a flag, a byte in the file locks/flags. It is set during work
+// of several steps, so a process that gets the lock of a writer that died
+// between two of them knows, without reading a directory, that there is
+// something to complete. The bytes exist from the beginning, so that setting one
+// needs no space on a full disk.
 const (
 	flagsFile = locksDir + "/flags"
 	flagClear = '-'
 	flagSet   = '!'
 )
 
-// openFlags opens the flags, and makes the file when it is not there. A flag
-// that cannot be read counts as set.
+// openFlags opens the flags, and makes the file when it is missing. A flag that
+// cannot be read counts as set.
 func (b *Backend) openFlags() error {
 	if b.flags != nil {
 		return nil
@@ -211,9 +211,9 @@ func (b *Backend) flagged(which []int) (bool, error) {
 	return false, nil
 }
 
-// flag need not be durable: after a power cut, every writer opens the store
-// anew and looks for itself.
-func (b *Backend) flag(which []int, value byte) error {
+// setFlags need not be durable: after a power cut, every writer opens the store
+// again and looks for leftovers itself.
+func (b *Backend) setFlags(which []int, value byte) error {
 	for _, i := range which {
 		if _, err := b.flags.WriteAt([]byte{value}, int64(i)); err != nil {
 			return err

@@ -11,10 +11,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// state is what is known of a log at one instant.
+// state is what is known of a log at one moment.
 type state struct {
 	head
-	size   int64            // of the file; what lies between end and size was never promised
+	size   int64            // of the file; bytes between end and size were never acknowledged
 	synced int64            // everything before it is known to be durable
 	exists bool             // there is a file
 	id     uint64           // of the file
@@ -39,21 +39,21 @@ func (b *Backend) readHead(log tidemark.Key) (h head, ok bool) {
 	return h, ok
 }
 
-// look returns the state of a log as a reader sees it, most often without
-// opening it. The head is read first: a log only grows, so one that is shorter
-// than a head read before is not one that a writer was about to make longer.
+// look returns the state of a log as a reader sees it, usually without opening
+// it. The head is read first: a log only grows, so one that is shorter than a
+// head read earlier is damaged, and not just about to be extended.
 func (b *Backend) look(log tidemark.Key) (state, error) { return b.lookFor(log, floorUnread) }
 
-// lookFor is look for who knows the floor of the log, most often because the
-// record was read anyway.
+// lookFor is look for a caller that knows the floor of the log, usually because
+// it read the record anyway.
 func (b *Backend) lookFor(log tidemark.Key, floor int64) (state, error) {
 	for tries := 0; ; tries++ {
 		st, err := b.lookOnce(log, floor)
 		if err != nil || st.lost == nil || tries == 2 {
 			return st, err
 		}
-		// A log that was dropped and begun again between the two looks is
-		// not lost; one that is lost stays so.
+		// A log that was dropped and begun again between the two looks is not
+		// damaged; a damaged one stays so.
 		floor = b.floor(log)
 	}
 }
@@ -98,9 +98,9 @@ func lostTail(log tidemark.Key, have, want int64) *tidemark.Damage {
 		What: fmt.Sprintf("the log ends at line %d, and %d were kept", have, want)}
 }
 
-// settle finds where an open log ends: behind the last append that is there
-// whole. The head tells from where on to look; without one it looks backwards
-// for a whole append.
+// settle finds where an open log ends: after the last append that is complete.
+// The head tells where to start looking; without one it searches backwards for a
+// complete append.
 func settle(f durable.File, log tidemark.Key, h head, known bool) (state, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -131,8 +131,8 @@ func settle(f durable.File, log tidemark.Key, h head, known bool) (state, error)
 		st.lost = lostTail(log, t.Length, h.Length)
 		st.head, st.end, st.synced = h, info.Size, info.Size
 	case t.Length < h.Length:
-		// The newest lines are there and damaged: they were kept, so they are
-		// not a torn tail.
+		// The newest lines are there but damaged: they were acknowledged, so
+		// they are not a torn tail.
 		st.head, st.end, st.synced = h, max(h.end, t.end), h.end
 	default:
 		st.life, st.synced = h.life, h.end
@@ -146,7 +146,7 @@ func endsRow(f durable.File, at int64) bool {
 	return n == 1 && c[0] == '\n'
 }
 
-// newest finds the last whole append of a log by reading ever larger parts of
+// newest finds the last complete append of a log by reading ever larger parts of
 // its end.
 func newest(f durable.File, log tidemark.Key, size int64) (t tally, err error) {
 	for window := int64(readBytes); ; window *= 4 {
@@ -163,10 +163,10 @@ func newest(f durable.File, log tidemark.Key, size int64) (t tally, err error) {
 	}
 }
 
-// tally follows the appends of a log and holds the head as it is behind the
-// last one that is there whole. Lines of an append that lacks one do not
-// count, unless a whole append follows: then somebody saw the incomplete one
-// whole, and what it lacks is damaged.
+// tally follows the appends of a log and holds the head as of the last complete
+// one. Lines of an incomplete append do not count, unless a complete append
+// follows: then the incomplete one was once seen complete, and its missing lines
+// are damaged.
 type tally struct {
 	head
 	append    string // the batch that wrote the append that is being followed
@@ -190,8 +190,8 @@ func (t *tally) walk(r *forward, log tidemark.Key) error {
 		t.next = 0
 		glued := salvage(row, log)
 		if n := len(glued); n > 0 && !row.newline {
-			// A last line without its newline may be cut short where it
-			// happens to look whole; it was never promised.
+			// A last line without its newline may be cut short at a point where
+			// it looks whole; it was never acknowledged.
 			glued = glued[:n-1]
 		}
 		for i := range glued {

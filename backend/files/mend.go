@@ -17,13 +17,14 @@ import (
 )
 
 // Mend completes or drops what crashed writers left, accepts logs that lost
-// their tail as they are, and narrows what is open to others. It holds all
-// locks meanwhile, so writers wait, and tells when it has released them. Lines and records that are damaged stay as
-// they are: reading tells of them, and nothing better is known.
+// their tail as they are, and makes files private that are open to others. It
+// holds all locks meanwhile, so writers wait, and reports after it has released
+// them. Damaged lines and records stay as they are: reading reports them, and
+// there is nothing better to put in their place.
 func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		m := mend{ctx: ctx, b: b}
-		err := b.alone(ctx, m.all)
+		err := b.exclusively(ctx, m.all)
 		for _, what := range m.done {
 			if !yield(what, nil) {
 				return
@@ -35,9 +36,10 @@ func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// alone runs work while nobody else writes, and as Commit would: not on a
-// store that is open for reading only or that keeps nothing more.
-func (b *Backend) alone(ctx context.Context, work func() error) error {
+// exclusively runs work while nobody else writes, under the conditions of
+// Commit: not on a store that is open for reading only or that accepts no more
+// writes.
+func (b *Backend) exclusively(ctx context.Context, work func() error) error {
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
@@ -50,7 +52,7 @@ func (b *Backend) alone(ctx context.Context, work func() error) error {
 		return err
 	}
 	defer release()
-	return b.writing(work())
+	return b.writeError(work())
 }
 
 type mend struct {
@@ -59,11 +61,11 @@ type mend struct {
 	done []string
 }
 
-func (m *mend) say(format string, args ...any) {
+func (m *mend) report(format string, args ...any) {
 	m.done = append(m.done, fmt.Sprintf(format, args...))
 }
 
-// all may be cut off at any step and run again.
+// all may be interrupted at any step and run again.
 func (m *mend) all() error {
 	for _, step := range []func() error{m.intents, m.leftovers, m.tails, m.modes} {
 		if err := step(); err != nil {
@@ -90,13 +92,13 @@ func (m *mend) intents() error {
 		if completed {
 			what = "completed a batch that was cut off"
 		}
-		m.say("%s/%s: %s", intentsDir, n, what)
+		m.report("%s/%s: %s", intentsDir, n, what)
 	}
 	return nil
 }
 
-// leftovers sweeps what recovery sweeps. The flags are cleared last: they say
-// that somebody may have died over a name.
+// leftovers removes what recovery removes. The flags are cleared last: they say
+// that a writer may have died while changing a name.
 func (m *mend) leftovers() error {
 	names, err := m.b.fs.Names(tmpDir)
 	if err != nil {
@@ -115,7 +117,7 @@ func (m *mend) leftovers() error {
 	if err := m.b.clearFlags(); err != nil || len(names) == 0 {
 		return err
 	}
-	m.say("%s: removed %d unfinished files of writers that died", tmpDir, len(names))
+	m.report("%s: removed %d unfinished files of writers that died", tmpDir, len(names))
 	return nil
 }
 
@@ -139,9 +141,9 @@ func (m *mend) tails() error {
 	return nil
 }
 
-// tail sets the head of one log aside, if the log lost its tail: the log then
-// ends where it ends, and takes lines again. The head is what tells how much
-// was lost, so it is kept.
+// tail sets the head of one log aside if the log lost its tail: from then on the
+// log ends where its lines end, and accepts appends again. The head is kept,
+// because it tells how much was lost.
 func (m *mend) tail(log tidemark.Key) error {
 	if err := m.ctx.Err(); err != nil {
 		return err
@@ -151,7 +153,7 @@ func (m *mend) tail(log tidemark.Key) error {
 		return err
 	}
 	if foreign, err := m.foreign(log); err != nil || foreign && st.lost.Seq == 1 {
-		return err // whose lines they are can still be found out; checking tells
+		return err // the owner of the lines can still be found; Check reports them
 	}
 	aside, err := m.setHeadAside(log)
 	if err != nil {
@@ -171,7 +173,7 @@ func (m *mend) tail(log tidemark.Key) error {
 	if aside != "" {
 		kept = "; the head that told of them is kept as " + aside
 	}
-	m.say("%s: the log ends at line %d and lines %d to %d are lost%s", log, t.st.Length, t.st.Length+1, st.Length, kept)
+	m.report("%s: the log ends at line %d and lines %d to %d are lost%s", log, t.st.Length, t.st.Length+1, st.Length, kept)
 	return nil
 }
 
@@ -202,7 +204,7 @@ func (m *mend) setHeadAside(log tidemark.Key) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Where it is now, before it is no longer where it was.
+	// Make the new name durable before the old one is gone.
 	for _, dir := range []string{path.Dir(aside), path.Dir(headPath(log))} {
 		if err := durable.SyncDir(m.b.fs, dir); err != nil {
 			return "", err
@@ -211,18 +213,18 @@ func (m *mend) setHeadAside(log tidemark.Key) (string, error) {
 	return aside, nil
 }
 
-// asideBytes is how much chance is in the name of something set aside.
+// asideBytes is how many random bytes are in the name of something set aside.
 const asideBytes = 4
 
-// asideName returns a name under torn/ for something of a log that is set
-// aside; what says what it is.
+// asideName returns a name under torn/ for a part of a log that is set aside;
+// what says which part.
 func asideName(log tidemark.Key, what string) string {
 	var id [asideBytes]byte
 	rand.Read(id[:])
 	return path.Join(tornDir, log.Kind, fileName(log.ID)+"."+hex.EncodeToString(id[:])+what)
 }
 
-// modes narrows every file and directory of the store.
+// modes makes every file and directory of the store private.
 func (m *mend) modes() error {
 	if os.PathSeparator != '/' {
 		return nil
@@ -234,15 +236,15 @@ func (m *mend) modes() error {
 		return err
 	}
 	for _, folder := range folders {
-		if err := m.below(folder); err != nil {
+		if err := m.narrowTree(folder); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// below narrows a directory first, and then what is in it.
-func (m *mend) below(dir string) error {
+// narrowTree narrows a directory first, and then what is in it.
+func (m *mend) narrowTree(dir string) error {
 	if err := m.narrow(dir); err != nil {
 		return err
 	}
@@ -260,7 +262,7 @@ func (m *mend) below(dir string) error {
 		case err != nil:
 			return err
 		case info.Mode.IsDir():
-			err = m.below(name)
+			err = m.narrowTree(name)
 		case info.Mode.IsRegular():
 			err = m.narrow(name)
 		}
@@ -271,7 +273,7 @@ func (m *mend) below(dir string) error {
 	return nil
 }
 
-// narrow goes through an open file, so that no link leads it elsewhere. A file
+// narrow goes through an open file, so that no link can redirect it. A file
 // system in memory has no modes to change.
 func (m *mend) narrow(name string) error {
 	if err := m.ctx.Err(); err != nil {
@@ -279,7 +281,7 @@ func (m *mend) narrow(name string) error {
 	}
 	f, err := m.b.disk.OpenFile(name, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return nil // not ours to change; reading tells
+		return nil // not ours to change; Check reports it
 	}
 	if err != nil {
 		return err
@@ -300,6 +302,6 @@ func (m *mend) narrow(name string) error {
 	if err := c.Chmod(mode); err != nil {
 		return err
 	}
-	m.say("%s: was open to others with mode %04o and has %04o now", name, info.Mode.Perm(), mode)
+	m.report("%s: was open to others with mode %04o and has %04o now", name, info.Mode.Perm(), mode)
 	return nil
 }

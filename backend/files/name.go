@@ -21,14 +21,14 @@ const (
 
 var folders = []string{recordsDir, logsDir, headsDir, intentsDir, tmpDir, tornDir, locksDir}
 
-// maxNameBytes keeps a file name, with what is put behind it, under the 255
-// bytes of common file systems.
+// maxNameBytes keeps a file name, with its suffixes, under the 255 bytes of
+// common file systems.
 const maxNameBytes = 240
 
-// fileName returns the name, without extension, of the file of an id. Letters
-// in upper case are escaped, so that two ids never meet on a file system that
-// takes both cases for one; so is the first letter of a name that Windows
-// keeps for a device.
+// fileName returns the name, without extension, of the file of an id. Upper-case
+// letters are escaped, so that two ids never collide on a file system that
+// ignores case; so is the first letter of a name that Windows reserves for a
+// device.
 func fileName(id string) string {
 	plain := true
 	for i := range len(id) {
@@ -53,7 +53,8 @@ func fileName(id string) string {
 	return string(b)
 }
 
-// idOf returns the id of a file name, and false when no id has that name.
+// idOf returns the id of a file name, and false when the name is not that of an
+// id.
 func idOf(name string) (string, bool) {
 	if !strings.Contains(name, "%") {
 		return name, tidemark.CheckID(name) == nil && fileName(name) == name
@@ -78,7 +79,7 @@ func idOf(name string) (string, bool) {
 	return id, tidemark.CheckID(id) == nil && fileName(id) == name
 }
 
-// isDevice reports whether Windows takes a file of that name for a device,
+// isDevice reports whether Windows treats a file of that name as a device,
 // whatever its extension.
 func isDevice(id string) bool {
 	stem, _, _ := strings.Cut(id, ".")
@@ -98,8 +99,7 @@ func checkName(k tidemark.Key) error {
 	return nil
 }
 
-// nameable reports whether anything can be kept under k. What cannot is not
-// there.
+// nameable reports whether anything can be stored under k.
 func nameable(k tidemark.Key) bool { return k.Check() == nil && checkName(k) == nil }
 
 func recordPath(k tidemark.Key) string {
@@ -109,7 +109,7 @@ func logPath(k tidemark.Key) string  { return logsDir + "/" + k.Kind + "/" + fil
 func headPath(k tidemark.Key) string { return headsDir + "/" + k.Kind + "/" + fileName(k.ID) + ".json" }
 
 // stripes is how many locks a store has: enough that writers of different
-// sessions seldom meet, few enough to take them all for a recovery.
+// sessions seldom share one, few enough to take them all for a recovery.
 const stripes = 64
 
 // stripeOf makes keys whose ids agree up to the first dot share a lock: a

@@ -8,9 +8,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// maxLineBytes is above the longest line that is ever written: a body in
-// base64 and its envelope. What is longer is garbage and is stepped over
-// without being held in memory.
+// maxLineBytes is above the longest line that is ever written: a body in base64
+// and its envelope. Anything longer is garbage and is skipped without being held
+// in memory.
 const maxLineBytes = tidemark.MaxBodyBytes/3*4 + 16<<10
 
 // readBytes is how much of a log is read at once.
@@ -25,17 +25,17 @@ type row struct {
 	newline bool
 }
 
-// forward reads rows one after the other. The bytes of a row stay as they are
-// when the next one is read.
+// forward reads rows one after the other. The bytes of a row stay valid when the
+// next one is read.
 type forward struct {
 	f     durable.File
-	buf   []byte // what was read and not handed out
+	buf   []byte // read but not yet returned
 	at    int64  // where buf begins
 	limit int64  // where reading ends
 	chunk int    // how much to read at once, 0: readBytes
 }
 
-// next returns the next row, and io.EOF behind the last one.
+// next returns the next row, or io.EOF after the last one.
 func (r *forward) next() (row, error) {
 	searched := 0
 	for {
@@ -64,8 +64,8 @@ func (r *forward) take(n, newline int) row {
 	return got
 }
 
-// fill reads on into a fresh buffer, since lines that were handed out keep the
-// old one.
+// fill reads on into a fresh buffer, since rows already returned share the old
+// one.
 func (r *forward) fill() error {
 	chunk := r.chunk
 	if chunk == 0 {
@@ -77,13 +77,13 @@ func (r *forward) fill() error {
 	m, err := r.f.ReadAt(buf[n:], r.at+int64(n))
 	r.buf = buf[:n+m]
 	if err == io.EOF || err == nil && m == 0 {
-		r.limit = r.at + int64(n+m) // the file became shorter meanwhile
+		r.limit = r.at + int64(n+m) // the file shrank meanwhile
 		return nil
 	}
 	return err
 }
 
-// skip steps over a row that is too long.
+// skip skips a row that is too long.
 func (r *forward) skip() (row, error) {
 	got := row{at: r.at}
 	r.at += int64(len(r.buf))
@@ -110,16 +110,16 @@ func (r *forward) skip() (row, error) {
 // backward reads rows from the end to the beginning.
 type backward struct {
 	f     durable.File
-	buf   []byte // what was read and lies before end
+	buf   []byte // read, and before end
 	at    int64  // where buf begins
 	chunk int    // how much to read first, 0: readBytes
-	rows  []int  // where the rows in buf begin, but for the first
+	rows  []int  // where the rows in buf begin, except the first
 }
 
 // newBackward reads the rows before end, which is where a row begins.
 func newBackward(f durable.File, end int64) *backward { return &backward{f: f, at: end} }
 
-// prev returns the row before, and io.EOF before the first one.
+// prev returns the previous row, or io.EOF before the first one.
 func (r *backward) prev() (row, error) {
 	for {
 		n := len(r.buf)
@@ -152,7 +152,7 @@ func (r *backward) prev() (row, error) {
 func (r *backward) fill() error {
 	chunk := r.chunk
 	if r.chunk = 0; chunk == 0 {
-		chunk = readBytes // whoever wants more than the first chunk wants much
+		chunk = readBytes // a caller that needs more than the first chunk needs much more
 	}
 	more := min(int64(max(chunk, len(r.buf))), r.at)
 	buf := make([]byte, int(more)+len(r.buf))
@@ -169,9 +169,9 @@ func (r *backward) fill() error {
 	return nil
 }
 
-// find looks for the rows that begin in the first n bytes, or right behind
-// them. It goes forward, because looking for a byte is many times faster in
-// that direction.
+// find looks for the rows that begin in the first n bytes, or right after them.
+// It searches forward, because finding a byte is many times faster in that
+// direction.
 func (r *backward) find(n int) {
 	r.rows = r.rows[:0]
 	for i := 0; i < n; {
@@ -203,7 +203,7 @@ func (r *backward) skip() (row, error) {
 	return got, nil
 }
 
-// found is a line of a log and where it stands.
+// found is a line of a log and where it is.
 type found struct {
 	line
 	at, stop int64
@@ -215,8 +215,8 @@ const maxGlued = 64
 var lineBegins = []byte(`{"seq":`)
 
 // salvage returns the whole lines inside a row that is not one itself: lost
-// newlines glue lines together, and a damaged line must not hide the one
-// behind it.
+// newlines glue lines together, and a damaged line must not hide the one after
+// it.
 func salvage(r row, log tidemark.Key) (lines []found) {
 	var begins []int
 	for i := 0; len(begins) < maxGlued; {
@@ -228,7 +228,7 @@ func salvage(r row, log tidemark.Key) (lines []found) {
 		i += j + len(lineBegins)
 	}
 	for n := 0; n < len(begins); n++ {
-		// A body may hold what looks like the begin of a line, so the farthest
+		// A body may hold what looks like the start of a line, so the farthest
 		// end is tried first.
 		for m := len(begins); m > n; m-- {
 			stop := len(r.bytes)

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// tieOfRecord binds what Record.Checksum does not cover to the record.
+// tieOfRecord is a sum over what Record.Checksum does not cover.
 func tieOfRecord(r *tidemark.Record) uint32 {
 	text := func(b []byte, s string) []byte {
 		return append(binary.LittleEndian.AppendUint16(b, uint16(len(s))), s...)
@@ -31,7 +31,7 @@ func tieOfRecord(r *tidemark.Record) uint32 {
 	return crc32.Update(r.Sum, castagnoli, b)
 }
 
-// appendRecord writes the file of r: a member a line, so that a diff shows
+// appendRecord writes the file of r: one member per line, so that a diff shows
 // which one changed.
 func appendRecord(dst []byte, r *tidemark.Record) []byte {
 	dst = append(dst, "{\n  \"kind\": "...)
@@ -68,7 +68,7 @@ func appendRecord(dst []byte, r *tidemark.Record) []byte {
 }
 
 // parseRecord reads the file of the record key. With errSum, the envelope can
-// still be right: sound says so, and then Version is to be trusted.
+// still be right: sound says so, and then Version can be trusted.
 func parseRecord(b []byte, key tidemark.Key) (r tidemark.Record, sound bool, err error) {
 	var tie uint32
 	if !scanRecord(b, &r, &tie) || tie != tieOfRecord(&r) || r.Sum != r.Checksum() {
@@ -83,7 +83,7 @@ func parseRecord(b []byte, key tidemark.Key) (r tidemark.Record, sound bool, err
 	return r, sound, err
 }
 
-// scanRecord reads a record in the form that appendRecord gives it.
+// scanRecord reads a record in the form that appendRecord writes.
 func scanRecord(b []byte, r *tidemark.Record, tie *uint32) bool {
 	s := scanner{b: b}
 	text := func(v *string) bool {

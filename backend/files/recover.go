@@ -10,36 +10,36 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// tidy completes what crashed writers left, when there is something: an
-// intent, or a temporary file. Those of a writer at work are gone when its
-// lock is.
+// tidy completes what crashed writers left, if there is anything: an intent, or
+// a temporary file. Those of an active writer are gone by the time its lock is
+// free.
 func (b *Backend) tidy(ctx context.Context) error {
 	if err := b.openFlags(); err != nil {
-		return b.writing(err)
+		return b.writeError(err)
 	}
 	left := 0
 	for _, dir := range []string{intentsDir, tmpDir} {
 		names, err := b.fs.Names(dir)
 		if err != nil {
-			return b.writing(err)
+			return b.writeError(err)
 		}
 		left += len(names)
 	}
 	if left > 0 {
 		if err := b.recover(ctx); err != nil {
-			return b.writing(err)
+			return b.writeError(err)
 		}
 	}
 	if info, err := b.fs.Stat(reserveFile); err != nil || info.Size < reserveBytes {
-		b.fillReserve() // when there is room for it again
+		b.fillReserve() // if there is space for it again
 	}
 	return nil
 }
 
-// recover completes every intent, drops those that are not there whole, sweeps
-// temporary files, and syncs the names that somebody may have died over. It
-// holds all locks, so nobody is at work, and may itself be cut off at any step
-// and run again.
+// recover completes every intent, drops incomplete ones, removes temporary
+// files, and syncs names that a writer may have been changing when it died. It
+// holds all locks, so nobody else is writing, and may itself be interrupted at
+// any step and run again.
 func (b *Backend) recover(ctx context.Context) error {
 	release, err := b.takeAll(ctx)
 	if err != nil {
@@ -49,7 +49,7 @@ func (b *Backend) recover(ctx context.Context) error {
 	return b.recovered()
 }
 
-// recovered is the work of recover for whoever holds all locks.
+// recovered does the work of recover; the caller holds all locks.
 func (b *Backend) recovered() error {
 	if err := b.complete(); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (b *Backend) complete() error {
 	if err != nil {
 		return err
 	}
-	// The names that a dead writer changed are made durable first: what is
-	// found done is not done again.
+	// The names that a dead writer changed are made durable first: steps that
+	// are found done are not done again.
 	if len(names) > 0 {
 		if err := b.syncNames(); err != nil {
 			return err
@@ -83,7 +83,7 @@ func (b *Backend) complete() error {
 	return nil
 }
 
-// completeOne reports whether the intent was there whole, and so carried out.
+// completeOne reports whether the intent was complete, and so carried out.
 func (b *Backend) completeOne(name string) (completed bool, err error) {
 	data, err := durable.ReadFile(b.fs, name)
 	if err != nil {
@@ -93,7 +93,7 @@ func (b *Backend) completeOne(name string) (completed bool, err error) {
 	if err != nil {
 		return false, b.forgetIntent(name)
 	}
-	// It may be whole in memory only. It must not vanish half carried out.
+	// It may be complete in memory only. It must not vanish half carried out.
 	if err := b.resync(name); err != nil {
 		return false, err
 	}
@@ -103,8 +103,8 @@ func (b *Backend) completeOne(name string) (completed bool, err error) {
 			t.close()
 		}
 	}()
-	// A log that is damaged does not keep the rest of the batch, or the rest
-	// of the store, from being completed; reading it tells.
+	// A damaged log does not keep the rest of the batch, or the rest of the
+	// store, from being completed; reading the log reports the damage.
 	kept := in.Appends[:0:0]
 	for _, ap := range in.Appends {
 		t, err := b.target(ap.Key)
@@ -153,8 +153,8 @@ func (b *Backend) sweep() error {
 	return nil
 }
 
-// syncNames makes every name in the store durable, its own included: who made
-// the store may have died before its last sync, and then nobody has cleared
+// syncNames makes every name in the store durable, its own included: the creator
+// of the store may have died before its last sync, and then nobody has cleared
 // the flags yet.
 func (b *Backend) syncNames() error {
 	if err := durable.SyncDir(b.fs, "."); err != nil {

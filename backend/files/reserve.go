@@ -8,9 +8,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// The reserve is a file that holds room. On a full disk it is given up, so
-// that what frees room (the trash, a purge) can still be written down; it is
-// filled again as soon as there is room. Appends do not touch it.
+// The reserve is a file that only occupies space. On a full disk it is given up,
+// so that changes that free space (moving to the trash, a purge) can still be
+// written; it is filled again as soon as there is space. Appends do not use it.
 const (
 	reserveFile  = locksDir + "/reserve"
 	reserveBytes = 64 << 10
@@ -22,16 +22,16 @@ func (b *Backend) fillReserve() error {
 		return err
 	}
 	defer f.Close()
-	// Some of it is better than none.
+	// A partial reserve is better than none.
 	chunk := bytes.Repeat([]byte("reserve\n"), 4096/8)
 	for at := int64(0); at < reserveBytes && err == nil; at += int64(len(chunk)) {
 		_, err = f.WriteAt(chunk, at)
 	}
-	return errors.Join(err, f.Sync()) // takes the room now, not when the system gets round to it
+	return errors.Join(err, f.Sync()) // allocates the space now, not when the system gets round to it
 }
 
-// withReserve runs work, and when there is no room for it gives up the reserve
-// and runs it again. Work that found no room has changed nothing.
+// withReserve runs work; if there is no space for it, it gives up the reserve
+// and runs it again. Work that found no space has changed nothing.
 func (b *Backend) withReserve(work func() error) error {
 	err := work()
 	var (
@@ -50,6 +50,6 @@ func (b *Backend) withReserve(work func() error) error {
 		return err
 	}
 	err = work()
-	b.fillReserve() // a record that took the place of another one left its room
+	b.fillReserve() // a record that replaced another one freed its space
 	return err
 }

@@ -7,17 +7,17 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// nearLines is how many lines before the end of a log are looked for from the
-// end. Farther ones are found by their share of the log's bytes.
+// nearLines is how far from the end a line may be to be searched for from the
+// end. Earlier ones are found by interpolating over the log's bytes.
 const nearLines = 2000
 
 // closeLines is how far before the wanted line a search may stop: reading on
 // from there costs less than another probe.
 const closeLines = 32
 
-// seek returns a reader that stands at or shortly before the line seq, so
-// that no line from seq on lies before it. Lines need not be of equal length
-// and some may be damaged; both cost more probes, never a scan.
+// seek returns a reader positioned at or shortly before the line seq, never
+// after it. Lines need not be of equal length and some may be damaged; both cost
+// more probes, never a scan.
 func seek(f durable.File, log tidemark.Key, st *state, seq int64) (*forward, error) {
 	if seq <= 1 {
 		return &forward{f: f, limit: st.end}, nil
@@ -29,7 +29,7 @@ func seek(f durable.File, log tidemark.Key, st *state, seq int64) (*forward, err
 	low, lowSeq, high, highSeq := int64(0), int64(1), st.end, st.Length+1
 	for probes := 0; high-low > readBytes/2; probes++ {
 		guess := low + int64(float64(high-low)*float64(seq-lowSeq)/float64(max(highSeq-lowSeq, 1)))
-		guess -= closeLines / 2 * (high - low) / max(highSeq-lowSeq, 1) // rather a little early
+		guess -= closeLines / 2 * (high - low) / max(highSeq-lowSeq, 1) // a little early is better
 		if probes > 8 {
 			guess = low + (high-low)/2 // lines of very unequal length
 		}
@@ -43,7 +43,7 @@ func seek(f durable.File, log tidemark.Key, st *state, seq int64) (*forward, err
 			if seq-l.Seq <= closeLines {
 				return r, nil
 			}
-			if r.at <= low { // nothing begins between
+			if r.at <= low { // no line begins in between
 				return &forward{f: f, at: low, limit: st.end}, nil
 			}
 			low, lowSeq = r.at, l.Seq
@@ -59,11 +59,11 @@ func seek(f durable.File, log tidemark.Key, st *state, seq int64) (*forward, err
 	return &forward{f: f, at: low, limit: st.end}, nil
 }
 
-// probe finds the first whole line that begins behind at, and returns a reader
-// that stands on it.
+// probe finds the first whole line that begins after at, and returns a reader
+// positioned on it.
 func probe(f durable.File, log tidemark.Key, at, end int64, l *line) (*forward, bool, error) {
 	r := &forward{f: f, at: at, limit: end}
-	// One read of a few lines is enough as a rule; next reads on if not.
+	// One read of a few lines is usually enough; if not, next reads on.
 	buf := make([]byte, min(16<<10, end-at))
 	n, err := f.ReadAt(buf, at)
 	if err != nil && err != io.EOF {

@@ -19,8 +19,8 @@ func randomName() string {
 	return hex.EncodeToString(id[:])
 }
 
-// several carries out a batch of several parts. When the intent and its name
-// are synced, the batch will happen, whatever comes.
+// several carries out a batch of several parts. Once the intent and its name are
+// synced, the batch will happen, whatever crashes.
 func (c *commit) several() error {
 	in := intentOf(c.batch, c.floors)
 	data, err := in.encode()
@@ -46,7 +46,7 @@ func (c *commit) several() error {
 	})
 }
 
-// forgetIntent removes an intent that was carried out, for good: one that came
+// forgetIntent durably removes an intent that was carried out: one that came
 // back after later batches would be carried out again.
 func (b *Backend) forgetIntent(name string) error {
 	if err := b.fs.Remove(name); err != nil {
@@ -55,9 +55,9 @@ func (b *Backend) forgetIntent(name string) error {
 	return durable.SyncDir(b.fs, intentsDir)
 }
 
-// applying carries out an intent: first what may fail for want of room and can
-// be taken back, then the changes of names. Every step may be found done
-// already by somebody who died.
+// applying carries out an intent: first the steps that may fail for lack of
+// space and can be undone, then the changes of names. Any step may already have
+// been done by a process that then died.
 type applying struct {
 	b       *Backend
 	in      *intent
@@ -65,8 +65,8 @@ type applying struct {
 	before  []state   // of the targets
 	wrote   []bool    // which of them got lines
 	staged  []staged
-	dirs    map[string]bool // whose names changed
-	named   bool            // names began to change: there is no way back
+	dirs    map[string]bool // in which names changed
+	named   bool            // names began to change: no undo from here on
 }
 
 type staged struct{ tmp, name string }
@@ -89,8 +89,8 @@ func (a *applying) run() error {
 			logs[path.Dir(logPath(t.log))] = true
 		}
 	}
-	// A record may say how long its log is, so the log is there for good
-	// before the record is.
+	// A record may hold the length of its log, so the log must be durable before
+	// the record is.
 	for dir := range logs {
 		if err := durable.SyncDir(a.b.fs, dir); err != nil {
 			return err
@@ -142,7 +142,7 @@ func (a *applying) rename() error {
 		if r.Version == 0 && sound || r.Version != d.Version && sound {
 			continue // done already
 		}
-		if len(a.in.Drops) > 0 { // of what is destroyed
+		if len(a.in.Drops) > 0 { // what is destroyed
 			if err := a.b.wipe(recordPath(d.Key)); err != nil {
 				return err
 			}
@@ -170,9 +170,9 @@ func (a *applying) rename() error {
 	return nil
 }
 
-// undo takes back what run did before it failed with cause, and then the
-// intent. Where that is not possible, the intent stays, and whoever opens the
-// store next completes it.
+// undo takes back what run did before it failed with cause, and then removes the
+// intent. Where that is not possible, the intent stays, and the next process to
+// open the store completes it.
 func (a *applying) undo(name string, cause error) error {
 	var sync *durable.SyncError
 	if a.named || errors.As(cause, &sync) {

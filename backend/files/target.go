@@ -26,11 +26,11 @@ type target struct {
 	whole bool   // the end is known to be the end of a row
 }
 
-// target opens a log and brings it into the state that an append needs: no
-// torn tail, and nothing in it that is not durable. A line that a killed
-// writer left whole but not synced stands before the next one; were the next
-// one kept and this one lost, the log would have a hole, and who asks for its
-// key must not be told that it was kept before it is.
+// target opens a log and prepares it for an append: no torn tail, and nothing in
+// it that is not durable. A killed writer may have left a whole line that is not
+// synced. If the next line were kept and that one lost, the log would have a
+// hole; and a caller that repeats its key must not be told that it was kept
+// before it is durable.
 func (b *Backend) target(log tidemark.Key) (*target, error) {
 	if t := b.handles.takeLog(log); t != nil {
 		info, err := b.fs.Stat(logPath(log))
@@ -107,8 +107,8 @@ func (t *target) adopt() error {
 	return nil
 }
 
-// cut moves a torn tail aside: it is kept under torn/ before it leaves the
-// log.
+// cut moves a torn tail aside: it is stored under torn/ before it is removed
+// from the log.
 func (t *target) cut() error {
 	tail := make([]byte, min(t.st.size-t.st.end, maxLineBytes))
 	n, err := t.f.ReadAt(tail, t.st.end)
@@ -141,8 +141,8 @@ func (t *target) close() {
 	}
 }
 
-// write puts lines behind the end and syncs them. When there is no room, the
-// log is as long as it was. The name of a new log is not durable yet.
+// write appends lines at the end and syncs them. When there is no space, the log
+// keeps its length. The name of a new log is not durable yet.
 func (t *target) write(data []byte) error {
 	if t.f == nil {
 		if err := t.make(); err != nil {
@@ -180,7 +180,7 @@ func (t *target) make() error {
 	return nil
 }
 
-// undo takes back what write may have left behind the end.
+// undo removes what write may have left after the end.
 func (t *target) undo() error {
 	if t.made {
 		return t.b.fs.Remove(logPath(t.log))
@@ -189,7 +189,7 @@ func (t *target) undo() error {
 }
 
 // writeHead is called after a sync and does not sync. It may fail: the log
-// itself tells the same, at the price of a look at its end.
+// itself tells the same, at the cost of reading its end.
 func (t *target) writeHead() {
 	if t.st.life == "" {
 		var id [6]byte
@@ -212,7 +212,7 @@ func (t *target) writeHead() {
 	t.head.WriteAt(appendHead(buf[:0], t.log, &t.st.head), 0)
 }
 
-// stuckError is a step that could neither be done nor taken back.
+// stuckError is a step that could neither be completed nor undone.
 type stuckError struct{ err error }
 
 func (e *stuckError) Error() string { return e.err.Error() }

@@ -9,16 +9,16 @@ import (
 	"unicode/utf8"
 )
 
-// The envelope of a line and of a record is written by hand, always in one
-// form, so that a scanner of a few lines can read it back at the speed of a
-// memory copy. What a person or another program wrote in another form goes
-// through encoding/json.
+// The envelope of a line and of a record is written by hand, always in one form,
+// so that a scanner of a few lines can read it back at the speed of a memory
+// copy. Any other form, written by a person or another program, goes through
+// encoding/json.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const hexDigits = "0123456789abcdef"
 
-// timeLayout is what times look like: always UTC, always six digits.
+// timeLayout is the form of times: always UTC, always six digits.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
 func appendHex32(dst []byte, v uint32) []byte {
@@ -28,7 +28,7 @@ func appendHex32(dst []byte, v uint32) []byte {
 	return dst
 }
 
-// appendText writes a JSON string. Escaping is as little as JSON allows, since
+// appendText writes a JSON string. It escapes as little as JSON allows, since
 // people read these files.
 func appendText(dst []byte, s string) []byte {
 	dst = append(dst, '"')
@@ -45,9 +45,9 @@ func appendText(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// appendString writes a member whose value is any bytes: as text under its
-// name, or when they are no text, in base64 under its name with "64" behind.
-// lead and colon are what stands before the name and between it and the value.
+// appendString writes a member whose value is any bytes: as text under its name
+// or, when they are not text, in base64 under its name followed by "64". lead
+// and colon go before the name and between it and the value.
 func appendString(dst []byte, lead, name, colon, s string) []byte {
 	dst = append(dst, lead...)
 	dst = append(dst, name...)
@@ -87,8 +87,8 @@ func appendTime(dst []byte, t time.Time) []byte {
 
 // embeds reports whether body can stand verbatim as the last member of an
 // object: it is one JSON value in valid UTF-8, without a newline where that
-// would end a line, and without space at its ends, which no reader could tell
-// from the space around it.
+// would end a line, and without white space at its ends, which a reader could
+// not tell from the white space around it.
 func embeds(body []byte, oneLine bool) bool {
 	if len(body) == 0 || isSpace(body[0]) || isSpace(body[len(body)-1]) {
 		return false
@@ -123,8 +123,8 @@ func appendBody(dst []byte, lead, colon string, body []byte, oneLine bool) []byt
 	return append(dst, '"')
 }
 
-// scanner reads what the functions above wrote. Each method reports whether
-// what it looks for stands next, and steps over it.
+// scanner reads what the functions above wrote. Each method reports whether what
+// it expects comes next, and skips it.
 type scanner struct {
 	b []byte
 	i int
@@ -153,7 +153,7 @@ func (s *scanner) number(v *int64) bool {
 	return digits > 0 && (s.b[start] != '0' || digits == 1)
 }
 
-// text reads a string that has no escapes up to and with its closing quote.
+// text reads a string without escapes, including its closing quote.
 func (s *scanner) text() ([]byte, bool) {
 	start := s.i
 	for s.i < len(s.b) {
@@ -223,8 +223,8 @@ func (s *scanner) instant(t *time.Time) bool {
 
 func (s *scanner) done() bool { return s.i == len(s.b) }
 
-// sumText is the two sums of a line or record: the one that its maker made
-// over what it says, and the one that binds it to its batch.
+// sumText is the two sums of a line or record: the checksum that its maker
+// computed over its content, and the one that binds it to its batch.
 type sumText struct{ sum, tie uint32 }
 
 func (s *scanner) sums(v *sumText) bool { return s.hex32(&v.sum) && s.hex32(&v.tie) }

@@ -19,12 +19,12 @@ import (
 const Format = 1
 
 // An upgrade changes a store of one format into the next, while all locks are
-// held and nothing is under way. It may be cut off anywhere and is then run
-// again, so it has to come to the same end from whatever it left.
+// held and nothing is in progress. It may be interrupted anywhere and is then
+// run again, so it has to reach the same result from any state it left.
 type upgrade func(durable.FS) error
 
-// setting is what Open takes from around it, so that a test can open a store as
-// a later program would.
+// setting is what Open depends on, so that a test can open a store as a later
+// program would.
 type setting struct {
 	upgrades []upgrade // from format 1 to the newest, in order
 	now      func() time.Time
@@ -32,15 +32,15 @@ type setting struct {
 
 var here = setting{now: time.Now}
 
-// format is what the program writes.
+// format is the one that the program writes.
 func (s setting) format() int { return len(s.upgrades) + 1 }
 
-// about is what the file tidemark.json says. It is written last when a store
-// is made: a directory without it is not a store yet.
+// about is the content of tidemark.json. It is written last when a store is
+// made: a directory without it is not a store yet.
 type about struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
-	Store   string `json:"store"`                    // drawn once; tells copies of stores apart from other stores
+	Store   string `json:"store"`                    // random, set once; tells a copy of a store from another store
 	From    int    `json:"upgrading_from,omitempty"` // an upgrade from this version is under way
 }
 
@@ -52,12 +52,12 @@ func (b *Backend) tell(a about) error {
 	return durable.Replace(b.fs, b.tmpName(), storeFile, append(data, '\n'))
 }
 
-// upgradeStore brings a store to the newest format after a copy was made. That
-// it is under way is written down first: from then on older programs refuse the
-// store, and when this one dies the next one of its kind goes on.
+// upgradeStore brings a store to the newest format after making a copy. It first
+// records that an upgrade is in progress: from then on older programs refuse the
+// store, and if this process dies the next one continues.
 func (b *Backend) upgradeStore(ctx context.Context, o *Options) error {
 	if err := b.openFlags(); err != nil {
-		return b.writing(err)
+		return b.writeError(err)
 	}
 	release, err := b.takeAll(ctx)
 	if err != nil {
@@ -88,19 +88,19 @@ func (b *Backend) upgradeStore(ctx context.Context, o *Options) error {
 		err = b.tell(a)
 	}
 	if err != nil {
-		return b.writing(fmt.Errorf("upgrade from format %d to %d: %w", from, a.Version, err))
+		return b.writeError(fmt.Errorf("upgrade from format %d to %d: %w", from, a.Version, err))
 	}
 	return nil
 }
 
 func (a about) behind(set setting) bool { return a.Version < set.format() || a.From != 0 }
 
-// backup writes a whole, durable copy of the store beside it, which gets its
-// name last. The caller holds all locks. Hard links would not do: logs grow in
-// place.
+// backup writes a whole, durable copy of the store beside it, which is renamed
+// to its final name last. The caller holds all locks. Hard links would not do:
+// logs grow in place.
 func (b *Backend) backup(ctx context.Context, a about, o *Options) error {
 	if err := b.recovered(); err != nil {
-		return b.writing(err)
+		return b.writeError(err)
 	}
 	abs, err := filepath.Abs(b.dir)
 	if err != nil {
@@ -116,7 +116,7 @@ func (b *Backend) backup(ctx context.Context, a about, o *Options) error {
 		o.Upgrading(int64(a.Version), int64(b.set.format()), filepath.Join(filepath.Dir(abs), name))
 	}
 	half := filepath.Base(abs) + ".bak.new"
-	err = removeTree(beside, half) // of a program that died over it
+	err = removeTree(beside, half) // left by a program that died over it
 	if err == nil {
 		err = copyTree(ctx, b.fs, ".", beside, half)
 	}
@@ -139,7 +139,7 @@ func (b *Backend) backup(ctx context.Context, a about, o *Options) error {
 	return nil
 }
 
-// opensAsOlder opens a copy as a program would that knows nothing newer.
+// opensAsOlder opens a copy the way a program of that format would.
 func (b *Backend) opensAsOlder(ctx context.Context, path string, version int) error {
 	set := b.set
 	set.upgrades = set.upgrades[:version-1]
@@ -150,8 +150,8 @@ func (b *Backend) opensAsOlder(ctx context.Context, path string, version int) er
 	return back.Close()
 }
 
-// copyTree copies a directory and all that is in it, except for what belongs to
-// those that have the store open.
+// copyTree copies a directory and all that is in it, except for files of the
+// processes that have the store open.
 func copyTree(ctx context.Context, from durable.FS, dir string, to durable.FS, as string) error {
 	if err := to.Mkdir(as); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Walk reads the directories, and no file. A log that is gone while its head
-// says that it was there is named, too: who asks for it is told.
+// Walk reads the directories, and no file. A log that is gone although its head
+// says that it existed is yielded, too: reading it reports the damage.
 func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
 	return func(yield func(tidemark.Key, error) bool) {
 		if err := b.use(ctx); err != nil {
@@ -21,7 +21,7 @@ func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidema
 		}
 		kinds, err := b.kinds()
 		if err != nil {
-			yield(tidemark.Key{}, b.reading(after, err))
+			yield(tidemark.Key{}, b.readError(after, err))
 			return
 		}
 		for _, kind := range kinds {
@@ -33,7 +33,7 @@ func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidema
 				err = ctx.Err()
 			}
 			if err != nil {
-				yield(tidemark.Key{}, b.reading(tidemark.Key{Kind: kind}, err))
+				yield(tidemark.Key{}, b.readError(tidemark.Key{Kind: kind}, err))
 				return
 			}
 			for _, id := range ids {
@@ -48,7 +48,7 @@ func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidema
 	}
 }
 
-// kinds returns the kinds of everything that is kept, in order.
+// kinds returns the kinds that are stored, in order.
 func (b *Backend) kinds() ([]string, error) {
 	seen := make(map[string]bool)
 	for _, folder := range []string{headsDir, recordsDir, logsDir} {
@@ -69,8 +69,8 @@ func (b *Backend) kinds() ([]string, error) {
 	return slices.Sorted(maps.Keys(seen)), nil
 }
 
-// ids returns the ids of one kind, in order. Heads come first: a drop removes
-// the head before the log, so that a head without a log is most often a loss.
+// ids returns the ids of one kind, in order. Heads are listed first: a drop
+// removes the head before the log, so a head without a log is usually a loss.
 func (b *Backend) ids(kind string) ([]string, error) {
 	var all []string
 	for _, f := range []struct{ folder, ext string }{{headsDir, ".json"}, {recordsDir, ".json"}, {logsDir, ".ndjson"}} {

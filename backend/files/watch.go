@@ -8,11 +8,10 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// pollEvery is how often a log is looked at that another process may be
-// writing.
+// pollEvery is how often a log that another process may be writing is checked.
 const pollEvery = 50 * time.Millisecond
 
-// grown wakes those who wait in this process.
+// grown wakes the waiters in this process.
 type grown struct {
 	mu      sync.Mutex
 	waiting map[tidemark.Key]chan struct{}
@@ -50,7 +49,7 @@ func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error
 		if nameable(log) {
 			var err error
 			if st, err = b.look(log); err != nil {
-				return b.reading(log, err)
+				return b.readError(log, err)
 			}
 		}
 		if st.Length > after {

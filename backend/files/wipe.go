@@ -11,10 +11,10 @@ import (
 // wipeBytes is how much of a file is overwritten at once.
 const wipeBytes = 256 << 10
 
-// wipe overwrites a file that is about to be removed, so that its blocks do not
-// hold the content when they are free: of a purged session that is its data
-// key first of all. A file system that writes elsewhere than it was told, and
-// has no room there, keeps it from nobody but this: the file is removed anyway.
+// wipe overwrites a file that is about to be removed, so that its freed blocks
+// do not hold the content: for a purged session, above all its data key. A
+// copy-on-write file system may have no space for that; the file is then
+// removed anyway.
 func (b *Backend) wipe(name string) error {
 	f, err := b.fs.OpenFile(name, os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {

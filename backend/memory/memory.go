@@ -1,6 +1,6 @@
-// Package memory is a Backend that keeps everything in memory and nothing
-// after the process: the model that the others are compared with, and the
-// fake for tests of everything above.
+// Package memory is a Backend that keeps everything in memory and loses it when
+// the process ends: the model that the others are compared with, and the fake
+// for tests of everything above.
 //
 //	s := store.New(memory.New(), nil)
 package memory
@@ -17,14 +17,15 @@ import (
 
 var errClosed = errors.New("memory: closed")
 
-// Backend is one handle on a kept state. The zero value is not usable.
+// Backend is one handle on a state that handles share. The zero value is not
+// usable.
 type Backend struct {
 	kept   *kept
 	mu     sync.Mutex
 	closed bool
 }
 
-// kept is what several handles share.
+// kept is the state that several handles share.
 type kept struct {
 	mu      sync.Mutex
 	records map[tidemark.Key]tidemark.Record
@@ -48,7 +49,7 @@ func New() *Backend {
 	}}
 }
 
-// Again returns a second handle on the same state, as opening a store again
+// Again returns a second handle on the same state, as opening a store twice
 // would.
 func (b *Backend) Again() *Backend { return &Backend{kept: b.kept} }
 
@@ -60,7 +61,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// use returns an error when no call may be served any more.
+// use returns an error when the handle is closed or ctx is done.
 func (b *Backend) use(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Search looks through every indexed line: it is the meaning of a search, not
-// a fast one.
+// Search looks through every indexed line: it defines what a search means, and
+// is not fast.
 func (b *Backend) Search(ctx context.Context, ask tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	return func(yield func(tidemark.Hit, error) bool) {
 		if err := b.use(ctx); err != nil {
@@ -108,7 +108,7 @@ func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
 	return nil
 }
 
-// Unindex takes all words away.
+// Unindex removes all words.
 func (b *Backend) Unindex(ctx context.Context) error {
 	if err := b.use(ctx); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (b *Backend) Unindex(ctx context.Context) error {
 	return nil
 }
 
-// Walk names everything that is kept.
+// Walk yields every key.
 func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
 	return func(yield func(tidemark.Key, error) bool) {
 		if err := b.use(ctx); err != nil {

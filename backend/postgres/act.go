@@ -12,15 +12,15 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// act is a line of a log of tidemark.ActKind: a row of its own table, beside
-// the logs of its writer.
+// act is a line of a log of tidemark.ActKind: a row of its own table, separate
+// from the logs of its writer.
 type act struct {
 	node, boot, batch string
 	line              *tidemark.Line
 }
 
-// takeActs takes out of a batch what is written down with it. What was kept
-// elsewhere is adopted as any other log: it was not done here.
+// takeActs removes from a batch the audit lines that are written with it. Lines
+// from another store are adopted like any other log: they were not done here.
 func (b *Backend) takeActs(batch *tidemark.Batch) (acts []act, err error) {
 	if batch.Adopt || !slices.ContainsFunc(batch.Appends, func(a tidemark.Append) bool { return a.Log.Kind == tidemark.ActKind }) {
 		return nil, nil
@@ -63,21 +63,21 @@ func (o *actsOut) args() []any {
 const sqlNewActs = `insert into tidemark.act (tenant, node, boot, n, at, batch, sum, body)
   select $1, u.* from unnest($2::text[], $3::text[], $4::bigint[], $5::timestamptz[], $6::text[], $7::bigint[], $8::bytea[]) u`
 
-// auditor reports whether the principal is the operator who looks at what was
-// done in a tenant (tidemark.AuditorOf). It has nothing of its own there.
+// auditor reports whether the principal is the operator who audits a tenant
+// (tidemark.AuditorOf). It owns nothing there.
 func (b *Backend) auditor() bool {
 	o := tidemark.Operator()
 	return idText(b.who.user) == o.User && idText(b.who.tenant) != o.Tenant
 }
 
-// sqlBoots goes from boot to boot without looking at what is between.
+// sqlBoots skips from boot to boot without reading the rows in between.
 const sqlBoots = `with recursive b as (
     (select a.node, a.boot from tidemark.act a where a.tenant = $1 and (a.node, a.boot) > ($2, $3) order by a.node, a.boot limit 1)
     union all select n.node, n.boot from b cross join lateral (
       select a.node, a.boot from tidemark.act a where a.tenant = $1 and (a.node, a.boot) > (b.node, b.boot) order by a.node, a.boot limit 1) n)
   select node, boot from b limit $4`
 
-// walkActs names the logs of what was done in the tenant.
+// walkActs yields the audit logs of the tenant.
 func (b *Backend) walkActs(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
 	return func(yield func(tidemark.Key, error) bool) {
 		tenant := idText(b.who.tenant)
@@ -90,7 +90,7 @@ func (b *Backend) walkActs(ctx context.Context, after tidemark.Key) iter.Seq2[ti
 		}
 		for more := true; more; {
 			var keys []tidemark.Key
-			err := b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+			err := b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
 				keys = nil
 				each(batch.Queue(sqlBoots, b.who.tenant, node, boot, walkKeys), func(rows pgx.Rows) error {
 					err := rows.Scan(&node, &boot)
@@ -115,8 +115,7 @@ func (b *Backend) walkActs(ctx context.Context, after tidemark.Key) iter.Seq2[ti
 const sqlActs = `select a.n, a.at, a.batch, a.sum, a.body from tidemark.act a
   where a.tenant = $1 and a.node = $2 and a.boot = $3 and a.n >= $4 and ($5::bigint = 0 or a.n <= $5) order by a.n limit $6`
 
-// actLines yields the rows that are there: which one is missing is said by
-// whoever verifies.
+// actLines yields the rows that exist: verifying the log reports missing ones.
 func (b *Backend) actLines(ctx context.Context, log tidemark.Key, spans []tidemark.Span) iter.Seq2[tidemark.Line, error] {
 	return func(yield func(tidemark.Line, error) bool) {
 		tenant, node, boot, ok := log.Act()
@@ -131,7 +130,7 @@ func (b *Backend) actLines(ctx context.Context, log tidemark.Key, spans []tidema
 			from := max(s.From, 1)
 			for more := true; more; {
 				var found []foundLine
-				err := b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+				err := b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
 					found = nil
 					each(batch.Queue(sqlActs, b.who.tenant, node, boot, from, s.To, int64(pageRows)), func(rows pgx.Rows) error {
 						f, err := scanAct(rows, log)

@@ -17,12 +17,12 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// window is how exactly the column touched says when a record was touched: it
-// holds the end of the stretch. So a session that is appended to all the time
-// moves in the indexes once in a while, and not with every line.
+// window is the precision of the column touched, which holds the end of the
+// window that a record was touched in. So a session that is appended to all the
+// time moves in the indexes once in a while, and not with every line.
 const window = 10 * time.Second
 
-// windowEnd returns the last microsecond of the stretch that holds t.
+// windowEnd returns the last microsecond of the window that holds t.
 func windowEnd(t time.Time) time.Time {
 	const w = int64(window / time.Microsecond)
 	us := t.UnixMicro()
@@ -32,16 +32,16 @@ func windowEnd(t time.Time) time.Time {
 // sqlWindowEnd is windowEnd of %s.
 const sqlWindowEnd = `date_bin('10 seconds', %s, timestamptz '0001-01-01 00:00:00+00') + interval '9.999999 seconds'`
 
-// longAgo is when a log that is not there was changed.
+// longAgo is when a log that does not exist last changed.
 var longAgo = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // applying is one transaction for a group of batches, in two round trips: the
-// first takes what the batches speak of and says how it stands; the second
-// writes what stands and commits.
+// first locks what the batches mention and reads its state; the second writes
+// the batches whose preconditions hold, and commits.
 //
-// Two transactions that meet take what they share in the same order: first the
-// names of what is to come into being, then records, then logs, each by name.
-// So they wait for each other and never in a ring.
+// Two transactions that overlap lock what they share in the same order: first
+// the names of what is to be created, then records, then logs, each by name. So
+// they wait for each other but never deadlock.
 type applying struct {
 	who    who
 	group  []*pending
@@ -50,13 +50,14 @@ type applying struct {
 	known  map[tidemark.Key]map[string]int64
 }
 
-// standing is how the record and the log of a key stand.
+// standing is the state of the record and the log of a key.
 type standing struct {
 	version int64 // 0: there is none
 	log     id
 	exists  bool // the log does
 	head    tidemark.Head
-	// untouched: the record's column touched is not what the batch makes it.
+	// untouched: the record's column touched differs from what the batch makes
+	// it.
 	untouched bool
 }
 
@@ -64,9 +65,9 @@ func newApplying(who who, group []*pending) *applying {
 	return &applying{who: who, group: group}
 }
 
-// The settings of a transaction that writes. A process that stops in the
-// middle is told to go, and one that waits does not wait for ever; a server
-// that is set up to lose commits does not lose these.
+// The settings of a transaction that writes. A client that stalls in the middle
+// is disconnected, and one that waits does not wait for ever. synchronous_commit
+// is never off, whatever the server's default, because that would lose commits.
 const sqlBeginWriting = `select set_config('tidemark.tenant', $1, true), set_config('tidemark.user', $2, true),
   set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '30s', true),
   set_config('plan_cache_mode', 'force_generic_plan', true),
@@ -74,12 +75,12 @@ const sqlBeginWriting = `select set_config('tidemark.tenant', $1, true), set_con
 
 const sqlReserve = `select pg_advisory_xact_lock(k) from unnest($1::bigint[]) k`
 
-// A list of names goes down the primary key name by name: a lateral select
-// with a limit is not turned into another kind of join, whatever the planner
-// believes of tables that it has not looked at yet. Locks are taken in the
-// order of the list.
+// A list of names descends the primary key name by name: a lateral select with a
+// limit is not turned into another kind of join, whatever the planner believes
+// of tables that it has no statistics of yet. Locks are taken in the order of
+// the list.
 //
-// Of the records of logs that grow only those are taken that will be touched.
+// Of the records whose logs grow, only those that will be touched are locked.
 var sqlTakeRecords = `select u.kind, u.id, r.version from unnest($3::text[], $4::text[], $5::boolean[], $6::timestamptz[]) u(kind, id, must, at)
   cross join lateral (select r.version from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = u.kind and r.id = u.id
     and (u.must or r.touched <> ` + fmt.Sprintf(sqlWindowEnd, "greatest(r.updated, u.at)") + `) limit 1 for no key update) r`
@@ -88,8 +89,8 @@ const sqlTakeLogs = `select u.kind, u.id, l.log, l.length, l.updated from unnest
   cross join lateral (select l.log, l.length, l.updated from tidemark.log l
     where l.tenant = $1 and l.owner = $2 and l.kind = u.kind and l.id = u.id limit 1 for no key update) l`
 
-// sqlUntouched asks which records of logs that change are to be touched. It
-// comes after the logs were taken: whoever puts such a record takes its log.
+// sqlUntouched finds which records of changing logs are to be touched. It runs
+// after the logs were locked: whoever puts such a record locks its log.
 var sqlUntouched = `select u.kind, u.id from unnest($3::text[], $4::text[], $5::timestamptz[]) u(kind, id, at)
   cross join lateral (select from tidemark.record r where r.tenant = $1 and r.owner = $2 and r.kind = u.kind and r.id = u.id
     and r.touched <> ` + fmt.Sprintf(sqlWindowEnd, "greatest(r.updated, u.at)") + ` limit 1) r`
@@ -100,17 +101,17 @@ const sqlKnown = `select u.kind, u.id, u.key, n.seq from unnest($3::text[], $4::
 
 const sqlShares = `select s.session, s.scope from tidemark.share s where s.tenant = $1 and s.owner = $2 and s.session = any($3::uuid[])`
 
-// wanted is what the first round trip asks for.
+// wanted is what the first round trip reads.
 type wanted struct {
 	reserve  []int64
 	records  map[tidemark.Key]*touching
 	logs     map[tidemark.Key]bool
 	keyed    [3][]string // kinds, ids and keys of lines that carry one
-	sessions []id        // of keys that may come into being
+	sessions []id        // of keys that may be created
 	grow     logTimes
 }
 
-// logTimes are logs that change, and when.
+// logTimes are logs that change, and the time of the change.
 type logTimes struct {
 	kinds, ids []string
 	ats        []time.Time
@@ -147,7 +148,7 @@ func (a *applying) wants() *wanted {
 			must(k)
 			w.logs[k] = true
 			if b.Replaces(b.Puts[i]) == 0 {
-				a.beget(w, k)
+				a.noteCreation(w, k)
 			}
 		}
 		for i := range b.Deletes {
@@ -174,7 +175,7 @@ func (w *wanted) append(a *applying, b *tidemark.Batch, ap *tidemark.Append) {
 	w.logs[ap.Log] = true
 	w.grow.add(ap.Log, b.HeadAt(*ap))
 	if ap.Lines[0].Seq == 1 {
-		a.beget(w, ap.Log)
+		a.noteCreation(w, ap.Log)
 	}
 	for j := range ap.Lines {
 		if key := ap.Lines[j].Key; key != "" {
@@ -185,20 +186,20 @@ func (w *wanted) append(a *applying, b *tidemark.Batch, ap *tidemark.Append) {
 	}
 }
 
-// beget notes that a record or log may come into being.
-func (a *applying) beget(w *wanted, k tidemark.Key) {
+// noteCreation notes that a record or log may be created.
+func (a *applying) noteCreation(w *wanted, k tidemark.Key) {
 	w.reserve = append(w.reserve, a.slot(k))
 	if s := sessionOf(k); s != nil {
 		w.sessions = append(w.sessions, *s)
 	}
 }
 
-// slots bounds how many locks a transaction takes for what is not there and so
+// slots bounds how many locks a transaction takes for what does not exist and so
 // cannot be locked itself.
 const slots = 64
 
-// slot returns the lock that stands for a key that may not be there, the same
-// one for all that belongs to a session. Owners do not meet in it.
+// slot returns the lock that stands for a key that may not exist, the same one
+// for all that belongs to a session. Different owners use different locks.
 func (a *applying) slot(k tidemark.Key) int64 { return slotOf(a.who, k) }
 
 func slotOf(who who, k tidemark.Key) int64 {
@@ -305,7 +306,8 @@ func (a *applying) of(k tidemark.Key) *standing {
 	return s
 }
 
-// check answers the batches that do not stand, and reports whether any does.
+// check answers the batches whose preconditions do not hold, and reports whether
+// any batch is left.
 func (a *applying) check() (any bool) {
 	for _, p := range a.group {
 		p.receipt, p.err = a.checkOne(p.batch)
@@ -346,7 +348,7 @@ func (a *applying) stands(b *tidemark.Batch) error {
 	return nil
 }
 
-// scopeOf returns who else may read what comes into being under a key.
+// scopeOf returns who else may read what is created under a key.
 func (a *applying) scopeOf(k tidemark.Key) (session, scope *id) {
 	if session = sessionOf(k); session != nil {
 		if s, ok := a.shares[*session]; ok {

@@ -10,9 +10,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// checks are questions that a healthy place has no answer to: the key of a
-// record or log, and what is wrong with it. They are about what is the
-// principal's own.
+// checks are queries that return nothing in a healthy database: the key of a
+// record or log, and what is wrong with it. They cover what the principal owns.
 var checks = []struct{ place, sql string }{
 	{"table log", `select l.kind, l.id, format('the head says %s lines, there are %s, the newest is %s', l.length, n.count, n.newest)
   from tidemark.log l cross join lateral (select count(*), coalesce(max(n.seq), 0) as newest from tidemark.line n
@@ -43,16 +42,16 @@ var checks = []struct{ place, sql string }{
 }
 
 // Check compares heads with their lines, the column touched with what it is
-// made from, the search index with the lines, and what is shared with who may
-// read it. It reads no body, and each table a few times.
+// derived from, the search index with the lines, and the scopes of shared rows
+// with those of their sessions. It reads no body, and each table a few times.
 func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		if b.mayChange() != nil {
-			return // its owner has all that has to be compared
+			return // only its owner can compare everything
 		}
 		for _, c := range checks {
 			var faults []error
-			err := b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+			err := b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
 				faults = nil
 				each(batch.Queue(c.sql, b.who.tenant, b.who.user), func(rows pgx.Rows) error {
 					d := &tidemark.Damage{Place: c.place}

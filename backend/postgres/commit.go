@@ -14,19 +14,19 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// A group is what one transaction carries out; the bounds keep the first in it
-// from waiting for a very long one.
+// A group is what one transaction carries out; the bounds keep its first batch
+// from waiting for a very long transaction.
 const (
 	groupBatches = 256
 	groupBytes   = 16 << 20
 )
 
-// lanes is how many transactions of one principal may be under way in this
-// process. Two keep the database busy while the other one is being made ready;
+// lanes is how many transactions of one principal may run at once in this
+// process. With two, one is prepared while the other keeps the database busy;
 // more make smaller groups.
 const lanes = 2
 
-// A transaction that meets others is tried again, after a pause that grows.
+// A transaction that conflicts with others is retried, after a pause that grows.
 const (
 	commitTries = 12
 	firstPause  = 2 * time.Millisecond
@@ -34,7 +34,7 @@ const (
 )
 
 // commitTimeout is how long one round trip of a commit may take. A network that
-// swallows everything shall not hold commits for ever.
+// drops everything must not block commits for ever.
 const commitTimeout = time.Minute
 
 // writer is the queue of one principal's batches. Whatever has queued up is
@@ -45,14 +45,14 @@ type writer struct {
 
 	mu      sync.Mutex
 	queue   []*pending
-	running int // lanes
+	running int // active lanes
 	uses    int // guarded by the database's lock
 }
 
 // pending is a batch that waits for its answer.
 type pending struct {
 	batch   *tidemark.Batch
-	acts    []act // what is written down with it
+	acts    []act // the audit lines written with it
 	receipt tidemark.Receipt
 	err     error
 	done    chan struct{}
@@ -80,7 +80,7 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 		if w.withdraw(p) {
 			return tidemark.Receipt{}, ctx.Err()
 		}
-		<-p.done // it is under way, and nobody can call it back
+		<-p.done // it is in progress, and cannot be withdrawn
 	}
 	if errors.Is(p.err, tidemark.ErrConflict) {
 		return p.receipt, b.notYours(ctx, &batch, p.err)
@@ -88,8 +88,8 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	return p.receipt, p.err
 }
 
-// notYours makes plain why a batch can never succeed that changes a session
-// which somebody else shares: the record that it names is not the caller's.
+// notYours explains why a batch that changes a session shared by somebody else
+// can never succeed: the record that it names is not the caller's.
 func (b *Backend) notYours(ctx context.Context, batch *tidemark.Batch, conflict error) error {
 	for n := range batch.Preconditions() {
 		if n.Kind != "session" || n.Version == 0 {
@@ -136,7 +136,7 @@ func (w *writer) add(p *pending) {
 	}
 }
 
-// withdraw takes p out of the queue, and reports false when it is too late.
+// withdraw removes p from the queue, and reports false when it is too late.
 func (w *writer) withdraw(p *pending) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,8 +162,8 @@ func (w *writer) run() {
 }
 
 // take returns the batches of the next group, nil when the lane is to end. No
-// two batches of a group have to do with the same thing, unless both only want
-// it to stand; so none depends on what becomes of another.
+// two batches of a group involve the same thing, unless both only require it; so
+// none depends on the outcome of another.
 func (w *writer) take() (group []*pending) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -227,7 +227,8 @@ func size(b *tidemark.Batch) (n int) {
 }
 
 // carryOut answers a group. When the database refuses the transaction for a
-// reason of its own, each batch is tried alone: the others shall not suffer.
+// reason of its own, each batch is tried on its own, so that the others do not
+// fail with it.
 func (w *writer) carryOut(group []*pending) {
 	err := w.persist(group)
 	if err != nil && len(group) > 1 && refusedByServer(err) && !isAway(err) {
@@ -246,7 +247,7 @@ func (w *writer) carryOut(group []*pending) {
 	}
 }
 
-// persist tries until the outcome is known, or cannot be.
+// persist retries until the outcome is known, or cannot be.
 func (w *writer) persist(group []*pending) (err error) {
 	pause := firstPause
 	for try := range commitTries {
@@ -257,7 +258,7 @@ func (w *writer) persist(group []*pending) (err error) {
 			return nil
 		case sent && !refusedByServer(err) && !errors.Is(err, errNotCommitted):
 			return w.db.unknown(err)
-		case !inTheWay(err) && (!isAway(err) || try >= askTries):
+		case !inTheWay(err) && (!isAway(err) || try >= queryTries):
 			return err
 		}
 		time.Sleep(pause/2 + rand.N(pause))
@@ -267,16 +268,16 @@ func (w *writer) persist(group []*pending) (err error) {
 }
 
 // unknown is ErrUnknown: the connection broke after COMMIT was sent. The cause
-// is for people to read, and answers to no sentinel: what is not known is not
-// away.
+// is for people to read, and answers to no sentinel: an unknown outcome is not
+// ErrAway.
 func (db *Database) unknown(err error) error {
 	return fmt.Errorf("database %s: %w: the connection broke during COMMIT (%v)", db.place, tidemark.ErrUnknown, err)
 }
 
 // transact carries out a group in one transaction. sent reports whether COMMIT
-// was sent, so that an error may mean anything.
+// was sent, so that after an error the outcome is unknown.
 func (w *writer) transact(group []*pending) (sent bool, err error) {
-	// Callers come and go, the group does not: no caller's context ends it.
+	// The group outlives its callers: no caller's context ends it.
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
 	c, err := w.db.pool.Acquire(ctx)
@@ -307,8 +308,8 @@ func (w *writer) transact(group []*pending) (sent bool, err error) {
 	return true, nil
 }
 
-// rollBack ends a transaction. When that fails, the pool throws the connection
-// away, and the server ends the transaction with it.
+// rollBack ends a transaction. When that fails, the pool discards the
+// connection, and the server rolls the transaction back.
 func rollBack(ctx context.Context, c *pgxpool.Conn) {
 	if c.Conn().PgConn().TxStatus() != 'I' {
 		c.Exec(ctx, "rollback")

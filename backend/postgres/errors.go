@@ -13,13 +13,13 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// ErrAway says that the database does not answer now, and may soon: it is
+// ErrAway says that the database does not answer now, but may soon: it is
 // starting, stopping, full of connections, or cannot be reached. Errors that
 // answer to it answer to ErrStorage as well. Nothing was done.
 var ErrAway = errors.New("the database is away")
 
-// What the server says with these codes is tried again: another transaction
-// was in the way.
+// After these codes of the server the transaction is retried: another one was in
+// the way.
 const (
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
@@ -27,7 +27,7 @@ const (
 	codeUnique        = "23505"
 	codeDenied        = "42501"
 	codeNoDatabase    = "3D000"
-	classLogin        = "28" // a wrong password, a role that may not come in
+	classLogin        = "28" // a wrong password, a role that may not log in
 )
 
 func codeOf(err error) string {
@@ -46,14 +46,14 @@ func inTheWay(err error) bool {
 	return false
 }
 
-// isAway reports whether err says that the database could not be asked, or
-// went away while it was.
+// isAway reports whether err says that the database could not be reached, or
+// went away during the call.
 func isAway(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		switch {
 		case strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "57P"), pg.Code == "53300",
-			pg.Code == "25P03" || pg.Code == "25P04": // told to go for being idle
+			pg.Code == "25P03" || pg.Code == "25P04": // disconnected for being idle
 			return true
 		}
 		return false
@@ -65,14 +65,15 @@ func isAway(err error) bool {
 		err != nil && strings.Contains(err.Error(), "conn closed")
 }
 
-// refusedByServer reports whether the server itself said no, and so undid everything.
-// After a fatal error, and when the connection breaks, nobody knows.
+// refusedByServer reports whether the server itself refused, and so rolled
+// everything back. After a fatal error, and when the connection breaks, the
+// outcome is unknown.
 func refusedByServer(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR"
 }
 
-// named makes an error of the driver answer to a sentinel, and says which
+// named makes an error of the driver answer to a sentinel, and adds which
 // database it is about. Other errors pass unchanged.
 func (db *Database) named(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

@@ -13,15 +13,15 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// What one transaction adds to the index, so that an append to the same log
-// never waits long for it.
+// Limits of one transaction that adds to the index, so that an append to the
+// same log never waits long for it.
 const (
 	indexLines = 2048
 	indexWords = 50_000
 )
 
-// maxWordBytes bounds a word in the index. A longer one is cut, and its hash is
-// put behind: a word of just this length is none that was given.
+// maxWordBytes bounds a word in the index. A longer one is cut to this length,
+// ending in its hash; words of exactly this length are therefore cut ones.
 const maxWordBytes = 1000
 
 func wordOut(word string) []byte {
@@ -35,8 +35,8 @@ func wordOut(word string) []byte {
 const sqlUnindexed = `select l.id, l.indexed, l.length from tidemark.log l
   where l.behind and l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id > $4 order by l.id limit $5`
 
-// Unindexed yields logs of the principal's own; each owner's are indexed by
-// whoever can read them for that owner.
+// Unindexed yields the principal's own logs; each owner's are indexed by a
+// process that can read them for that owner.
 func (b *Backend) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tidemark.Lag, error] {
 	return func(yield func(tidemark.Lag, error) bool) {
 		if b.mayChange() != nil {
@@ -45,7 +45,7 @@ func (b *Backend) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tide
 		for _, kind := range kinds {
 			for after, more := "", true; more; {
 				var lags []tidemark.Lag
-				err := b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+				err := b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
 					lags = nil
 					each(batch.Queue(sqlUnindexed, b.who.tenant, b.who.user, toText(kind), after, pageRows), func(rows pgx.Rows) error {
 						lag := tidemark.Lag{Log: tidemark.Key{Kind: kind}}
@@ -81,13 +81,13 @@ type progress struct {
 type indexing struct {
 	b     *Backend
 	lines []tidemark.Indexed
-	begun map[tidemark.Key]progress // what stood when the call began
+	begun map[tidemark.Key]progress // how far each log was indexed when the call began
 	done  int                       // lines dealt with
 }
 
-// Index adds lines in transactions of bounded size. The first one looks at
-// all the lines, so nothing is added when they do not go on where the index
-// ends. What another program adds of them later, or drops, is passed over.
+// Index adds lines in transactions of bounded size. The first one checks all the
+// lines, so nothing is added when they do not continue where the index ends.
+// Lines that another program indexes or drops later are skipped.
 func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
 	if err := b.mayChange(); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
 const sqlProgress = `select u.kind, u.id, l.log, l.scope, l.length, l.indexed from unnest($3::text[], $4::text[]) u(kind, id)
   cross join lateral (select * from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = u.kind and l.id = u.id limit 1 for no key update) l`
 
-// take locks the logs of lines, in order, and returns how far they are.
+// take locks the logs of lines, in order, and returns how far each is indexed.
 func (x *indexing) take(ctx context.Context, tx pgx.Tx, lines []tidemark.Indexed) (map[tidemark.Key]progress, error) {
 	seen := make(map[tidemark.Key]bool)
 	for i := range lines {
@@ -137,9 +137,9 @@ func (x *indexing) take(ctx context.Context, tx pgx.Tx, lines []tidemark.Indexed
 	return have, rows.Err()
 }
 
-// next is one transaction. It returns up to where the lines are dealt with.
+// next runs one transaction. It returns the end of the lines that are done.
 func (x *indexing) next(ctx context.Context, tx pgx.Tx) (end int, err error) {
-	// What is added may be lost in a power cut, and is made again then.
+	// A power cut may lose what is added, which is then indexed again.
 	if _, err := tx.Exec(ctx, `set local synchronous_commit = off`); err != nil {
 		return 0, err
 	}
@@ -166,7 +166,7 @@ func (x *indexing) next(ctx context.Context, tx pgx.Tx) (end int, err error) {
 	return end, x.add(ctx, tx, lines, now)
 }
 
-// follows looks whether the lines of every log go on where its index ends.
+// follows checks that the lines of every log continue where its index ends.
 func follows(lines []tidemark.Indexed, have map[tidemark.Key]progress) error {
 	next := make(map[tidemark.Key]int64)
 	for i := range lines {
@@ -221,7 +221,7 @@ func (x *indexing) add(ctx context.Context, tx pgx.Tx, lines []tidemark.Indexed,
 	return tx.SendBatch(ctx, batch).Close()
 }
 
-// Unindex empties the index of what is the principal's own.
+// Unindex empties the index of what the principal owns.
 func (b *Backend) Unindex(ctx context.Context) error {
 	if err := b.mayChange(); err != nil {
 		return err

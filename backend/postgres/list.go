@@ -14,10 +14,10 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// listKeys is how many records a listing looks up at once. They are found at
-// one instant and read in pages later, so a record that is touched while the
-// listing runs keeps its place and is not missed. A longer listing goes on
-// behind the last of them.
+// listKeys is how many records a listing looks up at once. They are found at one
+// moment and read in pages later, so a record that is touched while the listing
+// runs keeps its place and is not missed. A longer listing continues after the
+// last of them.
 const listKeys = 1 << 14
 
 // List yields the principal's own records and, of the kinds that belong to
@@ -48,8 +48,8 @@ type lister struct {
 	q     tidemark.Query
 	left  int             // how many more may be yielded
 	refs  []ref           // found, in order, not yet read
-	more  bool            // there may be others behind refs
-	seen  map[string]bool // ids of others' records: who shared first wins
+	more  bool            // there may be more after refs
+	seen  map[string]bool // ids of others' records: the first to share wins
 	begun bool
 	done  bool
 	found []foundRecord
@@ -86,7 +86,7 @@ func (l *lister) next(ctx context.Context) error {
 	return nil
 }
 
-// look finds the next refs.
+// look fetches the next refs.
 func (l *lister) look(ctx context.Context) error {
 	want := min(l.left, listKeys)
 	var refs []ref
@@ -95,7 +95,7 @@ func (l *lister) look(ctx context.Context) error {
 		l.begun, l.more = true, false
 		return nil
 	}
-	err := l.b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+	err := l.b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
 		refs = nil
 		each(batch.Queue(sql, args...), func(rows pgx.Rows) error {
 			var r ref
@@ -142,9 +142,9 @@ func (l *lister) page(ctx context.Context) error {
 		owners[i], ids[i] = r.owner, r.id
 	}
 	now := l.q
-	now.After = nil // it was behind the cursor when it was found
+	now.After = nil // it was after the cursor when it was found
 	var last int64
-	err := l.b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+	err := l.b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
 		l.found, last = l.found[:0], 0
 		each(batch.Queue(sqlRecords, l.b.who.tenant, owners, l.q.Kind, ids, int64(pageBytes)), func(rows pgx.Rows) error {
 			var before int64
@@ -180,28 +180,28 @@ func (l *lister) page(ctx context.Context) error {
 	return nil
 }
 
-// question is a statement that is being written.
-type question struct {
+// statement is an SQL statement under construction.
+type statement struct {
 	strings.Builder
 	args []any
 }
 
 // arg returns the name of a parameter with value v.
-func (q *question) arg(v any) string {
+func (q *statement) arg(v any) string {
 	q.args = append(q.args, v)
 	return fmt.Sprintf("$%d", len(q.args))
 }
 
-// exactly is when a record r with the log l was touched.
+// exactly is the exact time that a record r with the log l was touched.
 const exactly = `greatest(r.updated, l.updated)`
 
-// refsOf asks for the first n refs of what q asks for; "" when there can be
-// none.
+// refsOf writes the query for the first n refs of the records that match q; ""
+// when there can be none.
 func refsOf(b *Backend, q tidemark.Query, n int) (sql string, args []any) {
 	if strings.ContainsFunc(q.Prefix, func(r rune) bool { return r == 0 || r > 126 }) {
-		return "", nil // no id begins so
+		return "", nil // no id begins like that
 	}
-	w := &question{}
+	w := &statement{}
 	tenant, me, limit := w.arg(b.who.tenant), w.arg(b.whose()), w.arg(n)
 	where, order := w.filter(b, q), orderOf(q)
 	const columns = `select r.owner, r.id, ` + exactly + ` as touched, r.due, r.touched as until
@@ -229,8 +229,8 @@ func refsOf(b *Backend, q tidemark.Query, n int) (sql string, args []any) {
 	return w.String(), w.args
 }
 
-// orderOf lets an index walk where it can: the stretches of the column touched
-// come in order, and only what lies in the same one is sorted.
+// orderOf lets PostgreSQL walk an index where it can: the windows of the column
+// touched come in order, and only records of the same window are sorted.
 func orderOf(q tidemark.Query) string {
 	id := `r.id`
 	if q.Each {
@@ -245,8 +245,8 @@ func orderOf(q tidemark.Query) string {
 	return `r.touched desc, ` + exactly + ` desc, ` + id
 }
 
-// filter writes q's conditions, for what b shows.
-func (w *question) filter(b *Backend, q tidemark.Query) string {
+// filter writes q's conditions, for what b may see.
+func (w *statement) filter(b *Backend, q tidemark.Query) string {
 	var s strings.Builder
 	and := func(format string, args ...any) { fmt.Fprintf(&s, " and "+format, args...) }
 	and(`r.kind = %s`, w.arg(toText(q.Kind)))

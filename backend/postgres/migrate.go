@@ -28,11 +28,11 @@ var policies string
 // the migrations.
 const Schema = 4
 
-// versionTable is where goose notes what was applied.
+// versionTable is where goose records the applied migrations.
 const versionTable = "tidemark.goose_db_version"
 
-// migrateLock is the advisory lock that migrators queue on, "tidemark" in
-// ASCII. They look again every migrateLook.
+// migrateLock is the advisory lock that migrators queue on, "tidemark" in ASCII.
+// They try again every migrateLook.
 const (
 	migrateLock = 0x746964656d61726b
 	migrateLook = 50 * time.Millisecond
@@ -40,35 +40,36 @@ const (
 
 // Migration is how a database is made ready.
 type Migration struct {
-	// Role is what servers log in as. It must be there, and be plain.
+	// Role is what servers log in as. It must exist, and must have no privileges
+	// that bypass policies.
 	Role string
-	// Partitions spreads table line over so many hash partitions, by tenant
-	// and log. It counts when the tables are made, and not later. 0: none.
+	// Partitions spreads table line over so many hash partitions, by tenant and
+	// log. It has an effect only when the tables are made. 0: none.
 	Partitions int
 	// Upgrading is called before the tables of an older program are changed,
-	// with both versions. Its error ends the migration, and nothing was
+	// with both versions. Its error ends the migration before anything is
 	// changed. It may be nil.
 	Upgrading func(from, to int64) error
 }
 
 // maxPartitions is more than a machine has use for, and few enough for the
-// planner.
+// planner to handle.
 const maxPartitions = 1024
 
 // Migrate makes a database ready for this program, or brings one of an older
 // program up to date, and lets role use it. It logs in as the owner, directly
-// and not through a pooler. It may be run again, and by several at once: one
-// of them does the work, the others wait. Each step is a transaction: killed at
-// any instant, the database has the version before it or after it, and the next
-// one to migrate goes on.
+// and not through a pooler. It may be run again, and by several at once: one of
+// them does the work, the others wait. Each step is a transaction: killed at any
+// moment, the database has the version before it or after it, and the next
+// migration continues.
 //
-// ErrUnsupported: the database was migrated by a newer program. ErrInvalid:
-// role could see past a policy.
+// ErrUnsupported: the database was migrated by a newer program. ErrInvalid: role
+// could bypass a policy.
 func Migrate(ctx context.Context, ownerURL, role string) error {
 	return Migration{Role: role}.Run(ctx, ownerURL)
 }
 
-// Run is Migrate with choices.
+// Run is Migrate with options.
 func (m Migration) Run(ctx context.Context, ownerURL string) error {
 	if m.Partitions < 0 || m.Partitions > maxPartitions {
 		return tidemark.Invalidf("%d partitions: 0 to %d are allowed", m.Partitions, maxPartitions)
@@ -83,7 +84,7 @@ func (m Migration) Run(ctx context.Context, ownerURL string) error {
 	if err != nil {
 		return db.named(err)
 	}
-	// The lock belongs to the connection, and goes with it.
+	// The lock belongs to the connection, and is released with it.
 	defer c.Close(context.WithoutCancel(ctx))
 	if err := lock(ctx, c); err != nil {
 		return db.named(err)
@@ -116,7 +117,7 @@ func (m Migration) run(ctx context.Context, c *pgx.Conn, config *pgx.ConnConfig,
 	if err := plainRole(ctx, c, m.Role); err != nil {
 		return err
 	}
-	// A schema of our own: in public others may have names, and rights, too.
+	// A schema of our own: in public, others may have names and rights, too.
 	if _, err := c.Exec(ctx, `create schema if not exists tidemark`); err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func (m Migration) run(ctx context.Context, c *pgx.Conn, config *pgx.ConnConfig,
 	return grant(ctx, c, m.Role)
 }
 
-// up applies what is missing.
+// up applies the missing migrations.
 func (m Migration) up(ctx context.Context, config *pgx.ConnConfig, place string) error {
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -175,8 +176,8 @@ func gooseCause(err error) error {
 	return err
 }
 
-// sqlPlainRole tells what makes a role see past policies: itself, or a role
-// that it is a member of.
+// sqlPlainRole finds what lets a role bypass policies: itself, or a role that it
+// is a member of.
 const sqlPlainRole = `select r.rolname, r.rolsuper, r.rolbypassrls, r.oid = (select oid from pg_roles where rolname = current_user)
   from pg_roles r where pg_has_role($1::name, r.oid, 'member') and (r.rolsuper or r.rolbypassrls or r.rolname = current_user)`
 
@@ -212,8 +213,8 @@ func plainRole(ctx context.Context, c *pgx.Conn, role string) error {
 	return rows.Err()
 }
 
-// setPolicies makes the policies anew where they are not as they should be, in
-// one transaction, and notes how PostgreSQL writes them.
+// setPolicies recreates the policies where they differ from what they should be,
+// in one transaction, and records how PostgreSQL writes them.
 func setPolicies(ctx context.Context, c *pgx.Conn) error {
 	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
 		if faults, err := compareMade(ctx, tx); err != nil || len(faults) == 0 {
@@ -249,7 +250,8 @@ func setPolicies(ctx context.Context, c *pgx.Conn) error {
 	})
 }
 
-// statements splits what has no semicolon but at the end of a statement.
+// statements splits a text in which semicolons occur only at the end of a
+// statement.
 func statements(text string) (all []string) {
 	for s := range strings.SplitSeq(text, ";\n") {
 		if s = strings.TrimSpace(s); s != "" {
@@ -274,7 +276,7 @@ var grants = map[string][]string{
 	"jobs":             {"SELECT"},
 }
 
-// grant takes everything from everybody and gives the role what it needs.
+// grant revokes everything from everybody and grants the role what it needs.
 func grant(ctx context.Context, c *pgx.Conn, role string) error {
 	to := pgx.Identifier{role}.Sanitize()
 	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// id is a UUID as it goes to the database and comes from it.
+// id is a UUID in the form exchanged with the database.
 type id = [16]byte
 
 func parseID(what, s string) (u id, err error) {
@@ -31,7 +31,7 @@ func idText(u id) string {
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
-// idList writes ids as PostgreSQL reads an array.
+// idList writes ids as a PostgreSQL array.
 func idList(ids []id) string {
 	var b strings.Builder
 	b.WriteByte('{')
@@ -52,18 +52,19 @@ func sessionOf(k tidemark.Key) *id {
 		return nil
 	}
 	u, err := parseID("session", k.ID[:36])
-	if err != nil || idText(u) != k.ID[:36] { // capitals name a key, but no session
+	if err != nil || idText(u) != k.ID[:36] { // capitals may be in a key, but not in a session's id
 		return nil
 	}
 	return &u
 }
 
-// escaped marks a text that PostgreSQL cannot hold as it is.
+// escaped marks a text that PostgreSQL cannot store as it is.
 const escaped = "\x01"
 
-// toText writes a name as PostgreSQL can hold it. Nearly all stay as they are;
-// one with a zero byte, or that is not UTF-8, is written in hexadecimal digits
-// behind a mark that no other begins with. Equal names are written alike.
+// toText writes a name in a form that PostgreSQL can store. Nearly all stay as
+// they are; one with a zero byte, or that is not UTF-8, is written in
+// hexadecimal digits after a mark that no other begins with. Equal names have
+// equal forms.
 func toText(s string) string {
 	if strings.IndexByte(s, 0) < 0 && utf8.ValidString(s) && !strings.HasPrefix(s, escaped) {
 		return s
@@ -80,7 +81,7 @@ func fromText(s string) string {
 	return s
 }
 
-// Parameters of a URL that are ours, and not the driver's.
+// Parameters of a URL that are ours, not the driver's.
 const (
 	paramTenant    = "tenant"
 	paramAs        = "as"
@@ -89,8 +90,8 @@ const (
 	defaultTenant = "default"
 )
 
-// principalOf takes names, and ids as they are: people whom an issuer vouches
-// for have an id that no name leads to.
+// principalOf accepts names, and ids as they are: users that come from an issuer
+// have an id that is not derived from a name.
 func principalOf(tenant, user string) tidemark.Principal {
 	p := tidemark.TenantOf(tenant, user)
 	if _, err := parseID("tenant", tenant); err == nil {
@@ -105,7 +106,7 @@ func principalOf(tenant, user string) tidemark.Principal {
 	return p
 }
 
-// PrincipalIn returns the principal that a URL names, see Open. A workspace is
+// PrincipalIn returns the principal that a URL names; see Open. A workspace is
 // named within its tenant.
 func PrincipalIn(raw string) (tidemark.Principal, error) {
 	u, err := parseURL(raw)
@@ -123,8 +124,8 @@ func PrincipalIn(raw string) (tidemark.Principal, error) {
 	return p, nil
 }
 
-// parseURL says nothing of what the URL holds when it is wrong: there may be a
-// password in it.
+// parseURL does not quote a wrong URL in its error: there may be a password in
+// it.
 func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
@@ -150,8 +151,8 @@ func configOf(raw string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// maxConnsIn returns what the URL says of the size of the pool, 0 when it says
-// nothing.
+// maxConnsIn returns the size of the pool that the URL sets, 0 when it sets
+// none.
 func maxConnsIn(raw string) int32 {
 	u, err := parseURL(raw)
 	if err != nil {
@@ -165,8 +166,8 @@ func placeOf(c *pgx.ConnConfig) string {
 	return c.Database + " on " + c.Host
 }
 
-// WorkspaceIn returns the id of a workspace that is named within the tenant of
-// a URL, see Open.
+// WorkspaceIn returns the id of a workspace of the tenant that a URL names; see
+// Open.
 func WorkspaceIn(raw, name string) (string, error) {
 	u, err := parseURL(raw)
 	if err != nil {

@@ -1,12 +1,12 @@
 // Package postgres is a Backend on PostgreSQL (15 or later) for a team: rows of
 // many tenants and users in the same tables, kept apart by row-level security.
-// Who asks is set for each transaction, in the same round trip as the
-// question; without it there are no rows.
+// The principal is set for each transaction, in the same round trip as the
+// query; without it no rows are visible.
 //
 // It never keeps anything in a connection from one transaction to the next, so
-// that it works behind pgbouncer in transaction mode; never logs in as the
-// owner of the tables, but to migrate; and serves nothing when its role could
-// see past a policy.
+// that it works behind pgbouncer in transaction mode; logs in as the owner of
+// the tables only to migrate; and serves nothing when its role could bypass a
+// policy.
 //
 //	db, err := postgres.Connect(ctx, url, nil)
 //	b := db.For(tidemark.TenantOf("acme", "ada"))
@@ -25,22 +25,23 @@ import (
 
 // Options say how a database is used. Nil means defaults.
 type Options struct {
-	// MaxConns bounds the connections of this process, unless the URL says
+	// MaxConns bounds the connections of this process, unless the URL sets
 	// pool_max_conns. 0: defaultConns.
 	MaxConns int32
-	// Pooler says whether a pooler in transaction mode stands before the
-	// database. Then no statement is prepared by name, and followers poll only.
+	// Pooler says whether there is a pooler in transaction mode in front of the
+	// database. If so, no statement is prepared by name, and followers can only
+	// poll.
 	Pooler Pooler
-	// Unchecked leaves out the self-test when connecting. For tests and repair.
+	// Unchecked skips the self-test when connecting. For tests and repair.
 	Unchecked bool
 }
 
-// Pooler says what stands between this program and the database.
+// Pooler says what is between this program and the database.
 type Pooler int
 
 const (
-	// Detect asks: where the process that serves a connection is not the one
-	// that greeted it, a pooler is in between.
+	// Detect finds out: when the backend process that serves a connection is not
+	// the one that greeted it, there is a pooler in between.
 	Detect Pooler = iota
 	// Direct says that there is none.
 	Direct
@@ -57,7 +58,7 @@ const defaultConns = 16
 type Database struct {
 	pool   *pgxpool.Pool
 	pooled bool
-	place  string // what messages call it: no password
+	place  string // the name used in messages: no password
 
 	mu      sync.Mutex
 	writers map[who]*writer
@@ -65,12 +66,12 @@ type Database struct {
 	close   sync.Once
 }
 
-// Connect connects to a database that Migrate has made ready, and tests
-// whether it keeps tenants apart (see SelfTest). The parameters tenant, as and
-// workspace of the URL are for Open and are not looked at.
+// Connect connects to a database that Migrate has made ready, and tests whether
+// it keeps tenants apart (see SelfTest). The parameters tenant, as and workspace
+// of the URL are for Open and are ignored.
 //
-// ErrAway: the database does not answer. ErrUnsupported: it lacks migrations,
-// or has later ones. ErrDenied: it would not keep tenants apart.
+// ErrAway: the database does not answer. ErrUnsupported: it lacks migrations, or
+// has later ones. ErrDenied: it would not keep tenants apart.
 func Connect(ctx context.Context, url string, o *Options) (*Database, error) {
 	if o == nil {
 		o = &Options{}
@@ -128,7 +129,7 @@ func (db *Database) detect(ctx context.Context, config *pgxpool.Config, o *Optio
 	return nil
 }
 
-// Close closes the connections. Backends of the database serve nothing after.
+// Close closes the connections. Calls of its Backends fail from then on.
 func (db *Database) Close() {
 	db.close.Do(func() {
 		db.hints.stop()
@@ -139,8 +140,8 @@ func (db *Database) Close() {
 // Ping returns nil when the database answers, and ErrAway when it does not.
 func (db *Database) Ping(ctx context.Context) error { return db.named(db.pool.Ping(ctx)) }
 
-// Size returns how many bytes the tables and their indexes take, of all
-// tenants together.
+// Size returns how many bytes the tables and their indexes take, for all tenants
+// together.
 func (db *Database) Size(ctx context.Context) (bytes int64, err error) {
 	err = db.pool.QueryRow(ctx, `select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
   from pg_class c where c.relnamespace = 'tidemark'::regnamespace and c.relkind = 'r'`).Scan(&bytes)
@@ -151,18 +152,18 @@ func (db *Database) Size(ctx context.Context) (bytes int64, err error) {
 type Backend struct {
 	db    *Database
 	who   who
-	also  []id     // workspaces, in the order given
-	set   string   // the same, as PostgreSQL reads it
-	wrong error    // the principal is none
+	also  []id     // its workspaces, in the order given
+	set   string   // the same, as a PostgreSQL array
+	wrong error    // not nil: the principal is invalid
 	alone bool     // closing it closes the database
-	of    *id      // whose things alone are read; nil: the principal's own, and what others share
-	from  *Backend // what it is a part of, and closes with
+	of    *id      // the only owner that is read; nil: the principal, and what others share
+	from  *Backend // the Backend that Of was called on, and that it closes with
 
 	mu     sync.RWMutex // held for reading by every call
 	closed bool
 }
 
-// who is whose rows a Backend writes.
+// who is the owner of the rows that a Backend writes.
 type who struct{ tenant, user id }
 
 var (
@@ -173,8 +174,8 @@ var (
 )
 
 // For returns the Backend of a principal. It costs nothing and shares the
-// connections of db; closing it leaves them open. When p has anything but UUIDs, every
-// call of the Backend is ErrInvalid.
+// connections of db; closing it leaves them open. When p has anything but UUIDs,
+// every call of the Backend returns ErrInvalid.
 func (db *Database) For(p tidemark.Principal) *Backend {
 	b := &Backend{db: db}
 	b.who.tenant, b.wrong = parseID("tenant", p.Tenant)
@@ -210,7 +211,7 @@ func Open(ctx context.Context, url string, o *Options) (*Backend, error) {
 
 var errClosed = errors.New("postgres: closed")
 
-// Close waits for calls under way.
+// Close waits for calls in progress.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -248,10 +249,10 @@ func (b *Backend) leave() {
 	b.mu.RUnlock()
 }
 
-// The kinds that belong to a session and go with it when it is shared. The
-// schema says the same.
+// The kinds that belong to a session and are shared with it. The schema has the
+// same list.
 var sessionKinds = []string{"session", "notes", "past", "worker", "checkpoint", "file", "name", "fork"}
 
-// Pooled reports whether a pooler in transaction mode stands before the
+// Pooled reports whether a pooler in transaction mode is in front of the
 // database, through which nobody can listen.
 func (b *Backend) Pooled() bool { return b.db.pooled }

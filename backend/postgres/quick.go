@@ -14,8 +14,8 @@ import (
 )
 
 // quick carries out, in one round trip that is one transaction, a group of the
-// batches that are most of all: lines that go on where logs end, while records
-// stand. When anything is otherwise, nothing has changed, and the long way
+// most common batches: lines appended to logs while required records keep their
+// versions. If any condition does not hold, nothing is changed, and the long way
 // finds out which batch it was.
 type quick struct {
 	needs map[tidemark.Key]int64
@@ -24,18 +24,18 @@ type quick struct {
 	of    map[*tidemark.Append]*tidemark.Batch
 }
 
-// quickLines bounds a group that goes the quick way: the function finds a value
-// in a list by walking to it.
+// quickLines bounds a group that takes the quick way: the SQL function searches
+// its lists linearly.
 const quickLines = 256
 
-// codeOtherwise is what the function raises when something is not as named.
+// codeOtherwise is what the function raises when a condition does not hold.
 const codeOtherwise = "TM001"
 
 const sqlAppend = `select tidemark.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
   $23, $24, $25, $26, $27, $28, $29)`
 
-// newQuick returns nil when the group has to go the long way: something comes
-// into being, is put or goes, or there is more than one statement carries.
+// newQuick returns nil when the group has to take the long way: something is
+// created, put or deleted, or there is more than one statement can carry.
 func newQuick(group []*pending) *quick {
 	q := &quick{needs: make(map[tidemark.Key]int64), of: make(map[*tidemark.Append]*tidemark.Batch)}
 	lines, bytes := 0, 0
@@ -76,7 +76,7 @@ func (q *quick) args(who who) []any {
 		kinds, ids []string
 		versions   []int64
 	}
-	needs.ids = []string{} // none is not null
+	needs.ids = []string{} // an empty array, not null
 	for _, k := range slices.SortedFunc(maps.Keys(q.needs), compareKeys) {
 		needs.kinds, needs.ids, needs.versions = append(needs.kinds, k.Kind), append(needs.ids, k.ID), append(needs.versions, q.needs[k])
 	}
@@ -102,8 +102,9 @@ func (q *quick) args(who who) []any {
 }
 
 // send returns errOtherwise when nothing has changed and the long way is to be
-// taken. sent reports whether an error may mean anything: the answer of the
-// function comes before COMMIT, so whoever is refused without one knows.
+// taken. sent reports whether after an error the outcome is unknown: the
+// function's result comes before COMMIT, so when the function refuses, nothing
+// was committed.
 func (q *quick) send(ctx context.Context, c *pgxpool.Conn, who who) (sent bool, err error) {
 	rows, err := c.Query(ctx, sqlAppend, q.args(who)...)
 	if err != nil {

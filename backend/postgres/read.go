@@ -11,15 +11,15 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// A page is read in one go and then handed out without a connection. The bytes
-// bound the memory of a page of large bodies.
+// A page is read at once and then yielded without holding a connection. The byte
+// limit bounds the memory of a page of large bodies.
 const (
 	pageRows  = 256
 	pageBytes = 1 << 20
 )
 
 // recordColumns are those of a record r and the head of its log l, either of
-// which may not be there.
+// which may be missing.
 const recordColumns = `coalesce(r.version, 0) as version, coalesce(r."group", '') as grp, coalesce(r.state, '') as state, r.due, r.updated,
   coalesce(r.batch, '') as batch, coalesce(r.sum, 0) as sum, r.body,
   coalesce(l.length, 0) as length, l.updated as grown, coalesce(l.parent, 0) as parent, coalesce(l.depth, 0) as depth,
@@ -29,10 +29,11 @@ const sqlGet = `select $2::uuid, ` + recordColumns + ` from (select) one
   left join tidemark.record r on r.tenant = $1 and r.owner = $2 and r.kind = $3 and r.id = $4
   left join tidemark.log l on l.tenant = $1 and l.owner = $2 and l.kind = $3 and l.id = $4`
 
-// sqlOthers are those whose session an id leads to that is none of the
-// principal's own: the tenant itself, and those who let others read. The first
-// is who shared first. Whoever has a session of that id gets nothing of others
-// by it: what they keep under it would seem to belong to that session.
+// sqlOthers are the other owners whose session an id leads to when the principal
+// has none of that id: the tenant itself, and those who share theirs. The first
+// to share comes first. A principal that has a session of that id gets nothing
+// of others by it: what they keep under the id would seem to belong to that
+// session.
 const sqlOthers = `(select o.owner, o.since from (
     select s.owner, s.since from tidemark.share s where s.tenant = $1 and s.session = $5 and s.owner <> $2
     union all select $1::uuid, '-infinity'::timestamptz) o
@@ -43,13 +44,13 @@ const sqlGetShared = `select o.owner, ` + recordColumns + ` from ` + sqlOthers +
   left join tidemark.log l on l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4
   where r.id is not null or l.id is not null order by o.since, o.owner limit 1`
 
-// Get returns what is the principal's own, or else what another one shared.
+// Get returns the principal's own record, or else one that another owner shares.
 func (b *Backend) Get(ctx context.Context, key tidemark.Key) (r tidemark.Record, err error) {
 	owner := b.whose()
 	args := []any{b.who.tenant, owner, toText(key.Kind), toText(key.ID)}
 	var damage error
 	get := func(sql string, args ...any) error {
-		return b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+		return b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
 			each(batch.Queue(sql, args...), func(rows pgx.Rows) (err error) {
 				r, damage, err = scanRecord(rows, key, &owner)
 				return err
@@ -74,7 +75,7 @@ func (b *Backend) Get(ctx context.Context, key tidemark.Key) (r tidemark.Record,
 	return r, nil
 }
 
-// scanRecord reads recordColumns, after columns that the caller wants.
+// scanRecord reads recordColumns, after the caller's own columns.
 func scanRecord(rows pgx.Rows, key tidemark.Key, before ...any) (r tidemark.Record, damage, err error) {
 	var due, updated, headUpdated *time.Time
 	var sum int64
@@ -102,7 +103,7 @@ func timeIn(t *time.Time) time.Time {
 }
 
 // sqlLines reads the head of a log and a page of a span of its lines, in one
-// statement, so that both belong together. The running sum bounds the page: the
+// statement, so that both are consistent. The running sum bounds the page: the
 // length of a body is known without reading it.
 //
 //	$5 from, $6 to (0: the newest), $7 newest n (0: all), $8 rows, $9 bytes
@@ -117,8 +118,8 @@ const sqlLines = `select h.first, h.last, h.log, n.seq, n.kind, n.key, n.at, n.p
 
 var sqlForwards, sqlBackwards = fmt.Sprintf(sqlLines, "asc"), fmt.Sprintf(sqlLines, "desc")
 
-// sqlWhose finds the log of another owner that can be read, sqlTheirs that of
-// the owner who was named.
+// sqlWhose finds a readable log of any other owner, sqlTheirs that of a named
+// owner.
 const (
 	sqlWhose = `select l.owner, l.log from ` + sqlOthers + ` o
   join tidemark.log l on l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4
@@ -161,7 +162,7 @@ type pager struct {
 	owner id
 	names namedLogs // set for a log of another owner
 
-	from, to, newest int64 // what is still to be read, as a span says it
+	from, to, newest int64 // what is still to be read, as in a Span
 	back             bool
 	done             bool
 	found            []foundLine
@@ -192,7 +193,7 @@ func (p *pager) next(ctx context.Context) error {
 	if p.b.of != nil {
 		sql = sqlTheirs
 	}
-	err := p.b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+	err := p.b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
 		p.names = namedLogs{}
 		each(batch.Queue(sql, p.b.who.tenant, p.owner, p.key.Kind, p.key.ID, *session), func(rows pgx.Rows) error {
 			p.names.logs = make([]id, 1)
@@ -207,14 +208,14 @@ func (p *pager) next(ctx context.Context) error {
 	return err
 }
 
-// page reads a page, and reports whether there is a log.
+// page reads a page, and reports whether the log exists.
 func (p *pager) page(ctx context.Context) (there bool, err error) {
 	sql := sqlForwards
 	if p.back {
 		sql = sqlBackwards
 	}
 	var first, last int64
-	err = p.b.ask(ctx, p.names, func(batch *pgx.Batch) {
+	err = p.b.query(ctx, p.names, func(batch *pgx.Batch) {
 		there, p.found = false, p.found[:0]
 		q := batch.Queue(sql, p.b.who.tenant, p.owner, toText(p.key.Kind), toText(p.key.ID), p.from, p.to, p.newest, int64(pageRows), int64(pageBytes))
 		each(q, func(rows pgx.Rows) error {
@@ -258,8 +259,8 @@ func (p *pager) damage(seq int64, what string) error {
 	return &tidemark.Damage{Key: p.key, Seq: seq, Place: "table line", What: what}
 }
 
-// settle puts a damage in the place of each line that should be there, and
-// notes what is still to be read.
+// settle puts a damage in the place of each missing line, and notes what is
+// still to be read.
 func (p *pager) settle(first, last int64) {
 	if first > last {
 		p.done, p.found = true, nil
@@ -283,7 +284,7 @@ func (p *pager) settle(first, last int64) {
 			p.found = append(p.found, f)
 			want += step
 		}
-		if len(got) == 0 { // nothing behind: what is left of the span is missing
+		if len(got) == 0 { // no line follows: the rest of the span is missing
 			if last-first >= pageRows {
 				end = want + step*(pageRows-1)
 			}

@@ -18,18 +18,18 @@ import (
 // firstHits is the size of the first page of a search; most callers want few.
 const firstHits = 32
 
-// countHits is how far the lines of a group of terms are counted, to begin
-// with the rarest group.
+// countHits is how far the lines of a group of terms are counted, to start with
+// the rarest group.
 const countHits = 1000
 
-// maxPrefixBytes bounds the beginning of a word that can be asked for: longer
-// words are cut in the index.
+// maxPrefixBytes bounds a prefix that can be searched for: longer words are cut
+// in the index.
 const maxPrefixBytes = maxWordBytes - 32
 
-// Search yields the newest lines first, of the principal's own logs and of
-// those that others share. The index is walked from the newest line with a
-// word down; the beginning of a word costs more the more lines have one that
-// begins so. ErrInvalid: a beginning is empty, or over maxPrefixBytes.
+// Search yields the newest lines first, of the principal's own logs and of those
+// that others share. The index is walked from the newest line of each word down;
+// a prefix costs more the more lines match it. ErrInvalid: a prefix is empty, or
+// over maxPrefixBytes.
 func (b *Backend) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	return func(yield func(tidemark.Hit, error) bool) {
 		s, err := b.searching(ctx, a)
@@ -52,7 +52,7 @@ func (b *Backend) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[t
 // searching carries a search from page to page.
 type searching struct {
 	b     *Backend
-	ask   tidemark.IndexQuery // the rarest group first
+	query tidemark.IndexQuery // the rarest group first
 	left  int
 	size  int
 	after *hitRow
@@ -66,7 +66,7 @@ type hitRow struct {
 }
 
 func (b *Backend) searching(ctx context.Context, a tidemark.IndexQuery) (*searching, error) {
-	s := &searching{b: b, left: a.Limit, ask: tidemark.IndexQuery{All: slices.Clone(a.All), None: a.None}}
+	s := &searching{b: b, left: a.Limit, query: tidemark.IndexQuery{All: slices.Clone(a.All), None: a.None}}
 	if a.Limit <= 0 {
 		s.left = math.MaxInt
 	}
@@ -79,7 +79,7 @@ func (b *Backend) searching(ctx context.Context, a tidemark.IndexQuery) (*search
 	}
 	s.done = len(a.All) == 0 || slices.ContainsFunc(a.All, func(any []tidemark.Term) bool { return len(any) == 0 })
 	if s.done {
-		return s, b.ask(ctx, namedLogs{}, func(*pgx.Batch) {})
+		return s, b.query(ctx, namedLogs{}, func(*pgx.Batch) {})
 	}
 	if len(a.All) > 1 {
 		return s, s.rarestFirst(ctx)
@@ -89,10 +89,10 @@ func (b *Backend) searching(ctx context.Context, a tidemark.IndexQuery) (*search
 
 // rarestFirst counts the lines of each group, up to a bound.
 func (s *searching) rarestFirst(ctx context.Context) error {
-	counts := make([]int64, len(s.ask.All))
-	err := s.b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
-		for i, any := range s.ask.All {
-			w := &question{}
+	counts := make([]int64, len(s.query.All))
+	err := s.b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
+		for i, any := range s.query.All {
+			w := &statement{}
 			w.WriteString(`select count(*) from (select from (`)
 			s.sources(w, any, w.arg(countHits), "", "")
 			w.WriteString(`) h limit ` + w.arg(countHits) + `) n`)
@@ -107,16 +107,17 @@ func (s *searching) rarestFirst(ctx context.Context) error {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(counts[a], counts[b]) })
-	all := s.ask.All
-	s.ask.All = nil
+	all := s.query.All
+	s.query.All = nil
 	for _, i := range order {
-		s.ask.All = append(s.ask.All, all[i])
+		s.query.All = append(s.query.All, all[i])
 	}
 	return nil
 }
 
-// matches writes that the row w of table word has one of the terms.
-func (q *question) matches(row string, terms []tidemark.Term) string {
+// matches writes the condition that the row w of table word has one of the
+// terms.
+func (q *statement) matches(row string, terms []tidemark.Term) string {
 	var words [][]byte
 	var or []string
 	for _, t := range terms {
@@ -137,7 +138,7 @@ func (q *question) matches(row string, terms []tidemark.Term) string {
 	return "(" + strings.Join(or, " or ") + ")"
 }
 
-// successor returns the first bytes behind all that begin with prefix.
+// successor returns the first bytes after all that begin with prefix.
 func successor(prefix []byte) []byte {
 	b := slices.Clone(prefix)
 	for len(b) > 0 {
@@ -149,10 +150,10 @@ func successor(prefix []byte) []byte {
 	return nil
 }
 
-// sources writes a statement for the newest lines that have one of the terms,
-// at most limit from each of the places where they may be: each word goes down
-// an index of its own for the principal, the tenant itself, and each scope.
-func (s *searching) sources(q *question, terms []tidemark.Term, limit, where, order string) {
+// sources writes a statement for the newest lines that have one of the terms, at
+// most limit from each place where they may be: each word walks down an index of
+// its own for the principal, the tenant itself, and each scope.
+func (s *searching) sources(q *statement, terms []tidemark.Term, limit, where, order string) {
 	tenant := q.arg(s.b.who.tenant)
 	var each []string
 	var words [][]byte
@@ -194,25 +195,25 @@ func (s *searching) sources(q *question, terms []tidemark.Term, limit, where, or
 func (s *searching) next(ctx context.Context) error {
 	s.size = min(max(2*s.size, firstHits), pageRows)
 	n := min(s.size, s.left)
-	q := &question{}
+	q := &statement{}
 	limit := q.arg(n)
 	where := ""
 	if a := s.after; a != nil {
 		at, owner, log, seq := q.arg(a.At), q.arg(a.owner), q.arg(a.log), q.arg(a.Seq)
 		where = fmt.Sprintf(` and w.at <= %[1]s and (w.at < %[1]s or w.owner > %[2]s or w.owner = %[2]s and (w.log > %[3]s or w.log = %[3]s and w.seq > %[4]s))`, at, owner, log, seq)
 	}
-	for _, any := range s.ask.All[1:] {
+	for _, any := range s.query.All[1:] {
 		where += ` and ` + q.also(any)
 	}
-	if len(s.ask.None) > 0 {
-		where += ` and not ` + q.also(s.ask.None)
+	if len(s.query.None) > 0 {
+		where += ` and not ` + q.also(s.query.None)
 	}
 	q.WriteString(`select h.at, h.owner, h.log, h.seq, l.kind, l.id from (select distinct m.at, m.owner, m.log, m.seq from (`)
-	s.sources(q, s.ask.All[0], limit, where, ` order by w.at desc, w.owner, w.log, w.seq`)
+	s.sources(q, s.query.All[0], limit, where, ` order by w.at desc, w.owner, w.log, w.seq`)
 	q.WriteString(`) m order by m.at desc, m.owner, m.log, m.seq limit ` + limit + `) h
   left join tidemark.log l on l.tenant = ` + q.arg(s.b.who.tenant) + ` and l.owner = h.owner and l.log = h.log order by h.at desc, h.owner, h.log, h.seq`)
 	rows := 0
-	err := s.b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+	err := s.b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
 		s.hits, rows = s.hits[:0], 0
 		each(batch.Queue(q.String(), q.args...), func(r pgx.Rows) error {
 			var h hitRow
@@ -237,8 +238,8 @@ func (s *searching) next(ctx context.Context) error {
 	return nil
 }
 
-// also writes that the line of w has one of the terms, too.
-func (q *question) also(terms []tidemark.Term) string {
+// also writes the condition that the line of w has one of these terms, too.
+func (q *statement) also(terms []tidemark.Term) string {
 	return `exists (select from tidemark.word x where x.tenant = w.tenant and x.owner = w.owner and x.log = w.log and x.seq = w.seq and x.at = w.at and ` +
 		q.matches("x", terms) + `)`
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
-// asker is a connection, a pool or a transaction.
-type asker interface {
+// querier is a connection, a pool or a transaction.
+type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
@@ -29,8 +29,9 @@ func policiesSum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// sqlMade is everything that keeps rows apart, as PostgreSQL writes it: what it
-// is, and how it is. Partitions are tables that nobody asks directly.
+// sqlMade lists everything that keeps rows apart, as PostgreSQL writes it: its
+// name, and its definition. Partitions are left out: nobody may query them
+// directly.
 const sqlMade = `select 'policy ' || p.policyname || ' on ' || p.tablename, concat_ws(' ', p.permissive, p.cmd, p.roles::text, 'using', p.qual, 'check', p.with_check)
     from pg_policies p where p.schemaname = 'tidemark'
   union all select 'row security of ' || c.relname, case when c.relrowsecurity then 'enabled' else 'off' end || case when c.relforcerowsecurity then ' and forced' else '' end
@@ -42,9 +43,11 @@ const sqlMade = `select 'policy ' || p.policyname || ' on ' || p.tablename, conc
   union all select 'rule or trigger ' || t.tgname || ' on ' || c.relname, pg_get_triggerdef(t.oid)
     from pg_trigger t join pg_class c on c.oid = t.tgrelid where c.relnamespace = 'tidemark'::regnamespace and not t.tgisinternal`
 
-func madeNow(ctx context.Context, q asker) (map[string]string, error) { return pairs(ctx, q, sqlMade) }
+func madeNow(ctx context.Context, q querier) (map[string]string, error) {
+	return pairs(ctx, q, sqlMade)
+}
 
-func pairs(ctx context.Context, q asker, sql string) (map[string]string, error) {
+func pairs(ctx context.Context, q querier, sql string) (map[string]string, error) {
 	rows, err := q.Query(ctx, sql)
 	if err != nil {
 		return nil, err
@@ -61,8 +64,8 @@ func pairs(ctx context.Context, q asker, sql string) (map[string]string, error) 
 	return all, rows.Err()
 }
 
-// compareMade says what is not as the migration made it.
-func compareMade(ctx context.Context, q asker) (faults []string, err error) {
+// compareMade lists what differs from what the migration made.
+func compareMade(ctx context.Context, q querier) (faults []string, err error) {
 	want, err := pairs(ctx, q, `select what, how from tidemark.made`)
 	if err != nil {
 		return nil, err
@@ -130,7 +133,8 @@ type leaky struct {
 	faults []string
 }
 
-// maxFaultsTold keeps a message readable; one fault is reason enough.
+// maxFaultsTold keeps a message readable; one fault would be reason enough to
+// refuse.
 const maxFaultsTold = 5
 
 func (e *leaky) Error() string {
@@ -170,7 +174,7 @@ func (db *Database) testVersion(ctx context.Context) error {
 	return nil
 }
 
-// sqlRoles looks at the role, and at every role that it could become.
+// sqlRoles examines the role, and every role that it could become.
 const sqlRoles = `select r.rolname, r.rolsuper, r.rolbypassrls, r.rolcreaterole, exists (select from pg_class c where c.relnamespace = 'tidemark'::regnamespace and c.relowner = r.oid)
     or exists (select from pg_namespace n where n.nspname = 'tidemark' and n.nspowner = r.oid)
   from pg_roles r where pg_has_role(session_user, r.oid, 'member') or pg_has_role(current_user, r.oid, 'member')
@@ -224,8 +228,8 @@ func (db *Database) testMade(ctx context.Context) ([]string, error) {
 	return faults, err
 }
 
-// sqlGrants says what the role may do with each table and view, also by way of
-// public and of other roles, and with a single column.
+// sqlGrants lists what the role may do with each table and view, including by
+// way of public and of other roles, and with single columns.
 const sqlGrants = `select c.relname, p.what from pg_class c cross join unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) p(what)
   where c.relnamespace = 'tidemark'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'f')
     and (has_table_privilege(c.oid, p.what) or p.what in ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES') and has_any_column_privilege(c.oid, p.what))`
@@ -235,7 +239,7 @@ func (db *Database) testGrants(ctx context.Context) (faults []string, err error)
 	err = db.pool.QueryRow(ctx, `select r.rolsuper, has_schema_privilege('tidemark', 'create'), has_schema_privilege('tidemark', 'usage')
   from pg_roles r where r.rolname = current_user`).Scan(&super, &create, &usage)
 	if err != nil || super {
-		return nil, err // a superuser may everything, which was said
+		return nil, err // a superuser may do everything, which was reported
 	}
 	rows, err := db.pool.Query(ctx, sqlGrants)
 	if err != nil {

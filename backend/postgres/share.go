@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// scopeIn returns what the column scope says for a Scope, nil for private.
+// scopeIn returns the value of the column scope for a Scope, nil for private.
 func (b *Backend) scopeIn(with tidemark.Scope) (*id, error) {
 	switch with.With {
 	case tidemark.Private:
@@ -48,8 +48,8 @@ const (
     select l.log from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.kind = any($3) and l.id >= $4 and l.id < $4 || '/' and l.session = $5))`
 )
 
-// Of returns a Backend for what one owner keeps, as far as the principal may read
-// it: the policies of the tables decide, as they do without a name.
+// Of returns a Backend for what one owner keeps, as far as the principal may
+// read it: the policies of the tables decide, as they do without a named owner.
 func (b *Backend) Of(owner string) (tidemark.Backend, error) {
 	if b.wrong != nil {
 		return nil, b.wrong
@@ -68,7 +68,7 @@ func (b *Backend) Of(owner string) (tidemark.Backend, error) {
 	return &Backend{db: b.db, who: b.who, also: b.also, set: b.set, of: &whose, from: from}, nil
 }
 
-// whose is the owner who is looked at first.
+// whose is the owner whose rows are read first.
 func (b *Backend) whose() id {
 	if b.of != nil {
 		return *b.of
@@ -76,7 +76,7 @@ func (b *Backend) whose() id {
 	return b.who.user
 }
 
-// nameOf is an owner as others are told: nothing for the principal.
+// nameOf is the name of an owner for callers: "" for the principal.
 func (b *Backend) nameOf(owner id) string {
 	if owner == b.who.user {
 		return ""
@@ -84,7 +84,7 @@ func (b *Backend) nameOf(owner id) string {
 	return idText(owner)
 }
 
-// mayChange refuses to change what another owns.
+// mayChange refuses to change what another owner keeps.
 func (b *Backend) mayChange() error {
 	if b.wrong == nil && b.whose() != b.who.user {
 		return &denied{b.db.place, errors.New("what is another's can only be read")}
@@ -92,8 +92,8 @@ func (b *Backend) mayChange() error {
 	return nil
 }
 
-// Share says who else may read a session. Its rows all change in one
-// transaction, and nothing of the session comes into being meanwhile.
+// Share sets who else may read a session. Its rows all change in one
+// transaction, and nothing of the session is created meanwhile.
 //
 // ErrNotFound: the principal has no such session. ErrDenied: the workspace is
 // not one of the principal's.
@@ -157,7 +157,7 @@ func (b *Backend) Shared(ctx context.Context, session tidemark.SessionID) (with 
 	}
 	var whose, scope id
 	var found, mine, house bool
-	err = b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+	err = b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
 		found = false
 		text := idText(s)
 		each(batch.Queue(sqlShared, b.who.tenant, s, b.who.user, b.of), func(rows pgx.Rows) error {

@@ -9,8 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// inTransaction runs work that is not a batch in a transaction of the principal, and again when
-// others were in the way. Nothing of it is kept when it returns an error.
+// inTransaction runs work that is not a batch in a transaction of the principal,
+// and repeats it when other transactions were in the way. When it returns an
+// error, nothing was changed.
 func (b *Backend) inTransaction(ctx context.Context, work func(pgx.Tx) error) error {
 	if err := b.enter(ctx); err != nil {
 		return err

@@ -13,11 +13,11 @@ const sqlWalk = `(select r.kind, r.id from tidemark.record r where r.tenant = $1
   union (select l.kind, l.id from tidemark.log l where l.tenant = $1 and l.owner = $2 and (l.kind, l.id) > ($3, $4) order by l.kind, l.id limit $5)
   order by 1, 2 limit $5`
 
-// walkKeys is how many keys are asked for at once.
+// walkKeys is how many keys are read at once.
 const walkKeys = 1024
 
-// Walk names what is the principal's own, and not what others share, unless it
-// is of one of them.
+// Walk yields the principal's own keys, and not what others share, unless the
+// Backend is for one of these owners.
 func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
 	if b.auditor() {
 		return b.walkActs(ctx, after)
@@ -25,7 +25,7 @@ func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidema
 	return func(yield func(tidemark.Key, error) bool) {
 		for more := true; more; {
 			var keys []tidemark.Key
-			err := b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+			err := b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
 				keys = nil
 				each(batch.Queue(sqlWalk, b.who.tenant, b.whose(), toText(after.Kind), toText(after.ID), walkKeys), func(rows pgx.Rows) error {
 					var k tidemark.Key

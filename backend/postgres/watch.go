@@ -13,20 +13,20 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Whoever waits looks again after pollEvery, and after pollHinted where hints
-// come in: a hint can be lost, with the process that was about to send it.
+// A waiter checks again after pollEvery, and after pollHinted where hints
+// arrive: a hint can be lost, with the process that was about to send it.
 const (
 	pollEvery  = time.Second
 	pollHinted = 4 * time.Second
 )
 
-// hintEvery is how long changes are collected before they are told. A NOTIFY
+// hintEvery is how long changes are collected before they are sent. A NOTIFY
 // locks out every other one of the database, so it is never part of a commit,
 // and there are few.
 const hintEvery = 10 * time.Millisecond
 
-// channel is what hints are sent on. Every role can listen; a hint is a hash
-// and says nothing to whoever does not know the name of the log.
+// channel is what hints are sent on. Every role can listen; a hint is a hash and
+// reveals nothing to a listener that does not know the name of the log.
 const channel = "tidemark"
 
 // hint stands for a log.
@@ -40,8 +40,8 @@ func hintOf(who who, k tidemark.Key) (h hint) {
 	return h
 }
 
-// hints tells other processes which logs grew, and those that wait here what
-// others told.
+// hints tells other processes which logs grew, and wakes waiters here when
+// others tell.
 type hints struct {
 	db     *Database
 	config *pgx.ConnConfig
@@ -53,8 +53,8 @@ type hints struct {
 	waiting   map[hint]map[chan struct{}]bool
 	told      map[hint]bool // collected, not yet sent
 	telling   bool
-	listening bool // a goroutine is there
-	heard     bool // and it hears
+	listening bool // the listening goroutine runs
+	heard     bool // and it receives
 	stopped   bool
 }
 
@@ -91,7 +91,7 @@ func (h *hints) grew(who who, b *tidemark.Batch) {
 	}
 }
 
-// wakeAll and wake wake those who wait; the lock is held.
+// wakeAll and wake wake the waiters; the lock is held.
 func (h *hints) wakeAll() {
 	for one := range h.waiting {
 		h.wake(one)
@@ -108,7 +108,7 @@ func (h *hints) wake(one hint) {
 // hintsAtOnce keeps a message under the 8,000 bytes that PostgreSQL allows.
 const hintsAtOnce = 250
 
-// tell sends what was collected, until there is nothing.
+// tell sends what was collected, until nothing is left.
 func (h *hints) tell() {
 	for {
 		select {
@@ -132,13 +132,13 @@ func (h *hints) tell() {
 		}
 		h.mu.Unlock()
 		ctx, cancel := context.WithTimeout(h.ctx, pollEvery)
-		// Only a hint: nobody waits for a sync of it, and whoever waits also looks.
+		// It is only a hint: nobody waits for its sync, and waiters also poll.
 		h.db.pool.Exec(ctx, `select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, channel, text.String())
 		cancel()
 	}
 }
 
-// listen hears hints on a connection of its own, as long as the database is
+// listen receives hints on a connection of its own, as long as the database is
 // open. Behind a pooler there is no such connection.
 func (h *hints) listen() {
 	for h.ctx.Err() == nil {
@@ -164,7 +164,7 @@ func (h *hints) hear() {
 	}
 	h.mu.Lock()
 	h.heard = true
-	h.wakeAll() // what was told before is lost
+	h.wakeAll() // hints sent before are lost
 	h.mu.Unlock()
 	for {
 		n, err := c.WaitForNotification(h.ctx)
@@ -183,7 +183,7 @@ func (h *hints) hear() {
 }
 
 // wait returns a channel that is closed by the next hint, how long to wait for
-// it at most, and what to call after.
+// it at most, and a function to call afterwards.
 func (h *hints) wait(one hint) (c chan struct{}, poll time.Duration, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -209,8 +209,8 @@ func (h *hints) wait(one hint) (c chan struct{}, poll time.Duration, leave func(
 	}
 }
 
-// Wait returns when log is longer than after, at once after a commit of this
-// process, soon after one of another. Where hints do not get through, it looks
+// Wait returns when log is longer than after: at once after a commit of this
+// process, soon after one of another. Where hints do not get through, it polls
 // about every second.
 func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error {
 	one := hintOf(b.who, log)
@@ -241,9 +241,9 @@ const sqlLength = `select l.length from (
   join tidemark.log l on l.tenant = $1 and l.owner = o.owner and l.kind = $3 and l.id = $4
   order by o.n, o.since, o.owner limit 1`
 
-// length returns how many lines a log has that the principal may read.
+// length returns how many lines a log has, if the principal may read it.
 func (b *Backend) length(ctx context.Context, log tidemark.Key) (length int64, err error) {
-	err = b.ask(ctx, namedLogs{}, func(batch *pgx.Batch) {
+	err = b.query(ctx, namedLogs{}, func(batch *pgx.Batch) {
 		length = 0
 		each(batch.Queue(sqlLength, b.who.tenant, b.whose(), toText(log.Kind), toText(log.ID), sessionOf(log), b.of != nil), func(rows pgx.Rows) error {
 			return rows.Scan(&length)

@@ -13,15 +13,15 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// What one statement carries at most; a body may be larger, then it goes
-// alone.
+// What one statement carries at most; a larger body is sent alone.
 const (
 	statementRows  = 2048
 	statementBytes = 4 << 20
 )
 
 const (
-	// What may be there or not is written so that the key alone decides.
+	// Whether a row exists or not, the key alone decides between insert and
+	// update.
 	sqlGrow = `insert into tidemark.log (tenant, owner, kind, id, log, session, scope, length, updated, parent, depth, nodes, turn, chain)
   select $1, $2, u.* from unnest($3::text[], $4::text[], $5::uuid[], $6::uuid[], $7::uuid[], $8::bigint[], $9::timestamptz[],
     $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bytea[]) u
@@ -41,12 +41,13 @@ const (
 	sqlDropLogs  = `delete from tidemark.log l where l.tenant = $1 and l.owner = $2 and l.log = any($3::uuid[])`
 )
 
-// sqlTouch moves the record of a log whose lines changed.
+// sqlTouch updates the column touched of the record of a log whose lines
+// changed.
 var sqlTouch = `update tidemark.record r set touched = ` + fmt.Sprintf(sqlWindowEnd, "greatest(r.updated, $5::timestamptz)") + `
   where r.tenant = $1 and r.owner = $2 and r.kind = $3 and r.id = $4`
 
-// errNotCommitted says that COMMIT undid the transaction, which it does after
-// an error that went unnoticed.
+// errNotCommitted says that COMMIT rolled the transaction back, which it does
+// after an error that went unnoticed.
 var errNotCommitted = errors.New("the server undid the transaction")
 
 // writing collects what the batches of a group change.
@@ -63,8 +64,8 @@ type writing struct {
 	acts  actsOut
 }
 
-// write is the second round trip: what the batches that stand change, and
-// COMMIT.
+// write is the second round trip: the changes of the batches whose preconditions
+// hold, and COMMIT.
 func (a *applying) write(ctx context.Context, c *pgxpool.Conn) error {
 	w := &writing{who: a.who, batch: &pgx.Batch{}}
 	for _, p := range a.group {
@@ -249,7 +250,7 @@ func (o *recordsOut) flush(w *writing) {
 	*o = recordsOut{}
 }
 
-// flushAll queues what is left. Lines that were queued before belong to logs
+// flushAll queues what is left. Lines that were queued earlier belong to logs
 // that nobody sees until COMMIT, so the order does not matter.
 func (w *writing) flushAll() {
 	tenant, user := w.who.tenant, w.who.user

@@ -11,20 +11,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 )
 
-// smallAnswer bounds answers that hold nothing of a store.
+// smallAnswer bounds answers that hold no data of a store.
 const smallAnswer = 64 << 10
 
-// pollEvery is how often a log is looked at when the server cannot be asked to
-// say when it grows.
+// pollEvery is how often a log is checked when the server cannot notify.
 const pollEvery = time.Second
 
-// Wait asks the server to say when log grows. Where that does not work, it
-// returns from time to time, so that the caller looks.
+// Wait asks the server to answer when log grows. Where that does not work, it
+// returns from time to time, so that the caller checks.
 func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error {
 	for {
 		begun := time.Now()
 		var grown api.Grown
-		err := b.askFor(ctx, "wait", api.KeyQuestion{Key: log, After: after}, &grown, smallAnswer)
+		err := b.roundTripInto(ctx, "wait", api.KeyQuestion{Key: log, After: after}, &grown, smallAnswer)
 		switch {
 		case err == nil && grown.Longer:
 			return nil
@@ -46,8 +45,8 @@ func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error
 	}
 }
 
-// Search asks the server. When the answer is cut off it is asked for again,
-// and what came already is passed over.
+// Search asks the server. When the answer is cut off, the query is sent again
+// and hits that came before are skipped.
 func (b *Backend) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	return func(yield func(tidemark.Hit, error) bool) {
 		type line struct {
@@ -64,7 +63,7 @@ func (b *Backend) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[t
 		r.take = func(item api.Element) (f found[tidemark.Hit], err error) {
 			h := item.Hit
 			if h == nil || h.Log.Check() != nil || h.Seq < 1 {
-				return f, b.lied("search: not a line")
+				return f, b.badAnswer("search: not a line")
 			}
 			f.v = tidemark.Hit{Log: h.Log, Seq: h.Seq, At: h.At, Owner: h.Owner}
 			if f.again, err = were.again(line{h.Log, h.Seq, h.Owner}); f.again || err != nil {
@@ -88,7 +87,7 @@ func (b *Backend) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tide
 		r.take = func(item api.Element) (f found[tidemark.Lag], err error) {
 			l := item.Lag
 			if l == nil || l.Log.Check() != nil || l.From < 1 || l.To < l.From {
-				return f, b.lied("unindexed: not a run of lines")
+				return f, b.badAnswer("unindexed: not a run of lines")
 			}
 			f.v = tidemark.Lag{Log: l.Log, From: l.From, To: l.To}
 			f.again, err = were.again(l.Log)
@@ -98,9 +97,8 @@ func (b *Backend) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tide
 	}
 }
 
-// Index sends words to the server. When the answer is lost they are sent
-// again; then ErrConflict may mean that the first were taken, and Unindexed
-// tells.
+// Index sends words to the server. When the answer is lost they are sent again;
+// then ErrConflict may mean that the first try succeeded, and Unindexed tells.
 func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
 	body, err := api.EncodeIndex(lines)
 	if err == nil && int64(len(body)) > b.most {
@@ -117,18 +115,18 @@ func (b *Backend) Unindex(ctx context.Context) error {
 	return b.changeBy(ctx, "unindex", struct{}{})
 }
 
-// change makes a call that changes something other than by a batch.
+// change makes a call, other than a commit, that changes something.
 func (b *Backend) change(ctx context.Context, c call) error {
 	if err := b.mayWrite(); err != nil {
 		return err
 	}
-	reply, err := b.ask(ctx, c, smallAnswer)
+	reply, err := b.roundTrip(ctx, c, smallAnswer)
 	if err != nil {
 		return err
 	}
 	var done api.Done
 	if json.Unmarshal(reply, &done) != nil || !done.Done {
-		return b.lied("%s: not that it is done", c.name)
+		return b.badAnswer("%s: not that it is done", c.name)
 	}
 	return nil
 }
@@ -141,8 +139,8 @@ func (b *Backend) changeBy(ctx context.Context, name string, v any) error {
 	return b.change(ctx, c)
 }
 
-// Walk names everything that the server keeps. When the answer is cut off, the
-// rest is asked for behind the last key that came.
+// Walk yields every key that the server has. When the answer is cut off, the
+// rest is requested starting after the last key that came.
 func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
 	return func(yield func(tidemark.Key, error) bool) {
 		after, done := after, false
@@ -151,7 +149,7 @@ func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidema
 		r.take = func(item api.Element) (f found[tidemark.Key], err error) {
 			k := item.Key
 			if k == nil || k.Check() != nil || k.Kind < after.Kind || k.Kind == after.Kind && k.ID <= after.ID {
-				return f, b.lied("walk: a key that is none, or not in order")
+				return f, b.badAnswer("walk: a key that is none, or not in order")
 			}
 			f.v, after = *k, *k
 			return f, nil
@@ -160,15 +158,15 @@ func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidema
 	}
 }
 
-// Share says who else may read a session.
+// Share sets who else may read a session.
 func (b *Backend) Share(ctx context.Context, id tidemark.SessionID, with tidemark.Scope) error {
 	return b.changeBy(ctx, "share", api.ShareQuestion{Session: string(id), With: &with})
 }
 
-// Shared returns who else may read a session, and whose it is.
+// Shared returns who else may read a session, and its owner.
 func (b *Backend) Shared(ctx context.Context, id tidemark.SessionID) (tidemark.Scope, string, error) {
 	var s api.SharedAnswer
-	err := b.askFor(ctx, "shared", api.ShareQuestion{Session: string(id)}, &s, smallAnswer)
+	err := b.roundTripInto(ctx, "shared", api.ShareQuestion{Session: string(id)}, &s, smallAnswer)
 	return s.With, s.Owner, err
 }
 

@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// quietFor is how long a server may say nothing while it is waited for.
-	// It is above its longest poll.
+	// quietFor is how long a server may send nothing while a call waits for it.
+	// It is more than its longest poll.
 	quietFor = 60 * time.Second
-	// maxTries bounds how often a call is made without any progress.
+	// maxTries bounds how often a call is tried without any progress.
 	maxTries = 12
 	// firstPause and longestPause bound the time between two tries.
 	firstPause   = 50 * time.Millisecond
 	longestPause = 2 * time.Second
-	// packFrom is the size from which a request is packed.
+	// packFrom is the size from which a request is compressed.
 	packFrom = 16 << 10
 	// problemBytes bounds an error that a server sends.
 	problemBytes = 4 << 20
@@ -37,12 +37,12 @@ const (
 
 // call is one request.
 type call struct {
-	name      string
-	get       bool
-	media     string
-	body      []byte
-	attempt   string // the name of a call of Commit
-	impatient bool   // somebody waits for the first answer ever
+	name     string
+	get      bool
+	media    string
+	body     []byte
+	attempt  string // identifies one call of Commit
+	failFast bool   // the very first request, for which somebody waits
 }
 
 func question(name string, v any) (call, error) {
@@ -65,8 +65,8 @@ func (a *answer) close() {
 	a.Body.Close()
 }
 
-// do makes a request once, but for a token that has to be renewed. Its error
-// is a *cut where making it again may help.
+// do makes one request, and a second one if the token has to be renewed. Its
+// error is a *cut when trying again may help.
 func (b *Backend) do(ctx context.Context, c call) (*answer, error) {
 	token, err := b.token(ctx)
 	if err != nil {
@@ -118,7 +118,8 @@ func (b *Backend) send(ctx context.Context, c call, token string) (*answer, erro
 	}
 	defer a.close()
 	if res.StatusCode == http.StatusOK {
-		// An earlier server answers with what an id leads to, whoever was named.
+		// An older server ignores the owner and returns what the id alone leads
+		// to.
 		return nil, tidemark.Unsupportedf("%s: cannot be asked for what one owner keeps; a later version can", b.base)
 	}
 	return nil, b.refusal(a)
@@ -168,8 +169,8 @@ func pack(body []byte) []byte {
 	return buf.Bytes()
 }
 
-// watchedBody ends the request when the server says nothing for too long while
-// somebody waits for it. Time in which nobody reads does not count.
+// watchedBody cancels the request when the server sends nothing for too long
+// while somebody is reading. Time in which nobody reads does not count.
 type watchedBody struct {
 	in    io.Reader
 	watch *time.Timer
@@ -181,7 +182,7 @@ func (w *watchedBody) Read(p []byte) (int, error) {
 	return w.in.Read(p)
 }
 
-// refusal returns the error that an answer without success stands for.
+// refusal returns the error of an unsuccessful response.
 func (b *Backend) refusal(a *answer) error {
 	media, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	if media == "application/problem+json" {
@@ -191,7 +192,7 @@ func (b *Backend) refusal(a *answer) error {
 		}
 		p, err := api.ReadProblem(text)
 		if err != nil {
-			return b.lied("%w", err)
+			return b.badAnswer("%w", err)
 		}
 		p.Status = a.StatusCode
 		if after, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil && p.RetryAfter == 0 {
@@ -208,18 +209,18 @@ func (b *Backend) refusal(a *answer) error {
 	case s == http.StatusBadGateway, s == http.StatusServiceUnavailable, s == http.StatusGatewayTimeout, s == http.StatusTooManyRequests:
 		return &cut{fmt.Errorf("%s: status %d from something before the server", b.base, s), true}
 	case s == http.StatusUnauthorized, s == http.StatusForbidden:
-		return &said{tidemark.ErrDenied, fmt.Sprintf("%s: refused with status %d, not by a Tidemark server", b.base, s)}
+		return tidemark.Deniedf("%s: refused with status %d, not by a Tidemark server", b.base, s)
 	default:
 		return tidemark.Storagef("%s: answers with status %d, but not as a Tidemark server does", b.base, s)
 	}
 }
 
-// repeat is the answer to an earlier try of the same call.
+// repeat is the response to an earlier try of the same call.
 type repeat struct{ error }
 
 func (r *repeat) Unwrap() error { return r.error }
 
-// tries is the patience of one call.
+// tries counts and limits the tries of one call.
 type tries struct {
 	b     *Backend
 	until time.Time
@@ -231,7 +232,7 @@ func (b *Backend) tries() *tries {
 	return &tries{b: b, until: time.Now().Add(b.o.RetryFor), pause: firstPause}
 }
 
-// progress says that something came: patience begins anew.
+// progress says that something came: the count starts over.
 func (t *tries) progress() { *t = *t.b.tries() }
 
 // again waits before another try, or returns why there is none.
@@ -240,8 +241,9 @@ func (t *tries) again(ctx context.Context, err error) error {
 	if t.n++; !ok || t.n >= maxTries {
 		return err
 	}
-	if wait == 0 && t.n > 1 { // at first it was most likely an old connection
-		// Clients that were cut off together should not come back together.
+	if wait == 0 && t.n > 1 { // the first failure is most likely an old connection
+		// Clients that were cut off together should not come back at the same
+		// time.
 		wait = t.pause/2 + rand.N(t.pause/2)
 		t.pause = min(2*t.pause, longestPause)
 	}
@@ -256,7 +258,7 @@ func (t *tries) again(ctx context.Context, err error) error {
 	}
 }
 
-// worthwhile reports whether a call that ended so is worth making again, and
+// worthwhile reports whether a call that failed with err is worth retrying, and
 // how long the server asks to wait.
 func worthwhile(err error) (wait time.Duration, ok bool) {
 	var p *api.Problem
@@ -279,20 +281,21 @@ func (b *Backend) ended(ctx context.Context, err error) error {
 	return err
 }
 
-// ask makes a call whose answer is one JSON object, until it is answered.
-func (b *Backend) ask(ctx context.Context, c call, most int) ([]byte, error) {
+// roundTrip makes a call whose response is one JSON object, and retries it until there
+// is one.
+func (b *Backend) roundTrip(ctx context.Context, c call, most int) ([]byte, error) {
 	within, stop, err := b.use(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
 	for t := b.tries(); ; {
-		reply, err := b.once(within, c, most)
+		reply, err := b.roundTripOnce(within, c, most)
 		if err == nil {
 			return reply, nil
 		}
 		var lost *cut
-		if c.impatient && errors.As(err, &lost) && !lost.sent {
+		if c.failFast && errors.As(err, &lost) && !lost.sent {
 			return nil, b.ended(ctx, err)
 		}
 		if err := t.again(within, err); err != nil {
@@ -301,7 +304,7 @@ func (b *Backend) ask(ctx context.Context, c call, most int) ([]byte, error) {
 	}
 }
 
-func (b *Backend) once(ctx context.Context, c call, most int) ([]byte, error) {
+func (b *Backend) roundTripOnce(ctx context.Context, c call, most int) ([]byte, error) {
 	a, err := b.do(ctx, c)
 	if err != nil {
 		return nil, err
@@ -310,30 +313,30 @@ func (b *Backend) once(ctx context.Context, c call, most int) ([]byte, error) {
 	return b.readAll(a, most)
 }
 
-// readAll reads the whole of an answer. One that is not whole is an error.
+// readAll reads a whole response. An incomplete one is an error.
 func (b *Backend) readAll(a *answer, most int) ([]byte, error) {
 	reply, err := io.ReadAll(io.LimitReader(a.body, int64(most)+1))
 	switch {
 	case err != nil:
 		return nil, b.broken(err, true)
 	case len(reply) > most:
-		return nil, b.lied("more than %d bytes", most)
+		return nil, b.badAnswer("more than %d bytes", most)
 	}
 	return reply, nil
 }
 
-// askFor makes a call and reads its answer.
-func (b *Backend) askFor(ctx context.Context, name string, v, into any, most int) error {
+// roundTripInto makes a call and decodes its response.
+func (b *Backend) roundTripInto(ctx context.Context, name string, v, into any, most int) error {
 	c, err := question(name, v)
 	if err != nil {
 		return err
 	}
-	reply, err := b.ask(ctx, c, most)
+	reply, err := b.roundTrip(ctx, c, most)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(reply, into); err != nil {
-		return b.lied("%s: %w", name, err)
+		return b.badAnswer("%s: %w", name, err)
 	}
 	return nil
 }

@@ -10,20 +10,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 )
 
-// Commit sends a batch to the server, which answers when the whole of it is
-// durable.
+// Commit sends a batch to the server, which answers when all of it is durable.
 //
-// A batch that never reached the server, or that it turned away because it is
-// busy, is sent again. So is one whose answer was lost: under the name of the
-// same attempt, so that the server answers what became of the first instead of
-// doing it again. A server that does not remember (it was started again, or is
-// another one of several) finds a conflict with the batch itself; then the id
-// of the batch decides, which stands with every line and record that it wrote.
-// Where that cannot decide, and where no answer comes at all, the error is
-// ErrUnknown.
+// A batch that never reached the server, or that a busy server turned away, is
+// sent again. So is one whose response was lost: under the name of the same
+// attempt, so that the server returns the outcome of the first instead of
+// carrying it out again. A server that does not remember (it was restarted, or
+// is another one of several) finds a conflict with the batch itself; then the id
+// of the batch decides, which is stored with every line and record that it
+// wrote. Where that cannot decide, and where no response comes at all, the error
+// is ErrUnknown.
 //
-// Beside what the contract says: ErrInvalid for a text that is not UTF-8 and
-// for a batch that is larger than the server takes.
+// In addition to the contract: ErrInvalid for a text that is not UTF-8 and for a
+// batch that is larger than the server accepts.
 func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Receipt, error) {
 	if err := ctx.Err(); err != nil {
 		return tidemark.Receipt{}, err
@@ -50,7 +49,7 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	return b.commit(ctx, c, batch)
 }
 
-// commit sends until something is known.
+// commit sends until the outcome is known, or cannot be.
 func (b *Backend) commit(ctx context.Context, c call, batch tidemark.Batch) (tidemark.Receipt, error) {
 	maybe := false // an earlier try may have taken effect
 	for t := b.tries(); ; {
@@ -69,7 +68,7 @@ func (b *Backend) commit(ctx context.Context, c call, batch tidemark.Batch) (tid
 		case wait == nil:
 			continue
 		case maybe && !settled(err):
-			return tidemark.Receipt{}, fmt.Errorf("batch %s: %w: %w", batch.ID, tidemark.ErrUnknown, untold(b.ended(ctx, err)))
+			return tidemark.Receipt{}, fmt.Errorf("batch %s: %w: %w", batch.ID, tidemark.ErrUnknown, withoutSentinel(b.ended(ctx, err)))
 		}
 		return receiptOf(err), b.ended(ctx, err)
 	}
@@ -80,12 +79,12 @@ func settled(err error) bool {
 	return errors.Is(err, tidemark.ErrConflict) || errors.Is(err, tidemark.ErrExists) || errors.Is(err, tidemark.ErrInvalid)
 }
 
-// untold keeps an error of the way from answering to a second sentinel.
-func untold(err error) error {
+// withoutSentinel keeps a connection error from answering to a second sentinel.
+func withoutSentinel(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return quiet{err}
+	return textOnly{err}
 }
 
 func receiptOf(err error) tidemark.Receipt {
@@ -96,8 +95,8 @@ func receiptOf(err error) tidemark.Receipt {
 	return tidemark.Receipt{}
 }
 
-// offer sends a batch once, and reports whether the answer is the one that an
-// earlier try would have got.
+// offer sends a batch once, and reports whether the response is that of an
+// earlier try.
 func (b *Backend) offer(ctx context.Context, c call, id string) (repeated bool, err error) {
 	a, err := b.do(ctx, c)
 	if err != nil {
@@ -121,7 +120,7 @@ func (b *Backend) settle(ctx context.Context, batch tidemark.Batch, conflict err
 	took, known, err := b.took(ctx, batch)
 	switch {
 	case err != nil:
-		return tidemark.Receipt{}, fmt.Errorf("batch %s: %w: %w", batch.ID, tidemark.ErrUnknown, untold(err))
+		return tidemark.Receipt{}, fmt.Errorf("batch %s: %w: %w", batch.ID, tidemark.ErrUnknown, withoutSentinel(err))
 	case took:
 		return tidemark.Receipt{}, nil
 	case !known:
@@ -130,8 +129,8 @@ func (b *Backend) settle(ctx context.Context, batch tidemark.Batch, conflict err
 	return receiptOf(conflict), conflict
 }
 
-// took looks for the id of a batch where it would have written it. known is
-// false when what it wrote may have been replaced or dropped since, and when
+// took looks for the id of a batch where the batch would have written it. known
+// is false when what it wrote may have been replaced or dropped since, and when
 // it wrote nothing.
 func (b *Backend) took(ctx context.Context, batch tidemark.Batch) (took, known bool, err error) {
 	if len(batch.Appends) > 0 {
@@ -153,7 +152,8 @@ func (b *Backend) took(ctx context.Context, batch tidemark.Batch) (took, known b
 			return false, false, err
 		}
 		took = is.Version == r.Version && is.Batch == batch.Stamp(r).Batch
-		// One that stands before ours shows that ours did not come to pass.
+		// A record that still has the version from before shows that the batch
+		// did not take effect.
 		return took, took || err == nil && is.Version <= batch.Replaces(r), nil
 	}
 	return false, false, nil

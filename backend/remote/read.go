@@ -20,11 +20,11 @@ func (b *Backend) Get(ctx context.Context, key tidemark.Key) (tidemark.Record, e
 		return tidemark.Record{}, tidemark.NotFoundf("%s: not found", key) // nothing can be kept under it
 	}
 	var item api.Element
-	if err := b.askFor(ctx, "get", api.KeyQuestion{Key: key}, &item, api.MaxItemBytes); err != nil {
+	if err := b.roundTripInto(ctx, "get", api.KeyQuestion{Key: key}, &item, api.MaxItemBytes); err != nil {
 		return tidemark.Record{}, err
 	}
 	if item.Record == nil || item.Record.Key != key {
-		return tidemark.Record{}, b.lied("get %s: another record", key)
+		return tidemark.Record{}, b.badAnswer("get %s: another record", key)
 	}
 	return b.record(item.Record)
 }
@@ -34,22 +34,23 @@ func (b *Backend) record(w *api.Record) (tidemark.Record, error) {
 	r := w.Record()
 	switch {
 	case r.Version < 0 || r.Head.Length < 0 || len(r.Head.Chain) > 64 || len(r.Group) > tidemark.MaxIDBytes || len(r.State) > tidemark.MaxIDBytes:
-		return tidemark.Record{}, b.lied("%s: a record that nobody could have put", r.Key)
+		return tidemark.Record{}, b.badAnswer("%s: a record that nobody could have put", r.Key)
 	case len(r.Body) > tidemark.MaxBodyBytes:
-		return tidemark.Record{}, b.lied("%s: a body of %d bytes", r.Key, len(r.Body))
+		return tidemark.Record{}, b.badAnswer("%s: a body of %d bytes", r.Key, len(r.Body))
 	case r.Version > 0 && r.Sum != r.Checksum():
 		return tidemark.Record{Key: r.Key}, b.damaged(r.Key, 0)
 	}
 	return r, nil
 }
 
-// damaged is what a sum says that does not match: on the server or on the way.
+// damaged is the error of a sum that does not match: the damage is on the server
+// or happened on the way.
 func (b *Backend) damaged(key tidemark.Key, seq int64) error {
 	return &tidemark.Damage{Key: key, Seq: seq, Place: b.base.String(), What: "its sum does not match"}
 }
 
-// List yields the records that q asks for. When the answer is cut off, the
-// rest is asked for behind the last record that came.
+// List yields the records that match q. When the answer is cut off, the rest is
+// requested starting after the last record that came.
 func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark.Record, error] {
 	return func(yield func(tidemark.Record, error) bool) {
 		err := ctx.Err()
@@ -61,7 +62,7 @@ func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark
 			return
 		}
 		if (tidemark.Key{Kind: q.Kind, ID: "x"}).Check() != nil || !utf8.ValidString(q.Prefix+q.Group+q.State) {
-			return // nothing is ever kept so
+			return // no record can match
 		}
 		q.Limit = max(q.Limit, 0)
 		l := listing{b: b, q: q, torn: make(seen[string])}
@@ -70,14 +71,14 @@ func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark
 	}
 }
 
-// listing is how far a List is.
+// listing is the progress of a List.
 type listing struct {
 	b    *Backend
 	q    tidemark.Query
 	n    int // records that came
 	done bool
-	// torn are the records since the cursor that could not be read: they say
-	// nothing of their place in the order, so after a cut they come again.
+	// torn are the records since the cursor that could not be read: their place
+	// in the order is unknown, so after a cut they come again.
 	torn seen[string]
 }
 
@@ -94,7 +95,7 @@ func (l *listing) take(item api.Element) (found[tidemark.Record], error) {
 	var f found[tidemark.Record]
 	w := item.Record
 	if w == nil || w.Kind != l.q.Kind || w.Key.Check() != nil {
-		return f, l.b.lied("list: not a record of kind %s", l.q.Kind)
+		return f, l.b.badAnswer("list: not a record of kind %s", l.q.Kind)
 	}
 	if item.Problem != nil {
 		var err error
@@ -103,14 +104,14 @@ func (l *listing) take(item api.Element) (found[tidemark.Record], error) {
 		}
 	}
 	if l.n++; l.q.Limit > 0 && l.n > l.q.Limit {
-		return f, l.b.lied("list: more than the %d records that were asked for", l.q.Limit)
+		return f, l.b.badAnswer("list: more than the %d records that were asked for", l.q.Limit)
 	}
 	f.v.Key, f.v.Owner = w.Key, w.Owner
 	if item.Problem != nil {
 		return f, nil
 	}
 	if w.Version == 0 {
-		return f, l.b.lied("list: %s has no version", w.Key)
+		return f, l.b.badAnswer("list: %s has no version", w.Key)
 	}
 	r, err := l.b.record(w)
 	switch {
@@ -129,7 +130,7 @@ func (l *listing) take(item api.Element) (found[tidemark.Record], error) {
 }
 
 // Lines yields the lines of a log. When the answer is cut off, the rest is
-// asked for behind the last line that came.
+// requested starting after the last line that came.
 func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark.Span) iter.Seq2[tidemark.Line, error] {
 	if len(spans) == 0 {
 		spans = []tidemark.Span{{}}
@@ -148,13 +149,13 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 	}
 }
 
-// place is how far a reading of lines is.
+// place is the progress of Lines.
 type place struct {
 	b     *Backend
 	log   tidemark.Key
-	spans []tidemark.Span // what is still to be read, the first without what came of it
+	spans []tidemark.Span // what is still to be read, the first without the lines that came
 	empty bool            // nothing is left of the first
-	asked int             // how many spans the last question named
+	asked int             // how many spans the last request named
 	base  int             // how many of those are finished
 }
 
@@ -173,10 +174,10 @@ func (p *place) rest() (any, bool) {
 	return q, true
 }
 
-// over is called when all that was asked for was answered.
+// over is called when everything requested was answered.
 func (p *place) over() { p.finish(p.asked - p.base) }
 
-// finish leaves n spans behind.
+// finish drops the first n spans.
 func (p *place) finish(n int) {
 	p.spans, p.base, p.empty = p.spans[n:], p.base+n, false
 }
@@ -185,11 +186,11 @@ func (p *place) take(item api.Element) (found[tidemark.Line], error) {
 	var f found[tidemark.Line]
 	w := item.Line
 	if w == nil || item.Span < p.base || item.Span >= p.asked {
-		return f, p.b.lied("lines of %s: not a line of a span that was asked for", p.log)
+		return f, p.b.badAnswer("lines of %s: not a line of a span that was asked for", p.log)
 	}
 	p.finish(item.Span - p.base)
 	if !p.step(w.Seq) {
-		return f, p.b.lied("lines of %s: line %d is not in its place", p.log, w.Seq)
+		return f, p.b.badAnswer("lines of %s: line %d is not in its place", p.log, w.Seq)
 	}
 	f.v.Seq = w.Seq
 	if item.Problem != nil {
@@ -198,7 +199,7 @@ func (p *place) take(item api.Element) (found[tidemark.Line], error) {
 	l := w.Line()
 	switch {
 	case len(l.Body) > tidemark.MaxBodyBytes || len(l.Kind) > 32 || len(l.Key) > tidemark.MaxIDBytes || len(l.Chain) > 64:
-		return f, p.b.lied("lines of %s: line %d is one that nobody could have written", p.log, l.Seq)
+		return f, p.b.badAnswer("lines of %s: line %d is one that nobody could have written", p.log, l.Seq)
 	case l.Sum != l.Checksum(p.log):
 		f.damage = p.b.damaged(p.log, l.Seq)
 	default:
@@ -207,9 +208,9 @@ func (p *place) take(item api.Element) (found[tidemark.Line], error) {
 	return f, nil
 }
 
-// step takes a line out of the first span and what comes before it, so that
-// the span says what is left. It reports whether the line could come now. What
-// the newest n lines are is settled by the first that comes, whatever is
+// step removes a line, and what comes before it, from the first span, so that
+// the span says what is left. It reports whether the line could come now. Which
+// lines are the newest n is settled by the first that comes, whatever is
 // appended meanwhile.
 func (p *place) step(seq int64) bool {
 	s := &p.spans[0]

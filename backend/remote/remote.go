@@ -1,10 +1,10 @@
-// Package remote is a Backend that a Tidemark server keeps: the same calls
-// over HTTP. Under package seal it is a store that a team shares and whose
-// server never sees a word of it.
+// Package remote is a Backend on a Tidemark server: the same calls over HTTP.
+// Under package seal it is a store that a team shares and whose server never
+// sees any content.
 //
-// It keeps nothing on this machine, believes nothing that a server says
-// without looking at it, and sends its token to no other host. What may have
-// happened is never reported as failed, and nothing is done twice: see Commit.
+// It keeps nothing on this machine, checks everything that a server sends, and
+// sends its token to no other host. What may have happened is never reported as
+// failed, and nothing is done twice: see Commit.
 //
 //	b, err := remote.Open(ctx, "https://tidemark.example.org", &remote.Options{Token: token})
 package remote
@@ -24,26 +24,26 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 )
 
-// DefaultRetryFor is how long a call is tried again when the server cannot be
-// reached: long enough for a server that is being started again.
+// DefaultRetryFor is how long a call is retried when the server cannot be
+// reached: long enough for a restart of the server.
 const DefaultRetryFor = 10 * time.Second
 
 // Options are the parts that a caller may choose. Nil, and each zero field,
 // means the default.
 type Options struct {
-	// Token returns what proves who calls; it is asked for each request, and
-	// once more when the server refuses what it said. The default sends none.
+	// Token returns the caller's token; it is called for each request, and once
+	// more when the server refuses the token. The default sends none.
 	Token func(context.Context) (string, error)
 	// HTTP makes the connections. Its redirects and cookies are not used. The
 	// default is a client of this Backend's own.
 	HTTP *http.Client
-	// Plain allows http:// to hosts other than this one, where everybody on
-	// the way can read along, the token included.
+	// Plain allows http:// to other hosts, where everybody on the way can read
+	// along, the token included.
 	Plain bool
-	// ReadOnly refuses everything that changes something, here already.
+	// ReadOnly refuses every change on this side.
 	ReadOnly bool
-	// RetryFor is how long a call is tried again. The default is
-	// DefaultRetryFor; a negative one tries once.
+	// RetryFor is how long a call is retried. The default is DefaultRetryFor; a
+	// negative one tries once.
 	RetryFor time.Duration
 }
 
@@ -52,10 +52,10 @@ type Backend struct {
 	base  *url.URL
 	o     Options
 	http  *http.Client
-	owned *http.Transport // nil when the caller brought a client
-	packs bool            // requests and answers are packed when they are large
-	most  int64           // bytes that the server takes in one request
-	owner string          // whose things alone are asked for
+	owned *http.Transport // nil when the caller passed a client
+	packs bool            // large requests and responses are compressed
+	most  int64           // bytes that the server accepts in one request
+	owner string          // the only owner that is asked for
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -66,10 +66,10 @@ type Backend struct {
 
 var errClosed = errors.New("remote: closed")
 
-// Open looks whether a Tidemark server answers at an address, and lets in who
-// calls. ErrInvalid: the address cannot be one. ErrNoStore: nobody answers
-// there, or somebody else does. ErrDenied: the token is not accepted.
-// ErrUnsupported: the server speaks another form of these calls.
+// Open checks that a Tidemark server answers at an address, and lets the caller
+// in. ErrInvalid: the address is not valid. ErrNoStore: nothing answers there,
+// or something else does. ErrDenied: the token is not accepted. ErrUnsupported:
+// the server speaks another version of the protocol.
 func Open(ctx context.Context, address string, o *Options) (*Backend, error) {
 	b := &Backend{}
 	if o != nil {
@@ -92,7 +92,7 @@ func Open(ctx context.Context, address string, o *Options) (*Backend, error) {
 	return b, nil
 }
 
-// client makes the HTTP client: one that follows nobody anywhere.
+// client makes the HTTP client: one that follows no redirects.
 func (b *Backend) client() {
 	b.http = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if given := b.o.HTTP; given != nil {
@@ -137,16 +137,16 @@ func loopback(host string) bool {
 
 // greet asks the server what it is.
 func (b *Backend) greet(ctx context.Context) error {
-	reply, err := b.ask(ctx, call{name: "", get: true, impatient: true}, 64<<10)
+	reply, err := b.roundTrip(ctx, call{name: "", get: true, failFast: true}, 64<<10)
 	if err != nil {
 		var p *api.Problem
 		switch {
 		case errors.Is(err, tidemark.ErrDenied), ctx.Err() != nil, errors.As(err, &p) && p.Status >= 500:
 			return err
 		case errors.Is(err, tidemark.ErrNotFound):
-			return noStore("%s: has no store for clients like this one: %w", b.base, quiet{err})
+			return noStore("%s: has no store for clients like this one: %w", b.base, textOnly{err})
 		}
-		return noStore("%w", quiet{err})
+		return noStore("%w", textOnly{err})
 	}
 	var about api.About
 	if json.Unmarshal(reply, &about) != nil || about.Service != api.Service || about.MaxRequestBytes < 1 {
@@ -162,7 +162,7 @@ func (b *Backend) greet(ctx context.Context) error {
 // Address returns where the server is.
 func (b *Backend) Address() string { return b.base.String() }
 
-// Close waits for commits under way, and ends every other call.
+// Close waits for commits in progress, and ends every other call.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	b.closed = true
@@ -176,7 +176,7 @@ func (b *Backend) Close() error {
 }
 
 // use returns a context that ends with ctx or with the Backend, and an error
-// when no call may be served any more.
+// when the Backend is closed.
 func (b *Backend) use(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -195,10 +195,10 @@ func (b *Backend) isClosed() bool {
 	return b.closed
 }
 
-// mayWrite refuses what changes something, where nothing may be changed.
+// mayWrite refuses changes when the Backend is read-only.
 func (b *Backend) mayWrite() error {
 	if b.o.ReadOnly {
-		return &said{tidemark.ErrDenied, b.base.String() + ": was opened for reading only"}
+		return tidemark.Deniedf("%s: was opened for reading only", b.base)
 	}
 	return nil
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 )
 
-// reading is a long answer. When it is cut off, what remains of it is asked
-// for again.
+// reading is a long response. When it is cut off, the rest of it is requested
+// again.
 type reading[T any] struct {
 	b    *Backend
 	name string
 
-	// rest returns the question that remains, false when none does.
+	// rest returns the request for what remains, false when nothing does.
 	rest func() (any, bool)
-	// take returns what an item stands for. An error ends the reading.
+	// take returns what an element stands for. An error ends the reading.
 	take func(api.Element) (found[T], error)
-	// over is told that the last question was answered to its end.
+	// over is called when the last request was answered to its end.
 	over func()
 }
 
@@ -47,7 +47,7 @@ func (r *reading[T]) run(ctx context.Context, yield func(T, error) bool) {
 		}
 		c, err := question(r.name, q)
 		if err == nil {
-			err = r.once(within, c, t, yield)
+			err = r.request(within, c, t, yield)
 		}
 		if errors.Is(err, errStopped) {
 			return
@@ -62,11 +62,11 @@ func (r *reading[T]) run(ctx context.Context, yield func(T, error) bool) {
 	}
 }
 
-// errStopped says that whoever reads wants no more.
+// errStopped says that the reader wants no more.
 var errStopped = errors.New("remote: stopped")
 
-// once makes one request and yields what it is answered with.
-func (r *reading[T]) once(ctx context.Context, c call, t *tries, yield func(T, error) bool) error {
+// request makes one request and yields its response.
+func (r *reading[T]) request(ctx context.Context, c call, t *tries, yield func(T, error) bool) error {
 	a, err := r.b.do(ctx, c)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (r *reading[T]) once(ctx context.Context, c call, t *tries, yield func(T, e
 	for {
 		var item api.Element
 		if err := in.Next(&item); errors.Is(err, tidemark.ErrInvalid) {
-			return r.b.lied("%s: %w", r.name, err)
+			return r.b.badAnswer("%s: %w", r.name, err)
 		} else if errors.Is(err, io.ErrUnexpectedEOF) {
 			return &cut{fmt.Errorf("%s: the answer was cut off", r.b.base), true}
 		} else if err != nil {
@@ -99,7 +99,7 @@ func (r *reading[T]) once(ctx context.Context, c call, t *tries, yield func(T, e
 		t.progress()
 		if item.Problem != nil {
 			if f.damage = item.Problem.Clean().Err(); !errors.Is(f.damage, tidemark.ErrCorrupt) {
-				return r.b.lied("%s: an element with a problem that is no damage", r.name)
+				return r.b.badAnswer("%s: an element with a problem that is no damage", r.name)
 			}
 		}
 		if !yield(f.v, f.damage) {
@@ -108,11 +108,11 @@ func (r *reading[T]) once(ctx context.Context, c call, t *tries, yield func(T, e
 	}
 }
 
-// maxSeen bounds what is remembered of an answer in order to pass over it when
-// it comes again.
+// maxSeen bounds what is remembered of a response in order to skip it when it
+// comes again.
 const maxSeen = 1 << 20
 
-// seen remembers the elements of an answer that has no order to go on in.
+// seen remembers the elements of a response that has no order to continue in.
 type seen[K comparable] map[K]struct{}
 
 // again reports whether k was there before.

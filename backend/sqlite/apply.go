@@ -8,14 +8,14 @@ import (
 )
 
 // standing is what the writer knows of one key: the record and the head of the
-// log as the transaction under way sees them.
+// log as the open transaction sees them.
 type standing struct {
-	record  bool  // the record has been looked at
+	record  bool  // the record has been read
 	version int64 // 0: there is none
 	updated int64
 	touched int64
 
-	log    bool // the head has been looked at
+	log    bool // the head has been read
 	head   head // number 0: there is none
 	behind bool // the log is marked as longer than its index
 }
@@ -38,11 +38,10 @@ func endOfSecond(t int64) int64 {
 	return t - (t%second+second)%second + second - 1
 }
 
-// nextTouched returns what the column touched becomes when a record was
-// touched at t: t itself the first time in a second, and the end of that
-// second from the second time on. So a session that is appended to many times
-// a second is moved in three indexes at most twice, and an append mostly
-// writes two pages.
+// nextTouched returns what the column touched becomes when a record was touched
+// at t: t itself the first time in a second, and the end of that second from the
+// second time on. So a session that is appended to many times a second moves in
+// the three indexes at most twice, and most appends write two pages.
 func nextTouched(stored, t int64) int64 {
 	if stored != t && endOfSecond(stored) == endOfSecond(t) {
 		return endOfSecond(t)
@@ -50,7 +49,7 @@ func nextTouched(stored, t int64) int64 {
 	return t
 }
 
-// apply checks a batch against what stands and carries it out. The batch
+// apply checks a batch against the current state and carries it out. The batch
 // changed nothing when the error is one of the contract's; any other error
 // leaves the transaction in an unknown state.
 func (w *writer) apply(b *tidemark.Batch) (tidemark.Receipt, error) {
@@ -70,8 +69,8 @@ func (w *writer) apply(b *tidemark.Batch) (tidemark.Receipt, error) {
 	return tidemark.Receipt{}, nil
 }
 
-// halfDone is an error met while a batch was being written: the transaction
-// holds a part of it and must be undone.
+// halfDone is an error that occurred while a batch was being written: the
+// transaction holds a part of it and must be rolled back.
 type halfDone struct{ err error }
 
 func (e *halfDone) Error() string { return e.err.Error() }
@@ -191,8 +190,8 @@ func (w *writer) stands(b *tidemark.Batch) error {
 	return nil
 }
 
-// write carries out a batch that stands. Logs come first, for a record that is
-// put says when it or its log was touched.
+// write carries out a batch whose preconditions hold. Logs come first, because a
+// record that is put stores when it or its log was last touched.
 func (w *writer) write(b *tidemark.Batch) error {
 	for i := range b.Appends {
 		if err := w.append(b, &b.Appends[i]); err != nil {
@@ -231,8 +230,8 @@ const (
 	sqlBegin  = `INSERT INTO log (kind, id, length, updated, parent, depth, nodes, turn, sum) VALUES (?1, ?2, 0, 0, 0, 0, 0, 0, 0) RETURNING number`
 	sqlAppend = `INSERT INTO line (` + lineColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`
 	sqlGrow   = `UPDATE log SET length = ?2, updated = ?3, parent = ?4, depth = ?5, nodes = ?6, turn = ?7, chain = ?8, sum = ?9 WHERE number = ?1`
-	// Only a log whose index was whole is marked, so that an append to any
-	// other writes no page of the index that the mark is in.
+	// Only a log whose index was complete is marked, so that any other append
+	// writes no page of the index that holds the mark.
 	sqlGrowMark = `UPDATE log SET length = ?2, updated = ?3, parent = ?4, depth = ?5, nodes = ?6, turn = ?7, chain = ?8, sum = ?9, behind = 1 WHERE number = ?1`
 )
 
@@ -313,7 +312,7 @@ func (w *writer) drop(k tidemark.Key) error {
 	if w.sparing {
 		return w.setAside(number)
 	}
-	// The lines first: what the index writes down then finds room in the file.
+	// The lines first: the index entries then find space in the file.
 	err = w.c.do(`DELETE FROM line WHERE id BETWEEN ?1 AND ?2`, func(st *stmt) {
 		st.setInt(1, number<<seqBits)
 		st.setInt(2, number<<seqBits|maxSeq)
@@ -335,7 +334,7 @@ const (
 func (w *writer) put(b *tidemark.Batch, put *tidemark.Record) error {
 	r := b.Stamp(*put)
 	s, err := w.logOf(r.Key)
-	if err != nil && !isDamage(err) { // a session with a damaged log can be put in the trash
+	if err != nil && !isDamage(err) { // a session with a damaged log can be moved to the trash
 		return err
 	}
 	sql := sqlPut
@@ -372,7 +371,7 @@ func (w *writer) delete(k tidemark.Key) error {
 	}, nil)
 }
 
-// touch moves the record of a log whose lines changed.
+// touch updates the touched column of the record of a log whose lines changed.
 func (w *writer) touch(k tidemark.Key) error {
 	s, err := w.recordOf(k)
 	if err != nil || s.version == 0 {

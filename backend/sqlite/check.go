@@ -14,10 +14,9 @@ import (
 // checkFaults bounds what SQLite reports of one file.
 const checkFaults = 100
 
-// Check looks at the pages and indexes of the file, at every head against its
+// Check checks the pages and indexes of the file, at every head against its
 // lines, at the column touched, at the search index against the lines, and at
-// the modes of the files. It reads
-// everything once and holds one read transaction for it.
+// the modes of the files. It reads everything once, in one read transaction.
 func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		var faults []error
@@ -55,7 +54,7 @@ func (b *Backend) Check(ctx context.Context) iter.Seq[error] {
 
 func checkPages(c *conn, report func(error)) error {
 	if c.standing {
-		return nil // what the schema does not know would all be damage
+		return nil // everything that the schema does not know would look like damage
 	}
 	return c.do(fmt.Sprintf("PRAGMA integrity_check(%d)", checkFaults), nil, func(s *stmt) {
 		if text := s.text(0); text != "ok" {
@@ -64,8 +63,8 @@ func checkPages(c *conn, report func(error)) error {
 	})
 }
 
-// checkHeads compares each head with its sum and with the lines that it speaks
-// of: how many there are, and what the newest says.
+// checkHeads compares each head with its sum and with its lines: how many there
+// are, and the fields of the newest.
 func checkHeads(c *conn, report func(error)) error {
 	type row struct {
 		head
@@ -115,7 +114,7 @@ func headFault(c *conn, h head, key tidemark.Key, sum int64) (what string, err e
 	return what, err
 }
 
-// checkStray looks for lines of logs that have no head, one step a log.
+// checkStray looks for lines of logs that have no head, one step per log.
 func checkStray(c *conn, report func(error)) error {
 	for number := int64(-1); ; {
 		next, known := int64(-1), false
@@ -142,8 +141,8 @@ func checkTouched(c *conn, report func(error)) error {
 	})
 }
 
-// checkIndex compares the search index with what it was made from. What FTS5
-// keeps is looked at by checkPages.
+// checkIndex compares the search index with what it was made from. The pages of
+// FTS5 are checked by checkPages.
 func checkIndex(c *conn, report func(error)) error {
 	if err := hasIndex(c); errors.Is(err, tidemark.ErrUnsupported) {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// A group is what one transaction carries out; the bounds keep the first in it
-// from waiting for a very long one.
+// A group is what one transaction carries out; the bounds keep its first batch
+// from waiting for a very long transaction.
 const (
 	groupBatches = 512
 	groupBytes   = 16 << 20
@@ -27,9 +27,9 @@ const (
 const checkpointMillis = 200
 
 // writer is the connection for writing and the queue in front of it. The first
-// caller to come leads: it takes the lock file and a transaction, then
-// everything that has queued up until then, commits it at once and answers
-// all. The next caller in the queue leads then.
+// caller to arrive leads: it takes the lock file and begins a transaction, then
+// takes everything that has queued up until then, commits it at once and answers
+// all. Then the next caller in the queue leads.
 type writer struct {
 	b       *Backend
 	c       *conn
@@ -41,15 +41,15 @@ type writer struct {
 	queue   []*pending
 	leading bool
 
-	// Of the leader alone:
-	standings map[tidemark.Key]*standing // true while data is unchanged
+	// Used by the leader only:
+	standings map[tidemark.Key]*standing // valid while data is unchanged
 	data      int64                      // SQLite's count of changes made by others
 	purged    bool                       // a log was dropped in this transaction
-	sparing   bool                       // there is hardly any room
+	sparing   bool                       // there is hardly any space left
 	broken    error                      // not nil: nothing is acknowledged any more
 }
 
-// pending is a batch, or other work of the writer, that waits for its answer.
+// pending is a batch, or another job of the writer, that waits for its answer.
 type pending struct {
 	batch   *tidemark.Batch
 	job     *job // instead of a batch
@@ -72,7 +72,7 @@ func (b *Backend) Commit(ctx context.Context, batch tidemark.Batch) (tidemark.Re
 	return b.writer.answer(ctx, &pending{batch: &batch})
 }
 
-// answer queues p up and returns when it is answered.
+// answer queues p and returns when it is answered.
 func (w *writer) answer(ctx context.Context, p *pending) (tidemark.Receipt, error) {
 	p.done = make(chan bool, 1)
 	w.mu.Lock()
@@ -97,8 +97,8 @@ func (w *writer) answer(ctx context.Context, p *pending) (tidemark.Receipt, erro
 	return p.receipt, p.err
 }
 
-// withdraw takes p out of the queue, and reports false when it is too late:
-// then p is answered, or told to lead.
+// withdraw takes p out of the queue, and reports false when it is too late: p
+// has been answered, or told to lead.
 func (w *writer) withdraw(p *pending) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +110,8 @@ func (w *writer) withdraw(p *pending) bool {
 	return true
 }
 
-// lead carries out one group, with p in it, and hands over.
+// lead carries out one group, which includes p, and hands the lead to the next
+// caller.
 func (w *writer) lead(ctx context.Context, p *pending) {
 	defer w.handOver()
 	if err := w.lock.Acquire(ctx); err != nil {
@@ -183,8 +184,8 @@ func size(b *tidemark.Batch) (n int) {
 }
 
 // carryOut answers a group, in one transaction if it can. When a damaged place
-// in the file or a full disk stops it, each batch is tried alone: the others
-// shall not suffer.
+// in the file or a full disk stops it, each batch is tried on its own, so that
+// the others do not fail with it.
 func (w *writer) carryOut() []*pending {
 	group, err := w.transact(nil)
 	spoilt := isCorrupt(err) || primary(err) == lib.SQLITE_CONSTRAINT
@@ -204,7 +205,8 @@ func (w *writer) carryOut() []*pending {
 	return group
 }
 
-// alone carries out one batch, on a full disk with the reserve if it may.
+// alone carries out one batch in a transaction of its own; on a full disk with
+// the reserve, if it may use it.
 func (w *writer) alone(g *pending) error {
 	again := func() error {
 		_, err := w.transact([]*pending{g})
@@ -229,9 +231,9 @@ func (w *writer) explained(err error) error {
 func (w *writer) transact(group []*pending) ([]*pending, error) {
 	begin := w.begin()
 	if group == nil {
-		// As late as can be: whoever came meanwhile is in it. Those who were just
-		// answered and have more to say get the time to say it; that makes groups
-		// of 64 writers a third larger.
+		// The queue is taken as late as possible, to include whoever arrived
+		// meanwhile. Callers that were just answered get the time to queue their
+		// next batch; that makes the groups of 64 writers a third larger.
 		runtime.Gosched()
 		group = w.takeQueue()
 	}
@@ -265,21 +267,21 @@ func (w *writer) transact(group []*pending) ([]*pending, error) {
 	return group, nil
 }
 
-// refused reports whether err is an answer to a batch that changed nothing.
+// refused reports whether err refuses a batch that changed nothing.
 func refused(err error) bool {
 	var half *halfDone
 	return !errors.As(err, &half) && (errors.Is(err, tidemark.ErrConflict) || errors.Is(err, tidemark.ErrExists) ||
 		errors.Is(err, tidemark.ErrUnsupported) || isDamage(err))
 }
 
-// begin opens a transaction for writing, and forgets what is known of the
+// begin opens a transaction for writing, and discards what is cached of the
 // store when somebody else has written to it.
 func (w *writer) begin() error {
 	if w.broken != nil {
 		return w.broken
 	}
-	// A repair, or somebody who put a copy in its place, leaves this process
-	// with a file that nobody finds any more.
+	// After a repair, or when a copy was put in its place, this process has a
+	// file open that nobody else can find.
 	if now, err := os.Stat(w.b.path); err != nil || !os.SameFile(now, w.file) {
 		return tidemark.Storagef("store %s: another file took its place, open it again", w.b.path)
 	}
@@ -317,11 +319,11 @@ func (w *writer) rollBack(err error) error {
 	return err
 }
 
-// failed deals with a COMMIT that returned an error. A full disk and a busy
-// database were met before the mark that makes a transaction count was
-// written. After any other error the mark may be in the file though nobody
-// was told: the store acknowledges nothing more, for what the kernel holds is
-// not known.
+// failed handles a COMMIT that returned an error. A full disk and a busy
+// database occur before the record that makes a transaction count is written.
+// After any other error that record may be in the file although nobody was told:
+// the store then acknowledges nothing more, because what the kernel holds is
+// unknown.
 func (w *writer) failed(err error) error {
 	if code := primary(err); code != lib.SQLITE_FULL && code != lib.SQLITE_BUSY {
 		w.broken = tidemark.Storagef("store %s: a commit failed, open the store again: %w", w.b.path, err)
@@ -338,7 +340,7 @@ func (w *writer) clearWAL() {
 	w.c.busyTimeout(busyMillis)
 }
 
-// close is called when no commit is under way.
+// close is called when no commit is in progress.
 func (w *writer) close() {
 	if w.c != nil {
 		w.c.close()

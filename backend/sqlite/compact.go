@@ -14,15 +14,15 @@ import (
 
 const (
 	// mergePages is how much of the search index one transaction merges, so that
-	// commits get their turn between two.
+	// commits can run in between.
 	mergePages = 500
 	// A file is made smaller when an eighth of it, and a megabyte, is free.
 	worthShare = 8
 	worthPages = 256
 )
 
-// NoRoomError says that a file could not be made smaller. Nothing is lost by
-// that: its free space is used again.
+// NoRoomError says that a file could not be made smaller for lack of disk space.
+// Nothing is lost: its free pages will be reused.
 type NoRoomError struct {
 	Path       string
 	Need, Free int64 // bytes
@@ -35,22 +35,22 @@ func (e *NoRoomError) Error() string {
 // Is makes a NoRoomError answer to ErrStorage.
 func (e *NoRoomError) Is(target error) bool { return target == tidemark.ErrStorage }
 
-// Compact merges the search index into one piece, which also takes the words
-// of purged lines out of it; empties the -wal file; and makes the file smaller
-// when much of it is free. That last step writes what is left of the store
-// anew, and commits wait for it. A *NoRoomError: there is no room for that.
+// Compact merges the search index into one piece, which also takes the words of
+// purged lines out of it; empties the -wal file; and makes the file smaller when
+// much of it is free. That last step rewrites the store, and commits wait for
+// it. A *NoRoomError: there is no disk space for that.
 func (b *Backend) Compact(ctx context.Context) (int64, error) {
 	before := b.fileBytes()
 	err := b.mergeIndex(ctx)
 	if isFull(err) {
-		// There is no room to merge it. Without it there is, and it can be made
-		// again.
-		err = b.work(ctx, &job{frees: true, do: emptyIndex})
+		// There is no space to merge the index. Emptying it frees some, and it
+		// can be rebuilt.
+		err = b.runJob(ctx, &job{frees: true, do: emptyIndex})
 	}
 	if err == nil {
-		err = b.work(ctx, &job{alone: true, do: (*writer).scrub})
+		err = b.runJob(ctx, &job{alone: true, do: (*writer).scrub})
 	}
-	if shrunk := b.work(ctx, &job{alone: true, do: shrink}); shrunk != nil {
+	if shrunk := b.runJob(ctx, &job{alone: true, do: shrink}); shrunk != nil {
 		err = errors.Join(err, shrunk)
 	}
 	return max(before-b.fileBytes(), 0), err
@@ -65,12 +65,12 @@ func (b *Backend) fileBytes() (n int64) {
 	return n
 }
 
-// mergeIndex has FTS5 merge all segments, step by step. The first step marks
-// them, which a negative number means.
+// mergeIndex has FTS5 merge all segments, step by step. The first step,
+// requested by a negative number, marks them.
 func (b *Backend) mergeIndex(ctx context.Context) error {
 	for pages := -mergePages; ; pages = mergePages {
 		changes := int64(0)
-		err := b.work(ctx, &job{do: func(w *writer) error {
+		err := b.runJob(ctx, &job{do: func(w *writer) error {
 			before, err := w.c.number("SELECT total_changes()")
 			if err != nil {
 				return err
@@ -96,7 +96,7 @@ func (b *Backend) mergeIndex(ctx context.Context) error {
 // the whole process. All other connections keep theirs in memory.
 var temporary sync.Mutex
 
-// shrink empties the -wal file and, if it is worth it, the free pages.
+// shrink empties the -wal file and, if it is worth it, removes the free pages.
 func shrink(w *writer) error {
 	w.clearWAL()
 	var n [3]int64
@@ -110,7 +110,7 @@ func shrink(w *writer) error {
 	if free < worthPages || free*worthShare < all {
 		return nil
 	}
-	// What is left is written beside the store, and then through the -wal file.
+	// The store is copied beside itself, and then back through the -wal file.
 	need := 2 * (all - free) * size
 	have, err := freeBytes(filepath.Dir(w.b.path))
 	if err == nil && have < need && w.giveUpReserve() {

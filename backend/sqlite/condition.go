@@ -14,24 +14,25 @@ import (
 )
 
 // The texts in the table sqlite_schema say what the other pages are. SQLite
-// reads none of a file when one of them is damaged, be it that of a view that
-// the program never asks. So the texts are compared with those that the
-// program itself writes, and what is damaged is done without:
+// refuses the whole file when one of them is damaged, even that of a view that
+// the program never uses. So the texts are compared with those that the program
+// itself writes, and damaged ones are worked around:
 //
 //   - Views and their triggers are for people with a shell. Without them
-//     everything is read and written as ever, and Mend writes them again.
-//   - Where a table or an index is in doubt, the tables are found by their
-//     pages and read, not written; Recover makes the file anew.
+//     everything is read and written as usual, and Mend writes them again.
+//   - Where a table or an index is in doubt, the tables are located by their
+//     pages and read, not written; Recover rebuilds the file.
 
-// schemaSums are the sums of the texts of each version, for the look that
-// every Open takes.
+// schemaSums are the sums of the texts of each version, for the check in every
+// Open.
 var schemaSums = map[int64]uint32{1: 0xdf172527, 2: 0xc4d9facc}
 
 // layouts are the pages where the tables of version 1 and their indexes begin:
-// in a store as it was made, and in one that was written anew without its free
-// space, of either version. The texts do not tell when such a number is damaged, and what it then
-// leads to may look like a table. A store that another program wrote anew may
-// have others, and takes a look at all its pages.
+// in a store as it was made, and in one of either version that was rewritten
+// without its free space. The texts do not show when such a page number is
+// damaged, and the page it then leads to may look like a table. A store that
+// another program rewrote may have other numbers, and has all its pages
+// examined.
 var layouts = []map[string]int64{
 	{"record": 2, "record_touched": 3, "record_state": 4, "record_group": 5, "record_due": 6, "log": 7, "sqlite_autoindex_log_1": 8, "line": 9, "line_key": 10},
 	{"record": 2, "log": 3, "sqlite_autoindex_log_1": 4, "line": 5, "record_touched": 11, "record_state": 12, "record_group": 13, "record_due": 14, "line_key": 15},
@@ -48,10 +49,10 @@ func (o object) isView() bool { return o.kind == "view" || o.kind == "trigger" }
 // schema is what sqlite_schema holds.
 type schema struct {
 	objects []object
-	begins  map[string]int64 // the page of each, 0 for a view
+	begins  map[string]int64 // the first page of each, 0 for a view
 }
 
-// readSchema reads sqlite_schema as far as it can be read.
+// readSchema reads as much of sqlite_schema as is readable.
 func readSchema(c *conn) (s schema, err error) {
 	s.begins = make(map[string]int64)
 	err = c.do(`SELECT type, name, tbl_name, sql, rootpage FROM sqlite_schema`, nil, func(st *stmt) {
@@ -62,7 +63,7 @@ func readSchema(c *conn) (s schema, err error) {
 	return s, err
 }
 
-// sum is the same whatever the order, which differs in a file that was made
+// sum does not depend on the order, which differs in a file that was made
 // smaller.
 func (s schema) sum() (sum uint32) {
 	for _, o := range s.objects {
@@ -87,7 +88,7 @@ func (s schema) laidOut() bool {
 	})
 }
 
-// leads reports whether the tables begin where trees of theirs do.
+// leads reports whether the tables begin where trees of their shape begin.
 func (s schema) leads(r *roots) bool {
 	for name, pages := range map[string][]int64{"record": r.record, "log": r.log, "line": r.line, "sqlite_autoindex_log_1": r.logKey} {
 		if len(pages) > 1 || len(pages) == 1 && pages[0] != s.begins[name] {
@@ -97,13 +98,13 @@ func (s schema) leads(r *roots) bool {
 	return true
 }
 
-// condition is what is wrong with the schema of a store. A nil one is whole.
+// condition is what is wrong with the schema of a store. A nil one is intact.
 type condition struct {
 	faults []error
-	roots  *roots // not nil: the tables of the file are not to be used as they are
+	roots  *roots // not nil: the file's own table definitions must not be used
 }
 
-// wholeSchema reports whether the schema is exactly that of its version.
+// wholeSchema reports whether the schema is exactly the one of its version.
 func wholeSchema(c *conn, version int64) bool {
 	s, err := readSchema(c)
 	return err == nil && s.laidOut() && s.sum() == schemaSums[version]
@@ -148,8 +149,8 @@ func examine(c *conn, version int64, set setting) (*condition, error) {
 	return found.orNil(), nil
 }
 
-// orNil is nil where nothing was found: somebody added a table of their own,
-// or wrote the file anew.
+// orNil is nil when nothing is wrong: somebody added a table of their own, or
+// rewrote the file.
 func (f *condition) orNil() *condition {
 	if len(f.faults) == 0 {
 		return nil
@@ -161,8 +162,8 @@ func (f *condition) add(place, what string) {
 	f.faults = append(f.faults, &tidemark.Damage{Place: place, What: what})
 }
 
-// says is what is wrong, in one line.
-func (f *condition) says() string {
+// describe says what is wrong, in one line.
+func (f *condition) describe() string {
 	var all []string
 	for _, fault := range f.faults {
 		d := fault.(*tidemark.Damage)
@@ -190,10 +191,10 @@ func schemaOf(version int64, set setting) (schema, error) {
 }
 
 // lenient makes a connection load as much of a schema as can be parsed. It has
-// to come before anything that loads it.
+// to be set before anything loads the schema.
 const lenient = "writable_schema=ON"
 
-// open opens a connection that reads, or writes, in spite of what is wrong.
+// open opens a connection that reads, or writes, in spite of the damage.
 func (f *condition) open(path, how string, pragmas ...string) (*conn, error) {
 	if f == nil {
 		return openConn(path, how, pragmas...)
@@ -216,7 +217,7 @@ func openLenient(path, how string, pragmas ...string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	readSchema(c) // the first statement fails where the schema does, and loads it
+	readSchema(c) // the first statement fails if the schema is damaged, and loads what can be loaded
 	for _, p := range pragmas {
 		if err := c.run("PRAGMA " + p); err != nil {
 			c.close()
@@ -226,7 +227,7 @@ func openLenient(path, how string, pragmas ...string) (*conn, error) {
 	return c, nil
 }
 
-// standIns are the tables as a connection without the schema knows them.
+// standIns are definitions of the tables for a connection without the schema.
 var standIns = map[string]string{
 	"record": `(kind TEXT, id TEXT, version INTEGER, "group" TEXT, state TEXT, due INTEGER, updated INTEGER, touched INTEGER,
   batch TEXT, sum INTEGER, body BLOB, PRIMARY KEY (kind, id)) WITHOUT ROWID`,
@@ -237,7 +238,7 @@ var standIns = map[string]string{
 }
 
 // standIn gives the connection tables that begin at the given pages, under the
-// names that statements know. They are in its memory alone: nothing in the file
+// names that statements use. They exist in its memory only: nothing in the file
 // changes.
 func (c *conn) standIn(r *roots) error {
 	c.standing = true
@@ -270,7 +271,7 @@ func (c *conn) standIn(r *roots) error {
 }
 
 // imposter makes a table or an index that begins at a page of the file, in the
-// memory of the connection.
+// memory of the connection only.
 func (c *conn) imposter(page int64, sql string) error {
 	set := func(on, page int32) error {
 		name, err := libc.CString("main")
@@ -295,7 +296,7 @@ func (c *conn) imposter(page int64, sql string) error {
 	return err
 }
 
-// unreadable is a store of ours that has to be repaired before it is used.
+// unreadable is a store of ours that has to be repaired before it can be used.
 type unreadable struct {
 	path, what string
 }

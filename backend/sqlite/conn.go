@@ -14,16 +14,16 @@ import (
 )
 
 // conn is one connection to SQLite, used by one goroutine at a time. It calls
-// the library itself: through database/sql and its driver each statement costs
-// 1.5 µs more and each integer that is read an allocation, which on the way of
-// an append or a tail is as much as the work itself.
+// the library directly: through database/sql and its driver, each statement
+// costs 1.5 µs more and each integer read an allocation, which for an append or
+// a tail is as much as the work itself.
 type conn struct {
 	tls   *libc.TLS
 	db    uintptr
-	out   uintptr // room for a pointer that a call returns
+	out   uintptr // receives a pointer that a call returns
 	stmts map[string]*stmt
 
-	standing bool // tables stand in for those of the schema
+	standing bool // temporary tables replace those of the schema
 }
 
 // stmt is a prepared statement. Every parameter is bound before each run.
@@ -31,7 +31,7 @@ type stmt struct {
 	c     *conn
 	p     uintptr
 	slots []slot
-	err   error // the first bind that went wrong
+	err   error // of the first bind that failed
 }
 
 // slot is memory outside of Go that holds one text or blob while it is bound.
@@ -43,7 +43,7 @@ type slot struct {
 // keepSlotBytes is how large a slot may be and still be kept for the next run.
 const keepSlotBytes = 64 << 10
 
-// sqliteError is what the library said.
+// sqliteError is an error of the library.
 type sqliteError struct {
 	code int32 // extended
 	text string
@@ -86,7 +86,7 @@ func openConn(path, how string, pragmas ...string) (*conn, error) {
 	return c, nil
 }
 
-// uri names a file so that no character of its path means anything else.
+// uri names a file so that no character of its path is special.
 func uri(path, how string) string {
 	p := filepath.ToSlash(path)
 	if !strings.HasPrefix(p, "/") {
@@ -117,7 +117,7 @@ func (c *conn) fault(rc int32) error {
 	return &sqliteError{rc, text}
 }
 
-// run carries out statements that return nothing of interest.
+// run executes statements whose result does not matter.
 func (c *conn) run(sql string) error {
 	text, err := libc.CString(sql)
 	if err != nil {
@@ -182,8 +182,8 @@ func (c *conn) autocommit() bool { return lib.Xsqlite3_get_autocommit(c.tls, c.d
 
 func (c *conn) busyTimeout(ms int32) { lib.Xsqlite3_busy_timeout(c.tls, c.db, ms) }
 
-// keepWAL makes the -wal and -shm files stay when the last connection closes,
-// emptied, so that a later reader finds them and need not make any.
+// keepWAL keeps the -wal and -shm files, emptied, when the last connection
+// closes, so that a later reader need not make them.
 func (c *conn) keepWAL() error {
 	name, err := libc.CString("main")
 	if err != nil {
@@ -197,7 +197,7 @@ func (c *conn) keepWAL() error {
 	return nil
 }
 
-// leaveWAL makes close leave the store and its -wal file as they lie.
+// leaveWAL makes close leave the store and its -wal file unchanged.
 func (c *conn) leaveWAL() error {
 	if err := c.keepWAL(); err != nil {
 		return err
@@ -210,8 +210,8 @@ func (c *conn) leaveWAL() error {
 	return nil
 }
 
-// interruptOn stops a statement under way when ctx ends. The returned function
-// ends that; after it, no interrupt can meet another statement.
+// interruptOn stops a running statement when ctx ends. The returned function
+// ends that; after it, no interrupt can hit another statement.
 func (c *conn) interruptOn(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
@@ -238,7 +238,7 @@ func (s *stmt) setText(i int, v string) {
 	}
 }
 
-// setTextOrNull keeps "" as NULL.
+// setTextOrNull binds "" as NULL.
 func (s *stmt) setTextOrNull(i int, v string) {
 	if v == "" {
 		s.setNull(i)
@@ -297,7 +297,7 @@ func (s *stmt) step() (bool, error) {
 	}
 }
 
-// reset makes s ready for its next run and gives large memory back.
+// reset makes s ready for its next run and frees large slots.
 func (s *stmt) reset() {
 	s.err = nil
 	lib.Xsqlite3_reset(s.c.tls, s.p)
@@ -328,7 +328,7 @@ func (s *stmt) view(i int) []byte {
 
 func (s *stmt) text(i int) string { return string(s.view(i)) }
 
-// bytes returns a copy; nothing is nil.
+// bytes returns a copy; an empty value is nil.
 func (s *stmt) bytes(i int) []byte {
 	v := s.view(i)
 	if len(v) == 0 {

@@ -30,7 +30,7 @@ func isCorrupt(err error) bool {
 	return code == lib.SQLITE_CORRUPT || code == lib.SQLITE_NOTADB || code == lib.SQLITE_FORMAT
 }
 
-// named makes an error of SQLite answer to a sentinel, and says which store it
+// named makes an error of SQLite answer to a sentinel, and adds which store it
 // is about. Other errors pass unchanged.
 func (b *Backend) named(err error) error { return named(b.path, err) }
 

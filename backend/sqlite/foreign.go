@@ -12,9 +12,9 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Foreign is a database of another program, for whoever reads or writes its
-// sessions. The engine lives in this room alone, so this is how others reach
-// it. Its methods may be called concurrently; one statement runs at a time.
+// Foreign is a database of another program, for packages that read or write its
+// sessions. This package alone uses the SQLite engine, so others go through
+// Foreign. Its methods may be called concurrently; one statement runs at a time.
 type Foreign struct {
 	mu       sync.Mutex
 	c        *conn // nil: closed
@@ -23,12 +23,12 @@ type Foreign struct {
 	readOnly bool
 }
 
-// OpenForeign opens a database that this process may do with as it likes: a
-// copy, or a new one. A file that is not a database is ErrInvalid. With
-// readOnly, Exec is ErrUnsupported.
+// OpenForeign opens a database that this process owns: a copy, or a new one. A
+// file that is not a database is ErrInvalid. With readOnly, Exec is
+// ErrUnsupported.
 //
-// Nothing in the file is trusted: its schema calls no function that could do
-// more than compute, and pages are checked as they are read.
+// Nothing in the file is trusted: its schema may call only functions that do
+// nothing but compute, and pages are checked as they are read.
 func OpenForeign(path string, readOnly bool) (*Foreign, error) {
 	full, err := filepath.Abs(path)
 	if err != nil {
@@ -58,7 +58,7 @@ func (f *Foreign) Close() error {
 }
 
 // Query yields the rows of one statement: int64, float64, string, []byte, nil.
-// A loop may ask further questions inside.
+// The loop body may run further queries.
 func (f *Foreign) Query(ctx context.Context, statement string, args ...any) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		st, err := f.begin(statement, args)
@@ -122,8 +122,8 @@ func (f *Foreign) end(st *stmt) {
 	f.finish(st)
 }
 
-// finish gives a statement back; the last one closes a database that was
-// closed under it.
+// finish releases a statement; the last one closes a database that was closed
+// while it ran.
 func (f *Foreign) finish(st *stmt) {
 	lib.Xsqlite3_finalize(st.c.tls, st.p)
 	for _, sl := range st.slots {
@@ -134,7 +134,7 @@ func (f *Foreign) finish(st *stmt) {
 	}
 }
 
-// next returns the next row, nil at the end.
+// next returns the next row, or nil at the end.
 func (f *Foreign) next(ctx context.Context, st *stmt) ([]any, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -155,7 +155,7 @@ func (f *Foreign) next(ctx context.Context, st *stmt) ([]any, error) {
 	return row, nil
 }
 
-// set binds a value of any kind that a column can have.
+// set binds a value of any type that a column can have.
 func (s *stmt) set(i int, v any) bool {
 	switch v := v.(type) {
 	case nil:

@@ -4,8 +4,8 @@ package sqlite
 
 import "math"
 
-// freeBytes does not look: a full disk is an error that passes.
+// freeBytes is not known here: a full disk shows as an error, which is handled.
 func freeBytes(string) (int64, error) { return math.MaxInt64, nil }
 
-// canWrite does not look.
+// canWrite is not known here.
 func canWrite(string) bool { return true }

@@ -4,7 +4,7 @@ package sqlite
 
 import "golang.org/x/sys/unix"
 
-// freeBytes is how much still fits where dir is.
+// freeBytes is the free space of the file system of dir.
 func freeBytes(dir string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
@@ -13,6 +13,6 @@ func freeBytes(dir string) (int64, error) {
 	return int64(s.Bavail) * int64(s.Bsize), nil
 }
 
-// canWrite asks whether a file may be written, without opening it: closing it
-// again would give up this process's locks on it.
+// canWrite reports whether a file may be written, without opening it: closing it
+// would release this process's locks on it.
 func canWrite(path string) bool { return unix.Access(path, unix.W_OK) == nil }

@@ -2,7 +2,7 @@ package sqlite
 
 import "golang.org/x/sys/windows"
 
-// freeBytes is how much still fits where dir is.
+// freeBytes is the free space of the volume of dir.
 func freeBytes(dir string) (int64, error) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {
@@ -13,5 +13,5 @@ func freeBytes(dir string) (int64, error) {
 	return int64(free), err
 }
 
-// canWrite does not look.
+// canWrite is not checked here.
 func canWrite(string) bool { return true }

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// The file begins with 100 bytes that SQLite needs before it can read
-// anything. Nearly all of them are the same in every store of ours, so one
-// that is damaged is recognized, and can be written again.
+// The file begins with 100 bytes that SQLite needs before it can read anything.
+// Nearly all of them are the same in every store of ours, so a damaged one can
+// be recognized and rewritten.
 const (
 	headerBytes = 100
 	pageBytes0  = 4096 // the size of a page in stores that we make
 
 	atPageSize  = 16
 	atPageCount = 28
-	atVacuum    = 52 // not 0 in a file that has pages of pointers; ours have none
+	atVacuum    = 52 // not 0 in a file with pointer-map pages; ours have none
 	atVersion   = 60
 	atStepwise  = 64 // likewise
 	atAppID     = 68
 )
 
-// fixed are the parts of the header that never differ.
+// fixed are the parts of the header that are the same in every store.
 var fixed = []struct {
 	at   int
 	name string
@@ -44,18 +44,18 @@ var fixed = []struct {
 // but that of another file.
 const mostBytesWrong = 4
 
-// header is the beginning of a file, as it lies.
+// header is the beginning of a file, as it is on disk.
 type header struct {
 	bytes [headerBytes]byte
 	size  int64 // of the file
 	tree  bool  // its second page is one of a tree
-	quiet bool  // nothing waits in the -wal file, so that the file is all there is
+	quiet bool  // the -wal file is empty, so the file is complete on its own
 }
 
 // headerOf reads the header through SQLite, with a connection that was opened
-// when the files lay as before says. A file of the store that is opened and
-// closed by other means takes away the locks that this process has on it.
-func headerOf(c *conn, path string, before *lying) (*header, error) {
+// when the files were in the state before. Opening and closing a file of the
+// store by other means would release this process's locks on it.
+func headerOf(c *conn, path string, before *fileState) (*header, error) {
 	h := new(header)
 	err := c.do(`SELECT pgno, data FROM sqlite_dbpage WHERE pgno <= 2`, nil, func(s *stmt) {
 		if s.int(0) == 1 {
@@ -71,9 +71,9 @@ func headerOf(c *conn, path string, before *lying) (*header, error) {
 	return h, nil
 }
 
-// rawHeader reads the header of a file that SQLite does not open.
+// rawHeader reads the header of a file that SQLite cannot open.
 func rawHeader(path string) (*header, error) {
-	before := lies(path)
+	before := fileStateOf(path)
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -91,14 +91,15 @@ func rawHeader(path string) (*header, error) {
 	return h, nil
 }
 
-// lying is how the files of a store lie: what anybody who writes changes.
-type lying struct {
+// fileState is the state of the files of a store: everything that changes when
+// somebody writes.
+type fileState struct {
 	size, wal int64
 	mod       time.Time
 }
 
-func lies(path string) *lying {
-	var l lying
+func fileStateOf(path string) *fileState {
+	var l fileState
 	if info, err := os.Stat(path); err == nil {
 		l.size, l.mod = info.Size(), info.ModTime()
 	}
@@ -108,17 +109,17 @@ func lies(path string) *lying {
 	return &l
 }
 
-// look notes what is beside the header. While somebody writes, the header and
-// the size of the file are not of one instant.
-func (h *header) look(path string, before *lying) {
-	now := lies(path)
+// look records what belongs with the header. While somebody writes, the header
+// and the size of the file are not from the same moment.
+func (h *header) look(path string, before *fileState) {
+	now := fileStateOf(path)
 	h.size, h.quiet = now.size, now.wal == 0 && now.size == before.size && before.wal == 0 && now.mod.Equal(before.mod)
 }
 
-// faults names what is wrong with a header of ours; nil for one that is whole,
-// and for one that is another program's. The size of a page and the kind of
-// vacuum can be changed with a shell: the size counts as wrong when the file
-// is not readable with it.
+// faults names what is wrong with a header of ours; nil for an intact one, and
+// for one that is another program's. The size of a page and the kind of vacuum
+// can be changed with a shell: the size counts as wrong when the file is not
+// readable with it.
 func (h *header) faults(readable bool) (names []string) {
 	wrong := 0
 	for _, f := range fixed {
@@ -162,8 +163,7 @@ func (h *header) sized() bool {
 	return n == 1 || n >= 512 && n&(n-1) == 0 && h.size%n == 0
 }
 
-// counted reports whether the number of pages in the header is one that SQLite
-// goes by.
+// counted reports whether SQLite uses the number of pages in the header.
 func (h *header) counted() bool {
 	return string(h.bytes[24:28]) == string(h.bytes[92:96])
 }
@@ -172,9 +172,9 @@ func (h *header) pages() int64 {
 	return int64(binary.BigEndian.Uint32(h.bytes[atPageCount:]))
 }
 
-// mended returns the header as it should be. A format that was lost is the one
-// that this program writes; whether the tables are those of it is looked at
-// when the file can be read.
+// mended returns the header as it should be. A format that was lost is taken to
+// be the one that this program writes; whether the tables match it is checked
+// once the file can be read.
 func (h *header) mended() []byte {
 	b := h.bytes
 	for _, f := range fixed {
@@ -189,7 +189,7 @@ func (h *header) mended() []byte {
 	return b[:]
 }
 
-// fault is the damage of a header, nil where there is none.
+// fault is the damage of a header, nil if there is none.
 func (h *header) fault(path string, readable bool) error {
 	names := h.faults(readable)
 	if len(names) == 0 {
@@ -202,7 +202,7 @@ func (h *header) fault(path string, readable bool) error {
 func rawFault(path string) error {
 	h, err := rawHeader(path)
 	if err != nil {
-		return nil // whoever opens the file says why
+		return nil // opening the file reports why
 	}
 	return h.fault(path, false)
 }

@@ -8,23 +8,23 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// What one transaction adds to the index, so that a commit never waits long
-// for it.
+// Limits of one transaction that adds to the index, so that a commit never waits
+// long for it.
 const (
 	indexLines = 2048
 	indexBytes = 2 << 20 // of words
 )
 
-// The id of a line in the index comes from its time, so that going down finds
-// the newest, whenever they were indexed: stretches of bucketIDs ids, one id
-// every idMicros. A line takes the id behind the last one that is used in the
-// stretch of its time, and when that is the end, one of the first later stretch
-// that has room. Ids that lie close together keep the index small: with 16384
-// ids a minute it is half as large again.
+// The id of a line in the index is derived from its time, so that descending ids
+// give the newest first, whenever they were indexed. Time is divided into
+// stretches of bucketIDs ids, one id every idMicros. A line takes the id after
+// the last used one in the stretch of its time or, when that stretch is full,
+// one of the first later stretch that has space. Ids that are close together
+// keep the index small: with 16384 ids a minute it is half as large again.
 const (
 	idMicros  = 2_000_000
 	bucketIDs = 64
-	// firstBucket makes the ids of every year that a time can have positive.
+	// firstBucket makes the ids of all representable years positive.
 	firstBucket = 62_135_596_800_000_000/(idMicros*bucketIDs) + 1
 )
 
@@ -36,30 +36,30 @@ func bucketAt(micros int64) int64 {
 // indexing is one call of Index, which may take several transactions.
 type indexing struct {
 	lines []tidemark.Indexed
-	begun map[tidemark.Key]progress // what stood when the call began
+	begun map[tidemark.Key]progress // how far each log was indexed when the call began
 	done  int                       // lines dealt with
 }
 
 // progress is how far a log is indexed.
 type progress struct {
 	number, length, indexed int64
-	born                    string // the batch of its first line: a log that is dropped and made again may get its number
+	born                    string // the batch of its first line: a log that is dropped and made again may get the same number
 }
 
-// Index adds lines in transactions of bounded size. The first one looks at
-// all the lines, so nothing is added when they do not go on where the index
-// ends. What another program adds of them later, or drops, is passed over.
+// Index adds lines in transactions of bounded size. The first one checks all the
+// lines, so nothing is added when they do not continue where the index ends.
+// Lines that another program indexes or drops later are skipped.
 func (b *Backend) Index(ctx context.Context, lines ...tidemark.Indexed) error {
 	x := &indexing{lines: lines}
 	for x.done < len(lines) {
-		if err := b.work(ctx, &job{do: x.next}); err != nil {
+		if err := b.runJob(ctx, &job{do: x.next}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// next is one transaction.
+// next runs one transaction.
 func (x *indexing) next(w *writer) error {
 	now := make(map[tidemark.Key]progress)
 	if x.begun == nil {
@@ -106,7 +106,7 @@ func (x *indexing) next(w *writer) error {
 	return nil
 }
 
-// check looks whether the lines of every log go on where its index ends.
+// check checks that the lines of every log continue where its index ends.
 func (x *indexing) check(c *conn) (map[tidemark.Key]progress, error) {
 	begun, next := make(map[tidemark.Key]progress), make(map[tidemark.Key]int64)
 	for i := range x.lines {
@@ -134,8 +134,8 @@ func readProgress(c *conn, k tidemark.Key) (p progress, err error) {
 	return p, err
 }
 
-// setProgress writes how far a log is indexed now. It is not covered by the
-// sum of the head: what it says wrongly, a check finds in the index.
+// setProgress stores how far a log is indexed now. It is not covered by the sum
+// of the head: Check compares it with the index itself.
 func (w *writer) setProgress(k tidemark.Key, p progress) error {
 	if p.number == 0 {
 		return nil
@@ -182,7 +182,7 @@ func makeDoc(number int64, l *tidemark.Indexed) doc {
 // index whenever an id goes back.
 func addDocs(c *conn, docs []doc) error {
 	slices.SortFunc(docs, func(a, b doc) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.line, b.line)) })
-	next := int64(0) // the id behind the last one
+	next := int64(0) // the id after the last one
 	for i := range docs {
 		d := &docs[i]
 		if bucket := bucketAt(d.at); next%bucketIDs == 0 || next/bucketIDs < bucket {
@@ -200,9 +200,8 @@ func addDocs(c *conn, docs []doc) error {
 	return flushWords(c)
 }
 
-// flushWords has FTS5 write what it still holds in memory. It would do so
-// inside of COMMIT, and damage that it meets there would be a commit of unknown
-// outcome.
+// flushWords has FTS5 write what it still holds in memory. It would otherwise do
+// so inside COMMIT, where damage would leave the outcome of the commit unknown.
 func flushWords(c *conn) error { return c.run(`INSERT INTO word (word) VALUES ('flush')`) }
 
 func addDoc(c *conn, d *doc) error {
@@ -219,8 +218,8 @@ func addDoc(c *conn, d *doc) error {
 	}, nil)
 }
 
-// freeID returns the id behind the last one of a stretch, or of the first
-// stretch after it that has room.
+// freeID returns the id after the last one of a stretch, or of the first later
+// stretch that has space.
 func freeID(c *conn, bucket int64) (int64, error) {
 	for ; ; bucket++ {
 		next := bucket * bucketIDs
@@ -238,10 +237,10 @@ func freeID(c *conn, bucket int64) (int64, error) {
 	}
 }
 
-// unindexLog takes the lines of a log out of the index. FTS5 notes that they
-// are gone; their words stay in its pages until these are merged, at the
-// latest by Compact. An index that is damaged is made anew: it shall not keep
-// anybody from purging.
+// unindexLines removes the lines of a log from the index. FTS5 notes that they
+// are gone; their words stay in its pages until these are merged, at the latest
+// by Compact. A damaged index is recreated: it must not keep anybody from
+// purging.
 func (w *writer) unindexLines(first, last int64) error {
 	err := w.removeDocs(first, last)
 	if isCorrupt(err) {
@@ -271,13 +270,13 @@ func (w *writer) removeDocs(first, last int64) error {
 
 // Unindex empties the index.
 func (b *Backend) Unindex(ctx context.Context) error {
-	return b.work(ctx, &job{do: emptyIndex})
+	return b.runJob(ctx, &job{do: emptyIndex})
 }
 
-// searchIndex is where damage of the index is said to be.
+// searchIndex is the place that damage of the index is reported at.
 const searchIndex = "the search index"
 
-// emptyIndex makes the index anew, whatever state it is in.
+// emptyIndex recreates the index, whatever state it is in.
 func emptyIndex(w *writer) error {
 	for _, s := range w.standings {
 		s.behind = s.head.number != 0

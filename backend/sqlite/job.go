@@ -7,19 +7,19 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// job is work of the writer that is not a batch. It waits in the same queue,
-// and it has a transaction, and what others see of it, to itself.
+// job is work for the writer that is not a batch. It waits in the same queue,
+// and has a transaction of its own.
 type job struct {
 	do func(*writer) error
 	// alone: do begins its own transactions, or runs where there may be none.
 	alone bool
-	// frees: it is a step to free room, and may use the reserve.
+	// frees: it is a step towards freeing space, and may use the reserve.
 	frees bool
 }
 
-// work has the writer do a job. The context ends a job under way, too; then
-// nothing of it is kept.
-func (b *Backend) work(ctx context.Context, j *job) error {
+// runJob has the writer run a job. When the context ends, a running job is stopped
+// and leaves no change.
+func (b *Backend) runJob(ctx context.Context, j *job) error {
 	if err := b.enter(ctx); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (b *Backend) work(ctx context.Context, j *job) error {
 }
 
 // perform runs a job while the lock file is held. Its commit is not synced: a
-// power cut may take it away, whole, and it is made again then. The next batch
+// power cut may undo it, as a whole, and it is then done again. The next batch
 // makes it durable together with itself.
 func (w *writer) perform(ctx context.Context, j *job) error {
 	err := w.performOnce(ctx, j)
@@ -60,7 +60,7 @@ func (w *writer) performOnce(ctx context.Context, j *job) (err error) {
 		}
 	}()
 	do := func() error {
-		// No interrupt may meet the COMMIT: nobody would know what became of it.
+		// No interrupt may hit the COMMIT: its outcome would be unknown.
 		defer w.c.interruptOn(ctx)()
 		return j.do(w)
 	}

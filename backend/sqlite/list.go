@@ -11,10 +11,10 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// listKeys is how many records a listing looks up at once. They are found at
-// one instant and read in pages later, so a record that is touched while the
-// listing runs keeps its place and is not missed. A longer listing goes on
-// behind the last of them.
+// listKeys is how many records a listing looks up at once. They are found at one
+// moment and read in pages later, so a record that is touched while the listing
+// runs keeps its place and is not missed. A longer listing continues after the
+// last of them.
 const listKeys = 1 << 16
 
 func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark.Record, error] {
@@ -26,7 +26,7 @@ func (b *Backend) List(ctx context.Context, q tidemark.Query) iter.Seq2[tidemark
 		for !l.done {
 			next := l
 			err := b.snapshot(ctx, func(c *conn) error {
-				next = l // when it is called again, it starts afresh
+				next = l // it starts over when it is called again
 				return next.next(c)
 			})
 			if err != nil {
@@ -48,7 +48,7 @@ type lister struct {
 	q     tidemark.Query
 	left  int   // how many more may be yielded
 	refs  []ref // found, in order, not yet read
-	more  bool  // there may be others behind refs
+	more  bool  // there may be more after refs
 	begun bool
 	done  bool
 	found []foundRecord
@@ -60,7 +60,7 @@ type foundRecord struct {
 }
 
 // ref is a record's place in the order: its id and the time that it is ordered
-// by, if it is.
+// by, if any.
 type ref struct {
 	id string
 	at int64
@@ -86,7 +86,7 @@ func (l *lister) next(c *conn) error {
 			return err
 		}
 		now := l.q
-		now.After = nil // it was behind the cursor when it was found
+		now.After = nil // it was after the cursor when it was found
 		if err == nil && (r.Version == 0 || !now.Includes(r)) {
 			continue // deleted or changed since
 		}
@@ -98,7 +98,7 @@ func (l *lister) next(c *conn) error {
 	return nil
 }
 
-// look finds the next refs.
+// look fetches the next refs.
 func (l *lister) look(c *conn) error {
 	if c.standing && !l.begun {
 		l.begun, l.more = true, false
@@ -128,8 +128,8 @@ func (l *lister) look(c *conn) error {
 }
 
 // salvage lists what can still be reached when an index or a page of the table
-// is damaged: by id from both ends, ordered here. Without a cause, there is only
-// no index.
+// is damaged: by id from both ends, sorted here. A nil cause means that there is
+// only no index.
 func (l *lister) salvage(c *conn, cause error) error {
 	seen := make(map[string]bool)
 	for _, order := range []string{"", " DESC"} {
@@ -162,7 +162,7 @@ func (l *lister) salvage(c *conn, cause error) error {
 	return nil
 }
 
-// refsOf returns the first refs of what q asks for, at most n.
+// refsOf returns the first n refs, at most, of the records that match q.
 func refsOf(c *conn, q tidemark.Query, n int) ([]ref, error) {
 	switch {
 	case q.Order == tidemark.ByID, q.Order == tidemark.ByDue:
@@ -173,7 +173,7 @@ func refsOf(c *conn, q tidemark.Query, n int) ([]ref, error) {
 	return newestFirst(c, q, n)
 }
 
-// filter is the part of a statement that says which records are meant.
+// filter is the part of a statement that selects the records.
 type filter struct {
 	sql  strings.Builder
 	text map[int]string
@@ -193,8 +193,8 @@ const (
 	pLimit
 )
 
-// filterOf writes q's conditions. Where the statement does not name an index,
-// a plus keeps the columns from tempting SQLite away from the primary key.
+// filterOf writes q's conditions. Where the statement does not name an index, a
+// plus keeps SQLite from choosing another one than the primary key.
 func filterOf(q tidemark.Query, pinned bool) *filter {
 	plus := "+"
 	if pinned {
@@ -225,7 +225,7 @@ func filterOf(q tidemark.Query, pinned bool) *filter {
 	return f
 }
 
-// successor returns the first string behind all that begin with prefix.
+// successor returns the first string after all that begin with prefix.
 func successor(prefix string) string {
 	b := []byte(prefix)
 	for len(b) > 0 {
@@ -291,8 +291,8 @@ const sqlTouched = `CASE WHEN r.touched % 1000000 IN (999999, -1) THEN (
   SELECT max(x.updated, ifnull((SELECT l.updated FROM log l WHERE l.kind = x.kind AND l.id = x.id), x.updated))
   FROM record x WHERE x.kind = r.kind AND x.id = r.id) ELSE r.touched END`
 
-// sorted lists newest first what is best found by id or by due, and sorts it
-// here.
+// sorted lists newest first the records that are best found by id or by due, and
+// sorts them here.
 func sorted(c *conn, q tidemark.Query, n int) (refs []ref, err error) {
 	f := filterOf(q, q.Prefix == "")
 	sql := `SELECT r.id, ` + sqlTouched + ` FROM record r`
@@ -325,11 +325,11 @@ func behind(q tidemark.Query, r ref) bool {
 	return q.After == nil || compareNewest(ref{q.After.ID, q.After.Touched().UnixMicro()}, r) < 0
 }
 
-// newestFirst walks down an index on touched, which orders records by the
-// instant or, where the column stands for its whole second, by the end of it.
-// What may still come is never newer than the index says, so a record is
-// passed on as soon as its own time is reached, and nothing is sorted but the
-// records that were touched twice within one second.
+// newestFirst walks down an index on touched, which orders records by that time
+// or, where the column stands for its whole second, by the end of the second.
+// Records still to come are never newer than the index says, so a record is
+// passed on as soon as the walk reaches its own time, and only records that were
+// touched twice within one second need sorting.
 func newestFirst(c *conn, q tidemark.Query, n int) (refs []ref, err error) {
 	sql := `SELECT r.id, r.touched, ` + sqlTouched + ` FROM record r INDEXED BY record_touched`
 	f := filterOf(q, true)

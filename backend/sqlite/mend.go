@@ -12,14 +12,14 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Mend narrows the modes of files, makes a damaged search index anew, which
-// then has to be filled again, and rebuilds damaged indexes of the tables. It
-// changes no row of a record or a line: where these are damaged, it says so.
+// Mend makes files private again, recreates a damaged search index, which then
+// has to be refilled, and rebuilds damaged indexes of the tables. It changes no
+// row of a record or a line: where these are damaged, it says so.
 func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		for _, step := range []func(*writer, func(string)) error{mendModes, mendViews, mendIndexes, mendSearch, mendTouched, tellTheRest} {
+		for _, step := range []func(*writer, func(string)) error{mendModes, mendViews, mendIndexes, mendSearch, mendTouched, reportRest} {
 			var said []string
-			err := b.work(ctx, &job{do: func(w *writer) error {
+			err := b.runJob(ctx, &job{do: func(w *writer) error {
 				said = nil
 				return step(w, func(s string) { said = append(said, s) })
 			}})
@@ -36,24 +36,24 @@ func (b *Backend) Mend(ctx context.Context) iter.Seq2[string, error] {
 				}
 			}
 		}
-		b.work(ctx, &job{alone: true, do: func(w *writer) error { w.clearWAL(); return nil }})
+		b.runJob(ctx, &job{alone: true, do: func(w *writer) error { w.clearWAL(); return nil }})
 		if err := b.trustAgain(ctx); err != nil {
 			yield("", err)
 		}
 	}
 }
 
-// trustAgain opens the connections as those of a store whose schema is whole,
-// if Mend has made it so.
+// trustAgain reopens the connections as those of a store with an intact schema,
+// if Mend has repaired it.
 func (b *Backend) trustAgain(ctx context.Context) error {
 	if b.state == nil {
 		return nil
 	}
-	return b.work(ctx, &job{alone: true, do: func(w *writer) error {
+	return b.runJob(ctx, &job{alone: true, do: func(w *writer) error {
 		c, err := openConn(b.path, forWriting, writing...)
 		if err == nil && !wholeSchema(c, w.version) {
 			c.close()
-			return &unreadable{b.path, "its schema is still damaged: " + b.state.says()}
+			return &unreadable{b.path, "its schema is still damaged: " + b.state.describe()}
 		}
 		if err == nil {
 			err = c.keepWAL()
@@ -64,7 +64,7 @@ func (b *Backend) trustAgain(ctx context.Context) error {
 		w.c.close()
 		w.c, w.standings = c, nil
 		b.state = nil
-		b.readers.judge(nil)
+		b.readers.setCondition(nil)
 		return nil
 	}})
 }
@@ -72,16 +72,16 @@ func (b *Backend) trustAgain(ctx context.Context) error {
 // wayOut is what a person can do about damaged rows.
 const wayOut = "tidemark verify names what is damaged, and tidemark export or migrate into a new store keeps everything that can be read"
 
-// ill is what SQLite says about the parts of a file.
-type ill struct {
-	indexes map[string]bool // of tables, which can be made again from these
+// diagnosis is what SQLite reports about the parts of a file.
+type diagnosis struct {
+	indexes map[string]bool // of tables, from which they can be rebuilt
 	search  bool            // the search index
 	rest    []string
 }
 
-// unsafe reports whether the schema's own tree is damaged, or what says where
-// there is room: what is written to such a file may be lost.
-func (i *ill) unsafe() bool {
+// unsafe reports whether the schema's own tree or the list of free pages is
+// damaged: data written to such a file may be lost.
+func (i *diagnosis) unsafe() bool {
 	return slices.ContainsFunc(i.rest, func(text string) bool {
 		for _, begin := range []string{"Tree 1 ", "Freelist: ", "Fragmentation of "} {
 			if strings.HasPrefix(text, begin) {
@@ -97,8 +97,8 @@ var (
 	inIndex = regexp.MustCompile(`(?:missing from|entries in|entry in) index (\S+)$`)
 )
 
-// diagnose tells by SQLite's own check what is damaged.
-func diagnose(c *conn) (*ill, error) {
+// diagnose finds out by SQLite's own check what is damaged.
+func diagnose(c *conn) (*diagnosis, error) {
 	type object struct{ kind, name, table string }
 	trees, names := make(map[int64]object), make(map[string]object)
 	err := c.do(`SELECT rootpage, type, name, tbl_name FROM sqlite_schema`, nil, func(s *stmt) {
@@ -108,7 +108,7 @@ func diagnose(c *conn) (*ill, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := &ill{indexes: make(map[string]bool)}
+	found := &diagnosis{indexes: make(map[string]bool)}
 	sort := func(o object, text string) {
 		switch {
 		case o.table == "hit" || strings.HasPrefix(o.table, "word"):
@@ -140,20 +140,21 @@ func diagnose(c *conn) (*ill, error) {
 	return found, err
 }
 
-func mendModes(w *writer, say func(string)) error {
+func mendModes(w *writer, report func(string)) error {
 	wide := w.b.checkModes()
 	narrow(w.b.path)
 	for _, fault := range wide {
 		d := fault.(*tidemark.Damage)
-		say(d.Place + ": " + d.What + ": narrowed")
+		report(d.Place + ": " + d.What + ": narrowed")
 	}
 	return nil
 }
 
-// mendViews writes the views and triggers again when the text of one is
-// damaged: all of them, for SQLite has to read a view before its triggers. A
-// row is known by its name or by its text; whatever else somebody added stays.
-func mendViews(w *writer, say func(string)) error {
+// mendViews rewrites the views and triggers when the text of one is damaged: all
+// of them, because SQLite has to read a view before its triggers. A row is
+// recognized by its name or by its text; anything else that somebody added
+// stays.
+func mendViews(w *writer, report func(string)) error {
 	if w.b.state == nil {
 		return nil
 	}
@@ -186,12 +187,12 @@ func mendViews(w *writer, say func(string)) error {
 		return err
 	}
 	for _, fault := range w.b.state.faults {
-		say(fault.(*tidemark.Damage).Place + " was damaged: written again")
+		report(fault.(*tidemark.Damage).Place + " was damaged: written again")
 	}
-	return w.c.run(fmt.Sprintf("PRAGMA schema_version=%d", cookie+1)) // others load it again
+	return w.c.run(fmt.Sprintf("PRAGMA schema_version=%d", cookie+1)) // makes others reload it
 }
 
-func mendIndexes(w *writer, say func(string)) error {
+func mendIndexes(w *writer, report func(string)) error {
 	found, err := diagnose(w.c)
 	if err != nil {
 		return err
@@ -200,12 +201,12 @@ func mendIndexes(w *writer, say func(string)) error {
 		if err := w.c.run(`REINDEX "` + name + `"`); err != nil {
 			return err
 		}
-		say("index " + name + " was damaged: rebuilt from its table")
+		report("index " + name + " was damaged: rebuilt from its table")
 	}
 	return nil
 }
 
-func mendSearch(w *writer, say func(string)) error {
+func mendSearch(w *writer, report func(string)) error {
 	found, err := diagnose(w.c)
 	if err != nil {
 		return err
@@ -224,12 +225,12 @@ func mendSearch(w *writer, say func(string)) error {
 	if err := emptyIndex(w); err != nil {
 		return err
 	}
-	say("the search index was damaged: emptied, it is filled again from the lines")
+	report("the search index was damaged: emptied, it is filled again from the lines")
 	return nil
 }
 
-// mendTouched puts records back in their place in the listings.
-func mendTouched(w *writer, say func(string)) error {
+// mendTouched corrects the place of records in the listings.
+func mendTouched(w *writer, report func(string)) error {
 	var wrong []tidemark.Key
 	err := checkTouched(w.c, func(err error) {
 		wrong = append(wrong, err.(*tidemark.Damage).Key)
@@ -247,32 +248,32 @@ func mendTouched(w *writer, say func(string)) error {
 			return err
 		}
 		delete(w.standings, k)
-		say(k.String() + ": its column touched was put right")
+		report(k.String() + ": its column touched was put right")
 	}
 	return nil
 }
 
-// tellTheRest says what stays damaged.
-func tellTheRest(w *writer, say func(string)) error {
+// reportRest reports what stays damaged.
+func reportRest(w *writer, report func(string)) error {
 	found, err := diagnose(w.c)
 	if err != nil {
 		return err
 	}
 	for _, text := range found.rest {
-		say("left as it is: " + text)
+		report("left as it is: " + text)
 	}
 	rows := 0
 	for _, look := range []func(*conn, func(error)) error{checkHeads, checkStray} {
 		err := look(w.c, func(err error) {
 			rows++
-			say("left as it is: " + err.Error())
+			report("left as it is: " + err.Error())
 		})
 		if err != nil {
 			return err
 		}
 	}
 	if len(found.rest)+rows > 0 {
-		say(wayOut)
+		report(wayOut)
 	}
 	return nil
 }

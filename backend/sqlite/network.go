@@ -7,12 +7,12 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// refuseNetwork keeps stores off file systems that lie on another machine.
-// There the memory that SQLite shares between processes is not shared, and
-// locks are often only promised: two writers would damage the store.
+// refuseNetwork keeps stores off file systems that are on another machine. There
+// the memory that SQLite shares between processes is not shared, and locks are
+// often not enforced: two writers would damage the store.
 func refuseNetwork(path string, set setting) error {
 	dir := filepath.Dir(path)
-	for { // a directory that is still to be made will lie where its parent does
+	for { // a directory that does not exist yet will be on the file system of its parent
 		if _, err := os.Stat(dir); err == nil || filepath.Dir(dir) == dir {
 			break
 		}

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkTypes are the file systems of macOS whose files lie on another
-// machine, or may.
+// networkTypes are the file systems of macOS whose files are, or may be, on
+// another machine.
 var networkTypes = map[string]bool{
 	"nfs": true, "smbfs": true, "afpfs": true, "webdav": true, "ftp": true, "cifs": true, "acfs": true,
 	"macfuse": true, "osxfuse": true, "osxfusefs": true, "fusefs": true, "fuse-t": true,

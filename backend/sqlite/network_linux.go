@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkMagics are the file systems of Linux whose files lie, or may lie, on
+// networkMagics are the file systems of Linux whose files are, or may be, on
 // another machine.
 var networkMagics = map[uint32]string{
 	0x6969:     "nfs",
@@ -31,8 +31,8 @@ var networkMagics = map[uint32]string{
 	0x01161970: "gfs2",
 }
 
-// fuseMagic is shared by every file system in user space, sshfs and a local
-// disk with NTFS alike; the mount table tells them apart.
+// fuseMagic is common to all file systems in user space, such as sshfs and a
+// local NTFS disk; the mount table tells them apart.
 const fuseMagic = 0x65735546
 
 func fileSystem(dir string) (string, bool, error) {
@@ -58,8 +58,8 @@ func byMagic(magic uint32) (name string, network bool) {
 	return name, network
 }
 
-// mountType returns the type of the mount that dir lies on, "fuse" when the
-// table does not say.
+// mountType returns the type of the mount that holds dir, "fuse" when the table
+// does not say.
 func mountType(mountinfo io.Reader, dir string) string {
 	best, found := "fuse", -1
 	lines := bufio.NewScanner(mountinfo)

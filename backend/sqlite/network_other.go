@@ -2,5 +2,5 @@
 
 package sqlite
 
-// fileSystem cannot tell here, and trusts the user.
+// fileSystem is not known here, so the user is trusted.
 func fileSystem(string) (string, bool, error) { return "", false, nil }

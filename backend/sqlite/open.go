@@ -17,11 +17,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// setting is what Open takes from around it, so that a test can open a store
-// as a later program would, or as if it lay on another file system.
+// setting is what Open depends on, so that a test can open a store as a later
+// program would, or as if it were on another file system.
 type setting struct {
 	upgrades   []upgrade
-	readable   int64 // the oldest schema that is read as it is
+	readable   int64 // the oldest schema that can be read as it is
 	fileSystem func(dir string) (name string, network bool, err error)
 	now        func() time.Time
 }
@@ -32,19 +32,19 @@ var here = setting{upgrades: upgrades, readable: 1, fileSystem: fileSystem, now:
 func (s setting) version() int64 { return int64(len(s.upgrades)) + 1 }
 
 // busyMillis is how long a statement waits for another program, such as an
-// sqlite3 shell, that has the store locked. Programs of ours queue on the lock
-// file before.
+// sqlite3 shell, that has the store locked. Our own programs queue on the lock
+// file first.
 const busyMillis = 10_000
 
-// pragmas of every connection. The patience comes first: any other may have to
-// wait for somebody who recovers the -wal file. Sorting in memory keeps content
-// out of temporary files; cell_size_check finds a damaged page before it is
-// used.
+// pragmas of every connection. The busy timeout comes first: any other may have
+// to wait for a process that recovers the -wal file. Sorting in memory keeps
+// content out of temporary files; cell_size_check finds a damaged page before it
+// is used.
 var pragmas = []string{"busy_timeout=10000", "temp_store=MEMORY", "cell_size_check=ON", "trusted_schema=OFF"}
 
-// writing pragmas. FULL is what makes a commit durable. secure_delete
-// overwrites what a purge removes. A size limit lets the last to close empty
-// the -wal file.
+// writing pragmas. FULL is what makes a commit durable. secure_delete overwrites
+// what a purge removes. A size limit lets the last process to close empty the
+// -wal file.
 var writing = append(slices.Clip(pragmas), "synchronous=FULL", "secure_delete=ON", "journal_size_limit=16777216", "wal_autocheckpoint=1000")
 
 var reading = append(slices.Clip(pragmas), "query_only=ON")
@@ -82,24 +82,24 @@ func open(ctx context.Context, path string, o *Options, set setting) (*Backend, 
 		return nil, named(path, err)
 	}
 	if b.state != nil && o.Damaged != nil {
-		o.Damaged(b.state.says())
+		o.Damaged(b.state.describe())
 	}
 	return b, nil
 }
 
-// noStore is ErrNoStore with a way out.
+// noStore is ErrNoStore with a hint.
 type noStore struct{ path string }
 
 func (e *noStore) Error() string        { return "store " + e.path + ": no such store" }
 func (e *noStore) Is(target error) bool { return target == tidemark.ErrNoStore }
 
-// find returns where path leads, and whether there is a file.
+// find resolves path, and reports whether there is a file.
 func find(path string) (string, bool, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", false, invalid(path, err.Error())
 	}
-	// The lock file and the -wal file lie beside the file itself, not beside a
+	// The lock file and the -wal file are beside the file itself, not beside a
 	// link to it.
 	real, err := filepath.EvalSymlinks(abs)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,14 +123,14 @@ func find(path string) (string, bool, error) {
 }
 
 // identify looks at the file alone, without a lock and without making the -wal
-// and -shm files that opening another program's database could make, so that
-// what is refused is left as it lies. The mark it looks for was in the file
-// before it got its name; a new version of the schema is written back as soon
-// as it is there. The file alone may look damaged while, or after, somebody
-// died while writing it back; whoever opens it with its -wal file then looks
-// again.
+// and -shm files that opening another program's database might create, so that a
+// refused file stays untouched. The mark it looks for was in the file before it
+// got its name; a new version of the schema is written back as soon as it is
+// committed. On its own, the file may look damaged while somebody writes it
+// back, or after they died doing so; the check is repeated when it is opened
+// together with its -wal file.
 func identify(path string, known int64) error {
-	before := lies(path)
+	before := fileStateOf(path)
 	c, err := openLenient(path, unchanging)
 	if err == nil {
 		err = identifyBy(c, path, before, known)
@@ -150,7 +150,7 @@ func identify(path string, known int64) error {
 	return named(path, err)
 }
 
-func identifyBy(c *conn, path string, before *lying, known int64) error {
+func identifyBy(c *conn, path string, before *fileState, known int64) error {
 	if err := ours(c, path); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (b *Backend) openReading(ctx context.Context, set setting) error {
 	var have int64
 	var whole bool
 	err := b.readers.read(ctx, func(c *conn) (err error) {
-		// The version and the schema are of one instant.
+		// The version and the schema must be read at the same moment.
 		if err := c.do("BEGIN", nil, nil); err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (b *Backend) openReading(ctx context.Context, set setting) error {
 		return tooNew(b.path, have, set.version())
 	})
 	if err == nil && !whole {
-		err = b.doubtReading(ctx, set)
+		err = b.examineForReading(ctx, set)
 	}
 	if err != nil {
 		b.readers.close()
@@ -210,10 +210,10 @@ func (b *Backend) openReading(ctx context.Context, set setting) error {
 	return err
 }
 
-// doubtReading looks closer at a schema, and lets the readers do without what
-// is damaged.
-func (b *Backend) doubtReading(ctx context.Context, set setting) error {
-	b.readers.judge(new(condition))
+// examineForReading examines a schema more closely, and lets the readers work around
+// what is damaged.
+func (b *Backend) examineForReading(ctx context.Context, set setting) error {
+	b.readers.setCondition(new(condition))
 	err := b.readers.read(ctx, func(c *conn) (err error) {
 		if err := c.do("BEGIN", nil, nil); err != nil {
 			return err
@@ -225,13 +225,13 @@ func (b *Backend) doubtReading(ctx context.Context, set setting) error {
 		}
 		return err
 	})
-	b.readers.judge(b.state)
+	b.readers.setCondition(b.state)
 	return err
 }
 
-// doubtWriting looks closer at a schema, and returns the connection to write
-// with.
-func (b *Backend) doubtWriting(c *conn, have int64, set setting) (*conn, error) {
+// examineForWriting examines a schema more closely, and returns the connection to
+// write with.
+func (b *Backend) examineForWriting(c *conn, have int64, set setting) (*conn, error) {
 	c.close()
 	c, err := openLenient(b.path, forWriting, writing...)
 	if err != nil {
@@ -241,7 +241,7 @@ func (b *Backend) doubtWriting(c *conn, have int64, set setting) (*conn, error) 
 		return c, err
 	}
 	if b.state != nil && (b.state.roots != nil || have < set.version()) {
-		return c, &unreadable{b.path, "its sessions can be read, and nothing can be written, because of " + b.state.says()}
+		return c, &unreadable{b.path, "its sessions can be read, and nothing can be written, because of " + b.state.describe()}
 	}
 	if b.state == nil {
 		c.close()
@@ -306,11 +306,11 @@ func (b *Backend) prepare(ctx context.Context, w *writer, o *Options, set settin
 		return err
 	}
 	if err := tooNew(b.path, have, set.version()); err != nil {
-		// Whoever upgraded it died before it was written back. It stays so.
+		// The program that upgraded it died before writing it back. It stays so.
 		return errors.Join(err, c.leaveWAL())
 	}
 	if !wholeSchema(c, have) {
-		w.c, err = b.doubtWriting(c, have, set)
+		w.c, err = b.examineForWriting(c, have, set)
 		if c = w.c; err != nil {
 			return err
 		}
@@ -330,7 +330,7 @@ func (b *Backend) prepare(ctx context.Context, w *writer, o *Options, set settin
 		if err := upgradeStore(ctx, c, b.path, have, o, set); err != nil {
 			return err
 		}
-		// Written back at once, the new version is seen by programs that look
+		// Written back at once, the new version is visible to programs that look
 		// at the file alone.
 		w.clearWAL()
 	}
@@ -338,8 +338,8 @@ func (b *Backend) prepare(ctx context.Context, w *writer, o *Options, set settin
 	return nil
 }
 
-// ensureWAL sets the mode only where somebody changed it with a shell: it was
-// set when the store was made, and setting it again would lock out others.
+// ensureWAL sets the journal mode only if somebody changed it with a shell: it
+// was set when the store was made, and setting it again would lock out others.
 func ensureWAL(c *conn) error {
 	mode := ""
 	err := c.do("PRAGMA journal_mode", nil, func(s *stmt) { mode = s.text(0) })
@@ -349,11 +349,11 @@ func ensureWAL(c *conn) error {
 	return err
 }
 
-// narrow takes away what others may do with files that somebody widened, or
-// copied here without care.
+// narrow makes files private that somebody opened to others, or copied here
+// carelessly.
 func narrow(path string) {
 	if runtime.GOOS == "windows" {
-		return // the directory's access list rules
+		return // the directory's access list decides
 	}
 	for _, p := range []string{path, path + "-wal", path + "-shm", path + ".lock", path + reserveEnd} {
 		if info, err := os.Stat(p); err == nil && info.Mode().Perm()&0o077 != 0 {
@@ -362,7 +362,7 @@ func narrow(path string) {
 	}
 }
 
-// makeStore makes an empty store whole under another name, so that nobody ever
+// makeStore makes a complete empty store under another name, so that nobody ever
 // sees half of one: after a crash there is a store or none.
 func makeStore(path string, set setting) error {
 	dir, err := durable.OpenDir(filepath.Dir(path))
@@ -396,7 +396,7 @@ func makeStore(path string, set setting) error {
 	return err
 }
 
-// removeDatabase removes what was left of making one.
+// removeDatabase removes what an interrupted makeStore left.
 func removeDatabase(dir *durable.Dir, name string) error {
 	for _, left := range []string{name, name + "-wal", name + "-shm", name + "-journal"} {
 		if err := dir.Remove(left); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -427,7 +427,7 @@ func fill(path string, set setting) error {
 	return c.run(fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d; COMMIT", applicationID, set.version()))
 }
 
-// syncNamed makes what a file holds durable.
+// syncNamed syncs a file.
 func syncNamed(dir *durable.Dir, name string) error {
 	f, err := dir.OpenFile(name, os.O_RDWR)
 	if err != nil {

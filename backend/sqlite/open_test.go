@@ -153,8 +153,8 @@ func TestReaderOfAFileThatLiesStillNoticesAWriter(t *testing.T) {
 	os.Remove(b.path + "-wal")
 	os.Remove(b.path + "-shm")
 	r := opened(t, b.path, &Options{ReadOnly: true})
-	if n := len(linesOf(t, r, log)); n != 3 || !r.readers.lies() {
-		t.Fatalf("%d lines, want 3; read as it lies: %v", n, r.readers.lies())
+	if n := len(linesOf(t, r, log)); n != 3 || !r.readers.immutable() {
+		t.Fatalf("%d lines, want 3; read as it lies: %v", n, r.readers.immutable())
 	}
 	w := opened(t, b.path, nil)
 	for seq := int64(4); seq <= 6; seq++ {

@@ -9,15 +9,15 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// A page is read in one go and then handed out without a connection. The bytes
-// bound the memory of a page of large bodies.
+// A page is read at once and then yielded without holding a connection. The byte
+// limit bounds the memory of a page of large bodies.
 const (
 	pageRows  = 256
 	pageBytes = 1 << 20
 )
 
-// snapshot runs use in one read transaction, so that what it reads belongs
-// together.
+// snapshot runs use in one read transaction, so that what it reads is
+// consistent.
 func (b *Backend) snapshot(ctx context.Context, use func(*conn) error) error {
 	if err := b.enter(ctx); err != nil {
 		return err
@@ -47,8 +47,8 @@ func (b *Backend) Get(ctx context.Context, key tidemark.Key) (r tidemark.Record,
 	return r, err
 }
 
-// get reads a record with the head of its log. What SQLite cannot read of
-// either is a *Damage, for another key may well be readable.
+// get reads a record with the head of its log. What SQLite cannot read of either
+// is a *Damage, because another key may still be readable.
 func get(c *conn, key tidemark.Key) (tidemark.Record, error) {
 	r, err := readRecord(c, key)
 	return r, asDamage(err, key, "tables record and log")
@@ -71,7 +71,7 @@ func (b *Backend) Lines(ctx context.Context, log tidemark.Key, spans ...tidemark
 			for !p.done {
 				next := p
 				err := b.snapshot(ctx, func(c *conn) error {
-					next = p // when it is called again, it starts afresh
+					next = p // it starts over when it is called again
 					return next.next(c)
 				})
 				if err != nil {
@@ -103,16 +103,15 @@ type found struct {
 	err  error
 }
 
-// next reads a page. The number of the log is looked up for every page: the
-// log may have been dropped since the last one, and its number may be
-// another's now.
+// next reads a page. The number of the log is looked up for every page: the log
+// may have been dropped since the last one, and its number may have been reused.
 func (p *pager) next(c *conn) error {
 	p.found = p.found[:0]
 	h, err := readHead(c, p.log)
 	var damage *tidemark.Damage
 	switch {
 	case errors.As(err, &damage):
-		// The lines themselves say how many there are.
+		// The lines themselves tell how many there are.
 		if h.Length, err = newest(c, h.number); err != nil {
 			return err
 		}
@@ -150,8 +149,8 @@ const (
 	sqlBackwards = sqlForwards + ` DESC`
 )
 
-// page reads up to pageRows lines from the near end of what is left. A line
-// that is not there, or that SQLite cannot reach, is a *Damage in its place.
+// page reads up to pageRows lines from the near end of what is left. A line that
+// is missing, or that SQLite cannot reach, is a *Damage in its place.
 func (p *pager) page(c *conn, number int64) error {
 	from, to, sql, step := p.first, min(p.last, p.first+pageRows-1), sqlForwards, int64(1)
 	want := from
@@ -206,7 +205,7 @@ func (p *pager) page(c *conn, number int64) error {
 }
 
 // singly looks for each line of a page by its id, because SQLite stopped at a
-// damaged page of the file: the lines on other pages are still there.
+// damaged page of the file: the lines on other pages are still readable.
 func (p *pager) singly(c *conn, sc *scanner, number, want, from, to, step int64) error {
 	for ; want >= from && want <= to; want += step {
 		id := number<<seqBits | want
@@ -228,7 +227,8 @@ func (p *pager) singly(c *conn, sc *scanner, number, want, from, to, step int64)
 	return nil
 }
 
-// advance notes that everything before seq, as the span goes, has been read.
+// advance records that everything before seq, in the direction of the span, has
+// been read.
 func (p *pager) advance(seq int64) {
 	if p.span.Backwards {
 		p.last = seq

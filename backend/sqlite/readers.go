@@ -13,7 +13,7 @@ import (
 const maxReaders = 8
 
 // readers is the pool of connections for reading. None of them can write, and
-// each is held for one page of rows only, never while a caller's loop body
+// each is used for one page of rows at a time, never while a caller's loop body
 // runs: a read transaction that stays open keeps the -wal file from being
 // written back.
 type readers struct {
@@ -23,11 +23,11 @@ type readers struct {
 
 	mu    sync.Mutex
 	idle  []*conn
-	still *stamp // not nil: nobody writes, the file is read as it lies
-	age   int    // goes up when the connections so far are of no more use
+	still *stamp // not nil: nobody writes, and the file is read without locks
+	age   int    // goes up when the existing connections have become useless
 }
 
-// stamp tells whether a file is still the one that was looked at.
+// stamp tells whether a file is still the one that was examined.
 type stamp struct {
 	info fs.FileInfo
 	mod  time.Time
@@ -41,10 +41,10 @@ func newReaders(path string) *readers {
 }
 
 // look decides how to read. A store that was closed keeps its -wal and -shm
-// files, and a reader joins there. Where one is missing (a copy, a medium that
-// cannot be written, a store that another program closed) and nothing waits
-// in -wal, nobody has the store open: the file is read as it lies, so that
-// nothing need be made.
+// files, and a reader uses them. Where one is missing (a copy, a read-only
+// medium, a store that another program closed) and -wal holds nothing, nobody
+// has the store open: the file is read as immutable, so that nothing need be
+// created.
 func (r *readers) look() {
 	r.still = nil
 	if r.joins() {
@@ -55,12 +55,12 @@ func (r *readers) look() {
 	}
 }
 
-// walHeader is the size of a -wal file in which nothing waits, but which was
-// begun. On a medium that cannot be written SQLite does not understand it.
+// walHeader is the size of a -wal file that was begun but holds nothing. On a
+// read-only medium SQLite cannot handle it.
 const walHeader = 32
 
-// joins reports whether there is a -wal file with something in it, or with a
-// -shm file by which others tell that there is.
+// joins reports whether there is a -wal file with content, or one with a -shm
+// file, by which other processes know of it.
 func (r *readers) joins() bool {
 	wal, err := os.Stat(r.path + "-wal")
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *readers) joins() bool {
 	return wal.Size() != walHeader || canWrite(r.path+"-shm")
 }
 
-// same reports whether a file that is read as it lies still lies so.
+// same reports whether a file that is read as immutable is still unchanged.
 func (r *readers) same(s *stamp) bool {
 	if r.joins() {
 		return false
@@ -81,8 +81,8 @@ func (r *readers) same(s *stamp) bool {
 	return err == nil && os.SameFile(info, s.info) && info.ModTime().Equal(s.mod) && info.Size() == s.size
 }
 
-// read calls use with a connection. It calls it again when the file was read
-// as it lay and somebody began to write meanwhile: use starts afresh.
+// read calls use with a connection. It calls it again when the file was read as
+// immutable and somebody began to write meanwhile; use then starts over.
 func (r *readers) read(ctx context.Context, use func(*conn) error) error {
 	select {
 	case r.slots <- struct{}{}:
@@ -140,7 +140,7 @@ func (r *readers) give(c *conn, age int) {
 	r.idle = append(r.idle, c)
 }
 
-// renew forgets the connections of an age and looks at the files again.
+// renew drops the connections of an age and examines the files again.
 func (r *readers) renew(age int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,8 +152,8 @@ func (r *readers) renew(age int) {
 	r.drop()
 }
 
-// judge sets how the schema is, for connections from now on.
-func (r *readers) judge(state *condition) {
+// setCondition sets the condition of the schema, for connections from now on.
+func (r *readers) setCondition(state *condition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state = state
@@ -168,15 +168,15 @@ func (r *readers) drop() {
 	r.idle = nil
 }
 
-// close is called when no call is under way.
+// close is called when no call is in progress.
 func (r *readers) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drop()
 }
 
-// lies reports whether the file is read as it lies.
-func (r *readers) lies() bool {
+// immutable reports whether the file is read as immutable.
+func (r *readers) immutable() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.still != nil

@@ -14,19 +14,19 @@ import (
 )
 
 // Recover repairs a store that cannot be opened for writing because its first
-// bytes or its schema are damaged, and tells what it did. Before it changes
-// anything, it keeps the files as they are beside the store, as
-// path.damaged-TIME, and reads that copy again.
+// bytes or its schema are damaged, and reports what it did. Before it changes
+// anything, it copies the files as they are beside the store, as
+// path.damaged-TIME, and verifies that copy.
 //
-// First bytes are written again in place; views are left to Mend. With a schema that leaves a table in
-// doubt, the rows are read by their pages into a new file, which takes the
-// place of the old one when it is whole and on disk; the search index in it is
-// empty. Rows that are damaged themselves are taken over as they are: a check
-// names them. Killed at any instant, the store is the damaged one or the
+// First bytes are rewritten in place; views are left to Mend. With a schema that
+// leaves a table in doubt, the rows are read by their pages into a new file,
+// which replaces the old one when it is complete and on disk; its search index
+// is empty. Rows that are themselves damaged are copied as they are: Check
+// reports them. Killed at any moment, the store is the damaged one or the
 // repaired one.
 //
-// It does nothing to a store that is whole. ErrNoStore, ErrInvalid,
-// ErrUnsupported: as of Open. ErrCorrupt: there is more damage than that.
+// It does nothing to an intact store. ErrNoStore, ErrInvalid, ErrUnsupported: as
+// for Open. ErrCorrupt: there is more damage than that.
 func Recover(ctx context.Context, path string) (did []string, err error) {
 	path, there, err := find(path)
 	if err != nil {
@@ -60,7 +60,7 @@ func Recover(ctx context.Context, path string) (did []string, err error) {
 	return r.did, named(path, err)
 }
 
-// recovery is a repair under way, while the lock is held.
+// recovery is a repair in progress; the lock is held.
 type recovery struct {
 	ctx  context.Context
 	path string
@@ -69,11 +69,11 @@ type recovery struct {
 	did  []string
 }
 
-func (r *recovery) say(format string, args ...any) {
+func (r *recovery) report(format string, args ...any) {
 	r.did = append(r.did, fmt.Sprintf(format, args...))
 }
 
-// header writes the first bytes of the file again.
+// header rewrites the first bytes of the file.
 func (r *recovery) header() error {
 	fault := identify(r.path, Format)
 	if _, ok := fault.(*unreadable); !ok {
@@ -97,11 +97,11 @@ func (r *recovery) header() error {
 	if err != nil {
 		return tidemark.Storagef("store %s: %w", r.path, err)
 	}
-	r.say("%s: written again", strings.Join(h.faults(false), ", "))
+	r.report("%s: written again", strings.Join(h.faults(false), ", "))
 	return nil
 }
 
-// schema makes the file anew where a table is in doubt.
+// schema rebuilds the file if a table is in doubt.
 func (r *recovery) schema() error {
 	state, err := r.examine()
 	if err != nil || state == nil {
@@ -120,13 +120,13 @@ func (r *recovery) schema() error {
 	if err != nil {
 		return err
 	}
-	r.say("%s: %d rows of the tables were read by their pages into a new file; the search index is made anew", state.says(), rows)
+	r.report("%s: %d rows of the tables were read by their pages into a new file; the search index is made anew", state.describe(), rows)
 	return nil
 }
 
-// examine looks at the schema of the file and, where that is whole, at the pages
-// it is kept in and at the free ones. A schema that says to be of an older
-// format and has other tables is in doubt, too: it is not upgraded.
+// examine examines the schema of the file and, if that is intact, the pages it
+// is stored in and the free ones. A schema that claims to be of an older format
+// and has other tables is in doubt, too: it is not upgraded.
 func (r *recovery) examine() (*condition, error) {
 	c, err := openLenient(r.path, forWriting, writing...)
 	if err != nil {
@@ -160,8 +160,8 @@ func (r *recovery) examine() (*condition, error) {
 	return state, err
 }
 
-// writeBack puts what waits in -wal into the file: beside another file, it
-// would be taken for that one's.
+// writeBack moves what waits in -wal into the file: beside another file, it
+// would be taken as belonging to that one.
 func (r *recovery) writeBack() error {
 	c, err := openLenient(r.path, forWriting, writing...)
 	if err != nil {
@@ -177,8 +177,7 @@ func (r *recovery) writeBack() error {
 	return nil
 }
 
-// rebuild reads the tables into a new store and gives it the name of the old
-// one.
+// rebuild reads the tables into a new store and renames it over the old one.
 func (r *recovery) rebuild(at *roots) (rows int64, err error) {
 	fresh := filepath.Base(r.path) + ".new"
 	defer func() {
@@ -207,14 +206,14 @@ func (r *recovery) rebuild(at *roots) (rows int64, err error) {
 	if err != nil {
 		return 0, tidemark.Storagef("store %s: %w", r.path, err)
 	}
-	// They are those of the old file, and empty.
+	// They belong to the old file, and are empty.
 	r.dir.Remove(filepath.Base(r.path) + "-wal")
 	r.dir.Remove(filepath.Base(r.path) + "-shm")
 	return rows, nil
 }
 
-// tablesToCopy are read in the order of their keys. What the search index knows
-// of a log is left behind.
+// tablesToCopy are read in the order of their keys. The indexing progress of a
+// log is left out.
 var tablesToCopy = []struct{ name, columns, key string }{
 	{"record", `kind, id, version, "group", state, due, updated, touched, batch, sum, body`, "kind, id"},
 	{"log", `number, kind, id, length, updated, parent, depth, nodes, turn, chain, sum`, "number"},
@@ -237,8 +236,8 @@ func (r *recovery) copyRows(at *roots) (rows int64, err error) {
 	}
 	for _, t := range tablesToCopy {
 		into := "INSERT OR IGNORE INTO " + t.name + " (" + t.columns + ") VALUES (?" + strings.Repeat(", ?", strings.Count(t.columns, ",")) + ")"
-		// A page that cannot be read ends the way from one end; what lies behind
-		// it is reached from the other.
+		// An unreadable page ends the scan from one end; what is after it is
+		// reached from the other.
 		for _, order := range []string{"", " DESC"} {
 			err := r.copyTable(from, to, "SELECT "+t.columns+" FROM "+t.name+" ORDER BY "+strings.ReplaceAll(t.key, ",", order+",")+order, into)
 			if err == nil {
@@ -248,7 +247,7 @@ func (r *recovery) copyRows(at *roots) (rows int64, err error) {
 				return 0, err
 			}
 			if order == "" {
-				r.say("left behind: rows of table %s that cannot be read: %v", t.name, err)
+				r.report("left behind: rows of table %s that cannot be read: %v", t.name, err)
 			}
 		}
 		n, err := to.number("SELECT count(*) FROM " + t.name)
@@ -286,7 +285,7 @@ func (r *recovery) copyTable(from, to *conn, sql, into string) error {
 	}
 }
 
-// keep copies the files as they are, once, and reads the copies again.
+// keep copies the files as they are, once, and verifies the copies.
 func (r *recovery) keep() error {
 	if r.kept {
 		return nil
@@ -302,7 +301,7 @@ func (r *recovery) keep() error {
 		}
 	}
 	r.kept = true
-	r.say("what the store was is kept as %s", filepath.Join(filepath.Dir(r.path), name))
+	r.report("what the store was is kept as %s", filepath.Join(filepath.Dir(r.path), name))
 	return nil
 }
 
@@ -329,7 +328,7 @@ func (r *recovery) copyFile(from, to string) error {
 	return same(in, back)
 }
 
-// same reports how two files differ.
+// same returns an error that says how two files differ.
 func same(a, b io.Reader) error {
 	one, other := make([]byte, 64<<10), make([]byte, 64<<10)
 	for {

@@ -13,17 +13,17 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// The reserve is a file beside the store that holds room. Every commit is
-// written to the -wal file first, also one that deletes, and a full disk has no
-// room for that. Then the reserve is given up, the commit is made in a way that
-// takes little, and the reserve is filled again.
+// The reserve is a file beside the store that only occupies space. Every commit
+// is written to the -wal file first, even one that deletes, and a full disk has
+// no space for that. Then the reserve is given up, the commit is made in a way
+// that needs little space, and the reserve is filled again.
 const (
 	reserveEnd   = ".reserve"
 	reserveBytes = 256 << 10
 )
 
-// fillReserve takes the room, as far as there is some. It is called while the
-// lock is held.
+// fillReserve allocates the reserve, as far as there is space. It is called
+// while the lock is held.
 func (w *writer) fillReserve() {
 	f := w.openReserve(os.O_RDWR | os.O_CREATE)
 	if f == nil {
@@ -39,10 +39,10 @@ func (w *writer) fillReserve() {
 			break
 		}
 	}
-	f.Sync() // takes the room now, not when the system gets round to it
+	f.Sync() // allocates the space now, not when the system gets round to it
 }
 
-// giveUpReserve reports whether there is more room now.
+// giveUpReserve reports whether it freed any space.
 func (w *writer) giveUpReserve() bool {
 	f := w.openReserve(os.O_RDWR)
 	if f == nil {
@@ -53,12 +53,12 @@ func (w *writer) giveUpReserve() bool {
 	return err == nil && info.Size > 0 && f.Truncate(0) == nil && f.Sync() == nil
 }
 
-// lowBytes is when a disk counts as nearly full.
+// lowBytes is the free space below which a disk counts as nearly full.
 const lowBytes = 4 * reserveBytes
 
-// makeRoom gives up the reserve on a disk that is nearly full, before the store
-// is opened. The first to open it needs room for the memory that processes
-// share, and a system that finds none ends the access to it.
+// makeRoom gives up the reserve on a nearly full disk, before the store is
+// opened. The first process to open it needs space for the memory that processes
+// share, and a system that finds none kills the process that uses it.
 func (w *writer) makeRoom() (low bool) {
 	free, err := freeBytes(filepath.Dir(w.b.path))
 	if err != nil || free >= lowBytes {
@@ -68,14 +68,14 @@ func (w *writer) makeRoom() (low bool) {
 	return true
 }
 
-// settle makes a commit that changes nothing, so that the room for the shared
-// memory is taken before the reserve is filled again.
+// settle makes a commit that changes nothing, so that the space for the shared
+// memory is allocated before the reserve is filled again.
 func (w *writer) settle(version int64) {
 	w.c.run(fmt.Sprintf("PRAGMA user_version=%d", version))
 	w.clearWAL()
 }
 
-// openReserve returns nil where there is none.
+// openReserve returns nil when there is none.
 func (w *writer) openReserve(flag int) durable.File {
 	dir, err := durable.OpenDir(filepath.Dir(w.b.path))
 	if err != nil {
@@ -89,15 +89,14 @@ func (w *writer) openReserve(flag int) durable.File {
 	return f
 }
 
-// How a connection writes when there is hardly any room: the pages that nobody
-// needs any more are not overwritten by the commit that frees them, but behind
-// it, some at a time.
+// How a connection writes when there is hardly any space: freed pages are not
+// overwritten by the commit that frees them, but after it, some at a time.
 var (
 	sparing = []string{"secure_delete=FAST", "cache_spill=OFF"}
 	usual   = []string{"secure_delete=ON", "cache_spill=ON"}
 )
 
-// onReserve does again what found no room.
+// onReserve repeats what found no space, with the reserve given up.
 func (w *writer) onReserve(full error, again func() error) error {
 	if !w.giveUpReserve() {
 		return full
@@ -127,8 +126,8 @@ func (w *writer) onReserve(full error, again func() error) error {
 	return err
 }
 
-// setAside gives a log that is dropped a key that nobody asks for. That takes
-// little room, whatever its length; its lines go behind the commit.
+// setAside moves a dropped log to a key that nobody uses. That needs little
+// space, whatever its length; its lines are deleted after the commit.
 func (w *writer) setAside(number int64) error {
 	return w.c.do(`UPDATE log SET kind = '', id = ?2 WHERE number = ?1`, func(s *stmt) {
 		s.setInt(1, number)
@@ -136,19 +135,19 @@ func (w *writer) setAside(number int64) error {
 	}, nil)
 }
 
-// resumeDrops goes on where somebody died over the lines of a log that was set
-// aside.
+// resumeDrops continues deleting the lines of a log that was set aside, if a
+// process died doing so.
 func (w *writer) resumeDrops() {
 	if err := w.finishDrops(); isFull(err) {
 		w.onReserve(err, func() error { return nil })
 	}
 }
 
-// mostLines is how many lines are deleted in one commit at most.
+// mostLines is the maximum number of lines deleted in one commit.
 const mostLines = 1024
 
-// finishDrops deletes what was set aside, from the end of each log, as many
-// lines at a time as there is room for.
+// finishDrops deletes the logs that were set aside, each from its end, as many
+// lines at a time as there is space for.
 func (w *writer) finishDrops() error {
 	for most := int64(mostLines); ; {
 		number, err := w.c.number(`SELECT ifnull(min(number), 0) FROM log WHERE kind = ''`)
@@ -198,14 +197,14 @@ func (w *writer) dropSome(number, most int64) error {
 	return w.unindexLines(first, last)
 }
 
-// tightBytes is when a disk is watched: four times what the -wal file holds
-// before it is written back in the ordinary way.
+// tightBytes is the free space below which a disk is watched: four times what
+// the -wal file holds before it is normally written back.
 const tightBytes = 16 << 20
 
-// fits reports whether the disk is so full that what is committed has to be
-// written back at once. What waits in the -wal file needs as much room again in
-// the store, and what cannot be written back is in the way of everything else:
-// so a commit for which that room is not there finds none.
+// fits reports whether the disk is so full that a commit has to be written back
+// at once. What waits in the -wal file needs the same space again in the store,
+// and if it cannot be written back it blocks everything else: so a commit
+// without that much space is refused as if the disk were full.
 func (w *writer) fits(group []*pending) (tight bool, err error) {
 	free, err := freeBytes(filepath.Dir(w.b.path))
 	if err != nil || free >= tightBytes {
@@ -222,8 +221,8 @@ func (w *writer) fits(group []*pending) (tight bool, err error) {
 	return true, nil
 }
 
-// mayUseReserve reports whether a batch is a step to free room, or goes into
-// room that the file has inside.
+// mayUseReserve reports whether a batch is a step towards freeing space, or fits
+// into free pages of the file.
 func (w *writer) mayUseReserve(p *pending) bool {
 	if p.batch.FreesRoom() {
 		return true
@@ -236,9 +235,9 @@ func (w *writer) mayUseReserve(p *pending) bool {
 // reserve, each with its head in the -wal file.
 const scrubPages = 32
 
-// scrub overwrites free pages that still hold something. It is stopped by a
-// reader that keeps the -wal file from being written back, and goes on when the
-// store is compacted.
+// scrub overwrites free pages that still hold content. It is stopped by a reader
+// that keeps the -wal file from being written back, and continues when the store
+// is compacted.
 func (w *writer) scrub() error {
 	done := make(map[int64]bool)
 	for {

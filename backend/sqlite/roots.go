@@ -2,11 +2,11 @@ package sqlite
 
 import "encoding/binary"
 
-// Where the schema cannot be believed, the tables are found by their pages.
-// Every page of a tree says what kind it is, and every row how many columns it
-// has; a page that no other one leads to is where a tree begins.
+// When the schema cannot be trusted, the tables are found by their pages. Every
+// page of a tree says what kind it is, and every row how many columns it has; a
+// page that no other page refers to is the root of a tree.
 
-// The kinds of pages of a tree, as their first byte says.
+// The kinds of pages of a tree, by their first byte.
 const (
 	innerIndex = 2
 	innerTable = 5
@@ -23,8 +23,8 @@ func treeKind(b byte) byte {
 	return 0
 }
 
-// roots are the pages where the trees of a table begin: one, unless a page
-// above them is damaged.
+// roots are the root pages of each table: one, unless a page above them is
+// damaged.
 type roots struct {
 	record, log, line []int64
 	logKey            []int64 // the index of log by kind and id
@@ -34,7 +34,7 @@ type roots struct {
 type page struct {
 	kind     byte
 	children []int64
-	columns  int    // of its first row; 0: it has none
+	columns  int    // of its first row; 0: no rows
 	types    string // of the first three columns
 }
 
@@ -61,9 +61,9 @@ func findRoots(c *conn) (*roots, error) {
 	return sortRoots(pages, skip), nil
 }
 
-// freePages are those that hold nothing any more, whatever they look like:
-// true, unless a page is part of the list itself. A list that leads astray ends
-// where it is met again.
+// freePages are the pages that hold nothing any more, whatever they look like:
+// true, unless a page is part of the free list itself. A damaged list that loops
+// ends where it meets itself.
 func freePages(c *conn) (map[int64]bool, error) {
 	free := make(map[int64]bool)
 	at := func(page []byte, i int) int64 {
@@ -94,9 +94,8 @@ func freePages(c *conn) (map[int64]bool, error) {
 	}
 }
 
-// sortRoots tells which table a tree belongs to by the columns of its first
-// row. No two tables and indexes of ours have the same number of columns where
-// it matters.
+// sortRoots assigns each tree to a table by the columns of its first row. No two
+// tables and indexes of ours have the same number of columns where it matters.
 func sortRoots(pages map[int64]*page, skip map[int64]bool) *roots {
 	r := new(roots)
 	for number, p := range pages {
@@ -121,7 +120,7 @@ func sortRoots(pages map[int64]*page, skip map[int64]bool) *roots {
 	return r
 }
 
-// firstRow goes down to the first page that has a row.
+// firstRow descends to the first page that has a row.
 func firstRow(pages map[int64]*page, number int64) *page {
 	for range 20 { // no tree is deeper
 		p := pages[number]
@@ -136,7 +135,7 @@ func firstRow(pages map[int64]*page, number int64) *page {
 	return nil
 }
 
-// parsePage returns nil for a page that is not one of a tree.
+// parsePage returns nil for a page that is not part of a tree.
 func parsePage(data []byte) *page {
 	if len(data) < 512 || treeKind(data[0]) == 0 {
 		return nil
@@ -169,8 +168,8 @@ func parsePage(data []byte) *page {
 	return p
 }
 
-// row tells how many columns the row of a cell has, and of what types the first
-// three are: t for text, i for an integer, ? for anything else.
+// row tells how many columns the row of a cell has, and the types of the first
+// three: t for text, i for an integer, ? for anything else.
 func row(cell []byte, keyed bool) (columns int, types string) {
 	_, n := number(cell) // of bytes
 	cell = cell[n:]

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// What is asked for in every row, in the order that the scans below take it.
+// The columns of every row, in the order in which the scans below read them.
 const (
 	headColumns = `number, length, updated, parent, depth, nodes, turn, chain, sum`
 	lineColumns = `id, kind, "key", at, parent, depth, nodes, turn, chain, batch, sum, body`
@@ -24,8 +24,8 @@ const (
 
 func timeOf(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
-// isText reports whether a body is kept as TEXT, so that SQL can take it
-// apart. The bytes are the same either way.
+// isText reports whether a body is stored as TEXT, so that SQL can parse it. The
+// bytes are the same either way.
 func isText(body []byte) bool {
 	return len(body) > 0 && body[0] == '{' && utf8.Valid(body)
 }
@@ -38,7 +38,7 @@ type head struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sum guards the head itself: a length that lost a bit would hide lines.
+// sum protects the head itself: a length with a flipped bit would hide lines.
 func (h head) sum(key tidemark.Key) uint32 {
 	var room [256]byte
 	b := room[:0]
@@ -116,8 +116,8 @@ func readRecord(c *conn, key tidemark.Key) (r tidemark.Record, err error) {
 	return r, nil
 }
 
-// scanner reads the rows of one page. Lines of one batch share its id, and
-// there are few kinds, so both are kept once.
+// scanner reads the rows of one page. Lines of one batch share its id, and there
+// are few kinds, so both strings are allocated once.
 type scanner struct {
 	log         tidemark.Key
 	kind, batch string

@@ -17,11 +17,11 @@ var tables string // version 1
 var schema2 string
 
 //go:embed word.sql
-var tableWord string // also of version 2; made anew when the index is emptied
+var tableWord string // also of version 2; recreated when the index is emptied
 
-// seqBits is how many bits of a line's id are its seq; the rest is the number
-// of its log. One integer key keeps the lines of a log beside each other and
-// needs no second index.
+// seqBits is how many bits of a line's id are its seq; the rest is the number of
+// its log. One integer key keeps the lines of a log together and needs no second
+// index.
 const seqBits = 32
 
 // The most lines that a log, and logs that a store, can hold.
@@ -30,9 +30,9 @@ const (
 	maxNumber = 1<<31 - 1
 )
 
-// views are for people who ask with SQL. They use nothing that an sqlite3
-// shell of 2020 lacks. JSON functions see only what json_valid let through, so
-// that a sealed or damaged body is a NULL and not an error.
+// views are for people who query with SQL. They use nothing that an sqlite3
+// shell of 2020 lacks. JSON functions see only bodies that are json_valid, so
+// that a sealed or damaged one is NULL and not an error.
 func views() string {
 	return strings.NewReplacer(
 		"{created}", created("r.body", "(SELECT f.at FROM line f WHERE f.id = (l.number << 32) + 1)", "r.updated"),
@@ -48,7 +48,7 @@ func views() string {
 	).Replace(viewsTemplate)
 }
 
-// whenJSON guards expr, which takes body apart.
+// whenJSON guards expr, which parses body.
 func whenJSON(body, expr string) string {
 	return fmt.Sprintf("CASE WHEN typeof(%s) = 'text' AND json_valid(%s) THEN %s END", body, body, expr)
 }
@@ -60,8 +60,8 @@ func rfc3339(micros string) string {
 		" || printf('.%%06dZ', (%[1]s %% 1000000 + 1000000) %% 1000000)", micros)
 }
 
-// created is created_at of the body, at that width too, or else the first of
-// the given times that is known.
+// created is created_at of the body in the same format, or else the first of the
+// given times that is known.
 func created(body string, else1, else2 string) string {
 	said := whenJSON(body, fmt.Sprintf("json_extract(%s, '$.created_at')", body))
 	fraction := fmt.Sprintf("CASE WHEN substr(%[1]s, 20, 1) = '.' THEN rtrim(substr(%[1]s, 21), 'Z') ELSE '' END", said)

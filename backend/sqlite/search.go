@@ -11,24 +11,24 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// searchVersion is the schema that has an index.
+// searchVersion is the first schema that has an index.
 const searchVersion = 2
 
-// The index is walked from the newest id down; the rest are three rows looked
-// up for each hit. A line that is no longer there is no hit.
+// The index is walked from the newest id down; for each hit, three rows are
+// looked up. A line that no longer exists is no hit.
 const sqlSearch = `SELECT w.rowid, n.id, n.at, l.kind, l.id
   FROM word w CROSS JOIN hit h ON h.id = w.rowid CROSS JOIN line n ON n.id = h.line CROSS JOIN log l ON l.number = h.line >> 32
   WHERE w.word MATCH ?1 AND w.rowid <= ?2 AND l.kind <> '' ORDER BY w.rowid DESC`
 
-// searchAhead is how many hits are held back at most to bring them into order.
-// More wait only where many lines of one minute are indexed; these come in the
-// order in which they were indexed then.
+// searchAhead is how many hits at most are held back to put them in order. More
+// wait only where many lines of one minute are indexed; these then come in the
+// order in which they were indexed.
 const searchAhead = 64
 
-// Search yields the newest lines first. It reads a page of hits at an instant;
-// lines that are indexed while a caller's loop body runs may be missed. The
-// beginning of a word is compared with all words, and costs more the more lines
-// have one that begins so; ErrInvalid: it is empty, or over a kilobyte.
+// Search yields the newest lines first. It reads one page of hits at a time;
+// lines that are indexed while a caller's loop body runs may be missed. A prefix
+// is compared with all words, and costs more the more lines match it;
+// ErrInvalid: it is empty, or over a kilobyte.
 func (b *Backend) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[tidemark.Hit, error] {
 	return func(yield func(tidemark.Hit, error) bool) {
 		match, err := matchOf(a)
@@ -43,7 +43,7 @@ func (b *Backend) Search(ctx context.Context, a tidemark.IndexQuery) iter.Seq2[t
 		for !p.done {
 			next := p
 			err := b.snapshot(ctx, func(c *conn) error {
-				next = p // when it is called again, it starts afresh
+				next = p // it starts over when it is called again
 				next.waiting = slices.Clone(p.waiting)
 				return next.next(ctx, c)
 			})
@@ -67,16 +67,16 @@ const firstHits = 32
 // searching carries a search from page to page.
 type searching struct {
 	match   string
-	upTo    int64          // the newest id that was not looked at
+	upTo    int64          // the newest id that was not examined
 	left    int            // how many more may be yielded
-	waiting []tidemark.Hit // newest first, found, and perhaps older than one that is not
+	waiting []tidemark.Hit // newest first, found, but a newer one may still be found
 	hits    []tidemark.Hit // a page, in order
 	size    int            // of the page: most callers want a few, so it begins small
 	done    bool
 }
 
-// next reads a page. A line never has an id before its time, so what is still
-// to be found is no newer than the id that the search has come down to.
+// next reads a page. A line never has an id before its time, so hits still to be
+// found are no newer than the id that the search has reached.
 func (p *searching) next(ctx context.Context, c *conn) error {
 	if err := hasIndex(c); err != nil {
 		return err
@@ -126,8 +126,8 @@ func (p *searching) page(c *conn) error {
 	return nil
 }
 
-// pass moves on what is newer than a stretch of ids, and what is too much to
-// wait.
+// pass moves on the hits that are newer than a stretch of ids, and those above
+// the limit of searchAhead.
 func (p *searching) pass(bucket int64) {
 	n := 0
 	for n < len(p.waiting) && len(p.hits)+n < p.left && (bucketAt(p.waiting[n].At.UnixMicro()) > bucket || len(p.waiting)-n >= searchAhead) {
@@ -158,7 +158,7 @@ const sqlUnindexed = `SELECT ` + headColumns + `, id, indexed FROM log INDEXED B
   WHERE behind = 1 AND kind = ?1 AND number > ?2 ORDER BY number LIMIT ?3`
 
 // Unindexed walks the logs that are marked. One whose head is damaged is left
-// out: its length cannot be trusted, and reading it says so.
+// out: its length cannot be trusted, and reading it reports the damage.
 func (b *Backend) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tidemark.Lag, error] {
 	return func(yield func(tidemark.Lag, error) bool) {
 		for _, kind := range kinds {
@@ -184,8 +184,8 @@ func (b *Backend) Unindexed(ctx context.Context, kinds ...string) iter.Seq2[tide
 	}
 }
 
-// lagsOf reads a page of marked logs behind a number, and returns the number
-// of the last.
+// lagsOf reads a page of marked logs after a number, and returns the number of
+// the last.
 func lagsOf(c *conn, kind string, from int64) (lags []tidemark.Lag, last int64, more bool, err error) {
 	if err := hasIndex(c); err != nil {
 		return nil, 0, false, err

@@ -242,7 +242,7 @@ func TestIndexOfManyLinesGoesOnWhereAnotherProgramWasQuicker(t *testing.T) {
 	x := &indexing{lines: all}
 	step := func() {
 		t.Helper()
-		if err := b.work(t.Context(), &job{do: x.next}); err != nil {
+		if err := b.runJob(t.Context(), &job{do: x.next}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,8 +1,8 @@
 // Package sqlite is the default Backend: one SQLite file, readable with any
 // sqlite3 shell, no cgo. A commit is durable when it returns (WAL,
-// synchronous=FULL); concurrent commits of a process share one transaction,
-// and processes queue for it on a lock file beside the store. The search index
-// is an FTS5 table of words that it is given.
+// synchronous=FULL); concurrent commits of a process share one transaction, and
+// processes queue on a lock file beside the store. The search index is an FTS5
+// table of the words that it is given.
 //
 // It never takes a lock to read, never reads or writes while a caller's loop
 // body runs, never opens a store on a network file system, and never changes a
@@ -18,14 +18,13 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Options say how a store is opened. Nil means a store that is there, for
-// reading and writing.
+// Options say how a store is opened. Nil means an existing store, for reading
+// and writing.
 type Options struct {
 	// ReadOnly opens the store for reading; Commit fails. Nothing is made or
-	// changed on disk, so it also works on a disk that cannot be written.
+	// changed on disk, so it also works on a read-only disk.
 	ReadOnly bool
-	// Create makes the store, and the directory that it lies in, when it is
-	// not there.
+	// Create makes the store, and its directory, when there is none.
 	Create bool
 	// Upgrading is called before a store of an older format is upgraded, with
 	// both formats and the path of the copy that is made first. It may be nil.
@@ -38,7 +37,7 @@ type Options struct {
 // Backend is an open store.
 type Backend struct {
 	path    string
-	known   int64      // the newest schema that is read
+	known   int64      // the newest schema that can be read
 	state   *condition // of the schema when it was opened
 	readers *readers
 	writer  *writer // nil when opened for reading only
@@ -59,23 +58,23 @@ var (
 
 // Open opens the store at path.
 //
-// ErrNoStore: there is nothing at path. ErrInvalid: what is there is not a
-// store of ours; it has not been touched. ErrUnsupported: the store was made
-// or upgraded by a newer program, a *tidemark.NewerError, and has not been
-// touched either; or it lies on a network file system. ErrCorrupt: SQLite
-// cannot read the file. ErrStorage: the disk refuses.
+// ErrNoStore: there is nothing at path. ErrInvalid: what is there is not a store
+// of ours; it has not been touched. ErrUnsupported: the store was made or
+// upgraded by a newer program, a *tidemark.NewerError, and has not been touched
+// either; or it is on a network file system. ErrCorrupt: SQLite cannot read the
+// file. ErrStorage: an error of the disk.
 //
-// A store of an older schema is upgraded in one transaction, after a copy of
-// it was made durable beside it as path.bak-vN-TIME, and read again. Without
-// the copy there is no upgrade. Killed at any instant, the store is the old one
-// or the new one, whole, and so is whatever has the name of a copy.
+// A store of an older schema is upgraded in one transaction, after a durable
+// copy of it was made beside it as path.bak-vN-TIME, and verified. Without the
+// copy there is no upgrade. Killed at any moment, the store is the old one or
+// the new one, complete, and so is any file with the name of a copy.
 func Open(ctx context.Context, path string, o *Options) (*Backend, error) {
 	return open(ctx, path, o, here)
 }
 
 // Close waits for commits under way and closes the store. The last handle on a
-// store also writes the -wal file back and empties it; should that fail, the
-// next one to open the store does it.
+// store also writes the -wal file back and empties it; if that fails, the next
+// process to open the store does it.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,7 +85,7 @@ func (b *Backend) Close() error {
 	b.watch.close()
 	b.readers.close()
 	if b.writer != nil {
-		b.writer.close() // last, for a connection for reading cannot write back
+		b.writer.close() // last, because a read-only connection cannot write back
 	}
 	b.grown.wake()
 	return nil

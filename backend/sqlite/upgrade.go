@@ -17,12 +17,12 @@ const Format = 2
 // transaction that it neither begins nor ends.
 type upgrade func(*conn) error
 
-// upgrades lead from version 1 to Format, in order. A new store goes the same
-// way, so that it never differs from one that was upgraded.
+// upgrades lead from version 1 to Format, in order. A new store takes the same
+// steps, so that it never differs from one that was upgraded.
 var upgrades = []upgrade{addIndex}
 
-// addIndex leaves every log unindexed; whoever can read the lines indexes them
-// when there is time.
+// addIndex leaves every log unindexed; a process that can read the lines indexes
+// them when there is time.
 func addIndex(c *conn) error { return c.run(schema2 + tableWord) }
 
 // upgradeStore brings a store to the newest schema, all steps in one
@@ -45,8 +45,8 @@ func upgradeStore(ctx context.Context, c *conn, path string, have int64, o *Opti
 		return fmt.Errorf("not upgraded from format %d to %d, because the copy to go back to could not be made: %w", have, set.version(), err)
 	}
 	if err := carryOut(c, have, set); err != nil {
-		// The store is what it was, so nobody will want the copy; kept, it
-		// would be joined by another with every further try.
+		// The store is unchanged, so nobody will want the copy; if it were kept,
+		// every further try would add another one.
 		dir.Remove(name)
 		return fmt.Errorf("upgrade from format %d to %d: %w", have, set.version(), err)
 	}
@@ -75,13 +75,13 @@ func carryOut(c *conn, have int64, set setting) error {
 	return err
 }
 
-// backup writes a whole, durable copy of the store beside it. The copy gets its
-// name when it was read again and is on disk: whatever has such a name is
-// whole. It is made empty first, for SQLite would make it as wide as the umask
-// lets.
+// backup writes a complete, durable copy of the store beside it. The copy gets
+// its name after it was verified and is on disk: any file with such a name is
+// complete. It is created empty first, because SQLite would create it with the
+// mode of the umask.
 func backup(ctx context.Context, c *conn, dir *durable.Dir, path, name string, have int64) error {
 	half := filepath.Base(path) + ".bak.new"
-	err := removeDatabase(dir, half) // of a program that died over it
+	err := removeDatabase(dir, half) // left by a program that died over it
 	if err == nil {
 		err = durable.Create(dir, half, nil)
 	}
@@ -113,7 +113,7 @@ func backup(ctx context.Context, c *conn, dir *durable.Dir, path, name string, h
 	return err
 }
 
-// copyInto copies the store into the empty file at path and reads it again.
+// copyInto copies the store into the empty file at path and verifies it.
 func copyInto(ctx context.Context, c *conn, path string, have int64) error {
 	stop := c.interruptOn(ctx)
 	err := c.run("VACUUM INTO '" + strings.ReplaceAll(path, "'", "''") + "'")

@@ -9,11 +9,11 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Each half goes down an index, and SQLite merges them.
+// Each half walks down an index, and SQLite merges them.
 const sqlWalk = `SELECT kind, id FROM record WHERE (kind, id) > (?1, ?2)
 UNION SELECT kind, id FROM log WHERE (kind, id) > (?1, ?2) AND kind <> '' ORDER BY 1, 2 LIMIT ?3`
 
-// Walk names every key. Where a damaged page is in the way, it names what can
+// Walk yields every key. When a damaged page is in the way, it yields what can
 // be reached from both ends, and then the *Damage.
 func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
 	return func(yield func(tidemark.Key, error) bool) {
@@ -51,8 +51,8 @@ func (b *Backend) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidema
 	}
 }
 
-// reachable returns the keys behind after that SQLite gets to from either end
-// of the two tables.
+// reachable returns the keys after after that SQLite reaches from either end of
+// the two tables.
 func reachable(c *conn, after tidemark.Key) (keys []tidemark.Key, err error) {
 	seen := make(map[tidemark.Key]bool)
 	for _, from := range []string{"record ORDER BY kind, id", "record ORDER BY kind DESC, id DESC", "log ORDER BY kind, id",

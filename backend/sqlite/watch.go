@@ -8,11 +8,11 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// pollEvery is how often a waiting handle looks whether another process has
-// written. Asking costs a few microseconds, once for all that wait.
+// pollEvery is how often a waiting handle checks whether another process has
+// written. A check costs a few microseconds, once for all waiters.
 const pollEvery = 50 * time.Millisecond
 
-// broadcast wakes everybody who waits.
+// broadcast wakes all waiters.
 type broadcast struct {
 	mu sync.Mutex
 	ch chan struct{}
@@ -34,7 +34,7 @@ func (b *broadcast) wake() {
 }
 
 // watch asks SQLite whether the store has changed, on a connection of its own,
-// since the answer counts from the last time that the connection was asked.
+// because the answer refers to the last time that the same connection asked.
 type watch struct {
 	mu    sync.Mutex
 	c     *conn
@@ -72,15 +72,15 @@ func (b *Backend) Wait(ctx context.Context, log tidemark.Key, after int64) error
 	}
 }
 
-// changed reports whether another connection may have written since it was
-// last asked.
+// changed reports whether another connection may have written since the last
+// call.
 func (b *Backend) changed(ctx context.Context) bool {
 	if b.enter(ctx) != nil {
 		return true // the waiter finds out
 	}
 	defer b.leave()
-	if b.readers.lies() {
-		return true // no connection would notice; the waiter looks itself
+	if b.readers.immutable() {
+		return true // no connection would notice; the waiter checks itself
 	}
 	w := &b.watch
 	w.mu.Lock()
@@ -104,7 +104,7 @@ func (b *Backend) changed(ctx context.Context) bool {
 	return true
 }
 
-// close is called when no call is under way.
+// close is called when no call is in progress.
 func (w *watch) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,25 +8,25 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// The index sees a word as one token of FTS5's tokenizer "ascii", which folds
-// A to Z, and ends a token at a control character, a space and a double quote;
-// everything else is part of a token (see schema2.sql). So what it would fold
-// or end at is written differently, and so are the two characters that say so:
+// The index sees a word as one token of FTS5's tokenizer "ascii", which folds A
+// to Z, and ends a token at a control character, a space and a double quote;
+// everything else is part of a token (see schema2.sql). So characters that it
+// would fold or end at are escaped, and so are the two escape characters:
 //
 //	A to Z              ^ and the small letter
 //	0 to 32, " % ^ 127  % and two hexadecimal digits
 //	the empty word      %
 //
-// No two words are written alike, and a word begins like another exactly when
-// it is written so.
+// No two words have the same form, and one word is a prefix of another exactly
+// when its form is.
 
-// maxTokenBytes bounds a token; FTS5 cuts longer ones off at 32 KB, without a
-// word. A longer word is a hash, behind a % that no other word ends in.
+// maxTokenBytes bounds a token; FTS5 silently truncates longer ones at 32 KB. A
+// longer word is replaced by a hash after a %, which no other word ends in.
 const maxTokenBytes = 4096
 
 const hexDigits = "0123456789abcdef"
 
-// appendToken adds a word as the index sees it.
+// appendToken adds a word in the form that the index uses.
 func appendToken(b []byte, word string) []byte {
 	start := len(b)
 	for i := range len(word) {
@@ -50,8 +50,7 @@ func appendToken(b []byte, word string) []byte {
 	return b
 }
 
-// matchOf writes a question in FTS5's language; "" when no line can be the
-// answer.
+// matchOf writes a query in FTS5's language; "" when no line can match.
 func matchOf(a tidemark.IndexQuery) (string, error) {
 	if len(a.All) == 0 {
 		return "", nil

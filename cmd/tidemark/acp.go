@@ -13,6 +13,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/acp"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/internal/process"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -65,7 +67,7 @@ func (e *editorAgent) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if e.s, err = e.open(ctx, creates); err != nil {
+	if e.s, err = e.open(ctx, open.Create); err != nil {
 		return err
 	}
 	if term.IsTerminal(int(os.Stdin.Fd())) {
@@ -93,7 +95,7 @@ func (e *editorAgent) holderIn(editor string) tidemark.Holder {
 	if editor == "" {
 		return e.holder(e.cmd)
 	}
-	return e.holderNamed(e.cmd.CommandPath() + ", in " + editor)
+	return process.Self(e.cmd.CommandPath() + ", in " + editor)
 }
 
 // agentOptions are those of every conversation in a folder of the editor.

@@ -12,6 +12,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
@@ -20,7 +22,7 @@ func agentsCommand(a *app) *cobra.Command {
 		Use: "agents", Short: "List the agents of the fleet and what they do",
 		Example: "  tidemark agents\n  tidemark agents --json=name,status,next_trigger_at",
 		Args:    usage(cobra.NoArgs),
-		RunE: a.onFleet(reads, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
+		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
 			rows, err := s.AgentStates(cmd.Context())
 			if err != nil {
 				return err
@@ -31,13 +33,13 @@ func agentsCommand(a *app) *cobra.Command {
 			return a.print(rows, func(w io.Writer) error {
 				t := a.table("NAME", "STATUS", "CURRENT", "LAST", "NEXT", "DUE", "FAILED", "ERROR")
 				for _, g := range rows {
-					current := orDash(g.CurrentJob)
+					current := render.OrDash(g.CurrentJob)
 					if g.Node != "" && g.Node != a.host() {
 						current += " on " + g.Node
 					}
-					t.row(g.Name, g.Status, current, orDash(g.LastJob), orDash(g.NextSchedule), due(g.NextTriggerAt), orDash(g.FailedJob), render.Phrase(g.ErrorMessage))
+					t.Row(g.Name, g.Status, current, render.OrDash(g.LastJob), render.OrDash(g.NextSchedule), due(g.NextTriggerAt), render.OrDash(g.FailedJob), render.Phrase(g.ErrorMessage))
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 		}),
 	}
@@ -55,7 +57,7 @@ func agentCommand(a *app) *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use: "show NAME", Short: "Show an agent", Example: "  tidemark agent show coder",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: a.onFleet(reads, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
+		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
 			g, err := agentNamed(cmd, s, args[0])
 			if err != nil {
 				return err
@@ -64,15 +66,15 @@ func agentCommand(a *app) *cobra.Command {
 			if g.Session != nil {
 				session = fmt.Sprintf("%s, %d jobs, used %s", g.Session.ID, g.Session.Jobs, a.when(g.Session.LastUsedAt))
 			}
-			return a.printFields(g, [][2]string{{"name", g.Name}, {"status", g.Status}, {"current job", orDash(g.CurrentJob)}, {"last job", orDash(g.LastJob)},
-				{"next", orDash(g.NextSchedule)}, {"due", due(g.NextTriggerAt)}, {"session", session}, {"failed job", orDash(g.FailedJob)}, {"error", orDash(g.ErrorMessage)}})
+			return a.printFields(g, [][2]string{{"name", g.Name}, {"status", g.Status}, {"current job", render.OrDash(g.CurrentJob)}, {"last job", render.OrDash(g.LastJob)},
+				{"next", render.OrDash(g.NextSchedule)}, {"due", due(g.NextTriggerAt)}, {"session", session}, {"failed job", render.OrDash(g.FailedJob)}, {"error", render.OrDash(g.ErrorMessage)}})
 		}),
 	}, &cobra.Command{
 		Use: "reset NAME", Short: "Forget the session and the error of an agent", Example: "  tidemark agent reset coder",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: a.onFleet(writes, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
+		RunE: a.onFleet(open.Write, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
 			if err := s.ResetAgent(cmd.Context(), args[0]); err != nil {
-				return withHint(err, "see them with: tidemark agents")
+				return hint.With(err, "see them with: tidemark agents")
 			}
 			a.say("%s begins anew: its next job has a fresh session.", args[0])
 			return nil
@@ -89,16 +91,16 @@ it logged; jobs that wait for it are cancelled. Its jobs that have ended stay, a
 so do its sessions. An agent that a fleet still has is refused: it would come back.`,
 		Example: "  tidemark agent remove coder",
 		Args:    usage(cobra.ExactArgs(1)),
-		RunE: a.onFleet(writes, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
+		RunE: a.onFleet(open.Write, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
 			if err := a.inFleetFile(args[0]); err != nil {
 				return err
 			}
 			gone, err := s.RemoveAgent(cmd.Context(), args[0], a.holder(cmd))
 			switch {
 			case errors.Is(err, tidemark.ErrNotFound):
-				return withHint(err, "see them with: tidemark agents")
+				return hint.With(err, "see them with: tidemark agents")
 			case errors.Is(err, tidemark.ErrConflict):
-				return withHint(err, "take it out of the fleet file, then: tidemark fleet reload; what runs is ended by: tidemark cancel JOB")
+				return hint.With(err, "take it out of the fleet file, then: tidemark fleet reload; what runs is ended by: tidemark cancel JOB")
 			case err != nil:
 				return err
 			}
@@ -114,7 +116,7 @@ func (a *app) inFleetFile(name string) error {
 	if err != nil || !f.Has(name) {
 		return nil
 	}
-	return withHint(tidemark.Conflictf("agent %s is in %s, which would bring it back", name, file.DefaultName), "take it out of the file first")
+	return hint.With(tidemark.Conflictf("agent %s is in %s, which would bring it back", name, file.DefaultName), "take it out of the file first")
 }
 
 // readFleetKey is the key of the fleet, if one was up here. One that is not
@@ -137,7 +139,7 @@ func schedulesCommand(a *app) *cobra.Command {
 		Use: "schedules", Short: "List the schedules, when they are due, and what was skipped",
 		Example: "  tidemark schedules\n  tidemark schedules --agent coder --json",
 		Args:    usage(cobra.NoArgs),
-		RunE: a.onFleet(reads, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
+		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
 			key := a.readFleetKey()
 			all, err := readable(a, s.Schedules(cmd.Context(), agent))
 			if err != nil {
@@ -160,9 +162,9 @@ func schedulesCommand(a *app) *cobra.Command {
 					if d.Proposed {
 						status = "proposed"
 					}
-					t.row(d.Agent+"/"+d.Name, status, scheduleText(d.Schedule), due(d.NextRunAt), due(d.LastRunAt), skipped, render.Phrase(d.LastError))
+					t.Row(d.Agent+"/"+d.Name, status, scheduleText(d.Schedule), due(d.NextRunAt), due(d.LastRunAt), skipped, render.Phrase(d.LastError))
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 		}),
 	}
@@ -177,13 +179,13 @@ func scheduleText(d tidemark.Schedule) string {
 	case d.Every != "":
 		return "every " + d.Every
 	}
-	return orDash(d.Type)
+	return render.OrDash(d.Type)
 }
 
 // scheduleNamed opens the store to change a schedule, and parts AGENT/NAME.
 func (a *app) scheduleNamed(cmd *cobra.Command, ref string) (s *fleet.Store, agent, name string, err error) {
 	if agent, name, err = refParts(ref); err == nil {
-		s, err = a.openFleet(cmd.Context(), writes)
+		s, err = a.openFleet(cmd.Context(), open.Write)
 	}
 	return s, agent, name, err
 }
@@ -225,7 +227,7 @@ func scheduleCommand(a *app) *cobra.Command {
 				}
 				kept, accepted, err := s.TurnSchedule(cmd.Context(), key, agent, schedule, status)
 				if err != nil {
-					return withHint(err, "see them with: tidemark schedules")
+					return hint.With(err, "see them with: tidemark schedules")
 				}
 				if accepted {
 					a.say("%s is accepted here: %s, it tells the agent %q.", args[0], scheduleText(kept), kept.Prompt)
@@ -249,7 +251,7 @@ func scheduleCommand(a *app) *cobra.Command {
 			}
 			d, err := s.Schedule(cmd.Context(), agent, schedule)
 			if err != nil {
-				return withHint(err, "see them with: tidemark schedules")
+				return hint.With(err, "see them with: tidemark schedules")
 			}
 			return a.addJob(cmd, s, tidemark.Job{Agent: agent, Schedule: schedule, Trigger: tidemark.TriggerManual, Prompt: d.Prompt}, wait)
 		},

@@ -16,6 +16,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/config"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -46,7 +48,7 @@ type app struct {
 	terminal bool // stdout is one
 	columns  int
 	color    bool
-	config   settings
+	config   config.Config
 	opened   *open.Opened // the store, once it was opened
 
 	signals  chan os.Signal
@@ -95,7 +97,7 @@ func (a *app) prepare() error {
 		return err
 	}
 	a.color = a.terminal && !a.noColor && wantsColor(a.config)
-	if err := agent.CheckSandboxMode(sandboxVariable, os.Getenv(sandboxVariable)); err != nil {
+	if err := agent.CheckSandboxMode(config.SandboxVariable, os.Getenv(config.SandboxVariable)); err != nil {
 		return err
 	}
 	if a.jq != "" && a.template != "" {
@@ -105,7 +107,7 @@ func (a *app) prepare() error {
 }
 
 // wantsColor follows the conventions of NO_COLOR, CLICOLOR and dumb terminals.
-func wantsColor(c settings) bool {
+func wantsColor(c config.Config) bool {
 	switch {
 	case os.Getenv("NO_COLOR") != "":
 		return false
@@ -121,17 +123,6 @@ func wantsColor(c settings) bool {
 func (a *app) holder(cmd *cobra.Command) tidemark.Holder {
 	return process.Self(cmd.CommandPath())
 }
-
-// holderNamed is this process under another name, for work that no command
-// stands for.
-func (a *app) holderNamed(program string) tidemark.Holder { return process.Self(program) }
-
-// What a command does to the store.
-const (
-	reads   = open.Read
-	writes  = open.Write
-	creates = open.Create
-)
 
 // open returns the store, opened as far as the command needs.
 func (a *app) open(ctx context.Context, how open.Access) (*store.Store, error) {
@@ -157,7 +148,7 @@ func (a *app) location() (url, origin string, err error) {
 	case env != "":
 		return env, "environment TIDEMARK_STORE", nil
 	case a.config.Store != "":
-		return a.config.Store, a.config.origins["store"], nil
+		return a.config.Store, a.config.Origin("store"), nil
 	}
 	url, err = open.DefaultURL(os.Environ())
 	return url, "default", err
@@ -167,7 +158,7 @@ func (a *app) location() (url, origin string, err error) {
 func (a *app) opening(how open.Access) *open.Options {
 	o := &open.Options{
 		Access: how, Environ: os.Environ(), Plain: a.noEncrypt, Ask: a.askPassphrase, KeyCommandErrors: os.Stderr,
-		Redact: a.config.redaction(), RedactRules: a.config.RedactRules,
+		Redact: a.config.Redaction(), RedactRules: a.config.RedactRules,
 		Upgrading: func(from, to int64, backup string) {
 			a.say("tidemark: the store has format %d and is upgraded to format %d; what it is now is kept as %s", from, to, backup)
 		},
@@ -186,14 +177,14 @@ func (a *app) opening(how open.Access) *open.Options {
 		o.Environ = open.Without(o.Environ, open.PassphraseVariable)
 	}
 	if name := a.config.Prices; name != "" {
-		o.Prices = open.Beside(o.Environ, a.config.origins["prices"], name)
+		o.Prices = open.Beside(o.Environ, a.config.Origin("prices"), name)
 	}
 	return o
 }
 
 // warnOfSecrets says what kind of secret was met, never which.
 func (a *app) warnOfSecrets(owner string, found []store.Secret) {
-	mode := a.config.redaction()
+	mode := a.config.Redaction()
 	for _, s := range found {
 		if mode == store.RedactWarn {
 			a.say("tidemark: this looks like a secret (%s) and is kept as it is; mask it with: tidemark scan %.8s --mask", s.Rule, owner)
@@ -219,7 +210,7 @@ func (a *app) resolve(ctx context.Context, how open.Access, ref string) (*store.
 	}
 	p, err := s.Resolve(ctx, ref, a.project())
 	if err != nil && p.View != nil {
-		err = withHint(err, "see its nodes with: tidemark tree %.8s", p.ID)
+		err = hint.With(err, "see its nodes with: tidemark tree %.8s", p.ID)
 	}
 	if err != nil {
 		return nil, store.Point{}, err
@@ -260,4 +251,4 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 }
 
 // host is the name of this machine, as jobs and leases have it.
-func (a *app) host() string { return a.holderNamed("").Host }
+func (a *app) host() string { return process.Self("").Host }

@@ -1,16 +1,15 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
@@ -42,8 +41,20 @@ named on stderr and skipped; the exit code is then 3.`,
 			if err != nil {
 				return err
 			}
-			f := &feed{app: a, w: w, worker: worker}
-			err = f.run(cmd.Context())
+			skipped := 0
+			f := &transfer.Feed{Writer: w, Worker: worker,
+				Kept: func(seq int64) error {
+					_, err := fmt.Fprintf(a.out, "%s %d\n", w.ID(), seq)
+					return err
+				},
+				Skip: func(err error) {
+					skipped++
+					a.complain(err)
+				},
+			}
+			if err = f.Run(cmd.Context(), a.in); err == nil && skipped > 0 {
+				err = &partly{skipped}
+			}
 			return errors.Join(err, w.Close(context.WithoutCancel(cmd.Context())))
 		},
 	}
@@ -59,7 +70,7 @@ func (a *app) writer(cmd *cobra.Command, ref, meta string) (*store.Writer, error
 		if err != nil {
 			return nil, err
 		}
-		s, err := a.open(cmd.Context(), creates)
+		s, err := a.open(cmd.Context(), open.Create)
 		if err != nil {
 			return nil, err
 		}
@@ -68,12 +79,12 @@ func (a *app) writer(cmd *cobra.Command, ref, meta string) (*store.Writer, error
 	if meta != "" {
 		return nil, tidemark.Invalidf("--session-meta goes with new")
 	}
-	s, p, err := a.resolve(cmd.Context(), writes, ref)
+	s, p, err := a.resolve(cmd.Context(), open.Write, ref)
 	if err != nil {
 		return nil, err
 	}
 	if p.Seq != 0 {
-		return nil, withHint(tidemark.Invalidf("%q names a point: entries are appended at the head", ref), "tidemark branch %s", ref)
+		return nil, hint.With(tidemark.Invalidf("%q names a point: entries are appended at the head", ref), "tidemark branch %s", ref)
 	}
 	return s.Attach(cmd.Context(), p.ID, a.holder(cmd))
 }
@@ -95,99 +106,4 @@ func (a *app) newSession(meta string) (tidemark.Session, error) {
 		sess.Project = a.project()
 	}
 	return sess, nil
-}
-
-// feed carries lines from stdin to a session.
-type feed struct {
-	*app
-	w       *store.Writer
-	worker  string
-	line    int
-	skipped int
-}
-
-func (f *feed) run(ctx context.Context) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	go func() {
-		err := f.w.KeepAlive(ctx, func(ask store.HandoverRequest) {
-			stop(withHint(fmt.Errorf("%w: handed over to %s", tidemark.ErrHeld, ask.From), "go on later with: tidemark append %.8s", f.w.ID()))
-		})
-		if err != nil {
-			stop(err)
-		}
-	}()
-	lines := make(chan transfer.Line)
-	go read(ctx, f.in, lines)
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case in, more := <-lines:
-			if !more {
-				if f.skipped > 0 {
-					return &partly{f.skipped}
-				}
-				return nil
-			}
-			if err := f.take(ctx, in); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// take keeps one line, or says why it cannot be kept.
-func (f *feed) take(ctx context.Context, in transfer.Line) error {
-	f.line++
-	if in.Err != nil && !errors.Is(in.Err, tidemark.ErrInvalid) {
-		return in.Err
-	}
-	if in.Err == nil && len(bytes.TrimSpace(in.Text)) == 0 {
-		return nil
-	}
-	var e tidemark.Entry
-	err := in.Err
-	if err == nil {
-		e, err = transfer.ParseEntry(in.Text)
-	}
-	var seqs []int64
-	switch {
-	case err != nil:
-	case f.worker == "":
-		seqs, err = f.w.Append(ctx, e)
-	default:
-		seqs, err = f.w.AppendTo(ctx, f.worker, e)
-	}
-	if errors.Is(err, tidemark.ErrInvalid) {
-		f.skipped++
-		f.complain(fmt.Errorf("line %d: %w: skipped", f.line, err))
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(f.out, "%s %d\n", f.w.ID(), seqs[0])
-	return err
-}
-
-// read sends the lines of r until it ends. A line over maxLineBytes is passed
-// over without being held in memory.
-func read(ctx context.Context, r io.Reader, lines chan<- transfer.Line) {
-	defer close(lines)
-	buf := bufio.NewReaderSize(r, 1<<16)
-	for {
-		in, last := transfer.ReadLine(buf)
-		if len(in.Text) == 0 && in.Err == nil && last {
-			return
-		}
-		select {
-		case lines <- in:
-		case <-ctx.Done():
-			return
-		}
-		if last {
-			return
-		}
-	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
@@ -59,7 +61,7 @@ type answered struct {
 
 // answer answers one call of a job, or all that wait.
 func (a *app) answer(cmd *cobra.Command, args []string, allow bool, reason, shown string) error {
-	s, err := a.openFleet(cmd.Context(), writes)
+	s, err := a.openFleet(cmd.Context(), open.Write)
 	if err != nil {
 		return err
 	}
@@ -74,7 +76,7 @@ func (a *app) answer(cmd *cobra.Command, args []string, allow bool, reason, show
 		n, err = s.AnswerReview(cmd.Context(), args[0], call, allow, a.holder(cmd), reason)
 	}
 	if err != nil {
-		return withHint(err, "see what waits with: tidemark reviews")
+		return hint.With(err, "see what waits with: tidemark reviews")
 	}
 	out := answered{Job: args[0], State: fleet.ReviewDenied, Answered: n}
 	if allow {
@@ -92,11 +94,11 @@ that the permissions of the fleet file neither allow nor deny. Nobody answers:
 then it is denied, after the review_timeout of the agent.`,
 		Example: "  tidemark reviews\n  tidemark reviews --json=job,call,tool,input",
 		Args:    usage(cobra.MaximumNArgs(1)),
-		RunE: a.onFleet(reads, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
+		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
 			job := ""
 			if len(args) == 1 {
 				if _, err := s.Job(cmd.Context(), args[0]); err != nil {
-					return withHint(err, "see them with: tidemark jobs")
+					return hint.With(err, "see them with: tidemark jobs")
 				}
 				job = args[0]
 			}

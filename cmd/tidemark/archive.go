@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 )
 
@@ -49,7 +50,7 @@ func (a *app) exportAll(cmd *cobra.Command, x exporting) error {
 		return tidemark.Invalidf("--all writes an archive of everything as it is; it goes with -o and --since only")
 	}
 	if x.output == "-" && a.terminal {
-		return withHint(tidemark.Invalidf("an archive is not for a terminal"), "tidemark export --all -o backup.tidemark")
+		return hint.With(tidemark.Invalidf("an archive is not for a terminal"), "tidemark export --all -o backup.tidemark")
 	}
 	o := &archive.WriteOptions{Describe: map[string]string{"program": "tidemark " + version}}
 	if a.wantsJSON() && x.output == "-" {
@@ -68,7 +69,7 @@ func (a *app) exportAll(cmd *cobra.Command, x exporting) error {
 	if err != nil {
 		return err
 	}
-	inner, err := open.Backend(cmd.Context(), url, a.opening(reads))
+	inner, err := open.Backend(cmd.Context(), url, a.opening(open.Read))
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (a *app) exportAll(cmd *cobra.Command, x exporting) error {
 		return err
 	})
 	if m.Damaged > 0 && err == nil {
-		err = withHint(fmt.Errorf("%d thing(s) could not be read and are not in the archive: %w", m.Damaged, tidemark.ErrCorrupt), "tidemark verify")
+		err = hint.With(fmt.Errorf("%d thing(s) could not be read and are not in the archive: %w", m.Damaged, tidemark.ErrCorrupt), "tidemark verify")
 	}
 	return err
 }

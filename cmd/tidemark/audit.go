@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
@@ -43,7 +44,7 @@ type auditLog struct {
 
 // withAudit runs something with the audit log of a tenant.
 func (a *app) withAudit(ctx context.Context, name string, run func(auditLog) error) error {
-	s, err := a.directory(ctx, reads)
+	s, err := a.directory(ctx, open.Read)
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (a *app) withAudit(ctx context.Context, name string, run func(auditLog) err
 		return err
 	}
 	if !open.HasAudit(place) {
-		return withHint(stores.ErrNoAudit(), "serve a store of sqlite or PostgreSQL: tidemark migrate")
+		return hint.With(stores.ErrNoAudit(), "serve a store of sqlite or PostgreSQL: tidemark migrate")
 	}
 	log := auditLog{Directory: s}
 	if log.id, err = s.TenantID(ctx, name); err != nil {
@@ -94,9 +95,9 @@ func (a *app) listAudit(ctx context.Context, log auditLog, limit int) error {
 			if l.Seq == 0 {
 				seq = "not chained yet"
 			}
-			t.row(seq, due(l.At), cmp.Or(l.Name, l.Who), l.Action, orDash(l.Thing), l.Outcome)
+			t.Row(seq, due(l.At), cmp.Or(l.Name, l.Who), l.Action, render.OrDash(l.Thing), l.Outcome)
 		}
-		return t.print(w)
+		return t.Print(w)
 	})
 }
 
@@ -142,12 +143,12 @@ func (a *app) verifyAudit(ctx context.Context, log auditLog, anchors []tenant.An
 		return err
 	}
 	if len(report.Faults) > 0 {
-		return withHint(&tidemark.Damage{Key: tidemark.Key{Kind: "audit", ID: log.id}, Seq: report.Faults[0].Seq, What: render.CleanLine(report.Summary())},
+		return hint.With(&tidemark.Damage{Key: tidemark.Key{Kind: "audit", ID: log.id}, Seq: report.Faults[0].Seq, What: render.CleanLine(report.Summary())},
 			"whoever can write the store did this, or the disk; compare with a backup")
 	}
 	more := ""
 	if report.Unchained > 0 {
 		more = fmt.Sprintf(", and so are %d that are not chained yet", report.Unchained)
 	}
-	return a.printf(report, "%d lines are as they were written, compared with %d anchors%s; the head is %s\n", report.Head.Length, report.Anchors, more, orDash(report.Head.Hash))
+	return a.printf(report, "%d lines are as they were written, compared with %d anchors%s; the head is %s\n", report.Head.Length, report.Anchors, more, render.OrDash(report.Head.Hash))
 }

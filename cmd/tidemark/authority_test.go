@@ -25,6 +25,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/internal/grant"
+	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/runner"
@@ -203,7 +204,7 @@ func (m attacker) Stream(_ context.Context, r model.Request) iter.Seq2[model.Eve
 func (w *world) takers(a *app, s *store.Store) map[string]func() chat.Options {
 	p := agent.Model{Provider: "attacker", Name: "m", Client: attacker{w.canary}}
 	assembled := func(o agent.Options) chat.Options {
-		o.Store, o.Holder, o.Model, o.Project, o.Folder = s, a.holderNamed("test"), &p, w.project, w.project
+		o.Store, o.Holder, o.Model, o.Project, o.Folder = s, process.Self("test"), &p, w.project, w.project
 		set, err := a.setup(a.config).Assemble(w.t.Context(), o)
 		if err != nil {
 			w.t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -33,12 +35,12 @@ with another branch.`,
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, p, err := a.resolve(cmd.Context(), writes, args[0])
+			s, p, err := a.resolve(cmd.Context(), open.Write, args[0])
 			if err != nil {
 				return err
 			}
 			if p.Seq == 0 {
-				return withHint(tidemark.Invalidf("%q names no node to branch from", args[0]), "see them with: tidemark tree %s", args[0])
+				return hint.With(tidemark.Invalidf("%q names no node to branch from", args[0]), "see them with: tidemark tree %s", args[0])
 			}
 			place, err := p.Position(cmd.Context(), p.Seq)
 			if err != nil {
@@ -70,7 +72,7 @@ func labelCommand(a *app) *cobra.Command {
 		Args:              usage(cobra.ExactArgs(2)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, p, err := a.resolve(cmd.Context(), writes, args[0])
+			s, p, err := a.resolve(cmd.Context(), open.Write, args[0])
 			if err != nil {
 				return err
 			}
@@ -105,7 +107,7 @@ func forkCommand(a *app) *cobra.Command {
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, p, err := a.resolve(cmd.Context(), writes, args[0])
+			s, p, err := a.resolve(cmd.Context(), open.Write, args[0])
 			if err != nil {
 				return err
 			}

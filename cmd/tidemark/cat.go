@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -25,7 +27,7 @@ func catCommand(a *app) *cobra.Command {
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, p, err := a.resolve(cmd.Context(), reads, args[0])
+			_, p, err := a.resolve(cmd.Context(), open.Read, args[0])
 			if err != nil {
 				return err
 			}
@@ -91,7 +93,7 @@ func (a *app) side(cmd *cobra.Command, p store.Point, worker string) (*store.Vie
 	case len(begin) > 1:
 		return nil, tidemark.Invalidf("worker %q means several: %s", worker, strings.Join(begin, ", "))
 	case len(names) > 0:
-		err = withHint(err, "its workers are: %s", strings.Join(names, ", "))
+		err = hint.With(err, "its workers are: %s", strings.Join(names, ", "))
 	}
 	return nil, err
 }

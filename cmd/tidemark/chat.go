@@ -18,6 +18,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/agent/repl"
 	"github.com/tidemark-sessions/tidemark/compact"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -77,7 +79,7 @@ more asks for it, and says what it would get.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if f.resume != pickOne {
-					return withHint(tidemark.Invalidf("a session goes with --resume"), "tidemark chat --resume %s", args[0])
+					return hint.With(tidemark.Invalidf("a session goes with --resume"), "tidemark chat --resume %s", args[0])
 				}
 				f.resume = args[0]
 			}
@@ -188,9 +190,9 @@ func realPath(path string) string {
 
 func (t *talk) run(ctx context.Context) error {
 	var err error
-	how := creates
+	how := open.Create
 	if t.f.cont || t.f.session != "" || t.f.resume != "" {
-		how = writes
+		how = open.Write
 	} else if _, err := t.setup(t.config).Choose(t.f.choice, agent.Choice{}); err != nil {
 		return err // before a store and its key are made for nothing
 	}

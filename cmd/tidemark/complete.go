@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -29,7 +29,7 @@ func completeSession(a *app) cobra.CompletionFunc {
 		if err := a.prepare(); err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		s, err := a.open(cmd.Context(), reads)
+		s, err := a.open(cmd.Context(), open.Read)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -59,12 +59,8 @@ func byID(ctx context.Context, s *store.Store, typed string) (found []string) {
 	if strings.Trim(typed, "0123456789abcdef-") != "" {
 		return nil
 	}
-	q := tidemark.Query{Kind: "session", Prefix: typed, State: store.Live, Order: tidemark.ByID, Limit: maxCompletions}
-	for r, err := range s.Backend().List(ctx, q) {
-		if err != nil {
-			continue
-		}
-		if i, err := s.Session(ctx, tidemark.SessionID(r.ID)); err == nil {
+	for i, err := range s.SessionsWithPrefix(ctx, typed, maxCompletions) {
+		if err == nil {
 			offer(i)
 		}
 	}

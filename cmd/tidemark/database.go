@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/server/serve"
 )
@@ -103,7 +104,7 @@ they have to be: what serve does before it answers anybody.`,
 func (a *app) databaseURL() (string, error) {
 	place, _, err := a.location()
 	if err == nil && !open.IsPostgres(place) {
-		err = withHint(tidemark.Invalidf("the store is no database"), "name one with --store postgres://ROLE@HOST/DATABASE")
+		err = hint.With(tidemark.Invalidf("the store is no database"), "name one with --store postgres://ROLE@HOST/DATABASE")
 	}
 	return place, err
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 )
 
@@ -44,9 +46,9 @@ func (a *app) examine(ctx context.Context, c *open.Checkup) error {
 	if err != nil {
 		return err
 	}
-	how := reads
+	how := open.Read
 	if c.Fix {
-		how = writes
+		how = open.Write
 		if err := c.Recover(ctx, url); err != nil {
 			return err
 		}
@@ -59,7 +61,7 @@ func (a *app) examine(ctx context.Context, c *open.Checkup) error {
 	if err := c.Keys(ctx, a.opened); err != nil {
 		return err
 	}
-	mode, origin := sandboxMode(a.config)
+	mode, origin := a.config.SandboxMode(os.Getenv)
 	if mode != agent.SandboxOff {
 		origin = ""
 	}
@@ -74,9 +76,9 @@ func (a *app) printDiagnoses(w io.Writer, found []open.Diagnosis) error {
 		if f.Fix != "" {
 			says += " (" + f.Fix + ")"
 		}
-		t.row(f.State, f.What, says)
+		t.Row(f.State, f.What, says)
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 // brokenError is the error while something is broken.
@@ -86,9 +88,9 @@ func brokenError(c *open.Checkup) error {
 	}
 	err := fmt.Errorf("something is broken: %w", tidemark.ErrCorrupt)
 	if c.Fix {
-		return withHint(err, "everything else can be read; copy it into a new store with: tidemark migrate --to sqlite:PATH")
+		return hint.With(err, "everything else can be read; copy it into a new store with: tidemark migrate --to sqlite:PATH")
 	}
-	return withHint(err, "tidemark doctor --fix")
+	return hint.With(err, "tidemark doctor --fix")
 }
 
 // supported makes the lack of an ability no error.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
@@ -58,7 +60,7 @@ that tool has no place for: ` + toolNames(transfer.CanExport) + `.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if x.tenants || len(x.tenant) > 0 {
 				if !x.all || len(args) > 0 || x.format != "" || x.since != "" {
-					return withHint(tidemark.Invalidf("--tenants and --tenant go with --all and -o DIR only"), "tidemark export --all --tenants -o DIR")
+					return hint.With(tidemark.Invalidf("--tenants and --tenant go with --all and -o DIR only"), "tidemark export --all --tenants -o DIR")
 				}
 				return a.exportTenants(cmd, x.tenant, x.output)
 			}
@@ -77,7 +79,7 @@ that tool has no place for: ` + toolNames(transfer.CanExport) + `.`,
 			case x.all:
 				return a.exportAll(cmd, x)
 			case len(args) == 0:
-				return withHint(tidemark.Invalidf("which session?"), "tidemark export last, or tidemark export --all -o FILE")
+				return hint.With(tidemark.Invalidf("which session?"), "tidemark export last, or tidemark export --all -o FILE")
 			case x.since != "":
 				return tidemark.Invalidf("--since goes with --all")
 			}
@@ -125,7 +127,7 @@ func (a *app) exportOne(cmd *cobra.Command, ref string, x exporting) error {
 		return err
 	}
 	ctx := cmd.Context()
-	s, p, err := a.resolve(ctx, reads, ref)
+	s, p, err := a.resolve(ctx, open.Read, ref)
 	if err != nil {
 		return err
 	}
@@ -157,17 +159,17 @@ func (a *app) exportTo(cmd *cobra.Command, ref string, tool convert.Tool, x expo
 	case tool.Export == nil && tool.ExportFleet == nil:
 		return tidemark.Unsupportedf("format %q: sessions of %s only come in", tool.Name, tool.Title)
 	case tool.Export == nil && !x.all:
-		return withHint(tidemark.Unsupportedf("format %q: %s keeps no conversations", tool.Name, tool.Title), "its agents and jobs go out with: tidemark export --all --format %s -o DIR", tool.Name)
+		return hint.With(tidemark.Unsupportedf("format %q: %s keeps no conversations", tool.Name, tool.Title), "its agents and jobs go out with: tidemark export --all --format %s -o DIR", tool.Name)
 	case x.output == "-":
-		return withHint(tidemark.Invalidf("%s keeps sessions in a folder", tool.Title), "name one: -o DIR")
+		return hint.With(tidemark.Invalidf("%s keeps sessions in a folder", tool.Title), "name one: -o DIR")
 	}
 	e := &transfer.ToolExport{Tool: tool, Redact: x.redact, Progress: func(n, of int) { a.progress("%d of %d sessions", n, of) }}
 	var at store.Point
 	var err error
 	if x.all {
-		e.Store, err = a.open(cmd.Context(), reads)
+		e.Store, err = a.open(cmd.Context(), open.Read)
 	} else {
-		e.Store, at, err = a.resolve(cmd.Context(), reads, ref)
+		e.Store, at, err = a.resolve(cmd.Context(), open.Read, ref)
 	}
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/config"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -66,7 +67,7 @@ func TestProgramsOfAnEditorsAgentAreHeld(t *testing.T) {
 // TestAMachineThatCanEnforceNothingIsSaid puts a machine without namespaces and
 // Landlock in the place of this one.
 func TestAMachineThatCanEnforceNothingIsSaid(t *testing.T) {
-	t.Setenv(sandboxVariable, "")
+	t.Setenv(config.SandboxVariable, "")
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	a := &app{confine: func(sandbox.Policy, *exec.Cmd) (*sandbox.Fence, error) {
 		return nil, fmt.Errorf("%w: namespaces: operation not permitted", sandbox.ErrNone)
@@ -91,7 +92,7 @@ func TestAMachineThatCanEnforceNothingIsSaid(t *testing.T) {
 		}
 		return nil, nil
 	}
-	a.config.Sandbox = sandboxSettings{Hosts: []string{"modules.example.org"}, Write: []string{"/data"}}
+	a.config.Sandbox = config.Sandbox{Hosts: []string{"modules.example.org"}, Write: []string{"/data"}}
 	f := a.setup(a.config).FenceFor(agent.Options{Project: project})
 	if f.Sandbox == nil || len(f.Sandbox.Policy().Hosts) > 0 || !slices.Equal(f.Sandbox.Policy().Write, []string{"/data"}) || !strings.HasPrefix(f.Says, "Hosts cannot be allowed here") {
 		t.Errorf("%+v", f)

@@ -23,7 +23,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/runner"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/transfer"
@@ -59,7 +62,7 @@ func (f *fleetRoom) init() *cobra.Command {
 		Args:    usage(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if _, err := os.Stat(f.file); err == nil {
-				return withHint(tidemark.Existsf("%s is there already", f.file), "name another one with --file")
+				return hint.With(tidemark.Existsf("%s is there already", f.file), "name another one with --file")
 			}
 			if err := file.Write(f.file, file.Template()); err != nil {
 				return err
@@ -108,7 +111,7 @@ each job is run by one of them that has its agent in its file.`,
 			if err != nil {
 				return err
 			}
-			s, err := f.open(cmd.Context(), creates)
+			s, err := f.open(cmd.Context(), open.Create)
 			switch {
 			case err != nil:
 				return err
@@ -197,7 +200,7 @@ func fleetKey() (fleet.Key, error) {
 
 // waker goes on with the chats of this person that sleep.
 func (f *fleetRoom) waker() *agent.Waker {
-	return &agent.Waker{Store: f.opened.Store, Holder: f.holderNamed("tidemark fleet"), Grants: f.grants(), Untrusted: f.complain,
+	return &agent.Waker{Store: f.opened.Store, Holder: process.Self("tidemark fleet"), Grants: f.grants(), Untrusted: f.complain,
 		Setup: func(project string) (*agent.Setup, error) {
 			c, err := loadSettings(f.configFile, project)
 			return f.setup(c), err
@@ -219,7 +222,7 @@ func (f *fleetRoom) dispatch(ctx context.Context, s *store.Store) (daemon.Dispat
 	db, ok := f.opened.Inner.(*postgres.Backend)
 	d, err := dispatch.New(ctx, place, p, fleet.Over(s), &dispatch.Options{PollOnly: ok && db.Pooled()})
 	if err != nil {
-		return nil, none, withHint(err, "make the tables of the queue with: tidemark database migrate")
+		return nil, none, hint.With(err, "make the tables of the queue with: tidemark database migrate")
 	}
 	return d, d.Close, nil
 }
@@ -229,7 +232,7 @@ func (f *fleetRoom) status() *cobra.Command {
 		Use: "status", Short: "What runs the fleet, and what it does",
 		Example: "  tidemark fleet status --json",
 		Args:    usage(cobra.NoArgs),
-		RunE: f.onFleet(reads, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
+		RunE: f.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
 			is, err := daemon.StatusOf(cmd.Context(), s)
 			if err != nil {
 				return err
@@ -239,7 +242,7 @@ func (f *fleetRoom) status() *cobra.Command {
 					fmt.Fprintln(w, "The fleet is down.")
 				}
 				for _, d := range is.Daemons {
-					fmt.Fprintf(w, "up\t%s\tsince %s\t%s\n", d.Holder, f.when(d.StartedAt), orDash(d.File))
+					fmt.Fprintf(w, "up\t%s\tsince %s\t%s\n", d.Holder, f.when(d.StartedAt), render.OrDash(d.File))
 				}
 				fmt.Fprintf(w, "%d agent(s), %d job(s) run\n", len(is.Agents), len(is.Running))
 				return nil
@@ -253,10 +256,10 @@ func (f *fleetRoom) signal(name, short string, what syscall.Signal) *cobra.Comma
 	return &cobra.Command{
 		Use: name, Short: short, Example: "  tidemark fleet " + name,
 		Args: usage(cobra.NoArgs),
-		RunE: f.onFleet(reads, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
+		RunE: f.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
 			told, err := daemon.Signal(cmd.Context(), s, f.holder(cmd), what, f.say)
 			if err == nil && len(told) == 0 {
-				err = withHint(tidemark.NotFoundf("no fleet runs on this machine with this store"), "start it with: tidemark fleet up")
+				err = hint.With(tidemark.NotFoundf("no fleet runs on this machine with this store"), "start it with: tidemark fleet up")
 			}
 			if err != nil || what != syscall.SIGTERM {
 				return err

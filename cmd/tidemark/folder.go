@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -20,13 +22,13 @@ those in memory/, artifacts/, buffers/ and meta/. With a name, prints that file.
 		Args:              usage(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, p, err := a.resolve(cmd.Context(), reads, args[0])
+			s, p, err := a.resolve(cmd.Context(), open.Read, args[0])
 			if err != nil {
 				return err
 			}
 			if len(args) == 2 {
 				_, err := s.CopyFile(cmd.Context(), p.ID, args[1], a.out)
-				return withHint(err, "see what is there with: tidemark folder %.8s", p.ID)
+				return hint.With(err, "see what is there with: tidemark folder %.8s", p.ID)
 			}
 			rows, err := s.Files(cmd.Context(), p.ID)
 			if err != nil {
@@ -38,9 +40,9 @@ those in memory/, artifacts/, buffers/ and meta/. With a name, prints that file.
 			return a.print(rows, func(w io.Writer) error {
 				t := a.table("NAME", "BYTES", "CHANGED")
 				for _, f := range rows {
-					t.row(f.Name, fmt.Sprint(f.Size), a.when(f.ModifiedAt))
+					t.Row(f.Name, fmt.Sprint(f.Size), a.when(f.ModifiedAt))
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 		},
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/store/upkeep"
@@ -42,15 +43,15 @@ Gives back space that nothing needs any more.`,
 		Example: "  tidemark gc --dry-run\n  tidemark gc\n  tidemark restore 7f3a",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			how := writes
+			how := open.Write
 			if dryRun {
-				how = reads
+				how = open.Read
 			}
 			s, err := a.open(cmd.Context(), how)
 			if err != nil {
 				return err
 			}
-			c := &cleaned{DryRun: dryRun, Retention: a.config.retention()}
+			c := &cleaned{DryRun: dryRun, Retention: a.config.RetentionText()}
 			err = a.clean(cmd, s, c)
 			a.progressDone()
 			// What was done is said, also when the rest could not be.

@@ -15,6 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
 	"github.com/tidemark-sessions/tidemark/internal/grant"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
@@ -76,7 +78,7 @@ func (c *chosen) matches(ctx context.Context, a *app) (func(grant.Grant) bool, e
 		project = projectAt(c.project)
 	}
 	if _, err := tidemark.ParseSessionID(c.session); c.session != "" && err != nil {
-		_, p, err := a.resolve(ctx, reads, c.session)
+		_, p, err := a.resolve(ctx, open.Read, c.session)
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +105,7 @@ grant.`,
 			if err != nil {
 				return err
 			}
-			s, _ := a.open(cmd.Context(), reads) // without a store the hashes are all that is known
+			s, _ := a.open(cmd.Context(), open.Read) // without a store the hashes are all that is known
 			rows, err := agent.GrantRows(cmd.Context(), a.grants(), s, matches)
 			if err == nil && proposed {
 				rows, err = a.proposedRows(cmd.Context(), &which)
@@ -114,9 +116,9 @@ grant.`,
 			return a.print(rows, func(w io.Writer) error {
 				t := a.table("SESSION", "STATE", "KIND", "PROJECT", "WHAT")
 				for _, r := range rows {
-					t.row(cmp.Or(fmt.Sprintf("%.8s", r.Session), "all"), r.State, string(r.Kind), r.Project, render.Phrase(cmp.Or(r.Text, "sha256:"+r.Hash)))
+					t.Row(cmp.Or(fmt.Sprintf("%.8s", r.Session), "all"), r.State, string(r.Kind), r.Project, render.Phrase(cmp.Or(r.Text, "sha256:"+r.Hash)))
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 		},
 	}
@@ -127,13 +129,13 @@ grant.`,
 
 // proposedRows are the proposals of one session, or of those of a project.
 func (a *app) proposedRows(ctx context.Context, which *chosen) ([]agent.GrantRow, error) {
-	s, err := a.open(ctx, reads)
+	s, err := a.open(ctx, open.Read)
 	if err != nil {
 		return nil, err
 	}
 	var ids []tidemark.SessionID
 	if which.session != "" {
-		_, p, err := a.resolve(ctx, reads, which.session)
+		_, p, err := a.resolve(ctx, open.Read, which.session)
 		if err != nil {
 			return nil, err
 		}
@@ -157,7 +159,7 @@ declined is forgotten, too: you are asked again.`,
 				hash = strings.TrimPrefix(args[0], "sha256:")
 			}
 			if hash == "" && which.session == "" && which.project == "" && !which.all {
-				return withHint(tidemark.Invalidf("which grants?"), "name a --session or a --project, or say --all")
+				return hint.With(tidemark.Invalidf("which grants?"), "name a --session or a --project, or say --all")
 			}
 			if hash != "" && len(hash) < 8 {
 				return tidemark.Invalidf("%q: want at least 8 digits of the hash", args[0])

@@ -12,6 +12,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
 	"github.com/tidemark-sessions/tidemark/convert"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
@@ -45,7 +47,7 @@ is refused.`,
 		Args: usage(cobra.ArbitraryArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return withHint(tidemark.Invalidf("import what?"), "tidemark import PATH…, or tidemark import --all")
+				return hint.With(tidemark.Invalidf("import what?"), "tidemark import PATH…, or tidemark import --all")
 			}
 			if from != "" {
 				if _, err := transfer.ToolNamed(from); err != nil {
@@ -87,7 +89,7 @@ func (a *app) importer(cmd *cobra.Command) (*transfer.Importer, error) {
 		return nil, err
 	}
 	return &transfer.Importer{
-		Opened: a.opened, URL: url, Open: a.opening(creates), Holder: a.holder(cmd), Project: a.project(), Stdin: a.in,
+		Opened: a.opened, URL: url, Open: a.opening(open.Create), Holder: a.holder(cmd), Project: a.project(), Stdin: a.in,
 		Progress: func(n int, what string) { a.progress("%d %s", n, what) },
 		Source:   func(tool convert.Tool, path string) { a.say("%s: %s", tool.Title, path) },
 		Skip:     func(err error) { a.say("tidemark: %s: skipped", err) },
@@ -172,12 +174,12 @@ func (a *app) printResults(w io.Writer, results []transfer.Result) error {
 			id = r.Kind
 		}
 		if a.terminal {
-			t.row(r.State, id, fmt.Sprint(r.Entries), r.Tool, render.Truncate(r.ForeignID, foreignColumns), r.Title)
+			t.Row(r.State, id, fmt.Sprint(r.Entries), r.Tool, render.Truncate(r.ForeignID, foreignColumns), r.Title)
 		} else {
-			t.row(r.State, id, fmt.Sprint(r.Entries), r.From, r.Tool, r.ForeignID, r.Title)
+			t.Row(r.State, id, fmt.Sprint(r.Entries), r.From, r.Tool, r.ForeignID, r.Title)
 		}
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 // foreignColumns is how much of a foreign id a terminal shows: enough to tell

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
 	"github.com/tidemark-sessions/tidemark/fleet/unit"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 )
 
 func (f *fleetRoom) install() *cobra.Command {
@@ -28,7 +29,7 @@ when it fails. Nothing is installed: read it, change it, and put it in its place
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			write, ok := map[string]func(unit.Service) string{"systemd": unit.Service.Systemd, "launchd": unit.Service.Launchd}[kind]
 			if !ok {
-				return withHint(tidemark.Invalidf("--print %q: want systemd or launchd", kind), "%s --help", cmd.CommandPath())
+				return hint.With(tidemark.Invalidf("--print %q: want systemd or launchd", kind), "%s --help", cmd.CommandPath())
 			}
 			s, err := f.service()
 			if err != nil {

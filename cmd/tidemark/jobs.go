@@ -13,6 +13,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
@@ -22,7 +24,7 @@ func jobsCommand(a *app) *cobra.Command {
 		Use: "jobs", Short: "List the jobs of the fleet, the newest first",
 		Example: "  tidemark jobs --agent coder --status failed\n  tidemark jobs --json=id,status",
 		Args:    usage(cobra.NoArgs),
-		RunE: a.onFleet(reads, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
+		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
 			rows, err := readable(a, s.Jobs(cmd.Context(), f))
 			if err != nil {
 				return err
@@ -36,13 +38,13 @@ func jobsCommand(a *app) *cobra.Command {
 				}
 				t := a.table(columns...)
 				for _, j := range rows {
-					row := []string{j.ID, j.Agent, j.Status, orDash(j.ExitReason), j.Trigger, a.when(j.StartedAt), render.Phrase(cmp.Or(j.Summary, j.ErrorMessage))}
+					row := []string{j.ID, j.Agent, j.Status, render.OrDash(j.ExitReason), j.Trigger, a.when(j.StartedAt), render.Phrase(cmp.Or(j.Summary, j.ErrorMessage))}
 					if several {
-						row = append(row, orDash(j.Node))
+						row = append(row, render.OrDash(j.Node))
 					}
-					t.row(row...)
+					t.Row(row...)
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 		}),
 	}
@@ -58,15 +60,15 @@ func jobCommand(a *app) *cobra.Command {
 		Use: "job ID", Short: "Show one job",
 		Example: "  tidemark job job-2026-11-15-3y0e8d",
 		Args:    usage(cobra.ExactArgs(1)),
-		RunE: a.onFleet(reads, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
+		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
 			j, err := s.Job(cmd.Context(), args[0])
 			if err != nil {
-				return withHint(err, "see them with: tidemark jobs")
+				return hint.With(err, "see them with: tidemark jobs")
 			}
-			return a.printFields(j, [][2]string{{"id", j.ID}, {"agent", j.Agent}, {"schedule", orDash(j.Schedule)}, {"trigger", j.Trigger}, {"status", j.Status},
-				{"reason", orDash(j.ExitReason)}, {"error", orDash(j.ErrorMessage)}, {"session", orDash(j.SessionID)}, {"forked from", orDash(j.ForkedFrom)},
-				{"node", orDash(j.Node)}, {"attempt", fmt.Sprint(j.Attempt)}, {"started", a.when(j.StartedAt)}, {"took", fmt.Sprintf("%.1f s", j.DurationSeconds)},
-				{"prompt", orDash(render.Phrase(j.Prompt))}, {"summary", orDash(render.Phrase(j.Summary))}})
+			return a.printFields(j, [][2]string{{"id", j.ID}, {"agent", j.Agent}, {"schedule", render.OrDash(j.Schedule)}, {"trigger", j.Trigger}, {"status", j.Status},
+				{"reason", render.OrDash(j.ExitReason)}, {"error", render.OrDash(j.ErrorMessage)}, {"session", render.OrDash(j.SessionID)}, {"forked from", render.OrDash(j.ForkedFrom)},
+				{"node", render.OrDash(j.Node)}, {"attempt", fmt.Sprint(j.Attempt)}, {"started", a.when(j.StartedAt)}, {"took", fmt.Sprintf("%.1f s", j.DurationSeconds)},
+				{"prompt", render.OrDash(render.Phrase(j.Prompt))}, {"summary", render.OrDash(render.Phrase(j.Summary))}})
 		}),
 	}
 }
@@ -81,7 +83,7 @@ last job. With --follow it goes on as more comes, shows nothing twice, and ends
 with the job.`,
 		Example: "  tidemark logs coder -f\n  tidemark logs job-2026-11-15-3y0e8d -n 200",
 		Args:    usage(cobra.ExactArgs(1)),
-		RunE: a.onFleet(reads, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
+		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
 			id, err := s.JobNamed(cmd.Context(), args[0])
 			if err != nil {
 				return err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/seal"
 )
@@ -40,80 +40,21 @@ func (a *app) sealedStore(ctx context.Context, how open.Access) (*seal.Backend, 
 	}
 	b := a.opened.Sealed()
 	if b == nil {
-		return nil, withHint(tidemark.Invalidf("the store is not encrypted"), "copy it into an encrypted one with: tidemark migrate --to sqlite:PATH")
+		return nil, hint.With(tidemark.Invalidf("the store is not encrypted"), "copy it into an encrypted one with: tidemark migrate --to sqlite:PATH")
 	}
 	return b, nil
 }
 
-// newSlots are the slots that flags ask for.
-type newSlots struct {
-	passphrase bool
-	recipients []string
-	file       string
-	label      string
-}
-
-func (n *newSlots) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&n.passphrase, "passphrase", false, "a passphrase, asked for or read from $TIDEMARK_PASSPHRASE_FILE")
-	cmd.Flags().StringArrayVar(&n.recipients, "recipient", nil, "an age `RECIPIENT` (age1…); may be given several times")
-	cmd.Flags().StringVar(&n.file, "file", "", "a key `FILE`, made when it is not there")
-	cmd.Flags().StringVar(&n.label, "label", "", "what to call it")
-}
-
-func (n *newSlots) none() bool { return !n.passphrase && len(n.recipients) == 0 && n.file == "" }
-
-// slots makes what the flags ask for.
-func (n *newSlots) slots(ctx context.Context, a *app) ([]seal.NewSlot, error) {
-	var all []seal.NewSlot
-	if len(n.recipients) > 0 {
-		s, err := seal.AgeSlot(n.label, n.recipients...)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	if n.passphrase {
-		p, err := a.newPassphrase(ctx)
-		if err != nil {
-			return nil, err
-		}
-		s, err := seal.PassphraseSlot(n.label, p, nil)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	if n.file != "" { // last: it may be made
-		s, err := open.FileSlot(ctx, n.file, n.label)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	return all, nil
-}
-
-// newPassphrase asks twice, or reads the file that holds it.
-func (a *app) newPassphrase(ctx context.Context) ([]byte, error) {
-	if file := os.Getenv(open.PassphraseVariable); file != "" {
-		return open.ReadPassphrase(ctx, file)
-	}
-	first, err := a.askPassphrase(ctx, "New passphrase: ")
-	if err != nil {
-		return nil, err
-	}
-	if first == nil {
-		return nil, withHint(tidemark.Invalidf("there is no terminal to ask for a passphrase"), "put it into a file of mode 0600 and name it in $TIDEMARK_PASSPHRASE_FILE")
-	}
-	again, err := a.askPassphrase(ctx, "Once more: ")
-	if err == nil && !bytes.Equal(first, again) {
-		err = tidemark.Invalidf("the two passphrases differ")
-	}
-	return first, err
+// slotFlags ask for slots.
+func slotFlags(cmd *cobra.Command, n *open.NewSlots) {
+	cmd.Flags().BoolVar(&n.Passphrase, "passphrase", false, "a passphrase, asked for or read from $TIDEMARK_PASSPHRASE_FILE")
+	cmd.Flags().StringArrayVar(&n.Recipients, "recipient", nil, "an age `RECIPIENT` (age1…); may be given several times")
+	cmd.Flags().StringVar(&n.File, "file", "", "a key `FILE`, made when it is not there")
+	cmd.Flags().StringVar(&n.Label, "label", "", "what to call it")
 }
 
 func keyInitCommand(a *app) *cobra.Command {
-	var n newSlots
+	var n open.NewSlots
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make an encrypted store",
@@ -127,11 +68,11 @@ which is made, as it is by the first command that keeps something.`,
 			return a.keyInit(cmd.Context(), &n)
 		},
 	}
-	n.flags(cmd)
+	slotFlags(cmd, &n)
 	return cmd
 }
 
-func (a *app) keyInit(ctx context.Context, n *newSlots) error {
+func (a *app) keyInit(ctx context.Context, n *open.NewSlots) error {
 	if a.noEncrypt {
 		return tidemark.Invalidf("--no-encrypt: a plain store has no keys")
 	}
@@ -140,10 +81,10 @@ func (a *app) keyInit(ctx context.Context, n *newSlots) error {
 		return err
 	}
 	var slots func(context.Context) ([]seal.NewSlot, error)
-	if !n.none() {
-		slots = func(ctx context.Context) ([]seal.NewSlot, error) { return n.slots(ctx, a) }
+	if !n.None() {
+		slots = func(ctx context.Context) ([]seal.NewSlot, error) { return n.Make(ctx, os.Environ(), a.askPassphrase) }
 	}
-	h, err := open.MakeSealed(ctx, url, a.opening(creates), slots)
+	h, err := open.MakeSealed(ctx, url, a.opening(open.Create), slots)
 	if err != nil {
 		return err
 	}
@@ -157,7 +98,7 @@ func keyShowCommand(a *app) *cobra.Command {
 		Example: "  tidemark key show\n  tidemark key show --json",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := a.sealedStore(cmd.Context(), reads)
+			b, err := a.sealedStore(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}
@@ -192,13 +133,13 @@ func (a *app) slots(w io.Writer, h seal.Header) error {
 		if len(s.Recipients) > 0 && label != seal.RecoveryLabel {
 			label = strings.TrimSpace(label + " " + strings.Join(s.Recipients, " "))
 		}
-		t.row(s.ID, s.Type, a.when(s.CreatedAt), opened, label)
+		t.Row(s.ID, s.Type, a.when(s.CreatedAt), opened, label)
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 func keyAddCommand(a *app) *cobra.Command {
-	var n newSlots
+	var n open.NewSlots
 	cmd := &cobra.Command{
 		Use:   "add",
 		Short: "Add something that opens the store",
@@ -207,15 +148,15 @@ func keyAddCommand(a *app) *cobra.Command {
   tidemark key add --file /media/stick/tidemark.key`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if n.none() {
-				return withHint(tidemark.Invalidf("add what?"), "tidemark key add --passphrase, --recipient age1… or --file FILE")
+			if n.None() {
+				return hint.With(tidemark.Invalidf("add what?"), "tidemark key add --passphrase, --recipient age1… or --file FILE")
 			}
-			a.newPassphraseOnly = n.passphrase
-			b, err := a.sealedStore(cmd.Context(), writes)
+			a.newPassphraseOnly = n.Passphrase
+			b, err := a.sealedStore(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
-			slots, err := n.slots(cmd.Context(), a)
+			slots, err := n.Make(cmd.Context(), os.Environ(), a.askPassphrase)
 			if err != nil {
 				return err
 			}
@@ -228,7 +169,7 @@ func keyAddCommand(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	n.flags(cmd)
+	slotFlags(cmd, &n)
 	return cmd
 }
 
@@ -241,13 +182,13 @@ copy: rotate afterwards, so that it opens nothing that is written from then on.`
 		Example: "  tidemark key remove 1f2e3d4c5b6a7988\n  tidemark key rotate",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := a.sealedStore(cmd.Context(), writes)
+			b, err := a.sealedStore(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
 			err = b.RemoveSlot(cmd.Context(), args[0])
 			if errors.Is(err, tidemark.ErrNotFound) {
-				return withHint(err, "see them with: tidemark key show")
+				return hint.With(err, "see them with: tidemark key show")
 			}
 			if err != nil {
 				return err
@@ -268,7 +209,7 @@ anywhere: write it down. A file of mode 0600 that holds it is a key file.`,
   tidemark --key-file recovered.key ls`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := a.sealedStore(cmd.Context(), writes)
+			b, err := a.sealedStore(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
@@ -302,7 +243,7 @@ occur, not which. Off, nothing is indexed, and a search decrypts and reads.`,
 			if args[0] != "on" && args[0] != "off" {
 				return tidemark.Invalidf("index %q: want on or off", args[0])
 			}
-			b, err := a.sealedStore(cmd.Context(), writes)
+			b, err := a.sealedStore(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
@@ -370,11 +311,11 @@ the new key then, and rotate, run again, finishes.`,
 		Example: "  tidemark key rotate",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := a.sealedStore(cmd.Context(), writes)
+			b, err := a.sealedStore(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
-			r, err := open.Rotate(cmd.Context(), b, a.opening(writes), func(n int) { a.progress("%d keys wrapped", n) })
+			r, err := open.Rotate(cmd.Context(), b, a.opening(open.Write), func(n int) { a.progress("%d keys wrapped", n) })
 			a.progressDone()
 			if r.Finished {
 				a.say("The rotation is finished. The key file is %s.", r.KeyFile)

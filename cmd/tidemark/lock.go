@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -43,9 +45,9 @@ func lockCommand(a *app) *cobra.Command {
 			if release && handOver || force && !release {
 				return tidemark.Invalidf("--release and --hand-over exclude each other; --force goes with --release")
 			}
-			how := reads
+			how := open.Read
 			if release || handOver {
-				how = writes
+				how = open.Write
 			}
 			s, p, err := a.resolve(cmd.Context(), how, args[0])
 			if err != nil {
@@ -55,7 +57,7 @@ func lockCommand(a *app) *cobra.Command {
 			case release:
 				err = s.Release(cmd.Context(), p.ID, force)
 				if errors.Is(err, tidemark.ErrHeld) {
-					err = withHint(err, "ask for it with: tidemark lock %.8s --hand-over; or take it by force with --release --force", p.ID)
+					err = hint.With(err, "ask for it with: tidemark lock %.8s --hand-over; or take it by force with --release --force", p.ID)
 				}
 			case handOver:
 				err = a.handOver(cmd, s, p.ID)
@@ -94,7 +96,7 @@ func (a *app) printLock(cmd *cobra.Command, s *store.Store, id tidemark.SessionI
 			note = " (silent for too long: the next writer takes over)"
 		}
 		_, err := fmt.Fprintf(w, "%s is held by %s since %s, last active %s%s\n",
-			id, render.CleanLine(l.Holder.String()), a.when(l.Since), ago(l.HeardAt, time.Now()), note)
+			id, render.CleanLine(l.Holder.String()), a.when(l.Since), render.Ago(l.HeardAt, time.Now()), note)
 		return err
 	})
 }

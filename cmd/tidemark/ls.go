@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -55,7 +56,7 @@ was begun here, remote for one that came from another tool.`,
 			if f.Project = projectAt(f.Project); scoped {
 				f.Project = a.project()
 			}
-			s, err := a.open(cmd.Context(), reads)
+			s, err := a.open(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}
@@ -115,16 +116,16 @@ func (a *app) list(w io.Writer, rows []store.Info, limit int) error {
 	for _, i := range rows {
 		tool, mode, messages := cmp.Or(i.Tool, store.Native), unusualMode(i), fmt.Sprint(i.Messages)
 		if !a.terminal {
-			t.row(i.Name(), i.Model, messages, mode, a.when(i.UpdatedAt), tool, i.Title)
+			t.Row(i.Name(), i.Model, messages, mode, a.when(i.UpdatedAt), tool, i.Title)
 			continue
 		}
 		title := i.Title
 		if mode != "" {
 			title = "(" + mode + ") " + title
 		}
-		t.row(a.shortID(i.ID), tool, render.Truncate(i.Model, a.modelColumns()), messages, a.when(i.UpdatedAt), title)
+		t.Row(a.shortID(i.ID), tool, render.Truncate(i.Model, a.modelColumns()), messages, a.when(i.UpdatedAt), title)
 	}
-	if err := t.print(w); err != nil || !a.terminal {
+	if err := t.Print(w); err != nil || !a.terminal {
 		return err
 	}
 	fmt.Fprintf(w, "%d session(s) found.\n", len(rows))
@@ -183,9 +184,9 @@ func (a *app) listWorkers(cmd *cobra.Command, s *store.Store, f store.Filter, sc
 			if a.terminal {
 				name = render.Truncate(name, workerColumns)
 			}
-			t.row(a.shortID(r.Session), name, fmt.Sprint(r.Entries), a.when(r.UpdatedAt), titles[r.Session])
+			t.Row(a.shortID(r.Session), name, fmt.Sprint(r.Entries), a.when(r.UpdatedAt), titles[r.Session])
 		}
-		if err := t.print(w); err != nil || !a.terminal {
+		if err := t.Print(w); err != nil || !a.terminal {
 			return err
 		}
 		_, err := fmt.Fprintf(w, "%d worker(s) found; read one with: tidemark show SESSION --worker WORKER\n", len(rows))

@@ -127,9 +127,6 @@ func exitOf(err error) int {
 	return tidemark.CodeOf(err).Exit
 }
 
-// withHint adds a way out to an error that has none yet.
-func withHint(err error, format string, args ...any) error { return hint.With(err, format, args...) }
-
 // complain says what went wrong and, where there is one, the way out.
 func (a *app) complain(err error) {
 	var sig *stopped

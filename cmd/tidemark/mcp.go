@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/project"
 	"github.com/tidemark-sessions/tidemark/mcp"
+	"github.com/tidemark-sessions/tidemark/open"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
 	"github.com/tidemark-sessions/tidemark/server/serve"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -109,9 +110,9 @@ func (m *mcpServing) run(cmd *cobra.Command) error {
 func (m *mcpServing) openOnce(ctx context.Context) (*store.Store, error) {
 	m.opening.Lock()
 	defer m.opening.Unlock()
-	how := reads
+	how := open.Read
 	if m.write {
-		how = creates
+		how = open.Create
 	}
 	return m.open(context.WithoutCancel(ctx), how)
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -35,7 +37,7 @@ func memoryLs(a *app) *cobra.Command {
 		Example: "  tidemark memory ls\n  tidemark memory ls -A --json",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.open(cmd.Context(), reads)
+			s, err := a.open(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}
@@ -62,9 +64,9 @@ func memoryLs(a *app) *cobra.Command {
 					if m.Session != "" {
 						session = a.shortID(m.Session)
 					}
-					t.row(m.ID, a.when(m.At), session, m.Text)
+					t.Row(m.ID, a.when(m.At), session, m.Text)
 				}
-				return t.print(w)
+				return t.Print(w)
 			})
 			return errors.Join(err, damage)
 		},
@@ -80,16 +82,16 @@ func memoryShow(a *app) *cobra.Command {
 		Example: "  tidemark memory show 4kq2",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), reads)
+			s, err := a.open(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}
 			m, err := s.Memory(cmd.Context(), args[0])
 			if err != nil {
-				return withHint(err, "see what is there with: tidemark memory ls -A")
+				return hint.With(err, "see what is there with: tidemark memory ls -A")
 			}
 			return a.print(m, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s\n\nlearned %s in %s, session %s\n", render.Clean(m.Text), m.At.Local().Format(time.RFC3339), orDash(m.Project), orDash(string(m.Session)))
+				_, err := fmt.Fprintf(w, "%s\n\nlearned %s in %s, session %s\n", render.Clean(m.Text), m.At.Local().Format(time.RFC3339), render.OrDash(m.Project), render.OrDash(string(m.Session)))
 				return err
 			})
 		},
@@ -103,7 +105,7 @@ func memoryAdd(a *app) *cobra.Command {
 		Example: `  tidemark memory add "Tests run with make test."`,
 		Args:    usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), creates)
+			s, err := a.open(cmd.Context(), open.Create)
 			if err != nil {
 				return err
 			}
@@ -133,7 +135,7 @@ func memoryRm(a *app) *cobra.Command {
 		Example: "  tidemark memory rm 4kq2",
 		Args:    usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), writes)
+			s, err := a.open(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
@@ -141,7 +143,7 @@ func memoryRm(a *app) *cobra.Command {
 			for _, id := range args {
 				m, err := s.Memory(cmd.Context(), id)
 				if err != nil {
-					return withHint(err, "see what is there with: tidemark memory ls -A")
+					return hint.With(err, "see what is there with: tidemark memory ls -A")
 				}
 				ids = append(ids, m.ID)
 			}

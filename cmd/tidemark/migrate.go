@@ -4,15 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
-	"github.com/tidemark-sessions/tidemark/archive"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
-	"github.com/tidemark-sessions/tidemark/store"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
@@ -33,7 +30,7 @@ It can be interrupted and run again: it goes on where it was.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if to == "" {
-				return withHint(tidemark.Invalidf("where to?"), "tidemark migrate --to sqlite:PATH")
+				return hint.With(tidemark.Invalidf("where to?"), "tidemark migrate --to sqlite:PATH")
 			}
 			return a.migrate(cmd, to, keyFile)
 		},
@@ -48,16 +45,16 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 	if err != nil {
 		return err
 	}
-	if sameStore(from, to) {
+	if transfer.SameStore(from, to) {
 		return tidemark.Invalidf("--to %s: is the store itself", to)
 	}
 	// The flag speaks of the new store; the old one is opened as it is.
 	plain := a.noEncrypt
 	a.noEncrypt = false
-	if _, err := a.open(cmd.Context(), reads); err != nil {
+	if _, err := a.open(cmd.Context(), open.Read); err != nil {
 		return err
 	}
-	how := a.opening(creates)
+	how := a.opening(open.Create)
 	how.Plain, how.Key = plain, open.Key{}
 	if keyFile != "" {
 		how.Key = open.Key{File: keyFile, Origin: "flag --key-file"}
@@ -67,62 +64,22 @@ func (a *app) migrate(cmd *cobra.Command, to, keyFile string) error {
 		return fmt.Errorf("--to %s: %w", to, err)
 	}
 	var damage error
-	change := target.Refile
-	if target.Sealed() == nil {
-		change = a.withoutVault(change)
-	}
-	stats, err := archive.Copy(cmd.Context(), a.opened.Backend, target.Backend, &archive.CopyOptions{
-		Progress: a.stages("Copied", 0), Change: change,
+	stats, err := transfer.Migrate(cmd.Context(), a.opened.Backend, target, transfer.MigrateOptions{
+		Progress: a.stages("Copied", 0),
 		Damaged: func(err error) {
 			damage = err
 			a.say("tidemark: %s: left out", err)
 		},
+		Indexing: func(n int64) { a.progress("%d entries indexed", n) },
+		NoVault:  func() { a.say("The vault stays behind: a plain store has none. Masks stay masks.") },
 	})
 	a.progressDone()
-	if err == nil {
-		_, err = target.Store.CatchUp(cmd.Context(), func(n int64) { a.progress("%d entries indexed", n) })
-		err = supported(err)
-		a.progressDone()
-	}
-	if closeErr := target.Close(); err == nil {
-		err = closeErr
-	}
 	if err != nil {
-		return transfer.GoOn(err, "what was copied is kept; run it again to go on")
+		return err
 	}
 	err = a.print(stats, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s: %d records and %d entries copied and compared\n", to, stats.Records, stats.Lines)
 		return err
 	})
 	return errors.Join(err, damage)
-}
-
-// withoutVault leaves out what the vault keeps: a plain store has none.
-func (a *app) withoutVault(change func(tidemark.Record) (tidemark.Record, error)) func(tidemark.Record) (tidemark.Record, error) {
-	said := false
-	return func(r tidemark.Record) (tidemark.Record, error) {
-		if !store.IsSecret(r.Key) {
-			return change(r)
-		}
-		if !said {
-			said = true
-			a.say("The vault stays behind: a plain store has none. Masks stay masks.")
-		}
-		return tidemark.Record{}, nil
-	}
-}
-
-// sameStore reports whether two URLs lead to one place.
-func sameStore(a, b string) bool {
-	if a == b {
-		return true
-	}
-	_, one, _ := strings.Cut(a, ":")
-	_, other, _ := strings.Cut(b, ":")
-	x, err := os.Stat(one)
-	if err != nil {
-		return false
-	}
-	y, err := os.Stat(other)
-	return err == nil && os.SameFile(x, y)
 }

@@ -2,21 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/backend/remote"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/open"
 )
 
@@ -26,12 +23,6 @@ type opening struct {
 	addr      string
 	tokenFile string
 	only      bool // print the link
-}
-
-// opened is the link that open made.
-type opened struct {
-	URL  string    `json:"url"`
-	Till time.Time `json:"till"`
 }
 
 func openCommand(a *app) *cobra.Command {
@@ -74,14 +65,14 @@ func (o *opening) run(ctx context.Context) error {
 		return err
 	}
 	if token == "" {
-		return withHint(tidemark.NotFoundf("%s: no token is there, so no server was started here yet", path), "start one with: tidemark serve")
+		return hint.With(tidemark.NotFoundf("%s: no token is there, so no server was started here yet", path), "start one with: tidemark serve")
 	}
-	link, err := askLink(ctx, base, token)
+	link, err := remote.AskLink(ctx, base, token)
 	if err != nil {
 		return err
 	}
 	if !o.only && !o.wantsJSON() {
-		err := browse(ctx, link.URL)
+		err := process.Browse(ctx, link.URL)
 		if err == nil {
 			o.say("Opened %s in the browser.", base)
 			return nil
@@ -110,60 +101,7 @@ func serverURL(addr string) (string, error) {
 		host = "127.0.0.1"
 	}
 	if ip = net.ParseIP(host); scheme == "http" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", withHint(tidemark.Invalidf("--addr %s: the token would go over the wire for all to read", addr), "put https:// in front, or name an address of this machine")
+		return "", hint.With(tidemark.Invalidf("--addr %s: the token would go over the wire for all to read", addr), "put https:// in front, or name an address of this machine")
 	}
 	return scheme + "://" + net.JoinHostPort(host, port), nil
-}
-
-// openTimeout is how long the server may take to make a link.
-const openTimeout = 10 * time.Second
-
-// askLink asks the server for a link.
-func askLink(ctx context.Context, base, token string) (opened, error) {
-	ctx, stop := context.WithTimeout(ctx, openTimeout)
-	defer stop()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/api/v1/signin-code", nil)
-	if err != nil {
-		return opened{}, tidemark.Invalidf("%w", err)
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
-	// The token is for the server that was named, and for no other; no proxy
-	// has a part in that either.
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	res, err := client.Do(r)
-	if err != nil {
-		var op *net.OpError
-		if errors.As(err, &op) {
-			err = op
-		}
-		return opened{}, withHint(tidemark.Storagef("no server answers at %s: %w", base, err), "start one with: tidemark serve, or name its address with --addr")
-	}
-	defer res.Body.Close()
-	var said struct {
-		Path   string    `json:"path"`
-		Till   time.Time `json:"till"`
-		Detail string    `json:"detail"`
-	}
-	err = json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&said)
-	switch {
-	case res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden:
-		return opened{}, withHint(fmt.Errorf("the server at %s does not take the token: %w", base, tidemark.ErrDenied), "it may be another one's server, or have another --token-file")
-	case res.StatusCode != http.StatusCreated || err != nil || !strings.HasPrefix(said.Path, "/signin?"):
-		return opened{}, tidemark.Unsupportedf("the server at %s makes no link: %s", base, strings.TrimSpace(res.Status+" "+said.Detail))
-	}
-	return opened{URL: base + said.Path, Till: said.Till}, nil
-}
-
-// browse opens a link in the browser of the user.
-func browse(ctx context.Context, link string) error {
-	name, args := "xdg-open", []string{link}
-	switch runtime.GOOS {
-	case "darwin":
-		name = "open"
-	case "windows":
-		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", link}
-	}
-	ctx, stop := context.WithTimeout(ctx, openTimeout)
-	defer stop()
-	return exec.CommandContext(ctx, name, args...).Run()
 }

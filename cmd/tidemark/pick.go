@@ -11,7 +11,9 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent/picker"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/terminal"
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
 // pick lets a person choose a session, and returns its id, "" when they left
@@ -22,11 +24,11 @@ func (a *app) pick(ctx context.Context, cmd *cobra.Command, heading string) (str
 		if cmd.Flags().Lookup("resume") != nil {
 			named = cmd.Name() + " --resume last"
 		}
-		return "", withHint(tidemark.Invalidf("which session? There is no terminal to pick one on"), "tidemark %s", named)
+		return "", hint.With(tidemark.Invalidf("which session? There is no terminal to pick one on"), "tidemark %s", named)
 	}
-	s, err := a.open(ctx, writes)
+	s, err := a.open(ctx, open.Write)
 	if errors.Is(err, tidemark.ErrStorage) {
-		s, err = a.open(ctx, reads) // what is there can still be picked
+		s, err = a.open(ctx, open.Read) // what is there can still be picked
 	}
 	if err != nil {
 		return "", err

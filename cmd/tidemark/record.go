@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render/data"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
@@ -61,13 +63,12 @@ func recordGetCommand(a *app) *cobra.Command {
 			if err := key.Check(); err != nil {
 				return err
 			}
-			s, err := a.open(cmd.Context(), reads)
-			if err != nil {
+			if _, err := a.open(cmd.Context(), open.Read); err != nil {
 				return err
 			}
-			r, err := s.Backend().Get(cmd.Context(), key)
+			r, err := a.opened.Backend.Get(cmd.Context(), key)
 			if err != nil {
-				return withHint(err, "tidemark record list %s", key.Kind)
+				return hint.With(err, "tidemark record list %s", key.Kind)
 			}
 			return a.format().Print(a.out, viewOf(r))
 		},
@@ -86,12 +87,11 @@ func recordListCommand(a *app) *cobra.Command {
 			if err := (tidemark.Key{Kind: q.Kind, ID: "x"}).Check(); err != nil {
 				return err
 			}
-			s, err := a.open(cmd.Context(), reads)
-			if err != nil {
+			if _, err := a.open(cmd.Context(), open.Read); err != nil {
 				return err
 			}
 			var damage error
-			for r, err := range s.Backend().List(cmd.Context(), q) {
+			for r, err := range a.opened.Backend.List(cmd.Context(), q) {
 				if errors.Is(err, tidemark.ErrCorrupt) {
 					damage = err
 					a.say("tidemark: %s: skipped", err)
@@ -141,11 +141,10 @@ and due time stay as they are unless they are given.`,
 			if r.Body, err = data.Marshal(v); err != nil {
 				return err
 			}
-			s, err := a.open(cmd.Context(), creates)
-			if err != nil {
+			if _, err := a.open(cmd.Context(), open.Create); err != nil {
 				return err
 			}
-			old, err := s.Backend().Get(cmd.Context(), r.Key)
+			old, err := a.opened.Backend.Get(cmd.Context(), r.Key)
 			if err != nil && !errors.Is(err, tidemark.ErrNotFound) && !errors.Is(err, tidemark.ErrCorrupt) {
 				return err
 			}
@@ -159,8 +158,8 @@ and due time stay as they are unless they are given.`,
 			r.Version++ // the flag says what stands now
 			r.Sum = r.Checksum()
 			b := tidemark.Batch{ID: tidemark.NewBatchID(), At: time.Now().UTC().Truncate(time.Microsecond), Puts: []tidemark.Record{r}}
-			if _, err := s.Backend().Commit(cmd.Context(), b); err != nil {
-				return withHint(err, "tidemark record get %s %s", r.Kind, r.ID)
+			if _, err := a.opened.Backend.Commit(cmd.Context(), b); err != nil {
+				return hint.With(err, "tidemark record get %s %s", r.Kind, r.ID)
 			}
 			_, err = fmt.Fprintln(a.out, r.Version)
 			return err

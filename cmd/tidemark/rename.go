@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -93,7 +94,7 @@ func commandAt(args []string) int {
 
 // change carries out one change of a session and prints how it is afterwards.
 func (a *app) change(cmd *cobra.Command, ref string, work func(*store.Store, tidemark.SessionID) error) error {
-	s, p, err := a.resolve(cmd.Context(), writes, ref)
+	s, p, err := a.resolve(cmd.Context(), open.Write, ref)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func (a *app) change(cmd *cobra.Command, ref string, work func(*store.Store, tid
 	}
 	return a.print(i, func(w io.Writer) error {
 		t := a.table("ID", "TITLE", "TAGS")
-		t.row(string(i.ID), i.Title, strings.Join(i.Tags, " "))
-		return t.print(w)
+		t.Row(string(i.ID), i.Title, strings.Join(i.Tags, " "))
+		return t.Print(w)
 	})
 }

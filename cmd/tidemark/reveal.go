@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
 func revealCommand(a *app) *cobra.Command {
@@ -17,7 +19,7 @@ everything that was masked can be revealed by whoever has a key of the store.`,
 		Example: "  tidemark logs job-2026-11-15-k3f9qa | tidemark reveal\n  tidemark reviews --json | tidemark reveal",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.open(cmd.Context(), reads)
+			s, err := a.open(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 )
 
 func rootCommand(a *app) *cobra.Command {
@@ -37,7 +38,7 @@ entry, SESSION@label a label, SESSION~2 two turns up.`,
 	root.SetErr(a.err)
 	a.flags(root)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return withHint(tidemark.Invalidf("%w", err), "%s --help", cmd.CommandPath())
+		return hint.With(tidemark.Invalidf("%w", err), "%s --help", cmd.CommandPath())
 	})
 	root.AddGroup(&cobra.Group{ID: "talk", Title: "Talk:"}, &cobra.Group{ID: "fleet", Title: "Run a fleet:"}, &cobra.Group{ID: "read", Title: "Look:"}, &cobra.Group{ID: "change", Title: "Change:"},
 		&cobra.Group{ID: "serve", Title: "Serve a team:"}, &cobra.Group{ID: "move", Title: "Move and protect:"},
@@ -100,9 +101,9 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 			cmd.SuggestionsMinimumDistance = 2
 			if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
 				slices.Sort(meant)
-				return withHint(tidemark.Invalidf("%w", err), "did you mean %s %s?", cmd.CommandPath(), strings.Join(meant, " or "))
+				return hint.With(tidemark.Invalidf("%w", err), "did you mean %s %s?", cmd.CommandPath(), strings.Join(meant, " or "))
 			}
 		}
-		return withHint(tidemark.Invalidf("%w", err), "%s --help", cmd.CommandPath())
+		return hint.With(tidemark.Invalidf("%w", err), "%s --help", cmd.CommandPath())
 	}
 }

@@ -65,9 +65,9 @@ func printRows[T any](a *app, list iter.Seq2[T, error], head []string, cells fun
 	return a.print(rows, func(w io.Writer) error {
 		t := a.table(head...)
 		for _, r := range rows {
-			t.row(cells(r)...)
+			t.Row(cells(r)...)
 		}
-		return t.print(w)
+		return t.Print(w)
 	})
 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
 func runCommand(a *app) *cobra.Command {
@@ -23,7 +25,7 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 		Example: `  tidemark run coder -p "Fix the failing test." --wait
   tidemark run coder --schedule nightly`,
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: a.onFleet(writes, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
+		RunE: a.onFleet(open.Write, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
 			o.Agent = args[0]
 			for _, named := range []struct {
 				ref string
@@ -32,7 +34,7 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 				if named.ref == "" {
 					continue
 				}
-				_, p, err := a.resolve(cmd.Context(), writes, named.ref)
+				_, p, err := a.resolve(cmd.Context(), open.Write, named.ref)
 				if err != nil {
 					return err
 				}
@@ -40,7 +42,7 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 			}
 			j, err := s.RequestJob(cmd.Context(), o)
 			if err != nil {
-				return withHint(err, "see them with: tidemark agents, tidemark schedules; a fleet that is up makes those of its file known")
+				return hint.With(err, "see them with: tidemark agents, tidemark schedules; a fleet that is up makes those of its file known")
 			}
 			return a.jobAdded(cmd, s, j, wait)
 		}),
@@ -56,7 +58,7 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 // agentNamed returns an agent: ErrNotFound.
 func agentNamed(cmd *cobra.Command, s *fleet.Store, name string) (tidemark.Agent, error) {
 	agent, err := s.Agent(cmd.Context(), name)
-	return agent, withHint(err, "see them with: tidemark agents; a fleet that is up makes those of its file known")
+	return agent, hint.With(err, "see them with: tidemark agents; a fleet that is up makes those of its file known")
 }
 
 // addJob keeps a job and, when that is asked for, waits for its end.
@@ -97,10 +99,10 @@ func cancelCommand(a *app) *cobra.Command {
 		Use: "cancel JOB", Short: "End a job, wherever it runs",
 		Example: "  tidemark cancel job-2026-11-15-3y0e8d",
 		Args:    usage(cobra.ExactArgs(1)),
-		RunE: a.onFleet(writes, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
+		RunE: a.onFleet(open.Write, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
 			ended, err := s.CancelJob(cmd.Context(), args[0], a.holder(cmd))
 			if err != nil {
-				return withHint(err, "see them with: tidemark jobs")
+				return hint.With(err, "see them with: tidemark jobs")
 			}
 			if ended {
 				a.say("%s is cancelled; nobody ran it here.", args[0])
@@ -119,10 +121,10 @@ func again(a *app, name, short, example string, fork bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: name + " JOB", Short: short, Example: example,
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: a.onFleet(writes, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
+		RunE: a.onFleet(open.Write, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
 			j, err := s.RepeatJob(cmd.Context(), args[0], prompt, fork)
 			if err != nil {
-				return withHint(err, "see them with: tidemark jobs")
+				return hint.With(err, "see them with: tidemark jobs")
 			}
 			return a.jobAdded(cmd, s, j, wait)
 		}),

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 	"github.com/tidemark-sessions/tidemark/open"
 )
@@ -83,10 +84,10 @@ func (a *app) runConfined(args []string, more sandbox.Widening) error {
 	cmd := &exec.Cmd{Path: args[0], Args: args, Dir: here, Env: sandbox.Environ(os.Environ()), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	fence, err := sandbox.Confine(p.Widen(more), cmd)
 	if errors.Is(err, sandbox.ErrNone) {
-		return withHint(fmt.Errorf("%w: %w", tidemark.ErrUnsupported, err), "tidemark doctor")
+		return hint.With(fmt.Errorf("%w: %w", tidemark.ErrUnsupported, err), "tidemark doctor")
 	}
 	if err != nil {
-		return withHint(tidemark.Invalidf("%w", err), "go to the folder of a project first")
+		return hint.With(tidemark.Invalidf("%w", err), "go to the folder of a project first")
 	}
 	defer fence.Close()
 	// A terminal sends its signals to the program as well; others are for it.

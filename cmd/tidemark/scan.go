@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store/upkeep"
 )
 
@@ -25,9 +27,9 @@ The exit code is 1 when secrets were found that are not masked.`,
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			how := reads
+			how := open.Read
 			if mask {
-				how = writes
+				how = open.Write
 			}
 			f := &upkeep.Scan{Mask: mask, Progress: a.progress, Found: []upkeep.Leak{}}
 			if len(args) == 1 {
@@ -62,9 +64,9 @@ func (a *app) printLeaks(w io.Writer, found []upkeep.Leak) error {
 		if l.Seq > 0 {
 			ref = fmt.Sprintf("%s@%d", ref, l.Seq)
 		}
-		t.row(ref, l.Rule, l.Fingerprint, l.Worker)
+		t.Row(ref, l.Rule, l.Fingerprint, l.Worker)
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 // leaksError is the error while secrets are not masked.
@@ -82,7 +84,7 @@ func leaksError(f *upkeep.Scan) error {
 	case open == 0:
 		return nil
 	case f.Mask:
-		return withHint(fmt.Errorf("%d secret(s) are in what is said of sessions, where nothing is masked", open), "change them: tidemark tag SESSION -x, tidemark label SESSION@N TEXT")
+		return hint.With(fmt.Errorf("%d secret(s) are in what is said of sessions, where nothing is masked", open), "change them: tidemark tag SESSION -x, tidemark label SESSION@N TEXT")
 	}
-	return withHint(fmt.Errorf("%d secret(s) found", open), "mask them for every reader with: tidemark scan --mask")
+	return hint.With(fmt.Errorf("%d secret(s) found", open), "mask them for every reader with: tidemark scan --mask")
 }

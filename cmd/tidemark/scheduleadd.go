@@ -11,6 +11,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
 	"github.com/tidemark-sessions/tidemark/fleet/file"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
 func scheduleAddCommand(a *app) *cobra.Command {
@@ -32,15 +34,15 @@ proposed.`,
 			n.Name = name
 			switch {
 			case (n.Every == "") == (n.Cron == ""):
-				return withHint(tidemark.Invalidf("schedule %s: want --every or --cron, one of the two", args[0]), "%s --help", cmd.CommandPath())
+				return hint.With(tidemark.Invalidf("schedule %s: want --every or --cron, one of the two", args[0]), "%s --help", cmd.CommandPath())
 			case !cmd.Flags().Changed("prompt"):
-				return withHint(tidemark.Invalidf("schedule %s: it does not say what the agent should do", args[0]), `add --prompt TEXT; --prompt "" for a command that needs none`)
+				return hint.With(tidemark.Invalidf("schedule %s: it does not say what the agent should do", args[0]), `add --prompt TEXT; --prompt "" for a command that needs none`)
 			}
 			parsed, err := n.Parse()
 			if err != nil {
 				return fmt.Errorf("schedule %s: %w", args[0], err)
 			}
-			s, err := a.openFleet(cmd.Context(), writes)
+			s, err := a.openFleet(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
@@ -53,7 +55,7 @@ proposed.`,
 			}
 			kept, err := daemon.AddSchedule(cmd.Context(), s, key, agent, parsed, fleet.ByPerson, time.Now())
 			if errors.Is(err, tidemark.ErrExists) {
-				return withHint(err, "remove it with: tidemark schedule remove %s", args[0])
+				return hint.With(err, "remove it with: tidemark schedule remove %s", args[0])
 			}
 			if err != nil {
 				return err
@@ -87,9 +89,9 @@ func scheduleRemoveCommand(a *app) *cobra.Command {
 			}
 			err = daemon.RemoveSchedule(cmd.Context(), s, agent, name)
 			if errors.Is(err, tidemark.ErrInvalid) {
-				return withHint(err, "keep it from running with: tidemark schedule disable %s", args[0])
+				return hint.With(err, "keep it from running with: tidemark schedule disable %s", args[0])
 			}
-			return withHint(err, "see them with: tidemark schedules")
+			return hint.With(err, "see them with: tidemark schedules")
 		},
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/config"
 	"github.com/tidemark-sessions/tidemark/internal/sandbox"
 )
 
@@ -38,7 +39,7 @@ func (m ofAnyStarter) Run() int {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	if !canHold() {
-		os.Setenv(sandboxVariable, agent.SandboxOff)
+		os.Setenv(config.SandboxVariable, agent.SandboxOff)
 	}
 	return m.M.Run()
 }
@@ -61,7 +62,7 @@ func TestScripts(t *testing.T) {
 					env.Setenv("XDG_DATA_HOME", home+"/data")
 					env.Setenv("XDG_CONFIG_HOME", home+"/config")
 					env.Setenv("BACKEND", name)
-					env.Setenv(sandboxVariable, os.Getenv(sandboxVariable))
+					env.Setenv(config.SandboxVariable, os.Getenv(config.SandboxVariable))
 					env.Setenv("TIDEMARK_STORE", strings.ReplaceAll(url, "$WORK", env.WorkDir))
 					env.Setenv("BACKENDSTORE", env.Getenv("TIDEMARK_STORE"))
 					return os.MkdirAll(home, 0o700)

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/search"
 	"github.com/tidemark-sessions/tidemark/store"
@@ -64,7 +66,7 @@ text any run of characters is found.`,
 				return tidemark.Invalidf("-n %d: want a number from 1", q.Limit)
 			}
 			q.Project = projectAt(q.Project)
-			s, err := a.open(cmd.Context(), reads)
+			s, err := a.open(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}
@@ -108,7 +110,7 @@ func (a *app) search(cmd *cobra.Command, s *store.Store, query search.Query, q s
 		return answer.Damage
 	}
 	if err == nil && len(hits) == 0 {
-		return withHint(errNothing, "other words, or fewer; see: tidemark search --help")
+		return hint.With(errNothing, "other words, or fewer; see: tidemark search --help")
 	}
 	return err
 }
@@ -131,9 +133,9 @@ func (a *app) hits(w io.Writer, hits []hit) error {
 	if !a.terminal {
 		t := a.table("REF", "AT", "ROLE", "TITLE", "SNIPPET")
 		for _, h := range hits {
-			t.row(h.Ref, a.when(h.At), h.Role, h.Title, h.Snippet)
+			t.Row(h.Ref, a.when(h.At), h.Role, h.Title, h.Snippet)
 		}
-		return t.print(w)
+		return t.Print(w)
 	}
 	for _, h := range hits {
 		ref := strings.Replace(h.Ref, string(h.Session), a.shortID(h.Session), 1)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
 func sendCommand(a *app) *cobra.Command {
@@ -25,7 +27,7 @@ Whoever runs the fleet on this store starts the job, as soon as the limits allow
 			if err != nil {
 				return err
 			}
-			s, err := a.openFleet(cmd.Context(), writes)
+			s, err := a.openFleet(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
@@ -47,13 +49,13 @@ Whoever runs the fleet on this store starts the job, as soon as the limits allow
 func sendHint(cmd *cobra.Command, s *fleet.Store, agent string, err error) error {
 	switch {
 	case errors.Is(err, tidemark.ErrNotFound):
-		return withHint(err, "add - {name: inbox, type: chat} to its schedules in the fleet file, then: tidemark fleet reload")
+		return hint.With(err, "add - {name: inbox, type: chat} to its schedules in the fleet file, then: tidemark fleet reload")
 	case errors.Is(err, fleet.ErrDisabled):
 		if to, lookErr := s.ChatSchedule(cmd.Context(), agent); lookErr == nil {
-			return withHint(err, "tidemark schedule enable %s/%s", to.Agent, to.Name)
+			return hint.With(err, "tidemark schedule enable %s/%s", to.Agent, to.Name)
 		}
 	case errors.Is(err, tidemark.ErrConflict):
-		return withHint(err, "send it again later, or set overlap: queue in the fleet file")
+		return hint.With(err, "send it again later, or set overlap: queue in the fleet file")
 	}
 	return err
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/mcp"
 	routes "github.com/tidemark-sessions/tidemark/server/api"
@@ -96,7 +98,7 @@ func (v *serving) settle(cmd *cobra.Command) error {
 	case serve.AuthLocal, serve.AuthEntra:
 	case serve.AuthOIDC:
 		if v.OIDC.Issuer == "" {
-			return withHint(tidemark.Invalidf("who issues the tokens?"), "name the issuer with --oidc-issuer URL")
+			return hint.With(tidemark.Invalidf("who issues the tokens?"), "name the issuer with --oidc-issuer URL")
 		}
 	default:
 		return tidemark.Invalidf("--auth %q: want local, oidc or entra", v.Auth)
@@ -105,7 +107,7 @@ func (v *serving) settle(cmd *cobra.Command) error {
 		return tidemark.Invalidf("--default-role %q: want reader, writer or admin", v.OIDC.Role)
 	}
 	if v.Auth != serve.AuthLocal && v.OIDC.Audience == "" {
-		return withHint(tidemark.Invalidf("tokens for whom?"), "name this service, as the issuer knows it, with --oidc-audience")
+		return hint.With(tidemark.Invalidf("tokens for whom?"), "name this service, as the issuer knows it, with --oidc-audience")
 	}
 	if !cmd.Flags().Changed("require-database") {
 		v.RequireDatabase = v.Auth != serve.AuthLocal
@@ -151,7 +153,7 @@ func (v *serving) logger() *slog.Logger {
 // or one to go on with. Its tools work in the folder that the server was
 // started in. A model in the options is taken instead of one that is chosen.
 func (a *app) conversation(ctx context.Context, s *store.Store, o routes.ChatOptions, model *agent.Model) (routes.Conversation, error) {
-	set := agent.Options{Store: s, Holder: a.holderNamed("tidemark serve, for " + request.CallerOf(ctx).Name), Session: o.Session,
+	set := agent.Options{Store: s, Holder: process.Self("tidemark serve, for " + request.CallerOf(ctx).Name), Session: o.Session,
 		Choice: agent.Choice{Model: o.Model}, Model: model, Project: a.project(), Folder: currentFolder()}
 	if o.ForceNew {
 		set.FreshInterpreter = "asked for with force_new_session"

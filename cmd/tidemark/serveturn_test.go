@@ -23,9 +23,11 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
+	"github.com/tidemark-sessions/tidemark/agent/config"
 	"github.com/tidemark-sessions/tidemark/api"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/backend/sqlite"
+	"github.com/tidemark-sessions/tidemark/internal/process"
 	"github.com/tidemark-sessions/tidemark/model"
 	"github.com/tidemark-sessions/tidemark/model/demo"
 	"github.com/tidemark-sessions/tidemark/server"
@@ -132,7 +134,7 @@ func serveChat(t *testing.T, b tidemark.Backend, m *overheard) (*store.Store, *s
 	t.Helper()
 	t.Chdir(t.TempDir())
 	a, st := newApp(), store.New(b, nil)
-	s, err := server.New(server.Options{Auth: anybody{}, Holder: a.holderNamed("test"),
+	s, err := server.New(server.Options{Auth: anybody{}, Holder: process.Self("test"),
 		Open: func(context.Context, tidemark.Principal) (*store.Store, error) { return st, nil },
 		Chat: func(ctx context.Context, s *store.Store, o routes.ChatOptions) (routes.Conversation, error) {
 			return a.conversation(ctx, s, o, &agent.Model{Provider: "demo", Name: "demo", Client: m})
@@ -167,7 +169,7 @@ func backends(t *testing.T) map[string]tidemark.Backend {
 }
 
 func TestNothingOfOneServedSessionReachesTheNext(t *testing.T) {
-	t.Setenv(sandboxVariable, agent.SandboxOff) // in a sandbox a shell does not know its number out here
+	t.Setenv(config.SandboxVariable, agent.SandboxOff) // in a sandbox a shell does not know its number out here
 	for name, b := range backends(t) {
 		t.Run(name, func(t *testing.T) {
 			m := &overheard{Client: demo.New(demo.Options{Delay: -1})}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/postgres"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -37,9 +38,9 @@ user, and cannot share.`,
 		Args:              usage(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			how := reads
+			how := open.Read
 			if len(args) == 2 {
-				how = writes
+				how = open.Write
 			}
 			s, p, err := a.resolve(cmd.Context(), how, args[0])
 			if err != nil {
@@ -69,7 +70,7 @@ func (a *app) share(ctx context.Context, s *store.Store, id tidemark.SessionID, 
 		return tidemark.Invalidf("%q: want private, workspace or tenant", with)
 	}
 	if (with == tidemark.InWorkspace) != (workspace != "") {
-		return withHint(tidemark.Invalidf("which workspace?"), "tidemark share %.8s workspace --workspace NAME", id)
+		return hint.With(tidemark.Invalidf("which workspace?"), "tidemark share %.8s workspace --workspace NAME", id)
 	}
 	scope := tidemark.Scope{With: with, Workspace: workspace}
 	place, _, err := a.location()

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -85,7 +86,7 @@ func (a *app) show(cmd *cobra.Command, ref string, r reading) error {
 		return tidemark.Invalidf("a negative number of entries")
 	}
 	ctx := cmd.Context()
-	_, p, err := a.resolve(ctx, reads, ref)
+	_, p, err := a.resolve(ctx, open.Read, ref)
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,11 @@ func (a *app) show(cmd *cobra.Command, ref string, r reading) error {
 			return err
 		}
 	}
-	folded, err := a.entries(w, r.andFollow(ctx, v, entries), r)
+	o := &render.Options{Color: a.color, Full: !a.terminal || a.verbose, All: r.all, Width: a.columns}
+	if a.terminal {
+		o.Relative = sinceNow
+	}
+	folded, err := render.Entries(w, r.andFollow(ctx, v, entries), o, r.follow)
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -186,9 +191,9 @@ func (a *app) heading(ctx context.Context, w io.Writer, v *store.View, worker st
 	if a.terminal {
 		between = "\n" // all of it is wider than most terminals
 	}
-	fmt.Fprintf(w, "%s%s%s  %d messages  %s  updated %s\n", v.ID, between, orDash(v.Model), v.Messages, v.Mode, a.when(v.UpdatedAt))
+	fmt.Fprintf(w, "%s%s%s  %d messages  %s  updated %s\n", v.ID, between, render.OrDash(v.Model), v.Messages, v.Mode, a.when(v.UpdatedAt))
 	if v.ForeignID != "" {
-		fmt.Fprintf(w, "from %s, where it is %s\n", orDash(v.Tool), render.CleanLine(v.ForeignID))
+		fmt.Fprintf(w, "from %s, where it is %s\n", render.OrDash(v.Tool), render.CleanLine(v.ForeignID))
 	}
 	if v.Base != nil {
 		fmt.Fprintf(w, "forked from %.8s@%d\n", v.Base.Session, v.Base.Seq)
@@ -220,52 +225,4 @@ func (a *app) workers(ctx context.Context, w io.Writer, v *store.View, worker st
 		fmt.Fprintf(w, "  %s  %d entries\n", worker.Name, worker.Entries)
 	}
 	return nil
-}
-
-func orDash(s string) string { return render.OrDash(s) }
-
-// entries prints entries for people, live ones as they come, and counts those
-// that it folded. Damage is shown in its place, the rest is
-// printed, and the damage is the error in the end.
-func (a *app) entries(w *bufio.Writer, entries iter.Seq2[tidemark.Entry, error], r reading) (folded int, err error) {
-	o := &render.Options{Color: a.color, Full: !a.terminal || a.verbose, All: r.all, Width: a.columns}
-	if a.terminal {
-		o.Relative = sinceNow
-	}
-	var damage error
-	between := false // a blank line is due
-	for e, err := range entries {
-		switch {
-		case errors.Is(err, tidemark.ErrCorrupt):
-			damage = err
-			fmt.Fprintf(w, "%d [damaged: %s]\n\n", e.Seq, render.CleanLine(err.Error()))
-		case err != nil:
-			return folded, err
-		case !r.all && e.Empty():
-			continue
-		default:
-			fold := !r.all && e.Context()
-			if fold {
-				folded++
-			}
-			if between && !fold { // lines of context stand together
-				fmt.Fprintln(w)
-			}
-			if err := render.Entry(w, e, o); err != nil {
-				return folded, err
-			}
-			if between = fold; !fold {
-				fmt.Fprintln(w)
-			}
-		}
-		if r.follow {
-			if err := w.Flush(); err != nil {
-				return folded, err
-			}
-		}
-	}
-	if between {
-		fmt.Fprintln(w)
-	}
-	return folded, damage
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -64,7 +65,7 @@ What cannot be read is left out and named; the exit code is 3 then.`,
 			if !slices.Contains([]string{"", "day", "model", "agent", "project"}, by) {
 				return tidemark.Invalidf("--by %q: want day, model, agent or project", by)
 			}
-			s, err := a.open(cmd.Context(), reads)
+			s, err := a.open(cmd.Context(), open.Read)
 			if err != nil {
 				return err
 			}
@@ -86,7 +87,7 @@ What cannot be read is left out and named; the exit code is 3 then.`,
 				cost.Add(t.Cost)
 			}
 			if !a.wantsJSON() { // it says so itself
-				for _, note := range a.costNotes(cost) {
+				for _, note := range render.CostNotes(cost, time.Now()) {
 					a.say("%s", note)
 				}
 			}
@@ -117,15 +118,15 @@ func (a *app) printStats(rows []*store.Tally, by string, plot bool) error {
 		if len(rows) > 0 {
 			t = rows[0]
 		}
-		return a.print(summary{Tally: *t}, func(w io.Writer) error { return a.summaryTable(t).print(w) })
+		return a.print(summary{Tally: *t}, func(w io.Writer) error { return a.summaryTable(t).Print(w) })
 	}
 	if rows == nil {
 		rows = []*store.Tally{} // an empty list is [] in JSON, not null
 	}
-	return a.print(rows, func(w io.Writer) error { return a.statsTable(rows, by).print(w) })
+	return a.print(rows, func(w io.Writer) error { return a.statsTable(rows, by).Print(w) })
 }
 
-func (a *app) summaryTable(t *store.Tally) *table {
+func (a *app) summaryTable(t *store.Tally) *render.Table {
 	table := a.table("NAME", "VALUE")
 	for _, r := range []struct {
 		name  string
@@ -133,23 +134,23 @@ func (a *app) summaryTable(t *store.Tally) *table {
 	}{{"sessions", t.Sessions}, {"turns", t.Turns}, {"messages", t.Messages},
 		{"input_tokens", t.InputTokens}, {"output_tokens", t.OutputTokens},
 		{"cache_read_tokens", t.CacheReadTokens}, {"cache_write_tokens", t.CacheWriteTokens}} {
-		table.row(r.name, a.quantity(r.value))
+		table.Row(r.name, a.quantity(r.value))
 	}
-	table.row("cost_usd", a.cost(t.Cost))
+	table.Row("cost_usd", a.cost(t.Cost))
 	return table
 }
 
 // otherColumns is about how wide the columns beside the name are.
 const otherColumns = 68
 
-func (a *app) statsTable(rows []*store.Tally, by string) *table {
+func (a *app) statsTable(rows []*store.Tally, by string) *render.Table {
 	table := a.table(strings.ToUpper(by), "SESSIONS", "TURNS", "MSGS", "INPUT", "OUTPUT", "CACHE-R", "CACHE-W", "COST")
 	for _, t := range rows {
 		name := titled(t)
 		if a.terminal {
 			name = render.Truncate(render.CleanLine(name), max(a.columns-otherColumns, 10))
 		}
-		table.row(name, a.quantity(t.Sessions), a.quantity(t.Turns), a.quantity(t.Messages), a.quantity(t.InputTokens),
+		table.Row(name, a.quantity(t.Sessions), a.quantity(t.Turns), a.quantity(t.Messages), a.quantity(t.InputTokens),
 			a.quantity(t.OutputTokens), a.quantity(t.CacheReadTokens), a.quantity(t.CacheWriteTokens), a.cost(t.Cost))
 	}
 	return table
@@ -158,13 +159,10 @@ func (a *app) statsTable(rows []*store.Tally, by string) *table {
 // quantity is a number for people: short on a terminal, exact in a pipe.
 func (a *app) quantity(n int64) string {
 	if a.terminal {
-		return short(n)
+		return render.Count(n)
 	}
 	return strconv.FormatInt(n, 10)
 }
-
-// short writes a number in at most five characters.
-func short(n int64) string { return render.Count(n) }
 
 // cost is what something cost for people, and all its digits in a pipe.
 func (a *app) cost(c tidemark.Cost) string {
@@ -173,9 +171,6 @@ func (a *app) cost(c tidemark.Cost) string {
 	}
 	return render.ExactCost(c)
 }
-
-// costNotes say what the numbers of a cost are worth.
-func (a *app) costNotes(c tidemark.Cost) []string { return render.CostNotes(c, time.Now()) }
 
 // plotStats draws tallies: by day as columns over time, else as a bar each.
 func (a *app) plotStats(w io.Writer, rows []*store.Tally, by string) error {

@@ -7,8 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/server/serve"
 )
 
@@ -102,7 +104,7 @@ func tenantCreateCommand(a *app) *cobra.Command {
 			if err := by.settle(); err != nil {
 				return err
 			}
-			s, err := a.directory(cmd.Context(), creates)
+			s, err := a.directory(cmd.Context(), open.Create)
 			if err != nil {
 				return err
 			}
@@ -132,9 +134,9 @@ have stays theirs.`,
 				return err
 			}
 			if by.issuer == "" {
-				return withHint(tidemark.Invalidf("which issuer?"), "tidemark tenant bind %s --issuer URL", args[0])
+				return hint.With(tidemark.Invalidf("which issuer?"), "tidemark tenant bind %s --issuer URL", args[0])
 			}
-			s, err := a.directory(cmd.Context(), writes)
+			s, err := a.directory(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
@@ -168,9 +170,9 @@ func tenantListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the tenants", Example: "  tidemark tenant ls\n  tidemark tenant ls --json=name,state",
 		Args: usage(cobra.NoArgs),
-		RunE: a.onDirectory(reads, func(cmd *cobra.Command, s *tenant.Directory, _ []string) error {
+		RunE: a.onDirectory(open.Read, func(cmd *cobra.Command, s *tenant.Directory, _ []string) error {
 			return printRows(a, s.Tenants(cmd.Context(), ""), []string{"NAME", "STATE", "ID", "ISSUER"}, func(r tenant.Tenant) []string {
-				return []string{r.Name, r.State, r.ID, orDash(r.Issuer)}
+				return []string{r.Name, r.State, r.ID, render.OrDash(r.Issuer)}
 			})
 		}),
 	}
@@ -180,7 +182,7 @@ func tenantStateCommand(a *app, verb, short, state string) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " NAME", Short: short, Example: "  tidemark tenant " + verb + " acme",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: a.onDirectory(writes, func(cmd *cobra.Command, s *tenant.Directory, args []string) error {
+		RunE: a.onDirectory(open.Write, func(cmd *cobra.Command, s *tenant.Directory, args []string) error {
 			t, err := s.TenantNamed(cmd.Context(), args[0])
 			if err == nil {
 				err = a.recorded(cmd, s, t.ID, "tenant."+verb, t.ID, func() (_ string, err error) {
@@ -189,7 +191,7 @@ func tenantStateCommand(a *app, verb, short, state string) *cobra.Command {
 				})
 			}
 			if err != nil {
-				return withHint(err, "see them with: tidemark tenant ls")
+				return hint.With(err, "see them with: tidemark tenant ls")
 			}
 			a.say("Tenant %s is %s.", t.Name, t.State)
 			return nil
@@ -212,23 +214,23 @@ Run this where the store of the server can be opened, with the same --store.`,
 	list := &cobra.Command{
 		Use: "ls", Short: "List the users of a tenant", Example: "  tidemark user ls --tenant acme\n  tidemark user ls --tenant acme --json=id,email,role",
 		Args: usage(cobra.NoArgs),
-		RunE: a.onDirectory(reads, func(cmd *cobra.Command, s *tenant.Directory, _ []string) error {
+		RunE: a.onDirectory(open.Read, func(cmd *cobra.Command, s *tenant.Directory, _ []string) error {
 			id, err := s.TenantID(cmd.Context(), *of)
 			if err != nil {
 				return err
 			}
 			return printRows(a, s.Users(cmd.Context(), id, ""), []string{"ID", "NAME", "EMAIL", "ROLE", "STATE", "SEEN"}, func(u tenant.User) []string {
-				return []string{u.ID, orDash(u.Name), orDash(u.Email), u.Role, u.State, a.when(u.LastSeenAt)}
+				return []string{u.ID, render.OrDash(u.Name), render.OrDash(u.Email), u.Role, u.State, a.when(u.LastSeenAt)}
 			})
 		}),
 	}
 	change := func(use, short, example string, args int, action func(args []string) (string, func(*tenant.User) error)) *cobra.Command {
 		return &cobra.Command{
 			Use: use, Short: short, Example: example, Args: usage(cobra.ExactArgs(args)),
-			RunE: a.onDirectory(writes, func(cmd *cobra.Command, s *tenant.Directory, args []string) error {
+			RunE: a.onDirectory(open.Write, func(cmd *cobra.Command, s *tenant.Directory, args []string) error {
 				t, err := s.TenantNamed(cmd.Context(), *of)
 				if err != nil {
-					return withHint(err, "see them with: tidemark tenant ls")
+					return hint.With(err, "see them with: tidemark tenant ls")
 				}
 				u, err := s.UserNamed(cmd.Context(), t, args[0])
 				if err != nil {

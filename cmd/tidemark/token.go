@@ -10,7 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
+	"github.com/tidemark-sessions/tidemark/open"
+	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/server/auth"
 	"github.com/tidemark-sessions/tidemark/server/pages"
 )
@@ -56,10 +59,10 @@ scope backend, or none.`,
 			known := append(slices.Clone(pages.TokenScopes), auth.MetricsScope)
 			for _, scope := range scopes {
 				if !slices.Contains(known, scope) {
-					return withHint(tidemark.Invalidf("--scope %q: there is no such part of a server", scope), "one of: %s", strings.Join(known, ", "))
+					return hint.With(tidemark.Invalidf("--scope %q: there is no such part of a server", scope), "one of: %s", strings.Join(known, ", "))
 				}
 			}
-			s, err := a.directory(cmd.Context(), creates)
+			s, err := a.directory(cmd.Context(), open.Create)
 			if err != nil {
 				return err
 			}
@@ -120,7 +123,7 @@ func tokenListCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the service tokens", Example: "  tidemark token ls\n  tidemark token ls --tenant acme --json=id,name,expires_at",
 		Args: usage(cobra.NoArgs),
-		RunE: a.onDirectory(reads, func(cmd *cobra.Command, s *tenant.Directory, _ []string) error {
+		RunE: a.onDirectory(open.Read, func(cmd *cobra.Command, s *tenant.Directory, _ []string) error {
 			id := ""
 			if of != "" {
 				t, err := s.NeedTenant(cmd.Context(), of)
@@ -134,7 +137,7 @@ func tokenListCommand(a *app) *cobra.Command {
 				if state == tenant.Active && !r.ExpiresAt.IsZero() && time.Now().After(r.ExpiresAt) {
 					state = "expired"
 				}
-				return []string{r.ID, r.Name, r.Role, orDash(strings.Join(r.Scopes, ",")), state, due(r.ExpiresAt), due(r.UsedAt)}
+				return []string{r.ID, r.Name, r.Role, render.OrDash(strings.Join(r.Scopes, ",")), state, due(r.ExpiresAt), due(r.UsedAt)}
 			})
 		}),
 	}
@@ -146,7 +149,7 @@ func tokenRevokeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke ID", Short: "End a service token for ever", Example: "  tidemark token revoke k3vq7x2mzp4a6tnb",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: a.onDirectory(writes, func(cmd *cobra.Command, s *tenant.Directory, args []string) error {
+		RunE: a.onDirectory(open.Write, func(cmd *cobra.Command, s *tenant.Directory, args []string) error {
 			t, err := s.Token(cmd.Context(), "", args[0])
 			if err == nil {
 				err = a.recorded(cmd, s, t.Tenant, "token.revoke", t.ID, func() (_ string, err error) {
@@ -155,7 +158,7 @@ func tokenRevokeCommand(a *app) *cobra.Command {
 				})
 			}
 			if err != nil {
-				return withHint(err, "see them with: tidemark token ls")
+				return hint.With(err, "see them with: tidemark token ls")
 			}
 			a.say("Token %s (%s) works no more.", t.ID, t.Name)
 			return nil

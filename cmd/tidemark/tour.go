@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/agent/config"
 	"github.com/tidemark-sessions/tidemark/agent/tour"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
@@ -38,7 +39,7 @@ in a pipe, or with --no-input, it runs through.`,
 		// In place of what all other commands do first: the tour works without
 		// the configuration of the user, and despite one that is broken.
 		PersistentPreRunE: func(*cobra.Command, []string) error {
-			a.color = a.terminal && !a.noColor && wantsColor(settings{})
+			a.color = a.terminal && !a.noColor && wantsColor(config.Config{})
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -50,7 +52,7 @@ database or a backup may still hold is said.`,
 		Args:    usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !yes {
-				return withHint(tidemark.Invalidf("purge destroys for good and needs --yes"), "to be able to go back: tidemark rm %s", args[0])
+				return hint.With(tidemark.Invalidf("purge destroys for good and needs --yes"), "to be able to go back: tidemark rm %s", args[0])
 			}
 			err := a.each(cmd, args, destroyed, func(s *store.Store, ctx context.Context, id tidemark.SessionID) error {
 				return s.Purge(ctx, id, a.holder(cmd))
@@ -105,7 +107,7 @@ func (a *app) printDone(id tidemark.SessionID, done string) error {
 func (a *app) each(cmd *cobra.Command, refs []string, done string, work func(*store.Store, context.Context, tidemark.SessionID) error) error {
 	var failed []error
 	for _, ref := range refs {
-		s, p, err := a.resolve(cmd.Context(), writes, ref)
+		s, p, err := a.resolve(cmd.Context(), open.Write, ref)
 		if err == nil && p.Seq != 0 {
 			err = tidemark.Invalidf("%q names a point in a session, not a session", ref)
 		}

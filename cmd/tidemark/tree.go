@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark/agent/slash"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -23,7 +24,7 @@ Any node can be branched from.`,
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, p, err := a.resolve(cmd.Context(), reads, args[0])
+			_, p, err := a.resolve(cmd.Context(), open.Read, args[0])
 			if err != nil {
 				return err
 			}
@@ -55,4 +56,4 @@ func (a *app) drawTree(w io.Writer, nodes []store.Node) error {
 }
 
 // sinceNow says how long ago something was.
-func sinceNow(t time.Time) string { return ago(t, time.Now()) }
+func sinceNow(t time.Time) string { return render.Ago(t, time.Now()) }

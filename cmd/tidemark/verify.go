@@ -5,28 +5,21 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/store/upkeep"
 )
-
-// finding is one damage as programs see it.
-type finding struct {
-	Kind  string `json:"kind,omitempty"`
-	ID    string `json:"id,omitempty"`
-	Seq   int64  `json:"seq,omitempty"`
-	Place string `json:"place,omitempty"`
-	What  string `json:"what"`
-}
 
 // verified is what verify answers.
 type verified struct {
-	Sessions int       `json:"sessions"`
-	Damage   []finding `json:"damage"`
+	Sessions int              `json:"sessions"`
+	Damage   []upkeep.Finding `json:"damage"`
 }
 
 func verifyCommand(a *app) *cobra.Command {
@@ -40,17 +33,17 @@ was found.`,
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeSession(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			result := verified{Damage: []finding{}}
+			var result verified
 			var found iter.Seq[error]
 			if len(args) == 1 {
-				s, p, err := a.resolve(cmd.Context(), reads, args[0])
+				s, p, err := a.resolve(cmd.Context(), open.Read, args[0])
 				if err != nil {
 					return err
 				}
 				result.Sessions = 1
 				found = s.Verify(cmd.Context(), p.ID)
 			} else {
-				s, err := a.open(cmd.Context(), reads)
+				s, err := a.open(cmd.Context(), open.Read)
 				if err != nil {
 					return err
 				}
@@ -59,16 +52,9 @@ was found.`,
 					a.progress("%d sessions verified", result.Sessions)
 				})
 			}
-			for err := range found {
-				var d *tidemark.Damage
-				switch {
-				case errors.As(err, &d):
-					result.Damage = append(result.Damage, finding{d.Key.Kind, d.Key.ID, d.Seq, d.Place, d.What})
-				case errors.Is(err, tidemark.ErrCorrupt):
-					result.Damage = append(result.Damage, finding{What: err.Error()})
-				default:
-					return err
-				}
+			var err error
+			if result.Damage, err = upkeep.Findings(found); err != nil {
+				return err
 			}
 			a.progressDone()
 			return errors.Join(a.print(result, result.print), result.err())
@@ -78,12 +64,7 @@ was found.`,
 
 func (v verified) print(w io.Writer) error {
 	for _, f := range v.Damage {
-		d := tidemark.Damage{Key: tidemark.Key{Kind: f.Kind, ID: f.ID}, Seq: f.Seq, Place: f.Place, What: f.What}
-		if f.Kind == "" {
-			fmt.Fprintln(w, render.CleanLine(strings.TrimPrefix(f.Place+": "+f.What, ": ")))
-			continue
-		}
-		fmt.Fprintln(w, render.CleanLine(d.Error()))
+		fmt.Fprintln(w, render.CleanLine(f.String()))
 	}
 	_, err := fmt.Fprintf(w, "%d session(s) verified, %d damage(s) found\n", v.Sessions, len(v.Damage))
 	return err
@@ -93,5 +74,5 @@ func (v verified) err() error {
 	if len(v.Damage) == 0 {
 		return nil
 	}
-	return withHint(fmt.Errorf("%d damage(s) found: %w", len(v.Damage), tidemark.ErrCorrupt), "everything else can still be read; keep a copy of the store before you change it")
+	return hint.With(fmt.Errorf("%d damage(s) found: %w", len(v.Damage), tidemark.ErrCorrupt), "everything else can still be read; keep a copy of the store before you change it")
 }

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-sessions/tidemark/open"
 )
 
 func TestFormatsAreThoseOfTheirPages(t *testing.T) {
@@ -24,10 +26,10 @@ func TestFormatsAreThoseOfTheirPages(t *testing.T) {
 		"seal":     "\\| `format` \\| ([0-9]+)\\.",
 		"wire":     `"service":"tidemark","format":([0-9]+),`,
 	}
-	if got, want := slices.Sorted(maps.Keys(storeFormats())), slices.Sorted(maps.Keys(says)); !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(open.Formats())), slices.Sorted(maps.Keys(says)); !slices.Equal(got, want) {
 		t.Fatalf("formats %q, want %q", got, want)
 	}
-	for name, f := range storeFormats() {
+	for name, f := range open.Formats() {
 		page, err := os.ReadFile(filepath.Join("../../docs/formats", name+".md"))
 		if err != nil {
 			t.Fatal(err)

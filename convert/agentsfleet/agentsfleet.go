@@ -1,8 +1,8 @@
-// Package agentsfleet takes sessions of agents-fleet in and gives them back:
-// the JSON file of a session in every schema version, its transcript inside
-// that file or beside it, and the transcripts of its workers. It follows no
-// path that a session file names out of the folder that the path belongs to.
-// See docs/formats/agents-fleet.md.
+// Package agentsfleet imports and exports sessions of agents-fleet: the JSON
+// file of a session in every schema version, its transcript inside that file or
+// beside it, and the transcripts of its workers. It follows no path in a session
+// file that leads out of the folder it belongs to. See
+// docs/formats/agents-fleet.md.
 //
 //	for s, err := range agentsfleet.Tool().Import(ctx, place) { … }
 package agentsfleet
@@ -41,7 +41,7 @@ func Tool() convert.Tool {
 	}
 }
 
-// sniffBytes of a file tell whether it is a session.
+// sniffBytes is how much of a file Detect reads to tell whether it is a session.
 const sniffBytes = 64 << 10
 
 func detect(_ context.Context, p convert.Source) bool {
@@ -52,9 +52,9 @@ func detect(_ context.Context, p convert.Source) bool {
 	return err == nil && convert.Sniff(ids, func(id string) bool { return isSession(p.FS, path.Join(dir, id+jsonEnd)) })
 }
 
-// find lists the sessions of a home folder, of what is called .fleet there, or
-// of a folder of sessions: those with a file of their own, and those of which
-// only the transcript is left.
+// find lists the sessions of a home folder, of its .fleet, or of a folder of
+// sessions: those with a file of their own, and those of which only the
+// transcript is left.
 func find(p convert.Source) (dir string, ids []string, err error) {
 	return p.IDs(idOf, ".fleet/sessions", "sessions")
 }
@@ -67,9 +67,9 @@ func idOf(name string) (id string, ok bool) {
 	return id, ok && id != "" && !strings.HasPrefix(id, ".")
 }
 
-// isSession reports whether a file begins as a session does. Only the inline
-// transcript is in every version; a file whose transcript is further down than
-// it looks is told by what lies beside it.
+// isSession reports whether a file begins like a session. Only the inline
+// transcript is in every version; a file whose transcript is beyond the bytes
+// read is recognized by the files beside it.
 func isSession(fsys fs.FS, name string) bool {
 	if base, ok := strings.CutSuffix(name, siblingEnd); ok {
 		return convert.IsFile(fsys, base+jsonEnd) || beginsAsTranscript(fsys, name)

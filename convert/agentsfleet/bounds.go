@@ -5,19 +5,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// What is a few bytes in a file may be hundreds in memory; so besides lengths
-// the keys and elements are bounded.
+// A few bytes in a file may be hundreds in memory; so besides lengths, the
+// numbers of keys and elements are bounded.
 const (
 	// maxValue bounds one value of a session file, which the decoder holds
 	// whole, and more than once while it grows.
 	maxValue = 32 << 20
 	// maxFields bounds the keys of a session file, and maxFieldBytes all their
-	// values but the transcript.
+	// values except the transcript.
 	maxFields     = 10_000
 	maxFieldBytes = 32 << 20
 	// maxParts bounds the keys and elements of a line or of the workers.
 	maxParts = 250_000
-	// shortLine is a length at which nothing needs to be counted.
+	// shortLine is a length below which nothing needs to be counted.
 	shortLine = 1 << 20
 )
 
@@ -29,7 +29,7 @@ func checkParts(b []byte) error {
 	return nil
 }
 
-// add takes one more field of a session file, and its length into account.
+// add adds a field of a session file, and its length to held.
 func (o object) add(key string, value []byte, held *int) error {
 	*held += len(key) + len(value)
 	if o[key] = value; len(o) > maxFields || *held > maxFieldBytes {

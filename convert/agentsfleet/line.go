@@ -11,30 +11,30 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// object is a JSON object whose values are as they were written.
+// object is a JSON object with raw values.
 type object map[string]json.RawMessage
 
-// untimed, in what is kept of a line or session, says that its time was not in
-// the file, so that export does not make one up.
+// untimed, in the Extra of a line or session, says that its time was not in the
+// file, so that export does not make one up.
 const untimed = "tidemark_untimed"
 
-// unsaid is the same for when a session was changed.
+// unsaid is the same for the time of a session's last change.
 const unsaid = "tidemark_unsaid"
 
-// stamp is how agents-fleet writes times.
+// stamp is the layout in which agents-fleet writes times.
 const stamp = "2006-01-02T15:04:05.000Z"
 
-// The keys under which a line may keep what is known to be there, the
-// documented or observed one first.
+// The keys under which a line may hold each field, the documented or observed
+// one first.
 var (
 	timeKeys   = []string{"timestamp", "ts", "time", "createdAt", "created_at", "at"}
 	callKeys   = []string{"toolCallId", "tool_call_id", "toolUseId", "callId", "id"}
 	resultKeys = []string{"content", "result", "output"}
 )
 
-// entryOf returns the entry that a line of a transcript stands for. What the
-// entry does not say exactly as the line did stays in its Extra. A line
-// without a time is of the time before.
+// entryOf returns the entry of a line of a transcript. Whatever the entry does
+// not represent exactly stays in its Extra. A line without a time gets the time
+// before.
 func entryOf(line []byte, id string, before time.Time) (convert.Entry, error) {
 	if err := checkParts(line); err != nil {
 		return convert.Entry{}, err
@@ -76,15 +76,15 @@ func entryOf(line []byte, id string, before time.Time) (convert.Entry, error) {
 	return e, nil
 }
 
-// isKind reports whether s is a kind that an entry of another tool had when it
-// was written here.
+// isKind reports whether s is the kind of another tool's entry that was exported
+// here.
 func isKind(s string) bool {
 	_, err := tidemark.Entry{Kind: s}.Line()
 	return err == nil && s != tidemark.KindBranch && s != tidemark.KindGap
 }
 
-// takeContent returns what was said. Content that is a list of parts, as
-// providers have it, is shown as far as it is known, and kept.
+// takeContent returns the content. Content that is a list of parts, as providers
+// have it, is shown as far as it is known, and kept.
 func (o object) takeContent() []tidemark.Block {
 	if text := o.take("content"); text != "" {
 		return []tidemark.Block{tidemark.Text(text)}
@@ -105,8 +105,8 @@ func (o object) takeContent() []tidemark.Block {
 	return blocks
 }
 
-// takeTool returns the call and the result of a tool that a line tells of. The
-// known lines have a name and args; a line with content alone is a result.
+// takeTool returns the tool call and result of a line. The known lines have a
+// name and args; a line with only content is a result.
 func (o object) takeTool(id string) (blocks []tidemark.Block) {
 	for _, k := range callKeys {
 		if given := o.text(k); given != "" {
@@ -116,7 +116,7 @@ func (o object) takeTool(id string) (blocks []tidemark.Block) {
 	}
 	args, called := o["args"]
 	if called {
-		// One form, wherever the line was written.
+		// One form, however the line was written.
 		var b bytes.Buffer
 		if json.Compact(&b, args) == nil {
 			args = b.Bytes()
@@ -147,10 +147,11 @@ func (o object) isError() bool {
 	return string(o["isError"]) == "true" || string(o["success"]) == "false"
 }
 
-// text returns the text under a key, "" when there is something else.
+// text returns the string under a key, "" when there is something else.
 func (o object) text(key string) string { return convert.Object(o).Text(key) }
 
-// take removes a text and returns it. Another value, or an empty text, stays.
+// take removes a string and returns it. Another value, or an empty string,
+// stays.
 func (o object) take(key string) string {
 	s := o.text(key)
 	if s != "" {
@@ -159,8 +160,8 @@ func (o object) take(key string) string {
 	return s
 }
 
-// takeTime returns the time under a key, and removes it when it can be
-// written again from that alone.
+// takeTime returns the time under a key, and removes it when export can write it
+// back from that alone.
 func (o object) takeTime(key string) time.Time {
 	t, text := parseTime(o[key])
 	if !t.IsZero() && t.Format(stamp) == text {
@@ -189,14 +190,14 @@ func parseTime(raw json.RawMessage) (t time.Time, text string) {
 
 func (o object) set(key string, value any) { convert.Object(o).Set(key, value) }
 
-// offer sets a key that is not there.
+// offer sets a key that is missing.
 func (o object) offer(key string, value any) {
 	if _, there := o[key]; !there {
 		o.set(key, value)
 	}
 }
 
-// extra returns what an entry or session keeps of o.
+// extra returns o as the Extra of an entry or session.
 func (o object) extra() json.RawMessage {
 	b, err := o.appendLine([]byte(`{"` + toolName + `":`))
 	if err != nil {
@@ -214,7 +215,7 @@ func kept(extra json.RawMessage) (o object, own bool) {
 	return object{}, false
 }
 
-// saysSomething reports whether any tool keeps anything in extra.
+// saysSomething reports whether extra holds anything of any tool.
 func saysSomething(extra json.RawMessage) bool {
 	var tools map[string]json.RawMessage
 	if json.Unmarshal(extra, &tools) != nil {
@@ -228,8 +229,8 @@ func saysSomething(extra json.RawMessage) bool {
 	return false
 }
 
-// appendLine appends o as JSON on one line: the keys of first before the
-// others, which are in order of the alphabet.
+// appendLine appends o as JSON on one line: the keys of first before the others,
+// which are sorted.
 func (o object) appendLine(b []byte, first ...string) ([]byte, error) {
 	keys := slices.DeleteFunc(slices.Clone(first), func(k string) bool { _, there := o[k]; return !there })
 	for _, k := range slices.Sorted(maps.Keys(o)) {
@@ -255,7 +256,7 @@ func (o object) appendLine(b []byte, first ...string) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// linesOf returns the lines that an entry is written as. One that came from
+// linesOf returns the lines that an entry is exported as. One that came from
 // agents-fleet is one line again.
 func linesOf(e tidemark.Entry, lost convert.Losses) []object {
 	rest, own := kept(e.Extra)
@@ -301,8 +302,8 @@ func (o object) finish(e tidemark.Entry, timed bool) object {
 	return o
 }
 
-// foreignLines writes an entry of another tool as agents-fleet has it: what is
-// said on a line, and each call and result on one of its own.
+// foreignLines writes an entry of another tool in the form of agents-fleet: the
+// text on one line, and each call and result on a line of its own.
 func foreignLines(e tidemark.Entry, lost convert.Losses) (lines []object) {
 	if e.Usage != nil {
 		lost.Add("token counts")

@@ -18,10 +18,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/text"
 )
 
-// read returns one session, nil when there is nothing to take, and what of it
-// could not be taken. Transcripts are read while the session's Entries are;
-// only the file itself is read to its end before, so that half a file is no
-// half session.
+// read returns one session, nil when there is nothing to import, and what of it
+// could not be imported. Transcripts are read when the session's Entries are;
+// only the session file itself is read to its end first, so that a truncated
+// file is not taken for a session.
 func read(fsys fs.FS, dir, id string) (*convert.Session, []error) {
 	file := path.Join(dir, id+jsonEnd)
 	fields, inlined := object{}, 0
@@ -76,7 +76,7 @@ func read(fsys fs.FS, dir, id string) (*convert.Session, []error) {
 	return s, skips
 }
 
-// skip says that what could not be taken, once.
+// skip says that what could not be imported, and names it once.
 func skip(what string, err error) error {
 	if convert.IsSkip(err) {
 		return err
@@ -84,8 +84,8 @@ func skip(what string, err error) error {
 	return &convert.Skip{What: what, Why: err}
 }
 
-// sessionExtra returns what the session keeps of the fields of its file. Counts
-// and default paths are made anew.
+// sessionExtra returns the fields of the session file to keep. Counts and
+// default paths are recomputed.
 func (o object) sessionExtra(id string) json.RawMessage {
 	if o.text("sessionId") == id {
 		delete(o, "sessionId")
@@ -107,8 +107,8 @@ func (o object) number(key string) (n float64) {
 	return n
 }
 
-// readFile returns the fields of a session file without its transcript, and how
-// many entries that has.
+// readFile returns the fields of a session file without its transcript, and the
+// number of the transcript's entries.
 func readFile(fsys fs.FS, name string) (fields object, inlined int, err error) {
 	fields = object{}
 	there, held := false, 0
@@ -132,10 +132,10 @@ func readFile(fsys fs.FS, name string) (fields object, inlined int, err error) {
 	return fields, inlined, err
 }
 
-// errStop ends a walk that has what it wanted.
+// errStop ends a walk that has found what it wanted.
 var errStop = errors.New("stop")
 
-// bounded ends a file in which one value is too long.
+// bounded fails when one value of a file is too long.
 type bounded struct {
 	r   io.Reader
 	dec *json.Decoder
@@ -201,7 +201,7 @@ func walk(fsys fs.FS, name string, f func(key string, dec *json.Decoder) error) 
 	return err
 }
 
-// elements calls f for each element of an array, or of none for null.
+// elements calls f for each element of an array; null is an empty one.
 func elements(dec *json.Decoder, f func(json.RawMessage) bool) error {
 	t, err := dec.Token()
 	if err != nil || t == nil {
@@ -243,8 +243,9 @@ func inline(fsys fs.FS, name string) iter.Seq2[convert.Line, error] {
 	}
 }
 
-// glued is how a line begins, here looked for inside one: a process that was
-// killed while it wrote leaves half a line, and the next one may be behind it.
+// glued is how a line begins, searched for inside another line: a process that
+// was killed while writing leaves half a line, and the next line may follow
+// directly.
 var glued = []byte(`{"role":`)
 
 // salvage returns the whole line at the end of a damaged one, nil for none.
@@ -256,8 +257,8 @@ func salvage(line []byte) []byte {
 }
 
 // readWorkers returns the workers of a session: those of its roster, and those
-// that it did not live to put there. Each path in the roster that is not a
-// file in the session's own folder is an error, and the rest goes on.
+// that were never added to it. A path in the roster that is not a file in the
+// session's own folder is an error, and the rest continues.
 func readWorkers(fsys fs.FS, dir, id string, roster json.RawMessage, start time.Time) (all []convert.Worker, skips []error) {
 	folder := path.Join(dir, id+workersEnd)
 	names, files := names{}, map[string]bool{}
@@ -299,8 +300,8 @@ func readWorkers(fsys fs.FS, dir, id string, roster json.RawMessage, start time.
 	return all, skips
 }
 
-// rosterOf returns the workers that a session file names; an element that is a
-// text alone is a path, and a roster of too many parts names none.
+// rosterOf returns the workers that a session file lists; an element that is a
+// string is a path, and a roster of too many parts lists none.
 func rosterOf(raw json.RawMessage) []object {
 	var list []json.RawMessage
 	if checkParts(raw) != nil || json.Unmarshal(raw, &list) != nil {
@@ -342,7 +343,7 @@ func (o object) name(i int) string {
 }
 
 // fit makes the name of a worker fit for an id and for a file, so that it is the
-// same on its way in and out. The roster keeps it as it was.
+// same on import and export. The roster keeps the original.
 func fit(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' {
@@ -356,10 +357,11 @@ func fit(name string) string {
 	return name
 }
 
-// names counts how often each name was given.
+// names counts how often each name was used.
 type names map[string]int
 
-// unique returns a name that no other worker has, the same in the same order.
+// unique returns a name that no other worker has, always the same for the same
+// order.
 func (n names) unique(name string) string {
 	name = fit(name)
 	for {

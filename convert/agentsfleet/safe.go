@@ -8,9 +8,9 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// checkName returns ErrInvalid for a path in a session file that is more than
-// the name of a file: it is used as the last part of a path, here and by
-// agents-fleet, on every system.
+// checkName returns ErrInvalid for a path in a session file that is more than a
+// file name: it is used as the last part of a path, here and by agents-fleet, on
+// every system.
 func checkName(name string) error {
 	switch {
 	case name == "" || name == ".":
@@ -29,8 +29,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkFile returns an error unless dir holds name as a file of its own: a
-// link inside dir would lead out of it as well as dots do.
+// checkFile returns an error unless name is a regular file in dir: a link inside
+// dir could lead out of it just as dots could.
 func checkFile(fsys fs.FS, dir, name string) error {
 	if err := checkName(name); err != nil {
 		return err

@@ -13,9 +13,9 @@ import (
 )
 
 // transcript is what was said in a session or by a worker: inside the session
-// file, in a file of its own, or both. An older agents-fleet goes on with the
-// one and leaves the other as it was, a newer one may do the reverse; so the
-// longer one is taken, and two that part are two branches.
+// file, in a file of its own, or both. An older agents-fleet appends to the one
+// and leaves the other unchanged, a newer one may do the reverse; so the longer
+// one is used, and two that diverge become two branches.
 type transcript struct {
 	fsys    fs.FS
 	file    string // of the session, "" for a worker
@@ -23,12 +23,13 @@ type transcript struct {
 	inlined int    // entries inside file
 	start   time.Time
 
-	// parts is set when both go on behind their first shared entries.
+	// parts is set when both continue differently after their first shared
+	// entries.
 	parts  bool
 	shared int
 }
 
-// name returns the file that the transcript is in.
+// name returns the file that holds the transcript.
 func (t *transcript) name() string {
 	if t.sibling != "" && (t.inlined == 0 || t.file == "") {
 		return t.sibling
@@ -60,7 +61,7 @@ func (t *transcript) compare() {
 	}
 }
 
-// whole leaves out what is damaged.
+// whole leaves out damaged lines.
 func whole(lines iter.Seq2[convert.Line, error]) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for line, err := range lines {
@@ -91,8 +92,8 @@ func (t *transcript) firstTime() time.Time {
 	return time.Time{}
 }
 
-// entries yields the entries. They are numbered, so that one keeps its id when
-// a transcript moves out of the session file.
+// entries yields the entries. Their ids are numbers, so that an entry keeps its
+// id when a transcript moves out of the session file.
 func (t *transcript) entries() iter.Seq2[convert.Entry, error] {
 	fsys, file, sibling, start, shared := t.fsys, t.file, t.sibling, t.start, t.shared
 	in, aside := t.inlined > 0, t.sibling != ""
@@ -117,19 +118,19 @@ func (t *transcript) entries() iter.Seq2[convert.Entry, error] {
 }
 
 type reader struct {
-	at    time.Time // of the entry before
+	at    time.Time // of the previous entry
 	yield func(convert.Entry, error) bool
 }
 
 // part is a run of the lines of a file, from number first to before end, -1: to
-// the last. Its first entry follows parent, "": the one before.
+// the last. Its first entry follows parent, "": the previous one.
 type part struct {
 	name, prefix string
 	first, end   int
 	parent       string
 }
 
-// all yields the entries of a part. It is false when nobody wants more.
+// all yields the entries of a part. It is false when the caller stopped.
 func (r *reader) all(lines iter.Seq2[convert.Line, error], p part) bool {
 	n := 0
 	for line, err := range lines {
@@ -165,8 +166,8 @@ func (r *reader) all(lines iter.Seq2[convert.Line, error], p part) bool {
 	return true
 }
 
-// damage says what is wrong with a line that is no entry. A file that cannot
-// be read on is no worse: what came so far stays.
+// damage says what is wrong with a line that is no entry. A read error in the
+// file is treated alike: what came before it stays.
 func (r *reader) damage(line convert.Line, err error) error {
 	switch {
 	case line.Text == nil || checkParts(line.Text) != nil:

@@ -19,9 +19,10 @@ const noMigrate = "AGENTS_FLEET_NO_MIGRATE"
 // lineKeys come first on a line, as agents-fleet has them.
 var lineKeys = []string{"role", "content", "name", "args", "timestamp"}
 
-// export writes the workers, the transcript and at last the file of a session,
-// so that a file that is there has all that it names. The transcript is in that
-// file and beside it: an older agents-fleet reads the one, a newer the other.
+// export writes the workers, the transcript and last the session file, so that a
+// session file always has everything that it names. The transcript is both in
+// that file and beside it: an older agents-fleet reads the one, a newer the
+// other.
 func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string, error) {
 	id := s.ForeignID
 	if checkName(id) != nil {
@@ -46,7 +47,7 @@ func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string,
 	}
 	fields.set("schemaVersion", version)
 	fields.describe(s, id)
-	// A path that is not plainly this session's might be another one's file.
+	// A path that is not clearly this session's might be another session's file.
 	sibling := fields.text("transcriptPath")
 	if checkName(sibling) != nil || !strings.HasPrefix(sibling, id+".") || !strings.HasSuffix(sibling, workerEnd) {
 		sibling = id + siblingEnd
@@ -63,7 +64,7 @@ func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string,
 	return w.lost.List(), nil
 }
 
-// describe adds what is said about the session itself.
+// describe adds the fields of the session itself.
 func (o object) describe(s *convert.Session, id string) {
 	o.offer("sessionId", id)
 	if s.Title != "" && s.Title != o.text("title") {
@@ -78,7 +79,8 @@ func (o object) describe(s *convert.Session, id string) {
 	_, unsaved := o[unsaid]
 	delete(o, untimed)
 	delete(o, unsaid)
-	// What was not in the file is made up only for a session that went on.
+	// Fields that were not in the file are made up only for a session that has
+	// been continued.
 	changed, _ := parseTime(o["updatedAt"])
 	if !s.UpdatedAt.IsZero() && !s.UpdatedAt.Equal(changed) && !(unsaved && s.UpdatedAt.Equal(s.CreatedAt)) {
 		o.set("updatedAt", s.UpdatedAt.UTC().Format(stamp))
@@ -165,7 +167,7 @@ func (w *writer) fill(file, aside *sink, s *convert.Session, fields object) erro
 	return nil
 }
 
-// sink is a file on its way out. Its writer remembers the first error.
+// sink is a file being written. Its writer remembers the first error.
 type sink struct {
 	*bufio.Writer
 	file convert.File
@@ -179,8 +181,8 @@ func (w *writer) create(name string) (*sink, error) {
 	return &sink{bufio.NewWriter(f), f}, nil
 }
 
-// close gives the file its name, or gives it up when err says that something
-// went wrong. A nil sink passes err on.
+// close gives the file its name, or discards it when err is not nil. A nil sink
+// passes err on.
 func (s *sink) close(err error) error {
 	if s == nil {
 		return err
@@ -195,11 +197,11 @@ func (s *sink) close(err error) error {
 	return s.file.Close()
 }
 
-// path yields the lines of the entries on the way to head. A transcript here
-// has one way; the others are counted as lost.
+// path yields the lines of the entries on the path to head. A transcript here
+// has one path; the others are counted as lost.
 func (w *writer) path(entries iter.Seq2[convert.Entry, error], head string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		on, err := wayTo(entries, head)
+		on, err := pathTo(entries, head)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -239,8 +241,8 @@ func (w *writer) path(entries iter.Seq2[convert.Entry, error], head string) iter
 	}
 }
 
-// wayTo returns the numbers of the entries on the way to head, nil for all.
-func wayTo(entries iter.Seq2[convert.Entry, error], head string) (map[int]bool, error) {
+// pathTo returns the numbers of the entries on the path to head, nil for all.
+func pathTo(entries iter.Seq2[convert.Entry, error], head string) (map[int]bool, error) {
 	number, parents := map[string]int{}, []int{0}
 	straight := true
 	for e, err := range entries {
@@ -275,8 +277,8 @@ func wayTo(entries iter.Seq2[convert.Entry, error], head string) (map[int]bool, 
 	return on, nil
 }
 
-// workers writes the transcripts of the workers and returns the roster with
-// all of them. What the roster had before stays in it.
+// workers writes the transcripts of the workers and returns the roster with all
+// of them. Existing elements of the roster stay in it.
 func (w *writer) workers(all []convert.Worker, roster []object) ([]object, error) {
 	taken := map[string]bool{}
 	at, names := map[string]int{}, names{}
@@ -323,7 +325,7 @@ func (w *writer) worker(name string, worker convert.Worker) error {
 	return file.close(err)
 }
 
-// fileFor returns the name of a file for a worker that no other one has.
+// fileFor returns a file name for a worker that no other one has.
 func fileFor(worker string, taken map[string]bool) string {
 	file := fit(worker) + workerEnd
 	for i := 2; taken[file]; i++ {

@@ -1,7 +1,7 @@
-// Package agentzero takes sessions of AgentZero in and gives them back: the
-// plain and the encrypted session file, the checkpoint and the tree. It keeps
-// no passphrase, and says nothing about one that does not fit but that.
-// See docs/formats/agentzero.md.
+// Package agentzero imports and exports sessions of AgentZero: the plain and the
+// encrypted session file, the checkpoint and the tree. It stores no passphrase,
+// and about a wrong one says only that it is wrong. See
+// docs/formats/agentzero.md.
 //
 //	for s, err := range agentzero.Tool().Import(ctx, place) { … }
 package agentzero
@@ -41,7 +41,7 @@ func Tool() convert.Tool {
 	}
 }
 
-// sniffBytes of a file tell whether it is a session.
+// sniffBytes is how much of a file Detect reads to tell whether it is a session.
 const sniffBytes = 64 << 10
 
 func detect(_ context.Context, p convert.Source) bool {
@@ -54,13 +54,13 @@ func detect(_ context.Context, p convert.Source) bool {
 	})
 }
 
-// find lists the sessions of a project, of what is called .agentzero there, or
-// of a folder of sessions.
+// find lists the sessions of a project, of its .agentzero, or of a folder of
+// sessions.
 func find(p convert.Source) (dir string, ids []string, err error) {
 	return p.IDs(idOf, ".agentzero/sessions", "sessions")
 }
 
-// ends are those of the files of a session, the long ones first.
+// ends are the suffixes of the files of a session, the long ones first.
 func ends() []string { return []string{checkpointEnd, treeEnd, sealedEnd, plainEnd} }
 
 // idOf returns which session a file belongs to.
@@ -73,7 +73,7 @@ func idOf(name string) (id string, ok bool) {
 	return id, ok && id != "" && !strings.HasPrefix(id, ".")
 }
 
-// isSession reports whether a file begins as one of AgentZero's does.
+// isSession reports whether a file begins like one of AgentZero's.
 func isSession(fsys fs.FS, name string) bool {
 	if !convert.IsFile(fsys, name) {
 		return false
@@ -103,7 +103,8 @@ func notBase64(r rune) bool {
 	return !('A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '+' || r == '/' || r == '=')
 }
 
-// looksLikeSession reads keys up to the messages, and on if they are short.
+// looksLikeSession reads keys up to the messages, and further if these are
+// short.
 func looksLikeSession(dec *json.Decoder, named bool) bool {
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return false

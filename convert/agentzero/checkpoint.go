@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// checkpoint is the part of a checkpoint of a store that AgentZero has too.
+// checkpoint is the part of a store's checkpoint that AgentZero has too.
 type checkpoint struct {
 	SavedAt      time.Time       `json:"saved_at"`
 	Reason       string          `json:"reason,omitempty"`
@@ -40,7 +40,7 @@ type wakeTrigger struct {
 	From string    `json:"from,omitempty"`
 }
 
-// The limits that AgentZero has when nobody sets any.
+// The default limits of AgentZero.
 var defaultLimits = limits{ToolRounds: 5, OutputBytes: 2000, ToolsInContext: 20}
 
 // The kinds of wake triggers.
@@ -50,12 +50,12 @@ const (
 	wakeTimer   = "timer"
 )
 
-// made, in a checkpoint file, says that the session had no checkpoint: the
-// file is there because AgentZero looks for it first.
+// made, in a checkpoint file, says that the session had no checkpoint: the file
+// exists because AgentZero looks for it first.
 const made = "tidemark_made"
 
-// readCheckpoint returns what a checkpoint file says. All of its fields but the
-// messages stay in Extra.
+// readCheckpoint returns the content of a checkpoint file. All of its fields
+// except the messages stay in Extra.
 func readCheckpoint(fields object) checkpoint {
 	c := checkpoint{SavedAt: timeAt(fields, "created_at"), Reason: fields.Text("idle_reason")}
 	var approvals, tools []string
@@ -102,7 +102,7 @@ func readWake(raw json.RawMessage) (wakeTrigger, bool) {
 }
 
 // writeCheckpoint returns the fields of a checkpoint file without its messages.
-// What did not change since it was read is written as it was.
+// What did not change since it was read is written verbatim.
 func writeCheckpoint(raw json.RawMessage, savedAt time.Time, lost convert.Losses) object {
 	var c checkpoint
 	var more object
@@ -146,8 +146,8 @@ func writeCheckpoint(raw json.RawMessage, savedAt time.Time, lost convert.Losses
 	return fields
 }
 
-// saysSomething is false for what is there only because it always is: nothing,
-// or an object of nothings.
+// saysSomething is false for a value that is always present but empty: nothing,
+// or an object of empty values.
 func saysSomething(raw json.RawMessage) bool {
 	var fields object
 	if json.Unmarshal(raw, &fields) != nil {
@@ -169,7 +169,7 @@ func isNothing(raw json.RawMessage) bool {
 	return false
 }
 
-// stamp writes a time as AgentZero does.
+// stamp writes a time in AgentZero's format.
 func stamp(t time.Time) string {
 	layout := "2006-01-02T15:04:05-07:00"
 	if t.Nanosecond() != 0 {
@@ -181,7 +181,7 @@ func stamp(t time.Time) string {
 func approved(all []approval, lost convert.Losses) []string {
 	names := []string{}
 	for _, a := range all {
-		// AgentZero keeps what was approved for the session alone.
+		// AgentZero stores only approvals for the session.
 		if a.Scope == "" || a.Scope == "session" {
 			names = append(names, a.Tool)
 		} else {

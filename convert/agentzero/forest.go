@@ -10,21 +10,21 @@ import (
 )
 
 // forest holds the messages of a session from all its files, each once.
-// AgentZero keeps the same conversation in up to four of them, cut at different
-// points; a message is the same when all before it are.
+// AgentZero stores the same conversation in up to four of them, cut at different
+// points; two messages are the same when all messages before them are.
 type forest struct {
 	all    []leaf
 	byPath map[[sha256.Size]byte]int
-	asked  map[int][]call // the calls of messages that were looked at
+	asked  map[int][]call // the calls of messages that were decoded
 }
 
-// leaf is a message after the ones before it. Depth counts from 1. Caller is
-// the message whose call number slot a tool's message answers, -1: none.
+// leaf is a message after the ones before it. Depth counts from 1. For a tool's
+// message, caller is the message whose call number slot it answers, -1: none.
 type leaf struct {
-	raw          []byte // in canonical form: many messages are kept, few are asked for
+	raw          []byte // in canonical form: many messages are held, few are decoded
 	path         [sha256.Size]byte
 	parent       int // -1: none
-	root         int // the first message on the way to it
+	root         int // the first message on the path to it
 	depth        int
 	tool         bool
 	caller, slot int
@@ -43,7 +43,7 @@ func (f *forest) msg(n int) object {
 	return parseMessage(f.all[n].raw)
 }
 
-// calls returns the calls of a message, which many results may ask for.
+// calls returns the calls of a message, which many results may need.
 func (f *forest) calls(n int) []call {
 	all, known := f.asked[n]
 	if !known {
@@ -53,11 +53,11 @@ func (f *forest) calls(n int) []call {
 	return all
 }
 
-// add puts a message behind parent and returns where it is.
+// add adds a message after parent and returns its number.
 func (f *forest) add(parent int, msg object) int {
 	msg, when, model := metaOf(msg)
 	if msg["content"] == nil {
-		// AgentZero reads no message without it, so none is written.
+		// AgentZero reads no message without it, so none is written without it.
 		msg = msg.Without()
 		msg.Set("content", "")
 	}
@@ -100,8 +100,8 @@ func (f *forest) depth(at int) int {
 	return f.all[at].depth
 }
 
-// id names a message by all that was said up to it, so that it is the same in
-// whatever order the files are read.
+// id names a message by a hash of everything up to it, so that it does not
+// depend on the order in which the files are read.
 func (f *forest) id(n int) string {
 	if n == nowhere {
 		return convert.Root
@@ -109,8 +109,8 @@ func (f *forest) id(n int) string {
 	return hex.EncodeToString(f.all[n].path[:16])
 }
 
-// entries yields the messages in the order in which they were added. One
-// without a time is of the given one.
+// entries yields the messages in the order in which they were added. One without
+// a time gets the time at.
 func (f *forest) entries(at time.Time) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		for n, l := range f.all {

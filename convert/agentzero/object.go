@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// object is a JSON object whose values are as they were written.
+// object is a JSON object with raw values.
 type object = convert.Object
 
 // inside returns the object under a key, never nil.
@@ -28,7 +28,7 @@ func timeAt(o object, key string) time.Time {
 	return convert.ParseTime(o.Text(key))
 }
 
-// extraOf returns what an entry, session or checkpoint keeps of o.
+// extraOf returns o as the Extra of an entry, session or checkpoint.
 func extraOf(o object) json.RawMessage {
 	b, err := convert.Encode(map[string]object{toolName: o})
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// reading is one session while its files are read.
+// reading is the state of reading one session's files.
 type reading struct {
 	fsys  fs.FS
-	base  string // of the files, without an end
+	base  string // path of the files without suffix
 	id    string
 	keys  *passphrases
 	skips []error
@@ -27,15 +27,15 @@ type source struct {
 	at     time.Time // when the file was changed
 }
 
-// modes are AgentZero's words for what a session may reach.
+// modes maps AgentZero's words for the modes of a session.
 var modes = map[string]string{"local-only": tidemark.ModeLocal, "default": tidemark.ModeRemote}
 
-// session returns the session, nil when no file of it can be read. AgentZero
-// resumes from the checkpoint when there is one, so that is where the session
-// stands; what the other files have beyond it is on branches.
+// session returns the session, nil when none of its files can be read. AgentZero
+// resumes from the checkpoint if there is one, so that is where the session is;
+// what the other files have beyond it is on branches.
 func (r *reading) session() *convert.Session {
 	f := newForest()
-	t := r.loadTree(f) // first, for it knows the order of the branches
+	t := r.loadTree(f) // first, because it knows the order of the branches
 	checkpointed := r.load(f, checkpointEnd, nil)
 	plain := r.load(f, plainEnd, nil)
 	sealed := r.load(f, sealedEnd, r.keys.open)
@@ -73,7 +73,7 @@ func firstSource(all ...*source) *source {
 	return nil
 }
 
-// describe fills in what is said about the session as a whole.
+// describe fills in the fields of the session as a whole.
 func (r *reading) describe(s *convert.Session, checkpointed, saved *source, t *tree) {
 	s.Title = t.fields.Text("title")
 	s.Model, s.UpdatedAt = saved.fields.Text("model"), saved.at
@@ -90,7 +90,7 @@ func (r *reading) describe(s *convert.Session, checkpointed, saved *source, t *t
 	mode := saved.fields.Text("mode")
 	known := false
 	if s.Mode, known = modes[mode]; !known {
-		// What is not said to be remote stays here.
+		// What is not marked as remote stays local.
 		s.Mode = tidemark.ModeLocal
 		if saved.fields["mode"] != nil {
 			extra["mode"] = saved.fields["mode"]
@@ -129,8 +129,8 @@ func describeCheckpoint(s *convert.Session, src *source) {
 	s.Checkpoint, _ = convert.Encode(c)
 }
 
-// load reads one of the files that hold a conversation into a forest. It is
-// nil when the file is not there or cannot be read.
+// load reads one of the files that hold a conversation into a forest. It is nil
+// when the file is missing or unreadable.
 func (r *reading) load(f *forest, end string, open func([]byte) ([]byte, error)) *source {
 	b, at, err := r.file(end)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -180,8 +180,8 @@ func (r *reading) parse(b []byte) (fields object, err error) {
 	return fields, nil
 }
 
-// loadTree reads the tree and puts what it holds into f. A session without one
-// has an empty one.
+// loadTree reads the tree and adds its messages to f. A session without one has
+// an empty one.
 func (r *reading) loadTree(f *forest) *tree {
 	empty := &tree{byID: map[string]*node{}, fields: object{}}
 	b, _, err := r.file(treeEnd)

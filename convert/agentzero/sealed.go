@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// The numbers of AgentZero's encryption. Its files do not say them.
+// The parameters of AgentZero's encryption. They are not in its files.
 const (
 	kdfTime    = 2
 	kdfKiB     = 19456
@@ -27,10 +27,10 @@ const (
 	tagBytes   = 16
 )
 
-// passphraseEnv is where AgentZero takes its passphrase from.
+// passphraseEnv is the variable that AgentZero reads its passphrase from.
 const passphraseEnv = "AZ_PASSPHRASE"
 
-// passphrases are what may open a file, the likeliest first.
+// passphrases are candidates to open a file, the likeliest first.
 type passphrases struct {
 	env     func(string) string
 	machine string
@@ -38,7 +38,7 @@ type passphrases struct {
 
 func newPassphrases(env func(string) string) *passphrases { return &passphrases{env: env} }
 
-// first returns what AgentZero would encrypt with here.
+// first returns the passphrase that AgentZero would encrypt with here.
 func (p *passphrases) first() string {
 	if given := p.env(passphraseEnv); given != "" {
 		return given
@@ -46,8 +46,8 @@ func (p *passphrases) first() string {
 	return p.ofMachine()
 }
 
-// ofMachine derives the passphrase that AgentZero uses when it is given none.
-// It changes with the names of the host and of the user.
+// ofMachine derives the passphrase that AgentZero uses when none is given. It
+// changes with the names of the host and of the user.
 func (p *passphrases) ofMachine() string {
 	if p.machine == "" {
 		host := firstOf(p.env("HOSTNAME"), p.env("HOST"), hostFile(), "unknown-host")
@@ -66,8 +66,8 @@ func firstOf(all ...string) string {
 	return ""
 }
 
-// hostFile returns the name of the host as its system keeps it, "" where it
-// does not keep it so.
+// hostFile returns the name of the host from a system file, "" where there is
+// none.
 func hostFile() string {
 	b, err := os.ReadFile("/etc/hostname")
 	if err != nil {
@@ -110,8 +110,8 @@ func decrypt(key, nonce, sealed []byte) ([]byte, error) {
 	return aead.Open(nil, nonce, sealed, nil)
 }
 
-// seal encrypts a session file, on one line without an end, which is all that
-// AgentZero can read.
+// seal encrypts a session file, on one line without a newline, which is the only
+// form that AgentZero can read.
 func seal(passphrase string, plain []byte) ([]byte, error) {
 	raw := make([]byte, saltBytes+nonceBytes, saltBytes+nonceBytes+len(plain)+tagBytes)
 	rand.Read(raw)

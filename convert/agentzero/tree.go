@@ -14,24 +14,25 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// tree is what a tree file says. No sample of AgentZero's own is known, so any
-// shape that can be understood is; what Tidemark writes is one of them.
+// tree is the content of a tree file. No sample of AgentZero's own is known, so
+// any shape that can be interpreted is accepted; what Tidemark writes is one of
+// them.
 type tree struct {
 	nodes   []*node
 	byID    map[string]*node
 	current string
-	fields  object // what is said about the whole
+	fields  object // fields of the whole
 }
 
-// node is a conversation up to a point: the one of its parent, and more.
+// node is a conversation up to a point: that of its parent, and more.
 type node struct {
 	id, parent, label string
-	children          []string // that are named, not nested
+	children          []string // that are referenced, not nested
 	raw               json.RawMessage
 
-	messages []json.RawMessage // objects; nil: it says only how many there are
-	count    int               // messages up to its end, 0: not said
-	keeps    int               // messages of its parent that it begins with, -1: not said
+	messages []json.RawMessage // objects; nil: only their number is given
+	count    int               // messages up to its end, 0: not given
+	keeps    int               // messages of its parent that it begins with, -1: not given
 
 	state int
 	end   int // in the forest, when it is placed
@@ -43,7 +44,7 @@ const (
 	placed
 )
 
-// The names under which a tree may keep what is known to be in it.
+// The keys under which a tree may hold each field.
 var (
 	nodesKeys   = []string{"nodes", "tree", "root"}
 	currentKeys = []string{"current", "current_node", "current_id", "current_node_id", "active", "head"}
@@ -51,8 +52,8 @@ var (
 	countKeys   = []string{"message_count", "msg_count", "messages_count", "count", "messages"}
 )
 
-// A hostile tree may ask for the square of its size: by walks back to where a
-// node begins, and by nodes inside nodes, each of which is parsed again.
+// A hostile tree could cost the square of its size: by walks back to where a
+// node begins, and by nested nodes, each of which is parsed again.
 const (
 	treeSteps = 50_000_000
 	treeBytes = 1 << 30
@@ -88,7 +89,7 @@ func parseTree(file []byte) (*tree, error) {
 	return t, nil
 }
 
-// collect takes the nodes out of a list, a map by id, or nodes inside nodes.
+// collect reads the nodes from a list, a map by id, or nested nodes.
 func (t *tree) collect(raw json.RawMessage) error {
 	type found struct {
 		raw        json.RawMessage
@@ -186,7 +187,7 @@ func parseNode(o object, raw json.RawMessage) *node {
 	return n
 }
 
-// name returns what names a node, which may be a number.
+// name returns the name of a node, which may be a number.
 func name(raw json.RawMessage) string {
 	var s string
 	var n json.Number
@@ -199,8 +200,8 @@ func name(raw json.RawMessage) string {
 	return ""
 }
 
-// link finds the parents of nodes that are only named as children, or by
-// their number.
+// link finds the parents of nodes that are only listed as children, or only
+// numbered.
 func (t *tree) link() {
 	for _, n := range t.nodes {
 		for _, c := range n.children {
@@ -219,11 +220,11 @@ func (t *tree) link() {
 	}
 }
 
-// grow puts the messages that the nodes hold into a forest, parents first.
+// grow adds the messages of the nodes to a forest, parents first.
 func (t *tree) grow(f *forest) error {
 	steps := 0
 	for _, n := range t.nodes {
-		var way []*node // from n up to one whose place is known
+		var way []*node // from n up to one that is placed
 		for at := n; at != nil && at.state == unplaced && at.messages != nil; at = t.byID[at.parent] {
 			at.state = begun
 			way = append(way, at)
@@ -246,13 +247,13 @@ func (t *tree) grow(f *forest) error {
 	return nil
 }
 
-// place puts one node into the forest, and returns how far it had to walk.
+// place adds one node to the forest, and returns how far it had to walk.
 func (t *tree) place(f *forest, n *node) (steps int) {
 	from := nowhere
 	if p := t.byID[n.parent]; p != nil && p.state == placed {
 		from = p.end
 	} else if p != nil && n.count != len(n.messages) {
-		n.state = unplaced // it goes on from what is not there
+		n.state = unplaced // it continues from something that is missing
 		return 0
 	}
 	before := f.depth(from)
@@ -275,12 +276,12 @@ func (t *tree) place(f *forest, n *node) (steps int) {
 
 func parseMessage(raw json.RawMessage) object {
 	msg := object{}
-	// It is one: it was taken out of JSON that was parsed.
+	// It is an object: it was taken out of parsed JSON.
 	_ = json.Unmarshal(raw, &msg)
 	return msg
 }
 
-// repeats reports whether msg is what the way to at begins with.
+// repeats reports whether msg is the first message on the path to at.
 func (f *forest) repeats(at int, msg object) bool {
 	one := newForest()
 	one.add(nowhere, msg)
@@ -288,7 +289,7 @@ func (f *forest) repeats(at int, msg object) bool {
 	return known && f.all[at].root == n
 }
 
-// settle finds the nodes that are only counted: those on the way to the
+// settle places the nodes that have only a count: those on the path to the
 // current one are points of the conversation that ends at head.
 func (t *tree) settle(f *forest, head int) (lost []string) {
 	way := make([]int, f.depth(head)+1)
@@ -332,7 +333,7 @@ func (t *tree) labels(f *forest) map[string]string {
 	return all
 }
 
-// rest returns what the session keeps of the tree.
+// rest returns the fields of the tree that the session keeps.
 func (t *tree) rest() object {
 	rest := t.fields.Without("version", "session_id", "title", "created_at", "updated_at")
 	var homeless []json.RawMessage

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// export writes all four files of a session. The plain one comes last: what
-// lists sessions looks for it.
+// export writes all four files of a session. The plain one comes last: programs
+// that list sessions look for it.
 func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string, error) {
 	id := s.ForeignID
 	if tidemark.CheckID(id) != nil {
@@ -48,8 +48,8 @@ type file struct {
 	fields object
 }
 
-// filesOf returns the files of a session in the order in which they are
-// written. The encrypted one has what the plain one has.
+// filesOf returns the files of a session in the order in which they are written.
+// The encrypted one has the content of the plain one.
 func filesOf(ctx context.Context, s *convert.Session, id string, lost convert.Losses) ([]file, error) {
 	listLost(s, lost)
 	w, err := collect(ctx, s, lost)
@@ -96,7 +96,7 @@ func listLost(s *convert.Session, lost convert.Losses) {
 	}
 }
 
-// sessionFile returns the session file: the conversation as it stands.
+// sessionFile returns the session file: the conversation up to the head.
 func sessionFile(s *convert.Session, id string, said []object, extra object) object {
 	fields := inside(extra, "session")
 	fields.Set("session_id", id)
@@ -120,7 +120,7 @@ type writing struct {
 	at     map[string]int // the message that an entry ends with, by the entry's ID
 	head   int
 	last   time.Time
-	spoken bool // somebody but the system did
+	spoken bool // somebody other than the system has spoken
 }
 
 type written struct {
@@ -167,9 +167,9 @@ func collect(ctx context.Context, s *convert.Session, lost convert.Losses) (*wri
 	return w, nil
 }
 
-// add puts a message behind parent and finds its node: one begins with what
-// the user says, and wherever a message does not follow the newest one. What
-// the system says before the first turn belongs to that.
+// add adds a message after parent and finds its node: a node begins with a
+// user's message, and wherever a message does not follow the newest one. System
+// messages before the first turn belong to that turn.
 func (w *writing) add(parent int, m written) int {
 	n := len(w.all)
 	m.parent, m.depth = parent, w.depth(parent)+1
@@ -191,7 +191,7 @@ func (w *writing) depth(at int) int {
 	return w.all[at].depth
 }
 
-// path returns the messages up to one.
+// path returns the messages up to at.
 func (w *writing) path(at int) []object {
 	said := make([]object, w.depth(at))
 	for ; at != nowhere; at = w.all[at].parent {
@@ -200,8 +200,8 @@ func (w *writing) path(at int) []object {
 	return said
 }
 
-// treeNode is a node as Tidemark writes it. Messages are those that the first
-// Keeps of its parent's do not have.
+// treeNode is a node as Tidemark writes it. Messages are those beyond the first
+// Keeps messages of its parent.
 type treeNode struct {
 	ID       string   `json:"id"`
 	Parent   *string  `json:"parent"`
@@ -256,7 +256,7 @@ func (w *writing) tree(s *convert.Session, id string, extra object, lost convert
 	return fields
 }
 
-// withMeta returns the message with what only the tree has a place for.
+// withMeta returns the message with the fields that only the tree can hold.
 func (m written) withMeta() object {
 	meta := object{}
 	if !m.at.IsZero() {

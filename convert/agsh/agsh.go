@@ -1,11 +1,11 @@
-// Package agsh reads and writes the sessions of agsh, which is called meka
-// since its version 0.27: one SQLite database with a row a session and a row a
+// Package agsh reads and writes the sessions of agsh, which is called meka since
+// its version 0.27: one SQLite database with a row per session and a row per
 // message.
 //
-// The database says in no reliable place which version wrote it, so what it is
-// and what it can hold is told from its columns. Tables with credentials are
-// in the same file; no statement here names them. A session that an agsh has
-// open is taken as far as it goes, and says so in Lost.
+// The database does not reliably say which version wrote it, so its form is
+// deduced from its columns. Tables with credentials are in the same file; no
+// statement here names them. A session that an agsh has open is imported as far
+// as it goes, and says so in Lost.
 //
 //	for s, err := range agsh.Tool().Import(ctx, place) { … }
 package agsh
@@ -33,8 +33,8 @@ func Tool() convert.Tool {
 	}
 }
 
-// The databases. When both are there, the successor has taken over what the
-// first one held, so it is read first and wins.
+// The databases. When both exist, the successor has taken over what the first
+// one held, so it is read first and wins.
 const (
 	mekaDB = "meka.db"
 	agshDB = "sessions.db"
@@ -49,7 +49,7 @@ func homes() []string {
 	}
 }
 
-// headBytes are enough to hold the statements that made the first tables.
+// headBytes is enough for the statements that made the first tables.
 const headBytes = 64 << 10
 
 // candidates are the files at the Source that may hold sessions.
@@ -73,8 +73,8 @@ func candidates(p convert.Source) []string {
 	return found
 }
 
-// detect asks a database for its columns only when its name or its first bytes
-// speak for agsh: to ask means to copy it.
+// detect reads the columns of a database only when its name or its first bytes
+// look like agsh: reading them means copying it.
 func detect(ctx context.Context, p convert.Source) bool {
 	for _, name := range candidates(p) {
 		b, _ := convert.Head(p.FS, name, headBytes)

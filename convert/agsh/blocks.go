@@ -9,15 +9,15 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
-// A message's content is a JSON array of blocks in the shape of Anthropic's.
-// Each block is taken apart, and kept whole in Raw only where putting it
-// together again would not give the same JSON.
+// A message's content is a JSON array of blocks in Anthropic's shape. Each block
+// is decoded, and kept whole in Raw only where encoding it again would not give
+// the same JSON.
 
-// maxNesting bounds blocks in blocks: a tool result holds texts and images, and
+// maxNesting bounds nested blocks: a tool result holds texts and images, and
 // those hold nothing.
 const maxNesting = 4
 
-// anthropic is whose shape a signed block has.
+// anthropic is the provider of signed blocks.
 const anthropic = "anthropic"
 
 // decodeBlocks reads an array of blocks.
@@ -62,8 +62,8 @@ func takeImage(p wire.Part, raw json.RawMessage) (b tidemark.Block, known []stri
 	return b, []string{"type", "source"}, p.Type == "image"
 }
 
-// takeUnknown shows a type of a later version by its name; it is given back as
-// it is.
+// takeUnknown shows a type of a later version by its name; export writes it back
+// verbatim.
 func takeUnknown(p wire.Part) tidemark.Block {
 	return tidemark.Block{Type: tidemark.BlockFile, Name: p.Type, MediaType: "application/json"}
 }
@@ -125,8 +125,8 @@ func orEmpty(input json.RawMessage) any {
 	return input
 }
 
-// marshal writes JSON that a person reads as it was typed. What is handed to
-// it can always be written.
+// marshal writes JSON that a person reads as it was typed. Its arguments can
+// always be encoded.
 func marshal(v any) json.RawMessage {
 	b, _ := convert.Encode(v)
 	return b

@@ -18,11 +18,11 @@ type source struct {
 	convert.SourceDatabase
 	columns []string // of sessions
 	meka    bool
-	events  bool // rows are only ever added
-	outputs bool // it keeps large tool outputs
+	events  bool // rows are append-only
+	outputs bool // it stores large tool outputs
 }
 
-// open opens a database and looks at its columns. One that is not agsh's is
+// open opens a database and reads its columns. One that is not agsh's is
 // ErrInvalid.
 func open(ctx context.Context, p convert.Source, name string) (*source, error) {
 	src := &source{SourceDatabase: convert.SourceDatabase{Source: p, Name: name}}
@@ -36,8 +36,8 @@ func open(ctx context.Context, p convert.Source, name string) (*source, error) {
 	return src, nil
 }
 
-// look tells agsh from others, and its versions from each other. A store of
-// Tidemark has views of the same names, which do not count.
+// look tells agsh from other programs, and its versions from each other. A
+// Tidemark store has views of the same names, which do not count.
 func (s *source) look(ctx context.Context) error {
 	tables, err := s.Columns(ctx, "sessions", "messages", "tool_outputs")
 	if err != nil {
@@ -67,7 +67,7 @@ type session struct {
 	columns                                    map[string]any
 }
 
-// secret reports whether a column may hold what identifies somebody.
+// secret reports whether a column may hold a credential.
 func secret(column string) bool {
 	for _, word := range []string{"token_id", "secret", "credential", "password", "api_key"} {
 		if strings.Contains(column, word) {
@@ -77,7 +77,7 @@ func secret(column string) bool {
 	return false
 }
 
-// sessions reads all rows, in the order in which the sessions began.
+// sessions reads all rows, in the order of creation of the sessions.
 func (s *source) sessions(ctx context.Context) ([]*session, error) {
 	names := slices.DeleteFunc(slices.Clone(s.columns), secret)
 	var all []*session
@@ -113,7 +113,7 @@ func (s *session) set(column string, v any) {
 	}
 }
 
-// note is what of the row Tidemark has no field for.
+// note is what Tidemark has no field for in the row.
 func (s *session) note(meka bool) sessionNote {
 	_, created := parseTime(s.createdAt)
 	_, updated := parseTime(s.updatedAt)
@@ -130,9 +130,10 @@ func (s *session) note(meka bool) sessionNote {
 	return n
 }
 
-// rows yields the rows of a session. Where rows are only ever added they are
-// counted, so that a session has the same ids in its database and in an
-// exported file. Versions that delete rows leave but the numbers of the table.
+// rows yields the rows of a session. Where rows are append-only they are
+// numbered by counting, so that a session has the same ids in its database and
+// in an exported file. For versions that delete rows only the row ids of the
+// table are stable.
 func (s *source) rows(ctx context.Context, id string) iter.Seq2[row, error] {
 	return func(yield func(row, error) bool) {
 		n := 0
@@ -158,7 +159,7 @@ func (s *source) rows(ctx context.Context, id string) iter.Seq2[row, error] {
 	}
 }
 
-// eventful reports whether a session has rows that are no messages.
+// eventful reports whether a session has rows that are not messages.
 func (s *source) eventful(ctx context.Context, id string) bool {
 	for row, err := range s.Query(ctx, "SELECT 1 FROM messages WHERE session_id = ? AND role IN (?, ?) LIMIT 1", id, roleBoundary, roleRepair) {
 		return err == nil && row != nil

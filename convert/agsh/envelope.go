@@ -43,7 +43,7 @@ type envelopeEvent struct {
 	Event map[string]json.RawMessage `json:"event"`
 }
 
-// isEnvelope tells an export by its first fields.
+// isEnvelope recognizes an export by its first fields.
 func isEnvelope(b []byte) bool {
 	b = bytes.TrimSpace(b)
 	return bytes.HasPrefix(b, []byte("{")) && bytes.Contains(b, []byte(`"format_version"`)) && bytes.Contains(b, []byte(`"meka_version"`))
@@ -93,7 +93,7 @@ func readEnvelope(fsys fs.FS, name string) (envelope, error) {
 	return env, nil
 }
 
-// session returns the row that the database has for it.
+// session returns the row that the database would have for it.
 func (e envelopeEntry) session() *session {
 	s := &session{id: e.ID, parent: e.ParentID, createdAt: e.CreatedAt, updatedAt: e.UpdatedAt, columns: map[string]any{}}
 	for name, v := range map[string]string{"cwd": e.Cwd, "permission": e.Permission,
@@ -116,8 +116,8 @@ func (e envelopeEntry) session() *session {
 // envelopeLog is the log of the sessions of an export, by id.
 type envelopeLog map[string]*envelopeEntry
 
-// rows yields the events as the rows that the database has for them, numbered
-// from 1.
+// rows yields the events as the rows that the database would have for them,
+// numbered from 1.
 func (l envelopeLog) rows(_ context.Context, id string) iter.Seq2[row, error] {
 	return func(yield func(row, error) bool) {
 		e := l[id]
@@ -177,8 +177,8 @@ func (l envelopeLog) readOutputs(_ context.Context, id, folder string, files map
 	return lost
 }
 
-// compact takes the white space out of JSON, so that it compares with what is
-// in a database.
+// compact removes the white space from JSON, so that it compares with what is in
+// a database.
 func compact(raw json.RawMessage) json.RawMessage {
 	var buf bytes.Buffer
 	if json.Compact(&buf, raw) != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // The tables of 0.1, which every version reads, and those of meka for sessions
-// that came from it. Tables that are not for sessions are its own to make.
+// that came from it. Tables that are not for sessions are left to agsh to make.
 const (
 	agshSessions = `CREATE TABLE IF NOT EXISTS sessions (
 	id TEXT PRIMARY KEY,
@@ -74,16 +74,16 @@ const (
 	parentIndex  = `CREATE INDEX IF NOT EXISTS idx_sessions_parent ON sessions(parent_session_id)`
 )
 
-// mekaColumns are those of mekaSessions that are kept in a note; the rest of
-// a row has fields of its own.
+// mekaColumns are the columns of mekaSessions that are kept in a note; the
+// others have fields of their own.
 var mekaColumns = []string{"permission", "capabilities_json", "additional_roots_json", "subagent_spec_json",
 	"stat_turns", "stat_input_tokens", "stat_output_tokens", "stat_cache_creation_input_tokens",
 	"stat_cache_read_input_tokens", "stat_redactions", "stat_redacted_images", "stat_redacted_bytes"}
 
-// export writes a session into sessions.db with the tables of agsh 0.1, or
-// into meka.db when it came from a version with an event log. A session that
-// is there is replaced. It is never written as locked. The database stays open
-// for further sessions: it is the Out's to close.
+// export writes a session into sessions.db with the tables of agsh 0.1, or into
+// meka.db when it came from a version with an event log. An existing session is
+// replaced. It is never written as locked. The database stays open for further
+// sessions: the Out closes it.
 func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string, error) {
 	n := sessionNoteOf(s.Extra)
 	name := agshDB
@@ -161,7 +161,7 @@ func (x *exporter) session(s *convert.Session, n sessionNote) error {
 	return x.files(id, s)
 }
 
-// remove makes room for a session that was exported before, with its helpers.
+// remove deletes a session that was exported before, with its helpers.
 func (x *exporter) remove(id string) error {
 	ids := []string{id}
 	for i := 0; i < len(ids) && x.meka; i++ {
@@ -190,8 +190,8 @@ func (x *exporter) remove(id string) error {
 	return nil
 }
 
-// row inserts the row of a session. agsh 0.1 has a column for what other
-// programs keep, which it leaves alone.
+// row inserts the row of a session. agsh 0.1 has a column for data of other
+// programs, which it leaves alone.
 func (x *exporter) row(id string, created, updated time.Time, n sessionNote) error {
 	begun, changed := stamp(created, n.CreatedAt), stamp(updated, n.UpdatedAt)
 	if !x.meka {
@@ -204,7 +204,7 @@ func (x *exporter) row(id string, created, updated time.Time, n sessionNote) err
 			continue
 		}
 		if f, ok := v.(float64); ok && f == float64(int64(f)) {
-			v = int64(f) // JSON has but one kind of numbers
+			v = int64(f) // JSON has only one kind of number
 		}
 		names, args = append(names, name), append(args, v)
 	}
@@ -212,8 +212,8 @@ func (x *exporter) row(id string, created, updated time.Time, n sessionNote) err
 	return x.exec("INSERT INTO sessions ("+strings.Join(names, ", ")+") VALUES ("+marks+")", args...)
 }
 
-// workers writes helpers as sessions of their own below the one that started
-// them; agsh 0.1 has none.
+// workers writes helpers as sessions below the one that started them; agsh 0.1
+// has none.
 func (x *exporter) workers(id string, s *convert.Session, helpers map[string]sessionNote) error {
 	if !x.meka {
 		x.lost["helper agent"] += len(s.Workers)
@@ -243,7 +243,7 @@ func (x *exporter) workers(id string, s *convert.Session, helpers map[string]ses
 	return nil
 }
 
-// known returns the time that a text says, or another one when it says none.
+// known returns the time in a text, or the other one when there is none.
 func known(s string, or time.Time) time.Time {
 	if at, _ := parseTime(s); !at.IsZero() {
 		return at
@@ -272,8 +272,8 @@ func (x *exporter) files(id string, s *convert.Session) error {
 	return nil
 }
 
-// count notes what agsh has no place for. A mode is none of agsh's: a session
-// that came from there got it on the way.
+// count notes what agsh cannot represent. agsh has no mode: a session that came
+// from there was given one on import.
 func (x *exporter) count(s *convert.Session, n sessionNote) {
 	for what, there := range map[string]bool{
 		"title": s.Title != "", "model": s.Model != "", "agent": s.Agent != "", "mode": s.Mode != "" && !n.Agsh,
@@ -287,7 +287,7 @@ func (x *exporter) count(s *convert.Session, n sessionNote) {
 	x.lost["label"] += len(s.Labels)
 }
 
-// losses says what was lost, for people.
+// losses lists what was lost, for people.
 func (x *exporter) losses() []string {
 	var all []string
 	for _, what := range slices.Sorted(maps.Keys(x.lost)) {
@@ -301,8 +301,8 @@ func (x *exporter) losses() []string {
 	return all
 }
 
-// sessionID is a UUID, because agsh takes nothing else: the one that the
-// session had there, else its own, else one that is made from its foreign id.
+// sessionID is a UUID, because agsh accepts nothing else: the one that the
+// session had there, else its own, else one derived from its foreign id.
 func sessionID(s *convert.Session) string {
 	for _, id := range []string{s.ForeignID, string(s.ID)} {
 		if parsed, err := tidemark.ParseSessionID(id); err == nil {
@@ -312,15 +312,15 @@ func sessionID(s *convert.Session) string {
 	return derived(s.ForeignID)
 }
 
-// derived makes the same UUID from the same text, of the version for such.
+// derived makes the same UUID from the same text.
 func derived(text string) string {
 	b := sha256.Sum256([]byte("agsh\x00" + text))
 	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }
 
-// plainBlocks leaves of an entry what agsh 0.1 can read: an answer with any
-// other block would be shown by it as JSON.
+// plainBlocks keeps the blocks of an entry that agsh 0.1 can read: it would show
+// an answer with any other block as JSON.
 func (x *exporter) plainBlocks(e convert.Entry) convert.Entry {
 	kept := make([]tidemark.Block, 0, len(e.Blocks))
 	for _, b := range e.Blocks {
@@ -353,8 +353,8 @@ func (x *exporter) flatten(blocks []tidemark.Block) string {
 	return strings.Join(texts, "\n")
 }
 
-// boundaryNote is the rest of a compaction: what is known of it, or what meka
-// wants to know. It replaces everything that the model sees.
+// boundaryNote is the rest of a compaction: what is known of it, or the fields
+// that meka needs. It replaces everything that the model sees.
 func boundaryNote(known json.RawMessage, replaced int) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(known, &fields) != nil || fields == nil {

@@ -14,7 +14,8 @@ import (
 // maxID bounds the id of a session: agsh writes UUIDs.
 const maxID = 128
 
-// outputsFolder is where large tool outputs are among the files of a session.
+// outputsFolder is the folder of large tool outputs among the files of a
+// session.
 const outputsFolder = "tool_outputs/"
 
 // log is where rows come from: a database, or an exported file.
@@ -55,9 +56,8 @@ func importDB(ctx context.Context, p convert.Source, name string) iter.Seq2[*con
 	}
 }
 
-// family calls do for each session that nobody started, with the helpers that
-// it and they started. A session whose parent is gone counts as one that
-// nobody started.
+// family calls do for each top-level session, with all the helpers below it. A
+// session whose parent is gone counts as top-level.
 func family(all []*session, do func(s *session, helpers []*session, err error) bool) {
 	byID := map[string]*session{}
 	for _, s := range all {
@@ -95,7 +95,7 @@ func family(all []*session, do func(s *session, helpers []*session, err error) b
 			return
 		}
 	}
-	// What is left hangs on itself.
+	// What is left has itself as an ancestor.
 	for _, s := range all {
 		if byID[s.id] == s && byID[s.parent] != nil {
 			if !do(nil, nil, convert.Skipf("session "+s.id, "it is a helper of itself")) {
@@ -143,8 +143,8 @@ func take(ctx context.Context, l log, s *session, helpers []*session, meka bool,
 	return out
 }
 
-// plan looks through a log with events before it is yielded: where the session
-// is at, and what its compactions repeat.
+// plan reads a log with events before it is yielded: where the session is, and
+// what its compactions repeat.
 func plan(ctx context.Context, l log, id string) (kept map[string]int, head string, rewound bool) {
 	if !l.eventful(ctx, id) {
 		return nil, "", false
@@ -159,7 +159,7 @@ func plan(ctx context.Context, l log, id string) (kept map[string]int, head stri
 	r := newReplay(kept)
 	for w, err := range l.rows(ctx, id) {
 		if err == nil {
-			r.next(w) // what it says is told when the entries are yielded
+			r.next(w) // errors are reported when the entries are yielded
 		}
 	}
 	if r.tip == r.last {
@@ -195,7 +195,7 @@ func entries(ctx context.Context, l log, id string, kept map[string]int) iter.Se
 	}
 }
 
-// worker returns a helper, and what is kept of its row.
+// worker returns a helper, and the note of its row.
 func worker(ctx context.Context, l log, root, h *session) (convert.Worker, sessionNote) {
 	n := h.note(false)
 	n.CreatedAt, n.UpdatedAt = h.createdAt, h.updatedAt

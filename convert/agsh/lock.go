@@ -11,16 +11,16 @@ import (
 )
 
 // holder returns who has a session open, "" for nobody. Up to 0.11 agsh wrote
-// its pid into the row; later versions lock a file beside the database. A pid
-// of a process that ended is a lock that was left behind.
+// its pid into the row; later versions lock a file beside the database. The pid
+// of a process that has ended is a stale lock.
 func (s *source) holder(one *session) string {
 	if one.lockedBy != "" {
 		pid, err := strconv.Atoi(strings.TrimSpace(one.lockedBy))
 		if err != nil || pid <= 0 {
 			return ""
 		}
-		// The row names no host. The database is taken to be of this one: if it
-		// is not, a pid that happens to run here only makes a remark.
+		// The row names no host. The database is assumed to be from this one: if
+		// it is not, a pid that happens to run here only causes a remark.
 		here := process.Self("agsh")
 		here.PID, here.StartedAt = pid, ""
 		if process.Dead(here) {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// isLocked looks into the kernel's list. To try the lock would tell more
-// simply, but for a moment it would keep out the program whose lock it is.
+// isLocked reads the kernel's list of locks. Trying the lock would be simpler,
+// but would for a moment lock out the program that uses it.
 func isLocked(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -4,6 +4,6 @@ package agsh
 
 import "io/fs"
 
-// isLocked cannot tell here: only trying the lock would, and that could keep
-// out the program whose lock it is.
+// isLocked is not known here: finding out would mean trying the lock, and that
+// could lock out the program that uses it.
 func isLocked(fs.FileInfo) bool { return false }

@@ -7,25 +7,25 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// note is what agsh keeps with a message and Tidemark has no field for. It
-// travels in the Extra of the entry, so that export gives back the same row.
+// note is what agsh stores with a message and Tidemark has no field for. It
+// travels in the Extra of the entry, so that export writes the same row.
 type note struct {
-	CreatedAt string          `json:"created_at,omitempty"` // where a time in microseconds is not enough
-	Joined    bool            `json:"joined,omitempty"`     // stood in one row with the prompt that follows
-	Plain     bool            `json:"plain,omitempty"`      // an answer that was text and no JSON
-	Boundary  json.RawMessage `json:"boundary,omitempty"`   // of a compaction: all but its summary
-	Kept      int             `json:"kept,omitempty"`       // messages that a compaction repeated behind itself
-	Role      string          `json:"role,omitempty"`       // with Content: the row as it is
+	CreatedAt string          `json:"created_at,omitempty"` // when microseconds are not enough
+	Joined    bool            `json:"joined,omitempty"`     // was in one row with the prompt that follows
+	Plain     bool            `json:"plain,omitempty"`      // an answer that was text and not JSON
+	Boundary  json.RawMessage `json:"boundary,omitempty"`   // of a compaction: all except its summary
+	Kept      int             `json:"kept,omitempty"`       // messages that a compaction repeated after itself
+	Role      string          `json:"role,omitempty"`       // with Content: the row verbatim
 	Content   string          `json:"content,omitempty"`
 }
 
-// sessionNote is what agsh keeps with a session.
+// sessionNote is what agsh stores with a session.
 type sessionNote struct {
 	Agsh      bool           `json:"-"`              // there is a note at all
-	Meka      bool           `json:"meka,omitempty"` // of a version with an event log and locks outside of the database
+	Meka      bool           `json:"meka,omitempty"` // of a version with an event log and lock files
 	CreatedAt string         `json:"created_at,omitempty"`
 	UpdatedAt string         `json:"updated_at,omitempty"`
-	Columns   map[string]any `json:"columns,omitempty"` // the others that are not NULL, by name
+	Columns   map[string]any `json:"columns,omitempty"` // the other columns that are not NULL, by name
 	Call      string         `json:"call,omitempty"`    // of a helper: what started it
 
 	// Helpers are the rows of the helpers, by id. They change while a helper
@@ -33,7 +33,7 @@ type sessionNote struct {
 	Helpers map[string]sessionNote `json:"helpers,omitempty"`
 }
 
-// extra wraps what a tool keeps under the name of the tool.
+// extra wraps a tool's data under the name of the tool.
 type extra[T any] struct {
 	Agsh *T `json:"agsh"`
 }
@@ -63,8 +63,8 @@ func sessionNoteOf(raw json.RawMessage) sessionNote {
 	return *x.Agsh
 }
 
-// parseTime reads a time as agsh writes it. Tidemark keeps microseconds; what
-// it would write differently comes back as text, too.
+// parseTime reads a time as agsh writes it. Tidemark keeps microseconds; a time
+// that it would write differently is also returned as text.
 func parseTime(s string) (at time.Time, raw string) {
 	if at = convert.ParseTime(s); at.IsZero() {
 		return at, s
@@ -75,8 +75,8 @@ func parseTime(s string) (at time.Time, raw string) {
 	return at, raw
 }
 
-// formatTime writes a time as agsh does: no digits behind the second, or
-// three, six or nine.
+// formatTime writes a time as agsh does: no fraction, or three, six or nine
+// digits of it.
 func formatTime(t time.Time) string {
 	layout := "2006-01-02T15:04:05"
 	switch n := t.Nanosecond(); {
@@ -91,7 +91,7 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format(layout + "+00:00")
 }
 
-// stamp returns the text that was kept for a time, when it is still that time.
+// stamp returns the text that was kept for a time, if it still means that time.
 func stamp(at time.Time, raw string) string {
 	if t := convert.ParseTime(raw); raw != "" && (t.IsZero() || t.Equal(at)) {
 		return raw

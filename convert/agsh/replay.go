@@ -9,22 +9,22 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// replay turns the log of a session into entries. Later versions never change
-// a row: a rewind and a compaction are rows that say how many messages of what
-// the model sees they replace. So what the model sees is followed beside the
-// tree, by id and fingerprint alone.
+// replay turns the log of a session into entries. Later versions never change a
+// row: a rewind and a compaction are rows that say how many messages of what the
+// model sees they replace. So what the model sees is tracked in addition to the
+// tree, by id and fingerprint only.
 type replay struct {
 	view  []seen            // what the model sees
 	tip   string            // the entry that the next one follows, "": none
 	last  string            // the entry that was yielded last
 	time  time.Time         // of the last row that has one
 	known map[string]string // parent and fingerprint to id; nil for a log without events
-	kept  map[string]int    // by the row of a compaction: how many rows behind it repeat
+	kept  map[string]int    // by the row of a compaction: how many rows after it repeat
 	tail  []seen            // what is being repeated
 	folds map[uint64]fold   // compactions, by the fingerprint of the summary
 }
 
-// fold is a compaction that a session may come back to.
+// fold is a compaction that a session may return to.
 type fold struct {
 	id   string
 	tail []seen // what it kept
@@ -36,7 +36,7 @@ type seen struct {
 	sum     uint64
 }
 
-// newReplay takes what survey found, nil for a log without events.
+// newReplay takes the result of a survey, nil for a log without events.
 func newReplay(kept map[string]int) *replay {
 	r := &replay{kept: kept}
 	if kept != nil {
@@ -75,7 +75,7 @@ func (r *replay) add(w row) ([]convert.Entry, error) {
 	case isMessage(w.role):
 		r.see(parent, sum(w))
 	case len(r.view) > 0:
-		// An event that is not known belongs to the message before it.
+		// An unknown event belongs to the message before it.
 		r.view[len(r.view)-1].tip = r.tip
 	}
 	return entries, nil
@@ -86,7 +86,7 @@ func isMessage(role string) bool {
 	return role == roleUser || role == roleBlocks || role == roleAssistant || role == roleResults
 }
 
-// see says that the entry at the tip is what the model sees next.
+// see makes the entry at the tip the next one that the model sees.
 func (r *replay) see(parent string, sum uint64) {
 	r.view = append(r.view, seen{r.tip, r.tip, sum})
 	if r.known != nil {
@@ -94,7 +94,7 @@ func (r *replay) see(parent string, sum uint64) {
 	}
 }
 
-// place puts an entry behind the tip.
+// place puts an entry after the tip.
 func (r *replay) place(e *convert.Entry) {
 	e.Parent = r.tip
 	if r.tip == "" {
@@ -135,8 +135,8 @@ func (r *replay) compact(w row) ([]convert.Entry, error) {
 	return []convert.Entry{e}, nil
 }
 
-// repair goes back. What it puts in place and was there before is no new
-// entry: a session that went back to a branch.
+// repair goes back. Messages that it puts in place and that existed before are
+// not new entries: the session returned to a branch.
 func (r *replay) repair(w row) ([]convert.Entry, error) {
 	p, err := parseRepair(w.content)
 	if err != nil {
@@ -173,8 +173,8 @@ func (r *replay) repair(w row) ([]convert.Entry, error) {
 	return added, nil
 }
 
-// before finds an entry behind the tip that says the same. When the model sees
-// nothing, it may be a compaction, which stands for all that was before it.
+// before finds an entry after the tip with the same content. When the model sees
+// nothing, it may be a compaction, which replaces everything before it.
 func (r *replay) before(mark uint64) (id string, there bool) {
 	if id, there = r.known[edge(r.tip, mark)]; there || len(r.view) > 0 {
 		return id, there
@@ -183,7 +183,7 @@ func (r *replay) before(mark uint64) (id string, there bool) {
 	return f.id, there
 }
 
-// cut takes the last n messages from what the model sees, and returns them.
+// cut removes the last n messages from what the model sees, and returns them.
 func (r *replay) cut(n int) []seen {
 	at := max(0, len(r.view)-n)
 	gone := append([]seen(nil), r.view[at:]...)
@@ -193,7 +193,7 @@ func (r *replay) cut(n int) []seen {
 
 func edge(parent string, sum uint64) string { return parent + "\x00" + strconv.FormatUint(sum, 36) }
 
-// sum is a fingerprint of what a row says, whenever it was said.
+// sum is a fingerprint of the content of a row, without its time.
 func sum(w row) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(w.role))
@@ -207,7 +207,7 @@ func sum(w row) uint64 {
 const maxKept = 1000
 
 // survey finds what each compaction repeats: the messages that it keeps are
-// written again behind it. It is fed the rows in their order.
+// written again after it. It is fed the rows in order.
 type survey struct {
 	events []surveyed
 }
@@ -240,7 +240,7 @@ func (s *survey) add(w row) {
 	}
 }
 
-// kept returns how many rows behind each compaction repeat what was before it.
+// kept returns how many rows after each compaction repeat what was before it.
 func (s *survey) kept() map[string]int {
 	kept := map[string]int{}
 	var view []uint64
@@ -256,7 +256,8 @@ func (s *survey) kept() map[string]int {
 	return kept
 }
 
-// repeated returns the length of the longest end of gone that next begins with.
+// repeated returns the length of the longest suffix of gone that next begins
+// with.
 func repeated(gone []uint64, next []surveyed) int {
 	for n := min(len(gone), len(next), maxKept); n > 0; n-- {
 		same := true

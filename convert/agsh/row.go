@@ -11,23 +11,23 @@ import (
 // The roles of rows.
 const (
 	roleUser      = "user"         // plain text
-	roleBlocks    = "user_blocks"  // a prompt with more than text, as blocks
+	roleBlocks    = "user_blocks"  // a prompt that is more than text, as blocks
 	roleAssistant = "assistant"    // blocks
 	roleResults   = "tool_results" // blocks
 	roleBoundary  = "compact_boundary"
 	roleRepair    = "repair"
 )
 
-// summaryMark begins the text that stands for what was compacted away.
+// summaryMark begins the text that replaces what was compacted away.
 const summaryMark = "[Conversation summary from session compaction]"
 
-// row is a message as it is kept.
+// row is a message as it is stored.
 type row struct {
 	id, role, content, at string
 }
 
-// decode returns the entries that a row stands for: one, or two where agsh put
-// its own text before the user's. A row that cannot be read is an error.
+// decode returns the entries of a row: one, or two where agsh put its own text
+// before the user's. An unreadable row is an error.
 func decode(w row) ([]convert.Entry, error) {
 	at, raw := parseTime(w.at)
 	n := note{CreatedAt: raw}
@@ -66,7 +66,7 @@ func decode(w row) ([]convert.Entry, error) {
 	return []convert.Entry{e}, nil
 }
 
-// splitContext takes what agsh wraps in <context> off a prompt.
+// splitContext removes what agsh wraps in <context> from a prompt.
 func splitContext(e convert.Entry, n note) []convert.Entry {
 	if len(e.Blocks) == 0 || e.Blocks[0].Type != tidemark.BlockText || e.Blocks[0].Raw != "" {
 		return []convert.Entry{e}
@@ -87,8 +87,8 @@ func splitContext(e convert.Entry, n note) []convert.Entry {
 	return []convert.Entry{added, e}
 }
 
-// encode returns the role and the content of the row that keeps e, as meka
-// writes it; an empty role when there is no row for it.
+// encode returns the role and the content of the row for e, as meka writes it;
+// an empty role when there is no row for it.
 func encode(e convert.Entry, n note) (role, content string) {
 	switch {
 	case n.Role != "":
@@ -135,7 +135,7 @@ type message struct {
 	Content json.RawMessage `json:"content"`
 }
 
-// row returns the row that would keep m.
+// row returns the row that would store m.
 func (m message) row(id, at string) row {
 	w := row{id: id, role: roleAssistant, content: string(m.Content), at: at}
 	if m.Role == roleAssistant {
@@ -155,7 +155,7 @@ func (m message) row(id, at string) row {
 	return w
 }
 
-// messageOf returns the message that a row keeps.
+// messageOf returns the message in a row.
 func messageOf(w row) message {
 	switch w.role {
 	case roleUser:
@@ -210,8 +210,7 @@ func encodeBoundary(e convert.Entry, n note) json.RawMessage {
 	return marshal(map[string]any{"CompactBoundary": fields})
 }
 
-// repair is the event that takes messages back, and may put others in their
-// place.
+// repair is the event that removes messages, and may put others in their place.
 type repair struct {
 	ReplacedCount int       `json:"replaced_count"`
 	Messages      []message `json:"messages"`

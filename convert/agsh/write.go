@@ -11,15 +11,15 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// writer writes the entries of one session. agsh 0.1 has one line of messages:
-// rows of other branches are taken out again at the end. meka has events, so
-// that a change of branch is one more row.
+// writer writes the entries of one session. agsh 0.1 has one sequence of
+// messages: rows of other branches are removed again at the end. meka has
+// events, so that a change of branch is one more row.
 type writer struct {
 	*exporter
 	session string
 	nodes   map[string]node
 	tip     string   // the entry that was written last
-	view    []string // what the model of meka sees, as entries
+	view    []string // what meka's model sees, as entries
 	first   time.Time
 	last    time.Time
 	joined  string // text that belongs before the next prompt
@@ -58,7 +58,7 @@ func (x *exporter) entries(id string, entries iter.Seq2[convert.Entry, error], h
 	return w, w.prune(head)
 }
 
-// entry writes one entry behind its parent.
+// entry writes one entry after its parent.
 func (w *writer) entry(e convert.Entry) error {
 	parent := e.Parent
 	switch _, ok := w.nodes[parent]; {
@@ -112,10 +112,10 @@ func (w *writer) entry(e convert.Entry) error {
 
 func (w *writer) put(id string, n node) { w.nodes[id], w.tip = n, id }
 
-// content returns the row of an entry, and counts what is lost with it.
+// content returns the row of an entry, and counts what is lost by it.
 func (w *writer) content(e convert.Entry, n note) (role, content string) {
 	if e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap {
-		return "", "" // what they say is said otherwise
+		return "", "" // their content is represented otherwise
 	}
 	if e.Usage != nil {
 		w.lost["usage of an answer"]++
@@ -161,7 +161,7 @@ func (w *writer) insert(role, content, at string) (id int64, err error) {
 	return id, nil
 }
 
-// compaction writes the event of a compaction, and again what it keeps.
+// compaction writes the event of a compaction, and repeats what it keeps.
 func (w *writer) compaction(e convert.Entry, n note, one node) error {
 	n.Boundary = boundaryNote(n.Boundary, len(w.view))
 	role, content := encode(e, n)
@@ -201,7 +201,7 @@ func (w *writer) read(id string) (r row, err error) {
 }
 
 // move makes the model see the path to an entry, with an event when it sees
-// another one.
+// another path.
 func (w *writer) move(to string) error {
 	if to == w.tip {
 		return nil
@@ -247,7 +247,7 @@ func (w *writer) seenAt(id string) []string {
 	return back
 }
 
-// prune takes out what is not on the path to head.
+// prune removes what is not on the path to head.
 func (w *writer) prune(head string) error {
 	path := map[string]bool{}
 	for id := head; id != "" && !path[id]; id = w.nodes[id].parent {

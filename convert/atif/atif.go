@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// version is the one of the format that is written.
+// version is the version of the format that is written.
 const version = "ATIF-v1.7"
 
 // Tool is the Agent Trajectory Interchange Format.
@@ -118,7 +118,7 @@ func exportTrajectory(ctx context.Context, out convert.Out, s *convert.Session) 
 	return lost.report(s), write(out, p.name+".trajectory.json", p.t)
 }
 
-// about is what a session is, beyond its steps.
+// about describes a session, apart from its steps.
 func about(s *convert.Session) map[string]any {
 	all := map[string]any{}
 	for k, v := range map[string]string{"title": s.Title, "project": s.Project, "foreign_id": s.ForeignID, "mode": s.Mode, "copied_from": s.Copied} {
@@ -142,8 +142,8 @@ func about(s *convert.Session) map[string]any {
 	return all
 }
 
-// addWorkers embeds the trajectories of helpers, each referred to by the
-// result of the call that started it.
+// addWorkers embeds the trajectories of helpers; the result of the call that
+// started each refers to it.
 func (p *plot) addWorkers(ctx context.Context, id string, s *convert.Session) error {
 	seen := map[string]bool{}
 	for _, w := range s.Workers {
@@ -174,8 +174,8 @@ func (p *plot) addWorkers(ctx context.Context, id string, s *convert.Session) er
 	return nil
 }
 
-// resultOf returns the result of a call in a step, a new one where the call
-// has none.
+// resultOf returns the result of a call in a step, a new one if the call has
+// none.
 func (s *step) resultOf(call string) *result {
 	if s.Observation == nil {
 		s.Observation = &observation{}
@@ -227,7 +227,7 @@ func (p *plot) add(e convert.Entry, source string) *step {
 	return s
 }
 
-// entry makes a step, or puts results into the step that called for them.
+// entry makes a step, or adds results to the step that called for them.
 func (p *plot) entry(e convert.Entry) (err error) {
 	switch {
 	case !isMessage(e):
@@ -292,7 +292,7 @@ func (p *plot) answer(e convert.Entry) (err error) {
 	return err
 }
 
-// results go into the step of their call: only there may they name it.
+// results go into the step of their call: only there may they refer to it.
 func (p *plot) results(e convert.Entry) error {
 	var loose *step
 	for i, b := range e.Blocks {
@@ -339,15 +339,15 @@ func (p *plot) results(e convert.Entry) error {
 	return nil
 }
 
-// ending is that of a picture's file; false for one that the format has no
-// place for.
+// ending is the file name extension of a picture; false for one that the format
+// does not support.
 func ending(mediaType string) (string, bool) {
 	kind, ok := strings.CutPrefix(mediaType, "image/")
 	return "." + kind, ok && slices.Contains([]string{"jpeg", "png", "gif", "webp"}, kind)
 }
 
-// content is a text, or parts where there are pictures; those lie in files
-// beside the trajectory.
+// content is a text, or parts where there are pictures; those are written to
+// files beside the trajectory.
 func (p *plot) content(blocks []tidemark.Block) (any, error) {
 	type object = map[string]any
 	var texts []string

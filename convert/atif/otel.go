@@ -100,7 +100,7 @@ func exportTrace(ctx context.Context, out convert.Out, s *convert.Session) ([]st
 	return lost.report(s), write(out, fileName(id)+".otlp.json", file)
 }
 
-// digest makes an id of so many bytes that is the same at every export.
+// digest makes an id of n bytes that is the same at every export.
 func digest(n int, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:n])
@@ -120,8 +120,7 @@ func (s *span) count(key string, n int64) {
 	}
 }
 
-// nano is a time as OTLP has it. What lies before its beginning is taken as
-// the beginning.
+// nano is a time in OTLP's form. A time that it cannot represent becomes 0.
 func nano(t time.Time) string {
 	if t.Year() < 1970 || t.Year() > 2261 {
 		return "0"
@@ -134,7 +133,7 @@ func (t *tracer) span(parent, name, id string, kind int, from, to time.Time) *sp
 		to = from
 	}
 	for t.ids[id] {
-		id += "'" // a changed entry may have the id of what it was
+		id += "'" // a changed entry may have the id of the original
 	}
 	t.ids[id] = true
 	s := &span{
@@ -145,7 +144,7 @@ func (t *tracer) span(parent, name, id string, kind int, from, to time.Time) *sp
 	return s
 }
 
-// run makes the span of an agent at work, and below it those of the model's
+// run makes the span of an agent's run, and below it those of the model's
 // answers and of the tools.
 func (t *tracer) run(agent, parent, id string, entries []convert.Entry) *span {
 	from, to := t.began, t.began
@@ -172,17 +171,17 @@ func (t *tracer) run(agent, parent, id string, entries []convert.Entry) *span {
 	}
 	root.set("gen_ai.system_instructions", asJSON(c.instructions))
 	if len(c.input) > 0 {
-		root.set("gen_ai.input.messages", asJSON(c.input)) // nobody has answered them
+		root.set("gen_ai.input.messages", asJSON(c.input)) // unanswered messages
 	}
 	return root
 }
 
-// course is one agent's run while it is told.
+// course is one agent's run while its spans are made.
 type course struct {
 	*tracer
 	root         *span
 	id           string
-	last         time.Time // of the entry before
+	last         time.Time // of the previous entry
 	input        []any     // messages since the last answer
 	instructions []any
 }
@@ -281,7 +280,7 @@ func (c *course) results(e convert.Entry, at time.Time) {
 	}
 }
 
-// parts are blocks as the conventions have them.
+// parts are blocks in the form of the conventions.
 func (c *course) parts(blocks []tidemark.Block) []any {
 	type object = map[string]any
 	all := []any{}
@@ -327,7 +326,7 @@ func asJSON(v any) string {
 	return string(b)
 }
 
-// provider guesses whose a model is; entries do not tell.
+// provider guesses the provider of a model; entries do not say.
 func provider(model string) string {
 	known := map[string]string{"claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai",
 		"codex": "openai", "gemini": "gcp.gemini", "mistral": "mistral_ai", "deepseek": "deepseek", "grok": "x_ai"}

@@ -1,7 +1,6 @@
-// Package atif gives sessions out in two forms that other programs measure
-// and learn from: trajectories (ATIF) and traces (OpenTelemetry, with the
-// names of its conventions for generative AI). It takes nothing in and sends
-// nothing anywhere.
+// Package atif exports sessions in two forms for evaluation and training:
+// trajectories (ATIF) and traces (OpenTelemetry, with its conventions for
+// generative AI). It imports nothing and sends nothing anywhere.
 //
 //	lost, err := atif.Tool().Export(ctx, out, session)
 package atif
@@ -21,7 +20,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// written is a tool that is only written.
+// written is a tool that only exports.
 func written(name, title string, export func(context.Context, convert.Out, *convert.Session) ([]string, error)) convert.Tool {
 	return convert.Tool{
 		Name: name, Title: title, Export: export,
@@ -29,7 +28,7 @@ func written(name, title string, export func(context.Context, convert.Out, *conv
 	}
 }
 
-// losses counts what has no place.
+// losses counts what cannot be represented.
 type losses map[string]int
 
 func (l losses) add(what string, n int) {
@@ -50,7 +49,7 @@ func (l losses) report(s *convert.Session) []string {
 }
 
 // pathTo returns the entries from the root to the head, "" for the last one:
-// both forms tell one course of things.
+// both forms have a single path.
 func (l losses) pathTo(ctx context.Context, entries iter.Seq2[convert.Entry, error], head string) ([]convert.Entry, error) {
 	b, err := convert.BranchTo(ctx, entries, head)
 	if err != nil {
@@ -58,7 +57,7 @@ func (l losses) pathTo(ctx context.Context, entries iter.Seq2[convert.Entry, err
 	}
 	l.add("damaged entries", b.Damaged)
 	l.add("entries of other branches", b.Beside)
-	// Marks place the entries behind them, and say nothing.
+	// Branch markers place the entries after them, and have no content.
 	return slices.DeleteFunc(b.Entries, func(e convert.Entry) bool {
 		return e.Kind == tidemark.KindBranch || e.Kind == tidemark.KindGap
 	}), nil
@@ -67,7 +66,7 @@ func (l losses) pathTo(ctx context.Context, entries iter.Seq2[convert.Entry, err
 // idOf is the session's own id, or that of the tool it came from.
 func idOf(s *convert.Session) string { return cmp.Or(string(s.ID), s.ForeignID) }
 
-// fileName is an id that may be anything as a name that is safe.
+// fileName turns any id into a safe file name.
 func fileName(id string) string {
 	if tidemark.CheckID(id) == nil {
 		return id
@@ -87,7 +86,7 @@ func write(out convert.Out, name string, v any) error {
 	return convert.WriteFile(out, name, append(b, '\n'))
 }
 
-// asObject is a call's input, which both forms want to be an object.
+// asObject is a call's input, which both forms require to be an object.
 func asObject(input json.RawMessage) any {
 	var fields map[string]json.RawMessage
 	switch {

@@ -6,11 +6,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// The client writes down what a session cost so far, by model, after each
-// turn. A bill shares that out among the answers of the turn, so that each says
-// what it cost, and the costs of all add up to what the client says.
+// After each turn the client records what a session has cost so far, by model. A
+// bill distributes that over the answers of the turn, so that each has its cost,
+// and the costs add up to what the client recorded.
 
-// statement is what answers of a model took and cost, all together.
+// statement is what the answers of a model used and cost in total.
 type statement struct {
 	Input  float64 `json:"inputTokens"`
 	Output float64 `json:"outputTokens"`
@@ -19,14 +19,14 @@ type statement struct {
 	Cost   float64 `json:"costUSD"`
 }
 
-// weight is how much of a cost tokens bear: the client's prices of all models
-// stand to one another like this.
+// weight is the share of a cost that tokens bear: the client's prices of all
+// models have these ratios.
 func weight(in, out, read, write float64) float64 { return in + 5*out + 0.1*read + 1.25*write }
 
 func (s statement) weight() float64 { return weight(s.Input, s.Output, s.Read, s.Write) }
 
-// since is what came after an earlier statement. A client that began to count
-// anew has a smaller one, which then is all.
+// since is what was added after an earlier statement. A client that started
+// counting over has a smaller statement, which then is all new.
 func (s statement) since(was statement) statement {
 	d := statement{s.Input - was.Input, s.Output - was.Output, s.Read - was.Read, s.Write - was.Write, s.Cost - was.Cost}
 	if d.Input < 0 || d.Output < 0 || d.Read < 0 || d.Write < 0 || d.Cost < 0 {
@@ -38,7 +38,7 @@ func (s statement) since(was statement) statement {
 // answer is a reply that has tokens.
 type answer struct {
 	id     string // of the message
-	lead   int    // the record that its entry begins with
+	lead   int    // the first record of its entry
 	model  string
 	weight float64
 }
@@ -50,14 +50,14 @@ type bill struct {
 	stated map[string]statement // by model, as of the last statement
 	costs  map[int]float64      // by leading record
 	last   int                  // the leading record of the newest answer that was settled
-	shared bool                 // workers have a part in what is left over
+	shared bool                 // workers share what is left over
 }
 
 func newBill() *bill {
 	return &bill{seen: map[string]bool{}, stated: map[string]statement{}, costs: map[int]float64{}}
 }
 
-// see takes a record of a reply, which the records before it may belong to.
+// see adds a record of a reply; earlier records may belong to the same reply.
 func (b *bill) see(r record, lead int) {
 	u := usageOf(r.Message.Usage)
 	if r.Type != "assistant" || u == nil || r.APIError || r.Message.Model == synthetic {
@@ -78,8 +78,8 @@ func (b *bill) see(r record, lead int) {
 	b.open = append(b.open, answer{id, lead, r.Message.Model, w})
 }
 
-// settle shares a statement out among the answers since the one before, the
-// newest first: a client may have forgotten what was before it was started.
+// settle distributes a statement over the answers since the previous one, the
+// newest first: a restarted client may have forgotten earlier answers.
 func (b *bill) settle(models map[string]json.RawMessage) {
 	left := 0.0
 	for model, raw := range models {
@@ -107,16 +107,16 @@ func (b *bill) settle(models map[string]json.RawMessage) {
 	for _, a := range b.open {
 		b.last = max(b.last, a.lead)
 	}
-	// What is left over went into calls that no record shows: of a worker, which
-	// has its own part, or of the client itself.
+	// What is left over was spent on calls that no record shows: of a worker,
+	// which has its own share, or of the client itself.
 	if !b.shared && b.costs[b.last] > 0 {
 		b.costs[b.last] += left
 	}
 	b.open = b.open[:0]
 }
 
-// charge gives answers that no statement covers the cost that those of the same
-// model had in the session: a worker's transcript has no statements.
+// charge gives answers that no statement covers the rate of the same model in
+// the session: a worker's transcript has no statements.
 func (b *bill) charge(rates map[string]float64) {
 	for _, a := range b.open {
 		if cost := rates[a.model] * a.weight; cost > 0 {

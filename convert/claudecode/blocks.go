@@ -22,8 +22,8 @@ func contentOf(raw json.RawMessage, depth int) (blocks []tidemark.Block, isStrin
 	return blocks, false
 }
 
-// blockOf turns one block of the provider into one of ours. What ours has no
-// field for stays in Raw, byte for byte.
+// blockOf turns one block of the provider into one of ours. A block with
+// anything that ours has no field for is kept in Raw, byte for byte.
 func blockOf(raw json.RawMessage, depth int) tidemark.Block {
 	d := wire.Decoder{Provider: provider, ServerTools: true, Result: takeResult, Media: mediaOf,
 		Unknown: func(wire.Part) tidemark.Block { return tidemark.Block{Type: tidemark.BlockText} }}
@@ -61,8 +61,8 @@ func mediaOf(p wire.Part, raw json.RawMessage) (b tidemark.Block, known []string
 	return b, []string{"type"}, true
 }
 
-// rawBlock is the way back: a block as the provider writes it. It is nil for
-// one that the provider would refuse.
+// rawBlock is the reverse: a block as the provider writes it. It is nil for one
+// that the provider would refuse.
 func rawBlock(b tidemark.Block) json.RawMessage {
 	e := wire.Encoder{ID: callID, Input: objectOf,
 		Whole: func(b tidemark.Block) bool { return b.Provider == provider && json.Valid([]byte(b.Raw)) },
@@ -83,7 +83,7 @@ func rawBlock(b tidemark.Block) json.RawMessage {
 	return raw
 }
 
-// objectOf is the input of a call, which has to be an object there.
+// objectOf is the input of a call, which the provider requires to be an object.
 func objectOf(input json.RawMessage) any {
 	switch {
 	case len(input) == 0:
@@ -104,7 +104,7 @@ func rawBlocks(blocks []tidemark.Block) []json.RawMessage {
 	return list
 }
 
-// quoted is JSON as it is, or as a JSON string when it is none.
+// quoted is raw if it is valid JSON, and otherwise a JSON string of it.
 func quoted(raw json.RawMessage) json.RawMessage {
 	if json.Valid(raw) {
 		return raw

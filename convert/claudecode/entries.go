@@ -29,7 +29,7 @@ func (t *transcript) entries(ctx context.Context, o *outline) iter.Seq2[convert.
 				continue
 			}
 			if it.n >= len(o.lead) {
-				break // it grew since the first reading; the next import takes the rest
+				break // it grew since the first reading; the next import has the rest
 			}
 			b.add(it)
 			if !b.flush(yield) {
@@ -41,7 +41,7 @@ func (t *transcript) entries(ctx context.Context, o *outline) iter.Seq2[convert.
 	}
 }
 
-// late makes the outline when the entries are asked for.
+// late reads the outline only when the entries are requested.
 func (t transcript) late(ctx context.Context) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		o, err := t.read(ctx)
@@ -53,7 +53,7 @@ func (t transcript) late(ctx context.Context) iter.Seq2[convert.Entry, error] {
 	}
 }
 
-// builder makes entries from records and holds back those that still grow.
+// builder makes entries from records and holds back those that may still grow.
 type builder struct {
 	o       *outline
 	waiting []*draft
@@ -62,7 +62,7 @@ type builder struct {
 	begun   bool
 	last    time.Time
 
-	entry map[string]string // the entry that a record became part of, by uuid
+	entry map[string]string // the entry of each record, by uuid
 	call  map[string]string // the entry that a call is in
 	asked map[string]string // for an entry with results, the one with the calls
 	tail  map[string]string // the last result of an entry with calls
@@ -88,7 +88,7 @@ type kept struct {
 	Record map[string]json.RawMessage `json:"record"`
 	Shape  string                     `json:"shape,omitempty"`
 	Blocks int                        `json:"blocks,omitempty"` // how many of the entry's are its content
-	Fine   bool                       `json:"fine,omitempty"`   // results say that they are no errors
+	Fine   bool                       `json:"fine,omitempty"`   // results state explicitly that they are no errors
 }
 
 // The shapes of a record's content.
@@ -104,7 +104,7 @@ func newBuilder(o *outline) *builder {
 		asked: map[string]string{}, tail: map[string]string{}, paid: map[string]bool{}}
 }
 
-// flush yields what has stopped growing.
+// flush yields the entries that can no longer grow.
 func (b *builder) flush(yield func(convert.Entry, error) bool) bool {
 	for len(b.waiting) > 0 {
 		d := b.waiting[0]
@@ -124,7 +124,7 @@ func (b *builder) flush(yield func(convert.Entry, error) bool) bool {
 	return true
 }
 
-// add makes an entry of a record, or joins it to the one that it goes on with.
+// add makes an entry from a record, or joins it to the entry that it continues.
 func (b *builder) add(it item) {
 	e, k := convertRecord(it)
 	lead := b.o.lead[it.n]
@@ -161,7 +161,7 @@ func (b *builder) add(it item) {
 	}
 }
 
-// count leaves the usage only on the first entry of a reply.
+// count keeps the usage only on the first entry of a reply.
 func (b *builder) count(d *draft, it item) {
 	if d.Usage == nil {
 		return
@@ -176,9 +176,9 @@ func (b *builder) count(d *draft, it item) {
 	}
 }
 
-// place finds the entry that a new one follows. Results of calls that ran side
-// by side hang on different records of one reply; here they follow each
-// other, and what comes next follows the last of them.
+// place finds the entry that a new one follows. Results of parallel calls are
+// children of different records of one reply; here they follow each other, and
+// what comes next follows the last of them.
 func (b *builder) place(d *draft, it item) {
 	parent := it.Parent
 	if parent == "" {
@@ -207,12 +207,12 @@ func (b *builder) place(d *draft, it item) {
 	b.asked[d.ID], b.tail[asked] = asked, d.ID
 }
 
-// convertRecord makes an entry of one record alone.
+// convertRecord makes an entry of a single record.
 func convertRecord(it item) (tidemark.Entry, kept) {
 	k := kept{}
 	_ = json.Unmarshal(it.text, &k.Record) // it was an object when it was read
 	if k.Record["uuid"] == nil {
-		k.Record["uuid"] = quote(it.UUID) // the key was in other letters
+		k.Record["uuid"] = quote(it.UUID) // the key was spelled in another case
 	}
 	switch it.Type {
 	case "user":
@@ -293,8 +293,8 @@ func usageOf(raw json.RawMessage) *tidemark.Usage {
 	return &tidemark.Usage{InputTokens: int64(u.In), OutputTokens: int64(u.Out), CacheReadTokens: int64(u.Read), CacheWriteTokens: int64(u.Write)}
 }
 
-// attachmentRecord is what the client told the model, or a prompt that the
-// user typed while a reply came in.
+// attachmentRecord is what the client told the model, or a prompt that the user
+// typed during a reply.
 func attachmentRecord(r record, k kept) (tidemark.Entry, kept) {
 	var a struct {
 		Type   string          `json:"type"`
@@ -356,7 +356,7 @@ func systemRecord(r record) tidemark.Entry {
 	return e
 }
 
-// strip takes the content out of a record that is in the blocks of the entry.
+// strip removes from a record the content that is in the blocks of the entry.
 func (k *kept) strip(shape string, blocks int) {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(k.Record["message"], &m) != nil {

@@ -24,11 +24,11 @@ import (
 // session that comes from elsewhere.
 const formatVersion = "2.1.197"
 
-// export writes a session below a folder like ~/.claude. Records that once
-// came from Claude Code are written as they were; others are made.
+// export writes a session below a folder like ~/.claude. Records that came from
+// Claude Code are written as they were; others are generated.
 func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string, error) {
 	var extra map[string]sessionExtra
-	_ = json.Unmarshal(s.Extra, &extra) // another tool's is not for us
+	_ = json.Unmarshal(s.Extra, &extra) // another tool's Extra is ignored
 	mine, known := extra[name]
 	lost := losses{}
 	id := exportID(s, known)
@@ -62,8 +62,8 @@ func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string,
 	return lost.list(), nil
 }
 
-// exportID is the id to write under: its own when it has one, so that an
-// export and a later import meet again.
+// exportID is the id to write under: the session's id in Claude Code when it has
+// one, so that a later import finds the same session.
 func exportID(s *convert.Session, known bool) string {
 	if id, err := tidemark.ParseSessionID(s.ForeignID); err == nil && known {
 		return string(id)
@@ -74,13 +74,12 @@ func exportID(s *convert.Session, known bool) string {
 	return hashID("session", s.ForeignID)
 }
 
-// maxFolder is how long the client lets the name of a folder be.
+// maxFolder is the client's limit for the name of a folder.
 const maxFolder = 200
 
 // Folder is the client's name for the folder of a project: every character that
-// is no ASCII letter or digit becomes a dash, counted as UTF-16 does. Of a long
-// one only the beginning is taken, and a sum of the whole path stands for the
-// rest.
+// is no ASCII letter or digit becomes a dash, counted in UTF-16 units. A long
+// name is truncated, and a hash of the whole path replaces the rest.
 func Folder(project string) string {
 	var b strings.Builder
 	var sum int32
@@ -102,7 +101,7 @@ func isPlain(c rune) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// safeName makes a name of a file from one of a helper agent or a folder.
+// safeName makes a file name from the name of a helper agent or a folder.
 func safeName(s string) string {
 	s = strings.Map(func(c rune) rune {
 		if isPlain(c) || c == '-' || c == '_' {
@@ -116,7 +115,7 @@ func safeName(s string) string {
 	return s
 }
 
-// losses counts what has no place in the transcript.
+// losses counts what the transcript cannot represent.
 type losses map[string]int
 
 func (l losses) list() (all []string) {
@@ -143,8 +142,8 @@ func (l losses) ofSession(s *convert.Session) {
 	}
 }
 
-// file writes one transcript. After an error it is not closed, so that half of
-// one never takes its name.
+// file writes one transcript. After an error it is not closed, so that an
+// incomplete one never gets its name.
 func (w *writer) file(ctx context.Context, out convert.Out, name string, entries iter.Seq2[convert.Entry, error], end func() error) error {
 	f, err := out.Create(name)
 	if err != nil {
@@ -192,8 +191,8 @@ func (w *writer) entries(ctx context.Context, entries iter.Seq2[convert.Entry, e
 	return nil
 }
 
-// end writes what stands behind the last record: the notes that stood there,
-// the title, and where the session is.
+// end writes what follows the last record: the notes that were there, the title,
+// and where the session is.
 func (w *writer) end(s *convert.Session, mine sessionExtra, known bool) error {
 	for _, note := range mine.After {
 		if err := w.note(note); err != nil {

@@ -10,19 +10,19 @@ import (
 )
 
 // source is a transcript that was found, and what is known of it before it is
-// read to its end.
+// read completely.
 type source struct {
-	file string // in the place
-	home string // the folder with tasks and file-history, "": not in the place
+	file string // in the Source
+	home string // the folder with tasks and file-history, "": not in the Source
 	id   string
 
-	agents []string // transcripts of helper agents that lie beside it
+	agents []string // transcripts of helper agents beside it
 	copied string   // the session that its beginning was copied from
 	first  int64    // when its own part began, in Unix milliseconds; 0: not known
 }
 
-// find returns the transcripts at a place: a home folder, .claude, projects,
-// or the folder of one project.
+// find returns the transcripts of a Source: a home folder, .claude, projects, or
+// the folder of one project.
 func find(p convert.Source) (found []source, skips []error) {
 	for _, below := range []string{".claude/projects", ".config/claude/projects", "projects"} {
 		dir := path.Join(p.Path, below)
@@ -51,8 +51,8 @@ func find(p convert.Source) (found []source, skips []error) {
 	return findBare(p)
 }
 
-// findBare looks for transcripts right in the folder or one below it. Their
-// names tell nothing there, so only what looks like a transcript is taken.
+// findBare looks for transcripts directly in the folder or one level below.
+// Names prove nothing there, so only files that look like a transcript are used.
 func findBare(p convert.Source) (found []source, skips []error) {
 	dirs := []string{p.Path}
 	entries, _ := fs.ReadDir(p.FS, p.Path)
@@ -94,7 +94,7 @@ func inProject(fsys fs.FS, dir, home string) ([]source, error) {
 	return found, err
 }
 
-// one is the single transcript that a place is.
+// one is the transcript of a Source that is a single file.
 func one(p convert.Source) ([]source, []error) {
 	if strings.HasPrefix(path.Base(p.Path), "agent-") {
 		return nil, []error{convert.Skipf(p.Path, "is the transcript of a helper agent: it comes with its session")}
@@ -110,7 +110,7 @@ func one(p convert.Source) ([]source, []error) {
 	return []source{s}, nil
 }
 
-// named is the session's id as the file's name says it, "" when it does not.
+// named is the session's id according to the file's name, or "".
 func named(file string) string {
 	id, err := tidemark.ParseSessionID(strings.TrimSuffix(path.Base(file), ".jsonl"))
 	if err != nil {

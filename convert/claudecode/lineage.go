@@ -11,22 +11,23 @@ import (
 )
 
 // A fork is a copy: a new transcript that begins with records of another one
-// under the same uuids. Most have no link back, so sessions whose first record
-// is the same are compared. The copy was written at one go, while the client's
-// notes stand between the records of the original.
+// under the same uuids. Most have no link back, so sessions with the same first
+// record are compared. The copy was written at once, while in the original the
+// client's notes are between the records.
 
-// kin is what is compared of a session that shares its first record.
+// kin is what is compared of sessions that share their first record.
 type kin struct {
 	*source
-	ids   map[string]int // the place of each uuid
+	ids   map[string]int // the position of each uuid
 	times []int64        // Unix milliseconds
-	run   int            // records before the first note among them
-	late  bool           // a note before the first record is younger than it
-	from  string         // what its records say that they were copied from
+	run   int            // records before the first note between them
+	late  bool           // a note before the first record is newer than it
+	from  string         // the session its records claim to be copied from
 }
 
 // lineage gives the sources their ids and finds where forks came from. It
-// returns sources before their forks, and what is no transcript as skips.
+// returns originals before their forks, and files that are not transcripts as
+// skips.
 func lineage(ctx context.Context, fsys fs.FS, found []source) (sources []source, skips []error, err error) {
 	byID := map[string]int{}
 	groups := map[string][]int{}
@@ -134,7 +135,8 @@ func compared(ctx context.Context, fsys fs.FS, s *source) (*kin, error) {
 		at := it.at()
 		switch {
 		case len(k.times) == 0:
-			// Clients note a prompt and then record it: seconds at most.
+			// Clients write a note of a prompt seconds at most before its
+			// record.
 			k.late = !at.IsZero() && noted.Sub(at) > time.Second
 			k.run = 1
 		case len(it.before) > 0:
@@ -151,17 +153,17 @@ func compared(ctx context.Context, fsys fs.FS, s *source) (*kin, error) {
 	return k, nil
 }
 
-// score orders the sessions that one may be a copy of.
+// score ranks the sessions that one may be a copy of.
 type score struct {
 	shared int
-	sure   bool // the other one is surely not a copy of this part
+	sure   bool // the other one is certainly not a copy of this part
 	said   bool // the records name it
 	born   int64
 	id     string
 }
 
-// likeness is how much a session may be a copy of another one; nothing shared
-// means that it is none.
+// likeness is how likely a session is a copy of another one; if nothing is
+// shared it is not.
 func (k *kin) likeness(other *kin) score {
 	shared, lastHere, lastThere := 0, 0, 0
 	for id, here := range k.ids {
@@ -180,7 +182,7 @@ func (k *kin) likeness(other *kin) score {
 	case other.from == k.id, !here && there:
 		return score{}
 	case here == there:
-		// Both or none may be the copy: the one that was first went on first.
+		// Either may be the copy: the original continued first.
 		if k.late != other.late {
 			here = k.late
 		} else {
@@ -222,8 +224,8 @@ func (k *kin) own(other *kin) int64 {
 	return k.times[first]
 }
 
-// inOrder puts sources before their forks. A circle, which only a damaged
-// store has, is cut where it is met.
+// inOrder puts originals before their forks. A cycle, which only a damaged store
+// has, is cut where it is found.
 func inOrder(sources []source, byID map[string]int) []source {
 	var ordered []source
 	state := make([]int, len(sources))

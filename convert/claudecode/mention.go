@@ -10,8 +10,8 @@ import (
 )
 
 // A file that somebody mentions with an @ becomes a record of its own, an
-// attachment that hangs on the prompt. A picture or a document among them is a
-// part of what was asked, and so a block of that message.
+// attachment that is a child of the prompt. A picture or a document is part of
+// the prompt, and so becomes a block of that message.
 
 // mention is an attachment that holds a file.
 type mention struct {
@@ -36,7 +36,7 @@ func mentionOf(attached json.RawMessage) mention {
 	return m
 }
 
-// media says which type of block the file is, "" for a text.
+// media is the type of block for the file, "" for a text.
 func (m mention) media() string {
 	switch {
 	case m.Content.File.Data == "":
@@ -50,7 +50,7 @@ func (m mention) media() string {
 }
 
 // mentioned makes a block of an attachment that is a picture or a document, and
-// leaves its bytes out of the record, which would else hold them, too.
+// removes its bytes from the record, which would otherwise hold them, too.
 func (k *kept) mentioned(attached json.RawMessage) (tidemark.Block, bool) {
 	m := mentionOf(attached)
 	b := tidemark.Block{Type: m.media(), Name: m.Shown, MediaType: m.Content.File.MediaType}
@@ -73,7 +73,7 @@ func (k *kept) mentioned(attached json.RawMessage) (tidemark.Block, bool) {
 	return b, true
 }
 
-// refillFile puts the bytes of a file into its record, or takes them out.
+// refillFile puts the bytes of a file into its record, or removes them.
 func (k *kept) refillFile(data string) bool {
 	var attached, content, file map[string]json.RawMessage
 	if json.Unmarshal(k.Record["attachment"], &attached) != nil || json.Unmarshal(attached["content"], &content) != nil ||
@@ -90,7 +90,7 @@ func (k *kept) refillFile(data string) bool {
 	return err == nil
 }
 
-// mention joins a picture that was mentioned to the prompt that it hangs on.
+// mention joins a mentioned picture to the prompt that it is a child of.
 func (o *outline) mention(it item) {
 	switch {
 	case it.Type == "user" && !it.Meta && !bytes.Contains(it.Message.Content, []byte(`"tool_result"`)):

@@ -17,17 +17,17 @@ import (
 )
 
 // Records of one reply are joined when no more than joinRecords others and
-// joinBytes lie between the first and the next: tools run while a reply still
-// comes in. What is between waits in memory.
+// joinBytes are between the first and the next: tools run while a reply is still
+// arriving. What is in between waits in memory.
 const (
 	joinRecords = 64
 	joinBytes   = 24 << 20
 )
 
-// outline is what a first reading of a transcript finds: what is to be said
-// of the session before its entries, and which records are one reply.
+// outline is the result of a first reading of a transcript: what must be known
+// of the session before its entries, and which records form one reply.
 type outline struct {
-	lead  []int // for each record, the one that its entry begins with
+	lead  []int // for each record, the first one of its entry
 	until []int // for a leading record, the last one of its entry
 
 	prompt   string // the last record of a prompt, which begins at the record asked
@@ -39,7 +39,7 @@ type outline struct {
 	version  string
 	created  time.Time
 	updated  time.Time
-	own      time.Time // of the first record that does not say that it is a copy
+	own      time.Time // of the first record that is not marked as a copy
 	leaf     string    // where the client says that the session is, after its last record
 	head     string    // the record that begins the leaf's entry
 	calls    map[string]string
@@ -53,15 +53,15 @@ type outline struct {
 	bill     *bill
 }
 
-// aside is a helper agent whose records stand in the session's transcript, as
-// in older versions.
+// aside is a helper agent whose records are in the session's transcript, as in
+// older versions.
 type aside struct {
 	name, call string
 	prompt     uint64
 }
 
 // read makes the outline of a transcript. A nil error does not mean that every
-// line could be read: the second reading tells those.
+// line was readable: the second reading reports those.
 func (t *transcript) read(ctx context.Context) (*outline, error) {
 	o := &outline{calls: map[string]string{}, asideOf: map[string]int{}, prompts: map[uint64]string{}, seed: maphash.MakeSeed(), bill: newBill()}
 	o.bill.shared = t.helped
@@ -192,7 +192,7 @@ func firstCall(content json.RawMessage) string {
 	return results[0].ID
 }
 
-// asidesOf sorts a record of a helper agent to the others of it.
+// asidesOf assigns a record of a helper agent to that agent.
 func (o *outline) asidesOf(r record) {
 	if r.UUID == "" {
 		return
@@ -218,7 +218,7 @@ type reply struct {
 	start      int64
 }
 
-// join decides whether a record goes on with a reply.
+// join decides whether a record continues a reply.
 func (o *outline) join(it item, replies map[string]reply) {
 	o.lead, o.until = append(o.lead, it.n), append(o.until, it.n)
 	if it.Type != "assistant" {
@@ -293,8 +293,8 @@ func (o *outline) lost() (lost []string) {
 	return lost
 }
 
-// workers attaches the helper agents: those in the transcript itself, those
-// in a folder of the session, and those beside it that name it.
+// workers attaches the helper agents: those in the transcript itself, those in
+// the session's folder, and those beside it that name it.
 func (src source) workers(ctx context.Context, fsys fs.FS, s *convert.Session, o *outline) {
 	rates := o.bill.rates()
 	for i, a := range o.asides {
@@ -353,14 +353,14 @@ func peekAside(ctx context.Context, fsys fs.FS, file string) (uuid, session stri
 	return "", "", convert.Skipf(file, "holds no message")
 }
 
-// Bounds of the files that come with a session, one and together.
+// Bounds of the files that come with a session, for one and for all.
 const (
 	maxFile  = 16 << 20
 	maxFiles = 64 << 20
 	maxWalk  = 4 // folders deep
 )
 
-// files takes what lies outside the transcript: long results, task lists, and
+// files imports what is outside the transcript: long results, task lists, and
 // copies of files from before an edit.
 func (src source) files(fsys fs.FS, s *convert.Session) {
 	folders := map[string]string{"tool-results": path.Join(strings.TrimSuffix(src.file, ".jsonl"), "tool-results")}
@@ -395,7 +395,7 @@ func keep(s *convert.Session, file string, data []byte) {
 	s.Files[file] = data
 }
 
-// walk visits the files below a folder, which need not be there.
+// walk visits the files below a folder, which need not exist.
 func walk(fsys fs.FS, dir string, visit func(file string)) {
 	root := strings.Count(dir, "/")
 	_ = fs.WalkDir(fsys, dir, func(file string, d fs.DirEntry, err error) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// record is what a line says, as far as it decides something here. The rest
-// stays in the line.
+// record is the part of a line that decides something here. The rest stays in
+// the line.
 type record struct {
 	Type       string          `json:"type"`
 	Subtype    string          `json:"subtype"`
@@ -63,7 +63,7 @@ func decode(text []byte) (record, error) {
 	return r, nil
 }
 
-// message is what was said, in the words of the provider.
+// message is the content of a message in the provider's format.
 type message struct {
 	ID      string          `json:"id"`
 	Model   string          `json:"model"`
@@ -71,23 +71,23 @@ type message struct {
 	Usage   json.RawMessage `json:"usage"`
 }
 
-// spoken says that a record is a message, which only has to be there.
+// spoken reports whether a record is a message.
 func (r record) spoken() bool { return r.Type == "user" || r.Type == "assistant" }
 
 // at is the time of a record, zero when it has none.
 func (r record) at() time.Time { return convert.ParseTime(r.Time) }
 
-// item is a record of the tree, with the notes that stood before it.
+// item is a record of the tree, with the notes before it.
 type item struct {
 	record
 	text   []byte // its line; valid until the next one is read
-	n      int    // among those of its transcript
+	n      int    // its number in the transcript
 	start  int64  // bytes of the transcript that came before it
 	before []json.RawMessage
 }
 
-// Bounds of what rides along with an entry: notes are small, and one
-// transcript made to be large shall not fill the memory.
+// Bounds of what is carried in an entry's Extra: notes are small, and one
+// oversized transcript must not fill the memory.
 const (
 	maxNotes   = 1 << 20
 	maxCarried = 24 << 20
@@ -98,31 +98,32 @@ const (
 type transcript struct {
 	fsys fs.FS
 	file string
-	// mine says which records of the tree belong to it.
+	// mine reports whether a record of the tree belongs to it.
 	mine func(record) bool
-	// rates are what the session's own replies cost, for those of its workers.
+	// rates are what the session's own replies cost, for pricing those of its
+	// workers.
 	rates map[string]float64
 	// helped says that there are workers with transcripts of their own.
 	helped bool
 	// bare leaves the notes to the main speaker of the file.
 	bare bool
 
-	// What the reading leaves behind when it came to its end.
-	requests int               // request logs that were passed over
-	dropped  int               // notes that were too large together
-	after    []json.RawMessage // notes behind the last record
+	// What a complete reading leaves behind.
+	requests int               // request logs that were skipped
+	dropped  int               // notes that together were too large
+	after    []json.RawMessage // notes after the last record
 }
 
-// notAside takes what was not said by a helper agent.
+// notAside selects what was not said by a helper agent.
 func notAside(r record) bool { return !r.Sidechain }
 
-// all takes everything.
+// all selects everything.
 func all(record) bool { return true }
 
 // records yields the records of the tree. What cannot be read is a *Skip, which
-// the main speaker of a file tells. Both readings of a transcript, the first
-// for its shape and the second for its content, count alike. Notes, which have
-// no uuid, go to see when it is given.
+// the main speaker of a file reports. Both readings of a transcript, the first
+// for its structure and the second for its content, count alike. Notes, which
+// have no uuid, are passed to see if it is given.
 func (t *transcript) records(ctx context.Context, see func(record)) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		g := reading{transcript: t, see: see, seen: map[string]uint64{}, seed: maphash.MakeSeed()}
@@ -156,17 +157,17 @@ func (t *transcript) records(ctx context.Context, see func(record)) iter.Seq2[it
 	}
 }
 
-// reading is what is known while a transcript is read.
+// reading is the state while a transcript is read.
 type reading struct {
 	*transcript
 	see   func(record)
-	seen  map[string]uint64 // uuids, and what their lines were
+	seen  map[string]uint64 // uuids, and the hashes of their lines
 	seed  maphash.Seed
 	notes notes
 }
 
-// take decodes a line. It is nil for one that is no record of the tree, or not
-// of this speaker.
+// take decodes a line. It is nil for one that is not a record of the tree, or
+// not of this speaker.
 func (g *reading) take(line convert.Line) (*record, error) {
 	if bytes.HasPrefix(line.Text, []byte(`{"type":"api-request`)) {
 		g.requests++ // most bytes of newer transcripts: not even decoded
@@ -208,8 +209,8 @@ func (g *reading) take(line convert.Line) (*record, error) {
 	return &r, nil
 }
 
-// notes are records without a place in the tree, until the next one that has
-// one.
+// notes are records outside the tree, collected until the next record of the
+// tree.
 type notes struct {
 	list    []json.RawMessage
 	size    int

@@ -9,10 +9,10 @@ import (
 
 // The kinds of entries that are no messages.
 const (
-	kindBoundary = "compaction_cut" // where the client cut
+	kindBoundary = "compaction_cut" // where the client compacted
 )
 
-// clientTags open texts in the user's role that the client wrote.
+// clientTags begin texts in the user's role that the client wrote.
 var clientTags = [...]struct{ tag, kind string }{
 	{"<system-reminder>", convert.KindContext},
 	{"<task-notification>", convert.KindContext},
@@ -40,9 +40,9 @@ func notTheUsers(r record, text string) string {
 	return ""
 }
 
-// typed returns what the user typed of a text: a command as it was entered, a
-// prompt without what the client put around it. Kind is not "" when nothing of
-// it is the user's.
+// typed returns the part of a text that the user typed: a command as it was
+// entered, a prompt without what the client put around it. Kind is not "" when
+// none of it is the user's.
 func typed(text string) (own, kind string) {
 	trimmed := strings.TrimSpace(text)
 	if strings.HasPrefix(trimmed, "<command-name>") || strings.HasPrefix(trimmed, "<command-message>") {
@@ -67,8 +67,8 @@ func typed(text string) (own, kind string) {
 	return text, ""
 }
 
-// stripReminders cuts reminders off the ends of a text. One in its middle is
-// something that the user quotes.
+// stripReminders cuts reminders off the ends of a text. One in the middle was
+// quoted by the user.
 func stripReminders(text string) string {
 	const opening, closing = "<system-reminder>", "</system-reminder>"
 	for strings.HasPrefix(text, opening) {
@@ -88,7 +88,7 @@ func stripReminders(text string) string {
 	return text
 }
 
-// inside returns what stands between the tags of a name.
+// inside returns the text between the tags of that name.
 func inside(text, tag string) string {
 	_, rest, ok := strings.Cut(text, "<"+tag+">")
 	if !ok {
@@ -98,8 +98,8 @@ func inside(text, tag string) string {
 	return got
 }
 
-// clean turns the blocks of a prompt into what the user typed. The second
-// value is the kind of an entry in which nothing is the user's.
+// clean reduces the blocks of a prompt to what the user typed. The second result
+// is the kind of an entry in which nothing is the user's.
 func clean(blocks []tidemark.Block) ([]tidemark.Block, string) {
 	var own []tidemark.Block
 	last := ""

@@ -1,12 +1,12 @@
-// Package claudecode takes in the sessions of Claude Code and writes them so
-// that Claude Code can resume them. It reads transcripts and what lies beside
+// Package claudecode imports the sessions of Claude Code and exports sessions so
+// that Claude Code can resume them. It reads transcripts and the files beside
 // them; it opens no settings and no credentials.
 //
-// A transcript is JSON Lines. Records with a uuid form a tree; one reply is
-// many records with one message id, and they become one entry here. Records
-// without a uuid are notes of the client; they ride along in the Extra of the
-// next entry, so that an export has them again. The request logs, which repeat
-// the conversation, are left behind.
+// A transcript is JSON Lines. Records with a uuid form a tree; one reply is many
+// records with one message id, and they become one entry here. Records without a
+// uuid are notes of the client; they are kept in the Extra of the next entry, so
+// that an export can write them again. The request logs, which repeat the
+// conversation, are left out.
 //
 //	for s, err := range claudecode.Tool().Import(ctx, place) { … }
 package claudecode
@@ -21,10 +21,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// name is the tool's, and the key of what is kept for it in Extra.
+// name is the name of the tool, and its key in Extra.
 const name = "claude-code"
 
-// provider is whose payloads the raw blocks are.
+// provider is the provider of the raw blocks.
 const provider = "anthropic"
 
 // Tool returns the converter of Claude Code.
@@ -47,7 +47,8 @@ func detect(_ context.Context, p convert.Source) bool {
 	return slices.ContainsFunc(found, func(s source) bool { return looksRight(p.FS, s.file) })
 }
 
-// known are types of records that no other tool writes beside a sessionId.
+// known are types of records that no other tool writes together with a
+// sessionId.
 var known = []string{"user", "assistant", "system", "attachment", "summary", "progress", "queue-operation", "last-prompt", "custom-title",
 	"agent-name", "mode", "permission-mode", "file-history-snapshot"}
 

@@ -28,7 +28,7 @@ type writer struct {
 	calls   map[string]string // the record of each call
 	written map[string]bool   // uuids
 	tail    string            // the last record
-	title   string            // as the notes said last
+	title   string            // as in the last note
 	leaf    string
 	prompt  string // the last one, shortened
 }
@@ -66,14 +66,14 @@ func (w *writer) note(raw json.RawMessage) error {
 	return w.put(m)
 }
 
-// own makes a record one of this session.
+// own makes a record belong to this session.
 func (w *writer) own(m map[string]json.RawMessage) {
 	if _, ok := m["sessionId"]; ok {
 		m["sessionId"], _ = json.Marshal(w.session)
 	}
 }
 
-// leafIn says that the noted leaf is a record of the entry that is the head.
+// leafIn reports whether the noted leaf is a record of the entry head.
 func (w *writer) leafIn(head string) bool {
 	return head != "" && w.leaf != "" && w.tails[head] == w.tails[w.leaf] && w.written[w.leaf]
 }
@@ -92,7 +92,7 @@ func (w *writer) entry(e convert.Entry) error {
 		w.prompt = shorten(e.Text(), 200)
 	}
 	var extra map[string]entryExtra
-	_ = json.Unmarshal(e.Extra, &extra) // another tool's is not for us
+	_ = json.Unmarshal(e.Extra, &extra) // another tool's Extra is ignored
 	mine := extra[name]
 	for _, note := range mine.Before {
 		if err := w.note(note); err != nil {
@@ -112,7 +112,7 @@ func (w *writer) entry(e convert.Entry) error {
 }
 
 // restore puts the content of an entry back into the records that it was made
-// of. It is false when they do not fit together any more.
+// from. It is false when they no longer fit together.
 func restore(e tidemark.Entry, records []kept) ([]map[string]json.RawMessage, bool) {
 	var all []map[string]json.RawMessage
 	blocks := e.Blocks
@@ -155,7 +155,8 @@ func restore(e tidemark.Entry, records []kept) ([]map[string]json.RawMessage, bo
 	return all, len(all) > 0 && len(blocks) == 0
 }
 
-// rawResults is rawBlocks for results that say so when they are no errors.
+// rawResults is rawBlocks for results that state explicitly that they are no
+// errors.
 func rawResults(blocks []tidemark.Block, fine bool) []json.RawMessage {
 	list := rawBlocks(blocks)
 	for i, b := range blocks {
@@ -177,8 +178,8 @@ func (k kept) refill(content any) bool {
 	return err == nil
 }
 
-// unchanged says that a record that kept its content still says what the entry
-// says: somebody may have redacted one and not the other.
+// unchanged reports whether a record that kept its content still agrees with the
+// entry: one may have been redacted and not the other.
 func unchanged(e tidemark.Entry, k kept) bool {
 	text, err := json.Marshal(k.Record)
 	if err != nil {
@@ -192,7 +193,7 @@ func unchanged(e tidemark.Entry, k kept) bool {
 	return len(was.Blocks)+len(e.Blocks) == 0 || reflect.DeepEqual(was.Blocks, e.Blocks)
 }
 
-// again writes a record as it was. Its parent is kept when it is there.
+// again writes a record as it was. Its parent is kept if it was written.
 func (w *writer) again(entry string, m map[string]json.RawMessage, parent string) error {
 	var uuid, was string
 	_ = json.Unmarshal(m["uuid"], &uuid)
@@ -226,7 +227,7 @@ func (w *writer) called(blocks []tidemark.Block, uuid string) {
 	}
 }
 
-// made writes an entry that no record is known for.
+// made writes an entry that has no known records.
 func (w *writer) made(e convert.Entry, parent string) error {
 	switch {
 	case e.Role == tidemark.Assistant:
@@ -256,7 +257,7 @@ func (w *writer) made(e convert.Entry, parent string) error {
 	return nil
 }
 
-// say writes the first record of a made entry.
+// say writes the first record of a generated entry.
 func (w *writer) say(e convert.Entry, parent string, m map[string]any) error {
 	return w.record(e, 0, parent, m)
 }
@@ -313,8 +314,8 @@ func (w *writer) reply(e convert.Entry, parent string) error {
 	return nil
 }
 
-// results writes what tools answered. The provider refuses a result without
-// its call, so one is left out.
+// results writes tool results. The provider refuses a result without its call,
+// so such a result is left out.
 func (w *writer) results(e convert.Entry, parent string) error {
 	var blocks []tidemark.Block
 	source := ""
@@ -339,7 +340,7 @@ func (w *writer) results(e convert.Entry, parent string) error {
 	return w.say(e, parent, m)
 }
 
-// compaction writes the two records that the client begins anew with.
+// compaction writes the two records with which the client starts over.
 func (w *writer) compaction(e convert.Entry, parent string) error {
 	if err := w.record(e, 1, "", map[string]any{"type": "system", "subtype": "compact_boundary", "content": "Conversation compacted", "level": "info",
 		"isMeta": false, "logicalParentUuid": quote(parent), "compactMetadata": map[string]any{"trigger": "manual"}}); err != nil {
@@ -369,7 +370,7 @@ func quote(uuid string) json.RawMessage {
 	return b
 }
 
-// hashID is a UUID that is the same whenever it is made of the same parts.
+// hashID is a UUID derived from parts.
 func hashID(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -382,7 +383,7 @@ func hashID(parts ...string) string {
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
-// hashWord is the same in letters and digits alone.
+// hashWord is the same, in letters and digits only.
 func hashWord(parts ...string) string { return strings.ReplaceAll(hashID(parts...), "-", "")[:24] }
 
 // callID is an id that the provider accepts: letters, digits, dash and

@@ -1,6 +1,5 @@
-// Package cline takes in the sessions of Cline. It reads the folder
-// data/sessions, and never settings, providers, secrets or the database of
-// them.
+// Package cline imports the sessions of Cline. It reads the folder
+// data/sessions, and never settings, providers, secrets or their database.
 //
 //	for s, err := range cline.Tool().Import(ctx, place) { … }
 package cline
@@ -26,7 +25,7 @@ const (
 	ending = ".messages.json"
 )
 
-// Tool is Cline. It is only read.
+// Tool is Cline. It only imports.
 func Tool() convert.Tool {
 	return convert.Tool{
 		Name: name, Title: "Cline", Homes: []string{".cline"},
@@ -39,7 +38,7 @@ func detect(_ context.Context, p convert.Source) bool {
 	return convert.Sniff(files, func(file string) bool { return begins(p.FS, file) == nil })
 }
 
-// messagesOf is the file of messages that belongs to either file of a session.
+// messagesOf is the messages file of a session, given either of its files.
 func messagesOf(file string) string {
 	if strings.HasSuffix(file, ending) {
 		return file
@@ -47,8 +46,8 @@ func messagesOf(file string) string {
 	return strings.TrimSuffix(file, ".json") + ending
 }
 
-// find returns the files of messages below a folder: a home, its .cline, the
-// data or the sessions in it, or one session. A file stands for its session.
+// find returns the messages files below a folder: a home, its .cline, the data
+// or the sessions in it, or one session. A file stands for its session.
 func find(p convert.Source) (files []string, skips []error) {
 	if !convert.IsDir(p.FS, p.Path) {
 		return []string{messagesOf(p.Path)}, nil
@@ -75,7 +74,7 @@ func list(fsys fs.FS, dir string, deeper int, files *[]string, skips *[]error) {
 	}
 }
 
-// begins tells, from its first bytes, why a file is none of messages.
+// begins returns, from its first bytes, why a file is not a messages file.
 func begins(fsys fs.FS, file string) error {
 	b, err := convert.Head(fsys, file, 1<<12)
 	if err != nil {
@@ -87,7 +86,7 @@ func begins(fsys fs.FS, file string) error {
 	return nil
 }
 
-// about is what the tool keeps of a session beside its messages.
+// about is what the tool stores of a session besides its messages.
 type about struct {
 	SessionID     string `json:"session_id"`
 	ParentID      string `json:"parent_session_id"`
@@ -103,7 +102,7 @@ type about struct {
 	fields map[string]json.RawMessage
 }
 
-// transcript is the file of messages.
+// transcript is the messages file.
 type transcript struct {
 	UpdatedAt    string            `json:"updated_at"`
 	SessionID    string            `json:"sessionId"`
@@ -126,7 +125,7 @@ func read(fsys fs.FS, file string) (*transcript, error) {
 	return &t, nil
 }
 
-// readAbout reads the other file; a session is taken without it, too.
+// readAbout reads the other file; a session is imported even without it.
 func readAbout(fsys fs.FS, file string) (a about, err error) {
 	b, err := convert.ReadFile(fsys, file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -141,7 +140,7 @@ func readAbout(fsys fs.FS, file string) (a about, err error) {
 	if json.Unmarshal(b, &a.fields) != nil {
 		return a, nil
 	}
-	// What another field has, and what belongs to one run or machine.
+	// Fields that are represented elsewhere, and those of one run or machine.
 	for _, k := range []string{"session_id", "started_at", "model", "cwd", "prompt", "pid", "messages_path"} {
 		delete(a.fields, k)
 	}
@@ -154,7 +153,7 @@ func readAbout(fsys fs.FS, file string) (a about, err error) {
 	return a, err
 }
 
-// found is a session on its way, and whose helper it is.
+// found is a session being imported, and the session whose helper it is.
 type found struct {
 	out   *convert.Session
 	owner string
@@ -167,7 +166,7 @@ func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, 
 
 // attach makes workers of sessions that belong to others. The tool gives a
 // helper an id that begins with that of its session and two underscores. Of
-// sessions with one id the first counts.
+// several sessions with the same id the first counts.
 func attach(read []found) []*convert.Session {
 	byID, order := map[string]found{}, []string{}
 	for _, f := range read {

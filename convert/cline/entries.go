@@ -36,7 +36,8 @@ type message struct {
 
 func (m *message) at() time.Time { return convert.Milli(m.TS) }
 
-// media has what the tool adds to Anthropic's block of a picture or a file.
+// media has the fields that the tool adds to Anthropic's block of a picture or a
+// file.
 type media struct {
 	wire.Part
 	Data      string `json:"data"`
@@ -44,7 +45,8 @@ type media struct {
 	Path      string `json:"path"`
 }
 
-// entries reads the messages again: what is in them is held only meanwhile.
+// entries reads the messages again, so that their content is held only while it
+// is needed.
 func entries(fsys fs.FS, file string) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		t, err := read(fsys, file)
@@ -87,7 +89,7 @@ func entries(fsys fs.FS, file string) iter.Seq2[convert.Entry, error] {
 	}
 }
 
-// unique is an id, with a number behind it where it is taken.
+// unique is the id, with a number added if it is taken.
 func unique(ids map[string]bool, id string) string {
 	one := id
 	for n := 2; ids[one]; n++ {
@@ -131,8 +133,8 @@ func (m *message) entries(raw json.RawMessage) []convert.Entry {
 	return m.chain(results, own, added, extra, mode)
 }
 
-// chain puts the parts of a user's message one behind the other. The first
-// has the id of the message.
+// chain makes the parts of a user's message follow each other. The first has the
+// id of the message.
 func (m *message) chain(results, own, added []tidemark.Block, extra json.RawMessage, mode string) []convert.Entry {
 	var all []convert.Entry
 	add := func(suffix, kind string, role tidemark.Role, blocks []tidemark.Block) {
@@ -170,13 +172,13 @@ func texts(all []string) []tidemark.Block {
 	return blocks
 }
 
-// wrapped finds what a person typed: the client wraps it, with the mode.
+// wrapped matches what a person typed: the client wraps it, with the mode.
 var wrapped = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?s)<user_input(?: mode="([^"]*)")?>(.*?)</user_input>`)
 })
 
-// split tells what was typed from what the client put around it. A text
-// without a wrapping is the user's where theirs says so.
+// split separates what was typed from what the client put around it. theirs says
+// whether text without a wrapping is the user's.
 func split(text string, theirs bool) (typed, around []string, mode string) {
 	rest := 0
 	keep := func(s string) {
@@ -202,9 +204,8 @@ func split(text string, theirs bool) (typed, around []string, mode string) {
 	return typed, around, mode
 }
 
-// blocks reads content, which is a text or a list of parts, and returns the
-// parts that are not known here beside its blocks. A text without a letter is
-// neither.
+// blocks reads content, which is a text or a list of parts, and returns its
+// blocks and the parts of unknown types. A text without a letter is neither.
 func (m *message) blocks() (all []tidemark.Block, unknown []json.RawMessage) {
 	text, list, _ := wire.Content(m.Content)
 	if text != "" {
@@ -259,8 +260,8 @@ func (m media) block() tidemark.Block {
 	return b
 }
 
-// takeResult reads what a tool gave: a text, parts, or the list of outcomes
-// that the tool keeps for several commands, which stays the JSON it is.
+// takeResult reads a tool result: a text, parts, or the list of outcomes that
+// the tool stores for several commands, which stays JSON.
 func takeResult(b *tidemark.Block, content json.RawMessage, _ int) error {
 	if json.Unmarshal(content, &b.Text) == nil {
 		return nil
@@ -297,8 +298,7 @@ func takeResult(b *tidemark.Block, content json.RawMessage, _ int) error {
 	return nil
 }
 
-// extra is what a message has beyond what its entries hold: fields and parts
-// that are not known here.
+// extra is what a message has beyond its entries: unknown fields and parts.
 func (m *message) extra(raw json.RawMessage, unknown []json.RawMessage) json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	if json.Unmarshal(raw, &fields) != nil {

@@ -1,10 +1,10 @@
-// Package codex takes in the sessions of the Codex command line, and writes
-// sessions that it can go on with. A session there is a thread: one rollout
-// file of JSON lines, or several after a rewind; a fork names a place in
-// another file, and a helper agent has a file of its own.
+// Package codex imports the sessions of the Codex command line, and exports
+// sessions that it can continue. A session there is a thread: one rollout file
+// of JSON lines, or several after a rewind; a fork names a position in another
+// file, and a helper agent has a file of its own.
 //
-// It reads rollouts and session_index.jsonl, and nothing else of the folder:
-// no settings, no databases, no credentials.
+// It reads rollouts and session_index.jsonl, and nothing else of the folder: no
+// settings, no databases, no credentials.
 //
 //	for s, err := range codex.Tool().Import(ctx, place) { … }
 package codex
@@ -34,7 +34,7 @@ func Tool() convert.Tool {
 	}
 }
 
-// detect looks for one rollout and at how it begins.
+// detect looks for one rollout and checks how it begins.
 func detect(ctx context.Context, p convert.Source) bool {
 	info, err := fs.Stat(p.FS, p.Path)
 	if err != nil {
@@ -54,8 +54,8 @@ func detect(ctx context.Context, p convert.Source) bool {
 // firstBytes is enough for the keys before the vendor's instructions.
 const firstBytes = 512
 
-// begins reports whether a file begins like a rollout: with a session_meta,
-// or as in the first versions with a bare id, time and instructions.
+// begins reports whether a file begins like a rollout: with a session_meta or,
+// in the first versions, with a bare id, time and instructions.
 func begins(fsys fs.FS, name string) bool {
 	b, err := convert.Head(fsys, name, firstBytes)
 	if err != nil {
@@ -67,12 +67,13 @@ func begins(fsys fs.FS, name string) bool {
 	return wrapped || bare
 }
 
-// isRollout goes by the name that Codex gives.
+// isRollout decides by the name that Codex gives.
 func isRollout(base string) bool {
 	return strings.HasPrefix(base, "rollout-") && strings.HasSuffix(base, ".jsonl")
 }
 
-// rollout is one file of a thread: what its first lines say, and where it is.
+// rollout is one file of a thread: the content of its first lines, and where it
+// is.
 type rollout struct {
 	path     string
 	id       string // of the file: the thread's, or the segment's after a rewind
@@ -85,7 +86,7 @@ type rollout struct {
 	archived bool
 }
 
-// meta is what is needed of a session_meta.
+// meta is the part of a session_meta that is needed.
 type meta struct {
 	ID             string          `json:"id"`
 	Timestamp      string          `json:"timestamp"`
@@ -104,20 +105,20 @@ type meta struct {
 	spawnAgentPath string
 }
 
-// repository is where the project is fetched from.
+// repository is the git remote of the project.
 type repository struct {
 	URL string `json:"repository_url"`
 }
 
-// historyBase is where a file goes on from: the lines of another file, by the
-// id in its name, that are before an ordinal.
+// historyBase is what a file continues from: the lines before an ordinal of
+// another file, which is identified by the id in its name.
 type historyBase struct {
 	File string `json:"thread_id"`
 	End  int64  `json:"end_ordinal_exclusive"`
 }
 
 // parseMeta reads a session_meta. The parent of a helper agent is in source in
-// the versions that have no field for it.
+// versions without a field for it.
 func parseMeta(raw json.RawMessage) (meta, error) {
 	var m meta
 	if err := json.Unmarshal(raw, &m); err != nil {
@@ -140,7 +141,7 @@ func parseMeta(raw json.RawMessage) (meta, error) {
 	var job struct {
 		Subagent string `json:"subagent"`
 	}
-	// A source is often just a word, and then tells nothing here.
+	// A source is often just a word, which tells nothing here.
 	if json.Unmarshal(m.Source, &source) == nil {
 		spawn := source.Subagent.Spawn
 		if m.ParentThread == "" {
@@ -158,7 +159,7 @@ func parseMeta(raw json.RawMessage) (meta, error) {
 	return m, nil
 }
 
-// workerName is what people see, with the id behind it that makes it unique.
+// workerName is the name for people, followed by the id that makes it unique.
 func (m meta) workerName() string {
 	for _, name := range []string{m.AgentNickname, m.spawnNickname, path.Base("/" + m.AgentPath), path.Base("/" + m.spawnAgentPath)} {
 		if name != "" && name != "/" {

@@ -19,9 +19,8 @@ import (
 // export writes a thread and its helper agents into a .codex folder. It reads
 // Entries twice.
 //
-// A session that came from Codex is written in the form it had, with the lines
-// that were kept; any other in the older form, which every version goes on
-// with.
+// A session that came from Codex is written in its original form, with the lines
+// that were kept; any other in the older form, which every version can continue.
 func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string, error) {
 	x := &exporter{out: out, session: s, id: threadID(s), lost: map[string]int{}}
 	helpers, err := x.helpers()
@@ -55,11 +54,11 @@ type exporter struct {
 	out     convert.Out
 	session *convert.Session
 	id      string
-	lost    map[string]int // how many there were, by what it is
+	lost    map[string]int // counts by description
 }
 
-// threadID is the id that the session had, when it fits, or always the same
-// new one.
+// threadID is the id that the session had in Codex, if it is valid, or else a
+// new one, always the same.
 func threadID(s *convert.Session) string {
 	for _, id := range []string{s.ForeignID, string(s.ID)} {
 		if id, err := tidemark.ParseSessionID(id); err == nil {
@@ -69,15 +68,15 @@ func threadID(s *convert.Session) string {
 	return derivedID(s.ForeignID + string(s.ID))
 }
 
-// derivedID makes a UUID of a text.
+// derivedID makes a UUID from a text.
 func derivedID(text string) string {
 	b := sha256.Sum256([]byte(text))
-	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80 // version 8: made by a rule of one's own
+	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80 // version 8: a custom scheme
 	h := hex.EncodeToString(b[:16])
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// workerID is the id behind a worker's name, when it has one.
+// workerID is the id at the end of a worker's name, if it has one.
 func (x *exporter) workerID(name string) string {
 	if n := len(name); n >= 36 {
 		if id, err := tidemark.ParseSessionID(name[n-36:]); err == nil {
@@ -87,8 +86,8 @@ func (x *exporter) workerID(name string) string {
 	return derivedID(x.id + "/" + name)
 }
 
-// helpers are the workers that came from another tool, by the call that
-// started them: nothing in the thread says so, and a line has to.
+// helpers are the workers that came from another tool, by the call that started
+// them: nothing in the thread links them, so a line has to.
 func (x *exporter) helpers() (map[string][]string, error) {
 	spawned := map[string][]string{}
 	for _, w := range x.session.Workers {
@@ -116,7 +115,7 @@ func firstOf(entries iter.Seq2[convert.Entry, error]) (convert.Entry, error) {
 	return convert.Entry{}, nil
 }
 
-// workerMeta is the session_meta that a helper of Codex kept with its first
+// workerMeta is the session_meta that a helper from Codex kept with its first
 // entry, and when it was written.
 func workerMeta(e convert.Entry) (map[string]json.RawMessage, time.Time) {
 	for _, line := range keptOf(e.Extra).Before {
@@ -132,8 +131,8 @@ func workerMeta(e convert.Entry) (map[string]json.RawMessage, time.Time) {
 	return nil, time.Time{}
 }
 
-// meta is the session_meta: the one that came in, whole in this file, or a new
-// one.
+// meta is the session_meta: the imported one, made complete for this file, or a
+// new one.
 func (x *exporter) meta() map[string]json.RawMessage {
 	s := x.session
 	var extra struct{ Codex sessionExtra }
@@ -206,7 +205,7 @@ func (x *exporter) worker(ctx context.Context, worker convert.Worker) error {
 }
 
 // create makes a file of a thread where Codex looks for it. The id is the
-// thread's, or that with the id of a segment behind it.
+// thread's, or that followed by the id of a segment.
 func (x *exporter) create(id string, at time.Time) (*writer, error) {
 	at = at.UTC()
 	name := "rollout-" + at.Format("2006-01-02T15-04-05") + "-" + id + ".jsonl"
@@ -222,9 +221,9 @@ func (x *exporter) create(id string, at time.Time) (*writer, error) {
 }
 
 // write writes entries and closes the file. A file that could not be written
-// whole is left unclosed, and so without its name.
+// completely is not closed, and so never gets its name.
 //
-// The newer form has a place for branches: each is a file of its own that names
+// The newer form can represent branches: each is a file of its own that names
 // where it begins, and the thread is at the end of the last one. In the older
 // form only the path to head is written.
 func (x *exporter) write(ctx context.Context, w *writer, entries iter.Seq2[convert.Entry, error], head string, m map[string]json.RawMessage) error {
@@ -244,7 +243,7 @@ func (x *exporter) write(ctx context.Context, w *writer, entries iter.Seq2[conve
 			return err
 		}
 		if i++; i >= len(t.parents) {
-			break // appended since the tree was read
+			break // appended after the tree was read
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -269,15 +268,15 @@ func (x *exporter) write(ctx context.Context, w *writer, entries iter.Seq2[conve
 	return w.close()
 }
 
-// tree is how the entries of a session hang together, by their places.
+// tree is the structure of the entries of a session, by their positions.
 type tree struct {
 	parents []int
 	head    int          // -1: no entries
 	on      []bool       // on the path to head
-	forks   map[int]bool // has a child that does not come right behind it
+	forks   map[int]bool // has a child that does not directly follow it
 }
 
-// treeOf reads the tree of a session that is at head ("": the last entry).
+// treeOf reads the tree of a session whose head is head ("": the last entry).
 func treeOf(entries iter.Seq2[convert.Entry, error], head string) (tree, error) {
 	t := tree{head: -1, forks: map[int]bool{}}
 	index := map[string]int{}
@@ -311,7 +310,7 @@ func treeOf(entries iter.Seq2[convert.Entry, error], head string) (tree, error) 
 	return t, nil
 }
 
-// losses says what was lost, and how often.
+// losses lists what was lost, and how often.
 func (x *exporter) losses() []string {
 	s := x.session
 	for what, n := range map[string]int{

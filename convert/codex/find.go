@@ -18,12 +18,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// Rollouts lie in year/month/day, four levels with the files. Deeper folders
-// are somebody else's.
+// Rollouts are in year/month/day, four levels including the files. Deeper
+// folders belong to something else.
 const maxDepth = 4
 
-// home returns the folder that has sessions in it: the one given, or .codex in
-// it when it is a home folder.
+// home returns the folder that contains sessions: the given one, or its .codex
+// when it is a home folder.
 func home(fsys fs.FS, dir string) string {
 	if sub := path.Join(dir, ".codex"); convert.IsDir(fsys, sub) {
 		return sub
@@ -51,8 +51,8 @@ func rollouts(ctx context.Context, fsys fs.FS, dir string) iter.Seq2[string, err
 	}
 }
 
-// walk goes into folders that are named by a number, as Codex names them by
-// the date, so that a folder that is none of its own is left after one look.
+// walk enters only folders whose name is a number, as Codex names them by date,
+// so that a foreign folder is left after one look.
 func walk(ctx context.Context, fsys fs.FS, dir string, depth int, yield func(string, error) bool) bool {
 	if ctx.Err() != nil {
 		return yield("", ctx.Err())
@@ -122,8 +122,8 @@ func readHead(fsys fs.FS, name string) (*rollout, error) {
 	return r, nil
 }
 
-// wholeMeta reads the session_meta again. It has the vendor's instructions in
-// it, which are too long to be held for every file.
+// wholeMeta reads the session_meta again. It contains the vendor's instructions,
+// which are too long to hold for every file.
 func (r *rollout) wholeMeta(fsys fs.FS) json.RawMessage {
 	for l, err := range convert.Lines(fsys, r.path) {
 		if err != nil {
@@ -154,7 +154,7 @@ func (r *rollout) begin(rec record) error {
 	return nil
 }
 
-// note takes what a line says about the thread as a whole.
+// note records what a line says about the thread as a whole.
 func (r *rollout) note(rec record) {
 	var p struct {
 		Type  string `json:"type"`
@@ -172,8 +172,8 @@ func (r *rollout) note(rec record) {
 	}
 }
 
-// tailBytes is read from the end of a file for its last time; a last line that
-// is longer leaves the time of the file.
+// tailBytes is read from the end of a file for its last time; if the last line
+// is longer, the time of the file is used.
 const tailBytes = 256 << 10
 
 func (r *rollout) readTail(fsys fs.FS) {
@@ -202,8 +202,8 @@ func (r *rollout) readTail(fsys fs.FS) {
 	}
 }
 
-// lastLines goes through lines from the last one to the first, for the newest
-// time, model and name. Most lines need no parsing for that.
+// lastLines searches lines from last to first for the newest time, model and
+// name. Most lines need no parsing for that.
 func (r *rollout) lastLines(b []byte) bool {
 	last := *r
 	last.model, last.title = "", ""
@@ -235,8 +235,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// nameID returns the id that other files know this one by: the last one in its
-// name, rollout-<time>-<thread>[_<segment>].jsonl.
+// nameID returns the id by which other files refer to this one: the last one in
+// its name, rollout-<time>-<thread>[_<segment>].jsonl.
 func nameID(base string) (string, bool) {
 	base = strings.TrimSuffix(base, ".jsonl")
 	if len(base) < 36 {
@@ -246,8 +246,8 @@ func nameID(base string) (string, bool) {
 	return string(id), err == nil
 }
 
-// titles reads names from the session_index.jsonl beside or above a folder;
-// the last one for an id wins. Only threads that are known are kept.
+// titles reads names from the session_index.jsonl beside or above a folder; the
+// last one for an id wins. Only known threads are kept.
 func titles(fsys fs.FS, dir string, known map[string]*thread) {
 	for {
 		name := path.Join(dir, "session_index.jsonl")
@@ -280,8 +280,8 @@ func readTitles(fsys fs.FS, name string, known map[string]*thread) {
 	}
 }
 
-// find reads the heads of all rollouts at a place and puts the files of one
-// thread together. What cannot be read goes to skip.
+// find reads the heads of all rollouts of a Source and groups the files of each
+// thread. What cannot be read is passed to skip.
 func find(ctx context.Context, p convert.Source, skip func(error) bool) (map[string]*thread, []*thread, bool) {
 	threads, files := map[string]*thread{}, map[string]*rollout{}
 	var order []*thread
@@ -322,7 +322,8 @@ func find(ctx context.Context, p convert.Source, skip func(error) bool) (map[str
 	return threads, order, true
 }
 
-// asSkip makes an error about one file one that others can follow.
+// asSkip turns an error about one file into a Skip, so that the import
+// continues.
 func asSkip(name string, err error) error {
 	if convert.IsSkip(err) {
 		return err

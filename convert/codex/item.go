@@ -11,11 +11,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
-// provider is whose payload a reasoning item is: it may be encrypted, and goes
-// back byte for byte.
+// provider is the provider of reasoning items: these may be encrypted, and are
+// sent back byte for byte.
 const provider = "openai"
 
-// item makes an entry of what went to the model or came from it.
+// item makes an entry from something that was sent to the model or came from it.
 func (r *reader) item(rec record, number int) {
 	fields := split(rec.Payload)
 	if fields == nil {
@@ -55,14 +55,14 @@ func (r *reader) item(rec record, number int) {
 	}
 }
 
-// answer holds an entry of the model.
+// answer holds back an entry of the model.
 func (r *reader) answer(e convert.Entry, k kept, blocks ...tidemark.Block) {
 	e.Role, e.Blocks, e.Model = tidemark.Assistant, blocks, r.model
 	e.Usage, r.pending = r.pending, nil
 	r.put(e, k)
 }
 
-// message holds a message back until it is known whose it is.
+// message holds a message back until its author is known.
 func (r *reader) message(e convert.Entry, k kept, fields map[string]json.RawMessage) {
 	var role string
 	takeString(fields, "role", &role)
@@ -92,8 +92,8 @@ func (r *reader) message(e convert.Entry, k kept, fields map[string]json.RawMess
 	}
 }
 
-// byUser looks at where the pieces of a message are said to come from; known
-// is false for the versions that do not say.
+// byUser reads the stated origin of the pieces of a message; known is false for
+// versions that do not state it.
 func byUser(fields map[string]json.RawMessage) (own, known bool) {
 	var m struct {
 		Kinds []string `json:"content_item_kinds"`
@@ -125,15 +125,14 @@ func isWrapper(text string) bool {
 		strings.HasPrefix(text, "<image ") && strings.HasSuffix(text, ">") && !strings.ContainsAny(text, "\r\n")
 }
 
-// The client of an editor puts what it knows before the user's own words.
+// An editor's client puts its context before the user's own words.
 const (
 	editorMark  = "# Context from my IDE setup:"
 	requestMark = "## My request for Codex:"
 )
 
-// content makes blocks of the content of a message. The parts say how to put
-// it together again; there are none when each block is a text of the usual
-// type.
+// content makes blocks from the content of a message. The parts say how to
+// restore it; there are none when each block is a text of the usual type.
 func content(raw json.RawMessage, usual string) ([]tidemark.Block, []part) {
 	pieces, ok := elements(raw)
 	if !ok {
@@ -162,9 +161,9 @@ func content(raw json.RawMessage, usual string) ([]tidemark.Block, []part) {
 	return blocks, parts
 }
 
-// piece makes a block of one piece of content; the part is what the block has
-// no place for. No block: it is the client's. The last result is whether the
-// block alone says it all.
+// piece makes a block from one piece of content; the part is what the block
+// cannot represent. No block: the piece is the client's. The last result is
+// whether the block alone represents it completely.
 func piece(raw json.RawMessage, usual string, images bool) (*tidemark.Block, part, bool) {
 	item := split(raw)
 	if item == nil {
@@ -192,7 +191,7 @@ func piece(raw json.RawMessage, usual string, images bool) (*tidemark.Block, par
 	return &b, p, plain
 }
 
-// reasoning makes a block of the model's thinking: what may be read, and the
+// reasoning makes a block from the model's thinking: the readable text, and the
 // whole item.
 func reasoning(payload json.RawMessage) tidemark.Block {
 	var p struct {
@@ -207,8 +206,8 @@ func reasoning(payload json.RawMessage) tidemark.Block {
 	return tidemark.Block{Type: tidemark.BlockThinking, Text: strings.Join(texts, "\n\n"), Provider: provider, Raw: string(payload)}
 }
 
-// call makes a block of a tool call. Arguments are JSON in a string, and free
-// text for custom tools and when the model wrote no JSON.
+// call makes a block from a tool call. Arguments are JSON in a string, or free
+// text for custom tools and when the model did not write JSON.
 func call(kind string, fields map[string]json.RawMessage, k *kept) tidemark.Block {
 	b := tidemark.Block{Type: tidemark.BlockToolUse}
 	takeString(fields, "call_id", &b.ID)
@@ -235,7 +234,7 @@ func call(kind string, fields map[string]json.RawMessage, k *kept) tidemark.Bloc
 	return b
 }
 
-// result makes a block of what a tool answered: a text, or pieces, or in some
+// result makes a block from a tool result: a text, or pieces, or in some
 // versions an object around them.
 func result(fields map[string]json.RawMessage, k *kept) tidemark.Block {
 	b := tidemark.Block{Type: tidemark.BlockToolResult}
@@ -259,19 +258,19 @@ func result(fields map[string]json.RawMessage, k *kept) tidemark.Block {
 	}
 	blocks, parts := content(raw, "input_text")
 	if blocks == nil {
-		return b // the output stays with what is kept
+		return b // the output stays in k
 	}
 	delete(fields, "output")
 	b.Blocks, k.Content = blocks, parts
 	return b
 }
 
-// outputShape says that an output was an object around its text.
+// outputShape records that an output was an object around its text.
 func outputShape(success *bool) json.RawMessage {
 	return mustJSON(map[string]*bool{"success": success})
 }
 
-// failed reads the exit code of a command, in the two ways it is told.
+// failed reads the exit code of a command, in its two forms.
 func failed(output string) bool {
 	if strings.HasPrefix(output, `{"output":`) {
 		var p struct {
@@ -293,7 +292,7 @@ func failed(output string) bool {
 	return ok && code != "0"
 }
 
-// shownText is the text of a prompt that an event shows.
+// shownText is the text of a prompt in an event.
 func shownText(item map[string]json.RawMessage) string {
 	var texts []string
 	pieces, _ := elements(item["content"])
@@ -306,12 +305,13 @@ func shownText(item map[string]json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
-// takeString moves a string out of fields; false leaves them as they are.
+// takeString moves a string out of fields; when it returns false, they are
+// unchanged.
 func takeString(fields map[string]json.RawMessage, key string, s *string) bool {
 	return convert.Object(fields).Take(key, s)
 }
 
-// rest is nil for no fields, so that it is left out.
+// rest is nil when there are no fields, so that it is omitted.
 func rest(fields map[string]json.RawMessage) map[string]json.RawMessage {
 	if len(fields) == 0 {
 		return nil
@@ -319,7 +319,7 @@ func rest(fields map[string]json.RawMessage) map[string]json.RawMessage {
 	return fields
 }
 
-// mustJSON is for values that were JSON before, and strings.
+// mustJSON is for strings and values that came from JSON.
 func mustJSON(v any) json.RawMessage {
 	b, err := convert.Encode(v)
 	if err != nil {

@@ -12,21 +12,21 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// The kinds of entries beside messages.
+// The kinds of entries besides messages.
 const (
 	kindRewind = "rewind" // the thread went back to its parent
 	kindAgent  = "agent_message"
 	kindItem   = "item"  // an item that is neither a message nor a call
-	kindUsage  = "usage" // tokens of an answer that is not there
+	kindUsage  = "usage" // tokens of an answer that is missing
 )
 
-// maxBefore bounds what is kept of the lines between two entries. A turn has a
-// few kilobytes of them.
+// maxBefore bounds the lines that are kept between two entries. A turn has a few
+// kilobytes of them.
 const maxBefore = 1 << 20
 
-// reader makes entries of the lines of one file. It holds one entry back: only
-// the line after a user's message says whose it is, and tokens come after the
-// answer that cost them.
+// reader makes entries from the lines of one file. It holds one entry back: only
+// the line after a message in the user's role says who wrote it, and tokens come
+// after the answer that cost them.
 type reader struct {
 	file   *rollout
 	worker bool
@@ -38,25 +38,25 @@ type reader struct {
 	stopped bool
 	lastAt  time.Time
 	model   string
-	items   int // response items and summaries so far: what IDs are made of
+	items   int // response items and summaries so far: IDs are made from it
 	events  int // entries made of events since the last item
 	last    string
 	turns   []string // for each prompt on the path: the entry before it
 
 	held      *convert.Entry
-	undecided bool   // held is a user's message, or the client's
+	undecided bool   // held is either the user's message or the client's
 	announced string // a prompt whose event came before its item
 	hasEvents bool   // the file says which messages are the user's
 
 	before     []json.RawMessage
 	beforeSize int
-	settings   map[string][sumSize]byte // of lines that repeat themselves
+	settings   map[string][sumSize]byte // of settings lines, to drop repeats
 
-	pending *tidemark.Usage // of an answer that is still to come
-	total   tokens          // of the last tokens that were counted
+	pending *tidemark.Usage // of an answer that has not come yet
+	total   tokens          // at the last count
 }
 
-// read yields the entries; it is false when nobody wants more.
+// read yields the entries; it is false when the caller stopped.
 func (r *reader) read(fsys fs.FS) bool {
 	r.lastAt, r.settings = r.file.created, map[string][sumSize]byte{}
 	for l, err := range convert.Lines(fsys, r.file.path) {
@@ -82,7 +82,7 @@ func (r *reader) read(fsys fs.FS) bool {
 	return !r.stopped
 }
 
-// line handles one line; false: the lines that are wanted are over.
+// line handles one line; false: the wanted lines are over.
 func (r *reader) line(l convert.Line) bool {
 	rec, err := parseRecord(l.Text)
 	if err != nil {
@@ -120,7 +120,7 @@ func (r *reader) record(rec record, l convert.Line) {
 		if l.Number == 1 && r.worker {
 			r.noteMeta(rec)
 		}
-	case "state": // a place holder of the first versions
+	case "state": // a placeholder of the first versions
 	case "response_item":
 		r.item(rec, l.Number)
 	case "compacted":
@@ -146,8 +146,8 @@ func (r *reader) skip(err error) {
 	}
 }
 
-// note keeps a line that makes no entry for the next one that does. Settings
-// that only repeat the last ones are not kept.
+// note keeps a line that makes no entry for the next entry. Settings that only
+// repeat the last ones are dropped.
 func (r *reader) note(rec record, line []byte) {
 	if what := setting(rec); what != "" {
 		sum := sumOf(rec.Payload)
@@ -160,7 +160,7 @@ func (r *reader) note(rec record, line []byte) {
 		return
 	}
 	fields := split(line)
-	delete(fields, "ordinal") // counted anew when it is written
+	delete(fields, "ordinal") // counted again on export
 	b, err := convert.Encode(fields)
 	if err != nil {
 		return
@@ -169,7 +169,7 @@ func (r *reader) note(rec record, line []byte) {
 	r.beforeSize += len(b)
 }
 
-// setting names the settings that a line states anew, "" for other lines.
+// setting names the kind of settings in a line, "" for other lines.
 func setting(rec record) string {
 	const applied = "thread_settings_applied"
 	switch {
@@ -182,8 +182,8 @@ func setting(rec record) string {
 }
 
 // noteMeta keeps the session_meta of a helper agent with its first entry, since
-// a worker has no other place for it. Where its own lines begin is no longer
-// true of them alone.
+// a worker has no other place for it. The ordinal at which its own lines begin
+// is removed: it no longer holds for them alone.
 func (r *reader) noteMeta(rec record) {
 	m := split(rec.Payload)
 	delete(m, "subagent_history_start_ordinal")
@@ -194,7 +194,7 @@ func (r *reader) noteMeta(rec record) {
 	}
 }
 
-// put holds an entry back and lets the one before it go.
+// put holds an entry back and yields the previous one.
 func (r *reader) put(e convert.Entry, k kept) {
 	r.flush()
 	if e.At.IsZero() {
@@ -215,7 +215,7 @@ func (r *reader) putEvent(e convert.Entry, k kept) {
 	r.put(e, k)
 }
 
-// flush lets the held entry go.
+// flush yields the held entry.
 func (r *reader) flush() {
 	e := r.held
 	if e == nil || r.stopped {
@@ -236,7 +236,7 @@ func (r *reader) flush() {
 	r.stopped = !r.emit(*e, nil)
 }
 
-// decide says whose message is held, when no event did. Without a mark of the
+// decide settles whose message is held, when no event did. Without a mark of the
 // client it is the user's if the file ends here, or never says.
 func (r *reader) decide(ends bool) {
 	r.undecided = false
@@ -245,15 +245,14 @@ func (r *reader) decide(ends bool) {
 	}
 }
 
-// toContext makes the held message one that the client wrote.
+// toContext marks the held message as the client's.
 func (r *reader) toContext(role string) {
 	k := keptOf(r.held.Extra)
 	k.Role = role
 	r.held.Kind, r.held.Role, r.held.Extra = convert.KindContext, "", k.extra()
 }
 
-// event handles what the client showed. Most of it shows again what is an item
-// as well.
+// event handles what the client showed. Most of it repeats an item.
 func (r *reader) event(rec record, l convert.Line) {
 	fields := split(rec.Payload)
 	var kind, message string
@@ -320,7 +319,7 @@ func isPrompt(rec record) bool {
 		(bytes.Contains(rec.Payload, []byte(`"user_message"`)) || bytes.Contains(rec.Payload, []byte(`"UserMessage"`)))
 }
 
-// prompt handles the event that shows a prompt.
+// prompt handles an event that shows a prompt.
 func (r *reader) prompt(text string) {
 	r.hasEvents = true
 	if r.undecided {
@@ -333,7 +332,7 @@ func (r *reader) prompt(text string) {
 }
 
 // rewind goes back to before the last n prompts. What was said there stays, on
-// a branch of its own.
+// its own branch.
 func (r *reader) rewind(rec record, n int) {
 	r.flush()
 	e := convert.Entry{Entry: tidemark.Entry{Kind: kindRewind, At: rec.at()}}
@@ -347,8 +346,8 @@ func (r *reader) rewind(rec record, n int) {
 	r.putEvent(e, kept{Event: rec.Payload})
 }
 
-// compacted handles a summary. The model's own writing of it, when it comes
-// just before, is not part of the conversation.
+// compacted handles a summary. The model's message with the summary, when it
+// comes just before, is not part of the conversation.
 func (r *reader) compacted(rec record, number int) {
 	fields := split(rec.Payload)
 	if fields == nil {

@@ -14,15 +14,15 @@ type record struct {
 	Ordinal   *int64
 	Type      string
 	Payload   json.RawMessage
-	Rest      map[string]json.RawMessage // fields of the line itself that are not known
+	Rest      map[string]json.RawMessage // unknown fields of the line itself
 }
 
 // parseRecord reads a line. The first versions wrote items without a wrapper
-// around them, and a first line without a type; they come back wrapped. What it
-// returns is valid as long as the line is.
+// around them, and a first line without a type; they come back wrapped. The
+// result is valid as long as the line is.
 func parseRecord(line []byte) (record, error) {
 	if !json.Valid(line) {
-		return record{}, json.Unmarshal(line, new(any)) // for the reason
+		return record{}, json.Unmarshal(line, new(any)) // for its error
 	}
 	fields := split(line)
 	if fields["payload"] == nil {
@@ -74,20 +74,19 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// kept is what of a line has no place in an entry. It stands in Extra under
-// the name of the tool, so that an export can write the line again.
+// kept is the part of a line that an entry cannot represent. It is stored in
+// Extra under the name of the tool, so that an export can write the line again.
 type kept struct {
-	Type    string                     `json:"type,omitempty"`    // of the item, when its blocks do not tell
-	Role    string                     `json:"role,omitempty"`    // of a message that is not the role of the entry
+	Type    string                     `json:"type,omitempty"`    // of the item, when its blocks do not imply it
+	Role    string                     `json:"role,omitempty"`    // of a message, when it is not the role of the entry
 	Line    map[string]json.RawMessage `json:"line,omitempty"`    // fields of the line
 	Item    map[string]json.RawMessage `json:"item,omitempty"`    // fields of the item
-	Content []part                     `json:"content,omitempty"` // how the content was made of blocks
+	Content []part                     `json:"content,omitempty"` // how the content was turned into blocks
 	Event   json.RawMessage            `json:"event,omitempty"`   // an event_msg, whole
-	Before  []json.RawMessage          `json:"before,omitempty"`  // lines before it that say nothing to people
+	Before  []json.RawMessage          `json:"before,omitempty"`  // lines before it that are not for people
 }
 
-// part is one piece of a message's content: as it was, without what stands in
-// a block.
+// part is one piece of a message's content, without what is in a block.
 type part struct {
 	Block  *int            `json:"block,omitempty"`
 	Prefix string          `json:"prefix,omitempty"` // what the client wrote before the user's text
@@ -110,7 +109,7 @@ func (k kept) extra() json.RawMessage {
 	return b
 }
 
-// keptOf reads back what an entry of Codex kept; of other tools it is empty.
+// keptOf reads back what an entry of Codex kept; for other tools it is empty.
 func keptOf(extra json.RawMessage) kept {
 	var all struct{ Codex kept }
 	if json.Unmarshal(extra, &all) != nil {

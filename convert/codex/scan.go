@@ -7,11 +7,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// Lines are checked once and then taken apart without being checked again:
-// with a decoder for each level a rollout is read several times over.
+// Lines are validated once and then split without validating again: a decoder at
+// each level would read a rollout several times over.
 
-// split returns the fields of an object in JSON that is known to be valid. The
-// values are parts of it, not copies. It is nil for anything but an object.
+// split returns the fields of an object in valid JSON. The values are slices of
+// it, not copies. It is nil for anything but an object.
 func split(valid []byte) map[string]json.RawMessage {
 	b := space(valid)
 	if len(b) == 0 || b[0] != '{' {
@@ -51,7 +51,7 @@ func elements(valid []byte) ([]json.RawMessage, bool) {
 
 func space(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }
 
-// valueEnd returns how long the value is that valid JSON begins with.
+// valueEnd returns the length of the value at the start of valid JSON.
 func valueEnd(b []byte) int {
 	depth := 0
 	for i := 0; i < len(b); i++ {
@@ -81,7 +81,7 @@ func valueEnd(b []byte) int {
 	return len(b)
 }
 
-// stringEnd returns how long the string is that b begins with.
+// stringEnd returns the length of the string at the start of b.
 func stringEnd(b []byte) int {
 	i := 1
 	for i < len(b) {
@@ -101,7 +101,8 @@ func stringEnd(b []byte) int {
 	return len(b)
 }
 
-// text reads a JSON string; false for anything else, which leaves s as it is.
+// text reads a JSON string; for anything else it returns false and leaves s
+// unchanged.
 func text(raw []byte, s *string) bool {
 	t, ok := convert.Text(raw)
 	if ok {

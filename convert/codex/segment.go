@@ -10,26 +10,24 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// segments are the files of one thread that is written with its branches.
+// segments are the files of a thread that is exported with its branches.
 type segments struct {
 	*exporter
 	tree tree
 	meta map[string]json.RawMessage
-	ends map[int]end // of entries that branches begin at
+	ends map[int]end // of the entries at which branches begin
 	used map[string]bool
 	last time.Time // when the last segment began
 }
 
-// end is where an entry ends: the file, and the first ordinal and byte behind
-// it.
+// end is where an entry ends: the file, and the next ordinal and byte offset.
 type end struct {
 	file    string
 	ordinal int64
 	offset  int64
 }
 
-// next closes a file and begins the one of the branch that entry i is the first
-// of.
+// next closes a file and begins that of the branch whose first entry is i.
 func (f *segments) next(w *writer, e convert.Entry, i int) (*writer, error) {
 	if err := w.close(); err != nil {
 		return nil, err
@@ -54,7 +52,7 @@ func (f *segments) next(w *writer, e convert.Entry, i int) (*writer, error) {
 	return s, nil
 }
 
-// segmentID is the id that the segment had, or always the same new one.
+// segmentID is the id that the segment had, or else a new one, always the same.
 func (f *segments) segmentID(entry string) string {
 	prefix, _, _ := strings.Cut(entry, ":")
 	if id, err := tidemark.ParseSessionID(prefix); err == nil && !f.used[string(id)] {
@@ -63,8 +61,8 @@ func (f *segments) segmentID(entry string) string {
 	return derivedID(f.id + "/" + entry)
 }
 
-// begins is when a segment begins: later than the one before it, since their
-// times put them in order.
+// begins is when a segment begins: later than the previous one, since they are
+// ordered by time.
 func (f *segments) begins(e convert.Entry) time.Time {
 	at := e.At
 	for _, line := range keptOf(e.Extra).Before {

@@ -8,11 +8,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// spawnMarks are in every line that tells which call started a helper agent.
+// spawnMarks occur in every line that links a helper agent to the call that
+// started it.
 var spawnMarks = [][]byte{[]byte("agent_id"), []byte("agent_thread_id"), []byte("receiver_thread_ids"), []byte("new_thread_id")}
 
-// spawns finds the calls that started helper agents, by the thread of the
-// agent. Versions tell it by events, or only in the answer to the call.
+// spawns finds the calls that started helper agents, by the thread of the agent.
+// Versions say it in events, or only in the result of the call.
 func (im *importer) spawns(threads []*thread, calls map[string]string) {
 	known := map[string]bool{}
 	for _, t := range threads {

@@ -17,8 +17,8 @@ import (
 type thread struct {
 	id       string
 	title    string
-	files    []*rollout // the first one first, each before those that go on from it
-	base     *place     // where the first file goes on from
+	files    []*rollout // in order: each before those that continue it
+	base     *place     // what the first file continues from
 	bases    map[*rollout]*place
 	lost     []string
 	children []*thread
@@ -30,7 +30,7 @@ type place struct {
 	end  int64
 }
 
-// arrange orders the files of a thread and finds what they go on from.
+// arrange orders the files of a thread and finds what they continue from.
 func (t *thread) arrange(files map[string]*rollout) {
 	slices.SortFunc(t.files, func(a, b *rollout) int {
 		first := func(r *rollout) int {
@@ -66,7 +66,7 @@ func (t *thread) arrange(files map[string]*rollout) {
 	}
 }
 
-// straighten cuts histories that go round in a circle.
+// straighten breaks cyclic histories.
 func straighten(threads map[string]*thread, order []*thread) {
 	straight := map[*rollout]bool{}
 	for _, t := range order {
@@ -94,7 +94,7 @@ func straighten(threads map[string]*thread, order []*thread) {
 	}
 }
 
-// importer is one import: the threads at a place.
+// importer is one import: the threads of a Source.
 type importer struct {
 	fsys    fs.FS
 	threads map[string]*thread
@@ -128,8 +128,8 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 	}
 }
 
-// families finds the session that each helper agent works for. One whose
-// parent is not there, or is its own descendant, is a session of its own.
+// families finds the session that each helper agent works for. One whose parent
+// is missing, or is its own descendant, is a session of its own.
 func (im *importer) families(order []*thread) {
 	for _, t := range order {
 		seen, up := map[string]bool{t.id: true}, t
@@ -174,9 +174,9 @@ func (im *importer) yieldAfterSources(ctx context.Context, t *thread, done map[s
 	return true
 }
 
-// session makes a thread a session. A fork whose source is a session stays one
-// by reference. Where that cannot say it (a helper agent as the source, a
-// rewind to before the fork) the shared past is read again for it.
+// session makes a session from a thread. A fork of a session refers to it. Where
+// a reference is not possible (the source is a helper agent, or a rewind goes
+// back to before the fork) the shared past is read again for it.
 func (im *importer) session(t *thread) *convert.Session {
 	s := t.session(im.fsys)
 	switch fork, ok := im.byReference(t); {
@@ -205,7 +205,8 @@ func (im *importer) session(t *thread) *convert.Session {
 }
 
 // copiedFrom is the source of a fork that has its past in its own file. A
-// helper's copy of its parent is not taken, and makes it no fork.
+// helper's copy of its parent's history is left out, and does not make it a
+// fork.
 func (t *thread) copiedFrom() string {
 	m := t.files[0].meta
 	if m.HistoryBase != nil || m.HistoryStart > 0 || m.ForkedFrom == t.id {
@@ -214,8 +215,8 @@ func (t *thread) copiedFrom() string {
 	return m.ForkedFrom
 }
 
-// byReference says where a thread was forked, when its own entries all follow
-// that place or one another. A nil Fork: it shares nothing.
+// byReference returns where a thread was forked, if all its own entries follow
+// that position or one another. A nil Fork: it shares nothing.
 func (im *importer) byReference(t *thread) (*convert.Fork, bool) {
 	if t.base == nil || im.circular(t) {
 		return nil, false
@@ -235,7 +236,8 @@ func (im *importer) byReference(t *thread) (*convert.Fork, bool) {
 	return &convert.Fork{Session: thread, Entry: last}, im.root[thread] == nil
 }
 
-// circular reports whether a fork is, by its files, the source of its source.
+// circular reports whether a fork is, by its files, the source of its own
+// source.
 func (im *importer) circular(t *thread) bool {
 	seen := map[string]bool{}
 	for up := t; up != nil && up.base != nil; up = im.threads[up.base.file.thread] {
@@ -247,7 +249,7 @@ func (im *importer) circular(t *thread) bool {
 	return false
 }
 
-// session is what the heads of its files say.
+// session has what the heads of the files say.
 func (t *thread) session(fsys fs.FS) *convert.Session {
 	first := t.files[0]
 	s := &convert.Session{Lost: t.lost, Remote: first.meta.Git.URL}
@@ -265,13 +267,13 @@ func (t *thread) session(fsys fs.FS) *convert.Session {
 	return s
 }
 
-// sessionExtra is what of a session has no place elsewhere.
+// sessionExtra is what a session cannot represent elsewhere.
 type sessionExtra struct {
 	Meta json.RawMessage `json:"meta,omitempty"`
 }
 
 // entries yields the own entries of a thread, file by file. A later file is a
-// branch from where it goes on.
+// branch from the position it continues.
 func (im *importer) entries(t *thread) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		for i, r := range t.files {
@@ -291,7 +293,8 @@ func (im *importer) entries(t *thread) iter.Seq2[convert.Entry, error] {
 	}
 }
 
-// whole yields the entries of a thread with all that it goes on from.
+// whole yields the entries of a thread including everything that it continues
+// from.
 func (im *importer) whole(t *thread) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		done := map[*rollout]bool{}
@@ -303,9 +306,9 @@ func (im *importer) whole(t *thread) iter.Seq2[convert.Entry, error] {
 	}
 }
 
-// wholeFile yields what a file goes on from, as far as it was not yielded for
-// an earlier file, and then the file. Sources are taken to their ends, so that
-// every rewind finds its place in them.
+// wholeFile yields what a file continues from, unless it was yielded for an
+// earlier file, and then the file. Sources are read to their ends, so that every
+// rewind finds its position in them.
 func (im *importer) wholeFile(r *rollout, t *thread, done map[*rollout]bool, yield func(convert.Entry, error) bool) bool {
 	var line []*rollout
 	for up := r; up != nil && !done[up]; {
@@ -337,7 +340,7 @@ func (im *importer) wholeFile(r *rollout, t *thread, done map[*rollout]bool, yie
 	return true
 }
 
-// needed is how much of a source file the files of a thread go on from.
+// needed is how much of a source file the files of a thread need.
 func (im *importer) needed(file *rollout, t *thread) int64 {
 	end := int64(0)
 	seen := map[*rollout]bool{}
@@ -361,8 +364,8 @@ func (im *importer) baseOf(r *rollout) *place {
 	return nil
 }
 
-// ownPrefix tells the entries of a thread's later files from those of its
-// first one.
+// ownPrefix distinguishes the entries of a thread's later files from those of
+// its first one.
 func ownPrefix(r *rollout) string {
 	if r.id == r.thread {
 		return ""
@@ -378,7 +381,7 @@ func prefixIn(r *rollout, t *thread) string {
 	return r.id + ":"
 }
 
-// lastBefore returns the last entry before a place, by its ID in the thread
+// lastBefore returns the last entry before a position, by its ID in the thread
 // that has it, and that thread.
 func (im *importer) lastBefore(p *place) (id, thread string) {
 	seen := map[*rollout]bool{}
@@ -391,7 +394,7 @@ func (im *importer) lastBefore(p *place) (id, thread string) {
 	return "", ""
 }
 
-// lastIn is lastBefore with the ID that it has when it is yielded for t.
+// lastIn is lastBefore with the ID that the entry has when it is yielded for t.
 func (im *importer) lastIn(p *place, t *thread) (id, thread string) {
 	seen := map[*rollout]bool{}
 	for ; p != nil && !seen[p.file]; p = im.baseOf(p.file) {
@@ -420,8 +423,8 @@ func (im *importer) file(r *rollout, t *thread, parent string, end int64, prefix
 	return rd.read(im.fsys)
 }
 
-// importFile takes one file alone. What it goes on from is read from the
-// folder it lies in, when it is there.
+// importFile imports one file alone. What it continues from is read from the
+// same folder, if it is there.
 func importFile(p convert.Source, yield func(*convert.Session, error) bool) {
 	files, threads := map[string]*rollout{}, map[string]*thread{}
 	r, err := readHead(p.FS, p.Path)
@@ -456,7 +459,7 @@ func importFile(p convert.Source, yield func(*convert.Session, error) bool) {
 	yield(s, nil)
 }
 
-// beside finds a file by the id in its name, in the folder of another.
+// beside finds a file by the id in its name, in the folder of another file.
 func beside(fsys fs.FS, name, id string) *rollout {
 	if _, err := tidemark.ParseSessionID(id); err != nil {
 		return nil

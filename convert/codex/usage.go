@@ -11,8 +11,8 @@ const sumSize = sha256.Size
 
 func sumOf(b []byte) [sumSize]byte { return sha256.Sum256(b) }
 
-// tokens are counted as the provider does: what was read from the cache is
-// part of the input.
+// tokens are counted as the provider does: input includes what was read from the
+// cache.
 type tokens struct {
 	Input      int64 `json:"input_tokens"`
 	Cached     int64 `json:"cached_input_tokens"`
@@ -48,8 +48,8 @@ func (t *tokens) add(o tokens) {
 	t.Total += o.Total
 }
 
-// tokenCount handles the figures that the client showed. They are shown again
-// and again; only a total that moved means an answer.
+// tokenCount handles the figures that the client showed. They are shown
+// repeatedly; only a changed total means an answer.
 func (r *reader) tokenCount(info json.RawMessage) {
 	var p *struct {
 		Total tokens `json:"total_token_usage"`
@@ -76,8 +76,8 @@ func (r *reader) usageRecord(payload json.RawMessage) {
 	}
 }
 
-// count gives figures to the answer before them, or to the next one where the
-// version wrote them first.
+// count assigns figures to the answer before them, or to the next one in
+// versions that wrote them first.
 func (r *reader) count(total, last tokens) {
 	if total == r.total {
 		return

@@ -20,10 +20,10 @@ type writer struct {
 	err       error
 	thread    string
 	id        string // of the file: the thread's, or the segment's
-	paginated bool   // the newer form: lines are numbered, events have items in them
+	paginated bool   // the newer form: lines are numbered, events contain items
 	ordinal   int64
 	offset    int64
-	turn      string // that is under way, "": none
+	turn      string // the open one, "": none
 	answered  bool   // the last entry was the model's
 	at        time.Time
 	total     tokens
@@ -80,7 +80,7 @@ func (w *writer) item(at time.Time, payload any, k kept) {
 	w.line(at, "response_item", payload, k.Line)
 }
 
-// close ends a turn that has its answer, and the file.
+// close ends a turn that has its answer, and closes the file.
 func (w *writer) close() error {
 	if w.turn != "" && w.answered {
 		w.event(w.at, map[string]any{"type": "task_complete", "turn_id": w.turn, "last_agent_message": nil})
@@ -94,7 +94,7 @@ func (w *writer) close() error {
 	return w.file.Close()
 }
 
-// entry writes the lines that an entry was made of, or would be.
+// entry writes the lines that an entry was made from, or would be.
 func (w *writer) entry(e convert.Entry) {
 	k := keptOf(e.Extra)
 	for _, line := range k.Before {
@@ -103,7 +103,7 @@ func (w *writer) entry(e convert.Entry) {
 	w.answered = e.Role == tidemark.Assistant
 	switch {
 	case e.Kind == kindRewind, e.Kind == tidemark.KindBranch:
-		// What was left is not written, so there is nothing to go back from.
+		// The other branch is not written, so there is nothing to go back from.
 	case k.Event != nil:
 		w.event(e.At, k.Event)
 		w.turn = ""
@@ -136,7 +136,7 @@ func (w *writer) entry(e convert.Entry) {
 	}
 }
 
-// kept writes a line again that was kept with an entry.
+// kept writes a line that was kept with an entry.
 func (w *writer) kept(line json.RawMessage) {
 	rec, err := parseRecord(line)
 	if err != nil || rec.Type == "session_meta" {
@@ -157,8 +157,8 @@ func (w *writer) kept(line json.RawMessage) {
 	w.line(rec.at(), rec.Type, rec.Payload, rec.Rest)
 }
 
-// message writes a message: texts and images that stand together are one item,
-// everything else is an item of its own.
+// message writes a message: adjacent texts and images are one item, everything
+// else is an item of its own.
 func (w *writer) message(e convert.Entry, k kept) {
 	role := string(e.Role)
 	if e.Role == tidemark.System || e.Role == tidemark.Tool {
@@ -196,7 +196,7 @@ func said(b tidemark.Block) bool {
 	return b.Type == tidemark.BlockText || b.Type == tidemark.BlockImage || b.Type == tidemark.BlockFile
 }
 
-// block writes a block that is an item of its own.
+// block writes a block as an item of its own.
 func (w *writer) block(e convert.Entry, k kept, b tidemark.Block) {
 	switch b.Type {
 	case tidemark.BlockThinking:
@@ -269,8 +269,8 @@ func (w *writer) show(at time.Time, kind string, id json.RawMessage, text string
 		"started_at_ms": ms, "completed_at_ms": ms})
 }
 
-// thinking writes a reasoning item as the provider made it. The provider takes
-// no other: what another one thought is shown and not sent.
+// thinking writes a reasoning item as the provider made it. The provider accepts
+// no other: another provider's thinking is shown but not sent.
 func (w *writer) thinking(e convert.Entry, k kept, b tidemark.Block) {
 	var p struct {
 		Type string
@@ -311,7 +311,7 @@ func (w *writer) call(k kept, b tidemark.Block) map[string]json.RawMessage {
 	return p
 }
 
-// toolName leaves what the provider takes in a name.
+// toolName reduces a name to the characters that the provider accepts.
 func toolName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
@@ -347,7 +347,7 @@ func (w *writer) result(k kept, b tidemark.Block) map[string]json.RawMessage {
 	return p
 }
 
-// content puts a message together again: as it was where that is known.
+// content restores the content of a message: as it was, where that is known.
 func (w *writer) content(blocks []tidemark.Block, k kept, usual string) json.RawMessage {
 	used := 0
 	for _, p := range k.Content {

@@ -1,6 +1,6 @@
-// Package continuecli takes in the sessions of Continue and its command line
-// cn. It reads the folder sessions, and never the configuration beside it,
-// which holds keys.
+// Package continuecli imports the sessions of Continue and its command line cn.
+// It reads the folder sessions, and never the configuration beside it, which
+// holds keys.
 //
 //	for s, err := range continuecli.Tool().Import(ctx, place) { … }
 package continuecli
@@ -27,7 +27,7 @@ import (
 
 const name = "continue"
 
-// Tool is Continue. It is only read.
+// Tool is Continue. It only imports.
 func Tool() convert.Tool {
 	return convert.Tool{
 		Name: name, Title: "Continue", Homes: []string{".continue"},
@@ -43,8 +43,8 @@ func detect(_ context.Context, p convert.Source) bool {
 // index is the list that the tool keeps beside its sessions.
 const index = "sessions.json"
 
-// find returns the files of sessions below a folder: a home, its .continue, or
-// the sessions in it. A file stands for itself.
+// find returns the session files below a folder: a home, its .continue, or the
+// sessions in it. A file stands for itself.
 func find(p convert.Source) (files []string, skips []error) {
 	if !convert.IsDir(p.FS, p.Path) {
 		return []string{p.Path}, nil
@@ -71,14 +71,14 @@ func find(p convert.Source) (files []string, skips []error) {
 	return files, skips
 }
 
-// isOurs tells by its name whether a file in a folder that may be any is a
+// isOurs reports, by its name, whether a file in an arbitrary folder is a
 // session. Files of other names are not opened: one may hold a key.
 func isOurs(file string) bool {
 	_, err := tidemark.ParseSessionID(strings.TrimSuffix(path.Base(file), ".json"))
 	return err == nil || path.Base(path.Dir(file)) == "sessions"
 }
 
-// begins tells, from its first bytes, why a file is not a session.
+// begins returns, from its first bytes, why a file is not a session.
 func begins(fsys fs.FS, file string) error {
 	b, err := convert.Head(fsys, file, 1<<12)
 	if err != nil {
@@ -130,12 +130,12 @@ type survey struct {
 	file             string
 	created, updated time.Time
 	out              *convert.Session
-	sums             [][32]byte // of the history, item by item
+	sums             [][32]byte // of the items of the history
 	inherited        int        // items whose cost the session does not count as its own
 }
 
 func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
-	// All files of a Source lie in one folder, and so does the list of them.
+	// All files of a Source are in one folder, and so is their list.
 	made := map[string]map[string]time.Time{}
 	look := func(file string) (*survey, error) {
 		list := path.Join(path.Dir(file), index)
@@ -152,7 +152,8 @@ func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, 
 	})
 }
 
-// dates reads when sessions were made; the sessions themselves do not tell.
+// dates reads the creation times of sessions, which are not in the sessions
+// themselves.
 func dates(fsys fs.FS, file string) map[string]time.Time {
 	b, err := convert.ReadFile(fsys, file)
 	if err != nil {
@@ -191,7 +192,7 @@ func look(fsys fs.FS, file string, dates map[string]time.Time) (*survey, error) 
 	out := s.out
 	out.ForeignID, out.Agent, out.Title, out.Project = in.SessionID, name, in.Title, folder(in.WorkspaceDirectory)
 	if out.Title == "Untitled Session" {
-		out.Title = "" // what the tool calls every session that has no title
+		out.Title = "" // the tool's name for every session without a title
 	}
 	out.CreatedAt, out.UpdatedAt = s.created, s.updated
 	if out.CreatedAt.IsZero() {
@@ -218,9 +219,9 @@ func folder(dir string) string {
 	return dir
 }
 
-// inherited counts the items at the beginning that another session has paid
-// for. A fork has a copy of its source's history, and no link to it, but counts
-// only its own tokens.
+// inherited counts the items at the beginning that another session has paid for.
+// A fork copies the history of its source, without a link, but counts only its
+// own tokens.
 func inherited(in *session) int {
 	var total struct{ PromptTokens, CompletionTokens int64 }
 	if convert.Loose(in.Usage, &total) != nil || total.PromptTokens <= 0 {
@@ -243,7 +244,7 @@ func inherited(in *session) int {
 }
 
 // link finds the sources of forks, and puts them first. The last item that a
-// fork inherited is its source's own, so that a source has inherited less.
+// fork inherited is its source's own, so a source has inherited less.
 func link(found []*survey) []*survey {
 	slices.SortStableFunc(found, func(a, b *survey) int {
 		return cmp.Or(cmp.Compare(a.inherited, b.inherited), a.created.Compare(b.created), cmp.Compare(a.file, b.file))

@@ -28,14 +28,14 @@ type item struct {
 
 type contextItem struct{ Content, Name, Description string }
 
-// state is how far a tool call has come.
+// state is the progress of a tool call.
 type state struct {
 	ToolCallID string        `json:"toolCallId"`
 	Status     string        `json:"status"`
 	Output     []contextItem `json:"output"`
 }
 
-// UnmarshalJSON keeps the fields that are not known here.
+// UnmarshalJSON keeps unknown fields.
 func (it *item) UnmarshalJSON(b []byte) error {
 	type plain item
 	if err := convert.Loose(b, (*plain)(it)); err != nil {
@@ -80,7 +80,8 @@ func (it *item) parse() message {
 	return m
 }
 
-// entries reads the file again: what is in it is held only while it is read.
+// entries reads the file again, so that its content is held only while it is
+// read.
 func (s *survey) entries(fsys fs.FS) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		in, _, err := read(fsys, s.file)
@@ -119,8 +120,8 @@ func tidemarkRole(role string) bool {
 	return false
 }
 
-// entries makes the entries of an item: the message, and behind it what the
-// client added, the results of its calls, or the summary that it ends with.
+// entries makes the entries of an item: the message, followed by what the client
+// added, the results of its calls, or the summary that it ends with.
 func (it *item) entries(id string, m message, answered map[string]bool) []convert.Entry {
 	main := convert.Entry{ID: id}
 	main.Blocks = blocks(m.Content)
@@ -179,8 +180,8 @@ func (it *item) entries(id string, m message, answered map[string]bool) []conver
 	return all
 }
 
-// split tells what was typed from what the client put around it. The state of
-// the editor is the typed text, or an object that only an editor understands.
+// split separates what was typed from what the client put around it. The state
+// of the editor is the typed text, or an object that only an editor understands.
 func (it *item) split(main *convert.Entry) (added []string) {
 	var typed string
 	if json.Unmarshal(it.EditorState, &typed) != nil || typed == "" {
@@ -223,8 +224,7 @@ func (m message) calls() []tidemark.Block {
 	return all
 }
 
-// results are the results in the states of calls; a call that is still open
-// has none.
+// results are the results in the states of calls; an open call has none.
 func (it *item) results(answered map[string]bool) []tidemark.Block {
 	states := it.ToolCallStates
 	if it.ToolCallState != nil {
@@ -278,7 +278,7 @@ func plain(content json.RawMessage) string {
 	return tidemark.Entry{Blocks: blocks(content)}.Text()
 }
 
-// take counts the cached part of the input apart.
+// take counts the cached part of the input separately.
 func (u usage) take() *tidemark.Usage {
 	if u.PromptTokens == 0 && u.CompletionTokens == 0 {
 		return nil

@@ -10,15 +10,15 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// Check imports the sample twice and compares: every session that was noted is
-// there once and no other, but those in Unnoted; every prompt, fixed reply and
-// tool call is there as often as it was given, no other text passes for the
-// user's, forks name their source, projects and titles are right, and the
-// second import is equal to the first.
+// Check imports the sample twice and compares: each expected session is there
+// once, and no other except those in Unnoted; every prompt, fixed reply and tool
+// call is there as often as it occurred, no other text passes for the user's,
+// forks name their source, projects and titles are right, and the second import
+// is equal to the first.
 //
-// names says which of the tool's own tools a neutral one (read, edit, write,
-// bash, todo, task, wait) is. One that the tool lacks is named with nil, and is
-// not counted; one that is not named at all is an error.
+// names maps each neutral tool (read, edit, write, bash, todo, task, wait) to
+// the tool's own tools. nil means that the tool lacks it, and it is not counted;
+// a missing key is an error.
 func (s Sample) Check(t *testing.T, tool convert.Tool, names map[string][]string) Taken {
 	t.Helper()
 	if !tool.Detect(t.Context(), s.Source) {
@@ -81,7 +81,7 @@ func (got Taken) unnamed(project string, prompts []string, claimed map[string]bo
 	return nil
 }
 
-// refused says that a session without an id had no turn that was begun.
+// refused reports whether a session without an id had no turn that was begun.
 func (w Want) refused() bool {
 	for _, turn := range w.Turns {
 		if turn.Exit != 1 {
@@ -91,7 +91,7 @@ func (w Want) refused() bool {
 	return w.Session == ""
 }
 
-// prompts are all that were given. A fork of which nothing else is told is
+// prompts are all prompts that were given. A fork with nothing else in it is
 // where its source was.
 func (w Want) prompts(all []Want) []string {
 	texts := slices.Concat(w.Inherited, w.Live, w.Abandoned)
@@ -108,8 +108,8 @@ func (w Want) prompts(all []Want) []string {
 	})
 }
 
-// summary stands before a prompt that only a summary is left of. A tool may
-// keep the prompt itself as well.
+// summary precedes a prompt of which only a summary is left. A tool may keep the
+// prompt itself as well.
 const summary = "(summary of: "
 
 func (w Want) summed(text string) bool {
@@ -130,7 +130,7 @@ func (w Want) turns(all []Want) (turns []Turn) {
 	return turns
 }
 
-// replies are the fixed ones of turns that ended well.
+// replies are the fixed replies of turns that ended well.
 func (w Want) replies(all []Want) (texts []string) {
 	for _, turn := range w.turns(all) {
 		if turn.Exit == 0 && turn.Reply != "" && !slices.Contains(w.NotOnDisk, turn.Prompt) {
@@ -173,7 +173,7 @@ func (w Want) check(t *testing.T, got Taken, s *Session, all []Want, names map[s
 	if w.Title != "" && s.Title != w.Title {
 		t.Errorf("%s (%s): title %q, want %q", w.Label, s.ForeignID, s.Title, w.Title)
 	}
-	if !w.Interactive { // what was done there is told in words alone
+	if !w.Interactive { // what was done there is described in words only
 		w.checkTools(t, s, entries, all, names)
 	}
 	checkResults(t, s.ForeignID, entries)
@@ -182,9 +182,8 @@ func (w Want) check(t *testing.T, got Taken, s *Session, all []Want, names map[s
 	}
 }
 
-// checkTools counts calls. Two neutral tools that are one tool there are
-// counted together. A turn that was killed may have died before it wrote down
-// its calls.
+// checkTools counts calls. Two neutral tools that are the same tool here are
+// counted together. A killed turn may have died before it recorded its calls.
 func (w Want) checkTools(t *testing.T, s *Session, entries []convert.Entry, all []Want, names map[string][]string) {
 	t.Helper()
 	group := map[string]string{}
@@ -223,8 +222,7 @@ func (w Want) checkTools(t *testing.T, s *Session, entries []convert.Entry, all 
 	}
 }
 
-// checkResults tells a call or a result that is there twice, and a result
-// that answers nothing.
+// checkResults reports duplicate calls and results, and results without a call.
 func checkResults(t *testing.T, what string, entries []convert.Entry) {
 	t.Helper()
 	calls, results := map[string]int{}, map[string]int{}
@@ -258,7 +256,7 @@ func count(texts []string) map[string]int {
 	return n
 }
 
-// Dump is everything that was taken, as text to compare.
+// Dump is everything that was imported, as text to compare.
 func (got Taken) Dump(t testing.TB) string {
 	t.Helper()
 	type session struct {

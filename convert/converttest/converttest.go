@@ -1,6 +1,6 @@
-// Package converttest checks what a converter takes in against what was really
-// done in the other tool. It reads the samples in convert/testdata, and knows
-// no tool. Only tests use it.
+// Package converttest checks what a converter imports against what was really
+// done in the other tool. It reads the samples in convert/testdata, and knows no
+// tool. Only tests use it.
 //
 //	for _, s := range converttest.Samples(t, os.DirFS("../testdata/codex")) {
 //		t.Run(s.Name, func(t *testing.T) { s.Check(t, codex.Tool(), map[string][]string{"bash": {"shell"}}) })
@@ -25,8 +25,8 @@ type Sample struct {
 	Name   string
 	Source convert.Source
 	Want   []Want
-	// Unnoted are sessions that lie in the sample although expected.json does
-	// not tell of them, by their id, each with the reason.
+	// Unnoted are sessions in the sample that expected.json does not mention, by
+	// their id, each with the reason.
 	Unnoted map[string]string
 }
 
@@ -100,9 +100,9 @@ type Worker struct {
 	Entries    []convert.Entry
 }
 
-// Read imports a place and checks what holds for every tool: sources come
-// before their forks, ids are there once, parents come first, and the store
-// would keep each entry as it is.
+// Read imports a Source and checks what holds for every tool: originals come
+// before their forks, ids are unique, parents come first, and the store would
+// keep each entry unchanged.
 func Read(t testing.TB, tool convert.Tool, p convert.Source) Taken {
 	t.Helper()
 	var got Taken
@@ -163,7 +163,7 @@ func (got *Taken) entries(t testing.TB, what string, s *convert.Session) []conve
 	return all
 }
 
-// Find returns the session with an id, nil when there is none.
+// Find returns the session with an id, or nil.
 func (got Taken) Find(id string) *Session {
 	for i, s := range got.Sessions {
 		if s.ForeignID == id {
@@ -225,7 +225,7 @@ func Texts(entries []convert.Entry, role tidemark.Role) []string {
 	return all
 }
 
-// ReadWhole is Read of a place in which nothing is wrong.
+// ReadWhole is Read of a Source in which nothing is wrong.
 func ReadWhole(t testing.TB, tool convert.Tool, p convert.Source) Taken {
 	t.Helper()
 	got := Read(t, tool, p)

@@ -30,8 +30,7 @@ func (f *file) Close() error {
 // CloseWithError leaves nothing behind.
 func (f *file) CloseWithError(err error) error { return err }
 
-// Create fulfils convert.Out; a name that could not be in a folder is
-// ErrInvalid.
+// Create implements convert.Out; an invalid file name is ErrInvalid.
 func (o *Out) Create(name string) (convert.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, tidemark.Invalidf("name %q: leads out of the folder", name)
@@ -44,8 +43,8 @@ func (o *Out) SQL(context.Context, string) (convert.Database, error) {
 	return nil, tidemark.ErrUnsupported
 }
 
-// Getenv finds nothing set.
+// Getenv has no variables.
 func (o *Out) Getenv(string) string { return "" }
 
-// Source is what was written, to be read.
+// Source returns what was written, for reading.
 func (o *Out) Source() convert.Source { return convert.Source{FS: o.Files, Path: "."} }

@@ -15,13 +15,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// Damaged is what a bad file holds, and how much comes in all the same.
+// Damaged is the content of a bad file, and how much of it is imported all the
+// same.
 type Damaged struct {
 	Data                     string
 	Skips, Sessions, Entries int
 }
 
-// CheckDamage imports bad files, each in a place of its own.
+// CheckDamage imports bad files, each in a Source of its own.
 func CheckDamage(t *testing.T, tool convert.Tool, place func(data string) convert.Source, files map[string]Damaged) {
 	t.Helper()
 	for name, want := range files {
@@ -38,8 +39,8 @@ func CheckDamage(t *testing.T, tool convert.Tool, place func(data string) conver
 	}
 }
 
-// CheckStops ends an import after every number of sessions and entries: whoever
-// reads may have enough at any of them.
+// CheckStops ends an import after every number of sessions and entries: a caller
+// may stop at any of them.
 func CheckStops(t *testing.T, tool convert.Tool, p convert.Source) {
 	t.Helper()
 	for stop, more := 0, true; more; stop++ {
@@ -64,8 +65,8 @@ func CheckStops(t *testing.T, tool convert.Tool, p convert.Source) {
 	}
 }
 
-// Shape is entries in short, one a line: the ID, its parent, who or what, and
-// the texts and names in it.
+// Shape describes entries, one per line: the ID, its parent, the role or kind,
+// and the texts and names in it.
 func Shape(entries []convert.Entry) (all []string) {
 	for _, e := range entries {
 		var text []string
@@ -83,14 +84,14 @@ func Lines(lines ...string) *fstest.MapFile {
 	return &fstest.MapFile{Data: []byte(strings.Join(lines, "\n") + "\n"), Mode: 0o600}
 }
 
-// Locked is a store with a folder that may not be read: the one whose path ends
-// in Folder.
+// Locked is a file system with an unreadable folder: the one whose path ends in
+// Folder.
 type Locked struct {
 	fstest.MapFS
 	Folder string
 }
 
-// ReadDir fulfils fs.ReadDirFS.
+// ReadDir implements fs.ReadDirFS.
 func (l Locked) ReadDir(name string) ([]fs.DirEntry, error) {
 	if strings.HasSuffix(name, l.Folder) {
 		return nil, fs.ErrPermission
@@ -103,7 +104,7 @@ func (l Locked) ReadDir(name string) ([]fs.DirEntry, error) {
 type OpenDatabase[D convert.Database] func(file string, readOnly bool) (D, error)
 
 // Disk is a folder on disk, opened as the program does: databases are copied
-// first, with their logs.
+// first, with their -wal files.
 func Disk[D convert.Database](t testing.TB, dir, path string, open OpenDatabase[D]) convert.Source {
 	fsys := os.DirFS(dir)
 	return convert.Source{FS: fsys, Path: path, SQL: func(_ context.Context, name string) (convert.Database, error) {
@@ -129,7 +130,7 @@ func Disk[D convert.Database](t testing.TB, dir, path string, open OpenDatabase[
 	}}
 }
 
-// Exec makes statements in a database on disk.
+// Exec runs statements in a database on disk.
 func Exec[D convert.Database](t testing.TB, file string, open OpenDatabase[D], statements ...string) {
 	t.Helper()
 	db, err := open(file, false)

@@ -1,6 +1,6 @@
-// Package copilot takes in the sessions of GitHub Copilot CLI. It reads the
-// folder session-state, and never settings, accounts or the databases beside
-// it, which say the same again.
+// Package copilot imports the sessions of GitHub Copilot CLI. It reads the
+// folder session-state, and never settings, accounts or the databases beside it,
+// which repeat the same.
 //
 //	for s, err := range copilot.Tool().Import(ctx, place) { … }
 package copilot
@@ -24,7 +24,7 @@ import (
 
 const name = "copilot-cli"
 
-// Tool is GitHub Copilot CLI. It is only read.
+// Tool is GitHub Copilot CLI. It only imports.
 func Tool() convert.Tool {
 	return convert.Tool{
 		Name: name, Title: "GitHub Copilot CLI", Homes: []string{".copilot"},
@@ -37,7 +37,7 @@ func detect(_ context.Context, p convert.Source) bool {
 	return convert.Sniff(files, func(file string) bool { return begins(p.FS, file) == nil })
 }
 
-// find returns the files of events below a folder: a home, its .copilot, the
+// find returns the event files below a folder: a home, its .copilot, the
 // session-state in it, or one session of that. A file stands for itself.
 func find(p convert.Source) (files []string, skips []error) {
 	if !convert.IsDir(p.FS, p.Path) {
@@ -66,7 +66,7 @@ func find(p convert.Source) (files []string, skips []error) {
 	return files, skips
 }
 
-// begins tells, from its first bytes, why a file is not one of events.
+// begins returns, from its first bytes, why a file is not an event file.
 func begins(fsys fs.FS, name string) error {
 	b, err := convert.Head(fsys, name, 1<<10)
 	if err != nil {
@@ -88,8 +88,8 @@ func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, 
 	})
 }
 
-// inOrder puts sources before the sessions that were copied from them, and
-// drops an id that is there twice.
+// inOrder puts originals before the sessions that were copied from them, and
+// drops duplicate ids.
 func inOrder(found []*survey) []*survey {
 	slices.SortStableFunc(found, func(a, b *survey) int {
 		return cmp.Or(a.created.Compare(b.created), a.forkedAt.Compare(b.forkedAt), cmp.Compare(a.file, b.file))
@@ -105,7 +105,7 @@ func inOrder(found []*survey) []*survey {
 	})
 }
 
-// event is one line. The parent that it names is the line before it.
+// event is one line. Its parent is always the previous line.
 type event struct {
 	Type      string          `json:"type"`
 	Data      json.RawMessage `json:"data"`
@@ -115,8 +115,8 @@ type event struct {
 	line      int
 }
 
-// read yields the events of a file; only those on lines that are wanted, where
-// that is said.
+// read yields the events of a file; if wanted is not nil, only those of the
+// lines that it selects.
 func read(fsys fs.FS, file string, wanted func(text []byte) bool) iter.Seq2[*event, error] {
 	return func(yield func(*event, error) bool) {
 		for l, err := range convert.Lines(fsys, file) {
@@ -148,11 +148,11 @@ type survey struct {
 	file               string
 	id, copied         string
 	created, updated   time.Time
-	forkedAt           time.Time // when a copy became a session of its own
+	forkedAt           time.Time // when a copy became its own session
 	model, cwd, title  string
 	agents             []agent
 	known              map[string]int // agents by id
-	rewound            bool           // something was taken back
+	rewound            bool           // something was undone
 	head               string         // set when that was the last thing
 	context, workspace json.RawMessage
 }
@@ -289,8 +289,7 @@ func (s *survey) session(fsys fs.FS) *convert.Session {
 	return out
 }
 
-// addFiles takes along the plan of a session and the files that it made for
-// itself.
+// addFiles imports the plan of a session and the files that it made for itself.
 func addFiles(fsys fs.FS, dir string, s *convert.Session) {
 	s.Take(fsys, path.Join(dir, "plan.md"), "plan.md")
 	list, _ := fs.ReadDir(fsys, path.Join(dir, "files"))

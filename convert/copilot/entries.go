@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
-// stream makes entries of the events of a session, or of one helper in it: the
+// stream makes entries from the events of a session, or of one helper in it: the
 // events of all of them are in one file.
 type stream struct {
 	fsys      fs.FS
@@ -24,13 +24,13 @@ type stream struct {
 	agentName string
 
 	ids     map[string]bool
-	before  map[string]string // by event: the entry that was the last one before it
+	before  map[string]string // by event: the last entry before it
 	calls   map[string]bool
 	usages  map[string]*tidemark.Usage // of model calls whose message has not come yet
 	order   []string                   // of usages
 	prompts map[[32]byte]bool          // system prompts
 	tip     string                     // the last entry, Root for none
-	moved   bool                       // the tip is not the entry before
+	moved   bool                       // the tip is not the previous entry
 }
 
 func (s *stream) start() {
@@ -45,7 +45,7 @@ func (s *stream) entries() iter.Seq2[convert.Entry, error] {
 		var last *event
 		for e, err := range read(s.fsys, s.file, nil) {
 			if err != nil {
-				// What is damaged is told once, by the session itself.
+				// Damage is reported once, by the session itself.
 				if s.agent == "" && !yield(convert.Entry{}, err) || !convert.IsSkip(err) {
 					return
 				}
@@ -70,8 +70,8 @@ func (s *stream) entries() iter.Seq2[convert.Entry, error] {
 	}
 }
 
-// endsAt is the entry that a session is at when it ends with something taken
-// back, "" when it is at its last entry.
+// endsAt is the entry that a session is at when it ends with an undo, "" when it
+// is at its last entry.
 func (s *stream) endsAt() string {
 	for range s.entries() {
 		continue
@@ -82,7 +82,7 @@ func (s *stream) endsAt() string {
 	return ""
 }
 
-// place gives an entry an id of its own and what it follows.
+// place gives an entry a unique id and its parent.
 func (s *stream) place(e convert.Entry) convert.Entry {
 	id := e.ID
 	for n := 2; s.ids[e.ID]; n++ {
@@ -93,7 +93,8 @@ func (s *stream) place(e convert.Entry) convert.Entry {
 	return e
 }
 
-// entry makes an entry of an event; false when it says nothing of its own.
+// entry makes an entry from an event; false when the event has no content of its
+// own.
 func (s *stream) entry(e *event) (convert.Entry, bool) {
 	if e.ID == "" {
 		e.ID = "line-" + strconv.Itoa(e.line)
@@ -157,8 +158,8 @@ func (s *stream) entry(e *event) (convert.Entry, bool) {
 	return out, true
 }
 
-// isNoise names events that tell how the tool worked, or what another one
-// tells: raw model calls, parts of a reply while it came, totals.
+// isNoise reports events about how the tool worked, and those that repeat
+// others: raw model calls, parts of a reply as they arrived, totals.
 func isNoise(t string) bool {
 	group, what, _ := strings.Cut(t, ".")
 	switch group {
@@ -174,8 +175,9 @@ func isNoise(t string) bool {
 	return strings.HasSuffix(what, "_delta") || t == "tool.execution_progress" || t == "tool.execution_partial_result"
 }
 
-// prompt takes what was typed as the text. What the tool made of it is kept
-// beside it: the parts around the text, or all of it where the text is not in it.
+// prompt uses what was typed as the text. What the tool made of it is kept
+// beside it: the parts around the text, or all of it when it does not contain
+// the text.
 func (s *stream) prompt(out convert.Entry, e *event) (convert.Entry, bool) {
 	var d struct {
 		Content     string
@@ -190,7 +192,7 @@ func (s *stream) prompt(out convert.Entry, e *event) (convert.Entry, bool) {
 	}
 	out.Role = tidemark.User
 	if d.Source != "" && d.Source != "user" && s.agent == "" {
-		out.Role, out.Kind = "", convert.KindContext // the tool speaks as the user
+		out.Role, out.Kind = "", convert.KindContext // the tool speaks in the user's role
 	}
 	if d.Content != "" {
 		out.Blocks = []tidemark.Block{tidemark.Text(d.Content)}
@@ -269,7 +271,7 @@ func (s *stream) answer(out convert.Entry, e *event) (convert.Entry, bool) {
 	return out, true
 }
 
-// requests is what calls have beyond their name and arguments, by their id.
+// requests is what calls have besides their name and arguments, by id.
 func requests(raw json.RawMessage) json.RawMessage {
 	var list []map[string]json.RawMessage
 	if json.Unmarshal(raw, &list) != nil {
@@ -295,7 +297,7 @@ func requests(raw json.RawMessage) json.RawMessage {
 	return b
 }
 
-// call takes a call that no answer asked for, such as one of the user.
+// call handles a call that no answer requested, such as one of the user.
 func (s *stream) call(out convert.Entry, e *event) (convert.Entry, bool) {
 	var d struct {
 		ToolCallID, ToolName, Model string
@@ -372,7 +374,8 @@ type usage struct {
 	InputTokens, OutputTokens, CacheReadTokens, CacheWriteTokens int64
 }
 
-// take counts what was read from the cache apart from the rest of the input.
+// take counts what was read from the cache separately from the rest of the
+// input.
 func (u *usage) take() *tidemark.Usage {
 	if u == nil {
 		return nil
@@ -383,7 +386,7 @@ func (u *usage) take() *tidemark.Usage {
 	}
 }
 
-// usage keeps what a model call cost for the message that it brings.
+// usage keeps what a model call cost for the message that results from it.
 func (s *stream) usage(e *event) {
 	var d struct{ Usage *usage }
 	if convert.Loose(e.Data, &d) != nil || d.Usage == nil {
@@ -412,7 +415,7 @@ func text(data json.RawMessage, key string) []byte {
 	return []byte(s)
 }
 
-// rest returns the fields of an event's data but those that an entry holds.
+// rest returns the fields of an event's data except those that an entry holds.
 func rest(data json.RawMessage, held ...string) map[string]json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	if json.Unmarshal(data, &fields) != nil || fields == nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // workspace reads the plain fields of a workspace.yaml. The tool writes a flat
-// list of names and scalars; what is more than that is left out.
+// list of names and scalars; anything else is left out.
 func workspace(fsys fs.FS, file string) map[string]string {
 	f, err := fsys.Open(file)
 	if err != nil {
@@ -37,7 +37,7 @@ func workspace(fsys fs.FS, file string) map[string]string {
 			block = key
 		default:
 			fields[key] = scalar(value)
-			block = key // a long plain text goes on in the next line
+			block = key // a long plain text continues on the next line
 		}
 	}
 	return fields

@@ -17,9 +17,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// export writes the manifest of a session where it is documented, and its
-// files beside it. The manifest comes last, so that who finds it finds the
-// rest.
+// export writes the manifest of a session to its documented place, and its files
+// beside it. The manifest comes last, so that whoever finds it finds the rest.
 func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string, error) {
 	lost := convert.Losses{}
 	var n note
@@ -48,7 +47,8 @@ func export(ctx context.Context, out convert.Out, s *convert.Session) ([]string,
 	return lost.List(), nil
 }
 
-// element returns a name as one element of a path: as it is, if it can be one.
+// element returns name as one element of a path, changed only if it cannot be
+// one.
 func element(name, otherwise string) string {
 	if name == "" || name == "." || len(name) > 2*tidemark.MaxIDBytes || strings.ContainsAny(name, `/\:`) || !fs.ValidPath(name) || checkFile(name) != nil {
 		return safeName(name, otherwise)
@@ -56,8 +56,8 @@ func element(name, otherwise string) string {
 	return name
 }
 
-// fileOut returns where a file of a session goes. A manifest is not one: it
-// would be a session that nobody asked for.
+// fileOut returns where a file of a session goes. A manifest is refused: it
+// would create another session.
 func fileOut(name string) (as string, ok bool) {
 	as, legacy := strings.CutPrefix(name, legacyFolder)
 	top, _, below := strings.Cut(as, "/")
@@ -79,8 +79,8 @@ func write(out convert.Out, name string, b []byte) error {
 	return f.Close()
 }
 
-// writeManifest returns the manifest of a session: what it was when it came
-// from fleet-rlm and did not change, else in the documented shape.
+// writeManifest returns the manifest of a session: the original one if it came
+// from fleet-rlm and did not change, else one in the documented shape.
 func writeManifest(ctx context.Context, s *convert.Session, n note, lost convert.Losses) ([]byte, error) {
 	listLost(s, lost)
 	branch, err := convert.BranchTo(ctx, s.Entries, s.Head)
@@ -113,7 +113,7 @@ func writeManifest(ctx context.Context, s *convert.Session, n note, lost convert
 	return pretty.Bytes(), nil
 }
 
-// says is false for what is there only because it always is.
+// says is false for a value that is always present but empty.
 func says(raw json.RawMessage) bool {
 	switch string(bytes.TrimSpace(raw)) {
 	case "", `""`, "[]", "{}", "null", "0":
@@ -148,16 +148,16 @@ func listLost(s *convert.Session, lost convert.Losses) {
 	}
 }
 
-// writing is a manifest on its way out.
+// writing is a manifest being written.
 type writing struct {
 	session *convert.Session
 	note    note
 	turns   []turn
-	fresh   bool // it did not come from a manifest
+	fresh   bool // it was not imported from a manifest
 }
 
 // compose puts the parts of a manifest where they were, or where they are
-// documented.
+// documented to be.
 func (w *writing) compose(state object) object {
 	top := w.note.Manifest.Without()
 	h := w.note.History.orDefault()
@@ -193,7 +193,7 @@ func (w *writing) compose(state object) object {
 	return top
 }
 
-// begin fills in what a manifest has beside the state.
+// begin fills in what a manifest has besides the state.
 func (w *writing) begin(top object) {
 	top.Set("rev", 1)
 	top.Set("generated_docs", []string{})
@@ -209,7 +209,7 @@ func (w *writing) begin(top object) {
 	top.Set("metadata", metadata)
 }
 
-// grow tells of turns that were added or left out since the manifest was read.
+// grow records turns that were added or left out since the manifest was read.
 func (w *writing) grow(top object) {
 	at := firstTime(w.lastTime(), w.session.UpdatedAt)
 	if w.note.Shape == flat {
@@ -268,7 +268,7 @@ func (w *writing) log(top object, from int) {
 	}
 }
 
-// block returns what a reader of the manifest would not find in it.
+// block returns what a reader of the manifest could not find in it otherwise.
 func (w *writing) block(top object) block {
 	m := takeApart(top.Without())
 	s := w.session
@@ -309,8 +309,8 @@ func (b block) isEmpty() bool {
 	return b.Title == "" && b.Model == "" && b.Project == "" && len(b.Tags) == 0 && b.CreatedAt.IsZero() && len(b.Row) == 0 && len(b.Turns) == 0
 }
 
-// isFirstPrompt reports whether a title is only the first line of what was
-// asked first, whole or cut, which is how a session without one is called.
+// isFirstPrompt reports whether a title is only the first line of the first
+// prompt, whole or truncated, which is the name of a session without a title.
 func (w *writing) isFirstPrompt(title string) bool {
 	for _, t := range w.turns {
 		if t.request != "" && !t.isSummary() {

@@ -1,9 +1,9 @@
-// Package fleetrlm takes sessions of fleet-rlm in and gives them back: the
-// manifests on a volume with the durable folders beside them, a manifest that
-// was exported alone, and the sidecar database of local runs. A session that
-// comes in replaces memory, documents and interpreter state; what its manifest
-// does not mention is empty afterwards. It follows no link, and takes no file
-// of one owner for another's. See docs/formats/fleet-rlm.md.
+// Package fleetrlm imports and exports sessions of fleet-rlm: the manifests on a
+// volume with the durable folders beside them, a manifest that was exported
+// alone, and the sidecar database of local runs. An imported session replaces
+// memory, documents and interpreter state; what its manifest does not mention is
+// empty afterwards. It follows no link, and assigns no file of one owner to
+// another. See docs/formats/fleet-rlm.md.
 //
 //	for s, err := range fleetrlm.Tool().Import(ctx, place) { … }
 package fleetrlm
@@ -31,15 +31,15 @@ func Tool() convert.Tool {
 	return convert.Tool{
 		Name:   toolName,
 		Title:  "fleet-rlm",
-		Homes:  []string{"memory"}, // where a sandbox has its volume
+		Homes:  []string{"memory"}, // where the volume is in a sandbox
 		Detect: detect,
 		Import: importAll,
 		Export: export,
 	}
 }
 
-// sniffBytes are enough to tell a manifest by its first keys, and to hold the
-// statements that made the first tables of a database.
+// sniffBytes is enough to recognize a manifest by its first keys, and to hold
+// the statements that made the first tables of a database.
 const sniffBytes = 64 << 10
 
 func detect(ctx context.Context, p convert.Source) bool {
@@ -64,9 +64,9 @@ func sessionOf(name string) (id string, ok bool) {
 	return id, begins && ends && id != ""
 }
 
-// isManifest reports whether a file begins as a manifest does. One with the
-// name of a manifest needs one known key, or none at all: the manifest of a
-// session that has nothing yet.
+// isManifest reports whether a file begins like a manifest. One with the name of
+// a manifest needs one known key, or no keys at all: the manifest of an empty
+// session.
 func isManifest(fsys fs.FS, name string) bool {
 	b, err := convert.Head(fsys, name, sniffBytes)
 	if err != nil {
@@ -94,15 +94,15 @@ func anyOf(keys map[string]bool, names ...string) bool {
 	return false
 }
 
-// firstKeys returns the keys of the object that b begins with, as far as b
-// goes, and those of its state.
+// firstKeys returns the keys of the object at the start of b, as far as b goes,
+// and those of its state.
 func firstKeys(b []byte) (keys, inState map[string]bool, ok bool) {
 	dec := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(b, []byte(byteOrderMark))))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return nil, nil, false
 	}
 	keys, inState = map[string]bool{}, map[string]bool{}
-	depth, key, state := 1, true, false // key: what comes next is one
+	depth, key, state := 1, true, false // key: a key comes next
 	for depth > 0 {
 		t, err := dec.Token()
 		if err != nil {
@@ -128,8 +128,8 @@ func firstKeys(b []byte) (keys, inState map[string]bool, ok bool) {
 	return keys, inState, true
 }
 
-// isSidecar asks a database for its columns when its name or its first bytes
-// speak for it: to ask means to copy it.
+// isSidecar reads the columns of a database when its name or its first bytes
+// suggest it: reading them means copying it.
 func isSidecar(ctx context.Context, p convert.Source, name string) bool {
 	b, err := convert.Head(p.FS, name, sniffBytes)
 	if err != nil || !bytes.HasPrefix(b, []byte(convert.SQLiteMagic)) || p.SQL == nil {
@@ -146,8 +146,8 @@ func isSidecar(ctx context.Context, p convert.Source, name string) bool {
 	return true
 }
 
-// safeName makes a name as fleet-rlm does: one element of a path, whatever it
-// was made of.
+// safeName makes a name as fleet-rlm does: one element of a path, whatever the
+// input.
 func safeName(s, otherwise string) string {
 	var b strings.Builder
 	for i, r := range s {
@@ -157,7 +157,7 @@ func safeName(s, otherwise string) string {
 		case r == '.' && !strings.HasPrefix(s[i+1:], ".") && (i == 0 || s[i-1] != '.'):
 			b.WriteRune(r)
 		case r == '.' && i > 0 && s[i-1] == '.':
-			// A run of dots is one dash, which its first dot wrote.
+			// A run of dots becomes one dash, written for its first dot.
 		default:
 			b.WriteByte('-')
 		}

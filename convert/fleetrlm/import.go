@@ -16,14 +16,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// item is a session on its way in: a manifest, a row of the sidecar database,
+// item is a session being imported: a manifest, a row of the sidecar database,
 // or both.
 type item struct {
-	source         // without a name: there is only a row
+	source         // no name: there is only a row
 	row    *row    // nil: there is only a manifest
 	older  string  // a legacy manifest that fleet-rlm would not read
-	known  string  // what the session is called here
-	volume *volume // that its files are on, nil: none
+	known  string  // the id of the session here
+	volume *volume // that holds its files, nil: none
 }
 
 func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
@@ -104,8 +104,8 @@ func readSidecar(ctx context.Context, p convert.Source, name string) (*sidecar, 
 	return db, rows, err
 }
 
-// itemsOf makes one item of the manifests of a session. fleet-rlm reads the
-// legacy one only where there is no other.
+// itemsOf makes one item from the manifests of a session. fleet-rlm reads the
+// legacy one only if there is no other.
 func itemsOf(f found) (items []*item, skips []error) {
 	byKey := map[key]*item{}
 	for _, s := range f.manifests {
@@ -123,14 +123,14 @@ func itemsOf(f found) (items []*item, skips []error) {
 	return items, skips
 }
 
-// key is what tells the sessions at a Source apart.
+// key identifies a session within a Source.
 type key struct {
 	owner owner
 	id    string
 }
 
-// withRows puts rows to the manifests of their sessions, and makes items of the
-// others.
+// withRows adds rows to the manifests of their sessions, and makes items from
+// the others.
 func withRows(items []*item, rows []row) (all []*item, skips []error) {
 	byKey := map[key]*item{}
 	for _, it := range items {
@@ -159,9 +159,9 @@ func withRows(items []*item, rows []row) (all []*item, skips []error) {
 	return items, skips
 }
 
-// nameAll gives sessions the ids that they are known by: their own. One that two
-// owners have is told apart by its owner, and so is one that is no id but what
-// fleet-rlm calls a session that was given none: everybody has that.
+// nameAll gives sessions their ids: their own. An id that two owners have is
+// qualified by its owner, and so is fleet-rlm's default name for a session
+// without an id, which everybody has.
 func nameAll(items []*item) {
 	count := map[string]int{}
 	for _, it := range items {
@@ -202,7 +202,8 @@ func attach(fsys fs.FS, root string, items []*item) []error {
 	return nil
 }
 
-// yield yields the session, and before it why its manifest could not be read.
+// yield yields the session, preceded by the reason if its manifest could not be
+// read.
 func (it *item) yield(ctx context.Context, p convert.Source, db *sidecar, yield func(*convert.Session, error) bool) bool {
 	if err := ctx.Err(); err != nil {
 		yield(nil, err)
@@ -227,7 +228,7 @@ func (it *item) yield(ctx context.Context, p convert.Source, db *sidecar, yield 
 	}
 	if m != nil && it.volume != nil {
 		if err := it.volume.give(s, it.source); err != nil {
-			// To replace what is here by what could be read would lose the rest.
+			// Replacing what is here by a partial reading would lose the rest.
 			s.Files = nil
 			if !yield(nil, convert.Skipf(it.name, "its files, which stay as they are: %w", err)) {
 				return false
@@ -237,8 +238,8 @@ func (it *item) yield(ctx context.Context, p convert.Source, db *sidecar, yield 
 	return yield(s, nil)
 }
 
-// readManifest reads the manifest of an item. One that lies alone may tell its
-// id itself.
+// readManifest reads the manifest of an item. A manifest on its own may state
+// its id itself.
 func readManifest(fsys fs.FS, it *item) (*manifest, error) {
 	f, err := fsys.Open(it.name)
 	if err != nil {
@@ -263,15 +264,14 @@ func readManifest(fsys fs.FS, it *item) (*manifest, error) {
 	return m, nil
 }
 
-// isOne reports whether what was read can be told from other files by what it
-// says.
+// isOne reports whether the content can be recognized as a manifest.
 func (m *manifest) isOne() bool {
 	return m.history != nil && (m.shape == nested || anyIn(m.rest, "session_id", "schema_version")) || anyIn(m.state, stateKeys()...)
 }
 
-// session returns the session of an item. What was said, memory, documents and
-// interpreter are those of the manifest; the row says the rest, and what was
-// said where there is no manifest.
+// session returns the session of an item. Messages, memory, documents and
+// interpreter come from the manifest; the row has the rest, and the messages if
+// there is no manifest.
 func (it *item) session(ctx context.Context, m *manifest, db *sidecar) (*convert.Session, error) {
 	n := note{Workspace: it.owner.workspace, User: it.owner.user}
 	if it.known != it.id {
@@ -284,7 +284,7 @@ func (it *item) session(ctx context.Context, m *manifest, db *sidecar) (*convert
 		s := &convert.Session{}
 		if it.name == "" {
 			s.Checkpoint = readState(nil, parseTime(it.row.text("updated_at")))
-		} // else there is a state that could not be read, and what is here stays
+		} // else the state could not be read, and what is here stays
 		it.row.describe(s)
 		s.ForeignID = it.known
 		s.Entries = speak(db.turns(ctx, it.row.key), s.CreatedAt)
@@ -309,7 +309,7 @@ func (it *item) session(ctx context.Context, m *manifest, db *sidecar) (*convert
 	}
 	n.Timeless = s.CreatedAt.IsZero()
 	if len(m.turns) == 0 {
-		// The manifest is what fleet-rlm goes on from: this one begins anew.
+		// fleet-rlm continues from the manifest: this one starts over.
 		s.Head = convert.Root
 	} else {
 		standAtEnd(s)
@@ -321,8 +321,8 @@ func (it *item) session(ctx context.Context, m *manifest, db *sidecar) (*convert
 	return s, nil
 }
 
-// standAtEnd says that a session stands at its last entry: where that is an
-// earlier one than at the last import, fleet-rlm took the others away.
+// standAtEnd puts the head of a session at its last entry: if that is an earlier
+// one than at the last import, fleet-rlm removed the others.
 func standAtEnd(s *convert.Session) {
 	if s.Head != "" {
 		return

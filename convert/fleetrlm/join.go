@@ -7,9 +7,9 @@ import (
 )
 
 // join gives a session the turns of its manifest together with those that only
-// the sidecar database still has, and returns how many there are. fleet-rlm
-// shortens the history of a manifest, and the rows of the database stay. Where
-// the two do not fit together the rows are a branch of their own.
+// the sidecar database still has, and returns their number. fleet-rlm truncates
+// the history of a manifest, but keeps the rows of the database. If the two do
+// not match, the rows become a branch of their own.
 func join(s *convert.Session, said, rows []turn) int {
 	all, fit := fitTogether(said, rows)
 	entries := collect(&speaker{said: map[string]int{}, last: s.CreatedAt}, all)
@@ -33,9 +33,9 @@ func collect(sp *speaker, turns []turn) (entries []convert.Entry) {
 }
 
 // fitTogether returns the rows before those of the manifest, the turns of the
-// manifest with what their rows say, and the rows after them.
+// manifest completed from their rows, and the rows after them.
 func fitTogether(said, rows []turn) (all []turn, fit bool) {
-	var own []int // the turns that are no summaries
+	var own []int // the turns that are not summaries
 	for i, t := range said {
 		if !t.isSummary() {
 			own = append(own, i)
@@ -66,11 +66,11 @@ func fitTogether(said, rows []turn) (all []turn, fit bool) {
 	return append(all, rows[min(max(len(own)+shift, 0), len(rows)):]...), true
 }
 
-// maxShifts bounds how many ways to put both together are tried.
+// maxShifts bounds how many alignments are tried.
 const maxShifts = 64
 
-// shiftOf finds how many rows there are before the first turn of the manifest:
-// less than none when the manifest has more.
+// shiftOf finds how many rows come before the first turn of the manifest;
+// negative when the manifest has more.
 func shiftOf(said []turn, own []int, rows []turn) (shift int, fit bool) {
 	shifts := []int{len(rows) - len(own), 0}
 	for j := len(rows) - 1; j >= 0 && len(shifts) < maxShifts; j-- {

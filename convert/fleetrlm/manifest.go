@@ -12,32 +12,32 @@ import (
 
 // The shapes of a manifest.
 const (
-	nested = "nested" // documented, and written up to 0.5.0: what a restart needs is in state
-	flat   = "flat"   // later, and what is exported: it is beside the rest
+	nested = "nested" // documented, and written up to 0.5.0: the data for a restart is in state
+	flat   = "flat"   // later, and in exports: it is beside the rest
 )
 
-// stateKeys are those of a state; in a flat manifest they tell it from the
-// rest.
+// stateKeys are the keys of a state; in a flat manifest they separate it from
+// the rest.
 func stateKeys() []string {
 	return []string{"core_memory", "document_paths", "interpreter_state", "daytona", "documents", "document_access_order", "active_alias"}
 }
 
-// historyKeys are where the turns are.
+// historyKeys are the keys of the turns.
 func historyKeys() []string { return []string{"history", "turns"} }
 
-// history says where the turns of a manifest stood.
+// history records where the turns of a manifest were.
 type history struct {
 	Key     string   `json:"key"`
-	Top     bool     `json:"top,omitempty"`     // of a nested manifest: not in its state
-	Wrapper object   `json:"wrapper,omitempty"` // of an object with the turns under messages: the rest of it
+	Top     bool     `json:"top,omitempty"`     // of a nested manifest: outside its state
+	Wrapper object   `json:"wrapper,omitempty"` // the rest of an object that has the turns under messages
 	Keys    spelling `json:"keys"`
 }
 
-// messagesKey is where a dspy.History that was written as it is has its turns.
+// messagesKey is where a serialized dspy.History has its turns.
 const messagesKey = "messages"
 
-// orDefault returns where turns are written: where they stood, or where they
-// are documented. What was kept may have been changed by anybody.
+// orDefault returns where to write turns: where they were, or where they are
+// documented to be. The stored value may have been tampered with.
 func (h *history) orDefault() history {
 	if h == nil || !slices.Contains(historyKeys(), h.Key) || !slices.Contains(userKeys(), h.Keys.Request) || !slices.Contains(answerKeys(), h.Keys.Answer) {
 		return history{Key: historyKeys()[0], Keys: spellingOf(nil)}
@@ -45,7 +45,7 @@ func (h *history) orDefault() history {
 	return *h
 }
 
-// manifest is a session as fleet-rlm keeps it, taken apart.
+// manifest is a parsed session of fleet-rlm.
 type manifest struct {
 	shape   string
 	rest    object // without state, turns and block
@@ -55,8 +55,8 @@ type manifest struct {
 	block   block
 }
 
-// block is what Tidemark writes into a manifest under its own name, because
-// there is no other place for it.
+// block is what Tidemark writes into a manifest under its own name, because it
+// fits nowhere else.
 type block struct {
 	Title     string               `json:"title,omitempty"`
 	Model     string               `json:"model,omitempty"`
@@ -67,7 +67,7 @@ type block struct {
 	Turns     map[string]blockTurn `json:"turns,omitempty"` // by the id of their first entry
 }
 
-// blockTurn is what there is of a turn beyond its texts.
+// blockTurn is what a turn has besides its texts.
 type blockTurn struct {
 	At         time.Time       `json:"at,omitzero"`
 	AnsweredAt time.Time       `json:"answered_at,omitzero"`
@@ -78,8 +78,7 @@ type blockTurn struct {
 
 const blockKey = "tidemark"
 
-// parseManifest reads a manifest of any shape. One that has nothing in it is
-// one.
+// parseManifest reads a manifest of any shape. An empty object is a valid one.
 func parseManifest(b []byte) (*manifest, error) {
 	top, err := parseObject(b)
 	if err != nil {
@@ -119,7 +118,7 @@ func anyIn(o object, keys ...string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool { _, ok := o[k]; return ok })
 }
 
-// takeHistory takes the turns out of o.
+// takeHistory moves the turns out of o.
 func (m *manifest) takeHistory(o object, top bool) bool {
 	for _, key := range historyKeys() {
 		h := history{Key: key, Top: top}
@@ -138,7 +137,7 @@ func (m *manifest) takeHistory(o object, top bool) bool {
 	return false
 }
 
-// decode returns the turns with the times that the log of the manifest has.
+// decode returns the turns with the times from the log of the manifest.
 func (m *manifest) decode() []turn {
 	turns := make([]turn, len(m.turns))
 	keys := spelling{}
@@ -165,15 +164,15 @@ func (m *manifest) decode() []turn {
 	return turns
 }
 
-// inStore is a time as the store keeps it.
+// inStore is a time at the store's precision.
 func inStore(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// maxAstray bounds how many messages in the log without a turn are passed over
-// to find the one of a turn.
+// maxAstray bounds how many log messages without a turn are skipped to find that
+// of a turn.
 const maxAstray = 8
 
-// logTimes gives turns the times of their messages in the log. That is never
-// cut, so both are compared from their ends.
+// logTimes gives turns the times of their messages in the log. The log is never
+// truncated, so both are compared from their ends.
 func (m *manifest) logTimes(turns []turn) {
 	type logged struct {
 		text string
@@ -224,15 +223,15 @@ func (m *manifest) createdAt() time.Time {
 }
 
 // note is what is kept with a session to write its manifest again. What may
-// change with each turn and is needed for a restart is with the checkpoint.
+// change with each turn and is needed for a restart is in the checkpoint.
 type note struct {
-	Session   string   `json:"session,omitempty"` // its id, where the foreign id has its owner too
+	Session   string   `json:"session,omitempty"` // its id, when the foreign id includes its owner
 	Workspace string   `json:"workspace,omitempty"`
 	User      string   `json:"user,omitempty"`
 	Shape     string   `json:"shape,omitempty"`
 	History   *history `json:"history,omitempty"`
 	Turns     int      `json:"turns,omitempty"`    // how many there were
-	Timeless  bool     `json:"timeless,omitempty"` // nothing told when; what times they have are those of the import
+	Timeless  bool     `json:"timeless,omitempty"` // no times were given; the turns have the time of the import
 	Manifest  object   `json:"manifest"`           // nil: there was none
 	Row       object   `json:"row,omitempty"`      // of the sidecar database
 }

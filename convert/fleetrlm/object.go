@@ -12,20 +12,20 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// object is a JSON object whose values are as they were written.
+// object is a JSON object with raw values.
 type object = convert.Object
 
-// maxManifest bounds a manifest, which is held whole. It has the text of the
-// documents in it, so it is large for what it says.
+// maxManifest bounds a manifest, which is held in memory whole. It includes the
+// text of the documents, so it may be large.
 const maxManifest = 32 << 20
 
-// maxParts bounds the keys and elements of a manifest: three bytes in a file
-// are hundreds in memory.
+// maxParts bounds the keys and elements of a manifest: three bytes in a file may
+// be hundreds in memory.
 const maxParts = 600_000
 
 const byteOrderMark = "\uFEFF"
 
-// parseObject returns the object that a whole file is.
+// parseObject returns the object that a file consists of.
 func parseObject(b []byte) (object, error) {
 	b = bytes.TrimPrefix(b, []byte(byteOrderMark))
 	if !utf8.Valid(b) {
@@ -49,7 +49,8 @@ func parseObject(b []byte) (object, error) {
 	return o, nil
 }
 
-// said returns a text under the first of the keys that has one.
+// said returns the string under the first of the keys that has one, and that
+// key.
 func said(o object, keys []string) (text, key string) {
 	for _, k := range keys {
 		if text, ok := convert.Text(o[k]); ok {
@@ -59,8 +60,7 @@ func said(o object, keys []string) (text, key string) {
 	return "", ""
 }
 
-// texts returns the texts in the list under a key; nil when there is another
-// thing.
+// texts returns the strings in the list under a key; nil for anything else.
 func texts(o object, key string) (all []string) {
 	if json.Unmarshal(o[key], &all) != nil {
 		return nil
@@ -68,7 +68,7 @@ func texts(o object, key string) (all []string) {
 	return all
 }
 
-// whole returns the whole number under a key, also when it is text.
+// whole returns the integer under a key, even if it is a string.
 func whole(o object, key string) (n int64) {
 	if json.Unmarshal(o[key], &n) == nil {
 		return n

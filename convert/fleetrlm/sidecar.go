@@ -14,7 +14,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// Where local runs keep their sessions, below the folder that they run in.
+// Where local runs store their sessions, below their working folder.
 const (
 	sidecarFolder = ".data"
 	sidecarName   = "local.db"
@@ -26,7 +26,7 @@ type sidecar struct {
 	sessionColumns, turnColumns []string
 }
 
-// openSidecar opens a database and looks at its columns, for they differ by
+// openSidecar opens a database and reads its columns, because they differ by
 // version. One that is not fleet-rlm's is ErrInvalid.
 func openSidecar(ctx context.Context, p convert.Source, name string) (*sidecar, error) {
 	db := &sidecar{SourceDatabase: convert.SourceDatabase{Source: p, Name: name}}
@@ -62,7 +62,7 @@ type row struct {
 
 func (r row) text(column string) string { return convert.CellText(r.columns[column]) }
 
-// id is what the manifest of the session is called by.
+// id is the id in the name of the session's manifest.
 func (r row) id() string {
 	if id := r.text("external_session_id"); id != "" {
 		return safeName(id, "default-session")
@@ -70,8 +70,8 @@ func (r row) id() string {
 	return fmt.Sprintf("local-%d", r.key)
 }
 
-// owners are where its manifest may be: where version 0.5.0 writes it, and
-// where it is documented.
+// owners are the possible owners of its manifest: as version 0.5.0 writes it,
+// and as documented.
 func (r row) owners() []owner {
 	workspace := safeName(r.text("workspace_id"), "default")
 	tenant, user := r.text("owner_tenant"), r.text("owner_user")
@@ -157,11 +157,11 @@ func readTurn(cells []any) turn {
 	return t
 }
 
-// valid is a text that comes back as it is from JSON.
+// valid is a text that survives JSON unchanged.
 func valid(cell any) string { return strings.ToValidUTF8(convert.CellText(cell), "\uFFFD") }
 
-// describe fills in what a row says of a session. What a manifest of Tidemark's
-// says goes before it.
+// describe fills in a session from its row. A manifest written by Tidemark takes
+// precedence.
 func (r row) describe(s *convert.Session) {
 	if title := r.text("title"); s.Title == "" && title != r.text("external_session_id") && title != "New Session" {
 		s.Title = strings.ToValidUTF8(title, "\uFFFD")
@@ -180,10 +180,10 @@ func (r row) describe(s *convert.Session) {
 	}
 }
 
-// archivedTag is on a session that was deleted in fleet-rlm, which keeps it.
+// archivedTag marks a session that was deleted in fleet-rlm, which keeps it.
 const archivedTag = "archived"
 
-// maxJoined bounds the turns of a database that are held to be put together
+// maxJoined bounds the turns of a database that are held in memory to be joined
 // with those of a manifest.
 const maxJoined = 64 << 20
 
@@ -206,7 +206,7 @@ func (d *sidecar) load(ctx context.Context, key int64) (turns []turn, lost []str
 	return turns, lost, nil
 }
 
-// firstTime is the first that is known.
+// firstTime is the first known time.
 func firstTime(all ...time.Time) time.Time {
 	for _, t := range all {
 		if !t.IsZero() {

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// checkpoint is the part of a checkpoint of a store that fleet-rlm has too.
+// checkpoint is the part of a store's checkpoint that fleet-rlm has too.
 type checkpoint struct {
 	SavedAt       time.Time         `json:"saved_at"`
 	CoreMemory    map[string]string `json:"core_memory,omitempty"`
@@ -27,14 +27,14 @@ type interpreter struct {
 	VolumeSubpath string   `json:"volume_subpath,omitempty"`
 }
 
-// texts are the texts of an interpreter, by their keys.
+// texts are the string fields of an interpreter, by their keys.
 func (i *interpreter) texts() map[string]*string {
 	return map[string]*string{"sandbox_id": &i.SandboxID, "workspace_path": &i.WorkspacePath, "repo_url": &i.RepoURL,
 		"repo_ref": &i.RepoRef, "volume_name": &i.VolumeName, "volume_subpath": &i.VolumeSubpath}
 }
 
-// The keys of a state. What the documentation calls interpreter_state is
-// daytona in the files, and the document paths are in there.
+// The keys of a state. What the documentation calls interpreter_state is daytona
+// in the files, and includes the document paths.
 const (
 	memoryKey      = "core_memory"
 	documentsKey   = "document_paths"
@@ -44,8 +44,8 @@ const (
 	daytonaKey     = "daytona"
 )
 
-// readState returns the checkpoint of a state. There always is one: what a
-// state lacks is empty after a restart and is not taken from anywhere else.
+// readState returns the checkpoint of a state. There always is one: what a state
+// lacks is empty after a restart and is not taken from elsewhere.
 func readState(state object, at time.Time) json.RawMessage {
 	c := decodeState(state)
 	c.SavedAt = at
@@ -92,8 +92,8 @@ func documentPaths(state, in object) []string {
 	return texts(in, loadedKey)
 }
 
-// writeState returns the state that gives c back. What did not change since it
-// was read is written as it was.
+// writeState returns the state for c. What did not change since it was read is
+// written verbatim.
 func writeState(c checkpoint, fresh bool) object {
 	state := object{}
 	if !kept(c.Extra, &state) || state == nil {
@@ -131,8 +131,8 @@ func (i interpreter) equal(j interpreter) bool {
 	return slices.Equal(i.ContextPaths, j.ContextPaths)
 }
 
-// writeMemory sets what changed. A memory that is empty and one that is not
-// there are the same to a restart.
+// writeMemory sets what changed. An empty memory and a missing one are the same
+// to a restart.
 func writeMemory(state object, now map[string]string, fresh bool) {
 	memory, there := state.Object(memoryKey)
 	changed := fresh && !there

@@ -18,15 +18,15 @@ const (
 	memoryFolder     = "memory"
 )
 
-// durableFolders are those of a volume that last.
+// durableFolders are the folders of a volume that persist.
 func durableFolders() []string { return []string{memoryFolder, "artifacts", "buffers", metaFolder} }
 
-// owner is whose a manifest is, by the names of its folders. The documentation
-// has the workspace in the first and the user in the second; version 0.5.0
-// puts a hash of tenant and user in the first, and the workspace in the second.
+// owner is the owner of a manifest, by the names of its folders. In the
+// documentation the workspace comes first and the user second; version 0.5.0
+// puts a hash of tenant and user first, and the workspace second.
 type owner struct{ workspace, user string }
 
-// found is what lies at a Source.
+// found is what a Source contains.
 type found struct {
 	volume    string   // its folder, "": no volume
 	manifests []source // of the volume, or alone
@@ -76,8 +76,8 @@ func survey(p convert.Source) found {
 	return f
 }
 
-// isVolume is false for a part of a volume, such as its meta folder alone: what
-// is not seen of the rest must not count as gone.
+// isVolume is false for a part of a volume, such as its meta folder alone: the
+// missing rest must not count as deleted.
 func (f *found) isVolume(fsys fs.FS, dir string) bool {
 	for _, name := range durableFolders() {
 		if len(f.folders(fsys, dir, name)) > 0 {
@@ -87,7 +87,7 @@ func (f *found) isVolume(fsys fs.FS, dir string) bool {
 	return slices.ContainsFunc(f.manifests, func(s source) bool { return path.Base(path.Dir(s.name)) == memoryFolder })
 }
 
-// lookFor finds the manifests of a volume: where they are documented and
+// lookFor finds the manifests of a volume: where they are documented to be and
 // written, and where earlier versions had them.
 func (f *found) lookFor(fsys fs.FS, volume string) {
 	f.owners(fsys, path.Join(volume, metaFolder), func(dir string, o owner) { f.take(fsys, dir, o, false) })
@@ -111,7 +111,7 @@ func (f *found) owners(fsys fs.FS, above string, do func(dir string, o owner)) {
 	}
 }
 
-// folders returns the folders of dir with a name, or all for "".
+// folders returns the subfolders of dir with that name, or all for "".
 func (f *found) folders(fsys fs.FS, dir, name string) (all []string) {
 	for _, d := range f.list(fsys, dir) {
 		if d.IsDir() && (name == "" || d.Name() == name) {
@@ -121,7 +121,7 @@ func (f *found) folders(fsys fs.FS, dir, name string) (all []string) {
 	return all
 }
 
-// list is what a folder has; one that is not there has nothing.
+// list is the content of a folder; a missing one is empty.
 func (f *found) list(fsys fs.FS, dir string) []fs.DirEntry {
 	list, err := fs.ReadDir(fsys, dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && convert.IsDir(fsys, dir) {
@@ -145,7 +145,7 @@ func (f *found) take(fsys fs.FS, dir string, o owner, legacy bool) {
 	}
 }
 
-// ownerOf tells the owner of a manifest by its path.
+// ownerOf derives the owner of a manifest from its path.
 func ownerOf(name string) (o owner) {
 	parts := strings.Split(path.Dir(name), "/")
 	if n := len(parts); n > 0 && parts[n-1] == memoryFolder {

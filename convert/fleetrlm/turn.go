@@ -16,8 +16,8 @@ import (
 func userKeys() []string   { return []string{"user_request", "user_message"} }
 func answerKeys() []string { return []string{"assistant_response", "response", "assistant_message"} }
 
-// summaryRequest is the request of the turn that stands for those that the
-// history had no room for.
+// summaryRequest is the request of the turn that replaces those that the history
+// had no space for.
 const summaryRequest = "[summary of earlier conversation]"
 
 // kindNote is an entry for a turn in which nobody said anything.
@@ -34,14 +34,14 @@ type turn struct {
 
 func (t turn) isSummary() bool { return t.request == summaryRequest }
 
-// turnNote is what of a turn its entries do not say. It travels in the Extra of
-// the first of them.
+// turnNote is what the entries of a turn do not represent. It travels in the
+// Extra of the first of them.
 type turnNote struct {
-	Fields     object          `json:"fields,omitempty"`      // others than the texts
-	RequestKey *string         `json:"request_key,omitempty"` // where it is not that of the session, "": none
+	Fields     object          `json:"fields,omitempty"`      // besides the texts
+	RequestKey *string         `json:"request_key,omitempty"` // when it is not that of the session, "": none
 	AnswerKey  *string         `json:"answer_key,omitempty"`
 	Begins     bool            `json:"begins,omitempty"`  // it begins with its answer
-	Turn       json.RawMessage `json:"turn,omitempty"`    // as it was, where the rest does not tell
+	Turn       json.RawMessage `json:"turn,omitempty"`    // verbatim, when the rest does not restore it
 	Latency    int64           `json:"latency,omitempty"` // of an answer, in milliseconds
 }
 
@@ -56,13 +56,13 @@ func (n turnNote) extra() json.RawMessage {
 	return keep(n)
 }
 
-// spelling is which keys the turns of a session have.
+// spelling is the set of keys that the turns of a session use.
 type spelling struct {
 	Request string `json:"request"`
 	Answer  string `json:"answer"`
 }
 
-// spellingOf returns that of the first turn that says something.
+// spellingOf returns that of the first turn with content.
 func spellingOf(turns []json.RawMessage) spelling {
 	for _, raw := range turns {
 		var o object
@@ -78,7 +78,7 @@ func spellingOf(turns []json.RawMessage) spelling {
 	return spelling{userKeys()[0], answerKeys()[0]}
 }
 
-// decodeTurn reads a turn. Whatever it is, encode gives the same back.
+// decodeTurn reads a turn. Whatever its form, encode restores it.
 func (sp spelling) decodeTurn(raw json.RawMessage) turn {
 	var o object
 	if json.Unmarshal(raw, &o) != nil || o == nil {
@@ -103,7 +103,7 @@ func (sp spelling) decodeTurn(raw json.RawMessage) turn {
 	return t
 }
 
-// encode returns a turn as fleet-rlm keeps it.
+// encode returns a turn as fleet-rlm stores it.
 func (sp spelling) encode(t turn) any {
 	if t.note.Turn != nil {
 		if was := sp.decodeTurn(t.note.Turn); was.request == t.request && was.answer == t.answer {
@@ -126,12 +126,12 @@ func (sp spelling) encode(t turn) any {
 	return o
 }
 
-// speaker makes entries of turns. An entry is named by what it says, and by how
-// often that was said before: fleet-rlm cuts a history at its beginning, so the
-// number of a turn would change.
+// speaker makes entries from turns. The id of an entry is made from its text and
+// how often that text occurred before: fleet-rlm truncates a history at its
+// beginning, so numbers of turns would change.
 type speaker struct {
 	said map[string]int
-	last time.Time // of the turn before, for one without a time
+	last time.Time // of the previous turn, for one without a time
 }
 
 func (s *speaker) id(kind string, texts ...string) string {
@@ -213,7 +213,7 @@ func speak(turns iter.Seq2[turn, error], from time.Time) iter.Seq2[convert.Entry
 	}
 }
 
-// turnsOf returns the turns that entries are written as.
+// turnsOf returns the turns that entries are exported as.
 func turnsOf(entries []convert.Entry, lost convert.Losses) (turns []turn) {
 	for _, e := range entries {
 		var n turnNote
@@ -258,7 +258,8 @@ func turnsOf(entries []convert.Entry, lost convert.Losses) (turns []turn) {
 	return turns
 }
 
-// hasText reports whether an entry says something, and tells what else it does.
+// hasText reports whether an entry has text, and counts what else it has as
+// lost.
 func hasText(e convert.Entry, lost convert.Losses) bool {
 	for _, b := range e.Blocks {
 		switch b.Type {

@@ -15,7 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// Bounds of the files that come with one session. All of them are held.
+// Bounds of the files that come with one session. All of them are held in
+// memory.
 const (
 	maxFile  = 32 << 20
 	maxFiles = 256 << 20
@@ -23,25 +24,25 @@ const (
 	maxName  = 512
 )
 
-// maxTold bounds how many files are named that did not come along.
+// maxTold bounds how many omitted files are named.
 const maxTold = 20
 
-// volume is the durable files of a volume, and whose they are.
+// volume is the durable files of a volume, and their owners.
 type volume struct {
 	fsys     fs.FS
 	root     string
 	files    []string // below root
-	whose    []whose  // each of them is
+	whose    []whose  // the owners of each of them
 	lost     []string
-	unread   error // of the first part that could not be read
+	unread   error // of the first unreadable part
 	sessions []source
 }
 
-// legacyFolder is where files beside legacy manifests are among those of a
+// legacyFolder is the folder for files beside legacy manifests among those of a
 // session: their own folder is none of the four.
 const legacyFolder = toolName + "/"
 
-// walk lists the files of a volume. Links and manifests are none.
+// walk lists the files of a volume, without links and manifests.
 func walk(fsys fs.FS, root string, sessions []source) *volume {
 	v := &volume{fsys: fsys, root: root, sessions: sessions}
 	manifests := map[string]bool{}
@@ -60,7 +61,7 @@ func walk(fsys fs.FS, root string, sessions []source) *volume {
 			v.lost = append(v.lost, d.Name()+": is no folder")
 			continue
 		}
-		// The error of a part is told, and the walk goes on.
+		// The error of a part is recorded, and the walk continues.
 		fs.WalkDir(fsys, path.Join(root, d.Name()), func(name string, d fs.DirEntry, err error) error {
 			below := below(root, name)
 			switch {
@@ -88,11 +89,11 @@ func below(root, name string) string {
 	return strings.TrimPrefix(name, root+"/")
 }
 
-// sort finds out whose the files are. All files are those of the only session
-// of a volume. Else one below the folders of an owner is of each of that
-// owner's sessions, one whose path has the id of a session is that session's,
-// and any other one is of every session as long as all have one owner: nothing
-// is given to somebody else.
+// sort assigns the files to sessions. If a volume has only one session, all
+// files are its. Otherwise a file below the folders of an owner belongs to each
+// of that owner's sessions, one whose path contains the id of a session to that
+// session, and any other file to every session if all have the same owner:
+// nothing is given to somebody else.
 func (v *volume) sort() (stray []string) {
 	owners, ids := map[owner]bool{}, map[string][]owner{}
 	for _, s := range v.sessions {
@@ -126,7 +127,7 @@ func (v *volume) sort() (stray []string) {
 	return stray
 }
 
-// whose is to whom a file belongs.
+// whose is the owner or sessions that a file belongs to.
 type whose struct {
 	everybody bool
 	owner     owner
@@ -149,7 +150,7 @@ func inFoldersOf(name string) (owner, bool) {
 }
 
 // mentions returns the ids of sessions that are elements of a path, with or
-// without an end.
+// without an extension.
 func mentions(name string, ids map[string][]owner) (all []string) {
 	for part := range strings.SplitSeq(name, "/") {
 		for _, id := range []string{part, strings.TrimSuffix(part, path.Ext(part))} {
@@ -161,8 +162,8 @@ func mentions(name string, ids map[string][]owner) (all []string) {
 	return all
 }
 
-// give reads the files of a session. There are no others: what was there
-// before is replaced. An error means that they are not all there.
+// give reads the files of a session. They are complete: existing ones are
+// replaced. An error means that some are missing.
 func (v *volume) give(s *convert.Session, from source) error {
 	s.Files = map[string][]byte{}
 	unread := v.unread
@@ -212,7 +213,7 @@ func (v *volume) read(name, as string, room int64) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("is a link or no file at all")
 	}
-	// A file that grows while it is read is not trusted to have its size.
+	// A file may grow while it is read, so its stated size is not trusted.
 	b, err := io.ReadAll(io.LimitReader(f, min(maxFile, room)+1))
 	switch {
 	case err != nil:
@@ -225,7 +226,7 @@ func (v *volume) read(name, as string, room int64) ([]byte, error) {
 	return b, nil
 }
 
-// checkFile returns ErrInvalid for a name that no file of a session can have.
+// checkFile returns ErrInvalid for a name that a session's file cannot have.
 func checkFile(name string) error {
 	if name == "." || !fs.ValidPath(name) || len(name) > maxName || strings.ContainsFunc(name, unicode.IsControl) || strings.Contains(name, `\`) {
 		return tidemark.Invalidf("its name cannot be kept")

@@ -13,9 +13,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
-// entries reads the files again and yields what the first reading found, in
-// its order. A message whose last version stands further down holds up those
-// behind it for as long.
+// entries reads the files again and yields what the first reading found, in its
+// order. A message whose last version comes later in the file delays those after
+// it.
 func (r *replay) entries() iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		due := map[where][]int{}
@@ -77,7 +77,7 @@ func (e *emitter) take(due []int, o *op) bool {
 	for _, i := range due {
 		it := e.r.items[i]
 		m := &o.message
-		m.raw = bytes.Clone(m.raw) // the line goes
+		m.raw = bytes.Clone(m.raw) // the line buffer is reused
 		if it.index >= 0 {
 			if it.index >= len(list) {
 				continue
@@ -109,8 +109,8 @@ func (e *emitter) emit() bool {
 	return true
 }
 
-// rest yields what waits for a message that is gone: the file was changed
-// between the readings.
+// rest yields what waits for a missing message: the file was changed between the
+// readings.
 func (e *emitter) rest() bool {
 	for e.next < len(e.r.items) {
 		if e.ready[e.next] != nil {
@@ -129,7 +129,7 @@ func (e *emitter) rest() bool {
 	return true
 }
 
-// last is the id of the last entry that an item becomes.
+// last is the id of the last entry of an item.
 func (r *replay) last(i int) string {
 	it := r.items[i]
 	switch {
@@ -154,8 +154,8 @@ func (r *replay) parentOf(i int) string {
 	return r.last(p)
 }
 
-// build makes the entries of one message: itself, and behind it the results
-// that no message of their own carries, or what the client added.
+// build makes the entries of one message: itself, followed by the results that
+// have no message of their own, or by what the client added.
 func (e *emitter) build(i int, m *message) []convert.Entry {
 	it := e.r.items[i]
 	if at := convert.ParseTime(m.Timestamp); !at.IsZero() {
@@ -204,7 +204,7 @@ func (e *emitter) build(i int, m *message) []convert.Entry {
 	return all
 }
 
-// usage counts the cached part of the input apart, and thoughts as output.
+// usage counts the cached part of the input separately, and thoughts as output.
 func (t *tokens) usage() *tidemark.Usage {
 	if t == nil {
 		return nil
@@ -308,8 +308,8 @@ func media(mime string) string {
 	return tidemark.BlockFile
 }
 
-// responseText is the text of a result: its output or its error where it is
-// nothing else, the JSON of it otherwise.
+// responseText is the text of a result: its output or its error if it has
+// nothing else, and its JSON otherwise.
 func responseText(raw json.RawMessage) (text string, failed bool) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
@@ -324,8 +324,8 @@ func responseText(raw json.RawMessage) (text string, failed bool) {
 	return string(raw), failed
 }
 
-// extra is what a message has beyond what its entries hold: fields that are
-// not known here, and how the tool showed a call.
+// extra is what a message has besides its entries: unknown fields, and how the
+// tool showed a call.
 func (m *message) extra() json.RawMessage {
 	held := []string{"id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens", "model"}
 	fields := map[string]json.RawMessage{}
@@ -343,9 +343,9 @@ func (m *message) extra() json.RawMessage {
 	return convert.Keep(name, fields)
 }
 
-// onlyKeys reports whether an object has no other keys than these. It looks at
-// signs alone, which is much faster than to decode the object, and is right
-// for JSON that was decoded before.
+// onlyKeys reports whether an object has no other keys than these. It scans the
+// bytes only, which is much faster than decoding, and is correct for JSON that
+// was decoded before.
 func onlyKeys(object []byte, keys []string) bool {
 	depth, isKey := 0, false
 	for i := 0; i < len(object); i++ {

@@ -1,6 +1,6 @@
-// Package gemini takes in the sessions of Gemini CLI. It reads the folders
-// chats and tool-outputs of its projects and the names of the projects, and
-// never settings, accounts or keys.
+// Package gemini imports the sessions of Gemini CLI. It reads the folders chats
+// and tool-outputs of its projects and the names of the projects, and never
+// settings, accounts or keys.
 //
 //	for s, err := range gemini.Tool().Import(ctx, place) { … }
 package gemini
@@ -22,7 +22,7 @@ import (
 
 const name = "gemini-cli"
 
-// Tool is Gemini CLI. It is only read.
+// Tool is Gemini CLI. It only imports.
 func Tool() convert.Tool {
 	return convert.Tool{
 		Name: name, Title: "Gemini CLI", Homes: []string{".gemini"},
@@ -30,7 +30,7 @@ func Tool() convert.Tool {
 	}
 }
 
-// file is one file of a session: its name and the first thing it says.
+// file is one file of a session: its name and its first content.
 type file struct {
 	name string
 	head op
@@ -47,15 +47,15 @@ func detect(_ context.Context, p convert.Source) bool {
 	})
 }
 
-// found is what lies in the chats of a place.
+// found is what the chats folders of a Source contain.
 type found struct {
-	main    []string // session-….jsonl, or .json of old
+	main    []string // session-….jsonl, formerly .json
 	helpers []string // <session>/<agent>.jsonl
 	skips   []error
 }
 
-// chats looks into a folder: a home, its .gemini, the tmp in it, one project
-// of that, or the chats themselves.
+// chats searches a folder: a home, its .gemini, the tmp in it, one project of
+// that, or the chats themselves.
 func chats(p convert.Source) (all found) {
 	for _, below := range []string{".gemini/tmp/*/chats", "tmp/*/chats", "*/chats", "chats", "."} {
 		for _, dir := range convert.Glob(p.FS, p.Path, below) {
@@ -69,8 +69,8 @@ func chats(p convert.Source) (all found) {
 	return all
 }
 
-// list adds the files of a folder. Helpers lie in folders below it, which are
-// looked into where the folder is one of chats: it may be any.
+// list adds the files of a folder. Helpers are in folders below it, which are
+// searched if the folder is one of chats: it may be any folder.
 func (all *found) list(fsys fs.FS, dir string, below bool) {
 	list, err := fs.ReadDir(fsys, dir)
 	if err != nil {
@@ -99,8 +99,8 @@ func (all *found) list(fsys fs.FS, dir string, below bool) {
 	}
 }
 
-// readHead reads as much of a file as tells whose it is. The old form is one
-// object with the messages behind the head, which are not read here.
+// readHead reads enough of a file to tell whose it is. The old form is one
+// object with the messages after the head; they are not read here.
 func readHead(fsys fs.FS, name string) (file, error) {
 	f := file{name: name}
 	start, err := convert.Head(fsys, name, 1<<16)
@@ -116,7 +116,7 @@ func readHead(fsys fs.FS, name string) (file, error) {
 	return f, nil
 }
 
-// readStart takes the fields of an object up to the first one that is long.
+// readStart reads the fields of an object up to the first long one.
 func (o *op) readStart(start []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(start))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
@@ -192,16 +192,16 @@ func imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, 
 	}
 }
 
-// isWorker reports whether a file belongs to a session that is there. A
-// helper whose session the tool has deleted comes in as a session.
+// isWorker reports whether a file belongs to an existing session. A helper whose
+// session the tool has deleted is imported as a session.
 func isWorker(groups map[string][]file, f file) bool {
 	owner := path.Base(path.Dir(f.name))
 	return f.head.Kind == "subagent" && groups[owner] != nil && owner != f.head.SessionID
 }
 
-// session makes one session of the files that carry its id; nil when nothing
-// was said in it. The tool leaves such a file at each start, and a second one
-// of a session that was resumed.
+// session makes one session from the files with its id; nil when nothing was
+// said in it. The tool leaves such a file at each start, and a second one for a
+// session that was resumed.
 func session(p convert.Source, groups map[string][]file, id string) (*convert.Session, error) {
 	files := groups[id]
 	slices.SortStableFunc(files, func(a, b file) int {
@@ -263,7 +263,7 @@ func ownedBy(groups map[string][]file, owner string) []string {
 	return ids
 }
 
-// addFiles takes along the long tool output that lies beside a session.
+// addFiles imports the long tool output beside a session.
 func addFiles(p convert.Source, first string, s *convert.Session) {
 	if !fs.ValidPath(s.ForeignID) || strings.Contains(s.ForeignID, "/") {
 		return
@@ -278,8 +278,8 @@ func addFiles(p convert.Source, first string, s *convert.Session) {
 	}
 }
 
-// project is the folder that a session worked in. The tool keeps it beside
-// the chats; a file that came alone tells it in its first message.
+// project is the folder that a session worked in. The tool stores it beside the
+// chats; a file on its own has it in its first message.
 func project(p convert.Source, f file, r *replay) string {
 	dir := path.Dir(f.name)
 	for range 3 {

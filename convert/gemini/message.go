@@ -25,7 +25,7 @@ type message struct {
 	isRead         bool
 }
 
-// parts are those of the content. They are asked for often.
+// parts are those of the content, decoded once.
 func (m *message) parts() []part {
 	if !m.isRead {
 		m.read, m.isRead = parts(m.Content), true
@@ -46,7 +46,7 @@ type call struct {
 	AgentID string          `json:"agentId"`
 }
 
-// part is a part of a message as the model's interface has it.
+// part is a part of a message in the model's API.
 type part struct {
 	Text       string `json:"text"`
 	Thought    bool   `json:"thought"`
@@ -86,7 +86,7 @@ func parse(raw json.RawMessage) (*message, error) {
 
 func (m *message) key() string { return m.Type + "|" + m.ID }
 
-// callID is the id of a call; an old version of the tool gave none.
+// callID is the id of a call; an old version of the tool assigned none.
 func (m *message) callID(n int) string {
 	if id := m.ToolCalls[n].ID; id != "" {
 		return id
@@ -113,7 +113,7 @@ func parts(content json.RawMessage) []part {
 	if json.Unmarshal(content, &all) == nil && !slices.ContainsFunc(all, signed) {
 		return all
 	}
-	// Something odd, or something of which every byte is kept.
+	// Something odd, or something that is kept verbatim.
 	var list []json.RawMessage
 	if json.Unmarshal(content, &list) != nil {
 		return nil
@@ -145,8 +145,8 @@ func texts(all []part) []string {
 
 func (m *message) text() string { return strings.Join(texts(m.parts()), "\n") }
 
-// sum tells copies: what was said, by whom, and which calls were made. It is
-// the same for the two forms of a model's message.
+// sum identifies copies: by text, author and calls. It is the same for the two
+// forms of a model's message.
 func (m *message) sum() sum {
 	all := m.parts()
 	said := append([]string{m.Type}, texts(all)...)
@@ -161,7 +161,7 @@ func (m *message) sum() sum {
 	return sumOf(said...)
 }
 
-// responses are the calls that a message answers.
+// responses are the ids of the calls that a message answers.
 func (m *message) responses() []string {
 	if m.Type != "user" {
 		return nil
@@ -175,19 +175,19 @@ func (m *message) responses() []string {
 	return ids
 }
 
-// answered reports whether a message says nothing but results that are known.
+// answered reports whether a message has nothing but known results.
 func (m *message) answered(known map[string]bool) bool {
 	ids := m.responses()
 	return len(ids) > 0 && !m.saysMore() && !slices.ContainsFunc(ids, func(id string) bool { return !known[id] })
 }
 
-// saysMore reports whether something was said along with results, such as what
-// a person typed while a tool ran.
+// saysMore reports whether a message has more than results, such as what a
+// person typed while a tool ran.
 func (m *message) saysMore() bool {
 	return m.Type == "user" && len(m.responses()) > 0 && len(texts(m.parts())) > 0
 }
 
-// isContext reports whether a message is the one that the client begins with.
+// isContext reports whether a message is the one that the client starts with.
 func (m *message) isContext() bool {
 	if m.Type != "user" {
 		return false
@@ -203,8 +203,8 @@ func (m *message) hasContext() bool {
 	return len(added) > 0
 }
 
-// split tells the user's parts from the texts that the client added, such as
-// the content of files that were mentioned.
+// split separates the user's parts from the texts that the client added, such as
+// the content of mentioned files.
 func (m *message) split() (own []part, added []string) {
 	all := m.parts()
 	shown := parts(m.DisplayContent)

@@ -14,12 +14,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// A file is a log of operations: append a message, write one anew, set the
-// whole list, rewind. They are replayed twice. The first time finds out which
-// messages there are, what each follows and where its last version stands, and
-// keeps ids alone; the second time reads the messages and yields them.
+// A file is a log of operations: append a message, rewrite one, set the whole
+// list, rewind. They are replayed twice. The first pass finds which messages
+// there are, what each follows and where its last version is, and keeps only
+// ids; the second pass reads the messages and yields them.
 
-// op is one line, or the whole of a file of the old form.
+// op is one line, or a whole file of the old form.
 type op struct {
 	message
 	SessionID   string            `json:"sessionId"`
@@ -34,8 +34,8 @@ type op struct {
 	RewindTo    string            `json:"$rewindTo"`
 }
 
-// where is the place of a message: a file, a line of it, and the position in
-// the list that the line sets, -1 when the line is the message.
+// where is the position of a message: a file, a line of it, and the index in the
+// list that the line sets, -1 when the line is the message.
 type where struct{ file, line, index int }
 
 // item is a message that will be yielded.
@@ -44,12 +44,12 @@ type item struct {
 	id      string
 	parent  int // the item it follows, root for none
 	role    int
-	kept    int      // compaction: the last message that the tool kept behind it
+	kept    int      // compaction: the last message that the tool kept after it
 	calls   []string // tool calls whose results are in the message
-	more    bool     // something was said along with results
+	more    bool     // there is more than results
 	context bool     // the client added something to the user's text
-	missing bool     // was not there any more at the second reading
-	sum     sum      // of what it says, to know a copy
+	missing bool     // was gone at the second reading
+	sum     sum      // of its content, to recognize a copy
 }
 
 const root = -1
@@ -75,18 +75,18 @@ type replay struct {
 	known     map[string]int // by type and id, also of copies
 	live      []ref
 	at        map[string]int // where a message is in it, by id
-	summaries []int          // where compactions are in it
+	summaries []int          // positions of compactions in it
 	past      []ref          // the last list that was not empty
 	tip       int
 	ids       map[string]bool
-	pending   *item // a context that waits for a message to follow it
+	pending   *item // a context message that waits for another to follow it
 	waiting   sum   // of it
 	contexts  map[sum]bool
-	responses map[string]bool   // calls whose result is a message of its own
+	responses map[string]bool   // calls whose result is its own message
 	agents    map[string]string // calls by the id of the helper they started
 	bad       map[where][]error // damage by line; none for a line that is damaged as a whole
 	harms     int
-	more      int // damage that is only counted
+	more      int // further damage, only counted
 
 	created, updated        time.Time
 	model, title, workspace string
@@ -120,14 +120,14 @@ func read(fsys fs.FS, files []file) (*replay, error) {
 	return r, nil
 }
 
-// maxItems bounds the messages of a session, of which some 400 bytes are held
-// each, and maxHarm what is told about damage.
+// maxItems bounds the messages of a session, of which some 400 bytes each are
+// held, and maxHarm the reported damage.
 const (
 	maxItems = 1 << 20
 	maxHarm  = 1000
 )
 
-// harm notes damage on a line.
+// harm records damage on a line.
 func (r *replay) harm(line where, err error) {
 	if r.harms++; r.harms > maxHarm {
 		r.more++
@@ -147,8 +147,8 @@ type result struct {
 	err error
 }
 
-// ops yields the operations of a file by the number of their line; only those
-// on the lines that are wanted, where that is said. Damaged ones come always.
+// ops yields the operations of a file by their line number; if wanted is not
+// nil, only those of the lines that it selects. Damaged ones are always yielded.
 func (r *replay) ops(i int, wanted func(line int) bool) iter.Seq2[int, result] {
 	name := r.files[i].name
 	return func(yield func(int, result) bool) {
@@ -182,7 +182,7 @@ func (r *replay) ops(i int, wanted func(line int) bool) iter.Seq2[int, result] {
 	}
 }
 
-// apply replays one operation, the first time.
+// apply replays one operation in the first pass.
 func (r *replay) apply(at where, o *op) {
 	r.seen(o.StartTime, o.LastUpdated, o.Timestamp)
 	switch {
@@ -211,7 +211,7 @@ func (r *replay) apply(at where, o *op) {
 	}
 }
 
-// fieldsOf takes what is set of the session itself.
+// fieldsOf reads fields of the session itself.
 func (r *replay) fieldsOf(fields map[string]json.RawMessage) {
 	for k, v := range fields {
 		switch k {
@@ -248,7 +248,7 @@ func (r *replay) seen(times ...string) {
 	}
 }
 
-// append takes a message at the end of the list, or a new version of one.
+// append handles a message at the end of the list, or a new version of one.
 func (r *replay) append(at where, m *message) {
 	r.fill(at, m)
 	if m.isContext() {
@@ -266,7 +266,7 @@ func (r *replay) append(at where, m *message) {
 	r.past = r.live
 }
 
-// join puts a message at the end of the list.
+// join adds a message to the end of the list.
 func (r *replay) join(id string, i int) {
 	r.at[id] = len(r.live)
 	if r.items[i].role == aCompaction {
@@ -275,15 +275,15 @@ func (r *replay) join(id string, i int) {
 	r.live = append(r.live, ref{id, i})
 }
 
-// fill gives a message that has no id one that is the same at every import.
+// fill gives a message without an id one that is the same at every import.
 func (r *replay) fill(at where, m *message) {
 	if m.ID == "" {
 		m.ID = "line-" + strconv.Itoa(at.file) + "-" + strconv.Itoa(at.line) + "-" + strconv.Itoa(at.index+1)
 	}
 }
 
-// hold keeps the client's own first message until a person says something:
-// it is written anew at each start.
+// hold keeps the client's own first message back until a person says something:
+// it is rewritten at each start.
 func (r *replay) hold(at where, m *message) {
 	text := m.text()
 	r.workspace = cmp.Or(r.workspace, workspace(text))
@@ -295,7 +295,7 @@ func (r *replay) hold(at where, m *message) {
 	r.pending, r.waiting = &item{where: at, id: m.ID, role: aContext}, s
 }
 
-// add makes an item behind the tip, and the tip of it.
+// add makes an item after the tip, and makes it the tip.
 func (r *replay) add(at where, m *message, role int) int {
 	if c := r.pending; c != nil {
 		r.pending, c.parent, c.id = nil, r.tip, r.unique(c.id, "context|"+hex(r.waiting))
@@ -315,9 +315,9 @@ func (r *replay) add(at where, m *message, role int) int {
 	return i
 }
 
-// unique returns an id for an entry, a second one where the first is taken:
-// the tool gives a result the id of its call's message now and then. No id
-// holds the sign that parts it from what is put behind it.
+// unique returns an id for an entry, a second one if the first is taken: the
+// tool sometimes gives a result the id of its call's message. No id contains the
+// separator before a suffix.
 func (r *replay) unique(id, second string) string {
 	id, second = strings.ReplaceAll(id, "#", "|"), strings.ReplaceAll(second, "#", "|")
 	if r.ids[id] {
@@ -330,14 +330,14 @@ func (r *replay) unique(id, second string) string {
 	return id
 }
 
-// What is put behind the id of a message for the entry behind it.
+// Suffixes of the id of a message for entries that follow it.
 const (
 	theResults = "#results"
 	theText    = "#text"
 	theContext = "#context"
 )
 
-// version notes where the last version of a message stands.
+// version records where the last version of a message is.
 func (r *replay) version(i int, at where, m *message) {
 	it := &r.items[i]
 	it.where, it.calls, it.more, it.context = at, nil, m.saysMore(), m.hasContext()
@@ -355,9 +355,9 @@ func (r *replay) version(i int, at where, m *message) {
 	r.seen(m.Timestamp)
 }
 
-// set replaces the list. The tool does so when it begins, when it resumes,
-// with the messages as it sends them, and when it compacts, with a summary and
-// copies of the last messages under new ids.
+// set replaces the list. The tool does so when it starts; when it resumes, with
+// the messages as it sends them; and when it compacts, with a summary and copies
+// of the last messages under new ids.
 func (r *replay) set(at where, list []json.RawMessage) {
 	copies := r.copies()
 	had := len(r.live) > 0 || len(r.past) > 0
@@ -387,7 +387,7 @@ func (r *replay) set(at where, list []json.RawMessage) {
 			i = r.add(at, m, aCompaction)
 			compaction = i
 		case compaction != root && len(r.live) == 1 && m.Type == "gemini":
-			i = compaction // the answer that the client makes up to its summary
+			i = compaction // the reply that the client makes up for its summary
 			r.known[m.key()] = i
 		default:
 			if r.tip = root; len(r.live) > 0 {
@@ -419,9 +419,9 @@ func (r *replay) rewind(id string) {
 	r.settle()
 }
 
-// settle finds the item that the next message follows. Behind a compaction
-// from which nothing was taken away it is the compaction, though the messages
-// that the tool kept are older.
+// settle finds the item that the next message follows. After a compaction from
+// which nothing was removed it is the compaction, although the messages that the
+// tool kept are older.
 func (r *replay) settle() {
 	r.tip = root
 	if len(r.live) == 0 {
@@ -435,7 +435,7 @@ func (r *replay) settle() {
 	}
 }
 
-// copies finds messages of the last list by what they say, in their order.
+// copies finds messages of the last list by their content, in order.
 type copies struct {
 	at   map[sum][]int
 	list []ref
@@ -464,7 +464,7 @@ func (c *copies) take(s sum, item *int) bool {
 	return false
 }
 
-// thanks is what the client lets the model say to a summary.
+// thanks is the reply to a summary that the client makes up for the model.
 const thanks = "Got it. Thanks for the additional context!"
 
 func isSummary(m *message, rest []json.RawMessage) bool {
@@ -500,7 +500,7 @@ func (r *replay) headID() string {
 	return r.last(r.tip)
 }
 
-// extra is what else the tool keeps of a session.
+// extra is what else the tool stores of a session.
 func (r *replay) extra() json.RawMessage {
 	if len(r.fields) == 0 {
 		return nil

@@ -22,13 +22,13 @@ type Config struct {
 
 // ConfigAgent is one agent.
 type ConfigAgent struct {
-	Name string // with the fleets that it is inside of: ops.auditor
+	Name string // with the names of the fleets around it: ops.auditor
 	File string // that describes it
 	Dir  string // where it works, absolute
 	Node *yaml.Node
 }
 
-// Left is something that was not taken over, and why.
+// Left is something that was not imported, and why.
 type Left struct {
 	File  string `json:"file"`
 	Agent string `json:"agent,omitempty"`
@@ -46,25 +46,24 @@ func (l Left) String() string {
 	return s + ": " + l.Why
 }
 
-// ConfigOptions are the surroundings of a herdctl.yaml.
+// ConfigOptions are the environment of a herdctl.yaml.
 type ConfigOptions struct {
 	// Root is the absolute folder that the files are read from, with slashes.
-	// What a file names outside of it is left out.
+	// Files outside it are left out.
 	Root string
-	// Env returns a variable that ${NAME} may be replaced by.
+	// Env returns the value of a variable for ${NAME}.
 	Env func(name string) (value string, ok bool)
 }
 
 const (
-	// maxConfigs bounds the files of one fleet, and maxFleets how far fleets are
-	// inside of each other: a fleet may name another one many times.
+	// maxConfigs bounds the files of one fleet, and maxFleets the nesting of
+	// fleets: a fleet may name another one many times.
 	maxConfigs = 1000
 	maxFleets  = 16
 )
 
-// ReadConfig reads the herdctl.yaml of a name below the root, the files of its
-// agents, and its fleets with theirs. Only what keeps the file itself from
-// being read is an error.
+// ReadConfig reads the herdctl.yaml called name below the root, the files of its
+// agents, and its fleets with theirs. Only an unreadable main file is an error.
 func ReadConfig(fsys fs.FS, name string, o ConfigOptions) (*Config, error) {
 	r := &configReader{fs: fsys, o: o, config: &Config{}, names: map[string]string{}}
 	root, err := r.read(name)
@@ -81,7 +80,7 @@ type configReader struct {
 	o      ConfigOptions
 	config *Config
 	files  int
-	names  map[string]string // of agents, in small letters, and their files
+	names  map[string]string // of agents, in lower case, and their files
 }
 
 func (r *configReader) left(file, agent, key, why string) {
@@ -97,7 +96,7 @@ func (r *configReader) read(name string) (*yaml.Node, error) {
 	if err != nil {
 		var at *fs.PathError
 		if errors.As(err, &at) {
-			err = at.Err // which file it is, the caller says
+			err = at.Err // the caller says which file it is
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, tidemark.NotFoundf("is not there")
@@ -123,7 +122,7 @@ func (r *configReader) read(name string) (*yaml.Node, error) {
 	return root, nil
 }
 
-// renamed gives a key that older versions had its newer name.
+// renamed renames a key of older versions to its newer name.
 func renamed(n *yaml.Node) {
 	if n == nil || n.Says("working_directory") {
 		return
@@ -135,8 +134,8 @@ func renamed(n *yaml.Node) {
 	}
 }
 
-// fleet reads the agents of a fleet file and of the fleets inside of it. chain
-// are the files that led here, this one last, and at the names of their fleets.
+// fleet reads the agents of a fleet file and of the fleets inside it. chain are
+// the files that led here, this one last, and at the names of their fleets.
 func (r *configReader) fleet(n *yaml.Node, file string, defaults *yaml.Node, at, chain []string) {
 	own := n.Get("defaults")
 	r.resolve(own, path.Dir(file))
@@ -226,8 +225,8 @@ func (r *configReader) agent(item *yaml.Node, file string, defaults *yaml.Node, 
 	r.config.Agents = append(r.config.Agents, a)
 }
 
-// resolve makes the folder of a fleet's defaults absolute: it is relative to
-// the fleet's file, and that of an agent to the agent's.
+// resolve makes the folder in a fleet's defaults absolute: it is relative to the
+// fleet's file, while that of an agent is relative to the agent's.
 func (r *configReader) resolve(defaults *yaml.Node, dir string) {
 	n := defaults.Get("working_directory")
 	if n != nil && n.Shape == yaml.Map {
@@ -250,8 +249,7 @@ func isAbsolute(name string) bool {
 	return strings.HasPrefix(name, "/") || len(name) > 2 && name[1] == ':' && (name[2] == '/' || name[2] == '\\')
 }
 
-// below returns the name of a file that another one names, as seen from the
-// root.
+// below returns the path, from the root, of a file that another file names.
 func (r *configReader) below(from, written string) (string, error) {
 	if written == "" {
 		return "", tidemark.Invalidf("has no path")
@@ -284,7 +282,7 @@ func textOf(n *yaml.Node) string {
 	return n.Text
 }
 
-// isAgentName reports whether herdctl takes a name for an agent or a fleet.
+// isAgentName reports whether herdctl accepts a name for an agent or a fleet.
 func isAgentName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -322,8 +320,7 @@ func (v *variables) replaced(n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// text replaces what one text names. What a variable holds is not looked at
-// again.
+// text replaces the variables in a text. Their values are not expanded again.
 func (v *variables) text(s string) string {
 	var b strings.Builder
 	for {

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// appendYAML writes an object as a block of YAML, its keys in their order. A
-// text is written so that no reader of any version of YAML takes it for
-// anything else: as a block of lines when it has several, in the quotes of
-// JSON when it is not plainly a word.
+// appendYAML writes an object as a YAML block, its keys in their order. A string
+// is written so that no reader of any version of YAML takes it for anything
+// else: as a block when it has several lines, in JSON quotes when it is not
+// clearly a word.
 func appendYAML(b []byte, raw json.RawMessage, indent int) []byte {
 	if string(raw) == "{}" {
 		return append(b, "{}\n"...)
@@ -31,7 +31,7 @@ func appendYAML(b []byte, raw json.RawMessage, indent int) []byte {
 	return b
 }
 
-// members yields what is in a JSON object, in its order.
+// members yields the members of a JSON object, in order.
 func members(raw json.RawMessage) func(yield func(string, json.RawMessage) bool) {
 	return func(yield func(string, json.RawMessage) bool) {
 		dec := json.NewDecoder(bytes.NewReader(raw))
@@ -84,8 +84,8 @@ func appendText(b []byte, s string, raw json.RawMessage, indent int) []byte {
 	return b
 }
 
-// escaped writes what YAML takes for no sign of a text, or for a line break, as
-// JSON can but need not.
+// escaped escapes characters that YAML does not allow in a string or takes for a
+// line break, as JSON permits.
 func escaped(raw json.RawMessage) json.RawMessage {
 	if !bytes.ContainsFunc(raw, isOdd) {
 		return raw
@@ -101,7 +101,7 @@ func escaped(raw json.RawMessage) json.RawMessage {
 	return b
 }
 
-// isOdd reports whether not every reader of YAML takes r as it is.
+// isOdd reports whether some YAML reader does not accept r as it is.
 func isOdd(r rune) bool {
 	return r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffe || r == 0xffff
 }
@@ -122,9 +122,9 @@ func isWord(s string) bool {
 	return true
 }
 
-// isBlock reports whether a text can be written line by line: it has lines,
-// does not begin with a space, ends in one newline at most, and is made of
-// what is printed and is no line break but a newline.
+// isBlock reports whether a text can be written line by line: it has several
+// lines, does not begin with a space, ends in one newline at most, and has only
+// printable characters and no line breaks but newlines.
 func isBlock(s string) bool {
 	if !strings.Contains(s, "\n") || strings.TrimSpace(s) == "" || strings.HasPrefix(s, " ") || strings.HasPrefix(s, "\n") ||
 		strings.HasSuffix(s, "\n\n") {

@@ -53,8 +53,8 @@ func isEventType(s string) bool {
 	return false
 }
 
-// readEvent makes an event of a line. One of a type that is not known is the
-// system's; one without a time has the time of the one before.
+// readEvent makes an event from a line. One of an unknown type becomes a system
+// event; one without a time gets the previous time.
 func readEvent(o object, before time.Time) tidemark.Event {
 	e := eventOf(o, before)
 	e.Extra = extra(kept(o, eventObject(e)))
@@ -92,8 +92,8 @@ func eventOf(o object, before time.Time) tidemark.Event {
 	return e
 }
 
-// eventObject returns an event as herdctl writes it: what is not there is left
-// out, for null is not taken.
+// eventObject returns an event as herdctl writes it: missing values are omitted,
+// because null is not accepted.
 func eventObject(e tidemark.Event) object {
 	o := object{"type": quoted(e.Type), "timestamp": quoted(stamp(e.Timestamp))}
 	for key, s := range map[string]string{"subtype": e.Subtype, "content": e.Content, "tool_name": e.ToolName, "tool_use_id": e.ToolUseID,
@@ -131,7 +131,7 @@ func eventObject(e tidemark.Event) object {
 }
 
 // readOutput yields the events of a .jsonl file; start is the time of those
-// before the first that says its own. A file that cannot be read is a *Skip.
+// before the first with its own time. An unreadable file is a *Skip.
 func readOutput(ctx context.Context, fsys fs.FS, name string, start time.Time) iter.Seq2[tidemark.Event, error] {
 	return func(yield func(tidemark.Event, error) bool) {
 		before := start
@@ -164,9 +164,9 @@ func readOutput(ctx context.Context, fsys fs.FS, name string, start time.Time) i
 	}
 }
 
-// parseLine returns the objects of a line: one, or, when a writer died inside
-// of a line and the next one wrote on in it, those that are whole. The error
-// says what is not.
+// parseLine returns the objects of a line: one or, when a writer died within a
+// line and the next one continued on it, those that are complete. The error says
+// what is not.
 func parseLine(b []byte) (objects []object, bad error) {
 	if !utf8.Valid(b) {
 		return nil, tidemark.Invalidf("is not UTF-8")
@@ -189,12 +189,12 @@ func parseLine(b []byte) (objects []object, bad error) {
 	return objects, tidemark.Invalidf("is torn: %w", err)
 }
 
-// maxGlued bounds the places at which a torn line is tried: each may be read
+// maxGlued bounds the positions at which a torn line is tried: each may be read
 // to the end of the line in vain.
 const maxGlued = 32
 
-// salvage returns the whole events inside of a line that is none, and whether
-// they are all of the line.
+// salvage returns the complete events inside a line that is not one event, and
+// whether they cover the line.
 func salvage(b []byte) (objects []object, whole bool) {
 	whole = true
 	for tries := 0; len(bytes.TrimSpace(b)) > 0; tries++ {
@@ -203,7 +203,7 @@ func salvage(b []byte) (objects []object, whole bool) {
 		}
 		var o object
 		dec := json.NewDecoder(bytes.NewReader(b))
-		// Inside of a torn event lie objects that are no events: those have no time.
+		// A torn event contains objects that are not events: they have no time.
 		if err := dec.Decode(&o); err == nil && isEventType(text(o["type"])) && isTime(o["timestamp"]) {
 			objects = append(objects, o)
 			b = b[dec.InputOffset():]
@@ -219,11 +219,11 @@ func salvage(b []byte) (objects []object, whole bool) {
 	return objects, whole
 }
 
-// subtypeLog marks an event that is a line of logs/<agent>.log as it was.
+// subtypeLog marks an event that is a verbatim line of logs/<agent>.log.
 const subtypeLog = "log"
 
-// readLog yields the lines of a log. The time of a line is what it begins
-// with, or that of the line before; start is that of the file.
+// readLog yields the lines of a log. The time of a line is what it begins with,
+// or that of the previous line; start is that of the file.
 func readLog(fsys fs.FS, name string, start time.Time) iter.Seq2[tidemark.Event, error] {
 	return func(yield func(tidemark.Event, error) bool) {
 		before := start
@@ -254,7 +254,7 @@ func leadingTime(line string) time.Time {
 	return when(quoted(word))
 }
 
-// logLine returns an event as a line of a log: as it was, or as herdctl writes
+// logLine returns an event as a line of a log: verbatim, or as herdctl writes
 // output as text.
 func logLine(e tidemark.Event) string {
 	if e.Type == tidemark.EventSystem && e.Subtype == subtypeLog {

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// field is a key that herdctl knows, and what its schema takes as its value.
-// null is never asked about.
+// field is a key that herdctl knows, and what its schema accepts as its value.
+// null is checked separately.
 type field struct {
 	name string
 	fits func(json.RawMessage) bool
@@ -33,8 +33,8 @@ func (f form) find(name string) (field, bool) {
 	return f[i], true
 }
 
-// marshal writes an object: what is in the form in its order, what is not
-// behind it, and a timestamp last of all.
+// marshal writes an object: keys of the form in its order, then the others, and
+// a timestamp last of all.
 func (f form) marshal(o object) json.RawMessage {
 	var names []string
 	for _, k := range f {
@@ -60,8 +60,8 @@ func (f form) marshal(o object) json.RawMessage {
 	return append(b, '}')
 }
 
-// kept returns what of a source would not be there if it were written again:
-// keys that are not known, and values that are spelled otherwise.
+// kept returns what would be missing of source if it were written as again:
+// unknown keys, and values in another spelling.
 func kept(source, again object) object {
 	var rest object
 	for key, value := range source {
@@ -76,9 +76,10 @@ func kept(source, again object) object {
 	return rest
 }
 
-// restore puts what was kept into an object on its way out: keys that are not
-// known, and values that still mean what is there, as read makes it, and that
-// herdctl takes. It returns the keys whose values herdctl does not take.
+// restore puts what was kept into an object for export: unknown keys, and
+// original values that, as read interprets them, still equal the current ones
+// and that herdctl accepts. It returns the keys whose values herdctl does not
+// accept.
 func (f form) restore(o, rest object, read func(object) object) (out object, refused []string) {
 	out = maps.Clone(o)
 	for _, key := range slices.Sorted(maps.Keys(rest)) {
@@ -101,7 +102,7 @@ func (f form) restore(o, rest object, read func(object) object) (out object, ref
 	return out, refused
 }
 
-// same reports whether two values mean the same; what is not there is null.
+// same reports whether two values mean the same; a missing one is null.
 func same(a, b json.RawMessage) bool {
 	if isNull(a) || isNull(b) {
 		return isNull(a) && isNull(b)
@@ -121,8 +122,7 @@ func extra(o object) json.RawMessage {
 	return form(nil).marshal(object{toolName: form(nil).marshal(o)})
 }
 
-// extraOf returns what extra wrapped, and whether other tools keep something
-// beside it.
+// extraOf returns what extra wrapped, and whether there is data of other tools.
 func extraOf(raw json.RawMessage) (o object, others bool) {
 	all := sub(raw)
 	o = sub(all[toolName])
@@ -130,7 +130,7 @@ func extraOf(raw json.RawMessage) (o object, others bool) {
 	return o, len(all) > 1 || len(all) == 1 && !own
 }
 
-// sub returns an object inside of another one, nil when it is none.
+// sub returns an object inside another one, or nil.
 func sub(raw json.RawMessage) object {
 	var o object
 	if json.Unmarshal(raw, &o) != nil {
@@ -140,11 +140,11 @@ func sub(raw json.RawMessage) object {
 }
 
 func quoted(s string) json.RawMessage {
-	b, _ := convert.Encode(s) // a text has no error
+	b, _ := convert.Encode(s) // a string cannot fail
 	return b
 }
 
-// text returns a value as a text: what is not one, as its JSON.
+// text returns a value as text; anything but a string as its JSON.
 func text(raw json.RawMessage) string {
 	var s string
 	switch {
@@ -156,10 +156,10 @@ func text(raw json.RawMessage) string {
 	return string(compact(raw))
 }
 
-// maxNumber is the last that JavaScript counts to without gaps.
+// maxNumber is the largest integer up to which JavaScript is exact.
 const maxNumber = 1 << 53
 
-// number returns a value as a number, 0 when it is none, or none that can be.
+// number returns a value as a number, 0 when it is not a valid one.
 func number(raw json.RawMessage) float64 {
 	f, err := strconv.ParseFloat(text(raw), 64)
 	if err != nil || !(math.Abs(f) <= maxNumber) {
@@ -168,11 +168,11 @@ func number(raw json.RawMessage) float64 {
 	return f
 }
 
-// count returns a value as a number of things, which is never below 0.
+// count returns a value as a count, which is never below 0.
 func count(raw json.RawMessage) int64 { return max(0, int64(number(raw))) }
 
-// when returns a value as a time, zero when it is none. One without a zone is
-// taken as UTC.
+// when returns a value as a time, zero when it is not one. A time without a zone
+// is UTC.
 func when(raw json.RawMessage) time.Time {
 	s := strings.TrimSpace(text(raw))
 	for _, layout := range []string{"2006-01-02T15:04:05", time.DateTime, time.DateOnly} {
@@ -183,7 +183,7 @@ func when(raw json.RawMessage) time.Time {
 	return convert.ParseTime(s)
 }
 
-// The other way round. What is nothing is null.
+// The reverse. Zero values become null.
 
 func orNull(s string) json.RawMessage {
 	if s == "" {
@@ -217,7 +217,7 @@ func numeral[N int64 | float64](n N) json.RawMessage {
 	return b
 }
 
-// What the schemas of herdctl ask of a value.
+// What the schemas of herdctl require of a value.
 
 func isText(raw json.RawMessage) bool {
 	var s string
@@ -246,7 +246,7 @@ func isTime(raw json.RawMessage) bool {
 	return isText(raw) && err == nil
 }
 
-// isUTC asks for what zod calls a datetime: with a Z, without an offset.
+// isUTC requires what zod calls a datetime: with a Z, without an offset.
 func isUTC(raw json.RawMessage) bool { return isTime(raw) && strings.HasSuffix(text(raw), "Z") }
 
 func oneOf(words ...string) func(json.RawMessage) bool {

@@ -1,7 +1,7 @@
-// Package herdctl takes the state folder of herdctl in and gives it back: its
-// agents with their sessions and schedules, and its jobs with their output. The
-// conversations themselves are Claude Code's, and lie in Claude Code's own
-// store. It does not say whether a job that claims to run still does, and
+// Package herdctl imports and exports the state folder of herdctl: its agents
+// with their sessions and schedules, and its jobs with their output. The
+// conversations themselves are Claude Code's, and are in Claude Code's own
+// store. It does not check whether a job that claims to run still does, and Tool
 // reads no configuration. See docs/formats/herdctl.md.
 //
 //	fleet, err := herdctl.Tool().Fleet(ctx, place)
@@ -60,12 +60,12 @@ func detect(ctx context.Context, p convert.Source) bool {
 	if path.Base(p.Path) == folder {
 		return holdsState(p.FS, p.Path)
 	}
-	// The folder may have another name, or none that can be seen from inside.
+	// The folder may have another name, or one that cannot be seen from inside.
 	return beginsAsState(p.FS, path.Join(p.Path, stateFile)) &&
 		(convert.IsDir(p.FS, path.Join(p.Path, jobsDir)) || convert.IsDir(p.FS, path.Join(p.Path, sessionsDir)))
 }
 
-// root returns the state folder of a Source that detect knows.
+// root returns the state folder of a Source that detect accepts.
 func root(p convert.Source) string {
 	info, err := fs.Stat(p.FS, p.Path)
 	if err == nil && !info.IsDir() {
@@ -82,8 +82,8 @@ func holdsState(fsys fs.FS, dir string) bool {
 	return err == nil || convert.IsDir(fsys, path.Join(dir, jobsDir)) || convert.IsDir(fsys, path.Join(dir, sessionsDir))
 }
 
-// beginsAsState reports whether one of the first lines of a file is that of a
-// key that every state has.
+// beginsAsState reports whether one of the first lines of a file has a key that
+// every state has.
 func beginsAsState(fsys fs.FS, name string) bool {
 	const sniffBytes = 4 << 10
 	if !convert.IsFile(fsys, name) {
@@ -101,5 +101,5 @@ func beginsAsState(fsys fs.FS, name string) bool {
 	return false
 }
 
-// baseName returns the last part of a path of any system.
+// baseName returns the last element of a path of any system.
 func baseName(name string) string { return name[strings.LastIndexAny(name, `/\`)+1:] }

@@ -29,7 +29,7 @@ func jobForm() form {
 	}
 }
 
-// isUsage asks for what a job's schema says of its tokens.
+// isUsage requires the schema of a job's tokens.
 func isUsage(raw json.RawMessage) bool {
 	u := sub(raw)
 	if u == nil || !isObject(u["per_model"]) || !isNull(u["num_turns"]) && !isCount(u["num_turns"]) ||
@@ -46,8 +46,8 @@ func isUsage(raw json.RawMessage) bool {
 	return true
 }
 
-// readJob makes a job of its file. output is the name of its output file when
-// there is one: that is where the job's output is, whatever it says itself.
+// readJob makes a job from its file. output is the name of its output file, if
+// there is one: that is used, whatever path the job states.
 func readJob(o object, output string) (tidemark.Job, error) {
 	j := jobOf(o, output)
 	switch {
@@ -92,8 +92,8 @@ func jobOf(o object, output string) tidemark.Job {
 	return j
 }
 
-// trigger returns what started a job in the words of the house: places where
-// people chat are one word.
+// trigger returns what started a job in Tidemark's words: all chat platforms are
+// one word.
 func trigger(s string) string {
 	switch s {
 	case "discord", "slack", "web":
@@ -113,13 +113,13 @@ func statuses() []string {
 	return []string{tidemark.JobPending, tidemark.JobRunning, tidemark.JobCompleted, tidemark.JobFailed, tidemark.JobCancelled, tidemark.JobInterrupted}
 }
 
-// exits are the reasons of both of herdctl's pages.
+// exits are the exit reasons on both of herdctl's pages.
 func exits() []string {
 	return []string{tidemark.ExitSuccess, tidemark.ExitError, tidemark.ExitTimeout, tidemark.ExitCancelled, tidemark.ExitMaxTurns,
 		tidemark.ExitEndTurn, tidemark.ExitStopSequence, tidemark.ExitInterrupt}
 }
 
-// known returns s when it is one of the words, and "" when it is not.
+// known returns s when it is one of the words, and otherwise "".
 func known(s string, words []string) string {
 	if slices.Contains(words, s) {
 		return s
@@ -127,7 +127,8 @@ func known(s string, words []string) string {
 	return ""
 }
 
-// jobObject returns a job as herdctl writes it, and what it has no word for.
+// jobObject returns a job as herdctl writes it, and what herdctl cannot
+// represent.
 func jobObject(j tidemark.Job) (o object, lost []string) {
 	status, exit := j.Status, j.ExitReason
 	switch exit {
@@ -138,7 +139,7 @@ func jobObject(j tidemark.Job) (o object, lost []string) {
 			exit = tidemark.ExitCancelled
 		}
 	}
-	waits := status == tidemark.JobAbandoned && j.FinishedAt.IsZero() // as it came from there
+	waits := status == tidemark.JobAbandoned && j.FinishedAt.IsZero() // as it was imported
 	switch {
 	case status == tidemark.JobInterrupted:
 		status, exit = tidemark.JobFailed, tidemark.ExitError

@@ -14,16 +14,15 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// listed is a job's file before it is read: what puts jobs in order.
+// listed is a job's file before it is read, with what jobs are ordered by.
 type listed struct {
 	file, id string
 	start    time.Time
-	why      error // it is not taken
+	why      error // not nil: why it is not imported
 }
 
-// indexJobs lists the jobs, the oldest first, and learns of their agents. Of a
-// file only its first keys are looked at; what is wrong with it is found when
-// it is read.
+// indexJobs lists the jobs, the oldest first, and collects their agents. Only
+// the first keys of a file are read; what is wrong with it is found later.
 func (r *reader) indexJobs() []listed {
 	var all []listed
 	names := r.list(jobsDir)
@@ -47,7 +46,7 @@ func (r *reader) indexJobs() []listed {
 			g := glance(b)
 			l.start = g.start
 			l.id = cmp.Or(g.id, id)
-			if tidemark.CheckID(g.agent) == nil && !g.start.IsZero() { // half a job may have half a name
+			if tidemark.CheckID(g.agent) == nil && !g.start.IsZero() { // an incomplete job may have an incomplete name
 				r.agent(g.agent)
 			}
 		}
@@ -62,14 +61,14 @@ func (r *reader) indexJobs() []listed {
 	if repeated > 0 {
 		r.fleet.Lost = append(r.fleet.Lost, fmt.Sprintf("output.log of %d jobs: a copy of their output for people", repeated))
 	}
-	once(all)
+	markDuplicates(all)
 	slices.SortStableFunc(all, func(a, b listed) int { return cmp.Or(a.start.Compare(b.start), cmp.Compare(a.id, b.id)) })
 	return all
 }
 
-// once marks jobs whose id another one has. The one in the file of that name
-// has the better claim.
-func once(all []listed) {
+// markDuplicates marks jobs whose id another one has. The one in the file of
+// that name takes precedence.
+func markDuplicates(all []listed) {
 	owner := map[string]int{}
 	for i, l := range all {
 		if _, taken := owner[l.id]; !taken || path.Base(l.file) == l.id+yamlEnd {
@@ -83,15 +82,15 @@ func once(all []listed) {
 	}
 }
 
-// glimpse is what puts a job in its place.
+// glimpse is what jobs are ordered by.
 type glimpse struct {
 	id, agent string
 	start     time.Time
 }
 
 // glance finds a few keys without parsing the file, which takes half a
-// millisecond and is done once more when the job is read. A file in which
-// they are not plainly there is parsed.
+// millisecond and happens again when the job is read. A file in which they are
+// not in plain sight is parsed.
 func glance(b []byte) (g glimpse) {
 	for line := range bytes.Lines(b) {
 		key, value, ok := bytes.Cut(line, []byte(":"))

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// What herdctl keeps with an agent and Tidemark has no field for: the keys of
-// an agent's Extra.
+// The keys of an agent's Extra: what herdctl stores with an agent and Tidemark
+// has no field for.
 const (
 	keyState    = "state"    // of its entry in state.yaml
 	keyUnlisted = "unlisted" // it has no entry there
@@ -34,7 +34,7 @@ type reader struct {
 	fleet  *convert.Fleet
 	agents map[string]*agent
 	due    map[[2]string]bool // agent and name of a schedule
-	output map[string]bool    // files of output in the folder of jobs
+	output map[string]bool    // output files in the folder of jobs
 }
 
 // agent is an agent while its files are read.
@@ -44,8 +44,8 @@ type agent struct {
 	adopted, channels object
 }
 
-// fleet returns what lies at a Source. Only what keeps the folder itself from
-// being read is an error.
+// fleet returns the fleet of a Source. Only an unreadable state folder is an
+// error.
 func fleet(ctx context.Context, p convert.Source) (*convert.Fleet, error) {
 	r := &reader{ctx: ctx, fs: p.FS, dir: root(p), fleet: &convert.Fleet{}, agents: map[string]*agent{}, due: map[[2]string]bool{}, output: map[string]bool{}}
 	if !convert.IsDir(r.fs, r.dir) {
@@ -84,7 +84,7 @@ func fleet(ctx context.Context, p convert.Source) (*convert.Fleet, error) {
 	return r.fleet, nil
 }
 
-// agent returns the agent of a name, which may be known from any file.
+// agent returns the agent of a name, which may occur in any file.
 func (r *reader) agent(name string) *agent {
 	a := r.agents[name]
 	if a == nil {
@@ -103,8 +103,8 @@ func (r *reader) skip(what string, why error) {
 	r.fleet.Skipped = append(r.fleet.Skipped, s)
 }
 
-// list returns the names of what is in a folder of the state, without hidden
-// files: those are left by a writer that died.
+// list returns the names in a folder of the state, without hidden files: those
+// are left by a writer that died.
 func (r *reader) list(dir string) []string {
 	name := path.Join(r.dir, dir)
 	if _, err := fs.Stat(r.fs, name); errors.Is(err, fs.ErrNotExist) {
@@ -123,8 +123,8 @@ func (r *reader) list(dir string) []string {
 	return names
 }
 
-// eachDoc reads the files of a folder that have an ending, and are named for
-// an agent or a session.
+// eachDoc reads the files of a folder that have an extension, and are named
+// after an agent or a session.
 func (r *reader) eachDoc(dir, end string, take func(name string, o object) error) {
 	for _, file := range r.list(dir) {
 		name, ok := strings.CutSuffix(file, end)
@@ -221,7 +221,7 @@ func (r *reader) readAgent(name string, raw []byte) error {
 	return nil
 }
 
-// addSchedule takes a schedule or a wake; herdctl asks nothing of its name.
+// addSchedule adds a schedule or a wake; herdctl does not restrict its name.
 func (r *reader) addSchedule(s tidemark.Schedule) error {
 	if err := tidemark.CheckID(s.Agent); err != nil {
 		return err
@@ -238,7 +238,7 @@ func (r *reader) addSchedule(s tidemark.Schedule) error {
 	return nil
 }
 
-// readClaims reads which agent has a session that began elsewhere, and what
+// readClaims reads which agent has adopted a session from elsewhere, and which
 // sessions its channels have; and finds the transcripts of containers.
 func (r *reader) readClaims() {
 	r.eachDoc(adoptedDir, yamlEnd, func(session string, o object) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// agentForm is an agent in state.yaml, but for its schedules.
+// agentForm is an agent in state.yaml, without its schedules.
 func agentForm() form {
 	return form{
 		{"status", isNever, false},
@@ -36,8 +36,8 @@ func agentOf(name string, o object) tidemark.Agent {
 
 func agentStates() []string { return []string{tidemark.Idle, tidemark.Running, tidemark.Failing} }
 
-// agentObject returns an agent as state.yaml has it; herdctl writes no key that
-// nothing is known of.
+// agentObject returns an agent as in state.yaml; herdctl omits keys without a
+// value.
 func agentObject(a tidemark.Agent) object {
 	o := object{"status": quoted(a.Status)}
 	if known(a.Status, agentStates()) == "" {
@@ -148,7 +148,7 @@ func scheduleObject(s tidemark.Schedule) object {
 	return o
 }
 
-// wakeForm is a wake in state.yaml: a session that asked to be gone on with.
+// wakeForm is a wake in state.yaml: a session that asked to be continued.
 func wakeForm() form {
 	return form{
 		{"id", isNever, false},
@@ -162,7 +162,7 @@ func wakeForm() form {
 	}
 }
 
-// keyWake, in what herdctl keeps with a schedule, says that it is a wake.
+// keyWake, in a schedule's Extra, says that it is a wake.
 const keyWake = "wake"
 
 func readWake(id string, o object) (tidemark.Schedule, error) {
@@ -178,7 +178,7 @@ func readWake(id string, o object) (tidemark.Schedule, error) {
 	return s, nil
 }
 
-// checkWake asks for what herdctl asks of a wake.
+// checkWake requires what herdctl requires of a wake.
 func checkWake(s tidemark.Schedule) error {
 	switch {
 	case s.Agent == "" || s.Session == "" || s.Cron == "":

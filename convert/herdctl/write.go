@@ -54,8 +54,8 @@ func (l *losses) lines() []string {
 	return all
 }
 
-// export writes the state folder: what the jobs and agents have first,
-// state.yaml last, so that a folder with it is whole.
+// export writes the state folder: the files of jobs and agents first, state.yaml
+// last, so that a folder with it is complete.
 func export(ctx context.Context, out convert.Out, f *convert.Fleet) ([]string, error) {
 	w := &writer{ctx: ctx, out: out}
 	if f.Jobs != nil {
@@ -81,7 +81,7 @@ func export(ctx context.Context, out convert.Out, f *convert.Fleet) ([]string, e
 	return w.lost.lines(), err
 }
 
-// create writes a file that may be long, whole or not at all.
+// create writes a file that may be long, completely or not at all.
 func (w *writer) create(name string, fill func(b *bufio.Writer) error) error {
 	f, err := w.out.Create(path.Join(folder, name))
 	if err != nil {
@@ -110,12 +110,12 @@ func (w *writer) writeJSON(name string, raw json.RawMessage) error {
 	return convert.WriteFile(w.out, path.Join(folder, name), b.Bytes())
 }
 
-// restored puts back what was kept with something, and tells what cannot be.
+// restored puts back what was kept, and reports what cannot be.
 func (w *writer) restored(what string, f form, o, rest object, read func(object) object) object {
 	o, refused := f.restore(o, rest, read)
 	for _, key := range refused {
 		switch key {
-		case "status", "exit_reason", "forked_from": // told by who writes them
+		case "status", "exit_reason", "forked_from": // reported by the caller
 		default:
 			if !isNull(rest[key]) {
 				w.lost.add(what, key+" as it was: herdctl does not take it")
@@ -125,7 +125,7 @@ func (w *writer) restored(what string, f form, o, rest object, read func(object)
 	return o
 }
 
-// own returns what herdctl keeps with something.
+// own returns herdctl's part of an Extra.
 func (w *writer) own(what string, raw json.RawMessage) object {
 	o, others := extraOf(raw)
 	if others {
@@ -134,12 +134,12 @@ func (w *writer) own(what string, raw json.RawMessage) object {
 	return o
 }
 
-// isFileName reports whether herdctl takes a name for that of a file.
+// isFileName reports whether herdctl accepts a name for a file.
 func isFileName(s string) bool {
 	return tidemark.CheckID(s) == nil && strings.Trim(s[:1]+s[len(s)-1:], "-_.") == s[:1]+s[len(s)-1:]
 }
 
-// isJobID asks for job-2026-11-15-3y0e8d.
+// isJobID requires the form job-2026-11-15-3y0e8d.
 func isJobID(s string) bool {
 	const like = "job-0000-00-00-xxxxxx"
 	if len(s) != len(like) {
@@ -225,8 +225,8 @@ func (w *writer) writeJob(what string, j convert.Job) error {
 	return w.writeYAML(path.Join(jobsDir, j.ID+yamlEnd), f.marshal(o))
 }
 
-// writeOutput writes what a job put out, and returns the name of the file; ""
-// when there is nothing.
+// writeOutput writes the output of a job, and returns the name of the file; ""
+// when there is none.
 func (w *writer) writeOutput(what string, j convert.Job) (string, error) {
 	if j.Output == nil {
 		return "", nil
@@ -267,7 +267,7 @@ func (w *writer) writeOutput(what string, j convert.Job) (string, error) {
 	})
 }
 
-// readOn returns the next event that can be read.
+// readOn returns the next readable event.
 func (w *writer) readOn(what string, next func() (tidemark.Event, error, bool)) (tidemark.Event, error, bool) {
 	for {
 		e, err, more := next()
@@ -330,7 +330,7 @@ func (w *writer) writeAgentFiles(what string, a convert.Agent, rest object) erro
 	return nil
 }
 
-// writeKept writes a file of herdctl's own as it was.
+// writeKept writes a file of herdctl's own verbatim.
 func (w *writer) writeKept(what, name, part string, raw json.RawMessage) error {
 	if !isFileName(part) || !isObject(raw) {
 		w.lost.add(what, fmt.Sprintf("%.60q: is no name of a file, or no file of herdctl", part))
@@ -378,7 +378,7 @@ func (w *writer) writeLog(what string, a convert.Agent) error {
 	})
 }
 
-// schedules puts schedules with their agents, and returns the wakes.
+// schedules assigns schedules to their agents, and returns the wakes.
 func (w *writer) schedules(agents map[string]object, all []tidemark.Schedule) object {
 	wakes := object{}
 	byAgent := map[string]object{}
@@ -411,8 +411,8 @@ func (w *writer) schedules(agents map[string]object, all []tidemark.Schedule) ob
 	return wakes
 }
 
-// untold says what of a schedule is in herdctl's configuration, or nowhere:
-// what of it is not in told.
+// untold reports the fields of a schedule that are not in told: herdctl has them
+// in its configuration, or not at all.
 func (w *writer) untold(what string, s, told tidemark.Schedule) {
 	if s.Type != told.Type || s.Every != told.Every || s.Cron != told.Cron || s.Zone != "" || s.Prompt != told.Prompt {
 		w.lost.add(what, "when it is due and what it says: herdctl reads that from its configuration")

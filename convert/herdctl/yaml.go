@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// maxDoc bounds one file: prompts and summaries have no bound of their own.
+	// maxDoc bounds one file: prompts and summaries have no limit of their own.
 	maxDoc = 4 << 20
-	// maxValues and maxBytes bound what is there when aliases are replaced.
+	// maxValues and maxBytes bound the result of expanding aliases.
 	maxValues = 200_000
 	maxBytes  = 2 * maxDoc
 )
 
 // bounds of a YAML file. herdctl needs six levels, and writes no anchors; the
-// parts are enough for the state of some five thousand agents.
+// limits suffice for the state of some five thousand agents.
 func bounds() yaml.Limits {
 	return yaml.Limits{Bytes: maxDoc, Parts: 200_000, Keys: 10_000, Depth: 64, Anchors: 1000, Values: maxValues}
 }
 
-// object is a mapping as JSON, in which YAML is held, too. A scalar that YAML
-// calls a time is a text there.
+// object is a mapping as JSON; YAML is converted to it, too. A scalar that YAML
+// considers a time is a string there.
 type object map[string]json.RawMessage
 
 // readDoc reads a file that is one mapping: YAML, or JSON by its name.
@@ -43,7 +43,7 @@ func readDoc(fsys fs.FS, name string) (object, error) {
 	return parseYAML(b)
 }
 
-// readBounded reads a regular file whole: a pipe would be waited for.
+// readBounded reads a regular file whole: reading a pipe would block.
 func readBounded(fsys fs.FS, name string) ([]byte, error) {
 	if info, err := fs.Stat(fsys, name); err == nil && !info.Mode().IsRegular() {
 		return nil, tidemark.Invalidf("is no file")

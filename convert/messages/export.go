@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
-// writer collects messages and what has no place in them.
+// writer collects messages and what they cannot represent.
 type writer struct {
 	format *format
 	system []tidemark.Block
@@ -24,8 +24,8 @@ type writer struct {
 
 func (w *writer) lose(what string) { w.lost[what]++ }
 
-// export writes one path of a session, that to its head, as one file: an
-// array, or an object where there is more than messages to say.
+// export writes one path of a session, the one to its head, as one file: an
+// array, or an object if there is more than messages.
 func (f *format) export(ctx context.Context, out convert.Out, s *convert.Session) ([]string, error) {
 	w := &writer{format: f, lost: map[string]int{}}
 	entries, err := w.pathTo(ctx, s)
@@ -63,7 +63,7 @@ func (f *format) export(ctx context.Context, out convert.Out, s *convert.Session
 	return w.report(s), convert.WriteFile(out, f.fileName(s), append(b, '\n'))
 }
 
-// fileName is the session's own id, or the tool's where that fits a file.
+// fileName is the session's own id, or the tool's if that is a valid file name.
 func (f *format) fileName(s *convert.Session) string {
 	name := cmp.Or(string(s.ID), s.ForeignID)
 	if tidemark.CheckID(name) != nil {
@@ -89,7 +89,7 @@ func (w *writer) pathTo(ctx context.Context, s *convert.Session) ([]convert.Entr
 	return b.Entries, nil
 }
 
-// about notes what of an entry no message has a place for.
+// about counts what no message can represent of an entry.
 func (w *writer) about(e convert.Entry) {
 	if !e.At.IsZero() {
 		w.lose("times")
@@ -124,7 +124,7 @@ func (w *writer) report(s *convert.Session) []string {
 	return lost
 }
 
-// extraOf returns what a tool keeps in extra; of all tools for "".
+// extraOf returns the part of a tool in extra; of all tools for "".
 func extraOf(extra json.RawMessage, name string) map[string]json.RawMessage {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(extra, &all) != nil || name == "" {
@@ -137,7 +137,7 @@ func extraOf(extra json.RawMessage, name string) map[string]json.RawMessage {
 	return own
 }
 
-// content is blocks as a message has them: a text where that is all.
+// content is blocks as the content of a message: a string if there is only text.
 func (w *writer) content(blocks []tidemark.Block) any {
 	if len(blocks) == 1 && blocks[0].Type == tidemark.BlockText && blocks[0].Provider != w.format.name {
 		return blocks[0].Text
@@ -151,8 +151,8 @@ func (w *writer) content(blocks []tidemark.Block) any {
 	return parts
 }
 
-// part is one block as a part; nil, with a word about it, where it has no
-// place.
+// part is one block as a part; nil, counted as lost, if it cannot be
+// represented.
 func (w *writer) part(b tidemark.Block) any {
 	if b.Raw != "" && b.Provider == w.format.name && json.Valid([]byte(b.Raw)) {
 		return json.RawMessage(b.Raw)
@@ -198,7 +198,7 @@ func (w *writer) object(b tidemark.Block) any {
 	return object.Map()
 }
 
-// asObject is a call's input, which has to be an object there.
+// asObject is a call's input, which is required to be an object there.
 func asObject(input json.RawMessage) any {
 	var fields map[string]json.RawMessage
 	switch {
@@ -210,7 +210,8 @@ func asObject(input json.RawMessage) any {
 	return map[string]any{"arguments": input}
 }
 
-// anthropicMessages writes an entry. System texts stand apart from the rest.
+// anthropicMessages writes an entry. System texts are separate from the
+// messages.
 func anthropicMessages(w *writer, e convert.Entry) []map[string]any {
 	role := "user"
 	parts := []any{}
@@ -242,7 +243,7 @@ func anthropicMessages(w *writer, e convert.Entry) []map[string]any {
 	return []map[string]any{m}
 }
 
-// resultContent is what a tool gave: a text, or parts.
+// resultContent is the content of a tool result: a string, or parts.
 func (w *writer) resultContent(b tidemark.Block) any {
 	if len(b.Blocks) == 0 {
 		return b.Text

@@ -1,7 +1,7 @@
-// Package messages takes in and gives out conversations as the plain arrays
-// of messages that the interfaces of OpenAI (chat completions) and Anthropic
-// take. It knows no tool that keeps them, sends nothing anywhere, and leaves
-// out what the arrays have no place for, with a word about it.
+// Package messages imports and exports conversations as the plain arrays of
+// messages that the APIs of OpenAI (chat completions) and Anthropic take. It
+// knows no tool that stores them, sends nothing anywhere, and reports what the
+// arrays cannot represent.
 //
 //	for s, err := range messages.OpenAI().Import(ctx, place) { … }
 package messages
@@ -26,19 +26,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
-// format is one of the two.
+// format is one of the two formats.
 type format struct {
 	name    string
 	entries func(n int, m *message) []convert.Entry // of the n-th message
 	write   func(w *writer, e convert.Entry) []map[string]any
 }
 
-// OpenAI is an array of messages as chat completions have it.
+// OpenAI is an array of messages of chat completions.
 func OpenAI() convert.Tool {
 	return (&format{"openai", openaiEntries, openaiMessages}).tool("OpenAI messages")
 }
 
-// Anthropic is an array of messages as Anthropic's interface has it.
+// Anthropic is an array of messages of Anthropic's API.
 func Anthropic() convert.Tool {
 	return (&format{"anthropic", anthropicEntries, anthropicMessages}).tool("Anthropic messages")
 }
@@ -47,10 +47,10 @@ func (f *format) tool(title string) convert.Tool {
 	return convert.Tool{Name: f.name, Title: title, Detect: f.detect, Import: f.imports, Export: f.export}
 }
 
-// maxLook is how much of a file is looked at to tell what it is.
+// maxLook is how much of a file is read to recognize it.
 const maxLook = 256 << 10
 
-// detect is for single files: a folder may hold anything.
+// detect accepts only single files: a folder may hold anything.
 func (f *format) detect(_ context.Context, p convert.Source) bool {
 	info, err := fs.Stat(p.FS, p.Path)
 	if ext := path.Ext(p.Path); err != nil || !info.Mode().IsRegular() || ext != ".json" && ext != ".jsonl" {
@@ -65,8 +65,8 @@ func (f *format) detect(_ context.Context, p convert.Source) bool {
 	return err == nil && looksLike(b) == f.name
 }
 
-// looksLike tells from the beginning of a file whose messages it holds; "" for
-// neither. Plain texts could be either's, and are taken for OpenAI's.
+// looksLike recognizes from the beginning of a file whose messages it holds; ""
+// for neither. Plain texts could be either, and are treated as OpenAI's.
 func looksLike(b []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	first, err := dec.Token()
@@ -116,16 +116,17 @@ func looksLike(b []byte) string {
 	return cmp.Or(sign, "openai")
 }
 
-// requestFields are what stands beside messages in a request.
+// requestFields are the fields of a request besides and including messages.
 var requestFields = []string{"messages", "model", "system", "tools", "tool_choice", "temperature", "top_p", "top_k",
 	"max_tokens", "max_completion_tokens", "stream", "stop", "stop_sequences", "metadata", "seed", "n", "user",
 	"response_format", "parallel_tool_calls", "functions", "function_call", "thinking", "reasoning_effort", "store"}
 
-// messageFields are what a message may have.
+// messageFields are the fields that a message may have.
 var messageFields = []string{"role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal",
 	"reasoning_content", "reasoning", "annotations", "audio", "weight"}
 
-// signOf tells what in a message only one of the two has. False: no message.
+// signOf returns what only one of the two formats has in a message. False: not a
+// message.
 func signOf(raw json.RawMessage) (sign string, ok bool) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
@@ -162,8 +163,8 @@ func signOf(raw json.RawMessage) (sign string, ok bool) {
 	return "", true
 }
 
-// imports reads one file: an array, an object that holds one, or a line for
-// each conversation.
+// imports reads one file: an array, an object that holds one, or one
+// conversation per line.
 func (f *format) imports(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		info, err := fs.Stat(p.FS, p.Path)
@@ -246,8 +247,9 @@ func (f *format) session(id, what string, data []byte) (*convert.Session, error)
 	return s, nil
 }
 
-// fingerprint tells conversations apart whose files are named alike. The first
-// thing that the user says stays the same when more is said.
+// fingerprint distinguishes conversations whose files have the same name. It is
+// made from the user's first message, which stays the same as a conversation
+// grows.
 func fingerprint(list []json.RawMessage) string {
 	var first bytes.Buffer
 	for _, raw := range list {
@@ -260,7 +262,7 @@ func fingerprint(list []json.RawMessage) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// read yields the messages. What is none is told and left out.
+// read yields the messages. Anything else is reported and left out.
 func (f *format) read(what string, system json.RawMessage, list []json.RawMessage) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		if system != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert/wire"
 )
 
-// message is a message of either.
+// message is a message of either format.
 type message struct {
 	Role         string          `json:"role"`
 	Content      json.RawMessage `json:"content"`
@@ -24,9 +24,8 @@ type message struct {
 	answers      string
 }
 
-// blocksOf reads content: a text or a list of parts. Inside of a result there
-// are no results; those that are there are kept as they are, for there is no
-// end to them.
+// blocksOf reads content: a string or a list of parts. Results nested in a
+// result are kept raw, because nesting has no limit.
 func blocksOf(content json.RawMessage, provider string, inside bool) []tidemark.Block {
 	text, list, _ := wire.Content(content)
 	if text != "" {
@@ -61,7 +60,7 @@ func mediaOf(p wire.Part, raw json.RawMessage) (b tidemark.Block, known []string
 	return b, known, true
 }
 
-// unknown shows a part by the name of its type. One without a type is none.
+// unknown shows a part by the name of its type. One without a type is dropped.
 func unknown(p wire.Part) tidemark.Block {
 	switch p.Type {
 	case "":
@@ -87,7 +86,7 @@ func takeResult(b *tidemark.Block, content json.RawMessage, provider string) {
 	}
 }
 
-// rest is what a message has beyond the fields that an entry holds.
+// rest is the fields of a message that an entry does not hold.
 func (m *message) rest(name string, held ...string) json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	if json.Unmarshal(m.raw, &fields) != nil {
@@ -101,8 +100,8 @@ func (m *message) rest(name string, held ...string) json.RawMessage {
 	return convert.Keep(name, fields)
 }
 
-// anthropicEntries makes entries of a message. Results and what the user says
-// are one message there, and two entries here.
+// anthropicEntries makes entries from a message. Results and the user's text are
+// one message there, and two entries here.
 func anthropicEntries(n int, m *message) []convert.Entry {
 	e := convert.Entry{ID: strconv.Itoa(n)}
 	e.Extra = m.rest("anthropic", "role", "content")

@@ -15,27 +15,27 @@ type builder struct {
 	id     string
 	at     time.Time
 	msg    wireMessage
-	fields map[string]json.RawMessage   // of the message, what Tidemark has no field for
+	fields map[string]json.RawMessage   // of the message, those that Tidemark has no field for
 	rests  []map[string]json.RawMessage // of the parts
-	said   []tidemark.Block             // the user's
-	added  []tidemark.Block             // opencode's, in a prompt
+	said   []tidemark.Block             // by the user
+	added  []tidemark.Block             // by opencode, in a prompt
 	steps  []step                       // of an answer
-	costs  int                          // steps that say what they cost
+	costs  int                          // steps that state their cost
 }
 
-// step is one request to the model: what it said, and what its calls gave.
-// Earlier versions kept the steps of an answer in one message.
+// step is one request to the model: its answer, and the results of its calls.
+// Earlier versions stored the steps of an answer in one message.
 type step struct {
 	blocks  []tidemark.Block
 	results []tidemark.Block
-	ended   time.Time // the last call
+	ended   time.Time // when the last call ended
 	usage   *tidemark.Usage
 	done    bool
 }
 
-// keep takes over the fields of the message that are not taken apart. The
-// summary of a prompt is left: it is worked out from snapshots, now and again,
-// and would make the same message another one at the next import.
+// keep keeps the fields of the message that are not decoded. The summary of a
+// prompt is left out: opencode recomputes it from snapshots now and then, and
+// the same message would differ at the next import.
 func (b *builder) keep(data json.RawMessage) {
 	if json.Unmarshal(data, &b.fields) != nil {
 		b.fields = map[string]json.RawMessage{}
@@ -65,8 +65,8 @@ func (b *builder) add(p item, part wirePart) {
 	}
 }
 
-// spoken reports whether parts of a type are blocks, so that a bare rest of
-// one says nothing.
+// spoken reports whether parts of a type become blocks, so that a part with
+// nothing else adds nothing.
 func spoken(kind string) bool {
 	return kind == "text" || kind == "reasoning" || kind == "file" || kind == "tool" || kind == "step-start"
 }
@@ -85,7 +85,7 @@ func (b *builder) prompt(part wirePart, rest map[string]json.RawMessage) {
 		}
 		b.said = append(b.said, tidemark.Text(said))
 	case "file":
-		// Also one that opencode read: the user attached it.
+		// This includes a file that opencode read: the user attached it.
 		delete(rest, "url")
 		b.said = append(b.said, fileBlock(part))
 	case "subtask":
@@ -127,7 +127,7 @@ func (b *builder) step() *step {
 	return &b.steps[len(b.steps)-1]
 }
 
-// signed adds what a provider wants back with a block: the metadata of a part
+// signed adds what a provider requires back with a block: the metadata of a part
 // is an object with the provider's name and its payload.
 func signed(b tidemark.Block, metadata json.RawMessage, rest map[string]json.RawMessage) tidemark.Block {
 	var by map[string]json.RawMessage
@@ -143,7 +143,7 @@ func signed(b tidemark.Block, metadata json.RawMessage, rest map[string]json.Raw
 	return b
 }
 
-// call takes a tool's part: the call, and its result when there is one.
+// call handles a tool's part: the call, and its result if there is one.
 func (s *step) call(part wirePart, rest map[string]json.RawMessage) {
 	input := compact(part.State.Input)
 	if len(input) == 0 || input[0] != '{' {
@@ -172,7 +172,7 @@ func (s *step) call(part wirePart, rest map[string]json.RawMessage) {
 	s.ended = later(s.ended, convert.Milli(part.State.Time.End))
 }
 
-// trimState leaves of a tool's state what is not in its blocks.
+// trimState reduces a tool's state to what is not in its blocks.
 func trimState(part wirePart, rest map[string]json.RawMessage) {
 	var state, times, metadata map[string]json.RawMessage
 	if json.Unmarshal(rest["state"], &state) != nil || state == nil {
@@ -181,12 +181,13 @@ func trimState(part wirePart, rest map[string]json.RawMessage) {
 	for _, taken := range []string{"input", "output", "error", "attachments"} {
 		delete(state, taken)
 	}
-	// That a result was left out of later requests is noted here long after.
+	// opencode records here, long after, that a result was left out of later
+	// requests.
 	if json.Unmarshal(state["time"], &times) == nil && times != nil {
 		delete(times, "compacted")
 		state["time"] = marshal(times)
 	}
-	// Most tools say their output once more.
+	// Most tools repeat their output here.
 	var again string
 	if json.Unmarshal(state["metadata"], &metadata) == nil && json.Unmarshal(metadata["output"], &again) == nil && again == part.State.Output {
 		delete(metadata, "output")
@@ -204,8 +205,8 @@ func (b *builder) extra() json.RawMessage {
 	return extra(fields)
 }
 
-// sorted puts the fields of objects in order: opencode writes a message anew
-// whenever something changes, and when it moves from files to a database.
+// sorted orders the fields of objects: opencode rewrites a message whenever
+// something changes, and when it moves from files to a database.
 func sorted(raw json.RawMessage) json.RawMessage {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -216,7 +217,7 @@ func sorted(raw json.RawMessage) json.RawMessage {
 	return marshal(v)
 }
 
-// compact takes out the white space of the files.
+// compact removes the white space that the files have.
 func compact(raw json.RawMessage) json.RawMessage {
 	var buf bytes.Buffer
 	if json.Compact(&buf, raw) != nil {
@@ -225,7 +226,7 @@ func compact(raw json.RawMessage) json.RawMessage {
 	return buf.Bytes()
 }
 
-// entries returns the entries of the message, none twice.
+// entries returns the entries of the message, without duplicates.
 func (b *builder) entries() []convert.Entry {
 	var all []convert.Entry
 	if b.msg.Role == "user" {
@@ -259,7 +260,7 @@ func (b *builder) prompts() (all []convert.Entry) {
 }
 
 func (b *builder) answers() (all []convert.Entry) {
-	var idle *tidemark.Usage // of steps that said nothing
+	var idle *tidemark.Usage // of steps without content
 	for _, s := range b.steps {
 		if len(s.blocks) == 0 {
 			idle = sum(idle, s.usage)
@@ -300,7 +301,7 @@ func (b *builder) answers() (all []convert.Entry) {
 	}
 	all[0].Usage = sum(all[0].Usage, idle)
 	if b.costs <= 1 {
-		// One request: the message says what it cost, also when it failed.
+		// There was one request: the message states its cost, even if it failed.
 		all[0].Usage = usage(b.msg.Tokens, b.msg.Cost)
 	}
 	return all

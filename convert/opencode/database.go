@@ -14,13 +14,13 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// database is a store in SQLite. Tables beside session, message, part and todo
-// are not named here: some hold secrets.
+// database is a store in SQLite. Tables other than session, message, part and
+// todo are not named here: some hold secrets.
 type database struct {
 	convert.SourceDatabase
 	columns []string // of session
 	todos   bool
-	later   bool // it has a table for messages in a later form
+	later   bool // it also has a table for messages in a later form
 }
 
 func (d *database) open(ctx context.Context) error {
@@ -37,7 +37,7 @@ func (d *database) open(ctx context.Context) error {
 
 func (d *database) close() { d.Close() }
 
-// look finds out which columns there are: they differ between versions.
+// look reads which columns there are: they differ between versions.
 func (d *database) look(ctx context.Context) error {
 	tables, err := d.Columns(ctx, "session", "message", "part", "todo", "session_message")
 	if err != nil {
@@ -62,7 +62,8 @@ func (d *database) look(ctx context.Context) error {
 
 func (d *database) sessions(ctx context.Context) iter.Seq2[*session, error] {
 	return func(yield func(*session, error) bool) {
-		// A shared session is opened to whoever knows its address.
+		// Anybody who knows the URL of a shared session can open it, so the URL
+		// is left out.
 		names := slices.DeleteFunc(slices.Clone(d.columns), func(c string) bool {
 			return strings.Contains(c, "share") || strings.Contains(c, "secret")
 		})
@@ -86,7 +87,7 @@ func (d *database) sessions(ctx context.Context) iter.Seq2[*session, error] {
 	}
 }
 
-// set takes over a column of a session's row.
+// set sets a field from a column of a session's row.
 func (s *session) set(column string, v any) {
 	switch column {
 	case "id":
@@ -200,7 +201,7 @@ func number(v any) float64 {
 	return 0
 }
 
-// cell returns a value as JSON: objects and arrays are kept as text.
+// cell returns a value as JSON: objects and arrays are stored as text.
 func cell(v any) json.RawMessage {
 	switch v := v.(type) {
 	case nil:

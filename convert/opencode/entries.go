@@ -91,8 +91,8 @@ func (m wireMessage) model() string {
 	return m.Model.ModelID
 }
 
-// usage is what an answer cost. Where a total is given, what was thought is
-// counted beside the output, and before that within it.
+// usage is the usage of an answer. Where a total is given, thinking is counted
+// in addition to the output, otherwise within it.
 func usage(t *wireTokens, cost float64) *tidemark.Usage {
 	if t == nil {
 		t = &wireTokens{}
@@ -121,15 +121,15 @@ func sum(a, b *tidemark.Usage) *tidemark.Usage {
 		CostUSD: a.CostUSD + b.CostUSD}
 }
 
-// maxTokens keeps a number that cannot be from overflowing a sum.
+// maxTokens keeps an impossible number from overflowing a sum.
 const maxTokens = 1 << 50
 
 func count(n float64) int64 { return int64(max(0, min(n, maxTokens))) }
 
-// maxMessage bounds the parts of one message that are held together.
+// maxMessage bounds the parts of one message, which are held together.
 const maxMessage = 2 * convert.MaxLine
 
-// entries yields the entries of a session: each follows the one before.
+// entries yields the entries of a session: each follows the previous one.
 func entries(ctx context.Context, st store, session string) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
 		seen := map[string]bool{}
@@ -178,7 +178,7 @@ func entries(ctx context.Context, st store, session string) iter.Seq2[convert.En
 	}
 }
 
-// gather reads the parts of a message, up to one of them when until is given.
+// gather reads the parts of a message, up to the part until if it is not empty.
 func gather(ctx context.Context, st store, session string, m item, w wireMessage, until string) (b *builder, skips []error) {
 	b = &builder{id: m.id, at: convert.Milli(w.Time.Created), msg: w, fields: map[string]json.RawMessage{}}
 	b.keep(m.data)
@@ -205,8 +205,8 @@ func gather(ctx context.Context, st store, session string, m item, w wireMessage
 	return b, skips
 }
 
-// at finds the entry that a session is at. An undo takes messages back without
-// removing them until the next prompt.
+// at finds the entry that a session is at. An undo hides messages; they are
+// removed only at the next prompt.
 func at(ctx context.Context, st store, s *session) (head string, lost []string) {
 	var revert struct {
 		MessageID string `json:"messageID"`
@@ -240,7 +240,7 @@ func at(ctx context.Context, st store, s *session) (head string, lost []string) 
 	return "", nil
 }
 
-// fileBlock returns an attached file: its bytes where they are in the address.
+// fileBlock returns an attached file: with its bytes if they are in the URL.
 func fileBlock(p wirePart) tidemark.Block {
 	b := tidemark.Block{Type: tidemark.BlockFile, Name: p.Filename, MediaType: p.Mime, URL: p.URL}
 	if strings.HasPrefix(p.Mime, "image/") {
@@ -260,8 +260,8 @@ func fileBlock(p wirePart) tidemark.Block {
 	return b
 }
 
-// unquote takes off the quotes that `opencode run` puts around an argument with
-// a blank in it.
+// unquote removes the quotes that `opencode run` puts around an argument with a
+// space.
 func unquote(s string) (string, bool) {
 	t := strings.TrimSuffix(s, "\n")
 	if len(t) < 2 || t[0] != '"' || t[len(t)-1] != '"' {
@@ -283,8 +283,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// marshal writes JSON that a person reads as it was typed. What is handed to
-// it can always be written.
+// marshal writes JSON that a person reads as it was typed. Its arguments can
+// always be encoded.
 func marshal(v any) json.RawMessage {
 	b, _ := convert.Encode(v)
 	return b

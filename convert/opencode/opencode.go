@@ -1,10 +1,10 @@
-// Package opencode takes in the sessions of opencode: the SQLite database of
-// its later versions, the tree of JSON files of its earlier ones, and the file
-// that its export command writes.
+// Package opencode imports the sessions of opencode: the SQLite database of its
+// later versions, the tree of JSON files of its earlier ones, and the file that
+// its export command writes.
 //
 // It reads sessions, messages, parts, todo lists and long tool outputs, and
-// never accounts, credentials, shares or auth.json. The log of events beside
-// the messages says everything a second time and is left alone.
+// never accounts, credentials, shares or auth.json. The log of events beside the
+// messages repeats everything and is ignored.
 //
 //	for s, err := range opencode.Tool().Import(ctx, place) { … }
 package opencode
@@ -24,11 +24,11 @@ const (
 	name = "opencode"
 	// home is the same on every system.
 	home = ".local/share/opencode"
-	// headBytes are enough to tell what a file is.
+	// headBytes is enough to recognize a file.
 	headBytes = 64 << 10
 )
 
-// Tool is opencode. It is only read.
+// Tool is opencode. It only imports.
 func Tool() convert.Tool {
 	return convert.Tool{
 		Name: name, Title: "opencode", Homes: []string{home},
@@ -36,15 +36,15 @@ func Tool() convert.Tool {
 	}
 }
 
-// found is what lies at a place.
+// found is what a Source contains.
 type found struct {
 	databases []string
 	trees     []tree
 	exports   []string
-	only      string // the one session that was asked for
+	only      string // the only session that was requested
 }
 
-// look finds the stores at a place: a home, the data folder in it, its storage
+// look finds the stores of a Source: a home, the data folder in it, its storage
 // folder, or one file.
 func look(p convert.Source) (f found) {
 	info, err := fs.Stat(p.FS, p.Path)
@@ -57,14 +57,15 @@ func look(p convert.Source) (f found) {
 	}
 	for _, below := range []string{".", home} {
 		base := path.Join(p.Path, below)
-		// A store of another release channel has its name behind a dash.
+		// The store of another release channel has the channel's name after a
+		// dash.
 		f.databases = append(f.databases, convert.Glob(p.FS, base, "opencode*.db")...)
 		for _, root := range []string{path.Join(base, "storage"), base} {
 			if convert.IsDir(p.FS, path.Join(root, "session")) && convert.IsDir(p.FS, path.Join(root, "message")) {
 				f.trees = append(f.trees, tree{fsys: p.FS, root: root, outputDir: path.Join(path.Dir(root), outputFolder)})
 			}
 		}
-		// Before 0.6 each project had a tree of its own.
+		// Before 0.6 each project had its own tree.
 		for _, infos := range convert.Glob(p.FS, base, "project/*/storage/session/info") {
 			f.trees = append(f.trees, tree{fsys: p.FS, root: path.Dir(infos), old: true})
 		}
@@ -72,7 +73,7 @@ func look(p convert.Source) (f found) {
 	return f
 }
 
-// file looks at a single file.
+// file examines a single file.
 func (f *found) file(p convert.Source) {
 	b, _ := convert.Head(p.FS, p.Path, headBytes)
 	root := path.Dir(path.Dir(path.Dir(p.Path)))
@@ -105,7 +106,7 @@ func detect(_ context.Context, p convert.Source) bool {
 }
 
 // importAll yields the sessions of every store at the place, each id once. A
-// database comes before a tree: it has taken over what the tree held.
+// database comes before a tree, whose content it has taken over.
 func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session, error] {
 	return func(yield func(*convert.Session, error) bool) {
 		f := look(p)

@@ -20,7 +20,7 @@ import (
 // outputFolder holds tool output that was too long for its part.
 const outputFolder = "tool-output"
 
-// store is one of the ways in which opencode keeps sessions. What it cannot
+// store is one of the forms in which opencode stores sessions. What it cannot
 // read it yields as a *convert.Skip.
 type store interface {
 	// open makes it ready for sessions.
@@ -41,7 +41,7 @@ type item struct {
 	data json.RawMessage
 }
 
-// session is what is kept about a session, but its messages.
+// session is what is stored about a session, except its messages.
 type session struct {
 	id, parent, directory, title, model, mode string
 	created, updated                          time.Time
@@ -87,7 +87,7 @@ func parseSession(b []byte) (*session, error) {
 	return s, nil
 }
 
-// importStore yields the sessions of one store, and reports whether to go on.
+// importStore yields the sessions of one store, and reports whether to continue.
 func importStore(ctx context.Context, st store, only string, seen map[string]bool, yield func(*convert.Session, error) bool) bool {
 	if err := st.open(ctx); ctx.Err() != nil {
 		yield(nil, ctx.Err())
@@ -147,7 +147,7 @@ func importStore(ctx context.Context, st store, only string, seen map[string]boo
 type families struct {
 	roots    []*session
 	children map[string][]*session // by the session that started them
-	lost     []*session            // hang on themselves
+	lost     []*session            // have themselves as an ancestor
 }
 
 // group finds the families. A helper whose parent is gone is a root.
@@ -178,7 +178,7 @@ func group(all []*session) families {
 	return f
 }
 
-// helpers returns all helpers below a root, those of helpers too.
+// helpers returns all helpers below a root, at any depth.
 func (f families) helpers(id string) []*session {
 	all := slices.Clone(f.children[id])
 	for i := 0; i < len(all); i++ {
@@ -226,8 +226,8 @@ func take(ctx context.Context, st store, s *session, f families) *convert.Sessio
 	return out
 }
 
-// about is what is kept about a helper. It stands with the session, because it
-// changes while the helper works, and entries are never changed.
+// about is what is kept about a helper. It is stored with the session, because
+// it changes while the helper works, and entries never change.
 func about(h *session, call string) map[string]json.RawMessage {
 	rest := map[string]json.RawMessage{"title": marshal(h.title), "directory": marshal(h.directory), "parentID": marshal(h.parent)}
 	for k, v := range h.rest {
@@ -240,7 +240,7 @@ func about(h *session, call string) map[string]json.RawMessage {
 }
 
 // scan finds, among the parts of a session, the calls that started helpers and
-// the long outputs that lie in files. It reads nothing where there are none.
+// the long outputs that are in files. It reads nothing if there are none.
 func scan(ctx context.Context, st store, id string, helpers []*session, calls map[string]string, files map[string][]byte) {
 	outputs := st.outputs()
 	mine := slices.ContainsFunc(helpers, func(h *session) bool { return h.parent == id })
@@ -274,7 +274,7 @@ func scan(ctx context.Context, st store, id string, helpers []*session, calls ma
 	}
 }
 
-// readOutput reads a long output, nil when it is not there or too long.
+// readOutput reads a long output, nil when it is missing or too long.
 func readOutput(folder fs.FS, name string, room int) []byte {
 	if folder == nil || name == "." || !fs.ValidPath(name) {
 		return nil
@@ -289,7 +289,7 @@ func readOutput(folder fs.FS, name string, room int) []byte {
 	return b
 }
 
-// folder returns a folder, nil when it is not there.
+// folder returns a folder, nil when it is missing.
 func folder(fsys fs.FS, name string) fs.FS {
 	if !convert.IsDir(fsys, name) {
 		return nil
@@ -301,13 +301,13 @@ func folder(fsys fs.FS, name string) fs.FS {
 	return sub
 }
 
-// names reports whether a call is about a session.
+// names reports whether a call refers to a session.
 func (p wirePart) names(session string) bool {
 	m := p.State.Metadata
 	return m.SessionID == session || m.SessionID == "" && strings.Contains(p.State.Output, session)
 }
 
-// first finds the time of the first message, and the model that it asked.
+// first finds the time of the first message, and the model that it used.
 func first(ctx context.Context, st store, s *session) {
 	for m, err := range st.messages(ctx, s.id) {
 		if err != nil {
@@ -330,7 +330,7 @@ func first(ctx context.Context, st store, s *session) {
 }
 
 // source finds the session that a fork was copied from. opencode copies the
-// messages with their times under new ids and keeps no link, so a fork is a
+// messages with their times under new ids and stores no link, so a fork is a
 // session with messages older than itself, and its source the one that begins
 // with the most messages of the same times.
 func source(ctx context.Context, st store, s *session, roots []*session) string {
@@ -348,7 +348,7 @@ func source(ctx context.Context, st store, s *session, roots []*session) string 
 		}
 		n := 2 * common(own, times(ctx, st, other.id))
 		if other.title == before(s.title) {
-			n++ // of two that share as much, the one whose title was counted up
+			n++ // of two that share as many, prefer the one whose title was counted up
 		}
 		if n >= most {
 			best, most = other.id, n
@@ -374,7 +374,8 @@ func common(a, b []time.Time) (n int) {
 	return n
 }
 
-// before returns the title of what a fork was made from: opencode counts up.
+// before returns the title of a fork's source: opencode appends a number that
+// counts up.
 func before(title string) string {
 	base, n, ok := strings.Cut(title, " (fork #")
 	count, err := strconv.Atoi(strings.TrimSuffix(n, ")"))
@@ -387,7 +388,7 @@ func before(title string) string {
 	return fmt.Sprintf("%s (fork #%d)", base, count-1)
 }
 
-// extra wraps what a tool keeps under the name of the tool.
+// extra wraps a tool's data under the name of the tool.
 func extra(fields map[string]json.RawMessage) json.RawMessage {
 	if len(fields) == 0 {
 		return nil

@@ -16,7 +16,7 @@ import (
 // tree is a store of JSON files: session/<project>/<id>.json,
 // message/<session>/<id>.json and part/<message>/<id>.json. The oldest one has
 // info/<id>.json, message/<session>/<id>.json and
-// part/<session>/<message>/<id>.json, below a folder a project.
+// part/<session>/<message>/<id>.json, below one folder per project.
 type tree struct {
 	fsys      fs.FS
 	root      string
@@ -27,7 +27,7 @@ type tree struct {
 func (t tree) open(context.Context) error { return nil }
 func (t tree) close()                     {}
 
-// files are those of the sessions.
+// files are the session files.
 func (t tree) files() []string {
 	if t.old {
 		return convert.Glob(t.fsys, t.root, "info/ses_*.json")
@@ -67,7 +67,7 @@ func (t tree) session(name string) (*session, error) {
 	return s, nil
 }
 
-// worktree is the folder of a project, for sessions that do not say theirs.
+// worktree is the folder of a project, for sessions that do not state theirs.
 func (t tree) worktree(project string) string {
 	var p struct {
 		Worktree string `json:"worktree"`
@@ -90,8 +90,8 @@ func (t tree) parts(_ context.Context, session, message string) iter.Seq2[item, 
 	return t.items(path.Join(t.root, "part", message))
 }
 
-// items yields the objects in a folder by name, which is the order of their
-// ids and of time. A session without messages has no folder.
+// items yields the objects in a folder by name, which is the order of their ids
+// and of time. A session without messages has no folder.
 func (t tree) items(dir string) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		list, err := fs.ReadDir(t.fsys, dir)
@@ -152,7 +152,7 @@ type exported struct {
 	}
 }
 
-// isExport tells an export by its beginning.
+// isExport recognizes an export by its beginning.
 func isExport(b []byte) bool {
 	b = bytes.Join(bytes.Fields(b[:min(len(b), 4096)]), nil)
 	return bytes.HasPrefix(b, []byte(`{"info":{`)) && bytes.Contains(b, []byte(`"ses_`))

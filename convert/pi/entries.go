@@ -11,15 +11,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// maxID bounds the ids that are taken over as they are. pi makes them of eight
-// letters.
+// maxID bounds the ids that are used as they are. pi's have eight letters.
 const maxID = 64
 
-// reader makes entries of the lines of one file.
+// reader makes entries from the lines of one file.
 type reader struct {
 	name string
-	ids  map[string]string // of the file, to those of the entries
-	last string            // the id of the entry before
+	ids  map[string]string // from ids in the file to ids of entries
+	last string            // the id of the previous entry
 	at   time.Time
 }
 
@@ -45,7 +44,7 @@ func entries(fsys fs.FS, name string) iter.Seq2[convert.Entry, error] {
 	}
 }
 
-// entry makes an entry of a line. Every line is one, since any may be the
+// entry makes an entry from a line. Every line is one, since any may be the
 // parent of another.
 func (r *reader) entry(l convert.Line) (convert.Entry, error) {
 	var fields map[string]json.RawMessage
@@ -80,8 +79,8 @@ func (r *reader) entry(l convert.Line) (convert.Entry, error) {
 	return e, nil
 }
 
-// parent finds the entry that a line follows. One that is not there, or comes
-// later, is taken to be the one before.
+// parent finds the entry that a line follows. If it is missing, or comes later,
+// it is the previous entry.
 func (r *reader) parent(fields map[string]json.RawMessage) string {
 	raw, ok := fields["parentId"]
 	var id string
@@ -102,8 +101,8 @@ func (r *reader) parent(fields map[string]json.RawMessage) string {
 	return known
 }
 
-// nameOf returns the id of an entry: its own, or its line where it has none
-// that can be told from the others.
+// nameOf returns the id of an entry: its own, or its line number if its own is
+// not unique.
 func (r *reader) nameOf(id string, line int) string {
 	own := id
 	if _, twice := r.ids[id]; twice || len(id) > maxID || tidemark.CheckID(id) != nil {
@@ -115,8 +114,8 @@ func (r *reader) nameOf(id string, line int) string {
 	return own
 }
 
-// message makes a message of an entry, or something else where pi calls more
-// than that a message.
+// message makes a message entry, or something else where pi uses the word
+// message more widely.
 func message(e *convert.Entry, fields map[string]json.RawMessage) {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(fields["message"], &m) != nil || m == nil {
@@ -159,7 +158,7 @@ func message(e *convert.Entry, fields map[string]json.RawMessage) {
 	}
 }
 
-// other makes an entry of a line that is not a message.
+// other makes an entry from a line that is not a message.
 func other(e *convert.Entry, kind string, fields map[string]json.RawMessage) {
 	e.Kind = kind
 	switch kind {
@@ -231,8 +230,8 @@ func content(m map[string]json.RawMessage, provider string) []tidemark.Block {
 	return blocks
 }
 
-// block reads one piece of content. One that is signed, or not known, goes
-// along byte for byte.
+// block reads one piece of content. A signed or unknown one is kept byte for
+// byte.
 func block(raw json.RawMessage, provider string) tidemark.Block {
 	var p struct {
 		Type, Text, Thinking, ID, Name string
@@ -265,7 +264,7 @@ func block(raw json.RawMessage, provider string) tidemark.Block {
 	return b
 }
 
-// usage moves the tokens of an answer, and what they cost.
+// usage reads the tokens of an answer, and their cost.
 func usage(m map[string]json.RawMessage) *tidemark.Usage {
 	var u struct {
 		Input, Output, CacheRead, CacheWrite int64
@@ -285,7 +284,7 @@ func usage(m map[string]json.RawMessage) *tidemark.Usage {
 	return &used
 }
 
-// take moves a string out of fields; false leaves them as they are.
+// take moves a string out of fields; when it returns false, they are unchanged.
 func take(fields map[string]json.RawMessage, key string, s *string) bool {
 	return convert.Object(fields).Take(key, s)
 }

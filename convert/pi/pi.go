@@ -1,6 +1,6 @@
-// Package pi takes in the sessions of the pi coding agent: one file of JSON
-// lines a session, a tree of entries by id and parent. It reads session files
-// alone, no settings and no credentials, and writes nothing.
+// Package pi imports the sessions of the pi coding agent: one file of JSON lines
+// per session, a tree of entries by id and parent. It reads only session files,
+// no settings and no credentials, and writes nothing.
 //
 //	for s, err := range pi.Tool().Import(ctx, place) { … }
 package pi
@@ -61,8 +61,8 @@ func begins(fsys fs.FS, name string) bool {
 	return err == nil
 }
 
-// files yields the session files below a folder: a home folder, one that is on
-// the way to the sessions, the folder of one project.
+// files yields the session files below a folder: a home folder, one on the way
+// to the sessions, or the folder of one project.
 func files(fsys fs.FS, dir string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		root := convert.Folder(fsys, dir, ".pi/agent/sessions", "agent/sessions", "sessions")
@@ -163,7 +163,7 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 	}
 }
 
-// session reads a file once for what is said about the session as a whole.
+// session reads a file once for the fields of the session as a whole.
 func session(fsys fs.FS, name string) (*convert.Session, error) {
 	s := &convert.Session{}
 	var last []byte
@@ -196,7 +196,7 @@ func session(fsys fs.FS, name string) (*convert.Session, error) {
 	return s, nil
 }
 
-// settle lets go of labels and of a head that are of no entry.
+// settle drops labels and a head that belong to no entry.
 func settle(s *convert.Session) {
 	if s.Head == "" && len(s.Labels) == 0 {
 		return
@@ -236,8 +236,8 @@ func sourceID(file string) string {
 	return id
 }
 
-// about takes what an entry says about the session: its name, its model,
-// labels of entries, where it is.
+// about reads what an entry says about the session: its name, its model, labels
+// of entries, its head.
 func about(s *convert.Session, line []byte) {
 	head := line[:min(len(line), 64)]
 	s.Head = ""

@@ -14,16 +14,16 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// provider names the form that raw parts have.
+// provider is the provider of raw parts.
 const provider = "google"
 
-// attached is what the client puts before the files that a prompt names.
+// attached is the text before the files that a prompt mentions.
 const attached = "--- Content from referenced files ---"
 
 // entries reads a transcript and yields what was said.
 func entries(ctx context.Context, fsys fs.FS, file string) iter.Seq2[convert.Entry, error] {
 	return func(yield func(convert.Entry, error) bool) {
-		at := map[string]string{} // the entry that stands for a record
+		at := map[string]string{} // the entry of each record
 		var open *convert.Entry
 		var last time.Time
 		begun := false
@@ -64,10 +64,10 @@ func entries(ctx context.Context, fsys fs.FS, file string) iter.Seq2[convert.Ent
 	}
 }
 
-// maxJoined bounds a message that is written in several lines.
+// maxJoined bounds the lines of one message.
 const maxJoined = 4096
 
-// join adds the parts of a line to the message that it goes on with.
+// join adds the parts of a line to the message that it continues.
 func join(e *convert.Entry, it item) {
 	if len(e.Blocks) > maxJoined {
 		return
@@ -105,8 +105,8 @@ func entryOf(it item) tidemark.Entry {
 	return e
 }
 
-// userEntry fills in a record in the user's role. It is true when not all of
-// the message is in the entry.
+// userEntry fills in a record in the user's role. It is true when the entry does
+// not hold all of the message.
 func userEntry(r record, e *tidemark.Entry) bool {
 	e.Blocks = blocksOf(r.Message.Parts)
 	if r.Provenance != "" && r.Provenance != "real_user" || r.Subtype == "notification" || r.Subtype == "cron" {
@@ -165,7 +165,7 @@ func systemEntry(r record, e *tidemark.Entry) {
 	}
 }
 
-// extraOf is what a record says beyond the entry, nil when that is nothing.
+// extraOf is what a record has besides the entry, nil when that is nothing.
 func extraOf(text []byte, whole bool) json.RawMessage {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(text, &m) != nil {
@@ -191,8 +191,8 @@ func blocksOf(parts []json.RawMessage) (blocks []tidemark.Block) {
 	return blocks
 }
 
-// blockOf turns one part into a block. What the block has no field for stays
-// in Raw, byte for byte.
+// blockOf turns one part into a block. A part with anything that the block has
+// no field for is kept in Raw, byte for byte.
 func blockOf(raw json.RawMessage) tidemark.Block {
 	var part struct {
 		Text     *str            `json:"text"`
@@ -240,7 +240,7 @@ func callOf(raw json.RawMessage) tidemark.Block {
 		Name str             `json:"name"`
 		Args json.RawMessage `json:"args"`
 	}
-	_ = json.Unmarshal(raw, &c) // what it is not stays empty
+	_ = json.Unmarshal(raw, &c) // fields of another type stay empty
 	return tidemark.Block{Type: tidemark.BlockToolUse, ID: string(c.ID), Name: string(c.Name), Input: c.Args}
 }
 
@@ -250,7 +250,7 @@ func resultOf(raw json.RawMessage) tidemark.Block {
 		Response json.RawMessage `json:"response"`
 		Parts    json.RawMessage `json:"parts"`
 	}
-	_ = json.Unmarshal(raw, &r) // what it is not stays empty
+	_ = json.Unmarshal(raw, &r) // fields of another type stay empty
 	b := tidemark.Block{Type: tidemark.BlockToolResult, ToolUseID: string(r.ID)}
 	output, failure := convert.Field(r.Response, "output"), convert.Field(r.Response, "error")
 	b.Text, b.IsError = cmp.Or(output, failure), output == "" && failure != ""
@@ -266,7 +266,7 @@ func resultOf(raw json.RawMessage) tidemark.Block {
 				Inline json.RawMessage `json:"inlineData"`
 				File   json.RawMessage `json:"fileData"`
 			}
-			_ = json.Unmarshal(part, &m) // what it is not stays empty
+			_ = json.Unmarshal(part, &m) // fields of another type stay empty
 			switch {
 			case m.Inline != nil:
 				b.Blocks = append(b.Blocks, mediaOf(m.Inline, "data"))
@@ -279,7 +279,7 @@ func resultOf(raw json.RawMessage) tidemark.Block {
 	return b
 }
 
-// mediaOf reads data that is in the part, or the address of some that is not.
+// mediaOf reads data that is in the part, or a URL.
 func mediaOf(raw json.RawMessage, key string) tidemark.Block {
 	b := tidemark.Block{Type: tidemark.BlockFile, MediaType: convert.Field(raw, "mimeType"), Name: convert.Field(raw, "displayName")}
 	if strings.HasPrefix(b.MediaType, "image/") {
@@ -299,8 +299,8 @@ func mediaOf(raw json.RawMessage, key string) tidemark.Block {
 	return b
 }
 
-// usageOf counts what was read from the cache apart. Thoughts are part of the
-// answer; some providers count them in it already, which the total tells.
+// usageOf counts what was read from the cache separately. Thoughts are part of
+// the answer; some providers include them already, which the total shows.
 func usageOf(raw json.RawMessage) *tidemark.Usage {
 	var u struct {
 		Prompt   int64 `json:"promptTokenCount"`

@@ -1,8 +1,8 @@
-// Package qwen takes in the sessions of Qwen Code. It only reads: transcripts
-// and those of helper agents, no settings and no credentials.
+// Package qwen imports the sessions of Qwen Code. It reads only transcripts and
+// those of helper agents, no settings and no credentials.
 //
-// A transcript is JSON Lines, a tree by parentUuid, with messages in the parts
-// that Gemini speaks. Telemetry, which repeats the replies, is left behind.
+// A transcript is JSON Lines, a tree by parentUuid, with messages made of
+// Gemini's parts. Telemetry, which repeats the replies, is left out.
 //
 //	for s, err := range qwen.Tool().Import(ctx, place) { … }
 package qwen
@@ -23,7 +23,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// name is the tool's, and the key of what is kept for it in Extra.
+// name is the name of the tool, and its key in Extra.
 const name = "qwen-code"
 
 // Tool returns the converter of Qwen Code.
@@ -62,7 +62,7 @@ func looksRight(fsys fs.FS, file string) bool {
 	return false
 }
 
-// find returns the transcripts at a place: a home folder, .qwen, projects, the
+// find returns the transcripts of a Source: a home folder, .qwen, projects, the
 // folder of a project or its chats.
 func find(p convert.Source) (files []string, skips []error) {
 	for _, pattern := range []string{".qwen/projects/*/chats", "projects/*/chats", "*/chats", "chats", "."} {
@@ -85,7 +85,7 @@ func find(p convert.Source) (files []string, skips []error) {
 	return files, skips
 }
 
-// source is a transcript and what its first reading found.
+// source is a transcript and the result of its first reading.
 type source struct {
 	file, id, from        string
 	title, model, project string
@@ -133,7 +133,7 @@ func importAll(ctx context.Context, p convert.Source) iter.Seq2[*convert.Session
 	}
 }
 
-// inOrder puts sources before their forks; a circle is cut where it is met.
+// inOrder puts originals before their forks; a cycle is cut where it is found.
 func inOrder(sources []source, at map[string]int) []source {
 	var ordered []source
 	seen := make([]bool, len(sources))
@@ -160,8 +160,8 @@ func follow(at map[string]int, id string) (int, bool) {
 	return n, ok
 }
 
-// outline reads a transcript once for what is said of the session before its
-// entries.
+// outline reads a transcript once for what must be known of the session before
+// its entries.
 func outline(ctx context.Context, fsys fs.FS, file string) (source, error) {
 	s := source{file: file}
 	if id, err := tidemark.ParseSessionID(strings.TrimSuffix(path.Base(file), ".jsonl")); err == nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// telemetry is the subtype of records that repeat what others say.
+// telemetry is the subtype of records that repeat others.
 const telemetry = "ui_telemetry"
 
-// maxIDBytes bounds ids; the client's have 36.
+// maxIDBytes bounds ids; the client's have 36 bytes.
 const maxIDBytes = 100
 
-// record is what a line says, as far as it decides something here.
+// record is the part of a line that decides something here.
 type record struct {
 	Type       str             `json:"type"`
 	Subtype    str             `json:"subtype"`
@@ -52,8 +52,8 @@ func (m *message) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(raw.Parts, &m.Parts)
 }
 
-// str takes what is no string for none: one odd field is no reason to lose a
-// message.
+// str treats anything but a string as empty: one odd field is no reason to lose
+// a message.
 type str string
 
 func (s *str) UnmarshalJSON(b []byte) error {
@@ -75,7 +75,7 @@ func (r record) at() time.Time { return convert.ParseTime(string(r.Time)) }
 type item struct {
 	record
 	text []byte
-	more bool // it goes on with the message of the record before
+	more bool // it continues the message of the previous record
 }
 
 // records yields the records of a transcript. A message may be written in
@@ -123,7 +123,7 @@ func asSkip(file string, err error) error {
 	return &convert.Skip{What: file, Why: err}
 }
 
-// check decodes a line. An item without a uuid is one to pass over.
+// check decodes a line. An item without a uuid is to be skipped.
 func check(line convert.Line, seen map[string]uint64, seed maphash.Seed, last string) (item, error) {
 	r, err := decode(line.Text)
 	switch {

@@ -9,28 +9,28 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// Decoder makes blocks of ours from those of Anthropic. Where ours does not
-// say all that was there, the block goes along whole in Raw, byte for byte:
-// always for thinking, which is signed, and for what is not known.
+// Decoder makes Tidemark's blocks from Anthropic's. Where ours cannot represent
+// everything, the block is kept whole in Raw, byte for byte: always for
+// thinking, which is signed, and for unknown types.
 type Decoder struct {
-	// Provider is the name under which a block goes along whole.
+	// Provider is the Provider of a block that is kept whole.
 	Provider string
-	// Strict makes a field of another type than expected an error; otherwise
-	// it stays empty.
+	// Strict makes a field of an unexpected type an error; otherwise it stays
+	// empty.
 	Strict bool
-	// ServerTools takes every type that ends in tool_use or tool_result for a
+	// ServerTools treats every type that ends in tool_use or tool_result as a
 	// call or a result: tools that run at the provider have types of their own.
 	ServerTools bool
-	// Result takes over what a tool gave: the content of a result that lies
-	// depth results deep. Nil: there are no results.
+	// Result reads the content of a tool result that is nested depth results
+	// deep. Nil: there are no results.
 	Result func(b *tidemark.Block, content json.RawMessage, depth int) error
-	// Media makes a block of an image or a file; ok is false for anything
-	// else. known are the fields of which the block says all.
+	// Media makes a block from an image or a file; ok is false for anything
+	// else. known are the fields that the block represents completely.
 	Media func(p Part, raw json.RawMessage) (b tidemark.Block, known []string, ok bool)
-	// Unknown stands for a block of a type that is not known.
+	// Unknown makes a block from one of an unknown type.
 	Unknown func(p Part) tidemark.Block
-	// Same reports whether the block says all that raw does. Nil: it does when
-	// there are no fields but known ones.
+	// Same reports whether the block represents everything in raw. Nil: it does
+	// when there are only known fields.
 	Same func(b tidemark.Block, raw json.RawMessage) bool
 }
 
@@ -64,8 +64,8 @@ func (d *Decoder) parse(raw json.RawMessage, p *Part) error {
 	return convert.Loose(raw, p)
 }
 
-// decode returns the block and the fields of which it says all; nil for a
-// block that goes along whole.
+// decode returns the block and the fields that it represents completely; nil for
+// a block that is kept whole.
 func (d *Decoder) decode(p Part, raw json.RawMessage, depth int) (b tidemark.Block, known []string, err error) {
 	switch kind := p.Type; {
 	case kind == "text":
@@ -95,9 +95,9 @@ func (d *Decoder) decode(p Part, raw json.RawMessage, depth int) (b tidemark.Blo
 	return d.Unknown(p), nil, nil
 }
 
-// Media reads an image, or a document, which is a file. Whole says that
-// nothing of its source is lost in the block: a text is, for it would be
-// written as base64, and so is what does not decode or is not known.
+// Media reads an image, or a document, which is a file. whole says that the
+// block represents its source completely: not a text, which would be written as
+// base64, nor anything that does not decode or is not known.
 func Media(p Part, raw json.RawMessage) (b tidemark.Block, whole bool) {
 	b = tidemark.Block{Type: tidemark.BlockFile, Name: p.Title}
 	if p.Type == "image" {

@@ -7,17 +7,17 @@ import (
 	"github.com/tidemark-sessions/tidemark/convert"
 )
 
-// Encoder writes blocks of ours as those of Anthropic.
+// Encoder writes Tidemark's blocks as Anthropic's.
 type Encoder struct {
-	// Whole reports whether a block is written as it came: its Raw.
+	// Whole reports whether a block is written verbatim, from its Raw.
 	Whole func(b tidemark.Block) bool
-	// ID makes an id of a call one that is accepted. Nil: all are.
+	// ID turns the id of a call into one that is accepted. Nil: all are.
 	ID func(id string) string
-	// Input is the input of a call as it is written.
+	// Input returns the input of a call as it is written.
 	Input func(input json.RawMessage) any
-	// Result is the content of a result.
+	// Result returns the content of a result.
 	Result func(b tidemark.Block) any
-	// Says makes results that are no errors say so.
+	// Says makes results state explicitly that they are no errors.
 	Says bool
 }
 
@@ -30,7 +30,7 @@ type Field struct {
 // Fields is an object whose fields are written in their order.
 type Fields []Field
 
-// Map returns the same object, to be written in the order of the alphabet.
+// Map returns the same object, to be written in alphabetical order.
 func (f Fields) Map() map[string]any {
 	m := map[string]any{}
 	for _, one := range f {
@@ -42,7 +42,7 @@ func (f Fields) Map() map[string]any {
 	return m
 }
 
-// MarshalJSON writes the fields, and texts as they were typed.
+// MarshalJSON writes the fields in order, without HTML escapes.
 func (f Fields) MarshalJSON() ([]byte, error) {
 	b := []byte("{")
 	for i, one := range f {
@@ -62,9 +62,9 @@ func (f Fields) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// Block returns a block as an object; raw instead of it where the block is
-// written as it came. Both are nil for a block that Anthropic has no type for,
-// thinking that nobody signed among them, and for media that are not there.
+// Block returns a block as an object; raw instead if the block is written
+// verbatim. Both are nil for a block that Anthropic has no type for, including
+// unsigned thinking, and for media without content.
 func (e *Encoder) Block(b tidemark.Block) (object Fields, raw json.RawMessage) {
 	if b.Raw != "" && e.Whole(b) {
 		return nil, json.RawMessage(b.Raw)

@@ -9,13 +9,13 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Call is a call of a tool in a chat completion.
+// Call is a tool call in a chat completion.
 type Call struct {
 	ID       string   `json:"id,omitempty"`
 	Function Function `json:"function"`
 }
 
-// Function is what is called. Arguments are JSON in a string; some tools keep
+// Function is what is called. Arguments are JSON in a string; some tools store
 // the object itself.
 type Function struct {
 	Name      string          `json:"name"`
@@ -27,8 +27,8 @@ func (c Call) Block() tidemark.Block {
 	return tidemark.Block{Type: tidemark.BlockToolUse, ID: c.ID, Name: c.Function.Name, Input: arguments(c.Function.Arguments)}
 }
 
-// arguments takes the JSON out of its string. What a model wrote that is no
-// JSON stays a string.
+// arguments unwraps the JSON from its string. If the model did not write JSON,
+// it stays a string.
 func arguments(raw json.RawMessage) json.RawMessage {
 	var text string
 	switch {
@@ -44,7 +44,7 @@ func arguments(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// ArgumentText is the input of a call as the text that a model wrote.
+// ArgumentText is the input of a call as text.
 func ArgumentText(input json.RawMessage) string {
 	var text string
 	switch {
@@ -57,7 +57,8 @@ func ArgumentText(input json.RawMessage) string {
 }
 
 // LinkedMedia reads an image or a file of a chat completion; ok is false when
-// the part is neither. known are the fields of which the block says all.
+// the part is neither. known are the fields that the block represents
+// completely.
 func LinkedMedia(p Part, raw json.RawMessage) (b tidemark.Block, known []string, ok bool) {
 	var in struct {
 		ImageURL json.RawMessage `json:"image_url"`
@@ -81,8 +82,7 @@ func LinkedMedia(p Part, raw json.RawMessage) (b tidemark.Block, known []string,
 	return b, known, true
 }
 
-// Linked puts what a data URL holds, or the address of something else, into a
-// block.
+// Linked puts the content of a data URL, or another URL, into a block.
 func Linked(b tidemark.Block, link string) tidemark.Block {
 	if media, data, ok := parseDataURL(link); ok {
 		b.MediaType, b.Data = media, data
@@ -92,7 +92,7 @@ func Linked(b tidemark.Block, link string) tidemark.Block {
 	return b
 }
 
-// Link is the way back: the address of a block, or its bytes in a data URL.
+// Link is the reverse: the URL of a block, or its bytes in a data URL.
 func Link(b tidemark.Block) string {
 	return cmp.Or(b.URL, DataURL(b))
 }
@@ -102,8 +102,7 @@ func DataURL(b tidemark.Block) string {
 	return "data:" + b.MediaType + ";base64," + base64.StdEncoding.EncodeToString(b.Data)
 }
 
-// parseDataURL returns what stands in an address itself; ok is false when it is the
-// address of something else.
+// parseDataURL returns the content of a data URL; ok is false for any other URL.
 func parseDataURL(address string) (mediaType string, data []byte, ok bool) {
 	rest, ok := strings.CutPrefix(address, "data:")
 	if !ok {

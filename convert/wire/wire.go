@@ -1,9 +1,8 @@
-// Package wire decodes and encodes what the content of a message is made of,
-// in the two shapes that most tools took over from the interfaces of models:
-// the blocks of Anthropic, and the parts and tool calls of OpenAI's chat
-// completions. Tools differ in what they write and in what they want back;
-// each says so in the fields of a Decoder or an Encoder. It knows no tool,
-// reads no file, and sends nothing anywhere.
+// Package wire decodes and encodes the content of messages in the two shapes
+// that most tools took over from model APIs: the blocks of Anthropic, and the
+// parts and tool calls of OpenAI's chat completions. Tools differ in what they
+// write and in what they accept; each sets the fields of a Decoder or an Encoder
+// accordingly. It knows no tool, reads no file, and sends nothing anywhere.
 //
 //	d := wire.Decoder{Provider: "anthropic", Media: media, Unknown: unknown}
 //	b, err := d.Block(raw, 0)
@@ -36,7 +35,7 @@ type Source struct {
 	URL       string `json:"url,omitempty"`
 }
 
-// Part is a Block, or a part of a message as chat completions have it.
+// Part is a Block, or a part of a message of chat completions.
 type Part struct {
 	Block
 	Title    string `json:"title"`
@@ -49,7 +48,7 @@ type Part struct {
 	} `json:"file"`
 }
 
-// Content splits the content of a message, which is a text or a list. Anything
+// Content splits the content of a message, which is a string or a list. Anything
 // else is neither.
 func Content(raw json.RawMessage) (text string, list []json.RawMessage, isText bool) {
 	switch {
@@ -62,8 +61,8 @@ func Content(raw json.RawMessage) (text string, list []json.RawMessage, isText b
 	return text, list, isText
 }
 
-// HasMore reports whether an object has other fields than those known.
-// Anything but an object has.
+// HasMore reports whether an object has fields other than those known. Anything
+// but an object has.
 func HasMore(object json.RawMessage, known ...string) bool {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(object, &fields) != nil {

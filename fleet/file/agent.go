@@ -17,7 +17,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/yaml"
 )
 
-// What is built in.
+// Built-in values.
 const (
 	DefaultReviewTimeout  = 24 * time.Hour
 	defaultSessionTimeout = 24 * time.Hour
@@ -27,14 +27,14 @@ const (
 )
 
 const (
-	// most bounds what is counted: more is a slip of the finger.
+	// most bounds counts: more is a typing error.
 	most = 100_000
 	// maxPrompt bounds a file with a system prompt: a longer one leaves no room
 	// for a conversation.
 	maxPrompt = 256 << 10
 )
 
-// file makes a File of the root of a file; nil when there is none.
+// file builds a File from the root of a file; nil when there is none.
 func (c *checker) file(root *yaml.Node) *File {
 	if root == nil {
 		return nil
@@ -83,11 +83,11 @@ func (c *checker) file(root *yaml.Node) *File {
 	return f
 }
 
-// ownOfSchedules are the keys of a schedule that no default is for.
+// ownOfSchedules are the keys of a schedule that cannot have a default.
 var ownOfSchedules = []string{"name", "type", "every", "cron", "secret_env"}
 
-// defaults checks the defaults by themselves: there may be no agent to see
-// them.
+// defaults checks the defaults by themselves: there may be no agent that
+// uses them.
 func (c *checker) defaults(n *yaml.Node) {
 	var a Agent
 	f := c.agentFields(&a)
@@ -132,8 +132,8 @@ func agentDefaults(n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// fill merges defaults into a value, until that is too much: a long section of
-// defaults and many short agents are a short file.
+// fill merges defaults into a value, up to a limit: a long section of defaults
+// and many short agents are still a short file.
 func (c *checker) fill(own, defaults *yaml.Node) *yaml.Node {
 	if defaults == nil {
 		return own
@@ -147,8 +147,7 @@ func (c *checker) fill(own, defaults *yaml.Node) *yaml.Node {
 	return yaml.Merged(own, defaults)
 }
 
-// once reports a name that is there a second time. Case tells no names apart:
-// some disks do not.
+// once reports a duplicate name. Case is ignored, as on some disks.
 func (c *checker) once(lines map[string]int, n *yaml.Node, what, name string) {
 	if name == "" {
 		return
@@ -240,8 +239,8 @@ func (c *checker) agentFields(a *Agent) fields {
 	}
 }
 
-// runner checks what goes with the agent's runner, and leaves out defaults
-// that do not.
+// runner checks what depends on the agent's runner, and leaves out
+// defaults for other runners.
 func (c *checker) runner(a *Agent, n, defaults *yaml.Node) {
 	command, found := n.Find("command")
 	if command.Inherited && a.Runner != cmp.Or(textOf(defaults.Get("runner")), fleet.RunnerBuiltin) {
@@ -282,7 +281,7 @@ func textOf(n *yaml.Node) string {
 	return n.Text
 }
 
-// builtIn fills in what neither the agent nor the defaults say.
+// builtIn fills in what neither the agent nor the defaults set.
 func (c *checker) builtIn(a *Agent, n *yaml.Node) {
 	a.Limits.MaxConcurrent = cmp.Or(a.Limits.MaxConcurrent, 1)
 	a.SessionTimeout = cmp.Or(a.SessionTimeout, defaultSessionTimeout)
@@ -347,7 +346,7 @@ func readPrompt(files fs.FS, name string) (string, error) {
 		return "", errors.New("there is none")
 	case err != nil:
 		return "", reason(err)
-	case !info.Mode().IsRegular(): // a pipe would be waited for
+	case !info.Mode().IsRegular(): // a pipe would block
 		return "", errors.New("is not a plain file")
 	}
 	f, err := files.Open(name)
@@ -367,7 +366,7 @@ func readPrompt(files fs.FS, name string) (string, error) {
 	return string(b), nil
 }
 
-// reason is an error without the path, which the problem has already.
+// reason is an error without the path, which the problem names already.
 func reason(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -414,7 +413,7 @@ func (c *checker) permissions(n *yaml.Node) (p Permissions) {
 	return p
 }
 
-// tools reads a list of tools, each with the part that is meant in brackets:
+// tools reads a list of tools, each optionally with a scope in brackets:
 // bash, bash(git), fetch(example.org).
 func (c *checker) tools(n *yaml.Node, what string) (all []Permission) {
 	const hint = `write it like [read, "bash(git)", "fetch(example.org)"]`
@@ -441,10 +440,10 @@ func (c *checker) limits(n *yaml.Node) (l Limits) {
 	return l
 }
 
-// maxDays is a century: more is a slip of the finger.
+// maxDays is a century: more is a typing error.
 const maxDays = 36525
 
-// keep reads how many jobs are kept. What says nothing would remove nothing, and
+// keep reads how many jobs are kept. An empty section would remove nothing, and
 // is a mistake.
 func (c *checker) keep(n *yaml.Node) (k Keep) {
 	ok := c.mapping(n, "keep", fields{
@@ -503,8 +502,8 @@ func (c *checker) container(n *yaml.Node) *Container {
 	return &box
 }
 
-// word reads a text that becomes one argument of the engine: it may not be
-// taken for a flag.
+// word reads a text that becomes one argument of the engine: it must not
+// be taken for a flag.
 func (c *checker) word(n *yaml.Node, what string) string {
 	text := c.text(n, what)
 	if n.Shape == yaml.Text && (text == "" || text[0] == '-' || strings.ContainsAny(text, " \t\n\x00")) {

@@ -13,12 +13,12 @@ const (
 	Changed = "changed"
 )
 
-// Change is one thing that is different in a newer fleet file.
+// Change is one difference in a newer fleet file.
 type Change struct {
 	Kind     string   `json:"kind"`               // one of the constants
 	Agent    string   `json:"agent,omitempty"`    // "": the fleet itself changed
 	Schedule string   `json:"schedule,omitempty"` // "": the agent itself, not one of its schedules
-	Keys     []string `json:"keys,omitempty"`     // changed: what, as the file calls it, like limits.timeout
+	Keys     []string `json:"keys,omitempty"`     // changed: the keys, as in the file, like limits.timeout
 }
 
 // String is the change in words: agent reporter: changed model, limits.timeout.
@@ -38,9 +38,9 @@ func (c Change) String() string {
 
 // Changes returns what has to be done to go from old to f: the fleet's own
 // changes first, then those of each agent of f and its schedules in the order
-// of the file, then what is gone. Agents and schedules are told apart by their
-// names, and what only moved did not change. The schedules of an agent that
-// was added or removed are listed, too. With a nil old everything is added.
+// of the file, then removals. Agents and schedules are identified by their
+// names, and a mere move is no change. The schedules of an added or removed
+// agent are listed, too. With a nil old everything is added.
 func (f *File) Changes(old *File) []Change {
 	var all []Change
 	if old == nil {
@@ -69,7 +69,7 @@ func (f *File) Changes(old *File) []Change {
 	return all
 }
 
-// changes returns what is different in the schedules of an agent.
+// changes returns the differences in the schedules of an agent.
 func (a Agent) changes(was Agent) (all []Change) {
 	before := byName(was.Schedules, func(s Schedule) string { return s.Name })
 	for _, s := range a.Schedules {
@@ -97,9 +97,9 @@ func byName[T any](all []T, name func(T) string) map[string]T {
 	return m
 }
 
-// different returns the keys of two structs whose values differ, those of a
-// struct inside with its own key before them. Agents and Schedules are
-// compared one by one elsewhere.
+// different returns the keys of two structs whose values differ, with the
+// key of a nested struct before its own. Agents and Schedules are compared
+// one by one elsewhere.
 func different[T any](under string, a, b T) []string {
 	return differentValues(under, reflect.ValueOf(a), reflect.ValueOf(b))
 }
@@ -123,7 +123,7 @@ func differentValues(under string, a, b reflect.Value) (keys []string) {
 	return keys
 }
 
-// keyName returns what the file calls a field.
+// keyName returns the key of a field in the file.
 func keyName(field reflect.StructField) string {
 	if key := field.Tag.Get("key"); key != "" {
 		return key

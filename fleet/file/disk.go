@@ -11,10 +11,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 )
 
-// DefaultName is what a fleet file is called where nobody says otherwise.
+// DefaultName is the default name of a fleet file.
 const DefaultName = "fleet.yaml"
 
-// Read reads a fleet file from disk. ErrNotFound; ErrInvalid as Parse.
+// Read reads a fleet file from disk. Errors: ErrNotFound; ErrInvalid as for
+// Parse.
 func Read(name string) (*File, error) {
 	in, err := os.Open(name)
 	if err != nil {
@@ -28,8 +29,8 @@ func Read(name string) (*File, error) {
 	return ParseAt(name, data)
 }
 
-// ParseAt is Parse for a text that lies, or will lie, at a path: its prompts are
-// read from the folder of the path, and its folders are relative to that.
+// ParseAt is Parse for a text that is, or will be, at a path: prompts are read
+// from the folder of the path, and folders are relative to it.
 func ParseAt(name string, data []byte) (*File, error) {
 	folder, err := filepath.Abs(filepath.Dir(name))
 	if err != nil {
@@ -43,7 +44,7 @@ func ParseAt(name string, data []byte) (*File, error) {
 	}})
 }
 
-// Write writes the text of a fleet file, whole or not at all.
+// Write writes the text of a fleet file, all or nothing.
 func Write(name string, text []byte) error {
 	dir, err := durable.OpenDir(filepath.Dir(name))
 	if err != nil {

@@ -16,12 +16,13 @@ import (
 
 // HerdctlOptions say how a configuration of herdctl becomes a fleet file.
 type HerdctlOptions struct {
-	Zone string                  // that herdctl ran in: it reads cron in the time of its host
-	Dir  func(abs string) string // how the file is to write a folder
+	Zone string                  // herdctl's zone: it reads cron in the time of its host
+	Dir  func(abs string) string // how to write a folder in the file
 }
 
-// FromHerdctl makes a fleet file of a configuration of herdctl. What has no
-// counterpart, or would be a secret in the file, is left out and returned.
+// FromHerdctl converts a configuration of herdctl into a fleet file. What
+// has no counterpart, or would be a secret in the file, is left out and
+// returned.
 func FromHerdctl(c *herdctl.Config, name string, o HerdctlOptions) (*File, []herdctl.Left) {
 	h := &fromHerdctl{HerdctlOptions: o, file: &File{Version: 1}, left: c.Left, at: herdctl.Left{File: name}}
 	h.fleet(c.Fleet)
@@ -39,7 +40,7 @@ type fromHerdctl struct {
 	at   herdctl.Left // what is being converted
 }
 
-// Why something is left out.
+// Reasons for leaving something out.
 const (
 	noCounterpart = "has no counterpart"
 	noMeaning     = "is not what herdctl takes there"
@@ -51,7 +52,7 @@ func (h *fromHerdctl) leave(key, why string) {
 	h.left = append(h.left, l)
 }
 
-// each hands the entries of a mapping to what reads them, and leaves the rest
+// each passes the entries of a mapping to their readers, and leaves the rest
 // out.
 func (h *fromHerdctl) each(under string, n *yaml.Node, read map[string]func(*yaml.Node)) {
 	if n == nil {
@@ -69,7 +70,7 @@ func (h *fromHerdctl) each(under string, n *yaml.Node, read map[string]func(*yam
 	}
 }
 
-// text puts a text, and leaves anything else out.
+// text sets a text, and leaves anything else out.
 func (h *fromHerdctl) text(key string, to *string) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		if h.fits(key, func(c *checker) { c.told(n, key) }) {
@@ -78,7 +79,7 @@ func (h *fromHerdctl) text(key string, to *string) func(*yaml.Node) {
 	}
 }
 
-// fits reports whether a fleet file takes a value, and leaves it out if not.
+// fits reports whether a fleet file accepts a value, and leaves it out if not.
 func (h *fromHerdctl) fits(key string, look func(c *checker)) bool {
 	c := newChecker("", nil)
 	look(c)
@@ -100,7 +101,7 @@ func (h *fromHerdctl) number(key string, to *int) func(*yaml.Node) {
 	}
 }
 
-// span puts a time like 5m or 1.5h.
+// span sets a duration like 5m or 1.5h.
 func (h *fromHerdctl) span(key string, to *time.Duration) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		text := strings.TrimSpace(n.Text)
@@ -115,7 +116,7 @@ func (h *fromHerdctl) span(key string, to *time.Duration) func(*yaml.Node) {
 	}
 }
 
-// nothing takes what means the same here without being said.
+// nothing reads values that are the default here.
 func nothing(*yaml.Node) {}
 
 func (h *fromHerdctl) fleet(n *yaml.Node) {
@@ -225,8 +226,8 @@ func (h *fromHerdctl) agent(from herdctl.ConfigAgent) {
 	h.file.Agents = append(h.file.Agents, a)
 }
 
-// mode takes a permission mode of Claude Code. What asks a person has nobody
-// to ask, so only what goes without asking has a meaning.
+// mode reads a permission mode of Claude Code. Nobody can be asked, so only
+// what works without asking has a meaning.
 func (h *fromHerdctl) mode(n *yaml.Node, a *Agent) {
 	switch n.Text {
 	case "bypassPermissions":
@@ -365,7 +366,7 @@ func typeOf(n *yaml.Node) string {
 	return n.Text
 }
 
-// docker takes the container of an agent. Its environment becomes the agent's.
+// docker reads the container of an agent. Its environment becomes the agent's.
 func (h *fromHerdctl) docker(n *yaml.Node, a *Agent) {
 	if on := n.Get("enabled"); on == nil || !isTrue(on) {
 		return
@@ -417,7 +418,7 @@ func (h *fromHerdctl) docker(n *yaml.Node, a *Agent) {
 	a.Container = &box
 }
 
-// count is number without the bound of what people count.
+// count is number without an upper bound.
 func (h *fromHerdctl) count(key string, to *int) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		i, err := strconv.Atoi(n.Text)
@@ -455,8 +456,8 @@ func (h *fromHerdctl) mounts(n *yaml.Node) (all []Mount) {
 	return all
 }
 
-// environment takes variables; one that holds a secret is passed on from the
-// environment of the daemon instead of being written down.
+// environment reads variables; one that contains a secret is passed on from
+// the environment of the daemon instead of being written to the file.
 func (h *fromHerdctl) environment(n *yaml.Node, a *Agent) {
 	for _, e := range n.Entries {
 		key := "docker.env." + e.Key
@@ -480,8 +481,8 @@ func (h *fromHerdctl) environment(n *yaml.Node, a *Agent) {
 	}
 }
 
-// PlainVariable returns look without variables that are or hold secrets: what
-// it returns is written into a file.
+// PlainVariable returns look without variables that are or contain secrets:
+// the result is written into a file.
 func PlainVariable(look func(string) (string, bool)) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		value, ok := look(name)

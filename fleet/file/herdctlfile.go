@@ -13,30 +13,30 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 )
 
-// HerdctlConversion makes a fleet file of a configuration of herdctl on disk.
+// HerdctlConversion converts a configuration of herdctl on disk into a fleet
+// file.
 type HerdctlConversion struct {
 	Output string // the file to write; "": none is written
-	Force  bool   // replace one that is there
+	Force  bool   // replace an existing one
 	// Zone is the time zone of cron schedules; "": that of this machine.
 	Zone string
-	// Root is a folder around all files that may be read; "": that of the
-	// configuration.
+	// Root is a folder that contains all files that may be read; "": that
+	// of the configuration.
 	Root      string
 	LookupEnv func(string) (string, bool)
 }
 
-// Converted is what came of a configuration of herdctl.
+// Converted is the result of converting a configuration of herdctl.
 type Converted struct {
-	File      string         `json:"file,omitempty"` // that was written
+	File      string         `json:"file,omitempty"` // the file that was written
 	Agents    int            `json:"agents"`
 	Schedules int            `json:"schedules"`
 	Left      []herdctl.Left `json:"left"`
-	YAML      string         `json:"yaml,omitempty"` // when no file was written
+	YAML      string         `json:"yaml,omitempty"` // if no file was written
 }
 
-// Convert reads a herdctl.yaml, or the one in a folder. What came of it is
-// checked like any fleet file; when that finds mistakes, Left is returned beside
-// them.
+// Convert reads a herdctl.yaml, or the one in a folder. The result is checked
+// like any fleet file; if that finds mistakes, Left is returned with them.
 func (c HerdctlConversion) Convert(name string) (Converted, error) {
 	if _, err := os.Lstat(c.Output); c.Output != "" && err == nil && !c.Force {
 		return Converted{}, hint.With(tidemark.Existsf("%s is there already", c.Output), "replace it with --force, or name another one")
@@ -67,8 +67,8 @@ func (c HerdctlConversion) Convert(name string) (Converted, error) {
 	return done, nil
 }
 
-// read makes a fleet file of a herdctl.yaml. Folders are written as seen from
-// where the file will lie.
+// read converts a herdctl.yaml into a fleet file. Folders are written
+// relative to where the file will be.
 func (c HerdctlConversion) read(name string) (*File, []herdctl.Left, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		name = filepath.Join(name, "herdctl.yaml")
@@ -109,8 +109,8 @@ func (c HerdctlConversion) read(name string) (*File, []herdctl.Left, error) {
 	return file, left, nil
 }
 
-// hostZone is the name of this machine's time zone, as $TZ or the system says it;
-// "" for UTC and for one whose name is not known.
+// hostZone is the name of this machine's time zone, from $TZ or the system; ""
+// for UTC and for a zone whose name is unknown.
 func hostZone(zone string) string {
 	if zone == "" {
 		link, err := os.Readlink("/etc/localtime")

@@ -16,7 +16,7 @@ const (
 	maxFilled = 1_000_000
 )
 
-// bounds of a fleet file.
+// bounds are the limits of a fleet file.
 func bounds() yaml.Limits {
 	return yaml.Limits{
 		Bytes: maxFile,
@@ -31,8 +31,8 @@ func bounds() yaml.Limits {
 
 const longPrompts = "put long prompts into files of their own: system: {file: prompts/agent.md}"
 
-// load returns the one mapping of a file, or nil when there is none to be
-// checked any further.
+// load returns the one mapping of a file, or nil when there is nothing to
+// check further.
 func (c *checker) load(data []byte) *yaml.Node {
 	if len(data) > maxFile {
 		c.report(1, 1, fmt.Sprintf("the file is larger than %d bytes", maxFile), longPrompts)
@@ -59,8 +59,8 @@ func (c *checker) load(data []byte) *yaml.Node {
 	return root
 }
 
-// readable keeps the lines of a text for what is said about it, and reports
-// what cannot be a text that a person wrote.
+// readable keeps the lines of a text for excerpts, and reports what cannot
+// be a text that a person wrote.
 func (c *checker) readable(text string) bool {
 	c.lines = strings.Split(strings.ToValidUTF8(text, "\ufffd"), "\n")
 	line, column := 1, 0

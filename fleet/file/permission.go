@@ -10,10 +10,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/yaml"
 )
 
-// A permission that nothing heeds is worse than none: whoever wrote it relies on
-// it. So those that the agent's runner cannot keep to are mistakes.
+// A permission without effect is worse than none: its author relies on it. So
+// permissions that the agent's runner cannot enforce are mistakes.
 
-// permitted reports permissions that mean nothing for the agent's runner.
+// permitted reports permissions that have no meaning for the agent's runner.
 func (c *checker) permitted(a *Agent, n *yaml.Node) {
 	e, ok := n.Find("permissions")
 	if !ok || e.Value.Shape != yaml.Map {
@@ -80,7 +80,7 @@ func builtinPermission(a *Agent, deny bool, p Permission) (problem, hint string)
 	return "", ""
 }
 
-// looks reports whether a tool of the built-in agent only looks at files.
+// looks reports whether a tool of the built-in agent only reads files.
 func looks(tool string) bool { return IsFileTool(tool) && tool != "write" && tool != "edit" }
 
 func acpPermission(_ *Agent, _ bool, p Permission) (problem, hint string) {
@@ -91,9 +91,9 @@ func acpPermission(_ *Agent, _ bool, p Permission) (problem, hint string) {
 		fmt.Sprintf("write %s, which is all of it, or leave it to run_mode: interactive", p.Tool)
 }
 
-// What Codex can be told is how its sandbox is: read is a look at the machine,
-// write and edit are changes of its folder, fetch is the network, * is no
-// sandbox at all. Its shell cannot be taken away.
+// codexPermission checks a permission of Codex, which can only be told about
+// its sandbox: read reads the machine, write and edit change its folder, fetch
+// is the network, * is no sandbox at all. Its shell cannot be denied.
 func codexPermission(_ *Agent, deny bool, p Permission) (problem, hint string) {
 	known := []string{"read", "write", "edit", "fetch", "*"}
 	if deny {
@@ -110,8 +110,8 @@ func codexPermission(_ *Agent, deny bool, p Permission) (problem, hint string) {
 		fmt.Sprintf("want %s", choices(known))
 }
 
-// codexNetwork reports a network without the right to write, which the sandbox
-// of Codex does not have.
+// codexNetwork reports network access without the right to write, which the
+// sandbox of Codex does not support.
 func (c *checker) codexNetwork(a *Agent, n *yaml.Node) {
 	if a.CodexAllows("fetch") && !a.CodexAllows("write") && !a.CodexAllows("edit") {
 		c.at(n.Get("allow"), "codex reaches the network only where it may write", "allow write, too, or take fetch out")
@@ -124,8 +124,8 @@ func (a Agent) CodexAllows(tool string) bool {
 	return slices.ContainsFunc(a.Permissions.Allow, is) && !slices.ContainsFunc(a.Permissions.Deny, is)
 }
 
-// IsFileTool reports whether a tool of the built-in agent works on files, and is
-// told apart by their folders.
+// IsFileTool reports whether a tool of the built-in agent works on files, so
+// that its calls are distinguished by folder.
 func IsFileTool(tool string) bool {
 	switch tool {
 	case "read", "write", "edit", "ls", "glob", "grep":
@@ -134,8 +134,8 @@ func IsFileTool(tool string) bool {
 	return false
 }
 
-// Within reports whether a folder is another one or lies in it. Both may be
-// relative to where the agent works; those of the workspace begin with a dot.
+// Within reports whether a folder is scope or is in it. Both may be relative
+// to where the agent works; those of the workspace begin with a dot.
 func (a Agent) Within(folder, scope string) bool {
 	switch {
 	case strings.HasPrefix(folder, "."):
@@ -150,9 +150,9 @@ func (a Agent) Within(folder, scope string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// Without are the tools that the permissions of the file take away from an
-// agent as a whole. The built-in agent does not ask before it looks at its own
-// folder, so that what is denied must not be there.
+// Without are the tools that the permissions of the file deny as a whole. The
+// built-in agent does not ask before it reads its own folder, so denied tools
+// must not be offered at all.
 func (a Agent) Without() (names []string) {
 	for _, p := range a.Permissions.Deny {
 		if p.Scope == "" {

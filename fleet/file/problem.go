@@ -21,16 +21,16 @@ type Problem struct {
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 	// Excerpt is the line, and below it a caret at the column; "" for a line
-	// that is long or that may hold a secret.
+	// that is long or may contain a secret.
 	Excerpt string `json:"excerpt,omitempty"`
 }
 
-// Problems is all that is wrong with a fleet file, in its order. It answers to
+// Problems is everything that is wrong with a fleet file, in order. It matches
 // tidemark.ErrInvalid.
 type Problems struct {
 	Name string // of the file
 	List []Problem
-	More int // that were left out of List
+	More int // number left out of List
 }
 
 // Is makes it a tidemark.ErrInvalid.
@@ -67,19 +67,18 @@ const (
 	maxExcerpt = 100
 )
 
-// checker makes a File of a text and notes what is wrong.
+// checker turns a text into a File and collects problems.
 type checker struct {
 	name     string
 	o        Options
 	lines    []string
 	problems []Problem
-	more     int // that were not kept
+	more     int // number of problems that were not kept
 	seen     map[Problem]bool
-	hidden   map[int]bool // lines that hold a secret
-	filled   int          // values that came from the defaults
+	hidden   map[int]bool // lines that contain a secret
+	filled   int          // number of values that came from the defaults
 
-	// What was looked at already: an alias and a default bring the same value
-	// again and again.
+	// Caches: an alias and a default bring the same value again and again.
 	book    due.Book
 	widths  map[int]int
 	zones   map[string]bool
@@ -102,7 +101,7 @@ func newChecker(name string, o *Options) *checker {
 	return c
 }
 
-// found returns what was reported as an error, nil when nothing was.
+// found returns the problems as an error, nil when there are none.
 func (c *checker) found() error {
 	if len(c.problems) == 0 {
 		return nil
@@ -118,7 +117,7 @@ func (c *checker) found() error {
 	return p
 }
 
-// report notes a problem, once: a default is looked at with every agent.
+// report records a problem, once: a default is checked with every agent.
 func (c *checker) report(line, column int, message, hint string) {
 	line = max(1, min(line, len(c.lines)))
 	column = max(1, column)
@@ -134,8 +133,8 @@ func (c *checker) report(line, column int, message, hint string) {
 	}
 }
 
-// width is how many characters a line has. It is kept: a file may be one long
-// line with a thousand problems.
+// width is the number of characters of a line. It is cached: a file may be
+// one long line with a thousand problems.
 func (c *checker) width(line int) int {
 	if line > len(c.lines) {
 		return 0
@@ -146,10 +145,10 @@ func (c *checker) width(line int) int {
 	return c.widths[line]
 }
 
-// full says that nobody will read what else is wrong.
+// full means that nobody will read what else is wrong.
 func (c *checker) full() bool { return len(c.problems) >= 10*maxProblems }
 
-// hide says that lines hold a secret, which no excerpt may show.
+// hide marks lines that contain a secret, which no excerpt may show.
 func (c *checker) hide(lines ...int) {
 	for _, line := range lines {
 		c.hidden[line] = true
@@ -163,7 +162,7 @@ func (c *checker) key(e yaml.Entry, message, hint string) {
 }
 
 // excerpt shows the line of a problem. What looks like a secret is not shown:
-// errors end in logs.
+// errors end up in logs.
 func (c *checker) excerpt(p Problem) string {
 	if p.Line > len(c.lines) {
 		return ""
@@ -183,8 +182,8 @@ func (c *checker) excerpt(p Problem) string {
 	return strings.TrimRight(line[indent:], " ") + "\n" + strings.Repeat(" ", p.Column-1-indent) + "^"
 }
 
-// secretive reports that a line may hold a secret: something that looks like
-// one, or a word for one.
+// secretive reports whether a line may contain a secret: something that
+// looks like one, or a word for one.
 func secretive(line string) bool {
 	if len(redact.Find(line)) > 0 {
 		return true
@@ -200,8 +199,8 @@ func secretive(line string) bool {
 	return false
 }
 
-// isSecretName reports that what is called so is a secret itself, and not the
-// name of a variable that has it.
+// isSecretName reports whether a value of this name is a secret itself, and
+// not the name of a variable that has it.
 func isSecretName(name string) bool {
 	name = strings.ToLower(name)
 	if strings.HasSuffix(name, "_env") {
@@ -215,8 +214,8 @@ func isSecretName(name string) bool {
 	return false
 }
 
-// nearest returns the one of known that name was most likely meant to be, ""
-// when none is near.
+// nearest returns the known name that was most likely meant, "" when none is
+// near.
 func nearest(name string, known []string) string {
 	best, bestDistance := "", max(1, len(name)/3)+1
 	for _, k := range known {
@@ -227,8 +226,8 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// distance is how many letters have to be added, taken out, changed or swapped
-// with their neighbour to make b of a. Names of more than 40 letters are far
+// distance is how many letters have to be added, removed, changed or swapped
+// with their neighbour to turn a into b. Names of more than 40 letters are far
 // from everything.
 func distance(a, b string) int {
 	if len(a) > 40 || len(b) > 40 {
@@ -265,7 +264,7 @@ func choices(all []string) string {
 	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
-// Plain are the problems of something that has no lines.
+// Plain lists the problems of something that has no lines.
 func (p *Problems) Plain() string {
 	var all []string
 	for _, problem := range p.List {

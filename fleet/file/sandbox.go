@@ -8,25 +8,25 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/yaml"
 )
 
-// Sandbox is what holds the programs of an agent: its own, those of its tools
-// and its hooks. The zero value lets them see the agent's folder, what its
-// runner needs, and nothing else.
+// Sandbox is what confines the programs of an agent: its own, those of its
+// tools and its hooks. The zero value lets them see the agent's folder, what
+// its runner needs, and nothing else.
 type Sandbox struct {
-	Off   bool     // they run with all that the daemon's user may do
-	Read  []string `key:"allow_read"`  // more that they may read
-	Write []string `key:"allow_write"` // more that they may read and write
+	Off   bool     // they run with all permissions of the daemon's user
+	Read  []string `key:"allow_read"`  // more paths that they may read
+	Write []string `key:"allow_write"` // more paths that they may read and write
 	Hosts []string `key:"allow_hosts"` // hosts that they may reach
 }
 
-// Widening is what an agent's programs may do beside what all may.
+// Widening is what an agent's programs may do in addition to the default.
 func (s Sandbox) Widening() sandbox.Widening {
 	return sandbox.Widening{Write: s.Write, Hosts: s.Hosts}
 }
 
 const sandboxHint = "write off, or {allow_read: [], allow_write: [], allow_hosts: []}"
 
-// sandbox reads what holds an agent's programs: a word, or what they may do in
-// addition.
+// sandbox reads how an agent's programs are confined: a word, or what they may
+// do in addition.
 func (c *checker) sandbox(n *yaml.Node) (s Sandbox) {
 	if n.Shape != yaml.Map {
 		switch n.Text {

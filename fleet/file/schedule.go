@@ -52,13 +52,13 @@ func (c *checker) schedule(n *yaml.Node, a *Agent, shared string) Schedule {
 		c.needs(&s, n, a, shared)
 	}
 	if s.Type == fleet.TypeWebhook || s.Type == fleet.TypeChat {
-		s.Overlap = cmp.Or(s.Overlap, fleet.OverlapQueue) // what comes in says something that no other does
+		s.Overlap = cmp.Or(s.Overlap, fleet.OverlapQueue) // each message is different, so none is skipped
 	}
 	s.Overlap = cmp.Or(s.Overlap, fleet.OverlapSkip)
 	return s
 }
 
-// kind finds the type of a schedule that does not say it.
+// kind determines the type of a schedule that does not name it.
 func (c *checker) kind(s *Schedule, n *yaml.Node) {
 	_, every := n.Find("every")
 	cronAt, cron := n.Find("cron")
@@ -75,8 +75,8 @@ func (c *checker) kind(s *Schedule, n *yaml.Node) {
 	}
 }
 
-// fits reports keys that mean nothing for the schedule's type, and leaves out
-// defaults that do not.
+// fits reports keys that have no meaning for the schedule's type, and leaves
+// out such defaults.
 func (c *checker) fits(s *Schedule, n *yaml.Node) {
 	timed := s.Type == fleet.TypeInterval || s.Type == fleet.TypeCron
 	for _, rule := range []struct {
@@ -102,8 +102,8 @@ func (c *checker) fits(s *Schedule, n *yaml.Node) {
 	}
 }
 
-// needs reports what a schedule of its type cannot be without, and fills in
-// what is built in.
+// needs reports what a schedule of its type is missing, and fills in
+// built-in values.
 func (c *checker) needs(s *Schedule, n *yaml.Node, a *Agent, shared string) {
 	switch s.Type {
 	case fleet.TypeInterval:
@@ -111,7 +111,7 @@ func (c *checker) needs(s *Schedule, n *yaml.Node, a *Agent, shared string) {
 			c.at(n, "type interval needs every", "add: every: 1h")
 		}
 		if jitter, ok := n.Find("jitter"); ok && s.Every > 0 && s.Jitter >= s.Every {
-			if jitter.Inherited { // it was meant for longer ones
+			if jitter.Inherited { // it was meant for longer intervals
 				s.Jitter = s.Every / 2
 			} else {
 				c.at(jitter.Value, "jitter is as long as the interval", fmt.Sprintf("make it shorter than %s", fleet.SpanText(s.Every)))
@@ -185,7 +185,8 @@ func (c *checker) zone(n *yaml.Node) string {
 	return ""
 }
 
-// zoneLike returns the zone whose name is name but for capitals and spaces.
+// zoneLike returns the zone whose name differs from name only in case and
+// spaces.
 func zoneLike(name string) string {
 	if len(name) > 40 {
 		return ""

@@ -12,14 +12,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
-// SchemaURL is where the schema of the fleet file lies for editors.
+// SchemaURL is the address of the fleet file's schema, for editors.
 const SchemaURL = "https://raw.githubusercontent.com/tidemark-sessions/tidemark/main/docs/reference/fleet.schema.json"
 
 // Schema returns the JSON Schema of a fleet file, for editors that complete and
-// check one while it is written. It is made of the same types that Parse fills
-// in, and explained by the template. Parse is stricter, and its messages name the
-// line and the way out: references between things, cron expressions, zones,
-// folders and secrets are beyond a schema. What Parse takes, the schema takes.
+// check one while it is written. It is derived from the types that Parse fills
+// in, with explanations from the template. Parse is stricter, and its messages
+// name the line and the way out: references, cron expressions, zones, folders and
+// secrets are beyond a schema. Whatever Parse accepts, the schema accepts.
 func Schema() []byte {
 	s := schemaMaker{told: explained()}
 	root := s.object(reflect.TypeFor[File](), "")
@@ -39,12 +39,12 @@ func Schema() []byte {
 	return append(text, '\n')
 }
 
-// schemaMaker makes schemas of the types of a file.
+// schemaMaker derives schemas from the types of a file.
 type schemaMaker struct {
-	told map[string]string // by PARENT.KEY, what the template says of a key
+	told map[string]string // the template's explanation of each key, by PARENT.KEY
 }
 
-// words are the values of keys that have a few.
+// words are the values of keys that have a fixed set.
 var words = map[string][]any{
 	"runner":   {fleet.RunnerBuiltin, fleet.RunnerClaude, fleet.RunnerCodex, fleet.RunnerACP, fleet.RunnerCommand, nil},
 	"provider": {"anthropic", "openai", "ollama", "demo", nil},
@@ -63,8 +63,8 @@ const (
 	agentPattern    = `^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9][A-Za-z0-9_-]*)*$`
 )
 
-// A text is also what YAML takes for a number or a truth, and every key may have
-// nothing, which takes a default away.
+// text accepts also what YAML takes for a number or a boolean; and every key may
+// be empty, which removes a default.
 func text() map[string]any {
 	return map[string]any{"type": []string{"string", "number", "boolean", "null"}}
 }
@@ -154,7 +154,8 @@ func (s schemaMaker) schedule(key string) map[string]any {
 	return one
 }
 
-// defaults are an agent and a schedule without what each has of its own.
+// defaults are an agent and a schedule without the keys that each has to have
+// of its own.
 func (s schemaMaker) defaults() map[string]any {
 	agent, schedule := s.object(reflect.TypeFor[Agent](), "agents"), s.object(reflect.TypeFor[Schedule](), "schedules")
 	delete(properties(agent), "name")
@@ -165,10 +166,11 @@ func (s schemaMaker) defaults() map[string]any {
 	return agent
 }
 
-// templateKey is a line of the template with a key, which may be an example.
+// templateKey matches a line of the template with a key, which may be commented
+// out.
 var templateKey = regexp.MustCompile(`^( *)#?(- )?([a-z_]+):`)
 
-// explained is what the template says of keys, by PARENT.KEY.
+// explained is the template's explanation of keys, by PARENT.KEY.
 func explained() map[string]string {
 	type level struct {
 		indent int

@@ -15,12 +15,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/redact"
 )
 
-// fields are the keys of a mapping and what reads the value of each.
+// fields are the keys of a mapping with a reader for the value of each.
 type fields map[string]func(*yaml.Node)
 
-// mapping hands the values of a mapping to their readers, and reports keys
-// that there are no readers for. what says which mapping it is; it names the
-// hints for keys that belong elsewhere.
+// mapping passes the values of a mapping to their readers, and reports keys
+// without a reader. what says which mapping it is; it selects the hints for
+// keys that belong elsewhere.
 func (c *checker) mapping(n *yaml.Node, what string, f fields) bool {
 	if n.Shape != yaml.Map {
 		c.at(n, fmt.Sprintf("%s is %s, and should be a mapping", what, n.Shape), exampleOf(what))
@@ -54,7 +54,7 @@ func secretHint(f fields) string {
 	return "keep it in an environment variable"
 }
 
-// keyHint says what was most likely meant by a key that is not there.
+// keyHint says what was most likely meant by an unknown key.
 func keyHint(what, key string, f fields) string {
 	if hint, ok := elsewhere(what)[key]; ok {
 		return hint
@@ -70,8 +70,8 @@ func keyHint(what, key string, f fields) string {
 	return "there is " + choices(known)
 }
 
-// elsewhere has the keys that other programs, or other parts of the file, call
-// so.
+// elsewhere has keys under the names that other programs, or other parts of
+// the file, use for them.
 func elsewhere(what string) map[string]string {
 	switch what {
 	case "the file":
@@ -116,7 +116,7 @@ func exampleOf(what string) string {
 	return ""
 }
 
-// list hands each item of a list to read.
+// list passes each item of a list to read.
 func (c *checker) list(n *yaml.Node, what, hint string, read func(*yaml.Node)) {
 	if n.Shape != yaml.List {
 		c.at(n, fmt.Sprintf("%s is %s, and should be a list", what, n.Shape), hint)
@@ -127,7 +127,7 @@ func (c *checker) list(n *yaml.Node, what, hint string, read func(*yaml.Node)) {
 	}
 }
 
-// text reads a text. A number is one, too: it is written without quotes.
+// text reads a text. A number counts as one, too: written without quotes.
 func (c *checker) text(n *yaml.Node, what string) string {
 	switch n.Shape {
 	case yaml.Text, yaml.Number, yaml.Bool:
@@ -140,8 +140,8 @@ func (c *checker) text(n *yaml.Node, what string) string {
 	return ""
 }
 
-// told reads what an agent is told. It is kept with jobs and schedules, so that
-// a secret in it is a mistake.
+// told reads a prompt for an agent. It is stored with jobs and schedules, so a
+// secret in it is a mistake.
 func (c *checker) told(n *yaml.Node, what string) string {
 	if c.secret(n) {
 		c.hide(n.Line)
@@ -168,8 +168,8 @@ func (c *checker) secret(n *yaml.Node) bool {
 	return found
 }
 
-// described is what a node is, with what it says when that is short and no
-// secret.
+// described is the kind of a node, with its content when that is short and
+// no secret.
 func described(n *yaml.Node) string {
 	if n.Shape != yaml.Text && n.Shape != yaml.Number && n.Shape != yaml.Bool || len(n.Text) > 40 || len(redact.Find(n.Text)) > 0 {
 		return string(n.Shape)
@@ -200,11 +200,11 @@ func (c *checker) number(n *yaml.Node, what string, least, most int) int {
 	return i
 }
 
-// maxSpan keeps every sum of an instant and a length within what a time can
-// be written as.
+// maxSpan keeps every sum of an instant and a duration within what a time
+// can be written as.
 const maxSpan = 10 * 366 * 24 * time.Hour
 
-// span reads a length of time of at least least.
+// span reads a duration of at least least.
 func (c *checker) span(n *yaml.Node, what string, least time.Duration) time.Duration {
 	d, err := fleet.ParseSpan(n.Text)
 	switch {
@@ -245,7 +245,7 @@ func (c *checker) nameOf(n *yaml.Node, what string) string {
 	return ""
 }
 
-// agentName reads the name of an agent, which may say with dots what it is
+// agentName reads the name of an agent, in which dots may say what it is
 // inside of: ops.auditor.
 func (c *checker) agentName(n *yaml.Node) string {
 	name := c.text(n, "the agent's name")
@@ -329,7 +329,7 @@ func (c *checker) link(n *yaml.Node, what string) string {
 	return n.Text
 }
 
-// listen reads where to listen.
+// listen reads an address to listen on.
 func (c *checker) listen(n *yaml.Node, what string) string {
 	host, port, err := net.SplitHostPort(n.Text)
 	number, portErr := strconv.ParseUint(port, 10, 16)
@@ -340,7 +340,7 @@ func (c *checker) listen(n *yaml.Node, what string) string {
 	return n.Text
 }
 
-// folder reads a folder, and makes of it the one that is meant.
+// folder reads a folder, and resolves it.
 func (c *checker) folder(n *yaml.Node, what string) string {
 	written := c.text(n, what)
 	switch {

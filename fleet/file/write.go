@@ -14,15 +14,15 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
-// YAML returns a fleet file that Parse reads as f. What is zero is left out,
-// and there are no defaults: each agent says all of its own.
+// YAML returns a fleet file that Parse reads as f. Zero values are left out,
+// and there are no defaults: each agent is complete.
 func (f *File) YAML() []byte {
 	var w fileWriter
 	w.mapping(0, reflect.ValueOf(*f))
 	return []byte(strings.TrimPrefix(w.String(), "\n"))
 }
 
-// fileWriter writes values below a key: a scalar behind its colon, anything
+// fileWriter writes values below a key: a scalar after its colon, anything
 // else on the lines that follow.
 type fileWriter struct{ strings.Builder }
 
@@ -43,8 +43,8 @@ func (w *fileWriter) mapping(indent int, v reflect.Value) {
 	}
 }
 
-// says reports whether a value has anything to be written. A pointer to
-// nothing says that there is nothing.
+// says reports whether a value has to be written. A pointer to a zero
+// value does: it says that there is nothing.
 func says(v reflect.Value) bool {
 	if v.Kind() != reflect.Struct || v.Type() == reflect.TypeFor[Permission]() || v.Type() == reflect.TypeFor[Mount]() {
 		return !v.IsZero()
@@ -108,8 +108,7 @@ func (w *fileWriter) value(indent int, v reflect.Value) {
 	}
 }
 
-// item writes a value of a list. The first key of a mapping stands behind the
-// dash.
+// item writes a value of a list. The first key of a mapping follows the dash.
 func (w *fileWriter) item(indent int, v reflect.Value) {
 	var inner fileWriter
 	inner.value(indent+1, v)
@@ -117,8 +116,8 @@ func (w *fileWriter) item(indent int, v reflect.Value) {
 	w.line(indent, "- "+strings.TrimPrefix(text, " "))
 }
 
-// text writes a text: as it is when it can be nothing else, as a block when it
-// has lines that a block keeps, and else in quotes.
+// text writes a text: bare when it cannot be misread, as a block when that
+// keeps its lines, and otherwise in quotes.
 func (w *fileWriter) text(indent int, s string) {
 	lines := strings.Split(strings.TrimSuffix(s, "\n"), "\n")
 	switch {
@@ -156,8 +155,9 @@ func isPlainWord(s string) bool {
 	return true
 }
 
-// isBlock reports whether a block keeps a text: it begins with no white space,
-// ends with at most one end of a line, and has nothing that needs an escape.
+// isBlock reports whether a block preserves a text: it does not begin with
+// white space, ends with at most one newline, and has nothing that needs an
+// escape.
 func isBlock(s string) bool {
 	if s == "" || strings.ContainsRune(" \t\n", rune(s[0])) || strings.HasSuffix(s, "\n\n") {
 		return false
@@ -177,7 +177,7 @@ func quotedText(s string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a text always can be
+	_ = e.Encode(s) // a text can always be encoded
 	var out strings.Builder
 	for _, r := range strings.TrimSuffix(b.String(), "\n") {
 		if unicode.IsControl(r) || r == '\ufeff' {

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// The names of what appends stand beside.
+// The names of what appends are compared with.
 const (
 	plainEach = "write + " + syncName
 	plainOne  = "one write + " + syncName + " for all"
@@ -77,8 +77,8 @@ func (r *run) appendingBy(ctx context.Context, writers, n int) error {
 
 func appendContender(ctx context.Context, all []*store.Writer, n int) func() (sample, error) {
 	seqs := make([]int64, len(all))
-	// A lease is renewed with an append every ten seconds. So that the pause
-	// between two repetitions is not measured, it is renewed before.
+	// A lease is renewed with an append every ten seconds. It is renewed
+	// before each repetition, so that the pause between two is not measured.
 	ready := func(d int) error { return all[d].Renew(ctx) }
 	return together(len(all), n, ready, func(d int) error {
 		seqs[d]++

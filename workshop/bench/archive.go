@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/search"
 )
 
-// What export and import stand beside, and what they have to do.
+// What export and import are compared with, and what they have to reach.
 const (
 	copyTexts  = "copy the transcripts, durable"
 	exportsAll = 200 // MB/s
@@ -86,7 +86,7 @@ func (r *run) moving(ctx context.Context) error {
 	return nil
 }
 
-// sample keeps the most memory of all repetitions.
+// sample keeps the largest memory of all repetitions.
 func (t *trip) sample() (sample, error) {
 	c, err := t.run()
 	t.peak = max(t.peak, c.peak)
@@ -123,7 +123,7 @@ func (r *run) trips(ctx context.Context, l *library, dir string) ([]*trip, error
 		run: func() (cost, error) { return r.reads(ctx, plain) }}), nil
 }
 
-// imports brings an archive into a store that is not there yet.
+// imports imports an archive into a store that does not exist yet.
 func (r *run) imports(ctx context.Context, backend, file, keyFile string) (cost, error) {
 	p, err := r.site(backend, "import")
 	if err != nil {
@@ -136,7 +136,7 @@ func (r *run) imports(ctx context.Context, backend, file, keyFile string) (cost,
 	return r.cost(ctx, p, "import", "--no-encrypt", file)
 }
 
-// reads is an import without what the command does afterwards.
+// reads is an import without the command's later steps.
 func (r *run) reads(ctx context.Context, file string) (c cost, err error) {
 	p, err := r.open(ctx, inSQLite, "reads")
 	if err != nil {
@@ -156,8 +156,8 @@ func (r *run) reads(ctx context.Context, file string) (c cost, err error) {
 	return c, err
 }
 
-// oneSession makes a store with one long session of the corpus, and says how
-// much text is in it.
+// oneSession makes a store with one long session of the corpus, and returns
+// how much text is in it.
 func (r *run) oneSession(ctx context.Context, l *library) (*place, int64, error) {
 	p, err := r.open(ctx, inSQLite, "one session")
 	if err != nil {

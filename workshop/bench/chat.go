@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// prompt is what a conversation in a terminal shows when it hears. It is there
-// from the first instant, so a conversation counts as open when it is shown
-// again below what is said last before anybody can say something.
+// prompt is what a conversation in a terminal shows when it accepts input. It
+// is shown from the start, so a conversation counts as open when the prompt
+// appears again below the last line before input is possible.
 const prompt = "you> "
 
 const (
@@ -19,14 +19,14 @@ const (
 	resumedSaid = "Resumed session"
 )
 
-// shortTalk is how long the session is that a long one is compared with.
+// shortTalk is the length of the session that a long one is compared with.
 const shortTalk = 100
 
-// longTalk is how long the longest session is that is gone on with.
+// longTalk is the length of the longest resumed session.
 const longTalk = 1_000_000
 
-// chatting measures how soon a person can type, in a new conversation and in
-// one that goes on, what that takes of memory, and what a streamed answer
+// chatting measures how soon a person can type, in a new and in a resumed
+// conversation, how much memory that takes, and what a streamed answer
 // costs.
 func (r *run) chatting(ctx context.Context) error {
 	if !r.hasProgram() {
@@ -43,7 +43,7 @@ func (r *run) chatting(ctx context.Context) error {
 	return r.streaming(ctx)
 }
 
-// opening is one way to begin a conversation.
+// opening is one way to start a conversation.
 type opening struct {
 	name, backend string
 	length        int // of the session; 0: a new one
@@ -116,8 +116,8 @@ func (r *run) openings(ctx context.Context, o opening) (sample, error) {
 	return sample{each: float64(total) / float64(r.size.processes)}, nil
 }
 
-// begin begins a conversation and returns how soon it heard, and how much
-// memory it had then. How long leaving takes does not count.
+// begin starts a conversation and returns how soon it accepted input, and
+// how much memory it had then. Leaving it is not counted.
 func (r *run) begin(ctx context.Context, o opening) (took time.Duration, resident int64, err error) {
 	cmd := r.chat(ctx, o.place, append([]string{"--provider", "demo"}, o.args()...)...)
 	begin := time.Now()

@@ -10,10 +10,9 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// corpus is text as people and agents write it, some 1 KB an entry: a few
+// corpus is text like that of people and agents, some 1 KB per entry: a few
 // words are everywhere and most are rare, as in any language, and tools answer
-// with code, paths and numbers. Entry number i is the same whenever it is
-// asked for.
+// with code, paths and numbers. Entry number i is always the same.
 type corpus struct {
 	entries int
 	words   []string // the most frequent first
@@ -24,8 +23,7 @@ const (
 	corpusWords   = 50_000
 	corpusNames   = 50_000
 	corpusSession = 500 // entries
-	// rareEvery is how many entries there are to each one that has a word of
-	// its own.
+	// rareEvery is the number of entries per entry with a word of its own.
 	rareEvery = 1000
 )
 
@@ -68,7 +66,7 @@ func newCorpus(entries int) *corpus {
 	return c
 }
 
-// rare returns the word that entry n*rareEvery alone has; none has it where
+// rare returns the word that only entry n*rareEvery has; no entry has it if
 // there is no such entry.
 func rare(n int) string {
 	const letters = "bcdfghjklmnprstvwz"

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime is what this process has computed so far, in the system as well.
+// cpuTime is the CPU time of this process so far, including time in the kernel.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

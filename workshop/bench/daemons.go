@@ -19,7 +19,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
-// shift is what several daemons on one database are measured with.
+// shift is the size of the part with several daemons on one database.
 type shift struct {
 	daemons int
 	agents  int
@@ -31,7 +31,7 @@ type shift struct {
 	limits  []int         // of the fleet, 0: none
 }
 
-// shift follows from how large the rest is.
+// shift derives it from the size of the rest.
 func (s size) shift() shift {
 	switch {
 	case s.reps >= full.reps:
@@ -43,8 +43,8 @@ func (s size) shift() shift {
 }
 
 // shifts measures daemons, each a process, that run one fleet on one database:
-// how often they are in each other's way, whether the end of a job is ever
-// lost, how late jobs begin, and what waiting costs.
+// how often they conflict, whether the end of a job is ever lost, how late
+// jobs begin, and what waiting costs.
 func (r *run) shifts(ctx context.Context) error {
 	if !r.hasProgram() {
 		return nil
@@ -66,7 +66,7 @@ func (r *run) shifts(ctx context.Context) error {
 	return r.idleShift(ctx, cluster)
 }
 
-// watched is one fleet on a database of its own, and how it is looked at.
+// watched is one fleet on a database of its own, and the means to observe it.
 type watched struct {
 	shift
 	at      *nodes.Place
@@ -132,7 +132,8 @@ func (w *watched) leave() {
 	}
 }
 
-// transactions are how many the database has ended, well and otherwise.
+// transactions are the numbers of committed and rolled-back transactions of the
+// database.
 type transactions struct{ commits, rollbacks int64 }
 
 func (w *watched) count(ctx context.Context) (n transactions, err error) {
@@ -222,13 +223,14 @@ func (w *watched) stop() error {
 // seen is what became of the jobs of a fleet.
 type seen struct {
 	ended       int       // between two times
-	interrupted int       // though their daemons lived
+	interrupted int       // though their daemons were alive
 	running     int       // after all daemons had ended
 	late        []float64 // nanoseconds from an instant to the beginning of its job, in order
 }
 
-// look reads all jobs. One whose daemon lived and that is called interrupted, or
-// whose daemon is said to be gone, is one whose end was lost.
+// look reads all jobs. A job whose end was lost is one that is marked as
+// interrupted, or whose daemon is said to be gone, although its daemon was
+// alive.
 func (w *watched) look(ctx context.Context, from, to time.Time) (s seen, err error) {
 	for j, err := range fleet.Over(w.kept).Jobs(ctx, fleet.JobFilter{}) {
 		if err != nil {
@@ -271,7 +273,7 @@ func (r *run) shifted(s shift, limit int, seen seen, n transactions) {
 	r.table.add(row{goal: "P11", what: work + ": a job begins late, p99", time: spread{median: quantile(seen.late, 0.99)}, want: want{timeAtMost: 1e9}})
 }
 
-// quantile is the value below which a part of some values in order lies.
+// quantile is the value below which a given part of some ordered values lies.
 func quantile(ordered []float64, part float64) float64 {
 	return ordered[min(int(part*float64(len(ordered))), len(ordered)-1)]
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// freeBytes is how much still fits where dir is.
+// freeBytes is the free space where dir is.
 func freeBytes(dir string) (int64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {

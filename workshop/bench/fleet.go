@@ -19,9 +19,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/runner"
 )
 
-// What herdctl 1.5.28 takes for the same, the best that was measured of it: on
-// a machine of 2 cores with ext4 and node 20, apart from the runs of this
-// program. It cannot be installed from everywhere, so it is not measured anew.
+// What herdctl 1.5.28 takes for the same, its best figures: on a machine of 2
+// cores with ext4 and node 20, apart from the runs of this program. It cannot
+// be installed from everywhere, so it is not measured again.
 const (
 	herdctl       = "herdctl 1.5.28 (2 cores, ext4, node 20; measured apart)"
 	herdctlJobs   = 4.4e9 // herdctl jobs with 5,002 jobs of 2 KB
@@ -30,7 +30,7 @@ const (
 	herdctlTick   = 5.1e9 // of CPU, nothing due of 200 schedules
 )
 
-// herded is what the fleet part is measured with.
+// herded is the size of the fleet part.
 type herded struct {
 	jobs      []int // kept in a store
 	lines     int   // of the log of one job
@@ -39,7 +39,7 @@ type herded struct {
 	started   int // jobs per repetition
 }
 
-// herded follows from how large the rest is.
+// herded derives it from the size of the rest.
 func (s size) herded() herded {
 	switch {
 	case s.reps >= full.reps:
@@ -50,7 +50,7 @@ func (s size) herded() herded {
 	return herded{jobs: []int{50, 100}, lines: 100, schedules: []int{2, 20}, ticks: 2, started: 4}
 }
 
-// herding measures a fleet: its lists and logs by processes, its daemon in
+// herding measures a fleet: its lists and logs as processes, its daemon in
 // process and as one.
 func (r *run) herding(ctx context.Context) error {
 	h := r.size.herded()
@@ -62,7 +62,7 @@ func (r *run) herding(ctx context.Context) error {
 	return nil
 }
 
-// beside adds a row beside what herdctl takes.
+// beside adds a row compared with herdctl.
 func (r *run) beside(w row, theirs float64) {
 	w.against, w.faster = "herdctl, as above", true
 	w.ratio = spread{theirs / w.time.median, theirs / w.time.high, theirs / w.time.low}
@@ -78,10 +78,10 @@ func pastJob(i int) tidemark.Job {
 		Summary: strings.Repeat(words[(i+1)%len(words)]+" ", 1000/(len(words[(i+1)%len(words)])+1))}
 }
 
-// makers is how many fill a store at once.
+// makers is the number of goroutines that fill a store.
 const makers = 64
 
-// inParallel does something n times, by many at once.
+// inParallel does something n times, with several goroutines.
 func inParallel(n int, do func(i int) error) error {
 	var wait sync.WaitGroup
 	errs := make([]error, makers)
@@ -199,7 +199,7 @@ func (r *run) herdLogs(ctx context.Context, h herded) error {
 	return nil
 }
 
-// herdAppends measures how long an event of a job that runs takes to be kept.
+// herdAppends measures how long it takes to keep an event of a running job.
 func (r *run) herdAppends(ctx context.Context, _ herded) error {
 	r.say("appends of events")
 	dir := filepath.Join(r.dir, "plain")
@@ -262,8 +262,8 @@ func idleFile() *file.File {
 	return f
 }
 
-// rounds is the Dispatch of a daemon that is looked at: it says when a round
-// has come to its end.
+// rounds is the Dispatch of an observed daemon: it signals the end of each
+// round.
 type rounds struct {
 	s    *fleet.Store
 	done chan struct{}
@@ -278,8 +278,8 @@ func (d rounds) HandOut(ctx context.Context, now time.Time, _ func(context.Conte
 }
 
 // herdTicks measures what a daemon does every second while nothing is due. Its
-// clock goes on by a second a round, so that it also looks for dead owners as
-// often as it would.
+// clock advances by a second per round, so that it also looks for dead owners
+// as often as it would.
 func (r *run) herdTicks(ctx context.Context, h herded) error {
 	if cpuTime() == 0 {
 		r.table.skip("an idle tick: this system does not tell what a process computed")
@@ -342,7 +342,7 @@ func idleSchedules(ctx context.Context, p *place, n int) error {
 	})
 }
 
-// ticking starts a daemon and returns what makes it look once.
+// ticking starts a daemon and returns a function that makes it run one round.
 func (r *run) ticking(ctx context.Context, p *place) (tick func() error, stop func(), err error) {
 	var seconds atomic.Int64
 	began := time.Now()
@@ -373,7 +373,7 @@ func (r *run) ticking(ctx context.Context, p *place) (tick func() error, stop fu
 			}
 		}
 	}
-	return tick, stop, tick() // the first takes over the file
+	return tick, stop, tick() // the first tick loads the file
 }
 
 // atOnce is a runner whose agents have nothing to do.
@@ -386,7 +386,7 @@ func (a atOnce) Run(_ context.Context, t runner.Task) (runner.Outcome, error) {
 	return runner.Outcome{ExitReason: tidemark.ExitSuccess, Session: t.Mint}, nil
 }
 
-// herdStarts measures how many jobs that wait a daemon starts, and ends.
+// herdStarts measures how many waiting jobs a daemon starts, and ends.
 func (r *run) herdStarts(ctx context.Context, h herded) error {
 	r.say("starts of jobs")
 	var contenders []contender
@@ -400,7 +400,7 @@ func (r *run) herdStarts(ctx context.Context, h herded) error {
 			defer p.leave()
 			jobs := h.started
 			if backend == inFiles {
-				jobs = max(jobs/4, 1) // it looks through all jobs for those that wait
+				jobs = max(jobs/4, 1) // it searches all jobs for those that wait
 			}
 			contenders = append(contenders, contender{backend + name, func() (sample, error) { return p.startJobs(ctx, jobs, limit) }})
 		}
@@ -419,7 +419,7 @@ func (r *run) herdStarts(ctx context.Context, h herded) error {
 	return nil
 }
 
-// startJobs lets a daemon start n jobs that wait, whose agents are done at once.
+// startJobs lets a daemon start n waiting jobs, whose agents finish at once.
 func (p *place) startJobs(ctx context.Context, n, limit int) (sample, error) {
 	f := idleFile()
 	for i := range f.Agents {
@@ -492,7 +492,7 @@ func (r *run) herdIdle(ctx context.Context, _ herded) error {
 	if err := r.untilKnown(ctx, p, fmt.Sprintf("agent-%d", idleAgents-1)); err != nil {
 		return fmt.Errorf("tidemark fleet up: %w", err)
 	}
-	// A few rounds more, in which it also looks for dead owners.
+	// A few more rounds, in which it also looks for dead owners.
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -517,7 +517,7 @@ func (s size) settle() time.Duration {
 	return 8 * time.Second
 }
 
-// untilKnown waits until a daemon has made an agent's schedules known.
+// untilKnown waits until a daemon has published an agent's schedules.
 func (r *run) untilKnown(ctx context.Context, p *place, agent string) error {
 	for range 200 {
 		if out, err := r.commandOf(ctx, r.program, p, "schedules", "--json").Output(); err == nil && strings.Contains(string(out), `"`+agent+`"`) {

@@ -13,19 +13,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// A foreign store is made of one session that has half of it and many short
-// ones: the one shows whether memory grows with a session, the others what
-// each session costs.
+// A foreign store consists of one session with half of the data and many
+// short ones: the first shows whether memory grows with a session, the
+// others what each session costs.
 const (
 	foreignEntry   = 1450 // bytes of a record, about
 	foreignSession = 150  // records of a short session
-	// copiesOfForeign is how much room it needs at most: itself, a copy, and
-	// the store that it is brought into, with its index.
+	// copiesOfForeign is how much space it needs at most: itself, a copy,
+	// and the store that it is imported into, with its index.
 	copiesOfForeign = 6
 )
 
-// bringing measures the import of transcripts of another tool, as Claude Code
-// keeps them, and of the same ones again, when there is nothing new.
+// bringing measures the import of transcripts of Claude Code, and a second
+// import of the same, when nothing is new.
 func (r *run) bringing(ctx context.Context) error {
 	if !r.hasProgram() {
 		return nil
@@ -150,8 +150,8 @@ func writeForeign(ctx context.Context, dir string, bytes int64) (total int64, er
 	return total, nil
 }
 
-// writeTranscript writes a session from an entry of the corpus on, until there
-// is enough of it after an answer.
+// writeTranscript writes a session from an entry of the corpus on, until
+// enough says so after an answer.
 func (c *corpus) writeTranscript(name, id string, from int, enough func(n int, written int64) bool) (n int, written int64, err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/search"
 )
 
-// library is the corpus in every store that is searched and moved, and in the
-// files that others would keep it in.
+// library is the corpus in every store that is searched and moved, and in
+// files as other tools would keep it.
 type library struct {
 	*corpus
 	text    int64             // bytes that can be searched
@@ -34,12 +34,12 @@ type indexed struct {
 
 var shelves = []string{inSQLite, sealed + inSQLite, inFiles, sealed + inFiles}
 
-// copiesOfText is how much room the corpus needs at most: in each store, as
-// files and as archives, with indexes, twice where it is on its way.
+// copiesOfText is how much space the corpus needs at most: in each store,
+// as files and as archives, with indexes, twice while it is moved.
 const copiesOfText = 16
 
-// books returns a library of so many entries, made when it is first asked for;
-// nil when there is no room for it.
+// books returns a library of so many entries, made on first use; nil when
+// there is no space for it.
 func (r *run) books(ctx context.Context, n int) (*library, error) {
 	if l := r.shelf[n]; l != nil {
 		return l, l.open(ctx)
@@ -133,7 +133,7 @@ func (l *library) index(ctx context.Context, backend string) (x indexed, err err
 	return x, err
 }
 
-// usedBytes is how much of a database holds something.
+// usedBytes is how much of a database is in use.
 func usedBytes(ctx context.Context, file string) (int64, error) {
 	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(file)+"?mode=ro")
 	if err != nil {

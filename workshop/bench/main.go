@@ -1,7 +1,7 @@
-// Command bench measures the store beside the physical limit and beside what
-// other session keepers do, in one run and as ratios, and prints tables. It
-// judges figures and never fails because of one: what a figure means is for
-// the reader of the tables.
+// Command bench measures the store against the physical limit and against
+// other tools that keep sessions, in one run and as ratios, and prints
+// tables. It judges figures and never fails because of one: their meaning is
+// up to the reader of the tables.
 //
 // It keeps its data below a temporary directory and removes it.
 //

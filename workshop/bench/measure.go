@@ -25,9 +25,9 @@ type sample struct {
 // samples holds one sample for each repetition, by contender.
 type samples map[string][]sample
 
-// compare runs every contender once in each repetition, so that what disturbs
-// the machine meanwhile disturbs all of them. Each repetition begins with
-// another contender. One more, before the first, is not counted.
+// compare runs every contender once in each repetition, so that disturbances
+// of the machine affect all of them. Each repetition begins with another
+// contender. One more, before the first, is not counted.
 func (r *run) compare(ctx context.Context, contenders ...contender) (samples, error) {
 	return r.compareTimes(ctx, r.size.reps, contenders...)
 }
@@ -41,7 +41,7 @@ func (r *run) compareTimes(ctx context.Context, reps int, contenders ...contende
 				return nil, err
 			}
 			c := contenders[(i+rep+1)%len(contenders)]
-			runtime.GC() // nobody pays for what the one before left
+			runtime.GC() // nobody pays for the garbage of the one before
 			s, err := c.run()
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
@@ -55,8 +55,8 @@ func (r *run) compareTimes(ctx context.Context, reps int, contenders ...contende
 }
 
 // inTurns is compare for differences of a few percent: the contenders take
-// turns operation by operation, n of each in a repetition. Before each
-// repetition, ready is called.
+// turns operation by operation, n of each in a repetition. ready is called
+// before each repetition.
 func (r *run) inTurns(ctx context.Context, n int, ready func() error, names []string, ops ...func() error) (samples, error) {
 	all := make(samples)
 	for rep := -1; rep < r.size.reps; rep++ {
@@ -97,9 +97,9 @@ func times(n int, op func() error) func() (sample, error) {
 	}
 }
 
-// together lets several do an operation n times each, at the same time. The
-// cost of one is the time of all divided by their number. Before the clock
-// runs, ready is called when it is not nil.
+// together lets several doers do an operation n times each, concurrently.
+// The cost of one is the time of all divided by their number. ready, unless
+// nil, is called before the clock starts.
 func together(doers, n int, ready, op func(doer int) error) func() (sample, error) {
 	return func() (sample, error) {
 		for d := range doers {
@@ -146,15 +146,15 @@ func oneByOne(n int, op func() error) func() (sample, error) {
 	return together(1, n, nil, func(int) error { return op() })
 }
 
-// sampleOf is what single operations cost that took so long all together.
+// sampleOf is the cost of single operations that took all together.
 func sampleOf(all time.Duration, latencies []time.Duration) sample {
 	slices.Sort(latencies)
 	at := func(share float64) float64 { return float64(latencies[int(share*float64(len(latencies)-1))]) }
 	return sample{each: float64(all) / float64(len(latencies)), p50: at(0.50), p95: at(0.95), p99: at(0.99)}
 }
 
-// spread is a median with the quartiles beside it: on a shared machine the
-// lowest and the highest only tell what the neighbours did.
+// spread is a median with its quartiles: on a shared machine the lowest
+// and the highest only show what the neighbours did.
 type spread struct{ median, low, high float64 }
 
 func spreadOf(values []float64) spread {

@@ -22,8 +22,8 @@ import (
 	_ "modernc.org/sqlite" // the driver of the transaction per entry
 )
 
-// What the store is held against: the least that any program could do, and
-// what programs like it do today.
+// What the store is compared with: the least that any program could do,
+// and what programs like it do today.
 
 // plainFile is a file that is appended to and synced, nothing else.
 type plainFile struct{ f *os.File }
@@ -40,7 +40,7 @@ func (p *plainFile) append(b []byte) error {
 	return syncData(p.f)
 }
 
-// newFile makes a small file that is there after a power cut: written aside,
+// newFile makes a small file that survives a power cut: written aside,
 // synced, renamed, and the directory synced.
 func newFile(dir, name string, b []byte) error {
 	f, err := os.OpenFile(filepath.Join(dir, name+".tmp"), os.O_CREATE|os.O_WRONLY, 0o600)
@@ -61,8 +61,8 @@ func newFile(dir, name string, b []byte) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// rowTable is a table of entries in SQLite, written with a transaction for
-// each, as durable as the store is.
+// rowTable is a table of entries in SQLite, written with one transaction
+// per entry, as durable as the store.
 type rowTable struct {
 	db   *sql.DB
 	conn *sql.Conn
@@ -106,8 +106,8 @@ func (t *rowTable) append(ctx context.Context, session int, body []byte) error {
 
 func (t *rowTable) close() error { return errors.Join(t.put.Close(), t.conn.Close(), t.db.Close()) }
 
-// transcript is a file of entries as JSON, one a line, as most tools keep a
-// session.
+// transcript is a file of entries as JSON, one per line, as most tools keep
+// a session.
 type transcript struct {
 	name  string
 	bytes int64
@@ -202,8 +202,8 @@ func (t transcript) rewriteTo(name string) error {
 //go:embed tail.js
 var tailScript string
 
-// nodeTail lets node read the last 50 entries n times and returns what it says
-// one took: without its start, and after it has compiled what is hot.
+// nodeTail lets node read the last 50 entries n times and returns the reported
+// time for one: without its start, and after it has compiled the hot code.
 func (t transcript) nodeTail(ctx context.Context, n int) (sample, error) {
 	out, err := exec.CommandContext(ctx, "node", "-e", tailScript, t.name, strconv.Itoa(n)).Output()
 	if err != nil {

@@ -53,7 +53,7 @@ func (r *run) open(ctx context.Context, backend, name string) (*place, error) {
 	return p, p.open(ctx)
 }
 
-// site is where a store is about to be.
+// site is the location of a store that is about to be made.
 func (r *run) site(backend, name string) (*place, error) {
 	dir := filepath.Join(r.dir, strings.ReplaceAll(name+"-"+backend, " ", "-"))
 	p := &place{backend: backend, dir: dir, who: process.Self("bench")}
@@ -134,8 +134,8 @@ func (p *place) close() error {
 // leave closes a store and removes it.
 func (p *place) leave() error { return errors.Join(p.close(), os.RemoveAll(p.dir)) }
 
-// kept returns the store of that name, made by fill when it is first asked
-// for: large ones serve several parts.
+// kept returns the store of that name, filled on first use: large ones
+// serve several parts.
 func (r *run) kept(ctx context.Context, backend, name string, fill func(*place) error) (*place, error) {
 	key := name + " in " + backend
 	p := r.places[key]
@@ -154,8 +154,7 @@ func (r *run) kept(ctx context.Context, backend, name string, fill func(*place) 
 	return p, fill(p)
 }
 
-// closeKept closes all large stores, as they are when no process has them
-// open.
+// closeKept closes all large stores, as when no process has them open.
 func (r *run) closeKept() error {
 	var errs []error
 	for _, p := range r.places {
@@ -167,8 +166,8 @@ func (r *run) closeKept() error {
 	return errors.Join(errs...)
 }
 
-// bytesPerEntry is how much room an entry needs, with what is not written back
-// yet.
+// bytesPerEntry is how much space an entry needs, including data not yet
+// written back.
 const bytesPerEntry = 1000
 
 // long returns a store with one session of n entries, nil when there is no
@@ -194,8 +193,8 @@ func (r *run) crowd(ctx context.Context, backend string, n int) (*place, error) 
 
 var words = []string{"tide", "mark", "branch", "harbour", "a longer thought", "the list of files", "why it failed", "what to do next"}
 
-// say returns what is said at one place of a session: some 240 bytes as a line
-// of JSON, with a newline and a quote in it as messages have them.
+// say returns the entry at a seq: some 240 bytes as a line of JSON, with a
+// newline and a quote in it as messages have them.
 func say(seq int64) tidemark.Entry {
 	role, text := tidemark.User, "look at %q of %d,\nplease, and tell me about %s"
 	if seq%2 == 0 {
@@ -205,8 +204,8 @@ func say(seq int64) tidemark.Entry {
 	return tidemark.Say(role, fmt.Sprintf(text, words[n%len(words)], n, words[(n/3)%len(words)]))
 }
 
-// placed is the entry that stands at seq when two take turns, as the store
-// places it.
+// placed is the entry at seq when two take turns, positioned as the store
+// does.
 func placed(seq int64) tidemark.Entry {
 	e := say(seq)
 	e.Seq, e.At = seq, time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC).Add(time.Duration(seq)*time.Millisecond)
@@ -214,7 +213,7 @@ func placed(seq int64) tidemark.Entry {
 	return e
 }
 
-// stride is how many entries a long session grows by at once.
+// stride is the number of entries that a long session grows by at a time.
 const stride = 10_000
 
 // converse makes a session of n entries.
@@ -234,7 +233,7 @@ func (p *place) converse(ctx context.Context, n int) (tidemark.SessionID, error)
 	return w.ID(), w.Close(ctx)
 }
 
-// projects is over how many projects many sessions are spread.
+// projects is the number of projects that many sessions are spread over.
 const projects = 100
 
 func project(i int) string { return fmt.Sprintf("/projects/p%d", i%projects) }

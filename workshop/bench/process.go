@@ -47,7 +47,7 @@ func (r *run) processing(ctx context.Context) error {
 	return r.peaks(ctx, longest)
 }
 
-// hasProgram says that nothing is measured where no program was named.
+// hasProgram notes that nothing is measured where no program was named.
 func (r *run) hasProgram() bool {
 	if r.program == "" {
 		r.table.skip("processes: no program was named")
@@ -55,7 +55,7 @@ func (r *run) hasProgram() bool {
 	return r.program != ""
 }
 
-// start runs the program once and lets what it prints go.
+// start runs the program once and discards its output.
 func (r *run) start(ctx context.Context, p *place, args ...string) error {
 	cmd := r.commandOf(ctx, r.program, p, args...)
 	var complaint strings.Builder
@@ -66,7 +66,7 @@ func (r *run) start(ctx context.Context, p *place, args ...string) error {
 	return nil
 }
 
-// commandOf starts in an empty home, so that nobody's configuration counts.
+// commandOf starts in an empty home, so that no configuration applies.
 func (r *run) commandOf(ctx context.Context, name string, p *place, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	home := filepath.Join(r.dir, "home")
@@ -141,15 +141,15 @@ func storeBytes(p *place) (total int64, err error) {
 
 // cost is what a process took.
 type cost struct {
-	peak int64 // of memory, in bytes; 0: this system does not tell
+	peak int64 // memory in bytes; 0 where this system does not report it
 	took time.Duration
 }
 
-// costCommand makes this program start another one and say what that took.
+// costCommand makes this program start another one and report its cost.
 const costCommand = "cost-of"
 
-// cost starts the program from a small process: Linux counts what the parent
-// had before exec as the child's.
+// cost starts the program from a small process: Linux counts the parent's
+// memory before exec as the child's.
 func (r *run) cost(ctx context.Context, p *place, args ...string) (c cost, err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 	nodeTail  = "node, from the end"
 )
 
-// middleOf is how long the session is whose middle is read.
+// middleOf is the length of the session whose middle is read.
 const middleOf = 1_000_000
 
 // reading measures the tail of sessions of many lengths, each in a store of
@@ -64,7 +64,7 @@ func (r *run) reading(ctx context.Context) error {
 	return nil
 }
 
-// readingPeers returns what others do with a transcript.
+// readingPeers returns what other tools do with a transcript.
 func (r *run) readingPeers(ctx context.Context) ([]contender, func(), error) {
 	dir := filepath.Join(r.dir, "peers")
 	cleanUp := func() { os.RemoveAll(dir) }
@@ -108,7 +108,7 @@ func (p *place) tail(ctx context.Context) error {
 	return count(n)
 }
 
-// middle opens a session and reads what leads up to one of its entries.
+// middle opens a session and reads the entries that lead to one of its entries.
 func (p *place) middle(ctx context.Context, seq int64) error {
 	v, err := p.View(ctx, p.session)
 	if err != nil {

@@ -58,8 +58,8 @@ func (r *run) sealingIn(ctx context.Context, backend string) error {
 	return nil
 }
 
-// sealed adds the rows. Of single appends the middle one counts: now and then
-// a sync takes a hundred times as long, whoever's turn it is.
+// sealed adds the rows. Of single appends the median counts: now and then a
+// sync takes a hundred times as long, whoever's turn it is.
 func (r *run) sealed(appended, tailed samples, backend string) {
 	of := fmt.Sprintf("tail of %d of %s: ", shown, short(r.size.peer))
 	name := sealed + backend

@@ -13,11 +13,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// goalEntries is how much the goals of search speak of: a gigabyte.
+// goalEntries is the amount of text that the goals of search are about: a
+// gigabyte.
 const goalEntries = 1_000_000
 
-// asking is a kind of question: its i-th one, as this program and as ripgrep
-// take it, and how many hits it has at least.
+// asking is a kind of query: its i-th one, in the syntax of this program and
+// of ripgrep, and the least number of hits.
 type asking struct {
 	name  string
 	query func(i int) string
@@ -25,8 +26,8 @@ type asking struct {
 	hits  int
 }
 
-// askings returns the kinds of questions. Ripgrep is asked what is cheapest
-// for it: how many lines have the text as it stands.
+// askings returns the kinds of queries. Ripgrep is asked what is cheapest
+// for it: how many lines contain the literal text.
 func (c *corpus) askings() []asking {
 	literal := func(word func(int) string) func(int) []string {
 		return func(i int) []string { return []string{"-F", word(i)} }
@@ -52,9 +53,8 @@ func (c *corpus) askings() []asking {
 	}
 }
 
-// phrase returns three words that stand side by side somewhere. The last is
-// looked up as the beginning of a word, which a sealed index knows from three
-// letters on.
+// phrase returns three words that are adjacent somewhere. The last is
+// searched as a prefix, which a sealed index supports from three letters on.
 func (c *corpus) phrase(i int) string {
 	for at := i*7919*4 + 3; ; at += 4 {
 		words := strings.Fields(c.entry(at % c.entries).Text())
@@ -109,7 +109,7 @@ func (r *run) searching(ctx context.Context) error {
 	return r.lagging(ctx, l)
 }
 
-// scanned is what is also searched where there is no index.
+// scanned is also searched where there is no index.
 const scanned = "a word that is nowhere"
 
 // asks asks each question once.
@@ -122,7 +122,7 @@ func (l *library) asks(ctx context.Context, backend string, queries []string, hi
 	})
 }
 
-// ask asks as the command does, the reading of the question included.
+// ask asks as the command does, including parsing the query.
 func (l *library) ask(ctx context.Context, backend, text string, hits int) error {
 	query, err := search.Parse(text)
 	if err != nil {
@@ -187,14 +187,13 @@ func (r *run) searched(l *library, s samples) {
 	}
 }
 
-// rate is how many megabytes a second so many bytes in so many nanoseconds
-// are.
+// rate formats bytes in nanoseconds as megabytes per second.
 func rate(bytes int64, ns float64) string { return number(perSecond(bytes, ns)) + " MB/s" }
 
 func perSecond(bytes int64, ns float64) float64 { return float64(bytes) / 1e6 / (ns / 1e9) }
 
 // lagging measures how long a new entry is in no index, with the follower that
-// programs have. A search finds it meanwhile by reading.
+// programs have. Meanwhile a search finds it by reading.
 func (r *run) lagging(ctx context.Context, l *library) error {
 	for _, backend := range []string{inSQLite, sealed + inSQLite} {
 		r.say("lag of the index in %s", backend)

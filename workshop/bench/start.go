@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// starting measures how soon a command is done that does little, from exec to
-// exit, in plain and in sealed stores.
+// starting measures how long a small command takes, from exec to exit, in
+// plain and in sealed stores.
 func (r *run) starting(ctx context.Context) error {
 	if !r.hasProgram() {
 		return nil

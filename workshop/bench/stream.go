@@ -31,7 +31,7 @@ const (
 )
 
 // deltaServer answers every question with the same words, in as many deltas as
-// the path says, each written for itself, as providers do.
+// the path says, each written separately, as providers do.
 type deltaServer struct {
 	base   string
 	words  []string
@@ -109,11 +109,11 @@ func quoted(text string) []byte {
 	return b
 }
 
-// streamCommand makes this program read an answer and say when it has it.
+// streamCommand makes this program read an answer and report when it has it.
 const streamCommand = "read-stream"
 
-// readStream reads an answer as a process of its own, so that what it takes
-// can be told from what the server takes.
+// readStream reads an answer as a process of its own, so that its cost is
+// separate from the server's.
 func readStream(args []string) int {
 	if len(args) != 2 {
 		return 2
@@ -302,10 +302,10 @@ func (r *run) streamed(s, processor samples, names []string) {
 	}
 }
 
-// beyondClient is what 1,000 deltas take more than in the model's own client,
-// repetition by repetition. What the same answer in one delta takes is taken
-// off both: it is the start and the end of the process, and the keeping of the
-// answer.
+// beyondClient is how much more 1,000 deltas take than in the model's own
+// client, repetition by repetition. The cost of the same answer in one delta
+// is subtracted from both: it is the start and the end of the process, and
+// keeping the answer.
 func beyondClient(processor samples, name string, deltas int) (values []float64) {
 	for i := range processor[deltasName(name, deltas)] {
 		grown := func(name string) float64 {

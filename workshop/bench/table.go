@@ -10,17 +10,17 @@ import (
 	"text/tabwriter"
 )
 
-// row is one line of the table: what some work costs, alone and beside
-// something else.
+// row is one line of the table: the cost of some work, alone and
+// compared with something else.
 type row struct {
 	goal    string // which goal it belongs to, "" for orientation
 	what    string
 	time    spread // nanoseconds; zero: not a time
 	value   string // in place of the time
 	against string
-	ratio   spread // to what it stands beside; zero: to nothing
+	ratio   spread // to what it is compared with; zero: to nothing
 	faster  bool   // the ratio says how many times as fast, not how many times as long
-	fine    bool   // percents of the ratio count
+	fine    bool   // percents of the ratio matter
 	want    want
 }
 
@@ -28,8 +28,8 @@ type row struct {
 type want struct {
 	ratioAtMost, ratioAtLeast float64
 	timeAtMost                float64 // nanoseconds
-	met                       *bool   // known otherwise
-	text                      string  // how it is written, where not by itself
+	met                       *bool   // known in another way
+	text                      string  // its wording, if special
 }
 
 // section is the table of one part, and where and when it was measured.
@@ -87,7 +87,7 @@ func (w want) String() string {
 	return ""
 }
 
-// verdict compares medians as they are printed: the third digit is noise.
+// verdict compares medians as printed: the third digit is noise.
 func (r row) verdict() string {
 	met := true
 	switch w := r.want; {
@@ -176,9 +176,9 @@ func (t *section) print(w io.Writer) error {
 	return err
 }
 
-// objects writes the table for a program: a row a line, with figures as they
-// are printed, because these are what is judged. What was not measured is a
-// row with the reason alone.
+// objects writes the table for a program: one row per line, with figures as
+// printed, because these are judged. What was not measured is a row with
+// only the reason.
 func (t *section) objects(w io.Writer) error {
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)
@@ -217,13 +217,13 @@ func (t *section) markdown() string {
 	return b.String()
 }
 
-// marks are what the table of a part stands between on a page.
+// marks are the lines around the table of a part on a page.
 func marks(part string) (begin, end string) {
 	return "<!-- bench " + part + ": begin -->\n", "<!-- bench " + part + ": end -->\n"
 }
 
-// rewrite puts tables between their marks on a page and leaves the rest as it
-// is, the tables of parts that did not run included.
+// rewrite puts tables between their marks on a page and leaves the rest
+// unchanged, including the tables of parts that did not run.
 func rewrite(name string, sections []section) error {
 	page, err := os.ReadFile(name)
 	if err != nil {

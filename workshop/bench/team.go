@@ -22,7 +22,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
-// The names of what a team's store stands beside, and its own.
+// The names of what a team's store is compared with, and its own.
 const (
 	inPostgres = "postgres"
 	policyFree = "postgres, as a superuser without row-level security"
@@ -31,7 +31,7 @@ const (
 	pgBench    = "pgbench, the same INSERT"
 )
 
-// teamed is what the team part is measured with.
+// teamed is the size of the team part.
 type teamed struct {
 	reps      int
 	appends   int   // by one writer, per repetition
@@ -40,10 +40,10 @@ type teamed struct {
 	tails     int   // per repetition
 	logs      []int // entries of the sessions that are read
 	followers int
-	events    int // that all followers of a session wait for, per repetition
+	events    int // events that all followers of a session wait for, per repetition
 }
 
-// teamed follows from how large the rest is.
+// teamed derives it from the size of the rest.
 func (s size) teamed() teamed {
 	switch {
 	case s.reps >= full.reps:
@@ -60,11 +60,11 @@ type teamPlace struct {
 	cluster *pgtest.Cluster
 	db      *pgtest.Database
 	with    *place // under the policies
-	without *place // as a superuser, whom no policy holds up
+	without *place // as a superuser, to whom no policy applies
 }
 
 // teaming measures what a team uses: the store on PostgreSQL, and servers
-// before it.
+// in front of it.
 func (r *run) teaming(ctx context.Context) error {
 	t, err := r.openTeam(ctx)
 	if pgtest.IsMissing(err) {
@@ -116,7 +116,7 @@ func (r *run) openTeam(ctx context.Context) (t *teamPlace, err error) {
 	return t, err
 }
 
-// teamURL is a URL of the database for the one whose sessions are measured.
+// teamURL is a URL of the database for the user whose sessions are measured.
 func teamURL(url string) string { return url + "&tenant=bench&as=ada" }
 
 func openDatabase(ctx context.Context, name, url string, o *postgres.Options) (*place, error) {
@@ -127,8 +127,8 @@ func openDatabase(ctx context.Context, name, url string, o *postgres.Options) (*
 	return &place{Store: store.New(b, &store.Options{Words: search.EntryWords}), backend: name, who: process.Self("bench")}, nil
 }
 
-// teamAppends measures durable appends beside the least that the database can
-// do with the same bytes.
+// teamAppends measures durable appends against the least that the database
+// can do with the same bytes.
 func (r *run) teamAppends(ctx context.Context, t *teamPlace, writers int) error {
 	r.say("append through PostgreSQL, %d at once", writers)
 	n := t.appends
@@ -207,8 +207,7 @@ func (r *run) teamAppended(s samples, writers int) {
 		want: want{ratioAtMost: 1.15, text: "≤ 1.15×"}})
 }
 
-// tables are what is inserted into without any rule: one for this program, one
-// for pgbench.
+// tables are tables without any rule: one for this program, one for pgbench.
 const tables = `create table if not exists bare (log int, seq bigserial, body bytea, primary key (log, seq));
 create table if not exists bench (log int, seq bigserial, body bytea, primary key (log, seq))`
 
@@ -234,8 +233,8 @@ func (t *teamPlace) bare(ctx context.Context, writers, connections, n int, line 
 	}), pool.Close, nil
 }
 
-// settled brings the statistics of the database up to date, as it does by
-// itself some time after much was written.
+// settled updates the statistics of the database, as it does by itself
+// some time after many writes.
 func (t *teamPlace) settled(ctx context.Context) error {
 	pool, err := pgxpool.New(ctx, t.db.Super)
 	if err != nil {
@@ -246,7 +245,7 @@ func (t *teamPlace) settled(ctx context.Context) error {
 	return err
 }
 
-// leastBenched is how many inserts each client of pgbench makes at least: it
+// leastBenched is the least number of inserts of each client of pgbench: it
 // prepares its statements first.
 const leastBenched = 50
 

@@ -23,7 +23,7 @@ const (
 	inProcess1 = inProcess + " + " + loopback
 )
 
-// serving is two nodes before the database.
+// serving is two nodes in front of the database.
 type serving struct {
 	*teamPlace
 	nodes  []*nodes.Node
@@ -66,13 +66,13 @@ func (r *run) teamServers(ctx context.Context, t *teamPlace) error {
 	return nil
 }
 
-// sent is say on the wire.
+// sent is say in its wire form.
 func sent(seq int64) api.NewEntry {
 	e := say(seq)
 	return api.NewEntry{Role: e.Role, Blocks: e.Blocks}
 }
 
-// lent is a session that a client over HTTP holds the lease of.
+// lent is a session whose lease a client over HTTP holds.
 type lent struct {
 	node, token string
 	id          tidemark.SessionID
@@ -99,8 +99,8 @@ func (v *serving) renew(ctx context.Context, l *lent) error {
 }
 
 // teamCalls measures one call at a time: an append under a lease, one that
-// takes the lease for itself, and a tail, each beside the same in process and
-// a round trip that does nothing.
+// takes the lease for itself, and a tail, each compared with the same in
+// process and with an empty round trip.
 func (r *run) teamCalls(ctx context.Context, v *serving) error {
 	r.say("calls over HTTP")
 	node := v.nodes[0].URL
@@ -157,7 +157,7 @@ func (r *run) teamCalls(ctx context.Context, v *serving) error {
 	return nil
 }
 
-// attachAndAppend is what a call without a lease comes to.
+// attachAndAppend is what a call without a lease amounts to.
 func (p *place) attachAndAppend(ctx context.Context, id tidemark.SessionID) error {
 	w, err := p.Attach(ctx, id, p.who)
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *place) attachAndAppend(ctx context.Context, id tidemark.SessionID) erro
 	return errors.Join(err, w.Close(ctx))
 }
 
-// teamPair measures two nodes at once beside one alone.
+// teamPair measures two nodes at once against one alone.
 func (r *run) teamPair(ctx context.Context, v *serving) error {
 	r.say("two nodes")
 	const one, two = "one node", "two nodes"
@@ -195,7 +195,7 @@ func (r *run) teamPair(ctx context.Context, v *serving) error {
 	if err != nil {
 		return err
 	}
-	// Each of the two has done a half of what was done.
+	// Each of the two did half of the work.
 	for i := range s[two] {
 		s[two][i].each *= 2
 	}
@@ -207,8 +207,9 @@ func (r *run) teamPair(ctx context.Context, v *serving) error {
 	return nil
 }
 
-// teamFollowers measures how long an entry takes to those who follow, from
-// when it is sent: many sessions with few followers each, and all in one.
+// teamFollowers measures how long an entry takes to reach its followers,
+// from when it is sent: many sessions with few followers each, and all in
+// one.
 func (r *run) teamFollowers(ctx context.Context, v *serving) error {
 	for _, sessions := range []int{max(v.followers/10, 1), 1} {
 		r.say("%d followers of %d", v.followers, sessions)
@@ -248,7 +249,7 @@ func (r *run) teamFollowed(ctx context.Context, v *serving, a *audience, session
 	return nil
 }
 
-// audience is followers, and what they follow.
+// audience is the followers, and what they follow.
 type audience struct {
 	v        *serving
 	sessions []tidemark.SessionID
@@ -259,8 +260,8 @@ type audience struct {
 	wait     sync.WaitGroup
 }
 
-// gather starts the followers and waits until all are there. It returns what
-// there is of them also with an error.
+// gather starts the followers and waits until all are connected. It returns
+// the audience also with an error.
 func (v *serving) gather(ctx context.Context, sessions int) (*audience, error) {
 	a := &audience{v: v, each: v.followers / sessions, heard: make(chan time.Time, v.followers), errs: make(chan error, v.followers)}
 	ctx, a.stop = context.WithCancel(ctx)
@@ -297,7 +298,8 @@ func (v *serving) gather(ctx context.Context, sessions int) (*audience, error) {
 	return a, nil
 }
 
-// tell appends to a session and returns how long that took to each follower.
+// tell appends to a session and returns how long that took to reach each
+// follower.
 func (a *audience) tell(ctx context.Context, id tidemark.SessionID, seq int64) (lags []time.Duration, err error) {
 	begin := time.Now()
 	if _, err := a.v.client.Append(ctx, a.v.nodes[0].URL, id, "", sent(seq)); err != nil {

@@ -18,7 +18,7 @@ const (
 
 var treeWork = []string{"branch", "label", "checkpoint", "fork"}
 
-// growing measures what gives a session another shape.
+// growing measures what changes the shape of a session: branches and forks.
 func (r *run) growing(ctx context.Context) error {
 	dir := filepath.Join(r.dir, "copies")
 	if err := os.MkdirAll(dir, 0o700); err != nil {

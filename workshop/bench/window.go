@@ -28,8 +28,8 @@ func openWindow(cmd *exec.Cmd) (*window, error) {
 	return &window{cmd: cmd, screen: screen}, nil
 }
 
-// tailBytes is how much of the screen is kept to look for something in, and to
-// show when it does not come; shownWithin is how long it may take to come.
+// tailBytes is how much of the screen is kept to search in, and to show when
+// the mark does not appear; shownWithin is how long it may take to appear.
 const (
 	tailBytes   = 4 << 10
 	shownWithin = time.Minute
@@ -61,12 +61,12 @@ func (w *window) say(line string) error {
 	return err
 }
 
-// leave says farewell and waits for the end of the process.
+// leave types the command to leave and waits for the end of the process.
 func (w *window) leave() error {
 	if _, err := io.WriteString(w.screen, "\x04"); err != nil {
 		return err
 	}
-	_, err := io.Copy(io.Discard, w.screen) // a terminal that nobody has is an error, not an end
+	_, err := io.Copy(io.Discard, w.screen) // a closed terminal is an error, not an end
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}

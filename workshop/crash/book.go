@@ -6,26 +6,26 @@ import (
 	"sync"
 )
 
-// book is the oracle: what was sent, what was acknowledged, and so what must,
-// may and must not be in the store. It learns only from what writers printed
-// and, after each blow, from what a fresh process reads: whatever that sees
-// once has to stay.
+// book is the oracle: what was sent, what was acknowledged, and therefore
+// what must, may and must not be in the store. It learns only from what
+// writers printed and, after each blow, from what a fresh process reads:
+// whatever that sees once has to stay.
 type book struct {
 	mu       sync.Mutex
-	shut     bool // what is read from now on may be a lie: the power is about to go
+	shut     bool // what is read from now on does not count: the power is about to go
 	sessions []*session
 	names    int // for unique texts and titles
 
 	acknowledged                   int
 	lost, doubled, unreadable, aid int
-	leftovers                      int // how often verify told of something that the next writer put in order
+	leftovers                      int // how often verify reported something that the next writer repaired
 	say                            func(format string, args ...any)
 }
 
 // session is one conversation as it should be.
 type session struct {
-	id     string // "" as long as nobody heard of it
-	base   int64  // up to where a fork shares its past; 0: it is none
+	id     string // "" as long as it is unknown
+	base   int64  // up to where a fork shares its past; 0 for no fork
 	past   map[int64]string
 	sent   []*promise
 	title  fact
@@ -34,16 +34,16 @@ type session struct {
 	labels []label
 
 	branches, maybeBranches int
-	busy                    bool // somebody who needs it alone is at it
-	touched                 bool // since the last look
-	errand                  bool // one besides the writer
+	busy                    bool // in exclusive use
+	touched                 bool // since the last check
+	errand                  bool // an errand besides the writer
 }
 
 // promise is one entry that was sent.
 type promise struct {
 	text, key string
-	seq       int64 // 0: nobody was told that it is kept, and nobody saw it
-	told      bool  // its sender was told
+	seq       int64 // 0: not acknowledged, and not seen
+	told      bool  // acknowledged to its sender
 }
 
 // label is a name that was given to an entry.
@@ -53,16 +53,16 @@ type label struct {
 	acked bool
 }
 
-// fact is something that has one value and may be about to have another.
+// fact is something that has one value and may be changing to another.
 type fact struct {
 	now   string
 	maybe []string
 }
 
-// try says that somebody began to change the fact.
+// try records that a change of the fact began.
 func (f *fact) try(to string) { f.maybe = append(f.maybe, to) }
 
-// take says that the change was acknowledged, or was seen.
+// take records that the change was acknowledged, or was seen.
 func (f *fact) take(to string) { f.now, f.maybe = to, nil }
 
 func (f *fact) allows(seen string) bool { return seen == f.now || slices.Contains(f.maybe, seen) }
@@ -74,8 +74,8 @@ func (f *fact) String() string {
 	return fmt.Sprintf("%s, or one of %q", f.now, f.maybe)
 }
 
-// The states of a session in the book. A purge that was killed half-way may
-// leave one that is purging, until it is purged again.
+// The states of a session in the book. A purge killed half-way may leave a
+// session that is purging, until it is purged again.
 const (
 	live    = "live"
 	trash   = "trash"
@@ -83,8 +83,8 @@ const (
 	purging = "purging"
 )
 
-// canary is in everything that a trial writes, so that a byte scan tells
-// whether something of it is kept in the clear.
+// canary is in everything that a trial writes, so that a byte scan shows
+// whether any of it is kept in the clear.
 const canary = "canary"
 
 // name returns a word that was not used before.
@@ -93,14 +93,14 @@ func (b *book) name(kind string) string {
 	return fmt.Sprintf("%s-%s%d", canary, kind, b.names)
 }
 
-// begin writes down a session that is about to be created.
+// begin records a session that is about to be created.
 func (b *book) begin() *session {
 	s := &session{title: fact{now: b.name("title")}, state: fact{now: gone}}
 	b.sessions = append(b.sessions, s)
 	return s
 }
 
-// heard notes an acknowledgement, unless the book is shut.
+// heard records an acknowledgement, unless the book is shut.
 func (b *book) heard(note func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,14 +109,14 @@ func (b *book) heard(note func()) {
 	}
 }
 
-// close makes everything that is read later count for nothing.
+// close makes everything read later count for nothing.
 func (b *book) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.shut = true
 }
 
-// kept notes that an entry was acknowledged.
+// kept records that an entry was acknowledged.
 func (b *book) kept(s *session, id string, p *promise, seq int64) {
 	b.acknowledged++
 	switch {
@@ -132,7 +132,7 @@ func (b *book) kept(s *session, id string, p *promise, seq int64) {
 	p.seq, p.told = seq, true
 }
 
-// fault counts a broken promise and says which.
+// fault counts a broken promise and reports it.
 func (b *book) fault(count *int, format string, args ...any) {
 	*count++
 	if b.lost+b.doubled+b.unreadable+b.aid <= 20 {
@@ -154,19 +154,19 @@ func (r *row) add(o row) {
 	r.aid += o.aid
 }
 
-// idle returns the sessions that a writer could be attached to: known, living
-// for certain, and nobody at them.
+// idle returns the sessions that a writer could attach to: known, certainly
+// alive, and not in use.
 func (b *book) idle() []*session {
 	return b.some(func(s *session) bool { return s.state.now == live && !s.errand })
 }
 
-// known returns the sessions that another process may do something to beside
-// a writer.
+// known returns the sessions on which another process may run a command
+// beside a writer.
 func (b *book) known() []*session {
 	return b.some(func(s *session) bool { return s.state.now == live && !s.errand && s.newest() > 0 })
 }
 
-// discarded returns the sessions that are in the trash for certain.
+// discarded returns the sessions that are certainly in the trash.
 func (b *book) discarded() []*session {
 	return b.some(func(s *session) bool { return s.state.now == trash && !s.errand })
 }
@@ -180,7 +180,7 @@ func (b *book) some(is func(*session) bool) (found []*session) {
 	return found
 }
 
-// newest returns the highest seq of which it is known what is kept there.
+// newest returns the highest seq whose content is known.
 func (s *session) newest() (seq int64) {
 	for _, p := range s.sent {
 		seq = max(seq, p.seq)
@@ -189,7 +189,7 @@ func (s *session) newest() (seq int64) {
 }
 
 // unanswered returns the keyed entries that a client would send again: those
-// it was never told about, be they kept or not.
+// that were never acknowledged, kept or not.
 func (s *session) unanswered() (again []*promise) {
 	for _, p := range s.sent {
 		if p.key != "" && !p.told {

@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// lanes is how many conversations go on in one store at once.
+// lanes is the number of concurrent conversations in one store.
 const lanes = 4
 
-// killsATalk is how many kills a conversation sees at most: enough for it to
-// be compacted.
+// killsATalk is the most kills that a conversation goes through: enough for
+// it to be compacted.
 const killsATalk = 12
 
-// chooser makes the choices of one lane.
+// chooser makes the random choices of one lane.
 type chooser = *rand.Rand
 
-// chat ends conversations with an agent by SIGKILL at random instants, while
-// the model answers, while tools run and while workers work, and goes on with
+// chat kills conversations with an agent by SIGKILL at random instants, while
+// the model answers, while tools run and while workers work, and resumes
 // them.
 func chat(ctx context.Context, o options) ([]row, error) {
 	if _, err := exec.LookPath("bash"); err != nil {
@@ -53,7 +53,7 @@ func chat(ctx context.Context, o options) ([]row, error) {
 	return []row{total}, err
 }
 
-// note says what the kills met, so that a reader sees what was tried.
+// note summarises what the kills hit, so that a reader sees what was tried.
 func (t *chatting) note() string {
 	summaries, workers := t.model.met()
 	return fmt.Sprintf("%d in a single turn, %d in a conversation; %d tools ran, %d twice; %d calls interrupted; %d workers, %d summaries; "+
@@ -76,7 +76,7 @@ type chatting struct {
 	book *book // its lock guards the counts
 }
 
-// fault counts a broken promise and says which.
+// fault counts a broken promise and reports it.
 func (t *chatting) fault(count *int, format string, args ...any) {
 	t.book.mu.Lock()
 	defer t.book.mu.Unlock()
@@ -89,7 +89,7 @@ func (t *chatting) broken() bool {
 	return t.book.row().broken()
 }
 
-// over says that a lane begins nothing more.
+// over reports whether a lane starts nothing more.
 func (t *chatting) over(ctx context.Context, until int64) bool {
 	return ctx.Err() != nil || t.kills.Load() >= until || t.broken() && !t.o.goOn
 }
@@ -101,7 +101,7 @@ func (t *chatting) run(ctx context.Context) error {
 		if err := os.Mkdir(p.dir, 0o700); err != nil {
 			return err
 		}
-		if a, err := p.ask("", "append", "new"); err != nil || a.code != 0 { // has nothing to say, and makes the store
+		if a, err := p.ask("", "append", "new"); err != nil || a.code != 0 { // appends nothing, but creates the store
 			return fmt.Errorf("a new store: exit %d, %w: %s", a.code, err, a.err)
 		}
 		until := min(int64(t.o.n), t.kills.Load()+killsAStore)
@@ -122,7 +122,7 @@ func (t *chatting) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// atTheEnd looks at a whole store.
+// atTheEnd checks a whole store.
 func (t *chatting) atTheEnd(p place) error {
 	a, err := p.ask("", "verify")
 	if err == nil && a.code != 0 {
@@ -140,7 +140,7 @@ func (t *chatting) atTheEnd(p place) error {
 	return os.RemoveAll(p.dir)
 }
 
-// lane holds one conversation after the other.
+// lane runs one conversation after the other.
 func (t *chatting) lane(ctx context.Context, p place, r chooser, until int64) error {
 	for !t.over(ctx, until) {
 		if err := t.hold(ctx, p, r, until); err != nil {
@@ -150,7 +150,7 @@ func (t *chatting) lane(ctx context.Context, p place, r chooser, until int64) er
 	return nil
 }
 
-// hold holds one conversation: kill, look, go on.
+// hold runs one conversation: kill, check, resume.
 func (t *chatting) hold(ctx context.Context, p place, r chooser, until int64) error {
 	c := &conversation{place: p, model: t.model, name: fmt.Sprintf("talk%d", t.talks.Add(1)), told: make(map[string]map[int64]entry)}
 	c.work = filepath.Join(t.work, c.name)
@@ -185,18 +185,19 @@ func (t *chatting) hold(ctx context.Context, p place, r chooser, until int64) er
 	return t.close(c)
 }
 
-// victim starts a chat that is going to be killed.
+// victim starts a chat that will be killed.
 func (t *chatting) victim(c *conversation, r chooser) (*chatter, error) {
 	switch r.IntN(6) {
 	case 0, 1, 2:
-		return c.once(r, canary+" single message")
+		return c.singleTurn(r, canary+" single message")
 	case 3:
 		return c.converse(r, 1, true)
 	}
 	return c.converse(r, 1+r.IntN(4), false)
 }
 
-// strike ends a chat at an instant of its own, and reports whether it was hit.
+// strike kills a chat at a random instant, and reports whether it was still
+// running.
 func (t *chatting) strike(h *chatter, r chooser) bool {
 	wait, most := time.Duration(r.IntN(4000))*time.Microsecond, time.Duration(100+r.IntN(2500))*time.Millisecond
 	switch r.IntN(6) {
@@ -208,12 +209,12 @@ func (t *chatting) strike(h *chatter, r chooser) bool {
 	return h.kill(1+r.IntN(40), wait, most)
 }
 
-// outliving is how long what a killed chat started may go on: no command of
-// the script takes as long.
+// outliving is how long processes of a killed chat may keep running: no
+// command of the script takes as long.
 const outliving = 10 * time.Second
 
 // outlived waits for the end of what a killed chat left running: a tool has a
-// group of its own.
+// process group of its own.
 func (t *chatting) outlived(c *conversation, mark string) {
 	died := time.Now()
 	left := marked(mark)
@@ -233,13 +234,14 @@ func (t *chatting) outlived(c *conversation, mark string) {
 	raise(&t.orphan, time.Since(died))
 }
 
-// raise keeps the longest of all times.
+// raise keeps the longest time.
 func raise(longest *atomic.Int64, took time.Duration) {
 	for was := longest.Load(); was < int64(took) && !longest.CompareAndSwap(was, int64(took)); was = longest.Load() {
 	}
 }
 
-// close adds up what a conversation was told, and removes its folder.
+// close adds up what was acknowledged in a conversation, and removes its
+// folder.
 func (t *chatting) close(c *conversation) error {
 	effects, err := c.tokens()
 	if err != nil {

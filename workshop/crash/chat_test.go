@@ -40,7 +40,7 @@ func quiet(t *testing.T) (*chatting, *conversation) {
 func TestEveryKindOfVictimComesToItsEndWhenNobodyKillsIt(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for name, victim := range map[string]func(*conversation) (*chatter, error){
-		"single turn":  func(c *conversation) (*chatter, error) { return c.once(r, "hello") },
+		"single turn":  func(c *conversation) (*chatter, error) { return c.singleTurn(r, "hello") },
 		"conversation": func(c *conversation) (*chatter, error) { return c.converse(r, 3, false) },
 		"hibernation":  func(c *conversation) (*chatter, error) { return c.converse(r, 2, true) },
 	} {

@@ -11,7 +11,7 @@ import (
 // logs are the entries of a session, by worker.
 type logs map[string][]entry
 
-// block is what the trial looks at of a block.
+// block is the part of a block that the trial checks.
 type block struct {
 	Type      string `json:"type"`
 	ID        string `json:"id"`
@@ -21,7 +21,7 @@ type block struct {
 
 func (e entry) blocks() (list []block) {
 	if len(e.Blocks) > 0 {
-		json.Unmarshal(e.Blocks, &list) // what is damaged is found by others
+		json.Unmarshal(e.Blocks, &list) // damage is found elsewhere
 	}
 	return list
 }
@@ -39,7 +39,7 @@ func (e entry) began() string {
 	return extra.Chat.ID
 }
 
-// calls says of each call in a log what became of it.
+// calls is the outcome of each call in a log.
 type calls map[string]*outcome
 
 type outcome struct {
@@ -71,7 +71,7 @@ func callsIn(log []entry) calls {
 	return all
 }
 
-// read reads all that is kept of a conversation with fresh processes.
+// read reads everything that is kept of a conversation, with fresh processes.
 func (t *chatting) read(c *conversation) (logs, error) {
 	all := make(logs)
 	for _, worker := range c.threads() {
@@ -100,8 +100,7 @@ func (t *chatting) read(c *conversation) (logs, error) {
 	return all, nil
 }
 
-// compare looks for everything that was printed as kept, and for what is there
-// twice.
+// compare looks for everything that was printed as kept, and for duplicates.
 func (t *chatting) compare(c *conversation, all logs) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +120,7 @@ func (t *chatting) compare(c *conversation, all logs) {
 	}
 }
 
-// ranOnce looks whether a tool ran twice, or before it was written down.
+// ranOnce checks whether a tool ran twice, or before its call was recorded.
 func (t *chatting) ranOnce(c *conversation, effects map[string]int, all logs) {
 	began := make(map[string]bool)
 	for _, log := range all {
@@ -142,8 +141,8 @@ func (t *chatting) ranOnce(c *conversation, effects map[string]int, all logs) {
 	}
 }
 
-// answered looks, after a resume, whether every call has one result, and
-// whether those that had none before are told to be interrupted.
+// answered checks, after a resume, whether every call has one result,
+// and whether those without one before are marked as interrupted.
 func (t *chatting) answered(c *conversation, before, after logs) error {
 	effects, err := c.tokens()
 	if err != nil {
@@ -182,8 +181,8 @@ func either(is bool, yes, no *int) *int {
 	return no
 }
 
-// find looks for a session whose id nobody was told, by its title. One that
-// the model was asked in has to be there.
+// find looks for a session whose id is unknown, by its title. It has to
+// exist if the model was asked.
 func (t *chatting) find(c *conversation) error {
 	a, err := c.ask("", "ls", "-A", "-n", "0", "--json=id,title")
 	if err != nil {
@@ -205,10 +204,10 @@ func (t *chatting) find(c *conversation) error {
 	return nil
 }
 
-// look is what follows every kill: what was kept is there, the session goes on
-// at once, and nothing ran twice.
+// look is the check after every kill: what was kept is there, the session can
+// be resumed at once, and nothing ran twice.
 func (t *chatting) look(c *conversation, r chooser) error {
-	effects, err := c.tokens() // first: a tool of the dead may still be at work
+	effects, err := c.tokens() // first, because a tool of the dead chat may still be running
 	if err != nil {
 		return err
 	}
@@ -248,14 +247,14 @@ func (t *chatting) look(c *conversation, r chooser) error {
 	return err
 }
 
-// again kills, now and then, the one who puts right what a kill left.
+// again sometimes kills the process that repairs what a kill left.
 func (t *chatting) again(c *conversation, r chooser) error {
 	for r.IntN(3) == 0 {
-		h, err := c.once(r, goOn)
+		h, err := c.singleTurn(r, goOn)
 		if err != nil {
 			return err
 		}
-		if h.kill(r.IntN(8), time.Duration(r.IntN(40))*time.Millisecond, patience) {
+		if h.kill(r.IntN(8), time.Duration(r.IntN(40))*time.Millisecond, turnTimeout) {
 			t.kills.Add(1)
 			t.single.Add(1)
 		}
@@ -263,11 +262,11 @@ func (t *chatting) again(c *conversation, r chooser) error {
 	return nil
 }
 
-// resume goes on with a session, and looks at what the model was sent.
+// resume resumes a session, and checks what the model was sent.
 func (t *chatting) resume(c *conversation, r chooser) error {
 	asked, _ := c.model.known(c.talk)
 	began := time.Now()
-	h, err := c.once(r, goOn)
+	h, err := c.singleTurn(r, goOn)
 	if err != nil {
 		return err
 	}

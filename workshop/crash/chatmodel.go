@@ -17,8 +17,8 @@ import (
 )
 
 // standIn is a model server in this process. It plays scripts with tool calls
-// whose effects can be counted, and checks every request that it gets: that a
-// real provider would take it, and that it begins with what was sent before.
+// whose effects can be counted, and checks every request: that a real
+// provider would accept it, and that it begins with what was sent before.
 type standIn struct {
 	base   string
 	server *http.Server
@@ -31,17 +31,17 @@ type standIn struct {
 	summaries, workers int // met so far
 }
 
-// talk is what the server knows of one conversation.
+// talk is the server's state of one conversation.
 type talk struct {
 	r        *rand.Rand
 	effects  string // the file that tools add a line to
 	threads  map[string]*thread
 	calls    map[string]*call // by id
-	files    []string         // that were acknowledged to be kept with the session
+	files    []string         // files acknowledged as kept with the session
 	requests int
-	faults   []string      // what no provider would take
-	heard    chan struct{} // has something when a request came
-	turned   chan struct{} // has something when the main thread came to its end
+	faults   []string      // what no provider would accept
+	heard    chan struct{} // signals a request
+	turned   chan struct{} // signals the end of a turn of the main thread
 }
 
 // thread is the conversation itself, "", or a worker of it.
@@ -54,8 +54,8 @@ type thread struct {
 type call struct {
 	id, tool, input string
 	token           string // the line that it adds to the effects, "" for none
-	file            string // what it keeps with the session
-	wants           string // what its result has to hold, when it came to one
+	file            string // file that it keeps with the session
+	wants           string // what its result has to contain, if it has one
 }
 
 func startModel() (*standIn, error) {
@@ -74,7 +74,7 @@ func startModel() (*standIn, error) {
 
 func (s *standIn) close() { s.server.Close() }
 
-// url is where one conversation finds the server.
+// url is the address of the server for one conversation.
 func (s *standIn) url(name string) string { return s.base + "/" + name + "/v1" }
 
 // begin makes room for a conversation.
@@ -93,7 +93,7 @@ func (s *standIn) end(name string) {
 	delete(s.talks, name)
 }
 
-// met returns how often a conversation was made shorter, and how many workers
+// met returns how often a conversation was compacted, and how many workers
 // asked something.
 func (s *standIn) met() (summaries, workers int) {
 	s.mu.Lock()
@@ -101,7 +101,7 @@ func (s *standIn) met() (summaries, workers int) {
 	return s.summaries, s.workers
 }
 
-// known returns what was heard of a conversation: how many requests, and which
+// known returns how many requests a conversation made, and which of its
 // workers asked something.
 func (s *standIn) known(t *talk) (requests int, workers []string) {
 	s.mu.Lock()
@@ -109,7 +109,7 @@ func (s *standIn) known(t *talk) (requests int, workers []string) {
 	return t.requests, t.workers()
 }
 
-// refused returns what was wrong with requests since this was last asked.
+// refused returns the faults in requests since the last call.
 func (s *standIn) refused(t *talk) (faults []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (t *talk) workers() (names []string) {
 	return names
 }
 
-// asked is a request as far as the server looks at it.
+// asked is the part of a request that the server looks at.
 type asked struct {
 	Messages []json.RawMessage `json:"messages"`
 	Tools    json.RawMessage   `json:"tools"`
@@ -166,7 +166,7 @@ func (s *standIn) answer(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "unknown", http.StatusNotFound)
 		return
 	}
-	if len(in.Tools) == 0 { // asked beside the conversation: what was learned
+	if len(in.Tools) == 0 { // asked outside the conversation: what was learned
 		stream(w, reply{text: []string{"[]"}})
 		return
 	}
@@ -187,7 +187,7 @@ func wake(c chan struct{}) {
 	}
 }
 
-// reply takes a request in and makes up the answer.
+// reply records a request and composes the answer.
 func (s *standIn) reply(t *talk, in asked) reply {
 	t.requests++
 	all := make([]message, len(in.Messages))
@@ -218,8 +218,8 @@ func (t *talk) fault(format string, args ...any) {
 	t.faults = append(t.faults, fmt.Sprintf(format, args...))
 }
 
-// valid says what a provider would refuse: every call has to be answered, once
-// and at once, and whoever speaks last is not the assistant.
+// valid checks what a provider would refuse: every call has to be answered,
+// once and at once, and the last message is not the assistant's.
 func valid(all []message) error {
 	if len(all) < 2 || all[0].Role != "system" || all[1].Role != "user" {
 		return errors.New("a request does not begin with a system prompt and the user")
@@ -254,12 +254,12 @@ func valid(all []message) error {
 	return nil
 }
 
-// summaryTag opens a summary that stands for what was said before it.
+// summaryTag begins a summary that replaces what was said before it.
 const summaryTag = "[COMPACTION SUMMARY]"
 
-// compare looks whether a request begins with the one before: everything that
-// the server was sent once was kept before that. It reports whether a summary
-// took the place of the beginning.
+// compare checks whether a request begins with the previous one: everything
+// that was sent once had been kept before. It reports whether a summary
+// replaced the beginning.
 func (t *talk) compare(worker string, in asked) (summary bool) {
 	system, rest := []byte(in.Messages[0]), make([][]byte, 0, len(in.Messages))
 	for _, m := range in.Messages[1:] {
@@ -275,7 +275,7 @@ func (t *talk) compare(worker string, in asked) (summary bool) {
 		same++
 	}
 	if bytes.Contains(rest[0], []byte(summaryTag)) && same == 0 {
-		return true // what comes before it may be new, too
+		return true // what precedes it may be new, too
 	}
 	if !bytes.Equal(was.system, system) {
 		t.fault("thread %q: the system prompt was %s and is %s", worker, was.system, system)
@@ -294,8 +294,8 @@ func (t *talk) compare(worker string, in asked) (summary bool) {
 	return false
 }
 
-// results looks at what became of calls: a file whose writer was told so is
-// there later.
+// results checks the results of calls: a file whose write was acknowledged
+// exists later.
 func (t *talk) results(all []message) {
 	for _, m := range all {
 		c := t.calls[m.ToolCallID]
@@ -315,13 +315,13 @@ func (t *talk) results(all []message) {
 type reply struct {
 	text  []string // deltas
 	calls []call
-	last  bool // of the turn of the main thread
+	last  bool // last answer of a turn of the main thread
 }
 
 // goOn is what a session is resumed with after a kill.
 const goOn = "go on"
 
-// script decides what the model says next.
+// script decides the model's next answer.
 func (s *standIn) script(t *talk, worker string, said []message) reply {
 	user := 0
 	for i, m := range said {
@@ -355,8 +355,8 @@ func (s *standIn) script(t *talk, worker string, said []message) reply {
 	return out
 }
 
-// after is what the model does when it is told to go on: every worker that it
-// knows goes on, too, so that what was open there is put right.
+// after is what the model does when told to go on: every worker that it knows
+// continues, too, so that open calls there are settled.
 func (s *standIn) after(t *talk, worker string, rounds int) (calls []call) {
 	switch {
 	case rounds == 0:
@@ -391,7 +391,7 @@ func (s *standIn) someCall(t *talk, worker string) call {
 	case n < 4 && worker == "":
 		return s.call(t, "task", "", map[string]any{"action": "add", "text": s.name()})
 	case n < 5:
-		return s.call(t, "nobody", "", map[string]any{}) // a tool that is not there
+		return s.call(t, "nobody", "", map[string]any{}) // a tool that does not exist
 	case n < 7:
 		file := s.name()
 		return s.add(t, call{tool: "write", file: file}, map[string]any{"path": "session:artifacts/" + file, "content": "this is " + file})
@@ -430,8 +430,8 @@ func (s *standIn) name() string {
 	return fmt.Sprintf("%s-%d", canary, s.names)
 }
 
-// restEvery is after how many deltas the model stops to think, so that there
-// are instants inside of an answer.
+// restEvery is the number of deltas after which the model pauses, so that a
+// kill can hit the middle of an answer.
 const restEvery = 20
 
 // stream writes an answer as a provider does, delta by delta.

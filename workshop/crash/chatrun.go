@@ -15,21 +15,21 @@ import (
 	"time"
 )
 
-// conversation is a session that chats are killed in, one after the other.
+// conversation is a session whose chats are killed one after the other.
 type conversation struct {
 	place
-	name  string // its title, too
+	name  string // also its title
 	work  string // the folder that its tools work in
 	model *standIn
 	talk  *talk
-	id    string // of the session, "" as long as nobody heard of it
+	id    string // of the session, "" as long as it is unknown
 	turns int
 
 	mu   sync.Mutex
-	told map[string]map[int64]entry // what was printed as kept, by worker
+	told map[string]map[int64]entry // entries printed as kept, by worker
 }
 
-// entry is what is compared of an entry.
+// entry is the part of an entry that is compared.
 type entry struct {
 	Seq    int64           `json:"seq"`
 	Kind   string          `json:"kind"`
@@ -50,7 +50,7 @@ func (e entry) String() string {
 
 func (c *conversation) effects() string { return filepath.Join(c.work, "effects.log") }
 
-// hear writes down an entry that was printed as kept.
+// hear records an entry that was printed as kept.
 func (c *conversation) hear(worker string, e entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,8 +72,8 @@ func (c *conversation) session() string {
 	return c.id
 }
 
-// threads names the logs that there have to be: that of the conversation
-// itself, and those of workers that were heard of.
+// threads names the logs that have to exist: that of the conversation
+// itself, and those of known workers.
 func (c *conversation) threads() []string {
 	_, workers := c.model.known(c.talk)
 	c.mu.Lock()
@@ -103,12 +103,12 @@ type chatter struct {
 	stdin   io.WriteCloser // nil for a single turn
 	mark    string         // in the environment of everything that it starts
 	said    strings.Builder
-	events  chan struct{} // has something when something was printed
+	events  chan struct{} // signals output
 	done    chan struct{}
 	answers *rand.Rand // to questions
 }
 
-// markOfChat is the variable that tells whose child a process is.
+// markOfChat is the variable that identifies the descendants of a chat.
 const markOfChat = "CRASH_CHAT"
 
 // begin prepares a chat with these flags beside those that every one has.
@@ -151,8 +151,8 @@ func (h *chatter) run(listen func(io.Reader)) error {
 	return nil
 }
 
-// once is a single turn that prints every entry once it is kept.
-func (c *conversation) once(r *rand.Rand, prompt string) (*chatter, error) {
+// singleTurn is a single turn that prints every entry once it is kept.
+func (c *conversation) singleTurn(r *rand.Rand, prompt string) (*chatter, error) {
 	h := c.begin(r, "-p", prompt, "--yes", "--output-format", "stream-json")
 	return h, h.run(h.kept)
 }
@@ -183,7 +183,7 @@ func (h *chatter) kept(out io.Reader) {
 	}
 }
 
-// complaints reads what a chat says beside its answers.
+// complaints reads what a chat writes to its standard error.
 func (h *chatter) complaints(log io.Reader) {
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)
@@ -196,8 +196,8 @@ func (h *chatter) complaints(log io.Reader) {
 	}
 }
 
-// converse is a conversation over a pipe, of so many turns. With asleep it
-// saves itself and leaves when it has nothing to do.
+// converse is a conversation over a pipe, with a number of turns. With
+// asleep it hibernates when idle.
 func (c *conversation) converse(r *rand.Rand, turns int, asleep bool) (*chatter, error) {
 	var args []string
 	if asleep {
@@ -219,8 +219,8 @@ func (c *conversation) converse(r *rand.Rand, turns int, asleep bool) (*chatter,
 	return h, nil
 }
 
-// speak says one message after the other, each when the one before is
-// answered: a line that comes sooner would be the answer to a question.
+// speak sends one message after the other, each after the previous one
+// was answered: an earlier line would answer a question.
 func (h *chatter) speak(turns int, asleep bool) {
 	for range turns {
 		h.c.mu.Lock()
@@ -248,14 +248,14 @@ func (h *chatter) asked(out io.Reader) {
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "[y] ") {
 			answer := []string{"y\n", "y\n", "y\n", "a\n", "n\n"}[h.answers.IntN(5)]
-			io.WriteString(h.stdin, answer) // when that is not possible it is dead
+			io.WriteString(h.stdin, answer) // if that fails, the chat is dead
 		}
 		wake(h.events)
 	}
 }
 
-// kill ends a chat after so many things have happened, or when its time is
-// over, and reports whether it was still alive.
+// kill kills a chat after some number of events, or when its time is up,
+// and reports whether it was still alive.
 func (h *chatter) kill(events int, wait, most time.Duration) bool {
 	over := time.After(most)
 	for alive := true; alive && events > 0; events-- {
@@ -274,18 +274,18 @@ func (h *chatter) kill(events int, wait, most time.Duration) bool {
 	return !h.cmd.ProcessState.Exited()
 }
 
-// patience is how long a resumed session has for a turn.
-const patience = 90 * time.Second
+// turnTimeout is how long a turn of a resumed session may take.
+const turnTimeout = 90 * time.Second
 
 // finish waits for the end of a chat, and returns its exit code.
 func (h *chatter) finish() (int, error) {
 	select {
 	case <-h.done:
 		return h.cmd.ProcessState.ExitCode(), nil
-	case <-time.After(patience):
+	case <-time.After(turnTimeout):
 		killGroup(h.cmd.Process)
 		<-h.done
-		return -1, fmt.Errorf("it has not ended after %s", patience)
+		return -1, fmt.Errorf("it has not ended after %s", turnTimeout)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 // contender is one of many processes that want to write to the same few
-// sessions. It tells its parent, a line each, what happens to it:
+// sessions. It reports to its parent, in lines:
 //
 //	held SESSION               it was refused
 //	got SESSION TENURE         it may write; a tenure is one such time
@@ -36,7 +36,7 @@ type contender struct {
 	tenures  int
 }
 
-// contend is the helper command of a contender. It ends with its input.
+// contend is the helper command of a contender. It ends when its input does.
 func contend(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	f := flag.NewFlagSet("contend", flag.ContinueOnError)
 	backend := f.String("backend", "", "")
@@ -63,14 +63,14 @@ func contend(ctx context.Context, args []string, in io.Reader, out io.Writer) er
 		stop()
 	}()
 	for ctx.Err() == nil {
-		if err := c.once(ctx); err != nil && ctx.Err() == nil {
+		if err := c.attempt(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// openStore opens, or makes, the real store with a lease of our choice.
+// openStore opens, or creates, the real store with a lease of our choice.
 func openStore(ctx context.Context, backend, dir string, term time.Duration) (*store.Store, error) {
 	var b tidemark.Backend
 	var err error
@@ -85,8 +85,8 @@ func openStore(ctx context.Context, backend, dir string, term time.Duration) (*s
 	return store.New(b, &store.Options{Lease: term}), nil
 }
 
-// once tries to attach to one session and, when it may, writes a little.
-func (c *contender) once(ctx context.Context) error {
+// attempt tries to attach to one session and, if that succeeds, writes a little.
+func (c *contender) attempt(ctx context.Context) error {
 	id := c.sessions[c.r.IntN(len(c.sessions))]
 	w, err := c.s.Attach(ctx, id, process.Self("crash "+c.name))
 	if errors.Is(err, tidemark.ErrHeld) {
@@ -122,7 +122,7 @@ func (c *contender) once(ctx context.Context) error {
 	return nil
 }
 
-// idle is the helper command that does nothing, under a pid that it was given.
+// idle is the helper command that does nothing but occupy a pid.
 func idle(_ context.Context, _ []string, in io.Reader, out io.Writer) error {
 	fmt.Fprintln(out, "here")
 	_, err := bufio.NewReader(in).ReadString('\n')

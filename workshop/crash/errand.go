@@ -28,8 +28,8 @@ type errand struct {
 	done   chan struct{}
 }
 
-// errands are the kinds of them. Each returns nil when the book has nothing
-// to do it to.
+// errands are all kinds. Each returns nil when the book has nothing to
+// apply it to.
 var errands = []func(*book, *rand.Rand) *errand{
 	labelErrand, labelErrand, renameErrand, renameErrand, forkErrand, forkErrand, branchErrand, branchErrand,
 	checkpointErrand, checkpointErrand, removeErrand, restoreErrand, restoreErrand, purgeErrand,
@@ -54,7 +54,7 @@ func pick[T any](r *rand.Rand, from []T) (one T, ok bool) {
 	return from[r.IntN(len(from))], true
 }
 
-// keptSeq returns an entry of s that is certainly there.
+// keptSeq returns an entry of s that certainly exists.
 func keptSeq(s *session, r *rand.Rand) int64 {
 	var kept []int64
 	for _, p := range s.sent {
@@ -205,7 +205,7 @@ func (e *errand) listen(out io.Reader) {
 	})
 }
 
-// kill ends the errand after a while, if it has not come to its end.
+// kill kills the errand after a while, unless it has ended.
 func (e *errand) kill(after time.Duration) bool {
 	select {
 	case <-e.done:

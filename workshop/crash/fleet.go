@@ -21,14 +21,16 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// killsAFleet is how many kills one store sees before a new one is begun.
+// killsAFleet is how many kills one store goes through before a new one is
+// begun.
 const killsAFleet = 20
 
-// fleetLanes is how many fleets, each with a store of its own, are up at once.
+// fleetLanes is the number of concurrent fleets, each with a store of its own.
 const fleetLanes = 4
 
-// fleetUp ends the daemons of fleets, and the programs of their agents, by
-// SIGKILL at random instants, and starts other daemons on the same store.
+// fleetUp kills the daemons of fleets, and the programs of their agents,
+// by SIGKILL at random instants, and starts other daemons on the same
+// store.
 func fleetUp(ctx context.Context, o options) ([]row, error) {
 	if runtime.GOOS != "linux" {
 		return nil, &skipped{"seeing which agents run needs /proc, which " + runtime.GOOS + " has not"}
@@ -59,7 +61,7 @@ type fleeting struct {
 
 	kills, programs, fleets                  atomic.Int64
 	jobs, interrupted, occurrences, orphaned atomic.Int64
-	slowest                                  atomic.Int64 // nanoseconds until what was left behind was gone
+	slowest                                  atomic.Int64 // nanoseconds until leftovers were gone
 	book                                     *book        // its lock guards the counts
 }
 
@@ -90,13 +92,13 @@ func (t *fleeting) run(ctx context.Context) error {
 	return errors.Join(append(errs, ctx.Err())...)
 }
 
-// crowd is one fleet: its store, its file and the daemons that are up.
+// crowd is one fleet: its store, its file and its running daemons.
 type crowd struct {
 	place
 	t       *fleeting
 	r       chooser
 	name    string
-	marks   string // what the agents write down
+	marks   string // file that the agents write to
 	file    string
 	store   *store.Store
 	fleet   *fleet.Store // in it
@@ -111,7 +113,7 @@ type daemon struct {
 }
 
 // oneFleet deals blows to one fleet until it has had enough of them, and then
-// looks at everything that it left.
+// checks everything that it left.
 func (t *fleeting) oneFleet(ctx context.Context, r chooser) (err error) {
 	c := &crowd{place: t.place, t: t, r: r, name: fmt.Sprint("fleet", t.fleets.Add(1))}
 	c.dir = filepath.Join(t.work, c.name)
@@ -122,7 +124,7 @@ func (t *fleeting) oneFleet(ctx context.Context, r chooser) (err error) {
 	if err := c.describe(); err != nil {
 		return err
 	}
-	if a, err := c.ask("", "append", "new"); err != nil || a.code != 0 { // has nothing to say, and makes the store
+	if a, err := c.ask("", "append", "new"); err != nil || a.code != 0 { // appends nothing, but creates the store
 		return fmt.Errorf("a new store: exit %d, %w: %s", a.code, err, a.err)
 	}
 	if c.store, err = openStore(ctx, c.backend, c.dir, 0); err != nil {
@@ -223,26 +225,27 @@ func (c *crowd) down() error {
 	for _, d := range c.daemons {
 		select {
 		case <-d.done:
-			// One that had not begun when it was told to end did nothing yet.
+			// One that had not begun when it was told to end has done nothing
+			// yet.
 			if code := d.cmd.ProcessState.ExitCode(); code != 0 && !(code == -1 && d.said.String() == "") {
 				c.t.fault(&c.t.book.aid, "%s: a daemon that is stopped ends with %d: %s", c.name, code, d.said.String())
 			}
-		case <-time.After(patience):
-			c.t.fault(&c.t.book.aid, "%s: a daemon has not stopped after %s", c.name, patience)
+		case <-time.After(turnTimeout):
+			c.t.fault(&c.t.book.aid, "%s: a daemon has not stopped after %s", c.name, turnTimeout)
 		}
 	}
 	return nil
 }
 
-// blow lets the fleet work for a while, kills something, and waits until all is
-// in order again.
+// blow lets the fleet work for a while, kills something, and waits until
+// everything is in order again.
 func (c *crowd) blow(ctx context.Context) error {
 	for want := 1 + c.r.IntN(3)/2; len(c.daemons) < want; {
 		if err := c.up(); err != nil {
 			return err
 		}
 	}
-	if c.r.IntN(3) == 0 { // by hand, beside what is due; before the first daemon was up nobody is known
+	if c.r.IntN(3) == 0 { // by hand, in addition to the schedules; unknown agents before the first daemon was up
 		if _, err := c.ask("", "run", []string{"short", "long", "fork"}[c.r.IntN(3)]); err != nil {
 			return err
 		}
@@ -272,7 +275,7 @@ func (c *crowd) blow(ctx context.Context) error {
 	}
 	c.t.kills.Add(1)
 	if len(c.daemons) == 0 {
-		time.Sleep(time.Duration(c.r.IntN(1500)) * time.Millisecond) // nobody is there
+		time.Sleep(time.Duration(c.r.IntN(1500)) * time.Millisecond) // no daemon is running
 		if err := c.up(); err != nil {
 			return err
 		}
@@ -296,12 +299,12 @@ func (c *crowd) killProgram() bool {
 	return false
 }
 
-// settling is how long a fleet has to find out what a killed daemon left: a
-// sweep comes every few seconds, and a program has some to end.
+// settling is how long a fleet has to clean up after a killed daemon: a
+// sweep comes every few seconds, and a program has some seconds to end.
 const settling = 25 * time.Second
 
-// settle waits until every job that runs has an owner, and no program runs
-// whose job does not.
+// settle waits until every running job has an owner, and no program runs
+// without its job.
 func (c *crowd) settle(ctx context.Context) error {
 	began, left := time.Now(), ""
 	for first := true; ; first = false {
@@ -322,7 +325,7 @@ func (c *crowd) settle(ctx context.Context) error {
 	}
 }
 
-// leftBehind names something that nobody looks after; "" when there is nothing.
+// leftBehind names something without an owner; "" when there is nothing.
 func (c *crowd) leftBehind(ctx context.Context) (string, error) {
 	running, err := c.fleet.Running(ctx, "")
 	if err != nil {
@@ -345,7 +348,7 @@ func (c *crowd) leftBehind(ctx context.Context) (string, error) {
 		if m.what != "begin" && m.what != "child" || !m.alive() {
 			continue
 		}
-		// The process is looked at again: it may have ended with its job.
+		// The process is checked again: it may have ended with its job.
 		if j, err := c.fleet.Job(ctx, m.job); err != nil || j.Status != tidemark.JobRunning && m.alive() {
 			return fmt.Sprintf("%s process %d of %s (%s) runs", m.what, m.pid, m.job, j.Status), err
 		}

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// agentOf is the helper command of an agent: agent NAME MARKS. Agents write
-// down themselves when they begin and end, and whom of their fleet they meet.
+// agentOf is the helper command of an agent: agent NAME MARKS. Agents record
+// themselves when they begin and end, and how many others of their fleet run
+// at that time.
 func agentOf(_ context.Context, args []string, _ io.Reader, out io.Writer) error {
 	if len(args) != 2 {
 		return fmt.Errorf("agent %q: want a name and a file", args)
@@ -59,7 +60,7 @@ func agentLine(job string, n int) string {
 	return fmt.Sprintf("line %d of %s %s.", n, job, strings.Repeat(canary, 1+n%60))
 }
 
-// begetChild starts a process that outlives the agent, if nobody ends it.
+// begetChild starts a process that outlives the agent, unless somebody ends it.
 func begetChild(marks string) error {
 	me, err := os.Executable()
 	if err != nil {
@@ -70,8 +71,9 @@ func begetChild(marks string) error {
 	return cmd.Start()
 }
 
-// meet counts who of the agent, and of the fleet, runs beside a job that has
-// just written down that it does: of two that begin at once one sees the other.
+// meet counts the processes of the agent, and of the fleet, that run beside a
+// job that has just recorded its start: of two that begin at once one sees the
+// other.
 func meet(marks, job, name string) error {
 	all, err := readMarks(marks)
 	if err != nil {
@@ -96,12 +98,13 @@ func meet(marks, job, name string) error {
 	return nil
 }
 
-// mark is a line of the file that agents write to. What its number is depends
-// on what it says: a pid, how many lines were printed, how many were met.
+// mark is a line of the file that agents write to. The meaning of its number
+// depends on its kind: a pid, the number of lines printed, or the number of
+// others that run.
 type mark struct {
 	what, job, name string
 	pid             int
-	began           string // of the process that wrote it
+	began           string // start time of the process that wrote it
 }
 
 func addMark(path, what, job, name string, number int) error {
@@ -136,7 +139,8 @@ func (m mark) alive() bool {
 	return ok && began == m.began
 }
 
-// processBegan returns when a process that runs began, as the kernel counts.
+// processBegan returns the start time of a running process, in the kernel's
+// units.
 func processBegan(pid int) (string, bool) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, ok := strings.Cut(string(data), ") ")

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
-// audit looks at everything that a fleet left when it was stopped.
+// audit checks everything that a stopped fleet left.
 func (c *crowd) audit(ctx context.Context) error {
 	marks, err := readMarks(c.marks)
 	if err != nil {
@@ -54,8 +54,8 @@ func (c *crowd) audit(ctx context.Context) error {
 	return err
 }
 
-// ranOnce holds what the agents wrote down against the jobs, and returns how
-// many lines each job printed that came to its end.
+// ranOnce compares what the agents recorded with the jobs, and returns how
+// many lines each finished job printed.
 func (c *crowd) ranOnce(marks []mark, jobs map[string]tidemark.Job) map[string]int {
 	begun, printed := make(map[string]int), make(map[string]int)
 	for _, m := range marks {
@@ -84,7 +84,7 @@ func (c *crowd) ranOnce(marks []mark, jobs map[string]tidemark.Job) map[string]i
 	return printed
 }
 
-// output looks whether what a job put out is whole and in order.
+// output checks whether the output of a job is complete and in order.
 func (c *crowd) output(ctx context.Context, j tidemark.Job, printed map[string]int) error {
 	n := 0
 	for e, err := range c.fleet.Output(ctx, j.ID) {
@@ -107,7 +107,7 @@ func (c *crowd) output(ctx context.Context, j tidemark.Job, printed map[string]i
 	return nil
 }
 
-// accounts wants one answer for each instant of a schedule up to its next.
+// accounts requires one answer for each instant of a schedule up to its next.
 func (c *crowd) accounts(ctx context.Context, jobs map[string]tidemark.Job) error {
 	for s, err := range c.fleet.Schedules(ctx, "") {
 		if err != nil {
@@ -139,7 +139,7 @@ func (c *crowd) accounts(ctx context.Context, jobs map[string]tidemark.Job) erro
 			}
 		}
 		if s.From == "completion" {
-			continue // its instants follow from the ends of its runs
+			continue // its instants depend on the ends of its runs
 		}
 		c.grid(s, every, answers)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // smallBytes is the size of the disk that is filled: the smallest on which
-// both stores, with what they keep beside the entries, have some room.
+// both stores have some room beside their entries.
 const smallBytes = 16 << 20
 
 // noRoom is the exit code of a command that could not write.
@@ -129,7 +129,7 @@ func newSmall(ctx context.Context, kind, dir string) (*volume, error) {
 }
 
 // some lets a new writer add a few entries, to a new session when s is nil,
-// and come to a good end.
+// and end normally.
 func (t *fillings) some(b *book, s *session, n int) (*session, error) {
 	b.mu.Lock()
 	if s == nil {
@@ -145,7 +145,7 @@ func (t *fillings) some(b *book, s *session, n int) (*session, error) {
 	return s, nil
 }
 
-// fill is one full disk: before, at the moment, at its last byte, and after.
+// fill is one full disk: before, while it fills, at its last byte, and after.
 func (t *fillings) fill(b *book, v *volume) error {
 	main, err := t.some(b, nil, 30)
 	if err != nil {
@@ -174,15 +174,15 @@ func (t *fillings) fill(b *book, v *volume) error {
 	if err := os.Remove(ballast); err != nil {
 		return err
 	}
-	// There is room again: everything goes on, and nobody repairs anything.
+	// There is room again: everything works, without any repair.
 	if _, err := t.some(b, main, 10); err != nil {
 		return err
 	}
 	return b.look(t.place, nil, true)
 }
 
-// fillUp writes ballast until nothing more fits, and then gives some room
-// back.
+// fillUp writes ballast until nothing more fits, and then frees some
+// room.
 func fillUp(name string, room int64) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
@@ -192,7 +192,7 @@ func fillUp(name string, room int64) error {
 	for chunk := 256 << 10; chunk > 0; chunk /= 4 {
 		for err = nil; err == nil; {
 			if _, err = f.Write(make([]byte, chunk)); err == nil {
-				err = f.Sync() // room is only promised before
+				err = f.Sync() // before the sync, room is only promised
 			}
 		}
 		if !errors.Is(err, unix.ENOSPC) {
@@ -241,8 +241,8 @@ func saysFull(said string) bool {
 	return strings.HasPrefix(said, "tidemark: store ") && strings.Contains(said, "\nhint: ") && strings.Contains(said, "room")
 }
 
-// reads are the commands that have to work without a byte to spare, and
-// writes those of which it is good to know.
+// reads are the commands that have to work on a full disk, and writes
+// those whose behaviour is reported.
 var (
 	reads  = [][]string{{"ls", "-A"}, {"show"}, {"tail"}, {"cat"}, {"tree"}, {"verify", ""}, {"lock"}}
 	writes = [][]string{{"append"}, {"label", "full"}, {"fork"}, {"rm"}, {"restore"}}
@@ -288,8 +288,8 @@ func (t *fillings) tryAll(b *book, main, other *session) error {
 	return nil
 }
 
-// happened tells the book of a change: done, or, when it failed, possible, as
-// no promise was given either way.
+// happened records a change in the book: done or, when it failed, possible,
+// as nothing was promised either way.
 func (t *fillings) happened(b *book, command string, s *session, a answer) {
 	change := func(f *fact, to string) {
 		if f.try(to); a.code == 0 {
@@ -366,7 +366,7 @@ func (t *fillings) readOnly(b *book, v *volume) error {
 	return b.look(t.place, nil, true)
 }
 
-// peekAll is peek at every session, by somebody who has not locked the book.
+// peekAll is peek at every session, for a caller that has not locked the book.
 func (b *book) peekAll(p place) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// killsAStore is how many kills one store sees before a new one is begun, so
-// that reading everything after each blow stays quick.
+// killsAStore is how many kills one store goes through before a new one is
+// begun, so that reading everything after each blow stays fast.
 const killsAStore = 150
 
-// maxWriters is how many write to one store at once.
+// maxWriters is the number of concurrent writers in one store.
 const maxWriters = 4
 
-// kill ends writers and other commands by SIGKILL at random instants.
+// kill kills writers and other commands by SIGKILL at random instants.
 func kill(ctx context.Context, o options) ([]row, error) {
 	p, work, done, err := prepare(ctx, o)
 	if err != nil {
@@ -43,7 +43,7 @@ type killing struct {
 	r       *rand.Rand
 	place   place
 	total   row
-	errands int           // kills in other commands than append
+	errands int           // kills of other commands than append
 	slowest time.Duration // from the start of a writer to its first answer
 
 	leftovers int // see book
@@ -102,8 +102,8 @@ func (t *killing) oneStore(ctx context.Context, b *book) error {
 	return b.look(t.place, nil, true)
 }
 
-// round starts some writers and errands, ends each at an instant of its own,
-// and returns how many were really killed.
+// round starts some writers and errands, kills each at a random instant, and
+// returns how many were really killed.
 func (t *killing) round(b *book) (killed int, writers []*writer, err error) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -128,10 +128,10 @@ func (t *killing) round(b *book) (killed int, writers []*writer, err error) {
 		all.Go(func() {
 			w.after(answers)
 			switch {
-			case how >= 10: // it lives
+			case how >= 10: // it survives
 				w.finish()
 				return
-			case how >= 6: // while it lets go of its lease and puts the store in order
+			case how >= 6: // while it releases its lease and tidies the store
 				close(w.enough)
 			}
 			time.Sleep(wait)
@@ -161,7 +161,7 @@ func (t *killing) round(b *book) (killed int, writers []*writer, err error) {
 	return killed, writers, nil
 }
 
-// writer starts one on a session that a killed one left, or on a new one.
+// writer starts a writer on a session that a killed one left, or on a new one.
 func (t *killing) writer(b *book) (*writer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

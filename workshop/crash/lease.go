@@ -22,7 +22,7 @@ import (
 
 // The two leases of the trial. Under the long one only the proof that a
 // holder is dead lets another in, so every takeover shows that the proof
-// works. The short one is outlived by writers that are suspended.
+// works. The short one expires while writers are suspended.
 const (
 	longLease  = time.Hour
 	shortLease = 300 * time.Millisecond
@@ -84,7 +84,7 @@ func fight(ctx context.Context, o options, stops bool) (row, error) {
 	return total, nil
 }
 
-// arena is one fight.
+// arena is one contest.
 type arena struct {
 	o        options
 	r        *rand.Rand
@@ -96,7 +96,7 @@ type arena struct {
 	mu       sync.Mutex
 	fighters []*fighter
 	names    int
-	holds    map[string]*tenure // by session, as far as was heard
+	holds    map[string]*tenure // by session, as far as reported
 	vacant   map[string]time.Time
 	acks     map[string][]ack // by session
 	found    row
@@ -116,15 +116,15 @@ type fighter struct {
 	holding   *tenure
 }
 
-// tenure is one time that a contender may write.
+// tenure is one period in which a contender may write.
 type tenure struct {
 	session, name string
 	by            *fighter
-	suspended     bool // once at least
-	replaced      bool // somebody else was let in before it ended
+	suspended     bool // at least once
+	replaced      bool // another was let in before it ended
 }
 
-// ack is an entry that a contender was told is kept.
+// ack is an entry that was acknowledged to a contender.
 type ack struct {
 	seq  int64
 	text string
@@ -186,8 +186,8 @@ func (a *arena) run(ctx context.Context) error {
 	}
 }
 
-// enough reports whether there were as many attempts as were asked for, and
-// as many blows as make them worth something.
+// enough reports whether there were as many attempts as requested, and
+// enough blows to make them meaningful.
 func (a *arena) enough() bool {
 	blows := a.kills
 	if a.stops {
@@ -196,11 +196,11 @@ func (a *arena) enough() bool {
 	return a.attempts >= a.o.n/2+1 && blows >= a.o.n/100
 }
 
-// maxSuspended keeps the fight going: who is suspended in the middle of a
-// commit has the lock of the store, and everybody waits for it.
+// maxSuspended keeps the contest going: a process suspended in the middle
+// of a commit holds the lock of the store, and everybody waits for it.
 const maxSuspended = 2
 
-// victim chooses somebody, most often one that holds a session, and nobody
+// victim chooses a contender, usually one that holds a session, and none
 // while enough are suspended.
 func (a *arena) victim() *fighter {
 	a.mu.Lock()
@@ -275,7 +275,7 @@ func (a *arena) spawn() error {
 	return nil
 }
 
-// hear writes down what a contender said.
+// hear records what a contender reported.
 func (a *arena) hear(f *fighter, words []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -393,7 +393,7 @@ func (a *arena) end() {
 	}
 }
 
-// check reads the logs: the entries of one tenure stand together, so nobody
+// check reads the logs: the entries of one tenure are contiguous, so nobody
 // wrote while another was the writer, and nobody wrote after the next had
 // begun.
 func (a *arena) check(ctx context.Context) error {
@@ -411,7 +411,8 @@ func (a *arena) check(ctx context.Context) error {
 		a.fault(&a.found.unreadable, "verify: %v", err)
 	}
 	for id, since := range a.vacant {
-		// The last holder died and nobody came: it must still be possible.
+		// The last holder died and nobody took over: that must still be
+		// possible.
 		w, err := s.Attach(ctx, tidemark.SessionID(id), process.Self("crash"))
 		if err != nil {
 			a.fault(&a.found.aid, "session %s, whose holder died %s ago: %v", id, time.Since(since), err)

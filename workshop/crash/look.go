@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// look compares the store with the book, each question asked by a fresh
-// process, and writes down what it saw: from now on that has to stay. With
-// all, also sessions that nobody touched are read.
+// look compares the store with the book, asking each question in a fresh
+// process, and records what it saw: from now on that has to stay. With
+// all, it also reads sessions that nobody touched.
 func (b *book) look(p place, writers []*writer, all bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,7 +49,8 @@ func (b *book) look(p place, writers []*writer, all bool) error {
 	return nil
 }
 
-// secrecy scans every file of an encrypted store for what was written to it.
+// secrecy scans every file of an encrypted store for the text that was written
+// to it.
 func (b *book) secrecy(p place) error {
 	if p.plain {
 		return nil
@@ -69,24 +70,24 @@ func (b *book) secrecy(p place) error {
 	})
 }
 
-// verify looks whether the store is sound, and reports whether there is one.
-// What a killed writer left may be told of as damage as long as nobody opened
-// the store for writing; what is acknowledged has to be readable even so, and
-// the next writer, without being asked, has to put the rest in order.
+// verify checks whether the store is sound, and reports whether there is one.
+// What a killed writer left may be reported as damage until somebody opens
+// the store for writing; acknowledged entries have to be readable even so,
+// and the next writer has to repair the rest without being asked.
 func (b *book) verify(p place) (there bool, err error) {
 	a, err := p.ask("", "verify")
 	switch {
 	case err != nil:
 		return false, err
 	case a.code == 10 && b.nothingKept():
-		b.sessions = nil // the store itself was never made
+		b.sessions = nil // the store itself was never created
 		return false, nil
 	case a.code == 13:
 		b.leftovers++
 		if err := b.peek(p); err != nil {
 			return false, err
 		}
-		if _, err := p.ask("", "append", "new"); err != nil { // opens, and has nothing to say
+		if _, err := p.ask("", "append", "new"); err != nil { // opens the store, and appends nothing
 			return false, err
 		}
 		if a, err = p.ask("", "verify"); err != nil {
@@ -99,8 +100,8 @@ func (b *book) verify(p place) (there bool, err error) {
 	return true, nil
 }
 
-// peek looks, in a store that nobody has put in order yet, for what was
-// acknowledged.
+// peek looks for acknowledged entries in a store that nobody has
+// repaired yet.
 func (b *book) peek(p place) error {
 	for _, s := range b.sessions {
 		if s.id == "" || s.state.now != live || len(s.state.maybe) > 0 || !s.touched {
@@ -122,8 +123,8 @@ func (b *book) peek(p place) error {
 	return nil
 }
 
-// reader returns what somebody does who reads while others write and are
-// killed: everything that was acknowledged before has to be there.
+// reader returns a function that reads while others write and are
+// killed: everything acknowledged before has to be there.
 func (b *book) reader(p place, r *rand.Rand) func() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,7 +164,7 @@ func (b *book) nothingKept() bool {
 	return !slices.ContainsFunc(b.sessions, func(s *session) bool { return s.state.now != gone })
 }
 
-// listed is a session as ls tells of it.
+// listed is a session in the output of ls.
 type listed struct {
 	ID, Title, State string
 }
@@ -189,15 +190,15 @@ func (b *book) list(p place) (map[string]listed, error) {
 	return seen, nil
 }
 
-// compareStates looks whether every session is there that has to be, as it
-// has to be, and no other.
+// compareStates checks whether every session that has to exist does, in
+// the state that it has to be in, and no other.
 func (b *book) compareStates(p place, seen map[string]listed) error {
 	byTitle := make(map[string]string)
 	for id, l := range seen {
 		byTitle[l.Title] = id
 	}
 	for _, s := range b.sessions {
-		if s.id == "" { // its creator was killed before it could tell
+		if s.id == "" { // its creator was killed before it could report the id
 			s.id = byTitle[s.title.now]
 		}
 		l, there := seen[s.id]
@@ -229,7 +230,7 @@ func (b *book) compareStates(p place, seen map[string]listed) error {
 }
 
 // finishPurge repeats a purge that was killed, as its user would: it may have
-// done nothing, everything, or stopped half-way, and then goes on.
+// done nothing, everything, or a part, and then continues.
 func (b *book) finishPurge(p place, s *session) error {
 	a, err := p.ask("", "purge", s.id, "--yes")
 	if err != nil {
@@ -268,7 +269,7 @@ type kept struct {
 }
 
 func (b *book) compareLog(s *session, log string) {
-	at := make(map[string][]int64) // where each text stands
+	at := make(map[string][]int64) // seqs of each text
 	branches, last := 0, int64(0)
 	for line := range strings.Lines(log) {
 		var e kept
@@ -322,9 +323,9 @@ func (b *book) compareLog(s *session, log string) {
 	s.branches, s.maybeBranches = branches, 0
 }
 
-// noHoles looks whether the entries of one process are there up to some point
-// and not beyond it: a later one without an earlier one means that order was
-// lost.
+// noHoles checks whether the entries of one process are there up to some
+// point and not beyond it: a later one without an earlier one means that
+// order was lost.
 func (b *book) noHoles(w *writer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -340,8 +341,8 @@ func (b *book) noHoles(w *writer) {
 	}
 }
 
-// compareLabels follows each label of which it is not known yet that it is
-// there. A newer label of the same entry takes the place of an older one.
+// compareLabels checks each label that is not yet known to be kept. A
+// newer label of the same entry replaces an older one.
 func (b *book) compareLabels(p place, s *session) error {
 	if len(s.labels) == 0 {
 		return nil

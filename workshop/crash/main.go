@@ -1,8 +1,8 @@
 // Command crash proves that what Tidemark acknowledged is kept: it kills the
 // real program at random instants, cuts the power of a real file system under
-// it, fills the disk, lets many writers fight for one session, and kills
+// it, fills the disk, lets many writers contend for one session, and kills
 // conversations with an agent while its tools run, and fleets while their jobs
-// do. After each blow it looks, with a fresh process, for everything that was
+// do. After each blow a fresh process looks for everything that was
 // acknowledged before it. It never repairs anything and never touches a store
 // that it did not make.
 //
@@ -44,7 +44,7 @@ func main() {
 // options are what the flags say.
 type options struct {
 	backend  string
-	bin      string // a program that is there already; "": build it
+	bin      string // an existing program; "": build it
 	n        int
 	seed     uint64
 	fs       string // power: which file system
@@ -57,7 +57,7 @@ type options struct {
 	log      io.Writer
 }
 
-// skipped is the reason why this machine cannot do something.
+// skipped is the reason why this machine cannot run a trial.
 type skipped struct{ reason string }
 
 func (s *skipped) Error() string { return "skipped: " + s.reason }
@@ -72,7 +72,7 @@ var trials = map[string]func(context.Context, options) ([]row, error){
 	"fleet": fleetUp,
 }
 
-// helpers are the commands that crash itself starts, as processes of their own.
+// helpers are the commands that crash starts as processes of its own.
 var helpers = map[string]func(ctx context.Context, args []string, in io.Reader, out io.Writer) error{
 	"agent":   agentOf,
 	"contend": contend,
@@ -111,7 +111,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) int {
 }
 
 // needsOwnMounts names the trials that run in a mount namespace of their own,
-// so that what they mount is gone when they are, however they end.
+// so that their mounts disappear with them, however they end.
 var needsOwnMounts = map[string]bool{"power": true, "full": true}
 
 func parse(args []string, log io.Writer) (options, error) {
@@ -191,7 +191,7 @@ type row struct {
 	what, backend, where           string
 	count                          int // blows dealt
 	acknowledged                   int
-	lost, doubled, unreadable, aid int // aid: what would have needed a hand
+	lost, doubled, unreadable, aid int // aid: what would have needed manual repair
 	seconds                        float64
 	note                           string
 }

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// marked returns the processes that a chat started, be they in its group or
+// marked returns the processes that a chat started, in its process group or
 // not: they have its mark in their environment.
 func marked(mark string) (found []int) {
 	names, err := filepath.Glob("/proc/[0-9]*")
@@ -23,8 +23,8 @@ func marked(mark string) (found []int) {
 	return found
 }
 
-// isMarked reports whether a process that runs has a mark that begins so. One
-// that has ended has no environment any more.
+// isMarked reports whether a running process has a mark with this prefix. A
+// process that has ended has no environment any more.
 func isMarked(pid int, mark string) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return err == nil && bytes.Contains(data, []byte(markOfChat+"="+mark))

@@ -34,7 +34,7 @@ func reusePids(context.Context, options, string) (int, error) {
 
 func reuse(context.Context, []string, io.Reader, io.Writer) error { return errors.ErrUnsupported }
 
-// Without /proc nobody is asked for what a killed chat left running.
+// Without /proc the leftovers of a killed chat cannot be found.
 func marked(string) []int { return nil }
 
 func isMarked(int, string) bool { return false }

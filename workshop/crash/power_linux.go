@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// cutsAVolume is how many cuts one file system sees, one after the other,
-// before a new one is made.
+// cutsAVolume is how many power cuts one file system goes through before
+// a new one is made.
 const cutsAVolume = 25
 
-// mountOptions are how people mount their disks, and how they should not.
+// mountOptions are common mount options, and bad ones.
 var mountOptions = map[string][]string{
 	"ext4": {"data=ordered,commit=5", "data=ordered,commit=1", "data=writeback,commit=5", "data=writeback,commit=1000",
 		"data=journal,commit=5", "data=ordered,commit=1000,nodelalloc", "data=writeback,nodelalloc", "data=ordered,noauto_da_alloc,commit=1000"},
@@ -100,9 +100,9 @@ func (c *cutting) oneVolume(ctx context.Context, options string, i int) (err err
 	return nil
 }
 
-// blow starts writers, waits a moment and cuts the power. What they said
-// counts only when it was read before the cut began: a sync that is under way
-// then may return success and be lost all the same, and no real disk does that.
+// blow starts writers, waits a moment and cuts the power. Their output counts
+// only when it was read before the cut began: a sync in progress at the cut may
+// return success and still be lost, which no real disk does.
 func (c *cutting) blow(b *book, v *volume) (writers []*writer, err error) {
 	var running []*errand
 	defer func() {
@@ -142,9 +142,10 @@ func (c *cutting) blow(b *book, v *volume) (writers []*writer, err error) {
 	return writers, v.cut()
 }
 
-// successors kills some writers and starts others that send again what those
-// got no answer for. What a killed writer wrote is in memory, maybe not on the
-// disk; who sends it again is told that it is kept, and then it has to be.
+// successors kills some writers and starts others that resend what those got
+// no answer for. What a killed writer wrote is in memory, maybe not on the
+// disk; a writer that resends it is told that it is kept, and then it has to
+// be.
 func (c *cutting) successors(b *book) (writers []*writer, err error) {
 	_, killed, err := c.round(b)
 	if err != nil {
@@ -166,8 +167,8 @@ func (c *cutting) successors(b *book) (writers []*writer, err error) {
 	return writers, nil
 }
 
-// moment lets a random little time pass: most often counted in answers, so
-// that the cut falls near one.
+// moment waits a short random time: usually counted in answers, so that
+// the cut falls near one.
 func (c *cutting) moment(writers []*writer) {
 	if c.r.IntN(5) == 0 {
 		time.Sleep(time.Duration(c.r.IntN(20_000)) * time.Microsecond)
@@ -182,6 +183,5 @@ func (c *cutting) moment(writers []*writer) {
 	time.Sleep(time.Duration(c.r.IntN(400)) * time.Microsecond)
 }
 
-// skewed is small most of the time: the first answers are the ones that new
-// files and names stand behind.
+// skewed is usually small: the first answers depend on new files and names.
 func skewed(r *rand.Rand) int { return r.IntN(1 + r.IntN(30)) }

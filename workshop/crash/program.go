@@ -11,10 +11,10 @@ import (
 	"slices"
 )
 
-// program is the real command line, and an empty home for it to run in.
+// program is the real command-line program, and an empty home for it to run in.
 type program struct {
 	path string
-	home string // also where it is started, so that it finds no project
+	home string // also its working directory, so that it finds no project
 }
 
 // prepare makes a working directory with the program in it. The directory is
@@ -71,7 +71,7 @@ func (p place) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// answer is what a command said.
+// answer is the outcome of a command.
 type answer struct {
 	out, err string
 	code     int

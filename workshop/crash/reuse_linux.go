@@ -19,7 +19,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/process"
 )
 
-// reuses is how often a pid is used again in one trial.
+// reuses is how often a pid is reused in one trial.
 const reuses = 20
 
 // reusePids runs the helper reuse as the first process of a pid namespace,
@@ -51,8 +51,8 @@ func reusePids(ctx context.Context, o options, dir string) (int, error) {
 	return strconv.Atoi(said)
 }
 
-// reuse is the helper command: it lets a holder die, gives its pid to a
-// process that has nothing to do with it, and attaches.
+// reuse is the helper command: it lets a holder die, gives its pid to
+// an unrelated process, and attaches.
 func reuse(ctx context.Context, args []string, _ io.Reader, out io.Writer) error {
 	if len(args) != 2 {
 		return errors.New("reuse: want a backend and a directory")
@@ -109,7 +109,7 @@ func ownProc() error {
 	return os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte("100"), 0o600)
 }
 
-// reuseOnce reports whether a pid was really used again.
+// reuseOnce reports whether a pid was really reused.
 func reuseOnce(args []string, id tidemark.SessionID, attach func() error) (bool, error) {
 	holder, err := child("contend", "-backend", args[0], "-dir", args[1], "-lease", longLease.String(), "-name", "holder",
 		"-sessions", string(id))
@@ -120,14 +120,14 @@ func reuseOnce(args []string, id tidemark.SessionID, attach func() error) (bool,
 	if err := holder.until("got "); err != nil {
 		return false, err
 	}
-	// Suspended, it is alive and holds what it holds.
+	// While suspended it is alive and keeps its lease.
 	if err := suspend(holder.Process); err != nil {
 		return false, err
 	}
 	if err := attach(); err != nil && !errors.Is(err, tidemark.ErrHeld) {
 		return false, fmt.Errorf("attach beside a living holder: %w", err)
 	} else if err == nil {
-		return false, nil // it had just let go
+		return false, nil // it had just released the session
 	}
 	// The kernel counts start times in hundredths of a second.
 	time.Sleep(20 * time.Millisecond)

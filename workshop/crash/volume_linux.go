@@ -24,8 +24,8 @@ type volume struct {
 	mounted bool
 }
 
-// imageSizes are the smallest that the makers of file systems accept and that
-// a trial does not fill by accident; images are sparse.
+// imageSizes are the smallest sizes that mkfs accepts and that a trial does
+// not fill by accident; images are sparse.
 var imageSizes = map[string]int64{"ext4": 96 << 20, "xfs": 320 << 20}
 
 // canMount says why this machine cannot mount images, nil when it can.
@@ -55,8 +55,8 @@ func canMount(kind string) error {
 	return nil
 }
 
-// mkfs finds the maker of file systems, which often is not in the PATH of
-// ordinary users.
+// mkfs finds the program that makes a file system, which often is not in
+// the PATH of ordinary users.
 func mkfs(kind string) (string, error) {
 	name := "mkfs." + kind
 	if path, err := exec.LookPath(name); err == nil {
@@ -126,7 +126,7 @@ func attachLoop(image *os.File) (*os.File, error) {
 }
 
 // mount takes a new loop device each time: one that stayed open would keep
-// pages of before the cut in memory, and they would be taken for the disk's.
+// pages from before the cut in memory, which would be taken for the disk's.
 func (v *volume) mount(data string, flags uintptr) error {
 	source := v.kind // tmpfs has no device
 	if v.image != nil {
@@ -144,8 +144,8 @@ func (v *volume) mount(data string, flags uintptr) error {
 	return nil
 }
 
-// unmount waits a little for what the kernel still does for processes that
-// were killed.
+// unmount waits a little for the kernel to finish work for killed
+// processes.
 func (v *volume) unmount() error {
 	if !v.mounted {
 		return nil
@@ -168,7 +168,7 @@ const (
 	shutdownNoLogFlush = 2
 )
 
-// cut takes the power: nothing that is not on the disk reaches it any more.
+// cut cuts the power: nothing that is not on the disk reaches it any more.
 func (v *volume) cut() error {
 	d, err := os.Open(v.dir)
 	if err != nil {

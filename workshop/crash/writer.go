@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// writer is one process that appends as fast as it is answered.
+// writer is one process that appends as fast as it gets answers.
 type writer struct {
 	place  place
 	book   *book
 	s      *session
 	keyed  bool
-	again  int // so many entries are sent again
+	again  int // number of entries to send again
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stderr bytes.Buffer
@@ -31,21 +31,21 @@ type writer struct {
 	acks  int           // read so far
 	first time.Duration // until the first
 	tick  chan int      // the number of acknowledgements, as they are read
-	done  chan struct{} // the process has ended and all it said was read
+	done  chan struct{} // closed when the process has ended and its output is read
 
 	killed bool          // by us
-	enough chan struct{} // closed: send nothing more
+	enough chan struct{} // closed when nothing more is to be sent
 }
 
-// startWriter starts a process on a session, on a new one when s was never
-// heard of. What an earlier writer sent with a key and got no answer for is
-// sent again first.
+// startWriter starts a process on a session, on a new one when s is
+// unknown. Entries that an earlier writer sent with a key and got no answer
+// for are sent again first.
 func startWriter(p place, b *book, s *session, r *rand.Rand) (*writer, error) {
 	return startWriterWith(p, b, s, r, false)
 }
 
-// startWriterWith starts a process that, with againOnly, sends nothing but
-// what is sent again, when there is something.
+// startWriterWith starts a process that, with againOnly, sends only
+// entries to be sent again, if there are any.
 func startWriterWith(p place, b *book, s *session, r *rand.Rand, againOnly bool) (*writer, error) {
 	w := &writer{place: p, book: b, s: s, keyed: r.IntN(2) == 0, tick: make(chan int, 1), done: make(chan struct{}), enough: make(chan struct{})}
 	args := []string{"append", s.id}
@@ -144,8 +144,8 @@ func filling(r *rand.Rand) string {
 	return strings.Repeat("~", n)
 }
 
-// listen reads acknowledgements. Only whole lines count: a process that was
-// killed may have begun one.
+// listen reads acknowledgements. Only complete lines count: a killed
+// process may have begun one.
 func (w *writer) listen(out io.Reader, credit chan struct{}) {
 	defer close(w.done)
 	lines := bufio.NewReader(out)
@@ -216,8 +216,8 @@ func (w *writer) after(n int) {
 	}
 }
 
-// kill ends the process by SIGKILL and waits until all it said is read. It
-// reports whether the process was still there to be killed.
+// kill kills the process by SIGKILL and waits until its output is read. It
+// reports whether the process was still running.
 func (w *writer) kill() bool {
 	w.book.mu.Lock()
 	w.killed = true
@@ -230,7 +230,7 @@ func (w *writer) kill() bool {
 	return w.cmd.ProcessState != nil && !w.cmd.ProcessState.Exited()
 }
 
-// finish lets the process come to its end.
+// finish lets the process end normally.
 func (w *writer) finish() {
 	close(w.enough)
 	<-w.done

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// goals are what this page is measured by, in the order in which it lists
+// goals are what the page is measured by, in the order in which it lists
 // them.
 var goals = []struct{ id, asks string }{
 	{"R1", "10,000 SIGKILLs at random instants per durable store: nothing acknowledged is lost, doubled or unreadable, nothing is to repair by hand"},
@@ -38,8 +38,8 @@ var goals = []struct{ id, asks string }{
 }
 
 // goalTable says of each goal whether it is met by all rows that it judges. A
-// part of it that did not run, or has no row to show, is not met. Which goals a
-// part of the benchmarks judges is known when it ran.
+// part that did not run, or has no row, is not met. Which goals a part of the
+// benchmarks judges is known only after it ran.
 func goalTable(all []shown) string {
 	met, judged, tried := make(map[string]int), make(map[string]int), make(map[string]bool)
 	measured := true

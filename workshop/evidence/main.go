@@ -4,8 +4,8 @@
 // repeat it. It tries nothing itself and judges nothing but counts.
 //
 // What a part found is kept in a file as soon as it ends, by its name, its
-// count and the commit, so that a run that was interrupted goes on where it
-// was. A part that failed is shown as failed, the others go on, and the exit
+// count and the commit, so that an interrupted run continues where it was. A
+// part that failed is shown as failed, the others continue, and the exit
 // code is 1.
 //
 //	go run ./workshop/evidence -short -doc docs/evidence.md       minutes
@@ -39,7 +39,7 @@ func main() {
 
 // options are what the flags say.
 type options struct {
-	share float64 // of the full counts; 0: the short ones
+	share float64 // share of the full counts; 0: the short ones
 	only  []string
 	again bool
 	list  bool
@@ -119,8 +119,8 @@ func checkNames(parts []part, names []string) error {
 	return nil
 }
 
-// is reports whether a person means the part by a name: its own, or that of
-// its section.
+// is reports whether a name that a person typed means the part: its own, or
+// that of its section.
 func (p part) is(name string) bool { return p.name == name || p.section == name }
 
 func (o options) chosen(p part) bool {
@@ -159,8 +159,8 @@ func try(ctx context.Context, parts []part, o options, log io.Writer) (failed []
 	return tools.all(ctx, parts, o, commit, log)
 }
 
-// all runs the parts that are missing. The page is written after each, so that
-// it is true whenever the run ends.
+// all runs the missing parts. The page is written after each, so that it is
+// true whenever the run ends.
 func (t *tools) all(ctx context.Context, parts []part, o options, commit string, log io.Writer) (failed []string, err error) {
 	book, err := open(o.state)
 	if err != nil {

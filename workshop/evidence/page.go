@@ -14,7 +14,7 @@ import (
 // section is one chapter of the page.
 type section struct {
 	name, title, text string
-	count             string   // how the column of counts is called
+	count             string   // heading of the column of counts
 	columns           []string // of the figures of its rows
 }
 
@@ -114,7 +114,7 @@ func preface(all []shown, commit string) string {
 		"often. A goal is met when all its rows are.\n\n" + goalTable(all)
 }
 
-// table is that of a section whose rows are all alike.
+// table is the table of a section whose rows are all alike.
 func (s section) table(all []shown, commit string) string {
 	head := append([]string{"goal", "what", s.count}, s.columns...)
 	head = append(head, "met", "when", "again")
@@ -122,7 +122,7 @@ func (s section) table(all []shown, commit string) string {
 	b.WriteString(line(head...) + line(slices.Repeat([]string{"---"}, len(head))...))
 	for _, one := range all {
 		rows := one.Rows
-		if len(rows) == 0 { // it could not, or did not get that far
+		if len(rows) == 0 { // it could not run, or did not get that far
 			rows = []row{{Goal: one.goal, What: one.label()}}
 		}
 		for _, r := range rows {
@@ -147,7 +147,7 @@ func (s section) table(all []shown, commit string) string {
 	return b.String()
 }
 
-// label is what a part is called that has no row to tell it.
+// label is the name of a part that has no row to name it.
 func (one shown) label() string {
 	if one.what != "" {
 		return one.what
@@ -233,12 +233,12 @@ func fuzzTable(all []shown, commit string) string {
 		grouped(targets), grouped(executions), grouped(reached)) + b.String()
 }
 
-// beside are the limits and the others that a reader wants to see the program
-// beside, as workshop/bench names them.
+// beside are the limits and the other programs that figures are compared
+// with, as workshop/bench names them.
 var beside = []string{"write + fdatasync", "pread", "SQLite", "INSERT", "pgbench", "node", "parse", "copy", "herdctl", "rg", "readdir", "round trip", "bare client"}
 
-// benchTables shows what stands beside a limit or beside others, and the goals
-// that are not met. All rows are on the page of figures.
+// benchTables shows what is compared with a limit or with others, and the
+// goals that are not met. All rows are on the page of figures.
 func benchTables(all []shown, commit string) string {
 	var b, ran, notes strings.Builder
 	b.WriteString("Each ratio is the median over repetitions in which both were measured in turns, with the middle half beside it. The figures of\n" +

@@ -17,7 +17,7 @@ type part struct {
 	short, full   int64 // how often it is tried; short 0: it takes too long for the short form
 	wanted        int64 // how often the goal wants it tried; 0: the goal names no count
 	command       func(n int64) invocation
-	read          reader // nil: it is tests, and tally says how to read them
+	read          reader // nil: it consists of tests, and tally says how to read them
 	tally         tally
 }
 
@@ -28,7 +28,7 @@ func (p part) rows(n int64, out []byte) (rows []row, notRun string, err error) {
 	return p.read(p, n, out)
 }
 
-// everyPart lists the parts. It has to run where go.mod is.
+// everyPart lists the parts. It has to run in the folder of go.mod.
 func everyPart() ([]part, error) {
 	fuzz, err := fuzzParts(".")
 	if err != nil {
@@ -57,8 +57,8 @@ func tests(run, variable string, rooms ...string) func(int64) invocation {
 	}
 }
 
-// none stands under the columns lost, doubled, unreadable and by hand for
-// tests that fail when there is one.
+// none fills the columns lost, doubled, unreadable and by hand for tests
+// that fail when there is any.
 func none(store, acknowledged, besides string) []string {
 	return []string{store, acknowledged, "0", "0", "0", "0", besides}
 }
@@ -149,8 +149,8 @@ func isolationParts() []part {
 	})
 }
 
-// everyProtection are tests that take away a part of the protections, and all
-// of them where a variable is set, as it is from 2 on.
+// everyProtection are tests that remove some of the protections, or all of
+// them where a variable is set, which it is from 2 on.
 func everyProtection(run, variable, room string) func(int64) invocation {
 	return func(n int64) invocation {
 		if n < 2 {
@@ -203,8 +203,8 @@ func loadParts() []part {
 	}, read: ofLoad}})
 }
 
-// benchParts measure together what shares large stores. The count is that of
-// sizes: 1 is small.
+// benchParts measure together what shares large stores. The count selects a
+// size: 1 is small.
 func benchParts() (parts []part) {
 	for _, only := range []string{"append", "read,seal,process,chat,tree", "list,start", "search", "archive", "import", "fleet", "team"} {
 		name, _, _ := strings.Cut(only, ",")
@@ -219,7 +219,8 @@ func benchParts() (parts []part) {
 	return in("bench", parts)
 }
 
-// slowToBuild takes minutes to compile for fuzzing, with all that it links.
+// slowToBuild takes minutes to compile for fuzzing, with everything that it
+// links.
 const slowToBuild = "cmd/tidemark"
 
 // fuzzParts are the rooms below a folder that have fuzz targets. The count is

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// reader makes rows of what a part printed when it was tried n times. notRun is
-// the reason when it says that this machine cannot do it.
+// reader turns the output of a part that was tried n times into rows. notRun is
+// the reason when this machine cannot run it.
 type reader func(p part, n int64, out []byte) (rows []row, notRun string, err error)
 
 // verdict says whether a goal is met: the promise held, as often as the goal
@@ -61,7 +61,7 @@ func ofCrash(p part, _ int64, out []byte) (rows []row, notRun string, err error)
 		Count, Acknowledged, Lost, Doubled, Unreadable, Hand int64
 	}
 	all, notRun, err := objects[found](out)
-	var tried int64 // the goals speak of all that a trial does, together
+	var tried int64 // the goals count everything that a trial does together
 	for _, f := range all {
 		tried += f.Count
 	}
@@ -74,7 +74,7 @@ func ofCrash(p part, _ int64, out []byte) (rows []row, notRun string, err error)
 }
 
 // ofLoad reads the row of workshop/load. The goal is about how late followers
-// are told while nothing is struck, so it is measured by workshop/bench.
+// are while nothing is struck, so workshop/bench measures it.
 func ofLoad(p part, _ int64, out []byte) (rows []row, notRun string, err error) {
 	type found struct {
 		Followers, Writers, Nodes, Drained, Killed, Cut int64
@@ -110,7 +110,7 @@ func ofBench(_ part, _ int64, out []byte) (rows []row, notRun string, err error)
 	return rows, notRun, err
 }
 
-// A line of scripts/fuzz.sh.
+// fuzzed matches a line of scripts/fuzz.sh.
 var fuzzed = regexp.MustCompile(`(?m)^(ok|FAIL) +(?:(\d+) known +(\d+) calls +)?\S+ +(Fuzz\w+)$`)
 
 // ofFuzz reads the lines of scripts/fuzz.sh.
@@ -125,13 +125,13 @@ func ofFuzz(p part, _ int64, out []byte) (rows []row, _ string, err error) {
 	return rows, "", err
 }
 
-// tally tells how to read what tests print.
+// tally says how to read the output of tests.
 type tally struct {
-	// says is the format of the line in which the tests tell their counts. All
-	// such lines are added up. "": they tell none.
+	// says is the format of the line in which the tests print their counts.
+	// All such lines are added up. "": they print none.
 	says string
-	// counts are the numbers of that line that are what was tried. Without any,
-	// it is what was asked for, or with tests how many tests there were.
+	// counts are the numbers of that line that count what was tried. Without
+	// any, it is the requested count, or with tests the number of tests.
 	counts []int
 	tests  bool
 	// figures go under the columns of the section. {0} stands for a number of
@@ -153,7 +153,7 @@ func events(out []byte) (all []event) {
 	return all
 }
 
-// plain is what go test would have printed without -json, or the text itself.
+// plain is the output of go test without -json, or the text itself.
 func plain(out []byte) []byte {
 	var text []byte
 	for _, e := range events(out) {
@@ -205,11 +205,11 @@ func onlyIf(wrong bool, err error) error {
 	return err
 }
 
-// outcomes counts the tests that passed, a test with subtests by these alone,
-// and gives the reason of one that was skipped.
+// outcomes counts the tests that passed, counting subtests instead of a test
+// that has some, and returns the reason of a skipped one.
 func outcomes(all []event) (passed int64, skipped string, failed bool) {
 	parents, ended := make(map[string]bool), make(map[string]bool)
-	last := make(map[string]string) // what each said last, but for its own end
+	last := make(map[string]string) // the last line of each, except for its own end
 	for _, e := range all {
 		name := e.Package + " " + e.Test
 		switch e.Action {
@@ -243,7 +243,7 @@ func outcomes(all []event) (passed int64, skipped string, failed bool) {
 	return passed, skipped, failed
 }
 
-// afterPlace is where a test said something.
+// afterPlace matches the place where a test logged something.
 var afterPlace = regexp.MustCompile(`^\w+\.go:\d+: `)
 
 // verb is one of those with which tests print what they counted.

@@ -19,8 +19,8 @@ import (
 type invocation struct {
 	env  string // NAME=VALUE, or ""
 	args []string
-	// more are arguments that make the output readable for this program, and
-	// change nothing else.
+	// more are arguments that only make the output readable for this
+	// program.
 	more []string
 }
 
@@ -71,8 +71,8 @@ func (t *tools) program(name string) string {
 	return filepath.Join(t.dir, name)
 }
 
-// argv is what is executed for an invocation: instead of going by `go run` or
-// a script that builds, the programs that are there.
+// argv is what is executed for an invocation: the programs that are built
+// already, instead of `go run` or a script that builds.
 func (t *tools) argv(c invocation) []string {
 	args := append(append([]string{}, c.args...), c.more...)
 	switch {
@@ -87,11 +87,11 @@ func (t *tools) argv(c invocation) []string {
 	return args
 }
 
-// grace is how long a part may take to clear up after it was told to end.
+// grace is how long a part may take to clean up after it was told to end.
 const grace = 20 * time.Second
 
 // run runs a part and fills in what it found. The error is one of the machine
-// or of whoever interrupts, never that of a part.
+// or an interruption, never that of a part.
 func (t *tools) run(ctx context.Context, p part, r *result) error {
 	c := p.command(r.Count)
 	r.Command = c.String()

@@ -21,7 +21,7 @@ import (
 // result is what one run of a part found.
 type result struct {
 	Part    string    `json:"part"`
-	Count   int64     `json:"count"` // that was asked for
+	Count   int64     `json:"count"` // requested
 	Commit  string    `json:"commit"`
 	At      time.Time `json:"at"`
 	Seconds float64   `json:"seconds"`
@@ -59,8 +59,8 @@ type book struct {
 	results []result
 }
 
-// open reads what was found before. A last line that is not whole was being
-// written when somebody pulled the plug; its part runs again.
+// open reads earlier results. An incomplete last line was being written
+// when the run was cut off; its part runs again.
 func open(path string) (*book, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -107,9 +107,9 @@ func (b *book) has(part string, count int64, commit string) bool {
 	})
 }
 
-// best is the result that the page shows of a part: the one with the highest
-// count at this commit, or else at the commit that was tried last. A failure
-// is shown until the part holds again with as high a count.
+// best is the result of a part that the page shows: the one with the highest
+// count at this commit, or else at the commit tried last. A failure is shown
+// until the part holds again with as high a count.
 func (b *book) best(part, commit string) (best result, found bool) {
 	for _, r := range b.results {
 		switch {
@@ -123,12 +123,12 @@ func (b *book) best(part, commit string) (best result, found bool) {
 	return best, found
 }
 
-// notCode are the files that change nothing of what is tried, this page among
+// notCode are the files that do not affect what is tried, this page among
 // them.
 var notCode = []string{".", ":!docs", ":!*.md"}
 
 // commitOf names what is tried: the last commit that changed more than prose,
-// and a hash of what was changed since and not committed.
+// and a hash of uncommitted changes.
 func commitOf(ctx context.Context) (string, error) {
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, "git", append(args, append([]string{"--"}, notCode...)...)...).Output()

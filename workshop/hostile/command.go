@@ -2,12 +2,12 @@ package hostile
 
 import "strings"
 
-// Hidden is what the commands below try to have overlooked.
+// Hidden is what the commands below try to hide.
 const Hidden = "rm -r important"
 
-// Commands are calls of a shell that look like others where something is left
-// out, acted upon or pushed out of sight, by what they try. Whoever shows one
-// to a person shows Hidden with it.
+// Commands are shell commands that look like others where something is left
+// out, interpreted or pushed out of sight, by the trick that they use.
+// Whoever shows one to a person has to show Hidden with it.
 func Commands() map[string]string {
 	return map[string]string{
 		"a second line":       "ls\n" + Hidden,

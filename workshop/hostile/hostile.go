@@ -47,7 +47,7 @@ var Payloads = []string{
 	"<1`@b.c><script>" + Pwn + "</script>`", "http://a.b/`<script>" + Pwn + "</script>`", "&#60;script&#62;" + Pwn + "&#60;/script&#62;", "{{constructor.constructor('" + Pwn + "')()}}",
 }
 
-// Goals are where Links should not lead.
+// Goals are targets that Links must not lead to.
 var Goals = []string{
 	"javascript:" + Pwn, "JaVaScRiPt:" + Pwn, "javascript&colon;" + Pwn, "javascript&#58;" + Pwn, "javascript&#x3A;" + Pwn, "&#106;avascript:" + Pwn,
 	"&#x6A&#x61vascript:" + Pwn, "java\tscript:" + Pwn, "java&Tab;script:" + Pwn, "java&NewLine;script:" + Pwn, "java\nscript:" + Pwn, "\x01javascript:" + Pwn,
@@ -59,7 +59,7 @@ var Goals = []string{
 	"http:javascript:" + Pwn, "https:\\\\evil.invalid", "ws://evil.invalid", "about:blank", "chrome://crash", "intent://x#Intent;end", "ms-msdt:/id", "x-apple:1",
 }
 
-// Links put a goal into Markdown.
+// Links put a target into Markdown.
 var Links = []string{
 	"[x](%s)", "[x](<%s>)", "[x]( %s 'title')", "![x](%s)", "![x](<%s> \"t\")", "[![x](%s)](%s)", "[x]\n\n[x]: %s", "[x]: %s \"t\"\n\n[x][] ![x][]", "[x]: <%s>\n[y][x]",
 	"<%s>", "[`x]: %s '`'\n\n[`x]", "[a\nb `x]: %s '`'\n", "[[x](%s)](%s)", "[x [y](%s) z](%s)", "![[x](%s)](%s)", "[x](\n%s\n)", "> [x](%s)", "- [x](%s)\n  [y]: %s\n  [y]",
@@ -67,7 +67,7 @@ var Links = []string{
 	"[x](%s){onclick=alert(1)}", "# x {#id onclick=alert(1)}", "<mailto:%s>", "[<%s>](https://a.b/)", "[https://a.b](%s)",
 }
 
-// Contexts put text where something else may be thought to be open.
+// Contexts put text where a parser may believe something else to be open.
 var Contexts = []string{
 	"%s", "text %s text", "`%s`", "`` ` %s ``", "```\n%s\n```", "```html\n%s", "~~~\n%s\n```\n~~~", "````\n```\n%s\n````", "    %s", "\t%s", "> %s", "> > - %s", "- %s", "1. %s", "- - > %s",
 	"- a\n\n  ```\n  %s\n  ```", "- ```\n%s\n  ```", "- a\n\n     ```\n  ```\n  %s", "para\n    ```\n    %s", "> ```\n%s", "1. ```html\n   %s\n   ```", "x ` y\n` %s ` z", "\\`%s`", "| ` | %s | ` |\n|-|-|-|",
@@ -75,7 +75,7 @@ var Contexts = []string{
 	"[x]: /u \"\n%s\"", "``` `\n%s\n```", "```\n%s\n   ````", "   ```\n%s\n    ```\n%s", "- [ ] %s", "\\%s", "\\\\%s", "a\\\n%s", "&lt;%s", "%s\r\n%s", "%s\x00%s", "::: x\n%s\n:::", "%%%% %s %%%%", "{{ %s }}",
 }
 
-// Sequences act on a terminal or on how text reads.
+// Sequences act on a terminal or change how text reads.
 var Sequences = []string{
 	"\x1b]0;pwned\x07", "\x1b]52;c;cHduZWQ=\x1b\\", "\x1b]8;;https://evil.invalid\x1b\\x\x1b]8;;\x1b\\", "\x1bP+q544e\x1b\\", "\x1b_Gi=1;AAAA\x1b\\", "\x1b^x\x1b\\", "\x1bX\x1b\\", "\x1b[2J\x1b[H", "\x1b[?1049h",
 	"\x1b[6n", "\x1b[31m", "\x1bc", "\x9b31m", "\u009b31m", "\u009d0;x\u009c", "\x90x\x9c", "\r", "\b\b\b", "\x7f", "\x0e", "\x00", "\xff\xfe", "\xc0\xbc", "\xed\xa0\x80", "\xf8\x88\x80\x80\x80",
@@ -96,7 +96,7 @@ func Fill(pattern, s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(pattern, "%s", s), "%%", "%")
 }
 
-// Disguise hides what s is in one of the ways that filters fall for.
+// Disguise hides what s is in one of the ways that fool filters.
 func (c Corpus) Disguise(s string) string {
 	switch c.IntN(12) {
 	case 0:

@@ -14,17 +14,17 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 )
 
-// lookAtAudit compares what is in the sessions with what the audit log says:
-// every commit that wrote an entry has one line, and no line speaks of a commit
-// that wrote none. All servers were killed, so that it is what a crash leaves.
+// lookAtAudit compares the sessions with the audit log: every commit that wrote
+// an entry has one line, and no line is about a commit that wrote none. All
+// servers were killed, so this is what a crash leaves.
 func (t *trial) lookAtAudit(ctx context.Context) error {
 	for _, n := range t.nodes {
 		if err := n.Kill(); err != nil {
 			return err
 		}
 	}
-	// A database ends what a killed server had under way, so what is wrong at
-	// first sight is looked at again.
+	// A database may still be completing what a killed server had begun, so
+	// faults are checked again.
 	for look := 1; ; look++ {
 		faults, err := t.compare(ctx)
 		if err != nil {
@@ -83,7 +83,7 @@ func (t *trial) compare(ctx context.Context) (faults []string, err error) {
 	return faults, nil
 }
 
-// told counts the lines about entries by the batch that they speak of.
+// told counts the lines about entries by their batch.
 func (t *trial) told(lines []tenant.AuditLine) map[string]int {
 	told := make(map[string]int)
 	for _, l := range lines {
@@ -115,7 +115,7 @@ func (t *trial) lookInFile(ctx context.Context) (_ tidemark.Backend, said []tena
 	return b, said, nil, err
 }
 
-// lookInDatabase reads what servers wrote down and the chain, and verifies it.
+// lookInDatabase reads what servers recorded and the chain, and verifies it.
 func (t *trial) lookInDatabase(ctx context.Context) (own tidemark.Backend, said []tenant.AuditLine, faults []string, err error) {
 	p, err := postgres.PrincipalIn(t.place.Store)
 	if err != nil {

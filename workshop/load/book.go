@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// book is what happened, and what must come of it.
+// book records what happened, and what must follow from it.
 type book struct {
 	o         options
 	sessions  []*session
@@ -25,16 +25,16 @@ type book struct {
 	struck             strikes
 
 	mu      sync.Mutex
-	refused map[string]int // writes and streams that were not answered as asked, by what was said
+	refused map[string]int // refused writes and streams, by the answer
 	kept    count          // in the store, in the end
 	audit   lines          // of the audit log, in the end
 	faults  []string       // what was wrong, the first of it
 }
 
-// strikes is how often something was struck.
+// strikes counts the blows by kind.
 type strikes struct{ drains, kills, cut, crashes int }
 
-// count is how much of what was acknowledged is not as it should be.
+// count is how many acknowledged entries are not as they should be.
 type count struct{ lost, doubled, disorder int }
 
 func (c *count) add(d count) {
@@ -43,24 +43,24 @@ func (c *count) add(d count) {
 	c.disorder += d.disorder
 }
 
-// lines is what the audit log says of what was written: how many lines there
-// are, how many of them were not chained yet, what has none, or more than one,
-// and which speak of what is not there.
+// lines is what the audit log says about the writes: how many lines it has,
+// how many of them are not chained yet, how many entries have none or more
+// than one, and how many lines are about entries that do not exist.
 type lines struct{ all, unchained, missing, doubled, stray int }
 
 // session is what one writer wrote. Its entries are numbered from 0.
 type session struct {
 	id    tidemark.SessionID
 	name  string
-	acks  []atomic.Int64 // when an entry was acknowledged, in nanoseconds since the beginning; 0: not yet
-	seqs  []int64        // where
+	acks  []atomic.Int64 // when each entry was acknowledged, in nanoseconds since the beginning; 0: not yet
+	seqs  []int64        // seq of each entry
 	wrote chan struct{}  // closed when its writer has ended
 }
 
-// textOf is what entry n of a session says, and its key.
+// textOf is the text of entry n of a session, and its key.
 func (s *session) textOf(n int) string { return fmt.Sprintf("%s entry %d", s.name, n) }
 
-// numberOf is the reverse of textOf, -1 for what was not written here.
+// numberOf is the reverse of textOf, -1 for a text that was not written here.
 func (s *session) numberOf(text string) int {
 	var n int
 	if _, err := fmt.Sscanf(text, s.name+" entry %d", &n); err != nil || n < 0 || n >= len(s.acks) || s.textOf(n) != text {
@@ -69,7 +69,7 @@ func (s *session) numberOf(text string) int {
 	return n
 }
 
-// maxFaults bounds what is told of what went wrong.
+// maxFaults bounds the list of faults.
 const maxFaults = 20
 
 func (b *book) fault(format string, args ...any) {
@@ -86,8 +86,8 @@ func (b *book) refuse(what string, err error) {
 	b.refused[what+": "+kindOf(err)]++
 }
 
-// seen is one who reads a session: it says what is missing, there twice or in
-// the wrong place.
+// seen is a reader of a session: it finds what is missing, duplicated or out
+// of order.
 type seen struct {
 	s    *session
 	has  []bool
@@ -116,7 +116,7 @@ func (v *seen) take(seq int64, text string) (n int, wrong string) {
 	return n, wrong
 }
 
-// missing counts what was acknowledged and did not come.
+// missing counts acknowledged entries that did not arrive.
 func (v *seen) missing() (n int) {
 	for i := range v.has {
 		if !v.has[i] && v.s.acks[i].Load() != 0 {
@@ -141,7 +141,8 @@ func (b *book) broken() bool {
 }
 
 // lags are the times from the acknowledgement of an entry to its arrival at a
-// follower, sorted. One that arrives before its writer hears is 0.
+// follower, sorted. An entry that arrives before its acknowledgement counts
+// as 0.
 func (b *book) lags() (all []time.Duration) {
 	for _, f := range b.followers {
 		for n, at := range f.arrived {
@@ -204,7 +205,7 @@ func (b *book) object() string {
 	return string(o)
 }
 
-// reasons says what was answered otherwise, the most frequent first.
+// reasons lists the unexpected answers, most frequent first.
 func (b *book) reasons() (lines []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

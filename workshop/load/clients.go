@@ -18,18 +18,17 @@ import (
 	"github.com/tidemark-sessions/tidemark/workshop/nodes"
 )
 
-// Clients that were refused come again, to another node, after a pause that
-// grows.
+// Refused clients retry at another node, after a growing pause.
 const (
 	firstPause = 10 * time.Millisecond
 	longPause  = 500 * time.Millisecond
 )
 
-// patience is how long one entry may take to be acknowledged, or to arrive,
-// whatever happens: longer than a lease that nobody released lasts.
-const patience = 3 * time.Minute
+// entryTimeout is how long one entry may take to be acknowledged, or to arrive,
+// whatever happens: longer than an abandoned lease lasts.
+const entryTimeout = 3 * time.Minute
 
-// kindOf says in a few words why a call was refused.
+// kindOf summarises why a call was refused.
 func kindOf(err error) string {
 	var r *nodes.Refusal
 	var u *url.Error
@@ -49,7 +48,7 @@ func kindOf(err error) string {
 	return err.Error()
 }
 
-// general leaves out what is different in each message: ids and numbers.
+// general removes what differs in each message: ids and numbers.
 func general(text string) string {
 	out := []rune(text)
 	for i, c := range out {
@@ -60,7 +59,7 @@ func general(text string) string {
 	return string(out[:min(len(out), 120)])
 }
 
-// away pauses before somebody tries again, and returns the next pause.
+// away pauses before a retry, and returns the next pause.
 func away(ctx context.Context, pause time.Duration) (time.Duration, error) {
 	select {
 	case <-ctx.Done():
@@ -70,8 +69,8 @@ func away(ctx context.Context, pause time.Duration) (time.Duration, error) {
 	}
 }
 
-// write writes the entries of a session, each until it is acknowledged, and
-// then the next.
+// write writes the entries of a session, retrying each until it is
+// acknowledged.
 func (t *trial) write(ctx context.Context, w int) error {
 	s := t.book.sessions[w]
 	defer close(s.wrote)
@@ -93,8 +92,8 @@ func (t *trial) write(ctx context.Context, w int) error {
 				break
 			}
 			t.book.refuse("append", err)
-			if time.Since(began) > patience {
-				return fmt.Errorf("%s: not acknowledged in %s: %w", text, patience, err)
+			if time.Since(began) > entryTimeout {
+				return fmt.Errorf("%s: not acknowledged in %s: %w", text, entryTimeout, err)
 			}
 			node++
 			if pause, err = away(ctx, pause); err != nil {
@@ -121,7 +120,7 @@ type follower struct {
 	done     chan struct{} // closed when it has all
 }
 
-// errAll says that a follower has everything.
+// errAll means that a follower has everything.
 var errAll = errors.New("nothing more to come")
 
 // follow follows until the follower has all entries of its session.
@@ -142,7 +141,7 @@ func (t *trial) follow(ctx context.Context, f *follower) {
 	}
 }
 
-// event takes one message of a stream.
+// event handles one message of a stream.
 func (t *trial) event(f *follower, e nodes.Event) error {
 	switch {
 	case e.Name == "" && e.Data == nil:

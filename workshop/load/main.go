@@ -1,11 +1,11 @@
-// Command load proves that a team's server loses nothing and tells everything
-// once, while it is struck: many write over HTTP, each to a session of its own,
-// many more follow those sessions, and meanwhile servers are told to end or are
-// killed, and connections to the database are cut. In the end every entry that
-// was acknowledged is in its session once and in order, and every follower saw
-// it once and in order; and the audit log has one line for each of them, and
-// none for what is not there. It has a private PostgreSQL and real `tidemark serve`
-// processes, and touches nothing that it did not start.
+// Command load proves that a team's server loses nothing and delivers everything
+// exactly once, under attack: many clients write over HTTP, each to a session of
+// its own, many more follow those sessions, and meanwhile servers are stopped or
+// killed, and connections to the database are cut. In the end every acknowledged
+// entry is in its session once and in order, and every follower saw it once and in
+// order; and the audit log has one line for each of them, and none for anything
+// else. It uses a private PostgreSQL and real `tidemark serve` processes, and
+// touches nothing that it did not start.
 //
 //	go run ./workshop/load -followers 1000 -writers 200
 //
@@ -41,13 +41,13 @@ type options struct {
 	sqlite                             bool // the store is a file, and not a database
 	pause                              time.Duration
 	seed                               uint64
-	bin                                string // a program that is there already; "": build it
-	dir                                string // where the logs of the servers stay; "": nowhere
+	bin                                string // an existing program; "": build it
+	dir                                string // where the logs of the servers are kept; "": nowhere
 	json                               bool   // an object for programs
 	log                                io.Writer
 }
 
-// skipped is the reason why this machine cannot do it.
+// skipped is the reason why this machine cannot run the trial.
 type skipped struct{ reason string }
 
 func (s *skipped) Error() string { return "skipped: " + s.reason }

@@ -30,17 +30,17 @@ type trial struct {
 	client  *nodes.Client // of writers
 	streams *nodes.Client // of followers
 
-	turn  int          // of nodes to be struck
+	turn  int          // number of the next node to strike
 	heard atomic.Int64 // events that arrived
 
 	mu    sync.Mutex
 	count int64         // entries that were acknowledged
 	begun int           // blows
-	grew  chan struct{} // closed when one of them did
+	grew  chan struct{} // closed when count or begun changed
 }
 
-// try makes everything ready, lets them write, follow and be struck, and looks
-// at what is there in the end. The book is nil when it did not begin.
+// try prepares everything, lets clients write and follow while servers are
+// struck, and checks the result. The book is nil when it did not begin.
 func try(ctx context.Context, o options) (*book, error) {
 	t := &trial{o: o, random: o.random(), grew: make(chan struct{})}
 	if !o.sqlite {
@@ -144,7 +144,7 @@ func (t *trial) prepare(ctx context.Context) (done func(), err error) {
 	return done, err
 }
 
-// keepLogs copies what the servers said to where somebody wants to read it.
+// keepLogs copies the logs of the servers to where somebody wants to read them.
 func (t *trial) keepLogs(home string) {
 	logs, _ := filepath.Glob(filepath.Join(home, "node-*.log")) // the pattern is good
 	for _, path := range logs {
@@ -158,7 +158,7 @@ func (t *trial) keepLogs(home string) {
 	}
 }
 
-// sessions makes a session for each writer.
+// sessions creates a session for each writer.
 func (t *trial) sessions(ctx context.Context) error {
 	t.book = &book{o: t.o, refused: make(map[string]int)}
 	for w := range t.o.writers {
@@ -184,20 +184,20 @@ func (t *trial) listen(ctx context.Context) error {
 		t.book.followers = append(t.book.followers, f)
 		go t.follow(ctx, f)
 	}
-	late := time.After(patience)
+	late := time.After(entryTimeout)
 	for _, f := range t.book.followers {
 		select {
 		case <-f.there:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-late:
-			return fmt.Errorf("%s is not there after %s: %v", f.name, patience, t.book.reasons())
+			return fmt.Errorf("%s is not there after %s: %v", f.name, entryTimeout, t.book.reasons())
 		}
 	}
 	return nil
 }
 
-// load lets all writers write, and strikes meanwhile.
+// load runs all writers, and strikes meanwhile.
 func (t *trial) load(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -224,7 +224,7 @@ func (t *trial) load(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// acknowledged tells the striker how far the writers are.
+// acknowledged records how far the writers are.
 func (t *trial) acknowledged(n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -232,13 +232,13 @@ func (t *trial) acknowledged(n int64) {
 	t.tell()
 }
 
-// tell wakes those who wait; the lock is held.
+// tell wakes the waiters of until; the lock is held.
 func (t *trial) tell() {
 	close(t.grew)
 	t.grew = make(chan struct{})
 }
 
-// until waits until what is told fulfils a condition.
+// until waits until a condition is fulfilled.
 func (t *trial) until(ctx context.Context, fulfilled func() bool) error {
 	for {
 		t.mu.Lock()
@@ -255,15 +255,15 @@ func (t *trial) until(ctx context.Context, fulfilled func() bool) error {
 	}
 }
 
-// keepStep holds back a writer that is about to write entry n, until the blows
-// that belong before it have begun, all but the last: what is written behind
-// all blows proves nothing.
+// keepStep holds back a writer that is about to write entry n until the blows
+// that belong before it have begun, except the last: entries written after all
+// blows prove nothing.
 func (t *trial) keepStep(ctx context.Context, n int) error {
 	due := n*(t.o.drains+t.o.kills+t.o.cuts+t.o.crashes)/t.o.entries - 1
 	return t.until(ctx, func() bool { return t.begun >= due })
 }
 
-// strike deals the blows in a random order, spread over the writing.
+// strike deals the blows in random order, spread over the writing.
 func (t *trial) strike(ctx context.Context) error {
 	var blows []func(context.Context) error
 	for range t.o.drains {
@@ -297,7 +297,8 @@ func (t *trial) strike(ctx context.Context) error {
 	return nil
 }
 
-// next is the node to strike. Whoever was on the one before is on this one now.
+// next is the node to strike: the one that the clients of the previous one have
+// moved to.
 func (t *trial) next() *nodes.Node {
 	t.turn++
 	return t.nodes[t.turn%len(t.nodes)]
@@ -321,7 +322,7 @@ func (t *trial) kill(ctx context.Context) error {
 	return n.Again(ctx)
 }
 
-// cut ends about a half of the database's processes that serve somebody.
+// cut ends about half of the database's client connections.
 func (t *trial) cut(ctx context.Context) error {
 	c, err := pgx.Connect(ctx, t.db.Super)
 	if err != nil {
@@ -335,14 +336,14 @@ func (t *trial) cut(ctx context.Context) error {
 	return err
 }
 
-// crash kills the database and starts it again. Servers go on.
+// crash kills the database and restarts it, while the servers keep running.
 func (t *trial) crash(context.Context) error {
 	t.book.struck.crashes++
 	return t.cluster.Crash()
 }
 
-// arrive waits until every follower has everything, or nothing has come for
-// long.
+// arrive waits until every follower has everything, or nothing has arrived
+// for long.
 func (t *trial) arrive(ctx context.Context) error {
 	all := make(chan struct{})
 	go func() {
@@ -356,15 +357,15 @@ func (t *trial) arrive(ctx context.Context) error {
 		select {
 		case <-all:
 			return ctx.Err()
-		case <-time.After(patience / 3):
+		case <-time.After(entryTimeout / 3):
 			if t.heard.Load() == before {
-				return nil // the book says what is missing
+				return nil // the book lists what is missing
 			}
 		}
 	}
 }
 
-// look reads every session through a node that has just begun.
+// look reads every session through a freshly started node.
 func (t *trial) look(ctx context.Context) error {
 	n := t.nodes[0]
 	if err := n.Drain(); err != nil {

@@ -1,5 +1,6 @@
-// Package machine says where and when something was measured: a figure means
-// little without it. It looks at the machine and changes nothing.
+// Package machine describes where and when something was measured: a figure
+// means little without it. It reads facts about the machine and changes
+// nothing.
 //
 //	m := machine.Look(dir)
 //	… measure …
@@ -37,9 +38,9 @@ func (m Machine) String() string {
 	return s + ", " + m.Language
 }
 
-// Load is how many processes wanted to run, on average over a minute. More
-// than a few say that the machine was not alone, and times are too long. It is
-// "" where the kernel does not tell it in a file.
+// Load is the number of processes that wanted to run, on average over a
+// minute. More than a few mean that the machine was busy with other work, and
+// times are too long. It is "" where the kernel does not provide it in a file.
 func Load() string {
 	b, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

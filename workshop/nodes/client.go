@@ -22,8 +22,8 @@ type Client struct {
 	http  *http.Client
 }
 
-// Client returns a client that keeps as many connections to each node as calls
-// are made at once. There has to be a node that was started.
+// Client returns a client that keeps as many connections to each node as there
+// are concurrent calls. At least one node has to be started.
 func (p *Place) Client(atOnce int) (*Client, error) {
 	token, err := p.token()
 	if err != nil {
@@ -32,19 +32,19 @@ func (p *Place) Client(atOnce int) (*Client, error) {
 	return &Client{token: token, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atOnce, DisableCompression: true}}}, nil
 }
 
-// Close lets go of connections that nobody uses.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Refusal is an answer that is none of those that were asked for.
+// Refusal is an unexpected answer.
 type Refusal struct {
 	Status int
-	Code   string // of the problem
+	Code   string // code of the problem
 	Detail string
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%d %s: %s", r.Status, r.Code, r.Detail) }
 
-// send makes a call; what it answers has to be closed.
+// send makes a call; the caller closes the response body.
 func (c *Client) send(ctx context.Context, method, url string, body any, headers ...string) (*http.Response, error) {
 	var content io.Reader
 	if body != nil {
@@ -59,7 +59,7 @@ func (c *Client) send(ctx context.Context, method, url string, body any, headers
 		return nil, err
 	}
 	r.Header.Set("Authorization", "Bearer "+c.token)
-	r.GetBody = nil // what failed is counted, and sent again by the caller
+	r.GetBody = nil // failures are counted, and retried by the caller
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -104,8 +104,8 @@ func entriesURL(node string, id tidemark.SessionID) string {
 	return node + "/api/v1/sessions/" + string(id) + "/entries"
 }
 
-// Append appends one entry and returns its seq. Under a key it may be sent
-// again; without one the key is "".
+// Append appends one entry and returns its seq. With a key it may be sent
+// again; "" is no key.
 func (c *Client) Append(ctx context.Context, node string, id tidemark.SessionID, key string, e api.NewEntry) (int64, error) {
 	return c.append(ctx, node, id, key, api.Appending{Entries: []api.NewEntry{e}})
 }
@@ -130,14 +130,14 @@ func (c *Client) append(ctx context.Context, node string, id tidemark.SessionID,
 	return a.Seqs[0], nil
 }
 
-// Lease becomes the one who writes to a session, and returns the token of it.
+// Lease takes the lease of a session, and returns its token.
 func (c *Client) Lease(ctx context.Context, node string, id tidemark.SessionID) (string, error) {
 	var l api.LeaseInfo
 	err := c.call(ctx, http.MethodPost, node+"/api/v1/sessions/"+string(id)+"/lease", struct{}{}, &l)
 	return l.Token, err
 }
 
-// Renew says that the holder of a lease is alive.
+// Renew renews a lease.
 func (c *Client) Renew(ctx context.Context, node string, id tidemark.SessionID, lease string) error {
 	var l api.LeaseInfo
 	return c.call(ctx, http.MethodPut, node+"/api/v1/sessions/"+string(id)+"/lease", map[string]string{"token": lease}, &l)
@@ -177,15 +177,15 @@ func (c *Client) Post(ctx context.Context, url string, body any) ([]byte, error)
 }
 
 // Event is one message of a stream. The first has no name and no data: the
-// stream is there.
+// stream is open.
 type Event struct {
 	ID   string
 	Name string
 	Data []byte
 }
 
-// Follow tells what a stream of a session's entries says, behind a seq, until
-// it ends or got returns an error, which Follow then returns. The end of the
+// Follow passes the entries of a session after a seq to got, until the stream
+// ends or got returns an error, which Follow then returns. The end of the
 // stream is io.EOF.
 func (c *Client) Follow(ctx context.Context, node string, id tidemark.SessionID, after int64, got func(Event) error) error {
 	headers := []string{"Accept", "text/event-stream"}
@@ -210,7 +210,7 @@ func events(r io.Reader, got func(Event) error) error {
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
-			return err // a message without its empty line was not sent whole
+			return err // a message without its empty line is incomplete
 		}
 		field, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
 		value = strings.TrimPrefix(value, " ")

@@ -7,7 +7,7 @@ import (
 )
 
 // collect starts a process that does not outlive this one, and waits for it.
-// The system takes the end of the thread that started it for the end of this
+// The kernel takes the end of the thread that started it for the end of this
 // process, so that thread does nothing else.
 func collect(cmd *exec.Cmd, begun chan<- error, ended chan<- struct{}) {
 	runtime.LockOSThread()

@@ -38,9 +38,9 @@ func (p *Place) Fleet(ctx context.Context, file string) (*Daemon, error) {
 	return d, d.up(ctx)
 }
 
-// up waits until the daemon says that it is.
+// up waits until the daemon reports that it is up.
 func (d *Daemon) up(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	for {
 		if said, err := os.ReadFile(d.log); err == nil && bytes.Contains(said, []byte("The fleet is up.")) {
@@ -56,7 +56,7 @@ func (d *Daemon) up(ctx context.Context) error {
 	}
 }
 
-// Said returns all that the daemon said.
+// Said returns all output of the daemon.
 func (d *Daemon) Said() string {
 	b, err := os.ReadFile(d.log)
 	if err != nil {
@@ -65,15 +65,15 @@ func (d *Daemon) Said() string {
 	return string(b)
 }
 
-// Signal tells the daemon something.
+// Signal sends the daemon a signal.
 func (d *Daemon) Signal(s syscall.Signal) error { return d.cmd.Process.Signal(s) }
 
-// Wait waits until a daemon that was told to end has, and reports an end that
-// was not a good one.
+// Wait waits until a daemon that was asked to end has done so, and reports an
+// unclean end.
 func (d *Daemon) Wait() error {
 	select {
 	case <-d.ended:
-	case <-time.After(patience):
+	case <-time.After(nodeTimeout):
 		return errors.Join(errors.New("a daemon does not end"), d.Kill())
 	}
 	if code := d.cmd.ProcessState.ExitCode(); code != 0 {

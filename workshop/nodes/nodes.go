@@ -24,14 +24,14 @@ import (
 	"time"
 )
 
-// patience is how long a node may take to come up or to go down. Nodes give
+// nodeTimeout is how long a node may take to start or to stop. Nodes give
 // their own requests 20 seconds to end.
-const patience = time.Minute
+const nodeTimeout = time.Minute
 
 // Place is where nodes run, and what they serve.
 type Place struct {
 	Program string   // the tidemark to start
-	Dir     string   // where homes, logs and the token are; somebody else removes it
+	Dir     string   // homes, logs and the token; the caller removes it
 	Store   string   // the URL of the store
 	Env     []string // the environment of nodes, as os.Environ gives that of the caller
 	Flags   []string
@@ -39,7 +39,7 @@ type Place struct {
 	made int
 }
 
-// Migrate makes the tables of the store, as their owner.
+// Migrate creates the tables of the store, as their owner.
 func (p *Place) Migrate(ctx context.Context, owner string) error {
 	cmd := p.command(ctx, "database", "migrate")
 	cmd.Env = append(cmd.Env, "TIDEMARK_DATABASE_OWNER="+owner)
@@ -49,7 +49,7 @@ func (p *Place) Migrate(ctx context.Context, owner string) error {
 	return nil
 }
 
-// Tell runs the program over the store and returns what it prints.
+// Tell runs the program on the store and returns its output.
 func (p *Place) Tell(ctx context.Context, args ...string) ([]byte, error) {
 	var said bytes.Buffer
 	cmd := p.command(ctx, args...)
@@ -64,7 +64,7 @@ func (p *Place) Tell(ctx context.Context, args ...string) ([]byte, error) {
 func (p *Place) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, p.Program, args...)
 	cmd.Dir = p.Dir
-	home := filepath.Join(p.Dir, "home") // it is no project
+	home := filepath.Join(p.Dir, "home") // not a project
 	cmd.Env = append(slices.Clone(p.Env), "TIDEMARK_STORE="+p.Store, "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home)
 	return cmd
 }
@@ -98,8 +98,8 @@ type Node struct {
 	ended chan struct{} // closed when cmd has ended
 }
 
-// start uses a context for the wait alone: what ends the node is Stop, or the
-// end of this process.
+// start uses ctx only for waiting: the node ends by Stop, or with this
+// process.
 func (n *Node) start(ctx context.Context) error {
 	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -119,9 +119,9 @@ func (n *Node) start(ctx context.Context) error {
 	return n.ready(ctx)
 }
 
-// ready waits until the node can work.
+// ready waits until the node is ready.
 func (n *Node) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	for {
 		err := n.answers(ctx)
@@ -155,7 +155,7 @@ func (n *Node) answers(ctx context.Context) error {
 	return nil
 }
 
-// LastWords returns the end of what the node said.
+// LastWords returns the end of the node's log.
 func (n *Node) LastWords() string {
 	b, err := os.ReadFile(n.log)
 	if err != nil {
@@ -168,15 +168,14 @@ func (n *Node) LastWords() string {
 	return string(b)
 }
 
-// Drain tells the node to end, waits until it has, and reports an end that was
-// not a good one.
+// Drain asks the node to end, waits until it has, and reports an unclean end.
 func (n *Node) Drain() error {
 	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return n.Kill() // not every system has such a signal
 	}
 	select {
 	case <-n.ended:
-	case <-time.After(patience):
+	case <-time.After(nodeTimeout):
 		return errors.Join(fmt.Errorf("%s does not end", n.URL), n.Kill())
 	}
 	if code := n.cmd.ProcessState.ExitCode(); code != 0 {
@@ -185,7 +184,7 @@ func (n *Node) Drain() error {
 	return nil
 }
 
-// Kill ends the node at once. Nobody in it gets to say another word.
+// Kill ends the node at once, without any cleanup.
 func (n *Node) Kill() error {
 	err := n.cmd.Process.Kill()
 	if errors.Is(err, os.ErrProcessDone) {
@@ -195,13 +194,13 @@ func (n *Node) Kill() error {
 	return err
 }
 
-// Again starts a node that has ended.
+// Again restarts a node that has ended.
 func (n *Node) Again(ctx context.Context) error { return n.start(ctx) }
 
 // Pid is the process of the node.
 func (n *Node) Pid() int { return n.cmd.Process.Pid }
 
-// token is what every call has to bring along.
+// token is the token that every call has to send.
 func (p *Place) token() (string, error) {
 	b, err := os.ReadFile(p.tokenFile())
 	return strings.TrimSpace(string(b)), err

@@ -16,8 +16,8 @@ import (
 
 // bouncerFile is the configuration of a pooler that hands a server connection
 // to another client after every transaction. Few connections for many clients
-// make sure that it does. What a driver asks for at the start of a connection
-// is refused, as it is where the pooler is somebody else's.
+// make sure that it does. Settings that a driver requests at the start of a
+// connection are refused, as they are by poolers that others run.
 const bouncerFile = `[databases]
 %[1]s = host=%[2]s port=5432 dbname=%[1]s
 [pgbouncer]
@@ -93,7 +93,7 @@ func bouncerProgram() string {
 
 // bounces waits until the pooler answers.
 func bounces(there string, ended <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
 	defer cancel()
 	u, err := url.Parse(there)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Database is an empty database with two roles that nothing else uses. The
-// fields are URLs.
+// Database is an empty database with two roles of its own. The fields are
+// URLs.
 type Database struct {
 	Name   string
 	Owner  string // a plain role that owns the database
@@ -19,7 +19,7 @@ type Database struct {
 	owner   string
 }
 
-// Database makes a database for this test, and drops it after.
+// Database creates a database for this test, and drops it afterwards.
 func (c *Cluster) Database(t testing.TB) *Database {
 	t.Helper()
 	db, err := c.Make(context.Background())
@@ -33,8 +33,8 @@ func (c *Cluster) Database(t testing.TB) *Database {
 	return db
 }
 
-// Copy makes another database with all that is in db, for the same roles.
-// Nobody else may be connected to db meanwhile.
+// Copy creates another database with the content of db, for the same
+// roles. Nobody else may be connected to db meanwhile.
 func (db *Database) Copy(t testing.TB) *Database {
 	t.Helper()
 	c := db.cluster
@@ -65,9 +65,10 @@ func (c *Cluster) must(t testing.TB, statements ...string) {
 	}
 }
 
-// try cleans up. A server that the test has killed keeps nothing for long.
+// try cleans up and ignores errors: a server that the test has killed keeps
+// nothing for long.
 func (c *Cluster) try(statements ...string) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
 	defer cancel()
 	_ = c.tell(ctx, statements...)
 }

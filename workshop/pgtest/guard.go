@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// guard is a shell beside a server. It sleeps on a pipe whose other end only
-// this process has; when that closes, for whatever reason, SIGKILL included,
-// the shell ends the server and removes its folder. A defer or a cleanup
-// cannot promise that.
+// guard is a shell process beside a server. It waits on a pipe whose other
+// end only this process has; when that closes for any reason, SIGKILL
+// included, the shell ends the server and removes its folder. A defer or a
+// cleanup cannot promise that.
 type guard struct {
 	pipe io.WriteCloser
 	cmd  *exec.Cmd
 	once sync.Once
 }
 
-// script reads the ids of processes to mind, the newest counts. It asks first,
-// waits for some seconds, and then insists. A server that was killed before
-// leaves a segment of shared memory, which its last lines name.
+// script reads process ids, of which the last one counts. It asks the process
+// to end, waits some seconds, and then kills it. A server that was killed
+// before leaves a segment of shared memory, which the last lines remove.
 const script = `pid=0
 while read -r line; do pid=$line; done
 if [ "$pid" -gt 1 ]; then
@@ -38,7 +38,8 @@ fi
 rm -rf "$1"
 `
 
-// watch starts a guard over the folder of a server that ends on a signal.
+// watch starts a guard for the folder of a server that ends on the given
+// signal.
 func watch(dir, signal string) (*guard, error) {
 	cmd := exec.Command("/bin/sh", "-c", script, "guard", dir, signal)
 	cmd.Dir = "/"
@@ -53,10 +54,10 @@ func watch(dir, signal string) (*guard, error) {
 	return &guard{pipe: pipe, cmd: cmd}, nil
 }
 
-// mind says which process to end; 0: none.
+// mind sets the process to end; 0 for none.
 func (g *guard) mind(pid int) { fmt.Fprintln(g.pipe, pid) }
 
-// end lets the guard do its work, and waits for it.
+// end lets the guard clean up, and waits for it.
 func (g *guard) end() {
 	g.once.Do(func() {
 		g.pipe.Close()

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// account is who runs a server; without a name, whoever runs the tests.
+// account is the user who runs a server; without a name, whoever runs the
+// tests.
 type account struct {
 	name     string
 	uid, gid int
@@ -64,10 +65,10 @@ func command(as account, dir, program string, args ...string) *exec.Cmd {
 func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
 // killFamily kills a process with its children, and returns when none of them
-// is left: a server that is started while one still dies finds its memory in
-// use. The process is stopped first, so that it neither has another child
-// meanwhile nor sees one die. ended is closed when the process is gone; its
-// number may then be somebody else's.
+// is left: a server started while an old one is still dying finds its memory
+// in use. The process is stopped first, so that it neither starts another
+// child meanwhile nor notices one dying. ended is closed when the process is
+// gone; its pid may then belong to another process.
 func killFamily(pid int, ended <-chan struct{}) error {
 	select {
 	case <-ended:
@@ -91,15 +92,15 @@ func killFamily(pid int, ended <-chan struct{}) error {
 	return err
 }
 
-// until looks again and again, for as long as patience lasts.
+// until polls done, at most for serverTimeout.
 func until(done func() bool) {
-	for end := time.Now().Add(patience); !done() && time.Now().Before(end); {
+	for end := time.Now().Add(serverTimeout); !done() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// stateOf returns the letter for what a process does, Z when it has ended. Who
-// has ended and has a parent that does not notice is there for ever.
+// stateOf returns the letter for the state of a process, Z when it has ended.
+// A process that ended and whose parent does not wait for it stays forever.
 func stateOf(pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

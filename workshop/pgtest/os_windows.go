@@ -8,8 +8,8 @@ import (
 // account is who runs a server.
 type account struct{ name string }
 
-// whom says that there are no private servers here: they need unix sockets,
-// signals and a shell.
+// whom returns an error: private servers need unix sockets, signals and a
+// shell.
 func whom() (account, error) {
 	return account{}, missing("private servers are not run on Windows")
 }

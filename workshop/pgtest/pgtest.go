@@ -25,10 +25,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// patience is how long a server may take to come up or to end. It is long
-// because many tests share a small machine; a server that is well takes about
-// a second.
-const patience = 2 * time.Minute
+// serverTimeout is how long a server may take to start or to end. It is long
+// because many tests share a small machine; a healthy server takes about a
+// second.
+const serverTimeout = 2 * time.Minute
 
 // Options says how a cluster differs from the shared one.
 type Options struct {
@@ -42,8 +42,8 @@ type Options struct {
 
 // Cluster is one running server.
 type Cluster struct {
-	bin      string // the folder of its programs
-	dir      string // all that it keeps, and its socket
+	bin      string // folder of its programs
+	dir      string // its data and its socket
 	as       account
 	settings []string
 	guard    *guard
@@ -54,18 +54,18 @@ type Cluster struct {
 	made   int           // databases
 }
 
-// shared is the cluster of this process. A test process is short, and so are
-// two seconds, but not for every test.
+// shared is the cluster of this process. Starting one takes two seconds, too
+// long for every test.
 var shared struct {
 	sync.Mutex
 	cluster *Cluster
 	err     error
 }
 
-// Start returns the cluster of this process, and starts it when this is the
-// first call. It is fast and forgets everything when it is killed; tests that
-// kill want New. Without PostgreSQL on this machine the test is skipped, or
-// fails when the environment says CI=true.
+// Start returns the cluster of this process, and starts it on the first call.
+// It is fast and loses everything when it is killed; tests that kill use New.
+// Without PostgreSQL on this machine the test is skipped, or fails when the
+// environment says CI=true.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
 	quick(t)
@@ -88,8 +88,8 @@ func New(t testing.TB, o Options) *Cluster {
 }
 
 // Main runs the tests of a package and ends the shared cluster after them. It
-// is the whole of a TestMain. Without it the cluster ends as well, a moment
-// later than the process.
+// is all that a TestMain needs. Without it the cluster ends as well, a moment
+// after the process.
 func Main(m *testing.M) int {
 	code := m.Run()
 	shared.Lock()
@@ -106,7 +106,7 @@ type missing string
 
 func (m missing) Error() string { return string(m) }
 
-// quick ends a test that make quick leaves out.
+// quick skips a test that make quick leaves out.
 func quick(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -126,8 +126,8 @@ func given(t testing.TB, c *Cluster, err error) *Cluster {
 	return c
 }
 
-// without ends a test that needs what is not here. Where machines test, that
-// is a failure: a test that is skipped there watches nothing.
+// without skips a test that needs something this machine lacks. In CI that
+// is a failure: a test that is skipped there protects nothing.
 func without(t testing.TB, reason string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -188,7 +188,7 @@ func settings(dir string, o Options) []string {
 	return args
 }
 
-// initialise makes the files of the cluster. The locale knows no language and
+// initialise creates the files of the cluster. The locale has no language and
 // all of Unicode, wherever the tests run.
 func (c *Cluster) initialise() error {
 	locale := "C.UTF-8"
@@ -233,7 +233,7 @@ func (c *Cluster) launch() error {
 }
 
 func (c *Cluster) answers(ended <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
 	defer cancel()
 	for {
 		err := c.tell(ctx, "select 1")
@@ -276,7 +276,7 @@ func (c *Cluster) tell(ctx context.Context, statements ...string) error {
 
 func (c *Cluster) url(role, database string) string { return address(c.dir, role, database) }
 
-// address returns the URL of a database behind the socket in dir.
+// address returns the URL of a database on the socket in dir.
 func address(dir, role, database string) string {
 	u := url.URL{Scheme: "postgres", User: url.User(role), Path: "/" + database,
 		RawQuery: url.Values{"host": {dir}, "sslmode": {"disable"}}.Encode()}
@@ -286,9 +286,9 @@ func address(dir, role, database string) string {
 // Socket returns the socket that the server listens on.
 func (c *Cluster) Socket() string { return filepath.Join(c.dir, ".s.PGSQL.5432") }
 
-// Kill ends the whole server with SIGKILL, as a crash does: nobody in it gets
-// to write or say another word. Databases and roles are there after Restart,
-// and all that was committed if the cluster is Durable.
+// Kill ends the whole server with SIGKILL, like a crash: no process in it can
+// write anything more. Databases and roles are there after Restart, and
+// everything committed if the cluster is Durable.
 func (c *Cluster) Kill(t testing.TB) {
 	t.Helper()
 	if err := c.kill(); err != nil {
@@ -307,7 +307,7 @@ func (c *Cluster) kill() error {
 	return nil
 }
 
-// Restart starts the server again after Kill. One that runs is killed first.
+// Restart starts the server again after Kill. A running one is killed first.
 func (c *Cluster) Restart(t testing.TB) {
 	t.Helper()
 	if err := c.kill(); err != nil {
@@ -356,8 +356,8 @@ func complete(dir string) bool {
 	return true
 }
 
-// socketRoom is how long the path of the folder may be, so that the path of a
-// socket in it stays below the 104 bytes that some systems allow.
+// socketRoom bounds the path of the folder, so that the path of a socket in
+// it stays below the 104 bytes that some systems allow.
 const socketRoom = 80
 
 // folder makes a folder that the server's user can reach and that is short

@@ -178,7 +178,7 @@ func TestKilledTestProcessLeavesNothing(t *testing.T) {
 	}
 	cmd.Wait()
 	// The guard is nobody's child now: its work can only be looked at.
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), serverTimeout)
 	defer cancel()
 	for there(dir, pid) {
 		select {

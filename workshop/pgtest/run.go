@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// Run starts a cluster for a program that is no test, which calls End.
+// Run starts a cluster for a program that is not a test; the program calls End.
 func Run(o Options) (*Cluster, error) { return start(o) }
 
 // End stops the server and removes all that it kept.
@@ -23,8 +23,8 @@ func (c *Cluster) Crash() error {
 	return c.launch()
 }
 
-// IsMissing reports whether an error says that there is no PostgreSQL on this
-// machine.
+// IsMissing reports whether an error means that there is no PostgreSQL on
+// this machine.
 func IsMissing(err error) bool {
 	var m missing
 	return errors.As(err, &m)
@@ -40,11 +40,11 @@ func (c *Cluster) Program(name string) string {
 	return path
 }
 
-// Dir returns the folder of the server's socket, which programs that connect
-// are given as its host.
+// Dir returns the folder of the server's socket, which clients use as the
+// host.
 func (c *Cluster) Dir() string { return c.dir }
 
-// Make makes a database with two roles, which stays until End.
+// Make creates a database with two roles, which stays until End.
 func (c *Cluster) Make(ctx context.Context) (*Database, error) {
 	name := c.name()
 	db := c.database(name, name+"_owner", name+"_server")

@@ -8,11 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// short texts are the vendor's where they stand under these names.
+// described are the names whose texts are the vendor's even when they are
+// short.
 var described = map[string]bool{"description": true}
 
-// json replaces texts in JSON, in one value or in one a line, also in what is
-// torn: it looks for what stands between quotes, and reads nothing else.
+// json replaces texts in JSON, in one value or in one per line, also in
+// truncated JSON: it finds what is between quotes, and parses nothing else.
 func (o own) json(b []byte) []byte {
 	out := bytes.Clone(b)
 	key := ""
@@ -40,11 +41,11 @@ func (o own) json(b []byte) []byte {
 	return out
 }
 
-// literal replaces what stands between two quotes, in place.
+// literal replaces the text between two quotes, in place.
 func (o own) literal(raw []byte, key string) {
 	var s string
 	if json.Unmarshal([]byte(`"`+string(raw)+`"`), &s) != nil {
-		return // a torn end, of a few bytes
+		return // a truncated end, of a few bytes
 	}
 	most := usual
 	if described[key] {
@@ -52,14 +53,14 @@ func (o own) literal(raw []byte, key string) {
 	}
 	var now string
 	if strings.HasPrefix(s, "{") || strings.HasPrefix(s, "[{") {
-		now = string(o.json([]byte(s))) // as arguments of tools are sent
+		now = string(o.json([]byte(s))) // the arguments of tools are sent as JSON
 	} else {
 		now = o.text(s, most)
 	}
 	if now == s {
 		return
 	}
-	// Letter for letter: what is escaped is as long as it was.
+	// Letter for letter: an escaped text keeps its length.
 	for i, at := 0, 0; i < len(raw); {
 		n, size := unit(raw[i:])
 		if n == 1 {
@@ -72,8 +73,8 @@ func (o own) literal(raw []byte, key string) {
 	}
 }
 
-// unit returns how many bytes the first character of a literal has, and how
-// many it has when it is read.
+// unit returns the number of bytes of the first character of a literal, and
+// of its decoded form.
 func unit(raw []byte) (n, size int) {
 	if raw[0] != '\\' {
 		_, n = utf8.DecodeRune(raw)

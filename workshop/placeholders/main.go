@@ -1,16 +1,15 @@
-// Command placeholders makes samples fit to be published: it copies the stores
-// that other tools left, and in place of what their vendors wrote (system
-// prompts, descriptions of tools, reminders) it leaves letters that say
-// nothing, one for one. What people and the scripted model said stays, and so
-// do names, ids, times, numbers and the number of bytes: a reader of the format
-// cannot tell the difference.
+// Command placeholders makes samples publishable: it copies the stores of other
+// tools, and replaces what their vendors wrote (system prompts, descriptions of
+// tools, reminders) by meaningless letters, one for one. What people and the
+// scripted model said stays, and so do names, ids, times, numbers and the
+// number of bytes: a reader of the format cannot tell the difference.
 //
 //	placeholders FROM TO     one tool: a folder a version, each with an expected.json
 //
 // A text is taken for the vendor's unless it is known to be our own: it is in
-// an expected.json of the tool, or in own.txt. So a new capture that says
-// something new loses too much at first, never too little; the tests of the
-// converters tell, and own.txt grows.
+// an expected.json of the tool, or in own.txt. So at first a new capture
+// loses too much rather than too little; the tests of the converters show it,
+// and own.txt is extended.
 package main
 
 import (
@@ -34,7 +33,7 @@ func main() {
 	}
 }
 
-// replace writes the samples of one tool anew.
+// replace rewrites the samples of one tool.
 func replace(from, to string) error {
 	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is there already", to)
@@ -69,8 +68,9 @@ func replace(from, to string) error {
 	})
 }
 
-// leftOut tells files that do not belong to a sample: pages about it, and what
-// SQLite keeps beside a database, which goes into it.
+// leftOut reports whether a file does not belong to a sample: pages about it,
+// and the files that SQLite keeps beside a database, whose content is merged
+// into it.
 func leftOut(below string) bool {
 	return !strings.ContainsRune(below, filepath.Separator) || strings.HasSuffix(below, "-wal") || strings.HasSuffix(below, "-shm")
 }
@@ -78,7 +78,7 @@ func leftOut(below string) bool {
 // file returns a file as it is published.
 func (o own) file(name string, b []byte) []byte {
 	switch filepath.Base(name) {
-	case expected: // nobody but us wrote it
+	case expected: // only we wrote it
 		return b
 	}
 	switch filepath.Ext(name) {

@@ -12,8 +12,8 @@ import (
 
 const sqliteMagic = "SQLite format 3\x00"
 
-// database writes a SQLite database anew, with what stands in its log beside
-// it, and leaves nothing of the old in pages that are free.
+// database rewrites a SQLite database, including its write-ahead log, and
+// leaves nothing of the old content in free pages.
 func (o own) database(from, to string) error {
 	for _, end := range []string{"", "-wal"} {
 		b, err := os.ReadFile(from + end)
@@ -72,7 +72,7 @@ func column(ctx context.Context, db *sql.DB, query string) (all []string, err er
 }
 
 // table replaces texts in every column of a table. Equal texts become equal
-// ones, so a row is found by what it held.
+// ones, so a row is found by its old content.
 func (o own) table(ctx context.Context, db *sql.DB, table string) error {
 	quote := func(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
 	columns, err := column(ctx, db, "select name from pragma_table_info('"+strings.ReplaceAll(table, "'", "''")+"')")

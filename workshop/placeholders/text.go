@@ -11,24 +11,24 @@ import (
 	"strings"
 )
 
-// expected is the file that says what was done in a sample.
+// expected is the file that describes what was done in a sample.
 const expected = "expected.json"
 
 //go:embed own.txt
 var ownLines string
 
-// usual is the number of words in a row that make a vendor's sentence, short
-// the number where nothing but vendors' texts are to be found.
+// usual is the number of consecutive words that make a vendor's sentence,
+// short the number where only vendors' texts are found.
 const usual, short = 6, 2
 
-// own is what we said ourselves: a pattern that finds each of the texts. Tools
-// write the same again and again, so what was found out is remembered.
+// own is what we wrote ourselves: a pattern that finds each of the texts.
+// Tools repeat themselves, so results are cached.
 type own struct {
 	*regexp.Regexp
 	done map[string]string
 }
 
-// known collects our own texts: those of own.txt, and whatever stands in an
+// known collects our own texts: those of own.txt, and all in an
 // expected.json below a folder.
 func known(dir string) (own, error) {
 	texts := strings.Split(strings.TrimSpace(ownLines), "\n")
@@ -67,12 +67,12 @@ func strs(v any) (all []string) {
 	return all
 }
 
-// kept stays as it is as well: tags, which are how a tool tells its own texts
-// apart, and files below the home folder of whom the samples were made by.
+// kept also stays unchanged: tags, by which a tool marks its own texts, and
+// files below the home folder of the user who made the samples.
 const kept = `</?[A-Za-z][A-Za-z0-9_-]*>|/home/tester[^\s"'<>]*`
 
-// phrases makes the pattern. Tools break lines and trim, so a text is known by
-// its lines, and space is space; the longest is tried first.
+// phrases builds the pattern. Tools break lines and trim, so a text is
+// recognised by its lines, with any white space; the longest is tried first.
 func phrases(texts []string) own {
 	var all []string
 	for _, t := range texts {
@@ -97,12 +97,12 @@ func phrases(texts []string) own {
 // word is what sentences are made of.
 var word = regexp.MustCompile(`^["'(*\x60-]*[A-Za-z][A-Za-z'’/-]*["')*\x60.,:;!?]*$`)
 
-// text replaces the letters of a text in which a line has so many of the
-// vendor's words; all that are not our own go then. It has the same bytes but
-// for the letters.
+// text replaces the letters of a text in which a line has at least most of
+// the vendor's words; then everything that is not our own is replaced. Only
+// letters change.
 func (o own) text(s string, most int) string {
 	if !mayBe(s, most) {
-		return s // most are too short, and need not be searched
+		return s // most texts are too short, and need no search
 	}
 	key := string(rune(most)) + s
 	if now, ok := o.done[key]; ok {
@@ -137,7 +137,7 @@ func (o own) written(s string, most int) string {
 	return string(out)
 }
 
-// speaks reports whether a line of a text has so many words that say something.
+// speaks reports whether a line of a text has at least most meaningful words.
 func speaks(s string, most int) bool {
 	for line := range strings.Lines(s) {
 		n := 0
@@ -153,8 +153,8 @@ func speaks(s string, most int) bool {
 	return false
 }
 
-// mayBe reports whether a text could have so many words in a line, whatever
-// they are: it counts runs of letters.
+// mayBe reports whether a text could have that many words in a line at all:
+// it counts runs of letters.
 func mayBe(s string, most int) bool {
 	n, says := 0, false
 	for i := range len(s) {

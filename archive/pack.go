@@ -19,8 +19,8 @@ import (
 )
 
 // The stream is a header, blocks of items, the manifest as a block of its own,
-// and an end. Each block is one zstd frame with its two sizes before it, so
-// that neither side ever holds more than some blocks.
+// and an end. Each block is one zstd frame preceded by its two sizes, so that
+// neither side ever holds more than some blocks.
 const (
 	magic       = "\x89TMARC\r\n"
 	headerBytes = 16
@@ -36,16 +36,16 @@ const (
 )
 
 const (
-	// blockBytes is when a block is closed. Smaller ones compress worse, larger
-	// ones take more memory on both sides and gain nothing.
+	// blockBytes is the size at which a block is closed. Smaller ones compress
+	// worse, larger ones take more memory on both sides and gain nothing.
 	blockBytes = 1 << 20
 	// maxBlockBytes bounds what a block unpacks to: one item of the largest
 	// size.
 	maxBlockBytes = maxItemBytes + itemFrameBytes
-	// maxPackedBytes is above what zstd makes of that when it does not
-	// compress.
+	// maxPackedBytes is above what zstd makes of that when it cannot compress
+	// it.
 	maxPackedBytes = maxBlockBytes + maxBlockBytes>>7 + 1<<10
-	// maxManifestBytes bounds the manifest, which is made to be read by people.
+	// maxManifestBytes bounds the manifest, which people read.
 	maxManifestBytes = 1 << 20
 )
 
@@ -63,28 +63,27 @@ func blockHeader(kind byte, plain int, packed []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, blockSum(b, packed))
 }
 
-// blockSum covers the sizes as well: a size that was changed must not be
-// believed.
+// blockSum covers the sizes as well: a changed size must not be trusted.
 func blockSum(head, packed []byte) uint32 {
 	return crc32.Update(crc32.Checksum(head[:9], castagnoli), castagnoli, packed)
 }
 
 // packer writes the stream. Blocks are compressed on other goroutines and
-// written in order by one, so that reading, compressing and writing go on side
-// by side.
+// written in order by one, so that reading, compressing and writing run in
+// parallel.
 type packer struct {
 	enc    *zstd.Encoder
 	plain  []byte
 	order  chan *packing
-	done   chan struct{} // closed when the writing goroutine is
-	failed chan struct{} // closed when w takes no more
+	done   chan struct{} // closed when the writing goroutine ends
+	failed chan struct{} // closed when w fails
 	sum    hash.Hash
 	w      io.Writer
-	err    error // of w; to be read behind failed, settle or done
+	err    error // of w; read it only after failed, settle or done
 	packed atomic.Int64
 }
 
-// packing is a block on its way.
+// packing is a block in progress.
 type packing struct {
 	kind  byte
 	plain []byte
@@ -152,7 +151,7 @@ func (p *packer) item(it *item) error {
 	return nil
 }
 
-// flush sends the block on its way.
+// flush passes the block on to be compressed and written.
 func (p *packer) flush(kind byte) error {
 	if len(p.plain) == 0 {
 		return nil
@@ -183,7 +182,8 @@ func (p *packer) settle() error {
 	return p.err
 }
 
-// finish writes the manifest, with the digest of all before it, and the end.
+// finish writes the manifest, with the digest of everything before it, and the
+// end.
 func (p *packer) finish(m *Manifest) error {
 	if err := errors.Join(p.flush(itemsBlock), p.settle()); err != nil {
 		return err

@@ -6,19 +6,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// askTries is how often a question is put again when the connection turns out
-// to be dead: after a restart of the server every connection of the pool is.
-const askTries = 3
+// queryTries is how often a query is repeated when the connection turns out to be
+// dead: after a restart of the server every connection of the pool is.
+const queryTries = 3
 
-// sqlSettings says who asks, for this transaction alone. It goes before every
-// question, in the same round trip. What is asked has few forms and names every
-// key, so one plan for each form is as good as a new one for each question, and
-// costs nothing.
+// sqlSettings sets who asks, for this transaction alone. It goes before every
+// query, in the same round trip. Queries have few forms and name every key, so
+// one plan for each form is as good as a new one for each query, and costs
+// nothing.
 const sqlSettings = `select set_config('tidemark.tenant', $1, true), set_config('tidemark.user', $2, true),
   set_config('tidemark.workspaces', $3, true), set_config('tidemark.of', $4, true), set_config('tidemark.logs', $5, true),
   set_config('plan_cache_mode', 'force_generic_plan', true)`
 
-// namedLogs are those of another owner that a transaction reads lines of.
+// namedLogs are logs of another owner whose lines a transaction reads.
 type namedLogs struct {
 	of   id
 	logs []id
@@ -32,15 +32,15 @@ func (b *Backend) settings(batch *pgx.Batch, n namedLogs) {
 	batch.Queue(sqlSettings, idText(b.who.tenant), idText(b.who.user), b.set, of, logs)
 }
 
-// ask puts questions in one round trip, which is one transaction. queue adds
-// them; it may be called again, and then begins anew.
-func (b *Backend) ask(ctx context.Context, n namedLogs, queue func(*pgx.Batch)) error {
+// query sends queries in one round trip, which is one transaction. queue adds
+// them; it may be called again, and then starts over.
+func (b *Backend) query(ctx context.Context, n namedLogs, queue func(*pgx.Batch)) error {
 	if err := b.enter(ctx); err != nil {
 		return err
 	}
 	defer b.leave()
 	var err error
-	for range askTries {
+	for range queryTries {
 		batch := &pgx.Batch{}
 		b.settings(batch, n)
 		queue(batch)
@@ -54,7 +54,7 @@ func (b *Backend) ask(ctx context.Context, n namedLogs, queue func(*pgx.Batch)) 
 	return b.db.named(err)
 }
 
-// each reads the rows of a question.
+// each reads the rows of a query.
 func each(q *pgx.QueuedQuery, row func(pgx.Rows) error) {
 	q.Query(func(rows pgx.Rows) error {
 		defer rows.Close()

@@ -19,11 +19,11 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// maxKinds is above the kinds that any store has. It bounds what an archive
-// that somebody made up can make its reader count.
+// maxKinds is more kinds than any store has. It bounds what a forged archive can
+// make its reader count.
 const maxKinds = 4096
 
-// unpacker reads the stream and holds every part against its sums.
+// unpacker reads the stream and verifies every part against its sums.
 type unpacker struct {
 	r      io.Reader
 	sum    hash.Hash
@@ -31,7 +31,7 @@ type unpacker struct {
 	flags  uint16
 	packed int64
 
-	tally  Manifest // counted, to be held against what the archive says
+	tally  Manifest // counted, to be compared with the manifest
 	digest string   // of everything before the manifest
 }
 
@@ -46,8 +46,7 @@ func newUnpacker(r io.Reader) (*unpacker, error) {
 	return u, nil
 }
 
-// full reads all of b. An end before that is what a write that was cut off
-// leaves.
+// full reads all of b. An earlier end means that the archive was cut off.
 func (u *unpacker) full(b []byte) error {
 	n, err := io.ReadFull(u.r, b)
 	u.packed += int64(n)
@@ -62,7 +61,7 @@ func (u *unpacker) full(b []byte) error {
 
 var errCut = errors.New("archive: was cut off")
 
-// cutAfter says how much of an archive that was cut off is there.
+// cutAfter says how much of a cut-off archive is there.
 func (u *unpacker) cutAfter(err error) error {
 	if errors.Is(err, errCut) {
 		return corruptf("was cut off after %d items", u.tally.Items)
@@ -105,11 +104,11 @@ func (u *unpacker) header() error {
 type block struct {
 	kind   byte
 	plain  []byte
-	packed int64 // where the archive is behind it
+	packed int64 // the offset in the archive after it
 	err    error
 }
 
-// blocks reads up to the manifest, and that with it.
+// blocks reads up to and including the manifest.
 func (u *unpacker) blocks(ctx context.Context, out chan<- block) {
 	for {
 		b, err := u.block()
@@ -144,8 +143,8 @@ func (u *unpacker) block() (b block, err error) {
 	if plain > limit || packed > maxPackedBytes {
 		return b, corruptf("a block of %d bytes that unpacks to %d, at most %d are allowed", packed, plain, limit)
 	}
-	// A size that is only claimed must not take memory: the buffer grows with
-	// what is there.
+	// A claimed size must not cost memory: the buffer grows with the bytes that
+	// arrive.
 	var in bytes.Buffer
 	in.Grow(int(min(packed, blockBytes)))
 	n, err := io.CopyN(&in, u.r, int64(packed))
@@ -161,8 +160,8 @@ func (u *unpacker) block() (b block, err error) {
 	}
 	u.sum.Write(head[:])
 	u.sum.Write(in.Bytes())
-	// The decoder stops at the capacity, so a frame that unpacks to more than
-	// it says is refused before it does.
+	// The decoder stops at the capacity, so a frame that unpacks to more than it
+	// claims is refused before it does.
 	b.plain, err = u.dec.DecodeAll(in.Bytes(), make([]byte, 0, plain))
 	if err != nil || len(b.plain) != int(plain) {
 		return b, corruptf("a block does not unpack to the %d bytes that it says", plain)
@@ -170,7 +169,7 @@ func (u *unpacker) block() (b block, err error) {
 	return b, nil
 }
 
-// end reads what stands behind the manifest, and wants nothing behind that.
+// end reads what follows the manifest, and expects nothing after that.
 func (u *unpacker) end() error {
 	var b [1 + sha256.Size]byte
 	if err := u.full(b[:]); err != nil {
@@ -189,10 +188,10 @@ func (u *unpacker) end() error {
 	return nil
 }
 
-// items reads what is behind the header and calls take for each item as it
-// comes, and step after each block. The bodies of an item share memory that is
-// not used again. Blocks are read and unpacked on another goroutine, which is
-// not waited for: it may be inside a read that never ends.
+// items reads what follows the header and calls take for each item as it comes,
+// and step after each block. The bodies of an item share memory that is not
+// reused. Blocks are read and unpacked on another goroutine, which is not waited
+// for: it may be inside a read that never ends.
 func (u *unpacker) items(ctx context.Context, take func(*item) error, step func(packed int64) error) (Manifest, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -239,7 +238,7 @@ func (u *unpacker) take(plain []byte, take func(*item) error) error {
 	return nil
 }
 
-// count adds an item to what m says.
+// count adds an item to the counts of m.
 func (m *Manifest) count(it *item) error {
 	m.Items++
 	switch it.kind {
@@ -269,7 +268,7 @@ func (m *Manifest) countKind(kind string, records, lines, bytes int64) error {
 	return nil
 }
 
-// manifest holds what the archive says of itself against what it holds.
+// manifest compares what the archive says of itself with its content.
 func (u *unpacker) manifest(b []byte) (Manifest, error) {
 	var m Manifest
 	if err := json.Unmarshal(b, &m); err != nil {

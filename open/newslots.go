@@ -1,0 +1,72 @@
+package open
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/seal"
+)
+
+// NewSlots are what a store is to open with from now on.
+type NewSlots struct {
+	Passphrase bool     // one that a person is asked for, or that a file holds
+	Recipients []string // of age
+	File       string   // a key file, made when it is not there
+	Label      string
+}
+
+// None reports whether no slot is asked for.
+func (n *NewSlots) None() bool { return !n.Passphrase && len(n.Recipients) == 0 && n.File == "" }
+
+// Make makes the slots. ask asks a person for a passphrase, as in Options; the
+// file that environ names for it comes first.
+func (n *NewSlots) Make(ctx context.Context, environ []string, ask func(ctx context.Context, prompt string) ([]byte, error)) ([]seal.NewSlot, error) {
+	var all []seal.NewSlot
+	if len(n.Recipients) > 0 {
+		s, err := seal.AgeSlot(n.Label, n.Recipients...)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	if n.Passphrase {
+		p, err := newPassphrase(ctx, environ, ask)
+		if err != nil {
+			return nil, err
+		}
+		s, err := seal.PassphraseSlot(n.Label, p, nil)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	if n.File != "" { // last: it may be made
+		s, err := FileSlot(ctx, n.File, n.Label)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// newPassphrase asks twice, or reads the file that holds it.
+func newPassphrase(ctx context.Context, environ []string, ask func(ctx context.Context, prompt string) ([]byte, error)) ([]byte, error) {
+	if file := Getenv(environ, PassphraseVariable); file != "" {
+		return ReadPassphrase(ctx, file)
+	}
+	first, err := ask(ctx, "New passphrase: ")
+	if err != nil {
+		return nil, err
+	}
+	if first == nil {
+		return nil, hint.With(tidemark.Invalidf("there is no terminal to ask for a passphrase"), "put it into a file of mode 0600 and name it in $TIDEMARK_PASSPHRASE_FILE")
+	}
+	again, err := ask(ctx, "Once more: ")
+	if err == nil && !bytes.Equal(first, again) {
+		err = tidemark.Invalidf("the two passphrases differ")
+	}
+	return first, err
+}
