@@ -79,12 +79,7 @@ func (s *Server) turnSchedule(status string) func(context.Context, *ScheduleInpu
 		if err != nil {
 			return nil, request.Fail(ctx, err)
 		}
-		var now tidemark.Schedule
-		err = st.ChangeSchedule(ctx, in.Agent, in.Name, func(d *tidemark.Schedule) error {
-			d.Status = status
-			now = *d
-			return nil
-		})
+		now, _, err := st.TurnSchedule(ctx, nil, in.Agent, in.Name, status)
 		if err != nil {
 			return nil, request.Fail(ctx, err)
 		}

@@ -333,10 +333,7 @@ func (s *Site) actSchedule(r *http.Request) (string, string, error) {
 	case to == "":
 		return "", "", tidemark.Invalidf("do: want enable, disable or run")
 	}
-	err = st.ChangeSchedule(r.Context(), d.Agent, d.Name, func(d *tidemark.Schedule) error {
-		d.Status = to
-		return nil
-	})
+	_, _, err = st.TurnSchedule(r.Context(), nil, d.Agent, d.Name, to)
 	return agentPath(d.Agent), s.said(r, do, d.Agent+"/"+d.Name), err
 }
 
