@@ -122,7 +122,7 @@ const (
 // Daemon runs a fleet: it makes jobs of what is due, and runs them. Any number
 // of them may work on one store.
 type Daemon struct {
-	*gate
+	*endpoints
 	o    Options
 	book *due.Book
 	wake chan struct{}
@@ -153,7 +153,7 @@ func New(o Options) *Daemon {
 	d := &Daemon{o: o, book: new(due.Book), wake: make(chan struct{}, 1), file: o.File, runs: make(map[string]context.CancelCauseFunc), failed: make(map[string]string)}
 	d.absent.since = make(map[string]time.Time)
 	d.quit, d.giveUp = context.WithCancel(context.Background())
-	d.gate = newGate(d, o.Secret)
+	d.endpoints = newEndpoints(d, o.Secret)
 	if o.Machine != nil {
 		d.o.runOn(o.Machine, d)
 	}

@@ -69,7 +69,7 @@ func signedAt(signed string, now time.Time) (time.Time, bool) {
 // hooks runs the hooks of an agent for a job that has ended, one after the
 // other, and counts the job. The job has its end whatever they do: what goes
 // wrong is told, and kept in the agent's log.
-func (g *gate) hooks(ctx context.Context, a file.Agent, j tidemark.Job) {
+func (g *endpoints) hooks(ctx context.Context, a file.Agent, j tidemark.Job) {
 	g.count(j.Status)
 	if len(a.Hooks.AfterRun)+len(a.Hooks.OnError) == 0 {
 		return
@@ -92,7 +92,7 @@ func (g *gate) hooks(ctx context.Context, a file.Agent, j tidemark.Job) {
 	}
 }
 
-func (g *gate) runHooks(ctx context.Context, a file.Agent, j tidemark.Job, when string, hooks []file.Hook, body []byte) {
+func (g *endpoints) runHooks(ctx context.Context, a file.Agent, j tidemark.Job, when string, hooks []file.Hook, body []byte) {
 	for i, h := range hooks {
 		hookCtx, cancel := context.WithTimeout(ctx, cmp.Or(h.Timeout, file.DefaultHookTimeout))
 		var err error
@@ -110,7 +110,7 @@ func (g *gate) runHooks(ctx context.Context, a file.Agent, j tidemark.Job, when 
 
 // command runs a hook that is a program, with the job on its standard input,
 // in a group of its own, where the agent works and with its environment.
-func (g *gate) command(ctx context.Context, a file.Agent, j tidemark.Job, h file.Hook, body []byte) error {
+func (g *endpoints) command(ctx context.Context, a file.Agent, j tidemark.Job, h file.Hook, body []byte) error {
 	t := runner.Task{Job: j.ID, Agent: a.Name, Prompt: string(body) + "\n", Dir: a.Dir, OutputBytes: hookOutput}
 	if g.of.o.Environ != nil {
 		t.Environ = g.of.o.Environ(a)
@@ -125,7 +125,7 @@ func (g *gate) command(ctx context.Context, a file.Agent, j tidemark.Job, h file
 
 // call calls a webhook, again when that may help. An error names the host and
 // not the whole address, in which there may be a secret.
-func (g *gate) call(ctx context.Context, h file.Hook, delivery string, body []byte) error {
+func (g *endpoints) call(ctx context.Context, h file.Hook, delivery string, body []byte) error {
 	to, err := url.Parse(h.Webhook)
 	if err != nil {
 		return tidemark.Invalidf("a webhook that is not a URL")
@@ -155,7 +155,7 @@ func (g *gate) call(ctx context.Context, h file.Hook, delivery string, body []by
 
 // post calls a webhook once, and reports whether it may work later when it does
 // not now. Each attempt, and each redirect to another path, is signed anew.
-func (g *gate) post(ctx context.Context, to, delivery, secret string, body []byte) (later bool, err error) {
+func (g *endpoints) post(ctx context.Context, to, delivery, secret string, body []byte) (later bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return false, tidemark.Invalidf("it is not a URL")
@@ -217,7 +217,7 @@ func sameHost(req *http.Request, via []*http.Request) error {
 }
 
 // wrong tells what went wrong beside a job, and keeps it in the agent's log.
-func (g *gate) wrong(ctx context.Context, a file.Agent, text string) {
+func (g *endpoints) wrong(ctx context.Context, a file.Agent, text string) {
 	g.of.o.Tell(a.Name, text)
 	e := tidemark.Event{Type: tidemark.EventError, Message: text, Timestamp: g.of.o.Now()}
 	// Somebody else may log at the same time; each of them needs a turn.

@@ -25,8 +25,8 @@ func secrets(of map[string]string) func(string) string {
 	return func(name string) string { return of[name] }
 }
 
-// gateOf is the gate of a daemon that runs nothing, and what it tells.
-func (s *stage) gateOf(f *file.File, name string, secret map[string]string) (*gate, *[]string) {
+// endpointsOf are the endpoints of a daemon that runs nothing, and what it tells.
+func (s *stage) endpointsOf(f *file.File, name string, secret map[string]string) (*endpoints, *[]string) {
 	d := s.daemon(f, name)
 	var mu sync.Mutex
 	told := new([]string)
@@ -39,7 +39,7 @@ func (s *stage) gateOf(f *file.File, name string, secret map[string]string) (*ga
 	if err := d.sync(s.t.Context(), time.Now()); err != nil {
 		s.t.Fatal(err)
 	}
-	return newGate(d, secrets(secret)), told
+	return newEndpoints(d, secrets(secret)), told
 }
 
 // logged is what is in the log of an agent.
@@ -73,7 +73,7 @@ func TestACommandGetsTheJobOnItsStandardInput(t *testing.T) {
 		AfterRun: []file.Hook{{Command: []string{"sh", "-c", `cat > after; echo "$GIVEN $TIDEMARK_JOB" > given`}}},
 		OnError:  []file.Hook{{Command: []string{"sh", "-c", "cat > failed"}}},
 	}}
-	g, told := s.gateOf(&file.File{Agents: []file.Agent{a}}, "one", nil)
+	g, told := s.endpointsOf(&file.File{Agents: []file.Agent{a}}, "one", nil)
 	g.hooks(t.Context(), a, ended(tidemark.JobCompleted))
 	b, err := os.ReadFile(filepath.Join(dir, "after"))
 	if err != nil {
@@ -104,7 +104,7 @@ func TestAHookThatGoesWrongIsToldAndLoggedAndTheNextOneRuns(t *testing.T) {
 		{Command: []string{"sh", "-c", "sleep 600 & sleep 600"}, Timeout: 100 * time.Millisecond},
 		{Command: []string{"sh", "-c", "cat > last"}},
 	}}}
-	g, told := s.gateOf(&file.File{Agents: []file.Agent{a}}, "one", nil)
+	g, told := s.endpointsOf(&file.File{Agents: []file.Agent{a}}, "one", nil)
 	g.hooks(t.Context(), a, ended(tidemark.JobCompleted))
 	if len(*told) != 3 || !strings.Contains((*told)[0], "after_run 1") || !strings.Contains((*told)[0], "no way") || !strings.Contains((*told)[2], "deadline") {
 		t.Errorf("told %q", *told)
@@ -132,7 +132,7 @@ func TestAWebhookIsSigned(t *testing.T) {
 	a := file.Agent{Name: "a", Hooks: file.Hooks{AfterRun: []file.Hook{
 		{Webhook: server.URL, SecretEnv: "KEY"}, {Webhook: server.URL}, {Webhook: server.URL + "/token-in-path", SecretEnv: "UNSET"},
 	}}}
-	g, told := s.gateOf(&file.File{Agents: []file.Agent{a}}, "one", map[string]string{"KEY": "hush"})
+	g, told := s.endpointsOf(&file.File{Agents: []file.Agent{a}}, "one", map[string]string{"KEY": "hush"})
 	g.hooks(t.Context(), a, ended(tidemark.JobCompleted))
 	if len(calls) != 2 {
 		t.Fatalf("%d calls: one has no secret to be signed with, and must not go out", len(calls))
@@ -188,7 +188,7 @@ func TestAWebhookIsCalledAgainWhenThatMayHelp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t)
 				a := file.Agent{Name: "a", Hooks: file.Hooks{AfterRun: []file.Hook{{Webhook: "https://host.test/secret-path"}}}}
-				g, told := s.gateOf(&file.File{Agents: []file.Agent{a}}, "one", nil)
+				g, told := s.endpointsOf(&file.File{Agents: []file.Agent{a}}, "one", nil)
 				host := &answers{codes: c.codes}
 				g.transport = host
 				g.hooks(t.Context(), a, ended(tidemark.JobCompleted))
@@ -228,7 +228,7 @@ func TestARedirectToAnotherHostIsNotFollowed(t *testing.T) {
 	for _, path := range []string{"/away", "/bare", "/moved", "/loop"} {
 		a.Hooks.AfterRun = append(a.Hooks.AfterRun, file.Hook{Webhook: server.URL + path})
 	}
-	g, told := s.gateOf(&file.File{Agents: []file.Agent{a}}, "one", nil)
+	g, told := s.endpointsOf(&file.File{Agents: []file.Agent{a}}, "one", nil)
 	g.hooks(t.Context(), a, ended(tidemark.JobCompleted))
 	if elsewhere != 0 || here != 1 || len(*told) != 3 {
 		t.Errorf("%d elsewhere, %d here, told %q", elsewhere, here, *told)
@@ -240,7 +240,7 @@ func TestHooksOfADaemonThatStopsAreBounded(t *testing.T) {
 		s := newStage(t)
 		hang := file.Hook{Webhook: "https://host.test/", Timeout: time.Hour}
 		a := file.Agent{Name: "a", Hooks: file.Hooks{AfterRun: []file.Hook{hang, hang, hang}}}
-		g, told := s.gateOf(&file.File{Agents: []file.Agent{a}}, "one", nil)
+		g, told := s.endpointsOf(&file.File{Agents: []file.Agent{a}}, "one", nil)
 		g.transport = &answers{codes: []int{0}}
 		began := time.Now()
 		g.hooks(context.WithoutCancel(t.Context()), a, ended(tidemark.JobInterrupted))

@@ -53,7 +53,7 @@ const (
 // which something is wrong does not keep it from the others; what was returned
 // in the last round already is not returned again. No store is asked while
 // there is nothing in the inboxes.
-func (g *gate) inbox(ctx context.Context, dir string) error {
+func (g *endpoints) inbox(ctx context.Context, dir string) error {
 	if dir == "" {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (g *gate) inbox(ctx context.Context, dir string) error {
 	return err
 }
 
-func (g *gate) inboxes(ctx context.Context, dir string) error {
+func (g *endpoints) inboxes(ctx context.Context, dir string) error {
 	g.of.mu.Lock()
 	agents := g.of.file.Agents
 	g.of.mu.Unlock()
@@ -98,7 +98,7 @@ func (g *gate) inboxes(ctx context.Context, dir string) error {
 
 // empty makes jobs of the files in one inbox. Those of an agent that nobody can
 // write to stay where they are.
-func (g *gate) empty(ctx context.Context, folder, agent string) error {
+func (g *endpoints) empty(ctx context.Context, folder, agent string) error {
 	box, err := durable.OpenDir(folder)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (g *gate) empty(ctx context.Context, folder, agent string) error {
 func isMessage(name string) bool { return path.Ext(name) == ".txt" || path.Ext(name) == ".md" }
 
 // file does what there is to do with one file of an inbox.
-func (g *gate) file(ctx context.Context, box *durable.Dir, f fs.DirEntry, s tidemark.Schedule) error {
+func (g *endpoints) file(ctx context.Context, box *durable.Dir, f fs.DirEntry, s tidemark.Schedule) error {
 	taken := f.Name()
 	look := 0 // it may have been left at any time
 	if isMessage(taken) {
@@ -164,7 +164,7 @@ func (g *gate) file(ctx context.Context, box *durable.Dir, f fs.DirEntry, s tide
 }
 
 // deliver makes a job of a file that was taken, and puts the file away.
-func (g *gate) deliver(ctx context.Context, box *durable.Dir, stem, token string, look int, s tidemark.Schedule) error {
+func (g *endpoints) deliver(ctx context.Context, box *durable.Dir, stem, token string, look int, s tidemark.Schedule) error {
 	info, err := box.Stat(stem + endTaken)
 	if err != nil {
 		return err

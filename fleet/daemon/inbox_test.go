@@ -45,7 +45,7 @@ func endings(t *testing.T, dir, agent string) (all []string) {
 	return all
 }
 
-func look(t *testing.T, g *gate, dir string) {
+func look(t *testing.T, g *endpoints, dir string) {
 	t.Helper()
 	if err := g.inbox(t.Context(), dir); err != nil {
 		t.Error(err)
@@ -54,7 +54,7 @@ func look(t *testing.T, g *gate, dir string) {
 
 func TestAFileInTheInboxBecomesAJobOnce(t *testing.T) {
 	s, dir := newStage(t), t.TempDir()
-	g, _ := s.gateOf(written(), "one", nil)
+	g, _ := s.endpointsOf(written(), "one", nil)
 	look(t, g, dir) // makes the inbox
 	if got := endings(t, dir, "a"); len(got) != 0 {
 		t.Errorf("%v", got)
@@ -82,7 +82,7 @@ func TestACrashNeitherLosesAFileNorRunsItTwice(t *testing.T) {
 	folder := filepath.Join(dir, "inbox", "a")
 	// It died after the file was taken.
 	drop(t, dir, "a", "note.txt."+strings.Repeat("T", 26)+endTaken, "Is it green?")
-	g, _ := s.gateOf(written(), "one", nil)
+	g, _ := s.endpointsOf(written(), "one", nil)
 	look(t, g, dir)
 	if n := len(s.jobs()); n != 1 {
 		t.Fatalf("%d jobs", n)
@@ -92,7 +92,7 @@ func TestACrashNeitherLosesAFileNorRunsItTwice(t *testing.T) {
 	if err := os.Rename(done+endProcessed, done+endTaken); err != nil {
 		t.Fatal(err)
 	}
-	next, _ := s.gateOf(written(), "two", nil)
+	next, _ := s.endpointsOf(written(), "two", nil)
 	look(t, next, dir)
 	if got := endings(t, dir, "a"); len(s.jobs()) != 1 || !slices.Equal(got, []string{endProcessed}) {
 		t.Errorf("%d jobs, %v", len(s.jobs()), got)
@@ -107,7 +107,7 @@ func TestTwoDaemonsShareAnInbox(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	for _, name := range []string{"one", "two", "three"} {
-		g, _ := s.gateOf(written(), name, nil)
+		g, _ := s.endpointsOf(written(), name, nil)
 		wg.Go(func() {
 			for range 3 {
 				if err := g.inbox(t.Context(), dir); err != nil {
@@ -144,7 +144,7 @@ func TestWhatIsNoMessageStaysOrIsRefused(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(folder, "young.txt"), soon, soon); err != nil {
 		t.Fatal(err)
 	}
-	g, told := s.gateOf(written(), "one", nil)
+	g, told := s.endpointsOf(written(), "one", nil)
 	g.of.o.Now = func() time.Time { return soon.Add(settles / 2) }
 	look(t, g, dir)
 	if n := len(s.jobs()); n != 0 || len(*told) != 1 || !strings.Contains((*told)[0], "large.txt") {
@@ -162,7 +162,7 @@ func TestWhatIsNoMessageStaysOrIsRefused(t *testing.T) {
 
 func TestFilesWaitWhileTheScheduleIsDisabled(t *testing.T) {
 	s, dir := newStage(t), t.TempDir()
-	g, _ := s.gateOf(written(), "one", nil)
+	g, _ := s.endpointsOf(written(), "one", nil)
 	change := func(status string) {
 		if err := s.store.ChangeSchedule(t.Context(), "a", "mail", func(d *tidemark.Schedule) error { d.Status = status; return nil }); err != nil {
 			t.Fatal(err)
@@ -184,7 +184,7 @@ func TestFilesWaitWhileTheScheduleIsDisabled(t *testing.T) {
 func TestTheSameTroubleWithAnInboxIsSaidOnce(t *testing.T) {
 	s, dir := newStage(t), t.TempDir()
 	drop(t, dir, "", "a", "a file where the inbox should be")
-	g, _ := s.gateOf(written(), "one", nil)
+	g, _ := s.endpointsOf(written(), "one", nil)
 	if err := g.inbox(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "inbox of a") {
 		t.Errorf("%v", err)
 	}

@@ -47,7 +47,7 @@ func (d *Daemon) start(ctx context.Context, j tidemark.Job) error {
 	d.mu.Unlock()
 	go func() {
 		defer d.wg.Done()
-		d.work(ctx, cancel, a, run)
+		d.runJob(ctx, cancel, a, run)
 		d.mu.Lock()
 		delete(d.runs, j.ID)
 		d.mu.Unlock()
@@ -80,8 +80,8 @@ func (t tookTooLong) Error() string {
 // Is makes it a timeout for the runner.
 func (tookTooLong) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// work runs a job to its end.
-func (d *Daemon) work(ctx context.Context, cancel context.CancelCauseFunc, a file.Agent, run *fleet.JobRun) {
+// runJob runs a job to its end.
+func (d *Daemon) runJob(ctx context.Context, cancel context.CancelCauseFunc, a file.Agent, run *fleet.JobRun) {
 	defer cancel(nil)
 	// The lease is kept until the end is, also of a run that is told to end.
 	keeping, letGo := context.WithCancel(context.WithoutCancel(ctx))
@@ -230,7 +230,7 @@ func (d *Daemon) task(ctx context.Context, a file.Agent, run *fleet.JobRun) (run
 	if t.Session != "" {
 		t.Spent = d.spentOf(ctx, a.Name, t.Session)
 	}
-	t.Ask, t.Args = d.ask(a, run), append(providerArgs(a), permissionArgs(a)...)
+	t.Ask, t.Args = d.answers(a, run), append(providerArgs(a), permissionArgs(a)...)
 	t.Running = func(p runner.Process) error {
 		b, err := json.Marshal(p)
 		if err != nil {

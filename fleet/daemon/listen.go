@@ -21,7 +21,7 @@ const slowCaller = 30 * time.Second
 // opened before what it says no more is closed; an address at which nobody can
 // listen is said, and the old one stays. ErrInvalid when that is so from the
 // beginning.
-func (g *gate) Serve(ctx context.Context, secret func(name string) string) error {
+func (g *endpoints) Serve(ctx context.Context, secret func(name string) string) error {
 	w := &watch{g: g, secret: secret, open: make(map[string]*door), failed: make(chan error, 1)}
 	defer w.close()
 	if errs := w.move(ctx, g.addresses()); len(errs) > 0 {
@@ -45,7 +45,7 @@ func (g *gate) Serve(ctx context.Context, secret func(name string) string) error
 }
 
 // addresses are where the file wants webhooks and metrics to be.
-func (g *gate) addresses() places {
+func (g *endpoints) addresses() places {
 	g.of.mu.Lock()
 	defer g.of.mu.Unlock()
 	return places{g.of.file.Webhooks.Listen, g.of.file.Metrics.Listen}
@@ -56,7 +56,7 @@ type places struct{ hooks, metrics string }
 
 // watch is what is listened to.
 type watch struct {
-	g      *gate
+	g      *endpoints
 	secret func(string) string
 	at     places
 	open   map[string]*door

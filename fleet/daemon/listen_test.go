@@ -24,7 +24,7 @@ func statusAt(t *testing.T, w *watch, address, path string) int {
 
 func TestAReloadMovesListenersAndKeepsTheOldOneOfABrokenAddress(t *testing.T) {
 	s := newStage(t)
-	g, _ := s.gateOf(called(), "one", nil)
+	g, _ := s.endpointsOf(called(), "one", nil)
 	w := &watch{g: g, secret: secrets(keys), open: make(map[string]*door), failed: make(chan error, 1)}
 	defer w.close()
 	const a, b, both = "127.0.0.1:0", "localhost:0", "[::ffff:127.0.0.1]:0" // each its own port

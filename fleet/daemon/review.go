@@ -23,8 +23,8 @@ import (
 // allows nothing may look at its folder and change nothing. In the modes
 // interactive and review the rest waits in the store for a person.
 
-// ask returns what answers the questions of a run.
-func (d *Daemon) ask(a file.Agent, run *fleet.JobRun) func(context.Context, runner.Question) (runner.Answer, error) {
+// answers returns what answers the questions of a run.
+func (d *Daemon) answers(a file.Agent, run *fleet.JobRun) func(context.Context, runner.Question) (runner.Answer, error) {
 	return func(ctx context.Context, q runner.Question) (runner.Answer, error) {
 		allowed, denial := judge(a, q)
 		switch {

@@ -148,7 +148,7 @@ func newAsking(t *testing.T, a file.Agent) *asking {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &asking{s, d, run, d.ask(a, run)}
+	return &asking{s, d, run, d.answers(a, run)}
 }
 
 // told is what the output of the job says about questions.

@@ -17,7 +17,7 @@ const (
 )
 
 // receive makes a job of what came in, or says why there is none.
-func (g *gate) receive(ctx context.Context, in fleet.Trigger) (fleet.Triggered, error) {
+func (g *endpoints) receive(ctx context.Context, in fleet.Trigger) (fleet.Triggered, error) {
 	if s, ok := g.of.held(tidemark.Schedule{Agent: in.Agent, Name: in.Schedule, By: fleet.ByFile}); ok {
 		text := in.Text
 		in.Text = func(string) string { return text(s.Prompt) } // the file says it, whatever was written over it

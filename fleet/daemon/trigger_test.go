@@ -19,7 +19,7 @@ func incoming(overlap string) *file.File {
 }
 
 // call posts a body to the webhook and returns the status and the answer.
-func call(t *testing.T, g *gate, delivery, body string) (int, string) {
+func call(t *testing.T, g *endpoints, delivery, body string) (int, string) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "/hooks/a/push", strings.NewReader(body))
 	r.Header.Set(headerSignature, signature("hush", time.Now(), "/hooks/a/push", delivery, []byte(body)))
@@ -31,7 +31,7 @@ func call(t *testing.T, g *gate, delivery, body string) (int, string) {
 
 func TestACallWhileTheLastOneRunsIsSkippedWithItsReason(t *testing.T) {
 	s := newStage(t)
-	g, _ := s.gateOf(incoming(fleet.OverlapSkip), "one", nil)
+	g, _ := s.endpointsOf(incoming(fleet.OverlapSkip), "one", nil)
 	if code, answer := call(t, g, "1", "first"); code != http.StatusAccepted {
 		t.Fatalf("%d %s", code, answer)
 	}
@@ -64,7 +64,7 @@ func TestACallWhileTheLastOneRunsIsSkippedWithItsReason(t *testing.T) {
 
 func TestACallReplacesTheOneThatRuns(t *testing.T) {
 	s := newStage(t)
-	g, _ := s.gateOf(incoming(fleet.OverlapReplace), "one", nil)
+	g, _ := s.endpointsOf(incoming(fleet.OverlapReplace), "one", nil)
 	call(t, g, "1", "first")
 	first := s.jobs()[0]
 	run, err := s.store.StartJob(t.Context(), first.ID, tidemark.Holder{Program: "test", PID: 1}, fleet.SlotLimits{})
@@ -97,7 +97,7 @@ func TestWhatComesInWaitsUnlessTheFileSaysOtherwise(t *testing.T) {
 		t.Fatalf("%+v, %v", f, err)
 	}
 	s := newStage(t)
-	g, _ := s.gateOf(incoming(fleet.OverlapQueue), "one", nil)
+	g, _ := s.endpointsOf(incoming(fleet.OverlapQueue), "one", nil)
 	for _, d := range []string{"1", "2", "3"} {
 		if code, answer := call(t, g, d, d); code != http.StatusAccepted {
 			t.Errorf("%d %s", code, answer)
@@ -110,7 +110,7 @@ func TestWhatComesInWaitsUnlessTheFileSaysOtherwise(t *testing.T) {
 
 func TestAMessageWhileTheLastOneRunsIsSkipped(t *testing.T) {
 	s, dir := newStage(t), t.TempDir()
-	g, _ := s.gateOf(incoming(fleet.OverlapSkip), "one", nil)
+	g, _ := s.endpointsOf(incoming(fleet.OverlapSkip), "one", nil)
 	to, err := s.store.ChatSchedule(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)

@@ -20,9 +20,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 )
 
-// gate is what comes in and goes out of a fleet besides its runs: hooks, calls
-// and messages. It is a part of its Daemon.
-type gate struct {
+// endpoints are what comes in and goes out of a fleet besides its runs: hooks, calls
+// and messages. They are a part of their Daemon.
+type endpoints struct {
 	of *Daemon
 	// secret returns the value of an environment variable, "" when it is not
 	// set.
@@ -37,14 +37,14 @@ type gate struct {
 	told  map[string]bool  // of which webhooks it was said that they have no secret
 }
 
-func newGate(of *Daemon, secret func(name string) string) *gate {
+func newEndpoints(of *Daemon, secret func(name string) string) *endpoints {
 	if secret == nil {
 		secret = func(string) string { return "" }
 	}
-	return &gate{of: of, secret: secret, reloaded: make(chan struct{}, 1), ended: make(map[string]int64), told: make(map[string]bool)}
+	return &endpoints{of: of, secret: secret, reloaded: make(chan struct{}, 1), ended: make(map[string]int64), told: make(map[string]bool)}
 }
 
-func (g *gate) count(status string) {
+func (g *endpoints) count(status string) {
 	g.tally.Lock()
 	g.ended[status]++
 	g.tally.Unlock()
@@ -75,7 +75,7 @@ const (
 // whose delivery was seen before is answered with 200 and the job that the first
 // one made; one that the overlap of the schedule skips, with 200 and the reason.
 // So whoever sends a call again that they overheard makes nothing happen.
-func (g *gate) Handler(secret func(name string) string) http.Handler {
+func (g *endpoints) Handler(secret func(name string) string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/hooks/{agent}/{name}", g.hookHandler(secret))
 	mux.Handle("/", g.metricsHandler())
@@ -84,7 +84,7 @@ func (g *gate) Handler(secret func(name string) string) http.Handler {
 
 // handlers are what is served at which address. Webhooks come in from anywhere,
 // and whoever calls one need not see the metrics.
-func (g *gate) handlers(hooks, metrics string, secret func(name string) string) map[string]http.Handler {
+func (g *endpoints) handlers(hooks, metrics string, secret func(name string) string) map[string]http.Handler {
 	all := make(map[string]http.Handler)
 	if metrics != "" {
 		all[metrics] = g.metricsHandler()
@@ -102,7 +102,7 @@ func (g *gate) handlers(hooks, metrics string, secret func(name string) string) 
 }
 
 // hookHandler makes jobs of calls.
-func (g *gate) hookHandler(secret func(name string) string) http.Handler {
+func (g *endpoints) hookHandler(secret func(name string) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
@@ -130,7 +130,7 @@ func (g *gate) hookHandler(secret func(name string) string) http.Handler {
 
 // allowed reports whether a call is signed for a webhook that is there. It does
 // the same work when there is none.
-func (g *gate) allowed(r *http.Request, body []byte, secret func(string) string) bool {
+func (g *endpoints) allowed(r *http.Request, body []byte, secret func(string) string) bool {
 	agent, name, key := r.PathValue("agent"), r.PathValue("name"), ""
 	if variable := g.secretOf(r.Context(), agent, name); variable != "" {
 		if key = secret(variable); key == "" {
@@ -151,7 +151,7 @@ func (g *gate) allowed(r *http.Request, body []byte, secret func(string) string)
 
 // secretOf is the variable with the secret of a webhook, "" when there is no
 // such webhook. One that was added at run time has that of all.
-func (g *gate) secretOf(ctx context.Context, agent, name string) string {
+func (g *endpoints) secretOf(ctx context.Context, agent, name string) string {
 	if tidemark.CheckID(agent) != nil || name == "" {
 		return ""
 	}
@@ -172,7 +172,7 @@ func (g *gate) secretOf(ctx context.Context, agent, name string) string {
 }
 
 // incoming makes a job of a call that is allowed.
-func (g *gate) incoming(w http.ResponseWriter, r *http.Request, agent, name string, body []byte) {
+func (g *endpoints) incoming(w http.ResponseWriter, r *http.Request, agent, name string, body []byte) {
 	delivery := r.Header.Get(headerDelivery)
 	if len(delivery) > maxDelivery {
 		http.Error(w, fmt.Sprintf("%s has more than %d bytes", headerDelivery, maxDelivery), http.StatusBadRequest)
@@ -216,7 +216,7 @@ func data(body []byte) func(prompt string) string {
 }
 
 // metricsHandler says how the daemon is.
-func (g *gate) metricsHandler() http.Handler {
+func (g *endpoints) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if last := g.lastRound.Load(); last == 0 || g.of.o.Now().Sub(time.Unix(0, last)) >= healthyFor {
@@ -239,7 +239,7 @@ func (g *gate) metricsHandler() http.Handler {
 }
 
 // metrics are in the text format of Prometheus.
-func (g *gate) metrics(ctx context.Context) ([]byte, error) {
+func (g *endpoints) metrics(ctx context.Context) ([]byte, error) {
 	s := g.of.o.Store
 	running, err := s.Running(ctx, "")
 	if err != nil {

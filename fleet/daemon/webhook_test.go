@@ -55,7 +55,7 @@ func post(t *testing.T, h http.Handler, path, key, delivery, body string) (int, 
 
 func TestACallMakesAJobWithTheBodyAsData(t *testing.T) {
 	s := newStage(t)
-	g, _ := s.gateOf(called(), "one", nil)
+	g, _ := s.endpointsOf(called(), "one", nil)
 	server := httptest.NewServer(g.Handler(secrets(keys)))
 	defer server.Close()
 	body := `{"ref":"main"}`
@@ -88,7 +88,7 @@ func TestACallMakesAJobWithTheBodyAsData(t *testing.T) {
 
 func TestWhoHasNoRightSignatureLearnsNothing(t *testing.T) {
 	s := newStage(t)
-	g, told := s.gateOf(called(), "one", nil)
+	g, told := s.endpointsOf(called(), "one", nil)
 	h := g.Handler(secrets(keys))
 	large := strings.Repeat("x", maxIncoming+1)
 	var answers []string
@@ -155,7 +155,7 @@ func TestADeliveryMakesOneJobOverAllDaemons(t *testing.T) {
 	var mu sync.Mutex
 	ids, fresh := map[string]int{}, 0
 	for _, name := range []string{"one", "two"} {
-		g, _ := s.gateOf(called(), name, nil)
+		g, _ := s.endpointsOf(called(), name, nil)
 		h := g.Handler(secrets(keys))
 		for range 4 {
 			wg.Go(func() {
@@ -173,7 +173,7 @@ func TestADeliveryMakesOneJobOverAllDaemons(t *testing.T) {
 	if len(ids) != 1 || fresh != 1 || len(s.jobs()) != 1 {
 		t.Errorf("%v, %d new, %d jobs", ids, fresh, len(s.jobs()))
 	}
-	g, _ := s.gateOf(called(), "three", nil)
+	g, _ := s.endpointsOf(called(), "three", nil)
 	for _, c := range []struct{ path, key, delivery string }{
 		{"/hooks/a/push", "hush", "delivery-2"}, {"/hooks/a/bare", "all", "delivery-1"}, {"/hooks/a/push", "hush", ""}, {"/hooks/a/push", "hush", ""},
 	} {
@@ -191,7 +191,7 @@ func TestADeliveryMakesOneJobOverAllDaemons(t *testing.T) {
 
 func TestACallWithoutADeliveryIsNotTaken(t *testing.T) {
 	s := newStage(t)
-	g, _ := s.gateOf(called(), "one", nil)
+	g, _ := s.endpointsOf(called(), "one", nil)
 	r := httptest.NewRequest(http.MethodPost, "/hooks/a/push", strings.NewReader("x"))
 	r.Header.Set(headerSignature, signature("hush", time.Now(), "/hooks/a/push", "", []byte("x")))
 	w := httptest.NewRecorder()
@@ -203,7 +203,7 @@ func TestACallWithoutADeliveryIsNotTaken(t *testing.T) {
 
 func TestADisabledWebhookMakesNoJob(t *testing.T) {
 	s := newStage(t)
-	g, _ := s.gateOf(called(), "one", nil)
+	g, _ := s.endpointsOf(called(), "one", nil)
 	if err := s.store.ChangeSchedule(t.Context(), "a", "push", func(d *tidemark.Schedule) error { d.Status = tidemark.Disabled; return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestLimitsHoldForCalls(t *testing.T) {
 		if err := d.sync(t.Context(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		h := newGate(d, nil).Handler(secrets(keys))
+		h := newEndpoints(d, nil).Handler(secrets(keys))
 		for range 4 {
 			post(t, h, "/hooks/a/push", "hush", "", "x")
 		}
@@ -239,7 +239,7 @@ func get(h http.Handler, path string) (int, string) {
 func TestADaemonIsHealthyWhileItGoesRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		g, _ := s.gateOf(called(), "one", nil)
+		g, _ := s.endpointsOf(called(), "one", nil)
 		h := g.Handler(secrets(keys))
 		if code, _ := get(h, "/healthz"); code != http.StatusServiceUnavailable {
 			t.Errorf("before the first round: %d", code)
@@ -259,7 +259,7 @@ func TestADaemonIsHealthyWhileItGoesRound(t *testing.T) {
 func TestMetricsCountWhatThereIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		g, _ := s.gateOf(called(), "one", nil)
+		g, _ := s.endpointsOf(called(), "one", nil)
 		h := g.Handler(secrets(keys))
 		post(t, h, "/hooks/a/push", "hush", "", "x")
 		g.hooks(t.Context(), file.Agent{Name: "a"}, ended(tidemark.JobFailed))
@@ -279,7 +279,7 @@ func TestMetricsCountWhatThereIs(t *testing.T) {
 
 func TestMetricsAreNotServedWhereOnlyWebhooksComeIn(t *testing.T) {
 	s := newStage(t)
-	g, _ := s.gateOf(called(), "one", nil)
+	g, _ := s.endpointsOf(called(), "one", nil)
 	for _, c := range []struct {
 		hooks, metrics string
 		at             string
@@ -305,7 +305,7 @@ func TestServeEndsWithItsContextAndNamesAWrongAddress(t *testing.T) {
 	f := called()
 	f.Webhooks.Listen = "127.0.0.1:0"
 	f.Metrics.Listen = "localhost:no-such-port"
-	g, _ := s.gateOf(f, "one", nil)
+	g, _ := s.endpointsOf(f, "one", nil)
 	if err := g.Serve(t.Context(), secrets(keys)); err == nil || !strings.Contains(err.Error(), "no-such-port") {
 		t.Errorf("an address that is none: %v", err)
 	}
@@ -325,7 +325,7 @@ func FuzzACallThatIsNotSignedMakesNoJob(f *testing.F) {
 	f.Add("../a", "push", "sha256=zz", []byte("\x00"))
 	f.Fuzz(func(t *testing.T, agent, name, signed string, body []byte) {
 		s := newStage(t)
-		g, _ := s.gateOf(called(), "one", nil)
+		g, _ := s.endpointsOf(called(), "one", nil)
 		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 		r.SetPathValue("agent", agent)
 		r.SetPathValue("name", name)
