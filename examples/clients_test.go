@@ -64,6 +64,7 @@ func try(dir string, env []string, name string, args ...string) (string, error) 
 }
 
 func TestTheEmbeddedStoreKeepsWhatItAcknowledgedWhenItIsKilled(t *testing.T) {
+	t.Parallel()
 	bin, db := build(t, "./lines"), filepath.Join(t.TempDir(), "sessions.db")
 	cmd := exec.Command(bin, db)
 	in, err := cmd.StdinPipe()
@@ -106,18 +107,22 @@ func TestTheClientsOfAServerKeepTheirPromises(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("these tests end a server with signals")
 	}
+	t.Parallel()
 	env := []string{"TIDEMARK=" + build(t, "../cmd/tidemark"), "PYTHONDONTWRITEBYTECODE=1"}
 	t.Run("python", func(t *testing.T) {
+		t.Parallel() // each has a server of its own, and mostly waits
 		need(t, "python3")
 		t.Log(run(t, "python", env, "python3", "test_clients.py"))
 	})
 	t.Run("typescript", func(t *testing.T) {
+		t.Parallel()
 		need(t, "node")
 		dir := typescript(t)
 		t.Log(run(t, dir, env, "node", "--test", compiled(t, dir, "clients.test")))
 	})
 	// The examples of the guide, each language's as one program.
 	t.Run("guide", func(t *testing.T) {
+		t.Parallel()
 		guide, err := os.ReadFile("../docs/guide/clients.md")
 		if err != nil {
 			t.Fatal(err)

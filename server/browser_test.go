@@ -30,6 +30,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/pages"
 	"github.com/tidemark-sessions/tidemark/server/request"
 	"github.com/tidemark-sessions/tidemark/store"
+	"github.com/tidemark-sessions/tidemark/workshop/pgtest"
 )
 
 // The pages in a real browser, over real HTTP with real cookies.
@@ -121,6 +122,7 @@ func (s *site) of(tenant, user string) *store.Store {
 // onEveryStore runs a test with a browser on an embedded store and on
 // PostgreSQL.
 func onEveryStore(t *testing.T, test func(*testing.T, *site)) {
+	t.Parallel() // a person, and so a window, mostly waits
 	chrome := chromium(t)
 	t.Run("sqlite", func(t *testing.T) { test(t, newSite(t, chrome, sqliteStores(t))) })
 	t.Run("postgres", func(t *testing.T) {
@@ -132,6 +134,7 @@ func onEveryStore(t *testing.T, test func(*testing.T, *site)) {
 // onSQLite is for what makes no odds to a store.
 func onSQLite(t *testing.T) *site {
 	t.Helper()
+	t.Parallel()
 	return newSite(t, chromium(t), sqliteStores(t))
 }
 
@@ -170,7 +173,24 @@ func without(t *testing.T, what string) {
 	t.Skip(what)
 }
 
-// chromium starts a browser for the test.
+func TestMain(m *testing.M) {
+	code := pgtest.Main(m)
+	if chrome.end != nil {
+		chrome.end()
+	}
+	os.Exit(code)
+}
+
+// chrome is the browser of this process: each window has a profile of its own, so
+// that tests share nothing but the seconds that it takes to start.
+var chrome struct {
+	sync.Once
+	ctx context.Context
+	err error
+	end func()
+}
+
+// chromium returns the browser, and starts it when this is the first call.
 func chromium(t *testing.T) context.Context {
 	t.Helper()
 	if testing.Short() {
@@ -186,17 +206,21 @@ func chromium(t *testing.T) context.Context {
 	if path == "" {
 		without(t, "no chromium, chromium-browser or google-chrome on the PATH")
 	}
+	chrome.Do(func() { startBrowser(path) })
+	if chrome.err != nil {
+		t.Fatal(chrome.err)
+	}
+	return chrome.ctx
+}
+
+func startBrowser(path string) {
 	// Inside a container the browser may not make a sandbox of its own, and
 	// the pages are ours.
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(patient))
-	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return ctx
+	allocated, endAll := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, end := chromedp.NewContext(allocated)
+	chrome.ctx, chrome.err = ctx, chromedp.Do(ctx)
+	chrome.end = func() { end(); endAll() }
 }
 
 // window is a browser of somebody: it shares no cookie with another one. It
