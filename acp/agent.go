@@ -17,22 +17,23 @@ type Agent struct {
 	Setup *agent.Setup
 	// Options are those of every conversation in a folder of the editor.
 	Options func(folder string) agent.Options
-	// Holder is this process as the holder of sessions; editor is what that one
-	// calls itself, "" when it does not say.
+	// Holder is this process as the holder of sessions; editor is the editor's
+	// name for itself, "" if unknown.
 	Holder func(editor string) tidemark.Holder
-	// Encrypted says that the store is.
+	// Encrypted means that the store is encrypted.
 	Encrypted bool
-	// People says that somebody reads along on a terminal.
+	// People means that output is for people at a terminal.
 	People bool
-	// Note is told what was learned in a conversation that ended; nil: nobody is.
+	// Note receives what was learned in a conversation that ended; it may be
+	// nil.
 	Note func(format string, args ...any)
 }
 
-// maxEditorName bounds what is shown of the name of an editor.
+// maxEditorName bounds the shown name of an editor.
 const maxEditorName = 40
 
-// With returns options with which an editor talks to the agent. ctx is that of
-// Serve; what is learned at the end of a conversation is kept also when it ended.
+// With returns options for serving the agent to an editor. ctx is that of Serve;
+// what is learned at the end of a conversation is kept even after ctx ended.
 func (o Options) With(ctx context.Context, a Agent) Options {
 	o.Models, o.Commands = a.Setup.Models(), a.commands(o)
 	o.Chat = func(ctx context.Context, to Opening) (chat.Options, error) {
@@ -62,7 +63,7 @@ func (o Options) With(ctx context.Context, a Agent) Options {
 	return o
 }
 
-// commands are what an editor may be told behind a slash.
+// commands are the slash commands for an editor.
 func (a Agent) commands(o Options) (all []Command) {
 	for _, k := range slash.Commands() {
 		if k.NeedsFront {

@@ -439,8 +439,8 @@ func (c *Chat) keepAlive() {
 }
 
 // Close releases the session: it stops the workers, ends the tools and keeps
-// the state. A turn that is under way has to be ended first, through its
-// ctx. Closing twice is no error.
+// the state. A turn in progress has to be ended first, through its ctx.
+// Closing twice is no error.
 func (c *Chat) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if c.closed {

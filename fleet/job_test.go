@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/backend/memory"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func addJob(t *testing.T, s *fleet.Store, agent string) tidemark.Job {
@@ -259,4 +260,29 @@ func TestAnOccurrenceIsTakenOnce(t *testing.T) {
 	if _, err := s.Schedule(t.Context(), "coder", "noon"); !errors.Is(err, tidemark.ErrNotFound) {
 		t.Errorf("after RemoveSchedule: %v", err)
 	}
+}
+
+func TestWhoRunsAJobHoldsNoSession(t *testing.T) {
+	sessions := store.New(memory.New(), nil)
+	s := fleet.Over(sessions)
+	j := addJob(t, s, "coder")
+	startJob(t, s, j.ID, "daemon", fleet.SlotLimits{})
+	if l, err := s.JobLease(t.Context(), j.ID); err != nil || !l.Held || l.Holder.Program != "daemon" {
+		t.Errorf("JobLease = %+v, %v", l, err)
+	}
+	for l, err := range sessions.Leases(t.Context()) {
+		t.Errorf("Leases has %+v, %v", l, err)
+	}
+	w := sessions.Create(tidemark.Session{}, who("chat"))
+	if _, err := w.Append(t.Context(), tidemark.Say(tidemark.User, "hello")); err != nil {
+		t.Fatal(err)
+	}
+	var held []tidemark.SessionID
+	for l, err := range sessions.Leases(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, l.Session())
+	}
+	same(t, held, []tidemark.SessionID{w.ID()})
 }

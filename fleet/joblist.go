@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
@@ -94,4 +95,17 @@ func (s *Store) JobsAfter(ctx context.Context, f JobFilter, after Mark) iter.Seq
 			}
 		}
 	}
+}
+
+// JobNamed returns the id of the job that is meant: by its id, or the newest of an
+// agent. ErrNotFound.
+func (s *Store) JobNamed(ctx context.Context, ref string) (string, error) {
+	_, err := s.Job(ctx, ref)
+	if err == nil || !errors.Is(err, tidemark.ErrNotFound) {
+		return ref, err
+	}
+	for j, err := range s.Jobs(ctx, JobFilter{Agent: ref, Limit: 1}) {
+		return j.ID, err
+	}
+	return "", hint.With(tidemark.NotFoundf("%q is neither a job nor an agent that had one", ref), "see them with: tidemark jobs")
 }

@@ -92,6 +92,12 @@ func (k Key) SignedSchedule(s tidemark.Schedule) bool {
 	return k.Verify(s.MAC, scheduleText(s)...)
 }
 
+// Proposed reports whether a schedule was neither made by this fleet nor
+// accepted. Where no fleet was up, nobody can tell what another one signed.
+func (k Key) Proposed(s tidemark.Schedule) bool {
+	return s.By != ByFile && (s.MAC == "" || k != nil) && !k.SignedSchedule(s)
+}
+
 func scheduleText(s tidemark.Schedule) []string {
 	return []string{"tidemark schedule 1", s.Agent, s.Name, s.By, s.Type, s.Every, s.Cron, s.Zone, s.Jitter, s.Missed, s.Overlap, s.From,
 		s.Prompt, s.Session, strconv.FormatBool(s.Resume), strconv.FormatBool(s.Once)}

@@ -198,3 +198,31 @@ func (s *Store) over(ctx context.Context, id string) (bool, error) {
 	j, err = s.Job(ctx, id)
 	return err == nil && j.Status == tidemark.JobRunning, err
 }
+
+// Tail yields the newest events that a job put out, 0 for all, and with follow
+// what comes from then on, until the job ends; nothing twice. One that cannot be
+// read is ErrCorrupt, and reading goes on past it.
+func (s *Store) Tail(ctx context.Context, job string, newest int, follow bool) iter.Seq2[tidemark.Event, error] {
+	return func(yield func(tidemark.Event, error) bool) {
+		length, err := s.OutputLength(ctx, job)
+		if err != nil {
+			yield(tidemark.Event{}, err)
+			return
+		}
+		if length > 0 {
+			for e, err := range s.Output(ctx, job, tidemark.Span{To: length, Newest: max(0, newest)}) {
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+		if !follow {
+			return
+		}
+		for e, err := range s.FollowOutput(ctx, job, length) {
+			if !yield(e.Event, err) {
+				return
+			}
+		}
+	}
+}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -155,4 +156,36 @@ func (s *Store) DueSchedules(ctx context.Context, now time.Time) ([]tidemark.Sch
 		due = append(due, d)
 	}
 	return due, nil
+}
+
+// TurnSchedule enables or disables a schedule, by its status. With a key, one
+// that is proposed is accepted on the way: it is signed, and runs in fleets with
+// that key. ErrNotFound.
+func (s *Store) TurnSchedule(ctx context.Context, key Key, agent, name, status string) (kept tidemark.Schedule, accepted bool, err error) {
+	err = s.ChangeSchedule(ctx, agent, name, func(d *tidemark.Schedule) error {
+		d.Status = status
+		if accepted = key != nil && key.Proposed(*d); accepted {
+			d.By = cmp.Or(d.By, ByPerson)
+			*d = key.SignSchedule(*d)
+		}
+		kept = *d
+		return nil
+	})
+	return kept, accepted, err
+}
+
+// ScheduleState is a schedule with what of it did not run lately.
+type ScheduleState struct {
+	tidemark.Schedule
+	Proposed bool      `json:"proposed,omitempty"` // nobody accepted it here, and no fleet runs it
+	Skipped  []Skipped `json:"skipped,omitempty"`
+}
+
+// skipsShown is how many skips are told of a schedule.
+const skipsShown = 10
+
+// ScheduleState returns how a schedule stands, as a fleet with a key sees it.
+func (s *Store) ScheduleState(ctx context.Context, key Key, d tidemark.Schedule) (ScheduleState, error) {
+	skipped, err := s.Skips(ctx, d.Agent, d.Name, skipsShown)
+	return ScheduleState{d, key.Proposed(d), skipped}, err
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Straight returns a client like c, or like the default one, that follows no
-// redirects: they would carry the key to another host.
+// redirects: they would send the key to another host.
 func Straight(c *http.Client) *http.Client {
 	if c == nil {
 		c = http.DefaultClient
@@ -20,7 +20,7 @@ func Straight(c *http.Client) *http.Client {
 	return &straight
 }
 
-// ParseBase reads the address of a server. What is none is ErrInvalid.
+// ParseBase parses the address of a server. An invalid one is ErrInvalid.
 func ParseBase(base string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(base))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -29,7 +29,7 @@ func ParseBase(base string) (*url.URL, error) {
 	return u, nil
 }
 
-// WithoutKeys takes keys out of what a server says: some quote them.
+// WithoutKeys removes keys from a server's response: some servers quote them.
 func WithoutKeys(page []byte, keys ...string) []byte {
 	for _, key := range keys {
 		if key != "" {

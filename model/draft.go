@@ -12,14 +12,14 @@ import (
 
 const (
 	// pieceCost is what a piece counts besides its text, so that a stream of
-	// empty pieces ends too.
+	// empty pieces ends, too.
 	pieceCost = 256
-	// maxBroken bounds what is kept of arguments that are no JSON: enough to
+	// maxBroken bounds what is kept of arguments that are not JSON: enough to
 	// show the model what it did.
 	maxBroken = 4 << 10
 )
 
-// Draft is an answer in the making. What is added to it is handed on as
+// Draft is an answer under construction. What is added to it is passed on as
 // events, and bounded.
 type Draft struct {
 	provider string
@@ -28,11 +28,11 @@ type Draft struct {
 	size     int
 }
 
-// Piece is a block in the making.
+// Piece is a block under construction.
 type Piece struct {
 	Block tidemark.Block // all but its text
 	text  strings.Builder
-	told  bool // a call whose name was handed on
+	told  bool // a call whose name was passed on
 }
 
 // NewDraft returns an empty draft whose pieces go to emit.
@@ -50,7 +50,7 @@ func (d *Draft) Open(b tidemark.Block) (*Piece, error) {
 	return p, d.Named(p)
 }
 
-// Named hands the name of a call on, once, when it is known.
+// Named passes the name of a call on, once, when it is known.
 func (d *Draft) Named(p *Piece) error {
 	if p.told || p.Block.Type != tidemark.BlockToolUse || p.Block.Name == "" {
 		return nil
@@ -90,8 +90,8 @@ func (d *Draft) Grow(n int) error {
 	return nil
 }
 
-// Answer returns the finished answer. A stop reason that the blocks belie is
-// put right: some servers say that they stopped when they call a tool.
+// Answer returns the finished answer. A stop reason that contradicts the blocks
+// is corrected: some servers report a normal stop when they call a tool.
 func (d *Draft) Answer(model, stop string, usage *tidemark.Usage) *Answer {
 	a := &Answer{Stop: stop, Entry: tidemark.Entry{Kind: tidemark.KindMessage, Role: tidemark.Assistant, Model: valid(model), Usage: usage}}
 	ids := make(map[string]bool)
@@ -116,7 +116,7 @@ func (d *Draft) Answer(model, stop string, usage *tidemark.Usage) *Answer {
 	return a
 }
 
-// call finishes a call: an id of its own, and arguments that are an object.
+// call finishes a call: a unique id, and arguments that are an object.
 func (d *Draft) call(a *Answer, p *Piece, b *tidemark.Block, ids map[string]bool) {
 	b.ID = valid(b.ID)
 	if b.ID == "" || ids[b.ID] {
@@ -134,8 +134,8 @@ func (d *Draft) call(a *Answer, p *Piece, b *tidemark.Block, ids map[string]bool
 	a.Broken[b.ID] = text.Clip(p.Text(), maxBroken)
 }
 
-// object returns arguments as a JSON object without blanks, and {} and false
-// for what is none. No arguments at all, and null, are an empty object.
+// object returns arguments as a JSON object without white space, or {} and false
+// when they are not one. Missing arguments, and null, are an empty object.
 func object(s string) (json.RawMessage, bool) {
 	s = strings.TrimSpace(s)
 	if s == "" || s == "null" {

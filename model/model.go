@@ -1,10 +1,10 @@
 // Package model is the contract between Tidemark and language models: a
-// conversation goes in, the next entry comes out in pieces. Each provider has
-// a room of its own below this one; this one has the words they share, and
-// knows none of them.
+// conversation goes in, the next entry comes out in pieces. Each provider has a
+// package of its own below this one; this one has what they share, and knows
+// none of them.
 //
 // A provider keeps no conversation, writes no file and reads no environment:
-// keys and addresses are given to it.
+// keys and addresses are passed to it.
 //
 //	for e, err := range client.Stream(ctx, model.Request{…}) { … }
 package model
@@ -18,14 +18,14 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Request is a conversation that a model is to go on with.
+// Request is a conversation that a model is to continue.
 type Request struct {
 	Model  string
 	System string
 	Tools  []Tool
 	// Entries are messages, valid as input: they begin with the user, each tool
-	// call is answered by the next message, and entries of other kinds than
-	// messages have been left out or made messages of.
+	// call is answered by the next message, and entries of other kinds have been
+	// left out or turned into messages.
 	Entries   []tidemark.Entry
 	MaxTokens int // of the answer, 0: the provider's default
 	Thinking  int // tokens that may be spent on thinking, 0: none
@@ -43,12 +43,12 @@ type Event struct {
 	Text     string // more of the text
 	Thinking string // more of the thinking
 	Call     string // the name of a tool that the model begins to call
-	Wait     *Wait  // the provider is busy, and is asked again
+	Wait     *Wait  // the provider is busy, and the request is retried
 	Done     *Answer
 }
 
-// Wait is a failed attempt that is repeated. What was streamed before it is
-// void, and begins anew.
+// Wait is a failed attempt that will be repeated. What was streamed before it is
+// void; the answer starts over.
 type Wait struct {
 	For     time.Duration
 	Attempt int // the number of the attempt that failed, from 1
@@ -58,13 +58,13 @@ type Wait struct {
 // Answer is the whole of an answer. It is the last Event; a stream that ends
 // without one ends with an error.
 type Answer struct {
-	// Entry is the message of the assistant: text, thinking and tool_use
-	// blocks, Model and Usage. What a provider signed is in Block.Raw byte for
-	// byte, with Block.Provider, and goes back to it as it came. The Input of a
-	// tool_use that is not a JSON object is {}, and Broken says so.
+	// Entry is the message of the assistant: text, thinking and tool_use blocks,
+	// Model and Usage. What a provider signed is in Block.Raw byte for byte,
+	// with Block.Provider, and is sent back unchanged. The Input of a tool_use
+	// that is not a JSON object is {}, and Broken says so.
 	Entry tidemark.Entry
 	Stop  string // one of the Stop constants
-	// Broken names, by the ID of the call, the arguments that were no JSON.
+	// Broken holds, by the ID of the call, arguments that were not JSON.
 	Broken map[string]string
 }
 
@@ -75,12 +75,12 @@ const (
 	StopTools     = "tool_use"
 	StopMaxTokens = "max_tokens"
 	StopRefusal   = "refusal"
-	StopPause     = "pause_turn" // the provider wants to be asked to go on
-	StopUnknown   = "unknown"    // the provider says something else
+	StopPause     = "pause_turn" // the provider wants to be asked to continue
+	StopUnknown   = "unknown"    // the provider reports something else
 )
 
-// StopText says in one line why an answer is not all that the model had to say,
-// and "" when it is.
+// StopText says in one line why an answer is incomplete, and "" when it is
+// complete.
 func StopText(stop string) string {
 	switch stop {
 	case StopMaxTokens:
@@ -95,12 +95,12 @@ func StopText(stop string) string {
 	return ""
 }
 
-// Retry says how often and how patiently a provider is asked again after 429,
-// 5xx, or a connection that was lost. Zero fields mean the default.
+// Retry says how often and for how long a request is retried after 429, 5xx, or
+// a lost connection. Zero fields mean the default.
 type Retry struct {
 	Attempts int           // at most, the first included; default 5
 	First    time.Duration // before the second attempt; doubled each time; default 1s
-	Most     time.Duration // between two attempts, also when the server asks for more; default 60s
+	Most     time.Duration // between two attempts, even when the server asks for more; default 60s
 	Silence  time.Duration // without a byte, after which a stream counts as lost; default 120s
 }
 
@@ -121,10 +121,10 @@ func (r Retry) Or() Retry {
 	return r
 }
 
-// Error is what a provider answered instead of a message.
+// Error is a provider's error response.
 type Error struct {
 	Provider string
-	Status   int    // of HTTP, 0: it never answered
+	Status   int    // of HTTP, 0: no response
 	Message  string // the provider's own words, without control characters
 	Cause    error
 }
@@ -139,10 +139,10 @@ func (e *Error) Error() string {
 // Unwrap returns what caused it.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// ErrTooLong says that the conversation is longer than the model takes.
+// ErrTooLong says that the conversation is longer than the model accepts.
 var ErrTooLong = errors.New("the conversation is longer than the model takes")
 
-// ErrEndless says that an answer was longer than anybody would read.
+// ErrEndless says that an answer exceeded MaxAnswerBytes.
 var ErrEndless = errors.New("the answer does not end")
 
 // MaxAnswerBytes bounds an answer.

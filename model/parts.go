@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// JSON writes v the same way each time, without blanks and without escapes
-// for HTML. Requests are made of it and not of a client library's own types:
+// JSON writes v the same way each time, without white space and without HTML
+// escapes. Requests are made with it and not with a client library's own types:
 // an update of the library must not change the bytes of an old conversation.
 func JSON(v any) ([]byte, error) {
 	var b bytes.Buffer
@@ -24,8 +24,8 @@ func JSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// SchemaOf returns the schema of a tool without blanks, and one without
-// properties when it has none.
+// SchemaOf returns the schema of a tool without white space; an empty one if it
+// has none.
 func SchemaOf(t Tool) (json.RawMessage, error) {
 	if len(t.Schema) == 0 {
 		return json.RawMessage(`{"type":"object","properties":{}}`), nil
@@ -33,7 +33,7 @@ func SchemaOf(t Tool) (json.RawMessage, error) {
 	return tight(t.Schema, "schema of tool "+t.Name)
 }
 
-// InputOf returns the arguments of a call without blanks.
+// InputOf returns the arguments of a call without white space.
 func InputOf(b tidemark.Block) (json.RawMessage, error) {
 	if len(b.Input) == 0 {
 		return json.RawMessage("{}"), nil
@@ -41,7 +41,7 @@ func InputOf(b tidemark.Block) (json.RawMessage, error) {
 	return tight(b.Input, "arguments of "+b.Name)
 }
 
-// tight returns an object without blanks.
+// tight returns an object without white space.
 func tight(raw json.RawMessage, what string) (json.RawMessage, error) {
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {
@@ -63,8 +63,8 @@ func Inside(result tidemark.Block) []tidemark.Block {
 	return append([]tidemark.Block{tidemark.Text(result.Text)}, result.Blocks...)
 }
 
-// InWords returns a block as text, for wires that cannot carry it as it is: a
-// file that is text whole, of anything else its name, type and size.
+// InWords returns a block as text, for APIs that cannot carry it: the content of
+// a text file, and of anything else its name, type and size.
 func InWords(b tidemark.Block) string {
 	if b.Type == tidemark.BlockText {
 		return b.Text

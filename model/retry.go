@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Ask asks a provider once. It calls alive whenever a byte has arrived, and
-// emit for each piece of the answer; an error of emit is returned as it is.
-// An error that another attempt may cure is marked by Again.
+// Ask makes one request to a provider. It calls alive whenever a byte has
+// arrived, and emit for each piece of the answer; an error of emit is returned
+// unchanged. An error that a retry may cure is marked by Again.
 type Ask func(ctx context.Context, alive func(), emit func(Event) error) (*Answer, error)
 
-// again marks an error as one that another attempt may cure.
+// again marks an error that a retry may cure.
 type again struct {
 	err   error
 	after time.Duration // what the server asked for, 0: nothing
@@ -22,17 +22,17 @@ type again struct {
 func (a *again) Error() string { return a.err.Error() }
 func (a *again) Unwrap() error { return a.err }
 
-// Again marks err as one that another attempt may cure, at the earliest after
-// the time that the server asked for, 0 when it asked for none.
+// Again marks err as one that a retry may cure, at the earliest after the time
+// that the server asked for, 0 when it asked for none.
 func Again(err error, after time.Duration) error { return &again{err, after} }
 
-// errLeft is what emit returns when nobody takes events any more.
+// errLeft is what emit returns when the caller takes no more events.
 var errLeft = errors.New("nobody listens")
 
-// errSilent is why an attempt is cancelled that says nothing.
+// errSilent is the cause for cancelling an attempt whose server sends nothing.
 var errSilent = errors.New("the server fell silent")
 
-// Stream asks until there is an answer, an error that no attempt will cure, or
+// Stream retries until there is an answer, an error that no retry will cure, or
 // no attempt left. Between two attempts it emits a Wait. When ctx is done it
 // ends at once with ctx's error.
 func (r Retry) Stream(ctx context.Context, ask Ask) iter.Seq2[Event, error] {
@@ -78,8 +78,8 @@ func (r Retry) Stream(ctx context.Context, ask Ask) iter.Seq2[Event, error] {
 	}
 }
 
-// try asks once, and cancels when the server says nothing for too long. A
-// listener may take its time with an event: that is no silence of the server.
+// try makes one attempt, and cancels it when the server sends nothing for too
+// long. Time that the caller spends on an event does not count.
 func (r Retry) try(ctx context.Context, ask Ask, emit func(Event) error) (*Answer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -102,7 +102,7 @@ func (r Retry) try(ctx context.Context, ask Ask, emit func(Event) error) (*Answe
 }
 
 // pause returns how long to wait after a failed attempt: doubled each time,
-// shortened by chance so that many clients do not come back at once, and never
+// randomly shortened so that many clients do not come back at once, and never
 // shorter than the server asks for unless that is more than Most.
 func (r Retry) pause(attempt int, asked time.Duration) time.Duration {
 	wait := r.First

@@ -9,9 +9,9 @@ import (
 
 const (
 	// maxEventBytes bounds one event. An answer may come in a single one, and
-	// JSON may take two bytes for one.
+	// JSON may need two bytes for one.
 	maxEventBytes = 2 * MaxAnswerBytes
-	// maxStreamBytes bounds a stream. Each few letters of an answer come in an
+	// maxStreamBytes bounds a stream. Every few letters of an answer come in an
 	// envelope of some 150 bytes.
 	maxStreamBytes = 64 * MaxAnswerBytes
 )
@@ -52,9 +52,9 @@ func (l *living) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// First returns the first byte of the stream that is no blank, without taking
-// it: by it a page ('<') and a whole answer ('{') are told from events,
-// whatever the server says that it sends.
+// First returns the first byte of the stream that is not white space, without
+// consuming it: it distinguishes a page ('<') and a whole answer ('{') from
+// events, whatever content type the server declares.
 func (e *Events) First() (byte, error) {
 	for {
 		b, err := e.in.ReadByte()
@@ -83,8 +83,8 @@ func (e *Events) Rest(max int) ([]byte, error) {
 	return all, err
 }
 
-// Stray returns the beginning of the first line that belongs to no event, when
-// the stream had no event at all.
+// Stray returns the beginning of the first line that belongs to no event, if the
+// stream had no event at all.
 func (e *Events) Stray() []byte {
 	if e.seen > 0 {
 		return nil
@@ -127,7 +127,7 @@ func (e *Events) Next() (Sent, error) {
 	}
 }
 
-// field takes in one line, and reports whether it was data.
+// field handles one line, and reports whether it was data.
 func (e *Events) field(line []byte, s *Sent) bool {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))

@@ -2,15 +2,15 @@ package model
 
 import "strings"
 
-// DefaultWindow is the context window, in tokens, of a model that is not known,
-// and of one that runs on somebody's own machine, where memory sets the limit
-// and servers cut off silently what is longer.
+// DefaultWindow is the context window, in tokens, of an unknown model, and of
+// one on the user's own machine, where memory sets the limit and servers
+// silently truncate what is longer.
 const DefaultWindow = 16_000
 
 // windows are the context windows of families of models, by how their names
 // begin; the first that fits counts. They are the smallest of each family:
-// asking too little costs a summary, asking too much an error. They are as the
-// public table of the project LiteLLM had them on 2026-08-08.
+// sending too little costs a summary, sending too much an error. They are those
+// of the public table of the project LiteLLM on 2026-08-08.
 var windows = []struct {
 	begins string
 	tokens int
@@ -38,10 +38,10 @@ var windows = []struct {
 // Window returns how many tokens a model can be sent, its answer included.
 func Window(provider, name string) int {
 	if provider == "ollama" {
-		return DefaultWindow // its own setting counts, not what the model could take
+		return DefaultWindow // its configuration counts, not what the model could accept
 	}
 	name = strings.ToLower(name)
-	// A router puts the maker in front: anthropic/claude-sonnet-5.
+	// A router puts the vendor in front: anthropic/claude-sonnet-5.
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {
 		name = name[i+1:]
 	}

@@ -9,16 +9,16 @@ import (
 	"github.com/tidemark-sessions/tidemark/seal"
 )
 
-// FormatRange is which numbers of a format this program takes as they are, and
-// which it makes.
+// FormatRange is which versions of a format this program reads without
+// conversion, and which it writes.
 type FormatRange struct {
 	Reads  []int `json:"reads"`
 	Writes int   `json:"writes"`
 }
 
 // Formats are those that docs/formats describes, each by the name of its page.
-// Tables of a database are brought up to date by their owner, never read as an
-// older program left them; both sides of a wire speak the same number.
+// Tables of a database are upgraded by their owner, and never read in an older
+// version; both sides of a wire protocol use the same version.
 func Formats() map[string]FormatRange {
 	return map[string]FormatRange{
 		"sqlite":   upTo(sqlite.Format),
@@ -30,7 +30,7 @@ func Formats() map[string]FormatRange {
 	}
 }
 
-// upTo is a format whose older forms are read, too.
+// upTo is a format whose older versions are read, too.
 func upTo(newest int) FormatRange {
 	f := FormatRange{Writes: newest}
 	for n := 1; n <= newest; n++ {

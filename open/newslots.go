@@ -9,15 +9,15 @@ import (
 	"github.com/tidemark-sessions/tidemark/seal"
 )
 
-// NewSlots are what a store is to open with from now on.
+// NewSlots are the slots that a store gets.
 type NewSlots struct {
-	Passphrase bool     // one that a person is asked for, or that a file holds
+	Passphrase bool     // typed by a person, or read from a file
 	Recipients []string // of age
-	File       string   // a key file, made when it is not there
+	File       string   // a key file, created if it does not exist
 	Label      string
 }
 
-// None reports whether no slot is asked for.
+// None reports whether no slot is requested.
 func (n *NewSlots) None() bool { return !n.Passphrase && len(n.Recipients) == 0 && n.File == "" }
 
 // Make makes the slots. ask asks a person for a passphrase, as in Options; the
@@ -42,7 +42,7 @@ func (n *NewSlots) Make(ctx context.Context, environ []string, ask func(ctx cont
 		}
 		all = append(all, s)
 	}
-	if n.File != "" { // last: it may be made
+	if n.File != "" { // last: it may be created
 		s, err := FileSlot(ctx, n.File, n.Label)
 		if err != nil {
 			return nil, err

@@ -175,8 +175,8 @@ func Around(s *store.Store) *Opened {
 // Fleet is the fleet of the store.
 func (o *Opened) Fleet() *fleet.Store { return fleet.Over(o.Store) }
 
-// Refile returns a record of another store as this one would file it, and a zero
-// one for what is not to be taken over.
+// Refile returns a record of another store under the hashes of this one, or a zero
+// one for a record that must not be copied.
 func (o *Opened) Refile(r tidemark.Record) (tidemark.Record, error) {
 	r, err := o.Store.Refile(r)
 	if err != nil {

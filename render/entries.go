@@ -11,7 +11,7 @@ import (
 
 // Entries prints entries for people, live ones as they come, and counts those
 // that it folded. Damage is shown in its place, the rest is printed, and the
-// damage is the error in the end.
+// damage is returned at the end.
 func Entries(w *bufio.Writer, entries iter.Seq2[tidemark.Entry, error], o *Options, live bool) (folded int, err error) {
 	var damage error
 	between := false // a blank line is due
@@ -29,7 +29,7 @@ func Entries(w *bufio.Writer, entries iter.Seq2[tidemark.Entry, error], o *Optio
 			if fold {
 				folded++
 			}
-			if between && !fold { // lines of context stand together
+			if between && !fold { // lines of context are not separated
 				fmt.Fprintln(w)
 			}
 			if err := Entry(w, e, o); err != nil {

@@ -53,7 +53,7 @@ func (t *Table) Print(w io.Writer) error {
 	return nil
 }
 
-// line aligns one row; the last column gets what room is left.
+// line aligns one row; the last column gets the remaining room.
 func (t *Table) line(cells []string, widths []int) string {
 	var b strings.Builder
 	used := 0

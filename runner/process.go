@@ -28,7 +28,7 @@ type Process struct {
 	Container       string `json:"container_id,omitempty"`
 }
 
-// The variables that a program gets from this room.
+// The variables that this package passes to a program.
 const (
 	variableMark    = "TIDEMARK_RUN"     // Process.Mark
 	variableJob     = "TIDEMARK_JOB"     // Task.Job

@@ -51,7 +51,7 @@ type Runner interface {
 	Run(ctx context.Context, t Task) (Outcome, error)
 }
 
-// Errors of this room.
+// Errors of this package.
 var (
 	// ErrSession means that the agent's program does not know the session to
 	// resume, or cannot resume any.

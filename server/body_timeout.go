@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// patient bounds how long a body may take to arrive, also one that nobody
-// reads: whoever sends a byte an hour would hold a connection for ever. What
-// may be large only has to go on arriving.
+// timed bounds how long a body may take to arrive, also one that nobody
+// reads: a client that sends a byte an hour would hold a connection forever.
+// A large body only has to keep arriving.
 func (s *Server) timed(w http.ResponseWriter, r *http.Request) io.ReadCloser {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return r.Body
@@ -18,7 +18,7 @@ func (s *Server) timed(w http.ResponseWriter, r *http.Request) io.ReadCloser {
 	b := &timedBody{ReadCloser: r.Body, out: http.NewResponseController(w), timeout: s.o.Limits.BodyTimeout}
 	b.until = time.Now().Add(b.timeout)
 	b.extends = s.isBulk(r) || strings.HasPrefix(r.URL.Path, tenantSpace)
-	_ = b.out.SetReadDeadline(b.until) // there is no connection in some tests
+	_ = b.out.SetReadDeadline(b.until) // in some tests there is no connection
 	return b
 }
 
@@ -37,7 +37,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	_ = b.out.SetReadDeadline(b.until)
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
-		// What is read from now on is whether the client is still there.
+		// From now on reading only detects whether the client is still there.
 		_ = b.out.SetReadDeadline(time.Time{})
 	}
 	return n, err

@@ -13,11 +13,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/stores"
 )
 
-// open paths need no caller: they tell nothing, or look after themselves.
+// open are the paths that need no caller: they reveal nothing, or protect
+// themselves.
 var open = []string{"/healthz", "/readyz", "/openapi.json", "/openapi.yaml", "/openapi-3.0.json", "/openapi-3.0.yaml"}
 
-// guarded lets through who is known, calls us by our name, and asks for no
-// more than their tenant may.
+// guarded admits known callers that use one of our names and stay within
+// the limits of their tenant.
 func (s *Server) guarded(calls, site http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	limits := request.NewQuotas(s.o.Limits)
@@ -78,20 +79,20 @@ func (s *Server) guarded(calls, site http.Handler) http.Handler {
 	})
 }
 
-// smallBody bounds what a form of ours may be.
+// smallBody bounds the body of a form.
 const smallBody = 64 << 10
 
-// isCall reports whether a request is for a program, not for a browser.
+// isCall reports whether a request comes from a program, not from a browser.
 func isCall(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, tenantSpace) || r.URL.Path == "/metrics" || r.URL.Path == request.MCPPath
 }
 
-// tenantSpace is what stands before the calls of a Backend for what the tenant
+// tenantSpace is the path prefix of the Backend calls for what the tenant
 // itself owns: a store URL https://HOST/tenant.
 const tenantSpace = "/tenant" + api.BackendPath
 
-// spaceOf says whether a request is for what the tenant itself owns, and
-// returns it as it is otherwise.
+// spaceOf reports whether a request is for what the tenant itself owns,
+// and returns it without that prefix.
 func (s *Server) spaceOf(r *http.Request) (*http.Request, bool) {
 	call, ok := strings.CutPrefix(r.URL.Path, tenantSpace)
 	if !ok {
@@ -102,8 +103,8 @@ func (s *Server) spaceOf(r *http.Request) (*http.Request, bool) {
 	return r, true
 }
 
-// serveCaller answers somebody who is known, within the limits of the user and
-// of the tenant.
+// serveCaller serves a known caller, within the limits of the user and of the
+// tenant.
 func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.Handler, limits *request.Quotas, caller request.Caller) {
 	request.NoteCaller(r.Context(), caller)
 	leave, err := limits.Enter(caller, isStream(r))
@@ -131,7 +132,7 @@ func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.H
 			return
 		}
 	}
-	if r.URL.Path != request.SocketPath { // which asks again itself
+	if r.URL.Path != request.SocketPath { // the WebSocket checks again itself
 		var end func()
 		r, end = s.access.WhileAllowed(r, isStream(r) || r.URL.Path == request.MCPPath)
 		defer end()
@@ -139,8 +140,8 @@ func (s *Server) serveCaller(w http.ResponseWriter, r *http.Request, next http.H
 	next.ServeHTTP(w, r)
 }
 
-// addressed refuses requests that were meant for somebody else: a page that
-// made its own name point at this server finds nobody at home.
+// addressed refuses requests that were meant for another host: a page whose
+// own name was made to point at this server gets nothing.
 func (s *Server) addressed(r *http.Request) error {
 	if s.o.Hosts == nil || request.Hosts(s.o.Hosts).Ours(r.Host) {
 		return nil
@@ -154,8 +155,8 @@ func isStream(r *http.Request) bool {
 	return strings.HasSuffix(r.URL.Path, "/stream") || strings.HasSuffix(r.URL.Path, "/live") || r.URL.Path == "/api/v1/ws" || r.URL.Path == "/api/v1/backend/wait"
 }
 
-// isBulk reports whether a request may be large. The route decides: what is in
-// a path is the client's, and any id could be called files.
+// isBulk reports whether a request may be large. The route decides: paths
+// contain the client's values, and any id could be called files.
 func (s *Server) isBulk(r *http.Request) bool {
 	_, route := s.mux.Handler(r)
 	return strings.HasSuffix(route, " /api/v1/import") || route == api.BackendPath || strings.Contains(route, "/{id}/files/{name")

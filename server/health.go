@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/wire"
 )
 
-// plainRoutes are those that machines ask: whether the server lives, whether
-// it can work, what it counts, and the calls of a Backend.
+// healthRoutes are those for machines: whether the server lives, whether it
+// is ready, its metrics, and the calls of a Backend.
 func (s *Server) healthRoutes() {
 	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte("alive\n"))
@@ -39,7 +39,7 @@ func (s *Server) healthRoutes() {
 	})
 }
 
-// readyTimeout is how long the store may take to say that it is there.
+// readyTimeout is how long the store may take to answer.
 const readyTimeout = 3 * time.Second
 
 func (s *Server) ready(ctx context.Context) error {
@@ -60,18 +60,17 @@ func (s *Server) ready(ctx context.Context) error {
 	return nil
 }
 
-// Drain ends streams, so that a server that goes down need not wait for them.
-// Readiness is gone at once, for whoever balances load.
+// Drain ends streams, so that the shutdown need not wait for them. Readiness
+// ends at once, for load balancers.
 func (s *Server) Drain() { s.shutdown.Begin() }
 
 // Wait returns when every conversation is closed, or ctx ends. It is called
-// after Drain: a server that goes down does not know of connections that became
-// WebSockets.
+// after Drain: http.Server does not track connections that became WebSockets.
 func (s *Server) Wait(ctx context.Context) error { return s.shutdown.Wait(ctx) }
 
-// backendCalls answers clients that bring their own rules: who may read reads,
-// who may write writes, and nobody but the operator touches what says who may
-// do what.
+// backendCalls serves clients that apply the rules themselves: readers read,
+// writers write, and only the operator touches the records that say who may do
+// what.
 func (s *Server) backendCalls() http.Handler {
 	return wire.Handler(func(r *http.Request) (tidemark.Backend, error) {
 		c := request.CallerOf(r.Context())

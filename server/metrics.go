@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// metricsType is the text form that Prometheus reads. It is so simple that the
-// library for it, which links a good deal more than it, is not worth it here.
+// metricsType is the text format that Prometheus reads. It is so simple that
+// its library, which links much more, is not worth it here.
 const metricsType = "text/plain; version=0.0.4; charset=utf-8"
 
-// metrics are what the server counts. They name routes, never a tenant, a
+// metrics are the server's counters. They name routes, never a tenant, a
 // session or its content.
 type metrics struct {
 	version         string
@@ -28,7 +28,7 @@ type metrics struct {
 	seconds  map[string]*histogram
 }
 
-// buckets are the upper ends, in seconds, of what answers are sorted into.
+// buckets are the upper bounds, in seconds, of the histogram of answers.
 var buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
 type histogram struct {
@@ -48,7 +48,7 @@ func (m *metrics) answered(method, route string, status int, took time.Duration,
 	defer m.mu.Unlock()
 	m.requests[labels]++
 	if stream {
-		return // how long one stays open says nothing
+		return // how long a stream stays open means nothing
 	}
 	h := m.seconds[route]
 	if h == nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
-// watched gives each request an id, and tells the log, the metrics and the
-// tracer what became of it.
+// watched gives each request an id, and reports its outcome to the log,
+// the metrics and the tracer.
 func (s *Server) watched(next http.Handler) http.Handler {
 	tracer := trace.Tracer(noop.Tracer{})
 	if s.o.Tracer != nil {
@@ -62,7 +62,7 @@ func (s *Server) watched(next http.Handler) http.Handler {
 	})
 }
 
-// tell says what became of a request.
+// tell reports the outcome of a request.
 func (s *Server) tell(r *http.Request, out *request.Recorder, n *request.Notes, span trace.Span, began time.Time) {
 	took := s.o.Now().Sub(began)
 	_, route := s.mux.Handler(r)
@@ -97,8 +97,8 @@ func (s *Server) tell(r *http.Request, out *request.Recorder, n *request.Notes, 
 	s.o.Log.LogAttrs(context.WithoutCancel(r.Context()), level, "request", attrs...)
 }
 
-// methodOf is the method of a request, as far as there are such methods: a
-// counter for each word that somebody makes up would fill the memory.
+// methodOf is the method of a request if it is a known one: a counter for
+// each made-up word would fill the memory.
 func methodOf(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodConnect, http.MethodTrace:

@@ -3,7 +3,7 @@
 // what they may do and how much, and leaves the rules to package store.
 //
 // It never reads the environment, opens no store and runs no model itself:
-// whoever makes a Server gives it what it needs as functions.
+// the caller of New supplies these as functions.
 //
 //	h, err := server.New(server.Options{Open: open, Auth: auth})
 //	http.Serve(listener, h)
@@ -30,57 +30,58 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Options are what a Server needs. Open and Auth are required.
+// Options configure a Server. Open and Auth are required.
 type Options struct {
 	// Open returns the store of a principal. It may return the same one for
-	// every call, and is asked once for each principal that is at work.
+	// every call, and is called once for each active principal.
 	Open func(context.Context, tidemark.Principal) (*store.Store, error)
-	// Auth says who makes a request.
+	// Auth determines who makes a request.
 	Auth request.Authenticator
 	// Holder is this server as the holder of leases.
 	Holder tidemark.Holder
-	// Hosts are the names under which the server may be called, besides
-	// loopback ones; nil: any, when Origins are not needed.
+	// Hosts are the names by which the server may be called, besides
+	// loopback ones; nil: any.
 	Hosts []string
-	// Ready reports what keeps the server from working; nil: nothing does.
+	// Ready reports what keeps the server from working; nil: it is always
+	// ready.
 	Ready func(context.Context) error
 	// Export writes a session in a format and returns its media type first.
-	// Formats lists those that there are. Import takes what a client sent.
+	// Formats lists the available ones. Import imports what a client sent.
 	Export  func(ctx context.Context, s *store.Store, at store.Point, format string) (mediaType string, write func(io.Writer) error, err error)
 	Formats []string
 	Import  func(ctx context.Context, s *store.Store, name string, content io.Reader) ([]routes.Imported, error)
-	// Chat opens conversations for the WebSocket; nil: there is none.
+	// Chat opens conversations for the WebSocket; nil: none.
 	Chat func(ctx context.Context, s *store.Store, o routes.ChatOptions) (routes.Conversation, error)
-	// SignIn lets browsers in; nil: there are no pages.
+	// SignIn lets browsers sign in; nil: there are no pages.
 	SignIn auth.SignIn
-	// Backend returns what is kept for a principal as it is kept, for clients
-	// that bring their own rules and keys; nil: none can.
+	// Backend returns the raw storage of a principal, for clients that have
+	// their own rules and keys; nil: not available.
 	Backend func(context.Context, tidemark.Principal) (tidemark.Backend, error)
-	// Acts returns the places where it is written down who did what in a tenant;
+	// Acts returns the places where it is recorded who did what in a tenant;
 	// nil: the stores that were opened.
 	Acts func(ctx context.Context, tenant string) ([]tidemark.Backend, error)
-	// Together says that what all principals of a tenant do is written down in
-	// one place, and not in a store of each.
+	// Together means that the acts of all principals of a tenant are recorded
+	// in one place, and not in a store of each.
 	Together bool
-	// NoAudit says that the store cannot keep an audit log.
+	// NoAudit means that the store cannot keep an audit log.
 	NoAudit bool
-	// Inspect tells what the pages say of where things are kept: how large that
-	// is, by which keys it opens, what copies there are; nil: nothing is known.
+	// Inspect returns what the pages say about the storage: its size, its keys,
+	// its copies; nil: nothing is known.
 	Inspect func(context.Context, tidemark.Principal) (pages.Inspection, error)
-	// MCP makes what answers other agents at /mcp; nil: nothing does.
+	// MCP returns the handler for other agents at /mcp; nil: none.
 	MCP func(routes.MCP) http.Handler
-	// Hooks takes webhooks, which prove themselves; nil: there are none.
+	// Hooks handles webhooks, which authenticate themselves; nil: none.
 	Hooks http.Handler
-	// Tracer is told what each request took; nil: nobody is.
+	// Tracer receives a span for each request; nil: none.
 	Tracer trace.Tracer
-	// Log gets one line a request, without content. The default is none.
+	// Log receives one line per request, without content. The default is none.
 	Log *slog.Logger
 	// Limits bound what callers may do.
 	Limits request.Limits
-	// CursorKey makes cursors that nobody else can; servers that share it take
-	// each other's. The default is a random one.
+	// CursorKey signs cursors; servers that share it accept each other's. The
+	// default is random.
 	CursorKey []byte
-	// Version is what the server says it is.
+	// Version is the version that the server reports.
 	Version string
 	// Now tells the time. The default is time.Now.
 	Now func() time.Time
@@ -126,18 +127,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 func (s *Server) OpenAPI() *huma.OpenAPI { return s.api.OpenAPI() }
 
 // FlushAudit returns when everything that was done is in the audit log, or
-// with the error of ctx. Whoever ends the server calls it after the last
-// request.
+// with the error of ctx. It is called after the last request, before the
+// server ends.
 func (s *Server) FlushAudit(ctx context.Context) error { return s.stores.FlushAudit(ctx) }
 
-// AnchorAudit chains what servers did not live to chain, keeps the head of every
-// tenant's audit log beside it, and returns the heads. Whoever runs the server
-// calls it now and then, and puts what it returns where the store does not
-// reach: a file, another machine.
+// AnchorAudit chains what servers did not live to chain, stores the head of
+// every tenant's audit log, and returns the heads. It is called from time to
+// time, and its result put out of the store's reach: in a file, on another
+// machine.
 func (s *Server) AnchorAudit(ctx context.Context) ([]tenant.Anchor, error) {
 	return s.stores.AnchorAudit(ctx)
 }
 
 // WrittenDown adds to each commit in a store of a principal who made it, for a
-// store that somebody else opened and that answers requests of this server.
+// store that was opened elsewhere and serves requests of this server.
 func (s *Server) WrittenDown(p tidemark.Principal) records.Also { return s.stores.Also(p, false) }

@@ -18,8 +18,8 @@ import (
 )
 
 // Tracing returns a tracer whose spans go to an OpenTelemetry collector, as
-// OTLP in JSON over HTTP, and what sends the rest when the server ends. The
-// exporter of the SDK's own would bring all of gRPC with it.
+// OTLP in JSON over HTTP, and a function that sends the rest when the
+// server ends. The SDK's own exporter would link all of gRPC.
 func Tracing(endpoint, version string, client *http.Client) (trace.Tracer, func(context.Context) error) {
 	if client == nil {
 		client = &http.Client{Timeout: 10 * time.Second}
@@ -30,7 +30,7 @@ func Tracing(endpoint, version string, client *http.Client) (trace.Tracer, func(
 	return p.Tracer("tidemark/server"), p.Shutdown
 }
 
-// collector takes spans. It is an sdktrace.SpanExporter.
+// collector sends spans to a collector. It is an sdktrace.SpanExporter.
 type collector struct {
 	url    string
 	client *http.Client
@@ -38,7 +38,7 @@ type collector struct {
 
 func (c *collector) Shutdown(context.Context) error { return nil }
 
-// The shapes of OTLP in JSON: ids in hexadecimal, numbers of 64 bits as text.
+// The types of OTLP in JSON: ids in hexadecimal, 64-bit numbers as text.
 type (
 	otlpValue struct {
 		String *string `json:"stringValue,omitempty"`

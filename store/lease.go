@@ -30,9 +30,18 @@ func (s *Store) Lease(ctx context.Context, id tidemark.SessionID) (Lease, error)
 	return s.k.Lease(ctx, keyOf(kindSession, id))
 }
 
-// Leases lists the leases that are held.
+// Leases lists the leases of sessions that are held.
 func (s *Store) Leases(ctx context.Context) iter.Seq2[Lease, error] {
-	return s.k.Leases(ctx, kindSession)
+	return func(yield func(Lease, error) bool) {
+		for l, err := range s.k.Leases(ctx, kindSession) {
+			if _, notSession := tidemark.ParseSessionID(l.Of.ID); err == nil && notSession != nil {
+				continue // a job's: those are the fleet's
+			}
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
 }
 
 // Release ends a lease whose holder is dead or silent; with force, any. It

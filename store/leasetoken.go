@@ -17,16 +17,13 @@ import (
 // A lease can be lent to somebody who is no process that anybody could look
 // for: a client of a server, which comes back over another connection and to
 // another node. What it holds the session by is a token: the version of the
-// lease, which fences, and a secret, of which the lease keeps a print. Nobody
+// lease, which fences, and a secret, of which the lease keeps a hash. Nobody
 // can be proven dead behind it, so it ends by time alone, and then for good.
-
-// lent is the namespace of holders that a token stands for.
-const lent = "token"
 
 // IssueToken is Attach for somebody who comes back with a token.
 func (s *Store) IssueToken(ctx context.Context, id tidemark.SessionID, to tidemark.Holder) (token string, l Lease, err error) {
-	to, secret := lentTo(to)
-	w, err := s.Attach(ctx, id, to)
+	secret := rand.Text()
+	w, err := s.attach(ctx, id, client(to), tokenHash(secret))
 	if err != nil {
 		return "", l, err
 	}
@@ -34,15 +31,14 @@ func (s *Store) IssueToken(ctx context.Context, id tidemark.SessionID, to tidema
 	return tokenOf(l, secret), l, nil
 }
 
-// lentTo returns the holder that whoever knows the secret is.
-func lentTo(to tidemark.Holder) (tidemark.Holder, string) {
-	secret := rand.Text()
-	return tidemark.Holder{Program: to.Program, Host: to.Host, Namespace: lent, StartedAt: printOf(secret)}, secret
+// client is what is known of a holder that is no process.
+func client(h tidemark.Holder) tidemark.Holder {
+	return tidemark.Holder{Program: h.Program, Host: h.Host}
 }
 
 func tokenOf(l Lease, secret string) string { return strconv.FormatInt(l.Version, 10) + "-" + secret }
 
-func printOf(secret string) string {
+func tokenHash(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:16])
 }
@@ -84,7 +80,7 @@ func (s *Store) borrowed(ctx context.Context, id tidemark.SessionID, token strin
 		return l, err
 	case !l.Held:
 		return l, tidemark.Conflictf("session %s: the lease was released", id)
-	case l.Version != version || l.Holder.Namespace != lent || subtle.ConstantTimeCompare([]byte(printOf(secret)), []byte(l.Holder.StartedAt)) == 0:
+	case l.Version != version || subtle.ConstantTimeCompare([]byte(tokenHash(secret)), []byte(l.TokenHash)) == 0:
 		return l, tidemark.Conflictf("session %s: the lease was lost to %s", id, l.Holder)
 	}
 	return l, nil
@@ -133,10 +129,10 @@ func (s *Store) requested(ctx context.Context, l Lease) (*HandoverRequest, error
 // TransferToken gives a lease to somebody else, who gets a token of their own. At no
 // time is the session free.
 func (s *Store) TransferToken(ctx context.Context, id tidemark.SessionID, token string, to tidemark.Holder) (fresh string, l Lease, err error) {
-	to, secret := lentTo(to)
+	secret := rand.Text()
 	err = s.WithToken(ctx, id, token, func(w *Writer) error {
 		var b tidemark.Batch
-		if l, b, err = s.k.LeaseAfter(w.held.Lease(), to); err != nil {
+		if l, b, err = s.k.LeaseAfter(w.held.Lease(), client(to), tokenHash(secret)); err != nil {
 			return err
 		}
 		_, err = s.k.Commit(ctx, b)

@@ -81,11 +81,11 @@ func TestATokenIsTheSecretAndNotTheNumber(t *testing.T) {
 	id, token := lentSession(t, s)
 	number, secret, _ := strings.Cut(token, "-")
 	l, err := s.Lease(t.Context(), id)
-	if err != nil || strings.Contains(l.Holder.StartedAt, secret) || l.Dead {
+	if err != nil || l.TokenHash == "" || strings.Contains(l.TokenHash, secret) || l.Dead {
 		t.Errorf("%+v %v", l, err)
 	}
 	for bad, want := range map[string]error{"": tidemark.ErrInvalid, "x": tidemark.ErrInvalid, "x-" + secret: tidemark.ErrInvalid, number: tidemark.ErrInvalid,
-		number + "-": tidemark.ErrConflict, number + "-x": tidemark.ErrConflict, "99-" + secret: tidemark.ErrConflict, number + "-" + l.Holder.StartedAt: tidemark.ErrConflict} {
+		number + "-": tidemark.ErrConflict, number + "-x": tidemark.ErrConflict, "99-" + secret: tidemark.ErrConflict, number + "-" + l.TokenHash: tidemark.ErrConflict} {
 		if _, err := s.AttachWithToken(t.Context(), id, bad); !errors.Is(err, want) {
 			t.Errorf("Rejoin(%q) = %v, want %v", bad, err, want)
 		}
@@ -102,6 +102,21 @@ func TestATokenIsTheSecretAndNotTheNumber(t *testing.T) {
 	}
 	if _, err := s.AttachWithToken(t.Context(), id, "4-"); !errors.Is(err, tidemark.ErrConflict) {
 		t.Errorf("Rejoin of a process = %v, want ErrConflict", err)
+	}
+}
+
+// Stores of earlier builds have it so, and earlier builds read it so.
+func TestTheHashOfATokenIsKeptAsTheStartOfNoProcess(t *testing.T) {
+	b := memory.New()
+	s := store.New(b, nil)
+	id, _ := lentSession(t, s)
+	l, err := s.Lease(t.Context(), id)
+	if err != nil || l.Holder != client {
+		t.Errorf("held by %+v, %v", l.Holder, err)
+	}
+	r, err := b.Get(t.Context(), tidemark.Key{Kind: "lease", ID: string(id)})
+	if want := `{"holder":{"program":"editor","pid":0,"host":"ada","started_at":"` + l.TokenHash + `","namespace":"token"},`; err != nil || !strings.HasPrefix(string(r.Body), want) {
+		t.Errorf("kept %s, want %s…, %v", r.Body, want, err)
 	}
 }
 

@@ -54,6 +54,11 @@ func (s *Store) Create(sess tidemark.Session, who tidemark.Holder) *Writer {
 // holder that is proven dead, or that was silent for longer than its lease, is
 // replaced; what it still tries to append is refused.
 func (s *Store) Attach(ctx context.Context, id tidemark.SessionID, who tidemark.Holder) (*Writer, error) {
+	return s.attach(ctx, id, who, "")
+}
+
+// attach is Attach, also for who comes back with a token of that hash.
+func (s *Store) attach(ctx context.Context, id tidemark.SessionID, who tidemark.Holder, tokenHash string) (*Writer, error) {
 	i, err := s.Session(ctx, id)
 	if err != nil {
 		return nil, err
@@ -64,7 +69,7 @@ func (s *Store) Attach(ctx context.Context, id tidemark.SessionID, who tidemark.
 	var l Lease
 	err = records.Retry(ctx, func() error {
 		var b tidemark.Batch
-		if l, b, err = s.k.Take(ctx, keyOf(kindSession, id), who); err != nil {
+		if l, b, err = s.k.TakeWithToken(ctx, keyOf(kindSession, id), who, tokenHash); err != nil {
 			return err
 		}
 		b.Require = append(b.Require, tidemark.Precondition{Key: keyOf(kindSession, id), Version: i.version})
@@ -275,7 +280,7 @@ func (w *Writer) creation(ctx context.Context, b *tidemark.Batch) (Lease, error)
 	if err != nil {
 		return Lease{}, err
 	}
-	l, lb, err := w.s.k.LeaseAfter(Lease{Of: keyOf(kindSession, w.id)}, w.held.Lease().Holder)
+	l, lb, err := w.s.k.LeaseAfter(Lease{Of: keyOf(kindSession, w.id)}, w.held.Lease().Holder, "")
 	if err != nil {
 		return l, err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/store/upkeep"
 )
 
-// Drilled is what came of trying a backup.
+// Drilled is the outcome of testing a backup.
 type Drilled struct {
 	Archive  string           `json:"archive"`
 	MadeAt   time.Time        `json:"made_at"`
@@ -25,23 +25,23 @@ type Drilled struct {
 	Records  int64            `json:"records"`
 	Lines    int64            `json:"lines"`
 	Sessions int              `json:"sessions"`
-	Opened   bool             `json:"opened"` // the key was at hand, and every entry was read
+	Opened   bool             `json:"opened"` // the key was available, and every entry was read
 	Damage   []upkeep.Finding `json:"damage"`
 	Seconds  float64          `json:"seconds"`
 
-	// KeyMissing says which key is not at hand, when Opened is false.
+	// KeyMissing says which key is missing when Opened is false.
 	KeyMissing error `json:"-"`
 }
 
-// DrillOptions say how a backup is tried.
+// DrillOptions say how a backup is tested.
 type DrillOptions struct {
-	Open     *open.Options // how the store that is thrown away is opened
+	Open     *open.Options // how the temporary store is opened
 	Progress func(size int64) func(archive.Progress)
-	Read     func(sessions int) // is told of each session that was read
+	Read     func(sessions int) // called for each session that was read
 }
 
-// Drill restores the archive in a file into a store that is thrown away, and
-// reads every entry there. Damage is no error; that it cannot be restored is one.
+// Drill restores the archive in a file into a temporary store, and reads every
+// entry there. Damage is no error; a failed restore is one.
 func Drill(ctx context.Context, path string, o DrillOptions) (Drilled, error) {
 	begun := time.Now()
 	f, err := os.Open(path)

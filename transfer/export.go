@@ -1,9 +1,7 @@
 package transfer
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"iter"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent/slash"
+	"github.com/tidemark-sessions/tidemark/convert"
 	"github.com/tidemark-sessions/tidemark/render"
 	"github.com/tidemark-sessions/tidemark/store"
 )
@@ -161,7 +160,7 @@ func (x *Export) Write(ctx context.Context, w io.Writer) error {
 		return exportJSON(w, f, x.entries)
 	}
 	return eachLine(w, x.entries, func(e tidemark.Entry) ([]byte, error) {
-		b, err := encode(e)
+		b, err := convert.Encode(e)
 		return append(b, '\n'), err
 	})
 }
@@ -283,7 +282,7 @@ func eachLine(w io.Writer, entries iter.Seq2[tidemark.Entry, error], encode func
 // exportJSON writes a sessionFile without holding the entries in memory.
 func exportJSON(w io.Writer, f sessionFile, entries iter.Seq2[tidemark.Entry, error]) error {
 	f.Format, f.Version, f.Entries = sessionFormat, sessionVersion, []tidemark.Entry{}
-	head, err := encode(f)
+	head, err := convert.Encode(f)
 	if err != nil {
 		return err
 	}
@@ -292,7 +291,7 @@ func exportJSON(w io.Writer, f sessionFile, entries iter.Seq2[tidemark.Entry, er
 	}
 	between := "\n"
 	err = eachLine(w, entries, func(e tidemark.Entry) ([]byte, error) {
-		b, err := encode(e)
+		b, err := convert.Encode(e)
 		b = append([]byte(between), b...)
 		between = ",\n"
 		return b, err
@@ -302,13 +301,4 @@ func exportJSON(w io.Writer, f sessionFile, entries iter.Seq2[tidemark.Entry, er
 	}
 	_, endErr := io.WriteString(w, "\n]}\n")
 	return errors.Join(err, endErr)
-}
-
-// encode is JSON in its stored form: nothing in it is escaped for HTML.
-func encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimRight(buf.Bytes(), "\n"), err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Feed carries entries, one a line of JSON, to a session as they come.
+// Feed appends entries, one JSON object per line, to a session as they come.
 type Feed struct {
 	Writer *store.Writer
 	Worker string                // the log of this worker; "": of the session
@@ -23,8 +23,8 @@ type Feed struct {
 	line int
 }
 
-// Run keeps what r has until it ends, ctx does, or the session is handed over
-// to somebody else, which is ErrHeld.
+// Run appends the lines of r until r ends, ctx ends, or the session is handed
+// over to somebody else, which is ErrHeld.
 func (f *Feed) Run(ctx context.Context, r io.Reader) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -85,8 +85,8 @@ func (f *Feed) take(ctx context.Context, in Line) error {
 	return f.Kept(seqs[0])
 }
 
-// sendLines sends the lines of r until it ends. A line over maxLineBytes is passed
-// over without being held in memory.
+// sendLines sends the lines of r until it ends. A line over maxLineBytes is
+// skipped without being held in memory.
 func sendLines(ctx context.Context, r io.Reader, lines chan<- Line) {
 	defer close(lines)
 	buf := bufio.NewReaderSize(r, 1<<16)

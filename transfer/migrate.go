@@ -12,17 +12,17 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// MigrateOptions say who is told of a migration.
+// MigrateOptions are the callbacks of a migration.
 type MigrateOptions struct {
 	Progress func(archive.Progress)
-	Damaged  func(error)   // is told of each thing that is left out
-	Indexing func(n int64) // is told how many entries are indexed
-	NoVault  func()        // is told once that the vault stays behind
+	Damaged  func(error)   // called for each item that is left out
+	Indexing func(n int64) // called with the number of indexed entries
+	NoVault  func()        // called once if the vault is not copied
 }
 
 // Migrate copies all of a store into another one, of any kind, and compares it
-// afterwards. It can be interrupted and called again: it goes on where it was.
-// The old store is left as it is, and the new one is closed.
+// afterwards. It can be interrupted and called again: it continues where it
+// was. The old store is not changed, and the new one is closed.
 func Migrate(ctx context.Context, from tidemark.Backend, target *open.Opened, o MigrateOptions) (archive.Stats, error) {
 	change := target.Refile
 	if target.Sealed() == nil {
@@ -43,7 +43,7 @@ func Migrate(ctx context.Context, from tidemark.Backend, target *open.Opened, o 
 	return stats, err
 }
 
-// withoutVault leaves out what the vault keeps: a plain store has none.
+// withoutVault leaves out the content of the vault: a plain store has none.
 func withoutVault(change func(tidemark.Record) (tidemark.Record, error), tell func()) func(tidemark.Record) (tidemark.Record, error) {
 	said := false
 	return func(r tidemark.Record) (tidemark.Record, error) {
@@ -58,7 +58,7 @@ func withoutVault(change func(tidemark.Record) (tidemark.Record, error), tell fu
 	}
 }
 
-// SameStore reports whether two URLs lead to one place.
+// SameStore reports whether two URLs name the same store.
 func SameStore(a, b string) bool {
 	if a == b {
 		return true

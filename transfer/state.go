@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"reflect"
 	"slices"
 	"time"
 
@@ -62,7 +61,7 @@ func (g *sessionImport) extra(ctx context.Context) error {
 		return err
 	}
 	masked := g.s.MaskSession(tidemark.Session{Extra: extra}).Extra
-	if g.here.Tool == g.tool.Name && (sameJSON(g.here.Extra, extra) || sameJSON(g.here.Extra, masked)) {
+	if g.here.Tool == g.tool.Name && (convert.SameJSON(g.here.Extra, extra) || convert.SameJSON(g.here.Extra, masked)) {
 		return nil
 	}
 	if r := g.redaction(); r == store.RedactMask || r == store.RedactVault {
@@ -117,13 +116,7 @@ func sameState(have, c store.Checkpoint) bool {
 	}
 	a, errA := json.Marshal(have)
 	b, errB := json.Marshal(c)
-	return errA == nil && errB == nil && sameJSON(a, b)
-}
-
-// sameJSON reports whether two texts are the same value.
-func sameJSON(a, b []byte) bool {
-	var x, y any
-	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+	return errA == nil && errB == nil && convert.SameJSON(a, b)
 }
 
 func (k stateKeeper) files(ctx context.Context, files map[string][]byte) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/open"
 )
 
-// TenantArchive is the archive of what one principal has in a database.
+// TenantArchive is the archive of one principal's data in a database.
 type TenantArchive struct {
 	Tenant  string `json:"tenant"`
 	User    string `json:"user,omitempty"` // "": the tenant itself
@@ -27,16 +27,16 @@ type TenantArchive struct {
 // folder. Nobody's key is needed: what is encrypted stays so.
 type TenantExport struct {
 	Database *postgres.Database
-	URL      string // of the database, which no archive is written over
+	URL      string // of the database, which no archive may overwrite
 	Users    *tenant.Directory
 	Dir      string
-	Program  string                        // what the archives say they were made by
-	Progress func() func(archive.Progress) // begins with each archive
+	Program  string                        // the program that the archives name as their maker
+	Progress func() func(archive.Progress) // called for each archive
 	Damaged  func(error)
 	Archives []TenantArchive
 }
 
-// All writes the archives of all tenants, and one of what the operator has.
+// All writes the archives of all tenants, and one of the operator's records.
 func (e *TenantExport) All(ctx context.Context) error {
 	for t, err := range e.Users.Tenants(ctx, "") {
 		if err != nil {
@@ -49,7 +49,7 @@ func (e *TenantExport) All(ctx context.Context) error {
 	return e.principal(ctx, tidemark.Operator(), TenantArchive{Tenant: "operator", File: "operator.tidemark"})
 }
 
-// Tenant writes what a tenant and each of its users have.
+// Tenant writes the archives of a tenant and each of its users.
 func (e *TenantExport) Tenant(ctx context.Context, t tenant.Tenant) error {
 	own := tidemark.Principal{Tenant: t.ID, User: t.ID}
 	if err := e.principal(ctx, own, TenantArchive{Tenant: t.Name, File: filepath.Join(t.Name, "tenant.tidemark")}); err != nil {
@@ -67,7 +67,7 @@ func (e *TenantExport) Tenant(ctx context.Context, t tenant.Tenant) error {
 	return nil
 }
 
-// principal writes what one principal has, and nothing when that is nothing.
+// principal writes the archive of one principal, unless it would be empty.
 func (e *TenantExport) principal(ctx context.Context, p tidemark.Principal, row TenantArchive) error {
 	b := e.Database.For(p)
 	defer b.Close()

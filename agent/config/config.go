@@ -1,8 +1,8 @@
 // Package config reads what a person configured for the program: their own
-// config.yaml, and the little that a project may say.
+// config.yaml, and the few settings that a project may have.
 //
-// It looks at no environment: which file is the person's, and what a variable
-// says instead, is told by whoever calls.
+// It reads no environment: the caller says which file is the person's, and
+// passes in variables that override it.
 //
 //	c, err := config.Load(config.Files{User: file, Project: project, Home: os.UserHomeDir})
 package config
@@ -24,13 +24,13 @@ import (
 	"github.com/tidemark-sessions/tidemark/store/upkeep"
 )
 
-// Config is what a configuration file may say. A flag beats the
-// environment, that beats the project's file, and that beats the user's.
+// Config is the content of a configuration file. A flag overrides the
+// environment, that overrides the project's file, and that the user's.
 type Config struct {
 	Store string `yaml:"store"`
 	Color *bool  `yaml:"color"`
-	// Retention is how long a session stays that nobody changes, before gc moves
-	// it to the trash.
+	// Retention is how long an unchanged session stays before gc moves it to the
+	// trash.
 	Retention string `yaml:"retention"`
 	// Redact is what happens to secrets that are about to be written: off,
 	// warn, mask or vault.
@@ -40,7 +40,7 @@ type Config struct {
 	Provider string `yaml:"provider"`
 	Model    string `yaml:"model"`
 	BaseURL  string `yaml:"base_url"`
-	// Prices is a file that says what models cost.
+	// Prices is a file with the prices of models.
 	Prices string `yaml:"prices"`
 	// Chat is how chat behaves.
 	Chat agent.Settings `yaml:"chat"`
@@ -50,10 +50,10 @@ type Config struct {
 	origins map[string]string
 }
 
-// Files are where a configuration is.
+// Files are the locations of a configuration.
 type Files struct {
 	User     string // the person's own
-	Required bool   // it must be there: somebody named it
+	Required bool   // it must exist: somebody named it
 	Project  string // the folder of a project, "" without one
 	Home     func() (string, error)
 }
@@ -77,9 +77,9 @@ func Load(f Files) (Config, error) {
 	if err := p.read(local, false, f.Home); err != nil {
 		return s, err
 	}
-	// A project comes from strangers, who do not decide where sessions go, how
-	// long they stay, what of them is masked, who reads them, and what programs
-	// may do.
+	// A project comes from strangers, who must not decide where sessions are
+	// kept, how long they stay, what is masked in them, which model reads them,
+	// and what programs may do.
 	for name, set := range map[string]bool{"store": p.Store != "", "retention": p.Retention != "", "redact": p.Redact != "", "redact_rules": p.RedactRules != nil,
 		"provider": p.Provider != "", "model": p.Model != "", "base_url": p.BaseURL != "", "prices": p.Prices != "", "chat": p.Chat != (agent.Settings{}),
 		"sandbox": p.Sandbox.isSet()} {
@@ -93,7 +93,7 @@ func Load(f Files) (Config, error) {
 	return s, nil
 }
 
-// read adds what a file says; one that must be there and is not is an error.
+// read adds the settings of a file; a missing required one is an error.
 func (s *Config) read(file string, required bool, home func() (string, error)) error {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) && !required {
@@ -103,7 +103,8 @@ func (s *Config) read(file string, required bool, home func() (string, error)) e
 		return tidemark.Invalidf("configuration: %w", err)
 	}
 	defer f.Close()
-	// A sandbox that runs in the project holds the name by an empty folder.
+	// A sandbox that runs in the project reserves the name with an empty
+	// folder.
 	if info, err := f.Stat(); err == nil && info.IsDir() && !required {
 		return nil
 	}
@@ -143,7 +144,7 @@ func (s *Config) read(file string, required bool, home func() (string, error)) e
 	return nil
 }
 
-// Origin is the file that says a setting, "" when none does.
+// Origin is the file that a setting comes from, "" if none.
 func (s Config) Origin(name string) string { return s.origins[name] }
 
 // RetentionText is how long sessions stay, for people to read.
@@ -154,21 +155,22 @@ func (s Config) Redaction() store.Redaction {
 	return store.Redaction(cmp.Or(s.Redact, string(store.RedactWarn)))
 }
 
-// Sandbox is what a configuration file may say of the sandbox that the
-// programs of conversations run in.
+// Sandbox configures the sandbox that the programs of conversations
+// run in.
 type Sandbox struct {
 	Mode  string   `yaml:"mode"`
 	Write []string `yaml:"allow_write"`
 	Hosts []string `yaml:"allow_hosts"`
 }
 
-// SandboxVariable chooses a mode of the sandbox.
+// SandboxVariable is the environment variable with the mode of the sandbox.
 const SandboxVariable = "TIDEMARK_SANDBOX"
 
-// isSet reports whether a file says anything of the sandbox.
+// isSet reports whether a file configures the sandbox.
 func (s Sandbox) isSet() bool { return s.Mode != "" || s.Write != nil || s.Hosts != nil }
 
-// check completes paths in the home folder, and returns what cannot be meant.
+// check resolves paths in the home folder, and returns an error for invalid
+// values.
 func (s *Sandbox) check(home func() (string, error)) error {
 	if err := agent.CheckSandboxMode("mode", s.Mode); err != nil {
 		return err
@@ -190,8 +192,8 @@ func (s Sandbox) Widening() sandbox.Widening {
 	return sandbox.Widening{Write: s.Write, Hosts: s.Hosts}
 }
 
-// SandboxMode is whether programs are put into a sandbox where no flag says so,
-// and who said it.
+// SandboxMode is the mode of the sandbox when no flag sets it, and where it
+// comes from.
 func (s Config) SandboxMode(getenv func(string) string) (mode, origin string) {
 	if env := getenv(SandboxVariable); env != "" {
 		return env, "$" + SandboxVariable

@@ -202,9 +202,9 @@ func (c *commit) carryOut() error {
 	case parts == 0:
 		return nil
 	case parts > 1 && b.FreesRoom() && len(b.Appends) == 0:
-		return c.b.withReserve(c.several) // it frees space; the lease of a writer does not
+		return c.b.withReserve(c.applyWithIntent) // it frees space; the lease of a writer does not
 	case parts > 1:
-		return c.several()
+		return c.applyWithIntent()
 	case len(b.Appends) == 1 && c.targets[0].f != nil:
 		return c.appendAlone()
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func agentsCommand(a *app) *cobra.Command {
@@ -23,12 +22,8 @@ func agentsCommand(a *app) *cobra.Command {
 		Use: "agents", Short: "List the agents of the fleet and what they do",
 		Example: "  tidemark agents\n  tidemark agents --json=name,status,next_trigger_at",
 		Args:    usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.open(cmd.Context(), open.Read)
-			if err != nil {
-				return err
-			}
-			rows, err := fleet.Over(s).AgentStates(cmd.Context())
+		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
+			rows, err := s.AgentStates(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -46,7 +41,7 @@ func agentsCommand(a *app) *cobra.Command {
 				}
 				return t.Print(w)
 			})
-		},
+		}),
 	}
 }
 
@@ -62,43 +57,28 @@ func agentCommand(a *app) *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use: "show NAME", Short: "Show an agent", Example: "  tidemark agent show coder",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), open.Read)
-			if err != nil {
-				return err
-			}
+		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
 			g, err := agentNamed(cmd, s, args[0])
 			if err != nil {
 				return err
 			}
-			return a.print(g, func(w io.Writer) error {
-				session := "-"
-				if g.Session != nil {
-					session = fmt.Sprintf("%s, %d jobs, used %s", g.Session.ID, g.Session.Jobs, a.when(g.Session.LastUsedAt))
-				}
-				for _, line := range [][2]string{{"name", g.Name}, {"status", g.Status}, {"current job", render.OrDash(g.CurrentJob)}, {"last job", render.OrDash(g.LastJob)},
-					{"next", render.OrDash(g.NextSchedule)}, {"due", due(g.NextTriggerAt)}, {"session", session}, {"failed job", render.OrDash(g.FailedJob)}, {"error", render.OrDash(g.ErrorMessage)}} {
-					if _, err := fmt.Fprintf(w, "%-12s %s\n", line[0], render.CleanLine(line[1])); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		},
+			session := "-"
+			if g.Session != nil {
+				session = fmt.Sprintf("%s, %d jobs, used %s", g.Session.ID, g.Session.Jobs, a.when(g.Session.LastUsedAt))
+			}
+			return a.printFields(g, [][2]string{{"name", g.Name}, {"status", g.Status}, {"current job", render.OrDash(g.CurrentJob)}, {"last job", render.OrDash(g.LastJob)},
+				{"next", render.OrDash(g.NextSchedule)}, {"due", due(g.NextTriggerAt)}, {"session", session}, {"failed job", render.OrDash(g.FailedJob)}, {"error", render.OrDash(g.ErrorMessage)}})
+		}),
 	}, &cobra.Command{
 		Use: "reset NAME", Short: "Forget the session and the error of an agent", Example: "  tidemark agent reset coder",
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), open.Write)
-			if err != nil {
-				return err
-			}
-			if err := fleet.Over(s).ResetAgent(cmd.Context(), args[0]); err != nil {
+		RunE: a.onFleet(open.Write, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
+			if err := s.ResetAgent(cmd.Context(), args[0]); err != nil {
 				return hint.With(err, "see them with: tidemark agents")
 			}
 			a.say("%s begins anew: its next job has a fresh session.", args[0])
 			return nil
-		},
+		}),
 	}, agentRemoveCommand(a))
 	return cmd
 }
@@ -111,15 +91,11 @@ it logged; jobs that wait for it are cancelled. Its jobs that have ended stay, a
 so do its sessions. An agent that a fleet still has is refused: it would come back.`,
 		Example: "  tidemark agent remove coder",
 		Args:    usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), open.Write)
-			if err != nil {
-				return err
-			}
+		RunE: a.onFleet(open.Write, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
 			if err := a.inFleetFile(args[0]); err != nil {
 				return err
 			}
-			gone, err := fleet.Over(s).RemoveAgent(cmd.Context(), args[0], a.holder(cmd))
+			gone, err := s.RemoveAgent(cmd.Context(), args[0], a.holder(cmd))
 			switch {
 			case errors.Is(err, tidemark.ErrNotFound):
 				return hint.With(err, "see them with: tidemark agents")
@@ -128,11 +104,8 @@ so do its sessions. An agent that a fleet still has is refused: it would come ba
 			case err != nil:
 				return err
 			}
-			return a.print(gone, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s is removed, with %d schedule(s); %d job(s) that waited are cancelled\n", gone.Agent, len(gone.Schedules), len(gone.Cancelled))
-				return err
-			})
-		},
+			return a.printf(gone, "%s is removed, with %d schedule(s); %d job(s) that waited are cancelled\n", gone.Agent, len(gone.Schedules), len(gone.Cancelled))
+		}),
 	}
 }
 
@@ -144,19 +117,6 @@ func (a *app) inFleetFile(name string) error {
 		return nil
 	}
 	return hint.With(tidemark.Conflictf("agent %s is in %s, which would bring it back", name, file.DefaultName), "take it out of the file first")
-}
-
-// scheduleRow is a schedule with what of it did not run lately.
-type scheduleRow struct {
-	tidemark.Schedule
-	Proposed bool            `json:"proposed,omitempty"` // nobody accepted it here, and no fleet runs it
-	Skipped  []fleet.Skipped `json:"skipped,omitempty"`
-}
-
-// proposed reports whether a schedule was neither made by this fleet nor
-// accepted. Where no fleet was up, nobody can tell what another one signed.
-func proposed(key fleet.Key, d tidemark.Schedule) bool {
-	return d.By != fleet.ByFile && (d.MAC == "" || key != nil) && !key.SignedSchedule(d)
 }
 
 // readFleetKey is the key of the fleet, if one was up here. One that is not
@@ -179,26 +139,17 @@ func schedulesCommand(a *app) *cobra.Command {
 		Use: "schedules", Short: "List the schedules, when they are due, and what was skipped",
 		Example: "  tidemark schedules\n  tidemark schedules --agent coder --json",
 		Args:    usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.open(cmd.Context(), open.Read)
+		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
+			key := a.readFleetKey()
+			all, err := readable(a, s.Schedules(cmd.Context(), agent))
 			if err != nil {
 				return err
 			}
-			key := a.readFleetKey()
-			rows := []scheduleRow{}
-			for d, err := range fleet.Over(s).Schedules(cmd.Context(), agent) {
-				if errors.Is(err, tidemark.ErrCorrupt) {
-					a.say("tidemark: %s: skipped", err)
-					continue
-				}
-				if err != nil {
+			rows := make([]fleet.ScheduleState, len(all))
+			for i, d := range all {
+				if rows[i], err = s.ScheduleState(cmd.Context(), key, d); err != nil {
 					return err
 				}
-				skipped, err := fleet.Over(s).Skips(cmd.Context(), d.Agent, d.Name, 10)
-				if err != nil {
-					return err
-				}
-				rows = append(rows, scheduleRow{d, proposed(key, d), skipped})
 			}
 			return a.print(rows, func(w io.Writer) error {
 				t := a.table("SCHEDULE", "STATUS", "WHEN", "NEXT", "LAST", "SKIPPED", "ERROR")
@@ -215,7 +166,7 @@ func schedulesCommand(a *app) *cobra.Command {
 				}
 				return t.Print(w)
 			})
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "those of this agent")
 	return cmd
@@ -232,9 +183,9 @@ func scheduleText(d tidemark.Schedule) string {
 }
 
 // scheduleNamed opens the store to change a schedule, and parts AGENT/NAME.
-func (a *app) scheduleNamed(cmd *cobra.Command, ref string) (s *store.Store, agent, name string, err error) {
+func (a *app) scheduleNamed(cmd *cobra.Command, ref string) (s *fleet.Store, agent, name string, err error) {
 	if agent, name, err = refParts(ref); err == nil {
-		s, err = a.open(cmd.Context(), open.Write)
+		s, err = a.openFleet(cmd.Context(), open.Write)
 	}
 	return s, agent, name, err
 }
@@ -274,17 +225,7 @@ func scheduleCommand(a *app) *cobra.Command {
 						return err
 					}
 				}
-				var kept tidemark.Schedule
-				accepted := false
-				err = fleet.Over(s).ChangeSchedule(cmd.Context(), agent, schedule, func(d *tidemark.Schedule) error {
-					d.Status = status
-					if accepted = key != nil && proposed(key, *d); accepted {
-						d.By = cmp.Or(d.By, fleet.ByPerson)
-						*d = key.SignSchedule(*d)
-					}
-					kept = *d
-					return nil
-				})
+				kept, accepted, err := s.TurnSchedule(cmd.Context(), key, agent, schedule, status)
 				if err != nil {
 					return hint.With(err, "see them with: tidemark schedules")
 				}
@@ -308,7 +249,7 @@ func scheduleCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d, err := fleet.Over(s).Schedule(cmd.Context(), agent, schedule)
+			d, err := s.Schedule(cmd.Context(), agent, schedule)
 			if err != nil {
 				return hint.With(err, "see them with: tidemark schedules")
 			}

@@ -61,7 +61,7 @@ type answered struct {
 
 // answer answers one call of a job, or all that wait.
 func (a *app) answer(cmd *cobra.Command, args []string, allow bool, reason, shown string) error {
-	s, err := a.open(cmd.Context(), open.Write)
+	s, err := a.openFleet(cmd.Context(), open.Write)
 	if err != nil {
 		return err
 	}
@@ -71,9 +71,9 @@ func (a *app) answer(cmd *cobra.Command, args []string, allow bool, reason, show
 	}
 	n := 1
 	if allow && shown != "" {
-		err = fleet.Over(s).ApproveShown(cmd.Context(), args[0], call, shown, a.holder(cmd))
+		err = s.ApproveShown(cmd.Context(), args[0], call, shown, a.holder(cmd))
 	} else {
-		n, err = fleet.Over(s).AnswerReview(cmd.Context(), args[0], call, allow, a.holder(cmd), reason)
+		n, err = s.AnswerReview(cmd.Context(), args[0], call, allow, a.holder(cmd), reason)
 	}
 	if err != nil {
 		return hint.With(err, "see what waits with: tidemark reviews")
@@ -82,10 +82,7 @@ func (a *app) answer(cmd *cobra.Command, args []string, allow bool, reason, show
 	if allow {
 		out.State = fleet.ReviewApproved
 	}
-	return a.print(out, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s: %d %s\n", out.Job, out.Answered, out.State)
-		return err
-	})
+	return a.printf(out, "%s: %d %s\n", out.Job, out.Answered, out.State)
 }
 
 func reviewsCommand(a *app) *cobra.Command {
@@ -97,19 +94,15 @@ that the permissions of the fleet file neither allow nor deny. Nobody answers:
 then it is denied, after the review_timeout of the agent.`,
 		Example: "  tidemark reviews\n  tidemark reviews --json=job,call,tool,input",
 		Args:    usage(cobra.MaximumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), open.Read)
-			if err != nil {
-				return err
-			}
+		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
 			job := ""
 			if len(args) == 1 {
-				if _, err := fleet.Over(s).Job(cmd.Context(), args[0]); err != nil {
+				if _, err := s.Job(cmd.Context(), args[0]); err != nil {
 					return hint.With(err, "see them with: tidemark jobs")
 				}
 				job = args[0]
 			}
-			rows, err := fleet.Over(s).WaitingReviews(cmd.Context(), job)
+			rows, err := s.WaitingReviews(cmd.Context(), job)
 			if err != nil {
 				return err
 			}
@@ -117,7 +110,7 @@ then it is denied, after the review_timeout of the agent.`,
 				rows = []fleet.Review{}
 			}
 			return a.print(rows, func(w io.Writer) error { return a.reviews(w, rows) })
-		},
+		}),
 	}
 }
 

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/agent"
@@ -155,6 +158,37 @@ func (f *fleetRoom) run(cmd *cobra.Command, s *store.Store, read *file.File) err
 	return daemon.Up(cmd.Context(), o, daemon.Host{File: f.file, Reload: reload, Getenv: os.Getenv, Say: f.say, Complain: f.complain})
 }
 
+// detach starts the fleet in the background and returns when it is up. Mistakes
+// in the file, and a store that cannot be opened, are said here.
+func (f *fleetRoom) detach(cmd *cobra.Command, s *store.Store, log string) error {
+	if url, _, err := f.location(); err != nil || strings.HasPrefix(url, "memory:") {
+		return errors.Join(err, tidemark.Invalidf("a fleet in the background needs a store that lasts, and this one is %s", url))
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	child := exec.Command(exe, upArgs(cmd)...)
+	child.Args[0] = os.Args[0]
+	d, err := daemon.Detach(cmd.Context(), fleet.Over(s), child, f.file, log)
+	if err != nil {
+		return err
+	}
+	return f.printf(d, "The fleet is up: pid %d, log %s\n", d.PID, d.Log)
+}
+
+// upArgs are the arguments of this command without those that put it into the
+// background.
+func upArgs(cmd *cobra.Command) []string {
+	args := strings.Fields(cmd.CommandPath())[1:]
+	cmd.Flags().Visit(func(g *pflag.Flag) {
+		if g.Name != "detach" && g.Name != "log" {
+			args = append(args, "--"+g.Name+"="+g.Value.String())
+		}
+	})
+	return args
+}
+
 // fleetKey is what fleets of this user on this machine know their own by.
 func fleetKey() (fleet.Key, error) {
 	state, err := stateDir()
@@ -198,8 +232,8 @@ func (f *fleetRoom) status() *cobra.Command {
 		Use: "status", Short: "What runs the fleet, and what it does",
 		Example: "  tidemark fleet status --json",
 		Args:    usage(cobra.NoArgs),
-		RunE: f.onStore(open.Read, func(cmd *cobra.Command, s *store.Store, _ []string) error {
-			is, err := daemon.StatusOf(cmd.Context(), fleet.Over(s))
+		RunE: f.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
+			is, err := daemon.StatusOf(cmd.Context(), s)
 			if err != nil {
 				return err
 			}
@@ -222,15 +256,15 @@ func (f *fleetRoom) signal(name, short string, what syscall.Signal) *cobra.Comma
 	return &cobra.Command{
 		Use: name, Short: short, Example: "  tidemark fleet " + name,
 		Args: usage(cobra.NoArgs),
-		RunE: f.onStore(open.Read, func(cmd *cobra.Command, s *store.Store, _ []string) error {
-			told, err := daemon.Signal(cmd.Context(), fleet.Over(s), f.holder(cmd), what, f.say)
+		RunE: f.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
+			told, err := daemon.Signal(cmd.Context(), s, f.holder(cmd), what, f.say)
 			if err == nil && len(told) == 0 {
 				err = hint.With(tidemark.NotFoundf("no fleet runs on this machine with this store"), "start it with: tidemark fleet up")
 			}
 			if err != nil || what != syscall.SIGTERM {
 				return err
 			}
-			if err := daemon.AwaitGone(cmd.Context(), fleet.Over(s), told); err != nil {
+			if err := daemon.AwaitGone(cmd.Context(), s, told); err != nil {
 				return err
 			}
 			f.say("The fleet is down.")

@@ -2,14 +2,12 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +16,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func jobsCommand(a *app) *cobra.Command {
@@ -27,21 +24,10 @@ func jobsCommand(a *app) *cobra.Command {
 		Use: "jobs", Short: "List the jobs of the fleet, the newest first",
 		Example: "  tidemark jobs --agent coder --status failed\n  tidemark jobs --json=id,status",
 		Args:    usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.open(cmd.Context(), open.Read)
+		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, _ []string) error {
+			rows, err := readable(a, s.Jobs(cmd.Context(), f))
 			if err != nil {
 				return err
-			}
-			rows := []tidemark.Job{}
-			for j, err := range fleet.Over(s).Jobs(cmd.Context(), f) {
-				if errors.Is(err, tidemark.ErrCorrupt) {
-					a.say("tidemark: %s: skipped", err)
-					continue
-				}
-				if err != nil {
-					return err
-				}
-				rows = append(rows, j)
 			}
 			return a.print(rows, func(w io.Writer) error {
 				// Where one machine runs everything, its name says nothing.
@@ -60,7 +46,7 @@ func jobsCommand(a *app) *cobra.Command {
 				}
 				return t.Print(w)
 			})
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&f.Agent, "agent", "", "jobs of this agent")
 	cmd.Flags().StringVar(&f.Status, "status", "", strings.Join(tidemark.JobStatuses(), ", "))
@@ -74,27 +60,16 @@ func jobCommand(a *app) *cobra.Command {
 		Use: "job ID", Short: "Show one job",
 		Example: "  tidemark job job-2026-11-15-3y0e8d",
 		Args:    usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), open.Read)
-			if err != nil {
-				return err
-			}
-			j, err := fleet.Over(s).Job(cmd.Context(), args[0])
+		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
+			j, err := s.Job(cmd.Context(), args[0])
 			if err != nil {
 				return hint.With(err, "see them with: tidemark jobs")
 			}
-			return a.print(j, func(w io.Writer) error {
-				for _, line := range [][2]string{{"id", j.ID}, {"agent", j.Agent}, {"schedule", render.OrDash(j.Schedule)}, {"trigger", j.Trigger}, {"status", j.Status},
-					{"reason", render.OrDash(j.ExitReason)}, {"error", render.OrDash(j.ErrorMessage)}, {"session", render.OrDash(j.SessionID)}, {"forked from", render.OrDash(j.ForkedFrom)},
-					{"node", render.OrDash(j.Node)}, {"attempt", fmt.Sprint(j.Attempt)}, {"started", a.when(j.StartedAt)}, {"took", fmt.Sprintf("%.1f s", j.DurationSeconds)},
-					{"prompt", render.OrDash(render.Phrase(j.Prompt))}, {"summary", render.OrDash(render.Phrase(j.Summary))}} {
-					if _, err := fmt.Fprintf(w, "%-12s %s\n", line[0], render.CleanLine(line[1])); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		},
+			return a.printFields(j, [][2]string{{"id", j.ID}, {"agent", j.Agent}, {"schedule", render.OrDash(j.Schedule)}, {"trigger", j.Trigger}, {"status", j.Status},
+				{"reason", render.OrDash(j.ExitReason)}, {"error", render.OrDash(j.ErrorMessage)}, {"session", render.OrDash(j.SessionID)}, {"forked from", render.OrDash(j.ForkedFrom)},
+				{"node", render.OrDash(j.Node)}, {"attempt", fmt.Sprint(j.Attempt)}, {"started", a.when(j.StartedAt)}, {"took", fmt.Sprintf("%.1f s", j.DurationSeconds)},
+				{"prompt", render.OrDash(render.Phrase(j.Prompt))}, {"summary", render.OrDash(render.Phrase(j.Summary))}})
+		}),
 	}
 }
 
@@ -108,71 +83,23 @@ last job. With --follow it goes on as more comes, shows nothing twice, and ends
 with the job.`,
 		Example: "  tidemark logs coder -f\n  tidemark logs job-2026-11-15-3y0e8d -n 200",
 		Args:    usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), open.Read)
+		RunE: a.onFleet(open.Read, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
+			id, err := s.JobNamed(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			id, err := jobOf(cmd.Context(), s, args[0])
-			if err != nil {
-				return err
-			}
-			return a.logs(cmd.Context(), s, id, n, follow)
-		},
+			return a.events(s.Tail(cmd.Context(), id, n, follow))
+		}),
 	}
 	cmd.Flags().IntVarP(&n, "lines", "n", 50, "the newest `N` lines; 0 for all")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes from now on, until the job ends")
 	return cmd
 }
 
-// jobOf is the job that is meant: by its id, or the newest of an agent.
-func jobOf(ctx context.Context, s *store.Store, ref string) (string, error) {
-	_, err := fleet.Over(s).Job(ctx, ref)
-	if err == nil || !errors.Is(err, tidemark.ErrNotFound) {
-		return ref, err
-	}
-	for j, err := range fleet.Over(s).Jobs(ctx, fleet.JobFilter{Agent: ref, Limit: 1}) {
-		return j.ID, err
-	}
-	return "", hint.With(tidemark.NotFoundf("%q is neither a job nor an agent that had one", ref), "see them with: tidemark jobs")
-}
-
-// logs shows the output of a job.
-func (a *app) logs(ctx context.Context, s *store.Store, id string, n int, follow bool) error {
-	length, err := fleet.Over(s).OutputLength(ctx, id)
-	if err != nil {
-		return err
-	}
-	span := tidemark.Span{To: length}
-	if n > 0 {
-		span.Newest = n
-	}
-	if length > 0 {
-		if err := a.events(fleet.Over(s).Output(ctx, id, span)); err != nil {
-			return err
-		}
-	}
-	if follow {
-		return a.events(unnumbered(fleet.Over(s).FollowOutput(ctx, id, length)))
-	}
-	return nil
-}
-
-// unnumbered are events without their places.
-func unnumbered(events iter.Seq2[fleet.Numbered, error]) iter.Seq2[tidemark.Event, error] {
-	return func(yield func(tidemark.Event, error) bool) {
-		for e, err := range events {
-			if !yield(e.Event, err) {
-				return
-			}
-		}
-	}
-}
-
 func (a *app) events(events iter.Seq2[tidemark.Event, error]) error {
 	for e, err := range events {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			a.say("tidemark: %s: skipped", err)
+			a.skipped(err)
 			continue
 		}
 		if err != nil {
@@ -184,26 +111,9 @@ func (a *app) events(events iter.Seq2[tidemark.Event, error]) error {
 			}
 			continue
 		}
-		if _, err := fmt.Fprintln(a.out, eventText(e)); err != nil {
+		if _, err := fmt.Fprintln(a.out, render.Event(e)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// eventText is an event in one line or more, made harmless.
-func eventText(e tidemark.Event) string {
-	text := cmp.Or(e.Content, e.Subtype)
-	switch e.Type {
-	case tidemark.EventToolUse:
-		text = "▸ " + render.Call(e.ToolName, e.Input)
-	case tidemark.EventToolResult:
-		text = "  " + render.Phrase(render.JSONText(e.Result))
-		if e.Error != "" {
-			text = "  ✗ " + render.Phrase(e.Error)
-		}
-	case tidemark.EventError:
-		text = "error: " + e.Message
-	}
-	return e.Timestamp.Local().Format(time.TimeOnly) + " " + render.Clean(text)
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/open"
-	"github.com/tidemark-sessions/tidemark/render/data"
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
@@ -138,7 +138,7 @@ and due time stay as they are unless they are given.`,
 			if err := transfer.DecodeStrict(body, &v); err != nil {
 				return tidemark.Invalidf("stdin: %w", err)
 			}
-			if r.Body, err = data.Marshal(v); err != nil {
+			if r.Body, err = records.Encode(v); err != nil {
 				return err
 			}
 			if _, err := a.open(cmd.Context(), open.Create); err != nil {

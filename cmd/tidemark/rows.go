@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,15 +10,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/open"
 	"github.com/tidemark-sessions/tidemark/render"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// onStore is a command on the store, opened as far as it needs.
-func (a *app) onStore(how open.Access, run func(*cobra.Command, *store.Store, []string) error) func(*cobra.Command, []string) error {
+// openFleet returns the fleet of the store, opened as far as the command needs.
+func (a *app) openFleet(ctx context.Context, how open.Access) (*fleet.Store, error) {
+	s, err := a.open(ctx, how)
+	if err != nil {
+		return nil, err
+	}
+	return fleet.Over(s), nil
+}
+
+// onFleet is a command on the fleet of the store.
+func (a *app) onFleet(how open.Access, run func(*cobra.Command, *fleet.Store, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		s, err := a.open(cmd.Context(), how)
+		s, err := a.openFleet(cmd.Context(), how)
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet/daemon"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func runCommand(a *app) *cobra.Command {
@@ -27,11 +25,7 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 		Example: `  tidemark run coder -p "Fix the failing test." --wait
   tidemark run coder --schedule nightly`,
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), open.Write)
-			if err != nil {
-				return err
-			}
+		RunE: a.onFleet(open.Write, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
 			o.Agent = args[0]
 			for _, named := range []struct {
 				ref string
@@ -40,21 +34,18 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 				if named.ref == "" {
 					continue
 				}
-				p, err := s.Resolve(cmd.Context(), named.ref, a.project())
-				if err != nil && p.View != nil {
-					err = hint.With(err, "see its nodes with: tidemark tree %.8s", p.ID)
-				}
+				_, p, err := a.resolve(cmd.Context(), open.Write, named.ref)
 				if err != nil {
 					return err
 				}
 				*named.id, o.Entry = p.ID, p.Seq
 			}
-			j, err := fleet.Over(s).RequestJob(cmd.Context(), o)
+			j, err := s.RequestJob(cmd.Context(), o)
 			if err != nil {
 				return hint.With(err, "see them with: tidemark agents, tidemark schedules; a fleet that is up makes those of its file known")
 			}
 			return a.jobAdded(cmd, s, j, wait)
-		},
+		}),
 	}
 	cmd.Flags().StringVarP(&o.Prompt, "prompt", "p", "", "what to do")
 	cmd.Flags().StringVar(&o.Schedule, "schedule", "", "as this `SCHEDULE` of the agent would")
@@ -65,14 +56,14 @@ the limits allow. With --wait it shows what the job puts out, and ends with it.`
 }
 
 // agentNamed returns an agent: ErrNotFound.
-func agentNamed(cmd *cobra.Command, s *store.Store, name string) (tidemark.Agent, error) {
-	agent, err := fleet.Over(s).Agent(cmd.Context(), name)
+func agentNamed(cmd *cobra.Command, s *fleet.Store, name string) (tidemark.Agent, error) {
+	agent, err := s.Agent(cmd.Context(), name)
 	return agent, hint.With(err, "see them with: tidemark agents; a fleet that is up makes those of its file known")
 }
 
 // addJob keeps a job and, when that is asked for, waits for its end.
-func (a *app) addJob(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bool) error {
-	j, err := fleet.Over(s).AddJob(cmd.Context(), j)
+func (a *app) addJob(cmd *cobra.Command, s *fleet.Store, j tidemark.Job, wait bool) error {
+	j, err := s.AddJob(cmd.Context(), j)
 	if err != nil {
 		return err
 	}
@@ -81,21 +72,18 @@ func (a *app) addJob(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bo
 
 // jobAdded tells of a job that is kept and, when that is asked for, waits for
 // its end.
-func (a *app) jobAdded(cmd *cobra.Command, s *store.Store, j tidemark.Job, wait bool) error {
+func (a *app) jobAdded(cmd *cobra.Command, s *fleet.Store, j tidemark.Job, wait bool) error {
 	if !wait {
-		if up, err := daemon.Living(cmd.Context(), fleet.Over(s)); err == nil && len(up) == 0 {
+		if up, err := daemon.Living(cmd.Context(), s); err == nil && len(up) == 0 {
 			a.say("It waits: no fleet is up. Start it with: tidemark fleet up")
 		}
-		return a.print(j, func(w io.Writer) error {
-			_, err := fmt.Fprintln(w, j.ID)
-			return err
-		})
+		return a.printf(j, "%s\n", j.ID)
 	}
 	a.say("%s", j.ID)
-	if err := a.logs(cmd.Context(), s, j.ID, 0, true); err != nil {
+	if err := a.events(s.Tail(cmd.Context(), j.ID, 0, true)); err != nil {
 		return err
 	}
-	j, err := fleet.Over(s).Job(cmd.Context(), j.ID)
+	j, err := s.Job(cmd.Context(), j.ID)
 	if err != nil {
 		return err
 	}
@@ -111,12 +99,8 @@ func cancelCommand(a *app) *cobra.Command {
 		Use: "cancel JOB", Short: "End a job, wherever it runs",
 		Example: "  tidemark cancel job-2026-11-15-3y0e8d",
 		Args:    usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), open.Write)
-			if err != nil {
-				return err
-			}
-			ended, err := fleet.Over(s).CancelJob(cmd.Context(), args[0], a.holder(cmd))
+		RunE: a.onFleet(open.Write, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
+			ended, err := s.CancelJob(cmd.Context(), args[0], a.holder(cmd))
 			if err != nil {
 				return hint.With(err, "see them with: tidemark jobs")
 			}
@@ -126,7 +110,7 @@ func cancelCommand(a *app) *cobra.Command {
 				a.say("Told whoever runs %s; see how it ends with: tidemark job %s", args[0], args[0])
 			}
 			return nil
-		},
+		}),
 	}
 }
 
@@ -137,17 +121,13 @@ func again(a *app, name, short, example string, fork bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: name + " JOB", Short: short, Example: example,
 		Args: usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), open.Write)
-			if err != nil {
-				return err
-			}
-			j, err := fleet.Over(s).RepeatJob(cmd.Context(), args[0], prompt, fork)
+		RunE: a.onFleet(open.Write, func(cmd *cobra.Command, s *fleet.Store, args []string) error {
+			j, err := s.RepeatJob(cmd.Context(), args[0], prompt, fork)
 			if err != nil {
 				return hint.With(err, "see them with: tidemark jobs")
 			}
 			return a.jobAdded(cmd, s, j, wait)
-		},
+		}),
 	}
 	cmd.Flags().StringVarP(&prompt, "prompt", "p", "", "what to do, instead of what the old one was to do")
 	cmd.Flags().BoolVar(&wait, "wait", false, "show what it puts out, and wait for its end")

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,22 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/open"
 )
 
-// newSchedule is a schedule as the flags say it, in the keys of the fleet file.
-type newSchedule struct {
-	Name    string `json:"name"`
-	Every   string `json:"every,omitempty"`
-	Cron    string `json:"cron,omitempty"`
-	Zone    string `json:"zone,omitempty"`
-	Jitter  string `json:"jitter,omitempty"`
-	Missed  string `json:"missed,omitempty"`
-	Overlap string `json:"overlap,omitempty"`
-	From    string `json:"from,omitempty"`
-	Prompt  string `json:"prompt,omitempty"`
-	Resume  bool   `json:"resume,omitempty"`
-}
-
 func scheduleAddCommand(a *app) *cobra.Command {
-	var n newSchedule
+	var n file.NewSchedule
 	cmd := &cobra.Command{
 		Use: "add AGENT/NAME", Short: "Add a schedule that the fleet file does not have",
 		Long: `Adds a schedule to an agent of the fleet. It holds at once, also for a fleet that
@@ -54,11 +38,11 @@ proposed.`,
 			case !cmd.Flags().Changed("prompt"):
 				return hint.With(tidemark.Invalidf("schedule %s: it does not say what the agent should do", args[0]), `add --prompt TEXT; --prompt "" for a command that needs none`)
 			}
-			parsed, err := n.parse()
+			parsed, err := n.Parse()
 			if err != nil {
 				return fmt.Errorf("schedule %s: %w", args[0], err)
 			}
-			s, err := a.open(cmd.Context(), open.Write)
+			s, err := a.openFleet(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
@@ -69,17 +53,14 @@ proposed.`,
 			if err != nil {
 				return err
 			}
-			kept, err := daemon.AddSchedule(cmd.Context(), fleet.Over(s), key, agent, parsed, fleet.ByPerson, time.Now())
+			kept, err := daemon.AddSchedule(cmd.Context(), s, key, agent, parsed, fleet.ByPerson, time.Now())
 			if errors.Is(err, tidemark.ErrExists) {
 				return hint.With(err, "remove it with: tidemark schedule remove %s", args[0])
 			}
 			if err != nil {
 				return err
 			}
-			return a.print(kept, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s is first due at %s\n", args[0], due(kept.NextRunAt))
-				return err
-			})
+			return a.printf(kept, "%s is first due at %s\n", args[0], due(kept.NextRunAt))
 		},
 	}
 	f := cmd.Flags()
@@ -95,25 +76,6 @@ proposed.`,
 	return cmd
 }
 
-// parse checks the schedule as one of a fleet file.
-func (n newSchedule) parse() (file.Schedule, error) {
-	raw, err := json.Marshal(n)
-	if err != nil {
-		return file.Schedule{}, err
-	}
-	// Whether the agent needs a prompt is not known without the file.
-	parsed, err := new(file.File).ParseSchedule(file.Agent{Runner: fleet.RunnerCommand}, raw)
-	var problems *file.Problems
-	if errors.As(err, &problems) && len(problems.List) > 0 {
-		first := problems.List[0]
-		err = tidemark.Invalidf("%s", first.Message)
-		if first.Hint != "" {
-			err = hint.With(err, "%s", first.Hint)
-		}
-	}
-	return parsed, err
-}
-
 func scheduleRemoveCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "remove AGENT/NAME", Short: "Remove a schedule that the fleet file does not have",
@@ -125,7 +87,7 @@ func scheduleRemoveCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = daemon.RemoveSchedule(cmd.Context(), fleet.Over(s), agent, name)
+			err = daemon.RemoveSchedule(cmd.Context(), s, agent, name)
 			if errors.Is(err, tidemark.ErrInvalid) {
 				return hint.With(err, "keep it from running with: tidemark schedule disable %s", args[0])
 			}

@@ -10,7 +10,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/fleet"
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 	"github.com/tidemark-sessions/tidemark/open"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 func sendCommand(a *app) *cobra.Command {
@@ -28,14 +27,14 @@ Whoever runs the fleet on this store starts the job, as soon as the limits allow
 			if err != nil {
 				return err
 			}
-			s, err := a.open(cmd.Context(), open.Write)
+			s, err := a.openFleet(cmd.Context(), open.Write)
 			if err != nil {
 				return err
 			}
 			if _, err := agentNamed(cmd, s, args[0]); err != nil {
 				return err
 			}
-			job, err := fleet.Over(s).SendMessage(cmd.Context(), a.holder(cmd), args[0], text)
+			job, err := s.SendMessage(cmd.Context(), a.holder(cmd), args[0], text)
 			if err != nil {
 				return sendHint(cmd, s, args[0], err)
 			}
@@ -47,12 +46,12 @@ Whoever runs the fleet on this store starts the job, as soon as the limits allow
 }
 
 // sendHint says what to do when nobody takes a message.
-func sendHint(cmd *cobra.Command, s *store.Store, agent string, err error) error {
+func sendHint(cmd *cobra.Command, s *fleet.Store, agent string, err error) error {
 	switch {
 	case errors.Is(err, tidemark.ErrNotFound):
 		return hint.With(err, "add - {name: inbox, type: chat} to its schedules in the fleet file, then: tidemark fleet reload")
 	case errors.Is(err, fleet.ErrDisabled):
-		if to, lookErr := fleet.Over(s).ChatSchedule(cmd.Context(), agent); lookErr == nil {
+		if to, lookErr := s.ChatSchedule(cmd.Context(), agent); lookErr == nil {
 			return hint.With(err, "tidemark schedule enable %s/%s", to.Agent, to.Name)
 		}
 	case errors.Is(err, tidemark.ErrConflict):

@@ -101,10 +101,10 @@ func (w *writer) entry(e convert.Entry) error {
 	}
 	records, ok := restore(e.Entry, mine.Records)
 	if !ok {
-		return w.made(e, parent)
+		return w.writeNew(e, parent)
 	}
 	for _, m := range records {
-		if err := w.again(e.ID, m, parent); err != nil {
+		if err := w.writeOriginal(e.ID, m, parent); err != nil {
 			return err
 		}
 	}
@@ -193,8 +193,8 @@ func unchanged(e tidemark.Entry, k kept) bool {
 	return len(was.Blocks)+len(e.Blocks) == 0 || reflect.DeepEqual(was.Blocks, e.Blocks)
 }
 
-// again writes a record as it was. Its parent is kept if it was written.
-func (w *writer) again(entry string, m map[string]json.RawMessage, parent string) error {
+// writeOriginal writes a record as it was. Its parent is kept if it was written.
+func (w *writer) writeOriginal(entry string, m map[string]json.RawMessage, parent string) error {
 	var uuid, was string
 	_ = json.Unmarshal(m["uuid"], &uuid)
 	if raw, ok := m["parentUuid"]; ok {
@@ -227,8 +227,8 @@ func (w *writer) called(blocks []tidemark.Block, uuid string) {
 	}
 }
 
-// made writes an entry that has no known records.
-func (w *writer) made(e convert.Entry, parent string) error {
+// writeNew writes an entry that has no known records.
+func (w *writer) writeNew(e convert.Entry, parent string) error {
 	switch {
 	case e.Role == tidemark.Assistant:
 		return w.reply(e, parent)
@@ -239,11 +239,11 @@ func (w *writer) made(e convert.Entry, parent string) error {
 		if content == nil {
 			return nil
 		}
-		return w.say(e, parent, map[string]any{"type": "user", "message": map[string]any{"role": "user", "content": content}})
+		return w.writeFirst(e, parent, map[string]any{"type": "user", "message": map[string]any{"role": "user", "content": content}})
 	case e.Kind == convert.KindCompaction:
 		return w.compaction(e, parent)
 	case e.Kind == convert.KindContext && e.Text() != "":
-		return w.say(e, parent, map[string]any{"type": "user", "isMeta": true,
+		return w.writeFirst(e, parent, map[string]any{"type": "user", "isMeta": true,
 			"message": map[string]any{"role": "user", "content": e.Text()}})
 	case e.Kind == tidemark.KindBranch:
 		return nil // the next entry names its parent itself
@@ -251,14 +251,14 @@ func (w *writer) made(e convert.Entry, parent string) error {
 		if e.Role == tidemark.System {
 			w.lost["system messages, which the client shows and does not send"]++
 		}
-		return w.say(e, parent, map[string]any{"type": "system", "subtype": "informational", "content": e.Text(), "level": "info", "isMeta": false})
+		return w.writeFirst(e, parent, map[string]any{"type": "system", "subtype": "informational", "content": e.Text(), "level": "info", "isMeta": false})
 	}
 	w.lost["entries of the kind "+e.Kind]++
 	return nil
 }
 
-// say writes the first record of a generated entry.
-func (w *writer) say(e convert.Entry, parent string, m map[string]any) error {
+// writeFirst writes the first record of a generated entry.
+func (w *writer) writeFirst(e convert.Entry, parent string, m map[string]any) error {
 	return w.record(e, 0, parent, m)
 }
 
@@ -337,7 +337,7 @@ func (w *writer) results(e convert.Entry, parent string) error {
 	if source != "" {
 		m["sourceToolAssistantUUID"] = source
 	}
-	return w.say(e, parent, m)
+	return w.writeFirst(e, parent, m)
 }
 
 // compaction writes the two records with which the client starts over.

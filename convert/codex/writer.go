@@ -114,7 +114,7 @@ func (w *writer) entry(e convert.Entry) {
 		if k.Role != "" {
 			role = k.Role
 		}
-		w.say(e, k, role, e.Blocks)
+		w.messageItem(e, k, role, e.Blocks)
 		w.usage(e)
 	case e.Kind == convert.KindCompaction:
 		w.usage(e)
@@ -169,7 +169,7 @@ func (w *writer) message(e convert.Entry, k kept) {
 		single = single && said(b)
 	}
 	if single && e.Role != tidemark.Tool {
-		w.say(e, k, role, e.Blocks)
+		w.messageItem(e, k, role, e.Blocks)
 		w.usage(e)
 		return
 	}
@@ -182,7 +182,7 @@ func (w *writer) message(e convert.Entry, k kept) {
 			n++
 		}
 		if n > i {
-			w.say(e, k, role, e.Blocks[i:n])
+			w.messageItem(e, k, role, e.Blocks[i:n])
 			i = n
 			continue
 		}
@@ -214,8 +214,8 @@ func (w *writer) block(e convert.Entry, k kept, b tidemark.Block) {
 	}
 }
 
-// say writes a message, and the event that shows it.
-func (w *writer) say(e convert.Entry, k kept, role string, blocks []tidemark.Block) {
+// messageItem writes a message, and the event that shows it.
+func (w *writer) messageItem(e convert.Entry, k kept, role string, blocks []tidemark.Block) {
 	usual := "input_text"
 	if role == "assistant" {
 		usual = "output_text"

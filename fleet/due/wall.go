@@ -192,7 +192,7 @@ func (c *wallClock) plainPiece(at int64) zonePiece {
 	if !end.IsZero() {
 		p.end = end.Unix()
 	}
-	// Where a zone goes on by a rule, from 2038 on, the standard library ends
+	// Where a zone follows a rule, from 2038 on, the standard library ends
 	// the last piece of a leap year a day too soon.
 	const quarter = 900 // seconds, within which no rule puts the clocks
 	if p.end <= at {

@@ -11,27 +11,26 @@ import (
 )
 
 const (
-	// backupMark stands between the name of a store and what its copy was made
-	// of.
+	// backupMark separates the name of a store and the description of its copy.
 	backupMark  = ".bak-v"
 	backupStamp = "20060102T150405Z"
 )
 
-// BackupName returns a name beside base, not taken yet, for a copy of what has
-// a format that is about to change.
+// BackupName returns a free name beside base for a copy of something whose
+// format is about to change.
 func BackupName(dir FS, base string, format int64, now time.Time) string {
 	stem := fmt.Sprintf("%s%s%d-%s", base, backupMark, format, now.UTC().Format(backupStamp))
 	name := stem
 	for n := 2; ; n++ {
 		if _, err := dir.Stat(name); err != nil {
-			return name // one that cannot be is refused when it is used
+			return name // an impossible name is refused when it is used
 		}
 		name = fmt.Sprintf("%s-%d", stem, n)
 	}
 }
 
-// LastBackup returns the newest copy of what lies at path that has a format up
-// to known, or "".
+// LastBackup returns the newest copy of what is at path with a format up to
+// known, or "".
 func LastBackup(path string, known int64) (newest string) {
 	dir, base := filepath.Split(path)
 	entries, err := os.ReadDir(filepath.Clean(dir))
@@ -47,19 +46,19 @@ func LastBackup(path string, known int64) (newest string) {
 	return newest
 }
 
-// backupOf is what the name of a copy says of it.
+// backupOf is what the name of a copy says.
 type backupOf struct {
 	format int64
 	at     time.Time
-	n      int // of those made in the same second
+	n      int // among those made in the same second
 }
 
 func (b backupOf) compare(other backupOf) int {
 	return cmp.Or(cmp.Compare(b.format, other.format), b.at.Compare(other.at), cmp.Compare(b.n, other.n))
 }
 
-// parseBackup reads a name that BackupName made; what lies beside a copy that
-// was opened, such as its lock, has another one.
+// parseBackup reads a name that BackupName made; files beside a copy that was
+// opened, such as its lock, have other names.
 func parseBackup(name, base string) (b backupOf, ok bool) {
 	of, ours := strings.CutPrefix(name, base+backupMark)
 	format, rest, _ := strings.Cut(of, "-")

@@ -14,13 +14,13 @@ import (
 type Dir struct {
 	root *os.Root
 	mu   sync.RWMutex
-	subs map[string]*sub // a handle on each directory in use saves walking to it
+	subs map[string]*sub // a handle on each directory in use saves resolving its path
 }
 
 // sub is a directory in use.
 type sub struct {
 	*os.Root
-	dir *os.File // the same directory, to look at names in it
+	dir *os.File // the same directory, to look up names in it
 }
 
 func openSub(root *os.Root) (*sub, error) {
@@ -37,7 +37,7 @@ func (s *sub) close() {
 	s.Root.Close()
 }
 
-// OpenDir opens a directory that is there.
+// OpenDir opens an existing directory.
 func OpenDir(dir string) (*Dir, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -50,8 +50,8 @@ func OpenDir(dir string) (*Dir, error) {
 	return &Dir{root: root, subs: map[string]*sub{".": top}}, nil
 }
 
-// MakeDir makes a directory of mode 0700 with the parents that it lacks, each
-// with a durable name, or narrows one that is there.
+// MakeDir makes a directory of mode 0700 with missing parents, each with a
+// durable name, or makes an existing one private.
 func MakeDir(dir string) error {
 	dir = filepath.Clean(dir)
 	if err := makeMissing(dir); err != nil {
@@ -78,7 +78,7 @@ func makeMissing(dir string) error {
 	}
 	parent, err := os.Open(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrPermission) {
-		return nil // a directory that may be passed but not read cannot be synced
+		return nil // a directory that can be traversed but not read cannot be synced
 	}
 	if err != nil {
 		return err
@@ -87,11 +87,11 @@ func makeMissing(dir string) error {
 	return syncDir(parent)
 }
 
-// ReadOnly returns what is in the directory, to be read. No link leads out of
-// it.
+// ReadOnly returns the directory as a read-only file system. No link leads out
+// of it.
 func (d *Dir) ReadOnly() fs.FS { return d.root.FS() }
 
-// Close releases the directory. Files that are open stay open.
+// Close releases the directory. Open files stay open.
 func (d *Dir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,9 +133,9 @@ func (d *Dir) sub(name string) (*sub, string, error) {
 	return s, base, nil
 }
 
-// in runs call inside the directory of name. A directory that somebody
-// removed and made anew while it was in use is looked for again, so that "not
-// there" is believed only of the tree as it is now.
+// in runs call inside the directory of name. A directory that was removed and
+// made again while it was in use is looked up again, so that "not found" is only
+// believed of the current tree.
 func (d *Dir) in(name string, call func(s *sub, base string) error) error {
 	s, base, err := d.sub(name)
 	if err != nil {
@@ -152,7 +152,7 @@ func (d *Dir) in(name string, call func(s *sub, base string) error) error {
 	}
 	d.mu.Lock()
 	if d.subs[dir] == s {
-		delete(d.subs, dir) // not closed: another goroutine may be inside it
+		delete(d.subs, dir) // not closed: another goroutine may be using it
 	}
 	d.mu.Unlock()
 	if s, base, err = d.sub(name); err != nil {

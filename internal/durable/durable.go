@@ -1,8 +1,8 @@
-// Package durable is the only room that calls fsync, rename and flock: a small
-// file system under one root, and the few moves over it that survive a crash
-// of the process and a power cut. It knows nothing of sessions, records or
-// logs, never leaves its root, and never makes a file wider than 0600 or a
-// directory wider than 0700.
+// Package durable is the only package that calls fsync, rename and flock: a
+// small file system under one root, and the few operations on it that survive a
+// crash of the process and a power cut. It knows nothing of sessions, records or
+// logs, never leaves its root, and in a store never makes a file wider than 0600
+// or a directory wider than 0700.
 //
 //	dir, err := durable.OpenDir(path)
 //	err = durable.Replace(durable.Patient(dir), "tmp/1", "records/a.json", data)
@@ -20,7 +20,7 @@ import (
 
 // FS is what a store needs of a file system. Names are slash-separated and
 // relative to one root; "." is the root itself. All methods may be called
-// concurrently. The interface is small so that a test can stop at every call.
+// concurrently. The interface is small so that a test can interrupt every call.
 type FS interface {
 	// OpenFile opens a file with the flags of package os; one that is created
 	// has mode 0600.
@@ -48,13 +48,13 @@ type File interface {
 	Sync() error
 	Stat() (Info, error)
 	// TryLock takes the advisory lock of the file for this open file, and
-	// reports false when another one has it, in this process or another.
+	// reports false when another open file has it, in this process or another.
 	TryLock() (bool, error)
 	Unlock() error
 	Close() error
 }
 
-// Info is what can be told of a file without opening it.
+// Info is what is known of a file without opening it.
 type Info struct {
 	Size    int64
 	ModTime time.Time
@@ -62,8 +62,8 @@ type Info struct {
 	ID      uint64 // the inode where there is one, else 0
 }
 
-// SyncError is a failed sync: what the disk holds is no longer known, and
-// trying again would not tell.
+// SyncError is a failed sync: what the disk holds is unknown, and trying again
+// would not tell.
 type SyncError struct {
 	Name string
 	Err  error
@@ -72,7 +72,7 @@ type SyncError struct {
 func (e *SyncError) Error() string { return "sync " + e.Name + ": " + e.Err.Error() }
 func (e *SyncError) Unwrap() error { return e.Err }
 
-// IsFull reports whether err says that there is no room left.
+// IsFull reports whether err says that there is no space left.
 func IsFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota) || isFullHere(err)
 }
@@ -84,7 +84,7 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	// Most files fit the first read, which saves asking for the size.
+	// Most files fit the first read, which saves a call for the size.
 	buf := make([]byte, 4096)
 	n := 0
 	for {
@@ -102,9 +102,9 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 	}
 }
 
-// Create makes a new file with the given content and syncs it. Its name is
-// not durable before the directory is synced. A file that could not be
-// written whole is removed again.
+// Create makes a new file with the given content and syncs it. Its name is not
+// durable until the directory is synced. A file that could not be written
+// completely is removed again.
 func Create(fsys FS, name string, data []byte) error {
 	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
@@ -124,8 +124,8 @@ func Create(fsys FS, name string, data []byte) error {
 }
 
 // Replace writes data to the new file tmp, syncs it, renames it to name and
-// syncs the directory of name: after a crash, name holds the old content or
-// the new, whole. When it fails, tmp is gone.
+// syncs the directory of name: after a crash, name holds the old content or the
+// new, complete. When it fails, tmp is gone.
 func Replace(fsys FS, tmp, name string, data []byte) error {
 	if err := Create(fsys, tmp, data); err != nil {
 		return err
@@ -153,8 +153,7 @@ func SyncDir(fsys FS, dir string) error {
 	return nil
 }
 
-// MkdirAll makes dir and the parents that are missing, and makes each new
-// name durable.
+// MkdirAll makes dir and missing parents, and makes each new name durable.
 func MkdirAll(fsys FS, dir string) error {
 	if dir == "." {
 		return nil

@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// Lock is a lock file to wait for: processes queue in the kernel instead of
-// trying again and again. The file is never removed: a lock on a removed file
-// locks nothing. One goroutine at a time calls Acquire and Release.
+// Lock is a lock file that can be waited for: processes queue in the kernel
+// instead of polling. The file is never removed: a lock on a removed file locks
+// nothing. One goroutine at a time calls Acquire and Release.
 type Lock struct {
 	f       *os.File
 	mu      sync.Mutex
-	pending chan error // a wait under way
+	pending chan error // a wait in progress
 	wanted  bool       // somebody still waits for it
 	closed  bool
 }
 
-// OpenLock opens the lock file at path, and makes it when it is not there.
+// OpenLock opens the lock file at path, and makes it when it is missing.
 func OpenLock(path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -48,7 +48,7 @@ func (l *Lock) Acquire(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case err := <-pending: // it came at the same instant
+	case err := <-pending: // it came at the same moment
 		return err
 	default:
 		l.wanted = false
@@ -56,8 +56,8 @@ func (l *Lock) Acquire(ctx context.Context) error {
 	}
 }
 
-// wait outlives a caller that gave up, for the kernel's wait cannot be taken
-// back; the next caller takes it over, and when there is none the lock is
+// wait outlives a caller that gave up, because the kernel's wait cannot be
+// cancelled; the next caller takes it over, and if there is none the lock is
 // released at once.
 func (l *Lock) wait(pending chan error) {
 	_, err := lockFile(l.f, true)
@@ -75,7 +75,7 @@ func (l *Lock) wait(pending chan error) {
 	l.wanted = false
 }
 
-// Release lets the next in the queue have the lock.
+// Release gives the lock to the next in the queue.
 func (l *Lock) Release() { unlockFile(l.f) }
 
 // Close closes the file, which releases the lock.

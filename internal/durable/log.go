@@ -2,8 +2,8 @@ package durable
 
 import "os"
 
-// OpenLog opens a file that another process is to write to, at its end: what is
-// there stays. It is made if it is missing, for its owner alone.
+// OpenLog opens a file for another process to append to. It is created if it is
+// missing, readable by its owner only.
 func OpenLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }

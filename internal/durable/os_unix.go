@@ -29,9 +29,9 @@ func withFd(f *os.File, call func(fd int) error) error {
 }
 
 // lockFile takes the flock of a file; without wait it reports false when
-// somebody else has it. It belongs to the open file, so it also keeps apart
-// two handles in one process, and the kernel releases it however the process
-// ends.
+// somebody else has it. It belongs to the open file, so it also excludes a
+// second handle in the same process, and the kernel releases it however the
+// process ends.
 func lockFile(f *os.File, wait bool) (bool, error) {
 	how := unix.LOCK_EX
 	if !wait {
@@ -53,8 +53,7 @@ func unlockFile(f *os.File) error {
 	return withFd(f, func(fd int) error { return unix.Flock(fd, unix.LOCK_UN) })
 }
 
-// syncDir accepts file systems that have nothing to sync in a directory and
-// say so.
+// syncDir accepts file systems that report that they cannot sync a directory.
 func syncDir(f *os.File) error {
 	err := f.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
@@ -65,8 +64,8 @@ func syncDir(f *os.File) error {
 
 func renameRetrying(call func() error) error { return call() }
 
-// stat asks for one name in the directory. It follows no link, so it needs no
-// walk to stay inside.
+// stat examines one name in the directory. It follows no link, so it stays
+// inside.
 func (s *sub) stat(base string) (info Info, err error) {
 	var st unix.Stat_t
 	for {
@@ -96,7 +95,7 @@ func fileID(i fs.FileInfo) uint64 {
 	return 0
 }
 
-// hasModes says that the mode of a file tells who may read and change it.
+// hasModes says that the mode of a file determines who may read and change it.
 const hasModes = true
 
 func ownedByUs(i fs.FileInfo) bool {

@@ -16,8 +16,8 @@ func isFullHere(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
 }
 
-// lockAt is where the locked byte lies: locks are mandatory here, and far
-// behind the content it keeps nobody from reading the file.
+// lockAt is the position of the locked byte: locks are mandatory here, and far
+// beyond the content it keeps nobody from reading the file.
 const lockAt = 1 << 30
 
 // lockFile takes the lock of a file; without wait it reports false when
@@ -45,8 +45,8 @@ func unlockFile(f *os.File) error {
 // its names.
 func syncDir(*os.File) error { return nil }
 
-// The first wait and the number of tries of a rename or a remove that meets a
-// scanner or an indexer holding the file: together some two seconds.
+// The first wait and the number of tries of a rename or a remove while a scanner
+// or an indexer holds the file: some two seconds in all.
 const (
 	firstWait = time.Millisecond
 	tries     = 11
@@ -76,8 +76,8 @@ func (s *sub) stat(base string) (Info, error) {
 
 func fileID(fs.FileInfo) uint64 { return 0 }
 
-// hasModes is false: who may read and change a file is said by the lists of
-// its folder, which in a profile name the user, the system and administrators.
+// hasModes is false: access is determined by the access lists of the folder,
+// which in a profile name the user, the system and administrators.
 const hasModes = false
 
 func ownedByUs(fs.FileInfo) bool { return true }

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Ours is nil for a folder that nobody but this user can change: what lies in
-// it was put there by us. A link is none.
+// Ours returns nil for a folder that nobody but this user can change: we put
+// there what is in it. A link does not qualify.
 func Ours(dir string) error {
 	i, err := os.Lstat(dir)
 	if err != nil {
@@ -16,8 +16,8 @@ func Ours(dir string) error {
 	return ours(dir, i, fs.ModeDir, 0o022)
 }
 
-// OursAlone is nil for a file that nobody but this user can read or change. A
-// link is none.
+// OursAlone returns nil for a file that nobody but this user can read or change.
+// A link does not qualify.
 func OursAlone(name string) error {
 	i, err := os.Lstat(name)
 	if err != nil {

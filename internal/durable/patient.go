@@ -6,12 +6,12 @@ import (
 	"syscall"
 )
 
-// maxInterrupts bounds how often one call is tried again after EINTR, so that
-// a file system that always answers so ends in an error and not in a loop.
+// maxInterrupts bounds how often one call is retried after EINTR, so that a file
+// system that always returns it causes an error and not a loop.
 const maxInterrupts = 100
 
-// Patient returns fsys with calls that were interrupted by a signal tried
-// again and short writes carried on, so that whoever uses it meets neither.
+// Patient returns fsys with interrupted calls retried and short writes
+// continued, so that callers see neither.
 func Patient(fsys FS) FS { return patientFS{fsys} }
 
 type patientFS struct{ FS }
@@ -80,8 +80,8 @@ func (p patientFile) Truncate(size int64) error {
 	return again(func() error { return p.File.Truncate(size) })
 }
 
-// Sync may be repeated after EINTR, which says that the call did not run, and
-// after nothing else.
+// Sync may be repeated after EINTR, which says that the call did not run, but
+// after no other error.
 func (p patientFile) Sync() error { return again(p.File.Sync) }
 
 func (p patientFile) Stat() (info Info, err error) {

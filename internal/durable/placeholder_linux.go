@@ -7,20 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Placeholder is an empty folder that stands where nothing was, so that
-// something can be mounted over the name. Several processes may hold one; the
-// last to close it removes it. After a crash it stays, and the next one who
-// holds it removes it.
+// Placeholder is an empty folder at a free name, so that something can be
+// mounted over it. Several processes may hold one; the last to close it removes
+// it. After a crash it stays, and the next process that holds it removes it.
 type Placeholder struct {
 	path string
 	fd   int
 }
 
-// placeholderMode tells a placeholder from a folder that somebody made.
+// placeholderMode distinguishes a placeholder from a folder that somebody made.
 const placeholderMode = 0o500
 
-// HoldPlaceholder makes a placeholder or shares the one that is there. It
-// returns nil when something else has the name.
+// HoldPlaceholder makes a placeholder or shares the existing one. It returns nil
+// when something else has the name.
 func HoldPlaceholder(path string) (*Placeholder, error) {
 	for {
 		if err := os.Mkdir(path, placeholderMode); err != nil && !errors.Is(err, os.ErrExist) {
@@ -52,8 +51,8 @@ func HoldPlaceholder(path string) (*Placeholder, error) {
 	}
 }
 
-// Close lets the placeholder go. It is removed when nobody else holds it and
-// nothing is in it.
+// Close releases the placeholder. It is removed when nobody else holds it and it
+// is empty.
 func (p *Placeholder) Close() {
 	if unix.Flock(p.fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
 		unix.Rmdir(p.path)

@@ -2,11 +2,11 @@ package durable
 
 import "os"
 
-// Scratch is a folder for temporary files that only this user enters. It goes
-// with all that is in it when it is closed.
+// Scratch is a folder for temporary files that only this user can enter. Closing
+// it removes it with everything in it.
 type Scratch struct{ dir string }
 
-// NewScratch makes a folder where the system keeps temporary files.
+// NewScratch makes a folder in the system's folder for temporary files.
 func NewScratch(name string) (*Scratch, error) {
 	dir, err := os.MkdirTemp("", name+"-*")
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"path"
 )
 
-// streamBuffer is how much is gathered before it is written.
+// streamBuffer is how much is buffered before it is written.
 const streamBuffer = 256 << 10
 
-// Stream writes what write gives it to tmp and then puts it in the place of
-// name, as Replace does: after a crash or an error, name is what it was before.
+// Stream writes the output of write to tmp and then replaces name with it, as
+// Replace does: after a crash or an error, name is unchanged.
 func Stream(fsys FS, tmp, name string, write func(io.Writer) error) error {
 	f, err := fsys.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {

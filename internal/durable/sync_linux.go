@@ -6,6 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncData leaves out what a reader does not need (times), which saves a
-// journal commit when the size stays.
+// syncData does not sync metadata that readers do not need (times), which saves
+// a journal commit when the size stays the same.
 func syncData(f *os.File) error { return withFd(f, unix.Fdatasync) }

@@ -12,16 +12,15 @@ import (
 )
 
 // The files of a workspace are the user's own and not those of a store: a new
-// one is as wide as the user's umask lets an editor make it, so that a
-// compiler, a web server or a colleague who may read the others may read it
-// too.
+// one has the mode that the user's umask gives an editor, so that a compiler, a
+// web server or a colleague who may read the others may read it, too.
 const (
 	ownFileMode fs.FileMode = 0o666
 	ownDirMode  fs.FileMode = 0o777
 )
 
-// maxLinks bounds the symbolic links on the way to one file, as systems do,
-// so that links in a circle end in an error.
+// maxLinks bounds the symbolic links on the way to one file, as systems do, so
+// that cyclic links end in an error.
 const maxLinks = 40
 
 // ErrLeadsOut says that a name or a symbolic link leads out of a workspace.
@@ -32,7 +31,7 @@ var ErrLeadsOut = errors.New("leads out of the folder")
 // methods may be called concurrently.
 type Workspace struct{ root *os.Root }
 
-// OpenWorkspace opens a folder that is there.
+// OpenWorkspace opens an existing folder.
 func OpenWorkspace(dir string) (*Workspace, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -44,16 +43,16 @@ func OpenWorkspace(dir string) (*Workspace, error) {
 // Close releases the folder.
 func (w *Workspace) Close() error { return w.root.Close() }
 
-// ReadOnly returns what is in the folder, to be read. Links inside of it are
+// ReadOnly returns the folder as a read-only file system. Links inside it are
 // followed, and none leads out.
 func (w *Workspace) ReadOnly() fs.FS { return w.root.FS() }
 
-// Replace gives a file new content in one step: a reader, and whoever looks
-// after a crash, finds the old content or the new, whole. A file that is there
-// keeps its mode, and one that its owner may not write is refused; a link
-// inside the workspace stays a link, and the file behind it is replaced. A new
-// file has mode 0666 and missing folders 0777, both less the umask. Hard links
-// to the old file keep the old content.
+// Replace gives a file new content in one step: a reader, even after a crash,
+// finds the old content or the new, complete. An existing file keeps its mode,
+// and one that its owner may not write is refused; a link inside the workspace
+// stays a link, and the file behind it is replaced. A new file has mode 0666 and
+// missing folders 0777, both less the umask. Hard links to the old file keep the
+// old content.
 func (w *Workspace) Replace(name string, data []byte) error {
 	real, err := w.resolve(name)
 	if err != nil {
@@ -81,8 +80,8 @@ func (w *Workspace) Replace(name string, data []byte) error {
 	return w.syncDir(dir)
 }
 
-// writable returns the mode of a file that is there, and refuses what a write
-// in place would be refused too: a rename asks for the folder only.
+// writable returns the mode of an existing file, and refuses what a write in
+// place would refuse, too: a rename only needs rights on the folder.
 func (w *Workspace) writable(name string) (mode fs.FileMode, there bool, err error) {
 	info, err := w.root.Lstat(filepath.FromSlash(name))
 	switch {
@@ -100,8 +99,8 @@ func (w *Workspace) writable(name string) (mode fs.FileMode, there bool, err err
 	return info.Mode().Perm(), true, f.Close()
 }
 
-// create writes and syncs a new file. Before it has the content and the mode
-// of one that it stands in for, nobody else may open it.
+// create writes and syncs a new file. Until it has the content, and the mode of
+// the file it replaces, nobody else may open it.
 func (w *Workspace) create(tmp string, data []byte, mode fs.FileMode, there bool) error {
 	first := ownFileMode
 	if there {
@@ -121,8 +120,8 @@ func (w *Workspace) create(tmp string, data []byte, mode fs.FileMode, there bool
 	return errors.Join(err, f.Close())
 }
 
-// syncDir makes a name durable where the folder may be read; one that may only
-// be written and passed cannot be synced.
+// syncDir makes a name durable if the folder is readable; one that can only be
+// written and traversed cannot be synced.
 func (w *Workspace) syncDir(dir string) error {
 	f, err := w.root.Open(filepath.FromSlash(dir))
 	if errors.Is(err, fs.ErrPermission) {
@@ -135,9 +134,9 @@ func (w *Workspace) syncDir(dir string) error {
 	return syncDir(f)
 }
 
-// resolve returns the name behind all links of a name. What is not there yet
-// is returned as it is. The root guards against a link that is put in the way
-// afterwards; this only finds the file that a rename has to meet.
+// resolve returns the name behind all links of a name. A missing one is returned
+// as it is. The root guards against a link that is put in the way afterwards;
+// this only finds the file that a rename has to replace.
 func (w *Workspace) resolve(name string) (string, error) {
 	if !fs.ValidPath(name) || name == "." {
 		return "", fmt.Errorf("%w, or is not the name of a file", ErrLeadsOut)

@@ -1,8 +1,8 @@
-// Package prices knows what answers of models cost: a dated table in the
-// program, and what a file says instead. It is pure: it reads no file and no
-// clock, and asks nobody.
+// Package prices computes what answers of models cost: from a dated table in the
+// program, and from a file that overrides it. It is pure: it reads no file and
+// no clock, and uses no network.
 //
-// A model that is in neither has no price, and nothing is guessed for it.
+// A model that is in neither has no price, and none is guessed.
 //
 //	usd, known := prices.BuiltIn().Cost("claude-sonnet-4-5", at, usage)
 package prices
@@ -16,20 +16,20 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// MaxAge is how old prices may be before people are told.
+// MaxAge is how old prices may be before people are warned.
 const MaxAge = 90 * 24 * time.Hour
 
-// Price is what a model costs from a day on, in USD for a million tokens.
+// Price is what a model costs from a day on, in USD per million tokens.
 type Price struct {
 	From       string   `yaml:"from"` // a date; "": always
 	Input      float64  `yaml:"input"`
 	Output     float64  `yaml:"output"`
 	CacheWrite *float64 `yaml:"cache_write"`    // kept for five minutes; nil: as input
-	CacheHour  *float64 `yaml:"cache_write_1h"` // kept for an hour; entries do not tell it apart
+	CacheHour  *float64 `yaml:"cache_write_1h"` // kept for an hour; entries do not distinguish it
 	CacheRead  *float64 `yaml:"cache_read"`     // nil: as input
 }
 
-// File is what a file says of prices.
+// File is the content of a price file.
 type File struct {
 	AsOf   string             `yaml:"as_of"` // when they were looked up
 	Models map[string][]Price `yaml:"models"`
@@ -46,8 +46,8 @@ type priced struct {
 	from, asOf time.Time
 }
 
-// With returns a table in which the models of f have the prices that f says.
-// ErrInvalid: a date or a price that is none.
+// With returns a table in which f overrides the prices of its models.
+// ErrInvalid: an invalid date or price.
 func (t *Table) With(f File) (*Table, error) {
 	asOf, err := time.Parse(time.DateOnly, f.AsOf)
 	if err != nil {
@@ -96,7 +96,7 @@ func or(p *float64, instead float64) float64 {
 }
 
 // Cost is what an answer cost at a time; false when the price of the model is
-// not known.
+// unknown.
 func (t *Table) Cost(model string, at time.Time, u tidemark.Usage) (usd float64, known bool) {
 	p, ok := t.at(model, at)
 	if !ok {
@@ -122,8 +122,8 @@ func Old(asOf string, now time.Time) bool {
 	return err == nil && now.Sub(at) > MaxAge
 }
 
-// at is the price of a model at a time: the newest that held then, or the
-// first one for what is older.
+// at is the price of a model at a time: the newest that applied then, or the
+// first one for earlier times.
 func (t *Table) at(model string, at time.Time) (priced, bool) {
 	list := t.models[nameOf(model)]
 	if len(list) == 0 {
@@ -138,8 +138,8 @@ func (t *Table) at(model string, at time.Time) (priced, bool) {
 	return is, true
 }
 
-// nameOf is the name that a model has in the table: without who sells it and
-// without the date of its release, which tools write in many ways.
+// nameOf is the name of a model in the table: without the vendor and without the
+// release date, which tools write in many ways.
 func nameOf(model string) string {
 	name := strings.ToLower(strings.TrimSpace(model))
 	name = name[strings.LastIndexByte(name, '/')+1:]

@@ -2,11 +2,12 @@ package prices
 
 import "time"
 
-// asOf is the day that the prices below are known to be true of: list prices of
-// the makers' plain API, without discounts for batches and without what prompts
-// of over 200,000 tokens cost more. Models that cost more from shorter prompts
-// on are not in it. They are compared with the public table of the project
-// LiteLLM, of that day; what it had dropped by then costs what it last did.
+// asOf is the day for which the prices below are known to be right: list prices
+// of the vendors' standard API, without batch discounts and without the
+// surcharge for prompts of over 200,000 tokens. Models with a surcharge for
+// shorter prompts are left out. They were compared with the public table of the
+// project LiteLLM of that day; models that it had dropped by then have their
+// last price.
 const asOf = "2026-08-08"
 
 // BuiltIn returns the table in the program.

@@ -10,8 +10,7 @@ import (
 // detachedProcess is a process without a console.
 const detachedProcess = 0x00000008
 
-// StartDetached starts a command that what happens to this console does not
-// reach.
+// StartDetached starts a command that is independent of this console.
 func StartDetached(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP | detachedProcess}
 	return cmd.Start()

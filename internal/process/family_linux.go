@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// signal sends s to everybody, and reports whether somebody was there. It adds
-// to known whom it found: one whose parent ends first could not be found again.
+// signal sends s to everybody, and reports whether anybody was there. It adds
+// the processes it found to known: one whose parent ends first could not be
+// found again.
 func (f Family) signal(s syscall.Signal, known relatives) (someone bool) {
 	all, err := everybody()
 	if err != nil { // no /proc here: the group is all that can be reached
@@ -16,7 +17,7 @@ func (f Family) signal(s syscall.Signal, known relatives) (someone bool) {
 	}
 	me, first := os.Getpid(), ticks(f.began)
 	for id, p := range all {
-		// Nobody who was there before the process descends from it.
+		// No process that is older than the first one descends from it.
 		if id != me && id > 1 && ticks(p.started) >= first && f.has(all, id) {
 			known[id] = p.started
 		}
@@ -34,8 +35,7 @@ func (f Family) signal(s syscall.Signal, known relatives) (someone bool) {
 	return grouped && f.signalGroup(s) || someone
 }
 
-// everybody returns the processes of this host. One that has ended and that
-// nobody has noticed yet does not count.
+// everybody returns the processes of this host, without zombies.
 func everybody() (map[int]stat, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -57,20 +57,20 @@ func everybody() (map[int]stat, error) {
 	return all, nil
 }
 
-// has reports whether somebody is in the session or the group of the process,
+// has reports whether a process is in the session or the group of the family,
 // descends from it, or has its mark in the environment.
 func (f Family) has(all map[int]stat, id int) bool {
 	p := all[id]
 	return f.trusted && (id == f.pid || p.session == f.pid || p.group == f.pid || comesFrom(all, id, f.pid)) || f.marked(id)
 }
 
-// ticks reads when a process began. What is not known is before everything.
+// ticks parses the start time of a process. An unknown one is before all others.
 func ticks(started string) int64 {
 	n, _ := strconv.ParseInt(started, 10, 64)
 	return n
 }
 
-// marked looks into the environment that a process began with.
+// marked reads the environment that a process started with.
 func (f Family) marked(pid int) bool {
 	if f.mark == "" {
 		return false
@@ -88,8 +88,8 @@ func (f Family) marked(pid int) bool {
 	return false
 }
 
-// comesFrom walks up from a process. The steps are counted because the lines
-// were not read at one instant.
+// comesFrom walks up from a process. The steps are bounded because the table was
+// not read at one moment.
 func comesFrom(all map[int]stat, id, ancestor int) bool {
 	for range len(all) {
 		s, ok := all[id]

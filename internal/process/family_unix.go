@@ -10,24 +10,24 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Family is a process with all that it started.
+// Family is a process with everything that it started.
 //
-// The process leads a session of its own. So it is a group that can be ended
-// at once, and no child finds a terminal to ask for a password on. It is not
-// told to die with its parent: the kernel's signal for that follows the thread
-// that started it, not the process, and does not reach grandchildren. When its
-// owner dies, the next one has to Find it.
+// The process leads a session of its own. So it is a group that can be ended at
+// once, and no child finds a terminal to ask for a password on. It is not set to
+// die with its parent: the kernel's signal for that follows the thread that
+// started it, not the process, and does not reach grandchildren. When its owner
+// dies, the next owner has to Find it.
 type Family struct {
 	pid     int
 	mark    string
 	began   string
-	trusted bool // the number of the group is proven to be the process's
+	trusted bool // the group id is proven to be the process's
 }
 
 // Start starts cmd as the first of a family. mark, if it is not "", is a
-// variable of cmd.Env, as NAME=VALUE, that no other family has: by it are found
-// those who made themselves independent and whose parents have ended. What
-// cmd.SysProcAttr says already, for a sandbox, stays.
+// variable of cmd.Env, as NAME=VALUE, that no other family has: it finds
+// processes that detached themselves and whose parents have ended. What is
+// already set in cmd.SysProcAttr, for a sandbox, stays.
 func Start(cmd *exec.Cmd, mark string) (Family, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -37,19 +37,19 @@ func Start(cmd *exec.Cmd, mark string) (Family, error) {
 		return Family{}, err
 	}
 	pid := cmd.Process.Pid
-	return Family{pid: pid, mark: mark, began: look(pid).started, trusted: true}, nil
+	return Family{pid: pid, mark: mark, began: lookUp(pid).started, trusted: true}, nil
 }
 
 func familyOf(h tidemark.Holder, mark string) Family {
 	return Family{pid: h.PID, mark: mark, began: h.StartedAt, trusted: same(h)}
 }
 
-// killWait bounds the wait for processes that were killed: one that waits for
-// a dead disk ends when the disk answers, not before.
+// killWait bounds the wait for killed processes: one that waits for a dead disk
+// ends when the disk answers, not before.
 const killWait = 5 * time.Second
 
-// Stop asks everybody to end, kills who has not after a grace, and reports
-// whether nobody is left.
+// Stop asks all processes to end, kills those that have not after grace, and
+// reports whether none is left.
 func (f Family) Stop(grace time.Duration) bool {
 	known := make(relatives)
 	if !f.signal(syscall.SIGTERM, known) {
@@ -62,7 +62,7 @@ func (f Family) Stop(grace time.Duration) bool {
 			return true
 		}
 	}
-	// Again and again: whoever forks while it is killed leaves a child.
+	// Repeatedly: a process that forks while it is killed leaves a child.
 	end = time.Now().Add(killWait)
 	for n := 0; f.signal(syscall.SIGKILL, known); n++ {
 		if time.Now().After(end) {
@@ -73,26 +73,26 @@ func (f Family) Stop(grace time.Duration) bool {
 	return true
 }
 
-// relatives are the members of a family who were found so far, by their pid,
-// with the time at which they began, which tells them from a later process of
-// the same number.
+// relatives are the members of a family that were found so far, by pid, with
+// their start times, which distinguish them from a later process with the same
+// pid.
 type relatives map[int]string
 
-// signalGroup sends s to all of the group at once, so that nobody escapes it
-// by a fork, and reports whether somebody was there.
+// signalGroup sends s to the whole group at once, so that none escapes by a
+// fork, and reports whether anybody was there.
 func (f Family) signalGroup(s syscall.Signal) bool {
 	return f.trusted && f.pid > 0 && syscall.Kill(-f.pid, s) == nil
 }
 
-// Kill kills what is left of the group after the process itself has ended,
-// and asks for nobody who left the group. It has to follow the end at once,
-// because the number of a group is free when nobody is in it.
+// Kill kills what is left of the group after the process itself has ended, and
+// does not look for processes that left the group. It has to be called right
+// after that end, because the id of an empty group can be reused.
 func (f Family) Kill() { f.signalGroup(syscall.SIGKILL) }
 
-// Release gives back what it takes to hold the family together. The family is
-// not used after it.
+// Release releases what holds the family together. The family is not used
+// afterwards.
 func (f Family) Release() {}
 
-// pollAt says how long to wait before the n-th look whether everybody has
-// ended: soon at first, because most end at once.
+// pollAt returns how long to wait before the n-th check whether all have ended:
+// short at first, because most end at once.
 func pollAt(n int) time.Duration { return min(5*time.Millisecond<<min(n, 5), 100*time.Millisecond) }

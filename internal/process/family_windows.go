@@ -11,17 +11,17 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Family is a process with all that it started: a job object, which children
-// cannot leave and which ends with its last handle, so also when its owner
-// dies. Of another owner's process there is no job object to be had, and at
-// most the process itself is left.
+// Family is a process with everything that it started: a job object, which
+// children cannot leave and which ends with its last handle, so also when its
+// owner dies. The job object of another owner's process is not accessible, so at
+// most the process itself is found.
 type Family struct {
 	job windows.Handle
 	pid uint32
 }
 
-// Start starts cmd as the first of a family. Nobody can leave it, so the mark
-// is not needed.
+// Start starts cmd as the first of a family. No process can leave it, so the
+// mark is not needed.
 func Start(cmd *exec.Cmd, _ string) (Family, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
@@ -65,11 +65,11 @@ func familyOf(h tidemark.Holder, _ string) Family {
 	return Family{pid: uint32(h.PID)}
 }
 
-// killed is the exit code of whoever is ended from outside.
+// killed is the exit code of a process that is ended from outside.
 const killed = 137
 
-// Stop ends everybody, and reports whether nobody is left. There is no way to
-// ask first: programs without a window hear no request.
+// Stop ends all processes, and reports whether none is left. There is no way to
+// ask first: programs without a window get no request.
 func (f Family) Stop(time.Duration) bool {
 	switch {
 	case f.job != 0:
@@ -88,6 +88,5 @@ func (f Family) Stop(time.Duration) bool {
 // Kill ends what is left after the process itself has ended.
 func (f Family) Kill() { windows.TerminateJobObject(f.job, killed) }
 
-// Release gives back what it takes to hold the family together. Whoever is
-// left of it ends.
+// Release releases what holds the family together. Processes that are left end.
 func (f Family) Release() { windows.CloseHandle(f.job) }

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// Notifier tells systemd how things are. Without systemd it says nothing.
+// Notifier reports the state of the process to systemd. Without systemd it does
+// nothing.
 type Notifier struct {
 	socket   string
-	watchdog time.Duration // that systemd waits for a sign; 0: it does not
-	last     time.Time     // when a sign was given
+	watchdog time.Duration // how long systemd waits for a sign of life; 0: no watchdog
+	last     time.Time     // when the last sign was sent
 }
 
-// NewNotifier reads what systemd left in the environment.
+// NewNotifier reads systemd's environment variables.
 func NewNotifier(getenv func(string) string) *Notifier {
 	n := &Notifier{socket: getenv("NOTIFY_SOCKET")}
 	usec, err := strconv.ParseInt(getenv("WATCHDOG_USEC"), 10, 64)
@@ -24,14 +25,14 @@ func NewNotifier(getenv func(string) string) *Notifier {
 	return n
 }
 
-// Ready says that the process does what it is for.
+// Ready says that the process is up.
 func (n *Notifier) Ready() { n.tell("READY=1") }
 
 // Stopping says that the process is about to end.
 func (n *Notifier) Stopping() { n.tell("STOPPING=1") }
 
-// Alive is to be called in each round of what the process does: when that hangs,
-// systemd misses the sign and starts the process anew.
+// Alive is to be called in each iteration of the main loop: when that hangs,
+// systemd misses the sign and restarts the process.
 func (n *Notifier) Alive(now time.Time) {
 	if n.watchdog > 0 && (now.Sub(n.last) >= n.watchdog/4 || now.Before(n.last)) {
 		n.last = now
@@ -39,7 +40,8 @@ func (n *Notifier) Alive(now time.Time) {
 	}
 }
 
-// tell sends a line. What cannot be told is not worth ending a process for.
+// tell sends a line. Errors are ignored: they are not worth ending a process
+// for.
 func (n *Notifier) tell(state string) {
 	if n.socket == "" {
 		return

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootID is random and made anew by each boot of the kernel.
+// bootID is random and changes with each boot of the kernel.
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -29,8 +29,8 @@ func namespace() string {
 	return s
 }
 
-// machine is made from the id that the system was given when it was installed.
-// That id is not to be shown around, so what is kept is a hash of it.
+// machine is derived from the id that the system got when it was installed. That
+// id should stay private, so only a hash of it is used.
 func machine() string {
 	b, err := os.ReadFile("/etc/machine-id")
 	if err != nil || len(bytes.TrimSpace(b)) == 0 {
@@ -40,24 +40,24 @@ func machine() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// look asks kill first: /proc may be mounted so that it hides the processes of
-// other users, and then a missing directory proves nothing. Any answer but
-// ESRCH means that there is a process, EPERM too: it belongs to somebody else.
-func look(pid int) sight {
+// lookUp uses kill first: /proc may be mounted so that it hides the processes of
+// other users, and then a missing directory proves nothing. Any result but ESRCH
+// means that there is a process, including EPERM: it belongs to another user.
+func lookUp(pid int) pidState {
 	if unix.Kill(pid, 0) == unix.ESRCH {
-		return sight{gone: true}
+		return pidState{gone: true}
 	}
 	st, _ := statOf(pid)
-	return st.sight
+	return st.pidState
 }
 
-// stat is what /proc/<pid>/stat tells of a process.
+// stat is what /proc/<pid>/stat tells about a process.
 type stat struct {
-	sight
+	pidState
 	parent, group, session int
 }
 
-// statOf reports false where nothing is told.
+// statOf reports false when nothing is known.
 func statOf(pid int) (stat, bool) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -66,7 +66,7 @@ func statOf(pid int) (stat, bool) {
 	return readStat(b)
 }
 
-// Positions in /proc/<pid>/stat, counted from the field behind the command.
+// Positions in /proc/<pid>/stat, counted from the field after the command.
 const (
 	statState   = 0  // field 3
 	statParent  = 1  // field 4
@@ -76,8 +76,8 @@ const (
 	statStarted = 19 // field 22, in ticks since the boot
 )
 
-// readStat reads the line behind its last parenthesis: the command in front
-// of it is what the process calls itself, and may hold blanks and parentheses.
+// readStat parses the line after its last parenthesis: the command before it is
+// chosen by the process, and may contain spaces and parentheses.
 func readStat(line []byte) (s stat, ok bool) {
 	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:])
 	if len(fields) <= statStarted {
@@ -91,9 +91,9 @@ func readStat(line []byte) (s stat, ok bool) {
 	s.started = string(fields[statStarted])
 	switch fields[statState][0] {
 	case 'Z', 'X', 'x':
-		// A zombie has ended and waits for its parent to notice. Only where
-		// its first thread alone ended does the process go on, and then the
-		// kernel counts more threads than that one.
+		// A zombie has ended and waits for its parent to notice. If only its
+		// first thread ended, the process continues, and the kernel counts more
+		// than one thread.
 		n, err := strconv.Atoi(string(fields[statThreads]))
 		s.gone = err == nil && n <= 1
 	}

@@ -66,17 +66,17 @@ func TestStatIsReadBehindTheCommand(t *testing.T) {
 	cases := []struct {
 		name string
 		line []byte
-		want sight
+		want pidState
 	}{
-		{"plain", stat("12 (bash) S", "1"), sight{started: "7777"}},
-		{"a command that imitates a zombie", stat("12 (a) Z 1 1) R", "3"), sight{started: "7777"}},
-		{"zombie", stat("12 (bash) Z", "1"), sight{gone: true, started: "7777"}},
-		{"its first thread ended, others run", stat("12 (bash) Z", "4"), sight{started: "7777"}},
-		{"cut off", []byte("12 (bash) S 1 1"), sight{}},
-		{"empty", nil, sight{}},
+		{"plain", stat("12 (bash) S", "1"), pidState{started: "7777"}},
+		{"a command that imitates a zombie", stat("12 (a) Z 1 1) R", "3"), pidState{started: "7777"}},
+		{"zombie", stat("12 (bash) Z", "1"), pidState{gone: true, started: "7777"}},
+		{"its first thread ended, others run", stat("12 (bash) Z", "4"), pidState{started: "7777"}},
+		{"cut off", []byte("12 (bash) S 1 1"), pidState{}},
+		{"empty", nil, pidState{}},
 	}
 	for _, c := range cases {
-		if got, _ := readStat(c.line); got.sight != c.want {
+		if got, _ := readStat(c.line); got.pidState != c.want {
 			t.Errorf("%s: readStat = %+v, want %+v", c.name, got, c.want)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 // systemPID is the kernel's own process, the first of every boot.
 const systemPID = 4
 
-// bootID is when the kernel's own process began. That is noted once, while the
-// time of the boot that the system reports moves whenever the clock is set,
-// and a moved one would look like a boot.
+// bootID is when the kernel's own process started. That is recorded once, while
+// the boot time that the system reports moves whenever the clock is set, which
+// would look like a boot.
 var bootID = sync.OnceValue(func() string {
 	for size := uint32(256 << 10); size <= 64<<20; size *= 2 {
 		list := make([]uint64, size/8) // aligned for the structures in it
@@ -45,27 +45,27 @@ func systemStart(list []uint64) string {
 	return ""
 }
 
-// namespace is empty: all processes of a host are numbered together.
+// namespace is empty: all processes of a host share one numbering.
 func namespace() string { return "" }
 
-// machine is not told here; the host name has to be enough.
+// machine is not known here; the host name has to be enough.
 func machine() string { return "" }
 
-// look opens the process. Only "invalid parameter" means that there is none;
-// "access denied" is the answer for a process of somebody else.
-func look(pid int) sight {
+// lookUp opens the process. Only "invalid parameter" means that there is none;
+// "access denied" means a process of another user.
+func lookUp(pid int) pidState {
 	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION|windows.SYNCHRONIZE, false, uint32(pid))
 	if err == windows.ERROR_INVALID_PARAMETER {
-		return sight{gone: true}
+		return pidState{gone: true}
 	}
 	if err != nil {
-		return sight{}
+		return pidState{}
 	}
 	defer windows.CloseHandle(h)
-	// A process that ended stays visible as long as anybody holds a handle on
-	// it; its handle is signalled.
+	// A process that ended stays visible as long as a handle on it is open; its
+	// handle is signalled.
 	event, err := windows.WaitForSingleObject(h, 0)
-	s := sight{gone: err == nil && event == windows.WAIT_OBJECT_0}
+	s := pidState{gone: err == nil && event == windows.WAIT_OBJECT_0}
 	var began, ended, kernel, user windows.Filetime
 	if err := windows.GetProcessTimes(h, &began, &ended, &kernel, &user); err == nil {
 		s.started = strconv.FormatInt(began.Nanoseconds(), 10)

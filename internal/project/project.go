@@ -1,6 +1,6 @@
-// Package project says which project a folder belongs to, and what a project
-// is known by wherever it lies. It reads folders and asks git; it changes
-// nothing, and it lets no repository start a program.
+// Package project finds which project a folder belongs to, and what identifies a
+// project wherever it is. It reads folders and runs git; it changes nothing, and
+// it lets no repository start a program.
 //
 //	folder = project.At(folder, home)
 package project
@@ -20,11 +20,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// At is the project that a folder is in: the root of the work tree, or else the
-// folder itself. It is named by the one path that it has whatever links lead to
-// it, as every tool records it whose sessions are imported. A folder that is not
-// on this machine keeps its name as it is written. Home is the home folder of the
-// user, "" where it is not known.
+// At is the project of a folder: the root of the work tree, or else the folder
+// itself. It is named by its real path, whatever links lead to it, as the
+// imported tools record it. A folder that is not on this machine keeps its name
+// as written. home is the home folder of the user, "" if unknown.
 func At(folder, home string) string {
 	if folder == "" || !Exists(folder) {
 		return folder
@@ -38,10 +37,10 @@ func At(folder, home string) string {
 	return WorkTree(folder, home)
 }
 
-// WorkTree is the root of the work tree that a folder is in, or the folder
-// itself. A .git that somebody else put above it, or that is none, makes no work
-// tree; and a home folder, / or one that everybody may write to is too wide to
-// be one, whatever lies in it.
+// WorkTree is the root of the work tree that contains a folder, or the folder
+// itself. A .git above it that belongs to somebody else, or is not a repository,
+// does not count; and a home folder, / or a folder that everybody may write to
+// is too wide to be a work tree, whatever is in it.
 func WorkTree(folder, home string) string {
 	for dir := folder; ; dir = filepath.Dir(dir) {
 		if Allowed(dir, home) && hasGit(dir) {
@@ -71,7 +70,7 @@ func Allowed(dir, home string) bool {
 	return err == nil && info.Mode()&os.ModeSticky == 0
 }
 
-// gitHead is what a HEAD of git says: a branch, or a commit.
+// gitHead matches the content of git's HEAD: a branch, or a commit.
 var gitHead = regexp.MustCompile(`^(ref: refs/\S+|[0-9a-f]{40}|[0-9a-f]{64})\s*$`)
 
 // hasGit reports whether a folder is the root of a work tree of this user.
@@ -113,15 +112,14 @@ func readShort(name string) string {
 	return string(b)
 }
 
-// gitTimeout bounds how long git may look for the beginning of a history. A
-// project whose history is so long that this does not suffice most likely has an
-// address.
+// gitTimeout bounds how long git may search for the beginning of a history. A
+// project whose history is too long for that most likely has a remote.
 const gitTimeout = 300 * time.Millisecond
 
-// Marks are what a project is known by wherever it lies: the address that it is
-// fetched from, and the first commit of its history. A folder that is no work
-// tree, or a machine without git, has none. Environ is what git is given of the
-// environment, less what would lead it elsewhere.
+// Marks are what identifies a project wherever it is: its remote, and the first
+// commit of its history. A folder that is not a work tree, or a machine without
+// git, has none. environ is passed to git, without variables that would point it
+// elsewhere.
 func Marks(ctx context.Context, folder string, environ []string) []string {
 	if !hasGit(folder) {
 		return nil
@@ -131,7 +129,7 @@ func Marks(ctx context.Context, folder string, environ []string) []string {
 	git := func(args ...string) string {
 		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", folder, "-c", "core.fsmonitor=false"}, args...)...)
 		cmd.Env = gitEnviron(environ)
-		cmd.WaitDelay = gitTimeout // what git started may keep its output open
+		cmd.WaitDelay = gitTimeout // a child of git may keep its output open
 		out, err := cmd.Output()
 		if err != nil {
 			return ""
@@ -143,18 +141,18 @@ func Marks(ctx context.Context, folder string, environ []string) []string {
 	if remote := RemoteMark(git("config", "--get", "remote.origin.url")); remote != "" {
 		marks = append(marks, remote)
 	}
-	// The first parents lead to one root, whatever else was merged in, and that
-	// is a short way through a large history.
+	// First parents lead to one root, whatever else was merged, which is a short
+	// way through a large history.
 	if root := git("rev-list", "--max-parents=0", "--first-parent", "HEAD"); root != "" {
 		marks = append(marks, "root:"+root)
 	}
 	return marks
 }
 
-// gitEnviron is what git gets to know: nothing that leads it to another
-// repository than the one that is asked about, and nothing that lets the
-// configuration of that repository start a program. A repository that claims to
-// be a part of another one would else be completed by a command that it names.
+// gitEnviron is the environment of git: nothing that points it to another
+// repository, and nothing that lets the configuration of the repository start a
+// program. A repository that claims to be a partial clone would otherwise be
+// completed by a command that it names.
 func gitEnviron(environ []string) []string {
 	kept := slices.DeleteFunc(slices.Clone(environ), func(s string) bool {
 		return strings.HasPrefix(s, "GIT_") && !strings.HasPrefix(s, "GIT_CONFIG_")
@@ -162,12 +160,12 @@ func gitEnviron(environ []string) []string {
 	return append(kept, "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
 }
 
-// RemoteMark is the mark of an address: the same for all the ways to write it,
-// and without a name or password that may be in it.
+// RemoteMark is the mark of a remote: the same for all the ways to write its
+// address, and without a name or password in it.
 func RemoteMark(address string) string {
 	address = strings.TrimSpace(address)
 	if address == "" || strings.HasPrefix(address, "/") || strings.HasPrefix(address, ".") {
-		return "" // a path says nothing once things were moved
+		return "" // a path means nothing once things were moved
 	}
 	if !strings.Contains(address, "://") {
 		host, path, ok := strings.Cut(address, ":")
@@ -184,7 +182,7 @@ func RemoteMark(address string) string {
 	return "remote:" + strings.ToLower(u.Hostname()+"/"+path)
 }
 
-// Exists reports whether something lies at a path.
+// Exists reports whether there is something at a path.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return !os.IsNotExist(err)

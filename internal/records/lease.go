@@ -32,17 +32,49 @@ const (
 
 // Lease is who may write to something.
 type Lease struct {
+	Holder tidemark.Holder
+	// TokenHash is of the token that whoever is the holder comes back with; "":
+	// the holder is a process.
+	TokenHash string
+	Since     time.Time
+
+	Of      tidemark.Key // what is held: a session, a job
+	HeardAt time.Time    // the pulse's
+	Held    bool
+	Dead    bool // the holder is proven dead
+	Expired bool // the holder has been silent for too long
+
+	Version int64 // of the lease: the fencing token; 0: nobody ever held it
+	pulse   int64 // the version of the pulse
+}
+
+// keptLease is the body of the lease record.
+type keptLease struct {
 	Holder tidemark.Holder `json:"holder"`
 	Since  time.Time       `json:"since"`
+}
 
-	Of      tidemark.Key `json:"-"` // what is held: a session, a job
-	HeardAt time.Time    `json:"-"` // the pulse's
-	Held    bool         `json:"-"`
-	Dead    bool         `json:"-"` // the holder is proven dead
-	Expired bool         `json:"-"` // the holder has been silent for too long
+// tokenNamespace is a namespace of processes that no host has. The hash of a
+// token is kept as the start of a process in it: so a program that knows of no
+// tokens never proves such a holder dead.
+const tokenNamespace = "token"
 
-	Version int64 `json:"-"` // of the lease: the fencing token; 0: nobody ever held it
-	pulse   int64 // the version of the pulse
+// kept is the lease as it is kept.
+func (l Lease) kept() keptLease {
+	h := l.Holder
+	if l.TokenHash != "" {
+		h = tidemark.Holder{Program: h.Program, Host: h.Host, Namespace: tokenNamespace, StartedAt: l.TokenHash}
+	}
+	return keptLease{Holder: h, Since: l.Since}
+}
+
+// lease is the reverse of Lease.kept.
+func (kept keptLease) lease() Lease {
+	l := Lease{Holder: kept.Holder, Since: kept.Since}
+	if l.Holder.Namespace == tokenNamespace {
+		l.TokenHash, l.Holder.Namespace, l.Holder.StartedAt = l.Holder.StartedAt, "", ""
+	}
+	return l
 }
 
 // Session is the session that is held.
@@ -94,8 +126,9 @@ func (k *Kernel) LeaseTime() time.Duration { return k.o.Lease }
 // Lease returns who holds something. What nobody ever wrote to after its
 // creation, or whose holder has closed it, has a Lease that is not Held.
 func (k *Kernel) Lease(ctx context.Context, of tidemark.Key) (Lease, error) {
-	var l Lease
-	r, err := k.Get(ctx, leaseKey(of), &l)
+	var kept keptLease
+	r, err := k.Get(ctx, leaseKey(of), &kept)
+	l := kept.lease()
 	if err != nil {
 		return l, err
 	}
@@ -111,7 +144,7 @@ func (k *Kernel) Lease(ctx context.Context, of tidemark.Key) (Lease, error) {
 		l.HeardAt = beat.At
 	}
 	if l.Held {
-		l.Dead = k.o.Dead(l.Holder)
+		l.Dead = l.TokenHash == "" && k.o.Dead(l.Holder)
 		l.Expired = k.Clock().Sub(l.HeardAt) > k.o.Lease
 	}
 	return l, nil
@@ -136,9 +169,14 @@ func (k *Kernel) Leases(ctx context.Context, kind string) iter.Seq2[Lease, error
 	}
 }
 
-// Take returns the lease of something for who, and the batch that writes it
-// down: ErrHeld when a living holder was heard of lately.
+// Take returns the lease of something for a process, and the batch that writes
+// it down: ErrHeld when a living holder was heard of lately.
 func (k *Kernel) Take(ctx context.Context, of tidemark.Key, who tidemark.Holder) (Lease, tidemark.Batch, error) {
+	return k.TakeWithToken(ctx, of, who, "")
+}
+
+// TakeWithToken is Take for who comes back with a token of that hash.
+func (k *Kernel) TakeWithToken(ctx context.Context, of tidemark.Key, who tidemark.Holder, tokenHash string) (Lease, tidemark.Batch, error) {
 	old, err := k.Lease(ctx, of)
 	if err != nil {
 		return old, tidemark.Batch{}, err
@@ -146,16 +184,17 @@ func (k *Kernel) Take(ctx context.Context, of tidemark.Key, who tidemark.Holder)
 	if old.Living() {
 		return old, tidemark.Batch{}, &HeldError{Lease: old, Now: k.Clock()}
 	}
-	return k.LeaseAfter(old, who)
+	return k.LeaseAfter(old, who, tokenHash)
 }
 
-// LeaseAfter returns the lease for who that follows old, and the batch that
-// writes it down. What nobody ever held has a lease of which only Of is known.
+// LeaseAfter returns the lease that follows old, for who comes back with a token
+// of that hash or, when it is "", for a process, and the batch that writes it
+// down. What nobody ever held has a lease of which only Of is known.
 // The records may go into a batch of another time.
-func (k *Kernel) LeaseAfter(old Lease, who tidemark.Holder) (Lease, tidemark.Batch, error) {
-	l := Lease{Holder: who, Since: k.Clock(), Of: old.Of, Held: true, Version: old.Version + 1, pulse: old.pulse + 1}
+func (k *Kernel) LeaseAfter(old Lease, who tidemark.Holder, tokenHash string) (Lease, tidemark.Batch, error) {
+	l := Lease{Holder: who, TokenHash: tokenHash, Since: k.Clock(), Of: old.Of, Held: true, Version: old.Version + 1, pulse: old.pulse + 1}
 	l.HeardAt = l.Since
-	lr, err := Put(leaseKey(l.Of), old.Version, l)
+	lr, err := Put(leaseKey(l.Of), old.Version, l.kept())
 	if err != nil {
 		return l, tidemark.Batch{}, err
 	}
@@ -191,7 +230,7 @@ func (k *Kernel) Free(ctx context.Context, l Lease) error {
 
 // Freed is the record that says that nobody holds the lease any more.
 func Freed(l Lease) (tidemark.Record, error) {
-	r, err := Put(leaseKey(l.Of), l.Version, l)
+	r, err := Put(leaseKey(l.Of), l.Version, l.kept())
 	r.State = Free
 	return r, err
 }

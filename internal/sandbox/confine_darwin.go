@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// sandboxExec is macOS's program that starts another one with a profile.
+// sandboxExec is macOS's program that starts another one under a profile.
 const sandboxExec = "/usr/bin/sandbox-exec"
 
-// Fence is what this process holds of a confined one.
+// Fence is this process's handle on a confined one.
 type Fence struct {
 	once     sync.Once
 	listener net.Listener
@@ -45,7 +45,7 @@ func Confine(p Policy, cmd *exec.Cmd) (*Fence, error) {
 	return f, nil
 }
 
-// Started lets go of what the started process has now.
+// Started releases what only the started process needs now.
 func (f *Fence) Started() {}
 
 // Close ends what is left of the sandbox. It may be called twice.
@@ -62,7 +62,7 @@ func Stage(_, _ []string, _ func() <-chan os.Signal) (code int, staged bool, err
 	return 0, false, nil
 }
 
-// Layers says what this machine can enforce.
+// Layers lists what this machine can enforce.
 func Layers() []Layer {
 	if _, err := os.Stat(sandboxExec); err != nil {
 		return []Layer{{"sandbox-exec", false, err.Error()}}

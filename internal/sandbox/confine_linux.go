@@ -19,50 +19,49 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// stageArg is the argument by which this program knows that it is to be the
-// first process of a sandbox.
+// stageArg is the argument that makes this program the first process of a
+// sandbox.
 const stageArg = "__sandbox"
 
-// controlFD is where the stage finds the socket to the process that started
-// it. Over it come the plan, and back goes the listener of the proxy; its end
-// tells the stage that nobody is left who wants the command.
+// controlFD is the stage's socket to the process that started it. The plan comes
+// in over it, and the listener of the proxy goes out; its end tells the stage
+// that nobody wants the command any more.
 const controlFD = 3
 
-// plan is what the stage is told.
+// plan is what the stage is told to do.
 type plan struct {
-	Mounts     []mount  // how the new root is made, in this order; nil without namespaces
+	Mounts     []mount  // how to make the new root, in this order; nil without namespaces
 	Writable   []string // for Landlock
-	Readable   []string // for Landlock, where there is no new root
+	Readable   []string // for Landlock, when there is no new root
 	Path       string
 	Args       []string
 	Dir        string
-	Temp       string // a folder for temporary files, where there is no /tmp of its own
+	Temp       string // a folder for temporary files, when there is no private /tmp
 	Proxy      bool
-	Ports      []string // of this machine, which are those of the sandbox, too
+	Ports      []string // of this machine that are reachable inside the sandbox
 	Namespaces bool
 }
 
-// namespaces are those of a sandbox, beside that of users.
+// namespaces are those of a sandbox, besides the user namespace.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
-// Fence is what this process holds of a confined one.
+// Fence is this process's handle on a confined one.
 type Fence struct {
 	theirs, ours *os.File
 	places       []*durable.Placeholder
 	scratch      *durable.Scratch
-	absent       []string // files that must not be there afterwards either
+	absent       []string // files that must not exist afterwards either
 	once         sync.Once
 	mu           sync.Mutex
 	closed       bool
 	listeners    []net.Listener
 }
 
-// Confine changes cmd so that it runs within the policy. cmd has its Path,
-// Args, Dir, Env and files; the environment is given to the command as it is,
-// so it should come from Environ. Where this kernel lets nobody make
-// namespaces, Landlock and seccomp hold the command alone; hosts cannot be
-// allowed then, and nothing below the project can be hidden: a policy that
-// wants it is ErrNone.
+// Confine changes cmd so that it runs within the policy. cmd has its Path, Args,
+// Dir, Env and files; the environment is passed to the command unchanged, so it
+// should come from Environ. Where the kernel does not allow namespaces, only
+// Landlock and seccomp confine the command; hosts cannot be allowed then, and
+// nothing below the project can be hidden: a policy that needs it is ErrNone.
 //
 // The caller calls Started after cmd.Start, whether it succeeded or not, and
 // Close after the command has ended.
@@ -128,7 +127,7 @@ func (p Policy) withoutSpaces() error {
 	for _, path := range p.Hide {
 		real, err := filepath.EvalSymlinks(path)
 		if err != nil {
-			continue // it is not there
+			continue // it does not exist
 		}
 		for _, open := range slices.Concat([]string{p.Root}, p.Write, p.Read, p.Forget) {
 			if open, err := filepath.EvalSymlinks(open); err != nil {
@@ -141,13 +140,13 @@ func (p Policy) withoutSpaces() error {
 	return nil
 }
 
-// abandon closes a fence that nobody attends.
+// abandon closes a fence that has no attend goroutine.
 func (f *Fence) abandon() {
 	f.ours.Close()
 	f.Close()
 }
 
-// attend tells the stage its plan, serves its proxy, and holds the socket open
+// attend sends the stage its plan, serves its proxy, and holds the socket open
 // until the stage is gone.
 func (f *Fence) attend(told plan, way *proxy) {
 	defer f.ours.Close()
@@ -208,11 +207,11 @@ func (f *Fence) open(rights []byte, way *proxy) {
 	}
 }
 
-// Started lets go of what the started process has now.
+// Started releases what only the started process needs now.
 func (f *Fence) Started() { f.once.Do(func() { f.theirs.Close() }) }
 
-// Close ends what is left of the sandbox, and takes away what was put into the
-// project to keep names free. It may be called twice.
+// Close ends what is left of the sandbox, and removes the placeholders that were
+// put into the project. It may be called twice.
 func (f *Fence) Close() {
 	f.Started()
 	f.mu.Lock()
@@ -232,9 +231,9 @@ func (f *Fence) Close() {
 	}
 }
 
-// forestall takes the names of Protected that are not there, so that they can be
-// mounted over and nobody in the sandbox makes them. The folders are empty,
-// which git does not see.
+// forestall occupies the names of Protected that do not exist, so that they can
+// be mounted over and nothing in the sandbox can create them. The folders are
+// empty, which git ignores.
 func (f *Fence) forestall(root string) {
 	var paths []string
 	for _, name := range slices.Concat([]string{".git"}, Protected) {
@@ -256,7 +255,8 @@ func (f *Fence) forestall(root string) {
 		}
 	}
 	// A file of this name makes git take its configuration from elsewhere. A
-	// folder in its place stops git, so it is removed behind the program.
+	// folder in its place would stop git, so instead such a file is removed
+	// after the program.
 	if common := filepath.Join(root, ".git", "commondir"); isDir(filepath.Join(root, ".git")) {
 		if _, err := os.Lstat(common); errors.Is(err, os.ErrNotExist) {
 			f.absent = append(f.absent, common)
@@ -270,17 +270,17 @@ func isDir(path string) bool {
 }
 
 // newSpaces returns how a process is started in the namespaces of a sandbox, or
-// why this process cannot do that. It tries: a program that does not exist is
-// started in them, which fails by its own name only if they could be made.
+// why this process cannot do that. It tries: it starts a program that does not
+// exist in them, which fails with "not found" only if they could be made.
 //
-// Root needs no namespace of users, and cannot have one where its own root was
-// changed by chroot.
+// Root needs no user namespace, and cannot have one in a chroot.
 func newSpaces() (*syscall.SysProcAttr, error) {
 	id := func(n int) []syscall.SysProcIDMap {
 		return []syscall.SysProcIDMap{{ContainerID: n, HostID: n, Size: 1}}
 	}
 	users := &syscall.SysProcAttr{Cloneflags: namespaces | unix.CLONE_NEWUSER, UidMappings: id(os.Getuid()), GidMappings: id(os.Getgid()),
-		// Who is not root in the namespace would lose these to the exec of the stage.
+		// A process that is not root in the namespace would lose these at the
+		// exec of the stage.
 		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_CHOWN}}
 	if b, err := os.ReadFile("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"); err == nil && strings.TrimSpace(string(b)) == "1" && os.Geteuid() != 0 {
 		return nil, errors.New("AppArmor does not let users make them (kernel.apparmor_restrict_unprivileged_userns)")
@@ -308,7 +308,7 @@ func trySpaces(attr *syscall.SysProcAttr) error {
 	return err
 }
 
-// Layers says what this machine can enforce.
+// Layers lists what this machine can enforce.
 func Layers() []Layer {
 	spaces := Layer{"namespaces", true, "files, processes and network are those of the sandbox alone"}
 	network := Layer{"network", true, "off; hosts are allowed one by one through a proxy"}

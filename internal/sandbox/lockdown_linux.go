@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockDown takes from this thread, and from what it starts, everything that it
-// does not need: capabilities, new privileges by exec, files by Landlock,
-// system calls by seccomp.
+// lockDown takes away from this thread, and from what it starts, everything that
+// is not needed: capabilities, new privileges by exec, files by Landlock, system
+// calls by seccomp.
 func lockDown(told plan) error {
 	for c := uintptr(0); c <= 63; c++ {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && told.Namespaces && !errors.Is(err, unix.EINVAL) {
@@ -56,8 +56,8 @@ const (
 	landAll1 = 0x1fff // every right of the first version
 )
 
-// landlock allows reading what is there and writing what is writable. It has
-// no rule against a part of what it allows: that is for the mounts.
+// landlock allows reading everything and writing what is writable. It cannot
+// forbid a part of what it allows: the mounts do that.
 func landlock(told plan) error {
 	version := landlockVersion()
 	if version < 1 {
@@ -78,7 +78,7 @@ func landlock(told plan) error {
 	}
 	size := unsafe.Sizeof(attr)
 	if version < 6 {
-		size = 8 // what the first version knew, and what is used of the others
+		size = 8 // the size of the first version, which is all that is used
 	}
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
@@ -128,8 +128,7 @@ func allowBeneath(ruleset int, path string, access uint64) error {
 	return nil
 }
 
-// rules returns what Landlock allows where there is no root of the sandbox's
-// own.
+// rules returns what Landlock allows when the sandbox has no root of its own.
 func (p Policy) rules() (readable, writable []string) {
 	readable = append(slices.Clone(systemPaths), "/proc", "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 	for _, name := range etcPaths {

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mount is one step of making the root of a sandbox.
+// mount is one step in making the root of a sandbox.
 type mount struct {
 	Kind mountKind
-	From string // of a bind and an overlay, without symbolic links; what a link says
+	From string // source of a bind and an overlay, without symbolic links; target of a link
 	To   string
 }
 
@@ -24,8 +24,8 @@ const (
 	bindRead   mountKind = "read"
 	bindWrite  mountKind = "write"
 	bindDevice mountKind = "device"
-	overlaid   mountKind = "overlay" // reads From, keeps what is written in memory
-	copied     mountKind = "copy"    // a file; what is written to it stays in memory
+	overlaid   mountKind = "overlay" // reads From, holds writes in memory
+	copied     mountKind = "copy"    // a file; writes to it stay in memory
 	empty      mountKind = "tmpfs"   // writable, in memory
 	hidden     mountKind = "hidden"  // nothing, and nothing can be put there
 	link       mountKind = "link"
@@ -33,7 +33,7 @@ const (
 	terminals  mountKind = "devpts"
 )
 
-// mounts returns how the root of a sandbox is made, and what is writable in it.
+// mounts returns how to make the root of a sandbox, and what is writable in it.
 func (p Policy) mounts() (steps []mount, writable []string) {
 	add := func(kind mountKind, from, to string) {
 		if real, err := filepath.EvalSymlinks(from); err == nil {
@@ -68,8 +68,8 @@ func (p Policy) mounts() (steps []mount, writable []string) {
 	return append(steps, guards...), slices.Concat([]string{"/tmp", "/var/tmp", "/dev", p.Home}, writable, folders)
 }
 
-// opened returns the mounts of what a policy names. What lies below covers what
-// is above, so it comes later, and what is named twice cannot be written.
+// opened returns the mounts of what a policy names. A mount further down covers
+// the one above, so it comes later; what is named twice is read-only.
 func (p Policy) opened() (steps []mount, writable []string) {
 	steps = append(steps, mount{empty, "", filepath.Clean(p.Home)})
 	add := func(kind mountKind, path string) {
@@ -80,14 +80,15 @@ func (p Policy) opened() (steps []mount, writable []string) {
 		switch info, err := os.Stat(real); {
 		case err == nil && kind == overlaid && !info.IsDir():
 			kind = copied
-		case kind == overlaid && strings.ContainsAny(real, `,:\`): // an overlay could not be told its name
+		case kind == overlaid && strings.ContainsAny(real, `,:\`): // its name cannot be passed to an overlay
 			kind = bindRead
 		}
 		steps = append(steps, mount{kind, real, real})
 		if kind == bindWrite {
 			writable = append(writable, real)
 		}
-		// Programs that ask the kernel where they are are told the real path.
+		// Programs that ask the kernel for their working directory get the real
+		// path.
 		if clean := filepath.Clean(path); clean != real {
 			steps = append(steps, mount{link, real, clean})
 		}
@@ -106,7 +107,7 @@ func (p Policy) opened() (steps []mount, writable []string) {
 	return slices.Insert(steps, at+1, p.belowHome()...), writable
 }
 
-// belowHome returns the mounts of what an empty home has.
+// belowHome returns the mounts in the otherwise empty home.
 func (p Policy) belowHome() (steps []mount) {
 	for kind, names := range map[mountKind][]string{bindRead: toolchains, overlaid: caches} {
 		for _, name := range names {
@@ -119,8 +120,8 @@ func (p Policy) belowHome() (steps []mount) {
 	return steps
 }
 
-// guarded returns the mounts that keep what is Protected as it is. .git is
-// mounted upon itself, so that it cannot be renamed with what is in it.
+// guarded returns the mounts that keep what is Protected unchanged. .git is
+// mounted onto itself, so that it cannot be renamed together with its content.
 func guarded(root string) (steps []mount, writable []string) {
 	root, err := filepath.EvalSymlinks(root)
 	if err != nil {
@@ -128,7 +129,7 @@ func guarded(root string) (steps []mount, writable []string) {
 	}
 	keep := func(path string) { steps = append(steps, mount{bindRead, path, path}) }
 	if git := filepath.Join(root, ".git"); isDir(git) {
-		kind := bindRead // no repository: nobody makes one here unseen
+		kind := bindRead // no repository: none can be made here unseen
 		if _, err := os.Lstat(filepath.Join(git, "HEAD")); err == nil {
 			kind = bindWrite
 		}
@@ -155,14 +156,14 @@ func guarded(root string) (steps []mount, writable []string) {
 	return steps, writable
 }
 
-// gitGuarded are what of a git folder that lies outside of the project stays as
-// it is: what git runs, and where it looks for that.
+// gitGuarded are the parts of a git folder outside the project that must stay
+// unchanged: what git runs, and where it looks for that.
 var gitGuarded = []string{"hooks", "config", "config.worktree", "commondir", "gitdir", "modules", "worktrees"}
 
 // gitDirs returns the folders in which git keeps what belongs to a project whose
 // .git is a file: the repository's and its own for a linked worktree, its own
-// for a submodule. The folder has to name the project in turn, so that a .git
-// that somebody wrote cannot open a folder of their choice.
+// for a submodule. The folder has to name the project in turn, so that a forged
+// .git cannot open an arbitrary folder.
 func gitDirs(root string) []string {
 	b, err := os.ReadFile(filepath.Join(root, ".git"))
 	dir, ok := strings.CutPrefix(strings.TrimSpace(string(b)), "gitdir: ")
@@ -194,7 +195,7 @@ func gitDirs(root string) []string {
 }
 
 // isWorktreeOf reports whether the configuration of a git folder says that its
-// files are in root, as that of a submodule does.
+// work tree is root, as that of a submodule does.
 func isWorktreeOf(config, dir, root string) bool {
 	for line := range strings.Lines(config) {
 		name, value, _ := strings.Cut(line, "=")
@@ -205,7 +206,7 @@ func isWorktreeOf(config, dir, root string) bool {
 	return false
 }
 
-// from returns a path as it is meant in a folder.
+// from returns a path as seen from a folder.
 func from(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -213,7 +214,7 @@ func from(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// isSame reports whether two paths lead to one thing.
+// isSame reports whether two paths lead to the same file.
 func isSame(a, b string) bool {
 	x, err := filepath.EvalSymlinks(a)
 	y, err2 := filepath.EvalSymlinks(b)
@@ -223,7 +224,7 @@ func isSame(a, b string) bool {
 // rootBase is a folder that every system has; the new root is made over it.
 const rootBase = "/usr"
 
-// makeRoot makes the root of the sandbox and goes there. Everything that is
+// makeRoot makes the root of the sandbox and enters it. Everything that is
 // mounted from outside is opened first, without following symbolic links:
 // another program may change the project at the same time.
 func makeRoot(steps []mount) error {
@@ -247,7 +248,7 @@ func makeRoot(steps []mount) error {
 		}
 		tree, err := open(s)
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EACCES) {
-			continue // it is gone, or was never ours to read
+			continue // it is gone, or was never readable
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.From, err)
@@ -287,20 +288,20 @@ func makeRoot(steps []mount) error {
 	return unix.Chdir("/")
 }
 
-// makePrivate keeps from others what is mounted here.
+// makePrivate keeps mounts made here from spreading to other namespaces.
 func makePrivate() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }
 
-// leaveChroot is for the root of a chroot that is a folder of some mount: only
-// mounts can be made private, and only a mount can be the old root. So it goes
-// up to the true root of this namespace for a moment, and then mounts the
-// folder upon itself and goes there.
+// leaveChroot handles a chroot whose root is a folder of some mount: only mounts
+// can be made private, and only a mount can be the old root. So it goes up to
+// the true root of this namespace for a moment, mounts the folder onto itself
+// and enters it.
 func leaveChroot() error {
 	folder, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(folder)
-	// Who is above its root is not stopped by it on the way up.
+	// A process that is outside its root is not stopped by it on the way up.
 	if err := errors.Join(unix.Chroot(rootBase), unix.Fchdir(folder)); err != nil {
 		return err
 	}
@@ -327,7 +328,8 @@ func leaveChroot() error {
 	return errors.Join(unix.MoveMount(tree, "", unix.AT_FDCWD, "/", unix.MOVE_MOUNT_F_EMPTY_PATH), unix.Fchdir(tree), unix.Chroot("."))
 }
 
-// openTree opens what a bind mounts, as a tree that can be put anywhere.
+// openTree opens the source of a bind mount, as a tree that can be mounted
+// anywhere.
 func openTree(s mount) (int, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, s.From, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
@@ -348,14 +350,14 @@ func openTree(s mount) (int, error) {
 	return tree, unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr)
 }
 
-// openFile opens what a copy is made of.
+// openFile opens the source of a copy.
 func openFile(s mount) (int, error) {
 	return unix.Openat2(unix.AT_FDCWD, s.From, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK, Resolve: unix.RESOLVE_NO_SYMLINKS})
 }
 
-// mountOverlays mounts the overlays upon a folder that nobody needs and takes
-// them from there, because an overlay names its layers by paths of the old
-// root. A kernel that has none leaves the caches out.
+// mountOverlays mounts the overlays on an unused folder and detaches them from
+// there, because an overlay names its layers by paths of the old root. On a
+// kernel without overlays the caches are left out.
 func mountOverlays(steps []mount) (map[int]int, error) {
 	made := make(map[int]int)
 	if !slices.ContainsFunc(steps, func(s mount) bool { return s.Kind == overlaid }) {
@@ -387,7 +389,7 @@ func mountOverlays(steps []mount) (map[int]int, error) {
 	return made, nil
 }
 
-// apply makes one step below the working directory, which is the new root.
+// apply carries out one step below the working directory, which is the new root.
 func (s mount) apply(tree int) error {
 	to := "." + filepath.Clean(s.To)
 	switch s.Kind {
@@ -398,9 +400,9 @@ func (s mount) apply(tree int) error {
 		if err := unix.Symlink(s.From, to); err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EROFS) {
 			return err
 		}
-		return nil // what is there leads to the same place
+		return nil // what exists leads to the same place
 	case processes:
-		// Read-only: as root, the settings of the kernel would be writable.
+		// Read-only: for root, the kernel's settings would be writable.
 		if err := makeDirs(to); err != nil {
 			return err
 		}
@@ -434,7 +436,7 @@ func (s mount) apply(tree int) error {
 	return moveOnto(tree, to)
 }
 
-// copyFile writes a file in memory that begins as another one is.
+// copyFile makes a file in memory with the content of another.
 func copyFile(source int, to string) error {
 	if err := makeDirs(filepath.Dir(to)); err != nil {
 		return err
@@ -458,8 +460,8 @@ func copyFile(source int, to string) error {
 	}
 }
 
-// moveOnto mounts a tree, without following a symbolic link that somebody put
-// in its place.
+// moveOnto mounts a tree, without following a symbolic link that somebody put in
+// its place.
 func moveOnto(tree int, to string) error {
 	point, err := unix.Openat2(unix.AT_FDCWD, to, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
@@ -469,12 +471,12 @@ func moveOnto(tree int, to string) error {
 	return unix.MoveMount(tree, "", point, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// hide covers a path that is visible, if it is.
+// hide covers a path, if it is visible.
 func hide(to string) error {
 	var what unix.Stat_t
 	switch err := unix.Lstat(to, &what); {
 	case err != nil:
-		return nil // it is not there
+		return nil // it does not exist
 	case what.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return unix.Mount("tmpfs", to, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "mode=0500")
 	}
@@ -486,7 +488,7 @@ func hide(to string) error {
 	return moveOnto(tree, to)
 }
 
-// makeDirs makes a folder with those above it, where they are not there.
+// makeDirs makes a folder and its parents, as far as they are missing.
 func makeDirs(path string) error {
 	if path == "." || path == "/" {
 		return nil
@@ -504,7 +506,7 @@ func makeDirs(path string) error {
 	return nil
 }
 
-// makePoint makes what something is mounted upon, where it is not there.
+// makePoint makes a mount point if it is missing.
 func makePoint(path string, dir bool) error {
 	if dir {
 		return makeDirs(path)

@@ -7,7 +7,7 @@ import (
 )
 
 // Profile returns the policy in the language of macOS's sandbox-exec. Later
-// rules beat earlier ones. Hosts cannot be told apart there, only ports: the
+// rules override earlier ones. It cannot distinguish hosts, only ports: the
 // proxy listens on proxyPort, and 0 is no network.
 func Profile(p Policy, proxyPort int) string {
 	var b strings.Builder

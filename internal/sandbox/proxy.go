@@ -18,8 +18,8 @@ import (
 // host is one host that may be reached.
 type host struct {
 	name string     // in lower case; "" when it is an address
-	any  bool       // names below it, and not itself
-	addr netip.Addr // when it was named by its address
+	any  bool       // subdomains of name, and not name itself
+	addr netip.Addr // when it was given as an address
 	port string     // "" is 80 and 443
 }
 
@@ -49,8 +49,8 @@ func parseHost(s string) (host, error) {
 	return h, nil
 }
 
-// isHostName tells names from numbers in disguise, such as 127.1 and 0x7f.1,
-// which some resolvers take for addresses.
+// isHostName distinguishes names from disguised numbers, such as 127.1 and
+// 0x7f.1, which some resolvers take for addresses.
 func isHostName(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if last == "" || last[0] >= '0' && last[0] <= '9' {
@@ -70,13 +70,13 @@ func (h host) allows(name, port string) bool {
 	return isHostName(name) && h.name != "" && (!h.any && name == h.name || h.any && strings.HasSuffix(name, "."+h.name))
 }
 
-// refusal begins what the proxy says of a host that is not allowed.
+// refusal begins the proxy's message about a host that is not allowed.
 const refusal = "the sandbox does not allow the host"
 
 // proxy is the one way out of a sandbox: an HTTP proxy that reaches the hosts
-// that were allowed, and nobody else. It looks names up itself and connects to
-// the address it looked at, so that a name cannot lead to this machine or its
-// network; whoever means those names them by localhost or an address.
+// that were allowed, and nobody else. It resolves names itself and connects to
+// the address it checked, so that a name cannot lead to this machine or its
+// network; those have to be given as localhost or an address.
 type proxy struct {
 	hosts  []host
 	lookup func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -106,7 +106,7 @@ func newProxy(names []string) (*proxy, error) {
 
 var errRefused = errors.New(refusal)
 
-// connect reaches a target that is allowed.
+// connect connects to an allowed target.
 func (p *proxy) connect(ctx context.Context, target string) (net.Conn, error) {
 	name, port, err := net.SplitHostPort(target)
 	if err != nil {
@@ -120,7 +120,7 @@ func (p *proxy) connect(ctx context.Context, target string) (net.Conn, error) {
 	if err == nil {
 		return p.dial(ctx, "tcp", net.JoinHostPort(addr.String(), port))
 	}
-	found := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()} // this machine is nobody else's to name
+	found := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()} // this machine is not looked up
 	if name != "localhost" {
 		if found, err = p.lookup(ctx, name); err != nil {
 			return nil, err
@@ -139,19 +139,19 @@ func (p *proxy) connect(ctx context.Context, target string) (net.Conn, error) {
 	return nil, err
 }
 
-// reserved are networks that are nobody's on the internet and that
-// netip has no word for: shared by carriers, benchmarks, translation of
-// addresses that hide others.
+// reserved are networks that are not public on the internet and that netip has
+// no predicate for: shared by carriers, benchmarks, address translation that
+// hides other addresses.
 var reserved = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("2001::/32"), netip.MustParsePrefix("fec0::/10"), netip.MustParsePrefix("::/96")}
 
-// public reports whether an address is somebody's on the internet.
+// public reports whether an address is public on the internet.
 func public(a netip.Addr) bool {
 	a = a.Unmap()
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(reserved, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
-// ServeHTTP takes CONNECT and requests for a whole address.
+// ServeHTTP handles CONNECT and requests with an absolute URL.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
@@ -190,8 +190,8 @@ func (p *proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 	join(in, buffered, out)
 }
 
-// join carries what one side says to the other until both have said it. from is
-// what in says, of which some may have been read already.
+// join copies data in both directions until both sides are done. from is the
+// stream from in, of which some may have been buffered already.
 func join(in net.Conn, from io.Reader, out net.Conn) {
 	done := make(chan struct{})
 	go func() {
@@ -206,7 +206,7 @@ func join(in net.Conn, from io.Reader, out net.Conn) {
 	<-done
 }
 
-// local returns the target of a host that is this machine, by its port.
+// local returns the targets on this machine, by port.
 func (p *proxy) local() map[string]string {
 	found := make(map[string]string)
 	for _, h := range p.hosts {
@@ -223,9 +223,8 @@ func (p *proxy) local() map[string]string {
 	return found
 }
 
-// attend answers on a listener of the sandbox until it is closed. One on a port
-// of this machine that was allowed leads there: many programs ask no proxy for
-// localhost.
+// attend serves a listener of the sandbox until it is closed. One on an allowed
+// port of this machine leads there: many programs use no proxy for localhost.
 func (p *proxy) attend(l net.Listener) {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	target, ok := p.local()[port]
@@ -254,7 +253,7 @@ var hopHeaders = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy
 func (p *proxy) forward(w http.ResponseWriter, r *http.Request) {
 	out := r.Clone(r.Context())
 	out.RequestURI = ""
-	out.Host = r.URL.Host // a Host header cannot name another one
+	out.Host = r.URL.Host // a Host header cannot name another host
 	for _, h := range hopHeaders {
 		out.Header.Del(h)
 	}
@@ -274,7 +273,7 @@ func (p *proxy) forward(w http.ResponseWriter, r *http.Request) {
 	io.Copy(w, answer.Body)
 }
 
-// serve answers on a listener until it is closed.
+// serve serves a listener until it is closed.
 func (p *proxy) serve(l net.Listener) {
 	server := &http.Server{Handler: p, ReadHeaderTimeout: dialWait}
 	server.Serve(l)

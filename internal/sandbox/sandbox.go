@@ -1,7 +1,7 @@
-// Package sandbox runs a program so that it sees and changes only what a
-// Policy names: the project, the system's programs, caches that builds need,
-// and the hosts that were allowed one by one. It never asks anybody, and it
-// does not decide what a program may do: whoever makes the Policy does.
+// Package sandbox runs a program so that it sees and changes only what a Policy
+// names: the project, the system's programs, caches that builds need, and the
+// hosts that were allowed one by one. It never asks anybody, and it does not
+// decide what a program may do: the maker of the Policy does.
 //
 //	fence, err := sandbox.Confine(sandbox.Policy{Root: project, Home: home}, cmd)
 //	defer fence.Close() // after cmd.Wait
@@ -9,9 +9,9 @@
 //	fence.Started()
 //
 // On Linux this program starts itself again as the first process of new
-// namespaces (see Stage), which makes a root of its own, gives up every
-// privilege and starts the command. On macOS sandbox-exec does the work, with a
-// profile that is made here. Elsewhere Confine returns ErrNone.
+// namespaces (see Stage), which makes its own root, gives up every privilege and
+// starts the command. On macOS sandbox-exec does the work, with a profile that
+// is generated here. Elsewhere Confine returns ErrNone.
 package sandbox
 
 import (
@@ -28,16 +28,16 @@ var ErrNone = errors.New("this system has no sandbox")
 // Policy is what a confined program may reach. The zero value of a field
 // allows nothing more.
 type Policy struct {
-	Root   string   // the project: absolute; may be read and written, but for Protected
+	Root   string   // the project: absolute; may be read and written, except for Protected
 	Write  []string // more folders and files that may be written, absolute
 	Read   []string // more folders and files that may be read and not written, also below Root; absolute
-	Forget []string // more folders and files that may be read; what is written there is forgotten; absolute
+	Forget []string // more folders and files that may be read; writes there are discarded; absolute
 	Hosts  []string // hosts that may be reached: NAME, *.NAME, NAME:PORT, or an address with its port
-	Hide   []string // what is not there, wherever it lies: keys, the store; absolute
-	Home   string   // the home folder of the user: absolute; it is empty but for toolchains and caches
+	Hide   []string // what must not be visible, wherever it is: keys, the store; absolute
+	Home   string   // the home folder of the user: absolute; it is empty except for toolchains and caches
 
-	// NoNamespaces holds the program as where nobody can make namespaces, so
-	// that a machine on which they can be made shows what is left.
+	// NoNamespaces confines the program as on a machine without namespaces, to
+	// show what is left then.
 	NoNamespaces bool
 }
 
@@ -65,7 +65,7 @@ func (w Widening) String() string {
 // Empty reports whether nothing is allowed in addition.
 func (w Widening) Empty() bool { return len(w.Write) == 0 && len(w.Hosts) == 0 }
 
-// Check returns an error that says what of a widening cannot be meant.
+// Check returns an error that says what is invalid in a widening.
 func (w Widening) Check() error {
 	for _, d := range w.Write {
 		if !filepath.IsAbs(d) || filepath.Clean(d) == string(filepath.Separator) {
@@ -101,16 +101,16 @@ func (p Policy) check() error {
 	return Widening{p.Write, p.Hosts}.Check()
 }
 
-// Layer is one of the things that hold a program, and whether this machine has
+// Layer is one mechanism that confines a program, and whether this machine has
 // it.
 type Layer struct {
 	Name string // namespaces, landlock, seccomp, …
 	On   bool
-	Says string // what it does, or why it is not there
+	Says string // what it does, or why it is missing
 }
 
-// Environ returns what of an environment a confined program is given: what
-// programs need to run, and nothing that may be a secret.
+// Environ returns the part of an environment that a confined program is given:
+// what programs need to run, and nothing that may be a secret.
 func Environ(environ []string) []string {
 	var kept []string
 	for _, kv := range environ {

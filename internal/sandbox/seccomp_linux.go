@@ -12,8 +12,8 @@ import (
 // auditArch is how the kernel names this processor to a filter.
 var auditArch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 
-// refusedCalls are system calls that no build, test or script needs, and by
-// which programs reach others, change the system, or meet much of the kernel.
+// refusedCalls are system calls that no build, test or script needs, and with
+// which programs reach others, change the system, or expose much of the kernel.
 func refusedCalls() []uint32 {
 	return []uint32{
 		// Other processes.
@@ -21,7 +21,7 @@ func refusedCalls() []uint32 {
 		// Mounts and namespaces.
 		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_FSOPEN, unix.SYS_FSCONFIG,
 		unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT,
-		// Keys, and doors into the kernel.
+		// Keys, and large kernel interfaces.
 		unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER,
 		unix.SYS_IO_URING_REGISTER, unix.SYS_USERFAULTFD, unix.SYS_FANOTIFY_INIT, unix.SYS_QUOTACTL, unix.SYS_LOOKUP_DCOOKIE, unix.SYS_NFSSERVCTL, unix.SYS_SYSLOG,
 		// The machine.
@@ -31,7 +31,7 @@ func refusedCalls() []uint32 {
 	}
 }
 
-// Offsets in what a filter is given.
+// Offsets in the data that a filter is given.
 const (
 	offNumber = 0
 	offArch   = 4
@@ -61,22 +61,22 @@ func when(k uint32, steps uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: k, Jt: steps}
 }
 
-// filterProgram returns the filter. Sockets are those of TCP and UDP, and of
-// questions about the network; without a network of its own the sandbox has
-// none at all.
+// filterProgram returns the filter. Sockets may be TCP, UDP and netlink queries
+// about the network; without a network namespace the sandbox has no sockets at
+// all.
 func filterProgram(network bool) []unix.SockFilter {
 	refuse := func(errno uint32) unix.SockFilter { return answer(unix.SECCOMP_RET_ERRNO | errno) }
 	allow := answer(unix.SECCOMP_RET_ALLOW)
 	f := []unix.SockFilter{load(offArch), when(auditArch, 1), answer(unix.SECCOMP_RET_KILL_PROCESS), load(offNumber)}
 	if auditArch == unix.AUDIT_ARCH_X86_64 {
-		// The calls of x32 have other numbers for the same things.
+		// The calls of x32 have other numbers for the same operations.
 		f = append(f, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, K: 0x40000000, Jf: 1}, refuse(uint32(unix.ENOSYS)))
 	}
 	for _, call := range refusedCalls() {
 		f = append(f, unless(call, 1), refuse(uint32(unix.EPERM)))
 	}
-	// The flags of clone3 lie in memory, where a filter cannot look; programs
-	// take clone instead.
+	// The flags of clone3 are in memory, which a filter cannot read; programs
+	// fall back to clone.
 	f = append(f, unless(unix.SYS_CLONE3, 1), refuse(uint32(unix.ENOSYS)))
 	f = append(f, unless(unix.SYS_CLONE, 4), load(offArg0),
 		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: newNamespaces, Jf: 1}, refuse(uint32(unix.EPERM)), allow)
@@ -91,7 +91,7 @@ func filterProgram(network bool) []unix.SockFilter {
 	return append(f, allow)
 }
 
-// filterCalls sets the filter for this thread and what it starts.
+// filterCalls installs the filter for this thread and what it starts.
 func filterCalls(network bool) error {
 	f := filterProgram(network)
 	program := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}

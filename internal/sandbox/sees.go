@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// Sees reports whether a confined program finds at a path what is there
-// outside, whatever links lead to it. What it has for itself, such as /tmp, does
-// not count.
+// Sees reports whether a confined program finds at a path what is there outside,
+// whatever links lead to it. Private folders, such as its /tmp, do not count.
 func (p Policy) Sees(path string) bool {
 	tops := slices.Concat(systemPaths, []string{p.Root}, p.Write, p.Read)
 	for _, name := range toolchains {
@@ -23,15 +22,14 @@ func isBelowAny(tops []string, path string) bool {
 	})
 }
 
-// Below returns how to get from a folder to a path in it, "." for the folder
-// itself; ok is false for a path that is not in it. It compares names: links are
-// the caller's to follow.
+// Below returns the path relative to a folder, "." for the folder itself; ok is
+// false for a path outside it. It compares names: the caller resolves links.
 func Below(dir, path string) (rel string, ok bool) {
 	rel, err := filepath.Rel(dir, path)
 	return rel, err == nil && filepath.IsLocal(rel)
 }
 
-// followed is a path without links, where it is there.
+// followed is a path with its links resolved, if it exists.
 func followed(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real

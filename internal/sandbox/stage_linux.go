@@ -15,20 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stage carries out the first process of a sandbox, if the arguments of this
-// process (with its name) say that it is one, and returns the exit code of the
+// Stage runs the first process of a sandbox, if the arguments of this process
+// (including its name) say that it is one, and returns the exit code of the
 // command. It must be the first thing that a program with a sandbox does.
-// environ is given to the command; signals are those that this process is
-// sent, and go on to the command.
+// environ is passed to the command; signals are those that this process
+// receives, and are forwarded to the command.
 //
 // The process stays as the parent of all others, because a command that is the
-// first process of a namespace cannot be interrupted. When the command ends,
-// or the process that wanted it, everything in the sandbox is killed with it.
+// first process of a namespace cannot be interrupted. When the command ends, or
+// the process that wanted it, everything in the sandbox is killed with it.
 func Stage(args, environ []string, signals func() <-chan os.Signal) (code int, staged bool, err error) {
 	if len(args) != 2 || args[1] != stageArg {
 		return 0, false, nil
 	}
-	// Privileges belong to threads. The command is started by this one.
+	// Privileges belong to threads. This one starts the command.
 	runtime.LockOSThread()
 	code, err = stage(environ, signals())
 	if err != nil {
@@ -41,7 +41,7 @@ func stage(environ []string, signals <-chan os.Signal) (int, error) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return 0, err
 	}
-	// Nothing that this process inherited by accident goes further.
+	// Nothing that this process inherited by accident is passed on.
 	if err := unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return 0, fmt.Errorf("close_range: %w", err)
 	}
@@ -63,7 +63,7 @@ func stage(environ []string, signals <-chan os.Signal) (int, error) {
 	}
 	for _, port := range told.Ports {
 		for _, host := range []string{"127.0.0.1", "::1"} {
-			// Where one cannot be had, the proxy leads there, too.
+			// If the port is not available, the proxy leads there, too.
 			offer(net.JoinHostPort(host, port))
 		}
 	}
@@ -85,8 +85,8 @@ func stage(environ []string, signals <-chan os.Signal) (int, error) {
 		io.Copy(io.Discard, controlReader{})
 		unix.Kill(pid, unix.SIGKILL) // nobody wants it any more
 	}()
-	// Who leads a session was started as a family, and that is signalled as a
-	// whole: the command would hear everything twice.
+	// A session leader was started as a family, which is signalled as a whole:
+	// the command would get every signal twice.
 	if session, err := unix.Getsid(0); err != nil || session != os.Getpid() {
 		go func() {
 			for s := range signals {
@@ -99,8 +99,8 @@ func stage(environ []string, signals <-chan os.Signal) (int, error) {
 	return reap(pid)
 }
 
-// controlReader reads what the stage is told. It is no file: that would be
-// closed when nobody refers to it any more, and its number given to another.
+// controlReader reads what the stage is told. It is not an os.File: that would
+// be closed when it is garbage collected, and its number reused.
 type controlReader struct{}
 
 func (controlReader) Read(b []byte) (int, error) {
@@ -118,8 +118,8 @@ func (controlReader) Read(b []byte) (int, error) {
 	}
 }
 
-// passedOn tells signals that are meant for the command. Those of a terminal
-// reach it without help.
+// passedOn reports whether a signal is meant for the command. Those of a
+// terminal reach it directly.
 func passedOn(s syscall.Signal) bool {
 	switch s {
 	case unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2:
@@ -152,7 +152,8 @@ func launch(told plan, environ []string) (pid int, err error) {
 	return pid, nil
 }
 
-// reap waits for the command, and for all whose parents ended before them.
+// reap waits for the command, and for all processes whose parents ended before
+// them.
 func reap(pid int) (code int, err error) {
 	for {
 		var status unix.WaitStatus
@@ -169,7 +170,7 @@ func reap(pid int) (code int, err error) {
 	}
 }
 
-// without removes variables, in both cases.
+// without removes variables, in upper and lower case.
 func without(environ []string, names ...string) (kept []string) {
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
@@ -184,7 +185,7 @@ func without(environ []string, names ...string) (kept []string) {
 	return kept
 }
 
-// raiseLoopback turns on the network that a sandbox has with itself.
+// raiseLoopback turns on the loopback network of the sandbox.
 func raiseLoopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -200,7 +201,7 @@ func raiseLoopback() error {
 }
 
 // offer listens in the network of the sandbox and sends the listener out:
-// whoever accepts on it is outside.
+// connections are accepted outside.
 func offer(address string) (at string, err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -64,7 +64,7 @@ func (d *Directory) VerifyAudit(ctx context.Context, tenant string, from []tidem
 	return v.head, v.faults, nil
 }
 
-// AuditReport is what verifying an audit log found.
+// AuditReport is the result of verifying an audit log.
 type AuditReport struct {
 	Head      Anchor       `json:"head"`
 	Unchained int          `json:"unchained" doc:"how many lines are written down and not chained yet"`
@@ -72,8 +72,8 @@ type AuditReport struct {
 	Faults    []AuditFault `json:"faults" nullable:"false"`
 }
 
-// ReportAudit is VerifyAudit with what else people want to know. Damaged is told
-// of lines that are not chained yet and cannot be read; nil: nobody is.
+// ReportAudit is VerifyAudit with further figures for people. damaged is called
+// for unchained lines that cannot be read; it may be nil.
 func (d *Directory) ReportAudit(ctx context.Context, tenant string, from []tidemark.Backend, anchors []Anchor, damaged func(error)) (AuditReport, error) {
 	fresh, err := d.unchainedLines(ctx, tenant, from, damaged)
 	if err != nil {
@@ -96,8 +96,8 @@ func (r AuditReport) Summary() string {
 }
 
 // NewestAudit returns the newest lines of the audit log of a tenant, oldest
-// first, those last that are not chained yet. Damaged is told of those that
-// cannot be read; nil: nobody is.
+// first, with the unchained ones last. damaged is called for those that
+// cannot be read; it may be nil.
 func (d *Directory) NewestAudit(ctx context.Context, tenant string, most int, from []tidemark.Backend, damaged func(error)) ([]AuditLine, error) {
 	fresh, err := d.unchainedLines(ctx, tenant, from, damaged)
 	if err != nil {
@@ -111,8 +111,8 @@ func (d *Directory) NewestAudit(ctx context.Context, tenant string, most int, fr
 	return lines[max(0, len(lines)-most):], nil
 }
 
-// unchainedLines returns the lines that are written down and not chained yet,
-// oldest first.
+// unchainedLines returns the recorded lines that are not chained yet, oldest
+// first.
 func (d *Directory) unchainedLines(ctx context.Context, tenant string, from []tidemark.Backend, damaged func(error)) ([]AuditLine, error) {
 	lines, err := readable(d.Unchained(ctx, tenant, from...), damaged)
 	slices.SortStableFunc(lines, func(a, b AuditLine) int { return a.At.Compare(b.At) })

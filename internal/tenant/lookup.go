@@ -14,8 +14,8 @@ func EntraIssuer(organisation string) string {
 	return "https://login.microsoftonline.com/" + organisation + "/v2.0"
 }
 
-// NeedTenant finds a tenant by its name. The default one is made when it is
-// first needed; any other that is not there is ErrNotFound.
+// NeedTenant finds a tenant by its name. The default one is created when it
+// is first needed; any other missing one is ErrNotFound.
 func (d *Directory) NeedTenant(ctx context.Context, name string) (Tenant, error) {
 	t, err := d.TenantNamed(ctx, name)
 	if errors.Is(err, tidemark.ErrNotFound) && name == DefaultTenant {
@@ -26,8 +26,8 @@ func (d *Directory) NeedTenant(ctx context.Context, name string) (Tenant, error)
 	return t, hint.With(err, "see them with: tidemark tenant ls")
 }
 
-// TenantID is the id of a tenant by its name, without making any: the default
-// one has an id also before it is needed.
+// TenantID is the id of a tenant by its name, without creating one: the
+// default tenant has an id even before it is created.
 func (d *Directory) TenantID(ctx context.Context, name string) (string, error) {
 	if name == DefaultTenant {
 		return tidemark.TenantOf(DefaultTenant, "").Tenant, nil
@@ -36,8 +36,8 @@ func (d *Directory) TenantID(ctx context.Context, name string) (string, error) {
 	return t.ID, hint.With(err, "see them with: tidemark tenant ls")
 }
 
-// UserNamed finds a user of a tenant by id, email or subject. ErrNotFound;
-// ErrInvalid: several are called that.
+// UserNamed finds a user of a tenant by id, email or subject. Errors:
+// ErrNotFound; ErrInvalid if several match.
 func (d *Directory) UserNamed(ctx context.Context, t Tenant, name string) (User, error) {
 	if u, err := d.User(ctx, t.ID, name); !errors.Is(err, tidemark.ErrNotFound) {
 		return u, err
@@ -63,9 +63,9 @@ func (d *Directory) UserNamed(ctx context.Context, t Tenant, name string) (User,
 	return User{}, tidemark.Invalidf("user %q: there are several; name one by its id", name)
 }
 
-// AuditAround writes down that something is begun, does it, and writes down that
-// it is done; do returns the id of what it was done to. What failed is known by
-// the line that it was begun with.
+// AuditAround records that something is begun, does it, and records that it is
+// done; do returns the id of what it was done to. A failure shows as a begun
+// line without a done one.
 func (d *Directory) AuditAround(ctx context.Context, tenant string, did Audited, do func() (thing string, err error)) error {
 	did.Outcome = AuditBegun
 	err := d.Audit(ctx, tenant, did)

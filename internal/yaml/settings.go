@@ -6,11 +6,11 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// settingsBytes keeps a wrong file from being read whole.
+// settingsBytes keeps a wrong file from being read completely.
 const settingsBytes = 1 << 20
 
-// ReadSettings reads a file that a person wrote for this program. ErrInvalid says
-// where it is wrong; what names the kind of file.
+// ReadSettings reads a settings file that a person wrote. ErrInvalid says where
+// it is wrong; what names the kind of file.
 func ReadSettings(what, file string, r io.Reader, into any) error {
 	b, err := io.ReadAll(io.LimitReader(r, settingsBytes+1))
 	if err != nil {

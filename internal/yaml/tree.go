@@ -9,13 +9,13 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// tree makes nodes of parsed YAML.
+// tree makes nodes from parsed YAML.
 type tree struct {
 	Limits
 	restore         func(string) string
 	made            map[*yaml.Node]*Node // what aliases point to; nil while it is being made
 	values, anchors int
-	over            bool // a bound is: it has been reported, and the rest is not looked at
+	over            bool // a limit was exceeded and reported, and the rest is ignored
 	problems        []Problem
 }
 
@@ -23,7 +23,7 @@ func (t *tree) report(at *Node, message, hint string) {
 	t.problems = append(t.problems, Problem{Line: at.Line, Column: at.Column, Message: message, Hint: hint})
 }
 
-// stop reports, once, that the text is too much.
+// stop reports, once, that the text exceeds a limit.
 func (t *tree) stop(at *Node, message string) *Node {
 	if !t.over {
 		t.report(at, message, "")
@@ -32,8 +32,7 @@ func (t *tree) stop(at *Node, message string) *Node {
 	return at
 }
 
-// node converts n. It returns a node in any case, of nothing where n is no
-// good.
+// node converts n. It always returns a node, an empty one if n is invalid.
 func (t *tree) node(n *yaml.Node, depth int) *Node {
 	out := &Node{Shape: Null, Line: max(1, n.Line), Column: max(1, n.Column), Size: 1}
 	tagged := n.Style&yaml.TaggedStyle != 0
@@ -161,7 +160,7 @@ func (t *tree) merges(value *Node) []*Node {
 	return maps
 }
 
-// Find returns the entry of a key that is there and not null.
+// Find returns the entry of a key that is present and not null.
 func (n *Node) Find(key string) (Entry, bool) {
 	if n != nil {
 		for _, e := range n.Entries {
@@ -173,7 +172,7 @@ func (n *Node) Find(key string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Get returns the value of a key, nil when it is not there or null.
+// Get returns the value of a key, nil when it is missing or null.
 func (n *Node) Get(key string) *Node {
 	e, ok := n.Find(key)
 	if !ok {
@@ -182,20 +181,20 @@ func (n *Node) Get(key string) *Node {
 	return e.Value
 }
 
-// Says reports whether a key is there, with a value or with nothing.
+// Says reports whether a key is present, even without a value.
 func (n *Node) Says(key string) bool {
 	return n != nil && slices.ContainsFunc(n.Entries, func(e Entry) bool { return e.Key == key })
 }
 
-// Own returns the entry of a key that is there and was not inherited.
+// Own returns the entry of a key that is present and not inherited.
 func (n *Node) Own(key string) (Entry, bool) {
 	e, ok := n.Find(key)
 	return e, ok && !e.Inherited
 }
 
-// Merged returns a mapping with what it does not say taken from its defaults,
-// key by key where both have a mapping. Anything else replaces its default, a
-// list as a whole and a null, too.
+// Merged returns a mapping with missing keys taken from its defaults, key by key
+// where both have a mapping. Anything else replaces its default, a list as a
+// whole and a null, too.
 func Merged(own, defaults *Node) *Node {
 	if own == nil || defaults == nil || own.Shape != Map || defaults.Shape != Map {
 		return own
@@ -217,9 +216,9 @@ func Merged(own, defaults *Node) *Node {
 	return &both
 }
 
-// JSON returns the value as JSON, at most so many bytes of it: aliases repeat
-// what they name. A number that JSON would write otherwise may be meant as a
-// text, and is one; so is a time.
+// JSON returns the value as JSON of at most the given size: aliases repeat what
+// they refer to. A number that JSON would write differently may be meant as a
+// string, and becomes one; so does a time.
 func (n *Node) JSON(most int) (json.RawMessage, error) {
 	b, err := n.appendJSON(nil, most)
 	if err != nil {
@@ -273,6 +272,6 @@ func appendText(b []byte, s string) []byte {
 	var quoted bytes.Buffer
 	e := json.NewEncoder(&quoted)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a text always can be
+	_ = e.Encode(s) // a string can always be encoded
 	return append(b, bytes.TrimSuffix(quoted.Bytes(), []byte("\n"))...)
 }

@@ -1,6 +1,6 @@
-// Package yaml reads YAML that anybody may have written: it bounds what is
-// short in a file and long in memory, says where each value stands, and finds
-// all mistakes that it can go on after. It writes nothing and opens nothing.
+// Package yaml reads untrusted YAML: it bounds what is short in a file and large
+// in memory, records the position of each value, and reports every mistake that
+// it can continue after. It writes nothing and opens nothing.
 //
 //	root, problems := yaml.Parse(data, yaml.Limits{Bytes: 1 << 20, …})
 package yaml
@@ -18,17 +18,17 @@ import (
 )
 
 // Limits bound a text before it is parsed, and its aliases while they are
-// replaced.
+// expanded.
 type Limits struct {
 	Bytes   int // of the text
-	Parts   int // what may be a token: each takes hundreds of bytes
+	Parts   int // possible tokens: each takes hundreds of bytes
 	Keys    int // of one mapping
-	Depth   int // of what is inside of each other
+	Depth   int // of nesting
 	Anchors int // with aliases and tags
-	Values  int // that are there when aliases are replaced
+	Values  int // after aliases are expanded
 }
 
-// Shape is what a node is, in words.
+// Shape is what a node is, for messages.
 type Shape string
 
 // The shapes.
@@ -41,15 +41,15 @@ const (
 	Map    Shape = "a mapping"
 )
 
-// Node is a value, with its place. Aliases are replaced in it: what an anchor
-// names is there once, and is pointed to from many places.
+// Node is a value with its position. Aliases are replaced: an anchor's value
+// exists once, and is referred to from many places.
 type Node struct {
 	Shape        Shape
-	Text         string // a scalar, as it is written
+	Text         string // a scalar, as written
 	Entries      []Entry
 	Items        []*Node
 	Line, Column int
-	Size         int // how many values it is, with those inside
+	Size         int // the number of values, including nested ones
 }
 
 // Entry is a key of a mapping with its value.
@@ -60,7 +60,7 @@ type Entry struct {
 	Inherited    bool // Merged took it from the defaults
 }
 
-// Problem is something that is wrong, and where.
+// Problem is a mistake and its position.
 type Problem struct {
 	Line, Column  int
 	Message, Hint string
@@ -72,14 +72,14 @@ func (p Problem) Error() string { return fmt.Sprintf("line %d: %s", p.Line, p.Me
 
 // Parse returns the one document of a text and what is wrong with it. The node
 // is nil when a problem leaves nothing to look at, and when there is no
-// document, which is no problem of YAML's.
+// document, which is valid YAML.
 func Parse(data []byte, l Limits) (*Node, []Problem) {
 	root, _, problems := parse(data, l)
 	return root, problems
 }
 
-// Decode reads a text into a struct whose fields have yaml tags; keys that it
-// does not have are problems. A text without a document changes nothing.
+// Decode reads a text into a struct whose fields have yaml tags; unknown keys
+// are problems. A text without a document changes nothing.
 func Decode(data []byte, l Limits, into any) []Problem {
 	root, raw, problems := parse(data, l)
 	if root == nil || len(problems) > 0 {
@@ -89,8 +89,8 @@ func Decode(data []byte, l Limits, into any) []Problem {
 	return problemsOf(raw.Load(into, yaml.WithV3Defaults(), yaml.WithKnownFields()), "")
 }
 
-// plainDates makes texts of dates: a person who writes one into a field for text
-// means what it says, and no struct here has a field for a time.
+// plainDates turns dates into strings: a person who writes one into a string
+// field means the text, and no struct here has a time field.
 func plainDates(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!timestamp" {
 		n.Tag = "!!str"
@@ -106,7 +106,7 @@ func parse(data []byte, l Limits) (root *Node, raw *yaml.Node, problems []Proble
 		return nil, nil, []Problem{*problem}
 	}
 	text, tab, restore := hide(text)
-	// The parser is made by others, and the text by anybody.
+	// The parser is third-party, and the text untrusted.
 	defer func() {
 		if r := recover(); r != nil {
 			root, problems = nil, []Problem{unreadable()}
@@ -136,8 +136,7 @@ func unreadable() Problem {
 	return Problem{Line: 1, Column: 1, Message: "this is not YAML that can be read", Hint: "look for quotes and brackets that are not closed", Syntax: true}
 }
 
-// Lines returns a text with plain ends of lines and without the mark that some
-// editors put before it.
+// Lines returns a text with plain line endings and without a byte order mark.
 func Lines(text string) string {
 	text = strings.TrimPrefix(text, "\ufeff")
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
@@ -160,7 +159,7 @@ func readable(data []byte, l Limits) (string, *Problem) {
 	return text, nil
 }
 
-// slashes writes \/ of JSON, which the parser does not know, as a slash.
+// slashes replaces JSON's \/, which the parser does not know, with a slash.
 func slashes(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -174,9 +173,10 @@ func slashes(text string) string {
 	return b.String()
 }
 
-// parts counts what may begin or end a token. A long prompt has many of them
-// and is one token; so the lines of a block that a key plainly begins are not
-// counted, as long as no quote or bracket before it may mean that it is none.
+// parts counts what may begin or end a token. A long prompt has many such
+// characters and is one token; so the lines of a block that clearly begins with
+// a key are not counted, unless a quote or bracket before it may mean that it is
+// not a block.
 func parts(text string) (n int) {
 	block, plain := -1, true // the indent of the block's key, -1: in no block
 	for line := range strings.Lines(text) {
@@ -219,11 +219,11 @@ func isWord(s string) bool {
 	return s != ""
 }
 
-// hide replaces the characters that the parser takes for ends of lines, as
-// YAML did until version 1.1, or refuses, although other writers leave them as
-// they are. Each becomes one for private use that is not in the text, so that
-// columns stay what they are; restore makes it what it was. tab is such a
-// stand-in for a tab.
+// hide replaces the characters that the parser takes for line breaks, as YAML
+// did until version 1.1, or refuses, although other writers leave them
+// unescaped. Each becomes a private-use character that is not in the text, so
+// that columns stay the same; restore reverses that. tab is such a stand-in for
+// a tab.
 func hide(text string) (hidden string, tab rune, restore func(string) string) {
 	there := make(map[rune]bool)
 	odd := []rune{'\t'}
@@ -240,7 +240,7 @@ func hide(text string) (hidden string, tab rune, restore func(string) string) {
 	var in, out []string
 	next := rune(0xe000)
 	for _, r := range odd {
-		// An escape in double quotes would become the stand-in, too.
+		// An escape in double quotes would produce the stand-in, too.
 		for next < 0xf8ff && (there[next] || strings.Contains(lower, fmt.Sprintf("%x", next))) {
 			next++
 		}
@@ -258,12 +258,12 @@ func hide(text string) (hidden string, tab rune, restore func(string) string) {
 // maxRepairs bounds how often a text is parsed again.
 const maxRepairs = 16
 
-// tabInBlock is what the parser says of a block whose first line begins with a
-// tab behind its indent. YAML allows that.
+// tabInBlock is the parser's message about a block whose first line begins with
+// a tab after its indent. YAML allows that.
 const tabInBlock = "found a tab character where an indentation space is expected"
 
-// indented returns the text with a stand-in for the tab that the parser
-// stumbled over; false when that is not what it says.
+// indented returns the text with a stand-in for the tab that the parser refused;
+// false when that is not the problem.
 func indented(text string, tab rune, problems []Problem) (string, bool) {
 	if len(problems) != 1 || !strings.HasSuffix(problems[0].Message, tabInBlock) {
 		return "", false
@@ -281,7 +281,7 @@ func indented(text string, tab rune, problems []Problem) (string, bool) {
 	return strings.Join(lines, "\n"), true
 }
 
-// document returns the content of the one document that has any.
+// document returns the content of the only document that has any.
 func document(text string) (*yaml.Node, []Problem) {
 	var body *yaml.Node
 	loader, err := yaml.NewLoader(bytes.NewReader([]byte(text)), yaml.WithV3Defaults())
@@ -309,7 +309,7 @@ func document(text string) (*yaml.Node, []Problem) {
 
 func isNothing(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// problemsOf says in words of the house what the parser found.
+// problemsOf turns the parser's errors into problems with plain messages.
 func problemsOf(err error, text string) []Problem {
 	var one *yaml.LoadError
 	var many *yaml.LoadErrors
@@ -336,7 +336,7 @@ func clipped(s string) string { return fmt.Sprintf("%.160s", s) }
 
 func syntax(e *yaml.LoadError, text string) Problem {
 	p := Problem{Line: e.Mark.Line, Column: e.Mark.Column, Syntax: true}
-	began := func() { // where what is not closed was opened
+	began := func() { // where the unclosed part was opened
 		if e.ContextMark.Line > 0 {
 			p.Line, p.Column = e.ContextMark.Line, e.ContextMark.Column
 		}
@@ -378,7 +378,7 @@ func syntax(e *yaml.LoadError, text string) Problem {
 	return p
 }
 
-// at returns the character at a place, 0 when there is none.
+// at returns the character at a position, 0 when there is none.
 func at(text string, m yaml.Mark) rune {
 	lines := strings.SplitN(text, "\n", m.Line+1)
 	if m.Line < 1 || m.Line > len(lines) {

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/model"
 )
 
-// reader makes an answer of the events of a stream.
+// reader makes an answer from the events of a stream.
 type reader struct {
 	draft  *model.Draft
 	open   map[int64]*block
@@ -61,7 +61,7 @@ func read(body io.Reader, alive func(), emit func(model.Event) error) (*model.An
 	return r.answer(), nil
 }
 
-// take takes in one event.
+// take handles one event.
 func (r *reader) take(sent model.Sent) error {
 	if sent.Name == "ping" || len(sent.Data) == 0 {
 		return nil
@@ -75,7 +75,7 @@ func (r *reader) take(sent model.Sent) error {
 	switch {
 	case err == nil:
 	case mistyped(err) && e.Type != "" && e.Type != "content_block_delta":
-		// The fields that do not fit are another event's.
+		// The fields that do not fit belong to another type of event.
 	case sent.Cut:
 		return model.Lost(Provider, io.ErrUnexpectedEOF)
 	default:
@@ -93,18 +93,18 @@ func (r *reader) take(sent model.Sent) error {
 	case "message_start", "content_block_start", "content_block_stop", "message_delta":
 		return r.frame(e.Type, sent.Data)
 	}
-	return nil // ping, and what a later version of the API may add
+	return nil // ping, and events that a later version of the API may add
 }
 
-// mistyped says whether all that is wrong are fields of another type than
-// they should have; the others are there.
+// mistyped reports whether the only errors are fields of an unexpected type; the
+// others were decoded.
 func mistyped(err error) bool {
 	var wrong *json.UnmarshalTypeError
 	return errors.As(err, &wrong)
 }
 
-// delta is more of a block. It is apart from frames because an answer is
-// thousands of these.
+// delta is more of a block. It is separate from frame because an answer has
+// thousands of them.
 type delta struct {
 	Type        string `json:"type"`
 	Text        string `json:"text"`
@@ -156,7 +156,7 @@ func (r *reader) frame(kind string, data []byte) error {
 	return nil
 }
 
-// count takes in usage. Later figures are totals, and 0 means not said.
+// count reads usage. Later figures are totals, and 0 means not reported.
 func (r *reader) count(u usage) {
 	for _, f := range []struct {
 		to *int64
@@ -178,7 +178,7 @@ func (r *reader) start(index int64, raw json.RawMessage) error {
 		Name      string          `json:"name"`
 		Input     json.RawMessage `json:"input"`
 	}
-	_ = json.Unmarshal(raw, &c) // it is JSON, if it is there; what has no type is left out
+	_ = json.Unmarshal(raw, &c) // it is JSON, if present; a block without a type is left out
 	b := &block{}
 	var begin tidemark.Block
 	said := ""
@@ -193,10 +193,10 @@ func (r *reader) start(index int64, raw json.RawMessage) error {
 	case "tool_use":
 		begin = tidemark.Block{Type: tidemark.BlockToolUse, ID: c.ID, Name: c.Name}
 		if whole := string(c.Input); whole != "{}" && whole != "null" {
-			said = whole // the whole of it, where a server does not stream arguments
+			said = whole // complete, if a server does not stream arguments
 		}
 	default:
-		return nil // results of tools that run at the provider's: none were offered
+		return nil // results of tools that run at the provider: none were offered
 	}
 	p, err := r.draft.Open(begin)
 	if err != nil {
@@ -243,7 +243,7 @@ func (r *reader) answer() *model.Answer {
 	return r.draft.Answer(r.model, stopOf(r.stop), usage)
 }
 
-// stopOf returns a stop reason in the words of the house.
+// stopOf maps a stop reason to one of the Stop constants.
 func stopOf(reason string) string {
 	switch reason {
 	case "tool_use":
@@ -256,19 +256,19 @@ func stopOf(reason string) string {
 		return model.StopRefusal
 	case "pause_turn":
 		return model.StopPause
-	case "end_turn", "": // some servers say nothing
+	case "end_turn", "": // some servers report nothing
 		return model.StopEnd
 	}
 	return model.StopUnknown
 }
 
-// failed returns the error of an error event. It comes under status 200, so
-// its type says what the status would have been.
+// failed returns the error of an error event. It comes under status 200, so its
+// type tells what the status would have been.
 func failed(data []byte) error {
 	var event struct {
 		Error struct{ Type string }
 	}
-	_ = json.Unmarshal(data, &event) // an error without a type is one of the server's
+	_ = json.Unmarshal(data, &event) // an error without a type counts as the server's
 	status := http.StatusInternalServerError
 	switch event.Error.Type {
 	case "invalid_request_error":

@@ -1,5 +1,5 @@
-// Package anthropic asks models over the Messages API of Anthropic, and over
-// what speaks like it.
+// Package anthropic calls models through Anthropic's Messages API and compatible
+// servers.
 //
 // It keeps no conversation and reads no environment.
 //
@@ -22,35 +22,35 @@ import (
 // Provider is the name of this provider, in errors and in blocks.
 const Provider = "anthropic"
 
-// Options say whom to ask, and how.
+// Options say which server to use, and how.
 type Options struct {
 	BaseURL   string       // default: Anthropic's own; a /v1 at its end may be left out
 	Key       string       // an API key
-	Token     string       // a bearer token, where a gateway wants one
+	Token     string       // a bearer token, for gateways that need one
 	HTTP      *http.Client // default: http.DefaultClient; redirects are not followed
 	Retry     model.Retry
 	MaxTokens int  // of an answer when the request does not say; default 8192
-	NoCache   bool // do not ask for prompt caching, for servers that refuse the field
+	NoCache   bool // do not request prompt caching, for servers that refuse the field
 }
 
-// Client asks one server. It may be used by several goroutines.
+// Client calls one server. It may be used by several goroutines.
 type Client struct {
 	o      Options
 	http   *http.Client
 	url    *url.URL
-	broken error // of the options, told when they are used
+	broken error // an error in the options, returned when they are used
 }
 
 const (
 	home = "https://api.anthropic.com"
-	// version is the only one that the API has had; what comes new is a beta.
+	// version is the only one that the API has had; additions are betas.
 	version = "2023-06-01"
 )
 
-// defaultMaxTokens is what every model of this API grants.
+// defaultMaxTokens is what every model of this API allows.
 const defaultMaxTokens = 8192
 
-// New returns a client. It connects to nothing yet.
+// New returns a client. It does not connect yet.
 func New(o Options) *Client {
 	if o.MaxTokens == 0 {
 		o.MaxTokens = defaultMaxTokens
@@ -66,7 +66,7 @@ func New(o Options) *Client {
 	return c
 }
 
-// Stream asks for the next message. The last event is Done, or there is an
+// Stream requests the next message. The last event is Done, or there is an
 // error: *model.Error, which may be model.ErrTooLong, model.ErrEndless or
 // tidemark.ErrDenied; ctx's own; or tidemark.ErrInvalid for a request that
 // cannot be sent.

@@ -14,13 +14,13 @@ import (
 	"github.com/tidemark-sessions/tidemark/model"
 )
 
-// Parts returns what is sent of r, in the order in which the prompt cache
-// reads it: the tools, the system prompt, then a part for each entry. Joined,
-// the parts of the entries are the beginning of the list of messages, byte for
-// byte: entries of one side are merged into one message as the API wants, so
-// such a part need not be a JSON value of its own. What is not there has an
-// empty part. Equal requests have equal parts, and when the entries of one
-// begin with those of another, so do its parts.
+// Parts returns what is sent of r, in the order in which the prompt cache reads
+// it: the tools, the system prompt, then a part for each entry. Joined, the
+// parts of the entries are the beginning of the list of messages, byte for byte:
+// consecutive entries of one side are merged into one message, as the API
+// requires, so such a part need not be a JSON value of its own. A missing
+// element has an empty part. Equal requests have equal parts, and when the
+// entries of one begin with those of another, so do its parts.
 func (c *Client) Parts(r model.Request) ([][]byte, error) {
 	parts := make([][]byte, 0, len(r.Entries)+2)
 	tools, err := c.tools(r.Tools)
@@ -68,14 +68,14 @@ func (c *Client) body(r model.Request) ([]byte, error) {
 	return append(body, `]}]}`...), nil
 }
 
-// head is what a request says besides the conversation.
+// head is what a request contains besides the conversation.
 type head struct {
 	Model     string    `json:"model"`
 	MaxTokens int       `json:"max_tokens"`
 	Stream    bool      `json:"stream"`
 	Thinking  *thinking `json:"thinking,omitempty"`
-	// Cache lets the server put a mark on the last block by itself. A mark in
-	// the message would have to move as the conversation grows, and change bytes
+	// Cache lets the server itself put a mark on the last block. A mark in the
+	// message would have to move as the conversation grows, and change bytes
 	// that were sent before.
 	Cache *cache `json:"cache_control,omitempty"`
 }
@@ -90,7 +90,7 @@ type cache struct {
 	Type string `json:"type"`
 }
 
-// minThinking is the least that the API takes as a budget.
+// minThinking is the smallest budget that the API accepts.
 const minThinking = 1024
 
 func (c *Client) head(r model.Request) head {
@@ -105,7 +105,7 @@ func (c *Client) head(r model.Request) head {
 		budget := max(r.Thinking, minThinking)
 		h.Thinking = &thinking{Type: "enabled", Budget: budget}
 		if r.MaxTokens == 0 || h.MaxTokens <= budget {
-			h.MaxTokens += budget // the answer is to have its room besides the thinking
+			h.MaxTokens += budget // the answer gets its tokens in addition to the thinking
 		}
 	default:
 		h.Thinking = &thinking{Type: "adaptive", Display: "summarized"}
@@ -116,8 +116,8 @@ func (c *Client) head(r model.Request) head {
 	return h
 }
 
-// takesBudget reports whether a model wants a budget for its thinking. Newer
-// ones of Anthropic decide themselves how much to think, and refuse one.
+// takesBudget reports whether a model needs a budget for its thinking. Newer
+// models of Anthropic decide themselves how much to think, and refuse one.
 func takesBudget(name string) bool {
 	if !strings.HasPrefix(name, "claude-") {
 		return true
@@ -168,7 +168,7 @@ func (c *Client) system(text string) ([]byte, error) {
 	return model.JSON([]content{{Type: "text", Text: text, Cache: c.cache()}})
 }
 
-// content is a block as the API takes it.
+// content is a block in the API's form.
 type content struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text,omitempty"`
@@ -191,7 +191,7 @@ type source struct {
 }
 
 // fragment returns the bytes that e adds to the list of messages after one of
-// side, and whose side it is now on. A message stays open until the other
+// side, and the side that it is now on. A message stays open until the other
 // side speaks, since the next entry may belong to it.
 func fragment(e tidemark.Entry, side string) ([]byte, string, error) {
 	blocks, err := blocksOf(e)
@@ -214,9 +214,9 @@ func fragment(e tidemark.Entry, side string) ([]byte, string, error) {
 	return append(out, bytes.Join(blocks, []byte(","))...), now, nil
 }
 
-// blocksOf returns the blocks of a message, each as JSON. Results come first,
-// as the API wants them after a call. A system message inside the conversation
-// is told by the user's side: not every model takes it otherwise.
+// blocksOf returns the blocks of a message, each as JSON. Results come first, as
+// the API requires after a call. A system message inside the conversation is
+// sent as the user's: not every model accepts it otherwise.
 func blocksOf(e tidemark.Entry) ([][]byte, error) {
 	if e.Kind != "" && e.Kind != tidemark.KindMessage {
 		return nil, nil
@@ -247,7 +247,7 @@ func blocksOf(e tidemark.Entry) ([][]byte, error) {
 	return append(results, rest...), nil
 }
 
-// contentOf returns a block as the API takes it; false for one that it would
+// contentOf returns a block in the API's form; false for one that it would
 // refuse, such as blank text, or thinking that it did not sign.
 func contentOf(b tidemark.Block, assistant bool) (content, bool, error) {
 	switch b.Type {
@@ -269,7 +269,8 @@ func contentOf(b tidemark.Block, assistant bool) (content, bool, error) {
 	return one, ok, nil
 }
 
-// plain returns text, an image or a file. The assistant's side takes text only.
+// plain returns text, an image or a file. The assistant's side may have only
+// text.
 func plain(b tidemark.Block, assistant bool) (content, bool) {
 	if assistant || b.Type == tidemark.BlockText {
 		return text(model.InWords(b))
@@ -294,8 +295,8 @@ func text(s string) (content, bool) {
 	return content{Type: "text", Text: s}, strings.TrimSpace(s) != ""
 }
 
-// callID returns an id in the letters that the API takes. An id that another
-// provider made is changed the same way each time, and stays unlike others.
+// callID returns an id in the characters that the API accepts. An id of another
+// provider is changed the same way each time, and stays distinct from others.
 func callID(id string) string {
 	clean := letters(id)
 	if clean == id && id != "" && len(id) <= 64 {
@@ -305,7 +306,7 @@ func callID(id string) string {
 	return clean[:min(len(clean), 40)] + "_" + hex.EncodeToString(sum[:6])
 }
 
-// toolName returns a name in the letters that the API takes.
+// toolName returns a name in the characters that the API accepts.
 func toolName(name string) string {
 	if name == "" {
 		return "unnamed"
@@ -328,7 +329,7 @@ func letters(s string) string {
 func quoted(s string) string {
 	b, err := model.JSON(s)
 	if err != nil {
-		return strconv.Quote("") // a string is always JSON
+		return strconv.Quote("") // a string can always be encoded
 	}
 	return string(b)
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/tidemark-sessions/tidemark/model"
 )
 
-// hasActed reports whether the model has called a tool in this turn without a
-// thought before it that is sent: another model did, or the thought was masked.
-// The API refuses to go on thinking in the middle of such a turn.
+// hasActed reports whether the model has called a tool in this turn without
+// thinking before it that can be sent: another model did, or the thinking was
+// masked. The API refuses to continue thinking in the middle of such a turn.
 func hasActed(r model.Request) bool {
-	begin := 0 // of what came after the person last spoke
+	begin := 0 // start of what came after the person last spoke
 	for i, e := range r.Entries {
 		if e.Role == tidemark.User && !slices.ContainsFunc(e.Blocks, func(b tidemark.Block) bool { return b.Type == tidemark.BlockToolResult }) {
 			begin = i
@@ -35,7 +35,7 @@ func hasActed(r model.Request) bool {
 }
 
 // withoutLastThoughts leaves out the thinking at the end of an answer that was
-// cut short: the API refuses a message that ends so.
+// cut short: the API refuses a message that ends like that.
 func withoutLastThoughts(blocks []tidemark.Block) []tidemark.Block {
 	n := len(blocks)
 	for n > 0 && blocks[n-1].Type == tidemark.BlockThinking {
@@ -44,7 +44,7 @@ func withoutLastThoughts(blocks []tidemark.Block) []tidemark.Block {
 	return blocks[:n]
 }
 
-// signed returns thinking that this provider signed, byte for byte. One in
+// signed returns thinking that this provider signed, byte for byte. Thinking in
 // which a secret was masked is no longer what was signed.
 func signed(b tidemark.Block) ([]byte, bool) {
 	if b.Type != tidemark.BlockThinking || b.Provider != Provider || b.Raw == "" || len(tidemark.Fingerprints(b.Raw)) > 0 {

@@ -1,9 +1,9 @@
-// Package demo is a model without a network and without a mind: a small
-// script, so that the first conversation on a fresh machine works, and so that
-// tests can say beforehand what will be answered. What it answers follows from
-// the conversation alone. In its first answer it says that it is a demo.
+// Package demo is a scripted model without a network, so that the first
+// conversation on a fresh machine works, and so that tests know the answers
+// beforehand. Its answers depend on the conversation alone. In its first answer
+// it says that it is a demo.
 //
-// What it understands, in any case of letters:
+// What it understands, in upper or lower case:
 //
 //	list files [in DIR]          calls a tool that lists
 //	read FILE                    calls a tool that reads
@@ -18,9 +18,9 @@
 //	summarise, summarize         sums up the conversation
 //
 // Tools are found among those that are offered, by name, and arguments by the
-// properties of their schemas. A message whose every line is such a call is
-// carried out line by line, one call a round. After the last result it says
-// what came out. Anything else is repeated, with the number of messages.
+// properties of their schemas. A message in which every line is such a call is
+// carried out line by line, one call per round. After the last result it reports
+// the outcome. Anything else is repeated, with the number of messages.
 //
 //	for e, err := range demo.New(demo.Options{}).Stream(ctx, request) { … }
 package demo
@@ -41,7 +41,7 @@ import (
 // Provider is the name of this provider.
 const Provider = "demo"
 
-// Options say how it speaks.
+// Options say how it answers.
 type Options struct {
 	Delay time.Duration // between two words; default 10ms, negative: none
 }
@@ -84,7 +84,7 @@ func (c *Client) Parts(r model.Request) ([][]byte, error) {
 }
 
 // Stream answers word by word. When ctx is done it ends with ctx's error; a
-// request that is no JSON is tidemark.ErrInvalid.
+// request that cannot be encoded is tidemark.ErrInvalid.
 func (c *Client) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
 		parts, err := c.Parts(r)
@@ -139,8 +139,8 @@ type speech struct {
 	call           *tidemark.Block
 }
 
-// answer makes the message. The id of a call is made of the conversation, so
-// that it is the same each time and no other call's.
+// answer makes the message. The id of a call is derived from the conversation,
+// so that it is reproducible and unique.
 func (s speech) answer(r model.Request, parts [][]byte, stop string) *model.Answer {
 	sum := sha256.New()
 	size := 0
@@ -166,12 +166,13 @@ func (s speech) answer(r model.Request, parts [][]byte, stop string) *model.Answ
 		e.Blocks = append(e.Blocks, call)
 		spoken += len(call.Input)
 	}
-	// Four bytes a token is a guess as good as any for a model that counts none.
+	// Four bytes per token is as good a guess as any for a model without tokens.
 	e.Usage = &tidemark.Usage{InputTokens: int64(size+3) / 4, OutputTokens: int64(spoken+3) / 4}
 	return &model.Answer{Entry: e, Stop: stop}
 }
 
-// wordsOf cuts text after each blank, so that joined it is the same again.
+// wordsOf cuts text after each space, so that the words joined are the same
+// text.
 func wordsOf(text string) []string {
 	if text == "" {
 		return nil

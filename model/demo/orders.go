@@ -19,8 +19,8 @@ type order struct {
 	raw   json.RawMessage   // the arguments as the user gave them
 }
 
-// ordersIn returns the orders in a message: one for each line when every line
-// is one, else the one that the whole message is, if it is one.
+// ordersIn returns the orders in a message: one for each line when every line is
+// one, else the whole message if it is one.
 func ordersIn(prompt string) []order {
 	var all []order
 	for line := range strings.Lines(prompt) {
@@ -126,9 +126,9 @@ func (o order) carryOut(tools []model.Tool) speech {
 	return speech{text: "I will " + o.what + ".", call: &tidemark.Block{Type: tidemark.BlockToolUse, Name: t.Name, Input: input}}
 }
 
-// choose returns the tool with the best name, or else one whose name has such
-// a name in it, like update_memory; words that are parts of too many others
-// do not count for that.
+// choose returns the tool with the best name, or else one whose name contains
+// such a name, like update_memory; words that are part of too many others do not
+// count for that.
 func (o order) choose(tools []model.Tool) (model.Tool, bool) {
 	const telling = 6
 	same := func(name string) func(model.Tool) bool {
@@ -149,7 +149,7 @@ func (o order) choose(tools []model.Tool) (model.Tool, bool) {
 	return model.Tool{}, false
 }
 
-// meanings are the names that properties have for what an order carries.
+// meanings are the property names for what an order carries.
 func meanings() []struct {
 	what  string
 	names []string
@@ -173,14 +173,13 @@ type property struct {
 }
 
 // fill makes arguments that fit a schema: the values of the order under the
-// names that the schema has for them, and something small for what else is
-// required.
+// schema's names for them, and something small for other required properties.
 func (o order) fill(schema json.RawMessage) json.RawMessage {
 	var shape struct {
 		Properties map[string]property `json:"properties"`
 		Required   []string            `json:"required"`
 	}
-	_ = json.Unmarshal(schema, &shape) // without a schema the plain names are taken
+	_ = json.Unmarshal(schema, &shape) // without a schema the usual names are used
 	args := make(map[string]any)
 	for _, m := range meanings() {
 		value, ok := o.args[m.what]

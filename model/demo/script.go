@@ -17,7 +17,7 @@ const (
 	resultShown = 400
 )
 
-// talk is what the script looks at in a conversation.
+// talk is what the script needs of a conversation.
 type talk struct {
 	users   []string // what the user said
 	answers int      // messages of the assistant
@@ -123,7 +123,7 @@ func (t talk) outcome() string {
 	return strings.Join(lines, "\n")
 }
 
-// said lists what the user said before, the newest when it is too much.
+// said lists what the user said before; only the newest when it is too much.
 func (t talk) said() string {
 	before := t.users[:len(t.users)-1]
 	if len(before) == 0 {
@@ -148,7 +148,7 @@ func (t talk) summary() string {
 		topics = append(topics, shorten(text, preview))
 	}
 	if len(topics) == 0 {
-		// What is to be summarised may stand in the question itself.
+		// The text to summarise may be in the question itself.
 		lines := strings.Split(strings.TrimSpace(t.users[len(t.users)-1]), "\n")
 		if len(lines) > 1 {
 			return fmt.Sprintf("Summary: a text of %d lines that ends with: %s", len(lines), shorten(lines[len(lines)-1], preview))
@@ -169,8 +169,7 @@ func shorten(s string, n int) string {
 	return string([]rune(s)[:n]) + "…"
 }
 
-// unmarked leaves out the marks that tell what a tool put out from what people
-// say.
+// unmarked removes the marks that separate tool output from what people say.
 func unmarked(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {

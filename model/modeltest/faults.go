@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/model"
 )
 
-// Passing are faults that another attempt cures, one after the other.
+// Passing are faults that a retry cures, one after the other.
 type Passing struct {
 	Faults []http.HandlerFunc
 	Least  time.Duration // of the first wait
@@ -65,7 +65,7 @@ func askedAgain(t *testing.T, p Provider) {
 	}
 }
 
-// Lasting is a fault that no other attempt cures.
+// Lasting is a fault that no retry cures.
 type Lasting struct {
 	Fault http.HandlerFunc
 	Cause error    // what the error answers to, nil: nothing in particular

@@ -88,8 +88,7 @@ func parse(prompt string) (p plan) {
 	return p
 }
 
-// cut returns a mark and what is behind it. Braces may hold what looks like its
-// end.
+// cut returns a mark and what follows it. Text in braces may look like its end.
 func cut(rest string) (mark, after string) {
 	end := strings.Index(rest, closes)
 	if brace := strings.Index(rest, "{"); brace >= 0 && brace < end {
@@ -150,7 +149,7 @@ func (p *plan) options(words []string) {
 	}
 }
 
-// answer returns the one that is due.
+// answer returns the next one.
 func (p plan) answer(h heard) (a answer) {
 	switch {
 	case h.answers < len(p.answers):
@@ -175,7 +174,7 @@ func (p plan) answer(h heard) (a answer) {
 	return a
 }
 
-// repeated tells what was heard: the last of it, or all when somebody asks.
+// repeated repeats what was heard: the last of it, or all on request.
 func (h heard) repeated() string {
 	if len(h.said) == 0 {
 		return "You said nothing."
@@ -192,8 +191,8 @@ func (h heard) repeated() string {
 	return b.String()
 }
 
-// typed reports whether a text is what somebody typed, and not what a program
-// put beside it.
+// typed reports whether a text was typed by somebody, and not added by a
+// program.
 func typed(s string) bool {
 	s = strings.TrimSpace(s)
 	return s != "" && !strings.HasPrefix(s, "<") && !strings.HasPrefix(s, "# AGENTS.md")

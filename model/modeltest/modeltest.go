@@ -1,6 +1,6 @@
 // Package modeltest is the one suite that every provider of package model
-// passes: what it makes of answers, of faults and of servers that lie, and what
-// it sends. It knows the wire of no provider. Only tests use it.
+// passes: how it handles answers, faults and misbehaving servers, and what it
+// sends. It knows no provider's wire format. Only tests use it.
 //
 //	func TestProvider(t *testing.T) { modeltest.Run(t, provider) }
 package modeltest
@@ -18,46 +18,46 @@ import (
 	"github.com/tidemark-sessions/tidemark/model"
 )
 
-// Provider is a provider of answers, and what its server says.
+// Provider is a provider under test, and what its server sends.
 type Provider struct {
 	Name  string // in errors
 	Model string // what is asked for
 	New   func(Dial) Client
-	// Body is what is sent for a request.
+	// Body is the body of a request.
 	Body func(model.Request) ([]byte, error)
 
-	// Saying is a whole answer of one text, Half the beginning of one that has
-	// said "void".
+	// Saying is a complete answer of one text, Half the beginning of one that
+	// has said "void".
 	Saying func(text string) http.HandlerFunc
 	Half   http.HandlerFunc
-	// Pages that go with an error: "slow down", "Overloaded", and that 250000
-	// tokens are too many.
+	// Pages of errors: "slow down", "Overloaded", and that 250000 tokens are too
+	// many.
 	Busy, Overloaded, TooLong string
 
-	// What the scripted model makes it say: whether a block is the thought that
-	// it was sent, the usage of 190000 tokens in, 900 out, 5 read from the cache
-	// and 6 written to it, and the status of an overload in the middle of an
-	// answer.
+	// What the scripted model makes the server send: whether a block is the
+	// thinking that was sent, the usage of 190000 tokens in, 900 out, 5 read
+	// from the cache and 6 written to it, and the status of an overload in the
+	// middle of an answer.
 	Thought func(b tidemark.Block, text string) bool
 	Usage   tidemark.Usage
 	Late    string
 
-	// What only this provider meets, by name.
+	// Cases that are specific to this provider, by name.
 	Passing map[string]Passing
 	Lasting map[string]Lasting
 	Endless map[string]http.HandlerFunc
-	// Blocks are those that only this provider makes, of a text. nil: none.
+	// Blocks are those that only this provider makes from a text. nil: none.
 	Blocks func(text string) []tidemark.Block
 }
 
-// Dial says which server is asked, and how.
+// Dial says which server is called, and how.
 type Dial struct {
 	BaseURL, Key string
 	Retry        model.Retry
 	HTTP         *http.Client
 }
 
-// Client is what every provider's client can do.
+// Client is what every provider's client implements.
 type Client interface {
 	Stream(context.Context, model.Request) iter.Seq2[model.Event, error]
 	Parts(model.Request) ([][]byte, error)
@@ -84,7 +84,7 @@ func Run(t *testing.T, p Provider) {
 
 func (p Provider) ask(prompt string) model.Request { return Ask(p.Model, prompt) }
 
-// client returns a client of a server that answers as the handlers do.
+// client returns a client of a server with these handlers.
 func (p Provider) client(t testing.TB, d Dial, handlers ...http.HandlerFunc) (Client, *Server) {
 	s, h := Serve(t, handlers...)
 	d.BaseURL, d.HTTP = "http://model.test", h
@@ -95,7 +95,7 @@ func patient() model.Retry {
 	return model.Retry{Attempts: 4, First: time.Second, Most: 30 * time.Second, Silence: time.Minute}
 }
 
-// Heard is what came out of a stream. What was said before a Wait is void.
+// Heard is the outcome of a stream. What came before a Wait is void.
 type Heard struct {
 	Text, Thinking string
 	Calls          []string
@@ -104,7 +104,7 @@ type Heard struct {
 	Err            error
 }
 
-// Hear listens to the end.
+// Hear reads a stream to its end.
 func Hear(seq iter.Seq2[model.Event, error]) (h Heard) {
 	for e, err := range seq {
 		switch {
@@ -130,8 +130,8 @@ func Ask(name, prompt string) model.Request {
 	return model.Request{Model: name, Entries: []tidemark.Entry{tidemark.Say(tidemark.User, prompt)}}
 }
 
-// WantError wants an error of package model that answers to cause, if it is
-// not nil, and says the words.
+// WantError expects an error of package model that answers to cause, if it is
+// not nil, and contains the words.
 func WantError(t *testing.T, err error, cause error, words ...string) {
 	t.Helper()
 	var told *model.Error

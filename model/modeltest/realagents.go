@@ -8,18 +8,19 @@ import (
 	"time"
 )
 
-// The programs of others that tests run, as npm has them. Others in PATH are
-// taken as they are.
+// The real agents that tests run, as npm packages. Any found in PATH are used as
+// they are.
 const (
 	claudePackage = "@anthropic-ai/claude-code@2.1.325"
 	codexPackage  = "@openai/codex@0.166.0"
 )
 
-// RealVariable is what somebody sets to have the programs of others installed.
+// RealVariable is the environment variable that allows installing the real
+// agents.
 const RealVariable = "TIDEMARK_REAL_AGENTS"
 
 // RealAgents finds Claude Code and Codex, or has npm install them into a folder
-// of the test when RealVariable, whose value asked is, is set.
+// of the test when asked, the value of RealVariable, is set.
 func RealAgents(t testing.TB, asked string) (claudePath, codexPath string) {
 	t.Helper()
 	claudePath, noClaude := exec.LookPath("claude")

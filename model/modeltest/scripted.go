@@ -119,7 +119,7 @@ func wantUsage(t *testing.T, h Heard, want tidemark.Usage) {
 	}
 }
 
-// wantHistory has a conversation with a call, and lets the server say what it
+// wantHistory has a conversation with a call, and lets the server repeat what it
 // received of it.
 func wantHistory(t *testing.T, p Provider, client Client) {
 	r := p.ask("[[fake think hm]] [[fake call bash {\"command\":\"ls\"}]] [[fake say It is done]]")

@@ -14,8 +14,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/model"
 )
 
-// ReadOrRefused wants of any bytes that they are an answer, which is sent back
-// as it came also after it was kept, or an error of package model.
+// ReadOrRefused expects of any bytes that they give an answer, which is sent
+// back unchanged even after it was stored, or an error of package model.
 func (p Provider) ReadOrRefused(t *testing.T, answer *model.Answer, err error) {
 	t.Helper()
 	if err != nil {
@@ -48,7 +48,7 @@ func kept(t interface{ Fatal(...any) }, e tidemark.Entry) tidemark.Entry {
 	return again
 }
 
-// drawEntries draws conversations, tidy or not.
+// drawEntries draws conversations, valid or not.
 func (p Provider) drawEntries(t *rapid.T, label string) []tidemark.Entry {
 	block := rapid.Custom(func(t *rapid.T) tidemark.Block {
 		s := rapid.String().Draw(t, "text")

@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-// Server is a server in the process, over pipes instead of sockets, so that
-// it can live in a bubble of synctest where back-off takes no time. The n-th
-// request is answered by the n-th handler, later ones by the last.
+// Server is a server in the process, over pipes instead of sockets, so that it
+// works in a synctest bubble, where back-off takes no time. The n-th request is
+// answered by the n-th handler, later ones by the last.
 type Server struct {
 	handlers []http.HandlerFunc
 	conns    chan net.Conn
 	closed   chan struct{}
 
 	mu sync.Mutex
-	// What was asked, to be read when the answers have ended.
+	// The requests, to be read after the answers have ended.
 	Bodies []string
 	Heads  []http.Header
 	Paths  []string
@@ -83,7 +83,7 @@ func (s *Server) Asked() int {
 	return len(s.Bodies)
 }
 
-// Stream sends the words of a stream of events, and flushes.
+// Stream sends events, and flushes.
 func Stream(words string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -92,7 +92,7 @@ func Stream(words string) http.HandlerFunc {
 	}
 }
 
-// Then runs handlers one after the other on one answer.
+// Then runs handlers one after the other on one response.
 func Then(handlers ...http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for _, h := range handlers {
@@ -104,15 +104,15 @@ func Then(handlers ...http.HandlerFunc) http.HandlerFunc {
 // Cut breaks the connection.
 func Cut(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// Hang says nothing until the client leaves.
+// Hang sends nothing until the client disconnects.
 func Hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// Write adds to an answer.
+// Write adds to a response.
 func Write(more string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, more) }
 }
 
-// Page is a whole answer, with headers as NAME, VALUE.
+// Page is a complete response, with headers as NAME, VALUE.
 func Page(status int, body string, header ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for i := 0; i+1 < len(header); i += 2 {
@@ -123,7 +123,7 @@ func Page(status int, body string, header ...string) http.HandlerFunc {
 	}
 }
 
-// Forever writes one piece again and again, until nobody listens.
+// Forever writes one piece again and again, until the client disconnects.
 func Forever(piece string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for {

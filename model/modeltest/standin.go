@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// StartFake starts a stand-in for a model, which ends with the test, and
-// returns its address. It speaks the wires of Anthropic (…/messages) and of
-// OpenAI (…/chat/completions, …/responses), takes any key and any model, and
-// keeps no conversation: the last thing that the user said tells what to answer,
-// and how many answers came since tells with which one. So resuming, branching
-// and asking again do what they do with a model.
+// StartFake starts a stand-in for a model, which ends with the test, and returns
+// its address. It speaks the protocols of Anthropic (…/messages) and of OpenAI
+// (…/chat/completions, …/responses), accepts any key and any model, and keeps no
+// conversation: the user's last message says what to answer, and the number of
+// answers since then says which answer is next. So resuming, branching and
+// asking again work as with a real model.
 //
-// What to answer is said in marks, [[fake …]]:
+// What to answer is given in marks, [[fake …]]:
 //
 //	say TEXT                 an answer; the next mark is the next answer
 //	think TEXT               thoughts before the next answer
@@ -46,11 +46,11 @@ func StartFake(t testing.TB) string {
 
 type standIn struct {
 	mu     sync.Mutex
-	failed map[string]int // how often, by what was asked
+	failed map[string]int // how often, by request
 	asked  int
 }
 
-// heard is what a request says, whatever its wire.
+// heard is the content of a request, whatever its protocol.
 type heard struct {
 	wire    wire
 	model   string
@@ -210,7 +210,7 @@ func text(v any) []byte {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// pieces cuts a text for a stream, never within a character.
+// pieces splits a text for a stream, never within a character.
 func pieces(s string) (all []string) {
 	for part := range slices.Chunk([]rune(s), 40) {
 		all = append(all, string(part))
@@ -218,7 +218,7 @@ func pieces(s string) (all []string) {
 	return all
 }
 
-// calledFor makes the call of a tool that runs commands.
+// calledFor makes a call of a tool that runs commands.
 func (h heard) calledFor(cmd string) (call, bool) {
 	for _, name := range []string{"bash", "exec_command", "shell_command", "shell", "run_shell_command"} {
 		for _, o := range h.tools {
@@ -243,7 +243,7 @@ func (h heard) calledFor(cmd string) (call, bool) {
 	return call{}, false
 }
 
-// least is a value that a schema allows.
+// least is a small value that a schema allows.
 func (s schema) least() any {
 	switch s.Type {
 	case "integer", "number":

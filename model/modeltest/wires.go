@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// wire is how a provider's answers look.
+// wire is the form of a provider's responses.
 type wire interface {
 	name() string
 	events(heard, answer, int) []event
@@ -17,7 +17,7 @@ type wire interface {
 
 type object = map[string]any
 
-// failures are what providers call them, and what they say.
+// failures are the providers' names and messages for errors.
 func failures(status int) (kind, message string) {
 	switch status {
 	case 400:
@@ -38,7 +38,7 @@ func failures(status int) (kind, message string) {
 	return "api_error", "something broke"
 }
 
-// message is one of a conversation, in either wire.
+// message is one of a conversation, in either protocol.
 type message struct {
 	Type, Role string
 	Content    json.RawMessage
@@ -60,7 +60,7 @@ func (m message) texts() (all []string) {
 	return all
 }
 
-// hear takes in a message.
+// hear handles a message.
 func (h *heard) hear(m message) {
 	switch m.Role {
 	case "assistant":

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// chatWire is that of OpenAI's Chat Completions, which many speak.
+// chatWire is that of OpenAI's Chat Completions, which many servers speak.
 type chatWire struct{}
 
 func (chatWire) name() string { return "chat" }

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/model"
 )
 
-// chunk is one event of a stream, or a whole answer: what streams in Delta
-// stands in Message otherwise.
+// chunk is one event of a stream, or a whole answer, which has in Message what a
+// stream has in Delta.
 type chunk struct {
 	Model   string          `json:"model"`
 	Error   json.RawMessage `json:"error"`
@@ -56,7 +56,7 @@ type usage struct {
 // words is text, or a list of parts with text, as some servers send it.
 type words string
 
-// UnmarshalJSON takes both shapes; what is neither is no text.
+// UnmarshalJSON accepts both shapes; anything else is empty.
 func (w *words) UnmarshalJSON(raw []byte) error {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -72,11 +72,11 @@ func (w *words) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// arguments is a piece of JSON in a string, or an object where a server does
-// not put it into one.
+// arguments is a piece of JSON in a string, or an object if a server does not
+// put it into one.
 type arguments string
 
-// UnmarshalJSON takes both shapes.
+// UnmarshalJSON accepts both shapes.
 func (a *arguments) UnmarshalJSON(raw []byte) error {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -87,7 +87,7 @@ func (a *arguments) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// reader makes an answer of the chunks of a stream.
+// reader makes an answer from the chunks of a stream.
 type reader struct {
 	name    string
 	draft   *model.Draft
@@ -119,7 +119,7 @@ func read(name string, body io.Reader, alive func(), emit func(model.Event) erro
 	return r.stream(in)
 }
 
-// whole reads an answer of a server that does not stream.
+// whole reads the answer of a server that does not stream.
 func (r *reader) whole(in *model.Events) (*model.Answer, error) {
 	all, err := in.Rest(2 * model.MaxAnswerBytes)
 	switch {
@@ -138,7 +138,7 @@ func (r *reader) whole(in *model.Events) (*model.Answer, error) {
 }
 
 // stream reads events until [DONE], or until the end when a finish reason came
-// before it. An end without either is a connection that was cut.
+// before it. An end without either means that the connection was cut.
 func (r *reader) stream(in *model.Events) (*model.Answer, error) {
 	for {
 		sent, err := in.Next()
@@ -174,7 +174,7 @@ func (r *reader) stream(in *model.Events) (*model.Answer, error) {
 	}
 }
 
-// take takes in one chunk. Only the first choice counts: no other is asked for.
+// take handles one chunk. Only the first choice counts: no other is requested.
 func (r *reader) take(data []byte) error {
 	var c chunk
 	if err := json.Unmarshal(data, &c); err != nil {
@@ -216,12 +216,12 @@ func (r *reader) take(data []byte) error {
 func (r *reader) delta(d *delta) error {
 	thought := d.ReasoningContent
 	if thought == "" {
-		thought = d.Reasoning // never both: they repeat each other
+		thought = d.Reasoning // never both: they are the same
 	}
-	if err := r.say(tidemark.BlockThinking, string(thought)); err != nil {
+	if err := r.addText(tidemark.BlockThinking, string(thought)); err != nil {
 		return err
 	}
-	if err := r.say(tidemark.BlockText, string(d.Content)+d.Refusal); err != nil {
+	if err := r.addText(tidemark.BlockText, string(d.Content)+d.Refusal); err != nil {
 		return err
 	}
 	for i, c := range d.ToolCalls {
@@ -233,8 +233,8 @@ func (r *reader) delta(d *delta) error {
 	return nil
 }
 
-// say adds to the block of this kind that is growing, or begins one.
-func (r *reader) say(kind, text string) error {
+// addText adds to the growing block of this kind, or begins one.
+func (r *reader) addText(kind, text string) error {
 	if text == "" {
 		return nil
 	}
@@ -248,8 +248,8 @@ func (r *reader) say(kind, text string) error {
 	return r.draft.Add(r.last, text)
 }
 
-// call takes in a fragment of a call. Fragments belong together by their
-// index; where a server gives none, or the same to all, by their id.
+// call handles a fragment of a call. Fragments belong together by their index
+// or, if a server gives none, or the same to all, by their id.
 func (r *reader) call(c call, place int) error {
 	index := place
 	if c.Index != nil {
@@ -258,7 +258,7 @@ func (r *reader) call(c call, place int) error {
 	p := r.calls[index]
 	other := p != nil && c.ID != "" && p.Block.ID != "" && c.ID != p.Block.ID
 	if c.Index == nil && p != nil && c.Function.Name != "" && c.ID == "" {
-		other = true // whole calls, one in each event
+		other = true // complete calls, one per event
 	}
 	if p == nil || other {
 		var err error
@@ -283,7 +283,7 @@ func (r *reader) call(c call, place int) error {
 func (r *reader) answer() *model.Answer {
 	stop := model.StopUnknown
 	switch strings.ToLower(r.finish) {
-	case "stop", "end_turn", "eos", "eos_token", "": // some servers say nothing
+	case "stop", "end_turn", "eos", "eos_token", "": // some servers report nothing
 		stop = model.StopEnd
 	case "stop_sequence":
 		stop = model.StopSequence
@@ -300,18 +300,18 @@ func (r *reader) answer() *model.Answer {
 	return r.draft.Answer(r.model, stop, r.usage)
 }
 
-// isError reports whether an error field says anything.
+// isError reports whether an error field holds anything.
 func isError(raw json.RawMessage) bool {
 	return len(raw) > 0 && string(raw) != "null" && string(raw) != `""` && string(raw) != "{}"
 }
 
-// failed returns the error of an error object inside a stream. Its code may be
-// a status; otherwise its words decide, and it counts as the server's fault.
+// failed returns the error of an error object inside a stream. Its code may be a
+// status; otherwise its text decides, and it counts as the server's fault.
 func failed(name string, raw json.RawMessage) error {
 	var e struct {
 		Code, Status, Type any
 	}
-	_ = json.Unmarshal(raw, &e) // an error may be a mere string
+	_ = json.Unmarshal(raw, &e) // an error may be just a string
 	status := http.StatusInternalServerError
 	for _, said := range []any{e.Code, e.Status, e.Type} {
 		switch said := said.(type) {
@@ -331,8 +331,7 @@ func failed(name string, raw json.RawMessage) error {
 	return model.Refused(name, status, nil, body)
 }
 
-// statusOf returns the status that a word for an error stands for, 0 when it
-// is not known.
+// statusOf returns the status for an error type, 0 when it is not known.
 func statusOf(kind string) int {
 	switch kind {
 	case "invalid_request_error", "BadRequestError", "context_length_exceeded", "exceed_context_size_error":

@@ -1,7 +1,6 @@
-// Package openai asks models over the chat completions API, in the dialects
-// of OpenAI, Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and their like. It
-// takes from each what it sends and asks for little, because they agree on
-// little.
+// Package openai calls models through the chat completions API, in the dialects
+// of OpenAI, Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and the like. It
+// accepts what each sends and requests little, because they agree on little.
 //
 // It keeps no conversation and reads no environment.
 //
@@ -21,26 +20,26 @@ import (
 	"github.com/tidemark-sessions/tidemark/model"
 )
 
-// Options say whom to ask, and how.
+// Options say which server to use, and how.
 type Options struct {
 	BaseURL string       // default: OpenAI's own; a host without a path gets /v1
-	Key     string       // "": none is sent, as local servers want it
-	Name    string       // what the server is called in errors; default "openai"
+	Key     string       // "": none is sent, as local servers expect
+	Name    string       // the name of the server in errors; default "openai"
 	HTTP    *http.Client // default: http.DefaultClient; redirects are not followed
 	Retry   model.Retry
 }
 
-// Client asks one server. It may be used by several goroutines.
+// Client calls one server. It may be used by several goroutines.
 type Client struct {
 	o      Options
 	http   *http.Client
 	url    *url.URL
-	broken error // of the options, told when they are used
+	broken error // an error in the options, returned when they are used
 }
 
 const home = "https://api.openai.com/v1"
 
-// New returns a client. It connects to nothing yet.
+// New returns a client. It does not connect yet.
 func New(o Options) *Client {
 	if o.BaseURL == "" {
 		o.BaseURL = home
@@ -60,7 +59,7 @@ func New(o Options) *Client {
 	return c
 }
 
-// Stream asks for the next message. The last event is Done, or there is an
+// Stream requests the next message. The last event is Done, or there is an
 // error: *model.Error, which may be model.ErrTooLong, model.ErrEndless or
 // tidemark.ErrDenied; ctx's own; or tidemark.ErrInvalid for a request that
 // cannot be sent.

@@ -13,10 +13,10 @@ import (
 )
 
 // Parts returns what is sent of r, in the order in which a prompt cache reads
-// it: the tools, the system message, then a part for each entry: its message,
-// or its messages with commas between them. What is not there has an empty
-// part. Equal requests have equal parts, and when the entries of one begin
-// with those of another, so do its parts.
+// it: the tools, the system message, then a part for each entry: its message, or
+// its messages with commas between them. A missing element has an empty part.
+// Equal requests have equal parts, and when the entries of one begin with those
+// of another, so do its parts.
 func (c *Client) Parts(r model.Request) ([][]byte, error) {
 	parts := make([][]byte, 0, len(r.Entries)+2)
 	tools, err := toolsOf(r.Tools)
@@ -40,7 +40,7 @@ func (c *Client) Parts(r model.Request) ([][]byte, error) {
 	return parts, nil
 }
 
-// head is what a request says besides the conversation.
+// head is what a request contains besides the conversation.
 type head struct {
 	Model         string `json:"model"`
 	Stream        bool   `json:"stream"`
@@ -84,8 +84,8 @@ func (c *Client) body(r model.Request) ([]byte, error) {
 	return append(body, `]}`...), nil
 }
 
-// effort returns the word for a budget of thinking. Nothing is said when none
-// is wanted: a model that does not think refuses the field.
+// effort returns the word for a thinking budget. It is empty when none is
+// wanted: a model that does not think refuses the field.
 func effort(tokens int) string {
 	switch {
 	case tokens <= 0:
@@ -157,9 +157,9 @@ type file struct {
 	Data string `json:"file_data"`
 }
 
-// messagesOf returns the messages that an entry becomes, joined by commas.
-// Each result of a tool is a message of its own and comes first, since results
-// have to follow their calls.
+// messagesOf returns the messages of an entry, joined by commas. Each tool
+// result is a message of its own and comes first, since results have to follow
+// their calls.
 func messagesOf(e tidemark.Entry) ([]byte, error) {
 	if e.Kind != "" && e.Kind != tidemark.KindMessage {
 		return nil, nil
@@ -191,7 +191,7 @@ func messagesOf(e tidemark.Entry) ([]byte, error) {
 	return bytes.Join(out, []byte(",")), nil
 }
 
-// resultOf tells the result of a tool in words: this wire takes nothing else.
+// resultOf returns a tool result as text: this API accepts nothing else.
 func resultOf(b tidemark.Block) message {
 	var words []string
 	for _, inner := range model.Inside(b) {
@@ -204,8 +204,9 @@ func resultOf(b tidemark.Block) message {
 	return message{Role: "tool", Content: text, ToolCallID: b.ToolUseID}
 }
 
-// speech returns what a role says, false when it is nothing that can be sent.
-// Thinking is left out: a server that wants it back wants it in its own way.
+// speech returns the message of a role, false when there is nothing that can be
+// sent. Thinking is left out: each server that wants it back wants it in its own
+// form.
 func speech(role tidemark.Role, blocks []tidemark.Block) (message, bool, error) {
 	m := message{Role: "user"}
 	switch role {
@@ -248,8 +249,8 @@ func textParts(parts []part, words []string) []part {
 	return parts
 }
 
-// rich returns an image or a document as a part, nil for what has to be told
-// in words.
+// rich returns an image or a document as a part, nil for what has to be sent as
+// text.
 func rich(b tidemark.Block) *part {
 	data := "data:" + b.MediaType + ";base64," + base64.StdEncoding.EncodeToString(b.Data)
 	switch {

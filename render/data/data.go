@@ -20,6 +20,7 @@ import (
 	"github.com/itchyny/gojq"
 
 	"github.com/tidemark-sessions/tidemark"
+	"github.com/tidemark-sessions/tidemark/internal/records"
 	"github.com/tidemark-sessions/tidemark/render"
 )
 
@@ -36,7 +37,7 @@ type Format struct {
 
 // Print writes one value.
 func (f Format) Print(w io.Writer, v any) error {
-	b, err := Marshal(v)
+	b, err := records.Encode(v)
 	if err != nil {
 		return err
 	}
@@ -63,21 +64,11 @@ func (f Format) Print(w io.Writer, v any) error {
 	case f.Template != "":
 		return f.runTemplate(w, v)
 	}
-	if b, err = Marshal(v); err != nil {
+	if b, err = records.Encode(v); err != nil {
 		return err
 	}
 	_, err = w.Write(append(harmless(b), '\n'))
 	return err
-}
-
-// Marshal returns a value as one line of JSON, in which < and & stand for
-// themselves.
-func Marshal(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimRight(buf.Bytes(), "\n"), err
 }
 
 // harmless escapes, inside JSON strings, what a terminal could act on. The
@@ -192,7 +183,7 @@ func numbers(v any) any {
 func (f Format) runTemplate(w io.Writer, v any) error {
 	t, err := template.New("").Funcs(template.FuncMap{
 		"json": func(v any) (string, error) {
-			b, err := Marshal(v)
+			b, err := records.Encode(v)
 			return string(b), err
 		},
 		"join": func(sep string, list []any) string {

@@ -3,13 +3,15 @@ package data
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/tidemark-sessions/tidemark/internal/records"
 )
 
 // FuzzHarmless wants JSON that a terminal cannot act on, and the same value.
 func FuzzHarmless(f *testing.F) {
 	f.Add("a\x1b[31m\u202e\u009b\U000e0041ü")
 	f.Fuzz(func(t *testing.T, s string) {
-		b, err := Marshal(s)
+		b, err := records.Encode(s)
 		if err != nil {
 			t.Fatal(err)
 		}

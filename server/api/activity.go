@@ -12,9 +12,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// activity is what this server has under way with single sessions: calls
-// that write wait for each other, and followers are told when one ends. It is
-// only a help: other nodes know nothing of it, and the store keeps the rules.
+// activity is what this server is doing with single sessions: calls that
+// write wait for each other, and followers are notified when one ends. It is
+// only an optimisation: other nodes know nothing of it, and the store
+// enforces the rules.
 type activity struct {
 	mu     sync.Mutex
 	queues map[string]*queue
@@ -24,10 +25,10 @@ type activity struct {
 // queue lets one call at a time write to a session.
 type queue struct {
 	turn chan struct{}
-	in   int // how many wait or have their turn
+	in   int // number of calls that wait or run
 }
 
-// enter waits for the turn of a call, and returns what ends it.
+// enter waits for the turn of a call, and returns a function that ends it.
 func (w *activity) enter(ctx context.Context, name string) (leave func(), err error) {
 	w.mu.Lock()
 	if w.queues == nil {
@@ -57,12 +58,12 @@ func (w *activity) enter(ctx context.Context, name string) (leave func(), err er
 }
 
 // turnTimeout is how long a call waits for a call on another node that writes
-// to the same session: those last for moments.
+// to the same session: those take only moments.
 const turnTimeout = 3 * time.Second
 
-// attach runs do with a Writer of a session for the time of one call.
+// attach runs do with a Writer of a session for the duration of one call.
 func (s *Server) attach(ctx context.Context, st *store.Store, id tidemark.SessionID, do func(*store.Writer) error) error {
-	leave, err := s.work.enter(ctx, activityName(ctx, id))
+	leave, err := s.activity.enter(ctx, activityName(ctx, id))
 	if err != nil {
 		return err
 	}
@@ -81,17 +82,17 @@ func (s *Server) attach(ctx context.Context, st *store.Store, id tidemark.Sessio
 	return err
 }
 
-// activityName is what the calls for a session of the caller queue up for. That of
-// another who has a session of the same id is another queue: nobody waits for
-// it, nor learns from waiting that it is there.
+// activityName is the name of the queue of a caller's session. Another caller's
+// session with the same id has another queue: nobody waits for it, or learns by
+// waiting that it exists.
 func activityName(ctx context.Context, id tidemark.SessionID) string {
 	c := request.CallerOf(ctx)
 	return c.Tenant + "/" + c.User + "/" + string(id)
 }
 
-// release ends the lease of one call. What the call wrote is written: that the
-// lease could not be released is no reason to say otherwise, and a client that
-// is told so writes it again.
+// release ends the lease of one call. What the call wrote is written: a
+// failure to release the lease must not be reported as its failure, or the
+// client would write again.
 func (s *Server) release(ctx context.Context, st *store.Store, w *store.Writer) {
 	if err := w.Close(context.WithoutCancel(ctx)); err != nil {
 		request.Note(ctx, "lease not released", err.Error())
@@ -99,14 +100,14 @@ func (s *Server) release(ctx context.Context, st *store.Store, w *store.Writer) 
 	}
 }
 
-// abandonTimeout is how long a server tries to release what its calls left
-// behind; the lease runs out not much later.
+// abandonTimeout is how long a server tries to release leases that its
+// calls left behind; a lease expires not much later.
 const abandonTimeout = 20 * time.Second
 
 // abandon releases, in the background, a lease that a call of this server may
 // have left: the connection broke while it was taken or released, so nobody
-// knows whether it is there, and all others wait for a holder that lives and
-// does nothing. Where the process ends, that is seen by whoever comes next.
+// knows whether it exists, and all others would wait for a living holder that
+// does nothing. If the process ends, the next writer notices.
 func (s *Server) abandon(ctx context.Context, st *store.Store, id tidemark.SessionID) {
 	if !s.shutdown.Enter() {
 		return
@@ -131,9 +132,9 @@ func (s *Server) abandon(ctx context.Context, st *store.Store, id tidemark.Sessi
 }
 
 // releaseOwn releases a lease that this server holds while none of its calls
-// is at work on the session.
+// works on the session.
 func (s *Server) releaseOwn(ctx context.Context, st *store.Store, id tidemark.SessionID) error {
-	leave, err := s.work.enter(ctx, activityName(ctx, id))
+	leave, err := s.activity.enter(ctx, activityName(ctx, id))
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func (s *Server) releaseOwn(ctx context.Context, st *store.Store, id tidemark.Se
 	return st.Release(ctx, id, true)
 }
 
-// takeTurn attaches, after the calls of other nodes if need be.
+// takeTurn attaches, after waiting for calls of other nodes if necessary.
 func (s *Server) takeTurn(ctx context.Context, st *store.Store, id tidemark.SessionID) (*store.Writer, error) {
 	until := time.Now().Add(turnTimeout)
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -170,8 +171,8 @@ func (s *Server) write(ctx context.Context, st *store.Store, id tidemark.Session
 	return st.WithToken(ctx, id, token, do)
 }
 
-// watchEnd returns a channel that gets something when a session may have
-// ended here.
+// watchEnd returns a channel that receives when a session may have ended
+// here.
 func (w *activity) watchEnd(tenant string, id tidemark.SessionID) (end <-chan struct{}, stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,8 +193,8 @@ func (w *activity) watchEnd(tenant string, id tidemark.SessionID) (end <-chan st
 	}
 }
 
-// ended tells who follows a session that it was removed, or is not shared as
-// before: each looks whether it is still there for them.
+// ended notifies the followers of a session that it was removed, or is
+// shared differently: each checks whether it may still read it.
 func (w *activity) ended(tenant string, id tidemark.SessionID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/stores"
 )
 
-// Me is who calls, as the server sees it.
+// Me is the caller, as the server sees it.
 type Me struct {
 	Tenant     string       `json:"tenant"`
 	TenantName string       `json:"tenant_name,omitempty"`
@@ -40,7 +40,7 @@ type byID struct {
 	ID     string `path:"id" maxLength:"128"`
 }
 
-// ListInput says of which tenant a list is.
+// ListInput names the tenant of a list.
 type ListInput struct {
 	Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
 	PageInput
@@ -65,8 +65,8 @@ func created(o huma.Operation) huma.Operation {
 }
 
 // Administered returns the operator's store, and the tenant that the caller
-// means: an operator may mean any, others their own, and a foreign one is as
-// absent as one that there is not.
+// means: operators may name any, others their own, and the error for a
+// foreign one is the same as for one that does not exist.
 func (s *Server) Administered(ctx context.Context, name string) (*tenant.Directory, tenant.Tenant, error) {
 	users, err := s.stores.Operators(ctx)
 	if err != nil {
@@ -84,8 +84,8 @@ func (s *Server) Administered(ctx context.Context, name string) (*tenant.Directo
 	return users, t, err
 }
 
-// ownTenant is the tenant of the caller. That of a server for one person is
-// made when it is first needed.
+// ownTenant is the tenant of the caller. On a server for one person it is
+// created when it is first needed.
 func (s *Server) ownTenant(ctx context.Context, users *tenant.Directory, c request.Caller) (tenant.Tenant, error) {
 	if c.Operator && c.Tenant == tidemark.TenantOf(tenant.DefaultTenant, "").Tenant {
 		if t, err := users.CreateTenant(ctx, tenant.Tenant{Name: tenant.DefaultTenant}); err == nil {
@@ -94,7 +94,7 @@ func (s *Server) ownTenant(ctx context.Context, users *tenant.Directory, c reque
 	}
 	t, err := users.Tenant(ctx, c.Tenant)
 	if errors.Is(err, tidemark.ErrNotFound) {
-		// Whoever vouched for the caller vouched for the tenant.
+		// Whoever authenticated the caller vouched for the tenant.
 		return tenant.Tenant{ID: c.Tenant, State: tenant.Active}, nil
 	}
 	return t, err
@@ -145,7 +145,7 @@ type NewTokenInput struct {
 	}
 }
 
-// tokenLife is how long a token works when nobody says: long enough to be
+// tokenLife is the default lifetime of a token: long enough to be
 // forgotten, short enough to be harmless then.
 const tokenLife = 90 * 24 * time.Hour
 
@@ -171,10 +171,11 @@ func (s *Server) tokenRoutes() {
 	})
 }
 
-// CreateToken makes a service token, whose text is told once.
+// CreateToken creates a service token, whose text is shown once.
 func (s *Server) CreateToken(ctx context.Context, in *NewTokenInput) (*struct{ Body NewToken }, error) {
 	c := request.CallerOf(ctx)
-	// A token that makes tokens outlives its own end, and its own scopes.
+	// A token that creates tokens would outlive its own end, and its own
+	// scopes.
 	if c.Token != "" || !c.Role.May(in.Body.Role) {
 		return nil, request.Fail(ctx, tidemark.ErrDenied)
 	}
@@ -210,7 +211,7 @@ type newTenantInput struct {
 	}
 }
 
-// Operate returns the operator's store for operators alone.
+// Operate returns the operator's store, only for operators.
 func (s *Server) Operate(ctx context.Context) (*tenant.Directory, error) {
 	if !request.CallerOf(ctx).Operator {
 		return nil, tidemark.ErrDenied
@@ -259,7 +260,7 @@ func (s *Server) tenantRoutes() {
 
 var tenantVerbs = map[string]string{"suspend": "Keep the users of a tenant out", "resume": "Let the users of a tenant in again"}
 
-// ChangeUserInput says what of a user is to be another.
+// ChangeUserInput says what to change about a user.
 type ChangeUserInput struct {
 	Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
 	ID     string `path:"id" maxLength:"128"`
@@ -383,7 +384,7 @@ func (s *Server) ListAudit(ctx context.Context, in *ListInput) (*struct{ Body Pa
 			return nil, request.Fail(ctx, err)
 		}
 	}
-	// One is a line; before the first there is nothing.
+	// The first line has number 1; there is nothing before it.
 	if before != 1 {
 		for l, err := range users.AuditLines(ctx, t.ID, tidemark.Span{To: max(before-1, 0), Newest: most, Backwards: true}) {
 			if err != nil {
@@ -399,7 +400,7 @@ func (s *Server) ListAudit(ctx context.Context, in *ListInput) (*struct{ Body Pa
 	return &struct{ Body Page[tenant.AuditLine] }{page}, nil
 }
 
-// VerifyAuditInput says which audit log, and which head it had before.
+// VerifyAuditInput says which audit log, and an earlier head.
 type VerifyAuditInput struct {
 	Tenant string `query:"tenant" maxLength:"64" doc:"the name or id of the tenant, for operators; the default is the caller's"`
 	Body   struct {

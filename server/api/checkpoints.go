@@ -25,7 +25,7 @@ func (s *Server) stateRoutes() {
 	huma.Register(s.huma, op("GET", path+"s", "list-checkpoints", "The checkpoints of a session, the newest first", "state", request.Reader), s.listCheckpoints)
 }
 
-// tagOfJSON is the ETag of something small: of what it says.
+// tagOfJSON is the ETag of something small, made from its content.
 func tagOfJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -36,7 +36,7 @@ func tagOfJSON(v any) string {
 }
 
 // SessionState is a store.Checkpoint as a client sends it: nothing is
-// required, and what is absent is empty afterwards.
+// required, and absent fields become empty.
 type SessionState struct {
 	Name          string              `json:"name,omitempty" maxLength:"200"`
 	SavedAt       time.Time           `json:"saved_at,omitzero" doc:"set by the server"`
@@ -124,7 +124,7 @@ func (s *Server) listCheckpoints(ctx context.Context, in *listInSession) (*madeO
 	return pageOf(s, ctx, all, in.PageInput)
 }
 
-// attachedSessions answers with the sessions that somebody writes to now.
+// attachedSessions answers with the sessions that have a writer now.
 func (s *Server) attachedSessions(ctx context.Context, _ *struct{}) (*struct{ Body api.AttachedList }, error) {
 	st, err := s.stores.Mine(ctx)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *Server) attachedSessions(ctx context.Context, _ *struct{}) (*struct{ Bo
 	return &struct{ Body api.AttachedList }{list}, nil
 }
 
-// learnedIn counts what was learned, by the session that it was learned in.
+// learnedIn counts what was learned, by session.
 func learnedIn(ctx context.Context, st *store.Store) (map[tidemark.SessionID]int64, error) {
 	n := make(map[tidemark.SessionID]int64)
 	for m, err := range st.Memories(ctx, "") {

@@ -17,27 +17,27 @@ type Page[T any] struct {
 	Next  string `json:"next,omitempty" doc:"the cursor of the next page; absent on the last"`
 }
 
-// PageInput is what every list takes. It is exported because huma passes over
-// what is embedded and is not.
+// PageInput is what every list takes. It is exported because huma ignores
+// embedded unexported structs.
 type PageInput struct {
 	Limit  int    `query:"limit" minimum:"1" default:"50" doc:"how many, at most"`
 	Cursor string `query:"cursor" maxLength:"2048" doc:"next of the page before"`
 }
 
-// limit is how many elements the caller gets.
+// limit is the number of elements on a page.
 func (s *Server) limit(n int) int { return min(max(n, 1), s.o.Limits.Page) }
 
-// newCursorKey is for servers that share none with others. A cursor of
-// another life of the server is refused like a forged one, and the client
-// begins again.
+// newCursorKey is for servers that share none with others. A cursor from
+// before a restart is refused like a forged one, and the client starts
+// over.
 func newCursorKey() []byte {
 	key := make([]byte, 32)
 	rand.Read(key)
 	return key
 }
 
-// Cursor writes where a list goes on. It says nothing that the caller did not
-// see, and nobody else can make one.
+// Cursor encodes where a list continues. It contains nothing that the caller
+// did not see, and nobody else can make one.
 func (s *Server) Cursor(caller request.Caller, v any) string {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Server) Cursor(caller request.Caller, v any) string {
 	return base64.RawURLEncoding.EncodeToString(append(s.cursorSum(caller, body), body...))
 }
 
-// Uncursor reads what cursor wrote for the same caller.
+// Uncursor decodes what Cursor encoded for the same caller.
 func (s *Server) Uncursor(caller request.Caller, text string, into any) error {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(b) < 16 || !hmac.Equal(b[:16], s.cursorSum(caller, b[16:])) {

@@ -16,8 +16,8 @@ import (
 
 const entriesPath = request.SessionsPath + "/{id}/entries"
 
-// pageBytes bounds the text of a page: entries may be large, and what a page
-// holds is held in memory.
+// pageBytes bounds the text of a page: entries may be large, and a page is
+// held in memory.
 const pageBytes = 16 << 20
 
 func (s *Server) entryRoutes() {
@@ -33,7 +33,7 @@ func (s *Server) entryRoutes() {
 	s.fileRoutes()
 }
 
-// streamed describes an answer that is no JSON.
+// streamed describes an answer that is not JSON.
 func streamed(mediaType, what string) map[string]*huma.Response {
 	return map[string]*huma.Response{"200": {Description: what, Content: map[string]*huma.MediaType{mediaType: {Schema: &huma.Schema{Type: "string"}}}}}
 }
@@ -54,7 +54,7 @@ func (s *Server) appendEntries(ctx context.Context, in *appendInput) (*struct{ B
 		return nil, request.Fail(ctx, err)
 	}
 	if in.Key != "" {
-		// The lease may be another one when a client comes back.
+		// The lease may differ when a client retries.
 		asked := in.Body
 		asked.Lease = ""
 		if _, err := idempotent(ctx, st, "append-entries/"+string(i.ID), in.Key, asked); err != nil {
@@ -77,7 +77,7 @@ func (s *Server) appendEntries(ctx context.Context, in *appendInput) (*struct{ B
 	return &struct{ Body api.Appended }{api.Appended{Seqs: seqs}}, nil
 }
 
-// newEntries returns what a client wants to append.
+// newEntries returns the entries that a client wants to append.
 func newEntries(sent []api.NewEntry) ([]tidemark.Entry, error) {
 	entries := make([]tidemark.Entry, len(sent))
 	for i, e := range sent {
@@ -103,7 +103,7 @@ type listEntriesInput struct {
 	Cursor string `query:"cursor" maxLength:"2048" doc:"next of the page before"`
 }
 
-// check refuses what does not go together.
+// check refuses contradictory parameters.
 func (in *listEntriesInput) check() error {
 	ways := 0
 	for _, set := range []bool{in.Tail > 0, in.Before > 0, in.All || in.From > 0 || in.To > 0, in.Cursor != ""} {
@@ -117,8 +117,8 @@ func (in *listEntriesInput) check() error {
 	return nil
 }
 
-// entriesCursor is where the reading of a session goes on. It names the end of
-// the path, so that a branch in the meantime does not mix two paths.
+// entriesCursor is where the reading of a session continues. It names the end
+// of the path, so that a branch made meanwhile does not mix two paths.
 type entriesCursor struct {
 	Session tidemark.SessionID `json:"session"`
 	Worker  string             `json:"worker,omitempty"`
@@ -172,8 +172,8 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*entrie
 	return &entriesOutput{Status: http.StatusOK, ETag: tag, Body: page}, nil
 }
 
-// entryPage reads a page. What goes on has a cursor; what counts from the end
-// has none.
+// entryPage reads a page. A page that reads forward has a cursor; one that
+// counts from the end has none.
 func (s *Server) entryPage(ctx context.Context, v *store.View, in *listEntriesInput, c entriesCursor) (*api.EntryList, error) {
 	page := &api.EntryList{Items: []api.LogEntry{}, Head: v.Entries}
 	var err error
@@ -205,8 +205,8 @@ func (s *Server) entryPage(ctx context.Context, v *store.View, in *listEntriesIn
 	return page, nil
 }
 
-// lastAtOnce is how many entries from the end are held at a time before it is
-// known how large they are.
+// lastAtOnce is how many entries from the end are read at a time, before
+// their size is known.
 const lastAtOnce = 64
 
 // lastEntries returns entries before a seq, or from the end of the path for 0:
@@ -227,7 +227,7 @@ func lastEntries(ctx context.Context, v *store.View, at, before int64, want int)
 			part = append(part, logEntry(e, err))
 			size += SizeOf(e.Blocks) + len(e.Extra)
 		}
-		// A damaged entry does not tell what is before it: who comes after it does.
+		// A damaged entry does not name its parent: the entry after it does.
 		whole := slices.IndexFunc(part, func(e api.LogEntry) bool { return e.Damage == "" })
 		if whole > 0 {
 			part = part[whole:]
@@ -243,7 +243,7 @@ func lastEntries(ctx context.Context, v *store.View, at, before int64, want int)
 	return all, nil
 }
 
-// logEntry is an entry on the wire, or what is known of a damaged one.
+// logEntry is an entry in its wire form, or what is known of a damaged one.
 func logEntry(e tidemark.Entry, damage error) api.LogEntry {
 	out := api.LogEntry{Entry: e}
 	if damage != nil {
@@ -252,7 +252,7 @@ func logEntry(e tidemark.Entry, damage error) api.LogEntry {
 	return out
 }
 
-// SizeOf is about how large blocks are on the wire.
+// SizeOf is roughly the size of blocks on the wire.
 func SizeOf(blocks []tidemark.Block) int {
 	n := 0
 	for _, b := range blocks {

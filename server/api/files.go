@@ -15,9 +15,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// fileRoutes are those of the durable files of a session. A name may hold
-// slashes: escaped in the documented path, or as they are in the one that is
-// registered beside it.
+// fileRoutes are those of the durable files of a session. A name may contain
+// slashes: escaped in the documented path, or literal in the one registered
+// beside it.
 func (s *Server) fileRoutes() {
 	dir := request.SessionsPath + "/{id}/files"
 	huma.Register(s.huma, op("GET", dir, "list-files", "The durable files of a session", "files", request.Reader), s.listFiles)
@@ -36,19 +36,19 @@ func (s *Server) fileRoutes() {
 	}
 }
 
-// rawBody describes a body that is read as it comes.
+// rawBody describes a body that is read as a stream.
 func rawBody(what string) *huma.RequestBody {
 	return &huma.RequestBody{Description: what, Required: true,
 		Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: &huma.Schema{Type: "string", Format: "binary"}}}}
 }
 
-// BodyInput is a body that is read as it comes, and never held whole.
+// BodyInput is a body that is read as a stream, and never held whole.
 type BodyInput struct {
 	body *arriving
 }
 
-// arriving is a body, and what kept it from arriving. Whoever reads it may end
-// with another error: a connection that fails cancels the whole request.
+// arriving is a body, and the error that kept it from arriving. Its reader may
+// fail with another error: a connection that fails cancels the whole request.
 type arriving struct {
 	io.Reader
 	err error
@@ -68,7 +68,7 @@ func (b *BodyInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// explain tells an error of the body from one of what was done with it.
+// explain distinguishes an error of the body from one of its processing.
 func (b *BodyInput) explain(err error) error {
 	if b.body.err != nil {
 		return request.BodyProblem(b.body.err)
@@ -105,7 +105,7 @@ type getFileInput struct {
 }
 
 // getFile answers with bytes that somebody else wrote: a browser saves them
-// and does not look inside.
+// and does not interpret them.
 func (s *Server) getFile(ctx context.Context, in *getFileInput) (*huma.StreamResponse, error) {
 	st, v, err := s.View(ctx, in.ID)
 	if err != nil {
@@ -134,8 +134,8 @@ func (s *Server) getFile(ctx context.Context, in *getFileInput) (*huma.StreamRes
 	}}, nil
 }
 
-// Cut breaks a connection off when an answer could not be sent whole, so that
-// nobody takes a part for all of it.
+// Cut closes the connection when an answer could not be sent completely, so
+// that nobody takes a part for all of it.
 func Cut(ctx context.Context, err error) {
 	if err != nil {
 		request.Note(ctx, "error", err.Error())
@@ -170,7 +170,8 @@ func (s *Server) putFile(ctx context.Context, in *putFileInput) (*fileOutput, er
 	if in.Lease == "" {
 		err = s.attach(ctx, st, i.ID, put)
 	} else {
-		// The body can be read once: somebody else who was quicker wins.
+		// The body can be read only once: if somebody else was faster, they
+		// win.
 		var w *store.Writer
 		if w, err = st.AttachWithToken(ctx, i.ID, in.Lease); err == nil {
 			err = put(w)

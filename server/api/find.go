@@ -14,10 +14,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// snippetWidth is how much of an entry is shown around what was found.
+// snippetWidth is how much of an entry is shown around a match.
 const snippetWidth = 160
 
-// findRoutes are those that look through all sessions.
+// findRoutes are those that search all sessions.
 func (s *Server) findRoutes() {
 	huma.Register(s.huma, op("GET", "/api/v1/search", "search", "Find entries by their words", "find", request.Reader), s.search)
 	huma.Register(s.huma, op("GET", "/api/v1/resolve", "resolve", "What a reference means", "find", request.Reader), s.resolve)
@@ -94,7 +94,7 @@ func (s *Server) search(ctx context.Context, in *searchInput) (*searchOutput, er
 	return &out, nil
 }
 
-// HitOf is something that was found, on the wire.
+// HitOf is a search result in its wire form.
 func HitOf(query search.Query, f store.Found) SearchHit {
 	h := SearchHit{Ref: f.Ref(), Session: f.Info.ID, Owner: f.Info.Owner, Title: f.Info.Title, Seq: f.Seq, Worker: f.Worker, At: f.At, Role: f.Entry.Kind}
 	if f.Entry.Role != "" {

@@ -18,19 +18,19 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// The fleet belongs to the tenant: whoever may read sees all of it, whoever may
-// write runs and cancels. What a job may do is decided by the fleet file.
+// The fleet belongs to the tenant: readers see all of it, writers run and
+// cancel jobs. The fleet file decides what a job may do.
 
 const fleetGroup = "fleet"
 
-// tagged is one thing, with the tag that says whether it is another one.
+// tagged is a thing with its ETag.
 type tagged[T any] struct {
 	Status int
 	ETag   string `header:"ETag"`
 	Body   T
 }
 
-// contentTag is a tag for what has no version that could be told.
+// contentTag is a tag for things without a version.
 func contentTag(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -40,7 +40,7 @@ func contentTag(v any) string {
 	return `"` + hex.EncodeToString(sum[:12]) + `"`
 }
 
-// oneThing answers with v, or with 304 to who has it already.
+// oneThing answers with v, or with 304 if the client has it already.
 func oneThing[T any](v T, tag, ifNoneMatch string) *tagged[T] {
 	out := &tagged[T]{Status: http.StatusOK, ETag: tag, Body: v}
 	if unchanged(ifNoneMatch, tag) {
@@ -49,21 +49,21 @@ func oneThing[T any](v T, tag, ifNoneMatch string) *tagged[T] {
 	return out
 }
 
-// NoneMatch is for who may have the thing already.
+// NoneMatch is for clients that may have the thing already.
 type NoneMatch struct {
 	IfNoneMatch string `header:"If-None-Match" doc:"answers 304 when the thing still has this tag"`
 }
 
-// madeOf answers with what was made.
+// madeOf answers with what was created.
 type madeOf[T any] struct{ Body T }
 
-// made is op for calls that make something.
+// made is op for calls that create something.
 func made(o huma.Operation) huma.Operation {
 	o.DefaultStatus = http.StatusCreated
 	return o
 }
 
-// pageOf cuts a page out of a list that is at hand whole. Its cursor counts.
+// pageOf cuts a page out of a complete list. Its cursor is a count.
 func pageOf[T any](s *Server, ctx context.Context, all []T, in PageInput) (*madeOf[Page[T]], error) {
 	var at struct {
 		From int `json:"from"`
@@ -84,7 +84,7 @@ func pageOf[T any](s *Server, ctx context.Context, all []T, in PageInput) (*made
 	return out, nil
 }
 
-// Asked is this server as whoever the caller is, for what others read of it.
+// Asked is this server as a holder named after the caller, for others to read.
 func (s *Server) Asked(ctx context.Context) tidemark.Holder {
 	h := s.o.Holder
 	h.Program = "tidemark serve, for " + request.CallerOf(ctx).Name
@@ -145,7 +145,7 @@ func (s *Server) getFleet(ctx context.Context, _ *struct{}) (*madeOf[api.Fleet],
 	return out, request.Fail(ctx, err)
 }
 
-// AgentOf adds where its job runs to an agent.
+// AgentOf is an agent with where its job runs.
 func AgentOf(ctx context.Context, st *fleet.Store, a tidemark.Agent) api.Agent {
 	out := api.Agent{Agent: a}
 	if a.CurrentJob != "" {
@@ -224,7 +224,7 @@ func (s *Server) runAgent(ctx context.Context, in *struct {
 		return nil, request.Fail(ctx, err)
 	}
 	wanted := fleet.JobRequest{Agent: in.Name, Prompt: in.Body.Prompt, Schedule: in.Body.Schedule}
-	// In this order, so that of two that are not there always the same is named.
+	// In this order, so that of two missing things always the same is named.
 	for _, named := range []struct {
 		ref string
 		id  *tidemark.SessionID

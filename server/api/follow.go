@@ -14,8 +14,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// endLook is how often a follower looks whether its session is still there and
-// still theirs to read, when it was removed or unshared on another node.
+// endLook is how often a follower checks whether its session still exists and
+// may still be read, in case it was removed or unshared on another node.
 const endLook = 4 * time.Second
 
 type followInput struct {
@@ -56,8 +56,8 @@ type Following struct {
 	Send   func(Event) error
 }
 
-// Follow sends what is written to a session until the client goes away or the
-// session does.
+// Follow sends what is written to a session until the client leaves or the
+// session is removed.
 func (s *Server) Follow(ctx context.Context, f *Following) error {
 	f.s = s
 	return f.run(ctx)
@@ -65,7 +65,7 @@ func (s *Server) Follow(ctx context.Context, f *Following) error {
 
 var errGone = errors.New("the session is gone")
 
-// run sends entries until the client goes away or the session does.
+// run sends entries until the client leaves or the session is removed.
 func (f *Following) run(ctx context.Context) error {
 	within, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -107,8 +107,8 @@ func (f *Following) run(ctx context.Context) error {
 	}
 }
 
-// past sends what was there when the client came. It is read for this client
-// alone: what others were sent of it may have been masked since.
+// past sends what existed when the client came. It is read for this client
+// alone: what others were sent may have been masked since.
 func (f *Following) past(ctx context.Context) error {
 	there := f.View.Entries
 	if f.After >= there {
@@ -121,9 +121,8 @@ func (f *Following) past(ctx context.Context) error {
 	return nil
 }
 
-// upTo sends what is in the log up to a seq, 0 for all; of what a fork shares,
-// only the path that it shares, and not what lies beside it in the log of its
-// source.
+// upTo sends the log up to a seq, 0 for all; of the past that a fork shares,
+// only the shared path, and not what is beside it in the log of its source.
 func (f *Following) upTo(ctx context.Context, to int64) error {
 	for e, err := range f.View.LogRange(ctx, f.After+1, to) {
 		if err != nil && !errors.Is(err, tidemark.ErrCorrupt) {
@@ -143,7 +142,7 @@ func (f *Following) one(e tidemark.Entry, damage error) error {
 
 // watch ends the following when the session is removed.
 func (f *Following) watch(ctx context.Context, stop context.CancelCauseFunc) {
-	end, done := f.s.work.watchEnd(request.CallerOf(ctx).Tenant, f.View.ID)
+	end, done := f.s.activity.watchEnd(request.CallerOf(ctx).Tenant, f.View.ID)
 	defer done()
 	look := time.NewTicker(endLook)
 	defer look.Stop()
@@ -162,7 +161,7 @@ func (f *Following) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// over is what comes after following ended with an error.
+// over handles the error that ended the following.
 func (f *Following) over(ctx, within context.Context, err error) error {
 	if errors.Is(context.Cause(within), errGone) || errors.Is(err, tidemark.ErrNotFound) {
 		return f.end(ctx)
@@ -170,7 +169,7 @@ func (f *Following) over(ctx, within context.Context, err error) error {
 	return err
 }
 
-// end sends what is left of a session that was removed, and says so.
+// end sends what is left of a removed session, and says that it is.
 func (f *Following) end(ctx context.Context) error {
 	state := "gone"
 	if i, err := f.Store.Session(ctx, f.View.ID); err == nil {

@@ -17,28 +17,26 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// IdempotencyInput is for calls that a client may repeat when it did not hear the
-// answer.
+// IdempotencyInput is for calls that a client may repeat when it got no answer.
 type IdempotencyInput struct {
 	Key string `header:"Idempotency-Key" maxLength:"255" doc:"what is sent again under the same key within a day is not done again"`
 }
 
-// sweepOdds is how seldom a request takes old keys away with it, and sweepSize
-// how many.
+// sweepOdds is how rarely a request removes old keys, and sweepSize how many.
 const (
 	sweepOdds = 64
 	sweepSize = 200
 )
 
-// keyedCall is a call that is made under a key.
+// keyedCall is a call with an idempotency key.
 type keyedCall struct {
 	saved    tenant.Responses
 	key, sum string
-	answer   json.RawMessage // what it was answered before, nil: that is not known
+	answer   json.RawMessage // the earlier answer, nil if there is none
 }
 
-// idempotent notes that a call is made under a key. The same key with anything else
-// in it is refused.
+// idempotent records that a call is made under a key. The same key with another
+// request is refused.
 func idempotent(ctx context.Context, st *store.Store, call, key string, body any) (*keyedCall, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -59,8 +57,8 @@ func idempotent(ctx context.Context, st *store.Store, call, key string, body any
 	return c, err
 }
 
-// keep remembers the answer to a call for the next time. The call is done: an
-// error here is no reason to say that it is not.
+// keep stores the answer to a call for a repetition. The call is done: an
+// error here must not be reported as its failure.
 func (c *keyedCall) keep(ctx context.Context, answer any) {
 	kept, err := json.Marshal(answer)
 	if err == nil {
@@ -71,7 +69,7 @@ func (c *keyedCall) keep(ctx context.Context, answer any) {
 	}
 }
 
-// keyed gives entries without keys those that follow from the key of the
+// keyed gives entries without keys ones derived from the key of the
 // request, so that they are appended once.
 func keyed(entries []tidemark.Entry, key string) {
 	sum := sha256.Sum256([]byte(key))

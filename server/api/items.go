@@ -21,13 +21,13 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Items are the caller's own, as sessions are. What their data means is their
-// business: fields that are known have to be of their type, and all others are
-// kept as they came.
+// Items belong to the caller, as sessions do. The meaning of their data is up
+// to them: known fields must have their type, and all others are kept
+// unchanged.
 
 const itemGroup = "items"
 
-// itemKind is one kind of items and what is known of their data.
+// itemKind is one kind of items and what is known about their data.
 type itemKind struct {
 	Path   string // below /api/v1/
 	Kind   string // in the store, and in the ids of calls
@@ -35,7 +35,7 @@ type itemKind struct {
 	fields map[string]string // name to type
 }
 
-// The kinds of items that there are calls for.
+// ItemKinds are the kinds of items that have calls.
 func ItemKinds() []itemKind {
 	return []itemKind{
 		{Path: "run-steps", Kind: "run-step", plural: "steps of runs", fields: map[string]string{
@@ -55,11 +55,11 @@ func ItemKinds() []itemKind {
 	}
 }
 
-// ResultKind is what an optimizer's run came to, for one example.
+// ResultKind is the result of an optimizer's run, for one example.
 var ResultKind = itemKind{Path: "optimization-runs/{id}/results", Kind: "optimization-result", plural: "results of a run of an optimizer", fields: map[string]string{
 	"example_index": "integer", "input": "any", "expected": "any", "predicted": "any", "score": "number", "feedback": "string", "metrics": "object"}}
 
-// described is what the description says of the data.
+// described is the description of the data.
 func (k itemKind) described() string {
 	var fields []string
 	for _, name := range slices.Sorted(maps.Keys(k.fields)) {
@@ -74,7 +74,7 @@ func (k itemKind) op(method, more, verb, summary string, need request.Role) huma
 	return o
 }
 
-// check looks at the fields that are known.
+// check checks the known fields.
 func (k itemKind) check(data json.RawMessage) error {
 	if len(data) == 0 {
 		return nil
@@ -99,7 +99,7 @@ func badFields(wrong ...api.FieldError) error {
 	return &api.Problem{Status: http.StatusUnprocessableEntity, Title: "Unprocessable Entity", Code: "invalid", Detail: "the data does not fit", Errors: wrong}
 }
 
-// isOf reports whether a JSON value is of a type. Null is of all.
+// isOf reports whether a JSON value has a type. Null has every type.
 func isOf(kind string, value json.RawMessage) bool {
 	var v any
 	if err := json.Unmarshal(value, &v); err != nil {
@@ -143,13 +143,13 @@ type ResultPath struct {
 	Result string `path:"result" maxLength:"128"`
 }
 
-// Condition is under which a change is made.
+// Condition is a precondition of a change.
 type Condition struct {
 	IfMatch     string `header:"If-Match" doc:"the change is made only if this is the tag of what is there"`
 	IfNoneMatch string `header:"If-None-Match" doc:"with *: the change is made only if nothing is there"`
 }
 
-// version is the version that has to stand.
+// version is the version that the item must have.
 func (c Condition) version() (int64, error) {
 	switch {
 	case c.IfNoneMatch == "*":
@@ -164,7 +164,7 @@ func (c Condition) version() (int64, error) {
 	return v, nil
 }
 
-// fail is fail for a change that has a condition.
+// fail is request.Fail for a change with a condition.
 func (c Condition) fail(ctx context.Context, err error) error {
 	if (errors.Is(err, tidemark.ErrConflict) || errors.Is(err, tidemark.ErrExists)) && (c.IfMatch != "" || c.IfNoneMatch != "") {
 		err = outdated("what is there")
@@ -269,7 +269,7 @@ func (s *Server) resultCalls(k itemKind) {
 	})
 }
 
-// haveRun is ErrNotFound when there is no such run of an optimizer.
+// haveRun returns ErrNotFound when there is no such run of an optimizer.
 func (s *Server) haveRun(ctx context.Context, id string) error {
 	st, err := s.stores.Mine(ctx)
 	if err == nil {
@@ -279,8 +279,8 @@ func (s *Server) haveRun(ctx context.Context, id string) error {
 }
 
 // Stored is the id of an item in the store: that of a part begins with the
-// whole, so that two wholes can have parts of the same name. Its own name has
-// no dot, so the last one parts them.
+// whole, so that two wholes can have parts with the same name. A part's own
+// name has no dot, so the last dot separates them.
 func Stored(id, parent string) string {
 	if parent == "" {
 		return id
@@ -288,7 +288,7 @@ func Stored(id, parent string) string {
 	return parent + "." + id
 }
 
-// oneItem reads an item of the caller. An id that cannot be one is not found.
+// oneItem reads an item of the caller. An invalid id is not found.
 func oneItem(ctx context.Context, st *store.Store, kind, id, parent string) (store.Item, error) {
 	if tidemark.CheckID(Stored(id, parent)) != nil || parent != "" && strings.Contains(id, ".") {
 		return store.Item{}, tidemark.NotFoundf("%s %.40q: not found", kind, id)
@@ -314,7 +314,7 @@ func (s *Server) listItems(ctx context.Context, k itemKind, in PageInput, sessio
 	bytes := 0
 	for i, err := range st.Items(ctx, f) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verify names it
+			continue // verify reports it
 		}
 		if err != nil {
 			return nil, request.Fail(ctx, err)
@@ -396,8 +396,8 @@ func (s *Server) putItem(ctx context.Context, k itemKind, id, parent string, bod
 	return out, nil
 }
 
-// removeItem removes an item. The results of a run go first: were the run gone
-// and they not, nobody would find them again.
+// removeItem removes an item. The results of a run are removed first: without
+// the run nobody would find them again.
 func (s *Server) removeItem(ctx context.Context, k itemKind, id, parent string, c Condition) error {
 	st, err := s.stores.Mine(ctx)
 	if err != nil {

@@ -28,8 +28,8 @@ type OutputInput struct {
 	Newest int   `query:"newest" minimum:"0" doc:"only the newest so many; offset does not count then"`
 }
 
-// maxPageBytes bounds what one page of output weighs; a page is shorter rather
-// than heavier.
+// maxPageBytes bounds the size of a page of output; a page has fewer events
+// rather than more bytes.
 const maxPageBytes = 4 << 20
 
 func (s *Server) jobRoutes() {
@@ -52,8 +52,8 @@ func asStream(o huma.Operation) huma.Operation {
 	return o
 }
 
-// Shown is a job as callers see it: what finds its process is for whoever runs
-// it.
+// Shown is a job as callers see it: how to find its process is only for its
+// owner.
 func Shown(j tidemark.Job) tidemark.Job {
 	j.Process = nil
 	return j
@@ -92,7 +92,7 @@ func (s *Server) listJobs(ctx context.Context, in *struct {
 	out := &madeOf[Page[tidemark.Job]]{Body: Page[tidemark.Job]{Items: []tidemark.Job{}}}
 	for j, err := range st.JobsAfter(ctx, fleet.JobFilter{Agent: in.Agent, Status: in.Status, Limit: limit + 1}, after) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verify names it
+			continue // verify reports it
 		}
 		if err != nil {
 			return nil, request.Fail(ctx, err)
@@ -149,7 +149,7 @@ func (s *Server) repeatJob(fork bool) func(context.Context, *repeatInput) (*made
 	}
 }
 
-// span is the part of a log of this length that is wanted.
+// span is the requested part of a log of this length.
 func (in OutputInput) span(s *Server, length int64) tidemark.Span {
 	if in.Newest > 0 {
 		return tidemark.Span{To: length, Newest: s.limit(in.Newest)}
@@ -158,7 +158,7 @@ func (in OutputInput) span(s *Server, length int64) tidemark.Span {
 	return tidemark.Span{From: from, To: min(from+int64(s.limit(in.Limit))-1, length)}
 }
 
-// eventOf is an event on the wire. One that is damaged says so in its place, so
+// eventOf is an event in its wire form. A damaged one says so in its place, so
 // that none seems to be missing.
 func eventOf(e fleet.Numbered, err error) (api.OutputEvent, error) {
 	if errors.Is(err, tidemark.ErrCorrupt) {

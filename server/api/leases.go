@@ -24,8 +24,8 @@ func (s *Server) leaseRoutes() {
 	huma.Register(s.huma, op("DELETE", leasePath, "release-lease", "Stop writing to a session", "leases", request.Writer), s.releaseLease)
 }
 
-// holderOf is a client as the holder of a lease: a name, and who calls. No
-// process stands behind it.
+// holderOf is a client as the holder of a lease: a name, and the caller.
+// There is no process behind it.
 func holderOf(ctx context.Context, name string) tidemark.Holder {
 	if name == "" {
 		name = "a client"
@@ -98,12 +98,12 @@ func (s *Server) acquireLease(ctx context.Context, in *acquireInput) (*leaseOutp
 	return out, nil
 }
 
-// kindInterpreter is the entry that says why the interpreter is a fresh one,
-// as chat writes it.
+// kindInterpreter is the entry that says why the interpreter is fresh, as
+// chat writes it.
 const kindInterpreter = "interpreter"
 
 // freshen clears what the interpreter of a session held: its sandbox, its
-// workspace, and where its shell stood. What was said and what was made stays.
+// workspace, and the shell's directory. The conversation and its files stay.
 func freshen(ctx context.Context, st *store.Store, w *store.Writer) error {
 	c, err := st.Checkpoint(ctx, w.ID(), "")
 	if err != nil && !errors.Is(err, tidemark.ErrNotFound) {
@@ -120,7 +120,7 @@ func freshen(ctx context.Context, st *store.Store, w *store.Writer) error {
 	return err
 }
 
-// withoutShell takes what chat keeps of its shell out of the extra of a
+// withoutShell removes chat's shell state from the extra of a
 // checkpoint.
 func withoutShell(extra json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage

@@ -12,23 +12,22 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// MCP is what a handler of the Model Context Protocol gets to know. All of it is
-// asked with the context of a request, and is about whoever makes that request.
+// MCP is what a handler of the Model Context Protocol gets. Everything is called
+// with the context of a request, and concerns the caller of that request.
 type MCP struct {
 	Write  bool // the handler is for callers who may write
 	Open   func(context.Context) (*store.Store, error)
 	Fleet  func(context.Context) (*fleet.Store, error)
 	Holder func(context.Context) tidemark.Holder
-	// Doing says that a tool is about to change something: what is done with the
-	// context that it returns is written down as that.
+	// Doing announces that a tool is about to change something: changes with the
+	// returned context are recorded as that.
 	Doing func(ctx context.Context, tool string) context.Context
-	// Wrote is told how that ended.
+	// Wrote is called with the outcome.
 	Wrote func(ctx context.Context, tool, thing string, err error)
-	Tell  func(context.Context, error) error // an error as the caller may see it
+	Tell  func(context.Context, error) error // converts an error into what the caller may see
 }
 
-// mcpRoutes mounts the handlers: one for those who may write, one for those who
-// may not.
+// mcpRoutes mounts the handlers: one for writers, one for readers.
 func (s *Server) mcpRoutes() {
 	if s.o.MCP == nil {
 		s.mux.HandleFunc(request.MCPPath, func(w http.ResponseWriter, _ *http.Request) {
@@ -52,8 +51,8 @@ func (s *Server) mcpRoutes() {
 	})
 }
 
-// known opens a store only for a caller who is known: a context that lost its
-// caller on the way through the protocol is nobody's.
+// known opens a store only for a known caller: a context that lost its caller
+// on the way through the protocol belongs to nobody.
 func known[S any](open func(context.Context) (*S, error)) func(context.Context) (*S, error) {
 	return func(ctx context.Context) (*S, error) {
 		if request.CallerOf(ctx).Tenant == "" {
@@ -67,8 +66,8 @@ func mcpDoing(ctx context.Context, tool string) context.Context {
 	return stores.Doing(ctx, "MCP "+tool, request.MCPPath)
 }
 
-// mcpWrote writes down what a tool did: the request does not tell, as all calls
-// of the protocol look alike from outside.
+// mcpWrote records what a tool did: the request does not say, as all calls of
+// the protocol look alike from outside.
 func (s *Server) mcpWrote(ctx context.Context, tool, thing string, err error) {
 	outcome := tenant.AuditDone
 	switch {

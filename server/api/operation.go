@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
-// op describes one call: who may make it stands in the description itself, so
-// that whatever is generated from it knows as well.
+// op describes one call: the required role is part of the description, so
+// that whatever is generated from it knows it as well.
 func op(method, path, id, summary, group string, need request.Role) huma.Operation {
 	return huma.Operation{
 		Method: method, Path: path, OperationID: id, Summary: summary, Tags: []string{group},
@@ -35,8 +35,8 @@ func op(method, path, id, summary, group string, need request.Role) huma.Operati
 }
 
 const (
-	// maxFieldErrors and maxFieldText bound what is said about a body: one with
-	// a thousand things wrong is not answered with a larger one.
+	// maxFieldErrors and maxFieldText bound the answer about an invalid body:
+	// one with a thousand mistakes is not answered with a larger one.
 	maxFieldErrors = 20
 	maxFieldText   = 300
 )
@@ -52,9 +52,9 @@ func writeProblem(ctx huma.Context, err error) {
 	json.NewEncoder(ctx.BodyWriter()).Encode(p)
 }
 
-// humaConfig is what huma does, but for three of its ways: pages that load scripts
-// from elsewhere, links that echo the host of the request, and errors that
-// echo what was sent.
+// humaConfig is the configuration of huma, without three of its defaults: pages
+// that load scripts from elsewhere, links that echo the host of the request, and
+// errors that echo what was sent.
 func humaConfig(version string) huma.Config {
 	ownProblems()
 	c := huma.DefaultConfig("Tidemark", version)
@@ -67,16 +67,16 @@ func humaConfig(version string) huma.Config {
 	return c
 }
 
-// unreadBody is what huma says of a body that ended before its end, or is not
-// in chunks as it says.
+// unreadBody is huma's message for a truncated body, or one with invalid
+// chunks.
 const unreadBody = "cannot read request body"
 
-// ownProblems makes huma's own errors problems of ours. It is a variable of
-// that package, so it is set once for the whole process.
+// ownProblems turns huma's own errors into ours. It sets a variable of that
+// package, so it is done once for the whole process.
 var ownProblems = sync.OnceFunc(func() {
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		if message == unreadBody {
-			status = http.StatusBadRequest // the client's doing
+			status = http.StatusBadRequest // the client's fault
 		}
 		p := &api.Problem{Status: status, Title: http.StatusText(status), Detail: text.Shorten(message, maxFieldText), Code: "invalid"}
 		for _, err := range errs {

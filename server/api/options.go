@@ -22,8 +22,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Options are what the routes need. Stores, Access and Shutdown are required;
-// the others are those of the server.
+// Options configure the routes. Stores, Access and Shutdown are required; the
+// others are those of the server.
 type Options struct {
 	Stores   *stores.Stores
 	Access   *auth.Access
@@ -55,11 +55,11 @@ type Server struct {
 	access   *auth.Access
 	shutdown *request.Shutdown
 
-	work    activity // what is under way with single sessions
-	sources sources  // what is followed
+	activity activity // what is in progress with single sessions
+	sources  sources  // the logs being followed
 }
 
-// New puts the routes into mux.
+// New adds the routes to mux.
 func New(mux *http.ServeMux, o Options) *Server {
 	if o.CursorKey == nil {
 		o.CursorKey = newCursorKey()
@@ -83,7 +83,7 @@ type Imported struct {
 	ID      tidemark.SessionID `json:"id"`
 	Title   string             `json:"title,omitempty"`
 	Entries int64              `json:"entries"`
-	Known   bool               `json:"known"` // it was there already
+	Known   bool               `json:"known"` // it existed already
 	Lost    []string           `json:"lost,omitempty"`
 }
 
@@ -92,8 +92,8 @@ type ChatOptions struct {
 	Session  tidemark.SessionID // "": a new one
 	ForceNew bool               // with fresh interpreters and buffers
 	Model    string
-	// Emit is told what happens between turns. A value that is emitted becomes
-	// one JSON message.
+	// Emit receives what happens between turns. Each emitted value becomes one
+	// JSON message.
 	Emit func(any) error
 }
 
@@ -101,10 +101,10 @@ type ChatOptions struct {
 // after Close.
 type Conversation interface {
 	ID() tidemark.SessionID
-	// Send takes what the user says, and tells what happens until the turn is
-	// over. A value that is emitted becomes one JSON message.
+	// Send adds a message of the user, and emits what happens until the turn
+	// is over. Each emitted value becomes one JSON message.
 	Send(ctx context.Context, text string, emit func(any) error) error
-	// Answer is the answer to a question that was emitted.
+	// Answer answers an emitted question.
 	Answer(call string, allow bool) error
 	Close(ctx context.Context) error
 }

@@ -38,7 +38,7 @@ func (s *Server) listSchedules(ctx context.Context, in *struct {
 	var all []tidemark.Schedule
 	for d, err := range st.Schedules(ctx, in.Agent) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verify names it
+			continue // verify reports it
 		}
 		if err != nil {
 			return nil, request.Fail(ctx, err)
@@ -79,12 +79,7 @@ func (s *Server) turnSchedule(status string) func(context.Context, *ScheduleInpu
 		if err != nil {
 			return nil, request.Fail(ctx, err)
 		}
-		var now tidemark.Schedule
-		err = st.ChangeSchedule(ctx, in.Agent, in.Name, func(d *tidemark.Schedule) error {
-			d.Status = status
-			now = *d
-			return nil
-		})
+		now, _, err := st.TurnSchedule(ctx, nil, in.Agent, in.Name, status)
 		if err != nil {
 			return nil, request.Fail(ctx, err)
 		}

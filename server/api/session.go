@@ -16,15 +16,15 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// SessionInput is the session that a call is about. Its name, like that of all
-// inputs that are parts of others, is exported because huma fills no others.
+// SessionInput is the session that a call is about. Like all inputs that are
+// embedded in others it is exported because huma fills no others.
 type SessionInput struct {
 	ID string `path:"id" doc:"the id of a session; OWNER:ID for one that OWNER shared"`
 }
 
-// Session returns the store of the caller, as the owner has it whom the call
-// names, and the id. What is no id leads nowhere, like the id of a session that
-// is not there, or is not shared.
+// Session returns the caller's store, as seen by the owner that the call names,
+// and the id. An invalid id gives the same error as the id of a session that
+// does not exist, or is not shared.
 func (s *Server) Session(ctx context.Context, name string) (*store.Store, tidemark.SessionID, error) {
 	owner, id := tidemark.CutOwner(name)
 	parsed, err := tidemark.ParseSessionID(id)
@@ -41,8 +41,8 @@ func (s *Server) Session(ctx context.Context, name string) (*store.Store, tidema
 	return st, parsed, err
 }
 
-// View returns the session that a call names, to read, and the store as its
-// owner has it.
+// View returns the session that a call names, for reading, and the store as
+// seen by its owner.
 func (s *Server) View(ctx context.Context, name string) (*store.Store, *store.View, error) {
 	st, id, err := s.Session(ctx, name)
 	if err != nil {
@@ -55,8 +55,8 @@ func (s *Server) View(ctx context.Context, name string) (*store.Store, *store.Vi
 	return v.Store(), v, nil
 }
 
-// Owned returns the session that a call names, to change: ErrDenied for one
-// that is another's and was only shared with the caller.
+// Owned returns the session that a call names, for changing. ErrDenied: it
+// belongs to somebody else and was only shared with the caller.
 func (s *Server) Owned(ctx context.Context, id string) (*store.Store, store.Info, error) {
 	st, parsed, err := s.Session(ctx, id)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Server) Owned(ctx context.Context, id string) (*store.Store, store.Info
 	return st, i, nil
 }
 
-// infoOf is a session on the wire.
+// infoOf is a session in its wire form.
 func infoOf(i store.Info) api.SessionInfo {
 	out := api.SessionInfo{Session: i.Session, State: i.State, UpdatedAt: i.UpdatedAt, Messages: i.Messages, Nodes: i.Nodes, Entries: i.Entries,
 		Owner: i.Owner, Status: "active", ModelName: i.Model, ExternalSessionID: i.ForeignID}
@@ -82,7 +82,7 @@ func infoOf(i store.Info) api.SessionInfo {
 	return out
 }
 
-// detailOf is a session on the wire with what takes a look to know.
+// detailOf is a session in its wire form, with details that need further reads.
 func detailOf(ctx context.Context, st *store.Store, i store.Info) (api.SessionInfo, error) {
 	out := infoOf(i)
 	v, err := st.ViewOf(i)
@@ -94,8 +94,8 @@ func detailOf(ctx context.Context, st *store.Store, i store.Info) (api.SessionIn
 	return out, err
 }
 
-// tagOf is the ETag of what is said in and about a session: it changes when
-// either does.
+// tagOf is the ETag of the content and the description of a session: it
+// changes when either does.
 func tagOf(i store.Info) string { return fmt.Sprintf(`"%d-%d"`, i.Version(), i.Entries) }
 
 // matches reports whether the value of If-Match or If-None-Match names a tag.
@@ -111,26 +111,26 @@ func matches(header, tag string, same func(a, b string) bool) bool {
 
 func equal(a, b string) bool { return a == b }
 
-// sameVersion compares what is said about a session alone: somebody who
-// renames it need not mind that the conversation went on.
+// sameVersion compares only the description of a session: renaming it
+// does not depend on whether the conversation continued.
 func sameVersion(a, b string) bool {
 	about, _, _ := strings.Cut(a, "-")
 	want, _, _ := strings.Cut(b, "-")
 	return about == want
 }
 
-// unchanged reports whether the client has what it asks for.
+// unchanged reports whether the client already has what it asks for.
 func unchanged(ifNoneMatch, tag string) bool {
 	return ifNoneMatch != "" && matches(ifNoneMatch, tag, equal)
 }
 
-// outdated is the answer to a change of what is not as the client thinks.
+// outdated is the answer to a change based on an outdated version.
 func outdated(what string) error {
 	return &api.Problem{Status: http.StatusPreconditionFailed, Title: "Precondition Failed", Code: "conflict",
 		Detail: what + " has changed since", Hint: "get it again, and send its ETag as If-Match"}
 }
 
-// takes gives a call the limits of its body.
+// takes sets the limits of a call's body.
 func (s *Server) takes(o huma.Operation) huma.Operation {
 	o.MaxBodyBytes = s.o.Limits.Body
 	o.BodyReadTimeout = s.o.Limits.BodyTimeout
@@ -143,7 +143,7 @@ func status(o huma.Operation, code int) huma.Operation {
 	return o
 }
 
-// okOutput is the answer of calls that have nothing else to say.
+// okOutput is the answer of calls without a result.
 type okOutput struct {
 	Body struct {
 		OK bool `json:"ok"`

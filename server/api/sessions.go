@@ -53,7 +53,7 @@ type ListSessionsInput struct {
 	Since   string `query:"since" maxLength:"40" doc:"changed since this date or RFC 3339 time"`
 }
 
-// Asked is what makes a cursor one of this list and of no other.
+// Asked identifies the list that a cursor belongs to.
 func (in ListSessionsInput) Asked() string {
 	h := sha256.New()
 	for _, part := range []string{in.Search, in.Status, in.Project, in.Agent, in.Tool, in.Label, in.Since} {
@@ -70,12 +70,12 @@ type SessionsCursor struct {
 	Owner string             `json:"owner,omitempty"`
 }
 
-// After is the session that a list goes on behind.
+// After is the session after which a list continues.
 func (c SessionsCursor) After() *store.Info {
 	return &store.Info{Session: tidemark.Session{ID: c.ID}, UpdatedAt: c.At, Owner: c.Owner}
 }
 
-// Filter is what is asked for, as a store takes it.
+// Filter is the input as a filter of the store.
 func (in *ListSessionsInput) Filter() (store.Filter, error) {
 	f := store.Filter{Project: in.Project, Agent: in.Agent, Tool: in.Tool, Tag: in.Label, Each: true}
 	if in.Trash {
@@ -130,7 +130,7 @@ func (s *Server) sessionPage(ctx context.Context, st *store.Store, f store.Filte
 		switch {
 		case total <= int64(in.Offset):
 		case len(page.Items) < page.Limit:
-			i.Extra = nil // what other tools keep may be megabytes
+			i.Extra = nil // other tools may keep megabytes in it
 			item := infoOf(i)
 			if err != nil {
 				item.Damage = err.Error()
@@ -176,7 +176,7 @@ func (s *Server) createSession(ctx context.Context, in *createSessionInput) (*se
 		if _, err := idempotent(ctx, st, "create-session", in.Key, b); err != nil {
 			return nil, request.Fail(ctx, err)
 		}
-		// What is asked again makes the same session, and not a second one.
+		// A repeated request makes the same session, and not a second one.
 		c := request.CallerOf(ctx)
 		sess.ID = tidemark.SessionID(tidemark.IDOf("session", c.Tenant, c.User, in.Key))
 		keyed(entries, in.Key)
@@ -188,8 +188,8 @@ func (s *Server) createSession(ctx context.Context, in *createSessionInput) (*se
 	return answerSession(ctx, st, i, http.StatusCreated)
 }
 
-// makeSession makes a session with its first entries; one that is there
-// already gets those that it lacks.
+// makeSession creates a session with its first entries; an existing one
+// gets those that it lacks.
 func (s *Server) makeSession(ctx context.Context, st *store.Store, sess tidemark.Session, entries []tidemark.Entry) (store.Info, error) {
 	if len(entries) == 0 {
 		i, err := st.CreateEmpty(ctx, sess)
@@ -234,14 +234,14 @@ func (s *Server) getSession(ctx context.Context, in *getSessionInput) (*sessionO
 	return answerSession(ctx, st, v.Info, http.StatusOK)
 }
 
-// ChangeSessionInput says what of a session is to be another.
+// ChangeSessionInput says what to change about a session.
 type ChangeSessionInput struct {
 	SessionInput
 	IfMatch string `header:"If-Match" maxLength:"1000" doc:"the ETag of the session; it may have grown since"`
 	Body    api.SessionChange
 }
 
-// ChangeSession changes what is said about a session.
+// ChangeSession changes the description of a session.
 func (s *Server) ChangeSession(ctx context.Context, in *ChangeSessionInput) (*sessionOutput, error) {
 	st, i, err := s.Owned(ctx, in.ID)
 	if err != nil {
@@ -260,13 +260,13 @@ func (s *Server) ChangeSession(ctx context.Context, in *ChangeSessionInput) (*se
 	return answerSession(ctx, st, i, http.StatusOK)
 }
 
-// DeleteSessionInput says which session goes, and whether for good.
+// DeleteSessionInput says which session to delete, and whether permanently.
 type DeleteSessionInput struct {
 	SessionInput
 	Purge bool `query:"purge" doc:"destroy it: nobody can restore it then"`
 }
 
-// DeleteSession puts a session into the trash, or purges it.
+// DeleteSession moves a session to the trash, or purges it.
 func (s *Server) DeleteSession(ctx context.Context, in *DeleteSessionInput) (*okOutput, error) {
 	st, i, err := s.Owned(ctx, in.ID)
 	if err != nil {
@@ -280,7 +280,7 @@ func (s *Server) DeleteSession(ctx context.Context, in *DeleteSessionInput) (*ok
 	if err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	s.work.ended(request.CallerOf(ctx).Tenant, i.ID)
+	s.activity.ended(request.CallerOf(ctx).Tenant, i.ID)
 	return ok(), nil
 }
 
@@ -327,7 +327,7 @@ func (s *Server) verifySession(ctx context.Context, in *SessionInput) (*verifyOu
 	return &out, nil
 }
 
-// CheckSize refuses what is too long in bytes; huma counts characters.
+// CheckSize refuses texts that are too long in bytes; huma counts characters.
 func CheckSize(what, text string) error {
 	if len(text) > 1000 {
 		return tidemark.Invalidf("%s: at most 1000 bytes are allowed", what)

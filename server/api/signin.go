@@ -15,7 +15,7 @@ import (
 // linker makes sign-in links.
 type linker interface{ NewCode() string }
 
-// signInRoutes are for programs that let a browser in.
+// signInRoutes are for programs that sign a browser in.
 func (s *Server) signInRoutes() {
 	o := op("POST", "/api/v1/signin-code", "make-signin-code", "Make a code that signs a browser in, once", "admin", request.Admin)
 	huma.Register(s.huma, status(o, http.StatusCreated), s.makeSignInCode)

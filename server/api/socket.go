@@ -17,20 +17,21 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
-// A WebSocket is one caller who talks in one session at a time. To talk in
-// another one replaces everything: the turn is ended, the conversation closed,
-// its lease released, and only then is the next one opened. The caller is the
-// one who made the connection for as long as it stands.
+// A WebSocket is one caller who talks in one session at a time. Attaching to
+// another session replaces everything: the turn is ended, the conversation
+// closed, its lease released, and only then is the next one opened. The caller
+// stays the same for the lifetime of the connection.
 
 const (
 	socketProtocol = "tidemark"
-	tokenProtocol  = "bearer." // and the token, for browsers, which can set no header
+	tokenProtocol  = "bearer." // followed by the token, for browsers, which cannot set a header
 )
 
 const (
 	// socketBytes bounds a message of a client.
 	socketBytes = 1 << 20
-	// socketQueue is how many messages of a client wait; then it has to.
+	// socketQueue is how many messages of a client are queued before it has to
+	// wait.
 	socketQueue = 16
 	// closeTimeout is how long a conversation may take to end.
 	closeTimeout = 30 * time.Second
@@ -39,7 +40,7 @@ const (
 // Goner is a Conversation that can end by itself: its lease was lost, or
 // somebody else asked for the session.
 type Goner interface {
-	// Gone has an error once the conversation cannot go on.
+	// Gone receives an error once the conversation cannot continue.
 	Gone() <-chan error
 }
 
@@ -59,8 +60,8 @@ func (s *Server) socketRoutes() {
 	})
 }
 
-// LiftToken returns a request to open a WebSocket with the token where all
-// others have it: browsers can send it only as the name of a protocol.
+// LiftToken returns a WebSocket request with the token in its usual
+// header: browsers can send it only as the name of a protocol.
 func LiftToken(r *http.Request) *http.Request {
 	if r.URL.Path != request.SocketPath || r.Header.Get("Authorization") != "" {
 		return r
@@ -91,7 +92,7 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.shutdown.Leave()
-	// The origin was looked at above, by the names that this server has.
+	// The origin was checked above, by the names of this server.
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{socketProtocol}, InsecureSkipVerify: true})
 	if err != nil {
 		request.Note(r.Context(), "error", err.Error())
@@ -106,23 +107,23 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	conn.Close(code, reason)
 }
 
-// socket is one connection. What is not said otherwise belongs to the goroutine
-// of serve.
+// socket is one connection. Unless noted otherwise, fields belong to the
+// goroutine of serve.
 type socket struct {
 	s      *Server
 	conn   *websocket.Conn
 	ctx    context.Context
 	stop   context.CancelCauseFunc
 	caller request.Caller
-	proof  *http.Request // with a token that proves who the caller is
-	now    *attached     // nil: nothing is attached
+	proof  *http.Request // has a token that proves who the caller is
+	now    *attached     // nil if nothing is attached
 }
 
-// errAway says that there is nobody to talk to any more.
+// errAway means that the client is gone.
 var errAway = errors.New("the client is gone")
 
-// serve does what the client says until it goes away, may not stay, or the
-// server drains, and returns how to say goodbye.
+// serve handles the client's messages until it leaves, may not stay, or
+// the server drains, and returns how to close the connection.
 func (k *socket) serve() (websocket.StatusCode, string) {
 	inbox := make(chan api.SocketRequest, socketQueue)
 	go k.read(inbox)
@@ -171,10 +172,11 @@ func (k *socket) serve() (websocket.StatusCode, string) {
 	}
 }
 
-// read takes what the client says. One that says more than is done waits.
+// read reads the client's messages. A client that sends faster than they are
+// handled has to wait.
 func (k *socket) read(inbox chan<- api.SocketRequest) {
 	for {
-		kind, b, err := k.conn.Read(context.WithoutCancel(k.ctx)) // a ctx that ends would end the connection without a word
+		kind, b, err := k.conn.Read(context.WithoutCancel(k.ctx)) // a ctx that ends would close the connection without a reason
 		if err != nil {
 			k.stop(err)
 			return
@@ -192,7 +194,7 @@ func (k *socket) read(inbox chan<- api.SocketRequest) {
 	}
 }
 
-// keepAlive finds out when the other side is gone without a word.
+// keepAlive notices when the other side is gone without closing.
 func (k *socket) keepAlive() {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -212,8 +214,8 @@ func (k *socket) keepAlive() {
 	}
 }
 
-// tell says something. A client that does not read is gone. It may be called
-// concurrently.
+// tell sends a message. A client that does not read is gone. It may be
+// called concurrently.
 func (k *socket) tell(m api.SocketReply) error {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -231,16 +233,16 @@ func (k *socket) tell(m api.SocketReply) error {
 	return nil
 }
 
-// mayStay asks again who the caller is: ErrDenied when it is nobody, another
-// one, or one who may not talk any more. That nobody can be asked just now ends
-// no conversation.
+// mayStay checks again who the caller is. ErrDenied: unknown, somebody else, or
+// no longer allowed to talk. If the check is not possible just now, no
+// conversation ends.
 func (k *socket) mayStay(proof *http.Request) error {
 	was := k.caller
-	was.Role = request.Writer // who may do more needs it for nothing here
+	was.Role = request.Writer // more rights are not needed here
 	return k.s.access.MayGoOn(proof.WithContext(k.ctx), was, request.Writer)
 }
 
-// handle does one thing that the client asks for.
+// handle handles one request of the client.
 func (k *socket) handle(m api.SocketRequest) error {
 	switch m.Type {
 	case api.SocketAttach:
@@ -272,8 +274,8 @@ func errDetached() error {
 	return tidemark.Conflictf("no session is attached; attach to one first")
 }
 
-// prove goes on with another token of the same caller. That of somebody else
-// ends everything.
+// prove continues with another token of the same caller. A token of somebody
+// else ends everything.
 func (k *socket) prove(m api.SocketRequest) error {
 	proof := withToken(k.proof, m.Token)
 	if err := k.mayStay(proof); err != nil {

@@ -16,21 +16,21 @@ import (
 type attached struct {
 	k    *socket
 	talk Conversation
-	turn *turn // the last one; nil: there was none
+	turn *turn // the last one, nil if there was none
 
 	mu     sync.Mutex
-	name   string // of the session, as far as it is known
-	closed bool   // nothing more is told
+	name   string // of the session, as far as known
+	closed bool   // nothing more is sent
 }
 
-// turn is one message and all that comes of it.
+// turn is one message and everything that follows from it.
 type turn struct {
 	cancel context.CancelFunc
-	over   chan struct{} // closed before its end is told
-	done   chan struct{} // closed after
+	over   chan struct{} // closed before its end is reported
+	done   chan struct{} // closed afterwards
 }
 
-// errStuck says that a conversation did not end when it was told to.
+// errStuck means that a conversation did not end when it was told to.
 var errStuck = errors.New("a conversation did not end")
 
 func (a *attached) id() string {
@@ -39,7 +39,7 @@ func (a *attached) id() string {
 	return a.name
 }
 
-// gone is told when the conversation cannot go on.
+// gone receives when the conversation cannot continue.
 func (a *attached) gone() <-chan error {
 	if a == nil {
 		return nil
@@ -50,8 +50,8 @@ func (a *attached) gone() <-chan error {
 	return nil
 }
 
-// emit tells what happens in the conversation, and nothing once it is closed:
-// whatever is left of it cannot speak into the next one.
+// emit sends what happens in the conversation, and nothing once it is closed,
+// so that no leftover message goes into the next one.
 func (a *attached) emit(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -66,7 +66,7 @@ func (a *attached) emit(v any) error {
 }
 
 // attach replaces the conversation with another one. The old one is gone
-// before anything of the new one is opened; when the new one cannot be opened,
+// before anything of the new one is opened; if the new one cannot be opened,
 // there is none.
 func (k *socket) attach(m api.SocketRequest) error {
 	var id tidemark.SessionID
@@ -77,7 +77,7 @@ func (k *socket) attach(m api.SocketRequest) error {
 	case !m.New:
 		owner, name := tidemark.CutOwner(m.Session)
 		if owner != "" && owner != k.caller.User {
-			return fmt.Errorf("session %s is another's: %w", name, tidemark.ErrDenied) // whether it is there or not
+			return fmt.Errorf("session %s is another's: %w", name, tidemark.ErrDenied) // whether it exists or not
 		}
 		if id, err = tidemark.ParseSessionID(name); err != nil {
 			return tidemark.NotFoundf("session %.40q: not found", m.Session)
@@ -136,7 +136,7 @@ func (k *socket) send(m api.SocketRequest) error {
 	return nil
 }
 
-// cancel ends the turn that is under way.
+// cancel ends the turn in progress.
 func (a *attached) cancel() {
 	if a.turn != nil {
 		a.turn.cancel()
@@ -144,7 +144,7 @@ func (a *attached) cancel() {
 }
 
 // detach closes the conversation: its turn is ended, its lease released, and
-// nothing of it is left. One that does not end takes the connection with it,
+// nothing of it is left. If it does not end, the connection is closed,
 // because nothing may be opened beside it.
 func (k *socket) detach() error {
 	a := k.now
@@ -172,13 +172,14 @@ func (k *socket) detach() error {
 		k.stop(errStuck)
 		return errStuck
 	case err != nil:
-		// What was acknowledged is kept; the client can do nothing about the rest.
+		// What was acknowledged is kept; the client can do nothing about the
+		// rest.
 		request.Note(k.ctx, "error", err.Error())
 	}
 	return nil
 }
 
-// drop tells that the conversation ended by itself, and closes it.
+// drop reports that the conversation ended by itself, and closes it.
 func (k *socket) drop(why error) {
 	id := k.now.id()
 	k.detach()

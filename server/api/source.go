@@ -9,19 +9,20 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// A source keeps this much of what it read, for followers that are a little
-// behind. Who is further behind reads by itself until it is not.
+// How much of what it read a source keeps for followers that are a little
+// behind. Followers further behind read by themselves until they have
+// caught up.
 const (
 	sourceEvents = 256
 	sourceBytes  = 1 << 20
 )
 
-// source reads the log of a session once for everybody who follows it with the
-// same rights, and keeps the newest events as they are sent: else a thousand
+// source reads the log of a session once for all followers with the same
+// rights, and keeps the newest events in encoded form: otherwise a thousand
 // followers would read and encode each entry a thousand times.
 type source struct {
 	mu        sync.Mutex
-	floor     int64 // events has everything that came after it
+	floor     int64 // events has everything after it
 	events    []Event
 	bytes     int
 	news      chan struct{} // closed when there is more, or err
@@ -30,26 +31,27 @@ type source struct {
 	stop      context.CancelFunc
 }
 
-// sourceOf names a source. Whoever shares one is the same principal, and so may
-// read the same.
+// sourceOf identifies a source. All who share one are the same principal, and
+// so may read the same.
 type sourceOf struct {
 	principal string
 	session   string
 	worker    string
 }
 
-// sources are those that are followed now.
+// sources are the active ones.
 type sources struct {
 	mu   sync.Mutex
 	open map[sourceOf]*source
 }
 
-// join returns the source of a log, which v shows, and what leaves it again.
+// join returns the source of a log, which v shows, and a function to leave it
+// again.
 func (all *sources) join(name sourceOf, v *store.View) (src *source, leave func()) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if src = all.open[name]; src == nil {
-		// It outlives the request that it began with.
+		// It outlives the request that started it.
 		ctx, stop := context.WithCancel(context.Background())
 		src = &source{floor: v.Entries, news: make(chan struct{}), stop: stop}
 		if all.open == nil {
@@ -74,7 +76,7 @@ func (all *sources) join(name sourceOf, v *store.View) (src *source, leave func(
 	}
 }
 
-// forget makes the next follower begin with a new source.
+// forget makes the next follower start a new source.
 func (all *sources) forget(name sourceOf, src *source) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -83,7 +85,7 @@ func (all *sources) forget(name sourceOf, src *source) {
 	}
 }
 
-// run reads until it is stopped or cannot.
+// run reads until it is stopped or fails.
 func (src *source) run(ctx context.Context, v *store.View) {
 	at := src.floor
 	for e, err := range v.Follow(ctx, at) {
@@ -97,7 +99,7 @@ func (src *source) run(ctx context.Context, v *store.View) {
 }
 
 func (src *source) add(e Event) {
-	e.sent, _ = e.text() // what cannot be written is each follower's trouble
+	e.sent, _ = e.text() // an encoding error is left to each follower
 	src.mu.Lock()
 	defer src.mu.Unlock()
 	src.events = append(src.events, e)
@@ -118,8 +120,8 @@ func (src *source) end(err error) {
 	close(src.news)
 }
 
-// after returns what came after a seq: nothing below floor, to which the
-// follower has to read by itself. Where there is nothing, news tells when to
+// after returns what came after a seq: nothing below floor, up to which the
+// follower has to read by itself. Where there is nothing, news says when to
 // ask again, or err why there will be none.
 func (src *source) after(seq int64) (events []Event, floor int64, news <-chan struct{}, err error) {
 	src.mu.Lock()

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
-// heartbeat is how often a quiet stream says that it lives: below what
-// proxies take for death.
+// heartbeat is how often a quiet stream sends a sign of life: more
+// often than proxies time out.
 const heartbeat = 15 * time.Second
 
 // writeTimeout is how long a client may take to read what was sent.
@@ -27,11 +27,11 @@ type Event struct {
 	ID   int64  // 0: none
 	Name string // "": message
 	Data any
-	sent string // the whole of it as it is sent, where that was written already
+	sent string // its encoded form, if that exists already
 }
 
-// Stream answers with server-sent events until follow returns, the client goes
-// away or the server drains. What follow sends it sends from one goroutine.
+// Stream answers with server-sent events until follow returns, the client
+// leaves or the server drains. follow calls send from one goroutine.
 func (s *Server) Stream(w http.ResponseWriter, r *http.Request, follow func(ctx context.Context, send func(Event) error) error) {
 	out := http.NewResponseController(w)
 	h := w.Header()
@@ -99,12 +99,12 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request, follow func(ctx 
 	}
 }
 
-// comeBack is for clients that shall ask again: another server, or with what
-// they may do now.
+// comeBack is for clients that should reconnect: to another server, or with
+// their present rights.
 const comeBack = "retry: 1000\nevent: bye\ndata: {}\n\n"
 
-// lastWord says why a stream ended whose context did; "" to a client that went
-// away.
+// lastWord is the last message of a stream whose context ended; "" for a
+// client that left.
 func lastWord(ctx context.Context) string {
 	err := request.RefusedSince(ctx)
 	switch {
@@ -117,15 +117,15 @@ func lastWord(ctx context.Context) string {
 	return ""
 }
 
-// text is an event as it is sent: HTML as it is, for pages that take it in, and
-// anything else as JSON.
+// text is the encoded form of an event: HTML unchanged, for pages that insert
+// it, and anything else as JSON.
 func (e Event) text() (string, error) {
 	if e.sent != "" {
 		return e.sent, nil
 	}
 	var data []byte
 	if html, ok := e.Data.(template.HTML); ok {
-		// Each line is a line of data; the browser joins them again.
+		// Each line becomes a data line; the browser joins them again.
 		data = []byte(strings.ReplaceAll(strings.ReplaceAll(string(html), "\r", ""), "\n", "\ndata: "))
 	} else {
 		var err error
@@ -145,7 +145,7 @@ func (e Event) text() (string, error) {
 }
 
 // LastEvent is the id of the last event that the client saw: its header, or
-// ?after= for clients that cannot set one; 0 when it saw none.
+// ?after= for clients that cannot set one; 0 if there is none.
 func LastEvent(r *http.Request) (int64, error) {
 	text := r.Header.Get("Last-Event-ID")
 	if text == "" {

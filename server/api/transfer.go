@@ -17,17 +17,16 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// manifest is the format of an export that names none: what fleet-rlm reads.
+// manifest is the default format of an export: the one that fleet-rlm reads.
 const manifest = "fleet-rlm"
 
-// transferRoutes are those by which sessions go out, come in, and are shown to
-// others.
+// transferRoutes are those for exporting, importing and sharing sessions.
 func (s *Server) transferRoutes() {
 	export := op("POST", request.SessionsPath+"/{id}/export", "export-session", "Write a session in a format", "exchange", request.Reader)
 	export.Description = "The manifest of fleet-rlm unless a format is named. Formats: " + strings.Join(s.o.Formats, ", ") + "."
 	export.Responses = streamed("application/octet-stream", "the session; its media type is that of the format")
 	huma.Register(s.huma, export, s.exportSession)
-	// A link of a page can only get.
+	// A link on a page can only use GET.
 	export.Method, export.OperationID = http.MethodGet, "download-session"
 	huma.Register(s.huma, export, s.exportSession)
 	bring := op("POST", request.ImportPath, "import-sessions", "Take in what another tool or another store wrote", "exchange", request.Writer)
@@ -65,8 +64,8 @@ func (s *Server) exportSession(ctx context.Context, in *exportInput) (*huma.Stre
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		hc.SetHeader("Content-Type", mediaType)
-		// A page that somebody else wrote is saved and not shown: it would be
-		// of our origin.
+		// A page that somebody else wrote is saved and not shown: it would
+		// have our origin.
 		hc.SetHeader("Content-Disposition", "attachment")
 		hc.SetStatus(http.StatusOK)
 		Cut(ctx, write(hc.BodyWriter()))
@@ -98,7 +97,7 @@ func (s *Server) importSessions(ctx context.Context, in *importInput) (*importOu
 		brought, err = s.o.Import(ctx, st, in.Name, content)
 	}
 	if over := new(api.Problem); errors.As(err, &over) && in.body.err == nil {
-		_, _ = io.Copy(io.Discard, in.body) // who still sends does not hear
+		_, _ = io.Copy(io.Discard, in.body) // a client that is still sending does not read the answer
 	}
 	if err != nil {
 		return nil, request.Fail(ctx, in.explain(err))
@@ -108,7 +107,7 @@ func (s *Server) importSessions(ctx context.Context, in *importInput) (*importOu
 	return &out, nil
 }
 
-// ShareBody is with whom a session is shared.
+// ShareBody says with whom a session is shared.
 type ShareBody struct {
 	With      string `json:"with" enum:"private,workspace,tenant"`
 	Workspace string `json:"workspace,omitempty" maxLength:"64" doc:"with workspace: which; the only one that you are in when absent"`
@@ -137,7 +136,7 @@ func (s *Server) getShare(ctx context.Context, in *SessionInput) (*shareOutput, 
 	return &shareOutput{ShareBody{With: with.With, Workspace: with.Workspace, Owner: owner}}, nil
 }
 
-// ShareSession says who else may read a session.
+// ShareSession sets who else may read a session.
 func (s *Server) ShareSession(ctx context.Context, in *ShareInput) (*shareOutput, error) {
 	st, i, err := s.Owned(ctx, in.ID)
 	if err != nil {
@@ -150,12 +149,12 @@ func (s *Server) ShareSession(ctx context.Context, in *ShareInput) (*shareOutput
 	if err := st.Share(ctx, i.ID, with); err != nil {
 		return nil, request.Fail(ctx, err)
 	}
-	s.work.ended(request.CallerOf(ctx).Tenant, i.ID) // for those whom it was shared with before, maybe
+	s.activity.ended(request.CallerOf(ctx).Tenant, i.ID) // some may no longer be allowed to read it
 	return s.getShare(ctx, &in.SessionInput)
 }
 
-// shareScope returns with whom the caller wants to share. Nobody shares with a
-// workspace that they are not in.
+// shareScope returns with whom the caller wants to share. Nobody can share
+// with a workspace that they are not in.
 func shareScope(c request.Caller, b ShareBody) (tidemark.Scope, error) {
 	if b.With != tidemark.InWorkspace {
 		if b.Workspace != "" {

@@ -59,7 +59,7 @@ func (s *Server) getTree(ctx context.Context, in *treeInput) (*treeOutput, error
 	return out, nil
 }
 
-// BranchInput says where to go on from.
+// BranchInput says where to continue from.
 type BranchInput struct {
 	SessionInput
 	IdempotencyInput
@@ -76,7 +76,7 @@ type branchOutput struct {
 	}
 }
 
-// BranchSession goes on from an entry before the newest.
+// BranchSession continues from an entry before the newest.
 func (s *Server) BranchSession(ctx context.Context, in *BranchInput) (*branchOutput, error) {
 	st, i, err := s.Owned(ctx, in.ID)
 	if err != nil {
@@ -123,10 +123,10 @@ type ForkInput struct {
 	}
 }
 
-// ForkSession makes a session that begins with the past of another.
+// ForkSession creates a session that begins with the past of another.
 func (s *Server) ForkSession(ctx context.Context, in *ForkInput) (*sessionOutput, error) {
-	// A session that was shared can be forked by its owner alone: a fork leans
-	// on the past of its source, and the source can be made private again.
+	// Only its owner can fork a shared session: a fork depends on the past of
+	// its source, and the source can be made private again.
 	st, i, err := s.Owned(ctx, in.ID)
 	if err != nil {
 		return nil, request.Fail(ctx, err)

@@ -20,8 +20,8 @@ type listTurnsInput struct {
 	At     string `query:"at" maxLength:"1000" doc:"the turns that lead to this node (n3), entry (12) or label; to the head when absent"`
 }
 
-// turnsCursor is where a list of turns goes on. It names the end of the path,
-// so that a branch in the meantime does not mix two paths.
+// turnsCursor is where a list of turns continues. It names the end of the
+// path, so that a branch made meanwhile does not mix two paths.
 type turnsCursor struct {
 	Session tidemark.SessionID `json:"session"`
 	At      int64              `json:"at"`

@@ -13,26 +13,26 @@ import (
 )
 
 // An answer that stays open is checked again like a new request: when somebody
-// changes here who may do what, and every few seconds for what was changed at
-// another server.
+// changes here who may do what, and every few seconds for changes at another
+// server.
 
-// Access says whether somebody who was let in may go on, and tells those who
-// wait that somebody may do more or less than before.
+// Access says whether an admitted caller may continue, and notifies waiters
+// when somebody may do more or less than before.
 type Access struct {
 	auth    request.Authenticator
-	recheck time.Duration // how often what stays open proves again whose it is
+	recheck time.Duration // how often open answers are checked again
 
 	mu   sync.Mutex
 	next chan struct{}
 }
 
-// NewAccess returns the Access of those whom auth knows, who are asked again
-// after each recheck.
+// NewAccess returns the Access for callers that auth knows, who are checked
+// again after each recheck.
 func NewAccess(auth request.Authenticator, recheck time.Duration) *Access {
 	return &Access{auth: auth, recheck: recheck}
 }
 
-// Wait returns a channel that is closed with the next change.
+// Wait returns a channel that is closed at the next change.
 func (a *Access) Wait() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,10 +58,10 @@ func (a *Access) tell() {
 	}
 }
 
-// forgetter is an Authenticator that remembers who somebody is for a while.
+// forgetter is an Authenticator that caches callers for a while.
 type forgetter interface{ Forget() }
 
-// Changed makes everything that is open prove itself again.
+// Changed makes every open answer check its caller again.
 func (a *Access) Changed() {
 	if f, ok := a.auth.(forgetter); ok {
 		f.Forget()
@@ -70,9 +70,9 @@ func (a *Access) Changed() {
 }
 
 // WhileAllowed returns the request with a context that ends when its caller may
-// not go on, with the reason as its cause. One that stays open is watched from
-// the first; any other once it takes longer than a look is due: whoever reads a
-// large answer slowly reads what there is now.
+// not continue, with the reason as its cause. A request that stays open is
+// watched from the start; any other once it takes longer than the recheck
+// interval, for example while a large answer is read slowly.
 func (a *Access) WhileAllowed(r *http.Request, staysOpen bool) (_ *http.Request, end func()) {
 	ctx, stop := context.WithCancelCause(r.Context())
 	watch := func() {
@@ -105,19 +105,18 @@ func (a *Access) WhileAllowed(r *http.Request, staysOpen bool) (_ *http.Request,
 	}
 }
 
-// recheckTimeout is how long it may take to find out who somebody is by now.
+// recheckTimeout bounds one check of a caller.
 const recheckTimeout = 30 * time.Second
 
-// MayGoOn asks again who made a request. A token that was revoked, or whose
-// tenant or user was suspended, ends what was begun with it, and so does a
-// workspace that somebody is not in any more: what is open was opened with it.
-// That nobody can be asked just now ends nothing.
+// MayGoOn checks again who made a request. If the token was revoked, its
+// tenant or user suspended, or the user removed from a workspace, what was
+// begun with it ends. If the check is not possible just now, nothing ends.
 func (a *Access) MayGoOn(r *http.Request, was request.Caller, need request.Role) error {
 	ctx, stop := context.WithTimeout(r.Context(), recheckTimeout)
 	defer stop()
 	now, err := a.auth.Authenticate(r.WithContext(ctx))
 	if was.User == was.Tenant {
-		now.User = now.Tenant // it is about what the tenant itself owns
+		now.User = now.Tenant // it concerns what the tenant itself owns
 	}
 	switch {
 	case errors.Is(err, tidemark.ErrDenied):

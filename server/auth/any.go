@@ -11,18 +11,18 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
-// taker is an Authenticator that knows its tokens by their shape.
+// taker is an Authenticator that recognises its tokens by their form.
 type taker interface {
 	request.Authenticator
 	takes(token string, r *http.Request) bool
 }
 
-// Authenticators are several ways to know who calls, tried as one; those who guess are
-// slowed down.
+// Authenticators are several Authenticators, tried as one; guessing is slowed down.
 type Authenticators struct {
-	// Refused is told of everybody who was not let in; nil: nobody is told.
+	// Refused is called for everybody who was not admitted; it may be nil.
 	Refused func(context.Context, Refusal)
-	// Address says where a request comes from; the default is the connection.
+	// Address returns where a request comes from; the default is the
+	// connection.
 	Address func(*http.Request) string
 
 	auths []request.Authenticator
@@ -31,18 +31,19 @@ type Authenticators struct {
 	good  map[[32]byte]bool
 }
 
-// maxRemembered bounds what is remembered of addresses and of tokens.
+// maxRemembered bounds the cached addresses and tokens.
 const maxRemembered = 10_000
 
 // Any returns the Authenticator that asks the one whose kind of token it is: a
 // service token, one of an issuer, the token or the cookie of the local
-// server. The one that is asked decides.
+// server. That one decides.
 func Any(auths ...request.Authenticator) *Authenticators {
 	return &Authenticators{auths: auths, good: make(map[[32]byte]bool)}
 }
 
-// Authenticate says who makes a request: ErrDenied, or a 429 for an address
-// that failed too often with a token that was not good before.
+// Authenticate determines who makes a request. Errors: ErrDenied, or a 429
+// for an address that failed too often with a token that was not valid
+// before.
 func (g *Authenticators) Authenticate(r *http.Request) (request.Caller, error) {
 	token, sent, err := bearer(r)
 	sum := sha256.Sum256([]byte(token))
@@ -75,7 +76,7 @@ func (g *Authenticators) ask(token string, r *http.Request) (request.Caller, err
 	return request.Caller{}, refuse("no token")
 }
 
-// Forget makes all who remember somebody for a while ask the store again.
+// Forget clears all caches.
 func (g *Authenticators) Forget() {
 	for _, auth := range g.auths {
 		if f, ok := auth.(forgetter); ok {
@@ -98,15 +99,15 @@ func (g *Authenticators) address(r *http.Request) string {
 	return addressOf(r)
 }
 
-// mayTry reports whether a token is looked at. One that was good stays welcome:
-// behind a proxy, those who guess and those who work have one address.
+// mayTry reports whether a token is checked. One that was valid before always
+// is: behind a proxy, those who guess and those who work share one address.
 func (g *Authenticators) mayTry(address string, sum [32]byte) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.good[sum] || !g.fails.tooMany(address)
 }
 
-// settle remembers how it went.
+// settle records the outcome.
 func (g *Authenticators) settle(address string, sum [32]byte, sent bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// After so many failures an address waits for each further one: a person
-	// who mistypes never gets there, a program that guesses does at once.
+	// After this many failures an address has to wait before each further
+	// one: a person who mistypes never gets there, a program that guesses
+	// does at once.
 	failuresAtOnce = 50
 	failuresEvery  = time.Second
 )
 
-// failures slow down those who guess, each address by itself: whoever guesses
-// locks out nobody elsewhere. Its zero value is ready.
+// failures slows down guessing, for each address by itself, so that nobody
+// elsewhere is locked out. Its zero value is ready.
 type failures struct {
 	mu   sync.Mutex
 	from map[string]*rate.Limiter
@@ -46,8 +47,8 @@ func (f *failures) add(address string) {
 	l.Allow()
 }
 
-// addressOf is where a request comes from. One household has many addresses of
-// version 6, and one prefix.
+// addressOf is where a request comes from. A household has many IPv6 addresses
+// and one prefix, which is used.
 func addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -21,39 +21,39 @@ import (
 const (
 	// CodeLife is how long a sign-in link works: long enough to click it.
 	CodeLife = 2 * time.Minute
-	// maxCodes bounds the links that wait to be clicked.
+	// maxCodes bounds the links that were not clicked yet.
 	maxCodes = 100
 	// cookieLife is how long a browser stays signed in.
 	cookieLife = 7 * 24 * time.Hour
-	// minLocalToken is below what this program makes itself, and above what a
+	// minLocalToken is below what this program generates, and above what a
 	// person would make up.
 	minLocalToken = 16
 )
 
-// The cookie's name over TLS binds it to this very host, as browsers see to.
+// The cookie's name over TLS binds it to this host; browsers enforce it.
 const (
 	cookieName       = "tidemark"
 	secureCookieName = "__Host-tidemark"
 )
 
 // LocalAuthenticator knows the one user of a server on their own machine, by a token
-// or, in a browser, by a cookie that a sign-in link set. The token is needed
-// also on loopback: other users and every web page can reach that, too.
+// or, in a browser, by a cookie that a sign-in link set. The token is needed also on
+// loopback: other users and every web page can reach that, too.
 type LocalAuthenticator struct {
-	token  [32]byte // its hash: equally long whatever is compared with it
+	token  [32]byte // its hash, which has a fixed length for comparisons
 	usable bool
-	key    []byte // signs cookies; another token makes all of them void
+	key    []byte // signs cookies; derived from the token, so that a new token makes all of them void
 	caller request.Caller
 	now    func() time.Time
-	tries  failures          // of tokens that are typed into the page
-	users  *tenant.Directory // knows which cookies were signed out; nil: none were
+	tries  failures          // failed attempts to type a token into the page
+	users  *tenant.Directory // knows which cookies were signed out; nil: none
 
 	mu    sync.Mutex
 	codes map[[32]byte]time.Time
 }
 
 // Local returns the Authenticator of a server for one user. A token that is
-// too short to be a secret lets nobody in.
+// too short to be a secret admits nobody.
 func Local(token string, p tidemark.Principal) *LocalAuthenticator {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte("tidemark cookie"))
@@ -61,15 +61,15 @@ func Local(token string, p tidemark.Principal) *LocalAuthenticator {
 		caller: request.Caller{Principal: p, Name: "local", Role: request.Admin, Operator: true}, codes: make(map[[32]byte]time.Time)}
 }
 
-// SetUsers says in which store it is kept that a browser signed out, before the
-// first request. Without it a copy of a cookie is good until it ends.
+// SetUsers sets the store that records signed-out browsers, before the first
+// request. Without it a copy of a cookie works until it expires.
 func (a *LocalAuthenticator) SetUsers(users *tenant.Directory) { a.users = users }
 
 func (a *LocalAuthenticator) takes(token string, r *http.Request) bool {
 	return token != "" || cookieOf(r) != ""
 }
 
-// Authenticate lets the user in.
+// Authenticate admits the user.
 func (a *LocalAuthenticator) Authenticate(r *http.Request) (request.Caller, error) {
 	token, sent, err := bearer(r)
 	if err != nil {
@@ -96,9 +96,9 @@ func (a *LocalAuthenticator) Authenticate(r *http.Request) (request.Caller, erro
 	return a.caller, nil
 }
 
-// fromOurPage reports whether a request that a browser signed in by itself was
-// asked for by a page of this server. SameSite=Strict leaves out pages of the
-// same site on another port; what a browser says about itself does not.
+// fromOurPage reports whether a request that a browser authenticated by its
+// cookie came from a page of this server. SameSite=Strict does not exclude
+// pages of the same site on another port; the browser's Sec-Fetch headers do.
 func fromOurPage(r *http.Request) bool {
 	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
 	sameOrigin := false
@@ -114,7 +114,7 @@ func fromOurPage(r *http.Request) bool {
 		return true
 	case "none": // typed, or a bookmark
 		return safe
-	case "": // a browser of old, or none
+	case "": // an old browser, or none
 		return safe || sameOrigin
 	}
 	return false
@@ -135,7 +135,7 @@ func (a *LocalAuthenticator) NewCode() string {
 	return code
 }
 
-// redeem reports whether a code is one that was given and not used.
+// redeem reports whether a code was issued and not used yet.
 func (a *LocalAuthenticator) redeem(code string) bool {
 	sum := sha256.Sum256([]byte(code))
 	a.mu.Lock()
@@ -145,7 +145,7 @@ func (a *LocalAuthenticator) redeem(code string) bool {
 	return ok && a.now().Before(until)
 }
 
-// newCookie makes the value of a cookie: when it ends, and proof that we made
+// newCookie makes the value of a cookie: its expiry, and proof that we made
 // it.
 func (a *LocalAuthenticator) newCookie() string {
 	b := make([]byte, 24, 24+sha256.Size)
@@ -181,8 +181,8 @@ func cookieOf(r *http.Request) string {
 	return found[0].Value
 }
 
-// ServeSignIn answers /signin: a page that says how, /signin?code=CODE, and a
-// token that somebody typed into its form.
+// ServeSignIn serves /signin: a page that explains it, /signin?code=CODE, and
+// a token typed into its form.
 func (a *LocalAuthenticator) ServeSignIn(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
 	switch {
 	case r.URL.Path != "/signin":
@@ -202,8 +202,8 @@ func (a *LocalAuthenticator) ServeSignIn(w http.ResponseWriter, r *http.Request,
 	}
 }
 
-// takeToken lets somebody in who typed the token. A page of another origin
-// cannot: it would choose who its visitors are here.
+// takeToken admits somebody who typed the token. A page of another origin
+// cannot submit it: it would choose who its visitors are here.
 func (a *LocalAuthenticator) takeToken(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
 	if http.NewCrossOriginProtection().Check(r) != nil {
 		show(w, http.StatusForbidden, SignInView{Token: true, Wrong: "origin"})
@@ -234,8 +234,8 @@ func (a *LocalAuthenticator) letIn(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, c)
 }
 
-// SignOut makes the browser forget who it is, and its cookie void where SetUsers
-// said that this can be kept.
+// SignOut removes the cookie from the browser, and makes it void if SetUsers was
+// called.
 func (a *LocalAuthenticator) SignOut(w http.ResponseWriter, r *http.Request) error {
 	if value := cookieOf(r); a.users != nil && a.cookieHolds(value) {
 		if err := a.users.SignOut(r.Context(), value, a.now().Add(cookieLife)); err != nil {

@@ -26,76 +26,76 @@ import (
 // EntraIssuer is the issuer of every organisation in Microsoft Entra.
 const EntraIssuer = "https://login.microsoftonline.com/organizations/v2.0"
 
-// entraTenant stands for the tenant in the issuer that Entra describes.
+// entraTenant is the placeholder for the tenant in Entra's issuer.
 const entraTenant = "{tenantid}"
 
 const (
 	// clockLeeway is how much the clocks of issuer and server may differ.
 	clockLeeway = time.Minute
-	// maxTokenLife bounds how long a token may still be good: one that never
-	// ends cannot be taken back.
+	// maxTokenLife bounds how long a token may remain valid: one that never
+	// expires cannot be revoked.
 	maxTokenLife = 366 * 24 * time.Hour
 	// issuerTimeout is how long an issuer may take to answer.
 	issuerTimeout = 10 * time.Second
-	// Keys are fetched when a token names one that is not known. So many of
-	// these at once, then one in so long: who sends made-up names makes us ask
-	// no more often than that, and a new key is known as soon.
+	// Keys are fetched when a token names an unknown one. That many fetches at
+	// once, then one per interval: made-up key names cause no more requests
+	// than that, and a new key is found as soon.
 	keyFetches     = 10
 	keyFetchEvery  = 2 * time.Second
 	maxIssuerBytes = 1 << 20
 )
 
-// signatures are the algorithms that a token may be signed with. Those that
-// share a secret with the issuer are not among them, nor is none.
+// signatures are the algorithms that a token may be signed with. Symmetric
+// ones, which share a secret with the issuer, are not among them, nor is
+// none.
 var signatures = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA}
 
-// OIDCOptions say whose tokens are taken, and what for.
+// OIDCOptions say whose tokens are accepted, and for what.
 type OIDCOptions struct {
-	Issuer   string // required but with Entra
-	Audience string // whom tokens must be for; required
-	// Entra takes the tokens of organisations in Microsoft Entra: who it is
-	// stands in tid and oid, and each tid is a tenant.
+	Issuer   string // required, except with Entra
+	Audience string // the required audience of tokens
+	// Entra accepts the tokens of organisations in Microsoft Entra: the
+	// user is in tid and oid, and each tid is a tenant.
 	Entra bool
-	// Clients are the programs that may bring tokens, by azp, or client_id where
-	// that is what a token says. With none, a token has to be one that Audience
-	// got for itself, or say nothing of who got it.
+	// Clients are the programs that may send tokens, by azp, or client_id where
+	// a token has that. With none, a token must have been issued to Audience
+	// itself, or name no client.
 	Clients []string
-	// Users is the operator's store. Where it is opened only after the issuer
-	// was found to be right, it is given by OIDCAuthenticator.SetUsers instead.
+	// Users is the operator's store. If it is opened only after the issuer was
+	// checked, OIDCAuthenticator.SetUsers sets it instead.
 	Users *tenant.Directory
-	// Role is what somebody may do who comes for the first time. The default
-	// is Reader.
+	// Role is the role of a new user. The default is Reader.
 	Role request.Role
-	// RoleClaim is the claim that says what somebody may do, each time; ""
-	// leaves it to the admins of the tenant. Roles says which of our roles its
-	// values stand for; without it they are ours.
+	// RoleClaim is the claim that sets the role, each time; "" leaves it to
+	// the admins of the tenant. Roles maps its values to our roles; without it
+	// they are ours.
 	RoleClaim string
 	Roles     map[string]request.Role
-	// Fresh is for how long an answer of the store is good. The default is to
+	// Fresh is how long an answer of the store is cached. The default is to
 	// ask each time.
 	Fresh time.Duration
 	HTTP  *http.Client
 	Now   func() time.Time
 }
 
-// OIDCAuthenticator knows the users of an issuer by its tokens.
+// OIDCAuthenticator authenticates the users of an issuer by its tokens.
 type OIDCAuthenticator struct {
 	o        OIDCOptions
-	issuer   string // with entraTenant in it when it speaks for many
+	issuer   string // with entraTenant in it when it stands for many
 	verifier *oidc.IDTokenVerifier
 	keys     *issuerKeys
 	seen     recent[request.Caller]
 	doors    issuerDoors
 }
 
-// issuerDoors are where an issuer lets people in.
+// issuerDoors are the endpoints at which an issuer signs people in.
 type issuerDoors struct {
 	Authorize string   `json:"authorization_endpoint"`
 	Token     string   `json:"token_endpoint"`
 	Methods   []string `json:"token_endpoint_auth_methods_supported"`
 }
 
-// OIDC returns the Authenticator of an issuer, after it asked that issuer
+// OIDC returns the Authenticator for an issuer, after asking the issuer
 // where its keys are.
 func OIDC(ctx context.Context, o OIDCOptions) (*OIDCAuthenticator, error) {
 	if o.Entra && o.Issuer == "" {
@@ -117,8 +117,9 @@ func OIDC(ctx context.Context, o OIDCOptions) (*OIDCAuthenticator, error) {
 	client.Timeout = issuerTimeout
 	ctx = oidc.ClientContext(ctx, &client)
 	if o.Entra {
-		// The description is that of all organisations: its issuer has a
-		// place for the tenant, and is compared below.
+		// The discovery document is that of all organisations: its
+		// issuer has a placeholder for the tenant, and is compared
+		// below.
 		ctx = oidc.InsecureIssuerURLContext(ctx, o.Issuer)
 	}
 	provider, err := oidc.NewProvider(ctx, o.Issuer)
@@ -141,12 +142,11 @@ func OIDC(ctx context.Context, o OIDCOptions) (*OIDCAuthenticator, error) {
 	return a, nil
 }
 
-// SetUsers says in which store the users are, before the first request.
+// SetUsers sets the store of the users, before the first request.
 func (a *OIDCAuthenticator) SetUsers(users *tenant.Directory) { a.o.Users = users }
 
-// newVerifier checks signatures and for whom a token is. Issuer and times are
-// checked by verify: the library knows no issuer for many tenants, no leeway,
-// and no iat.
+// newVerifier checks signatures and the audience. verify checks issuer and
+// times: the library has no issuer for many tenants, no leeway, and no iat.
 func (a *OIDCAuthenticator) newVerifier() *oidc.IDTokenVerifier {
 	return oidc.NewVerifier(a.issuer, a.keys, &oidc.Config{ClientID: a.o.Audience, SupportedSigningAlgs: signatures, SkipIssuerCheck: true, SkipExpiryCheck: true})
 }
@@ -166,7 +166,7 @@ func (o OIDCOptions) check() error {
 	return checkIssuerURL(o.Issuer)
 }
 
-// checkIssuerURL refuses keys that come over a wire that others can write to.
+// checkIssuerURL refuses keys that come over an unprotected connection.
 func checkIssuerURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
@@ -180,7 +180,7 @@ func checkIssuerURL(text string) error {
 }
 
 func sameHost(a, b string) error {
-	// A place for the tenant is no part of a URL that could be parsed.
+	// The placeholder for the tenant cannot be parsed as part of a URL.
 	ua, errA := url.Parse(a)
 	ub, errB := url.Parse(strings.ReplaceAll(b, entraTenant, "tenant"))
 	if errA != nil || errB != nil || ua.Scheme != ub.Scheme || ua.Host != ub.Host {
@@ -189,14 +189,14 @@ func sameHost(a, b string) error {
 	return nil
 }
 
-// Forget makes it ask the store again about everybody.
+// Forget clears the cache.
 func (a *OIDCAuthenticator) Forget() { a.seen.forget() }
 
 func (a *OIDCAuthenticator) takes(token string, _ *http.Request) bool {
 	return strings.Count(token, ".") == 2
 }
 
-// Authenticate says whom a token speaks of.
+// Authenticate determines whom a token is about.
 func (a *OIDCAuthenticator) Authenticate(r *http.Request) (request.Caller, error) {
 	token, sent, err := bearer(r)
 	if err != nil || !sent {
@@ -209,7 +209,8 @@ func (a *OIDCAuthenticator) Authenticate(r *http.Request) (request.Caller, error
 	return a.seen.get(token, a.o.Fresh, func() (request.Caller, error) { return a.caller(r.Context(), c) })
 }
 
-// verify reads a token that is meant for us, by an issuer of ours, now.
+// verify reads a token and checks that it is meant for us, from our issuer, and
+// valid now.
 func (a *OIDCAuthenticator) verify(ctx context.Context, token string) (claims, error) {
 	if err := checkHeader(token); err != nil {
 		return nil, err
@@ -232,14 +233,14 @@ func (a *OIDCAuthenticator) verify(ctx context.Context, token string) (claims, e
 	if err != nil {
 		return nil, err
 	}
-	// The library reads names without regard to case, and the last of two.
+	// The library ignores the case of names, and reads the last of two.
 	if sub, _ := c.text("sub"); sub != verified.Subject {
 		return nil, refuse("subject")
 	}
 	return c, errors.Join(a.checkIssuer(c), a.checkAudience(c), c.checkTimes(a.o.Now()))
 }
 
-// checkIssuer compares who made the token with who may.
+// checkIssuer compares the issuer of the token with the accepted one.
 func (a *OIDCAuthenticator) checkIssuer(c claims) error {
 	issuer := a.issuer
 	if a.o.Entra {
@@ -255,10 +256,10 @@ func (a *OIDCAuthenticator) checkIssuer(c claims) error {
 	return nil
 }
 
-// checkAudience compares whom the token is for with whom we are, and which
-// program it was given to with those that may bring one: any program that an
-// issuer knows can ask people for a token that names us. A token for several
-// has to say which program that is.
+// checkAudience compares the audience of the token with ours, and the
+// program that it was issued to with those that may send one: any program
+// that an issuer knows can ask people for a token that names us. A token for
+// several audiences has to name that program.
 func (a *OIDCAuthenticator) checkAudience(c claims) error {
 	aud, ok := c.texts("aud")
 	if !ok || !slices.Contains(aud, a.o.Audience) {
@@ -284,7 +285,7 @@ func (a *OIDCAuthenticator) checkAudience(c claims) error {
 	return nil
 }
 
-// caller finds, or makes, the user that claims speak of.
+// caller finds, or creates, the user of the claims.
 func (a *OIDCAuthenticator) caller(ctx context.Context, c claims) (request.Caller, error) {
 	iss, _ := c.text("iss")
 	subject, ok := c.text("sub")
@@ -331,8 +332,8 @@ func (a *OIDCAuthenticator) caller(ctx context.Context, c claims) (request.Calle
 	return request.Caller{Principal: tidemark.Principal{Tenant: in.ID, User: u.ID, Workspaces: u.Workspaces}, Name: name, Role: request.Role(u.Role)}, nil
 }
 
-// role is what the claims let somebody do: the most of what they say. Who is
-// said nothing of that we know gets what newcomers get.
+// role is the role from the claims: the highest that they contain. Without a
+// known role the user gets that of new users.
 func (a *OIDCAuthenticator) role(c claims) (request.Role, error) {
 	role := a.o.Role
 	if _, has := c[a.o.RoleClaim]; a.o.RoleClaim == "" || !has {
@@ -354,7 +355,7 @@ func (a *OIDCAuthenticator) role(c claims) (request.Role, error) {
 	return role, nil
 }
 
-// checkHeader refuses what is no signed token in its one compact form, before
+// checkHeader refuses what is not a signed token in compact form, before
 // anything is done with it.
 func checkHeader(token string) error {
 	head, _, _ := strings.Cut(token, ".")
@@ -392,8 +393,8 @@ func checkHeader(token string) error {
 	return nil
 }
 
-// claims are what a token says, read to the letter: no name twice, and no name
-// for another that differs in case.
+// claims are the content of a token, read strictly: no duplicate names, and no
+// names that differ only in case.
 type claims map[string]jsontext.Value
 
 func parseClaims(raw []byte) (claims, error) {
@@ -423,7 +424,7 @@ func (c claims) text(name string) (string, bool) {
 	return s, err == nil
 }
 
-// any is the first of several claims that is a text with something in it.
+// any is the first of several claims that is a text and not empty.
 func (c claims) any(names ...string) string {
 	for _, name := range names {
 		if s, ok := c.text(name); ok && s != "" {
@@ -467,7 +468,8 @@ func (c claims) uuid(name string) (string, bool) {
 	return s, err == nil && string(id) == s
 }
 
-// time is the value of a claim that is a time; has tells whether it is there.
+// time is the value of a claim that is a time; has reports whether it is
+// present.
 func (c claims) time(name string) (at time.Time, has, ok bool) {
 	raw, has := c[name]
 	if !has {
@@ -480,7 +482,7 @@ func (c claims) time(name string) (at time.Time, has, ok bool) {
 	return time.Unix(int64(seconds), 0), true, true
 }
 
-// checkTimes refuses a token that is not good now.
+// checkTimes refuses a token that is not valid now.
 func (c claims) checkTimes(now time.Time) error {
 	exp, has, ok := c.time("exp")
 	switch {
@@ -499,17 +501,17 @@ func (c claims) checkTimes(now time.Time) error {
 	return nil
 }
 
-// issuerKeys are the keys of an issuer, fetched as they are met, but not more
-// often than an issuer should have to bear.
+// issuerKeys are the keys of an issuer, fetched when needed, but no more
+// often than is reasonable for an issuer.
 type issuerKeys struct {
 	remote  *oidc.RemoteKeySet
 	under   http.RoundTripper
 	pace    *rate.Limiter
-	fetches atomic.Int64 // how many were begun
+	fetches atomic.Int64 // number of fetches begun
 }
 
-// silentKey leads to the place to say that an issuer does not answer: the
-// library passes on the words of an error, and not the error.
+// silentKey is the context key for recording that an issuer does not
+// answer: the library passes on the text of an error, and not the error.
 type silentKey struct{}
 
 func newIssuerKeys(client http.Client, address string) *issuerKeys {
@@ -522,13 +524,13 @@ func newIssuerKeys(client http.Client, address string) *issuerKeys {
 	return k
 }
 
-// staleTries bounds how often keys are compared that were on their way before
-// the token came. They are put away within a moment.
+// staleTries bounds how often keys are compared that were fetched before the
+// token came. They are replaced within a moment.
 const staleTries = 100
 
-// VerifySignature fulfils oidc.KeySet. Keys that do not fit may have been on
-// their way before the issuer had the one that is needed: only those count
-// that were asked for after the token came.
+// VerifySignature implements oidc.KeySet. Keys that do not match may have
+// been fetched before the issuer had the right one: only those requested
+// after the token came count.
 func (k *issuerKeys) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
 	came := k.fetches.Load()
 	for range staleTries {
@@ -547,8 +549,7 @@ func (k *issuerKeys) VerifySignature(ctx context.Context, token string) (payload
 	return payload, err
 }
 
-// RoundTrip fetches keys when it is time to. Everybody who waits for keys waits
-// for the same fetch.
+// RoundTrip fetches keys when allowed. All waiters share one fetch.
 func (k *issuerKeys) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := k.pace.Wait(r.Context()); err != nil {
 		return nil, err

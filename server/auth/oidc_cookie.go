@@ -11,25 +11,26 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
-// signedInUser is what a cookie says: who, and until when. What they may do is
-// not in it, for that may change while they are signed in.
+// signedInUser is the content of a cookie: who, and until when. It does not
+// contain their rights, which may change while they are signed in.
 type signedInUser struct {
 	Tenant string    `json:"tenant"`
 	User   string    `json:"user"`
 	Until  time.Time `json:"until"`
-	// Nonce makes each sign-in another cookie: signing out ends one of them.
+	// Nonce makes each sign-in a different cookie: signing out ends one of
+	// them.
 	Nonce string `json:"nonce,omitempty"`
 }
 
-// Forget makes it ask the store again about everybody.
+// Forget clears the cache.
 func (a *OIDCSignIn) Forget() { a.seen.forget() }
 
 func (a *OIDCSignIn) takes(token string, r *http.Request) bool {
 	return token == "" && a.cookie(r, userCookie) != ""
 }
 
-// Authenticate says who is signed in. The store is asked each time, or as often
-// as OIDCOptions.Fresh says: who is suspended is out within that.
+// Authenticate determines who is signed in. The store is asked each time, or as
+// often as OIDCOptions.Fresh says: a suspended user is out within that time.
 func (a *OIDCSignIn) Authenticate(r *http.Request) (request.Caller, error) {
 	value := a.cookie(r, userCookie)
 	var who signedInUser
@@ -42,7 +43,8 @@ func (a *OIDCSignIn) Authenticate(r *http.Request) (request.Caller, error) {
 	if !fromOurPage(r) {
 		return request.Caller{}, refuse("cookie from another page")
 	}
-	// That they signed out is asked each time: it holds at once, everywhere.
+	// Whether they signed out is checked each time: it takes effect at once,
+	// everywhere.
 	if err := stillSignedIn(r.Context(), a.o.Auth.o.Users, value); err != nil {
 		return request.Caller{}, err
 	}
@@ -58,7 +60,7 @@ func stillSignedIn(ctx context.Context, users *tenant.Directory, cookie string) 
 	return err
 }
 
-// lookUp asks the store what somebody may do now.
+// lookUp asks the store what a user may do now.
 func (a *OIDCSignIn) lookUp(ctx context.Context, who signedInUser) (request.Caller, error) {
 	users := a.o.Auth.o.Users
 	why := &Refusal{Tenant: who.Tenant, User: who.User}

@@ -21,40 +21,42 @@ import (
 )
 
 const (
-	// userCookieLife is how long somebody stays signed in: a working day. Who
-	// they are and what they may do is looked up all the while.
+	// userCookieLife is how long somebody stays signed in: a working day.
+	// Their identity and rights are checked throughout.
 	userCookieLife = 12 * time.Hour
-	// flowLife is how long somebody may take to sign in at the issuer.
+	// flowLife is how long signing in at the issuer may take.
 	flowLife = 10 * time.Minute
-	// The cookies of people who came through an issuer, and of those on the way.
+	// The cookies of people signed in through an issuer, and of those who are
+	// signing in.
 	userCookie = "tidemark-user"
 	flowCookie = "tidemark-flow"
-	// hostPrefix binds a cookie to this very host, as browsers see to over TLS.
+	// hostPrefix binds a cookie to this host; browsers enforce it over TLS.
 	hostPrefix = "__Host-"
 )
 
-// OIDCSignInOptions say how browsers come in through an issuer.
+// OIDCSignInOptions say how browsers sign in through an issuer.
 type OIDCSignInOptions struct {
 	Auth         *OIDCAuthenticator // the issuer; required
-	ClientID     string             // what the issuer knows this server as; required
-	ClientSecret string             // "": the issuer asks for none
-	// Key signs cookies; servers that share it take each other's. Required.
+	ClientID     string             // this server's id at the issuer; required
+	ClientSecret string             // "": the issuer needs none
+	// Key signs cookies; servers that share it accept each other's. Required.
 	Key []byte
-	// URL is how people reach this server, https://tides.example.com; "":
-	// as the request says, which is not right behind a proxy that has the TLS.
+	// URL is the public address of this server, https://tides.example.com; "":
+	// taken from the request, which is wrong behind a proxy that terminates
+	// TLS.
 	URL string
 }
 
-// OIDCSignIn lets browsers in through an issuer, with the authorization code
-// flow and PKCE, and knows them by a cookie afterwards.
+// OIDCSignIn lets browsers sign in through an issuer, with the authorization
+// code flow and PKCE, and recognises them by a cookie afterwards.
 type OIDCSignIn struct {
 	o    OIDCSignInOptions
-	ids  *OIDCAuthenticator // takes the tokens that say who signed in
+	ids  *OIDCAuthenticator // accepts the tokens that say who signed in
 	seen recent[request.Caller]
 }
 
-// SignInWith returns the SignIn of an issuer, which is an Authenticator of the
-// cookies that it sets as well.
+// SignInWith returns the SignIn of an issuer, which is also the Authenticator
+// of its cookies.
 func SignInWith(o OIDCSignInOptions) (*OIDCSignIn, error) {
 	switch {
 	case o.Auth == nil || o.ClientID == "":
@@ -70,15 +72,15 @@ func SignInWith(o OIDCSignInOptions) (*OIDCSignIn, error) {
 			return nil, tidemark.Invalidf("it lets nobody sign in: %w", err)
 		}
 	}
-	// A token about somebody is for the client; one for the API is for the
-	// audience.
+	// An ID token is for the client; an access token for the API is for
+	// the audience.
 	ids := &OIDCAuthenticator{o: o.Auth.o, issuer: o.Auth.issuer, keys: o.Auth.keys}
 	ids.o.Audience, ids.o.Clients = o.ClientID, nil
 	ids.verifier = ids.newVerifier()
 	return &OIDCSignIn{o: o, ids: ids}, nil
 }
 
-// secure reports whether the browser speaks TLS, with us or with a proxy.
+// secure reports whether the browser uses TLS, with us or with a proxy.
 func (a *OIDCSignIn) secure(r *http.Request) bool {
 	return r.TLS != nil || strings.HasPrefix(a.o.URL, "https://")
 }
@@ -95,7 +97,7 @@ func (a *OIDCSignIn) callback(r *http.Request) string {
 	return base + "/signin/callback"
 }
 
-// ServeSignIn answers below /signin.
+// ServeSignIn serves the paths below /signin.
 func (a *OIDCSignIn) ServeSignIn(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -122,8 +124,8 @@ func (a *OIDCSignIn) page(w http.ResponseWriter, show ShowSignIn, status int, wr
 	show(w, status, SignInView{Issuer: name, Wrong: wrong})
 }
 
-// flow is what a browser brings back from the issuer: that it left from here,
-// and what proves it to the issuer.
+// flow is what a browser brings back from the issuer: proof that it started
+// here, and what proves it to the issuer.
 type flow struct {
 	State    string    `json:"state"`
 	Nonce    string    `json:"nonce"`
@@ -148,13 +150,13 @@ func (a *OIDCSignIn) start(w http.ResponseWriter, r *http.Request, show ShowSign
 		q.Set(name, value)
 	}
 	door.RawQuery = q.Encode()
-	// Lax: the browser comes back from another site, and has to bring it.
+	// Lax: the browser comes back from another site, and has to send it.
 	a.setCookie(w, r, flowCookie, a.signed(flowCookie, f), int(flowLife.Seconds()), http.SameSiteLaxMode)
 	w.Header().Set("Cache-Control", "no-store")
 	http.Redirect(w, r, door.String(), http.StatusSeeOther)
 }
 
-// finish takes a browser back from the issuer.
+// finish handles a browser that comes back from the issuer.
 func (a *OIDCSignIn) finish(w http.ResponseWriter, r *http.Request, show ShowSignIn) {
 	q := r.URL.Query()
 	var f flow
@@ -189,10 +191,10 @@ func (a *OIDCSignIn) finish(w http.ResponseWriter, r *http.Request, show ShowSig
 	show(w, http.StatusOK, SignInView{Done: true})
 }
 
-// errDeniedHere is for somebody whom the issuer knows and we do not let in.
+// errDeniedHere is for somebody whom the issuer knows and we do not admit.
 var errDeniedHere = errors.New("the issuer vouches for somebody who may not come in")
 
-// exchange gives a code for who it stands for.
+// exchange exchanges a code for the user that it stands for.
 func (a *OIDCSignIn) exchange(ctx context.Context, code, callback string, f flow) (request.Caller, error) {
 	token, err := a.redeem(ctx, code, callback, f.Verifier)
 	if err != nil {
@@ -212,7 +214,7 @@ func (a *OIDCSignIn) exchange(ctx context.Context, code, callback string, f flow
 	return caller, err
 }
 
-// redeem asks the issuer for the token that a code stands for.
+// redeem asks the issuer for the token of a code.
 func (a *OIDCSignIn) redeem(ctx context.Context, code, callback, verifier string) (string, error) {
 	form := url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {callback}, "code_verifier": {verifier}, "client_id": {a.o.ClientID}}
 	inForm := len(a.o.Auth.doors.Methods) > 0 && !slices.Contains(a.o.Auth.doors.Methods, "client_secret_basic")
@@ -231,7 +233,7 @@ func (a *OIDCSignIn) redeem(ctx context.Context, code, callback, verifier string
 		r.SetBasicAuth(url.QueryEscape(a.o.ClientID), url.QueryEscape(a.o.ClientSecret))
 	}
 	client := *a.o.Auth.o.HTTP
-	// What it is asked for holds a secret, which goes nowhere else.
+	// The request contains a secret, which must not be sent elsewhere.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	res, err := client.Do(r)
 	if err != nil {
@@ -254,7 +256,7 @@ func (a *OIDCSignIn) redeem(ctx context.Context, code, callback, verifier string
 
 func (a *OIDCSignIn) now() time.Time { return a.o.Auth.o.Now() }
 
-// SignOut makes the browser forget who it is, and its cookie void at every
+// SignOut removes the cookie from the browser, and makes it void at every
 // server.
 func (a *OIDCSignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
 	value := a.cookie(r, userCookie)
@@ -276,7 +278,8 @@ func (a *OIDCSignIn) setCookie(w http.ResponseWriter, r *http.Request, name, val
 	http.SetCookie(w, c)
 }
 
-// cookie is the value of one of ours, "" when there is none or more than one.
+// cookie is the value of one of our cookies, "" when there is none or more than
+// one.
 func (a *OIDCSignIn) cookie(r *http.Request, name string) string {
 	if a.secure(r) {
 		name = hostPrefix + name
@@ -288,7 +291,7 @@ func (a *OIDCSignIn) cookie(r *http.Request, name string) string {
 	return found[0].Value
 }
 
-// signed writes a value with proof that we did. What it is for is part of the
+// signed encodes a value with proof that we did. Its purpose is part of the
 // proof, so that no cookie passes for another.
 func (a *OIDCSignIn) signed(what string, v any) string {
 	body, err := json.Marshal(v)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// recent remembers what was found out for a while. What went wrong it forgets.
+// recent caches results for a while, but no errors.
 type recent[T any] struct {
 	mu sync.Mutex
 	of map[[32]byte]remembered[T]

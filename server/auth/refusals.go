@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
-// Seldom says what came for the first time in a while.
+// Seldom reports what came for the first time in a while.
 type Seldom struct {
 	mu   sync.Mutex
 	last map[Refusal]time.Time
@@ -30,15 +30,15 @@ func (s *Seldom) First(what Refusal, now time.Time) bool {
 	return true
 }
 
-// refusalTimeout bounds one try to write down a refusal.
+// refusalTimeout bounds one attempt to record a refusal.
 const refusalTimeout = 30 * time.Second
 
-// refusalEvery is how often it is written down that one and the same caller
-// was refused: whoever tries on should not fill the log.
+// refusalEvery is how often a refusal of the same caller is recorded:
+// repeated attempts should not fill the log.
 const refusalEvery = time.Minute
 
-// AuditRefusals returns what Authenticators tell of those who were not let in and
-// whose tenant is known: it writes them to the audit log.
+// AuditRefusals returns a function that records refused callers whose tenant is
+// known in the audit log.
 func AuditRefusals(users *tenant.Directory) func(context.Context, Refusal) {
 	var told Seldom
 	return func(ctx context.Context, why Refusal) {
@@ -54,18 +54,18 @@ func AuditRefusals(users *tenant.Directory) func(context.Context, Refusal) {
 	}
 }
 
-// Refusal is why somebody was not let in. It is ErrDenied under errors.Is. The
-// caller is never told more than that; the rest is for whoever runs the server.
+// Refusal is why somebody was not admitted. It is ErrDenied under errors.Is.
+// The caller is never told more than that; the rest is for the operator.
 type Refusal struct {
 	Why    string // a word or two: expired, issuer, revoked
-	Tenant string // what is known of who it was, ids all of them
+	Tenant string // what is known about the caller, only ids
 	User   string
 	Token  string
 }
 
 func (r *Refusal) Error() string { return "not let in: " + r.Why }
 
-// Is makes a Refusal answer to ErrDenied.
+// Is makes a Refusal match ErrDenied.
 func (r *Refusal) Is(target error) bool { return target == tidemark.ErrDenied }
 
 func refuse(why string) error { return &Refusal{Why: why} }

@@ -1,7 +1,7 @@
-// Package auth says who calls: by the token of a server for one user, by a
-// service token, by a token of an issuer, or by the cookie of a browser that
-// signed in. It slows down who guesses, and asks again while an answer stays
-// open. What a caller may do with sessions is not decided here.
+// Package auth determines who calls: by the token of a server for one user,
+// by a service token, by a token of an issuer, or by the cookie of a browser
+// that signed in. It slows down guessing, and checks again while an answer
+// stays open. It does not decide what a caller may do with sessions.
 //
 //	known := auth.Any(auth.ServiceTokens(users), auth.Local(token, principal))
 //	caller, err := known.Authenticate(r)
@@ -9,20 +9,20 @@ package auth
 
 import "net/http"
 
-// SignIn lets people in with a browser.
+// SignIn lets people sign in with a browser.
 type SignIn interface {
-	// ServeSignIn answers below /signin: a form, a link, what an issuer sends
-	// back. It sets the cookie that Authenticate then takes, and lets show write
-	// the page.
+	// ServeSignIn serves the paths below /signin: a form, a link, the answer of
+	// an issuer. It sets the cookie that Authenticate then accepts, and calls
+	// show to write the page.
 	ServeSignIn(w http.ResponseWriter, r *http.Request, show ShowSignIn)
-	// SignOut makes the browser forget who it is, and its cookie void.
+	// SignOut removes the cookie from the browser, and makes it void.
 	SignOut(http.ResponseWriter, *http.Request) error
 }
 
-// ShowSignIn answers with the page on which people come in.
+// ShowSignIn answers with the sign-in page.
 type ShowSignIn func(w http.ResponseWriter, status int, v SignInView)
 
-// SignInView is the page on which people come in.
+// SignInView is the sign-in page.
 type SignInView struct {
 	Done   bool   `json:"done,omitempty"`
 	Token  bool   `json:"token,omitempty"`  // a token can be given

@@ -18,8 +18,8 @@ import (
 // groups in them, have some 8 KiB.
 const maxBearer = 16 << 10
 
-// bearer returns the token that a request brings; ok is false when it brings
-// none, and the error says that it brings something that cannot be one.
+// bearer returns the token of a request; ok is false when there is none, and
+// the error means that it cannot be one.
 func bearer(r *http.Request) (token string, ok bool, err error) {
 	values := r.Header.Values("Authorization")
 	switch {
@@ -43,16 +43,16 @@ func bearer(r *http.Request) (token string, ok bool, err error) {
 	return token, true, nil
 }
 
-// MetricsScope lets a token read what the server counts. It is of all tenants
-// together, so only the operator gives it, and no token has it unsaid.
+// MetricsScope lets a token read the metrics of the server. They cover all
+// tenants, so only the operator grants it, and no token has it by default.
 const MetricsScope = "metrics"
 
-// TokenAuthenticator knows service tokens.
+// TokenAuthenticator authenticates service tokens.
 type TokenAuthenticator struct {
 	users *tenant.Directory
-	// Fresh is for how long an answer of the store is good: a token that was
-	// revoked works for so long, and the store is asked so much less. The
-	// default is to ask each time.
+	// Fresh is how long an answer of the store is cached: a revoked token
+	// works for that long, and the store is asked less. The default is to
+	// ask each time.
 	Fresh time.Duration
 
 	seen recent[knownToken]
@@ -63,20 +63,20 @@ type knownToken struct {
 	caller request.Caller
 }
 
-// ServiceTokens returns the Authenticator of the service tokens that the
-// operator's store keeps.
+// ServiceTokens returns the Authenticator for the service tokens in the
+// operator's store.
 func ServiceTokens(users *tenant.Directory) *TokenAuthenticator {
 	return &TokenAuthenticator{users: users}
 }
 
-// Forget makes it ask the store again about everybody.
+// Forget clears the cache.
 func (a *TokenAuthenticator) Forget() { a.seen.forget() }
 
 func (a *TokenAuthenticator) takes(token string, _ *http.Request) bool {
 	return strings.HasPrefix(token, tenant.TokenPrefix)
 }
 
-// Authenticate says whose service token a request brings.
+// Authenticate determines whose service token a request has.
 func (a *TokenAuthenticator) Authenticate(r *http.Request) (request.Caller, error) {
 	text, sent, err := bearer(r)
 	if err != nil || !sent {
@@ -92,8 +92,8 @@ func (a *TokenAuthenticator) Authenticate(r *http.Request) (request.Caller, erro
 	return known.caller, nil
 }
 
-// ScopeOf is the part of the server that a path belongs to, "" for none that a
-// token could be scoped to.
+// ScopeOf is the part of the server that a path belongs to, "" for one that no
+// token can be scoped to.
 func ScopeOf(p string) string {
 	if p == "/"+MetricsScope || p == request.MCPPath {
 		return p[1:]
@@ -135,7 +135,7 @@ func (a *TokenAuthenticator) look(ctx context.Context, text string) (knownToken,
 		return knownToken{t, caller}, nil
 	}
 	switch u, err := a.users.User(ctx, t.Tenant, t.User); {
-	case errors.Is(err, tidemark.ErrNotFound): // one that the operator named, and that no issuer vouched for yet
+	case errors.Is(err, tidemark.ErrNotFound): // named by the operator, and not seen with an issuer's token yet
 	case err != nil:
 		return knownToken{}, err
 	case u.State != tenant.Active:
@@ -143,7 +143,7 @@ func (a *TokenAuthenticator) look(ctx context.Context, text string) (knownToken,
 		return knownToken{}, why
 	default:
 		caller.Workspaces = u.Workspaces
-		// Who may do less than before has no token that may do more.
+		// A user whose role was lowered has no token with a higher one.
 		if tenant.RoleWithin(u.Role, t.Role) {
 			caller.Role = request.Role(u.Role)
 		}

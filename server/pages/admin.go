@@ -20,7 +20,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
-// pageOf is which part of a list a page asks for.
+// pageOf is the part of a list that a page requests.
 func (s *Site) pageOf(r *http.Request) (routes.PageInput, error) {
 	in := routes.PageInput{Limit: 50, Cursor: r.URL.Query().Get("cursor")}
 	if text := r.URL.Query().Get("limit"); text != "" {
@@ -33,7 +33,7 @@ func (s *Site) pageOf(r *http.Request) (routes.PageInput, error) {
 	return in, nil
 }
 
-// back is a tab of the page of the store, of the tenant that was looked at.
+// back is a tab of the page of the store, for the tenant that was shown.
 func back(r *http.Request, part string) string {
 	path := "/store/" + part
 	if tenant := r.FormValue("tenant"); tenant != "" {
@@ -42,7 +42,7 @@ func back(r *http.Request, part string) string {
 	return path
 }
 
-// auditPages are who did what.
+// auditPages show who did what.
 func (s *Site) auditPages() {
 	s.page("/store/audit", request.Admin, func(r *http.Request) (view, error) {
 		a, err := s.gatherAudit(r)
@@ -51,7 +51,7 @@ func (s *Site) auditPages() {
 	s.act("/store/audit/verify", request.Admin, func(r *http.Request) (string, string, error) {
 		ctx := r.Context()
 		in := &routes.VerifyAuditInput{Tenant: r.FormValue("tenant")}
-		// Whose log it is, is settled before anything goes on behind the page.
+		// Whose log it is, is decided before anything runs behind the page.
 		_, t, err := s.api.Administered(ctx, in.Tenant)
 		if err != nil {
 			return "", "", err
@@ -103,7 +103,7 @@ func (s *Site) gatherAudit(r *http.Request) (*web.StoreAudit, error) {
 }
 
 // TokenScopes are the parts of the server that a token may be for. An operator
-// may also give one MetricsScope.
+// may also grant MetricsScope.
 var TokenScopes = []string{"sessions", "search", "resolve", "import", "stats", "memory", "agents", "schedules", "jobs", "fleet", "backend", "ws",
 	"datasets", "optimization-runs", "run-steps", "sandbox-snapshots", "workspaces", "users", "tenants", "tokens", "audit", request.MCPPath[1:]}
 
@@ -113,7 +113,7 @@ func (s *Site) tokenPages() {
 		t, err := s.gatherTokens(r)
 		return s.storeView(r, web.Store{Part: "tokens", Tokens: t}), err
 	})
-	// The text of a token is shown once, in the answer itself: it goes into no
+	// The text of a token is shown once, in the answer itself: it is in no
 	// cookie and no address.
 	s.pages.HandleFunc("POST /store/tokens", func(w http.ResponseWriter, r *http.Request) {
 		made, err := s.makeToken(r)
@@ -123,7 +123,7 @@ func (s *Site) tokenPages() {
 		}
 		t, err := s.gatherTokens(r)
 		if err != nil {
-			t = &web.StoreTokens{} // the token is there, and nobody would ever see it
+			t = &web.StoreTokens{} // the token exists, and this is the only chance to show it
 		}
 		shown := s.tokenView(r, made.Token)
 		t.New, t.Text = &shown, made.Text

@@ -21,19 +21,20 @@ import (
 )
 
 const (
-	// partEntries is how many entries come at once: some screens, and small
-	// enough that a browser lays them out between two frames.
+	// partEntries is how many entries are sent at once: some screens, and
+	// few enough that a browser lays them out between two frames.
 	partEntries = 40
 	// entryBytes is how much text of one entry is shown, entryImage how much of
-	// its images; all of it is a click away.
+	// its images; the rest is a click away.
 	entryBytes = 64 << 10
 	entryImage = 1 << 20
-	// entryBlocks bounds the parts of one entry.
+	// entryBlocks bounds the blocks of one entry.
 	entryBlocks = 200
 )
 
-// part is the run of entries that was asked for. It costs the same however
-// long the session is, but around an entry of a session with branches.
+// part is the requested run of entries. Its cost does not depend on the
+// length of the session, except around an entry of a session with
+// branches.
 func (s *Site) part(ctx context.Context, l *looking, beside *bool) (web.PartView, error) {
 	p := web.PartView{Session: l.v.Name(), Entries: []web.EntryView{}}
 	labels, err := l.labels(ctx)
@@ -67,8 +68,8 @@ func (s *Site) part(ctx context.Context, l *looking, beside *bool) (web.PartView
 	return p, nil
 }
 
-// upTo yields what came before an entry. Where that entry cannot be read, what
-// it hangs on is not known, and the one before it is the best guess.
+// upTo yields what came before an entry. If that entry cannot be read, its
+// parent is unknown, and the one before it is the best guess.
 func (l *looking) upTo(ctx context.Context) iter.Seq2[tidemark.Entry, error] {
 	if _, err := entryAt(ctx, l.log, l.before); errors.Is(err, tidemark.ErrCorrupt) && l.before > 1 {
 		return l.log.Tail(ctx, l.before-1, partEntries)
@@ -76,7 +77,7 @@ func (l *looking) upTo(ctx context.Context) iter.Seq2[tidemark.Entry, error] {
 	return l.log.Before(ctx, l.before, partEntries)
 }
 
-// labels of the session; a worker has none.
+// labels are those of the session; a worker has none.
 func (l *looking) labels(ctx context.Context) (map[int64]string, error) {
 	if l.worker != "" {
 		return nil, nil
@@ -84,7 +85,7 @@ func (l *looking) labels(ctx context.Context) (map[int64]string, error) {
 	return l.v.Labels(ctx)
 }
 
-// links says where it goes on.
+// links sets the addresses of the neighbouring parts.
 func (l *looking) links(p *web.PartView) {
 	n := len(p.Entries)
 	if n == 0 {
@@ -104,8 +105,8 @@ func (l *looking) links(p *web.PartView) {
 	}
 }
 
-// after yields what follows the entry that was asked for on the branch that is
-// shown. It yields nothing, and says so, for one that lies beside that.
+// after yields what follows the requested entry on the shown branch. For an
+// entry beside that branch it yields nothing, and sets beside.
 func (l *looking) after(ctx context.Context, n int, beside *bool) iter.Seq2[tidemark.Entry, error] {
 	return func(yield func(tidemark.Entry, error) bool) {
 		left, follows := n, false
@@ -142,7 +143,7 @@ func (l *looking) entryView(t *render.Transcript, e tidemark.Entry, damage error
 }
 
 // cutEntry returns as much of an entry as a page shows, and the size of the
-// whole when that is less.
+// whole if that is less.
 func cutEntry(e tidemark.Entry) (tidemark.Entry, int) {
 	c := cutting{text: entryBytes, image: entryImage, blocks: entryBlocks}
 	size := routes.SizeOf(e.Blocks)
@@ -177,7 +178,7 @@ func (c *cutting) all(blocks []tidemark.Block) []tidemark.Block {
 func (c *cutting) one(b tidemark.Block) tidemark.Block {
 	b.Text = c.take(b.Text)
 	if len(b.Input) > c.text {
-		// A part of JSON is none, but a text that looks like it.
+		// A part of JSON is not JSON, but a text that looks like it.
 		if text, err := json.Marshal(c.take(string(b.Input))); err == nil {
 			b.Input = text
 		}
@@ -207,7 +208,7 @@ func (c *cutting) take(text string) string {
 	return text[:end] + " …"
 }
 
-// sessionPart answers with a run of entries alone, for a page that is open.
+// sessionPart answers with only a run of entries, for an open page.
 func (s *Site) sessionPart(w http.ResponseWriter, r *http.Request) {
 	s.fragment(w, r, func() (string, any, error) {
 		l, err := s.look(r)
@@ -238,8 +239,8 @@ func (s *Site) fragment(w http.ResponseWriter, r *http.Request, gather func() (n
 	answerBody(w, r, http.StatusOK, "text/html; charset=utf-8", body.Bytes())
 }
 
-// rawEntry answers with one entry as it is kept, whole. It is saved and not
-// shown: a browser need not lay out what a page would not.
+// rawEntry answers with one complete entry as it is kept. It is saved and
+// not shown: a browser need not lay out what a page would not.
 func (s *Site) rawEntry(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	if !request.CallerOf(ctx).Role.May(request.Reader) {
@@ -274,7 +275,7 @@ func entryAt(ctx context.Context, v *store.View, seq int64) (tidemark.Entry, err
 	return tidemark.Entry{}, tidemark.NotFoundf("session %s: entry %d: not found", v.ID, seq)
 }
 
-// entryAddress leads to an entry of a session, behind the address of that.
+// entryAddress is the suffix for an entry to the address of its session.
 func entryAddress(seq int64) string {
 	n := strconv.FormatInt(seq, 10)
 	return "?at=" + n + "#e" + n

@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// shownSkips are those of a schedule on a page; the API has all.
+	// shownSkips bounds those of a schedule on a page; the API has all.
 	shownSkips = 3
-	// recentJobs are those on the page of their agent; the list has all.
+	// recentJobs bounds those on the page of their agent; the list has all.
 	recentJobs = 20
-	// maxPrompt bounds what a form may tell an agent, as the API does.
+	// maxPrompt bounds a prompt in a form, as in the API.
 	maxPrompt = 1 << 20
 )
 
-// fleetPages are the pages of the fleet, and what can be done there. Whoever
-// may only read is shown no buttons, and refused should they post anyway.
+// fleetPages are the pages of the fleet, and its actions. Readers see no
+// buttons, and are refused if they post anyway.
 func (s *Site) fleetPages() {
 	s.page("/fleet", request.Reader, s.fleetPage)
 	s.page("/fleet/agents/{name}", request.Reader, s.agentPage)
@@ -81,13 +81,12 @@ func agentItem(ctx context.Context, st *fleet.Store, a tidemark.Agent) web.Agent
 	return web.AgentItem{Agent: of.Agent, Node: render.CleanLine(of.Node)}
 }
 
-// scheduleItems are the schedules of an agent, or all, the one that is due
-// first at the top.
+// scheduleItems are the schedules of an agent, or all, next due first.
 func scheduleItems(ctx context.Context, st *fleet.Store, agent string) ([]web.ScheduleItem, error) {
 	all := []web.ScheduleItem{}
 	for d, err := range st.Schedules(ctx, agent) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verify names it
+			continue // verify reports it
 		}
 		if err != nil {
 			return nil, err
@@ -120,8 +119,8 @@ func compareDue(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-// onClock is an instant as a clock in a zone shows it; UTC when nobody knows
-// the zone.
+// onClock is an instant as a clock in a zone shows it; UTC if the zone is
+// unknown.
 func onClock(t time.Time, zone string) string {
 	if t.IsZero() {
 		return ""
@@ -133,7 +132,7 @@ func onClock(t time.Time, zone string) string {
 	return t.In(where).Format("Mon 2006-01-02 15:04:05 ") + where.String()
 }
 
-// rhythm is an interval without the zeros at its end: 1h, not 1h0m0s.
+// rhythm is an interval without trailing zeros: 1h, not 1h0m0s.
 func rhythm(every string) string {
 	if text, ok := strings.CutSuffix(every, "m0s"); ok {
 		every = text + "m"
@@ -145,7 +144,7 @@ func rhythm(every string) string {
 }
 
 // waitingItems are the calls that wait for an answer, of one job or of all.
-// What is left of a job that has ended cannot be answered any more.
+// Those of a job that has ended can no longer be answered.
 func waitingItems(ctx context.Context, st *fleet.Store, job string) ([]web.ReviewItem, error) {
 	all := []web.ReviewItem{}
 	waiting, err := st.WaitingReviews(ctx, job)
@@ -155,7 +154,7 @@ func waitingItems(ctx context.Context, st *fleet.Store, job string) ([]web.Revie
 	running, err := st.Running(ctx, "")
 	for _, v := range waiting {
 		if !strings.ContainsFunc(v.Title, unicode.IsLetter) {
-			v.Title = "" // the folder of the agent itself, which says nothing
+			v.Title = "" // the agent's own folder, which says nothing
 		}
 		if slices.Contains(running, v.Job) {
 			all = append(all, web.ReviewItem{Job: v.Job, Agent: v.Agent, Call: v.Call, Shown: v.Digest(), Tool: render.CleanLine(v.Tool), Title: render.Clean(v.Title),
@@ -165,7 +164,7 @@ func waitingItems(ctx context.Context, st *fleet.Store, job string) ([]web.Revie
 	return all, err
 }
 
-// webLines are the lines of what a person decides by.
+// webLines are the lines that a person decides about.
 func webLines(lines []render.ApprovalLine) (all []web.Line) {
 	for _, l := range lines {
 		all = append(all, web.Line{Kind: string(l.Kind), Sign: l.Sign(), Text: l.Text})
@@ -210,7 +209,7 @@ func (s *Site) agentPage(r *http.Request) (view, error) {
 	}
 	for j, err := range st.Jobs(ctx, fleet.JobFilter{Agent: a.Name, Limit: recentJobs}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verify names it
+			continue // verify reports it
 		}
 		if err != nil {
 			return view{}, err
@@ -236,8 +235,8 @@ func (s *Site) agentPage(r *http.Request) (view, error) {
 	return view{f, v}, nil
 }
 
-// sessionHere is the name of a session of the fleet, as links have it, that the
-// caller can look at: "" when the agent's own program keeps it or it is gone.
+// sessionHere is the name of a session of the fleet, as in links, if the caller
+// can read it: "" when the agent's own program keeps it or it is gone.
 func (s *Site) sessionHere(ctx context.Context, id string) string {
 	parsed, err := tidemark.ParseSessionID(id)
 	if err != nil {
@@ -275,7 +274,7 @@ func formText(r *http.Request, name string) (string, error) {
 	return text, nil
 }
 
-// said is what the page after an action says.
+// said is the message on the page after an action.
 func (s *Site) said(r *http.Request, name string, args ...any) string {
 	return web.Say(s.frame(r, "fleet").Lang, "fleet.did."+name, args...)
 }
@@ -314,8 +313,8 @@ func (s *Site) actReset(r *http.Request) (string, string, error) {
 	return agentPath(a.Name), s.said(r, "reset", a.Name), err
 }
 
-// actSchedule enables, disables or runs a schedule. Its name comes in the form:
-// it may have signs that an address may not.
+// actSchedule enables, disables or runs a schedule. Its name is in the form: it
+// may contain characters that an address may not.
 func (s *Site) actSchedule(r *http.Request) (string, string, error) {
 	name, err := formText(r, "schedule")
 	if err != nil {
@@ -334,10 +333,7 @@ func (s *Site) actSchedule(r *http.Request) (string, string, error) {
 	case to == "":
 		return "", "", tidemark.Invalidf("do: want enable, disable or run")
 	}
-	err = st.ChangeSchedule(r.Context(), d.Agent, d.Name, func(d *tidemark.Schedule) error {
-		d.Status = to
-		return nil
-	})
+	_, _, err = st.TurnSchedule(r.Context(), nil, d.Agent, d.Name, to)
 	return agentPath(d.Agent), s.said(r, do, d.Agent+"/"+d.Name), err
 }
 

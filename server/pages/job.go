@@ -18,8 +18,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
-// searchedAttempts are the jobs of an agent among which other attempts of one
-// are looked for.
+// searchedAttempts is how many jobs of an agent are searched for other
+// attempts of one.
 const searchedAttempts = 200
 
 func (s *Site) jobPages() {
@@ -61,8 +61,8 @@ func (s *Site) jobPage(r *http.Request) (view, error) {
 	return view{f, v}, nil
 }
 
-// attempts are the tries of one occurrence of a schedule, when there were
-// several.
+// attempts are the attempts at one occurrence of a schedule, if there
+// were several.
 func (s *Site) attempts(ctx context.Context, st *fleet.Store, j tidemark.Job) ([]web.JobItem, error) {
 	if j.Occurrence.IsZero() || j.Schedule == "" {
 		return nil, nil
@@ -70,7 +70,7 @@ func (s *Site) attempts(ctx context.Context, st *fleet.Store, j tidemark.Job) ([
 	var all []web.JobItem
 	for other, err := range st.Jobs(ctx, fleet.JobFilter{Agent: j.Agent, Limit: searchedAttempts}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verify names it
+			continue // verify reports it
 		}
 		if err != nil {
 			return nil, err
@@ -86,7 +86,7 @@ func (s *Site) attempts(ctx context.Context, st *fleet.Store, j tidemark.Job) ([
 	return all, nil
 }
 
-// jobLive sends what a job puts out as parts of its page, until it has ended.
+// jobLive sends the output of a job as parts of its page, until it has ended.
 func (s *Site) jobLive(w http.ResponseWriter, r *http.Request) {
 	if !request.CallerOf(r.Context()).Role.May(request.Reader) {
 		s.Trouble(w, r, tidemark.ErrDenied)
@@ -149,7 +149,7 @@ func (s *Site) actRepeat(fork bool) func(*http.Request) (string, string, error) 
 	}
 }
 
-// actAnswer approves or denies what a job asks. Which call that is comes in the
+// actAnswer approves or denies a question of a job. The call is named in the
 // form: a job names its calls as it likes.
 func (s *Site) actAnswer(r *http.Request) (string, string, error) {
 	st, j, err := s.api.JobOf(r.Context(), r.PathValue("id"))

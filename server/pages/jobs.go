@@ -20,11 +20,11 @@ import (
 const (
 	// listedJobs are those on one page of the list.
 	listedJobs = 50
-	// drawnJobs are those in one picture: more of them are a blot.
+	// drawnJobs bounds those in one picture: more of them are a blot.
 	drawnJobs = 500
 )
 
-// spans are how far back a list or a picture of jobs may reach.
+// spans are how far back a list or a picture of jobs may go.
 var spans = map[string]time.Duration{"1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
 
 var jobStatuses = tidemark.JobStatuses()
@@ -48,7 +48,7 @@ func (s *Site) jobItem(j tidemark.Job) web.JobItem {
 	return item
 }
 
-// jobsWanted reads what the address of the page asks for.
+// jobsWanted reads what the address of the page requests.
 func jobsWanted(r *http.Request) (web.JobsView, error) {
 	q := r.URL.Query()
 	v := web.JobsView{Items: []web.JobItem{}, Agents: []string{}, Agent: q.Get("agent"), Status: q.Get("status"), Since: q.Get("since"), View: q.Get("view"), By: q.Get("by")}
@@ -98,7 +98,7 @@ func (s *Site) jobsPage(r *http.Request) (view, error) {
 		}
 	}
 	if v.Agent != "" && !slices.Contains(v.Agents, v.Agent) {
-		v.Agents = append(v.Agents, v.Agent) // its jobs may be left
+		v.Agents = append(v.Agents, v.Agent) // it may be gone and still have jobs
 	}
 	now := s.o.Now()
 	if v.View == "timeline" {
@@ -132,7 +132,7 @@ func (s *Site) listJobItems(r *http.Request, st *fleet.Store, v *web.JobsView, n
 	for j, err := range st.JobsAfter(r.Context(), fleet.JobFilter{Agent: v.Agent, Status: v.Status, Limit: listedJobs + 1}, after) {
 		switch {
 		case errors.Is(err, tidemark.ErrCorrupt):
-			continue // verify names it
+			continue // verify reports it
 		case err != nil:
 			return err
 		case v.Since != "" && j.Mark.At.Before(now.Add(-spans[v.Since])):
@@ -147,7 +147,7 @@ func (s *Site) listJobItems(r *http.Request, st *fleet.Store, v *web.JobsView, n
 }
 
 // drawJobs gathers the jobs of a picture: what changed in its time, and what
-// runs, however long it does.
+// runs, however long it has.
 func (s *Site) drawJobs(ctx context.Context, st *fleet.Store, v *web.JobsView, now time.Time) error {
 	from := now.Add(-spans[v.Since])
 	drawn := make(map[string]bool)
@@ -169,7 +169,7 @@ func (s *Site) drawJobs(ctx context.Context, st *fleet.Store, v *web.JobsView, n
 	}
 	for j, err := range st.JobsAfter(ctx, fleet.JobFilter{Agent: v.Agent, Status: v.Status}, fleet.Mark{}) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verify names it
+			continue // verify reports it
 		}
 		if err != nil {
 			return err
@@ -192,8 +192,8 @@ func (s *Site) drawJobs(ctx context.Context, st *fleet.Store, v *web.JobsView, n
 	return nil
 }
 
-// watched says what the forms of a page are about, and whether the page that
-// asks still has those.
+// watched records the state of a page's forms, and whether the requesting
+// page still has that state.
 func watched(p *web.Poll, r *http.Request, waiting []web.ReviewItem, more ...string) {
 	h := sha256.New()
 	for _, w := range waiting {

@@ -16,7 +16,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
-// livePath is where a page that shows p gets what comes next.
+// livePath is where a page that shows p gets new entries from.
 func (s *Site) livePath(l *looking, p web.PartView) string {
 	last := l.log.Entries
 	if n := len(p.Entries); n > 0 {
@@ -30,8 +30,8 @@ func (s *Site) livePath(l *looking, p web.PartView) string {
 }
 
 // sessionLive sends what is written to a session, as the page shows it. The id
-// of each event is the seq of its entry, so that a browser that was cut off
-// goes on where it was.
+// of each event is the seq of its entry, so that a reconnecting browser
+// continues where it was.
 func (s *Site) sessionLive(w http.ResponseWriter, r *http.Request) {
 	if !request.CallerOf(r.Context()).Role.May(request.Reader) {
 		s.Trouble(w, r, tidemark.ErrDenied)
@@ -58,7 +58,7 @@ func (s *Site) sessionLive(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// shown is an event as the page takes it.
+// shown is an event in the form for the page.
 func (l *looking) shown(ctx context.Context, frame web.Frame, e routes.Event) (routes.Event, error) {
 	name, part, data := "entry", "entry", any(nil)
 	switch d := e.Data.(type) {
@@ -67,7 +67,7 @@ func (l *looking) shown(ctx context.Context, frame web.Frame, e routes.Event) (r
 		if d.Damage != "" {
 			damage = &tidemark.Damage{Seq: d.Seq, What: d.Damage}
 		}
-		labels, _ := l.labels(ctx) // without them the entry is shown all the same
+		labels, _ := l.labels(ctx) // without labels the entry is still shown
 		data = l.entryView(&render.Transcript{Labels: labels}, d.Entry, damage)
 	default:
 		name, part = "gone", "gone"

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// shownEvents are those of one part of an output.
+	// shownEvents bounds those of one part of an output.
 	shownEvents = 200
-	// shownBytes bound the text of one event on a page; the API has all of it.
+	// shownBytes bounds the text of one event on a page; the API has all of it.
 	shownBytes = 16 << 10
 )
 
 // outputPart is the newest part of an output, or with ?before= the part before
-// that place. Raw is where the API tells a single event whole.
+// that event. raw is where the API serves a complete event.
 func outputPart(r *http.Request, read func(context.Context, string, ...tidemark.Span) iter.Seq2[fleet.Numbered, error], of string, length int64, raw, path string) (web.OutputPart, error) {
 	part := web.OutputPart{Events: []web.EventItem{}, Length: length, Newest: true, Raw: raw, Path: path, Last: length}
 	if text := r.URL.Query().Get("before"); text != "" {
@@ -54,8 +54,7 @@ func outputPart(r *http.Request, read func(context.Context, string, ...tidemark.
 }
 
 // eventItem is an event as a page shows it: text stays text, whatever is in it,
-// and what tools were told and answered is folded by the renderer of
-// transcripts.
+// and tool calls and results are folded by the renderer of transcripts.
 func eventItem(n fleet.Numbered, err error, raw string) (web.EventItem, error) {
 	if errors.Is(err, tidemark.ErrCorrupt) {
 		return web.EventItem{Seq: n.Seq, Type: "damaged", At: n.Timestamp}, nil
@@ -87,7 +86,7 @@ func eventItem(n fleet.Numbered, err error, raw string) (web.EventItem, error) {
 	return e, nil
 }
 
-// toolHTML is what a tool was told or answered.
+// toolHTML is the input or the result of a tool.
 func toolHTML(n fleet.Numbered) (template.HTML, error) {
 	b := tidemark.Block{Type: tidemark.BlockToolUse, ID: n.ToolUseID, Name: n.ToolName, Input: clipJSON(n.Input)}
 	if n.Type == tidemark.EventToolResult {
@@ -109,7 +108,7 @@ func toolHTML(n fleet.Numbered) (template.HTML, error) {
 	return template.HTML(out.String()), err
 }
 
-// clipJSON is an input as it is, or the beginning of a large one as a text.
+// clipJSON is an input unchanged, or the beginning of a large one as a text.
 func clipJSON(raw json.RawMessage) json.RawMessage {
 	if len(raw) <= shownBytes {
 		return raw

@@ -1,7 +1,7 @@
-// Package pages is what people see of the server with a browser: sessions, the
+// Package pages is what people see of the server in a browser: sessions, the
 // fleet, usage, the store. A page gathers what it shows, and package web below it
-// knows how that looks; what a form asks for is done by the routes of programs,
-// so that both have one set of rules.
+// decides how that looks; forms are carried out by the routes for programs, so
+// that both follow one set of rules.
 //
 //	http.Handle("/", pages.New(pages.Options{Stores: all, API: calls}))
 package pages
@@ -29,14 +29,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/stores"
 )
 
-// Options are what the pages need; SignIn and Inspect may be nil.
+// Options configure the pages; SignIn and Inspect may be nil.
 type Options struct {
 	Stores   *stores.Stores
-	API      *routes.Server // does what a form asks for
+	API      *routes.Server // carries out the forms
 	Shutdown *request.Shutdown
 	SignIn   auth.SignIn
-	// Inspect tells what the pages say of where things are kept: how large that
-	// is, by which keys it opens, what copies there are; nil: nothing is known.
+	// Inspect returns what the pages say about the storage: its size, its keys,
+	// its copies; nil: nothing is known.
 	Inspect func(context.Context, tidemark.Principal) (Inspection, error)
 	Formats []string // of an export
 	NoAudit bool
@@ -53,7 +53,7 @@ type Site struct {
 	shutdown *request.Shutdown
 
 	tallies tallies // what sessions used
-	tasks   tasks   // what pages began and do not wait for
+	tasks   tasks   // background tasks of pages
 }
 
 // New returns the pages.
@@ -63,18 +63,18 @@ func New(o Options) *Site {
 	return s
 }
 
-// Routes tells what the pages are called.
+// Routes names the pages.
 func (s *Site) Routes() *http.ServeMux { return s.pages }
 
-// view is what a page shows: a value that its template takes, and that goes out
-// as JSON when that was asked for.
+// view is what a page shows: a value for its template, which is sent as JSON if
+// requested.
 type view struct {
 	web.Frame
 	Data any
 }
 
-// pageRoutes are the pages. Each is registered with what it needs, and gathers
-// what it shows; how that looks is package web's.
+// pageRoutes are the pages. Each is registered with the role it needs, and
+// gathers what it shows; package web decides how that looks.
 func (s *Site) pageRoutes() {
 	s.pages.HandleFunc("GET /assets/{name}", serveAsset)
 	s.pages.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/sessions", http.StatusSeeOther) })
@@ -84,7 +84,7 @@ func (s *Site) pageRoutes() {
 	s.pages.HandleFunc("POST /signout", func(w http.ResponseWriter, r *http.Request) {
 		if s.o.SignIn != nil {
 			if err := s.o.SignIn.SignOut(w, r); err != nil {
-				s.Trouble(w, r, err) // a copy of the cookie may still be good
+				s.Trouble(w, r, err) // a copy of the cookie may still be valid
 				return
 			}
 		}
@@ -96,7 +96,7 @@ func (s *Site) pageRoutes() {
 	s.storePages()
 }
 
-// page registers a page that is read.
+// page registers a page.
 func (s *Site) page(pattern string, need request.Role, gather func(*http.Request) (view, error)) {
 	s.pages.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
 		if !request.CallerOf(r.Context()).Role.May(need) {
@@ -112,8 +112,8 @@ func (s *Site) page(pattern string, need request.Role, gather func(*http.Request
 	})
 }
 
-// act registers what a form of a page does. It returns where the browser goes
-// next, with what to say there.
+// act registers the action of a form. It returns where the browser goes next,
+// and the message to show there.
 func (s *Site) act(pattern string, need request.Role, do func(*http.Request) (next, notice string, err error)) {
 	s.pages.HandleFunc("POST "+pattern, func(w http.ResponseWriter, r *http.Request) {
 		if !request.CallerOf(r.Context()).Role.May(need) {
@@ -132,7 +132,7 @@ func (s *Site) act(pattern string, need request.Role, do func(*http.Request) (ne
 	})
 }
 
-// noticeCookie carries what an action did to the page that comes next. It is no
+// noticeCookie carries the message of an action to the next page. It is not
 // part of the address, which anybody could make up.
 func noticeCookie(r *http.Request, value string, seconds int) *http.Cookie {
 	return &http.Cookie{Name: "tidemark-notice", Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode}
@@ -150,7 +150,7 @@ func noticeOf(r *http.Request) string {
 	return render.CleanLine(string(text))
 }
 
-// frame is what stands around every page.
+// frame is what surrounds every page.
 func (s *Site) frame(r *http.Request, page string) web.Frame {
 	c := request.CallerOf(r.Context())
 	path := r.URL.Path
@@ -163,13 +163,13 @@ func (s *Site) frame(r *http.Request, page string) web.Frame {
 
 type asJSONKey struct{}
 
-// wantsJSON reports whether a page was asked for as JSON: PATH.json.
+// wantsJSON reports whether a page was requested as JSON: PATH.json.
 func wantsJSON(r *http.Request) bool {
 	is, _ := r.Context().Value(asJSONKey{}).(bool)
 	return is
 }
 
-// ServeHTTP answers everything that is no call of the API.
+// ServeHTTP serves everything that is not a call of the API.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Security-Policy", web.Policy())
 	// Without a referrer, browsers call the origin of a form null, and we could
@@ -183,7 +183,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.pages.ServeHTTP(w, r)
 }
 
-// show answers with a page, or with what it shows as JSON.
+// show answers with a page, or with its data as JSON.
 func (s *Site) show(w http.ResponseWriter, r *http.Request, status int, v view) {
 	if v.Notice != "" {
 		http.SetCookie(w, noticeCookie(r, "", -1))
@@ -207,11 +207,11 @@ func (s *Site) show(w http.ResponseWriter, r *http.Request, status int, v view) 
 	answerBody(w, r, status, media, body.Bytes())
 }
 
-// smallestPacked is below what packing saves.
+// smallestPacked is the size below which compression saves nothing.
 const smallestPacked = 1024
 
-// answerBody answers with a body that the client may have already, packed when
-// it can take that.
+// answerBody answers with a body that the client may have already, compressed
+// if the client supports it.
 func answerBody(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", media)
@@ -240,14 +240,14 @@ func answerBody(w http.ResponseWriter, r *http.Request, status int, media string
 	z.Close()
 }
 
-// trouble is what the page of an error shows.
+// trouble is the content of an error page.
 type trouble struct {
 	Status  int    `json:"status"`
 	Detail  string `json:"detail"`
 	Request string `json:"request"`
 }
 
-// troubles are the errors that have words of their own.
+// troubles are the errors with texts of their own.
 var troubles = []int{400, 401, 403, 404, 409, 423, 500, 503}
 
 // Trouble answers with a page that helps.
@@ -267,7 +267,7 @@ func (s *Site) Trouble(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", "2")
 	}
 	if status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
-		w.Header().Set("Refresh", "5") // the page says that it tries again
+		w.Header().Set("Refresh", "5") // the page says that it retries
 	}
 	detail := p.Detail
 	if errors.Is(err, tidemark.ErrDenied) {

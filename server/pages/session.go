@@ -17,29 +17,30 @@ import (
 )
 
 const (
-	// treeAtOnce is up to how many entries a page draws the tree of a session
-	// itself: the tree takes a reading of everything, and the page opens first.
+	// treeAtOnce is the number of entries up to which a page draws the tree of
+	// a session itself: the tree needs to read everything, and the page should
+	// open first.
 	treeAtOnce = 1000
-	// shownForks, findHits bound what stands beside a session.
+	// shownForks and findHits bound what is shown beside a session.
 	shownForks = 20
 	findHits   = 100
 )
 
-// looking is somebody who looks at a session, and what they look at.
+// looking is a viewer of a session, and what they look at.
 type looking struct {
 	st     *store.Store
 	v      *store.View // the session
 	log    *store.View // what is shown: the session, or a worker of it
 	worker string
-	node   string // the end of the branch, as it was asked for
-	tip    int64  // and its entry, 0: the head
-	at     int64  // the entry that was asked for
-	before int64  // what came before this entry was
+	node   string // the end of the branch, as requested
+	tip    int64  // and its entry, 0 for the head
+	at     int64  // the requested entry
+	before int64  // entries before this one were requested
 	find   string
 	mine   bool
 }
 
-// look reads what the address of a page asks for.
+// look reads what the address of a page requests.
 func (s *Site) look(r *http.Request) (*looking, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	st, v, err := s.api.View(ctx, r.PathValue("id"))
@@ -75,7 +76,7 @@ func (s *Site) look(r *http.Request) (*looking, error) {
 // atEnd reports whether the newest entry is shown, where more may come.
 func (l *looking) atEnd() bool { return l.node == "" && l.at == 0 && l.before == 0 }
 
-// path is the address of the page with what it shows, but for the place.
+// path is the address of the page with what it shows, except for the position.
 func (l *looking) path(name string, value int64) string {
 	q := url.Values{}
 	for k, text := range map[string]string{"worker": l.worker, "node": l.node, "find": l.find} {
@@ -125,7 +126,7 @@ func (s *Site) sessionPageOf(r *http.Request) (view, error) {
 	return view{f, v}, nil
 }
 
-// gatherEnd tells how the session ended and what it used.
+// gatherEnd adds how the session ended and what it used.
 func (s *Site) gatherEnd(ctx context.Context, l *looking, v *web.SessionView) error {
 	lease, err := l.st.Lease(ctx, l.v.ID)
 	if err != nil {
@@ -139,7 +140,7 @@ func (s *Site) gatherEnd(ctx context.Context, l *looking, v *web.SessionView) er
 	return err
 }
 
-// gatherKin tells what the session came from, what came of it, and who helped.
+// gatherKin adds the session's source, its forks, and its workers.
 func gatherKin(ctx context.Context, l *looking, v *web.SessionView) error {
 	title := func(id tidemark.SessionID) (string, bool) {
 		i, err := l.st.Session(ctx, id)
@@ -169,7 +170,7 @@ func gatherKin(ctx context.Context, l *looking, v *web.SessionView) error {
 	return err
 }
 
-// gatherTree draws the tree, when that is quick.
+// gatherTree draws the tree, if that is fast.
 func (s *Site) gatherTree(ctx context.Context, l *looking, v *web.SessionView) error {
 	if l.worker != "" || l.v.Nodes < 2 {
 		return nil
@@ -199,7 +200,7 @@ func (l *looking) tree(ctx context.Context, all bool) (*web.TreeView, error) {
 	return web.DrawTree(drawn, shown, all), nil
 }
 
-// treePage is the picture of the branches alone.
+// treePage is only the picture of the branches.
 func (s *Site) treePage(r *http.Request) (view, error) {
 	l, err := s.look(r)
 	if err != nil {
@@ -212,7 +213,7 @@ func (s *Site) treePage(r *http.Request) (view, error) {
 	return view{s.frame(r, "tree"), v}, nil
 }
 
-// gatherKept tells what is kept with the session.
+// gatherKept adds what is kept with the session.
 func gatherKept(ctx context.Context, l *looking, v *web.SessionView) error {
 	points, err := l.st.Checkpoints(ctx, l.v.ID)
 	if err != nil {
@@ -229,7 +230,7 @@ func gatherKept(ctx context.Context, l *looking, v *web.SessionView) error {
 	return err
 }
 
-// gatherFound looks for words in the session.
+// gatherFound searches the session.
 func (s *Site) gatherFound(ctx context.Context, l *looking, v *web.SessionView) error {
 	if l.find == "" {
 		return nil
@@ -256,7 +257,7 @@ func (s *Site) gatherFound(ctx context.Context, l *looking, v *web.SessionView) 
 		switch {
 		case h.Worker != l.worker:
 		case l.at == 0 || h.Seq < l.at:
-			v.Previous = h.Seq // the newest that came before what is shown
+			v.Previous = h.Seq // the newest before what is shown
 		case h.Seq > l.at && v.Next == 0:
 			v.Next = h.Seq
 		}
@@ -264,7 +265,7 @@ func (s *Site) gatherFound(ctx context.Context, l *looking, v *web.SessionView) 
 	return nil
 }
 
-// gatherShare tells who else may read the session.
+// gatherShare adds who else may read the session.
 func gatherShare(ctx context.Context, l *looking, v *web.SessionView) error {
 	with, owner, err := l.st.Shared(ctx, l.v.ID)
 	if errors.Is(err, tidemark.ErrUnsupported) || err == nil && owner == "" {

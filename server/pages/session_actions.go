@@ -13,7 +13,7 @@ import (
 )
 
 // sessionActs are the forms of the page of a session. They do what the calls
-// of the API do, and are written down like them.
+// of the API do, and are audited like them.
 func (s *Site) sessionActs() {
 	for name, do := range map[string]func(context.Context, *form) error{
 		"rename": s.renameAct, "tags": s.tagsAct, "pin": s.pinAct, "hold": s.holdAct,
@@ -32,7 +32,7 @@ func (s *Site) sessionActs() {
 	}
 }
 
-// form is one that somebody sent, and where they go next.
+// form is a submitted form, and where the browser goes next.
 type form struct {
 	id           routes.SessionInput
 	value        func(name string) string
@@ -127,7 +127,7 @@ func (s *Site) restoreAct(ctx context.Context, f *form) error {
 	return err
 }
 
-// purgeAct destroys a session. Somebody without a script types the word, too.
+// purgeAct destroys a session. Without script, the user types the word as well.
 func (s *Site) purgeAct(ctx context.Context, f *form) error {
 	if word := f.value("word"); word == "" || word != f.id.ID[:min(8, len(f.id.ID))] {
 		return tidemark.Invalidf("to destroy a session for ever, type the first eight letters of its id")

@@ -12,12 +12,12 @@ import (
 )
 
 // countBudget is how many entries a page reads to know what sessions used. The
-// store keeps no sums, and a page should not wait for a long session: what was
-// not counted is counted by the pages that come next.
+// store keeps no sums, and a page should not wait for a long session: the rest
+// is counted by later pages.
 const countBudget = 4000
 
-// tallies remembers what sessions used, and how far that was counted. Logs only
-// grow, so what was counted stays true.
+// tallies caches what sessions used, and how far that was counted. Logs only
+// grow, so a count stays valid.
 type tallies struct {
 	mu sync.Mutex
 	of map[string]*tally
@@ -29,7 +29,7 @@ type tally struct {
 	used web.Used
 }
 
-// maxTallies bounds what is remembered of what sessions used.
+// maxTallies bounds the cache.
 const maxTallies = 10_000
 
 func (t *tallies) get(caller request.Caller, session string) *tally {
@@ -45,8 +45,8 @@ func (t *tallies) get(caller request.Caller, session string) *tally {
 	return t.of[name]
 }
 
-// used is what a session and its workers used, as far as budget lets count. Of
-// a fork it is what came after the past that it shares.
+// used is what a session and its workers used, as far as the budget allows
+// counting. Of a fork it is what came after the shared past.
 func (s *Site) used(ctx context.Context, v *store.View, budget *int) (web.Used, error) {
 	st, err := s.stores.Mine(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Site) used(ctx context.Context, v *store.View, budget *int) (web.Used, 
 	return out, nil
 }
 
-// count goes on with one log, and reports whether it reached the end.
+// count continues with one log, and reports whether it reached the end.
 func (t *tally) count(ctx context.Context, st *store.Store, v *store.View, worker string, budget *int) (bool, error) {
 	for t.upTo[worker] < v.Entries {
 		if *budget <= 0 {

@@ -20,7 +20,8 @@ import (
 const (
 	// listRows is how many sessions a page lists: a few screens.
 	listRows = 40
-	// listHits bounds what a search shows, and shownHits what of one session.
+	// listHits bounds the results of a search, and shownHits those of one
+	// session.
 	listHits  = 100
 	shownHits = 3
 )
@@ -62,7 +63,7 @@ func (s *Site) sessionsPage(r *http.Request) (view, error) {
 	return view{s.frame(r, "sessions"), v}, err
 }
 
-// cleanScopes makes what came with the address harmless to look at.
+// cleanScopes makes values from the address harmless.
 func cleanScopes(v *web.SessionsView) {
 	for _, text := range []*string{&v.Query, &v.Project, &v.Agent, &v.Label, &v.Since} {
 		*text = render.CleanLine(*text)
@@ -99,7 +100,7 @@ func (s *Site) listPage(r *http.Request, st *store.Store, in *routes.ListSession
 		}
 		last = i
 		var lease store.Lease
-		if i.Owner == "" { // those of others are nobody else's to see
+		if i.Owner == "" { // those of others are private
 			lease = leases[i.ID]
 		}
 		row, rowErr := s.sessionRow(ctx, st, i, lease, &budget, err)
@@ -111,7 +112,7 @@ func (s *Site) listPage(r *http.Request, st *store.Store, in *routes.ListSession
 	return nil
 }
 
-// address is a path with one more value in its query, or one less.
+// address is a path with one more value in its query, or one fewer.
 func address(path string, q url.Values, name, value string) string {
 	next := url.Values{}
 	for k, all := range q {
@@ -128,12 +129,12 @@ func address(path string, q url.Values, name, value string) string {
 	return path + "?" + next.Encode()
 }
 
-// leasesOf are the leases that are held, those of the dead included.
+// leasesOf are the current leases, including those of dead holders.
 func leasesOf(ctx context.Context, st *store.Store) (map[tidemark.SessionID]store.Lease, error) {
 	all := make(map[tidemark.SessionID]store.Lease)
 	for l, err := range st.Leases(ctx) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // the page of the store tells
+			continue // the page of the store reports it
 		}
 		if err != nil {
 			return nil, err
@@ -143,7 +144,7 @@ func leasesOf(ctx context.Context, st *store.Store) (map[tidemark.SessionID]stor
 	return all, nil
 }
 
-// sessionRow is one session of the list. What is damaged is told in its place.
+// sessionRow is one session of the list. Damage is shown in its place.
 func (s *Site) sessionRow(ctx context.Context, st *store.Store, i store.Info, l store.Lease, budget *int, damage error) (web.SessionRow, error) {
 	row := web.SessionRow{ID: string(i.ID), Name: i.Name(), Title: render.CleanLine(i.Title), Project: render.CleanLine(i.Project), Agent: render.CleanLine(i.Agent),
 		Model: render.CleanLine(i.Model), Tags: cleanAll(i.Tags), Turns: i.Nodes, Messages: i.Messages, UpdatedAt: i.UpdatedAt, State: i.State,
@@ -167,13 +168,13 @@ func (s *Site) sessionRow(ctx context.Context, st *store.Store, i store.Info, l 
 	return row, goneOrDamaged(err, &row)
 }
 
-// sessionRef leads to a session of an owner.
+// sessionRef links to a session of an owner.
 func sessionRef(owner string, id tidemark.SessionID) *web.SessionRef {
 	return &web.SessionRef{ID: string(id), Name: tidemark.SessionName(owner, id)}
 }
 
-// goneOrDamaged keeps one session from spoiling the list: one that went away
-// meanwhile, or whose past cannot be read.
+// goneOrDamaged keeps one session from spoiling the list: one that was
+// removed meanwhile, or whose past cannot be read.
 func goneOrDamaged(err error, row *web.SessionRow) error {
 	if errors.Is(err, tidemark.ErrNotFound) || errors.Is(err, tidemark.ErrCorrupt) {
 		row.Damage, row.End.Kind = render.CleanLine(err.Error()), web.EndDamaged
@@ -225,7 +226,7 @@ func sessionEnd(ctx context.Context, st *store.Store, v *store.View, l store.Lea
 	return end, nil
 }
 
-// endOf is what the last entry says of the end.
+// endOf is what the last entry says about the end.
 func endOf(e tidemark.Entry, damage error) web.SessionEnd {
 	if damage != nil {
 		return web.SessionEnd{Kind: web.EndDamaged}
@@ -242,7 +243,7 @@ func endOf(e tidemark.Entry, damage error) web.SessionEnd {
 	return web.SessionEnd{Kind: web.EndDone}
 }
 
-// searchSessions looks for words in titles and in what was said.
+// searchSessions searches titles and content.
 func (s *Site) searchSessions(ctx context.Context, st *store.Store, f store.Filter, v *web.SessionsView) error {
 	v.Searched = true
 	question := store.Question{Agent: f.Agent, Project: f.Project, Since: f.Since, Trash: f.State == store.Trash, Limit: listHits}
@@ -288,7 +289,7 @@ func (s *Site) searchSessions(ctx context.Context, st *store.Store, f store.Filt
 	return nil
 }
 
-// ask asks for what somebody types. The last word may not be whole yet.
+// ask searches for what somebody is typing. The last word may be incomplete.
 func ask(ctx context.Context, st *store.Store, text string, q store.Question) (search.Query, store.Answer, error) {
 	query, err := search.Parse(typed(text))
 	if err != nil {
@@ -298,11 +299,11 @@ func ask(ctx context.Context, st *store.Store, text string, q store.Question) (s
 	return query, answer, err
 }
 
-// shortestBegin is from how many letters on a word that is being typed stands
-// for all that begin so; sealed stores know beginnings of three.
+// shortestBegin is the number of letters from which an incomplete word stands
+// for all words that begin so; sealed stores index prefixes of three letters.
 const shortestBegin = 3
 
-// typed makes the last word of a query the beginning of one.
+// typed turns the last word of a query into a prefix.
 func typed(text string) string {
 	last := strings.LastIndexFunc(text, unicode.IsSpace) + 1
 	word := text[last:]
@@ -318,7 +319,7 @@ func foundHit(query search.Query, f store.Found) web.FoundHit {
 	return web.FoundHit{Seq: h.Seq, Worker: h.Worker, Role: h.Role, At: h.At, Snippet: pieces(h.Snippet, h.Marks)}
 }
 
-// pieces cuts a text where marks begin and end.
+// pieces splits a text where marks begin and end.
 func pieces(text string, marks [][2]int) []web.Piece {
 	var all []web.Piece
 	add := func(from, to int, mark bool) {

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/pages/web"
 )
 
-// ShowSignIn answers with the page on which people come in.
+// ShowSignIn answers with the sign-in page.
 func ShowSignIn(w http.ResponseWriter, status int, v auth.SignInView) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -18,8 +18,9 @@ func ShowSignIn(w http.ResponseWriter, status int, v auth.SignInView) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer")
 	if v.Done {
-		// A redirect would still be a request from where the link stood, and a
-		// strict cookie stays at home then. So the page goes on by itself.
+		// After a redirect the request would still count as coming from the
+		// page with the link, and a strict cookie would not be sent. So the
+		// page itself continues.
 		h.Set("Refresh", "0;url=/")
 	}
 	var body bytes.Buffer

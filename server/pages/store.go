@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// maxDamageShown bounds what a page lists; the command has the rest.
+	// maxDamageShown bounds the list on a page; the command shows the rest.
 	maxDamageShown = 200
-	// maxLeases bounds what a page lists: a fleet of thousands is looked at
+	// maxLeases bounds the list on a page: a fleet of thousands is shown
 	// elsewhere.
 	maxLeases = 200
 	// growthDays is how far back growth is shown.
 	growthDays = 30
 )
 
-// storePages are what the store knows of itself, and who may do what.
+// storePages show the store itself, and who may do what.
 func (s *Site) storePages() {
 	s.page("/store", request.Reader, func(r *http.Request) (view, error) {
 		o, err := s.gatherStore(r.Context())
@@ -59,8 +59,8 @@ func (s *Site) storeView(r *http.Request, v web.Store) view {
 	return view{f, v}
 }
 
-// gatherStore looks at the store of the caller. Each part that cannot be
-// looked at is left empty: damage in one must not hide the others.
+// gatherStore examines the store of the caller. A part that cannot be
+// read is left empty: damage in one must not hide the others.
 func (s *Site) gatherStore(ctx context.Context) (*web.StoreOverview, error) {
 	st, err := s.stores.Mine(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Site) inspect(ctx context.Context, o *web.StoreOverview) error {
 	for _, b := range i.Backups {
 		o.Backups = append(o.Backups, web.StoreBackup{What: b.What, At: b.At, Outcome: render.CleanLine(b.Outcome)})
 	}
-	// Where things are and by which keys they open is for who looks after it.
+	// Where things are and which keys open them is for admins.
 	if c.Role.May(request.Admin) {
 		o.Place = render.CleanLine(i.Place)
 		for _, k := range i.Keys {
@@ -104,7 +104,7 @@ func (s *Site) inspect(ctx context.Context, o *web.StoreOverview) error {
 	return nil
 }
 
-// census is how much there is, and when it came.
+// census is how much there is, and since when.
 type census struct {
 	counts web.StoreCounts
 	born   map[int]int64 // sessions by day
@@ -179,7 +179,7 @@ func (s *Site) takeCensus(ctx context.Context, from int, progress func(int64)) (
 	return c, c.used.count(ctx, st, counting{zone: time.UTC, since: startOf(from)}, request.CallerOf(ctx).User, progress)
 }
 
-// verified is what verifying found.
+// verified is the result of a verification.
 type verified struct {
 	sessions int64
 	damage   []web.StoreDamage
@@ -216,7 +216,7 @@ func verifyStore(ctx context.Context, st *store.Store, progress func(int64)) (*v
 	return v, ctx.Err()
 }
 
-// damageView is a damage with where it can be looked at.
+// damageView is a damage with a link to its place.
 func damageView(err error) web.StoreDamage {
 	d := web.StoreDamage{What: render.CleanLine(err.Error())}
 	var damage *tidemark.Damage
@@ -245,7 +245,7 @@ func (s *Site) fillVerified(ctx context.Context, o *web.StoreOverview) {
 func (s *Site) fillLeases(ctx context.Context, st *store.Store, o *web.StoreOverview) error {
 	for l, err := range st.Leases(ctx) {
 		if errors.Is(err, tidemark.ErrCorrupt) {
-			continue // verifying names it
+			continue // verification reports it
 		}
 		if err != nil {
 			return err

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// atOnce is how much is read whole at the same time, of all tenants: counting
-	// and verifying are never urgent. Of one tenant it is one of each kind, so
-	// that a long verifying holds up neither its counting nor anybody else.
+	// atOnce is how many full reads run at the same time, of all tenants:
+	// counting and verifying are never urgent. Per tenant it is one of each kind,
+	// so that a long verification delays neither its counts nor anybody else.
 	atOnce = 8
-	// maxTasks bounds what is remembered of what was done.
+	// maxTasks bounds the kept results.
 	maxTasks = 256
-	// taskTimeout bounds one reading of a whole store.
+	// taskTimeout bounds one full read of a store.
 	taskTimeout = time.Hour
-	// glance is how long a page waits for something that is most often quick.
+	// glance is how long a page waits for something that is usually fast.
 	glance = 1500 * time.Millisecond
 )
 
-// tasks are what pages began and do not wait for, by whose it is and what it
-// does. The last result is kept in memory until something newer takes its place.
+// tasks are the background tasks of pages, by owner and purpose. The last result
+// is kept in memory until a newer one replaces it.
 type tasks struct {
 	mu    sync.Mutex
 	of    map[string]*task
@@ -33,7 +33,7 @@ type tasks struct {
 	turns map[string]chan struct{} // for one kind of one tenant
 }
 
-// task is one of them. What run returns is there when done is closed.
+// task is one of them. The result of run is available when done is closed.
 type task struct {
 	name  string
 	done  chan struct{}
@@ -46,7 +46,7 @@ type task struct {
 	err      error
 }
 
-// TaskName is under which name a task of a principal is found.
+// TaskName is the name of a task of a principal.
 func TaskName(p tidemark.Principal, what string) string {
 	return p.Tenant + "/" + p.User + "/" + what
 }
@@ -58,8 +58,8 @@ func (s *Site) task(name string) *task {
 	return s.tasks.of[name]
 }
 
-// Begin starts a task, unless one of that name is under way, and returns it.
-// It goes on when the request is over, and ends with the server.
+// Begin starts a task, unless one of that name is running, and returns it.
+// It continues after the request is over, and ends with the server.
 func (s *Site) Begin(ctx context.Context, name string, run func(ctx context.Context, progress func(int64)) (any, error)) *task {
 	s.tasks.mu.Lock()
 	defer s.tasks.mu.Unlock()
@@ -111,7 +111,7 @@ func (ts *tasks) turn(name string) chan struct{} {
 	return ts.turns[key]
 }
 
-// forget makes room for one more: the one that ended first goes.
+// forget makes room for one more: the one that ended first is removed.
 func (ts *tasks) forget() {
 	if len(ts.of) < maxTasks {
 		return
@@ -146,9 +146,9 @@ func (t *task) endedAt() time.Time {
 	return t.ended
 }
 
-// wait gives a task a moment, and reports whether it is over.
-func (t *task) wait(ctx context.Context, patience time.Duration) bool {
-	timer := time.NewTimer(patience)
+// wait waits a moment for a task, and reports whether it is over.
+func (t *task) wait(ctx context.Context, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-t.done:
@@ -159,8 +159,8 @@ func (t *task) wait(ctx context.Context, patience time.Duration) bool {
 	return t.over()
 }
 
-// fresh reports whether the result of a task may still be shown: what took
-// long is shown for longer.
+// fresh reports whether the result of a task may still be shown: a slower
+// one is shown for longer.
 func (t *task) fresh(now time.Time) bool {
 	if !t.over() {
 		return true
@@ -171,7 +171,7 @@ func (t *task) fresh(now time.Time) bool {
 	return t.err == nil && now.Sub(t.ended) < life
 }
 
-// taskResult is what a task that is over came to.
+// taskResult is the result of a finished task.
 func taskResult[T any](t *task) (T, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -22,19 +22,18 @@ import (
 )
 
 const (
-	// maxBuckets is how many bars a chart has at most: more are finer than a
-	// screen.
+	// maxBuckets bounds the bars of a chart: more are finer than a screen.
 	maxBuckets = 400
 	// maxUsageRows bounds the table; the CSV has all rows.
 	maxUsageRows = 100
-	// usageDays is what the page shows at first.
+	// usageDays is what the page shows by default.
 	usageDays = 30
 )
 
-// usageAsk is what the address of the page asks for.
+// usageAsk is what the address of the page requests.
 type usageAsk struct {
 	by, metric, bucket string
-	coarser            bool // than was asked for
+	coarser            bool // than requested
 	zone               *time.Location
 	zoneName           string
 	since, until       string
@@ -42,7 +41,7 @@ type usageAsk struct {
 	counting
 }
 
-// usagePages are what was used, over time and by part.
+// usagePages show what was used, over time and by part.
 func (s *Site) usagePages() {
 	s.page("/usage", request.Reader, func(r *http.Request) (view, error) {
 		v, err := s.gatherUsage(r)
@@ -70,7 +69,7 @@ func choose(what, value string, of ...string) (string, error) {
 	return value, nil
 }
 
-// usageAsk reads what is asked for.
+// usageAsk reads the request.
 func (s *Site) usageAsk(r *http.Request, value func(string) string) (usageAsk, error) {
 	var a usageAsk
 	var err error
@@ -84,7 +83,7 @@ func (s *Site) usageAsk(r *http.Request, value func(string) string) (usageAsk, e
 		return a, err
 	}
 	a.zoneName = cmp.Or(value("tz"), "UTC")
-	// Local would be the server's own, which is nobody's business.
+	// Local would be the server's own zone, which is private.
 	if a.zone, err = time.LoadLocation(a.zoneName); err != nil || a.zoneName == "Local" || len(a.zoneName) > 64 {
 		return a, tidemark.Invalidf("tz %.40q: not a time zone; want a name like Europe/Berlin", a.zoneName)
 	}
@@ -137,8 +136,8 @@ func (a usageAsk) query() url.Values {
 	return q
 }
 
-// usageName is under which name a counting is kept: whose numbers, since when,
-// in which zone.
+// usageName is the name under which a count is kept: whose numbers, since
+// when, in which zone.
 func usageName(caller request.Caller, a usageAsk) string {
 	whose := "own"
 	if a.everybody {
@@ -157,8 +156,8 @@ func (s *Site) startUsage(ctx context.Context, a usageAsk) *task {
 	})
 }
 
-// usageTask returns the counting that answers a question, a new one when there
-// is none that is fresh.
+// usageTask returns the count that answers a question, a new one when there is
+// no fresh one.
 func (s *Site) usageTask(ctx context.Context, a usageAsk) *task {
 	t := s.task(usageName(request.CallerOf(ctx), a))
 	if t == nil || !t.fresh(s.o.Now()) {
@@ -192,7 +191,7 @@ func (s *Site) gatherUsage(r *http.Request) (web.UsagePage, error) {
 	return v, nil
 }
 
-// ranges are the ranges of time that people want most.
+// ranges are the most common ranges of time.
 func (a usageAsk) ranges(today int) []web.Choice {
 	var all []web.Choice
 	for _, days := range []int{7, 30, 90, 365} {
@@ -208,7 +207,7 @@ func (a usageAsk) ranges(today int) []web.Choice {
 // zones are what the field of the time zone offers; any other may be typed.
 var zones = []string{"UTC", "America/Los_Angeles", "America/New_York", "America/Sao_Paulo", "Asia/Kolkata", "Asia/Shanghai", "Asia/Tokyo", "Australia/Sydney", "Europe/Berlin", "Europe/London"}
 
-// cellsIn are the cells of the time that was asked for, oldest first.
+// cellsIn are the cells of the requested time, oldest first.
 func (u *usage) cellsIn(a usageAsk) []cell {
 	var in []cell
 	for c := range u.cells {
@@ -222,8 +221,8 @@ func (u *usage) cellsIn(a usageAsk) []cell {
 	return in
 }
 
-// settleBucket says how wide a bucket is when nobody did, and widens those
-// that would be too many.
+// settleBucket chooses the width of a bucket if nobody did, and widens
+// buckets that would be too many.
 func (a *usageAsk) settleBucket(first int) {
 	asked := a.bucket
 	from := a.start(first)
@@ -246,8 +245,8 @@ func (a *usageAsk) settleBucket(first int) {
 	a.coarser = asked != "" && asked != a.bucket
 }
 
-// start is the day that a chart begins with: the one that was asked for, or
-// the first that there is.
+// start is the first day of a chart: the requested one, or the first with
+// data.
 func (a *usageAsk) start(first int) int {
 	if a.since == "all" {
 		return first
@@ -298,8 +297,8 @@ func addRow(r *web.UsageRow, t *store.Tally) {
 	r.Cost.Add(t.Cost)
 }
 
-// sum adds two numbers that are not negative. One that is too large stays the
-// largest.
+// sum adds two numbers that are not negative. On overflow it returns the
+// largest number.
 func sum(a, b int64) int64 {
 	if a+b < a {
 		return 1<<63 - 1
@@ -341,7 +340,7 @@ func (u *usage) fillRows(v *web.UsagePage, rows map[string]*web.UsageRow) {
 	}
 }
 
-// fillTimes puts the numbers over time into a view, drawn and as they are.
+// fillTimes puts the numbers over time into a view, as a chart and as a table.
 func (u *usage) fillTimes(v *web.UsagePage, days []int, series map[string][]float64) {
 	var all []web.Series
 	for _, name := range slices.Sorted(maps.Keys(series)) {
@@ -369,7 +368,7 @@ func (u *usage) fillTimes(v *web.UsagePage, days []int, series map[string][]floa
 	v.Chart = chart.Bars()
 }
 
-// csvTimeout is how long a program waits for numbers that are being counted.
+// csvTimeout is how long a program waits for a count.
 const csvTimeout = 5 * time.Minute
 
 // usageCSV answers with every number, a line for each bucket and part.
@@ -432,7 +431,7 @@ func (u *usage) csv(a usageAsk) ([]byte, error) {
 		for _, n := range []int64{r.Turns, r.Messages, r.InputTokens, r.OutputTokens, r.CacheReadTokens, r.CacheWriteTokens, r.Tokens} {
 			line = append(line, strconv.FormatInt(n, 10))
 		}
-		cost := "" // not known
+		cost := "" // unknown
 		if r.CostUSD != nil {
 			cost = strconv.FormatFloat(*r.CostUSD, 'f', -1, 64)
 		}

@@ -13,13 +13,13 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// The numbers of the page of usage are counted once into cells, small enough
-// to answer every question of the page from: another chart of the same time
-// reads nothing again.
+// The numbers of the usage page are counted once into cells, which are small
+// enough to answer every question of the page: another chart of the same
+// time needs no new reading.
 
-// cell is what is told apart.
+// cell is the finest unit that is counted separately.
 type cell struct {
-	day                         int // since 1970, in the zone of the counting
+	day                         int // since 1970, in the zone of the count
 	model, agent, project, user string
 }
 
@@ -32,8 +32,8 @@ type usage struct {
 	names   map[string]string
 }
 
-// maxCells bounds what one counting keeps in memory. Beyond it, parts that
-// come new are counted together.
+// maxCells bounds what one count keeps in memory. Beyond it, new parts are
+// counted together.
 const maxCells = 100_000
 
 // foldedPart is the name of what was counted together.
@@ -75,7 +75,7 @@ type counting struct {
 }
 
 // countUsage counts what the caller used or may read, or what the whole tenant
-// used. Of other people only numbers come out, by user and by model.
+// used. Of other people it returns only numbers, by user and by model.
 func (s *Site) countUsage(ctx context.Context, c counting, progress func(int64)) (*usage, error) {
 	u := &usage{cells: make(map[cell]*store.Tally), names: make(map[string]string)}
 	caller := request.CallerOf(ctx)
@@ -196,8 +196,8 @@ func amount(t *store.Tally, metric string) float64 {
 	return float64(t.Tokens())
 }
 
-// bucketOf is the day that a bucket begins with: of the week Monday, of the
-// month the first.
+// bucketOf is the first day of a bucket: Monday of a week, the first of a
+// month.
 func bucketOf(day int, bucket string) int {
 	t := startOf(day)
 	switch bucket {
@@ -209,8 +209,8 @@ func bucketOf(day int, bucket string) int {
 	return day
 }
 
-// bucketsBetween are the buckets from one day to another, the newest most of
-// them.
+// bucketsBetween are the buckets from one day to another, at most the newest
+// most of them.
 func bucketsBetween(from, to int, bucket string, most int) []int {
 	var days []int
 	for day := bucketOf(to, bucket); day >= bucketOf(from, bucket) && len(days) < most; day = bucketOf(day-1, bucket) {
@@ -220,7 +220,7 @@ func bucketsBetween(from, to int, bucket string, most int) []int {
 	return days
 }
 
-// bucketName is how a bucket is called: a date, a week by its Monday, a month.
+// bucketName is the name of a bucket: a date, a week by its Monday, a month.
 func bucketName(day int, bucket string) string {
 	t := startOf(day)
 	if bucket == "month" {
@@ -229,7 +229,7 @@ func bucketName(day int, bucket string) string {
 	return t.Format(time.DateOnly)
 }
 
-// csvText is a field that no program for tables takes for a formula.
+// csvText is a field that no spreadsheet takes for a formula.
 func csvText(s string) string {
 	if s != "" && strings.ContainsRune("=+-@\t\r\n", rune(s[0])) {
 		return "'" + s

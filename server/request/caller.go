@@ -1,6 +1,6 @@
-// Package request is what every room of the server knows of one request: who
-// makes it, what the log says about it, how much it may make the server hold,
-// and the problem that it is answered with. It opens no store and has no routes.
+// Package request is what every package of the server knows about one request:
+// who makes it, what the log says about it, how much memory it may use, and the
+// problem that it is answered with. It opens no store and has no routes.
 //
 //	caller := request.CallerOf(ctx)
 //	request.Note(ctx, "error", err.Error())
@@ -15,7 +15,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Role is what a caller may do: each role may do what the one before may.
+// Role is what a caller may do; each role includes the one before.
 type Role string
 
 // The roles.
@@ -42,11 +42,12 @@ type Caller struct {
 	// Scopes are the parts of the server that the token is for; none: all of
 	// the API.
 	Scopes []string
-	// Operator says that the caller may make and suspend tenants.
+	// Operator means that the caller may create and suspend tenants.
 	Operator bool
 }
 
-// Authenticator says who makes a request: ErrDenied when nobody who is known.
+// Authenticator determines who makes a request; ErrDenied for an unknown
+// caller.
 type Authenticator interface {
 	Authenticate(*http.Request) (Caller, error)
 }

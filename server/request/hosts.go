@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Hosts are the names that a server answers to, besides loopback ones; nil: any.
+// Hosts are the names that a server answers to, besides loopback ones; nil:
+// any.
 type Hosts []string
 
 // Ours reports whether a host is one that this server answers to.
@@ -27,8 +28,8 @@ func (h Hosts) Ours(host string) bool {
 	return slices.ContainsFunc(h, func(known string) bool { return strings.EqualFold(known, name) || strings.EqualFold(known, host) })
 }
 
-// OurOrigin reports whether a page may open a WebSocket: it came from here, or
-// no browser asks.
+// OurOrigin reports whether a page may open a WebSocket: it came from this
+// server, or the client is no browser.
 func (h Hosts) OurOrigin(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {

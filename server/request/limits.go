@@ -12,17 +12,17 @@ type Limits struct {
 	Concurrent int     // requests of one tenant at the same time, streams not counted
 	Streams    int     // streams of one tenant at the same time
 	// User bounds one user of a tenant, or one token of the tenant itself, so
-	// that nobody takes what is there for all. Its defaults are half of what
-	// the tenant has.
+	// that nobody uses up what is shared. Its defaults are half of what the
+	// tenant has.
 	User struct {
 		Rate                       float64
 		Burst, Concurrent, Streams int
 	}
-	// Memory is how many bytes the requests of the process may come to when
-	// they are decoded; a tenant has three quarters of it, a user half.
+	// Memory is how many bytes the requests of the process may need when
+	// decoded; a tenant has three quarters of it, a user half.
 	Memory      int64
 	BodyTimeout time.Duration // how long a request may take to arrive
-	Recheck     time.Duration // how often a connection that stays open proves again whose it is
+	Recheck     time.Duration // how often the caller of an open connection is checked again
 }
 
 // WithDefaults returns l with defaults in place of zeros.
@@ -45,7 +45,7 @@ func (l Limits) WithDefaults() Limits {
 		l.BodyTimeout = 30 * time.Second
 	}
 	if l.Recheck == 0 {
-		l.Recheck = 2 * time.Second // and as much again until a cached answer is old: within 5 s
+		l.Recheck = 2 * time.Second // and as long again until a cached answer expires: within 5 s
 	}
 	set(&l.Page, 1000)
 	set(&l.Burst, 4000)

@@ -15,35 +15,37 @@ import (
 	"github.com/tidemark-sessions/tidemark/archive"
 )
 
-// What a request makes the server hold is weighed while it is read, before
+// The memory that a request will need is estimated while it is read, before
 // anything is decoded: some megabytes of {},{},{} become gigabytes of values.
 // It is taken from the budgets of the process, the tenant and the user, and
-// given back when the request is over.
+// returned when the request is over.
 
-// weights say how much memory a body may come to.
+// weights estimate how much memory a body may need.
 type weights struct {
-	letter int64 // of each byte: as it came, decoded, and as it is kept
-	value  int64 // of each comma and bracket, where another value may begin
-	object int64 // of each object, which may become a whole entry
-	line   int64 // of each line, where each is a value of its own
+	letter int64 // per byte: as received, decoded, and as kept
+	value  int64 // per comma and bracket, where another value may begin
+	object int64 // per object, which may become a whole entry
+	line   int64 // per line, where each is a value of its own
 }
 
 var (
-	// A request in JSON is decoded twice, once to be checked, and its largest
-	// value is an entry, with some 300 bytes of fields before anything is in it.
+	// JSONWeights are for a request in JSON. It is decoded twice, once to be
+	// checked, and its largest value is an entry, with some 300 bytes of fields
+	// before anything is in it.
 	JSONWeights = weights{letter: 4, value: 64, object: 1024}
-	// Lines of a batch are decoded one by one, and kept until it is committed.
+	// LineWeights are for the lines of a batch, which are decoded one by one,
+	// and kept until it is committed.
 	LineWeights = weights{letter: 2, line: 256}
-	// A session of another tool is read whole, as it came and as what becomes of
-	// it.
+	// sessionWeights are for a session of another tool, which is held whole,
+	// both as received and converted.
 	sessionWeights = weights{letter: 2, value: 32, object: 256}
 )
 
-// streamedBytes is what an import takes that is read in parts, however large:
-// an archive, a database.
+// streamedBytes is what an import that is read in parts needs, however large
+// it is: an archive, a database.
 const streamedBytes = 32 << 20
 
-// budget is how much memory there is for somebody.
+// budget is the memory available to a user, a tenant or the process.
 type budget struct {
 	mu   sync.Mutex
 	free int64
@@ -65,15 +67,15 @@ func (b *budget) give(n int64) {
 	b.mu.Unlock()
 }
 
-// Holding is what one request holds of the budgets of its user, its tenant and
-// the process. It belongs to one goroutine at a time.
+// Holding is what one request takes from the budgets of its user, its tenant
+// and the process. It belongs to one goroutine at a time.
 type Holding struct {
 	of   []*budget
-	most int64 // what it could hold if it were the only one
+	most int64 // what it could take if it were the only one
 	n    int64
 }
 
-// take holds n bytes more: a 413 when that is more than there ever is, a 429
+// take takes n more bytes: a 413 when that is more than there ever is, a 429
 // when it is more than others leave.
 func (h *Holding) take(n int64) error {
 	if h.n+n > h.most {
@@ -92,7 +94,7 @@ func (h *Holding) take(n int64) error {
 	return nil
 }
 
-// Release gives everything back.
+// Release returns everything to the budgets.
 func (h *Holding) Release() {
 	for _, b := range h.of {
 		b.give(h.n)
@@ -102,13 +104,13 @@ func (h *Holding) Release() {
 
 type holdingKey struct{}
 
-// WithHolding returns a context of a request that holds h.
+// WithHolding returns the context of a request that holds h.
 func WithHolding(ctx context.Context, h *Holding) context.Context {
 	return context.WithValue(ctx, holdingKey{}, h)
 }
 
-// Weighed returns a body that is taken from the budgets of the request that ctx
-// belongs to, as it is read.
+// Weighed returns a body that takes memory from the budgets of the request of
+// ctx as it is read.
 func Weighed(ctx context.Context, body io.Reader, by weights) io.Reader {
 	h, ok := ctx.Value(holdingKey{}).(*Holding)
 	if !ok {
@@ -121,8 +123,8 @@ type weighedBody struct {
 	io.Reader
 	holds   *Holding
 	by      weights
-	quoted  bool // in a text
-	escaped bool // behind a backslash in one
+	quoted  bool // inside a string
+	escaped bool // after a backslash in one
 }
 
 func (b *weighedBody) Read(p []byte) (int, error) {
@@ -156,17 +158,17 @@ func (b *weighedBody) weigh(p []byte) int64 {
 	return sum
 }
 
-// sqliteBegin is what a database of another tool begins with.
+// sqliteBegin is the beginning of a database of another tool.
 const sqliteBegin = "SQLite format 3\x00"
 
-// isDatabase reports whether an import is read as a database: whoever looks for
-// a tool looks at its name as well, and reads lines of what is called lines.
+// isDatabase reports whether an import is read as a database, by its content
+// and its name: the detection of tools looks at both.
 func isDatabase(name string, begin []byte) bool {
 	return bytes.HasPrefix(begin, []byte(sqliteBegin)) && slices.Contains([]string{".db", ".sqlite", ".sqlite3"}, path.Ext(name))
 }
 
-// WeighedImport is weighed for what comes in: what is read in parts for those,
-// anything else by what it may become.
+// WeighedImport is Weighed for imports: a fixed amount for those read in
+// parts, and for others what they may become.
 func WeighedImport(ctx context.Context, name string, body io.Reader) (io.Reader, error) {
 	in := bufio.NewReader(body)
 	begin, _ := in.Peek(max(archive.SniffBytes, len(sqliteBegin)))
@@ -179,14 +181,14 @@ func WeighedImport(ctx context.Context, name string, body io.Reader) (io.Reader,
 	return in, nil
 }
 
-// ReadBody reads the body of a call before it is decoded, and says when it did not
-// arrive or there is not the memory for it.
+// ReadBody reads the body of a call before it is decoded, and returns an error
+// when it did not arrive or there is not enough memory for it.
 func ReadBody(r *http.Request) error {
 	text, err := io.ReadAll(Weighed(r.Context(), r.Body, JSONWeights))
 	var over *api.Problem
 	switch {
 	case errors.As(err, &over):
-		_, _ = io.Copy(io.Discard, r.Body) // who still sends does not hear
+		_, _ = io.Copy(io.Discard, r.Body) // a client that is still sending does not read the answer
 		return over
 	case err != nil:
 		return BodyProblem(err)

@@ -11,7 +11,8 @@ import (
 	"sync"
 )
 
-// Notes are what the log says about one request beyond its first line.
+// Notes are what the log says about one request in addition to the standard
+// fields.
 type Notes struct {
 	mu     sync.Mutex
 	id     string
@@ -24,12 +25,12 @@ type notesKey struct{}
 // NewNotes returns the notes of a request, with its id.
 func NewNotes(r *http.Request) *Notes { return &Notes{id: newRequestID(r)} }
 
-// WithNotes returns a context whose request n is about.
+// WithNotes returns the context of the request that n is about.
 func WithNotes(ctx context.Context, n *Notes) context.Context {
 	return context.WithValue(ctx, notesKey{}, n)
 }
 
-// Told is what there is to say.
+// Told returns what was noted.
 func (n *Notes) Told() (id string, c Caller, attrs []slog.Attr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -45,7 +46,7 @@ func Note(ctx context.Context, key, value string) {
 	}
 }
 
-// NoteCaller says who makes the request that ctx belongs to.
+// NoteCaller records who makes the request of ctx.
 func NoteCaller(ctx context.Context, c Caller) {
 	if n, ok := ctx.Value(notesKey{}).(*Notes); ok {
 		n.mu.Lock()
@@ -62,7 +63,7 @@ func ID(ctx context.Context) string {
 	return ""
 }
 
-// newRequestID takes the client's id when it is one that can stand in a log.
+// newRequestID uses the client's id if it is safe in a log.
 func newRequestID(r *http.Request) string {
 	if id := r.Header.Get("X-Request-Id"); id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(c rune) bool {
 		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.')

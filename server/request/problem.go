@@ -13,7 +13,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/api"
 )
 
-// Problem is an error as a client gets it.
+// Problem is an error in the form for clients.
 func Problem(err error) *api.Problem {
 	var p *api.Problem
 	if errors.As(err, &p) {
@@ -21,20 +21,20 @@ func Problem(err error) *api.Problem {
 	}
 	p = api.ProblemOf(err)
 	if p.Code == "storage" && !errors.Is(err, syscall.ENOSPC) {
-		// Most often the database is away, and a client that tries again finds
-		// it there. Where it is, is nobody's business.
+		// Usually the database is unreachable for a moment, and a retry
+		// succeeds. Where it is stays private.
 		p = Unavailable("the store cannot be reached; nothing was changed by halves").(*api.Problem)
 	}
 	var database interface{ SQLState() string }
 	if p.Status < 500 && errors.As(err, &database) {
-		// What a database says names it, its tables and its role.
+		// The message of a database names it, its tables and its role.
 		p.Detail = "the store does not take this"
 	}
 	return p
 }
 
-// Fail returns an error for huma to write. What went wrong inside is for the
-// log; a client is told only what it can do something about.
+// Fail returns an error for huma to write. Internal errors go to the log; a
+// client sees only what it can act on.
 func Fail(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -49,8 +49,8 @@ func Fail(ctx context.Context, err error) error {
 	return p
 }
 
-// Named returns p with the id of the request, by which whoever runs the server
-// finds it in the log.
+// Named returns p with the id of the request, by which the operator finds it
+// in the log.
 func Named(p *api.Problem, request string) *api.Problem {
 	if p.Instance != "" {
 		return p
@@ -74,12 +74,12 @@ func AnswerProblem(w http.ResponseWriter, err error) {
 	json.NewEncoder(w).Encode(p)
 }
 
-// ErrOtherRights says that a caller may do other things than when an answer
-// began: whoever asks again is told what is right now.
+// ErrOtherRights means that a caller's rights changed since an answer
+// began: a new request gets the right answer.
 var ErrOtherRights = Unavailable("what the caller may do has changed; ask again")
 
-// RefusedSince is the problem of a caller who may not go on, nil when that is
-// not why ctx ended.
+// RefusedSince is the problem of a caller who lost the right to continue, nil
+// when that is not why ctx ended.
 func RefusedSince(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrOtherRights) || errors.Is(cause, tidemark.ErrDenied) {
@@ -88,7 +88,7 @@ func RefusedSince(ctx context.Context) error {
 	return nil
 }
 
-// BodyProblem explains the error of reading a body: it is the client's.
+// BodyProblem explains an error while reading a body: it is the client's.
 func BodyProblem(err error) error {
 	var large *http.MaxBytesError
 	switch {
@@ -100,27 +100,26 @@ func BodyProblem(err error) error {
 	return tidemark.Invalidf("the body did not arrive whole")
 }
 
-// Refused is the answer to somebody who is not known. It does not say why: who
-// has a right to know finds it in the log.
+// Refused is the answer to an unknown caller. It does not say why: the
+// operator finds that in the log.
 func Refused(err error) error {
 	p := Problem(err)
 	if !errors.Is(err, tidemark.ErrDenied) {
-		return p // the database is away: not the caller's fault
+		return p // the database is unreachable, which is not the caller's fault
 	}
 	if known := new(api.Problem); errors.As(err, &known) {
-		return p // who it is was found out, and what they may not do is said
+		return p // the caller is known, and is told what is not allowed
 	}
 	return &api.Problem{Status: http.StatusUnauthorized, Title: "Unauthorized", Code: "denied", Detail: "no valid token was sent",
 		Hint: "send Authorization: Bearer TOKEN"}
 }
 
-// TooMany is the answer to who asks for more than they may, and when to come
-// back.
+// TooMany is the answer to a caller who exceeded a limit, and when to retry.
 func TooMany(what string, after int) error {
 	return &api.Problem{Status: http.StatusTooManyRequests, Title: "Too Many Requests", Code: "limited", Detail: what, RetryAfter: after}
 }
 
-// TooLarge is the answer to a body that is larger than a limit.
+// TooLarge is the answer to a body that exceeds a limit.
 func TooLarge(limit int64) *api.Problem {
 	return &api.Problem{Status: http.StatusRequestEntityTooLarge, Title: "Request Entity Too Large", Code: "invalid",
 		Detail: "the body is larger than this server takes", Errors: []api.FieldError{{Where: "body", What: "at most " + bytesText(limit)}}}

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Quotas keep one tenant, and one user of a tenant, from taking what is
-// there for all.
+// Quotas keep one tenant, and one user of a tenant, from using up what
+// is shared.
 type Quotas struct {
 	l       Limits
 	process *budget
@@ -15,7 +15,7 @@ type Quotas struct {
 	quotas  map[string]*quota
 }
 
-// NewQuotas returns what callers have within limits.
+// NewQuotas returns the quotas of callers within limits.
 func NewQuotas(l Limits) *Quotas {
 	return &Quotas{l: l, process: &budget{free: l.Memory}, quotas: make(map[string]*quota)}
 }
@@ -38,8 +38,8 @@ func (t *Quotas) quota(name string, made func() *quota) *quota {
 	return l
 }
 
-// of are those of a caller: the user's, and the tenant's. Tokens of the
-// tenant itself are programs that know nothing of each other: each is a user.
+// of returns the quotas of a caller: the user's, and the tenant's. Tokens of
+// the tenant itself are independent programs: each counts as a user.
 func (t *Quotas) of(c Caller) []*quota {
 	user := c.Tenant + "/" + c.User
 	if c.User == c.Tenant {
@@ -60,8 +60,8 @@ func newQuota(each float64, burst, concurrent, streams int, memory int64) *quota
 	return &quota{rate: rate.NewLimiter(rate.Limit(each), burst), requests: make(chan struct{}, concurrent), streams: make(chan struct{}, streams), memory: &budget{free: memory}}
 }
 
-// Enter takes a place for a request. The user is asked first: what they may not
-// do takes nothing from the tenant.
+// Enter takes a slot for a request. The user's quota is checked first: a
+// refusal there takes nothing from the tenant.
 func (t *Quotas) Enter(c Caller, stream bool) (leave func(), err error) {
 	var taken []chan struct{}
 	leave = func() {
@@ -89,7 +89,7 @@ func (t *Quotas) Enter(c Caller, stream bool) (leave func(), err error) {
 	return leave, nil
 }
 
-// Holding is for what a request of a caller makes the server hold.
+// Holding returns the memory account of a caller's request.
 func (t *Quotas) Holding(c Caller) *Holding {
 	h := &Holding{most: t.l.Memory / 2}
 	for _, l := range t.of(c) {

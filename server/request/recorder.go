@@ -4,12 +4,12 @@ import (
 	"net/http"
 )
 
-// Recorder remembers what was answered.
+// Recorder records the answer.
 type Recorder struct {
 	http.ResponseWriter
 	Status int
 	Bytes  int64
-	Before func(status int) // is told before the answer begins; nil: nobody is
+	Before func(status int) // called before the answer begins; may be nil
 }
 
 func (w *Recorder) begin(status int) {
@@ -33,5 +33,5 @@ func (w *Recorder) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap lets http.ResponseController reach what is underneath.
+// Unwrap lets http.ResponseController reach the underlying writer.
 func (w *Recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

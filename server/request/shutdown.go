@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Shutdown is the end of a server, for everything that would otherwise go on:
-// streams, conversations, what is done in the background.
+// Shutdown is the end of a server, for everything that would otherwise
+// continue: streams, conversations, background work.
 type Shutdown struct {
 	mu    sync.Mutex
 	begun chan struct{}
@@ -16,7 +16,8 @@ type Shutdown struct {
 // NewShutdown returns a Shutdown that has not begun.
 func NewShutdown() *Shutdown { return &Shutdown{begun: make(chan struct{})} }
 
-// Begin says that no more is taken on. It may be called more than once.
+// Begin begins the shutdown: nothing new is accepted. It may be called more
+// than once.
 func (s *Shutdown) Begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -27,11 +28,11 @@ func (s *Shutdown) Begin() {
 	}
 }
 
-// Begun is closed once the server goes down.
+// Begun is closed once the shutdown has begun.
 func (s *Shutdown) Begun() <-chan struct{} { return s.begun }
 
-// Enter counts something that Wait waits for until Leave, unless the server
-// goes down already.
+// Enter registers something that Wait waits for until Leave. It returns
+// false once the shutdown has begun.
 func (s *Shutdown) Enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,11 +13,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/server"
 )
 
-// anchorEvery is how often the head of the audit log is put down elsewhere.
+// anchorEvery is how often the head of the audit log is written elsewhere.
 const anchorEvery = time.Minute
 
-// keepAnchors writes the heads of audit logs to a file, and returns what ends
-// that. Who changes the log would have to change the file as well.
+// keepAnchors writes the heads of audit logs to a file, and returns a
+// function that ends that. Whoever changes the log would have to change the
+// file as well.
 func (v *running) keepAnchors(ctx context.Context, s *server.Server) (end func()) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})

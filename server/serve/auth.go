@@ -14,38 +14,37 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
-// The ways to know who calls.
+// The ways to authenticate callers.
 const (
 	AuthLocal = "local"
 	AuthOIDC  = "oidc"
 	AuthEntra = "entra" // oidc with what Microsoft Entra needs
 )
 
-// OIDC is what a server knows of who issues the tokens of its callers.
+// OIDC describes the issuer of the callers' tokens.
 type OIDC struct {
 	Issuer, Audience string
-	Clients          []string // the programs whose tokens are taken
-	// ClientID is what people sign in with in a browser, "" when they cannot;
-	// PublicURL where they reach the server.
+	Clients          []string // the programs whose tokens are accepted
+	// ClientID is for signing in with a browser, "" when that is not
+	// possible; PublicURL is the public address of the server.
 	ClientID, ClientSecret, PublicURL string
-	// Role is that of users at first sight; RoleClaim names what says it in a
-	// token.
+	// Role is that of new users; RoleClaim names the claim that sets it.
 	Role, RoleClaim string
 }
 
-// access is who may call, once it is known: one of the first two.
+// access is how callers are authenticated, once known: one of the first two.
 type access struct {
 	local    *auth.LocalAuthenticator
 	oidc     *auth.OIDCAuthenticator
 	browsers *auth.OIDCSignIn // with OIDC.ClientID
 }
 
-// freshCaller is for how long an answer about a user or a token is good: so
-// long somebody who was suspended may still get in.
+// freshCaller is how long an answer about a user or a token is cached: a
+// suspended user may still get in for that long.
 const freshCaller = 2 * time.Second
 
-// check looks at everything that could keep the server from starting, before
-// anything is made: a refusal leaves neither a store nor a key behind.
+// check checks everything that could prevent the start, before anything is
+// created: a refusal leaves neither a store nor a key behind.
 func (v *running) check(ctx context.Context) (err error) {
 	if v.RequireDatabase && !open.IsPostgres(v.Store) {
 		return hint.With(tidemark.Invalidf("a database is required, and the store is none"), "name one with --store postgres://…, or say --require-database=false")
@@ -88,7 +87,7 @@ func (v *running) browsers(key []byte) (*auth.OIDCSignIn, error) {
 	return auth.SignInWith(auth.OIDCSignInOptions{Auth: v.access.oidc, ClientID: v.OIDC.ClientID, ClientSecret: v.OIDC.ClientSecret, Key: key, URL: v.OIDC.PublicURL})
 }
 
-// authenticator says who may call, as was asked for.
+// authenticator returns the configured Authenticator.
 func (v *running) authenticator(ctx context.Context, users *tenant.Directory) (request.Authenticator, error) {
 	tokens := auth.ServiceTokens(users)
 	tokens.Fresh = freshCaller

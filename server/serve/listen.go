@@ -14,14 +14,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/server"
 )
 
-// Listener is where a server listens: an address and, for TLS, the files with
-// its certificate and key.
+// Listener is the address of a server and, for TLS, the files with its
+// certificate and key.
 type Listener struct {
 	Addr, CertFile, KeyFile string
 }
 
 // CheckListener refuses an address, named by a flag, at which the token of a
-// local user would go over a wire that others can read.
+// local user would be sent over an unprotected connection.
 func (l Listener) CheckListener(flag string, local bool) error {
 	if (l.CertFile == "") != (l.KeyFile == "") {
 		return tidemark.Invalidf("--tls-cert and --tls-key go together")
@@ -37,11 +37,11 @@ func (l Listener) CheckListener(flag string, local bool) error {
 	return nil
 }
 
-// drainTimeout is how long requests have to end when the server is told to.
+// drainTimeout is how long requests have to end when the server shuts down.
 const drainTimeout = 20 * time.Second
 
-// Serve answers with a handler of s until ctx ends, and then lets what is under
-// way end.
+// Serve serves a handler of s until ctx ends, and then lets requests in
+// progress end.
 func (l Listener) Serve(ctx context.Context, s *server.Server, handler http.Handler, listener net.Listener, p *Program) error {
 	h := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(slog.NewTextHandler(p.Errors, nil), slog.LevelWarn)}

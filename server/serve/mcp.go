@@ -15,12 +15,12 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// mcpTokenName is the file with the token of a server that has nothing but /mcp.
+// mcpTokenName is the file with the token of a server that serves only /mcp.
 const mcpTokenName = "mcp.token"
 
-// RunMCP serves nothing but /mcp, to who has the token of the local user, until
-// ctx ends. Of the Config it takes the Listener, the Hosts and the TokenFile;
-// store opens the one store, and may say that there is none yet.
+// RunMCP serves only /mcp, to whoever has the token of the local user, until
+// ctx ends. Of the Config it uses the Listener, the Hosts and the TokenFile;
+// store opens the one store, and may report that there is none yet.
 func RunMCP(ctx context.Context, c Config, store func(context.Context) (*store.Store, error), p Program) error {
 	dir, err := open.DataDir(p.Environ)
 	if err != nil && c.TokenFile == "" {
@@ -47,7 +47,7 @@ func RunMCP(ctx context.Context, c Config, store func(context.Context) (*store.S
 	p.Say("The token is in %s; the path is /mcp", path)
 	return c.Serve(ctx, s, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/mcp" {
-			http.NotFound(w, r) // what else a server has is for Run
+			http.NotFound(w, r) // Run serves everything else
 			return
 		}
 		s.ServeHTTP(w, r)

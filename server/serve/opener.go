@@ -17,15 +17,14 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Opener opens the stores that a server answers from. It may be used
-// concurrently.
+// Opener opens the stores that a server serves. It is safe for concurrent use.
 type Opener struct {
-	url     string // of the store that was named
+	url     string // URL of the named store
 	options func(open.Access) *open.Options
 	single  bool               // one store for everybody, because there is one user
 	db      *postgres.Database // nil: embedded stores
-	own     *open.Opened       // the store that was named, when it is embedded
-	lent    bool               // somebody else closes db and own
+	own     *open.Opened       // the named store, when it is embedded
+	lent    bool               // the caller closes db and own
 
 	mu     sync.Mutex
 	opened map[string]*open.Opened // embedded stores of principals, when there are many
@@ -41,9 +40,9 @@ func newOpener(ctx context.Context, url string, options func(open.Access) *open.
 	return t
 }
 
-// OpenStores opens what a server answers from: the database that a URL names, or
-// the store on this machine, which is made where it is not there. With single,
-// there is one user, and that store is theirs.
+// OpenStores opens what a server serves: the database that a URL names, or the
+// store on this machine, which is created if it does not exist. With single,
+// there is one user, who owns that store.
 func OpenStores(ctx context.Context, url string, single bool, options func(open.Access) *open.Options) (*Opener, error) {
 	t := newOpener(ctx, url, options)
 	t.single = single
@@ -61,7 +60,7 @@ func OpenStores(ctx context.Context, url string, single bool, options func(open.
 }
 
 // StoresBeside finds what a server keeps beside the operator's store, which
-// OpenOperator returned and whoever opened it closes.
+// OpenOperator returned and its caller closes.
 func StoresBeside(ctx context.Context, own *open.Opened, url string, options func(open.Access) *open.Options) *Opener {
 	t := newOpener(ctx, url, options)
 	t.own, t.lent = own, true
@@ -71,7 +70,7 @@ func StoresBeside(ctx context.Context, own *open.Opened, url string, options fun
 	return t
 }
 
-// Principal is who the local user of the server is.
+// Principal is the local user of the server.
 func (t *Opener) Principal() (tidemark.Principal, error) {
 	if t.db != nil {
 		return postgres.PrincipalIn(t.url)
@@ -91,7 +90,7 @@ func (t *Opener) Ready(ctx context.Context) error {
 	return err
 }
 
-// Backend returns what is kept for a principal, as it is kept: what a client
+// Backend returns the storage of a principal, as it is kept: what a client
 // sealed stays sealed.
 func (t *Opener) Backend(ctx context.Context, p tidemark.Principal) (tidemark.Backend, error) {
 	if t.db != nil {
@@ -104,7 +103,7 @@ func (t *Opener) Backend(ctx context.Context, p tidemark.Principal) (tidemark.Ba
 	return o.Inner, nil
 }
 
-// Store returns the store of a principal, with its index kept up.
+// Store returns the store of a principal, with its index kept up to date.
 func (t *Opener) Store(ctx context.Context, p tidemark.Principal) (*store.Store, error) {
 	if t.db == nil {
 		o, err := t.embedded(ctx, p)
@@ -129,14 +128,14 @@ func (t *Opener) Store(ctx context.Context, p tidemark.Principal) (*store.Store,
 	if err != nil {
 		return nil, err
 	}
-	// What a client says of its folders is not looked for on this machine.
+	// A client's folders are not looked up on this machine.
 	o.Marks, o.There = nil, nil
 	s := store.New(b, o)
 	t.work.Go(func() { s.KeepIndexed(t.life) })
 	return s, nil
 }
 
-// Operator returns what who runs the server keeps of its tenants.
+// Operator returns the operator's records of the tenants.
 func (t *Opener) Operator(ctx context.Context) (*tenant.Directory, error) {
 	s, err := t.Store(ctx, tidemark.Operator())
 	if err != nil {
@@ -146,8 +145,8 @@ func (t *Opener) Operator(ctx context.Context) (*tenant.Directory, error) {
 }
 
 // embedded returns the store on this machine that belongs to a principal. With
-// one user it is the one that was named; with several each has a place of
-// their own beside it, so that no rule has to keep them apart.
+// one user it is the named one; with several each has a store of their own
+// beside it, so that no rule has to separate them.
 func (t *Opener) embedded(ctx context.Context, p tidemark.Principal) (*open.Opened, error) {
 	if t.single || p.Tenant == tidemark.Operator().Tenant {
 		return t.own, nil
@@ -170,9 +169,9 @@ func (t *Opener) embedded(ctx context.Context, p tidemark.Principal) (*open.Open
 	return o, nil
 }
 
-// Acts returns the places where it is written down who did what in a tenant:
-// in a database one, on this machine the store that was named and those of the
-// tenant's users beside it.
+// Acts returns the places where it is recorded who did what in a tenant: in a
+// database one, on this machine the named store and those of the tenant's
+// users beside it.
 func (t *Opener) Acts(ctx context.Context, tenant string) ([]tidemark.Backend, error) {
 	if t.db != nil {
 		return []tidemark.Backend{t.db.For(tidemark.AuditorOf(tenant))}, nil
@@ -205,7 +204,7 @@ func (t *Opener) Acts(ctx context.Context, tenant string) ([]tidemark.Backend, e
 	return from, nil
 }
 
-// Inspect says what is known of the place where a principal's things are kept.
+// Inspect returns what is known about the storage of a principal.
 func (t *Opener) Inspect(ctx context.Context, p tidemark.Principal) (pages.Inspection, error) {
 	b, err := t.Backend(ctx, p)
 	if err != nil {
@@ -230,7 +229,7 @@ func (t *Opener) Inspect(ctx context.Context, p tidemark.Principal) (pages.Inspe
 	return is, err
 }
 
-// Close lets go of everything that the Opener opened.
+// Close closes everything that the Opener opened.
 func (t *Opener) Close() error {
 	t.end()
 	t.work.Wait()

@@ -14,9 +14,9 @@ import (
 	"github.com/tidemark-sessions/tidemark/open"
 )
 
-// OpenOperator opens the store of who runs a server: where one store serves
-// everybody it is that one; in a database it is a place of its own.
-// ErrUnsupported: the URL is that of a server.
+// OpenOperator opens the operator's store: where one store serves everybody
+// it is that one; in a database it is a place of its own. ErrUnsupported:
+// the URL is that of a server.
 func OpenOperator(ctx context.Context, place string, o *open.Options) (*open.Opened, error) {
 	switch {
 	case strings.HasPrefix(place, "http"):
@@ -36,23 +36,23 @@ func OpenOperator(ctx context.Context, place string, o *open.Options) (*open.Ope
 	return opened, nil
 }
 
-// OperatorBackend is the operator's place in a database. It lets go of the
-// database when it is closed.
+// OperatorBackend is the operator's place in a database. Closing it also
+// closes the database.
 type OperatorBackend struct {
 	*postgres.Backend
 	db *postgres.Database
 }
 
-// Close lets go of the database.
+// Close also closes the database.
 func (b OperatorBackend) Close() error {
 	err := b.Backend.Close()
 	b.db.Close()
 	return err
 }
 
-// MigrateDatabase brings the tables of a database up to date, as their owner,
-// for the role that the store's URL logs in with. The environment says who the
-// owner is: what they log in with holds a password.
+// MigrateDatabase upgrades the tables of a database, as their owner, for the
+// role that the store's URL logs in with. The environment names the owner,
+// since the URL contains a password.
 func MigrateDatabase(ctx context.Context, place string, environ []string, m postgres.Migration) (role string, err error) {
 	owner := open.Getenv(environ, open.DatabaseOwner)
 	if owner == "" {
@@ -74,8 +74,8 @@ func MigrateDatabase(ctx context.Context, place string, environ []string, m post
 }
 
 // OnlyWithABackup refuses to change the tables of an older program. The owner
-// cannot copy them, because row security is forced, so whoever runs the database
-// has to say that there is a backup.
+// cannot copy them, because row security is forced, so the operator of the
+// database has to confirm that there is a backup.
 func OnlyWithABackup(from, to int64) error {
 	return hint.With(tidemark.Invalidf("the tables have version %d, and bringing them to version %d cannot be taken back", from, to),
 		"back the database up, with pg_dump as a superuser or a snapshot, then run: tidemark database migrate --backed-up")

@@ -1,10 +1,10 @@
 // Package serve is what tidemark serve does, for every Go program: it opens the
-// stores that a server answers from, says who may call it, listens, and lets
-// what is under way end when it is told to stop.
+// stores of a server, determines who may call it, listens, and lets requests in
+// progress end when it is told to stop.
 //
-// It never reads the environment of its process, prints nothing and takes no
-// signals: whoever runs a server hands in the environment, what to say things
-// with, and a context that ends.
+// It never reads the environment of its process, prints nothing and catches
+// no signals: its caller passes in the environment, functions for messages,
+// and a context that ends.
 //
 //	err := serve.Run(ctx, serve.Config{Listener: serve.Listener{Addr: "127.0.0.1:7433"}, Auth: serve.AuthLocal}, program)
 package serve
@@ -32,45 +32,47 @@ import (
 	"github.com/tidemark-sessions/tidemark/transfer"
 )
 
-// Config is what a server was asked for.
+// Config is how a server is to run.
 type Config struct {
 	Listener
-	// Store is the URL of the store that it answers from. With Migrate its
-	// database is brought up to date first, and RequireDatabase refuses a store
-	// that is none.
+	// Store is the URL of the store that it serves. With Migrate its database
+	// is upgraded first, and RequireDatabase refuses a store that is no
+	// database.
 	Store                    string
 	Migrate, RequireDatabase bool
 	// Hosts are the names that it is called by, besides localhost. Without any,
-	// AuthLocal takes localhost alone, and the others any.
+	// AuthLocal accepts only localhost, and the others any.
 	Hosts []string
-	// Auth says how callers are known: AuthLocal, AuthOIDC or AuthEntra.
+	// Auth says how callers are authenticated: AuthLocal, AuthOIDC or
+	// AuthEntra.
 	Auth string
-	// TokenFile has the token of the local user; "": it lies beside the store.
+	// TokenFile has the token of the local user; "": beside the store.
 	TokenFile string
 	OIDC      OIDC
-	// AnchorFile gets the heads of the audit log every minute; "": nothing does.
+	// AnchorFile receives the heads of the audit log every minute; "": none.
 	AnchorFile string
-	// TraceEndpoint is the URL of an OpenTelemetry collector; "": there is none.
+	// TraceEndpoint is the URL of an OpenTelemetry collector; "": none.
 	TraceEndpoint string
-	// Fleet is the file whose webhooks are taken; "": none are.
+	// Fleet is the file whose webhooks are accepted; "": none.
 	Fleet string
 }
 
-// Program is what runs a server. Everything is required.
+// Program is what a server needs from the program that runs it. All fields are
+// required.
 type Program struct {
 	Version string
 	Holder  tidemark.Holder
 	Environ []string
 	// Opening says how stores are opened.
 	Opening func(open.Access) *open.Options
-	// Chat opens a conversation for who has the machine that the server runs on.
+	// Chat opens a conversation for the owner of the server's machine.
 	Chat func(context.Context, *store.Store, routes.ChatOptions) (routes.Conversation, error)
-	// MCP makes what answers other agents.
+	// MCP returns the handler for other agents.
 	MCP func(routes.MCP) http.Handler
-	// ToFile writes a file whole, or not at all.
+	// ToFile writes a file completely, or not at all.
 	ToFile func(name string, write func(io.Writer) error) error
-	// Log gets one line a request; nil: nothing does. Errors gets what goes wrong
-	// with connections, and Say and Complain what people should read.
+	// Log receives one line per request; nil: none. Errors receives connection
+	// errors, and Say and Complain messages for people.
 	Log      *slog.Logger
 	Errors   io.Writer
 	Say      func(format string, args ...any)
@@ -91,8 +93,8 @@ type running struct {
 // NoAudit says why a store of files has no audit log.
 const NoAudit = "a store of files has no audit log: nobody will know who did what"
 
-// Run serves until ctx ends. What could keep the server from starting is looked
-// at before anything is made.
+// Run serves until ctx ends. Everything that could prevent the start is checked
+// before anything is created.
 func Run(ctx context.Context, c Config, p Program) (err error) {
 	v := &running{Config: c, Program: p}
 	if err := v.check(ctx); err != nil {
@@ -122,7 +124,7 @@ func Run(ctx context.Context, c Config, p Program) (err error) {
 	return v.Serve(ctx, s, s, listener, &v.Program)
 }
 
-// warn says what somebody who runs a server may not expect.
+// warn reports what an operator may not expect.
 func (v *running) warn() {
 	if v.stores.db == nil && v.Auth != AuthLocal {
 		v.Say("tidemark: warning: sessions of all tenants are in one store on this machine; anybody with this machine has all of them")
@@ -132,7 +134,7 @@ func (v *running) warn() {
 	}
 }
 
-// server wires the server. What it returns ends its traces.
+// server wires the server. end ends its traces.
 func (v *running) server(ctx context.Context) (s *server.Server, end func(), err error) {
 	end = func() {}
 	t := v.stores
@@ -174,8 +176,8 @@ func (v *running) server(ctx context.Context) (s *server.Server, end func(), err
 	return s, end, err
 }
 
-// chat opens a conversation. It has tools that run on this machine as this user:
-// that is for who has the machine, not for everybody with a token.
+// chat opens a conversation. Its tools run on this machine as this user, so it
+// is for the owner of the machine, not for everybody with a token.
 func (v *running) chat(ctx context.Context, s *store.Store, c routes.ChatOptions) (routes.Conversation, error) {
 	if who := request.CallerOf(ctx); !who.Operator || who.Token != "" {
 		return nil, tidemark.ErrDenied
@@ -201,7 +203,7 @@ func (v *running) upload(ctx context.Context, s *store.Store, name string, conte
 	return in, err
 }
 
-// hooks takes the webhooks of a fleet file; nil when there is none.
+// hooks serves the webhooks of a fleet file; nil when there is none.
 func (v *running) hooks(ctx context.Context, by func() *server.Server) (http.Handler, error) {
 	if v.fleet == nil {
 		return nil, nil

@@ -18,23 +18,23 @@ const (
 	// auditLinger is how long a line of the audit log waits for others: so
 	// many writers of a tenant cost a few commits a second, not one each.
 	auditLinger = 200 * time.Millisecond
-	// maxAuditQueue bounds what waits. Beyond it, who does something waits
-	// until it is written down.
+	// maxAuditQueue bounds what waits. Beyond it, callers wait until their
+	// line is written.
 	maxAuditQueue = 10_000
 	maxAuditBatch = 500
 	// auditTimeout bounds one try to write.
 	auditTimeout = 30 * time.Second
 )
 
-// auditQueue is what is not in the audit log yet, by tenant. A tenant that has
-// some has one goroutine that writes it.
+// auditQueue is what is not in the audit log yet, by tenant. Each tenant with
+// waiting lines has one goroutine that writes them.
 type auditQueue struct {
 	mu      sync.Mutex
 	waiting map[string]*waitingAudits
 }
 
-// waitingAudits is what waits for a tenant: lines that nothing else holds, and
-// what is written down already and waits to be chained.
+// waitingAudits is what waits for a tenant: lines that are kept nowhere else,
+// and recorded acts that wait to be chained.
 type waitingAudits struct {
 	lines []tenant.Audited
 	acts  acts
@@ -50,15 +50,15 @@ func (s *Stores) Operators(ctx context.Context) (*tenant.Directory, error) {
 	return tenant.NewDirectory(st.Records()), nil
 }
 
-// auditedBy is what a caller did.
+// auditedBy describes what a caller did.
 func (s *Stores) auditedBy(ctx context.Context, action, thing, outcome string) tenant.Audited {
 	c := request.CallerOf(ctx)
 	return tenant.Audited{At: s.o.Now(), Who: c.User, Name: c.Name, Token: c.Token, Action: action, Thing: thing, Outcome: outcome, Request: request.ID(ctx)}
 }
 
-// AuditIn writes down what the caller of ctx did to the log of a tenant that
-// may not be the caller's own, and returns when that is durable. Thing is an id
-// or a path, never content.
+// AuditIn records what the caller of ctx did in the log of a tenant that may
+// not be the caller's own, and returns when that is durable. thing is an id or
+// a path, never content.
 func (s *Stores) AuditIn(ctx context.Context, tenant, action, thing, outcome string) error {
 	if s.o.NoAudit {
 		return nil
@@ -70,8 +70,8 @@ func (s *Stores) AuditIn(ctx context.Context, tenant, action, thing, outcome str
 	return users.Audit(ctx, tenant, s.auditedBy(ctx, action, thing, outcome))
 }
 
-// AuditLater writes down soon what changed nothing, or what a line that was
-// written ahead announced.
+// AuditLater records soon what changed nothing, or what was announced by a
+// line written ahead.
 func (s *Stores) AuditLater(ctx context.Context, action, thing, outcome string) {
 	if s.o.NoAudit {
 		return
@@ -91,7 +91,7 @@ func (s *Stores) AuditLater(ctx context.Context, action, thing, outcome string) 
 	}
 }
 
-// queueAudit adds to what waits for a tenant, and sees to it that somebody
+// queueAudit adds to what waits for a tenant, and makes sure that somebody
 // writes it.
 func (s *Stores) queueAudit(tenant string, add func(*waitingAudits) bool) bool {
 	q := &s.audits
@@ -124,7 +124,7 @@ func (s *Stores) writeAudits(tenant string) {
 		case <-time.After(pause):
 		case <-s.shutdown.Begun():
 			if pause > auditLinger {
-				time.Sleep(auditLinger) // the store is away: do not spin
+				time.Sleep(auditLinger) // the store is unreachable: do not spin
 			}
 		}
 		batch := s.nextAudits(tenant)
@@ -141,8 +141,8 @@ func (s *Stores) writeAudits(tenant string) {
 	}
 }
 
-// nextAudits returns what to write next. When there is nothing, whoever comes
-// next starts the writing again.
+// nextAudits returns what to write next. When there is nothing, the next
+// caller of queueAudit starts writing again.
 func (s *Stores) nextAudits(tenant string) waitingAudits {
 	s.audits.mu.Lock()
 	defer s.audits.mu.Unlock()
@@ -158,7 +158,7 @@ func (s *Stores) nextAudits(tenant string) waitingAudits {
 	return next
 }
 
-// wroteAudits takes out of what waits what was written.
+// wroteAudits removes what was written from what waits.
 func (s *Stores) wroteAudits(tenant string, batch waitingAudits) {
 	s.audits.mu.Lock()
 	defer s.audits.mu.Unlock()
@@ -189,8 +189,8 @@ func (s *Stores) writeAudit(ctx context.Context, tenant string, w waitingAudits)
 }
 
 // FlushAudit returns when everything that was done is in the audit log, or
-// with the error of ctx. Whoever ends the server calls it after the last
-// request.
+// with the error of ctx. It is called after the last request, before the
+// server ends.
 func (s *Stores) FlushAudit(ctx context.Context) error {
 	for {
 		s.audits.mu.Lock()
@@ -207,9 +207,8 @@ func (s *Stores) FlushAudit(ctx context.Context) error {
 	}
 }
 
-// AnchorAudit chains what servers did not live to chain, keeps the head of every
-// tenant's audit log beside it, and returns the heads. Whoever runs the server calls it now and then, and puts what it
-// returns where the store does not reach: a file, another machine.
+// AnchorAudit chains what servers did not live to chain, stores the head of every tenant's audit log, and returns the
+// heads. It is called from time to time, and its result put out of the store's reach: in a file, on another machine.
 func (s *Stores) AnchorAudit(ctx context.Context) ([]tenant.Anchor, error) {
 	if s.o.NoAudit {
 		return nil, nil
@@ -243,9 +242,9 @@ func (s *Stores) AnchorAudit(ctx context.Context) ([]tenant.Anchor, error) {
 	return heads, nil
 }
 
-// Audited sees to it that every call that changes something has a line, and
-// every one that a known caller was refused. A change brings its line along; what
-// does not is written down here. routes knows what calls are called.
+// Audited makes sure that every call that changes something has a line, and every
+// refusal of a known caller. A change carries its line; the rest is recorded
+// here. routes names the calls.
 func (s *Stores) Audited(routes *http.ServeMux, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out, ok := w.(*request.Recorder)
@@ -297,7 +296,7 @@ func (s *Stores) Audited(routes *http.ServeMux, next http.Handler) http.Handler 
 	})
 }
 
-// auditRefused writes down that somebody was refused, before they are told.
+// auditRefused records a refusal before the caller gets it.
 func (s *Stores) auditRefused(ctx context.Context, action, thing string) {
 	within, stop := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
 	defer stop()
@@ -306,9 +305,8 @@ func (s *Stores) auditRefused(ctx context.Context, action, thing string) {
 	}
 }
 
-// changes reports whether a call is one that changes something. Some that
-// only read are sent with a body. The route decides: a file may be called
-// export.
+// changes reports whether a call changes something. Some calls that only
+// read have a body. The route decides: a file may be called export.
 func changes(r *http.Request, route string) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -318,13 +316,13 @@ func changes(r *http.Request, route string) bool {
 		return call == "commit" || call == "share"
 	}
 	if r.URL.Path == request.MCPPath {
-		return false // its tools say what they changed
+		return false // its tools report what they changed
 	}
 	return route != "POST "+request.SessionsPath+"/{id}/export"
 }
 
-// auditsItself reports whether the handler of a call writes it down, with what
-// came of it, before it answers.
+// auditsItself reports whether the handler of a call records it, with its
+// outcome, before it answers.
 func auditsItself(r *http.Request) bool {
 	if strings.HasPrefix(r.URL.Path, "/store/") {
 		return true // the pages of the same calls
@@ -332,8 +330,8 @@ func auditsItself(r *http.Request) bool {
 	return slices.Contains([]string{"tokens", "tenants", "users", "workspaces"}, auth.ScopeOf(r.URL.Path))
 }
 
-// changesAccess reports whether a call that was done may have changed who may
-// do what.
+// changesAccess reports whether a completed call may have changed who may do
+// what.
 func changesAccess(r *http.Request) bool {
 	return auditsItself(r) || r.URL.Path == "/signout"
 }

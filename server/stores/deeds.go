@@ -20,42 +20,42 @@ import (
 
 // A change that a server makes and the line that says who made it are one
 // commit, so that no kill comes between them (ADR 0022). What is no commit of a
-// store, or changes who may do what, is written down before it is done.
+// store, or changes who may do what, is recorded before it is done.
 
-// deed is what a request is about, as the audit log says it.
+// deed is what a request does, in the terms of the audit log.
 type deed struct {
 	Action, thing string
-	leases        bool        // to become, or to stop being, the writer is what it is about
-	carried       atomic.Bool // a commit says so
+	leases        bool        // taking or releasing a lease is its purpose
+	carried       atomic.Bool // a commit contains its line
 }
 
 type deedKey struct{}
 
-// DeedOf returns what the request of ctx is about, nil: there is none.
+// DeedOf returns the deed of the request of ctx, nil if there is none.
 func DeedOf(ctx context.Context) *deed {
 	d, _ := ctx.Value(deedKey{}).(*deed)
 	return d
 }
 
-// Doing returns a context of what is done to a thing.
+// Doing returns a context for an action on a thing.
 func Doing(ctx context.Context, action, thing string) context.Context {
 	return context.WithValue(ctx, deedKey{}, &deed{Action: action, thing: thing, leases: strings.Contains(thing, "lease")})
 }
 
-// Carried reports whether a commit of the request says already what was done.
+// Carried reports whether a commit of the request already contains its line.
 func Carried(ctx context.Context) bool {
 	d := DeedOf(ctx)
 	return d != nil && d.carried.Load()
 }
 
-// boots are those of this server, by what it writes to. One that was begun is
-// for ever.
+// boots are those of this server, by the store that it writes to. A boot that
+// was begun stays.
 type boots struct {
 	mu sync.Mutex
 	of map[string]*tenant.Boot
 }
 
-// bootOf returns the boot for what is done in the store of a principal.
+// bootOf returns the boot for acts in the store of a principal.
 func (s *Stores) bootOf(ctx context.Context, p tidemark.Principal, below bool) (*tenant.Boot, error) {
 	users, err := s.Operators(ctx)
 	if err != nil {
@@ -81,9 +81,9 @@ func (s *Stores) bootOf(ctx context.Context, p tidemark.Principal, below bool) (
 	return b, nil
 }
 
-// Also adds to each commit in the store of a principal who made it. Below
-// the rules, where a client sends batches as they are kept, of each one; above
-// them not of what is no more than housekeeping.
+// Also adds to each commit in the store of a principal who made it. Below the
+// rules, where a client sends raw batches, it does so for each one; above
+// them, except for housekeeping.
 func (s *Stores) Also(p tidemark.Principal, below bool) records.Also {
 	if s.o.NoAudit || p.Tenant == tidemark.Operator().Tenant {
 		return nil
@@ -120,11 +120,11 @@ func (s *Stores) Also(p tidemark.Principal, below bool) records.Also {
 	}
 }
 
-// acts are what waits to be chained, by the boot that did it.
+// acts are what waits to be chained, by boot.
 type acts map[*tenant.Boot][]tenant.Act
 
-// chainLater hands what is written down to who chains it. What does not fit is
-// chained by whoever looks for what was left.
+// chainLater queues recorded acts for chaining. What does not fit into the
+// queue is chained by whoever looks for leftovers.
 func (s *Stores) chainLater(tenant string, boot *tenant.Boot, act tenant.Act) {
 	s.queueAudit(tenant, func(w *waitingAudits) bool {
 		if w.n >= maxAuditQueue {
@@ -138,8 +138,8 @@ func (s *Stores) chainLater(tenant string, boot *tenant.Boot, act tenant.Act) {
 	})
 }
 
-// leftFor is for how long what is written down is left to the server that did
-// it to chain: the others look for what is older.
+// leftFor is how long recorded acts are left to their own server to chain:
+// other servers look for older ones.
 const leftFor = 10 * time.Second
 
 // chainLeft chains what servers did in a tenant and did not live to chain.
@@ -152,7 +152,7 @@ func (s *Stores) chainLeft(ctx context.Context, users *tenant.Directory, tenant 
 	return err
 }
 
-// Acts returns the places where it is written down who did what in a tenant.
+// Acts returns the places where it is recorded who did what in a tenant.
 func (s *Stores) Acts(ctx context.Context, tenant string) ([]tidemark.Backend, error) {
 	if s.o.Acts != nil {
 		return s.o.Acts(ctx, tenant)
@@ -162,7 +162,7 @@ func (s *Stores) Acts(ctx context.Context, tenant string) ([]tidemark.Backend, e
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := make(map[*store.Store]bool) // one may be everybody's
+	known := make(map[*store.Store]bool) // one store may serve everybody
 	var from []tidemark.Backend
 	for name, o := range s.stores {
 		st := o.given.Load()
@@ -175,8 +175,8 @@ func (s *Stores) Acts(ctx context.Context, tenant string) ([]tidemark.Backend, e
 	return from, nil
 }
 
-// Unchained returns the newest lines of the audit log of a tenant that are
-// written down and not chained yet, the newest first.
+// Unchained returns the newest recorded lines of the audit log of a tenant
+// that are not chained yet, newest first.
 func (s *Stores) Unchained(ctx context.Context, users *tenant.Directory, of string, most int) ([]tenant.AuditLine, error) {
 	lines := []tenant.AuditLine{}
 	from, err := s.Acts(ctx, of)
@@ -200,10 +200,10 @@ func ErrNoAudit() error {
 	return tidemark.Unsupportedf("a store of files has no audit log")
 }
 
-// isAhead reports whether a call is written down before it is done: it changes
-// who may do what, lets somebody else read, destroys, takes along, or takes in: an
-// archive is adopted below the store, whose commits carry their lines otherwise. The
-// reading of the audit log itself is one of them.
+// isAhead reports whether a call is recorded before it is done: it changes who may
+// do what, lets somebody else read, destroys, exports, or imports (an archive is
+// adopted below the store, whose commits normally carry the lines). Reading the
+// audit log itself is one of them.
 func isAhead(r *http.Request, route string) bool {
 	p, change := r.URL.Path, changes(r, route)
 	switch {
@@ -221,19 +221,19 @@ func readsAudit(path string) bool {
 	return auth.ScopeOf(path) == "audit" || path == "/store/audit" || strings.HasPrefix(path, "/store/audit.") || strings.HasPrefix(path, "/store/audit/")
 }
 
-// writeAhead writes down that something is about to be done. What cannot be
-// written down is not done.
+// writeAhead records that something is about to be done. What cannot be
+// recorded is not done.
 func (s *Stores) writeAhead(ctx context.Context, d *deed, r *http.Request) error {
 	c := request.CallerOf(ctx)
 	if readsAudit(r.URL.Path) && r.Method == http.MethodGet && !s.reads.First(auth.Refusal{Tenant: c.Tenant, User: c.User, Token: c.Token, Why: d.Action}, s.o.Now()) {
-		return nil // a page that is looked at asks all the time
+		return nil // an open page asks all the time
 	}
 	ctx, stop := context.WithTimeout(ctx, auditTimeout)
 	defer stop()
 	return s.AuditIn(ctx, c.Tenant, d.Action, d.thing, tenant.AuditBegun)
 }
 
-// endBoots says that this server does nothing more. It comes after FlushAudit.
+// endBoots marks this server as finished. It comes after FlushAudit.
 func (s *Stores) endBoots(ctx context.Context) error {
 	s.boots.mu.Lock()
 	defer s.boots.mu.Unlock()

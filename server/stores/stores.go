@@ -1,6 +1,6 @@
-// Package stores has the store of each caller, and sees to it that what is done
-// in one brings its line of the audit log. It has no routes: it is told by the
-// context of a request who does what.
+// Package stores has the store of each caller, and makes sure that each change
+// in one comes with its line of the audit log. It has no routes: the context of
+// a request says who does what.
 //
 //	all := stores.New(stores.Options{Open: open})
 //	st, err := all.Mine(ctx) // the store of whoever makes the request
@@ -22,24 +22,24 @@ import (
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
-// Options are what Stores need. Open is required.
+// Options configure Stores. Open is required.
 type Options struct {
 	// Open returns the store of a principal. It may return the same one for
-	// every call, and is asked once for each principal that is at work.
+	// every call, and is called once for each active principal.
 	Open func(context.Context, tidemark.Principal) (*store.Store, error)
 	// Holder is this server as the holder of leases.
 	Holder tidemark.Holder
-	// Acts returns the places where it is written down who did what in a tenant;
+	// Acts returns the places where it is recorded who did what in a tenant;
 	// nil: the stores that were opened.
 	Acts func(ctx context.Context, tenant string) ([]tidemark.Backend, error)
-	// Together says that what all principals of a tenant do is written down in
-	// one place, and not in a store of each.
+	// Together means that the acts of all principals of a tenant are recorded
+	// in one place, and not in a store of each.
 	Together bool
-	// NoAudit says that the store cannot keep an audit log.
+	// NoAudit means that the store cannot keep an audit log.
 	NoAudit bool
 	Log     *slog.Logger
 	Now     func() time.Time
-	// Access is told when somebody may do more or less than before.
+	// Access is notified when somebody may do more or less than before.
 	Access   *auth.Access
 	Shutdown *request.Shutdown
 }
@@ -53,17 +53,17 @@ type Stores struct {
 	mu     sync.Mutex
 	stores map[string]*opened
 
-	audits auditQueue  // what is not in the audit log yet
-	boots  boots       // what is written down with each change
+	audits auditQueue  // lines that are not in the audit log yet
+	boots  boots       // what is recorded with each change
 	reads  auth.Seldom // who read the audit log
 }
 
-// New returns Stores of which none is open yet.
+// New returns Stores, of which none is open yet.
 func New(o Options) *Stores {
 	return &Stores{o: o, access: o.Access, shutdown: o.Shutdown, stores: make(map[string]*opened)}
 }
 
-// NameOf tells principals apart, and what each of them may read.
+// NameOf distinguishes principals, and what each of them may read.
 func NameOf(p tidemark.Principal) string {
 	return strings.Join(append([]string{p.Tenant, p.User}, p.Workspaces...), "/")
 }
@@ -78,7 +78,7 @@ func (s *Stores) Of(ctx context.Context, p tidemark.Principal) (*store.Store, er
 		s.stores[name] = o
 	}
 	s.mu.Unlock()
-	// One that takes long to open keeps nobody else waiting.
+	// A store that takes long to open makes nobody else wait.
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.store != nil {

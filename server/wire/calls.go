@@ -1,7 +1,7 @@
-// Package wire answers the calls of a Backend over HTTP, for clients that bring
+// Package wire serves the calls of a Backend over HTTP, for clients that have
 // their own rules and keys. It checks sizes, order and sums, and remembers which
-// commits were done, so that one that is sent again is not done again. Who may
-// call is not its business: it is given the Backend of each request.
+// commits were done, so that one that is sent again is not done again. It does
+// not decide who may call: it is given the Backend of each request.
 //
 //	mux.Handle(api.BackendPath, wire.Handler(open))
 package wire
@@ -27,19 +27,18 @@ import (
 )
 
 const (
-	// longestWait bounds a long poll: below what proxies take for death.
+	// longestWait bounds a long poll: shorter than proxies time out.
 	longestWait = 25 * time.Second
-	// pollEvery is how often a log is looked at whose Backend wakes nobody.
+	// pollEvery is how often a log is polled whose Backend cannot wait.
 	pollEvery = 500 * time.Millisecond
-	// commitTimeout bounds a commit whose client went away: it is finished all
-	// the same, so that the client learns what became of it when it asks again.
+	// commitTimeout bounds a commit whose client left: it is finished all the
+	// same, so that the client learns the outcome when it asks again.
 	commitTimeout = 2 * time.Minute
 )
 
-// call is one call: what it may be sent, and whether it changes
-// something.
+// call is one call: what it accepts, and whether it changes something.
 type call struct {
-	serve  func(*exchange) error
+	serve  func(*backendCall) error
 	media  string
 	most   int64
 	writes bool
@@ -60,17 +59,17 @@ var calls = map[string]call{
 	"shared":    {serve: shared},
 }
 
-// Names are the calls that there are, in the order of the alphabet.
+// Names are all calls, in alphabetical order.
 func Names() []string { return slices.Sorted(maps.Keys(calls)) }
 
 // Writes reports whether a request to one of these calls asks for a
-// change, so that whoever lets it through can ask for more than a reader.
+// change, so that its caller can require more than a reader.
 func Writes(r *http.Request) bool {
 	return calls[strings.TrimPrefix(r.URL.Path, api.BackendPath)].writes
 }
 
-// Handler answers the calls of a Backend under api.BackendPath. It asks
-// open for the Backend of each request, after which the request is known to be
+// Handler serves the calls of a Backend under api.BackendPath. It asks open
+// for the Backend of each request, which also decides whether the request is
 // allowed; an error of open is answered before anything is done. The Backend
 // stays open: whoever opened it closes it.
 func Handler(open func(*http.Request) (tidemark.Backend, error)) http.Handler {
@@ -91,7 +90,7 @@ func Handler(open func(*http.Request) (tidemark.Backend, error)) http.Handler {
 			request.AnswerProblem(w, problem(http.StatusMethodNotAllowed, "this call wants "+want))
 			return
 		}
-		q := &exchange{w: w, r: r, call: call, repeats: repeats}
+		q := &backendCall{w: w, r: r, call: call, repeats: repeats}
 		defer q.out.release()
 		if err := q.run(open); err != nil {
 			q.fail(err)
@@ -103,8 +102,8 @@ func problem(status int, detail string) *api.Problem {
 	return &api.Problem{Status: status, Title: http.StatusText(status), Code: "invalid", Detail: detail}
 }
 
-// exchange is one request.
-type exchange struct {
+// backendCall is one request.
+type backendCall struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	be      tidemark.Backend
@@ -113,7 +112,7 @@ type exchange struct {
 	out     answerStream
 }
 
-func (q *exchange) run(open func(*http.Request) (tidemark.Backend, error)) (err error) {
+func (q *backendCall) run(open func(*http.Request) (tidemark.Backend, error)) (err error) {
 	if q.be, err = open(q.r); err != nil {
 		if errors.Is(err, tidemark.ErrNoStore) || errors.Is(err, tidemark.ErrStorage) {
 			p := *api.ProblemOf(err)
@@ -148,7 +147,7 @@ func ofOwner(be tidemark.Backend, owner string) (tidemark.Backend, error) {
 }
 
 // fail answers with an error, in the stream when one has begun.
-func (q *exchange) fail(err error) {
+func (q *backendCall) fail(err error) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -170,8 +169,8 @@ func (q *exchange) fail(err error) {
 	request.AnswerProblem(q.w, err)
 }
 
-// body puts bounds on what is read of a request, packed and unpacked.
-func (q *exchange) body() error {
+// body limits what is read of a request, compressed and decompressed.
+func (q *backendCall) body() error {
 	media, most := q.call.media, q.call.most
 	if media == "" {
 		media, most = api.MediaJSON, api.MaxQuestionBytes
@@ -200,7 +199,7 @@ func (q *exchange) body() error {
 }
 
 // question reads a request that is one JSON object.
-func (q *exchange) question(into any) error {
+func (q *backendCall) question(into any) error {
 	text, err := io.ReadAll(q.r.Body)
 	if err != nil {
 		return err
@@ -212,7 +211,7 @@ func (q *exchange) question(into any) error {
 }
 
 // answer writes one JSON object.
-func (q *exchange) answer(v any) error {
+func (q *backendCall) answer(v any) error {
 	q.out.begin(q.w, q.r, api.MediaJSON)
 	if err := q.out.send(v); err != nil {
 		return err
@@ -221,7 +220,7 @@ func (q *exchange) answer(v any) error {
 	return nil
 }
 
-func get(q *exchange) error {
+func get(q *backendCall) error {
 	var k api.KeyQuestion
 	if err := q.question(&k); err != nil {
 		return err
@@ -236,9 +235,9 @@ func get(q *exchange) error {
 	return q.answer(api.Element{Record: api.RecordOf(r)})
 }
 
-// sendAll sends what seq yields, item by item, and the end. An element
-// that cannot be read goes with its problem; any other error ends the answer.
-func sendAll[T any](q *exchange, seq iter.Seq2[T, error], item func(T) api.Element) error {
+// sendAll sends what seq yields, item by item, and the end. An unreadable
+// element is sent with its problem; any other error ends the answer.
+func sendAll[T any](q *backendCall, seq iter.Seq2[T, error], item func(T) api.Element) error {
 	for v, err := range seq {
 		i := item(v)
 		if err != nil {
@@ -254,8 +253,8 @@ func sendAll[T any](q *exchange, seq iter.Seq2[T, error], item func(T) api.Eleme
 	return nil
 }
 
-// answerAll sends all of an answer that is one sequence.
-func answerAll[T any](q *exchange, seq iter.Seq2[T, error], item func(T) api.Element) error {
+// answerAll sends an answer that is one sequence.
+func answerAll[T any](q *backendCall, seq iter.Seq2[T, error], item func(T) api.Element) error {
 	q.out.begin(q.w, q.r, api.MediaLines)
 	if err := sendAll(q, seq, item); err != nil {
 		return err
@@ -263,7 +262,7 @@ func answerAll[T any](q *exchange, seq iter.Seq2[T, error], item func(T) api.Ele
 	return q.end()
 }
 
-func (q *exchange) end() error {
+func (q *backendCall) end() error {
 	if err := q.out.send(api.Element{End: true}); err != nil {
 		return err
 	}
@@ -271,7 +270,7 @@ func (q *exchange) end() error {
 	return nil
 }
 
-func list(q *exchange) error {
+func list(q *backendCall) error {
 	var l api.ListQuestion
 	if err := q.question(&l); err != nil {
 		return err
@@ -285,9 +284,9 @@ func list(q *exchange) error {
 	})
 }
 
-// lines reads span by span, because a client that goes on behind a cut
-// needs to know in which one it was.
-func lines(q *exchange) error {
+// lines reads span by span, because a client that continues after an
+// interruption needs to know in which one it was.
+func lines(q *backendCall) error {
 	var l api.LinesQuestion
 	if err := q.question(&l); err != nil {
 		return err
@@ -310,19 +309,19 @@ func lines(q *exchange) error {
 	return q.end()
 }
 
-func commit(q *exchange) error {
+func commit(q *backendCall) error {
 	sum := sha256.New()
 	batch, err := api.DecodeBatch(io.TeeReader(q.r.Body, sum))
 	if err != nil {
 		return err
 	}
-	// The end of the batch was read; what is behind it is nobody's.
+	// The end of the batch was read; anything after it is ignored.
 	commit := func() (tidemark.Receipt, error) {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(q.r.Context()), commitTimeout)
 		defer stop()
 		return q.be.Commit(ctx, batch)
 	}
-	receipt, repeated, err := q.repeats.once(q.r, [sha256.Size]byte(sum.Sum(nil)), commit)
+	receipt, repeated, err := q.repeats.commitOnce(q.r, [sha256.Size]byte(sum.Sum(nil)), commit)
 	if repeated {
 		q.w.Header().Set(api.RepeatedHeader, "true")
 	}
@@ -332,7 +331,7 @@ func commit(q *exchange) error {
 	return q.answer(api.Done{Done: true, Batch: batch.ID})
 }
 
-func wait(q *exchange) error {
+func wait(q *backendCall) error {
 	var k api.KeyQuestion
 	if err := q.question(&k); err != nil {
 		return err
@@ -355,7 +354,7 @@ func wait(q *exchange) error {
 	return q.answer(api.Grown{Longer: true})
 }
 
-// poll waits for growth by looking.
+// poll waits for growth by polling.
 func poll(ctx context.Context, be tidemark.Backend, k api.KeyQuestion) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -375,11 +374,11 @@ func poll(ctx context.Context, be tidemark.Backend, k api.KeyQuestion) error {
 	}
 }
 
-func (q *exchange) searcher() (tidemark.Searcher, error) {
+func (q *backendCall) searcher() (tidemark.Searcher, error) {
 	return tidemark.Ability[tidemark.Searcher](q.be)
 }
 
-func search(q *exchange) error {
+func search(q *backendCall) error {
 	var sq api.SearchQuestion
 	if err := q.question(&sq); err != nil {
 		return err
@@ -397,7 +396,7 @@ func search(q *exchange) error {
 	})
 }
 
-func unindexed(q *exchange) error {
+func unindexed(q *backendCall) error {
 	var kq api.KindsQuestion
 	if err := q.question(&kq); err != nil {
 		return err
@@ -411,7 +410,7 @@ func unindexed(q *exchange) error {
 	})
 }
 
-func index(q *exchange) error {
+func index(q *backendCall) error {
 	lines, err := api.DecodeIndex(q.r.Body)
 	if err != nil {
 		return err
@@ -426,7 +425,7 @@ func index(q *exchange) error {
 	return q.answer(api.Done{Done: true})
 }
 
-func unindex(q *exchange) error {
+func unindex(q *backendCall) error {
 	s, err := q.searcher()
 	if err != nil {
 		return err
@@ -437,7 +436,7 @@ func unindex(q *exchange) error {
 	return q.answer(api.Done{Done: true})
 }
 
-func walk(q *exchange) error {
+func walk(q *backendCall) error {
 	var wq api.WalkQuestion
 	if err := q.question(&wq); err != nil {
 		return err
@@ -446,7 +445,7 @@ func walk(q *exchange) error {
 }
 
 // sharer returns the ability to share, and the session that is asked about.
-func (q *exchange) sharer() (tidemark.Sharer, tidemark.SessionID, *tidemark.Scope, error) {
+func (q *backendCall) sharer() (tidemark.Sharer, tidemark.SessionID, *tidemark.Scope, error) {
 	var sq api.ShareQuestion
 	if err := q.question(&sq); err != nil {
 		return nil, "", nil, err
@@ -459,7 +458,7 @@ func (q *exchange) sharer() (tidemark.Sharer, tidemark.SessionID, *tidemark.Scop
 	return s, id, sq.With, err
 }
 
-func share(q *exchange) error {
+func share(q *backendCall) error {
 	s, id, with, err := q.sharer()
 	if err != nil {
 		return err
@@ -473,7 +472,7 @@ func share(q *exchange) error {
 	return q.answer(api.Done{Done: true})
 }
 
-func shared(q *exchange) error {
+func shared(q *backendCall) error {
 	s, id, _, err := q.sharer()
 	if err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/tenant"
 )
 
-// Fence is a Backend without what says who may do what. Where one store holds
-// both, a caller who could write there could make themselves an admin.
+// Fence is a Backend without the records that say who may do what. Where one
+// store holds both, a caller who could write there could become an admin.
 type Fence struct {
 	tidemark.Backend
 	Whole bool         // nothing is hidden: the caller is the operator
@@ -80,8 +80,8 @@ func KeysOf(b tidemark.Batch) iter.Seq[tidemark.Key] {
 	}
 }
 
-// The abilities of what is underneath are kept; what of them tells keys, tells
-// those of others only.
+// The abilities of the underlying Backend are kept; those that return keys
+// return only keys that are not hidden.
 
 func (f Fence) Walk(ctx context.Context, after tidemark.Key) iter.Seq2[tidemark.Key, error] {
 	return func(yield func(tidemark.Key, error) bool) {

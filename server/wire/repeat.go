@@ -11,22 +11,22 @@ import (
 	"github.com/tidemark-sessions/tidemark/server/request"
 )
 
-// maxKept is how many outcomes of commits are remembered: those of the
-// last seconds under the heaviest load, and of hours otherwise. A client asks
-// again within seconds.
+// maxKept is how many outcomes of commits are remembered: those of the last
+// seconds under the heaviest load, and of hours otherwise. A client retries
+// within seconds.
 const maxKept = 20_000
 
-// repeats tells a client that lost its connection what became of its
-// commit. The client names each call of Commit; a request with a name that was
-// seen waits for the first to finish, if need be, and gets its answer.
+// repeats tells a client that lost its connection what became of its commit.
+// The client names each call of Commit; a request with a known name waits for
+// the first one to finish, if necessary, and gets its answer.
 //
 // It remembers only what is certain: done, or refused with nothing changed.
-// And it is only a shortcut: a client that asks another server, or one that
-// was started again, finds its batch by its id.
+// And it is only a shortcut: a client that asks another server, or a
+// restarted one, finds its batch by its id.
 type repeats struct {
 	mu   sync.Mutex
 	of   map[[sha256.Size]byte]*outcome
-	ring [][sha256.Size]byte // names in the order that they came, around
+	ring [][sha256.Size]byte // names in order of arrival, as a ring
 	at   int
 }
 
@@ -41,15 +41,15 @@ func newRepeats() *repeats {
 	return &repeats{of: make(map[[sha256.Size]byte]*outcome)}
 }
 
-// once commits, unless the same attempt did before. The name counts together
-// with who calls: nobody learns the outcome of somebody else's.
-func (t *repeats) once(r *http.Request, body [sha256.Size]byte, commit func() (tidemark.Receipt, error)) (receipt tidemark.Receipt, repeated bool, err error) {
+// commitOnce commits, unless the same attempt did before. The name counts together
+// with the caller: nobody learns the outcome of somebody else's.
+func (t *repeats) commitOnce(r *http.Request, body [sha256.Size]byte, commit func() (tidemark.Receipt, error)) (receipt tidemark.Receipt, repeated bool, err error) {
 	attempt := r.Header.Get(api.AttemptHeader)
 	if attempt == "" {
 		receipt, err = commit()
 		return receipt, false, err
 	}
-	who := request.CallerOf(r.Context()) // two who come with cookies have the same header: none
+	who := request.CallerOf(r.Context()) // two callers with cookies have the same header: none
 	name := sha256.Sum256([]byte(who.Tenant + "/" + who.User + "\n" + r.Header.Get("Authorization") + "\n" + attempt))
 	o, first := t.claim(name, body)
 	if !first {
@@ -69,12 +69,12 @@ func (t *repeats) once(r *http.Request, body [sha256.Size]byte, commit func() (t
 		}
 		close(o.done)
 	}()
-	o.err = tidemark.ErrUnknown // what others are told if commit panics
+	o.err = tidemark.ErrUnknown // the answer for waiters if commit panics
 	o.receipt, o.err = commit()
 	return o.receipt, false, o.err
 }
 
-// certain reports whether the outcome of a commit is known for good.
+// certain reports whether the outcome of a commit is final.
 func certain(err error) bool {
 	return err == nil || errors.Is(err, tidemark.ErrConflict) || errors.Is(err, tidemark.ErrExists) || errors.Is(err, tidemark.ErrInvalid)
 }

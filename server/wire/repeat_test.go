@@ -16,7 +16,7 @@ func TestAnAttemptIsItsCallersWhateverTheHeader(t *testing.T) {
 		r := httptest.NewRequest("POST", "/api/v1/backend/commit", nil)
 		r.Header.Set(api.AttemptHeader, "one")
 		r = r.WithContext(request.WithCaller(r.Context(), request.Caller{Principal: tidemark.TenantOf("a", user)}))
-		if _, repeated, err := repeats.once(r, [32]byte{1}, func() (tidemark.Receipt, error) { done++; return tidemark.Receipt{}, nil }); repeated || err != nil {
+		if _, repeated, err := repeats.commitOnce(r, [32]byte{1}, func() (tidemark.Receipt, error) { done++; return tidemark.Receipt{}, nil }); repeated || err != nil {
 			t.Errorf("%q: repeated %v, %v", user, repeated, err)
 		}
 	}

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// chunkBytes is how much of an answer is gathered before it is sent.
-	// What is shorter is sent at once and not packed.
+	// chunkBytes is how much of an answer is buffered before it is sent.
+	// A shorter answer is sent at once and not compressed.
 	chunkBytes = 32 << 10
-	// writeTimeout is how long a client may take to read a chunk. One that
-	// took longer asks again where it was.
+	// writeTimeout is how long a client may take to read a chunk. A slower
+	// one has to ask again from where it was.
 	writeTimeout = 60 * time.Second
 )
 
@@ -25,8 +25,8 @@ var packers = sync.Pool{New: func() any {
 	return z
 }}
 
-// answerStream is an answer on its way: gathered in chunks, packed when the
-// client can unpack it and it is long.
+// answerStream is an answer being sent: buffered in chunks, and compressed
+// when it is long and the client supports it.
 type answerStream struct {
 	w      http.ResponseWriter
 	packs  bool
@@ -61,10 +61,10 @@ func (s *answerStream) send(item any) error {
 	return s.broken
 }
 
-// flush sends what was gathered.
+// flush sends the buffer.
 func (s *answerStream) flush() error {
 	out := http.NewResponseController(s.w)
-	out.SetWriteDeadline(time.Now().Add(writeTimeout)) // where it is not supported, the server has one
+	out.SetWriteDeadline(time.Now().Add(writeTimeout)) // if unsupported, the server has its own
 	if !s.begun {
 		s.begun = true
 		if s.packs {
@@ -95,7 +95,7 @@ func (s *answerStream) finish() {
 	if s.broken != nil {
 		return
 	}
-	if !s.begun { // all of it is here: the server says how long it is
+	if !s.begun { // the answer is complete: the server sets its length
 		s.w.Write(s.buf)
 		return
 	}
@@ -105,11 +105,11 @@ func (s *answerStream) finish() {
 	if s.zip != nil && s.broken == nil {
 		s.zip.Close()
 	}
-	// The connection goes on with another request.
+	// The connection continues with another request.
 	http.NewResponseController(s.w).SetWriteDeadline(time.Time{})
 }
 
-// release gives back what packed the answer.
+// release returns the compressor.
 func (s *answerStream) release() {
 	if s.zip != nil {
 		packers.Put(s.zip)

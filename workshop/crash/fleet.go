@@ -245,7 +245,7 @@ func (c *crowd) blow(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.r.IntN(3) == 0 { // by hand, in addition to the schedules; unknown agents before the first daemon was up
+	if c.r.IntN(3) == 0 { // by hand, in addition to the schedules; no agent is known before a daemon was up
 		if _, err := c.ask("", "run", []string{"short", "long", "fork"}[c.r.IntN(3)]); err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
-// Package crashfs is a file system in memory for tests, which knows what of it
-// would survive. It can lose power before any call, keep none, all or a torn
-// part of what was not synced, and make any call fail. It never touches a
-// disk.
+// Package crashfs is a file system in memory for tests, which knows what would
+// survive a crash. It can lose power before any call, keep none, all or a torn
+// part of what was not synced, and make any call fail. It never touches a disk.
 //
 //	disk := crashfs.New()
 //	disk.StopAt(7) // the seventh change from now and all later calls find the power off
@@ -22,10 +21,10 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/durable"
 )
 
-// ErrPower is what every call returns after the power went.
+// ErrPower is what every call returns after the power was cut.
 var ErrPower = errors.New("crashfs: the power is off")
 
-// Fault makes calls fail that the file system is asked for.
+// Fault makes calls to the file system fail.
 type Fault struct {
 	At     int   // the first call that fails, counted from 1
 	Err    error // nil: a write is cut short without an error
@@ -288,7 +287,7 @@ func (f *FS) SyncDir(name string) error {
 	return nil
 }
 
-// Close ends nothing: what is kept outlives its users.
+// Close does nothing: the state outlives its users.
 func (f *FS) Close() error { return nil }
 
 type file struct {
@@ -322,7 +321,7 @@ func (h *file) WriteAt(b []byte, off int64) (int, error) {
 	defer h.fs.mu.Unlock()
 	short := err == nil && h.fs.calls == h.fs.fault.At && len(b) > 1
 	if err != nil || short {
-		b = b[:len(b)/2] // a failed write may have done a part
+		b = b[:len(b)/2] // a failed write may have written a part
 	}
 	if grow := off + int64(len(b)) - int64(len(h.n.data)); h.fs.full && grow > 0 {
 		if grow > h.fs.room {
@@ -371,7 +370,7 @@ func (h *file) Truncate(size int64) error {
 func (h *file) Sync() error {
 	if err := h.fs.enter(true); err != nil {
 		if !errors.Is(err, ErrPower) && !errors.Is(err, syscall.EINTR) {
-			h.n.failed = true // the system forgets what it could not write
+			h.n.failed = true // the system drops what it could not write
 		}
 		return err
 	}
@@ -402,8 +401,8 @@ func (h *file) TryLock() (bool, error) {
 	return true, nil
 }
 
-// Unlock and Close work without power too: the kernel that held the lock is
-// gone with it.
+// Unlock and Close work without power, too: the kernel that held the lock is
+// gone.
 func (h *file) Unlock() error {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()

@@ -17,20 +17,20 @@ const (
 	Torn   // everything up to some write, and that one up to some byte
 )
 
-// sectorBytes is what a disk writes whole.
+// sectorBytes is what a disk writes atomically.
 const sectorBytes = 512
 
-// Loss says what of the unsynced data and names a cut keeps.
+// Loss says how much of the unsynced data and names a cut keeps.
 type Loss struct{ Data, Names How }
 
-// Losses are the combinations that a test goes through.
+// Losses are the combinations that a test runs through.
 var Losses = []Loss{
 	{Nothing, Nothing}, {All, All}, {Nothing, All}, {All, Nothing},
 	{Some, Some}, {Some, All}, {Some, Nothing}, {Sector, All}, {Torn, All}, {Torn, Some}, {Sector, Some},
 }
 
-// Copy returns the same state with what is not synced still pending and
-// without locks, as after a kill of every process. f itself stays as it is.
+// Copy returns the same state with unsynced changes still pending and without
+// locks, as after killing every process. f itself is unchanged.
 func (f *FS) Copy() *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,8 +66,7 @@ func (f *FS) Copy() *FS {
 	return c
 }
 
-// Cut returns what is on disk after the power failed now. f itself stays as
-// it is.
+// Cut returns what is on disk after a power cut now. f itself is unchanged.
 func (f *FS) Cut(l Loss, seed uint64) *FS {
 	c := f.Copy()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -149,8 +148,7 @@ func survived(r *rand.Rand, n *node, how How) []byte {
 	return data
 }
 
-// somePart keeps single sectors of a write, so that zeros stand for the ones
-// between.
+// somePart keeps single sectors of a write; those between are zeros.
 func somePart(r *rand.Rand, w write, data []byte) []byte {
 	if w.data == nil {
 		if r.IntN(2) == 0 {
@@ -176,9 +174,9 @@ func firstPart(r *rand.Rand, w write, how How) write {
 	return write{w.at, w.data[:n:n]}
 }
 
-// Hash is the same for two states in which every file has the same name and
-// content. Where part is not nil, it says what of a file counts, so that what
-// is drawn at random does not make two states of one.
+// Hash is equal for two states in which every file has the same name and
+// content. If part is not nil, it says what of a file counts, so that random
+// values do not make two states of one.
 func (f *FS) Hash(part func(name string, data []byte) (string, []byte)) uint64 {
 	h := fnv.New64a()
 	var walk func(string, *node)

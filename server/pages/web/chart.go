@@ -24,12 +24,12 @@ func (s Series) Sum() float64 {
 	return sum
 }
 
-// MaxSeries is how many series a chart tells apart: more patterns than these
-// nobody can.
+// MaxSeries is how many series a chart distinguishes: nobody can tell more
+// patterns apart.
 const MaxSeries = 6
 
-// TopSeries returns the n largest series, the largest first, and all others
-// together as one of the given name.
+// TopSeries returns the n largest series, largest first, and all others
+// combined into one with the given name.
 func TopSeries(all []Series, n int, other string) []Series {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b Series) int {
@@ -56,11 +56,11 @@ func TopSeries(all []Series, n int, other string) []Series {
 	return append(all[:n:n], rest)
 }
 
-// Chart is numbers that are drawn: for each label a value of each series. The
+// Chart is numbers to be drawn: for each label a value of each series. The
 // pictures are SVG without script; series differ in pattern or dashes besides
 // colour, and the colours come from the style sheet.
 type Chart struct {
-	ID     string // begins the ids of the picture, and is no other's on the page
+	ID     string // prefix of the ids in the picture, unique on the page
 	Title  string
 	Desc   string // says in words what the picture shows
 	Labels []string
@@ -68,24 +68,22 @@ type Chart struct {
 	Format func(float64) string // of a value, for people; nil: short numbers
 }
 
-// The sizes of a picture: one for a desk and one for a telephone, of which the
-// style sheet shows one. A picture that only shrinks has text that nobody can
-// read.
+// The sizes of a picture: one for a desktop and one for a phone, of which the
+// style sheet shows one. A picture that only shrinks has unreadable text.
 const (
 	wideChart   = 880
 	narrowChart = 340
 	chartHeight = 260
 )
 
-// widestBar bounds a bar: one day alone is no wall.
+// widestBar bounds a bar: a single day should not be a wall.
 const widestBar = 64
 
-// maxTips is how many places of a picture say their numbers when the pointer
-// rests on them.
+// maxTips is how many places of a picture have a tooltip with their numbers.
 const maxTips = 130
 
-// What is drawn is bounded, so that sums and parts of hostile numbers stay
-// numbers.
+// What is drawn is bounded, so that sums and parts of hostile numbers do
+// not overflow.
 const (
 	largest  = 1e18
 	smallest = 1e-12
@@ -99,8 +97,8 @@ func finite(v float64) float64 {
 	return min(max(v, -largest), largest)
 }
 
-// Bars draws a bar for each label, in which the series stand on each other.
-// What is below zero hangs below the line.
+// Bars draws a bar for each label, with the series stacked. Negative values
+// hang below the line.
 func (c Chart) Bars() template.HTML {
 	low, high := 0.0, 0.0
 	for i := range c.Labels {
@@ -142,7 +140,7 @@ func (c Chart) format(v float64) string {
 	return count(v)
 }
 
-// figure is the picture in both sizes, and what the patterns stand for.
+// figure is the picture in both sizes, and its legend.
 func (c Chart) figure(low, high float64, draw func(*sketch), lines bool) template.HTML {
 	if len(c.Labels) == 0 || len(c.Series) == 0 {
 		return ""
@@ -232,14 +230,13 @@ func (s *sketch) y(v float64) float64 {
 	return s.bottom - (v-s.low)/(s.high-s.low)*(s.bottom-s.top)
 }
 
-// slot is where the place of a label begins, and how wide each is.
+// slot is where the space of a label begins, and how wide each is.
 func (s *sketch) slot(i int) (x, width float64) {
 	width = (s.right - s.left) / float64(len(s.Labels))
 	return s.left + float64(i)*width, width
 }
 
-// begin writes what stands before the data: what the picture is called, the
-// patterns, the scale.
+// begin writes what precedes the data: the title, the patterns, the scale.
 func (s *sketch) begin(class string) {
 	id := attr(s.id)
 	s.say(`<svg class="`, class, `" viewBox="0 0 `, num(s.width), ` `, num(chartHeight), `" role="img" aria-labelledby="`, id, `-t `, id, `-d">`)
@@ -253,7 +250,7 @@ func (s *sketch) begin(class string) {
 		s.say(`<path class="`, class, `" d="M`, num(s.left), ` `, y, `H`, num(s.right), `"/>`)
 		s.say(`<text x="`, num(s.left-6), `" y="`, y, `" dy=".32em" text-anchor="end">`, html.EscapeString(s.format(t)), `</text>`)
 	}
-	// Labels that would run into each other are left out.
+	// Labels that would overlap are left out.
 	longest := 1
 	for _, l := range s.Labels {
 		longest = max(longest, len([]rune(l)))
@@ -294,7 +291,7 @@ func (s *sketch) bars() {
 			gap := max(min(w*.2, 4), w-widestBar)
 			y0, y1 := s.y(from[j]), s.y(from[j]+v)
 			from[j] += v
-			// One path for a series: a year of days in seven series is small.
+			// One path per series: a year of days in seven series stays small.
 			d.WriteString("M" + num(x+gap/2) + " " + num(y0) + "H" + num(x+w-gap/2) + "V" + num(y1) + "H" + num(x+gap/2) + "Z")
 		}
 		if d.Len() > 0 {
@@ -317,7 +314,7 @@ func (s *sketch) lines() {
 		s.say(`<path class="line s`, strconv.Itoa(i), `" d="`, d.String(), `"`, dashes(i), `/>`)
 		for j := range s.Labels {
 			x, w := s.slot(j)
-			// Marks stand apart far enough to be seen as such.
+			// Marks are far enough apart to be distinguishable.
 			if every := int(math.Ceil(24 / w)); j%every == i%every || j == len(s.Labels)-1 {
 				mark(s.b, i, x+w/2, s.y(row.at(j)))
 			}
@@ -325,7 +322,7 @@ func (s *sketch) lines() {
 	}
 }
 
-// tips are what the pointer finds.
+// tips are the tooltips.
 func (s *sketch) tips() {
 	if len(s.Labels) > maxTips {
 		return
@@ -373,7 +370,7 @@ func pattern(b *strings.Builder, id string, i int) {
 	b.WriteString(`<rect class="tint ` + class + `" width="8" height="8"/>` + strings.ReplaceAll(shapes[i%len(shapes)], "%", class) + `</pattern>`)
 }
 
-// dashes is how the line of a series is broken.
+// dashes is the dash pattern of a series' line.
 func dashes(i int) string {
 	all := []string{"", "8 4", "2 3", "12 4 2 4", "5 2", "1 5", "16 6"}
 	if d := all[i%len(all)]; d != "" {
@@ -395,8 +392,8 @@ func mark(b *strings.Builder, i int, x, y float64) {
 	}
 }
 
-// attr is text that may stand in an attribute and in url(): letters, digits and
-// dashes of it.
+// attr is text that is safe in an attribute and in url(): only its letters,
+// digits and dashes.
 func attr(id string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
@@ -406,7 +403,7 @@ func attr(id string) string {
 	}, id)
 }
 
-// num is a place in a picture: a hundredth is finer than a screen.
+// num is a coordinate: a hundredth is finer than a screen.
 func num(f float64) string {
 	s := strconv.FormatFloat(f, 'f', 2, 64)
 	s = strings.TrimSuffix(strings.TrimRight(s, "0"), ".")

@@ -7,8 +7,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// What the pages of the fleet show. Text in them that came from elsewhere is
-// clean: nothing in it acts, hides or turns around.
+// The views of the fleet's pages. Text in them that came from elsewhere is
+// clean: nothing in it acts, hides or reorders.
 
 // FleetView is the page of the whole fleet.
 type FleetView struct {
@@ -19,14 +19,14 @@ type FleetView struct {
 	Poll      Poll           `json:"-"`
 }
 
-// Poll is how a page keeps itself up to date: it asks for itself while
-// something is under way, and takes over its forms only when there are others.
-// Whoever types into one is not disturbed.
+// Poll is how a page keeps itself up to date: it reloads itself while
+// something is in progress, and replaces its forms only when they changed, so
+// that typing is not disturbed.
 type Poll struct {
-	Live    bool   // something is under way
+	Live    bool   // something is in progress
 	State   string // of what the forms are about
-	Changed bool   // the page that asks has forms of another state
-	Path    string // what it asks for
+	Changed bool   // the forms of the requesting page are outdated
+	Path    string // address to reload
 }
 
 // DaemonItem is a process that runs the fleet.
@@ -42,13 +42,13 @@ type AgentItem struct {
 	Node string `json:"node,omitempty"`
 }
 
-// ScheduleItem is a schedule with what of it did not run.
+// ScheduleItem is a schedule with its skipped runs.
 type ScheduleItem struct {
 	tidemark.Schedule
 	Skips []SkipItem `json:"skips"`
 	// Next is its next instant on the clock of its zone.
 	Next string `json:"-"`
-	// Rhythm is its interval, as short as can be.
+	// Rhythm is its interval, as short as possible.
 	Rhythm string `json:"-"`
 }
 
@@ -60,7 +60,7 @@ type SkipItem struct {
 	Reason  string    `json:"reason"`
 }
 
-// ReviewItem is a call of a tool that waits for somebody's answer.
+// ReviewItem is a tool call that waits for an answer.
 type ReviewItem struct {
 	Job     string    `json:"job"`
 	Agent   string    `json:"agent"`
@@ -73,8 +73,8 @@ type ReviewItem struct {
 	UntilAt time.Time `json:"until_at,omitzero"`
 }
 
-// Line is one line of what a person decides by: plain, added, removed or a
-// marker, with the sign of that in front.
+// Line is one line that a person decides about: plain, added, removed or a
+// marker, with a sign for its kind in front.
 type Line struct {
 	Kind string `json:"kind"`
 	Sign string `json:"-"`
@@ -84,7 +84,7 @@ type Line struct {
 // JobItem is a job in a list.
 type JobItem struct {
 	tidemark.Job
-	Took time.Duration `json:"-"` // until now, while it runs
+	Took time.Duration `json:"-"` // until now while it runs
 }
 
 // JobsView is the page of jobs: a list, or a picture with the same jobs in a
@@ -106,8 +106,8 @@ type JobsView struct {
 	Poll     Poll      `json:"-"`
 }
 
-// Link is the same view with some of it changed, from its first page on: name
-// and value in turn, "" takes it away.
+// Link is the same view with some of it changed, from its first page on:
+// names and values in turn, "" removes one.
 func (v JobsView) Link(pairs ...string) string {
 	view := v.View
 	if view == "list" {
@@ -133,14 +133,14 @@ type ModelUsage struct {
 	tidemark.Usage
 }
 
-// OutputPart is a part of what a job or an agent put out.
+// OutputPart is a part of the output of a job or an agent.
 type OutputPart struct {
 	Events []EventItem `json:"events"`
 	Length int64       `json:"length"`         // of all that there is
 	First  int64       `json:"first"`          // seq of the first event here, 0: there is none
 	Last   int64       `json:"last"`           // seq of the last one
 	Newest bool        `json:"newest"`         // nothing follows it yet
-	Raw    string      `json:"-"`              // where all of an event is told; its place follows
+	Raw    string      `json:"-"`              // address of a complete event; its number follows
 	Path   string      `json:"path,omitempty"` // of the page, for the part before
 }
 
@@ -151,7 +151,7 @@ type EventItem struct {
 	Kind  string        `json:"kind,omitempty"`
 	At    time.Time     `json:"at"`
 	Text  string        `json:"text,omitempty"`
-	More  string        `json:"more,omitempty"` // that is folded away
+	More  string        `json:"more,omitempty"` // folded text
 	Bytes int           `json:"bytes,omitempty"`
 	Cut   bool          `json:"cut,omitempty"`
 	Raw   string        `json:"-"`
@@ -161,7 +161,7 @@ type EventItem struct {
 // AgentView is the page of one agent.
 type AgentView struct {
 	Agent     AgentItem      `json:"agent"`
-	Session   string         `json:"-"` // that it goes on with, "" when it is not here
+	Session   string         `json:"-"` // the session it continues, "" when it is not here
 	Chat      bool           `json:"chat"`
 	Waiting   []ReviewItem   `json:"waiting"`
 	Schedules []ScheduleItem `json:"schedules"`

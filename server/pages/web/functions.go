@@ -32,14 +32,14 @@ var functions = template.FuncMap{
 	"plus":    func(a, b int) int { return a + b },
 }
 
-// assetPath is where a page finds a file; it changes with the content, so that
-// browsers may keep it for ever.
+// assetPath is the address of a file; it changes with the content, so that
+// browsers may cache it forever.
 func assetPath(name string) string {
 	a, _ := AssetNamed(name)
 	return "/assets/" + name + "?v=" + a.Version
 }
 
-// short is the beginning of an id, which is enough to tell it.
+// short is the beginning of an id, which is enough to recognise it.
 func short(id any) string {
 	_, s := tidemark.CutOwner(fmt.Sprint(id))
 	return s[:min(len(s), 8)]
@@ -79,7 +79,7 @@ func span(d time.Duration) string {
 	return strconv.Itoa(int(d.Hours()/24/365)) + " years"
 }
 
-// stamp is a time for machines and for the pointer that rests on it.
+// stamp is a time for machines and for tooltips.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -115,7 +115,7 @@ func size(n any) string {
 	return trim(f) + " TB"
 }
 
-// money is a cost in dollars; "" when it is not known.
+// money is a cost in dollars; "" if unknown.
 func money(n any) string {
 	f := number(n)
 	switch {
@@ -143,8 +143,8 @@ func number(n any) float64 {
 	return 0
 }
 
-// withQuery is a path with some of its query changed: name and value in turn,
-// an empty value takes the name away.
+// withQuery is a path with some of its query changed: names and values in
+// turn, an empty value removes the name.
 func withQuery(path string, pairs ...string) string {
 	u, err := url.Parse(path)
 	if err != nil {
@@ -162,7 +162,7 @@ func withQuery(path string, pairs ...string) string {
 	return u.String()
 }
 
-// dict gives a part of a page several values.
+// dict passes several values to a part of a page.
 func dict(pairs ...any) map[string]any {
 	m := make(map[string]any)
 	for i := 0; i+1 < len(pairs); i += 2 {

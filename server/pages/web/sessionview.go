@@ -7,8 +7,8 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Every text in the views below was made harmless by whoever filled them in:
-// what could hide or reorder a line is written out.
+// Every text in the views below was made harmless by the code that filled
+// them in: characters that could hide or reorder text are written out.
 
 // SessionsView is the list of sessions, or what a search found.
 type SessionsView struct {
@@ -24,22 +24,22 @@ type SessionsView struct {
 	Searched bool           `json:"searched,omitempty"`
 	Problem  string         `json:"problem,omitempty"` // what is wrong with the query
 	Cut      bool           `json:"cut,omitempty"`     // there may be more
-	Behind   int64          `json:"behind,omitempty"`  // entries that were not searched yet
-	Damage   string         `json:"damage,omitempty"`  // that could not be searched
+	Behind   int64          `json:"behind,omitempty"`  // entries not searched yet
+	Damage   string         `json:"damage,omitempty"`  // what could not be searched
 
-	Older  string `json:"older,omitempty"`  // the address of what comes next
-	Newest string `json:"newest,omitempty"` // the address of the beginning, when this is not it
+	Older  string `json:"older,omitempty"`  // the address of the next page
+	Newest string `json:"newest,omitempty"` // the address of the first page, when this is not it
 }
 
-// Scoped reports whether less than everything was asked for.
+// Scoped reports whether the list is narrowed.
 func (v SessionsView) Scoped() bool {
 	return v.Query != "" || v.Project != "" || v.Agent != "" || v.Label != "" || v.Since != ""
 }
 
-// Scope is one thing that narrows a list, and the address without it.
+// Scope is one condition that narrows a list, and the address without it.
 type Scope struct{ Name, Value string }
 
-// Scopes are those of the list, but for the words and the state.
+// Scopes are those of the list, except for the words and the state.
 func (v SessionsView) Scopes() []Scope {
 	var all []Scope
 	for _, s := range []Scope{{"project", v.Project}, {"agent", v.Agent}, {"label", v.Label}, {"since", v.Since}} {
@@ -50,7 +50,7 @@ func (v SessionsView) Scopes() []Scope {
 	return all
 }
 
-// Choices are the values of a column, each once, to choose from.
+// Choices are the distinct values of a column, to choose from.
 func (v SessionsView) Choices(column string) []string {
 	seen := make(map[string]bool)
 	var all []string
@@ -70,7 +70,7 @@ func (v SessionsView) Choices(column string) []string {
 // SessionRow is one session of the list.
 type SessionRow struct {
 	ID        string      `json:"id"`
-	Name      string      `json:"name"` // as links have it
+	Name      string      `json:"name"` // as in links
 	Title     string      `json:"title,omitempty"`
 	Project   string      `json:"project,omitempty"`
 	Agent     string      `json:"agent,omitempty"`
@@ -91,9 +91,9 @@ type SessionRow struct {
 // How a session ended, or that it did not.
 const (
 	EndLive        = "live"        // somebody writes to it
-	EndCrashed     = "crashed"     // who wrote to it died or fell silent
-	EndInterrupted = "interrupted" // within the call of a tool
-	EndUnanswered  = "unanswered"  // nobody answered what the user said
+	EndCrashed     = "crashed"     // its writer died or fell silent
+	EndInterrupted = "interrupted" // during the call of a tool
+	EndUnanswered  = "unanswered"  // the user's last message has no answer
 	EndAsleep      = "asleep"      // it is to be woken
 	EndDone        = "done"        // with an answer
 	EndEmpty       = "empty"       // nothing was said
@@ -104,7 +104,7 @@ const (
 type SessionEnd struct {
 	Kind string    `json:"kind"`
 	Who  string    `json:"who,omitempty"` // live, crashed: the holder; interrupted: the tool
-	At   time.Time `json:"at,omitzero"`   // asleep: when it is woken, if that is known
+	At   time.Time `json:"at,omitzero"`   // asleep: when it is woken, if known
 	Why  string    `json:"why,omitempty"` // asleep: why it sleeps
 }
 
@@ -127,10 +127,10 @@ type Used struct {
 	OutputTokens int64 `json:"output_tokens"`
 	CacheTokens  int64 `json:"cache_tokens"`
 	tidemark.Cost
-	Partial bool `json:"partial,omitempty"` // not all of it was counted yet
+	Partial bool `json:"partial,omitempty"` // not all of it is counted yet
 }
 
-// Money is what it cost for people, "" when nothing was used.
+// Money is the cost for people, "" when nothing was used.
 func (u Used) Money() string {
 	switch {
 	case u.CostUSD == nil && u.UnpricedMessages == 0:
@@ -144,10 +144,10 @@ func (u Used) Money() string {
 // Tokens are all of them.
 func (u Used) Tokens() int64 { return u.InputTokens + u.OutputTokens + u.CacheTokens }
 
-// SessionRef leads to a session, or to an entry of one.
+// SessionRef links to a session, or to an entry of one.
 type SessionRef struct {
 	ID    string `json:"id"`
-	Name  string `json:"name,omitempty"` // as links have it: with its owner before it, when that is another
+	Name  string `json:"name,omitempty"` // as in links: with its owner before it, when that is another
 	Title string `json:"title,omitempty"`
 	Seq   int64  `json:"seq,omitempty"`
 }
@@ -166,10 +166,10 @@ type FoundHit struct {
 	Role    string    `json:"role"`
 	At      time.Time `json:"at"`
 	Snippet []Piece   `json:"snippet"`
-	Here    bool      `json:"here,omitempty"` // it is the one that is shown
+	Here    bool      `json:"here,omitempty"` // it is the one shown
 }
 
-// Piece is a part of a text; Mark says that it was asked for.
+// Piece is a part of a text; Mark means that it matches the search.
 type Piece struct {
 	Text string `json:"text"`
 	Mark bool   `json:"mark,omitempty"`
@@ -178,7 +178,7 @@ type Piece struct {
 // SessionView is one session.
 type SessionView struct {
 	ID        string    `json:"id"`
-	Name      string    `json:"name"` // as links have it
+	Name      string    `json:"name"` // as in links
 	Title     string    `json:"title,omitempty"`
 	Project   string    `json:"project,omitempty"`
 	Agent     string    `json:"agent,omitempty"`
@@ -197,18 +197,18 @@ type SessionView struct {
 
 	Usage Used         `json:"usage"`
 	End   SessionEnd   `json:"end"`
-	Mine  bool         `json:"mine"` // it is not only shared with who looks
+	Mine  bool         `json:"mine"` // it is not only shared with the viewer
 	Base  *SessionRef  `json:"base,omitempty"`
 	Forks []SessionRef `json:"forks,omitempty"`
 
 	Workers []string `json:"workers,omitempty"`
 	Worker  string   `json:"worker,omitempty"` // whose log is shown
 	Node    string   `json:"node,omitempty"`   // whose branch is shown
-	At      int64    `json:"at,omitempty"`     // the entry that was asked for
+	At      int64    `json:"at,omitempty"`     // the requested entry
 	Beside  bool     `json:"beside,omitempty"` // and it is on another branch than the head
 
 	Part PartView `json:"part"`
-	Live string   `json:"-"` // where what is new comes from; "": this is not the end
+	Live string   `json:"-"` // address for new entries; "": this is not the end
 
 	Tree        *TreeView       `json:"-"`
 	TreeLater   bool            `json:"-"` // it takes a while to draw
@@ -222,7 +222,7 @@ type SessionView struct {
 	Previous int64      `json:"previous,omitempty"`
 	Next     int64      `json:"next,omitempty"`
 
-	Damage  []string   `json:"damage,omitempty"` // what of it cannot be read, besides entries
+	Damage  []string   `json:"damage,omitempty"` // what cannot be read, besides entries
 	Formats []string   `json:"-"`
 	Share   *ShareView `json:"share,omitempty"`
 }
@@ -231,9 +231,9 @@ type SessionView struct {
 type PartView struct {
 	Session   string      `json:"-"`
 	Entries   []EntryView `json:"entries"`
-	Older     string      `json:"older,omitempty"` // the address of the page with what came before
-	OlderPart string      `json:"-"`               // and of that part alone
-	Newer     string      `json:"newer,omitempty"` // the address of the page with what came after
+	Older     string      `json:"older,omitempty"` // the address of the page with earlier entries
+	OlderPart string      `json:"-"`               // and of only that part
+	Newer     string      `json:"newer,omitempty"` // the address of the page with later entries
 	ToEnd     string      `json:"-"`               // the address of the end, when this is not it
 }
 
@@ -260,7 +260,7 @@ type CheckpointRow struct {
 // FileRow is one file of a session.
 type FileRow struct {
 	Name       string    `json:"name"`
-	Path       string    `json:"path"` // where it can be had
+	Path       string    `json:"path"` // address to download it
 	Size       int64     `json:"size"`
 	ModifiedAt time.Time `json:"modified_at"`
 }
@@ -269,5 +269,5 @@ type FileRow struct {
 type ShareView struct {
 	With       string   `json:"with"`
 	Workspace  string   `json:"workspace,omitempty"`
-	Workspaces []string `json:"workspaces,omitempty"` // of who looks
+	Workspaces []string `json:"workspaces,omitempty"` // of the viewer
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Store is what the page of the store shows. Part says which of its tabs; the
+// Store is what the page of the store shows. Part is the current tab; the
 // fields of the others are empty.
 type Store struct {
 	Part   string   `json:"part"` // overview, audit, tokens, users, tenants
@@ -24,7 +24,7 @@ type StoreOverview struct {
 	Kind   string `json:"kind,omitempty"`  // sqlite, postgres, files
 	Place  string `json:"place,omitempty"` // for admins
 	Bytes  int64  `json:"bytes,omitempty"`
-	Known  bool   `json:"known"` // what is above and the keys are known
+	Known  bool   `json:"known"` // everything above and the keys are known
 	Sealed bool   `json:"sealed"`
 
 	Census *Task         `json:"census"`
@@ -35,7 +35,7 @@ type StoreOverview struct {
 
 	Verify  *Task         `json:"verify,omitempty"`
 	Damage  []StoreDamage `json:"damage"`
-	Damages int           `json:"damages"`  // how many there are in all
+	Damages int           `json:"damages"`  // total number
 	Checked int64         `json:"verified"` // sessions
 
 	Leases     []StoreLease `json:"leases"`
@@ -50,7 +50,7 @@ type StoreOverview struct {
 	Backups  []StoreBackup `json:"backups"`
 }
 
-// Refresh reports whether something goes on that is worth looking at again.
+// Refresh reports whether something is in progress that is worth another look.
 func (o StoreOverview) Refresh() bool {
 	for _, t := range []*Task{o.Census, o.Verify, o.Reindex} {
 		if t != nil && t.Running {
@@ -78,12 +78,12 @@ type StoreDay struct {
 
 // StoreDamage is something that cannot be read.
 type StoreDamage struct {
-	Session string `json:"session,omitempty"` // where it can be looked at
+	Session string `json:"session,omitempty"` // where to look at it
 	Seq     int64  `json:"seq,omitempty"`
 	What    string `json:"what"`
 }
 
-// StoreLease is who writes to a session.
+// StoreLease is the writer of a session.
 type StoreLease struct {
 	Session string    `json:"session"`
 	Title   string    `json:"title,omitempty"`
@@ -93,7 +93,7 @@ type StoreLease struct {
 	State   string    `json:"state"` // alive, silent, dead
 }
 
-// StoreKey is a way to open the store. Nothing of the key itself is in it.
+// StoreKey is a way to open the store. It contains nothing of the key itself.
 type StoreKey struct {
 	ID        string    `json:"id"`
 	Type      string    `json:"type"`
@@ -102,7 +102,7 @@ type StoreKey struct {
 	Opened    bool      `json:"opened"`
 }
 
-// StoreBackup is a copy that is known.
+// StoreBackup is a known copy.
 type StoreBackup struct {
 	What    string    `json:"what"`
 	At      time.Time `json:"at"`
@@ -120,7 +120,7 @@ type StoreAudit struct {
 
 // AuditLine is what somebody did.
 type AuditLine struct {
-	Seq     int64     `json:"seq"` // 0: it is not chained yet
+	Seq     int64     `json:"seq"` // 0 if it is not chained yet
 	At      time.Time `json:"at,omitzero"`
 	Who     string    `json:"who"`
 	Token   string    `json:"token,omitempty"`
@@ -129,7 +129,7 @@ type AuditLine struct {
 	Outcome string    `json:"outcome"`
 }
 
-// AuditReport is what the verifying of the audit log found.
+// AuditReport is the result of verifying the audit log.
 type AuditReport struct {
 	Length  int64         `json:"length"`
 	Hash    string        `json:"hash"`
@@ -143,7 +143,7 @@ type StoreTokens struct {
 	Next   string  `json:"next,omitempty"`
 	New    *Token  `json:"new,omitempty"`
 	Text   string  `json:"text,omitempty"` // of the new one, shown once
-	// Making says that the user may make one: a token cannot.
+	// Making means that the user may make one: a token cannot.
 	Making bool     `json:"-"`
 	Roles  []string `json:"-"`
 	Scopes []string `json:"-"`
@@ -169,7 +169,7 @@ type StoreUsers struct {
 	Roles []string `json:"-"`
 }
 
-// User is somebody who was seen.
+// User is a known user.
 type User struct {
 	ID         string    `json:"id"`
 	Name       string    `json:"name"`

@@ -10,17 +10,17 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// The measures of the picture, in its own units; a browser makes them fit.
+// The dimensions of the picture, in its own units; a browser scales them.
 const (
 	lineWidth  = 960
-	lineMargin = 24 // right of now, where what still runs points to
+	lineMargin = 24 // right of now, where running jobs point to
 	lineTop    = 28 // for the clock
 	laneHead   = 20 // for the name of a lane
 	barHeight  = 18 // of a bar
 	barGap     = 4  // below it
-	barLeast   = 4  // what is too short to be seen is as wide
-	glyphRoom  = 16 // a bar that is as wide has its sign inside
-	mostRows   = 12 // of bars beside each other in a lane
+	barLeast   = 4  // smallest width of a bar
+	glyphRoom  = 16 // a bar at least this wide has its sign inside
+	mostRows   = 12 // rows of bars in a lane
 	mostTicks  = 8  // lines of the clock
 )
 
@@ -61,12 +61,12 @@ type Bar struct {
 	Inside bool // its sign has room in it
 }
 
-// signs say in a sign what the colours say.
+// signs repeat the meaning of the colours.
 var signs = map[string]string{tidemark.JobPending: "…", tidemark.JobRunning: "▸", tidemark.JobCompleted: "✓", tidemark.JobFailed: "✗",
 	tidemark.JobCancelled: "–", tidemark.JobInterrupted: "!", tidemark.JobAbandoned: "–"}
 
-// NewTimeline draws jobs from an instant until now. lane says which lane a job
-// is in. Jobs that ended before are left out.
+// NewTimeline draws jobs from an instant until now. lane returns the lane of a
+// job. Jobs that ended before are left out.
 func NewTimeline(jobs []JobItem, from, now time.Time, lane func(JobItem) string) *Timeline {
 	t := &Timeline{From: from, Now: now, Width: lineWidth, Lanes: []Lane{}}
 	scale := float64(lineWidth-lineMargin) / max(now.Sub(from).Seconds(), 1)
@@ -89,7 +89,7 @@ func NewTimeline(jobs []JobItem, from, now time.Time, lane func(JobItem) string)
 	return t
 }
 
-// endOf is when a job ended, or now when it did not.
+// endOf is when a job ended, or now if it has not.
 func endOf(j JobItem, now time.Time) time.Time {
 	switch {
 	case j.Status == tidemark.JobRunning || j.Status == tidemark.JobPending:
@@ -100,8 +100,8 @@ func endOf(j JobItem, now time.Time) time.Time {
 	return j.FinishedAt
 }
 
-// draw puts the bars of a lane into as many rows as are needed for none to
-// cover another, and returns how many that are.
+// draw puts the bars of a lane into as many rows as needed to avoid
+// overlaps, and returns their number.
 func (l *Lane) draw(jobs []JobItem, now time.Time, top int, at func(time.Time) float64) int {
 	slices.SortFunc(jobs, func(a, b JobItem) int { return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID)) })
 	var ends []float64 // of the last bar in each row
@@ -111,7 +111,7 @@ func (l *Lane) draw(jobs []JobItem, now time.Time, top int, at func(time.Time) f
 		row := slices.IndexFunc(ends, func(e float64) bool { return e <= x })
 		if row < 0 {
 			if row = len(ends); row == mostRows {
-				row-- // one covers another rather than the page growing without end
+				row-- // bars overlap rather than letting the page grow without end
 			} else {
 				ends = append(ends, 0)
 			}
@@ -120,7 +120,7 @@ func (l *Lane) draw(jobs []JobItem, now time.Time, top int, at func(time.Time) f
 		b := Bar{Job: j, Sign: signs[j.Status], Inside: end-x >= glyphRoom, X: units(x + (end-x)/2), Y: units(y + barHeight - 5)}
 		ends[row] = end + 1
 		if j.Status == tidemark.JobRunning {
-			// Open at its end: it points to what comes.
+			// Open at its end, since it still runs.
 			tip := end + barHeight/2
 			b.Path = "M" + units(x) + " " + units(y) + "H" + units(end) + "L" + units(tip) + " " + units(y+barHeight/2) + "L" + units(end) + " " + units(y+barHeight) + "H" + units(x) + "Z"
 			ends[row] = tip + 1

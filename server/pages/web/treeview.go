@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// maxDrawn is how many nodes of a tree are drawn unless all were asked for: a
-// picture that a person can still take in.
+// maxDrawn is how many nodes of a tree are drawn by default: a picture that a
+// person can still take in.
 const maxDrawn = 60
 
-// The picture's measures, in pixels.
+// The dimensions of the picture, in pixels.
 const (
 	laneWidth = 18
 	rowHeight = 28
@@ -23,25 +23,25 @@ type TreeNode struct {
 	Number, Parent int64
 	Messages       int64
 	Label          string
-	Current        bool // the session goes on here
+	Current        bool // the session continues here
 }
 
-// TreeView is the tree of a session as a picture: a row for each node that
-// says something, a lane for each branch. Nodes of a straight run are told by
-// their number alone.
+// TreeView is the tree of a session as a picture: a row for each significant
+// node, a lane for each branch. Of a straight run only the number of nodes is
+// shown.
 type TreeView struct {
 	Width, Height int
 	Edges         []TreeEdge
 	Nodes         []DrawnNode
 	Total         int
-	Cut           int // nodes that are not drawn, and in no run either
+	Cut           int // nodes that are neither drawn nor in a run
 	All           bool
 }
 
 // TreeEdge is a line from a node to the one that follows it.
 type TreeEdge struct {
 	D   string
-	On  bool // it is on the branch that is shown
+	On  bool // it is on the shown branch
 	Gap bool // nodes in between are not drawn
 }
 
@@ -51,13 +51,13 @@ type DrawnNode struct {
 	X, Y, TextX, TextY int
 	Name               string
 	Short              string // of the label
-	On                 bool   // it is on the branch that is shown
-	Shown              bool   // it is its end
-	Skipped            int    // nodes between this one and the one it hangs on
+	On                 bool   // it is on the shown branch
+	Shown              bool   // it is the end of that branch
+	Skipped            int    // nodes between this one and its parent in the picture
 }
 
-// DrawTree draws a tree. Shown is the number of the node that the branch on
-// the page ends with, -1 for the current one.
+// DrawTree draws a tree. shown is the number of the node that ends the
+// shown branch, -1 for the current one.
 func DrawTree(nodes []TreeNode, shown int64, all bool) *TreeView {
 	t := drawing{byNumber: make(map[int64]int, len(nodes)), children: make(map[int64]int), nodes: nodes}
 	for i, n := range nodes {
@@ -87,8 +87,8 @@ type drawing struct {
 	shown    int64
 }
 
-// telling reports whether a node is a row of its own: where something begins,
-// ends, parts or has a name.
+// telling reports whether a node gets a row: where something begins, ends,
+// branches or has a name.
 func (t *drawing) telling(n TreeNode) bool {
 	_, follows := t.byNumber[n.Parent]
 	return !follows || t.children[n.Number] != 1 || t.children[n.Parent] > 1 || n.Label != "" || n.Current || n.Number == t.shown
@@ -108,7 +108,7 @@ func (t *drawing) draw(all bool) *TreeView {
 	}
 	lanes, widest := 0, 0
 	at := make(map[int64]*DrawnNode, len(rows))
-	taken := make(map[int64]bool) // lanes that go on already, by the node they come from
+	taken := make(map[int64]bool) // lanes that continue already, by the node they come from
 	v.Nodes = make([]DrawnNode, len(rows))
 	for i, n := range rows {
 		d := &v.Nodes[i]
@@ -138,8 +138,8 @@ func (t *drawing) draw(all bool) *TreeView {
 	return v
 }
 
-// above is the nearest node on the way to the root that is drawn, and how many
-// are passed over on the way.
+// above is the nearest drawn node on the way to the root, and how many are
+// skipped on the way.
 func (t *drawing) above(n TreeNode, at map[int64]*DrawnNode) (*DrawnNode, int) {
 	for skipped := 0; skipped <= len(t.nodes); skipped++ {
 		if d := at[n.Parent]; d != nil {
@@ -158,7 +158,7 @@ func curve(from, to *DrawnNode) string {
 	if from.X == to.X {
 		return fmt.Sprintf("M%d %dV%d", from.X, from.Y, to.Y)
 	}
-	// Out to the side at once: the lane of a branch is its own all the way.
+	// Move to the side at once: the lane of a branch is its own all the way.
 	return fmt.Sprintf("M%d %dQ%d %d %d %dV%d", from.X, from.Y, to.X, from.Y, to.X, from.Y+rowHeight/2, to.Y)
 }
 
@@ -169,10 +169,10 @@ func shorten(label string) string {
 	return label
 }
 
-// TreePage is the picture of the branches of a session alone.
+// TreePage is only the picture of the branches of a session.
 type TreePage struct {
 	ID    string    `json:"id"`
-	Name  string    `json:"name"` // as links have it
+	Name  string    `json:"name"` // as in links
 	Title string    `json:"title,omitempty"`
 	Tree  *TreeView `json:"tree"`
 }

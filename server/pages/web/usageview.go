@@ -9,13 +9,13 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Task is something that goes on behind a page.
+// Task is something that runs behind a page.
 type Task struct {
 	Running bool      `json:"running"`
-	Done    int64     `json:"done"` // how much of it, in its own units
+	Done    int64     `json:"done"` // progress, in its own units
 	BegunAt time.Time `json:"begun_at"`
 	EndedAt time.Time `json:"ended_at,omitzero"`
-	Trouble string    `json:"trouble,omitempty"` // why it did not come to its end
+	Trouble string    `json:"trouble,omitempty"` // why it failed
 }
 
 // UsagePage is what the page of usage shows.
@@ -31,24 +31,24 @@ type UsagePage struct {
 	Zones  []string `json:"-"`
 
 	Task      *Task         `json:"task"`
-	Ready     bool          `json:"ready"` // everything below is there
+	Ready     bool          `json:"ready"` // everything below is filled in
 	Total     UsageRow      `json:"total"`
 	Rows      []UsageRow    `json:"rows"`
 	Times     []UsageTime   `json:"times"`
-	Names     []string      `json:"series"` // of the columns of Times
+	Names     []string      `json:"series"` // columns of Times
 	Chart     template.HTML `json:"-"`
 	Damaged   int           `json:"damaged"`             // entries and sessions that could not be read
 	Closed    int           `json:"closed,omitempty"`    // users whose store this server cannot read
 	Folded    bool          `json:"folded,omitempty"`    // there were too many parts to tell apart
 	LeftOut   bool          `json:"left_out,omitempty"`  // the chart does not begin where the numbers do
 	Everybody bool          `json:"everybody,omitempty"` // the numbers are those of the whole tenant
-	Coarser   bool          `json:"coarser,omitempty"`   // the buckets are wider than was asked for
+	Coarser   bool          `json:"coarser,omitempty"`   // the buckets are wider than requested
 	RowsLeft  int           `json:"rows_left,omitempty"` // rows that are only in the CSV
 	CountedAt time.Time     `json:"counted_at,omitzero"`
-	OldPrices string        `json:"old_prices,omitempty"` // since when nobody looked at prices that were used; a date
+	OldPrices string        `json:"old_prices,omitempty"` // since when the prices that were used have not been checked; a date
 }
 
-// Choice is one of several, with where it leads.
+// Choice is one of several, with its address.
 type Choice struct {
 	Name    string
 	Value   string
@@ -69,7 +69,7 @@ type UsageRow struct {
 	Share float64 `json:"share"` // of the metric, 0 to 1
 }
 
-// UsageTime is what was used in one bucket, for each series and in all.
+// UsageTime is what was used in one bucket, for each series and in total.
 type UsageTime struct {
 	Name   string    `json:"name"`
 	Values []float64 `json:"values"`
@@ -90,11 +90,11 @@ func (r UsageRow) Percent() string {
 	return strconv.Itoa(int(math.Round(min(r.Share, 1)*100))) + " %"
 }
 
-// Money is what it cost for people; what is not known is a dash.
+// Money is the cost for people; a dash if unknown.
 func (r UsageRow) Money() string { return CostText(r.Cost) }
 
-// CostText says a cost for people: a dash where it is not known, and more than
-// where some of it is not.
+// CostText formats a cost for people: a dash where it is unknown, and "more
+// than" where some of it is.
 func CostText(c tidemark.Cost) string {
 	switch {
 	case c.CostUSD == nil:

@@ -1,6 +1,6 @@
-// Package web is what the pages look like: templates, style, a small script and
-// every word that they say. It knows nothing of where data comes from: package
-// pages gathers it into the views below and hands them over.
+// Package web is how the pages look: templates, style, a small script and all
+// their texts. It does not know where data comes from: package pages gathers it
+// into the views below.
 //
 // It never touches a request, a store or the network.
 //
@@ -25,7 +25,7 @@ import (
 //go:embed templates assets text
 var files embed.FS
 
-// Frame is what stands around every page.
+// Frame is what surrounds every page.
 type Frame struct {
 	Page    string // the name of its template and of its texts
 	Title   string // "": the text PAGE.title
@@ -40,7 +40,7 @@ type Frame struct {
 	Version string
 }
 
-// May reports whether who looks at the page may do what needs a role.
+// May reports whether the viewer may do what needs a role.
 func (f Frame) May(role string) bool {
 	rank := map[string]int{"reader": 1, "writer": 2, "admin": 3}
 	return rank[f.Role] >= rank[role] && rank[role] > 0
@@ -62,7 +62,7 @@ func Render(w io.Writer, f Frame, view any) error {
 	if page == nil {
 		return fmt.Errorf("page %q: there is no such template", f.Page)
 	}
-	// A page is written whole or not at all.
+	// A page is written completely or not at all.
 	var buf bytes.Buffer
 	if err := page.ExecuteTemplate(&buf, "layout", shown{f, view}); err != nil {
 		return fmt.Errorf("page %q: %w", f.Page, err)
@@ -90,9 +90,9 @@ func Fragment(w io.Writer, f Frame, name string, view any) error {
 	return err
 }
 
-// templates are parsed when the first page is asked for: a program that serves
-// none does not pay for them. Each page is the layout, the parts that pages
-// share, and its own file.
+// templates are parsed when the first page is requested: a program that serves
+// none does not pay for them. Each page is the layout, the shared parts, and
+// its own file.
 var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 	base, err := template.New("").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/parts.html")
 	if err != nil {
@@ -152,8 +152,8 @@ func AssetNamed(name string) (Asset, bool) {
 	return a, ok
 }
 
-// Policy is what a browser may do on our pages: nothing that is not ours, and
-// no script or style that stands in the page itself.
+// Policy is what a browser may do on our pages: load only what is ours, and
+// run no inline script or style.
 func Policy() string {
 	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 }

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Everything that pages say is in text/LANG.json, under the name of the page
-// and of the place: "sessions.empty". A language that lacks a text says it in
-// English.
+// languages holds every text of the pages, from text/LANG.json, under the
+// name of the page and of the place: "sessions.empty". A text that a language
+// lacks is shown in English.
 var languages = sync.OnceValue(func() map[string]map[string]string {
 	all := make(map[string]map[string]string)
 	list, err := files.ReadDir("text")
@@ -26,7 +26,7 @@ var languages = sync.OnceValue(func() map[string]map[string]string {
 	return all
 })
 
-// text says something in a language. Further arguments fill the places of the
+// text returns a text in a language. Further arguments fill the places of the
 // text, in order, as fmt does.
 func text(lang, name string, args ...any) string {
 	words, ok := languages()[lang][name]
@@ -41,6 +41,6 @@ func text(lang, name string, args ...any) string {
 	return words
 }
 
-// Say returns a text of the pages, for whoever says something besides them:
-// what an action did.
+// Say returns a text of the pages, for messages outside of them: what an
+// action did.
 func Say(lang, name string, args ...any) string { return text(lang, name, args...) }

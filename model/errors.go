@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// maxWords bounds what is shown of a provider's own words.
+	// maxWords bounds what is shown of a provider's message.
 	maxWords = 600
 	// MaxRefusalBytes bounds what is read of an answer that is an error: a proxy
 	// may send any page.
 	MaxRefusalBytes = 64 << 10
 )
 
-// Refused returns the error that an HTTP answer other than 200 means. One that
-// another attempt may cure is marked by Again.
+// Refused returns the error of an HTTP response other than 200. One that a retry
+// may cure is marked by Again.
 func Refused(provider string, status int, header http.Header, body []byte) error {
 	err := Judge(provider, status, Words(body))
 	switch header.Get("X-Should-Retry") {
@@ -35,7 +35,7 @@ func Refused(provider string, status int, header http.Header, body []byte) error
 		return err
 	}
 	if bytes.Contains(body, []byte("insufficient_quota")) {
-		return err // it comes as a 429, and stays until somebody pays
+		return err // it comes as a 429, and lasts until somebody pays
 	}
 	if status == http.StatusRequestTimeout || status == http.StatusConflict || status == http.StatusTooManyRequests || status >= 500 {
 		return Again(err, retryAfter(header))
@@ -43,8 +43,8 @@ func Refused(provider string, status int, header http.Header, body []byte) error
 	return err
 }
 
-// Judge returns the Error for a status and a provider's words, with the cause
-// that callers can ask for: ErrTooLong, or a sentinel of the house.
+// Judge returns the Error for a status and a provider's message, with the cause
+// that callers can test for: ErrTooLong, or a sentinel of package tidemark.
 func Judge(provider string, status int, words string) *Error {
 	if words == "" {
 		words = strings.ToLower(http.StatusText(status))
@@ -61,8 +61,8 @@ func Judge(provider string, status int, words string) *Error {
 	return err
 }
 
-// saysTooLong reports whether an error is about the length of the
-// conversation. There is no common code for it, so the words decide.
+// saysTooLong reports whether an error is about the length of the conversation.
+// There is no common code for it, so the text decides.
 func saysTooLong(words string) bool {
 	words = strings.ToLower(words)
 	for _, sign := range []string{"prompt is too long", "input is too long", "context_length_exceeded", "maximum context length",
@@ -74,8 +74,8 @@ func saysTooLong(words string) bool {
 	return false
 }
 
-// Lost returns the error for a connection that could not be made or broke. It
-// is marked by Again, unless the other side is not who it has to be.
+// Lost returns the error of a connection that could not be made or broke. It is
+// marked by Again, unless the server could not prove its identity.
 func Lost(provider string, err error) error {
 	var about *url.Error
 	if errors.As(err, &about) {
@@ -93,8 +93,8 @@ func Lost(provider string, err error) error {
 	return Again(lost, 0)
 }
 
-// Nonsense returns the error for an answer that is none. Asking again would
-// give the same: what answers is not a model.
+// Nonsense returns the error of a response that is not an answer. It is not
+// retried: the server is not a model.
 func Nonsense(provider, what string, seen []byte) error {
 	if words := Words(seen); words != "" {
 		what += ": " + words
@@ -102,7 +102,7 @@ func Nonsense(provider, what string, seen []byte) error {
 	return &Error{Provider: provider, Status: http.StatusOK, Message: Clean(what)}
 }
 
-// Words returns what an error body says, in whatever shape it says it.
+// Words returns the message in an error body, whatever its shape.
 func Words(body []byte) string {
 	var shapes struct {
 		Error   json.RawMessage `json:"error"`
@@ -118,7 +118,7 @@ func Words(body []byte) string {
 		if json.Unmarshal(raw, &text) == nil && text != "" {
 			return Clean(text)
 		}
-		// A code that is a number makes Unmarshal complain and go on.
+		// Unmarshal reports a numeric code as an error, but decodes the rest.
 		if _ = json.Unmarshal(raw, &inner); inner.Message != "" {
 			if saysTooLong(inner.Code) && !saysTooLong(inner.Message) {
 				return Clean(inner.Message + " (" + inner.Code + ")")
@@ -147,8 +147,8 @@ func withoutTags(s string) string {
 	return text.String()
 }
 
-// Clean makes foreign words fit to be shown in one line: no control
-// characters, no invalid UTF-8, no more than a few hundred bytes.
+// Clean makes foreign text fit for one line: no control characters, no invalid
+// UTF-8, no more than a few hundred bytes.
 func Clean(s string) string {
 	var out strings.Builder
 	blank := true

@@ -19,9 +19,9 @@ func randomName() string {
 	return hex.EncodeToString(id[:])
 }
 
-// several carries out a batch of several parts. Once the intent and its name are
+// applyWithIntent carries out a batch of several parts. Once the intent and its name are
 // synced, the batch will happen, whatever crashes.
-func (c *commit) several() error {
+func (c *commit) applyWithIntent() error {
 	in := intentOf(c.batch, c.floors)
 	data, err := in.encode()
 	if err != nil {
