@@ -56,7 +56,7 @@ quick: bin/tally ## what needs no PostgreSQL, no browser and no other programs, 
 .PHONY: test
 test: deps bin/tally ## install what is missing, run all tests, fuzz each target for 1 s
 	$(GO) test -C tools ./...
-	$(GO) test -vet=off -timeout=30m -json $$(bash scripts/rooms.sh) | bin/tally
+	rooms=$$(bash scripts/rooms.sh); $(GO) test -vet=off -timeout=30m -json $$rooms | bin/tally
 	FUZZJOBS=$$(getconf _NPROCESSORS_ONLN) bash scripts/fuzz.sh $(TESTFUZZTIME)
 
 .PHONY: fresh

@@ -7,7 +7,7 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// Event is what a job put out, in one line or more, made harmless, with the time
+// Event is an event of a job as one or more lines, made harmless, with the time
 // of day.
 func Event(e tidemark.Event) string {
 	text := cmp.Or(e.Content, e.Subtype)

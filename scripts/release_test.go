@@ -338,7 +338,7 @@ func unitIsTaken(t *testing.T, program string) {
 // TestServiceIsAsGuardedAsTheFleet compares the unit with the one that `fleet
 // install` prints: what guards one guards the other.
 func TestServiceIsAsGuardedAsTheFleet(t *testing.T) {
-	source, err := os.ReadFile("../cmd/tidemark/install.go")
+	source, err := os.ReadFile("../fleet/unit/systemd.service")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,5 +6,5 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 longest='cmd/tidemark|server|backend/postgres|backend/sqlite|workshop/bench|examples|seal|backend/files|workshop/crash'
 
 all=$("${GO:-go}" list ./...)
-for room in ${longest//|/ }; do grep "/tidemark/$room\$" <<<"$all"; done
+for room in ${longest//|/ }; do grep "/tidemark/$room\$" <<<"$all" || true; done
 grep -vE "/tidemark/($longest)\$" <<<"$all"

@@ -1,5 +1,5 @@
-// Package slash has the commands of a conversation: what a person types behind a
-// slash, in a terminal or in an editor, to look at the session or to change it.
+// Package slash has the commands of a conversation: what a person types after a
+// slash, in a terminal or in an editor, to examine the session or to change it.
 //
 // A command writes its output to Conversation.Out, as text that was made
 // harmless, and returns errors with a hint; it knows no terminal. Whatever needs

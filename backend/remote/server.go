@@ -16,17 +16,17 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 )
 
-// Server is what a server says of itself.
+// Server is a server's description of itself.
 type Server struct {
 	URL     string `json:"url"`
 	Version string `json:"version"`
 }
 
-// serverTimeout is how long a server has to say whether it is ready; one that
-// takes longer is of no use to whoever asks.
+// serverTimeout is how long a server has to say whether it is ready; a slower
+// one is of no use to the caller.
 const serverTimeout = 5 * time.Second
 
-// AskServer returns what the server at a URL is, if it is ready.
+// AskServer returns the description of the server at a URL, if it is ready.
 func AskServer(ctx context.Context, at string) (*Server, error) {
 	ctx, stop := context.WithTimeout(ctx, serverTimeout)
 	defer stop()
@@ -45,7 +45,7 @@ func AskServer(ctx context.Context, at string) (*Server, error) {
 	return &Server{URL: at, Version: about.Info.Version}, err
 }
 
-// maxAbout bounds what a stranger can make this program read.
+// maxAbout bounds what an unknown server can make this program read.
 const maxAbout = 8 << 20
 
 func fetch(ctx context.Context, url string, read func(io.Reader) error) error {
@@ -55,7 +55,7 @@ func fetch(ctx context.Context, url string, read func(io.Reader) error) error {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return cmp.Or(errors.Unwrap(err), err) // without the address, which is said already
+		return cmp.Or(errors.Unwrap(err), err) // without the address, which the caller adds
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -73,7 +73,7 @@ type SignInLink struct {
 // linkTimeout is how long the server may take to make a link.
 const linkTimeout = 10 * time.Second
 
-// AskLink asks the server for a link, with the token of the local user.
+// AskLink requests a link from the server, with the token of the local user.
 func AskLink(ctx context.Context, base, token string) (SignInLink, error) {
 	ctx, stop := context.WithTimeout(ctx, linkTimeout)
 	defer stop()
@@ -82,8 +82,8 @@ func AskLink(ctx context.Context, base, token string) (SignInLink, error) {
 		return SignInLink{}, tidemark.Invalidf("%w", err)
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
-	// The token is for the server that was named, and for no other; no proxy
-	// has a part in that either.
+	// The token is for the named server only; neither a redirect nor a proxy may
+	// get it.
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := client.Do(r)
 	if err != nil {

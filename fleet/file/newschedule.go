@@ -9,7 +9,7 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/hint"
 )
 
-// NewSchedule is a schedule that somebody adds, in the words of the fleet file.
+// NewSchedule is a schedule to add, with the keys of the fleet file.
 type NewSchedule struct {
 	Name    string `json:"name"`
 	Every   string `json:"every,omitempty"`

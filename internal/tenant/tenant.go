@@ -284,11 +284,11 @@ func (d *Directory) TenantOfIssuer(ctx context.Context, issuer, foreign string) 
 
 // Tenants lists the tenants by id, starting after after.
 func (d *Directory) Tenants(ctx context.Context, after string) iter.Seq2[Tenant, error] {
-	return records.List[Tenant](ctx, d.k, behind(tidemark.Query{Kind: kindTenant}, after))
+	return records.List[Tenant](ctx, d.k, startingAfter(tidemark.Query{Kind: kindTenant}, after))
 }
 
-// behind makes q a listing by id that starts after one.
-func behind(q tidemark.Query, after string) tidemark.Query {
+// startingAfter makes q a listing by id that starts after one.
+func startingAfter(q tidemark.Query, after string) tidemark.Query {
 	q.Order = tidemark.ByID
 	if after != "" {
 		q.After = &tidemark.Record{Key: tidemark.Key{Kind: q.Kind, ID: after}}
@@ -382,7 +382,7 @@ func within(kind, tenant, after string) tidemark.Query {
 	if after != "" {
 		after = tenant + "." + after
 	}
-	return behind(tidemark.Query{Kind: kind, Prefix: tenant + "."}, after)
+	return startingAfter(tidemark.Query{Kind: kind, Prefix: tenant + "."}, after)
 }
 
 // ChangeUser changes the role, the state or the workspaces of a user.

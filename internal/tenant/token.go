@@ -202,7 +202,7 @@ func (d *Directory) token(ctx context.Context, tenant, id string) (keptToken, in
 // starting after after.
 func (d *Directory) Tokens(ctx context.Context, tenant, after string) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
-		for t, err := range records.List[keptToken](ctx, d.k, behind(tidemark.Query{Kind: kindToken, Group: tenant}, after)) {
+		for t, err := range records.List[keptToken](ctx, d.k, startingAfter(tidemark.Query{Kind: kindToken, Group: tenant}, after)) {
 			if !yield(t.Token, err) {
 				return
 			}

@@ -1,5 +1,6 @@
 // Package authtest is an issuer of tokens for tests: it listens, has keys, and
-// signs what a test wants said. It knows nothing of how a server checks that.
+// signs the claims that a test asks for. It does not know how a server checks
+// them.
 //
 //	key := authtest.NewEC(t, "k")
 //	issuer := authtest.NewIssuer(t, key)
@@ -27,7 +28,7 @@ import (
 	"time"
 )
 
-// What tokens are about: whom they are for, and organisations and a user of Entra.
+// The audience of tokens, and organisations and a user of Entra.
 const (
 	OurAudience = "tidemark-api"
 	OurTID      = "11111111-2222-4333-8444-555555555555"
@@ -36,7 +37,7 @@ const (
 	SomeOID     = "aaaaaaaa-2222-4333-8444-555555555555"
 )
 
-// Base64 is how the parts of a token are written.
+// Base64 is the encoding of the parts of a token.
 var Base64 = base64.RawURLEncoding
 
 // Signer is a key of an issuer.
@@ -54,8 +55,7 @@ func NewRSA(t testing.TB, kid, alg string) Signer {
 	return Signer{kid, alg, key}
 }
 
-// IssuerRSA are keys of the issuer that are slow to make, and the same in every
-// test.
+// IssuerRSA are the issuer's RSA keys: slow to make, so the same in every test.
 var IssuerRSA = sync.OnceValue(func() [2]*rsa.PrivateKey {
 	var keys [2]*rsa.PrivateKey
 	for i := range keys {
@@ -139,7 +139,7 @@ func (s Signer) Token(payload any, header ...map[string]any) string {
 	return text + "." + Base64.EncodeToString(s.Sign(text))
 }
 
-// JSON is what a test wants sent: as it is, when it is text already.
+// JSON encodes a value, and returns text unchanged.
 func JSON(v any) []byte {
 	switch v := v.(type) {
 	case []byte:
@@ -154,8 +154,8 @@ func JSON(v any) []byte {
 	return b
 }
 
-// Issuer is one that listens: as itself, and below /organizations/v2.0 as
-// Entra does.
+// Issuer is an issuer that listens: as itself, and below
+// /organizations/v2.0 like Entra.
 type Issuer struct {
 	URL     string
 	Fetches atomic.Int32
@@ -246,8 +246,8 @@ func Bringing(headers ...string) *http.Request {
 	return r
 }
 
-// Cookie is a cookie as a server with this key makes it for whoever came
-// through an issuer: a proof of the name and of what it says, and that.
+// Cookie is a cookie as a server with this key makes it for a user of an
+// issuer: a signature of the name and the content, and the content.
 func Cookie(key []byte, name string, says any) string {
 	body := JSON(says)
 	mac := hmac.New(sha256.New, key)
