@@ -53,7 +53,7 @@ func (s *Store) Change(ctx context.Context, id tidemark.SessionID, p Patch) (Inf
 	err := s.update(ctx, id, func(i *Info, b *tidemark.Batch) error {
 		if p.If != nil {
 			if err := p.If(*i); err != nil {
-				return err
+				return records.Final(err) // another try asks the same
 			}
 		}
 		return s.patch(ctx, i, b, p)

@@ -37,9 +37,6 @@ const (
 	maxItemKind   = 28
 )
 
-// AnyVersion stands for whatever version is there, none included.
-const AnyVersion = -1
-
 // kindItem begins the kinds of records that keep items. Each kind of item has
 // one of its own, so that a listing reads no others: itemrunstep.
 const kindItem = "item"

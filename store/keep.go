@@ -8,7 +8,6 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/internal/records"
-	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
 // Pin keeps a session out of retention, or lets it in again. It needs no
@@ -124,6 +123,3 @@ func (s *Store) Refile(r tidemark.Record) (tidemark.Record, error) {
 	r.Sum = r.Checksum()
 	return r, nil
 }
-
-// IsSecret reports whether a record keeps what a mask stands for.
-func IsSecret(k tidemark.Key) bool { return k.Kind == vault.KindSecret }

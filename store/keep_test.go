@@ -66,3 +66,17 @@ func TestASessionOnHoldCannotBeRemoved(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAPatchThatIsRefusedIsNotTriedAgain(t *testing.T) {
+	s := open(t)
+	w := begin(t, s, user("1"))
+	asked, title := 0, "other"
+	_, err := s.Change(t.Context(), w.ID(), store.Patch{Title: &title, If: func(store.Info) error {
+		asked++
+		return tidemark.Conflictf("it was changed meanwhile")
+	}})
+	wants(t, err, tidemark.ErrConflict)
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+}

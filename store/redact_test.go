@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/fleet"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 	"github.com/tidemark-sessions/tidemark/store"
 )
 
@@ -90,7 +91,7 @@ func TestTheVaultKeepsWhatAJobAndACheckpointNeed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r, err := b.Get(ctx, k); err == nil && !store.IsSecret(k) && strings.Contains(string(r.Body), "sesame-") {
+		if r, err := b.Get(ctx, k); err == nil && k.Kind != vault.KindSecret && strings.Contains(string(r.Body), "sesame-") {
 			t.Errorf("%s holds it: %s", k, r.Body)
 		}
 	}
@@ -240,7 +241,7 @@ func TestEveryMaskCanBeRevealed(t *testing.T) {
 			}
 			masks := 0
 			look := func(k tidemark.Key, body []byte) {
-				if store.IsSecret(k) {
+				if k.Kind == vault.KindSecret {
 					return
 				}
 				text := string(body)

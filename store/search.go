@@ -44,9 +44,6 @@ func (q Question) About(query Query) Question {
 	return q
 }
 
-// DefaultHits is how many hits a search returns unless it is told.
-const DefaultHits = 20
-
 // maxOpened bounds how many lines that the index offers are opened, so
 // that a frequent word costs no more than a rare one.
 const maxOpened = 2000

@@ -61,9 +61,6 @@ func toolOf(extra json.RawMessage) string {
 	return kept.Imported.Tool
 }
 
-// Native is what sessions that were begun here go by where others have a tool.
-const Native = "tidemark"
-
 // Session returns one session, also one in the trash: ErrNotFound, or a
 // *tidemark.Damage when its record cannot be read.
 func (s *Store) Session(ctx context.Context, id tidemark.SessionID) (Info, error) {

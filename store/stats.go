@@ -96,7 +96,7 @@ func (s *Store) Count(ctx context.Context, c Counting) ([]*Tally, error) {
 		}
 		s.Tally(t, o)
 	}
-	SortTallies(rows, c.By)
+	sortTallies(rows, c.By)
 	return rows, nil
 }
 
@@ -136,8 +136,8 @@ func (t *Tally) Tokens() int64 {
 	return plus(plus(t.InputTokens, t.OutputTokens), plus(t.CacheReadTokens, t.CacheWriteTokens))
 }
 
-// SortTallies orders days by time, everything else by size.
-func SortTallies(rows []*Tally, by string) {
+// sortTallies orders days by time, everything else by size.
+func sortTallies(rows []*Tally, by string) {
 	slices.SortFunc(rows, func(a, b *Tally) int {
 		if by != "day" {
 			if c := cmp.Or(cmp.Compare(b.Tokens(), a.Tokens()), cmp.Compare(b.Messages, a.Messages)); c != 0 {

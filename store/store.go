@@ -40,10 +40,23 @@ const (
 	kindMemory     = "memory"     // record: something that was learned in a project
 )
 
-// The states of a session.
+// The states of a session, values that stand for something, and defaults.
 const (
 	Live  = "live"
 	Trash = "trash"
+
+	// Native stands for the tool of sessions that were begun here.
+	Native = "tidemark"
+	// Root, as the Parent of an entry that is appended, makes it a root of its
+	// own instead of following the newest entry.
+	Root = -1
+	// AnyVersion is whatever version of an item is there, none included.
+	AnyVersion = -1
+
+	// DefaultHits is how many hits a search returns.
+	DefaultHits = 20
+	// DefaultLease is how long a writer may be silent.
+	DefaultLease = records.DefaultLease
 )
 
 // Options are the parts of a Store that its caller may choose. Nil, and each
@@ -78,9 +91,6 @@ type Options struct {
 	// tells nobody.
 	Warn func(owner string, secrets []Secret)
 }
-
-// DefaultLease is how long a writer may be silent by default.
-const DefaultLease = records.DefaultLease
 
 // Store is the rules over one Backend. Its methods may be called concurrently.
 type Store struct {

@@ -10,10 +10,6 @@ import (
 	"github.com/tidemark-sessions/tidemark/internal/vault"
 )
 
-// Root, as the Parent of an entry that is appended, makes it a root of its
-// own instead of following the newest entry.
-const Root = -1
-
 // tail is the growing end of a log: what the next entry has to know.
 type tail struct {
 	log    tidemark.Key

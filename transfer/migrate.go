@@ -8,8 +8,8 @@ import (
 
 	"github.com/tidemark-sessions/tidemark"
 	"github.com/tidemark-sessions/tidemark/archive"
+	"github.com/tidemark-sessions/tidemark/internal/vault"
 	"github.com/tidemark-sessions/tidemark/open"
-	"github.com/tidemark-sessions/tidemark/store"
 )
 
 // MigrateOptions are the callbacks of a migration.
@@ -47,7 +47,7 @@ func Migrate(ctx context.Context, from tidemark.Backend, target *open.Opened, o 
 func withoutVault(change func(tidemark.Record) (tidemark.Record, error), tell func()) func(tidemark.Record) (tidemark.Record, error) {
 	said := false
 	return func(r tidemark.Record) (tidemark.Record, error) {
-		if !store.IsSecret(r.Key) {
+		if r.Key.Kind != vault.KindSecret {
 			return change(r)
 		}
 		if !said {

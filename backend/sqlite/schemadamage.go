@@ -88,8 +88,16 @@ func (s schema) laidOut() bool {
 	})
 }
 
-// leads reports whether the tables begin where trees of their shape begin.
+// leads reports whether the tables begin where trees of their shape begin, and
+// no two tables or indexes at the same page: SQLite opens no such file.
 func (s schema) leads(r *roots) bool {
+	taken := make(map[int64]bool)
+	for _, page := range s.begins {
+		if page != 0 && taken[page] {
+			return false
+		}
+		taken[page] = true
+	}
 	for name, pages := range map[string][]int64{"record": r.record, "log": r.log, "line": r.line, "sqlite_autoindex_log_1": r.logKey} {
 		if len(pages) > 1 || len(pages) == 1 && pages[0] != s.begins[name] {
 			return false
@@ -140,7 +148,7 @@ func examine(c *conn, version int64, set setting) (*condition, error) {
 		return nil, err
 	}
 	if !doubt && !have.leads(r) {
-		found.add("the table sqlite_schema", "a table does not begin where it says")
+		found.add("the table sqlite_schema", "a table or an index does not begin where it says")
 		doubt = true
 	}
 	if doubt {
