@@ -14,10 +14,10 @@ const LearnTimeout = 20 * time.Second
 type Learning struct {
 	// Note receives what happens, one line at a time.
 	Note func(format string, args ...any)
-	// Patient ends when the person no longer wants to wait for a model, and
+	// Retrying ends when the person no longer wants to wait for a model, and
 	// InHurry reports that. Nil: they wait.
-	Patient context.Context
-	InHurry func() bool
+	Retrying context.Context
+	InHurry  func() bool
 }
 
 // Learn keeps what the person said in a conversation that later sessions should
@@ -27,8 +27,8 @@ func Learn(ctx context.Context, c *chat.Chat, l Learning) {
 	if said == 0 {
 		return
 	}
-	if l.Patient == nil {
-		l.Patient = context.Background()
+	if l.Retrying == nil {
+		l.Retrying = context.Background()
 	}
 	if l.InHurry == nil {
 		l.InHurry = func() bool { return false }
@@ -37,7 +37,7 @@ func Learn(ctx context.Context, c *chat.Chat, l Learning) {
 	ctx, stop := context.WithTimeout(ctx, LearnTimeout)
 	defer stop()
 	asking, done := context.WithCancel(ctx)
-	defer context.AfterFunc(l.Patient, done)()
+	defer context.AfterFunc(l.Retrying, done)()
 	defer done()
 	provider, _ := c.ModelName()
 	learned, err := c.Learn(asking, provider == "demo" || l.InHurry())

@@ -97,7 +97,7 @@ func TestACompactionByTheModelCanBeCancelled(t *testing.T) {
 	usual := r.model.answer
 	ask := make(chan struct{}, 1)
 	r.model.answer = func(q model.Request) reply {
-		if q.System == compact.Ask {
+		if q.System == compact.SummaryPrompt {
 			select {
 			case ask <- struct{}{}:
 				return reply{text: []string{"a summary"}, hang: true}

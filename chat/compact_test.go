@@ -22,7 +22,7 @@ func TestACompactionSendsLessAndDestroysNothing(t *testing.T) {
 				r := newRig(t, b, nil)
 				usual := r.model.answer
 				r.model.answer = func(q model.Request) reply {
-					if q.System == compact.Ask {
+					if q.System == compact.SummaryPrompt {
 						return says("they said numbers")
 					}
 					return usual(q)
@@ -135,7 +135,7 @@ func TestAModelThatDoesNotSummariseIsReplacedByTheSimpleWay(t *testing.T) {
 	r := newRig(t, memory.New(), nil)
 	usual := r.model.answer
 	r.model.answer = func(q model.Request) reply {
-		if q.System == compact.Ask {
+		if q.System == compact.SummaryPrompt {
 			return reply{err: errors.New("not today")}
 		}
 		return usual(q)

@@ -85,7 +85,7 @@ func (t *thread) compact(ctx context.Context, o compact.Options) error {
 
 // summarize asks the model for a summary.
 func (t *thread) summarize(ctx context.Context, text string) (string, error) {
-	return t.c.answer(ctx, compact.Ask, text)
+	return t.c.answer(ctx, compact.SummaryPrompt, text)
 }
 
 // answer asks the model something outside the conversation.

@@ -92,7 +92,7 @@ type Options struct {
 
 	Budgets Budgets // of RoleBudget
 
-	// Summarize answers the prompt Ask about a text, for the strategy Model.
+	// Summarize answers the prompt SummaryPrompt about a text, for the strategy Model.
 	Summarize func(ctx context.Context, text string) (string, error)
 }
 

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Ask makes one request to a provider. It calls alive whenever a byte has
+// Attempt makes one request to a provider. It calls alive whenever a byte has
 // arrived, and emit for each piece of the answer; an error of emit is returned
 // unchanged. An error that a retry may cure is marked by Again.
-type Ask func(ctx context.Context, alive func(), emit func(Event) error) (*Answer, error)
+type Attempt func(ctx context.Context, alive func(), emit func(Event) error) (*Answer, error)
 
 // again marks an error that a retry may cure.
 type again struct {
@@ -35,7 +35,7 @@ var errSilent = errors.New("the server fell silent")
 // Stream retries until there is an answer, an error that no retry will cure, or
 // no attempt left. Between two attempts it emits a Wait. When ctx is done it
 // ends at once with ctx's error.
-func (r Retry) Stream(ctx context.Context, ask Ask) iter.Seq2[Event, error] {
+func (r Retry) Stream(ctx context.Context, ask Attempt) iter.Seq2[Event, error] {
 	r = r.Or()
 	return func(yield func(Event, error) bool) {
 		emit := func(e Event) error {
@@ -80,7 +80,7 @@ func (r Retry) Stream(ctx context.Context, ask Ask) iter.Seq2[Event, error] {
 
 // try makes one attempt, and cancels it when the server sends nothing for too
 // long. Time that the caller spends on an event does not count.
-func (r Retry) try(ctx context.Context, ask Ask, emit func(Event) error) (*Answer, error) {
+func (r Retry) try(ctx context.Context, ask Attempt, emit func(Event) error) (*Answer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := time.AfterFunc(r.Silence, func() { cancel(errSilent) })

@@ -139,6 +139,6 @@ func (s *Server) AnchorAudit(ctx context.Context) ([]tenant.Anchor, error) {
 	return s.stores.AnchorAudit(ctx)
 }
 
-// WrittenDown adds to each commit in a store of a principal who made it, for a
+// AuditHook adds to each commit in a store of a principal who made it, for a
 // store that was opened elsewhere and serves requests of this server.
-func (s *Server) WrittenDown(p tidemark.Principal) records.Also { return s.stores.Also(p, false) }
+func (s *Server) AuditHook(p tidemark.Principal) records.Also { return s.stores.Also(p, false) }

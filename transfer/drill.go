@@ -17,8 +17,8 @@ import (
 	"github.com/tidemark-sessions/tidemark/store/upkeep"
 )
 
-// Drilled is the outcome of testing a backup.
-type Drilled struct {
+// DrillResult is the outcome of testing a backup.
+type DrillResult struct {
 	Archive  string           `json:"archive"`
 	MadeAt   time.Time        `json:"made_at"`
 	Sealed   bool             `json:"sealed"`
@@ -42,29 +42,29 @@ type DrillOptions struct {
 
 // Drill restores the archive in a file into a temporary store, and reads every
 // entry there. Damage is no error; a failed restore is one.
-func Drill(ctx context.Context, path string, o DrillOptions) (Drilled, error) {
+func Drill(ctx context.Context, path string, o DrillOptions) (DrillResult, error) {
 	begun := time.Now()
 	f, err := os.Open(path)
 	if err != nil {
-		return Drilled{}, tidemark.NotFoundf("%w", err)
+		return DrillResult{}, tidemark.NotFoundf("%w", err)
 	}
 	defer f.Close()
 	var begin [16]byte
 	n, _ := io.ReadFull(f, begin[:])
 	is, sealed := archive.Sniff(begin[:n])
 	if !is {
-		return Drilled{}, hint.With(tidemark.Invalidf("%s: not an archive of Tidemark", path), "tidemark export --all -o %s", path)
+		return DrillResult{}, hint.With(tidemark.Invalidf("%s: not an archive of Tidemark", path), "tidemark export --all -o %s", path)
 	}
 	info, err := f.Stat()
 	if err != nil {
-		return Drilled{}, tidemark.Storagef("%w", err)
+		return DrillResult{}, tidemark.Storagef("%w", err)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return Drilled{}, tidemark.Storagef("%w", err)
+		return DrillResult{}, tidemark.Storagef("%w", err)
 	}
 	scratch, err := durable.NewScratch("tidemark")
 	if err != nil {
-		return Drilled{}, tidemark.Storagef("%w", err)
+		return DrillResult{}, tidemark.Storagef("%w", err)
 	}
 	defer scratch.Close()
 	o.Open.Plain = !sealed
@@ -73,10 +73,10 @@ func Drill(ctx context.Context, path string, o DrillOptions) (Drilled, error) {
 		defer done.Opened.Close()
 	}
 	if err != nil {
-		return Drilled{}, fmt.Errorf("%s cannot be restored: %w", path, err)
+		return DrillResult{}, fmt.Errorf("%s cannot be restored: %w", path, err)
 	}
 	m := done.Manifest
-	result := Drilled{Archive: path, MadeAt: m.MadeAt, Sealed: m.Sealed, Records: m.Records, Lines: m.Lines, Damage: []upkeep.Finding{}, KeyMissing: done.KeyMissing}
+	result := DrillResult{Archive: path, MadeAt: m.MadeAt, Sealed: m.Sealed, Records: m.Records, Lines: m.Lines, Damage: []upkeep.Finding{}, KeyMissing: done.KeyMissing}
 	if done.Opened != nil {
 		result.Opened = true
 		result.Damage, err = upkeep.Findings(done.Opened.Store.VerifyAll(ctx, func(store.Info) {

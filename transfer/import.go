@@ -276,7 +276,7 @@ func (i *Importer) restore(ctx context.Context, r io.Reader, size int64, sealed 
 	case errors.Is(err, tidemark.ErrConflict):
 		return hint.With(err, "nothing here was overwritten. Restore it into a store of its own: tidemark --store sqlite:NEW.db import FILE; what changed since an earlier archive is written by: tidemark export --all --since EARLIER")
 	case err != nil:
-		return GoOn(err, "what was read is kept; run it again to go on")
+		return WithResumeHint(err, "what was read is kept; run it again to go on")
 	}
 	i.Opened = done.Opened
 	if err := i.Index(ctx); err != nil {
@@ -291,8 +291,8 @@ func (i *Importer) restore(ctx context.Context, r io.Reader, size int64, sealed 
 	return nil
 }
 
-// GoOn adds the hint to continue where that can help.
-func GoOn(err error, text string) error {
+// WithResumeHint adds the hint to continue where that can help.
+func WithResumeHint(err error, text string) error {
 	for _, final := range []error{tidemark.ErrConflict, tidemark.ErrInvalid, tidemark.ErrUnsupported, tidemark.ErrCorrupt} {
 		if errors.Is(err, final) {
 			return err

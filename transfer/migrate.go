@@ -38,7 +38,7 @@ func Migrate(ctx context.Context, from tidemark.Backend, target *open.Opened, o 
 		err = closeErr
 	}
 	if err != nil {
-		err = GoOn(err, "what was copied is kept; run it again to go on")
+		err = WithResumeHint(err, "what was copied is kept; run it again to go on")
 	}
 	return stats, err
 }

@@ -298,7 +298,7 @@ func (r *repl) leave(ctx context.Context) error {
 		if l.to != nil {
 			r.screen.note("Handed over to %s.", l.to.From)
 		}
-		agent.Learn(ctx, r.Chat, agent.Learning{Note: r.screen.note, Patient: r.exits.patient, InHurry: r.exits.quick})
+		agent.Learn(ctx, r.Chat, agent.Learning{Note: r.screen.note, Retrying: r.exits.patient, InHurry: r.exits.quick})
 	}
 	closing, stop := context.WithTimeout(ctx, CloseTimeout)
 	defer stop()

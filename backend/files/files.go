@@ -88,7 +88,7 @@ func open(ctx context.Context, dir string, o *Options, set setting) (*Backend, e
 		}
 		fsys = d
 	}
-	b := &Backend{fs: durable.Patient(fsys), disk: fsys, dir: dir, set: set, readOnly: o.ReadOnly, ending: make(chan struct{})}
+	b := &Backend{fs: durable.Retrying(fsys), disk: fsys, dir: dir, set: set, readOnly: o.ReadOnly, ending: make(chan struct{})}
 	b.initLocks()
 	b.grown.waiting = make(map[tidemark.Key]chan struct{})
 	if err := b.start(ctx, o); err != nil {

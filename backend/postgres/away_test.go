@@ -14,11 +14,11 @@ import (
 func TestADatabaseThatIsAwayIsSaidToBe(t *testing.T) {
 	const nowhere = "postgres://somebody:secret@/none?host=/nowhere/at/all"
 	_, err := Connect(t.Context(), nowhere, nil)
-	if !errors.Is(err, ErrAway) || !errors.Is(err, tidemark.ErrStorage) || strings.Contains(err.Error(), "secret") {
-		t.Errorf("Connect = %v, want ErrAway", err)
+	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, tidemark.ErrStorage) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("Connect = %v, want ErrUnavailable", err)
 	}
-	if err := Migrate(t.Context(), nowhere, "server"); !errors.Is(err, ErrAway) {
-		t.Errorf("Migrate = %v, want ErrAway", err)
+	if err := Migrate(t.Context(), nowhere, "server"); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Migrate = %v, want ErrUnavailable", err)
 	}
 	for _, url := range []string{"", "sqlite:x", "postgres://a@b/c?sslmode=maybe", "postgres://user:pass%zz@host/db"} {
 		if _, err := Connect(t.Context(), url, nil); !errors.Is(err, tidemark.ErrInvalid) {

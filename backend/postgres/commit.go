@@ -269,7 +269,7 @@ func (w *writer) persist(group []*pending) (err error) {
 
 // unknown is ErrUnknown: the connection broke after COMMIT was sent. The cause
 // is for people to read, and answers to no sentinel: an unknown outcome is not
-// ErrAway.
+// ErrUnavailable.
 func (db *Database) unknown(err error) error {
 	return fmt.Errorf("database %s: %w: the connection broke during COMMIT (%v)", db.place, tidemark.ErrUnknown, err)
 }

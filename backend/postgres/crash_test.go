@@ -92,7 +92,7 @@ func open(t *testing.T, url string, who tidemark.Principal) tidemark.Backend {
 		case err == nil:
 			t.Cleanup(db.Close)
 			return db.For(who)
-		case !errors.Is(err, postgres.ErrAway):
+		case !errors.Is(err, postgres.ErrUnavailable):
 			t.Fatal(err)
 		}
 		breathe()

@@ -13,10 +13,10 @@ import (
 	"github.com/tidemark-sessions/tidemark"
 )
 
-// ErrAway says that the database does not answer now, but may soon: it is
+// ErrUnavailable says that the database does not answer now, but may soon: it is
 // starting, stopping, full of connections, or cannot be reached. Errors that
 // answer to it answer to ErrStorage as well. Nothing was done.
-var ErrAway = errors.New("the database is away")
+var ErrUnavailable = errors.New("the database is away")
 
 // After these codes of the server the transaction is retried: another one was in
 // the way.
@@ -86,7 +86,7 @@ func (db *Database) named(err error) error {
 	}
 	switch {
 	case isAway(err):
-		return tidemark.Storagef("database %s: %w: %w", db.place, ErrAway, err)
+		return tidemark.Storagef("database %s: %w: %w", db.place, ErrUnavailable, err)
 	case codeOf(err) == codeDenied, strings.HasPrefix(codeOf(err), classLogin):
 		return &denied{db.place, err}
 	case codeOf(err) == codeNoDatabase:

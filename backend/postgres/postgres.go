@@ -70,7 +70,7 @@ type Database struct {
 // it keeps tenants apart (see SelfTest). The parameters tenant, as and workspace
 // of the URL are for Open and are ignored.
 //
-// ErrAway: the database does not answer. ErrUnsupported: it lacks migrations, or
+// ErrUnavailable: the database does not answer. ErrUnsupported: it lacks migrations, or
 // has later ones. ErrDenied: it would not keep tenants apart.
 func Connect(ctx context.Context, url string, o *Options) (*Database, error) {
 	if o == nil {
@@ -137,7 +137,7 @@ func (db *Database) Close() {
 	})
 }
 
-// Ping returns nil when the database answers, and ErrAway when it does not.
+// Ping returns nil when the database answers, and ErrUnavailable when it does not.
 func (db *Database) Ping(ctx context.Context) error { return db.named(db.pool.Ping(ctx)) }
 
 // Size returns how many bytes the tables and their indexes take, for all tenants

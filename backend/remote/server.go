@@ -26,8 +26,8 @@ type Server struct {
 // one is of no use to the caller.
 const serverTimeout = 5 * time.Second
 
-// AskServer returns the description of the server at a URL, if it is ready.
-func AskServer(ctx context.Context, at string) (*Server, error) {
+// DescribeServer returns the description of the server at a URL, if it is ready.
+func DescribeServer(ctx context.Context, at string) (*Server, error) {
 	ctx, stop := context.WithTimeout(ctx, serverTimeout)
 	defer stop()
 	var ready strings.Builder
@@ -73,8 +73,8 @@ type SignInLink struct {
 // linkTimeout is how long the server may take to make a link.
 const linkTimeout = 10 * time.Second
 
-// AskLink requests a link from the server, with the token of the local user.
-func AskLink(ctx context.Context, base, token string) (SignInLink, error) {
+// RequestSignInLink requests a link from the server, with the token of the local user.
+func RequestSignInLink(ctx context.Context, base, token string) (SignInLink, error) {
 	ctx, stop := context.WithTimeout(ctx, linkTimeout)
 	defer stop()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/api/v1/signin-code", nil)

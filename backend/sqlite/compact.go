@@ -21,24 +21,24 @@ const (
 	worthPages = 256
 )
 
-// NoRoomError says that a file could not be made smaller for lack of disk space.
+// NoSpaceError says that a file could not be made smaller for lack of disk space.
 // Nothing is lost: its free pages will be reused.
-type NoRoomError struct {
+type NoSpaceError struct {
 	Path       string
 	Need, Free int64 // bytes
 }
 
-func (e *NoRoomError) Error() string {
+func (e *NoSpaceError) Error() string {
 	return fmt.Sprintf("store %s: making it smaller needs %.1f MB on its disk, %.1f MB are free; what is free inside is used again", e.Path, float64(e.Need)/(1<<20), float64(e.Free)/(1<<20))
 }
 
-// Is makes a NoRoomError answer to ErrStorage.
-func (e *NoRoomError) Is(target error) bool { return target == tidemark.ErrStorage }
+// Is makes a NoSpaceError answer to ErrStorage.
+func (e *NoSpaceError) Is(target error) bool { return target == tidemark.ErrStorage }
 
 // Compact merges the search index into one piece, which also takes the words of
 // purged lines out of it; empties the -wal file; and makes the file smaller when
 // much of it is free. That last step rewrites the store, and commits wait for
-// it. A *NoRoomError: there is no disk space for that.
+// it. A *NoSpaceError: there is no disk space for that.
 func (b *Backend) Compact(ctx context.Context) (int64, error) {
 	before := b.fileBytes()
 	err := b.mergeIndex(ctx)
@@ -118,7 +118,7 @@ func shrink(w *writer) error {
 		have, err = freeBytes(filepath.Dir(w.b.path))
 	}
 	if err == nil && have < need {
-		return &NoRoomError{Path: w.b.path, Need: need, Free: have}
+		return &NoSpaceError{Path: w.b.path, Need: need, Free: have}
 	}
 	temporary.Lock()
 	defer temporary.Unlock()

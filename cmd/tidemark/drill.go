@@ -40,7 +40,7 @@ func (a *app) restoreDrill(cmd *cobra.Command, path string) error {
 	return errors.Join(a.print(result, func(w io.Writer) error { return printDrill(w, result) }), verified{Damage: result.Damage}.err(), result.KeyMissing)
 }
 
-func printDrill(w io.Writer, d transfer.Drilled) error {
+func printDrill(w io.Writer, d transfer.DrillResult) error {
 	what := "every entry was read"
 	if !d.Opened {
 		what = "its key is not here: checksums and counts were compared, no entry was read"

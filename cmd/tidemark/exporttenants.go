@@ -38,7 +38,7 @@ func (a *app) exportTenants(cmd *cobra.Command, only []string, dir string) error
 	e := &transfer.TenantExport{Database: db, URL: place, Users: users, Dir: dir, Program: "tidemark " + version, Archives: []transfer.TenantArchive{},
 		Progress: func() func(archive.Progress) { return a.stages("Written", 0) }, Damaged: func(err error) { a.say("tidemark: %s: left out", err) }}
 	for _, name := range only {
-		t, err := users.NeedTenant(cmd.Context(), name)
+		t, err := users.EnsureTenant(cmd.Context(), name)
 		if err != nil {
 			return err
 		}

@@ -87,7 +87,7 @@ func (a *app) clean(cmd *cobra.Command, s *store.Store, c *cleaned) (err error) 
 // compacted makes no error of a store that cannot be compacted, and none of one
 // for which there is no room now: what was to go is gone.
 func (a *app) compacted(err error) error {
-	var room *sqlite.NoRoomError
+	var room *sqlite.NoSpaceError
 	if errors.As(err, &room) {
 		a.progressDone()
 		a.say("tidemark: %v", room)

@@ -149,7 +149,7 @@ func hintFor(err error) string {
 	switch given := hint.Of(err); {
 	case given != "":
 		return given
-	case errors.Is(err, postgres.ErrAway):
+	case errors.Is(err, postgres.ErrUnavailable):
 		return "nothing that was acknowledged is lost; try again when the database is there"
 	case errors.As(err, &told) && told.Hint != "":
 		return told.Hint

@@ -67,7 +67,7 @@ func (o *opening) run(ctx context.Context) error {
 	if token == "" {
 		return hint.With(tidemark.NotFoundf("%s: no token is there, so no server was started here yet", path), "start one with: tidemark serve")
 	}
-	link, err := remote.AskLink(ctx, base, token)
+	link, err := remote.RequestSignInLink(ctx, base, token)
 	if err != nil {
 		return err
 	}

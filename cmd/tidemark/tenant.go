@@ -140,7 +140,7 @@ have stays theirs.`,
 			if err != nil {
 				return err
 			}
-			t, err := s.NeedTenant(cmd.Context(), args[0])
+			t, err := s.EnsureTenant(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

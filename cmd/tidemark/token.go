@@ -66,7 +66,7 @@ scope backend, or none.`,
 			if err != nil {
 				return err
 			}
-			t, err := s.NeedTenant(cmd.Context(), of)
+			t, err := s.EnsureTenant(cmd.Context(), of)
 			if err != nil {
 				return err
 			}
@@ -126,7 +126,7 @@ func tokenListCommand(a *app) *cobra.Command {
 		RunE: a.onDirectory(open.Read, func(cmd *cobra.Command, s *tenant.Directory, _ []string) error {
 			id := ""
 			if of != "" {
-				t, err := s.NeedTenant(cmd.Context(), of)
+				t, err := s.EnsureTenant(cmd.Context(), of)
 				if err != nil {
 					return err
 				}

@@ -50,7 +50,7 @@ of a health check.`,
 			v := versionView{Version: version, Commit: cmp.Or(commit, stamped("vcs.revision")), Date: cmp.Or(date, stamped("vcs.time")),
 				Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Formats: open.Formats()}
 			if server != "" {
-				s, err := remote.AskServer(cmd.Context(), strings.TrimRight(server, "/"))
+				s, err := remote.DescribeServer(cmd.Context(), strings.TrimRight(server, "/"))
 				if err != nil {
 					return hint.With(fmt.Errorf("server %s: %w", server, err), "what it says itself: %s/readyz", strings.TrimRight(server, "/"))
 				}

@@ -133,7 +133,7 @@ func (m *mirrored) begin(dir string) error {
 	if err != nil {
 		return tidemark.Storagef("%w", err)
 	}
-	*m = mirrored{path: dir, dir: d, fs: durable.Patient(d), said: m.said, jobs: map[string]mirroredJob{}, open: map[string]bool{},
+	*m = mirrored{path: dir, dir: d, fs: durable.Retrying(d), said: m.said, jobs: map[string]mirroredJob{}, open: map[string]bool{},
 		tails: map[string]tail{}, files: map[string][sha256.Size]byte{}, length: map[string]int64{}}
 	if err := m.claim(); err != nil {
 		return err

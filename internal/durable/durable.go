@@ -5,7 +5,7 @@
 // or a directory wider than 0700.
 //
 //	dir, err := durable.OpenDir(path)
-//	err = durable.Replace(durable.Patient(dir), "tmp/1", "records/a.json", data)
+//	err = durable.Replace(durable.Retrying(dir), "tmp/1", "records/a.json", data)
 package durable
 
 import (

@@ -52,7 +52,7 @@ func TestAFailedReplaceLeavesNoTemporaryFile(t *testing.T) {
 			disk := crashfs.New()
 			disk.Mkdir("tmp")
 			disk.Inject(crashfs.Fault{At: n, Err: fault})
-			err := durable.Replace(durable.Patient(disk), "tmp/1", "a", []byte("text"))
+			err := durable.Replace(durable.Retrying(disk), "tmp/1", "a", []byte("text"))
 			disk.Inject(crashfs.Fault{})
 			if names, _ := disk.Names("tmp"); len(names) > 0 {
 				t.Errorf("call %d with %v left %v; Replace = %v", n, fault, names, err)
@@ -68,7 +68,7 @@ func TestInterruptedCallsAreTriedAgain(t *testing.T) {
 	for n := 1; n < 12; n++ {
 		disk := crashfs.New()
 		disk.Inject(crashfs.Fault{At: n, Err: syscall.EINTR})
-		p := durable.Patient(disk)
+		p := durable.Retrying(disk)
 		if err := errors.Join(durable.MkdirAll(p, "a/b"), durable.Replace(p, "t", "a/b/c", []byte("x"))); err != nil {
 			t.Errorf("call %d: %v", n, err)
 		}

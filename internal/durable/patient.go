@@ -10,9 +10,9 @@ import (
 // system that always returns it causes an error and not a loop.
 const maxInterrupts = 100
 
-// Patient returns fsys with interrupted calls retried and short writes
+// Retrying returns fsys with interrupted calls retried and short writes
 // continued, so that callers see neither.
-func Patient(fsys FS) FS { return patientFS{fsys} }
+func Retrying(fsys FS) FS { return patientFS{fsys} }
 
 type patientFS struct{ FS }
 

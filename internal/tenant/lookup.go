@@ -14,9 +14,9 @@ func EntraIssuer(organisation string) string {
 	return "https://login.microsoftonline.com/" + organisation + "/v2.0"
 }
 
-// NeedTenant finds a tenant by its name. The default one is created when it
+// EnsureTenant finds a tenant by its name. The default one is created when it
 // is first needed; any other missing one is ErrNotFound.
-func (d *Directory) NeedTenant(ctx context.Context, name string) (Tenant, error) {
+func (d *Directory) EnsureTenant(ctx context.Context, name string) (Tenant, error) {
 	t, err := d.TenantNamed(ctx, name)
 	if errors.Is(err, tidemark.ErrNotFound) && name == DefaultTenant {
 		if t, err = d.CreateTenant(ctx, Tenant{Name: name}); errors.Is(err, tidemark.ErrExists) {

@@ -39,7 +39,7 @@ func TestAnswerHasTextThinkingCallsAndUsage(t *testing.T) {
 		`content_block_start {"type":"content_block_start","index":4,"content_block":{"type":"tool_use","id":"toolu_2","name":"now","input":{}}}`,
 		`message_delta {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":30}}`,
 		`message_stop {"type":"message_stop"}`))
-	h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+	h := modeltest.Collect(client.Stream(t.Context(), ask("hi")))
 	if h.Err != nil {
 		t.Fatal(h.Err)
 	}
@@ -75,7 +75,7 @@ func TestAnswerHasTextThinkingCallsAndUsage(t *testing.T) {
 	r := ask("hi")
 	r.Entries = append(r.Entries, kept, tidemark.Entry{Role: tidemark.Tool, Blocks: []tidemark.Block{
 		{Type: "tool_result", ToolUseID: "toolu_1", Text: "a.txt"}, {Type: "tool_result", ToolUseID: "toolu_2", Text: "no clock", IsError: true}}})
-	_ = modeltest.Hear(client.Stream(t.Context(), r))
+	_ = modeltest.Collect(client.Stream(t.Context(), r))
 	wantBody := `"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]},{"role":"assistant","content":[` +
 		`{"type":"thinking","thinking":"a<b ü","signature":"c2ln=="},` + redacted + `,{"type":"text","text":"Hello"},` +
 		`{"type":"tool_use","id":"toolu_1","name":"bash","input":{"command":"ls <x>"}},{"type":"tool_use","id":"toolu_2","name":"now","input":{}}]},` +
@@ -92,7 +92,7 @@ func TestBrokenArgumentsAreNamed(t *testing.T) {
 			`s {"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t1","name":"bash","input":{}}}`,
 			`d {"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":`+quoted(args)+`}}`,
 			`e {"type":"message_stop"}`))
-		h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+		h := modeltest.Collect(client.Stream(t.Context(), ask("hi")))
 		if h.Err != nil {
 			t.Fatal(h.Err)
 		}
@@ -110,7 +110,7 @@ func TestInvalidUTF8IsReplaced(t *testing.T) {
 		"s {\"type\":\"content_block_start\",\"index\":1,\"content_block\":{\"type\":\"tool_use\",\"id\":\"\xfe\",\"name\":\"n\xfe\"}}",
 		"d {\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{\\\"x\\\":\\\"\xff\\\"}\"}}",
 		`e {"type":"message_stop"}`))
-	h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+	h := modeltest.Collect(client.Stream(t.Context(), ask("hi")))
 	if h.Err != nil {
 		t.Fatal(h.Err)
 	}
@@ -130,7 +130,7 @@ func TestStopReasonsAreTold(t *testing.T) {
 		client, _ := client(t, Options{}, events(
 			`s {"type":"content_block_start","index":0,"content_block":{"type":"text","text":"x"}}`,
 			`d {"type":"message_delta","delta":{"stop_reason":"`+reason+`"}}`, `e {"type":"message_stop"}`))
-		h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+		h := modeltest.Collect(client.Stream(t.Context(), ask("hi")))
 		if h.Err != nil || h.Answer.Stop != want {
 			t.Errorf("%s: %+v, want %s", reason, h.Answer, want)
 		}

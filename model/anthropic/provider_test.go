@@ -104,7 +104,7 @@ func half() http.HandlerFunc {
 		`content_block_delta {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"void"}}`)
 }
 
-func ask(text string) model.Request { return modeltest.Ask("claude-x", text) }
+func ask(text string) model.Request { return modeltest.PromptRequest("claude-x", text) }
 
 // client returns a client of a server that answers as the handlers do.
 func client(t testing.TB, o Options, handlers ...http.HandlerFunc) (*Client, *modeltest.Server) {

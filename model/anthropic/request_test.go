@@ -18,7 +18,7 @@ func TestRequestIsMadeOfItsParts(t *testing.T) {
 		Tools: []model.Tool{{Name: "bash", Description: "runs", Schema: json.RawMessage(`{ "type": "object", "properties": {"command": {"type": "string"}} }`)}, {Name: "now"}},
 		Entries: []tidemark.Entry{tidemark.Say(tidemark.User, "one <1>"), tidemark.Say(tidemark.User, "two"),
 			tidemark.Say(tidemark.Assistant, "three"), tidemark.Say(tidemark.System, "note"), tidemark.Say(tidemark.User, "four")}}
-	if h := modeltest.Hear(client.Stream(t.Context(), r)); h.Err != nil {
+	if h := modeltest.Collect(client.Stream(t.Context(), r)); h.Err != nil {
 		t.Fatal(h.Err)
 	}
 	want := `{"model":"claude-x","max_tokens":100,"stream":true,"cache_control":{"type":"ephemeral"},` +
@@ -96,7 +96,7 @@ func TestRequestThatCannotBeSentIsInvalid(t *testing.T) {
 	args := ask("hi")
 	args.Entries = append(args.Entries, tidemark.Entry{Role: tidemark.Assistant, Blocks: []tidemark.Block{{Type: "tool_use", ID: "a", Name: "b", Input: json.RawMessage(`[]`)}}})
 	for name, r := range map[string]model.Request{"no message": {Model: "m"}, "blank message": ask(" "), "schema": broken, "arguments": args} {
-		if h := modeltest.Hear(New(Options{}).Stream(t.Context(), r)); !errors.Is(h.Err, tidemark.ErrInvalid) {
+		if h := modeltest.Collect(New(Options{}).Stream(t.Context(), r)); !errors.Is(h.Err, tidemark.ErrInvalid) {
 			t.Errorf("%s: %v", name, h.Err)
 		}
 	}

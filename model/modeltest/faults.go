@@ -43,7 +43,7 @@ func askedAgain(t *testing.T, p Provider) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, server := p.client(t, Dial{Retry: patient()}, append(slices.Clone(c.Faults), p.Saying("hello"))...)
-				h := Hear(client.Stream(t.Context(), p.ask("hi")))
+				h := Collect(client.Stream(t.Context(), p.ask("hi")))
 				if h.Err != nil || h.Text != "hello" || h.Answer == nil || h.Answer.Entry.Text() != "hello" {
 					t.Fatalf("heard %+v", h)
 				}
@@ -92,7 +92,7 @@ func refused(t *testing.T, p Provider) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, server := p.client(t, Dial{Key: "sk-secret", Retry: patient()}, c.Fault)
-				h := Hear(client.Stream(t.Context(), p.ask("hi")))
+				h := Collect(client.Stream(t.Context(), p.ask("hi")))
 				WantError(t, h.Err, c.Cause, c.Words...)
 				if len(h.Waits) > 0 || server.Asked() != 1 || h.Answer != nil {
 					t.Errorf("%d waits, %d requests, answer %v", len(h.Waits), server.Asked(), h.Answer)
@@ -108,7 +108,7 @@ func refused(t *testing.T, p Provider) {
 func attemptsEnd(t *testing.T, p Provider) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := p.client(t, Dial{Retry: patient()}, Page(529, p.Overloaded))
-		h := Hear(client.Stream(t.Context(), p.ask("hi")))
+		h := Collect(client.Stream(t.Context(), p.ask("hi")))
 		WantError(t, h.Err, nil, p.Name+" answered 529: Overloaded")
 		if server.Asked() != 4 || len(h.Waits) != 3 {
 			t.Errorf("%d requests, %d waits", server.Asked(), len(h.Waits))
@@ -146,7 +146,7 @@ func cancelled(t *testing.T, p Provider) {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
 				begin := time.Now()
-				got := Hear(client.Stream(ctx, p.ask("hi")))
+				got := Collect(client.Stream(ctx, p.ask("hi")))
 				if !errors.Is(got.Err, context.DeadlineExceeded) || time.Since(begin) != 5*time.Second {
 					t.Errorf("%v after %v", got.Err, time.Since(begin))
 				}
@@ -182,7 +182,7 @@ func slow(t *testing.T, p Provider) {
 
 func addresses(t *testing.T, p Provider) {
 	for _, base := range []string{"localhost:8080", "ftp://x", "http://", "%"} {
-		h := Hear(p.New(Dial{BaseURL: base}).Stream(t.Context(), p.ask("hi")))
+		h := Collect(p.New(Dial{BaseURL: base}).Stream(t.Context(), p.ask("hi")))
 		if !errors.Is(h.Err, tidemark.ErrInvalid) {
 			t.Errorf("base %q: %v", base, h.Err)
 		}

@@ -82,7 +82,7 @@ func Run(t *testing.T, p Provider) {
 	}
 }
 
-func (p Provider) ask(prompt string) model.Request { return Ask(p.Model, prompt) }
+func (p Provider) ask(prompt string) model.Request { return PromptRequest(p.Model, prompt) }
 
 // client returns a client of a server with these handlers.
 func (p Provider) client(t testing.TB, d Dial, handlers ...http.HandlerFunc) (Client, *Server) {
@@ -95,8 +95,8 @@ func patient() model.Retry {
 	return model.Retry{Attempts: 4, First: time.Second, Most: 30 * time.Second, Silence: time.Minute}
 }
 
-// Heard is the outcome of a stream. What came before a Wait is void.
-type Heard struct {
+// Collected is the outcome of a stream. What came before a Wait is void.
+type Collected struct {
 	Text, Thinking string
 	Calls          []string
 	Waits          []model.Wait
@@ -104,8 +104,8 @@ type Heard struct {
 	Err            error
 }
 
-// Hear reads a stream to its end.
-func Hear(seq iter.Seq2[model.Event, error]) (h Heard) {
+// Collect reads a stream to its end.
+func Collect(seq iter.Seq2[model.Event, error]) (h Collected) {
 	for e, err := range seq {
 		switch {
 		case err != nil:
@@ -125,8 +125,8 @@ func Hear(seq iter.Seq2[model.Event, error]) (h Heard) {
 	return h
 }
 
-// Ask is a request of one prompt.
-func Ask(name, prompt string) model.Request {
+// PromptRequest is a request of one prompt.
+func PromptRequest(name, prompt string) model.Request {
 	return model.Request{Model: name, Entries: []tidemark.Entry{tidemark.Say(tidemark.User, prompt)}}
 }
 

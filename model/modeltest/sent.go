@@ -102,7 +102,7 @@ func parts(t *testing.T, p Provider) {
 func largePrompt(t *testing.T, p Provider) {
 	client, server := p.client(t, Dial{}, p.Saying("ok"))
 	text := strings.Repeat("0123456789abcdef", 10<<20/16)
-	if h := Hear(client.Stream(t.Context(), p.ask(text))); h.Err != nil {
+	if h := Collect(client.Stream(t.Context(), p.ask(text))); h.Err != nil {
 		t.Fatal(h.Err)
 	}
 	if !strings.Contains(server.Bodies[0], text) {

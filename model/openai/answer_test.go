@@ -72,7 +72,7 @@ func TestDialectsAreUnderstood(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, _ := client(t, Options{Retry: model.Retry{Attempts: 1}}, c.server)
-			h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+			h := modeltest.Collect(client.Stream(t.Context(), ask("hi")))
 			if h.Err != nil {
 				t.Fatal(h.Err)
 			}
@@ -91,7 +91,7 @@ func TestCallWithoutIDGetsOne(t *testing.T) {
 	client, _ := client(t, Options{}, events(
 		`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"","function":{"name":"a","arguments":"{}"}},{"index":1,"function":{"name":"b","arguments":"{}"}}]}}]}`,
 		`{"choices":[{"delta":{"tool_calls":[{"index":2,"id":"same","function":{"name":"c"}},{"index":3,"id":"same","function":{"name":"d"}}]}}]}`, stopped))
-	h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+	h := modeltest.Collect(client.Stream(t.Context(), ask("hi")))
 	if h.Err != nil {
 		t.Fatal(h.Err)
 	}
@@ -111,7 +111,7 @@ func TestBrokenArgumentsAreNamed(t *testing.T) {
 	for _, args := range []string{`{"a":`, `[1]`, `not json`} {
 		raw, _ := model.JSON(args)
 		client, _ := client(t, Options{}, events(`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c0","function":{"name":"bash","arguments":`+string(raw)+`}}]}}]}`, stopped))
-		h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+		h := modeltest.Collect(client.Stream(t.Context(), ask("hi")))
 		if h.Err != nil {
 			t.Fatal(h.Err)
 		}
@@ -123,7 +123,7 @@ func TestBrokenArgumentsAreNamed(t *testing.T) {
 
 func TestInvalidUTF8IsReplaced(t *testing.T) {
 	client, _ := client(t, Options{}, events(said("a\xffb"), "{\"choices\":[{\"delta\":{\"content\":\"c\xfe\\ud800\"}}]}", stopped))
-	h := modeltest.Hear(client.Stream(t.Context(), ask("hi")))
+	h := modeltest.Collect(client.Stream(t.Context(), ask("hi")))
 	if h.Err != nil || !utf8.ValidString(h.Text) || !strings.HasPrefix(h.Text, "a\uFFFDbc\uFFFD") {
 		t.Errorf("heard %+v", h)
 	}

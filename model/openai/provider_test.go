@@ -90,7 +90,7 @@ func saying(text string) http.HandlerFunc { return events(said(text), stopped, "
 // half is the beginning of such an answer.
 func half() http.HandlerFunc { return events(said("void")) }
 
-func ask(text string) model.Request { return modeltest.Ask("gpt-x", text) }
+func ask(text string) model.Request { return modeltest.PromptRequest("gpt-x", text) }
 
 // client returns a client of a server that answers as the handlers do.
 func client(t testing.TB, o Options, handlers ...http.HandlerFunc) (*Client, *modeltest.Server) {

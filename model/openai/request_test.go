@@ -22,7 +22,7 @@ func TestRequestIsMadeOfItsParts(t *testing.T) {
 			{Role: tidemark.Tool, Blocks: []tidemark.Block{{Type: "tool_result", ToolUseID: "c0", Text: "out"}, {Type: "tool_result", ToolUseID: "c1", Text: "none", IsError: true}}},
 			{Role: tidemark.Assistant, Blocks: []tidemark.Block{{Type: "thinking", Text: "hm"}}},
 			tidemark.Say(tidemark.System, "note"), tidemark.Say(tidemark.User, "three")}}
-	if h := modeltest.Hear(client.Stream(t.Context(), r)); h.Err != nil {
+	if h := modeltest.Collect(client.Stream(t.Context(), r)); h.Err != nil {
 		t.Fatal(h.Err)
 	}
 	begin := `{"model":"gpt-x","stream":true,"stream_options":{"include_usage":true},"max_tokens":50,"reasoning_effort":"medium","tools":`
@@ -91,7 +91,7 @@ func TestRequestThatCannotBeSentIsInvalid(t *testing.T) {
 	broken := ask("hi")
 	broken.Tools = []model.Tool{{Name: "x", Schema: json.RawMessage(`7`)}}
 	for name, r := range map[string]model.Request{"no message": {Model: "m", System: "s"}, "schema": broken} {
-		if h := modeltest.Hear(New(Options{}).Stream(t.Context(), r)); !errors.Is(h.Err, tidemark.ErrInvalid) {
+		if h := modeltest.Collect(New(Options{}).Stream(t.Context(), r)); !errors.Is(h.Err, tidemark.ErrInvalid) {
 			t.Errorf("%s: %v", name, h.Err)
 		}
 	}

@@ -104,7 +104,7 @@ func (s *Server) ownTenant(ctx context.Context, users *tenant.Directory, c reque
 func Paged[T any](s *Server, ctx context.Context, in PageInput, list func(after string) iter.Seq2[T, error], id func(T) string) (*struct{ Body Page[T] }, error) {
 	caller, after := request.CallerOf(ctx), ""
 	if in.Cursor != "" {
-		if err := s.Uncursor(caller, in.Cursor, &after); err != nil {
+		if err := s.ParseCursor(caller, in.Cursor, &after); err != nil {
 			return nil, request.Fail(ctx, err)
 		}
 	}
@@ -372,7 +372,7 @@ func (s *Server) ListAudit(ctx context.Context, in *ListInput) (*struct{ Body Pa
 	}
 	caller, before := request.CallerOf(ctx), int64(0)
 	if in.Cursor != "" {
-		if err := s.Uncursor(caller, in.Cursor, &before); err != nil {
+		if err := s.ParseCursor(caller, in.Cursor, &before); err != nil {
 			return nil, request.Fail(ctx, err)
 		}
 	}

@@ -46,8 +46,8 @@ func (s *Server) Cursor(caller request.Caller, v any) string {
 	return base64.RawURLEncoding.EncodeToString(append(s.cursorSum(caller, body), body...))
 }
 
-// Uncursor decodes what Cursor encoded for the same caller.
-func (s *Server) Uncursor(caller request.Caller, text string, into any) error {
+// ParseCursor decodes what Cursor encoded for the same caller.
+func (s *Server) ParseCursor(caller request.Caller, text string, into any) error {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(b) < 16 || !hmac.Equal(b[:16], s.cursorSum(caller, b[16:])) {
 		return tidemark.Invalidf("cursor: not one that this server gave; begin again without it")

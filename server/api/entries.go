@@ -144,7 +144,7 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*entrie
 	}
 	c := entriesCursor{Session: v.ID, Worker: in.Worker, From: max(in.From, 1), To: in.To, All: in.All}
 	if in.Cursor != "" {
-		if err := s.Uncursor(request.CallerOf(ctx), in.Cursor, &c); err != nil {
+		if err := s.ParseCursor(request.CallerOf(ctx), in.Cursor, &c); err != nil {
 			return nil, request.Fail(ctx, err)
 		}
 		if c.Session != v.ID {

@@ -70,7 +70,7 @@ func pageOf[T any](s *Server, ctx context.Context, all []T, in PageInput) (*made
 	}
 	caller := request.CallerOf(ctx)
 	if in.Cursor != "" {
-		if err := s.Uncursor(caller, in.Cursor, &at); err != nil {
+		if err := s.ParseCursor(caller, in.Cursor, &at); err != nil {
 			return nil, request.Fail(ctx, err)
 		}
 	}

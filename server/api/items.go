@@ -306,7 +306,7 @@ func (s *Server) listItems(ctx context.Context, k itemKind, in PageInput, sessio
 	limit, caller := s.limit(in.Limit), request.CallerOf(ctx)
 	f := store.ItemFilter{Kind: k.Kind, Session: tidemark.SessionID(session), Parent: parent, Limit: limit + 1}
 	if in.Cursor != "" {
-		if err := s.Uncursor(caller, in.Cursor, &f.After); err != nil {
+		if err := s.ParseCursor(caller, in.Cursor, &f.After); err != nil {
 			return nil, request.Fail(ctx, err)
 		}
 	}

@@ -84,7 +84,7 @@ func (s *Server) listJobs(ctx context.Context, in *struct {
 	var after fleet.Mark
 	caller := request.CallerOf(ctx)
 	if in.Cursor != "" {
-		if err := s.Uncursor(caller, in.Cursor, &after); err != nil {
+		if err := s.ParseCursor(caller, in.Cursor, &after); err != nil {
 			return nil, request.Fail(ctx, err)
 		}
 	}

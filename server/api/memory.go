@@ -42,7 +42,7 @@ func (s *Server) listMemory(ctx context.Context, in *struct {
 	var after store.Mark
 	limit, caller := s.limit(in.Limit), request.CallerOf(ctx)
 	if in.Cursor != "" {
-		if err := s.Uncursor(caller, in.Cursor, &after); err != nil {
+		if err := s.ParseCursor(caller, in.Cursor, &after); err != nil {
 			return nil, request.Fail(ctx, err)
 		}
 	}

@@ -96,7 +96,7 @@ func (s *Server) listSessions(ctx context.Context, in *ListSessionsInput) (*stru
 	}
 	if in.Cursor != "" {
 		var c SessionsCursor
-		if err := s.Uncursor(request.CallerOf(ctx), in.Cursor, &c); err != nil {
+		if err := s.ParseCursor(request.CallerOf(ctx), in.Cursor, &c); err != nil {
 			return nil, request.Fail(ctx, err)
 		}
 		if c.Of != in.Asked() || in.Offset > 0 {

@@ -37,9 +37,9 @@ const (
 	closeTimeout = 30 * time.Second
 )
 
-// Goner is a Conversation that can end by itself: its lease was lost, or
+// Ender is a Conversation that can end by itself: its lease was lost, or
 // somebody else asked for the session.
-type Goner interface {
+type Ender interface {
 	// Gone receives an error once the conversation cannot continue.
 	Gone() <-chan error
 }
@@ -239,7 +239,7 @@ func (k *socket) tell(m api.SocketReply) error {
 func (k *socket) mayStay(proof *http.Request) error {
 	was := k.caller
 	was.Role = request.Writer // more rights are not needed here
-	return k.s.access.MayGoOn(proof.WithContext(k.ctx), was, request.Writer)
+	return k.s.access.Recheck(proof.WithContext(k.ctx), was, request.Writer)
 }
 
 // handle handles one request of the client.

@@ -44,7 +44,7 @@ func (a *attached) gone() <-chan error {
 	if a == nil {
 		return nil
 	}
-	if g, ok := a.talk.(Goner); ok {
+	if g, ok := a.talk.(Ender); ok {
 		return g.Gone()
 	}
 	return nil

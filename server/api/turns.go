@@ -35,7 +35,7 @@ func (s *Server) listTurns(ctx context.Context, in *listTurnsInput) (*struct{ Bo
 	}
 	c := turnsCursor{Session: v.ID, Offset: in.Offset}
 	if in.Cursor != "" {
-		if err := s.Uncursor(request.CallerOf(ctx), in.Cursor, &c); err != nil {
+		if err := s.ParseCursor(request.CallerOf(ctx), in.Cursor, &c); err != nil {
 			return nil, request.Fail(ctx, err)
 		}
 		if c.Session != v.ID || in.Offset > 0 || in.At != "" {

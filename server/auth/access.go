@@ -88,7 +88,7 @@ func (a *Access) WhileAllowed(r *http.Request, staysOpen bool) (_ *http.Request,
 				case <-every.C:
 				}
 			}
-			if err := a.MayGoOn(r, request.CallerOf(ctx), request.Reader); err != nil {
+			if err := a.Recheck(r, request.CallerOf(ctx), request.Reader); err != nil {
 				stop(err)
 				return
 			}
@@ -108,10 +108,10 @@ func (a *Access) WhileAllowed(r *http.Request, staysOpen bool) (_ *http.Request,
 // recheckTimeout bounds one check of a caller.
 const recheckTimeout = 30 * time.Second
 
-// MayGoOn checks again who made a request. If the token was revoked, its
+// Recheck checks again who made a request. If the token was revoked, its
 // tenant or user suspended, or the user removed from a workspace, what was
 // begun with it ends. If the check is not possible just now, nothing ends.
-func (a *Access) MayGoOn(r *http.Request, was request.Caller, need request.Role) error {
+func (a *Access) Recheck(r *http.Request, was request.Caller, need request.Role) error {
 	ctx, stop := context.WithTimeout(r.Context(), recheckTimeout)
 	defer stop()
 	now, err := a.auth.Authenticate(r.WithContext(ctx))

@@ -123,7 +123,7 @@ func (s *Site) listJobItems(r *http.Request, st *fleet.Store, v *web.JobsView, n
 	caller := request.CallerOf(r.Context())
 	var after fleet.Mark
 	if text := r.URL.Query().Get("cursor"); text != "" {
-		if err := s.api.Uncursor(caller, text, &after); err != nil {
+		if err := s.api.ParseCursor(caller, text, &after); err != nil {
 			return err
 		}
 		v.Cursor = true

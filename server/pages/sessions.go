@@ -74,7 +74,7 @@ func (s *Site) listPage(r *http.Request, st *store.Store, in *routes.ListSession
 	ctx, q := r.Context(), r.URL.Query()
 	if text := q.Get("cursor"); text != "" {
 		var c routes.SessionsCursor
-		if err := s.api.Uncursor(request.CallerOf(ctx), text, &c); err != nil {
+		if err := s.api.ParseCursor(request.CallerOf(ctx), text, &c); err != nil {
 			return err
 		}
 		if c.Of != in.Asked() {

@@ -218,7 +218,7 @@ func (v *running) hooks(ctx context.Context, by func() *server.Server) (http.Han
 		return nil, err
 	}
 	s = s.With(func(ctx context.Context, b *tidemark.Batch) (func(error), error) {
-		if also := by().WrittenDown(p); also != nil {
+		if also := by().AuditHook(p); also != nil {
 			return also(ctx, b)
 		}
 		return func(error) {}, nil // there is no audit log
